@@ -8,8 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rsh/dialects/dcp.h"
-#include "rsh/dialects/ranks.h"
+#include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
@@ -61,7 +60,6 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 	struct rsh_source_options files = v->files;
 	int rc = 0;
 
-	files.dcp = true;
 	files.unsharded = !v->src.path;
 	if (v->src.path)
 		rc = rsh_strategy_load(v->src.path, false, c->names,
@@ -70,13 +68,13 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 		rc = rsh_source_open(v->source, 0, UINT32_MAX, &files,
 				     &c->source, err);
 	if (rc == 0 && v->src.path &&
-	    (rsh_source_is_described(c->source) || rsh_source_dcp(c->source)))
+	    rsh_source_format(c->source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(c->source, err);
 	if (rc == 0)
 		rc = rsh_source_choose(c->source, 0, err);
 	if (rc == 0)
 		rc = rsh_source_index(c->source, c->names, err);
-	if (rc == 0 && rsh_source_is_described(c->source))
+	if (rc == 0 && !c->strategy)
 		rc = rsh_source_strategy(c->source, false, c->names,
 					 &c->strategy, err);
 	if (rc == 0)
@@ -86,17 +84,24 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 
 static int check_read_source(struct checking *c, struct rsh_error *err)
 {
-	const struct rsh_ranks_options how = { .rule = RSH_GRID_RUNTIME,
-					       .replicas = true };
-	const struct rsh_conversion_options all = c->o->vfs.plan;
+	struct rsh_conversion_options all = c->o->vfs.plan;
 	struct rsh_source_view view;
+	const struct rsh_read_job job = {
+		.source = c->source, .view = &view, .src = c->strategy,
+		.opts = &all, .arena = &c->arena,
+	};
+	struct rsh_offers in;
+	int rc;
 
+	all.replicas = true;
 	rsh_source_view(c->source, c->names, &view);
-	if (rsh_source_dcp(c->source))
-		return rsh_dcp_read(c->source, &view, NULL, &all, &c->arena,
-				    &c->cat, &c->in, &c->n_in, err);
-	return rsh_ranks_read(&view, c->strategy, &how, &c->arena, &c->cat,
-			      &c->in, &c->n_in, err);
+	rc = rsh_source_format(c->source)->read(&job, &in, err);
+	if (rc)
+		return rc;
+	c->cat = in.cat;
+	c->in = in.v;
+	c->n_in = in.n;
+	return 0;
 }
 
 /* ---- the check ---- */

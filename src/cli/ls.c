@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "ls.h"
-#include "rsh/source/dcp.h"
+#include "rsh/source/format.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
@@ -88,14 +88,13 @@ static int open_directory(const struct rsh_options *o, struct subject *s,
 	struct rsh_source_options files = v->files;
 	int rc;
 
-	files.dcp = true;
 	rc = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s->source, err);
 	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
 					       s->names, &s->strategy,
 					       NULL) == 0)
 		rc = 0;
 	if (s->source && v->src.path &&
-	    (rsh_source_is_described(s->source) || rsh_source_dcp(s->source)))
+	    rsh_source_format(s->source)->layout != RSH_LAYOUT_GIVEN)
 		return rsh_source_needs_none(s->source, err);
 	return rc;
 }
@@ -125,9 +124,8 @@ static int print_subject(const struct rsh_options *o, struct subject *s,
 	int rc;
 
 	rsh_output_init(&out, o);
-	if (s->source && rsh_source_dcp(s->source))
-		return rsh_ls_dcp(&out, o, s->source, taken) ?
-			rsh_error_nomem(err) : 0;
+	if (s->source && rsh_source_format(s->source)->list)
+		return rsh_ls_whole(&out, o, s->source, taken, err);
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);
 	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :

@@ -27,9 +27,10 @@ int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken,
 		  struct rsh_error *err);
 
-/* Prints the tensors of an open distributed checkpoint; *taken is true if its
- * files are there and its chunks cover each tensor.  Returns 0 or -ENOMEM. */
-int rsh_ls_dcp(const struct rsh_output *out, const struct rsh_options *o,
-	       const struct rsh_source *source, bool *taken);
+/* Prints the tensors of an open source whose format lists them; *taken is true
+ * if it is whole.  Returns 0 or -errno with a sentence. */
+int rsh_ls_whole(const struct rsh_output *out, const struct rsh_options *o,
+		 const struct rsh_source *source, bool *taken,
+		 struct rsh_error *err);
 
 #endif

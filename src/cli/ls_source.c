@@ -12,6 +12,7 @@
 #include "ls_model.h"
 #include "ls_tensors.h"
 #include "rsh/contents/contents.h"
+#include "rsh/source/format.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
@@ -230,7 +231,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 		else if (add_rank_files(t, s, rank, view))
 			return -ENOMEM;
 	}
-	if (rsh_source_is_described(t->source))
+	if (rsh_source_format(t->source)->absent)
 		return add_absent(t, s);
 	for (size_t i = 0; i < t->n_ranks; i++)
 		if (t->ranks[i] >= view->n_ranks || !view->path[t->ranks[i]])
@@ -285,7 +286,8 @@ static int look_at_step(struct tree *t, uint32_t i)
 	rc = rsh_source_choose(t->source, i, &err);
 	if (rc == 0)
 		rc = rsh_source_index(t->source, t->names, &err);
-	if (rc == 0 && rsh_source_is_described(t->source)) {
+	if (rc == 0 &&
+	    rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN) {
 		rsh_strategy_free(t->src);
 		rc = rsh_source_strategy(t->source, true, t->names, &t->src,
 					 &err);
@@ -296,7 +298,8 @@ static int look_at_step(struct tree *t, uint32_t i)
 	s->format = view.format;
 	if (rc == -ENOMEM || (rc && !s->reason) || add_step_files(t, s, &view))
 		return -ENOMEM;
-	t->is_model = is_whole(s) && rsh_source_is_in_parts(t->source);
+	t->is_model = is_whole(s) &&
+		      rsh_source_format(t->source)->layout == RSH_LAYOUT_WHOLE;
 	if (t->is_model && rsh_ls_model_take(&t->model, t->options->vfs.source,
 					     t->source, &view))
 		return -ENOMEM;
@@ -432,7 +435,8 @@ static json_t *tensors_json(const struct tree *t)
 static bool has_next(const struct tree *t)
 {
 	return newest_whole(t) && !t->refused &&
-	       (t->asked || t->is_model || rsh_source_is_described(t->source));
+	       (t->asked || t->is_model ||
+		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
 }
 
 static int print_tree_json(const struct rsh_output *out, const struct tree *t)

@@ -16,7 +16,7 @@
 #include "rsh/options/check.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/reading.h"
-#include "rsh/source/dcp.h"
+#include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -326,8 +326,10 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 static bool verify_is_whole(const struct report *r,
 			    const struct rsh_source *source)
 {
+	const struct rsh_format *f = rsh_source_format(source);
+
 	return r->work.options->vfs.src.from == RSH_FROM_NONE &&
-	       !rsh_source_is_described(source) && !rsh_source_dcp(source);
+	       f->layout != RSH_LAYOUT_OWN && f->by_name;
 }
 
 /* Are there several ranks, of which nobody says what they hold? */
@@ -335,8 +337,8 @@ static bool is_apart(const struct report *r, const struct rsh_source *source)
 {
 	uint32_t first;
 
-	if (r->work.options->vfs.src.from || rsh_source_is_described(source) ||
-	    rsh_source_dcp(source))
+	if (r->work.options->vfs.src.from ||
+	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
 		return false;
 	for (uint32_t i = 0; i < rsh_source_n_files(source); i++) {
 		struct rsh_source_file_info f;
@@ -386,7 +388,6 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	int rc = names ? rsh_reading_new(o, &r->work.io, err) :
 			 rsh_error_nomem(err);
 
-	files.dcp = true;
 	files.store.io = r->work.io;
 	if (rc == 0 && path)
 		rc = rsh_strategy_load(path, o->vfs.plan.compat, names,
@@ -398,11 +399,11 @@ static int verify_best(struct report *r, struct rsh_error *err)
 		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
 				     err);
 	if (rc == 0 && path &&
-	    (rsh_source_is_described(source) || rsh_source_dcp(source)))
+	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(source, err);
 	if (rc == 0)
 		rc = rsh_source_choose(source, 0, err);
-	if (rc == 0 && rsh_source_is_described(source)) {
+	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
 		rc = rsh_source_index(source, names, err);
 		if (rc == 0)
 			rc = rsh_source_strategy(source, true, names, &strategy,

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/dcp.h"
+#include "rsh/source/format.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -107,7 +107,7 @@ static int verify_look_into(const struct rsh_verify_job *j,
 	int rc = rsh_source_file_open(j->source, i, &h, why);
 
 	if (rc == 0)
-		rc = rsh_source_file_inspect(j->source, i, h, true, j->names,
+		rc = rsh_source_file_inspect(j->source, i, h, j->names,
 					     &f->in, why);
 	if (rc)
 		return rc;
@@ -253,7 +253,7 @@ static int by_strategy(struct rsh_verify_job *j)
 	for (size_t i = j->n; i-- > 0;)
 		if (j->files[i].info.rank < j->n_ranks)
 			j->by_rank[j->files[i].info.rank] = &j->files[i];
-	if (!rsh_source_is_described(j->source))
+	if (!rsh_source_format(j->source)->absent)
 		return find_absent(j) ? -ENOMEM : rsh_verify_same(j);
 	return rsh_verify_same(j) ? -ENOMEM : find_absent_files(j);
 }
@@ -288,18 +288,6 @@ static int take_problems(struct rsh_verify_job *j)
 	return 0;
 }
 
-/* Has all content of the file a CRC?  One of many items either was saved with
- * CRCs or without any. */
-static bool has_crc(const struct rsh_verify_job *j,
-		    const struct rsh_verify_file *f)
-{
-	const struct rsh_dcp *d = rsh_source_dcp(j->source);
-	const struct rsh_ckpt_index *ix = f->in.index;
-
-	return ix->has_crc || (d && !d->by_name && ix->n_records > 0 &&
-			       ix->n_unsummed == 0);
-}
-
 /* Returns whether any record was compared with that of another file. */
 static bool count_records(struct rsh_verify_job *j,
 			  const struct rsh_verify_file *f, bool crc)
@@ -326,7 +314,7 @@ static void count_compared(struct rsh_verify_job *j)
 
 		if (!f->in.index)
 			continue;
-		crc = has_crc(j, f);
+		crc = rsh_source_has_crc(j->source, f->in.index);
 		j->out->n_by_crc += crc;
 		j->out->n_unsummed += f->in.index->n_unsummed;
 		if (!count_records(j, f, crc))
@@ -336,10 +324,67 @@ static void count_compared(struct rsh_verify_job *j)
 	}
 }
 
+/* ---- by the format ---- */
+
+static int format_problem(void *ctx, const struct rsh_error *why)
+{
+	struct rsh_verify_job *j = ctx;
+	struct rsh_problem p = { 0 };
+
+	return rsh_problem_set(&p, NULL, rsh_source_path(j->source), "%s",
+			       why->text) ||
+	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
+}
+
+static int format_compare(void *ctx, uint32_t file, uint32_t record,
+			  uint32_t other, uint32_t other_record,
+			  const char *what)
+{
+	struct rsh_verify_job *j = ctx;
+	struct rsh_verify_file *a = &j->files[file], *b = &j->files[other];
+	struct rsh_verify_leader leader = {
+		a, &a->in.index->records[record],
+	};
+
+	return rsh_verify_compare(j, &leader, b,
+				  &b->in.index->records[other_record], what);
+}
+
+/* Has the format judge what the files say, where the source says what they
+ * should. */
+static int judge_by_format(struct rsh_verify_job *j)
+{
+	cleanup_free const struct rsh_ckpt_index **index =
+		rsh_alloc_array(j->n + 1, sizeof(*index));
+	cleanup_free const char **path =
+		rsh_alloc_array(j->n + 1, sizeof(*path));
+	const struct rsh_source_view view = {
+		.n_ranks = (uint32_t)j->n, .index = index, .path = path,
+		.names = j->names,
+	};
+	const struct rsh_verifier v = {
+		.source = j->source, .view = &view, .ctx = j,
+		.problem = format_problem, .compare = format_compare,
+	};
+
+	if (!index || !path)
+		return -ENOMEM;
+	for (size_t i = 0; i < j->n; i++) {
+		index[i] = j->files[i].in.index;
+		path[i] = j->files[i].info.path;
+	}
+	return rsh_source_format(j->source)->verify(&v);
+}
+
 static int judge_slices(struct rsh_verify_job *j, struct rsh_error *err)
 {
-	if (check_trailers(j) || take_problems(j) || rsh_verify_chunks(j) ||
-	    (j->strategy ? by_strategy(j) : rsh_verify_same(j)))
+	int rc = check_trailers(j) || take_problems(j) ? -ENOMEM : 0;
+
+	if (rc == 0 && rsh_source_format(j->source)->verify)
+		rc = judge_by_format(j);
+	if (rc == 0)
+		rc = j->strategy ? by_strategy(j) : rsh_verify_same(j);
+	if (rc)
 		return rsh_error_nomem(err);
 	count_compared(j);
 	return 0;

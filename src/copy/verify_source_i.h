@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/verify_source_i.h has what is known of source files while they are
- * verified, for those who compare them (verify_source.c, verify_same.c,
- * verify_dcp.c). */
+ * verified, for those who compare them (verify_source.c, verify_same.c). */
 #ifndef RSH_COPY_VERIFY_SOURCE_I_H
 #define RSH_COPY_VERIFY_SOURCE_I_H
 
@@ -63,11 +62,5 @@ int rsh_verify_compare(struct rsh_verify_job *j,
 /* Compares the ranks that hold one slice by the strategy, or, where all hold
  * whole parameters, those that have one name.  0 or -ENOMEM. */
 int rsh_verify_same(struct rsh_verify_job *j);
-
-/* Adds a problem for each tensor of a distributed checkpoint that its chunks do
- * not make up, each element once, or whose chunks are not what the metadata
- * says, and compares chunks that several files hold (verify_dcp.c); any other
- * source has none.  0 or -ENOMEM. */
-int rsh_verify_chunks(struct rsh_verify_job *j);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/options/commands.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/table.h"
@@ -108,44 +109,21 @@ static void check_look(struct rsh_options *o)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	const struct rsh_source_options *f = &v->files;
+	int bid;
 
-	o->kind = v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
-		  f->source_map ? RSH_SOURCE_RANKS :
-		  rsh_source_kind(v->source, &f->store);
+	o->format = NULL;
+	if (v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
+	    f->source_map)
+		return;
+	o->format = rsh_source_format_at(v->source, &f->store, rsh_formats,
+					 &bid);
+	if (o->format && o->format->layout == RSH_LAYOUT_GIVEN)
+		o->format = NULL;
 }
 
-/* A distributed checkpoint is wanted as one whole model in Hugging Face's form
- * unless something else is said. */
-static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
-{
-	struct rsh_vfs_config *v = &o->vfs;
-
-	if (v->dst.from == RSH_FROM_DERIVED)
-		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
-				     "strategy of the source, and a "
-				     "distributed checkpoint has none: give "
-				     "--dst-strategy");
-	if (v->plan.n_shown_ranks || v->plan.compat)
-		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
-				     "are for files of MindSpore's, and SOURCE "
-				     "is a distributed checkpoint of PyTorch");
-	if (rsh_option_given(o, "select"))
-		return rsh_error_set(err, EINVAL, "--select chooses among "
-				     "steps, and SOURCE is one distributed "
-				     "checkpoint");
-	v->src.from = RSH_FROM_NONE;
-	if (!v->dst.from)
-		v->dst.from = RSH_FROM_NONE;
-	if (v->dst.from != RSH_FROM_NONE || rsh_option_given(o, "format") ||
-	    v->weights.from == 1 + RSH_SIDE_HF)
-		return 0;
-	v->plan.format = RSH_FILE_SAFETENSORS;
-	o->in_parts = true;
-	return 0;
-}
-
-/* Without strategies it is wanted as one whole model. */
-static void check_settle_checkpoint2(struct rsh_vfs_config *v)
+/* What says itself how it is cut is wanted as one whole model without another
+ * word. */
+static void check_settle_own(struct rsh_vfs_config *v)
 {
 	if (v->src.from)
 		return;
@@ -154,60 +132,78 @@ static void check_settle_checkpoint2(struct rsh_vfs_config *v)
 		v->dst.from = RSH_FROM_NONE;
 }
 
-/* Is a model of Hugging Face's to be shown as what it is? */
+static int check_refuse_selection(const struct rsh_options *o,
+				  struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const enum rsh_select select = v->files.select;
+
+	/* Where names tell what is a part of a model, an explicit choice may
+	 * mean other files beside it. */
+	if (!o->format->by_name ? rsh_option_given(o, "select") :
+	    !v->src.from && ((select != RSH_SELECT_NEWEST &&
+			      select != RSH_SELECT_MINDSPORE) ||
+			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
+		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
+				     "choose among steps, and SOURCE is one %s",
+				     o->format->says);
+	return 0;
+}
+
+/* Is it to be shown as a model of Hugging Face's? */
 static bool check_wants_model(const struct rsh_options *o)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
+	const bool formed = rsh_option_given(o, "format");
 
-	return o->kind == RSH_SOURCE_HF && !v->weights.table &&
-	       (o->in_parts || !rsh_option_given(o, "format")) &&
-	       !v->plan.n_shown_ranks && !v->plan.compat;
+	if (o->format->shown == RSH_SHOWN_HF_BESIDE)
+		return !v->dst.from && !v->weights.table &&
+		       (o->in_parts || !formed) && !v->plan.n_shown_ranks &&
+		       !v->plan.compat;
+	return o->format->shown == RSH_SHOWN_HF && !formed &&
+	       v->weights.from != 1 + RSH_SIDE_HF &&
+	       (!v->dst.from || v->dst.from == RSH_FROM_NONE);
 }
 
 /* A whole model is wanted as that model unless something else is said: one of
  * Hugging Face's with the files beside its weights. */
-static int check_settle_model(struct rsh_options *o, struct rsh_error *err)
+static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
-	const enum rsh_select select = v->files.select;
+	const bool as_model = check_wants_model(o);
+	int rc = check_refuse_selection(o, err);
 
-	if (!v->src.from && ((select != RSH_SELECT_NEWEST &&
-			      select != RSH_SELECT_MINDSPORE) ||
-			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
-		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
-				     "choose among steps, and SOURCE is one "
-				     "whole model");
+	if (rc)
+		return rc;
 	if (v->dst.from == RSH_FROM_DERIVED)
 		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
-				     "strategy of the source, and a whole "
-				     "model has none: give --dst-strategy");
+				     "strategy of the source, and a %s has "
+				     "none: give --dst-strategy", o->format->says);
+	if (!o->format->by_name && (v->plan.n_shown_ranks || v->plan.compat))
+		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
+				     "are for files of MindSpore's, and SOURCE "
+				     "is a %s", o->format->says);
 	v->src.from = RSH_FROM_NONE;
-	if (v->dst.from)
-		return 0;
-	v->dst.from = RSH_FROM_NONE;
-	if (!check_wants_model(o))
+	if (!v->dst.from)
+		v->dst.from = RSH_FROM_NONE;
+	if (!as_model)
 		return 0;
 	v->plan.format = RSH_FILE_SAFETENSORS;
 	o->in_parts = true;
-	if (!rsh_option_given(o, "model-files"))
+	if (o->format->shown == RSH_SHOWN_HF_BESIDE &&
+	    !rsh_option_given(o, "model-files"))
 		v->model_files = v->source;
 	return 0;
 }
 
 static int check_settle(struct rsh_options *o, struct rsh_error *err)
 {
-	switch (o->kind) {
-	case RSH_SOURCE_DCP:
-		return check_settle_dcp(o, err);
-	case RSH_SOURCE_CHECKPOINT2:
-		check_settle_checkpoint2(&o->vfs);
+	if (!o->format)
 		return 0;
-	case RSH_SOURCE_HF:
-	case RSH_SOURCE_MINDSPORE:
-		return check_settle_model(o, err);
-	default:
-		return 0;
-	}
+	if (o->format->layout == RSH_LAYOUT_WHOLE)
+		return check_settle_whole(o, err);
+	check_settle_own(&o->vfs);
+	return 0;
 }
 
 static int check_refuse_unsaid(const struct rsh_options *o,
@@ -217,7 +213,7 @@ static int check_refuse_unsaid(const struct rsh_options *o,
 	char hint[512];
 
 	if (!v->src.from) {
-		rsh_source_hint(v->source, &v->files.store, hint,
+		rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
 				sizeof(hint));
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)%s",
@@ -283,10 +279,10 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
 	check_look(o);
-	if (o->kind == RSH_SOURCE_CHECKPOINT2)
-		check_settle_checkpoint2(&o->vfs);
+	if (o->format && o->format->layout == RSH_LAYOUT_OWN)
+		check_settle_own(&o->vfs);
 	return rsh_options_convert(o) || o->vfs.weights.table ||
-	       (o->kind != RSH_SOURCE_RANKS && o->vfs.dst.from) ?
+	       (o->format && o->vfs.dst.from) ?
 		check_conversion(o, err) : rsh_check_files(o, err);
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "check_i.h"
+#include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
@@ -25,7 +26,8 @@ static bool source_is_sharded(const struct rsh_options *o)
 	const struct rsh_vfs_config *v = &o->vfs;
 
 	return v->src.from == RSH_FROM_FILE ||
-	       (!v->src.from && o->kind == RSH_SOURCE_CHECKPOINT2);
+	       (!v->src.from && o->format &&
+		o->format->words == RSH_WORDS_MINDSPORE);
 }
 
 /* The names of a whole model will tell in which form it is shown, unless that
@@ -35,7 +37,7 @@ static void check_whole_model(struct rsh_options *o)
 	struct rsh_vfs_config *v = &o->vfs;
 
 	v->weights.form_follows = !v->weights.from &&
-		(o->kind == RSH_SOURCE_HF || o->kind == RSH_SOURCE_MINDSPORE) &&
+		o->format && o->format->words == RSH_WORDS_EITHER &&
 		!rsh_option_given(o, "format") &&
 		!(v->src.from && v->dst.from);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/options/check.h"
 #include "rsh/options/commands.h"
 #include "rsh/options/table.h"
@@ -122,24 +123,24 @@ char *rsh_options_line(const struct rsh_options *o,
 #define OPERANDS_MAX 64
 
 /* Would a command take it as it is? */
-static bool line_suits(const struct rsh_options *o, enum rsh_source_kind kind)
+static bool line_suits(const struct rsh_options *o, const struct rsh_format *f)
 {
 	const bool file = o->vfs.src.from == RSH_FROM_FILE;
 
 	if (o->command->id == RSH_COMMAND_LS || o->resume)
 		return true;
-	return kind == RSH_SOURCE_RANKS ? o->vfs.src.from && o->vfs.dst.from :
-					  !file;
+	return f->layout == RSH_LAYOUT_GIVEN ?
+	       o->vfs.src.from && o->vfs.dst.from : !file;
 }
 
 static char *line_with_source(const struct rsh_options *o, const char *source,
-			      enum rsh_source_kind kind)
+			      const struct rsh_format *f)
 {
 	const char *operands[OPERANDS_MAX + 1] = { source };
 	struct rsh_options bare = { .n_given = 0 };
 	const unsigned n = o->n_operands;
 
-	if (!line_suits(o, kind))
+	if (!line_suits(o, f))
 		return rsh_options_line(&bare, rsh_command_find("ls"),
 					operands);
 	for (unsigned i = 1; i < n && i < OPERANDS_MAX; i++)
@@ -152,17 +153,17 @@ static char *line_swapped(const struct rsh_options *o)
 {
 	const char *operands[] = { o->operands[1], o->operands[0], NULL };
 	const struct rsh_store_options how = { .objects = &o->objects };
-	enum rsh_source_kind kind;
-	bool ranks;
+	const struct rsh_format *f;
+	int bid;
 
-	kind = rsh_source_look(operands[1], &how, &ranks);
-	if (kind != RSH_SOURCE_RANKS || ranks)
+	rsh_source_format_at(operands[1], &how, rsh_formats, &bid);
+	if (bid > RSH_BID_ANY)
 		return NULL;
-	kind = rsh_source_look(operands[0], &how, &ranks);
-	if (kind == RSH_SOURCE_RANKS && !ranks)
+	f = rsh_source_format_at(operands[0], &how, rsh_formats, &bid);
+	if (bid <= RSH_BID_ANY)
 		return NULL;
-	if (!line_suits(o, kind))
-		return line_with_source(o, operands[0], kind);
+	if (!line_suits(o, f))
+		return line_with_source(o, operands[0], f);
 	return rsh_options_line(o, o->command, operands);
 }
 
@@ -178,7 +179,7 @@ static bool line_is_of_file(const struct rsh_options *o)
 char *rsh_options_meant(const struct rsh_options *o)
 {
 	const struct rsh_source_options *f = &o->vfs.files;
-	enum rsh_source_kind kind;
+	const struct rsh_format *format;
 	char *source, *line = NULL;
 
 	if (!o->operands || o->n_operands == 0 || !o->vfs.source ||
@@ -190,8 +191,9 @@ char *rsh_options_meant(const struct rsh_options *o)
 		line = line_swapped(o);
 	if (line)
 		return line;
-	source = rsh_source_meant(o->operands[0], &f->store, &kind);
-	line = source ? line_with_source(o, source, kind) : NULL;
+	source = rsh_source_meant(o->operands[0], &f->store, rsh_formats,
+				  &format);
+	line = source ? line_with_source(o, source, format) : NULL;
 	free(source);
 	return line;
 }

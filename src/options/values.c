@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "set_i.h"
@@ -88,11 +89,13 @@ void rsh_options_settle(struct rsh_options *o)
 	/* What a model has that is shown as it is, is the model's. */
 	v->leave_states = o->in_parts && !v->keep_states && !v->only &&
 			  !v->drop && !v->weights.table &&
-			  o->kind != RSH_SOURCE_HF;
+			  !(o->format &&
+			    o->format->shown == RSH_SHOWN_HF_BESIDE);
 	/* The converter knows no steps, so names are taken as it takes them. */
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;
 	v->files.unsharded = v->src.from != RSH_FROM_FILE;
+	v->files.formats = rsh_formats;
 	if (!o->fsname)
 		o->fsname = v->source;
 	set_index_cache(o);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "rsh/options/table.h"
+#include "rsh/formats/formats.h"
 #include "rsh/source/source.h"
 #include "rsh/wire/manifest.h"
 
@@ -21,7 +22,8 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 {
 	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
 	const struct rsh_store_options *how = &o->vfs.files.store;
-	enum rsh_source_kind kind;
+	const struct rsh_format *f;
+	int bid;
 
 	if (rsh_is_file(o->operands[0]))
 		return RSH_VERIFY_FILES;
@@ -32,8 +34,9 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	if (o->vfs.src.from || o->vfs.dst.from || o->vfs.weights.table)
 		return RSH_VERIFY_MANIFEST;
 	/* A whole model is as likely what an export has written. */
-	kind = rsh_source_kind(o->operands[0], how);
-	return kind == RSH_SOURCE_CHECKPOINT2 || kind == RSH_SOURCE_DCP ?
+	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
+	return f && (f->layout == RSH_LAYOUT_OWN ||
+		     (f->layout == RSH_LAYOUT_WHOLE && f->list)) ?
 	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;
 }
 

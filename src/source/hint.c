@@ -8,30 +8,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/dcp.h"
-#include "rsh/source/source.h"
-#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/checkpoint2.h"
 #include "source_i.h"
 
 /* Looking at a directory takes some time, and one is enough. */
 #define LOOKED_AT_MAX 64
 
+static bool hint_is_source(const char *path,
+			   const struct rsh_store_options *how,
+			   const struct rsh_format *const *formats,
+			   const struct rsh_format **format)
+{
+	int bid;
+
+	*format = rsh_source_format_at(path, how, formats, &bid);
+	return bid > RSH_BID_ANY;
+}
+
 static bool hint_is_checkpoint(const char *dir, const char *name,
-			       const struct rsh_store_options *how)
+			       const struct rsh_store_options *how,
+			       const struct rsh_format *const *formats)
 {
 	/* The place is that of the directory. */
 	const struct rsh_store_options inner = { .objects = how->objects };
+	const struct rsh_format *unused;
 	cleanup_free char *path = NULL;
-	bool ranks;
 
 	if (name[0] == '.' || asprintf(&path, "%s/%s", dir, name) < 0) {
 		path = NULL;
 		return false;
 	}
-	return rsh_source_look(path, &inner, &ranks) != RSH_SOURCE_RANKS ||
-	       ranks;
+	return hint_is_source(path, &inner, formats, &unused);
 }
 
 /* Keeps the first of the names in order, whatever the listing begins with. */
@@ -64,102 +71,140 @@ static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
-/* Is it all of a whole model, or the map of its parts? */
-static bool hint_is_model(const char *name)
-{
-	return strcmp(name, RSH_MODEL_HF_MAP) == 0 ||
-	       strcmp(name, RSH_MODEL_MS_MAP) == 0 ||
-	       strcmp(name, RSH_MODEL_HF_SINGLE) == 0;
-}
-
-struct hint {
-	char item[NAME_MAX + 1];  /* of a distributed checkpoint */
-	char child[NAME_MAX + 1]; /* a checkpoint */
-	char part[NAME_MAX + 1];  /* of a model */
-	bool metadata, model;
-};
-
-static void hint_look(struct rsh_dir *dir, const char *path,
-		      const struct rsh_store_options *how,
-		      struct hint *h)
+/* Finds a source in a directory: the first by name or, of those whose names
+ * differ in a last number, the one with the greatest. */
+static void hint_find_child(struct rsh_dir *dir, const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats,
+			    char child[NAME_MAX + 1])
 {
 	unsigned looked_at = 0;
 	const char *name;
 
-	*h = (struct hint){ .metadata = false };
-	while (rsh_dir_next(dir, &name) > 0) {
-		h->metadata |= strcmp(name, RSH_DCP_METADATA) == 0;
-		h->model |= hint_is_model(name);
-		if (rsh_has_suffix(name, ".safetensors"))
-			hint_keep(h->part, name);
-		else if (rsh_has_suffix(name, ".distcp"))
-			hint_keep(h->item, name);
-		else if (looked_at++ < LOOKED_AT_MAX &&
-			 hint_is_checkpoint(path, name, how))
-			hint_keep_child(h->child, name);
+	*child = '\0';
+	while (looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
+		looked_at++;
+		if (hint_is_checkpoint(path, name, how, formats))
+			hint_keep_child(child, name);
 	}
 }
 
-void rsh_source_hint(const char *path,
-		     const struct rsh_store_options *how, char *buf,
+/* What a format says of the directory. */
+struct format_hint {
+	const struct rsh_format *const *formats;
+	char *buf;
+	size_t max;
+};
+
+static int hint_ask_formats(const struct rsh_look *look, void *ctx)
+{
+	const struct format_hint *h = ctx;
+
+	for (const struct rsh_format *const *f = h->formats; *f && !*h->buf;
+	     f++)
+		if ((*f)->hint)
+			(*f)->hint(look, h->buf, h->max);
+	return 0;
+}
+
+void rsh_source_hint(const char *path, const struct rsh_store_options *how,
+		     const struct rsh_format *const *formats, char *buf,
 		     size_t max)
 {
+	const struct rsh_format *const none[] = { NULL };
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+	};
+	struct format_hint h = { formats ? formats : none, buf, max };
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int rc = rsh_dir_open_path(path, how, &dir);
-	struct hint h;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	char child[NAME_MAX + 1];
+	struct rsh_source *s;
 
 	*buf = '\0';
-	if (rc == -ENOTDIR) {
+	if (rc == -ENOTDIR)
 		snprintf(buf, max, "; %s is a file, and SOURCE has to be a "
 			 "directory", path);
-		return;
-	}
-	if (rc) {
+	else if (rc)
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
+	if (rc)
 		return;
+	if (rsh_source_new(path, &opts, &s, &unused) == 0) {
+		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h);
+		rsh_source_free(s);
 	}
-	hint_look(dir, path, how, &h);
-	if (h.metadata)
-		snprintf(buf, max, "; it is a distributed checkpoint");
-	else if (*h.item)
-		snprintf(buf, max, "; %s is of a distributed checkpoint, and "
-			 "no " RSH_DCP_METADATA " is beside it: the save was "
-			 "not finished", h.item);
-	else if (h.model)
-		snprintf(buf, max, "; it is a whole model, of which no "
-			 "strategy speaks: --src-strategy none");
-	else if (*h.part)
-		snprintf(buf, max, "; %s may be a part of a model, and no "
-			 RSH_MODEL_HF_MAP " is beside it", h.part);
-	else if (*h.child)
+	if (*buf)
+		return;
+	hint_find_child(dir, path, how, formats, child);
+	if (*child)
 		snprintf(buf, max, "; %s in it is a checkpoint: is that meant?",
-			 h.child);
+			 child);
 }
 
-char *rsh_source_inside(const char *path, const struct rsh_store_options *how)
+static char *hint_inside(const char *path, const struct rsh_store_options *how,
+			 const struct rsh_format *const *formats)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
-	struct hint h;
-	char *found;
+	char child[NAME_MAX + 1], *found;
 
 	if (rsh_dir_open_path(path, how, &dir))
 		return NULL;
-	hint_look(dir, path, how, &h);
-	if (!*h.child || asprintf(&found, "%s/%s", path, h.child) < 0)
-		return NULL;
-	return found;
+	hint_find_child(dir, path, how, formats, child);
+	return *child && asprintf(&found, "%s/%s", path, child) >= 0 ? found :
+								     NULL;
 }
 
-bool rsh_source_is_one_step(const char *path,
-			    const struct rsh_store_options *how)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	struct rsh_ckpt2_name parts;
-	const char *name;
+/* SOURCE/rank_0/checkpoint/FILE is as deep as it gets. */
+#define ABOVE_MAX 3
 
-	if (rsh_dir_open_path(path, how, &dir) == 0)
-		while (rsh_dir_next(dir, &name) > 0)
-			if (rsh_ckpt2_name_parse(name, &parts))
-				return true;
-	return rsh_source_kind(path, how) == RSH_SOURCE_DCP;
+/* Returns the directory above a path, or NULL: there is none, or it is not
+ * known without looking. */
+static char *hint_above(const char *path)
+{
+	const char *host = strstr(path, "://");
+	size_t n = strlen(path);
+	const char *slash, *name;
+	char *above = NULL;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	slash = memrchr(path, '/', n);
+	name = slash ? slash + 1 : path;
+	if (host && (!slash || slash < host + strlen("://")))
+		return NULL;
+	if (n == 1 && *path == '/')
+		return NULL;
+	if (strncmp(name, ".", n - (size_t)(name - path)) == 0 ||
+	    strncmp(name, "..", n - (size_t)(name - path)) == 0)
+		return asprintf(&above, "%.*s/..", (int)n, path) < 0 ? NULL :
+								       above;
+	return !slash ? strdup(".") : slash == path ? strdup("/") :
+	       strndup(path, (size_t)(slash - path));
+}
+
+char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
+		       const struct rsh_format *const *formats,
+		       const struct rsh_format **format)
+{
+	cleanup_free char *at = NULL;
+	const struct rsh_store_options opts = { .objects = how->objects };
+	char *found;
+
+	if (hint_is_source(path, &opts, formats, format))
+		return NULL;
+	at = hint_above(path);
+	for (int i = 0; at && i < ABOVE_MAX; i++) {
+		char *next;
+
+		if (hint_is_source(at, &opts, formats, format))
+			return steal_pointer(&at);
+		next = hint_above(at);
+		free(at);
+		at = next;
+	}
+	found = hint_inside(path, &opts, formats);
+	if (found)
+		hint_is_source(found, &opts, formats, format);
+	return found;
 }

@@ -8,7 +8,6 @@
  * one worker that drew it. */
 #include "config.h"
 
-#include "dcp_source_i.h"
 #include "scan_prefetch_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
@@ -88,6 +87,17 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 
 /* ---- scanning ---- */
 
+int rsh_source_scan_file(const struct rsh_source *s, uint32_t file,
+			 const struct rsh_byte_source *bytes, enum rsh_scan how,
+			 struct rsh_names *names, struct rsh_ckpt_index **out,
+			 struct rsh_error *err)
+{
+	return s->format->scan ?
+	       s->format->scan(s, file, bytes, how, names, out, err) :
+	       rsh_file_scan(s->type, bytes, how != RSH_SCAN_HEADERS, names,
+			     out, err);
+}
+
 static int index_scan_bytes(struct indexing *x, uint32_t file,
 			    const struct rsh_handle *h,
 			    const struct rsh_byte_source *bytes,
@@ -95,11 +105,10 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 {
 	struct rsh_source *s = x->source;
 	struct rsh_ckpt_index *ix;
-	const bool full = s->check == RSH_CHECK_FULL;
-	int rc = s->dcp ? rsh_dcp_index_scan(s, file, bytes, full, x->names,
-					     &ix, err) :
-			  rsh_file_scan(s->format, bytes, full, x->names,
-					  &ix, err);
+	int rc = rsh_source_scan_file(s, file, bytes,
+				      s->check == RSH_CHECK_FULL ?
+				      RSH_SCAN_CRC : RSH_SCAN_HEADERS,
+				      x->names, &ix, err);
 
 	if (rc)
 		return rc;
@@ -158,7 +167,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	struct rsh_header header;
 	int rc = 0;
 
-	if (s->format != RSH_FILE_SAFETENSORS)
+	if (s->format->scan || s->type != RSH_FILE_SAFETENSORS)
 		return index_scan_guessing(x, file, h, &bytes, err);
 	/* A checksum is of all bytes. */
 	if (s->check == RSH_CHECK_FULL)
@@ -205,6 +214,12 @@ static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 	return 0;
 }
 
+static bool index_fits(const struct rsh_source *s, uint32_t file,
+		       const struct rsh_ckpt_index *ix, struct rsh_names *names)
+{
+	return !s->format->fits || s->format->fits(s, file, ix, names);
+}
+
 /* True if the file has its index now. */
 static bool index_is_stored(struct indexing *x, uint32_t file,
 			    const struct rsh_handle *h)
@@ -224,7 +239,7 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	c->known = s->check == RSH_CHECK_FULL ||
 		   index_take_stored(x, f, which) == 0;
 	if (!f->index || (f->index->file_bytes == c->key.size &&
-			  rsh_dcp_index_fits(s, file, f->index, x->names)))
+			  index_fits(s, file, f->index, x->names)))
 		return f->index;
 	f->index = NULL;
 	c->known = false;
@@ -314,7 +329,7 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 		x->bad_file = file;
 	}
 	pthread_mutex_unlock(&x->lock);
-	if (!s->in_parts)
+	if (rsh_source_owner(s) != RSH_OWNER_MODEL)
 		rsh_log_info("%s: the file is left out", err->text);
 }
 
@@ -402,7 +417,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (rsh_source_kinds_tell(s) || rsh_store_start(s->store))
 		return rsh_error_nomem(err);
 	/* Nothing makes up for a part. */
-	if (s->in_parts && s->n_bad > 0)
+	if (rsh_source_owner(s) == RSH_OWNER_MODEL && s->n_bad > 0)
 		return rsh_error_set(err, s->first_bad.code, "%s",
 				     s->first_bad.text);
 	return rsh_source_join(s, names, err);

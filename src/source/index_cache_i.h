@@ -15,20 +15,11 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "rsh/source/metadata.h"
 #include "rsh/store/store.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-/* This is one file as it was when it was indexed; keys are compared as bytes.
- * The ctime is there since a copy in place may restore the mtime. */
-struct rsh_index_key {
-	uint64_t dev, ino, size;
-	int64_t mtime, ctime;
-	uint32_t mtime_ns, ctime_ns;
-};
-
-/* Takes the key of an open file.  0 or -errno. */
-int rsh_index_key_take(const struct rsh_handle *h, struct rsh_index_key *key);
 /* Had the file been left alone for so long at `now` that a later change would
  * show in its times? */
 bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dcp_source_i.h"
 #include "rsh/util/mem.h"
 #include "source_i.h"
 
@@ -143,18 +142,19 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 	};
 }
 
+const struct rsh_ckpt_index *rsh_source_file_index(const struct rsh_source *s,
+						   uint32_t i)
+{
+	return s->files[i].index;
+}
+
 uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *first)
 {
 	uint32_t n;
 
 	*first = rsh_source_rank_first(s, rank, &n);
-	return s->in_parts ? 0 : n;
-}
-
-bool rsh_source_is_in_parts(const struct rsh_source *s)
-{
-	return s->in_parts;
+	return rsh_source_owner(s) == RSH_OWNER_MODEL ? 0 : n;
 }
 
 int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
@@ -163,10 +163,9 @@ int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
 	return rsh_store_open_file(s->store, i, out, err);
 }
 
-static int inspect_dcp(const struct rsh_source *s, uint32_t i,
-		       struct rsh_store_scan *in, bool check_crc,
-		       struct rsh_names *names, struct rsh_inspected *out,
-		       struct rsh_error *err)
+static int inspect_scan(const struct rsh_source *s, uint32_t i,
+			struct rsh_store_scan *in, struct rsh_names *names,
+			struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_byte_source bytes = {
 		.pread_fn = rsh_store_scan_pread, .ctx = in,
@@ -175,23 +174,47 @@ static int inspect_dcp(const struct rsh_source *s, uint32_t i,
 	int rc = inspect_size(in->handle, bytes.path, &bytes.size, err);
 
 	*out = (struct rsh_inspected){ .bytes = bytes.size };
-	if (rc == 0)
-		rc = rsh_dcp_check_size(s, i, &bytes, err);
-	return rc ? rc : rsh_dcp_index_scan(s, i, &bytes, check_crc, names,
-					    &out->index, err);
+	return rc ? rc : s->format->scan(s, i, &bytes, RSH_SCAN_VERIFY, names,
+					 &out->index, err);
 }
 
 int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
-			    struct rsh_handle *h, bool check_crc,
-			    struct rsh_names *names, struct rsh_inspected *out,
-			    struct rsh_error *err)
+			    struct rsh_handle *h, struct rsh_names *names,
+			    struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_store_scan in = { s->store, i, h };
 
-	if (s->dcp)
-		return inspect_dcp(s, i, &in, check_crc, names, out, err);
-	return inspect_open(rsh_store_path(s->store, i), &in, check_crc, names,
-			    out, err);
+	if (s->format->scan)
+		return inspect_scan(s, i, &in, names, out, err);
+	return inspect_open(rsh_store_path(s->store, i), &in, true, names, out,
+			    err);
+}
+
+bool rsh_source_has_crc(const struct rsh_source *s,
+			const struct rsh_ckpt_index *ix)
+{
+	return ix->has_crc ||
+	       (s->format->has_crc && s->format->has_crc(s, ix));
+}
+
+bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
+		       struct rsh_source_file_info *out)
+{
+	return s->format->absent && s->format->absent(s, i, out);
+}
+
+int rsh_source_common(const struct rsh_source *s, struct rsh_ckpt2_common *out)
+{
+	return s->format->beside ? s->format->beside(s, out) : 0;
+}
+
+int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
+			struct rsh_names *names, struct rsh_strategy **out,
+			struct rsh_error *err)
+{
+	*out = NULL;
+	return s->format->strategy ?
+	       s->format->strategy(s, allow_missing, names, out, err) : 0;
 }
 
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,

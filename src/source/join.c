@@ -67,70 +67,7 @@ join_find(const struct rsh_source *s, const uint32_t *ranks, uint32_t n_ranks,
 	return NULL;
 }
 
-struct join_name {
-	const char *text;
-	uint32_t place;
-};
-
-static int join_by_text(const void *a, const void *b)
-{
-	const struct join_name *x = a, *y = b;
-
-	return strcmp(x->text, y->text);
-}
-
-/* Says of each file of the map which of the first n files it is, counted from 1
- * (0: none); NULL: memory is out. */
-static uint32_t *join_places(const struct rsh_source *s, uint32_t n)
-{
-	const struct rsh_weight_map *map = &s->parts;
-	uint32_t *part = calloc((size_t)map->n_files + 1, sizeof(*part));
-	cleanup_free struct join_name *names =
-		calloc((size_t)n + 1, sizeof(*names));
-
-	if (!part || !names) {
-		free(part);
-		return NULL;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		names[i] = (struct join_name){ rsh_store_name(s->store, i),
-					       i + 1 };
-	qsort(names, n, sizeof(*names), join_by_text);
-	for (uint32_t f = 0; f < map->n_files; f++) {
-		const struct join_name key = { map->files[f], 0 };
-		const struct join_name *found = bsearch(
-			&key, names, n, sizeof(*names), join_by_text);
-
-		part[f] = found ? found->place : 0;
-	}
-	return part;
-}
-
-/* Says by name which part counts, counted from 1; NULL: memory is out. */
-static uint32_t *join_home(const struct rsh_source *s, uint32_t n,
-			   struct rsh_names *names)
-{
-	const struct rsh_weight_map *map = &s->parts;
-	uint32_t *home = calloc((size_t)rsh_names_count(names) + 1,
-				sizeof(*home));
-	cleanup_free uint32_t *part = join_places(s, n);
-
-	if (!home || !part) {
-		free(home);
-		return NULL;
-	}
-	for (uint32_t i = 0; i < map->n_weights; i++) {
-		const char *text = map->weights[i].name;
-		uint32_t name = rsh_names_find(names, text, strlen(text));
-
-		if (name != RSH_NAME_NONE)
-			home[name] = part[map->weights[i].file];
-	}
-	return home;
-}
-
-/* mindformers' scripts write what prediction layers share with the network
- * twice, and its map says which one is loaded. */
+/* A format may know which of two files with a name is meant. */
 static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
 		      const uint64_t *base, uint32_t n,
 		      struct rsh_names *names, struct rsh_ckpt_index **whole,
@@ -139,11 +76,12 @@ static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
 	cleanup_free uint32_t *home = NULL;
 	int rc = rsh_ckpt_index_join(parts, base, n, NULL, whole, twice);
 
-	if (rc != -EEXIST || !s->map_decides)
+	if (rc != -EEXIST || !s->format->home)
 		return rc;
-	home = join_home(s, n, names);
-	return home ? rsh_ckpt_index_join(parts, base, n, home, whole, twice) :
-		      -ENOMEM;
+	home = calloc((size_t)rsh_names_count(names) + 1, sizeof(*home));
+	if (!home || s->format->home(s, n, names, home))
+		return -ENOMEM;
+	return rsh_ckpt_index_join(parts, base, n, home, whole, twice);
 }
 
 static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
@@ -179,31 +117,6 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		return rsh_error_nomem(err);
 	*out = s->indexes[s->n_indexes++] = whole;
 	return 0;
-}
-
-/* A part may be another one than the map was made for. */
-static void join_tell_missing(const struct rsh_source *s,
-			      struct rsh_names *names)
-{
-	const struct rsh_weight_map *map = &s->parts;
-	const char *first = NULL;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < map->n_weights; i++) {
-		const char *text = map->weights[i].name;
-		uint32_t name = rsh_names_find(names, text, strlen(text));
-
-		if (name != RSH_NAME_NONE &&
-		    rsh_ckpt_find(s->view_index[0], name))
-			continue;
-		if (n++ == 0)
-			first = text;
-	}
-	if (n)
-		rsh_log_warning("%s: the map of its parts names %u parameter%s "
-				"that none of them has (%s%s)", s->path, n,
-				n > 1 ? "s" : "", first,
-				n > 1 ? " and others" : "");
 }
 
 /* What is made of several files can be read by whom all of them can, and is as
@@ -273,8 +186,8 @@ int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		rc = join_files(s, first, n, names, &s->view_index[rank], err);
 		joined[n_joined++] = rank;
 	}
-	if (rc == 0 && s->in_parts && s->view_index[0])
-		join_tell_missing(s, names);
+	if (rc == 0 && s->format->indexed)
+		s->format->indexed(s, names);
 	return rc || !s->joined ? rc : join_attrs(s, err);
 }
 

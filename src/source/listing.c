@@ -162,7 +162,7 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (incomplete.n)
 		return rsh_error_set(err, ENOENT, "%s: no save in it was "
 				     "completed", s->path);
-	rsh_source_hint(s->path, w->how, hint, sizeof(hint));
+	rsh_source_hint(s->path, w->how, s->formats, hint, sizeof(hint));
 	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it%s",
 			     s->path, hint);
 }

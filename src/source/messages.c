@@ -3,14 +3,15 @@
  * chosen, and what was left out. */
 #include "config.h"
 
-#include "described_i.h"
 #include "step_i.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 			       char *text, size_t size)
@@ -18,14 +19,8 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 	const struct rsh_checkpoint *c;
 	int at = 0;
 
-	if (s->dcp) {
-		const char *slash = strrchr(s->path, '/');
-
-		snprintf(text, size, "%s", slash ? slash + 1 : s->path);
-		return;
-	}
-	if (s->in_parts) {
-		snprintf(text, size, "the model");
+	if (s->format->step_text && !s->resumed) {
+		s->format->step_text(s, i, text, size);
 		return;
 	}
 	if (i >= s->n_candidates) {
@@ -35,10 +30,6 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 		return;
 	}
 	c = &s->listing.files[s->candidates[i].first];
-	if (s->checkpoint2) {
-		snprintf(text, size, "%s", c->label);
-		return;
-	}
 	if (c->step.n == 0) {
 		snprintf(text, size, "%s", c->series);
 		return;
@@ -113,6 +104,21 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text,
 								1]));
 }
 
+/* Logs what a format has to say of the step itself. */
+static void say_notes(const struct rsh_source *s, const char *choice)
+{
+	cleanup_free char *all = NULL;
+	const char *file = NULL;
+	size_t size;
+	FILE *to = open_memstream(&all, &size);
+
+	if (!to)
+		return;
+	file = s->format->step_notes(s, choice, to);
+	if (fclose(to) == 0 && size > 0)
+		rsh_log_notice("%s: %s", file, all + strlen("; "));
+}
+
 void rsh_source_log_choice(const struct rsh_source *s)
 {
 	char choice[256], beside[NAME_MAX + 128];
@@ -121,9 +127,11 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
-	if (s->checkpoint2)
-		rsh_described_log(s, s->n_candidates > 1 ? choice : NULL);
-	if (s->checkpoint2 || s->listing.n <= s->n_files || s->n_files == 0)
+	if (s->format->step_notes) {
+		say_notes(s, s->n_candidates > 1 ? choice : NULL);
+		return;
+	}
+	if (s->listing.n <= s->n_files || s->n_files == 0)
 		return;
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",

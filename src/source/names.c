@@ -2,7 +2,7 @@
 /* source/names.c reads numbers, ranks and steps in the names of checkpoints. */
 #include "config.h"
 
-#include "rsh/source/dialect.h"
+#include "rsh/source/resume_format.h"
 
 #include <ctype.h>
 #include <string.h>

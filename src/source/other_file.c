@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/source/dcp.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
@@ -59,7 +58,7 @@ static bool other_is_megatron(const char *path)
 	if (!rsh_has_suffix(path, name) ||
 	    (n >= sizeof(name) && path[n - sizeof(name)] != '/'))
 		return false;
-	if (asprintf(&beside, "%.*s" RSH_DCP_METADATA,
+	if (asprintf(&beside, "%.*s.metadata",
 		     (int)(n + 1 - sizeof(name)), path) < 0)
 		beside = NULL;
 	return beside && access(beside, F_OK) == 0;

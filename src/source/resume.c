@@ -142,7 +142,7 @@ static int resume_check_saved(struct rsh_source *s,
 	int rc = resume_open_files(s, saved, &o, err);
 
 	if (rc == 0)
-		rc = s->dialect->check(o.bytes, saved->names, o.n,
+		rc = s->format->resume->check(o.bytes, saved->names, o.n,
 				       s->check == RSH_CHECK_FULL, err);
 	if (rc)
 		return rc;
@@ -165,8 +165,8 @@ static int resume_try(struct rsh_resume *r, uint32_t candidate,
 	struct rsh_source *s = r->source;
 	int rc = resume_take_saved(r, candidate, err);
 
-	if (rc == 0 && s->dialect->agree)
-		rc = s->dialect->agree(s->path, r->saved, r->n_saved, err);
+	if (rc == 0 && s->format->resume->agree)
+		rc = s->format->resume->agree(s->path, r->saved, r->n_saved, err);
 	if (rc == 0)
 		rc = rsh_source_choose(s, candidate, err);
 	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
@@ -255,7 +255,7 @@ static void resume_log_choice(const struct rsh_resume *r)
 
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
-		       s->dialect->name, r->n_saved,
+		       s->format->resume->name, r->n_saved,
 		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
 		       rsh_resume_step(r),
 		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
@@ -282,7 +282,7 @@ static int resume_choose_step(struct rsh_resume *r,
 	if (rc)
 		return rc;
 	resume_log_choice(r);
-	return s->dialect->show(r, r->saved, r->n_saved) ?
+	return s->format->resume->show(r, r->saved, r->n_saved) ?
 	       rsh_error_nomem(err) : 0;
 }
 
@@ -310,28 +310,33 @@ static int resume_check_units(const struct rsh_source *s, const char *glob,
 }
 
 static int resume_two_kinds(const struct rsh_source *s,
-			    const struct rsh_step_dialect *other,
+			    const struct rsh_format *other,
 			    const struct rsh_listing *found,
 			    struct rsh_error *err)
 {
 	return rsh_error_set(err, EINVAL, "%s: checkpoints of %s (%s) and of "
 			     "%s (%s): say --select name=GLOB", s->path,
-			     other->name, found->files[0].label,
-			     s->dialect->name, s->listing.files[0].label);
+			     other->resume->name, found->files[0].label,
+			     s->format->resume->name, s->listing.files[0].label);
 }
 
 static int resume_none(const struct rsh_source *s,
-		       const struct rsh_step_dialect *const *dialects,
+		       const struct rsh_format *const *formats,
 		       const char *glob, struct rsh_error *err)
 {
+	const struct rsh_format *last = NULL;
 	char names[256] = "";
 	size_t at = 0;
 
-	for (; *dialects && at < sizeof(names); dialects++)
-		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
-				       at == 0 ? "" :
-				       dialects[1] ? ", " : " or ",
-				       (*dialects)->name);
+	for (const struct rsh_format *const *f = formats; *f; f++)
+		if ((*f)->resume)
+			last = *f;
+	for (; *formats && at < sizeof(names); formats++)
+		if ((*formats)->resume)
+			at += (size_t)snprintf(names + at, sizeof(names) - at,
+					       "%s%s", at == 0 ? "" :
+					       *formats == last ? " or " : ", ",
+					       (*formats)->resume->name);
 	return rsh_error_set(err, ENOENT, "%s: no checkpoint of %s in it%s%s",
 			     s->path, names, glob ? " named " : "",
 			     glob ? glob : "");
@@ -339,41 +344,43 @@ static int resume_none(const struct rsh_source *s,
 
 /* Finds the one kind of checkpoint that there is. */
 static int resume_find_kind(struct rsh_source *s,
-			    const struct rsh_step_dialect *const *dialects,
+			    const struct rsh_format *const *formats,
 			    const struct rsh_source_options *o,
 			    struct rsh_error *err)
 {
 	const char *glob = o->select == RSH_SELECT_NAME ? o->glob : NULL;
-	const struct rsh_step_dialect *const *d, *found = NULL;
+	const struct rsh_format *const *f, *found = NULL;
 	struct rsh_listing all = { .n = 0 };
 	int rc = 0;
 
-	for (d = dialects; *d && rc == 0; d++) {
-		rc = rsh_resume_find(s, *d, o, err);
+	for (f = formats; *f && rc == 0; f++) {
+		if (!(*f)->resume)
+			continue;
+		rc = rsh_resume_find(s, (*f)->resume, o, err);
 		if (rc == 0 && s->listing.n > 0 && found)
 			rc = resume_two_kinds(s, found, &all, err);
 		if (rc == 0 && s->listing.n > 0) {
-			found = *d;
+			s->format = found = *f;
 			all = s->listing;
 		} else {
 			rsh_listing_clear(&s->listing);
 		}
 		s->listing = (struct rsh_listing){ .n = 0 };
 	}
-	s->dialect = found;
 	s->listing = all;
 	if (rc == 0 && !found)
-		rc = resume_none(s, dialects, glob, err);
+		rc = resume_none(s, formats, glob, err);
 	return rc ? rc : resume_check_units(s, glob, err);
 }
 
 /* Whoever gives one step and not the directory of all learns that first. */
 static int resume_refuse(const char *path,
-			 const struct rsh_source_options *opts, int rc,
+			 const struct rsh_source_options *opts,
+			 const struct rsh_format *const *formats, int rc,
 			 struct rsh_error *err)
 {
 	if (rc == -ENOMEM ||
-	    !rsh_source_is_one_step(path, &opts->store))
+	    !rsh_source_is_one_step(path, &opts->store, formats))
 		return rc;
 	return rsh_error_set(err, EINVAL, "%s: this is one checkpoint, and "
 			     "--resume finds the newest of several: give the "
@@ -382,7 +389,7 @@ static int resume_refuse(const char *path,
 
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 		    uint32_t fallbacks,
-		    const struct rsh_step_dialect *const *dialects,
+		    const struct rsh_format *const *formats,
 		    struct rsh_resume **out, struct rsh_error *err)
 {
 	struct rsh_resume *r = calloc(1, sizeof(*r));
@@ -393,12 +400,13 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 	rc = rsh_source_new(path, &opts->store, &r->source, err);
 	if (rc == 0) {
 		r->source->check = opts->check;
-		rc = resume_find_kind(r->source, dialects, opts, err);
+		r->source->resumed = true;
+		rc = resume_find_kind(r->source, formats, opts, err);
 	}
 	if (rc == 0)
 		rc = resume_choose_step(r, opts, fallbacks, err);
 	if (rc)
-		rc = resume_refuse(path, opts, rc, err);
+		rc = resume_refuse(path, opts, formats, rc, err);
 	if (rc == 0 && rsh_store_start(r->source->store))
 		rc = rsh_error_nomem(err);
 	if (rc) {

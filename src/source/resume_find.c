@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume_find.c lists what a job's ranks have saved, as a dialect reads
+/* source/resume_find.c lists what a job's ranks have saved, as a format reads
  * their names. */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 
 struct rsh_finder {
 	struct rsh_source *source;
-	const struct rsh_step_dialect *dialect;
+	const struct rsh_resume_format *resume;
 	const struct rsh_source_options *options;
 };
 
@@ -191,7 +191,7 @@ static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,
 	const struct find_in_ranks *x = ctx;
 	struct rsh_step_name says = { .step = { .n = 0 } };
 
-	if (!f->dialect->parse(name, &says))
+	if (!f->resume->parse(name, &says))
 		return 0;
 	return rsh_finder_add(f, x->unit, x->dir, name, &says, st) ?
 	       rsh_error_nomem(err) : 0;
@@ -250,7 +250,7 @@ static int found_rank_name(struct rsh_finder *f, void *ctx, const char *name,
 	uint64_t rank;
 
 	(void)st, (void)err;
-	x->any_rank |= f->dialect->parse(name, &says) &&
+	x->any_rank |= f->resume->parse(name, &says) &&
 		       find_rank_in(says.label, &rank);
 	return 0;
 }
@@ -266,7 +266,7 @@ static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
 	uint64_t rank;
 	uint32_t unit;
 
-	if (!f->dialect->parse(name, &says))
+	if (!f->resume->parse(name, &says))
 		return 0;
 	if (x->any_rank) {
 		if (!find_rank_in(says.label, &rank))
@@ -295,13 +295,12 @@ static int resume_find_ranks(struct rsh_finder *f, struct rsh_error *err)
 }
 
 int rsh_resume_find(struct rsh_source *s,
-		    const struct rsh_step_dialect *dialect,
+		    const struct rsh_resume_format *resume,
 		    const struct rsh_source_options *o, struct rsh_error *err)
 {
-	struct rsh_finder f = { .source = s, .dialect = dialect,
+	struct rsh_finder f = { .source = s, .resume = resume,
 				.options = o };
 
-	s->dialect = dialect;
-	return dialect->find ? dialect->find(&f, err)
-			     : resume_find_ranks(&f, err);
+	return resume->find ? resume->find(&f, err) :
+			      resume_find_ranks(&f, err);
 }

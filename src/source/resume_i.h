@@ -19,10 +19,10 @@ struct rsh_resume {
 	size_t n_entries, cap_entries;
 };
 
-/* Lists what there is of one dialect: s->listing, whose directories are the
+/* Lists what there is of one format: s->listing, whose directories are the
  * units, ascending by name. */
 int rsh_resume_find(struct rsh_source *s,
-		    const struct rsh_step_dialect *dialect,
+		    const struct rsh_resume_format *resume,
 		    const struct rsh_source_options *o, struct rsh_error *err);
 
 #endif

@@ -10,7 +10,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "described_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 
@@ -111,7 +110,7 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 	const struct rsh_checkpoint *newest = NULL;
 
 	/* A step that describes itself is not judged by others. */
-	if (s->checkpoint2)
+	if (s->format->layout == RSH_LAYOUT_OWN)
 		return false;
 	for (size_t i = 0; chosen && i < l->n + l->n_beyond; i++) {
 		const struct rsh_checkpoint *c = i < l->n ?
@@ -185,9 +184,12 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 		return false;
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
-	if (s->described)
-		XXH3_64bits_update(&state, &s->described->key,
-				   sizeof(s->described->key));
+	if (s->format->key) {
+		size_t n = 0;
+		const void *key = s->format->key(s, &n);
+
+		XXH3_64bits_update(&state, key, n);
+	}
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_source_file *f = &s->files[i];
 		struct rsh_index_key key;

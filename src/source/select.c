@@ -15,7 +15,7 @@ static const char *select_place(const struct rsh_source *s,
 				const struct rsh_checkpoint *c, char *buf,
 				size_t max)
 {
-	const char *unit = s->dialect ? s->listing.dirs[c->rank].name : NULL;
+	const char *unit = s->resumed ? s->listing.dirs[c->rank].name : NULL;
 
 	if (unit)
 		snprintf(buf, max, "%s", unit);
@@ -140,7 +140,7 @@ static int select_nothing(struct rsh_source *s,
 		snprintf(what, sizeof(what), "no breakpoint checkpoint");
 	rsh_listing_sort(&s->listing, RSH_BY_RANK);
 	select_list(&s->listing, c->rank, names, sizeof(names));
-	if (s->checkpoint2)
+	if (s->format->owner == RSH_OWNER_RANKS && !s->resumed)
 		*place = '\0';
 	else
 		select_place(s, c, place, sizeof(place));

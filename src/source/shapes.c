@@ -6,6 +6,8 @@
 
 #include <errno.h>
 
+#include "rsh/source/format.h"
+
 static int shapes_add_files(const struct rsh_source_view *view, uint32_t first,
 			    const struct rsh_strategy *src,
 			    struct rsh_derive_shapes *out, bool *any,
@@ -40,6 +42,10 @@ static int shapes_try_ranks(const char *path,
 
 	if (rc)
 		return rc;
+	if (!rsh_source_format(s)->by_name)
+		rc = rsh_error_set(err, EINVAL, "%s: a %s, whose files have no "
+				   "parameters of ranks", path,
+				   rsh_source_format(s)->says);
 	for (uint32_t i = 0; !rc && !*any && i < rsh_source_n_candidates(s);
 	     i++) {
 		struct rsh_source_view view;

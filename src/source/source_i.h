@@ -5,14 +5,10 @@
 
 #include <pthread.h>
 
-#include "rsh/source/dialect.h"
-#include "rsh/source/source.h"
-#include "rsh/source/step.h"
-#include "rsh/wire/checkpoint2.h"
+#include "rsh/source/format.h"
+#include "rsh/source/metadata.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
-
-struct rsh_source_dcp; /* dcp_source_i.h */
 
 /* ---- names with a rank in them (template.c) ---- */
 
@@ -25,20 +21,6 @@ bool rsh_template_has_rank(const char *t, size_t n);
 bool rsh_template_is_plain(const char *t, size_t n);
 
 /* ---- all checkpoints of the tree (found.c) ---- */
-
-/* This is one file that was found. */
-struct rsh_checkpoint {
-	uint32_t rank;    /* with --resume the number of its directory */
-	char *name;       /* below the root, or absolute */
-	const char *base; /* its last part */
-	char *label;      /* what people call it; NULL: base */
-	char *series;     /* the name without steps and ranks, where that tells
-			   * candidates apart; NULL: it does not */
-	struct rsh_step step;
-	size_t n_dir;     /* how long the name of the directory of a power-off
-			   * save is, which name begins with */
-	struct timespec mtime;
-};
 
 /* This is a directory that belongs to one rank, to be searched or not. */
 struct rsh_rank_dir {
@@ -91,11 +73,6 @@ int rsh_strategy_list(const char *path, bool as_listed,
  * names.  *out is its path (from malloc), NULL if there is none.  0 or
  * -ENOMEM. */
 int rsh_metadata_find(const char *path, char **out, struct rsh_error *err);
-/* Parses an open metadata.json, of which a large one is kept in the directory
- * of the index cache, so that the next mount need not read it; `dirfd` is -1
- * where there is none.  0 or -errno with a sentence. */
-int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
-		       struct rsh_ckpt2 **out, struct rsh_error *err);
 int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
 		      struct rsh_error *err);
 int rsh_metadata_strategy(const char *path, struct rsh_names *names,
@@ -143,17 +120,11 @@ struct rsh_source {
 
 	/* These are set by rsh_source_open(), and constant from then on. */
 	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
-	bool in_parts; /* the files are the parts of one model, rank 0 */
-	/* What their map says of them, all of which are there; without one it
-	 * is empty.  MindSpore's decides where two parts have a parameter. */
-	struct rsh_weight_map parts;
-	bool map_decides;
-	bool checkpoint2; /* the candidates are steps of Checkpoint 2.0 */
-	/* This is the dialect of what is shown with --resume; each of its files
-	 * is then a rank of its own.  NULL: the source is a conversion's. */
-	const struct rsh_step_dialect *dialect;
-	struct rsh_source_dcp *dcp; /* what the metadata of a distributed
-				     * checkpoint says; NULL: it is none */
+	uint32_t n_listed_ranks; /* from that one on */
+	const struct rsh_format *const *formats; /* that were asked */
+	const struct rsh_format *format; /* whose SOURCE is */
+	void *state;                     /* what it keeps */
+	bool resumed; /* what is shown is one of --resume's steps */
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
 				     * to every candidate, by rank */
@@ -165,7 +136,7 @@ struct rsh_source {
 
 	/* Everything below is of the chosen candidate. */
 	uint32_t chosen;
-	enum rsh_file_type format; /* format of all files */
+	enum rsh_file_type type; /* of all files, where they have one */
 	uint32_t n_bad; /* files that were left out */
 	struct rsh_error first_bad;
 
@@ -191,49 +162,39 @@ struct rsh_source {
 	/* [rank]: what is said of all its files together; NULL: no rank has
 	 * several. */
 	struct rsh_store_attr *rank_attr;
-	struct rsh_described *described; /* what a step of Checkpoint 2.0 says
-					  * of itself; NULL: nothing */
 };
 
 /* Makes a source with its directory open and no files yet. */
 int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_source **out, struct rsh_error *err);
+/* Does the same, but of a file opens the directory that it is in; *file is its
+ * name (from malloc), or NULL. */
+int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
+			 struct rsh_source **out, char **file,
+			 struct rsh_error *err);
+/* Asks all formats, and sets s->format to the one that is surest; NULL: none
+ * takes it.  0 or -ENOMEM. */
+int rsh_source_find_format(struct rsh_source *s,
+			   const struct rsh_source_options *opts,
+			   const char *file, struct rsh_error *err);
+/* Calls fn with a look at the root, or at the file of it.  -ENOMEM, or what fn
+ * returns. */
+int rsh_source_look_at(const struct rsh_source *s,
+		       const struct rsh_source_options *opts, const char *file,
+		       int (*fn)(const struct rsh_look *look, void *ctx),
+		       void *ctx);
+/* Makes the index of a file, as its format does. */
+int rsh_source_scan_file(const struct rsh_source *s, uint32_t file,
+			 const struct rsh_byte_source *bytes, enum rsh_scan how,
+			 struct rsh_names *names, struct rsh_ckpt_index **out,
+			 struct rsh_error *err);
+/* Whose is each of its files? */
+enum rsh_file_owner rsh_source_owner(const struct rsh_source *s);
 /* Adds a file; files come ascending by rank, which is the entry's owner.  0 or
  * -ENOMEM. */
 int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e);
 /* Makes the tables that go by rank, once all files are there.  0 or -ENOMEM. */
 int rsh_source_number_files(struct rsh_source *s);
-
-/* Returns how many threads read the headers of files, each of them one after the
- * other. */
-unsigned rsh_source_scan_threads(const struct rsh_source *s);
-
-/* ---- models in parts (model.c) ---- */
-
-#define RSH_MODEL_HF_MAP "model.safetensors.index.json"
-#define RSH_MODEL_MS_MAP "param_name_map.json"
-/* A model of one part needs no map. */
-#define RSH_MODEL_HF_SINGLE "model.safetensors"
-
-/* Says which whole model is in the root; RSH_SOURCE_RANKS: there is none. */
-enum rsh_source_kind rsh_model_look(const struct rsh_source *s);
-/* Lists the parts of the model, all of which belong to the one candidate.  0 or
- * -errno with a sentence. */
-int rsh_model_list(struct rsh_source *s, struct rsh_error *err);
-
-/* Finds a source in a directory (hint.c): the first by name or, of those whose
- * names differ in a last number, the one with the greatest.  Returns its path,
- * from malloc; NULL: there is none. */
-char *rsh_source_inside(const char *path, const struct rsh_store_options *how);
-
-/* Holds the parts that a map names against the one file that has all, by their
- * headers, and says in the log which is taken (model_twice.c).  0, or -errno
- * with a sentence: -EINVAL where they disagree about a tensor's type or shape. */
-int rsh_model_check_twice(const struct rsh_source *s,
-			  const struct rsh_weight_map *map,
-			  struct rsh_error *err);
-/* Says so in the log if the model lies there as torch saves it as well. */
-void rsh_model_tell_torch(const struct rsh_source *s);
 
 /* ---- ranks with several files (join.c) ---- */
 

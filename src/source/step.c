@@ -141,7 +141,7 @@ static void step_forget_lone_runs(struct rsh_source *s)
 			several |= l->files[end].rank ==
 				   l->files[end - 1].rank;
 		for (size_t k = i; k < end && !several; k++) {
-			if (!s->dialect)
+			if (!s->resumed)
 				l->files[k].step.run = 0;
 			l->files[k].step.breakpoint = false;
 		}
@@ -184,7 +184,7 @@ static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 
 	while (first > 0 && l->files[first - 1].step.n == 0)
 		first--;
-	if (s->dialect)
+	if (s->resumed)
 		return first == l->n ? 0 :
 		       rsh_candidates_undecidable(s, &l->files[first], err);
 	s->n_always = l->n - first;
@@ -310,12 +310,12 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 	int rc;
 
 	step_forget_lone_runs(s);
-	if (!s->dialect && (by_time || beside) && step_name_series(&s->listing))
+	if (!s->resumed && (by_time || beside) && step_name_series(&s->listing))
 		return rsh_error_nomem(err);
 	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
 	/* With --resume time tells the newest of names that all have no
 	 * step. */
-	if (s->dialect && s->listing.files[0].step.n == 0)
+	if (s->resumed && s->listing.files[0].step.n == 0)
 		by_time = true;
 	if (!by_time && !beside) {
 		rc = step_take_stepless(s, err);

@@ -3,7 +3,7 @@
  * messages.c and resume.c.
  *
  * There is one kind of candidate and one order for all sources.  What is shown
- * with --resume (s->dialect is set) has stricter rules: a step is one of all
+ * with --resume (s->resumed is set) has stricter rules: a step is one of all
  * ranks, so runs and series are always told apart, and a file without a step is
  * never taken beside one that has some. */
 #ifndef RSH_SOURCE_STEP_I_H

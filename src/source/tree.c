@@ -3,19 +3,24 @@
  * files. */
 #include "config.h"
 
-#include "described_i.h"
-#include "dcp_source_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+
+/* What is shown as it is has no ranks. */
+enum rsh_file_owner rsh_source_owner(const struct rsh_source *s)
+{
+	return s->resumed ? RSH_OWNER_NOBODY : s->format->owner;
+}
 
 /* ---- the chosen candidate ---- */
 
@@ -36,8 +41,6 @@ static void source_forget_choice(struct rsh_source *s)
 	for (uint32_t i = 0; s->rank_paths && i < s->n_ranks; i++)
 		free(s->rank_paths[i]);
 	free(s->rank_paths);
-	rsh_described_free(s->described);
-	s->described = NULL;
 	s->rank_paths = NULL;
 	s->indexes = NULL;
 	s->files = NULL;
@@ -76,6 +79,7 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 	const struct rsh_listing *l = &s->listing;
 	struct rsh_candidate c = { 0, 0 };
 	cleanup_free struct rsh_checkpoint **all = NULL;
+	const enum rsh_file_owner owner = rsh_source_owner(s);
 	size_t n = 0;
 
 	if (i < s->n_candidates)
@@ -89,12 +93,13 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 	for (size_t k = l->n - s->n_always; k < l->n; k++)
 		all[n++] = &l->files[k];
 	/* Parts of a model stay in the order of its map. */
-	if (n > 0 && !s->in_parts && !s->dialect)
+	if (n > 0 && (owner == RSH_OWNER_RANK || owner == RSH_OWNER_RANKS))
 		qsort(all, n, sizeof(*all), checkpoint_by_rank);
 	for (size_t k = 0; k < n; k++) {
 		const struct rsh_store_entry e = {
 			.name = all[k]->name,
-			.owner = s->dialect ? s->n_files : all[k]->rank,
+			.owner = owner == RSH_OWNER_NOBODY ? s->n_files :
+				 all[k]->rank,
 			.epoch = all[k]->step.numbers[0],
 			.step = all[k]->step.numbers[1],
 		};
@@ -107,8 +112,9 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 
 static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 {
-	for (uint32_t i = 1; i < s->n_files && !s->checkpoint2; i++)
-		if (s->files[i].rank == s->files[i - 1].rank)
+	for (uint32_t i = 1; i < s->n_files; i++)
+		if (s->format->owner == RSH_OWNER_RANK &&
+		    s->files[i].rank == s->files[i - 1].rank)
 			return rsh_error_set(err, EINVAL, "%s: cannot tell "
 					     "which checkpoint of rank %u is "
 					     "meant: %s or %s: say --select "
@@ -126,7 +132,7 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 }
 
 /* A file that was named in a way of its own is a .ckpt. */
-static enum rsh_file_type source_format_of(const struct rsh_source *s,
+static enum rsh_file_type source_type_of(const struct rsh_source *s,
 					uint32_t file)
 {
 	const char *name = rsh_store_name(s->store, file);
@@ -135,12 +141,12 @@ static enum rsh_file_type source_format_of(const struct rsh_source *s,
 		RSH_FILE_SAFETENSORS : RSH_FILE_CKPT;
 }
 
-/* All chosen files are of one format, which is the source's. */
-static int source_take_format(struct rsh_source *s, struct rsh_error *err)
+/* All chosen files are of one type, which is the source's. */
+static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 {
-	s->format = s->n_files ? source_format_of(s, 0) : RSH_FILE_CKPT;
+	s->type = s->n_files ? source_type_of(s, 0) : RSH_FILE_CKPT;
 	for (uint32_t i = 1; i < s->n_files; i++)
-		if (source_format_of(s, i) != s->format)
+		if (source_type_of(s, i) != s->type)
 			return rsh_error_set(err, EINVAL, "%s and %s: a source "
 					     "is either .ckpt or .safetensors",
 					     rsh_store_path(s->store, 0),
@@ -158,7 +164,8 @@ static int source_name_ranks(struct rsh_source *s)
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
 		if (s->by_rank[rank + 1] == s->by_rank[rank])
 			continue;
-		s->rank_paths[rank] = rsh_described_path(s->view_path[rank]);
+		s->rank_paths[rank] =
+			s->format->rank_path(s->view_path[rank]);
 		if (!s->rank_paths[rank])
 			return -ENOMEM;
 		s->view_path[rank] = s->rank_paths[rank];
@@ -179,25 +186,25 @@ int rsh_source_number_files(struct rsh_source *s)
 		return -ENOMEM;
 	for (uint32_t i = s->n_files; i-- > 0;) {
 		s->by_rank[s->files[i].rank + 1]++;
-		s->view_path[s->files[i].rank] = s->in_parts ?
+		s->view_path[s->files[i].rank] =
+			rsh_source_owner(s) == RSH_OWNER_MODEL ?
 			s->path : rsh_store_path(s->store, i);
 	}
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
 		s->by_rank[rank + 1] += s->by_rank[rank];
-	return s->checkpoint2 ? source_name_ranks(s) : 0;
+	return !s->resumed && s->format->rank_path ? source_name_ranks(s) : 0;
 }
 
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err)
 {
 	return rsh_error_set(err, EINVAL, "%s: a %s, which says itself how it "
 			     "is cut: --src-strategy is not needed", s->path,
-			     s->checkpoint2 ? "Checkpoint 2.0" :
-			     "distributed checkpoint");
+			     s->format->says);
 }
 
-bool rsh_source_is_described(const struct rsh_source *s)
+const struct rsh_format *rsh_source_format(const struct rsh_source *s)
 {
-	return s->checkpoint2;
+	return s->format;
 }
 
 uint32_t rsh_source_n_candidates(const struct rsh_source *s)
@@ -214,13 +221,14 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;
-	rc = s->checkpoint2 ? rsh_described_take(s, i, err) : 0;
+	rc = s->format->choose && !s->resumed ? s->format->choose(s, i, err) :
+						0;
 	if (rc == 0 && source_collect_files(s, i))
 		rc = rsh_error_nomem(err);
-	if (rc == 0 && !s->in_parts && !s->dialect)
+	if (rc == 0 && rsh_source_owner(s) < RSH_OWNER_MODEL)
 		rc = source_check_ranks(s, err);
-	if (rc == 0 && !s->dialect && !s->dcp)
-		rc = source_take_format(s, err);
+	if (rc == 0 && !s->resumed && !s->format->any_type)
+		rc = source_take_type(s, err);
 	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -266,63 +274,60 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 	return 0;
 }
 
-static bool source_is_model(const struct rsh_source *s,
-			    const struct rsh_source_options *opts)
+int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
+			 struct rsh_source **out, char **file,
+			 struct rsh_error *err)
 {
-	return opts->unsharded && !opts->rank_dir && !opts->file &&
-	       !opts->source_map && opts->breakpoints != RSH_BREAKPOINTS_ONLY &&
-	       (opts->select == RSH_SELECT_NEWEST ||
-		opts->select == RSH_SELECT_MINDSPORE) &&
-	       rsh_model_look(s) != RSH_SOURCE_RANKS;
-}
+	cleanup_free char *dir = NULL;
+	const char *slash = strrchr(path, '/');
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct stat st;
 
-static bool source_is_dcp(const struct rsh_source *s,
-			  const struct rsh_source_options *opts)
-{
-	return opts->dcp && !opts->rank_dir && !opts->file &&
-	       !opts->source_map && rsh_dcp_present(s);
-}
-
-static bool source_is_checkpoint2(const struct rsh_source *s,
-				  const struct rsh_source_options *opts)
-{
-	return opts->unsharded && !opts->rank_dir && !opts->file &&
-	       !opts->source_map && rsh_checkpoint2_present(s);
-}
-
-static int source_list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
-			     const struct rsh_source_options *opts,
-			     struct rsh_error *err)
-{
-	int rc = rsh_listing_make(s, first, n, opts, err);
-
-	if (rc == -ENOENT && !opts->unsharded && !opts->rank_dir &&
-	    !opts->file && rsh_checkpoint2_present(s))
-		return rsh_source_needs_none(s, err);
-	return rc ? rc : rsh_candidates_make(s, opts, err);
+	*file = NULL;
+	if (rsh_store_is_address(path) || stat(path, &st) != 0 ||
+	    !S_ISREG(st.st_mode))
+		return rsh_source_new(path, opts, out, err);
+	dir = !slash ? strdup(".") : slash == path ? strdup("/") :
+	      strndup(path, (size_t)(slash - path));
+	*file = strdup(slash ? slash + 1 : path);
+	if (!dir || !*file) {
+		free(*file);
+		*file = NULL;
+		return rsh_error_nomem(err);
+	}
+	if (rsh_source_new(dir, opts, out, &unused) == 0)
+		return 0;
+	free(*file);
+	*file = NULL;
+	return rsh_source_new(path, opts, out, err);
 }
 
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err)
 {
+	cleanup_free char *file = NULL;
 	struct rsh_source *s;
-	int rc = rsh_source_new(path, &opts->store, &s, err);
+	int rc = rsh_source_open_root(path, &opts->store, &s, &file, err);
 
 	if (rc)
 		return rc;
 	s->first_rank = first;
+	s->n_listed_ranks = n;
 	s->n_threads = opts->n_threads;
 	s->check = opts->check;
 	s->select = opts->select;
 	if (opts->index_cache)
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);
-	rc = source_is_dcp(s, opts) ? rsh_dcp_list(s, err) :
-	     source_is_model(s, opts) ? rsh_model_list(s, err) :
-	     source_is_checkpoint2(s, opts) ?
-		rsh_checkpoint2_list(s, opts, err) :
-		source_list_ranks(s, first, n, opts, err);
+	rc = rsh_source_find_format(s, opts, file, err);
+	/* Of no format can that file be a source. */
+	if (rc == 0 && !s->format) {
+		rsh_source_free(s);
+		return rsh_source_new(path, &opts->store, out, err);
+	}
+	if (rc == 0)
+		rc = s->format->open(s, opts, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
@@ -339,8 +344,8 @@ void rsh_source_free(struct rsh_source *s)
 	source_forget_choice(s);
 	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
-	rsh_source_dcp_free(s->dcp);
-	rsh_weight_map_clear(&s->parts);
+	if (s->format && s->format->close)
+		s->format->close(s->state);
 	free(s->candidates);
 	if (s->index_dirfd >= 0)
 		close(s->index_dirfd);
@@ -355,9 +360,9 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.index = s->view_index,
 		.path = s->view_path,
 		.names = names,
-		.format = s->format,
+		.format = s->type,
 		.joined = s->joined,
-		.foreign = s->checkpoint2,
+		.foreign = s->format->owner == RSH_OWNER_RANKS,
 	};
 }
 

@@ -11,12 +11,14 @@
 #include <string.h>
 
 #include "rsh/contents/contents.h"
-#include "rsh/dialects/dcp.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/source/failures.h"
+#include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/writer/writer.h"
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
  * speaks of SOURCE as a whole without knowing its name. */
@@ -86,18 +88,55 @@ static bool any_file(const struct rsh_source_view *view)
 	return false;
 }
 
-static int convert_dcp(struct rsh_reshard *v,
-		       const struct rsh_source_view *view,
+int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
+		       const struct rsh_offer *offers, uint32_t n,
+		       const struct rsh_strategy *dst,
+		       const struct rsh_conversion_options *opts,
+		       struct rsh_plan **out, struct rsh_error *err)
+{
+	struct rsh_conversion_options told = *opts;
+
+	/* What is lacking was told already, by who read it. */
+	if (rsh_source_format(s)->any_copy) {
+		told.report_lost = NULL;
+		told.replicas = true;
+	}
+	return rsh_write_plan(cat, offers, n, dst, &told, out, err);
+}
+
+/* The general writer shows what a format reads, unless it plans itself. */
+static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
+		       struct rsh_error *err)
+{
+	const struct rsh_format *f = rsh_source_format(job->source);
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_read_job in_arena = *job;
+	struct rsh_offers o;
+	int rc;
+
+	if (f->plan)
+		return f->plan(job, out, err);
+	in_arena.arena = &arena;
+	rc = f->read(&in_arena, &o, err);
+	if (rc == 0)
+		rc = rsh_vfs_write_plan(job->source, o.cat, o.v, o.n, job->dst,
+					job->opts, out, err);
+	rsh_arena_clear(&arena);
+	return rc;
+}
+
+static int plan_values(struct rsh_reshard *v,
 		       const struct rsh_conversion_options *opts,
 		       struct rsh_error *err)
 {
+	const struct rsh_format *f = rsh_source_format(v->source);
 	char *note;
-	int rc = rsh_dcp_plan(v->source, view, v->dst, opts, &v->plan, err);
+	int rc;
 
 	/* A step of Checkpoint 2.0 has no place for the values. */
-	if (rc || opts->by_kind)
-		return rc;
-	rc = rsh_dcp_extra_state(v->source, opts, &v->extra, &note, err);
+	if (!f->values || opts->by_kind)
+		return 0;
+	rc = f->values(v->source, opts, &v->extra, &note, err);
 	if (rc == 0 && note && rsh_blueprint_note(v->plan, note))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -109,6 +148,11 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	const struct rsh_vfs_config *cfg = p->cfg;
 	struct rsh_conversion_options opts = cfg->plan;
 	struct rsh_source_view view;
+	const struct rsh_read_job job = {
+		.source = v->source, .view = &view, .src = v->src,
+		.dst = v->dst, .opts = &opts,
+	};
+	int rc;
 
 	opts.allow_missing = allow_missing;
 	opts.wanted = p->choice || cfg->leave_states ? is_wanted : NULL;
@@ -117,14 +161,13 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	/* Without strategies nobody would miss the files. */
-	if (!rsh_source_dcp(v->source) && !any_file(&view))
+	if (rsh_source_format(v->source)->by_name && !any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
 	if (v->weights)
 		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
-	if (rsh_source_dcp(v->source))
-		return convert_dcp(v, &view, &opts, err);
-	return rsh_convert(v->src, v->dst, &view, &opts, &v->plan, err);
+	rc = plan_source(&job, &v->plan, err);
+	return rc ? rc : plan_values(v, &opts, err);
 }
 
 /* What is shown is told in one line.  What others would have made instead
@@ -218,7 +261,7 @@ static int check_contents(struct rsh_reshard *v,
 						      RSH_GRID_RUNTIME;
 	int rc;
 
-	if (cfg->contents_later || rsh_source_dcp(v->source) ||
+	if (cfg->contents_later || !rsh_source_format(v->source)->by_name ||
 	    (!v->src && !v->dst && cfg->plan.n_shown_ranks > 0) ||
 	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
 		return 0;
@@ -233,15 +276,16 @@ static int check_contents(struct rsh_reshard *v,
  * the next one. */
 static bool is_fatal(const struct rsh_reshard *v, int rc)
 {
-	return !rsh_source_is_described(v->source) || rc == -ENOMEM ||
-	       rc == -EXDEV;
+	return rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
+	       rc == -ENOMEM || rc == -EXDEV;
 }
 
 /* Takes the files of the candidate, and the strategy if it says its own. */
 static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
 			  struct rsh_error *err)
 {
-	const bool described = rsh_source_is_described(v->source);
+	const bool described =
+		rsh_source_format(v->source)->layout == RSH_LAYOUT_OWN;
 	int rc = rsh_source_choose(v->source, i, err);
 
 	if (rc == 0 && v->src && !described)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/dialects/hf_config.h"
+#include "rsh/formats/hf_config.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"

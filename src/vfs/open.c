@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/dcp.h"
 #include "rsh/util/log.h"
 
 static int reshard_open_source(struct rsh_reshard *v,
@@ -17,11 +16,11 @@ static int reshard_open_source(struct rsh_reshard *v,
 			       struct rsh_error *err)
 {
 	struct rsh_source_options files = cfg->files;
+	enum rsh_layout_from layout;
 	uint32_t first, n;
 	int rc;
 
 	files.unsharded = cfg->src.from != RSH_FROM_FILE;
-	files.dcp = true;
 	/* The converter takes no replicas for an unsharded source. */
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
 				    cfg->plan.replicas && !cfg->plan.compat,
@@ -29,9 +28,9 @@ static int reshard_open_source(struct rsh_reshard *v,
 	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;
-	if ((v->src && rsh_source_dcp(v->source)) ||
-	    (rsh_source_is_described(v->source) &&
-	     cfg->src.from != RSH_FROM_SOURCE))
+	layout = rsh_source_format(v->source)->layout;
+	if ((v->src && layout == RSH_LAYOUT_WHOLE) ||
+	    (layout == RSH_LAYOUT_OWN && cfg->src.from != RSH_FROM_SOURCE))
 		return rsh_source_needs_none(v->source, err);
 	if (!v->src) {
 		if (cfg->group_info)

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/dialects/dialects.h"
-#include "rsh/dialects/resumed.h"
+#include "resumed_i.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -161,7 +160,7 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 		return rsh_error_nomem(err);
 	t->vfs.ops = &resume_ops;
 	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
-			     rsh_step_dialects, &t->resume, err);
+			     cfg->files.formats, &t->resume, err);
 	if (rc == 0) {
 		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
 			    cfg->gid);

@@ -12,7 +12,7 @@
 
 #include "rsh/converter/name_filter.h"
 #include "rsh/plan/blueprint.h"
-#include "rsh/source/dcp.h"
+#include "rsh/source/format.h"
 #include "rsh/util/mem.h"
 
 struct states {
@@ -33,19 +33,14 @@ static void states_add(struct states *s, const char *name, bool is_new)
 		s->example = name;
 }
 
-static void states_of_dcp(const struct rsh_dcp *d, struct states *s)
+static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 {
-	for (uint32_t i = 0; i < d->n_tensors; i++) {
-		const struct rsh_dcp_tensor *t = &d->tensors[i];
-		uint64_t bytes = rsh_dtype_size(t->dtype);
+	struct states *s = ctx;
 
-		if (!rsh_vfs_is_state(t->name))
-			continue;
-		for (uint32_t k = 0; k < t->n_dims; k++)
-			bytes *= t->dims[k];
-		s->bytes += bytes;
-		states_add(s, t->name, true);
-	}
+	if (!rsh_vfs_is_state(name))
+		return;
+	s->bytes += bytes;
+	states_add(s, name, true);
 }
 
 /* Gives the bytes that one file has of states. */
@@ -93,15 +88,15 @@ static int states_of_ranks(const struct rsh_source_view *view,
 
 int rsh_vfs_note_states(struct rsh_reshard *v)
 {
-	const struct rsh_dcp *d = rsh_source_dcp(v->source);
+	const struct rsh_format *f = rsh_source_format(v->source);
 	struct rsh_source_view view;
 	struct states s = { 0 };
 	char size[32], *text;
 	int rc = 0;
 
 	rsh_source_view(v->source, v->names, &view);
-	if (d)
-		states_of_dcp(d, &s);
+	if (f->each)
+		f->each(v->source, states_of_tensor, &s);
 	else
 		rc = states_of_ranks(&view, &s);
 	if (rc || s.n == 0)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "rsh/dialects/dcp.h"
+#include "rsh/source/format.h"
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
 #include "rsh/vfs/model_files.h"
@@ -108,7 +108,7 @@ struct rsh_reshard {
 	/* Values of the source that are no tensors, as a text beside all
 	 * files. */
 	struct rsh_item extra_item;
-	struct rsh_dcp_extra extra;
+	struct rsh_values extra;
 	mode_t extra_mode;
 
 	/* What lies beside the weights of a model in parts. */
@@ -164,6 +164,13 @@ void rsh_checkpoint2_free(struct rsh_checkpoint2 *c);
  * 0 or -errno with a sentence on everything that was tried. */
 int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err);
+
+/* Plans offers of what SOURCE's format has read, as rsh_write_plan() does. */
+int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
+		       const struct rsh_offer *offers, uint32_t n,
+		       const struct rsh_strategy *dst,
+		       const struct rsh_conversion_options *opts,
+		       struct rsh_plan **out, struct rsh_error *err);
 
 /* Loads what says how weights become those of the other form, if that is
  * wanted, once the source is open (weights.c). */

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/dialects/ranks.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/source/format.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -230,21 +230,24 @@ static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
-	const struct rsh_ranks_options how = {
-		.rule = RSH_GRID_RUNTIME, .replicas = k->opts->replicas,
-		.allow_missing = k->opts->allow_missing,
-	};
-	const struct rsh_source *s = k->v->source;
-	struct rsh_arena *arena = &k->v->weights->arena;
 	struct rsh_conversion_options all = *k->opts;
+	const struct rsh_read_job job = {
+		.source = k->v->source, .view = view, .src = k->v->src,
+		.dst = k->v->dst, .opts = &all,
+		.arena = &k->v->weights->arena,
+	};
+	struct rsh_offers in;
+	int rc;
 
 	/* Which are wanted is asked by the names that are made. */
 	all.wanted = NULL;
-	if (!rsh_source_dcp(s))
-		return rsh_ranks_read(view, k->v->src, &how, arena, &k->cat,
-				      &k->in, &k->n_in, err);
-	return rsh_dcp_read(s, view, k->v->dst, &all, arena, &k->cat, &k->in,
-			    &k->n_in, err);
+	rc = rsh_source_format(k->v->source)->read(&job, &in, err);
+	if (rc)
+		return rc;
+	k->cat = in.cat;
+	k->in = in.v;
+	k->n_in = in.n;
+	return 0;
 }
 
 static int weights_find_side(struct weights_job *k,
@@ -373,7 +376,6 @@ static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
-	const bool dcp = rsh_source_dcp(k->v->source) != NULL;
 	struct rsh_vfs_weights *w = k->v->weights;
 	struct rsh_conversion_options form;
 	int rc = weights_read(k, view, err);
@@ -390,9 +392,8 @@ static int weights_plan(struct weights_job *k,
 	if (rc)
 		return rc;
 	form = weights_form(k);
-	rc = (dcp ? rsh_dcp_write : rsh_write_plan)(
-		steal_pointer(&k->cat), k->out, k->n_out, k->v->dst, &form,
-		&k->v->plan, err);
+	rc = rsh_vfs_write_plan(k->v->source, steal_pointer(&k->cat), k->out,
+				k->n_out, k->v->dst, &form, &k->v->plan, err);
 	if (rc == 0 && w->note &&
 	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
 		rc = rsh_error_nomem(err);

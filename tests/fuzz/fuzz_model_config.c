@@ -3,7 +3,7 @@
  * sentence; and what is shown of it is JSON that says what the weights are. */
 #include "fuzz_support.h"
 
-#include "rsh/dialects/hf_config.h"
+#include "rsh/formats/hf_config.h"
 #include "rsh/wire/model_config.h"
 
 static void ask(const uint8_t *data, size_t size)

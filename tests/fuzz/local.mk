@@ -78,7 +78,7 @@ fuzz_derive_fuzz_LDADD = $(L_DERIVE)
 FUZZ += fuzz/model_config.fuzz
 fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
 fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_model_config_fuzz_LDADD = $(L_DIALECTS)
+fuzz_model_config_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/rule_table.fuzz
 fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c $(FUZZ_SUPPORT)
@@ -131,7 +131,7 @@ LAYERS_BELOW_VFS = \
 	libstore.la \
 	libsource.la \
 	libcontents.la \
-	libdialects.la
+	libformats.la
 
 # The shared library and the program cannot be linked with coverage.
 fuzz-programs:

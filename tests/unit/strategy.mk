@@ -27,7 +27,7 @@ UNIT += \
 	unit/test_tensor_scaled \
 	unit/test_tensor_transpose \
 	unit/test_plan_property \
-	unit/test_dialects_ranks
+	unit/test_formats_ranks
 
 STRATEGY_SUPPORT = \
 	unit/strategy_support.h \
@@ -110,9 +110,9 @@ unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_factored_SOURCES = unit/test_plan_factored.c $(RECIPE_SUPPORT)
 unit_test_plan_factored_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
-unit_test_plan_property_LDADD = $(L_DIALECTS)
-unit_test_dialects_ranks_SOURCES = unit/test_dialects_ranks.c $(PLAN_SUPPORT)
-unit_test_dialects_ranks_LDADD = $(L_DIALECTS)
+unit_test_plan_property_LDADD = $(L_FORMATS)
+unit_test_formats_ranks_SOURCES = unit/test_formats_ranks.c $(PLAN_SUPPORT)
+unit_test_formats_ranks_LDADD = $(L_FORMATS)
 
 EXTRA_DIST += \
 	unit/data/make_rank_lists.py \

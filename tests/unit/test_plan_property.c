@@ -25,7 +25,7 @@
 
 #include "rsh/strategy/strategy.h"
 #include "rsh/converter/conversion.h"
-#include "rsh/dialects/ranks.h"
+#include "rsh/formats/ranks.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
 

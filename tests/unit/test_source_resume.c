@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/source/format.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
@@ -51,11 +52,12 @@ static int toy_show(struct rsh_resume *r, const struct rsh_saved *saved,
 	return rsh_resume_show_each(r, saved, n, toy_suffix);
 }
 
-static const struct rsh_step_dialect toy = {
+static const struct rsh_resume_format toy = {
 	.name = "Toy", .parse = toy_parse, .check = toy_check,
 	.show = toy_show,
 };
-static const struct rsh_step_dialect *const dialects[] = { &toy, NULL };
+static const struct rsh_format toy_format = { .name = "toy", .resume = &toy };
+static const struct rsh_format *const formats[] = { &toy_format, NULL };
 
 static void test_whole_step(void **state)
 {
@@ -72,7 +74,7 @@ static void test_whole_step(void **state)
 	tree_write(tree, "rank_0/m.10.toy", "10 end", 6);
 	tree_write(tree, "rank_1/m.10.toy", "10 e", 4);
 	tree_write(tree, "rank_0/m.11.toy", "11 end", 6);
-	assert_int_equal(rsh_resume_open(tree, &opts, 5, dialects, &r, &err),
+	assert_int_equal(rsh_resume_open(tree, &opts, 5, formats, &r, &err),
 			 0);
 	assert_string_equal(rsh_resume_step(r), "m.9.toy");
 	e = rsh_resume_entries(r, &n);
@@ -102,7 +104,7 @@ static void test_none_whole(void **state)
 		name[strlen("rank_0/m.")] = (char)('0' + i);
 		tree_write(tree, name, "", 0);
 	}
-	assert_int_equal(rsh_resume_open(tree, &opts, 2, dialects, &r, &err),
+	assert_int_equal(rsh_resume_open(tree, &opts, 2, formats, &r, &err),
 			 -EBADMSG);
 	assert_non_null(strstr(err.text, "tried 3 (6 older not tried); "
 					 "m.9.toy: "));
@@ -110,7 +112,7 @@ static void test_none_whole(void **state)
 	tree_remove(tree);
 	tree = tree_make();
 	err = (struct rsh_error)RSH_ERROR_INIT;
-	assert_int_equal(rsh_resume_open(tree, &opts, 2, dialects, &r, &err),
+	assert_int_equal(rsh_resume_open(tree, &opts, 2, formats, &r, &err),
 			 -ENOENT);
 	assert_non_null(strstr(err.text, "no checkpoint of Toy in it"));
 	tree_remove(tree);

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
@@ -41,6 +42,7 @@ static int setup(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	char path[256], strategy_path[256];
 	struct rsh_vfs_config cfg = {
+		.files.formats = rsh_formats,
 		.dst = { strategy_path, RSH_FROM_FILE },
 		.tree = { .prefix = "net_", .uid = 12, .gid = 34 },
 	};
@@ -216,6 +218,7 @@ static void test_prefix_too_long(void **state)
 	const struct fixture *f = *state;
 	char prefix[260], path[256];
 	const struct rsh_vfs_config cfg = {
+		.files.formats = rsh_formats,
 		.source = f->tree, .dst = { path, RSH_FROM_FILE },
 		.tree = { .prefix = prefix },
 	};

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
@@ -57,6 +58,7 @@ static int setup(void **state)
 	fclose(file);
 	assert_int_equal(f->size, f->header + N_BYTES);
 	f->cfg = (struct rsh_vfs_config){
+		.files.formats = rsh_formats,
 		.source = f->tree, .tree = { .prefix = "net_" },
 	};
 	*state = f;
@@ -431,7 +433,9 @@ static void a_changed_file_is_left_to_replicas(void **state)
 static void files_to_resume_are_backed(void **state)
 {
 	struct fixture *f = *state;
-	const struct rsh_vfs_resume_config cfg = { .source = f->tree };
+	const struct rsh_vfs_resume_config cfg = {
+		.source = f->tree, .files.formats = rsh_formats,
+	};
 	struct rsh_error err = RSH_ERROR_INIT;
 
 	if (rsh_vfs_open_resume(&cfg, &f->vfs, &err))

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "memory_medium.h"
+#include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
@@ -50,6 +51,7 @@ static int setup(void **state)
 	memory_add_from(tree, "rank_1/x-1_5.ckpt");
 	tree_remove(tree);
 	f->cfg = (struct rsh_vfs_config){
+		.files.formats = rsh_formats,
 		.source = "memory://tree", .tree = { .prefix = "net_" },
 	};
 	f->cfg.plan.n_shown_ranks = 2;
@@ -186,7 +188,9 @@ static void the_cache_keeps_it(void **state)
 
 static void steps_are_found_to_resume(void **state)
 {
-	struct rsh_vfs_resume_config cfg = { .source = "memory://tree" };
+	struct rsh_vfs_resume_config cfg = {
+		.source = "memory://tree", .files.formats = rsh_formats,
+	};
 	struct fixture *f = *state;
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint64_t node;

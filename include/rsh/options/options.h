@@ -57,9 +57,9 @@ struct rsh_options {
 	 * wants it once the options are settled. */
 	struct rsh_vfs_config vfs;
 	struct rsh_objects_options objects; /* to which vfs points */
-	/* What SOURCE is by itself; RSH_SOURCE_RANKS as well where a strategy
-	 * or names of files say what it is. */
-	enum rsh_source_kind kind;
+	/* Of which format SOURCE is by itself; NULL: nothing there tells, or a
+	 * strategy or names of files say what it is. */
+	const struct rsh_format *format;
 	const char *mountpoint;
 	const char *checkpoint; /* NULL: not given, also below */
 	const char *output;

@@ -68,13 +68,13 @@ struct rsh_source_file_info {
  * out of the source and must not. */
 int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
 			 struct rsh_handle **h, struct rsh_error *err);
-/* These do with such a handle what rsh_inspect_file() does and, with the
+/* These do with such a handle what rsh_inspect_file() does, checksums compared
+ * and by the source's format, and, with the
  * content, pread(2), as the source's io reads it but past any cache.  The
  * latter gives the number of bytes or -errno.  Any thread may call them. */
 int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
-			    struct rsh_handle *h, bool check_crc,
-			    struct rsh_names *names, struct rsh_inspected *out,
-			    struct rsh_error *err);
+			    struct rsh_handle *h, struct rsh_names *names,
+			    struct rsh_inspected *out, struct rsh_error *err);
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,
 			      struct rsh_handle *h, void *buf, size_t len,
 			      uint64_t offset);
@@ -83,13 +83,17 @@ ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,
 uint32_t rsh_source_n_files(const struct rsh_source *s);
 void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 			  struct rsh_source_file_info *out);
+/* Gives the index of file i; NULL: it was left out. */
+const struct rsh_ckpt_index *rsh_source_file_index(const struct rsh_source *s,
+						   uint32_t i);
 /* Gives the first of the files of a rank and says how many there are, which
  * follow it; 0 for parts of a whole model, which counts as one file there, by
  * the source's path. */
 uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *first);
-/* Is it a whole model in parts? */
-bool rsh_source_is_in_parts(const struct rsh_source *s);
+/* Has all content of a file that was indexed a checksum? */
+bool rsh_source_has_crc(const struct rsh_source *s,
+			const struct rsh_ckpt_index *ix);
 /* Gives number i of the files that the chosen candidate says it has and that
  * are not there; false past the last. */
 bool rsh_source_absent(const struct rsh_source *s, uint32_t i,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume.h - the newest checkpoint of a job that is whole on all ranks,
- * of any framework that has a dialect.
+ * of any format that --resume knows.
  *
  * A job's ranks save a checkpoint each, step after step; the last one may be
  * half-written or lack ranks.  What there is becomes candidates as it does for
@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/source/dialect.h"
+#include "rsh/source/resume_format.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 
@@ -41,7 +41,7 @@ struct rsh_resume_entry {
  * `epoch`, `step`, `glob`, `breakpoints` and `check` count, the last for the
  * checksums of all kinds; the step of RSH_SELECT_STEP is the first two numbers
  * of a name.  RSH_SELECT_MINDSPORE is no choice here.  At most `fallbacks`
- * older steps are tried.  The tree must be of one of `dialects`, a list that
+ * older steps are tried.  The tree must be of one of `formats`, a list that
  * ends with NULL and outlives the result.
  *
  * Fails with -EINVAL if two checkpoints could be meant, with -ENOENT if there
@@ -49,7 +49,7 @@ struct rsh_resume_entry {
  * is whole. */
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 		    uint32_t fallbacks,
-		    const struct rsh_step_dialect *const *dialects,
+		    const struct rsh_format *const *formats,
 		    struct rsh_resume **out, struct rsh_error *err);
 void rsh_resume_free(struct rsh_resume *r);
 

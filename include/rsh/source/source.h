@@ -10,14 +10,8 @@
  * numbers that they have here: all that is done with their bytes is done there.
  * One thread opens, chooses and indexes; then any thread may read and ask.
  *
- * A tree of Checkpoint 2.0 has a directory for each step, in which every rank
- * has two files, of weights and of the optimizer's state; they count as one,
- * whose index goes over both.  Its metadata.json is the strategy, each step
- * having its own.
- *
- * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
- * files that it names, or MindSpore's param_name_map.json with
- * part*.safetensors and hyper_param.safetensors, or model.safetensors alone.
+ * That is what a tree of rank files is.  Others are found, listed and read by
+ * their formats (source/format.h).
  */
 #ifndef RSH_SOURCE_SOURCE_H
 #define RSH_SOURCE_SOURCE_H
@@ -34,6 +28,7 @@
 #include "rsh/wire/name_map.h"
 
 struct rsh_source;
+struct rsh_format; /* source/format.h */
 
 /* This says in which order candidates are tried, and which there are. */
 enum rsh_select {
@@ -82,13 +77,11 @@ struct rsh_source_options {
 	/* This is a JSON file that names each rank's file; NULL: there is
 	 * none. */
 	const char *source_map;
-	/* The source has no strategy: it may be a whole model in parts, as
-	 * rank 0, if nothing was selected and no other place given. */
-	bool unsharded;
+	bool unsharded; /* no strategy file says how it is cut */
 
-	/* The source may be a distributed checkpoint (source/dcp.h), if no
-	 * other place is given. */
-	bool dcp;
+	/* The formats of which it may be, ending with NULL; NULL: files of
+	 * ranks alone. */
+	const struct rsh_format *const *formats;
 
 	struct rsh_store_options store; /* how files are opened and read */
 	enum rsh_check check;
@@ -107,42 +100,33 @@ struct rsh_source_options {
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
-/* Says what lies at a path, if it tells that itself, so that it needs no
- * strategy. */
-enum rsh_source_kind {
-	RSH_SOURCE_RANKS, /* it does not tell: files of ranks, or no source */
-	RSH_SOURCE_CHECKPOINT2, /* directories iteration_N, or one of them */
-	RSH_SOURCE_DCP,         /* a distributed checkpoint (source/dcp.h) */
-	RSH_SOURCE_HF,          /* a whole model of Hugging Face's */
-	RSH_SOURCE_MINDSPORE,   /* a whole model in MindSpore's parts */
-};
-/* A model beside directories of ranks tells nothing, nor does a directory that
- * cannot be read.  Any thread may ask. */
-enum rsh_source_kind rsh_source_kind(const char *path,
-				     const struct rsh_store_options *how);
-/* Tells whether a source that was opened is a Checkpoint 2.0 tree. */
-bool rsh_source_is_described(const struct rsh_source *s);
-/* Does the same; *ranks says whether there are directories of ranks. */
-enum rsh_source_kind rsh_source_look(const char *path,
-				     const struct rsh_store_options *how,
-				     bool *ranks);
+/* Gives the format of which a source that was opened is. */
+const struct rsh_format *rsh_source_format(const struct rsh_source *s);
+/* Gives the format of what lies at a path, where nothing else is known of it,
+ * and how sure that is (enum rsh_bid); RSH_BID_ANY: nothing that lies there
+ * tells.  NULL: it cannot be opened.  Any thread may ask. */
+const struct rsh_format *
+rsh_source_format_at(const char *path, const struct rsh_store_options *how,
+		     const struct rsh_format *const *formats, int *bid);
 /* Finds the source that may have been meant by a path that is none: above it, as
  * of a file or of one rank's directory, or in it.  Returns its path, from malloc,
- * and its kind; NULL: nothing is found, or the path is one. */
+ * and its format; NULL: nothing is found, or the path is one. */
 char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
-		       enum rsh_source_kind *kind);
+		       const struct rsh_format *const *formats,
+		       const struct rsh_format **format);
 /* Writes the end of a sentence about a SOURCE in which no checkpoint is found,
  * "; ...": that it is no directory, or holds a checkpoint that may have been
  * meant, or one without its metadata; "" if nothing is known.  Any thread may
  * ask. */
-void rsh_source_hint(const char *path,
-		     const struct rsh_store_options *how, char *buf,
+void rsh_source_hint(const char *path, const struct rsh_store_options *how,
+		     const struct rsh_format *const *formats, char *buf,
 		     size_t max);
-/* Says whether a directory is a step of Checkpoint 2.0 or a distributed
- * checkpoint itself, and not a place for several.  Any thread may ask. */
+/* Says whether a directory is one step of some format itself, and not a place
+ * for several.  Any thread may ask. */
 bool rsh_source_is_one_step(const char *path,
-			    const struct rsh_store_options *how);
-/* Says that such a source, or a distributed checkpoint, needs no strategy:
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats);
+/* Says that a source whose format tells how it is cut needs no strategy:
  * -EINVAL. */
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err);
 /* No read may be running then. */
@@ -194,7 +178,7 @@ int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
 			struct rsh_error *err);
 /* Says how many files were left out, and gives the sentence about the first. */
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
-/* Fills a view for the reader of a dialect.  The source owns what the view
+/* Fills a view for the reader of a format.  The source owns what the view
  * points to, but for the names, and keeps it until another candidate is chosen.
  * A rank without a file has a NULL index. */
 void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,

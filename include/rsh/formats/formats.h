@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/formats.h - the formats of checkpoints that there are.  Each is a
+ * directory of src/formats and a line of the list; source/format.h is their
+ * contract. */
+#ifndef RSH_FORMATS_FORMATS_H
+#define RSH_FORMATS_FORMATS_H
+
+#include "rsh/source/format.h"
+
+extern const struct rsh_format rsh_ckpt_format;
+extern const struct rsh_format rsh_torch_format;
+extern const struct rsh_format rsh_tensorflow_format;
+extern const struct rsh_format rsh_megatron_format;
+extern const struct rsh_format rsh_dcp_format;
+extern const struct rsh_format rsh_checkpoint2_format;
+extern const struct rsh_format rsh_hf_format;
+extern const struct rsh_format rsh_ms_parts_format;
+
+/* This list holds all of them; NULL ends it. */
+extern const struct rsh_format *const rsh_formats[];
+
+/* Bids for nothing, as a format does that is for --resume alone. */
+int rsh_no_bid(const struct rsh_look *look);
+
+#endif

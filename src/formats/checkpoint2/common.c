@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/checkpoint2/common.c reads what common.json says of a step of Checkpoint 2.0. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint2_i.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* It has a handful of numbers. */
+#define COMMON_BYTES_MAX (64 * 1024)
+
+static int common_load(const struct rsh_source *s, const char *name,
+		       const char *path, struct rsh_ckpt2_common *out,
+		       struct rsh_error *err)
+{
+	cleanup_free char *data = malloc(COMMON_BYTES_MAX);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open(rsh_source_store(s), name, &h);
+	ssize_t n;
+
+	if (!data)
+		return rsh_error_nomem(err);
+	if (rc)
+		return rsh_store_open_error(rsh_source_store(s), name, rc, err);
+	n = rsh_handle_pread(h, data, COMMON_BYTES_MAX, 0);
+	if (n < 0)
+		return rsh_error_set(err, (int)-n, "%s: %s", path,
+				     strerror((int)-n));
+	return rsh_ckpt2_common_parse(data, (size_t)n, path, out, err);
+}
+
+int rsh_checkpoint2_common(const struct rsh_source *s,
+			   struct rsh_ckpt2_common *out)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	cleanup_free char *name = NULL, *path = NULL;
+	const struct rsh_checkpoint *one;
+	size_t first, end;
+	int rc;
+
+	rsh_source_candidate_range(s, rsh_source_chosen(s), &first, &end);
+	if (first == end)
+		return 0;
+	one = rsh_source_on_list(s, first);
+	if (asprintf(&name, "%.*scommon.json", (int)(one->base - one->name),
+		     one->name) < 0)
+		name = NULL;
+	if (!name || asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	rc = common_load(s, name, path, out, &err);
+	if (rc && rc != -ENOMEM)
+		rsh_log_notice("%s", err.text);
+	return rc == -ENOMEM ? rc : 0;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/checkpoint2/reconcile.c holds what a step of Checkpoint 2.0 says of
+ * itself against its files, and makes a strategy of what they agree on.
+ *
+ * Where both disagree the files are right.  What is described and in no file is
+ * not in the checkpoint: mindformers describes accu_grads, which it does not
+ * save.  A parameter that was cut may have been gathered before it was saved.
+ * A file that is missing says nothing: others may hold the same slices. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint2_i.h"
+#include "rsh/strategy/checkpoint2.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define NO_PARAM UINT32_MAX
+
+/* These files hold a parameter in slices, and whole; NULL: none does. */
+struct param_found {
+	const char *slice, *whole;
+};
+
+struct comparing {
+	struct rsh_source *source;
+	struct rsh_described *d;
+	const struct rsh_names *names;
+	uint32_t n_names;
+	uint32_t *param_of; /* [name]: number of the parameter, or NO_PARAM */
+	bool *unlisted;     /* [name]: counted already */
+	struct param_found *found;      /* [param] */
+	const char **lost; /* [rank]: a file that it lost; NULL: none */
+	struct rsh_ckpt2_param *params; /* as the files have them */
+	uint32_t n_params;
+};
+
+static void comparing_clear(struct comparing *x)
+{
+	free(x->param_of);
+	free(x->unlisted);
+	free(x->found);
+	free(x->lost);
+	free(x->params);
+}
+
+static int comparing_start(struct comparing *x, struct rsh_names *names)
+{
+	const struct rsh_ckpt2 *m = x->d->metadata;
+
+	x->names = names;
+	x->n_names = rsh_names_count(names);
+	x->param_of = rsh_alloc_array((size_t)x->n_names + 1,
+				      sizeof(*x->param_of));
+	x->unlisted = calloc((size_t)x->n_names + 1, sizeof(*x->unlisted));
+	x->found = calloc((size_t)m->n_params + 1, sizeof(*x->found));
+	x->params = rsh_alloc_array((size_t)m->n_params + 1,
+				    sizeof(*x->params));
+	if (!x->param_of || !x->unlisted || !x->found || !x->params)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < x->n_names; i++)
+		x->param_of[i] = NO_PARAM;
+	for (uint32_t i = 0; i < m->n_params; i++) {
+		const char *name = m->params[i].name;
+		const uint32_t id = rsh_names_find(names, name, strlen(name));
+
+		if (id != RSH_NAME_NONE)
+			x->param_of[id] = i;
+	}
+	x->d->n_nowhere = x->d->n_unlisted = 0;
+	return 0;
+}
+
+/* Says into how many slices a layout cuts dimension d. */
+static int64_t held_slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
+{
+	const struct rsh_strategy_item *it = p->layout;
+	int64_t n = 1;
+
+	for (uint32_t i = 0; it && d < it->n_map && i < it->map[d].n; i++)
+		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[d].axes[i]];
+	return n;
+}
+
+/* Has the record the parameter's shape, cut by its layout or not? */
+static bool held_shape_is(const struct rsh_ckpt2_param *p,
+			  const struct rsh_ckpt_index *ix,
+			  const struct rsh_record *r, bool cut)
+{
+	const int64_t *dims = rsh_record_dims(ix, r);
+
+	if (r->n_dims != p->n_dims)
+		return false;
+	for (uint32_t d = 0; d < p->n_dims; d++)
+		if (dims[d] != p->dims[d] / (cut ? held_slices_along(p, d) : 1))
+			return false;
+	return true;
+}
+
+/* No size is negative. */
+static const char *held_dims_text(const int64_t *dims, uint32_t n,
+				  char text[256])
+{
+	return rsh_dims_text((const uint64_t *)dims, n, text, 256);
+}
+
+static int held_refuse_shape(const struct rsh_ckpt2_param *p, const char *path,
+			     const struct rsh_ckpt_index *ix,
+			     const struct rsh_record *r, struct rsh_error *err)
+{
+	char here[256], whole[256], layout[160];
+
+	return rsh_error_set(err, EINVAL, "%s: parameter %s has shape %s; by "
+			     "metadata.json it is %s%s%s", path, p->name,
+			     held_dims_text(rsh_record_dims(ix, r), r->n_dims,
+					    here),
+			     held_dims_text(p->dims, p->n_dims, whole),
+			     p->layout ? ", cut by " : "",
+			     p->layout ? rsh_item_text(p->layout, layout,
+						       sizeof(layout)) : "");
+}
+
+static int held_compare_record(struct comparing *x, const char *path,
+			       const struct rsh_ckpt_index *ix,
+			       const struct rsh_record *r,
+			       struct rsh_error *err)
+{
+	const struct rsh_ckpt2_param *p;
+	struct param_found *found;
+
+	if (x->param_of[r->name] == NO_PARAM) {
+		if (!x->unlisted[r->name] && x->d->n_unlisted++ == 0)
+			x->d->unlisted = rsh_names_text(x->names, r->name);
+		x->unlisted[r->name] = true;
+		return 0;
+	}
+	p = &x->d->metadata->params[x->param_of[r->name]];
+	found = &x->found[x->param_of[r->name]];
+	if (held_shape_is(p, ix, r, true))
+		found->slice = path;
+	else if (held_shape_is(p, ix, r, false))
+		found->whole = path;
+	else
+		return held_refuse_shape(p, path, ix, r, err);
+	if (!found->slice || !found->whole)
+		return 0;
+	return rsh_error_set(err, EINVAL, "%s: parameter %s is whole there, "
+			     "but a slice in %s", found->whole, p->name,
+			     found->slice);
+}
+
+/* Files with equal indexes are looked into once. */
+static int held_compare_files(struct comparing *x, struct rsh_error *err)
+{
+	const struct rsh_source *s = x->source;
+	const uint32_t n = rsh_source_n_files(s);
+	cleanup_free const struct rsh_ckpt_index **seen =
+		rsh_alloc_array((size_t)n + 1, sizeof(*seen));
+	uint32_t n_seen = 0;
+	int rc = seen ? 0 : rsh_error_nomem(err);
+
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_ckpt_index *ix = rsh_source_file_index(s, i);
+		uint32_t k = n_seen;
+
+		while (k > 0 && seen[k - 1] != ix)
+			k--;
+		if (!ix || k > 0)
+			continue;
+		seen[n_seen++] = ix;
+		for (uint32_t r = 0; r < ix->n_records && rc == 0; r++)
+			rc = held_compare_record(
+				x, rsh_store_path(rsh_source_store(s), i), ix,
+				&ix->records[r], err);
+	}
+	return rc;
+}
+
+/* ---- what no file holds ---- */
+
+/* Finds a file of each rank that is not there, or was left out. */
+static int held_find_lost(struct comparing *x)
+{
+	const struct rsh_ckpt2 *m = x->d->metadata;
+	const struct rsh_source *s = x->source;
+	struct rsh_ckpt2_name parts;
+
+	x->lost = calloc((size_t)m->n_ranks + 1, sizeof(*x->lost));
+	if (!x->lost)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < x->d->n_absent; i++) {
+		const struct rsh_ckpt2_file *f = &m->files[x->d->absent[i]];
+
+		/* Where no file of the optimizer is left, somebody has taken
+		 * its state away. */
+		if (!x->d->any_opt && rsh_ckpt2_name_parse(f->name, &parts) &&
+		    parts.opt)
+			continue;
+		if (!x->lost[f->rank])
+			x->lost[f->rank] = f->name;
+	}
+	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
+		struct rsh_source_file_info f;
+
+		rsh_source_file_info(s, i, &f);
+		if (!f.valid && !x->lost[f.rank])
+			x->lost[f.rank] = f.path;
+	}
+	return 0;
+}
+
+/* Gives a file that is lost and may have held the parameter; NULL: none. */
+static const char *held_lost_file(const struct comparing *x,
+				  const struct rsh_ckpt2_param *p)
+{
+	const char *file = NULL;
+
+	for (uint32_t i = 0; i < p->ranks->n && !file; i++)
+		file = x->lost[p->ranks->ranks[i]];
+	return file;
+}
+
+/* What a file has lost is lost; what was never saved is not. */
+static int held_judge_nowhere(const struct comparing *x,
+			      const struct rsh_ckpt2_param *p,
+			      bool allow_missing, struct rsh_error *err)
+{
+	static const char never_saved[] = "accu_grads.";
+	const char *file;
+
+	if (p->n_stored == 0 ||
+	    strncmp(p->name, never_saved, strlen(never_saved)) == 0)
+		return 0;
+	file = held_lost_file(x, p);
+	if (!file)
+		return 0;
+	rsh_error_set(err, ENOENT, "%s: parameter %s is in no file that is "
+		      "there, and %s, which may have it, is missing or damaged",
+		      rsh_source_path(x->source), p->name, file);
+	if (!allow_missing)
+		return -ENOENT;
+	rsh_log_warning("%s; the parameter is left out", err->text);
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	return 0;
+}
+
+/* Makes the parameters as the files have them. */
+static int comparing_finish(struct comparing *x, bool allow_missing,
+			    struct rsh_error *err)
+{
+	const struct rsh_ckpt2 *m = x->d->metadata;
+
+	for (uint32_t i = 0; i < m->n_params; i++) {
+		const struct param_found *found = &x->found[i];
+		struct rsh_ckpt2_param *p = &x->params[x->n_params];
+
+		*p = m->params[i];
+		if (found->whole) {
+			p->layout = NULL;
+			p->n_slices = 1;
+		}
+		if (found->whole || found->slice) {
+			x->n_params++;
+			continue;
+		}
+		if (held_judge_nowhere(x, p, allow_missing, err))
+			return err->code ? -err->code : -ENOENT;
+		if (x->d->n_nowhere++ == 0)
+			x->d->nowhere = m->params[i].name;
+	}
+	return 0;
+}
+
+int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
+			     struct rsh_names *names,
+			     struct rsh_strategy **out, struct rsh_error *err)
+{
+	struct rsh_described *d = rsh_source_state(s);
+	struct comparing x = { .source = s, .d = d };
+	struct rsh_ckpt2 held;
+	int rc;
+
+	*out = NULL;
+	if (!d)
+		return 0;
+	rc = comparing_start(&x, names) ? rsh_error_nomem(err) :
+					  held_compare_files(&x, err);
+	if (rc == 0 && held_find_lost(&x))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = comparing_finish(&x, allow_missing, err);
+	if (rc == 0 && x.n_params == 0)
+		rc = rsh_error_set(err, ENOENT, "%s: nothing that it describes "
+				   "is in a file", d->path);
+	held = *d->metadata;
+	held.n_params = x.n_params;
+	held.params = x.params;
+	if (rc == 0)
+		rc = rsh_strategy_of_checkpoint2(&held, d->path,
+						 names, out, err);
+	comparing_clear(&x);
+	return rc;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/ckpt/ckpt.c - MindSpore's files of ranks as a format: .ckpt or
+ * .safetensors in directories of ranks, or where the options say. */
+#include "config.h"
+
+#include "ckpt_i.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/converter/conversion.h"
+#include "rsh/formats/formats.h"
+#include "rsh/formats/ranks.h"
+
+static bool ckpt_is_rank_dir(const char *name)
+{
+	const size_t n = strlen("rank_");
+
+	return (strncmp(name, "rank_", n) == 0 ||
+		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
+}
+
+/* A model that lies beside directories of ranks is meant where no strategy is
+ * asked for. */
+static int ckpt_bid(const struct rsh_look *l)
+{
+	if (l->file)
+		return RSH_BID_NO;
+	for (size_t i = 0; i < l->n; i++)
+		if (ckpt_is_rank_dir(l->names[i]))
+			return l->opts && l->opts->unsharded ?
+			       RSH_BID_MODEL - 1 : RSH_BID_RANKS;
+	return RSH_BID_ANY;
+}
+
+int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
+		    struct rsh_error *err)
+{
+	const struct rsh_ranks_options how = {
+		.rule = RSH_GRID_RUNTIME, .replicas = job->opts->replicas,
+		.allow_missing = job->opts->allow_missing,
+	};
+
+	return rsh_ranks_read(job->view, job->src, &how, job->arena, &out->cat,
+			      &out->v, &out->n, err);
+}
+
+int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,
+		   struct rsh_error *err)
+{
+	return rsh_convert(job->src, job->dst, job->view, job->opts, out, err);
+}
+
+const struct rsh_format rsh_ckpt_format = {
+	.name = "ckpt",
+	.says = "tree of rank files",
+	.by_name = true,
+	.bid = ckpt_bid,
+	.open = rsh_source_list_ranks,
+	.read = rsh_ranks_offer,
+	.plan = rsh_ranks_plan,
+	.resume = &rsh_ckpt_resume,
+};

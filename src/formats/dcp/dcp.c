@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/dcp/dcp.c - distributed checkpoints of PyTorch as a format. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/formats/formats.h"
+#include "rsh/util/files.h"
+
+/* SOURCE is called by its name. */
+static void dcp_step_text(const struct rsh_source *s, uint32_t i, char *text,
+			  size_t size)
+{
+	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
+
+	(void)i;
+	snprintf(text, size, "%s", slash ? slash + 1 : path);
+}
+
+static void dcp_hint(const struct rsh_look *l, char *buf, size_t max)
+{
+	const char *item = NULL;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (strcmp(l->names[i], RSH_DCP_METADATA) == 0) {
+			snprintf(buf, max, "; it is a distributed checkpoint");
+			return;
+		}
+		if (rsh_has_suffix(l->names[i], ".distcp") &&
+		    (!item || strverscmp(l->names[i], item) < 0))
+			item = l->names[i];
+	}
+	if (item)
+		snprintf(buf, max, "; %s is of a distributed checkpoint, and "
+			 "no " RSH_DCP_METADATA " is beside it: the save was "
+			 "not finished", item);
+}
+
+const struct rsh_format rsh_dcp_format = {
+	.name = "dcp",
+	.says = "distributed checkpoint",
+	.layout = RSH_LAYOUT_WHOLE,
+	.owner = RSH_OWNER_NOBODY,
+	.lone = true,
+	.any_type = true,
+	.any_copy = true,
+	.shown = RSH_SHOWN_HF,
+	.bid = rsh_dcp_bid,
+	.is_step = rsh_dcp_is_step,
+	.hint = dcp_hint,
+	.open = rsh_dcp_open,
+	.close = rsh_dcp_close,
+	.scan = rsh_dcp_index_scan,
+	.fits = rsh_dcp_index_fits,
+	.has_crc = rsh_dcp_has_crc,
+	.step_text = dcp_step_text,
+	.read = rsh_dcp_read,
+	.values = rsh_dcp_values,
+	.each = rsh_dcp_each,
+	.list = rsh_dcp_list,
+	.verify = rsh_dcp_verify,
+	.resume = &rsh_dcp_resume,
+};

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/dcp/index.c makes the index of a .distcp file by looking at its items.
+ *
+ * A record is called "OFFSET+LENGTH" by its item, with "/2,0,1" behind it where
+ * the dimensions lie in another order than the tensor's.  So the index says
+ * what the file holds and nothing of the metadata. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* Two numbers, and an order of up to 32 dimensions. */
+#define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)
+
+static bool item_is_row_major(const struct rsh_dcp_item *item)
+{
+	for (uint32_t d = 0; d < item->n_dims; d++)
+		if (item->order[d] != d)
+			return false;
+	return true;
+}
+
+static size_t item_name(uint64_t offset, uint64_t length,
+			const struct rsh_dcp_item *item, char name[NAME_BYTES])
+{
+	int at = snprintf(name, NAME_BYTES, "%" PRIu64 "+%" PRIu64, offset,
+			  length);
+
+	for (uint32_t d = 0; item && !item_is_row_major(item) &&
+			     d < item->n_dims; d++)
+		at += snprintf(name + at, NAME_BYTES - (size_t)at, "%c%u",
+			       d ? ',' : '/', item->order[d]);
+	return (size_t)at;
+}
+
+/* ---- making it ---- */
+
+/* Gives the items that the metadata says the file has. */
+static const struct rsh_dcp_place *file_places(const struct rsh_source_dcp *d,
+					       uint32_t file, size_t *n)
+{
+	size_t lo = 0, hi = d->n, end;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (d->places[mid].file < file)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (end = lo; end < d->n && d->places[end].file == file; end++)
+		;
+	*n = end - lo;
+	return d->places + lo;
+}
+
+static bool place_is_there(const struct rsh_dcp_place *p, uint64_t size)
+{
+	return p->offset <= size && p->length <= size - p->offset;
+}
+
+static struct rsh_ckpt_index *dcp_index_new(const struct rsh_dcp_place *p,
+					    size_t n, uint64_t size)
+{
+	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+	size_t n_dims = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_dims += p[i].tensor->n_dims;
+	if (!ix)
+		return NULL;
+	ix->file_bytes = size;
+	ix->records = calloc(n + 1, sizeof(*ix->records));
+	ix->extents = calloc(n + 1, sizeof(*ix->extents));
+	ix->by_name = calloc(n + 1, sizeof(*ix->by_name));
+	ix->dims = calloc(n_dims + 1, sizeof(*ix->dims));
+	if (ix->records && ix->extents && ix->by_name && ix->dims)
+		return ix;
+	rsh_ckpt_index_free(ix);
+	return NULL;
+}
+
+/* There is room for as many dimensions as the tensor has. */
+static int dcp_index_add(struct rsh_ckpt_index *ix,
+			 const struct rsh_dcp_place *p,
+			 const struct rsh_dcp_item *item,
+			 struct rsh_names *names)
+{
+	struct rsh_record *r = &ix->records[ix->n_records];
+	char name[NAME_BYTES];
+	size_t len = item_name(p->offset, p->length, item, name);
+
+	*r = (struct rsh_record){
+		.name = rsh_names_add(names, name, len),
+		.dtype = (uint8_t)item->dtype, .n_dims = (uint8_t)item->n_dims,
+		.first_dim = ix->n_dims, .first_extent = ix->n_extents,
+		.n_extents = 1, .content_bytes = item->bytes,
+	};
+	if (r->name == RSH_NAME_NONE)
+		return -ENOMEM;
+	for (uint32_t d = 0; d < item->n_dims; d++)
+		ix->dims[ix->n_dims++] =
+			(int64_t)item->dims[item->order[d]];
+	ix->extents[ix->n_extents++] = (struct rsh_extent){
+		item->offset, item->bytes,
+	};
+	ix->by_name[ix->n_records] = ix->n_records;
+	ix->n_records++;
+	return 0;
+}
+
+static int dcp_contradicts(const struct rsh_dcp_place *p, const char *path,
+			   const char *what, struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s: tensor %s: the item at offset "
+			     "%" PRIu64 " %s", path, p->tensor->name,
+			     p->offset, what);
+}
+
+static int dcp_index_item(struct rsh_ckpt_index *ix,
+			  const struct rsh_dcp_place *p,
+			  const struct rsh_byte_source *bytes, bool full,
+			  struct rsh_names *names, struct rsh_error *err)
+{
+	struct rsh_dcp_item item;
+	int rc = rsh_dcp_item_read(bytes, p->offset, p->length, &item, err);
+
+	if (rc == 0 && item.n_dims != p->tensor->n_dims)
+		rc = dcp_contradicts(p, bytes->path, "has other dimensions "
+				     "than the metadata says", err);
+	if (rc == 0 && item.bytes == 0)
+		rc = dcp_contradicts(p, bytes->path, "is empty, and the "
+				     "metadata says that it is not", err);
+	if (rc == 0 && full)
+		rc = rsh_dcp_item_check(bytes, &item, err);
+	if (rc)
+		return rc;
+	ix->n_unsummed += full && !item.has_crc;
+	return dcp_index_add(ix, p, &item, names) ? rsh_error_nomem(err) : 0;
+}
+
+static int dcp_by_name_id(const void *a, const void *b, void *records)
+{
+	const struct rsh_record *r = records;
+
+	return rsh_by_u32(&r[*(const uint32_t *)a].name,
+			  &r[*(const uint32_t *)b].name);
+}
+
+/* Are all items that the file should have within it? */
+static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
+			  const struct rsh_byte_source *bytes,
+			  struct rsh_error *err)
+{
+	size_t n_beyond = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_beyond += !place_is_there(&p[i], bytes->size);
+	return n_beyond ? rsh_error_set(err, EBADMSG, "%s: it was cut short: "
+					"%zu of its %zu items lie beyond its "
+					"end", bytes->path, n_beyond, n) : 0;
+}
+
+int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
+		       const struct rsh_byte_source *bytes, enum rsh_scan how,
+		       struct rsh_names *names, struct rsh_ckpt_index **out,
+		       struct rsh_error *err)
+{
+	const struct rsh_source_dcp *d = rsh_dcp_of(s);
+	const bool full = how != RSH_SCAN_HEADERS;
+	size_t n;
+	const struct rsh_dcp_place *p = file_places(d, file, &n);
+	struct rsh_ckpt_index *ix;
+	int rc = how == RSH_SCAN_VERIFY ? dcp_check_size(p, n, bytes, err) : 0;
+
+	if (rc)
+		return rc;
+	if (d->pub->by_name && d->holds[file])
+		return rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full, names,
+				     out, err);
+	ix = dcp_index_new(p, n, bytes->size);
+	if (!ix)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n && rc == 0; i++)
+		if (place_is_there(&p[i], bytes->size))
+			rc = dcp_index_item(ix, &p[i], bytes, full, names,
+					    err);
+	if (rc) {
+		rsh_ckpt_index_free(ix);
+		return rc;
+	}
+	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
+		dcp_by_name_id, ix->records);
+	*out = ix;
+	return 0;
+}
+
+bool rsh_dcp_has_crc(const struct rsh_source *s,
+		     const struct rsh_ckpt_index *ix)
+{
+	return !rsh_source_dcp(s)->by_name && ix->n_records > 0 &&
+	       ix->n_unsummed == 0;
+}
+
+/* ---- asking it ---- */
+
+/* Is the record that of an item?  *order is where its name tells the order. */
+static bool record_is_of(const char *name, uint64_t offset, uint64_t length,
+			 const char **order)
+{
+	char wanted[NAME_BYTES];
+	size_t len = item_name(offset, length, NULL, wanted);
+
+	*order = name + len;
+	return strncmp(name, wanted, len) == 0 &&
+	       (name[len] == '\0' || name[len] == '/');
+}
+
+bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
+			const struct rsh_ckpt_index *ix,
+			struct rsh_names *names)
+{
+	const struct rsh_dcp_place *p;
+	const char *order;
+	size_t n, r = 0;
+
+	if (rsh_source_dcp(s)->by_name)
+		return true;
+	p = file_places(rsh_dcp_of(s), file, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (!place_is_there(&p[i], ix->file_bytes))
+			continue;
+		while (r < ix->n_records &&
+		       !record_is_of(rsh_names_text(names,
+						    ix->records[r].name),
+				     p[i].offset, p[i].length, &order))
+			r++;
+		if (r++ >= ix->n_records)
+			return false;
+	}
+	return true;
+}
+
+/* Finds the record whose elements lie within the chunk's item. */
+static bool find_item(const struct rsh_ckpt_index *ix,
+		      const struct rsh_dcp_chunk *c, uint32_t *record)
+{
+	uint32_t lo = 0, hi = ix->n_records;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		const struct rsh_record *r = &ix->records[mid];
+
+		if (ix->extents[r->first_extent].offset < c->offset)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	*record = lo;
+	return lo < ix->n_records;
+}
+
+/* Reads "/2,0,1", or nothing for row-major; false if it is no order of n
+ * dimensions. */
+static bool read_order(const char *text, uint32_t n, uint8_t *order)
+{
+	const bool any = *text;
+	uint64_t seen = 0, d;
+
+	for (uint32_t i = 0; i < n; i++) {
+		size_t digits;
+
+		order[i] = (uint8_t)i;
+		if (!any)
+			continue;
+		if (*text++ != (i ? ',' : '/'))
+			return false;
+		digits = rsh_mixed_radix(text, strlen(text));
+		if (!rsh_number_read(text, digits, &d) || d >= n ||
+		    (seen & UINT64_C(1) << d))
+			return false;
+		seen |= UINT64_C(1) << d;
+		order[i] = (uint8_t)d;
+		text += digits;
+	}
+	return !*text;
+}
+
+static bool held_shape_fits(const struct rsh_dcp_chunk *c,
+			    const struct rsh_ckpt_index *ix,
+			    const struct rsh_record *r, const uint8_t *order)
+{
+	const int64_t *dims = rsh_record_dims(ix, r);
+
+	for (uint32_t d = 0; d < r->n_dims; d++)
+		if ((uint64_t)dims[d] != c->size[order[d]])
+			return false;
+	return true;
+}
+
+static int held_refuse(const struct rsh_dcp_tensor *t, const char *path,
+		       const struct rsh_ckpt_index *ix,
+		       const struct rsh_record *r, struct rsh_error *err)
+{
+	const uint64_t at = r->n_extents ?
+			    ix->extents[r->first_extent].offset : 0;
+
+	if (r->dtype != t->dtype)
+		return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset "
+				     "%" PRIu64 " is %s, and %s by the "
+				     "metadata", path, t->name, at,
+				     rsh_dtype_name(r->dtype),
+				     rsh_dtype_name(t->dtype));
+	return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset %" PRIu64
+			     " has another shape than the metadata says", path,
+			     t->name, at);
+}
+
+static bool find_record(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
+			const struct rsh_dcp_chunk *c,
+			const struct rsh_ckpt_index *ix,
+			struct rsh_names *names, struct rsh_dcp_held *out)
+{
+	const char *order = "";
+	const struct rsh_record *r;
+
+	if (d->by_name) {
+		r = rsh_ckpt_find(ix, rsh_names_find(names, t->name,
+						     strlen(t->name)));
+		if (!r)
+			return false;
+		out->record = (uint32_t)(r - ix->records);
+	} else if (!find_item(ix, c, &out->record) ||
+		   !record_is_of(rsh_names_text(names,
+				 ix->records[out->record].name), c->offset,
+				 c->length, &order)) {
+		return false;
+	}
+	return read_order(order, t->n_dims, out->order);
+}
+
+int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
+		      const struct rsh_dcp_chunk *c,
+		      const struct rsh_source_view *view,
+		      struct rsh_dcp_held *out, struct rsh_error *err)
+{
+	const struct rsh_ckpt_index *ix =
+		c->file < view->n_ranks ? view->index[c->file] : NULL;
+	const struct rsh_record *r;
+
+	if (!ix || !find_record(d, t, c, ix, view->names, out))
+		return -ENOENT;
+	r = &ix->records[out->record];
+	if (r->dtype != t->dtype || r->n_dims != t->n_dims ||
+	    !held_shape_fits(c, ix, r, out->order))
+		return held_refuse(t, view->path[c->file], ix, r, err);
+	return 0;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/dcp/listing.c finds the metadata of a distributed checkpoint and lists the
+ * files that it names. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* ---- what the directory holds ---- */
+
+struct dcp_names {
+	char **v; /* from malloc, as are its strings */
+	size_t n, cap;
+};
+
+struct dcp_found {
+	bool whole;             /* .metadata */
+	struct dcp_names ranks; /* metadata of ranks, ascending by name */
+	struct dcp_names shards;
+};
+
+static void dcp_names_clear(struct dcp_names *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->v[i]);
+	free(l->v);
+}
+
+static void dcp_found_clear(struct dcp_found *f)
+{
+	dcp_names_clear(&f->ranks);
+	dcp_names_clear(&f->shards);
+}
+#define cleanup_found __attribute__((cleanup(dcp_found_clear)))
+
+bool rsh_dcp_is_of_rank(const char *name)
+{
+	static const struct {
+		const char *before, *after;
+	} forms[] = {
+		{ "__", ".metadata" }, { ".rank", "_metadata" },
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		const size_t n = strlen(forms[i].before);
+		const char *at = name + n;
+		size_t digits;
+
+		if (strncmp(name, forms[i].before, n) != 0)
+			continue;
+		digits = rsh_mixed_radix(at, strlen(at));
+		if (digits > 0 && strcmp(at + digits, forms[i].after) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int dcp_add_name(struct dcp_names *l, const char *name)
+{
+	char *copy = strdup(name);
+
+	if (!copy || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+		free(copy);
+		return -ENOMEM;
+	}
+	l->v[l->n++] = copy;
+	return 0;
+}
+
+static int dcp_by_name(const void *a, const void *b)
+{
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Returns 0, -ENOMEM, or why the directory cannot be read to its end. */
+static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(rsh_source_store(s), "", &dir), rc = 0;
+	const char *name;
+
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		f->whole |= strcmp(name, RSH_DCP_METADATA) == 0;
+		if (rsh_dcp_is_of_rank(name))
+			rc = dcp_add_name(&f->ranks, name);
+		else if (rsh_dcp_is_shard(name))
+			rc = dcp_add_name(&f->shards, name);
+	}
+	if (dir && more < 0)
+		rc = more;
+	if (f->ranks.n > 0)
+		qsort(f->ranks.v, f->ranks.n, sizeof(*f->ranks.v),
+		      dcp_by_name);
+	if (f->shards.n > 0)
+		qsort(f->shards.v, f->shards.n, sizeof(*f->shards.v),
+		      dcp_by_name);
+	return rc;
+}
+
+bool rsh_dcp_is_step(const struct rsh_look *l)
+{
+	const char *shard = NULL;
+	bool has = false;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const char *name = l->names[i];
+
+		if (strcmp(name, RSH_DCP_METADATA) == 0 ||
+		    rsh_dcp_is_of_rank(name))
+			return true;
+		if (rsh_dcp_is_shard(name) &&
+		    (!shard || strverscmp(name, shard) < 0))
+			shard = name;
+	}
+	/* Of shards the first one tells. */
+	return shard && rsh_dcp_shard_look(l->source, shard, &has, NULL) == 0 &&
+	       has;
+}
+
+int rsh_dcp_bid(const struct rsh_look *l)
+{
+	return !l->file && rsh_look_is_plain(l) && rsh_dcp_is_step(l) ?
+	       RSH_BID_SURE : RSH_BID_NO;
+}
+
+/* ---- reading it ---- */
+
+static int dcp_parse(const struct rsh_source *s, const char *name,
+		     struct rsh_dcp **out, struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	cleanup_free char *path = NULL;
+	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
+	const struct rsh_store *store = rsh_source_store(s);
+	struct rsh_stat st;
+	int rc = rsh_handle_open(store, name, &h);
+
+	if (rc)
+		return rsh_store_open_error(store, name, rc, err);
+	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_handle_look(h, &st);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	if (st.kind != RSH_IS_FILE)
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     path);
+	bytes.ctx = h;
+	bytes.size = st.size;
+	bytes.path = path;
+	return rsh_dcp_parse(&bytes, out, err);
+}
+
+static int dcp_parse_ranks(const struct rsh_source *s,
+			   const struct dcp_names *l, struct rsh_dcp **out,
+			   struct rsh_error *err)
+{
+	cleanup_free struct rsh_dcp **parts = calloc(l->n, sizeof(*parts));
+	uint32_t n = 0;
+	int rc = parts ? 0 : rsh_error_nomem(err);
+
+	for (; rc == 0 && n < l->n; n++)
+		rc = dcp_parse(s, l->v[n], &parts[n], err);
+	if (rc == 0)
+		rc = rsh_dcp_join((const struct rsh_dcp *const *)parts, n,
+				  rsh_source_path(s), out, err);
+	for (uint32_t i = 0; parts && i < l->n; i++)
+		rsh_dcp_free(parts[i]);
+	return rc;
+}
+
+static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
+		    struct rsh_source_dcp *d, struct rsh_error *err)
+{
+	int rc;
+
+	if (!f->whole && f->ranks.n == 0 && f->shards.n == 0)
+		return rsh_error_set(err, ENOENT, "%s: its metadata was "
+				     "removed", rsh_source_path(s));
+	if (!f->whole && f->ranks.n == 0)
+		return rsh_dcp_shards_read(s, (const char *const *)f->shards.v,
+					   f->shards.n, d, err);
+	rc = f->whole ? dcp_parse(s, RSH_DCP_METADATA, &d->read, err) :
+			dcp_parse_ranks(s, &f->ranks, &d->read, err);
+	d->pub = d->read;
+	return rc;
+}
+
+/* ---- what is where ---- */
+
+bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
+			    const struct rsh_dcp_chunk *c)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (c->size[d] == 0)
+			return true;
+	return false;
+}
+
+void rsh_dcp_mark_files(const struct rsh_dcp *d, bool *holds)
+{
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+
+		for (uint32_t k = 0; k < t->n_chunks; k++)
+			if (t->chunks[k].file != RSH_DCP_NO_FILE &&
+			    !rsh_dcp_chunk_is_empty(t, &t->chunks[k]))
+				holds[t->chunks[k].file] = true;
+	}
+}
+
+static int dcp_by_place(const void *a, const void *b)
+{
+	const struct rsh_dcp_place *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return rsh_compare_u64(x->length, y->length);
+}
+
+static void dcp_add_places(struct rsh_source_dcp *d,
+			   const struct rsh_dcp_tensor *t)
+{
+	for (uint32_t k = 0; k < t->n_chunks; k++) {
+		const struct rsh_dcp_chunk *c = &t->chunks[k];
+
+		if (c->file == RSH_DCP_NO_FILE ||
+		    c->length == RSH_DCP_BY_NAME ||
+		    rsh_dcp_chunk_is_empty(t, c))
+			continue;
+		d->places[d->n++] = (struct rsh_dcp_place){
+			c->file, c->offset, c->length, t,
+		};
+	}
+}
+
+/* Lists the items of each file, each once. */
+static int dcp_place_all(struct rsh_source_dcp *d)
+{
+	size_t n = 0, kept = 0;
+
+	for (uint32_t i = 0; i < d->pub->n_tensors; i++)
+		n += d->pub->tensors[i].n_chunks;
+	d->places = rsh_alloc_array(n, sizeof(*d->places));
+	d->holds = calloc((size_t)d->pub->n_files + 1, sizeof(*d->holds));
+	if (!d->places || !d->holds)
+		return -ENOMEM;
+	rsh_dcp_mark_files(d->pub, d->holds);
+	for (uint32_t i = 0; i < d->pub->n_tensors; i++)
+		dcp_add_places(d, &d->pub->tensors[i]);
+	if (d->n > 0)
+		qsort(d->places, d->n, sizeof(*d->places), dcp_by_place);
+	for (size_t i = 0; i < d->n; i++)
+		if (kept == 0 ||
+		    dcp_by_place(&d->places[kept - 1], &d->places[i]) != 0)
+			d->places[kept++] = d->places[i];
+	d->n = kept;
+	return 0;
+}
+
+static int dcp_list_files(struct rsh_source *s)
+{
+	const struct rsh_dcp *d = rsh_source_dcp(s);
+
+	for (uint32_t i = 0; i < d->n_files; i++) {
+		const struct rsh_checkpoint c = {
+			.rank = i, .name = strdup(d->files[i]),
+		};
+
+		if (rsh_source_list(s, &c))
+			return -ENOMEM;
+	}
+	rsh_source_take_list(s);
+	return 0;
+}
+
+int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
+		 struct rsh_error *err)
+{
+	cleanup_found struct dcp_found f = { 0 };
+	struct rsh_source_dcp *d = calloc(1, sizeof(*d));
+	int rc;
+
+	(void)opts;
+	rsh_source_keep(s, d);
+	rc = dcp_look(s, &f);
+	if (!d || rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	rc = rc ? rsh_store_open_error(rsh_source_store(s), "", rc, err) :
+		  dcp_read(s, &f, d, err);
+	if (rc)
+		return rc;
+	/* A large .metadata took several times what is kept of it, in pieces
+	 * that malloc would not give back by itself. */
+	malloc_trim(0);
+	if (dcp_place_all(d) || dcp_list_files(s))
+		return rsh_error_nomem(err);
+	rsh_log_info("%s: a distributed checkpoint of %u tensors in %u files",
+		     rsh_source_path(s), d->pub->n_tensors, d->pub->n_files);
+	return 0;
+}
+
+void rsh_dcp_close(void *state)
+{
+	struct rsh_source_dcp *d = state;
+
+	if (!d)
+		return;
+	rsh_dcp_free(d->read);
+	rsh_arena_clear(&d->arena);
+	free(d->places);
+	free(d->holds);
+	free(d);
+}

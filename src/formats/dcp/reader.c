@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/dcp/reader.c makes a catalogue of a distributed checkpoint.
+ *
+ * A tensor is cut into its chunks, which are any boxes.  Where the elements of
+ * a chunk lie in another order than row by row, the catalogue has the tensor
+ * with its dimensions in that order, and the recipe of what is shown transposes
+ * it; chunks of one tensor in several orders are as many tensors, and the
+ * recipe has a part for each chunk. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/arena.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/writer/writer.h"
+
+/* No more boxes than this are told one by one. */
+#define TOLD_MAX 4096
+
+struct dcp_reader {
+	const struct rsh_dcp *dcp;
+	const struct rsh_source_view *view;
+	const struct rsh_conversion_options *opts;
+	struct rsh_catalogue *cat;
+	struct rsh_arena *arena;
+	struct rsh_offer *offers;
+	uint32_t n;
+	/* These are of chunks that no file has. */
+	uint64_t n_lacking;
+	uint32_t n_tensors_lacking;
+	bool leave_out; /* what lacks some is left out */
+	struct rsh_error lacking; /* the first sentence */
+};
+
+/* ---- what is lacking ---- */
+
+static void reader_lack(struct dcp_reader *r, const char *text)
+{
+	if (r->n_lacking++ == 0)
+		rsh_error_set(&r->lacking, ENOENT, "%s", text);
+	if (r->opts->allow_missing && r->opts->report_lost &&
+	    r->n_lacking <= TOLD_MAX)
+		r->opts->report_lost(r->opts->ctx, text);
+}
+
+static void reader_lack_chunk(struct dcp_reader *r,
+			      const struct rsh_dcp_tensor *t,
+			      const struct rsh_dcp_chunk *c)
+{
+	char size[256], from[256], text[RSH_ERROR_TEXT_MAX];
+	const struct rsh_ckpt_index *ix = c->file < r->view->n_ranks ?
+					  r->view->index[c->file] : NULL;
+	int at;
+
+	rsh_dims_text(c->size, t->n_dims, size, sizeof(size));
+	rsh_dims_text(c->from, t->n_dims, from, sizeof(from));
+	at = snprintf(text, sizeof(text), "tensor %s lacks its box %s at %s, "
+		      "which is in ", t->name, size, from);
+	if ((size_t)at >= sizeof(text))
+		at = (int)sizeof(text) - 1;
+	if (c->file == RSH_DCP_NO_FILE)
+		snprintf(text + at, sizeof(text) - (size_t)at, "no file");
+	else if (!ix)
+		snprintf(text + at, sizeof(text) - (size_t)at,
+			 "%s, which cannot be had",
+			 r->dcp->files[c->file]);
+	else
+		snprintf(text + at, sizeof(text) - (size_t)at, "%s, which "
+			 "ends after %" PRIu64 " bytes",
+			 r->dcp->files[c->file], ix->file_bytes);
+	reader_lack(r, text);
+}
+
+/* ---- one tensor ---- */
+
+/* This is a chunk with elements. */
+struct found_chunk {
+	const struct rsh_dcp_chunk *chunk;
+	struct rsh_dcp_held held;
+	bool there;
+	bool taken; /* it is in a tensor of the catalogue */
+};
+
+struct found_tensor {
+	const struct rsh_dcp_tensor *tensor;
+	uint32_t name;
+	uint32_t n;
+	struct found_chunk *chunks;
+	uint64_t elements; /* that are in some chunk */
+	void *shown;       /* tree of the parts, by their boxes */
+};
+
+/* What is not there lies as the others do. */
+static void found_take_order(struct found_tensor *f)
+{
+	uint8_t order[RSH_MAX_DIMS];
+
+	for (uint32_t d = 0; d < RSH_MAX_DIMS; d++)
+		order[d] = (uint8_t)d;
+	for (uint32_t i = f->n; i-- > 0;)
+		if (f->chunks[i].there)
+			memcpy(order, f->chunks[i].held.order,
+			       f->tensor->n_dims);
+	for (uint32_t i = 0; i < f->n; i++)
+		if (!f->chunks[i].there)
+			memcpy(f->chunks[i].held.order, order,
+			       f->tensor->n_dims);
+}
+
+static int find_chunks(struct dcp_reader *r, struct found_tensor *f,
+		       struct rsh_error *err)
+{
+	const struct rsh_dcp_tensor *t = f->tensor;
+
+	f->chunks = calloc((size_t)t->n_chunks + 1, sizeof(*f->chunks));
+	if (!f->chunks)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		struct found_chunk *c = &f->chunks[f->n];
+		int rc;
+
+		if (rsh_dcp_chunk_is_empty(t, &t->chunks[i]))
+			continue;
+		c->chunk = &t->chunks[i];
+		rc = rsh_dcp_find_held(r->dcp, t, c->chunk, r->view, &c->held,
+				       err);
+		if (rc && rc != -ENOENT)
+			return rc;
+		c->there = rc == 0;
+		f->n++;
+	}
+	found_take_order(f);
+	return 0;
+}
+
+/* ---- tensors of the catalogue ---- */
+
+static uint64_t cut_elements(const struct rsh_cut *cut, const uint64_t *dims)
+{
+	uint64_t n = 0;
+	struct rsh_box box;
+
+	for (uint32_t c = 0; c < rsh_cut_n_cells(cut); c++) {
+		rsh_cut_box(cut, dims, c, &box);
+		n += rsh_box_elements(&box);
+	}
+	return n;
+}
+
+static bool same_order(const struct found_tensor *f, uint32_t a, uint32_t b)
+{
+	return memcmp(f->chunks[a].held.order, f->chunks[b].held.order,
+		      f->tensor->n_dims) == 0;
+}
+
+/* Do all chunks lie in one order? */
+static bool found_is_uniform(const struct found_tensor *f)
+{
+	for (uint32_t i = 1; i < f->n; i++)
+		if (!same_order(f, 0, i))
+			return false;
+	return true;
+}
+
+static void permute_box(const struct rsh_dcp_tensor *t,
+			const struct rsh_dcp_chunk *c, const uint8_t *order,
+			struct rsh_box *to)
+{
+	to->n_dims = t->n_dims;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		to->from[d] = c->from[order[d]];
+		to->size[d] = c->size[order[d]];
+	}
+}
+
+/* These are the chunks of one order. */
+struct ordered {
+	uint8_t order[RSH_MAX_DIMS];
+	uint64_t dims[RSH_MAX_DIMS];
+	uint32_t n, n_holders;
+	struct rsh_box *boxes;
+	const struct rsh_dcp_chunk **chunks; /* of the boxes */
+	struct rsh_holder *holders;
+};
+
+static void ordered_take(struct ordered *o, struct found_tensor *f,
+			 uint32_t first)
+{
+	memcpy(o->order, f->chunks[first].held.order, f->tensor->n_dims);
+	for (uint32_t i = first; i < f->n; i++) {
+		struct found_chunk *c = &f->chunks[i];
+
+		if (c->taken || !same_order(f, first, i))
+			continue;
+		c->taken = true;
+		permute_box(f->tensor, c->chunk, o->order, &o->boxes[o->n]);
+		o->chunks[o->n] = c->chunk;
+		if (c->there)
+			o->holders[o->n_holders++] = (struct rsh_holder){
+				o->n, c->chunk->file, c->held.record,
+			};
+		o->n++;
+	}
+}
+
+/* A tensor of which nothing is there is one box without a holder, and so is one
+ * without elements. */
+static void ordered_take_none(struct ordered *o, const struct found_tensor *f)
+{
+	for (uint32_t d = 0; d < f->tensor->n_dims; d++) {
+		o->order[d] = (uint8_t)d;
+		o->boxes[0].size[d] = f->tensor->dims[d];
+	}
+	o->boxes[0].n_dims = f->tensor->n_dims;
+	o->n = 1;
+}
+
+/* Tells the boxes of which no copy is there. */
+static void ordered_lack(struct dcp_reader *r, const struct found_tensor *f,
+			 const struct ordered *o, const struct rsh_tensor *t)
+{
+	struct rsh_holder holder;
+
+	if (f->n == 0 ||
+	    rsh_copies_n_cells(t->copies) == rsh_cut_n_cells(t->cut))
+		return;
+	for (uint32_t c = 0; c < rsh_cut_n_cells(t->cut); c++)
+		if (!rsh_copies_pick(t->copies, c, 0, NULL, &holder))
+			reader_lack_chunk(r, f->tensor,
+					  o->chunks[rsh_cut_member(t->cut, c,
+								   0)]);
+}
+
+static int ordered_add(struct dcp_reader *r, struct found_tensor *f,
+		       struct ordered *o, uint32_t *number,
+		       struct rsh_error *err)
+{
+	struct rsh_tensor t = {
+		.name = f->name, .dtype = f->tensor->dtype,
+		.n_dims = (uint8_t)f->tensor->n_dims, .dims = o->dims,
+	};
+	struct rsh_cut *cut;
+	int rc;
+
+	for (uint32_t d = 0; d < f->tensor->n_dims; d++)
+		o->dims[d] = f->tensor->dims[o->order[d]];
+	rc = rsh_cut_of_boxes(o->dims, t.n_dims, o->boxes, o->n, &cut, err);
+	if (rc) {
+		rsh_error_prefix(err, "tensor %s", f->tensor->name);
+		return rc;
+	}
+	f->elements += f->n ? cut_elements(cut, o->dims) : 0;
+	t.cut = rsh_catalogue_keep_cut(r->cat, cut);
+	if (t.cut)
+		t.copies = rsh_catalogue_keep_copies(r->cat, t.cut, o->holders,
+						     o->n_holders, true);
+	if (!t.copies || rsh_catalogue_add(r->cat, &t, number))
+		return rsh_error_nomem(err);
+	ordered_lack(r, f, o, &t);
+	return 0;
+}
+
+/* Adds the tensor of the order that chunk `first` has. */
+static int reader_add_order(struct dcp_reader *r, struct found_tensor *f,
+			    uint32_t first, uint32_t *number, uint8_t *order,
+			    struct rsh_error *err)
+{
+	cleanup_free struct rsh_box *boxes =
+		calloc((size_t)f->n + 1, sizeof(*boxes));
+	cleanup_free struct rsh_holder *holders =
+		rsh_alloc_array((size_t)f->n + 1, sizeof(*holders));
+	cleanup_free const struct rsh_dcp_chunk **chunks =
+		rsh_alloc_array((size_t)f->n + 1, sizeof(*chunks));
+	struct ordered o = { .boxes = boxes, .chunks = chunks,
+			     .holders = holders };
+	int rc;
+
+	if (!boxes || !chunks || !holders)
+		return rsh_error_nomem(err);
+	if (f->n)
+		ordered_take(&o, f, first);
+	else
+		ordered_take_none(&o, f);
+	rc = ordered_add(r, f, &o, number, err);
+	memcpy(order, o.order, f->tensor->n_dims);
+	return rc;
+}
+
+/* ---- what is shown ---- */
+
+static void part_of_box(struct rsh_recipe_part *part, uint32_t number,
+			const struct rsh_box *box, const uint8_t *order)
+{
+	part->tensor = number;
+	part->box = *box;
+	for (uint32_t d = 0; d < box->n_dims; d++) {
+		part->axis[d] = order[d];
+		part->base[d] = box->from[order[d]];
+	}
+}
+
+static int part_by_box(const void *a, const void *b)
+{
+	const struct rsh_recipe_part *x = a, *y = b;
+	const size_t bytes = x->box.n_dims * sizeof(x->box.from[0]);
+	int rc = memcmp(x->box.from, y->box.from, bytes);
+
+	return rc ? rc : memcmp(x->box.size, y->box.size, bytes);
+}
+
+static void part_keep(void *part)
+{
+	(void)part;
+}
+
+/* Makes a part for each chunk of the order of chunk `first`; of equal boxes the
+ * first one is shown. */
+static int reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
+			    struct found_tensor *f, uint32_t first,
+			    uint32_t number)
+{
+	struct rsh_recipe_part **found;
+	struct rsh_box box;
+
+	for (uint32_t i = first; i < f->n; i++) {
+		if (!same_order(f, first, i))
+			continue;
+		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
+		part_of_box(&parts[*n], number, &box, f->chunks[i].held.order);
+		found = tsearch(&parts[*n], &f->shown, part_by_box);
+		if (!found)
+			return -ENOMEM;
+		*n += *found == &parts[*n];
+	}
+	return 0;
+}
+
+/* Adds the tensors of all orders and the parts that show them. */
+static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
+			     struct rsh_recipe_part *parts, uint32_t *n_parts,
+			     struct rsh_error *err)
+{
+	uint8_t order[RSH_MAX_DIMS];
+	struct rsh_box whole = { .n_dims = f->tensor->n_dims };
+	uint32_t number = 0, i = 0;
+	int rc;
+
+	do {
+		uint32_t first = i;
+
+		if (f->n && f->chunks[i].taken)
+			continue;
+		rc = reader_add_order(r, f, first, &number, order, err);
+		if (rc)
+			return rc;
+		if (!found_is_uniform(f) &&
+		    reader_add_parts(parts, n_parts, f, first, number))
+			return rsh_error_nomem(err);
+	} while (++i < f->n);
+	if (!found_is_uniform(f))
+		return 0;
+	memcpy(whole.size, f->tensor->dims,
+	       whole.n_dims * sizeof(whole.size[0]));
+	part_of_box(parts, number, &whole, order);
+	*n_parts = 1;
+	return 0;
+}
+
+static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
+			   struct rsh_error *err)
+{
+	*n = 1;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!rsh_mul_u64(*n, t->dims[d], n))
+			return rsh_error_set(err, EFBIG, "tensor %s has more "
+					     "elements than can be", t->name);
+	return 0;
+}
+
+/* A recipe of parts leaves nothing out, a cut may. */
+static int reader_check_covered(struct dcp_reader *r,
+				const struct found_tensor *f,
+				struct rsh_error *err)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	uint64_t n;
+	int rc = tensor_elements(f->tensor, &n, err);
+
+	if (rc || f->elements >= n)
+		return rc;
+	snprintf(text, sizeof(text), "tensor %s: %" PRIu64 " of its %" PRIu64
+		 " elements are in no chunk", f->tensor->name,
+		 n - f->elements, n);
+	if (!found_is_uniform(f))
+		return rsh_error_set(err, ENOTSUP, "%s, and the others lie in "
+				     "several orders", text);
+	reader_lack(r, text);
+	return 0;
+}
+
+static int reader_add_found(struct dcp_reader *r, struct found_tensor *f,
+			    struct rsh_error *err)
+{
+	struct rsh_recipe_part *parts;
+	struct rsh_offer *o = &r->offers[r->n];
+	const uint64_t before = r->n_lacking;
+	int rc = find_chunks(r, f, err);
+
+	if (rc)
+		return rc;
+	parts = rsh_arena_array(r->arena, struct rsh_recipe_part,
+				found_is_uniform(f) ? 1 : f->n);
+	if (!parts)
+		return rsh_error_nomem(err);
+	*o = (struct rsh_offer){
+		.name = f->name, .dtype = f->tensor->dtype,
+		.n_dims = f->tensor->n_dims, .dims = f->tensor->dims,
+		.parts = parts,
+	};
+	rc = reader_add_orders(r, f, parts, &o->n_parts, err);
+	if (rc == 0)
+		rc = reader_check_covered(r, f, err);
+	r->n_tensors_lacking += r->n_lacking > before;
+	r->n += rc == 0 && !(r->leave_out && r->n_lacking > before);
+	return rc;
+}
+
+static int reader_add_tensor(struct dcp_reader *r,
+			     const struct rsh_dcp_tensor *t, uint32_t name,
+			     struct rsh_error *err)
+{
+	struct found_tensor f = { .tensor = t, .name = name };
+	int rc;
+
+	if (r->opts->wanted && !r->opts->wanted(r->opts->ctx, t->name))
+		return 0;
+	if (t->dtype == RSH_DTYPE_UNKNOWN)
+		return rsh_error_set(err, ENOTSUP, "tensor %s is of a type "
+				     "that is not known (--drop leaves it "
+				     "out)", t->name);
+	rc = reader_add_found(r, &f, err);
+	tdestroy(f.shown, part_keep);
+	free(f.chunks);
+	return rc;
+}
+
+/* ---- all of them ---- */
+
+/* A catalogue knows only names that were there before it. */
+static int reader_name_all(const struct rsh_dcp *d, struct rsh_names *names,
+			   uint32_t *ids)
+{
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const char *name = d->tensors[i].name;
+
+		ids[i] = rsh_names_add(names, name, strlen(name));
+		if (ids[i] == RSH_NAME_NONE)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int reader_check_lacking(const struct dcp_reader *r,
+				struct rsh_error *err)
+{
+	if (r->n_lacking == 0 || r->opts->allow_missing)
+		return 0;
+	if (r->n_lacking == 1)
+		return rsh_error_set(err, ENOENT, "%s", r->lacking.text);
+	return rsh_error_set(err, ENOENT, "%s (%" PRIu64 " boxes of %u tensors "
+			     "are lacking in all)", r->lacking.text,
+			     r->n_lacking, r->n_tensors_lacking);
+}
+
+static int reader_fill(struct dcp_reader *r, struct rsh_error *err)
+{
+	const struct rsh_dcp *d = r->dcp;
+	cleanup_free uint32_t *ids = rsh_alloc_array(d->n_tensors,
+						     sizeof(*ids));
+	int rc = 0;
+
+	r->offers = rsh_arena_array(r->arena, struct rsh_offer,
+				    (size_t)d->n_tensors + 1);
+	if (!ids || !r->offers || reader_name_all(d, r->view->names, ids))
+		return rsh_error_nomem(err);
+	r->cat = rsh_catalogue_new(r->view);
+	if (!r->cat)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
+		rc = reader_add_tensor(r, &d->tensors[i], ids[i], err);
+	return rc ? rc : reader_check_lacking(r, err);
+}
+
+static void reader_log(const struct dcp_reader *r)
+{
+	if (r->leave_out && r->n_lacking > 0)
+		rsh_log_warning("%u tensors are left out, for they lack boxes: "
+				"%s", r->n_tensors_lacking, r->lacking.text);
+}
+
+int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		 struct rsh_error *err)
+{
+	struct dcp_reader r = {
+		.dcp = rsh_source_dcp(job->source), .view = job->view,
+		.opts = job->opts, .arena = job->arena,
+		/* Whoever wants one file has nothing of one that cannot be
+		 * read. */
+		.leave_out = job->opts->allow_missing && !job->dst,
+	};
+	int rc = reader_fill(&r, err);
+
+	if (rc == 0 && r.n == 0 && r.n_lacking > 0)
+		rc = rsh_error_set(err, ENOENT, "%s; no other tensor is left",
+				   r.lacking.text);
+	if (rc) {
+		rsh_catalogue_free(r.cat);
+		return rc;
+	}
+	reader_log(&r);
+	*out = (struct rsh_offers){ r.cat, r.offers, r.n };
+	return 0;
+}
+
+int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
+		      struct rsh_error *err)
+{
+	cleanup_free struct rsh_box *boxes =
+		rsh_alloc_array(t->n_chunks, sizeof(*boxes));
+	struct rsh_cut *cut = NULL;
+	uint32_t n = 0;
+	int rc = boxes ? tensor_elements(t, elements, err) :
+			 rsh_error_nomem(err);
+
+	for (uint32_t i = 0; rc == 0 && i < t->n_chunks; i++)
+		if (!rsh_dcp_chunk_is_empty(t, &t->chunks[i]))
+			rsh_dcp_box(t, &t->chunks[i], &boxes[n++]);
+	if (rc || n == 0)
+		return rc;
+	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
+	if (rc) {
+		rsh_error_prefix(err, "tensor %s", t->name);
+		return rc;
+	}
+	*elements -= cut_elements(cut, t->dims);
+	rsh_cut_free(cut);
+	return 0;
+}
+
+void rsh_dcp_each(const struct rsh_source *s,
+		  void (*fn)(void *ctx, const char *name, uint64_t bytes),
+		  void *ctx)
+{
+	const struct rsh_dcp *d = rsh_source_dcp(s);
+
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+		uint64_t bytes = rsh_dtype_size(t->dtype);
+
+		for (uint32_t k = 0; k < t->n_dims; k++)
+			bytes *= t->dims[k];
+		fn(ctx, t->name, bytes);
+	}
+}

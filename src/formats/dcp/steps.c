@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/dcp/steps.c knows jobs that save distributed checkpoints: a
+ * directory for each step (step-100, checkpoint_100, iter_0000100), with
+ * .metadata, which is written last, and the files that it names.
+ *
+ * The numbers of the directory's name are the step.  One that lacks its
+ * metadata, or a file, or bytes of one, was not finished. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/resume.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/formats/steps.h"
+
+static const char dcp_items[] = ".distcp";
+static const char megatron_iteration[] = "iter_";
+
+/* ---- finding ---- */
+
+static bool dcp_is_metadata(const char *name)
+{
+	return strcmp(name, RSH_DCP_METADATA) == 0 || rsh_dcp_is_of_rank(name);
+}
+
+static int dcp_look_at_file(struct rsh_finder *f, void *ctx, const char *name,
+			    const struct rsh_stat *st, struct rsh_error *err)
+{
+	bool *is = ctx;
+
+	(void)f, (void)st, (void)err;
+	*is |= dcp_is_metadata(name) || rsh_has_suffix(name, dcp_items);
+	return 0;
+}
+
+static int dcp_found_dir(struct rsh_finder *f, void *ctx, const char *name,
+			 const struct rsh_stat *st, struct rsh_error *err)
+{
+	struct rsh_step_dir d = { .unit = 0 };
+	bool is = false;
+	int rc = rsh_finder_each_file(f, name, dcp_look_at_file, &is, err);
+
+	(void)ctx, (void)st;
+	if (rc || !is)
+		return rc;
+	rsh_step_name_read(name, strlen(name), &d.name);
+	if (rsh_finder_unit(f, "", &d.unit))
+		return rsh_error_nomem(err);
+	return rsh_finder_each_file(f, name, rsh_step_dir_add, &d, err);
+}
+
+static int dcp_find(struct rsh_finder *f, struct rsh_error *err)
+{
+	return rsh_finder_each(f, "", RSH_IS_DIR, dcp_found_dir, NULL, err);
+}
+
+/* ---- checking ---- */
+
+struct dcp_step {
+	const struct rsh_byte_source *files;
+	const char *const *names;
+	size_t n;
+	bool full;
+	const struct rsh_dcp *dcp;
+	const char *path; /* of the metadata */
+};
+
+static const struct rsh_byte_source *step_file(const struct dcp_step *s,
+					       const char *name)
+{
+	const size_t at = rsh_step_place(s->names, s->n, name);
+
+	return at < s->n ? &s->files[at] : NULL;
+}
+
+static int step_check_item(const struct rsh_byte_source *file,
+			   const struct rsh_dcp_chunk *c, struct rsh_error *err)
+{
+	struct rsh_dcp_item item;
+	int rc = rsh_dcp_item_read(file, c->offset, c->length, &item, err);
+
+	if (rc)
+		return rc;
+	if (!item.has_crc)
+		rsh_step_say_unsummed(file->path);
+	return rsh_dcp_item_check(file, &item, err);
+}
+
+static int step_check_chunk(const struct dcp_step *s,
+			    const struct rsh_byte_source *const *files,
+			    const struct rsh_dcp_tensor *t,
+			    const struct rsh_dcp_chunk *c,
+			    struct rsh_error *err)
+{
+	const struct rsh_byte_source *file;
+
+	if (rsh_dcp_chunk_is_empty(t, c))
+		return 0;
+	if (c->file == RSH_DCP_NO_FILE)
+		return rsh_error_set(err, EBADMSG, "%s: a chunk of tensor %s "
+				     "is in no file", s->path, t->name);
+	if (c->length == RSH_DCP_BY_NAME)
+		return 0;
+	file = files[c->file];
+	if (c->offset > file->size || c->length > file->size - c->offset)
+		return rsh_error_set(err, EBADMSG, "%s: it is too short for "
+				     "tensor %s", file->path, t->name);
+	return s->full ? step_check_item(file, c, err) : 0;
+}
+
+static int step_check_tensor(const struct dcp_step *s,
+			     const struct rsh_byte_source *const *files,
+			     const struct rsh_dcp_tensor *t,
+			     struct rsh_error *err)
+{
+	uint64_t n = 0;
+	int rc = rsh_dcp_uncovered(t, &n, err);
+
+	if (rc == 0 && n > 0)
+		rc = rsh_error_set(err, EBADMSG, "%s: %" PRIu64 " elements of "
+				   "tensor %s are in no chunk", s->path, n,
+				   t->name);
+	for (uint32_t i = 0; i < t->n_chunks && rc == 0; i++)
+		rc = step_check_chunk(s, files, t, &t->chunks[i], err);
+	return rc;
+}
+
+static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
+{
+	const struct rsh_dcp *d = s->dcp;
+	cleanup_free const struct rsh_byte_source **files =
+		rsh_alloc_array((size_t)d->n_files + 1, sizeof(*files));
+	cleanup_free bool *holds = calloc((size_t)d->n_files + 1,
+					  sizeof(*holds));
+	int rc = files && holds ? 0 : rsh_error_nomem(err);
+
+	if (rc == 0)
+		rsh_dcp_mark_files(d, holds);
+	for (uint32_t i = 0; i < d->n_files && rc == 0; i++) {
+		files[i] = step_file(s, d->files[i]);
+		if (!files[i])
+			rc = rsh_error_set(err, EBADMSG, "%s: %s is missing",
+					   s->path, d->files[i]);
+		else if (d->by_name && holds[i])
+			rc = rsh_step_check_tensors(files[i], s->full, err);
+	}
+	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
+		rc = step_check_tensor(s, files, &d->tensors[i], err);
+	return rc;
+}
+
+/* Reads the metadata of the whole, or else those of the ranks. */
+static int step_read(struct dcp_step *s, struct rsh_dcp **out,
+		     struct rsh_error *err)
+{
+	const struct rsh_byte_source *whole = step_file(s, RSH_DCP_METADATA);
+	cleanup_free struct rsh_dcp **parts = calloc(s->n + 1, sizeof(*parts));
+	uint32_t n = 0;
+	int rc = parts ? 0 : rsh_error_nomem(err);
+
+	if (whole) {
+		s->path = whole->path;
+		return rc ? rc : rsh_dcp_parse(whole, out, err);
+	}
+	for (size_t i = 0; i < s->n && rc == 0; i++) {
+		if (!rsh_dcp_is_of_rank(s->names[i]))
+			continue;
+		s->path = s->files[i].path;
+		rc = rsh_dcp_parse(&s->files[i], &parts[n], err);
+		n += rc == 0;
+	}
+	if (rc == 0 && n == 0)
+		rc = rsh_error_set(err, EBADMSG, "%s: no " RSH_DCP_METADATA
+				   " beside it: the save was not finished",
+				   s->files[0].path);
+	if (rc == 0)
+		rc = rsh_dcp_join((const struct rsh_dcp *const *)parts, n,
+				  s->path, out, err);
+	while (n > 0)
+		rsh_dcp_free(parts[--n]);
+	return rc;
+}
+
+static int dcp_check(const struct rsh_byte_source *files,
+		     const char *const *names, size_t n, bool full,
+		     struct rsh_error *err)
+{
+	struct dcp_step s = {
+		.files = files, .names = names, .n = n, .full = full,
+	};
+	struct rsh_dcp *d = NULL;
+	int rc = step_read(&s, &d, err);
+
+	if (rc)
+		return rc;
+	s.dcp = d;
+	rc = step_check_files(&s, err);
+	rsh_dcp_free(d);
+	return rc;
+}
+
+/* ---- showing ---- */
+
+/* Megatron asks a file for the step. */
+static int dcp_show(struct rsh_resume *r, const struct rsh_saved *saved,
+		    size_t n)
+{
+	return rsh_step_dirs_show(r, saved, n,
+				  strncmp(saved->label, megatron_iteration,
+					  strlen(megatron_iteration)) == 0);
+}
+
+const struct rsh_resume_format rsh_dcp_resume = {
+	.name = "PyTorch DCP",
+	.find = dcp_find,
+	.check = dcp_check,
+	.show = dcp_show,
+};

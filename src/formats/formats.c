@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/formats.c lists the formats.  The surest one gets a source, so that
+ * their order matters to messages alone. */
+#include "config.h"
+
+#include "rsh/formats/formats.h"
+
+const struct rsh_format *const rsh_formats[] = {
+	&rsh_ckpt_format,
+	&rsh_torch_format,
+	&rsh_tensorflow_format,
+	&rsh_megatron_format,
+	&rsh_dcp_format,
+	&rsh_checkpoint2_format,
+	&rsh_hf_format,
+	&rsh_ms_parts_format,
+	NULL,
+};

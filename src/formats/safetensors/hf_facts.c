@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/safetensors/hf_facts.c finds out what a model's weights tell by their names,
+ * shapes and types. */
+#include "hf_config_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+
+/* The most layers that are looked at; models have a few hundred. */
+#define LAYERS_MAX 65536
+
+/* ---- the decoder ---- */
+
+static const struct hf_decoder {
+	const char *prefix, *list;
+} decoders[] = {
+	{ "model.", "layers." },
+	{ "", "layers." },
+	{ "model.language_model.", "layers." },
+	{ "language_model.model.", "layers." },
+	{ "language_model.", "layers." },
+	{ "gpt_neox.", "layers." },
+	{ "transformer.", "h." },
+	{ "", "h." },
+};
+
+static bool hf_begins(const char **s, const char *with)
+{
+	const size_t n = strlen(with);
+
+	if (strncmp(*s, with, n) != 0)
+		return false;
+	*s += n;
+	return true;
+}
+
+/* Reads a number and the dot behind it. */
+static bool hf_number(const char **s, uint32_t *out)
+{
+	const char *p = *s;
+
+	for (*out = 0; *p >= '0' && *p <= '9' && *out < LAYERS_MAX; p++)
+		*out = *out * 10 + (uint32_t)(*p - '0');
+	if (p == *s || *p != '.' || *out >= LAYERS_MAX)
+		return false;
+	*s = p + 1;
+	return true;
+}
+
+/* Goes to what follows the layer in a name.  False: it is of none. */
+static bool hf_layer(const struct hf_facts *f, const char **s, uint32_t *layer)
+{
+	return hf_begins(s, f->prefix) && hf_begins(s, f->list) &&
+	       hf_number(s, layer);
+}
+
+static void hf_find_decoder(struct hf_facts *f)
+{
+	uint32_t layer;
+
+	for (size_t d = 0; d < sizeof(decoders) / sizeof(decoders[0]); d++)
+		for (uint32_t i = 0; i < f->w->n; i++) {
+			struct hf_facts at = {
+				.prefix = decoders[d].prefix,
+				.list = decoders[d].list,
+			};
+			const char *s = f->w->v[i].name;
+
+			if (!hf_layer(&at, &s, &layer))
+				continue;
+			if (f->prefix) {
+				f->prefix = NULL;
+				return;
+			}
+			f->prefix = at.prefix;
+			f->list = at.list;
+			break;
+		}
+}
+
+/* ---- layers ---- */
+
+/* What layers for next-token prediction alone have. */
+static bool hf_predicts(const char *rest)
+{
+	static const char *const names[] = {
+		"eh_proj.", "enorm.", "hnorm.", "shared_head.", "embed_tokens.",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strncmp(rest, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+/* Counts the layers; those for prediction come last. */
+static int hf_count_layers(struct hf_facts *f)
+{
+	cleanup_free bool *predicts = calloc(LAYERS_MAX, sizeof(*predicts));
+	uint32_t layer, end = 0;
+
+	if (!predicts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const char *s = f->w->v[i].name;
+
+		if (!hf_layer(f, &s, &layer))
+			continue;
+		predicts[layer] |= hf_predicts(s);
+		if (layer >= end)
+			end = layer + 1;
+	}
+	while (end > 0 && predicts[end - 1])
+		end--;
+	f->n_layers = end;
+	for (uint32_t i = 0; i < end; i++)
+		if (predicts[i])
+			f->n_layers = 0;
+	return 0;
+}
+
+static void hf_count_experts(struct hf_facts *f)
+{
+	uint32_t layer, expert;
+
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const char *s = f->w->v[i].name;
+
+		if (hf_layer(f, &s, &layer) &&
+		    (hf_begins(&s, "mlp.experts.") ||
+		     hf_begins(&s, "block_sparse_moe.experts.") ||
+		     hf_begins(&s, "ffn.experts.")) &&
+		    hf_number(&s, &expert) && expert >= f->n_experts)
+			f->n_experts = expert + 1;
+	}
+}
+
+/* ---- shapes ---- */
+
+#define OTHER { HF_KEY_NONE, HF_KEY_NONE, HF_KEY_NONE }
+#define ONE(key) { HF_KEY_NONE, HF_##key, HF_KEY_NONE }
+#define PRODUCT(times, a) { HF_##times, HF_##a, HF_KEY_NONE }
+#define SUM(a, b) { HF_KEY_NONE, HF_##a, HF_##b }
+#define MATRIX(...) 2, { __VA_ARGS__ }
+#define VECTOR(...) 1, { __VA_ARGS__ }
+
+const struct hf_shape hf_shapes[HF_N_SHAPES] = {
+	{ "embed_tokens.weight", false, HF_EITHER,
+	  MATRIX(ONE(VOCAB), ONE(HIDDEN)) },
+	{ "embed_in.weight", false, HF_EITHER,
+	  MATRIX(ONE(VOCAB), ONE(HIDDEN)) },
+	{ "embed.weight", false, HF_EITHER, MATRIX(ONE(VOCAB), ONE(HIDDEN)) },
+	{ "wte.weight", false, HF_EITHER, MATRIX(ONE(VOCAB), ONE(HIDDEN)) },
+	{ "norm.weight", false, HF_EITHER, VECTOR(ONE(HIDDEN)) },
+	{ "ln_f.weight", false, HF_EITHER, VECTOR(ONE(HIDDEN)) },
+	{ "final_layer_norm.weight", false, HF_EITHER, VECTOR(ONE(HIDDEN)) },
+	{ "input_layernorm.weight", true, HF_EITHER, VECTOR(ONE(HIDDEN)) },
+	{ "mlp.gate_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(MLP), ONE(HIDDEN)) },
+	{ "mlp.up_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(MLP), ONE(HIDDEN)) },
+	{ "mlp.down_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(HIDDEN), ONE(MLP)) },
+	{ "block_sparse_moe.experts.{}.w1.weight", true, HF_EITHER,
+	  MATRIX(ONE(MLP), ONE(HIDDEN)) },
+	{ "block_sparse_moe.experts.{}.w2.weight", true, HF_EITHER,
+	  MATRIX(ONE(HIDDEN), ONE(MLP)) },
+	{ "mlp.experts.{}.gate_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(EXPERT_MLP), ONE(HIDDEN)) },
+	{ "mlp.experts.{}.up_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(EXPERT_MLP), ONE(HIDDEN)) },
+	{ "mlp.experts.{}.down_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(HIDDEN), ONE(EXPERT_MLP)) },
+	{ "self_attn.o_proj.weight", true, HF_PLAIN,
+	  MATRIX(ONE(HIDDEN), PRODUCT(HEADS, HEAD_DIM)) },
+	{ "self_attn.k_proj.weight", true, HF_PLAIN,
+	  MATRIX(PRODUCT(KV_HEADS, HEAD_DIM), ONE(HIDDEN)) },
+	{ "self_attn.v_proj.weight", true, HF_PLAIN,
+	  MATRIX(PRODUCT(KV_HEADS, HEAD_DIM), ONE(HIDDEN)) },
+	[HF_QUERY_NORM] =
+	{ "self_attn.q_norm.weight", true, HF_PLAIN, VECTOR(OTHER) },
+	{ "self_attn.q_a_proj.weight", true, HF_EITHER,
+	  MATRIX(ONE(Q_RANK), ONE(HIDDEN)) },
+	{ "self_attn.q_a_layernorm.weight", true, HF_EITHER,
+	  VECTOR(ONE(Q_RANK)) },
+	{ "self_attn.kv_a_layernorm.weight", true, HF_EITHER,
+	  VECTOR(ONE(KV_RANK)) },
+	{ "self_attn.kv_a_proj_with_mqa.weight", true, HF_EITHER,
+	  MATRIX(SUM(ROPE_DIM, KV_RANK), ONE(HIDDEN)) },
+	{ "self_attn.q_b_proj.weight", true, HF_RANKS,
+	  MATRIX({ HF_HEADS, HF_NOPE_DIM, HF_ROPE_DIM }, ONE(Q_RANK)) },
+	{ "self_attn.kv_b_proj.weight", true, HF_EITHER,
+	  MATRIX({ HF_HEADS, HF_NOPE_DIM, HF_V_DIM }, ONE(KV_RANK)) },
+	{ "self_attn.o_proj.weight", true, HF_RANKS,
+	  MATRIX(ONE(HIDDEN), PRODUCT(HEADS, V_DIM)) },
+	{ "attn.wq_a.weight", true, HF_EITHER,
+	  MATRIX(ONE(Q_RANK), ONE(HIDDEN)) },
+	{ "attn_norm.weight", true, HF_EITHER, VECTOR(ONE(HIDDEN)) },
+	{ "ffn_norm.weight", true, HF_EITHER, VECTOR(ONE(HIDDEN)) },
+};
+
+/* Compares a name with that of a shape, where {} is any number. */
+static bool hf_is_called(const char *s, const char *name)
+{
+	const char *hole = strstr(name, "{}.");
+	uint32_t number;
+
+	if (!hole)
+		return strcmp(s, name) == 0;
+	if (strncmp(s, name, (size_t)(hole - name)) != 0)
+		return false;
+	s += hole - name;
+	return hf_number(&s, &number) && strcmp(s, hole + 3) == 0;
+}
+
+static bool hf_alike(const struct rsh_hf_weight *a,
+		     const struct rsh_hf_weight *b)
+{
+	return a->n_dims == b->n_dims &&
+	       memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0;
+}
+
+static void hf_find_shapes(struct hf_facts *f)
+{
+	bool varies[HF_N_SHAPES] = { false };
+	uint32_t layer;
+
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const struct rsh_hf_weight *w = &f->w->v[i];
+		const char *s = w->name;
+		const bool of_layer = hf_layer(f, &s, &layer);
+
+		if (!of_layer) {
+			s = w->name;
+			if (!hf_begins(&s, f->prefix))
+				continue;
+		}
+		for (uint32_t k = 0; k < HF_N_SHAPES; k++) {
+			if (hf_shapes[k].layer != of_layer ||
+			    !hf_is_called(s, hf_shapes[k].name))
+				continue;
+			if (f->of[k] == HF_NONE)
+				f->of[k] = i;
+			varies[k] |= w->n_dims != hf_shapes[k].n_dims ||
+				     !hf_alike(w, &f->w->v[f->of[k]]);
+		}
+		if (of_layer && hf_begins(&s, "self_attn.kv_a"))
+			f->attention = HF_RANKS;
+	}
+	for (uint32_t k = 0; k < HF_N_SHAPES; k++)
+		if (varies[k])
+			f->of[k] = HF_NONE;
+}
+
+/* ---- embedding and head ---- */
+
+static bool hf_is_head(const char *name)
+{
+	return strcmp(name, "lm_head.weight") == 0 ||
+	       strcmp(name, "language_model.lm_head.weight") == 0;
+}
+
+static void hf_find_head(struct hf_facts *f)
+{
+	uint32_t layer;
+
+	for (uint32_t k = 0; k < HF_N_SHAPES; k++)
+		if (hf_shapes[k].dims[0].a == HF_VOCAB &&
+		    f->embedding == HF_NONE)
+			f->embedding = f->of[k];
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const char *s = f->w->v[i].name;
+
+		if (hf_is_head(s) && f->w->v[i].n_dims == 2)
+			f->head = i;
+		else if (i != f->embedding && f->embedding != HF_NONE &&
+			 hf_alike(&f->w->v[i], &f->w->v[f->embedding]) &&
+			 !hf_layer(f, &s, &layer))
+			f->other_head = true;
+	}
+}
+
+/* ---- types ---- */
+
+static bool hf_is_float(enum rsh_dtype t)
+{
+	return t == RSH_DTYPE_FLOAT16 || t == RSH_DTYPE_BFLOAT16 ||
+	       t == RSH_DTYPE_FLOAT32 || t == RSH_DTYPE_FLOAT64;
+}
+
+static double hf_elements(const struct rsh_hf_weight *w)
+{
+	double n = 1;
+
+	for (uint32_t d = 0; d < w->n_dims; d++)
+		n *= (double)w->dims[d];
+	return n;
+}
+
+static void hf_find_dtype(struct hf_facts *f)
+{
+	double of[RSH_DTYPE_COUNT] = { 0 };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < f->w->n; i++)
+		if (hf_is_float(f->w->v[i].dtype))
+			of[f->w->v[i].dtype] += hf_elements(&f->w->v[i]);
+	for (unsigned t = 0; t < RSH_DTYPE_COUNT; t++) {
+		n += of[t] > 0;
+		if (of[t] > of[f->dtype])
+			f->dtype = (enum rsh_dtype)t;
+	}
+	f->one_dtype = n == 1;
+}
+
+/* What tools write beside tensors that they quantised. */
+static bool hf_is_scale(const char *name)
+{
+	static const char *const ends[] = {
+		"_scale_inv", "_scale", "scales", "qzeros", "_zero_point",
+		"absmax", "quant_map", "_packed", "qweight", "SCB",
+	};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (rsh_has_suffix(name, ends[i]))
+			return true;
+	return strstr(name, ".quant_state.") != NULL;
+}
+
+static void hf_find_packed(struct hf_facts *f)
+{
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const struct rsh_hf_weight *w = &f->w->v[i];
+		const unsigned size = rsh_dtype_size(w->dtype);
+
+		if (size == 1 && w->dtype != RSH_DTYPE_BOOL && w->n_dims)
+			f->packed = i;
+		else if ((size == 2 || size == 4) && w->n_dims > 1 &&
+			 !hf_is_float(w->dtype))
+			f->packed_ints = i;
+		if (hf_is_scale(w->name))
+			f->scales = i;
+	}
+}
+
+int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out)
+{
+	*out = (struct hf_facts){
+		.w = w, .attention = HF_PLAIN,
+		.embedding = HF_NONE, .head = HF_NONE,
+		.packed = HF_NONE, .packed_ints = HF_NONE, .scales = HF_NONE,
+	};
+	for (uint32_t k = 0; k < HF_N_SHAPES; k++)
+		out->of[k] = HF_NONE;
+	hf_find_dtype(out);
+	hf_find_packed(out);
+	hf_find_decoder(out);
+	if (!out->prefix)
+		return 0;
+	hf_count_experts(out);
+	hf_find_shapes(out);
+	hf_find_head(out);
+	return hf_count_layers(out);
+}

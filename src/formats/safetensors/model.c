@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/safetensors/model.c - whole models as two formats: Hugging Face's
+ * model.safetensors.index.json and the files that it names, or model.safetensors
+ * alone, and MindSpore's param_name_map.json with part*.safetensors and
+ * hyper_param.safetensors.  Their parts are files of one rank. */
+#include "config.h"
+
+#include "model_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/formats.h"
+#include "rsh/formats/ranks.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/safetensors.h"
+
+/* The largest models known have a few megabytes. */
+#define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
+
+/* This has parameters that no strategy lists; it lies beside MindSpore's map
+ * and is not in it. */
+#define MS_HYPER "hyper_param.safetensors"
+
+/* This is the state of a source. */
+struct model {
+	/* What their map says of them, all of which are there; without one it
+	 * is empty. */
+	struct rsh_weight_map parts;
+};
+
+/* ---- which one it is ---- */
+
+/* Where both are there transformers takes the one file. */
+static bool model_looks_hf(const struct rsh_look *l)
+{
+	return rsh_look_has(l, RSH_MODEL_HF_MAP) ||
+	       (rsh_look_has(l, RSH_MODEL_HF_SINGLE) &&
+		!rsh_look_has(l, RSH_MODEL_MS_MAP));
+}
+
+/* A model has no steps to select. */
+static bool model_is_asked(const struct rsh_look *l)
+{
+	const struct rsh_source_options *o = l->opts;
+
+	return !l->file && rsh_look_is_plain(l) && !rsh_look_is_sharded(l) &&
+	       (!o || (o->breakpoints != RSH_BREAKPOINTS_ONLY &&
+		       (o->select == RSH_SELECT_NEWEST ||
+			o->select == RSH_SELECT_MINDSPORE)));
+}
+
+static int hf_bid(const struct rsh_look *l)
+{
+	return model_is_asked(l) && model_looks_hf(l) ? RSH_BID_MODEL :
+							RSH_BID_NO;
+}
+
+static int ms_parts_bid(const struct rsh_look *l)
+{
+	return model_is_asked(l) && rsh_look_has(l, RSH_MODEL_MS_MAP) &&
+	       !rsh_look_has(l, RSH_MODEL_HF_MAP) ? RSH_BID_MODEL : RSH_BID_NO;
+}
+
+static void model_hint(const struct rsh_look *l, char *buf, size_t max)
+{
+	const char *part = NULL;
+
+	if (rsh_look_has(l, RSH_MODEL_HF_MAP) ||
+	    rsh_look_has(l, RSH_MODEL_MS_MAP) ||
+	    rsh_look_has(l, RSH_MODEL_HF_SINGLE)) {
+		snprintf(buf, max, "; it is a whole model, of which no "
+			 "strategy speaks: --src-strategy none");
+		return;
+	}
+	for (size_t i = 0; i < l->n; i++)
+		if (rsh_has_suffix(l->names[i], ".safetensors") &&
+		    (!part || strverscmp(l->names[i], part) < 0))
+			part = l->names[i];
+	if (part)
+		snprintf(buf, max, "; %s may be a part of a model, and no "
+			 RSH_MODEL_HF_MAP " is beside it", part);
+}
+
+/* ---- its files ---- */
+
+static bool model_has(const struct rsh_source *s, const char *name)
+{
+	struct rsh_stat st;
+
+	return rsh_store_look(rsh_source_store(s), name, &st) == 0;
+}
+
+static int model_add_part(struct rsh_source *s, const char *name)
+{
+	const struct rsh_checkpoint c = { .name = strdup(name) };
+
+	return rsh_source_list(s, &c);
+}
+
+static int model_add_parts(struct rsh_source *s,
+			   const struct rsh_weight_map *map, bool hyper)
+{
+	for (uint32_t i = 0; i < map->n_files; i++)
+		if (model_add_part(s, map->files[i]))
+			return -ENOMEM;
+	if (hyper && model_add_part(s, MS_HYPER))
+		return -ENOMEM;
+	rsh_source_take_list(s);
+	return 0;
+}
+
+static bool model_names_part(const struct rsh_weight_map *map, const char *name)
+{
+	for (uint32_t i = 0; i < map->n_files; i++)
+		if (strcmp(map->files[i], name) == 0)
+			return true;
+	return false;
+}
+
+static int model_check_types(const struct rsh_weight_map *map,
+			       const char *path, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < map->n_files; i++)
+		if (rsh_file_type_of(map->files[i]) != RSH_FILE_SAFETENSORS)
+			return rsh_error_set(err, EINVAL, "%s: %s is no "
+					     "safetensors file", path,
+					     map->files[i]);
+	return 0;
+}
+
+static int model_load_map(const struct rsh_source *s, const char *name,
+			  struct rsh_weight_map *map, struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *path = NULL;
+	size_t len;
+	int rc = rsh_store_load(rsh_source_store(s), name, MAP_BYTES_MAX,
+				"map of a model's parts", &data, &len, err);
+
+	if (rc)
+		return rc;
+	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_weight_map_parse(data, len, path, map, err);
+	if (rc)
+		return rc;
+	rc = model_check_types(map, path, err);
+	if (rc)
+		rsh_weight_map_clear(map);
+	return rc;
+}
+
+/* transformers takes the one file, whatever a map says. */
+static int model_list_single(struct rsh_source *s, struct rsh_error *err)
+{
+	static const char *const file = RSH_MODEL_HF_SINGLE;
+	const struct rsh_weight_map one = { .n_files = 1, .files = &file };
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_weight_map map;
+	int rc = 0;
+
+	if (!model_has(s, RSH_MODEL_HF_MAP))
+		;
+	else if (model_load_map(s, RSH_MODEL_HF_MAP, &map, &why)) {
+		rsh_log_warning("%s; " RSH_MODEL_HF_SINGLE " is taken",
+				why.text);
+	} else {
+		rc = rsh_model_check_twice(s, &map, err);
+		rsh_weight_map_clear(&map);
+	}
+	if (rc == 0 && model_add_parts(s, &one, false))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+static int model_list_parts(struct rsh_source *s, const char *name,
+			    struct rsh_error *err)
+{
+	struct model *m = calloc(1, sizeof(*m));
+	bool hyper;
+	int rc;
+
+	rsh_source_keep(s, m);
+	if (!m)
+		return rsh_error_nomem(err);
+	rc = model_load_map(s, name, &m->parts, err);
+	if (rc) {
+		m->parts = (struct rsh_weight_map){ 0 };
+		return rc;
+	}
+	hyper = strcmp(name, RSH_MODEL_MS_MAP) == 0 && model_has(s, MS_HYPER) &&
+		!model_names_part(&m->parts, MS_HYPER);
+	if (model_add_parts(s, &m->parts, hyper))
+		return rsh_error_nomem(err);
+	rsh_log_info("%s/%s: a model of %zu parts", rsh_source_path(s), name,
+		     rsh_source_n_on_list(s));
+	return 0;
+}
+
+static int hf_open(struct rsh_source *s, const struct rsh_source_options *opts,
+		   struct rsh_error *err)
+{
+	const bool single = model_has(s, RSH_MODEL_HF_SINGLE) ||
+			    !model_has(s, RSH_MODEL_HF_MAP);
+	int rc = single ? model_list_single(s, err) :
+			  model_list_parts(s, RSH_MODEL_HF_MAP, err);
+
+	(void)opts;
+	if (rc == 0)
+		rsh_model_tell_torch(s);
+	return rc;
+}
+
+static int ms_parts_open(struct rsh_source *s,
+			 const struct rsh_source_options *opts,
+			 struct rsh_error *err)
+{
+	int rc = model_list_parts(s, RSH_MODEL_MS_MAP, err);
+
+	(void)opts;
+	if (rc == 0)
+		rsh_model_tell_torch(s);
+	return rc;
+}
+
+static void model_close(void *state)
+{
+	struct model *m = state;
+
+	if (m)
+		rsh_weight_map_clear(&m->parts);
+	free(m);
+}
+
+/* ---- what the map says of the tensors ---- */
+
+struct part_name {
+	const char *text;
+	uint32_t place;
+};
+
+static int part_by_text(const void *a, const void *b)
+{
+	const struct part_name *x = a, *y = b;
+
+	return strcmp(x->text, y->text);
+}
+
+/* Says of each file of the map which of the first n files it is, counted from 1
+ * (0: none); NULL: memory is out. */
+static uint32_t *model_places(const struct rsh_source *s, uint32_t n)
+{
+	const struct model *m = rsh_source_state(s);
+	const struct rsh_weight_map *map = &m->parts;
+	uint32_t *part = calloc((size_t)map->n_files + 1, sizeof(*part));
+	cleanup_free struct part_name *names =
+		calloc((size_t)n + 1, sizeof(*names));
+
+	if (!part || !names) {
+		free(part);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		names[i] = (struct part_name){ rsh_store_name(rsh_source_store(s), i),
+					       i + 1 };
+	qsort(names, n, sizeof(*names), part_by_text);
+	for (uint32_t f = 0; f < map->n_files; f++) {
+		const struct part_name key = { map->files[f], 0 };
+		const struct part_name *found = bsearch(
+			&key, names, n, sizeof(*names), part_by_text);
+
+		part[f] = found ? found->place : 0;
+	}
+	return part;
+}
+
+/* mindformers' scripts write what prediction layers share with the network
+ * twice, and its map says which one is loaded. */
+static int ms_parts_home(const struct rsh_source *s, uint32_t n,
+			 struct rsh_names *names, uint32_t *home)
+{
+	const struct model *m = rsh_source_state(s);
+	const struct rsh_weight_map *map = &m->parts;
+	cleanup_free uint32_t *part = model_places(s, n);
+
+	if (!part)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < map->n_weights; i++) {
+		const char *text = map->weights[i].name;
+		uint32_t name = rsh_names_find(names, text, strlen(text));
+
+		if (name != RSH_NAME_NONE)
+			home[name] = part[map->weights[i].file];
+	}
+	return 0;
+}
+
+/* A part may be another one than the map was made for. */
+static void model_indexed(const struct rsh_source *s, struct rsh_names *names)
+{
+	const struct model *m = rsh_source_state(s);
+	struct rsh_source_view view;
+	const char *first = NULL;
+	uint32_t n = 0;
+
+	rsh_source_view(s, names, &view);
+	if (!m || !view.index[0])
+		return;
+	for (uint32_t i = 0; i < m->parts.n_weights; i++) {
+		const char *text = m->parts.weights[i].name;
+		uint32_t name = rsh_names_find(names, text, strlen(text));
+
+		if (name != RSH_NAME_NONE && rsh_ckpt_find(view.index[0], name))
+			continue;
+		if (n++ == 0)
+			first = text;
+	}
+	if (n)
+		rsh_log_warning("%s: the map of its parts names %u parameter%s "
+				"that none of them has (%s%s)",
+				rsh_source_path(s), n, n > 1 ? "s" : "", first,
+				n > 1 ? " and others" : "");
+}
+
+static void model_step_text(const struct rsh_source *s, uint32_t i, char *text,
+			    size_t size)
+{
+	(void)s, (void)i;
+	snprintf(text, size, "the model");
+}
+
+#define MODEL                                                              \
+	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,               \
+	.owner = RSH_OWNER_MODEL, .lone = true, .by_name = true,           \
+	.words = RSH_WORDS_EITHER, .close = model_close,                   \
+	.indexed = model_indexed, .step_text = model_step_text,            \
+	.read = rsh_ranks_offer, .plan = rsh_ranks_plan
+
+const struct rsh_format rsh_hf_format = {
+	MODEL,
+	.name = "hf",
+	.shown = RSH_SHOWN_HF_BESIDE,
+	.bid = hf_bid,
+	.hint = model_hint,
+	.open = hf_open,
+};
+
+const struct rsh_format rsh_ms_parts_format = {
+	MODEL,
+	.name = "mindspore-parts",
+	.bid = ms_parts_bid,
+	.open = ms_parts_open,
+	.home = ms_parts_home,
+};

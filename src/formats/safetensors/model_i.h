@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/safetensors/model_i.h - whole models in parts, for this directory
+ * only. */
+#ifndef RSH_FORMATS_MODEL_I_H
+#define RSH_FORMATS_MODEL_I_H
+
+#include "rsh/source/format.h"
+#include "rsh/wire/safetensors.h"
+
+#define RSH_MODEL_HF_MAP "model.safetensors.index.json"
+#define RSH_MODEL_MS_MAP "param_name_map.json"
+/* A model of one part needs no map. */
+#define RSH_MODEL_HF_SINGLE "model.safetensors"
+
+/* Holds the parts that a map names against the one file that has all, by their
+ * headers, and says in the log which is taken (twice.c).  0, or -errno with a
+ * sentence: -EINVAL where they disagree about a tensor's type or shape. */
+int rsh_model_check_twice(const struct rsh_source *s,
+			  const struct rsh_weight_map *map,
+			  struct rsh_error *err);
+/* Says so in the log if the model lies there as torch saves it as well. */
+void rsh_model_tell_torch(const struct rsh_source *s);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and its
+ * <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
+ * newest one. */
+#include "config.h"
+
+#include "rsh/formats/formats.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/resume.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/intact.h"
+
+static const char tensorflow_index[] = ".index";
+static const char tensorflow_data[] = ".data-";
+static const char tensorflow_of[] = "-of-";
+
+#define TENSORFLOW_DIGITS 5
+
+/* Returns where ".data-00001-of-00002" begins at the end of a name, or NULL if
+ * nothing of this form stands there. */
+static const char *tensorflow_data_in(const char *file, uint64_t *i,
+				      uint64_t *n)
+{
+	const char *p = strrchr(file, '.'), *digits, *of;
+
+	if (!p || p == file ||
+	    strncmp(p, tensorflow_data, strlen(tensorflow_data)) != 0)
+		return NULL;
+	digits = p + strlen(tensorflow_data);
+	of = digits + rsh_mixed_radix(digits, strlen(digits));
+	if (of - digits != TENSORFLOW_DIGITS ||
+	    !rsh_number_read(digits, TENSORFLOW_DIGITS, i) ||
+	    strncmp(of, tensorflow_of, strlen(tensorflow_of)) != 0)
+		return NULL;
+	of += strlen(tensorflow_of);
+	return strlen(of) <= TENSORFLOW_DIGITS &&
+	       rsh_number_read(of, strlen(of), n) && *i < *n ? p : NULL;
+}
+
+/* The last number of a name is the step, as tf.train.Checkpoint writes it. */
+static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
+{
+	const char *end = tensorflow_data_in(file, &(uint64_t){ 0 },
+					     &(uint64_t){ 0 });
+	const char *dash;
+
+	if (rsh_has_suffix(file, tensorflow_index))
+		end = file + strlen(file) - strlen(tensorflow_index);
+	if (!end)
+		return false;
+	snprintf(out->label, sizeof(out->label), "%.*s", (int)(end - file),
+		 file);
+	dash = strrchr(out->label, '-');
+	out->step.n = dash && rsh_number_read(dash + 1, strlen(dash + 1),
+					      &out->step.numbers[0]);
+	snprintf(out->series, sizeof(out->series), "%.*s",
+		 out->step.n ? (int)(dash - out->label) : (int)(end - file),
+		 file);
+	return true;
+}
+
+/* Collects the data files, which must all say the same n and be there. */
+static int tensorflow_collect(const struct rsh_byte_source *files,
+			      const char *const *names, size_t n_files,
+			      const struct rsh_byte_source **shards,
+			      struct rsh_error *err)
+{
+	uint64_t i = 0, n = 0;
+	size_t n_found = 0;
+
+	for (size_t f = 0; f < n_files; f++) {
+		if (!tensorflow_data_in(names[f], &i, &n))
+			continue;
+		if (n != n_files - 1)
+			return rsh_error_set(err, EBADMSG, "%s: %zu of its "
+					     "%llu data files are there",
+					     files[f].path, n_files - 1,
+					     (unsigned long long)n);
+		shards[i] = &files[f];
+		n_found++;
+	}
+	return n_found == n_files - 1 ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s: two indexes", files[0].path);
+}
+
+static int tensorflow_check(const struct rsh_byte_source *files,
+			    const char *const *names, size_t n, bool full,
+			    struct rsh_error *err)
+{
+	cleanup_free const struct rsh_byte_source **shards =
+		calloc(n, sizeof(*shards));
+	const struct rsh_byte_source *index = NULL;
+	int rc;
+
+	if (!shards)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n; i++)
+		if (rsh_has_suffix(names[i], tensorflow_index))
+			index = &files[i];
+	if (!index)
+		return rsh_error_set(err, EBADMSG, "%s: there is no .index "
+				     "beside it", files[0].path);
+	if (n == 1)
+		return rsh_error_set(err, EBADMSG, "%s: its data files are "
+				     "not there", index->path);
+	rc = tensorflow_collect(files, names, n, shards, err);
+	return rc ? rc : rsh_tf_index_check(index, shards, (uint32_t)n - 1,
+					    full, err);
+}
+
+/* ---- showing ---- */
+
+/* Writes a name as a string of a text protobuf. */
+static const char *tensorflow_quote(const char *name,
+				    char quoted[2 * NAME_MAX + 1])
+{
+	char *to = quoted;
+
+	for (; *name; name++) {
+		if (*name == '"' || *name == '\\')
+			*to++ = '\\';
+		*to++ = *name;
+	}
+	*to = '\0';
+	return quoted;
+}
+
+static int tensorflow_show_links(struct rsh_resume *r,
+				 const struct rsh_saved *s)
+{
+	static const char latest[] = "latest";
+	const size_t n = strlen(s->label);
+	int rc = 0;
+
+	if (strcmp(s->label, latest) == 0)
+		return 0;
+	for (size_t i = 0; i < s->n && rc == 0; i++)
+		rc = rsh_resume_show_link(r, s, s->unit,
+					  rsh_resume_printf(r, "%s%s", latest,
+							    s->names[i] + n),
+					  s->names[i]);
+	return rc;
+}
+
+static int tensorflow_show(struct rsh_resume *r, const struct rsh_saved *saved,
+			   size_t n)
+{
+	char name[2 * NAME_MAX + 1];
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_saved *s = &saved[i];
+
+		tensorflow_quote(s->label, name);
+		rc = rsh_resume_show_files(r, s, s->unit);
+		if (rc == 0)
+			rc = tensorflow_show_links(r, s);
+		if (rc == 0)
+			rc = rsh_resume_show_text(r, s, s->unit, "checkpoint",
+				rsh_resume_printf(r,
+					"model_checkpoint_path: \"%s\"\n"
+					"all_model_checkpoint_paths: \"%s\"\n",
+					name, name));
+	}
+	return rc;
+}
+
+static const struct rsh_resume_format tensorflow_resume = {
+	.name = "TensorFlow",
+	.parse = tensorflow_parse,
+	.check = tensorflow_check,
+	.show = tensorflow_show,
+};
+
+/* It is shown with --resume alone. */
+const struct rsh_format rsh_tensorflow_format = {
+	.name = "tensorflow",
+	.says = "checkpoint of TensorFlow",
+	.bid = rsh_no_bid,
+	.resume = &tensorflow_resume,
+};

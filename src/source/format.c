@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/format.c finds out of which format a source is, by asking all of them,
+ * and has what a format is offered to list its files. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "step_i.h"
+#include "walk_i.h"
+
+/* What is known where nobody brings formats. */
+static const struct rsh_format files_of_ranks = {
+	.name = "ranks", .says = "tree of rank files", .by_name = true,
+	.open = rsh_source_list_ranks,
+};
+static const struct rsh_format *const ranks_alone[] = {
+	&files_of_ranks, NULL,
+};
+
+/* ---- which one it is ---- */
+
+static int look_by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A directory that cannot be read has no names; what is wrong with it is told
+ * by who reads it next. */
+static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
+		     bool *listed)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(s->store, "", &dir);
+	const char *name;
+
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (rsh_grow(&names->v, &names->cap, names->n + 1,
+			     sizeof(*names->v)))
+			return -ENOMEM;
+		names->v[names->n] = strdup(name);
+		if (!names->v[names->n])
+			return -ENOMEM;
+		names->n++;
+	}
+	*listed = more == 0;
+	if (names->n > 0)
+		qsort(names->v, names->n, sizeof(*names->v), look_by_name);
+	return 0;
+}
+
+bool rsh_look_has(const struct rsh_look *l, const char *name)
+{
+	struct rsh_stat st;
+
+	if (l->listed && !(l->n && bsearch(&name, l->names, l->n,
+					   sizeof(*l->names), look_by_name)))
+		return false;
+	return rsh_store_look(l->source->store, name, &st) == 0;
+}
+
+bool rsh_look_is_plain(const struct rsh_look *l)
+{
+	const struct rsh_source_options *o = l->opts;
+
+	return !o || (!o->rank_dir && !o->file && !o->source_map);
+}
+
+bool rsh_look_is_sharded(const struct rsh_look *l)
+{
+	return l->opts && !l->opts->unsharded;
+}
+
+int rsh_source_look_at(const struct rsh_source *s,
+		       const struct rsh_source_options *opts, const char *file,
+		       int (*fn)(const struct rsh_look *look, void *ctx),
+		       void *ctx)
+{
+	struct rsh_path_list names = { 0 };
+	struct rsh_look l = { .source = s, .opts = opts, .file = file };
+	int rc = look_list(s, &names, &l.listed);
+
+	l.names = (const char *const *)names.v;
+	l.n = names.n;
+	if (rc == 0)
+		rc = fn(&l, ctx);
+	rsh_path_list_clear(&names);
+	return rc;
+}
+
+struct bidding {
+	const struct rsh_format *const *formats;
+	const struct rsh_format *best;
+	int bid;
+};
+
+static int look_for_bids(const struct rsh_look *l, void *ctx)
+{
+	struct bidding *b = ctx;
+
+	for (const struct rsh_format *const *f = b->formats; *f; f++) {
+		const int bid = (*f)->bid ? (*f)->bid(l) :
+				l->file ? RSH_BID_NO : RSH_BID_ANY;
+
+		if (bid > b->bid) {
+			b->bid = bid;
+			b->best = *f;
+		}
+	}
+	return 0;
+}
+
+static struct bidding bidding_of(const struct rsh_format *const *formats)
+{
+	return (struct bidding){ formats ? formats : ranks_alone, NULL,
+				 RSH_BID_NO };
+}
+
+int rsh_source_find_format(struct rsh_source *s,
+			   const struct rsh_source_options *opts,
+			   const char *file, struct rsh_error *err)
+{
+	struct bidding b = bidding_of(opts->formats);
+
+	s->formats = b.formats;
+	if (rsh_source_look_at(s, opts, file, look_for_bids, &b))
+		return rsh_error_nomem(err);
+	s->format = b.best;
+	return 0;
+}
+
+const struct rsh_format *
+rsh_source_format_at(const char *path, const struct rsh_store_options *how,
+		     const struct rsh_format *const *formats, int *bid)
+{
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+	};
+	struct bidding b = bidding_of(formats);
+	struct rsh_error unused = RSH_ERROR_INIT;
+	cleanup_free char *file = NULL;
+	struct rsh_source *s;
+
+	*bid = RSH_BID_NO;
+	if (rsh_source_open_root(path, &opts, &s, &file, &unused))
+		return NULL;
+	if (rsh_source_look_at(s, NULL, file, look_for_bids, &b) == 0)
+		*bid = b.bid;
+	rsh_source_free(s);
+	return b.best;
+}
+
+static int look_for_step(const struct rsh_look *l, void *ctx)
+{
+	const struct bidding *b = ctx;
+
+	for (const struct rsh_format *const *f = b->formats; *f; f++)
+		if ((*f)->is_step && (*f)->is_step(l))
+			return 1;
+	return 0;
+}
+
+bool rsh_source_is_one_step(const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats)
+{
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+	};
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct bidding b = bidding_of(formats);
+	struct rsh_source *s;
+	bool is;
+
+	if (rsh_source_new(path, &opts, &s, &unused))
+		return false;
+	is = rsh_source_look_at(s, NULL, NULL, look_for_step, &b) > 0;
+	rsh_source_free(s);
+	return is;
+}
+
+/* ---- what a format is offered ---- */
+
+void rsh_source_keep(struct rsh_source *s, void *state)
+{
+	s->state = state;
+}
+
+void *rsh_source_state(const struct rsh_source *s)
+{
+	return s->state;
+}
+
+int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)
+{
+	struct rsh_listing *l = &s->listing;
+
+	if (rsh_listing_add(l, c)) {
+		free(c->label);
+		return -ENOMEM;
+	}
+	/* Numbers in its name are no steps but where the format says so. */
+	l->files[l->n - 1].step = c->step;
+	return 0;
+}
+
+size_t rsh_source_n_on_list(const struct rsh_source *s)
+{
+	return s->listing.n;
+}
+
+struct rsh_checkpoint *rsh_source_on_list(const struct rsh_source *s, size_t i)
+{
+	return &s->listing.files[i];
+}
+
+void rsh_source_unlist(struct rsh_source *s, size_t n)
+{
+	while (s->listing.n > n)
+		rsh_checkpoint_clear(&s->listing.files[--s->listing.n]);
+}
+
+int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
+			  struct rsh_error *err)
+{
+	struct rsh_walk w = { .source = s };
+
+	rc = rsh_walk_unreadable(&w, dir, rc, err);
+	rsh_walk_log_unreadable(&w);
+	return rc;
+}
+
+void rsh_source_take_list(struct rsh_source *s)
+{
+	s->n_always = s->listing.n;
+}
+
+int rsh_source_sort_steps(struct rsh_source *s,
+			  const struct rsh_source_options *opts,
+			  struct rsh_error *err)
+{
+	int rc = rsh_listing_select(s, opts, err);
+
+	if (rc)
+		return rc;
+	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
+	if (rsh_candidates_cut(s))
+		return rsh_error_nomem(err);
+	if (opts->select == RSH_SELECT_MTIME)
+		rsh_candidates_by_mtime(s);
+	s->n_tried = s->n_candidates;
+	return 0;
+}
+
+void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
+				size_t *first, size_t *end)
+{
+	*first = i < s->n_candidates ? s->candidates[i].first : 0;
+	*end = i < s->n_candidates ? s->candidates[i].end : 0;
+}
+
+void rsh_source_try_first(struct rsh_source *s, uint32_t i)
+{
+	const struct rsh_candidate first = s->candidates[i];
+
+	memmove(s->candidates + 1, s->candidates, i * sizeof(*s->candidates));
+	s->candidates[0] = first;
+}
+
+/* A strategy that is given for what has its own is too much. */
+int rsh_source_list_ranks(struct rsh_source *s,
+			  const struct rsh_source_options *opts,
+			  struct rsh_error *err)
+{
+	int rc = rsh_listing_make(s, s->first_rank, s->n_listed_ranks, opts,
+				  err);
+	struct rsh_source_options unsharded = *opts;
+	struct bidding b = bidding_of(s->formats);
+
+	unsharded.unsharded = true;
+	if (rc == -ENOENT && !opts->unsharded && !opts->rank_dir &&
+	    !opts->file &&
+	    rsh_source_look_at(s, &unsharded, NULL, look_for_bids, &b) == 0 &&
+	    b.best->layout == RSH_LAYOUT_OWN) {
+		s->format = b.best;
+		return rsh_source_needs_none(s, err);
+	}
+	return rc ? rc : rsh_candidates_make(s, opts, err);
+}
+
+int rsh_source_index_dir(const struct rsh_source *s)
+{
+	return rsh_store_is_true(s->store) ? s->index_dirfd : -1;
+}

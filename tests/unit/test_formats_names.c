@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_formats_names.c - what the formats read in names, and which of
+ * two steps is newer. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/formats/formats.h"
+
+#define HUGE_NUMBER "18446744073709551616" /* 2^64 */
+#define LAST_NUMBER "18446744073709551615"
+
+static const struct {
+	const struct rsh_format *format;
+	const char *file;
+	const char *label; /* NULL: it is no checkpoint */
+	const char *series;
+	struct rsh_step step;
+} names[] = {
+	{ &rsh_ckpt_format, "net-5_10.ckpt", "net-5_10.ckpt", "net.ckpt",
+	  { .n = 2, .numbers = { 5, 10 } } },
+	{ &rsh_ckpt_format, "net_rank_3-5_10.safetensors",
+	  "net_rank_3-5_10.safetensors", "net_rank_#.safetensors",
+	  { .n = 2, .numbers = { 5, 10 } } },
+	{ &rsh_ckpt_format, "net_rank_3_7-5_10.ckpt",
+	  "net_rank_3_7-5_10.ckpt", "net_rank_#.ckpt",
+	  { .n = 2, .numbers = { 5, 10 }, .run = 7 } },
+	{ &rsh_ckpt_format, "net-5_10_breakpoint.ckpt",
+	  "net-5_10_breakpoint.ckpt", "net.ckpt",
+	  { .n = 2, .numbers = { 5, 10 }, .breakpoint = true } },
+	{ &rsh_ckpt_format, "net-1_" LAST_NUMBER ".ckpt",
+	  "net-1_" LAST_NUMBER ".ckpt", "net.ckpt",
+	  { .n = 2, .numbers = { 1, UINT64_MAX } } },
+	{ &rsh_ckpt_format, "net-1_" HUGE_NUMBER ".ckpt",
+	  "net-1_" HUGE_NUMBER ".ckpt", "net-#_" HUGE_NUMBER ".ckpt", { 0 } },
+	{ &rsh_ckpt_format, "checkpoint_3.ckpt", "checkpoint_3.ckpt",
+	  "checkpoint_#.ckpt", { 0 } },
+	{ &rsh_ckpt_format, "net-5_10.ckpt.tmp", NULL, NULL, { 0 } },
+	{ &rsh_ckpt_format, ".ckpt", NULL, NULL, { 0 } },
+	{ &rsh_torch_format, "epoch3_step400.pth", "epoch3_step400.pth",
+	  "epoch#_step#.pth", { .n = 2, .numbers = { 3, 400 } } },
+	{ &rsh_torch_format, "m_rank7_12.pth.tar", "m_rank7_12.pth.tar",
+	  "m_rank#_#.pth.tar", { .n = 1, .numbers = { 12 } } },
+	{ &rsh_torch_format, "a_" HUGE_NUMBER "_2.pt", "a_" HUGE_NUMBER
+	  "_2.pt", "a_" HUGE_NUMBER "_#.pt", { .n = 1, .numbers = { 2 } } },
+	{ &rsh_torch_format, "1.2.3.4.5.6.7.8.9.pt", "1.2.3.4.5.6.7.8.9.pt",
+	  "#.#.#.#.#.#.#.#.9.pt",
+	  { .n = 8, .numbers = { 1, 2, 3, 4, 5, 6, 7, 8 } } },
+	{ &rsh_torch_format, "model_best.pt", "model_best.pt",
+	  "model_best.pt", { 0 } },
+	{ &rsh_tensorflow_format, "ckpt-12.index", "ckpt-12", "ckpt",
+	  { .n = 1, .numbers = { 12 } } },
+	{ &rsh_tensorflow_format, "ckpt-12.data-00001-of-00002", "ckpt-12",
+	  "ckpt", { .n = 1, .numbers = { 12 } } },
+	{ &rsh_tensorflow_format, "best.index", "best", "best", { 0 } },
+	{ &rsh_tensorflow_format, "ckpt-" HUGE_NUMBER ".index",
+	  "ckpt-" HUGE_NUMBER, "ckpt-" HUGE_NUMBER, { 0 } },
+	{ &rsh_tensorflow_format, "ckpt-1.data-00002-of-00002", NULL, NULL,
+	  { 0 } },
+	{ &rsh_tensorflow_format, "ckpt-1.data-0001-of-00002", NULL, NULL,
+	  { 0 } },
+	{ &rsh_tensorflow_format, "checkpoint", NULL, NULL, { 0 } },
+};
+
+static void test_names(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct rsh_step_name got = { .step = { .n = 0 } };
+		const struct rsh_step *s = &names[i].step;
+
+		print_message("# %s\n", names[i].file);
+		assert_int_equal(names[i].format->resume->parse(names[i].file,
+								&got),
+				 names[i].label != NULL);
+		if (!names[i].label)
+			continue;
+		assert_string_equal(got.label, names[i].label);
+		assert_string_equal(got.series, names[i].series);
+		assert_int_equal(got.step.n, s->n);
+		assert_memory_equal(got.step.numbers, s->numbers,
+				    s->n * sizeof(s->numbers[0]));
+		assert_int_equal(got.step.run, s->run);
+		assert_int_equal(got.step.breakpoint, s->breakpoint);
+	}
+}
+
+static void test_power_off(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t epoch, step;
+		bool is, complete;
+	} dirs[] = {
+		{ "tft_saved_checkpoints-step_20", 0, 20, true, true },
+		{ "ttp_saved_checkpoints-3_20", 3, 20, true, true },
+		{ "ttp_saved_checkpoints-3_20_tmp", 3, 20, true, false },
+		{ "ttp_saved_checkpoints-3_20x", 0, 0, false, false },
+		{ "ttp_saved_checkpoints-_20", 0, 0, false, false },
+		{ "ttp_saved_checkpoints-3_" HUGE_NUMBER, 0, 0, false, false },
+		{ "tf_saved_checkpoints-step_20", 0, 0, false, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		uint64_t epoch = 0, step = 0;
+		bool complete = false;
+
+		print_message("# %s\n", dirs[i].name);
+		assert_int_equal(rsh_power_off_read(dirs[i].name, &epoch,
+						    &step, &complete) &&
+				 complete, dirs[i].complete);
+		if (!dirs[i].is)
+			continue;
+		assert_int_equal(epoch, dirs[i].epoch);
+		assert_int_equal(step, dirs[i].step);
+	}
+}
+
+/* A run is the rank's number where that is known to be another. */
+static void test_runs(void **state)
+{
+	static const char name[] = "n_rank_3-1_5";
+	struct rsh_step s = { .n = 0 };
+
+	(void)state;
+	assert_int_equal(rsh_modelcheckpoint_read(name, strlen(name), 3, &s),
+			 strlen("n_rank_3"));
+	assert_int_equal(s.run, 0);
+	assert_int_equal(rsh_modelcheckpoint_read(name, strlen(name), 4, &s),
+			 strlen("n_rank"));
+	assert_int_equal(s.run, 3);
+}
+
+static void test_order(void **state)
+{
+	/* From the oldest to the newest. */
+	static const struct rsh_step steps[] = {
+		{ .n = 0 },
+		{ .n = 1, .numbers = { 1 } },
+		{ .n = 2, .numbers = { 1, 0 } },
+		{ .n = 2, .numbers = { 1, 100 } },
+		{ .n = 2, .numbers = { 2, 1 } },
+		{ .n = 2, .numbers = { 10, 0 } },
+		{ .n = 2, .numbers = { 1, 1 }, .dir_step = 1 },
+		{ .n = 2, .numbers = { 1, 1 }, .dir_epoch = 1 },
+	};
+	const size_t n = sizeof(steps) / sizeof(steps[0]);
+
+	(void)state;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < n; k++) {
+			int d = rsh_step_cmp(&steps[i], &steps[k]);
+
+			assert_int_equal((d > 0) - (d < 0), (i < k) - (i > k));
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_power_off),
+		cmocka_unit_test(test_runs),
+		cmocka_unit_test(test_order),
+	};
+
+	return cmocka_run_group_tests_name("formats_names", tests, NULL, NULL);
+}
