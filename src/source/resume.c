@@ -311,13 +311,14 @@ static int resume_check_units(const struct rsh_source *s, const char *glob,
 
 static int resume_two_kinds(const struct rsh_source *s,
 			    const struct rsh_format *other,
+			    const struct rsh_format *this,
 			    const struct rsh_listing *found,
 			    struct rsh_error *err)
 {
 	return rsh_error_set(err, EINVAL, "%s: checkpoints of %s (%s) and of "
 			     "%s (%s): say --select name=GLOB", s->path,
 			     other->resume->name, found->files[0].label,
-			     s->format->resume->name, s->listing.files[0].label);
+			     this->resume->name, s->listing.files[0].label);
 }
 
 static int resume_none(const struct rsh_source *s,
@@ -358,7 +359,7 @@ static int resume_find_kind(struct rsh_source *s,
 			continue;
 		rc = rsh_resume_find(s, (*f)->resume, o, err);
 		if (rc == 0 && s->listing.n > 0 && found)
-			rc = resume_two_kinds(s, found, &all, err);
+			rc = resume_two_kinds(s, found, *f, &all, err);
 		if (rc == 0 && s->listing.n > 0) {
 			s->format = found = *f;
 			all = s->listing;
