@@ -2,7 +2,7 @@
 /* wire/bytes.c reads exactly what was asked for, and says so if it cannot. */
 #include "config.h"
 
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
 #include "ckpt_index_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 
 #define WINDOW_BYTES ((size_t)64 * 1024)
 /* After a jump over more than NEAR_BYTES of content only as much is read as the

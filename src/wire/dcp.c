@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dcp_dtype_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/torch_dtype.h"
 
 void rsh_dcp_free(struct rsh_dcp *d)
 {
@@ -32,7 +32,7 @@ void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
 
 bool rsh_dcp_is_countable(const struct rsh_dcp_tensor *t)
 {
-	uint64_t n = RSH_DCP_ELEMENT_MAX;
+	uint64_t n = RSH_TORCH_ELEMENT_MAX;
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		if (t->dims[d] > INT64_MAX ||

@@ -4,7 +4,7 @@
 
 #include <zlib.h>
 
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
 
 static uint32_t dcp_crc(uint32_t crc, const uint8_t *p, size_t n)
 {

@@ -4,9 +4,9 @@
 #ifndef RSH_WIRE_DCP_I_H
 #define RSH_WIRE_DCP_I_H
 
-#include "pickle_values_i.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/dcp.h"
+#include "rsh/wire/pickle_values.h"
 
 /* These are the files that a checkpoint consists of, by number. */
 struct rsh_dcp_files {

@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
-#include "dcp_dtype_i.h"
-#include "pickle_values_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "zip_i.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/pickle_values.h"
+#include "rsh/wire/torch_dtype.h"
+#include "rsh/wire/zip.h"
 
 /* So much is read at once at either end of an item, which is all that is
  * needed of those that torch writes. */
@@ -190,7 +190,7 @@ static bool item_take_storage(const struct rsh_pickle_value *v,
 	t->key = id[2].text;
 	t->in_bytes = rsh_pickle_is_class(&id[1], "torch.storage",
 					  "UntypedStorage");
-	t->dtype = rsh_dcp_storage_dtype(&id[1]);
+	t->dtype = rsh_torch_storage_dtype(&id[1]);
 	return item_number(&id[4], &t->n_stored);
 }
 
@@ -224,7 +224,7 @@ static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 	    item_is_marked(args, typed ? 7 : 6))
 		return false;
 	if (typed)
-		t->dtype = rsh_dcp_dtype(&args->items[6]);
+		t->dtype = rsh_torch_dtype(&args->items[6]);
 	t->from = &args->items[1];
 	t->sizes = &args->items[2];
 	t->strides = &args->items[3];
@@ -238,6 +238,7 @@ static int item_read_object(struct item_reader *r,
 			    const struct rsh_zip_entry *e,
 			    struct rsh_pickle_value *v)
 {
+	static const struct rsh_pickle_rules rules = { .persistent_ids = true };
 	struct rsh_byte_source within = r->src;
 	int rc = item_locate(r, e, &r->pickle.at);
 
@@ -249,7 +250,7 @@ static int item_read_object(struct item_reader *r,
 	within.size = r->pickle.at + e->content_bytes;
 	r->pickle.src = &within;
 	r->pickle.err = r->err;
-	return rsh_pickle_values(&r->pickle, true, &r->values, v);
+	return rsh_pickle_values(&r->pickle, &rules, &r->values, v);
 }
 
 static int item_read_tensor(struct item_reader *r,
@@ -320,7 +321,7 @@ static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
 		if (!item_number(&t->sizes->items[d], &out->dims[d]) ||
 		    !item_number(&t->strides->items[d], &strides[d]) ||
 		    !rsh_mul_u64(reach, rsh_max_u64(out->dims[d], 1), &reach) ||
-		    reach > INT64_MAX / RSH_DCP_ELEMENT_MAX)
+		    reach > INT64_MAX / RSH_TORCH_ELEMENT_MAX)
 			return item_bad(r, at, "a tensor without sizes and "
 					"strides");
 		elements *= out->dims[d];
@@ -469,6 +470,7 @@ static int item_read_value(struct item_reader *r, char **json)
 static int item_read_bare(struct item_reader *r,
 			  const struct rsh_byte_source *file, char **json)
 {
+	static const struct rsh_pickle_rules rules = { .ctx = NULL };
 	struct rsh_pickle_value v;
 	int rc;
 
@@ -477,7 +479,7 @@ static int item_read_bare(struct item_reader *r,
 	r->pickle.at = 0;
 	r->pickle.src = file;
 	r->pickle.err = r->err;
-	rc = rsh_pickle_values(&r->pickle, false, &r->values, &v);
+	rc = rsh_pickle_values(&r->pickle, &rules, &r->values, &v);
 	return rc ? rc : rsh_pickle_json(&v, json);
 }
 

@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
-#include "dcp_dtype_i.h"
-#include "pickle_values_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/pickle_values.h"
+#include "rsh/wire/torch_dtype.h"
 
 #define NAME_MAX_BYTES 4096
 #define ATTRIBUTES_MAX 64
@@ -178,10 +178,10 @@ static enum rsh_dtype dcp_dtype(const struct rsh_pickle_value *properties)
 	const struct rsh_pickle_value *dtype;
 
 	if (state->kind == RSH_PV_TUPLE)
-		return state->n > 0 ? rsh_dcp_dtype(&state->items[0]) :
+		return state->n > 0 ? rsh_torch_dtype(&state->items[0]) :
 				      RSH_DTYPE_UNKNOWN;
 	dtype = rsh_pickle_find(state, "dtype");
-	return dtype ? rsh_dcp_dtype(dtype) : RSH_DTYPE_UNKNOWN;
+	return dtype ? rsh_torch_dtype(dtype) : RSH_DTYPE_UNKNOWN;
 }
 
 static int dcp_read_tensor(struct rsh_dcp_reader *r,
@@ -322,6 +322,7 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 
 static int dcp_read_metadata(struct rsh_dcp_reader *r)
 {
+	static const struct rsh_pickle_rules rules = { .ctx = NULL };
 	cleanup_free struct rsh_pickle *p = calloc(1, sizeof(*p));
 	struct rsh_pickle_value root;
 	int rc;
@@ -330,7 +331,7 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 		return rsh_error_nomem(r->err);
 	p->src = r->src;
 	p->err = r->err;
-	rc = rsh_pickle_values(p, false, &r->values, &root);
+	rc = rsh_pickle_values(p, &rules, &r->values, &root);
 	if (rc == 0)
 		rc = rsh_dcp_expect(r, &root, "Metadata");
 	if (rc)

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
 
 #define MAGIC_AES_GCM 0x7f3a5ed8u
 #define MAGIC_AES_CBC 0x7f3a5ed9u

@@ -15,10 +15,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "bytes_i.h"
 #include "ckpt_index_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 
 #define SUM_BYTES 8
 #define HEAD_BYTES (SUM_BYTES + 24)

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
 #include "rsh/util/checked.h"
+#include "rsh/wire/bytes.h"
 
 #define WINDOW_BYTES ((size_t)1024 * 1024)
 #define MAX_STRING_BYTES ((size_t)64 * 1024)

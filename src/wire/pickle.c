@@ -2,14 +2,14 @@
 /* wire/pickle.c steps over the instructions of a pickle. */
 #include "config.h"
 
-#include "pickle_i.h"
+#include "rsh/wire/pickle.h"
 
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
 
 /* This says what follows an instruction. */
 enum pickle_operand {

@@ -3,7 +3,7 @@
  * does: tuples are lists, and numbers as keys are texts. */
 #include "config.h"
 
-#include "pickle_values_i.h"
+#include "rsh/wire/pickle_values.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,21 +2,25 @@
 /* wire/pickle_values.c runs a pickle and builds plain values only. */
 #include "config.h"
 
-#include "pickle_values_i.h"
+#include "rsh/wire/pickle_values.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 
 #define PROTO 0x80
+#define BINBYTES8 0x8e
+#define EMPTY_SET 0x8f
+#define ADDITEMS 0x90
+#define FROZENSET 0x91
 
 struct machine {
 	struct rsh_pickle *p;
 	struct rsh_arena *arena;
-	bool persistent_ids;
+	const struct rsh_pickle_rules *rules;
 	uint64_t at; /* of the instruction */
 
 	struct rsh_pickle_value *stack;
@@ -222,7 +226,7 @@ static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
 	if (to->kind != kind && to->kind != RSH_PV_OBJECT)
 		return machine_bad(m, "a pickle that fills what is neither "
 				   "list nor dictionary");
-	if (to->kind == kind && n > 0) {
+	if (to->kind == kind && kind != RSH_PV_OTHER && n > 0) {
 		rc = machine_grow_list(m, to->list, n);
 		if (rc)
 			return rc;
@@ -254,10 +258,12 @@ static int machine_push_object(struct machine *m,
 	});
 }
 
-static int machine_make(struct machine *m)
+static int machine_make(struct machine *m, bool is_new)
 {
 	const struct rsh_pickle_value class = m->stack[m->n - 2];
 	const struct rsh_pickle_value args = m->stack[m->n - 1];
+	struct rsh_pickle_value made = { .kind = RSH_PV_OBJECT };
+	int rc = 0;
 
 	if (args.kind != RSH_PV_TUPLE)
 		return machine_bad(m, "a pickle that calls with what is no "
@@ -267,6 +273,12 @@ static int machine_make(struct machine *m)
 	if (rsh_pickle_is_class(&class, "torch", "Size") && args.n == 1 &&
 	    args.items[0].kind == RSH_PV_TUPLE)
 		return machine_push(m, args.items[0]);
+	if (m->rules->call)
+		rc = m->rules->call(m->rules->ctx, &(struct rsh_pickle_call){
+			m->at, &class, &args, is_new,
+		}, &made);
+	if (rc || made.kind != RSH_PV_OBJECT)
+		return rc ? rc : machine_push(m, made);
 	return machine_push_object(m, class.kind == RSH_PV_CLASS ?
 				   class.class : NULL, args);
 }
@@ -283,10 +295,15 @@ static int machine_build(struct machine *m)
 
 static int machine_persistent(struct machine *m)
 {
-	if (!m->persistent_ids)
+	int rc = 0;
+
+	if (!m->rules->persistent_ids)
 		return machine_bad(m, "a persistent id where there are none");
 	m->n--;
-	return machine_push_object(m, NULL, m->stack[m->n]);
+	if (m->rules->persistent)
+		rc = m->rules->persistent(m->rules->ctx, m->at,
+					  &m->stack[m->n]);
+	return rc ? rc : machine_push_object(m, NULL, m->stack[m->n]);
 }
 
 /* ---- instructions ---- */
@@ -313,6 +330,11 @@ static int machine_to_mark(struct machine *m, uint8_t instruction)
 		return machine_tuple(m, n);
 	case 'e':
 		return machine_extend(m, RSH_PV_LIST, n);
+	case ADDITEMS:
+		return machine_extend(m, RSH_PV_OTHER, n);
+	case FROZENSET:
+		m->n -= n;
+		return machine_push_kind(m, RSH_PV_OTHER, 0);
 	default:
 		return machine_extend(m, RSH_PV_DICT, n);
 	}
@@ -324,8 +346,9 @@ static int machine_push_real(struct machine *m)
 	struct rsh_pickle_value v = { .kind = RSH_PV_REAL };
 	uint8_t bytes[8] = { 0 };
 	uint64_t bits = 0;
-	int rc = rsh_bytes_read(m->p->src, bytes, sizeof(bytes), m->at + 1,
-				m->p->err);
+	int rc = rsh_pickle_text(m->p, &(struct rsh_pickle_step){
+		.n_text = sizeof(bytes),
+	}, (char *)bytes);
 
 	if (rc)
 		return rc;
@@ -350,9 +373,10 @@ static int machine_push_plain(struct machine *m,
 					 (int64_t)s->number);
 	case 'G':
 		return machine_push_real(m);
-	case 'B': case 'C':
+	case 'B': case 'C': case BINBYTES8: case EMPTY_SET:
 		return machine_push_kind(m, RSH_PV_OTHER, 0);
 	case 'X': case 0x8c: case 0x8d:
+	case 'T': case 'U': /* texts of Python 2 */
 		return machine_push_text(m, s);
 	case ']':
 		return machine_push_list(m, RSH_PV_LIST);
@@ -373,7 +397,7 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 	case RSH_PICKLE_STACK_GLOBAL:
 		return machine_stack_global(m);
 	case 'R': case 0x81: /* NEWOBJ */
-		return machine_make(m);
+		return machine_make(m, s->instruction != 'R');
 	case 'b':
 		return machine_build(m);
 	case 'Q':
@@ -399,8 +423,16 @@ static unsigned machine_needs(const struct rsh_pickle_step *s)
 			  s->instruction == 's');
 }
 
+static bool machine_is_of_any_object(uint8_t instruction)
+{
+	return instruction == '0' || instruction == 'T' || instruction == 'U' ||
+	       (instruction >= BINBYTES8 && instruction <= FROZENSET);
+}
+
 static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 {
+	if (!m->rules->any_object && machine_is_of_any_object(s->instruction))
+		return machine_refuse(m, s->instruction);
 	if (machine_above(m) < machine_needs(s))
 		return machine_bad(m, "a pickle that takes more than there is");
 	switch (s->instruction) {
@@ -414,7 +446,10 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 		return machine_put(m, m->n_memo);
 	case 'h': case 'j':
 		return machine_get(m, s->number);
-	case 't': case 'e': case 'u':
+	case '0': /* POP */
+		m->n--;
+		return 0;
+	case 't': case 'e': case 'u': case ADDITEMS: case FROZENSET:
 		return machine_to_mark(m, s->instruction);
 	default:
 		return machine_combine(m, s);
@@ -428,7 +463,7 @@ static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 
 	m->at = m->p->at;
 	/* All counts are below the number of bytes. */
-	if (m->p->src->size >= UINT32_MAX)
+	if (m->p->src->size - m->p->at >= UINT32_MAX)
 		return machine_bad(m, "a pickle of 4 GiB or more");
 	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
 		const bool first = step.instruction == 0;
@@ -444,16 +479,15 @@ static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 		return rc;
 	*out = m->stack[m->n - 1];
 	m->at = m->p->at;
-	return m->at == m->p->src->size ? 0 :
+	return m->rules->goes_on || m->at == m->p->src->size ? 0 :
 	       machine_bad(m, "the file goes on after its pickle");
 }
 
-int rsh_pickle_values(struct rsh_pickle *p, bool persistent_ids,
+int rsh_pickle_values(struct rsh_pickle *p,
+		      const struct rsh_pickle_rules *rules,
 		      struct rsh_arena *arena, struct rsh_pickle_value *out)
 {
-	struct machine m = {
-		.p = p, .arena = arena, .persistent_ids = persistent_ids,
-	};
+	struct machine m = { .p = p, .arena = arena, .rules = rules };
 	int rc = machine_run(&m, out);
 
 	free(m.stack);

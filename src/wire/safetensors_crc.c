@@ -12,8 +12,8 @@
 
 #include <zlib.h>
 
-#include "bytes_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 
 /* No writer had the memory for more zeros; lengths below fit an off_t. */
 #define ZEROS_MAX (UINT64_C(1) << 48)

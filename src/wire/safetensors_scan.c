@@ -16,9 +16,9 @@
 
 #include <jansson.h>
 
-#include "bytes_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 #include "safetensors_i.h"
 
 /* This is one tensor of the header. */

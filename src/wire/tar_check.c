@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/intact.h"
 
 #define TAR_BLOCK_BYTES 512u
 #define TAR_SIZE_AT 124
@@ -33,7 +34,7 @@ static uint64_t tar_size(const uint8_t *p)
 
 bool rsh_torch_is_tar(const uint8_t *start, size_t n)
 {
-	return n >= RSH_TORCH_TAR_START &&
+	return n >= RSH_TORCH_START &&
 	       memcmp(start + TAR_MAGIC_AT, "ustar", 5) == 0;
 }
 

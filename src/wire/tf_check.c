@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 #include "tensor_bundle.pb-c.h"
 
 #define FOOTER_BYTES 48

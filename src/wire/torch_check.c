@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
-#include "pickle_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/pickle.h"
 #include "torch_legacy_i.h"
 
 #define PICKLE_PROTO 0x80
@@ -45,10 +45,21 @@ static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,
 	return legacy ? rsh_torch_legacy_check(p) : torch_check_plain(p);
 }
 
+enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n)
+{
+	if (n >= 4 && memcmp(start, "PK\3\4", 4) == 0)
+		return RSH_TORCH_ZIP;
+	if (n > 0 && start[0] == PICKLE_PROTO)
+		return memmem(start, n < MAGIC_WITHIN ? n : MAGIC_WITHIN,
+			      torch_legacy_magic, sizeof(torch_legacy_magic)) ?
+			       RSH_TORCH_LEGACY : RSH_TORCH_PICKLE;
+	return rsh_torch_is_tar(start, n) ? RSH_TORCH_TAR : RSH_TORCH_NONE;
+}
+
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err)
 {
-	uint8_t start[RSH_TORCH_TAR_START] = { 0 };
+	uint8_t start[RSH_TORCH_START] = { 0 };
 	size_t n = src->size < sizeof(start) ? (size_t)src->size :
 					       sizeof(start);
 	int rc;
@@ -59,16 +70,18 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 	rc = rsh_bytes_read(src, start, n, 0, err);
 	if (rc)
 		return rc;
-	if (memcmp(start, "PK\3\4", 4) == 0)
+	switch (rsh_torch_form(start, n)) {
+	case RSH_TORCH_ZIP:
 		return rsh_zip_check(src, full, unsummed, err);
-	if (start[0] == PICKLE_PROTO)
-		return torch_check_pickles(src,
-					   memmem(start, MAGIC_WITHIN,
-						  torch_legacy_magic,
-						  sizeof(torch_legacy_magic)),
-					   err);
-	if (rsh_torch_is_tar(start, n))
+	case RSH_TORCH_LEGACY:
+		return torch_check_pickles(src, true, err);
+	case RSH_TORCH_PICKLE:
+		return torch_check_pickles(src, false, err);
+	case RSH_TORCH_TAR:
 		return rsh_torch_tar_check(src, err);
+	case RSH_TORCH_NONE:
+		break;
+	}
 	return rsh_bytes_damaged(src, 0, "neither a zip archive nor a pickle "
 				 "or a tar archive, so not of torch.save()", err);
 }

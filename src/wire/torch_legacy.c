@@ -14,9 +14,10 @@
 
 #include <stdlib.h>
 
-#include "bytes_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/torch_dtype.h"
 
 /* This many pickles stand before the object: a magic number, a version, the
  * system. */
@@ -55,30 +56,6 @@ struct legacy_object {
 	bool unsized_any; /* there is a storage whose length is not known */
 };
 
-/* Returns the bytes of an element, 0 for a class that is not known here. */
-static uint64_t legacy_element_bytes(uint64_t class)
-{
-	static const struct {
-		const char *name;
-		uint64_t bytes;
-	} classes[] = {
-		{ "DoubleStorage", 8 }, { "FloatStorage", 4 },
-		{ "HalfStorage", 2 }, { "BFloat16Storage", 2 },
-		{ "LongStorage", 8 }, { "IntStorage", 4 },
-		{ "ShortStorage", 2 }, { "CharStorage", 1 },
-		{ "ByteStorage", 1 }, { "BoolStorage", 1 },
-		{ "ComplexDoubleStorage", 16 }, { "ComplexFloatStorage", 8 },
-		{ "QInt8Storage", 1 }, { "QUInt8Storage", 1 },
-		{ "QInt32Storage", 4 }, { "QUInt4x2Storage", 1 },
-		{ "QUInt2x4Storage", 1 }, { "UntypedStorage", 1 },
-	};
-
-	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
-		if (rsh_pickle_hash(classes[i].name) == class)
-			return classes[i].bytes;
-	return 0;
-}
-
 /* Puts the top value into the memo.  Python 2 counts from 1, so place 0 may be
  * left out. */
 static int legacy_put(struct legacy_object *o, uint64_t place)
@@ -114,9 +91,9 @@ static int legacy_note_storage(struct legacy_object *o)
 	    v[2].kind != TEXT || v[4].kind != NUMBER)
 		return 0;
 	s = (struct legacy_storage){ .key = v[2].number };
-	o->unsized_any |= legacy_element_bytes(v[1].number) == 0 ||
+	o->unsized_any |= rsh_torch_storage_bytes(v[1].number) == 0 ||
 			  o->n_storages >= VALUES_MAX;
-	if (!rsh_mul_u64(legacy_element_bytes(v[1].number), v[4].number,
+	if (!rsh_mul_u64(rsh_torch_storage_bytes(v[1].number), v[4].number,
 			 &s.bytes))
 		s.bytes = UINT64_MAX;
 	if (o->n_storages >= VALUES_MAX)

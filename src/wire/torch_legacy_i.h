@@ -6,14 +6,13 @@
 
 #include <stddef.h>
 
-#include "pickle_i.h"
+#include "rsh/wire/pickle.h"
 
 /* Checks whether pickles and storages fill the file, which begins with the
  * magic number; *p stands at its beginning. */
 int rsh_torch_legacy_check(struct rsh_pickle *p);
 
-/* A tar archive is recognized by this many bytes. */
-#define RSH_TORCH_TAR_START 262
+/* Is it one, by the first RSH_TORCH_START bytes? */
 bool rsh_torch_is_tar(const uint8_t *start, size_t n);
 /* Checks whether a tar archive of torch.save() reads to its end. */
 int rsh_torch_tar_check(const struct rsh_byte_source *src,

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "bytes_i.h"
 #include "rsh/util/mem.h"
-#include "zip_i.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/zip.h"
 
 static uint32_t zip_crc(uint32_t crc, const uint8_t *p, size_t n)
 {

@@ -3,13 +3,13 @@
  * Nothing is larger than the file, nor outside of it. */
 #include "config.h"
 
-#include "zip_i.h"
+#include "rsh/wire/zip.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 
 #define LOCAL_SIGNATURE 0x04034b50
 #define CENTRAL_SIGNATURE 0x02014b50
@@ -165,6 +165,7 @@ static bool zip_read_wide_numbers(struct rsh_zip_entry *e)
 		if (end - p < 8)
 			return false;
 		*wide[i] = rsh_le64(p);
+		e->is_wide = true;
 		p += 8;
 	}
 	return true;
@@ -185,7 +186,8 @@ int rsh_zip_read_entry(const struct rsh_byte_source *src,
 	if (rc)
 		return rc;
 	*e = (struct rsh_zip_entry){
-		.at = at, .method = rsh_le16(h + 10), .crc = rsh_le32(h + 16),
+		.at = at, .flags = rsh_le16(h + 8),
+		.method = rsh_le16(h + 10), .crc = rsh_le32(h + 16),
 		.content_bytes = rsh_le32(h + 20),
 		.original_bytes = rsh_le32(h + 24), .n_name = rsh_le16(h + 28),
 		.n_extra = rsh_le16(h + 30), .n_comment = rsh_le16(h + 32),

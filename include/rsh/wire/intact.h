@@ -14,10 +14,24 @@
 #define RSH_WIRE_INTACT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
+
+/* The forms of a file of torch.save(). */
+enum rsh_torch_form {
+	RSH_TORCH_NONE,
+	RSH_TORCH_ZIP,    /* since PyTorch 1.6 */
+	RSH_TORCH_LEGACY, /* pickles, then storages */
+	RSH_TORCH_PICKLE, /* a pickle of any kind */
+	RSH_TORCH_TAR,    /* before PyTorch 0.1.10 */
+};
+/* A form is told by this many bytes at the beginning, or fewer of a file that
+ * is shorter. */
+#define RSH_TORCH_START 262
+enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
 
 /* Checks a .pt or .pth of torch.save().
  *

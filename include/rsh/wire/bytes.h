@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/bytes_i.h - little-endian numbers and exact reads; only this room
- * includes it. */
-#ifndef RSH_WIRE_BYTES_I_H
-#define RSH_WIRE_BYTES_I_H
+/* wire/bytes.h - little-endian numbers and exact reads. */
+#ifndef RSH_WIRE_BYTES_H
+#define RSH_WIRE_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>

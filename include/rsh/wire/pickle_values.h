@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_values_i.h - what a pickle says, as plain values; only this room
- * includes it.
+/* wire/pickle_values.h - what a pickle says, as plain values.
  *
  * Classes are names.  What would be made by a call is a record of what would be
  * called and its arguments, whatever it is.  A value may be in several places,
  * also in itself: whoever walks goes as deep as he knows the way.
  *
  * Values and their containers take memory in proportion to the pickle. */
-#ifndef RSH_WIRE_PICKLE_VALUES_I_H
-#define RSH_WIRE_PICKLE_VALUES_I_H
+#ifndef RSH_WIRE_PICKLE_VALUES_H
+#define RSH_WIRE_PICKLE_VALUES_H
 
 #include <stddef.h>
 
-#include "pickle_i.h"
 #include "rsh/util/arena.h"
+#include "rsh/wire/pickle.h"
 
 enum rsh_pickle_kind {
-	RSH_PV_OTHER, /* bytes, an integer of more than 64 bits */
+	RSH_PV_OTHER, /* bytes, a set, an integer of more than 64 bits */
 	RSH_PV_NONE,
 	RSH_PV_BOOL,
 	RSH_PV_NUMBER,
@@ -62,10 +61,38 @@ struct rsh_pickle_object {
 	struct rsh_pickle_value state; /* RSH_PV_NONE: it has none */
 };
 
-/* Reads the pickle from p->at to the end of its source; its values live in the
- * arena.  Only instructions that torch and HyperParallel write are known.
- * Returns 0, -ENOMEM, what pread_fn gave, or -EBADMSG, with a sentence. */
-int rsh_pickle_values(struct rsh_pickle *p, bool persistent_ids,
+/* What Python would call, of REDUCE and NEWOBJ. */
+struct rsh_pickle_call {
+	uint64_t at; /* of the instruction */
+	const struct rsh_pickle_value *callee;
+	const struct rsh_pickle_value *args; /* a tuple */
+	bool is_new; /* NEWOBJ: an instance is made without its constructor */
+};
+
+/* What a reader says of the pickles that it takes. */
+struct rsh_pickle_rules {
+	bool persistent_ids; /* may it have any? */
+	bool goes_on;        /* may something follow the pickle? */
+	/* May it have what only objects of programs need: POP, sets, long
+	 * bytes, texts of Python 2? */
+	bool any_object;
+	void *ctx;
+	/* Is asked of every call, also of those whose result is thrown away,
+	 * and may put a value into *out; else the call is an object.  Another
+	 * result than 0 ends the reading.  NULL: all calls are objects. */
+	int (*call)(void *ctx, const struct rsh_pickle_call *c,
+		    struct rsh_pickle_value *out);
+	/* Is asked of every persistent id.  NULL: any will do. */
+	int (*persistent)(void *ctx, uint64_t at,
+			  const struct rsh_pickle_value *id);
+};
+
+/* Reads the pickle from p->at on, to the end of its source unless it may go on;
+ * its values live in the arena.  Only instructions that torch and HyperParallel
+ * write are known.  Returns 0, -ENOMEM, what pread_fn or the rules gave, or
+ * -EBADMSG, with a sentence. */
+int rsh_pickle_values(struct rsh_pickle *p,
+		      const struct rsh_pickle_rules *rules,
 		      struct rsh_arena *arena, struct rsh_pickle_value *out);
 
 /* Writes a value as JSON (from malloc).  Returns 0, -ENOMEM, or -ENOTSUP for

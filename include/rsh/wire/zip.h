@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/zip_i.h - the directory of a zip archive, entry by entry; only this room
- * includes it.
+/* wire/zip.h - the directory of a zip archive, entry by entry.
  *
  * libzip would do as well, but it reads the whole directory into memory, opens
  * by name or takes over the descriptor whose identity is being proved, and
  * accepts archives that torch.load() does not (with bytes before the
  * archive). */
-#ifndef RSH_WIRE_ZIP_I_H
-#define RSH_WIRE_ZIP_I_H
+#ifndef RSH_WIRE_ZIP_H
+#define RSH_WIRE_ZIP_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +15,9 @@
 #include "rsh/wire/ckpt.h"
 
 #define RSH_ZIP_STORED 0
+/* Flags of an entry. */
+#define RSH_ZIP_ENCRYPTED 1
+#define RSH_ZIP_DESCRIBED 8 /* a descriptor follows the content */
 /* The longest name and the longest extra field of an entry together. */
 #define RSH_ZIP_ROOM (2 * 0x10000)
 
@@ -30,7 +32,8 @@ struct rsh_zip_entry {
 	uint64_t content_bytes, original_bytes, local_offset;
 	uint16_t n_name, n_extra, n_comment, disk;
 	const uint8_t *name, *extra;
-	uint16_t method;
+	uint16_t method, flags;
+	bool is_wide; /* zip64 has some of its numbers */
 	uint32_t crc;
 };
 

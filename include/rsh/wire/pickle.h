@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_i.h - the instructions of a pickle, one after the other.
+/* wire/pickle.h - the instructions of a pickle, one after the other.
  *
  * A pickle is a program for a machine with a stack.  Nothing is built or called
  * here: an instruction is read and stepped over. */
-#ifndef RSH_WIRE_PICKLE_I_H
-#define RSH_WIRE_PICKLE_I_H
+#ifndef RSH_WIRE_PICKLE_H
+#define RSH_WIRE_PICKLE_H
 
 #include <stdbool.h>
 #include <stdint.h>

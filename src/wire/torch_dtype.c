@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/torch_dtype.c knows the element types and storages of torch by name. */
+#include "config.h"
+
+#include "rsh/wire/torch_dtype.h"
+
+#include <string.h>
+
+static const struct {
+	const char *name, *storage; /* NULL: elements of an UntypedStorage */
+	enum rsh_dtype dtype;
+} dtypes[] = {
+	{ "float32", "FloatStorage", RSH_DTYPE_FLOAT32 },
+	{ "bfloat16", "BFloat16Storage", RSH_DTYPE_BFLOAT16 },
+	{ "float16", "HalfStorage", RSH_DTYPE_FLOAT16 },
+	{ "float64", "DoubleStorage", RSH_DTYPE_FLOAT64 },
+	{ "int64", "LongStorage", RSH_DTYPE_INT64 },
+	{ "int32", "IntStorage", RSH_DTYPE_INT32 },
+	{ "int16", "ShortStorage", RSH_DTYPE_INT16 },
+	{ "int8", "CharStorage", RSH_DTYPE_INT8 },
+	{ "uint8", "ByteStorage", RSH_DTYPE_UINT8 },
+	{ "bool", "BoolStorage", RSH_DTYPE_BOOL },
+	{ "complex64", "ComplexFloatStorage", RSH_DTYPE_COMPLEX64 },
+	{ "complex128", "ComplexDoubleStorage", RSH_DTYPE_COMPLEX128 },
+	{ "uint16", NULL, RSH_DTYPE_UINT16 },
+	{ "uint32", NULL, RSH_DTYPE_UINT32 },
+	{ "uint64", NULL, RSH_DTYPE_UINT64 },
+	{ "float8_e4m3fn", NULL, RSH_DTYPE_FLOAT8E4M3FN },
+	{ "float8_e5m2", NULL, RSH_DTYPE_FLOAT8E5M2 },
+};
+
+/* These storages have elements that are no plain numbers. */
+static const struct {
+	const char *storage;
+	unsigned bytes;
+} other_storages[] = {
+	{ "QInt8Storage", 1 }, { "QUInt8Storage", 1 },
+	{ "QInt32Storage", 4 }, { "QUInt4x2Storage", 1 },
+	{ "QUInt2x4Storage", 1 }, { "UntypedStorage", 1 },
+};
+
+#define N_OTHERS (sizeof(other_storages) / sizeof(other_storages[0]))
+#define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
+
+enum rsh_dtype rsh_torch_dtype(const struct rsh_pickle_value *v)
+{
+	if (v->kind == RSH_PV_TEXT)
+		return rsh_dtype_parse(v->text, v->n);
+	for (size_t i = 0; i < N_DTYPES; i++)
+		if (rsh_pickle_is_class(v, "torch", dtypes[i].name))
+			return dtypes[i].dtype;
+	return RSH_DTYPE_UNKNOWN;
+}
+
+bool rsh_torch_is_storage(const struct rsh_pickle_value *v)
+{
+	static const char *const modules[] = {
+		"torch", "torch.storage", "torch.cuda",
+	};
+
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+		if (v->kind == RSH_PV_CLASS &&
+		    strcmp(v->class->module, modules[i]) == 0)
+			return true;
+	return false;
+}
+
+enum rsh_dtype rsh_torch_storage_dtype(const struct rsh_pickle_value *v)
+{
+	for (size_t i = 0; i < N_DTYPES; i++)
+		if (dtypes[i].storage && v->kind == RSH_PV_CLASS &&
+		    strcmp(v->class->name, dtypes[i].storage) == 0 &&
+		    rsh_torch_is_storage(v))
+			return dtypes[i].dtype;
+	return RSH_DTYPE_UNKNOWN;
+}
+
+unsigned rsh_torch_storage_bytes(uint64_t hash)
+{
+	for (size_t i = 0; i < N_DTYPES; i++)
+		if (dtypes[i].storage &&
+		    rsh_pickle_hash(dtypes[i].storage) == hash)
+			return rsh_dtype_size(dtypes[i].dtype);
+	for (size_t i = 0; i < N_OTHERS; i++)
+		if (rsh_pickle_hash(other_storages[i].storage) == hash)
+			return other_storages[i].bytes;
+	return 0;
+}
