@@ -14,7 +14,6 @@
 #include <jansson.h>
 
 #include "rsh/util/mem.h"
-#include "rsh/wire/dcp.h"
 
 /* A value may be in itself, or in many places. */
 #define DEPTH_MAX 32
@@ -151,8 +150,8 @@ int rsh_pickle_json(const struct rsh_pickle_value *v, char **out)
 	return 0;
 }
 
-int rsh_dcp_values_join(const struct rsh_dcp_value *values, uint32_t n,
-			char *const *json, char **out, size_t *len)
+int rsh_pickle_json_join(const char *const *names, char *const *json,
+			 uint32_t n, char **out, size_t *len)
 {
 	FILE *to = open_memstream(out, len);
 	const char *before = "{\n";
@@ -160,8 +159,7 @@ int rsh_dcp_values_join(const struct rsh_dcp_value *values, uint32_t n,
 	if (!to)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		cleanup_free char *name =
-			json_text(values[i].name, strlen(values[i].name));
+		cleanup_free char *name = json_text(names[i], strlen(names[i]));
 
 		if (!json[i] || !name)
 			continue;

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 
 /* The item does not begin where the file does. */
 #define BEFORE 3

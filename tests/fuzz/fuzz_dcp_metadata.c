@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 
 static void check_tensor(const struct rsh_dcp *d,
 			 const struct rsh_dcp_tensor *t)

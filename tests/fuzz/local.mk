@@ -32,12 +32,12 @@ fuzz_intact_fuzz_LDADD = $(L_WIRE)
 FUZZ += fuzz/dcp_metadata.fuzz
 fuzz_dcp_metadata_fuzz_SOURCES = fuzz/fuzz_dcp_metadata.c $(FUZZ_SUPPORT)
 fuzz_dcp_metadata_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_dcp_metadata_fuzz_LDADD = $(L_WIRE)
+fuzz_dcp_metadata_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/dcp_item.fuzz
 fuzz_dcp_item_fuzz_SOURCES = fuzz/fuzz_dcp_item.c $(FUZZ_SUPPORT)
 fuzz_dcp_item_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_dcp_item_fuzz_LDADD = $(L_WIRE)
+fuzz_dcp_item_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)

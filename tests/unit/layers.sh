@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Dependencies point down only: no file includes a header of a layer above its
 # own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/,
-# daemon/ and cli/.  (An upward call does not link; this catches the rest.)
+# formats/, daemon/ and cli/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
 [ -f "$top/configure.ac" ] || {
@@ -41,8 +41,8 @@ report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
 	"$top/include" | grep -v "^$top/src/wire/")" \
 	"only wire/ includes protobuf"
 report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
-	grep -vE "^$top/src/(wire|daemon|cli)/|^$top/include/rsh/daemon/")" \
-	"only wire/, daemon/ and cli/ include JSON"
+	grep -vE "^$top/src/(wire|formats|daemon|cli)/|^$top/include/rsh/daemon/")" \
+	"only wire/, formats/, daemon/ and cli/ include JSON"
 report "$(grep -rnE '#include <curl/' "$top/src" "$top/include" |
 	grep -v "^$top/src/objects/")" "only objects/ includes libcurl"
 report "$(grep -rnE '#include <sasl/' "$top/src" "$top/include" |

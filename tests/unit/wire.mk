@@ -22,8 +22,8 @@ UNIT += \
 	unit/test_wire_weight_map \
 	unit/test_wire_json_edit \
 	unit/test_wire_rule_table \
-	unit/test_wire_dcp \
-	unit/test_wire_dcp_damage \
+	unit/test_formats_dcp \
+	unit/test_formats_dcp_damage \
 	unit/test_wire_checkpoint2_emit \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
@@ -78,11 +78,11 @@ unit_test_wire_weight_map_SOURCES = unit/test_wire_weight_map.c $(WIRE_SUPPORT)
 unit_test_wire_weight_map_LDADD = $(L_WIRE)
 unit_test_wire_rule_table_SOURCES = unit/test_wire_rule_table.c
 unit_test_wire_rule_table_LDADD = $(L_WIRE)
-unit_test_wire_dcp_SOURCES = unit/test_wire_dcp.c $(WIRE_SUPPORT)
-unit_test_wire_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
-unit_test_wire_dcp_LDADD = $(L_WIRE)
-unit_test_wire_dcp_damage_SOURCES = unit/test_wire_dcp_damage.c $(WIRE_SUPPORT)
-unit_test_wire_dcp_damage_LDADD = $(L_WIRE)
+unit_test_formats_dcp_SOURCES = unit/test_formats_dcp.c $(WIRE_SUPPORT)
+unit_test_formats_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
+unit_test_formats_dcp_LDADD = $(L_FORMATS)
+unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT)
+unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)
 unit_test_wire_checkpoint2_emit_SOURCES = \
 	unit/test_wire_checkpoint2_emit.c \
 	$(WIRE_SUPPORT)

@@ -98,6 +98,10 @@ int rsh_pickle_values(struct rsh_pickle *p,
 /* Writes a value as JSON (from malloc).  Returns 0, -ENOMEM, or -ENOTSUP for
  * one that is not plain data, deeper than some levels, or long. */
 int rsh_pickle_json(const struct rsh_pickle_value *v, char **out);
+/* Makes one object of n values, of which json[i] is NULL where it is left out:
+ * *out is from malloc, and ends in a newline.  0 or -ENOMEM. */
+int rsh_pickle_json_join(const char *const *names, char *const *json,
+			 uint32_t n, char **out, size_t *len);
 
 /* Tells whether a value is this text. */
 bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text);

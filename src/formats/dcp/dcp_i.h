@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/dcp_i.h - distributed checkpoints of PyTorch (wire/dcp.h): a
+/* formats/dcp/dcp_i.h - distributed checkpoints of PyTorch (formats/dcp.h): a
  * directory with ".metadata", with one metadata file of each rank, or with
  * shard-*.safetensors that have DCP_SHARDING_INFO.
  *
@@ -17,7 +17,7 @@
 
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 
 /* This is where an item with elements lies. */
 struct rsh_dcp_place {

@@ -12,6 +12,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/parallel.h"
+#include "rsh/wire/pickle_values.h"
 
 /* Nobody looks at more; such as there are of Megatron's objects are none that
  * could be shown. */
@@ -111,9 +112,8 @@ static int values_note(const struct values *all, uint32_t n, char **note)
 }
 
 int rsh_dcp_values(struct rsh_source *source,
-			const struct rsh_conversion_options *opts,
-			struct rsh_values *out, char **note,
-			struct rsh_error *err)
+		   const struct rsh_conversion_options *opts,
+		   struct rsh_values *out, char **note, struct rsh_error *err)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(source);
 	const uint32_t n = d->n_values < VALUES_MAX ? d->n_values : VALUES_MAX;
@@ -121,9 +121,11 @@ int rsh_dcp_values(struct rsh_source *source,
 	cleanup_free char **json = calloc((size_t)n + 1, sizeof(*json));
 	cleanup_free struct rsh_store_attr *attrs =
 		calloc((size_t)n + 1, sizeof(*attrs));
+	cleanup_free const char **names =
+		rsh_alloc_array((size_t)n + 1, sizeof(*names));
 	struct values all = { source, d, attrs, json, taken };
 	bool any = false;
-	int rc = taken && json && attrs ? 0 : rsh_error_nomem(err);
+	int rc = taken && json && attrs && names ? 0 : rsh_error_nomem(err);
 
 	*out = (struct rsh_values){ .text = NULL };
 	for (uint32_t i = 0; i < n && rc == 0; i++)
@@ -133,8 +135,10 @@ int rsh_dcp_values(struct rsh_source *source,
 		rc = rsh_parallel_for(VALUE_THREADS, n, value_read, &all, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		any |= json[i] != NULL;
-	if (rc == 0 && any && rsh_dcp_values_join(d->values, n, json,
-						  &out->text, &out->len))
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		names[i] = d->values[i].name;
+	if (rc == 0 && any && rsh_pickle_json_join(names, json, n, &out->text,
+						   &out->len))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		values_join_attributes(&all, n, &out->attr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp.c joins what the ranks of one save wrote each by itself. */
+/* formats/dcp/join.c joins what the ranks of one save wrote each by itself. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "metadata_i.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_wire_dcp.c - distributed checkpoints: genuine ones against what is
+/* unit/test_formats_dcp.c - distributed checkpoints: genuine ones against what is
  * known of them. */
 #include "config.h"
 
@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <zlib.h>
 
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 #include "wire_support.h"
 
 static struct rsh_dcp *parse(const char *path)

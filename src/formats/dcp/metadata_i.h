@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp_i.h - what the reader of a ".metadata" and the joining of several
+/* formats/dcp/metadata_i.h - what the reader of a ".metadata" and the joining of several
  * share; only this room includes it. */
-#ifndef RSH_WIRE_DCP_I_H
-#define RSH_WIRE_DCP_I_H
+#ifndef RSH_FORMATS_DCP_METADATA_I_H
+#define RSH_FORMATS_DCP_METADATA_I_H
 
 #include "rsh/util/names.h"
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 #include "rsh/wire/pickle_values.h"
 
 /* These are the files that a checkpoint consists of, by number. */

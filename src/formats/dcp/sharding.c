@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp_sharding.c reads which part of a tensor a file of Hugging Face's
+/* formats/dcp/sharding.c reads which part of a tensor a file of Hugging Face's
  * sharded form holds. */
 #include "config.h"
 
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 
 #include <errno.h>
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_wire_dcp_damage.c - distributed checkpoints that are damaged, and
+/* unit/test_formats_dcp_damage.c - distributed checkpoints that are damaged, and
  * pickles that nobody would write in good faith. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 #include "wire_support.h"
 
 #define TORCH "torch.distributed.checkpoint.metadata"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp_check.c holds the elements of an item against its checksum. */
-#include "rsh/wire/dcp.h"
+/* formats/dcp/check.c holds the elements of an item against its checksum. */
+#include "rsh/formats/dcp.h"
 
 #include <zlib.h>
 

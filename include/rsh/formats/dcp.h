@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp.h - distributed checkpoints of PyTorch
+/* formats/dcp.h - distributed checkpoints of PyTorch
  * (torch.distributed.checkpoint, 2.4 to 2.15, Megatron-Core's torch_dist among
  * them) and of HyperParallel: what ".metadata" says, and where the elements of
  * an item lie.
@@ -14,8 +14,8 @@
  * HyperParallel keeps the chunks of a rank in a safetensors file, under the
  * tensor's name.
  */
-#ifndef RSH_WIRE_DCP_H
-#define RSH_WIRE_DCP_H
+#ifndef RSH_FORMATS_DCP_H
+#define RSH_FORMATS_DCP_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -123,11 +123,6 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
  * and dictionaries are made; -EBADMSG with a sentence as for an item. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		       uint64_t length, char **json, struct rsh_error *err);
-
-/* Makes one object of the values for which there is a JSON: *out is from
- * malloc, and ends in a newline.  0 or -ENOMEM. */
-int rsh_dcp_values_join(const struct rsh_dcp_value *values, uint32_t n,
-			char *const *json, char **out, size_t *len);
 
 /* Reads where a chunk of Hugging Face's sharded form lies from the text of
  * DCP_SHARDING_INFO in a file's "__metadata__": calls `each` for every name.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp_storage.c reads storage_data, which says in which file each item of
+/* formats/dcp/storage.c reads storage_data, which says in which file each item of
  * a checkpoint lies, and where. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "metadata_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp_item.c finds out where the elements of an item lie and in which
+/* formats/dcp/item.c finds out where the elements of an item lie and in which
  * order.
  *
  * An item is an archive of torch.save(): a directory at its end, data.pkl at
  * its beginning, and the elements between them. */
 #include "config.h"
 
-#include "rsh/wire/dcp.h"
+#include "rsh/formats/dcp.h"
 
 #include <errno.h>
 #include <inttypes.h>

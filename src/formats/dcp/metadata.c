@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp_metadata.c reads a ".metadata": tensors and their chunks out of the
+/* formats/dcp/metadata.c reads a ".metadata": tensors and their chunks out of the
  * values that the pickle builds.
  *
  * These may share what they like, in a file that somebody made for the purpose.
@@ -8,7 +8,7 @@
  * for. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "metadata_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
