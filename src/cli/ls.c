@@ -103,6 +103,7 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 			struct rsh_error *err)
 {
 	struct stat st;
+	int bid = RSH_BID_NO;
 
 	s->names = rsh_names_new();
 	if (!s->names)
@@ -113,8 +114,12 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 		return rsh_error_set(err, errno, "%s: %s%s", o->vfs.source,
 				     strerror(errno),
 				     rsh_store_hint(o->vfs.source));
-	return S_ISDIR(st.st_mode) ? open_directory(o, s, err) :
-				     open_ls_file(o, s, err);
+	/* A file may be a source by itself. */
+	if (!S_ISDIR(st.st_mode))
+		rsh_source_format_at(o->vfs.source, &o->vfs.files.store,
+				     o->vfs.files.formats, &bid);
+	return S_ISDIR(st.st_mode) || bid > RSH_BID_ANY ?
+	       open_directory(o, s, err) : open_ls_file(o, s, err);
 }
 
 static int print_subject(const struct rsh_options *o, struct subject *s,
