@@ -106,18 +106,6 @@ static bool is_todo(const struct job *j, size_t i)
 
 /* ---- what is there already ---- */
 
-static bool is_source(const struct rsh_source *s, const struct stat *st)
-{
-	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
-		struct rsh_source_file_info f;
-
-		rsh_source_file_info(s, i, &f);
-		if (f.valid && f.dev == st->st_dev && f.inode == st->st_ino)
-			return true;
-	}
-	return false;
-}
-
 static bool is_as_written(const struct rsh_known *k, const struct stat *st)
 {
 	return k->written && k->size == (uint64_t)st->st_size &&
@@ -180,9 +168,16 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 		j->state[i] = KEPT;
 		return 0;
 	}
-	if (is_source(j->view.source, st))
-		return rsh_error_set(err, EINVAL, "%s/%s is a file of SOURCE",
-				     j->options->dir, f->path);
+	for (uint32_t n = 0; n < rsh_source_n_files(j->view.source); n++) {
+		struct rsh_source_file_info source;
+
+		rsh_source_file_info(j->view.source, n, &source);
+		if (source.valid && source.dev == st->st_dev &&
+		    source.inode == st->st_ino)
+			return rsh_error_set(err, EINVAL, "%s/%s is a file of "
+					     "SOURCE", j->options->dir,
+					     f->path);
+	}
 	if (S_ISREG(st->st_mode) && is_as_written(k, st)) {
 		rsh_log_warning("%s/%s is damaged and written anew",
 				j->options->dir, f->path);
@@ -347,16 +342,6 @@ static int describe_export(const struct job *j, const struct rsh_copy_file *f,
 	return 0;
 }
 
-/* Reads it from the disk and not from memory. */
-static int read_back(const struct job *j, const struct rsh_manifest_file *file,
-		     int fd)
-{
-	const struct rsh_known k = { .size = file->size, .xxh3 = file->xxh3 };
-	int rc = has_exported(j, &k, fd);
-
-	return rc > 0 ? 0 : rc ? rc : -EBADE;
-}
-
 static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
 		       struct rsh_manifest_file *file, uint64_t *sums, int fd)
 {
@@ -377,8 +362,13 @@ static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
 		rc = describe_export(j, f, fd, file);
 	if (rc == 0 && j->drop_pages)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	if (rc == 0 && j->options->verify)
-		rc = read_back(j, file, fd);
+	if (rc == 0 && j->options->verify) {
+		const struct rsh_known k = { .size = file->size,
+					     .xxh3 = file->xxh3 };
+
+		rc = has_exported(j, &k, fd);
+		rc = rc > 0 ? 0 : rc ? rc : -EBADE;
+	}
 	return rc;
 }
 
@@ -438,42 +428,6 @@ static int write_file(void *ctx, size_t number, struct rsh_error *err)
 
 /* ---- all of it ---- */
 
-static int open_target(struct job *j, struct rsh_error *err)
-{
-	const char *dir = j->options->dir;
-	struct rsh_store_attr root;
-	int rc = rsh_target_check(dir, j->view.source, err);
-
-	if (rc == 0 && j->options->manifest)
-		rc = rsh_target_check(j->options->manifest, j->view.source,
-				      err);
-	if (rc)
-		return rc;
-	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
-	j->dirfd = rsh_target_dir(AT_FDCWD, dir, dir_mode(&root));
-	if (j->dirfd < 0)
-		return rsh_error_set(err, -j->dirfd, "%s: %s", dir,
-				     strerror(-j->dirfd));
-	return 0;
-}
-
-static int open_export_store(struct job *j, struct rsh_export_result *out,
-			     struct rsh_error *err)
-{
-	const struct rsh_export_options *o = j->options;
-
-	if (asprintf(&out->manifest, "%s%s%s", o->manifest ? "" : o->dir,
-		     o->manifest ? "" : "/",
-		     o->manifest ? o->manifest : RSH_MANIFEST_NAME) < 0) {
-		out->manifest = NULL;
-		return rsh_error_nomem(err);
-	}
-	return rsh_manifest_writer_open(&j->draft, out->manifest,
-					&(struct rsh_manifest_writer_options){
-				      o->share, o->overwrite },
-			      &j->origin, &j->list, err);
-}
-
 static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 			  struct rsh_export_result *out, struct rsh_error *err)
 {
@@ -481,6 +435,9 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 		rsh_store_far(cfg->source, &cfg->files.store), false,
 		j->options->control.readahead);
 	int rc;
+	const char *dir;
+	struct rsh_store_attr root;
+	const struct rsh_export_options *o;
 
 	if (!rsh_vfs_view(j->vfs, &j->view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
@@ -491,11 +448,32 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 	j->todo = rsh_alloc_array(j->list.n, sizeof(*j->todo));
 	if (!j->state || !j->todo)
 		return rsh_error_nomem(err);
-	rc = open_target(j, err);
-	if (rc == 0)
-		rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
-	if (rc == 0)
-		rc = open_export_store(j, out, err);
+	dir = j->options->dir;
+	rc = rsh_target_check(dir, j->view.source, err);
+	if (rc == 0 && j->options->manifest)
+		rc = rsh_target_check(j->options->manifest, j->view.source,
+				      err);
+	if (rc)
+		return rc;
+	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
+	j->dirfd = rsh_target_dir(AT_FDCWD, dir, dir_mode(&root));
+	if (j->dirfd < 0)
+		return rsh_error_set(err, -j->dirfd, "%s: %s", dir,
+				     strerror(-j->dirfd));
+	rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
+	if (rc)
+		return rc;
+	o = j->options;
+	if (asprintf(&out->manifest, "%s%s%s", o->manifest ? "" : o->dir,
+		     o->manifest ? "" : "/",
+		     o->manifest ? o->manifest : RSH_MANIFEST_NAME) < 0) {
+		out->manifest = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_manifest_writer_open(&j->draft, out->manifest,
+				      &(struct rsh_manifest_writer_options){
+					      o->share, o->overwrite },
+				      &j->origin, &j->list, err);
 	if (rc == 0 && rsh_streams_new(&streams, &j->streams))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -516,26 +494,22 @@ static int find_todo(struct job *j, struct rsh_error *err)
 	return 0;
 }
 
-/* Memory is for source files of which several files are made; what was written
- * is not read again here, but by --verify, which is to see the disk. */
-static bool wants_drop(const struct job *j, uint64_t bytes)
-{
-	const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
-				(uint64_t)sysconf(_SC_PAGESIZE);
-
-	return j->options->verify || bytes > memory / 4;
-}
-
 static int write_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
 	const uint64_t bytes = bytes_to_write(j);
 	int rc = check_room(j, bytes, err);
+	uint64_t memory;
 
 	if (rc)
 		return rc;
 	forget_others(j);
-	j->drop_pages = wants_drop(j, bytes);
+	/* Memory is for source files of which several files are made; what was
+	 * written is not read again here, but by --verify, which is to see the
+	 * disk. */
+	memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+		 (uint64_t)sysconf(_SC_PAGESIZE);
+	j->drop_pages = j->options->verify || bytes > memory / 4;
 	if (c->begin)
 		c->begin(c->ctx, j->options->verify ? 2 * bytes : bytes);
 	rc = rsh_parallel_for(c->n_jobs, j->n_todo, write_file, j, err);
@@ -555,24 +529,6 @@ static int finish_export(struct job *j, struct rsh_error *err)
 	return rsh_manifest_writer_finish(&j->draft, err);
 }
 
-static void count_exported(const struct job *j, struct rsh_export_result *out)
-{
-	for (size_t i = 0; i < j->list.n; i++) {
-		const struct rsh_copy_file *f = &j->list.files[i];
-
-		if (!f->wanted)
-			continue;
-		out->n_lost += f->lost;
-		out->n_left += is_todo(j, i);
-		out->n_kept += j->state[i] == KEPT;
-		out->n_written += j->state[i] == WRITTEN;
-		if (j->state[i] == KEPT)
-			out->bytes_kept += f->size;
-		if (j->state[i] == WRITTEN)
-			out->bytes_written += f->size;
-	}
-}
-
 int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	       const struct rsh_export_options *o,
 	       struct rsh_export_result *out, struct rsh_error *err)
@@ -587,8 +543,22 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		rc = find_todo(&j, err);
 	if (rc == 0)
 		rc = write_all(&j, err);
-	if (j.state)
-		count_exported(&j, out);
+	if (j.state) {
+		for (size_t i = 0; i < j.list.n; i++) {
+			const struct rsh_copy_file *f = &j.list.files[i];
+
+			if (!f->wanted)
+				continue;
+			out->n_lost += f->lost;
+			out->n_left += is_todo(&j, i);
+			out->n_kept += j.state[i] == KEPT;
+			out->n_written += j.state[i] == WRITTEN;
+			if (j.state[i] == KEPT)
+				out->bytes_kept += f->size;
+			if (j.state[i] == WRITTEN)
+				out->bytes_written += f->size;
+		}
+	}
 	if (rc == 0)
 		rc = finish_export(&j, err);
 	rsh_streams_free(j.streams);

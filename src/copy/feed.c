@@ -27,19 +27,6 @@ static int pass_on(const struct rsh_copy_control *c, rsh_copy_sink *sink,
 	return rc;
 }
 
-static int pass_loan(const struct rsh_copy_control *c, rsh_copy_sink *sink,
-		     void *ctx, const struct rsh_loan *loan, uint64_t offset)
-{
-	int rc = 0;
-
-	for (int i = 0; i < loan->n_parts && rc == 0; i++) {
-		rc = pass_on(c, sink, ctx, loan->part[i].iov_base,
-			     loan->part[i].iov_len, offset);
-		offset += loan->part[i].iov_len;
-	}
-	return rc;
-}
-
 int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  struct rsh_streams *streams,
 			  const struct rsh_copy_file *f,
@@ -56,12 +43,19 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 		struct rsh_loan loan;
 		ssize_t n = rsh_copy_stopped(c) ? -EINTR :
 			rsh_stream_lend(stream, at, RSH_STREAM_MAX, &loan);
+		uint64_t offset;
 
 		if (n <= 0) {
 			rc = n ? (int)n : -EIO;
 			break;
 		}
-		rc = pass_loan(c, sink, ctx, &loan, at);
+		offset = at;
+		rc = 0;
+		for (int i = 0; i < loan.n_parts && rc == 0; i++) {
+			rc = pass_on(c, sink, ctx, loan.part[i].iov_base,
+				     loan.part[i].iov_len, offset);
+			offset += loan.part[i].iov_len;
+		}
 		rsh_loan_return(&loan);
 		at += (uint64_t)n;
 	}

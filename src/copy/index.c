@@ -27,23 +27,11 @@ static int bad_line(const struct reading *r, const char *what,
 	return rsh_error_set(err, EBADMSG, "%s: %s", r->index->path, what);
 }
 
-static int add_index_entry(struct reading *r, const struct rsh_manifest_file *f,
-			   size_t len, struct rsh_error *err)
-{
-	struct rsh_manifest_index *x = r->index;
-
-	if (rsh_grow(&x->entries, &x->cap, x->n + 1, sizeof(*x->entries)))
-		return rsh_error_nomem(err);
-	x->entries[x->n] = (struct rsh_manifest_entry){
-		.path = strdup(f->path), .offset = r->lines.begin,
-		.len = len, .size = f->size,
-	};
-	return x->entries[x->n++].path ? 0 : rsh_error_nomem(err);
-}
-
 static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 		     size_t len, struct rsh_error *err)
 {
+	struct rsh_manifest_index *x = r->index;
+
 	if (r->ended)
 		return bad_line(r, "something after its end", err);
 	if (r->began != (line->kind != RSH_MANIFEST_HEAD))
@@ -51,13 +39,21 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 	switch (line->kind) {
 	case RSH_MANIFEST_HEAD:
 		r->began = true;
-		r->index->conversion = line->head.conversion;
-		r->index->n_of = line->head.n_files;
+		x->conversion = line->head.conversion;
+		x->n_of = line->head.n_files;
 		break;
 	case RSH_MANIFEST_SOURCE:
 		break;
 	case RSH_MANIFEST_FILE:
-		return add_index_entry(r, &line->file, len, err);
+		if (rsh_grow(&x->entries, &x->cap, x->n + 1,
+			     sizeof(*x->entries)))
+			return rsh_error_nomem(err);
+		x->entries[x->n] = (struct rsh_manifest_entry){
+			.path = strdup(line->file.path),
+			.offset = r->lines.begin, .len = len,
+			.size = line->file.size,
+		};
+		return x->entries[x->n++].path ? 0 : rsh_error_nomem(err);
 	case RSH_MANIFEST_END:
 		r->ended = true;
 		r->announced = line->n_files;
@@ -97,23 +93,6 @@ static int entry_by_path(const void *a, const void *b)
 	const struct rsh_manifest_entry *const *x = a, *const *y = b;
 
 	return strcmp((*x)->path, (*y)->path);
-}
-
-static int sort_entries(struct rsh_manifest_index *x, struct rsh_error *err)
-{
-	x->by_path = rsh_alloc_array(x->n, sizeof(*x->by_path));
-	if (!x->by_path)
-		return rsh_error_nomem(err);
-	for (size_t i = 0; i < x->n; i++)
-		x->by_path[i] = &x->entries[i];
-	if (x->n)
-		qsort(x->by_path, x->n, sizeof(*x->by_path), entry_by_path);
-	for (size_t i = 1; i < x->n; i++)
-		if (strcmp(x->by_path[i]->path, x->by_path[i - 1]->path) == 0)
-			return rsh_error_set(err, EBADMSG, "%s: %s is there "
-					     "twice", x->path,
-					     x->by_path[i]->path);
-	return 0;
 }
 
 int rsh_open_regular(const char *dir, const char *name, int *out,
@@ -162,7 +141,21 @@ int rsh_manifest_index_read(struct rsh_manifest_index *x, int fd,
 	rsh_lines_init(&r.lines, x->fd, path);
 	rc = read_lines(&r, err);
 	rsh_lines_clear(&r.lines);
-	return rc ? rc : sort_entries(x, err);
+	if (rc)
+		return rc;
+	x->by_path = rsh_alloc_array(x->n, sizeof(*x->by_path));
+	if (!x->by_path)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < x->n; i++)
+		x->by_path[i] = &x->entries[i];
+	if (x->n)
+		qsort(x->by_path, x->n, sizeof(*x->by_path), entry_by_path);
+	for (size_t i = 1; i < x->n; i++)
+		if (strcmp(x->by_path[i]->path, x->by_path[i - 1]->path) == 0)
+			return rsh_error_set(err, EBADMSG, "%s: %s is there "
+					     "twice", x->path,
+					     x->by_path[i]->path);
+	return 0;
 }
 
 void rsh_manifest_index_clear(struct rsh_manifest_index *x)

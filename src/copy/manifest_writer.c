@@ -55,61 +55,37 @@ static void learn_line(struct rsh_manifest_writer *s, const struct rsh_lines *l,
 	};
 }
 
-/* Returns 1 if the head is that of this conversion, 0 if not, or -errno. */
-static int check_head(const struct rsh_manifest_writer *s, struct rsh_lines *l)
-{
-	struct rsh_manifest_line line;
-	const char *text;
-	size_t len;
-	int rc = rsh_lines_next(l, &text, &len, NULL);
-
-	if (rc <= 0)
-		return rc;
-	rc = rsh_manifest_parse(text, len, l->path, l->number, &line, NULL);
-	if (rc)
-		return rc == -ENOMEM ? rc : 0;
-	rc = line.kind == RSH_MANIFEST_HEAD &&
-	     line.head.conversion == s->origin->head.conversion;
-	rsh_manifest_line_clear(&line);
-	return rc;
-}
-
-/* Returns 1 or -errno. */
-static int recall_files(struct rsh_manifest_writer *s, struct rsh_lines *l)
-{
-	struct rsh_manifest_line line;
-	const char *text;
-	size_t len;
-	int rc, bad;
-
-	while ((rc = rsh_lines_next(l, &text, &len, NULL)) > 0) {
-		bad = rsh_manifest_parse(text, len, s->path, l->number, &line,
-					 NULL);
-		if (bad == -ENOMEM)
-			return bad;
-		if (bad)
-			continue;
-		if (line.kind == RSH_MANIFEST_FILE)
-			learn_line(s, l, len, &line.file);
-		rsh_manifest_line_clear(&line);
-	}
-	return rc == 0 || rc == -EBADMSG ? 1 : rc;
-}
-
 /* Takes what the manifest or the record says of files; lines that cannot be
  * read are what a kill has left.  Returns 1, 0 if it is of another conversion,
  * or -errno. */
 static int recall(struct rsh_manifest_writer *s, int fd)
 {
+	struct rsh_manifest_line line;
 	struct rsh_lines l;
+	const char *text;
+	bool ours = false;
+	size_t len;
 	int rc;
 
 	rsh_lines_init(&l, fd, s->path);
-	rc = check_head(s, &l);
-	if (rc > 0)
-		rc = recall_files(s, &l);
+	while ((rc = rsh_lines_next(&l, &text, &len, NULL)) > 0) {
+		rc = rsh_manifest_parse(text, len, s->path, l.number, &line,
+					NULL);
+		if (rc == -ENOMEM)
+			break;
+		if (!ours)
+			ours = rc == 0 && line.kind == RSH_MANIFEST_HEAD &&
+			       line.head.conversion ==
+				       s->origin->head.conversion;
+		else if (rc == 0 && line.kind == RSH_MANIFEST_FILE)
+			learn_line(s, &l, len, &line.file);
+		rsh_manifest_line_clear(&line);
+		rc = 0;
+		if (!ours)
+			break;
+	}
 	rsh_lines_clear(&l);
-	return rc == -EBADMSG ? 0 : rc;
+	return rc == 0 || rc == -EBADMSG ? ours : rc;
 }
 
 /* Opens what another run has made and keeps it open, since lines of it are
@@ -145,22 +121,6 @@ static bool is_other_record(const struct rsh_manifest_writer *s,
 	return name[0] == '.' && strncmp(name + 1, s->name, n) == 0 &&
 	       name[1 + n] == '.' && rsh_has_suffix(name, ".part") &&
 	       strcmp(name, s->record) != 0;
-}
-
-/* Returns 0 or -errno. */
-static int recall_other_records(struct rsh_manifest_writer *s)
-{
-	DIR *dir = rsh_dir_of(openat(s->dirfd, ".", O_RDONLY | O_DIRECTORY |
-						    O_CLOEXEC));
-	const struct dirent *e;
-	int rc = dir ? 0 : -errno;
-
-	while (rc >= 0 && dir && (e = readdir(dir)))
-		if (is_other_record(s, e->d_name))
-			rc = recall_other(s, e->d_name);
-	if (dir)
-		closedir(dir);
-	return rc < 0 ? rc : 0;
 }
 
 /* ---- opening ---- */
@@ -266,27 +226,6 @@ static int keep_text(struct rsh_manifest_writer *s, const char *text,
 	return rsh_write_all(s->record_fd, text, len, *offset);
 }
 
-static int begin_record(struct rsh_manifest_writer *s)
-{
-	const struct rsh_manifest_line head = {
-		.kind = RSH_MANIFEST_HEAD, .head = s->origin->head,
-	};
-	uint64_t offset;
-	char *text;
-	size_t len;
-	int rc;
-
-	if (ftruncate(s->record_fd, 0) != 0)
-		return -errno;
-	atomic_store(&s->record_end, 0);
-	rc = rsh_manifest_emit(&head, &text, &len);
-	if (rc)
-		return rc;
-	rc = keep_text(s, text, len, &offset);
-	free(text);
-	return rc;
-}
-
 /* With the lock held, learns what others have finished.  Returns 0 or -errno
  * with a sentence: -EEXIST. */
 static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
@@ -297,14 +236,32 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 		return rsh_error_set(err, EEXIST, "%s is there and not of this "
 				     "conversion (--overwrite replaces it)",
 				     s->path);
-	if (rc >= 0)
-		rc = recall_other_records(s);
+	if (rc >= 0) {
+		DIR *dir =
+			rsh_dir_of(openat(s->dirfd, ".",
+					  O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+		const struct dirent *e;
+
+		rc = dir ? 0 : -errno;
+		while (rc >= 0 && dir && (e = readdir(dir)))
+			if (is_other_record(s, e->d_name))
+				rc = recall_other(s, e->d_name);
+		if (dir)
+			closedir(dir);
+		rc = rc < 0 ? rc : 0;
+	}
 	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
 
 /* With the lock held, begins or goes on with the record. */
 static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 {
+	const struct rsh_manifest_line head = {
+		.kind = RSH_MANIFEST_HEAD, .head = s->origin->head,
+	};
+	cleanup_free char *text = NULL;
+	uint64_t offset;
+	size_t len;
 	int rc = open_work_record(s, err);
 
 	if (rc == 0)
@@ -312,8 +269,14 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rc = recall(s, s->record_fd);
-	if (rc == 0)
-		rc = begin_record(s);
+	if (rc == 0 && ftruncate(s->record_fd, 0) != 0)
+		rc = -errno;
+	if (rc == 0) {
+		atomic_store(&s->record_end, 0);
+		rc = rsh_manifest_emit(&head, &text, &len);
+		if (rc == 0)
+			rc = keep_text(s, text, len, &offset);
+	}
 	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
 
@@ -342,19 +305,15 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 	return rc;
 }
 
-/* True if nothing is finished of which only the record knows. */
-static bool is_record_empty(const struct rsh_manifest_writer *s)
-{
-	for (size_t i = 0; i < s->list->n; i++)
-		if (s->known[i].fd == s->record_fd)
-			return false;
-	return true;
-}
-
 void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
 {
 	if (s->record_fd >= 0) {
-		if (is_record_empty(s))
+		size_t i = 0;
+
+		/* It goes if nothing is finished of which only it knows. */
+		while (i < s->list->n && s->known[i].fd != s->record_fd)
+			i++;
+		if (i == s->list->n)
 			unlinkat(s->dirfd, s->record, 0);
 		close(s->record_fd);
 	}

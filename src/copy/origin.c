@@ -12,18 +12,14 @@
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
-static void hash_bytes(XXH3_state_t *hash, const void *data, size_t len)
+static void hash_text(XXH3_state_t *hash, const char *s)
 {
+	size_t len = s ? strlen(s) + 1 : 0;
 	uint64_t n = len;
 
 	/* The length comes first, so that no two lists look the same. */
 	XXH3_64bits_update(hash, &n, sizeof(n));
-	XXH3_64bits_update(hash, data, len);
-}
-
-static void hash_text(XXH3_state_t *hash, const char *s)
-{
-	hash_bytes(hash, s ? s : "", s ? strlen(s) + 1 : 0);
+	XXH3_64bits_update(hash, s ? s : "", len);
 }
 
 static void hash_number(XXH3_state_t *hash, uint64_t n)
@@ -33,13 +29,17 @@ static void hash_number(XXH3_state_t *hash, uint64_t n)
 
 /* ---- what decides about the bytes ---- */
 
-/* A strategy is hashed as it was understood: it may have been derived and be no
- * file at all. */
-static void hash_items(XXH3_state_t *hash, const struct rsh_strategy *s,
-		       const struct rsh_names *names)
+static int hash_strategy(const struct rsh_strategy *s,
+			 const struct rsh_names *names, uint64_t *xxh3)
 {
+	XXH3_state_t *hash = XXH3_createState();
 	char text[1024];
 
+	if (!hash)
+		return -ENOMEM;
+	XXH3_64bits_reset(hash);
+	/* A strategy is hashed as it was understood: it may have been derived
+	 * and be no file at all. */
 	hash_number(hash, s->stage_ranks);
 	hash_number(hash, s->n_stages);
 	for (uint32_t i = 0; i < s->n_params; i++) {
@@ -52,38 +52,9 @@ static void hash_items(XXH3_state_t *hash, const struct rsh_strategy *s,
 						      sizeof(text)));
 		}
 	}
-}
-
-static int hash_strategy(const struct rsh_strategy *s,
-			 const struct rsh_names *names, uint64_t *xxh3)
-{
-	XXH3_state_t *hash = XXH3_createState();
-
-	if (!hash)
-		return -ENOMEM;
-	XXH3_64bits_reset(hash);
-	hash_items(hash, s, names);
 	*xxh3 = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return 0;
-}
-
-static void add_origin(XXH3_state_t *hash, const struct rsh_origin *o)
-{
-	hash_number(hash, o->head.src.path != NULL);
-	hash_number(hash, o->head.src.xxh3);
-	hash_number(hash, o->head.dst.path != NULL);
-	hash_number(hash, o->head.dst.xxh3);
-	for (uint32_t i = 0; i < o->n_sources; i++) {
-		const struct rsh_manifest_source *s = &o->sources[i];
-
-		hash_number(hash, s->rank);
-		hash_text(hash, s->path);
-		hash_number(hash, s->size);
-		hash_number(hash, s->inode);
-		hash_number(hash, (uint64_t)s->mtime_s);
-		hash_number(hash, s->mtime_ns);
-	}
 }
 
 static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
@@ -99,35 +70,26 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 	rc = rsh_options_digest(cfg, store, &options, err);
 	hash_text(hash, PACKAGE_VERSION);
 	hash_number(hash, options);
-	add_origin(hash, o);
+	hash_number(hash, o->head.src.path != NULL);
+	hash_number(hash, o->head.src.xxh3);
+	hash_number(hash, o->head.dst.path != NULL);
+	hash_number(hash, o->head.dst.xxh3);
+	for (uint32_t i = 0; i < o->n_sources; i++) {
+		const struct rsh_manifest_source *s = &o->sources[i];
+
+		hash_number(hash, s->rank);
+		hash_text(hash, s->path);
+		hash_number(hash, s->size);
+		hash_number(hash, s->inode);
+		hash_number(hash, (uint64_t)s->mtime_s);
+		hash_number(hash, s->mtime_ns);
+	}
 	o->head.conversion = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;
 }
 
 /* ---- putting it together ---- */
-
-static int take_sources(struct rsh_origin *o, const struct rsh_source *s)
-{
-	uint32_t n = rsh_source_n_files(s);
-
-	o->sources = rsh_alloc_array(n, sizeof(*o->sources));
-	if (!o->sources)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		struct rsh_source_file_info f;
-
-		rsh_source_file_info(s, i, &f);
-		if (!f.valid)
-			continue;
-		o->sources[o->n_sources++] = (struct rsh_manifest_source){
-			.rank = f.rank, .path = f.name, .size = f.bytes,
-			.inode = f.inode, .mtime_s = f.mtime.tv_sec,
-			.mtime_ns = (uint32_t)f.mtime.tv_nsec,
-		};
-	}
-	return 0;
-}
 
 /* Of a strategy that is in no file of its own, what it says is hashed. */
 static int take_made(const struct rsh_strategy *made,
@@ -154,13 +116,15 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 {
 	struct rsh_vfs_view view;
 	int rc;
+	uint32_t n;
 
 	*out = (struct rsh_origin){ 0 };
 	if (!rsh_vfs_view(vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	out->source_path = rsh_store_is_address(cfg->source) ?
-		strdup(rsh_store_root(rsh_source_store(view.source))) :
-		realpath(cfg->source, NULL);
+	out->source_path =
+		rsh_store_is_address(cfg->source) ?
+			strdup(rsh_store_root(rsh_source_store(view.source))) :
+			realpath(cfg->source, NULL);
 	if (!out->source_path)
 		return rsh_error_set(err, errno, "%s: %s", cfg->source,
 				     strerror(errno));
@@ -172,8 +136,22 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	for (size_t i = 0; i < list->n; i++)
 		out->head.bytes += list->files[i].size;
 	out->head.n_files = list->n;
-	if (take_sources(out, view.source))
+	n = rsh_source_n_files(view.source);
+	out->sources = rsh_alloc_array(n, sizeof(*out->sources));
+	if (!out->sources)
 		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_source_file_info f;
+
+		rsh_source_file_info(view.source, i, &f);
+		if (!f.valid)
+			continue;
+		out->sources[out->n_sources++] = (struct rsh_manifest_source){
+			.rank = f.rank, .path = f.name, .size = f.bytes,
+			.inode = f.inode, .mtime_s = f.mtime.tv_sec,
+			.mtime_ns = (uint32_t)f.mtime.tv_nsec,
+		};
+	}
 	rc = cfg->src.from == RSH_FROM_SOURCE ?
 		take_made(view.src, &view, &out->head.src, err) :
 		take_strategy(cfg->src.path, &out->head.src, err);

@@ -250,49 +250,32 @@ static int by_path(const void *a, const void *b)
 
 /* ---- all of it ---- */
 
-/* A descriptor is what a manifest is read from, line by line and then again. */
-static int load_manifest(const struct job *j, int *out, struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_fd int fd = -1;
-	size_t len = 0;
-	int rc = rsh_store_load(j->tree, RSH_MANIFEST_NAME, LOADED_MAX,
-				"manifest", &data, &len, err);
-
-	if (rc)
-		return rc;
-	fd = memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
-	if (fd < 0)
-		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
-				     RSH_MANIFEST_NAME, strerror(errno));
-	rc = rsh_write_all(fd, data, len, 0);
-	if (rc)
-		return rsh_error_set(err, -rc, "%s/%s: %s", j->dir,
-				     RSH_MANIFEST_NAME, strerror(-rc));
-	*out = steal_fd(&fd);
-	return 0;
-}
-
 static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 {
 	int fd = -1;
 	int rc;
+	cleanup_free uint8_t *data = NULL;
+	cleanup_fd int memfd = -1;
+	size_t len = 0;
 
 	if (!rsh_store_is_address(j->dir))
 		return rsh_manifest_index_open(&j->index, path, err);
-	rc = load_manifest(j, &fd, err);
-	return rc ? rc : rsh_manifest_index_read(&j->index, fd, path, err);
-}
-
-/* A manifest of any name may lie among the files of its tree. */
-static void find_manifest(struct job *j, const char *path)
-{
-	cleanup_free char *dir = realpath(j->dir, NULL);
-	cleanup_free char *file = realpath(path, NULL);
-	const size_t len = dir ? strlen(dir) : 0;
-
-	if (dir && file && strncmp(file, dir, len) == 0 && file[len] == '/')
-		j->manifest = strdup(file + len + 1);
+	/* A descriptor is what a manifest is read from, line by line and then
+	 * again. */
+	rc = rsh_store_load(j->tree, RSH_MANIFEST_NAME, LOADED_MAX, "manifest",
+			    &data, &len, err);
+	if (rc)
+		return rc;
+	memfd = memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
+	if (memfd < 0)
+		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
+				     RSH_MANIFEST_NAME, strerror(errno));
+	rc = rsh_write_all(memfd, data, len, 0);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s/%s: %s", j->dir,
+				     RSH_MANIFEST_NAME, strerror(-rc));
+	fd = steal_fd(&memfd);
+	return rsh_manifest_index_read(&j->index, fd, path, err);
 }
 
 int rsh_verify_files(const char *manifest, const char *dir,
@@ -323,7 +306,15 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		rc = check_listed_all(&j, err);
 	n = out->n_problems;
 	if (rc == 0) {
-		find_manifest(&j, manifest);
+		cleanup_free char *real = realpath(j.dir, NULL);
+		cleanup_free char *file = realpath(manifest, NULL);
+		const size_t len = real ? strlen(real) : 0;
+
+		/* A manifest of any name may lie among the files of its
+		 * tree. */
+		if (real && file && strncmp(file, real, len) == 0 &&
+		    file[len] == '/')
+			j.manifest = strdup(file + len + 1);
 		rc = find_strangers(&j, "", err);
 		if (out->n_problems > n)
 			qsort(out->problems + n, out->n_problems - n,

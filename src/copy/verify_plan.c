@@ -48,18 +48,6 @@ struct check {
 	bool has_by_manifest, has_by_plan;
 };
 
-static void check_clear(struct check *k)
-{
-	if (k->fd >= 0)
-		close(k->fd);
-	free(k->buf);
-	if (k->has_by_manifest)
-		rsh_digest_clear(&k->by_manifest);
-	if (k->has_by_plan)
-		rsh_digest_clear(&k->by_plan);
-	rsh_arena_clear(&k->arena);
-}
-
 static void compare_part(struct check *k, const uint8_t *data, size_t len,
 			 uint64_t offset)
 {
@@ -116,23 +104,11 @@ static int open_planned(const struct job *j, const struct rsh_copy_file *f,
 	return k->buf ? 0 : -ENOMEM;
 }
 
-static const struct rsh_manifest_record *
-record_at(const struct rsh_manifest_record *records, uint32_t n,
-	  uint64_t offset)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (offset >= records[i].offset &&
-		    offset - records[i].offset < records[i].bytes)
-			return &records[i];
-	return NULL;
-}
-
 static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 		     const struct check *k,
 		     const struct rsh_manifest_record *records, uint32_t n,
 		     struct rsh_problem *p)
 {
-	const struct rsh_manifest_record *r;
 	int rc = 0;
 
 	if (k->fd < 0)
@@ -149,8 +125,11 @@ static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 				     "differs from the plan");
 	if (rc || !k->differs)
 		return rc;
-	r = record_at(records, n, k->where);
-	return rsh_problem_place(p, r ? r->name : NULL, k->where);
+	for (uint32_t i = 0; i < n; i++)
+		if (k->where >= records[i].offset &&
+		    k->where - records[i].offset < records[i].bytes)
+			return rsh_problem_place(p, records[i].name, k->where);
+	return rsh_problem_place(p, NULL, k->where);
 }
 
 /* ---- against a manifest ---- */
@@ -268,7 +247,14 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 	}
 	rc = run_check(j, i, &k, e ? &line.file : NULL);
 	rsh_manifest_line_clear(&line);
-	check_clear(&k);
+	if (k.fd >= 0)
+		close(k.fd);
+	free(k.buf);
+	if (k.has_by_manifest)
+		rsh_digest_clear(&k.by_manifest);
+	if (k.has_by_plan)
+		rsh_digest_clear(&k.by_plan);
+	rsh_arena_clear(&k.arena);
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
 	return rc ? rsh_error_set(err, -rc, "%s: %s", f->path, strerror(-rc)) :
@@ -338,31 +324,6 @@ static int open_plan_store(struct job *j, struct rsh_error *err)
 					&j->origin, &j->list, err);
 }
 
-static int check_planned_all(struct job *j, struct rsh_answer *out,
-			     struct rsh_error *err)
-{
-	const struct rsh_copy_control *c = &j->options->control;
-	int rc;
-
-	for (size_t i = 0; i < j->list.n; i++)
-		if (j->list.files[i].wanted) {
-			out->n_files++;
-			out->bytes += j->list.files[i].size;
-		}
-	out->n_by_plan = j->options->tree ? out->n_files : 0;
-	out->n_by_manifest = j->options->manifest ? out->n_files : 0;
-	if (c->begin)
-		c->begin(c->ctx, out->bytes);
-	rc = rsh_parallel_for(c->n_jobs, j->list.n, check_planned, j, err);
-	if (rc == 0 && j->options->write)
-		rc = rsh_manifest_writer_join(&j->draft, err);
-	if (rc == 0 && j->options->write)
-		rc = rsh_manifest_writer_finish(&j->draft, err);
-	if (rc == 0 && j->options->manifest && add_strangers(j, out))
-		rc = rsh_error_nomem(err);
-	return rc;
-}
-
 int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    const struct rsh_verify_options *o, struct rsh_answer *out,
 		    struct rsh_error *err)
@@ -373,8 +334,27 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 
 	if (rc == 0)
 		rc = open_plan_store(&j, err);
-	if (rc == 0)
-		rc = check_planned_all(&j, out, err);
+	if (rc == 0) {
+		const struct rsh_copy_control *c = &j.options->control;
+
+		for (size_t i = 0; i < j.list.n; i++)
+			if (j.list.files[i].wanted) {
+				out->n_files++;
+				out->bytes += j.list.files[i].size;
+			}
+		out->n_by_plan = j.options->tree ? out->n_files : 0;
+		out->n_by_manifest = j.options->manifest ? out->n_files : 0;
+		if (c->begin)
+			c->begin(c->ctx, out->bytes);
+		rc = rsh_parallel_for(c->n_jobs, j.list.n, check_planned, &j,
+				      err);
+		if (rc == 0 && j.options->write)
+			rc = rsh_manifest_writer_join(&j.draft, err);
+		if (rc == 0 && j.options->write)
+			rc = rsh_manifest_writer_finish(&j.draft, err);
+		if (rc == 0 && j.options->manifest && add_strangers(&j, out))
+			rc = rsh_error_nomem(err);
+	}
 	if (rsh_answer_take(out, j.problems, j.list.n) && rc == 0)
 		rc = rsh_error_nomem(err);
 	rsh_streams_free(j.streams);

@@ -136,65 +136,29 @@ static int tell_difference(struct rsh_verify_job *j,
 	return rsh_answer_add(j->out, &p);
 }
 
-static bool same_record(const struct rsh_verify_leader *l,
-			const struct rsh_verify_file *f,
-			const struct rsh_record *r)
-{
-	const struct rsh_ckpt_index *a = l->file->in.index, *b = f->in.index;
-
-	return same_kind(l, f, r) &&
-	       XXH128_isEqual(l->file->sums[l->record - a->records],
-			      f->sums[r - b->records]);
-}
-
 int rsh_verify_compare(struct rsh_verify_job *j,
 		       struct rsh_verify_leader *leader,
 		       struct rsh_verify_file *f, const struct rsh_record *r,
 		       const char *what)
 {
+	const struct rsh_ckpt_index *l;
+
 	if (!leader->file) {
 		*leader = (struct rsh_verify_leader){ f, r };
 		return 0;
 	}
-	leader->file->compared[leader->record -
-			       leader->file->in.index->records] = true;
+	l = leader->file->in.index;
+	leader->file->compared[leader->record - l->records] = true;
 	f->compared[r - f->in.index->records] = true;
 	j->out->n_replicas++;
-	return same_record(leader, f, r) ? 0 :
-					   tell_difference(j, leader, f, r,
-							   what);
+	if (same_kind(leader, f, r) &&
+	    XXH128_isEqual(leader->file->sums[leader->record - l->records],
+			   f->sums[r - f->in.index->records]))
+		return 0;
+	return tell_difference(j, leader, f, r, what);
 }
 
 /* ---- by the strategy ---- */
-
-static int compare_rank(struct rsh_verify_job *j, uint32_t name, uint32_t rank,
-			struct rsh_verify_leader *leader)
-{
-	struct rsh_verify_file *f = NULL;
-	const struct rsh_record *r = NULL;
-
-	while (!r && (f = rsh_verify_sound_file(j, rank, f)))
-		r = rsh_ckpt_find(f->in.index, name);
-	return r ? rsh_verify_compare(j, leader, f, r, "slice") : 0;
-}
-
-/* Counts the slices that were found in no file. */
-static void same_count_lost(struct rsh_verify_job *j, uint32_t name,
-			    uint32_t base, const struct rsh_grid *g,
-			    const struct rsh_verify_leader *leaders)
-{
-	uint32_t cell[RSH_MAX_DIMS];
-
-	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) &&
-			     r < j->strategy->stage_ranks; r++) {
-		rsh_grid_cell(g, r, cell);
-		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
-			continue;
-		j->n_lost++;
-		j->lost = name;
-		j->loser = base + r;
-	}
-}
 
 static int compare_stage(struct rsh_verify_job *j, uint32_t name,
 			 const struct rsh_param_stage *stage)
@@ -212,25 +176,28 @@ static int compare_stage(struct rsh_verify_job *j, uint32_t name,
 	if (rsh_grid_new_unsized(stage->item, &g, NULL))
 		return 0;
 	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n && rc == 0; r++) {
+		struct rsh_verify_file *f = NULL;
+		const struct rsh_record *record = NULL;
+
 		rsh_grid_cell(g, r, cell);
-		rc = compare_rank(j, name, base + r,
-				  &leaders[rsh_grid_member(g, cell, 0)]);
+		while (!record && (f = rsh_verify_sound_file(j, base + r, f)))
+			record = rsh_ckpt_find(f->in.index, name);
+		if (record)
+			rc = rsh_verify_compare(
+				j, &leaders[rsh_grid_member(g, cell, 0)], f,
+				record, "slice");
 	}
-	same_count_lost(j, name, base, g, leaders);
+	/* Slices that were found in no file are counted. */
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n; r++) {
+		rsh_grid_cell(g, r, cell);
+		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
+			continue;
+		j->n_lost++;
+		j->lost = name;
+		j->loser = base + r;
+	}
 	rsh_grid_free(g);
 	return rc;
-}
-
-static int compare_by_strategy(struct rsh_verify_job *j)
-{
-	const struct rsh_strategy *s = j->strategy;
-
-	for (uint32_t i = 0; i < s->n_params; i++)
-		for (uint32_t k = 0; k < s->params[i].n_stages; k++)
-			if (compare_stage(j, s->params[i].name,
-					  &s->params[i].stages[k]))
-				return -ENOMEM;
-	return 0;
 }
 
 /* ---- by names ---- */
@@ -257,7 +224,15 @@ static int compare_by_name(struct rsh_verify_job *j)
 
 int rsh_verify_same(struct rsh_verify_job *j)
 {
-	if (j->strategy)
-		return compare_by_strategy(j);
+	if (j->strategy) {
+		const struct rsh_strategy *s = j->strategy;
+
+		for (uint32_t i = 0; i < s->n_params; i++)
+			for (uint32_t k = 0; k < s->params[i].n_stages; k++)
+				if (compare_stage(j, s->params[i].name,
+						  &s->params[i].stages[k]))
+					return -ENOMEM;
+		return 0;
+	}
 	return j->whole ? compare_by_name(j) : 0;
 }

@@ -131,21 +131,6 @@ static void worker_end(struct worker *w)
 	atomic_fetch_add(&w->moves, 1);
 }
 
-static void worker_serve(struct worker *w)
-{
-	worker_begin(w);
-	fuse_session_process_buf(w->loop->session, &w->buf);
-	worker_end(w);
-}
-
-/* A thread that was added takes its first request from those that wait. */
-static void worker_help(struct worker *w)
-{
-	worker_begin(w);
-	rsh_queue_help(&w->loop->server->queue);
-	worker_end(w);
-}
-
 /* A reader who goes on has its next request here in less time than it takes to
  * wake a thread, so one thread looks out for it. */
 static void loop_linger(struct rsh_loop *l)
@@ -194,7 +179,11 @@ static void *worker_run(void *arg)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	pthread_cleanup_push(worker_free_buffer, w);
-	worker_help(w);
+	/* A thread that was added takes its first request from those that
+	 * wait. */
+	worker_begin(w);
+	rsh_queue_help(&w->loop->server->queue);
+	worker_end(w);
 	while (!fuse_session_exited(l->session)) {
 		int rc;
 
@@ -213,7 +202,9 @@ static void *worker_run(void *arg)
 			fuse_session_exit(l->session);
 			break;
 		}
-		worker_serve(w);
+		worker_begin(w);
+		fuse_session_process_buf(w->loop->session, &w->buf);
+		worker_end(w);
 	}
 	sem_post(&l->news);
 	pthread_cleanup_pop(1);
@@ -238,33 +229,6 @@ static int loop_add_worker(struct rsh_loop *l, bool extra)
 	if (l->n_workers > 1)
 		rsh_queue_allow(&l->server->queue, l->n_workers - 1);
 	return 0;
-}
-
-/* A signal wakes the wait, but not if it comes just before it: so it never
- * lasts long, nor longer than `most` ns. */
-static void loop_wait_news(struct rsh_loop *l, uint64_t most)
-{
-	const long ns = atomic_load(&l->watched) ? STUCK_NS : IDLE_NS;
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += (long)rsh_min_u64((uint64_t)ns, most);
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	sem_timedwait(&l->news, &until);
-}
-
-static void loop_relieve(struct rsh_loop *l)
-{
-	if (!atomic_load(&l->open)) {
-		atomic_store(&l->forced, true);
-		loop_open_or_close(l);
-	} else if (l->n_workers < l->max_workers) {
-		rsh_log_debug("%u threads are stuck", l->n_workers);
-		loop_add_worker(l, false);
-	}
 }
 
 /* Says what has happened since the last look. */
@@ -301,7 +265,13 @@ static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 	const bool waiting = atomic_load(&l->server->queue.n_waiting);
 
 	if ((loop_all_busy(l) && !look.moved) || (waiting && !look.turned)) {
-		loop_relieve(l);
+		if (!atomic_load(&l->open)) {
+			atomic_store(&l->forced, true);
+			loop_open_or_close(l);
+		} else if (l->n_workers < l->max_workers) {
+			rsh_log_debug("%u threads are stuck", l->n_workers);
+			loop_add_worker(l, false);
+		}
 	} else if (!look.stuck && !waiting) {
 		atomic_store(&l->forced, false);
 		atomic_store(&l->watched, false);
@@ -348,26 +318,6 @@ static struct rsh_loop *loop_new(struct rsh_server *server)
 	return l;
 }
 
-static void loop_free(struct rsh_loop *l)
-{
-	pthread_cond_destroy(&l->opened);
-	pthread_mutex_destroy(&l->lock);
-	sem_destroy(&l->news);
-	free(l->workers);
-	free(l);
-}
-
-/* With fewer threads than wanted the loop is only slower. */
-static int loop_start_workers(struct rsh_loop *l)
-{
-	int rc = 0;
-
-	while (rc == 0 && l->n_workers < l->max_workers &&
-	       l->n_workers < l->server->n_threads + EXTRA_THREADS)
-		rc = loop_add_worker(l, l->n_workers >= l->server->n_threads);
-	return l->n_workers ? 0 : rc;
-}
-
 int rsh_loop_run(struct rsh_server *server)
 {
 	struct rsh_loop *l = loop_new(server);
@@ -377,9 +327,27 @@ int rsh_loop_run(struct rsh_server *server)
 	if (!l)
 		return -ENOMEM;
 	server->interrupts.news = &l->news;
-	rc = loop_start_workers(l);
+	/* With fewer threads than wanted the loop is only slower. */
+	rc = 0;
+	while (rc == 0 && l->n_workers < l->max_workers &&
+	       l->n_workers < l->server->n_threads + EXTRA_THREADS)
+		rc = loop_add_worker(l, l->n_workers >= l->server->n_threads);
+	rc = l->n_workers ? 0 : rc;
 	while (rc == 0 && !fuse_session_exited(l->session)) {
-		loop_wait_news(l, rsh_interrupts_answer(server));
+		const uint64_t most = rsh_interrupts_answer(server);
+		const uint64_t ns = atomic_load(&l->watched) ? STUCK_NS :
+							       IDLE_NS;
+		struct timespec until;
+
+		/* A signal wakes the wait, but not if it comes just before it:
+		 * so it never lasts long, nor longer than `most` ns. */
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += (long)rsh_min_u64(ns, most);
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		sem_timedwait(&l->news, &until);
 		if (atomic_load(&l->watched))
 			loop_watch(l, &turns);
 	}
@@ -388,7 +356,12 @@ int rsh_loop_run(struct rsh_server *server)
 	if (rc == 0)
 		rc = atomic_load(&l->error);
 	/* A worker that is stuck still uses it. */
-	if (!server->stuck)
-		loop_free(l);
+	if (!server->stuck) {
+		pthread_cond_destroy(&l->opened);
+		pthread_mutex_destroy(&l->lock);
+		sem_destroy(&l->news);
+		free(l->workers);
+		free(l);
+	}
 	return rc;
 }

@@ -130,23 +130,6 @@ int rsh_session_new(const struct rsh_server_options *o, void *userdata,
 
 #define READAHEAD_KB 1024
 
-/* mountinfo writes blanks and backslashes as \ooo. */
-static void unescape_octal(char *s)
-{
-	char *to = s;
-
-	while (*s) {
-		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 |
-				       (s[3] - '0'));
-			s += 4;
-		} else {
-			*to++ = *s++;
-		}
-	}
-	*to = '\0';
-}
-
 /* Finds the number of the block device that stands for a mount in
  * /sys/class/bdi, without asking the file system, which does not answer yet. */
 static bool device_of_mount(const char *mountpoint, char *device, size_t max)
@@ -161,10 +144,24 @@ static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 	/* The last line of a mount point is that of the mount on top. */
 	while (getline(&line, &cap, f) > 0) {
 		char where[PATH_MAX], dev[32];
+		char *s, *to;
 
 		if (sscanf(line, "%*s %*s %31s %*s %4095s", dev, where) != 2)
 			continue;
-		unescape_octal(where);
+		/* mountinfo writes blanks and backslashes as \ooo. */
+		s = where;
+		to = s;
+		while (*s) {
+			if (s[0] == '\\' && s[1] && s[2] && s[3]) {
+				*to++ = (char)((s[1] - '0') << 6 |
+					       (s[2] - '0') << 3 |
+					       (s[3] - '0'));
+				s += 4;
+			} else {
+				*to++ = *s++;
+			}
+		}
+		*to = '\0';
 		if (strcmp(where, mountpoint) == 0) {
 			snprintf(device, max, "%s", dev);
 			found = true;

@@ -119,20 +119,6 @@ static void mounter_answer(int socket, struct rsh_error *said, int fd)
 	send_message(socket, said, sizeof(*said), &fd, fd >= 0);
 }
 
-static int take_answer(int socket, struct rsh_error *said, int *fd)
-{
-	int got[MOST_FDS];
-	size_t n;
-
-	if (take_message(socket, said, sizeof(*said), got, &n) !=
-	    (ssize_t)sizeof(*said))
-		return rsh_error_set(said, EIO, "the process that mounts has "
-				     "ended");
-	if (n)
-		*fd = got[0];
-	return -said->code;
-}
-
 /* ---- the process ---- */
 
 struct work {
@@ -164,13 +150,6 @@ static int mount_once(struct work *w, struct rsh_error *said)
 	return rc;
 }
 
-/* The streams are closed because whoever started the command waits for that. */
-static void mounter_leave_streams(void)
-{
-	for (int fd = 0; fd <= 2; fd++)
-		rsh_device_close(fd);
-}
-
 static void do_mount(struct work *w)
 {
 	struct rsh_error said = RSH_ERROR_INIT;
@@ -178,7 +157,10 @@ static void do_mount(struct work *w)
 
 	if (mount_once(w, &said) == 0)
 		fd = fuse_session_fd(w->session);
-	mounter_leave_streams();
+	/* The streams are closed because whoever started the command waits for
+	 * that. */
+	for (int stream = 0; stream <= 2; stream++)
+		rsh_device_close(stream);
 	mounter_answer(w->socket, &said, fd);
 	/* The connection must end with the server, so this process keeps
 	 * none. */
@@ -197,27 +179,21 @@ static void do_unmount(struct work *w)
 
 /* ---- finding ---- */
 
-/* Descriptors go with the message; negative numbers stay in it. */
-static void send_found(int to, int fd[2])
-{
-	int open[2];
-	size_t n = 0;
-
-	for (int i = 0; i < 2; i++)
-		if (fd[i] >= 0)
-			open[n++] = fd[i];
-	send_message(to, fd, 2 * sizeof(*fd), open, n);
-}
-
 __attribute__((noreturn))
 static void mounter_find(const struct work *w, const char *name, int to)
 {
 	int fd[2] = { -EIO, -EIO };
+	int open[2];
+	size_t n = 0;
 
 	close(w->socket);
 	alarm(FINDING_SECONDS);
 	w->options->find(w->options->find_ctx, name, fd);
-	send_found(to, fd);
+	/* Descriptors go with the message; negative numbers stay in it. */
+	for (int i = 0; i < 2; i++)
+		if (fd[i] >= 0)
+			open[n++] = fd[i];
+	send_message(to, fd, 2 * sizeof(*fd), open, n);
 	_exit(0);
 }
 
@@ -243,40 +219,6 @@ static void do_dying(const char *number, int to)
 	send_message(to, &dies, sizeof(dies), NULL, 0);
 }
 
-static void mounter_obey(struct work *w)
-{
-	char word[PATH_MAX + 2];
-	int fd[MOST_FDS];
-	ssize_t got;
-	size_t n;
-
-	while ((got = take_message(w->socket, word, sizeof(word) - 1, fd,
-				   &n)) > 0) {
-		word[got] = '\0';
-		if (*word == MOUNT)
-			do_mount(w);
-		else if (*word == UNMOUNT)
-			do_unmount(w);
-		else if (*word == FIND && n == 1)
-			do_find(w, word + 1, fd[0]);
-		else if (*word == DYING && n == 1)
-			do_dying(word + 1, fd[0]);
-		while (n)
-			close(fd[--n]);
-	}
-}
-
-/* Signals that end the server come to its whole group, and so to this
- * process. */
-static void ignore_signals(void)
-{
-	static const int numbers[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM,
-				       SIGPIPE };
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		signal(numbers[i], SIG_IGN);
-}
-
 __attribute__((noreturn))
 static void mounter_work(const struct rsh_server_options *o,
 			 const char *mountpoint, int socket)
@@ -284,10 +226,34 @@ static void mounter_work(const struct rsh_server_options *o,
 	struct work w = {
 		.options = o, .mountpoint = mountpoint, .socket = socket,
 	};
+	static const int numbers[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM,
+				       SIGPIPE };
 
-	ignore_signals();
-	if (chdir("/") == 0)
-		mounter_obey(&w);
+	/* Signals that end the server come to its whole group, and so to this
+	 * process. */
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		signal(numbers[i], SIG_IGN);
+	if (chdir("/") == 0) {
+		char word[PATH_MAX + 2];
+		int fd[MOST_FDS];
+		ssize_t got;
+		size_t n;
+
+		while ((got = take_message(w.socket, word, sizeof(word) - 1, fd,
+					   &n)) > 0) {
+			word[got] = '\0';
+			if (*word == MOUNT)
+				do_mount(&w);
+			else if (*word == UNMOUNT)
+				do_unmount(&w);
+			else if (*word == FIND && n == 1)
+				do_find(&w, word + 1, fd[0]);
+			else if (*word == DYING && n == 1)
+				do_dying(word + 1, fd[0]);
+			while (n)
+				close(fd[--n]);
+		}
+	}
 	_exit(0);
 }
 
@@ -329,10 +295,19 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 static int mounter_ask(struct rsh_mounter *m, char word, struct rsh_error *said,
 		       int *fd)
 {
+	int got[MOST_FDS];
+	size_t n;
+
 	if (send(m->socket, &word, 1, MSG_NOSIGNAL) != 1)
 		return rsh_error_set(said, errno, "the process that mounts: %s",
 				     strerror(errno));
-	return take_answer(m->socket, said, fd);
+	if (take_message(m->socket, said, sizeof(*said), got, &n) !=
+	    (ssize_t)sizeof(*said))
+		return rsh_error_set(said, EIO, "the process that mounts has "
+				     "ended");
+	if (n)
+		*fd = got[0];
+	return -said->code;
 }
 
 int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err)

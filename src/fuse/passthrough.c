@@ -184,28 +184,6 @@ static int new_backing(struct rsh_server *s, const struct rsh_request *r,
 	return 0;
 }
 
-/* Puts a new backing in the list and returns it.  If another one is there,
- * returns that; if the kernel has refused one, returns NULL. */
-static struct rsh_backing *backing_settle(struct rsh_passthrough *p,
-					  struct rsh_backing *mine, bool *first)
-{
-	struct rsh_backing *b;
-
-	pthread_mutex_lock(&p->lock);
-	b = backing_find_file(p, mine->file);
-	if (b) {
-		b->users++;
-	} else if (mine->id == 0 || p->refused) {
-		*first = !p->refused;
-		p->refused = true;
-	} else {
-		LIST_INSERT_HEAD(&p->list, mine, next);
-		b = mine;
-	}
-	pthread_mutex_unlock(&p->lock);
-	return b;
-}
-
 static int backing_make(struct rsh_server *s, const struct rsh_request *r,
 			uint32_t file, struct rsh_backing **out)
 {
@@ -213,11 +191,24 @@ static int backing_make(struct rsh_server *s, const struct rsh_request *r,
 	struct rsh_backing *mine;
 	bool first = false;
 	int rc = new_backing(s, r, file, &mine, &refused);
+	struct rsh_backing *b;
 
 	/* Without descriptors the file is read as others are. */
 	if (rc)
 		return rc == -EMFILE ? 0 : rc;
-	*out = backing_settle(&s->passthrough, mine, &first);
+	pthread_mutex_lock(&s->passthrough.lock);
+	b = backing_find_file(&s->passthrough, mine->file);
+	if (b) {
+		b->users++;
+	} else if (mine->id == 0 || s->passthrough.refused) {
+		first = !s->passthrough.refused;
+		s->passthrough.refused = true;
+	} else {
+		LIST_INSERT_HEAD(&s->passthrough.list, mine, next);
+		b = mine;
+	}
+	pthread_mutex_unlock(&s->passthrough.lock);
+	*out = b;
 	if (*out != mine)
 		backing_discard(s, r->req, mine);
 	if (first)

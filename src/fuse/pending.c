@@ -201,18 +201,6 @@ static bool take_over(struct rsh_interrupts *i, struct rsh_pending *p)
 	return mine;
 }
 
-static void let_go(struct rsh_interrupts *i, struct rsh_pending *p)
-{
-	bool ended;
-
-	pthread_mutex_lock(&i->lock);
-	ended = p->ended;
-	p->held = false;
-	pthread_mutex_unlock(&i->lock);
-	if (ended)
-		free(p);
-}
-
 uint64_t rsh_interrupts_answer(struct rsh_server *s)
 {
 	struct rsh_interrupts *i = &s->interrupts;
@@ -220,12 +208,19 @@ uint64_t rsh_interrupts_answer(struct rsh_server *s)
 	uint64_t wait;
 
 	while ((p = take_due(i, &wait))) {
+		bool ended;
+
 		if (has_to_go(s, p) && take_over(i, p)) {
 			fuse_req_interrupt_func(p->req, NULL, NULL);
 			fuse_reply_err(p->req, EINTR);
 			rsh_queue_forget(&s->queue, p);
 		}
-		let_go(i, p);
+		pthread_mutex_lock(&i->lock);
+		ended = p->ended;
+		p->held = false;
+		pthread_mutex_unlock(&i->lock);
+		if (ended)
+			free(p);
 	}
 	return wait;
 }

@@ -67,21 +67,15 @@ static struct rsh_streams_options choose_windows(
 /* Open files, requests that wait and texts of .reshardfs take so much. */
 #define SMALL_BYTES ((uint64_t)8 * 1024 * 1024)
 
-/* Returns how many threads there may be, those that prepare included. */
-static uint64_t count_threads(const struct rsh_server_options *o)
-{
-	struct rsh_server s;
-
-	choose_threads(&s, o);
-	return (uint64_t)s.max_threads + 1 + choose_windows(o).max_threads +
-	       (o->far && !o->shared ? RSH_READ_HELPERS : 0) + MORE_THREADS;
-}
-
 uint64_t rsh_server_maps(const struct rsh_server_options *o)
 {
 	const uint64_t windows = choose_windows(o).max_windows;
-	const uint64_t threads = count_threads(o);
+	uint64_t threads;
+	struct rsh_server s;
 
+	choose_threads(&s, o);
+	threads = (uint64_t)s.max_threads + 1 + choose_windows(o).max_threads +
+		  (o->far && !o->shared ? RSH_READ_HELPERS : 0) + MORE_THREADS;
 	/* A thread that serves may hold two windows that stand in no list. */
 	return rsh_stream_maps((unsigned)(windows + 2 * threads)) +
 	       threads * THREAD_BYTES + SMALL_BYTES;
@@ -138,9 +132,8 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	struct rsh_error said = RSH_ERROR_INIT;
 	struct rsh_server *s;
 	char mountpoint[PATH_MAX];
-	int rc;
+	int rc = rsh_mountpoint_check(o->mountpoint, mountpoint, err);
 
-	rc = rsh_mountpoint_check(o->mountpoint, mountpoint, err);
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));

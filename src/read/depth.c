@@ -134,16 +134,6 @@ static void depth_forget_trials(struct rsh_depth *d)
 	}
 }
 
-static void depth_follow(struct rsh_depth *d, uint64_t ns)
-{
-	if (d->base_ns == 0 || depth_is_another(d, ns)) {
-		d->base_ns = ns;
-		depth_forget_trials(d);
-	} else if (!d->strange) {
-		d->base_ns = (3 * d->base_ns + ns) / 4;
-	}
-}
-
 static bool depth_may_try(const struct rsh_depth *d, int step)
 {
 	if (step > 0 ? depth_limit_at(d, d->level) == d->most :
@@ -179,23 +169,6 @@ static bool is_plain(uint64_t less_ns, uint64_t more_ns)
 	return more_ns > less_ns / 4 * 5;
 }
 
-/* What has paid plainly is tried further at once.  Otherwise it may have been
- * chance, and the number before is tried again soon. */
-static void depth_keep_trial(struct rsh_depth *d, uint64_t ns)
-{
-	const bool plain = is_plain(ns, d->base_ns);
-	const int further = (int)depth_level_now(d) + d->step;
-
-	d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);
-	d->level = depth_level_now(d);
-	d->at[d->level].pause = PAUSE_MIN;
-	if (plain && further >= 0 && further < RSH_DEPTH_LEVELS)
-		d->at[further].wait = 0;
-	d->step = 0;
-	d->base_ns = ns;
-	depth_choose_trial(d);
-}
-
 /* More loads have to pay, if only a little; fewer must not cost. */
 static bool depth_pays(const struct rsh_depth *d, uint64_t ns)
 {
@@ -208,26 +181,32 @@ static void depth_judge(struct rsh_depth *d)
 	const uint64_t ns = d->full_ns * MIB / d->work;
 
 	if (d->step == 0) {
-		depth_follow(d, ns);
+		if (d->base_ns == 0 || depth_is_another(d, ns)) {
+			d->base_ns = ns;
+			depth_forget_trials(d);
+		} else if (!d->strange) {
+			d->base_ns = (3 * d->base_ns + ns) / 4;
+		}
 		depth_choose_trial(d);
 	} else if (depth_pays(d, ns)) {
-		depth_keep_trial(d, ns);
+		const bool plain = is_plain(ns, d->base_ns);
+		const int further = (int)depth_level_now(d) + d->step;
+
+		/* What has paid plainly is tried further at once. Otherwise it
+		 * may have been chance, and the number before is tried again
+		 * soon. */
+		d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);
+		d->level = depth_level_now(d);
+		d->at[d->level].pause = PAUSE_MIN;
+		if (plain && further >= 0 && further < RSH_DEPTH_LEVELS)
+			d->at[further].wait = 0;
+		d->step = 0;
+		d->base_ns = ns;
+		depth_choose_trial(d);
 	} else {
 		depth_fail_trial(d, is_plain(d->base_ns, ns) ? PAUSE_LONG :
 							       PAUSE_MIN);
 	}
-}
-
-/* By this time the whole stretch would have been over long ago, if the number
- * paid. */
-static bool depth_has_failed(const struct rsh_depth *d)
-{
-	const uint64_t loads = rsh_max_u64(d->n_ended, 1);
-	const uint64_t work = d->work / loads * depth_loads_of_stretch(d);
-	const uint64_t ns = rsh_max_u64(work * d->base_ns / MIB,
-					depth_least_of_stretch(d));
-
-	return d->step && is_plain(ns, d->full_ns);
 }
 
 static void depth_go_on(struct rsh_depth *d, uint64_t now)
@@ -237,7 +216,15 @@ static void depth_go_on(struct rsh_depth *d, uint64_t now)
 			  lasted >= depth_least_of_stretch(d);
 
 	if (!over) {
-		if (!depth_has_failed(d))
+		const uint64_t loads = rsh_max_u64(d->n_ended, 1);
+		const uint64_t work =
+			d->work / loads * depth_loads_of_stretch(d);
+		const uint64_t ns = rsh_max_u64(work * d->base_ns / MIB,
+						depth_least_of_stretch(d));
+
+		/* By this time the whole stretch would have been over long ago,
+		 * if the number paid. */
+		if (!(d->step && is_plain(ns, d->full_ns)))
 			return;
 		depth_fail_trial(d, PAUSE_LONG);
 	} else if (d->full_ns >= lasted / 8 * 7) {

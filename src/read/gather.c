@@ -103,19 +103,6 @@ static int gather_flush_copies(struct rsh_gather *g)
 	return rc ? rc : rsh_tile_copies_flush(&g->copies, g->tiles, &h);
 }
 
-static int gather_take_tiled(struct rsh_gather *g, const struct rsh_piece *p,
-			     uint8_t *dst)
-{
-	int rc;
-
-	if (rsh_tile_copies_add(&g->copies, p, dst))
-		return 0;
-	rc = gather_flush_copies(g);
-	if (rc == 0)
-		rsh_tile_copies_add(&g->copies, p, dst);
-	return rc;
-}
-
 /* ---- collecting ---- */
 
 static struct gather_group *gather_group(struct rsh_gather *g, uint32_t file)
@@ -232,15 +219,6 @@ static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 	return rc ? rc : left ? -EIO : 0;
 }
 
-/* A piece that goes straight to its place need not be a run.  From far away it
- * is, so that all that a request waits for is asked for at once. */
-static bool gather_is_direct(const struct rsh_gather *g,
-			     const struct rsh_piece *p)
-{
-	return p->src_length >= DIRECT_MIN &&
-	       (!g->all->far || p->src_length > UINT32_MAX);
-}
-
 static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
 			     uint8_t *dst)
 {
@@ -248,40 +226,28 @@ static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
 		memcpy(dst, p->header, (size_t)p->length);
 		return 0;
 	}
-	if (p->is_tiled)
-		return gather_take_tiled(g, p, dst);
+	if (p->is_tiled) {
+		int rc;
+
+		if (rsh_tile_copies_add(&g->copies, p, dst))
+			return 0;
+		rc = gather_flush_copies(g);
+		if (rc == 0)
+			rsh_tile_copies_add(&g->copies, p, dst);
+		return rc;
+	}
 	if (p->codec != RSH_CODEC_NONE)
 		return p->src_length > RSH_SPAN_MAX ?
 		       gather_add_decoded(g, p, dst) :
 		       gather_add_piece(g, p, dst);
-	if (gather_is_direct(g, p))
+	if (p->src_length >= DIRECT_MIN &&
+	    (!g->all->far || p->src_length > UINT32_MAX))
 		return rsh_source_read_at(g->source, p->src_rank, p->src_offset,
 					  dst, (size_t)p->length, g->wait);
 	return gather_add_piece(g, p, dst);
 }
 
 /* ---- where the bytes are placed ---- */
-
-/* Where the first byte belongs is known from the first long piece, since short
- * ones and headers are copied by this program itself, which knows no slow
- * places.  What came before that piece moves with it. */
-static uint8_t *gather_move(struct rsh_gather *g, const struct rsh_piece *p,
-			    uint8_t *area, uint8_t *data, size_t at)
-{
-	uint8_t *to = area + rsh_place(p->src_offset - at);
-
-	memmove(to, data, at);
-	for (unsigned i = 1; i <= g->n_runs; i++)
-		g->runs[i].dst += to - data;
-	rsh_tile_copies_move(&g->copies, to - data);
-	return to;
-}
-
-static bool gather_is_long(const struct rsh_piece *p)
-{
-	return !p->is_header && !p->is_tiled &&
-	       p->src_length >= RSH_PLACE_MAX;
-}
 
 int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 		   struct rsh_target *to, size_t len)
@@ -296,8 +262,20 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 	while (rsh_piece_iter_next(it, &p)) {
 		if (p.length > len - at)
 			return -EIO;
-		if (n_movable && gather_is_long(&p)) {
-			data = gather_move(g, &p, to->area, data, at);
+		if (n_movable && !p.is_header && !p.is_tiled &&
+		    p.src_length >= RSH_PLACE_MAX) {
+			uint8_t *place =
+				to->area + rsh_place(p.src_offset - at);
+
+			/* Where the first byte belongs is known from the first
+			 * long piece, since short ones and headers are copied
+			 * by this program itself, which knows no slow places.
+			 * What came before that piece moves with it. */
+			memmove(place, data, at);
+			for (unsigned i = 1; i <= g->n_runs; i++)
+				g->runs[i].dst += place - data;
+			rsh_tile_copies_move(&g->copies, place - data);
+			data = place;
 			n_movable = 0;
 		}
 		n_movable -= n_movable > 0;
@@ -353,25 +331,6 @@ static void gather_free(struct rsh_gather *g)
 	free(g);
 }
 
-static void gather_return(struct rsh_gathers *all, struct rsh_gather *g)
-{
-	bool keep;
-
-	if (g->n_runs || g->n_scales)
-		gather_reset(g);
-	rsh_tile_copies_reset(&g->copies);
-	pthread_mutex_lock(&all->lock);
-	keep = all->n_idle < IDLE_STATES;
-	if (keep) {
-		g->next_idle = all->idle;
-		all->idle = g;
-		all->n_idle++;
-	}
-	pthread_mutex_unlock(&all->lock);
-	if (!keep)
-		gather_free(g);
-}
-
 int rsh_gathers_new(struct rsh_source *s, struct rsh_tiles *tiles, bool far,
 		    struct rsh_gathers **out)
 {
@@ -414,10 +373,24 @@ struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all,
 
 int rsh_gather_end(struct rsh_gathers *all, struct rsh_gather *g, int rc)
 {
+	bool keep;
+
 	if (rc == 0 && g->n_runs)
 		rc = rsh_gather_read_runs(g);
 	if (rc == 0 && g->copies.n)
 		rc = gather_flush_copies(g);
-	gather_return(all, g);
+	if (g->n_runs || g->n_scales)
+		gather_reset(g);
+	rsh_tile_copies_reset(&g->copies);
+	pthread_mutex_lock(&all->lock);
+	keep = all->n_idle < IDLE_STATES;
+	if (keep) {
+		g->next_idle = all->idle;
+		all->idle = g;
+		all->n_idle++;
+	}
+	pthread_mutex_unlock(&all->lock);
+	if (!keep)
+		gather_free(g);
 	return rc;
 }

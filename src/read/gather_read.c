@@ -295,30 +295,6 @@ static void stretch_add_read(struct rsh_gather *g, const struct rsh_handle *h,
 			       r->src_len);
 }
 
-/* Reads all runs of a file.  Returns 0 or -errno. */
-static int group_read(struct rsh_gather *g, const struct gather_group *group)
-{
-	const struct gather_hand by = { g, &g->scratch };
-	struct rsh_attempts a = { .file = group->file, .wait = g->wait };
-	struct rsh_handle *h;
-
-	while ((h = rsh_store_attempt(g->store, &a))) {
-		struct gather_stretch spent = { 0 };
-		struct gather_read rd = { 0 };
-
-		while (a.code == 0 && group_next_read(g, group, &rd)) {
-			a.code = read_is_of_rows(&rd) ?
-				read_rows(&by, &rd, h) :
-				read_together(&by, &rd, h);
-			if (a.code == 0)
-				stretch_add_read(g, h, &spent, &rd);
-		}
-		if (a.code == 0)
-			stretch_end(g, h, &spent);
-	}
-	return a.rc;
-}
-
 /* ---- all at once ---- */
 
 struct gather_round {
@@ -377,36 +353,46 @@ static int round_add_rows(struct gather_round *round,
 	return rc;
 }
 
-static int round_add_group(struct gather_round *round,
-			   const struct gather_group *group)
-{
-	struct gather_read rd = { 0 };
-	int rc = 0;
-
-	while (rc == 0 && group_next_read(round->gather, group, &rd))
-		rc = round_add_rows(round, &rd);
-	return rc;
-}
-
-static int gather_read_at_once(struct rsh_gather *g)
-{
-	struct gather_round round = { .gather = g };
-	int rc = 0;
-
-	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++)
-		rc = round_add_group(&round, &g->groups[i]);
-	return rc ? rc : round_carry_out(&round);
-}
-
 int rsh_gather_read_runs(struct rsh_gather *g)
 {
 	int rc = 0;
 
 	for (unsigned i = 0; i < g->n_groups; i++)
 		group_sort(g, &g->groups[i]);
-	if (g->all->far)
-		return gather_read_at_once(g);
-	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++)
-		rc = group_read(g, &g->groups[i]);
+	if (g->all->far) {
+		struct gather_round round = { .gather = g };
+
+		for (unsigned i = 0; rc == 0 && i < g->n_groups; i++) {
+			struct gather_read rd = { 0 };
+
+			while (rc == 0 && group_next_read(round.gather,
+							  &g->groups[i], &rd))
+				rc = round_add_rows(&round, &rd);
+		}
+		return rc ? rc : round_carry_out(&round);
+	}
+	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++) {
+		const struct gather_hand by = { g, &g->scratch };
+		struct rsh_attempts a = { .file = g->groups[i].file,
+					  .wait = g->wait };
+		struct rsh_handle *h;
+
+		while ((h = rsh_store_attempt(g->store, &a))) {
+			struct gather_stretch spent = { 0 };
+			struct gather_read rd = { 0 };
+
+			while (a.code == 0 &&
+			       group_next_read(g, &g->groups[i], &rd)) {
+				a.code = read_is_of_rows(&rd) ?
+					read_rows(&by, &rd, h) :
+					read_together(&by, &rd, h);
+				if (a.code == 0)
+					stretch_add_read(g, h, &spent, &rd);
+			}
+			if (a.code == 0)
+				stretch_end(g, h, &spent);
+		}
+		rc = a.rc;
+	}
 	return rc;
 }

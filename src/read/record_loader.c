@@ -92,22 +92,6 @@ static bool load_take(struct load *l, struct load_task *t)
 	return t->end > 0;
 }
 
-/* Gives the part of want i that is of the task. */
-static struct rsh_want task_want(const struct load *l,
-				 const struct load_task *t, size_t i)
-{
-	struct rsh_want w = l->wants[i];
-
-	if (i + 1 == t->end)
-		w.bytes = t->to;
-	if (i == t->first) {
-		w.offset += t->from;
-		w.bytes -= t->from;
-		w.to += t->from;
-	}
-	return w;
-}
-
 static int want_gather(const struct rsh_reader *r, struct rsh_gather *g,
 		       const struct rsh_want *w, const atomic_bool *avoid)
 {
@@ -140,8 +124,15 @@ static int task_try(const struct load *l, const struct load_task *t,
 		if (!g)
 			continue;
 		for (size_t i = t->first; a.rc == 0 && i < t->end; i++) {
-			const struct rsh_want w = task_want(l, t, i);
+			struct rsh_want w = l->wants[i];
 
+			if (i + 1 == t->end)
+				w.bytes = t->to;
+			if (i == t->first) {
+				w.offset += t->from;
+				w.bytes -= t->from;
+				w.to += t->from;
+			}
 			a.rc = want_gather(r, g, &w, a.avoid);
 		}
 		a.rc = rsh_gather_end(r->gathers, g, a.rc);
@@ -310,21 +301,6 @@ static void load_tell(struct load *l, const struct rsh_records_load_options *o)
 		load_fail(l, -ECANCELED, &nobodys);
 }
 
-/* The calling thread works, too.  Where it is to tell how far they are it only
- * looks on, since a source may hang, unless there is no other thread. */
-static void load_share(struct load *l, const struct rsh_records_load_options *o)
-{
-	while ((!o->progress || l->n_threads == 0) && load_work_one(l))
-		if (o->progress)
-			load_tell(l, o);
-	while (l->n_ended < l->n_threads)
-		if (rsh_clock_wait(&l->ended, &l->common->lock,
-				   rsh_clock_ns() + TELL_NS) && o->progress)
-			load_tell(l, o);
-	if (o->progress)
-		load_tell(l, o);
-}
-
 static void load_all(struct load *l, const struct rsh_records_load_options *o)
 {
 	const uint64_t tasks = l->all / TASK_BYTES + l->n / TASK_WANTS + 1;
@@ -337,7 +313,18 @@ static void load_all(struct load *l, const struct rsh_records_load_options *o)
 	pthread_mutex_lock(&l->common->lock);
 	load_start(l, (unsigned)rsh_min_u64(cpus > 0 ? cpus - helped : 1,
 					    l->most_threads));
-	load_share(l, o);
+	/* The calling thread works, too. Where it is to tell how far they are
+	 * it only looks on, since a source may hang, unless there is no other
+	 * thread. */
+	while ((!o->progress || l->n_threads == 0) && load_work_one(l))
+		if (o->progress)
+			load_tell(l, o);
+	while (l->n_ended < l->n_threads)
+		if (rsh_clock_wait(&l->ended, &l->common->lock,
+				   rsh_clock_ns() + TELL_NS) && o->progress)
+			load_tell(l, o);
+	if (o->progress)
+		load_tell(l, o);
 	pthread_mutex_unlock(&l->common->lock);
 	for (unsigned i = 0; i < l->n_threads; i++)
 		pthread_join(l->threads[i], NULL);

@@ -51,25 +51,6 @@ static int window_await(struct rsh_streams *s, struct rsh_window *w,
 	return rc;
 }
 
-/* Holds a window and waits for its bytes, or fills it.  Returns as
- * window_await(). */
-static int window_hold(struct rsh_streams *s, struct rsh_window *w,
-		       bool *waited)
-{
-	w->users++;
-	if (w->state == RSH_WINDOW_QUEUED) {
-		rsh_window_unqueue(w);
-		rsh_streams_wake(s); /* for the others */
-		rsh_window_load(w, true);
-		*waited = true;
-	} else if (stream_lender_prepares(w->stream)) {
-		s->left = true;
-	} else {
-		rsh_streams_wake(s);
-	}
-	return window_await(s, w, waited);
-}
-
 /* Lends bytes of a window; the loan takes over the caller's hold. */
 static size_t window_lend(struct rsh_window *w, uint64_t offset, size_t len,
 			  struct rsh_loan *loan)
@@ -163,11 +144,6 @@ static struct rsh_window *stream_need_window(struct rsh_stream *st,
 	return w ? w : rsh_stream_window_at(st, offset);
 }
 
-static bool window_reaches(const struct rsh_window *w, uint64_t end)
-{
-	return w->offset + w->len >= end;
-}
-
 /* Lends bytes of windows, which are made as needed. */
 static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 				   size_t len, struct rsh_loan *loan)
@@ -186,8 +162,19 @@ static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 		w = stream_need_window(st, offset + got);
 		/* A loan has two parts, so the second one has to be the
 		 * last. */
-		if (w && (got == 0 || window_reaches(w, offset + len))) {
-			n = window_hold(s, w, &waited);
+		if (w && (got == 0 || w->offset + w->len >= offset + len)) {
+			w->users++;
+			if (w->state == RSH_WINDOW_QUEUED) {
+				rsh_window_unqueue(w);
+				rsh_streams_wake(s); /* for the others */
+				rsh_window_load(w, true);
+				waited = true;
+			} else if (stream_lender_prepares(w->stream)) {
+				s->left = true;
+			} else {
+				rsh_streams_wake(s);
+			}
+			n = window_await(s, w, &waited);
 			if (n == 0)
 				n = (ssize_t)window_lend(w, offset + got,
 							 len - got, loan);

@@ -45,14 +45,6 @@ struct rsh_tiles {
 
 /* ---- keys ---- */
 
-static bool tile_same(const struct rsh_tile *a, const struct rsh_tile *b)
-{
-	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
-	       a->n_rows == b->n_rows && a->n_columns == b->n_columns &&
-	       a->stride == b->stride && a->unit_in == b->unit_in &&
-	       a->unit_out == b->unit_out;
-}
-
 bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
 {
 	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
@@ -64,7 +56,13 @@ bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
 bool rsh_tile_key_same(const struct rsh_tile_key *a,
 		       const struct rsh_tile_key *b)
 {
-	return tile_same(&a->tile, &b->tile) && a->codec == b->codec &&
+	return a->tile.src_offset == b->tile.src_offset &&
+	       a->tile.src_rank == b->tile.src_rank &&
+	       a->tile.n_rows == b->tile.n_rows &&
+	       a->tile.n_columns == b->tile.n_columns &&
+	       a->tile.stride == b->tile.stride &&
+	       a->tile.unit_in == b->tile.unit_in &&
+	       a->tile.unit_out == b->tile.unit_out && a->codec == b->codec &&
 	       (a->codec != RSH_CODEC_FP8_SCALED ||
 		(rsh_scales_same(&a->scales, &b->scales) &&
 		 a->scales.first == b->scales.first));
@@ -105,32 +103,6 @@ static uint64_t charge_of(uint64_t bytes)
 	       (is_large(bytes) ? RSH_TILE_BYTES : bytes);
 }
 
-static void tiles_account(struct rsh_tiles *t, uint64_t bytes)
-{
-	t->used += bytes;
-	t->stats.memory_peak = rsh_max_u64(t->stats.memory_peak, t->used);
-}
-
-/* Columns of a tile lie far apart, and huge pages spare the processor most of
- * the ways to them. */
-static uint8_t *large_map(void)
-{
-	const size_t more = RSH_TILE_BYTES + HUGE_PAGE;
-	uint8_t *map = mmap(NULL, more, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	size_t before;
-
-	if (map == MAP_FAILED)
-		return NULL;
-	before = -(uintptr_t)map % HUGE_PAGE;
-	if (before)
-		munmap(map, before);
-	if (before < HUGE_PAGE)
-		munmap(map + before + RSH_TILE_BYTES, HUGE_PAGE - before);
-	madvise(map + before, RSH_TILE_BYTES, MADV_HUGEPAGE);
-	return map + before;
-}
-
 static uint8_t *memory_take(struct rsh_tiles *t, uint64_t bytes)
 {
 	struct spare *s = t->spares;
@@ -138,8 +110,26 @@ static uint8_t *memory_take(struct rsh_tiles *t, uint64_t bytes)
 	if (!is_large(bytes))
 		return malloc((size_t)bytes);
 	if (!s) {
+		size_t more;
+		uint8_t *map;
+		size_t before;
+
 		t->stats.maps++;
-		return large_map();
+		/* Columns of a tile lie far apart, and huge pages spare the
+		 * processor most of the ways to them. */
+		more = RSH_TILE_BYTES + HUGE_PAGE;
+		map = mmap(NULL, more, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (map == MAP_FAILED)
+			return NULL;
+		before = -(uintptr_t)map % HUGE_PAGE;
+		if (before)
+			munmap(map, before);
+		if (before < HUGE_PAGE)
+			munmap(map + before + RSH_TILE_BYTES,
+			       HUGE_PAGE - before);
+		madvise(map + before, RSH_TILE_BYTES, MADV_HUGEPAGE);
+		return map + before;
 	}
 	t->spares = s->next;
 	t->n_spares--;
@@ -241,7 +231,8 @@ static struct rsh_kept *kept_new(struct rsh_tiles *t, const struct wish *w)
 	k->strips = w->strips;
 	k->is_known = true;
 	LIST_INSERT_HEAD(tiles_head(t, w->key), k, same_hash);
-	tiles_account(t, charge_of(w->bytes));
+	t->used += charge_of(w->bytes);
+	t->stats.memory_peak = rsh_max_u64(t->stats.memory_peak, t->used);
 	t->stats.loads++;
 	rsh_store_count_tiles(rsh_source_store(t->source), t->stats.loads,
 			      t->used);
@@ -324,39 +315,6 @@ static int joint_load_strip(void *ctx, size_t i, struct rsh_error *err)
 	return rc;
 }
 
-/* Has helpers load the strips that are left, each of which would wait in turn.
- * 0 or -errno.  The lock is held, and given up meanwhile. */
-static int kept_load_together(struct rsh_tiles *t, struct rsh_kept *k,
-			      const struct rsh_tile_hands *h)
-{
-	const uint64_t n = k->strips.n - k->next_strip;
-	struct joint_load j = { t, k, h };
-	int rc;
-
-	pthread_mutex_unlock(&t->lock);
-	rc = rsh_helpers_run(h->helpers, n, joint_load_strip, &j);
-	pthread_mutex_lock(&t->lock);
-	return rc;
-}
-
-/* Loads strips until none is left, and waits for those that others load.  0;
- * -errno if a strip of this thread failed; -EAGAIN if one of another thread
- * did, who may have had less patience. */
-static int kept_fill(struct rsh_tiles *t, struct rsh_kept *k,
-		     const struct rsh_tile_hands *h)
-{
-	int rc = 0;
-
-	if (h->helpers && k->state == RSH_TILE_LOADING)
-		rc = kept_load_together(t, k, h);
-	while (rc == 0 && k->state == RSH_TILE_LOADING)
-		if (k->next_strip < k->strips.n)
-			rc = kept_load_strip(t, k, h);
-		else
-			pthread_cond_wait(&t->loaded, &t->lock);
-	return rc ? rc : k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
-}
-
 /* Finds the tile or makes it, for which it waits until there is room. */
 static struct rsh_kept *tiles_get(struct rsh_tiles *t, const struct wish *w)
 {
@@ -403,13 +361,35 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 
 	pthread_mutex_lock(&t->lock);
 	do {
+		struct rsh_kept *k;
+
 		*out = tiles_get(t, w);
 		if (!*out) {
 			rc = -ENOMEM;
 			break;
 		}
 		kept_use(t, *out);
-		rc = kept_fill(t, *out, h);
+		/* Loads strips until none is left, and waits for those that
+		 * others load. 0; -errno if a strip of this thread failed;
+		 * -EAGAIN if one of another thread did, who may have had less
+		 * patience. */
+		k = *out;
+		rc = 0;
+		if (h->helpers && k->state == RSH_TILE_LOADING) {
+			const uint64_t n = k->strips.n - k->next_strip;
+			struct joint_load j = { t, k, h };
+
+			pthread_mutex_unlock(&t->lock);
+			rc = rsh_helpers_run(h->helpers, n, joint_load_strip,
+					     &j);
+			pthread_mutex_lock(&t->lock);
+		}
+		while (rc == 0 && k->state == RSH_TILE_LOADING)
+			if (k->next_strip < k->strips.n)
+				rc = kept_load_strip(t, k, h);
+			else
+				pthread_cond_wait(&t->loaded, &t->lock);
+		rc = rc ? rc : k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
 		if (rc)
 			kept_unuse(t, *out);
 	} while (rc == -EAGAIN);

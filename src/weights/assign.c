@@ -83,42 +83,6 @@ static int weights_take(struct weights_work *w, const char *text,
 
 /* ---- what no rule names ---- */
 
-/* Has it no place in Hugging Face's form? */
-static bool weights_is_state(const struct weights_work *w, uint32_t source)
-{
-	const char *text = weights_text(w, source);
-
-	return w->from == RSH_SIDE_MINDSPORE &&
-	       (w->in[source].n_dims == 0 ||
-		w->in[source].dtype == RSH_DTYPE_STR ||
-		rsh_kind_of(text) != RSH_KIND_WEIGHT ||
-		rsh_is_flattened_state(text));
-}
-
-static int weights_unlisted(struct weights_work *w, uint32_t source,
-			    struct rsh_error *err)
-{
-	const char *text = weights_text(w, source);
-
-	if (weights_is_state(w, source)) {
-		if (w->n_states++ == 0)
-			w->a_state = source;
-	} else if (!weights_is_wanted(w, text)) {
-		;
-	} else if (w->o->unlisted == RSH_UNLISTED_COPY) {
-		return weights_make_copy(w, text, NULL, &w->sources[source],
-					 err);
-	} else if (w->o->unlisted == RSH_UNLISTED_ERROR) {
-		return rsh_error_set(err, EINVAL, "no rule of %s names tensor "
-				     "%s", rsh_rule_table_path(w->o->table),
-				     text);
-	} else if (w->n_dropped++ == 0) {
-		w->a_dropped = source;
-	}
-	weights_passed(w, source, NULL);
-	return 0;
-}
-
 /* ---- all of them ---- */
 
 static int weights_assign_one(struct weights_work *w, uint32_t source,
@@ -140,8 +104,31 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 	}
 	if (rc)
 		return rc;
-	if (!rule)
-		return weights_unlisted(w, source, err);
+	if (!rule) {
+		if (w->from == RSH_SIDE_MINDSPORE &&
+		    (w->in[source].n_dims == 0 ||
+		     w->in[source].dtype == RSH_DTYPE_STR ||
+		     rsh_kind_of(text) != RSH_KIND_WEIGHT ||
+		     rsh_is_flattened_state(text))) {
+			if (w->n_states++ == 0)
+				w->a_state = source;
+		} else if (!weights_is_wanted(w, text)) {
+			;
+		} else if (w->o->unlisted == RSH_UNLISTED_COPY) {
+			return weights_make_copy(w, text, NULL,
+						 &w->sources[source], err);
+		} else if (w->o->unlisted == RSH_UNLISTED_ERROR) {
+			return rsh_error_set(err, EINVAL,
+					     "no rule of %s names tensor "
+					     "%s",
+					     rsh_rule_table_path(w->o->table),
+					     text);
+		} else if (w->n_dropped++ == 0) {
+			w->a_dropped = source;
+		}
+		weights_passed(w, source, NULL);
+		return 0;
+	}
 	if (rule->kind == RSH_RULE_SAME)
 		return weights_list_add(&w->matches, &m, err);
 	weights_passed(w, source, rule);

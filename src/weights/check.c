@@ -11,14 +11,6 @@
 
 /* ---- with a source ---- */
 
-static void weights_tell_made(const struct weights_work *w)
-{
-	for (uint32_t i = 0; w->watch->made && i < w->n_made; i++)
-		w->watch->made(w->watch->ctx, &w->made[i].offer,
-			       w->made[i].rule, w->made[i].sources,
-			       w->made[i].n_sources);
-}
-
 int rsh_weights_check(const struct rsh_weights_options *o,
 		      struct rsh_catalogue *cat, const struct rsh_offer *in,
 		      uint32_t n, struct rsh_arena *arena,
@@ -32,8 +24,12 @@ int rsh_weights_check(const struct rsh_weights_options *o,
 	struct rsh_error own = RSH_ERROR_INIT;
 	int rc = weights_run(&w, &own);
 
-	if (rc == 0)
-		weights_tell_made(&w);
+	if (rc == 0) {
+		for (uint32_t i = 0; w.watch->made && i < w.n_made; i++)
+			w.watch->made(w.watch->ctx, &w.made[i].offer,
+				      w.made[i].rule, w.made[i].sources,
+				      w.made[i].n_sources);
+	}
 	rc = weights_wrong(&w, rc, &own);
 	if (rc)
 		rc = rsh_error_nomem(err);
@@ -119,24 +115,6 @@ static void weights_say(struct weights_talk *k, bool wrong, uint32_t line,
 	k->say(k->ctx, wrong, text);
 }
 
-static void weights_say_claims(struct weights_talk *k,
-			       const struct weights_claim *c, uint32_t n)
-{
-	for (uint32_t i = 1, first = 0; i < n; i++) {
-		if (c[i].t->side != c[first].t->side ||
-		    strcmp(c[i].text, c[first].text) != 0)
-			first = i;
-		for (uint32_t j = first; j < i; j++) {
-			if (!weights_covers(c[j].name, c[i].name))
-				continue;
-			weights_say(k, true, c[i].rule->line,
-				    "is named already in", c[i].text,
-				    c[j].rule->line);
-			break;
-		}
-	}
-}
-
 /* Lists the names that take tensors; the right of an `also` takes none. */
 static int weights_check_claims(struct weights_talk *k)
 {
@@ -166,17 +144,20 @@ static int weights_check_claims(struct weights_talk *k)
 	}
 	if (n)
 		qsort(c, n, sizeof(*c), weights_by_claim);
-	weights_say_claims(k, c, n);
+	for (uint32_t i = 1, first = 0; i < n; i++) {
+		if (c[i].t->side != c[first].t->side ||
+		    strcmp(c[i].text, c[first].text) != 0)
+			first = i;
+		for (uint32_t j = first; j < i; j++) {
+			if (!weights_covers(c[j].name, c[i].name))
+				continue;
+			weights_say(k, true, c[i].rule->line,
+				    "is named already in", c[i].text,
+				    c[j].rule->line);
+			break;
+		}
+	}
 	return 0;
-}
-
-static bool weights_counts_from(const struct weights_name *n, const char *let)
-{
-	for (uint32_t i = 0; i < n->n_holes; i++)
-		if (n->holes[i].least_name &&
-		    strcmp(n->holes[i].least_name, let) == 0)
-			return true;
-	return false;
 }
 
 static bool weights_let_is_used(const struct weights_work *w, const char *name)
@@ -188,10 +169,13 @@ static bool weights_let_is_used(const struct weights_work *w, const char *name)
 			return true;
 	for (uint32_t i = 0; i < w->n_templates; i++) {
 		const struct weights_template *t = &w->templates[i];
+		const struct weights_name *n =
+			&w->units[t->unit].names[t->side][t->tensor];
 
-		if (weights_counts_from(&w->units[t->unit].
-					names[t->side][t->tensor], name))
-			return true;
+		for (uint32_t m = 0; m < n->n_holes; m++)
+			if (n->holes[m].least_name &&
+			    strcmp(n->holes[m].least_name, name) == 0)
+				return true;
 	}
 	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
 		for (uint32_t t = 0; t < l->n_terms; t++)
@@ -202,16 +186,6 @@ static bool weights_let_is_used(const struct weights_work *w, const char *name)
 					return true;
 			}
 	return false;
-}
-
-static void weights_check_lets(struct weights_talk *k)
-{
-	const struct rsh_rule_let *l;
-
-	for (uint32_t i = 0; (l = rsh_rule_table_let(k->w->o->table, i)); i++)
-		if (!weights_let_is_used(k->w, l->name))
-			weights_say(k, false, l->line, "is used nowhere",
-				    l->name, 0);
 }
 
 int rsh_weights_check_table(const struct rsh_rule_table *table,
@@ -231,8 +205,15 @@ int rsh_weights_check_table(const struct rsh_rule_table *table,
 		say(ctx, true, err.text);
 	if (rc == 0)
 		rc = weights_check_claims(&k);
-	if (rc == 0)
-		weights_check_lets(&k);
+	if (rc == 0) {
+		const struct rsh_rule_let *l;
+
+		for (uint32_t i = 0; (l = rsh_rule_table_let(k.w->o->table, i));
+		     i++)
+			if (!weights_let_is_used(k.w, l->name))
+				weights_say(&k, false, l->line,
+					    "is used nowhere", l->name, 0);
+	}
 	weights_clear(&w);
 	return rc == 0 && k.wrong ? -EINVAL : rc;
 }

@@ -29,17 +29,6 @@ static int weights_made_twice(const struct weights_work *w, uint32_t i,
 			   weights_text(w, *w->made[i].sources));
 }
 
-static int weights_check_twice(struct weights_work *w, struct rsh_error *err)
-{
-	int rc = 0;
-
-	for (uint32_t i = 1; i < w->n_made && rc == 0; i++)
-		if (w->made[i - 1].offer.name == w->made[i].offer.name)
-			rc = weights_wrong(w, weights_made_twice(w, i, err),
-					   err);
-	return rc;
-}
-
 int weights_run(struct weights_work *w, struct rsh_error *err)
 {
 	int rc = weights_read_lets(w, err);
@@ -62,7 +51,13 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 		weights_sort(w);
 	}
 	rsh_catalogue_see_names(w->cat);
-	return rc ? rc : weights_check_twice(w, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 1; i < w->n_made && rc == 0; i++)
+		if (w->made[i - 1].offer.name == w->made[i].offer.name)
+			rc = weights_wrong(w, weights_made_twice(w, i, err),
+					   err);
+	return rc;
 }
 
 void weights_clear(struct weights_work *w)

@@ -307,25 +307,7 @@ static int weights_check_types(struct weights_work *w,
 	return 0;
 }
 
-static int weights_check(struct weights_work *w, struct weights_instance *x,
-			 struct rsh_error *err)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
-	     i++)
-		rc = weights_check_tensor(w, x, i, err);
-	return rc ? rc : weights_check_types(w, x, err);
-}
-
 /* ---- instances ---- */
-
-static void weights_pass_instance(const struct weights_work *w,
-				  const struct weights_instance *x)
-{
-	for (uint32_t i = 0; i < x->n; i++)
-		weights_passed(w, x->m[i].source, x->u->rule);
-}
 
 /* What is wrong with the sizes counts only where nothing is missing, since it
  * may come of that; and neither does where nothing is wanted. */
@@ -339,11 +321,17 @@ static int weights_make_instance(struct weights_work *w,
 	if (solved == -ENOMEM)
 		return rsh_error_nomem(err);
 	rc = weights_each_made(w, x, weights_found, err);
-	if (rc == 0)
-		weights_pass_instance(w, x);
+	if (rc == 0) {
+		for (uint32_t i = 0; i < x->n; i++)
+			weights_passed(w, x->m[i].source, x->u->rule);
+	}
 	if (rc != WEIGHTS_FOUND)
 		return rc;
-	rc = weights_check(w, x, err);
+	rc = 0;
+	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
+	     i++)
+		rc = weights_check_tensor(w, x, i, err);
+	rc = rc ? rc : weights_check_types(w, x, err);
 	if (rc == 0 && solved)
 		return rsh_error_set(err, -solved, "%s", sizes.text);
 	return rc ? rc : weights_each_made(w, x, weights_make_one, err);
@@ -355,27 +343,6 @@ static bool weights_same_instance(const struct weights_match *a,
 	return a->unit == b->unit && a->state == b->state &&
 	       memcmp(a->numbers, b->numbers,
 		      a->n_shared * sizeof(*a->numbers)) == 0;
-}
-
-/* Takes the matches of an instance, which begin at `at`. */
-static void weights_open(struct weights_work *w, uint32_t at,
-			 struct weights_instance *x)
-{
-	const uint32_t n_tensors = w->units[w->matches.m[at].unit].rule->
-		n_tensors[w->from];
-	uint32_t n = 0;
-
-	x->u = &w->units[w->matches.m[at].unit];
-	x->m = &w->matches.m[at];
-	x->sources = w->sources + at;
-	while (at + n < w->matches.n && weights_same_instance(x->m, x->m + n))
-		n++;
-	x->n = n;
-	for (uint32_t t = 0, i = 0; t <= n_tensors; t++) {
-		while (i < n && x->m[i].tensor < t)
-			i++;
-		x->first[t] = i;
-	}
 }
 
 int weights_make(struct weights_work *w, struct rsh_error *err)
@@ -394,7 +361,22 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 		sources[i] = w->matches.m[i].source;
 	w->sources = sources;
 	for (uint32_t at = 0; rc == 0 && at < w->matches.n; at += x.n) {
-		weights_open(w, at, &x);
+		const uint32_t n_tensors = w->units[w->matches.m[at].unit]
+						   .rule->n_tensors[w->from];
+		uint32_t n = 0;
+
+		x.u = &w->units[w->matches.m[at].unit];
+		x.m = &w->matches.m[at];
+		x.sources = w->sources + at;
+		while (at + n < w->matches.n &&
+		       weights_same_instance(x.m, x.m + n))
+			n++;
+		x.n = n;
+		for (uint32_t t = 0, i = 0; t <= n_tensors; t++) {
+			while (i < n && x.m[i].tensor < t)
+				i++;
+			x.first[t] = i;
+		}
 		rc = weights_wrong(w, weights_make_instance(w, &x, err), err);
 	}
 	return rc;

@@ -53,22 +53,6 @@ uint64_t weights_fold_name(const struct weights_name *n)
 
 /* ---- fitting ---- */
 
-/* Takes a number that is written as numbers are: no zeros before it. */
-static bool weights_take_number(const char **s, uint64_t *out)
-{
-	const char *c = *s;
-
-	*out = 0;
-	if (!weights_is_digit(*c) || (*c == '0' && weights_is_digit(c[1])))
-		return false;
-	for (; weights_is_digit(*c); c++)
-		if (!rsh_mul_u64(*out, 10, out) ||
-		    !rsh_add_u64(*out, (uint64_t)(*c - '0'), out))
-			return false;
-	*s = c;
-	return true;
-}
-
 static enum weights_fit weights_fit_holes(const struct weights_name *n,
 					  const char **s, uint64_t *numbers)
 {
@@ -77,12 +61,22 @@ static enum weights_fit weights_fit_holes(const struct weights_name *n,
 	for (uint32_t i = 0; i < n->n_holes; i++) {
 		const struct weights_hole *h = &n->holes[i];
 		const size_t len = strlen(n->texts[i]);
+		const char *c;
 
 		if (strncmp(*s, n->texts[i], len) != 0)
 			return WEIGHTS_NO;
 		*s += len;
-		if (!weights_take_number(s, &numbers[i]))
+		c = *s;
+		numbers[i] = 0;
+		if (!weights_is_digit(*c) ||
+		    (*c == '0' && weights_is_digit(c[1])))
 			return WEIGHTS_NO;
+		for (; weights_is_digit(*c); c++)
+			if (!rsh_mul_u64(numbers[i], 10, &numbers[i]) ||
+			    !rsh_add_u64(numbers[i], (uint64_t)(*c - '0'),
+					 &numbers[i]))
+				return WEIGHTS_NO;
+		*s = c;
 		if (h->least_name && !h->least_known)
 			fit = WEIGHTS_UNKNOWN;
 		if (numbers[i] < h->least)
@@ -158,24 +152,6 @@ static size_t weights_digits(const char *s)
 	return n;
 }
 
-/* Compares the numbers at *a and *b, and goes past them. */
-static int weights_compare_numbers(const char **a, const char **b)
-{
-	size_t na, nb;
-	int c;
-
-	while (**a == '0' && weights_is_digit((*a)[1]))
-		(*a)++;
-	while (**b == '0' && weights_is_digit((*b)[1]))
-		(*b)++;
-	na = weights_digits(*a);
-	nb = weights_digits(*b);
-	c = na != nb ? (na > nb) - (na < nb) : memcmp(*a, *b, na);
-	*a += na;
-	*b += nb;
-	return c;
-}
-
 static int weights_compare(const char *a, const char *b)
 {
 	const char *const a0 = a, *const b0 = b;
@@ -184,7 +160,17 @@ static int weights_compare(const char *a, const char *b)
 		int c;
 
 		if (weights_is_digit(*a) && weights_is_digit(*b)) {
-			c = weights_compare_numbers(&a, &b);
+			size_t na, nb;
+
+			while (*a == '0' && weights_is_digit(a[1]))
+				a++;
+			while (*b == '0' && weights_is_digit(b[1]))
+				b++;
+			na = weights_digits(a);
+			nb = weights_digits(b);
+			c = na != nb ? (na > nb) - (na < nb) : memcmp(a, b, na);
+			a += na;
+			b += nb;
 		} else {
 			c = (unsigned char)*a - (unsigned char)*b;
 			a++;

@@ -44,29 +44,6 @@ static bool weights_merge(struct rsh_factor *outer,
 	return true;
 }
 
-/* Axes of a stack have no factor: a tensor of it has one place there. */
-static void weights_find_factors(struct weights_pair *p)
-{
-	for (uint32_t i = 0; i < p->shown.n; i++) {
-		const struct weights_axis *a = &p->shown.axes[i];
-		const struct weights_axis *b =
-			weights_find_axis(&p->source, a->letter);
-		struct rsh_factor f = {
-			.size = p->x->sizes[a->letter],
-			.shown_step = a->step,
-			.shown_dim = a->dim,
-		};
-
-		if (!b || f.size == 1)
-			continue;
-		f.step = b->step;
-		f.dim = b->dim;
-		if (!p->n_factors ||
-		    !weights_merge(&p->factors[p->n_factors - 1], &f))
-			p->factors[p->n_factors++] = f;
-	}
-}
-
 /* Adds to where a part begins what a tensor's numbers in a stack make, of the
  * other tensor's place. */
 static void weights_add_stacks(const struct weights_instance *x,
@@ -106,7 +83,26 @@ static void weights_find_pair(struct weights_work *w,
 	p->source_from[p->source.from_dim] = p->source.from;
 	weights_add_stacks(x, &x->u->names[w->to][tensor], numbers, &p->source,
 			   p->source_from);
-	weights_find_factors(p);
+	/* Axes of a stack have no factor: a tensor of it has one place
+	 * there. */
+	for (uint32_t i = 0; i < p->shown.n; i++) {
+		const struct weights_axis *a = &p->shown.axes[i];
+		const struct weights_axis *b =
+			weights_find_axis(&p->source, a->letter);
+		struct rsh_factor f = {
+			.size = p->x->sizes[a->letter],
+			.shown_step = a->step,
+			.shown_dim = a->dim,
+		};
+
+		if (!b || f.size == 1)
+			continue;
+		f.step = b->step;
+		f.dim = b->dim;
+		if (!p->n_factors ||
+		    !weights_merge(&p->factors[p->n_factors - 1], &f))
+			p->factors[p->n_factors++] = f;
+	}
 }
 
 /* ---- one part ---- */
@@ -262,18 +258,26 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 
 /* ---- as it is ---- */
 
-/* Blocks with scales have factored parts, also where nothing moves. */
-static int weights_make_scaled(struct weights_work *w, uint32_t source,
-			       struct rsh_offer *o, struct rsh_error *err)
+int weights_make_same(struct weights_work *w, uint32_t source,
+		      struct rsh_offer *o, struct rsh_error *err)
 {
 	const struct rsh_offer *in = &w->in[source];
-	struct rsh_factored_part *p = rsh_arena_array(w->arena,
-						struct rsh_factored_part, 1);
-	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor,
-					       in->n_dims);
-	uint64_t *zeros = rsh_arena_array(w->arena, uint64_t, in->n_dims);
+	const uint32_t name = o->name;
+	struct rsh_factored_part *p;
+	struct rsh_factor *f;
+	uint64_t *zeros;
 	int rc;
 
+	*o = *in;
+	o->name = name;
+	if (!w->scale_of[source])
+		return 0;
+	o->n_parts = 0;
+	o->parts = NULL;
+	/* Blocks with scales have factored parts, also where nothing moves. */
+	p = rsh_arena_array(w->arena, struct rsh_factored_part, 1);
+	f = rsh_arena_array(w->arena, struct rsh_factor, in->n_dims);
+	zeros = rsh_arena_array(w->arena, uint64_t, in->n_dims);
 	if (!p || !f || !zeros)
 		return rsh_error_nomem(err);
 	rc = weights_get_scale(w, source, &p->scale, err);
@@ -289,19 +293,4 @@ static int weights_make_scaled(struct weights_work *w, uint32_t source,
 	o->n_factored = 1;
 	o->factored = p;
 	return 0;
-}
-
-int weights_make_same(struct weights_work *w, uint32_t source,
-		      struct rsh_offer *o, struct rsh_error *err)
-{
-	const struct rsh_offer *in = &w->in[source];
-	const uint32_t name = o->name;
-
-	*o = *in;
-	o->name = name;
-	if (!w->scale_of[source])
-		return 0;
-	o->n_parts = 0;
-	o->parts = NULL;
-	return weights_make_scaled(w, source, o, err);
 }

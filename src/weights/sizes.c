@@ -276,13 +276,6 @@ static int weights_count_stack(struct weights_work *w,
 
 /* ---- the instance ---- */
 
-static void weights_take_lets(struct weights_work *w,
-			      struct weights_instance *x)
-{
-	for (uint32_t i = 0; i < x->u->n_letters; i++)
-		x->known[i] = weights_let(w, x->u->letters[i], &x->sizes[i]);
-}
-
 typedef int weights_step(struct weights_work *w, struct weights_instance *x,
 			 uint32_t tensor, bool *more, struct rsh_error *err);
 
@@ -300,24 +293,6 @@ static int weights_each_tensor(struct weights_work *w,
 	return rc;
 }
 
-/* Tells the sizes of letters that stand for keys, but for those that were
- * computed of other keys. */
-static void weights_tell_sizes(const struct weights_work *w,
-			       const struct weights_instance *x)
-{
-	const struct rsh_rule_let *l;
-
-	for (uint32_t k = 0; (l = rsh_rule_table_let(w->o->table, k)); k++) {
-		const uint32_t i = weights_letter(x->u, l->name);
-		const char *key = w->let_known[k] ?
-			weights_let_key(w, l->name) :
-			rsh_rule_let_key(w->o->table, l, 0);
-
-		if (i < x->u->n_letters && x->known[i] && key)
-			w->o->sized(w->o->ctx, k, key, x->sizes[i]);
-	}
-}
-
 int weights_solve(struct weights_work *w, struct weights_instance *x,
 		  struct rsh_error *err)
 {
@@ -326,7 +301,8 @@ int weights_solve(struct weights_work *w, struct weights_instance *x,
 
 	if (!x->u->rule->tensors[0][0].has_dims)
 		return 0;
-	weights_take_lets(w, x);
+	for (uint32_t i = 0; i < x->u->n_letters; i++)
+		x->known[i] = weights_let(w, x->u->letters[i], &x->sizes[i]);
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
 	     i++)
 		if (x->first[i] < x->first[i + 1])
@@ -346,7 +322,19 @@ int weights_solve(struct weights_work *w, struct weights_instance *x,
 					 weights_text(w, x->m[0].source),
 					 w->o->config ? "" :
 					 " (there is no config.json)");
-	if (rc == 0 && w->o->sized)
-		weights_tell_sizes(w, x);
+	if (rc == 0 && w->o->sized) {
+		const struct rsh_rule_let *l;
+
+		for (uint32_t k = 0; (l = rsh_rule_table_let(w->o->table, k));
+		     k++) {
+			const uint32_t i = weights_letter(x->u, l->name);
+			const char *key = w->let_known[k] ?
+				weights_let_key(w, l->name) :
+				rsh_rule_let_key(w->o->table, l, 0);
+
+			if (i < x->u->n_letters && x->known[i] && key)
+				w->o->sized(w->o->ctx, k, key, x->sizes[i]);
+		}
+	}
 	return rc;
 }

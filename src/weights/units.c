@@ -82,18 +82,6 @@ static bool weights_name_has(const struct weights_name *n, const char *letter)
 	return false;
 }
 
-/* Holes of both sides are in all names, says the parser. */
-static void weights_read_shared(struct weights_unit *u)
-{
-	const struct weights_name *a = u->names[RSH_SIDE_HF];
-	const struct weights_name *b = u->names[RSH_SIDE_MINDSPORE];
-
-	for (uint32_t i = 0; i < a->n_holes; i++)
-		if (u->rule->n_tensors[RSH_SIDE_MINDSPORE] &&
-		    weights_name_has(b, a->holes[i].letter))
-			u->shared[u->n_shared++] = a->holes[i].letter;
-}
-
 uint32_t weights_letter(const struct weights_unit *u, const char *letter)
 {
 	uint32_t i = 0;
@@ -125,30 +113,6 @@ static void weights_add_tensor(struct weights_unit *u,
 			weights_add_product(u, &t->dims[d].alternatives[a]);
 		weights_add_product(u, &t->dims[d].after);
 	}
-}
-
-static int weights_read_letters(struct weights_work *w, struct weights_unit *u)
-{
-	const struct rsh_rule *r = u->rule;
-	/* A tensor and its alternative have the same letters. */
-	const uint32_t most = r->tensors[0][0].has_dims ?
-		(r->n_tensors[0] + r->n_tensors[1]) * WEIGHTS_AXES_MAX :
-		2 * WEIGHTS_HOLES_MAX;
-
-	u->letters = rsh_arena_array(&w->scratch, const char *, most);
-	if (!u->letters)
-		return -ENOMEM;
-	for (int s = 0; s < RSH_N_SIDES; s++)
-		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++) {
-			const struct weights_name *n = &u->names[s][i];
-
-			weights_add_tensor(u, &u->rule->tensors[s][i]);
-			for (uint32_t k = 0; k < n->n_holes; k++)
-				if (!weights_is_shared(u, n->holes[k].letter))
-					weights_add_letter(u,
-							   n->holes[k].letter);
-		}
-	return 0;
 }
 
 uint32_t weights_stacks(const struct weights_unit *u,
@@ -227,6 +191,8 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 {
 	struct weights_unit *u = &w->units[w->n_units];
 	int rc = 0;
+	const struct weights_name *a, *b;
+	uint32_t most;
 
 	u->rule = r;
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
@@ -234,9 +200,32 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 					NULL, s);
 	if (rc)
 		return rc;
-	weights_read_shared(u);
+	/* Holes of both sides are in all names, says the parser. */
+	a = u->names[RSH_SIDE_HF];
+	b = u->names[RSH_SIDE_MINDSPORE];
+	for (uint32_t i = 0; i < a->n_holes; i++)
+		if (u->rule->n_tensors[RSH_SIDE_MINDSPORE] &&
+		    weights_name_has(b, a->holes[i].letter))
+			u->shared[u->n_shared++] = a->holes[i].letter;
 	weights_add_templates(w, w->n_units++);
-	return weights_read_letters(w, u);
+	/* A tensor and its alternative have the same letters. */
+	most = r->tensors[0][0].has_dims ?
+		       (r->n_tensors[0] + r->n_tensors[1]) * WEIGHTS_AXES_MAX :
+		       2 * WEIGHTS_HOLES_MAX;
+	u->letters = rsh_arena_array(&w->scratch, const char *, most);
+	if (!u->letters)
+		return -ENOMEM;
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++) {
+			const struct weights_name *n = &u->names[s][i];
+
+			weights_add_tensor(u, &u->rule->tensors[s][i]);
+			for (uint32_t k = 0; k < n->n_holes; k++)
+				if (!weights_is_shared(u, n->holes[k].letter))
+					weights_add_letter(u,
+							   n->holes[k].letter);
+		}
+	return 0;
 }
 
 static int weights_count_units(const struct weights_work *w, uint32_t *units,

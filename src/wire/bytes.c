@@ -75,3 +75,14 @@ int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
 	}
 	return rc;
 }
+
+ssize_t rsh_memory_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct memory *m = ctx;
+
+	if (offset >= m->len)
+		return 0;
+	len = (size_t)rsh_min_u64(len, m->len - offset);
+	memcpy(buf, (const uint8_t *)m->data + offset, len);
+	return (ssize_t)len;
+}

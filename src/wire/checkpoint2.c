@@ -343,16 +343,6 @@ static uint32_t ck2_file(struct ck2_reader *r, const struct json_string *name)
 	return id;
 }
 
-static void ck2_add_holder(struct ck2_reader *r, uint32_t rank)
-{
-	struct ckpt2_numbers *h = &r->holders;
-
-	if (rsh_grow(&h->v, &h->cap, (size_t)h->n + 1, sizeof(*h->v)))
-		rsh_json_nomem(&r->scan);
-	else
-		h->v[h->n++] = rank;
-}
-
 /* Of a parameter without a layout it tells who holds it. */
 static void ck2_group(struct ck2_reader *r)
 {
@@ -423,6 +413,7 @@ static void ck2_take_stored(struct ck2_reader *r, const struct ck2_param *p,
 			    uint32_t slice, const struct ck2_stored *st)
 {
 	struct json_scan *s = &r->scan;
+	struct ckpt2_numbers *h = &r->holders;
 	uint32_t rank = (uint32_t)st->rank, wanted = 0;
 
 	if (st->file == RSH_NAME_NONE || st->rank < 0) {
@@ -433,8 +424,10 @@ static void ck2_take_stored(struct ck2_reader *r, const struct ck2_param *p,
 	ck2_take_file(r, st->file, rank);
 	if (p->layout)
 		wanted = rsh_ckpt2_slice_of(p->layout, rank);
+	else if (rsh_grow(&h->v, &h->cap, (size_t)h->n + 1, sizeof(*h->v)))
+		rsh_json_nomem(s);
 	else
-		ck2_add_holder(r, rank);
+		h->v[h->n++] = rank;
 	if (wanted != slice)
 		rsh_json_fail(s, "slice %u was written by rank %u, to which "
 			      "the layout gives slice %u", slice, rank, wanted);
@@ -577,58 +570,45 @@ static int ck2_by_file_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static bool ck2_finish_files(struct ck2_reader *r, struct ckpt2_owned *c)
+static int ck2_finish(struct ck2_reader *r, struct rsh_ckpt2 **out,
+		      struct rsh_error *err)
 {
-	uint32_t n = rsh_names_count(r->file_names);
+	const uint32_t n_files = rsh_names_count(r->file_names);
+	const uint32_t n_params = rsh_names_count(r->names);
 	struct rsh_ckpt2_file *files =
-		rsh_arena_array(&r->arena, struct rsh_ckpt2_file, n);
+		rsh_arena_array(&r->arena, struct rsh_ckpt2_file, n_files);
+	struct rsh_ckpt2_param *params =
+		rsh_arena_array(&r->arena, struct rsh_ckpt2_param, n_params);
+	struct ckpt2_owned *c = calloc(1, sizeof(*c));
+	bool failed = !c || !files || !params ||
+		      rsh_strategy_builder_finish(r->layouts.items,
+						  &c->layouts, err);
 
-	for (uint32_t i = 0; files && i < n; i++) {
+	for (uint32_t i = 0; !failed && i < n_files; i++) {
 		const char *name = r->files[i].name;
 
 		files[i] = (struct rsh_ckpt2_file){
 			rsh_arena_strndup(&r->arena, name, strlen(name)),
 			r->files[i].rank,
 		};
-		if (!files[i].name)
-			return false;
+		failed = !files[i].name;
 	}
-	if (files)
-		qsort(files, n, sizeof(*files), ck2_by_file_name);
-	c->pub.n_files = n;
-	c->pub.files = files;
-	return files != NULL;
-}
-
-static bool ck2_finish_params(struct ck2_reader *r, struct ckpt2_owned *c)
-{
-	uint32_t n = rsh_names_count(r->names);
-	struct rsh_ckpt2_param *params =
-		rsh_arena_array(&r->arena, struct rsh_ckpt2_param, n);
-
-	for (uint32_t i = 0; params && i < n; i++) {
+	if (failed) {
+		rsh_ckpt2_free(c ? &c->pub : NULL);
+		return rsh_error_nomem(err);
+	}
+	qsort(files, n_files, sizeof(*files), ck2_by_file_name);
+	for (uint32_t i = 0; i < n_params; i++) {
 		const struct ckpt2_layout *l = r->params[i].layout;
 
 		params[i] = r->params[i].pub;
 		if (l)
 			params[i].layout = &c->layouts->items[l->item];
 	}
-	c->pub.n_params = n;
+	c->pub.n_files = n_files;
+	c->pub.files = files;
+	c->pub.n_params = n_params;
 	c->pub.params = params;
-	return params != NULL;
-}
-
-static int ck2_finish(struct ck2_reader *r, struct rsh_ckpt2 **out,
-		      struct rsh_error *err)
-{
-	struct ckpt2_owned *c = calloc(1, sizeof(*c));
-
-	if (!c || rsh_strategy_builder_finish(r->layouts.items, &c->layouts,
-					      err) ||
-	    !ck2_finish_files(r, c) || !ck2_finish_params(r, c)) {
-		rsh_ckpt2_free(c ? &c->pub : NULL);
-		return rsh_error_nomem(err);
-	}
 	c->pub.n_ranks = r->layouts.n_ranks;
 	c->arena = r->arena;
 	r->arena = (struct rsh_arena){ 0 };

@@ -197,20 +197,6 @@ static void put_item(struct ckpt2_window *w, uint32_t i, uint64_t v)
 	put_number(w, v);
 }
 
-static void put_map(struct ckpt2_window *w, const struct emit_layout *l,
-		    uint32_t n_dims)
-{
-	for (uint32_t d = 0; d < n_dims; d++) {
-		const uint32_t n = l->n[d];
-
-		ck2_put_text(w, d ? "," : "");
-		ck2_put_text(w, n == 0 ? "-1" : n > 1 ? "[" : "");
-		for (uint32_t i = 0; i < n; i++)
-			put_item(w, i, layout_number(l, l->strides[d][i]));
-		ck2_put_text(w, n > 1 ? "]" : "");
-	}
-}
-
 /* The loader takes the values by their order: that of the keys is fixed. */
 static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 		       const struct emit_layout *l)
@@ -221,7 +207,15 @@ static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 	for (uint32_t i = 0; i < l->n_mesh; i++)
 		put_item(w, i, l->mesh[i].size);
 	ck2_put_text(w, "],\"tensor_map\":[");
-	put_map(w, l, t->n_dims);
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		const uint32_t n = l->n[d];
+
+		ck2_put_text(w, d ? "," : "");
+		ck2_put_text(w, n == 0 ? "-1" : n > 1 ? "[" : "");
+		for (uint32_t i = 0; i < n; i++)
+			put_item(w, i, layout_number(l, l->strides[d][i]));
+		ck2_put_text(w, n > 1 ? "]" : "");
+	}
 	ck2_put_text(w, "],\"interleaved_parallel\":false,\"alias_name\":[");
 	for (uint32_t i = 0; i < l->n_mesh; i++) {
 		name[2] = (char)(i < 26 ? 'a' + i : 'A' + i - 26);
@@ -233,16 +227,6 @@ static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 	ck2_put_text(w, "]}");
 }
 
-static void put_dtype(struct ckpt2_window *w, enum rsh_dtype dtype)
-{
-	char name[32];
-	size_t n = 0;
-
-	for (const char *c = rsh_dtype_name(dtype); *c; c++)
-		name[n++] = (char)(*c >= 'A' && *c <= 'Z' ? *c | 0x20 : *c);
-	ck2_put_bytes(w, name, n);
-}
-
 static uint32_t split_of(const struct rsh_ckpt2_tensor *t, uint32_t d)
 {
 	return t->cut ? rsh_grid_split(rsh_cut_grid(t->cut), d) : 1;
@@ -251,8 +235,13 @@ static uint32_t split_of(const struct rsh_ckpt2_tensor *t, uint32_t d)
 static void put_properties(struct ckpt2_window *w,
 			   const struct rsh_ckpt2_tensor *t)
 {
+	char name[32];
+	size_t n = 0;
+
 	ck2_put_text(w, ":{\"properties\":{\"dtype\":\"");
-	put_dtype(w, t->dtype);
+	for (const char *c = rsh_dtype_name(t->dtype); *c; c++)
+		name[n++] = (char)(*c >= 'A' && *c <= 'Z' ? *c | 0x20 : *c);
+	ck2_put_bytes(w, name, n);
 	ck2_put_text(w, "\",\"replica_id\":[");
 	for (uint32_t i = 0; i < t->n_ranks; i++)
 		put_item(w, i, t->cut ? rsh_grid_replica(
@@ -267,16 +256,24 @@ static void put_properties(struct ckpt2_window *w,
 	ck2_put_text(w, "],");
 }
 
-static void put_chunks(struct ckpt2_window *w,
-		       const struct rsh_ckpt2_tree *tree, uint32_t i)
+/* Puts what state_dict_metadata has of a tensor. */
+static void ck2_put_tensor(struct ckpt2_window *w,
+			   const struct rsh_ckpt2_text *x, uint32_t i)
 {
-	const struct rsh_ckpt2_tensor *t = &tree->tensors[i];
-	const uint32_t n = count_slices(t);
-	uint32_t rank, n_put = 0;
+	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
+	struct emit_layout l;
+	uint32_t n, rank;
+	uint32_t n_put = 0;
 
+	layout_make(t, &l);
+	ck2_put_text(w, i ? "," : text_head);
+	ck2_put_text(w, x->names[i]);
+	put_properties(w, t);
+	put_layout(w, t, &l);
+	n = count_slices(t);
 	ck2_put_text(w, ",\"chunk\":[");
 	for (uint32_t k = 0; k < n && w->at < w->end; k++) {
-		if (!slice_stored(tree, i, k, &rank))
+		if (!slice_stored(&x->tree, i, k, &rank))
 			continue;
 		ck2_put_text(w, n_put++ ? ",{\"global_offset\":[" :
 				      "{\"global_offset\":[");
@@ -287,21 +284,6 @@ static void put_chunks(struct ckpt2_window *w,
 		ck2_put_text(w, "]}");
 	}
 	ck2_put_text(w, "]}");
-}
-
-/* Puts what state_dict_metadata has of a tensor. */
-static void ck2_put_tensor(struct ckpt2_window *w,
-			   const struct rsh_ckpt2_text *x, uint32_t i)
-{
-	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
-	struct emit_layout l;
-
-	layout_make(t, &l);
-	ck2_put_text(w, i ? "," : text_head);
-	ck2_put_text(w, x->names[i]);
-	put_properties(w, t);
-	put_layout(w, t, &l);
-	put_chunks(w, &x->tree, i);
 }
 
 static void put_stored(struct ckpt2_window *w,
@@ -360,21 +342,6 @@ static void put_piece(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 
 /* ---- names ---- */
 
-/* Writes a name as Python's repr() does. */
-static void put_repr(struct json_text *t, const char *name)
-{
-	const char quote = strchr(name, '\'') && !strchr(name, '"') ? '"' :
-								     '\'';
-
-	rsh_json_text_put(t, &quote, 1);
-	for (const char *c = name; *c; c++) {
-		if (*c == '\\' || *c == quote)
-			rsh_json_text_put(t, "\\", 1);
-		rsh_json_text_put(t, c, 1);
-	}
-	rsh_json_text_put(t, &quote, 1);
-}
-
 static bool has_control(const char *name)
 {
 	for (; *name; name++)
@@ -406,9 +373,17 @@ static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
 	struct json_text key = { 0 };
 	int rc = has_control(name) ? -EINVAL :
 		 quote_text(name, strlen(name), &x->names[i]);
+	char quote;
 
 	rsh_json_text_puts(&key, "(");
-	put_repr(&key, name);
+	quote = strchr(name, '\'') && !strchr(name, '"') ? '"' : '\'';
+	rsh_json_text_put(&key, &quote, 1);
+	for (const char *c = name; *c; c++) {
+		if (*c == '\\' || *c == quote)
+			rsh_json_text_put(&key, "\\", 1);
+		rsh_json_text_put(&key, c, 1);
+	}
+	rsh_json_text_put(&key, &quote, 1);
 	if (rc == 0)
 		rc = key.failed ? -ENOMEM :
 		     quote_text(key.data, key.len, &x->keys[i]);

@@ -32,18 +32,6 @@ static void keep_ranks(struct json_text *t, const struct rsh_ckpt2_ranks *r)
 	rsh_json_text_puts(t, r->n ? "]" : "[]");
 }
 
-static void keep_entry(struct json_text *t, const struct rsh_map_entry *e,
-		       bool nested)
-{
-	rsh_json_text_puts(t, nested ? "[" : "");
-	for (uint32_t k = 0; k < e->n; k++) {
-		rsh_json_text_puts(t, k ? "," : "");
-		keep_number(t, e->axes[k]);
-	}
-	rsh_json_text_puts(t, e->n ? "" : "-1");
-	rsh_json_text_puts(t, nested ? "]" : "");
-}
-
 static void keep_layout(struct json_text *t, const struct rsh_ckpt2_param *p)
 {
 	const struct rsh_strategy_item *it = p->layout;
@@ -56,7 +44,13 @@ static void keep_layout(struct json_text *t, const struct rsh_ckpt2_param *p)
 	rsh_json_text_puts(t, "],\"tensor_map\":[");
 	for (uint32_t d = 0; d < it->n_map; d++) {
 		rsh_json_text_puts(t, d ? "," : "");
-		keep_entry(t, &it->map[d], it->nested);
+		rsh_json_text_puts(t, it->nested ? "[" : "");
+		for (uint32_t k = 0; k < it->map[d].n; k++) {
+			rsh_json_text_puts(t, k ? "," : "");
+			keep_number(t, it->map[d].axes[k]);
+		}
+		rsh_json_text_puts(t, it->map[d].n ? "" : "-1");
+		rsh_json_text_puts(t, it->nested ? "]" : "");
 	}
 	rsh_json_text_puts(t, "],\"rank_list\":");
 	keep_ranks(t, p->ranks);

@@ -151,15 +151,6 @@ uint32_t rsh_ckpt2_slice_of(const struct ckpt2_layout *l, uint32_t rank)
 
 /* ---- layouts ---- */
 
-static void ck2_numbers(struct json_scan *s, int64_t lo, struct raw_list *out)
-{
-	int64_t v;
-
-	rsh_json_begin(s, '[');
-	while (rsh_json_element(s) && rsh_json_int(s, lo, INT32_MAX, &v))
-		rsh_raw_list_push(out, v);
-}
-
 /* An entry of several axes may have -1 among them, which splits nothing. */
 static void ck2_map_entry(struct json_scan *s, struct raw_item *raw)
 {
@@ -178,15 +169,6 @@ static void ck2_map_entry(struct json_scan *s, struct raw_item *raw)
 			rsh_raw_list_push(entry, v);
 	if (!entry->n)
 		rsh_raw_list_push(entry, -1);
-}
-
-static void ck2_map(struct json_scan *s, struct raw_item *raw)
-{
-	raw->has_map = true;
-	raw->n_map = 0;
-	rsh_json_begin(s, '[');
-	while (rsh_json_element(s))
-		ck2_map_entry(s, raw);
 }
 
 static void ck2_interleaved(struct json_scan *s)
@@ -212,10 +194,19 @@ static bool ck2_layout_fields(struct json_scan *s, struct raw_item *raw,
 	rsh_json_begin(s, '{');
 	while (!s->rc && rsh_json_key(s, &key)) {
 		if (JSON_IS(&key, "device_matrix")) {
+			int64_t v;
+
 			raw->mesh.n = 0;
-			ck2_numbers(s, 1, &raw->mesh);
+			rsh_json_begin(s, '[');
+			while (rsh_json_element(s) &&
+			       rsh_json_int(s, 1, INT32_MAX, &v))
+				rsh_raw_list_push(&raw->mesh, v);
 		} else if (JSON_IS(&key, "tensor_map")) {
-			ck2_map(s, raw);
+			raw->has_map = true;
+			raw->n_map = 0;
+			rsh_json_begin(s, '[');
+			while (rsh_json_element(s))
+				ck2_map_entry(s, raw);
 		} else if (JSON_IS(&key, "rank_list")) {
 			ranks->n = 0;
 			rsh_ckpt2_ranks_read(s, ranks);
@@ -256,41 +247,6 @@ static size_t ck2_layout_text(struct ckpt2_layouts *l,
 	return (size_t)(to - l->text);
 }
 
-/* Walks the flattened map from the left, for the place with these coordinates:
- * slice = slice * size of the axis + coordinate on it. */
-static uint32_t ck2_slice_at(const struct raw_item *raw, const int64_t *stride,
-			     uint32_t place)
-{
-	uint32_t slice = 0;
-
-	for (uint32_t d = 0; d < raw->n_map; d++)
-		for (uint32_t k = 0; k < raw->map[d].n; k++) {
-			int64_t m = raw->map[d].v[k], size;
-
-			if (m < 0)
-				continue;
-			size = raw->mesh.v[raw->mesh.n - 1 - m];
-			slice = slice * (uint32_t)size +
-				(uint32_t)(place / stride[m] % size);
-		}
-	return slice;
-}
-
-/* Counts the slices of each dimension, and of all. */
-static void ck2_splits(const struct raw_item *raw, uint32_t *splits,
-		       uint32_t *n_slices)
-{
-	*n_slices = 1;
-	for (uint32_t d = 0; d < raw->n_map; d++) {
-		splits[d] = 1;
-		for (uint32_t k = 0; k < raw->map[d].n; k++)
-			if (raw->map[d].v[k] >= 0)
-				splits[d] *= (uint32_t)raw->mesh.v
-					[raw->mesh.n - 1 - raw->map[d].v[k]];
-		*n_slices *= splits[d];
-	}
-}
-
 /* All numbers were checked by the builder, so the slices are at most as many as
  * the ranks. */
 static struct ckpt2_layout *ck2_layout_new(struct ckpt2_layouts *l,
@@ -307,12 +263,33 @@ static struct ckpt2_layout *ck2_layout_new(struct ckpt2_layouts *l,
 		return NULL;
 	for (uint32_t m = 1; m < raw->mesh.n; m++)
 		stride[m] = stride[m - 1] * raw->mesh.v[raw->mesh.n - m];
-	for (uint32_t p = 0; p < list->pub.n; p++)
-		slices[p] = ck2_slice_at(raw, stride, p);
+	for (uint32_t p = 0; p < list->pub.n; p++) {
+		uint32_t slice = 0;
+
+		for (uint32_t d = 0; d < raw->n_map; d++)
+			for (uint32_t k = 0; k < raw->map[d].n; k++) {
+				int64_t m = raw->map[d].v[k], size;
+
+				if (m < 0)
+					continue;
+				size = raw->mesh.v[raw->mesh.n - 1 - m];
+				slice = slice * (uint32_t)size +
+					(uint32_t)(p / stride[m] % size);
+			}
+		slices[p] = slice;
+	}
 	*out = (struct ckpt2_layout){ .list = list, .item = l->n_items,
 				      .slices = slices, .n_map = raw->n_map,
 				      .splits = splits };
-	ck2_splits(raw, splits, &out->n_slices);
+	out->n_slices = 1;
+	for (uint32_t d = 0; d < raw->n_map; d++) {
+		splits[d] = 1;
+		for (uint32_t k = 0; k < raw->map[d].n; k++)
+			if (raw->map[d].v[k] >= 0)
+				splits[d] *= (uint32_t)raw->mesh.v
+					[raw->mesh.n - 1 - raw->map[d].v[k]];
+		out->n_slices *= splits[d];
+	}
 	return out;
 }
 

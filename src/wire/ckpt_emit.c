@@ -25,18 +25,13 @@ static unsigned varint_size(uint64_t v)
 	return (bits + 6) / 7;
 }
 
-static uint8_t *put_varint(uint8_t *p, uint64_t v)
+static uint8_t *put_key(uint8_t *p, uint8_t key, uint64_t v)
 {
+	*p++ = key;
 	for (; v >= 0x80; v >>= 7)
 		*p++ = (uint8_t)(v | 0x80);
 	*p++ = (uint8_t)v;
 	return p;
-}
-
-static uint8_t *put_key(uint8_t *p, uint8_t key, uint64_t v)
-{
-	*p++ = key;
-	return put_varint(p, v);
 }
 
 static uint8_t *put_text(uint8_t *p, uint8_t key, const char *s, size_t len)

@@ -52,34 +52,6 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 	return NULL;
 }
 
-/* Appends the records of file number `file`, from 1 on, for which there is
- * room. */
-static void index_append(struct rsh_ckpt_index *to,
-			 const struct rsh_ckpt_index *from, uint64_t base,
-			 const uint32_t *home, uint32_t file)
-{
-	for (uint32_t i = 0; i < from->n_records; i++) {
-		const uint32_t name = from->records[i].name;
-		struct rsh_record *r = &to->records[to->n_records];
-
-		if (home && home[name] && home[name] != file)
-			continue;
-		*r = from->records[i];
-		r->first_dim += to->n_dims;
-		r->first_extent += to->n_extents;
-		to->n_records++;
-	}
-	for (uint32_t i = 0; i < from->n_extents; i++) {
-		to->extents[to->n_extents + i] = from->extents[i];
-		to->extents[to->n_extents + i].offset += base;
-	}
-	for (uint32_t i = 0; i < from->n_dims; i++)
-		to->dims[to->n_dims + i] = from->dims[i];
-	to->n_extents += from->n_extents;
-	to->n_dims += from->n_dims;
-	to->file_bytes = base + from->file_bytes;
-}
-
 static int index_by_name_id(const void *a, const void *b, void *records)
 {
 	const struct rsh_record *r = records;
@@ -127,8 +99,28 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 		rsh_ckpt_index_free(ix);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < n; i++)
-		index_append(ix, files[i], base[i], home, i + 1);
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t k = 0; k < files[i]->n_records; k++) {
+			const uint32_t name = files[i]->records[k].name;
+			struct rsh_record *r = &ix->records[ix->n_records];
+
+			if (home && home[name] && home[name] != i + 1)
+				continue;
+			*r = files[i]->records[k];
+			r->first_dim += ix->n_dims;
+			r->first_extent += ix->n_extents;
+			ix->n_records++;
+		}
+		for (uint32_t k = 0; k < files[i]->n_extents; k++) {
+			ix->extents[ix->n_extents + k] = files[i]->extents[k];
+			ix->extents[ix->n_extents + k].offset += base[i];
+		}
+		for (uint32_t k = 0; k < files[i]->n_dims; k++)
+			ix->dims[ix->n_dims + k] = files[i]->dims[k];
+		ix->n_extents += files[i]->n_extents;
+		ix->n_dims += files[i]->n_dims;
+		ix->file_bytes = base[i] + files[i]->file_bytes;
+	}
 	if (rsh_ckpt_index_sort(ix, twice)) {
 		rsh_ckpt_index_free(ix);
 		return -EEXIST;

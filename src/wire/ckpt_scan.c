@@ -116,20 +116,6 @@ static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
 	return rc;
 }
 
-static int move_window(struct scan *s, uint64_t offset, size_t need)
-{
-	bool onward = offset >= s->window_offset &&
-		      offset <= s->window_offset + s->window_len + NEAR_BYTES;
-	uint64_t len = onward || need > JUMP_BYTES ? WINDOW_BYTES : JUMP_BYTES;
-	int rc;
-
-	len = rsh_min_u64(len, s->src->size - offset);
-	s->window_len = 0;
-	rc = read_at(s, s->window, len, offset, need, &s->window_len);
-	s->window_offset = offset;
-	return rc;
-}
-
 /* Makes bytes [offset, offset+need) readable at *p; need <= WINDOW_BYTES and
  * the range lies within s->end. */
 static int look_at(struct scan *s, uint64_t offset, size_t need,
@@ -139,7 +125,16 @@ static int look_at(struct scan *s, uint64_t offset, size_t need,
 
 	if (offset < s->window_offset ||
 	    offset + need > s->window_offset + s->window_len) {
-		rc = move_window(s, offset, need);
+		bool onward =
+			offset >= s->window_offset &&
+			offset <= s->window_offset + s->window_len + NEAR_BYTES;
+		uint64_t len =
+			onward || need > JUMP_BYTES ? WINDOW_BYTES : JUMP_BYTES;
+
+		len = rsh_min_u64(len, s->src->size - offset);
+		s->window_len = 0;
+		rc = read_at(s, s->window, len, offset, need, &s->window_len);
+		s->window_offset = offset;
 		if (rc)
 			return rc;
 	}
@@ -176,9 +171,8 @@ static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
 	const uint8_t *p;
 	uint64_t key;
 	size_t taken, more = 0;
-	int rc;
+	int rc = look_at(s, pos, avail, &p);
 
-	rc = look_at(s, pos, avail, &p);
 	if (rc)
 		return rc;
 	taken = get_varint(p, avail, &key);
@@ -324,16 +318,6 @@ static int read_type(struct scan *s, const struct field *f, struct value *v)
 	return 0;
 }
 
-static int scan_read_content(struct scan *s, const struct field *f,
-			     struct value *v)
-{
-	if (v->has_content)
-		return scan_damaged(s, f->offset, "a second content");
-	v->has_content = true;
-	v->content = (struct rsh_extent){ f->offset, f->length };
-	return 0;
-}
-
 static int scan_read_tensor(struct scan *s, const struct field *tensor,
 			    struct value *v)
 {
@@ -354,22 +338,14 @@ static int scan_read_tensor(struct scan *s, const struct field *tensor,
 			rc = read_packed_dims(s, &f, v);
 		else if (is_field(&f, 2, WIRE_LEN))
 			rc = read_type(s, &f, v);
-		else if (is_field(&f, 3, WIRE_LEN))
-			rc = scan_read_content(s, &f, v);
+		if (!is_field(&f, 3, WIRE_LEN))
+			continue;
+		if (v->has_content)
+			return scan_damaged(s, f.offset, "a second content");
+		v->has_content = true;
+		v->content = (struct rsh_extent){ f.offset, f.length };
 	}
 	return rc;
-}
-
-static int map_parameter(struct scan *s, const struct value *v)
-{
-	const char *name = "?";
-
-	if (s->name != RSH_NAME_NONE)
-		name = rsh_names_text(s->names, s->name);
-	return rsh_error_set(s->err, ENOTSUP,
-			     "%s: \"%s\" at offset %" PRIu64
-			     " is a map parameter (hash table), which cannot be resharded",
-			     s->src->path, name, v->offset);
 }
 
 static int read_value(struct scan *s, const struct field *value,
@@ -392,7 +368,13 @@ static int read_value(struct scan *s, const struct field *value,
 		else if (is_field(&f, 2, WIRE_LEN))
 			rc = scan_read_tensor(s, &f, v);
 		else if (is_field(&f, 3, WIRE_LEN))
-			rc = map_parameter(s, v);
+			rc = rsh_error_set(s->err, ENOTSUP,
+					   "%s: \"%s\" at offset %" PRIu64
+					   " is a map parameter (hash table), which cannot be resharded",
+					   s->src->path,
+					   s->name == RSH_NAME_NONE ? "?" :
+					   rsh_names_text(s->names, s->name),
+					   v->offset);
 	}
 	if (rc)
 		return rc;
@@ -418,20 +400,6 @@ static const char *scan_dims_text(const struct value *v, char *buf, size_t size)
 					 "%s%" PRId64, i ? "," : "",
 					 v->dims[i]);
 	return buf;
-}
-
-static int check_str(struct scan *s, const struct value *v,
-		     const struct rsh_record *r)
-{
-	if (s->run_values > 1)
-		return scan_damaged(s, v->offset,
-				    "a str in more than one record");
-	if (!r->content_bytes || r->content_bytes % 4)
-		return scan_damaged(s, v->offset,
-				    "a str of %" PRIu64
-				    " bytes, which are no whole characters",
-				    r->content_bytes);
-	return 0;
 }
 
 /* Tells whether the content of the open record is that of `elements`
@@ -464,8 +432,18 @@ static int close_record(struct scan *s, const struct value *v)
 		return 0;
 	r = &s->index->records[s->index->n_records - 1];
 	s->name = r->name;
-	if (r->dtype == RSH_DTYPE_STR)
-		return check_str(s, v, r);
+	if (r->dtype == RSH_DTYPE_STR) {
+		if (s->run_values > 1)
+			return scan_damaged(s, v->offset,
+					    "a str in more than one record");
+		if (!r->content_bytes || r->content_bytes % 4)
+			return scan_damaged(
+				s, v->offset,
+				"a str of %" PRIu64
+				" bytes, which are no whole characters",
+				r->content_bytes);
+		return 0;
+	}
 	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
 		return scan_damaged(s, v->offset,
 				    "dimensions [%s] are out of range",
@@ -487,25 +465,6 @@ static int close_record(struct scan *s, const struct value *v)
 			    scan_dims_text(v, dims, sizeof(dims)));
 }
 
-static int open_record(struct scan *s, const struct value *v)
-{
-	struct rsh_ckpt_index *ix = s->index;
-
-	if (ix->n_records == UINT32_MAX ||
-	    rsh_grow(&ix->records, &s->cap_records, (size_t)ix->n_records + 1,
-		     sizeof(*ix->records)))
-		return rsh_error_nomem(s->err);
-	ix->records[ix->n_records++] = (struct rsh_record){
-		.name = v->name,
-		.first_dim = ix->n_dims,
-		.first_extent = ix->n_extents,
-	};
-	s->run_values = 0;
-	s->run_offset = v->offset;
-	s->run_has_content = false;
-	return 0;
-}
-
 /* Dims and type of a record are those of its last Value. */
 static int put_shape(struct scan *s, struct rsh_record *r,
 		     const struct value *v)
@@ -525,11 +484,36 @@ static int put_shape(struct scan *s, struct rsh_record *r,
 	return 0;
 }
 
-static int put_content(struct scan *s, struct rsh_record *r,
-		       const struct value *v)
+/* Adds v to the open record if that has its name, else to a new one. */
+static int add_value(struct scan *s, const struct value *v,
+		     const struct value *previous)
 {
 	struct rsh_ckpt_index *ix = s->index;
+	struct rsh_record *r;
+	int rc;
 
+	if (!s->run_values || previous->name != v->name) {
+		rc = close_record(s, previous);
+		if (rc)
+			return rc;
+		if (ix->n_records == UINT32_MAX ||
+		    rsh_grow(&ix->records, &s->cap_records,
+			     (size_t)ix->n_records + 1, sizeof(*ix->records)))
+			return rsh_error_nomem(s->err);
+		ix->records[ix->n_records++] = (struct rsh_record){
+			.name = v->name,
+			.first_dim = ix->n_dims,
+			.first_extent = ix->n_extents,
+		};
+		s->run_values = 0;
+		s->run_offset = v->offset;
+		s->run_has_content = false;
+	}
+	s->run_values++;
+	r = &ix->records[ix->n_records - 1];
+	rc = put_shape(s, r, v);
+	if (rc)
+		return rc;
 	s->run_has_content |= v->has_content;
 	if (!v->has_content || !v->content.length)
 		return 0;
@@ -541,26 +525,6 @@ static int put_content(struct scan *s, struct rsh_record *r,
 	r->n_extents++;
 	r->content_bytes += v->content.length; /* bounded by the file's size */
 	return 0;
-}
-
-/* Adds v to the open record if that has its name, else to a new one. */
-static int add_value(struct scan *s, const struct value *v,
-		     const struct value *previous)
-{
-	struct rsh_record *r;
-	int rc;
-
-	if (!s->run_values || previous->name != v->name) {
-		rc = close_record(s, previous);
-		if (!rc)
-			rc = open_record(s, v);
-		if (rc)
-			return rc;
-	}
-	s->run_values++;
-	r = &s->index->records[s->index->n_records - 1];
-	rc = put_shape(s, r, v);
-	return rc ? rc : put_content(s, r, v);
 }
 
 /* ---- the file ---- */
@@ -583,13 +547,6 @@ static int truncated(struct scan *s, const struct field *f)
 			    f->length, s->end - f->offset);
 }
 
-static int not_a_checkpoint(struct scan *s)
-{
-	return rsh_error_set(s->err, EBADMSG,
-			     "%s: not a checkpoint: it does not begin with a record",
-			     s->src->path);
-}
-
 static int scan_records(struct scan *s)
 {
 	struct value values[2]; /* the current and the previous one */
@@ -602,7 +559,10 @@ static int scan_records(struct scan *s)
 		s->name = RSH_NAME_NONE;
 		rc = decode_field(s, pos, s->end, &f);
 		if (rc == -EBADMSG && !pos)
-			return not_a_checkpoint(s);
+			return rsh_error_set(
+				s->err, EBADMSG,
+				"%s: not a checkpoint: it does not begin with a record",
+				s->src->path);
 		if (rc)
 			return rc;
 		if (f.length > s->end - f.offset)
@@ -676,16 +636,6 @@ static int check_encryption(struct scan *s)
 				"%s: the checkpoint is encrypted (%s); it has to be saved without enc_key",
 				s->src->path, ciphers[i].name);
 	return 0;
-}
-
-static int no_records(struct scan *s)
-{
-	if (!s->src->size)
-		return rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
-				     s->src->path);
-	return rsh_error_set(s->err, EBADMSG,
-			     "%s: the file holds no parameter%s", s->src->path,
-			     s->skipped ? "; it is not a checkpoint" : "");
 }
 
 /* ---- by name ---- */
@@ -790,8 +740,14 @@ static int ckpt_scan_file(struct scan *s)
 		rc = check_encryption(s);
 	if (!rc)
 		rc = scan_records(s);
-	if (!rc && !ix->n_records)
-		rc = no_records(s);
+	if (!rc && !s->src->size)
+		rc = rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
+				   s->src->path);
+	else if (!rc && !ix->n_records)
+		rc = rsh_error_set(s->err, EBADMSG,
+				   "%s: the file holds no parameter%s",
+				   s->src->path, s->skipped ?
+				   "; it is not a checkpoint" : "");
 	if (!rc)
 		rc = scan_index_names(s);
 	if (rc)

@@ -21,11 +21,6 @@
 /* These bytes stand in a block between its length and its cipher text. */
 #define INNER_BYTES (LENGTH_BYTES + VECTOR_BYTES + LENGTH_BYTES)
 
-static bool encrypted_is_magic(uint32_t v)
-{
-	return v == MAGIC_AES_GCM || v == MAGIC_AES_CBC || v == MAGIC_SM4_CBC;
-}
-
 /* Moves *at behind the block. */
 static int encrypted_skip_block(const struct rsh_byte_source *src,
 				uint32_t magic, uint64_t *at,
@@ -68,7 +63,8 @@ int rsh_encrypted_check(const struct rsh_byte_source *src,
 		if (rc)
 			return rc;
 		magic = rsh_le32(start);
-		if (!encrypted_is_magic(magic))
+		if (!(magic == MAGIC_AES_GCM || magic == MAGIC_AES_CBC ||
+		      magic == MAGIC_SM4_CBC))
 			return at == 0 ? -ENOTSUP :
 			       rsh_bytes_damaged(src, at, "no block of an "
 						 "encrypted checkpoint", err);

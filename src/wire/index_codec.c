@@ -35,12 +35,6 @@ static uint8_t *codec_put(uint8_t *p, uint64_t v, unsigned bytes)
 	return p;
 }
 
-static size_t record_bytes(const struct rsh_record *r, size_t name_len)
-{
-	return RECORD_BYTES + name_len + (size_t)r->n_dims * DIM_BYTES +
-	       (size_t)r->n_extents * EXTENT_BYTES;
-}
-
 static uint8_t *put_record(uint8_t *p, const struct rsh_ckpt_index *ix,
 			   const struct rsh_record *r, const char *name)
 {
@@ -76,7 +70,9 @@ int rsh_index_encode(const struct rsh_ckpt_index *ix,
 
 		n_extents += r->n_extents;
 		n_dims += r->n_dims;
-		*len += record_bytes(r, strlen(rsh_names_text(names, r->name)));
+		*len += RECORD_BYTES + strlen(rsh_names_text(names, r->name)) +
+			(size_t)r->n_dims * DIM_BYTES +
+			(size_t)r->n_extents * EXTENT_BYTES;
 	}
 	data = malloc(*len);
 	if (!data)
@@ -206,13 +202,21 @@ static bool codec_take_record(struct reader *r)
 	return true;
 }
 
-/* Makes room for n records and for what the head says of the rest.  All of that
- * has to be there in the bytes, so that nothing is allocated for what is
- * not. */
-static int codec_make_index(struct reader *r, uint32_t n)
+static int read_index(struct reader *r)
 {
+	const uint8_t *head = r->p;
+	uint32_t n = rsh_le32(head), twice;
 	struct rsh_ckpt_index *ix;
 
+	if (rsh_le32(head + 12) > 1)
+		return -EBADMSG;
+	r->max_extents = rsh_le32(head + 4);
+	r->max_dims = rsh_le32(head + 8);
+	r->p += HEAD_BYTES - SUM_BYTES;
+	r->left -= HEAD_BYTES - SUM_BYTES;
+	/* Makes room for n records and for what the head says of the rest. All
+	 * of that has to be there in the bytes, so that nothing is allocated
+	 * for what is not. */
 	if ((uint64_t)n * RECORD_BYTES +
 		    (uint64_t)r->max_extents * EXTENT_BYTES +
 		    (uint64_t)r->max_dims * DIM_BYTES > r->left)
@@ -226,24 +230,6 @@ static int codec_make_index(struct reader *r, uint32_t n)
 	ix->dims = rsh_alloc_array(r->max_dims, sizeof(*ix->dims));
 	if (!ix->records || !ix->by_name || !ix->extents || !ix->dims)
 		return -ENOMEM;
-	return 0;
-}
-
-static int read_index(struct reader *r)
-{
-	const uint8_t *head = r->p;
-	uint32_t n = rsh_le32(head), twice;
-	int rc;
-
-	if (rsh_le32(head + 12) > 1)
-		return -EBADMSG;
-	r->max_extents = rsh_le32(head + 4);
-	r->max_dims = rsh_le32(head + 8);
-	r->p += HEAD_BYTES - SUM_BYTES;
-	r->left -= HEAD_BYTES - SUM_BYTES;
-	rc = codec_make_index(r, n);
-	if (rc)
-		return rc;
 	r->index->has_crc = rsh_le32(head + 12) == 1;
 	r->index->file_bytes = rsh_le64(head + 16);
 	while (r->index->n_records < n) {

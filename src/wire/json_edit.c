@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes_i.h"
 #include "json_scan_i.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
@@ -36,17 +37,6 @@ struct rsh_json_edit {
 };
 
 /* ---- reading ---- */
-
-static ssize_t edit_pread(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct rsh_json_edit *e = ctx;
-
-	if (offset >= e->len)
-		return 0;
-	len = (size_t)rsh_min_u64(len, e->len - offset);
-	memcpy(buf, e->text + offset, len);
-	return (ssize_t)len;
-}
 
 static bool edit_is_blank(char c)
 {
@@ -161,8 +151,9 @@ static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
 static int edit_read(struct rsh_json_edit *e, const char *path,
 		     struct rsh_error *err)
 {
+	struct memory bytes = { e->text, e->len };
 	const struct rsh_byte_source src = {
-		.pread_fn = edit_pread, .ctx = e, .size = e->len, .path = path,
+		rsh_memory_pread, &bytes, e->len, path,
 	};
 	struct json_scan s;
 	int rc;
@@ -367,27 +358,6 @@ static void edit_put_gap(struct edit_writer *w, const struct edit_member *last)
 	edit_put(w, last ? text + last->begin - n : "", n);
 }
 
-/* Writes one more member behind the last one, spaced as that one. */
-static void edit_put_added(struct edit_writer *w, const struct edit_member *m,
-			   const struct edit_member *last, bool any)
-{
-	const char *text = w->e->text, *colon = ": ";
-	size_t n = 2;
-
-	if (last) {
-		for (n = 0; text[last->m.offset - n - 1] != '"'; n++)
-			;
-		colon = text + last->m.offset - n;
-	}
-	if (any)
-		edit_put_gap(w, last);
-	edit_put(w, "\"", 1);
-	edit_put(w, m->m.key, strlen(m->m.key));
-	edit_put(w, "\"", 1);
-	edit_put(w, colon, n);
-	edit_put(w, m->value, strlen(m->value));
-}
-
 /* Finds where the object at the top begins, behind its bracket. */
 static uint64_t edit_inside(const struct rsh_json_edit *e)
 {
@@ -413,8 +383,24 @@ static void edit_put_all_added(struct edit_writer *w)
 		edit_keep(w, edit_end(last), edit_end(last));
 	else if (e->n > e->n_read)
 		edit_keep(w, edit_inside(e), edit_inside(e));
-	for (uint32_t i = e->n_read; i < e->n; i++, any = true)
-		edit_put_added(w, &e->v[i], last, any);
+	for (uint32_t i = e->n_read; i < e->n; i++, any = true) {
+		const char *text = w->e->text;
+		const char *colon = ": ";
+		size_t n = 2;
+
+		if (last) {
+			for (n = 0; text[last->m.offset - n - 1] != '"'; n++)
+				;
+			colon = text + last->m.offset - n;
+		}
+		if (any)
+			edit_put_gap(w, last);
+		edit_put(w, "\"", 1);
+		edit_put(w, e->v[i].m.key, strlen(e->v[i].m.key));
+		edit_put(w, "\"", 1);
+		edit_put(w, colon, n);
+		edit_put(w, e->v[i].value, strlen(e->v[i].value));
+	}
 }
 
 int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len)

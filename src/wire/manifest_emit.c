@@ -55,29 +55,9 @@ static json_t *strategy_json(const struct rsh_manifest_strategy *s)
 			 hash_json(s->xxh3));
 }
 
-static json_t *head_json(const struct rsh_manifest_head *h)
-{
-	return json_pack(
-		"{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "manifest",
-		"reshardfs", "version", RSH_MANIFEST_VERSION, "program",
-		text_json(h->program), "source", text_json(h->source), "step",
-		text_json(h->step), "src_strategy", strategy_json(&h->src),
-		"dst_strategy", strategy_json(&h->dst), "conversion",
-		hash_json(h->conversion), "tree_files",
-		number_json(h->n_files), "tree_bytes", number_json(h->bytes));
-}
-
 static json_t *mtime_json(int64_t s, uint32_t ns)
 {
 	return json_pack("[I,i]", (json_int_t)s, (int)ns);
-}
-
-static json_t *source_json(const struct rsh_manifest_source *s)
-{
-	return json_pack("{s:o,s:i,s:o,s:o,s:o}", "source", text_json(s->path),
-			 "rank", (int)s->rank, "size", number_json(s->size),
-			 "inode", number_json(s->inode), "mtime",
-			 mtime_json(s->mtime_s, s->mtime_ns));
 }
 
 static json_t *record_json(const struct rsh_manifest_record *r)
@@ -125,9 +105,25 @@ static json_t *line_json(const struct rsh_manifest_line *line)
 {
 	switch (line->kind) {
 	case RSH_MANIFEST_HEAD:
-		return head_json(&line->head);
+		return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+				 "manifest", "reshardfs", "version",
+				 RSH_MANIFEST_VERSION, "program",
+				 text_json(line->head.program), "source",
+				 text_json(line->head.source), "step",
+				 text_json(line->head.step), "src_strategy",
+				 strategy_json(&line->head.src), "dst_strategy",
+				 strategy_json(&line->head.dst), "conversion",
+				 hash_json(line->head.conversion), "tree_files",
+				 number_json(line->head.n_files), "tree_bytes",
+				 number_json(line->head.bytes));
 	case RSH_MANIFEST_SOURCE:
-		return source_json(&line->source);
+		return json_pack("{s:o,s:i,s:o,s:o,s:o}", "source",
+				 text_json(line->source.path), "rank",
+				 (int)line->source.rank, "size",
+				 number_json(line->source.size), "inode",
+				 number_json(line->source.inode), "mtime",
+				 mtime_json(line->source.mtime_s,
+					    line->source.mtime_ns));
 	case RSH_MANIFEST_FILE:
 		return file_json(&line->file);
 	case RSH_MANIFEST_END:

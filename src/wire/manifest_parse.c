@@ -90,32 +90,6 @@ static bool get_strategy(const json_t *o, const char *key,
 				   get_hash(v, "xxh3", &out->xxh3));
 }
 
-static int read_head(const struct parse *p, const json_t *o,
-		     struct rsh_manifest_head *h)
-{
-	const char *kind;
-	uint64_t version;
-
-	if (!get_text(o, "manifest", &kind) || strcmp(kind, "reshardfs") != 0 ||
-	    !manifest_get_u64(o, "version", &version) || version < 1)
-		return bad(p, "not the head of a reshardfs manifest");
-	if (version > RSH_MANIFEST_VERSION)
-		return rsh_error_set(p->err, ENOTSUP, "%s: a manifest of "
-				     "version %llu, this program reads %d",
-				     p->path, (unsigned long long)version,
-				     RSH_MANIFEST_VERSION);
-	if (!get_text(o, "program", &h->program) ||
-	    !get_text(o, "source", &h->source) ||
-	    !get_text(o, "step", &h->step) ||
-	    !get_strategy(o, "src_strategy", &h->src) ||
-	    !get_strategy(o, "dst_strategy", &h->dst) ||
-	    !get_hash(o, "conversion", &h->conversion) ||
-	    !manifest_get_u64(o, "tree_files", &h->n_files) ||
-	    !manifest_get_u64(o, "tree_bytes", &h->bytes))
-		return bad(p, "a head that lacks something");
-	return 0;
-}
-
 static int read_source(const struct parse *p, const json_t *o,
 		       struct rsh_manifest_source *s)
 {
@@ -187,13 +161,27 @@ static bool read_record(const struct parse *p, const json_t *o, uint64_t from,
 	       r->bytes <= size - r->offset;
 }
 
-static int read_records(const struct parse *p, const json_t *list,
-			struct rsh_manifest_file *f)
+static int read_file(const struct parse *p, const json_t *o,
+		     struct rsh_manifest_file *f)
 {
-	size_t n = json_array_size(list);
+	const json_t *written = json_object_get(o, "written");
+	const json_t *list;
+	size_t n;
 	struct rsh_manifest_record *records;
 	uint64_t from = 0;
 
+	if (!get_text(o, "file", &f->path) ||
+	    !manifest_get_u64(o, "size", &f->size) ||
+	    !get_hash(o, "xxh3", &f->xxh3))
+		return bad(p, "a file that lacks something");
+	if (!is_inside(f->path))
+		return bad(p, "a path that is not one below the tree");
+	f->written = written != NULL;
+	if (written && (!manifest_get_u64(written, "inode", &f->inode) ||
+			!get_mtime(written, &f->mtime_s, &f->mtime_ns)))
+		return bad(p, "a written file that lacks something");
+	list = json_object_get(o, "records");
+	n = json_array_size(list);
 	if (!json_is_array(list) || n >= UINT32_MAX)
 		return bad(p, "a file without records");
 	records = rsh_arena_array(&p->owner->arena, struct rsh_manifest_record,
@@ -212,31 +200,36 @@ static int read_records(const struct parse *p, const json_t *list,
 	return 0;
 }
 
-static int read_file(const struct parse *p, const json_t *o,
-		     struct rsh_manifest_file *f)
-{
-	const json_t *written = json_object_get(o, "written");
-
-	if (!get_text(o, "file", &f->path) ||
-	    !manifest_get_u64(o, "size", &f->size) ||
-	    !get_hash(o, "xxh3", &f->xxh3))
-		return bad(p, "a file that lacks something");
-	if (!is_inside(f->path))
-		return bad(p, "a path that is not one below the tree");
-	f->written = written != NULL;
-	if (written && (!manifest_get_u64(written, "inode", &f->inode) ||
-			!get_mtime(written, &f->mtime_s, &f->mtime_ns)))
-		return bad(p, "a written file that lacks something");
-	return read_records(p, json_object_get(o, "records"), f);
-}
-
 static int read_line(const struct parse *p, struct rsh_manifest_line *out)
 {
 	const json_t *o = p->owner->json;
 
 	if (json_object_get(o, "manifest")) {
+		const char *kind;
+		uint64_t version;
+
 		out->kind = RSH_MANIFEST_HEAD;
-		return read_head(p, o, &out->head);
+		if (!get_text(o, "manifest", &kind) ||
+		    strcmp(kind, "reshardfs") != 0 ||
+		    !manifest_get_u64(o, "version", &version) || version < 1)
+			return bad(p, "not the head of a reshardfs manifest");
+		if (version > RSH_MANIFEST_VERSION)
+			return rsh_error_set(
+				p->err, ENOTSUP,
+				"%s: a manifest of "
+				"version %llu, this program reads %d",
+				p->path, (unsigned long long)version,
+				RSH_MANIFEST_VERSION);
+		if (!get_text(o, "program", &out->head.program) ||
+		    !get_text(o, "source", &out->head.source) ||
+		    !get_text(o, "step", &out->head.step) ||
+		    !get_strategy(o, "src_strategy", &out->head.src) ||
+		    !get_strategy(o, "dst_strategy", &out->head.dst) ||
+		    !get_hash(o, "conversion", &out->head.conversion) ||
+		    !manifest_get_u64(o, "tree_files", &out->head.n_files) ||
+		    !manifest_get_u64(o, "tree_bytes", &out->head.bytes))
+			return bad(p, "a head that lacks something");
+		return 0;
 	}
 	if (json_object_get(o, "source")) {
 		out->kind = RSH_MANIFEST_SOURCE;

@@ -44,15 +44,31 @@ static int model_check_architectures(const struct rsh_model_config *c,
 	return 0;
 }
 
-/* A block size that is there but makes no sense is an error, for the weights
- * cannot be had without. */
-static int model_read_block(struct rsh_model_config *c, struct rsh_error *err)
+static int model_load(struct rsh_model_config *c, const void *data, size_t len,
+		      struct rsh_error *err)
 {
-	const json_t *q = model_find(c, "quantization_config");
-	const char *method = json_string_value(json_object_get(q,
-							"quant_method"));
-	const json_t *block = json_object_get(q, "weight_block_size");
+	json_error_t e;
+	int rc;
+	const json_t *q;
+	const char *method;
+	const json_t *block;
 
+	c->root = json_loadb(data, len, 0, &e);
+	if (!c->root)
+		return rsh_error_set(err, EBADMSG, "%s: not JSON: %s at offset "
+				     "%d", c->path, e.text, e.position);
+	if (!json_is_object(c->root))
+		return rsh_error_set(err, EBADMSG, "%s: not a JSON object",
+				     c->path);
+	c->text = json_object_get(c->root, "text_config");
+	rc = model_check_architectures(c, err);
+	if (rc)
+		return rc;
+	/* A block size that is there but makes no sense is an error, for the
+	 * weights cannot be had without. */
+	q = model_find(c, "quantization_config");
+	method = json_string_value(json_object_get(q, "quant_method"));
+	block = json_object_get(q, "weight_block_size");
 	if (!method || strcmp(method, "fp8") != 0 || !block ||
 	    json_is_null(block))
 		return 0;
@@ -68,24 +84,6 @@ static int model_read_block(struct rsh_model_config *c, struct rsh_error *err)
 	}
 	c->has_block = true;
 	return 0;
-}
-
-static int model_load(struct rsh_model_config *c, const void *data, size_t len,
-		      struct rsh_error *err)
-{
-	json_error_t e;
-	int rc;
-
-	c->root = json_loadb(data, len, 0, &e);
-	if (!c->root)
-		return rsh_error_set(err, EBADMSG, "%s: not JSON: %s at offset "
-				     "%d", c->path, e.text, e.position);
-	if (!json_is_object(c->root))
-		return rsh_error_set(err, EBADMSG, "%s: not a JSON object",
-				     c->path);
-	c->text = json_object_get(c->root, "text_config");
-	rc = model_check_architectures(c, err);
-	return rc ? rc : model_read_block(c, err);
 }
 
 int rsh_model_config_parse(const void *data, size_t len, const char *path,

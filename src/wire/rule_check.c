@@ -29,15 +29,6 @@ static bool rule_name_has(const struct rsh_rule_name *n, const char *letter)
 	return false;
 }
 
-/* Has the name this hole, below this prefix? */
-static bool rule_has_hole(const struct rsh_rule_name *n,
-			  const struct rsh_rule_name *prefix,
-			  const char *letter)
-{
-	return rule_name_has(n, letter) ||
-	       (rule_is_under(n) && prefix && rule_name_has(prefix, letter));
-}
-
 #define RULE_SHARED_MAX (2 * RULE_HOLES_MAX)
 
 /* A rule as it reads below one of its prefixes. */
@@ -58,8 +49,11 @@ rule_prefix(const struct rule_reading *x, enum rsh_side side)
 static bool rule_tensor_has(const struct rule_reading *x, enum rsh_side side,
 			    uint32_t i, const char *letter)
 {
-	return rule_has_hole(&x->r->tensors[side][i].name,
-			     rule_prefix(x, side), letter);
+	const struct rsh_rule_name *prefix = rule_prefix(x, side);
+
+	return rule_name_has(&x->r->tensors[side][i].name, letter) ||
+	       (rule_is_under(&x->r->tensors[side][i].name) && prefix &&
+		rule_name_has(prefix, letter));
 }
 
 /* Says how many tensors of a side have the hole. */

@@ -80,25 +80,6 @@ int rule_parse_word(struct rule_parse *p, const char **out)
 
 /* ---- names ---- */
 
-/* {l} or {L+i} */
-static int rule_parse_hole(struct rule_parse *p, struct rsh_rule_hole *out)
-{
-	int rc;
-
-	out->least = NULL;
-	(void)rule_take(p, '{');
-	rc = rule_parse_word(p, &out->letter);
-	if (rc == 0 && rule_take(p, '+')) {
-		out->least = out->letter;
-		rc = rule_parse_word(p, &out->letter);
-	}
-	rule_skip_blanks(p);
-	if (rc == 0 && (p->at == p->end || *p->at != '}'))
-		rc = rule_wanted(p, "the \"}\" of a hole");
-	p->at += rc == 0;
-	return rc;
-}
-
 static int rule_parse_text(struct rule_parse *p, const char **out)
 {
 	const char *from = p->at;
@@ -125,34 +106,31 @@ static int rule_check_texts(struct rule_parse *p, const char *const *texts,
 	return 0;
 }
 
-static int rule_keep_name(struct rule_parse *p, const char *const *texts,
-			  const struct rsh_rule_hole *holes, uint32_t n,
-			  struct rsh_rule_name *out)
-{
-	const char **t = rsh_arena_array(&p->t->arena, const char *, n + 1);
-	struct rsh_rule_hole *h = rsh_arena_array(&p->t->arena,
-						  struct rsh_rule_hole, n);
-
-	if (!t || !h)
-		return rule_nomem(p);
-	memcpy(t, texts, (n + 1) * sizeof(*t));
-	memcpy(h, holes, n * sizeof(*h));
-	*out = (struct rsh_rule_name){ n, t, h };
-	return 0;
-}
-
 int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 {
 	const char *texts[RULE_HOLES_MAX + 1];
 	struct rsh_rule_hole holes[RULE_HOLES_MAX];
 	uint32_t n = 0;
 	int rc = rule_parse_text(p, &texts[0]);
+	const char **t;
+	struct rsh_rule_hole *h;
 
 	while (rc == 0 && p->at < p->end && *p->at == '{') {
 		if (n == RULE_HOLES_MAX)
 			return rule_bad(p, "a name of more than %d holes",
 					RULE_HOLES_MAX);
-		rc = rule_parse_hole(p, &holes[n]);
+		/* {l} or {L+i} */
+		holes[n].least = NULL;
+		(void)rule_take(p, '{');
+		rc = rule_parse_word(p, &holes[n].letter);
+		if (rc == 0 && rule_take(p, '+')) {
+			holes[n].least = holes[n].letter;
+			rc = rule_parse_word(p, &holes[n].letter);
+		}
+		rule_skip_blanks(p);
+		if (rc == 0 && (p->at == p->end || *p->at != '}'))
+			rc = rule_wanted(p, "the \"}\" of a hole");
+		p->at += rc == 0;
 		if (rc == 0)
 			rc = rule_parse_text(p, &texts[++n]);
 	}
@@ -160,7 +138,16 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 		rc = rule_wanted(p, "the name of a tensor");
 	if (rc == 0)
 		rc = rule_check_texts(p, texts, n);
-	return rc ? rc : rule_keep_name(p, texts, holes, n, out);
+	if (rc)
+		return rc;
+	t = rsh_arena_array(&p->t->arena, const char *, n + 1);
+	h = rsh_arena_array(&p->t->arena, struct rsh_rule_hole, n);
+	if (!t || !h)
+		return rule_nomem(p);
+	memcpy(t, texts, (n + 1) * sizeof(*t));
+	memcpy(h, holes, n * sizeof(*h));
+	*out = (struct rsh_rule_name){ n, t, h };
+	return 0;
 }
 
 /* ---- dimensions ---- */
@@ -210,15 +197,21 @@ static int rule_parse_product(struct rule_parse *p,
 	return 0;
 }
 
-/* Takes what follows a "(". */
-static int rule_parse_alternatives(struct rule_parse *p,
-				   struct rsh_rule_dim *out)
+static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
 {
-	struct rsh_rule_product list[RULE_TENSORS_MAX], *kept;
+	bool before, after;
+	int rc = rule_parse_product(p, &out->before, &before);
+	struct rsh_rule_product list[RULE_TENSORS_MAX];
+	struct rsh_rule_product *kept;
 	uint32_t n = 0;
 	bool found;
-	int rc;
 
+	out->n_alternatives = 0;
+	out->after = (struct rsh_rule_product){ 0, NULL };
+	if (rc)
+		return rc;
+	if (!rule_take(p, '('))
+		return before ? 0 : rule_wanted(p, "a factor, or 1,");
 	do {
 		if (n == RULE_TENSORS_MAX)
 			return rule_bad(p, "more than %d alternatives",
@@ -237,23 +230,7 @@ static int rule_parse_alternatives(struct rule_parse *p,
 	memcpy(kept, list, n * sizeof(*kept));
 	out->alternatives = kept;
 	out->n_alternatives = n;
-	return 0;
-}
-
-static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
-{
-	bool before, after;
-	int rc = rule_parse_product(p, &out->before, &before);
-
-	out->n_alternatives = 0;
-	out->after = (struct rsh_rule_product){ 0, NULL };
-	if (rc)
-		return rc;
-	if (!rule_take(p, '('))
-		return before ? 0 : rule_wanted(p, "a factor, or 1,");
-	rc = rule_parse_alternatives(p, out);
-	if (rc == 0)
-		rc = rule_parse_product(p, &out->after, &after);
+	rc = rule_parse_product(p, &out->after, &after);
 	if (rc == 0 && p->at < p->end && *p->at == '(')
 		rc = rule_bad(p, "two lists of alternatives in one dimension");
 	return rc;
@@ -302,22 +279,20 @@ int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out)
 
 /* ---- let ---- */
 
-static int rule_parse_number(struct rule_parse *p, uint64_t *out)
-{
-	*out = 0;
-	for (; p->at < p->end && rule_is_digit(*p->at); p->at++)
-		if (!rsh_mul_u64(*out, 10, out) ||
-		    !rsh_add_u64(*out, (uint64_t)(*p->at - '0'), out))
-			return rule_bad(p, "a number that is too large");
-	return 0;
-}
-
 static int rule_parse_operand(struct rule_parse *p,
 			      struct rsh_rule_operand *out)
 {
 	rule_skip_blanks(p);
-	if (p->at < p->end && rule_is_digit(*p->at))
-		return rule_parse_number(p, &out->number);
+	if (p->at < p->end && rule_is_digit(*p->at)) {
+		out->number = 0;
+		for (; p->at < p->end && rule_is_digit(*p->at); p->at++)
+			if (!rsh_mul_u64(out->number, 10, &out->number) ||
+			    !rsh_add_u64(out->number, (uint64_t)(*p->at - '0'),
+					 &out->number))
+				return rule_bad(p,
+						"a number that is too large");
+		return 0;
+	}
 	return rule_parse_word(p, &out->key);
 }
 

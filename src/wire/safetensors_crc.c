@@ -35,18 +35,6 @@ static int st_crc_by_text(const void *a, const void *b, void *arg)
 		      rsh_names_text(s->names, s->index->records[*y].name));
 }
 
-static uint32_t *order_by_name(struct sum *s)
-{
-	uint32_t n = s->index->n_records;
-	uint32_t *order = rsh_alloc_array(n, sizeof(*order));
-
-	for (uint32_t i = 0; order && i < n; i++)
-		order[i] = i;
-	if (order)
-		qsort_r(order, n, sizeof(*order), st_crc_by_text, s);
-	return order;
-}
-
 static bool is_signed(uint8_t dtype)
 {
 	return dtype == RSH_DTYPE_INT4 || dtype == RSH_DTYPE_INT8 ||
@@ -58,39 +46,6 @@ static bool is_unsigned(uint8_t dtype)
 {
 	return dtype == RSH_DTYPE_UINT8 || dtype == RSH_DTYPE_UINT16 ||
 	       dtype == RSH_DTYPE_UINT32 || dtype == RSH_DTYPE_UINT64;
-}
-
-/* Goes on over n zeros, in log n steps. */
-static void add_zeros(struct sum *s, uint64_t n)
-{
-	const Bytef zero = 0;
-	uLong block = crc32(0, &zero, 1);
-
-	for (uint64_t len = 1; n > 0; n >>= 1, len *= 2) {
-		if (n & 1)
-			s->crc = crc32_combine(s->crc, block, (z_off_t)len);
-		block = crc32_combine(block, block, (z_off_t)len);
-	}
-}
-
-static int add_integer(struct sum *s, const struct rsh_record *r)
-{
-	const struct rsh_extent *e = &s->index->extents[r->first_extent];
-	uint8_t bytes[8] = { 0 };
-	uint64_t value;
-	int rc = rsh_bytes_read(s->src, bytes, e->length, e->offset, s->err);
-
-	if (rc)
-		return rc;
-	value = rsh_le64(bytes);
-	if (value > ZEROS_MAX ||
-	    (is_signed(r->dtype) && bytes[e->length - 1] & 0x80))
-		return rsh_error_set(s->err, EBADMSG, "%s: parameter \"%s\" is "
-				     "damaged: no CRC goes with its value",
-				     s->src->path,
-				     rsh_names_text(s->names, r->name));
-	add_zeros(s, value);
-	return 0;
 }
 
 static uint32_t zlib_crc(uint32_t crc, const uint8_t *p, size_t n)
@@ -108,8 +63,36 @@ static int st_crc_add_record(struct sum *s, const struct rsh_record *r)
 	s->crc = crc32(s->crc, (const Bytef *)name, (uInt)strlen(name));
 	if (r->n_extents == 0)
 		return 0;
-	if (r->n_dims == 0 && (is_signed(r->dtype) || is_unsigned(r->dtype)))
-		return add_integer(s, r);
+	if (r->n_dims == 0 && (is_signed(r->dtype) || is_unsigned(r->dtype))) {
+		uint8_t bytes[8] = { 0 };
+		uint64_t value, n;
+		const Bytef zero = 0;
+		uLong block;
+
+		rc = rsh_bytes_read(s->src, bytes, e->length, e->offset,
+				    s->err);
+		if (rc)
+			return rc;
+		value = rsh_le64(bytes);
+		if (value > ZEROS_MAX ||
+		    (is_signed(r->dtype) && bytes[e->length - 1] & 0x80))
+			return rsh_error_set(
+				s->err, EBADMSG,
+				"%s: parameter \"%s\" is "
+				"damaged: no CRC goes with its value",
+				s->src->path,
+				rsh_names_text(s->names, r->name));
+		/* It goes on over that many zeros, in log n steps. */
+		n = value;
+		block = crc32(0, &zero, 1);
+		for (uint64_t len = 1; n > 0; n >>= 1, len *= 2) {
+			if (n & 1)
+				s->crc = crc32_combine(s->crc, block,
+						       (z_off_t)len);
+			block = crc32_combine(block, block, (z_off_t)len);
+		}
+		return 0;
+	}
 	rc = rsh_bytes_crc(s->src, e->offset, e->length, zlib_crc, &part,
 			   s->err);
 	if (rc == 0)
@@ -126,10 +109,16 @@ int rsh_safetensors_check_crc(const struct rsh_byte_source *src,
 	struct sum s = { src, index, names, err, crc32(0, NULL, 0) };
 	cleanup_free uint32_t *order = NULL;
 	int rc = 0;
+	uint32_t n;
 
 	if (!meta->has_crc)
 		return 0;
-	order = order_by_name(&s);
+	n = s.index->n_records;
+	order = rsh_alloc_array(n, sizeof(*order));
+	for (uint32_t i = 0; order && i < n; i++)
+		order[i] = i;
+	if (order)
+		qsort_r(order, n, sizeof(*order), st_crc_by_text, &s);
 	if (!order)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < index->n_records && rc == 0; i++)

@@ -14,16 +14,6 @@
 
 #define ALIGNMENT 8 /* of the header's length */
 
-static int compare_bytes(const char *a, size_t a_len, const char *b,
-			 size_t b_len)
-{
-	int c = memcmp(a, b, a_len < b_len ? a_len : b_len);
-
-	if (c)
-		return c;
-	return a_len < b_len ? -1 : a_len > b_len;
-}
-
 static int compare_shapes(const void *a, const void *b, void *ctx)
 {
 	const uint32_t *i = a, *j = b;
@@ -31,10 +21,15 @@ static int compare_shapes(const void *a, const void *b, void *ctx)
 	const struct rsh_record_shape *x = &shapes[*i], *y = &shapes[*j];
 	int x_rank = rsh_safetensors_dtype_rank(x->dtype);
 	int y_rank = rsh_safetensors_dtype_rank(y->dtype);
+	int c;
 
 	if (x_rank != y_rank)
 		return x_rank > y_rank ? -1 : 1;
-	return compare_bytes(x->name, x->name_len, y->name, y->name_len);
+	c = memcmp(x->name, y->name,
+		   x->name_len < y->name_len ? x->name_len : y->name_len);
+	if (c)
+		return c;
+	return x->name_len < y->name_len ? -1 : x->name_len > y->name_len;
 }
 
 void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
@@ -146,29 +141,6 @@ static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
 	return 0;
 }
 
-static int put_header(struct json_text *t,
-		      const struct rsh_record_shape *shapes,
-		      const uint32_t *order, uint32_t n,
-		      const struct rsh_safetensors_entry *entries,
-		      uint32_t n_entries, struct rsh_error *err)
-{
-	uint64_t offset = 0;
-	int rc = 0;
-
-	rsh_json_text_puts(t, "{");
-	if (n_entries)
-		rc = put_metadata(t, entries, n_entries, err);
-	for (uint32_t i = 0; !rc && i < n; i++) {
-		if (i || n_entries)
-			rsh_json_text_puts(t, ",");
-		rc = put_tensor(t, &shapes[order ? order[i] : i], &offset, err);
-	}
-	rsh_json_text_puts(t, "}");
-	while (!t->failed && t->len % ALIGNMENT)
-		rsh_json_text_puts(t, " ");
-	return rc;
-}
-
 /* Puts the header's length into the bytes that were left for it. */
 static int finish(struct json_text *t, struct rsh_error *err)
 {
@@ -195,11 +167,24 @@ int rsh_safetensors_header(const struct rsh_record_shape *shapes,
 	static const char length[SAFETENSORS_LENGTH_BYTES];
 	struct json_text t = { NULL, 0, 0, false };
 	int rc;
+	uint64_t offset = 0;
 
 	_Static_assert(sizeof(length) % ALIGNMENT == 0,
 		       "the padding counts from the text's begin");
 	rsh_json_text_put(&t, length, sizeof(length));
-	rc = put_header(&t, shapes, order, n, entries, n_entries, err);
+	rc = 0;
+	rsh_json_text_puts(&t, "{");
+	if (n_entries)
+		rc = put_metadata(&t, entries, n_entries, err);
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		if (i || n_entries)
+			rsh_json_text_puts(&t, ",");
+		rc = put_tensor(&t, &shapes[order ? order[i] : i], &offset,
+				err);
+	}
+	rsh_json_text_puts(&t, "}");
+	while (!t.failed && t.len % ALIGNMENT)
+		rsh_json_text_puts(&t, " ");
 	if (!rc)
 		rc = finish(&t, err);
 	if (rc) {

@@ -85,28 +85,18 @@ static int read_weights(struct rsh_weight_map *map, json_t *weights,
 	return list_files(map, err);
 }
 
-/* The size is only told to users, so a value that is no size is no error: some
- * tools have written a float. */
-static void read_total_size(struct rsh_weight_map *map, const json_t *root)
-{
-	const json_t *v = json_object_get(json_object_get(root, "metadata"),
-					  "total_size");
-	json_int_t size = json_integer_value(v);
-
-	map->has_total_size = json_is_integer(v) && size >= 0;
-	if (map->has_total_size)
-		map->total_size = (uint64_t)size;
-}
-
 static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 				const char *path, struct rsh_error *err)
 {
 	json_t *weights = json_object_get(root, "weight_map");
+	const json_t *v;
+	json_int_t size;
 
 	if (!json_is_object(root))
-		return rsh_error_set(err, EBADMSG,
-				     "%s: not a map of weights: the JSON is not an object",
-				     path);
+		return rsh_error_set(
+			err, EBADMSG,
+			"%s: not a map of weights: the JSON is not an object",
+			path);
 	/* In the flat form a string would be the file of a weight of that
 	 * name. */
 	if (!weights || json_is_string(weights))
@@ -115,7 +105,13 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: \"weight_map\" is not an object",
 				     path);
-	read_total_size(map, root);
+	/* The size is only told to users, so a value that is no size is no
+	 * error: some tools have written a float. */
+	v = json_object_get(json_object_get(root, "metadata"), "total_size");
+	size = json_integer_value(v);
+	map->has_total_size = json_is_integer(v) && size >= 0;
+	if (map->has_total_size)
+		map->total_size = (uint64_t)size;
 	return read_weights(map, weights, path, err);
 }
 

@@ -82,10 +82,13 @@ static int read_exactly(struct scan *s, void *buf, size_t len, uint64_t offset)
 	return rc;
 }
 
-static int read_length(struct scan *s, uint64_t *out)
+static int read_header(struct scan *s)
 {
-	uint8_t bytes[SAFETENSORS_LENGTH_BYTES];
+	cleanup_free char *text = NULL;
+	uint64_t len = 0;
 	int rc;
+	uint8_t bytes[SAFETENSORS_LENGTH_BYTES];
+	json_error_t where;
 
 	if (!s->src->size)
 		return rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
@@ -96,25 +99,25 @@ static int read_length(struct scan *s, uint64_t *out)
 	rc = read_exactly(s, bytes, sizeof(bytes), 0);
 	if (rc)
 		return rc;
-	*out = rsh_le64(bytes);
-	if (*out > RSH_SAFETENSORS_HEADER_MAX)
+	len = rsh_le64(bytes);
+	if (len > RSH_SAFETENSORS_HEADER_MAX)
 		return st_damaged(s, NULL, 0,
 				  "a header of %" PRIu64
 				  " bytes, which is more than the %" PRIu64
 				  " of a safetensors file",
-				  *out, RSH_SAFETENSORS_HEADER_MAX);
-	if (*out > s->src->size - sizeof(bytes))
+				  len, RSH_SAFETENSORS_HEADER_MAX);
+	if (len > s->src->size - sizeof(bytes))
 		return st_damaged(s, NULL, 0,
 				  "a header of %" PRIu64
 				  " bytes in a file of %" PRIu64,
-				  *out, s->src->size);
-	return 0;
-}
-
-static int parse_header(struct scan *s, const char *text, size_t len)
-{
-	json_error_t where;
-
+				  len, s->src->size);
+	text = rsh_alloc_array(len, 1);
+	if (!text)
+		return rsh_error_nomem(s->err);
+	s->data = SAFETENSORS_LENGTH_BYTES + len;
+	rc = read_exactly(s, text, len, SAFETENSORS_LENGTH_BYTES);
+	if (rc)
+		return rc;
 	s->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
 	if (!s->header)
 		return st_damaged(s, NULL,
@@ -125,23 +128,6 @@ static int parse_header(struct scan *s, const char *text, size_t len)
 		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
 				  "the header is not a JSON object");
 	return 0;
-}
-
-static int read_header(struct scan *s)
-{
-	cleanup_free char *text = NULL;
-	uint64_t len = 0;
-	int rc;
-
-	rc = read_length(s, &len);
-	if (rc)
-		return rc;
-	text = rsh_alloc_array(len, 1);
-	if (!text)
-		return rsh_error_nomem(s->err);
-	s->data = SAFETENSORS_LENGTH_BYTES + len;
-	rc = read_exactly(s, text, len, SAFETENSORS_LENGTH_BYTES);
-	return rc ? rc : parse_header(s, text, len);
 }
 
 /* ---- the metadata ---- */
@@ -255,36 +241,11 @@ static bool st_get_u64(const json_t *v, uint64_t *out)
 	return json_is_integer(v) && i >= 0;
 }
 
-static int read_dtype(struct scan *s, const json_t *info, struct tensor *t)
-{
-	const json_t *v = json_object_get(info, "dtype");
-	const char *text = json_string_value(v);
-
-	if (!text)
-		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-				  "\"dtype\" is not a string");
-	switch (rsh_safetensors_dtype_parse(text, &t->dtype)) {
-	case SAFETENSORS_DTYPE:
-		break;
-	case SAFETENSORS_DTYPE_FOREIGN:
-		return rsh_error_set(s->err, ENOTSUP,
-				     "%s: parameter \"%s\" is of element type %s, which MindSpore does not have",
-				     s->src->path, t->name, text);
-	case SAFETENSORS_DTYPE_UNKNOWN:
-		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-				  "unknown element type \"%.64s\"", text);
-	}
-	if (t->dtype == RSH_DTYPE_INT8 && s->metadata) {
-		v = json_object_get(s->metadata, t->name);
-		if (v && !strcmp(json_string_value(v), SAFETENSORS_INT4))
-			t->dtype = RSH_DTYPE_INT4;
-	}
-	return 0;
-}
-
 static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 {
 	const json_t *offsets = json_object_get(info, "data_offsets");
+	const json_t *v;
+	const char *text;
 
 	if (!*t->name)
 		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
@@ -305,7 +266,29 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	if (json_array_size(t->shape) > RSH_MAX_DIMS)
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 				  "more than %d dimensions", RSH_MAX_DIMS);
-	return read_dtype(s, info, t);
+	v = json_object_get(info, "dtype");
+	text = json_string_value(v);
+	if (!text)
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "\"dtype\" is not a string");
+	switch (rsh_safetensors_dtype_parse(text, &t->dtype)) {
+	case SAFETENSORS_DTYPE:
+		break;
+	case SAFETENSORS_DTYPE_FOREIGN:
+		return rsh_error_set(
+			s->err, ENOTSUP,
+			"%s: parameter \"%s\" is of element type %s, which MindSpore does not have",
+			s->src->path, t->name, text);
+	case SAFETENSORS_DTYPE_UNKNOWN:
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "unknown element type \"%.64s\"", text);
+	}
+	if (t->dtype == RSH_DTYPE_INT8 && s->metadata) {
+		v = json_object_get(s->metadata, t->name);
+		if (v && !strcmp(json_string_value(v), SAFETENSORS_INT4))
+			t->dtype = RSH_DTYPE_INT4;
+	}
+	return 0;
 }
 
 static int compare_tensors(const void *a, const void *b)
@@ -494,25 +477,6 @@ static int st_index_names(struct scan *s)
 	return 0;
 }
 
-static int st_scan_file(struct scan *s, struct rsh_safetensors_meta *meta)
-{
-	int rc = read_header(s);
-
-	if (!rc)
-		rc = check_metadata(s);
-	if (!rc)
-		rc = read_tensors(s);
-	if (!rc)
-		rc = st_make_index(s);
-	if (!rc)
-		rc = add_records(s);
-	if (!rc)
-		rc = st_index_names(s);
-	if (!rc && meta)
-		rc = read_metadata(s, meta);
-	return rc;
-}
-
 int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_names *names, struct rsh_ckpt_index **out,
 			 struct rsh_safetensors_meta *meta,
@@ -523,7 +487,19 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 
 	if (meta)
 		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
-	rc = st_scan_file(&s, meta);
+	rc = read_header(&s);
+	if (!rc)
+		rc = check_metadata(&s);
+	if (!rc)
+		rc = read_tensors(&s);
+	if (!rc)
+		rc = st_make_index(&s);
+	if (!rc)
+		rc = add_records(&s);
+	if (!rc)
+		rc = st_index_names(&s);
+	if (!rc && meta)
+		rc = read_metadata(&s, meta);
 	free(s.tensors);
 	json_decref(s.header);
 	if (rc) {

@@ -46,27 +46,19 @@ void rsh_json_text_clear(struct json_text *t)
 
 /* ---- UTF-8 ---- */
 
-/* Returns the bytes of the character that begins with `lead`, 0 if none does,
- * and which bits of `lead` belong to it. */
-static size_t sequence_length(uint8_t lead, uint32_t *bits)
-{
-	size_t len = lead < 0x80	   ? 1 :
-		     (lead & 0xe0) == 0xc0 ? 2 :
-		     (lead & 0xf0) == 0xe0 ? 3 :
-		     (lead & 0xf8) == 0xf0 ? 4 :
-					     0;
-
-	*bits = len == 1 ? lead : lead & (0x7fu >> len);
-	return len;
-}
-
 /* Returns the bytes of the character at s, 0 if there is no valid one. */
 static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	const uint8_t *p = (const uint8_t *)s;
-	size_t len = sequence_length(p[0], out);
+	size_t len;
 
+	len = p[0] < 0x80	    ? 1 :
+	      (p[0] & 0xe0) == 0xc0 ? 2 :
+	      (p[0] & 0xf0) == 0xe0 ? 3 :
+	      (p[0] & 0xf8) == 0xf0 ? 4 :
+				      0;
+	*out = len == 1 ? p[0] : p[0] & (0x7fu >> len);
 	if (!len || len > avail)
 		return 0;
 	for (size_t i = 1; i < len; i++) {
@@ -104,23 +96,6 @@ static void st_text_put_unit(struct json_text *t, uint32_t unit)
 	rsh_json_text_puts(t, escape);
 }
 
-static void put_escape(struct json_text *t, uint32_t c)
-{
-	static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-	const char *found = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
-
-	if (found) {
-		char escape[2] = { '\\', letters[found - plain] };
-
-		rsh_json_text_put(t, escape, sizeof(escape));
-	} else if (c > 0xffff) {
-		st_text_put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
-		st_text_put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
-	} else {
-		st_text_put_unit(t, c);
-	}
-}
-
 static bool needs_escape(uint32_t c, enum json_escapes escapes)
 {
 	if (c < 0x20 || c == '"' || c == '\\')
@@ -138,11 +113,25 @@ bool rsh_json_text_put_string(struct json_text *t, const char *s, size_t len,
 		return false;
 	rsh_json_text_put(t, "\"", 1);
 	for (size_t i = 0, n; i < len; i += n) {
+		static const char plain[] = "\"\\\b\f\n\r\t";
+		static const char letters[] = "\"\\bfnrt";
+		const char *found;
+
 		n = decode_utf8(s + i, len - i, &c);
 		if (!needs_escape(c, escapes))
 			continue;
 		rsh_json_text_put(t, s + start, i - start);
-		put_escape(t, c);
+		found = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
+		if (found) {
+			char escape[2] = { '\\', letters[found - plain] };
+
+			rsh_json_text_put(t, escape, sizeof(escape));
+		} else if (c > 0xffff) {
+			st_text_put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
+			st_text_put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
+		} else {
+			st_text_put_unit(t, c);
+		}
 		start = i + n;
 	}
 	rsh_json_text_put(t, s + start, len - start);

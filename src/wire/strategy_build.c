@@ -92,22 +92,6 @@ static int bad_item(const struct check *c, const char *fmt, ...)
 			     (int)c->raw->name_len, c->raw->name, reason);
 }
 
-static int check_name(const struct check *c)
-{
-	if (!c->raw->name_len)
-		return rsh_error_set(c->err, EBADMSG,
-				     "%s: layout item %" PRIu32
-				     " has no parameter name",
-				     c->b->path, c->b->n_items + 1);
-	if (c->raw->name_len > INT32_MAX ||
-	    memchr(c->raw->name, '\0', c->raw->name_len))
-		return rsh_error_set(c->err, EBADMSG,
-				     "%s: the parameter name of layout item %" PRIu32
-				     " is damaged",
-				     c->b->path, c->b->n_items + 1);
-	return 0;
-}
-
 static int check_mesh(const struct check *c)
 {
 	const struct raw_list *mesh = &c->raw->mesh;
@@ -167,10 +151,28 @@ static int check_map(const struct check *c)
 	return rc;
 }
 
-static int build_check_shape(const struct check *c)
+static int build_check_item(const struct check *c)
 {
-	const struct raw_list *shape = &c->raw->shape;
+	const struct raw_item *raw = c->raw;
+	const struct raw_list *shape = &raw->shape;
+	int rc;
 
+	if (!raw->name_len)
+		return rsh_error_set(c->err, EBADMSG,
+				     "%s: layout item %" PRIu32
+				     " has no parameter name",
+				     c->b->path, c->b->n_items + 1);
+	if (raw->name_len > INT32_MAX ||
+	    memchr(raw->name, '\0', raw->name_len))
+		return rsh_error_set(c->err, EBADMSG,
+				     "%s: the parameter name of layout item %" PRIu32
+				     " is damaged",
+				     c->b->path, c->b->n_items + 1);
+	rc = check_mesh(c);
+	if (!rc)
+		rc = check_map(c);
+	if (rc)
+		return rc;
 	if (shape->n > RSH_STRATEGY_MAX_DIMS)
 		return bad_item(c, "a shape of %" PRIu32 " dimensions",
 				shape->n);
@@ -178,13 +180,6 @@ static int build_check_shape(const struct check *c)
 		if (shape->v[i] < 0)
 			return bad_item(c, "dimension %" PRId64 " in the shape",
 					shape->v[i]);
-	return 0;
-}
-
-static int check_opt_shard(const struct check *c)
-{
-	const struct raw_item *raw = c->raw;
-
 	if (raw->opt_step < 0 || raw->opt_step > INT32_MAX)
 		return bad_item(c, "opt_weight_shard_step is %" PRId64,
 				raw->opt_step);
@@ -194,97 +189,49 @@ static int check_opt_shard(const struct check *c)
 	return 0;
 }
 
-static int build_check_item(const struct check *c)
-{
-	int rc = check_name(c);
-
-	if (!rc)
-		rc = check_mesh(c);
-	if (!rc)
-		rc = check_map(c);
-	if (!rc)
-		rc = build_check_shape(c);
-	return rc ? rc : check_opt_shard(c);
-}
-
 /* ---- packing; all numbers are in range now ---- */
-
-static bool pack_mesh(struct rsh_arena *a, const struct raw_list *raw,
-		      struct rsh_strategy_item *item)
-{
-	uint32_t *mesh = rsh_arena_array(a, uint32_t, raw->n);
-
-	if (!mesh)
-		return false;
-	for (uint32_t i = 0; i < raw->n; i++)
-		mesh[i] = (uint32_t)raw->v[i];
-	item->n_mesh = raw->n;
-	item->mesh = mesh;
-	return true;
-}
-
-static bool pack_entry(struct rsh_arena *a, const struct raw_list *raw,
-		       struct rsh_map_entry *entry)
-{
-	int32_t *axes;
-
-	*entry = (struct rsh_map_entry){ 0, NULL };
-	if (raw->n == 1 && raw->v[0] == -1)
-		return true;
-	axes = rsh_arena_array(a, int32_t, raw->n);
-	if (!axes)
-		return false;
-	for (uint32_t i = 0; i < raw->n; i++)
-		axes[i] = (int32_t)raw->v[i];
-	entry->n = raw->n;
-	entry->axes = axes;
-	return true;
-}
-
-static bool pack_map(struct rsh_arena *a, const struct raw_item *raw,
-		     struct rsh_strategy_item *item)
-{
-	struct rsh_map_entry *map =
-		rsh_arena_array(a, struct rsh_map_entry, raw->n_map);
-	uint32_t n = 0;
-
-	if (!map)
-		return false;
-	for (uint32_t i = 0; i < raw->n_map; i++) {
-		/* MindSpore appends an empty message to the map of a vector,
-		 * so that there is more than one. */
-		if (!raw->map[i].n)
-			continue;
-		if (!pack_entry(a, &raw->map[i], &map[n++]))
-			return false;
-	}
-	item->nested = raw->nested;
-	item->n_map = n;
-	item->map = map;
-	return true;
-}
-
-static bool pack_shape(struct rsh_arena *a, const struct raw_list *raw,
-		       struct rsh_strategy_item *item)
-{
-	int64_t *shape = rsh_arena_array(a, int64_t, raw->n);
-
-	if (!shape)
-		return false;
-	memcpy(shape, raw->v, raw->n * sizeof(*shape));
-	item->n_shape = raw->n;
-	item->shape = shape;
-	return true;
-}
 
 static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 		      struct rsh_strategy_item *item)
 {
-	item->name = rsh_arena_strndup(a, raw->name, raw->name_len);
-	item->opt_step = (int32_t)raw->opt_step;
-	item->opt_size = (int32_t)raw->opt_size;
-	return item->name && pack_mesh(a, &raw->mesh, item) &&
-	       pack_map(a, raw, item) && pack_shape(a, &raw->shape, item);
+	char *name = rsh_arena_strndup(a, raw->name, raw->name_len);
+	uint32_t *mesh = rsh_arena_array(a, uint32_t, raw->mesh.n);
+	int64_t *shape = rsh_arena_array(a, int64_t, raw->shape.n);
+	struct rsh_map_entry *map =
+		rsh_arena_array(a, struct rsh_map_entry, raw->n_map);
+	uint32_t n = 0;
+
+	if (!name || !mesh || !shape || !map)
+		return false;
+	for (uint32_t i = 0; i < raw->mesh.n; i++)
+		mesh[i] = (uint32_t)raw->mesh.v[i];
+	memcpy(shape, raw->shape.v, raw->shape.n * sizeof(*shape));
+	for (uint32_t i = 0; i < raw->n_map; i++) {
+		const struct raw_list *entry = &raw->map[i];
+		int32_t *axes;
+
+		/* MindSpore appends an empty message to the map of a vector,
+		 * so that there is more than one. */
+		if (!entry->n)
+			continue;
+		map[n++] = (struct rsh_map_entry){ 0, NULL };
+		if (entry->n == 1 && entry->v[0] == -1)
+			continue;
+		axes = rsh_arena_array(a, int32_t, entry->n);
+		if (!axes)
+			return false;
+		for (uint32_t k = 0; k < entry->n; k++)
+			axes[k] = (int32_t)entry->v[k];
+		map[n - 1] = (struct rsh_map_entry){ entry->n, axes };
+	}
+	*item = (struct rsh_strategy_item){
+		.name = name, .n_mesh = raw->mesh.n, .mesh = mesh,
+		.n_map = n, .map = map, .nested = raw->nested,
+		.n_shape = raw->shape.n, .shape = shape,
+		.opt_step = (int32_t)raw->opt_step,
+		.opt_size = (int32_t)raw->opt_size,
+	};
+	return true;
 }
 
 /* ---- the builder ---- */

@@ -22,9 +22,19 @@ int rsh_strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
 	return 0;
 }
 
-/* Python writes \u00e9 where jansson writes \u00E9. */
-static void lower_escapes(char *s)
+int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 {
+	json_t *root = json_pack("{s:i,s:o,s:o}", "current_stage", 1,
+				 "parallel_strategy_item", ops,
+				 "parallel_layout_item", layouts);
+	char *text = root ? json_dumps(root, JSON_ENSURE_ASCII) : NULL;
+	char *s;
+
+	json_decref(root);
+	if (!text)
+		return -ENOMEM;
+	/* Python writes \u00e9 where jansson writes \u00E9. */
+	s = text;
 	for (; *s; s++) {
 		if (*s != '\\')
 			continue;
@@ -34,19 +44,6 @@ static void lower_escapes(char *s)
 			if (s[i] >= 'A' && s[i] <= 'F')
 				s[i] = (char)(s[i] - 'A' + 'a');
 	}
-}
-
-int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
-{
-	json_t *root = json_pack("{s:i,s:o,s:o}", "current_stage", 1,
-				 "parallel_strategy_item", ops,
-				 "parallel_layout_item", layouts);
-	char *text = root ? json_dumps(root, JSON_ENSURE_ASCII) : NULL;
-
-	json_decref(root);
-	if (!text)
-		return -ENOMEM;
-	lower_escapes(text);
 	*out = text;
 	*len = strlen(text);
 	return 0;
@@ -101,7 +98,9 @@ static uint32_t emit_split_of(const struct rsh_strategy_item *it, uint32_t dim)
 		m_;                                                 \
 	})
 
-static Rsh__Pb__TensorMap *new_map(struct rsh_arena *a, size_t n_dim)
+/* Adds a message to the map, for which there is room. */
+static Rsh__Pb__TensorMap *add_map(struct rsh_arena *a,
+				   Rsh__Pb__ParallelLayouts *l, size_t n_dim)
 {
 	Rsh__Pb__TensorMap *m = new_message(a, Rsh__Pb__TensorMap,
 					    RSH__PB__TENSOR_MAP__INIT);
@@ -110,99 +109,69 @@ static Rsh__Pb__TensorMap *new_map(struct rsh_arena *a, size_t n_dim)
 		return NULL;
 	m->dim = rsh_arena_array(a, int32_t, n_dim);
 	m->n_dim = n_dim;
+	l->tensor_map[l->n_tensor_map++] = m;
 	return m->dim ? m : NULL;
 }
 
-/* In a flat map each number is a dimension. */
-static int fill_flat_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
-			 const struct rsh_strategy_item *it)
+/* In a flat map each number is a dimension, in a nested one each message. */
+static bool fill_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
+		     const struct rsh_strategy_item *it)
 {
-	Rsh__Pb__TensorMap *m = new_map(a, it->n_map);
+	Rsh__Pb__TensorMap *m;
 
-	if (!m)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < it->n_map; i++)
-		m->dim[i] = it->map[i].n ? it->map[i].axes[0] : -1;
-	l->tensor_map[l->n_tensor_map++] = m;
-	return 0;
-}
-
-/* In a nested map each message is a dimension. */
-static int fill_nested_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
-			   const struct rsh_strategy_item *it)
-{
+	l->tensor_map = rsh_arena_array(a, Rsh__Pb__TensorMap *,
+					(size_t)it->n_map + 1);
+	if (!l->tensor_map)
+		return false;
+	if (!it->nested) {
+		m = add_map(a, l, it->n_map);
+		for (uint32_t i = 0; m && i < it->n_map; i++)
+			m->dim[i] = it->map[i].n ? it->map[i].axes[0] : -1;
+		return m != NULL;
+	}
 	for (uint32_t i = 0; i < it->n_map; i++) {
 		const struct rsh_map_entry *e = &it->map[i];
-		Rsh__Pb__TensorMap *m = new_map(a, e->n ? e->n : 1);
 
+		m = add_map(a, l, e->n ? e->n : 1);
 		if (!m)
-			return -ENOMEM;
+			return false;
 		m->dim[0] = -1;
 		if (e->n)
 			memcpy(m->dim, e->axes, e->n * sizeof(*m->dim));
-		l->tensor_map[l->n_tensor_map++] = m;
 	}
 	/* One message alone would be read as a flat map. */
-	if (it->n_map == 1) {
-		Rsh__Pb__TensorMap *m = new_map(a, 0);
-
-		if (!m)
-			return -ENOMEM;
-		l->tensor_map[l->n_tensor_map++] = m;
-	}
-	return 0;
-}
-
-static int fill_mesh(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
-		     const struct rsh_strategy_item *it)
-{
-	Rsh__Pb__DevMatrix *m = new_message(a, Rsh__Pb__DevMatrix,
-					    RSH__PB__DEV_MATRIX__INIT);
-
-	l->dev_matrix = rsh_arena_array(a, Rsh__Pb__DevMatrix *, 1);
-	if (!m || !l->dev_matrix)
-		return -ENOMEM;
-	m->dim = rsh_arena_array(a, uint32_t, it->n_mesh);
-	if (!m->dim)
-		return -ENOMEM;
-	memcpy(m->dim, it->mesh, it->n_mesh * sizeof(*m->dim));
-	m->n_dim = it->n_mesh;
-	l->dev_matrix[0] = m;
-	l->n_dev_matrix = 1;
-	return 0;
+	return it->n_map != 1 || add_map(a, l, 0);
 }
 
 /* The planner always writes one message of each kind, mostly an empty one. */
-static int fill_splits(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l)
-{
-	Rsh__Pb__ParamSplitShape *s = new_message(
-		a, Rsh__Pb__ParamSplitShape, RSH__PB__PARAM_SPLIT_SHAPE__INIT);
-	Rsh__Pb__IndicesOffset *o = new_message(
-		a, Rsh__Pb__IndicesOffset, RSH__PB__INDICES_OFFSET__INIT);
-
-	l->param_split_shape = rsh_arena_array(a, Rsh__Pb__ParamSplitShape *, 1);
-	l->indices_offset = rsh_arena_array(a, Rsh__Pb__IndicesOffset *, 1);
-	if (!s || !o || !l->param_split_shape || !l->indices_offset)
-		return -ENOMEM;
-	l->param_split_shape[0] = s;
-	l->indices_offset[0] = o;
-	l->n_param_split_shape = l->n_indices_offset = 1;
-	return 0;
-}
-
 static Rsh__Pb__ParallelLayouts *
 new_layouts(struct rsh_arena *a, const struct rsh_strategy_item *it)
 {
 	Rsh__Pb__ParallelLayouts *l = new_message(
 		a, Rsh__Pb__ParallelLayouts, RSH__PB__PARALLEL_LAYOUTS__INIT);
+	Rsh__Pb__DevMatrix *mesh = new_message(a, Rsh__Pb__DevMatrix,
+					       RSH__PB__DEV_MATRIX__INIT);
+	Rsh__Pb__ParamSplitShape *split = new_message(
+		a, Rsh__Pb__ParamSplitShape, RSH__PB__PARAM_SPLIT_SHAPE__INIT);
+	Rsh__Pb__IndicesOffset *offset = new_message(
+		a, Rsh__Pb__IndicesOffset, RSH__PB__INDICES_OFFSET__INIT);
 
-	if (!l)
+	if (!l || !mesh || !split || !offset)
 		return NULL;
-	l->tensor_map = rsh_arena_array(a, Rsh__Pb__TensorMap *,
-					(size_t)it->n_map + 1);
-	if (!l->tensor_map || fill_mesh(a, l, it) || fill_splits(a, l) ||
-	    (it->nested ? fill_nested_map(a, l, it) : fill_flat_map(a, l, it)))
+	mesh->dim = rsh_arena_array(a, uint32_t, it->n_mesh);
+	l->dev_matrix = rsh_arena_array(a, Rsh__Pb__DevMatrix *, 1);
+	l->param_split_shape =
+		rsh_arena_array(a, Rsh__Pb__ParamSplitShape *, 1);
+	l->indices_offset = rsh_arena_array(a, Rsh__Pb__IndicesOffset *, 1);
+	if (!mesh->dim || !l->dev_matrix || !l->param_split_shape ||
+	    !l->indices_offset || !fill_map(a, l, it))
 		return NULL;
+	memcpy(mesh->dim, it->mesh, it->n_mesh * sizeof(*mesh->dim));
+	mesh->n_dim = it->n_mesh;
+	l->dev_matrix[0] = mesh;
+	l->param_split_shape[0] = split;
+	l->indices_offset[0] = offset;
+	l->n_dev_matrix = l->n_param_split_shape = l->n_indices_offset = 1;
 	l->has_field = 1;
 	l->has_opt_weight_shard_step = 1;
 	l->opt_weight_shard_step = it->opt_step;
@@ -229,83 +198,66 @@ new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
 	return item->parallel_layouts ? item : NULL;
 }
 
-/* Makes the slices of each dimension, as the strategy of an operator gives
- * them. */
-static Rsh__Pb__ParallelStrategy *new_split(struct rsh_arena *a,
-					    const struct rsh_strategy_item *it)
-{
-	Rsh__Pb__ParallelStrategy *s = new_message(
-		a, Rsh__Pb__ParallelStrategy, RSH__PB__PARALLEL_STRATEGY__INIT);
-
-	if (!s)
-		return NULL;
-	s->dim = rsh_arena_array(a, uint32_t, it->n_map);
-	s->n_dim = it->n_map;
-	for (uint32_t e = 0; s->dim && e < it->n_map; e++)
-		s->dim[e] = emit_split_of(it, e);
-	return s->dim ? s : NULL;
-}
-
-/* Makes what stands for the operator of a parameter. */
+/* Makes what stands for the operator of a parameter: its strategy has the
+ * slices of each dimension. */
 static Rsh__Pb__ParallelStrategyItem *
 new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
 {
+	const struct rsh_strategy_item *it = &item->item;
 	Rsh__Pb__ParallelStrategyItem *op = new_message(
 		a, Rsh__Pb__ParallelStrategyItem,
 		RSH__PB__PARALLEL_STRATEGY_ITEM__INIT);
 	Rsh__Pb__ParallelStrategys *s = new_message(
 		a, Rsh__Pb__ParallelStrategys,
 		RSH__PB__PARALLEL_STRATEGYS__INIT);
+	Rsh__Pb__ParallelStrategy *split = new_message(
+		a, Rsh__Pb__ParallelStrategy, RSH__PB__PARALLEL_STRATEGY__INIT);
 	char *name = op_name(a, item);
 
-	if (!op || !s || !name)
+	if (!op || !s || !split || !name)
 		return NULL;
-	s->has_stage = 1;
-	s->stage = item->stage;
 	s->parallel_strategy =
 		rsh_arena_array(a, Rsh__Pb__ParallelStrategy *, 1);
-	if (!s->parallel_strategy)
+	split->dim = rsh_arena_array(a, uint32_t, it->n_map);
+	if (!s->parallel_strategy || !split->dim)
 		return NULL;
-	s->parallel_strategy[0] = new_split(a, &item->item);
+	split->n_dim = it->n_map;
+	for (uint32_t e = 0; e < it->n_map; e++)
+		split->dim[e] = emit_split_of(it, e);
+	s->has_stage = 1;
+	s->stage = item->stage;
+	s->parallel_strategy[0] = split;
 	s->n_parallel_strategy = item->tuples;
 	op->has_node_name = 1;
 	op->node_name.data = (uint8_t *)name;
 	op->node_name.len = strlen(name);
 	op->parallel_strategys = s;
-	return s->parallel_strategy[0] ? op : NULL;
-}
-
-static int fill_file(struct rsh_arena *a, Rsh__Pb__ParallelStrategyMap *map,
-		     const struct rsh_staged_item *items, size_t n,
-		     uint32_t n_stages)
-{
-	map->parallel_strategy_item =
-		rsh_arena_array(a, Rsh__Pb__ParallelStrategyItem *, n);
-	map->parallel_layout_item =
-		rsh_arena_array(a, Rsh__Pb__ParallelLayoutItem *, n);
-	if (!map->parallel_strategy_item || !map->parallel_layout_item)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		map->parallel_strategy_item[i] = new_op(a, &items[i]);
-		map->parallel_layout_item[i] = new_item(a, &items[i], n_stages);
-		if (!map->parallel_strategy_item[i] ||
-		    !map->parallel_layout_item[i])
-			return -ENOMEM;
-	}
-	map->has_current_stage = 1;
-	map->current_stage = 1;
-	map->n_parallel_strategy_item = n;
-	map->n_parallel_layout_item = n;
-	return 0;
+	return op;
 }
 
 static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
 		   size_t n, uint32_t n_stages, void **out, size_t *len)
 {
 	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
-	int rc = fill_file(a, &map, items, n, n_stages);
 
-	return rc ? rc : rsh_strategy_pack(&map, out, len);
+	map.parallel_strategy_item =
+		rsh_arena_array(a, Rsh__Pb__ParallelStrategyItem *, n);
+	map.parallel_layout_item =
+		rsh_arena_array(a, Rsh__Pb__ParallelLayoutItem *, n);
+	if (!map.parallel_strategy_item || !map.parallel_layout_item)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		map.parallel_strategy_item[i] = new_op(a, &items[i]);
+		map.parallel_layout_item[i] = new_item(a, &items[i], n_stages);
+		if (!map.parallel_strategy_item[i] ||
+		    !map.parallel_layout_item[i])
+			return -ENOMEM;
+	}
+	map.has_current_stage = 1;
+	map.current_stage = 1;
+	map.n_parallel_strategy_item = n;
+	map.n_parallel_layout_item = n;
+	return rsh_strategy_pack(&map, out, len);
 }
 
 /* ---- JSON ---- */
@@ -320,48 +272,26 @@ static void json_put(json_t **list, json_int_t number)
 	*list = NULL;
 }
 
-static json_t *json_mesh(const struct rsh_strategy_item *it)
-{
-	json_t *list = json_array();
-
-	for (uint32_t i = 0; i < it->n_mesh; i++)
-		json_put(&list, it->mesh[i]);
-	return list;
-}
-
-static json_t *json_map(const struct rsh_strategy_item *it)
-{
-	json_t *list = json_array();
-
-	for (uint32_t i = 0; i < it->n_map; i++) {
-		const struct rsh_map_entry *e = &it->map[i];
-
-		json_put(&list, e->n ? e->axes[0] : -1);
-	}
-	return list;
-}
-
-static json_t *json_shape(const struct rsh_strategy_item *it)
-{
-	json_t *list = json_array();
-
-	for (uint32_t i = 0; i < it->n_shape; i++)
-		json_put(&list, it->shape[i]);
-	return list;
-}
-
 static json_t *json_layout(const struct rsh_strategy_item *it)
 {
-	json_t *l = json_pack("{s:o,s:i,s:i,s:i,s:o}", "dev_matrix",
-			      json_mesh(it), "field", 0,
-			      "opt_weight_shard_size", it->opt_size,
-			      "opt_weight_shard_step", it->opt_step,
-			      "tensor_map", json_map(it));
+	json_t *mesh = json_array(), *map = json_array(), *l;
 
-	if (l && it->n_shape &&
-	    json_object_set_new(l, "tensor_shape", json_shape(it))) {
-		json_decref(l);
-		return NULL;
+	for (uint32_t i = 0; i < it->n_mesh; i++)
+		json_put(&mesh, it->mesh[i]);
+	for (uint32_t i = 0; i < it->n_map; i++)
+		json_put(&map, it->map[i].n ? it->map[i].axes[0] : -1);
+	l = json_pack("{s:o,s:i,s:i,s:i,s:o}", "dev_matrix", mesh, "field", 0,
+		      "opt_weight_shard_size", it->opt_size,
+		      "opt_weight_shard_step", it->opt_step, "tensor_map", map);
+	if (l && it->n_shape) {
+		json_t *shape = json_array();
+
+		for (uint32_t i = 0; i < it->n_shape; i++)
+			json_put(&shape, it->shape[i]);
+		if (json_object_set_new(l, "tensor_shape", shape)) {
+			json_decref(l);
+			return NULL;
+		}
 	}
 	return l;
 }
@@ -381,35 +311,22 @@ static json_t *json_op(const struct rsh_staged_item *s)
 			 (int)s->stage);
 }
 
-static int json_layouts(struct rsh_arena *a,
-			const struct rsh_staged_item *items, size_t n,
-			uint32_t n_stages, json_t *layouts)
-{
-	for (size_t i = 0; i < n; i++) {
-		const char *name = staged_name(a, &items[i], n_stages);
-
-		if (!name || json_object_set_new(layouts, name,
-						 json_layout(&items[i].item)))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int emit_json(struct rsh_arena *a, const struct rsh_staged_item *items,
 		     size_t n, uint32_t n_stages, void **out, size_t *len)
 {
 	json_t *ops = json_object(), *layouts = json_object();
-	int rc = ops && layouts ? 0 : -ENOMEM;
+	bool failed = !ops || !layouts;
 
-	for (size_t i = 0; !rc && i < n; i++) {
-		const char *name = op_name(a, &items[i]);
+	for (size_t i = 0; !failed && i < n; i++) {
+		const char *op = op_name(a, &items[i]);
+		const char *name = staged_name(a, &items[i], n_stages);
 
-		rc = name ? json_object_set_new(ops, name, json_op(&items[i])) :
-			    -ENOMEM;
+		failed = !op || !name ||
+			 json_object_set_new(ops, op, json_op(&items[i])) ||
+			 json_object_set_new(layouts, name,
+					     json_layout(&items[i].item));
 	}
-	if (!rc)
-		rc = json_layouts(a, items, n, n_stages, layouts);
-	if (rc) {
+	if (failed) {
 		json_decref(ops);
 		json_decref(layouts);
 		return -ENOMEM;

@@ -77,61 +77,6 @@ struct joined {
 	size_t n_ops, n_items;
 };
 
-static void joined_clear(struct joined *j)
-{
-	for (size_t i = 0; j->names && i < j->n_items; i++)
-		free(j->names[i]);
-	free(j->names);
-	free(j->items);
-	free(j->map.parallel_strategy_item);
-	free(j->map.parallel_layout_item);
-}
-
-static int joined_init(struct joined *j, const struct part *parts, size_t n)
-{
-	size_t ops = 0, items = 0;
-
-	*j = (struct joined){ .map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT };
-	for (size_t i = 0; i < n; i++) {
-		const Rsh__Pb__ParallelStrategyMap *m = parts[i].content;
-
-		ops += m->n_parallel_strategy_item;
-		items += m->n_parallel_layout_item;
-	}
-	j->map.parallel_strategy_item =
-		rsh_alloc_array(ops, sizeof(*j->map.parallel_strategy_item));
-	j->map.parallel_layout_item =
-		rsh_alloc_array(items, sizeof(*j->map.parallel_layout_item));
-	j->items = rsh_alloc_array(items, sizeof(*j->items));
-	j->names = calloc(items, sizeof(*j->names));
-	return j->map.parallel_strategy_item && j->map.parallel_layout_item &&
-	       j->items && j->names ? 0 : -ENOMEM;
-}
-
-/* Makes the name "<stage>-<name>"; the old one may hold any bytes. */
-static int rename_item(struct joined *j, Rsh__Pb__ParallelLayoutItem *item,
-		       int64_t stage)
-{
-	const ProtobufCBinaryData old = item->param_name;
-	char *name;
-	int n = asprintf(&name, "%lld-", (long long)stage);
-
-	if (n < 0)
-		return -ENOMEM;
-	j->names[j->n_items] = realloc(name, (size_t)n + old.len);
-	if (!j->names[j->n_items]) {
-		free(name);
-		return -ENOMEM;
-	}
-	name = j->names[j->n_items];
-	if (old.len)
-		memcpy(name + n, old.data, old.len);
-	item->has_param_name = 1;
-	item->param_name.data = (uint8_t *)name;
-	item->param_name.len = (size_t)n + old.len;
-	return 0;
-}
-
 static int joined_add(struct joined *j, const struct part *p)
 {
 	const Rsh__Pb__ParallelStrategyMap *m = p->content;
@@ -140,9 +85,28 @@ static int joined_add(struct joined *j, const struct part *p)
 		j->map.parallel_strategy_item[j->n_ops++] =
 			m->parallel_strategy_item[i];
 	for (size_t i = 0; i < m->n_parallel_layout_item; i++) {
+		Rsh__Pb__ParallelLayoutItem *item;
+		ProtobufCBinaryData old;
+		char *name;
+		int n;
+
 		j->items[j->n_items] = *m->parallel_layout_item[i];
-		if (rename_item(j, &j->items[j->n_items], p->stage))
+		item = &j->items[j->n_items];
+		old = item->param_name;
+		n = asprintf(&name, "%lld-", (long long)p->stage);
+		if (n < 0)
 			return -ENOMEM;
+		j->names[j->n_items] = realloc(name, (size_t)n + old.len);
+		if (!j->names[j->n_items]) {
+			free(name);
+			return -ENOMEM;
+		}
+		name = j->names[j->n_items];
+		if (old.len)
+			memcpy(name + n, old.data, old.len);
+		item->has_param_name = 1;
+		item->param_name.data = (uint8_t *)name;
+		item->param_name.len = (size_t)n + old.len;
 		j->map.parallel_layout_item[j->n_items] =
 			&j->items[j->n_items];
 		j->n_items++;
@@ -154,8 +118,27 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 		   struct rsh_error *err)
 {
 	struct joined j;
-	int rc = joined_init(&j, parts, n);
+	int rc;
+	size_t ops = 0;
+	size_t items = 0;
 
+	j = (struct joined){ .map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT };
+	for (size_t i = 0; i < n; i++) {
+		const Rsh__Pb__ParallelStrategyMap *m = parts[i].content;
+
+		ops += m->n_parallel_strategy_item;
+		items += m->n_parallel_layout_item;
+	}
+	j.map.parallel_strategy_item =
+		rsh_alloc_array(ops, sizeof(*j.map.parallel_strategy_item));
+	j.map.parallel_layout_item =
+		rsh_alloc_array(items, sizeof(*j.map.parallel_layout_item));
+	j.items = rsh_alloc_array(items, sizeof(*j.items));
+	j.names = calloc(items, sizeof(*j.names));
+	rc = j.map.parallel_strategy_item && j.map.parallel_layout_item &&
+			     j.items && j.names ?
+		     0 :
+		     -ENOMEM;
 	for (size_t i = 0; !rc && i < n; i++)
 		if (!is_repeated(parts, i))
 			rc = joined_add(&j, &parts[i]);
@@ -165,7 +148,12 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 	j.map.n_parallel_layout_item = j.n_items;
 	if (!rc)
 		rc = rsh_strategy_pack(&j.map, out, len);
-	joined_clear(&j);
+	for (size_t i = 0; j.names && i < j.n_items; i++)
+		free(j.names[i]);
+	free(j.names);
+	free(j.items);
+	free(j.map.parallel_strategy_item);
+	free(j.map.parallel_layout_item);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -237,15 +225,6 @@ static int join_json(const struct part *parts, size_t n, void **out,
 
 /* ---- both ---- */
 
-static void free_content(struct part *p, bool json)
-{
-	if (json)
-		json_decref(p->content);
-	else if (p->content)
-		rsh__pb__parallel_strategy_map__free_unpacked(p->content,
-							      NULL);
-}
-
 int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		      bool json, void **out, size_t *len,
 		      struct rsh_error *err)
@@ -263,7 +242,12 @@ int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		rc = json ? join_json(parts, n, out, len, err) :
 			    join_pb(parts, n, out, len, err);
 	}
-	for (size_t i = 0; parts && i < n; i++)
-		free_content(&parts[i], json);
+	for (size_t i = 0; parts && i < n; i++) {
+		if (json)
+			json_decref(parts[i].content);
+		else if (parts[i].content)
+			rsh__pb__parallel_strategy_map__free_unpacked(
+				parts[i].content, NULL);
+	}
 	return rc;
 }

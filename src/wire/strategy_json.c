@@ -162,16 +162,25 @@ static int json_read_ops(json_t *items, struct strategy_builder *b,
 	return rc;
 }
 
-static int json_read_root(const char *path, const json_t *root,
-			  struct strategy_builder *b, struct rsh_error *err)
+int rsh_strategy_read_json(const char *data, size_t len, const char *path,
+			   struct strategy_builder *b, struct rsh_error *err)
 {
+	json_error_t where;
+	__attribute__((cleanup(json_unref))) json_t *root =
+		json_loadb(data, len, 0, &where);
 	json_t *strategies, *layouts;
 	int rc;
 
-	if (!json_is_object(root))
+	if (!root)
 		return rsh_error_set(err, EBADMSG,
-				     "%s: not a strategy file: the JSON is not an object",
-				     path);
+				     "%s: not JSON: %s (line %d, column %d)",
+				     path, where.text, where.line,
+				     where.column);
+	if (!json_is_object(root))
+		return rsh_error_set(
+			err, EBADMSG,
+			"%s: not a strategy file: the JSON is not an object",
+			path);
 	rc = get_section(path, root, "parallel_strategy_item", &strategies,
 			 err);
 	if (!rc)
@@ -191,19 +200,4 @@ static int json_read_root(const char *path, const json_t *root,
 				    json_object_iter_value(it), b, err);
 	}
 	return rc;
-}
-
-int rsh_strategy_read_json(const char *data, size_t len, const char *path,
-			   struct strategy_builder *b, struct rsh_error *err)
-{
-	json_error_t where;
-	__attribute__((cleanup(json_unref))) json_t *root =
-		json_loadb(data, len, 0, &where);
-
-	if (!root)
-		return rsh_error_set(err, EBADMSG,
-				     "%s: not JSON: %s (line %d, column %d)",
-				     path, where.text, where.line,
-				     where.column);
-	return json_read_root(path, root, b, err);
 }

@@ -9,9 +9,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
+#include "bytes_i.h"
 #include "strategy_build_i.h"
 
 /* The strategies of the largest jobs have a few megabytes. */
@@ -24,28 +24,13 @@ static bool is_json_name(const char *path)
 	return len >= 5 && !strcmp(path + len - 5, ".json");
 }
 
-struct bytes {
-	const uint8_t *data;
-	size_t len;
-};
-
-static ssize_t pread_bytes(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct bytes *b = ctx;
-	size_t n = 0;
-
-	if (offset < b->len)
-		n = rsh_min_u64(len, b->len - offset);
-	if (n)
-		memcpy(buf, b->data + offset, n);
-	return (ssize_t)n;
-}
-
 /* Both kinds of file are named *.ckpt and are easily taken for one another. */
 static bool is_checkpoint(const void *data, size_t len, const char *path)
 {
-	struct bytes bytes = { data, len };
-	const struct rsh_byte_source src = { pread_bytes, &bytes, len, path };
+	struct memory bytes = { data, len };
+	const struct rsh_byte_source src = {
+		rsh_memory_pread, &bytes, len, path,
+	};
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *index = NULL;
 	bool is;

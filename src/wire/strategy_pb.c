@@ -18,26 +18,6 @@ static void fill_layouts(struct raw_item *raw,
 	raw->opt_size = l->opt_weight_shard_size;
 }
 
-/* One message is a flat map, in which each number is a dimension; of several
- * messages each is a dimension. */
-static void fill_map(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
-{
-	raw->has_map = l->n_tensor_map > 0;
-	raw->nested = l->n_tensor_map > 1;
-	for (size_t i = 0; i < l->n_tensor_map; i++) {
-		const Rsh__Pb__TensorMap *m = l->tensor_map[i];
-		struct raw_list *entry = NULL;
-
-		if (raw->nested)
-			entry = rsh_raw_item_push_map(raw);
-		for (size_t k = 0; k < m->n_dim; k++)
-			if (entry)
-				rsh_raw_list_push(entry, m->dim[k]);
-			else
-				rsh_raw_item_push_axis(raw, m->dim[k]);
-	}
-}
-
 static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 			struct strategy_builder *b, struct rsh_error *err)
 {
@@ -48,7 +28,24 @@ static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 	raw.name_len = item->param_name.len;
 	if (item->parallel_layouts) {
 		fill_layouts(&raw, item->parallel_layouts);
-		fill_map(&raw, item->parallel_layouts);
+		/* One message is a flat map, in which each number is a
+		 * dimension; of several messages each is a dimension. */
+		raw.has_map = item->parallel_layouts->n_tensor_map > 0;
+		raw.nested = item->parallel_layouts->n_tensor_map > 1;
+		for (size_t i = 0; i < item->parallel_layouts->n_tensor_map;
+		     i++) {
+			const Rsh__Pb__TensorMap *m =
+				item->parallel_layouts->tensor_map[i];
+			struct raw_list *entry = NULL;
+
+			if (raw.nested)
+				entry = rsh_raw_item_push_map(&raw);
+			for (size_t k = 0; k < m->n_dim; k++)
+				if (entry)
+					rsh_raw_list_push(entry, m->dim[k]);
+				else
+					rsh_raw_item_push_axis(&raw, m->dim[k]);
+		}
 	}
 	return rsh_strategy_builder_item(b, &raw, err);
 }
@@ -63,11 +60,19 @@ static int pb_read_op(const Rsh__Pb__ParallelStrategyItem *item,
 				       s && s->n_parallel_strategy, err);
 }
 
-static int pb_read_map(const Rsh__Pb__ParallelStrategyMap *map,
-		       struct strategy_builder *b, struct rsh_error *err)
+int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
+			 struct strategy_builder *b, struct rsh_error *err)
 {
-	int rc = 0;
+	Rsh__Pb__ParallelStrategyMap *map =
+		rsh__pb__parallel_strategy_map__unpack(NULL, len, data);
+	int rc;
 
+	if (!map)
+		return rsh_error_set(
+			err, EBADMSG,
+			"%s: not a strategy file in protobuf form, or damaged (one in JSON form has to be named *.json)",
+			path);
+	rc = 0;
 	if (map->n_parallel_strategy_item) {
 		const Rsh__Pb__ParallelStrategys *s =
 			map->parallel_strategy_item[0]->parallel_strategys;
@@ -78,21 +83,6 @@ static int pb_read_map(const Rsh__Pb__ParallelStrategyMap *map,
 		rc = pb_read_op(map->parallel_strategy_item[i], b, err);
 	for (size_t i = 0; !rc && i < map->n_parallel_layout_item; i++)
 		rc = pb_read_item(map->parallel_layout_item[i], b, err);
-	return rc;
-}
-
-int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
-			 struct strategy_builder *b, struct rsh_error *err)
-{
-	Rsh__Pb__ParallelStrategyMap *map =
-		rsh__pb__parallel_strategy_map__unpack(NULL, len, data);
-	int rc;
-
-	if (!map)
-		return rsh_error_set(err, EBADMSG,
-				     "%s: not a strategy file in protobuf form, or damaged (one in JSON form has to be named *.json)",
-				     path);
-	rc = pb_read_map(map, b, err);
 	rsh__pb__parallel_strategy_map__free_unpacked(map, NULL);
 	return rc;
 }

@@ -167,25 +167,6 @@ static int tf_each_entry(struct tf_check *c, const struct tf_handle *h,
 	return 0;
 }
 
-static int tf_check_header(struct tf_check *c, uint64_t at,
-			   const uint8_t *value, size_t n)
-{
-	Rsh__Pb__BundleHeader *h = rsh__pb__bundle_header__unpack(NULL, n,
-								  value);
-	int rc = 0;
-
-	if (!h)
-		return rsh_bytes_damaged(c->src, at, "no header of a "
-					 "checkpoint", c->err);
-	c->has_header = true;
-	if (h->num_shards < 0 || (uint32_t)h->num_shards != c->n_shards)
-		rc = rsh_error_set(c->err, EBADMSG, "%s: it speaks of %d data "
-				   "files, the names beside it of %u",
-				   c->src->path, h->num_shards, c->n_shards);
-	rsh__pb__bundle_header__free_unpacked(h, NULL);
-	return rc;
-}
-
 static int tf_check_place(struct tf_check *c, uint64_t at,
 			  const Rsh__Pb__BundleEntry *e)
 {
@@ -228,8 +209,24 @@ static int tf_check_tensor(struct tf_check *c, uint64_t at, bool empty_key,
 	Rsh__Pb__BundleEntry *e;
 	int rc;
 
-	if (empty_key)
-		return tf_check_header(c, at, value, n);
+	if (empty_key) {
+		Rsh__Pb__BundleHeader *h =
+			rsh__pb__bundle_header__unpack(NULL, n, value);
+
+		rc = 0;
+		if (!h)
+			return rsh_bytes_damaged(c->src, at, "no header of a "
+						 "checkpoint", c->err);
+		c->has_header = true;
+		if (h->num_shards < 0 || (uint32_t)h->num_shards != c->n_shards)
+			rc = rsh_error_set(c->err, EBADMSG,
+					   "%s: it speaks of %d data "
+					   "files, the names beside it of %u",
+					   c->src->path, h->num_shards,
+					   c->n_shards);
+		rsh__pb__bundle_header__free_unpacked(h, NULL);
+		return rc;
+	}
 	e = rsh__pb__bundle_entry__unpack(NULL, n, value);
 	if (!e)
 		return rsh_bytes_damaged(c->src, at, "no entry of a tensor",

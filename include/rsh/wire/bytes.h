@@ -47,4 +47,11 @@ int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
 int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 		      const char *what, struct rsh_error *err);
 
+/* These are bytes in memory, which rsh_memory_pread() reads: its ctx. */
+struct memory {
+	const void *data;
+	size_t len;
+};
+ssize_t rsh_memory_pread(void *ctx, void *buf, size_t len, uint64_t offset);
+
 #endif
