@@ -63,7 +63,6 @@ OPTIONS: Dict[str, str] = {
     "ca_file": "FILE",
     "fault": "FAULT[;FAULT...]",
     "log_to": "stderr|syslog|journal|file:PATH",
-    "log_file": "PATH",
     "log_level": "error|warning|notice|info|debug",
     "quiet": "",
     "allow_other": "",
