@@ -50,8 +50,8 @@ const char *reshard_version(void);
  * prefix, format and so on; reshardfs(1) describes them.  Options about the
  * mount itself are refused.
  *
- * Warnings go to standard error, or to where log_file says; log_level and
- * log_file hold for the whole process, as of the last open.
+ * Warnings go to standard error, or to where log_to says; log_level and
+ * log_to hold for the whole process, as of the last open.
  *
  * Returns 0 and *out, to be given to reshard_close(); or a negative errno
  * value, with *out NULL. */

@@ -24,7 +24,8 @@
 # tests once more under the address and undefined behaviour sanitizers; the stress
 # tests for half a minute each under the thread sanitizer; and feeds each parser
 # of files with broken ones for RSH_FUZZ_SECONDS (8) s.  Warnings are errors.  A
-# skip that tests/skips does not expect on this machine is a failure.  What tests
+# skip that tests/skips does not expect on this machine is a failure.  While the tests
+# of the plain build run, the later builds are made with what they leave.  What tests
 # draw follows from RSH_TEST_SEED, and that from the tree unless it is given.  At
 # the end stand the programs that took longest; the last line is `N passed, N
 # failed`, with `, N skipped` if any were.
@@ -227,11 +228,11 @@ begin_leg()
 	status=0
 }
 
-# run_leg GOAL...: of tests/Makefile.am.  One more than there are processors: some
-# programs do little but wait.
+# run_leg GOAL...: of tests/Makefile.am.  Twice as many as there are processors: many
+# programs wait, for clocks or for what they have started.
 run_leg()
 {
-	make -C "$build/tests" -k -j"$((JOBS + 1))" "$@" </dev/null >>"$log" 2>&1 ||
+	make -C "$build/tests" -k -j"$((2 * JOBS))" "$@" </dev/null >>"$log" 2>&1 ||
 		status=$?
 	count_leg
 }
@@ -250,16 +251,60 @@ longest_first()
 	printf '$(filter %s,$(LONG)) $(filter-out $(LONG),%s)' "$1" "$1"
 }
 
-# leg NAME WHAT TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as
-# tests/Makefile.am names them.  Where $only is not empty it compiles no other test
-# programs.
+# ---- builds ----
+
+build_plain()
+{
+	build_in "$top/build/plain" --enable-werror
+}
+
+build_bare()
+{
+	build_in "$top/build/bare" --enable-werror CFLAGS=-O0 --without-s3 \
+		--without-memcached
+}
+
+build_asan()
+{
+	build_in "$top/build/asan" --enable-werror CFLAGS='-g -O1' \
+		--enable-sanitizer=address,undefined
+}
+
+build_tsan()
+{
+	build_in "$top/build/tsan" --enable-werror --enable-sanitizer=thread
+}
+
+# The parsers alone, by clang.
+build_fuzz()
+{
+	configure_in "$top/build/fuzz" CC=clang CFLAGS='-g -O1' --disable-tests \
+		--enable-werror \
+		--enable-sanitizer=fuzzer-no-link,address,undefined &&
+		make -C "$top/build/fuzz/tests" -j"$JOBS" fuzz-programs
+}
+
+# Makes what later legs build, of what the tests that run meanwhile leave of the
+# processors.  What fails here fails again, and is told, when the leg comes.
+build_ahead()
+{
+	renice -n 19 -p "$(exec sh -c 'echo $PPID')"
+	build_asan && make -C "$top/build/asan/tests" -j"$JOBS" check TESTS=
+	build_tsan
+	build_fuzz
+	build_bare
+}
+
+# ---- legs ----
+
+# leg NAME WHAT TESTS: build_NAME and its tests, as tests/Makefile.am names them.
+# Where $only is not empty it compiles no other test programs.
 only=
 leg()
 {
 	begin_leg "$1" "$2"
 	tests=$3
-	shift 3
-	if build_in "$build" --enable-werror "$@" >"$log" 2>&1; then
+	if "build_$name" >"$log" 2>&1; then
 		run_leg check TESTS="$tests" ${only:+check_PROGRAMS="$only"}
 	else
 		no_build
@@ -296,15 +341,12 @@ fresh_leg()
 	fi
 }
 
-# The parsers alone, by clang.
 fuzz_leg()
 {
 	begin_leg fuzz "each parser for ${RSH_FUZZ_SECONDS:-8} s"
-	if configure_in "$build" CC=clang CFLAGS='-g -O1' --disable-tests \
-		--enable-werror \
-		--enable-sanitizer=fuzzer-no-link,address,undefined >"$log" 2>&1
-	then
-		run_leg check-fuzz
+	if build_fuzz >"$log" 2>&1; then
+		# What each finds in its time is for a processor of its own.
+		run_leg -j"$((JOBS + 1))" check-fuzz
 	else
 		no_build
 	fi
@@ -377,15 +419,19 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 
 export RSH_TEST_SEED="${RSH_TEST_SEED:-$(tree_number)}"
 say "seed: RSH_TEST_SEED=$RSH_TEST_SEED"
+build_ahead </dev/null >"$top/build/ahead.log" 2>&1 &
+ahead=$!
+trap 'kill "$ahead" 2>/dev/null || :' EXIT
 leg plain "all tests" \
 	"$(longest_first "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
 fresh_leg
 # The fresh Debian does this, where there is one.
 [ -z "$(fresh_lacks)" ] || dist_leg
+wait "$ahead" || :
+trap - EXIT
 only='unit/test_cache_servers unit/test_options'
 leg bare 'what a build without libraries says' \
-	"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py" \
-	CFLAGS=-O0 --without-s3 --without-memcached
+	"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py"
 only=
 
 # Other cases than those of the plain build.
@@ -398,13 +444,11 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export RSH_ORACLE_PAIRS="${RSH_ORACLE_PAIRS:-60}"
 # shellcheck disable=SC2016
 leg asan 'unit tests and mounts' \
-	"$(longest_first '$(filter-out $(UNSANITIZED),$(UNIT) $(MOUNT))')" \
-	CFLAGS='-g -O1' --enable-sanitizer=address,undefined
+	"$(longest_first '$(filter-out $(UNSANITIZED),$(UNIT) $(MOUNT))')"
 # The readers are to race for a while here.
 export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-30}"
 only='unit/test_cache_stress mount/libreshard'
-leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress mount/library_races.py' \
-	--enable-sanitizer=thread
+leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress mount/library_races.py'
 fuzz_leg
 
 say "the slowest programs:"

@@ -156,7 +156,7 @@ int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
 	}
 	rc = rsh_table_print(table, out);
 	rsh_table_free(table);
-	fprintf(out->f, "%zu tensors, whole %s\n", t->n,
-		rsh_text_bytes(bytes, text, sizeof(text)));
+	fprintf(out->f, "%zu tensor%s, whole %s\n", t->n,
+		t->n == 1 ? "" : "s", rsh_text_bytes(bytes, text, sizeof(text)));
 	return rc;
 }

@@ -168,9 +168,10 @@ static int print_whole(const struct rsh_output *out, const struct rsh_listed *l)
 	uint64_t bytes;
 	int rc = print_whole_tensors(out, l, &bytes);
 
-	fprintf(out->f, "%" PRIu32 " tensors, whole %s, in %" PRIu32 " file%s",
-		l->n_tensors, rsh_text_bytes(bytes, text, sizeof(text)),
-		l->n_files, l->n_files == 1 ? "" : "s");
+	fprintf(out->f, "%" PRIu32 " tensor%s, whole %s, in %" PRIu32 " file%s",
+		l->n_tensors, l->n_tensors == 1 ? "" : "s",
+		rsh_text_bytes(bytes, text, sizeof(text)), l->n_files,
+		l->n_files == 1 ? "" : "s");
 	if (l->n_values > 0)
 		fprintf(out->f, "; %" PRIu32 " value%s that %s no tensor%s",
 			l->n_values, l->n_values == 1 ? "" : "s",

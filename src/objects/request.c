@@ -6,6 +6,7 @@
 #include "objects_i.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,21 +51,21 @@ static int transfer_add_range(struct object_transfer *t)
 	return transfer_add_header(t, text);
 }
 
-/* As HTTP has it, whatever the locale. */
+/* As HTTP has it, whatever the locale.  (What libcurl would send by itself, it
+ * holds against the answer as well, and finds the same second too late.) */
 static int transfer_add_date(struct object_transfer *t)
 {
-	static const char days[] = "SunMonTueWedThuFriSat";
-	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 	const time_t since = t->requests->unmodified_since;
 	struct tm tm;
 	char text[96];
+	locale_t c;
 
 	if (!since || !gmtime_r(&since, &tm))
 		return 0;
-	snprintf(text, sizeof(text),
-		 "If-Unmodified-Since: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
-		 days + 3 * tm.tm_wday, tm.tm_mday, months + 3 * tm.tm_mon,
-		 tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
+	c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+	strftime_l(text, sizeof(text),
+		   "If-Unmodified-Since: %a, %d %b %Y %T GMT", &tm, c);
+	freelocale(c);
 	return transfer_add_header(t, text);
 }
 

@@ -383,16 +383,6 @@ int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-int rsh_set_log_file(struct rsh_options *o, const struct rsh_option *def,
-		     const char *value, struct rsh_error *err)
-{
-	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
-	o->log_to = RSH_LOG_TO_FILE;
-	o->log_file = value;
-	return 0;
-}
-
 int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
@@ -400,15 +390,15 @@ int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
 	static const enum rsh_log_to targets[] = {
 		RSH_LOG_TO_STDERR, RSH_LOG_TO_SYSLOG, RSH_LOG_TO_JOURNAL,
 	};
+	const bool is_file = strncmp(value, file, strlen(file)) == 0;
 	const int i = word_number(def, value);
 
-	if (strncmp(value, file, strlen(file)) == 0)
-		return rsh_set_log_file(o, def, value + strlen(file), err);
-	if (i < 0 || i > 2)
+	if (!is_file && (i < 0 || i > 2))
 		return refuse_word(def, value, err);
-	o->log_to = targets[i];
-	o->log_file = NULL;
-	return 0;
+	o->log_to = is_file ? RSH_LOG_TO_FILE : targets[i];
+	o->log_file = is_file ? value + strlen(file) : NULL;
+	return is_file && !*o->log_file ?
+		rsh_error_set(err, EINVAL, "%s: empty path", def->name) : 0;
 }
 
 /* Passes on an option that libfuse or the kernel understands. */

@@ -26,7 +26,7 @@ rsh_option_setter rsh_set_seconds;
 /* Each of these is for the option of its name. */
 rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_format,
 	rsh_set_model_files, rsh_set_config, rsh_set_index_cache, rsh_set_share,
-	rsh_set_debug, rsh_set_log_to, rsh_set_log_file;
+	rsh_set_debug, rsh_set_log_to;
 
 /* An option's `decides` may be one of these: they hash the bytes of a member, a
  * text, or the content of the file that it names. */

@@ -46,6 +46,9 @@
 
 /* In --help the options that follow belong to the heading. */
 #define HEADING(text) { .help = text }
+/* libfuse and the kernel understand it, and mount(8) tells what it does. */
+#define MOUNT8(name, arg) \
+	{ name, 0, arg, MOUNT, "", rsh_set_mount_opt, .bare = true }
 #define AT(member)                                  \
 	.at = offsetof(struct rsh_options, member), \
 	.size = sizeof(((struct rsh_options *)0)->member)
@@ -323,9 +326,6 @@ static const struct rsh_option table[] = {
 	{ "log-to", 0, "stderr|syslog|journal|file:PATH", ALL,
 	  "where the log goes (stderr; syslog for a daemon)", rsh_set_log_to,
 	  .aside = true },
-	{ "log-file", 0, "PATH", ALL,
-	  "append the log to PATH: --log-to file:PATH", rsh_set_log_file,
-	  .aside = true },
 	{ "log-level", 0, "error|warning|notice|info|debug", ALL,
 	  "how much is logged (notice)", rsh_set_word, .aside = true,
 	  AT(log_level) },
@@ -367,25 +367,14 @@ static const struct rsh_option table[] = {
 	  .max = 100000 },
 	{ "clone_fd", 0, NULL, MOUNT, "has no effect", rsh_set_nothing,
 	  .bare = true, .aside = true },
-	{ "suid", 0, NULL, MOUNT, "see mount(8), here and below",
-	  rsh_set_mount_opt, .bare = true },
-	{ "nosuid", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "dev", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "nodev", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "exec", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "noexec", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "atime", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "noatime", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "sync", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "async", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "dirsync", 0, NULL, MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "context", 0, "CONTEXT", MOUNT, "", rsh_set_mount_opt, .bare = true },
-	{ "fscontext", 0, "CONTEXT", MOUNT, "", rsh_set_mount_opt,
-	  .bare = true },
-	{ "defcontext", 0, "CONTEXT", MOUNT, "", rsh_set_mount_opt,
-	  .bare = true },
-	{ "rootcontext", 0, "CONTEXT", MOUNT, "", rsh_set_mount_opt,
-	  .bare = true },
+
+	HEADING("Mount options of mount(8), for -o alone"),
+	MOUNT8("suid", NULL), MOUNT8("nosuid", NULL), MOUNT8("dev", NULL),
+	MOUNT8("nodev", NULL), MOUNT8("exec", NULL), MOUNT8("noexec", NULL),
+	MOUNT8("atime", NULL), MOUNT8("noatime", NULL), MOUNT8("sync", NULL),
+	MOUNT8("async", NULL), MOUNT8("dirsync", NULL),
+	MOUNT8("context", "CONTEXT"), MOUNT8("fscontext", "CONTEXT"),
+	MOUNT8("defcontext", "CONTEXT"), MOUNT8("rootcontext", "CONTEXT"),
 };
 
 const struct rsh_option *rsh_option_table(size_t *n)

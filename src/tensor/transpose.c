@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define VECTOR 16
+#include "rsh/util/vectors.h"
 
 /* ---- one element after the other, for what is no whole square ---- */
 
@@ -49,49 +49,19 @@ static void queue_plainly(const struct rsh_transpose *t, const uint8_t *in,
 	}
 }
 
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define HAS_VECTORS
-#endif
-#endif
-
-#ifdef HAS_VECTORS
+#ifdef RSH_HAS_VECTORS
 
 /* ---- squares ---- */
-
-typedef uint8_t v1 __attribute__((vector_size(VECTOR)));
-typedef uint16_t v2 __attribute__((vector_size(VECTOR)));
-typedef uint32_t v4 __attribute__((vector_size(VECTOR)));
-typedef uint64_t v8 __attribute__((vector_size(VECTOR)));
-
-#define LOW1(a, b)                                                         \
-	__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, \
-				21, 6, 22, 7, 23)
-#define HIGH1(a, b)                                                         \
-	__builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, \
-				13, 29, 14, 30, 15, 31)
-#define LOW2(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH2(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define LOW4(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#define LOW8(a, b) __builtin_shufflevector(a, b, 0, 2)
-#define HIGH8(a, b) __builtin_shufflevector(a, b, 1, 3)
-
-/* Without this GCC keeps the rows in memory, not in registers. */
-#if defined(__GNUC__) && !defined(__clang__)
-#define UNROLL _Pragma("GCC unroll 16")
-#else
-#define UNROLL
-#endif
 
 /* Interleaves the upper half of SIDE rows with the lower one. */
 #define PASS(unit, to, from)                                              \
 	do {                                                              \
-		UNROLL                                                    \
+		RSH_UNROLL                                                \
 		for (int i = 0; i < SIDE / 2; i++) {                      \
-			to[2 * i] = LOW##unit(from[i], from[i + SIDE / 2]); \
-			to[2 * i + 1] = HIGH##unit(from[i],               \
+			to[2 * i] = RSH_LOW_##unit(from[i],               \
 						   from[i + SIDE / 2]);   \
+			to[2 * i + 1] = RSH_HIGH_##unit(from[i],          \
+							from[i + SIDE / 2]); \
 		}                                                         \
 	} while (0)
 
@@ -103,22 +73,23 @@ typedef uint64_t v8 __attribute__((vector_size(VECTOR)));
 
 /* Makes queue_square_UNIT(); the passes leave their result in `result`. */
 #define SQUARE(unit, result)                                              \
-	static inline void queue_square_##unit(const uint8_t *in,          \
-					       uint64_t in_stride,         \
-					       uint8_t *out,               \
-					       uint64_t out_stride)        \
+	static inline void queue_square_##unit(const uint8_t *in,         \
+					       uint64_t in_stride,        \
+					       uint8_t *out,              \
+					       uint64_t out_stride)       \
 	{                                                                 \
-		enum { SIDE = VECTOR / unit };                            \
-		v##unit a[SIDE], b[SIDE];                                 \
+		enum { SIDE = RSH_VECTOR / unit };                        \
+		rsh_vector_##unit a[SIDE], b[SIDE];                       \
                                                                           \
-		UNROLL                                                    \
+		RSH_UNROLL                                                \
 		for (int i = 0; i < SIDE; i++)                            \
-			memcpy(&a[i], in + (uint64_t)i * in_stride, VECTOR); \
+			memcpy(&a[i], in + (uint64_t)i * in_stride,       \
+			       RSH_VECTOR);                               \
 		PASSES_##unit(a, b);                                      \
-		UNROLL                                                    \
+		RSH_UNROLL                                                \
 		for (int i = 0; i < SIDE; i++)                            \
 			memcpy(out + (uint64_t)i * out_stride, &result[i], \
-			       VECTOR);                                   \
+			       RSH_VECTOR);                               \
 	}
 
 SQUARE(1, a)
@@ -149,21 +120,21 @@ static uint32_t queue_squares(const struct rsh_transpose *t, const uint8_t *in,
 {
 	switch (t->unit) {
 	case 1:
-		queue_by_squares(t, in, out, queue_square_1, VECTOR);
+		queue_by_squares(t, in, out, queue_square_1, RSH_VECTOR);
 		break;
 	case 2:
-		queue_by_squares(t, in, out, queue_square_2, VECTOR / 2);
+		queue_by_squares(t, in, out, queue_square_2, RSH_VECTOR / 2);
 		break;
 	case 4:
-		queue_by_squares(t, in, out, queue_square_4, VECTOR / 4);
+		queue_by_squares(t, in, out, queue_square_4, RSH_VECTOR / 4);
 		break;
 	case 8:
-		queue_by_squares(t, in, out, queue_square_8, VECTOR / 8);
+		queue_by_squares(t, in, out, queue_square_8, RSH_VECTOR / 8);
 		break;
 	default:
 		return 0;
 	}
-	return VECTOR / t->unit;
+	return RSH_VECTOR / t->unit;
 }
 
 #else

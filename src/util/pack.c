@@ -15,6 +15,7 @@
 #include <lz4.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/vectors.h"
 
 /* A sample has so many stretches of so many bytes, so that rows count by their
  * share, and pays if it leaves no more than this part: a bit more than the whole
@@ -36,18 +37,9 @@ enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
  * can be halved, makes planes of elements; to interleave the halves takes it
  * back. */
 
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define HAS_VECTORS
-#endif
-#endif
+#ifdef RSH_HAS_VECTORS
 
-#ifdef HAS_VECTORS
-
-#define VECTOR 16
 #define UNIT_MAX 8
-
-typedef uint8_t vector __attribute__((vector_size(VECTOR)));
 
 #define EVEN(a, b)                                                         \
 	__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, \
@@ -55,20 +47,6 @@ typedef uint8_t vector __attribute__((vector_size(VECTOR)));
 #define ODD(a, b)                                                          \
 	__builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, \
 				23, 25, 27, 29, 31)
-#define LOW(a, b)                                                          \
-	__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, \
-				21, 6, 22, 7, 23)
-#define HIGH(a, b)                                                          \
-	__builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, \
-				13, 29, 14, 30, 15, 31)
-
-/* Without this GCC keeps the vectors in memory, not in registers. */
-#if defined(__GNUC__) && !defined(__clang__)
-#define UNROLL _Pragma("GCC unroll 8")
-#else
-#define UNROLL
-#endif
-
 #define INLINE static inline __attribute__((always_inline))
 
 /* `unit` is a constant of each call of these two.  They return how many elements
@@ -79,26 +57,27 @@ INLINE size_t split_vectors(const uint8_t *in, size_t n, unsigned unit,
 	const unsigned half = unit / 2;
 	size_t at = 0;
 
-	for (; at + VECTOR <= n; at += VECTOR) {
-		vector v[UNIT_MAX], w[UNIT_MAX];
+	for (; at + RSH_VECTOR <= n; at += RSH_VECTOR) {
+		rsh_vector_1 v[UNIT_MAX], w[UNIT_MAX];
 
-		UNROLL
+		RSH_UNROLL
 		for (unsigned i = 0; i < unit; i++)
-			memcpy(&v[i], in + at * unit + i * VECTOR, VECTOR);
-		UNROLL
+			memcpy(&v[i], in + at * unit + i * RSH_VECTOR,
+			       RSH_VECTOR);
+		RSH_UNROLL
 		for (unsigned pass = 1; pass < unit; pass *= 2) {
-			UNROLL
+			RSH_UNROLL
 			for (unsigned i = 0; i < half; i++) {
 				w[i] = EVEN(v[2 * i], v[2 * i + 1]);
 				w[half + i] = ODD(v[2 * i], v[2 * i + 1]);
 			}
-			UNROLL
+			RSH_UNROLL
 			for (unsigned i = 0; i < unit; i++)
 				v[i] = w[i];
 		}
-		UNROLL
+		RSH_UNROLL
 		for (unsigned i = 0; i < unit; i++)
-			memcpy(out + i * n + at, &v[i], VECTOR);
+			memcpy(out + i * n + at, &v[i], RSH_VECTOR);
 	}
 	return at;
 }
@@ -109,26 +88,27 @@ INLINE size_t join_vectors(const uint8_t *in, size_t n, unsigned unit,
 	const unsigned half = unit / 2;
 	size_t at = 0;
 
-	for (; at + VECTOR <= n; at += VECTOR) {
-		vector v[UNIT_MAX], w[UNIT_MAX];
+	for (; at + RSH_VECTOR <= n; at += RSH_VECTOR) {
+		rsh_vector_1 v[UNIT_MAX], w[UNIT_MAX];
 
-		UNROLL
+		RSH_UNROLL
 		for (unsigned i = 0; i < unit; i++)
-			memcpy(&v[i], in + i * n + at, VECTOR);
-		UNROLL
+			memcpy(&v[i], in + i * n + at, RSH_VECTOR);
+		RSH_UNROLL
 		for (unsigned pass = 1; pass < unit; pass *= 2) {
-			UNROLL
+			RSH_UNROLL
 			for (unsigned i = 0; i < half; i++) {
-				w[2 * i] = LOW(v[i], v[half + i]);
-				w[2 * i + 1] = HIGH(v[i], v[half + i]);
+				w[2 * i] = RSH_LOW_1(v[i], v[half + i]);
+				w[2 * i + 1] = RSH_HIGH_1(v[i], v[half + i]);
 			}
-			UNROLL
+			RSH_UNROLL
 			for (unsigned i = 0; i < unit; i++)
 				v[i] = w[i];
 		}
-		UNROLL
+		RSH_UNROLL
 		for (unsigned i = 0; i < unit; i++)
-			memcpy(out + at * unit + i * VECTOR, &v[i], VECTOR);
+			memcpy(out + at * unit + i * RSH_VECTOR, &v[i],
+			       RSH_VECTOR);
 	}
 	return at;
 }

@@ -2,6 +2,7 @@
 /* wire/http_answer.c reads the headers of answers to requests for ranges. */
 #include "rsh/wire/http_answer.h"
 
+#include <locale.h>
 #include <string.h>
 #include <strings.h>
 
@@ -60,105 +61,43 @@ static bool header_number(struct header_text *t, uint64_t *out)
 
 /* ---- dates ---- */
 
-static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-
-static bool date_month(struct header_text *t, int *month)
+/* Takes "Z" or ".123Z", of which the first nine digits count; NULL for anything
+ * else. */
+static const char *date_fraction(const char *p, long *ns)
 {
-	for (int i = 0; i < 12 && t->len >= 3; i++)
-		if (!memcmp(t->p, months + 3 * i, 3)) {
-			t->p += 3;
-			t->len -= 3;
-			*month = i;
-			return true;
-		}
-	return false;
-}
+	const char *const begin = p + 1;
 
-static bool date_field(struct header_text *t, int digits, int max, int *out)
-{
-	int v = 0;
-
-	if (t->len < (size_t)digits)
-		return false;
-	for (int i = 0; i < digits; i++) {
-		if (t->p[i] < '0' || t->p[i] > '9')
-			return false;
-		v = v * 10 + (t->p[i] - '0');
+	if (*p == '.') {
+		for (long unit = 100000000; *++p >= '0' && *p <= '9'; unit /= 10)
+			*ns += (*p - '0') * unit;
+		if (p == begin)
+			return NULL;
 	}
-	t->p += digits;
-	t->len -= (size_t)digits;
-	*out = v;
-	return v <= max;
-}
-
-static bool date_clock(struct header_text *t, struct tm *tm)
-{
-	return date_field(t, 2, 23, &tm->tm_hour) && header_word(t, ":") &&
-	       date_field(t, 2, 59, &tm->tm_min) && header_word(t, ":") &&
-	       date_field(t, 2, 60, &tm->tm_sec);
-}
-
-static bool date_of_http(struct header_text *t, struct tm *tm)
-{
-	int year;
-
-	if (t->len < 5 || t->p[3] != ',' || t->p[4] != ' ')
-		return false;
-	t->p += 5;
-	t->len -= 5;
-	if (!date_field(t, 2, 31, &tm->tm_mday) || !header_word(t, " ") ||
-	    !date_month(t, &tm->tm_mon) || !header_word(t, " ") ||
-	    !date_field(t, 4, 9999, &year) || !header_word(t, " ") ||
-	    !date_clock(t, tm) || !header_word(t, " GMT"))
-		return false;
-	tm->tm_year = year - 1900;
-	return t->len == 0;
-}
-
-/* Takes ".123", of which the first nine digits count. */
-static bool date_fraction(struct header_text *t, long *ns)
-{
-	long unit = 100000000;
-	size_t n = 0;
-
-	*ns = 0;
-	if (!header_word(t, "."))
-		return true;
-	for (; n < t->len && t->p[n] >= '0' && t->p[n] <= '9'; n++) {
-		*ns += (t->p[n] - '0') * unit;
-		unit /= 10;
-	}
-	t->p += n;
-	t->len -= n;
-	return n > 0;
-}
-
-static bool date_of_listing(struct header_text *t, struct tm *tm, long *ns)
-{
-	int year;
-
-	if (!date_field(t, 4, 9999, &year) || !header_word(t, "-") ||
-	    !date_field(t, 2, 12, &tm->tm_mon) || !header_word(t, "-") ||
-	    !date_field(t, 2, 31, &tm->tm_mday) || !header_word(t, "T") ||
-	    !date_clock(t, tm) || !date_fraction(t, ns) ||
-	    !header_word(t, "Z"))
-		return false;
-	tm->tm_year = year - 1900;
-	tm->tm_mon--;
-	return tm->tm_mon >= 0 && t->len == 0;
+	return *p == 'Z' ? p + 1 : NULL;
 }
 
 bool rsh_http_date(const char *text, size_t len, int64_t *out, long *ns)
 {
-	struct header_text t = { text, len }, again;
+	const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+	struct header_text t = { text, len };
 	struct tm tm = { 0 };
 	long fraction = 0;
+	const char *end;
+	char copy[64];
 
 	header_trim(&t);
-	again = t;
-	if (!date_of_http(&t, &tm) &&
-	    (memset(&tm, 0, sizeof(tm)),
-	     !date_of_listing(&again, &tm, &fraction)))
+	if (t.len >= sizeof(copy))
+		return false;
+	memcpy(copy, t.p, t.len);
+	copy[t.len] = '\0';
+	end = strptime_l(copy, "%a, %d %b %Y %T GMT", &tm, c);
+	if (!end) {
+		memset(&tm, 0, sizeof(tm));
+		end = strptime_l(copy, "%Y-%m-%dT%T", &tm, c);
+		end = end ? date_fraction(end, &fraction) : NULL;
+	}
+	freelocale(c);
+	if (!end || end != copy + t.len)
 		return false;
 	*out = timegm(&tm);
 	if (ns)
@@ -170,14 +109,14 @@ bool rsh_http_date(const char *text, size_t len, int64_t *out, long *ns)
 
 static void answer_begin(struct rsh_http_answer *a, struct header_text t)
 {
-	int status = 0;
+	uint64_t status;
 
 	memset(a, 0, sizeof(*a));
 	while (t.len && *t.p != ' ')
 		t.p++, t.len--;
 	header_trim(&t);
-	if (date_field(&t, 3, 999, &status))
-		a->status = status;
+	if (header_number(&t, &status) && status <= 999)
+		a->status = (int)status;
 }
 
 static void answer_length(struct rsh_http_answer *a, struct header_text t)

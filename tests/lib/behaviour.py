@@ -116,7 +116,7 @@ class Asked:
         """What a mount shows, and what its daemon logs."""
         shown, log = (os.path.join(self.directory, name) for name in ("shown", "log"))
         os.mkdir(shown)
-        said = self.run("mount", "--resume", "--log-file", "log", "--log-level", "info", source,
+        said = self.run("mount", "--resume", "--log-to", "file:log", "--log-level", "info", source,
                         "shown")
         try:
             if said["status"] == 0:

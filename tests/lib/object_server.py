@@ -204,6 +204,8 @@ class Handler(socketserver.StreamRequestHandler):
         wanted = self.headers.get("if-match")
         if wanted and wanted != etag and action != "mix":
             return self.answer(412)
+        if (self.headers.get("if-unmodified-since") or MODIFIED) != MODIFIED and action != "mix":
+            return self.answer(412)
         if action == "far":
             return self.answer(302, Location=f"/elsewhere/{plain}")
         asked = self.range_of(size)

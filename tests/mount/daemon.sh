@@ -31,7 +31,7 @@ check "ends the daemon with status 0" ends_well
 # A relative SOURCE, strategy, mount point and log file.
 cd "$T" || exit 1
 start_daemon --src-strategy source.ckpt --dst-strategy wanted.ckpt \
-	--log-file relative.log --log-level debug source mnt
+	--log-to file:relative.log --log-level debug source mnt
 cd / || exit 1
 equal "relative paths: the command succeeds" "$command_status" 0
 check "relative SOURCE: the bytes are right" cmp "$file" "$reference"
@@ -82,24 +82,24 @@ check "with status 0" ends_well
 
 # What is opened in their place must not get what is printed or logged.
 for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- 2>&-' '>&- 2>&-' '<&- >&- 2>&-'; do
-	for log in "" "--log-file=$T/closed.log" --log-to=syslog; do
+	for log in "" "--log-to=file:$T/closed.log" --log-to=syslog; do
 		: >"$T/closed.log"
 		# shellcheck disable=SC2086 # one word or none
 		run_daemon sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" mount \
 			$(strategies) $log --log-level=debug "$SRC" "$MNT"
-		name="closed: $closed ${log%%=*}"
+		name="closed: $closed ${log%%:*}"
 		equal "$name: returns" "$command_status" 0
 		check "$name: is right" cmp "$file" "$reference"
 		equal "$name: its streams" "$(readlink "/proc/$daemon_pid/fd/0" \
 			"/proc/$daemon_pid/fd/1" "/proc/$daemon_pid/fd/2" | xargs)" \
 			"/dev/null /dev/null /dev/null"
-		[ "${log%%=*}" != --log-file ] || equal "$name: nothing but lines" \
+		[ "${log%%:*}" != --log-to=file ] || equal "$name: nothing but lines" \
 			"$(grep -cvE '^20[0-9T:.+-]+ reshardfs: [a-z]+: ' "$T/closed.log")" 0
 		check "$name: is unmounted" fusermount3 -u "$MNT"
 		check "$name: ends well" ends_well
 	done
 	sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" mount -f $(strategies) \
-		--log-file "$T/closed.log" --log-level debug "$SRC" "$MNT" \
+		--log-to file:"$T/closed.log" --log-level debug "$SRC" "$MNT" \
 		>"$T/said" 2>&1 </dev/null &
 	DAEMON=$!
 	bare_device=$(device_of "$MNT")
@@ -149,9 +149,9 @@ fails "no such destination" "error: strategy $T/nowhere.ckpt: No such" --src-str
 fails "no such SOURCE of a job" "error: source $T/nowhere: No such" --resume \
 	"$T/nowhere" "$MNT"
 fails "log file that cannot be made" "$T/nowhere/log: No such" $(strategies) \
-	--log-file "$T/nowhere/log" "$SRC" "$MNT"
+	--log-to file:"$T/nowhere/log" "$SRC" "$MNT"
 fails "the reason is on stderr even with a log file" "$T/nowhere: No such" \
-	$(strategies) --log-file "$T/log.fail" "$T/nowhere" "$MNT"
+	$(strategies) --log-to file:"$T/log.fail" "$T/nowhere" "$MNT"
 check "and in the log file" grep -qF "$T/nowhere: No such" "$T/log.fail"
 if fuse_is_open; then
 	mkdir "$T/private"

@@ -125,7 +125,7 @@ options=prefix=p_,select=newest,breakpoint=include,check=full,fallbacks=1
 options=$options,replicas=auto,allow_missing,unlisted=copy,only=.,drop=@
 options=$options,format=ckpt,io_mode=cached,cache=on,cache_size=16MiB
 options=$options,keep_free=1MiB,log_level=info
-options=$options,log_file=$T/log,max_threads=4,max_idle_threads=2
+options=$options,log_to=file:$T/log,max_threads=4,max_idle_threads=2
 options=$options,fsname=job7,allow_other,nosuid,nodev,noexec,noatime
 options=$options,rank_dir=rank_{rank},fault=delay=1us
 run_daemon mount -t reshardfs "$SRC" "$MNT" -o "$ours,$options"

@@ -84,7 +84,7 @@ def the_log(job):
     for path in save(job, 10).values():
         os.truncate(path, 100)
     where = os.path.join(job.directory, "log")
-    for extra in ([], [f"--log-file={where}"]):
+    for extra in ([], [f"--log-to=file:{where}"]):
         with mounted(job, "--log-level=debug", *extra) as m:
             hash_tree(m.path)
             said = m.log()
@@ -118,7 +118,7 @@ def errors(job):
                              extra=extra)
     is_a_log(said, job.source, PARAM)
     got = run("plan", job.source, "--src-strategy", job.strategy, "--dst-strategy", "none", *extra,
-              f"--log-file={job.directory}/log")
+              f"--log-to=file:{job.directory}/log")
     check(got.status == INPUT, got)
     is_a_log(got.err, PARAM)
     for words in (["ls", FILE], ["mount", "--resume", FILE, job.directory], ["umount", FILE],
@@ -129,7 +129,7 @@ def errors(job):
     got = run("ls", "a", FILE)
     check(got.status == USAGE, got)
     is_a_log(got.err, FILE)
-    got = run("ls", f"--log-file={job.directory}/{FILE}/log", job.strategy)
+    got = run("ls", f"--log-to=file:{job.directory}/{FILE}/log", job.strategy)
     check(got.status != GOOD, got)
     is_a_log(got.err, FILE)
 

@@ -462,7 +462,7 @@ def without_the_right_to(job):
     done = subprocess.run(
         [*alone, "unshare", "-Urm", "sh", "-c", '''
          "$1" mount --src-strategy "$2" --dst-strategy "$2" --log-level debug \
-             --log-file "$3" "$4" "$5" || exit 3
+             --log-to "file:$3" "$4" "$5" || exit 3
          cmp "$5/rank_2/checkpoint_2.ckpt" "$6" && cmp "$5/rank_3/checkpoint_3.ckpt" "$7"
          status=$?
          umount "$5" && exit $status''',

@@ -52,7 +52,7 @@ def main():
             for more in ([], ["replicas=off"])[:1 + kind.name.startswith("ranks")]:
                 with tap.test(f"{kind.name}: each read fails {' '.join(more)}"):
                     said = run("each", options.share, *given, *more,
-                               f"log_file={os.devnull}")
+                               f"log_to=file:{os.devnull}")
                     check(not said.startswith("0 "), "no fault was met")
     return tap.finish()
 

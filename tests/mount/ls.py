@@ -238,6 +238,7 @@ def whole_shapes(t):
     cells = [line.split() for line in got.out.splitlines()]
     check(cells[0] == ["TENSOR", "DTYPE", "WHOLE", "IN", "A", "FILE"] and
           ["embedding.table", "Float32", "[96,40]", "[24,40]"] in cells, got)
+    check(f"\n{len(PARAMS)} tensors, whole " in got.out, got)
     check(run_json("ls", t.source)["tensors"] is None, "without a strategy")
     one = run_json("ls", t.source, "--src-strategy=none",
                    "--check=structure")["tensors"]["list"]
@@ -274,6 +275,8 @@ def shapes_of_the_newest_whole_step(t):
         os.remove(t.rank_file(rank, root, "2_40"))
     rows = run_json("ls", root, "--src-strategy", t.src)["tensors"]["list"]
     check([(row["name"], row["shape"]) for row in rows] == [("w", [3])], rows)
+    got = run("ls", root, "--src-strategy", t.src)
+    check("\n1 tensor, whole 3 B\n" in got.out, got)
 
 
 def shapes_of_what_another_stage_lists(t):

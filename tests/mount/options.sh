@@ -104,7 +104,7 @@ for command in $(sed -n 's/^  \([a-z]*\)  .*/\1/p' "$T/help.all"); do
 		 '$RESHARDFS' $command --help | cmp - '$T/a'"
 done
 for option in src-strategy dst-strategy prefix compat foreground debug \
-	log-file log-level quiet version help; do
+	log-to log-level quiet version help; do
 	check "mount --help-all lists --$option" grep -q -e "--$option" "$T/help.mount"
 done
 for option in src-strategy dst-strategy dst-mesh select format foreground help-all; do
@@ -175,10 +175,10 @@ mount_start $(strategies) -o allow_other || finish
 check "allow_other" grep -q "$MNT .*allow_other" /proc/self/mounts
 mount_stop
 
-mount_start $(strategies) --log-file "$T/given.log" --log-level debug || finish
+mount_start $(strategies) --log-to file:"$T/given.log" --log-level debug || finish
 cat "$MNT/rank_0/checkpoint_0.ckpt" >/dev/null
 mount_stop
-check "--log-file gets the log" grep -q 'debug: read node' "$T/given.log"
+check "--log-to gets the log" grep -q 'debug: read node' "$T/given.log"
 equal "and nothing else does" "$(cat "$LOG")" ""
 equal "a log file is private" "$(stat -c %a "$T/given.log")" 600
 

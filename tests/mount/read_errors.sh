@@ -195,7 +195,7 @@ if fuse_is_open; then
 	check "mounted by somebody else" as_nobody sh -c "ulimit -n 100; mkdir '$T/theirs/mnt'
 		exec '$T/program' --src-strategy '$T/source.ckpt' --dst-strategy none \
 			--replicas off \
-			--log-file '$LOG' '$SRC' '$T/theirs/mnt'"
+			--log-to 'file:$LOG' '$SRC' '$T/theirs/mnt'"
 	chmod 000 "$SRC/$victim"
 	refute "permission removed: an error" as_nobody cat \
 		"$T/theirs/mnt/rank_0/checkpoint_0.ckpt"

@@ -113,7 +113,7 @@ def caches_are_written(job):
     log = os.path.join(job.directory, "log")
     for rank in range(job.n_ranks):
         os.utime(job.path(rank, NAME), (long_ago, long_ago))
-    with mounted(job, "--cache", "on", "--cache-dir", blocks, "--log-file", log,
+    with mounted(job, "--cache", "on", "--cache-dir", blocks, "--log-to", f"file:{log}",
                  "--index-cache", indexes, "--log-level", "info") as m:
         is_right(m, job)
         control = json.loads(content(os.path.join(m.path, ".reshardfs", "stats")))

@@ -135,7 +135,7 @@ again "after one that failed" 1 "" $(strategies) "$SRC" "$MNT"
 # ---- SOURCE is told in full ----
 
 cd "$T" || exit 1
-run_daemon "$RESHARDFS" mount $(strategies) --log-file "$T/full.log" \
+run_daemon "$RESHARDFS" mount $(strategies) --log-to file:"$T/full.log" \
 	--log-level info source mnt
 cd / || exit 1
 check "in /proc/mounts" grep -q "^$SRC $MNT fuse.reshardfs " /proc/self/mounts

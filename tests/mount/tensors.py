@@ -483,7 +483,7 @@ def what_is_stopped_leaves_no_array(case):
     """Each array is gone when its exception is, without the garbage collector."""
     numbers = random.Random(case.seed)
     slow = {"cache": "off", "fault": "delay=25ms@rank_1/:1000000-6000000"}
-    broken = {"cache": "off", "fault": "truncate@rank_,after=3", "log_file": os.devnull}
+    broken = {"cache": "off", "fault": "truncate@rank_,after=3", "log_to": "file:" + os.devnull}
 
     def raises(done, whole):
         if numbers.random() < 0.5 or done == whole:
@@ -579,7 +579,7 @@ def a_fault_on_each_read(case):
     for options, rank, expected in ((case.own, 1, case.expected(1)), (whole, 0, arrays)):
         after, failed = 0, True
         while failed:
-            fault = {"fault": f"truncate@rank_,after={after}", "log_file": os.devnull}
+            fault = {"fault": f"truncate@rank_,after={after}", "log_to": "file:" + os.devnull}
             with rfs.tensors(case.job.source, rank, cache="off", **fault, **options) as t:
                 failed = demand_right(t, expected)
             fault["fault"] = f"truncate@rank_1/,after={after}"

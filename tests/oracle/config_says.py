@@ -19,7 +19,6 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
 import sys
 import tempfile
 
@@ -27,6 +26,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LIB = os.path.join(HERE, "..", "lib")
 DATA = os.path.join(HERE, "..", "data", "weights", "models")
 sys.path[:0] = [LIB, HERE]
+
+from transformers_opens import make, other_python  # noqa: E402
 
 CASTS = ("float32", "bfloat16", "float16")
 SIZES = ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size",
@@ -116,17 +117,8 @@ def defaults(root):
 
 # ---- the test ----
 
-def other_python(*words):
-    done = subprocess.run([os.environ["RSH_HF_PYTHON"], os.path.abspath(__file__), *words],
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    if done.returncode:
-        raise AssertionError(f"{words[0]}:\n{done.stderr[-4000:]}")
-    return done.stdout
-
-
 def loaded(paths):
-    return json.loads(other_python("load", json.dumps(paths)).splitlines()[-1])
+    return json.loads(other_python(__file__, "load", json.dumps(paths)).splitlines()[-1])
 
 
 def refused(source, beside):
@@ -209,7 +201,7 @@ def test_wrong(tap, root, models):
 def test_defaults(tap, root):
     where = os.path.join(root, "defaults")
     os.mkdir(where)
-    left = other_python("defaults", where).splitlines()
+    left = other_python(__file__, "defaults", where).splitlines()
     names = sorted(os.listdir(where))
     said = {name: refused(os.path.join(where, name), os.path.join(where, name))
             for name in names}
@@ -223,8 +215,7 @@ def test_defaults(tap, root):
 
 def main():
     if sys.argv[1:2] == ["make"]:
-        import transformers_opens
-        return transformers_opens.make(*sys.argv[2:])
+        return make(*sys.argv[2:])
     if sys.argv[1:2] == ["load"]:
         return load(*sys.argv[2:])
     if sys.argv[1:2] == ["defaults"]:
@@ -235,7 +226,7 @@ def main():
     rsh_mount.require_mount()
     tap = rsh_mount.Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-hf-") as root:
-        other_python("make", root)
+        other_python(__file__, "make", root)
         models = [n for n in sorted(os.listdir(root)) if n != "deepseek-v4"]
         test_right(tap, root, models)
         test_wrong(tap, root, models)

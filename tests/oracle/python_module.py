@@ -144,7 +144,7 @@ def check_faults(tap, ms, work):
     """Each read fails in turn, with all behind it."""
     job = Job(os.path.join(work, "job"))
     job.save(1, 10)
-    options = {"src_strategy": job.strategy, "dst_strategy": "none", "log_file": os.devnull}
+    options = {"src_strategy": job.strategy, "dst_strategy": "none", "log_to": "file:" + os.devnull}
     right = reshardfs.load_checkpoint(job.source, 0, **options)
     contents = {name: p.asnumpy().tobytes() for name, p in right.items()}
     with tap.test("each read fails in turn: right parameters or an Error, also in a net"):
@@ -324,7 +324,7 @@ def check_leaves_nothing(source, options):
     seed = run_seed()
     numbers = random.Random(seed)
     slow = {"cache": "off", "fault": "delay=20ms@net-1_10.ckpt:9000000-99000000"}
-    broken = {"fault": "eio@net-1_10.ckpt:99000000-", "log_file": os.devnull}
+    broken = {"fault": "eio@net-1_10.ckpt:99000000-", "log_to": "file:" + os.devnull}
 
     def raises(done, whole):
         if numbers.random() < 0.5 or done == whole:

@@ -134,8 +134,9 @@ def open_all(pairs):
 
 # ---- the test ----
 
-def other_python(*words):
-    done = subprocess.run([os.environ["RSH_HF_PYTHON"], os.path.abspath(__file__), *words],
+def other_python(script, *words):
+    """What the script prints there."""
+    done = subprocess.run([os.environ["RSH_HF_PYTHON"], os.path.abspath(script), *words],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"})
     if done.returncode:
@@ -165,14 +166,14 @@ def stacked(stack, root, name, table):
 
 
 def test_all(tap, root):
-    other_python("make", root)
+    other_python(__file__, "make", root)
     pairs, names = [], []
     with contextlib.ExitStack() as stack:
         for name, (_, _, tables) in MODELS.items():
             for table in tables:
                 pairs.append((os.path.join(root, name), stacked(stack, root, name, table)))
                 names.append(f"{name} through {table}")
-        said = json.loads(other_python("open", json.dumps(pairs)).splitlines()[-1])
+        said = json.loads(other_python(__file__, "open", json.dumps(pairs)).splitlines()[-1])
     for name, wrong in zip(names, said):
         tap.ok(wrong is None, f"{name}: opens, and its logits are the original's", wrong)
 

@@ -87,7 +87,7 @@ static void test_long_forms(void **state)
 	(void)state;
 	accept(WORDS("src", "--src-strategy=a", "--prefix", "p_", "mnt", "-f",
 		     "--dst-strategy=b", "--compat=mindspore",
-		     "--log-file=l", "--log-level=error"), &o);
+		     "--log-to=file:l", "--log-level=error"), &o);
 	assert_string_equal(o.vfs.source, "src");
 	assert_string_equal(o.mountpoint, "mnt");
 	assert_string_equal(rsh_strategy_text(&o.vfs.src), "a");
@@ -207,7 +207,7 @@ static void test_mount_forms(void **state)
 	(void)state;
 	accept(WORDS("src", "mnt",
 		     "-osrc_strategy=a\\,b\\\\c,dst_strategy=d=e",
-		     "-o", "prefix=,compat=mindspore,,foreground,log_file=l"),
+		     "-o", "prefix=,compat=mindspore,,foreground,log_to=file:l"),
 	       &o);
 	assert_string_equal(rsh_strategy_text(&o.vfs.src), "a,b\\c");
 	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "d=e");
@@ -389,7 +389,7 @@ static void test_log_targets(void **state)
 	assert_string_equal(o.log_file, "a:b");
 	rsh_options_clear(&o);
 	/* The last one counts. */
-	accept(WORDS("a", "b", "--resume", "--log-file=l", "-olog_to=journal"),
+	accept(WORDS("a", "b", "--resume", "--log-to=file:l", "-olog_to=journal"),
 	       &o);
 	assert_int_equal(o.log_to, RSH_LOG_TO_JOURNAL);
 	assert_null(o.log_file);
@@ -401,7 +401,7 @@ static void test_log_targets(void **state)
 	refuse(WORDS("ls", "x", "--log-to=paper"), "\"paper\" is not");
 	refuse(WORDS("ls", "x", "--log-to="), "log-to");
 	refuse(WORDS("ls", "x", "--log-to=file:"), "empty path");
-	refuse(WORDS("ls", "x", "--log-file="), "empty path");
+	refuse(WORDS("ls", "x", "--log-file=l"), "unknown option --log-file");
 }
 
 static void test_tables(void **state)
@@ -496,7 +496,7 @@ static void test_before_command(void **state)
 	assert_int_equal(o.command->id, RSH_COMMAND_LS);
 	assert_true(o.quiet && !o.unnamed && o.n_operands == 1);
 	rsh_options_clear(&o);
-	accept(WORDS("--log-level", "debug", "--log_file=l", "strategy", "show",
+	accept(WORDS("--log-level", "debug", "--log_to=file:l", "strategy", "show",
 		     "s"), &o);
 	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
 	assert_string_equal(o.log_file, "l");

@@ -24,7 +24,7 @@ struct rsh_command;
 enum rsh_log_to {
 	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
 	RSH_LOG_TO_STDERR,
-	RSH_LOG_TO_FILE, /* log_file */
+	RSH_LOG_TO_FILE, /* the one at log_file */
 	RSH_LOG_TO_SYSLOG,
 	RSH_LOG_TO_JOURNAL,
 };
