@@ -97,35 +97,26 @@ static bool file_table_make_room(struct rsh_cache *c)
 	return true;
 }
 
-static rsh_cache_file file_table_take(struct rsh_cache *c,
-				      const struct rsh_cache_file_id *id)
-{
-	struct rsh_file_table *t = &c->files;
-	uint32_t *slot;
-
-	for (;;) {
-		slot = t->cap ? file_table_slot(t, id) : NULL;
-		if (slot && *slot)
-			return *slot - 1;
-		if (t->n < t->cap)
-			break;
-		if (!file_table_make_room(c))
-			return RSH_CACHE_FILE_NONE;
-	}
-	t->files[t->n++] = *id;
-	*slot = t->n;
-	return t->n - 1;
-}
-
 rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 				   const struct rsh_cache_file_id *id)
 {
-	rsh_cache_file file;
+	struct rsh_file_table *t = &c->files;
+	rsh_cache_file file = RSH_CACHE_FILE_NONE;
+	uint32_t *slot;
 
 	if (!c->bound)
 		return RSH_CACHE_FILE_NONE;
 	pthread_mutex_lock(&c->lock);
-	file = file_table_take(c, id);
+	do {
+		slot = t->cap ? file_table_slot(t, id) : NULL;
+		if (slot && *slot) {
+			file = *slot - 1;
+		} else if (t->n < t->cap) {
+			file = t->n++;
+			t->files[file] = *id;
+			*slot = t->n;
+		}
+	} while (file == RSH_CACHE_FILE_NONE && file_table_make_room(c));
 	pthread_mutex_unlock(&c->lock);
 	return file;
 }
