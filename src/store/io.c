@@ -176,9 +176,9 @@ static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 	atomic_store(&f->bad_len, len);
 }
 
-/* Fills the n buffers of `iov`, which are changed, with `len` bytes from the offset
- * on, and counts that as one read.  Returns 0, or a positive errno, and notes
- * where the file is to be tried again unless `f` is NULL. */
+/* Fills the n buffers of `iov`, which it changes, with the `len` bytes from the
+ * offset on, and counts that as one read.  Returns 0, or a positive errno; where
+ * the file is to be tried again is then noted unless `f` is NULL. */
 static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 		   struct rsh_handle *h, struct iovec *iov, size_t n,
 		   size_t len, uint64_t offset)
