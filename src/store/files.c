@@ -149,8 +149,9 @@ static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 
 /* ---- where links lead ---- */
 
-/* Opens without such a kernel: looks where the file is before it is opened.
- * Absolute links into the tree have to go this way, too. */
+/* Opens without a kernel that knows how to stay below a directory: looks where
+ * the file is before it is opened.  Absolute links into the tree have to go this
+ * way, too. */
 static int access_open_found(int root, const char *name, int flags)
 {
 	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
