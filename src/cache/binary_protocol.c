@@ -170,14 +170,15 @@ static int status_errno(unsigned status)
 	return status == RSH_PACKET_DENIED ? EKEYREJECTED : EREMOTEIO;
 }
 
-/* The last one asks for a reply in any case. */
-static int packet_get_send(struct rsh_conn *c, const char *const *names,
-			   size_t n)
+static int binary_get(struct rsh_conn *c, const char *const *names, size_t n,
+		      rsh_link_value_fn *fn, void *ctx)
 {
 	uint8_t heads[RSH_LINK_NAMES + 1][HEAD];
 	struct iovec v[4 * (RSH_LINK_NAMES + 1)];
 	size_t k = 0;
+	int code;
 
+	/* The last one asks for a reply in any case. */
 	for (size_t i = 0; i <= n; i++) {
 		const struct request r = {
 			.what = i < n ? WHAT_GET : WHAT_NOOP,
@@ -187,14 +188,7 @@ static int packet_get_send(struct rsh_conn *c, const char *const *names,
 
 		k += request_put(&r, heads[i], v + k);
 	}
-	return rsh_conn_send(c, v, k);
-}
-
-static int binary_get(struct rsh_conn *c, const char *const *names, size_t n,
-		      rsh_link_value_fn *fn, void *ctx)
-{
-	int code = packet_get_send(c, names, n);
-
+	code = rsh_conn_send(c, v, k);
 	for (size_t got = 0; !code && got <= n; got++) {
 		struct rsh_packet p;
 		unsigned what = 0;

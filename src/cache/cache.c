@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache.c makes and frees a cache, and tells its figures. */
+/* cache/cache.c makes and frees a cache, tells its figures, and runs its
+ * thread. */
 #include "config.h"
 
+#include "cache_i.h"
 #include "disk_i.h"
 #include "shared_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 
 #define MIN_HEADS 64
 #define MAX_HEADS (UINT32_C(1) << 26)
@@ -18,22 +23,6 @@
 /* Address space is taken for up to this many times the bound, since frames are
  * not always full. */
 #define SPREAD 16
-
-static int cache_options_check(const struct rsh_cache_options *o,
-			       uint32_t block, uint32_t page,
-			       struct rsh_error *err)
-{
-	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
-		return rsh_error_set(err, EINVAL,
-				     "%u: not a size of cache blocks: a power "
-				     "of two from %u to %u", block, page,
-				     RSH_BLOCK_MAX);
-	if (o->memory_bytes > (UINT64_C(1) << 50))
-		return rsh_error_set(err, EINVAL,
-				     "%llu bytes: too much for a cache",
-				     (unsigned long long)o->memory_bytes);
-	return 0;
-}
 
 /* Works out the sizes that follow from the bound.  A bound becomes 0 if it
  * cannot hold one block and what finds the blocks. */
@@ -62,32 +51,6 @@ static void cache_measure(struct rsh_cache *c,
 		c->used = c->bookkeeping = fixed;
 }
 
-static int cache_locks_init(struct rsh_cache *c)
-{
-	int rc = pthread_mutex_init(&c->lock, NULL);
-
-	for (unsigned i = 0; rc == 0 && i < RSH_WAIT_CONDITIONS; i++)
-		rc = pthread_cond_init(&c->loaded[i], NULL);
-	return -rc;
-}
-
-static int cache_parts_init(struct rsh_cache *c,
-			    const struct rsh_cache_options *opts,
-			    struct rsh_error *err)
-{
-	int rc = 0;
-
-	c->heads = calloc(c->n_heads, sizeof(*c->heads));
-	c->verdicts = calloc(c->n_heads, sizeof(*c->verdicts));
-	if (!c->heads || !c->verdicts)
-		return rsh_error_nomem(err);
-	if (opts->dir)
-		rc = rsh_disk_open(c, opts, err);
-	if (rc == 0 && opts->servers.list)
-		rc = rsh_shared_open(c, opts, err);
-	return rc;
-}
-
 int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 		  struct rsh_error *err)
 {
@@ -95,12 +58,22 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	const uint32_t block = opts->block_bytes ? opts->block_bytes :
 						   RSH_CACHE_BLOCK_DEFAULT;
 	struct rsh_cache *c;
-	int rc = cache_options_check(opts, block, page, err);
+	int rc;
 
-	if (rc)
-		return rc;
+	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
+		return rsh_error_set(err, EINVAL,
+				     "%u: not a size of cache blocks: a power "
+				     "of two from %u to %u", block, page,
+				     RSH_BLOCK_MAX);
+	if (opts->memory_bytes > (UINT64_C(1) << 50))
+		return rsh_error_set(err, EINVAL,
+				     "%llu bytes: too much for a cache",
+				     (unsigned long long)opts->memory_bytes);
 	c = calloc(1, sizeof(*c));
-	if (!c || cache_locks_init(c)) {
+	rc = c ? pthread_mutex_init(&c->lock, NULL) : ENOMEM;
+	for (unsigned i = 0; rc == 0 && i < RSH_WAIT_CONDITIONS; i++)
+		rc = pthread_cond_init(&c->loaded[i], NULL);
+	if (rc) {
 		free(c);
 		return rsh_error_nomem(err);
 	}
@@ -113,7 +86,14 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	rsh_lists_init(c);
 	cache_measure(c, opts);
 	c->stats.memory_peak = c->used;
-	rc = cache_parts_init(c, opts, err);
+	c->heads = calloc(c->n_heads, sizeof(*c->heads));
+	c->verdicts = calloc(c->n_heads, sizeof(*c->verdicts));
+	if (!c->heads || !c->verdicts)
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && opts->dir)
+		rc = rsh_disk_open(c, opts, err);
+	if (rc == 0 && opts->servers.list)
+		rc = rsh_shared_open(c, opts, err);
 	if (rc) {
 		rsh_cache_free(c);
 		return rc;
@@ -136,11 +116,6 @@ void rsh_cache_free(struct rsh_cache *c)
 		pthread_cond_destroy(&c->loaded[i]);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
-}
-
-uint32_t rsh_cache_block_bytes(const struct rsh_cache *c)
-{
-	return c->block_bytes;
 }
 
 void rsh_cache_settle(struct rsh_cache *c)
@@ -168,4 +143,79 @@ void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
 	out->n_in_use = c->n_in_use;
 	out->n_files = c->files.n;
 	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- the thread of the cache ---- */
+
+/* It sleeps until it is told that there may be work. */
+
+int rsh_worker_init(struct rsh_worker *w, struct rsh_cache *c,
+		    bool (*step)(struct rsh_cache *c))
+{
+	int rc = pthread_cond_init(&w->wake, NULL);
+
+	w->cache = c;
+	w->step = step;
+	return rc ? -rc : -pthread_cond_init(&w->idle, NULL);
+}
+
+static void *worker_main(void *arg)
+{
+	struct rsh_worker *w = arg;
+	struct rsh_cache *c = w->cache;
+
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		while (w->step(c))
+			;
+		w->pending = false;
+		pthread_cond_broadcast(&w->idle);
+		if (w->stop)
+			break;
+		while (!w->pending && !w->stop)
+			pthread_cond_wait(&w->wake, &c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+bool rsh_worker_kick(struct rsh_worker *w)
+{
+	/* To a thread that takes no signals a file size limit is only an error
+	 * of write(2). */
+	if (!w->started && !w->failed) {
+		const int rc = rsh_thread_start(&w->thread, worker_main, w);
+
+		w->started = rc == 0;
+		w->failed = rc != 0;
+		if (rc)
+			rsh_log_warning("no thread for the cache: %s",
+					strerror(-rc));
+	}
+	if (w->failed)
+		return false;
+	if (!w->pending)
+		pthread_cond_signal(&w->wake);
+	w->pending = true;
+	return true;
+}
+
+void rsh_worker_settle(struct rsh_worker *w)
+{
+	while (w->started && w->pending)
+		pthread_cond_wait(&w->idle, &w->cache->lock);
+}
+
+void rsh_worker_destroy(struct rsh_worker *w)
+{
+	struct rsh_cache *c = w->cache;
+
+	pthread_mutex_lock(&c->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&c->lock);
+	if (w->started)
+		pthread_join(w->thread, NULL);
+	pthread_cond_destroy(&w->wake);
+	pthread_cond_destroy(&w->idle);
 }

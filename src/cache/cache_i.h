@@ -77,7 +77,7 @@ struct rsh_file_table {
 
 void rsh_file_table_clear(struct rsh_file_table *t);
 
-/* ---- the thread of the cache (worker.c) ---- */
+/* ---- the thread of the cache (cache.c) ---- */
 
 /* A worker does one kind of work when it is told that there may be some.  The
  * cache's lock guards it. */
@@ -206,7 +206,6 @@ struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number);
 void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 		      rsh_cache_file file, uint64_t number, uint32_t len);
-void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b);
 /* These give the block one user more, or one less that took `used` bytes.  The
  * last user of a FAILED block may give the lock up. */
 void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b);

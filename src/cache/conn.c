@@ -14,6 +14,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/files.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -63,20 +64,11 @@ static int conn_wait(const struct rsh_conn *c, short what)
 	return n == 0 ? ETIMEDOUT : 0;
 }
 
-/* Says what came of connecting. */
-static int conn_error(const struct rsh_conn *c)
-{
-	int code = 0;
-	socklen_t n = sizeof(code);
-
-	return getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &code, &n) ? errno :
-								    code;
-}
-
 int rsh_conn_open(struct rsh_conn *c, const struct rsh_address *to)
 {
 	const int yes = 1;
-	int code = 0;
+	int code = 0, failed = 0;
+	socklen_t n = sizeof(failed);
 
 	c->fd = socket(to->at.ss_family,
 		       SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -88,34 +80,23 @@ int rsh_conn_open(struct rsh_conn *c, const struct rsh_address *to)
 	if (errno != EINPROGRESS && errno != EINTR)
 		return errno;
 	code = conn_wait(c, POLLOUT);
-	return code ? code : conn_error(c);
-}
-
-/* Takes what was sent off the list. */
-static void iov_advance(struct iovec **v, size_t *n, size_t sent)
-{
-	while (*n && sent >= (*v)->iov_len) {
-		sent -= (*v)->iov_len;
-		++*v;
-		--*n;
-	}
-	if (!*n)
-		return;
-	(*v)->iov_base = (char *)(*v)->iov_base + sent;
-	(*v)->iov_len -= sent;
+	if (code)
+		return code;
+	return getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &failed, &n) ? errno :
+								      failed;
 }
 
 int rsh_conn_send(struct rsh_conn *c, struct iovec *v, size_t n)
 {
 	int code = 0;
 
-	iov_advance(&v, &n, 0);
+	rsh_iov_advance(&v, &n, 0);
 	while (n && !code) {
 		const struct msghdr m = { .msg_iov = v, .msg_iovlen = n };
 		ssize_t sent = sendmsg(c->fd, &m, MSG_NOSIGNAL);
 
 		if (sent >= 0)
-			iov_advance(&v, &n, (size_t)sent);
+			rsh_iov_advance(&v, &n, (size_t)sent);
 		else if (errno == EAGAIN)
 			code = conn_wait(c, POLLOUT);
 		else if (errno != EINTR)

@@ -58,25 +58,16 @@ static int disk_dir_open(const char *path, const char **why)
 	return steal_fd(&fd);
 }
 
-/* Logs one line for all failures until the directory works again. */
-static void disk_complain(struct rsh_disk *d, const char *why)
+/* Leaves the directory alone until a later time, which goes to *off_until, and
+ * logs one line for all failures until it works again. */
+static void disk_stop(struct rsh_disk *d, _Atomic uint64_t *off_until,
+		      const char *why)
 {
 	if (!atomic_exchange(&d->complained, true))
 		rsh_log_warning("cache directory %s: %s; going on without it, "
 				"with a new try every %llu s", d->path, why,
 				(unsigned long long)d->retry_ns / NS_PER_S);
-}
-
-static void disk_writes_stop(struct rsh_disk *d, const char *why)
-{
-	disk_complain(d, why);
-	d->writes_off_until = d->clock_ns() + d->retry_ns;
-}
-
-static void disk_reads_stop(struct rsh_disk *d, const char *why)
-{
-	disk_complain(d, why);
-	d->reads_off_until = d->clock_ns() + d->retry_ns;
+	*off_until = d->clock_ns() + d->retry_ns;
 }
 
 /* After a failure the path may lead to another directory, or to one again. */
@@ -86,7 +77,8 @@ static bool disk_reopen(struct rsh_disk *d)
 	cleanup_fd int fd = disk_dir_open(d->path, &why);
 
 	if (fd < 0 || dup3(fd, d->fd, O_CLOEXEC) < 0) {
-		disk_writes_stop(d, why ? why : strerror(errno));
+		disk_stop(d, &d->writes_off_until,
+			  why ? why : strerror(errno));
 		return false;
 	}
 	d->looked = false;
@@ -95,85 +87,30 @@ static bool disk_reopen(struct rsh_disk *d)
 
 /* ---- reading ---- */
 
-/* Moves on by n bytes and returns true while something is left. */
-static bool disk_iov_advance(struct iovec *iov, int n_iov, size_t n)
-{
-	size_t left = 0;
-
-	for (int i = 0; i < n_iov; i++) {
-		size_t done = rsh_min_u64(n, iov[i].iov_len);
-
-		iov[i].iov_base = (uint8_t *)iov[i].iov_base + done;
-		iov[i].iov_len -= done;
-		n -= done;
-		left += iov[i].iov_len;
-	}
-	return left > 0;
-}
-
-/* Returns 0, or a positive errno: ENODATA if the file ends too early. */
-static int block_file_read(int fd, uint8_t *header, uint8_t *bytes,
-			   uint32_t len)
-{
-	struct iovec iov[] = { { header, RSH_BLOCK_FILE_HEADER },
-			       { bytes, len } };
-	ssize_t n;
-
-	do {
-		n = readv(fd, iov, 2);
-		if (n < 0 && errno != EINTR)
-			return errno;
-		if (n == 0)
-			return ENODATA;
-	} while (n < 0 || disk_iov_advance(iov, 2, (size_t)n));
-	return 0;
-}
-
-/* Notes the use in the mtime, and tells the kernel that it need not keep the
- * file's pages, which this cache keeps. */
-static void block_file_was_used(int fd, const struct stat *st)
-{
-	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
-					  { .tv_nsec = UTIME_NOW } };
-
-	if (st->st_mtim.tv_sec < time(NULL) - TOUCH_SECONDS)
-		futimens(fd, times);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-}
-
 /* Reads n bytes behind the header and looks whether they are the block's. */
 static enum rsh_disk_found block_file_take(struct rsh_disk *d, int fd,
 					   const struct rsh_block_key *key,
 					   uint8_t *bytes, uint32_t n)
 {
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
-	int rc = block_file_read(fd, header, bytes, n);
+	struct iovec iov[] = { { header, sizeof(header) }, { bytes, n } };
+	struct iovec *v = iov;
+	size_t left = 2;
 
-	if (rc && rc != ENODATA) {
-		disk_reads_stop(d, strerror(rc));
-		return RSH_DISK_ERROR;
+	while (left) {
+		const ssize_t got = readv(fd, v, (int)left);
+
+		if (got == 0)
+			return RSH_DISK_REJECTED; /* it ends too early */
+		if (got < 0 && errno != EINTR) {
+			disk_stop(d, &d->reads_off_until, strerror(errno));
+			return RSH_DISK_ERROR;
+		}
+		if (got > 0)
+			rsh_iov_advance(&v, &left, (size_t)got);
 	}
-	return rc || !rsh_block_file_check(header, key, bytes, n) ?
-	       RSH_DISK_REJECTED : RSH_DISK_HIT;
-}
-
-static enum rsh_disk_found
-block_file_take_packed(struct rsh_disk *d, int fd,
-		       const struct rsh_block_key *key, uint8_t *content,
-		       uint8_t **packed, uint32_t n)
-{
-	cleanup_free uint8_t *bytes = malloc(n);
-	enum rsh_disk_found found;
-
-	if (!bytes)
-		return RSH_DISK_MISS;
-	found = block_file_take(d, fd, key, bytes, n);
-	if (found != RSH_DISK_HIT)
-		return found;
-	if (!rsh_unpack(bytes, n, content, key->len))
-		return RSH_DISK_REJECTED;
-	*packed = steal_pointer(&bytes);
-	return RSH_DISK_HIT;
+	return rsh_block_file_check(header, key, bytes, n) ? RSH_DISK_HIT :
+							     RSH_DISK_REJECTED;
 }
 
 static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
@@ -181,6 +118,9 @@ static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
 					   uint8_t *content, uint8_t **packed,
 					   uint32_t *n)
 {
+	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
+					  { .tv_nsec = UTIME_NOW } };
+	cleanup_free uint8_t *bytes = NULL;
 	enum rsh_disk_found found;
 	struct stat st;
 
@@ -190,13 +130,23 @@ static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
 	    st.st_size > (off_t)RSH_BLOCK_FILE_HEADER + key->len)
 		return RSH_DISK_REJECTED;
 	*n = (uint32_t)(st.st_size - RSH_BLOCK_FILE_HEADER);
-	if (*n == key->len)
-		found = block_file_take(d, fd, key, content, *n);
-	else
-		found = block_file_take_packed(d, fd, key, content, packed, *n);
-	if (found == RSH_DISK_HIT)
-		block_file_was_used(fd, &st);
-	return found;
+	if (*n < key->len) {
+		bytes = malloc(*n);
+		if (!bytes)
+			return RSH_DISK_MISS;
+	}
+	found = block_file_take(d, fd, key, bytes ? bytes : content, *n);
+	if (found != RSH_DISK_HIT)
+		return found;
+	if (bytes && !rsh_unpack(bytes, *n, content, key->len))
+		return RSH_DISK_REJECTED;
+	*packed = steal_pointer(&bytes);
+	/* The mtime notes the use.  The kernel need not keep the file's pages,
+	 * which this cache keeps. */
+	if (st.st_mtim.tv_sec < time(NULL) - TOUCH_SECONDS)
+		futimens(fd, times);
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return RSH_DISK_HIT;
 }
 
 /* Says what it means that a file cannot be opened. */
@@ -214,7 +164,7 @@ static enum rsh_disk_found block_file_not_opened(struct rsh_disk *d, int code)
 	case EACCES:
 		return RSH_DISK_REJECTED;
 	default:
-		disk_reads_stop(d, strerror(code));
+		disk_stop(d, &d->reads_off_until, strerror(code));
 		return RSH_DISK_ERROR;
 	}
 }
@@ -259,14 +209,18 @@ static int block_file_write(void *ctx, int fd)
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	struct iovec iov[] = { { header, sizeof(header) },
 			       { b->bytes, b->n } };
-	ssize_t n;
+	struct iovec *v = iov;
+	size_t left = 2;
 
 	rsh_block_file_header(&b->key, b->bytes, b->n, header);
-	do {
-		n = writev(fd, iov, 2);
+	while (left) {
+		const ssize_t n = writev(fd, v, (int)left);
+
 		if (n < 0 && errno != EINTR)
 			return -errno;
-	} while (n < 0 || disk_iov_advance(iov, 2, (size_t)n));
+		if (n > 0)
+			rsh_iov_advance(&v, &left, (size_t)n);
+	}
 	/* Dirty pages would pile up as fast as the source is read, and clean
 	 * ones would hold once more what is in memory already. */
 	if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE |
@@ -278,24 +232,18 @@ static int block_file_write(void *ctx, int fd)
 	return 0;
 }
 
-/* Makes a name that no other process uses. */
-static void disk_temp_name(struct rsh_disk *d, char *name, size_t max)
-{
-	uint64_t salt = 0;
-
-	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
-		salt = d->clock_ns();
-	snprintf(name, max, "%llx-%llx-%llx.tmp", (unsigned long long)salt,
-		 (unsigned long long)getpid(),
-		 (unsigned long long)d->n_temp++);
-}
-
 /* Returns 0 or a positive errno. */
 static int disk_block_write(struct rsh_disk *d, struct disk_block *b)
 {
 	char name[RSH_BLOCK_FILE_NAME_MAX], temp[64];
+	uint64_t salt = 0;
 
-	disk_temp_name(d, temp, sizeof(temp));
+	/* No other process uses the temporary name. */
+	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
+		salt = d->clock_ns();
+	snprintf(temp, sizeof(temp), "%llx-%llx-%llx.tmp",
+		 (unsigned long long)salt, (unsigned long long)getpid(),
+		 (unsigned long long)d->n_temp++);
 	rsh_block_file_name(&b->key, name);
 	return -rsh_file_replace(d->fd, name, temp, 0600, block_file_write, b);
 }
@@ -343,7 +291,8 @@ static enum outcome disk_block_try(struct rsh_disk *d, struct disk_block *b,
 		rc = disk_block_write(d, b);
 	d->was_off = rc != 0;
 	if (rc) {
-		disk_writes_stop(d, rc == ENOENT ? "it is gone" : strerror(rc));
+		disk_stop(d, &d->writes_off_until,
+			  rc == ENOENT ? "it is gone" : strerror(rc));
 		return FAILED;
 	}
 	d->complained = false;

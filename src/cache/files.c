@@ -48,33 +48,6 @@ static uint32_t *file_table_slot(const struct rsh_file_table *t,
 	return &t->slots[at];
 }
 
-/* Makes both arrays large enough for `cap` files.  Returns false if memory is
- * out. */
-static bool file_table_resize(struct rsh_file_table *t, uint32_t cap,
-			      bool shared)
-{
-	struct rsh_file_table bigger = { .n = t->n, .cap = cap,
-					 .n_slots = 2 * cap };
-
-	bigger.files = calloc(cap, sizeof(*bigger.files));
-	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
-	if (shared)
-		bigger.shared = calloc(cap, sizeof(*bigger.shared));
-	if (!bigger.files || !bigger.slots || (shared && !bigger.shared)) {
-		rsh_file_table_clear(&bigger);
-		return false;
-	}
-	if (t->n)
-		memcpy(bigger.files, t->files, t->n * sizeof(*t->files));
-	if (t->n && shared)
-		memcpy(bigger.shared, t->shared, t->n * sizeof(*t->shared));
-	for (uint32_t i = 0; i < t->n; i++)
-		*file_table_slot(&bigger, &t->files[i]) = i + 1;
-	rsh_file_table_clear(t);
-	*t = bigger;
-	return true;
-}
-
 /* Makes room for more files; returns false if there is none.  The lock is held
  * and may be given up meanwhile, so that another thread may make the same
  * room. */
@@ -82,6 +55,7 @@ static bool file_table_make_room(struct rsh_cache *c)
 {
 	struct rsh_file_table *t = &c->files;
 	const uint32_t old = t->cap, cap = old ? 2 * old : FIRST_FILES;
+	struct rsh_file_table bigger = { .cap = cap, .n_slots = 2 * cap };
 
 	if (cap > MAX_FILES || !rsh_cache_charge(c, file_table_bytes(c, cap)))
 		return false;
@@ -89,43 +63,48 @@ static bool file_table_make_room(struct rsh_cache *c)
 		rsh_cache_discharge(c, file_table_bytes(c, cap));
 		return true;
 	}
-	if (!file_table_resize(t, cap, c->shared)) {
+	bigger.files = calloc(cap, sizeof(*bigger.files));
+	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
+	if (c->shared)
+		bigger.shared = calloc(cap, sizeof(*bigger.shared));
+	if (!bigger.files || !bigger.slots || (c->shared && !bigger.shared)) {
+		rsh_file_table_clear(&bigger);
 		rsh_cache_discharge(c, file_table_bytes(c, cap));
 		return false;
 	}
+	bigger.n = t->n;
+	if (t->n)
+		memcpy(bigger.files, t->files, t->n * sizeof(*t->files));
+	if (t->n && c->shared)
+		memcpy(bigger.shared, t->shared, t->n * sizeof(*t->shared));
+	for (uint32_t i = 0; i < t->n; i++)
+		*file_table_slot(&bigger, &t->files[i]) = i + 1;
+	rsh_file_table_clear(t);
+	*t = bigger;
 	rsh_cache_discharge(c, file_table_bytes(c, old));
 	return true;
-}
-
-static rsh_cache_file file_table_take(struct rsh_cache *c,
-				      const struct rsh_cache_file_id *id)
-{
-	struct rsh_file_table *t = &c->files;
-	uint32_t *slot;
-
-	for (;;) {
-		slot = t->cap ? file_table_slot(t, id) : NULL;
-		if (slot && *slot)
-			return *slot - 1;
-		if (t->n < t->cap)
-			break;
-		if (!file_table_make_room(c))
-			return RSH_CACHE_FILE_NONE;
-	}
-	t->files[t->n++] = *id;
-	*slot = t->n;
-	return t->n - 1;
 }
 
 rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 				   const struct rsh_cache_file_id *id)
 {
-	rsh_cache_file file;
+	struct rsh_file_table *t = &c->files;
+	rsh_cache_file file = RSH_CACHE_FILE_NONE;
+	uint32_t *slot;
 
 	if (!c->bound)
 		return RSH_CACHE_FILE_NONE;
 	pthread_mutex_lock(&c->lock);
-	file = file_table_take(c, id);
+	do {
+		slot = t->cap ? file_table_slot(t, id) : NULL;
+		if (slot && *slot) {
+			file = *slot - 1;
+		} else if (t->n < t->cap) {
+			file = t->n++;
+			t->files[file] = *id;
+			*slot = t->n;
+		}
+	} while (file == RSH_CACHE_FILE_NONE && file_table_make_room(c));
 	pthread_mutex_unlock(&c->lock);
 	return file;
 }

@@ -2,7 +2,7 @@
 /* cache/items.c asks servers for blocks, claims them, and puts them there. */
 #include "config.h"
 
-#include "requests_i.h"
+#include "servers_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -115,12 +115,15 @@ static int item_claim(struct rsh_link *l, void *item)
 static void share_settle(struct share *sh, int code,
 			 struct rsh_servers_tally *tally)
 {
+	bool found = false;
+
 	tally->errors += rsh_request_failed(code);
 	for (size_t i = 0; i < sh->n; i++) {
 		struct rsh_item *item = &sh->items[i];
 
 		if (item->server != sh->server)
 			continue;
+		found |= item->state == RSH_ITEM_FOUND;
 		if (item->refused) {
 			rsh_servers_judge(sh->servers, sh->server, false);
 			tally->rejected++;
@@ -132,15 +135,8 @@ static void share_settle(struct share *sh, int code,
 		    item->state != RSH_ITEM_OURS)
 			item->state = RSH_ITEM_ALONE;
 	}
-}
-
-static bool share_found(const struct share *sh)
-{
-	for (size_t i = 0; i < sh->n; i++)
-		if (sh->items[i].server == sh->server &&
-		    sh->items[i].state == RSH_ITEM_FOUND)
-			return true;
-	return false;
+	if (code == 0 && found)
+		rsh_servers_judge(sh->servers, sh->server, true);
 }
 
 void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
@@ -159,8 +155,6 @@ void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 		}
 		code = rsh_servers_request(s, sh.server, share_get, &sh);
 		share_settle(&sh, code, tally);
-		if (code == 0 && share_found(&sh))
-			rsh_servers_judge(s, sh.server, true);
 	}
 }
 

@@ -217,6 +217,26 @@ void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b)
 
 /* ---- eviction ---- */
 
+static struct rsh_cache_block **block_head(struct rsh_cache *c,
+					   rsh_cache_file file, uint64_t number)
+{
+	uint64_t h = (number + file * UINT64_C(0xc2b2ae3d27d4eb4f)) *
+		     UINT64_C(0x9e3779b97f4a7c15);
+
+	return &c->heads[(h >> 32) & (c->n_heads - 1)];
+}
+
+/* Takes the block out of the table. */
+static void block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	struct rsh_cache_block **at = block_head(c, b->file, b->number);
+
+	while (*at != b)
+		at = &(*at)->hash_next;
+	*at = b->hash_next;
+	c->held_bytes -= b->len;
+}
+
 /* Takes the copy of a compressed block without users away. */
 static void block_give_copy(struct rsh_cache *c, struct rsh_cache_block *b)
 {
@@ -249,7 +269,7 @@ static bool block_evict_one(struct rsh_cache *c)
 	else
 		c->stats.evicted_plain++;
 	block_list_remove(block_list_of(c, b), b);
-	rsh_block_forget(c, b);
+	block_forget(c, b);
 	c->n_packed -= b->packed > 0;
 	if (b->copy)
 		block_give_copy(c, b);
@@ -323,17 +343,6 @@ void rsh_cache_drop(struct rsh_cache *c)
 
 /* ---- compressed blocks ---- */
 
-static void blocks_exchange_memory(struct rsh_cache_block *a,
-				   struct rsh_cache_block *b)
-{
-	const struct rsh_cache_block old = *a;
-
-	a->mem = b->mem;
-	a->resident = b->resident;
-	b->mem = old.mem;
-	b->resident = old.resident;
-}
-
 static void block_set_copy(struct rsh_cache *c, struct rsh_cache_block *b,
 			   struct rsh_cache_block *copy)
 {
@@ -346,6 +355,8 @@ void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
 			   const uint8_t *packed, uint32_t n)
 {
 	struct rsh_cache_block *f;
+	uint32_t resident;
+	uint8_t *mem;
 
 	if (!c->compress ||
 	    memory_whole_pages(c, n) >= memory_whole_pages(c, b->len))
@@ -358,7 +369,12 @@ void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
 	memcpy(f->mem, packed, n);
 	pthread_mutex_lock(&c->lock);
 	block_set_copy(c, b, f);
-	blocks_exchange_memory(b, f);
+	mem = b->mem;
+	resident = b->resident;
+	b->mem = f->mem;
+	b->resident = f->resident;
+	f->mem = mem;
+	f->resident = resident;
 	b->packed = n;
 	c->n_packed++;
 }
@@ -407,15 +423,6 @@ void rsh_memory_clear(struct rsh_cache *c)
 
 /* ---- blocks by place ---- */
 
-static struct rsh_cache_block **block_head(struct rsh_cache *c,
-					   rsh_cache_file file, uint64_t number)
-{
-	uint64_t h = (number + file * UINT64_C(0xc2b2ae3d27d4eb4f)) *
-		     UINT64_C(0x9e3779b97f4a7c15);
-
-	return &c->heads[(h >> 32) & (c->n_heads - 1)];
-}
-
 struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number)
 {
@@ -452,16 +459,6 @@ void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 	b->hash_next = *head;
 	*head = b;
 	block_state_set(c, b, RSH_BLOCK_LOADING);
-}
-
-void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
-{
-	struct rsh_cache_block **at = block_head(c, b->file, b->number);
-
-	while (*at != b)
-		at = &(*at)->hash_next;
-	*at = b->hash_next;
-	c->held_bytes -= b->len;
 }
 
 void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b)
@@ -505,7 +502,7 @@ void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 		      enum rsh_block_state state)
 {
 	if (state == RSH_BLOCK_FAILED)
-		rsh_block_forget(c, b);
+		block_forget(c, b);
 	block_state_set(c, b, state);
 	pthread_cond_broadcast(&c->loaded[b->number % RSH_WAIT_CONDITIONS]);
 }

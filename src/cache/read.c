@@ -2,51 +2,64 @@
 /* cache/read.c hands out blocks, and loads those that are missing.
  *
  * Whoever misses a block puts it into the table as LOADING, loads it without
- * the lock (fill.c), and settles it; others who come to it meanwhile wait for
+ * the lock, and settles it; others who come to it meanwhile wait for
  * that.  A thread that has blocks LOADING never waits for another one of this
  * process, so no circle of threads can wait for each other.  It may wait for
  * another node, but not for long (shared_i.h). */
 #include "config.h"
 
-#include "fill_i.h"
+#include "disk_i.h"
+#include "shared_i.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
 /* Functions return this besides 0 and -errno: the block has no memory, and is
  * to be read without. */
 enum { NO_ROOM = 1 };
 
-static uint32_t request_block_len(const struct rsh_request *rq, uint64_t number)
-{
-	return (uint32_t)rsh_min_u64(rq->c->block_bytes, rq->size -
-				     (number << rq->c->block_shift));
-}
+struct read_request {
+	struct rsh_cache *c;
+	rsh_cache_file file;
+	uint64_t size; /* of the file */
+	rsh_cache_load_fn load;
+	void *ctx;
+	uint64_t n_behind; /* blocks that it has loaded and not come to yet:
+			    * they are counted as missed, and as no hit */
+};
 
-static unsigned run_max(const struct rsh_cache *c)
-{
-	const uint64_t n = (RSH_CACHE_LOAD_MAX >> c->block_shift) + 1;
+/* These are neighbouring blocks, of which the holder is a user. */
+struct block_run {
+	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
+	unsigned n;
+};
 
-	return (unsigned)rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
-}
+/* Counts the blocks that did not have to be loaded, by where they were. */
+struct found_blocks {
+	unsigned disk, shared;
+};
 
 /* ---- claiming ---- */
 
 /* Puts block `first` and its next neighbours, up to n, into the table as
  * LOADING, and stops at one that is there or has no room.  The lock is held,
  * and may be given up. */
-static void run_claim(struct rsh_request *rq, uint64_t first, uint64_t n,
-		      struct rsh_block_run *run)
+static void run_claim(struct read_request *rq, uint64_t first, uint64_t n,
+		      struct block_run *run)
 {
 	struct rsh_cache *c = rq->c;
+	const unsigned shift = c->block_shift;
 
-	n = rsh_min_u64(n, run_max(c));
+	n = rsh_min_u64(n, rsh_min_u64((RSH_CACHE_LOAD_MAX >> shift) + 1,
+				       RSH_CACHE_LOAD_IOV));
 	while (run->n < n) {
 		const uint64_t number = first + run->n;
-		const uint32_t len = request_block_len(rq, number);
+		const uint32_t len = (uint32_t)rsh_min_u64(
+			c->block_bytes, rq->size - (number << shift));
 		struct rsh_cache_block *b;
 
 		if (rsh_block_find(c, rq->file, number))
@@ -82,11 +95,138 @@ static int block_wait(struct rsh_cache *c, struct rsh_cache_block *b)
 	return rc;
 }
 
+/* ---- filling ----
+ *
+ * Blocks that were claimed come from the directory, from servers, and from the
+ * loader, neighbours together. */
+
+/* Lets go of all blocks of a run; the lock is held. */
+static void run_release(struct rsh_cache *c, struct block_run *run)
+{
+	for (unsigned i = 0; i < run->n; i++)
+		rsh_block_unref(c, run->blocks[i], 0);
+	run->n = 0;
+}
+
+/* Loads and settles n blocks.  Returns 0 or a positive errno.  The lock is
+ * held, and given up for the load. */
+static int run_load(struct read_request *rq, struct rsh_cache_block **blocks,
+		    unsigned n)
+{
+	struct rsh_cache *c = rq->c;
+	struct iovec iov[RSH_CACHE_LOAD_IOV];
+	struct rsh_cache_kind kinds[RSH_CACHE_LOAD_IOV] = { 0 };
+	uint64_t bytes = 0;
+	int rc;
+
+	for (unsigned i = 0; i < n; i++) {
+		iov[i].iov_base = blocks[i]->mem;
+		iov[i].iov_len = blocks[i]->len;
+		bytes += blocks[i]->len;
+	}
+	pthread_mutex_unlock(&c->lock);
+	rc = rq->load(rq->ctx, blocks[0]->number << c->block_shift, iov,
+		      (int)n);
+	for (unsigned i = 0; c->kind && rc == 0 && i < n; i++)
+		c->kind(rq->ctx, blocks[i]->number << c->block_shift,
+			blocks[i]->len, &kinds[i]);
+	pthread_mutex_lock(&c->lock);
+
+	c->stats.loads++;
+	if (rc)
+		c->stats.loads_failed++;
+	else
+		c->stats.bytes_loaded += bytes;
+	for (unsigned i = 0; i < n; i++) {
+		blocks[i]->error = rc;
+		rsh_block_settle(c, blocks[i], rc ? RSH_BLOCK_FAILED :
+						    RSH_BLOCK_PLAIN);
+	}
+	if (rc == 0)
+		rsh_blocks_pack(c, blocks, kinds, n);
+	for (unsigned i = 0; rc == 0 && c->disk && i < n; i++)
+		rsh_disk_enqueue(c, blocks[i]);
+	return rc;
+}
+
+/* Settles the block if it is in the directory, and tells whether it was.  The
+ * lock is held, and given up meanwhile. */
+static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	const struct rsh_block_key key = rsh_block_key_of(c, b);
+	cleanup_free uint8_t *packed = NULL;
+	enum rsh_disk_found found;
+	uint32_t n;
+
+	pthread_mutex_unlock(&c->lock);
+	found = rsh_disk_read(c->disk, &key, b->mem, &packed, &n);
+	pthread_mutex_lock(&c->lock);
+	if (found == RSH_DISK_HIT)
+		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
+	if (packed)
+		rsh_block_keep_packed(c, b, packed, n);
+	c->stats.disk_rejected += found == RSH_DISK_REJECTED;
+	c->stats.disk_errors += found == RSH_DISK_ERROR;
+	return found == RSH_DISK_HIT;
+}
+
+/* Loads what is still LOADING, but for what the hunt waits for.  Returns 0 or a
+ * positive errno. */
+static int run_load_rest(struct read_request *rq, struct block_run *run,
+			 struct rsh_hunt *h)
+{
+	struct rsh_cache_block **const blocks = run->blocks;
+	int rc = 0;
+
+	for (unsigned at = 0, start = 0; start < run->n; start = at + 1) {
+		int failed;
+
+		for (at = start; at < run->n; at++)
+			if (blocks[at]->state != RSH_BLOCK_LOADING ||
+			    (h && !rsh_hunt_is_ours(h, blocks[at])))
+				break;
+		if (at == start)
+			continue;
+		failed = run_load(rq, blocks + start, at - start);
+		for (unsigned i = start; h && i < at; i++)
+			rsh_hunt_loaded(rq->c, h, blocks[i], failed == 0);
+		rc = rc ? rc : failed;
+	}
+	return rc;
+}
+
+/* Settles the claimed blocks, and releases them if one of them failed.  Returns
+ * 0 or -errno.  The lock is held, and given up meanwhile. */
+static int run_fill(struct read_request *rq, struct block_run *run,
+		    struct found_blocks *found)
+{
+	struct rsh_cache *c = rq->c;
+	struct rsh_hunt h;
+	int rc = 0, failed;
+
+	*found = (struct found_blocks){ 0 };
+	for (unsigned i = 0; c->disk && i < run->n; i++)
+		found->disk += block_find_on_disk(c, run->blocks[i]);
+	if (!c->shared) {
+		rc = run_load_rest(rq, run, NULL);
+	} else {
+		rsh_hunt_begin(c, run->blocks, run->n, &h);
+		do {
+			failed = run_load_rest(rq, run, &h);
+			rc = rc ? rc : failed;
+		} while (rsh_hunt_wait(c, &h, rc != 0));
+		found->shared = h.n_found;
+	}
+	if (rc)
+		run_release(c, run);
+	return -rc;
+}
+
 /* ---- finding ---- */
 
 /* Takes blocks that are there from `first` on, up to n; the lock is held. */
-static void run_take_plain(struct rsh_request *rq, uint64_t first, uint64_t n,
-			   struct rsh_block_run *run)
+static void run_take_plain(struct read_request *rq, uint64_t first, uint64_t n,
+			   struct block_run *run)
 {
 	n = rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
 	while (run->n < n) {
@@ -106,18 +246,18 @@ static void run_take_plain(struct rsh_request *rq, uint64_t first, uint64_t n,
 
 /* Claims blocks from `first` on, up to n, and loads them.  Returns 0 with the run
  * held, which may be none, or -errno.  The lock is held, and may be given up. */
-static int run_load_missing(struct rsh_request *rq, uint64_t first, uint64_t n,
-			    struct rsh_block_run *run)
+static int run_load_missing(struct read_request *rq, uint64_t first, uint64_t n,
+			    struct block_run *run)
 {
 	struct rsh_cache *c = rq->c;
-	struct rsh_found found;
+	struct found_blocks found;
 	int rc;
 
 	run_claim(rq, first, n, run);
 	if (run->n == 0)
 		return 0;
 	n = run->n;
-	rc = rsh_run_fill(rq, run, &found);
+	rc = run_fill(rq, run, &found);
 	c->stats.hits_disk += found.disk;
 	c->stats.hits_shared += found.shared;
 	c->stats.misses += n - found.disk - found.shared;
@@ -128,10 +268,10 @@ static int run_load_missing(struct rsh_request *rq, uint64_t first, uint64_t n,
  * as one load takes: another thread loads a block before them, and to wait for it
  * first would be to wait twice.  Returns 0 or -errno.  The lock is held, and may
  * be given up. */
-static int request_load_behind(struct rsh_request *rq, uint64_t number,
+static int request_load_behind(struct read_request *rq, uint64_t number,
 			       uint64_t end)
 {
-	struct rsh_block_run run = { .n = 0 };
+	struct block_run run = { .n = 0 };
 	int rc;
 
 	while (number < end && rsh_block_find(rq->c, rq->file, number))
@@ -142,15 +282,15 @@ static int request_load_behind(struct rsh_request *rq, uint64_t number,
 	if (rc)
 		return rc;
 	rq->n_behind += run.n;
-	rsh_run_release(rq->c, &run);
+	run_release(rq->c, &run);
 	return 0;
 }
 
 /* Gets hold of the block `first`, and of the next ones as far as that is the
  * same work.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given
  * up. */
-static int run_hold(struct rsh_request *rq, uint64_t first, uint64_t n,
-		    struct rsh_block_run *run)
+static int run_hold(struct read_request *rq, uint64_t first, uint64_t n,
+		    struct block_run *run)
 {
 	struct rsh_cache *c = rq->c;
 	struct rsh_cache_block *b;
@@ -187,7 +327,7 @@ static int run_hold(struct rsh_request *rq, uint64_t first, uint64_t n,
 /* ---- requests ---- */
 
 /* Reads without the cache; the lock is not held. */
-static int request_bypass(struct rsh_request *rq, uint64_t offset, void *buf,
+static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 			  size_t len)
 {
 	struct rsh_cache *c = rq->c;
@@ -208,36 +348,10 @@ static int request_bypass(struct rsh_request *rq, uint64_t offset, void *buf,
 	return -rc;
 }
 
-/* Returns how much of the read bypasses the cache because its first block has
- * no room: up to the next block that is there.  The lock is held. */
-static size_t request_bypass_len(struct rsh_request *rq, uint64_t offset,
-				 size_t len)
-{
-	const unsigned shift = rq->c->block_shift;
-	uint64_t number = offset >> shift;
-	const uint64_t last = (offset + len - 1) >> shift;
-
-	do
-		number++;
-	while (number <= last && !rsh_block_find(rq->c, rq->file, number));
-	return (size_t)rsh_min_u64(len, (number << shift) - offset);
-}
-
-/* Copies a part of a block, or unpacks it where there is no content. */
-static bool block_copy_part(const struct rsh_cache_block *b,
-			    const uint8_t *content, size_t skip, uint8_t *buf,
-			    size_t n)
-{
-	if (!content)
-		return rsh_unpack_part(b->mem, b->packed, b->len, skip, buf, n);
-	memcpy(buf, content + skip, n);
-	return true;
-}
-
 /* Copies from the run, lets go of it and says how many bytes that were.  Returns
  * 0, or -EIO if a compressed block is damaged.  The lock is held, and given up
  * for the copy. */
-static int run_copy_out(struct rsh_cache *c, struct rsh_block_run *run,
+static int run_copy_out(struct rsh_cache *c, struct block_run *run,
 			uint64_t offset, uint8_t *buf, size_t len, size_t *got)
 {
 	size_t skip = offset & (c->block_bytes - 1);
@@ -252,8 +366,11 @@ static int run_copy_out(struct rsh_cache *c, struct rsh_block_run *run,
 		const struct rsh_cache_block *b = run->blocks[i];
 
 		taken[i] = (size_t)rsh_min_u64(b->len - skip, len - total);
-		good &= block_copy_part(b, contents[i], skip, buf + total,
-					taken[i]);
+		if (contents[i])
+			memcpy(buf + total, contents[i] + skip, taken[i]);
+		else
+			good &= rsh_unpack_part(b->mem, b->packed, b->len, skip,
+						buf + total, taken[i]);
 		total += taken[i];
 		skip = 0;
 	}
@@ -268,42 +385,9 @@ static int run_copy_out(struct rsh_cache *c, struct rsh_block_run *run,
 	return good ? 0 : -EIO;
 }
 
-/* Serves a read block by block.  The lock is held, and given up meanwhile. */
-static int request_read(struct rsh_request *rq, uint64_t offset, uint8_t *buf,
-			size_t len)
-{
-	struct rsh_cache *c = rq->c;
-	struct rsh_block_run run;
-	size_t got;
-	int rc;
-
-	while (len) {
-		const uint64_t first = offset >> c->block_shift;
-		const uint64_t last = (offset + len - 1) >> c->block_shift;
-
-		rc = run_hold(rq, first, last - first + 1, &run);
-		if (rc < 0)
-			return rc;
-		if (rc == NO_ROOM) {
-			got = request_bypass_len(rq, offset, len);
-			pthread_mutex_unlock(&c->lock);
-			rc = request_bypass(rq, offset, buf, got);
-			pthread_mutex_lock(&c->lock);
-		} else {
-			rc = run_copy_out(c, &run, offset, buf, len, &got);
-		}
-		if (rc)
-			return rc;
-		offset += got;
-		buf += got;
-		len -= got;
-	}
-	return 0;
-}
-
 /* Takes the lock if the range is within the file; else returns -EINVAL without
  * it. */
-static int request_begin(struct rsh_request *rq, uint64_t offset, uint64_t len)
+static int request_begin(struct read_request *rq, uint64_t offset, uint64_t len)
 {
 	struct rsh_cache *c = rq->c;
 
@@ -320,7 +404,9 @@ static int request_begin(struct rsh_request *rq, uint64_t offset, uint64_t len)
 int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx)
 {
-	struct rsh_request rq = { c, file, 0, load, ctx };
+	struct read_request rq = { c, file, 0, load, ctx };
+	struct block_run run;
+	uint8_t *to = buf;
 	int rc;
 
 	if (file == RSH_CACHE_FILE_NONE)
@@ -328,7 +414,31 @@ int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 	rc = request_begin(&rq, offset, len);
 	if (rc)
 		return rc;
-	rc = request_read(&rq, offset, buf, len);
+	while (len && rc == 0) {
+		const uint64_t first = offset >> c->block_shift;
+		const uint64_t last = (offset + len - 1) >> c->block_shift;
+		size_t got = 0;
+
+		rc = run_hold(&rq, first, last - first + 1, &run);
+		if (rc == NO_ROOM) {
+			/* This bypasses the cache, up to the next block that is
+			 * there. */
+			uint64_t next = first + 1;
+
+			while (next <= last && !rsh_block_find(c, file, next))
+				next++;
+			got = (size_t)rsh_min_u64(
+				len, (next << c->block_shift) - offset);
+			pthread_mutex_unlock(&c->lock);
+			rc = request_bypass(&rq, offset, to, got);
+			pthread_mutex_lock(&c->lock);
+		} else if (rc == 0) {
+			rc = run_copy_out(c, &run, offset, to, len, &got);
+		}
+		offset += got;
+		to += got;
+		len -= got;
+	}
 	pthread_mutex_unlock(&c->lock);
 	return rc;
 }
@@ -337,9 +447,9 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
 		       void *ctx)
 {
-	struct rsh_request rq = { c, file, 0, load, ctx };
+	struct read_request rq = { c, file, 0, load, ctx };
 	uint64_t number, end;
-	struct rsh_found found;
+	struct found_blocks found;
 	int rc = 0;
 
 	if (file == RSH_CACHE_FILE_NONE || request_begin(&rq, offset, 0))
@@ -348,16 +458,16 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 	number = offset >> c->block_shift;
 	end = len ? ((offset + len - 1) >> c->block_shift) + 1 : number;
 	while (rc == 0 && number < end) {
-		struct rsh_block_run run = { .n = 0 };
+		struct block_run run = { .n = 0 };
 
 		run_claim(&rq, number, end - number, &run);
 		number += run.n;
 		if (run.n) {
 			c->stats.prefetched += run.n;
-			rc = rsh_run_fill(&rq, &run, &found);
+			rc = run_fill(&rq, &run, &found);
 			c->stats.prefetched_disk += found.disk;
 			c->stats.prefetched_shared += found.shared;
-			rsh_run_release(c, &run);
+			run_release(c, &run);
 		} else if (rsh_block_find(c, file, number)) {
 			number++;
 		} else {
@@ -371,8 +481,8 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		  rsh_cache_load_fn load, void *ctx, struct rsh_cache_pin *out)
 {
-	struct rsh_request rq = { c, file, 0, load, ctx };
-	struct rsh_block_run run;
+	struct read_request rq = { c, file, 0, load, ctx };
+	struct block_run run;
 	int rc;
 
 	if (file == RSH_CACHE_FILE_NONE)
@@ -384,7 +494,7 @@ int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 	if (rc == 0) {
 		rc = rsh_block_uncover(c, run.blocks[0]);
 		if (rc)
-			rsh_run_release(c, &run);
+			run_release(c, &run);
 	}
 	if (rc == 0)
 		*out = (struct rsh_cache_pin){

@@ -2,7 +2,7 @@
 /* cache/servers.c opens servers, and knows which of them can be asked. */
 #include "config.h"
 
-#include "requests_i.h"
+#include "servers_i.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -133,28 +133,14 @@ int rsh_cache_servers_check(const char *list, struct rsh_error *err)
 
 /* ---- opening ---- */
 
-/* Names are looked up once: it can take longer than a reader may wait. */
-static void server_find_address(struct server *v, const char *port)
+static int server_take(struct server *v, const char *host, unsigned port)
 {
 	const struct addrinfo how = {
 		.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV,
 	};
 	struct addrinfo *found = NULL;
-	int rc = getaddrinfo(v->host, port, &how, &found);
-
-	if (rc == 0) {
-		v->address.len = found->ai_addrlen;
-		memcpy(&v->address.at, found->ai_addr, found->ai_addrlen);
-		freeaddrinfo(found);
-		return;
-	}
-	rsh_log_warning("cache server %s: %s; going on without it", v->host,
-			gai_strerror(rc));
-}
-
-static int server_take(struct server *v, const char *host, unsigned port)
-{
-	char text[NI_MAXHOST + 16], *digits;
+	char text[NI_MAXHOST + 16];
+	int rc;
 
 	v->port = (uint16_t)port;
 	v->host = strdup(host);
@@ -162,8 +148,17 @@ static int server_take(struct server *v, const char *host, unsigned port)
 		return -ENOMEM;
 	snprintf(text, sizeof(text), "%s:%u", host, port);
 	v->id = XXH3_64bits(text, strlen(text));
-	digits = strrchr(text, ':') + 1;
-	server_find_address(v, digits);
+	/* Names are looked up once: it can take longer than a reader may
+	 * wait. */
+	rc = getaddrinfo(host, strrchr(text, ':') + 1, &how, &found);
+	if (rc) {
+		rsh_log_warning("cache server %s: %s; going on without it",
+				host, gai_strerror(rc));
+		return 0;
+	}
+	v->address.len = found->ai_addrlen;
+	memcpy(&v->address.at, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
 	return 0;
 }
 
@@ -187,31 +182,26 @@ static int servers_take_list(struct rsh_cache_servers *s, const char *list,
 	return 0;
 }
 
-static int login_take(const char *variable, char **to, struct rsh_error *err)
-{
-	const char *value = getenv(variable);
-
-	if (!value || !*value)
-		return 0;
-	*to = rsh_secret_dup(value);
-	return *to ? 0 : rsh_error_nomem(err);
-}
-
 static int servers_take_login(struct rsh_cache_servers *s,
 			      struct rsh_error *err)
 {
-	struct rsh_login *l = &s->login;
-	int rc = login_take("MEMCACHED_USERNAME", &l->name, err);
+	const char *name = getenv("MEMCACHED_USERNAME");
+	const char *password = getenv("MEMCACHED_PASSWORD");
+	const bool has_name = name && *name, has_password = password &&
+							    *password;
 
-	if (rc == 0)
-		rc = login_take("MEMCACHED_PASSWORD", &l->password, err);
-	if (rc || (!l->name && !l->password))
-		return rc;
-	if (!l->name || !l->password)
+	if (has_name)
+		s->login.name = rsh_secret_dup(name);
+	if (has_password)
+		s->login.password = rsh_secret_dup(password);
+	if (has_name != has_password)
 		return rsh_error_set(err, EINVAL, "--cache-servers: of "
 				     "MEMCACHED_USERNAME and "
 				     "MEMCACHED_PASSWORD one is not set");
-	return rsh_memcached_login_load(err);
+	if (!has_name)
+		return 0;
+	return s->login.name && s->login.password ?
+	       rsh_memcached_login_load(err) : rsh_error_nomem(err);
 }
 
 static int servers_init(struct rsh_cache_servers *s,
@@ -336,12 +326,6 @@ uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 	return best;
 }
 
-/* The lock is held. */
-static void server_doubt(const struct rsh_cache_servers *s, struct server *v)
-{
-	v->doubt_until = rsh_clock_ns() + s->wait_ns;
-}
-
 bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
 {
 	bool doubtful;
@@ -360,7 +344,7 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 {
 	v->off = true;
 	v->off_until = rsh_clock_ns() + s->retry_ns;
-	server_doubt(s, v);
+	v->doubt_until = rsh_clock_ns() + s->wait_ns;
 	if (!v->complained)
 		rsh_log_warning("cache server %s:%u: %s; going on without it, "
 				"with a new try every %llu s", v->host, v->port,
@@ -375,7 +359,7 @@ static void server_works(const struct rsh_cache_servers *s, struct server *v,
 			 rsh_link_request_fn *fn)
 {
 	if (v->off)
-		server_doubt(s, v);
+		v->doubt_until = rsh_clock_ns() + s->wait_ns;
 	v->off = false;
 	if (!v->complained || v->lies || (v->failed_at && v->failed_at != fn))
 		return;
@@ -467,22 +451,6 @@ static const char *request_why(int code)
 	}
 }
 
-/* Notes what came of a request.  One that began before the server was stopped
- * does not say that it works again.  The lock is held. */
-static void server_note(struct rsh_cache_servers *s, struct server *v,
-			const struct visit *visit, rsh_link_request_fn *fn,
-			int code)
-{
-	v->probing &= !visit->probes;
-	if (rsh_request_failed(code)) {
-		if (code == EPROTO || code == EREMOTEIO)
-			v->failed_at = fn;
-		server_stop(s, v, request_why(code));
-	} else if (!v->off || visit->probes) {
-		server_works(s, v, fn);
-	}
-}
-
 /* Gives the link back, NULL for one that was closed, and tells what came of the
  * request. */
 static void server_leave(struct rsh_cache_servers *s, struct server *v,
@@ -490,19 +458,29 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 			 int code)
 {
 	struct rsh_link *l = visit->link;
+	const bool failed = rsh_request_failed(code);
 	struct rsh_link *drop[LINKS_MAX];
 	unsigned n = 0;
 
 	pthread_mutex_lock(&s->lock);
-	server_note(s, v, visit, fn, code);
-	if (l && code != ENOSPC && !rsh_request_failed(code)) {
+	v->probing &= !visit->probes;
+	if (failed) {
+		if (code == EPROTO || code == EREMOTEIO)
+			v->failed_at = fn;
+		server_stop(s, v, request_why(code));
+	} else if (!v->off || visit->probes) {
+		/* One that began before the server was stopped does not say
+		 * that it works again. */
+		server_works(s, v, fn);
+	}
+	if (l && code != ENOSPC && !failed) {
 		v->idle[v->n_idle++] = l;
 	} else {
 		drop[n++] = l;
 		v->n_links--;
 	}
 	/* What is idle may be as dead. */
-	while (rsh_request_failed(code) && v->n_idle) {
+	while (failed && v->n_idle) {
 		drop[n++] = v->idle[--v->n_idle];
 		v->n_links--;
 	}

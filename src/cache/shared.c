@@ -208,37 +208,30 @@ static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
 	}
 }
 
-/* Blocks whose server has just failed are wanted of another one.  Returns
- * whether there are any. */
-static bool hunt_turn_away(struct rsh_hunt *h)
-{
-	bool any = false;
-
-	for (unsigned i = 0; i < h->n; i++) {
-		struct rsh_item *item = &h->items[i];
-
-		if (!h->blocks[i] || item->state != RSH_ITEM_ALONE ||
-		    item->server == RSH_SERVER_NONE)
-			continue;
-		item->state = RSH_ITEM_WANTED;
-		any = true;
-	}
-	return any;
-}
-
 /* Looks for what is wanted, and claims what nobody has.  The lock is not
  * held. */
 static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
 		      struct rsh_servers_tally *tally)
 {
 	const long begin = rsh_blocking_begin();
+	bool any = true;
 
-	for (unsigned i = 0; i < SERVERS_TRIED; i++) {
+	for (unsigned k = 1; any && k <= SERVERS_TRIED; k++) {
 		hunt_place(c, h);
 		rsh_servers_get(c->shared->servers, h->items, h->n, tally);
 		rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
-		if (i + 1 == SERVERS_TRIED || !hunt_turn_away(h))
-			break;
+		any = false;
+		/* Blocks whose server has just failed are wanted of another
+		 * one. */
+		for (unsigned i = 0; k < SERVERS_TRIED && i < h->n; i++) {
+			struct rsh_item *item = &h->items[i];
+
+			if (!h->blocks[i] || item->state != RSH_ITEM_ALONE ||
+			    item->server == RSH_SERVER_NONE)
+				continue;
+			item->state = RSH_ITEM_WANTED;
+			any = true;
+		}
 	}
 	rsh_blocking_end(begin);
 }
@@ -317,16 +310,6 @@ static unsigned hunt_give_up(struct rsh_hunt *h)
 	return n;
 }
 
-static void hunt_pause(struct rsh_hunt *h)
-{
-	struct timespec t;
-
-	h->pause = h->pause ? rsh_min_u64(h->pause + h->pause / 2,
-					  PAUSE_LAST_NS) : PAUSE_FIRST_NS;
-	t = (struct timespec){ .tv_nsec = (long)h->pause };
-	nanosleep(&t, NULL);
-}
-
 /* Returns how long a claim is waited for at least. */
 static uint64_t shared_least_wait(const struct rsh_shared *sh)
 {
@@ -350,20 +333,10 @@ static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
 	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2, shared_least_wait(sh));
 }
 
-/* When a server that hung goes on it takes the claims that were sent meanwhile,
- * by nodes that have given it up. */
-static void hunt_doubt(struct rsh_shared *sh, struct rsh_hunt *h)
-{
-	for (unsigned i = 0; i < h->n; i++)
-		if (h->blocks[i] && h->items[i].state == RSH_ITEM_TAKEN &&
-		    rsh_servers_is_doubtful(sh->servers, h->items[i].server))
-			h->until = rsh_min_u64(h->until, h->since +
-					       shared_least_wait(sh));
-}
-
 bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 {
 	struct rsh_servers_tally tally = { 0 };
+	struct rsh_shared *sh = c->shared;
 	const unsigned before = h->n_found;
 	unsigned late = 0;
 
@@ -371,22 +344,34 @@ bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 		return false;
 	if (!h->until) {
 		h->since = rsh_clock_ns();
-		h->until = h->since + c->shared->wait_ns;
+		h->until = h->since + sh->wait_ns;
 	}
 	pthread_mutex_unlock(&c->lock);
-	hunt_doubt(c->shared, h);
+	/* When a server that hung goes on it takes the claims that were sent
+	 * meanwhile, by nodes that have given it up. */
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] && h->items[i].state == RSH_ITEM_TAKEN &&
+		    rsh_servers_is_doubtful(sh->servers, h->items[i].server))
+			h->until = rsh_min_u64(h->until, h->since +
+					       shared_least_wait(sh));
 	while (!hunt_has(h, false)) {
+		struct timespec t;
+
 		if (hasten || rsh_clock_ns() >= h->until) {
 			late = hunt_give_up(h);
 			break;
 		}
-		hunt_pause(h);
+		h->pause = h->pause ? rsh_min_u64(h->pause + h->pause / 2,
+						  PAUSE_LAST_NS) :
+				      PAUSE_FIRST_NS;
+		t = (struct timespec){ .tv_nsec = (long)h->pause };
+		nanosleep(&t, NULL);
 		hunt_look(c, h, &tally);
 	}
 	pthread_mutex_lock(&c->lock);
 	hunt_settle(c, h, &tally);
 	c->stats.shared_late += late;
-	hunt_judge(c->shared, h, hasten ? 0 : late, h->n_found > before);
+	hunt_judge(sh, h, hasten ? 0 : late, h->n_found > before);
 	return true;
 }
 

@@ -69,10 +69,12 @@ static size_t value_line(const char *line, const char *const *names, size_t n,
 	return i;
 }
 
-static int line_get_send(struct rsh_conn *c, const char *const *names, size_t n)
+static int text_get(struct rsh_conn *c, const char *const *names, size_t n,
+		    rsh_link_value_fn *fn, void *ctx)
 {
 	struct iovec v[2 * RSH_LINK_NAMES + 2];
 	size_t k = 0;
+	int code;
 
 	v[k++] = iov_of("get", 3);
 	for (size_t i = 0; i < n; i++) {
@@ -80,14 +82,7 @@ static int line_get_send(struct rsh_conn *c, const char *const *names, size_t n)
 		v[k++] = iov_of(names[i], strlen(names[i]));
 	}
 	v[k++] = iov_of("\r\n", 2);
-	return rsh_conn_send(c, v, k);
-}
-
-static int text_get(struct rsh_conn *c, const char *const *names, size_t n,
-		    rsh_link_value_fn *fn, void *ctx)
-{
-	int code = line_get_send(c, names, n);
-
+	code = rsh_conn_send(c, v, k);
 	for (size_t got = 0; !code; got++) {
 		const char *line;
 		const uint8_t *value;

@@ -39,16 +39,6 @@ static struct {
 
 /* ---- the key ---- */
 
-static int key_load_library(struct rsh_error *err)
-{
-	const struct rsh_library_symbol symbols[] = {
-		{ "EVP_sha256", &crypto.sha256 }, { "HMAC", &crypto.hmac },
-	};
-
-	return rsh_library_load(CRYPTO_LIBRARY, "--cache-key-file", symbols,
-				sizeof(symbols) / sizeof(symbols[0]), err);
-}
-
 static bool value_hash(const struct rsh_value_key *key, const uint8_t *data,
 		       size_t n, uint8_t out[CHECK_BYTES])
 {
@@ -64,31 +54,30 @@ static bool value_hash(const struct rsh_value_key *key, const uint8_t *data,
 	return true;
 }
 
-static ssize_t key_read_file(const char *path, uint8_t *bytes, size_t max)
-{
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : rsh_read_all(fd, bytes, max);
-}
-
 int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 		       struct rsh_error *err)
 {
+	const struct rsh_library_symbol symbols[] = {
+		{ "EVP_sha256", &crypto.sha256 }, { "HMAC", &crypto.hmac },
+	};
 	static const uint8_t nothing[1];
 	uint8_t check[CHECK_BYTES];
+	cleanup_fd int fd = -1;
 	ssize_t n;
 	int rc;
 
 	*out = (struct rsh_value_key){ 0 };
 	if (!path)
 		return 0;
-	rc = key_load_library(err);
+	rc = rsh_library_load(CRYPTO_LIBRARY, "--cache-key-file", symbols,
+			      sizeof(symbols) / sizeof(symbols[0]), err);
 	if (rc)
 		return rc;
 	out->bytes = malloc(KEY_MAX);
 	if (!out->bytes)
 		return rsh_error_nomem(err);
-	n = key_read_file(path, out->bytes, KEY_MAX);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -errno : rsh_read_all(fd, out->bytes, KEY_MAX);
 	if (n < 0)
 		return rsh_error_set(err, (int)-n, "%s: %s", path,
 				     strerror((int)-n));

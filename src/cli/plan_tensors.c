@@ -9,7 +9,7 @@
 
 #include "plan.h"
 #include "rsh/plan/query.h"
-#include "rsh/strategy/fold.h"
+#include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/mem.h"
 

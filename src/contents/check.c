@@ -44,14 +44,6 @@ static bool check_round_add(const struct rsh_contents *c, struct check_round *r,
 	return true;
 }
 
-/* One block may be padding, or the same by chance. */
-static bool check_wants_another(const struct rsh_subject *s)
-{
-	return s->n_read == 1 &&
-	       s->record->content_bytes > RSH_CONTENTS_BLOCK &&
-	       (!s->finding.told || s->finding.coarser);
-}
-
 /* Reads and compares what the round holds.  0 or -ENOMEM. */
 static int check_round_finish(struct rsh_contents *c, struct check_round *r,
 			      bool whole)
@@ -72,9 +64,15 @@ static int check_read_sample(struct rsh_contents *c)
 	while (rc == 0) {
 		struct check_round r = { .n = 0 };
 
-		for (uint32_t i = 0; i < next; i++)
-			if (check_wants_another(&c->subjects[i]))
-				check_round_add(c, &r, &c->subjects[i]);
+		for (uint32_t i = 0; i < next; i++) {
+			struct rsh_subject *s = &c->subjects[i];
+
+			/* One block may be padding, or the same by chance. */
+			if (s->n_read == 1 &&
+			    s->record->content_bytes > RSH_CONTENTS_BLOCK &&
+			    (!s->finding.told || s->finding.coarser))
+				check_round_add(c, &r, s);
+		}
 		for (; next < c->n_subjects; next++) {
 			struct rsh_subject *s = &c->subjects[next];
 
@@ -127,42 +125,7 @@ static int check_read_batch(struct rsh_contents *c, uint32_t *next)
 	return rc;
 }
 
-static int check_read_all(struct rsh_contents *c)
-{
-	uint32_t next = 0;
-	int rc = 0;
-
-	while (rc == 0 && next < c->n_subjects)
-		rc = check_read_batch(c, &next);
-	return rc;
-}
-
 /* ---- what is known from an earlier time ---- */
-
-static void check_add_strategy(XXH3_state_t *state,
-			       const struct rsh_strategy *s)
-{
-	const uint32_t shape[] = {
-		s ? s->stage_ranks : 0, s ? s->n_stages : 0,
-		s ? s->lone_stage : 0,
-	};
-
-	XXH3_64bits_update(state, shape, sizeof(shape));
-	for (uint32_t i = 0; s && i < s->n_files; i++)
-		XXH3_64bits_update(state, &s->files[i]->content_hash,
-				   sizeof(s->files[i]->content_hash));
-}
-
-static void check_add_names(XXH3_state_t *state, const struct rsh_names *names,
-			    const bool *copied)
-{
-	for (uint32_t i = 0; copied && i < rsh_names_count(names); i++) {
-		const char *name = rsh_names_text(names, i);
-
-		if (copied[i])
-			XXH3_64bits_update(state, name, strlen(name) + 1);
-	}
-}
 
 /* Makes a number of this strategy, these files as they are, and what is asked
  * of them: `copied` is NULL for what the strategy lists.  False if it cannot be
@@ -170,8 +133,12 @@ static void check_add_names(XXH3_state_t *state, const struct rsh_names *names,
 static bool check_digest(const struct rsh_contents *c, const bool *copied,
 			 uint64_t *digest)
 {
-	const uint32_t how[] = { VERDICT_VERSION, (uint32_t)c->rule,
-				 copied != NULL };
+	const struct rsh_strategy *s = c->src;
+	const uint32_t how[] = {
+		VERDICT_VERSION, (uint32_t)c->rule, copied != NULL,
+		s ? s->stage_ranks : 0, s ? s->n_stages : 0,
+		s ? s->lone_stage : 0,
+	};
 	XXH3_state_t state;
 
 	if (!rsh_source_digest(c->source, digest))
@@ -179,8 +146,15 @@ static bool check_digest(const struct rsh_contents *c, const bool *copied,
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
 	XXH3_64bits_update(&state, how, sizeof(how));
-	check_add_strategy(&state, c->src);
-	check_add_names(&state, c->names, copied);
+	for (uint32_t i = 0; s && i < s->n_files; i++)
+		XXH3_64bits_update(&state, &s->files[i]->content_hash,
+				   sizeof(s->files[i]->content_hash));
+	for (uint32_t i = 0; copied && i < rsh_names_count(c->names); i++) {
+		const char *name = rsh_names_text(c->names, i);
+
+		if (copied[i])
+			XXH3_64bits_update(&state, name, strlen(name) + 1);
+	}
 	XXH3_64bits_update(&state, digest, sizeof(*digest));
 	*digest = XXH3_64bits_digest(&state);
 	return true;
@@ -188,33 +162,27 @@ static bool check_digest(const struct rsh_contents *c, const bool *copied,
 
 /* ---- all of it ---- */
 
-static int check_read(struct rsh_contents *c)
+/* Compares what the strategy lists or, with `copied`, what it does not.  Returns
+ * 0, 1 if there is something to warn of, or -errno with a sentence. */
+static int check_all(struct rsh_contents *c, const bool *copied,
+		     struct rsh_error *err)
 {
-	rsh_contents_sort(c);
-	return c->full ? check_read_all(c) : check_read_sample(c);
-}
-
-static int check_all(struct rsh_contents *c, struct rsh_error *err)
-{
-	int rc = rsh_contents_list(c);
+	uint32_t next = 0;
+	int rc = copied ? rsh_contents_list_unlisted(c, copied) :
+			  rsh_contents_list(c);
 
 	if (rc == 0)
-		rc = check_read(c);
+		rsh_contents_sort(c);
+	if (rc == 0 && !c->full)
+		rc = check_read_sample(c);
+	while (rc == 0 && c->full && next < c->n_subjects)
+		rc = check_read_batch(c, &next);
 	if (rc)
 		return rsh_error_nomem(err);
+	if (copied)
+		return !rsh_contents_judge_unlisted(c);
 	rc = rsh_contents_judge(c, err);
 	return rc ? rc : rsh_contents_check_shapes(c, err);
-}
-
-/* Returns 1 if there is something to warn of. */
-static int check_unlisted(struct rsh_contents *c, const bool *copied,
-			  struct rsh_error *err)
-{
-	int rc = rsh_contents_list_unlisted(c, copied);
-
-	if (rc == 0)
-		rc = check_read(c);
-	return rc ? rsh_error_nomem(err) : !rsh_contents_judge_unlisted(c);
 }
 
 /* Checks what the strategy lists or, with `copied`, what it does not, unless
@@ -238,7 +206,7 @@ static int check_once(struct rsh_contents *c, struct rsh_source *s,
 				     "strategy out before", c->path);
 		return 0;
 	}
-	rc = copied ? check_unlisted(c, copied, err) : check_all(c, err);
+	rc = check_all(c, copied, err);
 	/* What could not be read now may contradict the strategy later. */
 	if (rc == 0 && keep && !c->failed)
 		rsh_source_keep_right(s, digest);

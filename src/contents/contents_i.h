@@ -2,19 +2,17 @@
 /* contents/contents_i.h - what the files share that hold contents against a
  * strategy:
  *   check.c    rounds of reading; what is known from an earlier time
- *   list.c     which tensors there are
- *   kinds.c    what each of them is
- *   cut.c      how it is cut by the strategy
- *   order.c    which of them tell most
+ *   list.c     which tensors there are, what each of them is, how the strategy
+ *              cuts it, and which of them tell most
  *   holders.c  on which ranks it is compared
  *   read.c     the reads themselves, several at a time
  *   find.c     what the bytes of one tensor say of its cut
  *   judge.c    the verdict over all of them
  *   shapes.c   whether whole tensors would fit each other
- *   messages.c      its sentence
+ *   messages.c its sentence
  *   infer.c    the same without a strategy: which ranks hold the same
- *   ranks.c    by itself: ranks that the strategy does not have
- *   older.c    and what these saved before, if nothing of the chosen step
+ *   ranks.c    by itself: ranks that the strategy does not have, and what they
+ *              saved before, if nothing of the chosen step
  */
 #ifndef RSH_CONTENTS_CONTENTS_I_H
 #define RSH_CONTENTS_CONTENTS_I_H
@@ -131,30 +129,19 @@ int rsh_contents_list(struct rsh_contents *c);
  * not list, for each stage that holds them.  0 or -ENOMEM. */
 int rsh_contents_list_unlisted(struct rsh_contents *c, const bool *copied);
 
-/* ---- kinds.c ---- */
-
 /* Gives the name of the parameter that a name is an optimizer state of, which
  * is the name without its first part: "adam_m.dense.weight" is a state of
  * "dense.weight", whatever the optimizer calls its states.  RSH_NAME_NONE: it
  * is no such state. */
 uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name);
-/* Fills in subjects' kinds.  0 or -ENOMEM. */
-int rsh_contents_name_kinds(struct rsh_contents *c);
-
-/* ---- cut.c ---- */
 
 /* Makes the grid by which the tensor is cut.  0 or -errno if its item does not
  * fit it. */
 int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 		     struct rsh_grid **out);
-/* Fills in layout and partition.  0 or -errno if the item does not fit the
- * tensor. */
-int rsh_subject_set_cut(const struct rsh_contents *c, struct rsh_subject *s);
 /* Fills in which slice each holder has, by s->item over ranks s->first and on.
  * 0 or -errno if the item does not fit the tensor. */
 int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s);
-
-/* ---- order.c ---- */
 
 /* Sorts the subjects so that those which tell most of a layout come first, and
  * each layout in turn. */

@@ -52,19 +52,20 @@ static void find_take_pair(bool *any, uint32_t pair[2],
 	pair[1] = h[1].rank;
 }
 
-/* Looks whether ranks of one slice differ. */
+/* Looks whether ranks of one slice differ, and those of two, as they should. */
 static void find_finer(struct rsh_finding *f, const struct rsh_sampled *h,
 		       uint32_t n, uint32_t enough)
 {
 	for (uint32_t i = 1; i < n; i++) {
-		if (h[i].cell != h[i - 1].cell)
-			continue;
-		if (h[i].hash == h[i - 1].hash) {
-			f->told |= h[i].distinct >= enough;
+		const bool same = h[i].hash == h[i - 1].hash;
+
+		if (h[i].cell != h[i - 1].cell) {
+			f->told |= !same;
 			continue;
 		}
-		f->told = true;
-		find_take_pair(&f->finer, f->differ, &h[i - 1]);
+		f->told |= !same || h[i].distinct >= enough;
+		if (!same)
+			find_take_pair(&f->finer, f->differ, &h[i - 1]);
 	}
 }
 
@@ -90,15 +91,6 @@ static void find_coarser(struct rsh_finding *f, const struct rsh_sampled *h,
 	f->along_first &= f->coarser;
 }
 
-/* Are there two slices that differ, as they should? */
-static bool find_any_apart(const struct rsh_sampled *h, uint32_t n)
-{
-	for (uint32_t i = 1; i < n; i++)
-		if (h[i].hash != h[i - 1].hash && h[i].cell != h[i - 1].cell)
-			return true;
-	return false;
-}
-
 int rsh_subject_find(struct rsh_subject *s)
 {
 	cleanup_free struct rsh_sampled *h =
@@ -113,7 +105,6 @@ int rsh_subject_find(struct rsh_subject *s)
 			h[n++] = s->holders[i];
 	qsort(h, n, sizeof(*h), holder_by_cell);
 	find_finer(&s->finding, h, n, enough);
-	s->finding.told |= find_any_apart(h, n);
 	qsort(h, n, sizeof(*h), holder_by_hash);
 	find_coarser(&s->finding, h, n, enough);
 	return 0;

@@ -172,28 +172,6 @@ static uint32_t holders_choose(const struct rsh_contents *c,
 	return most;
 }
 
-static uint32_t holders_choose_all(const struct rsh_contents *c,
-				   const struct rsh_subject *s,
-				   uint32_t *locals)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = s->from; i <= s->to; i++)
-		if (holders_has_local(c, s, i))
-			locals[n++] = i;
-	return n;
-}
-
-/* Do all stages that list the tensor cut it as the subject's does? */
-static bool holders_cut_alike(const struct rsh_subject *s,
-			      const struct rsh_strategy_param *p)
-{
-	for (uint32_t i = 0; i < p->n_stages; i++)
-		if (!rsh_item_same_layout(p->stages[i].item, s->item))
-			return false;
-	return true;
-}
-
 /* Ranks of stages that by the strategy do not have the tensor may hold it all
  * the same.  Then they hold what their counterparts do, or the tensor is not
  * cut into stages so.  Whose counterparts they are cannot be told where the
@@ -208,8 +186,9 @@ static uint32_t holders_find_strays(const struct rsh_contents *c,
 		st ? rsh_strategy_find(st, s->name) : NULL;
 	uint32_t n = 0;
 
-	if (p && !holders_cut_alike(s, p))
-		return 0;
+	for (uint32_t i = 0; p && i < p->n_stages; i++)
+		if (!rsh_item_same_layout(p->stages[i].item, s->item))
+			return 0;
 	for (uint32_t stage = 0; p && stage < st->n_stages && n == 0; stage++) {
 		uint32_t first = c->first_rank +
 				 stage * st->stage_ranks;
@@ -228,14 +207,17 @@ int rsh_subject_find_holders(const struct rsh_contents *c,
 {
 	cleanup_free uint32_t *locals = rsh_alloc_array(
 		s->n_local + RSH_CONTENTS_HOLDERS, sizeof(*locals));
-	uint32_t n, n_strays, strays[2];
+	uint32_t n = 0, n_strays, strays[2];
 
 	if (!locals)
 		return -ENOMEM;
 	if (!c->src && s->from == s->to)
 		return -ENODATA;
-	n = all ? holders_choose_all(c, s, locals) :
-		  holders_choose(c, s, locals);
+	for (uint32_t i = s->from; all && i <= s->to; i++)
+		if (holders_has_local(c, s, i))
+			locals[n++] = i;
+	if (!all)
+		n = holders_choose(c, s, locals);
 	n_strays = holders_find_strays(c, s, locals, n, strays);
 	if (n + n_strays < 2)
 		return -ENODATA;

@@ -55,12 +55,6 @@ static void infer_batch_clear(struct infer_batch *b)
 	b->n_ranks = 0;
 }
 
-static bool infer_batch_is_full(const struct infer_batch *b)
-{
-	return b->n == BATCH_TENSORS || b->n_holders >= BATCH_HOLDERS ||
-	       b->n_ranks >= BATCH_RANKS;
-}
-
 /* ---- who holds it ---- */
 
 bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
@@ -74,62 +68,42 @@ bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 		       a->n_dims * sizeof(int64_t)) == 0);
 }
 
-static int infer_list_ranks(const struct rsh_contents *c,
-			    struct infer_tensor *t)
-{
-	const struct rsh_source_view *v = &c->view;
-
-	t->odd_rank = UINT32_MAX;
-	t->ranks = rsh_alloc_array(v->n_ranks, sizeof(*t->ranks));
-	if (!t->ranks)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < v->n_ranks; i++) {
-		const struct rsh_ckpt_index *ix = v->index[i];
-		const struct rsh_record *r =
-			ix ? rsh_ckpt_find(ix, t->subject->name) : NULL;
-
-		if (!r)
-			continue;
-		t->ranks[t->n_ranks++] = i;
-		if (t->odd_rank == UINT32_MAX &&
-		    !rsh_contents_is_alike(t->subject->index,
-					   t->subject->record, ix, r))
-			t->odd_rank = i;
-	}
-	return 0;
-}
-
 /* A stage's ranks follow each other, so that those to be compared are chosen
  * among the ones from the first holder to the last. */
 static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
 			   struct rsh_subject *s)
 {
 	struct infer_tensor *t = &b->tensors[b->n++];
+	const struct rsh_source_view *v = &c->view;
 	int rc;
 
-	*t = (struct infer_tensor){ .subject = s };
-	rc = infer_list_ranks(c, t);
-	if (rc)
-		return rc;
+	*t = (struct infer_tensor){ .subject = s, .odd_rank = UINT32_MAX };
+	t->ranks = rsh_alloc_array(v->n_ranks, sizeof(*t->ranks));
+	if (!t->ranks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < v->n_ranks; i++) {
+		const struct rsh_ckpt_index *ix = v->index[i];
+		const struct rsh_record *r =
+			ix ? rsh_ckpt_find(ix, s->name) : NULL;
+
+		if (!r)
+			continue;
+		t->ranks[t->n_ranks++] = i;
+		if (t->odd_rank == UINT32_MAX &&
+		    !rsh_contents_is_alike(s->index, s->record, ix, r))
+			t->odd_rank = i;
+	}
 	s->first = t->ranks[0];
 	s->n_local = t->ranks[t->n_ranks - 1] - s->first + 1;
 	s->from = 0;
 	s->to = s->n_local - 1;
 	rc = rsh_subject_find_holders(c, s, t->n_ranks <= ALL_COMPARED);
 	b->n_holders += s->n_holders;
-	b->n_ranks += c->view.n_ranks;
+	b->n_ranks += v->n_ranks;
 	return rc == -ENODATA ? 0 : rc;
 }
 
 /* ---- what they hold ---- */
-
-static uint32_t infer_distinct(const struct rsh_subject *s, uint32_t rank)
-{
-	for (uint32_t i = 0; i < s->n_holders; i++)
-		if (s->holders[i].rank == rank)
-			return s->holders[i].distinct;
-	return 0;
-}
 
 /* Groups the ranks.  Two that are the same tell something only if there are
  * several values. */
@@ -144,21 +118,17 @@ static int infer_group(struct infer_tensor *t)
 	t->simple = false;
 	t->n_groups = 0;
 	for (uint32_t i = 0; i < g->n; i++) {
+		const struct rsh_sampled *h = t->subject->holders;
 		uint32_t first = 0;
 
 		while (g->group[first] != g->group[i])
 			first++;
+		while (h->rank != g->ranks[i])
+			h++;
 		t->n_groups += first == i;
-		t->simple |= first != i &&
-			     infer_distinct(t->subject, g->ranks[i]) < enough;
+		t->simple |= first != i && h->distinct < enough;
 	}
 	return 0;
-}
-
-static bool infer_wants_another(const struct infer_tensor *t)
-{
-	return t->simple && t->subject->n_read < MOST_BLOCKS &&
-	       t->subject->record->content_bytes > RSH_CONTENTS_BLOCK;
 }
 
 static int infer_batch_read(struct rsh_contents *c, struct infer_batch *b)
@@ -168,9 +138,15 @@ static int infer_batch_read(struct rsh_contents *c, struct infer_batch *b)
 	for (unsigned round = 0; round < MOST_BLOCKS; round++) {
 		uint32_t n = 0;
 
-		for (uint32_t i = 0; i < b->n; i++)
-			if (round == 0 || infer_wants_another(&b->tensors[i]))
-				wanted[n++] = b->tensors[i].subject;
+		for (uint32_t i = 0; i < b->n; i++) {
+			const struct infer_tensor *t = &b->tensors[i];
+			struct rsh_subject *s = t->subject;
+
+			if (round == 0 ||
+			    (t->simple && s->n_read < MOST_BLOCKS &&
+			     s->record->content_bytes > RSH_CONTENTS_BLOCK))
+				wanted[n++] = s;
+		}
 		if (n == 0)
 			return 0;
 		rsh_contents_read(c, wanted, n, false);
@@ -211,17 +187,6 @@ static int infer_tell(const struct rsh_contents *c,
 	return fn(ctx, &out);
 }
 
-static int infer_one_batch(struct rsh_contents *c, struct infer_batch *b,
-			   int (*fn)(void *ctx, const struct rsh_inferred *t),
-			   void *ctx)
-{
-	int rc = infer_batch_read(c, b);
-
-	for (uint32_t i = 0; i < b->n && rc == 0; i++)
-		rc = infer_tell(c, &b->tensors[i], fn, ctx);
-	return rc;
-}
-
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 		       bool (*wanted)(void *ctx, const char *name),
 		       int (*fn)(void *ctx, const struct rsh_inferred *t),
@@ -239,9 +204,13 @@ int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 
 		if (!wanted || wanted(ctx, rsh_names_text(names, one->name)))
 			rc = infer_batch_add(&c, b, one);
-		if (rc || (!infer_batch_is_full(b) && i + 1 < c.n_subjects))
+		if (rc || (b->n < BATCH_TENSORS &&
+			   b->n_holders < BATCH_HOLDERS &&
+			   b->n_ranks < BATCH_RANKS && i + 1 < c.n_subjects))
 			continue;
-		rc = infer_one_batch(&c, b, fn, ctx);
+		rc = infer_batch_read(&c, b);
+		for (uint32_t k = 0; k < b->n && rc == 0; k++)
+			rc = infer_tell(&c, &b->tensors[k], fn, ctx);
 		infer_batch_clear(b);
 	}
 	if (b)

@@ -20,11 +20,6 @@
 
 #include "rsh/util/log.h"
 
-static bool judge_is_upheld(const struct rsh_subject *s)
-{
-	return s->finding.told && !s->finding.finer && !s->finding.coarser;
-}
-
 /* A tensor's company is all that is cut over the same ranks: this is how many
  * of these bear the strategy out, and how many, itself included, speak against
  * it. */
@@ -42,25 +37,13 @@ static struct judge_company judge_company_of(const struct rsh_contents *c,
 
 		if (x->partition != s->partition || !x->finding.told)
 			continue;
-		if (judge_is_upheld(x))
+		if (!x->finding.finer && !x->finding.coarser)
 			n.upheld++;
 		else
 			n.against += (x->kind <= RSH_TENSOR_OTHER) ==
 				     (s->kind <= RSH_TENSOR_OTHER);
 	}
 	return n;
-}
-
-/* Judges a tensor whose name does not tell what it is for.  It counts if it has
- * two dimensions, as weights do, and if nothing of its company bears the
- * strategy out. */
-static bool judge_by_number(const struct rsh_contents *c,
-			    const struct rsh_subject *s)
-{
-	struct judge_company n = judge_company_of(c, s);
-
-	return s->record->n_dims >= 2 && n.upheld == 0 &&
-	       (s->finding.finer || n.against >= 2);
 }
 
 /* Experts lie behind each other in dimension 0.  If all began as copies of one,
@@ -119,8 +102,14 @@ static bool judge_condemns(struct rsh_contents *c, const struct rsh_subject *s)
 
 	if (s->kind == RSH_TENSOR_OWN)
 		return false;
-	if (s->kind == RSH_TENSOR_OTHER)
-		return judge_by_number(c, s);
+	/* Where the name does not tell what the tensor is for, it counts if it
+	 * has two dimensions, as weights do, and if nothing of its company
+	 * bears the strategy out. */
+	if (s->kind == RSH_TENSOR_OTHER) {
+		n = judge_company_of(c, s);
+		return s->record->n_dims >= 2 && n.upheld == 0 &&
+		       (s->finding.finer || n.against >= 2);
+	}
 	if (s->finding.finer)
 		return true;
 	if (judge_are_copies(c, s) ||
@@ -143,25 +132,12 @@ static unsigned judge_weight(const struct rsh_subject *s)
 		s->kind == RSH_TENSOR_STATE ? 1u : 0u);
 }
 
-static void judge_say_private(const struct rsh_contents *c,
-			      const struct rsh_subject *first, unsigned n)
-{
-	char more[48] = "";
-
-	if (n > 1)
-		snprintf(more, sizeof(more), " and %u others", n - 1);
-	rsh_log_notice("%s: parameter %s%s: ranks %u and %u should hold the "
-		       "same, but their bytes differ; they count as what each "
-		       "rank keeps for itself", c->path,
-		       rsh_names_text(c->names, first->name), more,
-		       first->finding.differ[0], first->finding.differ[1]);
-}
-
 int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 {
 	struct rsh_subject *worst = NULL;
 	const struct rsh_subject *private = NULL;
 	unsigned n_against = 0, n_told = 0, n_private = 0, n_same = 0;
+	char more[48] = "";
 
 	for (uint32_t i = 0; i < c->n_subjects; i++) {
 		struct rsh_subject *s = &c->subjects[i];
@@ -182,8 +158,15 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 	}
 	if (worst)
 		return rsh_contents_refuse(c, worst, n_against, n_told, err);
+	if (n_private > 1)
+		snprintf(more, sizeof(more), " and %u others", n_private - 1);
 	if (private)
-		judge_say_private(c, private, n_private);
+		rsh_log_notice("%s: parameter %s%s: ranks %u and %u should "
+			       "hold the same, but their bytes differ; they "
+			       "count as what each rank keeps for itself",
+			       c->path, rsh_names_text(c->names, private->name),
+			       more, private->finding.differ[0],
+			       private->finding.differ[1]);
 	if (n_told == 0)
 		rsh_log_info("%s: the contents tell nothing of the strategy: "
 			     "too few ranks, or all values are the same",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/list.c lists the tensors that there are to be compared. */
+/* contents/list.c lists the tensors that there are to be compared: what each of
+ * them is, how the strategy cuts it, and in which order they are read. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -30,6 +31,200 @@ void rsh_contents_clear(struct rsh_contents *c)
 	free(c->subjects);
 }
 
+/* ---- what each of them is ---- */
+
+uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name)
+{
+	const char *text = rsh_names_text(c->names, name);
+	const char *dot = strchr(text, '.');
+
+	return dot && dot[1] ?
+		rsh_names_find(c->names, dot + 1, strlen(dot + 1)) :
+		RSH_NAME_NONE;
+}
+
+static bool kind_is_float(enum rsh_dtype t)
+{
+	switch (t) {
+	case RSH_DTYPE_FLOAT16:
+	case RSH_DTYPE_FLOAT32:
+	case RSH_DTYPE_FLOAT64:
+	case RSH_DTYPE_BFLOAT16:
+	case RSH_DTYPE_FLOAT8E4M3FN:
+	case RSH_DTYPE_FLOAT8E5M2:
+	case RSH_DTYPE_HIFLOAT8:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Is it a weight by the last part of its name, as layers of MindSpore and
+ * PyTorch call what they train? */
+static bool kind_is_called_weight(const char *name)
+{
+	static const char *const words[] = {
+		"weight", "bias", "gamma", "beta", "kernel", "embedding_table",
+	};
+	const char *dot = strrchr(name, '.');
+
+	name = dot ? dot + 1 : name;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strcmp(name, words[i]) == 0)
+			return true;
+	return false;
+}
+
+/* Is it a gradient?  "accu_grads.dense.weight" is what a rank has summed up of
+ * its own batches, if the checkpoint was saved before the data parallel ranks
+ * put theirs together. */
+static bool kind_is_gradient(const char *name)
+{
+	return memmem(name, strcspn(name, "."), "grad", strlen("grad"));
+}
+
+static enum rsh_tensor_kind kind_of_subject(const struct rsh_contents *c,
+					    const struct rsh_subject *s,
+					    const bool *has_state)
+{
+	uint32_t of = rsh_contents_state_of(c, s->name);
+	const char *name = rsh_names_text(c->names, s->name);
+
+	if (of != RSH_NAME_NONE && rsh_ckpt_find(s->index, of))
+		return kind_is_gradient(name) ? RSH_TENSOR_OWN :
+						RSH_TENSOR_STATE;
+	if (has_state[s->name])
+		return RSH_TENSOR_TRAINED;
+	return kind_is_float(s->record->dtype) && kind_is_called_weight(name) ?
+		RSH_TENSOR_WEIGHT : RSH_TENSOR_OTHER;
+}
+
+/* Fills in subjects' kinds.  0 or -ENOMEM. */
+static int list_name_kinds(struct rsh_contents *c)
+{
+	uint32_t n_names = rsh_names_count(c->names);
+	cleanup_free bool *has_state = calloc((size_t)n_names + 1,
+					      sizeof(*has_state));
+
+	if (!has_state)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n_names; i++) {
+		uint32_t of = rsh_contents_state_of(c, i);
+
+		if (of != RSH_NAME_NONE)
+			has_state[of] = true;
+	}
+	for (uint32_t i = 0; i < c->n_subjects; i++)
+		c->subjects[i].kind = kind_of_subject(c, &c->subjects[i],
+						      has_state);
+	return 0;
+}
+
+/* ---- how it is cut ---- */
+
+int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
+		     struct rsh_grid **out)
+{
+	return s->item ?
+		rsh_grid_new(s->item, rsh_record_dims(s->index, s->record),
+			     s->record->n_dims, true, c->rule, out, NULL) :
+		rsh_grid_new_whole(s->record->n_dims, out, NULL);
+}
+
+/* Sets which slice the rank has, and its number when dimension 0 is left
+ * out. */
+static void cut_cell(const struct rsh_grid *g, uint32_t local,
+		     struct rsh_sampled *h)
+{
+	uint32_t cell[RSH_MAX_DIMS];
+
+	h->cell = h->rest = 0;
+	if (rsh_grid_n_dims(g) == 0)
+		return;
+	rsh_grid_cell(g, local, cell);
+	for (uint32_t d = 0; d < rsh_grid_n_dims(g); d++) {
+		h->cell = h->cell * rsh_grid_split(g, d) + cell[d];
+		if (d > 0)
+			h->rest = h->rest * rsh_grid_split(g, d) + cell[d];
+	}
+}
+
+static uint64_t cut_hash(uint64_t a, uint64_t b)
+{
+	const uint64_t both[2] = { a, b };
+
+	return XXH3_64bits(both, sizeof(both));
+}
+
+/* Makes a number of which ranks share rank 0's slice, of those that tell meshes
+ * apart. */
+static uint64_t cut_partition(const struct rsh_grid *g, uint32_t n)
+{
+	struct rsh_sampled zero, other;
+	uint64_t hash = n;
+
+	cut_cell(g, 0, &zero);
+	for (uint32_t d = 1; d < n; d++) {
+		if (n % d)
+			continue;
+		cut_cell(g, d, &other);
+		hash = cut_hash(hash, d * 2 + (other.cell == zero.cell));
+	}
+	return hash;
+}
+
+/* Fills in layout and partition.  0 or -errno if the item does not fit the
+ * tensor. */
+static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
+{
+	const struct rsh_subject *last = c->n_subjects ?
+		&c->subjects[c->n_subjects - 1] : NULL;
+	const struct rsh_strategy_item *it = s->item;
+	struct rsh_grid *g;
+	uint64_t hash = 0;
+	int rc;
+
+	/* What all ranks hold whole is cut alike. */
+	if (last && !s->item && !last->item && last->n_local == s->n_local) {
+		s->partition = last->partition;
+		s->layout = last->layout;
+		return 0;
+	}
+	rc = rsh_subject_grid(c, s, &g);
+	if (rc)
+		return rc;
+	s->partition = cut_partition(g, s->n_local);
+	for (uint32_t i = 0; it && i < it->n_mesh; i++)
+		hash = cut_hash(hash, it->mesh[i]);
+	for (uint32_t e = 0; it && e < it->n_map; e++) {
+		hash = cut_hash(hash, UINT64_MAX);
+		for (uint32_t i = 0; i < it->map[e].n; i++)
+			hash = cut_hash(hash, (uint32_t)it->map[e].axes[i]);
+	}
+	if (it) {
+		hash = cut_hash(hash, (uint32_t)it->opt_step);
+		hash = cut_hash(hash, (uint32_t)it->opt_size);
+	}
+	s->layout = cut_hash(hash, s->partition);
+	rsh_grid_free(g);
+	return 0;
+}
+
+int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s)
+{
+	struct rsh_grid *g;
+	int rc = rsh_subject_grid(c, s, &g);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		cut_cell(g, s->holders[i].rank % s->n_local, &s->holders[i]);
+	rsh_grid_free(g);
+	return 0;
+}
+
+/* ---- which there are ---- */
+
 /* Hashes a name without its numbers, in which layers differ.  With `parts` only
  * numbers that are a part between dots are left out, so that "ffn.w1" is not
  * "ffn.w2". */
@@ -57,19 +252,6 @@ static uint64_t list_hash_name(const char *name, bool parts)
 	return XXH3_64bits_digest(&state);
 }
 
-/* Finds some rank of the stage that holds the tensor. */
-static bool list_find_record(const struct rsh_contents *c,
-			     struct rsh_subject *s)
-{
-	for (uint32_t i = s->from; i < s->n_local; i++) {
-		s->index = rsh_contents_index(c, s->first + i);
-		s->record = s->index ? rsh_ckpt_find(s->index, s->name) : NULL;
-		if (s->record)
-			return true;
-	}
-	return false;
-}
-
 static int list_add_subject(struct rsh_contents *c,
 			    const struct rsh_subject *base)
 {
@@ -78,11 +260,16 @@ static int list_add_subject(struct rsh_contents *c,
 	uint64_t of[2];
 	int rc;
 
-	if (!list_find_record(c, &s) || s.record->dtype == RSH_DTYPE_STR ||
+	/* Some rank of the stage holds it, or none. */
+	for (uint32_t i = s.from; i < s.n_local && !s.record; i++) {
+		s.index = rsh_contents_index(c, s.first + i);
+		s.record = s.index ? rsh_ckpt_find(s.index, s.name) : NULL;
+	}
+	if (!s.record || s.record->dtype == RSH_DTYPE_STR ||
 	    s.record->content_bytes == 0)
 		return 0;
 	/* What the strategy does not explain is the plan's to refuse. */
-	rc = rsh_subject_set_cut(c, &s);
+	rc = list_set_cut(c, &s);
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
 	s.pattern = list_hash_name(name, true);
@@ -142,29 +329,6 @@ static uint32_t *list_last(const struct rsh_contents *c)
 	return last;
 }
 
-/* Lists what was not seen in ranks before, and strikes it from `last`. */
-static int list_index(struct rsh_contents *c, const struct rsh_ckpt_index *ix,
-		      uint32_t rank, uint32_t *last)
-{
-	for (uint32_t k = 0; k < ix->n_records; k++) {
-		uint32_t *to = &last[ix->records[k].name];
-		const struct rsh_subject one = {
-			.name = ix->records[k].name,
-			.n_local = c->view.n_ranks,
-			.from = rank, .to = *to - 1,
-		};
-		int rc;
-
-		if (*to == 0)
-			continue;
-		*to = 0;
-		rc = list_add_subject(c, &one);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
 /* Lists whatever the ranks hold, without a strategy. */
 static int list_all(struct rsh_contents *c)
 {
@@ -177,13 +341,21 @@ static int list_all(struct rsh_contents *c)
 	 * threads. */
 	for (uint32_t r = 0; r < v->n_ranks; r++) {
 		const struct rsh_ckpt_index *ix = v->index[r];
-		int rc;
 
 		if (!ix || (r > 0 && ix == v->index[r - 1]))
 			continue;
-		rc = list_index(c, ix, r, last);
-		if (rc)
-			return rc;
+		for (uint32_t k = 0; k < ix->n_records; k++) {
+			uint32_t *to = &last[ix->records[k].name];
+			const struct rsh_subject one = {
+				.name = ix->records[k].name,
+				.n_local = v->n_ranks, .from = r, .to = *to - 1,
+			};
+			int rc = *to ? list_add_subject(c, &one) : 0;
+
+			*to = 0; /* it is listed */
+			if (rc)
+				return rc;
+		}
 	}
 	return 0;
 }
@@ -228,7 +400,7 @@ int rsh_contents_list_unlisted(struct rsh_contents *c, const bool *copied)
 	for (uint32_t i = 0; i < c->src->n_stages && rc == 0; i++)
 		rc = list_stage_unlisted(c, i, copied, seen);
 	if (rc == 0)
-		rc = rsh_contents_name_kinds(c);
+		rc = list_name_kinds(c);
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++) {
 		const struct rsh_subject *s = &c->subjects[i];
 
@@ -243,5 +415,85 @@ int rsh_contents_list(struct rsh_contents *c)
 {
 	int rc = c->src ? list_strategy(c) : list_all(c);
 
-	return rc ? rc : rsh_contents_name_kinds(c);
+	return rc ? rc : list_name_kinds(c);
+}
+
+/* ---- in which order they are read ---- */
+
+/* Not all can be read, so those that tell most come first. */
+
+/* Matrices, vectors and optimizer states take turns, since wrong strategies
+ * are wrong in one of them only. */
+static unsigned order_sort_of(const struct rsh_subject *s)
+{
+	if (s->kind == RSH_TENSOR_STATE || s->kind == RSH_TENSOR_OWN)
+		return 2;
+	return s->record->n_dims < 2;
+}
+
+static int order_by_layout(const void *a, const void *b)
+{
+	const struct rsh_subject *x = a, *y = b;
+	int d = rsh_compare_u64(x->layout, y->layout);
+
+	d = d ? d : rsh_compare_u64(order_sort_of(x), order_sort_of(y));
+	d = d ? d : rsh_compare_u64(y->kind > RSH_TENSOR_OTHER,
+				    x->kind > RSH_TENSOR_OTHER);
+	d = d ? d : rsh_compare_u64(y->record->content_bytes,
+				    x->record->content_bytes);
+	d = d ? d : rsh_compare_u64(x->family, y->family);
+	/* The lot decides, so that it is not always the first layer of a
+	 * family. */
+	d = d ? d : rsh_compare_u64(x->lot, y->lot);
+	return d ? d : rsh_compare_u64(x->first, y->first);
+}
+
+/* Sorts by the turn among those of one layout, which n_read holds until reading
+ * begins. */
+static int order_by_turn(const void *a, const void *b)
+{
+	const struct rsh_subject *x = a, *y = b;
+	int d = rsh_compare_u64(x->n_read, y->n_read);
+
+	return d ? d : order_by_layout(a, b);
+}
+
+/* Of subjects [begin, end), which are of one layout and sort, the first of each
+ * family takes turn 0, 3, 6 ...; others of the family come after all of
+ * them. */
+static void order_take_turns(struct rsh_contents *c, uint32_t begin,
+			     uint32_t end)
+{
+	unsigned turn = order_sort_of(&c->subjects[begin]);
+
+	for (uint32_t i = begin; i < end; i++) {
+		struct rsh_subject *s = &c->subjects[i];
+		bool first = i == begin || s[-1].family != s->family;
+
+		s->n_read = first ? turn : UINT32_MAX / 2 + turn;
+		turn += first ? 3 : 1;
+	}
+}
+
+void rsh_contents_sort(struct rsh_contents *c)
+{
+	uint32_t end;
+
+	if (c->n_subjects == 0)
+		return;
+	qsort(c->subjects, c->n_subjects, sizeof(*c->subjects),
+	      order_by_layout);
+	for (uint32_t i = 0; i < c->n_subjects; i = end) {
+		const struct rsh_subject *s = &c->subjects[i];
+
+		end = i + 1;
+		while (end < c->n_subjects &&
+		       c->subjects[end].layout == s->layout &&
+		       order_sort_of(&c->subjects[end]) == order_sort_of(s))
+			end++;
+		order_take_turns(c, i, end);
+	}
+	qsort(c->subjects, c->n_subjects, sizeof(*c->subjects), order_by_turn);
+	for (uint32_t i = 0; i < c->n_subjects; i++)
+		c->subjects[i].n_read = 0;
 }

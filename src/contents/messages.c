@@ -47,12 +47,8 @@ say_item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
 	const struct rsh_strategy_param *p = rsh_strategy_find(st, name);
 	uint32_t stage = rank / st->stage_ranks;
 
-	if (!p || stage < st->lone_stage)
-		return NULL;
-	for (uint32_t i = 0; i < p->n_stages; i++)
-		if (p->stages[i].stage == stage - st->lone_stage)
-			return p->stages[i].item;
-	return NULL;
+	return p && stage >= st->lone_stage ?
+	       rsh_param_item(p, stage - st->lone_stage) : NULL;
 }
 
 /* Does the other strategy say what the bytes of this tensor say? */
@@ -129,69 +125,49 @@ static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
 
 /* ---- the sentence ---- */
 
-static void say_pair(const struct rsh_subject *s, char *text, size_t size)
-{
-	if (s->finding.finer)
-		snprintf(text, size, "ranks %u and %u should hold the same "
-			 "slice, but their bytes differ", s->finding.differ[0],
-			 s->finding.differ[1]);
-	else
-		snprintf(text, size, "ranks %u and %u should hold different "
-			 "slices, but their bytes are the same",
-			 s->finding.same[0], s->finding.same[1]);
-}
-
-static void say_whose(const struct rsh_contents *c, bool explained, char *text,
-		      size_t size)
-{
-	if (!c->src)
-		snprintf(text, size, "it was saved under a strategy, for "
-			 "without one all ranks hold the same");
-	else if (explained)
-		snprintf(text, size, "%s is not the strategy of this tree",
-			 c->src->path);
-	else
-		snprintf(text, size, "its contents contradict %s",
-			 c->src->path);
-}
-
-/* Tells the groups, unless the tensor is one of so many that its ranks were not
- * kept. */
-static void say_groups(const struct rsh_groups *g, char *text, size_t size)
-{
-	char groups[256];
-
-	text[0] = '\0';
-	if (g->n > 1)
-		snprintf(text, size, " (%s)",
-			 rsh_partition_text(g->ranks, g->group, g->n, groups,
-					    sizeof(groups)));
-}
-
 int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 			unsigned n_against, unsigned n_told,
 			struct rsh_error *err)
 {
-	char whose[320], pair[128], seen[260], would[384], layout[160];
+	char whose[320], pair[128], seen[260] = "", would[384], layout[160];
+	char text[256];
+	const struct rsh_finding *f = &s->finding;
 	struct rsh_groups g;
+	bool explained;
 
 	say_look_at_all(c, s);
-	if (rsh_subject_group(s, &g) == 0) {
-		say_pair(s, pair, sizeof(pair));
-		say_whose(c, say_guess(c, s, &g, would, sizeof(would)), whose,
-			  sizeof(whose));
-		say_groups(&g, seen, sizeof(seen));
-		rsh_error_set(
-			err, EINVAL,
-			"%s: %s: parameter %s (%s): %s%s; %u "
-			"of %u tensors that were compared contradict it%s; "
-			"--check structure does not compare them",
-			c->path, whose, rsh_names_text(c->names, s->name),
-			rsh_item_text(s->item, layout, sizeof(layout)), pair,
-			seen, n_against, n_told, would);
-	} else {
-		rsh_error_nomem(err);
+	if (rsh_subject_group(s, &g) != 0) {
+		rsh_groups_clear(&g);
+		return rsh_error_nomem(err);
 	}
+	if (f->finer)
+		snprintf(pair, sizeof(pair), "ranks %u and %u should hold the "
+			 "same slice, but their bytes differ", f->differ[0],
+			 f->differ[1]);
+	else
+		snprintf(pair, sizeof(pair), "ranks %u and %u should hold "
+			 "different slices, but their bytes are the same",
+			 f->same[0], f->same[1]);
+	explained = say_guess(c, s, &g, would, sizeof(would));
+	if (!c->src)
+		snprintf(whose, sizeof(whose), "it was saved under a strategy, "
+			 "for without one all ranks hold the same");
+	else
+		snprintf(whose, sizeof(whose), explained ?
+			 "%s is not the strategy of this tree" :
+			 "its contents contradict %s", c->src->path);
+	/* The tensor may be one of so many that its ranks were not kept. */
+	if (g.n > 1)
+		snprintf(seen, sizeof(seen), " (%s)",
+			 rsh_partition_text(g.ranks, g.group, g.n, text,
+					    sizeof(text)));
 	rsh_groups_clear(&g);
-	return -err->code;
+	return rsh_error_set(
+		err, EINVAL,
+		"%s: %s: parameter %s (%s): %s%s; %u "
+		"of %u tensors that were compared contradict it%s; "
+		"--check structure does not compare them",
+		c->path, whose, rsh_names_text(c->names, s->name),
+		rsh_item_text(s->item, layout, sizeof(layout)), pair,
+		seen, n_against, n_told, would);
 }

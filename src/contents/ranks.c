@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* contents/ranks.c looks for checkpoints of ranks that the strategy does not
- * have. */
+ * have, of the chosen step and of older ones. */
 #include "config.h"
 
-#include "rsh/contents/contents.h"
+#include "contents_i.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "rsh/contents/infer.h"
 #include "rsh/source/inspect.h"
 #include "rsh/source/sample.h"
 #include "rsh/util/log.h"
@@ -71,4 +73,150 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	ranks_guess(src, dst, n, guess, sizeof(guess));
 	return rsh_error_set(err, EINVAL, "%s%s; --check structure leaves "
 			     "these ranks out", e.text, guess);
+}
+
+/* ---- what an older step tells ----
+ *
+ * A step that a job of 8 ranks has half written looks like that of a job of 4,
+ * and a strategy of 4 ranks may well fit what is there: an eighth of each
+ * tensor is then taken for a quarter.  The ranks beyond have saved older steps,
+ * though.  If slices were of the same shape then and there were more of them
+ * than the strategy says, it is not the tree's.  If the job went on with fewer
+ * ranks, the older slices are of another shape or there are as many. */
+
+#define OLDER_TENSORS 32
+
+struct older {
+	const struct rsh_strategy *src;
+	struct rsh_source_view view; /* view of the chosen step */
+	struct rsh_names *names;
+	enum rsh_grid_rule rule;
+	unsigned n_asked;
+	/* These count tensors with more slices than the strategy says, the
+	 * first of which is `name`, and cut tensors that have no more. */
+	unsigned n_more, n_as_said;
+	uint32_t name, slices, found;
+};
+
+static bool older_wants(void *ctx, const char *name)
+{
+	struct older *x = ctx;
+	uint32_t id = rsh_names_find(x->names, name, strlen(name));
+
+	return id != RSH_NAME_NONE && rsh_strategy_find(x->src, id) &&
+	       x->n_asked++ < OLDER_TENSORS;
+}
+
+/* Has the chosen step slices of this shape? */
+static bool older_is_alike(const struct older *x, const struct rsh_inferred *t)
+{
+	for (uint32_t rank = 0; rank < x->view.n_ranks; rank++) {
+		const struct rsh_ckpt_index *ix = x->view.index[rank];
+		const struct rsh_record *r =
+			ix ? rsh_ckpt_find(ix, t->name) : NULL;
+
+		if (r)
+			return rsh_contents_is_alike(ix, r, t->index, t->record);
+	}
+	return false;
+}
+
+/* Says how many slices there are by the strategy; 0: it does not fit. */
+static uint32_t older_count_slices(const struct older *x,
+				   const struct rsh_inferred *t)
+{
+	const struct rsh_strategy_param *p = rsh_strategy_find(x->src, t->name);
+	const int64_t *dims = rsh_record_dims(t->index, t->record);
+	uint32_t all = 0;
+
+	for (uint32_t i = 0; i < p->n_stages; i++) {
+		struct rsh_grid *g;
+
+		if (rsh_grid_new(p->stages[i].item, dims, t->record->n_dims,
+				 true, x->rule, &g, NULL))
+			return 0;
+		all += rsh_grid_n_ranks(g) / rsh_grid_n_replicas(g);
+		rsh_grid_free(g);
+	}
+	return all;
+}
+
+static int older_compare(void *ctx, const struct rsh_inferred *t)
+{
+	struct older *x = ctx;
+	uint32_t slices;
+
+	if (t->simple || t->may_be_private || t->odd_rank != UINT32_MAX ||
+	    !older_is_alike(x, t))
+		return 0;
+	slices = older_count_slices(x, t);
+	if (slices && t->n_groups > slices) {
+		if (x->n_more++ == 0) {
+			x->name = t->name;
+			x->slices = slices;
+			x->found = t->n_groups;
+		}
+	} else {
+		x->n_as_said += slices > 1;
+	}
+	return 0;
+}
+
+static int older_refuse(const struct older *x, const struct rsh_source *s,
+			const struct rsh_source *older, struct rsh_error *err)
+{
+	char now[256], then[256];
+
+	rsh_source_candidate_text(s, rsh_source_chosen(s), now, sizeof(now));
+	rsh_source_candidate_text(older, 0, then, sizeof(then));
+	return rsh_error_set(err, EINVAL, "%s: %s is of %u ranks, of which "
+			     "%s may be half written: parameter %s has %u "
+			     "slices by it, but in %s, which more ranks have "
+			     "saved, there are at least %u of that shape (and "
+			     "so with %u of %u tensors); --check structure "
+			     "does not compare them", rsh_source_path(s),
+			     x->src->path,
+			     x->src->n_stages * x->src->stage_ranks, now,
+			     rsh_names_text(x->names, x->name), x->slices, then,
+			     x->found, x->n_more, x->n_more + x->n_as_said);
+}
+
+int rsh_contents_check_older(struct rsh_source *s,
+			     const struct rsh_source_options *opts,
+			     const struct rsh_strategy *src,
+			     enum rsh_grid_rule rule, struct rsh_names *names,
+			     struct rsh_error *err)
+{
+	struct older x = { .src = src, .rule = rule, .names = names };
+	struct rsh_source_options o = *opts;
+	struct rsh_error ignored = RSH_ERROR_INIT;
+	struct rsh_source *older = NULL;
+	int rc;
+
+	if (!src || src->lone_stage ||
+	    rsh_source_check(s) == RSH_CHECK_STRUCTURE ||
+	    !rsh_source_older_beyond(s, src->n_stages * src->stage_ranks,
+				     &o.epoch, &o.step))
+		return 0;
+	o.select = RSH_SELECT_STEP;
+	o.check = RSH_CHECK_STRUCTURE;
+	rsh_source_view(s, names, &x.view);
+	rc = rsh_source_open(rsh_source_path(s), 0, UINT32_MAX, &o, &older,
+			     &ignored);
+	if (rc == 0)
+		rc = rsh_source_choose(older, 0, &ignored);
+	if (rc == 0)
+		rc = rsh_source_index(older, names, &ignored);
+	if (rc == 0)
+		rc = rsh_contents_infer(older, names, older_wants,
+					older_compare, &x);
+	/* What cannot be read tells nothing. */
+	if (rc)
+		rsh_log_info("%s: an older step was not compared: %s",
+			     rsh_source_path(s), strerror(-rc));
+	rc = rc == -ENOMEM ? rsh_error_nomem(err) : 0;
+	if (rc == 0 && x.n_more > x.n_as_said)
+		rc = older_refuse(&x, s, older, err);
+	rsh_source_free(older);
+	return rc;
 }

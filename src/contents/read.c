@@ -13,6 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/parallel.h"
 
@@ -100,78 +101,38 @@ static size_t read_element_size(const struct rsh_record *r)
 	return size ? size : 1;
 }
 
-static void read_task(const struct rsh_contents *c, const struct read_task *t,
-		      uint8_t *buf, size_t room)
-{
-	struct rsh_sampled *h = t->holder;
-	XXH3_state_t state;
-
-	XXH3_INITSTATE(&state);
-	XXH3_64bits_reset_withSeed(&state, h->hash);
-	for (uint64_t done = 0; done < t->length; done += room) {
-		uint64_t left = t->length - done;
-		size_t len = left < room ? (size_t)left : room;
-		uint32_t distinct;
-
-		if (!sample_content(c, h->rank, t->subject->name,
-				    t->offset + done, buf, len)) {
-			h->failed = true;
-			return;
-		}
-		XXH3_64bits_update(&state, buf, len);
-		distinct = read_count_distinct(
-			buf, len, read_element_size(t->subject->record));
-		if (distinct > h->distinct)
-			h->distinct = distinct;
-	}
-	h->hash = XXH3_64bits_digest(&state);
-}
-
 /* ---- all of them ---- */
 
 /* What is not read tells nothing, so that nothing fails. */
 static int read_one(void *reading, size_t i, struct rsh_error *err)
 {
 	struct read_tasks *r = reading;
+	const struct read_task *t = &r->tasks[i];
+	const size_t size = read_element_size(t->subject->record);
 	cleanup_free uint8_t *buf = malloc(r->room);
+	struct rsh_sampled *h = t->holder;
+	XXH3_state_t state;
 
 	(void)err;
-	if (buf)
-		read_task(r->contents, &r->tasks[i], buf, r->room);
-	else
-		r->tasks[i].holder->failed = true;
-	return 0;
-}
+	h->failed |= !buf;
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset_withSeed(&state, h->hash);
+	for (uint64_t done = 0; done < t->length && buf; done += r->room) {
+		size_t len = (size_t)rsh_min_u64(t->length - done, r->room);
+		uint32_t distinct;
 
-/* Blocks lie at places that follow from the tensor's name, the same in all
- * ranks.  The first blocks of tensors tell less, as padding and unused tokens
- * of vocabularies do. */
-static uint64_t read_place(const struct rsh_subject *s, uint64_t length)
-{
-	uint64_t room = s->record->content_bytes - length;
-	uint64_t unit = read_element_size(s->record);
-	uint64_t hash;
-
-	if (room == 0)
-		return 0;
-	hash = XXH3_64bits_withSeed(&s->family, sizeof(s->family), s->n_read);
-	return hash % (room + 1) / unit * unit;
-}
-
-static void read_add_tasks(struct rsh_contents *c, struct rsh_subject *s,
-			   bool whole, struct read_task *tasks, uint32_t *n)
-{
-	uint64_t all = s->record->content_bytes, length = all, offset = 0;
-
-	if (!whole && length > RSH_CONTENTS_BLOCK) {
-		length = RSH_CONTENTS_BLOCK;
-		offset = read_place(s, length);
+		if (!sample_content(r->contents, h->rank, t->subject->name,
+				    t->offset + done, buf, len)) {
+			h->failed = true;
+			return 0;
+		}
+		XXH3_64bits_update(&state, buf, len);
+		distinct = read_count_distinct(buf, len, size);
+		if (distinct > h->distinct)
+			h->distinct = distinct;
 	}
-	for (uint32_t i = 0; i < s->n_holders; i++)
-		tasks[(*n)++] = (struct read_task){ s, &s->holders[i], offset,
-						    length };
-	s->n_read++;
-	c->n_reads += s->n_holders;
+	h->hash = XXH3_64bits_digest(&state);
+	return 0;
 }
 
 void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
@@ -191,8 +152,29 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		c->failed = true;
 		return;
 	}
-	for (uint32_t i = 0; i < n; i++)
-		read_add_tasks(c, subjects[i], whole, r.tasks, &r.n);
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_subject *s = subjects[i];
+		uint64_t length = s->record->content_bytes, offset = 0, hash;
+		const uint64_t unit = read_element_size(s->record);
+
+		/* Blocks lie at places that follow from the tensor's name, the
+		 * same in all ranks.  The first blocks of tensors tell less, as
+		 * padding and unused tokens of vocabularies do. */
+		if (!whole && length > RSH_CONTENTS_BLOCK) {
+			hash = XXH3_64bits_withSeed(&s->family,
+						    sizeof(s->family),
+						    s->n_read);
+			offset = hash % (length - RSH_CONTENTS_BLOCK + 1) /
+				 unit * unit;
+			length = RSH_CONTENTS_BLOCK;
+		}
+		for (uint32_t k = 0; k < s->n_holders; k++)
+			r.tasks[r.n++] = (struct read_task){
+				s, &s->holders[k], offset, length,
+			};
+		s->n_read++;
+		c->n_reads += s->n_holders;
+	}
 	/* Blocks wait for the storage; whole contents keep processors busy. */
 	rsh_parallel_for(whole ? 0 : BLOCK_THREADS, r.n, read_one, &r, NULL);
 	for (uint32_t i = 0; i < r.n; i++)

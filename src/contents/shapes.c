@@ -23,11 +23,11 @@
 #include "contents_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* So many kinds of matrices are looked at. */
 #define KINDS_MAX 256
@@ -74,21 +74,15 @@ static bool shapes_has_width(const struct shapes *x, int64_t size)
 	return false;
 }
 
-static bool shapes_fit(const struct shapes *x, const struct shape_kind *k)
+/* Is one of its dimensions a width of norms, or are all? */
+static bool shapes_fit(const struct shapes *x, const struct shape_kind *k,
+		       bool all_over)
 {
-	for (uint32_t d = 0; d < k->n_dims; d++)
-		if (shapes_has_width(x, k->whole[d]))
-			return true;
-	return false;
-}
+	uint32_t n = 0;
 
-static bool shapes_fit_all_over(const struct shapes *x,
-				const struct shape_kind *k)
-{
 	for (uint32_t d = 0; d < k->n_dims; d++)
-		if (!shapes_has_width(x, k->whole[d]))
-			return false;
-	return true;
+		n += shapes_has_width(x, k->whole[d]);
+	return all_over ? n == k->n_dims : n > 0;
 }
 
 /* Adapters are of a width of their own. */
@@ -112,22 +106,9 @@ static bool shapes_is_named(const struct rsh_contents *c,
 	return false;
 }
 
-static bool shapes_is_norm(const struct rsh_contents *c,
-			   const struct rsh_subject *s)
-{
-	static const char *const words[] = { "norm", "ln", "gamma", NULL };
-
-	return shapes_is_named(c, s, words);
-}
-
-/* Is it of several widths at once? */
-static bool shapes_is_manifold(const struct rsh_contents *c,
-			       const struct rsh_subject *s)
-{
-	static const char *const words[] = { "expert", "_hc.", "hc_", NULL };
-
-	return shapes_is_named(c, s, words);
-}
+static const char *const norms[] = { "norm", "ln", "gamma", NULL };
+/* These are of several widths at once. */
+static const char *const manifold[] = { "expert", "_hc.", "hc_", NULL };
 
 static int shapes_make_kind(const struct rsh_contents *c,
 			    const struct rsh_subject *s, struct shape_kind *k)
@@ -184,15 +165,6 @@ static void shapes_add_pattern(struct shapes *x, const struct shape_kind *k)
 		};
 }
 
-static void shapes_add_fitting(struct shapes *x, uint64_t family)
-{
-	for (uint32_t i = 0; i < x->n_fits; i++)
-		if (x->fitting[i] == family)
-			return;
-	if (x->n_fits < KINDS_MAX)
-		x->fitting[x->n_fits++] = family;
-}
-
 static int shapes_add_matrix(struct rsh_contents *c,
 			     const struct rsh_subject *s, struct shapes *x)
 {
@@ -202,8 +174,12 @@ static int shapes_add_matrix(struct rsh_contents *c,
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
 	shapes_add_pattern(x, &k);
-	if (shapes_fit(x, &k)) {
-		shapes_add_fitting(x, s->family);
+	if (shapes_fit(x, &k, false)) {
+		for (uint32_t i = 0; i < x->n_fits; i++)
+			if (x->fitting[i] == s->family)
+				return 0;
+		if (x->n_fits < KINDS_MAX)
+			x->fitting[x->n_fits++] = s->family;
 		return 0;
 	}
 	for (uint32_t i = 0; i < x->n_misfits; i++)
@@ -211,7 +187,7 @@ static int shapes_add_matrix(struct rsh_contents *c,
 			return 0;
 	if (x->n_misfits < KINDS_MAX)
 		x->misfits[x->n_misfits++] = k;
-	x->n_plain += !shapes_is_manifold(c, s);
+	x->n_plain += !shapes_is_named(c, s, manifold);
 	return 0;
 }
 
@@ -221,7 +197,7 @@ static int shapes_collect(struct rsh_contents *c, struct shapes *x)
 
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++)
 		if (shapes_count(c, &c->subjects[i]) &&
-		    shapes_is_norm(c, &c->subjects[i]))
+		    shapes_is_named(c, &c->subjects[i], norms))
 			rc = shapes_add_width(c, &c->subjects[i], x);
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++)
 		if (shapes_count(c, &c->subjects[i]) &&
@@ -242,8 +218,7 @@ static bool shapes_all_fit(const struct shapes *x, uint32_t from, uint32_t to,
 			return false;
 		k.whole[from] /= by;
 		k.whole[to] *= by;
-		if (x->n_misfits > 1 ? !shapes_fit(x, &k) :
-				       !shapes_fit_all_over(x, &k))
+		if (!shapes_fit(x, &k, x->n_misfits == 1))
 			return false;
 	}
 	return true;
@@ -267,9 +242,9 @@ static void shapes_text(const struct shape_kind *k, char *text, size_t size)
 {
 	size_t at = 0;
 
-	for (uint32_t d = 0; d < k->n_dims && at < size; d++)
-		at += (size_t)snprintf(text + at, size - at, "%s%lld",
-				       d ? "," : "", (long long)k->whole[d]);
+	for (uint32_t d = 0; d < k->n_dims; d++)
+		rsh_text_add(text, size, &at, "%s%lld", d ? "," : "",
+			     (long long)k->whole[d]);
 }
 
 static int shapes_refuse(const struct rsh_contents *c, const struct shapes *x,
@@ -296,21 +271,10 @@ static int shapes_refuse(const struct rsh_contents *c, const struct shapes *x,
 			     whole, x->n_misfits - 1, by, to, from, other);
 }
 
-/* Exceptions are judged by the rule, so there has to be one. */
-static bool shapes_are_telling(const struct shapes *x)
-{
-	uint32_t n_repeated = 0;
-
-	for (uint32_t i = 0; i < x->n_patterns; i++)
-		n_repeated += x->patterns[i].repeated;
-	return !x->odd && n_repeated >= REPEATED_MIN && x->n_plain > 0 &&
-	       x->n_fits >= FITS_MIN && x->n_fits > x->n_misfits;
-}
-
 int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
 {
 	struct shapes x = { .widths = NULL };
-	uint32_t from, to, by;
+	uint32_t from, to, by, n_repeated = 0;
 	int rc;
 
 	if (!c->src)
@@ -320,9 +284,13 @@ int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
 	x.patterns = rsh_alloc_array(KINDS_MAX, sizeof(*x.patterns));
 	rc = x.misfits && x.fitting && x.patterns ?
 	     shapes_collect(c, &x) : -ENOMEM;
+	for (uint32_t i = 0; rc == 0 && i < x.n_patterns; i++)
+		n_repeated += x.patterns[i].repeated;
+	/* Exceptions are judged by the rule, so there has to be one. */
 	if (rc)
 		rc = rsh_error_nomem(err);
-	else if (shapes_are_telling(&x) &&
+	else if (!x.odd && n_repeated >= REPEATED_MIN && x.n_plain > 0 &&
+		 x.n_fits >= FITS_MIN && x.n_fits > x.n_misfits &&
 		 shapes_find_change(&x, &from, &to, &by))
 		rc = shapes_refuse(c, &x, from, to, by, err);
 	free(x.widths);

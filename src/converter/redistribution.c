@@ -38,7 +38,7 @@
 
 #include "picture_i.h"
 #include "rsh/converter/redistribution.h"
-#include "rsh/strategy/fold.h"
+#include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
 
 struct rsh_redistribution {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* derive/check.c looks at every item of strategy files and at the files side
  * by side, and reports whatever would fail later on. */
-#include "rsh/derive/check.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -23,9 +22,7 @@ struct check {
 	bool ranks_differ;
 };
 
-static void found(struct check *c, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
+__attribute__((format(printf, 2, 3)))
 static void found(struct check *c, const char *fmt, ...)
 {
 	char text[RSH_ERROR_TEXT_MAX];
@@ -35,12 +32,6 @@ static void found(struct check *c, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	c->report(c->ctx, text);
-}
-
-static void found_in(struct check *c, const struct rsh_strategy_file *f,
-		     const struct rsh_strategy_item *it, const char *what)
-{
-	found(c, "%s: parameter %s: %s", f->path, it->name, what);
 }
 
 /* ---- one item ---- */
@@ -53,19 +44,15 @@ static const char *own_name(const char *name)
 	return n && name[n] == '-' && name[n + 1] ? name + n + 1 : name;
 }
 
-static const struct derive_shape *shape_of(const struct check *c,
-					   const struct rsh_strategy_item *it)
+static void check_item_layout(struct check *c,
+			      const struct rsh_strategy_file *f,
+			      const struct rsh_strategy_item *it)
 {
+	const struct rsh_strategy_item *first = c->files[0]->items;
 	const char *name = own_name(it->name);
-	uint32_t id = rsh_names_find(c->names, name, strlen(name));
-
-	return id == RSH_NAME_NONE ? NULL : rsh_derive_shape_of(c->shapes, id);
-}
-
-static void check_layout(struct check *c, const struct rsh_strategy_file *f,
-			 const struct rsh_strategy_item *it)
-{
-	const struct derive_shape *shape = shape_of(c, it);
+	const uint32_t id = rsh_names_find(c->names, name, strlen(name));
+	const struct derive_shape *shape =
+		id == RSH_NAME_NONE ? NULL : rsh_derive_shape_of(c->shapes, id);
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_grid *g = NULL;
 	int rc;
@@ -79,19 +66,11 @@ static void check_layout(struct check *c, const struct rsh_strategy_file *f,
 	else
 		rc = rsh_grid_new_unsized(it, &g, &err);
 	if (rc)
-		found_in(c, f, it, err.text);
+		found(c, "%s: parameter %s: %s", f->path, it->name, err.text);
 	rsh_grid_free(g);
-}
-
-static void check_item_layout(struct check *c,
-			      const struct rsh_strategy_file *f,
-			      const struct rsh_strategy_item *it)
-{
-	const struct rsh_strategy_item *first = c->files[0]->items;
-
-	check_layout(c, f, it);
-	if (strchr(own_name(it->name), '-'))
-		found_in(c, f, it, "MindSpore's converter cannot read names with \"-\" in them");
+	if (strchr(name, '-'))
+		found(c, "%s: parameter %s: MindSpore's converter cannot read names with \"-\" in them",
+		      f->path, it->name);
 	if (rsh_item_ranks(it) == rsh_item_ranks(first))
 		return;
 	c->ranks_differ = true;
@@ -138,31 +117,6 @@ static void check_shared(struct check *c, const struct rsh_strategy *s,
 	}
 }
 
-/* Leaves out files of which no item could be used. */
-static uint32_t drop_empty(struct rsh_strategy_file **files, uint32_t n)
-{
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < n; i++) {
-		if (files[i]->n_items)
-			files[kept++] = files[i];
-		else
-			rsh_strategy_file_free(files[i]);
-	}
-	return kept;
-}
-
-static void check_files(struct check *c, bool directory)
-{
-	for (uint32_t f = 0; f < c->n; f++) {
-		for (uint32_t i = 0; i < c->files[f]->n_items; i++)
-			check_item_layout(c, c->files[f],
-					  &c->files[f]->items[i]);
-		if (directory && c->files[f]->has_stage)
-			check_stage(c, f);
-	}
-}
-
 int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
 		       bool directory, const char *path,
 		       const struct rsh_derive_shapes *shapes,
@@ -175,8 +129,20 @@ int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
 	struct rsh_strategy *s = NULL;
 	int rc;
 
-	c.n = n = drop_empty(files, n);
-	check_files(&c, directory);
+	/* Files of which no item could be used are left out. */
+	for (uint32_t i = 0; i < n; i++) {
+		if (files[i]->n_items)
+			files[c.n++] = files[i];
+		else
+			rsh_strategy_file_free(files[i]);
+	}
+	n = c.n;
+	for (uint32_t f = 0; f < n; f++) {
+		for (uint32_t i = 0; i < files[f]->n_items; i++)
+			check_item_layout(&c, files[f], &files[f]->items[i]);
+		if (directory && files[f]->has_stage)
+			check_stage(&c, f);
+	}
 	if (n == 0 || c.ranks_differ) {
 		for (uint32_t i = 0; i < n; i++)
 			rsh_strategy_file_free(files[i]);

@@ -25,8 +25,7 @@ int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
 	va_start(ap, fmt);
 	vsnprintf(reason, sizeof(reason), fmt, ap);
 	va_end(ap);
-	return rsh_error_set(d->err, EINVAL, "%s: parameter %s: %s",
-			     d->src ? d->src->path : "unsharded source",
+	return rsh_error_set(d->err, EINVAL, "%s: parameter %s: %s", d->path,
 			     p->text, reason);
 }
 
@@ -82,33 +81,30 @@ const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
 	return NULL;
 }
 
-static bool fits_any(const struct derivation *d, const struct derive_rule *rule)
-{
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (rsh_derive_is_about(d, &rule->re, &d->params[i]))
-			return true;
-	return false;
-}
-
 /* A mistake in a regular expression shows nowhere else. */
-static int note_idle_rules(struct derivation *d, const char *option,
-			   const struct derive_rules *rules)
+static int note_idle_rules(struct derivation *d)
 {
-	for (uint32_t i = 0; i < rules->n; i++)
-		if (!fits_any(d, &rules->v[i]) &&
-		    rsh_derive_note(d, "--%s '%s' fits no parameter", option,
-				rules->v[i].text))
-			return -ENOMEM;
+	const struct {
+		const char *option;
+		const struct derive_rules *rules;
+	} all[] = { { "split", &d->o->split }, { "axes", &d->o->axes },
+		    { "stage", &d->o->stage } };
+
+	for (uint32_t k = 0; k < 3; k++)
+		for (uint32_t r = 0; r < all[k].rules->n; r++) {
+			const struct derive_rule *rule = &all[k].rules->v[r];
+			uint32_t i = 0;
+
+			while (i < d->n_params &&
+			       !rsh_derive_is_about(d, &rule->re,
+						    &d->params[i]))
+				i++;
+			if (i == d->n_params &&
+			    rsh_derive_note(d, "--%s '%s' fits no parameter",
+					    all[k].option, rule->text))
+				return -ENOMEM;
+		}
 	return 0;
-}
-
-static int note_all_idle_rules(struct derivation *d)
-{
-	int rc = note_idle_rules(d, "split", &d->o->split);
-
-	if (rc == 0)
-		rc = note_idle_rules(d, "axes", &d->o->axes);
-	return rc ? rc : note_idle_rules(d, "stage", &d->o->stage);
 }
 
 static void add_axes(struct derivation *d)
@@ -207,52 +203,38 @@ struct prefixes {
 	bool *is;
 };
 
-static int ask_prefix(const struct derivation *d, const uint32_t *by_name,
-		      struct prefixes *known, const char *text, size_t len,
-		      bool *is)
-{
-	uint32_t n = rsh_names_count(known->seen);
-	uint32_t id = rsh_names_add(known->seen, text, len);
-
-	if (id == RSH_NAME_NONE ||
-	    rsh_grow(&known->is, &known->cap, (size_t)n + 1,
-		     sizeof(*known->is)))
-		return -ENOMEM;
-	if (id == n)
-		known->is[id] = is_prefix(d, by_name, text, len);
-	*is = known->is[id];
-	return 0;
-}
-
-/* A checkpoint of weights alone also tells how large their states are. */
-static void take_base(struct derivation *d, struct derive_param *p,
-		      uint32_t base)
-{
-	const struct derive_param *of = &d->params[base];
-
-	p->base = base;
-	if (!p->shape && p->item && of->item &&
-	    p->item->n_map == of->item->n_map)
-		p->shape = of->shape;
-}
-
 static int find_bases(struct derivation *d, const uint32_t *by_name,
 		      struct prefixes *known)
 {
 	for (uint32_t i = 0; i < d->n_params; i++) {
-		const char *text = d->params[i].text;
-		const char *dot = strchr(text, '.');
+		struct derive_param *p = &d->params[i];
+		const char *text = p->text, *dot = strchr(text, '.');
 		uint32_t base = dot ? find_param(d, by_name, dot + 1) :
 				      UINT32_MAX;
-		bool is;
+		const uint32_t n = rsh_names_count(known->seen);
+		const struct derive_param *of;
+		size_t len;
+		uint32_t id;
 
 		if (base == UINT32_MAX)
 			continue;
-		if (ask_prefix(d, by_name, known, text,
-			       (size_t)(dot - text) + 1, &is))
+		len = (size_t)(dot - text) + 1;
+		id = rsh_names_add(known->seen, text, len);
+		if (id == RSH_NAME_NONE ||
+		    rsh_grow(&known->is, &known->cap, (size_t)n + 1,
+			     sizeof(*known->is)))
 			return -ENOMEM;
-		if (is)
-			take_base(d, &d->params[i], base);
+		if (id == n)
+			known->is[id] = is_prefix(d, by_name, text, len);
+		if (!known->is[id])
+			continue;
+		/* A checkpoint of weights alone also tells how large their
+		 * states are. */
+		of = &d->params[base];
+		p->base = base;
+		if (!p->shape && p->item && of->item &&
+		    p->item->n_map == of->item->n_map)
+			p->shape = of->shape;
 	}
 	return 0;
 }
@@ -294,29 +276,12 @@ static int drop_gradients(struct derivation *d)
 				     ACCU_GRADS) : 0;
 }
 
-static int add_gradient(struct derivation *d, uint32_t of)
-{
-	struct derive_param *p = &d->params[d->n_params++];
-	size_t len = strlen(d->params[of].text);
-	char *text = rsh_arena_alloc(d->arena, sizeof(ACCU_GRADS) + len, 1);
-
-	if (!text)
-		return rsh_error_nomem(d->err);
-	memcpy(text, ACCU_GRADS, sizeof(ACCU_GRADS) - 1);
-	memcpy(text + sizeof(ACCU_GRADS) - 1, d->params[of].text, len + 1);
-	*p = d->params[of];
-	p->text = text;
-	p->base = of;
-	return 0;
-}
-
 /* A parameter with an optimizer state is trained, so it has a gradient. */
 static int add_gradients(struct derivation *d)
 {
 	uint32_t n = d->n_params;
 	bool *trained = rsh_arena_array(d->arena, bool, n);
 	bool any = false;
-	int rc = 0;
 
 	if (!trained)
 		return rsh_error_nomem(d->err);
@@ -327,22 +292,26 @@ static int add_gradients(struct derivation *d)
 			return 0;
 		any = trained[d->params[i].base] = true;
 	}
-	for (uint32_t i = 0; !rc && i < n; i++)
-		if (trained[i] && !d->params[i].left_out)
-			rc = add_gradient(d, i);
-	if (rc || !any)
-		return rc;
-	return rsh_derive_note(d, "%s* are listed too: pipelines add gradients "
-			       "up", ACCU_GRADS);
-}
+	for (uint32_t i = 0; i < n; i++) {
+		struct derive_param *p = &d->params[d->n_params];
+		size_t len = strlen(d->params[i].text);
+		char *text;
 
-static int match_gradients(struct derivation *d)
-{
-	if (d->dst_stages == 1 && d->src_stages > 1)
-		return drop_gradients(d);
-	if (d->dst_stages > 1 && d->src_stages == 1)
-		return add_gradients(d);
-	return 0;
+		if (!trained[i] || d->params[i].left_out)
+			continue;
+		text = rsh_arena_alloc(d->arena, sizeof(ACCU_GRADS) + len, 1);
+		if (!text)
+			return rsh_error_nomem(d->err);
+		memcpy(text, ACCU_GRADS, sizeof(ACCU_GRADS) - 1);
+		memcpy(text + sizeof(ACCU_GRADS) - 1, d->params[i].text,
+		       len + 1);
+		*p = d->params[i];
+		p->text = text;
+		p->base = i;
+		d->n_params++;
+	}
+	return any ? rsh_derive_note(d, "%s* are listed too: pipelines add gradients up",
+				     ACCU_GRADS) : 0;
 }
 
 /* ---- the result ---- */
@@ -353,29 +322,23 @@ static int check_used(struct derivation *d)
 		if (d->axes[i].dst > 1 && !d->axes[i].used && !d->same_mesh)
 			return rsh_error_set(d->err, EINVAL,
 					     "%s: it splits nothing over %s, so what %s=%u would split is not known: say it, as in --split 'REGEX=DIM:%s'",
-					     d->src ? d->src->path :
-						      "unsharded source",
-					     d->axes[i].name, d->axes[i].name,
-					     d->axes[i].dst, d->axes[i].name);
+					     d->path, d->axes[i].name,
+					     d->axes[i].name, d->axes[i].dst,
+					     d->axes[i].name);
 	return 0;
-}
-
-static int check_any_left(struct derivation *d)
-{
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (!d->params[i].left_out)
-			return 0;
-	return rsh_error_set(d->err, EINVAL, "%s: no parameter is left",
-			     d->src ? d->src->path : "unsharded source");
 }
 
 static int derive_params(struct derivation *d)
 {
-	int rc = check_any_left(d);
+	uint32_t left = 0;
+	int rc;
 
-	if (rc == 0)
-		rc = rsh_derive_opt_begin(d);
-
+	for (uint32_t i = 0; i < d->n_params; i++)
+		left += !d->params[i].left_out;
+	if (!left)
+		return rsh_error_set(d->err, EINVAL, "%s: no parameter is left",
+				     d->path);
+	rc = rsh_derive_opt_begin(d);
 	for (uint32_t i = 0; !rc && i < d->n_params; i++)
 		if (!d->params[i].left_out)
 			rc = rsh_derive_layout(d, &d->params[i]);
@@ -419,8 +382,7 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 		if (!n)
 			return rsh_error_set(d->err, EINVAL,
 					     "%s: no parameter is left for stage %u",
-					     d->src ? d->src->path :
-						      "unsharded source", s);
+					     d->path, s);
 		out->n_items += n;
 	}
 	out->items = items;
@@ -433,8 +395,10 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 
 /* ---- everything ---- */
 
-static int check_request(struct derivation *d)
+static int derive_run(struct derivation *d, struct rsh_derived *out)
 {
+	int rc;
+
 	if (!d->o->has_mesh)
 		return rsh_error_set(d->err, EINVAL,
 				     "no mesh is given, as in --mesh dp=2,mp=4");
@@ -444,16 +408,7 @@ static int check_request(struct derivation *d)
 	if (d->src && d->src->lone_stage)
 		return rsh_error_set(d->err, EINVAL,
 				     "%s: this is the file of stage %u alone; give those of all stages",
-				     d->src->path, d->src->lone_stage);
-	return 0;
-}
-
-static int derive_run(struct derivation *d, struct rsh_derived *out)
-{
-	int rc = check_request(d);
-
-	if (rc)
-		return rc;
+				     d->path, d->src->lone_stage);
 	d->src_ranks = d->src ? d->src->stage_ranks : 1;
 	d->src_stages = d->src ? d->src->n_stages : 1;
 	d->dst_ranks = rsh_mesh_stage_ranks(&d->o->mesh);
@@ -468,12 +423,14 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 		rc = name_bases(d);
 	if (rc == 0)
 		rc = rsh_derive_name_axes(d);
-	if (rc == 0)
-		rc = match_gradients(d);
+	if (rc == 0 && d->dst_stages == 1 && d->src_stages > 1)
+		rc = drop_gradients(d);
+	if (rc == 0 && d->dst_stages > 1 && d->src_stages == 1)
+		rc = add_gradients(d);
 	if (rc == 0)
 		rc = derive_params(d);
 	if (rc == 0)
-		rc = note_all_idle_rules(d);
+		rc = note_idle_rules(d);
 	return rc ? rc : derive_collect(d, out);
 }
 
@@ -485,8 +442,11 @@ int rsh_strategy_derive(const struct rsh_strategy *src,
 {
 	struct rsh_arena *arena = calloc(1, sizeof(*arena));
 	struct rsh_derived *result = calloc(1, sizeof(*result));
-	struct derivation d = { .src = src, .shapes = shapes, .o = options,
-				.names = names, .arena = arena, .err = err };
+	struct derivation d = {
+		.src = src, .path = src ? src->path : "unsharded source",
+		.shapes = shapes, .o = options, .names = names, .arena = arena,
+		.err = err,
+	};
 	int rc;
 
 	if (!arena || !result) {

@@ -104,6 +104,7 @@ struct derive_param {
 
 struct derivation {
 	const struct rsh_strategy *src; /* NULL: unsharded */
+	const char *path; /* the source's, for messages */
 	const struct rsh_derive_shapes *shapes;
 	const struct rsh_derive_options *o;
 	struct rsh_names *names;

@@ -31,7 +31,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
+#include "rsh/strategy/grid.h"
 
 /* A form is a way to write a parameter: the axes of its mesh, and those that
  * split its dimensions. */
@@ -63,35 +63,27 @@ static bool mesh_splits_over(const struct form *f, uint8_t axis)
 
 /* ---- reading the source ---- */
 
-/* Names the axes that split each dimension. */
-static bool mesh_read_map(struct form *f, const struct rsh_strategy_item *it,
-			  const uint8_t *place)
-{
-	f->n_dims = it->n_map;
-	for (uint32_t e = 0; e < it->n_map; e++) {
-		if (it->map[e].n > RSH_MESH_MAX_AXES)
-			return false;
-		f->n_split[e] = it->map[e].n;
-		for (uint32_t i = 0; i < it->map[e].n; i++)
-			f->split[e][i] = place[it->n_mesh - 1 -
-					       (uint32_t)it->map[e].axes[i]];
-	}
-	return true;
-}
-
 /* Makes the source's form with these axes; returns false if that is not what
  * it is.  An axis whose ranks hold the same splits nothing. */
 static bool try_form(const struct derivation *d, const struct derive_param *p,
 		     const uint8_t *axes, uint32_t n, uint32_t style,
 		     bool given, struct form *f)
 {
+	const struct rsh_strategy_item *it = p->item;
 	uint8_t place[RSH_STRATEGY_MAX_DIMS];
 
-	*f = (struct form){ .style = style, .n_axes = n };
+	*f = (struct form){ .style = style, .n_axes = n, .n_dims = it->n_map };
 	memcpy(f->axes, axes, n);
-	if (!rsh_derive_explains(d, axes, n, style, p->item, place) ||
-	    !mesh_read_map(f, p->item, place))
+	if (!rsh_derive_explains(d, axes, n, style, it, place))
 		return false;
+	for (uint32_t e = 0; e < it->n_map; e++) {
+		f->n_split[e] = it->map[e].n;
+		if (it->map[e].n > RSH_MESH_MAX_AXES)
+			return false;
+		for (uint32_t i = 0; i < it->map[e].n; i++)
+			f->split[e][i] = place[it->n_mesh - 1 -
+					       (uint32_t)it->map[e].axes[i]];
+	}
 	return given ||
 	       !(mesh_splits_over(f, AXIS_DP) || mesh_splits_over(f, AXIS_CP) ||
 		 mesh_splits_over(f, AXIS_REST));
@@ -125,23 +117,17 @@ static uint32_t forms_of_style(const struct derivation *d,
 
 #define MAX_FORMS 8
 
-static uint32_t find_forms(const struct derivation *d,
-			   const struct derive_param *p, struct form *forms)
-{
-	uint32_t styles = rsh_derive_styles_of(d, p), n = 0;
-
-	if (styles & STYLE_STRIPPED)
-		n += forms_of_style(d, p, STYLE_STRIPPED, forms);
-	if (styles & STYLE_KEPT)
-		n += forms_of_style(d, p, STYLE_KEPT, forms + n);
-	return n;
-}
-
 /* ---- the axes that a rule gives ---- */
 
-static int rule_axes(struct derivation *d, const struct derive_rule *rule,
-		     uint8_t *axes)
+static int given_forms(struct derivation *d, struct derive_param *p,
+		       const struct derive_rule *rule, struct form *forms,
+		       uint32_t *n)
 {
+	const struct rsh_strategy_item *it = p->item;
+	const bool whole = it && rule->n_axes == it->n_mesh;
+	uint8_t axes[RSH_MESH_MAX_AXES];
+
+	*n = 0;
 	for (uint32_t i = 0; i < rule->n_axes; i++) {
 		uint32_t a = rsh_derive_axis_find(d, rule->axes[i]);
 
@@ -152,20 +138,7 @@ static int rule_axes(struct derivation *d, const struct derive_rule *rule,
 					     "too many different axes");
 		axes[i] = (uint8_t)a;
 	}
-	return 0;
-}
-
-static int given_forms(struct derivation *d, struct derive_param *p,
-		       const struct derive_rule *rule, struct form *forms,
-		       uint32_t *n)
-{
-	uint8_t axes[RSH_MESH_MAX_AXES];
-	int rc = rule_axes(d, rule, axes);
-
-	*n = 0;
-	if (rc)
-		return rc;
-	if (!p->item) {
+	if (!it) {
 		forms[0] = (struct form){ .style = STYLE_KEPT,
 					  .n_axes = rule->n_axes };
 		memcpy(forms[0].axes, axes, rule->n_axes);
@@ -174,15 +147,11 @@ static int given_forms(struct derivation *d, struct derive_param *p,
 	}
 	/* An axis that only the rule names has the size that the source's mesh
 	 * has at its place. */
-	for (uint32_t i = 0; i < rule->n_axes; i++)
-		if (rule->n_axes == p->item->n_mesh && !d->axes[axes[i]].src)
-			d->axes[axes[i]].src = p->item->mesh[i];
-	if (rule->n_axes == p->item->n_mesh)
-		*n += try_form(d, p, axes, rule->n_axes, STYLE_KEPT, true,
-			       &forms[*n]);
-	else
-		*n += try_form(d, p, axes, rule->n_axes, STYLE_STRIPPED, true,
-			       &forms[*n]);
+	for (uint32_t i = 0; i < rule->n_axes && whole; i++)
+		if (!d->axes[axes[i]].src)
+			d->axes[axes[i]].src = it->mesh[i];
+	*n = try_form(d, p, axes, rule->n_axes,
+		      whole ? STYLE_KEPT : STYLE_STRIPPED, true, &forms[0]);
 	return 0;
 }
 
@@ -219,27 +188,6 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 					 rule->axes[0], rule->axes[0]);
 	f->n_split[rule->dim] = 1;
 	f->split[rule->dim][0] = (uint8_t)a;
-	return 0;
-}
-
-static bool has_split_rule(const struct derivation *d,
-			   const struct derive_param *p)
-{
-	return rsh_derive_rule_for(d, &d->o->split, p) != NULL;
-}
-
-static int apply_rules(struct derivation *d, const struct derive_param *p,
-		       struct form *f)
-{
-	const struct derive_rules *rules = &d->o->split;
-
-	for (uint32_t i = 0; i < rules->n; i++) {
-		int rc = rsh_derive_is_about(d, &rules->v[i].re, p) ?
-			 apply_rule(d, p, &rules->v[i], f) : 0;
-
-		if (rc)
-			return rc;
-	}
 	return 0;
 }
 
@@ -288,25 +236,6 @@ static int32_t number_of(const struct form *f, const uint32_t *sizes,
 	return -1;
 }
 
-static int write_mesh(struct derivation *d, const struct form *f,
-		      const uint32_t *sizes, struct rsh_strategy_item *out)
-{
-	uint32_t *mesh = rsh_arena_array(d->arena, uint32_t,
-					 (size_t)f->n_axes + 1);
-	uint32_t n = 0;
-
-	if (!mesh)
-		return rsh_error_nomem(d->err);
-	for (uint32_t i = 0; i < f->n_axes; i++)
-		if (f->style == STYLE_KEPT || sizes[i] > 1)
-			mesh[n++] = sizes[i];
-	if (n == 0)
-		mesh[n++] = 1;
-	out->mesh = mesh;
-	out->n_mesh = n;
-	return 0;
-}
-
 static int write_map(struct derivation *d, const struct form *f,
 		     const uint32_t *sizes, struct rsh_strategy_item *out)
 {
@@ -338,20 +267,23 @@ static int write_map(struct derivation *d, const struct form *f,
 static int write_form(struct derivation *d, const struct derive_param *p,
 		      const struct form *f, struct rsh_strategy_item *out)
 {
-	uint32_t sizes[RSH_MESH_MAX_AXES];
+	uint32_t sizes[RSH_MESH_MAX_AXES], *mesh, n = 0;
 	int rc = wanted_sizes(d, p, f, sizes);
 
 	*out = (struct rsh_strategy_item){ .name = p->text };
-	if (rc == 0)
-		rc = write_mesh(d, f, sizes, out);
-	return rc ? rc : write_map(d, f, sizes, out);
-}
-
-static void mark_used(struct derivation *d, const struct form *f)
-{
-	for (uint32_t e = 0; e < f->n_dims; e++)
-		for (uint32_t i = 0; i < f->n_split[e]; i++)
-			d->axes[f->split[e][i]].used = true;
+	if (rc)
+		return rc;
+	mesh = rsh_arena_array(d->arena, uint32_t, (size_t)f->n_axes + 1);
+	if (!mesh)
+		return rsh_error_nomem(d->err);
+	for (uint32_t i = 0; i < f->n_axes; i++)
+		if (f->style == STYLE_KEPT || sizes[i] > 1)
+			mesh[n++] = sizes[i];
+	if (n == 0)
+		mesh[n++] = 1;
+	out->mesh = mesh;
+	out->n_mesh = n;
+	return write_map(d, f, sizes, out);
 }
 
 /* ---- checks ---- */
@@ -377,11 +309,8 @@ static int check_divides(struct derivation *d, const struct derive_param *p)
 	const struct rsh_strategy_item *it = &p->out;
 
 	for (uint32_t e = 0; p->shape && e < it->n_map; e++) {
-		uint32_t split = 1;
+		uint32_t split = rsh_map_entry_split(it, &it->map[e]);
 
-		for (uint32_t i = 0; i < it->map[e].n; i++)
-			split *= it->mesh[it->n_mesh - 1 -
-					  (uint32_t)it->map[e].axes[i]];
 		if (p->shape->dims[e] % split)
 			return rsh_derive_refuse(d, p, "dimension %u of size %lld cannot be cut into %u equal slices",
 						 e,
@@ -391,26 +320,24 @@ static int check_divides(struct derivation *d, const struct derive_param *p)
 	return 0;
 }
 
-static int not_explained(struct derivation *d, const struct derive_param *p)
-{
-	char text[256];
-
-	return rsh_derive_refuse(d, p, "what the axes of its mesh are for is not known (%s): say it, as in --axes 'REGEX=*,ep'",
-				 rsh_item_text(p->item, text, sizeof(text)));
-}
-
 /* ---- all of it ---- */
 
 static int source_forms(struct derivation *d, struct derive_param *p,
 			struct form *forms, uint32_t *n)
 {
 	const struct derive_rule *rule = rsh_derive_rule_for(d, &d->o->axes, p);
+	const uint32_t styles = p->item ? rsh_derive_styles_of(d, p) : 0;
+	char text[256];
 	int rc = 0;
 
 	if (rule) {
 		rc = given_forms(d, p, rule, forms, n);
 	} else if (p->item) {
-		*n = find_forms(d, p, forms);
+		*n = 0;
+		if (styles & STYLE_STRIPPED)
+			*n += forms_of_style(d, p, STYLE_STRIPPED, forms);
+		if (styles & STYLE_KEPT)
+			*n += forms_of_style(d, p, STYLE_KEPT, forms + *n);
 	} else {
 		forms[0] = (struct form){ .style = STYLE_STRIPPED };
 		forms[0].n_axes = rsh_derive_usual_axes(d, STYLE_STRIPPED,
@@ -418,7 +345,9 @@ static int source_forms(struct derivation *d, struct derive_param *p,
 		*n = 1;
 	}
 	if (rc == 0 && *n == 0)
-		rc = not_explained(d, p);
+		rc = rsh_derive_refuse(d, p, "what the axes of its mesh are for is not known (%s): say it, as in --axes 'REGEX=*,ep'",
+				       rsh_item_text(p->item, text,
+						     sizeof(text)));
 	if (rc == 0 && !p->item)
 		forms[0].n_dims = p->shape->n_dims;
 	return rc;
@@ -430,11 +359,16 @@ static int choose(struct derivation *d, struct derive_param *p,
 	char a[256], b[256];
 
 	for (uint32_t i = 0; i < n; i++) {
+		const struct derive_rules *rules = &d->o->split;
+		struct form *f = &forms[i];
 		struct rsh_strategy_item out;
-		int rc = apply_rules(d, p, &forms[i]);
+		int rc = 0;
 
+		for (uint32_t k = 0; k < rules->n && rc == 0; k++)
+			if (rsh_derive_is_about(d, &rules->v[k].re, p))
+				rc = apply_rule(d, p, &rules->v[k], f);
 		if (rc == 0)
-			rc = write_form(d, p, &forms[i], &out);
+			rc = write_form(d, p, f, &out);
 		if (rc)
 			return rc;
 		if (i && !rsh_item_same_layout(&out, &p->out))
@@ -444,8 +378,10 @@ static int choose(struct derivation *d, struct derive_param *p,
 						 rsh_item_text(&out, b,
 							       sizeof(b)));
 		p->out = out;
-		p->style = forms[i].style;
-		mark_used(d, &forms[i]);
+		p->style = f->style;
+		for (uint32_t e = 0; e < f->n_dims; e++)
+			for (uint32_t k = 0; k < f->n_split[e]; k++)
+				d->axes[f->split[e][k]].used = true;
 	}
 	return 0;
 }
@@ -464,7 +400,7 @@ int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 	uint32_t n = 0;
 	int rc;
 
-	if (d->same_mesh && !has_split_rule(d, p) &&
+	if (d->same_mesh && !rsh_derive_rule_for(d, &d->o->split, p) &&
 	    !rsh_derive_rule_for(d, &d->o->axes, p)) {
 		p->out = *p->item;
 		p->out.name = p->text;

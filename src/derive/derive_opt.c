@@ -11,8 +11,8 @@
 
 #include <errno.h>
 
+#include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
-#include "rsh/util/checked.h"
 
 /* A group is the ranks that hold the same slice: this says how many they are
  * and how far apart they lie. */
@@ -46,11 +46,7 @@ static uint32_t shard_ranks(const struct group *g, int32_t size)
 /* Returns the slices of dimension 0, with the shard. */
 static uint64_t slices(const struct rsh_strategy_item *it, uint32_t shard)
 {
-	uint64_t n = shard;
-
-	for (uint32_t i = 0; i < it->map[0].n; i++)
-		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[0].axes[i]];
-	return n;
+	return (uint64_t)shard * rsh_map_entry_split(it, &it->map[0]);
 }
 
 static bool is_sharded(const struct rsh_strategy_item *it)
@@ -84,34 +80,28 @@ static enum answer divides(const struct derive_param *p, uint64_t n)
 
 /* ---- what the source had ---- */
 
-static void take_source(struct derivation *d, const struct derive_param *p,
-			int32_t *size)
-{
-	const struct group g = group_of(p->item);
-
-	if (p->item->opt_size == -1)
-		*size = -1;
-	else if (*size >= 0 && p->item->opt_size > *size)
-		*size = p->item->opt_size;
-	if (shard_ranks(&g, p->item->opt_size) != g.n)
-		d->opt_full = false;
-}
-
 int rsh_derive_opt_begin(struct derivation *d)
 {
-	int32_t size = 0;
-	int rc = 0;
-
 	d->opt_full = true;
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (is_sharded(d->params[i].item))
-			take_source(d, &d->params[i], &size);
-	d->src_opt = size;
-	d->opt = d->o->has_opt ? d->o->opt : size;
-	if (d->opt && !d->src_opt && !d->o->has_exclude)
-		rc = rsh_derive_note(d, "%s has no optimizer shard, so parameters that the job would exempt from it are not known: all that divide are sharded (--opt-exclude names others)",
-				     d->src ? d->src->path : "the source");
-	return rc;
+	for (uint32_t i = 0; i < d->n_params; i++) {
+		const struct rsh_strategy_item *it = d->params[i].item;
+		struct group g;
+
+		if (!is_sharded(it))
+			continue;
+		g = group_of(it);
+		if (it->opt_size == -1)
+			d->src_opt = -1;
+		else if (d->src_opt >= 0 && it->opt_size > d->src_opt)
+			d->src_opt = it->opt_size;
+		if (shard_ranks(&g, it->opt_size) != g.n)
+			d->opt_full = false;
+	}
+	d->opt = d->o->has_opt ? d->o->opt : d->src_opt;
+	if (!d->opt || d->src_opt || d->o->has_exclude)
+		return 0;
+	return rsh_derive_note(d, "%s has no optimizer shard, so parameters that the job would exempt from it are not known: all that divide are sharded (--opt-exclude names others)",
+			       d->src ? d->src->path : "the source");
 }
 
 /* ---- what comes of it ---- */
@@ -156,17 +146,27 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 			     "--opt-exclude for it");
 }
 
-static int shard(struct derivation *d, struct derive_param *p)
+int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p)
 {
-	const struct group g = group_of(&p->out);
-	uint32_t ranks = shard_ranks(&g, d->opt);
+	const struct rsh_derive_options *o = d->o;
 	enum answer fits;
+	uint32_t ranks;
+	struct group g;
 	bool exempt;
 	int rc;
 
+	if (d->same_mesh && p->out.mesh == p->item->mesh &&
+	    d->opt == d->src_opt && !o->has_include && !o->has_exclude)
+		return 0;
+	p->out.opt_step = p->out.opt_size = 0;
+	if (!d->opt || !p->out.n_map ||
+	    (o->has_exclude && rsh_derive_is_about(d, &o->exclude, p)))
+		return 0;
+	g = group_of(&p->out);
+	ranks = shard_ranks(&g, d->opt);
 	if (ranks == 1)
 		return 0;
-	if (d->opt > 0 && d->opt_full && !d->o->has_opt && p->item &&
+	if (d->opt > 0 && d->opt_full && !o->has_opt && p->item &&
 	    g.n > (uint32_t)d->opt)
 		return opt_not_known(d, p,
 				     "in the source every shard takes all "
@@ -185,18 +185,4 @@ static int shard(struct derivation *d, struct derive_param *p)
 	p->out.opt_step = (int32_t)(g.last / (g.n - 1));
 	p->out.opt_size = d->opt < 0 ? -1 : (int32_t)ranks;
 	return 0;
-}
-
-int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p)
-{
-	const struct rsh_derive_options *o = d->o;
-
-	if (d->same_mesh && p->out.mesh == p->item->mesh &&
-	    d->opt == d->src_opt && !o->has_include && !o->has_exclude)
-		return 0;
-	p->out.opt_step = p->out.opt_size = 0;
-	if (!d->opt || !p->out.n_map ||
-	    (o->has_exclude && rsh_derive_is_about(d, &o->exclude, p)))
-		return 0;
-	return shard(d, p);
 }

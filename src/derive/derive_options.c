@@ -209,24 +209,21 @@ static int add_rule(struct derive_rules *rules, const char *text,
 	return 0;
 }
 
-static int set_mesh(struct rsh_mesh *m, bool *has, const char *text,
-		    struct rsh_error *err)
-{
-	int rc = rsh_mesh_parse(text, m, err);
-
-	*has = rc == 0;
-	return rc;
-}
-
 int rsh_derive_options_set(struct rsh_derive_options *o,
 			   enum rsh_derive_option which, const char *text,
 			   struct rsh_error *err)
 {
+	int rc;
+
 	switch (which) {
 	case RSH_DERIVE_MESH:
-		return set_mesh(&o->mesh, &o->has_mesh, text, err);
+		rc = rsh_mesh_parse(text, &o->mesh, err);
+		o->has_mesh = rc == 0;
+		return rc;
 	case RSH_DERIVE_SRC_MESH:
-		return set_mesh(&o->src_mesh, &o->has_src_mesh, text, err);
+		rc = rsh_mesh_parse(text, &o->src_mesh, err);
+		o->has_src_mesh = rc == 0;
+		return rc;
 	case RSH_DERIVE_OPT:
 		return parse_opt(o, text, err);
 	case RSH_DERIVE_SPLIT:

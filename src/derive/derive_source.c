@@ -9,8 +9,9 @@
 #include "derive_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "rsh/util/text.h"
 
 uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
 			       uint8_t *axes)
@@ -24,13 +25,12 @@ uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
 	return n;
 }
 
-/* Tells the source's size of each axis; returns false if they do not multiply
- * to the ranks of a stage. */
-static bool sizes_of(const struct derivation *d, const uint8_t *axes,
-		     uint32_t n, uint32_t *sizes)
+bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
+			 uint32_t n, uint32_t style,
+			 const struct rsh_strategy_item *it, uint8_t *place)
 {
+	uint32_t sizes[RSH_MESH_MAX_AXES], at = 0, rest = n;
 	uint64_t product = 1;
-	uint32_t rest = n;
 
 	for (uint32_t i = 0; i < n; i++) {
 		sizes[i] = d->axes[axes[i]].src;
@@ -46,16 +46,7 @@ static bool sizes_of(const struct derivation *d, const uint8_t *axes,
 		sizes[rest] = d->src_ranks / (uint32_t)product;
 		product *= sizes[rest];
 	}
-	return product == d->src_ranks;
-}
-
-bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
-			 uint32_t n, uint32_t style,
-			 const struct rsh_strategy_item *it, uint8_t *place)
-{
-	uint32_t sizes[RSH_MESH_MAX_AXES], at = 0;
-
-	if (!sizes_of(d, axes, n, sizes))
+	if (product != d->src_ranks)
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		if (style == STYLE_STRIPPED && sizes[i] == 1)
@@ -72,19 +63,11 @@ bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 
 /* ---- how operators were given ---- */
 
-/* Returns the parameter in "<primitive>_<parameter>", or NULL. */
-static const char *op_param(const char *name)
-{
-	while (*name == '_')
-		name++;
-	name = strchr(name, '_');
-	return name ? name + 1 : NULL;
-}
-
+/* Notes how an operator "<primitive>_<parameter>" was given. */
 static void source_read_op(struct derivation *d,
 			   const struct rsh_strategy_op *op)
 {
-	const char *text = op_param(op->name);
+	const char *text = strchr(op->name + strspn(op->name, "_"), '_');
 	uint8_t style = op->tuples ? STYLE_STRIPPED : STYLE_KEPT;
 	const struct rsh_strategy_param *p;
 	uint32_t name;
@@ -92,6 +75,7 @@ static void source_read_op(struct derivation *d,
 	if (!text)
 		return;
 	d->file_style |= style;
+	text++;
 	name = rsh_names_find(d->names, text, strlen(text));
 	p = name == RSH_NAME_NONE ? NULL : rsh_strategy_find(d->src, name);
 	if (p)
@@ -149,23 +133,7 @@ static bool source_splits_over(const struct rsh_strategy_item *it, int32_t axis)
 	return false;
 }
 
-/* Counts how often a mesh occurs; one split parameter outweighs all that are
- * not. */
-static uint64_t weight_of(const struct derivation *d,
-			  const struct rsh_strategy_item *mesh)
-{
-	uint64_t weight = 0;
-
-	for (uint32_t i = 0; i < d->n_params; i++) {
-		const struct rsh_strategy_item *it = d->params[i].item;
-
-		if (same_mesh(it, mesh))
-			weight += source_splits_over(it, -1) ?
-				UINT64_C(1) << 32 : 1;
-	}
-	return weight;
-}
-
+/* One split parameter outweighs all that are not. */
 static const struct rsh_strategy_item *
 most_frequent_mesh(const struct derivation *d)
 {
@@ -177,14 +145,18 @@ most_frequent_mesh(const struct derivation *d)
 	for (uint32_t i = 0; i < d->n_params && n < 16; i++) {
 		const struct rsh_strategy_item *it = d->params[i].item;
 		bool known = false;
-		uint64_t weight;
+		uint64_t weight = 0;
 
 		for (uint32_t k = 0; k < n && !known; k++)
 			known = same_mesh(seen[k], it);
 		if (known)
 			continue;
 		seen[n++] = it;
-		weight = weight_of(d, it);
+		for (uint32_t k = 0; k < d->n_params; k++)
+			if (same_mesh(d->params[k].item, it))
+				weight += source_splits_over(d->params[k].item,
+							     -1) ?
+					  UINT64_C(1) << 32 : 1;
 		if (weight > best_weight) {
 			best_weight = weight;
 			best = it;
@@ -193,49 +165,32 @@ most_frequent_mesh(const struct derivation *d)
 	return best;
 }
 
-static bool any_splits_over_last(const struct derivation *d,
-				 const struct rsh_strategy_item *mesh)
-{
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (same_mesh(d->params[i].item, mesh) &&
-		    source_splits_over(d->params[i].item, 0))
-			return true;
-	return false;
-}
-
-static bool any_splits(const struct derivation *d)
-{
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (source_splits_over(d->params[i].item, -1))
-			return true;
-	return false;
-}
-
-static int source_not_known(struct derivation *d,
-			    const struct rsh_strategy_item *it)
-{
-	char text[256];
-
-	return rsh_error_set(d->err, EINVAL,
-			     "%s: what the axes of its meshes are for is not known (%s): say the job's mesh, as in --src-mesh dp=2,mp=4",
-			     d->src->path,
-			     rsh_item_text(it, text, sizeof(text)));
-}
-
 static int infer_usual(struct derivation *d)
 {
-	const struct rsh_strategy_item *it = most_frequent_mesh(d);
-	uint32_t n = it->n_mesh;
+	const struct rsh_strategy_item *mesh = most_frequent_mesh(d);
+	const uint32_t n = mesh->n_mesh;
+	bool splits = false, splits_over_last = false;
+	char text[256];
 
+	for (uint32_t i = 0; i < d->n_params; i++) {
+		const struct rsh_strategy_item *it = d->params[i].item;
+
+		splits |= source_splits_over(it, -1);
+		splits_over_last |= same_mesh(it, mesh) &&
+				    source_splits_over(it, 0);
+	}
 	if (n == 1) {
-		d->axes[any_splits(d) ? AXIS_MP : AXIS_DP].src = it->mesh[0];
+		d->axes[splits ? AXIS_MP : AXIS_DP].src = mesh->mesh[0];
 		return 0;
 	}
-	if (n > 3 || (n == 3 && it->mesh[1] != 1) ||
-	    (any_splits(d) && !any_splits_over_last(d, it)))
-		return source_not_known(d, it);
-	d->axes[AXIS_DP].src = it->mesh[0];
-	d->axes[AXIS_MP].src = it->mesh[n - 1];
+	if (n > 3 || (n == 3 && mesh->mesh[1] != 1) ||
+	    (splits && !splits_over_last))
+		return rsh_error_set(d->err, EINVAL,
+				     "%s: what the axes of its meshes are for is not known (%s): say the job's mesh, as in --src-mesh dp=2,mp=4",
+				     d->path,
+				     rsh_item_text(mesh, text, sizeof(text)));
+	d->axes[AXIS_DP].src = mesh->mesh[0];
+	d->axes[AXIS_MP].src = mesh->mesh[n - 1];
 	d->with_cp = n == 3;
 	return 0;
 }
@@ -323,11 +278,10 @@ static int infer(struct derivation *d)
 	d->axes[AXIS_EP].src = infer_ep(d);
 	for (uint32_t i = AXIS_DP; i < N_KNOWN_AXES; i++)
 		if (a[i].src > 1)
-			at += (size_t)snprintf(text + at, sizeof(text) - at,
-					       "%s%s=%u", at ? "," : "",
-					       a[i].name, a[i].src);
+			rsh_text_add(text, sizeof(text), &at, "%s%s=%u",
+				     at ? "," : "", a[i].name, a[i].src);
 	return at ? rsh_derive_note(d, "%s is taken as planned for %s",
-				    d->src->path, text) : 0;
+				    d->path, text) : 0;
 }
 
 /* ---- as the user says ---- */
@@ -359,17 +313,6 @@ static int take_given(struct derivation *d)
 	return 0;
 }
 
-/* Tells whether all meshes stay as they are. */
-static bool nothing_changes(const struct derivation *d)
-{
-	if (d->src_ranks != d->dst_ranks)
-		return false;
-	for (uint32_t i = 1; i < d->n_axes; i++)
-		if (d->axes[i].src && d->axes[i].src != d->axes[i].dst)
-			return false;
-	return true;
-}
-
 int rsh_derive_name_axes(struct derivation *d)
 {
 	const struct rsh_mesh *mesh = &d->o->mesh;
@@ -383,7 +326,10 @@ int rsh_derive_name_axes(struct derivation *d)
 			rc = d->o->has_src_mesh ? take_given(d) : infer(d);
 		if (rc)
 			return rc;
-		d->same_mesh = nothing_changes(d);
+		d->same_mesh = d->src_ranks == d->dst_ranks;
+		for (uint32_t i = 1; i < d->n_axes; i++)
+			if (d->axes[i].src && d->axes[i].src != d->axes[i].dst)
+				d->same_mesh = false;
 	}
 	if (d->axes[AXIS_EP].src > 1 && !rsh_mesh_has(mesh, "ep"))
 		return rsh_error_set(d->err, EINVAL,

@@ -9,11 +9,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define NO_LAYER UINT32_MAX
 
@@ -44,12 +44,6 @@ static bool split_name(const char *name, size_t *list_len, uint32_t *number)
 	return false;
 }
 
-static const struct derive_param *base_of(const struct derivation *d,
-					  uint32_t i)
-{
-	return &d->params[d->params[i].base];
-}
-
 static int read_layers(struct derivation *d, struct layers *l)
 {
 	l->lists = rsh_names_new();
@@ -58,7 +52,7 @@ static int read_layers(struct derivation *d, struct layers *l)
 	if (!l->lists || !l->list || !l->number)
 		return rsh_error_nomem(d->err);
 	for (uint32_t i = 0; i < d->n_params; i++) {
-		const char *name = base_of(d, i)->text;
+		const char *name = d->params[d->params[i].base].text;
 		size_t len;
 
 		l->list[i] = NO_LAYER;
@@ -123,6 +117,8 @@ static int layers_per_stage(struct derivation *d, const struct layers *l,
 			    uint32_t *first)
 {
 	uint32_t pp = d->dst_stages, sum = 0;
+	char text[512];
+	size_t at = 0;
 
 	if (d->o->n_layers && d->o->n_layers != pp)
 		return rsh_error_set(d->err, EINVAL,
@@ -142,27 +138,9 @@ static int layers_per_stage(struct derivation *d, const struct layers *l,
 				     "stages of %u layers altogether are given, the model has %u",
 				     sum, l->n);
 	first[pp] = sum;
-	return 0;
-}
-
-static uint32_t stage_of_layer(const uint32_t *first, uint32_t layer)
-{
-	uint32_t s = 0;
-
-	while (layer >= first[s + 1])
-		s++;
-	return s;
-}
-
-static int note_layers(struct derivation *d, const uint32_t *first)
-{
-	char text[512];
-	size_t at = 0;
-
-	for (uint32_t s = 0; s < d->dst_stages && at < sizeof(text) - 32; s++)
-		at += (size_t)snprintf(text + at, sizeof(text) - at,
-				       "%s%u", s ? "," : "",
-				       first[s + 1] - first[s]);
+	for (uint32_t s = 0; s < pp && at < sizeof(text) - 32; s++)
+		rsh_text_add(text, sizeof(text), &at, "%s%u", s ? "," : "",
+			     first[s + 1] - first[s]);
 	return rsh_derive_note(d, "layers of each stage: %s", text);
 }
 
@@ -223,31 +201,21 @@ static int by_rule(struct derivation *d, struct derive_param *p,
 
 /* ---- all ---- */
 
-/* Tells where the layers begin and end in the checkpoint. */
-static void find_layers(const struct derivation *d, const struct layers *l,
-			const struct derive_shape **low,
-			const struct derive_shape **high)
+static int deal(struct derivation *d, const struct layers *l,
+		const uint32_t *first)
 {
-	*low = *high = NULL;
+	const struct derive_shape *low = NULL, *high = NULL;
+	int rc = 0;
+
+	/* These are where the layers begin and end in the checkpoint. */
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		const struct derive_shape *at = d->params[i].shape;
 
 		if (!at || d->params[i].base != i || l->list[i] != l->longest)
 			continue;
-		if (!*low || at < *low)
-			*low = at;
-		if (!*high || at > *high)
-			*high = at;
+		low = !low || at < low ? at : low;
+		high = !high || at > high ? at : high;
 	}
-}
-
-static int deal(struct derivation *d, const struct layers *l,
-		const uint32_t *first)
-{
-	const struct derive_shape *low, *high;
-	int rc = 0;
-
-	find_layers(d, l, &low, &high);
 	for (uint32_t i = 0; !rc && i < d->n_params; i++) {
 		struct derive_param *p = &d->params[i];
 		const struct derive_rule *rule =
@@ -255,14 +223,19 @@ static int deal(struct derivation *d, const struct layers *l,
 
 		if (p->left_out)
 			continue;
-		if (rule)
+		if (rule) {
 			rc = by_rule(d, p, rule);
-		else if (l->list[i] == l->longest && l->n)
-			set_one(p, stage_of_layer(first, l->number[i]));
-		else if (d->src_stages > 1)
+		} else if (l->list[i] == l->longest && l->n) {
+			uint32_t s = 0;
+
+			while (l->number[i] >= first[s + 1])
+				s++;
+			set_one(p, s);
+		} else if (d->src_stages > 1) {
 			rc = by_source(d, p);
-		else
+		} else {
 			rc = by_order(d, p, low, high);
+		}
 	}
 	return rc;
 }
@@ -307,8 +280,6 @@ int rsh_derive_stages(struct derivation *d)
 		rc = find_longest(d, &l);
 	if (rc == 0)
 		rc = layers_per_stage(d, &l, first);
-	if (rc == 0)
-		rc = note_layers(d, first);
 	if (rc == 0)
 		rc = deal(d, &l, first);
 	rsh_names_free(l.lists);

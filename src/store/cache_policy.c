@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
@@ -14,32 +15,6 @@
  * a busy machine in less than SLOW_NS; from a network or a disk it does not. */
 #define SAMPLE_BYTES (64 * 1024)
 #define SLOW_NS 400000
-
-/* Measures what a second read of the same bytes takes.  False if it cannot be
- * told. */
-static bool policy_time_again(struct rsh_store *s, struct rsh_store_file *f,
-			      struct rsh_handle *h, uint64_t *ns)
-{
-	const uint64_t at = f->id.size / 2;
-	const uint64_t room = f->id.size - at;
-	const size_t len = room < SAMPLE_BYTES ? (size_t)room : SAMPLE_BYTES;
-	uint8_t *buf = malloc(len ? len : 1);
-	bool told;
-
-	*ns = UINT64_MAX;
-	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
-	/* It is measured twice, should the machine be busy. */
-	for (int i = 0; i < 2 && told; i++) {
-		uint64_t start = rsh_clock_ns(), took;
-
-		told = rsh_file_read(s, f, h, buf, len, at) == 0;
-		took = rsh_clock_ns() - start;
-		if (took < *ns)
-			*ns = took;
-	}
-	free(buf);
-	return told;
-}
 
 static void policy_settle(struct rsh_store *s, enum rsh_cache_policy way)
 {
@@ -59,16 +34,33 @@ static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 			  struct rsh_handle *h)
 {
 	const struct rsh_store_io *io = s->opts.io;
-	uint64_t ns;
+	const uint64_t at = f->id.size / 2;
+	const size_t len = (size_t)rsh_min_u64(f->id.size - at, SAMPLE_BYTES);
+	uint64_t ns = UINT64_MAX;
+	uint8_t *buf;
+	bool told;
 
 	if ((io->has_dir || io->has_servers) && h->medium->ops->is_remote(h)) {
 		policy_settle(s, RSH_POLICY_CACHE);
-	} else if (policy_time_again(s, f, h, &ns)) {
-		rsh_log_info("%s: read again in %llu us", f->path,
-			     (unsigned long long)ns / 1000);
-		policy_settle(s, ns > SLOW_NS ? RSH_POLICY_CACHE
-					      : RSH_POLICY_STRAIGHT);
+		return;
 	}
+	buf = malloc(len ? len : 1);
+	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
+	/* A second read of the same bytes is measured, and that twice, should
+	 * the machine be busy. */
+	for (int i = 0; i < 2 && told; i++) {
+		const uint64_t start = rsh_clock_ns();
+
+		told = rsh_file_read(s, f, h, buf, len, at) == 0;
+		ns = rsh_min_u64(ns, rsh_clock_ns() - start);
+	}
+	free(buf);
+	if (!told)
+		return;
+	rsh_log_info("%s: read again in %llu us", f->path,
+		     (unsigned long long)ns / 1000);
+	policy_settle(s, ns > SLOW_NS ? RSH_POLICY_CACHE :
+					RSH_POLICY_STRAIGHT);
 }
 
 bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
@@ -110,48 +102,37 @@ bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 	return atomic_load(&s->way) != RSH_POLICY_CACHE;
 }
 
-static struct rsh_cache_file_id
-policy_cache_identity(const struct rsh_store_file *f)
-{
-	return (struct rsh_cache_file_id){
-		.dev = f->id.which[0],
-		.ino = f->id.which[1],
-		.size = f->id.size,
-		.mtime_sec = f->id.mtime.tv_sec,
-		.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
-		.epoch = f->epoch,
-		.step = f->step,
-	};
-}
-
-static rsh_cache_file policy_cache_open(struct rsh_store *s,
-					const struct rsh_store_file *f)
-{
-	struct rsh_cache *c = s->opts.io->cache;
-	const struct rsh_cache_file_id id = policy_cache_identity(f);
-	const rsh_cache_file file = rsh_cache_file_open(c, &id);
-	uint64_t name[2];
-
-	if (s->opts.io->has_servers) {
-		s->medium->ops->share(s->medium, f->name, &f->id, name);
-		rsh_cache_file_share(c, file, name);
-	}
-	return file;
-}
-
 void rsh_store_settle_files(struct rsh_store *s)
 {
-	const bool off = !s->opts.io || !s->opts.io->cache;
+	const struct rsh_store_io *io = s->opts.io;
+	const bool off = !io || !io->cache;
 
 	atomic_store(&s->way, RSH_POLICY_OPEN);
-	for (uint32_t i = 0; i < s->n_files; i++)
-		s->files[i].cached =
-			!off && s->files[i].id.size
-				? policy_cache_open(s, &s->files[i])
-				: RSH_CACHE_FILE_NONE;
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		struct rsh_store_file *f = &s->files[i];
+		const struct rsh_cache_file_id id = {
+			.dev = f->id.which[0],
+			.ino = f->id.which[1],
+			.size = f->id.size,
+			.mtime_sec = f->id.mtime.tv_sec,
+			.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
+			.epoch = f->epoch,
+			.step = f->step,
+		};
+		uint64_t name[2];
+
+		f->cached = RSH_CACHE_FILE_NONE;
+		if (off || !f->id.size)
+			continue;
+		f->cached = rsh_cache_file_open(io->cache, &id);
+		if (!io->has_servers)
+			continue;
+		s->medium->ops->share(s->medium, f->name, &f->id, name);
+		rsh_cache_file_share(io->cache, f->cached, name);
+	}
 	if (off)
 		policy_settle(s, RSH_POLICY_STRAIGHT);
-	else if (s->opts.io->caching == RSH_CACHING_ON ||
+	else if (io->caching == RSH_CACHING_ON ||
 		 s->medium->ops->keeps_nothing)
 		policy_settle(s, RSH_POLICY_CACHE);
 }

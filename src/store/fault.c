@@ -107,16 +107,6 @@ static bool fault_parse_between(const char *s, double from, double to,
 	return end != s && !*end && *out >= from && *out <= to;
 }
 
-static bool fault_parse_chance(const char *s, uint32_t *chance)
-{
-	double p;
-
-	if (!fault_parse_between(s, 0, 1, &p))
-		return false;
-	*chance = (uint32_t)(p * UINT32_MAX);
-	return true;
-}
-
 /* Parses "FILE" or "FILE:FROM-TO". */
 static bool fault_parse_place(char *s, struct fault *f)
 {
@@ -167,6 +157,7 @@ static bool fault_parse(char *s, struct fault *f)
 {
 	char *word = strsep(&s, ",");
 	uint64_t n;
+	double p;
 
 	*f = (struct fault){
 		.to = UINT64_MAX, .chance = UINT32_MAX, .crowd = 1,
@@ -179,8 +170,9 @@ static bool fault_parse(char *s, struct fault *f)
 		f->to = UINT64_MAX;
 	while ((word = strsep(&s, ","))) {
 		if (strncmp(word, "p=", 2) == 0) {
-			if (!fault_parse_chance(word + 2, &f->chance))
+			if (!fault_parse_between(word + 2, 0, 1, &p))
 				return false;
+			f->chance = (uint32_t)(p * UINT32_MAX);
 		} else if (strncmp(word, "rate=", 5) == 0) {
 			if (f->kind != FAULT_DELAY ||
 			    !fault_parse_rate(word + 5, &f->rate))
@@ -210,35 +202,11 @@ static bool fault_parse(char *s, struct fault *f)
 	return true;
 }
 
-static int faults_parse(struct rsh_faults *f, const char *text,
-			struct rsh_error *err)
-{
-	char *rest = f->text, *one;
-
-	while ((one = strsep(&rest, ";"))) {
-		size_t at = (size_t)(one - f->text);
-
-		if (rsh_grow(&f->list, &f->cap, f->n + 1, sizeof(*f->list)))
-			return rsh_error_nomem(err);
-		if (!fault_parse(one, &f->list[f->n]))
-			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
-					     "not KIND[@FILE[:FROM-TO]][,p=P]"
-					     "[,after=N][,times=N] with KIND eio, "
-					     "short, truncate, flip[,seed=N] "
-					     "or delay=TIME[,rate=SIZE]"
-					     "[,crowd=FACTOR]",
-					     (int)strcspn(text + at, ";"),
-					     text + at);
-		f->n++;
-	}
-	return 0;
-}
-
 int rsh_faults_new(const char *text, struct rsh_faults **out,
 		   struct rsh_error *err)
 {
 	struct rsh_faults *f = calloc(1, sizeof(*f));
-	int rc;
+	char *rest, *one;
 
 	if (!f)
 		return rsh_error_nomem(err);
@@ -248,10 +216,25 @@ int rsh_faults_new(const char *text, struct rsh_faults **out,
 		free(f);
 		return rsh_error_nomem(err);
 	}
-	rc = faults_parse(f, text, err);
-	if (rc) {
-		rsh_faults_free(f);
-		return rc;
+	rest = f->text;
+	while ((one = strsep(&rest, ";"))) {
+		const char *given = text + (one - f->text);
+
+		if (rsh_grow(&f->list, &f->cap, f->n + 1, sizeof(*f->list))) {
+			rsh_faults_free(f);
+			return rsh_error_nomem(err);
+		}
+		if (!fault_parse(one, &f->list[f->n])) {
+			rsh_faults_free(f);
+			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
+					     "not KIND[@FILE[:FROM-TO]][,p=P]"
+					     "[,after=N][,times=N] with KIND eio, "
+					     "short, truncate, flip[,seed=N] "
+					     "or delay=TIME[,rate=SIZE]"
+					     "[,crowd=FACTOR]",
+					     (int)strcspn(given, ";"), given);
+		}
+		f->n++;
 	}
 	*out = f;
 	return 0;
@@ -292,17 +275,6 @@ static uint32_t faults_draw(struct rsh_faults *f)
 	return (uint32_t)(fault_mix(atomic_fetch_add(&f->draws, 1) + 1) >> 32);
 }
 
-static void fault_sleep_until(uint64_t ns)
-{
-	const struct timespec t = {
-		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
-	};
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) ==
-	       EINTR)
-		;
-}
-
 /* Says what a time becomes beside so many other reads. */
 static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 			      double ns)
@@ -320,6 +292,7 @@ static void fault_wait_for_line(struct rsh_faults *f, struct fault *fault,
 	const unsigned others = atomic_fetch_add(&fault->under_way, 1);
 	uint64_t until = rsh_clock_ns() +
 			 fault_crowded(fault, others, (double)fault->delay_ns);
+	struct timespec t;
 
 	if (fault->rate) {
 		pthread_mutex_lock(&f->lock);
@@ -330,13 +303,12 @@ static void fault_wait_for_line(struct rsh_faults *f, struct fault *fault,
 		f->free_at = until;
 		pthread_mutex_unlock(&f->lock);
 	}
-	fault_sleep_until(until);
+	t = (struct timespec){ (time_t)(until / 1000000000),
+			       (long)(until % 1000000000) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) ==
+	       EINTR)
+		;
 	atomic_fetch_sub(&fault->under_way, 1);
-}
-
-static bool fault_is_about(const struct fault *fault, const char *name)
-{
-	return !fault->file || strstr(name, fault->file);
 }
 
 /* Takes one off the number, unless it is 0 or UINT64_MAX.  False: it was 0. */
@@ -353,7 +325,8 @@ static bool fault_count(atomic_uint_fast64_t *number)
 static bool fault_hits(struct rsh_faults *f, struct fault *fault,
 		       const char *name, uint64_t offset, size_t len)
 {
-	if (fault->kind == FAULT_FLIP || !fault_is_about(fault, name))
+	if (fault->kind == FAULT_FLIP ||
+	    (fault->file && !strstr(name, fault->file)))
 		return false;
 	if (offset >= fault->to || offset + len <= fault->from)
 		return false;
@@ -478,7 +451,7 @@ void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		uint64_t to = rsh_min_u64(fault->to, offset + len);
 
 		if (fault->kind != FAULT_FLIP || from >= to ||
-		    !fault_is_about(fault, name))
+		    (fault->file && !strstr(name, fault->file)))
 			continue;
 		fault_flip_bytes(fault,
 				 XXH3_64bits_withSeed(name, strlen(name),

@@ -6,7 +6,6 @@
  * take and to give back; opening, reading and closing happen outside it. */
 #include "config.h"
 
-#include "files_i.h"
 #include "store_i.h"
 
 #include <errno.h>
@@ -16,6 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* So many descriptors are left to everything that is not a source file. */
@@ -55,34 +55,17 @@ int rsh_handle_identity(const struct rsh_handle *h,
 
 /* ---- the pool ---- */
 
-static unsigned pool_limit(void)
+int rsh_pool_init(struct rsh_file_pool *pool)
 {
 	struct rlimit lim;
 
-	if (getrlimit(RLIMIT_NOFILE, &lim) != 0 ||
-	    lim.rlim_cur <= 2 * RESERVED_FDS)
-		return 1;
-	lim.rlim_cur -= RESERVED_FDS;
-	return lim.rlim_cur < MAX_OPEN_FILES ? (unsigned)lim.rlim_cur :
-					       MAX_OPEN_FILES;
-}
-
-int rsh_pool_init(struct rsh_file_pool *pool)
-{
-	pool->max_open = pool_limit();
+	pool->max_open = 1;
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 &&
+	    lim.rlim_cur > 2 * RESERVED_FDS)
+		pool->max_open = (unsigned)rsh_min_u64(
+			lim.rlim_cur - RESERVED_FDS, MAX_OPEN_FILES);
 	TAILQ_INIT(&pool->idle);
 	return -pthread_mutex_init(&pool->lock, NULL);
-}
-
-void rsh_pool_reset(struct rsh_file_pool *pool)
-{
-	pool->n_open = 0;
-	TAILQ_INIT(&pool->idle);
-}
-
-void rsh_pool_destroy(struct rsh_file_pool *pool)
-{
-	pthread_mutex_destroy(&pool->lock);
 }
 
 /* With the lock held, takes out the handle to close if there are too many;
@@ -101,12 +84,6 @@ static struct rsh_handle *pool_take_surplus(struct rsh_file_pool *p)
 	return h;
 }
 
-void rsh_file_close(struct rsh_store_file *f)
-{
-	rsh_handle_close(f->open);
-	f->open = NULL;
-}
-
 int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
 			struct rsh_handle **out, struct rsh_error *err)
 {
@@ -117,15 +94,6 @@ int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
 		return rsh_store_open_error(s, f->name, rc, err);
 	(*out)->name = f->name;
 	return 0;
-}
-
-static void file_take_attr(struct rsh_store_file *f, const struct rsh_handle *h,
-			   const struct rsh_stat *st)
-{
-	f->attr = st->attr;
-	f->attr.mode &= 0444;
-	if (h->medium->ops->limit)
-		h->medium->ops->limit(h, &f->attr);
 }
 
 int rsh_store_identify(struct rsh_store *s, uint32_t file,
@@ -145,7 +113,10 @@ int rsh_store_identify(struct rsh_store *s, uint32_t file,
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     f->path);
-	file_take_attr(f, h, &st);
+	f->attr = st.attr;
+	f->attr.mode &= 0444;
+	if (h->medium->ops->limit)
+		h->medium->ops->limit(h, &f->attr);
 	*out = steal_pointer(&h);
 	return 0;
 }

@@ -3,17 +3,25 @@
  * system below one directory. */
 #include "config.h"
 
-#include "files_i.h"
+#include "medium_i.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include "rsh/util/clock.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
@@ -21,6 +29,30 @@
 #define BEEGFS_MAGIC 0x19830326
 #define GPFS_MAGIC 0x47504653
 #define LUSTRE_MAGIC 0x0bd00bd0
+/* linux/fuse.h, which has this number too, is for servers. */
+#define RSH_FUSE_MAGIC 0x65735546
+
+#define FD_PATH_MAX 32
+
+/* A search for the root that was in vain is not repeated before this: it may
+ * cost a process, and many may read what cannot be reached. */
+#define SEARCH_PAUSE_NS UINT64_C(40000000)
+
+/* An access control list speaks of more users than the bits of a mode do. */
+#define ACCESS_LIST "system.posix_acl_access"
+
+struct rsh_files {
+	struct rsh_medium base;
+	char *place; /* where the root was, without links; NULL: unknown */
+	uint32_t fs_type; /* f_type of the root's file system */
+	atomic_uint_fast64_t search_after; /* no search for the root begins
+					    * before this */
+	bool follow_outside;
+	const struct rsh_store_opener *opener;
+};
+
+/* O_NONBLOCK: something may have put a FIFO in a file's place. */
+#define OPEN_FLAGS (O_RDONLY | O_NOCTTY | O_NONBLOCK)
 
 struct open_file {
 	struct rsh_handle base;
@@ -43,6 +75,132 @@ static int handle_fd(const struct rsh_handle *h)
 }
 
 static const struct rsh_medium_ops files_ops;
+
+/* ---- who may read, and where links lead ----
+ *
+ * For both /proc is asked where an open descriptor really is, and what that
+ * does not tell is taken strictly. */
+
+static void access_fd_path(int fd, char path[FD_PATH_MAX])
+{
+	snprintf(path, FD_PATH_MAX, "/proc/self/fd/%d", fd);
+}
+
+static bool access_place_of(int fd, char place[PATH_MAX])
+{
+	char link[FD_PATH_MAX];
+	ssize_t n;
+
+	access_fd_path(fd, link);
+	n = readlink(link, place, PATH_MAX);
+	if (n <= 0 || n >= PATH_MAX || *place != '/')
+		return false;
+	place[n] = '\0';
+	return true;
+}
+
+/* Says where in `place` the part below `root` begins; 0 if it is not below
+ * it. */
+static size_t access_below(const char *root, const char *place)
+{
+	size_t n = strlen(root);
+
+	if (n == 1)
+		return 1; /* it is "/" */
+	return strncmp(root, place, n) == 0 && place[n] == '/' ? n + 1 : 0;
+}
+
+/* ---- who may read ---- */
+
+mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
+{
+	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
+	mode_t other = a->mode & 7;
+
+	/* Members of the new group may be of the old one or not, and so may all
+	 * others. */
+	if (a->gid != gid)
+		group = other = group & other;
+	/* The old owner may be in the group, or one of the others. */
+	if (a->uid != uid) {
+		group &= user;
+		other &= user;
+	}
+	return user << 6 | group << 3 | other;
+}
+
+/* Takes from the file's mode what a directory above it keeps from readers. */
+static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
+{
+	struct rsh_store_attr a = { 0 };
+	struct stat st;
+
+	if (stat(dir, &st) != 0 || getxattr(dir, ACCESS_LIST, NULL, 0) > 0) {
+		file->mode &= S_IRUSR;
+		return;
+	}
+	a.mode = st.st_mode;
+	a.uid = st.st_uid;
+	a.gid = st.st_gid;
+	a.mode = rsh_store_mode_as(&a, file->uid, file->gid);
+	/* Who may enter may read. */
+	file->mode &= (a.mode & 0111) << 2;
+}
+
+/* ---- where links lead ---- */
+
+/* Opens without a kernel that knows how to stay below a directory: looks where
+ * the file is before it is opened.  Absolute links into the tree have to go this
+ * way, too. */
+static int access_open_found(int root, const char *name, int flags)
+{
+	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
+	char top[PATH_MAX], place[PATH_MAX], again[FD_PATH_MAX];
+	int fd;
+
+	if (found < 0)
+		return -errno;
+	if (!access_place_of(root, top) || !access_place_of(found, place) ||
+	    (strcmp(top, place) != 0 && !access_below(top, place)))
+		return -EXDEV;
+	access_fd_path(found, again);
+	fd = open(again, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Opens `name` from the directory `root`. */
+static int access_open_from(int root, bool outside, const char *name, int flags)
+{
+	struct open_how how = {
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd;
+
+	flags |= O_CLOEXEC;
+	/* Only a map of files has such names, and means them. */
+	if (outside || *name == '/') {
+		fd = openat(root, name, flags);
+		return fd < 0 ? -errno : fd;
+	}
+	/* Kernels from Linux 5.6 on know how to stay below a directory. */
+	how.flags = (unsigned)flags;
+	fd = (int)syscall(SYS_openat2, root, name, &how, sizeof(how));
+	if (fd >= 0)
+		return fd;
+	if (errno == ENOENT || errno == EACCES || errno == ENOTDIR)
+		return -errno;
+	return access_open_found(root, name, flags);
+}
+
+void rsh_store_find(const char *place, bool outside, const char *name,
+		     int fd[2])
+{
+	fd[0] = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd[0] < 0)
+		fd[0] = -errno;
+	fd[1] = fd[0] < 0 ? fd[0] :
+		access_open_from(fd[0], outside, name, OPEN_FLAGS);
+}
 
 /* ---- where they lie ---- */
 
@@ -153,9 +311,29 @@ static void file_share(const struct rsh_medium *m, const char *name,
 	out[1] = hash.high64;
 }
 
+/* The directories count from the root on, or all that there are if the file lies
+ * elsewhere. */
 static void file_limit(const struct rsh_handle *h, struct rsh_store_attr *attr)
 {
-	rsh_files_limit(h->medium->dirfd, handle_fd(h), attr);
+	char top[PATH_MAX], place[PATH_MAX];
+	const int fd = handle_fd(h);
+	size_t begin;
+
+	if (fgetxattr(fd, ACCESS_LIST, NULL, 0) > 0)
+		attr->mode &= S_IRUSR;
+	if (!access_place_of(h->medium->dirfd, top) ||
+	    !access_place_of(fd, place)) {
+		attr->mode &= S_IRUSR;
+		return;
+	}
+	begin = access_below(top, place);
+	if (begin > 1)
+		begin--;
+	for (char *p = place + begin; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		access_limit_by_dir(attr, *place ? place : "/");
+		*p = '/';
+	}
 }
 
 static bool identity_same_time(const struct timespec *a,
@@ -224,19 +402,56 @@ static int file_handle_new(struct rsh_medium *m, int fd,
 static int file_open(struct rsh_medium *m, const char *name,
 		     struct rsh_handle **out)
 {
-	return file_handle_new(m, rsh_files_openat(files_of(m), name,
-						   RSH_FILES_OPEN_FLAGS), out);
+	return file_handle_new(m, access_open_from(m->dirfd,
+						   files_of(m)->follow_outside,
+						   name, OPEN_FLAGS), out);
 }
 
 static int file_open_again(struct rsh_medium *m, const char *name, int rc,
 			   struct rsh_handle **out)
 {
-	bool anew = false;
+	struct rsh_files *f = (struct rsh_files *)m;
+	const uint64_t after = atomic_load(&f->search_after);
+	const uint64_t now = rsh_clock_ns();
+	struct timespec left = { .tv_nsec = (long)(after - now) };
+	int fd[2] = { -1, -1 };
+	struct statx stx;
+	struct statfs fs;
+	bool alike;
 
-	rc = file_handle_new(m, rsh_files_open_again((struct rsh_files *)m,
-						     name, rc, &anew), out);
-	if (rc == 0)
-		(*out)->anew = anew;
+	/* The root may answer, and not out of what the kernel has kept.  What a
+	 * map of files names may lie anywhere. */
+	if (!f->place ||
+	    (*name != '/' &&
+	     statx(m->dirfd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+		   STATX_BASIC_STATS, &stx) == 0))
+		return rc;
+	/* The next search is waited for, unless another one is in vain
+	 * meanwhile. */
+	if (now < after) {
+		nanosleep(&left, NULL);
+		if (atomic_load(&f->search_after) != after)
+			return rc;
+	}
+	if (!f->opener)
+		rsh_store_find(f->place, f->follow_outside, name, fd);
+	else if (f->opener->find(f->opener->ctx, name, fd))
+		fd[0] = fd[1] = -1;
+	/* A mount point that nothing is mounted on is a directory, too, so the
+	 * file systems are compared. */
+	alike = fd[0] >= 0 && fstatfs(fd[0], &fs) == 0 &&
+		(uint32_t)fs.f_type == f->fs_type;
+	if (fd[0] >= 0)
+		close(fd[0]);
+	if (alike) {
+		rc = file_handle_new(m, fd[1], out);
+		if (rc == 0)
+			(*out)->anew = true;
+		return rc;
+	}
+	if (fd[1] >= 0)
+		close(fd[1]);
+	atomic_store(&f->search_after, rsh_clock_ns() + SEARCH_PAUSE_NS);
 	return rc;
 }
 
@@ -271,7 +486,9 @@ static int file_forget(const struct rsh_handle *h, uint64_t offset,
 static bool file_leads(struct rsh_medium *m, const char *name,
 		       char place[PATH_MAX])
 {
-	return rsh_files_lead(files_of(m), name, place);
+	cleanup_fd int fd = openat(m->dirfd, name, O_PATH | O_CLOEXEC);
+
+	return fd >= 0 && access_place_of(fd, place);
 }
 
 static int look_from(int dirfd, const char *name, struct rsh_stat *out)
@@ -316,7 +533,9 @@ static int file_dir_new(int fd, struct rsh_dir **out)
 static int file_list(struct rsh_medium *m, const char *name,
 		     struct rsh_dir **out)
 {
-	return file_dir_new(rsh_files_openat(files_of(m), *name ? name : ".",
+	return file_dir_new(access_open_from(m->dirfd,
+					     files_of(m)->follow_outside,
+					     *name ? name : ".",
 					     O_RDONLY | O_DIRECTORY), out);
 }
 
@@ -380,6 +599,7 @@ static const struct rsh_medium_ops files_ops = {
 static int files_open_root(struct rsh_files *f, const char *path)
 {
 	struct rsh_medium *m = &f->base;
+	char place[PATH_MAX];
 	struct rsh_stat root;
 	struct statfs fs;
 	struct stat st;
@@ -390,7 +610,8 @@ static int files_open_root(struct rsh_files *f, const char *path)
 	files_stat(&st, &root);
 	m->attr = root.attr;
 	files_identity(&st, &m->root);
-	f->place = rsh_files_place(m->dirfd);
+	if (access_place_of(m->dirfd, place))
+		f->place = strdup(place);
 	if (fstatfs(m->dirfd, &fs) == 0)
 		f->fs_type = (uint32_t)fs.f_type;
 	m->is_remote = type_is_remote(f->fs_type);
@@ -420,13 +641,6 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 }
 
 /* ---- anywhere ---- */
-
-int rsh_files_list(const char *path, struct rsh_dir **out)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return file_dir_new(fd < 0 ? -errno : fd, out);
-}
 
 int rsh_handle_open_path(const char *path, struct rsh_handle **out)
 {

@@ -13,6 +13,8 @@
 #include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
 
 /* Another try reads no more than this of a range that failed. */
 #define AGAIN_BYTES (1024 * 1024)
@@ -156,37 +158,6 @@ void rsh_store_count_tiles(struct rsh_store *s, uint64_t loaded, uint64_t bytes)
 
 /* ---- reading ---- */
 
-/* Buffers that are filled one after the other. */
-struct target {
-	struct iovec iov[RSH_CACHE_LOAD_IOV];
-	int n, first; /* first: the first that is not full */
-	size_t left;
-};
-
-static void target_init(struct target *t, void *buf, size_t len)
-{
-	t->iov[0] = (struct iovec){ buf, len };
-	t->n = 1;
-	t->first = 0;
-	t->left = len;
-}
-
-static void target_advance(struct target *t, size_t n)
-{
-	t->left -= n;
-	while (n > 0) {
-		struct iovec *v = &t->iov[t->first];
-
-		if (n < v->iov_len) {
-			v->iov_base = (uint8_t *)v->iov_base + n;
-			v->iov_len -= n;
-			return;
-		}
-		n -= v->iov_len;
-		t->first++;
-	}
-}
-
 static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
 		  bool failed)
 {
@@ -205,30 +176,31 @@ static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 	atomic_store(&f->bad_len, len);
 }
 
-/* Reads until the target is full, and counts that as one read.  Returns 0, or a
- * positive errno, and where that was is then noted unless `f` is NULL. */
+/* Fills the n buffers of `iov`, which it changes, with the `len` bytes from the
+ * offset on, and counts that as one read.  Returns 0, or a positive errno; where
+ * the file is to be tried again is then noted unless `f` is NULL. */
 static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
-		   struct rsh_handle *h, struct target *t, uint64_t offset)
+		   struct rsh_handle *h, struct iovec *iov, size_t n,
+		   size_t len, uint64_t offset)
 {
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = io ? rsh_clock_ns() : 0;
-	const size_t len = t->left;
 	uint64_t at = offset;
 	int rc = 0;
 
-	while (t->left > 0 && rc == 0) {
+	while (at - offset < len && rc == 0) {
 		const long begin = rsh_blocking_begin();
-		const ssize_t n = s->content->ops->read(
-			s->content, h, &t->iov[t->first], t->n - t->first, at);
+		const ssize_t got = s->content->ops->read(s->content, h, iov,
+							  (int)n, at);
 
 		rsh_blocking_end(begin);
-		if (n > 0) {
-			target_advance(t, (size_t)n);
-			at += (uint64_t)n;
-		} else if (n == 0) {
+		if (got > 0) {
+			rsh_iov_advance(&iov, &n, (size_t)got);
+			at += (uint64_t)got;
+		} else if (got == 0) {
 			rc = RSH_CHANGED;
-		} else if (n != -EINTR) {
-			rc = (int)-n;
+		} else if (got != -EINTR) {
+			rc = (int)-got;
 		}
 	}
 	if (io)
@@ -241,10 +213,9 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
 {
-	struct target t;
+	struct iovec iov = { buf, len };
 
-	target_init(&t, buf, len);
-	return io_read(s, f, h, &t, offset);
+	return io_read(s, f, h, &iov, 1, len, offset);
 }
 
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
@@ -257,19 +228,15 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	const uint64_t len = rsh_max_u64(atomic_load(&f->bad_len), 1);
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
 					     AGAIN_BYTES);
-	uint8_t *buf = malloc(n + 1);
-	struct target t;
-	int code;
+	cleanup_free uint8_t *buf = malloc(n + 1);
+	struct iovec iov = { buf, n };
 
 	if (!buf)
 		return ENOMEM;
-	target_init(&t, buf, n);
 	/* The kernel's copy says nothing of the file. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
-	code = io_read(s, NULL, h, &t, at);
-	free(buf);
-	return code;
+	return io_read(s, NULL, h, &iov, 1, n, at);
 }
 
 /* Loads blocks for the cache, which may keep them for others: a file that
@@ -278,16 +245,16 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 			  int n_iov)
 {
 	const struct load *l = ctx;
-	struct target t = { .n = n_iov };
-	size_t len;
+	struct iovec copy[RSH_CACHE_LOAD_IOV];
+	size_t len = 0;
 	int rc;
 
 	for (int i = 0; i < n_iov; i++) {
-		t.iov[i] = iov[i];
-		t.left += iov[i].iov_len;
+		copy[i] = iov[i];
+		len += iov[i].iov_len;
 	}
-	len = t.left;
-	rc = io_read(l->store, l->file, l->handle, &t, offset);
+	rc = io_read(l->store, l->file, l->handle, copy, (size_t)n_iov, len,
+		     offset);
 	if (rc)
 		return rc;
 	rc = rsh_file_compare(l->file, l->handle, true);
@@ -313,7 +280,6 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 {
 	struct rsh_store_file *f = &s->files[file];
 	struct load load = { s, f, h };
-	struct target t;
 	int rc;
 
 	if (rsh_file_is_cached(s, f, h)) {
@@ -328,8 +294,7 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 			rc = -rsh_cache_read(cache, f->cached, offset, buf,
 					     len, io_load_blocks, &load);
 	} else {
-		target_init(&t, buf, len);
-		rc = io_read(s, f, h, &t, offset);
+		rc = rsh_file_read(s, f, h, buf, len, offset);
 	}
 	if (rc == 0)
 		file_flip(s, f, offset, buf, len);
@@ -381,33 +346,28 @@ bool rsh_store_is_shared(const struct rsh_store *s)
 	return s->opts.io && s->opts.io->has_servers;
 }
 
-/* Gives the free memory of a moment ago, since to ask costs as much as a small
- * read. */
-static uint64_t io_free_memory(struct rsh_store_io *io)
+void rsh_store_spent(const struct rsh_store *s, const struct rsh_handle *h,
+		     uint64_t offset, uint64_t len, bool partly)
 {
-	const uint64_t now = rsh_clock_ns();
+	struct rsh_store_io *io = s->opts.io;
+	const uint64_t start = offset - offset % PIECE_BYTES;
+	uint64_t keep_free, now;
 
+	if (!io || !h->medium->ops->forget ||
+	    (!partly && !atomic_load(&io->drop_all)))
+		return;
+	keep_free = atomic_load(&io->keep_free);
+	if (!keep_free)
+		return;
+	/* To ask how much memory is free costs as much as a small read. */
+	now = rsh_clock_ns();
 	if (now - atomic_load(&io->free_seen_ns) > FREE_FRESH_NS) {
 		atomic_store(&io->free_bytes,
 			     (uint64_t)sysconf(_SC_AVPHYS_PAGES) *
 				     io->page_bytes);
 		atomic_store(&io->free_seen_ns, now);
 	}
-	return atomic_load(&io->free_bytes);
-}
-
-void rsh_store_spent(const struct rsh_store *s, const struct rsh_handle *h,
-		     uint64_t offset, uint64_t len, bool partly)
-{
-	struct rsh_store_io *io = s->opts.io;
-	const uint64_t start = offset - offset % PIECE_BYTES;
-	uint64_t keep_free;
-
-	if (!io || !h->medium->ops->forget ||
-	    (!partly && !atomic_load(&io->drop_all)))
-		return;
-	keep_free = atomic_load(&io->keep_free);
-	if (!keep_free || io_free_memory(io) >= keep_free)
+	if (atomic_load(&io->free_bytes) >= keep_free)
 		return;
 	/* A piece that reaches beyond this range goes with its last byte. */
 	if (h->medium->ops->forget(h, start, offset + len - start) == 0)

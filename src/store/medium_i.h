@@ -42,6 +42,7 @@ struct rsh_handle {
 
 struct rsh_dir {
 	const struct rsh_medium_ops *ops;
+	struct rsh_medium *owned; /* goes with the directory; NULL: nothing */
 };
 
 struct rsh_medium_ops {
@@ -111,9 +112,7 @@ struct rsh_medium_ops {
 /* These open the directory of a file system, and what lies at an address. */
 rsh_medium_open_fn rsh_files_open;
 rsh_medium_open_fn rsh_objects_medium;
-/* These list a directory of such a kind anywhere. */
-int rsh_files_list(const char *path, struct rsh_dir **out);
-int rsh_objects_dir(const char *url, const struct rsh_store_options *how,
-		    struct rsh_dir **out);
+/* Returns what `compare` of the medium of files does. */
+int rsh_files_compare(const struct rsh_store_identity *id, int fd, bool anew);
 
 #endif

@@ -149,23 +149,14 @@ static int object_compare(const struct rsh_handle *h,
 	return 0;
 }
 
-/* Says why a read failed, for which there is no place in a number; of many that
- * fail together one is enough. */
-static void object_say(struct objects *o, const struct rsh_error *err)
-{
-	uint64_t now = rsh_clock_ns(), said = atomic_load(&o->said);
-
-	if ((!said || now - said >= SAY_AGAIN_NS) &&
-	    atomic_compare_exchange_strong(&o->said, &said, now))
-		rsh_log_warning("%s", err->text);
-}
-
 /* The server is asked for nothing beyond the end. */
 static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 			   const struct iovec *iov, int n, uint64_t offset)
 {
 	const struct rsh_object *object = object_of(h);
+	struct objects *o = objects_of(m);
 	uint64_t left = offset < object->size ? object->size - offset : 0;
+	uint64_t now, said;
 	struct iovec within[RSH_CACHE_LOAD_IOV];
 	struct rsh_error err = RSH_ERROR_INIT;
 	size_t all = 0;
@@ -179,11 +170,16 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 	}
 	if (all == 0)
 		return 0;
-	rc = rsh_objects_read(objects_of(m)->place, object, offset, within, k,
-			      0, &err);
+	rc = rsh_objects_read(o->place, object, offset, within, k, 0, &err);
 	if (rc == 0)
 		return (ssize_t)all;
-	object_say(objects_of(m), &err);
+	/* There is no place in a number for why it failed; of many that fail
+	 * together one is enough. */
+	now = rsh_clock_ns();
+	said = atomic_load(&o->said);
+	if ((!said || now - said >= SAY_AGAIN_NS) &&
+	    atomic_compare_exchange_strong(&o->said, &said, now))
+		rsh_log_warning("%s", err.text);
 	return rc;
 }
 
@@ -223,14 +219,19 @@ static const struct rsh_medium_ops objects_ops = {
 	.is_remote = object_is_remote,
 };
 
-/* Makes a list of files of the listing, whose names it shares. */
-static int objects_flatten(struct objects *o)
+/* The names of the list of files are the listing's. */
+static int objects_take_listing(struct objects *o, struct rsh_error *err)
 {
 	const struct rsh_objects_listing *l = &o->listing;
+	struct rsh_medium *m = &o->base;
+	struct rsh_stat root;
+	int rc = rsh_objects_list(o->place, NULL, &o->listing, err);
 
+	if (rc)
+		return rc;
 	o->files = rsh_alloc_array(l->n, sizeof(*o->files));
 	if (!o->files)
-		return -ENOMEM;
+		return rsh_error_nomem(err);
 	for (size_t i = 0; i < l->n; i++)
 		o->files[i] = (struct rsh_name_list_file){
 			l->objects[i].name, l->objects[i].size,
@@ -238,29 +239,7 @@ static int objects_flatten(struct objects *o)
 		};
 	o->flat =
 		(struct rsh_name_list){ o->files, l->n, geteuid(), getegid() };
-	return 0;
-}
-
-static int objects_open_place(struct objects *o, const char *url,
-			      const struct rsh_store_options *opts,
-			      struct rsh_error *err)
-{
-	o->place = opts->place;
-	if (o->place)
-		return 0;
-	o->is_mine = true;
-	return rsh_objects_open(url, opts->objects, &o->place, err);
-}
-
-static int objects_take_listing(struct objects *o, struct rsh_error *err)
-{
-	struct rsh_medium *m = &o->base;
-	struct rsh_stat root;
-	int rc = rsh_objects_list(o->place, NULL, &o->listing, err);
-
-	if (rc)
-		return rc;
-	if (objects_flatten(o) || rsh_name_list_look(&o->flat, "", &root))
+	if (rsh_name_list_look(&o->flat, "", &root))
 		return rsh_error_nomem(err);
 	m->attr = root.attr;
 	m->path = rsh_objects_url(o->place);
@@ -272,14 +251,17 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 		       struct rsh_medium **out, struct rsh_error *err)
 {
 	struct objects *o = calloc(1, sizeof(*o));
-	int rc;
+	int rc = 0;
 
 	if (!o)
 		return rsh_error_nomem(err);
 	o->base.ops = &objects_ops;
 	o->base.dirfd = -1;
 	o->base.is_remote = true;
-	rc = objects_open_place(o, path, opts, err);
+	o->place = opts->place;
+	o->is_mine = !o->place;
+	if (o->is_mine)
+		rc = rsh_objects_open(path, opts->objects, &o->place, err);
 	if (rc == 0)
 		rc = objects_take_listing(o, err);
 	if (rc) {
@@ -288,61 +270,4 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 	}
 	*out = &o->base;
 	return 0;
-}
-
-/* ---- a directory by its address ---- */
-
-struct placed_dir {
-	struct rsh_dir base;
-	struct rsh_medium *medium;
-	struct rsh_dir *dir;
-};
-
-static int placed_next(struct rsh_dir *d, const char **name)
-{
-	return rsh_name_list_dir_next(((struct placed_dir *)d)->dir, name);
-}
-
-static int placed_look(struct rsh_dir *d, const char *name,
-		       struct rsh_stat *out)
-{
-	return rsh_name_list_dir_look(((struct placed_dir *)d)->dir, name, out);
-}
-
-static void placed_close(struct rsh_dir *d)
-{
-	struct placed_dir *p = (struct placed_dir *)d;
-
-	if (p->dir)
-		rsh_name_list_dir_close(p->dir);
-	if (p->medium)
-		objects_free(p->medium);
-	free(p);
-}
-
-static const struct rsh_medium_ops placed_ops = {
-	.dir_next = placed_next,
-	.dir_look = placed_look,
-	.dir_close = placed_close,
-};
-
-int rsh_objects_dir(const char *url, const struct rsh_store_options *how,
-		    struct rsh_dir **out)
-{
-	struct placed_dir *p = calloc(1, sizeof(*p));
-	struct rsh_error unused = RSH_ERROR_INIT;
-	int rc;
-
-	if (!p)
-		return -ENOMEM;
-	p->base.ops = &placed_ops;
-	rc = rsh_objects_medium(url, how, &p->medium, &unused);
-	if (rc == 0)
-		rc = rsh_name_list_list(&objects_of(p->medium)->flat, "",
-					&p->dir);
-	if (rc)
-		placed_close(&p->base);
-	else
-		*out = &p->base;
-	return rc;
 }

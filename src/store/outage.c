@@ -137,76 +137,56 @@ static bool file_is_changed(struct rsh_outage *o, struct rsh_store_file *f,
 
 /* ---- an outage, from beginning to end ---- */
 
-/* Takes one outage off what the log may be told, with the lock held; false if
- * that is used up. */
-static bool outage_spend_one(struct rsh_outage *o)
-{
-	const uint64_t n = (o->now() - o->counted_ns) / SPARE_NS;
-
-	if (n > 0)
-		o->counted_ns = o->now();
-	o->spare = (unsigned)rsh_min_u64(o->spare + n, MOST_SPARE);
-	if (o->spare == 0)
-		return false;
-	o->spare--;
-	return true;
-}
-
-/* Begins an outage, with the lock held, unless there is one already.  True if
- * it did. */
+/* Begins an outage, with the lock held, unless there is one already, and takes
+ * it off what the log may be told, unless that is used up.  True if it did. */
 static bool outage_begin(struct rsh_outage *o)
 {
+	const uint64_t now = o->now(), n = (now - o->counted_ns) / SPARE_NS;
+
 	if (atomic_exchange(&o->on, true))
 		return false;
-	o->begun_ns = o->now();
-	o->quiet = !outage_spend_one(o);
+	o->begun_ns = now;
+	if (n > 0)
+		o->counted_ns = now;
+	o->spare = (unsigned)rsh_min_u64(o->spare + n, MOST_SPARE);
+	o->quiet = o->spare == 0;
+	o->spare -= !o->quiet;
 	o->n_files = 0;
 	o->n_reads = 0;
 	atomic_fetch_add(&o->n_outages, 1);
 	return true;
 }
 
-/* This is what an outage came to. */
-struct toll {
-	double seconds;
-	uint64_t reads;
-	unsigned files, failing;
-	bool quiet;
-};
-
-static void outage_log_end(const struct rsh_store *s, const struct toll *t)
-{
-	char left[64] = "";
-
-	if (t->failing)
-		snprintf(left, sizeof(left), "; %u still cannot be read",
-			 t->failing);
-	rsh_log(t->quiet ? RSH_LOG_INFO : RSH_LOG_NOTICE,
-		"%s: reachable again after %.*f s; it hit %u file%s and %llu "
-		"read%s%s", s->path, t->seconds < 10, t->seconds, t->files,
-		t->files == 1 ? "" : "s", (unsigned long long)t->reads,
-		t->reads == 1 ? "" : "s", left);
-}
-
 static void outage_end(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
-	struct toll t;
-	bool was;
+	unsigned files, failing;
+	char left[64] = "";
+	uint64_t reads;
+	double seconds;
+	bool was, quiet;
 
 	pthread_mutex_lock(&o->lock);
-	t = (struct toll){
-		.seconds = (double)(o->now() - o->begun_ns) / 1e9,
-		.reads = o->n_reads, .files = o->n_files,
-		.failing = o->n_failing, .quiet = o->quiet,
-	};
+	seconds = (double)(o->now() - o->begun_ns) / 1e9;
+	reads = o->n_reads;
+	files = o->n_files;
+	failing = o->n_failing;
+	quiet = o->quiet;
 	was = atomic_exchange(&o->on, false);
 	if (was)
 		o->ended_ns = o->now();
 	atomic_fetch_add(&o->n_returns, 1);
 	pthread_mutex_unlock(&o->lock);
-	if (was)
-		outage_log_end(s, &t);
+	if (!was)
+		return;
+	if (failing)
+		snprintf(left, sizeof(left), "; %u still cannot be read",
+			 failing);
+	rsh_log(quiet ? RSH_LOG_INFO : RSH_LOG_NOTICE,
+		"%s: reachable again after %.*f s; it hit %u file%s and %llu "
+		"read%s%s", s->path, seconds < 10, seconds, files,
+		files == 1 ? "" : "s", (unsigned long long)reads,
+		reads == 1 ? "" : "s", left);
 }
 
 /* ---- the thread that looks ---- */
@@ -272,12 +252,6 @@ bool rsh_outage_look(struct rsh_store *s)
 	return any;
 }
 
-/* Sleeps until that moment or until there are news, with the lock held. */
-static void outage_sleep_until(struct rsh_outage *o, uint64_t ns)
-{
-	rsh_clock_wait(&o->news, &o->lock, ns);
-}
-
 /* Pauses the thread, with the lock held.  False if the thread is to end. */
 static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 {
@@ -285,7 +259,7 @@ static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 
 	while (!o->stopping && o->n_failing && !o->look_now &&
 	       rsh_clock_ns() < until)
-		outage_sleep_until(o, until);
+		rsh_clock_wait(&o->news, &o->lock, until);
 	o->look_now = false;
 	return !o->stopping && o->n_failing;
 }
@@ -312,15 +286,6 @@ static void *outage_watch(void *arg)
 	return NULL;
 }
 
-/* Starts the thread, with the lock held, unless it runs. */
-static void outage_start_watch(struct rsh_store *s)
-{
-	struct rsh_outage *o = &s->outage;
-
-	if (!o->watched && !o->unwatched && !o->stopping)
-		o->watched = rsh_thread_start_alone(outage_watch, s) == 0;
-}
-
 bool rsh_outage_stop(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
@@ -332,7 +297,7 @@ bool rsh_outage_stop(struct rsh_store *s)
 	o->stopping = true;
 	pthread_cond_broadcast(&o->news);
 	while (o->watched && rsh_clock_ns() < until)
-		outage_sleep_until(o, until);
+		rsh_clock_wait(&o->news, &o->lock, until);
 	stopped = !o->watched;
 	pthread_mutex_unlock(&o->lock);
 	return stopped;
@@ -376,7 +341,10 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 	if (first) {
 		file_set_state(s, f, RSH_FILE_FAILING);
 		begun = outage_begin(o);
-		outage_start_watch(s);
+		/* The thread that looks starts, unless it runs. */
+		if (!o->watched && !o->unwatched && !o->stopping)
+			o->watched =
+				rsh_thread_start_alone(outage_watch, s) == 0;
 	}
 	number = atomic_load(&o->n_outages);
 	o->n_files += first && f->hit != number;
@@ -415,7 +383,7 @@ static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f,
 	o->n_waiting++;
 	while (atomic_load(&f->state) == RSH_FILE_FAILING && !o->stopping &&
 	       rsh_clock_ns() < until)
-		outage_sleep_until(o, until);
+		rsh_clock_wait(&o->news, &o->lock, until);
 	o->n_waiting--;
 	good = atomic_load(&f->state) != RSH_FILE_FAILING;
 	pthread_mutex_unlock(&o->lock);

@@ -15,13 +15,20 @@
 
 /* ---- the directory ---- */
 
+static int medium_open(const char *path, const struct rsh_store_options *opts,
+		       struct rsh_medium **out, struct rsh_error *err)
+{
+	if (opts->medium)
+		return opts->medium(path, opts, out, err);
+	return rsh_objects_is_url(path) ?
+	       rsh_objects_medium(path, opts, out, err) :
+	       rsh_files_open(path, opts, out, err);
+}
+
 static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 {
 	struct rsh_store_io *io = s->opts.io;
-	rsh_medium_open_fn *const fn = s->opts.medium ? s->opts.medium :
-		rsh_objects_is_url(s->path) ? rsh_objects_medium :
-					      rsh_files_open;
-	int rc = fn(s->path, &s->opts, &s->medium, err);
+	int rc = medium_open(s->path, &s->opts, &s->medium, err);
 
 	if (rc)
 		return rc;
@@ -97,7 +104,7 @@ void rsh_store_free(struct rsh_store *s)
 		rsh_store_io_keep(s->opts.io);
 		return;
 	}
-	rsh_pool_destroy(&s->pool);
+	pthread_mutex_destroy(&s->pool.lock);
 	rsh_outage_destroy(&s->outage);
 	if (s->content && s->content != s->medium)
 		s->content->ops->free(s->content);
@@ -153,18 +160,31 @@ int rsh_dir_open(const struct rsh_store *s, const char *name,
 	return s->medium->ops->list(s->medium, name, out);
 }
 
-int rsh_dir_open_path(const char *path,
-		      const struct rsh_store_options *how,
+int rsh_dir_open_path(const char *path, const struct rsh_store_options *how,
 		      struct rsh_dir **out)
 {
-	return rsh_objects_is_url(path) ? rsh_objects_dir(path, how, out) :
-					  rsh_files_list(path, out);
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_medium *m;
+	int rc = medium_open(path, how, &m, &unused);
+
+	if (rc)
+		return rc;
+	rc = m->ops->list(m, "", out);
+	if (rc)
+		m->ops->free(m);
+	else
+		(*out)->owned = m;
+	return rc;
 }
 
 void rsh_dir_close(struct rsh_dir *d)
 {
+	struct rsh_medium *owned = d ? d->owned : NULL;
+
 	if (d)
 		d->ops->dir_close(d);
+	if (owned)
+		owned->ops->free(owned);
 }
 
 int rsh_dir_next(struct rsh_dir *d, const char **name)
@@ -254,10 +274,11 @@ bool rsh_store_clear(struct rsh_store *s)
 	rsh_outage_reset(s);
 	s->kind = NULL;
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		rsh_file_close(&s->files[i]);
+		rsh_handle_close(s->files[i].open);
 		free(s->files[i].path);
 	}
-	rsh_pool_reset(&s->pool);
+	s->pool.n_open = 0;
+	TAILQ_INIT(&s->pool.idle);
 	free(s->files);
 	free(s->failed);
 	free(s->n_bad);
@@ -267,11 +288,6 @@ bool rsh_store_clear(struct rsh_store *s)
 	s->n_files = 0;
 	s->cap_files = 0;
 	return true;
-}
-
-uint32_t rsh_store_n_files(const struct rsh_store *s)
-{
-	return s->n_files;
 }
 
 const char *rsh_store_name(const struct rsh_store *s, uint32_t file)
@@ -294,4 +310,69 @@ const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
 					    uint32_t file)
 {
 	return &s->files[file].attr;
+}
+
+/* ---- small files, read whole ---- */
+
+/* `path` is for messages. */
+static int load_open(struct rsh_handle *h, const char *path, const char *what,
+		     uint64_t max, uint8_t **out, size_t *len,
+		     struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_stat st;
+	ssize_t n = rsh_handle_look(h, &st);
+
+	if (n)
+		return rsh_error_set(err, (int)-n, "%s: %s", path,
+				     strerror((int)-n));
+	if (st.kind != RSH_IS_FILE)
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     path);
+	if (st.size > max)
+		return rsh_error_set(err, EFBIG, "%s: too large for a %s", path,
+				     what);
+	data = rsh_alloc_array((size_t)st.size + 1, 1);
+	if (!data)
+		return rsh_error_nomem(err);
+	for (*len = 0; *len < st.size; *len += (size_t)n) {
+		n = rsh_handle_pread(h, data + *len, (size_t)st.size - *len,
+				     *len);
+		if (n < 0)
+			return rsh_error_set(err, (int)-n, "%s: %s", path,
+					     strerror((int)-n));
+		if (n == 0)
+			break;
+	}
+	*out = steal_pointer(&data);
+	return 0;
+}
+
+int rsh_load_whole(const char *path, uint64_t max, const char *what,
+		   uint8_t **out, size_t *len, struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open_path(path, &h);
+
+	if (rc)
+		return rsh_error_set(err, -rc, "%s %s: %s", what, path,
+				     strerror(-rc));
+	return load_open(h, path, what, max, out, len, err);
+}
+
+int rsh_store_load(const struct rsh_store *s, const char *name, uint64_t max,
+		   const char *what, uint8_t **out, size_t *len,
+		   struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	cleanup_free char *path = NULL;
+	int rc = rsh_handle_open(s, name, &h);
+
+	if (rc)
+		return rsh_store_open_error(s, name, rc, err);
+	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	return load_open(h, path, what, max, out, len, err);
 }

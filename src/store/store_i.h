@@ -9,8 +9,84 @@
 
 #include "io_i.h"
 #include "medium_i.h"
-#include "outage_i.h"
 #include "rsh/store/store.h"
+
+struct rsh_store;
+struct rsh_store_file;
+
+/* ---- files that cannot be reached, until they can be again (outage.c) ----
+ *
+ * A file fails when its bytes cannot be had, or not be shown to be those that
+ * were identified, and a fresh descriptor does no better.  From then on readers
+ * who have a replica avoid its owner, and a thread tries it again, where it
+ * failed, after pauses that grow.  When it answers again readers come back to
+ * it.
+ *
+ * An outage of the source begins with the first file that fails and ends when
+ * one of those that failed answers; both are logged once, however many files
+ * and reads it hit, and of a source that comes and goes all the time not more
+ * often than somebody would read.  What fails on beyond its end, such as a bad
+ * place of a disk, has been logged with it and begins none.
+ *
+ * A file that changed is none of this: nothing but its old self, which a later
+ * read may find in its place, makes it good again.  In an outage a file fails
+ * until it has looked changed for a while, because file systems that come back
+ * say for a moment what is not so.
+ */
+enum rsh_file_state { RSH_FILE_GOOD, RSH_FILE_FAILING, RSH_FILE_CHANGED };
+
+struct rsh_outage {
+	pthread_mutex_t lock; /* guards what follows, and of files what says
+			       * so */
+	pthread_cond_t news;  /* a file answers again, the thread is to look or
+			       * to stop, or has stopped */
+	uint64_t (*now)(void);
+	bool unwatched;       /* for tests: no thread looks */
+
+	atomic_bool on;
+	bool quiet;           /* the log is not told of it */
+	unsigned spare;       /* how many more outages the log takes for now */
+	uint64_t counted_ns;  /* `spare` has grown up to this moment */
+	uint64_t begun_ns, ended_ns; /* ended_ns: of the last one; 0: none */
+	uint64_t n_reads;     /* reads that it hit */
+	unsigned n_files;
+	unsigned n_failing;   /* files that fail now, of any outage */
+	atomic_uint_fast64_t n_outages;
+	atomic_uint_fast64_t n_returns; /* returns of files, and ends of
+					 * outages */
+
+	bool watched, stopping, look_now;
+	uint64_t looked_ns;   /* when it was last told to look */
+	unsigned n_waiting;   /* readers */
+
+	/* Only the thread uses this: the file to begin with when it looks. */
+	uint32_t next;
+};
+
+int rsh_outage_init(struct rsh_outage *o);
+void rsh_outage_destroy(struct rsh_outage *o);
+/* Ends the thread.  False if it does not come back from the source: what it
+ * uses must not be freed then. */
+bool rsh_outage_stop(struct rsh_store *s);
+/* Prepares for other files, after rsh_outage_stop(). */
+void rsh_outage_reset(struct rsh_store *s);
+
+/* Says after an attempt that failed for this reason whether to make another.
+ * For a reader who waits this may take RSH_PATIENCE_NS, counted from the
+ * beginning of the outage. */
+bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
+		      struct rsh_attempts *a);
+/* To be called after a read that went well of a file that is not good. */
+void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
+
+/* Gives what the reader is to see of a failure of an attempt, after
+ * rsh_outage_again() has said that there is no other attempt. */
+int rsh_reader_errno(const struct rsh_store_file *f, int code);
+
+/* Tries the files that fail; true if one answers again. */
+bool rsh_outage_look(struct rsh_store *s);
+
+#define RSH_PATIENCE_NS UINT64_C(3000000000)
 
 /* ---- files (file.c) ---- */
 
@@ -53,16 +129,11 @@ struct rsh_file_pool {
 };
 
 int rsh_pool_init(struct rsh_file_pool *pool);
-/* Forgets the files, whose handles the caller has closed. */
-void rsh_pool_reset(struct rsh_file_pool *pool);
-void rsh_pool_destroy(struct rsh_file_pool *pool);
 
 /* Returns what rsh_store_compare() does.  With `anew` the file was found by its
  * path; if that led to another mount, store.h says what counts. */
 int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 		     bool anew);
-/* Closes a file that nobody uses any more. */
-void rsh_file_close(struct rsh_store_file *f);
 
 /* ---- the store (store.c) ---- */
 

@@ -28,11 +28,6 @@ struct described {
 	size_t cap_stages;
 };
 
-static bool described_counts(const struct rsh_ckpt2_param *p)
-{
-	return strncmp(p->name, ACCUMULATED, strlen(ACCUMULATED)) != 0;
-}
-
 /* ---- which stages have a parameter ---- */
 
 static uint32_t described_stage_ranks(const struct rsh_ckpt2 *c)
@@ -94,23 +89,6 @@ static int described_place(struct described *d, const struct rsh_ckpt2_param *p)
 
 /* ---- files of stages ---- */
 
-static bool described_copy_map(struct rsh_arena *a,
-			       const struct rsh_strategy_item *from,
-			       struct rsh_map_entry *map)
-{
-	for (uint32_t i = 0; i < from->n_map; i++) {
-		uint32_t n = from->map[i].n;
-		int32_t *axes = rsh_arena_array(a, int32_t, n);
-
-		if (!axes)
-			return false;
-		if (n)
-			memcpy(axes, from->map[i].axes, n * sizeof(*axes));
-		map[i] = (struct rsh_map_entry){ n, axes };
-	}
-	return true;
-}
-
 /* What is not split lies on a mesh of one axis. */
 static bool described_item(struct rsh_arena *a, const struct rsh_ckpt2_param *p,
 			   uint32_t ranks, struct rsh_strategy_item *out)
@@ -133,7 +111,17 @@ static bool described_item(struct rsh_arena *a, const struct rsh_ckpt2_param *p,
 	if (!map || !mesh || !out->name)
 		return false;
 	memcpy(mesh, from ? from->mesh : &ranks, n * sizeof(*mesh));
-	return !from || described_copy_map(a, from, map);
+	for (uint32_t i = 0; from && i < from->n_map; i++) {
+		int32_t *axes = rsh_arena_array(a, int32_t, from->map[i].n);
+
+		if (!axes)
+			return false;
+		if (from->map[i].n)
+			memcpy(axes, from->map[i].axes,
+			       from->map[i].n * sizeof(*axes));
+		map[i] = (struct rsh_map_entry){ from->map[i].n, axes };
+	}
+	return true;
 }
 
 static struct rsh_strategy_file *described_file(const struct described *d,
@@ -207,7 +195,8 @@ int rsh_strategy_of_checkpoint2(const struct rsh_ckpt2 *c, const char *path,
 	int rc = 0;
 
 	for (uint32_t i = 0; i < c->n_params && rc == 0; i++)
-		if (described_counts(&c->params[i]))
+		if (strncmp(c->params[i].name, ACCUMULATED,
+			    strlen(ACCUMULATED)) != 0)
 			rc = described_place(&d, &c->params[i]);
 	if (rc == 0)
 		rc = described_merge(&d, names, out);

@@ -25,6 +25,15 @@ bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])
 	return true;
 }
 
+static const struct rsh_mesh_axis *mesh_find(const struct rsh_mesh *m,
+					     const char *name)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (strcmp(m->axes[i].name, name) == 0)
+			return &m->axes[i];
+	return NULL;
+}
+
 /* Reads a number that ends where the list's element ends. */
 static bool parse_size(const char *s, const char *end, uint32_t *out)
 {
@@ -94,18 +103,14 @@ int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 
 uint32_t rsh_mesh_size(const struct rsh_mesh *m, const char *name)
 {
-	for (uint32_t i = 0; i < m->n; i++)
-		if (strcmp(m->axes[i].name, name) == 0)
-			return m->axes[i].size;
-	return 1;
+	const struct rsh_mesh_axis *axis = mesh_find(m, name);
+
+	return axis ? axis->size : 1;
 }
 
 bool rsh_mesh_has(const struct rsh_mesh *m, const char *name)
 {
-	for (uint32_t i = 0; i < m->n; i++)
-		if (strcmp(m->axes[i].name, name) == 0)
-			return true;
-	return false;
+	return mesh_find(m, name);
 }
 
 uint32_t rsh_mesh_stage_ranks(const struct rsh_mesh *m)

@@ -9,12 +9,11 @@
 #include "rsh/strategy/partition.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* A message lists this many ranks before it says how many more there are. */
 #define LISTED_MAX 6
@@ -80,23 +79,17 @@ static bool axes_fit(struct search *x, uint32_t stride)
 	return true;
 }
 
-static void take_mesh(struct search *x)
-{
-	if (x->n_found++ > 0)
-		return;
-	x->n_axes_found = x->n_axes;
-	for (unsigned i = 0; i < x->n_axes; i++)
-		x->found[i] = x->axes[x->n_axes - 1 - i];
-}
-
 /* Tries to complete the mesh beyond `stride` ranks with exactly n_more axes,
  * until two meshes are found. */
 static void try_axes(struct search *x, uint32_t stride, unsigned n_more)
 {
 	const uint32_t left = x->n / stride;
 
-	if (left == 1 && n_more == 0)
-		take_mesh(x);
+	if (left == 1 && n_more == 0 && x->n_found++ == 0) {
+		x->n_axes_found = x->n_axes;
+		for (unsigned i = 0; i < x->n_axes; i++)
+			x->found[i] = x->axes[x->n_axes - 1 - i];
+	}
 	if (left == 1 || n_more == 0)
 		return;
 	for (uint32_t s = left; s > 1 && x->n_found < 2; s--) {
@@ -114,45 +107,28 @@ static void try_axes(struct search *x, uint32_t stride, unsigned n_more)
 	}
 }
 
-static int search_init(struct search *x, const uint32_t *group, uint32_t n)
-{
-	*x = (struct search){
-		.group = group, .n = n,
-		.known = rsh_alloc_array(n, sizeof(uint32_t)),
-		.by_group = calloc(n, sizeof(uint32_t)),
-		.by_key = calloc(n, sizeof(uint32_t)),
-		.key = rsh_alloc_array(n, sizeof(uint32_t)),
-	};
-	if (!x->known || !x->by_group || !x->by_key || !x->key)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		if (group[i] != RSH_PARTITION_UNKNOWN)
-			x->known[x->n_known++] = i;
-	return 0;
-}
-
-static void search_clear(struct search *x)
-{
-	free(x->known);
-	free(x->by_group);
-	free(x->by_key);
-	free(x->key);
-}
-
 int rsh_partition_mesh(const uint32_t *group, uint32_t n,
 		       struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES],
 		       unsigned *n_axes)
 {
-	struct search x;
-	int rc = search_init(&x, group, n);
+	cleanup_free uint32_t *known = rsh_alloc_array(n, sizeof(*known));
+	cleanup_free uint32_t *by_group = calloc(n, sizeof(*by_group));
+	cleanup_free uint32_t *by_key = calloc(n, sizeof(*by_key));
+	cleanup_free uint32_t *key = rsh_alloc_array(n, sizeof(*key));
+	struct search x = {
+		.group = group, .n = n, .known = known, .by_group = by_group,
+		.by_key = by_key, .key = key,
+	};
 
 	*n_axes = 0;
-	for (unsigned k = 0; rc == 0 && k <= RSH_PARTITION_MAX_AXES &&
-			     x.n_found < 2 && n >> k; k++)
+	if (!known || !by_group || !by_key || !key)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		if (group[i] != RSH_PARTITION_UNKNOWN)
+			known[x.n_known++] = i;
+	for (unsigned k = 0; k <= RSH_PARTITION_MAX_AXES && x.n_found < 2 &&
+			     n >> k; k++)
 		try_axes(&x, 1, k);
-	search_clear(&x);
-	if (rc)
-		return rc;
 	if (x.n_found == 0)
 		return -ENOENT;
 	memcpy(axes, x.found, x.n_axes_found * sizeof(*axes));
@@ -235,21 +211,6 @@ rsh_partition_refine(struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES],
 
 /* ---- text ---- */
 
-__attribute__((format(printf, 4, 5)))
-static void partition_append(char *text, size_t size, size_t *at,
-			     const char *fmt, ...)
-{
-	va_list args;
-	int n;
-
-	if (*at >= size)
-		return;
-	va_start(args, fmt);
-	n = vsnprintf(text + *at, size - *at, fmt, args);
-	va_end(args);
-	*at += n > 0 ? (size_t)n : 0;
-}
-
 const char *
 rsh_partition_mesh_text(const struct rsh_partition_axis *axes, unsigned n_axes,
 			char *text, size_t size)
@@ -257,21 +218,21 @@ rsh_partition_mesh_text(const struct rsh_partition_axis *axes, unsigned n_axes,
 	unsigned n_cuts = 0, told = 0;
 	size_t at = 0;
 
-	partition_append(text, size, &at, "mesh [");
+	rsh_text_add(text, size, &at, "mesh [");
 	for (unsigned i = 0; i < n_axes; i++) {
-		partition_append(text, size, &at, "%s%u", i ? "," : "",
-				 axes[i].size);
+		rsh_text_add(text, size, &at, "%s%u", i ? "," : "",
+			     axes[i].size);
 		n_cuts += axes[i].cuts;
 	}
-	partition_append(text, size, &at, n_axes ? "]" : "1]");
+	rsh_text_add(text, size, &at, n_axes ? "]" : "1]");
 	if (n_cuts == 0)
-		partition_append(text, size, &at, " not cut");
+		rsh_text_add(text, size, &at, " not cut");
 	for (unsigned i = 0; i < n_axes; i++) {
 		if (!axes[i].cuts)
 			continue;
-		partition_append(text, size, &at, "%s%u", told ? " and " :
-				 n_cuts > 1 ? " cut over axes " :
-					      " cut over axis ", i);
+		rsh_text_add(text, size, &at, "%s%u", told ? " and " :
+			     n_cuts > 1 ? " cut over axes " :
+					  " cut over axis ", i);
 		told++;
 	}
 	return text;
@@ -281,18 +242,18 @@ static void append_ranks(char *text, size_t size, size_t *at,
 			 const uint32_t *ranks, uint32_t n)
 {
 	if (n > 2 && ranks[n - 1] - ranks[0] == n - 1) {
-		partition_append(text, size, at, "%u to %u", ranks[0],
-				 ranks[n - 1]);
+		rsh_text_add(text, size, at, "%u to %u", ranks[0],
+			     ranks[n - 1]);
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		const char *mark = i == 0 ? "" : i + 1 == n ? " and " : ", ";
 
 		if (i == LISTED_MAX && n > LISTED_MAX + 1) {
-			partition_append(text, size, at, " and %u more", n - i);
+			rsh_text_add(text, size, at, " and %u more", n - i);
 			return;
 		}
-		partition_append(text, size, at, "%s%u", mark, ranks[i]);
+		rsh_text_add(text, size, at, "%s%u", mark, ranks[i]);
 	}
 }
 
@@ -334,18 +295,18 @@ const char *rsh_partition_text(const uint32_t *ranks, const uint32_t *group,
 	text[0] = '\0';
 	if (!list)
 		return text;
-	partition_append(text, size, &at, "ranks ");
+	rsh_text_add(text, size, &at, "ranks ");
 	for (uint32_t i = 0; i < n; i++)
 		if (group[i] == best)
 			list[k++] = ranks[i];
 	if (k == n || k == 1) {
 		append_ranks(text, size, &at, ranks, n);
-		partition_append(text, size, &at,
-				 k == n ? " all hold the same" : " all differ");
+		rsh_text_add(text, size, &at,
+			     k == n ? " all hold the same" : " all differ");
 		return text;
 	}
 	append_ranks(text, size, &at, list, k);
-	partition_append(text, size, &at, " hold the same, ranks ");
+	rsh_text_add(text, size, &at, " hold the same, ranks ");
 	k = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t j = 0;
@@ -356,6 +317,6 @@ const char *rsh_partition_text(const uint32_t *ranks, const uint32_t *group,
 			list[k++] = ranks[i];
 	}
 	append_ranks(text, size, &at, list, k);
-	partition_append(text, size, &at, " do not");
+	rsh_text_add(text, size, &at, " do not");
 	return text;
 }

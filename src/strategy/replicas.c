@@ -59,12 +59,10 @@ struct member {
 static int by_group_and_holder(const void *a, const void *b)
 {
 	const struct member *x = a, *y = b;
+	int d = rsh_compare_u64(x->group, y->group);
 
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	if (x->holder != y->holder)
-		return x->holder < y->holder ? -1 : 1;
-	return (x->rank > y->rank) - (x->rank < y->rank);
+	d = d ? d : rsh_compare_u64(x->holder, y->holder);
+	return d ? d : rsh_compare_u64(x->rank, y->rank);
 }
 
 /* Divides the groups of a stage whose first rank is `base` by one layout. */
@@ -87,15 +85,6 @@ static void divide(const struct rsh_grid *g, uint32_t base, uint32_t *first,
 	}
 }
 
-static bool was_seen(const struct rsh_strategy_item *const *seen, size_t n,
-		     const struct rsh_strategy_item *item)
-{
-	for (size_t i = 0; i < n; i++)
-		if (rsh_item_same_layout(seen[i], item))
-			return true;
-	return false;
-}
-
 static int divide_stage(const struct rsh_strategy *s, uint32_t stage,
 			uint32_t *first, struct member *scratch)
 {
@@ -106,8 +95,11 @@ static int divide_stage(const struct rsh_strategy *s, uint32_t stage,
 		const struct rsh_strategy_item *item =
 			rsh_param_item(&s->params[i], stage);
 		struct rsh_grid *g;
+		size_t k = 0;
 
-		if (!item || was_seen(seen, n, item))
+		while (item && k < n && !rsh_item_same_layout(seen[k], item))
+			k++;
+		if (!item || k < n)
 			continue;
 		if (rsh_grow(&seen, &cap, n + 1, sizeof(*seen)))
 			return -ENOMEM;

@@ -68,12 +68,6 @@ static bool is_merged(const struct rsh_strategy_file *f)
 	return true;
 }
 
-/* Returns the stage of a single file, 0 if it is a merged one. */
-static uint32_t lone_stage(const struct rsh_strategy_file *f)
-{
-	return f->has_stage && !is_merged(f) ? f->first_stage : 0;
-}
-
 static int add_items(struct entries *out, const struct rsh_strategy_file *f,
 		     bool merged, uint32_t stage, struct rsh_names *names,
 		     struct rsh_error *err)
@@ -99,19 +93,9 @@ static int strategy_by_stage(const void *a, const void *b)
 {
 	const struct rsh_strategy_file *x = *(struct rsh_strategy_file *const *)a;
 	const struct rsh_strategy_file *y = *(struct rsh_strategy_file *const *)b;
+	const int d = rsh_compare_u64(x->first_stage, y->first_stage);
 
-	if (x->first_stage != y->first_stage)
-		return x->first_stage < y->first_stage ? -1 : 1;
-	return strcmp(x->path, y->path);
-}
-
-static bool stage_is_there(const struct strategy_impl *s, uint32_t n,
-			   uint32_t stage)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (s->files[i]->first_stage == stage)
-			return true;
-	return false;
+	return d ? d : strcmp(x->path, y->path);
 }
 
 /* Sorts the files by stage, unless they are to stay in the order given, and
@@ -141,7 +125,12 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 		qsort(s->files, s->n_files, sizeof(*s->files),
 		      strategy_by_stage);
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		if (stage_is_there(s, kept, s->files[i]->first_stage))
+		uint32_t k = 0;
+
+		while (k < kept &&
+		       s->files[k]->first_stage != s->files[i]->first_stage)
+			k++;
+		if (k < kept)
 			rsh_strategy_file_free(s->files[i]);
 		else
 			s->files[kept++] = s->files[i];
@@ -211,10 +200,9 @@ static int by_name_then_order(const void *a, const void *b)
 {
 	const struct entry *x = *(const struct entry *const *)a;
 	const struct entry *y = *(const struct entry *const *)b;
+	const int d = rsh_compare_u64(x->name, y->name);
 
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return x < y ? -1 : x > y;
+	return d ? d : (x > y) - (x < y);
 }
 
 /* Numbers the parameters by first appearance, in e->v[i].param. */
@@ -243,6 +231,15 @@ static int number_params(struct entries *e, uint32_t *n_params)
 	return 0;
 }
 
+static int strategy_by_name_id(const void *a, const void *b, void *params)
+{
+	const struct rsh_strategy_param *p = params;
+
+	return rsh_compare_u64(p[*(const uint32_t *)a].name,
+			       p[*(const uint32_t *)b].name);
+}
+
+/* Groups the entries by parameter, in the order of first appearance. */
 static int group(struct strategy_impl *s, struct entries *e,
 		 struct rsh_error *err)
 {
@@ -252,7 +249,8 @@ static int group(struct strategy_impl *s, struct entries *e,
 		return rsh_error_nomem(err);
 	s->params = calloc(n_params, sizeof(*s->params));
 	s->stages = rsh_alloc_array(e->n, sizeof(*s->stages));
-	if (!s->params || !s->stages)
+	s->by_name = rsh_alloc_array(n_params, sizeof(*s->by_name));
+	if (!s->params || !s->stages || !s->by_name)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < e->n; i++)
 		s->params[e->v[i].param].n_stages++;
@@ -269,38 +267,25 @@ static int group(struct strategy_impl *s, struct entries *e,
 		s->stages[base + p->n_stages++] =
 			(struct rsh_param_stage){ e->v[i].stage, e->v[i].item };
 	}
+	for (uint32_t p = 0; p < n_params; p++)
+		s->by_name[p] = p;
+	qsort_r(s->by_name, n_params, sizeof(*s->by_name), strategy_by_name_id,
+		s->params);
 	s->pub.n_params = n_params;
 	s->pub.params = s->params;
-	return 0;
-}
-
-static int strategy_by_name_id(const void *a, const void *b, void *params)
-{
-	const struct rsh_strategy_param *p = params;
-	uint32_t x = p[*(const uint32_t *)a].name;
-	uint32_t y = p[*(const uint32_t *)b].name;
-
-	return x < y ? -1 : x > y;
-}
-
-static int sort_by_name(struct strategy_impl *s, struct rsh_error *err)
-{
-	s->by_name = rsh_alloc_array(s->pub.n_params, sizeof(*s->by_name));
-	if (!s->by_name)
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < s->pub.n_params; i++)
-		s->by_name[i] = i;
-	qsort_r(s->by_name, s->pub.n_params, sizeof(*s->by_name),
-		strategy_by_name_id, s->params);
 	s->pub.by_name = s->by_name;
 	return 0;
 }
 
 /* All layouts have to agree, since ranks are numbered by one number of ranks
- * for each stage. */
-static int check_ranks(const struct strategy_impl *s, const struct entries *e,
-		       struct rsh_error *err)
+ * for each stage.  The highest rank is in the last stage of the job, or in the
+ * later stage that a single file is of. */
+static int check_ranks(struct strategy_impl *s, const struct entries *e,
+		       bool directory, struct rsh_error *err)
 {
+	const struct rsh_strategy_file *f = s->files[0];
+	uint64_t top;
+
 	for (uint32_t i = 1; i < e->n; i++)
 		if (rsh_item_ranks(e->v[i].item) !=
 		    rsh_item_ranks(e->v[0].item))
@@ -311,15 +296,10 @@ static int check_ranks(const struct strategy_impl *s, const struct entries *e,
 					     rsh_item_ranks(e->v[i].item),
 					     e->v[0].item->name,
 					     rsh_item_ranks(e->v[0].item));
-	return 0;
-}
-
-/* The highest rank is in the last stage of the job, or in the later stage that
- * a single file is of. */
-static int check_size(const struct strategy_impl *s, struct rsh_error *err)
-{
-	uint64_t top = rsh_max_u64(s->pub.n_stages - 1, s->pub.lone_stage);
-
+	s->pub.stage_ranks = rsh_item_ranks(e->v[0].item);
+	if (!directory && f->has_stage && !is_merged(f))
+		s->pub.lone_stage = f->first_stage;
+	top = rsh_max_u64(s->pub.n_stages - 1, s->pub.lone_stage);
 	if ((top + 1) * s->pub.stage_ranks > RSH_MAX_RANKS)
 		return rsh_error_set(err, EINVAL,
 				     "%s: pipeline stage %llu of %u devices a "
@@ -360,16 +340,9 @@ int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 	if (rc == 0)
 		rc = check_stages(s, &e, err);
 	if (rc == 0)
-		rc = check_ranks(s, &e, err);
-	if (rc == 0) {
-		s->pub.stage_ranks = rsh_item_ranks(e.v[0].item);
-		s->pub.lone_stage = directory ? 0 : lone_stage(s->files[0]);
-		rc = check_size(s, err);
-	}
+		rc = check_ranks(s, &e, directory, err);
 	if (rc == 0)
 		rc = group(s, &e, err);
-	if (rc == 0)
-		rc = sort_by_name(s, err);
 	s->pub.n_files = s->n_files;
 	s->pub.files = (const struct rsh_strategy_file *const *)s->files;
 	if (rc == 0)
@@ -441,14 +414,20 @@ bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
 	return rsh_param_item(p, stage) != NULL;
 }
 
-/* A later item replaces the one before if rank and item are both in stage 0 or
- * both in a later stage; the item's own number of ranks decides which the rank
- * is in. */
-static const struct rsh_param_stage *
-converter_choice(const struct rsh_strategy_param *p, uint32_t rank)
+const struct rsh_param_stage *
+rsh_param_dest_stage(const struct rsh_strategy *s,
+		     const struct rsh_strategy_param *p, uint32_t rank,
+		     bool converter)
 {
 	const struct rsh_param_stage *best = &p->stages[0];
 
+	if (!converter)
+		for (uint32_t i = 0; i < p->n_stages; i++)
+			if (p->stages[i].stage == rank / s->stage_ranks)
+				return &p->stages[i];
+	/* To the converter a later item replaces the one before if rank and
+	 * item are both in stage 0 or both in a later stage; the item's own
+	 * number of ranks decides which the rank is in. */
 	for (uint32_t i = 1; i < p->n_stages; i++) {
 		bool later = rank / rsh_item_ranks(p->stages[i].item) > 0;
 
@@ -456,16 +435,4 @@ converter_choice(const struct rsh_strategy_param *p, uint32_t rank)
 			best = &p->stages[i];
 	}
 	return best;
-}
-
-const struct rsh_param_stage *
-rsh_param_dest_stage(const struct rsh_strategy *s,
-		     const struct rsh_strategy_param *p, uint32_t rank,
-		     bool converter)
-{
-	if (!converter)
-		for (uint32_t i = 0; i < p->n_stages; i++)
-			if (p->stages[i].stage == rank / s->stage_ranks)
-				return &p->stages[i];
-	return converter_choice(p, rank);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/text.c escapes what misleads a terminal or a reader, for lines and
- * tables and for JSON. */
+ * tables and for JSON, and appends to bounded texts. */
 #include "rsh/util/text.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,4 +144,17 @@ char *rsh_text_json(const char *json)
 	if (text)
 		*to = '\0';
 	return text;
+}
+
+void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	if (*at >= size)
+		return;
+	va_start(args, fmt);
+	n = vsnprintf(text + *at, size - *at, fmt, args);
+	va_end(args);
+	*at += n > 0 ? (size_t)n : 0;
 }

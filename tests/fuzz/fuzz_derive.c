@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#include "rsh/derive/check.h"
 #include "rsh/derive/derive.h"
 #include "rsh/strategy/mesh.h"
 

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "cache/cache_i.h"
 #include "cache_support.h"
 
 #define BLOCK (64 * KIB)
@@ -183,7 +184,7 @@ static void test_options(void **state)
 	}
 	opts.block_bytes = 0;
 	c = cache_make(&opts);
-	assert_int_equal(rsh_cache_block_bytes(c), RSH_CACHE_BLOCK_DEFAULT);
+	assert_int_equal(c->block_bytes, RSH_CACHE_BLOCK_DEFAULT);
 	rsh_cache_free(c);
 	rsh_cache_free(NULL);
 }

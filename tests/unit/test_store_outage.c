@@ -17,7 +17,6 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
-#include "store/files_i.h"
 #include "store/store_i.h"
 #include "support.h"
 
@@ -335,7 +334,7 @@ static void cleared_and_filled_again(void **state)
 	setup_with(&f, "eio@dir_0/");
 	assert_int_equal(read_file(&f, 0, false), -EIO);
 	assert_true(rsh_store_clear(f.store));
-	assert_int_equal(rsh_store_n_files(f.store), 0);
+	assert_int_equal(f.store->n_files, 0);
 	assert_int_equal(rsh_store_add(f.store, &e), 0);
 	open_file(&f, 0);
 	assert_int_equal(rsh_store_start(f.store), 0);

@@ -115,8 +115,6 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
  * are written first. */
 void rsh_cache_free(struct rsh_cache *c);
 
-uint32_t rsh_cache_block_bytes(const struct rsh_cache *c);
-
 /* ---- files ---- */
 
 /* An identity tells one content from another, in this process and in all that

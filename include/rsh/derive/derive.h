@@ -16,6 +16,7 @@
 #ifndef RSH_DERIVE_DERIVE_H
 #define RSH_DERIVE_DERIVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rsh/strategy/strategy.h"
@@ -23,6 +24,7 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_emit.h"
+#include "rsh/wire/strategy_file.h"
 
 /* ---- what is wanted ---- */
 
@@ -103,5 +105,23 @@ int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
 			 struct rsh_names *names, struct rsh_strategy **out,
 			 struct rsh_error *err);
 void rsh_derived_free(struct rsh_derived *d);
+
+/* ---- what would go wrong with a strategy later on ---- */
+
+/* Looks at the files of a strategy and tells `report` of each thing that is
+ * wrong, in a sentence that names file and parameter: numbers of ranks that
+ * differ, optimizer shards that do not fit, dimensions that do not divide (of
+ * shapes in JSON files and in `shapes`, which may be NULL), tensor maps of
+ * another number of dimensions, names that the converter cannot read, stages
+ * that are missing or in two different files, parameters that stages hold in
+ * different ways.
+ *
+ * It takes over the files and the array, as rsh_strategy_merge() does; n may be
+ * 0.  Returns 0 whatever it found, or -ENOMEM. */
+int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
+		       bool directory, const char *path,
+		       const struct rsh_derive_shapes *shapes,
+		       struct rsh_names *names, rsh_strategy_report_fn *report,
+		       void *ctx, struct rsh_error *err);
 
 #endif

@@ -250,7 +250,6 @@ int rsh_store_start(struct rsh_store *s);
  * forgotten then, and nothing but rsh_store_free() is left to do. */
 bool rsh_store_clear(struct rsh_store *s);
 
-uint32_t rsh_store_n_files(const struct rsh_store *s);
 const char *rsh_store_name(const struct rsh_store *s, uint32_t file);
 /* Gives a path for messages: the root as it was given, and the name. */
 const char *rsh_store_path(const struct rsh_store *s, uint32_t file);

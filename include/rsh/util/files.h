@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/files.h - ends of file names, files that are read to their end, and files
- * that are written whole.  No function keeps anything between calls, so any
+/* util/files.h - ends of file names, files that are read to their end, files
+ * that are written whole, and lists of buffers.  No function keeps anything between calls, so any
  * thread may call. */
 #ifndef RSH_UTIL_FILES_H
 #define RSH_UTIL_FILES_H
@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 /* Tells whether the name ends in the suffix and has something before it. */
 bool rsh_has_suffix(const char *name, const char *suffix);
@@ -34,5 +35,20 @@ typedef int rsh_file_fill(void *ctx, int fd);
  * `temporary` was removed (unless it was there before). */
 int rsh_file_replace(int dirfd, const char *name, const char *temporary,
 		     mode_t mode, rsh_file_fill *fill, void *ctx);
+
+/* Takes n bytes, which were read or written, off the front of the *count buffers
+ * at *v, and those buffers that are empty then. */
+static inline void rsh_iov_advance(struct iovec **v, size_t *count, size_t n)
+{
+	while (*count && n >= (*v)->iov_len) {
+		n -= (*v)->iov_len;
+		++*v;
+		--*count;
+	}
+	if (!*count)
+		return;
+	(*v)->iov_base = (char *)(*v)->iov_base + n;
+	(*v)->iov_len -= n;
+}
 
 #endif

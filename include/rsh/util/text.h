@@ -28,4 +28,9 @@ char *rsh_text_escape(const char *s);
  * caller frees it; NULL means out of memory. */
 char *rsh_text_json(const char *json);
 
+/* Appends to the bounded text[size], of which *at bytes are taken, and cuts what
+ * does not fit, which *at counts, too. */
+void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
 #endif
