@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
 #include "json_scan_i.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"

@@ -11,7 +11,7 @@
 
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
-#include "bytes_i.h"
+#include "rsh/wire/bytes.h"
 #include "strategy_build_i.h"
 
 /* The strategies of the largest jobs have a few megabytes. */
