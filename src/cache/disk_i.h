@@ -5,7 +5,13 @@
  * appear by rename and are never changed but for their mtime, which says when
  * the block was last used.  So processes that share the directory need no lock.
  * One that is killed leaves at most a file with a temporary name behind, which
- * a look at the directory removes when it is ten minutes old. */
+ * a look at the directory removes when it is ten minutes old.
+ *
+ * Nothing in it is trusted: a block has its whole key and hashes over all of
+ * it, links are not followed, and what does not fit is removed.  So there is no
+ * index and no fsync.  What is written is dropped from the page cache, because
+ * loaders count free memory without that; blocks that come faster than the disk
+ * takes them are not written. */
 #ifndef RSH_CACHE_DISK_I_H
 #define RSH_CACHE_DISK_I_H
 

@@ -3,7 +3,12 @@
  *
  * No call fails, and each comes back: a request waits a bounded time for its
  * server, and a server that failed is left alone for a while, in which the
- * others have its part of the blocks. */
+ * others have its part of the blocks.
+ *
+ * A server has the blocks for which a hash of its name and theirs is greater
+ * than those of the other servers that have not failed, on all nodes alike.  A
+ * server that hung has claims of nodes that have given it up, so none waits for
+ * a claim there for a while (rsh_servers_is_doubtful()). */
 #ifndef RSH_CACHE_SERVERS_I_H
 #define RSH_CACHE_SERVERS_I_H
 

@@ -6,6 +6,40 @@
  * source file's record is taken as it is; a *block* is a destination stage; the
  * *key* of a source file is its rank within its stage, which is how the
  * converter tells slices apart, and it is *held* if some stage has its file.
+ *
+ * The measure is mindspore.transform_checkpoints of release 2.10.  This is what
+ * it does beyond what is documented, with the file that follows it:
+ *   slices.c  It takes the number of devices from the first layout, tells
+ *       slices apart by the rank modulo that, and the lowest stage's file wins:
+ *       if two stages of 4 saved the embedding, rank 0 is read, not rank 4.
+ *   redistribution.c, unify.c  It infers the ranks to load over made-up
+ *       shapes, and may load more than it uses.
+ *   loads.c  Where it cannot infer (numbers of devices in no multiple relation)
+ *       we load the ranks that hold what is needed, and the rank's counterpart
+ *       (its number modulo the source ranks), which copied records come from.
+ *   order.c  Names come in the order of the files that it loads, the highest
+ *       rank first, what is resharded before what is copied.
+ *   lookup.c  Copied records come from the local rank modulo the number of
+ *       devices of the last handled parameter; if that file lacks the record,
+ *       from the lowest key that is loaded and has it (it raises KeyError).
+ *   conversion.c  With both strategies of one stage, and source names a true
+ *       subset of the destination's, it goes by stage: it loads all ranks in
+ *       ascending order and names files "_part<stage>".
+ *   strategy/grid.c (place_simple)  A shard is misplaced whose only replicated
+ *       mesh axis is the first one, with a map that lists axes out of order.
+ *   rsh_param_dest_stage()  For ranks above stage 0 a shared parameter's layout
+ *       is that of the last such stage in the order of the file.
+ *   whole.c  Where both sides cut everything alike it writes the files anew; we
+ *       show them as they are, since who asks for what he has wants it back.
+ * --compat=mindspore follows the last four, and the conversions that lose
+ * something (notes.c).  tests/oracle/naive_reshard.py knows the same rules.
+ *
+ * From safetensors it takes another road: BFloat16 makes no detour over float32,
+ * tensors without elements stay, and nothing notes that an I8 was Int4.  Four of
+ * its faults there are never followed: it writes slices wrong that are not
+ * contiguous; it makes processes of stages, which may die unnoticed; a shared
+ * parameter reaches only the first stage of several that one list of ranks
+ * serves; and each file notes the Int4 of all source files.
  */
 #ifndef RSH_CONVERTER_CONVERTER_I_H
 #define RSH_CONVERTER_CONVERTER_I_H

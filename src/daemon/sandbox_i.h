@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* daemon/sandbox_i.h has what the daemon gives up before it reads what others
- * have written: files by landlock, and system calls. */
+ * have written: files by landlock, and system calls.
+ *
+ * It is entered before any thread is started, for landlock takes in one thread
+ * and what that starts.  A process under landlock changes no mounts, and one
+ * without new privileges cannot use fusermount3: fuse/mounter.c is forked
+ * before.  Whatever is opened later has a rule, or was opened before: libgcc_s,
+ * which the first cancelled thread asks for, the time zone, libcurl's and
+ * libsasl2's files.  `strace -f` of a mount under test must not show EACCES.
+ *
+ * landlock knows inodes: a rule for the root of a mount says nothing of the
+ * next mount there.  A rule for its parent would open the neighbours to the
+ * parsers, so the mounter looks for the file and sends its descriptor.
+ *
+ * Builds with a sanitizer, which wants ptrace and /proc, have no filter of
+ * system calls and may read /proc. */
 #ifndef RSH_DAEMON_SANDBOX_I_H
 #define RSH_DAEMON_SANDBOX_I_H
 

@@ -14,7 +14,16 @@
 #include "rsh/read/stream.h"
 #include "rsh/vfs/digest.h"
 
-/* Counts the source files that the kernel reads by itself (passthrough.c). */
+/* Counts the source files that the kernel reads by itself (passthrough.c).
+ *
+ * All who have a file open have the same backing, or the kernel fails the open
+ * with EIO, and none may have it open through the page cache beside that.
+ * Linux stacks two file systems: to ask for room below (SOURCE on an overlay)
+ * takes it from above, so it is asked for if it is needed.  Reads of such files
+ * never come by: no faults, no cache, no replicas and no check after a read.
+ * So what is read with the first two is not passed through, the others are
+ * looked at when a file is opened, and `auto` leaves out FUSE and networks,
+ * whose dead descriptors it would keep. */
 struct rsh_backing;
 struct rsh_passthrough {
 	bool granted; /* set by INIT */

@@ -5,7 +5,11 @@
  * A source tree has one file there.  It says of each checkpoint file, by its
  * identity, which index it has, and holds the distinct indexes once, so that
  * the next mount of the tree reads no header.  Whatever is wrong with the
- * directory or the file is worth a line in the log and a scan, and no error. */
+ * directory or the file is worth a line in the log and a scan, and no error.
+ *
+ * The ctime is compared as well, since `rsync --inplace -t` and `touch -r`
+ * restore mtimes.  A file that changed less than two seconds before the mount is
+ * not kept: a second change could leave the same times. */
 #ifndef RSH_SOURCE_INDEX_CACHE_I_H
 #define RSH_SOURCE_INDEX_CACHE_I_H
 
