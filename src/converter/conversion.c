@@ -11,6 +11,7 @@
 #include "converter_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/writer/param_kind.h"
 
 /* ---- the converter's dispatch ---- */
 
@@ -170,7 +171,7 @@ static void note_dispatch(struct rsh_converter *c)
 static struct rsh_converter *
 converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	      const struct rsh_source_view *view,
-	      const struct rsh_conversion_options *o)
+	      const struct rsh_plan_options *o)
 {
 	struct rsh_converter *c = calloc(1, sizeof(*c));
 
@@ -203,7 +204,7 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 /* The plan owns the converter from here on. */
 static int begin_plan(struct rsh_converter *c,
 		      const struct rsh_source_view *view,
-		      const struct rsh_conversion_options *o)
+		      const struct rsh_plan_options *o)
 {
 	const struct rsh_writer writer = {
 		.ctx = c,
@@ -278,7 +279,7 @@ static int find_apart(struct rsh_converter *c, struct rsh_error *err)
 
 int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
-		const struct rsh_conversion_options *opts,
+		const struct rsh_plan_options *opts,
 		struct rsh_plan **out, struct rsh_error *err)
 {
 	struct rsh_converter *c = converter_new(src, dst, view, opts);

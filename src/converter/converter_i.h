@@ -11,7 +11,8 @@
 #define RSH_CONVERTER_CONVERTER_I_H
 
 #include "rsh/catalogue/catalogue.h"
-#include "rsh/converter/name_filter.h"
+#include "rsh/writer/name_filter.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/converter/slices.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/strategy/grid.h"

@@ -4,7 +4,7 @@
  *   block.c  which parameters take part; the files in turn
  *   loads.c  which source ranks the converter would load
  *   order.c  the order of the records that follows from it
- *   redundancy.c   which parameters a rank keeps when redundancy is removed
+ *   deal.c   which parameters a rank keeps when redundancy is removed
  *   slots.c  the records of one file
  *   whole.c  a file that is a source file
  *   absent.c what is not in any file
@@ -119,7 +119,7 @@ const bool *rsh_planner_keep_keys(struct planner *p);
  * are kept for the next rank, and valid until another one is asked for. */
 const struct name_list *rsh_planner_list_names(struct planner *p);
 
-/* Fills p->dealt for one rank, if redundancy is to be removed (redundancy.c).
+/* Fills p->dealt for one rank, if redundancy is to be removed (deal.c).
  */
 int rsh_planner_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 

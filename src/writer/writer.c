@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/name_filter.h"
-#include "rsh/converter/redundancy.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
+#include "rsh/writer/name_filter.h"
+#include "rsh/writer/param_kind.h"
+#include "rsh/writer/redundancy.h"
 #include "rsh/writer/writer.h"
 
 #define WRITER_NO_SHOWN UINT32_MAX
@@ -39,7 +40,7 @@ struct writing {
 	const struct rsh_offer *offers;
 	uint32_t n;
 	const struct rsh_strategy *dst;
-	const struct rsh_conversion_options *o;
+	const struct rsh_plan_options *o;
 	struct writer_entry *entries; /* [offer] */
 	uint32_t *offer_of; /* [name]: 1 + its offer; 0: there is none */
 	uint32_t *to_deal;  /* names that the stage lists, by text */
@@ -484,7 +485,7 @@ static int writer_plan(struct writing *w, struct rsh_error *err)
 
 int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
 		   uint32_t n, const struct rsh_strategy *dst,
-		   const struct rsh_conversion_options *opts,
+		   const struct rsh_plan_options *opts,
 		   struct rsh_plan **out, struct rsh_error *err)
 {
 	struct writing w = {

@@ -16,8 +16,9 @@
 #ifndef RSH_WRITER_WRITER_H
 #define RSH_WRITER_WRITER_H
 
-#include "rsh/converter/conversion.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/strategy/strategy.h"
+#include "rsh/writer/options.h"
 
 /* A tensor that can be shown, and how it is made. */
 struct rsh_offer {
@@ -39,7 +40,7 @@ struct rsh_offer {
  * `dst` too.  0 or -errno with a sentence as rsh_convert() gives. */
 int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
 		   uint32_t n, const struct rsh_strategy *dst,
-		   const struct rsh_conversion_options *opts,
+		   const struct rsh_plan_options *opts,
 		   struct rsh_plan **out, struct rsh_error *err);
 
 #endif
