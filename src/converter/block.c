@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/block.c plans the files of one destination stage.
+/* converter/block.c says what the files of one destination stage have.
  *
  * The order of records is the converter's: the files it loads, highest rank
  * first (lowest first in a by-stage conversion), the names in first-seen order,
@@ -85,7 +85,6 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 	for (uint32_t name = 0; name < p->c->cat->n_names; name++) {
 		int rc;
 
-		p->shown_of[name] = RSH_NO_SHOWN;
 		p->fate[name] = (uint8_t)fate_of(p, name);
 		if (p->fate[name] != FATE_HANDLED)
 			continue;
@@ -137,46 +136,41 @@ static int order_copies(struct planner *p, uint32_t local,
 	return o->keys ? 0 : -ENOMEM;
 }
 
-/* Plans a file record by record. */
-static int plan_records(struct planner *p, struct rsh_shown_file *f,
-			struct rsh_error *err)
+int rsh_block_file(void *ctx, struct rsh_shown_file *f,
+		   struct rsh_file_names *out, struct rsh_error *err)
 {
+	struct planner *p = ctx;
 	struct rsh_converter *c = p->c;
-	const struct name_list *names = rsh_planner_list_names(p);
-	int rc = 0;
+	const struct name_list *names;
+	int rc = c->src ? 0 : plan_copy(p, f->member, err);
 
+	if (rc)
+		return rc;
+	f->lost = p->absent;
+	if (order_copies(p, f->member, &c->orders[f->rank]))
+		return rsh_error_nomem(err);
+	if (c->same)
+		rc = rsh_planner_take_whole(p, f, &out->added, err);
+	if (rc || out->added)
+		return rc;
+	names = rsh_planner_list_names(p);
 	if (!names)
 		return rsh_error_nomem(err);
+	out->names = names->names;
+	out->n = names->n;
 	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
 	    !c->chosen.filtered)
 		rc = rsh_planner_nothing_handled(p, f, err);
-	if (rc == 0)
-		rc = rsh_planner_deal(p, f->member, err);
-	if (rc == 0)
-		rc = rsh_planner_make_slots(p, f, names, err);
-	if (rc)
-		return rc;
-	return rsh_name_filter_add(&c->chosen, c->plan, f, err);
+	return rc;
 }
 
-static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
+bool rsh_block_is_dealt(void *ctx, uint32_t stage,
+			const struct rsh_strategy_param *param)
 {
-	struct rsh_converter *c = p->c;
-	struct rsh_shown_file f = {
-		.rank = p->block * c->dst_ranks + local,
-		.member = local,
-		.lost = p->absent,
-	};
-	bool taken = false;
-	int rc = c->src ? 0 : plan_copy(p, local, err);
+	const struct planner *p = ctx;
 
-	if (rc)
-		return rc;
-	if (order_copies(p, local, &c->orders[f.rank]))
-		return rsh_error_nomem(err);
-	if (c->same)
-		rc = rsh_planner_take_whole(p, &f, &taken, err);
-	return rc || taken ? rc : plan_records(p, &f, err);
+	(void)stage;
+	return p->fate[param->name] == FATE_HANDLED;
 }
 
 /* ---- the block ---- */
@@ -188,29 +182,7 @@ static int marks_init(const struct rsh_converter *c, struct rsh_marks *m)
 	return m->exact && m->near ? 0 : -ENOMEM;
 }
 
-static int planner_init(struct planner *p, struct rsh_error *err)
-{
-	const struct rsh_converter *c = p->c;
-
-	p->fate = calloc(c->cat->n_names + 1, sizeof(*p->fate));
-	p->shown_of = calloc(c->cat->n_names + 1, sizeof(*p->shown_of));
-	p->seen = calloc(c->cat->n_names + 1, sizeof(*p->seen));
-	p->seen_index = calloc(c->cat->n_indexes + 1, sizeof(*p->seen_index));
-	p->seq = calloc(c->cat->n_indexes + 1, sizeof(*p->seq));
-	p->whole = calloc(c->cat->n_indexes + 1, sizeof(*p->whole));
-	if (!p->fate || !p->shown_of || !p->seen || !p->seen_index || !p->seq ||
-	    !p->whole || marks_init(c, &p->marks) || marks_init(c, &p->some))
-		return rsh_error_nomem(err);
-	return 0;
-}
-
-static void marks_clear(struct rsh_marks *m)
-{
-	free(m->exact);
-	free(m->near);
-}
-
-static void planner_free(struct planner *p)
+void rsh_planner_clear(struct planner *p)
 {
 	rsh_planner_pairs_clear(p);
 	for (uint32_t i = 0; i < p->n_lists; i++) {
@@ -219,33 +191,40 @@ static void planner_free(struct planner *p)
 	}
 	free(p->lists);
 	free(p->fate);
-	free(p->shown_of);
 	free(p->seen);
 	free(p->seen_index);
 	free(p->seq);
 	free(p->whole);
-	free(p->dealt);
-	free(p->by_text);
-	marks_clear(&p->marks);
-	marks_clear(&p->some);
+	free(p->marks.exact);
+	free(p->marks.near);
+	free(p->some.exact);
+	free(p->some.near);
 	free(p->slots);
-	free(p->shapes);
 }
 
-int rsh_block_plan(struct rsh_converter *c, uint32_t block,
-		   struct rsh_error *err)
+int rsh_block_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 {
-	struct planner p = { .c = c, .block = block, .b = &c->blocks[block] };
-	int rc = planner_init(&p, err);
+	struct planner *p = ctx;
+	struct rsh_converter *c = p->c;
+	const size_t n_names = (size_t)c->cat->n_names + 1;
+	const size_t n_indexes = (size_t)c->cat->n_indexes + 1;
+	int rc;
 
+	rsh_planner_clear(p);
+	*p = (struct planner){
+		.c = c, .w = p->w, .block = stage, .b = &c->blocks[stage],
+		.shown_of = p->w->shown,
+		.fate = calloc(n_names, sizeof(*p->fate)),
+		.seen = calloc(n_names, sizeof(*p->seen)),
+		.seen_index = calloc(n_indexes, sizeof(*p->seen_index)),
+		.seq = calloc(n_indexes, sizeof(*p->seq)),
+		.whole = calloc(n_indexes, sizeof(*p->whole)),
+	};
+	if (!p->fate || !p->seen || !p->seen_index || !p->seq || !p->whole ||
+	    marks_init(c, &p->marks) || marks_init(c, &p->some))
+		return rsh_error_nomem(err);
+	rc = collect_stages(p, err);
 	if (rc == 0)
-		rc = collect_stages(&p, err);
-	if (rc == 0)
-		rc = show_handled(&p, err);
-	if (rc == 0)
-		rc = rsh_planner_collect_pairs(&p, err);
-	for (uint32_t local = 0; rc == 0 && local < c->dst_ranks; local++)
-		rc = plan_file(&p, local, err);
-	planner_free(&p);
-	return rc;
+		rc = show_handled(p, err);
+	return rc ? rc : rsh_planner_collect_pairs(p, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c begins a plan as MindSpore's converter would: it
- * decides how the job is taken, plans one destination stage after the other,
+/* converter/conversion.c is the policy of MindSpore's converter: it decides how
+ * the job is taken, has block.c say what each destination stage and file has,
  * and answers what the plan asks of it later. */
 #include <errno.h>
 #include <search.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "converter_i.h"
+#include "planner_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/writer/param_kind.h"
@@ -201,58 +201,6 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	return c;
 }
 
-/* The plan owns the converter from here on. */
-static int begin_plan(struct rsh_converter *c,
-		      const struct rsh_source_view *view,
-		      const struct rsh_plan_options *o)
-{
-	const struct rsh_writer writer = {
-		.ctx = c,
-		.written = converter_written,
-		.pick = converter_pick,
-		.shape = converter_shape,
-		.holds_same = converter_holds_same,
-		.explain = converter_explain,
-		.stands_in = converter_stands_in,
-		.free = converter_free,
-	};
-	const struct rsh_blueprint b = {
-		.format = c->format,
-		.hugging_face = c->part_bytes > 0,
-		/* With a file a kind another file tells that. */
-		.remove_redundancy = c->remove_redundancy && !o->by_kind,
-		.replicas = c->replicas,
-		.allow_missing = o->allow_missing,
-		.n_ranks = c->n_blocks * c->dst_ranks,
-	};
-
-	c->cat = c->files.cat = rsh_catalogue_new(view);
-	if (!c->cat) {
-		converter_free(c);
-		return -ENOMEM;
-	}
-	c->plan = rsh_blueprint_new(c->cat, &writer, &b);
-	return c->plan ? 0 : -ENOMEM;
-}
-
-static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
-{
-	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
-	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
-			   sizeof(*c->orders));
-	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
-	if (!c->blocks || !c->orders || !c->copy_grids ||
-	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
-		return rsh_error_nomem(err);
-	for (uint32_t b = 0; b < c->n_blocks; b++) {
-		int rc = rsh_block_plan(c, b, err);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
 /* Is there something to be shown in second files?  What only strategies list is
  * in no file. */
 static int find_apart(struct rsh_converter *c, struct rsh_error *err)
@@ -277,38 +225,72 @@ static int find_apart(struct rsh_converter *c, struct rsh_error *err)
 	return 0;
 }
 
+static int converter_begin(void *ctx, struct rsh_writing *w,
+			   struct rsh_error *err)
+{
+	struct planner *p = ctx;
+	struct rsh_converter *c = p->c;
+
+	p->w = w;
+	c->plan = w->plan;
+	note_dispatch(c);
+	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
+	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
+			   sizeof(*c->orders));
+	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
+	if (!c->blocks || !c->orders || !c->copy_grids ||
+	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
+		return rsh_error_nomem(err);
+	return c->chosen.two_files ? find_apart(c, err) : 0;
+}
+
+static int converter_end(void *ctx)
+{
+	struct planner *p = ctx;
+
+	return rsh_notes_write(p->c);
+}
+
 int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
 		const struct rsh_plan_options *opts,
 		struct rsh_plan **out, struct rsh_error *err)
 {
 	struct rsh_converter *c = converter_new(src, dst, view, opts);
-	struct rsh_plan *p;
-	int rc, lost;
+	struct planner p = { .c = c };
+	struct rsh_policy policy = {
+		.ctx = &p,
+		.asked = {
+			.ctx = c,
+			.written = converter_written,
+			.pick = converter_pick,
+			.shape = converter_shape,
+			.holds_same = converter_holds_same,
+			.explain = converter_explain,
+			.stands_in = converter_stands_in,
+			.free = converter_free,
+		},
+		.begin = converter_begin,
+		.stage = rsh_block_stage,
+		.is_dealt = rsh_block_is_dealt,
+		.file = rsh_block_file,
+		.record = rsh_block_record,
+		.end = converter_end,
+	};
+	int rc;
 
-	if (!c || begin_plan(c, view, opts))
+	if (!c)
 		return rsh_error_nomem(err);
-	p = c->plan;
-	note_dispatch(c);
-	rc = rsh_name_filter_ask(&c->chosen, c->cat, NULL, c->cat->n_names,
-				 opts, err);
-	if (rc == 0 && c->chosen.two_files)
-		rc = find_apart(c, err);
-	if (rc == 0)
-		rc = plan_blocks(c, err);
-	if (rc == 0)
-		rc = rsh_name_filter_check(&c->chosen, p, err);
-	/* What is lost is told in any case, and the first error counts. */
-	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx,
-				    rc ? NULL : err);
-	if (rc == 0)
-		rc = lost;
-	if (rc == 0 && rsh_notes_write(c))
-		rc = rsh_error_nomem(err);
-	if (rc) {
-		rsh_plan_free(p);
-		return rc;
+	c->cat = c->files.cat = rsh_catalogue_new(view);
+	if (!c->cat) {
+		converter_free(c);
+		return rsh_error_nomem(err);
 	}
-	*out = p;
-	return 0;
+	policy.filter = &c->chosen;
+	policy.n_stages = c->n_blocks;
+	policy.stage_ranks = c->dst_ranks;
+	/* The plan owns the converter from here on. */
+	rc = rsh_write_by_policy(c->cat, &policy, dst, opts, out, err);
+	rsh_planner_clear(&p);
+	return rc;
 }

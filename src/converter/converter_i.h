@@ -160,10 +160,6 @@ int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,
 		       const struct rsh_ckpt_index *ix,
 		       const struct rsh_record *r, struct rsh_error *err);
 
-/* Plans the files of all ranks of a block (block.c). */
-int rsh_block_plan(struct rsh_converter *c, uint32_t block,
-		   struct rsh_error *err);
-
 /* rsh_note_add() counts a difference; at the end rsh_notes_write() gives the
  * plan the sentences (notes.c). */
 void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name);
