@@ -37,7 +37,6 @@ struct rsh_copy_order {
 /* This is a parameter that is resharded for the ranks of one block. */
 struct rsh_handled {
 	uint32_t tensor;        /* of the catalogue */
-	const struct rsh_cut *cut; /* the destination's */
 	bool reduced;           /* a file that is there lacks it */
 };
 

@@ -208,8 +208,8 @@ static void find_keys(const struct rsh_converter *c,
 		      const struct layout_pair *lp, uint32_t local,
 		      struct pair_keys *k)
 {
-	const struct rsh_handled *h;
 	const struct rsh_tensor *t;
+	const struct rsh_cut *to;
 	uint32_t cell;
 
 	k->lp = lp;
@@ -219,17 +219,17 @@ static void find_keys(const struct rsh_converter *c,
 		k->class = rsh_redistribution_class(lp->redist, local);
 		return;
 	}
-	h = &c->handled[lp->shown];
-	t = c->cat->tensors[h->tensor];
+	t = c->cat->tensors[c->handled[lp->shown].tensor];
+	to = rsh_blueprint_cut(c->plan, lp->shown);
 	k->cut = t->cut;
 	/* The converter loads the files of a tensor without elements all the
 	 * same. */
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		k->dims[d] = t->dims[d] ? t->dims[d] :
 			(uint64_t)rsh_grid_split(rsh_cut_grid(k->cut), d) *
-				rsh_grid_split(rsh_cut_grid(h->cut), d);
-	cell = rsh_cut_cell(h->cut, local);
-	rsh_cut_box(h->cut, k->dims, cell, &k->box);
+				rsh_grid_split(rsh_cut_grid(to), d);
+	cell = rsh_cut_cell(to, local);
+	rsh_cut_box(to, k->dims, cell, &k->box);
 	k->replica = rsh_cut_replica(k->cut, local);
 	k->n = rsh_cut_overlap(k->cut, k->dims, &k->box, NULL, NULL);
 	k->class = (uint64_t)cell << 32 | k->replica;
