@@ -14,13 +14,13 @@
 
 /* ---- which parameters take part ---- */
 
-bool rsh_planner_in_block(const struct planner *p,
-		     const struct rsh_strategy_param *src,
-		     const struct rsh_strategy_param *dst)
+/* Is the parameter of the destination one of this block's ranks? */
+static bool block_has(const struct planner *p,
+		      const struct rsh_strategy_param *src,
+		      const struct rsh_strategy_param *dst)
 {
-	if (p->c->by_stage)
-		return src != NULL;
-	return rsh_param_in_stage(dst, p->block);
+	return p->c->by_stage ? src != NULL :
+				rsh_param_in_stage(dst, p->block);
 }
 
 static enum fate fate_of(const struct planner *p, uint32_t name)
@@ -28,7 +28,7 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
-	bool here = d && rsh_planner_in_block(p, s, d);
+	bool here = d && block_has(p, s, d);
 	/* A parameter of other destination stages is struck from both sides. */
 	bool struck = d && !here;
 	bool on_src = c->src ? s && !struck : true;
@@ -42,7 +42,7 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 		return FATE_HANDLED;
 	if ((!c->src || (s && struck)) && (!c->dst || struck))
 		return FATE_DROPPED;
-	return c->unlisted == RSH_UNLISTED_DROP && c->dst && !d ? FATE_DROPPED :
+	return c->o.unlisted == RSH_UNLISTED_DROP && c->dst && !d ? FATE_DROPPED :
 								  FATE_COPIED;
 }
 
@@ -68,7 +68,7 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 			const struct rsh_strategy_param *d =
 				rsh_listed(p->c->dst, s->name);
 
-			if (d && !rsh_planner_in_block(p, s, d))
+			if (d && !block_has(p, s, d))
 				continue;
 			for (uint32_t k = 0; k < s->n_stages; k++)
 				used[s->stages[k].stage] = true;
@@ -77,6 +77,30 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 	for (uint32_t s = 0; s < p->c->files.n_stages; s++)
 		if (used[s])
 			p->b->stages[p->b->n_stages++] = s;
+	return 0;
+}
+
+/* A handled parameter that no loaded file holds was not saved, unless its stage
+ * has no file at all. */
+static int block_check_absent(struct planner *p, uint32_t name,
+			      struct rsh_error *err)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+
+	if (!c->src &&
+	    rsh_catalogue_index(c->cat, rsh_planner_file_to_copy(p, 0)))
+		return 0;
+	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
+		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
+
+		if (rsh_job_files_check(&c->files, stage, name, err) == 0)
+			continue;
+		if (!c->o.replicas)
+			return -ENOENT;
+		p->absent = true;
+		return rsh_blueprint_lose(c->plan, name, err);
+	}
 	return 0;
 }
 
@@ -91,13 +115,13 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 		rc = rsh_handled_make(p->c, p->b, p->block, name,
 				       &p->shown_of[name], err);
 		if (rc == 0 && p->shown_of[name] != RSH_NO_SHOWN &&
-		    p->c->replicas)
+		    p->c->o.replicas)
 			p->reduced |=
 				p->c->handled[p->shown_of[name]].reduced;
 		/* Without a destination every name is handled, also those that
 		 * no source file can hold. */
 		if (rc == 0 && p->shown_of[name] == RSH_NO_SHOWN)
-			rc = rsh_planner_check_absent(p, name, err);
+			rc = block_check_absent(p, name, err);
 		if (rc)
 			return rc;
 	}
@@ -110,7 +134,7 @@ static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
 	const struct rsh_converter *c = p->c;
 	uint32_t rank = rsh_planner_file_to_copy(p, c->dst ? 0 : local);
 
-	if (c->replicas)
+	if (c->o.replicas)
 		p->reduced = rsh_planner_is_part(p, rank);
 	else if (!c->dst && !rsh_catalogue_index(c->cat, local))
 		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
@@ -134,6 +158,33 @@ static int order_copies(struct planner *p, uint32_t local,
 		return -ENOMEM;
 	o->keys = rsh_planner_keep_keys(p);
 	return o->keys ? 0 : -ENOMEM;
+}
+
+/* A file would hold nothing that is resharded because a file that it needs is
+ * missing, or because the strategies are those of another model. */
+static int block_nothing_handled(struct planner *p,
+				 struct rsh_shown_file *f,
+				 struct rsh_error *err)
+{
+	const struct rsh_converter *c = p->c;
+
+	for (uint32_t name = 0; name < c->cat->n_names; name++) {
+		uint32_t t = p->shown_of[name];
+		int rc = t == RSH_NO_SHOWN ? 0 :
+			rsh_blueprint_probe(c->plan, t, f->rank, f->member,
+					    &f->lost, err);
+
+		if (rc)
+			return rc;
+	}
+	if (f->lost)
+		return 0;
+	return rsh_error_set(err, EINVAL,
+			     "rank %u: no parameter of the source files is "
+			     "listed by %s%s%s", f->rank,
+			     c->src ? c->src->path : c->dst->path,
+			     c->src && c->dst ? " and " : "",
+			     c->src && c->dst ? c->dst->path : "");
 }
 
 int rsh_block_file(void *ctx, struct rsh_shown_file *f,
@@ -160,7 +211,7 @@ int rsh_block_file(void *ctx, struct rsh_shown_file *f,
 	out->n = names->n;
 	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
 	    !c->chosen.filtered)
-		rc = rsh_planner_nothing_handled(p, f, err);
+		rc = block_nothing_handled(p, f, err);
 	return rc;
 }
 

@@ -65,18 +65,6 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 	     dst && !replicas ? 1 : UINT32_MAX;
 }
 
-/* Ranks of a job without a strategy all hold the same whole tensors.  Wanted in
- * another strategy they are planned as stages of one rank each, of which the
- * first is the one that the converter takes. */
-static uint32_t source_stages(const struct rsh_strategy *src,
-			      const struct rsh_strategy *dst,
-			      const struct rsh_source_view *view)
-{
-	if (src)
-		return src->n_stages;
-	return dst && view->n_ranks > 0 ? view->n_ranks : 1;
-}
-
 /* ---- what the plan asks ---- */
 
 static const char *converter_written(const void *ctx, uint32_t name)
@@ -94,18 +82,6 @@ static bool converter_pick(const void *ctx, uint32_t rank, uint32_t name,
 	return rsh_copy_source(c, &c->orders[rank], name, avoid, file, NULL);
 }
 
-static void converter_shape(const void *ctx, const struct rsh_ckpt_index *ix,
-			    const struct rsh_record *r,
-			    struct rsh_record_shape *out, enum rsh_codec *codec)
-{
-	rsh_copy_shape(ctx, ix, r, out, codec);
-}
-
-static bool converter_holds_same(const void *ctx, uint32_t a, uint32_t b)
-{
-	return rsh_holds_same(ctx, a, b);
-}
-
 static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 			      char *text, size_t size)
 {
@@ -118,7 +94,7 @@ static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 
 	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
 		      sizeof(from));
-	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, rank, c->compat)->item
+	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, rank, c->o.compat)->item
 			: NULL, to, sizeof(to));
 	snprintf(text, size, " (from %s to %s)", from, to);
 }
@@ -152,22 +128,6 @@ static void converter_free(void *ctx)
 
 /* ---- making ---- */
 
-static void note_dispatch(struct rsh_converter *c)
-{
-	char suffix[32];
-
-	/* The converter converts safetensors all at once, with the same
-	 * result. */
-	if (c->by_stage && c->src_format == RSH_FILE_CKPT) {
-		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
-		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
-		if (c->compat)
-			rsh_blueprint_name_suffix(c->plan, suffix);
-	}
-	if (!c->src && !c->dst)
-		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
-}
-
 static struct rsh_converter *
 converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	      const struct rsh_source_view *view,
@@ -177,23 +137,30 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 
 	if (!c)
 		return NULL;
+	c->cat = rsh_catalogue_new(view);
+	if (!c->cat) {
+		free(c);
+		return NULL;
+	}
 	c->src = src;
 	c->dst = dst;
-	c->compat = o->compat;
-	c->replicas = o->replicas;
-	c->unlisted = o->unlisted;
-	c->remove_redundancy = o->remove_redundancy && dst;
-	c->cast = o->cast;
+	c->o = *o;
 	c->src_format = view->format;
-	c->format = o->format;
 	c->joined = view->joined;
 	c->foreign = view->foreign;
-	c->part_bytes = o->part_bytes;
 	c->by_stage = goes_by_stage(src, dst, view->names);
-	c->files.src = src;
-	c->files.first_rank = first_rank(src, c->by_stage);
-	c->files.stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
-	c->files.n_stages = source_stages(src, dst, view);
+	c->files = (struct rsh_job_files){
+		.cat = c->cat, .src = src,
+		.first_rank = first_rank(src, c->by_stage),
+		.stage_ranks = src ? src->stage_ranks :
+			       dst ? 1 : view->n_ranks,
+		/* Ranks of a job without a strategy all hold the same whole
+		 * tensors.  Wanted in another strategy they are planned as
+		 * stages of one rank each, of which the first is the one that
+		 * the converter takes. */
+		.n_stages = src ? src->n_stages :
+			    dst && view->n_ranks > 0 ? view->n_ranks : 1,
+	};
 	c->n_blocks = dst && !c->by_stage ? dst->n_stages : 1;
 	c->dst_ranks = dst ? dst->stage_ranks : 1;
 	if (!src && !dst && o->n_shown_ranks)
@@ -230,10 +197,20 @@ static int converter_begin(void *ctx, struct rsh_writing *w,
 {
 	struct planner *p = ctx;
 	struct rsh_converter *c = p->c;
+	char suffix[32];
 
 	p->w = w;
 	c->plan = w->plan;
-	note_dispatch(c);
+	/* The converter converts safetensors all at once, with the same
+	 * result. */
+	if (c->by_stage && c->src_format == RSH_FILE_CKPT) {
+		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
+		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
+		if (c->o.compat)
+			rsh_blueprint_name_suffix(c->plan, suffix);
+	}
+	if (!c->src && !c->dst)
+		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
 	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
 	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
 			   sizeof(*c->orders));
@@ -264,8 +241,8 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 			.ctx = c,
 			.written = converter_written,
 			.pick = converter_pick,
-			.shape = converter_shape,
-			.holds_same = converter_holds_same,
+			.shape = rsh_copy_shape,
+			.holds_same = rsh_holds_same,
 			.explain = converter_explain,
 			.stands_in = converter_stands_in,
 			.free = converter_free,
@@ -281,11 +258,6 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 
 	if (!c)
 		return rsh_error_nomem(err);
-	c->cat = c->files.cat = rsh_catalogue_new(view);
-	if (!c->cat) {
-		converter_free(c);
-		return rsh_error_nomem(err);
-	}
 	policy.filter = &c->chosen;
 	policy.n_stages = c->n_blocks;
 	policy.stage_ranks = c->dst_ranks;

@@ -38,7 +38,7 @@ static int loads_add_pair(struct planner *p,
 			  const struct rsh_strategy_item *src,
 			  const struct rsh_strategy_item *dst, uint32_t shown)
 {
-	enum rsh_grid_rule rule = p->c->compat ? RSH_GRID_CONVERTER :
+	enum rsh_grid_rule rule = p->c->o.compat ? RSH_GRID_CONVERTER :
 						 RSH_GRID_RUNTIME;
 	const struct rsh_tensor *t = NULL;
 	int64_t whole[RSH_MAX_DIMS];
@@ -95,7 +95,7 @@ int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err)
 		if (d)
 			to = rsh_param_dest_stage(c->dst, d,
 						  p->block * c->dst_ranks,
-						  c->compat)->item;
+						  c->o.compat)->item;
 		if (loads_add_pair(p, rsh_param_source_stage(s)->item, to,
 				   p->shown_of[s->name]))
 			return rsh_error_nomem(err);

@@ -35,12 +35,12 @@ static void order_load(struct planner *p, uint32_t stage, uint32_t held,
 		uint32_t rank = rsh_job_rank(f, stage, f->held[held]);
 
 		if (rsh_catalogue_index(c->cat, rank) &&
-		    (c->replicas || p->marks.exact[held])) {
+		    (c->o.replicas || p->marks.exact[held])) {
 			add_to_seq(p, rank, n);
 			return;
 		}
 	}
-	if (!c->replicas)
+	if (!c->o.replicas)
 		return;
 	rsh_job_files_of(f, stage, &from, &to);
 	if (from == to)

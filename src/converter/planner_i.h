@@ -6,7 +6,6 @@
  *   order.c  the order of the records that follows from it
  *   slots.c  one record
  *   whole.c  a file that is a source file
- *   absent.c what is not in any file
  */
 #ifndef RSH_CONVERTER_PLANNER_I_H
 #define RSH_CONVERTER_PLANNER_I_H
@@ -89,17 +88,6 @@ rsh_listed(const struct rsh_strategy *s, uint32_t name)
 	return s ? rsh_strategy_find(s, name) : NULL;
 }
 
-static inline const char *rsh_planner_name(const struct planner *p,
-					   uint32_t name)
-{
-	return rsh_names_text(p->c->cat->names, name);
-}
-
-/* Is the parameter of the destination one of this block's ranks? */
-bool rsh_planner_in_block(const struct planner *p,
-			  const struct rsh_strategy_param *src,
-			  const struct rsh_strategy_param *dst);
-
 /* rsh_planner_collect_pairs() finds the pairs of layouts, and then
  * rsh_planner_mark_keys() fills p->marks for one rank (loads.c). */
 int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err);
@@ -139,18 +127,5 @@ int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
  * (whole.c). */
 int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 			   bool *taken, struct rsh_error *err);
-
-/* Sets the sentence about a copied parameter that no file holds as the virtual
- * one needs it, and returns -ENOENT (absent.c). */
-int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
-			     uint32_t name, struct rsh_error *err);
-/* Finds out why a file would hold nothing that is resharded: sets f->lost if
- * slices are lost, or fails. */
-int rsh_planner_nothing_handled(struct planner *p, struct rsh_shown_file *f,
-				struct rsh_error *err);
-/* Decides whether a handled parameter that no loaded file holds was not saved,
- * or is lost.  0, or -errno with a sentence where it must not be. */
-int rsh_planner_check_absent(struct planner *p, uint32_t name,
-			     struct rsh_error *err);
 
 #endif

@@ -21,14 +21,14 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 	enum rsh_codec cast = RSH_CODEC_COUNT;
 	/* The converter makes a detour over float32, for which safetensors have
 	 * no need. */
-	bool canonical = c->compat && c->src_format == RSH_FILE_CKPT;
+	bool canonical = c->o.compat && c->src_format == RSH_FILE_CKPT;
 
-	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
+	*dtype = c->o.compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
 							   r->dtype;
 	if (rsh_is_weight(rsh_names_text(c->cat->names, r->name), r->n_dims))
-		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->cast);
+		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->o.cast);
 	if (cast != RSH_CODEC_COUNT) {
-		*dtype = c->cast;
+		*dtype = c->o.cast;
 		return cast;
 	}
 	if (r->dtype != RSH_DTYPE_BFLOAT16)
@@ -58,10 +58,11 @@ static bool becomes_zero(const struct rsh_ckpt_index *ix,
 	       r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0;
 }
 
-void rsh_copy_shape(const struct rsh_converter *c,
-		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
-		    struct rsh_record_shape *out, enum rsh_codec *codec)
+void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
+		    const struct rsh_record *r, struct rsh_record_shape *out,
+		    enum rsh_codec *codec)
 {
+	const struct rsh_converter *c = converter;
 	uint32_t in, written;
 
 	*codec = rsh_record_codec(c, r, &out->dtype);
@@ -71,7 +72,7 @@ void rsh_copy_shape(const struct rsh_converter *c,
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
 	out->content_bytes = r->content_bytes / in * written;
-	if (c->compat && c->src_format == RSH_FILE_CKPT &&
+	if (c->o.compat && c->src_format == RSH_FILE_CKPT &&
 	    becomes_zero(ix, r)) {
 		out->n_dims = 0;
 		out->content_bytes = rsh_dtype_size(out->dtype);
@@ -81,5 +82,5 @@ void rsh_copy_shape(const struct rsh_converter *c,
 /* The reading and the writing of .ckpt both lose tensors without elements. */
 bool rsh_drops_empty(const struct rsh_converter *c)
 {
-	return c->src_format == RSH_FILE_CKPT || c->format == RSH_FILE_CKPT;
+	return c->src_format == RSH_FILE_CKPT || c->o.format == RSH_FILE_CKPT;
 }

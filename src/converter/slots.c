@@ -22,43 +22,62 @@ static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
 	if (content_bytes == 0 && rsh_drops_empty(c))
 		rsh_note_add(c, RSH_NOTE_EMPTY, name);
 	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
-	    strchr(rsh_planner_name(p, name), '-'))
+	    strchr(rsh_names_text(c->cat->names, name), '-'))
 		rsh_note_add(c, RSH_NOTE_DASH, name);
-}
-
-/* Finds the source of a copied record. */
-static int find_copy(struct planner *p, const struct rsh_shown_file *f,
-		     uint32_t name, uint32_t *rank, struct rsh_error *err)
-{
-	struct rsh_converter *c = p->c;
-	bool elsewhere;
-
-	if (!rsh_copy_source(c, &c->orders[f->rank], name, NULL, rank,
-			     &elsewhere))
-		return rsh_planner_missing_copy(p, f->rank, name, err);
-	if (elsewhere)
-		rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
-	return 0;
 }
 
 int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
 				struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 
-	if (!c->replicas || !rsh_listed(c->src, name) || c->copy_grids[name] ||
+	if (!c->o.replicas || !s || c->copy_grids[name] ||
 	    p->shown_of[name] != RSH_NO_SHOWN)
 		return 0;
 	for (uint32_t i = 0; i < c->cat->n_present; i++) {
-		uint32_t rank = c->cat->present[i];
-		const struct rsh_record *r = rsh_catalogue_record(c->cat, rank, name);
+		const struct rsh_ckpt_index *ix =
+			c->cat->index[c->cat->present[i]];
+		const struct rsh_record *r = rsh_ckpt_find(ix, name);
+		struct rsh_cut_sizes sizes = { .local = true };
+		const struct rsh_cut *cut;
+		int rc;
 
-		if (r)
-			return rsh_copy_grid_make(c, name,
-						  rsh_catalogue_index(c->cat, rank), r,
-						  err);
+		if (!r)
+			continue;
+		sizes.dims = rsh_record_dims(ix, r);
+		sizes.n_dims = r->n_dims;
+		/* A record that its strategy does not explain is copied all the
+		 * same, as one of which nothing is known. */
+		rc = rsh_job_cut(&c->files, rsh_param_source_stage(s)->item,
+				 &sizes, RSH_GRID_RUNTIME, &cut, NULL);
+		if (rc == 0)
+			c->copy_grids[name] = rsh_cut_grid(cut);
+		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
 	}
 	return 0;
+}
+
+/* Finds the rank that a copied record is taken from. */
+static int find_copy(struct planner *p, const struct rsh_shown_file *f,
+		     uint32_t name, uint32_t *rank, struct rsh_error *err)
+{
+	struct rsh_converter *c = p->c;
+	const struct rsh_copy_order *o = &c->orders[f->rank];
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+	bool elsewhere;
+	uint32_t stage;
+
+	if (rsh_copy_source(c, o, name, NULL, rank, &elsewhere)) {
+		if (elsewhere)
+			rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
+		return 0;
+	}
+	stage = s && !c->by_stage ? rsh_param_source_stage(s)->stage : 0;
+	return rsh_blueprint_missing(c->plan,
+				     rsh_job_rank(&c->files, stage,
+						  o->copy_key),
+				     f->rank, name, "", err);
 }
 
 /* Describes a copied record. */
@@ -84,7 +103,7 @@ static int describe(struct planner *p, const struct rsh_shown_file *f,
 	if (rc)
 		return rc;
 	rsh_copy_shape(c, ix, r, shape, &codec);
-	if (c->unlisted == RSH_UNLISTED_ERROR && c->dst &&
+	if (c->o.unlisted == RSH_UNLISTED_ERROR && c->dst &&
 	    !rsh_listed(c->dst, name))
 		return rsh_error_set(err, EINVAL, "parameter %s is not listed "
 				     "by %s", shape->name, c->dst->path);
@@ -99,7 +118,7 @@ int rsh_block_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
 	int rc = p->shown_of[name] == RSH_NO_SHOWN ?
 		describe(p, f, name, shape, err) : 0;
 
-	if (rc == -ENOENT && p->c->replicas) {
+	if (rc == -ENOENT && p->c->o.replicas) {
 		*taken = false;
 		f->lost = true;
 		return rsh_blueprint_lose(p->c->plan, name, err);
@@ -107,7 +126,7 @@ int rsh_block_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
 	if (rc)
 		return rc;
 	note_record(p, name, shape->dtype, shape->content_bytes);
-	*taken = shape->content_bytes > 0 || !p->c->compat ||
+	*taken = shape->content_bytes > 0 || !p->c->o.compat ||
 		 !rsh_drops_empty(p->c);
 	return 0;
 }

@@ -67,7 +67,7 @@ static int note_simple(const struct making *m,
 	struct rsh_grid *theirs;
 	int rc;
 
-	if (m->c->compat || !item || !item->opt_step || !item->opt_size)
+	if (m->c->o.compat || !item || !item->opt_step || !item->opt_size)
 		return 0;
 	rc = rsh_grid_new(item, whole, n_dims, false, RSH_GRID_CONVERTER,
 			  &theirs, NULL);
@@ -128,14 +128,14 @@ static int make_handled(struct making *m, uint32_t *shown,
 			struct rsh_error *err)
 {
 	struct rsh_converter *c = m->c;
-	const enum rsh_grid_rule rule = c->compat ? RSH_GRID_CONVERTER :
+	const enum rsh_grid_rule rule = c->o.compat ? RSH_GRID_CONVERTER :
 						    RSH_GRID_RUNTIME;
 	uint32_t tensor;
 	int rc = rsh_slices_find(&m->s, rsh_record_unit(c, m->s.rec), err);
 
 	if (rc)
 		return rc;
-	rc = rsh_slices_add(&m->s, m->dst, rule, c->replicas, first_file(m),
+	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas, first_file(m),
 			    &tensor, err);
 	if (rc)
 		return refuse(m, rc, err);
@@ -146,29 +146,6 @@ static int make_handled(struct making *m, uint32_t *shown,
 		     sizeof(*c->handled)))
 		return rsh_error_nomem(err);
 	c->handled[*shown] = (struct rsh_handled){ tensor, is_reduced(m) };
-	return 0;
-}
-
-int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,
-		       const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r, struct rsh_error *err)
-{
-	const struct rsh_strategy_param *s = c->src ?
-		rsh_strategy_find(c->src, name) : NULL;
-	const struct rsh_cut_sizes sizes = { rsh_record_dims(ix, r), r->n_dims,
-					     true };
-	const struct rsh_cut *cut;
-	int rc;
-
-	if (!s || c->copy_grids[name])
-		return 0;
-	/* A record that its strategy does not explain is copied all the same,
-	 * as one of which nothing is known. */
-	rc = rsh_job_cut(&c->files, rsh_param_source_stage(s)->item, &sizes,
-			 RSH_GRID_RUNTIME, &cut, NULL);
-	if (rc)
-		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
-	c->copy_grids[name] = rsh_cut_grid(cut);
 	return 0;
 }
 
@@ -192,7 +169,7 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 		m.s.item = rsh_param_source_stage(s)->item;
 	if (d)
 		m.dst = rsh_param_dest_stage(c->dst, d, block * c->dst_ranks,
-					     c->compat)->item;
+					     c->o.compat)->item;
 	if (!rsh_slices_begin(&m.s))
 		return 0;
 	if (m.s.rec->dtype == RSH_DTYPE_STR)
@@ -201,7 +178,7 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 				     "strategies list it as a tensor",
 				     rsh_catalogue_path(c->cat, m.s.rank),
 				     rsh_names_text(c->cat->names, name));
-	if (d && !c->compat &&
+	if (d && !c->o.compat &&
 	    !rsh_item_same_layout(m.dst,
 				  rsh_param_dest_stage(c->dst, d,
 						       block * c->dst_ranks,

@@ -160,14 +160,15 @@ int rsh_whole_prepare(struct rsh_converter *c)
 {
 	int rc;
 
-	if (c->compat || c->by_stage || c->joined || c->remove_redundancy ||
-	    c->chosen.by_kind || c->part_bytes || c->format != c->src_format)
+	if (c->o.compat || c->by_stage || c->joined ||
+	    (c->dst && c->o.remove_redundancy) ||
+	    c->chosen.by_kind || c->o.part_bytes || c->o.format != c->src_format)
 		return 0;
 	rc = cuts_alike(c);
 	if (rc <= 0)
 		return rc;
 	c->same = true;
-	if (!c->src || !c->replicas)
+	if (!c->src || !c->o.replicas)
 		return 0;
 	c->same_as = rsh_alloc_array(rsh_job_rank(&c->files, c->files.n_stages,
 						  0),
@@ -190,11 +191,11 @@ static bool is_changed(const struct rsh_converter *c,
 	enum rsh_dtype dtype;
 
 	return c->chosen.unwanted[r->name] ||
-	       (c->cast != RSH_DTYPE_UNKNOWN &&
+	       (c->o.cast != RSH_DTYPE_UNKNOWN &&
 		rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
 	       strcmp(rsh_written_name(c, r->name),
 		      rsh_names_text(c->cat->names, r->name)) != 0 ||
-	       (c->unlisted != RSH_UNLISTED_COPY && c->dst &&
+	       (c->o.unlisted != RSH_UNLISTED_COPY && c->dst &&
 		!rsh_listed(c->dst, r->name));
 }
 
@@ -221,7 +222,7 @@ static bool is_complete(struct planner *p, uint32_t rank)
 		    !rsh_ckpt_find(ix, name))
 			return false;
 	return is_listed(c, ix) &&
-	       (c->src || !c->replicas || !rsh_planner_is_part(p, rank));
+	       (c->src || !c->o.replicas || !rsh_planner_is_part(p, rank));
 }
 
 static bool is_kept(struct planner *p, uint32_t rank)
@@ -271,7 +272,7 @@ static void sort_records(const struct rsh_ckpt_index *ix, struct placed *order)
 static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 		      const struct placed *order, struct rsh_error *err)
 {
-	const bool headers = p->c->format == RSH_FILE_CKPT;
+	const bool headers = p->c->o.format == RSH_FILE_CKPT;
 	uint64_t end = 0;
 	int rc = 0;
 
@@ -327,8 +328,9 @@ static bool can_be_shown(struct planner *p, uint32_t rank)
 
 /* ---- whose file ---- */
 
-bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b)
+bool rsh_holds_same(const void *converter, uint32_t a, uint32_t b)
 {
+	const struct rsh_converter *c = converter;
 	const uint32_t n = rsh_job_rank(&c->files, c->files.n_stages, 0);
 
 	if (a == b || !c->src)
@@ -367,7 +369,7 @@ int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 
 	if (ix && can_be_shown(p, f->rank))
 		origin = f->rank;
-	else if (!ix && c->replicas)
+	else if (!ix && c->o.replicas)
 		origin = find_stand_in(p, f->rank);
 	if (origin == RSH_NO_FILE)
 		return 0;
