@@ -128,38 +128,6 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
-/* Prepares the copying of files where the source has no strategy. */
-static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
-{
-	const struct rsh_converter *c = p->c;
-	uint32_t rank = rsh_planner_file_to_copy(p, c->dst ? 0 : local);
-
-	if (c->o.replicas)
-		p->reduced = rsh_planner_is_part(p, rank);
-	else if (!c->dst && !rsh_catalogue_index(c->cat, local))
-		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
-				     "file", local);
-	return 0;
-}
-
-/* Says where the file's copied records are taken from, and marks the keys that
- * the converter would load for it. */
-static int order_copies(struct planner *p, uint32_t local,
-			struct rsh_copy_order *o)
-{
-	const struct rsh_converter *c = p->c;
-
-	o->block = p->b;
-	/* The converter takes copied records from the local rank modulo the
-	 * source's device count. */
-	o->copy_key = c->src || c->dst ? local % c->files.stage_ranks :
-					 rsh_planner_file_to_copy(p, local);
-	if (rsh_planner_mark_keys(p, local))
-		return -ENOMEM;
-	o->keys = rsh_planner_keep_keys(p);
-	return o->keys ? 0 : -ENOMEM;
-}
-
 /* A file would hold nothing that is resharded because a file that it needs is
  * missing, or because the strategies are those of another model. */
 static int block_nothing_handled(struct planner *p,
@@ -192,13 +160,27 @@ int rsh_block_file(void *ctx, struct rsh_shown_file *f,
 {
 	struct planner *p = ctx;
 	struct rsh_converter *c = p->c;
+	struct rsh_copy_order *order = &c->orders[f->rank];
 	const struct name_list *names;
-	int rc = c->src ? 0 : plan_copy(p, f->member, err);
+	int rc = 0;
 
-	if (rc)
-		return rc;
+	if (!c->src && c->o.replicas)
+		p->reduced = rsh_planner_is_part(p, rsh_planner_file_to_copy(
+			p, c->dst ? 0 : f->member));
+	else if (!c->src && !c->dst && !rsh_catalogue_index(c->cat, f->member))
+		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
+				     "file", f->member);
 	f->lost = p->absent;
-	if (order_copies(p, f->member, &c->orders[f->rank]))
+	order->block = p->b;
+	/* The converter takes copied records from the local rank modulo the
+	 * source's device count. */
+	order->copy_key = c->src || c->dst ?
+		f->member % c->files.stage_ranks :
+		rsh_planner_file_to_copy(p, f->member);
+	if (rsh_planner_mark_keys(p, f->member))
+		return rsh_error_nomem(err);
+	order->keys = rsh_planner_keep_keys(p);
+	if (!order->keys)
 		return rsh_error_nomem(err);
 	if (c->same)
 		rc = rsh_planner_take_whole(p, f, &out->added, err);

@@ -110,23 +110,13 @@ static bool find_replica(const struct rsh_converter *c,
 	return false;
 }
 
-/* Gives the place among the held keys of the first of which a file may have the
- * name. */
-static uint32_t first_held(const struct rsh_converter *c, uint32_t name)
-{
-	const uint32_t rank = rsh_catalogue_first(c->cat, name);
-
-	if (c->files.n_stages > 1 || rank == UINT32_MAX ||
-	    rank < c->files.first_rank)
-		return 0;
-	return rsh_job_files_from(&c->files, rank - c->files.first_rank);
-}
-
 bool rsh_copy_source(const struct rsh_converter *c,
 		     const struct rsh_copy_order *o, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere)
 {
 	const struct rsh_grid *g = c->copy_grids[name];
+	const struct rsh_job_files *f = &c->files;
+	uint32_t first, from = 0;
 
 	if (elsewhere)
 		*elsewhere = false;
@@ -142,11 +132,15 @@ bool rsh_copy_source(const struct rsh_converter *c,
 		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
 			return false;
 	}
+	/* With one stage no key before that of the first file will do. */
+	first = rsh_catalogue_first(c->cat, name);
+	if (f->n_stages == 1 && first != UINT32_MAX && first >= f->first_rank)
+		from = rsh_job_files_from(f, first - f->first_rank);
 	for (int loaded = 1; loaded >= !c->o.replicas; loaded--)
-		for (uint32_t i = first_held(c, name); i < c->files.n_held; i++)
+		for (uint32_t i = from; i < f->n_held; i++)
 			if (o->keys[i] == loaded &&
-			    find_in_stages(c, o->block, name, c->files.held[i],
-					       avoid, rank))
+			    find_in_stages(c, o->block, name, f->held[i], avoid,
+					   rank))
 				return true;
 	return false;
 }

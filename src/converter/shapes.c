@@ -49,15 +49,6 @@ uint32_t rsh_record_unit(const struct rsh_converter *c,
 	return in;
 }
 
-/* Is it an empty vector, which the converter reads as a scalar and writes as
- * the number 0 (compat)? */
-static bool becomes_zero(const struct rsh_ckpt_index *ix,
-		      const struct rsh_record *r)
-{
-	return r->content_bytes == 0 && r->dtype != RSH_DTYPE_STR &&
-	       r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0;
-}
-
 void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 		    const struct rsh_record *r, struct rsh_record_shape *out,
 		    enum rsh_codec *codec)
@@ -72,8 +63,11 @@ void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
 	out->content_bytes = r->content_bytes / in * written;
+	/* The converter reads an empty vector as a scalar and writes it as the
+	 * number 0. */
 	if (c->o.compat && c->src_format == RSH_FILE_CKPT &&
-	    becomes_zero(ix, r)) {
+	    r->content_bytes == 0 && r->dtype != RSH_DTYPE_STR &&
+	    r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0) {
 		out->n_dims = 0;
 		out->content_bytes = rsh_dtype_size(out->dtype);
 	}

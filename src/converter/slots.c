@@ -8,24 +8,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
-			uint64_t content_bytes)
-{
-	struct rsh_converter *c = p->c;
-
-	if (dtype == RSH_DTYPE_BFLOAT16 && c->src_format == RSH_FILE_CKPT)
-		rsh_note_add(c, RSH_NOTE_BF16, name);
-	else if (dtype == RSH_DTYPE_INT4)
-		rsh_note_add(c, RSH_NOTE_INT4, name);
-	else if (dtype == RSH_DTYPE_STR)
-		rsh_note_add(c, RSH_NOTE_STR, name);
-	if (content_bytes == 0 && rsh_drops_empty(c))
-		rsh_note_add(c, RSH_NOTE_EMPTY, name);
-	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
-	    strchr(rsh_names_text(c->cat->names, name), '-'))
-		rsh_note_add(c, RSH_NOTE_DASH, name);
-}
-
 int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
 				struct rsh_error *err)
 {
@@ -115,18 +97,30 @@ int rsh_block_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
 		     struct rsh_error *err)
 {
 	struct planner *p = ctx;
+	struct rsh_converter *c = p->c;
 	int rc = p->shown_of[name] == RSH_NO_SHOWN ?
 		describe(p, f, name, shape, err) : 0;
 
-	if (rc == -ENOENT && p->c->o.replicas) {
+	if (rc == -ENOENT && c->o.replicas) {
 		*taken = false;
 		f->lost = true;
-		return rsh_blueprint_lose(p->c->plan, name, err);
+		return rsh_blueprint_lose(c->plan, name, err);
 	}
 	if (rc)
 		return rc;
-	note_record(p, name, shape->dtype, shape->content_bytes);
-	*taken = shape->content_bytes > 0 || !p->c->o.compat ||
-		 !rsh_drops_empty(p->c);
+	if (shape->dtype == RSH_DTYPE_BFLOAT16 &&
+	    c->src_format == RSH_FILE_CKPT)
+		rsh_note_add(c, RSH_NOTE_BF16, name);
+	else if (shape->dtype == RSH_DTYPE_INT4)
+		rsh_note_add(c, RSH_NOTE_INT4, name);
+	else if (shape->dtype == RSH_DTYPE_STR)
+		rsh_note_add(c, RSH_NOTE_STR, name);
+	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
+	    strchr(rsh_names_text(c->cat->names, name), '-'))
+		rsh_note_add(c, RSH_NOTE_DASH, name);
+	if (shape->content_bytes == 0 && rsh_drops_empty(c)) {
+		rsh_note_add(c, RSH_NOTE_EMPTY, name);
+		*taken = !c->o.compat;
+	}
 	return 0;
 }

@@ -81,16 +81,6 @@ static int note_simple(const struct making *m,
 
 /* ---- into the catalogue, and shown ---- */
 
-/* Gives the file that would hold the slice of key 0. */
-static uint32_t first_file(const struct making *m)
-{
-	const struct rsh_strategy_param *s = m->c->src && !m->c->by_stage ?
-		rsh_strategy_find(m->c->src, m->s.name) : NULL;
-
-	return rsh_job_rank(&m->c->files,
-			    s ? rsh_param_source_stage(s)->stage : 0, 0);
-}
-
 /* Shows a tensor of the catalogue as the destination cuts it. */
 static int show(const struct making *m, const struct rsh_tensor *t,
 		uint32_t tensor, enum rsh_grid_rule rule, uint32_t *shown,
@@ -124,19 +114,22 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 	return rc == -EINVAL ? refuse(m, rc, err) : rc;
 }
 
-static int make_handled(struct making *m, uint32_t *shown,
-			struct rsh_error *err)
+/* Reads a parameter of which there is a reference, and shows it. */
+static int make_handled(struct making *m, const struct rsh_strategy_param *s,
+			uint32_t *shown, struct rsh_error *err)
 {
 	struct rsh_converter *c = m->c;
 	const enum rsh_grid_rule rule = c->o.compat ? RSH_GRID_CONVERTER :
-						    RSH_GRID_RUNTIME;
+						      RSH_GRID_RUNTIME;
+	const uint32_t stage = s && !c->by_stage ?
+		rsh_param_source_stage(s)->stage : 0;
 	uint32_t tensor;
 	int rc = rsh_slices_find(&m->s, rsh_record_unit(c, m->s.rec), err);
 
 	if (rc)
 		return rc;
-	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas, first_file(m),
-			    &tensor, err);
+	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas,
+			    rsh_job_rank(&c->files, stage, 0), &tensor, err);
 	if (rc)
 		return refuse(m, rc, err);
 	rc = show(m, c->cat->tensors[tensor], tensor, rule, shown, err);
@@ -184,7 +177,7 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 						       block * c->dst_ranks,
 						       true)->item))
 		rsh_note_add(c, RSH_NOTE_SHARED, name);
-	rc = make_handled(&m, out, err);
+	rc = make_handled(&m, s, out, err);
 	rsh_slices_clear(&m.s);
 	return rc;
 }

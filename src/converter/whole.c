@@ -137,25 +137,6 @@ static int are_files_alike(const struct rsh_converter *c)
 	return rc;
 }
 
-static uint32_t n_ranks(const struct rsh_strategy *s)
-{
-	return s ? s->stage_ranks : 1;
-}
-
-static uint32_t n_stages(const struct rsh_strategy *s)
-{
-	return s ? s->n_stages : 1;
-}
-
-/* One rank holds everything whole, whatever its strategy says. */
-static int cuts_alike(const struct rsh_converter *c)
-{
-	if (n_ranks(c->src) != n_ranks(c->dst) ||
-	    n_stages(c->src) != n_stages(c->dst))
-		return 0;
-	return c->src && c->dst ? are_files_alike(c) : 1;
-}
-
 int rsh_whole_prepare(struct rsh_converter *c)
 {
 	int rc;
@@ -164,7 +145,12 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	    (c->dst && c->o.remove_redundancy) ||
 	    c->chosen.by_kind || c->o.part_bytes || c->o.format != c->src_format)
 		return 0;
-	rc = cuts_alike(c);
+	/* One rank holds everything whole, whatever its strategy says. */
+	if ((c->src ? c->src->stage_ranks : 1) !=
+		    (c->dst ? c->dst->stage_ranks : 1) ||
+	    (c->src ? c->src->n_stages : 1) != (c->dst ? c->dst->n_stages : 1))
+		return 0;
+	rc = c->src && c->dst ? are_files_alike(c) : 1;
 	if (rc <= 0)
 		return rc;
 	c->same = true;
@@ -185,54 +171,36 @@ enum rsh_whole {
 	WHOLE_NO,
 };
 
-static bool is_changed(const struct rsh_converter *c,
-		       const struct rsh_record *r)
-{
-	enum rsh_dtype dtype;
-
-	return c->chosen.unwanted[r->name] ||
-	       (c->o.cast != RSH_DTYPE_UNKNOWN &&
-		rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
-	       strcmp(rsh_written_name(c, r->name),
-		      rsh_names_text(c->cat->names, r->name)) != 0 ||
-	       (c->o.unlisted != RSH_UNLISTED_COPY && c->dst &&
-		!rsh_listed(c->dst, r->name));
-}
-
-/* Does a strategy list any record of the file?  With none of them the
- * strategies are those of another model. */
-static bool is_listed(const struct rsh_converter *c,
-		      const struct rsh_ckpt_index *ix)
-{
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		if (rsh_listed(c->src, ix->records[i].name) ||
-		    rsh_listed(c->dst, ix->records[i].name))
-			return true;
-	return !c->src && !c->dst;
-}
-
-/* Does the file hold what others have of its rank's parameters? */
-static bool is_complete(struct planner *p, uint32_t rank)
+/* Has the file nothing that is to be shown otherwise, and all that others have
+ * of its rank's parameters? */
+static bool is_kept(struct planner *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
+	/* With none of its records listed by a strategy these are those of
+	 * another model. */
+	bool listed = !c->src && !c->dst;
 
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+		const bool on_dst = rsh_listed(c->dst, r->name);
+		enum rsh_dtype dtype;
+
+		if (c->chosen.unwanted[r->name] ||
+		    (c->o.cast != RSH_DTYPE_UNKNOWN &&
+		     rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
+		    strcmp(rsh_written_name(c, r->name),
+			   rsh_names_text(c->cat->names, r->name)) != 0 ||
+		    (c->o.unlisted != RSH_UNLISTED_COPY && c->dst && !on_dst))
+			return false;
+		listed |= on_dst || rsh_listed(c->src, r->name);
+	}
 	for (uint32_t name = 0; name < c->cat->n_names; name++)
 		if (p->shown_of[name] != RSH_NO_SHOWN &&
 		    !rsh_ckpt_find(ix, name))
 			return false;
-	return is_listed(c, ix) &&
-	       (c->src || !c->o.replicas || !rsh_planner_is_part(p, rank));
-}
-
-static bool is_kept(struct planner *p, uint32_t rank)
-{
-	const struct rsh_ckpt_index *ix = rsh_catalogue_index(p->c->cat, rank);
-
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		if (is_changed(p->c, &ix->records[i]))
-			return false;
-	return is_complete(p, rank);
+	return listed && (c->src || !c->o.replicas ||
+			  !rsh_planner_is_part(p, rank));
 }
 
 /* ---- its records ---- */
@@ -251,20 +219,6 @@ static int by_offset(const void *a, const void *b)
 	if (x->offset != y->offset)
 		return x->offset < y->offset ? -1 : 1;
 	return (x->record > y->record) - (x->record < y->record);
-}
-
-static void sort_records(const struct rsh_ckpt_index *ix, struct placed *order)
-{
-	uint64_t at = 0;
-
-	for (uint32_t i = 0; i < ix->n_records; i++) {
-		const struct rsh_record *r = &ix->records[i];
-
-		if (r->n_extents)
-			at = ix->extents[r->first_extent].offset;
-		order[i] = (struct placed){ at, i };
-	}
-	qsort(order, ix->n_records, sizeof(*order), by_offset);
 }
 
 /* A record begins where the content before ends, or with its own content in a
@@ -301,6 +255,7 @@ static int list_slots(struct planner *p, struct rsh_shown_file *f,
 	const struct rsh_ckpt_index *ix = p->c->cat->index[rank];
 	const uint32_t id = p->c->cat->index_id[rank];
 	cleanup_free struct placed *order = NULL;
+	uint64_t at = 0;
 
 	f->n = ix->n_records;
 	f->slots = p->slots;
@@ -310,7 +265,14 @@ static int list_slots(struct planner *p, struct rsh_shown_file *f,
 	if (!order || rsh_grow(&p->slots, &p->slots_cap, ix->n_records,
 			       sizeof(*p->slots)))
 		return rsh_error_nomem(err);
-	sort_records(ix, order);
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+
+		if (r->n_extents)
+			at = ix->extents[r->first_extent].offset;
+		order[i] = (struct placed){ at, i };
+	}
+	qsort(order, ix->n_records, sizeof(*order), by_offset);
 	f->slots = p->slots;
 	p->slots_of = id + 1;
 	return fill_slots(p, ix, order, err);

@@ -70,60 +70,37 @@ static const char *offers_name(const struct offering *s, uint32_t name)
 	return rsh_names_text(s->w->cat->names, name);
 }
 
-/* Gives the tensor that the first part of an offer is of; NULL: it has none. */
-static const struct rsh_tensor *offers_first(const struct offering *s,
-					     const struct rsh_offer *o)
+/* Says which type an offer is shown as, and by which codec it becomes that.
+ * Scaled elements are rounded once, to BFloat16. */
+static int offers_codec(const struct offering *s, const struct rsh_offer *o,
+			struct rsh_shown *t, struct rsh_error *err)
 {
-	if (o->n_factored)
-		return s->w->cat->tensors[o->factored->tensor];
-	return o->n_parts ? s->w->cat->tensors[o->parts->tensor] : NULL;
-}
-
-static bool offers_is_scaled(const struct rsh_offer *o)
-{
-	return o->n_factored && o->factored->scale;
-}
-
-static bool offers_is_cast(const struct offering *s, const struct rsh_offer *o)
-{
-	const char *name = offers_name(s, o->name);
-
-	return rsh_is_weight(name, o->n_dims) &&
-	       !rsh_is_flattened_state(name);
-}
-
-/* Says which type an offer is shown as, and by which codec it becomes that. */
-static enum rsh_codec offers_codec(const struct offering *s,
-				   const struct rsh_offer *o,
-				   enum rsh_dtype *dtype)
-{
-	const struct rsh_tensor *first = offers_first(s, o);
+	struct rsh_tensor *const *tensors = s->w->cat->tensors;
+	const struct rsh_tensor *first =
+		o->n_factored ? tensors[o->factored->tensor] :
+		o->n_parts ? tensors[o->parts->tensor] : NULL;
 	const bool wide = first && first->wide_bf16;
-	enum rsh_codec cast = RSH_CODEC_COUNT;
+	const char *name = offers_name(s, o->name);
+	const enum rsh_dtype cast = rsh_is_weight(name, o->n_dims) &&
+				    !rsh_is_flattened_state(name) ?
+		s->w->o->cast : RSH_DTYPE_UNKNOWN;
 
-	if (offers_is_scaled(o)) {
-		*dtype = RSH_DTYPE_BFLOAT16;
-		return RSH_CODEC_FP8_SCALED;
+	if (o->n_factored && o->factored->scale) {
+		t->dtype = RSH_DTYPE_BFLOAT16;
+		t->recipe.codec = RSH_CODEC_FP8_SCALED;
+		if (cast == RSH_DTYPE_UNKNOWN || cast == RSH_DTYPE_BFLOAT16)
+			return 0;
+		return rsh_error_set(err, EINVAL, "it is scaled Float8, which "
+				     "becomes BFloat16 and cannot be cast to "
+				     "%s", rsh_dtype_name(cast));
 	}
-	if (offers_is_cast(s, o))
-		cast = rsh_codec_cast(o->dtype, wide, s->w->o->cast);
-	*dtype = cast == RSH_CODEC_COUNT ? o->dtype : s->w->o->cast;
-	if (cast != RSH_CODEC_COUNT)
-		return cast;
-	return wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
-}
-
-/* Scaled elements are rounded once, to BFloat16. */
-static int offers_check_cast(const struct offering *s, const struct rsh_offer *o,
-			     struct rsh_error *err)
-{
-	if (!offers_is_scaled(o) || !offers_is_cast(s, o) ||
-	    s->w->o->cast == RSH_DTYPE_UNKNOWN ||
-	    s->w->o->cast == RSH_DTYPE_BFLOAT16)
-		return 0;
-	return rsh_error_set(err, EINVAL, "it is scaled Float8, which becomes "
-			     "BFloat16 and cannot be cast to %s",
-			     rsh_dtype_name(s->w->o->cast));
+	t->dtype = cast;
+	t->recipe.codec = rsh_codec_cast(o->dtype, wide, cast);
+	if (t->recipe.codec == RSH_CODEC_COUNT) {
+		t->dtype = o->dtype;
+		t->recipe.codec = wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
+	}
+	return 0;
 }
 
 /* Puts the parameter and its layout before the reason. */
@@ -185,11 +162,10 @@ static int offers_show(struct offering *s, uint32_t i,
 			    .n_factored = o->n_factored,
 			    .factored = o->factored },
 	};
-	int rc = offers_check_cast(s, o, err);
+	int rc = offers_codec(s, o, &t, err);
 
 	if (rc == 0)
 		rc = offers_cut(s, o, item, &t.cut, err);
-	t.recipe.codec = offers_codec(s, o, &t.dtype);
 	if (rc == 0)
 		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],
 					err);
@@ -202,28 +178,11 @@ static int offers_show(struct offering *s, uint32_t i,
 
 /* ---- which tensors a stage has ---- */
 
-/* Shows a tensor that the strategy does not list. */
-static int offers_show_unlisted(struct offering *s, uint32_t i,
-				struct rsh_error *err)
-{
-	const uint32_t name = s->offers[i].name;
-	const char *written = rsh_name_filter_name(s->w->filter, name);
-
-	if (s->dst && s->w->o->unlisted == RSH_UNLISTED_DROP)
-		return 0;
-	if (s->dst && s->w->o->unlisted == RSH_UNLISTED_ERROR)
-		return rsh_error_set(err, EINVAL, "parameter %s is not listed "
-				     "by %s", written ? written :
-				     offers_name(s, name), s->dst->path);
-	if (s->whole[i] == RSH_COPIED)
-		return offers_show(s, i, NULL, err);
-	s->w->shown[name] = s->whole[i];
-	return 0;
-}
-
 static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 {
 	struct offering *s = ctx;
+	const enum rsh_unlisted unlisted = s->dst ? s->w->o->unlisted :
+						    RSH_UNLISTED_COPY;
 	bool listed = false;
 
 	s->n_names = 0;
@@ -231,15 +190,23 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 		const uint32_t name = s->offers[i].name;
 		const struct rsh_strategy_param *p =
 			s->dst ? rsh_strategy_find(s->dst, name) : NULL;
+		const char *written;
 		int rc = 0;
 
 		if (s->w->filter->unwanted[name])
 			continue;
-		if (!p) {
-			rc = offers_show_unlisted(s, i, err);
-		} else if (rsh_param_in_stage(p, stage)) {
+		if (p && rsh_param_in_stage(p, stage)) {
 			rc = offers_show(s, i, rsh_param_item(p, stage), err);
 			listed = true;
+		} else if (!p && unlisted == RSH_UNLISTED_ERROR) {
+			written = rsh_name_filter_name(s->w->filter, name);
+			rc = rsh_error_set(err, EINVAL, "parameter %s is not "
+					   "listed by %s", written ? written :
+					   offers_name(s, name), s->dst->path);
+		} else if (!p && unlisted == RSH_UNLISTED_COPY) {
+			if (s->whole[i] == RSH_COPIED)
+				rc = offers_show(s, i, NULL, err);
+			s->w->shown[name] = s->whole[i];
 		}
 		if (rc)
 			return rc;
