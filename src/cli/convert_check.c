@@ -84,7 +84,7 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 
 static int check_read_source(struct checking *c, struct rsh_error *err)
 {
-	struct rsh_conversion_options all = c->o->vfs.plan;
+	struct rsh_plan_options all = c->o->vfs.plan;
 	struct rsh_source_view view;
 	const struct rsh_read_job job = {
 		.source = c->source, .view = &view, .src = c->strategy,

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "output.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/copy/verify.h"
 #include "rsh/options/check.h"
 #include "rsh/options/ranks.h"

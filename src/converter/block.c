@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/block.c plans the files of one destination stage.
+/* converter/block.c says what the files of one destination stage have.
  *
  * The order of records is the converter's: the files it loads, highest rank
  * first (lowest first in a by-stage conversion), the names in first-seen order,
@@ -14,13 +14,13 @@
 
 /* ---- which parameters take part ---- */
 
-bool rsh_planner_in_block(const struct planner *p,
-		     const struct rsh_strategy_param *src,
-		     const struct rsh_strategy_param *dst)
+/* Is the parameter of the destination one of this block's ranks? */
+static bool block_has(const struct planner *p,
+		      const struct rsh_strategy_param *src,
+		      const struct rsh_strategy_param *dst)
 {
-	if (p->c->by_stage)
-		return src != NULL;
-	return rsh_param_in_stage(dst, p->block);
+	return p->c->by_stage ? src != NULL :
+				rsh_param_in_stage(dst, p->block);
 }
 
 static enum fate fate_of(const struct planner *p, uint32_t name)
@@ -28,7 +28,7 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
-	bool here = d && rsh_planner_in_block(p, s, d);
+	bool here = d && block_has(p, s, d);
 	/* A parameter of other destination stages is struck from both sides. */
 	bool struck = d && !here;
 	bool on_src = c->src ? s && !struck : true;
@@ -42,7 +42,7 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 		return FATE_HANDLED;
 	if ((!c->src || (s && struck)) && (!c->dst || struck))
 		return FATE_DROPPED;
-	return c->unlisted == RSH_UNLISTED_DROP && c->dst && !d ? FATE_DROPPED :
+	return c->o.unlisted == RSH_UNLISTED_DROP && c->dst && !d ? FATE_DROPPED :
 								  FATE_COPIED;
 }
 
@@ -68,7 +68,7 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 			const struct rsh_strategy_param *d =
 				rsh_listed(p->c->dst, s->name);
 
-			if (d && !rsh_planner_in_block(p, s, d))
+			if (d && !block_has(p, s, d))
 				continue;
 			for (uint32_t k = 0; k < s->n_stages; k++)
 				used[s->stages[k].stage] = true;
@@ -80,103 +80,130 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
+/* A handled parameter that no loaded file holds was not saved, unless its stage
+ * has no file at all. */
+static int block_check_absent(struct planner *p, uint32_t name,
+			      struct rsh_error *err)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+
+	if (!c->src &&
+	    rsh_catalogue_index(c->cat, rsh_planner_file_to_copy(p, 0)))
+		return 0;
+	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
+		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
+
+		if (rsh_job_files_check(&c->files, stage, name, err) == 0)
+			continue;
+		if (!c->o.replicas)
+			return -ENOENT;
+		p->absent = true;
+		return rsh_blueprint_lose(c->plan, name, err);
+	}
+	return 0;
+}
+
 static int show_handled(struct planner *p, struct rsh_error *err)
 {
 	for (uint32_t name = 0; name < p->c->cat->n_names; name++) {
 		int rc;
 
-		p->shown_of[name] = RSH_NO_SHOWN;
 		p->fate[name] = (uint8_t)fate_of(p, name);
 		if (p->fate[name] != FATE_HANDLED)
 			continue;
 		rc = rsh_handled_make(p->c, p->b, p->block, name,
 				       &p->shown_of[name], err);
 		if (rc == 0 && p->shown_of[name] != RSH_NO_SHOWN &&
-		    p->c->replicas)
+		    p->c->o.replicas)
 			p->reduced |=
 				p->c->handled[p->shown_of[name]].reduced;
 		/* Without a destination every name is handled, also those that
 		 * no source file can hold. */
 		if (rc == 0 && p->shown_of[name] == RSH_NO_SHOWN)
-			rc = rsh_planner_check_absent(p, name, err);
+			rc = block_check_absent(p, name, err);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-/* Prepares the copying of files where the source has no strategy. */
-static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
-{
-	const struct rsh_converter *c = p->c;
-	uint32_t rank = rsh_planner_file_to_copy(p, c->dst ? 0 : local);
-
-	if (c->replicas)
-		p->reduced = rsh_planner_is_part(p, rank);
-	else if (!c->dst && !rsh_catalogue_index(c->cat, local))
-		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
-				     "file", local);
-	return 0;
-}
-
-/* Says where the file's copied records are taken from, and marks the keys that
- * the converter would load for it. */
-static int order_copies(struct planner *p, uint32_t local,
-			struct rsh_copy_order *o)
+/* A file would hold nothing that is resharded because a file that it needs is
+ * missing, or because the strategies are those of another model. */
+static int block_nothing_handled(struct planner *p,
+				 struct rsh_shown_file *f,
+				 struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 
-	o->block = p->b;
-	/* The converter takes copied records from the local rank modulo the
-	 * source's device count. */
-	o->copy_key = c->src || c->dst ? local % c->files.stage_ranks :
-					 rsh_planner_file_to_copy(p, local);
-	if (rsh_planner_mark_keys(p, local))
-		return -ENOMEM;
-	o->keys = rsh_planner_keep_keys(p);
-	return o->keys ? 0 : -ENOMEM;
+	for (uint32_t name = 0; name < c->cat->n_names; name++) {
+		uint32_t t = p->shown_of[name];
+		int rc = t == RSH_NO_SHOWN ? 0 :
+			rsh_blueprint_probe(c->plan, t, f->rank, f->member,
+					    &f->lost, err);
+
+		if (rc)
+			return rc;
+	}
+	if (f->lost)
+		return 0;
+	return rsh_error_set(err, EINVAL,
+			     "rank %u: no parameter of the source files is "
+			     "listed by %s%s%s", f->rank,
+			     c->src ? c->src->path : c->dst->path,
+			     c->src && c->dst ? " and " : "",
+			     c->src && c->dst ? c->dst->path : "");
 }
 
-/* Plans a file record by record. */
-static int plan_records(struct planner *p, struct rsh_shown_file *f,
-			struct rsh_error *err)
+int rsh_block_file(void *ctx, struct rsh_shown_file *f,
+		   struct rsh_file_names *out, struct rsh_error *err)
 {
+	struct planner *p = ctx;
 	struct rsh_converter *c = p->c;
-	const struct name_list *names = rsh_planner_list_names(p);
+	struct rsh_copy_order *order = &c->orders[f->rank];
+	const struct name_list *names;
 	int rc = 0;
 
-	if (!names)
+	if (!c->src && c->o.replicas)
+		p->reduced = rsh_planner_is_part(p, rsh_planner_file_to_copy(
+			p, c->dst ? 0 : f->member));
+	else if (!c->src && !c->dst && !rsh_catalogue_index(c->cat, f->member))
+		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
+				     "file", f->member);
+	f->lost = p->absent;
+	order->block = p->b;
+	/* The converter takes copied records from the local rank modulo the
+	 * source's device count. */
+	order->copy_key = c->src || c->dst ?
+		f->member % c->files.stage_ranks :
+		rsh_planner_file_to_copy(p, f->member);
+	if (rsh_planner_mark_keys(p, f->member))
 		return rsh_error_nomem(err);
-	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
-	    !c->chosen.filtered)
-		rc = rsh_planner_nothing_handled(p, f, err);
-	if (rc == 0)
-		rc = rsh_planner_deal(p, f->member, err);
-	if (rc == 0)
-		rc = rsh_planner_make_slots(p, f, names, err);
-	if (rc)
-		return rc;
-	return rsh_name_filter_add(&c->chosen, c->plan, f, err);
-}
-
-static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
-{
-	struct rsh_converter *c = p->c;
-	struct rsh_shown_file f = {
-		.rank = p->block * c->dst_ranks + local,
-		.member = local,
-		.lost = p->absent,
-	};
-	bool taken = false;
-	int rc = c->src ? 0 : plan_copy(p, local, err);
-
-	if (rc)
-		return rc;
-	if (order_copies(p, local, &c->orders[f.rank]))
+	order->keys = rsh_planner_keep_keys(p);
+	if (!order->keys)
 		return rsh_error_nomem(err);
 	if (c->same)
-		rc = rsh_planner_take_whole(p, &f, &taken, err);
-	return rc || taken ? rc : plan_records(p, &f, err);
+		rc = rsh_planner_take_whole(p, f, &out->added, err);
+	if (rc || out->added)
+		return rc;
+	names = rsh_planner_list_names(p);
+	if (!names)
+		return rsh_error_nomem(err);
+	out->names = names->names;
+	out->n = names->n;
+	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
+	    !c->chosen.filtered)
+		rc = block_nothing_handled(p, f, err);
+	return rc;
+}
+
+bool rsh_block_is_dealt(void *ctx, uint32_t stage,
+			const struct rsh_strategy_param *param)
+{
+	const struct planner *p = ctx;
+
+	(void)stage;
+	return p->fate[param->name] == FATE_HANDLED;
 }
 
 /* ---- the block ---- */
@@ -188,29 +215,7 @@ static int marks_init(const struct rsh_converter *c, struct rsh_marks *m)
 	return m->exact && m->near ? 0 : -ENOMEM;
 }
 
-static int planner_init(struct planner *p, struct rsh_error *err)
-{
-	const struct rsh_converter *c = p->c;
-
-	p->fate = calloc(c->cat->n_names + 1, sizeof(*p->fate));
-	p->shown_of = calloc(c->cat->n_names + 1, sizeof(*p->shown_of));
-	p->seen = calloc(c->cat->n_names + 1, sizeof(*p->seen));
-	p->seen_index = calloc(c->cat->n_indexes + 1, sizeof(*p->seen_index));
-	p->seq = calloc(c->cat->n_indexes + 1, sizeof(*p->seq));
-	p->whole = calloc(c->cat->n_indexes + 1, sizeof(*p->whole));
-	if (!p->fate || !p->shown_of || !p->seen || !p->seen_index || !p->seq ||
-	    !p->whole || marks_init(c, &p->marks) || marks_init(c, &p->some))
-		return rsh_error_nomem(err);
-	return 0;
-}
-
-static void marks_clear(struct rsh_marks *m)
-{
-	free(m->exact);
-	free(m->near);
-}
-
-static void planner_free(struct planner *p)
+void rsh_planner_clear(struct planner *p)
 {
 	rsh_planner_pairs_clear(p);
 	for (uint32_t i = 0; i < p->n_lists; i++) {
@@ -219,33 +224,40 @@ static void planner_free(struct planner *p)
 	}
 	free(p->lists);
 	free(p->fate);
-	free(p->shown_of);
 	free(p->seen);
 	free(p->seen_index);
 	free(p->seq);
 	free(p->whole);
-	free(p->dealt);
-	free(p->by_text);
-	marks_clear(&p->marks);
-	marks_clear(&p->some);
+	free(p->marks.exact);
+	free(p->marks.near);
+	free(p->some.exact);
+	free(p->some.near);
 	free(p->slots);
-	free(p->shapes);
 }
 
-int rsh_block_plan(struct rsh_converter *c, uint32_t block,
-		   struct rsh_error *err)
+int rsh_block_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 {
-	struct planner p = { .c = c, .block = block, .b = &c->blocks[block] };
-	int rc = planner_init(&p, err);
+	struct planner *p = ctx;
+	struct rsh_converter *c = p->c;
+	const size_t n_names = (size_t)c->cat->n_names + 1;
+	const size_t n_indexes = (size_t)c->cat->n_indexes + 1;
+	int rc;
 
+	rsh_planner_clear(p);
+	*p = (struct planner){
+		.c = c, .w = p->w, .block = stage, .b = &c->blocks[stage],
+		.shown_of = p->w->shown,
+		.fate = calloc(n_names, sizeof(*p->fate)),
+		.seen = calloc(n_names, sizeof(*p->seen)),
+		.seen_index = calloc(n_indexes, sizeof(*p->seen_index)),
+		.seq = calloc(n_indexes, sizeof(*p->seq)),
+		.whole = calloc(n_indexes, sizeof(*p->whole)),
+	};
+	if (!p->fate || !p->seen || !p->seen_index || !p->seq || !p->whole ||
+	    marks_init(c, &p->marks) || marks_init(c, &p->some))
+		return rsh_error_nomem(err);
+	rc = collect_stages(p, err);
 	if (rc == 0)
-		rc = collect_stages(&p, err);
-	if (rc == 0)
-		rc = show_handled(&p, err);
-	if (rc == 0)
-		rc = rsh_planner_collect_pairs(&p, err);
-	for (uint32_t local = 0; rc == 0 && local < c->dst_ranks; local++)
-		rc = plan_file(&p, local, err);
-	planner_free(&p);
-	return rc;
+		rc = show_handled(p, err);
+	return rc ? rc : rsh_planner_collect_pairs(p, err);
 }

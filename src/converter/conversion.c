@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c begins a plan as MindSpore's converter would: it
- * decides how the job is taken, plans one destination stage after the other,
+/* converter/conversion.c is the policy of MindSpore's converter: it decides how
+ * the job is taken, has block.c say what each destination stage and file has,
  * and answers what the plan asks of it later. */
 #include <errno.h>
 #include <search.h>
@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "converter_i.h"
+#include "planner_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/writer/param_kind.h"
 
 /* ---- the converter's dispatch ---- */
 
@@ -64,18 +65,6 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 	     dst && !replicas ? 1 : UINT32_MAX;
 }
 
-/* Ranks of a job without a strategy all hold the same whole tensors.  Wanted in
- * another strategy they are planned as stages of one rank each, of which the
- * first is the one that the converter takes. */
-static uint32_t source_stages(const struct rsh_strategy *src,
-			      const struct rsh_strategy *dst,
-			      const struct rsh_source_view *view)
-{
-	if (src)
-		return src->n_stages;
-	return dst && view->n_ranks > 0 ? view->n_ranks : 1;
-}
-
 /* ---- what the plan asks ---- */
 
 static const char *converter_written(const void *ctx, uint32_t name)
@@ -93,18 +82,6 @@ static bool converter_pick(const void *ctx, uint32_t rank, uint32_t name,
 	return rsh_copy_source(c, &c->orders[rank], name, avoid, file, NULL);
 }
 
-static void converter_shape(const void *ctx, const struct rsh_ckpt_index *ix,
-			    const struct rsh_record *r,
-			    struct rsh_record_shape *out, enum rsh_codec *codec)
-{
-	rsh_copy_shape(ctx, ix, r, out, codec);
-}
-
-static bool converter_holds_same(const void *ctx, uint32_t a, uint32_t b)
-{
-	return rsh_holds_same(ctx, a, b);
-}
-
 static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 			      char *text, size_t size)
 {
@@ -117,7 +94,7 @@ static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 
 	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
 		      sizeof(from));
-	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, rank, c->compat)->item
+	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, rank, c->o.compat)->item
 			: NULL, to, sizeof(to));
 	snprintf(text, size, " (from %s to %s)", from, to);
 }
@@ -151,105 +128,44 @@ static void converter_free(void *ctx)
 
 /* ---- making ---- */
 
-static void note_dispatch(struct rsh_converter *c)
-{
-	char suffix[32];
-
-	/* The converter converts safetensors all at once, with the same
-	 * result. */
-	if (c->by_stage && c->src_format == RSH_FILE_CKPT) {
-		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
-		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
-		if (c->compat)
-			rsh_blueprint_name_suffix(c->plan, suffix);
-	}
-	if (!c->src && !c->dst)
-		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
-}
-
 static struct rsh_converter *
 converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	      const struct rsh_source_view *view,
-	      const struct rsh_conversion_options *o)
+	      const struct rsh_plan_options *o)
 {
 	struct rsh_converter *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
+	c->cat = rsh_catalogue_new(view);
+	if (!c->cat) {
+		free(c);
+		return NULL;
+	}
 	c->src = src;
 	c->dst = dst;
-	c->compat = o->compat;
-	c->replicas = o->replicas;
-	c->unlisted = o->unlisted;
-	c->remove_redundancy = o->remove_redundancy && dst;
-	c->cast = o->cast;
+	c->o = *o;
 	c->src_format = view->format;
-	c->format = o->format;
 	c->joined = view->joined;
 	c->foreign = view->foreign;
-	c->part_bytes = o->part_bytes;
 	c->by_stage = goes_by_stage(src, dst, view->names);
-	c->files.src = src;
-	c->files.first_rank = first_rank(src, c->by_stage);
-	c->files.stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
-	c->files.n_stages = source_stages(src, dst, view);
+	c->files = (struct rsh_job_files){
+		.cat = c->cat, .src = src,
+		.first_rank = first_rank(src, c->by_stage),
+		.stage_ranks = src ? src->stage_ranks :
+			       dst ? 1 : view->n_ranks,
+		/* Ranks of a job without a strategy all hold the same whole
+		 * tensors.  Wanted in another strategy they are planned as
+		 * stages of one rank each, of which the first is the one that
+		 * the converter takes. */
+		.n_stages = src ? src->n_stages :
+			    dst && view->n_ranks > 0 ? view->n_ranks : 1,
+	};
 	c->n_blocks = dst && !c->by_stage ? dst->n_stages : 1;
 	c->dst_ranks = dst ? dst->stage_ranks : 1;
 	if (!src && !dst && o->n_shown_ranks)
 		c->dst_ranks = o->n_shown_ranks;
 	return c;
-}
-
-/* The plan owns the converter from here on. */
-static int begin_plan(struct rsh_converter *c,
-		      const struct rsh_source_view *view,
-		      const struct rsh_conversion_options *o)
-{
-	const struct rsh_writer writer = {
-		.ctx = c,
-		.written = converter_written,
-		.pick = converter_pick,
-		.shape = converter_shape,
-		.holds_same = converter_holds_same,
-		.explain = converter_explain,
-		.stands_in = converter_stands_in,
-		.free = converter_free,
-	};
-	const struct rsh_blueprint b = {
-		.format = c->format,
-		.hugging_face = c->part_bytes > 0,
-		/* With a file a kind another file tells that. */
-		.remove_redundancy = c->remove_redundancy && !o->by_kind,
-		.replicas = c->replicas,
-		.allow_missing = o->allow_missing,
-		.n_ranks = c->n_blocks * c->dst_ranks,
-	};
-
-	c->cat = c->files.cat = rsh_catalogue_new(view);
-	if (!c->cat) {
-		converter_free(c);
-		return -ENOMEM;
-	}
-	c->plan = rsh_blueprint_new(c->cat, &writer, &b);
-	return c->plan ? 0 : -ENOMEM;
-}
-
-static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
-{
-	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
-	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
-			   sizeof(*c->orders));
-	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
-	if (!c->blocks || !c->orders || !c->copy_grids ||
-	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
-		return rsh_error_nomem(err);
-	for (uint32_t b = 0; b < c->n_blocks; b++) {
-		int rc = rsh_block_plan(c, b, err);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 /* Is there something to be shown in second files?  What only strategies list is
@@ -276,38 +192,77 @@ static int find_apart(struct rsh_converter *c, struct rsh_error *err)
 	return 0;
 }
 
+static int converter_begin(void *ctx, struct rsh_writing *w,
+			   struct rsh_error *err)
+{
+	struct planner *p = ctx;
+	struct rsh_converter *c = p->c;
+	char suffix[32];
+
+	p->w = w;
+	c->plan = w->plan;
+	/* The converter converts safetensors all at once, with the same
+	 * result. */
+	if (c->by_stage && c->src_format == RSH_FILE_CKPT) {
+		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
+		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
+		if (c->o.compat)
+			rsh_blueprint_name_suffix(c->plan, suffix);
+	}
+	if (!c->src && !c->dst)
+		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
+	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
+	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
+			   sizeof(*c->orders));
+	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
+	if (!c->blocks || !c->orders || !c->copy_grids ||
+	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
+		return rsh_error_nomem(err);
+	return c->chosen.two_files ? find_apart(c, err) : 0;
+}
+
+static int converter_end(void *ctx)
+{
+	struct planner *p = ctx;
+
+	return rsh_notes_write(p->c);
+}
+
 int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
-		const struct rsh_conversion_options *opts,
+		const struct rsh_plan_options *opts,
 		struct rsh_plan **out, struct rsh_error *err)
 {
 	struct rsh_converter *c = converter_new(src, dst, view, opts);
-	struct rsh_plan *p;
-	int rc, lost;
+	struct planner p = { .c = c };
+	struct rsh_policy policy = {
+		.ctx = &p,
+		.asked = {
+			.ctx = c,
+			.written = converter_written,
+			.pick = converter_pick,
+			.shape = rsh_copy_shape,
+			.holds_same = rsh_holds_same,
+			.explain = converter_explain,
+			.stands_in = converter_stands_in,
+			.free = converter_free,
+		},
+		.begin = converter_begin,
+		.stage = rsh_block_stage,
+		.is_dealt = rsh_block_is_dealt,
+		.file = rsh_block_file,
+		.record = rsh_block_record,
+		.end = converter_end,
+	};
+	int rc;
 
-	if (!c || begin_plan(c, view, opts))
+	if (!c)
 		return rsh_error_nomem(err);
-	p = c->plan;
-	note_dispatch(c);
-	rc = rsh_name_filter_ask(&c->chosen, c->cat, NULL, c->cat->n_names,
-				 opts, err);
-	if (rc == 0 && c->chosen.two_files)
-		rc = find_apart(c, err);
-	if (rc == 0)
-		rc = plan_blocks(c, err);
-	if (rc == 0)
-		rc = rsh_name_filter_check(&c->chosen, p, err);
-	/* What is lost is told in any case, and the first error counts. */
-	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx,
-				    rc ? NULL : err);
-	if (rc == 0)
-		rc = lost;
-	if (rc == 0 && rsh_notes_write(c))
-		rc = rsh_error_nomem(err);
-	if (rc) {
-		rsh_plan_free(p);
-		return rc;
-	}
-	*out = p;
-	return 0;
+	policy.filter = &c->chosen;
+	policy.n_stages = c->n_blocks;
+	policy.stage_ranks = c->dst_ranks;
+	/* The plan owns the converter from here on. */
+	rc = rsh_write_by_policy(c->cat, &policy, dst, opts, out, err);
+	rsh_planner_clear(&p);
+	return rc;
 }

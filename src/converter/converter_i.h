@@ -45,10 +45,11 @@
 #define RSH_CONVERTER_CONVERTER_I_H
 
 #include "rsh/catalogue/catalogue.h"
-#include "rsh/converter/name_filter.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/converter/slices.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/strategy/grid.h"
+#include "rsh/writer/name_filter.h"
 
 #define RSH_NO_SHOWN UINT32_MAX
 
@@ -70,7 +71,6 @@ struct rsh_copy_order {
 /* This is a parameter that is resharded for the ranks of one block. */
 struct rsh_handled {
 	uint32_t tensor;        /* of the catalogue */
-	const struct rsh_cut *cut; /* the destination's */
 	bool reduced;           /* a file that is there lacks it */
 };
 
@@ -104,14 +104,8 @@ struct rsh_note_state {
 struct rsh_converter {
 	const struct rsh_strategy *src; /* NULL: unsharded */
 	const struct rsh_strategy *dst;
-	bool compat;
-	bool replicas;
-	enum rsh_file_type format; /* of the virtual files */
+	struct rsh_plan_options o;
 	enum rsh_file_type src_format;
-	uint64_t part_bytes;  /* 0: files are not cut into parts */
-	enum rsh_dtype cast;
-	enum rsh_unlisted unlisted;
-	bool remove_redundancy;
 	struct rsh_name_filter chosen;
 	bool joined;            /* rank 0's index is of several files */
 	bool foreign;           /* the converter cannot read the files */
@@ -142,15 +136,12 @@ struct rsh_converter {
 /* Finds out whether both sides cut alike and nothing is asked for that changes
  * files, and sets c->same and c->same_as.  0 or -ENOMEM. */
 int rsh_whole_prepare(struct rsh_converter *c);
-/* Do the source ranks hold the same slice of everything? */
-bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b);
+/* Do the source ranks hold the same slice of everything?  The plan asks this of
+ * the converter. */
+bool rsh_holds_same(const void *converter, uint32_t a, uint32_t b);
 
 /* ---- looking things up, while planning and while reading (lookup.c) ---- */
 
-/* Is the record of this rank like the first one that a file has?  If not, the
- * ranks do not hold the same, as those of an unsharded source should. */
-bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
-		       uint32_t rank);
 /* Finds the file that a copied parameter is taken from.  That is the one of the
  * copy key in the lowest loaded stage.  Else *elsewhere, which may be NULL, is
  * set, and it is a replica's if the source's strategy lists the parameter, or
@@ -162,10 +153,11 @@ bool rsh_copy_source(const struct rsh_converter *c,
 
 /* ---- what elements become (shapes.c) ---- */
 
-/* Says what a copied record looks like when shown. */
-void rsh_copy_shape(const struct rsh_converter *c,
-		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
-		    struct rsh_record_shape *out, enum rsh_codec *codec);
+/* Says what a copied record looks like when shown.  The plan asks this of the
+ * converter. */
+void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
+		    const struct rsh_record *r, struct rsh_record_shape *out,
+		    enum rsh_codec *codec);
 /* Does the converter drop tensors without elements? */
 bool rsh_drops_empty(const struct rsh_converter *c);
 /* Says by which codec a record's elements become those of the virtual file, and
@@ -187,15 +179,6 @@ const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 		     uint32_t block, uint32_t name, uint32_t *shown,
 		     struct rsh_error *err);
-
-/* Finds how the source cuts a copied parameter: c->copy_grids (tensors.c). */
-int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,
-		       const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r, struct rsh_error *err);
-
-/* Plans the files of all ranks of a block (block.c). */
-int rsh_block_plan(struct rsh_converter *c, uint32_t block,
-		   struct rsh_error *err);
 
 /* rsh_note_add() counts a difference; at the end rsh_notes_write() gives the
  * plan the sentences (notes.c). */

@@ -38,7 +38,7 @@ static int loads_add_pair(struct planner *p,
 			  const struct rsh_strategy_item *src,
 			  const struct rsh_strategy_item *dst, uint32_t shown)
 {
-	enum rsh_grid_rule rule = p->c->compat ? RSH_GRID_CONVERTER :
+	enum rsh_grid_rule rule = p->c->o.compat ? RSH_GRID_CONVERTER :
 						 RSH_GRID_RUNTIME;
 	const struct rsh_tensor *t = NULL;
 	int64_t whole[RSH_MAX_DIMS];
@@ -95,7 +95,7 @@ int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err)
 		if (d)
 			to = rsh_param_dest_stage(c->dst, d,
 						  p->block * c->dst_ranks,
-						  c->compat)->item;
+						  c->o.compat)->item;
 		if (loads_add_pair(p, rsh_param_source_stage(s)->item, to,
 				   p->shown_of[s->name]))
 			return rsh_error_nomem(err);
@@ -208,8 +208,8 @@ static void find_keys(const struct rsh_converter *c,
 		      const struct layout_pair *lp, uint32_t local,
 		      struct pair_keys *k)
 {
-	const struct rsh_handled *h;
 	const struct rsh_tensor *t;
+	const struct rsh_cut *to;
 	uint32_t cell;
 
 	k->lp = lp;
@@ -219,17 +219,17 @@ static void find_keys(const struct rsh_converter *c,
 		k->class = rsh_redistribution_class(lp->redist, local);
 		return;
 	}
-	h = &c->handled[lp->shown];
-	t = c->cat->tensors[h->tensor];
+	t = c->cat->tensors[c->handled[lp->shown].tensor];
+	to = rsh_blueprint_cut(c->plan, lp->shown);
 	k->cut = t->cut;
 	/* The converter loads the files of a tensor without elements all the
 	 * same. */
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		k->dims[d] = t->dims[d] ? t->dims[d] :
 			(uint64_t)rsh_grid_split(rsh_cut_grid(k->cut), d) *
-				rsh_grid_split(rsh_cut_grid(h->cut), d);
-	cell = rsh_cut_cell(h->cut, local);
-	rsh_cut_box(h->cut, k->dims, cell, &k->box);
+				rsh_grid_split(rsh_cut_grid(to), d);
+	cell = rsh_cut_cell(to, local);
+	rsh_cut_box(to, k->dims, cell, &k->box);
 	k->replica = rsh_cut_replica(k->cut, local);
 	k->n = rsh_cut_overlap(k->cut, k->dims, &k->box, NULL, NULL);
 	k->class = (uint64_t)cell << 32 | k->replica;

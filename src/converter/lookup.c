@@ -6,7 +6,9 @@
 
 #include "converter_i.h"
 
-bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
+/* Is the record of this rank like the first one that a file has?  If not, the
+ * ranks do not hold the same, as those of an unsharded source should. */
+static bool is_like_first(const struct rsh_converter *c, uint32_t name,
 			  uint32_t rank)
 {
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
@@ -18,15 +20,6 @@ bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 		return true;
 	first = rsh_catalogue_index(c->cat, at);
 	return rsh_records_alike(ix, r, first, rsh_ckpt_find(first, name));
-}
-
-static bool lookup_fits(const struct rsh_converter *c, uint32_t name,
-			uint32_t stage)
-{
-	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, name);
-
-	return !s || rsh_job_stage_cuts(&c->files, name, stage,
-					rsh_param_source_stage(s)->item);
 }
 
 /* Gives the number of the first of the block's stages, which ascend, of which a
@@ -50,15 +43,22 @@ static uint32_t first_stage(const struct rsh_converter *c,
 }
 
 static bool find_in_stages(const struct rsh_converter *c,
-			const struct rsh_block *b, uint32_t name, uint32_t key,
-			const atomic_bool *avoid, uint32_t *rank)
+			   const struct rsh_block *b, uint32_t name,
+			   uint32_t key, const atomic_bool *avoid,
+			   uint32_t *rank)
 {
 	for (uint32_t i = first_stage(c, b, name); i < b->n_stages; i++) {
+		const struct rsh_strategy_param *s;
+
 		*rank = rsh_job_rank(&c->files, b->stages[i], key);
-		if (rsh_catalogue_record(c->cat, *rank, name) &&
-		    !rsh_is_avoided(avoid, *rank) &&
-		    (c->src ? lookup_fits(c, name, b->stages[i]) :
-			      !c->dst || rsh_is_like_first(c, name, *rank)))
+		if (!rsh_catalogue_record(c->cat, *rank, name) ||
+		    rsh_is_avoided(avoid, *rank))
+			continue;
+		s = c->src ? rsh_strategy_find(c->src, name) : NULL;
+		if (s && !rsh_job_stage_cuts(&c->files, name, b->stages[i],
+					     rsh_param_source_stage(s)->item))
+			continue;
+		if (c->src || !c->dst || is_like_first(c, name, *rank))
 			return true;
 	}
 	return false;
@@ -110,23 +110,13 @@ static bool find_replica(const struct rsh_converter *c,
 	return false;
 }
 
-/* Gives the place among the held keys of the first of which a file may have the
- * name. */
-static uint32_t first_held(const struct rsh_converter *c, uint32_t name)
-{
-	const uint32_t rank = rsh_catalogue_first(c->cat, name);
-
-	if (c->files.n_stages > 1 || rank == UINT32_MAX ||
-	    rank < c->files.first_rank)
-		return 0;
-	return rsh_job_files_from(&c->files, rank - c->files.first_rank);
-}
-
 bool rsh_copy_source(const struct rsh_converter *c,
 		     const struct rsh_copy_order *o, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere)
 {
 	const struct rsh_grid *g = c->copy_grids[name];
+	const struct rsh_job_files *f = &c->files;
+	uint32_t first, from = 0;
 
 	if (elsewhere)
 		*elsewhere = false;
@@ -134,7 +124,7 @@ bool rsh_copy_source(const struct rsh_converter *c,
 		return true;
 	if (elsewhere)
 		*elsewhere = true;
-	if (g && c->replicas) {
+	if (g && c->o.replicas) {
 		if (find_replica(c, o->block, g, name, o->copy_key, avoid,
 				 rank))
 			return true;
@@ -142,11 +132,15 @@ bool rsh_copy_source(const struct rsh_converter *c,
 		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
 			return false;
 	}
-	for (int loaded = 1; loaded >= !c->replicas; loaded--)
-		for (uint32_t i = first_held(c, name); i < c->files.n_held; i++)
+	/* With one stage no key before that of the first file will do. */
+	first = rsh_catalogue_first(c->cat, name);
+	if (f->n_stages == 1 && first != UINT32_MAX && first >= f->first_rank)
+		from = rsh_job_files_from(f, first - f->first_rank);
+	for (int loaded = 1; loaded >= !c->o.replicas; loaded--)
+		for (uint32_t i = from; i < f->n_held; i++)
 			if (o->keys[i] == loaded &&
-			    find_in_stages(c, o->block, name, c->files.held[i],
-					       avoid, rank))
+			    find_in_stages(c, o->block, name, f->held[i], avoid,
+					   rank))
 				return true;
 	return false;
 }

@@ -77,7 +77,7 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
 {
 	struct rsh_note_state *s = &c->notes[note];
 
-	if (c->foreign || (c->compat && undone_by_compat[note]))
+	if (c->foreign || (c->o.compat && undone_by_compat[note]))
 		return;
 	if (s->n == 0)
 		s->example = name;

@@ -35,12 +35,12 @@ static void order_load(struct planner *p, uint32_t stage, uint32_t held,
 		uint32_t rank = rsh_job_rank(f, stage, f->held[held]);
 
 		if (rsh_catalogue_index(c->cat, rank) &&
-		    (c->replicas || p->marks.exact[held])) {
+		    (c->o.replicas || p->marks.exact[held])) {
 			add_to_seq(p, rank, n);
 			return;
 		}
 	}
-	if (!c->replicas)
+	if (!c->o.replicas)
 		return;
 	rsh_job_files_of(f, stage, &from, &to);
 	if (from == to)
@@ -51,12 +51,6 @@ static void order_load(struct planner *p, uint32_t stage, uint32_t held,
 	add_to_seq(p, c->cat->present[next < to ? next : from], n);
 }
 
-/* Is there a key above the last one that is held? */
-static bool any_above(const struct rsh_job_files *f)
-{
-	return f->n_held == 0 || f->held[f->n_held - 1] + 1 < f->stage_ranks;
-}
-
 /* Lists the distinct indexes in the order in which the converter loads files;
  * p->seq then holds a rank for each. */
 static uint32_t load_sequence(struct planner *p)
@@ -64,6 +58,9 @@ static uint32_t load_sequence(struct planner *p)
 	const struct rsh_converter *c = p->c;
 	const struct rsh_job_files *f = &c->files;
 	const struct rsh_block *b = p->b;
+	/* Is there a key above the last one that is held? */
+	const bool any_above = f->n_held == 0 ||
+			       f->held[f->n_held - 1] + 1 < f->stage_ranks;
 	uint32_t n = 0;
 
 	p->epoch++;
@@ -82,47 +79,16 @@ static uint32_t load_sequence(struct planner *p)
 	for (uint32_t i = b->n_stages; i-- > 0;)
 		for (uint32_t k = f->n_held + 1; k-- > 0;)
 			if (p->marks.near[k] ||
-			    (p->reduced && (k < f->n_held || any_above(f))))
+			    (p->reduced && (k < f->n_held || any_above)))
 				order_load(p, b->stages[i], k, &n);
 	return n;
 }
 
-static bool same_seq(const struct planner *p, const struct name_list *l,
-		     uint32_t n)
-{
-	if (l->n_seq != n)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (l->seq[i] != p->c->cat->index_id[p->seq[i]])
-			return false;
-	return true;
-}
-
-/* These are names while they are being put in order. */
-struct order {
-	uint32_t *names;
-	uint32_t n;
-	size_t cap;
-};
-
-static uint32_t place_of(const struct order *o, uint32_t name)
-{
-	uint32_t i = 0;
-
-	while (o->names[i] != name)
-		i++;
-	return i;
-}
-
-static void order_clear(struct order *o)
-{
-	free(o->names);
-}
-
 /* Adds one file's names: at the end or, when each file holds a part of one
- * common order, behind the file's name before. */
-static int add_names(struct planner *p, const struct rsh_ckpt_index *ix,
-		     struct order *o)
+ * common order, behind the file's name before.  Returns how many names there
+ * are. */
+static uint32_t add_names(struct planner *p, const struct rsh_ckpt_index *ix,
+			  uint32_t *names, uint32_t n)
 {
 	uint32_t next = 0;
 
@@ -132,79 +98,78 @@ static int add_names(struct planner *p, const struct rsh_ckpt_index *ix,
 		if (p->fate[name] == FATE_DROPPED)
 			continue;
 		if (p->seen[name] == p->epoch) {
-			if (p->reduced)
-				next = place_of(o, name) + 1;
+			next = 0;
+			while (p->reduced && names[next++] != name)
+				;
 			continue;
 		}
 		p->seen[name] = p->epoch;
-		if (rsh_grow(&o->names, &o->cap, o->n + 1, sizeof(*o->names)))
-			return -ENOMEM;
 		if (!p->reduced)
-			next = o->n;
-		memmove(o->names + next + 1, o->names + next,
-			(o->n++ - next) * sizeof(*o->names));
-		o->names[next++] = name;
+			next = n;
+		memmove(names + next + 1, names + next,
+			(n++ - next) * sizeof(*names));
+		names[next++] = name;
 	}
-	return 0;
+	return n;
 }
 
-/* Adds the handled names that other files hold and these should: they are to be
- * had from there, or to be missed, but not left out in silence. */
-static int add_unseen(struct planner *p, struct order *o)
+/* Puts the names of the files of l->seq in order, handled ones first. */
+static int order_walk_names(struct planner *p, struct name_list *l)
 {
-	for (uint32_t name = 0; name < p->c->cat->n_names; name++) {
-		if (p->fate[name] != FATE_HANDLED || p->seen[name] == p->epoch ||
-		    p->shown_of[name] == RSH_NO_SHOWN)
-			continue;
-		if (rsh_grow(&o->names, &o->cap, o->n + 1, sizeof(*o->names)))
-			return -ENOMEM;
-		o->names[o->n++] = name;
-	}
-	return 0;
-}
+	const uint32_t n_names = p->c->cat->n_names;
+	cleanup_free uint32_t *names = rsh_alloc_array(n_names, sizeof(*names));
+	uint32_t n = 0;
 
-static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
-{
-	__attribute__((cleanup(order_clear))) struct order o = { 0 };
-	uint32_t at = 0;
-
-	p->epoch++;
-	for (uint32_t i = 0; i < n_seq; i++)
-		if (add_names(p, rsh_catalogue_index(p->c->cat, p->seq[i]), &o))
-			return -ENOMEM;
-	if (add_unseen(p, &o))
+	if (!names)
 		return -ENOMEM;
-	l->n = o.n;
-	l->names = rsh_alloc_array(l->n, sizeof(*l->names));
+	p->epoch++;
+	for (uint32_t i = 0; i < l->n_seq; i++)
+		n = add_names(p, rsh_catalogue_index(p->c->cat, p->seq[i]),
+			      names, n);
+	/* Handled names that other files hold and these should are to be had
+	 * from there, or to be missed, but not left out in silence. */
+	for (uint32_t name = 0; name < n_names; name++)
+		if (p->fate[name] == FATE_HANDLED && p->seen[name] != p->epoch &&
+		    p->shown_of[name] != RSH_NO_SHOWN)
+			names[n++] = name;
+	l->names = rsh_alloc_array(n, sizeof(*l->names));
 	if (!l->names)
 		return -ENOMEM;
-	for (int handled = 1; handled >= 0; handled--)
-		for (uint32_t i = 0; i < o.n; i++) {
-			if ((p->fate[o.names[i]] == FATE_HANDLED) != handled)
-				continue;
-			l->names[at++] = o.names[i];
-			l->n_handled += (uint32_t)handled;
-		}
+	for (uint32_t i = 0; i < n; i++)
+		if (p->fate[names[i]] == FATE_HANDLED)
+			l->names[l->n++] = names[i];
+	l->n_handled = l->n;
+	for (uint32_t i = 0; i < n; i++)
+		if (p->fate[names[i]] != FATE_HANDLED)
+			l->names[l->n++] = names[i];
 	return 0;
 }
 
 const struct name_list *rsh_planner_list_names(struct planner *p)
 {
-	uint32_t n = load_sequence(p);
+	const uint32_t n = load_sequence(p);
+	const uint32_t *id = p->c->cat->index_id;
 	struct name_list *l;
 
-	for (uint32_t i = 0; i < p->n_lists; i++)
-		if (same_seq(p, &p->lists[i], n))
-			return &p->lists[i];
+	for (uint32_t i = 0; i < p->n_lists; i++) {
+		uint32_t same = 0;
+
+		l = &p->lists[i];
+		while (l->n_seq == n && same < n &&
+		       l->seq[same] == id[p->seq[same]])
+			same++;
+		if (l->n_seq == n && same == n)
+			return l;
+	}
 	if (rsh_grow(&p->lists, &p->lists_cap, p->n_lists + 1, sizeof(*l)))
 		return NULL;
 	l = &p->lists[p->n_lists++];
-	memset(l, 0, sizeof(*l));
-	l->seq = rsh_alloc_array(n, sizeof(*l->seq));
+	*l = (struct name_list){
+		.n_seq = n, .seq = rsh_alloc_array(n, sizeof(*l->seq)),
+	};
 	if (!l->seq)
 		return NULL;
-	l->n_seq = n;
 	for (uint32_t i = 0; i < n; i++)
-		l->seq[i] = p->c->cat->index_id[p->seq[i]];
-	return walk_names(p, l, n) ? NULL : l;
+		l->seq[i] = id[p->seq[i]];
+	return order_walk_names(p, l) ? NULL : l;
 }

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/planner_i.h - the state of planning one destination stage, shared
  * by the files that do it:
- *   block.c  which parameters take part; the files in turn
+ *   block.c  which parameters take part, and what a file has
  *   loads.c  which source ranks the converter would load
  *   order.c  the order of the records that follows from it
- *   redundancy.c   which parameters a rank keeps when redundancy is removed
- *   slots.c  the records of one file
+ *   slots.c  one record
  *   whole.c  a file that is a source file
- *   absent.c what is not in any file
  */
 #ifndef RSH_CONVERTER_PLANNER_I_H
 #define RSH_CONVERTER_PLANNER_I_H
 
 #include "converter_i.h"
 #include "rsh/converter/redistribution.h"
+#include "rsh/writer/policy.h"
 
 enum fate {
 	FATE_COPIED,
@@ -52,10 +51,13 @@ struct rsh_marks {
 
 struct planner {
 	struct rsh_converter *c;
+	struct rsh_writing *w;
+	/* What follows is of one block. */
 	uint32_t block;
 	struct rsh_block *b;
 	uint8_t *fate;         /* [name], enum fate */
-	uint32_t *shown_of;    /* [name]: number of the shown tensor */
+	uint32_t *shown_of;    /* [name]: number of the shown tensor; it is
+				* w->shown */
 	/* These are the epochs in which something was last met; each pass over
 	 * names or files is an epoch. */
 	uint32_t *seen;        /* [name] */
@@ -72,16 +74,12 @@ struct planner {
 	/* What follows is scratch of one rank. */
 	struct rsh_marks marks; /* keys that the converter loads */
 	struct rsh_marks some;  /* keys that one pair of layouts marks */
-	bool *dealt;           /* [name]: another rank keeps it; NULL: none */
-	uint32_t *by_text;     /* handled names of the destination, bytewise */
-	uint32_t n_by_text;
 	uint32_t *seq;         /* [index id]: a rank that has it */
 	uint8_t *whole;        /* [index id], enum rsh_whole (whole.c) */
-	struct rsh_slot *slots;
-	uint32_t slots_of;     /* 1 + the id of the index whose records `slots`
-				* has; 0: it has others (whole.c) */
-	struct rsh_record_shape *shapes;
-	size_t slots_cap, shapes_cap;
+	struct rsh_slot *slots; /* of a whole file (whole.c) */
+	uint32_t slots_of;     /* 1 + the id of the index whose records these
+				* are */
+	size_t slots_cap;
 };
 
 static inline const struct rsh_strategy_param *
@@ -89,17 +87,6 @@ rsh_listed(const struct rsh_strategy *s, uint32_t name)
 {
 	return s ? rsh_strategy_find(s, name) : NULL;
 }
-
-static inline const char *rsh_planner_name(const struct planner *p,
-					   uint32_t name)
-{
-	return rsh_names_text(p->c->cat->names, name);
-}
-
-/* Is the parameter of the destination one of this block's ranks? */
-bool rsh_planner_in_block(const struct planner *p,
-			  const struct rsh_strategy_param *src,
-			  const struct rsh_strategy_param *dst);
 
 /* rsh_planner_collect_pairs() finds the pairs of layouts, and then
  * rsh_planner_mark_keys() fills p->marks for one rank (loads.c). */
@@ -119,16 +106,19 @@ const bool *rsh_planner_keep_keys(struct planner *p);
  * are kept for the next rank, and valid until another one is asked for. */
 const struct name_list *rsh_planner_list_names(struct planner *p);
 
-/* Fills p->dealt for one rank, if redundancy is to be removed (redundancy.c).
- */
-int rsh_planner_deal(struct planner *p, uint32_t local, struct rsh_error *err);
+/* These are what struct rsh_policy asks for, of which ctx is the planner
+ * (block.c, slots.c). */
+int rsh_block_stage(void *ctx, uint32_t stage, struct rsh_error *err);
+bool rsh_block_is_dealt(void *ctx, uint32_t stage,
+			const struct rsh_strategy_param *p);
+int rsh_block_file(void *ctx, struct rsh_shown_file *f,
+		   struct rsh_file_names *out, struct rsh_error *err);
+int rsh_block_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
+		     struct rsh_record_shape *shape, bool *taken,
+		     struct rsh_error *err);
+/* Frees what the planner has of a block. */
+void rsh_planner_clear(struct planner *p);
 
-/* Describes the records of a file, in the converter's order (slots.c). f->slots
- * and f->shapes are scratch of the planner. f->lost is set where a record
- * cannot be had. */
-int rsh_planner_make_slots(struct planner *p, struct rsh_shown_file *f,
-			   const struct name_list *names,
-			   struct rsh_error *err);
 /* Learns which slice a copied record is, from any file that holds one. */
 int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
 				struct rsh_error *err);
@@ -137,18 +127,5 @@ int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
  * (whole.c). */
 int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 			   bool *taken, struct rsh_error *err);
-
-/* Sets the sentence about a copied parameter that no file holds as the virtual
- * one needs it, and returns -ENOENT (absent.c). */
-int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
-			     uint32_t name, struct rsh_error *err);
-/* Finds out why a file would hold nothing that is resharded: sets f->lost if
- * slices are lost, or fails. */
-int rsh_planner_nothing_handled(struct planner *p, struct rsh_shown_file *f,
-				struct rsh_error *err);
-/* Decides whether a handled parameter that no loaded file holds was not saved,
- * or is lost.  0, or -errno with a sentence where it must not be. */
-int rsh_planner_check_absent(struct planner *p, uint32_t name,
-			     struct rsh_error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "converter_i.h"
+#include "rsh/writer/param_kind.h"
 
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name)
 {
@@ -20,14 +21,14 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 	enum rsh_codec cast = RSH_CODEC_COUNT;
 	/* The converter makes a detour over float32, for which safetensors have
 	 * no need. */
-	bool canonical = c->compat && c->src_format == RSH_FILE_CKPT;
+	bool canonical = c->o.compat && c->src_format == RSH_FILE_CKPT;
 
-	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
+	*dtype = c->o.compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
 							   r->dtype;
 	if (rsh_is_weight(rsh_names_text(c->cat->names, r->name), r->n_dims))
-		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->cast);
+		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->o.cast);
 	if (cast != RSH_CODEC_COUNT) {
-		*dtype = c->cast;
+		*dtype = c->o.cast;
 		return cast;
 	}
 	if (r->dtype != RSH_DTYPE_BFLOAT16)
@@ -48,19 +49,11 @@ uint32_t rsh_record_unit(const struct rsh_converter *c,
 	return in;
 }
 
-/* Is it an empty vector, which the converter reads as a scalar and writes as
- * the number 0 (compat)? */
-static bool becomes_zero(const struct rsh_ckpt_index *ix,
-		      const struct rsh_record *r)
+void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
+		    const struct rsh_record *r, struct rsh_record_shape *out,
+		    enum rsh_codec *codec)
 {
-	return r->content_bytes == 0 && r->dtype != RSH_DTYPE_STR &&
-	       r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0;
-}
-
-void rsh_copy_shape(const struct rsh_converter *c,
-		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
-		    struct rsh_record_shape *out, enum rsh_codec *codec)
-{
+	const struct rsh_converter *c = converter;
 	uint32_t in, written;
 
 	*codec = rsh_record_codec(c, r, &out->dtype);
@@ -70,8 +63,11 @@ void rsh_copy_shape(const struct rsh_converter *c,
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
 	out->content_bytes = r->content_bytes / in * written;
-	if (c->compat && c->src_format == RSH_FILE_CKPT &&
-	    becomes_zero(ix, r)) {
+	/* The converter reads an empty vector as a scalar and writes it as the
+	 * number 0. */
+	if (c->o.compat && c->src_format == RSH_FILE_CKPT &&
+	    r->content_bytes == 0 && r->dtype != RSH_DTYPE_STR &&
+	    r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0) {
 		out->n_dims = 0;
 		out->content_bytes = rsh_dtype_size(out->dtype);
 	}
@@ -80,5 +76,5 @@ void rsh_copy_shape(const struct rsh_converter *c,
 /* The reading and the writing of .ckpt both lose tensors without elements. */
 bool rsh_drops_empty(const struct rsh_converter *c)
 {
-	return c->src_format == RSH_FILE_CKPT || c->format == RSH_FILE_CKPT;
+	return c->src_format == RSH_FILE_CKPT || c->o.format == RSH_FILE_CKPT;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 #define SLICES_TEXT 160
@@ -310,35 +311,57 @@ int rsh_job_cut(const struct rsh_job_files *f,
 	return *out ? 0 : rsh_error_nomem(err);
 }
 
-void rsh_slices_whole(const struct rsh_slices *s, const struct rsh_cut *cut,
-		      int64_t *dims)
+/* Makes the cut, and the sizes of the whole tensor. */
+static int slices_cut(const struct rsh_slices *s,
+		      const struct rsh_strategy_item *other,
+		      enum rsh_grid_rule rule, const struct rsh_cut **out,
+		      uint64_t *dims, struct rsh_error *err)
 {
+	const uint32_t n = s->rec->n_dims;
+	const bool told = s->item && other && s->item->n_map != n &&
+			  other->n_map == n && other->n_shape == n;
 	const int64_t *local = rsh_record_dims(s->ix, s->rec);
+	const struct rsh_cut_sizes sizes = {
+		told ? other->shape : local, n, !told
+	};
+	int rc = rsh_job_cut(s->files, s->item, &sizes, rule, out, err);
 
-	for (uint32_t d = 0; d < s->rec->n_dims; d++)
-		dims[d] = local[d] * rsh_grid_split(rsh_cut_grid(cut), d);
+	for (uint32_t d = 0; rc == 0 && d < n; d++) {
+		const uint64_t split = rsh_grid_split(rsh_cut_grid(*out), d);
+
+		if (told && (!rsh_mul_u64((uint64_t)local[d], split,
+					  &dims[d]) ||
+			     (uint64_t)other->shape[d] != dims[d]))
+			return rsh_error_set(err, EINVAL,
+					     "dimension %u of the whole tensor "
+					     "is %lld in the destination", d,
+					     (long long)other->shape[d]);
+		dims[d] = (uint64_t)local[d] * split;
+	}
+	return rc;
 }
 
-int rsh_slices_add(const struct rsh_slices *s, const struct rsh_cut *cut,
-		   bool replicas, uint32_t first_file, uint32_t *number)
+int rsh_slices_add(const struct rsh_slices *s,
+		   const struct rsh_strategy_item *other,
+		   enum rsh_grid_rule rule, bool replicas, uint32_t first_file,
+		   uint32_t *number, struct rsh_error *err)
 {
 	struct rsh_catalogue *cat = s->files->cat;
-	int64_t whole[RSH_MAX_DIMS];
 	uint64_t dims[RSH_MAX_DIMS];
-	const struct rsh_tensor t = {
+	struct rsh_tensor t = {
 		.name = s->name,
 		.dtype = s->rec->dtype,
 		.wide_bf16 = s->rec->wide_bf16,
 		.n_dims = s->rec->n_dims,
 		.dims = dims,
-		.cut = cut,
-		.copies = rsh_catalogue_keep_copies(cat, cut, s->holders, s->n,
-						    replicas),
 		.first_file = first_file,
 	};
+	int rc = slices_cut(s, other, rule, &t.cut, dims, err);
 
-	rsh_slices_whole(s, cut, whole);
-	for (uint32_t d = 0; d < s->rec->n_dims; d++)
-		dims[d] = (uint64_t)whole[d];
-	return t.copies ? rsh_catalogue_add(cat, &t, number) : -ENOMEM;
+	if (rc)
+		return rc;
+	t.copies = rsh_catalogue_keep_copies(cat, t.cut, s->holders, s->n,
+					     replicas);
+	return t.copies && rsh_catalogue_add(cat, &t, number) == 0 ?
+		       0 : rsh_error_nomem(err);
 }

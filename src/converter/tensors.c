@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "converter_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 #define LAYOUT_TEXT 160
@@ -59,11 +58,6 @@ static bool is_reduced(const struct making *m)
 
 /* ---- grids ---- */
 
-static uint32_t tensors_split_of(const struct rsh_cut *c, uint32_t d)
-{
-	return rsh_grid_split(rsh_cut_grid(c), d);
-}
-
 /* Notes when the converter would put the slices on other ranks. */
 static int note_simple(const struct making *m,
 		       const struct rsh_strategy_item *item,
@@ -73,7 +67,7 @@ static int note_simple(const struct making *m,
 	struct rsh_grid *theirs;
 	int rc;
 
-	if (m->c->compat || !item || !item->opt_step || !item->opt_size)
+	if (m->c->o.compat || !item || !item->opt_step || !item->opt_size)
 		return 0;
 	rc = rsh_grid_new(item, whole, n_dims, false, RSH_GRID_CONVERTER,
 			  &theirs, NULL);
@@ -85,139 +79,66 @@ static int note_simple(const struct making *m,
 	return 0;
 }
 
-/* Makes the source's grid.  An expanded map that the slice alone may explain in
- * several ways is unambiguous once the other side tells the whole shape. */
-static int make_source_grid(const struct making *m, enum rsh_grid_rule rule,
-			    const struct rsh_cut **out, struct rsh_error *err)
-{
-	const struct rsh_strategy_item *src = m->s.item;
-	const uint32_t n = m->s.rec->n_dims;
-	const int64_t *local = rsh_record_dims(m->s.ix, m->s.rec);
-	struct rsh_cut_sizes sizes = { local, n, true };
-	uint64_t whole;
-	int rc;
-
-	if (!src || !m->dst || src->n_map == n || m->dst->n_map != n ||
-	    m->dst->n_shape != n)
-		return rsh_job_cut(&m->c->files, src, &sizes, rule, out, err);
-	sizes = (struct rsh_cut_sizes){ m->dst->shape, n, false };
-	rc = rsh_job_cut(&m->c->files, src, &sizes, rule, out, err);
-	for (uint32_t d = 0; rc == 0 && d < n; d++)
-		if (!rsh_mul_u64((uint64_t)local[d], tensors_split_of(*out, d),
-				 &whole) ||
-		    (uint64_t)m->dst->shape[d] != whole)
-			rc = rsh_error_set(err, EINVAL,
-					   "dimension %u of the whole tensor is "
-					   "%lld in the destination", d,
-					   (long long)m->dst->shape[d]);
-	return rc;
-}
-
-/* These are both cuts of a parameter. */
-struct cuts {
-	const struct rsh_cut *src, *dst;
-};
-
-static int make_cuts(const struct making *m, struct cuts *out,
-		     struct rsh_error *err)
-{
-	enum rsh_grid_rule rule = m->c->compat ? RSH_GRID_CONVERTER :
-						 RSH_GRID_RUNTIME;
-	int64_t whole[RSH_MAX_DIMS];
-	const struct rsh_cut_sizes sizes = { whole, m->s.rec->n_dims, false };
-	int rc = make_source_grid(m, rule, &out->src, err);
-
-	if (rc)
-		return rc;
-	rsh_slices_whole(&m->s, out->src, whole);
-	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out->dst, err);
-	if (rc == 0)
-		rc = note_simple(m, m->s.item, whole, sizes.n_dims,
-				 rsh_cut_grid(out->src));
-	return rc ? rc : note_simple(m, m->dst, whole, sizes.n_dims,
-				     rsh_cut_grid(out->dst));
-}
-
 /* ---- into the catalogue, and shown ---- */
 
-/* Gives the file that would hold the slice of key 0. */
-static uint32_t first_file(const struct making *m)
+/* Shows a tensor of the catalogue as the destination cuts it. */
+static int show(const struct making *m, const struct rsh_tensor *t,
+		uint32_t tensor, enum rsh_grid_rule rule, uint32_t *shown,
+		struct rsh_error *err)
 {
-	const struct rsh_strategy_param *s = m->c->src && !m->c->by_stage ?
-		rsh_strategy_find(m->c->src, m->s.name) : NULL;
-
-	return rsh_job_rank(&m->c->files,
-			    s ? rsh_param_source_stage(s)->stage : 0, 0);
-}
-
-static int show(const struct making *m, const struct cuts *cuts,
-		uint32_t tensor, uint32_t *shown, struct rsh_error *err)
-{
+	int64_t whole[RSH_MAX_DIMS];
+	const struct rsh_cut_sizes sizes = { whole, t->n_dims, false };
 	struct rsh_recipe_part part;
-	enum rsh_dtype dtype;
-	enum rsh_codec codec = rsh_record_codec(m->c, m->s.rec, &dtype);
-	const struct rsh_shown t = {
-		.name = m->s.name,
-		.dtype = dtype,
-		.n_dims = m->s.rec->n_dims,
-		.dims = m->c->cat->tensors[tensor]->dims,
-		.cut = cuts->dst,
-		.recipe = { 1, &part, codec },
+	struct rsh_shown out = {
+		.name = t->name,
+		.n_dims = t->n_dims,
+		.dims = t->dims,
+		.recipe = { 1, &part, RSH_CODEC_NONE },
 	};
 	int rc;
 
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		whole[d] = (int64_t)t->dims[d];
+	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err);
+	if (rc == 0)
+		rc = note_simple(m, m->s.item, whole, t->n_dims,
+				 rsh_cut_grid(t->cut));
+	if (rc == 0)
+		rc = note_simple(m, m->dst, whole, t->n_dims,
+				 rsh_cut_grid(out.cut));
+	if (rc)
+		return refuse(m, rc, err);
+	out.recipe.codec = rsh_record_codec(m->c, m->s.rec, &out.dtype);
 	rsh_recipe_same(m->c->cat, tensor, &part);
-	rc = rsh_blueprint_show(m->c->plan, &t, shown, err);
+	rc = rsh_blueprint_show(m->c->plan, &out, shown, err);
 	return rc == -EINVAL ? refuse(m, rc, err) : rc;
 }
 
-static int make_handled(struct making *m, uint32_t *shown,
-			struct rsh_error *err)
+/* Reads a parameter of which there is a reference, and shows it. */
+static int make_handled(struct making *m, const struct rsh_strategy_param *s,
+			uint32_t *shown, struct rsh_error *err)
 {
 	struct rsh_converter *c = m->c;
-	struct cuts cuts;
+	const enum rsh_grid_rule rule = c->o.compat ? RSH_GRID_CONVERTER :
+						      RSH_GRID_RUNTIME;
+	const uint32_t stage = s && !c->by_stage ?
+		rsh_param_source_stage(s)->stage : 0;
 	uint32_t tensor;
 	int rc = rsh_slices_find(&m->s, rsh_record_unit(c, m->s.rec), err);
 
 	if (rc)
 		return rc;
-	rc = make_cuts(m, &cuts, err);
+	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas,
+			    rsh_job_rank(&c->files, stage, 0), &tensor, err);
 	if (rc)
 		return refuse(m, rc, err);
-	if (rsh_slices_add(&m->s, cuts.src, c->replicas, first_file(m),
-			   &tensor))
-		return rsh_error_nomem(err);
-	rc = show(m, &cuts, tensor, shown, err);
+	rc = show(m, c->cat->tensors[tensor], tensor, rule, shown, err);
 	if (rc)
 		return rc;
 	if (rsh_grow(&c->handled, &c->handled_cap, *shown + 1,
 		     sizeof(*c->handled)))
 		return rsh_error_nomem(err);
-	c->handled[*shown] = (struct rsh_handled){ tensor, cuts.dst,
-						   is_reduced(m) };
-	return 0;
-}
-
-int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,
-		       const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r, struct rsh_error *err)
-{
-	const struct rsh_strategy_param *s = c->src ?
-		rsh_strategy_find(c->src, name) : NULL;
-	const struct rsh_cut_sizes sizes = { rsh_record_dims(ix, r), r->n_dims,
-					     true };
-	const struct rsh_cut *cut;
-	int rc;
-
-	if (!s || c->copy_grids[name])
-		return 0;
-	/* A record that its strategy does not explain is copied all the same,
-	 * as one of which nothing is known. */
-	rc = rsh_job_cut(&c->files, rsh_param_source_stage(s)->item, &sizes,
-			 RSH_GRID_RUNTIME, &cut, NULL);
-	if (rc)
-		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
-	c->copy_grids[name] = rsh_cut_grid(cut);
+	c->handled[*shown] = (struct rsh_handled){ tensor, is_reduced(m) };
 	return 0;
 }
 
@@ -241,7 +162,7 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 		m.s.item = rsh_param_source_stage(s)->item;
 	if (d)
 		m.dst = rsh_param_dest_stage(c->dst, d, block * c->dst_ranks,
-					     c->compat)->item;
+					     c->o.compat)->item;
 	if (!rsh_slices_begin(&m.s))
 		return 0;
 	if (m.s.rec->dtype == RSH_DTYPE_STR)
@@ -250,13 +171,13 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 				     "strategies list it as a tensor",
 				     rsh_catalogue_path(c->cat, m.s.rank),
 				     rsh_names_text(c->cat->names, name));
-	if (d && !c->compat &&
+	if (d && !c->o.compat &&
 	    !rsh_item_same_layout(m.dst,
 				  rsh_param_dest_stage(c->dst, d,
 						       block * c->dst_ranks,
 						       true)->item))
 		rsh_note_add(c, RSH_NOTE_SHARED, name);
-	rc = make_handled(&m, out, err);
+	rc = make_handled(&m, s, out, err);
 	rsh_slices_clear(&m.s);
 	return rc;
 }

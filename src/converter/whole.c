@@ -137,37 +137,24 @@ static int are_files_alike(const struct rsh_converter *c)
 	return rc;
 }
 
-static uint32_t n_ranks(const struct rsh_strategy *s)
-{
-	return s ? s->stage_ranks : 1;
-}
-
-static uint32_t n_stages(const struct rsh_strategy *s)
-{
-	return s ? s->n_stages : 1;
-}
-
-/* One rank holds everything whole, whatever its strategy says. */
-static int cuts_alike(const struct rsh_converter *c)
-{
-	if (n_ranks(c->src) != n_ranks(c->dst) ||
-	    n_stages(c->src) != n_stages(c->dst))
-		return 0;
-	return c->src && c->dst ? are_files_alike(c) : 1;
-}
-
 int rsh_whole_prepare(struct rsh_converter *c)
 {
 	int rc;
 
-	if (c->compat || c->by_stage || c->joined || c->remove_redundancy ||
-	    c->chosen.by_kind || c->part_bytes || c->format != c->src_format)
+	if (c->o.compat || c->by_stage || c->joined ||
+	    (c->dst && c->o.remove_redundancy) ||
+	    c->chosen.by_kind || c->o.part_bytes || c->o.format != c->src_format)
 		return 0;
-	rc = cuts_alike(c);
+	/* One rank holds everything whole, whatever its strategy says. */
+	if ((c->src ? c->src->stage_ranks : 1) !=
+		    (c->dst ? c->dst->stage_ranks : 1) ||
+	    (c->src ? c->src->n_stages : 1) != (c->dst ? c->dst->n_stages : 1))
+		return 0;
+	rc = c->src && c->dst ? are_files_alike(c) : 1;
 	if (rc <= 0)
 		return rc;
 	c->same = true;
-	if (!c->src || !c->replicas)
+	if (!c->src || !c->o.replicas)
 		return 0;
 	c->same_as = rsh_alloc_array(rsh_job_rank(&c->files, c->files.n_stages,
 						  0),
@@ -184,54 +171,36 @@ enum rsh_whole {
 	WHOLE_NO,
 };
 
-static bool is_changed(const struct rsh_converter *c,
-		       const struct rsh_record *r)
-{
-	enum rsh_dtype dtype;
-
-	return c->chosen.unwanted[r->name] ||
-	       (c->cast != RSH_DTYPE_UNKNOWN &&
-		rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
-	       strcmp(rsh_written_name(c, r->name),
-		      rsh_names_text(c->cat->names, r->name)) != 0 ||
-	       (c->unlisted != RSH_UNLISTED_COPY && c->dst &&
-		!rsh_listed(c->dst, r->name));
-}
-
-/* Does a strategy list any record of the file?  With none of them the
- * strategies are those of another model. */
-static bool is_listed(const struct rsh_converter *c,
-		      const struct rsh_ckpt_index *ix)
-{
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		if (rsh_listed(c->src, ix->records[i].name) ||
-		    rsh_listed(c->dst, ix->records[i].name))
-			return true;
-	return !c->src && !c->dst;
-}
-
-/* Does the file hold what others have of its rank's parameters? */
-static bool is_complete(struct planner *p, uint32_t rank)
+/* Has the file nothing that is to be shown otherwise, and all that others have
+ * of its rank's parameters? */
+static bool is_kept(struct planner *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
+	/* With none of its records listed by a strategy these are those of
+	 * another model. */
+	bool listed = !c->src && !c->dst;
 
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+		const bool on_dst = rsh_listed(c->dst, r->name);
+		enum rsh_dtype dtype;
+
+		if (c->chosen.unwanted[r->name] ||
+		    (c->o.cast != RSH_DTYPE_UNKNOWN &&
+		     rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
+		    strcmp(rsh_written_name(c, r->name),
+			   rsh_names_text(c->cat->names, r->name)) != 0 ||
+		    (c->o.unlisted != RSH_UNLISTED_COPY && c->dst && !on_dst))
+			return false;
+		listed |= on_dst || rsh_listed(c->src, r->name);
+	}
 	for (uint32_t name = 0; name < c->cat->n_names; name++)
 		if (p->shown_of[name] != RSH_NO_SHOWN &&
 		    !rsh_ckpt_find(ix, name))
 			return false;
-	return is_listed(c, ix) &&
-	       (c->src || !c->replicas || !rsh_planner_is_part(p, rank));
-}
-
-static bool is_kept(struct planner *p, uint32_t rank)
-{
-	const struct rsh_ckpt_index *ix = rsh_catalogue_index(p->c->cat, rank);
-
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		if (is_changed(p->c, &ix->records[i]))
-			return false;
-	return is_complete(p, rank);
+	return listed && (c->src || !c->o.replicas ||
+			  !rsh_planner_is_part(p, rank));
 }
 
 /* ---- its records ---- */
@@ -252,26 +221,12 @@ static int by_offset(const void *a, const void *b)
 	return (x->record > y->record) - (x->record < y->record);
 }
 
-static void sort_records(const struct rsh_ckpt_index *ix, struct placed *order)
-{
-	uint64_t at = 0;
-
-	for (uint32_t i = 0; i < ix->n_records; i++) {
-		const struct rsh_record *r = &ix->records[i];
-
-		if (r->n_extents)
-			at = ix->extents[r->first_extent].offset;
-		order[i] = (struct placed){ at, i };
-	}
-	qsort(order, ix->n_records, sizeof(*order), by_offset);
-}
-
 /* A record begins where the content before ends, or with its own content in a
  * format without headers.  One without content is no longer than nothing. */
 static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 		      const struct placed *order, struct rsh_error *err)
 {
-	const bool headers = p->c->format == RSH_FILE_CKPT;
+	const bool headers = p->c->o.format == RSH_FILE_CKPT;
 	uint64_t end = 0;
 	int rc = 0;
 
@@ -300,6 +255,7 @@ static int list_slots(struct planner *p, struct rsh_shown_file *f,
 	const struct rsh_ckpt_index *ix = p->c->cat->index[rank];
 	const uint32_t id = p->c->cat->index_id[rank];
 	cleanup_free struct placed *order = NULL;
+	uint64_t at = 0;
 
 	f->n = ix->n_records;
 	f->slots = p->slots;
@@ -309,7 +265,14 @@ static int list_slots(struct planner *p, struct rsh_shown_file *f,
 	if (!order || rsh_grow(&p->slots, &p->slots_cap, ix->n_records,
 			       sizeof(*p->slots)))
 		return rsh_error_nomem(err);
-	sort_records(ix, order);
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+
+		if (r->n_extents)
+			at = ix->extents[r->first_extent].offset;
+		order[i] = (struct placed){ at, i };
+	}
+	qsort(order, ix->n_records, sizeof(*order), by_offset);
 	f->slots = p->slots;
 	p->slots_of = id + 1;
 	return fill_slots(p, ix, order, err);
@@ -327,8 +290,9 @@ static bool can_be_shown(struct planner *p, uint32_t rank)
 
 /* ---- whose file ---- */
 
-bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b)
+bool rsh_holds_same(const void *converter, uint32_t a, uint32_t b)
 {
+	const struct rsh_converter *c = converter;
 	const uint32_t n = rsh_job_rank(&c->files, c->files.n_stages, 0);
 
 	if (a == b || !c->src)
@@ -367,7 +331,7 @@ int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 
 	if (ix && can_be_shown(p, f->rank))
 		origin = f->rank;
-	else if (!ix && c->replicas)
+	else if (!ix && c->o.replicas)
 		origin = find_stand_in(p, f->rank);
 	if (origin == RSH_NO_FILE)
 		return 0;

@@ -53,7 +53,7 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
  * its compatible mode. */
 static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 {
-	const struct rsh_conversion_options *p = &v->plan;
+	const struct rsh_plan_options *p = &v->plan;
 
 	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
 			  v->only || v->drop ||

@@ -163,6 +163,12 @@ void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
 	rsh_plan_shape(p, p->walks[shown], member, out);
 }
 
+const struct rsh_cut *rsh_blueprint_cut(const struct rsh_plan *p,
+					uint32_t shown)
+{
+	return p->walks[shown]->cut;
+}
+
 void rsh_plan_copy_shape(const struct rsh_plan *p,
 			 const struct rsh_ckpt_index *ix,
 			 const struct rsh_record *r,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/contents/contents.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/source/failures.h"
 #include "rsh/source/format.h"
@@ -91,10 +92,10 @@ static bool any_file(const struct rsh_source_view *view)
 int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
 		       const struct rsh_offer *offers, uint32_t n,
 		       const struct rsh_strategy *dst,
-		       const struct rsh_conversion_options *opts,
+		       const struct rsh_plan_options *opts,
 		       struct rsh_plan **out, struct rsh_error *err)
 {
-	struct rsh_conversion_options told = *opts;
+	struct rsh_plan_options told = *opts;
 
 	/* What is lacking was told already, by who read it. */
 	if (rsh_source_format(s)->any_copy) {
@@ -126,7 +127,7 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 }
 
 static int plan_values(struct rsh_reshard *v,
-		       const struct rsh_conversion_options *opts,
+		       const struct rsh_plan_options *opts,
 		       struct rsh_error *err)
 {
 	const struct rsh_format *f = rsh_source_format(v->source);
@@ -146,7 +147,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 		   struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
-	struct rsh_conversion_options opts = cfg->plan;
+	struct rsh_plan_options opts = cfg->plan;
 	struct rsh_source_view view;
 	const struct rsh_read_job job = {
 		.source = v->source, .view = &view, .src = v->src,

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/name_filter.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
@@ -23,6 +22,7 @@
 #include "rsh/util/place.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/checkpoint2_emit.h"
+#include "rsh/writer/param_kind.h"
 
 /* The leaves that come after the files. */
 enum { METADATA, COMMON, TRACKER };

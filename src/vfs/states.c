@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rsh/converter/name_filter.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/source/format.h"
 #include "rsh/util/mem.h"
+#include "rsh/writer/param_kind.h"
 
 struct states {
 	uint32_t n;

@@ -169,7 +169,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *c
 int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
 		       const struct rsh_offer *offers, uint32_t n,
 		       const struct rsh_strategy *dst,
-		       const struct rsh_conversion_options *opts,
+		       const struct rsh_plan_options *opts,
 		       struct rsh_plan **out, struct rsh_error *err);
 
 /* Loads what says how weights become those of the other form, if that is
@@ -181,7 +181,7 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 int rsh_vfs_plan_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 const struct rsh_source_view *view,
-			 const struct rsh_conversion_options *opts,
+			 const struct rsh_plan_options *opts,
 			 struct rsh_error *err);
 /* Are those of the candidate that was planned last MindSpore's, of which a
  * strategy may speak? */

@@ -174,7 +174,7 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 struct weights_job {
 	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
-	const struct rsh_conversion_options *opts;
+	const struct rsh_plan_options *opts;
 	struct rsh_catalogue *cat;
 	struct rsh_offer *in, *out;
 	uint32_t n_in, n_out;
@@ -230,7 +230,7 @@ static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
-	struct rsh_conversion_options all = *k->opts;
+	struct rsh_plan_options all = *k->opts;
 	const struct rsh_read_job job = {
 		.source = k->v->source, .view = view, .src = k->v->src,
 		.dst = k->v->dst, .opts = &all,
@@ -359,10 +359,10 @@ static int weights_check_side(const struct weights_job *k,
 }
 
 /* Says in which form the names that were made are shown. */
-static struct rsh_conversion_options weights_form(const struct weights_job *k)
+static struct rsh_plan_options weights_form(const struct weights_job *k)
 {
 	const struct rsh_weights_at *w = &k->cfg->weights;
-	struct rsh_conversion_options o = *k->opts;
+	struct rsh_plan_options o = *k->opts;
 
 	if (w->form_follows && k->v->weights->from == RSH_SIDE_MINDSPORE) {
 		o.format = RSH_FILE_SAFETENSORS;
@@ -377,7 +377,7 @@ static int weights_plan(struct weights_job *k,
 			struct rsh_error *err)
 {
 	struct rsh_vfs_weights *w = k->v->weights;
-	struct rsh_conversion_options form;
+	struct rsh_plan_options form;
 	int rc = weights_read(k, view, err);
 
 	if (rc == 0)
@@ -403,7 +403,7 @@ static int weights_plan(struct weights_job *k,
 int rsh_vfs_plan_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 const struct rsh_source_view *view,
-			 const struct rsh_conversion_options *opts,
+			 const struct rsh_plan_options *opts,
 			 struct rsh_error *err)
 {
 	struct weights_job k = { .v = v, .cfg = cfg, .opts = opts };

@@ -123,8 +123,8 @@ LAYERS_BELOW_VFS = \
 	libstrategy.la \
 	libcatalogue.la \
 	libplan.la \
-	libconverter.la \
 	libwriter.la \
+	libconverter.la \
 	libweights.la \
 	libcache.la \
 	libobjects.la \

@@ -76,7 +76,7 @@ void job_files(struct job *j, uint32_t n, const struct tensor *tensors)
 
 static int try_plan(struct job *j, bool compat)
 {
-	struct rsh_conversion_options opts = {
+	struct rsh_plan_options opts = {
 		.compat = compat, .format = j->format,
 		.part_bytes = j->part_bytes,
 		.remove_redundancy = j->remove_redundancy,

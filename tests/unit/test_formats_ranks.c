@@ -38,7 +38,7 @@ static int read_job(struct job *j, struct reading *r)
  * model; gives what planning did. */
 static int plan_job(struct job *j, const char *want)
 {
-	const struct rsh_conversion_options opts = {
+	const struct rsh_plan_options opts = {
 		.replicas = j->replicas, .allow_missing = j->allow_missing,
 	};
 	struct reading r = { .cat = NULL };

@@ -794,7 +794,7 @@ static void free_case(struct test_case *t)
 /* What the reader of rank files offers is planned by the general writer. */
 static int plan_offers(const struct test_case *t,
 		       const struct rsh_source_view *view,
-		       const struct rsh_conversion_options *opts,
+		       const struct rsh_plan_options *opts,
 		       struct rsh_plan **c, struct rsh_error *err)
 {
 	const struct rsh_ranks_options o = {
@@ -816,12 +816,12 @@ static int plan_offers(const struct test_case *t,
 
 typedef int plan_fn(const struct test_case *t,
 		    const struct rsh_source_view *view,
-		    const struct rsh_conversion_options *opts,
+		    const struct rsh_plan_options *opts,
 		    struct rsh_plan **c, struct rsh_error *err);
 
 static int plan_converted(const struct test_case *t,
 			  const struct rsh_source_view *view,
-			  const struct rsh_conversion_options *opts,
+			  const struct rsh_plan_options *opts,
 			  struct rsh_plan **c, struct rsh_error *err)
 {
 	return rsh_convert(t->from, t->to, view, opts, c, err);
@@ -830,7 +830,7 @@ static int plan_converted(const struct test_case *t,
 static void run_case(uint64_t seed, plan_fn *plan)
 {
 	struct test_case *t = make_case(seed, false, false);
-	const struct rsh_conversion_options opts = { 0 };
+	const struct rsh_plan_options opts = { 0 };
 	const struct rsh_source_view view = {
 		.n_ranks = (uint32_t)t->n_files,
 		.index = t->index,
@@ -954,7 +954,7 @@ static void lose_some(uint64_t seed, plan_fn *plan, bool reduced,
 	bool healthy[MAX_RANKS * MAX_STAGES], left = false;
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 	struct losses l = { 0 };
-	struct rsh_conversion_options opts = {
+	struct rsh_plan_options opts = {
 		.replicas = true, .report_lost = hear, .ctx = &l,
 	};
 	const struct rsh_source_view view = {
@@ -1110,7 +1110,7 @@ static void run_alike(uint64_t seed)
 	struct test_case *t = make_case(seed, true, false);
 	bool there[MAX_RANKS * MAX_STAGES];
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
-	const struct rsh_conversion_options opts = {
+	const struct rsh_plan_options opts = {
 		.replicas = true, .allow_missing = true,
 	};
 	const struct rsh_source_view view = {

@@ -25,7 +25,7 @@ struct show {
 	struct offered offers[MAX_OFFERS];
 	struct rsh_strategy *dst;
 	uint32_t n_stages, mesh[2], n_ranks; /* of a stage */
-	struct rsh_conversion_options o;
+	struct rsh_plan_options o;
 };
 
 static void draw_offers(struct show *w, uint32_t n_tensors)
@@ -330,7 +330,7 @@ struct fixed {
 	struct rsh_offer offers[4];
 	struct rsh_recipe_part parts[4];
 	uint32_t n;
-	struct rsh_conversion_options o;
+	struct rsh_plan_options o;
 	char told[1024];
 };
 

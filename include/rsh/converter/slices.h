@@ -97,13 +97,15 @@ int rsh_job_cut(const struct rsh_job_files *f,
 		const struct rsh_strategy_item *item,
 		const struct rsh_cut_sizes *sizes, enum rsh_grid_rule rule,
 		const struct rsh_cut **out, struct rsh_error *err);
-/* Gives the sizes of the whole tensor whose slices the reference is one of. */
-void rsh_slices_whole(const struct rsh_slices *s, const struct rsh_cut *cut,
-		      int64_t *dims);
-/* Puts the tensor with its holders into the catalogue; sentences name
- * `first_file` as that of key 0.  0 or -ENOMEM. */
-int rsh_slices_add(const struct rsh_slices *s, const struct rsh_cut *cut,
-		   bool replicas, uint32_t first_file, uint32_t *number);
+/* Puts the tensor with its holders into the catalogue, cut as the layout that
+ * counts says.  `other`, which may be NULL, is a layout of the same tensor
+ * elsewhere: where it tells the whole shape, that explains an expanded map which
+ * the slice alone may explain in several ways.  Sentences name `first_file` as
+ * that of key 0.  Returns what rsh_grid_new() does. */
+int rsh_slices_add(const struct rsh_slices *s,
+		   const struct rsh_strategy_item *other,
+		   enum rsh_grid_rule rule, bool replicas, uint32_t first_file,
+		   uint32_t *number, struct rsh_error *err);
 
 /* ---- records ---- */
 

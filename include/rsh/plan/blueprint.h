@@ -164,6 +164,10 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
 			 uint32_t member, struct rsh_record_shape *out);
 
+/* Gives how it is cut. */
+const struct rsh_cut *rsh_blueprint_cut(const struct rsh_plan *p,
+					uint32_t shown);
+
 #define RSH_COPIED UINT32_MAX
 
 /* A slot is one record of a shown file. */

@@ -78,7 +78,7 @@ struct rsh_read_job {
 	const struct rsh_source *source; /* is indexed */
 	const struct rsh_source_view *view;
 	const struct rsh_strategy *src, *dst; /* NULL: none */
-	const struct rsh_conversion_options *opts;
+	const struct rsh_plan_options *opts;
 	struct rsh_arena *arena; /* what is offered lives as long */
 };
 struct rsh_offers {
@@ -237,7 +237,7 @@ struct rsh_format {
 		    struct rsh_error *err);
 	/* Reads what is no tensor; *note says what is left out (from malloc;
 	 * NULL: nothing).  NULL: there is nothing else. */
-	int (*values)(struct rsh_source *s, const struct rsh_conversion_options *opts,
+	int (*values)(struct rsh_source *s, const struct rsh_plan_options *opts,
 		      struct rsh_values *out, char **note,
 		      struct rsh_error *err);
 	/* Calls fn for each tensor that SOURCE holds, with its bytes there.

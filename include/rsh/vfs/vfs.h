@@ -37,13 +37,13 @@
 #include <sys/types.h>
 
 #include "rsh/derive/derive.h"
-#include "rsh/converter/conversion.h"
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/error.h"
 #include "rsh/util/place.h"
+#include "rsh/writer/options.h"
 
 struct rsh_vfs;
 
@@ -90,7 +90,7 @@ struct rsh_vfs_config {
 	struct rsh_derive_options *derive;
 	/* Says what is planned.  Its functions and their `ctx` are not looked
 	 * at: `wanted` and `rename` are made of what follows here. */
-	struct rsh_conversion_options plan;
+	struct rsh_plan_options plan;
 	/* These are extended regular expressions on names; NULL: none. */
 	const char *only;
 	const char *drop;

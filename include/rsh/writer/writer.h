@@ -2,10 +2,11 @@
 /* writer/writer.h - the general writer: what any catalogue holds, wanted whole,
  * in parts, or cut for the ranks of a strategy.
  *
- * It knows no framework and copies nothing as it stands: every tensor that is
- * shown is made by a recipe of tensors of the catalogue.  (MindSpore's own rank
- * files have a writer of their own, which follows the habits of MindSpore's
- * converter: converter/conversion.h.)
+ * This is the writer's own policy (policy.h).  It knows no framework and copies
+ * nothing as it stands: every tensor that is shown is made by a recipe of
+ * tensors of the catalogue.  (MindSpore's own rank files have a policy of their
+ * own, which follows the habits of MindSpore's converter:
+ * converter/conversion.h.)
  *
  * With a strategy each rank's file has the tensors that the strategy lists for
  * the rank's stage, cut as it says, and with RSH_UNLISTED_COPY those that it
@@ -16,10 +17,11 @@
 #ifndef RSH_WRITER_WRITER_H
 #define RSH_WRITER_WRITER_H
 
-#include "rsh/converter/conversion.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/strategy/strategy.h"
+#include "rsh/writer/options.h"
 
-/* A tensor that can be shown, and how it is made. */
+/* A tensor that can be shown, and how it is made.  No two have one name. */
 struct rsh_offer {
 	uint32_t name;
 	enum rsh_dtype dtype;  /* as it is stored */
@@ -36,10 +38,10 @@ struct rsh_offer {
  * allow_missing, unlisted, wanted, rename, cast, remove_redundancy and
  * report_lost count.  Takes the catalogue over, also on failure; the offers
  * need not live on, their names, those of the catalogue's table, must, and
- * `dst` too.  0 or -errno with a sentence as rsh_convert() gives. */
+ * `dst` too.  Returns what rsh_write_by_policy() does. */
 int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
 		   uint32_t n, const struct rsh_strategy *dst,
-		   const struct rsh_conversion_options *opts,
+		   const struct rsh_plan_options *opts,
 		   struct rsh_plan **out, struct rsh_error *err);
 
 #endif

@@ -72,24 +72,17 @@ static int ranks_refuse(const struct rsh_slices *s, int rc,
 static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 			    uint32_t first_file, struct rsh_error *err)
 {
-	const struct rsh_cut_sizes sizes = {
-		rsh_record_dims(s->ix, s->rec), s->rec->n_dims, true
-	};
 	/* Elements are turned and multiplied one by one. */
 	const uint32_t unit = s->rec->wide_bf16 ? 4 :
 						  rsh_dtype_size(s->rec->dtype);
-	const struct rsh_cut *cut;
 	uint32_t tensor;
 	int rc = rsh_slices_find(s, unit, err);
 
 	if (rc)
 		return rc;
-	rc = rsh_job_cut(s->files, s->item, &sizes, r->opts->rule, &cut, err);
-	if (rc)
-		return ranks_refuse(s, rc, err);
-	if (rsh_slices_add(s, cut, r->opts->replicas, first_file, &tensor))
-		return rsh_error_nomem(err);
-	return ranks_offer(r, tensor, err);
+	rc = rsh_slices_add(s, NULL, r->opts->rule, r->opts->replicas,
+			    first_file, &tensor, err);
+	return rc ? ranks_refuse(s, rc, err) : ranks_offer(r, tensor, err);
 }
 
 /* Takes the layout of the lowest stage, or another one if none of the files

@@ -124,7 +124,7 @@ int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		 struct rsh_error *err);
 /* Reads the values that are wanted, several at a time. */
 int rsh_dcp_values(struct rsh_source *source,
-		   const struct rsh_conversion_options *opts,
+		   const struct rsh_plan_options *opts,
 		   struct rsh_values *out, char **note, struct rsh_error *err);
 void rsh_dcp_each(const struct rsh_source *s,
 		  void (*fn)(void *ctx, const char *name, uint64_t bytes),

@@ -29,7 +29,7 @@
 struct dcp_reader {
 	const struct rsh_dcp *dcp;
 	const struct rsh_source_view *view;
-	const struct rsh_conversion_options *opts;
+	const struct rsh_plan_options *opts;
 	struct rsh_catalogue *cat;
 	struct rsh_arena *arena;
 	struct rsh_offer *offers;

@@ -112,7 +112,7 @@ static int values_note(const struct values *all, uint32_t n, char **note)
 }
 
 int rsh_dcp_values(struct rsh_source *source,
-		   const struct rsh_conversion_options *opts,
+		   const struct rsh_plan_options *opts,
 		   struct rsh_values *out, char **note, struct rsh_error *err)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(source);

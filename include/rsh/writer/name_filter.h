@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/name_filter.h - what the options choose by name: which parameters
- * are shown, under which names, and what counts as a weight.
+/* writer/name_filter.h - what the options choose by name: which parameters are
+ * shown, and under which names.
  *
- * Writers share this.  A choice is asked for once and does not change then, so
- * any thread may read it.
+ * A choice is asked for once and does not change then, so any thread may read
+ * it.
  */
-#ifndef RSH_CONVERTER_NAME_FILTER_H
-#define RSH_CONVERTER_NAME_FILTER_H
+#ifndef RSH_WRITER_NAME_FILTER_H
+#define RSH_WRITER_NAME_FILTER_H
 
 #include "rsh/catalogue/catalogue.h"
-#include "rsh/converter/conversion.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/writer/options.h"
 
 struct rsh_name_filter {
 	bool filtered;        /* the options say which names are wanted */
@@ -26,7 +26,7 @@ struct rsh_name_filter {
  * written under one name. */
 int rsh_name_filter_ask(struct rsh_name_filter *c,
 			const struct rsh_catalogue *cat, const uint32_t *which,
-			uint32_t n, const struct rsh_conversion_options *o,
+			uint32_t n, const struct rsh_plan_options *o,
 			struct rsh_error *err);
 void rsh_name_filter_clear(struct rsh_name_filter *c);
 
@@ -38,30 +38,9 @@ const char *rsh_name_filter_name(const struct rsh_name_filter *c,
 int rsh_name_filter_check(const struct rsh_name_filter *c,
 			  const struct rsh_plan *p, struct rsh_error *err);
 
-/* This says by its name what a parameter of MindSpore's is. */
-enum rsh_kind {
-	RSH_KIND_WEIGHT,  /* of the network, or not known */
-	RSH_KIND_STATE,   /* what an optimizer keeps of a weight */
-	RSH_KIND_COUNTER, /* what it keeps besides: a step, a rate */
-	RSH_KIND_GRADIENT,
-};
-enum rsh_kind rsh_kind_of(const char *name);
-
-/* Is it the state of an optimizer, as distributed checkpoints name it: with all
- * keys of the nested dictionary that it was in, the first being "optimizer" or
- * "optim"? */
-bool rsh_is_flattened_state(const char *name);
-
-/* Is it an optimizer's, which stands in the second file of a rank? */
-bool rsh_is_apart(const char *written);
-
 /* Adds a file to the plan as the options want it: as it is, in parts, or as two
  * files.  Returns what rsh_blueprint_add_file() does. */
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
 			const struct rsh_shown_file *f, struct rsh_error *err);
-
-/* Is it a weight, which a cast changes?  Scalars are none, nor what has the
- * prefixes that MindSpore's optimizers give their state. */
-bool rsh_is_weight(const char *name, uint32_t n_dims);
 
 #endif

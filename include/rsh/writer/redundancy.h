@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/redundancy.h - parameters dealt out among the ranks that hold the
+/* writer/redundancy.h - parameters dealt out among the ranks that hold the
  * same slices.
  *
  * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each
  * group of replicas keep a parameter: those of one group, in the order of their
  * names, go round the group's ranks in turn.
  */
-#ifndef RSH_CONVERTER_REDUNDANCY_H
-#define RSH_CONVERTER_REDUNDANCY_H
+#ifndef RSH_WRITER_REDUNDANCY_H
+#define RSH_WRITER_REDUNDANCY_H
 
 #include "rsh/strategy/strategy.h"
 #include "rsh/tensor/grid.h"
