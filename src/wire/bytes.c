@@ -78,7 +78,7 @@ int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
 
 ssize_t rsh_memory_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
-	const struct memory *m = ctx;
+	const struct rsh_memory *m = ctx;
 
 	if (offset >= m->len)
 		return 0;

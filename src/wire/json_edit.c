@@ -151,7 +151,7 @@ static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
 static int edit_read(struct rsh_json_edit *e, const char *path,
 		     struct rsh_error *err)
 {
-	struct memory bytes = { e->text, e->len };
+	struct rsh_memory bytes = { e->text, e->len };
 	const struct rsh_byte_source src = {
 		rsh_memory_pread, &bytes, e->len, path,
 	};

@@ -27,7 +27,7 @@ static bool is_json_name(const char *path)
 /* Both kinds of file are named *.ckpt and are easily taken for one another. */
 static bool is_checkpoint(const void *data, size_t len, const char *path)
 {
-	struct memory bytes = { data, len };
+	struct rsh_memory bytes = { data, len };
 	const struct rsh_byte_source src = {
 		rsh_memory_pread, &bytes, len, path,
 	};

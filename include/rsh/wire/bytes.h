@@ -48,7 +48,7 @@ int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 		      const char *what, struct rsh_error *err);
 
 /* These are bytes in memory, which rsh_memory_pread() reads: its ctx. */
-struct memory {
+struct rsh_memory {
 	const void *data;
 	size_t len;
 };
