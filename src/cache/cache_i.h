@@ -114,6 +114,7 @@ void rsh_worker_settle(struct rsh_worker *w);
 struct rsh_verdict {
 	uint32_t tag; /* tells the tensor, mostly */
 	uint8_t left; /* so many blocks pass before the next sample */
+	bool missed;  /* the last sample was worth nothing */
 };
 
 /* Compresses what pays of n blocks that were loaded, which are PLAIN and whose

@@ -2,7 +2,7 @@
 /* cache/pack.c decides what is compressed, tensor by tensor.
  *
  * A sample of a block tells what the block is worth.  Of a tensor whose last
- * sample was worth nothing only every sixteenth block is sampled: rows that no
+ * samples were worth nothing only one block in 32 is sampled: rows that no
  * step has changed may begin in the middle of it. */
 #include "config.h"
 
@@ -13,8 +13,10 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
-/* So many blocks pass after a sample that was worth nothing. */
-#define WAIT_BLOCKS 15
+/* So many blocks pass after one sample that was worth nothing, which may have
+ * been unlucky, and after the second in a row. */
+#define WAIT_FIRST 1
+#define WAIT_AGAIN 31
 
 /* What shrinks, and has elements of nobody knows how many bytes, is mostly
  * fp32. */
@@ -66,7 +68,9 @@ static void block_pack(struct rsh_cache *c, struct rsh_cache_block *b,
 		pthread_mutex_unlock(&c->lock);
 		n = content_pack(b->mem, b->len, kind->unit, room);
 		pthread_mutex_lock(&c->lock);
-		verdict_find(c, b->file, kind)->left = n ? 0 : WAIT_BLOCKS;
+		v = verdict_find(c, b->file, kind);
+		v->left = n ? 0 : v->missed ? WAIT_AGAIN : WAIT_FIRST;
+		v->missed = !n;
 	}
 	if (!n) {
 		c->stats.left++;

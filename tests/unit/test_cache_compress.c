@@ -22,12 +22,12 @@
 #include "rsh/util/pack.h"
 
 #define BLOCK (256 * KIB)
-#define N_BLOCKS 64
+#define N_BLOCKS 128
 
 /* ---- files of tensors ---- */
 
 /* A tensor takes TENSOR_BLOCKS blocks. */
-#define TENSOR_BLOCKS 32
+#define TENSOR_BLOCKS 64
 
 static void kind_by_place(void *ctx, uint64_t offset, uint32_t len,
 			  struct rsh_cache_kind *out)
@@ -162,7 +162,7 @@ static void test_rows_of_zeros(void **state)
 		assert_int_equal(rsh_cache_read(c, r.file.handle, i * BLOCK,
 						&byte, 1, rows_load, &r), 0);
 	s = cache_stats(c);
-	/* No more than fifteen of the sixteen blocks pass before it is seen. */
+	/* No more than 31 of the 32 blocks pass before it is seen. */
 	assert_in_range(s.packed, 1, TENSOR_BLOCKS / 2);
 	assert_int_equal(s.packed + s.left, N_BLOCKS);
 	assert_true(s.packed_to < s.packed_from / 50);
