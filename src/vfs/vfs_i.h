@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "rsh/outputs/tree.h"
 #include "rsh/source/format.h"
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
 #include "rsh/vfs/model_files.h"
 #include "rsh/vfs/vfs.h"
 #include "rsh/wire/json_edit.h"
-#include "tree_i.h"
 
 /* attribute.h says what each of these means. */
 enum rsh_attribute {

@@ -9,7 +9,7 @@ top=${top_srcdir:-../..}
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy derive catalogue plan converter writer weights cache objects store source contents formats read vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy derive catalogue plan converter writer weights cache objects store source contents formats read outputs vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION
