@@ -184,10 +184,9 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	c->remove_redundancy = o->remove_redundancy && dst;
 	c->cast = o->cast;
 	c->src_format = view->format;
-	c->format = o->format;
+	c->format = o->framing->type;
 	c->joined = view->joined;
 	c->foreign = view->foreign;
-	c->part_bytes = o->part_bytes;
 	c->by_stage = goes_by_stage(src, dst, view->names);
 	c->files.src = src;
 	c->files.first_rank = first_rank(src, c->by_stage);
@@ -216,10 +215,10 @@ static int begin_plan(struct rsh_converter *c,
 		.free = converter_free,
 	};
 	const struct rsh_blueprint b = {
-		.format = c->format,
-		.hugging_face = c->part_bytes > 0,
+		.framing = o->framing,
 		/* With a file a kind another file tells that. */
-		.remove_redundancy = c->remove_redundancy && !o->by_kind,
+		.remove_redundancy = c->remove_redundancy &&
+				     o->division != RSH_DIVIDE_KINDS,
 		.replicas = c->replicas,
 		.allow_missing = o->allow_missing,
 		.n_ranks = c->n_blocks * c->dst_ranks,

@@ -108,7 +108,6 @@ struct rsh_converter {
 	bool replicas;
 	enum rsh_file_type format; /* of the virtual files */
 	enum rsh_file_type src_format;
-	uint64_t part_bytes;  /* 0: files are not cut into parts */
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool remove_redundancy;

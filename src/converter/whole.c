@@ -161,7 +161,8 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	int rc;
 
 	if (c->compat || c->by_stage || c->joined || c->remove_redundancy ||
-	    c->chosen.by_kind || c->part_bytes || c->format != c->src_format)
+	    c->chosen.division != RSH_DIVIDE_RANKS ||
+	    c->format != c->src_format)
 		return 0;
 	rc = cuts_alike(c);
 	if (rc <= 0)

@@ -272,7 +272,8 @@ static bool writer_is_wanted(const struct writing *w, uint32_t name)
 
 	if (w->offer_of[name])
 		return !w->chosen->unwanted[name];
-	if (w->o->by_kind && rsh_kind_of(text) == RSH_KIND_GRADIENT)
+	if (w->o->division == RSH_DIVIDE_KINDS &&
+	    rsh_kind_of(text) == RSH_KIND_GRADIENT)
 		return false;
 	return !w->o->wanted || w->o->wanted(w->o->ctx, text);
 }
@@ -435,10 +436,9 @@ static int writer_prepare(struct writing *w, struct rsh_error *err)
 static int writer_begin(struct writing *w)
 {
 	const struct rsh_blueprint b = {
-		.format = w->o->format,
-		.hugging_face = w->o->part_bytes > 0,
+		.framing = w->o->framing,
 		.remove_redundancy = w->dst && w->o->remove_redundancy &&
-				     !w->o->by_kind,
+				     w->o->division != RSH_DIVIDE_KINDS,
 		.replicas = w->o->replicas,
 		.allow_missing = w->o->allow_missing,
 		.n_ranks = w->dst ? w->dst->n_stages * w->dst->stage_ranks : 1,

@@ -15,6 +15,7 @@ UNIT += \
 	unit/test_read_stream \
 	unit/test_read_depth \
 	unit/test_vfs \
+	unit/test_outputs \
 	unit/test_outputs_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_medium \
@@ -75,6 +76,8 @@ unit_test_vfs_backing_LDADD = $(L_VFS)
 unit_test_vfs_medium_SOURCES = unit/test_vfs_medium.c unit/memory_medium.h \
 	unit/memory_medium.c $(SOURCE_SUPPORT)
 unit_test_vfs_medium_LDADD = $(L_VFS)
+unit_test_outputs_SOURCES = unit/test_outputs.c $(SOURCE_SUPPORT)
+unit_test_outputs_LDADD = $(L_VFS)
 unit_test_outputs_tree_SOURCES = unit/test_outputs_tree.c $(SOURCE_SUPPORT)
 unit_test_outputs_tree_LDADD = $(L_OUTPUTS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
