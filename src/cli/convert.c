@@ -75,7 +75,7 @@ static int list_one(const struct rsh_table_at *at, struct rsh_table *rows,
 	return 0;
 }
 
-static int list_tables(const struct rsh_output *out, bool *good)
+static int list_tables(const struct rsh_printer *out, bool *good)
 {
 	struct rsh_table *rows = rsh_table_new(columns, sizeof(columns) /
 							sizeof(columns[0]));
@@ -88,7 +88,7 @@ static int list_tables(const struct rsh_output *out, bool *good)
 	rsh_table_list_clear(&l);
 	if (rc == 0)
 		rc = out->json ?
-			rsh_output_json(out, json_pack("{s:O}", "tables",
+			rsh_printer_json(out, json_pack("{s:O}", "tables",
 						       all)) :
 			rsh_table_print(rows, out);
 	json_decref(all);
@@ -117,11 +117,11 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	cleanup_free char *path = NULL;
-	struct rsh_output out;
+	struct rsh_printer out;
 	bool good = true;
 	int rc = 0;
 
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	if (o->form->id == RSH_COMMAND_TABLES)
 		rc = list_tables(&out, &good) ? rsh_error_nomem(&err) : 0;
 	else

@@ -3,10 +3,10 @@
 #ifndef RSH_CLI_CONVERT_H
 #define RSH_CLI_CONVERT_H
 
-#include "output.h"
 #include "rsh/options/exit.h"
 #include "rsh/util/names.h"
 #include "rsh/weights/weights.h"
+#include "printer.h"
 
 /* Checks the table at `path`, and the source of the options if there is one. */
 enum rsh_exit rsh_convert_check(const struct rsh_options *o, const char *path);
@@ -18,7 +18,7 @@ struct rsh_convert_report;
 /* Begins a report, which is printed by rsh_convert_report_end(); NULL: out of
  * memory.  With `quiet` only what is wrong is printed. */
 struct rsh_convert_report *
-rsh_convert_report_new(const struct rsh_output *out, const char *table,
+rsh_convert_report_new(const struct rsh_printer *out, const char *table,
 		       bool quiet);
 void rsh_convert_report_free(struct rsh_convert_report *r);
 

@@ -155,10 +155,10 @@ static int check_source(struct checking *c, struct rsh_error *err)
 static int checking_run(struct checking *c, const char *path, bool *good,
 			struct rsh_error *err)
 {
-	struct rsh_output out;
+	struct rsh_printer out;
 	int rc;
 
-	rsh_output_init(&out, c->o);
+	rsh_printer_init(&out, c->o);
 	c->report = rsh_convert_report_new(&out, path, c->o->quiet);
 	if (!c->report)
 		return rsh_error_nomem(err);

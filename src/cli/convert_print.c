@@ -17,7 +17,7 @@
 #define NAMED_MAX 3 /* tensors that are named before the rest is counted */
 
 struct rsh_convert_report {
-	const struct rsh_output *out;
+	const struct rsh_printer *out;
 	const char *path; /* of the table */
 	bool quiet;
 	const struct rsh_offer *in; /* NULL: there is no source */
@@ -40,7 +40,7 @@ static const struct rsh_column columns[] = {
 };
 
 struct rsh_convert_report *
-rsh_convert_report_new(const struct rsh_output *out, const char *table,
+rsh_convert_report_new(const struct rsh_printer *out, const char *table,
 		       bool quiet)
 {
 	struct rsh_convert_report *r = calloc(1, sizeof(*r));
@@ -245,7 +245,7 @@ static int report_print_json(struct rsh_convert_report *r)
 	static const char *const sides[] = { "hf", "mindspore" };
 	json_t *from = r->in ? json_string(sides[r->from]) : json_null();
 
-	return rsh_output_json(
+	return rsh_printer_json(
 		r->out, json_pack("{s:o,s:o,s:O,s:O,s:O}", "table",
 				  rsh_json_text(r->path), "from", from,
 				  "tensors", r->tensors, "passed", r->passed,
@@ -260,7 +260,7 @@ static void report_print_end(const struct rsh_convert_report *r)
 			r->n_made, r->from == RSH_SIDE_HF ? "MindSpore's form" :
 			"Hugging Face's form", r->n_used, r->n_passed);
 	else {
-		rsh_output_put(r->out, r->path);
+		rsh_printer_put(r->out, r->path);
 		fputs(": ", r->out->f);
 	}
 	if (r->n_wrong)
@@ -280,7 +280,7 @@ int rsh_convert_report_end(struct rsh_convert_report *r, bool *good)
 	if (r->in && !r->quiet && rsh_table_print(r->rows, r->out))
 		return -ENOMEM;
 	for (size_t i = 0; i < r->n_sentences; i++) {
-		rsh_output_put(r->out, r->sentences[i]);
+		rsh_printer_put(r->out, r->sentences[i]);
 		fputc('\n', r->out->f);
 	}
 	if (!r->quiet)

@@ -8,26 +8,26 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "output.h"
 #include "rsh/copy/export.h"
 #include "rsh/options/ranks.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
+#include "printer.h"
 #include "text.h"
 #include "work.h"
 
 /* ---- the summary ---- */
 
-static int print_export_json(const struct rsh_output *out,
+static int print_export_json(const struct rsh_printer *out,
 			     const struct rsh_work *w,
 			     const struct rsh_export_result *r,
 			     const char *step)
 {
 	const struct rsh_options *o = w->options;
 
-	return rsh_output_json(
+	return rsh_printer_json(
 		out, json_pack("{s:o,s:o,s:o,s:{s:i,s:i,s:i},s:{s:o,s:o,s:o},"
 			       "s:b,s:f,s:o}", "source",
 			       rsh_json_text(o->vfs.source), "step",
@@ -43,18 +43,18 @@ static int print_export_json(const struct rsh_output *out,
 			       rsh_json_text(r->manifest)));
 }
 
-static void print_sentence(const struct rsh_output *out,
+static void print_sentence(const struct rsh_printer *out,
 			   const struct rsh_work *w,
 			   const struct rsh_export_result *r, const char *step)
 {
 	const double seconds = rsh_work_seconds(w);
 	char size[32], time[32], rate[32];
 
-	rsh_output_put(out, step);
+	rsh_printer_put(out, step);
 	fprintf(out->f, ": %" PRIu32 " file%s of %s written to ", r->n_written,
 		r->n_written == 1 ? "" : "s",
 		rsh_text_bytes(r->bytes_written, size, sizeof(size)));
-	rsh_output_put(out, w->options->directory);
+	rsh_printer_put(out, w->options->directory);
 	fprintf(out->f, "%s in %s, %s/s",
 		w->options->verify ? " and verified" : "",
 		rsh_text_seconds(seconds, time, sizeof(time)),
@@ -73,10 +73,10 @@ static int report_export(const struct rsh_work *w,
 			 const struct rsh_export_result *r)
 {
 	struct rsh_vfs_view view;
-	struct rsh_output out;
+	struct rsh_printer out;
 	char step[256] = "";
 
-	rsh_output_init(&out, w->options);
+	rsh_printer_init(&out, w->options);
 	if (rsh_vfs_view(w->vfs, &view))
 		rsh_source_candidate_text(view.source,
 					  rsh_source_chosen(view.source), step,

@@ -213,12 +213,12 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 
 static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 {
-	struct rsh_output out;
+	struct rsh_printer out;
 	int rc = open_inferred(x, err);
 
 	if (rc)
 		return rc;
-	rsh_output_init(&out, x->options);
+	rsh_printer_init(&out, x->options);
 	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
 	if (rc == 0)
 		rc = rsh_infer_explain(x);

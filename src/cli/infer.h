@@ -10,10 +10,10 @@
 #ifndef RSH_CLI_INFER_H
 #define RSH_CLI_INFER_H
 
-#include "output.h"
 #include "rsh/contents/infer.h"
 #include "rsh/options/exit.h"
 #include "rsh/strategy/partition.h"
+#include "printer.h"
 
 enum rsh_verdict {
 	RSH_VERDICT_ALONE,     /* one rank holds it */
@@ -103,7 +103,7 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 int rsh_infer_print_messages(struct rsh_infer *x);
 
 /* Both return 0 or -ENOMEM. */
-int rsh_infer_print(const struct rsh_output *out, const struct rsh_infer *x);
-int rsh_infer_json(const struct rsh_output *out, const struct rsh_infer *x);
+int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x);
+int rsh_infer_json(const struct rsh_printer *out, const struct rsh_infer *x);
 
 #endif

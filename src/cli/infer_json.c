@@ -105,7 +105,7 @@ static json_t *sentences_json(const struct rsh_infer *x, size_t from,
 	return all;
 }
 
-int rsh_infer_json(const struct rsh_output *out, const struct rsh_infer *x)
+int rsh_infer_json(const struct rsh_printer *out, const struct rsh_infer *x)
 {
 	json_t *tensors = json_array(), *sets = json_array();
 
@@ -113,7 +113,7 @@ int rsh_infer_json(const struct rsh_output *out, const struct rsh_infer *x)
 		json_array_append_new(tensors, tensor_json(x, &x->tensors[i]));
 	for (size_t i = 0; i < x->n_sets; i++)
 		json_array_append_new(sets, set_json(&x->sets[i]));
-	return rsh_output_json(
+	return rsh_printer_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(x->options->vfs.source), "step",
 			       rsh_json_text(x->step), "parameters", tensors,

@@ -193,7 +193,7 @@ static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
 	return rc;
 }
 
-static int print_verdicts(const struct rsh_output *out,
+static int print_verdicts(const struct rsh_printer *out,
 			  const struct rsh_infer *x)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
@@ -298,7 +298,7 @@ static void print_sentences(FILE *f, const struct rsh_infer *x, size_t from,
 	}
 }
 
-int rsh_infer_print(const struct rsh_output *out, const struct rsh_infer *x)
+int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x)
 {
 	int rc = print_verdicts(out, x);
 

@@ -125,10 +125,10 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 static int print_subject(const struct rsh_options *o, struct subject *s,
 			 bool *taken, struct rsh_error *err)
 {
-	struct rsh_output out;
+	struct rsh_printer out;
 	int rc;
 
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	if (s->source && rsh_source_format(s->source)->list)
 		return rsh_ls_whole(&out, o, s->source, taken, err);
 	if (s->source)

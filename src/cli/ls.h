@@ -3,15 +3,15 @@
 #ifndef RSH_CLI_LS_H
 #define RSH_CLI_LS_H
 
-#include "output.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/strategy.h"
+#include "printer.h"
 
 /* Each prints one kind of operand.  Returns 0 or -ENOMEM. */
-int rsh_ls_records(const struct rsh_output *out, const char *path,
+int rsh_ls_records(const struct rsh_printer *out, const char *path,
 		   const struct rsh_inspected *file,
 		   const struct rsh_names *names);
-int rsh_ls_strategy(const struct rsh_output *out, const struct rsh_strategy *s,
+int rsh_ls_strategy(const struct rsh_printer *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names);
 
 /* Writes a shape as "[2,3]"; returns text. */
@@ -23,13 +23,13 @@ json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n);
 /* Prints what steps the open tree has, and what a mount of these options would
  * take; *taken is true if it would take something, or if the options do not say
  * what is wanted.  Returns 0 or -errno with a sentence. */
-int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
+int rsh_ls_source(const struct rsh_printer *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken,
 		  struct rsh_error *err);
 
 /* Prints the tensors of an open source whose format lists them; *taken is true
  * if it is whole.  Returns 0 or -errno with a sentence. */
-int rsh_ls_whole(const struct rsh_output *out, const struct rsh_options *o,
+int rsh_ls_whole(const struct rsh_printer *out, const struct rsh_options *o,
 		 const struct rsh_source *source, bool *taken,
 		 struct rsh_error *err);
 

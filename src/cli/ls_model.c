@@ -90,7 +90,8 @@ char *rsh_ls_next(const struct rsh_options *o)
 	       text : NULL;
 }
 
-int rsh_ls_next_print(const struct rsh_output *out, const struct rsh_options *o)
+int rsh_ls_next_print(const struct rsh_printer *out,
+		      const struct rsh_options *o)
 {
 	cleanup_free char *line = rsh_ls_next(o);
 
@@ -129,13 +130,13 @@ json_t *rsh_ls_model_json(const struct rsh_ls_model *m)
 }
 
 void rsh_ls_model_print(const struct rsh_ls_model *m,
-			const struct rsh_output *out)
+			const struct rsh_printer *out)
 {
 	const char *before = "";
 	char size[32];
 
 	if (m->architecture)
-		rsh_output_put(out, m->architecture);
+		rsh_printer_put(out, m->architecture);
 	else
 		fputs("a model without an architecture in its config.json",
 		      out->f);

@@ -3,8 +3,8 @@
 #ifndef RSH_CLI_LS_MODEL_H
 #define RSH_CLI_LS_MODEL_H
 
-#include "output.h"
 #include "rsh/source/inspect.h"
+#include "printer.h"
 
 struct rsh_ls_model {
 	char *architecture; /* by config.json; NULL: it is not known */
@@ -23,12 +23,12 @@ void rsh_ls_model_clear(struct rsh_ls_model *m);
 
 json_t *rsh_ls_model_json(const struct rsh_ls_model *m);
 void rsh_ls_model_print(const struct rsh_ls_model *m,
-			const struct rsh_output *out);
+			const struct rsh_printer *out);
 
 /* Makes the command line that mounts what is listed, from malloc; NULL: out of
  * memory.  The others print it: 0 or -ENOMEM, and a value or NULL. */
 char *rsh_ls_next(const struct rsh_options *o);
-int rsh_ls_next_print(const struct rsh_output *out,
+int rsh_ls_next_print(const struct rsh_printer *out,
 		      const struct rsh_options *o);
 json_t *rsh_ls_next_json(const struct rsh_options *o);
 

@@ -58,7 +58,7 @@ static json_t *metadata_json(const struct rsh_inspected *file)
 	return all;
 }
 
-static int print_records_json(const struct rsh_output *out, const char *path,
+static int print_records_json(const struct rsh_printer *out, const char *path,
 			      const struct rsh_inspected *file,
 			      const struct rsh_names *names)
 {
@@ -74,7 +74,7 @@ static int print_records_json(const struct rsh_output *out, const char *path,
 					       rsh_names_text(names, r->name))))
 			goto nomem;
 	}
-	return rsh_output_json(
+	return rsh_printer_json(
 		out, json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "file",
 			       rsh_json_text(path), "format",
 			       rsh_file_type_suffix(file->format) + 1, "bytes",
@@ -85,7 +85,7 @@ static int print_records_json(const struct rsh_output *out, const char *path,
 			       records));
 nomem:
 	json_decref(records);
-	return rsh_output_json(out, NULL);
+	return rsh_printer_json(out, NULL);
 }
 
 /* ---- for people ---- */
@@ -128,7 +128,7 @@ static void add_record_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
 	rsh_table_cell(t, "%" PRIu32, r->n_extents);
 }
 
-static int print_records(const struct rsh_output *out,
+static int print_records(const struct rsh_printer *out,
 			 const struct rsh_inspected *file,
 			 const struct rsh_names *names)
 {
@@ -154,7 +154,7 @@ static int print_records(const struct rsh_output *out,
 	return rc;
 }
 
-int rsh_ls_records(const struct rsh_output *out, const char *path,
+int rsh_ls_records(const struct rsh_printer *out, const char *path,
 		   const struct rsh_inspected *file,
 		   const struct rsh_names *names)
 {

@@ -440,7 +440,7 @@ static bool has_next(const struct tree *t)
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
 }
 
-static int print_tree_json(const struct rsh_output *out, const struct tree *t)
+static int print_tree_json(const struct rsh_printer *out, const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
 	json_t *steps = json_array();
@@ -448,7 +448,7 @@ static int print_tree_json(const struct rsh_output *out, const struct tree *t)
 	for (uint32_t i = 0; i < t->n_steps; i++)
 		json_array_append_new(steps, tree_step_json(&t->steps[i],
 							    i < t->n_tried));
-	return rsh_output_json(
+	return rsh_printer_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(t->options->vfs.source), "ranks",
 			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
@@ -522,7 +522,7 @@ static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : text);
 }
 
-static void print_mount_verdict(const struct rsh_output *out,
+static void print_mount_verdict(const struct rsh_printer *out,
 				const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
@@ -532,19 +532,19 @@ static void print_mount_verdict(const struct rsh_output *out,
 		fputs("a mount would fail", out->f);
 	} else if (t->asked) {
 		fputs("a mount takes ", out->f);
-		rsh_output_put(out, t->takes);
+		rsh_printer_put(out, t->takes);
 		fprintf(out->f, ": %" PRIu32 " file%s, %s", t->n_virtual,
 			t->n_virtual == 1 ? "" : "s",
 			rsh_text_bytes(t->virtual_bytes, size, sizeof(size)));
 	} else {
 		fputs("newest that is whole: ", out->f);
-		rsh_output_put(out, whole ? whole->text : "none");
+		rsh_printer_put(out, whole ? whole->text : "none");
 	}
 	fputc('\n', out->f);
 }
 
 /* The tensors come before the steps, which are read first on a terminal. */
-static int print_tensors(const struct rsh_output *out, const struct tree *t)
+static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 {
 	int rc;
 
@@ -552,7 +552,7 @@ static int print_tensors(const struct rsh_output *out, const struct tree *t)
 		return 0;
 	if (t->tensors.why.code) {
 		fputs("whole tensors are not known: ", out->f);
-		rsh_output_put(out, t->tensors.why.text);
+		rsh_printer_put(out, t->tensors.why.text);
 		fputs("\n\n", out->f);
 		return 0;
 	}
@@ -561,7 +561,7 @@ static int print_tensors(const struct rsh_output *out, const struct tree *t)
 	return rc;
 }
 
-static int print_steps(const struct rsh_output *out, const struct tree *t)
+static int print_steps(const struct rsh_printer *out, const struct tree *t)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
 							 sizeof(columns[0]));
@@ -585,7 +585,7 @@ static int print_steps(const struct rsh_output *out, const struct tree *t)
 	return rc;
 }
 
-static int print_tree(const struct rsh_output *out, const struct tree *t)
+static int print_tree(const struct rsh_printer *out, const struct tree *t)
 {
 	int rc = print_tensors(out, t);
 
@@ -599,7 +599,7 @@ static int print_tree(const struct rsh_output *out, const struct tree *t)
 	return rc == 0 && has_next(t) ? rsh_ls_next_print(out, t->options) : rc;
 }
 
-int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
+int rsh_ls_source(const struct rsh_printer *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken, struct rsh_error *err)
 {
 	struct tree t = { .options = o, .source = source };

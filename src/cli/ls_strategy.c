@@ -128,7 +128,7 @@ static json_t *layout_json(const struct layout *l, const char *name)
 			 l->grid ? layout_replicas_json(l) : json_null());
 }
 
-static int print_layouts_json(const struct rsh_output *out,
+static int print_layouts_json(const struct rsh_printer *out,
 			      const struct rsh_strategy *s,
 			      const struct rsh_names *names)
 {
@@ -144,7 +144,7 @@ static int print_layouts_json(const struct rsh_output *out,
 						names, s->params[i].name)));
 			rsh_grid_free(l.grid);
 		}
-	return rsh_output_json(out, json_pack("{s:o,s:i,s:i,s:o}", "strategy",
+	return rsh_printer_json(out, json_pack("{s:o,s:i,s:i,s:o}", "strategy",
 					      rsh_json_text(s->path), "stages",
 					      (int)s->n_stages, "stage_ranks",
 					      (int)s->stage_ranks, "parameters",
@@ -225,7 +225,7 @@ static void add_layout_row(struct rsh_table *t, const struct layout *l,
 	stream_cell(t, l, put_layout_groups);
 }
 
-static int print_layouts(const struct rsh_output *out,
+static int print_layouts(const struct rsh_printer *out,
 			 const struct rsh_strategy *s,
 			 const struct rsh_names *names)
 {
@@ -251,7 +251,7 @@ static int print_layouts(const struct rsh_output *out,
 	return rc;
 }
 
-int rsh_ls_strategy(const struct rsh_output *out, const struct rsh_strategy *s,
+int rsh_ls_strategy(const struct rsh_printer *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names)
 {
 	return out->json ? print_layouts_json(out, s, names) :

@@ -134,7 +134,7 @@ static const struct rsh_column columns[] = {
 };
 
 int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
-			 const struct rsh_output *out,
+			 const struct rsh_printer *out,
 			 const struct rsh_names *names)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /

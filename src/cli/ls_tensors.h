@@ -4,9 +4,9 @@
 #ifndef RSH_CLI_LS_TENSORS_H
 #define RSH_CLI_LS_TENSORS_H
 
-#include "output.h"
 #include "rsh/derive/derive.h"
 #include "rsh/source/source.h"
+#include "printer.h"
 
 /* This is a tensor, with its shape as a file holds it and its whole one. */
 struct rsh_ls_tensor {
@@ -37,7 +37,7 @@ json_t *rsh_ls_tensors_json(const struct rsh_ls_tensors *t,
 			    const struct rsh_names *names);
 /* Returns 0 or -ENOMEM. */
 int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
-			 const struct rsh_output *out,
+			 const struct rsh_printer *out,
 			 const struct rsh_names *names);
 
 #endif

@@ -103,12 +103,12 @@ static json_t *whole_files_json(const struct rsh_source *s,
 	return all;
 }
 
-static int print_whole_json(const struct rsh_output *out,
+static int print_whole_json(const struct rsh_printer *out,
 			    const struct rsh_source *s,
 			    const struct rsh_listed *l,
 			    const struct rsh_options *o)
 {
-	return rsh_output_json(
+	return rsh_printer_json(
 		out, json_pack("{s:o,s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(o->vfs.source), "format",
 			       rsh_source_format(s)->name, "whole",
@@ -131,7 +131,7 @@ static const struct rsh_column columns[] = {
 	{ "CHUNKS", .right = true },
 };
 
-static int print_whole_tensors(const struct rsh_output *out,
+static int print_whole_tensors(const struct rsh_printer *out,
 			       const struct rsh_listed *l, uint64_t *bytes)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
@@ -162,7 +162,7 @@ static int print_whole_tensors(const struct rsh_output *out,
 	return rc;
 }
 
-static int print_whole(const struct rsh_output *out, const struct rsh_listed *l)
+static int print_whole(const struct rsh_printer *out, const struct rsh_listed *l)
 {
 	char text[32];
 	uint64_t bytes;
@@ -181,7 +181,7 @@ static int print_whole(const struct rsh_output *out, const struct rsh_listed *l)
 	return rc;
 }
 
-int rsh_ls_whole(const struct rsh_output *out, const struct rsh_options *o,
+int rsh_ls_whole(const struct rsh_printer *out, const struct rsh_options *o,
 		 const struct rsh_source *source, bool *taken,
 		 struct rsh_error *err)
 {

@@ -51,10 +51,10 @@ static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
 				     .tensors = o->slices };
 	struct files files = { 0 };
 	struct rsh_vfs_view view;
-	struct rsh_output out;
+	struct rsh_printer out;
 	int rc;
 
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	if (!rsh_vfs_view(vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	rc = measure_ranks(o, &view, &files, err);

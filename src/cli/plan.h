@@ -3,8 +3,8 @@
 #ifndef RSH_CLI_PLAN_H
 #define RSH_CLI_PLAN_H
 
-#include "output.h"
 #include "rsh/vfs/inspect.h"
+#include "printer.h"
 
 /* Prints the lists of --rank-list; *refused is true if MindSpore has none for
  * some rank.  Returns 0 or -errno with a sentence. */
@@ -73,7 +73,7 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out);
 /* Returns 0 or -ENOMEM. */
-int rsh_plan_print(const struct rsh_output *out,
+int rsh_plan_print(const struct rsh_printer *out,
 		   const struct rsh_plan_report *report);
 
 #endif

@@ -353,7 +353,7 @@ static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
 	line_cell(t, &from);
 }
 
-static int print_files(const struct rsh_output *out,
+static int print_files(const struct rsh_printer *out,
 		       const struct rsh_plan_report *r)
 {
 	struct rsh_table *t = rsh_table_new(file_columns,
@@ -390,7 +390,7 @@ static void add_source_row(struct rsh_table *t, const struct sources *s,
 	rsh_table_cell(t, "%s", one->path);
 }
 
-static int print_plan_sources(const struct rsh_output *out,
+static int print_plan_sources(const struct rsh_printer *out,
 			      const struct sources *s)
 {
 	struct rsh_table *t = rsh_table_new(source_columns,
@@ -405,7 +405,7 @@ static int print_plan_sources(const struct rsh_output *out,
 	return rc;
 }
 
-static void print_total(const struct rsh_output *out,
+static void print_total(const struct rsh_printer *out,
 			const struct rsh_plan_report *r,
 			const struct sources *s)
 {
@@ -413,7 +413,7 @@ static void print_total(const struct rsh_output *out,
 	char size[32], reads[32], time[32];
 	const char *note;
 
-	rsh_output_put(out, s->step);
+	rsh_printer_put(out, s->step);
 	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
 		"in about %s at %d MB/s\n", r->n,
 		r->n == 1 ? "" : "s",
@@ -425,12 +425,12 @@ static void print_total(const struct rsh_output *out,
 	for (uint32_t i = 0;
 	     (note = rsh_plan_note(r->view->plan, i)); i++) {
 		fputs("note: ", out->f);
-		rsh_output_put(out, note);
+		rsh_printer_put(out, note);
 		fputc('\n', out->f);
 	}
 }
 
-static int print_tables(const struct rsh_output *out,
+static int print_tables(const struct rsh_printer *out,
 			const struct rsh_plan_report *r)
 {
 	struct sources s = { 0 };
@@ -450,12 +450,12 @@ static int print_tables(const struct rsh_output *out,
 	return rc;
 }
 
-int rsh_plan_print(const struct rsh_output *out,
+int rsh_plan_print(const struct rsh_printer *out,
 		   const struct rsh_plan_report *r)
 {
 	json_t *json;
 
 	if (!out->json)
 		return print_tables(out, r);
-	return rsh_plan_json(r, &json) ? -ENOMEM : rsh_output_json(out, json);
+	return rsh_plan_json(r, &json) ? -ENOMEM : rsh_printer_json(out, json);
 }

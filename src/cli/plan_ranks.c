@@ -136,15 +136,15 @@ int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 			struct rsh_error *err)
 {
 	struct lists l = { 0 };
-	struct rsh_output out;
+	struct rsh_printer out;
 	int rc = load_lists(o, &l, err);
 
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
 		if (wants_stage(&l, s))
 			rc = tell_stage(&l, s, err);
 	if (rc == 0 && l.json &&
-	    rsh_output_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
+	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
 		rc = rsh_error_nomem(err);
 	*refused = l.refused;
 	lists_clear(&l);

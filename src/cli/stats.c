@@ -6,10 +6,10 @@
 
 #include <errno.h>
 
-#include "output.h"
 #include "rsh/daemon/control_client.h"
 #include "rsh/daemon/figures.h"
 #include "rsh/util/mem.h"
+#include "printer.h"
 #include "text.h"
 
 static const struct rsh_column figure_columns[] = {
@@ -63,7 +63,7 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 }
 
 /* Returns 0, -ENOMEM, or -EINVAL if a figure is no number. */
-static int print_figures(const json_t *from, const struct rsh_output *out)
+static int print_figures(const json_t *from, const struct rsh_printer *out)
 {
 	struct rsh_table *t = rsh_table_new(figure_columns, 3);
 	int rc = add_figures(t, from);
@@ -74,7 +74,7 @@ static int print_figures(const json_t *from, const struct rsh_output *out)
 	return rc;
 }
 
-static int print_heading(const struct rsh_output *out, json_t *all)
+static int print_heading(const struct rsh_printer *out, json_t *all)
 {
 	const char *source, *step, *level;
 	int pid;
@@ -82,11 +82,11 @@ static int print_heading(const struct rsh_output *out, json_t *all)
 	if (json_unpack(all, "{s:s,s:s,s:s,s:i}", "source", &source, "step",
 			&step, "log_level", &level, "pid", &pid))
 		return -EINVAL;
-	rsh_output_put(out, source);
+	rsh_printer_put(out, source);
 	fputs(": ", out->f);
-	rsh_output_put(out, step);
+	rsh_printer_put(out, step);
 	fprintf(out->f, ", process %d, log level ", pid);
-	rsh_output_put(out, level);
+	rsh_printer_put(out, level);
 	fputs("\n\n", out->f);
 	return 0;
 }
@@ -94,13 +94,13 @@ static int print_heading(const struct rsh_output *out, json_t *all)
 enum rsh_exit rsh_stats(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_output out;
+	struct rsh_printer out;
 	json_t *all = NULL;
 	int rc = rsh_control_query(o->mountpoint, "stats", &all, &err);
 
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	if (rc == 0 && o->json) {
-		rc = rsh_output_json(&out, json_incref(all));
+		rc = rsh_printer_json(&out, json_incref(all));
 	} else if (rc == 0) {
 		rc = print_heading(&out, all);
 		if (rc == 0)

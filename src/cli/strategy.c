@@ -31,12 +31,12 @@ static int show_strategy(const struct rsh_options *o, struct rsh_names *names,
 			 struct rsh_error *err)
 {
 	struct rsh_strategy *s;
-	struct rsh_output out;
+	struct rsh_printer out;
 	int rc = rsh_strategy_load(o->vfs.source, false, names, &s, err);
 
 	if (rc)
 		return rc;
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	rc = rsh_ls_strategy(&out, s, names);
 	rsh_strategy_free(s);
 	return rc ? rsh_error_nomem(err) : 0;

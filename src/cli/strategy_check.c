@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "output.h"
 #include "rsh/source/strategies.h"
+#include "printer.h"
 
 struct checking {
-	struct rsh_output out;
+	struct rsh_printer out;
 	bool quiet;
 	bool any;         /* something was found */
 	json_t *all;      /* NULL: not JSON */
@@ -22,7 +22,7 @@ struct checking {
 
 static void print_finding(struct checking *c, const char *line)
 {
-	rsh_output_put(&c->out, line);
+	rsh_printer_put(&c->out, line);
 	fputc('\n', c->out.f);
 }
 
@@ -86,7 +86,7 @@ static int check_strategies(const struct rsh_options *o, struct checking *c,
 		rc = check_one(c, o->operands[i], shapes, names, err);
 	rsh_derive_shapes_free(shapes);
 	if (rc == 0 && c->all)
-		rc = rsh_output_json(&c->out,
+		rc = rsh_printer_json(&c->out,
 				     json_pack("{s:O}", "strategies", c->all));
 	return rc;
 }
@@ -98,7 +98,7 @@ enum rsh_exit rsh_strategy_check_command(const struct rsh_options *o)
 	struct rsh_names *names = rsh_names_new();
 	int rc;
 
-	rsh_output_init(&c.out, o);
+	rsh_printer_init(&c.out, o);
 	c.all = o->json ? json_array() : NULL;
 	rc = names ? check_strategies(o, &c, names, &err) :
 		     rsh_error_nomem(&err);

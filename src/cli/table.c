@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "output.h"
 #include "rsh/util/mem.h"
+#include "printer.h"
 #include "text.h"
 
 #define GAP 2       /* blanks between columns */
@@ -149,7 +149,7 @@ static size_t line_length(const char *text, size_t width)
 	return text[n] ? n + 1 : n;
 }
 
-static void print_wrapped(const struct rsh_output *out, const char *text,
+static void print_wrapped(const struct rsh_printer *out, const char *text,
 			  const char *color, size_t indent, size_t width)
 {
 	for (;;) {
@@ -165,7 +165,7 @@ static void print_wrapped(const struct rsh_output *out, const char *text,
 	}
 }
 
-static const char *color_of(const struct rsh_output *out, enum rsh_mark mark)
+static const char *color_of(const struct rsh_printer *out, enum rsh_mark mark)
 {
 	if (!out->color || mark == RSH_MARK_NONE)
 		return NULL;
@@ -181,7 +181,7 @@ static size_t indent_of(const size_t *widths, unsigned c)
 	return n;
 }
 
-static void print_cell(const struct rsh_table *t, const struct rsh_output *out,
+static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
 		       unsigned c, char *text, const char *color,
 		       const size_t *widths)
 {
@@ -209,7 +209,7 @@ static void print_cell(const struct rsh_table *t, const struct rsh_output *out,
 		fprintf(out->f, "%*s", (int)blanks, "");
 }
 
-int rsh_table_print(struct rsh_table *t, const struct rsh_output *out)
+int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
 {
 	cleanup_free size_t *widths = NULL;
 	char title[64];

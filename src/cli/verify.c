@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "output.h"
 #include "rsh/converter/conversion.h"
 #include "rsh/copy/verify.h"
 #include "rsh/options/check.h"
@@ -22,6 +21,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
+#include "printer.h"
 #include "text.h"
 #include "work.h"
 
@@ -122,12 +122,12 @@ static json_t *phrases_json(const struct report *r)
 	return all;
 }
 
-static int print_answer_json(const struct rsh_output *out,
+static int print_answer_json(const struct rsh_printer *out,
 			     const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
-	return rsh_output_json(
+	return rsh_printer_json(
 		out, json_pack("{s:b,s:o,s:i,s:o,s:o,s:i,s:i,s:i,s:i,s:i,s:o,"
 			       "s:o,s:i,s:i,s:b,s:f,s:o}", "good",
 			       a->n_problems == 0, "step",
@@ -148,23 +148,23 @@ static int print_answer_json(const struct rsh_output *out,
 			       problems_json(a)));
 }
 
-static void print_problem(const struct rsh_output *out,
+static void print_problem(const struct rsh_printer *out,
 			  const struct rsh_problem *p)
 {
 	fputs(out->color ? "\033[31m" : "", out->f);
-	rsh_output_put(out, p->path);
+	rsh_printer_put(out, p->path);
 	fputs(out->color ? "\033[0m: " : ": ", out->f);
-	rsh_output_put(out, p->what);
+	rsh_printer_put(out, p->what);
 	if (p->record) {
 		fputs(", record ", out->f);
-		rsh_output_put(out, p->record);
+		rsh_printer_put(out, p->record);
 	}
 	if (p->placed)
 		fprintf(out->f, ", offset %" PRIu64, p->offset);
 	fputc('\n', out->f);
 }
 
-static void print_notes(const struct rsh_output *out, const struct report *r)
+static void print_notes(const struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
@@ -191,7 +191,7 @@ static void print_notes(const struct rsh_output *out, const struct report *r)
 }
 
 /* What was compared with nothing is not called good. */
-static void print_verdict(const struct rsh_output *out, const struct report *r)
+static void print_verdict(const struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 	struct phrases p;
@@ -211,7 +211,7 @@ static void print_verdict(const struct rsh_output *out, const struct report *r)
 		fputs(": good\n", out->f);
 }
 
-static void print_lines(const struct rsh_output *out, const struct report *r)
+static void print_lines(const struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 	char size[32], time[32];
@@ -221,7 +221,7 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 	if (r->work.options->quiet)
 		return;
 	print_notes(out, r);
-	rsh_output_put(out, r->step);
+	rsh_printer_put(out, r->step);
 	fprintf(out->f, "%s%" PRIu32 " file%s of %s read in %s: ",
 		*r->step ? ": " : "", a->n_files, plural(a->n_files),
 		rsh_text_bytes(a->bytes, size, sizeof(size)),
@@ -232,9 +232,9 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 
 static int print_answer(const struct report *r)
 {
-	struct rsh_output out;
+	struct rsh_printer out;
 
-	rsh_output_init(&out, r->work.options);
+	rsh_printer_init(&out, r->work.options);
 	if (out.json)
 		return print_answer_json(&out, r);
 	print_lines(&out, r);

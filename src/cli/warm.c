@@ -17,7 +17,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "output.h"
+#include "printer.h"
 #include "progress.h"
 #include "rsh/daemon/mounted.h"
 #include "rsh/options/ranks.h"
@@ -287,11 +287,11 @@ static enum rsh_exit report_warm(const struct warm *w, double seconds)
 	const struct rsh_options *o = w->options;
 	const struct rsh_warm_parts *p = &w->parts;
 	char bytes[32], all[32], time[32];
-	struct rsh_output out;
+	struct rsh_printer out;
 
-	rsh_output_init(&out, o);
+	rsh_printer_init(&out, o);
 	if (o->json)
-		return rsh_exit_of(rsh_output_json(&out, json_pack(
+		return rsh_exit_of(rsh_printer_json(&out, json_pack(
 			"{s:I, s:I, s:o*, s:b, s:f}", "files",
 			(json_int_t)w->n_files, "bytes", (json_int_t)p->bytes,
 			"distinct_bytes", o->n_shares ?

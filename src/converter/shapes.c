@@ -76,5 +76,5 @@ void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 /* The reading and the writing of .ckpt both lose tensors without elements. */
 bool rsh_drops_empty(const struct rsh_converter *c)
 {
-	return c->src_format == RSH_FILE_CKPT || c->o.format == RSH_FILE_CKPT;
+	return c->src_format == RSH_FILE_CKPT || c->o.framing->type == RSH_FILE_CKPT;
 }

@@ -143,7 +143,8 @@ int rsh_whole_prepare(struct rsh_converter *c)
 
 	if (c->o.compat || c->by_stage || c->joined ||
 	    (c->dst && c->o.remove_redundancy) ||
-	    c->chosen.by_kind || c->o.part_bytes || c->o.format != c->src_format)
+	    c->o.division != RSH_DIVIDE_RANKS ||
+	    c->o.framing->type != c->src_format)
 		return 0;
 	/* One rank holds everything whole, whatever its strategy says. */
 	if ((c->src ? c->src->stage_ranks : 1) !=
@@ -226,7 +227,7 @@ static int by_offset(const void *a, const void *b)
 static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 		      const struct placed *order, struct rsh_error *err)
 {
-	const bool headers = p->c->o.format == RSH_FILE_CKPT;
+	const bool headers = p->c->o.framing->type == RSH_FILE_CKPT;
 	uint64_t end = 0;
 	int rc = 0;
 

@@ -154,13 +154,9 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 
 static const char *format_name(const struct rsh_facts *f)
 {
-	const struct rsh_options *o = f->options;
 	struct rsh_vfs_view view;
 
-	return !rsh_vfs_view(f->tree, &view) ? NULL : view.in_parts ? "hf" :
-	       o->vfs.plan.by_kind ? "checkpoint2" :
-	       o->vfs.plan.format == RSH_FILE_SAFETENSORS ? "safetensors" :
-						      "ckpt";
+	return rsh_vfs_view(f->tree, &view) ? view.output->name : NULL;
 }
 
 static const char *log_name(const struct rsh_options *o)

@@ -66,35 +66,63 @@ static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 	return 0;
 }
 
+static int check_refuse_unfit(const char *option, unsigned takes,
+			      const char *more, struct rsh_error *err)
+{
+	char names[64] = "";
+
+	rsh_output_names(takes, names, sizeof(names));
+	return rsh_error_set(err, EINVAL, "--%s is for --format %s%s", option,
+			     names, more);
+}
+
+/* Checks that what was said goes with the form in which it is shown. */
+static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
+{
+	const struct rsh_output *out = v->output, *other = v->weights.follows;
+	const unsigned takes = out->takes | (other ? other->takes : 0);
+	const bool converters = v->plan.n_shown_ranks || v->plan.compat;
+
+	if (!(out->takes & RSH_TAKES_RANKS) &&
+	    (v->dst.from != RSH_FROM_NONE || converters))
+		return rsh_error_set(err, EINVAL, "--format %s is one whole "
+				     "model: it needs --dst-strategy none and "
+				     "goes with neither --dst-ranks nor "
+				     "--compat", out->name);
+	if (!(out->takes & RSH_TAKES_CONVERTER) && converters)
+		return rsh_error_set(err, EINVAL, "--format %s goes with "
+				     "neither --dst-ranks nor --compat",
+				     out->name);
+	if (v->model_files && !(takes & RSH_TAKES_MODEL_FILES))
+		return check_refuse_unfit("model-files", RSH_TAKES_MODEL_FILES,
+					  "", err);
+	if (v->plan.part_bytes && !(takes & RSH_TAKES_PART_SIZE))
+		return check_refuse_unfit("part-size", RSH_TAKES_PART_SIZE, "",
+					  err);
+	if (v->keep_states &&
+	    (!(out->takes & RSH_TAKES_OPTIMIZER) || v->weights.table))
+		return check_refuse_unfit("optimizer", RSH_TAKES_OPTIMIZER,
+					  ", and does not go with --convert, "
+					  "of which no table knows an "
+					  "optimizer's names", err);
+	return 0;
+}
+
 /* Checks the wish for one whole model, and for files of ranks without a
  * strategy. */
 static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	const bool whole = v->dst.from == RSH_FROM_NONE;
+	int rc;
 
 	if (v->plan.remove_redundancy && whole)
 		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
 				     "--dst-strategy: without one there are no "
 				     "ranks that hold the same");
-	if (o->in_parts && (!whole || v->plan.n_shown_ranks || v->plan.compat))
-		return rsh_error_set(err, EINVAL, "--format hf is one whole "
-				     "model: it needs --dst-strategy none and "
-				     "goes with neither --dst-ranks nor "
-				     "--compat");
-	if (v->plan.by_kind && (v->plan.n_shown_ranks || v->plan.compat))
-		return rsh_error_set(err, EINVAL, "--format checkpoint2 goes "
-				     "with neither --dst-ranks nor --compat");
-	if ((v->plan.part_bytes || v->model_files) && !o->in_parts &&
-	    !v->weights.form_follows)
-		return rsh_error_set(err, EINVAL, "--%s is for --format hf",
-				     v->model_files ? "model-files" :
-				     "part-size");
-	if (v->keep_states && (!o->in_parts || v->weights.table))
-		return rsh_error_set(err, EINVAL, "--optimizer is for --format "
-				     "hf, and does not go with --convert, of "
-				     "which no table knows an optimizer's "
-				     "names");
+	rc = check_output(v, err);
+	if (rc)
+		return rc;
 	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "
@@ -158,8 +186,8 @@ static bool check_wants_model(const struct rsh_options *o)
 
 	if (o->format->shown == RSH_SHOWN_HF_BESIDE)
 		return !v->dst.from && !v->weights.table &&
-		       (o->in_parts || !formed) && !v->plan.n_shown_ranks &&
-		       !v->plan.compat;
+		       (v->output == rsh_output_of_models() || !formed) &&
+		       !v->plan.n_shown_ranks && !v->plan.compat;
 	return o->format->shown == RSH_SHOWN_HF && !formed &&
 	       v->weights.from != 1 + RSH_SIDE_HF &&
 	       (!v->dst.from || v->dst.from == RSH_FROM_NONE);
@@ -188,8 +216,7 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 		v->dst.from = RSH_FROM_NONE;
 	if (!as_model)
 		return 0;
-	v->plan.format = RSH_FILE_SAFETENSORS;
-	o->in_parts = true;
+	v->output = rsh_output_of_models();
 	if (o->format->shown == RSH_SHOWN_HF_BESIDE &&
 	    !rsh_option_given(o, "model-files"))
 		v->model_files = v->source;

@@ -36,10 +36,10 @@ static void check_whole_model(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 
-	v->weights.form_follows = !v->weights.from &&
+	v->weights.follows = !v->weights.from &&
 		o->format && o->format->words == RSH_WORDS_EITHER &&
 		!rsh_option_given(o, "format") &&
-		!(v->src.from && v->dst.from);
+		!(v->src.from && v->dst.from) ? rsh_output_of_models() : NULL;
 }
 
 static int check_sides(struct rsh_options *o, struct rsh_error *err)
@@ -76,16 +76,15 @@ static int check_assume(struct rsh_options *o, struct rsh_error *err)
 		v->src.from = RSH_FROM_NONE;
 	if (v->weights.from != FROM_MINDSPORE)
 		return 0;
-	if (v->plan.by_kind)
-		return rsh_error_set(err, EINVAL, "--format checkpoint2 is "
-				     "MindSpore's, and what is shown is "
-				     "Hugging Face's");
+	if (!(v->output->takes & RSH_TAKES_HF_NAMES))
+		return rsh_error_set(err, EINVAL, "--format %s is MindSpore's, "
+				     "and what is shown is Hugging Face's",
+				     v->output->name);
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
 	if (rsh_option_given(o, "format"))
 		return 0;
-	v->plan.format = RSH_FILE_SAFETENSORS;
-	o->in_parts = true;
+	v->output = rsh_output_of_models();
 	return 0;
 }
 
@@ -111,9 +110,11 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	const char *config = v->weights.config, *slash;
+	const unsigned takes = v->output->takes |
+		(v->weights.follows ? v->weights.follows->takes : 0);
 	cleanup_free char *dir = NULL;
 
-	if (!config || !(o->in_parts || v->weights.form_follows) ||
+	if (!config || !(takes & RSH_TAKES_MODEL_FILES) ||
 	    v->weights.from == FROM_HF || rsh_option_given(o, "model-files"))
 		return 0;
 	slash = strrchr(config, '/');

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/outputs/model_files.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
-#include "rsh/vfs/model_files.h"
 #include "set_i.h"
 
 int rsh_digest_value(void *hash, const void *member, size_t size,
@@ -48,6 +48,19 @@ int rsh_digest_file(void *hash, const void *member, size_t size,
 	(void)size;
 	XXH3_64bits_update(hash, &content, sizeof(content));
 	return rc;
+}
+
+int rsh_digest_output(void *hash, const void *member, size_t size,
+		      struct rsh_error *err)
+{
+	const struct rsh_output *output =
+		*(const struct rsh_output *const *)member;
+	const uint32_t format = output->framing->type;
+
+	(void)size;
+	(void)err;
+	XXH3_64bits_update(hash, &format, sizeof(format));
+	return 0;
 }
 
 /* Bytes are hashed with their number before them. */
@@ -152,10 +165,9 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 			rc = table[i].decides(hash, (const char *)cfg +
 					      (table[i].at - base),
 					      table[i].size, err);
-	/* It is no option's member: --format is known by another. */
-	if (cfg->plan.by_kind)
-		XXH3_64bits_update(hash, &cfg->plan.by_kind,
-				   sizeof(cfg->plan.by_kind));
+	if (cfg->output->digest)
+		XXH3_64bits_update(hash, &cfg->output->digest,
+				   sizeof(cfg->output->digest));
 	if (cfg->leave_states)
 		XXH3_64bits_update(hash, &cfg->leave_states,
 				   sizeof(cfg->leave_states));

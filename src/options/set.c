@@ -250,16 +250,14 @@ int rsh_set_file(struct rsh_options *o, const struct rsh_option *def,
 	return rsh_set_string(o, def, value, err);
 }
 
-int rsh_set_format(struct rsh_options *o, const struct rsh_option *def,
+int rsh_set_output(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	const int i = word_number(def, value);
+	const struct rsh_output *output = rsh_output_find(value);
 
-	if (i < 0)
+	if (!output)
 		return refuse_word(def, value, err);
-	o->vfs.plan.format = i ? RSH_FILE_SAFETENSORS : RSH_FILE_CKPT;
-	o->in_parts = i == 2;
-	o->vfs.plan.by_kind = i == 3;
+	o->vfs.output = output;
 	return 0;
 }
 

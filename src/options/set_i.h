@@ -24,13 +24,14 @@ rsh_option_setter rsh_set_size, rsh_set_memory;
 rsh_option_setter rsh_set_seconds;
 
 /* Each of these is for the option of its name. */
-rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_format,
+rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_output,
 	rsh_set_model_files, rsh_set_config, rsh_set_index_cache, rsh_set_share,
 	rsh_set_debug, rsh_set_log_to;
 
 /* An option's `decides` may be one of these: they hash the bytes of a member, a
- * text, or the content of the file that it names. */
-rsh_option_digester rsh_digest_value, rsh_digest_text, rsh_digest_file;
+ * text, the content of the file that it names, or the format of an output. */
+rsh_option_digester rsh_digest_value, rsh_digest_text, rsh_digest_file,
+	rsh_digest_output;
 
 /* Sets one of enum rsh_derive_option, the one at `def->min`. */
 rsh_option_setter rsh_set_derive;

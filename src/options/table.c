@@ -165,9 +165,9 @@ static const struct rsh_option table[] = {
 	  .converts = true, .decides = rsh_digest_value, .first = true },
 
 	HEADING("What is shown"),
-	{ "format", 0, "ckpt|safetensors|hf|checkpoint2", CONVERSIONS,
-	  "form of what is shown (ckpt)", rsh_set_format, .converts = true,
-	  .decides = rsh_digest_value, AT(vfs.plan.format), .first = true },
+	{ "format", 0, RSH_OUTPUT_WORDS, CONVERSIONS,
+	  "form of what is shown (ckpt)", rsh_set_output, .converts = true,
+	  .decides = rsh_digest_output, AT(vfs.output), .first = true },
 	{ "part-size", 0, "SIZE", CONVERSIONS,
 	  "with hf: bytes of a part at most (5GB)", rsh_set_size,
 	  AT(vfs.plan.part_bytes), .min = 1,

@@ -31,6 +31,7 @@ void rsh_options_init(struct rsh_options *o)
 		.subtype = "reshardfs",
 		.log_level = RSH_LOG_NOTICE,
 		.vfs = {
+			.output = rsh_output_default(),
 			.plan.replicas = true,
 			.fallbacks = 5,
 			.files.store.objects = &o->objects,
@@ -85,10 +86,12 @@ void rsh_options_settle(struct rsh_options *o)
 
 	v->weights.part_bytes = v->plan.part_bytes ? v->plan.part_bytes :
 						     DEFAULT_PART_BYTES;
-	v->plan.part_bytes = o->in_parts ? v->weights.part_bytes : 0;
+	v->plan.part_bytes = v->output->division == RSH_DIVIDE_PARTS ?
+			     v->weights.part_bytes : 0;
 	/* What a model has that is shown as it is, is the model's. */
-	v->leave_states = o->in_parts && !v->keep_states && !v->only &&
-			  !v->drop && !v->weights.table &&
+	v->leave_states = v->output->takes & RSH_TAKES_OPTIMIZER &&
+			  !v->keep_states && !v->only && !v->drop &&
+			  !v->weights.table &&
 			  !(o->format &&
 			    o->format->shown == RSH_SHOWN_HF_BESIDE);
 	/* The converter knows no steps, so names are taken as it takes them. */

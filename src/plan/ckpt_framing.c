@@ -3,7 +3,7 @@
  * other, each chunk behind a header of its own. */
 #include <errno.h>
 
-#include "framing_i.h"
+#include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
 
 int rsh_layout_too_large(const struct rsh_record_shape *s,
@@ -40,6 +40,7 @@ static void ckpt_chunks(const struct rsh_record_shape *s,
 }
 
 const struct rsh_framing rsh_ckpt_framing = {
+	.type = RSH_FILE_CKPT,
 	.lay_out = ckpt_lay_out,
 	.chunks = ckpt_chunks,
 	.write_header = rsh_ckpt_header_write,

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framing_i.h"
+#include "plan_i.h"
+#include "rsh/plan/framing.h"
 #include "rsh/util/mem.h"
 
 static bool is_same_list(const struct rsh_slot_list *l,
@@ -67,7 +68,7 @@ int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
 		.n = f->n, .slots = f->slots, .shapes = f->shapes,
 		.remove_redundancy = p->b.remove_redundancy,
 	};
-	int rc = v ? p->framing->lay_out(&layout, err) : rsh_error_nomem(err);
+	int rc = v ? p->b.framing->lay_out(&layout, err) : rsh_error_nomem(err);
 
 	if (rc)
 		return rc;

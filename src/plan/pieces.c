@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "factored_i.h"
-#include "framing_i.h"
+#include "plan_i.h"
+#include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
 
 struct rsh_piece_iter {
@@ -191,7 +192,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 		rsh_plan_copy_shape(p, it->ix, it->rec, &it->shape, &it->codec);
 		rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
 	}
-	p->framing->chunks(&it->shape, &it->chunks);
+	p->b.framing->chunks(&it->shape, &it->chunks);
 	it->entered = room_for_header(it);
 	return it->entered;
 }
@@ -465,7 +466,7 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 			it, chunk * k->content_bytes + within - header,
 			rsh_min_u64(header + content - within,
 				    it->end - it->pos), out);
-	it->p->framing->write_header(&it->shape, content, it->header);
+	it->p->b.framing->write_header(&it->shape, content, it->header);
 	out->is_header = true;
 	out->header = it->header + within;
 	out->length = rsh_min_u64(header - within, it->end - it->pos);

@@ -6,17 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framing_i.h"
+#include "plan_i.h"
+#include "rsh/plan/framing.h"
 #include "rsh/util/mem.h"
 
 /* ---- making and freeing ---- */
-
-static const struct rsh_framing *framing_of(const struct rsh_blueprint *b)
-{
-	if (b->format == RSH_FILE_CKPT)
-		return &rsh_ckpt_framing;
-	return b->hugging_face ? &rsh_hf_framing : &rsh_safetensors_framing;
-}
 
 struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 				   const struct rsh_writer *writer,
@@ -34,7 +28,6 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 	p->cat = c;
 	p->writer = *writer;
 	p->b = *b;
-	p->framing = framing_of(b);
 	w = &p->building;
 	w->used = calloc((size_t)c->n_files + 1, sizeof(*w->used));
 	w->used_files = calloc((size_t)c->n_present + 1,
@@ -192,11 +185,6 @@ bool rsh_plan_note_is_aside(const struct rsh_plan *p, uint32_t i)
 const char *rsh_plan_lost(const struct rsh_plan *p)
 {
 	return p->n_lost ? p->first_lost.text : NULL;
-}
-
-enum rsh_file_type rsh_plan_format(const struct rsh_plan *p)
-{
-	return p->b.format;
 }
 
 uint32_t rsh_plan_n_files(const struct rsh_plan *p)

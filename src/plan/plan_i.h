@@ -208,8 +208,6 @@ struct rsh_building {
 	size_t pair_done_cap;
 };
 
-struct rsh_framing;
-
 /* This is a sentence for the log. */
 struct rsh_plan_note {
 	char *text;
@@ -220,7 +218,6 @@ struct rsh_plan {
 	struct rsh_catalogue *cat;
 	struct rsh_writer writer;
 	struct rsh_blueprint b;
-	const struct rsh_framing *framing;
 	struct rsh_arena arena; /* holds the walks */
 
 	uint32_t n_walks, n_pairs, n_lists, n_files;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framing_i.h"
+#include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"
@@ -99,11 +99,13 @@ static void safetensors_chunks(const struct rsh_record_shape *s,
 }
 
 const struct rsh_framing rsh_safetensors_framing = {
+	.type = RSH_FILE_SAFETENSORS,
 	.lay_out = lay_out_ms,
 	.chunks = safetensors_chunks,
 };
 
 const struct rsh_framing rsh_hf_framing = {
+	.type = RSH_FILE_SAFETENSORS,
 	.lay_out = lay_out_pt,
 	.chunks = safetensors_chunks,
 };

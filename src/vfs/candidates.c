@@ -134,8 +134,7 @@ static int plan_values(struct rsh_reshard *v,
 	char *note;
 	int rc;
 
-	/* A step of Checkpoint 2.0 has no place for the values. */
-	if (!f->values || opts->by_kind)
+	if (!f->values || !(v->output->takes & RSH_TAKES_VALUES))
 		return 0;
 	rc = f->values(v->source, opts, &v->extra, &note, err);
 	if (rc == 0 && note && rsh_blueprint_note(v->plan, note))
@@ -155,6 +154,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	};
 	int rc;
 
+	rsh_output_set(cfg->output, cfg->plan.part_bytes, &opts);
 	opts.allow_missing = allow_missing;
 	opts.wanted = p->choice || cfg->leave_states ? is_wanted : NULL;
 	opts.rename = p->renames ? new_name : NULL;

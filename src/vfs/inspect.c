@@ -25,7 +25,7 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 		.src = v->src,
 		.dst = v->dst,
 		.names = v->names,
-		.in_parts = v->in_parts,
+		.output = v->output,
 	};
 	return true;
 }
@@ -46,7 +46,7 @@ bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
 void rsh_vfs_file_name(const struct rsh_vfs *v, uint32_t file, char *name,
 		       size_t max)
 {
-	rsh_file_name(rsh_reshard_of(v), file, name, max);
+	rsh_output_file_name(&v->tree, file, name, max);
 }
 
 const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v)

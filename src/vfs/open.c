@@ -54,8 +54,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		return rsh_error_nomem(err);
 	v->vfs.ops = &rsh_reshard_ops;
 	v->replicas = cfg->plan.replicas;
-	v->in_parts = cfg->plan.part_bytes != 0;
-	v->partial = cfg->only || cfg->drop;
+	v->output = cfg->output;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);
@@ -68,13 +67,8 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = rsh_vfs_load_weights(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
-	if (rc == 0 && cfg->model_files && v->in_parts)
-		rc = rsh_model_files_load(cfg->model_files, cfg->source,
-					  &cfg->files.store, &v->beside, err);
 	if (rc == 0)
-		rc = rsh_reshard_build(v, &cfg->tree, cfg->plan.by_kind, err);
-	if (rc == 0 && v->in_parts)
-		rc = rsh_weight_map_build(v, err);
+		rc = rsh_reshard_build(v, cfg, err);
 	if (rc) {
 		rsh_reshard_free(&v->vfs);
 		return rc;
@@ -91,14 +85,9 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 
 	rsh_vfs_clear(vfs);
 	free(v->files);
-	free(v->map);
-	rsh_model_files_clear(&v->beside);
-	free(v->beside_items);
+	rsh_output_tree_clear(&v->shown);
 	free(v->extra.text);
-	rsh_checkpoint2_free(v->checkpoint2);
 	rsh_reader_free(v->reader);
-	free(v->before);
-	free(v->after);
 	rsh_plan_free(v->plan);
 	rsh_name_map_free(v->renames);
 	rsh_vfs_weights_free(v->weights);

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "rsh/outputs/outputs.h"
+#include "rsh/outputs/tree.h"
 #include "rsh/source/format.h"
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
-#include "rsh/vfs/model_files.h"
 #include "rsh/vfs/vfs.h"
 #include "rsh/wire/json_edit.h"
-#include "tree_i.h"
 
 /* attribute.h says what each of these means. */
 enum rsh_attribute {
@@ -98,32 +98,13 @@ struct rsh_reshard {
 	struct rsh_name_map *renames; /* NULL: none */
 	struct rsh_vfs_weights *weights; /* NULL: weights stay in their form */
 
-	/* True for a whole model in parts: there are no directories but the
-	 * root, which holds the parts and this map of them. */
-	bool in_parts;
-	struct rsh_item map_item;
-	char *map;
-	size_t map_bytes;
-
-	/* Values of the source that are no tensors, as a text beside all
-	 * files. */
-	struct rsh_item extra_item;
+	/* The form in which all is shown, and what it has made of that. */
+	const struct rsh_output *output;
+	struct rsh_output_tree shown;
+	/* Values of the source that are no tensors, as a text. */
 	struct rsh_values extra;
-	mode_t extra_mode;
 
-	/* What lies beside the weights of a model in parts. */
-	struct rsh_model_files beside;
-	struct rsh_item *beside_items; /* [file] */
-	bool partial; /* tensors are left out by intent */
-
-	/* Is there where all is shown as Checkpoint 2.0 (checkpoint2.c); NULL:
-	 * it is not. */
-	struct rsh_checkpoint2 *checkpoint2;
-
-	/* These stand in the files' names before and after the rank or the
-	 * part. */
-	char *before, *after;
-	uint32_t n_files; /* one a rank, or the parts */
+	uint32_t n_files; /* of the plan */
 	struct rsh_vfs_file *files;
 };
 
@@ -132,33 +113,6 @@ struct rsh_reshard {
 void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
 			 const struct rsh_name_map *renames,
 			 struct rsh_names *asked);
-
-#define RSH_MAP_NAME "model.safetensors.index.json"
-#define RSH_EXTRA_NAME "extra_state.json"
-#define RSH_EXTRA_LEAF (RSH_NO_LEAF - 1)
-/* In a model in parts the map's leaf is that of the first file that is none of
- * the plan, and what lies beside the weights comes after it. */
-#define RSH_MAP_LEAF(v) ((v)->n_files)
-#define RSH_BESIDE_LEAF(v) ((v)->n_files + 1)
-/* Writes the name of the file of a rank or part; returns what snprintf()
- * does. */
-int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,
-		  size_t max);
-
-/* Makes the map of a model's parts (map.c). */
-int rsh_weight_map_build(struct rsh_reshard *v, struct rsh_error *err);
-
-/* Makes what a step of Checkpoint 2.0 has besides the files of ranks, and names
- * all of it (checkpoint2.c).  These are the leaves from n_files on. */
-int rsh_checkpoint2_build(struct rsh_reshard *v, struct rsh_error *err);
-struct rsh_body rsh_checkpoint2_body(const struct rsh_reshard *v,
-				     uint32_t leaf);
-void rsh_checkpoint2_free(struct rsh_checkpoint2 *c);
-
-/* Nodes are the directory and the file of each rank in turn; without
- * directories of ranks their numbers are those of other things. */
-#define RSH_NODE_FIRST_DIR (RSH_VFS_ROOT + 1)
-#define RSH_NODE_FIRST_FILE (RSH_VFS_ROOT + 2)
 
 /* Chooses the source's files and plans the conversion (candidates.c).  Returns
  * 0 or -errno with a sentence on everything that was tried. */
@@ -186,10 +140,10 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 /* Are those of the candidate that was planned last MindSpore's, of which a
  * strategy may speak? */
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v);
-/* Holds a config.json that is shown against the sizes that the rules went
- * by, and adds those that it lacks. */
-int rsh_vfs_weights_hold(const struct rsh_reshard *v, struct rsh_json_edit *e,
-			 const char *path, struct rsh_error *err);
+/* Holds a config.json that is shown against the sizes that the rules of `ctx`,
+ * a struct rsh_vfs_weights, went by, and adds those that it lacks. */
+int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
+			 struct rsh_error *err);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
 /* Is it an optimizer's, and no weight of the model?  (states.c) */
@@ -197,13 +151,9 @@ bool rsh_vfs_is_state(const char *name);
 /* Adds a note to the plan on what of the source is an optimizer's, as being left
  * out.  Returns 0 or -ENOMEM. */
 int rsh_vfs_note_states(struct rsh_reshard *v);
-/* Has what is said of the weights beside them follow from those that are shown
- * (model_config.c).  0 or -errno with a sentence. */
-int rsh_vfs_settle_configs(struct rsh_reshard *v, struct rsh_error *err);
-
-/* Gives the tree names and attributes once the plan stands. */
-int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
-		      bool checkpoint2, struct rsh_error *err);
+/* Gives the tree names and attributes once the plan stands (reshard.c). */
+int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+		      struct rsh_error *err);
 
 extern const struct rsh_vfs_ops rsh_reshard_ops;
 void rsh_reshard_free(struct rsh_vfs *vfs);

@@ -364,11 +364,11 @@ static struct rsh_plan_options weights_form(const struct weights_job *k)
 	const struct rsh_weights_at *w = &k->cfg->weights;
 	struct rsh_plan_options o = *k->opts;
 
-	if (w->form_follows && k->v->weights->from == RSH_SIDE_MINDSPORE) {
-		o.format = RSH_FILE_SAFETENSORS;
-		o.part_bytes = w->part_bytes;
+	k->v->output = k->cfg->output;
+	if (w->follows && k->v->weights->from == RSH_SIDE_MINDSPORE) {
+		k->v->output = w->follows;
+		rsh_output_set(w->follows, w->part_bytes, &o);
 	}
-	k->v->in_parts = o.part_bytes > 0;
 	return o;
 }
 
@@ -482,10 +482,10 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 			     rsh_rule_table_path(w->table));
 }
 
-int rsh_vfs_weights_hold(const struct rsh_reshard *v, struct rsh_json_edit *e,
-			 const char *path, struct rsh_error *err)
+int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
+			 struct rsh_error *err)
 {
-	const struct rsh_vfs_weights *w = v->weights;
+	const struct rsh_vfs_weights *w = ctx;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < w->n_lets; i++)

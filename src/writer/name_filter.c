@@ -62,8 +62,8 @@ int rsh_name_filter_ask(struct rsh_name_filter *c,
 			struct rsh_error *err)
 {
 	c->filtered = o->wanted != NULL;
+	c->division = o->division;
 	c->part_bytes = o->part_bytes;
-	c->by_kind = o->by_kind;
 	c->unwanted = calloc((size_t)cat->n_names + 1, sizeof(*c->unwanted));
 	if (o->rename)
 		c->renamed = calloc((size_t)cat->n_names + 1,
@@ -78,7 +78,7 @@ int rsh_name_filter_ask(struct rsh_name_filter *c,
 			c->unwanted[name] = !o->wanted(o->ctx, text);
 		if (o->rename)
 			c->renamed[name] = o->rename(o->ctx, text);
-		if (c->by_kind)
+		if (c->division == RSH_DIVIDE_KINDS)
 			filter_ask_kind(c, cat, name);
 	}
 	return o->rename ? filter_check_renamed(c, cat, which, n, err) : 0;
@@ -110,6 +110,9 @@ int rsh_name_filter_check(const struct rsh_name_filter *c,
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
 			const struct rsh_shown_file *f, struct rsh_error *err)
 {
-	return c->two_files ? rsh_blueprint_add_two(p, f, rsh_is_apart, err) :
-			      rsh_blueprint_add_parts(p, f, c->part_bytes, err);
+	if (c->two_files)
+		return rsh_blueprint_add_two(p, f, rsh_is_apart, err);
+	return c->division == RSH_DIVIDE_PARTS ?
+		rsh_blueprint_add_parts(p, f, c->part_bytes, err) :
+		rsh_blueprint_add_file(p, f, err);
 }

@@ -240,7 +240,7 @@ static bool offers_is_wanted(const struct offering *s, uint32_t name)
 
 	if (s->offered[name])
 		return !s->w->filter->unwanted[name];
-	if (o->by_kind && rsh_kind_of(text) == RSH_KIND_GRADIENT)
+	if (o->division == RSH_DIVIDE_KINDS && rsh_kind_of(text) == RSH_KIND_GRADIENT)
 		return false;
 	return !o->wanted || o->wanted(o->ctx, text);
 }

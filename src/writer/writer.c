@@ -182,10 +182,10 @@ int rsh_write_by_policy(struct rsh_catalogue *cat,
 			struct rsh_plan **out, struct rsh_error *err)
 {
 	const struct rsh_blueprint b = {
-		.format = o->format,
-		.hugging_face = o->part_bytes > 0,
+		.framing = o->framing,
 		/* With a file a kind another file tells that. */
-		.remove_redundancy = dst && o->remove_redundancy && !o->by_kind,
+		.remove_redundancy = dst && o->remove_redundancy &&
+				     o->division != RSH_DIVIDE_KINDS,
 		.replicas = o->replicas,
 		.allow_missing = o->allow_missing,
 		.n_ranks = policy->n_stages * policy->stage_ranks,

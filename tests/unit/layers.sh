@@ -9,7 +9,7 @@ top=${top_srcdir:-../..}
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy derive catalogue plan writer converter weights cache objects store source contents formats read vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy derive catalogue plan writer converter weights cache objects store source contents formats read outputs vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -23,7 +23,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 12))"
+echo "1..$(($(echo "$layers" | wc -w) + 13))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -52,6 +52,9 @@ report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
 report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights|cache)/' \
 	"$top/src/objects" "$top/include/rsh/objects")" \
 	"objects/ stands on util/ and wire/ alone"
+report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2)\b' \
+	"$top/src" "$top/include" | grep -v "^$top/src/outputs/")" \
+	"only outputs/ names an output"
 report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 	"no room includes what is private to another"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \

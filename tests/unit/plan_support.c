@@ -77,7 +77,11 @@ void job_files(struct job *j, uint32_t n, const struct tensor *tensors)
 static int try_plan(struct job *j, bool compat)
 {
 	struct rsh_plan_options opts = {
-		.compat = compat, .format = j->format,
+		.compat = compat,
+		.framing = j->part_bytes ? &rsh_hf_framing :
+			   j->format == RSH_FILE_CKPT ? &rsh_ckpt_framing :
+			   &rsh_safetensors_framing,
+		.division = j->part_bytes ? RSH_DIVIDE_PARTS : RSH_DIVIDE_RANKS,
 		.part_bytes = j->part_bytes,
 		.remove_redundancy = j->remove_redundancy,
 		.replicas = j->replicas,

@@ -15,7 +15,8 @@ UNIT += \
 	unit/test_read_stream \
 	unit/test_read_depth \
 	unit/test_vfs \
-	unit/test_vfs_tree \
+	unit/test_outputs \
+	unit/test_outputs_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_medium \
 	unit/test_vfs_digest \
@@ -75,8 +76,10 @@ unit_test_vfs_backing_LDADD = $(L_VFS)
 unit_test_vfs_medium_SOURCES = unit/test_vfs_medium.c unit/memory_medium.h \
 	unit/memory_medium.c $(SOURCE_SUPPORT)
 unit_test_vfs_medium_LDADD = $(L_VFS)
-unit_test_vfs_tree_SOURCES = unit/test_vfs_tree.c $(SOURCE_SUPPORT)
-unit_test_vfs_tree_LDADD = $(L_VFS)
+unit_test_outputs_SOURCES = unit/test_outputs.c $(SOURCE_SUPPORT)
+unit_test_outputs_LDADD = $(L_VFS)
+unit_test_outputs_tree_SOURCES = unit/test_outputs_tree.c $(SOURCE_SUPPORT)
+unit_test_outputs_tree_LDADD = $(L_OUTPUTS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_vfs_digest_LDADD = $(L_VFS)

@@ -39,6 +39,7 @@ static int read_job(struct job *j, struct reading *r)
 static int plan_job(struct job *j, const char *want)
 {
 	const struct rsh_plan_options opts = {
+		.framing = &rsh_ckpt_framing,
 		.replicas = j->replicas, .allow_missing = j->allow_missing,
 	};
 	struct reading r = { .cat = NULL };

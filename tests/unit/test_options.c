@@ -96,11 +96,11 @@ static void test_long_forms(void **state)
 	assert_string_equal(o.log_file, "l");
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
 	assert_true(o.foreground && o.vfs.plan.compat);
-	assert_int_equal(o.vfs.plan.format, RSH_FILE_CKPT);
+	assert_ptr_equal(o.vfs.output, &rsh_output_ckpt);
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format", "safetensors"), &o);
-	assert_int_equal(o.vfs.plan.format, RSH_FILE_SAFETENSORS);
+	assert_ptr_equal(o.vfs.output, &rsh_output_safetensors);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--sandbox=on"), "\"on\" is not auto or off");
@@ -108,7 +108,7 @@ static void test_long_forms(void **state)
 		     "--format=zip"), "\"zip\" is not ckpt");
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--format", "hf"), &o);
-	assert_true(o.in_parts &&
+	assert_true(o.vfs.output == &rsh_output_hf &&
 		    o.vfs.plan.part_bytes == UINT64_C(5000000000));
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "-osrc_strategy=a,dst_strategy=none",
@@ -121,8 +121,8 @@ static void test_long_forms(void **state)
 		     "--format=hf", "--compat=mindspore"), "--compat");
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format=checkpoint2"), &o);
-	assert_true(o.vfs.plan.by_kind && !o.in_parts &&
-		    o.vfs.plan.format == RSH_FILE_SAFETENSORS);
+	assert_ptr_equal(o.vfs.output, &rsh_output_checkpoint2);
+	assert_int_equal(o.vfs.plan.part_bytes, 0);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=none", "--dst-ranks=4",
 		     "--dst-strategy=none", "--format=checkpoint2"),
@@ -146,14 +146,14 @@ static void test_convert(void **state)
 	assert_string_equal(o.vfs.weights.table, "./t.rules");
 	assert_string_equal(rsh_strategy_text(&o.vfs.src), "none");
 	assert_int_equal(o.vfs.weights.unlisted, RSH_UNLISTED_ERROR);
-	assert_true(!o.in_parts && o.vfs.plan.format == RSH_FILE_CKPT);
+	assert_ptr_equal(o.vfs.output, &rsh_output_ckpt);
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "--convert=auto", "--src-strategy=s",
 		     "--config=model/config.json", "--unlisted=copy"), &o);
 	assert_int_equal(o.vfs.weights.from, 1 + RSH_SIDE_MINDSPORE);
 	assert_int_equal(o.vfs.weights.unlisted, RSH_UNLISTED_COPY);
 	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
-	assert_true(o.in_parts);
+	assert_ptr_equal(o.vfs.output, &rsh_output_hf);
 	assert_string_equal(o.vfs.model_files, "model");
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "--convert=auto", "--src-strategy=s",

@@ -51,7 +51,7 @@ static int read_matrix(struct rsh_catalogue *c, const struct shard *s,
 static int write_transposed(struct rsh_catalogue *c, struct rsh_plan **out,
 			    struct rsh_error *err)
 {
-	const struct rsh_blueprint b = { .format = RSH_FILE_SAFETENSORS };
+	const struct rsh_blueprint b = { .framing = &rsh_safetensors_framing };
 	struct rsh_plan *p = rsh_blueprint_new(c, &(struct rsh_writer){ 0 },
 					       &b);
 	struct rsh_record_shape shapes[8];
@@ -175,7 +175,7 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 {
 	struct job *j = job_new(NULL, NULL);
 	static const struct shard m[] = { { "m", 0, 2, 0, 0 } };
-	const struct rsh_blueprint b = { .format = RSH_FILE_SAFETENSORS };
+	const struct rsh_blueprint b = { .framing = &rsh_safetensors_framing };
 	uint64_t dims[2] = { 2, 2 };
 	struct rsh_recipe_part part;
 	struct rsh_shown shown = { .dtype = RSH_DTYPE_FLOAT32, .n_dims = 2,

@@ -830,7 +830,9 @@ static int plan_converted(const struct test_case *t,
 static void run_case(uint64_t seed, plan_fn *plan)
 {
 	struct test_case *t = make_case(seed, false, false);
-	const struct rsh_plan_options opts = { 0 };
+	const struct rsh_plan_options opts = {
+		.framing = &rsh_ckpt_framing,
+	};
 	const struct rsh_source_view view = {
 		.n_ranks = (uint32_t)t->n_files,
 		.index = t->index,
@@ -955,6 +957,7 @@ static void lose_some(uint64_t seed, plan_fn *plan, bool reduced,
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 	struct losses l = { 0 };
 	struct rsh_plan_options opts = {
+		.framing = &rsh_ckpt_framing,
 		.replicas = true, .report_lost = hear, .ctx = &l,
 	};
 	const struct rsh_source_view view = {
@@ -1111,6 +1114,7 @@ static void run_alike(uint64_t seed)
 	bool there[MAX_RANKS * MAX_STAGES];
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 	const struct rsh_plan_options opts = {
+		.framing = &rsh_ckpt_framing,
 		.replicas = true, .allow_missing = true,
 	};
 	const struct rsh_source_view view = {

@@ -43,7 +43,8 @@ static void check_member(struct scene *s, const struct target *t,
 static uint64_t check_scene(void)
 {
 	const struct rsh_writer writer = { 0 };
-	const struct rsh_blueprint b = { .replicas = true };
+	const struct rsh_blueprint b = { .framing = &rsh_ckpt_framing,
+					 .replicas = true };
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t n_tensors = 1 + scene_below(MAX_TENSORS);
 	struct scene s = { .names = rsh_names_new() };

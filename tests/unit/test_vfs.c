@@ -43,6 +43,7 @@ static int setup(void **state)
 	char path[256], strategy_path[256];
 	struct rsh_vfs_config cfg = {
 		.files.formats = rsh_formats,
+		.output = &rsh_output_ckpt,
 		.dst = { strategy_path, RSH_FROM_FILE },
 		.tree = { .prefix = "net_", .uid = 12, .gid = 34 },
 	};
@@ -219,6 +220,7 @@ static void test_prefix_too_long(void **state)
 	char prefix[260], path[256];
 	const struct rsh_vfs_config cfg = {
 		.files.formats = rsh_formats,
+		.output = &rsh_output_ckpt,
 		.source = f->tree, .dst = { path, RSH_FROM_FILE },
 		.tree = { .prefix = prefix },
 	};

@@ -59,6 +59,7 @@ static int setup(void **state)
 	assert_int_equal(f->size, f->header + N_BYTES);
 	f->cfg = (struct rsh_vfs_config){
 		.files.formats = rsh_formats,
+		.output = &rsh_output_ckpt,
 		.source = f->tree, .tree = { .prefix = "net_" },
 	};
 	*state = f;
@@ -317,7 +318,7 @@ static void another_format_has_none(void **state)
 {
 	struct fixture *f = *state;
 
-	f->cfg.plan.format = RSH_FILE_SAFETENSORS;
+	f->cfg.output = &rsh_output_safetensors;
 	mount(f);
 	assert_not_backed(f, at(f, "rank_0", "net_0.safetensors"));
 }

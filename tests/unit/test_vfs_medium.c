@@ -52,6 +52,7 @@ static int setup(void **state)
 	tree_remove(tree);
 	f->cfg = (struct rsh_vfs_config){
 		.files.formats = rsh_formats,
+		.output = &rsh_output_ckpt,
 		.source = "memory://tree", .tree = { .prefix = "net_" },
 	};
 	f->cfg.plan.n_shown_ranks = 2;

@@ -201,7 +201,7 @@ static uint64_t write_records(const struct show *w, const struct record *r,
 		shape_of(&r[i], &shapes[i]);
 		order[i] = i;
 	}
-	if (w->o.format == RSH_FILE_SAFETENSORS) {
+	if (w->o.framing != &rsh_ckpt_framing) {
 		struct rsh_record_shape sorted[MAX_OFFERS];
 
 		rsh_safetensors_order(shapes, n, order);
@@ -216,7 +216,7 @@ static uint64_t write_records(const struct show *w, const struct record *r,
 	for (uint32_t i = 0; i < n; i++) {
 		const struct record *x = &r[order[i]];
 
-		if (w->o.format == RSH_FILE_CKPT)
+		if (w->o.framing == &rsh_ckpt_framing)
 			len += rsh_ckpt_header_write(
 				&shapes[i], shapes[i].content_bytes, out + len);
 		len += scene_slice(&w->s, &x->f->t, &x->box, all, out + len);
@@ -288,7 +288,8 @@ static uint64_t check_show(void)
 	w.s.names = rsh_names_new();
 	w.s.gaps = scene_below(2);
 	w.o.replicas = w.o.allow_missing = true;
-	w.o.format = scene_below(2) ? RSH_FILE_CKPT : RSH_FILE_SAFETENSORS;
+	w.o.framing = scene_below(2) ? &rsh_ckpt_framing :
+				       &rsh_safetensors_framing;
 	w.o.cast = scene_below(3) ? RSH_DTYPE_UNKNOWN : RSH_DTYPE_FLOAT32;
 	w.o.unlisted = scene_below(2) ? RSH_UNLISTED_COPY : RSH_UNLISTED_DROP;
 	for (uint32_t i = 0; i < n_tensors; i++)
@@ -298,7 +299,8 @@ static uint64_t check_show(void)
 	if (scene_below(3)) {
 		draw_strategy(&w);
 	} else if (scene_below(2)) {
-		w.o.format = RSH_FILE_SAFETENSORS;
+		w.o.framing = &rsh_hf_framing;
+		w.o.division = RSH_DIVIDE_PARTS;
 		w.o.part_bytes = 1 + scene_below(3000);
 	}
 	if (plan(&w, &err))
@@ -353,7 +355,7 @@ static struct fixed fixed_new(const char *dst_items)
 	f.cat = rsh_catalogue_new(&view);
 	assert_non_null(f.cat);
 	f.o.replicas = true;
-	f.o.format = RSH_FILE_SAFETENSORS;
+	f.o.framing = &rsh_safetensors_framing;
 	f.o.report_lost = hear;
 	return f;
 }
@@ -516,7 +518,7 @@ static void gradients_are_not_missed(void **state)
 				   LAYOUT("accu_grads.w", "[2]", "[0,-1]"));
 
 	(void)state;
-	f.o.by_kind = true;
+	f.o.division = RSH_DIVIDE_KINDS;
 	fixed_whole(&f, "w");
 	assert_int_equal(fixed_plan(&f), 0);
 	assert_null(rsh_plan_note(f.j->c, 0));
@@ -559,7 +561,7 @@ static void weights_alone_are_cast(void **state)
 
 	(void)state;
 	f.o.cast = RSH_DTYPE_FLOAT32;
-	f.o.format = RSH_FILE_CKPT;
+	f.o.framing = &rsh_ckpt_framing;
 	fixed_whole(&f, "w");
 	fixed_whole(&f, "adam_m.w");
 	fixed_whole(&f, "optimizer.state.w.exp_avg");
@@ -584,7 +586,7 @@ static void scaled_weights_are_bfloat16(void **state)
 	for (int cast = 0; cast < 3; cast++) {
 		struct fixed f = fixed_new(NULL);
 
-		f.o.format = RSH_FILE_CKPT;
+		f.o.framing = &rsh_ckpt_framing;
 		f.o.cast = cast == 0 ? RSH_DTYPE_UNKNOWN :
 			   cast == 1 ? RSH_DTYPE_BFLOAT16 : RSH_DTYPE_FLOAT16;
 		fixed_whole(&f, "w");
@@ -629,7 +631,7 @@ static void redundancy_is_dealt_out(void **state)
 				   LAYOUT("b", "[2]", "[-1,-1]"));
 
 	(void)state;
-	f.o.format = RSH_FILE_CKPT;
+	f.o.framing = &rsh_ckpt_framing;
 	f.o.remove_redundancy = true;
 	fixed_whole(&f, "d");
 	fixed_whole(&f, "b");

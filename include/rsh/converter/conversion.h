@@ -16,7 +16,7 @@
 #define RSH_CONVERTER_CONVERSION_H
 
 #include "rsh/catalogue/files.h"
-#include "rsh/plan/plan.h"
+#include "rsh/plan/framing.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/writer/options.h"
 

@@ -64,7 +64,6 @@ struct rsh_options {
 	const char *checkpoint; /* NULL: not given, also below */
 	const char *output;
 	bool resume;
-	bool in_parts; /* --format hf */
 	const char *directory; /* OUTDIR */
 	const char *manifest;
 	unsigned jobs;         /* 0: not given */

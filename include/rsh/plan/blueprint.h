@@ -30,6 +30,8 @@
 
 #define RSH_FIXED UINT8_MAX
 
+struct rsh_framing;
+
 struct rsh_recipe_part {
 	uint32_t tensor;    /* its number in the catalogue */
 	struct rsh_box box; /* of the shown tensor */
@@ -136,10 +138,7 @@ struct rsh_writer {
 
 /* This says how the files are written. */
 struct rsh_blueprint {
-	enum rsh_file_type format;
-	/* The metadata of a safetensors file says that it is for Hugging Face's
-	 * loaders. */
-	bool hugging_face;
+	const struct rsh_framing *framing; /* plan/framing.h */
 	bool remove_redundancy; /* other ranks keep some of the records */
 	bool replicas;          /* a slice that cannot be had marks its files
 				 * lost; without, it is an error */

@@ -39,7 +39,6 @@ bool rsh_plan_note_is_aside(const struct rsh_plan *p, uint32_t i);
  * example; NULL: there are none. */
 const char *rsh_plan_lost(const struct rsh_plan *p);
 
-enum rsh_file_type rsh_plan_format(const struct rsh_plan *p);
 uint32_t rsh_plan_n_files(const struct rsh_plan *p);
 /* Gives how many files each rank has, 1 or 2; file number i is one of rank i
  * divided by this. */

@@ -14,7 +14,7 @@ struct rsh_vfs_view {
 	const struct rsh_reader *reader; /* of the plan's files */
 	const struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_names *names;
-	bool in_parts; /* it is shown as a whole model in parts */
+	const struct rsh_output *output; /* in which it is shown */
 };
 
 /* Returns false if the tree is no conversion's. */

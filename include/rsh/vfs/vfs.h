@@ -2,26 +2,10 @@
 /* vfs/vfs.h offers the virtual tree to those who mount it, copy it or look at
  * it: names and nodes, and reading a virtual file.
  *
- * There are two kinds of tree.  That of a conversion is
- *
- *   /                     directory
- *   /rank_N               directory, one a destination rank
- *   /rank_N/<prefix>N.ckpt   or .safetensors
- *
- * or, of a whole model in parts,
- *
- *   /model.safetensors.index.json
- *   /model-<part>-of-<parts>.safetensors
- *   /config.json and what else lies beside the weights
- *
- * or, as Checkpoint 2.0 (wire/checkpoint2.h),
- *
- *   /latest_checkpointed_iteration.txt
- *   /iteration_<step>/metadata.json, common.json
- *   /iteration_<step>/model-<rank>-<ranks>.safetensors, opt-..
- *
- * That of the newest checkpoints of a job (source/resume.h) has files of SOURCE
- * under their own names, and beside them links with stable names.
+ * There are two kinds of tree.  That of a conversion is laid out by its output
+ * (outputs/output.h).  That of the newest checkpoints of a job
+ * (source/resume.h) has files of SOURCE under their own names, and beside them
+ * links with stable names.
  *
  * Threads: a tree is built once and never changes afterwards, so that there are
  * no locks and any thread may use it.  Node numbers are stable over mounts of
@@ -37,6 +21,7 @@
 #include <sys/types.h>
 
 #include "rsh/derive/derive.h"
+#include "rsh/outputs/outputs.h"
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
@@ -72,9 +57,10 @@ struct rsh_weights_at {
 	const char *table;  /* path of a rule table, or RSH_TABLE_AUTO; NULL:
 			     * they stay as they are */
 	unsigned from;      /* 1 + enum rsh_side of SOURCE; 0: names tell */
-	bool form_follows;  /* what becomes Hugging Face's is shown in parts,
-			     * whatever the plan's format is */
-	uint64_t part_bytes; /* these have so many bytes */
+	/* What becomes Hugging Face's is shown in this one, whatever the
+	 * configuration's output is; NULL: in that. */
+	const struct rsh_output *follows;
+	uint64_t part_bytes; /* of the parts of this one */
 	const char *config; /* the model's config.json; NULL: the one that lies
 			     * in SOURCE, if any does */
 	enum rsh_unlisted unlisted; /* what no rule names */
@@ -88,8 +74,11 @@ struct rsh_vfs_config {
 	/* Says how a derived strategy is made, whose notes are logged; NULL:
 	 * none is derived. */
 	struct rsh_derive_options *derive;
-	/* Says what is planned.  Its functions and their `ctx` are not looked
-	 * at: `wanted` and `rename` are made of what follows here. */
+	/* The form in which it is shown (outputs/outputs.h). */
+	const struct rsh_output *output;
+	/* Says what is planned.  Its framing, division, functions and their
+	 * `ctx` are not looked at: they follow from the output, and from what
+	 * stands below. */
 	struct rsh_plan_options plan;
 	/* These are extended regular expressions on names; NULL: none. */
 	const char *only;
@@ -100,8 +89,8 @@ struct rsh_vfs_config {
 	bool leave_states;
 	bool keep_states;
 	struct rsh_weights_at weights;
-	/* Directory whose files are shown beside a model in parts; NULL: there
-	 * is none. */
+	/* Directory whose files an output shows beside a model, if it does
+	 * that; NULL: there is none. */
 	const char *model_files;
 	/* Says which files of SOURCE are taken; `fallbacks` is how many
 	 * candidates after the best one are tried when that one is not

@@ -16,9 +16,9 @@ struct rsh_name_filter {
 	bool filtered;        /* the options say which names are wanted */
 	bool *unwanted;       /* [name]: it is left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */
+	enum rsh_division division;
 	uint64_t part_bytes;
-	bool by_kind;
-	bool two_files;       /* by_kind, and one of the names is apart */
+	bool two_files;       /* a file a kind, and one of the names is apart */
 };
 
 /* Asks the options of each of the n names, which with `which` NULL are those

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/plan/framing.h"
 #include "rsh/tensor/dtype.h"
-#include "rsh/wire/file_type.h"
 
 enum rsh_unlisted {
 	RSH_UNLISTED_COPY, /* the converter's way */
@@ -17,12 +17,11 @@ enum rsh_unlisted {
 };
 
 struct rsh_plan_options {
-	enum rsh_file_type format; /* of the virtual files */
-	/* Without a destination strategy: the whole model is cut into files
-	 * whose contents have at most so many bytes, or which hold one larger
-	 * tensor, in the form that Hugging Face tools read (safetensors).  0:
-	 * one file. */
-	uint64_t part_bytes;
+	/* Say how the files are written, and what goes into one.  Parts are
+	 * for a conversion without a destination strategy. */
+	const struct rsh_framing *framing;
+	enum rsh_division division;
+	uint64_t part_bytes; /* of a part at most; > 0 where there are parts */
 	/* Show the bytes that MindSpore's converter writes, also where they are
 	 * wrong or lossy.  Where it writes none, this changes nothing. */
 	bool compat;
@@ -54,10 +53,6 @@ struct rsh_plan_options {
 	 * same slice of it, dealt out as MindSpore's ModelCheckpoint does with
 	 * remove_redundancy. */
 	bool remove_redundancy;
-	/* A rank's weights are shown in one file and what its optimizer has in
-	 * another, which is left out where the source has nothing for it;
-	 * gradients are left out. */
-	bool by_kind;
 	/* Hears a sentence for each slice that cannot be had, or one for
 	 * several slices of a parameter where they are many; may be NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);

@@ -34,7 +34,7 @@ struct rsh_offer {
 	const struct rsh_factored_part *factored;
 };
 
-/* Plans the files.  Of the options, format, part_bytes, by_kind, replicas,
+/* Plans the files.  Of the options, framing, division, part_bytes, replicas,
  * allow_missing, unlisted, wanted, rename, cast, remove_redundancy and
  * report_lost count.  Takes the catalogue over, also on failure; the offers
  * need not live on, their names, those of the catalogue's table, must, and

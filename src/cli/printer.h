@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/output.h prints what commands have for standard output: tables for
+/* cli/printer.h prints what commands have for standard output: tables for
  * people, JSON for programs. */
-#ifndef RSH_CLI_OUTPUT_H
-#define RSH_CLI_OUTPUT_H
+#ifndef RSH_CLI_PRINTER_H
+#define RSH_CLI_PRINTER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,21 +11,21 @@
 #include "rsh/daemon/json.h"
 #include "rsh/options/options.h"
 
-struct rsh_output {
+struct rsh_printer {
 	FILE *f;
 	bool json;
 	bool color;
 	unsigned width; /* columns of the terminal; 0: there is no terminal */
 };
 
-void rsh_output_init(struct rsh_output *out, const struct rsh_options *o);
+void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o);
 
 /* Prints the value in a line of its own and drops it.  Returns 0, or -ENOMEM if
  * it is NULL, which is what jansson makes of parts that could not be made. */
-int rsh_output_json(const struct rsh_output *out, json_t *value);
+int rsh_printer_json(const struct rsh_printer *out, json_t *value);
 
 /* Prints a part of a line, escaped (util/text.h). */
-void rsh_output_put(const struct rsh_output *out, const char *text);
+void rsh_printer_put(const struct rsh_printer *out, const char *text);
 
 /* ---- tables ---- */
 
@@ -52,6 +52,6 @@ void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
 		    const char *text);
 /* Returns 0 or -ENOMEM. */
-int rsh_table_print(struct rsh_table *t, const struct rsh_output *out);
+int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out);
 
 #endif

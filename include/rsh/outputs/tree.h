@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/tree_i.h has a tree of virtual nodes, which are directories, files and
- * links, found by number and by name; it is for this room only.
+/* outputs/tree.h has a tree of virtual nodes, which are directories, files and
+ * links, found by number and by name.
  *
  * What is stored is not nodes but rows of them: nodes that follow each other in
  * a directory, or of which one stands in each of many directories.  The names
@@ -13,9 +13,10 @@
  * and a tree of files that others have named has a row a directory.  What a
  * file or a link is, only the tree's owner knows, who numbers them as leaves.
  *
- * A tree is built once and never changes afterwards. */
-#ifndef RSH_VFS_TREE_I_H
-#define RSH_VFS_TREE_I_H
+ * A tree is built once and never changes afterwards: then any thread may look
+ * at it. */
+#ifndef RSH_OUTPUTS_TREE_H
+#define RSH_OUTPUTS_TREE_H
 
 #include <stdbool.h>
 #include <stddef.h>

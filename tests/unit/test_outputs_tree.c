@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_vfs_tree.c - rows that count, and trees made from paths. */
+/* unit/test_outputs_tree.c - rows that count, and trees made from paths. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "rsh/outputs/tree.h"
 #include "source_support.h"
-#include "vfs/tree_i.h"
 
 static struct rsh_tree empty_tree(void)
 {

@@ -1,10 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/framing_i.h - what stands around the records' contents in a virtual
- * file, which is what its format comes down to. */
-#ifndef RSH_PLAN_FRAMING_I_H
-#define RSH_PLAN_FRAMING_I_H
+/* plan/framing.h - what stands around the records' contents in a virtual file,
+ * and how what is shown is divided into files.
+ *
+ * A framing has no state, and any thread may call it.
+ */
+#ifndef RSH_PLAN_FRAMING_H
+#define RSH_PLAN_FRAMING_H
 
-#include "plan_i.h"
+#include "rsh/plan/blueprint.h"
+
+/* Says how a writer divides what is shown into files. */
+enum rsh_division {
+	/* Each rank has a file; without ranks there is one. */
+	RSH_DIVIDE_RANKS,
+	/* A rank's weights are in one file and what its optimizer has in
+	 * another, which is left out where the source has nothing for it;
+	 * gradients are left out. */
+	RSH_DIVIDE_KINDS,
+	/* The whole model is cut into files whose contents have at most so many
+	 * bytes, or which hold one larger tensor. */
+	RSH_DIVIDE_PARTS,
+};
 
 /* These are the records of a file while it is laid out. */
 struct rsh_file_layout {
@@ -32,6 +48,7 @@ struct rsh_chunks {
 };
 
 struct rsh_framing {
+	enum rsh_file_type type; /* that readers take the file for */
 	/* Lays a file out.  0, or -errno with a sentence: -EFBIG, -ENOTSUP for
 	 * a parameter that the format cannot hold. */
 	int (*lay_out)(struct rsh_file_layout *f, struct rsh_error *err);
@@ -43,7 +60,8 @@ struct rsh_framing {
 };
 
 extern const struct rsh_framing rsh_ckpt_framing;
-/* These two differ in what the metadata calls the file's format. */
+/* These two differ in what the metadata calls the file's format: that of
+ * MindSpore, and that which Hugging Face's loaders want. */
 extern const struct rsh_framing rsh_safetensors_framing;
 extern const struct rsh_framing rsh_hf_framing;
 

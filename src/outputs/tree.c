@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/tree.c finds nodes in the rows of a tree.
+/* outputs/tree.c finds nodes in the rows of a tree.
  *
  * There are few rows, or as many as directories, and the kernel remembers for a
  * day what it was told: so they are looked at one after the other.
  */
 #include "config.h"
 
-#include "tree_i.h"
+#include "rsh/outputs/tree.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/output.c finds out where the output goes. */
+/* cli/printer.c finds out where the output goes. */
 #include "config.h"
 
-#include "output.h"
+#include "printer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -36,11 +36,11 @@ static bool wants_color(void)
 	return !(no && *no) && !(term && strcmp(term, "dumb") == 0);
 }
 
-void rsh_output_init(struct rsh_output *out, const struct rsh_options *o)
+void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o)
 {
 	bool terminal = isatty(STDOUT_FILENO);
 
-	*out = (struct rsh_output){
+	*out = (struct rsh_printer){
 		.f = stdout,
 		.json = o->json,
 		.color = o->color == RSH_COLOR_ALWAYS ||
@@ -50,14 +50,14 @@ void rsh_output_init(struct rsh_output *out, const struct rsh_options *o)
 	};
 }
 
-void rsh_output_put(const struct rsh_output *out, const char *text)
+void rsh_printer_put(const struct rsh_printer *out, const char *text)
 {
 	cleanup_free char *escaped = rsh_text_escape(text);
 
 	fputs(escaped ? escaped : "?", out->f);
 }
 
-int rsh_output_json(const struct rsh_output *out, json_t *value)
+int rsh_printer_json(const struct rsh_printer *out, json_t *value)
 {
 	cleanup_free char *text = rsh_json_dump(value, JSON_COMPACT |
 						JSON_REAL_PRECISION(6));

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/checkpoint2.c shows a conversion as a step of Checkpoint 2.0: the files
- * of ranks in one directory, and beside them what they hold, said by
- * metadata.json, and which step it is.
+/* outputs/checkpoint2.c shows a conversion as a step of Checkpoint 2.0: the
+ * files of ranks in one directory, and beside them what they hold, said by
+ * metadata.json, and which step it is (wire/checkpoint2.h).
+ *
+ *   /latest_checkpointed_iteration.txt
+ *   /iteration_<step>/metadata.json, common.json
+ *   /iteration_<step>/model-<rank>-<ranks>.safetensors, opt-..
  *
  * Everything that metadata.json says is taken from the plan, so that it is true
  * of the files whoever has planned them. */
 #include "config.h"
-
-#include "vfs_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/outputs/outputs.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
@@ -24,10 +27,8 @@
 #include "rsh/wire/checkpoint2_emit.h"
 #include "rsh/writer/param_kind.h"
 
-/* The leaves that come after the files. */
-enum { METADATA, COMMON, TRACKER };
-
-struct rsh_checkpoint2 {
+struct ckpt2_shown {
+	uint32_t n_files;  /* of all ranks */
 	uint32_t per_rank; /* files of a rank */
 	struct rsh_ckpt2_tensor *tensors;
 	uint32_t *names;   /* [tensor] */
@@ -41,14 +42,16 @@ struct rsh_checkpoint2 {
 	size_t common_bytes;
 	char step[24];
 	char step_name[RSH_CKPT2_NAME_MAX];
-	char n_ranks_name[32];
+	char n_ranks_name[40];
 	struct rsh_item root[2], inside[2];
 	uint32_t n_slices;      /* names that are left out as slices */
 	const char *slice;      /* the first of them */
 };
 
-void rsh_checkpoint2_free(struct rsh_checkpoint2 *c)
+static void ckpt2_free(void *state)
 {
+	struct ckpt2_shown *c = state;
+
 	if (!c)
 		return;
 	rsh_ckpt2_text_free(c->metadata);
@@ -64,10 +67,10 @@ void rsh_checkpoint2_free(struct rsh_checkpoint2 *c)
 /* ---- what the files hold ---- */
 
 /* Is a copied record one slice of a tensor that the source cuts? */
-static bool is_slice(const struct rsh_reshard *v, uint32_t name)
+static bool is_slice(const struct rsh_output_tree *t, uint32_t name)
 {
 	const struct rsh_strategy_param *p =
-		v->src && v->dst ? rsh_strategy_find(v->src, name) : NULL;
+		t->src && t->dst ? rsh_strategy_find(t->src, name) : NULL;
 	struct rsh_error ignored = RSH_ERROR_INIT;
 	struct rsh_grid *grid;
 	bool cut = false;
@@ -84,16 +87,16 @@ static bool is_slice(const struct rsh_reshard *v, uint32_t name)
 }
 
 /* Describes the whole tensor that a record is, or is a slice of. */
-static int describe_record(struct rsh_checkpoint2 *c,
-			   const struct rsh_reshard *v, uint32_t rank,
+static int describe_record(struct ckpt2_shown *c,
+			   const struct rsh_output_tree *t, uint32_t rank,
 			   const struct rsh_virtual_record *r,
-			   struct rsh_ckpt2_tensor *t)
+			   struct rsh_ckpt2_tensor *tensor)
 {
 	const uint32_t n = r->cut ? rsh_cut_n_ranks(r->cut) :
-			   v->dst ? v->dst->stage_ranks : 1;
+			   t->dst ? t->dst->stage_ranks : 1;
 	uint64_t *dims;
 
-	*t = (struct rsh_ckpt2_tensor){
+	*tensor = (struct rsh_ckpt2_tensor){
 		.name = r->shape.name,
 		.dtype = r->shape.dtype,
 		.n_dims = r->shape.n_dims,
@@ -104,10 +107,11 @@ static int describe_record(struct rsh_checkpoint2 *c,
 	};
 	if (r->cut)
 		return 0;
-	t->dims = dims = rsh_arena_array(&c->arena, uint64_t, t->n_dims + 1);
+	tensor->dims = dims = rsh_arena_array(&c->arena, uint64_t,
+					      tensor->n_dims + 1);
 	if (!dims)
 		return -ENOMEM;
-	for (uint32_t d = 0; d < t->n_dims; d++)
+	for (uint32_t d = 0; d < tensor->n_dims; d++)
 		dims[d] = (uint64_t)r->shape.dims[d];
 	return 0;
 }
@@ -115,36 +119,36 @@ static int describe_record(struct rsh_checkpoint2 *c,
 /* Adds the tensor of a record, unless a lower rank had it already.  Counters
  * are not described, as mindformers does not either: its loader would take them
  * for the network's. */
-static int ck2_add_tensor(struct rsh_checkpoint2 *c,
-			  const struct rsh_reshard *v, uint32_t file,
+static int ck2_add_tensor(struct ckpt2_shown *c,
+			  const struct rsh_output_tree *t, uint32_t file,
 			  const struct rsh_virtual_record *r)
 {
-	struct rsh_ckpt2_tensor *t = &c->tensors[c->n_tensors];
+	struct rsh_ckpt2_tensor *tensor = &c->tensors[c->n_tensors];
 
 	if (c->named[r->name] ||
 	    rsh_kind_of(r->shape.name) == RSH_KIND_COUNTER)
 		return 0;
 	c->named[r->name] = true;
-	if (!r->cut && is_slice(v, r->name)) {
+	if (!r->cut && is_slice(t, r->name)) {
 		if (c->n_slices++ == 0)
 			c->slice = r->shape.name;
 		return 0;
 	}
-	if (describe_record(c, v, file / c->per_rank, r, t))
+	if (describe_record(c, t, file / c->per_rank, r, tensor))
 		return -ENOMEM;
-	t->opt = file % c->per_rank;
+	tensor->opt = file % c->per_rank;
 	c->names[c->n_tensors++] = r->name;
 	return 0;
 }
 
-static int look_at_file(struct rsh_checkpoint2 *c, const struct rsh_reshard *v,
+static int look_at_file(struct ckpt2_shown *c, const struct rsh_output_tree *t,
 			uint32_t file, uint32_t n_names)
 {
-	const uint32_t n = rsh_plan_n_records(v->plan, file);
+	const uint32_t n = rsh_plan_n_records(t->plan, file);
 	uint64_t *held;
 
 	if (file >= c->per_rank &&
-	    rsh_plan_same_records(v->plan, file, file - c->per_rank)) {
+	    rsh_plan_same_records(t->plan, file, file - c->per_rank)) {
 		held = c->held[file - c->per_rank];
 	} else {
 		held = rsh_arena_array(&c->arena, uint64_t, n_names / 64 + 1);
@@ -155,36 +159,36 @@ static int look_at_file(struct rsh_checkpoint2 *c, const struct rsh_reshard *v,
 	for (uint32_t i = 0; held && i < n; i++) {
 		struct rsh_virtual_record r = { 0 };
 
-		rsh_plan_record(v->plan, file, i, &r);
+		rsh_plan_record(t->plan, file, i, &r);
 		/* A record that is lost has no shape. */
 		if (!r.shape.name)
 			continue;
 		held[r.name / 64] |= UINT64_C(1) << r.name % 64;
-		if (ck2_add_tensor(c, v, file, &r))
+		if (ck2_add_tensor(c, t, file, &r))
 			return -ENOMEM;
 	}
 	return held ? 0 : -ENOMEM;
 }
 
-static int look_at_files(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
+static int look_at_files(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
-	const uint32_t n_names = rsh_names_count(v->names);
+	const uint32_t n_names = rsh_names_count(t->names);
 	int rc = 0;
 
 	c->tensors = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->tensors));
 	c->names = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->names));
 	c->named = calloc((size_t)n_names + 1, sizeof(*c->named));
-	c->held = calloc((size_t)v->n_files + 1, sizeof(*c->held));
+	c->held = calloc((size_t)c->n_files + 1, sizeof(*c->held));
 	if (!c->tensors || !c->names || !c->named || !c->held)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < v->n_files && rc == 0; i++)
-		rc = look_at_file(c, v, i, n_names);
+	for (uint32_t i = 0; i < c->n_files && rc == 0; i++)
+		rc = look_at_file(c, t, i, n_names);
 	return rc;
 }
 
 static bool file_holds(const void *ctx, uint32_t tensor, uint32_t rank)
 {
-	const struct rsh_checkpoint2 *c = ctx;
+	const struct ckpt2_shown *c = ctx;
 	const uint32_t name = c->names[tensor];
 	const uint64_t *held =
 		c->held[rank * c->per_rank + c->tensors[tensor].opt];
@@ -192,15 +196,15 @@ static bool file_holds(const void *ctx, uint32_t tensor, uint32_t rank)
 	return held[name / 64] >> name % 64 & 1;
 }
 
-static int make_metadata(struct rsh_checkpoint2 *c,
-			 const struct rsh_reshard *v, struct rsh_error *err)
+static int make_metadata(struct ckpt2_shown *c,
+			 const struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct rsh_ckpt2_tree all = {
-		.n_ranks = v->n_files / c->per_rank,
+		.n_ranks = c->n_files / c->per_rank,
 		.holds = file_holds, .ctx = c,
 	};
 
-	if (look_at_files(c, v))
+	if (look_at_files(c, t))
 		return rsh_error_nomem(err);
 	if (c->n_slices)
 		rsh_log_warning("metadata.json leaves out %s%s, which the "
@@ -242,18 +246,18 @@ static double counter_value(enum rsh_dtype dtype, const union counter *v)
 
 /* Gives a number that rank 0 has saved among its tensors; 0: it has none, or
  * one that is none of a step's. */
-static double read_counter(const struct rsh_checkpoint2 *c,
-			   const struct rsh_reshard *v, const char *name)
+static double read_counter(const struct ckpt2_shown *c,
+			   const struct rsh_output_tree *t, const char *name)
 {
 	const uint32_t file = c->per_rank - 1;
-	const struct rsh_body body = rsh_body_of_plan(v->reader, file);
+	const struct rsh_body body = rsh_body_of_plan(t->reader, file);
 
-	for (uint32_t i = 0; i < rsh_plan_n_records(v->plan, file); i++) {
+	for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, file); i++) {
 		struct rsh_virtual_record r = { 0 };
 		union counter n;
 		double value;
 
-		rsh_plan_record(v->plan, file, i, &r);
+		rsh_plan_record(t->plan, file, i, &r);
 		if (!r.shape.name || strcmp(r.shape.name, name) != 0)
 			continue;
 		if (r.shape.content_bytes != rsh_dtype_size(r.shape.dtype) ||
@@ -269,8 +273,8 @@ static double read_counter(const struct rsh_checkpoint2 *c,
 
 /* Of a name such as "gpt-3_20.ckpt" the 20 is counted from the third epoch on,
  * whose length nobody knows but the job. */
-static uint64_t find_step(const struct rsh_checkpoint2 *c,
-			  const struct rsh_reshard *v,
+static uint64_t find_step(const struct ckpt2_shown *c,
+			  const struct rsh_output_tree *t,
 			  const struct rsh_candidate_step *named)
 {
 	const uint64_t step = named->stepped ? named->step : 0;
@@ -278,23 +282,23 @@ static uint64_t find_step(const struct rsh_checkpoint2 *c,
 
 	if (named->stepped && named->epoch <= 1)
 		return step;
-	counted = (uint64_t)read_counter(c, v, "global_step");
+	counted = (uint64_t)read_counter(c, t, "global_step");
 	return counted > step ? counted : step;
 }
 
-static int tell_step(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
+static int tell_step(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
 	struct rsh_candidate_step named;
 	struct rsh_ckpt2_common common = { 0 };
 	int n;
 
-	rsh_source_candidate_step(v->source, rsh_source_chosen(v->source),
+	rsh_source_candidate_step(t->source, rsh_source_chosen(t->source),
 				  &named);
-	common.step = find_step(c, v, &named);
+	common.step = find_step(c, t, &named);
 	common.epoch = named.stepped ? named.epoch : 0;
-	common.loss_scale = read_counter(c, v, "loss_scale");
-	common.batch_size = (uint64_t)read_counter(c, v, "global_batch_size");
-	if (rsh_source_common(v->source, &common))
+	common.loss_scale = read_counter(c, t, "loss_scale");
+	common.batch_size = (uint64_t)read_counter(c, t, "global_batch_size");
+	if (rsh_source_common(t->source, &common))
 		return -ENOMEM;
 	snprintf(c->step, sizeof(c->step), "%" PRIu64, common.step);
 	rsh_ckpt2_step_name(common.step, c->step_name);
@@ -309,65 +313,6 @@ static int tell_step(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
 
 /* ---- the tree ---- */
 
-static int ck2_add_names(struct rsh_checkpoint2 *c, struct rsh_reshard *v)
-{
-	static const char *const kinds[] = { "model-", "opt-" };
-	const struct rsh_row root = {
-		.n = 2, .first = RSH_NODE_FIRST_DIR, .step = 2,
-		.parent = RSH_VFS_ROOT, .items = c->root,
-	}, inside = {
-		.n = 2, .first = RSH_NODE_FIRST_DIR + 4, .step = 2,
-		.parent = RSH_NODE_FIRST_DIR, .items = c->inside,
-	};
-	struct rsh_tree *t = &v->vfs.tree;
-	int rc = rsh_tree_add(t, &root);
-
-	for (uint32_t k = 0; rc == 0 && k < c->per_rank; k++) {
-		const struct rsh_row files = {
-			.n = v->n_files / c->per_rank,
-			.first = RSH_NODE_FIRST_FILE + 2 * k,
-			.step = 2 * c->per_rank, .parent = RSH_NODE_FIRST_DIR,
-			.kind = RSH_NODE_FILE, .before = kinds[k], .digits = 7,
-			.after = c->n_ranks_name, .leaf = k,
-			.leaf_step = c->per_rank,
-		};
-
-		rc = rsh_tree_add(t, &files);
-	}
-	return rc ? rc : rsh_tree_add(t, &inside);
-}
-
-int rsh_checkpoint2_build(struct rsh_reshard *v, struct rsh_error *err)
-{
-	struct rsh_checkpoint2 *c = calloc(1, sizeof(*c));
-	const uint32_t n = v->n_files;
-	int rc;
-
-	if (!c)
-		return rsh_error_nomem(err);
-	v->checkpoint2 = c;
-	c->per_rank = rsh_plan_files_of_rank(v->plan);
-	rc = make_metadata(c, v, err);
-	if (rc)
-		return rc;
-	if (tell_step(c, v))
-		return rsh_error_nomem(err);
-	snprintf(c->n_ranks_name, sizeof(c->n_ranks_name),
-		 "-%07" PRIu32 ".safetensors", n / c->per_rank);
-	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
-	c->root[1] = (struct rsh_item){ RSH_CKPT2_TRACKER, RSH_NODE_FILE,
-					n + TRACKER };
-	c->inside[0] = (struct rsh_item){ "metadata.json", RSH_NODE_FILE,
-					  n + METADATA };
-	c->inside[1] = (struct rsh_item){ "common.json", RSH_NODE_FILE,
-					  n + COMMON };
-	v->vfs.total_bytes += rsh_ckpt2_text_size(c->metadata) +
-			      c->common_bytes + strlen(c->step);
-	return ck2_add_names(c, v) ? rsh_error_nomem(err) : 0;
-}
-
-/* ---- bodies ---- */
-
 static int metadata_read(const struct rsh_body *b, struct rsh_target *to,
 			 size_t len, uint64_t offset)
 {
@@ -377,19 +322,86 @@ static int metadata_read(const struct rsh_body *b, struct rsh_target *to,
 	return 0;
 }
 
-struct rsh_body rsh_checkpoint2_body(const struct rsh_reshard *v, uint32_t leaf)
+static int ckpt2_add_text(struct rsh_output_tree *t, struct rsh_item *item,
+			  const char *name, struct rsh_body body)
 {
-	const struct rsh_checkpoint2 *c = v->checkpoint2;
+	const struct rsh_output_text text = { .body = body, .mode = 0444 };
 
-	switch (leaf - v->n_files) {
-	case COMMON:
-		return rsh_body_of_text(c->common, c->common_bytes);
-	case TRACKER:
-		return rsh_body_of_text(c->step, strlen(c->step));
-	default:
-		return (struct rsh_body){
-			.size = rsh_ckpt2_text_size(c->metadata),
-			.read = metadata_read, .of = c->metadata,
-		};
-	}
+	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
+	return rsh_output_add_text(t, &text, &item->leaf);
 }
+
+static int ckpt2_add_texts(struct ckpt2_shown *c, struct rsh_output_tree *t)
+{
+	const struct rsh_body metadata = {
+		.size = rsh_ckpt2_text_size(c->metadata),
+		.read = metadata_read, .of = c->metadata,
+	};
+	const struct rsh_body common =
+		rsh_body_of_text(c->common, c->common_bytes);
+	const struct rsh_body step = rsh_body_of_text(c->step, strlen(c->step));
+
+	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
+	if (ckpt2_add_text(t, &c->inside[0], "metadata.json", metadata) ||
+	    ckpt2_add_text(t, &c->inside[1], "common.json", common))
+		return -ENOMEM;
+	return ckpt2_add_text(t, &c->root[1], RSH_CKPT2_TRACKER, step);
+}
+
+static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
+{
+	static const char *const kinds[] = { "model-", "opt-" };
+	const struct rsh_row root = {
+		.n = 2, .first = RSH_NODE_BESIDE(0), .step = 2,
+		.parent = t->tree->root, .items = c->root,
+	}, inside = {
+		.n = 2, .first = RSH_NODE_BESIDE(2), .step = 2,
+		.parent = RSH_NODE_BESIDE(0), .items = c->inside,
+	};
+	int rc = rsh_tree_add(t->tree, &root);
+
+	for (uint32_t k = 0; rc == 0 && k < c->per_rank; k++) {
+		const struct rsh_row files = {
+			.n = c->n_files / c->per_rank,
+			.first = RSH_NODE_OF_FILE(k),
+			.step = 2 * c->per_rank, .parent = RSH_NODE_BESIDE(0),
+			.kind = RSH_NODE_FILE, .before = kinds[k], .digits = 7,
+			.after = c->n_ranks_name, .leaf = k,
+			.leaf_step = c->per_rank,
+		};
+
+		rc = rsh_tree_add(t->tree, &files);
+	}
+	return rc ? rc : rsh_tree_add(t->tree, &inside);
+}
+
+static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
+{
+	struct ckpt2_shown *c = t->state = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return rsh_error_nomem(err);
+	c->n_files = rsh_plan_n_files(t->plan);
+	c->per_rank = rsh_plan_files_of_rank(t->plan);
+	rc = make_metadata(c, t, err);
+	if (rc)
+		return rc;
+	if (tell_step(c, t))
+		return rsh_error_nomem(err);
+	snprintf(c->n_ranks_name, sizeof(c->n_ranks_name), "-%07" PRIu32 "%s",
+		 c->n_files / c->per_rank, t->output->suffix);
+	return ckpt2_add_texts(c, t) || ckpt2_add_rows(c, t) ?
+		rsh_error_nomem(err) : 0;
+}
+
+const struct rsh_output rsh_output_checkpoint2 = {
+	.name = "checkpoint2",
+	.digest = 1,
+	.suffix = ".safetensors",
+	.framing = &rsh_safetensors_framing,
+	.division = RSH_DIVIDE_KINDS,
+	.takes = RSH_TAKES_RANKS,
+	.build = ckpt2_build,
+	.free = ckpt2_free,
+};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/model_config.c has what config.json says beside a model held against the
- * weights that are shown, and made to say what they are. */
+/* outputs/model_config.c has what config.json says beside a model held against
+ * the weights that are shown, and made to say what they are. */
 #include "config.h"
-
-#include "vfs_i.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "model_config_i.h"
 #include "rsh/formats/hf_config.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/checked.h"
@@ -28,31 +27,32 @@ struct shown_at {
 };
 
 struct shown_weights {
-	const struct rsh_reshard *v;
+	const struct rsh_output_tree *t;
 	struct rsh_hf_weight *weights;
 	struct shown_at *at;
 	uint32_t n;
 };
 
-static int shown_list(const struct rsh_reshard *v, struct shown_weights *s,
+static int shown_list(const struct rsh_output_tree *t, struct shown_weights *s,
 		      struct rsh_error *err)
 {
+	const uint32_t n_files = rsh_plan_n_files(t->plan);
 	size_t n = 0;
 
-	for (uint32_t f = 0; f < v->n_files; f++)
-		n += rsh_plan_n_records(v->plan, f);
+	for (uint32_t f = 0; f < n_files; f++)
+		n += rsh_plan_n_records(t->plan, f);
 	*s = (struct shown_weights){
-		.v = v,
+		.t = t,
 		.weights = rsh_alloc_array(n ? n : 1, sizeof(*s->weights)),
 		.at = rsh_alloc_array(n ? n : 1, sizeof(*s->at)),
 	};
 	if (!s->weights || !s->at)
 		return rsh_error_nomem(err);
-	for (uint32_t f = 0; f < v->n_files; f++)
-		for (uint32_t i = 0; i < rsh_plan_n_records(v->plan, f); i++) {
+	for (uint32_t f = 0; f < n_files; f++)
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
 			struct rsh_virtual_record r;
 
-			rsh_plan_record(v->plan, f, i, &r);
+			rsh_plan_record(t->plan, f, i, &r);
 			s->weights[s->n] = (struct rsh_hf_weight){
 				r.shape.name, r.shape.dtype, r.shape.n_dims,
 				r.shape.dims,
@@ -68,10 +68,10 @@ static int shown_list(const struct rsh_reshard *v, struct shown_weights *s,
 static bool shown_read(const struct shown_weights *s, uint32_t i, uint64_t at,
 		       uint8_t *to, size_t len)
 {
-	const struct rsh_body b = rsh_body_of_plan(s->v->reader,
+	const struct rsh_body b = rsh_body_of_plan(s->t->reader,
 						   s->at[i].file);
 
-	return !rsh_plan_is_lost(s->v->plan, s->at[i].file) &&
+	return !rsh_plan_is_lost(s->t->plan, s->at[i].file) &&
 	       rsh_body_read(&b, to, len, s->at[i].offset + at) ==
 	       (ssize_t)len;
 }
@@ -103,16 +103,17 @@ static void shown_note(void *ctx, const char *sentence)
 
 /* ---- one file ---- */
 
-static int config_settle(struct rsh_reshard *v, struct shown_weights *s,
-			 struct rsh_json_edit *e, const char *path,
-			 bool complete, struct rsh_error *err)
+static int config_settle(struct shown_weights *s, struct rsh_json_edit *e,
+			 const char *path, bool complete,
+			 struct rsh_error *err)
 {
+	const struct rsh_output_tree *t = s->t;
 	const struct rsh_hf_weights w = {
-		.v = s->weights, .n = s->n, .partial = v->partial,
+		.v = s->weights, .n = s->n, .partial = t->partial,
 		.differ = shown_differ, .note = shown_note, .ctx = s,
 	};
-	int rc = complete && v->weights ?
-		rsh_vfs_weights_hold(v, e, path, err) : 0;
+	int rc = complete && t->hold_config ?
+		t->hold_config(t->ctx, e, path, err) : 0;
 
 	return rc ? rc : rsh_hf_config_settle(&w, e, path, complete, err);
 }
@@ -134,7 +135,7 @@ static int config_replace(struct rsh_model_file *f,
 }
 
 /* What Python does not read either is shown as it is. */
-static int config_settle_file(struct rsh_reshard *v, struct shown_weights *s,
+static int config_settle_file(struct shown_weights *s, const char *dir,
 			      struct rsh_model_file *f, bool complete,
 			      struct rsh_error *err)
 {
@@ -143,7 +144,7 @@ static int config_settle_file(struct rsh_reshard *v, struct shown_weights *s,
 	cleanup_free char *path = NULL;
 	int rc;
 
-	if (asprintf(&path, "%s/%s", v->beside.dir, f->name) < 0) {
+	if (asprintf(&path, "%s/%s", dir, f->name) < 0) {
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
@@ -155,29 +156,32 @@ static int config_settle_file(struct rsh_reshard *v, struct shown_weights *s,
 				"against the weights", why.text);
 		return 0;
 	}
-	rc = config_settle(v, s, e, path, complete, err);
+	rc = config_settle(s, e, path, complete, err);
 	if (rc == 0)
 		rc = config_replace(f, e, err);
 	rsh_json_edit_free(e);
 	return rc;
 }
 
-int rsh_vfs_settle_configs(struct rsh_reshard *v, struct rsh_error *err)
+int rsh_model_configs_settle(const struct rsh_output_tree *t,
+			     struct rsh_model_files *files,
+			     struct rsh_error *err)
 {
 	struct shown_weights s = { 0 };
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < v->beside.n; i++) {
-		struct rsh_model_file *f = &v->beside.v[i];
+	for (size_t i = 0; rc == 0 && i < files->n; i++) {
+		struct rsh_model_file *f = &files->v[i];
 		const bool config = strcmp(f->name,
 					   RSH_MODEL_CONFIG_NAME) == 0;
 
 		if (!config && strcmp(f->name, GENERATION_NAME) != 0)
 			continue;
-		if (!s.v)
-			rc = shown_list(v, &s, err);
+		if (!s.t)
+			rc = shown_list(t, &s, err);
 		if (rc == 0)
-			rc = config_settle_file(v, &s, f, config, err);
+			rc = config_settle_file(&s, files->dir, f, config,
+						err);
 	}
 	free(s.weights);
 	free(s.at);

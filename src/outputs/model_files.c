@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/model_files.c loads what lies beside the weights of a model. */
+/* outputs/model_files.c loads what lies beside the weights of a model. */
 #include "config.h"
 
-#include "rsh/vfs/model_files.h"
+#include "rsh/outputs/model_files.h"
 
 #include <errno.h>
 #include <stdlib.h>

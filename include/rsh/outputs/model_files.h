@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/model_files.h - what lies beside the weights of a Hugging Face model:
+/* outputs/model_files.h - what lies beside the weights of a Hugging Face model:
  * config.json, the tokenizer's files and the like.  They are read into memory,
  * so that a mount can show them whatever becomes of their directory.
  *
  * They do not change once they are loaded, so any thread may read them.
  */
-#ifndef RSH_VFS_MODEL_FILES_H
-#define RSH_VFS_MODEL_FILES_H
+#ifndef RSH_OUTPUTS_MODEL_FILES_H
+#define RSH_OUTPUTS_MODEL_FILES_H
 
 #include <stddef.h>
 #include <stdint.h>

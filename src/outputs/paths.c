@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/paths.c makes rows of a tree from the paths of its files.
+/* outputs/paths.c makes rows of a tree from the paths of its files.
  *
  * Paths are sorted by depth and then name by name, so that the children of a
  * directory are neighbours, and those of the next directory come next.
  */
 #include "config.h"
 
-#include "tree_i.h"
+#include "rsh/outputs/tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outputs/ranks.c lays out what has a directory for each rank, and beside those
+ * the values of the source that are no tensors:
+ *
+ *   /rank_N/<prefix>N.ckpt   or .safetensors
+ *   /extra_state.json
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/outputs/output.h"
+#include "rsh/source/inspect.h"
+
+#define VALUES_NAME "extra_state.json"
+
+/* What keeps people from the tensors keeps them from the values.  The number of
+ * the file is behind those of all directories. */
+int rsh_output_add_values(struct rsh_output_tree *t)
+{
+	const uid_t uid = t->tree->uid;
+	const gid_t gid = t->tree->gid;
+	struct rsh_output_text text = {
+		.body = rsh_body_of_text(t->values->text, t->values->len),
+	};
+	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
+						struct rsh_item, 1);
+	const struct rsh_row row = {
+		.n = 1, .first = RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)),
+		.step = 1, .parent = t->tree->root, .items = item,
+	};
+	struct rsh_source_file_info f;
+	struct rsh_store_attr a;
+
+	if (!t->values->text)
+		return 0;
+	if (!item)
+		return -ENOMEM;
+	text.mode = rsh_store_mode_as(&t->values->attr, uid, gid);
+	for (uint32_t i = 0; i < rsh_source_n_files(t->source); i++) {
+		rsh_source_file_info(t->source, i, &f);
+		if (f.valid && rsh_source_attr(t->source, f.rank, &a))
+			text.mode &= rsh_store_mode_as(&a, uid, gid);
+	}
+	*item = (struct rsh_item){ VALUES_NAME, RSH_NODE_FILE, 0 };
+	if (rsh_output_add_text(t, &text, &item->leaf))
+		return -ENOMEM;
+	return rsh_tree_add(t->tree, &row);
+}
+
+static int ranks_add_rows(struct rsh_output_tree *t)
+{
+	struct rsh_arena *arena = &t->tree->arena;
+	const uint32_t n = rsh_plan_n_files(t->plan);
+	char after[64];
+	const int length = snprintf(after, sizeof(after), "%s%s",
+				    rsh_plan_name_suffix(t->plan),
+				    t->output->suffix);
+	const struct rsh_row dirs = {
+		.n = n, .first = RSH_NODE_BESIDE(0), .step = 2,
+		.parent = t->tree->root, .kind = RSH_NODE_DIR,
+		.before = "rank_", .after = "",
+	};
+	const struct rsh_row files = {
+		.n = n, .first = RSH_NODE_OF_FILE(0), .step = 2,
+		.parent = RSH_NODE_BESIDE(0), .apart = 2, .kind = RSH_NODE_FILE,
+		.before = rsh_arena_strndup(arena, t->prefix,
+					    strlen(t->prefix)),
+		.after = rsh_arena_strndup(arena, after, (size_t)length),
+	};
+
+	if (!files.before || !files.after || rsh_tree_add(t->tree, &dirs))
+		return -ENOMEM;
+	return rsh_tree_add(t->tree, &files);
+}
+
+int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err)
+{
+	const uint32_t n = rsh_plan_n_files(t->plan);
+	char name[NAME_MAX + 1];
+
+	if (ranks_add_rows(t) || rsh_output_add_values(t))
+		return rsh_error_nomem(err);
+	if (n > 0 && rsh_output_file_name(t->tree, n - 1, name,
+					  sizeof(name)) > NAME_MAX)
+		return rsh_error_set(err, ENAMETOOLONG, "the prefix \"%s\" "
+				     "makes file names too long", t->prefix);
+	return 0;
+}

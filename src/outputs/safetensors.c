@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outputs/safetensors.c shows safetensors files as MindSpore writes them, one a
+ * rank. */
+#include "config.h"
+
+#include "rsh/outputs/outputs.h"
+
+const struct rsh_output rsh_output_safetensors = {
+	.name = "safetensors",
+	.suffix = ".safetensors",
+	.framing = &rsh_safetensors_framing,
+	.division = RSH_DIVIDE_RANKS,
+	.takes = RSH_TAKES_RANKS | RSH_TAKES_CONVERTER | RSH_TAKES_HF_NAMES |
+		 RSH_TAKES_VALUES,
+	.build = rsh_output_build_ranks,
+};
