@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -118,6 +119,12 @@ static int open_inferred(struct rsh_infer *x, struct rsh_error *err)
 				     &x->source, err);
 	if (rc)
 		return rc;
+	if (!rsh_source_format(x->source)->by_name &&
+	    rsh_source_format(x->source)->layout == RSH_LAYOUT_WHOLE)
+		return rsh_error_set(err, EINVAL, "%s: it is a %s, whose files "
+				     "have no parameters of ranks",
+				     o->vfs.source,
+				     rsh_source_format(x->source)->says);
 	if (rsh_source_ranks(x->source, &x->there, &x->n_there))
 		return rsh_error_nomem(err);
 	rc = take_inferred_step(x, err);

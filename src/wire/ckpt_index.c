@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_index.c sorts, joins, compares and hashes indexes, whichever
+/* wire/ckpt_index.c makes, sorts, joins, compares and hashes indexes, whichever
  * scanner made them. */
 #include "rsh/wire/ckpt.h"
 
@@ -10,7 +10,27 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "ckpt_index_i.h"
+#include "rsh/util/mem.h"
+
+struct rsh_ckpt_index *rsh_ckpt_index_new(size_t n_records, size_t n_extents,
+					  size_t n_dims)
+{
+	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+
+	if (!ix || n_records > UINT32_MAX || n_extents > UINT32_MAX ||
+	    n_dims > UINT32_MAX) {
+		free(ix);
+		return NULL;
+	}
+	ix->records = rsh_alloc_array(n_records, sizeof(*ix->records));
+	ix->by_name = rsh_alloc_array(n_records, sizeof(*ix->by_name));
+	ix->extents = rsh_alloc_array(n_extents, sizeof(*ix->extents));
+	ix->dims = rsh_alloc_array(n_dims, sizeof(*ix->dims));
+	if (ix->records && ix->by_name && ix->extents && ix->dims)
+		return ix;
+	rsh_ckpt_index_free(ix);
+	return NULL;
+}
 
 void rsh_ckpt_index_free(struct rsh_ckpt_index *index)
 {
@@ -79,26 +99,17 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 			const uint64_t *base, uint32_t n, const uint32_t *home,
 			struct rsh_ckpt_index **out, uint32_t *twice)
 {
-	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
 	size_t n_records = 0, n_extents = 0, n_dims = 0;
+	struct rsh_ckpt_index *ix;
 
 	for (uint32_t i = 0; i < n; i++) {
 		n_records += files[i]->n_records;
 		n_extents += files[i]->n_extents;
 		n_dims += files[i]->n_dims;
 	}
-	if (ix) {
-		ix->records = calloc(n_records + 1, sizeof(*ix->records));
-		ix->by_name = calloc(n_records + 1, sizeof(*ix->by_name));
-		ix->extents = calloc(n_extents + 1, sizeof(*ix->extents));
-		ix->dims = calloc(n_dims + 1, sizeof(*ix->dims));
-	}
-	if (!ix || !ix->records || !ix->by_name || !ix->extents || !ix->dims ||
-	    n_records > UINT32_MAX || n_extents > UINT32_MAX ||
-	    n_dims > UINT32_MAX) {
-		rsh_ckpt_index_free(ix);
+	ix = rsh_ckpt_index_new(n_records, n_extents, n_dims);
+	if (!ix)
 		return -ENOMEM;
-	}
 	for (uint32_t i = 0; i < n; i++) {
 		for (uint32_t k = 0; k < files[i]->n_records; k++) {
 			const uint32_t name = files[i]->records[k].name;

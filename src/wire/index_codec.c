@@ -15,7 +15,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "ckpt_index_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
@@ -206,7 +205,6 @@ static int read_index(struct reader *r)
 {
 	const uint8_t *head = r->p;
 	uint32_t n = rsh_le32(head), twice;
-	struct rsh_ckpt_index *ix;
 
 	if (rsh_le32(head + 12) > 1)
 		return -EBADMSG;
@@ -221,14 +219,8 @@ static int read_index(struct reader *r)
 		    (uint64_t)r->max_extents * EXTENT_BYTES +
 		    (uint64_t)r->max_dims * DIM_BYTES > r->left)
 		return -EBADMSG;
-	ix = r->index = calloc(1, sizeof(*ix));
-	if (!ix)
-		return -ENOMEM;
-	ix->records = rsh_alloc_array(n, sizeof(*ix->records));
-	ix->by_name = rsh_alloc_array(n, sizeof(*ix->by_name));
-	ix->extents = rsh_alloc_array(r->max_extents, sizeof(*ix->extents));
-	ix->dims = rsh_alloc_array(r->max_dims, sizeof(*ix->dims));
-	if (!ix->records || !ix->by_name || !ix->extents || !ix->dims)
+	r->index = rsh_ckpt_index_new(n, r->max_extents, r->max_dims);
+	if (!r->index)
 		return -ENOMEM;
 	r->index->has_crc = rsh_le32(head + 12) == 1;
 	r->index->file_bytes = rsh_le64(head + 16);

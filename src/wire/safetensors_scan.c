@@ -332,21 +332,14 @@ static int read_tensors(struct scan *s)
 
 static int st_make_index(struct scan *s)
 {
-	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
 	size_t n_dims = 0;
 
-	s->index = ix;
-	if (!ix)
-		return rsh_error_nomem(s->err);
 	for (uint32_t i = 0; i < s->n_tensors; i++)
 		n_dims += json_array_size(s->tensors[i].shape);
-	ix->file_bytes = s->src->size;
-	ix->records = rsh_alloc_array(s->n_tensors, sizeof(*ix->records));
-	ix->extents = rsh_alloc_array(s->n_tensors, sizeof(*ix->extents));
-	ix->by_name = rsh_alloc_array(s->n_tensors, sizeof(*ix->by_name));
-	ix->dims = rsh_alloc_array(n_dims, sizeof(*ix->dims));
-	if (!ix->records || !ix->extents || !ix->by_name || !ix->dims)
+	s->index = rsh_ckpt_index_new(s->n_tensors, s->n_tensors, n_dims);
+	if (!s->index)
 		return rsh_error_nomem(s->err);
+	s->index->file_bytes = s->src->size;
 	return 0;
 }
 

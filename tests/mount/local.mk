@@ -16,6 +16,7 @@ MOUNT += \
 	mount/meant.py \
 	mount/model_config.py \
 	mount/dcp.py \
+	mount/made_up_format.py \
 	mount/convert.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \
@@ -88,6 +89,12 @@ mount_libreshard_SOURCES = mount/libreshard.c
 mount_libreshard_LDADD = ../src/libreshard.la
 # The program itself, and no script around it.
 mount_libreshard_LDFLAGS = $(AM_LDFLAGS) -no-install
+
+# The program with a list of formats of its own, so that the archive's is not
+# taken.
+check_PROGRAMS += mount/made_up_format
+mount_made_up_format_SOURCES = mount/made_up_format.c
+mount_made_up_format_LDADD = ../src/cli/main.$(OBJEXT) $(L_CLI)
 
 # A source that can be killed.
 check_PROGRAMS += mount/mirror

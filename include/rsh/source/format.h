@@ -175,19 +175,28 @@ struct rsh_format {
 
 	/* ---- a source ---- */
 	/* Lists the files of all steps (rsh_source_list() and its like), and
-	 * keeps what it needs (rsh_source_keep()). */
+	 * keeps what it needs (rsh_source_keep()).  What was kept is closed
+	 * after a failure too; close() hears NULL if nothing was.  A lone
+	 * checkpoint gives each file a rank of its own, or all of them rank 0
+	 * as RSH_OWNER_MODEL, and ends with rsh_source_take_list(); files that
+	 * it names need not be there. */
 	int (*open)(struct rsh_source *s, const struct rsh_source_options *opts,
 		    struct rsh_error *err);
 	void (*close)(void *state);
 	/* Looks at candidate i before its files are taken; what an earlier one
 	 * left in the state goes.  NULL: there is nothing to look at. */
 	int (*choose)(struct rsh_source *s, uint32_t i, struct rsh_error *err);
-	/* Makes the index of a file.  NULL: its name tells how. */
+	/* Makes the index of a file (rsh_ckpt_index_new()), or leaves *out
+	 * alone; a file that fails counts as missing, but for a part of a
+	 * model (RSH_OWNER_MODEL), which fails all.  Any thread may call.
+	 * NULL: its name tells how. */
 	int (*scan)(const struct rsh_source *s, uint32_t file,
 		    const struct rsh_byte_source *bytes, enum rsh_scan how,
 		    struct rsh_names *names, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
-	/* Is an index that was kept the one that scan would make?  NULL: yes. */
+	/* Is an index that was kept the one that scan would make?  The file
+	 * is the same; what else the format makes it by may have changed.
+	 * NULL: yes, for it is made of the file alone. */
 	bool (*fits)(const struct rsh_source *s, uint32_t file,
 		     const struct rsh_ckpt_index *ix, struct rsh_names *names);
 	/* Has all content of a file a checksum?  NULL: the index says it. */
@@ -228,7 +237,13 @@ struct rsh_format {
 
 	/* ---- its tensors ---- */
 	/* Makes a catalogue of what the files hold, and offers of all tensors
-	 * that are wanted. */
+	 * that are wanted (job->opts->wanted; NULL: all).  The view's arrays go
+	 * by the `rank` that open listed a file under; a file that is missing
+	 * or damaged has a NULL index.  Names that no index has are added to
+	 * view->names before rsh_catalogue_new().  The offers live in
+	 * job->arena; on failure the catalogue is freed.  Where records have
+	 * the names of parameters, rsh_ranks_offer() does all that
+	 * (formats/ranks.h). */
 	int (*read)(const struct rsh_read_job *job, struct rsh_offers *out,
 		    struct rsh_error *err);
 	/* Plans what is shown.  NULL: the general writer does, of what was
@@ -245,11 +260,12 @@ struct rsh_format {
 	void (*each)(const struct rsh_source *s,
 		     void (*fn)(void *ctx, const char *name, uint64_t bytes),
 		     void *ctx);
-	/* Lists tensors and files.  NULL: steps are listed. */
+	/* Lists tensors and files, without looking into any; what is listed
+	 * lives in the arena or the state.  NULL: steps are listed. */
 	int (*list)(const struct rsh_source *s, struct rsh_arena *arena,
 		    struct rsh_listed *out, struct rsh_error *err);
-	/* Judges what the files hold together.  NULL: by rank and strategy.  0
-	 * or -ENOMEM. */
+	/* Judges what the files hold together; each by itself was scanned by
+	 * RSH_SCAN_VERIFY.  NULL: by rank and strategy.  0 or -ENOMEM. */
 	int (*verify)(const struct rsh_verifier *v);
 
 	/* ---- --resume ---- */

@@ -70,22 +70,15 @@ static bool place_is_there(const struct rsh_dcp_place *p, uint64_t size)
 static struct rsh_ckpt_index *dcp_index_new(const struct rsh_dcp_place *p,
 					    size_t n, uint64_t size)
 {
-	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+	struct rsh_ckpt_index *ix;
 	size_t n_dims = 0;
 
 	for (size_t i = 0; i < n; i++)
 		n_dims += p[i].tensor->n_dims;
-	if (!ix)
-		return NULL;
-	ix->file_bytes = size;
-	ix->records = calloc(n + 1, sizeof(*ix->records));
-	ix->extents = calloc(n + 1, sizeof(*ix->extents));
-	ix->by_name = calloc(n + 1, sizeof(*ix->by_name));
-	ix->dims = calloc(n_dims + 1, sizeof(*ix->dims));
-	if (ix->records && ix->extents && ix->by_name && ix->dims)
-		return ix;
-	rsh_ckpt_index_free(ix);
-	return NULL;
+	ix = rsh_ckpt_index_new(n, n, n_dims);
+	if (ix)
+		ix->file_bytes = size;
+	return ix;
 }
 
 /* There is room for as many dimensions as the tensor has. */
@@ -112,7 +105,6 @@ static int dcp_index_add(struct rsh_ckpt_index *ix,
 	ix->extents[ix->n_extents++] = (struct rsh_extent){
 		item->offset, item->bytes,
 	};
-	ix->by_name[ix->n_records] = ix->n_records;
 	ix->n_records++;
 	return 0;
 }
@@ -147,14 +139,6 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 	return dcp_index_add(ix, p, &item, names) ? rsh_error_nomem(err) : 0;
 }
 
-static int dcp_by_name_id(const void *a, const void *b, void *records)
-{
-	const struct rsh_record *r = records;
-
-	return rsh_by_u32(&r[*(const uint32_t *)a].name,
-			  &r[*(const uint32_t *)b].name);
-}
-
 /* Are all items that the file should have within it? */
 static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
 			  const struct rsh_byte_source *bytes,
@@ -179,6 +163,7 @@ int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 	size_t n;
 	const struct rsh_dcp_place *p = file_places(d, file, &n);
 	struct rsh_ckpt_index *ix;
+	uint32_t twice;
 	int rc = how == RSH_SCAN_VERIFY ? dcp_check_size(p, n, bytes, err) : 0;
 
 	if (rc)
@@ -197,8 +182,8 @@ int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 		rsh_ckpt_index_free(ix);
 		return rc;
 	}
-	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
-		dcp_by_name_id, ix->records);
+	/* An item is placed once, and so no name is there twice. */
+	rsh_ckpt_index_sort(ix, &twice);
 	*out = ix;
 	return 0;
 }
