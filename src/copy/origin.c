@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/options/digest.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
@@ -67,7 +66,7 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = rsh_options_digest(cfg, store, &options, err);
+	rc = cfg->digest(cfg, store, &options, err);
 	hash_text(hash, PACKAGE_VERSION);
 	hash_number(hash, options);
 	hash_number(hash, o->head.src.path != NULL);

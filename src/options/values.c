@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "rsh/formats/formats.h"
+#include "rsh/options/digest.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "set_i.h"
@@ -99,6 +100,7 @@ void rsh_options_settle(struct rsh_options *o)
 		v->files.select = RSH_SELECT_MINDSPORE;
 	v->files.unsharded = v->src.from != RSH_FROM_FILE;
 	v->files.formats = rsh_formats;
+	v->digest = rsh_options_digest;
 	if (!o->fsname)
 		o->fsname = v->source;
 	set_index_cache(o);

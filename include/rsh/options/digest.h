@@ -7,7 +7,8 @@
 #include "rsh/options/options.h"
 
 /* Hashes all options that decide about the bytes, but for the strategies and
- * for which files of SOURCE are taken: those are told by what they hold.   * options have to be settled; `store` is SOURCE's.  Returns 0, or -errno with a
+ * for which files of SOURCE are taken: those are told by what they hold.  The
+ * options have to be settled; `store` is SOURCE's.  Returns 0, or -errno with a
  * sentence about a file that cannot be read. */
 int rsh_options_digest(const struct rsh_vfs_config *cfg,
 		       const struct rsh_store *store, uint64_t *digest,

@@ -100,6 +100,13 @@ struct rsh_vfs_config {
 	bool contents_later;
 	uint32_t fallbacks;
 	const char *group_info; /* NULL: what lies beside the files */
+	/* Hashes all of this that decides about the bytes, but for the
+	 * strategies and for which files of SOURCE are taken: those are told by
+	 * what they hold.  `store` is SOURCE's.  0, or -errno with a sentence
+	 * about a file that cannot be read.  Manifests need it. */
+	int (*digest)(const struct rsh_vfs_config *cfg,
+		      const struct rsh_store *store, uint64_t *digest,
+		      struct rsh_error *err);
 	struct rsh_vfs_options tree;
 };
 
