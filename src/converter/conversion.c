@@ -11,7 +11,7 @@
 #include "planner_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/writer/param_kind.h"
+#include "rsh/plan/param_kind.h"
 
 /* ---- the converter's dispatch ---- */
 

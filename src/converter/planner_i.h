@@ -12,7 +12,7 @@
 
 #include "converter_i.h"
 #include "rsh/converter/redistribution.h"
-#include "rsh/writer/policy.h"
+#include "rsh/plan/policy.h"
 
 enum fate {
 	FATE_COPIED,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "converter_i.h"
-#include "rsh/writer/param_kind.h"
+#include "rsh/plan/param_kind.h"
 
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name)
 {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "copy_i.h"
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/options/check.h"
-#include "rsh/options/commands.h"
-#include "rsh/options/reading.h"
+#include "rsh/app/check.h"
+#include "rsh/app/commands.h"
+#include "rsh/app/reading.h"
 #include "rsh/read/record_loader.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"

@@ -25,7 +25,7 @@
 #include "rsh/util/place.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/checkpoint2_emit.h"
-#include "rsh/writer/param_kind.h"
+#include "rsh/plan/param_kind.h"
 
 struct ckpt2_shown {
 	uint32_t n_files;  /* of all ranks */

@@ -26,7 +26,7 @@ void rsh_gathers_free(struct rsh_gathers *all);
  * one request and scattered; what comes from tiles is copied from these. */
 struct rsh_gather;
 
-/* Files that cannot be reached are waited for as `wait` says (store/store.h),
+/* Files that cannot be reached are waited for as `wait` says (storage/store.h),
  * which has to stay until the end.  Any thread may call this, and then goes on
  * alone with what it got.  Returns NULL if memory is out. */
 struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all,

@@ -20,7 +20,7 @@
 #include <time.h>
 
 #include "rsh/source/metadata.h"
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 

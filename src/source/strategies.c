@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_emit.h"
 #include "source_i.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 

@@ -19,7 +19,7 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
  * speaks of SOURCE as a whole without knowing its name. */

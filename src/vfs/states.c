@@ -13,7 +13,7 @@
 #include "rsh/plan/blueprint.h"
 #include "rsh/source/format.h"
 #include "rsh/util/mem.h"
-#include "rsh/writer/param_kind.h"
+#include "rsh/plan/param_kind.h"
 
 struct states {
 	uint32_t n;

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/strategy/mesh.h"
 
 enum { DP, CP, MP, EP, PP, OPT, RULES, N_OPTIONS };

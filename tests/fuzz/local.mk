@@ -73,7 +73,7 @@ fuzz_checkpoint2_fuzz_LDADD = $(L_WIRE)
 FUZZ += fuzz/derive.fuzz
 fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c $(FUZZ_SUPPORT)
 fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_derive_fuzz_LDADD = $(L_DERIVE)
+fuzz_derive_fuzz_LDADD = $(L_STRATEGY)
 
 FUZZ += fuzz/model_config.fuzz
 fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
@@ -119,11 +119,8 @@ LAYERS_BELOW_VFS = \
 	libutil.la \
 	libwire.la \
 	libtensor.la \
-	libderive.la \
 	libstrategy.la \
-	libcatalogue.la \
 	libplan.la \
-	libwriter.la \
 	libconverter.la \
 	libweights.la \
 	libcache.la \

@@ -94,7 +94,7 @@ mount_libreshard_LDFLAGS = $(AM_LDFLAGS) -no-install
 # taken.
 check_PROGRAMS += mount/made_up_format
 mount_made_up_format_SOURCES = mount/made_up_format.c
-mount_made_up_format_LDADD = ../src/cli/main.$(OBJEXT) $(L_CLI)
+mount_made_up_format_LDADD = ../src/app/cli/main.$(OBJEXT) $(L_CLI)
 
 # A source that can be killed.
 check_PROGRAMS += mount/mirror

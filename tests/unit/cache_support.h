@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/cache/cache.h"
+#include "rsh/storage/cache.h"
 #include "support.h"
 
 #define KIB ((uint64_t)1024)

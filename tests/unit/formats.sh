@@ -89,5 +89,5 @@ report "$(outside '#include "(rsh/)?wire/(dcp|pickle|pickle_values|zip|torch_dty
 	"what reads their files is included by formats alone"
 
 report "$(grep -rlE '\brsh_formats\b' "$top/src" "$top/include" --include='*.[ch]' |
-	grep -vE "^$top/(src/options|src/formats|include/rsh/formats)/")" \
-	"the list itself is taken by options/ alone, who hand it on"
+	grep -vE "^$top/(src/app/options|src/formats|include/rsh/formats)/")" \
+	"the list itself is taken by app/options/ alone, who hand it on"

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Dependencies point down only: no file includes a header of a layer above its
 # own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/,
-# formats/, daemon/ and cli/.  (An upward call does not link; this catches the rest.)
+# formats/ and app/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
 [ -f "$top/configure.ac" ] || {
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy derive catalogue plan writer converter weights cache objects store source contents formats read outputs vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy plan converter weights storage source contents formats read outputs vfs fuse copy app lib"
 number=0
 
 # report RESULT DESCRIPTION
@@ -41,31 +41,35 @@ report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
 	"$top/include" | grep -v "^$top/src/wire/")" \
 	"only wire/ includes protobuf"
 report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
-	grep -vE "^$top/src/(wire|formats|daemon|cli)/|^$top/include/rsh/daemon/")" \
-	"only wire/, formats/, daemon/ and cli/ include JSON"
+	grep -vE "^$top/src/(wire|formats|app)/|^$top/include/rsh/app/")" \
+	"only wire/, formats/ and app/ include JSON"
 report "$(grep -rnE '#include <curl/' "$top/src" "$top/include" |
-	grep -v "^$top/src/objects/")" "only objects/ includes libcurl"
+	grep -v "^$top/src/storage/objects/")" \
+	"only storage/objects/ includes libcurl"
 report "$(grep -rnE '#include <sasl/' "$top/src" "$top/include" |
-	grep -v "^$top/src/cache/")" "only cache/ includes libsasl2"
+	grep -v "^$top/src/storage/cache/")" \
+	"only storage/cache/ includes libsasl2"
 report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
 	grep -v "^$top/src/util/")" "only util/ includes LZ4"
-report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights|cache)/' \
-	"$top/src/objects" "$top/include/rsh/objects")" \
-	"objects/ stands on util/ and wire/ alone"
+report "$(grep -nE '#include "rsh/(tensor|strategy|plan|converter|weights)/|#include "rsh/storage/(cache|servers|store|io)\.h"' \
+	"$top"/src/storage/objects/*.[ch] "$top/include/rsh/storage/objects.h")" \
+	"storage/objects/ stands on util/ and wire/ alone"
 report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2)\b' \
 	"$top/src" "$top/include" | grep -v "^$top/src/outputs/")" \
 	"only outputs/ names an output"
 report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 	"no room includes what is private to another"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
-	"$top/src/tensor" "$top/src/strategy" \
-	"$top/src/derive" "$top/src/catalogue" "$top/src/plan" \
-	"$top/src/converter" "$top/src/writer" "$top/src/weights" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
-	"what is below cache/ does no I/O"
-report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter|writer|weights)/' "$top/src/cache" \
-	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
-report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights)/' \
-	"$top/src/store" "$top/include/rsh/store")" \
-	"store/ knows no tensor, strategy or plan"
+	"$top/src/tensor" "$top/src/strategy" "$top/src/plan" \
+	"$top/src/converter" "$top/src/weights" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"what is below storage/ does no I/O"
+report "$(grep -nE '#include "rsh/(tensor|wire|strategy|plan|converter|weights)/|#include "rsh/storage/(objects|store|io)\.h"' \
+	"$top"/src/storage/cache/*.[ch] "$top/include/rsh/storage/cache.h" \
+	"$top/include/rsh/storage/servers.h")" \
+	"storage/cache/ stands on util/ alone"
+report "$(grep -nE '#include "rsh/(tensor|strategy|plan|converter|weights)/' \
+	"$top"/src/storage/store/*.[ch] "$top/include/rsh/storage/store.h" \
+	"$top/include/rsh/storage/io.h")" \
+	"storage/store/ knows no tensor, strategy or plan"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"

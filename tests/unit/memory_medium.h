@@ -4,7 +4,7 @@
 #ifndef UNIT_MEMORY_MEDIUM_H
 #define UNIT_MEMORY_MEDIUM_H
 
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 
 /* Files come in the order of their names; the bytes are copied. */
 void memory_add(const char *name, const void *bytes, size_t n);

@@ -59,11 +59,11 @@ unit_test_strategy_strategy_SOURCES = unit/test_strategy_strategy.c $(STRATEGY_S
 unit_test_strategy_strategy_LDADD = $(L_STRATEGY)
 unit_test_derive_SOURCES = unit/test_derive.c $(STRATEGY_SUPPORT)
 unit_test_derive_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-unit_test_derive_LDADD = $(L_DERIVE)
+unit_test_derive_LDADD = $(L_STRATEGY)
 unit_test_derive_check_SOURCES = unit/test_derive_check.c $(STRATEGY_SUPPORT)
-unit_test_derive_check_LDADD = $(L_DERIVE)
+unit_test_derive_check_LDADD = $(L_STRATEGY)
 unit_test_derive_mesh_SOURCES = unit/test_derive_mesh.c $(STRATEGY_SUPPORT)
-unit_test_derive_mesh_LDADD = $(L_DERIVE)
+unit_test_derive_mesh_LDADD = $(L_STRATEGY)
 unit_test_strategy_partition_SOURCES = \
 	unit/test_strategy_partition.c \
 	unit/support.h \

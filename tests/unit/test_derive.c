@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/util/mem.h"
 
 #define MAX_OPTIONS 8

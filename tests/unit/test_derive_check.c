@@ -2,7 +2,7 @@
 /* What a check finds in strategies. */
 #include "strategy_support.h"
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 
 struct findings {
 	char text[4096];

@@ -2,7 +2,7 @@
 /* Meshes and the rules of derivations, as people write them. */
 #include "strategy_support.h"
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/strategy/mesh.h"
 
 static void test_mesh(void **state)

@@ -18,7 +18,7 @@
 
 #include "objects/curl_i.h"
 #include "objects_support.h"
-#include "rsh/objects/objects.h"
+#include "rsh/storage/objects.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/parallel.h"
 #include "rsh/util/mem.h"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "objects_support.h"
-#include "rsh/objects/objects.h"
+#include "rsh/storage/objects.h"
 #include "rsh/util/parallel.h"
 #include "support.h"
 

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "rsh/options/commands.h"
-#include "rsh/options/digest.h"
-#include "rsh/options/exit.h"
-#include "rsh/options/table.h"
+#include "rsh/app/commands.h"
+#include "rsh/app/digest.h"
+#include "rsh/app/exit.h"
+#include "rsh/app/table.h"
 
 #define MAX_WORDS 16
 

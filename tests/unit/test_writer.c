@@ -5,7 +5,7 @@
 #include "recipe_support.h"
 
 #include "rsh/wire/safetensors.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 #define MAX_OFFERS 6
 #define MAX_STAGES 2

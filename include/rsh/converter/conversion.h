@@ -15,10 +15,10 @@
 #ifndef RSH_CONVERTER_CONVERSION_H
 #define RSH_CONVERTER_CONVERSION_H
 
-#include "rsh/catalogue/files.h"
+#include "rsh/plan/files.h"
 #include "rsh/plan/framing.h"
 #include "rsh/strategy/strategy.h"
-#include "rsh/writer/options.h"
+#include "rsh/plan/options.h"
 
 /* Gives the source ranks that the strategies speak of, whose files are worth
  * indexing: first .. first + n - 1.  Without a source strategy that is any rank

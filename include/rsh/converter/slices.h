@@ -11,7 +11,7 @@
 #ifndef RSH_CONVERTER_SLICES_H
 #define RSH_CONVERTER_SLICES_H
 
-#include "rsh/catalogue/catalogue.h"
+#include "rsh/plan/catalogue.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 

@@ -13,7 +13,7 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/arena.h"
 #include "rsh/source/format.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 struct rsh_ranks_options {
 	enum rsh_grid_rule rule; /* where the optimizer's shards lie */

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/error.h"
 
 /* The largest tokenizers known have some 40 MB. */

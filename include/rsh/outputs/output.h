@@ -21,7 +21,7 @@
 #include "rsh/plan/framing.h"
 #include "rsh/read/body.h"
 #include "rsh/source/format.h"
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/json_edit.h"

@@ -24,7 +24,7 @@
 #ifndef RSH_PLAN_BLUEPRINT_H
 #define RSH_PLAN_BLUEPRINT_H
 
-#include "rsh/catalogue/catalogue.h"
+#include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
 #include "rsh/tensor/codec.h"
 

@@ -5,7 +5,7 @@
 #ifndef RSH_PLAN_QUERY_H
 #define RSH_PLAN_QUERY_H
 
-#include "rsh/catalogue/catalogue.h"
+#include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
 
 /* Gives what the plan is laid over. */

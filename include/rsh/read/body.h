@@ -25,7 +25,7 @@
  * has to be room for RSH_PLACE_MAX bytes more than are read; the place is
  * chosen so that copies from and to it are fast (util/place.h), and `data` is
  * set to it.  Files that cannot be reached are waited for as `wait` says
- * (store/store.h). */
+ * (storage/store.h). */
 struct rsh_target {
 	uint8_t *area;
 	uint8_t *data;

@@ -23,7 +23,7 @@
 #include "rsh/source/step.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 /* ---- what a format is asked ---- */
 

@@ -4,7 +4,7 @@
 #ifndef RSH_SOURCE_METADATA_H
 #define RSH_SOURCE_METADATA_H
 
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/checkpoint2.h"
 

@@ -12,7 +12,7 @@
 #include <limits.h>
 
 #include "rsh/source/step.h"
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
 

@@ -6,7 +6,7 @@
  * listed once and sorted into candidates: what all ranks saved at one step of
  * one run.  One candidate is chosen at a time, and the files of two are never
  * mixed.  All of a candidate are .ckpt or all are .safetensors.  The tree is
- * opened once and its files are those of a store (store/store.h), under the
+ * opened once and its files are those of a store (storage/store.h), under the
  * numbers that they have here: all that is done with their bytes is done there.
  * One thread opens, chooses and indexes; then any thread may read and ask.
  *
@@ -20,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/catalogue/files.h"
-#include "rsh/store/store.h"
+#include "rsh/plan/files.h"
+#include "rsh/storage/store.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"

@@ -5,7 +5,7 @@
 #ifndef RSH_SOURCE_STRATEGIES_H
 #define RSH_SOURCE_STRATEGIES_H
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/source/source.h"
 
 /* Makes the bytes of the file (from malloc) that merge_pipeline_strategys makes

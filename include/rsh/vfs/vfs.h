@@ -20,7 +20,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
-#include "rsh/derive/derive.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
@@ -28,7 +28,7 @@
 #include "rsh/source/tables.h"
 #include "rsh/util/error.h"
 #include "rsh/util/place.h"
-#include "rsh/writer/options.h"
+#include "rsh/plan/options.h"
 
 struct rsh_vfs;
 

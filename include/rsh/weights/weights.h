@@ -23,7 +23,7 @@
 #include "rsh/util/arena.h"
 #include "rsh/wire/model_config.h"
 #include "rsh/wire/rule_table.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 struct rsh_weights_options {
 	const struct rsh_rule_table *table;

@@ -21,7 +21,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 /* No more boxes than this are told one by one. */
 #define TOLD_MAX 4096

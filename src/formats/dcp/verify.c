@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/store/store.h"
+#include "rsh/storage/store.h"
 #include "rsh/util/mem.h"
 
 /* A copy is as its leader if its elements lie in the same order. */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/commands.h offers the subcommands: they stand in one table from which
+ * the parser and --help are made.  The table is constant, and any thread may
+ * read it. */
+#ifndef RSH_APP_COMMANDS_H
+#define RSH_APP_COMMANDS_H
+
+#include <stddef.h>
+
+#include "rsh/app/options.h"
+#include "rsh/util/suggestion.h"
+
+enum rsh_command_id {
+	RSH_COMMAND_MOUNT,
+	RSH_COMMAND_UMOUNT,
+	RSH_COMMAND_LS,
+	RSH_COMMAND_PLAN,
+	RSH_COMMAND_EXPORT,
+	RSH_COMMAND_VERIFY,
+	RSH_COMMAND_STRATEGY, /* any of its forms */
+	RSH_COMMAND_SHOW,
+	RSH_COMMAND_MERGE,
+	RSH_COMMAND_CHECK,
+	RSH_COMMAND_DERIVE,
+	RSH_COMMAND_INFER,
+	RSH_COMMAND_CONVERT, /* any of its forms */
+	RSH_COMMAND_TABLES,
+	RSH_COMMAND_TABLE_SHOW,
+	RSH_COMMAND_TABLE_CHECK,
+	RSH_COMMAND_WARM,
+	RSH_COMMAND_STATS,
+	RSH_COMMAND_HELP,
+	RSH_COMMAND_LIBRARY, /* no command: what libreshard takes */
+};
+
+#define RSH_MAX_OPERANDS 4
+
+struct rsh_command {
+	const char *name;
+	enum rsh_command_id id;
+	/* Names the operands in order.  One in brackets may be left out, one
+	 * that ends in "..." stands for any number of them. */
+	const char *operands[RSH_MAX_OPERANDS];
+	const char *summary; /* one line, after the name */
+	const char *about;   /* what --help says of it, wrapped when printed */
+	/* Takes the operands out of `o` and judges the command line as a whole.
+	 * Returns 0, or -EINVAL with a sentence. */
+	int (*check)(struct rsh_options *o, struct rsh_error *err);
+	/* A command may have forms, each named by the word behind it.  Their
+	 * names have both words, they have no check, and the first operand of
+	 * the command is the form. */
+	const struct rsh_command *forms;
+	size_t n_forms;
+};
+
+/* Returns the commands in the order of --help; the first is the one that needs
+ * no name. */
+const struct rsh_command *rsh_command_table(size_t *n);
+/* Returns NULL if no command has that name. */
+const struct rsh_command *rsh_command_find(const char *name);
+/* Returns the form of the command that `word` names, as "derive" of `strategy`;
+ * NULL if it names none. */
+const struct rsh_command *rsh_command_form(const struct rsh_command *command,
+					   const char *word);
+/* Returns the word that names a form. */
+const char *rsh_command_form_word(const struct rsh_command *form);
+/* Writes " (did you mean NAME?)" for a word that is no command but near to one,
+ * or else "". */
+void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
+/* Likewise for a word that is no form of the command. */
+void rsh_form_guess(const struct rsh_command *command, const char *word,
+		    char text[RSH_GUESS_BYTES]);
+
+#endif

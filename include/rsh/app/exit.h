@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/exit.h says what the program's exit status means, which is the same
+ * for all commands. */
+#ifndef RSH_APP_EXIT_H
+#define RSH_APP_EXIT_H
+
+#include "rsh/app/options.h"
+
+enum rsh_exit {
+	RSH_EXIT_GOOD = 0,
+	RSH_EXIT_NO = 1,    /* all went well, and the answer is no */
+	RSH_EXIT_USAGE = 2, /* the command line is wrong */
+	RSH_EXIT_INPUT = 3, /* what it names is absent or not as it must be */
+	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */
+};
+
+/* Returns the status that stands for 0 or -errno. */
+enum rsh_exit rsh_exit_of(int rc);
+
+/* Tells whoever typed the command, and the log, what is wrong; returns the
+ * status that stands for `rc`. */
+enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
+			      const struct rsh_error *err);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options.h offers the command line to all commands and to libreshard,
+ * as one struct that is filled once and read afterwards.
+ *
+ * Threads: one thread fills it; from then on any thread may read it.  What its
+ * pointers point to belongs to argv, to the caller or to the struct itself,
+ * which frees what is its own in rsh_options_clear().
+ */
+#ifndef RSH_APP_OPTIONS_H
+#define RSH_APP_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "rsh/fuse/server.h"
+#include "rsh/storage/objects.h"
+#include "rsh/util/error.h"
+#include "rsh/util/log.h"
+#include "rsh/vfs/vfs.h"
+
+struct rsh_command;
+
+/* Says where the log goes. */
+enum rsh_log_to {
+	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
+	RSH_LOG_TO_STDERR,
+	RSH_LOG_TO_FILE, /* the one at log_file */
+	RSH_LOG_TO_SYSLOG,
+	RSH_LOG_TO_JOURNAL,
+};
+
+enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
+
+/* This is an option as the command line has it. */
+struct rsh_given {
+	const char *name;
+	const char *value; /* NULL: it takes none */
+	size_t at;         /* its number in the order of the command line */
+};
+
+struct rsh_options {
+	const struct rsh_command *command;
+	/* Has the form of the command that is named first; NULL: none is
+	 * named. */
+	const struct rsh_command *form;
+	bool unnamed; /* the command is meant, its name was left out */
+	/* One of these is to be printed, and nothing else done. */
+	bool help, help_all, version;
+	/* Has what the command line has beside options; it points into argv. */
+	char **operands;
+	unsigned n_operands;
+	bool json;
+	bool quiet;
+	enum rsh_color color;
+
+	/* Has SOURCE, and what is to be made of it: it is as rsh_vfs_open()
+	 * wants it once the options are settled. */
+	struct rsh_vfs_config vfs;
+	struct rsh_objects_options objects; /* to which vfs points */
+	/* Of which format SOURCE is by itself; NULL: nothing there tells, or a
+	 * strategy or names of files say what it is. */
+	const struct rsh_format *format;
+	const char *mountpoint;
+	const char *checkpoint; /* NULL: not given, also below */
+	const char *output;
+	bool resume;
+	const char *directory; /* OUTDIR */
+	const char *manifest;
+	unsigned jobs;         /* 0: not given */
+	bool verify;
+	bool overwrite;
+	unsigned share, n_shares; /* n_shares: 0: not given */
+	const char *write_manifest;
+	bool lazy;
+	bool force;
+	bool rank_list;
+	bool slices;
+	bool contents;
+	bool foreground;
+	bool stack;
+	bool no_sandbox;
+	bool debug;
+	enum rsh_log_to log_to;
+	const char *log_file; /* NULL: none */
+	enum rsh_log_level log_level;
+
+	const char *fsname;  /* NULL: SOURCE */
+	const char *subtype;
+	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
+	enum rsh_io_mode io_mode;
+	struct rsh_store_io_options io;
+	uint64_t keep_free;
+	unsigned readahead; /* 0: not given */
+	unsigned max_read;
+	unsigned holder; /* a descriptor, 0: none */
+	unsigned max_threads;
+	unsigned max_idle_threads;
+
+	/* Has what was given, in order; values point into argv and the
+	 * copies. */
+	struct rsh_given *given;
+	size_t n_given, cap_given;
+
+	/* Has copies of -o arguments, into which the strings above point. */
+	char **copies;
+	size_t n_copies, cap_copies;
+};
+
+/* Reads argv, which is reordered and kept, not copied.  Returns 0, or -EINVAL
+ * with a sentence that names the option; `command` is set in any case, and
+ * rsh_options_clear() is due.  With `help`, `help_all` or `version` set nothing
+ * else has been looked at. */
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err);
+void rsh_options_clear(struct rsh_options *o);
+
+/* ---- the same without a command line ---- */
+
+/* rsh_options_init() sets the defaults, but not those of options of which a
+ * check wants to know whether they were given; rsh_options_settle() sets these,
+ * after the check. */
+void rsh_options_init(struct rsh_options *o);
+void rsh_options_settle(struct rsh_options *o);
+/* Sets one option of o->command, "name" or "name=value" as -o has it; `given`
+ * is copied.  Returns 0, or -EINVAL or -ENOMEM with a sentence. */
+int rsh_options_set(struct rsh_options *o, const char *given,
+		    struct rsh_error *err);
+
+/* Returns whether the option of that name was given. */
+bool rsh_option_given(const struct rsh_options *o, const char *name);
+
+/* Returns "none", "derived", "metadata.json" or the path; NULL if nothing was
+ * said. */
+const char *rsh_strategy_text(const struct rsh_strategy_at *at);
+
+/* Returns whether both sides of a conversion are named. */
+static inline bool rsh_options_convert(const struct rsh_options *o)
+{
+	return o->vfs.src.from && o->vfs.dst.from;
+}
+
+/* Returns a copy that lives as long as the options; NULL if memory is out. */
+char *rsh_options_keep(struct rsh_options *o, const char *text);
+
+/* Returns how many bytes of memory the machine has. */
+uint64_t rsh_physical_memory(void);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/infer.c runs `strategy infer`: it chooses the step, collects the tensors
+ * that the same ranks hold into sets, and has a mesh made of each set. */
+#include "config.h"
+
+#include "infer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/format.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/choice.h"
+
+static void infer_clear(struct rsh_infer *x)
+{
+	for (size_t i = 0; i < x->n_tensors; i++) {
+		free(x->tensors[i].ranks);
+		free(x->tensors[i].group);
+	}
+	for (size_t i = 0; i < x->n_sets; i++)
+		free(x->sets[i].ranks);
+	for (size_t i = 0; i < x->n_sentences; i++)
+		free(x->sentences[i]);
+	free(x->tensors);
+	free(x->sets);
+	free(x->sentences);
+	free(x->there);
+	rsh_choice_free(x->choice);
+	rsh_source_free(x->source);
+	rsh_names_free(x->names);
+}
+
+/* ---- which step ---- */
+
+static size_t count_valid_ranks(const struct rsh_infer *x)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < x->n_there; i++)
+		n += rsh_infer_has_file(x, x->there[i]);
+	return n;
+}
+
+/* Chooses and indexes step i; *n is how many ranks have a valid file of it. */
+static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
+			   struct rsh_error *err)
+{
+	int rc;
+
+	/* Names of a step that is not taken would be looked for in vain. */
+	rsh_names_free(x->names);
+	x->names = rsh_names_new();
+	if (!x->names)
+		return rsh_error_nomem(err);
+	*n = 0;
+	rc = rsh_source_choose(x->source, i, err);
+	if (rc == 0)
+		rc = rsh_source_index(x->source, x->names, err);
+	rsh_source_view(x->source, x->names, &x->view);
+	if (rc == 0)
+		*n = count_valid_ranks(x);
+	rsh_source_candidate_text(x->source, i, x->step, sizeof(x->step));
+	return rc;
+}
+
+/* Logs one line for a step that is not whole, with the first damaged file. */
+static void warn_of_part(const struct rsh_infer *x, size_t have)
+{
+	const char *first;
+	bool bad = rsh_source_n_bad(x->source, &first) > 0;
+
+	if (have == 0 && !bad)
+		return;
+	rsh_log_warning("%s: %s is not whole: %zu of %zu ranks have a valid "
+			"file of it%s%s", x->options->vfs.source, x->step, have,
+			x->n_there, bad ? "; " : "", bad ? first : "");
+}
+
+/* Takes the newest step that all ranks of the tree have whole, or else the one
+ * that most ranks have. */
+static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
+{
+	const uint32_t n = rsh_source_n_candidates(x->source);
+	uint32_t best = 0;
+	size_t most = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		size_t have;
+		int rc = look_at_subject(x, i, &have, err);
+
+		if (rc == -ENOMEM || (rc && n == 1))
+			return rc;
+		if (rc == 0 && have == x->n_there && have > 0)
+			return 0;
+		warn_of_part(x, have);
+		if (have > most) {
+			most = have;
+			best = i;
+		}
+	}
+	if (most == 0)
+		return rsh_error_set(err, ENOENT, "%s: no rank has a valid "
+				     "checkpoint file", x->options->vfs.source);
+	return n == 1 ? 0 : look_at_subject(x, best, &most, err);
+}
+
+static int open_inferred(struct rsh_infer *x, struct rsh_error *err)
+{
+	const struct rsh_options *o = x->options;
+	struct rsh_source_options files = o->vfs.files;
+	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err);
+
+	if (rc == 0)
+		rc = rsh_source_open(o->vfs.source, 0, UINT32_MAX, &files,
+				     &x->source, err);
+	if (rc)
+		return rc;
+	if (!rsh_source_format(x->source)->by_name &&
+	    rsh_source_format(x->source)->layout == RSH_LAYOUT_WHOLE)
+		return rsh_error_set(err, EINVAL, "%s: it is a %s, whose files "
+				     "have no parameters of ranks",
+				     o->vfs.source,
+				     rsh_source_format(x->source)->says);
+	if (rsh_source_ranks(x->source, &x->there, &x->n_there))
+		return rsh_error_nomem(err);
+	rc = take_inferred_step(x, err);
+	if (rc == 0)
+		rsh_source_log_choice(x->source);
+	return rc;
+}
+
+/* ---- its tensors ---- */
+
+static bool is_subject(void *ctx, const char *name)
+{
+	const struct rsh_infer *x = ctx;
+
+	return !x->choice || rsh_choice_wants(x->choice, name);
+}
+
+static bool is_set_of(const struct rsh_infer_set *s,
+		      const struct rsh_inferred *t)
+{
+	return s->n == t->n_holders &&
+	       memcmp(s->ranks, t->holders, s->n * sizeof(*s->ranks)) == 0;
+}
+
+static bool follows(const struct rsh_infer *x, const struct rsh_infer_set *s)
+{
+	for (uint32_t i = 1; i < s->n; i++)
+		for (uint32_t r = s->ranks[i - 1] + 1; r < s->ranks[i]; r++)
+			if (rsh_infer_has_file(x, r))
+				return false;
+	return true;
+}
+
+static int find_set(struct rsh_infer *x, const struct rsh_inferred *t,
+		    uint32_t *out)
+{
+	struct rsh_infer_set s = { .n = t->n_holders };
+
+	/* Mostly it is the set of the tensor before. */
+	for (size_t i = x->n_sets; i-- > 0;)
+		if (is_set_of(&x->sets[i], t)) {
+			*out = (uint32_t)i;
+			return 0;
+		}
+	s.ranks = rsh_alloc_array(s.n, sizeof(*s.ranks));
+	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
+				 sizeof(*x->sets))) {
+		free(s.ranks);
+		return -ENOMEM;
+	}
+	memcpy(s.ranks, t->holders, s.n * sizeof(*s.ranks));
+	s.first = s.ranks[0];
+	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
+	s.follows = follows(x, &s);
+	*out = (uint32_t)x->n_sets;
+	x->sets[x->n_sets++] = s;
+	return 0;
+}
+
+static int copy_numbers(uint32_t **to, const uint32_t *from, uint32_t n)
+{
+	*to = rsh_alloc_array(n, sizeof(**to));
+	if (!*to)
+		return -ENOMEM;
+	if (n > 0)
+		memcpy(*to, from, n * sizeof(**to));
+	return 0;
+}
+
+static int add_tensor(void *ctx, const struct rsh_inferred *t)
+{
+	struct rsh_infer *x = ctx;
+	struct rsh_infer_tensor *to;
+
+	if (rsh_grow(&x->tensors, &x->cap_tensors, x->n_tensors + 1,
+		     sizeof(*x->tensors)))
+		return -ENOMEM;
+	to = &x->tensors[x->n_tensors++];
+	*to = (struct rsh_infer_tensor){
+		.name = t->name, .state_of = t->state_of,
+		.odd_rank = t->odd_rank, .index = t->index,
+		.record = t->record, .n = t->n, .n_groups = t->n_groups,
+		.n_failed = t->n_failed, .simple = t->simple,
+		.may_be_private = t->may_be_private,
+	};
+	if (copy_numbers(&to->ranks, t->ranks, t->n) ||
+	    copy_numbers(&to->group, t->group, t->n))
+		return -ENOMEM;
+	return find_set(x, t, &to->set);
+}
+
+/* ---- all ---- */
+
+static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
+{
+	struct rsh_printer out;
+	int rc = open_inferred(x, err);
+
+	if (rc)
+		return rc;
+	rsh_printer_init(&out, x->options);
+	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
+	if (rc == 0)
+		rc = rsh_infer_explain(x);
+	if (rc == 0)
+		rc = rsh_infer_print_messages(x);
+	if (rc == 0)
+		rc = out.json ? rsh_infer_json(&out, x) :
+				rsh_infer_print(&out, x);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+enum rsh_exit rsh_infer_command(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_infer x = { .options = o };
+	int rc = infer_layouts(&x, &err);
+
+	infer_clear(&x);
+	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
+}

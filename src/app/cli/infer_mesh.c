@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/infer_mesh.c finds what explains the groups of each tensor, and those of
+ * all tensors of a set of ranks. */
+#include "config.h"
+
+#include "infer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* ---- one tensor ---- */
+
+/* Gives the groups of all ranks of the set's span. */
+static int span_groups(const struct rsh_infer_set *s,
+		       const struct rsh_infer_tensor *t, uint32_t **out)
+{
+	*out = rsh_alloc_array(s->span, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->span; i++)
+		(*out)[i] = RSH_PARTITION_UNKNOWN;
+	for (uint32_t i = 0; i < t->n; i++)
+		(*out)[t->ranks[i] - s->first] = t->group[i];
+	return 0;
+}
+
+static int explain_tensor(const struct rsh_infer_set *s,
+			  struct rsh_infer_tensor *t)
+{
+	cleanup_free uint32_t *group = NULL;
+	int rc;
+
+	t->verdict = s->n == 1 ? RSH_VERDICT_ALONE :
+		     t->n < 2 ? RSH_VERDICT_UNREAD :
+		     t->simple ? RSH_VERDICT_SIMPLE :
+		     !s->follows ? RSH_VERDICT_SCATTERED : RSH_VERDICT_MESH;
+	if (t->verdict != RSH_VERDICT_MESH)
+		return 0;
+	if (span_groups(s, t, &group))
+		return -ENOMEM;
+	rc = rsh_partition_mesh(group, s->span, t->mesh.axes, &t->mesh.n_axes);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc)
+		t->verdict = rc > 0 ? RSH_VERDICT_SEVERAL : RSH_VERDICT_NONE;
+	return 0;
+}
+
+uint32_t *rsh_infer_groups(const struct rsh_infer *x,
+			   const struct rsh_infer_tensor *t)
+{
+	const struct rsh_infer_set *s = &x->sets[t->set];
+	uint32_t *group;
+
+	if (span_groups(s, t, &group))
+		return NULL;
+	if (t->verdict == RSH_VERDICT_MESH)
+		rsh_partition_groups(t->mesh.axes, t->mesh.n_axes, group,
+				     s->span);
+	for (uint32_t i = 0; i < s->n; i++)
+		group[i] = group[s->ranks[i] - s->first];
+	return group;
+}
+
+/* ---- how many ranks there were ---- */
+
+/* At the tree's end, where nothing says how many ranks there were, so many lost
+ * ones beside those of a set are tried at most. */
+#define LOST_MAX 64
+
+/* Counts the tensors that have a mesh, and those that have none, if the stage
+ * is of these ranks. */
+static int try_span(struct rsh_infer *x, uint32_t set, uint32_t first,
+		    uint32_t span, uint32_t *n_mesh, uint32_t *n_none)
+{
+	struct rsh_infer_set *s = &x->sets[set];
+
+	s->first = first;
+	s->span = span;
+	*n_mesh = *n_none = 0;
+	for (size_t i = 0; i < x->n_tensors; i++) {
+		struct rsh_infer_tensor *t = &x->tensors[i];
+
+		if (t->set != set)
+			continue;
+		if (explain_tensor(s, t))
+			return -ENOMEM;
+		*n_mesh += t->verdict == RSH_VERDICT_MESH;
+		*n_none += t->verdict == RSH_VERDICT_NONE &&
+			   !t->may_be_private;
+	}
+	return 0;
+}
+
+static uint32_t count_lost_before(const struct rsh_infer *x,
+				  const struct rsh_infer_set *s)
+{
+	uint32_t n = 0;
+
+	while (n < s->ranks[0] && !rsh_infer_has_file(x, s->ranks[0] - n - 1))
+		n++;
+	return n;
+}
+
+static uint32_t count_lost_behind(const struct rsh_infer *x,
+				  const struct rsh_infer_set *s)
+{
+	const uint32_t last = s->ranks[s->n - 1];
+	uint32_t n = 0;
+
+	while (n < s->n && n < LOST_MAX && !rsh_infer_has_file(x, last + n + 1))
+		n++;
+	return n;
+}
+
+/* Six ranks of which most tensors fit no mesh may be six of eight. */
+static int find_span(struct rsh_infer *x, uint32_t set)
+{
+	const struct rsh_infer_set *s = &x->sets[set];
+	const uint32_t as_is = s->span;
+	uint32_t before = count_lost_before(x, s), behind, most, n, none;
+	uint32_t first = s->first, span = as_is;
+	int rc = try_span(x, set, first, span, &most, &none);
+
+	if (rc || none * 8 <= most)
+		return rc;
+	most = 2 * most + (first % span == 0);
+	behind = count_lost_behind(x, s);
+	if (before > LOST_MAX)
+		before = LOST_MAX;
+	for (uint32_t more = 1; more <= before + behind && rc == 0; more++)
+		for (uint32_t k = 0; k <= before && k <= more && rc == 0; k++) {
+			if (more - k > behind)
+				continue;
+			rc = try_span(x, set, s->ranks[0] - k, as_is + more,
+				      &n, &none);
+			/* Stages begin at a multiple of their size. */
+			n = 2 * n + (s->first % s->span == 0);
+			if (n <= most)
+				continue;
+			most = n;
+			first = s->first;
+			span = s->span;
+		}
+	return rc ? rc : try_span(x, set, first, span, &n, &none);
+}
+
+/* ---- what each rank keeps for itself ---- */
+
+static bool all_differ(const struct rsh_infer_tensor *t)
+{
+	return t->n > 1 && t->n_groups == t->n;
+}
+
+/* Returns whether the set has weights or states that several ranks hold. */
+static bool has_replicas(const struct rsh_infer *x, uint32_t set)
+{
+	for (size_t i = 0; i < x->n_tensors; i++) {
+		const struct rsh_infer_tensor *t = &x->tensors[i];
+
+		if (t->set == set && !t->may_be_private && !t->simple &&
+		    t->n > 1 && !all_differ(t))
+			return true;
+	}
+	return false;
+}
+
+static void find_private(struct rsh_infer *x, uint32_t set)
+{
+	if (!has_replicas(x, set))
+		return;
+	for (size_t i = 0; i < x->n_tensors; i++) {
+		struct rsh_infer_tensor *t = &x->tensors[i];
+
+		if (t->set == set && t->may_be_private && all_differ(t))
+			t->verdict = RSH_VERDICT_PRIVATE;
+	}
+}
+
+/* ---- all tensors of a set ---- */
+
+/* This has a mesh of some tensors, and how many these are. */
+struct use {
+	const struct rsh_infer_mesh *mesh;
+	uint32_t n_weights, n;
+	uint32_t first; /* its number, as meshes were met */
+};
+
+static bool are_equal(const struct rsh_infer_mesh *a,
+		      const struct rsh_infer_mesh *b)
+{
+	for (unsigned i = 0; i < a->n_axes && i < b->n_axes; i++)
+		if (a->axes[i].size != b->axes[i].size ||
+		    a->axes[i].cuts != b->axes[i].cuts)
+			return false;
+	return a->n_axes == b->n_axes;
+}
+
+static int count_use(struct use **uses, size_t *n, size_t *cap,
+		     const struct rsh_infer_tensor *t)
+{
+	size_t i = 0;
+
+	while (i < *n && !are_equal((*uses)[i].mesh, &t->mesh))
+		i++;
+	if (i == *n) {
+		if (rsh_grow(uses, cap, *n + 1, sizeof(**uses)))
+			return -ENOMEM;
+		(*uses)[(*n)++] = (struct use){ .mesh = &t->mesh,
+						.first = (uint32_t)i };
+	}
+	(*uses)[i].n++;
+	(*uses)[i].n_weights += !t->may_be_private;
+	return 0;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct use *x = a, *y = b;
+
+	if (x->n_weights != y->n_weights)
+		return x->n_weights > y->n_weights ? -1 : 1;
+	if (x->n != y->n)
+		return x->n > y->n ? -1 : 1;
+	return (x->first > y->first) - (x->first < y->first);
+}
+
+static bool explains(const struct rsh_infer_mesh *m,
+		     const struct rsh_infer_mesh *tensor)
+{
+	struct rsh_infer_mesh finer = *m;
+
+	return rsh_partition_refine(finer.axes, &finer.n_axes, tensor->axes,
+				    tensor->n_axes) &&
+	       finer.n_axes == m->n_axes;
+}
+
+/* The mesh of most tensors comes first: of two that exclude each other it is
+ * the one that is kept. */
+static int find_common(struct rsh_infer *x, uint32_t set)
+{
+	struct rsh_infer_set *s = &x->sets[set];
+	cleanup_free struct use *uses = NULL;
+	size_t n = 0, cap = 0;
+
+	for (size_t i = 0; i < x->n_tensors; i++)
+		if (x->tensors[i].set == set &&
+		    x->tensors[i].verdict == RSH_VERDICT_MESH &&
+		    count_use(&uses, &n, &cap, &x->tensors[i]))
+			return -ENOMEM;
+	if (n == 0)
+		return 0;
+	qsort(uses, n, sizeof(*uses), by_use);
+	s->mesh = *uses[0].mesh;
+	for (size_t i = 1; i < n; i++)
+		rsh_partition_refine(s->mesh.axes, &s->mesh.n_axes,
+				     uses[i].mesh->axes, uses[i].mesh->n_axes);
+	return 0;
+}
+
+static void count_tensors(struct rsh_infer *x)
+{
+	for (size_t i = 0; i < x->n_tensors; i++) {
+		struct rsh_infer_tensor *t = &x->tensors[i];
+		struct rsh_infer_set *s = &x->sets[t->set];
+
+		t->fits = t->verdict == RSH_VERDICT_MESH &&
+			  explains(&s->mesh, &t->mesh);
+		s->n_tensors++;
+		s->by_verdict[t->verdict]++;
+		s->n_fit += t->fits;
+	}
+}
+
+int rsh_infer_explain(struct rsh_infer *x)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < x->n_sets && rc == 0; i++) {
+		rc = find_span(x, i);
+		find_private(x, i);
+		rc = rc ? rc : find_common(x, i);
+	}
+	if (rc == 0)
+		count_tensors(x);
+	return rc;
+}

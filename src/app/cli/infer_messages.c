@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/infer_messages.c says in sentences what shapes and holders hint at, and
+ * what contents cannot tell. */
+#include "config.h"
+
+#include "infer.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ls.h"
+#include "rsh/util/mem.h"
+
+__attribute__((format(printf, 2, 3)))
+static int say(struct rsh_infer *x, const char *fmt, ...)
+{
+	char *text;
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vasprintf(&text, fmt, args);
+	va_end(args);
+	if (n < 0)
+		return -ENOMEM;
+	if (rsh_grow(&x->sentences, &x->cap_sentences, x->n_sentences + 1,
+		     sizeof(*x->sentences))) {
+		free(text);
+		return -ENOMEM;
+	}
+	x->sentences[x->n_sentences++] = text;
+	return 0;
+}
+
+static const char *hint_shape(const struct rsh_ckpt_index *ix,
+			      const struct rsh_record *r, char *text)
+{
+	return rsh_ls_shape(rsh_record_dims(ix, r), r->n_dims, text);
+}
+
+/* ---- shapes ---- */
+
+/* Finds the one dimension in which the slices differ; returns false if it is
+ * not just one. */
+static bool find_other_dimension(const int64_t *a, const int64_t *b,
+				 uint32_t n_dims, uint32_t *dim)
+{
+	uint32_t n = 0;
+
+	for (uint32_t d = 0; d < n_dims; d++)
+		if (a[d] != b[d]) {
+			*dim = d;
+			n++;
+		}
+	return n == 1;
+}
+
+/* Returns the tensors by the number of their name; SIZE_MAX: no tensor has
+ * it. */
+static size_t *number_tensors(const struct rsh_infer *x)
+{
+	uint32_t n = rsh_names_count(x->names);
+	size_t *at = rsh_alloc_array(n, sizeof(*at));
+
+	for (uint32_t i = 0; at && i < n; i++)
+		at[i] = SIZE_MAX;
+	for (size_t i = 0; at && i < x->n_tensors; i++)
+		at[x->tensors[i].name] = i;
+	return at;
+}
+
+/* True if the slice of a state is a part of its parameter's in one
+ * dimension. */
+static bool is_cut_further(const struct rsh_infer_tensor *state,
+			   const struct rsh_infer_tensor *of, uint32_t *dim,
+			   int64_t *times)
+{
+	const int64_t *a = rsh_record_dims(state->index, state->record);
+	const int64_t *b = rsh_record_dims(of->index, of->record);
+
+	if (state->record->n_dims != of->record->n_dims ||
+	    !find_other_dimension(a, b, of->record->n_dims, dim) ||
+	    a[*dim] == 0 || b[*dim] <= a[*dim] || b[*dim] % a[*dim])
+		return false;
+	*times = b[*dim] / a[*dim];
+	return true;
+}
+
+static int say_states(struct rsh_infer *x)
+{
+	cleanup_free size_t *at = number_tensors(x);
+	const struct rsh_infer_tensor *state = NULL, *of = NULL;
+	char a[RSH_LS_SHAPE_MAX], b[RSH_LS_SHAPE_MAX];
+	uint32_t n = 0, dim = 0;
+	int64_t times = 0;
+
+	if (!at)
+		return -ENOMEM;
+	for (size_t i = x->n_tensors; i-- > 0;) {
+		const struct rsh_infer_tensor *t = &x->tensors[i];
+		size_t k = t->state_of == RSH_NAME_NONE ? SIZE_MAX :
+							  at[t->state_of];
+		uint32_t d;
+		int64_t q;
+
+		if (k == SIZE_MAX || !is_cut_further(t, &x->tensors[k], &d, &q))
+			continue;
+		n++;
+		state = t;
+		of = &x->tensors[k];
+		dim = d;
+		times = q;
+	}
+	return n == 0 ? 0 :
+	       say(x, "%u optimizer state%s smaller than what %s of: dimension "
+		   "%u of %s %s is cut %lld times more than that of %s %s, as "
+		   "by an optimizer shard", n, n == 1 ? " is" : "s are",
+		   n == 1 ? "it is" : "they are", dim,
+		   rsh_names_text(x->names, state->name),
+		   hint_shape(state->index, state->record, a), (long long)times,
+		   rsh_names_text(x->names, of->name),
+		   hint_shape(of->index, of->record, b));
+}
+
+static int say_odd_shapes(struct rsh_infer *x)
+{
+	const struct rsh_infer_tensor *first = NULL;
+	char a[RSH_LS_SHAPE_MAX], b[RSH_LS_SHAPE_MAX];
+	const struct rsh_ckpt_index *ix;
+	uint32_t n = 0;
+
+	for (size_t i = x->n_tensors; i-- > 0;)
+		if (x->tensors[i].odd_rank != UINT32_MAX) {
+			first = &x->tensors[i];
+			n++;
+		}
+	if (n == 0)
+		return 0;
+	ix = x->view.index[first->odd_rank];
+	return say(
+		x,
+		"%u tensor%s not of one shape or type on all ranks: %s "
+		"is %s on rank %u and %s on rank %u; where only one dimension "
+		"differs, that one is cut",
+		n, n == 1 ? " is" : "s are",
+		rsh_names_text(x->names, first->name),
+		hint_shape(first->index, first->record, a),
+		x->sets[first->set].ranks[0],
+		hint_shape(ix, rsh_ckpt_find(ix, first->name), b),
+		first->odd_rank);
+}
+
+/* ---- holders ---- */
+
+static bool any_replicas(const struct rsh_infer *x)
+{
+	for (size_t i = 0; i < x->n_tensors; i++)
+		if (x->tensors[i].verdict == RSH_VERDICT_MESH &&
+		    x->tensors[i].n_groups < x->tensors[i].n)
+			return true;
+	return false;
+}
+
+static int say_sets(struct rsh_infer *x)
+{
+	if (x->n_sets < 2)
+		return 0;
+	if (any_replicas(x))
+		return say(x, "tensors lie on %zu different sets of ranks: "
+			   "those that follow each other are the stages of a "
+			   "pipeline", x->n_sets);
+	return say(x,
+		   "tensors lie on %zu different sets of ranks, and no two "
+		   "ranks hold the same of any: stages of a pipeline, or ranks "
+		   "that saved with the redundancy removed; then a tensor is "
+		   "cut into as many slices as ranks hold it, and which ranks "
+		   "held "
+		   "the same is lost",
+		   x->n_sets);
+}
+
+static int say_lost(struct rsh_infer *x)
+{
+	cleanup_free uint32_t *lost = rsh_alloc_array(
+		x->n_there + x->view.n_ranks, sizeof(*lost));
+	char text[256];
+	uint32_t n = 0, next = 0;
+
+	if (!lost)
+		return -ENOMEM;
+	/* These are ranks of the tree, and those that are left out between
+	 * them. */
+	for (size_t i = 0; i < x->n_there; i++) {
+		for (; next < x->there[i] && next < x->view.n_ranks; next++)
+			if (!rsh_infer_has_file(x, next))
+				lost[n++] = next;
+		if (!rsh_infer_has_file(x, x->there[i]))
+			lost[n++] = x->there[i];
+		next = x->there[i] + 1;
+	}
+	if (n == 0)
+		return 0;
+	return say(x, "rank%s %s ha%s no valid file of this step: what no "
+		   "other rank holds was not seen, and a mesh counts %s in",
+		   n == 1 ? "" : "s",
+		   rsh_partition_ranks_text(lost, n, text, sizeof(text)),
+		   n == 1 ? "s" : "ve", n == 1 ? "it" : "them");
+}
+
+/* ---- what cannot be known ---- */
+
+static int say_unknown(struct rsh_infer *x)
+{
+	static const char *const all[] = {
+		"which dimension of a tensor is cut, and in which order its "
+		"slices follow each other: a whole tensor is as large as its "
+		"different slices together, in one dimension or in several",
+		"whether ranks that hold the same are replicas: slices may be "
+		"the same because they began as copies (experts) or repeat "
+		"(heads, "
+		"tables)",
+		"what an axis is for, and whether one is several that are "
+		"always "
+		"used together",
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && rc == 0; i++)
+		rc = say(x, "%s", all[i]);
+	return rc;
+}
+
+int rsh_infer_print_messages(struct rsh_infer *x)
+{
+	int rc = say_lost(x);
+
+	rc = rc ? rc : say_sets(x);
+	rc = rc ? rc : say_states(x);
+	rc = rc ? rc : say_odd_shapes(x);
+	x->n_hints = x->n_sentences;
+	return rc ? rc : say_unknown(x);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/infer_print.c prints what was inferred, for people. */
+#include "config.h"
+
+#include "infer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ls.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+/* So many are listed before the rest is only counted. */
+#define GROUPS_MAX 4
+#define RANKS_MAX 4
+#define NAMES_MAX 3
+#define SETS_MAX 16
+
+static const struct rsh_column columns[] = {
+	{ "PARAMETER", .shorten = true },
+	{ "TYPE" },
+	{ "SLICE" },
+	{ "RANKS", .shorten = true },
+	{ "SAME ON RANKS", .shorten = true },
+	{ "MESH", .shorten = true },
+};
+
+/* ---- ranks ---- */
+
+/* Prints ranks as "0-3", "0,4", "0-2,4-7" or "0,8,16,...,1016". */
+static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
+{
+	unsigned told = 0;
+	uint32_t end;
+
+	for (uint32_t i = 0; i < n; i = end) {
+		bool run = i + 2 < n && ranks[i + 2] == ranks[i] + 2;
+
+		for (end = i + 1; run && end < n &&
+				  ranks[end] == ranks[end - 1] + 1; end++)
+			;
+		if (++told == RANKS_MAX && end < n) {
+			fprintf(f, ",...,%" PRIu32, ranks[n - 1]);
+			return;
+		}
+		fprintf(f, "%s%" PRIu32, i ? "," : "", ranks[i]);
+		if (run)
+			fprintf(f, "-%" PRIu32, ranks[end - 1]);
+	}
+}
+
+/* Gives the ranks of the group of the i-th one, if this is the first of
+ * them. */
+static uint32_t members(const uint32_t *ranks, const uint32_t *group,
+			uint32_t n, uint32_t i, uint32_t *out)
+{
+	uint32_t k = 0;
+
+	for (uint32_t j = 0; j < i; j++)
+		if (group[j] == group[i])
+			return 0;
+	for (uint32_t j = i; j < n; j++)
+		if (group[j] == group[i])
+			out[k++] = ranks[j];
+	return k;
+}
+
+static void put_groups(FILE *f, const uint32_t *ranks, const uint32_t *group,
+		       uint32_t n, uint32_t n_groups)
+{
+	cleanup_free uint32_t *some = rsh_alloc_array(n, sizeof(*some));
+	uint32_t told = 0;
+
+	if (n_groups == n || n_groups == 1 || !some) {
+		fputs(n_groups == 1 ? "all" : "-", f);
+		return;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t k = members(ranks, group, n, i, some);
+
+		if (k == 0)
+			continue;
+		fputs(told ? " | " : "", f);
+		if (told == GROUPS_MAX) {
+			fprintf(f, "... (%" PRIu32 " groups)", n_groups);
+			return;
+		}
+		put_ranks(f, some, k);
+		told++;
+	}
+}
+
+static uint32_t count_groups(const uint32_t *group, uint32_t n, uint32_t span)
+{
+	cleanup_free bool *seen = calloc((size_t)span + 1, sizeof(*seen));
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; seen && i < n; i++) {
+		k += !seen[group[i]];
+		seen[group[i]] = true;
+	}
+	return k;
+}
+
+/* Prints the groups that the mesh has, or else those that were compared. */
+static int put_same(FILE *f, const struct rsh_infer *x,
+		    const struct rsh_infer_tensor *t)
+{
+	const struct rsh_infer_set *s = &x->sets[t->set];
+	cleanup_free uint32_t *group = NULL;
+
+	if (t->n < 2) {
+		fputs("-", f);
+		return 0;
+	}
+	if (t->verdict != RSH_VERDICT_MESH) {
+		put_groups(f, t->ranks, t->group, t->n, t->n_groups);
+		if (t->n < s->n)
+			fprintf(f, " of %" PRIu32 " compared", t->n);
+		return 0;
+	}
+	group = rsh_infer_groups(x, t);
+	if (!group)
+		return -ENOMEM;
+	put_groups(f, s->ranks, group, s->n,
+		   count_groups(group, s->n, s->span));
+	return 0;
+}
+
+/* ---- the table ---- */
+
+/* Returns "[2,4] cut over axis 1". */
+static const char *mesh_text(const struct rsh_infer_mesh *m, char *text,
+			     size_t size)
+{
+	rsh_partition_mesh_text(m->axes, m->n_axes, text, size);
+	return text + strlen("mesh ");
+}
+
+static void add_mesh(struct rsh_table *table, const struct rsh_infer_tensor *t)
+{
+	static const char *const texts[RSH_N_VERDICTS] = {
+		[RSH_VERDICT_ALONE] = "-",
+		[RSH_VERDICT_UNREAD] = "? (unreadable)",
+		[RSH_VERDICT_SCATTERED] = "- (ranks do not follow)",
+		[RSH_VERDICT_SIMPLE] = "? (constant)",
+		[RSH_VERDICT_SEVERAL] = "? (several would do)",
+		[RSH_VERDICT_NONE] = "none",
+		[RSH_VERDICT_PRIVATE] = "- (each rank its own)",
+	};
+	char text[256];
+
+	if (t->verdict == RSH_VERDICT_MESH)
+		rsh_table_mark(table, t->fits ? RSH_MARK_NONE : RSH_MARK_BAD,
+			       mesh_text(&t->mesh, text, sizeof(text)));
+	else
+		rsh_table_mark(table, t->verdict == RSH_VERDICT_NONE ?
+			       RSH_MARK_BAD : RSH_MARK_NONE, texts[t->verdict]);
+}
+
+static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
+			   const struct rsh_infer_tensor *t)
+{
+	const struct rsh_infer_set *s = &x->sets[t->set];
+	char shape[RSH_LS_SHAPE_MAX];
+	char *text = NULL;
+	size_t size;
+	FILE *f;
+	int rc;
+
+	rsh_table_cell(table, "%s", rsh_names_text(x->names, t->name));
+	rsh_table_cell(table, "%s",
+		       rsh_dtype_name((enum rsh_dtype)t->record->dtype));
+	rsh_table_cell(table, "%s",
+		       rsh_ls_shape(rsh_record_dims(t->index, t->record),
+				    t->record->n_dims, shape));
+	f = open_memstream(&text, &size);
+	if (!f)
+		return -ENOMEM;
+	put_ranks(f, s->ranks, s->n);
+	fputc('\0', f);
+	rc = put_same(f, x, t);
+	if (fclose(f) == 0 && rc == 0) {
+		rsh_table_cell(table, "%s", text);
+		rsh_table_cell(table, "%s", text + strlen(text) + 1);
+		add_mesh(table, t);
+	}
+	free(text);
+	return rc;
+}
+
+static int print_verdicts(const struct rsh_printer *out,
+			  const struct rsh_infer *x)
+{
+	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
+							 sizeof(columns[0]));
+	int rc = 0;
+
+	for (size_t i = 0; i < x->n_tensors && rc == 0; i++)
+		rc = add_verdict_row(table, x, &x->tensors[i]);
+	if (rc == 0)
+		rc = rsh_table_print(table, out);
+	rsh_table_free(table);
+	return rc;
+}
+
+/* ---- below it ---- */
+
+/* Prints " (a, b, c and 5 more)". */
+static void put_names(FILE *f, const struct rsh_infer *x, uint32_t set,
+		      enum rsh_verdict verdict, uint32_t n)
+{
+	uint32_t told = 0;
+
+	for (size_t i = 0; i < x->n_tensors && told < NAMES_MAX; i++) {
+		const struct rsh_infer_tensor *t = &x->tensors[i];
+		char *name;
+
+		if (t->set != set || t->verdict != verdict || t->fits)
+			continue;
+		name = rsh_text_escape(rsh_names_text(x->names, t->name));
+		fprintf(f, "%s%s", told++ ? ", " : " (", name ? name : "?");
+		free(name);
+	}
+	if (n > told)
+		fprintf(f, " and %" PRIu32 " more", n - told);
+	if (told > 0)
+		fputs(")\n", f);
+}
+
+static void print_set_verdict(FILE *f, const struct rsh_infer *x, uint32_t set,
+			      enum rsh_verdict verdict, const char *said)
+{
+	uint32_t n = x->sets[set].by_verdict[verdict];
+
+	if (verdict == RSH_VERDICT_MESH)
+		n -= x->sets[set].n_fit;
+	if (n == 0)
+		return;
+	fprintf(f, "  %" PRIu32 " %s", n, said);
+	put_names(f, x, set, verdict, n);
+}
+
+static void print_set(FILE *f, const struct rsh_infer *x, uint32_t set)
+{
+	const struct rsh_infer_set *s = &x->sets[set];
+	const uint32_t n_mesh = s->by_verdict[RSH_VERDICT_MESH];
+	char ranks[256], mesh[256];
+
+	fprintf(f, "rank%s %s: %" PRIu32 " tensor%s", s->n == 1 ? "" : "s",
+		rsh_partition_ranks_text(s->ranks, s->n, ranks, sizeof(ranks)),
+		s->n_tensors, s->n_tensors == 1 ? "" : "s");
+	if (s->first != s->ranks[0] ||
+	    s->first + s->span - 1 != s->ranks[s->n - 1])
+		fprintf(f, "; taken for a part of ranks %" PRIu32 " to %"
+			PRIu32, s->first, s->first + s->span - 1);
+	if (s->n == 1)
+		fputs("; nothing to compare them with\n", f);
+	else if (n_mesh == 0)
+		fputs("; none of them tells of a mesh\n", f);
+	else
+		fprintf(f, "; %s explains %" PRIu32 " of the %" PRIu32
+			" that tell of one\n",
+			rsh_partition_mesh_text(s->mesh.axes, s->mesh.n_axes,
+						mesh, sizeof(mesh)),
+			s->n_fit, n_mesh);
+	print_set_verdict(f, x, set, RSH_VERDICT_MESH, "do not fit it");
+	print_set_verdict(f, x, set, RSH_VERDICT_NONE, "fit no mesh at all");
+	print_set_verdict(f, x, set, RSH_VERDICT_SEVERAL,
+			  "leave several meshes open");
+	print_set_verdict(
+		f, x, set, RSH_VERDICT_PRIVATE,
+		"differ on all ranks and are no weights by their names: "
+		"each rank seems to keep its own");
+	print_set_verdict(
+		f, x, set, RSH_VERDICT_SIMPLE,
+		"tell nothing: what ranks hold the same of is constant, "
+		"or a lone number");
+	print_set_verdict(f, x, set, RSH_VERDICT_UNREAD, "could not be read");
+	print_set_verdict(
+		f, x, set, RSH_VERDICT_SCATTERED,
+		"are not looked at for a mesh: their ranks do not follow "
+		"each other");
+}
+
+static void print_sentences(FILE *f, const struct rsh_infer *x, size_t from,
+			    size_t end)
+{
+	for (size_t i = from; i < end; i++) {
+		char *text = rsh_text_escape(x->sentences[i]);
+
+		fprintf(f, "- %s\n", text ? text : "out of memory");
+		free(text);
+	}
+}
+
+int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x)
+{
+	int rc = print_verdicts(out, x);
+
+	if (rc)
+		return rc;
+	fprintf(out->f, "\n%s, %" PRIu32 " files\n", x->step,
+		rsh_source_n_files(x->source));
+	for (uint32_t i = 0; i < x->n_sets && i < SETS_MAX; i++)
+		print_set(out->f, x, i);
+	if (x->n_sets > SETS_MAX)
+		fprintf(out->f, "and %zu more sets of ranks; --json has all\n",
+			x->n_sets - SETS_MAX);
+	if (x->n_hints > 0)
+		fputs("\nHints:\n", out->f);
+	print_sentences(out->f, x, 0, x->n_hints);
+	fputs("\nContents cannot tell\n", out->f);
+	print_sentences(out->f, x, x->n_hints, x->n_sentences);
+	return 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/ls.c runs `ls`: it finds out what the operand is, and who prints it. */
+#include "config.h"
+
+#include "commands.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ls.h"
+#include "rsh/source/format.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+
+/* Has what is there to print, which is one of these at most. */
+struct subject {
+	struct rsh_names *names;
+	struct rsh_source *source;
+	struct rsh_strategy *strategy;
+	struct rsh_inspected file;
+	bool is_file;
+};
+
+static void subject_clear(struct subject *s)
+{
+	rsh_source_free(s->source);
+	if (s->strategy)
+		rsh_strategy_free(s->strategy);
+	rsh_inspected_clear(&s->file);
+	rsh_names_free(s->names);
+}
+
+static int open_strategy(const struct rsh_options *o, struct subject *s,
+			 struct rsh_error *err)
+{
+	return rsh_strategy_load(o->vfs.source, o->vfs.plan.compat, s->names,
+				 &s->strategy, err);
+}
+
+/* Names what was meant instead of a file that is neither. */
+static int say_other_file(const char *path, int rc, struct rsh_error *err)
+{
+	bool of_directory;
+	const char *what = rsh_other_file(path, &of_directory);
+	const char *slash = strrchr(path, '/');
+
+	if (!what)
+		return rc;
+	if (!of_directory)
+		return rsh_error_set(err, -rc, "%s: this is no file of a "
+				     "checkpoint and no strategy, but %s",
+				     path, what);
+	return rsh_error_set(err, -rc, "%s: this is %s; ls takes its "
+			     "directory, %.*s", path, what,
+			     slash && slash > path ? (int)(slash - path) : 1,
+			     slash ? path : ".");
+}
+
+/* Strategies and checkpoints are both called .ckpt: what cannot be read as the
+ * one may be the other, or else the first complaint stands. */
+static int open_ls_file(const struct rsh_options *o, struct subject *s,
+			struct rsh_error *err)
+{
+	int rc;
+
+	if (rsh_has_suffix(o->vfs.source, ".json")) {
+		rc = open_strategy(o, s, err);
+		return rc == -EBADMSG ?
+			say_other_file(o->vfs.source, rc, err) : rc;
+	}
+	rc = rsh_inspect_file(o->vfs.source,
+			      o->vfs.files.check == RSH_CHECK_FULL, s->names,
+			      &s->file, err);
+	s->is_file = rc == 0;
+	if (rc == -EBADMSG && s->file.format == RSH_FILE_CKPT &&
+	    rsh_strategy_load(o->vfs.source, false, s->names, &s->strategy,
+			      NULL) == 0)
+		rc = 0;
+	return rc == -EBADMSG ? say_other_file(o->vfs.source, rc, err) : rc;
+}
+
+/* A directory is a tree of checkpoints or holds the strategies of stages. */
+static int open_directory(const struct rsh_options *o, struct subject *s,
+			  struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	struct rsh_source_options files = v->files;
+	int rc;
+
+	rc = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s->source, err);
+	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
+					       s->names, &s->strategy,
+					       NULL) == 0)
+		rc = 0;
+	if (s->source && v->src.path &&
+	    rsh_source_format(s->source)->layout != RSH_LAYOUT_GIVEN)
+		return rsh_source_needs_none(s->source, err);
+	return rc;
+}
+
+static int open_subject(const struct rsh_options *o, struct subject *s,
+			struct rsh_error *err)
+{
+	struct stat st;
+	int bid = RSH_BID_NO;
+
+	s->names = rsh_names_new();
+	if (!s->names)
+		return rsh_error_nomem(err);
+	if (rsh_store_is_address(o->vfs.source))
+		return open_directory(o, s, err);
+	if (stat(o->vfs.source, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s%s", o->vfs.source,
+				     strerror(errno),
+				     rsh_store_hint(o->vfs.source));
+	/* A file may be a source by itself. */
+	if (!S_ISDIR(st.st_mode))
+		rsh_source_format_at(o->vfs.source, &o->vfs.files.store,
+				     o->vfs.files.formats, &bid);
+	return S_ISDIR(st.st_mode) || bid > RSH_BID_ANY ?
+	       open_directory(o, s, err) : open_ls_file(o, s, err);
+}
+
+static int print_subject(const struct rsh_options *o, struct subject *s,
+			 bool *taken, struct rsh_error *err)
+{
+	struct rsh_printer out;
+	int rc;
+
+	rsh_printer_init(&out, o);
+	if (s->source && rsh_source_format(s->source)->list)
+		return rsh_ls_whole(&out, o, s->source, taken, err);
+	if (s->source)
+		return rsh_ls_source(&out, o, s->source, taken, err);
+	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
+			   rsh_ls_records(&out, o->vfs.source, &s->file, s->names);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+enum rsh_exit rsh_ls(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct subject s = { 0 };
+	bool taken = true;
+	int rc;
+
+	/* Files that are left out are in the list, with the reason. */
+	if (!rsh_option_given(o, "log-level"))
+		rsh_log_set_level(RSH_LOG_ERROR);
+	rc = open_subject(o, &s, &err);
+	if (rc == 0)
+		rc = print_subject(o, &s, &taken, &err);
+	subject_clear(&s);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	return taken ? RSH_EXIT_GOOD : RSH_EXIT_NO;
+}

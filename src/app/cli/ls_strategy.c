@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/ls_strategy.c prints how each parameter is cut, and which ranks hold the
+ * same, for `ls STRATEGY`. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ls.h"
+#include "rsh/strategy/grid.h"
+
+/* A layout is that of one parameter in one stage. */
+struct layout {
+	const struct rsh_strategy_item *item;
+	uint32_t stage;
+	uint32_t first_rank; /* that of the stage */
+	struct rsh_grid *grid; /* NULL: the layout makes no sense */
+};
+
+static void layout_init(struct layout *l, const struct rsh_strategy *s,
+			const struct rsh_param_stage *in)
+{
+	*l = (struct layout){
+		.item = in->item,
+		.stage = in->stage,
+		.first_rank = in->stage * s->stage_ranks,
+	};
+	if (rsh_grid_new_unsized(in->item, &l->grid, NULL))
+		l->grid = NULL;
+}
+
+/* True if `rank` is the first of the ranks that hold what it holds: these are
+ * visited then. */
+static bool leads_group(const struct layout *l, uint32_t rank)
+{
+	return rsh_grid_replica(l->grid, rank) == 0;
+}
+
+static uint32_t group_member(const struct layout *l, uint32_t rank, uint32_t i)
+{
+	uint32_t cell[RSH_MAX_DIMS];
+
+	rsh_grid_cell(l->grid, rank, cell);
+	return l->first_rank + rsh_grid_member(l->grid, cell, i);
+}
+
+/* ---- JSON ---- */
+
+static json_t *layout_mesh_json(const struct rsh_strategy_item *it)
+{
+	json_t *mesh = json_array();
+
+	for (uint32_t i = 0; i < it->n_mesh; i++)
+		json_array_append_new(mesh, json_integer(it->mesh[i]));
+	return mesh;
+}
+
+static json_t *map_json(const struct rsh_strategy_item *it)
+{
+	json_t *map = json_array();
+
+	for (uint32_t i = 0; i < it->n_map; i++) {
+		json_t *axes = json_array();
+
+		for (uint32_t k = 0; k < it->map[i].n; k++)
+			json_array_append_new(
+				axes, json_integer(it->map[i].axes[k]));
+		json_array_append_new(map, axes);
+	}
+	return map;
+}
+
+static json_t *shard_json(const struct rsh_strategy_item *it)
+{
+	if (!it->opt_step || !it->opt_size)
+		return json_null();
+	return json_pack("{s:i,s:i}", "step", it->opt_step, "size",
+			 it->opt_size);
+}
+
+/* JSON strategies tell the shape, and it is printed as it stands there. */
+static json_t *shape_json(const struct rsh_strategy_item *it)
+{
+	json_t *shape = it->n_shape ? json_array() : json_null();
+
+	for (uint32_t i = 0; i < it->n_shape; i++)
+		json_array_append_new(shape, json_integer(it->shape[i]));
+	return shape;
+}
+
+static json_t *split_json(const struct layout *l)
+{
+	json_t *split = json_array();
+
+	for (uint32_t d = 0; d < rsh_grid_n_dims(l->grid); d++)
+		json_array_append_new(split,
+				      json_integer(rsh_grid_split(l->grid, d)));
+	return split;
+}
+
+static json_t *layout_replicas_json(const struct layout *l)
+{
+	json_t *groups = json_array();
+
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(l->grid); r++) {
+		json_t *group;
+
+		if (!leads_group(l, r))
+			continue;
+		group = json_array();
+		for (uint32_t i = 0; i < rsh_grid_n_replicas(l->grid); i++)
+			json_array_append_new(
+				group, json_integer(group_member(l, r, i)));
+		json_array_append_new(groups, group);
+	}
+	return groups;
+}
+
+static json_t *layout_json(const struct layout *l, const char *name)
+{
+	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "name",
+			 rsh_json_text(name), "stage", (int)l->stage, "mesh",
+			 layout_mesh_json(l->item), "map", map_json(l->item),
+			 "shape", shape_json(l->item), "split",
+			 l->grid ? split_json(l) : json_null(),
+			 "optimizer_shard", shard_json(l->item), "replicas",
+			 l->grid ? layout_replicas_json(l) : json_null());
+}
+
+static int print_layouts_json(const struct rsh_printer *out,
+			      const struct rsh_strategy *s,
+			      const struct rsh_names *names)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < s->n_params; i++)
+		for (uint32_t k = 0; k < s->params[i].n_stages; k++) {
+			struct layout l;
+
+			layout_init(&l, s, &s->params[i].stages[k]);
+			json_array_append_new(
+				all, layout_json(&l, rsh_names_text(
+						names, s->params[i].name)));
+			rsh_grid_free(l.grid);
+		}
+	return rsh_printer_json(out, json_pack("{s:o,s:i,s:i,s:o}", "strategy",
+					      rsh_json_text(s->path), "stages",
+					      (int)s->n_stages, "stage_ranks",
+					      (int)s->stage_ranks, "parameters",
+					      all));
+}
+
+/* ---- for people ---- */
+
+static const struct rsh_column columns[] = {
+	{ "PARAMETER", .shorten = true },
+	{ "STAGE", .right = true },
+	{ "MESH" },
+	{ "MAP" },
+	{ "SHARD", .right = true },
+	{ "SPLIT" },
+	{ "SAME ON RANKS", .shorten = true },
+};
+
+static void put_layout_groups(FILE *f, const struct layout *l)
+{
+	if (!l->grid || rsh_grid_n_replicas(l->grid) == 1) {
+		fputs(l->grid ? "-" : "?", f);
+		return;
+	}
+	for (uint32_t r = 0, n = 0; r < rsh_grid_n_ranks(l->grid); r++) {
+		if (!leads_group(l, r))
+			continue;
+		fputs(n++ ? " " : "", f);
+		for (uint32_t i = 0; i < rsh_grid_n_replicas(l->grid); i++)
+			fprintf(f, "%s%" PRIu32, i ? "," : "",
+				group_member(l, r, i));
+	}
+}
+
+static void put_shard(FILE *f, const struct layout *l)
+{
+	if (l->item->opt_step && l->item->opt_size)
+		fprintf(f, "%" PRId32, (int32_t)l->item->opt_size);
+	else
+		fputc('-', f);
+}
+
+static void put_split(FILE *f, const struct layout *l)
+{
+	for (uint32_t d = 0; l->grid && d < rsh_grid_n_dims(l->grid); d++)
+		fprintf(f, "%s%" PRIu32, d ? "x" : "",
+			rsh_grid_split(l->grid, d));
+	if (!l->grid)
+		fputc('?', f);
+}
+
+static void stream_cell(struct rsh_table *t, const struct layout *l,
+			void (*put)(FILE *f, const struct layout *l))
+{
+	char *text = NULL;
+	size_t n;
+	FILE *f = open_memstream(&text, &n);
+
+	if (f) {
+		put(f, l);
+		fclose(f);
+	}
+	rsh_table_cell(t, "%s", text ? text : "");
+	free(text);
+}
+
+static void add_layout_row(struct rsh_table *t, const struct layout *l,
+			   const char *name)
+{
+	char text[512];
+
+	rsh_table_cell(t, "%s", name);
+	rsh_table_cell(t, "%" PRIu32, l->stage);
+	rsh_table_cell(t, "%s", rsh_item_mesh_text(l->item, text, sizeof(text)));
+	rsh_table_cell(t, "%s", rsh_item_map_text(l->item, text, sizeof(text)));
+	stream_cell(t, l, put_shard);
+	stream_cell(t, l, put_split);
+	stream_cell(t, l, put_layout_groups);
+}
+
+static int print_layouts(const struct rsh_printer *out,
+			 const struct rsh_strategy *s,
+			 const struct rsh_names *names)
+{
+	struct rsh_table *t = rsh_table_new(columns, sizeof(columns) /
+						     sizeof(columns[0]));
+	int rc;
+
+	for (uint32_t i = 0; i < s->n_params; i++)
+		for (uint32_t k = 0; k < s->params[i].n_stages; k++) {
+			struct layout l;
+
+			layout_init(&l, s, &s->params[i].stages[k]);
+			add_layout_row(t, &l,
+				       rsh_names_text(names,
+						      s->params[i].name));
+			rsh_grid_free(l.grid);
+		}
+	rc = rsh_table_print(t, out);
+	rsh_table_free(t);
+	fprintf(out->f, "%" PRIu32 " parameters, %" PRIu32 " ranks in %" PRIu32
+		" stage%s\n", s->n_params, s->n_stages * s->stage_ranks,
+		s->n_stages, s->n_stages == 1 ? "" : "s");
+	return rc;
+}
+
+int rsh_ls_strategy(const struct rsh_printer *out, const struct rsh_strategy *s,
+		    const struct rsh_names *names)
+{
+	return out->json ? print_layouts_json(out, s, names) :
+			   print_layouts(out, s, names);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/main.c is reshardfs(1). */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "help.h"
+#include "plan.h"
+#include "supervise.h"
+#include "rsh/app/mount.h"
+#include "rsh/fuse/server.h"
+#include "rsh/app/commands.h"
+#include "rsh/app/line.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/memory_limits.h"
+#include "rsh/util/text.h"
+
+static enum rsh_exit mount_command(const struct rsh_options *o)
+{
+	return rsh_mount(o, rsh_plan_rank_json);
+}
+
+static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
+	[RSH_COMMAND_MOUNT] = mount_command,
+	[RSH_COMMAND_UMOUNT] = rsh_umount,
+	[RSH_COMMAND_LS] = rsh_ls,
+	[RSH_COMMAND_PLAN] = rsh_plan,
+	[RSH_COMMAND_EXPORT] = rsh_export_command,
+	[RSH_COMMAND_VERIFY] = rsh_verify,
+	[RSH_COMMAND_STRATEGY] = rsh_strategy_command,
+	[RSH_COMMAND_CONVERT] = rsh_convert_command,
+	[RSH_COMMAND_WARM] = rsh_warm,
+	[RSH_COMMAND_STATS] = rsh_stats,
+	[RSH_COMMAND_HELP] = rsh_help,
+};
+
+/* Whatever is opened where a standard stream is missing would get its number,
+ * and with it what is printed or logged.  What fills the place here can be
+ * neither read nor written, so that what could not be printed is still an
+ * error. */
+static bool fill_standard_streams(void)
+{
+	int fd;
+
+	do {
+		fd = open("/", O_PATH);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* The source of a thousand ranks is a thousand files. */
+static void raise_fd_limit(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
+		return;
+	lim.rlim_cur = lim.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &lim);
+}
+
+/* What could not be printed was not said, so the command has failed. */
+static enum rsh_exit finish_output(enum rsh_exit status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "reshardfs: error: standard output: %s\n",
+		strerror(errno));
+	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
+}
+
+/* Returns 0 or -errno. */
+static int open_log(const struct rsh_options *o)
+{
+	switch (o->log_to) {
+	case RSH_LOG_TO_FILE:
+		return rsh_log_to_file(o->log_file);
+	case RSH_LOG_TO_SYSLOG:
+		rsh_log_to_syslog();
+		return 0;
+	case RSH_LOG_TO_JOURNAL:
+		return rsh_log_to_journal();
+	case RSH_LOG_TO_AUTO:
+	case RSH_LOG_TO_STDERR:
+		break;
+	}
+	return 0;
+}
+
+static enum rsh_exit run_command(const struct rsh_options *o)
+{
+	int rc;
+
+	rsh_log_set_level(o->log_level);
+	rc = open_log(o);
+	/* The log still goes to standard error. */
+	if (rc) {
+		rsh_log_error("%s: %s", o->log_file ? o->log_file :
+			      "the journal, " RSH_LOG_JOURNAL, strerror(-rc));
+		return rsh_exit_of(rc);
+	}
+	raise_fd_limit();
+	rsh_memory_save_addresses();
+	return finish_output(commands[o->command->id](o));
+}
+
+static enum rsh_exit run_or_help(const struct rsh_options *o)
+{
+	const bool helps = o->help || o->help_all;
+
+	if (helps && o->unnamed) {
+		rsh_help_program(stdout);
+	} else if (helps) {
+		rsh_help_command(stdout, o->form ? o->form : o->command,
+				 o->help_all);
+	} else if (o->version) {
+		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
+		       rsh_server_library_version());
+	} else {
+		return run_command(o);
+	}
+	return finish_output(RSH_EXIT_GOOD);
+}
+
+static bool say_meant(const struct rsh_options *o)
+{
+	cleanup_free char *line = rsh_options_meant(o);
+
+	if (line)
+		fprintf(stderr, "Did you mean: %s\n", line);
+	return line;
+}
+
+static void complain_of_usage(const struct rsh_options *o,
+			      const struct rsh_error *err)
+{
+	char shown[2 * RSH_ERROR_TEXT_MAX];
+
+	fprintf(stderr, "reshardfs: %s\n",
+		rsh_text_put(shown, sizeof(shown), err->text));
+	if (!say_meant(o))
+		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
+			o->unnamed ? "" : o->command->name,
+			o->unnamed ? "" : " ");
+}
+
+static int run_program(int argc, char **argv)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_options o;
+	enum rsh_exit status = RSH_EXIT_USAGE;
+
+	if (rsh_options_parse(argc, argv, &o, &err))
+		complain_of_usage(&o, &err);
+	else
+		status = run_or_help(&o);
+	if (status == RSH_EXIT_INPUT)
+		say_meant(&o);
+	rsh_options_clear(&o);
+	return (int)status;
+}
+
+/* These only read, perhaps from a mount. */
+static bool only_reads(const char *command)
+{
+	static const char *const names[] = {
+		"ls", "plan", "verify", "warm", "stats",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(command, names[i]) == 0)
+			return true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	/* There is nowhere to say why. */
+	if (!fill_standard_streams())
+		return RSH_EXIT_IO;
+	return argc > 2 && only_reads(argv[1]) ?
+		       rsh_supervise(argc, argv, run_program) :
+		       run_program(argc, argv);
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/plan_print.c prints the report of `plan`. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "plan.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/mem.h"
+#include "text.h"
+
+/* The estimate assumes that the source gives so many bytes a second, and that
+ * each run costs so much beside its bytes: finding it, and its part of a
+ * scattered read.  Small runs of files in the page cache took about that. */
+#define BYTES_PER_SECOND 1000000000
+#define RUN_SECONDS 1e-6
+
+/* This is one source file over all virtual files. */
+struct source {
+	uint32_t rank;
+	const char *path;
+	uint64_t bytes; /* read of it by all virtual files */
+	size_t n_users;
+	uint32_t *users; /* ranks that read it */
+	size_t cap;
+	uint32_t group;  /* the lowest rank that holds the same */
+};
+
+struct sources {
+	struct source *v;
+	size_t n;
+	uint32_t *first; /* [source rank]: its group; NULL: not known */
+	uint32_t n_first;
+	char step[256];  /* the one that was taken */
+};
+
+/* ---- putting it together ---- */
+
+static double seconds(uint64_t bytes, uint64_t runs)
+{
+	return (double)bytes / BYTES_PER_SECOND + (double)runs * RUN_SECONDS;
+}
+
+static struct rsh_plan_file sum(const struct rsh_plan_report *r)
+{
+	struct rsh_plan_file all = { 0 };
+
+	for (size_t i = 0; i < r->n; i++) {
+		all.bytes += r->files[i].bytes;
+		all.read_bytes += r->files[i].read_bytes;
+		all.n_runs += r->files[i].n_runs;
+		all.lost |= r->files[i].lost;
+	}
+	return all;
+}
+
+static int add_users(const struct rsh_plan_report *r, struct source *s)
+{
+	for (size_t i = 0; i < r->n; i++)
+		for (size_t k = 0; k < r->files[i].n_sources; k++) {
+			const struct rsh_plan_source *from =
+				&r->files[i].sources[k];
+
+			if (from->rank != s->rank)
+				continue;
+			s->bytes += from->bytes;
+			if (s->n_users &&
+			    s->users[s->n_users - 1] == r->files[i].rank)
+				continue;
+			if (rsh_grow(&s->users, &s->cap, s->n_users + 1,
+				     sizeof(*s->users)))
+				return -ENOMEM;
+			s->users[s->n_users++] = r->files[i].rank;
+		}
+	return 0;
+}
+
+static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
+{
+	struct rsh_source_view view;
+
+	rsh_source_candidate_text(r->view->source,
+				  rsh_source_chosen(r->view->source), s->step,
+				  sizeof(s->step));
+	rsh_source_view(r->view->source, r->view->names, &view);
+	s->v = calloc((size_t)view.n_ranks + 1, sizeof(*s->v));
+	if (!s->v || rsh_vfs_replicas(r->view->src, &s->first, &s->n_first))
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < view.n_ranks; rank++) {
+		struct source *one = &s->v[s->n];
+
+		*one = (struct source){ .rank = rank,
+					.path = view.path[rank] };
+		one->group = rank < s->n_first ? s->first[rank] : rank;
+		if (add_users(r, one))
+			return -ENOMEM;
+		s->n += one->n_users > 0;
+	}
+	return 0;
+}
+
+static void sources_clear(struct sources *s)
+{
+	/* One more than n may have been begun. */
+	for (size_t i = 0; s->v && i <= s->n; i++)
+		free(s->v[i].users);
+	free(s->v);
+	free(s->first);
+}
+
+/* ---- JSON ---- */
+
+static json_t *plan_replicas_json(const struct sources *s,
+				  const struct source *one)
+{
+	json_t *all = json_array();
+
+	for (uint32_t r = 0; r < s->n_first; r++)
+		if (r != one->rank && s->first[r] == one->group)
+			json_array_append_new(all, json_integer(r));
+	return all;
+}
+
+static json_t *sources_json(const struct sources *s)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct source *one = &s->v[i];
+		json_t *users = json_array();
+
+		for (size_t k = 0; k < one->n_users; k++)
+			json_array_append_new(users,
+					      json_integer(one->users[k]));
+		json_array_append_new(
+			all, json_pack("{s:i,s:o,s:o,s:o,s:o}", "rank",
+				       (int)one->rank, "path",
+				       rsh_json_text(one->path), "bytes",
+				       rsh_json_u64(one->bytes), "read_by",
+				       users, "replicas",
+				       plan_replicas_json(s, one)));
+	}
+	return all;
+}
+
+/* Returns 0 or -ENOMEM. */
+static int add_slices(const struct rsh_plan_report *r, uint32_t file,
+		      json_t *to)
+{
+	char name[NAME_MAX + 1];
+	json_t *slices;
+
+	if (rsh_plan_slices_json(r->view->plan, file, &slices))
+		return -ENOMEM;
+	rsh_vfs_file_name(r->view->vfs, file, name, sizeof(name));
+	return json_object_set_new(to, "slices", slices) ||
+	       json_object_set_new(to, "name", rsh_json_text(name)) ?
+		       -ENOMEM : 0;
+}
+
+static json_t *planned_file_json(const struct rsh_plan_report *r,
+				 const struct rsh_plan_file *f)
+{
+	json_t *from = json_array(), *file;
+
+	for (size_t i = 0; i < f->n_sources; i++)
+		json_array_append_new(
+			from, json_pack("{s:i,s:o}", "rank",
+					(int)f->sources[i].rank, "bytes",
+					rsh_json_u64(f->sources[i].bytes)));
+	file = json_pack(
+		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
+		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
+		"records", (int)rsh_plan_n_records(r->view->plan,
+							 f->file),
+		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
+		"runs", "count", rsh_json_u64(f->n_runs), "min",
+		rsh_json_u64(f->min_run), "median",
+		rsh_json_u64(f->median_run), "max", rsh_json_u64(f->max_run),
+		"seconds", seconds(f->read_bytes, f->n_runs));
+	if (f->kind)
+		json_object_set_new(file, "kind", json_string(f->kind));
+	if (r->slices && add_slices(r, f->file, file)) {
+		json_decref(file);
+		return NULL;
+	}
+	return file;
+}
+
+static json_t *notes_json(const struct rsh_plan_report *r)
+{
+	json_t *all = json_array();
+	const char *note;
+
+	for (uint32_t i = 0;
+	     (note = rsh_plan_note(r->view->plan, i)); i++)
+		json_array_append_new(all, rsh_json_text(note));
+	return all;
+}
+
+static json_t *report_json(const struct rsh_plan_report *r,
+			   const struct sources *s)
+{
+	const struct rsh_plan_file all = sum(r);
+	json_t *files = json_array(), *report, *tensors;
+
+	for (size_t i = 0; i < r->n; i++)
+		json_array_append_new(files,
+				      planned_file_json(r, &r->files[i]));
+	report = json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
+			 "s:{s:o,s:f}}", "source",
+			 rsh_json_text(r->options->vfs.source), "step",
+			 rsh_json_text(s->step), "notes", notes_json(r),
+			 "files", files, "sources", sources_json(s), "total",
+			 "bytes", rsh_json_u64(all.bytes), "read_bytes",
+			 rsh_json_u64(all.read_bytes), "runs",
+			 rsh_json_u64(all.n_runs), "seconds",
+			 seconds(all.read_bytes, all.n_runs), "assumed",
+			 "bytes_per_second", rsh_json_u64(BYTES_PER_SECOND),
+			 "run_seconds", RUN_SECONDS);
+	if (!report || !r->tensors)
+		return report;
+	if (rsh_plan_tensors_json(r->view, &tensors)) {
+		json_decref(report);
+		return NULL;
+	}
+	json_object_set_new(report, "tensors", tensors);
+	return report;
+}
+
+int rsh_plan_json(const struct rsh_plan_report *r, json_t **out)
+{
+	struct sources s = { 0 };
+	int rc = collect_sources(r, &s);
+
+	*out = rc ? NULL : report_json(r, &s);
+	sources_clear(&s);
+	return *out ? 0 : -ENOMEM;
+}
+
+int rsh_plan_rank_json(const struct rsh_options *o,
+		       const struct rsh_vfs_view *view, uint32_t rank,
+		       json_t **out)
+{
+	const uint32_t n = rsh_plan_files_of_rank(view->plan);
+	struct rsh_plan_file files[2] = { 0 };
+	const struct rsh_plan_report r = {
+		.options = o, .view = view, .n = n, .files = files,
+		.slices = true,
+	};
+	int rc = 0;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = rsh_plan_measure(view->plan, rank * n + i, &files[i]);
+	if (rc == 0)
+		rc = rsh_plan_json(&r, out);
+	for (uint32_t i = 0; i < n; i++)
+		rsh_plan_file_clear(&files[i]);
+	return rc;
+}
+
+/* ---- for people ---- */
+
+static const struct rsh_column file_columns[] = {
+	{ "RANK", .right = true },
+	{ "SIZE", .right = true },
+	{ "READS", .right = true },
+	{ "RUNS", .right = true },
+	{ "MIN", .right = true },
+	{ "MEDIAN", .right = true },
+	{ "MAX", .right = true },
+	{ "TIME", .right = true },
+	{ "FROM RANKS", .wrap = true },
+};
+
+static const struct rsh_column source_columns[] = {
+	{ "SOURCE RANK", .right = true },
+	{ "READ", .right = true },
+	{ "BY RANKS", .shorten = true },
+	{ "REPLICAS", .shorten = true },
+	{ "FILE", .shorten = true },
+};
+
+static void bytes_cell(struct rsh_table *t, uint64_t bytes)
+{
+	char text[32];
+
+	rsh_table_cell(t, "%s", rsh_text_bytes(bytes, text, sizeof(text)));
+}
+
+/* Collects what becomes one cell. */
+struct line {
+	char *text;
+	size_t length;
+	FILE *f; /* NULL: out of memory, the cell stays empty */
+};
+
+static void line_open(struct line *l)
+{
+	*l = (struct line){ 0 };
+	l->f = open_memstream(&l->text, &l->length);
+}
+
+__attribute__((format(printf, 2, 3)))
+static void line_add(struct line *l, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (l->f)
+		vfprintf(l->f, fmt, ap);
+	va_end(ap);
+}
+
+static void line_cell(struct rsh_table *t, struct line *l)
+{
+	if (l->f)
+		fclose(l->f);
+	rsh_table_cell(t, "%s", l->text && *l->text ? l->text : "-");
+	free(l->text);
+}
+
+static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
+{
+	char text[32];
+	struct line from;
+
+	rsh_table_cell(t, "%" PRIu32 "%s%s", f->rank, f->kind ? " " : "",
+		       f->kind ? f->kind : "");
+	bytes_cell(t, f->bytes);
+	bytes_cell(t, f->read_bytes);
+	rsh_table_cell(t, "%" PRIu64, f->n_runs);
+	bytes_cell(t, f->min_run);
+	bytes_cell(t, f->median_run);
+	bytes_cell(t, f->max_run);
+	rsh_table_cell(t, "%s", rsh_text_seconds(seconds(f->read_bytes,
+							 f->n_runs),
+						 text, sizeof(text)));
+	if (f->lost) {
+		rsh_table_mark(t, RSH_MARK_BAD, "slices are lost");
+		return;
+	}
+	line_open(&from);
+	for (size_t i = 0; i < f->n_sources; i++)
+		line_add(&from, "%s%" PRIu32 ": %s", i ? ", " : "",
+			 f->sources[i].rank,
+			 rsh_text_bytes(f->sources[i].bytes, text,
+					sizeof(text)));
+	line_cell(t, &from);
+}
+
+static int print_files(const struct rsh_printer *out,
+		       const struct rsh_plan_report *r)
+{
+	struct rsh_table *t = rsh_table_new(file_columns,
+					    sizeof(file_columns) /
+						    sizeof(file_columns[0]));
+	int rc;
+
+	for (size_t i = 0; i < r->n; i++)
+		add_file_row(t, &r->files[i]);
+	rc = rsh_table_print(t, out);
+	rsh_table_free(t);
+	return rc;
+}
+
+static void add_source_row(struct rsh_table *t, const struct sources *s,
+			   const struct source *one)
+{
+	struct line users, replicas;
+	bool any = false;
+
+	rsh_table_cell(t, "%" PRIu32, one->rank);
+	bytes_cell(t, one->bytes);
+	line_open(&users);
+	for (size_t i = 0; i < one->n_users; i++)
+		line_add(&users, "%s%" PRIu32, i ? " " : "", one->users[i]);
+	line_cell(t, &users);
+	line_open(&replicas);
+	for (uint32_t r = 0; r < s->n_first; r++)
+		if (r != one->rank && s->first[r] == one->group) {
+			line_add(&replicas, "%s%" PRIu32, any ? " " : "", r);
+			any = true;
+		}
+	line_cell(t, &replicas);
+	rsh_table_cell(t, "%s", one->path);
+}
+
+static int print_plan_sources(const struct rsh_printer *out,
+			      const struct sources *s)
+{
+	struct rsh_table *t = rsh_table_new(source_columns,
+					    sizeof(source_columns) /
+						    sizeof(source_columns[0]));
+	int rc;
+
+	for (size_t i = 0; i < s->n; i++)
+		add_source_row(t, s, &s->v[i]);
+	rc = rsh_table_print(t, out);
+	rsh_table_free(t);
+	return rc;
+}
+
+static void print_total(const struct rsh_printer *out,
+			const struct rsh_plan_report *r,
+			const struct sources *s)
+{
+	const struct rsh_plan_file all = sum(r);
+	char size[32], reads[32], time[32];
+	const char *note;
+
+	rsh_printer_put(out, s->step);
+	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
+		"in about %s at %d MB/s\n", r->n,
+		r->n == 1 ? "" : "s",
+		rsh_text_bytes(all.bytes, size, sizeof(size)),
+		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), s->n,
+		s->n == 1 ? "" : "s",
+		rsh_text_seconds(seconds(all.read_bytes, all.n_runs), time,
+				 sizeof(time)), BYTES_PER_SECOND / 1000000);
+	for (uint32_t i = 0;
+	     (note = rsh_plan_note(r->view->plan, i)); i++) {
+		fputs("note: ", out->f);
+		rsh_printer_put(out, note);
+		fputc('\n', out->f);
+	}
+}
+
+static int print_tables(const struct rsh_printer *out,
+			const struct rsh_plan_report *r)
+{
+	struct sources s = { 0 };
+	int rc = collect_sources(r, &s);
+
+	if (rc == 0)
+		rc = print_files(out, r);
+	if (rc == 0) {
+		fputc('\n', out->f);
+		rc = print_plan_sources(out, &s);
+	}
+	if (rc == 0) {
+		fputc('\n', out->f);
+		print_total(out, r, &s);
+	}
+	sources_clear(&s);
+	return rc;
+}
+
+int rsh_plan_print(const struct rsh_printer *out,
+		   const struct rsh_plan_report *r)
+{
+	json_t *json;
+
+	if (!out->json)
+		return print_tables(out, r);
+	return rsh_plan_json(r, &json) ? -ENOMEM : rsh_printer_json(out, json);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/plan_ranks.c prints the lists of rank_list_for_transform for `plan
+ * --rank-list`, for which no checkpoint is looked at. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "plan.h"
+#include "rsh/converter/rank_list.h"
+#include "rsh/app/ranks.h"
+#include "rsh/source/source.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+struct lists {
+	struct rsh_names *names;
+	struct rsh_strategy *src, *dst; /* NULL: none */
+	uint32_t n_ranks, n_sources;
+	bool *wanted;  /* [destination rank] */
+	bool *sources; /* [source rank]: those of one list */
+	json_t *json;  /* NULL: print lines */
+	bool refused;
+};
+
+static void lists_clear(struct lists *l)
+{
+	free(l->wanted);
+	free(l->sources);
+	json_decref(l->json);
+	if (l->src)
+		rsh_strategy_free(l->src);
+	if (l->dst)
+		rsh_strategy_free(l->dst);
+	rsh_names_free(l->names);
+}
+
+static uint32_t count_list_ranks(const struct rsh_strategy *s)
+{
+	return s ? s->n_stages * s->stage_ranks : 1;
+}
+
+static int load_lists(const struct rsh_options *o, struct lists *l,
+		      struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = &o->vfs;
+	int rc;
+
+	l->names = rsh_names_new();
+	if (!l->names)
+		return rsh_error_nomem(err);
+	rc = rsh_vfs_load_strategies(cfg, l->names, &l->src, &l->dst, err);
+	if (rc)
+		return rc;
+	l->n_ranks = count_list_ranks(l->dst);
+	l->n_sources = count_list_ranks(l->src);
+	l->wanted = rsh_alloc_array(l->n_ranks, sizeof(*l->wanted));
+	l->sources = rsh_alloc_array(l->n_sources, sizeof(*l->sources));
+	l->json = o->json ? json_array() : NULL;
+	if (!l->wanted || !l->sources || (o->json && !l->json))
+		return rsh_error_nomem(err);
+	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
+}
+
+/* The highest rank comes first, as the function gives them. */
+static void print_list(const struct lists *l, uint32_t rank)
+{
+	printf("%" PRIu32 ":", rank);
+	for (uint32_t s = l->n_sources; s-- > 0;)
+		if (l->sources[s])
+			printf(" %" PRIu32, s);
+	putchar('\n');
+}
+
+static void add_json(struct lists *l, uint32_t rank, const char *reason)
+{
+	json_t *sources = json_array();
+
+	for (uint32_t s = l->n_sources; s-- > 0;)
+		if (!reason && l->sources[s])
+			json_array_append_new(sources, json_integer(s));
+	if (reason) {
+		json_decref(sources);
+		sources = json_null();
+	}
+	json_array_append_new(l->json, json_pack("{s:i,s:o,s:o}", "rank",
+						 (int)rank, "sources", sources,
+						 "reason",
+						 rsh_json_optional(reason)));
+}
+
+/* Tells a list; `list` is NULL where there is none, which `reason` says. */
+static void tell_list(struct lists *l, const struct rsh_rank_list *list,
+		      uint32_t rank, const char *reason)
+{
+	if (list)
+		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
+	if (l->json)
+		add_json(l, rank, reason);
+	else if (list)
+		print_list(l, rank);
+}
+
+static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
+{
+	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
+	uint32_t first = stage * per_stage;
+	struct rsh_rank_list *list = NULL;
+	int rc = rsh_rank_list_new(l->src, l->dst, stage, l->names, &list, err);
+
+	if (rc && rc != -EDOM)
+		return rc;
+	if (rc) {
+		l->refused = true;
+		rsh_log_error("stage %" PRIu32 ": %s", stage, err->text);
+	}
+	for (uint32_t r = first; r < first + per_stage; r++)
+		if (l->wanted[r])
+			tell_list(l, list, r, rc ? err->text : NULL);
+	rsh_rank_list_free(list);
+	return 0;
+}
+
+static bool wants_stage(const struct lists *l, uint32_t stage)
+{
+	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
+
+	for (uint32_t r = stage * per_stage; r < (stage + 1) * per_stage; r++)
+		if (l->wanted[r])
+			return true;
+	return false;
+}
+
+int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
+			struct rsh_error *err)
+{
+	struct lists l = { 0 };
+	struct rsh_printer out;
+	int rc = load_lists(o, &l, err);
+
+	rsh_printer_init(&out, o);
+	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
+		if (wants_stage(&l, s))
+			rc = tell_stage(&l, s, err);
+	if (rc == 0 && l.json &&
+	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
+		rc = rsh_error_nomem(err);
+	*refused = l.refused;
+	lists_clear(&l);
+	return rc;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/printer.h prints what commands have for standard output: tables for
+ * people, JSON for programs. */
+#ifndef RSH_APP_CLI_PRINTER_H
+#define RSH_APP_CLI_PRINTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "rsh/app/json.h"
+#include "rsh/app/options.h"
+
+struct rsh_printer {
+	FILE *f;
+	bool json;
+	bool color;
+	unsigned width; /* columns of the terminal; 0: there is no terminal */
+};
+
+void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o);
+
+/* Prints the value in a line of its own and drops it.  Returns 0, or -ENOMEM if
+ * it is NULL, which is what jansson makes of parts that could not be made. */
+int rsh_printer_json(const struct rsh_printer *out, json_t *value);
+
+/* Prints a part of a line, escaped (util/text.h). */
+void rsh_printer_put(const struct rsh_printer *out, const char *text);
+
+/* ---- tables ---- */
+
+struct rsh_column {
+	const char *title;
+	bool right;   /* numbers */
+	/* These say what becomes of it where the terminal is too narrow. */
+	bool shorten; /* it may lose its middle */
+	bool wrap;    /* the last one, in ASCII: it goes on below, broken
+		       * behind commas */
+};
+
+enum rsh_mark { RSH_MARK_NONE, RSH_MARK_GOOD, RSH_MARK_BAD };
+
+struct rsh_table;
+
+/* Makes a table; the columns must outlive it.  Returns NULL if memory is out,
+ * which the functions below take for a table that cannot be printed. */
+struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n);
+void rsh_table_free(struct rsh_table *t);
+/* Adds the next cell of the row; the text is escaped (util/text.h). */
+void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
+		    const char *text);
+/* Returns 0 or -ENOMEM. */
+int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out);
+
+#endif

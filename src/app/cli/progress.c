@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/progress.c works out rate and time left, and has a thread draw the bar
+ * or print the line. */
+#include "config.h"
+
+#include "progress.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
+#include "text.h"
+
+#define BAR_PAUSE_MS 200
+#define LINE_PAUSE_MS 10000
+#define MIN_BAR 10
+#define MAX_LINE 512
+
+struct rsh_progress {
+	FILE *out;
+	const char *what;
+	uint64_t total;
+	bool terminal;
+	uint64_t start; /* by rsh_clock_ns() */
+	_Atomic uint64_t done;
+
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards `ended` */
+	pthread_cond_t wake;
+	bool ended;
+};
+
+/* ---- text ---- */
+
+/* Writes a time as "0:07", "12:00" or "3:00:00". */
+static void time_text(char *text, size_t size, double seconds)
+{
+	unsigned long s = seconds < 360000 ? (unsigned long)(seconds + 0.5) :
+					     360000;
+
+	if (s < 3600)
+		snprintf(text, size, "%lu:%02lu", s / 60, s % 60);
+	else
+		snprintf(text, size, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60,
+			 s % 60);
+}
+
+struct figures {
+	unsigned percent;
+	char rate[32];
+	char left[32]; /* "-" before anything was done */
+};
+
+static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
+{
+	struct figures f = { .percent = 100, .left = "-" };
+	double rate = seconds > 0 ? (double)done / seconds : 0;
+	char bytes[24];
+
+	done = rsh_min_u64(done, total);
+	/* It is 100 only when nothing is left. */
+	if (done < total)
+		f.percent = (unsigned)rsh_min_u64(
+			(uint64_t)((double)done / (double)total * 100), 99);
+	rsh_text_bytes((uint64_t)rate, bytes, sizeof(bytes));
+	snprintf(f.rate, sizeof(f.rate), "%s/s", bytes);
+	if (rate > 0)
+		time_text(f.left, sizeof(f.left),
+			  (double)(total - done) / rate);
+	return f;
+}
+
+static void draw_bar(char *bar, unsigned width, unsigned percent)
+{
+	unsigned full = width * percent / 100;
+
+	for (unsigned i = 0; i < width; i++)
+		bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+	bar[width] = '\0';
+}
+
+void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
+		       uint64_t total, double seconds, unsigned width)
+{
+	const struct figures f = figures_of(done, total, seconds);
+	char all[32], so_far[32], bar[MAX_LINE], figures[128];
+	int room;
+
+	if (width == 0) {
+		rsh_text_bytes(total, all, sizeof(all));
+		rsh_text_bytes(done, so_far, sizeof(so_far));
+		snprintf(text, size, "%s: %u%% (%s of %s), %s, %s left", what,
+			 f.percent, so_far, all, f.rate, f.left);
+		return;
+	}
+	snprintf(figures, sizeof(figures), "%3u%% %12s %8s left", f.percent,
+		 f.rate, f.left);
+	/* One column is left free, where terminals would wrap. */
+	room = (int)width - 1 - (int)strlen(what) - (int)strlen(figures) -
+	       (int)strlen(" [] ");
+	if (room >= (int)sizeof(bar))
+		room = (int)sizeof(bar) - 1;
+	if (room >= MIN_BAR) {
+		draw_bar(bar, (unsigned)room, f.percent);
+		snprintf(text, size, "%s [%s] %s", what, bar, figures);
+		return;
+	}
+	snprintf(text, size, "%s %s", what, figures);
+	if (strlen(text) >= width)
+		text[width - 1] = '\0';
+}
+
+/* ---- showing it ---- */
+
+static unsigned bar_width(FILE *out)
+{
+	struct winsize w;
+
+	return ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ?
+		w.ws_col : 80;
+}
+
+static void show_bar(const struct rsh_progress *p)
+{
+	char text[MAX_LINE + 128];
+
+	rsh_progress_text(text, sizeof(text), p->what, atomic_load(&p->done),
+			  p->total, rsh_clock_since(p->start),
+			  p->terminal ? bar_width(p->out) : 0);
+	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
+	fflush(p->out);
+}
+
+/* Returns false when the end came before the pause was over. */
+static bool pause_ms(struct rsh_progress *p, unsigned ms)
+{
+	const uint64_t until = rsh_clock_ns() + ms * UINT64_C(1000000);
+	int rc = 0;
+	bool ended;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->ended && rc == 0)
+		rc = rsh_clock_wait(&p->wake, &p->lock, until);
+	ended = p->ended;
+	pthread_mutex_unlock(&p->lock);
+	return !ended;
+}
+
+static void *shower(void *arg)
+{
+	struct rsh_progress *p = arg;
+
+	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS))
+		show_bar(p);
+	return NULL;
+}
+
+static bool is_terminal(FILE *out)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+}
+
+static int start_bar_thread(struct rsh_progress *p)
+{
+	int rc = rsh_clock_cond_init(&p->wake);
+
+	if (rc)
+		return rc;
+	pthread_mutex_init(&p->lock, NULL);
+	return rsh_thread_start(&p->thread, shower, p);
+}
+
+struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
+					uint64_t total, bool quiet)
+{
+	struct rsh_progress *p = quiet ? NULL : calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->out = out;
+	p->what = what;
+	p->total = total;
+	p->terminal = is_terminal(out);
+	p->start = rsh_clock_ns();
+	if (start_bar_thread(p)) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+void rsh_progress_add(struct rsh_progress *p, uint64_t bytes)
+{
+	if (p)
+		atomic_fetch_add(&p->done, bytes);
+}
+
+void rsh_progress_clear(struct rsh_progress *p)
+{
+	if (!p || !p->terminal)
+		return;
+	fputs("\r\033[K", p->out);
+	fflush(p->out);
+}
+
+void rsh_progress_end(struct rsh_progress *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->ended = true;
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	rsh_progress_clear(p);
+	pthread_cond_destroy(&p->wake);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}

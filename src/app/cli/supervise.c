@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/supervise.c runs a command in a process of its own, and looks whether it
+ * gets on.
+ *
+ * A thread in a request that a daemon has taken and does not answer cannot be
+ * killed, nor does its process end before that.  So whoever is to end in time,
+ * or at Ctrl-C, must not be the process that asks. */
+#include "config.h"
+
+#include "supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/app/mounted.h"
+#include "rsh/app/exit.h"
+#include "rsh/util/log.h"
+
+/* A command is given up that gets on in none of so many looks, one after the
+ * other, in all PATIENCE_SECONDS.  The time in which it was stopped, as by
+ * Ctrl-Z, is none of that, since this process was stopped as well. */
+#define PATIENCE_SECONDS 8
+#define LOOK_MS 250
+#define LOOKS_MAX (PATIENCE_SECONDS * 1000 / LOOK_MS)
+/* Whether the daemon answers is found out in so long. */
+#define ANSWER_MS 500
+
+/* Who only waits takes less of a processor than this in all that time; a bar
+ * that is drawn is some of it. */
+#define BUSY_NS ((uint64_t)PATIENCE_SECONDS * 10 * 1000 * 1000)
+
+/* How far a process has come. */
+struct state {
+	uint64_t cpu_ns;
+	uint64_t bytes, calls; /* that it has read */
+	bool known;
+};
+
+/* ---- looking ---- */
+
+static uint64_t cpu_time(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t))
+		return 0;
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static struct state state_of(pid_t pid)
+{
+	struct state s = { .cpu_ns = cpu_time(pid) };
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return s;
+	s.known = fscanf(f, "rchar: %" SCNu64 " wchar: %*u syscr: %" SCNu64,
+			 &s.bytes, &s.calls) == 2;
+	fclose(f);
+	return s;
+}
+
+/* Where the kernel does not count what a process reads it is never given up. */
+static bool has_got_on(const struct state *before, const struct state *now)
+{
+	return !now->known || now->bytes != before->bytes ||
+	       now->calls != before->calls ||
+	       now->cpu_ns > before->cpu_ns + BUSY_NS;
+}
+
+/* Waits for an end of the pipe to be closed. */
+static bool is_closed(int pipe, int ms)
+{
+	struct pollfd p = { .fd = pipe, .events = POLLIN };
+
+	return poll(&p, 1, ms) == 1;
+}
+
+/* Waits until the process ends.  Returns false if it does not get on. */
+static bool ends(pid_t pid, int pipe)
+{
+	struct state before = state_of(pid);
+	unsigned looks = 0;
+
+	while (!is_closed(pipe, LOOK_MS)) {
+		const struct state now = state_of(pid);
+
+		if (has_got_on(&before, &now)) {
+			before = now;
+			looks = 0;
+		} else if (++looks == LOOKS_MAX) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* A process that does not end is left to init. */
+static void give_up(pid_t pid)
+{
+	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+
+	kill(pid, SIGKILL);
+	for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0; i++)
+		nanosleep(&pause, NULL);
+}
+
+/* Forks.  The pipe is closed when the child ends, which it does with this
+ * process.  Returns -1 if that cannot be. */
+static pid_t fork_with_pipe(int *pipe)
+{
+	const pid_t parent = getpid();
+	int two[2];
+	pid_t pid;
+
+	if (pipe2(two, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	close(two[pid != 0]);
+	if (pid < 0)
+		close(two[0]);
+	else if (pid)
+		*pipe = two[0];
+	if (pid == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) ||
+			 getppid() != parent))
+		_exit(RSH_EXIT_IO);
+	return pid;
+}
+
+/* A daemon answers this by itself, whatever its source does. */
+static bool mount_answers(const char *path)
+{
+	struct statvfs st;
+	int pipe;
+	bool answers;
+	pid_t pid = fork_with_pipe(&pipe);
+
+	if (pid == 0)
+		_exit(statvfs(path, &st) != 0);
+	if (pid < 0)
+		return false;
+	answers = is_closed(pipe, ANSWER_MS);
+	close(pipe);
+	give_up(pid);
+	return answers;
+}
+
+/* ---- the command ---- */
+
+static int complain(const struct rsh_mounted *m)
+{
+	if (mount_answers(m->path))
+		rsh_log_error("%s: nothing has come from this mount for %d "
+			      "seconds: its daemon answers, but its source "
+			      "does not", m->path, PATIENCE_SECONDS);
+	else
+		rsh_log_error("%s: the daemon of this mount does not answer: "
+			      "it is stopped, or hangs (reshardfs umount "
+			      "--force takes it down)", m->path);
+	return RSH_EXIT_IO;
+}
+
+/* Ends as the process has ended. */
+static int take_status(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return RSH_EXIT_IO;
+	if (!WIFSIGNALED(status))
+		return WEXITSTATUS(status);
+	signal(WTERMSIG(status), SIG_DFL);
+	raise(WTERMSIG(status));
+	return RSH_EXIT_IO;
+}
+
+/* What is named lies in a mount, be it an operand or an option's value. */
+static bool any_in_mount(int argc, char **argv, struct rsh_mounted *m)
+{
+	for (int i = 2; i < argc; i++)
+		if (*argv[i] != '-' && rsh_mounted_holds(argv[i], m))
+			return true;
+	return false;
+}
+
+int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv))
+{
+	struct rsh_mounted m;
+	int pipe;
+	pid_t pid;
+
+	if (!any_in_mount(argc, argv, &m))
+		return run(argc, argv);
+	pid = fork_with_pipe(&pipe);
+	if (pid <= 0)
+		return run(argc, argv);
+	if (ends(pid, pipe))
+		return take_status(pid);
+	give_up(pid);
+	return complain(&m);
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/table.c prints tables that fit a terminal. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "printer.h"
+#include "text.h"
+
+#define GAP 2       /* blanks between columns */
+#define NARROWEST 8 /* what shortening leaves of a column at least */
+#define WRAPPED 14  /* what wrapping leaves of a column at least */
+
+struct cell {
+	char *text;
+	enum rsh_mark mark;
+};
+
+struct rsh_table {
+	const struct rsh_column *columns;
+	unsigned n_columns;
+	struct cell *cells;
+	size_t n, cap;
+	bool failed; /* memory was out */
+};
+
+struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n)
+{
+	struct rsh_table *t = calloc(1, sizeof(*t));
+
+	if (t) {
+		t->columns = columns;
+		t->n_columns = n;
+	}
+	return t;
+}
+
+void rsh_table_free(struct rsh_table *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < t->n; i++)
+		free(t->cells[i].text);
+	free(t->cells);
+	free(t);
+}
+
+void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark, const char *text)
+{
+	char *escaped;
+
+	if (!t || t->failed)
+		return;
+	escaped = rsh_text_escape(text);
+	t->failed = !escaped || rsh_grow(&t->cells, &t->cap, t->n + 1,
+					 sizeof(*t->cells));
+	if (t->failed)
+		free(escaped);
+	else
+		t->cells[t->n++] = (struct cell){ escaped, mark };
+}
+
+void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
+{
+	char *text;
+	va_list ap;
+	int n;
+
+	if (!t || t->failed)
+		return;
+	va_start(ap, fmt);
+	n = vasprintf(&text, fmt, ap);
+	va_end(ap);
+	if (n < 0) {
+		t->failed = true;
+		return;
+	}
+	rsh_table_mark(t, RSH_MARK_NONE, text);
+	free(text);
+}
+
+/* ---- printing ---- */
+
+static void measure_columns(const struct rsh_table *t, size_t *widths)
+{
+	for (unsigned c = 0; c < t->n_columns; c++)
+		widths[c] = rsh_text_width(t->columns[c].title);
+	for (size_t i = 0; i < t->n; i++) {
+		size_t n = rsh_text_width(t->cells[i].text);
+
+		if (n > widths[i % t->n_columns])
+			widths[i % t->n_columns] = n;
+	}
+}
+
+/* Returns the widest column that may give up more, or n_columns if there is
+ * none. */
+static unsigned widest(const struct rsh_table *t, const size_t *widths,
+		       bool wrap)
+{
+	unsigned at = t->n_columns;
+
+	for (unsigned c = 0; c < t->n_columns; c++) {
+		const struct rsh_column *column = &t->columns[c];
+
+		if ((wrap ? column->wrap : column->shorten) &&
+		    widths[c] > (wrap ? WRAPPED : NARROWEST) &&
+		    (at == t->n_columns || widths[c] > widths[at]))
+			at = c;
+	}
+	return at;
+}
+
+/* Wrapping loses nothing, so it comes before shortening. */
+static void fit(const struct rsh_table *t, size_t *widths, size_t room)
+{
+	size_t total = GAP * (t->n_columns - 1);
+
+	for (unsigned c = 0; c < t->n_columns; c++)
+		total += widths[c];
+	while (total > room) {
+		unsigned c = widest(t, widths, true);
+
+		if (c == t->n_columns)
+			c = widest(t, widths, false);
+		if (c == t->n_columns)
+			return;
+		widths[c]--;
+		total--;
+	}
+}
+
+/* Returns how much of the text goes into a line.  A line is rather too long
+ * than an item cut. */
+static size_t line_length(const char *text, size_t width)
+{
+	size_t n = rsh_text_fitting(text, width);
+
+	if (!text[n])
+		return n;
+	for (size_t i = n; i > 0; i--)
+		if (text[i - 1] == ',')
+			return i;
+	n = strcspn(text, ",");
+	return text[n] ? n + 1 : n;
+}
+
+static void print_wrapped(const struct rsh_printer *out, const char *text,
+			  const char *color, size_t indent, size_t width)
+{
+	for (;;) {
+		size_t n = line_length(text, width);
+
+		fprintf(out->f, "%s%.*s%s\n", color ? color : "", (int)n, text,
+			color ? "\033[0m" : "");
+		text += n;
+		text += strspn(text, " ");
+		if (!*text)
+			return;
+		fprintf(out->f, "%*s", (int)indent, "");
+	}
+}
+
+static const char *color_of(const struct rsh_printer *out, enum rsh_mark mark)
+{
+	if (!out->color || mark == RSH_MARK_NONE)
+		return NULL;
+	return mark == RSH_MARK_GOOD ? "\033[32m" : "\033[31m";
+}
+
+static size_t indent_of(const size_t *widths, unsigned c)
+{
+	size_t n = c * GAP;
+
+	while (c-- > 0)
+		n += widths[c];
+	return n;
+}
+
+static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
+		       unsigned c, char *text, const char *color,
+		       const size_t *widths)
+{
+	const struct rsh_column *column = &t->columns[c];
+	const size_t width = widths[c];
+	size_t n, blanks;
+
+	if (column->shorten && out->width)
+		rsh_text_shorten(text, width);
+	n = rsh_text_width(text);
+	blanks = n < width ? width - n : 0;
+	if (c > 0)
+		fprintf(out->f, "%*s", GAP, "");
+	if (column->wrap && out->width) {
+		print_wrapped(out, text, color, indent_of(widths, c), width);
+		return;
+	}
+	if (column->right)
+		fprintf(out->f, "%*s", (int)blanks, "");
+	fprintf(out->f, "%s%s%s", color ? color : "", text,
+		color ? "\033[0m" : "");
+	if (c + 1 == t->n_columns)
+		fputc('\n', out->f);
+	else if (!column->right)
+		fprintf(out->f, "%*s", (int)blanks, "");
+}
+
+int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
+{
+	cleanup_free size_t *widths = NULL;
+	char title[64];
+
+	if (!t || t->failed)
+		return -ENOMEM;
+	widths = rsh_alloc_array(t->n_columns, sizeof(*widths));
+	if (!widths)
+		return -ENOMEM;
+	measure_columns(t, widths);
+	if (out->width)
+		fit(t, widths, out->width);
+	for (unsigned c = 0; c < t->n_columns; c++) {
+		snprintf(title, sizeof(title), "%s", t->columns[c].title);
+		print_cell(t, out, c, title, out->color ? "\033[1m" : NULL,
+			   widths);
+	}
+	for (size_t i = 0; i < t->n; i++)
+		print_cell(t, out, i % t->n_columns, t->cells[i].text,
+			   color_of(out, t->cells[i].mark), widths);
+	return 0;
+}

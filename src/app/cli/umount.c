@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/umount.c runs `umount`, which takes down what is a mount of reshardfs. */
+#include "config.h"
+
+#include "commands.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/app/mounted.h"
+#include "rsh/util/log.h"
+
+#define WAIT_SECONDS 30
+/* Who waits for longer is told what for. */
+#define SILENT_SECONDS 2
+
+static int wait_for_daemon(const char *path, struct rsh_error *err)
+{
+	if (rsh_unmount_wait(path, SILENT_SECONDS))
+		return 0;
+	rsh_log_notice("%s: unmounted; waiting for its daemon to end, for %d "
+		       "seconds at most", path, WAIT_SECONDS);
+	if (rsh_unmount_wait(path, WAIT_SECONDS - SILENT_SECONDS))
+		return 0;
+	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
+			     "has not ended in %d seconds", path,
+			     WAIT_SECONDS);
+}
+
+static int take_down(const struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_mounted m;
+	const char *const path = m.path;
+	int rc = rsh_mounted_find(o->mountpoint, &m);
+
+	if (rc)
+		return rsh_error_set(err, -rc, "mount point %s: %s",
+				     o->mountpoint, strerror(-rc));
+	if (m.n == 0)
+		return rsh_error_set(err, EINVAL, "%s: nothing is mounted "
+				     "there", o->mountpoint);
+	if (strcmp(m.type, RSH_MOUNTED_TYPE) != 0)
+		return rsh_error_set(err, EINVAL, "%s: a mount of type %s, "
+				     "not of reshardfs", o->mountpoint,
+				     m.type);
+	if (o->force) {
+		rc = rsh_unmount_force(path, err);
+		if (rc == 0)
+			rsh_log_notice("%s: taken down by force: its daemon "
+				       "has ended, and who used it gets errors",
+				       path);
+		return rc;
+	}
+	rc = rsh_unmount(path, o->lazy, err);
+	if (rc == 0 && o->lazy)
+		rsh_log_notice("%s: taken from the tree; its daemon ends when "
+			       "nobody uses it any more, for which nothing "
+			       "waits", path);
+	if (rc == 0 && !o->lazy)
+		rc = wait_for_daemon(path, err);
+	return rc;
+}
+
+enum rsh_exit rsh_umount(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc = take_down(o, &err);
+
+	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/verify.c runs `verify`, which tells whether the bytes are what they
+ * should be. */
+#include "config.h"
+
+#include "commands.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "rsh/converter/conversion.h"
+#include "rsh/copy/verify.h"
+#include "rsh/app/check.h"
+#include "rsh/app/ranks.h"
+#include "rsh/app/reading.h"
+#include "rsh/source/format.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/inspect.h"
+#include "printer.h"
+#include "text.h"
+#include "work.h"
+
+/* ---- the answer ---- */
+
+struct report {
+	struct rsh_work work;
+	struct rsh_answer answer;
+	enum rsh_verify_kind kind;
+	bool apart;         /* nobody said which ranks hold the same */
+	uint32_t n_written; /* files that a manifest was written of */
+	char step[256]; /* empty: no source was looked at */
+};
+
+static json_t *problems_json(const struct rsh_answer *a)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < a->n_problems; i++) {
+		const struct rsh_problem *p = &a->problems[i];
+
+		json_array_append_new(
+			all, json_pack("{s:o,s:o,s:o,s:o}", "path",
+				       rsh_json_text(p->path), "record",
+				       rsh_json_optional(p->record), "offset",
+				       p->placed ? rsh_json_u64(p->offset) :
+						   json_null(),
+				       "what", rsh_json_text(p->what)));
+	}
+	return all;
+}
+
+#define PHRASE_BYTES 96
+#define PHRASES_MAX 6
+
+/* Says what was compared with what. */
+struct phrases {
+	char text[PHRASES_MAX][PHRASE_BYTES];
+	unsigned n;
+};
+
+static const char *plural(uint32_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static bool is_compared(const struct rsh_answer *a)
+{
+	return a->n_by_manifest || a->n_by_plan || a->n_by_crc ||
+	       a->n_replicas;
+}
+
+static void phrases_of(const struct report *r, struct phrases *out)
+{
+	const struct rsh_answer *a = &r->answer;
+	char (*text)[PHRASE_BYTES] = out->text;
+	char size[32];
+	unsigned n = 0;
+
+	if (r->kind == RSH_VERIFY_MANIFEST && a->n_by_manifest)
+		snprintf(text[n++], PHRASE_BYTES, "what a mount shows of %"
+			 PRIu32 " file%s against the manifest",
+			 a->n_by_manifest, plural(a->n_by_manifest));
+	else if (a->n_by_manifest)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
+			 "%s manifest", a->n_by_manifest,
+			 plural(a->n_by_manifest),
+			 a->n_by_manifest == 1 ? "its" : "their");
+	if (a->n_by_plan)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
+			 "what a mount shows", a->n_by_plan,
+			 plural(a->n_by_plan));
+	if (a->n_by_crc)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
+			 "%s CRC", a->n_by_crc, plural(a->n_by_crc),
+			 a->n_by_crc == 1 ? "its" : "their");
+	if (a->n_replicas)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " slice%s of %"
+			 PRIu32 " ranks against each other", a->n_replicas,
+			 plural(a->n_replicas), a->n_ranks);
+	if (n == 0)
+		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only");
+	else if (a->uncompared)
+		snprintf(text[n++], PHRASE_BYTES,
+			 "headers and sizes only of %s",
+			 rsh_text_bytes(a->uncompared, size, sizeof(size)));
+	out->n = n;
+}
+
+static json_t *phrases_json(const struct report *r)
+{
+	json_t *all = json_array();
+	struct phrases p;
+
+	phrases_of(r, &p);
+	for (unsigned i = 0; i < p.n; i++)
+		json_array_append_new(all, json_string(p.text[i]));
+	return all;
+}
+
+static int print_answer_json(const struct rsh_printer *out,
+			     const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+
+	return rsh_printer_json(
+		out, json_pack("{s:b,s:o,s:i,s:o,s:o,s:i,s:i,s:i,s:i,s:i,s:o,"
+			       "s:o,s:i,s:i,s:b,s:f,s:o}", "good",
+			       a->n_problems == 0, "step",
+			       rsh_json_optional(*r->step ? r->step : NULL),
+			       "files", (int)a->n_files, "bytes",
+			       rsh_json_u64(a->bytes), "compared",
+			       phrases_json(r), "by_manifest",
+			       (int)a->n_by_manifest, "by_plan",
+			       (int)a->n_by_plan, "by_crc", (int)a->n_by_crc,
+			       "replicas", (int)a->n_replicas, "ranks",
+			       (int)a->n_ranks, "uncompared",
+			       rsh_json_u64(a->uncompared), "without_crc",
+			       rsh_json_u64(a->n_unsummed), "unlisted",
+			       (int)a->n_unlisted, "made_up",
+			       (int)a->n_made_up, "another_conversion",
+			       a->another, "seconds",
+			       rsh_work_seconds(&r->work), "problems",
+			       problems_json(a)));
+}
+
+static void print_problem(const struct rsh_printer *out,
+			  const struct rsh_problem *p)
+{
+	fputs(out->color ? "\033[31m" : "", out->f);
+	rsh_printer_put(out, p->path);
+	fputs(out->color ? "\033[0m: " : ": ", out->f);
+	rsh_printer_put(out, p->what);
+	if (p->record) {
+		fputs(", record ", out->f);
+		rsh_printer_put(out, p->record);
+	}
+	if (p->placed)
+		fprintf(out->f, ", offset %" PRIu64, p->offset);
+	fputc('\n', out->f);
+}
+
+static void print_notes(const struct rsh_printer *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+
+	if (r->apart)
+		fprintf(out->f, "note: ranks were not compared: --src-strategy "
+			"says which hold the same\n");
+	if (a->another && a->n_problems)
+		fprintf(out->f, "note: the manifest is of another conversion: "
+			"other options, strategies or source files\n");
+	if (a->n_made_up)
+		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
+			"hold the same\n", a->n_made_up,
+			a->n_made_up == 1 ? " has" : "s have");
+	if (a->n_unsummed)
+		fprintf(out->f, "note: %" PRIu64 " item%s no CRC (torch was "
+			"told to compute none)\n", a->n_unsummed,
+			a->n_unsummed == 1 ? " has" : "s have");
+	if (a->n_by_manifest < a->n_of)
+		fprintf(out->f, "note: the manifest is of %" PRIu32 " of the %"
+			PRIu32 " files of its tree; %" PRIu32 " that it does "
+			"not have %s not looked at\n", a->n_by_manifest,
+			a->n_of, a->n_unlisted,
+			a->n_unlisted == 1 ? "was" : "were");
+}
+
+/* What was compared with nothing is not called good. */
+static void print_verdict(const struct rsh_printer *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+	struct phrases p;
+
+	phrases_of(r, &p);
+	for (unsigned i = 0; i < p.n; i++)
+		fprintf(out->f, "%s%s", i ? ", " : "", p.text[i]);
+	if (r->n_written)
+		fprintf(out->f, ", a manifest of %" PRIu32 " file%s written",
+			r->n_written, plural(r->n_written));
+	if (a->n_problems)
+		fprintf(out->f, ": %zu problem%s\n", a->n_problems,
+			a->n_problems == 1 ? "" : "s");
+	else if (a->uncompared || !is_compared(a))
+		fputs(": no problem found\n", out->f);
+	else
+		fputs(": good\n", out->f);
+}
+
+static void print_lines(const struct rsh_printer *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+	char size[32], time[32];
+
+	for (size_t i = 0; i < a->n_problems; i++)
+		print_problem(out, &a->problems[i]);
+	if (r->work.options->quiet)
+		return;
+	print_notes(out, r);
+	rsh_printer_put(out, r->step);
+	fprintf(out->f, "%s%" PRIu32 " file%s of %s read in %s: ",
+		*r->step ? ": " : "", a->n_files, plural(a->n_files),
+		rsh_text_bytes(a->bytes, size, sizeof(size)),
+		rsh_text_seconds(rsh_work_seconds(&r->work), time,
+				 sizeof(time)));
+	print_verdict(out, r);
+}
+
+static int print_answer(const struct report *r)
+{
+	struct rsh_printer out;
+
+	rsh_printer_init(&out, r->work.options);
+	if (out.json)
+		return print_answer_json(&out, r);
+	print_lines(&out, r);
+	return 0;
+}
+
+static void take_verified_step(struct report *r, const struct rsh_source *s)
+{
+	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
+				  sizeof(r->step));
+}
+
+/* ---- the questions ---- */
+
+/* A tree that is not there is a slip of the pen, not one without its files. */
+static int find_tree(const char *dir, struct rsh_error *err)
+{
+	struct stat st;
+
+	if (stat(dir, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", dir,
+				     strerror(errno));
+	return 0;
+}
+
+static int verify_files(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+	const char *manifest = o->operands[0], *dir, *slash;
+	cleanup_free char *beside = NULL;
+	int rc;
+
+	dir = o->n_operands > 1 ? o->operands[1] : NULL;
+	if (dir && !rsh_is_file(manifest)) {
+		manifest = o->operands[1];
+		dir = o->operands[0];
+	}
+	if (!dir) {
+		slash = strrchr(manifest, '/');
+		beside = slash ? strndup(manifest, slash == manifest ? 1 :
+					 (size_t)(slash - manifest)) :
+				 strdup(".");
+		if (!beside)
+			return rsh_error_nomem(err);
+		dir = beside;
+	}
+	rc = find_tree(dir, err);
+	return rc ? rc : rsh_verify_files(manifest, dir, &o->vfs.files.store,
+					  &control, &r->answer, err);
+}
+
+/* Verifies a directory by the manifest that lies in it. */
+static int verify_by_own_manifest(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+
+	return rsh_verify_files(NULL, o->operands[0], &o->vfs.files.store,
+				&control, &r->answer, err);
+}
+
+static int verify_plan(struct report *r, enum rsh_verify_kind kind,
+		       struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
+	cleanup_free bool *wanted = NULL;
+	struct rsh_verify_options vo = {
+		.tree = kind == RSH_VERIFY_TREE ? other : NULL,
+		.manifest = kind == RSH_VERIFY_MANIFEST ? other : NULL,
+		.write = o->write_manifest,
+		.overwrite = o->overwrite,
+		.control = rsh_work_control(&r->work),
+	};
+	struct rsh_vfs_view view;
+	int rc;
+
+	if (!rsh_vfs_view(r->work.vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	take_verified_step(r, view.source);
+	rc = rsh_ranks_mark_files(o, 2, view.plan, &wanted, err);
+	vo.wanted = wanted;
+	return rc ? rc : rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
+					 &r->answer, err);
+}
+
+/* Without a strategy, and no word of its own on how it is cut, each file of a
+ * SOURCE that is not sharded has whole parameters. */
+static bool verify_is_whole(const struct report *r,
+			    const struct rsh_source *source)
+{
+	const struct rsh_format *f = rsh_source_format(source);
+
+	return r->work.options->vfs.src.from == RSH_FROM_NONE &&
+	       f->layout != RSH_LAYOUT_OWN && f->by_name;
+}
+
+/* Are there several ranks, of which nobody says what they hold? */
+static bool is_apart(const struct report *r, const struct rsh_source *source)
+{
+	uint32_t first;
+
+	if (r->work.options->vfs.src.from ||
+	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
+		return false;
+	for (uint32_t i = 0; i < rsh_source_n_files(source); i++) {
+		struct rsh_source_file_info f;
+
+		rsh_source_file_info(source, i, &f);
+		if (f.rank > 0 && rsh_source_rank_files(source, f.rank, &first))
+			return true;
+	}
+	return false;
+}
+
+/* Verifies the step that a mount takes, and with --write-manifest what it would
+ * show. */
+static int verify_mounted(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+	struct rsh_vfs_view view;
+	int rc;
+
+	if (!rsh_vfs_view(r->work.vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	take_verified_step(r, view.source);
+	rc = rsh_verify_source(view.source, view.src,
+			       verify_is_whole(r, view.source), view.names,
+			       &control, &r->answer, err);
+	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
+		return rc;
+	rsh_work_end_progress(&r->work);
+	r->answer.n_files = 0;
+	r->answer.bytes = 0;
+	rc = verify_plan(r, RSH_VERIFY_SOURCE, err);
+	r->n_written = rc ? 0 : r->answer.n_files;
+	return rc;
+}
+
+/* Verifies the best step there is, without asking for a conversion. */
+static int verify_best(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+	struct rsh_source_options files = o->vfs.files;
+	const char *path = o->vfs.src.path;
+	struct rsh_strategy *strategy = NULL;
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_source *source = NULL;
+	uint32_t first = 0, n = UINT32_MAX;
+	int rc = names ? rsh_reading_new(o, &r->work.io, err) :
+			 rsh_error_nomem(err);
+
+	files.store.io = r->work.io;
+	if (rc == 0 && path)
+		rc = rsh_strategy_load(path, o->vfs.plan.compat, names,
+				       &strategy, err);
+	if (rc == 0 && strategy)
+		rsh_conversion_source_ranks(strategy, NULL, names, true, &first,
+					    &n);
+	if (rc == 0)
+		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
+				     err);
+	if (rc == 0 && path &&
+	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
+		rc = rsh_source_needs_none(source, err);
+	if (rc == 0)
+		rc = rsh_source_choose(source, 0, err);
+	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
+		rc = rsh_source_index(source, names, err);
+		if (rc == 0)
+			rc = rsh_source_strategy(source, true, names, &strategy,
+						 err);
+	}
+	if (rc == 0) {
+		take_verified_step(r, source);
+		r->apart = is_apart(r, source);
+		rc = rsh_verify_source(source, strategy,
+				       verify_is_whole(r, source), names,
+				       &control, &r->answer, err);
+	}
+	rsh_source_free(source);
+	if (strategy)
+		rsh_strategy_free(strategy);
+	rsh_names_free(names);
+	return rc;
+}
+
+/* What is known of the source's files by a manifest in it. */
+static void take_manifest(struct rsh_answer *a, const struct rsh_answer *by)
+{
+	if (!by->n_by_manifest)
+		return;
+	a->n_by_manifest = by->n_by_manifest;
+	a->n_of = by->n_of;
+	a->n_unlisted = by->n_unlisted;
+	if (by->n_by_manifest >= by->n_of)
+		a->uncompared = 0;
+}
+
+static int ask_of_source(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const enum rsh_verify_kind kind = r->kind;
+	int rc;
+
+	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
+		return verify_best(r, err);
+	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
+	/* A converted tree proves nothing of the source. */
+	if (rc == 0)
+		rc = rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
+	if (rc)
+		return rc;
+	return kind == RSH_VERIFY_SOURCE ? verify_mounted(r, err) :
+					   verify_plan(r, kind, err);
+}
+
+static int ask_question(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	struct rsh_answer by_manifest = { 0 };
+	int rc;
+
+	r->kind = kind;
+	if (kind == RSH_VERIFY_FILES)
+		return verify_files(r, err);
+	if (kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
+		rc = verify_by_own_manifest(r, err);
+		if (rc || r->answer.n_problems || !rsh_verify_of_source(o))
+			return rc;
+		rsh_work_end_progress(&r->work);
+		by_manifest = r->answer;
+		r->answer = (struct rsh_answer){ 0 };
+	}
+	rc = ask_of_source(r, err);
+	take_manifest(&r->answer, &by_manifest);
+	return rc;
+}
+enum rsh_exit rsh_verify(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct report r = { 0 };
+	enum rsh_exit status;
+	int rc;
+
+	if (!rsh_option_given(o, "log-level"))
+		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
+	rsh_work_begin(&r.work, o, "verifying");
+	rc = ask_question(&r, &err);
+	rsh_work_end_progress(&r.work);
+	if (rc == 0 && print_answer(&r))
+		rc = rsh_error_nomem(&err);
+	status = rc ? rsh_exit_failed(o, rc, &err) :
+		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	rsh_answer_clear(&r.answer);
+	rsh_work_end(&r.work);
+	return status;
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/warm.c runs `warm`, which works on the mount as any program does that
+ * reads files, so that it needs nothing of the daemon and the user's rights are
+ * enough. */
+#include "config.h"
+
+#include "commands.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "printer.h"
+#include "progress.h"
+#include "rsh/app/mounted.h"
+#include "rsh/app/ranks.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
+#include "text.h"
+#include "warm.h"
+
+#define READ_BYTES ((size_t)1024 * 1024)
+#define MAX_JOBS 64
+#define DEFAULT_JOBS 4
+#define MAX_RANKS 10000000u
+#define ROOT_INODE 1 /* that of every FUSE file system */
+
+struct warm {
+	const struct rsh_options *options;
+	struct rsh_warm_file *files;
+	size_t n_files, cap_files;
+	struct rsh_warm_parts parts;
+
+	struct rsh_progress *progress;
+	atomic_bool failed;
+};
+
+static int fail_file(const char *path, int code, struct rsh_error *err)
+{
+	return rsh_error_set(err, code, "%s: %s", path, strerror(code));
+}
+
+/* ---- the mount ---- */
+
+/* Returns whether /proc/self/mountinfo has that type for the file system on a
+ * device. */
+static bool is_of_type(dev_t dev, const char *type)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	cleanup_free char *line = NULL;
+	size_t cap = 0;
+	bool found = false;
+
+	if (!f)
+		return false;
+	while (!found && getline(&line, &cap, f) > 0) {
+		const char *rest = strstr(line, " - ");
+		unsigned major, minor;
+		size_t n = strlen(type);
+
+		found = rest && sscanf(line, "%*u %*u %u:%u", &major,
+				       &minor) == 2 &&
+			makedev(major, minor) == dev &&
+			strncmp(rest + 3, type, n) == 0 && rest[3 + n] == ' ';
+	}
+	fclose(f);
+	return found;
+}
+
+static int check_mount(const char *path, struct rsh_error *err)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0)
+		return fail_file(path, errno, err);
+	if (!S_ISDIR(st.st_mode) || st.st_ino != ROOT_INODE ||
+	    !is_of_type(st.st_dev, RSH_MOUNTED_TYPE))
+		return rsh_error_set(err, EINVAL, "%s: reshardfs is not "
+				     "mounted there", path);
+	return 0;
+}
+
+/* ---- which files ---- */
+
+static int add_warm_file(struct warm *w, const FTSENT *e)
+{
+	struct rsh_warm_file f = { strdup(e->fts_path),
+				   (uint64_t)e->fts_statp->st_size };
+
+	if (!f.path || rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
+				sizeof(f))) {
+		free(f.path);
+		return -ENOMEM;
+	}
+	w->files[w->n_files++] = f;
+	return 0;
+}
+
+/* Looks at everything below; links are to files that are there as well. */
+static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
+{
+	char *const paths[] = { path, NULL };
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+	int rc = 0;
+	FTSENT *e;
+
+	if (!fts)
+		return fail_file(path, errno, err);
+	while (rc == 0 && (errno = 0, e = fts_read(fts))) {
+		if (e->fts_info == FTS_F && add_warm_file(w, e))
+			rc = rsh_error_nomem(err);
+		else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
+			 e->fts_info == FTS_NS)
+			rc = fail_file(e->fts_path, e->fts_errno, err);
+	}
+	if (rc == 0 && errno)
+		rc = fail_file(path, errno, err);
+	fts_close(fts);
+	return rc;
+}
+
+static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
+{
+	cleanup_free char *path = NULL;
+
+	if (asprintf(&path, "%s/rank_%u", w->options->mountpoint, rank) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	return walk_mount(w, path, err);
+}
+
+/* Gives the highest rank that the mount shows, plus 1; 0 if it shows none. */
+static int count_warm_ranks(const char *path, uint32_t *n,
+			    struct rsh_error *err)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *e;
+	unsigned rank;
+	int end;
+
+	*n = 0;
+	if (!dir)
+		return fail_file(path, errno, err);
+	while ((errno = 0, e = readdir(dir)))
+		if (sscanf(e->d_name, "rank_%8u%n", &rank, &end) == 1 &&
+		    !e->d_name[end] && rank < MAX_RANKS && rank >= *n)
+			*n = rank + 1;
+	if (errno) {
+		end = errno;
+		closedir(dir);
+		return fail_file(path, end, err);
+	}
+	closedir(dir);
+	return 0;
+}
+
+static int walk_warm_ranks(struct warm *w, struct rsh_error *err)
+{
+	const struct rsh_options *o = w->options;
+	cleanup_free bool *wanted = NULL;
+	uint32_t n;
+	int rc = count_warm_ranks(o->mountpoint, &n, err);
+
+	if (rc)
+		return rc;
+	if (n == 0)
+		return rsh_error_set(err, EINVAL, "%s: it has no ranks",
+				     o->mountpoint);
+	wanted = rsh_alloc_array(n, sizeof(*wanted));
+	if (!wanted)
+		return rsh_error_nomem(err);
+	rc = rsh_ranks_mark(o, 1, n, wanted, err);
+	for (uint32_t rank = 0; rank < n && rc == 0; rank++)
+		if (wanted[rank])
+			rc = walk_rank(w, rank, err);
+	return rc;
+}
+
+static int find_files(struct warm *w, struct rsh_error *err)
+{
+	cleanup_free char *root = NULL;
+
+	if (w->options->n_operands > 1)
+		return walk_warm_ranks(w, err);
+	root = strdup(w->options->mountpoint);
+	return root ? walk_mount(w, root, err) : rsh_error_nomem(err);
+}
+
+/* ---- their contents ---- */
+
+static int take_whole_files(struct warm *w)
+{
+	struct rsh_warm_parts *p = &w->parts;
+
+	p->v = rsh_alloc_array(w->n_files + 1, sizeof(*p->v));
+	if (!p->v)
+		return -ENOMEM;
+	for (size_t i = 0; i < w->n_files; i++) {
+		p->v[p->n++] = (struct rsh_warm_part){ i, 0,
+						       w->files[i].size };
+		p->bytes += w->files[i].size;
+	}
+	return 0;
+}
+
+static int find_parts(struct warm *w, struct rsh_error *err)
+{
+	if (w->options->n_shares)
+		return rsh_warm_divide(w->options, w->files, w->n_files,
+				       &w->parts, err);
+	return take_whole_files(w) ? rsh_error_nomem(err) : 0;
+}
+
+/* Returns 0 or a positive errno. */
+static int read_part(struct warm *w, const struct rsh_warm_part *p, void *buf)
+{
+	cleanup_fd int fd = open(w->files[p->file].path, O_RDONLY | O_CLOEXEC);
+	const uint64_t end = p->offset + p->bytes;
+	uint64_t at = p->offset;
+
+	if (fd < 0)
+		return errno;
+	while (at < end) {
+		ssize_t n = pread(fd, buf, rsh_min_u64(end - at, READ_BYTES),
+				  (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? errno : 0;
+		at += (uint64_t)n;
+		rsh_progress_add(w->progress, (uint64_t)n);
+	}
+	return 0;
+}
+
+/* This is the crew's work.  A file that cannot be read keeps no other from
+ * being read. */
+static int warm_part(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct warm *w = ctx;
+	const struct rsh_warm_part *p = &w->parts.v[i];
+	cleanup_free void *buf = malloc(READ_BYTES);
+	int rc = buf ? read_part(w, p, buf) : ENOMEM;
+
+	(void)err;
+	if (rc == 0)
+		return 0;
+	rsh_progress_clear(w->progress);
+	rsh_log_error("%s: %s", w->files[p->file].path, strerror(rc));
+	atomic_store(&w->failed, true);
+	return 0;
+}
+
+static enum rsh_exit read_warm_parts(struct warm *w)
+{
+	const struct rsh_options *o = w->options;
+	const unsigned jobs = o->jobs ? o->jobs : DEFAULT_JOBS;
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc;
+
+	w->progress = rsh_progress_start(stderr, "warm", w->parts.bytes,
+					 o->quiet);
+	rc = rsh_parallel_for(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->parts.n,
+			      warm_part, w, &err);
+	rsh_progress_end(w->progress);
+	if (rc)
+		rsh_log_error("%s", err.text);
+	return rc || atomic_load(&w->failed) ? RSH_EXIT_IO : RSH_EXIT_GOOD;
+}
+
+/* ---- all of it ---- */
+
+static enum rsh_exit report_warm(const struct warm *w, double seconds)
+{
+	const struct rsh_options *o = w->options;
+	const struct rsh_warm_parts *p = &w->parts;
+	char bytes[32], all[32], time[32];
+	struct rsh_printer out;
+
+	rsh_printer_init(&out, o);
+	if (o->json)
+		return rsh_exit_of(rsh_printer_json(&out, json_pack(
+			"{s:I, s:I, s:o*, s:b, s:f}", "files",
+			(json_int_t)w->n_files, "bytes", (json_int_t)p->bytes,
+			"distinct_bytes", o->n_shares ?
+			rsh_json_u64(p->distinct) : NULL, "contents",
+			o->contents, "seconds", seconds)));
+	if (o->quiet)
+		return RSH_EXIT_GOOD;
+	fprintf(out.f, "%zu file%s, %s", w->n_files, w->n_files == 1 ? "" : "s",
+		rsh_text_bytes(p->bytes, bytes, sizeof(bytes)));
+	if (o->n_shares)
+		fprintf(out.f, " of %s that differ",
+			rsh_text_bytes(p->distinct, all, sizeof(all)));
+	fprintf(out.f, "%s in %s\n", o->contents ? " read" : "",
+		rsh_text_seconds(seconds, time, sizeof(time)));
+	return RSH_EXIT_GOOD;
+}
+
+static enum rsh_exit warm_up(struct warm *w)
+{
+	const struct rsh_options *o = w->options;
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_exit status = RSH_EXIT_GOOD;
+	const uint64_t start = rsh_clock_ns();
+	int rc = check_mount(o->mountpoint, &err);
+
+	if (rc == 0)
+		rc = find_files(w, &err);
+	if (rc == 0)
+		rc = find_parts(w, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	if (o->contents)
+		status = read_warm_parts(w);
+	return status == RSH_EXIT_GOOD ?
+		       report_warm(w, rsh_clock_since(start)) :
+		       status;
+}
+
+enum rsh_exit rsh_warm(const struct rsh_options *o)
+{
+	struct warm w = { .options = o };
+	enum rsh_exit status = warm_up(&w);
+
+	for (size_t i = 0; i < w.n_files; i++)
+		free(w.files[i].path);
+	free(w.files);
+	free(w.parts.v);
+	return status;
+}

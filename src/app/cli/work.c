@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/cli/work.c opens the tree of a command that goes through all of its bytes,
+ * and shows how far it has come until it ends. */
+#include "config.h"
+
+#include "work.h"
+
+#include <stdio.h>
+
+#include "interrupt.h"
+#include "rsh/app/reading.h"
+#include "rsh/util/clock.h"
+
+void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
+		    const char *what)
+{
+	*w = (struct rsh_work){
+		.options = o, .what = what, .start = rsh_clock_ns(),
+	};
+}
+
+int rsh_work_open(struct rsh_work *w, bool contents_later,
+		  struct rsh_error *err)
+{
+	int rc = rsh_reading_new(w->options, &w->io, err);
+
+	if (rc)
+		return rc;
+	w->cfg = w->options->vfs;
+	w->cfg.files.store.io = w->io;
+	w->cfg.contents_later = contents_later;
+	rc = rsh_vfs_open(&w->cfg, &w->vfs, err);
+	if (rc == 0 && rsh_option_given(w->options, "keep-free"))
+		rsh_reading_keep_free(w->options, w->vfs, w->io, true);
+	return rc;
+}
+
+void rsh_work_end_progress(struct rsh_work *w)
+{
+	rsh_progress_end(w->progress);
+	w->progress = NULL;
+}
+
+void rsh_work_end(struct rsh_work *w)
+{
+	rsh_work_end_progress(w);
+	rsh_reading_log(RSH_LOG_INFO, w->io, NULL);
+	rsh_vfs_free(w->vfs);
+	rsh_store_io_free(w->io);
+}
+
+static void begin_progress(void *ctx, uint64_t total)
+{
+	struct rsh_work *w = ctx;
+
+	w->progress = rsh_progress_start(stderr, w->what, total,
+					 w->options->quiet);
+}
+
+static void progress(void *ctx, uint64_t bytes)
+{
+	struct rsh_work *w = ctx;
+
+	rsh_progress_add(w->progress, bytes);
+}
+
+struct rsh_copy_control rsh_work_control(struct rsh_work *w)
+{
+	return (struct rsh_copy_control){
+		.stop = rsh_interrupt_catch(),
+		.begin = begin_progress,
+		.progress = progress,
+		.ctx = w,
+		.n_jobs = w->options->jobs,
+		.readahead = w->options->readahead,
+	};
+}
+
+double rsh_work_seconds(const struct rsh_work *w)
+{
+	return rsh_clock_since(w->start);
+}
+
+uint64_t rsh_work_source_bytes(const struct rsh_work *w)
+{
+	struct rsh_store_io_stats s;
+
+	rsh_store_io_stats_get(w->io, &s);
+	return s.bytes;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/control_client.c opens a file of a mount's control directory, reads it
+ * whole and parses the JSON in it. */
+#include "config.h"
+
+#include "rsh/app/control_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/control.h"
+
+/* A mount writes far less than this, but the directory may be anybody's. */
+#define MAX_BYTES 65536
+
+int rsh_control_refuse(const char *path, struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "%s: not the mount point of a "
+			     "reshardfs", path);
+}
+
+static int open_answer(const char *path, const char *name,
+		       struct rsh_error *err)
+{
+	cleanup_fd int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char file[64];
+	int fd;
+
+	if (dir < 0)
+		return rsh_error_set(err, errno, "mount point %s: %s", path,
+				     strerror(errno));
+	/* Anybody's directory may have a pipe of that name. */
+	snprintf(file, sizeof(file), RSH_CONTROL_NAME "/%s", name);
+	fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+		return rsh_control_refuse(path, err);
+	if (fd < 0 && errno == EACCES)
+		return rsh_error_set(err, EACCES, "%s: only who has mounted it "
+				     "may see what it says", path);
+	return fd < 0 ? rsh_error_set(err, errno, "%s: %s", path,
+				      strerror(errno)) : fd;
+}
+
+int rsh_control_query(const char *path, const char *name, json_t **out,
+		      struct rsh_error *err)
+{
+	cleanup_free char *text = malloc(MAX_BYTES);
+	cleanup_fd int fd = -1;
+	ssize_t n;
+
+	if (!text)
+		return rsh_error_nomem(err);
+	fd = open_answer(path, name, err);
+	if (fd < 0)
+		return fd;
+	n = rsh_read_all(fd, text, MAX_BYTES);
+	if (n < 0 && n != -EISDIR)
+		return rsh_error_set(err, (int)-n, "%s: %s", path,
+				     strerror((int)-n));
+	*out = n < 0 || n == MAX_BYTES ? NULL :
+	       json_loadb(text, (size_t)n, 0, NULL);
+	return *out ? 0 : rsh_control_refuse(path, err);
+}

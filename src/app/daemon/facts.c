@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/facts.c makes the text of each file of the control directory when
+ * that file is opened. */
+#include "config.h"
+
+#include "facts_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/app/figures.h"
+#include "rsh/app/json.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/attribute.h"
+#include "stack_i.h"
+
+static char *absolute(const char *path)
+{
+	char *all = realpath(path, NULL);
+
+	return all ? all : strdup(path);
+}
+
+int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
+		   rsh_mount_planner *plan)
+{
+	*f = (struct rsh_facts){
+		.options = o,
+		.plan = plan,
+		.source = absolute(o->vfs.source),
+		.mountpoint = absolute(o->mountpoint),
+		.identity = rsh_identity(o),
+	};
+	f->begun = rsh_clock_ns();
+	return f->source && f->mountpoint && f->identity ? 0 : -ENOMEM;
+}
+
+void rsh_facts_clear(struct rsh_facts *f)
+{
+	free(f->source);
+	free(f->mountpoint);
+	json_decref(f->identity);
+}
+
+uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
+{
+	struct rsh_vfs_view view;
+
+	return rsh_vfs_view(f->tree, &view) ?
+	       rsh_plan_n_files(view.plan) /
+		       rsh_plan_files_of_rank(view.plan) : 0;
+}
+
+/* ---- stats, metrics ---- */
+
+static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
+{
+	const struct rsh_source *source = rsh_vfs_source(f->tree);
+	struct rsh_store_outages outages;
+
+	rsh_store_outages(rsh_source_store(source), &outages);
+	*out = (struct rsh_figures){
+		.uptime_ns = rsh_clock_ns() - f->begun,
+		.failed_files = rsh_store_n_failed(rsh_source_store(source)),
+		.outages = outages.n,
+		.unreachable = outages.on,
+	};
+	rsh_log_counts(&out->errors, &out->warnings);
+	rsh_server_stats(f->server, &out->streams);
+	rsh_store_io_stats_get(f->io, &out->io);
+}
+
+static json_t *shown_step_json(const struct rsh_facts *f)
+{
+	cleanup_free char *step = NULL;
+
+	if (rsh_vfs_step(f->tree, &step))
+		return NULL;
+	return rsh_json_text(step);
+}
+
+/* Makes what both stats and config begin with. */
+static json_t *heading(const struct rsh_facts *f)
+{
+	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",
+			 PACKAGE_VERSION, "pid", (int)getpid(), "source",
+			 rsh_json_text(f->source), "mountpoint",
+			 rsh_json_text(f->mountpoint), "step",
+			 shown_step_json(f), "log_level",
+			 rsh_log_level_name(rsh_log_get_level()));
+}
+
+static json_t *stats_json(const struct rsh_facts *f)
+{
+	struct rsh_figures figures;
+	json_t *all = heading(f);
+
+	take_figures(f, &figures);
+	if (all && rsh_figures_json(&figures, all)) {
+		json_decref(all);
+		return NULL;
+	}
+	return all;
+}
+
+static int make_metrics(const struct rsh_facts *f, char **text)
+{
+	struct rsh_figures figures;
+	size_t length;
+	FILE *to = open_memstream(text, &length);
+
+	if (!to)
+		return -ENOMEM;
+	take_figures(f, &figures);
+	rsh_figures_metrics(&figures, to);
+	return fclose(to) ? -ENOMEM : 0;
+}
+
+/* ---- config ---- */
+
+static json_t *given_json(const struct rsh_options *o)
+{
+	json_t *all = json_object();
+	char name[64];
+
+	for (size_t i = 0; i < o->n_given; i++) {
+		snprintf(name, sizeof(name), "%s", o->given[i].name);
+		json_object_set_new(all, name, o->given[i].value ?
+				    rsh_json_text(o->given[i].value) :
+				    json_true());
+	}
+	return all;
+}
+
+static json_t *cache_json(const struct rsh_facts *f, bool cached)
+{
+	const struct rsh_cache_options *c = &f->options->io.cache;
+
+	if (!cached)
+		return json_null();
+	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:b}", "memory_bytes",
+			 rsh_json_u64(f->cache_bytes), "compress",
+			 c->compress == RSH_COMPRESS_OFF ? "off" : "auto",
+			 "directory",
+			 rsh_json_optional(c->dir), "disk_bytes",
+			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null(),
+			 "servers", rsh_json_optional(c->servers.list),
+			 "keyed", c->servers.key_file != NULL);
+}
+
+static const char *format_name(const struct rsh_facts *f)
+{
+	struct rsh_vfs_view view;
+
+	return rsh_vfs_view(f->tree, &view) ? view.output->name : NULL;
+}
+
+static const char *log_name(const struct rsh_options *o)
+{
+	switch (o->log_to) {
+	case RSH_LOG_TO_FILE:
+		return "file";
+	case RSH_LOG_TO_JOURNAL:
+		return "journal";
+	case RSH_LOG_TO_SYSLOG:
+		return "syslog";
+	case RSH_LOG_TO_STDERR:
+	case RSH_LOG_TO_AUTO:
+		break;
+	}
+	return o->foreground ? "stderr" : "syslog";
+}
+
+static json_t *asked_strategy_json(const struct rsh_strategy_at *at)
+{
+	return rsh_json_optional(rsh_strategy_text(at));
+}
+
+static json_t *config_json(const struct rsh_facts *f)
+{
+	const struct rsh_options *o = f->options;
+	struct rsh_store_io_stats io;
+	json_t *all = heading(f), *more;
+
+	rsh_store_io_stats_get(f->io, &io);
+	more = json_pack(
+		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
+		o->resume, "src_strategy", asked_strategy_json(&o->vfs.src),
+		"dst_strategy", asked_strategy_json(&o->vfs.dst), "format",
+		rsh_json_optional(format_name(f)), "prefix",
+		rsh_json_optional(o->resume ? NULL : o->vfs.tree.prefix),
+		"replicas",
+		o->resume ? json_null() : json_boolean(o->vfs.plan.replicas),
+		"io_mode", rsh_server_is_direct(f->server) ? "direct" :
+							     "cached",
+		"cached", io.cached, "cache", cache_json(f, io.cached),
+		"log_to", log_name(o), "options", given_json(o),
+		"made_of", f->identity);
+	if (!all || !more || json_object_update(all, more)) {
+		json_decref(all);
+		all = NULL;
+	}
+	json_decref(more);
+	return all;
+}
+
+/* ---- all ---- */
+
+/* Drops the value, which is NULL where memory was out. */
+static int dump(json_t *value, char **text)
+{
+	cleanup_free char *json =
+		rsh_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+
+	return json && asprintf(text, "%s\n", json) >= 0 ? 0 : -ENOMEM;
+}
+
+int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
+		   char **text)
+{
+	const struct rsh_facts *f = facts;
+	struct rsh_vfs_view view;
+	json_t *value = NULL;
+	int rc;
+
+	switch (which) {
+	case RSH_CONTROL_STATS:
+		return dump(stats_json(f), text);
+	case RSH_CONTROL_METRICS:
+		return make_metrics(f, text);
+	case RSH_CONTROL_LOG:
+		*text = rsh_log_recent();
+		return *text ? 0 : -ENOMEM;
+	case RSH_CONTROL_CONFIG:
+		return dump(config_json(f), text);
+	case RSH_CONTROL_PLAN:
+		rsh_vfs_view(f->tree, &view);
+		rc = f->plan(f->options, &view, rank, &value);
+		return rc ? rc : dump(value, text);
+	}
+	return -ENOENT;
+}

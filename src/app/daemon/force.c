@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/force.c aborts the connection of a mount, takes the mount from the
+ * tree and ends its daemon.
+ *
+ * The kernel aborts a FUSE connection for those who may: every request gets
+ * ECONNABORTED, and the daemon ends because it can read no more.  The rest is
+ * for a daemon that does not end, or whose connection could not be aborted: the
+ * daemon is the process that holds the mark on the directory (mounted.h).
+ */
+#include "config.h"
+
+#include "rsh/app/mounted.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* A daemon leaves its threads behind after a few of these seconds. */
+#define PATIENCE_SECONDS 10
+#define KILLED_SECONDS 5
+
+/* ---- the connection ---- */
+
+/* The connection's number is the minor one of the mount's device, which the
+ * kernel knows without asking the daemon. */
+static bool connection_of(const char *path, unsigned *number)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
+		  AT_NO_AUTOMOUNT, 0, &st) != 0)
+		return false;
+	*number = st.stx_dev_minor;
+	return true;
+}
+
+/* Whoever has mounted may do this, and root need not. */
+static bool abort_connection(unsigned number)
+{
+	char path[64];
+	cleanup_fd int fd = -1;
+
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort",
+		 number);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	return fd >= 0 && write(fd, "1", 1) == 1;
+}
+
+/* Returns 0 or -errno; *aborted says whether readers have got their errors. */
+static int detach(const char *path, bool *aborted, struct rsh_error *err)
+{
+	unsigned number;
+	bool known;
+	int rc;
+
+	*aborted = umount2(path, MNT_FORCE | MNT_DETACH |
+			   UMOUNT_NOFOLLOW) == 0;
+	if (*aborted)
+		return 0;
+	known = connection_of(path, &number);
+	rc = rsh_unmount(path, true, err);
+	if (rc == 0 && known)
+		*aborted = abort_connection(number);
+	return rc;
+}
+
+/* ---- the daemon ---- */
+
+static bool is_called_reshardfs(pid_t pid)
+{
+	char path[64], name[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (!fgets(name, sizeof(name), f))
+		*name = '\0';
+	fclose(f);
+	name[strcspn(name, "\n")] = '\0';
+	return strcmp(name, "reshardfs") == 0;
+}
+
+/* A process with another tree of mounts has mounted there: the same directory
+ * may be mounted on in two of them. */
+static bool shares_our_tree(pid_t pid)
+{
+	char path[64];
+	struct stat ours, theirs;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
+	if (stat("/proc/self/ns/mnt", &ours) != 0 || stat(path, &theirs) != 0)
+		return geteuid() != 0; /* root would be told, others are not */
+	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/* Returns the holder of such a lock, by a line of /proc/locks; or 0. */
+static pid_t holder(const char *line, uint64_t inode)
+{
+	uint64_t found;
+	int pid;
+
+	if (sscanf(line, "%*s FLOCK %*s READ %d %*x:%*x:%" SCNu64, &pid,
+		   &found) != 2)
+		return 0;
+	return pid > 0 && found == inode ? (pid_t)pid : 0;
+}
+
+/* Opens a descriptor of the one process that holds the mark on the directory;
+ * returns -1 if there is none, or more than one that it may be.  Devices are
+ * not compared, since some file systems give others there than stat(2). */
+static int open_daemon(const char *path)
+{
+	cleanup_free char *line = NULL;
+	int found = -1;
+	struct stat st;
+	size_t cap = 0;
+	unsigned n = 0;
+	FILE *f;
+
+	if (stat(path, &st) != 0)
+		return -1;
+	f = fopen("/proc/locks", "re");
+	if (!f)
+		return -1;
+	while (getline(&line, &cap, f) > 0) {
+		pid_t pid = holder(line, st.st_ino);
+		int fd = pid ? pidfd_open(pid, 0) : -1;
+
+		if (fd < 0)
+			continue;
+		if (is_called_reshardfs(pid) && shares_our_tree(pid) &&
+		    n++ == 0)
+			found = fd;
+		else
+			close(fd);
+	}
+	fclose(f);
+	if (n > 1) {
+		close(found);
+		return -1;
+	}
+	return found;
+}
+
+static bool ends_after(const char *path, int daemon, int signal,
+		       unsigned seconds)
+{
+	if (signal && pidfd_send_signal(daemon, signal, NULL, 0) != 0)
+		rsh_log_debug("%s: the daemon gets no signal %d: %s", path,
+			      signal, strerror(errno));
+	return rsh_unmount_wait(path, seconds);
+}
+
+static int end_daemon(const char *path, bool aborted, struct rsh_error *err)
+{
+	cleanup_fd int daemon = open_daemon(path);
+	const int request = aborted ? 0 : SIGTERM;
+
+	if (daemon < 0) {
+		if (rsh_unmount_wait(path, aborted ? PATIENCE_SECONDS : 0))
+			return 0;
+		return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its "
+				     "daemon has not ended and cannot be told "
+				     "from others", path);
+	}
+	if (ends_after(path, daemon, request, PATIENCE_SECONDS) ||
+	    ends_after(path, daemon, SIGKILL, KILLED_SECONDS))
+		return 0;
+	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
+			     "has not ended although it was killed %d "
+			     "seconds ago: it waits for its source", path,
+			     KILLED_SECONDS);
+}
+
+int rsh_unmount_force(const char *path, struct rsh_error *err)
+{
+	bool aborted;
+	int rc = detach(path, &aborted, err);
+
+	return rc ? rc : end_daemon(path, aborted, err);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/identity.c lists what a mount was asked for in one order and with
+ * full paths, so that two such lists can be compared. */
+#include "config.h"
+
+#include "stack_i.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/app/json.h"
+#include "rsh/app/table.h"
+#include "rsh/util/mem.h"
+
+static const struct rsh_option *option_called(const char *name)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].name && strcmp(table[i].name, name) == 0)
+			return &table[i];
+	return NULL;
+}
+
+/* Tells whether a value that --help calls so is a place on disk. */
+static bool is_place(const char *name)
+{
+	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
+					      "MOUNTPOINT", "TREE", "OUT",
+					      "MANIFEST", "STRATEGY", "TABLE" };
+
+	for (size_t i = 0; name && i < sizeof(places) / sizeof(places[0]); i++)
+		if (strstr(name, places[i]))
+			return true;
+	return false;
+}
+
+/* Returns the full form of a value that is a path; a word that stands in a
+ * path's place is kept. */
+static char *full_path(const struct rsh_option *def, const char *value)
+{
+	if (!is_place(def->arg) || strcmp(value, "none") == 0 ||
+	    strcmp(value, "off") == 0)
+		return NULL;
+	return realpath(value, NULL);
+}
+
+static json_t *given_line(const char *name, const char *value)
+{
+	cleanup_free char *text = NULL;
+
+	if (asprintf(&text, "%s%s%s", name, value ? "=" : "",
+		     value ? value : "") < 0) {
+		text = NULL;
+		return NULL;
+	}
+	return rsh_json_text(text);
+}
+
+/* Returns 0, or -1 if memory is out. */
+static int add_given(json_t *all, const struct rsh_given *given)
+{
+	const struct rsh_option *def = option_called(given->name);
+	cleanup_free char *full = NULL;
+
+	if (!def || def->aside)
+		return 0;
+	if (given->value)
+		full = full_path(def, given->value);
+	return json_array_append_new(
+		all, given_line(given->name, full ? full : given->value));
+}
+
+/* Orders options by name; those of one name keep their order, which may count.
+ */
+static int given_by_name(const void *a, const void *b)
+{
+	const struct rsh_given *x = a, *y = b;
+	const int order = strcmp(x->name, y->name);
+
+	return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+json_t *rsh_identity(const struct rsh_options *o)
+{
+	cleanup_free struct rsh_given *given =
+		rsh_alloc_array(o->n_given, sizeof(*given));
+	cleanup_free char *source = realpath(o->vfs.source, NULL);
+	json_t *all = json_array();
+	int rc;
+
+	if (!given || !all) {
+		json_decref(all);
+		return NULL;
+	}
+	for (size_t i = 0; i < o->n_given; i++)
+		given[i] = o->given[i];
+	qsort(given, o->n_given, sizeof(*given), given_by_name);
+	rc = json_array_append_new(
+		all, given_line("SOURCE", source ? source : o->vfs.source));
+	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
+		rc = add_given(all, &given[i]);
+	if (rc == 0)
+		return all;
+	json_decref(all);
+	return NULL;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/landlock.c makes the landlock rules of a process with the bare system
+ * calls, and leaves out the rights that the running kernel does not know. */
+#include "config.h"
+
+#include "sandbox_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* Headers of Linux 6.1 do not have these; the number is the version of
+ * landlock. */
+#define FS_1 ((UINT64_C(1) << 13) - 1)
+#define FS_REFER (UINT64_C(1) << 13)     /* 2 */
+#define FS_TRUNCATE (UINT64_C(1) << 14)  /* 3 */
+#define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
+#define NET_TCP UINT64_C(3)              /* 4: to bind and to connect */
+#define NET_CONNECT UINT64_C(2)
+#define RULE_NET_PORT 2
+#define SCOPE_ABSTRACT UINT64_C(1)       /* 6 */
+#define SCOPE_SIGNAL UINT64_C(2)
+
+struct handled {
+	uint64_t fs, net, scoped;
+};
+
+static uint64_t fs_rights(int abi)
+{
+	return FS_1 | (abi >= 2 ? FS_REFER : 0) | (abi >= 3 ? FS_TRUNCATE : 0) |
+	       (abi >= 5 ? FS_IOCTL_DEV : 0);
+}
+
+static int version(void)
+{
+	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
+			    LANDLOCK_CREATE_RULESET_VERSION);
+}
+
+int rsh_landlock_new(bool abstract, bool any_port, int *abi)
+{
+	struct handled h = { 0 };
+	size_t size = sizeof(h.fs);
+	int fd;
+
+	*abi = version();
+	if (*abi < 1)
+		return *abi < 0 ? -errno : -ENOSYS;
+	h.fs = fs_rights(*abi);
+	if (*abi >= 4) {
+		h.net = any_port ? 0 : NET_TCP;
+		size = offsetof(struct handled, scoped);
+	}
+	if (*abi >= 6) {
+		h.scoped = SCOPE_SIGNAL | (abstract ? 0 : SCOPE_ABSTRACT);
+		size = sizeof(h);
+	}
+	fd = (int)syscall(SYS_landlock_create_ruleset, &h, size, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+void rsh_landlock_allow(int rules, const char *path, bool write)
+{
+	struct landlock_path_beneath_attr rule = {
+		.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE,
+	};
+	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
+	struct stat st;
+	bool is_dir;
+
+	if (fd < 0)
+		return;
+	/* A source that is gone shall say so itself. */
+	is_dir = fstat(fd, &st) != 0 || S_ISDIR(st.st_mode);
+	rule.parent_fd = fd;
+	if (write)
+		rule.allowed_access |= LANDLOCK_ACCESS_FS_WRITE_FILE;
+	if (is_dir)
+		rule.allowed_access |= LANDLOCK_ACCESS_FS_READ_DIR;
+	if (is_dir && write)
+		rule.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_REG |
+				       LANDLOCK_ACCESS_FS_REMOVE_FILE;
+	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH,
+		    &rule, 0) != 0)
+		rsh_log_debug("%s: no rule of landlock for it", path);
+}
+
+void rsh_landlock_allow_port(int rules, uint16_t port)
+{
+	const struct {
+		uint64_t allowed, port;
+	} rule = { NET_CONNECT, port };
+
+	if (syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) != 0)
+		rsh_log_debug("port %u: no rule of landlock for it", port);
+}
+
+int rsh_landlock_enter(int rules)
+{
+	return syscall(SYS_landlock_restrict_self, rules, 0) == 0 ? 0 : -errno;
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/mount.c has the life of a mount, from options to exit code. */
+#include "config.h"
+
+#include "rsh/app/mount.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon_i.h"
+#include "facts_i.h"
+#include "rsh/app/mounted.h"
+#include "rsh/fuse/server.h"
+#include "rsh/app/reading.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/memory_limits.h"
+#include "rsh/util/secret.h"
+#include "rsh/vfs/vfs.h"
+#include "sandbox_i.h"
+#include "stack_i.h"
+
+static struct rsh_server_options server_options(const struct rsh_options *o)
+{
+	return (struct rsh_server_options){
+		.mountpoint = o->mountpoint,
+		.fsname = o->fsname,
+		.subtype = o->subtype,
+		.mount_opts = o->mount_opts,
+		.max_read = o->max_read,
+		.io_mode = o->io_mode,
+		.far = rsh_store_far(o->vfs.source, &o->vfs.files.store),
+		.shared = o->io.cache.servers.list != NULL,
+		.readahead = o->readahead,
+		.debug = o->debug,
+		.max_threads = o->max_threads,
+		.max_idle_threads = o->max_idle_threads,
+	};
+}
+
+/* Says what the mount may take, before it has taken anything. */
+struct room {
+	uint64_t map, resident; /* as util/memory_limits.h has them */
+};
+
+struct service {
+	const struct rsh_options *options;
+	rsh_mount_planner *plan;
+	struct rsh_server_options so;
+	char *place; /* path of the source, without links */
+	struct rsh_objects *objects; /* what lies at the source's address;
+				      * NULL: it has a path */
+	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
+	struct rsh_store_opener opener;
+	int lock; /* that on the mountpoint until it is covered; -1: none */
+	int mark; /* that on it for as long as this process lives */
+	struct rsh_daemon *daemon; /* NULL in the foreground */
+	struct room room;
+	struct rsh_store_io *io;
+	struct rsh_vfs *vfs;     /* the checkpoints */
+	struct rsh_server *server;
+	struct rsh_facts facts;
+	struct rsh_signals *signals;
+};
+
+static void on_ready(void *ctx)
+{
+	const struct service *s = ctx;
+
+	/* Without the mount's own pages nothing is held twice. */
+	rsh_reading_keep_free(s->options, s->vfs, s->io,
+			      !rsh_server_is_direct(s->server));
+	if (s->daemon) {
+		if (s->options->log_to == RSH_LOG_TO_AUTO)
+			rsh_log_to_syslog();
+		rsh_daemon_ready(s->daemon);
+	}
+	rsh_notify("READY=1");
+}
+
+static void log_statistics(const struct service *s, enum rsh_log_level level)
+{
+	struct rsh_stream_stats stats;
+
+	rsh_server_stats(s->server, &stats);
+	rsh_reading_log(level, s->io, &stats);
+}
+
+/* A signal asks for this. */
+static void tell_statistics(void *ctx)
+{
+	enum rsh_log_level level = rsh_log_get_level();
+
+	/* The statistics are written however quiet the log is. */
+	if (level < RSH_LOG_NOTICE)
+		rsh_log_set_level(RSH_LOG_NOTICE);
+	log_statistics(ctx, RSH_LOG_NOTICE);
+	rsh_log_set_level(level);
+}
+
+/* ---- limits of memory ---- */
+
+/* The cache has one part in so many of what there is. */
+#define CACHE_PART 4
+#define MIB (UINT64_C(1) << 20)
+
+static uint64_t cache_bytes(const struct service *s)
+{
+	return rsh_min_u64(s->options->io.cache.memory_bytes,
+			   s->room.resident / CACHE_PART);
+}
+
+/* Returns what the cache may map, where that is limited. */
+static uint64_t for_cache(const struct service *s)
+{
+	return s->room.map == RSH_MEMORY_UNLIMITED ||
+	       s->options->io.caching == RSH_CACHING_OFF ? 0 :
+	       s->room.map / CACHE_PART;
+}
+
+static int open_io(struct service *s, struct rsh_error *err)
+{
+	struct rsh_store_io_options io = s->options->io;
+
+	io.cache.memory_bytes = cache_bytes(s);
+	io.cache.map_bytes = for_cache(s);
+	io.cache.opened = s->servers;
+	if (io.cache.memory_bytes < s->options->io.cache.memory_bytes)
+		rsh_log_info("the control group lets the cache have %" PRIu64
+			     " MiB", io.cache.memory_bytes / MIB);
+	return rsh_store_io_new(&io, &s->io, err);
+}
+
+static uint64_t resident_bytes(const struct service *s)
+{
+	return rsh_server_resident(&s->so) +
+	       (s->options->io.caching == RSH_CACHING_OFF ? 0 :
+							    cache_bytes(s));
+}
+
+static bool service_fits(const struct service *s, uint64_t map)
+{
+	return rsh_server_maps(&s->so) + for_cache(s) <= map &&
+	       resident_bytes(s) <= s->room.resident;
+}
+
+/* What serving takes has to be there before anybody is told that it is
+ * mounted. */
+static int fit_memory(struct service *s, struct rsh_error *err)
+{
+	const uint64_t map = rsh_memory_left_to_map();
+	uint64_t missing;
+
+	if (service_fits(s, map))
+		return 0;
+	s->so.lean = true;
+	if (service_fits(s, map)) {
+		rsh_log_notice("little memory is left by limits: fewer threads "
+			       "serve, and less is prepared for readers");
+		return 0;
+	}
+	if (resident_bytes(s) > s->room.resident)
+		return rsh_error_set(
+			err, ENOMEM,
+			"too little memory: the "
+			"control group leaves %" PRIu64 " MiB, and "
+			"to serve takes %" PRIu64,
+			s->room.resident / MIB, resident_bytes(s) / MIB);
+	/* The cache takes its part of what is added as well. */
+	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
+		  (CACHE_PART - 1);
+	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or -d "
+			     "leaves %" PRIu64 " MiB to be mapped, and to "
+			     "serve takes %" PRIu64 " more",
+			     map / MIB, missing / MIB + 1);
+}
+
+/* ---- beginning and end ---- */
+
+/* Nobody asks before the server runs. */
+static int add_control(struct service *s, struct rsh_error *err)
+{
+	struct rsh_control_options co = {
+		.make = rsh_facts_make,
+		.ctx = &s->facts,
+	};
+	int rc = rsh_facts_init(&s->facts, s->options, s->plan);
+
+	s->facts.tree = s->vfs;
+	s->facts.io = s->io;
+	s->facts.cache_bytes = cache_bytes(s);
+	co.n_plans = rsh_facts_n_plans(&s->facts);
+	if (rc == 0)
+		rc = rsh_control_add(s->vfs, &co);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- a source that was mounted anew ---- */
+
+struct wanted {
+	const char *name;
+	bool found;
+};
+
+static void look_for(void *ctx, const char *path)
+{
+	struct wanted *w = ctx;
+
+	w->found |= strcmp(path, w->name) == 0;
+}
+
+/* A path below SOURCE is relative; any other one the map of files has to
+ * name. */
+static bool may_find(const struct rsh_options *o, const char *name)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct wanted w = { .name = name };
+
+	if (*name != '/' || o->vfs.files.store.follow_outside)
+		return true;
+	if (o->vfs.files.source_map &&
+	    rsh_source_map_each(o->vfs.files.source_map, look_for, &w, &err))
+		rsh_log_warning("%s", err.text);
+	return w.found;
+}
+
+/* Runs in a process outside the sandbox, and is asked from within it. */
+static void find_for_source(void *ctx, const char *name, int fd[2])
+{
+	const struct service *s = ctx;
+
+	if (may_find(s->options, name))
+		rsh_store_find(s->place,
+			       s->options->vfs.files.store.follow_outside,
+				name, fd);
+}
+
+static int ask_to_find(void *ctx, const char *name, int fd[2])
+{
+	return rsh_mounter_find(ctx, name, fd);
+}
+
+static int open_address(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_options *o = s->options;
+
+	return rsh_store_is_address(o->vfs.source) ?
+	       rsh_objects_open(o->vfs.source, &o->objects, &s->objects, err) :
+	       0;
+}
+
+static int open_servers(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_store_io_options *io = &s->options->io;
+
+	if (!io->cache.servers.list || io->caching == RSH_CACHING_OFF)
+		return 0;
+	return rsh_cache_servers_open(&io->cache.servers, &s->servers, err);
+}
+
+/* Libraries, keys and the names of hosts are out of reach afterwards, and the
+ * environment is not to have what the keys were made of. */
+static int open_network(struct service *s, struct rsh_error *err)
+{
+	int rc = open_address(s, err);
+
+	if (rc == 0)
+		rc = open_servers(s, err);
+	rsh_secret_wipe_environment();
+	return rc;
+}
+
+/* What it takes to mount and unmount stays with another process. */
+static int confine_service(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_options *o = s->options;
+	int rc = open_network(s, err);
+
+	if (rc == 0 && !o->no_sandbox) {
+		s->place = realpath(o->vfs.source, NULL);
+		s->so.find = s->place ? find_for_source : NULL;
+		s->so.find_ctx = s;
+		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
+	}
+	if (rc)
+		return rc;
+	s->mark = rsh_unmount_mark_open(o->mountpoint);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, s->servers,
+						     err);
+}
+
+static void add_reading(struct service *s, struct rsh_source_options *files)
+{
+	files->store.io = s->io;
+	files->store.place = s->objects;
+	s->opener = (struct rsh_store_opener){ ask_to_find, s->so.mounter };
+	files->store.opener = s->so.mounter ? &s->opener : NULL;
+}
+
+static int open_resume(const struct rsh_options *o, struct service *s,
+		       struct rsh_error *err)
+{
+	struct rsh_vfs_resume_config cfg = {
+		.source = o->vfs.source,
+		.files = o->vfs.files,
+		.fallbacks = o->vfs.fallbacks,
+		.uid = getuid(),
+		.gid = getgid(),
+	};
+
+	add_reading(s, &cfg.files);
+	return rsh_vfs_open_resume(&cfg, &s->vfs, err);
+}
+
+static int open_conversion(const struct rsh_options *o, struct service *s,
+			   struct rsh_error *err)
+{
+	struct rsh_vfs_config cfg = o->vfs;
+
+	add_reading(s, &cfg.files);
+	return rsh_vfs_open(&cfg, &s->vfs, err);
+}
+
+static int begin_service(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_options *o = s->options;
+	int rc;
+
+	s->so = server_options(o);
+	/* The confinement comes before the first byte is read of what others
+	 * have written. */
+	s->room.map = rsh_memory_left_to_map();
+	s->room.resident = rsh_memory_left_resident();
+	rc = confine_service(s, err);
+	if (rc == 0)
+		rc = open_io(s, err);
+	if (rc == 0)
+		rc = o->resume ? open_resume(o, s, err) :
+				 open_conversion(o, s, err);
+	if (rc == 0)
+		rc = add_control(s, err);
+	if (rc == 0)
+		rc = fit_memory(s, err);
+	if (rc == 0 && s->daemon)
+		rsh_daemon_detach();
+	if (rc == 0)
+		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
+	/* Whoever waits for the lock looks what is mounted now. */
+	rsh_stack_unlock(s->lock);
+	rsh_unmount_mark(s->mark);
+	s->facts.server = s->server;
+	if (rc)
+		return rc;
+	rc = rsh_signals_start(tell_statistics, s, &s->signals);
+	if (rc == 0)
+		rc = rsh_holder_watch(o->holder);
+	return rc ? rsh_error_set(err, -rc, "no thread for signals: %s",
+				  strerror(-rc)) : 0;
+}
+
+static int run_service(struct service *s)
+{
+	const struct rsh_options *o = s->options;
+	int rc;
+
+	rsh_log_info("%s mounted on %s", o->vfs.source, o->mountpoint);
+	rc = rsh_server_run(s->server, on_ready, s);
+	rsh_notify("STOPPING=1");
+	log_statistics(s, RSH_LOG_INFO);
+	if (rc)
+		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
+	else
+		rsh_log_info("%s unmounted", o->mountpoint);
+	return rc;
+}
+
+static void end_service(struct service *s)
+{
+	const bool stuck = s->server && rsh_server_is_stuck(s->server);
+
+	rsh_signals_stop(s->signals);
+	rsh_server_free(s->server);
+	rsh_mounter_end(s->so.mounter);
+	if (stuck) {
+		rsh_log_warning("%s: a read does not come back, its thread is "
+				"left behind", s->options->vfs.source);
+		return;
+	}
+	rsh_facts_clear(&s->facts);
+	rsh_vfs_free(s->vfs);
+	rsh_store_io_free(s->io);
+	rsh_cache_servers_free(s->servers);
+	rsh_objects_free(s->objects);
+	free(s->place);
+}
+
+/* Runs until unmounted; `d` is NULL in the foreground. */
+static enum rsh_exit serve_mount(const struct rsh_options *o,
+				 rsh_mount_planner *plan, int lock,
+				 struct rsh_daemon *d)
+{
+	/* The service stays for a thread that is left behind. */
+	static struct service s;
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_exit result;
+	int rc;
+
+	s.options = o;
+	s.plan = plan;
+	s.lock = lock;
+	s.daemon = d;
+	rc = begin_service(&s, &err);
+	result = rc ? rsh_exit_failed(o, rc, &err) :
+		      rsh_exit_of(run_service(&s));
+	end_service(&s);
+	return result;
+}
+
+enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_stack found = RSH_STACK_FREE;
+	struct rsh_daemon d;
+	int rc, lock = -1;
+
+	rsh_signals_block();
+	rc = o->stack ? 0 : rsh_stack_look(o, &found, &lock, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	if (found == RSH_STACK_SAME)
+		return RSH_EXIT_GOOD;
+	if (o->foreground)
+		return serve_mount(o, plan, lock, NULL);
+	rc = rsh_daemon_start(&d);
+	if (rc) {
+		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
+		return rsh_exit_failed(o, rc, &err);
+	}
+	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
+			 serve_mount(o, plan, lock, &d);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/mounted.c finds the topmost mount on a path in the kernel's table; it
+ * does not touch that mount where the parent tells the path. */
+#include "config.h"
+
+#include "rsh/app/mounted.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <mntent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+
+/* Finds what is mounted on m->path. */
+static int look_up(struct rsh_mounted *m)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	char buf[2 * PATH_MAX + 1024];
+	struct mntent e;
+
+	m->n = 0;
+	*m->type = *m->source = '\0';
+	if (!f)
+		return -errno;
+	/* The last line of a path is that of the mount on top. */
+	while (getmntent_r(f, &e, buf, sizeof(buf))) {
+		if (strcmp(e.mnt_dir, m->path) != 0)
+			continue;
+		m->n++;
+		snprintf(m->type, sizeof(m->type), "%s", e.mnt_type);
+		snprintf(m->source, sizeof(m->source), "%s", e.mnt_fsname);
+	}
+	endmntent(f);
+	return 0;
+}
+
+/* Is there a mount of reshardfs at all? */
+static bool any_of_ours(void)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	char buf[2 * PATH_MAX + 1024];
+	struct mntent e;
+	bool found = false;
+
+	if (!f)
+		return false;
+	while (!found && getmntent_r(f, &e, buf, sizeof(buf)))
+		found = strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0;
+	endmntent(f);
+	return found;
+}
+
+/* Gives `given` without links in what stands before its last part, which may be
+ * a mount that does not answer. */
+static int resolve_parent(const char *given, char *path, size_t size)
+{
+	cleanup_free char *a = strdup(given), *b = strdup(given);
+	char parent[PATH_MAX];
+	const char *base;
+
+	if (!a || !b)
+		return -ENOMEM;
+	base = basename(b);
+	if (strcmp(base, ".") == 0 || strcmp(base, "..") == 0 ||
+	    strcmp(base, "/") == 0)
+		return -EINVAL; /* only realpath(3) knows */
+	if (!realpath(dirname(a), parent))
+		return -errno;
+	return snprintf(path, size, "%s/%s",
+			strcmp(parent, "/") == 0 ? "" : parent, base) <
+			(int)size ? 0 : -ENAMETOOLONG;
+}
+
+int rsh_mounted_find(const char *given, struct rsh_mounted *m)
+{
+	int rc = resolve_parent(given, m->path, sizeof(m->path));
+
+	m->n = 0;
+	*m->type = *m->source = '\0';
+	if (rc == 0)
+		rc = look_up(m);
+	if (rc == 0 && m->n)
+		return 0;
+	if (!realpath(given, m->path))
+		return -errno;
+	return look_up(m);
+}
+
+/* Directory by directory, so that nothing in a mount is asked for: what stands
+ * below its root only its daemon knows. */
+bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
+{
+	char all[2 * PATH_MAX] = "", *at = all;
+
+	if (!any_of_ours())
+		return false;
+	if (*path != '/' && !getcwd(all, PATH_MAX))
+		return false;
+	at += strlen(all);
+	if (snprintf(at, PATH_MAX, "/%s", path) >= PATH_MAX)
+		return false;
+	at = all;
+	do {
+		char end;
+
+		at += strspn(at, "/");
+		at += strcspn(at, "/");
+		end = *at;
+		*at = '\0';
+		if (!realpath(all, m->path))
+			return false;
+		if (look_up(m) == 0 && m->n &&
+		    strcmp(m->type, RSH_MOUNTED_TYPE) == 0)
+			return true;
+		*at = end;
+	} while (*at);
+	return false;
+}

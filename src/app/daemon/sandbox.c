@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/sandbox.c gathers the files that the mount of these options may still
+ * open, and then gives up all others and the system calls. */
+#include "config.h"
+
+#include "sandbox_i.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/app/table.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#ifdef WITH_SANITIZER
+#define IS_SANITIZED 1
+#else
+#define IS_SANITIZED 0
+#endif
+
+/* A place has one or two. */
+#define PORTS_MAX 8
+
+/* ---- files ---- */
+
+/* A directory of strategies may consist of links. */
+static void allow_links(int rules, const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *e;
+
+	while (dir && (e = readdir(dir))) {
+		cleanup_free char *entry = NULL;
+
+		if (e->d_name[0] == '.' ||
+		    asprintf(&entry, "%s/%s", path, e->d_name) < 0) {
+			entry = NULL;
+			continue;
+		}
+		rsh_landlock_allow(rules, entry, false);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* Allows a file, a directory, or all below the fixed part of a template. */
+static void allow_path(int rules, const char *path)
+{
+	cleanup_free char *fixed = strdup(path);
+	char *mark = fixed ? strstr(fixed, "{rank}") : NULL;
+	char *slash;
+
+	if (mark) {
+		*mark = '\0';
+		slash = strrchr(fixed, '/');
+		if (slash)
+			slash[slash == fixed] = '\0';
+		else
+			strcpy(fixed, ".");
+	}
+	if (fixed)
+		rsh_landlock_allow(rules, fixed, false);
+}
+
+/* Allows the files that options name, as the table says. */
+static void allow_read(int rules, const struct rsh_options *o)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *path;
+
+		if (!table[i].opens && !table[i].opens_links)
+			continue;
+		path = *(const char *const *)((const char *)o + table[i].at);
+		if (path)
+			allow_path(rules, path);
+		if (path && table[i].opens_links)
+			allow_links(rules, path);
+	}
+}
+
+/* Which of the tables is taken is known when the model is. */
+static void allow_tables(int rules, const struct rsh_options *o)
+{
+	const char *table = o->vfs.weights.table, *dir;
+
+	if (!table || strcmp(table, RSH_TABLE_AUTO) != 0)
+		return;
+	for (unsigned i = 0; (dir = rsh_tables_dir(i)); i++) {
+		rsh_landlock_allow(rules, dir, false);
+		allow_links(rules, dir);
+	}
+}
+
+static void allow_mapped(void *rules, const char *path)
+{
+	rsh_landlock_allow(*(const int *)rules, path, false);
+}
+
+/* libc looks up names with these: those of hosts, and libsasl2 that of the
+ * machine, to log in to a server. */
+static void allow_names(int rules)
+{
+	static const char *const files[] = {
+		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
+		"/etc/gai.conf", "/etc/host.conf", "/etc/services",
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		rsh_landlock_allow(rules, files[i], false);
+}
+
+static void allow_place(int rules, const struct rsh_objects *place)
+{
+	uint16_t ports[PORTS_MAX];
+	const size_t n = rsh_objects_ports(place, ports, PORTS_MAX);
+
+	rsh_objects_each_file(place, allow_mapped, &rules);
+	for (size_t i = 0; i < n; i++)
+		rsh_landlock_allow_port(rules, ports[i]);
+}
+
+/* Their names are known by now. */
+static void allow_servers(int rules, const struct rsh_cache_servers *servers)
+{
+	uint16_t port;
+
+	for (size_t i = 0; (port = rsh_cache_servers_port(servers, i)); i++)
+		rsh_landlock_allow_port(rules, port);
+}
+
+static bool place_is_anywhere(const struct rsh_objects *place)
+{
+	uint16_t ports[PORTS_MAX];
+
+	return place && rsh_objects_ports(place, ports, PORTS_MAX) == 0;
+}
+
+static int allow_sources(int rules, const struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	const char *map = o->vfs.files.source_map;
+
+	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ?
+			   "/" : o->vfs.source, false);
+	if (!map)
+		return 0;
+	return rsh_source_map_each(map, allow_mapped, &rules, err);
+}
+
+/* The caches are made here, since nothing can be made beside them any more. */
+static void allow_caches(int rules, const struct rsh_options *o)
+{
+	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
+			     NULL : o->io.cache.dir;
+	const char *indexes = o->vfs.files.index_cache;
+
+	if (blocks) {
+		mkdir(blocks, 0700);
+		rsh_landlock_allow(rules, blocks, true);
+	}
+	if (indexes && rsh_source_make_index_dir(indexes) == 0)
+		rsh_landlock_allow(rules, indexes, true);
+}
+
+/* The log is open by now, and so is what the connection to the kernel needs. */
+static int allow_files(int rules, const struct rsh_options *o,
+		       struct rsh_error *err)
+{
+	int rc = allow_sources(rules, o, err);
+
+	if (rc)
+		return rc;
+	allow_read(rules, o);
+	allow_tables(rules, o);
+	allow_caches(rules, o);
+	rsh_landlock_allow(rules, "/dev/null", true);
+	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
+	/* libc finds out here how many processors there are. */
+	rsh_landlock_allow(rules, "/sys/devices/system/cpu", false);
+	/* LeakSanitizer looks for its threads. */
+	if (IS_SANITIZED)
+		rsh_landlock_allow(rules, "/proc", false);
+	return 0;
+}
+
+/* This loads what libc would open later: the zone of the log's times, and what
+ * it takes to cancel a thread. */
+static void preload(void)
+{
+	tzset();
+	if (!dlopen("libgcc_s.so.1", RTLD_NOW))
+		rsh_log_debug("%s", dlerror());
+}
+
+/* ---- all of it ---- */
+
+/* True if others are served: what was read for them, and what it came from, may
+ * be none of their business. */
+static bool serves_others(const struct rsh_options *o)
+{
+	return rsh_option_given(o, "allow_other") ||
+	       rsh_option_given(o, "allow_root");
+}
+
+static bool systemd_is_abstract(void)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+
+	return name && *name == '@';
+}
+
+struct confined {
+	bool files, calls;
+};
+
+static int confine_process(const struct rsh_options *o,
+			   const struct rsh_objects *place,
+			   const struct rsh_cache_servers *servers,
+			   struct confined *by, struct rsh_error *err)
+{
+	int abi;
+	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(),
+						place_is_anywhere(place), &abi);
+	int rc = rules < 0 ? rules : allow_files(rules, o, err);
+
+	if (rules >= 0 && rc)
+		return rc;
+	if (rules >= 0 && (place || servers))
+		allow_names(rules);
+	if (rules >= 0 && place)
+		allow_place(rules, place);
+	if (rules >= 0 && servers)
+		allow_servers(rules, servers);
+	if (rules >= 0)
+		rc = rsh_landlock_enter(rules);
+	by->files = rc == 0;
+	by->calls = rsh_syscalls_refuse(place || servers) == 0;
+	return 0;
+}
+
+int rsh_sandbox_enter(const struct rsh_options *o,
+		      const struct rsh_objects *place,
+		      const struct rsh_cache_servers *servers,
+		      struct rsh_error *err)
+{
+	struct confined by;
+	int rc;
+
+	preload();
+	/* LeakSanitizer has to trace the process. */
+	if (serves_others(o) && !IS_SANITIZED)
+		prctl(PR_SET_DUMPABLE, 0);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+		rsh_log_warning("not confined: %s", strerror(errno));
+		return 0;
+	}
+	rc = confine_process(o, place, servers, &by, err);
+	if (rc == 0)
+		rsh_log_info("confined: no new privileges, %s, %s",
+			     by.files ? "own files only" : "no landlock",
+			     by.calls ? "own system calls only" : "no filter");
+	return rc;
+}

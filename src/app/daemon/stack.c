@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/stack.c looks whether a mount point has a mount already, and whether
+ * that one was made of the same.
+ *
+ * A mount is asked what it was made of through its control directory, by a
+ * process of its own: a daemon that hangs leaves whoever asks it where no
+ * signal reaches. */
+#include "config.h"
+
+#include "stack_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/app/control_client.h"
+#include "rsh/app/mounted.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define ANSWER_MS 10000
+#define PAUSE_MS 20
+#define LOCK_SECONDS 120
+
+/* ---- what a mount says ---- */
+
+/* A process writes this to a pipe at once. */
+struct answer {
+	bool same;
+	int code; /* 0, or -errno if it could not be asked */
+	char step[256];
+};
+
+static struct answer ask_for_config(const char *path, const json_t *identity)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct answer a = { .code = 0 };
+	const char *step = NULL;
+	json_t *config = NULL;
+
+	a.code = rsh_control_query(path, "config", &config, &err);
+	if (a.code == 0) {
+		a.same = json_equal(json_object_get(config, "made_of"),
+				    identity);
+		step = json_string_value(json_object_get(config, "step"));
+	}
+	snprintf(a.step, sizeof(a.step), "%s", step ? step : "");
+	json_decref(config);
+	return a;
+}
+
+/* Whoever waits for the end of this command's output must not wait for the
+ * process that asks. */
+static void leave_asker_streams(void)
+{
+	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
+
+	for (int fd = 0; fd <= STDERR_FILENO && none >= 0; fd++)
+		dup2(none, fd);
+}
+
+__attribute__((noreturn))
+static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
+{
+	struct answer a;
+	ssize_t n;
+
+	leave_asker_streams();
+	a = ask_for_config(path, identity);
+	n = write(pipe, &a, sizeof(a));
+	_exit(n != sizeof(a));
+}
+
+/* A process that does not end is left to init. */
+static void end_asker(pid_t pid)
+{
+	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+
+	kill(pid, SIGKILL);
+	for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0; i++)
+		nanosleep(&pause, NULL);
+}
+
+static struct answer ask_in_time(const char *path, const json_t *identity)
+{
+	struct answer a = { .code = -ETIMEDOUT };
+	struct pollfd p = { .events = POLLIN };
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return (struct answer){ .code = -errno };
+	pid = fork();
+	if (pid == 0)
+		answer_by_pipe(ends[1], path, identity);
+	close(ends[1]);
+	p.fd = ends[0];
+	if (pid < 0)
+		a.code = -errno;
+	else if (poll(&p, 1, ANSWER_MS) == 1 &&
+		 read(ends[0], &a, sizeof(a)) != sizeof(a))
+		a = (struct answer){ .code = -EIO };
+	close(ends[0]);
+	if (pid > 0)
+		end_asker(pid);
+	return a;
+}
+
+/* ---- what that means ---- */
+
+/* Automounters mount something of their own for others to cover; whoever looks
+ * into it asks for the very mount that is being made. */
+static bool is_to_be_covered(const struct rsh_mounted *m)
+{
+	return strcmp(m->type, "autofs") == 0;
+}
+
+static void tell_same(const struct rsh_mounted *m, const struct answer *a)
+{
+	rsh_log_notice("%s: %s is mounted there with the same options%s%s; "
+		       "nothing is done (--stack: mount it once more on top)",
+		       m->path, m->source, *a->step ? ", step " : "", a->step);
+}
+
+static void tell_other(const struct rsh_mounted *m)
+{
+	if (m->n && !is_to_be_covered(m))
+		rsh_log_notice("%s: %s (%s) is mounted there already and will "
+			       "be covered", m->path, m->source, m->type);
+}
+
+/* A mount of another kind, or subtype, is not ours to take down. */
+static int refuse_mounted(const struct rsh_mounted *m, int rc,
+			  struct rsh_error *err)
+{
+	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
+	const bool hangs = rc == -ETIMEDOUT;
+
+	return rsh_error_set(err, -rc, "mount point %s: %s (%s) is mounted "
+			     "there, and %s; `%s %s` takes it down", m->path,
+			     m->source, m->type,
+			     hangs ? "does not answer" : "its daemon is gone",
+			     !ours ? "umount -l" :
+			     hangs ? "reshardfs umount --force" :
+				     "reshardfs umount", m->path);
+}
+
+static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
+			 enum rsh_stack *found, struct rsh_error *err)
+{
+	struct answer a = ask_in_time(m->path, identity);
+
+	if (a.code == -ENOTCONN || a.code == -ETIMEDOUT)
+		return refuse_mounted(m, a.code, err);
+	if (a.same)
+		tell_same(m, &a);
+	*found = a.same ? RSH_STACK_SAME : RSH_STACK_FREE;
+	return 0;
+}
+
+/* ---- one at a time ---- */
+
+/* The lock lies on the directory that will be covered.  Daemons hold a shared
+ * one there (mounted.h), also some that were unmounted lazily: they are no
+ * reason to wait.  Where there cannot be a lock nobody waits. */
+static bool is_locked_by_another(int fd)
+{
+	return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
+	       flock(fd, LOCK_SH | LOCK_NB) != 0;
+}
+
+static int wait_a_little(const char *path, unsigned *turns,
+			 struct rsh_error *err)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
+
+	if (++*turns > LOCK_SECONDS * 1000 / PAUSE_MS)
+		return rsh_error_set(err, ETIMEDOUT, "mount point %s: another "
+				     "process has been about to mount there "
+				     "for %d seconds", path, LOCK_SECONDS);
+	nanosleep(&pause, NULL);
+	return 0;
+}
+
+static bool is_as_before(const struct rsh_mounted *m)
+{
+	struct rsh_mounted now;
+
+	/* Where the mount cannot be seen it is no use to look again. */
+	return rsh_mounted_find(m->path, &now) != 0 ||
+	       (now.n == m->n && strcmp(now.source, m->source) == 0);
+}
+
+static int look_at_mountpoint(const struct rsh_options *o,
+			      const json_t *identity, enum rsh_stack *found,
+			      int *lock, struct rsh_error *err)
+{
+	struct rsh_mounted m;
+	unsigned turns = 0;
+	int rc;
+
+	for (;;) {
+		cleanup_fd int fd = -1;
+
+		/* The process that mounts says what is wrong with a path. */
+		if (rsh_mounted_find(o->mountpoint, &m))
+			return 0;
+		rc = m.n && !is_to_be_covered(&m) ?
+			     judge_mounted(&m, identity, found, err) : 0;
+		if (rc || *found == RSH_STACK_SAME)
+			return rc;
+		fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd >= 0 && is_locked_by_another(fd)) {
+			rc = wait_a_little(m.path, &turns, err);
+			if (rc)
+				return rc;
+		} else if (is_as_before(&m)) {
+			tell_other(&m);
+			*lock = steal_fd(&fd);
+			return 0;
+		}
+	}
+}
+
+int rsh_stack_look(const struct rsh_options *o, enum rsh_stack *found,
+		   int *lock, struct rsh_error *err)
+{
+	json_t *identity = rsh_identity(o);
+	int rc;
+
+	*found = RSH_STACK_FREE;
+	*lock = -1;
+	if (!identity)
+		return rsh_error_nomem(err);
+	rc = look_at_mountpoint(o, identity, found, lock, err);
+	json_decref(identity);
+	return rc;
+}
+
+void rsh_stack_unlock(int lock)
+{
+	if (lock < 0)
+		return;
+	flock(lock, LOCK_UN);
+	close(lock);
+}

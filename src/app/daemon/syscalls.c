@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/syscalls.c puts a seccomp filter on the calling thread and on those
+ * that it starts.
+ *
+ * It lists what is refused and not what is allowed: the calls that are made are
+ * chosen by libc, libfuse and jansson, and other versions of these choose
+ * others.  One that was forgotten would fail a read years later.  The list has
+ * what leads out of the process, to programs, other processes, privileges,
+ * networks and mounts, and parts of the kernel that have no business here.
+ */
+#include "config.h"
+
+#include "sandbox_i.h"
+
+#include <errno.h>
+
+#if !defined(HAVE_SECCOMP) || defined(WITH_SANITIZER)
+
+int rsh_syscalls_refuse(bool internet)
+{
+	(void)internet;
+	return -ENOTSUP;
+}
+
+#else
+
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Names that this libseccomp or processor does not know are passed over. */
+static const char *const refused[] = {
+	/* These start programs or reach into other processes. */
+	"execve", "execveat", "uselib", "ptrace", "process_vm_readv",
+	"process_vm_writev", "process_madvise", "process_mrelease", "kcmp",
+	"pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kill", "tkill",
+	"rt_sigqueueinfo", "rt_tgsigqueueinfo", "migrate_pages", "move_pages",
+	/* These change privileges and namespaces. */
+	"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid",
+	"setfsuid", "setfsgid", "setgroups", "capset", "unshare", "setns",
+	"personality",
+	/* These change owners, modes and attributes, which landlock lets pass,
+	 * or make links and special files. */
+	"chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown",
+	"fchownat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
+	"removexattr", "lremovexattr", "fremovexattr", "removexattrat",
+	"truncate", "truncate64", "mknod", "mknodat", "link", "linkat",
+	"symlink", "symlinkat", "file_setattr",
+	/* These are for mounts, and ways to files past their directories. */
+	"mount", "umount", "umount2", "pivot_root", "chroot", "move_mount",
+	"open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount",
+	"fspick", "mount_setattr", "name_to_handle_at", "open_by_handle_at",
+	"swapon", "swapoff", "quotactl", "quotactl_fd", "fanotify_init",
+	/* These are for parts of the kernel that serving has no use for. */
+	"bpf", "perf_event_open", "userfaultfd", "io_uring_setup",
+	"io_uring_enter", "io_uring_register", "keyctl", "add_key",
+	"request_key", "init_module", "finit_module", "delete_module",
+	"kexec_load", "kexec_file_load", "modify_ldt", "lookup_dcookie",
+	"nfsservctl", "vm86", "vm86old",
+	/* These are about the whole machine. */
+	"reboot", "acct", "syslog", "vhangup", "iopl", "ioperm", "settimeofday",
+	"stime", "clock_settime", "clock_settime64", "clock_adjtime",
+	"clock_adjtime64", "adjtimex", "sethostname", "setdomainname",
+};
+
+static int refuse_all(scmp_filter_ctx f)
+{
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		int number = seccomp_syscall_resolve_name(refused[i]);
+		int rc = 0;
+
+		if (number != __NR_SCMP_ERROR)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), number,
+					      0);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Refuses all sockets but those for the internet and what looks up names, which
+ * asks the kernel by one what addresses there are. */
+static int refuse_odd_sockets(scmp_filter_ctx f)
+{
+	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+				  SCMP_SYS(socket), 1,
+				  SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK));
+
+	for (unsigned family = 0; family < AF_NETLINK && rc == 0; family++)
+		if (family != AF_UNIX && family != AF_INET &&
+		    family != AF_INET6)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+					      SCMP_SYS(socket), 1,
+					      SCMP_A0_32(SCMP_CMP_EQ, family));
+	return rc;
+}
+
+/* Refuses calls by what they are asked for: sockets but for the log's and
+ * systemd's, signals to others, input for the terminal. */
+static int refuse_some(scmp_filter_ctx f, bool internet)
+{
+	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
+	int rc = internet ? refuse_odd_sockets(f) :
+		 seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+				  SCMP_SYS(socket), 1,
+				  SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
+
+	if (rc == 0)
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+				      SCMP_SYS(tgkill), 1,
+				      SCMP_A0_32(SCMP_CMP_NE,
+						 (uint32_t)getpid()));
+	for (int i = 0; i < 2 && rc == 0; i++)
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+				      SCMP_SYS(ioctl), 1,
+				      SCMP_A1_32(SCMP_CMP_EQ,
+						 (uint32_t)words[i]));
+	return rc;
+}
+
+/* A filter cannot see what clone3 is asked for, so it is refused; libc then
+ * takes clone. */
+static int refuse_namespaces(scmp_filter_ctx f)
+{
+	static const unsigned flags[] = {
+		CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET,
+		CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP,
+	};
+	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3),
+				  0);
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && rc == 0; i++)
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone),
+				      1, SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i],
+						 flags[i]));
+	return rc;
+}
+
+int rsh_syscalls_refuse(bool internet)
+{
+	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
+	int rc;
+
+	if (!f)
+		return -ENOMEM;
+	rc = refuse_all(f);
+	if (rc == 0)
+		rc = refuse_some(f, internet);
+	if (rc == 0)
+		rc = refuse_namespaces(f);
+	if (rc == 0)
+		rc = seccomp_load(f);
+	seccomp_release(f);
+	return rc;
+}
+
+#endif

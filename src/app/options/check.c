@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/check.c looks at the options of a command together, once all are
+ * set, and refuses what is missing or contradicts itself. */
+#include "config.h"
+
+#include "rsh/app/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/formats.h"
+#include "rsh/app/commands.h"
+#include "rsh/app/ranks.h"
+#include "rsh/app/table.h"
+#include "rsh/source/source.h"
+#include "rsh/util/mem.h"
+#include "check_i.h"
+
+static bool names_rank(const char *template)
+{
+	return template && strstr(template, "{rank}");
+}
+
+int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *dir = o->vfs.files.rank_dir, *file = o->vfs.files.file;
+
+	if (o->vfs.files.source_map && (dir || file))
+		return rsh_error_set(err, EINVAL, "--source-map names every "
+				     "file: --rank-dir and --file do not go "
+				     "with it");
+	if ((dir && *dir == '/') || (file && *file == '/'))
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": a path below "
+				     "SOURCE is wanted, such as %s, and none "
+				     "that begins with a slash",
+				     dir && *dir == '/' ? "rank-dir" : "file",
+				     dir && *dir == '/' ? dir : file,
+				     dir && *dir == '/' ? "rank_{rank}" :
+				     "rank_{rank}/net.ckpt");
+	/* A file without a directory is looked for in the directories of the
+	 * ranks. */
+	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
+	    !names_rank(file))
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": no \"{rank}\" "
+				     "in it, which stands for the number of a "
+				     "rank", dir ? "rank-dir" : "file",
+				     dir ? dir : file);
+	return 0;
+}
+
+/* Options that make bytes of which the converter knows nothing do not go with
+ * its compatible mode. */
+static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
+{
+	const struct rsh_plan_options *p = &v->plan;
+
+	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
+			  v->only || v->drop ||
+			  p->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
+				     "the converter's own bytes: it goes with "
+				     "none of --unlisted, --only, --drop, "
+				     "--rename, --cast and "
+				     "--remove-redundancy");
+	return 0;
+}
+
+static int check_refuse_unfit(const char *option, unsigned takes,
+			      const char *more, struct rsh_error *err)
+{
+	char names[64] = "";
+
+	rsh_output_names(takes, names, sizeof(names));
+	return rsh_error_set(err, EINVAL, "--%s is for --format %s%s", option,
+			     names, more);
+}
+
+/* Checks that what was said goes with the form in which it is shown. */
+static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
+{
+	const struct rsh_output *out = v->output, *other = v->weights.follows;
+	const unsigned takes = out->takes | (other ? other->takes : 0);
+	const bool converters = v->plan.n_shown_ranks || v->plan.compat;
+
+	if (!(out->takes & RSH_TAKES_RANKS) &&
+	    (v->dst.from != RSH_FROM_NONE || converters))
+		return rsh_error_set(err, EINVAL, "--format %s is one whole "
+				     "model: it needs --dst-strategy none and "
+				     "goes with neither --dst-ranks nor "
+				     "--compat", out->name);
+	if (!(out->takes & RSH_TAKES_CONVERTER) && converters)
+		return rsh_error_set(err, EINVAL, "--format %s goes with "
+				     "neither --dst-ranks nor --compat",
+				     out->name);
+	if (v->model_files && !(takes & RSH_TAKES_MODEL_FILES))
+		return check_refuse_unfit("model-files", RSH_TAKES_MODEL_FILES,
+					  "", err);
+	if (v->plan.part_bytes && !(takes & RSH_TAKES_PART_SIZE))
+		return check_refuse_unfit("part-size", RSH_TAKES_PART_SIZE, "",
+					  err);
+	if (v->keep_states &&
+	    (!(out->takes & RSH_TAKES_OPTIMIZER) || v->weights.table))
+		return check_refuse_unfit("optimizer", RSH_TAKES_OPTIMIZER,
+					  ", and does not go with --convert, "
+					  "of which no table knows an "
+					  "optimizer's names", err);
+	return 0;
+}
+
+/* Checks the wish for one whole model, and for files of ranks without a
+ * strategy. */
+static int check_whole(const struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const bool whole = v->dst.from == RSH_FROM_NONE;
+	int rc;
+
+	if (v->plan.remove_redundancy && whole)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
+				     "--dst-strategy: without one there are no "
+				     "ranks that hold the same");
+	rc = check_output(v, err);
+	if (rc)
+		return rc;
+	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
+		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
+				     "without strategies (both \"none\"); a "
+				     "strategy says how many ranks there are");
+	return 0;
+}
+
+/* ---- a source that says itself what it is ---- */
+
+/* The look costs requests where SOURCE is behind HTTP: once is enough. */
+static void check_look(struct rsh_options *o)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const struct rsh_source_options *f = &v->files;
+	int bid;
+
+	o->format = NULL;
+	if (v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
+	    f->source_map)
+		return;
+	o->format = rsh_source_format_at(v->source, &f->store, rsh_formats,
+					 &bid);
+	if (o->format && o->format->layout == RSH_LAYOUT_GIVEN)
+		o->format = NULL;
+}
+
+/* What says itself how it is cut is wanted as one whole model without another
+ * word. */
+static void check_settle_own(struct rsh_vfs_config *v)
+{
+	if (v->src.from)
+		return;
+	v->src.from = RSH_FROM_SOURCE;
+	if (!v->dst.from)
+		v->dst.from = RSH_FROM_NONE;
+}
+
+static int check_refuse_selection(const struct rsh_options *o,
+				  struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const enum rsh_select select = v->files.select;
+
+	/* Where names tell what is a part of a model, an explicit choice may
+	 * mean other files beside it. */
+	if (!o->format->by_name ? rsh_option_given(o, "select") :
+	    !v->src.from && ((select != RSH_SELECT_NEWEST &&
+			      select != RSH_SELECT_MINDSPORE) ||
+			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
+		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
+				     "choose among steps, and SOURCE is one %s",
+				     o->format->says);
+	return 0;
+}
+
+/* Is it to be shown as a model of Hugging Face's? */
+static bool check_wants_model(const struct rsh_options *o)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const bool formed = rsh_option_given(o, "format");
+
+	if (o->format->shown == RSH_SHOWN_HF_BESIDE)
+		return !v->dst.from && !v->weights.table &&
+		       (v->output == rsh_output_of_models() || !formed) &&
+		       !v->plan.n_shown_ranks && !v->plan.compat;
+	return o->format->shown == RSH_SHOWN_HF && !formed &&
+	       v->weights.from != 1 + RSH_SIDE_HF &&
+	       (!v->dst.from || v->dst.from == RSH_FROM_NONE);
+}
+
+/* A whole model is wanted as that model unless something else is said: one of
+ * Hugging Face's with the files beside its weights. */
+static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	const bool as_model = check_wants_model(o);
+	int rc = check_refuse_selection(o, err);
+
+	if (rc)
+		return rc;
+	if (v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
+				     "strategy of the source, and a %s has "
+				     "none: give --dst-strategy", o->format->says);
+	if (!o->format->by_name && (v->plan.n_shown_ranks || v->plan.compat))
+		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
+				     "are for files of MindSpore's, and SOURCE "
+				     "is a %s", o->format->says);
+	v->src.from = RSH_FROM_NONE;
+	if (!v->dst.from)
+		v->dst.from = RSH_FROM_NONE;
+	if (!as_model)
+		return 0;
+	v->output = rsh_output_of_models();
+	if (o->format->shown == RSH_SHOWN_HF_BESIDE &&
+	    !rsh_option_given(o, "model-files"))
+		v->model_files = v->source;
+	return 0;
+}
+
+static int check_settle(struct rsh_options *o, struct rsh_error *err)
+{
+	if (!o->format)
+		return 0;
+	if (o->format->layout == RSH_LAYOUT_WHOLE)
+		return check_settle_whole(o, err);
+	check_settle_own(&o->vfs);
+	return 0;
+}
+
+static int check_refuse_unsaid(const struct rsh_options *o,
+			       struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	char hint[512];
+
+	if (!v->src.from) {
+		rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
+				sizeof(hint));
+		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
+				     "(\"none\" if SOURCE is not sharded)%s",
+				     hint);
+	}
+	if (!v->dst.from)
+		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
+				     "(\"none\" for whole tensors), or "
+				     "--dst-mesh");
+	return 0;
+}
+
+/* What SOURCE is has been looked at by now. */
+static int check_conversion(struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	int rc = rsh_check_weights(o, err);
+
+	if (rc == 0)
+		rc = check_settle(o, err);
+	if (rc)
+		return rc;
+	if (rsh_option_given(o, "dst-mesh") &&
+	    rsh_option_given(o, "dst-strategy"))
+		return rsh_error_set(err, EINVAL, "--dst-mesh and "
+				     "--dst-strategy say the same: give one");
+	if (v->src.from == RSH_FROM_SOURCE && v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
+				     "strategy file, and SOURCE has none: give "
+				     "--dst-strategy");
+	rc = check_refuse_unsaid(o, err);
+	if (rc == 0)
+		rc = check_compat(v, err);
+	if (rc == 0)
+		rc = check_whole(o, err);
+	return rc ? rc : rsh_check_files(o, err);
+}
+
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
+{
+	check_look(o);
+	return check_conversion(o, err);
+}
+
+/* The options of a conversion say nothing where there is none. */
+static int check_resume(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
+			  "select mindspore" : NULL;
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].converts && rsh_option_given(o, table[i].name))
+			bad = table[i].name;
+	return bad ? rsh_error_set(err, EINVAL, "--%s does not go with "
+				   "--resume, which converts nothing", bad) : 0;
+}
+
+/* If both strategies are given or known, ls is asked what a mount would
+ * take. */
+int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
+{
+	o->vfs.source = o->operands[0];
+	check_look(o);
+	if (o->format && o->format->layout == RSH_LAYOUT_OWN)
+		check_settle_own(&o->vfs);
+	return rsh_options_convert(o) || o->vfs.weights.table ||
+	       (o->format && o->vfs.dst.from) ?
+		check_conversion(o, err) : rsh_check_files(o, err);
+}
+
+int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 1, err);
+
+	o->vfs.source = o->operands[0];
+	return rc ? rc : rsh_check_conversion(o, err);
+}
+
+int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->vfs.source = o->operands[0];
+	o->directory = o->operands[1];
+	return rc ? rc : rsh_check_conversion(o, err);
+}
+
+/* It follows from the operands which of its questions verify is asked. */
+int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
+{
+	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	const bool says = o->vfs.src.from || o->vfs.dst.from ||
+			  o->vfs.weights.table;
+	const char *option = rsh_verify_of_source(o);
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->vfs.source = o->operands[0];
+	if (rc)
+		return rc;
+	if (kind == RSH_VERIFY_FILES && says)
+		return rsh_error_set(err, EINVAL, "%s is a file: with a "
+				     "strategy SOURCE, a directory, is the "
+				     "first operand", o->vfs.source);
+	if (kind == RSH_VERIFY_FILES && (o->n_operands > 2 ||
+					 o->write_manifest))
+		return rsh_error_set(err, EINVAL, "RANK and --write-manifest "
+				     "are for a conversion, and files are held "
+				     "against a manifest");
+	if (kind == RSH_VERIFY_FILES)
+		return option ? rsh_error_set(err, EINVAL, "--%s speaks of a "
+					      "SOURCE, and files are held "
+					      "against a manifest", option) : 0;
+	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
+	    o->vfs.dst.from || o->vfs.weights.table)
+		return rsh_check_conversion(o, err);
+	return rsh_check_files(o, err);
+}
+
+/* A daemon leaves its directory, and the table of mounts is read in others, so
+ * the path is made a full one. */
+static int take_full_source(struct rsh_options *o, struct rsh_error *err)
+{
+	cleanup_free char *full = NULL;
+
+	o->vfs.source = o->operands[0];
+	if (*o->vfs.source != '/')
+		full = realpath(o->vfs.source, NULL);
+	if (full)
+		o->vfs.source = rsh_options_keep(o, full);
+	return o->vfs.source ? 0 : rsh_error_nomem(err);
+}
+
+int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = take_full_source(o, err);
+
+	if (rc)
+		return rc;
+	o->mountpoint = o->operands[1];
+	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
+		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: a "
+				     "daemon leaves standard error");
+	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
+}
+
+int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
+{
+	(void)err;
+	o->mountpoint = o->operands[0];
+	return 0;
+}
+
+int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
+{
+	o->mountpoint = o->operands[0];
+	o->contents |= o->n_shares > 0;
+	return rsh_ranks_check(o, 1, err);
+}
+
+int rsh_check_stats(struct rsh_options *o, struct rsh_error *err)
+{
+	(void)err;
+	o->mountpoint = o->operands[0];
+	return 0;
+}
+
+int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
+{
+	const char *word = o->n_operands ? o->operands[0] : NULL;
+	const char *form = o->n_operands > 1 ? o->operands[1] : NULL;
+	const struct rsh_command *command =
+		word ? rsh_command_find(word) : NULL;
+	char guess[RSH_GUESS_BYTES];
+
+	if (word && !command) {
+		rsh_command_guess(word, guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s",
+				     word, guess);
+	}
+	if (form && !command->n_forms)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     form);
+	return form ? rsh_check_form(o, command, form, err) : 0;
+}

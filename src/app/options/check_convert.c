@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/check_convert.c checks what each form of `convert` takes. */
+#include "config.h"
+
+#include <errno.h>
+
+#include "rsh/app/check.h"
+#include "rsh/app/commands.h"
+
+/* Refuses options that say something of a SOURCE that is not there. */
+static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
+{
+	static const char *const options[] = { "from", "config", "src-strategy",
+					       "unlisted" };
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (rsh_option_given(o, options[i]))
+			return rsh_error_set(err, EINVAL, "%s has no use for "
+					     "--%s without SOURCE",
+					     o->form->name, options[i]);
+	return 0;
+}
+
+int rsh_check_convert(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_check_form_operands(o, err);
+
+	if (rc)
+		return rc;
+	if (o->n_operands > 1)
+		o->vfs.weights.table = o->operands[1];
+	if (o->n_operands > 2)
+		o->vfs.source = o->operands[2];
+	o->vfs.weights.unlisted = rsh_option_given(o, "unlisted") ?
+		o->vfs.plan.unlisted : RSH_UNLISTED_ERROR;
+	rc = rsh_check_form_use(o, o->vfs.source, "SOURCE", err);
+	return rc || o->vfs.source ? rc : check_no_source(o, err);
+}

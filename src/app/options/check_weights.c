@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/check_weights.c judges the options of a conversion between the two
+ * forms of a model's weights.
+ *
+ * Strategies speak of MindSpore's names, so that they tell which side is which
+ * where --from does not. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_i.h"
+#include "rsh/source/format.h"
+#include "rsh/source/source.h"
+#include "rsh/source/tables.h"
+#include "rsh/util/mem.h"
+
+#define FROM_HF (1 + RSH_SIDE_HF)
+#define FROM_MINDSPORE (1 + RSH_SIDE_MINDSPORE)
+
+/* ---- which side is which ---- */
+
+static bool source_is_sharded(const struct rsh_options *o)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+
+	return v->src.from == RSH_FROM_FILE ||
+	       (!v->src.from && o->format &&
+		o->format->words == RSH_WORDS_MINDSPORE);
+}
+
+/* The names of a whole model will tell in which form it is shown, unless that
+ * is said. */
+static void check_whole_model(struct rsh_options *o)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+
+	v->weights.follows = !v->weights.from &&
+		o->format && o->format->words == RSH_WORDS_EITHER &&
+		!rsh_option_given(o, "format") &&
+		!(v->src.from && v->dst.from) ? rsh_output_of_models() : NULL;
+}
+
+static int check_sides(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	struct rsh_weights_at *w = &v->weights;
+
+	if (v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
+				     "source's strategy, and goes with no "
+				     "--convert: one of both sides has none");
+	if (!w->from && source_is_sharded(o))
+		w->from = FROM_MINDSPORE;
+	if (!w->from && v->dst.from == RSH_FROM_FILE)
+		w->from = FROM_HF;
+	check_whole_model(o);
+	if (w->from == FROM_HF && v->src.from == RSH_FROM_FILE)
+		return rsh_error_set(err, EINVAL, "a strategy speaks of "
+				     "MindSpore's names, and SOURCE is Hugging "
+				     "Face's: --src-strategy none");
+	if (w->from == FROM_MINDSPORE && v->dst.from == RSH_FROM_FILE)
+		return rsh_error_set(err, EINVAL, "a strategy speaks of "
+				     "MindSpore's names, and what is shown is "
+				     "Hugging Face's: --dst-strategy none");
+	return 0;
+}
+
+/* A model of Hugging Face's is whole, and has a form of its own. */
+static int check_assume(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+
+	if (v->weights.from == FROM_HF && !v->src.from)
+		v->src.from = RSH_FROM_NONE;
+	if (v->weights.from != FROM_MINDSPORE)
+		return 0;
+	if (!(v->output->takes & RSH_TAKES_HF_NAMES))
+		return rsh_error_set(err, EINVAL, "--format %s is MindSpore's, "
+				     "and what is shown is Hugging Face's",
+				     v->output->name);
+	if (!v->dst.from)
+		v->dst.from = RSH_FROM_NONE;
+	if (rsh_option_given(o, "format"))
+		return 0;
+	v->output = rsh_output_of_models();
+	return 0;
+}
+
+/* ---- files ---- */
+
+static int check_find_table(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_weights_at *w = &o->vfs.weights;
+	cleanup_free char *path = NULL;
+	int rc;
+
+	if (strcmp(w->table, RSH_TABLE_AUTO) == 0)
+		return 0;
+	rc = rsh_table_find(w->table, &path, err);
+	if (rc)
+		return rc;
+	w->table = rsh_options_keep(o, path);
+	return w->table ? 0 : rsh_error_nomem(err);
+}
+
+/* What makes a model of the weights lies beside its config.json. */
+static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	const char *config = v->weights.config, *slash;
+	const unsigned takes = v->output->takes |
+		(v->weights.follows ? v->weights.follows->takes : 0);
+	cleanup_free char *dir = NULL;
+
+	if (!config || !(takes & RSH_TAKES_MODEL_FILES) ||
+	    v->weights.from == FROM_HF || rsh_option_given(o, "model-files"))
+		return 0;
+	slash = strrchr(config, '/');
+	dir = !slash ? strdup(".") :
+	      strndup(config, slash == config ? 1 : (size_t)(slash - config));
+	v->model_files = dir ? rsh_options_keep(o, dir) : NULL;
+	return v->model_files ? 0 : rsh_error_nomem(err);
+}
+
+int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	struct rsh_weights_at *w = &v->weights;
+	int rc;
+
+	if (!w->table && (w->from || w->config))
+		return rsh_error_set(err, EINVAL, "--%s says more of "
+				     "--convert, which is not given",
+				     w->from ? "from" : "config");
+	if (!w->table)
+		return 0;
+	if (v->plan.compat || v->plan.n_shown_ranks || o->rank_list)
+		return rsh_error_set(err, EINVAL, "--%s is for MindSpore's own "
+				     "converter, and does not go with "
+				     "--convert", v->plan.compat ? "compat" :
+				     o->rank_list ? "rank-list" : "dst-ranks");
+	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :
+							RSH_UNLISTED_ERROR;
+	rc = check_sides(o, err);
+	if (rc == 0)
+		rc = check_assume(o, err);
+	if (rc == 0)
+		rc = check_find_table(o, err);
+	return rc ? rc : check_assume_beside(o, err);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/digest.c hashes the options that decide about the bytes of a
+ * conversion, as the table has them. */
+#include "config.h"
+
+#include "rsh/app/digest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/outputs/model_files.h"
+#include "rsh/source/source.h"
+#include "rsh/source/tables.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/xxh3.h"
+#include "set_i.h"
+
+int rsh_digest_value(void *hash, const void *member, size_t size,
+		     struct rsh_error *err)
+{
+	(void)err;
+	XXH3_64bits_update(hash, member, size);
+	return 0;
+}
+
+/* The NUL is hashed as well, so that no text and an empty one differ. */
+int rsh_digest_text(void *hash, const void *member, size_t size,
+		    struct rsh_error *err)
+{
+	const char *text = *(const char *const *)member;
+
+	(void)err;
+	size = text ? strlen(text) + 1 : 0;
+	/* The length comes first, so that no two lists look the same. */
+	XXH3_64bits_update(hash, &size, sizeof(size));
+	XXH3_64bits_update(hash, text ? text : "", size);
+	return 0;
+}
+
+int rsh_digest_file(void *hash, const void *member, size_t size,
+		    struct rsh_error *err)
+{
+	const char *path = *(const char *const *)member;
+	uint64_t content = 0;
+	int rc = path ? rsh_strategy_digest(path, &content, err) : 0;
+
+	(void)size;
+	XXH3_64bits_update(hash, &content, sizeof(content));
+	return rc;
+}
+
+int rsh_digest_output(void *hash, const void *member, size_t size,
+		      struct rsh_error *err)
+{
+	const struct rsh_output *output =
+		*(const struct rsh_output *const *)member;
+	const uint32_t format = output->framing->type;
+
+	(void)size;
+	(void)err;
+	XXH3_64bits_update(hash, &format, sizeof(format));
+	return 0;
+}
+
+/* Bytes are hashed with their number before them. */
+static void digest_bytes(void *hash, const void *data, size_t len)
+{
+	XXH3_64bits_update(hash, &len, sizeof(len));
+	XXH3_64bits_update(hash, data, len);
+}
+
+static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
+			      struct rsh_error *err)
+{
+	struct rsh_model_files files;
+	int rc = rsh_model_files_load(cfg->model_files, cfg->source,
+				      &cfg->files.store, &files, err);
+
+	for (size_t i = 0; rc == 0 && i < files.n; i++) {
+		const struct rsh_model_file *f = &files.v[i];
+
+		digest_bytes(hash, f->name, strlen(f->name));
+		digest_bytes(hash, f->text, (size_t)f->bytes);
+	}
+	rsh_model_files_clear(&files);
+	return rc;
+}
+
+static int digest_file(void *hash, const char *path, struct rsh_error *err)
+{
+	return rsh_digest_file(hash, &path, sizeof(path), err);
+}
+
+/* Which of the tables is taken depends on all of them. */
+static int digest_tables(void *hash, struct rsh_error *err)
+{
+	struct rsh_table_list l;
+	int rc = rsh_tables_list(&l) ? rsh_error_nomem(err) : 0;
+
+	for (size_t i = 0; rc == 0 && i < l.n; i++) {
+		digest_bytes(hash, l.v[i].name, strlen(l.v[i].name));
+		rc = digest_file(hash, l.v[i].path, err);
+	}
+	rsh_table_list_clear(&l);
+	return rc;
+}
+
+/* Of what lies behind an address, the store alone has it. */
+static int digest_stored(void *hash, const struct rsh_store *store,
+			 struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_stat st;
+	size_t len;
+	int rc;
+
+	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
+		return 0;
+	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME, RSH_MODEL_CONFIG_MAX,
+			    RSH_MODEL_CONFIG_NAME, &data, &len, err);
+	if (rc == 0)
+		digest_bytes(hash, data, len);
+	return rc;
+}
+
+static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
+			 const struct rsh_store *store, struct rsh_error *err)
+{
+	cleanup_free char *beside = NULL;
+
+	if (cfg->weights.config)
+		return digest_file(hash, cfg->weights.config, err);
+	if (rsh_store_is_address(cfg->source))
+		return digest_stored(hash, store, err);
+	if (rsh_model_config_in(cfg->source, &beside))
+		return rsh_error_nomem(err);
+	return beside ? digest_file(hash, beside, err) : 0;
+}
+
+/* The table and the model's numbers count, wherever they lie. */
+static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
+			  const struct rsh_store *store, struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &cfg->weights;
+	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
+	int rc;
+
+	digest_bytes(hash, how, sizeof(how));
+	rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
+		digest_tables(hash, err) : digest_file(hash, w->table, err);
+	return rc ? rc : digest_config(hash, cfg, store, err);
+}
+
+static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
+		       const struct rsh_store *store, struct rsh_error *err)
+{
+	const size_t base = offsetof(struct rsh_options, vfs);
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		if (table[i].decides)
+			rc = table[i].decides(hash, (const char *)cfg +
+					      (table[i].at - base),
+					      table[i].size, err);
+	if (cfg->output->digest)
+		XXH3_64bits_update(hash, &cfg->output->digest,
+				   sizeof(cfg->output->digest));
+	if (cfg->leave_states)
+		XXH3_64bits_update(hash, &cfg->leave_states,
+				   sizeof(cfg->leave_states));
+	if (rc == 0 && cfg->weights.table)
+		rc = digest_weights(hash, cfg, store, err);
+	if (rc == 0 && cfg->model_files)
+		rc = digest_model_files(hash, cfg, err);
+	return rc;
+}
+
+int rsh_options_digest(const struct rsh_vfs_config *cfg,
+		       const struct rsh_store *store, uint64_t *digest,
+		       struct rsh_error *err)
+{
+	XXH3_state_t *hash = XXH3_createState();
+	int rc;
+
+	if (!hash)
+		return rsh_error_nomem(err);
+	XXH3_64bits_reset(hash);
+	rc = digest_rows(hash, cfg, store, err);
+	*digest = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return rc;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/exit.c maps errno numbers to exit statuses, and prints the sentence
+ * of a command that failed. */
+#include "config.h"
+
+#include "rsh/app/exit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/text.h"
+
+enum rsh_exit rsh_exit_of(int rc)
+{
+	switch (-rc) {
+	case 0:
+		return RSH_EXIT_GOOD;
+	case EBADMSG:
+	case EDOM:
+	case EEXIST:
+	case EFBIG:
+	case EINVAL:
+	case EISDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ENOENT:
+	case ENOTDIR:
+	case ENOTEMPTY:
+	case ENOTSUP:
+	case EOVERFLOW:
+	case ERANGE:
+	case EXDEV:
+		return RSH_EXIT_INPUT;
+	default:
+		return RSH_EXIT_IO;
+	}
+}
+
+enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
+			      const struct rsh_error *err)
+{
+	char shown[2 * RSH_ERROR_TEXT_MAX];
+
+	/* The log may go somewhere else. */
+	if (o->log_to > RSH_LOG_TO_STDERR)
+		fprintf(stderr, "reshardfs: error: %s\n",
+			rsh_text_put(shown, sizeof(shown), err->text));
+	rsh_log_error("%s", err->text);
+	return rsh_exit_of(rc);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/list.c takes -o name[=value][,name[=value]...], as mount(8) has
+ * it. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "set_i.h"
+
+static const struct rsh_option *find_listed(const struct rsh_command *command,
+					    const char *given, size_t n)
+{
+	size_t n_options;
+	const struct rsh_option *table = rsh_option_table(&n_options);
+
+	for (size_t i = 0; i < n_options; i++)
+		if (rsh_option_is_of(&table[i], command) && table[i].name &&
+		    rsh_suggestion_same(table[i].name, given, n))
+			return &table[i];
+	return NULL;
+}
+
+static int refuse_listed(const struct rsh_command *command, const char *dash_o,
+			 const char *given, size_t n, struct rsh_error *err)
+{
+	size_t n_options;
+	const struct rsh_option *table = rsh_option_table(&n_options);
+	char text[RSH_GUESS_BYTES];
+	struct rsh_suggestion guess;
+
+	rsh_suggestion_begin(&guess, given, n);
+	for (size_t i = 0; i < n_options; i++)
+		if (rsh_option_is_of(&table[i], command) && table[i].name)
+			rsh_suggestion_offer(&guess, table[i].name);
+	rsh_suggestion_put(&guess, dash_o, text);
+	/* In lists '_' is usual. */
+	for (char *c = strrchr(text, ' '); c && *c; c++)
+		*c = *c == '-' ? '_' : *c;
+	return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s", dash_o,
+			     (int)n, given, text);
+}
+
+static int apply_listed(struct rsh_options *o, char *given,
+			struct rsh_error *err)
+{
+	/* libreshard takes such words without -o. */
+	const char *dash_o = o->command->id == RSH_COMMAND_LIBRARY ? "" : "-o ";
+	char *value = strchr(given, '=');
+	size_t n = value ? (size_t)(value - given) : strlen(given);
+	const struct rsh_option *def = find_listed(o->command, given, n);
+
+	if (value)
+		value++;
+	if (!def)
+		return refuse_listed(o->command, dash_o, given, n, err);
+	if (def->arg && !value)
+		return rsh_error_set(err, EINVAL, "%s%s needs a value (%s)",
+				     dash_o, given, def->arg);
+	if (!def->arg && value)
+		return rsh_error_set(err, EINVAL, "%s%.*s takes no value",
+				     dash_o, (int)n, given);
+	return rsh_option_take(o, def, value, err);
+}
+
+/* Cuts the next option off a comma list in place, removing backslashes. */
+static char *next_listed(char **list)
+{
+	char *start = *list, *to = start, *s = start;
+
+	if (!s)
+		return NULL;
+	for (; *s && *s != ','; s++) {
+		if (s[0] == '\\' && s[1])
+			s++;
+		*to++ = *s;
+	}
+	*list = *s ? s + 1 : NULL;
+	*to = '\0';
+	return start;
+}
+
+char *rsh_options_keep(struct rsh_options *o, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
+			      sizeof(*o->copies))) {
+		free(copy);
+		return NULL;
+	}
+	o->copies[o->n_copies++] = copy;
+	return copy;
+}
+
+int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	char *list = rsh_options_keep(o, value), *one;
+	int rc = 0;
+
+	(void)def;
+	if (!list)
+		return rsh_error_nomem(err);
+	while (rc == 0 && (one = next_listed(&list)))
+		if (*one)
+			rc = apply_listed(o, one, err);
+	return rc;
+}
+
+int rsh_options_set(struct rsh_options *o, const char *given,
+		    struct rsh_error *err)
+{
+	char *copy = rsh_options_keep(o, given);
+
+	return copy ? apply_listed(o, copy, err) : rsh_error_nomem(err);
+}

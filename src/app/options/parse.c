@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/parse.c makes struct rsh_options from argv, by the tables. */
+#include "config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/app/commands.h"
+#include "rsh/util/mem.h"
+#include "set_i.h"
+#include "unknown_i.h"
+
+#define FIRST_LONG_VALUE 256 /* above all letters */
+
+/* Has the table as getopt wants it, for one command.  Names with hyphens are
+ * there with underscores as well: getopt takes two names of one option for no
+ * ambiguity. */
+struct getopt_tables {
+	char *letters;
+	struct option *longs;
+};
+
+static char *with_underscores(struct rsh_options *o, const char *name)
+{
+	char *copy = rsh_options_keep(o, name);
+
+	for (char *c = copy; c && *c; c++)
+		if (*c == '-')
+			*c = '_';
+	return copy;
+}
+
+static int put_long(struct rsh_options *o, size_t i, struct option **to)
+{
+	size_t n;
+	const struct rsh_option *def = &rsh_option_table(&n)[i];
+	struct option one = {
+		.name = def->name,
+		.has_arg = def->arg ? required_argument : no_argument,
+		.val = FIRST_LONG_VALUE + (int)i,
+	};
+
+	*(*to)++ = one;
+	if (!strchr(def->name, '-'))
+		return 0;
+	one.name = with_underscores(o, def->name);
+	*(*to)++ = one;
+	return one.name ? 0 : -ENOMEM;
+}
+
+static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
+{
+	size_t n;
+	int rc = 0;
+	const struct rsh_option *table = rsh_option_table(&n);
+	struct option *one;
+	char *letter;
+
+	t->letters = rsh_alloc_array(2 * n + 2, 1);
+	t->longs = rsh_alloc_array(2 * n + 1, sizeof(*t->longs));
+	if (!t->letters || !t->longs)
+		return -ENOMEM;
+	letter = t->letters;
+	one = t->longs;
+	*letter++ = ':'; /* getopt tells what is wrong and prints nothing */
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_option *def = &table[i];
+
+		if (def->bare || !rsh_option_is_of(def, o->command))
+			continue;
+		if (def->letter)
+			*letter++ = def->letter;
+		if (def->letter && def->arg)
+			*letter++ = ':';
+		if (def->name)
+			rc = put_long(o, i, &one);
+	}
+	*letter = '\0';
+	*one = (struct option){ 0 };
+	return rc;
+}
+
+static const struct rsh_option *find_option(const struct rsh_command *command,
+					    int c)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	if (c >= FIRST_LONG_VALUE)
+		return &table[c - FIRST_LONG_VALUE];
+	for (size_t i = 0; c && i < n; i++)
+		if (c == table[i].letter &&
+		    rsh_option_is_of(&table[i], command))
+			return &table[i];
+	return NULL;
+}
+
+/* ---- options that are none ---- */
+
+/* What precedes a command is for all of them. */
+static bool is_before_command(char **argv)
+{
+	for (char **word = argv + optind; *word; word++)
+		if (rsh_command_find(*word))
+			return true;
+	return false;
+}
+
+/* getopt is at a word until it has seen its last letter. */
+static const char *clustered(char **argv)
+{
+	const char *word = argv[optind];
+
+	return word && word[0] == '-' && word[1] != '-' &&
+	       strchr(word, optopt) ? word : argv[optind - 1];
+}
+
+static int bad_option(const struct rsh_options *o, int c, char **argv,
+		      struct rsh_error *err)
+{
+	const char *word = argv[optind - 1];
+	const struct rsh_option *def = optopt ?
+		find_option(o->command, optopt) : NULL;
+
+	if (c == ':')
+		return rsh_error_set(err, EINVAL, "option %s needs a value "
+				     "(%s)", word, def ? def->arg : "");
+	/* getopt gives the number of a known option for --name=value that
+	 * takes none, and 0 for a name that it does not know. */
+	if (optopt >= FIRST_LONG_VALUE)
+		return rsh_error_set(err, EINVAL, "option --%s takes no value",
+				     def->name);
+	if (optopt)
+		return rsh_unknown_letter(o->command, clustered(argv), optopt,
+					  err);
+	return rsh_unknown_long(o->command, word + 2,
+				o->unnamed && is_before_command(argv), err);
+}
+
+static bool wants_no_command(const struct rsh_options *o)
+{
+	return o->help || o->help_all || o->version;
+}
+
+/* A list of processes shows the arguments of this one, and so do mounts. */
+static int hide_secrets(struct rsh_options *o, char *place,
+			struct rsh_error *err)
+{
+	return rsh_objects_hide(place, &o->objects) ? rsh_error_nomem(err) : 0;
+}
+
+static int parse_options(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	cleanup_free char *letters = NULL;
+	cleanup_free struct option *longs = NULL;
+	struct getopt_tables tables = { 0 };
+	const struct rsh_option *def;
+	int c, rc = make_getopt_tables(o, &tables);
+
+	letters = tables.letters;
+	longs = tables.longs;
+	if (rc)
+		return rsh_error_nomem(err);
+	opterr = 0;
+	optind = 0; /* getopt starts anew: tests parse more than once */
+	while (rc == 0 && !wants_no_command(o) &&
+	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
+		if (def && def->is_source)
+			rc = hide_secrets(o, optarg, err);
+		if (rc == 0)
+			rc = def ? rsh_option_take(o, def, optarg, err) :
+				   bad_option(o, c, argv, err);
+	}
+	return rc;
+}
+
+/* ---- operands ---- */
+
+/* Writes "a|b|c" as "a, b or c". */
+static void put_choice(char *to, size_t size, const char *from)
+{
+	size_t at = 0;
+
+	*to = '\0';
+	for (; *from && at < size; from++)
+		at += (size_t)snprintf(to + at, size - at, "%s%.*s",
+				       *from != '|' ? "" :
+				       strchr(from + 1, '|') ? ", " : " or ",
+				       *from != '|', from);
+}
+
+static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
+{
+	char guess[RSH_GUESS_BYTES], name[64];
+
+	put_choice(name, sizeof(name), o->command->operands[o->n_operands]);
+	if (o->unnamed && o->n_operands == 1) {
+		rsh_command_guess(o->operands[0], guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and "
+				     "to mount it there is no %s given",
+				     o->operands[0], guess, name);
+	}
+	return rsh_error_set(err, EINVAL, "no %s%s given",
+			     o->unnamed ? "command and no " : "", name);
+}
+
+static int count_operands(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *const *names = o->command->operands;
+	unsigned i = 0;
+
+	/* An empty operand comes of a shell variable that was never set. */
+	for (; i < o->n_operands; i++)
+		if (!*o->operands[i])
+			return rsh_error_set(err, EINVAL, "operand %u is empty",
+					     i + 1);
+	i = 0;
+	for (; i < RSH_MAX_OPERANDS && names[i]; i++) {
+		if (strstr(names[i], "..."))
+			return 0;
+		if (i >= o->n_operands)
+			return names[i][0] == '[' ? 0 :
+						    missing_operand(o, err);
+	}
+	if (o->n_operands > i)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     o->operands[i]);
+	return 0;
+}
+
+/* Returns of how many words of argv an option is that all commands have, 0 if
+ * it is none. */
+static int common_option(char *const *argv)
+{
+	const char *word = argv[0];
+	const bool is_long = word[0] == '-' && word[1] == '-' && word[2];
+	const size_t length = is_long ? strcspn(word + 2, "=") : 0;
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_option *def = &table[i];
+
+		if (def->commands != RSH_IN_ALL)
+			continue;
+		if (is_long ? rsh_suggestion_begins(def->name, word + 2, length)
+			    : word[0] == '-' && def->letter && !def->arg &&
+				      word[1] == def->letter && !word[2])
+			return def->arg && !word[2 + length] && argv[1] ? 2 : 1;
+	}
+	return 0;
+}
+
+/* Moves the command's name in front of options that all commands have, and
+ * returns the first word that is no such option, NULL if there is none. */
+static const char *first_word(int argc, char **argv)
+{
+	int at = 1, words;
+	char *word;
+
+	while (at < argc && (words = common_option(argv + at)))
+		at += words;
+	word = at < argc ? argv[at] : NULL;
+	if (word && rsh_command_find(word)) {
+		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+		argv[1] = word;
+	}
+	return word;
+}
+
+/* Takes the command's name out of argv, since getopt takes it for the
+ * program's. */
+static void take_command(int *argc, char ***argv, struct rsh_options *o)
+{
+	size_t n;
+
+	o->command = *argc > 1 ? rsh_command_find((*argv)[1]) : NULL;
+	o->unnamed = !o->command;
+	if (o->unnamed) {
+		o->command = rsh_command_table(&n);
+	} else {
+		(*argc)--;
+		(*argv)++;
+	}
+	if (*argc > 1)
+		o->form = rsh_command_form(o->command, (*argv)[1]);
+}
+
+static int parse_command(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	int rc = parse_options(argc, argv, o, err);
+
+	if (rc || wants_no_command(o))
+		return rc;
+	o->operands = argv + optind;
+	o->n_operands = (unsigned)(argc - optind);
+	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
+		rc = hide_secrets(o, o->operands[i], err);
+	if (rc == 0)
+		rc = count_operands(o, err);
+	if (rc == 0)
+		rc = o->command->check(o, err);
+	rsh_options_settle(o);
+	return rc;
+}
+
+/* Doubts a SOURCE of a mount that may be a mistyped command. */
+static int doubt_command(const char *word, struct rsh_error *err)
+{
+	cleanup_free char *why = strdup(err->text);
+	char guess[RSH_GUESS_BYTES];
+
+	if (!why)
+		return rsh_error_nomem(err);
+	rsh_command_guess(word, guess);
+	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and not "
+			     "there to be mounted%s%s", word, guess,
+			     *why ? ": " : "", why);
+}
+
+static bool is_near_command(const char *word)
+{
+	char guess[RSH_GUESS_BYTES];
+
+	rsh_command_guess(word, guess);
+	return *guess;
+}
+
+static bool looks_mistyped(const char *word)
+{
+	return word && *word && *word != '-' && !strchr(word, '/') &&
+	       access(word, F_OK) != 0;
+}
+
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err)
+{
+	const char *word = first_word(argc, argv);
+	int rc;
+
+	rsh_options_init(o);
+	take_command(&argc, &argv, o);
+	rc = parse_command(argc, argv, o, err);
+	if (!o->unnamed || !looks_mistyped(word))
+		return rc;
+	/* For a single operand the sentence says it already.  With two it may
+	 * be a mount that is without fault, but that there is no such
+	 * SOURCE. */
+	if ((rc == -EINVAL && o->n_operands != 1) ||
+	    (rc == 0 && is_near_command(word)))
+		return doubt_command(word, err);
+	return rc;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/ranks.c reads ranks and ranges of ranks from operands and marks
+ * them. */
+#include "config.h"
+
+#include "rsh/app/ranks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+static bool parse_rank_number(const char **s, uint32_t *out)
+{
+	unsigned long n;
+	char *end;
+
+	if (**s < '0' || **s > '9')
+		return false;
+	errno = 0;
+	n = strtoul(*s, &end, 10);
+	*s = end;
+	*out = (uint32_t)n;
+	return !errno && n < UINT32_MAX;
+}
+
+static bool parse_ranks(const char *s, uint32_t *first, uint32_t *last)
+{
+	if (!parse_rank_number(&s, first))
+		return false;
+	*last = *first;
+	if (*s == '-' && (s++, !parse_rank_number(&s, last)))
+		return false;
+	return !*s && *first <= *last;
+}
+
+int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
+		    struct rsh_error *err)
+{
+	uint32_t first, last;
+
+	for (unsigned i = skip; i < o->n_operands; i++)
+		if (!parse_ranks(o->operands[i], &first, &last))
+			return rsh_error_set(err, EINVAL, "\"%s\" is neither a "
+					     "rank nor a range of ranks such "
+					     "as 4-7", o->operands[i]);
+	return 0;
+}
+
+int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
+		   bool *wanted, struct rsh_error *err)
+{
+	uint32_t first, last;
+
+	memset(wanted, skip >= o->n_operands, n);
+	for (unsigned i = skip; i < o->n_operands; i++) {
+		if (!parse_ranks(o->operands[i], &first, &last) || last >= n)
+			return rsh_error_set(err, EINVAL, "there is no rank "
+					     "%s: the last one is %u",
+					     o->operands[i], n ? n - 1 : 0);
+		memset(wanted + first, true, (size_t)last - first + 1);
+	}
+	return 0;
+}
+
+int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
+			 const struct rsh_plan *plan, bool **wanted,
+			 struct rsh_error *err)
+{
+	const uint32_t n = rsh_plan_n_files(plan);
+	const uint32_t per_rank = rsh_plan_files_of_rank(plan);
+	bool *files = rsh_alloc_array(n, sizeof(*files));
+
+	*wanted = files;
+	if (!files)
+		return rsh_error_nomem(err);
+	/* A file stands no earlier than its rank, so from the last one on
+	 * nothing is overwritten that is still needed. */
+	if (rsh_ranks_mark(o, skip, n / per_rank, files, err))
+		return -EINVAL;
+	for (uint32_t i = n; i-- > 0;)
+		files[i] = files[i / per_rank];
+	return 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/reading.c makes the reading side of a source from the options of a
+ * command, and logs afterwards what the cache did. */
+#include "config.h"
+
+#include "rsh/app/reading.h"
+
+#include <inttypes.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* A process needs so much beside the file that it loads. */
+#define LOADER_BYTES (256 * MIB)
+
+int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
+		    struct rsh_error *err)
+{
+	return rsh_store_io_new(&o->io, out, err);
+}
+
+void rsh_reading_keep_free(const struct rsh_options *o,
+			   const struct rsh_vfs *vfs, struct rsh_store_io *io,
+			   bool all)
+{
+	uint64_t largest = rsh_vfs_largest(vfs);
+
+	rsh_store_io_keep_free(io, rsh_option_given(o, "keep-free") ?
+				o->keep_free :
+				largest + largest / 4 + LOADER_BYTES, all);
+}
+
+/* A block that was prefetched is found in memory afterwards, but it was on disk
+ * or loaded: so it does not count as found in memory. */
+static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c,
+		      bool servers)
+{
+	const uint64_t memory = c->hits_plain -
+				rsh_min_u64(c->hits_plain, c->prefetched);
+
+	rsh_log(level, "cache: %" PRIu64 " blocks found in memory, %" PRIu64
+		" on disk, %" PRIu64 " loads, %" PRIu64 " blocks waited for; %"
+		PRIu64 " MiB of memory at most", memory,
+		c->hits_disk + c->prefetched_disk, c->loads, c->waits,
+		c->memory_peak / MIB);
+	if (c->packed)
+		rsh_log(level, "cache: %" PRIu64 " MiB compressed to %" PRIu64
+			" MiB, %" PRIu64 " MiB not worth it",
+			c->packed_from / MIB, c->packed_to / MIB,
+			c->left_bytes / MIB);
+	if (servers)
+		rsh_log(level, "cache servers: %" PRIu64 " blocks found, %"
+			PRIu64 " MiB stored, %" PRIu64 " blocks waited for, of "
+			"which %" PRIu64 " did not come, %" PRIu64 " requests "
+			"failed, %" PRIu64 " values were refused",
+			c->hits_shared + c->prefetched_shared,
+			c->shared_written_bytes / MIB, c->shared_waits,
+			c->shared_late, c->shared_errors, c->shared_rejected);
+}
+
+void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
+		     const struct rsh_stream_stats *streams)
+{
+	struct rsh_store_io_stats s;
+
+	if (streams)
+		rsh_log(level, "%" PRIu64 " MiB shown in %" PRIu64 " reads, of "
+			"which %" PRIu64 " found their bytes prepared",
+			streams->bytes / MIB, streams->reads, streams->found);
+	if (!io)
+		return;
+	rsh_store_io_stats_get(io, &s);
+	rsh_log(level, "%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
+		" failed", s.bytes / MIB, s.reads, s.failed);
+	if (s.cached)
+		log_cache(level, &s.cache, s.has_servers);
+}

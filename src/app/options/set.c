@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/set.c holds the setter of every option: it checks the value and
+ * puts it into struct rsh_options. */
+#include "config.h"
+
+#include "set_i.h"
+
+#include <errno.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "rsh/source/step.h"
+#include "rsh/util/mem.h"
+
+static void *member(struct rsh_options *o, const struct rsh_option *def)
+{
+	return (char *)o + def->at;
+}
+
+/* These setters set one member. */
+
+int rsh_set_flag(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	(void)value, (void)err;
+	*(bool *)member(o, def) = true;
+	return 0;
+}
+
+int rsh_set_text(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	(void)err;
+	*(const char **)member(o, def) = value;
+	return 0;
+}
+
+int rsh_set_string(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: nothing in it",
+				     def->name);
+	return rsh_set_text(o, def, value, err);
+}
+
+int rsh_set_path(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	return rsh_set_text(o, def, value, err);
+}
+
+int rsh_set_regex(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	regex_t re;
+	int rc = regcomp(&re, value, REG_EXTENDED | REG_NOSUB);
+	char why[256];
+
+	if (rc) {
+		regerror(rc, &re, why, sizeof(why));
+		return rsh_error_set(err, EINVAL, "%s: \"%s\": %s", def->name,
+				     value, why);
+	}
+	regfree(&re);
+	return rsh_set_text(o, def, value, err);
+}
+
+int rsh_set_faults(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	int rc = rsh_faults_check(value, err);
+
+	return rc ? rc : rsh_set_string(o, def, value, err);
+}
+
+int rsh_set_servers(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	int rc = rsh_cache_servers_check(value, err);
+
+	return rc ? rc : rsh_set_string(o, def, value, err);
+}
+
+int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	unsigned long n;
+	char *end;
+
+	errno = 0;
+	n = strtoul(value, &end, 10);
+	if (errno || *end || value[0] < '0' || value[0] > '9' ||
+	    n < def->min || n > def->max)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a number "
+				     "from %u to %u", def->name, value,
+				     def->min, def->max);
+	*(unsigned *)member(o, def) = (unsigned)n;
+	return 0;
+}
+
+int rsh_set_seconds(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	int rc = rsh_set_number(o, def, value, err);
+
+	if (rc == 0)
+		*(unsigned *)member(o, def) *= 1000;
+	return rc;
+}
+
+/* Returns the number of `value` among the words of def->arg, or -1. */
+static int word_number(const struct rsh_option *def, const char *value)
+{
+	const size_t n = strlen(value);
+	const char *word = def->arg;
+
+	for (int i = 0; word; i++) {
+		const size_t length = strcspn(word, "|");
+
+		if (length == n && strncmp(word, value, n) == 0)
+			return i;
+		word = word[length] ? word + length + 1 : NULL;
+	}
+	return -1;
+}
+
+/* Says that the value is none of "a, b or c". */
+static int refuse_word(const struct rsh_option *def, const char *value,
+		       struct rsh_error *err)
+{
+	char words[128] = "";
+	char *to = words;
+
+	for (const char *c = def->arg; *c && to < words + 100; c++) {
+		if (*c != '|')
+			*to++ = *c;
+		else
+			to = stpcpy(to, strchr(c + 1, '|') ? ", " : " or ");
+	}
+	*to = '\0';
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not %s", def->name,
+			     value, words);
+}
+
+int rsh_set_word(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	const int i = word_number(def, value);
+	unsigned n;
+
+	if (i < 0)
+		return refuse_word(def, value, err);
+	n = def->values ? def->values[i] : def->min + (unsigned)i;
+	if (def->size == sizeof(bool))
+		*(bool *)member(o, def) = n;
+	else
+		*(unsigned *)member(o, def) = n;
+	return 0;
+}
+
+int rsh_set_strategy(struct rsh_options *o, const struct rsh_option *def,
+		     const char *value, struct rsh_error *err)
+{
+	struct rsh_strategy_at *at = member(o, def);
+	const bool none = strcmp(value, "none") == 0;
+	int rc = rsh_set_path(o, def, value, err);
+
+	if (rc)
+		return rc;
+	*at = (struct rsh_strategy_at){
+		.path = none ? NULL : value,
+		.from = none ? RSH_FROM_NONE : RSH_FROM_FILE,
+	};
+	return 0;
+}
+
+/* The converter refuses more (it joins the prefix to a path); what is left
+ * here are the prefixes that would not make the plain name of a file. */
+int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	if (strchr(value, '/') || value[0] == '.' || strstr(value, ".."))
+		return rsh_error_set(err, EINVAL, "%s: \"%s\": no '/', no "
+				     "leading '.' and no \"..\" can be in it",
+				     def->name, value);
+	for (const char *c = value; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return rsh_error_set(err, EINVAL, "%s: control "
+					     "character in it", def->name);
+	o->vfs.tree.prefix = value;
+	return 0;
+}
+
+/* Parses "<epoch>_<step>". */
+static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
+{
+	char *end;
+
+	if (*value < '0' || *value > '9')
+		return false;
+	errno = 0;
+	*epoch = strtoull(value, &end, 10);
+	if (errno || *end != '_' || end[1] < '0' || end[1] > '9')
+		return false;
+	*step = strtoull(end + 1, &end, 10);
+	return !errno && !*end;
+}
+
+int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	const char name[] = "name=", step[] = "step=";
+	struct rsh_source_options *f = &o->vfs.files;
+
+	if (strcmp(value, "newest") == 0)
+		f->select = RSH_SELECT_NEWEST;
+	else if (strcmp(value, "mtime") == 0)
+		f->select = RSH_SELECT_MTIME;
+	else if (strcmp(value, "mindspore") == 0)
+		f->select = RSH_SELECT_MINDSPORE;
+	else if (parse_step(value, &f->epoch, &f->step))
+		f->select = RSH_SELECT_STEP;
+	else if (strncmp(value, step, strlen(step)) == 0 &&
+		 rsh_number_read(value + strlen(step),
+				 strlen(value + strlen(step)), &f->step))
+		f->select = RSH_SELECT_LONE_STEP;
+	else if (strncmp(value, name, strlen(name)) == 0 &&
+		 value[strlen(name)])
+		f->select = RSH_SELECT_NAME;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not newest, "
+				     "mtime, mindspore, name=GLOB, step=N or "
+				     "a step as EPOCH_STEP", def->name, value);
+	f->glob = f->select == RSH_SELECT_NAME ? value + strlen(name) : NULL;
+	return 0;
+}
+
+int rsh_set_file(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	if (*value && value[strlen(value) - 1] == '/')
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is the name of a "
+				     "directory", def->name, value);
+	return rsh_set_string(o, def, value, err);
+}
+
+int rsh_set_output(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	const struct rsh_output *output = rsh_output_find(value);
+
+	if (!output)
+		return refuse_word(def, value, err);
+	o->vfs.output = output;
+	return 0;
+}
+
+int rsh_set_model_files(struct rsh_options *o, const struct rsh_option *def,
+			const char *value, struct rsh_error *err)
+{
+	int rc = rsh_set_path(o, def, value, err);
+
+	if (rc == 0 && strcmp(value, "none") == 0)
+		o->vfs.model_files = NULL;
+	return rc;
+}
+
+/* It may be the directory that has the file. */
+int rsh_set_config(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	cleanup_free char *path = NULL;
+	struct stat st;
+
+	if (stat(value, &st) != 0 || !S_ISDIR(st.st_mode))
+		return rsh_set_path(o, def, value, err);
+	if (asprintf(&path, "%s/config.json", value) < 0)
+		path = NULL;
+	value = path ? rsh_options_keep(o, path) : NULL;
+	return value ? rsh_set_text(o, def, value, err) : rsh_error_nomem(err);
+}
+
+int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
+			const char *value, struct rsh_error *err)
+{
+	struct rsh_source_options *f = &o->vfs.files;
+
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	f->index_cache_asked = true;
+	f->index_cache = strcmp(value, "off") == 0 ? NULL : value;
+	return 0;
+}
+
+/* 5GB are 5 * 1000^3 bytes, as the Hugging Face tools write sizes; 5G and 5GiB
+ * are 5 * 1024^3. */
+static bool parse_bytes(const char *value, uint64_t *bytes)
+{
+	static const char prefixes[] = "KMGT";
+	unsigned long long n;
+	uint64_t unit = 1;
+	const char *prefix;
+	char *end;
+
+	if (*value < '0' || *value > '9')
+		return false;
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	prefix = *end ? strchr(prefixes, *end) : NULL;
+	if (prefix) {
+		bool decimal = strcmp(end + 1, "B") == 0;
+
+		if (end[1] && !decimal && strcmp(end + 1, "iB") != 0)
+			return false;
+		for (const char *p = prefixes; p <= prefix; p++)
+			unit *= decimal ? 1000 : 1024;
+	} else if (*end) {
+		return false;
+	}
+	return !errno && !__builtin_mul_overflow(n, unit, bytes);
+}
+
+int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	uint64_t *bytes = member(o, def);
+
+	if (parse_bytes(value, bytes) && *bytes >= def->min)
+		return 0;
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
+			     "or 500MiB", def->name, value);
+}
+
+int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	unsigned long percent;
+	char *end;
+
+	errno = 0;
+	percent = strtoul(value, &end, 10);
+	if (errno || *value < '0' || *value > '9' || strcmp(end, "%") != 0)
+		return rsh_set_size(o, def, value, err);
+	if (percent > 100)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is more than "
+				     "there is", def->name, value);
+	*(uint64_t *)member(o, def) = rsh_physical_memory() / 100 * percent;
+	return 0;
+}
+
+int rsh_set_share(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	unsigned i, n;
+	int end = 0;
+
+	if (strspn(value, "0123456789/") == strlen(value) &&
+	    sscanf(value, "%5u/%5u%n", &i, &n, &end) == 2 && !value[end] &&
+	    i < n) {
+		o->share = i;
+		o->n_shares = n;
+		return 0;
+	}
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no share such as "
+			     "0/4, the first of four, or 3/4, the last",
+			     def->name, value);
+}
+
+int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->debug = true;
+	o->foreground = true;
+	return 0;
+}
+
+int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	static const char file[] = "file:";
+	static const enum rsh_log_to targets[] = {
+		RSH_LOG_TO_STDERR, RSH_LOG_TO_SYSLOG, RSH_LOG_TO_JOURNAL,
+	};
+	const bool is_file = strncmp(value, file, strlen(file)) == 0;
+	const int i = word_number(def, value);
+
+	if (!is_file && (i < 0 || i > 2))
+		return refuse_word(def, value, err);
+	o->log_to = is_file ? RSH_LOG_TO_FILE : targets[i];
+	o->log_file = is_file ? value + strlen(file) : NULL;
+	return is_file && !*o->log_file ?
+		rsh_error_set(err, EINVAL, "%s: empty path", def->name) : 0;
+}
+
+/* Passes on an option that libfuse or the kernel understands. */
+int rsh_set_mount_opt(struct rsh_options *o, const struct rsh_option *def,
+		      const char *value, struct rsh_error *err)
+{
+	const char *have = o->mount_opts ? o->mount_opts : "";
+	/* Every character of the value may need a backslash. */
+	char *all = malloc(strlen(have) + strlen(def->name) +
+			   2 * strlen(value ? value : "") + 3);
+	char *p = all;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	p = stpcpy(p, have);
+	if (*have)
+		*p++ = ',';
+	p = stpcpy(p, def->name);
+	if (value)
+		*p++ = '=';
+	for (; value && *value; value++) {
+		if (*value == ',' || *value == '\\')
+			*p++ = '\\';
+		*p++ = *value;
+	}
+	*p = '\0';
+	free(o->mount_opts);
+	o->mount_opts = all;
+	return 0;
+}
+
+/* Accepts an option that asks for what is always so. */
+int rsh_set_nothing(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)o, (void)def, (void)value, (void)err;
+	return 0;
+}
+
+int rsh_refuse_rw(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	(void)o, (void)value;
+	return rsh_error_set(err, EINVAL, "-o %s: the file system is "
+			     "read-only", def->name);
+}
+
+int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	int rc;
+
+	if (!v->derive)
+		v->derive = rsh_derive_options_new();
+	if (!v->derive)
+		return rsh_error_nomem(err);
+	/* Where there is a file as well, the derivation is an error that is
+	 * told later. */
+	if (def->min == RSH_DERIVE_MESH && !v->dst.from)
+		v->dst.from = RSH_FROM_DERIVED;
+	rc = rsh_derive_options_set(v->derive,
+				    (enum rsh_derive_option)def->min, value,
+				    err);
+	if (rc)
+		rsh_error_prefix(err, "%s", def->name);
+	return rc;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/catalogue.c keeps the files, tensors and cuts of a source. */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "catalogue_i.h"
+#include "rsh/util/mem.h"
+
+/* ---- files ---- */
+
+/* Pairs a file with its index, which it may share with others. */
+struct index_user {
+	const struct rsh_ckpt_index *index;
+	uint32_t file;
+};
+
+static int index_users_by_index(const void *a, const void *b)
+{
+	const struct index_user *x = a, *y = b;
+
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static int catalogue_number_indexes(struct rsh_catalogue *c)
+{
+	cleanup_free struct index_user *o = rsh_alloc_array(c->n_present,
+						       sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->n_present; i++)
+		o[i] = (struct index_user){ c->index[c->present[i]],
+				       c->present[i] };
+	qsort(o, c->n_present, sizeof(*o), index_users_by_index);
+	for (uint32_t i = 0; i < c->n_present; i++) {
+		if (i == 0 || o[i].index != o[i - 1].index)
+			c->n_indexes++;
+		c->index_id[o[i].file] = c->n_indexes - 1;
+	}
+	return 0;
+}
+
+/* A job may name a million ranks of which few have a file, so only these are
+ * ever walked. */
+static int catalogue_list_present(struct rsh_catalogue *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t f = 0; f < c->n_files; f++)
+		n += c->index[f] != NULL;
+	c->present = rsh_alloc_array(n, sizeof(*c->present));
+	c->index_id = calloc((size_t)c->n_files + 1, sizeof(*c->index_id));
+	if (!c->present || !c->index_id)
+		return -ENOMEM;
+	for (uint32_t f = 0; f < c->n_files; f++)
+		if (c->index[f])
+			c->present[c->n_present++] = f;
+	return catalogue_number_indexes(c);
+}
+
+/* Files mostly share their indexes with the ones before. */
+static int catalogue_find_first(struct rsh_catalogue *c)
+{
+	const struct rsh_ckpt_index *last = NULL;
+
+	c->first = rsh_alloc_array(c->n_names, sizeof(*c->first));
+	if (!c->first)
+		return -ENOMEM;
+	c->n_first = c->n_names;
+	memset(c->first, 0xff, (size_t)c->n_first * sizeof(*c->first));
+	for (uint32_t i = 0; i < c->n_present; i++) {
+		const uint32_t file = c->present[i];
+		const struct rsh_ckpt_index *ix = c->index[file];
+
+		for (uint32_t r = 0; ix != last && r < ix->n_records; r++) {
+			const uint32_t name = ix->records[r].name;
+
+			if (name < c->n_first && c->first[name] == UINT32_MAX)
+				c->first[name] = file;
+		}
+		last = ix;
+	}
+	return 0;
+}
+
+static int catalogue_copy_files(struct rsh_catalogue *c,
+		      const struct rsh_source_view *view)
+{
+	c->names = view->names;
+	c->n_names = view->names ? rsh_names_count(view->names) : 0;
+	c->n_files = view->n_ranks;
+	c->index = calloc((size_t)c->n_files + 1, sizeof(*c->index));
+	c->path = calloc((size_t)c->n_files + 1, sizeof(*c->path));
+	if (!c->index || !c->path)
+		return -ENOMEM;
+	for (uint32_t f = 0; f < c->n_files; f++) {
+		c->index[f] = view->index ? view->index[f] : NULL;
+		if (!view->path || !view->path[f])
+			continue;
+		c->path[f] = strdup(view->path[f]);
+		if (!c->path[f])
+			return -ENOMEM;
+	}
+	return catalogue_list_present(c) || catalogue_find_first(c) ? -ENOMEM :
+								      0;
+}
+
+struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
+{
+	struct rsh_catalogue *c = calloc(1, sizeof(*c));
+
+	if (c && catalogue_copy_files(c, view)) {
+		rsh_catalogue_free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static void catalogue_free_cut(void *cut)
+{
+	rsh_cut_free(cut);
+}
+
+static void catalogue_free_copies(void *copies)
+{
+	rsh_copies_free(copies);
+}
+
+void rsh_catalogue_see_names(struct rsh_catalogue *c)
+{
+	c->n_names = rsh_names_count(c->names);
+}
+
+void rsh_catalogue_free(struct rsh_catalogue *c)
+{
+	if (!c)
+		return;
+	for (uint32_t i = 0; i < c->n_tensors; i++)
+		free(c->tensors[i]);
+	free(c->tensors);
+	tdestroy(c->copies, catalogue_free_copies);
+	tdestroy(c->cuts, catalogue_free_cut);
+	for (uint32_t f = 0; c->path && f < c->n_files; f++)
+		free(c->path[f]);
+	free(c->path);
+	free(c->index);
+	free(c->index_id);
+	free(c->present);
+	free(c->first);
+	free(c);
+}
+
+/* ---- cuts and tensors ---- */
+
+static int catalogue_by_cut(const void *a, const void *b)
+{
+	return rsh_cut_compare(a, b);
+}
+
+const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
+					     struct rsh_cut *cut)
+{
+	struct rsh_cut **found;
+
+	if (!cut)
+		return NULL;
+	found = tsearch(cut, &c->cuts, catalogue_by_cut);
+	if (!found || *found != cut)
+		rsh_cut_free(cut);
+	return found ? *found : NULL;
+}
+
+int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
+		      uint32_t *number)
+{
+	const size_t bytes = t->n_dims * sizeof(*t->dims);
+	struct rsh_tensor *kept = malloc(sizeof(*kept) + bytes);
+
+	if (!kept)
+		return -ENOMEM;
+	if (rsh_grow(&c->tensors, &c->tensors_cap, c->n_tensors + 1,
+		     sizeof(*c->tensors))) {
+		free(kept);
+		return -ENOMEM;
+	}
+	*kept = *t;
+	kept->dims = (uint64_t *)(kept + 1);
+	if (bytes)
+		memcpy(kept + 1, t->dims, bytes);
+	*number = c->n_tensors;
+	c->tensors[c->n_tensors++] = kept;
+	return 0;
+}
+
+/* ---- asking ---- */
+
+const struct rsh_ckpt_index *rsh_catalogue_index(const struct rsh_catalogue *c,
+						 uint32_t file)
+{
+	return file < c->n_files ? c->index[file] : NULL;
+}
+
+const struct rsh_record *rsh_catalogue_record(const struct rsh_catalogue *c,
+					      uint32_t file, uint32_t name)
+{
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c, file);
+
+	return ix ? rsh_ckpt_find(ix, name) : NULL;
+}
+
+uint32_t rsh_catalogue_first(const struct rsh_catalogue *c, uint32_t name)
+{
+	return name < c->n_first ? c->first[name] : UINT32_MAX;
+}
+
+const char *rsh_catalogue_path(const struct rsh_catalogue *c, uint32_t file)
+{
+	return file < c->n_files && c->path[file] ? c->path[file] : "?";
+}
+
+uint32_t rsh_catalogue_present_from(const struct rsh_catalogue *c,
+				    uint32_t file)
+{
+	return rsh_first_from(c->present, c->n_present, file);
+}

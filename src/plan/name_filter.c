@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/name_filter.c asks the options of every name once. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/plan/name_filter.h"
+#include "rsh/plan/param_kind.h"
+
+static uint32_t filter_nth(const uint32_t *which, uint32_t i)
+{
+	return which ? which[i] : i;
+}
+
+static int filter_by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two parameters must not be written under one name. */
+static int filter_check_renamed(const struct rsh_name_filter *c,
+				const struct rsh_catalogue *cat,
+				const uint32_t *which, uint32_t n_names,
+				struct rsh_error *err)
+{
+	cleanup_free const char **all = rsh_alloc_array(n_names, sizeof(*all));
+	uint32_t n = 0;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n_names; i++) {
+		uint32_t name = filter_nth(which, i);
+
+		if (!c->unwanted[name])
+			all[n++] = c->renamed[name] ? c->renamed[name] :
+				rsh_names_text(cat->names, name);
+	}
+	qsort(all, n, sizeof(*all), filter_by_text);
+	for (uint32_t i = 1; i < n; i++)
+		if (strcmp(all[i - 1], all[i]) == 0)
+			return rsh_error_set(err, EINVAL, "renaming gives two "
+					     "parameters the name %s", all[i]);
+	return 0;
+}
+
+static void filter_ask_kind(struct rsh_name_filter *c,
+			    const struct rsh_catalogue *cat, uint32_t name)
+{
+	const char *renamed = rsh_name_filter_name(c, name);
+	const char *written = renamed ? renamed :
+					rsh_names_text(cat->names, name);
+
+	if (rsh_kind_of(written) == RSH_KIND_GRADIENT)
+		c->unwanted[name] = true;
+	c->two_files |= !c->unwanted[name] && rsh_is_apart(written);
+}
+
+int rsh_name_filter_ask(struct rsh_name_filter *c,
+			const struct rsh_catalogue *cat, const uint32_t *which,
+			uint32_t n, const struct rsh_plan_options *o,
+			struct rsh_error *err)
+{
+	c->filtered = o->wanted != NULL;
+	c->division = o->division;
+	c->part_bytes = o->part_bytes;
+	c->unwanted = calloc((size_t)cat->n_names + 1, sizeof(*c->unwanted));
+	if (o->rename)
+		c->renamed = calloc((size_t)cat->n_names + 1,
+				    sizeof(*c->renamed));
+	if (!c->unwanted || (o->rename && !c->renamed))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t name = filter_nth(which, i);
+		const char *text = rsh_names_text(cat->names, name);
+
+		if (o->wanted)
+			c->unwanted[name] = !o->wanted(o->ctx, text);
+		if (o->rename)
+			c->renamed[name] = o->rename(o->ctx, text);
+		if (c->division == RSH_DIVIDE_KINDS)
+			filter_ask_kind(c, cat, name);
+	}
+	return o->rename ? filter_check_renamed(c, cat, which, n, err) : 0;
+}
+
+void rsh_name_filter_clear(struct rsh_name_filter *c)
+{
+	free(c->unwanted);
+	free(c->renamed);
+}
+
+const char *rsh_name_filter_name(const struct rsh_name_filter *c, uint32_t name)
+{
+	return c->renamed ? c->renamed[name] : NULL;
+}
+
+int rsh_name_filter_check(const struct rsh_name_filter *c,
+			  const struct rsh_plan *p, struct rsh_error *err)
+{
+	if (!c->filtered)
+		return 0;
+	for (uint32_t i = 0; i < rsh_plan_n_files(p); i++)
+		if (rsh_plan_is_lost(p, i) || rsh_plan_n_records(p, i) > 0)
+			return 0;
+	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
+			     "wanted is asked by their names before --rename)");
+}
+
+int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
+			const struct rsh_shown_file *f, struct rsh_error *err)
+{
+	if (c->two_files)
+		return rsh_blueprint_add_two(p, f, rsh_is_apart, err);
+	return c->division == RSH_DIVIDE_PARTS ?
+		rsh_blueprint_add_parts(p, f, c->part_bytes, err) :
+		rsh_blueprint_add_file(p, f, err);
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/offers.c is the writer's own policy: each file has what is offered for
+ * its stage, in the order of the offers. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/strategy/grid.h"
+#include "rsh/util/mem.h"
+#include "rsh/plan/param_kind.h"
+#include "rsh/plan/policy.h"
+#include "rsh/plan/writer.h"
+
+#define OFFERS_TEXT 160
+
+/* The plan asks this, and tells what it finds. */
+struct offers_asked {
+	struct rsh_name_filter filter;
+	uint32_t stood_for; /* a name, of which some cells are taken from other
+			     * files than their own; or RSH_NAME_NONE */
+	bool others;        /* there are others like it */
+};
+
+struct offering {
+	struct rsh_writing *w;
+	struct offers_asked *asked; /* the plan owns it */
+	const struct rsh_offer *offers;
+	uint32_t n;
+	const struct rsh_strategy *dst;
+	uint32_t *whole;    /* [offer]: the tensor that some stage shows whole,
+			     * or RSH_COPIED */
+	bool *offered;      /* [name]: there is an offer */
+	/* The names of the offers, and then, in a stage, those of its files. */
+	uint32_t *names;
+	uint32_t n_names;
+};
+
+/* ---- what the plan asks ---- */
+
+static const char *offers_written(const void *ctx, uint32_t name)
+{
+	const struct offers_asked *a = ctx;
+
+	return rsh_name_filter_name(&a->filter, name);
+}
+
+static void offers_stands_in(void *ctx, uint32_t own_file, uint32_t name)
+{
+	struct offers_asked *a = ctx;
+
+	(void)own_file;
+	if (a->stood_for == RSH_NAME_NONE)
+		a->stood_for = name;
+	a->others |= a->stood_for != name;
+}
+
+static void offers_free(void *ctx)
+{
+	struct offers_asked *a = ctx;
+
+	rsh_name_filter_clear(&a->filter);
+	free(a);
+}
+
+/* ---- how a tensor is shown ---- */
+
+static const char *offers_name(const struct offering *s, uint32_t name)
+{
+	return rsh_names_text(s->w->cat->names, name);
+}
+
+/* Says which type an offer is shown as, and by which codec it becomes that.
+ * Scaled elements are rounded once, to BFloat16. */
+static int offers_codec(const struct offering *s, const struct rsh_offer *o,
+			struct rsh_shown *t, struct rsh_error *err)
+{
+	struct rsh_tensor *const *tensors = s->w->cat->tensors;
+	const struct rsh_tensor *first =
+		o->n_factored ? tensors[o->factored->tensor] :
+		o->n_parts ? tensors[o->parts->tensor] : NULL;
+	const bool wide = first && first->wide_bf16;
+	const char *name = offers_name(s, o->name);
+	const enum rsh_dtype cast = rsh_is_weight(name, o->n_dims) &&
+				    !rsh_is_flattened_state(name) ?
+		s->w->o->cast : RSH_DTYPE_UNKNOWN;
+
+	if (o->n_factored && o->factored->scale) {
+		t->dtype = RSH_DTYPE_BFLOAT16;
+		t->recipe.codec = RSH_CODEC_FP8_SCALED;
+		if (cast == RSH_DTYPE_UNKNOWN || cast == RSH_DTYPE_BFLOAT16)
+			return 0;
+		return rsh_error_set(err, EINVAL, "it is scaled Float8, which "
+				     "becomes BFloat16 and cannot be cast to "
+				     "%s", rsh_dtype_name(cast));
+	}
+	t->dtype = cast;
+	t->recipe.codec = rsh_codec_cast(o->dtype, wide, cast);
+	if (t->recipe.codec == RSH_CODEC_COUNT) {
+		t->dtype = o->dtype;
+		t->recipe.codec = wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
+	}
+	return 0;
+}
+
+/* Puts the parameter and its layout before the reason. */
+static int offers_refuse(const struct offering *s, const struct rsh_offer *o,
+			 const struct rsh_strategy_item *item, int rc,
+			 struct rsh_error *err)
+{
+	char dims[OFFERS_TEXT], layout[OFFERS_TEXT];
+
+	if (rc == -ENOMEM)
+		return rc;
+	rsh_dims_text(o->dims, o->n_dims, dims, sizeof(dims));
+	if (!item)
+		rsh_error_prefix(err, "parameter %s of shape %s",
+				 offers_name(s, o->name), dims);
+	else
+		rsh_error_prefix(err, "parameter %s of shape %s cannot be cut "
+				 "as %s (%s)", offers_name(s, o->name), dims,
+				 rsh_item_text(item, layout, sizeof(layout)),
+				 s->dst->path);
+	return rc;
+}
+
+/* Makes the cut of a layout, or with NULL the one of a single rank. */
+static int offers_cut(const struct offering *s, const struct rsh_offer *o,
+		      const struct rsh_strategy_item *item,
+		      const struct rsh_cut **out, struct rsh_error *err)
+{
+	int64_t dims[RSH_MAX_DIMS];
+	struct rsh_grid *g;
+	int rc;
+
+	if (o->n_dims > RSH_MAX_DIMS)
+		return rsh_error_set(err, EINVAL, "too many dimensions");
+	for (uint32_t d = 0; d < o->n_dims; d++) {
+		if (o->dims[d] > INT64_MAX)
+			return rsh_error_set(err, EINVAL, "it is too large");
+		dims[d] = (int64_t)o->dims[d];
+	}
+	rc = item ? rsh_grid_new(item, dims, o->n_dims, false,
+				 RSH_GRID_RUNTIME, &g, err) :
+		    rsh_grid_new_whole(o->n_dims, &g, err);
+	if (rc)
+		return rc;
+	*out = rsh_catalogue_keep_cut(s->w->cat, rsh_cut_of_grid(g));
+	return *out ? 0 : rsh_error_nomem(err);
+}
+
+static int offers_show(struct offering *s, uint32_t i,
+		       const struct rsh_strategy_item *item,
+		       struct rsh_error *err)
+{
+	const struct rsh_offer *o = &s->offers[i];
+	struct rsh_shown t = {
+		.name = o->name,
+		.n_dims = (uint8_t)o->n_dims,
+		.dims = o->dims,
+		.recipe = { .n_parts = o->n_parts, .parts = o->parts,
+			    .n_factored = o->n_factored,
+			    .factored = o->factored },
+	};
+	int rc = offers_codec(s, o, &t, err);
+
+	if (rc == 0)
+		rc = offers_cut(s, o, item, &t.cut, err);
+	if (rc == 0)
+		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],
+					err);
+	if (rc)
+		return offers_refuse(s, o, item, rc, err);
+	if (!item)
+		s->whole[i] = s->w->shown[o->name];
+	return 0;
+}
+
+/* ---- which tensors a stage has ---- */
+
+static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
+{
+	struct offering *s = ctx;
+	const enum rsh_unlisted unlisted = s->dst ? s->w->o->unlisted :
+						    RSH_UNLISTED_COPY;
+	bool listed = false;
+
+	s->n_names = 0;
+	for (uint32_t i = 0; i < s->n; i++) {
+		const uint32_t name = s->offers[i].name;
+		const struct rsh_strategy_param *p =
+			s->dst ? rsh_strategy_find(s->dst, name) : NULL;
+		const char *written;
+		int rc = 0;
+
+		if (s->w->filter->unwanted[name])
+			continue;
+		if (p && rsh_param_in_stage(p, stage)) {
+			rc = offers_show(s, i, rsh_param_item(p, stage), err);
+			listed = true;
+		} else if (!p && unlisted == RSH_UNLISTED_ERROR) {
+			written = rsh_name_filter_name(s->w->filter, name);
+			rc = rsh_error_set(err, EINVAL, "parameter %s is not "
+					   "listed by %s", written ? written :
+					   offers_name(s, name), s->dst->path);
+		} else if (!p && unlisted == RSH_UNLISTED_COPY) {
+			if (s->whole[i] == RSH_COPIED)
+				rc = offers_show(s, i, NULL, err);
+			s->w->shown[name] = s->whole[i];
+		}
+		if (rc)
+			return rc;
+		if (s->w->shown[name] != RSH_COPIED)
+			s->names[s->n_names++] = name;
+	}
+	if (s->dst && !listed && !s->w->filter->filtered)
+		return rsh_error_set(err, EINVAL, "rank %u: no parameter of the "
+				     "source files is listed by %s",
+				     stage * s->dst->stage_ranks,
+				     s->dst->path);
+	return 0;
+}
+
+static int offers_file(void *ctx, struct rsh_shown_file *f,
+		       struct rsh_file_names *out, struct rsh_error *err)
+{
+	const struct offering *s = ctx;
+
+	(void)f, (void)err;
+	*out = (struct rsh_file_names){ s->names, s->n_names, false };
+	return 0;
+}
+
+/* ---- what is listed ---- */
+
+static bool offers_is_wanted(const struct offering *s, uint32_t name)
+{
+	const struct rsh_plan_options *o = s->w->o;
+	const char *text = offers_name(s, name);
+
+	if (s->offered[name])
+		return !s->w->filter->unwanted[name];
+	if (o->division == RSH_DIVIDE_KINDS && rsh_kind_of(text) == RSH_KIND_GRADIENT)
+		return false;
+	return !o->wanted || o->wanted(o->ctx, text);
+}
+
+static bool offers_is_dealt(void *ctx, uint32_t stage,
+			    const struct rsh_strategy_param *p)
+{
+	return rsh_param_in_stage(p, stage) && offers_is_wanted(ctx, p->name);
+}
+
+/* Says what the strategy lists in vain, as the optimizer's state of a
+ * checkpoint that has none. */
+static int offers_note_absent(const struct offering *s)
+{
+	uint32_t n = 0, example = RSH_NAME_NONE;
+	char *text;
+	int rc;
+
+	for (uint32_t i = 0; s->dst && i < s->dst->n_params; i++) {
+		uint32_t name = s->dst->params[i].name;
+
+		if (s->offered[name] || !offers_is_wanted(s, name))
+			continue;
+		if (n++ == 0)
+			example = name;
+	}
+	if (n == 0)
+		return 0;
+	rc = asprintf(&text, "%u parameter%s that %s lists %s not in the "
+		      "source (%s%s)", n, n > 1 ? "s" : "", s->dst->path,
+		      n > 1 ? "are" : "is", offers_name(s, example),
+		      n > 1 ? " and others" : "");
+	return rsh_blueprint_note(s->w->plan, rc < 0 ? NULL : text);
+}
+
+static int offers_end(void *ctx)
+{
+	const struct offering *s = ctx;
+	const uint32_t name = s->asked->stood_for;
+	char *text;
+	int rc;
+
+	if (offers_note_absent(s))
+		return -ENOMEM;
+	if (name == RSH_NAME_NONE)
+		return 0;
+	rc = asprintf(&text, "slices that files lack, or lost ones had, come "
+		      "from others that hold the same (%s%s)",
+		      offers_name(s, name), s->asked->others ? " and others" :
+							       "");
+	return rsh_blueprint_note(s->w->plan, rc < 0 ? NULL : text);
+}
+
+/* ---- making ---- */
+
+static int offers_begin(void *ctx, struct rsh_writing *w, struct rsh_error *err)
+{
+	struct offering *s = ctx;
+
+	s->w = w;
+	s->offered = calloc((size_t)w->cat->n_names + 1, sizeof(*s->offered));
+	s->whole = rsh_alloc_array(s->n, sizeof(*s->whole));
+	if (!s->offered || !s->whole)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < s->n; i++) {
+		s->offered[s->offers[i].name] = true;
+		s->whole[i] = RSH_COPIED;
+	}
+	return 0;
+}
+
+int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
+		   uint32_t n, const struct rsh_strategy *dst,
+		   const struct rsh_plan_options *opts,
+		   struct rsh_plan **out, struct rsh_error *err)
+{
+	struct offering s = {
+		.asked = calloc(1, sizeof(*s.asked)),
+		.offers = offers, .n = n, .dst = dst,
+		.names = rsh_alloc_array(n, sizeof(*s.names)),
+	};
+	struct rsh_policy policy = {
+		.ctx = &s,
+		.asked = { .ctx = s.asked, .written = offers_written,
+			   .stands_in = offers_stands_in, .free = offers_free },
+		.names = s.names, .n_names = n,
+		.n_stages = dst ? dst->n_stages : 1,
+		.stage_ranks = dst ? dst->stage_ranks : 1,
+		.begin = offers_begin,
+		.stage = offers_stage,
+		.is_dealt = offers_is_dealt,
+		.file = offers_file,
+		.end = offers_end,
+	};
+	int rc;
+
+	if (s.asked && s.names) {
+		for (uint32_t i = 0; i < n; i++)
+			s.names[i] = offers[i].name;
+		s.asked->stood_for = RSH_NAME_NONE;
+		policy.filter = &s.asked->filter;
+		rc = rsh_write_by_policy(cat, &policy, dst, opts, out, err);
+	} else {
+		free(s.asked);
+		rsh_catalogue_free(cat);
+		rc = rsh_error_nomem(err);
+	}
+	free(s.names);
+	free(s.offered);
+	free(s.whole);
+	return rc;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/writer.c plans the files of one stage of ranks after the other, and
+ * asks a policy which records they have. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/plan/policy.h"
+#include "rsh/plan/redundancy.h"
+
+struct writer {
+	struct rsh_writing w;
+	const struct rsh_policy *policy;
+	const struct rsh_strategy *dst;
+	/* These are there where redundancy is removed. */
+	uint32_t *to_deal; /* names that the stage deals out, by text */
+	uint32_t n_to_deal;
+	bool *dealt;       /* [name]: another rank keeps it */
+	/* What follows is scratch of one file. */
+	struct rsh_slot *slots;
+	struct rsh_record_shape *shapes;
+	size_t slots_cap, shapes_cap;
+};
+
+/* ---- what a rank keeps of replicas ---- */
+
+static void writer_list_to_deal(struct writer *w, uint32_t stage)
+{
+	w->n_to_deal = 0;
+	for (uint32_t i = 0; i < w->dst->n_params; i++) {
+		const struct rsh_strategy_param *p = &w->dst->params[i];
+
+		w->dealt[p->name] = false;
+		if (w->policy->is_dealt(w->policy->ctx, stage, p))
+			w->to_deal[w->n_to_deal++] = p->name;
+	}
+	rsh_redundancy_sort(w->to_deal, w->n_to_deal, w->w.cat->names);
+}
+
+/* Deals all parameters out as they go to one rank.  What is listed but was
+ * never saved takes its turn all the same. */
+static int writer_deal(struct writer *w, const struct rsh_shown_file *f,
+		       struct rsh_error *err)
+{
+	struct rsh_redundancy *d = rsh_redundancy_new(f->member);
+	int rc = d ? 0 : rsh_error_nomem(err);
+
+	for (uint32_t i = 0; rc == 0 && i < w->n_to_deal; i++) {
+		const uint32_t name = w->to_deal[i];
+		const uint32_t shown = w->w.shown[name];
+		bool keeps = true;
+
+		if (shown != RSH_COPIED)
+			rc = rsh_redundancy_next(d, rsh_cut_grid(
+				rsh_blueprint_cut(w->w.plan, shown)), &keeps,
+				err);
+		else
+			rc = rsh_redundancy_unsaved(d, rsh_param_dest_stage(
+				w->dst, rsh_strategy_find(w->dst, name),
+				f->rank, false)->item, &keeps, err);
+		w->dealt[name] = !keeps;
+	}
+	rsh_redundancy_free(d);
+	return rc;
+}
+
+/* ---- files ---- */
+
+static int writer_add_record(struct writer *w, struct rsh_shown_file *f,
+			     uint32_t name, struct rsh_error *err)
+{
+	const struct rsh_policy *policy = w->policy;
+	struct rsh_record_shape *shape = &f->shapes[f->n];
+	const uint32_t shown = w->w.shown[name];
+	bool taken = true;
+	int rc = 0;
+
+	if (w->dealt && w->dealt[name])
+		return 0;
+	if (shown != RSH_COPIED)
+		rsh_blueprint_shape(w->w.plan, shown, f->member, shape);
+	if (policy->record)
+		rc = policy->record(policy->ctx, f, name, shape, &taken, err);
+	if (rc || !taken)
+		return rc;
+	f->slots[f->n++] = (struct rsh_slot){
+		.content_bytes = shape->content_bytes,
+		.name = name,
+		.shown = shown,
+	};
+	return 0;
+}
+
+static int writer_add_file(struct writer *w, uint32_t rank, uint32_t local,
+			   struct rsh_error *err)
+{
+	struct rsh_shown_file f = { .rank = rank, .member = local };
+	struct rsh_file_names names = { 0 };
+	int rc = w->policy->file(w->policy->ctx, &f, &names, err);
+
+	if (rc || names.added)
+		return rc;
+	if (w->to_deal)
+		rc = writer_deal(w, &f, err);
+	if (rc == 0 && (rsh_grow(&w->slots, &w->slots_cap, names.n,
+				 sizeof(*w->slots)) ||
+			rsh_grow(&w->shapes, &w->shapes_cap, names.n,
+				 sizeof(*w->shapes))))
+		rc = rsh_error_nomem(err);
+	f.slots = w->slots;
+	f.shapes = w->shapes;
+	for (uint32_t i = 0; rc == 0 && i < names.n; i++)
+		rc = writer_add_record(w, &f, names.names[i], err);
+	return rc ? rc : rsh_name_filter_add(w->policy->filter, w->w.plan, &f,
+					     err);
+}
+
+static int writer_plan_stage(struct writer *w, uint32_t stage,
+			     struct rsh_error *err)
+{
+	const uint32_t n = w->policy->stage_ranks;
+	int rc;
+
+	for (uint32_t i = 0; i < w->w.cat->n_names; i++)
+		w->w.shown[i] = RSH_COPIED;
+	rc = w->policy->stage(w->policy->ctx, stage, err);
+	if (rc == 0 && w->to_deal)
+		writer_list_to_deal(w, stage);
+	for (uint32_t local = 0; rc == 0 && local < n; local++)
+		rc = writer_add_file(w, stage * n + local, local, err);
+	return rc;
+}
+
+/* ---- making ---- */
+
+static int writer_prepare(struct writer *w, struct rsh_error *err)
+{
+	const struct rsh_policy *p = w->policy;
+	const size_t n = (size_t)w->w.cat->n_names + 1;
+	int rc;
+
+	w->w.shown = rsh_alloc_array(n, sizeof(*w->w.shown));
+	if (w->dst && w->w.o->remove_redundancy) {
+		w->to_deal = rsh_alloc_array((size_t)w->dst->n_params + 1,
+					     sizeof(*w->to_deal));
+		w->dealt = calloc(n, sizeof(*w->dealt));
+		if (!w->to_deal || !w->dealt)
+			return rsh_error_nomem(err);
+	}
+	if (!w->w.shown)
+		return rsh_error_nomem(err);
+	rc = rsh_name_filter_ask(p->filter, w->w.cat, p->names,
+				 p->names ? p->n_names : w->w.cat->n_names,
+				 w->w.o, err);
+	return rc == 0 && p->begin ? p->begin(p->ctx, &w->w, err) : rc;
+}
+
+static int writer_plan(struct writer *w, struct rsh_error *err)
+{
+	const struct rsh_plan_options *o = w->w.o;
+	int rc = writer_prepare(w, err), lost;
+
+	for (uint32_t s = 0; rc == 0 && s < w->policy->n_stages; s++)
+		rc = writer_plan_stage(w, s, err);
+	if (rc == 0)
+		rc = rsh_name_filter_check(w->policy->filter, w->w.plan, err);
+	/* What is lost is told in any case, and the first error counts. */
+	lost = rsh_blueprint_finish(w->w.plan, o->report_lost, o->ctx,
+				    rc ? NULL : err);
+	if (rc == 0)
+		rc = lost;
+	if (rc == 0 && w->policy->end(w->policy->ctx))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+int rsh_write_by_policy(struct rsh_catalogue *cat,
+			const struct rsh_policy *policy,
+			const struct rsh_strategy *dst,
+			const struct rsh_plan_options *o,
+			struct rsh_plan **out, struct rsh_error *err)
+{
+	const struct rsh_blueprint b = {
+		.framing = o->framing,
+		/* With a file a kind another file tells that. */
+		.remove_redundancy = dst && o->remove_redundancy &&
+				     o->division != RSH_DIVIDE_KINDS,
+		.replicas = o->replicas,
+		.allow_missing = o->allow_missing,
+		.n_ranks = policy->n_stages * policy->stage_ranks,
+	};
+	struct writer w = {
+		.w = { .cat = cat, .filter = policy->filter, .o = o },
+		.policy = policy, .dst = dst,
+	};
+	int rc;
+
+	/* Names may be younger than the catalogue. */
+	rsh_catalogue_see_names(cat);
+	w.w.plan = rsh_blueprint_new(cat, &policy->asked, &b);
+	if (!w.w.plan)
+		return rsh_error_nomem(err);
+	rc = writer_plan(&w, err);
+	free(w.w.shown);
+	free(w.to_deal);
+	free(w.dealt);
+	free(w.slots);
+	free(w.shapes);
+	if (rc)
+		rsh_plan_free(w.w.plan);
+	else
+		*out = w.w.plan;
+	return rc;
+}

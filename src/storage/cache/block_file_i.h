@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/cache/block_file_i.h says how a block is a file of the directory; for this
+ * room only.
+ *
+ * All numbers are little-endian:
+ *
+ *    0  "rshblk2\n"
+ *    8  identity of the source file: device, inode, size, seconds and
+ *       nanoseconds of its mtime, epoch, step; 8 bytes each
+ *   64  offset of the block in it, 8 bytes
+ *   72  length of the block, 8 bytes
+ *   80  how many bytes follow the header, 8 bytes: as many as the block has,
+ *       or fewer, if it is compressed
+ *   88  xxh3 of these, 8 bytes
+ *   96  xxh3 of bytes 0 to 95, 8 bytes
+ *  104  the content, or what rsh_pack() made of it
+ */
+#ifndef RSH_STORAGE_BLOCK_FILE_I_H
+#define RSH_STORAGE_BLOCK_FILE_I_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/storage/cache.h"
+
+#define RSH_BLOCK_MAX (UINT32_C(4) << 20)
+#define RSH_BLOCK_FILE_HEADER 104
+
+/* A key says what a block is: two with equal keys have the same content. */
+struct rsh_block_key {
+	struct rsh_cache_file_id file;
+	uint64_t offset;
+	uint32_t len;
+};
+
+/* A file's name is 32 hexadecimal digits and a suffix. */
+#define RSH_BLOCK_FILE_SUFFIX ".blk"
+#define RSH_BLOCK_FILE_NAME_MAX (32 + sizeof(RSH_BLOCK_FILE_SUFFIX))
+
+void rsh_block_file_name(const struct rsh_block_key *key,
+			 char name[RSH_BLOCK_FILE_NAME_MAX]);
+bool rsh_block_file_is_name(const char *name);
+
+/* Makes the header that stands before n bytes. */
+void rsh_block_file_header(const struct rsh_block_key *key,
+			   const void *bytes, uint32_t n,
+			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
+/* Reads a header that anybody may have written.  Returns false if it is damaged
+ * or describes what cannot be. */
+bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  struct rsh_block_key *key, uint32_t *n,
+			  uint64_t *hash);
+/* Tells whether the header and n bytes are what was written for the key. */
+bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  const struct rsh_block_key *key,
+			  const void *bytes, uint32_t n);
+
+#endif

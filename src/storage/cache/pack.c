@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/cache/pack.c decides what is compressed, tensor by tensor.
+ *
+ * A sample of a block tells what the block is worth.  Of a tensor whose last
+ * samples were worth nothing only one block in 32 is sampled: rows that no
+ * step has changed may begin in the middle of it. */
+#include "config.h"
+
+#include "cache_i.h"
+
+#include <stdlib.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/util/pack.h"
+
+/* So many blocks pass after one sample that was worth nothing, which may have
+ * been unlucky, and after the second in a row. */
+#define WAIT_FIRST 1
+#define WAIT_AGAIN 31
+
+/* What shrinks, and has elements of nobody knows how many bytes, is mostly
+ * fp32. */
+#define LIKELY_UNIT 4
+
+/* Returns the verdict of a tensor, which says nothing yet if it is new. */
+static struct rsh_verdict *verdict_find(struct rsh_cache *c,
+					rsh_cache_file file,
+					const struct rsh_cache_kind *kind)
+{
+	const uint64_t h = (kind->tensor + 1 +
+			    file * UINT64_C(0xc2b2ae3d27d4eb4f)) *
+			   UINT64_C(0x9e3779b97f4a7c15);
+	struct rsh_verdict *v = &c->verdicts[(h >> 32) & (c->n_heads - 1)];
+	const uint32_t tag = (uint32_t)(h >> 8) | 1;
+
+	if (v->tag != tag)
+		*v = (struct rsh_verdict){ .tag = tag };
+	return v;
+}
+
+/* Compresses the content to `room`, which is made if it is NULL and serves no
+ * longer block, if that pays.  Returns the bytes that it takes there, or 0. */
+static uint32_t content_pack(const uint8_t *content, uint32_t len,
+			     unsigned unit, uint8_t **room)
+{
+	const size_t max = (size_t)len * RSH_PACK_NUMERATOR /
+			   RSH_PACK_DENOMINATOR;
+
+	if (!unit && rsh_pack_pays(content, len, LIKELY_UNIT))
+		unit = LIKELY_UNIT;
+	else if (!rsh_pack_pays(content, len, unit))
+		return 0;
+	if (!*room)
+		*room = malloc(max);
+	return *room ? (uint32_t)rsh_pack(content, len, unit, *room, max) : 0;
+}
+
+/* The lock is held, and given up meanwhile. */
+static void block_pack(struct rsh_cache *c, struct rsh_cache_block *b,
+		       const struct rsh_cache_kind *kind, uint8_t **room)
+{
+	struct rsh_verdict *v = verdict_find(c, b->file, kind);
+	uint32_t n = 0;
+
+	if (v->left) {
+		v->left--;
+	} else {
+		pthread_mutex_unlock(&c->lock);
+		n = content_pack(b->mem, b->len, kind->unit, room);
+		pthread_mutex_lock(&c->lock);
+		v = verdict_find(c, b->file, kind);
+		v->left = n ? 0 : v->missed ? WAIT_AGAIN : WAIT_FIRST;
+		v->missed = !n;
+	}
+	if (!n) {
+		c->stats.left++;
+		c->stats.left_bytes += b->len;
+		return;
+	}
+	c->stats.packed++;
+	c->stats.packed_from += b->len;
+	c->stats.packed_to += n;
+	rsh_block_keep_packed(c, b, *room, n);
+}
+
+void rsh_blocks_pack(struct rsh_cache *c, struct rsh_cache_block **blocks,
+		     const struct rsh_cache_kind *kinds, unsigned n)
+{
+	cleanup_free uint8_t *room = NULL;
+
+	/* The first one is the longest: only the last of a file is short. */
+	for (unsigned i = 0; c->compress && i < n; i++)
+		block_pack(c, blocks[i], &kinds[i], &room);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/cache/protocol_i.h - memcached's two protocols, of lines and of binary
+ * packets, on an open connection; for this room only.
+ *
+ * What memcached_i.h says of links holds for these. */
+#ifndef RSH_STORAGE_PROTOCOL_I_H
+#define RSH_STORAGE_PROTOCOL_I_H
+
+#include "conn_i.h"
+#include "memcached_i.h"
+
+struct rsh_protocol {
+	int (*get)(struct rsh_conn *c, const char *const *names, size_t n,
+		   rsh_link_value_fn *fn, void *ctx);
+	int (*store)(struct rsh_conn *c, const char *name, const void *value,
+		     size_t n, unsigned seconds, bool add);
+	int (*remove)(struct rsh_conn *c, const char *name);
+};
+
+extern const struct rsh_protocol rsh_protocol_text, rsh_protocol_binary;
+
+/* ---- packets, of which logins are made as well ---- */
+
+enum {
+	RSH_PACKET_AUTH_LIST = 0x20,
+	RSH_PACKET_AUTH_START = 0x21,
+	RSH_PACKET_AUTH_STEP = 0x22,
+
+	RSH_PACKET_DENIED = 0x20,   /* statuses */
+	RSH_PACKET_CONTINUE = 0x21,
+};
+
+/* A packet that was received; what it points to stays until the next. */
+struct rsh_packet {
+	unsigned status;
+	uint32_t number;
+	const uint8_t *name, *value;
+	size_t n_name, n_value;
+};
+
+/* Sends a request with a number of the caller's. */
+int rsh_packet_send(struct rsh_conn *c, unsigned what, uint32_t number,
+		    const char *name, const void *value, size_t n);
+/* Takes the next reply, which must be one to `what`, or else EPROTO. */
+int rsh_packet_take(struct rsh_conn *c, unsigned what, struct rsh_packet *out);
+
+/* Logs in (SASL); rsh_memcached_login_load() has been called. */
+int rsh_memcached_login(struct rsh_conn *c, const struct rsh_address *to,
+			const struct rsh_login *login);
+
+#endif

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/cache/servers.c opens servers, and knows which of them can be asked. */
+#include "config.h"
+
+#include "servers_i.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/secret.h"
+#include "rsh/util/xxh3.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+
+#define DEFAULT_PORT 11211
+#define DEFAULT_TIMEOUT_MS 1000
+#define DEFAULT_RETRY_SECONDS 10
+#define DEFAULT_WAIT_MS 5000
+
+/* A server has so many connections of this process. */
+#define LINKS_MAX 8
+/* One that gives so many bad values in a row is taken for a bad one. */
+#define LIES_MAX 8
+
+struct server {
+	char *host;
+	uint16_t port;
+	struct rsh_address address;
+	uint64_t id; /* the same on all nodes */
+
+	/* The lock guards these. */
+	struct rsh_link *idle[LINKS_MAX];
+	unsigned n_idle, n_links;
+	bool off;        /* it is left alone until `off_until` */
+	bool probing;    /* somebody tries whether it works again */
+	bool complained; /* since it last worked */
+	/* What it answered strangely, of which one that goes well says that it
+	 * works; NULL: any. */
+	rsh_link_request_fn *failed_at;
+	uint64_t off_until;
+	uint64_t doubt_until; /* claims there may be nobody's any more */
+	unsigned lies;   /* bad values since the last good one */
+};
+
+struct rsh_cache_servers {
+	/* These do not change. */
+	struct rsh_value_key key;
+	struct rsh_login login; /* NULLs: none */
+	unsigned timeout_ms;
+	uint64_t retry_ns, wait_ns;
+	uint32_t largest;
+	uint32_t n;
+	struct server *v;
+
+	pthread_mutex_t lock;
+	pthread_cond_t freed; /* a link is idle, or one more may be made */
+	bool ready;           /* these two are */
+};
+
+/* ---- the list ---- */
+
+/* Takes the next server off the list.  Returns false at its end. */
+static bool list_next(const char **list, char host[NI_MAXHOST], unsigned *port,
+		      bool *good)
+{
+	const char *at = *list, *end, *colon;
+	size_t n;
+
+	if (!at)
+		return false;
+	end = strchrnul(at, ',');
+	*list = *end ? end + 1 : NULL;
+	colon = memchr(at, ']', (size_t)(end - at));
+	colon = memchr(colon ? colon : at, ':',
+		       (size_t)(end - (colon ? colon : at)));
+	n = (size_t)((colon ? colon : end) - at);
+	if (n >= 2 && *at == '[' && at[n - 1] == ']') {
+		at++;
+		n -= 2;
+	}
+	*good = n > 0 && n < NI_MAXHOST && !memchr(at, '/', n);
+	if (*good) {
+		memcpy(host, at, n);
+		host[n] = '\0';
+	}
+	*port = DEFAULT_PORT;
+	if (colon) {
+		char *stop;
+
+		*port = (unsigned)strtoul(colon + 1, &stop, 10);
+		*good &= colon[1] >= '1' && colon[1] <= '9' && stop == end &&
+			 *port <= UINT16_MAX;
+	}
+	return true;
+}
+
+static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
+{
+	const char *at = list;
+	char host[NI_MAXHOST];
+	unsigned port;
+	bool good;
+
+	*n = 0;
+	while (list_next(&at, host, &port, &good)) {
+		if (!good)
+			return rsh_error_set(err, EINVAL, "--cache-servers: "
+					     "\"%s\" is no list of HOST[:PORT]",
+					     list);
+		++*n;
+	}
+	return *n <= RSH_CACHE_SERVERS_MAX ? 0 :
+	       rsh_error_set(err, EINVAL, "--cache-servers: more than %d",
+			     RSH_CACHE_SERVERS_MAX);
+}
+
+int rsh_cache_servers_check(const char *list, struct rsh_error *err)
+{
+	uint32_t n;
+	int rc = list_count(list, &n, err);
+
+	return rc ? rc : rsh_memcached_check(err);
+}
+
+/* ---- opening ---- */
+
+static int server_take(struct server *v, const char *host, unsigned port)
+{
+	const struct addrinfo how = {
+		.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV,
+	};
+	struct addrinfo *found = NULL;
+	char text[NI_MAXHOST + 16];
+	int rc;
+
+	v->port = (uint16_t)port;
+	v->host = strdup(host);
+	if (!v->host)
+		return -ENOMEM;
+	snprintf(text, sizeof(text), "%s:%u", host, port);
+	v->id = XXH3_64bits(text, strlen(text));
+	/* Names are looked up once: it can take longer than a reader may
+	 * wait. */
+	rc = getaddrinfo(host, strrchr(text, ':') + 1, &how, &found);
+	if (rc) {
+		rsh_log_warning("cache server %s: %s; going on without it",
+				host, gai_strerror(rc));
+		return 0;
+	}
+	v->address.len = found->ai_addrlen;
+	memcpy(&v->address.at, found->ai_addr, found->ai_addrlen);
+	freeaddrinfo(found);
+	return 0;
+}
+
+static int servers_take_list(struct rsh_cache_servers *s, const char *list,
+			     struct rsh_error *err)
+{
+	uint32_t n;
+	char host[NI_MAXHOST];
+	unsigned port;
+	bool good;
+	int rc = list_count(list, &n, err);
+
+	if (rc)
+		return rc;
+	s->v = calloc(n, sizeof(*s->v));
+	if (!s->v)
+		return rsh_error_nomem(err);
+	while (list_next(&list, host, &port, &good))
+		if (server_take(&s->v[s->n++], host, port))
+			return rsh_error_nomem(err);
+	return 0;
+}
+
+static int servers_take_login(struct rsh_cache_servers *s,
+			      struct rsh_error *err)
+{
+	const char *name = getenv("MEMCACHED_USERNAME");
+	const char *password = getenv("MEMCACHED_PASSWORD");
+	const bool has_name = name && *name, has_password = password &&
+							    *password;
+
+	if (has_name)
+		s->login.name = rsh_secret_dup(name);
+	if (has_password)
+		s->login.password = rsh_secret_dup(password);
+	if (has_name != has_password)
+		return rsh_error_set(err, EINVAL, "--cache-servers: of "
+				     "MEMCACHED_USERNAME and "
+				     "MEMCACHED_PASSWORD one is not set");
+	if (!has_name)
+		return 0;
+	return s->login.name && s->login.password ?
+	       rsh_memcached_login_load(err) : rsh_error_nomem(err);
+}
+
+static int servers_init(struct rsh_cache_servers *s,
+			const struct rsh_cache_servers_options *o,
+			struct rsh_error *err)
+{
+	int rc = rsh_memcached_check(err);
+
+	s->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+	s->retry_ns = NS_PER_S * (o->retry_seconds ? o->retry_seconds :
+						     DEFAULT_RETRY_SECONDS);
+	s->wait_ns = NS_PER_MS * (o->wait_ms ? o->wait_ms : DEFAULT_WAIT_MS);
+	if (rc == 0)
+		rc = rsh_value_key_read(o->key_file, &s->key, err);
+	if (rc == 0)
+		rc = servers_take_login(s, err);
+	if (rc == 0)
+		rc = servers_take_list(s, o->list, err);
+	if (rc)
+		return rc;
+	if (pthread_mutex_init(&s->lock, NULL) ||
+	    rsh_clock_cond_init(&s->freed))
+		return rsh_error_nomem(err);
+	s->ready = true;
+	return 0;
+}
+
+int rsh_cache_servers_open(const struct rsh_cache_servers_options *opts,
+			   struct rsh_cache_servers **out,
+			   struct rsh_error *err)
+{
+	struct rsh_cache_servers *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return rsh_error_nomem(err);
+	rc = servers_init(s, opts, err);
+	if (rc) {
+		rsh_cache_servers_free(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+void rsh_cache_servers_free(struct rsh_cache_servers *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < s->n; i++) {
+		for (unsigned k = 0; k < s->v[i].n_idle; k++)
+			rsh_link_free(s->v[i].idle[k]);
+		free(s->v[i].host);
+	}
+	free(s->v);
+	rsh_value_key_clear(&s->key);
+	rsh_secret_free(s->login.name);
+	rsh_secret_free(s->login.password);
+	if (s->ready) {
+		pthread_cond_destroy(&s->freed);
+		pthread_mutex_destroy(&s->lock);
+	}
+	free(s);
+}
+
+uint16_t rsh_cache_servers_port(const struct rsh_cache_servers *s, size_t i)
+{
+	return i < s->n ? s->v[i].port : 0;
+}
+
+void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest)
+{
+	s->largest = largest + RSH_VALUE_HEADER;
+}
+
+uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s)
+{
+	return s->wait_ns;
+}
+
+const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s)
+{
+	return &s->key;
+}
+
+/* ---- which can be asked ---- */
+
+/* The lock is held. */
+static bool server_may_be_asked(const struct server *v)
+{
+	return v->address.len &&
+	       (!v->off || (!v->probing && rsh_clock_ns() >= v->off_until));
+}
+
+/* The server with the greatest weight has the group.  So what a failed server
+ * would have goes to all others alike, and nothing else moves. */
+static uint64_t server_weight(const struct server *v, const uint64_t group[2])
+{
+	const uint64_t words[3] = {
+		htole64(group[0]), htole64(group[1]), htole64(v->id),
+	};
+
+	return XXH3_64bits(words, sizeof(words));
+}
+
+uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
+{
+	uint32_t best = RSH_SERVER_NONE;
+	uint64_t most = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < s->n; i++) {
+		const uint64_t weight = server_weight(&s->v[i], group);
+
+		if (!server_may_be_asked(&s->v[i]) ||
+		    (best != RSH_SERVER_NONE && weight <= most))
+			continue;
+		best = i;
+		most = weight;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return best;
+}
+
+bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
+{
+	bool doubtful;
+
+	pthread_mutex_lock(&s->lock);
+	doubtful = server < s->n &&
+		   rsh_clock_ns() < s->v[server].doubt_until;
+	pthread_mutex_unlock(&s->lock);
+	return doubtful;
+}
+
+/* Leaves the server alone for a while, and logs one line for all failures until
+ * it works again.  The lock is held. */
+static void server_stop(struct rsh_cache_servers *s, struct server *v,
+			const char *why)
+{
+	v->off = true;
+	v->off_until = rsh_clock_ns() + s->retry_ns;
+	v->doubt_until = rsh_clock_ns() + s->wait_ns;
+	if (!v->complained)
+		rsh_log_warning("cache server %s:%u: %s; going on without it, "
+				"with a new try every %llu s", v->host, v->port,
+				why, (unsigned long long)s->retry_ns /
+				NS_PER_S);
+	v->complained = true;
+}
+
+/* Notes that a request went well; NULL is one that gave what was stored.  The
+ * lock is held. */
+static void server_works(const struct rsh_cache_servers *s, struct server *v,
+			 rsh_link_request_fn *fn)
+{
+	if (v->off)
+		v->doubt_until = rsh_clock_ns() + s->wait_ns;
+	v->off = false;
+	if (!v->complained || v->lies || (v->failed_at && v->failed_at != fn))
+		return;
+	v->complained = false;
+	v->failed_at = NULL;
+	rsh_log_notice("cache server %s:%u: reachable again", v->host, v->port);
+}
+
+void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
+{
+	struct server *v = &s->v[server];
+
+	pthread_mutex_lock(&s->lock);
+	v->lies = good ? 0 : v->lies + 1;
+	if (v->lies >= LIES_MAX)
+		server_stop(s, v, "its values are not what was stored");
+	else if (good && !v->off)
+		server_works(s, v, NULL);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- requests ---- */
+
+static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
+					const struct server *v)
+{
+	return rsh_link_new(&v->address,
+			    s->login.name ? &s->login : NULL, s->timeout_ms,
+			    s->largest);
+}
+
+/* A link that somebody has taken. */
+struct visit {
+	struct rsh_link *link;
+	bool used;   /* it has served before */
+	bool probes; /* it is to show whether a failed server works again */
+};
+
+/* Takes a link.  False: the server is not to be asked, or its links are in use
+ * for too long. */
+static bool server_enter(struct rsh_cache_servers *s, struct server *v,
+			 struct visit *out)
+{
+	const uint64_t until = rsh_clock_ns() + s->timeout_ms * NS_PER_MS;
+	bool may, late = false;
+
+	*out = (struct visit){ 0 };
+	pthread_mutex_lock(&s->lock);
+	for (;;) {
+		may = !late && server_may_be_asked(v);
+		if (!may || v->n_idle || v->n_links < LINKS_MAX)
+			break;
+		late = rsh_clock_wait(&s->freed, &s->lock, until) == ETIMEDOUT;
+	}
+	out->used = may && v->n_idle;
+	out->probes = may && v->off;
+	if (out->used)
+		out->link = v->idle[--v->n_idle];
+	else if (may)
+		v->n_links++;
+	v->probing |= out->probes;
+	pthread_mutex_unlock(&s->lock);
+	if (!may || out->link)
+		return may;
+	out->link = server_link_new(s, v);
+	if (out->link)
+		return true;
+	pthread_mutex_lock(&s->lock);
+	v->n_links--;
+	v->probing &= !out->probes;
+	pthread_mutex_unlock(&s->lock);
+	return false;
+}
+
+static const char *request_why(int code)
+{
+	switch (code) {
+	case EKEYREJECTED:
+		return "it does not take MEMCACHED_USERNAME and "
+		       "MEMCACHED_PASSWORD";
+	case EPROTONOSUPPORT:
+		return "it knows no SASL, for which MEMCACHED_USERNAME asks";
+	case EPROTO:
+		return "its answer is none of memcached's";
+	case EREMOTEIO:
+		return "it answers that it failed";
+	default:
+		return strerror(code);
+	}
+}
+
+/* Gives the link back, NULL for one that was closed, and tells what came of the
+ * request. */
+static void server_leave(struct rsh_cache_servers *s, struct server *v,
+			 const struct visit *visit, rsh_link_request_fn *fn,
+			 int code)
+{
+	struct rsh_link *l = visit->link;
+	const bool failed = rsh_request_failed(code);
+	struct rsh_link *drop[LINKS_MAX];
+	unsigned n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	v->probing &= !visit->probes;
+	if (failed) {
+		if (code == EPROTO || code == EREMOTEIO)
+			v->failed_at = fn;
+		server_stop(s, v, request_why(code));
+	} else if (!v->off || visit->probes) {
+		/* One that began before the server was stopped does not say
+		 * that it works again. */
+		server_works(s, v, fn);
+	}
+	if (l && code != ENOSPC && !failed) {
+		v->idle[v->n_idle++] = l;
+	} else {
+		drop[n++] = l;
+		v->n_links--;
+	}
+	/* What is idle may be as dead. */
+	while (failed && v->n_idle) {
+		drop[n++] = v->idle[--v->n_idle];
+		v->n_links--;
+	}
+	pthread_cond_broadcast(&s->freed);
+	pthread_mutex_unlock(&s->lock);
+	while (n)
+		rsh_link_free(drop[--n]);
+}
+
+int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
+			rsh_link_request_fn *fn, void *ctx)
+{
+	struct server *v;
+	struct visit visit;
+	int code;
+
+	if (server >= s->n)
+		return EAGAIN;
+	v = &s->v[server];
+	if (!server_enter(s, v, &visit))
+		return EAGAIN;
+	code = fn(visit.link, ctx);
+	if (visit.used && rsh_request_failed(code) && code != ETIMEDOUT) {
+		rsh_link_free(visit.link);
+		visit.link = server_link_new(s, v);
+		code = visit.link ? fn(visit.link, ctx) : ENOMEM;
+	}
+	server_leave(s, v, &visit, fn, code);
+	return code;
+}

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/cache/shared.c looks for blocks on servers, and stores there what was loaded,
+ * in a thread. */
+#include "config.h"
+
+#include "shared_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "disk_i.h"
+#include "rsh/util/blocking.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/mem.h"
+
+/* Blocks of so long a stretch of a file lie on one server, so that neighbours
+ * are fetched together. */
+#define GROUP_BYTES (4 * 1024 * 1024)
+
+/* A block is looked for on so many servers, one after another that fails. */
+#define SERVERS_TRIED 3
+
+/* The first look at another node's claim comes after so long; each pause is
+ * half as long again as the one before. */
+#define PAUSE_FIRST_NS UINT64_C(2000000)
+#define PAUSE_LAST_NS UINT64_C(50000000)
+
+/* No wait becomes shorter than this. */
+#define WAIT_LEAST_NS UINT64_C(250000000)
+
+/* ---- storing ---- */
+
+/* What is to be stored is settled by now: the block is PLAIN, and compressed or
+ * not.  The lock is held. */
+static struct rsh_shared_job shared_job_of(struct rsh_cache_block *b,
+					   const struct rsh_item *item)
+{
+	struct rsh_shared_job job = { .block = b, .item = *item };
+
+	if (b) {
+		job.bytes = b->mem;
+		job.item.stored = rsh_block_stored(b);
+	}
+	return job;
+}
+
+/* `value` has room for the block's. */
+static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
+			 uint8_t *value)
+{
+	const struct rsh_item *item = &j->item;
+	int code;
+
+	if (!j->bytes || !value) {
+		rsh_servers_release(sh->servers, item);
+		return ENOMEM;
+	}
+	memcpy(value + RSH_VALUE_HEADER, j->bytes, item->stored);
+	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, value,
+		       item->stored, item->len);
+	code = rsh_servers_put(sh->servers, item, value);
+	/* A server that is full has thrown the claim out or will. */
+	if (code == ENOSPC)
+		rsh_servers_release(sh->servers, item);
+	return code;
+}
+
+static void shared_count(struct rsh_cache *c, const struct rsh_item *item,
+			 int code)
+{
+	if (code == 0) {
+		c->stats.shared_written++;
+		c->stats.shared_written_bytes += item->stored;
+	} else {
+		c->stats.shared_dropped++;
+		c->stats.shared_errors += code != EAGAIN && code != ENOSPC;
+	}
+}
+
+/* This is the step of the worker that stores. */
+static bool shared_store_next(struct rsh_cache *c)
+{
+	struct rsh_shared *sh = c->shared;
+	struct rsh_shared_job job;
+	int code;
+
+	if (!sh->n)
+		return false;
+	job = sh->queue[sh->head];
+	sh->head = (sh->head + 1) % RSH_SHARED_QUEUE;
+	sh->n--;
+	pthread_mutex_unlock(&c->lock);
+	code = shared_job_do(sh, &job, sh->value);
+	pthread_mutex_lock(&c->lock);
+	if (!job.block)
+		return true;
+	sh->n_blocks--;
+	shared_count(c, &job.item, code);
+	rsh_block_unhold(c, job.block);
+	return true;
+}
+
+/* Others wait for what the worker has no time for, so whoever has loaded it
+ * stores it himself.  The lock is held, and given up meanwhile. */
+static void shared_store_now(struct rsh_cache *c, const struct rsh_item *item,
+			     struct rsh_cache_block *b)
+{
+	const struct rsh_shared_job job = shared_job_of(b, item);
+	cleanup_free uint8_t *value = NULL;
+	int code;
+
+	pthread_mutex_unlock(&c->lock);
+	if (b)
+		value = malloc(RSH_VALUE_HEADER + (size_t)job.item.stored);
+	code = shared_job_do(c->shared, &job, value);
+	pthread_mutex_lock(&c->lock);
+	if (b)
+		shared_count(c, &job.item, code);
+}
+
+/* Has the block stored or, if that is NULL, its claim given up.  The lock is
+ * held, and may be given up meanwhile. */
+static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
+			 struct rsh_cache_block *b)
+{
+	struct rsh_shared *sh = c->shared;
+
+	if (sh->n >= RSH_SHARED_QUEUE ||
+	    (b && sh->n_blocks >= sh->max_blocks) ||
+	    !rsh_worker_kick(&sh->writer)) {
+		shared_store_now(c, item, b);
+		return;
+	}
+	if (b) {
+		rsh_block_ref(c, b);
+		sh->n_blocks++;
+	}
+	sh->queue[(sh->head + sh->n++) % RSH_SHARED_QUEUE] =
+		shared_job_of(b, item);
+}
+
+/* ---- looking ---- */
+
+static void hunt_name(struct rsh_cache *c, const struct rsh_cache_block *b,
+		      const uint64_t file[2], struct rsh_item *item)
+{
+	const struct rsh_block_key key = rsh_block_key_of(c, b);
+	const uint64_t words[5] = {
+		key.file.size, key.file.epoch, key.file.step, key.offset,
+		key.len,
+	};
+
+	*item = (struct rsh_item){
+		.state = RSH_ITEM_WANTED, .content = b->mem, .len = key.len,
+	};
+	rsh_value_digest(file, words, item->digest);
+	rsh_value_name(rsh_servers_key(c->shared->servers), item->digest,
+		       item->name);
+}
+
+/* Says which servers the blocks have that are WANTED; neighbours mostly have
+ * the same. */
+static void hunt_place(struct rsh_cache *c, struct rsh_hunt *h)
+{
+	uint32_t server = RSH_SERVER_NONE;
+	uint64_t last = UINT64_MAX;
+
+	for (unsigned i = 0; i < h->n; i++) {
+		const uint64_t at = (h->blocks[i] ? h->blocks[i]->number : 0)
+				    << c->block_shift;
+		const uint64_t group[2] = {
+			h->file[0], h->file[1] ^ at / GROUP_BYTES,
+		};
+
+		if (h->items[i].state != RSH_ITEM_WANTED)
+			continue;
+		if (at / GROUP_BYTES != last)
+			server = rsh_servers_pick(c->shared->servers, group);
+		h->items[i].server = server;
+		last = at / GROUP_BYTES;
+	}
+}
+
+/* Settles the blocks that were found.  The lock is held. */
+static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
+			const struct rsh_servers_tally *tally)
+{
+	c->stats.shared_errors += tally->errors;
+	c->stats.shared_rejected += tally->rejected;
+	for (unsigned i = 0; i < h->n; i++) {
+		struct rsh_cache_block *b = h->blocks[i];
+
+		if (!b || h->items[i].state != RSH_ITEM_FOUND)
+			continue;
+		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
+		h->blocks[i] = NULL;
+		h->n_found++;
+		if (h->items[i].packed)
+			rsh_block_keep_packed(c, b, h->items[i].packed,
+					      h->items[i].stored);
+		free(h->items[i].packed);
+		h->items[i].packed = NULL;
+		if (c->disk)
+			rsh_disk_enqueue(c, b);
+	}
+}
+
+/* Looks for what is wanted, and claims what nobody has.  The lock is not
+ * held. */
+static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
+		      struct rsh_servers_tally *tally)
+{
+	const long begin = rsh_blocking_begin();
+	bool any = true;
+
+	for (unsigned k = 1; any && k <= SERVERS_TRIED; k++) {
+		hunt_place(c, h);
+		rsh_servers_get(c->shared->servers, h->items, h->n, tally);
+		rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
+		any = false;
+		/* Blocks whose server has just failed are wanted of another
+		 * one. */
+		for (unsigned i = 0; k < SERVERS_TRIED && i < h->n; i++) {
+			struct rsh_item *item = &h->items[i];
+
+			if (!h->blocks[i] || item->state != RSH_ITEM_ALONE ||
+			    item->server == RSH_SERVER_NONE)
+				continue;
+			item->state = RSH_ITEM_WANTED;
+			any = true;
+		}
+	}
+	rsh_blocking_end(begin);
+}
+
+void rsh_hunt_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
+		    unsigned n, struct rsh_hunt *h)
+{
+	struct rsh_servers_tally tally = { 0 };
+
+	h->n = h->n_found = 0;
+	h->since = h->until = h->pause = 0;
+	if (!n || !c->files.shared)
+		return;
+	memcpy(h->file, c->files.shared[blocks[0]->file], sizeof(h->file));
+	if (!h->file[0] && !h->file[1])
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		if (blocks[i]->state != RSH_BLOCK_LOADING)
+			continue;
+		h->blocks[h->n] = blocks[i];
+		hunt_name(c, blocks[i], h->file, &h->items[h->n++]);
+	}
+	if (!h->n)
+		return;
+	pthread_mutex_unlock(&c->lock);
+	hunt_look(c, h, &tally);
+	pthread_mutex_lock(&c->lock);
+	for (unsigned i = 0; i < h->n; i++)
+		c->stats.shared_waits += h->items[i].state == RSH_ITEM_TAKEN;
+	hunt_settle(c, h, &tally);
+}
+
+bool rsh_hunt_is_ours(const struct rsh_hunt *h, const struct rsh_cache_block *b)
+{
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] == b)
+			return h->items[i].state != RSH_ITEM_TAKEN;
+	return true;
+}
+
+void rsh_hunt_loaded(struct rsh_cache *c, struct rsh_hunt *h,
+		     struct rsh_cache_block *b, bool good)
+{
+	for (unsigned i = 0; i < h->n; i++) {
+		if (h->blocks[i] != b)
+			continue;
+		if (h->items[i].state == RSH_ITEM_OURS)
+			shared_store(c, &h->items[i], good ? b : NULL);
+		h->blocks[i] = NULL;
+		h->items[i].state = RSH_ITEM_ALONE;
+	}
+}
+
+/* ---- waiting ---- */
+
+static bool hunt_has(const struct rsh_hunt *h, bool taken)
+{
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] &&
+		    (h->items[i].state == RSH_ITEM_TAKEN) == taken)
+			return true;
+	return false;
+}
+
+/* Returns how many blocks are waited for no longer. */
+static unsigned hunt_give_up(struct rsh_hunt *h)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < h->n; i++) {
+		if (h->items[i].state != RSH_ITEM_TAKEN)
+			continue;
+		h->items[i].state = RSH_ITEM_ALONE;
+		n++;
+	}
+	return n;
+}
+
+/* Returns how long a claim is waited for at least. */
+static uint64_t shared_least_wait(const struct rsh_shared *sh)
+{
+	return rsh_min_u64(WAIT_LEAST_NS, rsh_servers_wait_ns(sh->servers));
+}
+
+/* Where blocks do not come, because a node has died or somebody only says that
+ * he has claimed them, the next are waited for half as long; and as long as
+ * before when one comes.  The lock is held. */
+static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
+		       unsigned late, bool came)
+{
+	const uint64_t all = rsh_servers_wait_ns(sh->servers);
+
+	if (came)
+		sh->wait_ns = all;
+	/* Those that waited at the same time count once. */
+	if (!late || h->since < sh->cut_ns)
+		return;
+	sh->cut_ns = rsh_clock_ns();
+	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2, shared_least_wait(sh));
+}
+
+bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
+{
+	struct rsh_servers_tally tally = { 0 };
+	struct rsh_shared *sh = c->shared;
+	const unsigned before = h->n_found;
+	unsigned late = 0;
+
+	if (!hunt_has(h, true))
+		return false;
+	if (!h->until) {
+		h->since = rsh_clock_ns();
+		h->until = h->since + sh->wait_ns;
+	}
+	pthread_mutex_unlock(&c->lock);
+	/* When a server that hung goes on it takes the claims that were sent
+	 * meanwhile, by nodes that have given it up. */
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] && h->items[i].state == RSH_ITEM_TAKEN &&
+		    rsh_servers_is_doubtful(sh->servers, h->items[i].server))
+			h->until = rsh_min_u64(h->until, h->since +
+					       shared_least_wait(sh));
+	while (!hunt_has(h, false)) {
+		struct timespec t;
+
+		if (hasten || rsh_clock_ns() >= h->until) {
+			late = hunt_give_up(h);
+			break;
+		}
+		h->pause = h->pause ? rsh_min_u64(h->pause + h->pause / 2,
+						  PAUSE_LAST_NS) :
+				      PAUSE_FIRST_NS;
+		t = (struct timespec){ .tv_nsec = (long)h->pause };
+		nanosleep(&t, NULL);
+		hunt_look(c, h, &tally);
+	}
+	pthread_mutex_lock(&c->lock);
+	hunt_settle(c, h, &tally);
+	c->stats.shared_late += late;
+	hunt_judge(sh, h, hasten ? 0 : late, h->n_found > before);
+	return true;
+}
+
+/* ---- beginning and end ---- */
+
+int rsh_shared_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		    struct rsh_error *err)
+{
+	const uint64_t part = c->bound / RSH_SHARED_QUEUE_PART / c->block_bytes;
+	struct rsh_shared *sh = calloc(1, sizeof(*sh));
+	int rc = 0;
+
+	if (!sh || rsh_worker_init(&sh->writer, c, shared_store_next)) {
+		free(sh);
+		return rsh_error_nomem(err);
+	}
+	c->shared = sh;
+	sh->max_blocks = part < 1 ? 1 :
+			 (uint32_t)rsh_min_u64(part, RSH_SHARED_QUEUE / 2);
+	sh->value = malloc(RSH_VALUE_HEADER + (size_t)c->block_bytes);
+	if (!sh->value)
+		return rsh_error_nomem(err);
+	sh->servers = opts->opened;
+	sh->is_mine = !sh->servers;
+	if (sh->is_mine)
+		rc = rsh_cache_servers_open(&opts->servers, &sh->servers, err);
+	if (rc)
+		return rc;
+	rsh_servers_begin(sh->servers, c->block_bytes);
+	sh->wait_ns = rsh_servers_wait_ns(sh->servers);
+	return 0;
+}
+
+void rsh_shared_close(struct rsh_cache *c)
+{
+	struct rsh_shared *sh = c->shared;
+
+	if (!sh)
+		return;
+	rsh_worker_destroy(&sh->writer);
+	if (sh->is_mine)
+		rsh_cache_servers_free(sh->servers);
+	free(sh->value);
+	free(sh);
+}

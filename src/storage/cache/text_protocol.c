@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/cache/text_protocol.c speaks the protocol of lines: memcached's protocol.txt
+ * has its words. */
+#include "config.h"
+
+#include "protocol_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct iovec iov_of(const void *at, size_t n)
+{
+	return (struct iovec){ (void *)(uintptr_t)at, n };
+}
+
+/* What every command may be answered with. */
+static int line_errno(const char *line)
+{
+	static const char *const errors[] = {
+		"ERROR", "CLIENT_ERROR ", "SERVER_ERROR ",
+	};
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (strncmp(line, errors[i], strlen(errors[i])) == 0)
+			return EREMOTEIO;
+	return EPROTO;
+}
+
+/* Takes " NUMBER" off the line.  Is it one, of this at most? */
+static bool take_number(const char **at, uint64_t max, uint64_t *out)
+{
+	const char *s = *at;
+
+	if (*s++ != ' ' || *s < '0' || *s > '9')
+		return false;
+	for (*out = 0; *s >= '0' && *s <= '9'; s++) {
+		if (__builtin_mul_overflow(*out, 10, out) ||
+		    __builtin_add_overflow(*out, (uint64_t)(*s - '0'), out))
+			return false;
+	}
+	*at = s;
+	return *out <= max;
+}
+
+/* Reads "VALUE name flags length", perhaps with a version behind it.  Returns
+ * the number of the name, or n if it is no such line. */
+static size_t value_line(const char *line, const char *const *names, size_t n,
+			 uint64_t max, uint64_t *len)
+{
+	static const char value[] = "VALUE ";
+	uint64_t ignored;
+	size_t i;
+
+	if (strncmp(line, value, strlen(value)) != 0)
+		return n;
+	line += strlen(value);
+	for (i = 0; i < n; i++)
+		if (strncmp(line, names[i], strlen(names[i])) == 0 &&
+		    line[strlen(names[i])] == ' ')
+			break;
+	if (i == n)
+		return n;
+	line += strlen(names[i]);
+	if (!take_number(&line, UINT32_MAX, &ignored) ||
+	    !take_number(&line, max, len) ||
+	    (*line && !take_number(&line, UINT64_MAX, &ignored)) || *line)
+		return n;
+	return i;
+}
+
+static int text_get(struct rsh_conn *c, const char *const *names, size_t n,
+		    rsh_link_value_fn *fn, void *ctx)
+{
+	struct iovec v[2 * RSH_LINK_NAMES + 2];
+	size_t k = 0;
+	int code;
+
+	v[k++] = iov_of("get", 3);
+	for (size_t i = 0; i < n; i++) {
+		v[k++] = iov_of(" ", 1);
+		v[k++] = iov_of(names[i], strlen(names[i]));
+	}
+	v[k++] = iov_of("\r\n", 2);
+	code = rsh_conn_send(c, v, k);
+	for (size_t got = 0; !code; got++) {
+		const char *line;
+		const uint8_t *value;
+		uint64_t len;
+		size_t i;
+
+		code = rsh_conn_take_line(c, &line);
+		if (code)
+			return code;
+		if (strcmp(line, "END") == 0)
+			return 0;
+		i = value_line(line, names, n, c->size - 2, &len);
+		if (i == n || got == n)
+			return line_errno(line);
+		code = rsh_conn_take(c, len + 2, &value);
+		if (!code && memcmp(value + len, "\r\n", 2) != 0)
+			code = EPROTO;
+		if (!code)
+			fn(ctx, names[i], value, len);
+	}
+	return code;
+}
+
+static int text_store(struct rsh_conn *c, const char *name, const void *value,
+		      size_t n, unsigned seconds, bool add)
+{
+	char numbers[64];
+	struct iovec v[] = {
+		iov_of(add ? "add " : "set ", 4), iov_of(name, strlen(name)),
+		iov_of(numbers, 0), iov_of(value, n), iov_of("\r\n", 2),
+	};
+	const char *line;
+	int code;
+
+	v[2].iov_len = (size_t)snprintf(numbers, sizeof(numbers),
+					" 0 %u %zu\r\n", seconds, n);
+	code = rsh_conn_send(c, v, sizeof(v) / sizeof(v[0]));
+	if (!code)
+		code = rsh_conn_take_line(c, &line);
+	if (code)
+		return code;
+	if (strcmp(line, "STORED") == 0)
+		return 0;
+	if (add && strcmp(line, "NOT_STORED") == 0)
+		return EEXIST;
+	/* So a server says that its memory is full, or the value too large. */
+	return strncmp(line, "SERVER_ERROR ", strlen("SERVER_ERROR ")) ?
+		       line_errno(line) : ENOSPC;
+}
+
+static int text_remove(struct rsh_conn *c, const char *name)
+{
+	struct iovec v[] = {
+		iov_of("delete ", 7), iov_of(name, strlen(name)),
+		iov_of("\r\n", 2),
+	};
+	const char *line;
+	int code = rsh_conn_send(c, v, sizeof(v) / sizeof(v[0]));
+
+	if (!code)
+		code = rsh_conn_take_line(c, &line);
+	if (code || strcmp(line, "DELETED") == 0 ||
+	    strcmp(line, "NOT_FOUND") == 0)
+		return code;
+	return line_errno(line);
+}
+
+const struct rsh_protocol rsh_protocol_text = {
+	text_get, text_store, text_remove,
+};

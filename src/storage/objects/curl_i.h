@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/curl_i.h - the functions of libcurl that this room calls.  The library
+ * is loaded when the first address is opened, so that those who mount local
+ * files do not wait for it, nor need to have it. */
+#ifndef RSH_STORAGE_CURL_I_H
+#define RSH_STORAGE_CURL_I_H
+
+#include <curl/curl.h>
+
+#include "rsh/util/error.h"
+
+#define RSH_CURL_FUNCTIONS(F) \
+	F(global_init_mem) \
+	F(version_info) \
+	F(slist_append) \
+	F(slist_free_all) \
+	F(easy_init) \
+	F(easy_reset) \
+	F(easy_cleanup) \
+	F(easy_setopt) \
+	F(easy_getinfo) \
+	F(easy_strerror) \
+	F(multi_init) \
+	F(multi_cleanup) \
+	F(multi_setopt) \
+	F(multi_add_handle) \
+	F(multi_remove_handle) \
+	F(multi_perform) \
+	F(multi_poll) \
+	F(multi_wakeup) \
+	F(multi_info_read)
+
+struct object_curl {
+#define RSH_CURL_MEMBER(name) __typeof__(curl_##name) *name;
+	RSH_CURL_FUNCTIONS(RSH_CURL_MEMBER)
+#undef RSH_CURL_MEMBER
+};
+
+/* It is filled in by rsh_object_curl_start(), and nothing is called before. */
+extern struct object_curl rsh_curl;
+
+/* Loads libcurl and starts it, once a process; any thread may call this.  0 or
+ * -errno with a sentence. */
+int rsh_object_curl_start(struct rsh_error *err);
+
+#endif

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/keys.c finds keys and settings where Amazon's tools have them: the
+ * environment, profiles in files, services of containers and machines.  A
+ * service is asked only where the environment or an option names it. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/clock.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/aws_keys.h"
+
+#define KEYS_FILE_MAX ((size_t)1 << 20)
+/* Keys are renewed so many seconds before they expire. */
+#define KEYS_EARLY 300
+#define KEYS_CONTAINER_HOST "http://169.254.170.2"
+#define KEYS_INSTANCE_HOST "http://169.254.169.254"
+
+void rsh_object_keys_clear(struct object_keys *k)
+{
+	rsh_secret_free(k->id);
+	rsh_secret_free(k->secret);
+	rsh_secret_free(k->token);
+	memset(k, 0, sizeof(*k));
+}
+
+/* ---- settings ---- */
+
+void rsh_object_settings_clear(struct keys_settings *s)
+{
+	rsh_secret_free(s->region);
+	rsh_secret_free(s->endpoint);
+	rsh_secret_free(s->ca_file);
+	rsh_secret_free(s->style);
+	rsh_secret_free(s->services);
+	rsh_secret_free(s->ignores);
+	memset(s, 0, sizeof(*s));
+}
+
+/* What a section or an answer sets. */
+struct keys_found {
+	struct object_keys keys;
+	struct keys_settings settings;
+	bool nomem;
+	bool needs_program; /* keys are had by means that are not ours */
+};
+
+static void keys_take(struct keys_found *f, char **to, const char *value)
+{
+	rsh_secret_free(*to);
+	*to = rsh_secret_dup(value);
+	f->nomem |= !*to;
+}
+
+static void keys_setting(void *ctx, const char *parent, const char *key,
+			 const char *value)
+{
+	struct keys_found *f = ctx;
+	const struct {
+		const char *key;
+		char **to;
+	} table[] = {
+		{ "aws_access_key_id", &f->keys.id },
+		{ "aws_secret_access_key", &f->keys.secret },
+		{ "aws_session_token", &f->keys.token },
+		{ "region", &f->settings.region },
+		{ "endpoint_url", &f->settings.endpoint },
+		{ "ca_bundle", &f->settings.ca_file },
+		{ "services", &f->settings.services },
+		{ "ignore_configured_endpoint_urls", &f->settings.ignores },
+		{ "AccessKeyId", &f->keys.id },
+		{ "SecretAccessKey", &f->keys.secret },
+		{ "Token", &f->keys.token },
+	};
+
+	if (parent) {
+		if (!strcmp(parent, "s3") && !strcmp(key, "addressing_style"))
+			keys_take(f, &f->settings.style, value);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (!strcmp(key, table[i].key))
+			keys_take(f, table[i].to, value);
+	if (!strcmp(key, "Expiration"))
+		rsh_http_date(value, strlen(value), &f->keys.expires, NULL);
+	f->needs_program |= !strcmp(key, "credential_process") ||
+			    !strcmp(key, "role_arn") ||
+			    !strcmp(key, "sso_session") ||
+			    !strcmp(key, "sso_start_url");
+}
+
+static void keys_service_setting(void *ctx, const char *parent,
+				 const char *key, const char *value)
+{
+	struct keys_found *f = ctx;
+
+	if (parent && !strcmp(parent, "s3") && !strcmp(key, "endpoint_url"))
+		keys_take(f, &f->settings.endpoint, value);
+}
+
+static void keys_found_clear(struct keys_found *f)
+{
+	rsh_object_keys_clear(&f->keys);
+	rsh_object_settings_clear(&f->settings);
+	memset(f, 0, sizeof(*f));
+}
+
+/* ---- files ---- */
+
+/* Reads a file into secret memory, with a NUL behind it. */
+static int keys_load(const char *path, char **text, size_t *len)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	*text = rsh_secret_alloc(KEYS_FILE_MAX + 1);
+	if (!*text)
+		return -ENOMEM;
+	n = rsh_read_all(fd, *text, KEYS_FILE_MAX);
+	if (n < 0 || (size_t)n == KEYS_FILE_MAX) {
+		rsh_secret_free(*text);
+		return n < 0 ? (int)n : -EFBIG;
+	}
+	(*text)[n] = '\0';
+	*len = (size_t)n;
+	return 0;
+}
+
+/* Reads a section of one file; no file is one without it. */
+static int keys_of_file(const char *path, enum rsh_aws_section kind,
+			const char *name, struct keys_found *f, bool *found,
+			struct rsh_error *err)
+{
+	char *text;
+	size_t len;
+	int rc = path ? keys_load(path, &text, &len) : -ENOENT;
+
+	if (rc == -ENOENT || rc == -ENOTDIR)
+		return 0;
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	*found |= rsh_aws_section(text, len, kind, name,
+				  kind == RSH_AWS_SERVICES ?
+				  keys_service_setting : keys_setting, f);
+	rsh_secret_free(text);
+	return f->nomem ? rsh_error_nomem(err) : 0;
+}
+
+/* What the section says that the profile names comes before what the profile
+ * says of all services. */
+static int keys_of_services(const struct rsh_objects *o, struct keys_found *f,
+			    struct rsh_error *err)
+{
+	const char *name = f->settings.services;
+	bool found = !name;
+	int rc = name ? keys_of_file(o->config, RSH_AWS_SERVICES, name, f,
+				     &found, err) : 0;
+
+	if (rc || found)
+		return rc;
+	return rsh_error_set(err, ENOENT,
+			     "there is no section \"services %s\", which profile \"%s\" names, in %s",
+			     name, o->profile, o->config ? o->config : "?");
+}
+
+/* What both files say; that of credentials has the last word. */
+static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
+			   bool *found, struct rsh_error *err)
+{
+	int rc = keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
+			      err);
+
+	if (rc == 0)
+		rc = keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+				  o->profile, f, found, err);
+	return rc ? rc : keys_of_services(o, f, err);
+}
+
+/* ---- the environment ---- */
+
+/* Gives the path of the variable, or that below the home directory; NULL where
+ * there is none. */
+static int keys_path(const char *variable, const char *name, char **out)
+{
+	const char *given = rsh_object_env(variable);
+	const char *home = rsh_object_env("HOME");
+	int n = 0;
+
+	if (given && !strncmp(given, "~/", 2) && home)
+		n = asprintf(out, "%s%s", home, given + 1);
+	else if (given)
+		n = asprintf(out, "%s", given);
+	else if (home)
+		n = asprintf(out, "%s/.aws/%s", home, name);
+	if (n < 0)
+		*out = NULL;
+	return n < 0 ? -ENOMEM : 0;
+}
+
+static int keys_of_environment(struct object_keys *k)
+{
+	k->id = rsh_secret_dup(rsh_object_env("AWS_ACCESS_KEY_ID"));
+	k->secret = rsh_secret_dup(rsh_object_env("AWS_SECRET_ACCESS_KEY"));
+	k->token = rsh_secret_dup(rsh_object_env("AWS_SESSION_TOKEN"));
+	if (!k->id || !k->secret ||
+	    (rsh_object_env("AWS_SESSION_TOKEN") && !k->token)) {
+		rsh_object_keys_clear(k);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Finds the service that is named, if one is. */
+static int keys_find_service(struct rsh_objects *o,
+			     const struct rsh_objects_options *opts)
+{
+	const char *full = rsh_object_env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+	const char *below =
+		rsh_object_env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+	const char *host = rsh_object_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+	const char *token = rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+	int n = 0;
+
+	if (below)
+		n = asprintf(&o->service, KEYS_CONTAINER_HOST "%s", below);
+	else if (full)
+		n = asprintf(&o->service, "%s", full);
+	else if (host || opts->keys == RSH_OBJECTS_KEYS_INSTANCE)
+		n = asprintf(&o->service, "%s", host ? host :
+						       KEYS_INSTANCE_HOST);
+	if (n < 0) {
+		o->service = NULL;
+		return -ENOMEM;
+	}
+	o->service_token = rsh_secret_dup(token);
+	if (token && !o->service_token)
+		return -ENOMEM;
+	if (o->service)
+		o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
+	return 0;
+}
+
+/* ---- which of them ---- */
+
+static int keys_no_keys(const struct rsh_objects *o, const struct keys_found *f,
+			struct rsh_error *err)
+{
+	if (f->needs_program)
+		return rsh_error_set(err, ENOTSUP,
+				     "profile \"%s\" has its keys made by a program or a service, which is not supported: export them to the environment",
+				     o->profile);
+	return rsh_error_set(err, ENOENT,
+			     "%s: there are no keys for it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or have requests not signed by --source-keys none",
+			     o->url);
+}
+
+static int keys_choose(struct rsh_objects *o,
+		       const struct rsh_objects_options *opts,
+		       struct keys_found *f, struct rsh_error *err)
+{
+	if (opts->keys == RSH_OBJECTS_KEYS_NONE || !o->is_s3)
+		return 0;
+	if (!opts->profile && rsh_object_env("AWS_ACCESS_KEY_ID") &&
+	    rsh_object_env("AWS_SECRET_ACCESS_KEY")) {
+		o->origin = KEYS_FIXED;
+		return keys_of_environment(&o->keys) ? rsh_error_nomem(err) : 0;
+	}
+	if (f->keys.id && f->keys.secret) {
+		o->origin = KEYS_PROFILE;
+		o->keys = f->keys;
+		memset(&f->keys, 0, sizeof(f->keys));
+		return 0;
+	}
+	if (keys_find_service(o, opts))
+		return rsh_error_nomem(err);
+	return o->service ? 0 : keys_no_keys(o, f, err);
+}
+
+static int keys_profile_names(struct rsh_objects *o, const char *given)
+{
+	o->profile = strdup(given ? given : "default");
+	if (!o->profile ||
+	    keys_path("AWS_SHARED_CREDENTIALS_FILE", "credentials",
+		      &o->credentials) ||
+	    keys_path("AWS_CONFIG_FILE", "config", &o->config))
+		return -ENOMEM;
+	return 0;
+}
+
+int rsh_object_keys_find(struct rsh_objects *o,
+			 const struct rsh_objects_options *opts,
+			 struct keys_settings *out, struct rsh_error *err)
+{
+	const char *named =
+		rsh_object_first(opts->profile, rsh_object_env("AWS_PROFILE"),
+				 rsh_object_env("AWS_DEFAULT_PROFILE"));
+	struct keys_found f = { .nomem = false };
+	bool found = false;
+	int rc;
+
+	if (!o->is_s3)
+		return 0;
+	if (keys_profile_names(o, named))
+		return rsh_error_nomem(err);
+	rc = keys_of_profile(o, &f, &found, err);
+	if (rc == 0 && named && !found)
+		rc = rsh_error_set(err, ENOENT,
+				   "there is no profile \"%s\" in %s or %s",
+				   named, o->credentials ? o->credentials : "?",
+				   o->config ? o->config : "?");
+	if (rc == 0)
+		rc = keys_choose(o, opts, &f, err);
+	if (rc == 0) {
+		*out = f.settings;
+		memset(&f.settings, 0, sizeof(f.settings));
+	}
+	keys_found_clear(&f);
+	return rc;
+}
+
+/* ---- services ---- */
+
+/* The token of the environment, or what now stands in the file that it names. */
+static int keys_service_token(const struct rsh_objects *o, char **out)
+{
+	const char *path =
+		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+	size_t len;
+	int rc;
+
+	*out = NULL;
+	if (!path) {
+		*out = rsh_secret_dup(o->service_token);
+		return o->service_token && !*out ? -ENOMEM : 0;
+	}
+	rc = keys_load(path, out, &len);
+	if (rc == 0)
+		(*out)[strcspn(*out, "\r\n")] = '\0';
+	return rc;
+}
+
+/* "NAME: VALUE" in secret memory. */
+static char *keys_header(const char *name, const char *value)
+{
+	size_t n = strlen(name) + strlen(value) + 3;
+	char *h = rsh_secret_alloc(n);
+
+	if (h)
+		snprintf(h, n, "%s: %s", name, value);
+	return h;
+}
+
+static int keys_ask(struct rsh_objects *o, struct object_get *g,
+		    const char *name, const char *value, struct rsh_error *err)
+{
+	char *header = value ? keys_header(name, value) : NULL;
+	const char *headers[] = { header, NULL };
+	int rc;
+
+	if (value && !header)
+		return rsh_error_nomem(err);
+	g->what = "the service of credentials";
+	g->headers = header ? headers : NULL;
+	g->max = KEYS_FILE_MAX;
+	rc = rsh_object_get(o, g, err);
+	rsh_secret_free(header);
+	return rc;
+}
+
+static int keys_of_container(struct rsh_objects *o, struct object_get *g,
+			     struct rsh_error *err)
+{
+	char *token;
+	int rc = keys_service_token(o, &token);
+
+	if (rc)
+		return rsh_error_set(err, -rc,
+				     "the token for the service of credentials cannot be read: %s",
+				     strerror(-rc));
+	g->address = o->service;
+	rc = keys_ask(o, g, "Authorization", token, err);
+	rsh_secret_free(token);
+	return rc;
+}
+
+/* Asks what follows the service's address, with the token of a session. */
+static int keys_of_path(struct rsh_objects *o, struct object_get *g,
+			const char *session, const char *name,
+			struct rsh_error *err)
+{
+	cleanup_free char *address = NULL;
+
+	if (asprintf(&address, "%s/latest/meta-data/iam/security-credentials/%s",
+		     o->service, name) < 0) {
+		address = NULL;
+		return rsh_error_nomem(err);
+	}
+	g->address = address;
+	g->is_put = false;
+	return keys_ask(o, g, "X-aws-ec2-metadata-token", session, err);
+}
+
+/* A session is begun, the machine's role is asked for, and then its keys. */
+static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
+			    struct rsh_error *err)
+{
+	struct object_get session = { .deadline = g->deadline, .is_put = true };
+	struct object_get role = { .deadline = g->deadline };
+	cleanup_free char *address = NULL;
+	int rc;
+
+	if (asprintf(&address, "%s/latest/api/token", o->service) < 0) {
+		address = NULL;
+		return rsh_error_nomem(err);
+	}
+	session.address = address;
+	rc = keys_ask(o, &session, "X-aws-ec2-metadata-token-ttl-seconds",
+		      "21600", err);
+	if (rc == 0)
+		rc = keys_of_path(o, &role, session.data, "", err);
+	if (rc == 0) {
+		role.data[strcspn(role.data, "\r\n")] = '\0';
+		rc = keys_of_path(o, g, session.data, role.data, err);
+	}
+	rsh_secret_free(session.data);
+	rsh_secret_free(role.data);
+	return rc;
+}
+
+static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
+			   struct keys_found *f, struct rsh_error *err)
+{
+	struct object_get g = { .deadline = deadline };
+	int rc = o->origin == KEYS_CONTAINER ? keys_of_container(o, &g, err) :
+					       keys_of_instance(o, &g, err);
+
+	if (rc)
+		return rc;
+	if (!rsh_aws_answer(g.data, g.len, keys_setting, f) || !f->keys.id ||
+	    !f->keys.secret)
+		rc = rsh_error_set(err, EBADMSG,
+				   "the service of credentials gives none");
+	rsh_secret_free(g.data);
+	return rc;
+}
+
+/* ---- renewal ---- */
+
+bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number)
+{
+	bool due;
+
+	pthread_mutex_lock(&o->lock);
+	*number = o->keys_number;
+	due = (o->service && !o->keys.id) ||
+	      (o->keys.expires && !o->renewing &&
+	       time(NULL) + KEYS_EARLY >= o->keys.expires);
+	pthread_mutex_unlock(&o->lock);
+	return due;
+}
+
+static int keys_fetch(struct rsh_objects *o, uint64_t deadline,
+		      struct keys_found *f, struct rsh_error *err)
+{
+	bool found = false;
+	int rc;
+
+	if (o->origin == KEYS_CONTAINER || o->origin == KEYS_INSTANCE)
+		return keys_of_service(o, deadline, f, err);
+	if (o->origin != KEYS_PROFILE)
+		return rsh_error_set(err, EACCES, "there are no other keys");
+	rc = keys_of_profile(o, f, &found, err);
+	if (rc == 0 && (!f->keys.id || !f->keys.secret))
+		rc = rsh_error_set(err, EACCES, "there are no keys any more");
+	return rc;
+}
+
+static void keys_put(struct rsh_objects *o, struct keys_found *f, int rc)
+{
+	pthread_mutex_lock(&o->lock);
+	if (rc == 0) {
+		struct object_keys old = o->keys;
+
+		o->keys = f->keys;
+		f->keys = old;
+		o->keys_number++;
+	}
+	o->renewing = false;
+	pthread_cond_broadcast(&o->renewed);
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* Waits until nobody else is at it; true if the keys are others by then. */
+static bool keys_wait(struct rsh_objects *o, unsigned number)
+{
+	bool other;
+
+	pthread_mutex_lock(&o->lock);
+	while (o->renewing)
+		pthread_cond_wait(&o->renewed, &o->lock);
+	other = o->keys_number != number;
+	o->renewing = !other;
+	pthread_mutex_unlock(&o->lock);
+	return other;
+}
+
+int rsh_object_keys_renew(struct rsh_objects *o, unsigned number,
+			  uint64_t deadline, struct rsh_error *err)
+{
+	struct keys_found f = { .nomem = false };
+	int rc;
+
+	if (keys_wait(o, number))
+		return 0;
+	rc = keys_fetch(o, deadline, &f, err);
+	keys_put(o, &f, rc);
+	keys_found_clear(&f);
+	return rc;
+}

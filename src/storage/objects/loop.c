@@ -1,0 +1,595 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/loop.c has the thread that carries requests out: which of them are
+ * under way and which together, when one has taken too long, and who is told of
+ * its end.  What a transfer asks and what its answer means is request.c's. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
+
+#define MS UINT64_C(1000000)
+/* The thread looks around at least so often. */
+#define LOOP_IDLE_MS 60000
+/* Ranges that follow each other are joined to about so many bytes at most. */
+#define LOOP_JOIN_MAX (UINT64_C(24) << 20)
+/* For so long a request waits for others to join it. */
+#define LOOP_JOIN_NS MS
+
+struct request_list {
+	struct object_request *first, **end;
+};
+
+struct object_loop {
+	struct rsh_objects *o;
+	pthread_t thread;
+	CURLM *multi;
+
+	pthread_mutex_t lock; /* guards these two, and which are done */
+	struct request_list arrived;
+	bool stop;
+
+	/* The rest is the thread's. */
+	struct request_list waiting;
+	struct object_transfer *running, *idle;
+	unsigned n_running;
+	/* Until an answer has come one transfer goes alone, so that a name is
+	 * not looked up once for each of them. */
+	bool reached;
+	uint64_t got; /* when right bytes came last, of those that ended */
+};
+
+static void list_clear(struct request_list *l)
+{
+	l->first = NULL;
+	l->end = &l->first;
+}
+
+static void list_add(struct request_list *l, struct object_request *q)
+{
+	q->next = NULL;
+	*l->end = q;
+	l->end = &q->next;
+}
+
+/* Adds it to those that wait: a read that takes several requests would come to
+ * its end last of all if each of them were asked for behind all others. */
+static void list_add_in_turn(struct request_list *l, struct object_request *q)
+{
+	struct object_request **at = &l->first;
+
+	while (*at && (*at)->since <= q->since)
+		at = &(*at)->next;
+	q->next = *at;
+	*at = q;
+	if (!q->next)
+		l->end = &q->next;
+}
+
+/* Takes out the request that *at points to. */
+static void list_take(struct request_list *l, struct object_request **at)
+{
+	struct object_request *q = *at;
+
+	*at = q->next;
+	if (l->end == &q->next)
+		l->end = at;
+	q->next = NULL;
+}
+
+/* ---- deadlines ----
+ *
+ * Behind a slow line requests wait for each other, which is no reason to give
+ * one of them up.  So the deadline of one whose bytes come, or of one that has
+ * not begun while others' come, moves on, a few times. */
+
+/* Returns when right bytes came last. */
+static uint64_t loop_got(const struct object_loop *l)
+{
+	const struct object_transfer *t;
+	uint64_t got = l->got;
+
+	for (t = l->running; t; t = t->next)
+		got = rsh_max_u64(got, t->got);
+	return got;
+}
+
+/* Returns the deadline of a request with which the source got on at q->got, or
+ * perhaps later, at `got`. */
+static uint64_t request_deadline(const struct object_request *q, uint64_t got)
+{
+	const uint64_t last = q->deadline + (OBJECT_PATIENCES - 1) * q->patience;
+
+	got = rsh_max_u64(got, q->got);
+	if (!q->patience || !got)
+		return q->deadline;
+	return rsh_min_u64(last, rsh_max_u64(q->deadline, got + q->patience));
+}
+
+/* What has been tried has had its turn. */
+static uint64_t waiting_deadline(const struct object_request *q, uint64_t got)
+{
+	return request_deadline(q, q->tries ? 0 : got);
+}
+
+static uint64_t transfer_deadline(const struct object_transfer *t)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (const struct object_request *q = t->requests; q; q = q->next)
+		least = rsh_min_u64(least, request_deadline(q, t->got));
+	return least;
+}
+
+/* ---- the end of a request ---- */
+
+/* After this the request is its caller's, who may be gone with it at once. */
+static void loop_finish(struct object_loop *l, struct object_request *q)
+{
+	pthread_mutex_lock(&l->lock);
+	q->is_done = true;
+	pthread_cond_signal(&q->done);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Takes a request from a transfer. */
+static struct object_request *transfer_pop(struct object_transfer *t)
+{
+	struct object_request *q = t->requests;
+
+	t->requests = q->next;
+	q->next = NULL;
+	q->got = rsh_max_u64(q->got, t->got);
+	return q;
+}
+
+void rsh_object_first_done(struct object_transfer *t)
+{
+	loop_finish(t->loop, transfer_pop(t));
+}
+
+/* ---- transfers ---- */
+
+static struct object_transfer *loop_take_transfer(struct object_loop *l)
+{
+	struct object_transfer *t = l->idle;
+
+	if (t) {
+		l->idle = t->next;
+		return t;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->easy = rsh_curl.easy_init();
+	t->objects = l->o;
+	t->loop = l;
+	if (t->easy)
+		return t;
+	free(t);
+	return NULL;
+}
+
+/* Takes it from those that run, and from libcurl. */
+static void loop_end_transfer(struct object_loop *l, struct object_transfer *t)
+{
+	struct object_transfer **at = &l->running;
+
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	l->n_running--;
+	l->got = rsh_max_u64(l->got, t->got);
+	rsh_curl.multi_remove_handle(l->multi, t->easy);
+}
+
+/* Its requests are others' by now. */
+static void loop_keep_transfer(struct object_loop *l, struct object_transfer *t)
+{
+	rsh_curl.easy_reset(t->easy);
+	rsh_object_transfer_clear(t);
+	t->next = l->idle;
+	l->idle = t;
+}
+
+/* Ends a transfer, and its requests with it or not. */
+static void loop_transfer_over(struct object_loop *l, struct object_transfer *t,
+			       CURLcode code)
+{
+	l->reached |= t->answer.status != 0;
+	rsh_object_transfer_end(t, code);
+	loop_end_transfer(l, t);
+	while (t->requests) {
+		struct object_request *q = transfer_pop(t);
+
+		if (rsh_object_transfer_ends(t, q, code))
+			loop_finish(l, q);
+		else
+			list_add_in_turn(&l->waiting, q);
+	}
+	loop_keep_transfer(l, t);
+}
+
+/* Breaks off a transfer whose requests have not all got the time that others of
+ * them have. */
+static void loop_expire_transfer(struct object_loop *l,
+				 struct object_transfer *t, uint64_t now)
+{
+	loop_end_transfer(l, t);
+	while (t->requests) {
+		struct object_request *q = transfer_pop(t);
+
+		if (request_deadline(q, t->got) > now) {
+			list_add_in_turn(&l->waiting, q);
+			continue;
+		}
+		rsh_object_expire(q);
+		loop_finish(l, q);
+	}
+	loop_keep_transfer(l, t);
+}
+
+static void loop_out_of_memory(struct object_loop *l,
+			       struct object_request *requests)
+{
+	struct object_request *q, *next;
+
+	for (q = requests; q; q = next) {
+		next = q->next;
+		q->rc = rsh_error_nomem(&q->err);
+		loop_finish(l, q);
+	}
+}
+
+/* What has waited has waited for others. */
+static void loop_begin_deadlines(const struct object_loop *l,
+				 struct object_request *requests)
+{
+	const uint64_t got = loop_got(l);
+	struct object_request *q;
+
+	for (q = requests; q; q = q->next)
+		if (!q->tries)
+			q->got = got;
+}
+
+static void loop_start(struct object_loop *l, struct object_request *requests)
+{
+	struct object_transfer *t = loop_take_transfer(l);
+
+	if (!t) {
+		loop_out_of_memory(l, requests);
+		return;
+	}
+	loop_begin_deadlines(l, requests);
+	t->requests = requests;
+	t->heard = rsh_clock_ns();
+	t->next = l->running;
+	l->running = t;
+	l->n_running++;
+	if (rsh_object_transfer_begin(t) ||
+	    rsh_curl.multi_add_handle(l->multi, t->easy) != CURLM_OK)
+		loop_transfer_over(l, t, CURLE_OUT_OF_MEMORY);
+}
+
+static unsigned loop_limit(const struct object_loop *l)
+{
+	return l->reached ? l->o->requests : 1;
+}
+
+/* ---- joining ----
+ *
+ * A request waits for its first byte, however long it is.  So where more are
+ * due than transfers may be begun, those whose ranges follow each other are
+ * asked for together, each transfer about as much as the others. */
+
+/* What has failed goes alone, since the length may be why. */
+static bool request_may_join(const struct object_request *q, uint64_t now)
+{
+	return q->object && q->tries == 0 && q->due <= now;
+}
+
+/* How many bytes a transfer is to have, at most. */
+static uint64_t loop_share(const struct object_loop *l, uint64_t now)
+{
+	const unsigned n = loop_limit(l) - l->n_running;
+	const struct object_request *q;
+	uint64_t sum = 0;
+
+	for (q = l->waiting.first; q; q = q->next)
+		if (request_may_join(q, now))
+			sum += q->len;
+	return rsh_min_u64((sum + n - 1) / n, LOOP_JOIN_MAX);
+}
+
+/* Requests whose ranges follow each other. */
+struct request_row {
+	struct object_request *first, *last;
+	uint64_t len;
+};
+
+/* Where little is left of what follows, it need not go alone. */
+static bool row_fits(const struct request_row *r,
+		     const struct object_request *q, uint64_t most)
+{
+	const uint64_t room = most + most / 8 - r->len;
+
+	return q->object == r->first->object && q->len <= room &&
+	       (q->first == r->last->first + r->last->len ||
+		q->first + q->len == r->first->first);
+}
+
+static void row_add(struct request_row *r, struct object_request *q)
+{
+	if (q->first < r->first->first) {
+		q->next = r->first;
+		r->first = q;
+	} else {
+		r->last->next = q;
+		r->last = q;
+	}
+	r->len += q->len;
+}
+
+/* Takes one that is due, and lies at an end of the row, from those that wait;
+ * false: there is none. */
+static bool row_grow(struct request_row *r, struct object_loop *l,
+		     uint64_t most, uint64_t now)
+{
+	struct object_request **at = &l->waiting.first, *q;
+
+	if (r->len >= most)
+		return false;
+	for (; (q = *at); at = &q->next)
+		if (request_may_join(q, now) && row_fits(r, q, most)) {
+			list_take(&l->waiting, at);
+			row_add(r, q);
+			return true;
+		}
+	return false;
+}
+
+/* Takes the first request that is due, with those that join it; NULL: none
+ * is. */
+static struct object_request *loop_take_due(struct object_loop *l,
+					    uint64_t most, uint64_t now)
+{
+	struct object_request **at = &l->waiting.first, *q;
+	struct request_row row;
+
+	while (*at && (*at)->due > now)
+		at = &(*at)->next;
+	q = *at;
+	if (!q)
+		return NULL;
+	row = (struct request_row){ q, q, q->len };
+	if (!request_may_join(q, now))
+		most = 0;
+	list_take(&l->waiting, at);
+	while (row_grow(&row, l, most, now))
+		;
+	return row.first;
+}
+
+/* Begins what is due, in its turn. */
+static void loop_start_due(struct object_loop *l, uint64_t now)
+{
+	struct object_request *q;
+	uint64_t share;
+
+	if (l->n_running >= loop_limit(l))
+		return;
+	share = loop_share(l, now);
+	while (l->n_running < loop_limit(l) &&
+	       (q = loop_take_due(l, share, now)))
+		loop_start(l, q);
+}
+
+/* ---- time ---- */
+
+static void loop_expire_waiting(struct object_loop *l, uint64_t now)
+{
+	struct object_request **at = &l->waiting.first;
+	const uint64_t got = loop_got(l);
+
+	while (*at) {
+		struct object_request *q = *at;
+
+		if (waiting_deadline(q, got) > now) {
+			at = &q->next;
+			continue;
+		}
+		list_take(&l->waiting, at);
+		rsh_object_expire(q);
+		loop_finish(l, q);
+	}
+}
+
+static uint64_t transfer_stall_at(const struct object_transfer *t)
+{
+	return t->heard + t->objects->stall_ms * MS;
+}
+
+static void loop_expire_running(struct object_loop *l, uint64_t now)
+{
+	struct object_transfer *t = l->running, *next;
+
+	for (; t; t = next) {
+		next = t->next;
+		if (transfer_deadline(t) <= now)
+			loop_expire_transfer(l, t, now);
+		else if (transfer_stall_at(t) <= now)
+			loop_transfer_over(l, t, CURLE_OPERATION_TIMEDOUT);
+	}
+}
+
+/* How many milliseconds from now on nothing is due. */
+static int loop_pause_ms(const struct object_loop *l, uint64_t now)
+{
+	uint64_t until = now + LOOP_IDLE_MS * MS;
+	const uint64_t got = loop_got(l);
+	const struct object_transfer *t;
+	const struct object_request *q;
+
+	for (t = l->running; t; t = t->next) {
+		until = rsh_min_u64(until, transfer_deadline(t));
+		until = rsh_min_u64(until, transfer_stall_at(t));
+	}
+	for (q = l->waiting.first; q; q = q->next) {
+		until = rsh_min_u64(until, waiting_deadline(q, got));
+		if (l->n_running < loop_limit(l))
+			until = rsh_min_u64(until, q->due);
+	}
+	return until <= now ? 0 : (int)((until - now + MS - 1) / MS);
+}
+
+/* ---- the thread ---- */
+
+/* Takes over what has arrived; false is the end.  Where others are on their way
+ * it waits a little, so that the next ones can join it. */
+static bool loop_take_arrived(struct object_loop *l)
+{
+	const uint64_t due = l->n_running ? rsh_clock_ns() + LOOP_JOIN_NS : 0;
+	struct object_request *q, *next;
+	bool stop;
+
+	pthread_mutex_lock(&l->lock);
+	q = l->arrived.first;
+	list_clear(&l->arrived);
+	stop = l->stop;
+	pthread_mutex_unlock(&l->lock);
+	for (; q; q = next) {
+		next = q->next;
+		q->due = q->object ? due : 0;
+		list_add_in_turn(&l->waiting, q);
+	}
+	return !stop;
+}
+
+static void loop_look_at_ends(struct object_loop *l)
+{
+	const CURLMsg *m;
+	int left;
+
+	while ((m = rsh_curl.multi_info_read(l->multi, &left))) {
+		struct object_transfer *t = NULL;
+
+		if (m->msg != CURLMSG_DONE)
+			continue;
+		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		loop_transfer_over(l, t, m->data.result);
+	}
+}
+
+static void *loop_run(void *ctx)
+{
+	struct object_loop *l = ctx;
+	int running;
+
+	while (loop_take_arrived(l)) {
+		uint64_t now = rsh_clock_ns();
+
+		loop_expire_waiting(l, now);
+		loop_expire_running(l, now);
+		loop_start_due(l, now);
+		rsh_curl.multi_perform(l->multi, &running);
+		loop_look_at_ends(l);
+		now = rsh_clock_ns();
+		rsh_curl.multi_poll(l->multi, NULL, 0, loop_pause_ms(l, now),
+				    NULL);
+	}
+	return NULL;
+}
+
+/* ---- from outside ---- */
+
+static struct object_loop *object_loop_new(struct rsh_objects *o)
+{
+	struct object_loop *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->o = o;
+	pthread_mutex_init(&l->lock, NULL);
+	list_clear(&l->arrived);
+	list_clear(&l->waiting);
+	l->multi = rsh_curl.multi_init();
+	if (l->multi) {
+		rsh_curl.multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
+				      (long)o->requests);
+		if (rsh_thread_start(&l->thread, loop_run, l) == 0)
+			return l;
+	}
+	if (l->multi)
+		rsh_curl.multi_cleanup(l->multi);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+	return NULL;
+}
+
+static struct object_loop *loop_of(struct rsh_objects *o)
+{
+	struct object_loop *l;
+
+	pthread_mutex_lock(&o->lock);
+	if (!o->loop)
+		o->loop = object_loop_new(o);
+	l = o->loop;
+	pthread_mutex_unlock(&o->lock);
+	return l;
+}
+
+int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
+{
+	struct object_loop *l = loop_of(o);
+
+	if (!l)
+		return -ENOMEM;
+	q->loop = l;
+	q->is_done = false;
+	pthread_cond_init(&q->done, NULL);
+	pthread_mutex_lock(&l->lock);
+	list_add(&l->arrived, q);
+	pthread_mutex_unlock(&l->lock);
+	rsh_curl.multi_wakeup(l->multi);
+	return 0;
+}
+
+int rsh_object_wait(struct object_request *q)
+{
+	struct object_loop *l = q->loop;
+
+	pthread_mutex_lock(&l->lock);
+	while (!q->is_done)
+		pthread_cond_wait(&q->done, &l->lock);
+	pthread_mutex_unlock(&l->lock);
+	pthread_cond_destroy(&q->done);
+	return q->rc;
+}
+
+void rsh_object_loop_free(struct object_loop *l)
+{
+	struct object_transfer *t;
+
+	if (!l)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->stop = true;
+	pthread_mutex_unlock(&l->lock);
+	rsh_curl.multi_wakeup(l->multi);
+	pthread_join(l->thread, NULL);
+	while ((t = l->idle)) {
+		l->idle = t->next;
+		rsh_curl.easy_cleanup(t->easy);
+		free(t);
+	}
+	rsh_curl.multi_cleanup(l->multi);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/none.c stands for the room where it was not built in. */
+#include "config.h"
+
+#include "rsh/storage/objects.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool rsh_objects_is_url(const char *place)
+{
+	return !strncmp(place, "s3://", 5) || !strncmp(place, "http://", 7) ||
+	       !strncmp(place, "https://", 8);
+}
+
+int rsh_objects_hide(char *url, struct rsh_objects_options *opts)
+{
+	(void)url, (void)opts;
+	return 0;
+}
+
+void rsh_objects_options_clear(struct rsh_objects_options *opts)
+{
+	(void)opts;
+}
+
+int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
+		     struct rsh_objects **out, struct rsh_error *err)
+{
+	(void)url, (void)opts, (void)out;
+	return rsh_error_set(err, ENOSYS,
+			     "this program was built without object storage");
+}
+
+/* There is no object to call the rest with. */
+
+void rsh_objects_free(struct rsh_objects *o)
+{
+	(void)o;
+}
+
+const char *rsh_objects_url(const struct rsh_objects *o)
+{
+	(void)o;
+	return "";
+}
+
+void rsh_objects_each_file(const struct rsh_objects *o,
+			   void (*fn)(void *ctx, const char *path), void *ctx)
+{
+	(void)o, (void)fn, (void)ctx;
+}
+
+size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
+			 size_t max)
+{
+	(void)o, (void)ports, (void)max;
+	return 0;
+}
+
+int rsh_objects_list(struct rsh_objects *o, const char *prefix,
+		     struct rsh_objects_listing *out, struct rsh_error *err)
+{
+	(void)o, (void)prefix, (void)out;
+	return rsh_error_set(err, ENOSYS, "there is no object storage");
+}
+
+void rsh_objects_listing_free(struct rsh_objects_listing *l)
+{
+	(void)l;
+}
+
+int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
+		     uint64_t offset, const struct iovec *iov, int n,
+		     uint64_t deadline, struct rsh_error *err)
+{
+	(void)o, (void)object, (void)offset, (void)iov, (void)n, (void)deadline;
+	return rsh_error_set(err, ENOSYS, "there is no object storage");
+}
+
+void rsh_objects_stats_get(const struct rsh_objects *o,
+			   struct rsh_objects_stats *out)
+{
+	(void)o;
+	memset(out, 0, sizeof(*out));
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/objects.c opens addresses and says what they need. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rsh/util/mem.h"
+
+#define OBJECTS_REQUESTS_MAX 4096
+#define OBJECTS_STALL_MS 5000
+#define OBJECTS_TIMEOUT_MS 60000
+#define OBJECTS_REGION "us-east-1"
+
+/* ---- opening ---- */
+
+const char *rsh_object_env(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : NULL;
+}
+
+const char *rsh_object_first(const char *a, const char *b, const char *c)
+{
+	return a && *a ? a : b ? b : c;
+}
+
+static unsigned objects_number(unsigned given, unsigned usual)
+{
+	return given ? given : usual;
+}
+
+/* Copies a text, or NULL. */
+static bool objects_copy(char **to, const char *from)
+{
+	*to = from ? strdup(from) : NULL;
+	return *to || !from;
+}
+
+static int objects_region(struct rsh_objects *o, const char *given,
+			  const char *of_profile)
+{
+	const char *region =
+		rsh_object_first(given, rsh_object_env("AWS_REGION"),
+				 rsh_object_env("AWS_DEFAULT_REGION"));
+
+	region = rsh_object_first(region, of_profile, OBJECTS_REGION);
+	o->region = strdup(region);
+	if (asprintf(&o->signing, "aws:amz:%s:s3", region) < 0)
+		o->signing = NULL;
+	return o->region && o->signing ? 0 : -ENOMEM;
+}
+
+/* A daemon looks at it later, and from another directory. */
+static int objects_ca_file(struct rsh_objects *o,
+			   const struct rsh_objects_options *opts,
+			   const struct keys_settings *s, struct rsh_error *err)
+{
+	const char *ca = rsh_object_first(opts->ca_file,
+					  rsh_object_env("AWS_CA_BUNDLE"),
+					  s->ca_file);
+
+	ca = rsh_object_first(ca, rsh_object_env("SSL_CERT_FILE"), NULL);
+	if (!ca)
+		return 0;
+	o->ca_file = realpath(ca, NULL);
+	return o->ca_file ? 0 :
+	       rsh_error_set(err, errno, "%s, the file of certificates: %s", ca,
+			     strerror(errno));
+}
+
+static int objects_settings(struct rsh_objects *o,
+			    const struct rsh_objects_options *opts,
+			    const struct keys_settings *s)
+{
+	o->requests = objects_number(opts->requests, RSH_OBJECTS_REQUESTS);
+	if (o->requests > OBJECTS_REQUESTS_MAX)
+		o->requests = OBJECTS_REQUESTS_MAX;
+	o->stall_ms = objects_number(opts->stall_ms, OBJECTS_STALL_MS);
+	o->timeout_ms = objects_number(opts->timeout_ms, OBJECTS_TIMEOUT_MS);
+	if (!objects_copy(&o->index, opts->index))
+		return -ENOMEM;
+	return objects_region(o, opts->region, s->region);
+}
+
+static const char *objects_endpoint(const struct rsh_objects_options *opts,
+				    const struct keys_settings *s)
+{
+	const char *of_env =
+		rsh_object_first(rsh_object_env("AWS_ENDPOINT_URL_S3"),
+				 rsh_object_env("AWS_ENDPOINT_URL"),
+				 s->endpoint);
+	const char *ignores = rsh_object_first(
+		rsh_object_env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
+		s->ignores, "");
+
+	if (!strcasecmp(ignores, "true"))
+		of_env = NULL;
+	return rsh_object_first(opts->endpoint, of_env, NULL);
+}
+
+/* As an option says, or else the profile. */
+static int objects_style(const struct rsh_objects *o,
+			 const struct rsh_objects_options *opts,
+			 const struct keys_settings *s,
+			 enum rsh_objects_style *out, struct rsh_error *err)
+{
+	*out = opts->style;
+	if (opts->style != RSH_OBJECTS_STYLE_AUTO || !s->style ||
+	    !strcmp(s->style, "auto"))
+		return 0;
+	if (!strcmp(s->style, "path"))
+		*out = RSH_OBJECTS_STYLE_PATH;
+	else if (!strcmp(s->style, "virtual"))
+		*out = RSH_OBJECTS_STYLE_HOST;
+	else
+		return rsh_error_set(err, EINVAL,
+				     "profile \"%s\": addressing_style is "
+				     "path, virtual or auto, and not \"%s\"",
+				     o->profile, s->style);
+	return 0;
+}
+
+/* A proxy may be named in either case of letters, or for everything. */
+static bool objects_has_proxy(void)
+{
+	return rsh_object_env("http_proxy") || rsh_object_env("https_proxy") ||
+	       rsh_object_env("HTTPS_PROXY") || rsh_object_env("all_proxy") ||
+	       rsh_object_env("ALL_PROXY");
+}
+
+static int objects_fill(struct rsh_objects *o, const char *url,
+			const struct rsh_objects_options *opts,
+			struct rsh_error *err)
+{
+	struct keys_settings s = { NULL };
+	enum rsh_objects_style style;
+	int rc = rsh_object_url_parse(o, url, opts, err);
+
+	if (rc == 0)
+		rc = rsh_object_keys_find(o, opts, &s, err);
+	if (rc == 0)
+		rc = objects_ca_file(o, opts, &s, err);
+	if (rc == 0 && objects_settings(o, opts, &s))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = objects_style(o, opts, &s, &style, err);
+	if (rc == 0)
+		rc = rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
+					   style, err);
+	rsh_object_settings_clear(&s);
+	o->has_proxy = objects_has_proxy();
+	return rc;
+}
+
+int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
+		     struct rsh_objects **out, struct rsh_error *err)
+{
+	static const struct rsh_objects_options none = { NULL };
+	struct rsh_objects *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (!o)
+		return rsh_error_nomem(err);
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_cond_init(&o->renewed, NULL);
+	rc = objects_fill(o, url, opts ? opts : &none, err);
+	if (rc == 0)
+		rc = rsh_object_curl_start(err);
+	if (rc == 0)
+		rc = rsh_listing_start(err);
+	if (rc) {
+		rsh_objects_free(o);
+		return rc;
+	}
+	*out = o;
+	return 0;
+}
+
+void rsh_objects_free(struct rsh_objects *o)
+{
+	if (!o)
+		return;
+	rsh_object_loop_free(o->loop);
+	rsh_object_keys_clear(&o->keys);
+	rsh_secret_free(o->query);
+	rsh_secret_free(o->user);
+	free(o->url);
+	free(o->base);
+	free(o->prefix);
+	free(o->region);
+	free(o->signing);
+	free(o->ca_file);
+	free(o->index);
+	free(o->profile);
+	free(o->credentials);
+	free(o->config);
+	free(o->service);
+	rsh_secret_free(o->service_token);
+	pthread_cond_destroy(&o->renewed);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+const char *rsh_objects_url(const struct rsh_objects *o)
+{
+	return o->url;
+}
+
+/* ---- what it needs ---- */
+
+void rsh_objects_each_file(const struct rsh_objects *o,
+			   void (*fn)(void *ctx, const char *path), void *ctx)
+{
+	const curl_version_info_data *v =
+		rsh_curl.version_info(CURLVERSION_NOW);
+	const char *token =
+		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+
+	if (o->ca_file)
+		fn(ctx, o->ca_file);
+	else if (v->age >= CURLVERSION_SEVENTH && v->cainfo)
+		fn(ctx, v->cainfo);
+	if (o->origin == KEYS_PROFILE && o->credentials)
+		fn(ctx, o->credentials);
+	if (o->origin == KEYS_PROFILE && o->config)
+		fn(ctx, o->config);
+	if (o->origin == KEYS_CONTAINER && token)
+		fn(ctx, token);
+}
+
+size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
+			 size_t max)
+{
+	/* Where a server sends us on to, and a service's address, may have any
+	 * port; and names may be asked for by TCP. */
+	if (o->has_proxy || o->service || !o->is_s3 || max < 2)
+		return 0;
+	ports[0] = o->port;
+	ports[1] = 53;
+	return 2;
+}
+
+void rsh_objects_stats_get(const struct rsh_objects *o,
+			   struct rsh_objects_stats *out)
+{
+	*out = (struct rsh_objects_stats){
+		.requests = o->n_requests, .retries = o->n_retries,
+		.bytes = o->n_bytes, .connections = o->n_connections,
+	};
+}

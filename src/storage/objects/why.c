@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/why.c says in a sentence why a request got nothing. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *rsh_object_why(CURLcode code)
+{
+	switch (code) {
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+		return "cannot be found";
+	case CURLE_COULDNT_CONNECT:
+		return "cannot be reached";
+	case CURLE_SSL_CONNECT_ERROR:
+	case CURLE_SSL_CIPHER:
+		return "speaks no TLS that this machine knows: does it serve http:// alone?";
+	case CURLE_PEER_FAILED_VERIFICATION:
+		return "has no certificate that this machine trusts, by --ca-file or its own list";
+	case CURLE_SSL_CACERT_BADFILE:
+		return "cannot be checked, since the file of certificates cannot be read";
+	case CURLE_TOO_MANY_REDIRECTS:
+		return "redirects again and again";
+	case CURLE_UNSUPPORTED_PROTOCOL:
+	case CURLE_URL_MALFORMAT:
+		return "redirects to an address that cannot be followed";
+	case CURLE_GOT_NOTHING:
+		return "closes the connection without an answer";
+	case CURLE_PARTIAL_FILE:
+	case CURLE_RECV_ERROR:
+	case CURLE_SEND_ERROR:
+		return "breaks the connection off";
+	default:
+		return "gives no whole answer";
+	}
+}
+
+const char *rsh_object_detail(const struct object_transfer *t, CURLcode code)
+{
+	long number = 0;
+	const char *text;
+
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &number);
+	text = code == CURLE_COULDNT_CONNECT && number ?
+		strerror((int)number) : NULL;
+	return text ? text : rsh_curl.easy_strerror(code);
+}
+
+void rsh_object_put_server(char *to, size_t size, const char *address)
+{
+	const char *host = strstr(address, "://");
+	int n = host ? (int)(host - address) + 3 +
+		       (int)strcspn(host + 3, "/?") : 0;
+
+	snprintf(to, size, "%.*s", n, address);
+}
+
+void rsh_object_say(const struct object_request *q, const char *code,
+		    char *to, size_t size)
+{
+	const bool is_s3 = !strncmp(q->what, "s3:", 3);
+	const int status = q->answer.status;
+	char server[300] = "", detail[160];
+
+	if (!status || is_s3)
+		rsh_object_put_server(server, sizeof(server), q->address);
+	if (status)
+		snprintf(detail, sizeof(detail), "HTTP %d%s%s", status,
+			 *code ? " " : "", code);
+	else
+		snprintf(detail, sizeof(detail), "%s",
+			 q->detail ? q->detail : "no answer");
+	snprintf(to, size, "the server%s%s %s (%s)%s", *server ? " " : "",
+		 server, q->why, detail,
+		 is_s3 && !status ?
+		 "; AWS_ENDPOINT_URL says which server is meant" : "");
+}

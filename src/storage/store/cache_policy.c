@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/store/cache_policy.c decides whether files are read straight or through the
+ * cache; storage/io.h says what decides. */
+#include "config.h"
+
+#include "store_i.h"
+
+#include <stdlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+
+/* A stretch of this length comes from the page cache in some 10 us, and even on
+ * a busy machine in less than SLOW_NS; from a network or a disk it does not. */
+#define SAMPLE_BYTES (64 * 1024)
+#define SLOW_NS 400000
+
+static void policy_settle(struct rsh_store *s, enum rsh_cache_policy way)
+{
+	int open = RSH_POLICY_OPEN;
+
+	if (!atomic_compare_exchange_strong(&s->way, &open, way))
+		return;
+	if (s->opts.io)
+		atomic_store(&s->opts.io->cached, way == RSH_POLICY_CACHE);
+	rsh_log_info("%s: read %s", s->path, way == RSH_POLICY_CACHE ?
+		     "through the cache" : "straight");
+}
+
+/* Each reader looks for itself until the way is settled, so that nobody waits
+ * for a file but who reads it; a read that fails says nothing. */
+static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
+			  struct rsh_handle *h)
+{
+	const struct rsh_store_io *io = s->opts.io;
+	const uint64_t at = f->id.size / 2;
+	const size_t len = (size_t)rsh_min_u64(f->id.size - at, SAMPLE_BYTES);
+	uint64_t ns = UINT64_MAX;
+	uint8_t *buf;
+	bool told;
+
+	if ((io->has_dir || io->has_servers) && h->medium->ops->is_remote(h)) {
+		policy_settle(s, RSH_POLICY_CACHE);
+		return;
+	}
+	buf = malloc(len ? len : 1);
+	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
+	/* A second read of the same bytes is measured, and that twice, should
+	 * the machine be busy. */
+	for (int i = 0; i < 2 && told; i++) {
+		const uint64_t start = rsh_clock_ns();
+
+		told = rsh_file_read(s, f, h, buf, len, at) == 0;
+		ns = rsh_min_u64(ns, rsh_clock_ns() - start);
+	}
+	free(buf);
+	if (!told)
+		return;
+	rsh_log_info("%s: read again in %llu us", f->path,
+		     (unsigned long long)ns / 1000);
+	policy_settle(s, ns > SLOW_NS ? RSH_POLICY_CACHE :
+					RSH_POLICY_STRAIGHT);
+}
+
+bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
+			struct rsh_handle *h)
+{
+	if (f->cached == RSH_CACHE_FILE_NONE)
+		return false;
+	if (atomic_load(&s->way) == RSH_POLICY_OPEN)
+		policy_decide(s, f, h);
+	return atomic_load(&s->way) == RSH_POLICY_CACHE;
+}
+
+struct deciding {
+	struct rsh_store *store;
+	struct rsh_store_file *file;
+};
+
+static int policy_decide_now(void *ctx, struct rsh_handle *h)
+{
+	const struct deciding *d = ctx;
+
+	rsh_file_is_cached(d->store, d->file, h);
+	return 0;
+}
+
+bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
+{
+	struct deciding d = { s, &s->files[file] };
+
+	if (!s->medium->ops->descriptor)
+		return false;
+	if (!s->opts.io || s->opts.io->faults)
+		return !s->opts.io;
+	if (d.file->cached == RSH_CACHE_FILE_NONE)
+		return true;
+	/* What goes wrong here does so again in who reads the file. */
+	if (atomic_load(&s->way) == RSH_POLICY_OPEN)
+		rsh_store_try(s, file, policy_decide_now, &d);
+	return atomic_load(&s->way) != RSH_POLICY_CACHE;
+}
+
+void rsh_store_settle_files(struct rsh_store *s)
+{
+	const struct rsh_store_io *io = s->opts.io;
+	const bool off = !io || !io->cache;
+
+	atomic_store(&s->way, RSH_POLICY_OPEN);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		struct rsh_store_file *f = &s->files[i];
+		const struct rsh_cache_file_id id = {
+			.dev = f->id.which[0],
+			.ino = f->id.which[1],
+			.size = f->id.size,
+			.mtime_sec = f->id.mtime.tv_sec,
+			.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
+			.epoch = f->epoch,
+			.step = f->step,
+		};
+		uint64_t name[2];
+
+		f->cached = RSH_CACHE_FILE_NONE;
+		if (off || !f->id.size)
+			continue;
+		f->cached = rsh_cache_file_open(io->cache, &id);
+		if (!io->has_servers)
+			continue;
+		s->medium->ops->share(s->medium, f->name, &f->id, name);
+		rsh_cache_file_share(io->cache, f->cached, name);
+	}
+	if (off)
+		policy_settle(s, RSH_POLICY_STRAIGHT);
+	else if (io->caching == RSH_CACHING_ON ||
+		 s->medium->ops->keeps_nothing)
+		policy_settle(s, RSH_POLICY_CACHE);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/store/file.c keeps files open, and proves that they are still those that were
+ * identified.
+ *
+ * A handle in use is never closed, so a reader needs the pool's lock only to
+ * take and to give back; opening, reading and closing happen outside it. */
+#include "config.h"
+
+#include "store_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* So many descriptors are left to everything that is not a source file. */
+#define RESERVED_FDS 64
+#define MAX_OPEN_FILES 4096
+
+/* ---- handles ---- */
+
+void rsh_handle_close(struct rsh_handle *h)
+{
+	if (h)
+		h->medium->ops->close(h);
+}
+
+ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset)
+{
+	struct rsh_handle *h = handle;
+	const struct iovec iov = { buf, len };
+	ssize_t n;
+
+	do {
+		n = h->medium->ops->read(h->medium, h, &iov, 1, offset);
+	} while (n == -EINTR);
+	return n;
+}
+
+int rsh_handle_look(const struct rsh_handle *h, struct rsh_stat *out)
+{
+	return h->medium->ops->identify(h, NULL, out);
+}
+
+int rsh_handle_identity(const struct rsh_handle *h,
+			struct rsh_store_identity *out)
+{
+	return h->medium->ops->identify(h, out, NULL);
+}
+
+/* ---- the pool ---- */
+
+int rsh_pool_init(struct rsh_file_pool *pool)
+{
+	struct rlimit lim;
+
+	pool->max_open = 1;
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 &&
+	    lim.rlim_cur > 2 * RESERVED_FDS)
+		pool->max_open = (unsigned)rsh_min_u64(
+			lim.rlim_cur - RESERVED_FDS, MAX_OPEN_FILES);
+	TAILQ_INIT(&pool->idle);
+	return -pthread_mutex_init(&pool->lock, NULL);
+}
+
+/* With the lock held, takes out the handle to close if there are too many;
+ * NULL: there is none to close. */
+static struct rsh_handle *pool_take_surplus(struct rsh_file_pool *p)
+{
+	struct rsh_store_file *f = TAILQ_FIRST(&p->idle);
+	struct rsh_handle *h;
+
+	if (p->n_open <= p->max_open || !f)
+		return NULL;
+	TAILQ_REMOVE(&p->idle, f, idle);
+	p->n_open--;
+	h = f->open;
+	f->open = NULL;
+	return h;
+}
+
+int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
+			struct rsh_handle **out, struct rsh_error *err)
+{
+	const struct rsh_store_file *f = &s->files[file];
+	int rc = rsh_handle_open(s, f->name, out);
+
+	if (rc)
+		return rsh_store_open_error(s, f->name, rc, err);
+	(*out)->name = f->name;
+	return 0;
+}
+
+int rsh_store_identify(struct rsh_store *s, uint32_t file,
+		       struct rsh_handle **out, struct rsh_error *err)
+{
+	struct rsh_store_file *f = &s->files[file];
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_stat st;
+	int rc = rsh_store_open_file(s, file, &h, err);
+
+	if (rc)
+		return rc;
+	rc = h->medium->ops->identify(h, &f->id, &st);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", f->path,
+				     strerror(-rc));
+	if (st.kind != RSH_IS_FILE)
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     f->path);
+	f->attr = st.attr;
+	f->attr.mode &= 0444;
+	if (h->medium->ops->limit)
+		h->medium->ops->limit(h, &f->attr);
+	*out = steal_pointer(&h);
+	return 0;
+}
+
+int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
+		     bool anew)
+{
+	return h->medium->ops->compare(h, &f->id, anew);
+}
+
+int rsh_store_compare(const struct rsh_store *s, uint32_t file,
+		      const struct rsh_handle *h)
+{
+	return rsh_file_compare(&s->files[file], h, false);
+}
+
+void rsh_store_adopt(struct rsh_store *s, uint32_t file, struct rsh_handle *h)
+{
+	struct rsh_store_file *f = &s->files[file];
+	struct rsh_file_pool *p = &s->pool;
+	struct rsh_handle *surplus;
+
+	pthread_mutex_lock(&p->lock);
+	f->open = h;
+	p->n_open++;
+	TAILQ_INSERT_TAIL(&p->idle, f, idle);
+	surplus = pool_take_surplus(p);
+	pthread_mutex_unlock(&p->lock);
+	rsh_handle_close(surplus);
+}
+
+/* Takes the file's open handle, if it has one, with the lock held. */
+static struct rsh_handle *pool_take_open(struct rsh_file_pool *p,
+					 struct rsh_store_file *f)
+{
+	if (f->open && f->open->users++ == 0)
+		TAILQ_REMOVE(&p->idle, f, idle);
+	return f->open;
+}
+
+/* Opens the file if it is still the same.  0 or a positive errno. */
+static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
+			  struct rsh_handle **out)
+{
+	const struct rsh_medium_ops *ops = s->medium->ops;
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = ops->open(s->medium, f->name, &h);
+
+	if (rc && ops->open_again)
+		rc = ops->open_again(s->medium, f->name, rc, &h);
+	if (rc)
+		return -rc;
+	h->name = f->name;
+	/* An absolute name is always found by path. */
+	h->anew |= *f->name == '/';
+	rc = rsh_file_compare(f, h, h->anew);
+	if (rc == 0)
+		*out = steal_pointer(&h);
+	return rc;
+}
+
+/* Takes a handle of the file, opening it if need be.  0 or a positive
+ * errno. */
+static int file_take(struct rsh_store *s, struct rsh_store_file *f,
+		     struct rsh_handle **out)
+{
+	struct rsh_file_pool *p = &s->pool;
+	struct rsh_handle *mine, *surplus;
+	int code;
+
+	pthread_mutex_lock(&p->lock);
+	*out = pool_take_open(p, f);
+	pthread_mutex_unlock(&p->lock);
+	if (*out)
+		return 0;
+	code = file_open_same(s, f, &mine);
+	if (code) {
+		/* Nothing was read, so no place of it is to be tried again. */
+		atomic_store(&f->bad_len, 0);
+		return code;
+	}
+
+	pthread_mutex_lock(&p->lock);
+	*out = pool_take_open(p, f);
+	if (*out) {
+		surplus = mine; /* another reader was faster */
+	} else {
+		*out = f->open = mine;
+		mine->users = 1;
+		p->n_open++;
+		surplus = pool_take_surplus(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	rsh_handle_close(surplus);
+	return 0;
+}
+
+/* Gives a handle back; if it is `dead` it is not used again. */
+static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
+			   struct rsh_handle *h, bool dead)
+{
+	struct rsh_file_pool *p = &s->pool;
+	struct rsh_handle *surplus = NULL;
+
+	pthread_mutex_lock(&p->lock);
+	if (dead && f->open == h) {
+		f->open = NULL;
+		p->n_open--;
+	}
+	if (--h->users == 0) {
+		if (f->open == h) {
+			TAILQ_INSERT_TAIL(&p->idle, f, idle);
+			surplus = pool_take_surplus(p);
+		} else {
+			surplus = h;
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	rsh_handle_close(surplus);
+}
+
+/* Ends a use of a handle for which the caller says `code`: 0 if it went well and
+ * the file is still the same, or a positive errno. */
+static int file_finish(struct rsh_store *s, struct rsh_store_file *f,
+		       struct rsh_handle *h, int code)
+{
+	/* Want of memory says nothing of the file, and a file that changed may
+	 * well fail in another way first. */
+	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
+
+	if (code == 0 || now == RSH_CHANGED)
+		code = now;
+	file_give_back(s, f, h, code && code != ENOMEM && code != RSH_CHANGED);
+	return code;
+}
+
+int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
+		  void *ctx)
+{
+	struct rsh_store_file *f = &s->files[file];
+	struct rsh_handle *h;
+	const int code = file_take(s, f, &h);
+
+	return code ? code : file_finish(s, f, h, fn(ctx, h));
+}
+
+struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
+				     struct rsh_attempts *a)
+{
+	struct rsh_store_file *f = &s->files[a->file];
+	bool over = false;
+
+	if (a->handle) {
+		a->code = file_finish(s, f, a->handle, a->code);
+		a->handle = NULL;
+		over = !a->code || !rsh_outage_again(s, f, a->code, a);
+	}
+	while (!over) {
+		a->began = atomic_load(&s->outage.n_returns);
+		a->code = file_take(s, f, &a->handle);
+		if (a->code == 0)
+			return a->handle;
+		over = !rsh_outage_again(s, f, a->code, a);
+	}
+	a->rc = a->code ? rsh_reader_errno(f, a->code) : 0;
+	if (a->rc == 0 && atomic_load(&f->state) != RSH_FILE_GOOD)
+		rsh_outage_went_well(s, f);
+	return NULL;
+}
+
+int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
+		   void *buf, size_t len, const struct rsh_wait *wait)
+{
+	struct rsh_attempts a = { .file = file, .wait = wait };
+	struct rsh_handle *h;
+
+	while ((h = rsh_store_attempt(s, &a))) {
+		a.code = rsh_store_pread(s, file, h, buf, len, offset);
+		rsh_store_spent(s, h, offset, len, false);
+	}
+	return a.rc;
+}
+
+/* ---- files as they are ---- */
+
+int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
+{
+	struct rsh_attempts a = { .file = file };
+	cleanup_fd int copy = -1;
+	struct rsh_handle *h;
+	int rc;
+
+	if (!s->medium->ops->descriptor)
+		return -ENOTSUP;
+	while ((h = rsh_store_attempt(s, &a))) {
+		if (copy >= 0)
+			close(copy);
+		copy = fcntl(h->medium->ops->descriptor(h), F_DUPFD_CLOEXEC, 0);
+	}
+	rc = a.rc;
+	if (rc == 0 && copy < 0)
+		rc = -EMFILE;
+	if (rc == 0)
+		*out = steal_fd(&copy);
+	return rc;
+}
+
+int rsh_store_check(struct rsh_store *s, uint32_t file, int fd)
+{
+	struct rsh_store_file *f = &s->files[file];
+	struct rsh_attempts last = {
+		.n = 1, .began = atomic_load(&s->outage.n_returns),
+	};
+	int code = rsh_files_compare(&f->id, fd, true);
+
+	if (code == 0)
+		return 0;
+	rsh_outage_again(s, f, code, &last);
+	return rsh_reader_errno(f, code);
+}

@@ -1,0 +1,652 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/store/files.c is the medium that most stores have: the files of a file
+ * system below one directory. */
+#include "config.h"
+
+#include "medium_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "rsh/util/clock.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/xxh3.h"
+
+/* These are file systems that linux/magic.h does not know. */
+#define BEEGFS_MAGIC 0x19830326
+#define GPFS_MAGIC 0x47504653
+#define LUSTRE_MAGIC 0x0bd00bd0
+/* linux/fuse.h, which has this number too, is for servers. */
+#define RSH_FUSE_MAGIC 0x65735546
+
+#define FD_PATH_MAX 32
+
+/* A search for the root that was in vain is not repeated before this: it may
+ * cost a process, and many may read what cannot be reached. */
+#define SEARCH_PAUSE_NS UINT64_C(40000000)
+
+/* An access control list speaks of more users than the bits of a mode do. */
+#define ACCESS_LIST "system.posix_acl_access"
+
+struct rsh_files {
+	struct rsh_medium base;
+	char *place; /* where the root was, without links; NULL: unknown */
+	uint32_t fs_type; /* f_type of the root's file system */
+	atomic_uint_fast64_t search_after; /* no search for the root begins
+					    * before this */
+	bool follow_outside;
+	const struct rsh_store_opener *opener;
+};
+
+/* O_NONBLOCK: something may have put a FIFO in a file's place. */
+#define OPEN_FLAGS (O_RDONLY | O_NOCTTY | O_NONBLOCK)
+
+struct open_file {
+	struct rsh_handle base;
+	int fd;
+};
+
+struct open_dir {
+	struct rsh_dir base;
+	DIR *dir;
+};
+
+static const struct rsh_files *files_of(const struct rsh_medium *m)
+{
+	return (const struct rsh_files *)m;
+}
+
+static int handle_fd(const struct rsh_handle *h)
+{
+	return ((const struct open_file *)h)->fd;
+}
+
+static const struct rsh_medium_ops files_ops;
+
+/* ---- who may read, and where links lead ----
+ *
+ * For both /proc is asked where an open descriptor really is, and what that
+ * does not tell is taken strictly. */
+
+static void access_fd_path(int fd, char path[FD_PATH_MAX])
+{
+	snprintf(path, FD_PATH_MAX, "/proc/self/fd/%d", fd);
+}
+
+static bool access_place_of(int fd, char place[PATH_MAX])
+{
+	char link[FD_PATH_MAX];
+	ssize_t n;
+
+	access_fd_path(fd, link);
+	n = readlink(link, place, PATH_MAX);
+	if (n <= 0 || n >= PATH_MAX || *place != '/')
+		return false;
+	place[n] = '\0';
+	return true;
+}
+
+/* Says where in `place` the part below `root` begins; 0 if it is not below
+ * it. */
+static size_t access_below(const char *root, const char *place)
+{
+	size_t n = strlen(root);
+
+	if (n == 1)
+		return 1; /* it is "/" */
+	return strncmp(root, place, n) == 0 && place[n] == '/' ? n + 1 : 0;
+}
+
+/* ---- who may read ---- */
+
+mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
+{
+	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
+	mode_t other = a->mode & 7;
+
+	/* Members of the new group may be of the old one or not, and so may all
+	 * others. */
+	if (a->gid != gid)
+		group = other = group & other;
+	/* The old owner may be in the group, or one of the others. */
+	if (a->uid != uid) {
+		group &= user;
+		other &= user;
+	}
+	return user << 6 | group << 3 | other;
+}
+
+/* Takes from the file's mode what a directory above it keeps from readers. */
+static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
+{
+	struct rsh_store_attr a = { 0 };
+	struct stat st;
+
+	if (stat(dir, &st) != 0 || getxattr(dir, ACCESS_LIST, NULL, 0) > 0) {
+		file->mode &= S_IRUSR;
+		return;
+	}
+	a.mode = st.st_mode;
+	a.uid = st.st_uid;
+	a.gid = st.st_gid;
+	a.mode = rsh_store_mode_as(&a, file->uid, file->gid);
+	/* Who may enter may read. */
+	file->mode &= (a.mode & 0111) << 2;
+}
+
+/* ---- where links lead ---- */
+
+/* Opens without a kernel that knows how to stay below a directory: looks where
+ * the file is before it is opened.  Absolute links into the tree have to go this
+ * way, too. */
+static int access_open_found(int root, const char *name, int flags)
+{
+	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
+	char top[PATH_MAX], place[PATH_MAX], again[FD_PATH_MAX];
+	int fd;
+
+	if (found < 0)
+		return -errno;
+	if (!access_place_of(root, top) || !access_place_of(found, place) ||
+	    (strcmp(top, place) != 0 && !access_below(top, place)))
+		return -EXDEV;
+	access_fd_path(found, again);
+	fd = open(again, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Opens `name` from the directory `root`. */
+static int access_open_from(int root, bool outside, const char *name, int flags)
+{
+	struct open_how how = {
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	int fd;
+
+	flags |= O_CLOEXEC;
+	/* Only a map of files has such names, and means them. */
+	if (outside || *name == '/') {
+		fd = openat(root, name, flags);
+		return fd < 0 ? -errno : fd;
+	}
+	/* Kernels from Linux 5.6 on know how to stay below a directory. */
+	how.flags = (unsigned)flags;
+	fd = (int)syscall(SYS_openat2, root, name, &how, sizeof(how));
+	if (fd >= 0)
+		return fd;
+	if (errno == ENOENT || errno == EACCES || errno == ENOTDIR)
+		return -errno;
+	return access_open_found(root, name, flags);
+}
+
+void rsh_store_find(const char *place, bool outside, const char *name,
+		     int fd[2])
+{
+	fd[0] = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd[0] < 0)
+		fd[0] = -errno;
+	fd[1] = fd[0] < 0 ? fd[0] :
+		access_open_from(fd[0], outside, name, OPEN_FLAGS);
+}
+
+/* ---- where they lie ---- */
+
+static bool type_is_remote(uint32_t type)
+{
+	switch (type) {
+	case NFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case CEPH_SUPER_MAGIC:
+	case V9FS_MAGIC:
+	case AFS_SUPER_MAGIC:
+	case CODA_SUPER_MAGIC:
+	case BEEGFS_MAGIC:
+	case GPFS_MAGIC:
+	case LUSTRE_MAGIC:
+	case RSH_FUSE_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool type_is_stacked(uint32_t type)
+{
+	switch (type) {
+	case OVERLAYFS_SUPER_MAGIC:
+	case ECRYPTFS_SUPER_MAGIC:
+	case RSH_FUSE_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool file_is_remote(const struct rsh_handle *h)
+{
+	struct statfs fs;
+
+	return fstatfs(handle_fd(h), &fs) == 0 &&
+	       type_is_remote((uint32_t)fs.f_type);
+}
+
+/* ---- what they are ---- */
+
+static void files_stat(const struct stat *st, struct rsh_stat *out)
+{
+	*out = (struct rsh_stat){
+		.kind = S_ISREG(st->st_mode) ? RSH_IS_FILE :
+			S_ISDIR(st->st_mode) ? RSH_IS_DIR : RSH_IS_OTHER,
+		.size = (uint64_t)st->st_size,
+		.attr = {
+			.mode = st->st_mode & 07777, .uid = st->st_uid,
+			.gid = st->st_gid, .mtime = st->st_mtim,
+		},
+	};
+}
+
+static void files_identity(const struct stat *st,
+			     struct rsh_store_identity *out)
+{
+	*out = (struct rsh_store_identity){
+		.size = (uint64_t)st->st_size,
+		.mtime = st->st_mtim, .ctime = st->st_ctim,
+		.which = { st->st_dev, st->st_ino },
+	};
+}
+
+static int file_identify(const struct rsh_handle *h,
+			 struct rsh_store_identity *id, struct rsh_stat *out)
+{
+	struct stat st;
+
+	if (fstat(handle_fd(h), &st) != 0)
+		return -errno;
+	if (id)
+		files_identity(&st, id);
+	if (out)
+		files_stat(&st, out);
+	return 0;
+}
+
+/* Servers of files give one ctime to all nodes, and it cannot be set: a tree
+ * that was put where another was, with its times, has others. */
+static void file_share(const struct rsh_medium *m, const char *name,
+		       const struct rsh_store_identity *id, uint64_t out[2])
+{
+	const char *place = *name == '/' ? "" : files_of(m)->place;
+	const uint64_t times[] = {
+		(uint64_t)id->mtime.tv_sec, (uint64_t)id->mtime.tv_nsec,
+		(uint64_t)id->ctime.tv_sec, (uint64_t)id->ctime.tv_nsec,
+	};
+	cleanup_free char *text = NULL;
+	XXH128_hash_t hash;
+	int n = -1;
+
+	out[0] = out[1] = 0;
+	if (place)
+		n = asprintf(&text, "%s%c%s", place, 0, name);
+	if (n < 0) {
+		text = NULL;
+		return;
+	}
+	hash = XXH3_128bits_withSeed(text, (size_t)n,
+				     XXH3_64bits(times, sizeof(times)));
+	out[0] = hash.low64;
+	out[1] = hash.high64;
+}
+
+/* The directories count from the root on, or all that there are if the file lies
+ * elsewhere. */
+static void file_limit(const struct rsh_handle *h, struct rsh_store_attr *attr)
+{
+	char top[PATH_MAX], place[PATH_MAX];
+	const int fd = handle_fd(h);
+	size_t begin;
+
+	if (fgetxattr(fd, ACCESS_LIST, NULL, 0) > 0)
+		attr->mode &= S_IRUSR;
+	if (!access_place_of(h->medium->dirfd, top) ||
+	    !access_place_of(fd, place)) {
+		attr->mode &= S_IRUSR;
+		return;
+	}
+	begin = access_below(top, place);
+	if (begin > 1)
+		begin--;
+	for (char *p = place + begin; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		access_limit_by_dir(attr, *place ? place : "/");
+		*p = '/';
+	}
+}
+
+static bool identity_same_time(const struct timespec *a,
+			       const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* May a file with another device or inode be the one that was identified? */
+static bool identity_is_renumbered(const struct rsh_store_identity *id,
+				   const struct statfs *fs,
+				   const struct stat *st, bool anew)
+{
+	/* Many servers number inodes as they come to be known, and anew when
+	 * the kernel has forgotten them. */
+	if ((uint32_t)fs->f_type == RSH_FUSE_MAGIC)
+		return identity_same_time(&st->st_ctim, &id->ctime);
+	return anew && st->st_dev != id->which[0] && st->st_ino == id->which[1];
+}
+
+int rsh_files_compare(const struct rsh_store_identity *id, int fd, bool anew)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return errno;
+	if ((uint64_t)st.st_size != id->size ||
+	    !identity_same_time(&st.st_mtim, &id->mtime))
+		return RSH_CHANGED;
+	if (st.st_dev == id->which[0] && st.st_ino == id->which[1])
+		return 0;
+	/* The kernel may remember for a second what fstat() said of a server
+	 * that has died. */
+	if (fstatfs(fd, &fs) != 0)
+		return errno;
+	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
+}
+
+static int file_compare(const struct rsh_handle *h,
+			const struct rsh_store_identity *id, bool anew)
+{
+	return rsh_files_compare(id, handle_fd(h), anew);
+}
+
+/* ---- open files ---- */
+
+/* Takes over the descriptor, or -errno that stands in its place. */
+static int file_handle_new(struct rsh_medium *m, int fd,
+			   struct rsh_handle **out)
+{
+	struct open_file *h;
+
+	if (fd < 0)
+		return fd;
+	h = malloc(sizeof(*h));
+	if (!h) {
+		close(fd);
+		return -ENOMEM;
+	}
+	*h = (struct open_file){ .base.medium = m, .fd = fd };
+	*out = &h->base;
+	return 0;
+}
+
+static int file_open(struct rsh_medium *m, const char *name,
+		     struct rsh_handle **out)
+{
+	return file_handle_new(m, access_open_from(m->dirfd,
+						   files_of(m)->follow_outside,
+						   name, OPEN_FLAGS), out);
+}
+
+static int file_open_again(struct rsh_medium *m, const char *name, int rc,
+			   struct rsh_handle **out)
+{
+	struct rsh_files *f = (struct rsh_files *)m;
+	const uint64_t after = atomic_load(&f->search_after);
+	const uint64_t now = rsh_clock_ns();
+	struct timespec left = { .tv_nsec = (long)(after - now) };
+	int fd[2] = { -1, -1 };
+	struct statx stx;
+	struct statfs fs;
+	bool alike;
+
+	/* The root may answer, and not out of what the kernel has kept.  What a
+	 * map of files names may lie anywhere. */
+	if (!f->place ||
+	    (*name != '/' &&
+	     statx(m->dirfd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+		   STATX_BASIC_STATS, &stx) == 0))
+		return rc;
+	/* The next search is waited for, unless another one is in vain
+	 * meanwhile. */
+	if (now < after) {
+		nanosleep(&left, NULL);
+		if (atomic_load(&f->search_after) != after)
+			return rc;
+	}
+	if (!f->opener)
+		rsh_store_find(f->place, f->follow_outside, name, fd);
+	else if (f->opener->find(f->opener->ctx, name, fd))
+		fd[0] = fd[1] = -1;
+	/* A mount point that nothing is mounted on is a directory, too, so the
+	 * file systems are compared. */
+	alike = fd[0] >= 0 && fstatfs(fd[0], &fs) == 0 &&
+		(uint32_t)fs.f_type == f->fs_type;
+	if (fd[0] >= 0)
+		close(fd[0]);
+	if (alike) {
+		rc = file_handle_new(m, fd[1], out);
+		if (rc == 0)
+			(*out)->anew = true;
+		return rc;
+	}
+	if (fd[1] >= 0)
+		close(fd[1]);
+	atomic_store(&f->search_after, rsh_clock_ns() + SEARCH_PAUSE_NS);
+	return rc;
+}
+
+static void file_close(struct rsh_handle *h)
+{
+	close(handle_fd(h));
+	free(h);
+}
+
+static ssize_t file_read(struct rsh_medium *m, struct rsh_handle *h,
+			 const struct iovec *iov, int n, uint64_t offset)
+{
+	const int fd = handle_fd(h);
+	ssize_t got;
+
+	(void)m;
+	/* Scans read a few bytes at a time, where a list of one costs. */
+	got = n == 1 ? pread(fd, iov->iov_base, iov->iov_len, (off_t)offset) :
+		       preadv(fd, iov, n, (off_t)offset);
+	return got < 0 ? -errno : got;
+}
+
+static int file_forget(const struct rsh_handle *h, uint64_t offset,
+		       uint64_t len)
+{
+	return -posix_fadvise(handle_fd(h), (off_t)offset, (off_t)len,
+			      POSIX_FADV_DONTNEED);
+}
+
+/* ---- names ---- */
+
+static bool file_leads(struct rsh_medium *m, const char *name,
+		       char place[PATH_MAX])
+{
+	cleanup_fd int fd = openat(m->dirfd, name, O_PATH | O_CLOEXEC);
+
+	return fd >= 0 && access_place_of(fd, place);
+}
+
+static int look_from(int dirfd, const char *name, struct rsh_stat *out)
+{
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, 0) != 0)
+		return -errno;
+	files_stat(&st, out);
+	return 0;
+}
+
+static int file_look(struct rsh_medium *m, const char *name,
+		     struct rsh_stat *out)
+{
+	return look_from(m->dirfd, *name ? name : ".", out);
+}
+
+/* Takes over the descriptor, or -errno that stands in its place. */
+static int file_dir_new(int fd, struct rsh_dir **out)
+{
+	struct open_dir *d;
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	d = malloc(sizeof(*d));
+	if (!d) {
+		close(fd);
+		return -ENOMEM;
+	}
+	*d = (struct open_dir){ { &files_ops }, rsh_dir_of(fd) };
+	if (d->dir) {
+		*out = &d->base;
+		return 0;
+	}
+	rc = -errno;
+	free(d);
+	return rc;
+}
+
+static int file_list(struct rsh_medium *m, const char *name,
+		     struct rsh_dir **out)
+{
+	return file_dir_new(access_open_from(m->dirfd,
+					     files_of(m)->follow_outside,
+					     *name ? name : ".",
+					     O_RDONLY | O_DIRECTORY), out);
+}
+
+static int file_dir_next(struct rsh_dir *d, const char **name)
+{
+	const struct dirent *e;
+
+	errno = 0;
+	e = readdir(((struct open_dir *)d)->dir);
+	if (!e)
+		return -errno;
+	*name = e->d_name;
+	return 1;
+}
+
+static int file_dir_look(struct rsh_dir *d, const char *name,
+			 struct rsh_stat *out)
+{
+	return look_from(dirfd(((struct open_dir *)d)->dir), name, out);
+}
+
+static void file_dir_close(struct rsh_dir *d)
+{
+	closedir(((struct open_dir *)d)->dir);
+	free(d);
+}
+
+/* ---- the directory ---- */
+
+static void files_free(struct rsh_medium *m)
+{
+	struct rsh_files *f = (struct rsh_files *)m;
+
+	if (m->dirfd >= 0)
+		close(m->dirfd);
+	free(f->place);
+	free(f);
+}
+
+static const struct rsh_medium_ops files_ops = {
+	.free = files_free,
+	.open = file_open,
+	.open_again = file_open_again,
+	.leads = file_leads,
+	.look = file_look,
+	.list = file_list,
+	.dir_next = file_dir_next,
+	.dir_look = file_dir_look,
+	.dir_close = file_dir_close,
+	.close = file_close,
+	.identify = file_identify,
+	.share = file_share,
+	.limit = file_limit,
+	.compare = file_compare,
+	.read = file_read,
+	.forget = file_forget,
+	.is_remote = file_is_remote,
+	.descriptor = handle_fd,
+};
+
+static int files_open_root(struct rsh_files *f, const char *path)
+{
+	struct rsh_medium *m = &f->base;
+	char place[PATH_MAX];
+	struct rsh_stat root;
+	struct statfs fs;
+	struct stat st;
+
+	m->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (m->dirfd < 0 || fstat(m->dirfd, &st) != 0)
+		return -errno;
+	files_stat(&st, &root);
+	m->attr = root.attr;
+	files_identity(&st, &m->root);
+	if (access_place_of(m->dirfd, place))
+		f->place = strdup(place);
+	if (fstatfs(m->dirfd, &fs) == 0)
+		f->fs_type = (uint32_t)fs.f_type;
+	m->is_remote = type_is_remote(f->fs_type);
+	m->is_stacked = type_is_stacked(f->fs_type);
+	return 0;
+}
+
+int rsh_files_open(const char *path, const struct rsh_store_options *opts,
+		   struct rsh_medium **out, struct rsh_error *err)
+{
+	struct rsh_files *f = calloc(1, sizeof(*f));
+	int rc;
+
+	if (!f)
+		return rsh_error_nomem(err);
+	f->base.ops = &files_ops;
+	f->follow_outside = opts->follow_outside;
+	f->opener = opts->opener;
+	rc = files_open_root(f, path);
+	if (rc) {
+		files_free(&f->base);
+		return rsh_error_set(err, -rc, "source %s: %s%s", path,
+				     strerror(-rc), rsh_store_hint(path));
+	}
+	*out = &f->base;
+	return 0;
+}
+
+/* ---- anywhere ---- */
+
+int rsh_handle_open_path(const char *path, struct rsh_handle **out)
+{
+	/* A file anywhere has no root, and nobody asks who may read it. */
+	static struct rsh_medium anywhere = { .ops = &files_ops, .dirfd = -1 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	return file_handle_new(&anywhere, fd < 0 ? -errno : fd, out);
+}

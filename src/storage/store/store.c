@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/store/store.c keeps a store from opening to closing: its directory, and the
+ * files that are added to it. */
+#include "config.h"
+
+#include "store_i.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/storage/objects.h"
+#include "rsh/util/mem.h"
+
+/* ---- the directory ---- */
+
+static int medium_open(const char *path, const struct rsh_store_options *opts,
+		       struct rsh_medium **out, struct rsh_error *err)
+{
+	if (opts->medium)
+		return opts->medium(path, opts, out, err);
+	return rsh_objects_is_url(path) ?
+	       rsh_objects_medium(path, opts, out, err) :
+	       rsh_files_open(path, opts, out, err);
+}
+
+static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
+{
+	struct rsh_store_io *io = s->opts.io;
+	int rc = medium_open(s->path, &s->opts, &s->medium, err);
+
+	if (rc)
+		return rc;
+	if (s->medium->path) {
+		free(s->path);
+		s->path = strdup(s->medium->path);
+		if (!s->path)
+			return rsh_error_nomem(err);
+	}
+	s->content = io && io->faults ?
+		     rsh_faults_before(io->faults, s->medium) : s->medium;
+	return s->content ? 0 : rsh_error_nomem(err);
+}
+
+static char *without_trailing_slashes(const char *path)
+{
+	size_t n = strlen(path);
+
+	while (n > 1 && path[n - 1] == '/' && !rsh_objects_is_url(path))
+		n--;
+	return strndup(path, n);
+}
+
+bool rsh_store_is_address(const char *path)
+{
+	return rsh_objects_is_url(path);
+}
+
+unsigned rsh_store_far(const char *path, const struct rsh_store_options *o)
+{
+	if (!rsh_objects_is_url(path))
+		return 0;
+	return o->objects && o->objects->requests ? o->objects->requests :
+						    RSH_OBJECTS_REQUESTS;
+}
+
+const char *rsh_store_hint(const char *path)
+{
+	return strstr(path, ":/") && !strchr("/.", *path) ?
+	       "; addresses begin with s3://, https:// or http://" : "";
+}
+
+int rsh_store_open(const char *path, const struct rsh_store_options *opts,
+		   struct rsh_store **out, struct rsh_error *err)
+{
+	struct rsh_store *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return rsh_error_nomem(err);
+	s->opts = *opts;
+	s->path = without_trailing_slashes(path);
+	if (!s->path || rsh_pool_init(&s->pool) ||
+	    rsh_outage_init(&s->outage)) {
+		free(s->path);
+		free(s);
+		return rsh_error_nomem(err);
+	}
+	rc = store_open_medium(s, err);
+	if (rc) {
+		rsh_store_free(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+void rsh_store_free(struct rsh_store *s)
+{
+	if (!s)
+		return;
+	if (!rsh_store_clear(s)) {
+		rsh_store_io_keep(s->opts.io);
+		return;
+	}
+	pthread_mutex_destroy(&s->pool.lock);
+	rsh_outage_destroy(&s->outage);
+	if (s->content && s->content != s->medium)
+		s->content->ops->free(s->content);
+	if (s->medium)
+		s->medium->ops->free(s->medium);
+	free(s->path);
+	free(s);
+}
+
+const char *rsh_store_root(const struct rsh_store *s)
+{
+	return s->path;
+}
+
+int rsh_store_dirfd(const struct rsh_store *s)
+{
+	return s->medium->dirfd;
+}
+
+const struct rsh_store_identity *
+rsh_store_root_identity(const struct rsh_store *s)
+{
+	return &s->medium->root;
+}
+
+void rsh_store_root_attr(const struct rsh_store *s, struct rsh_store_attr *out)
+{
+	*out = s->medium->attr;
+}
+
+bool rsh_store_is_remote(const struct rsh_store *s)
+{
+	return s->medium->is_remote;
+}
+
+bool rsh_store_is_stacked(const struct rsh_store *s)
+{
+	return s->medium->is_stacked;
+}
+
+/* ---- anything below it ---- */
+
+int rsh_store_look(const struct rsh_store *s, const char *name,
+		   struct rsh_stat *out)
+{
+	return s->medium->ops->look(s->medium, name, out);
+}
+
+int rsh_dir_open(const struct rsh_store *s, const char *name,
+		 struct rsh_dir **out)
+{
+	*out = NULL;
+	return s->medium->ops->list(s->medium, name, out);
+}
+
+int rsh_dir_open_path(const char *path, const struct rsh_store_options *how,
+		      struct rsh_dir **out)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_medium *m;
+	int rc = medium_open(path, how, &m, &unused);
+
+	if (rc)
+		return rc;
+	rc = m->ops->list(m, "", out);
+	if (rc)
+		m->ops->free(m);
+	else
+		(*out)->owned = m;
+	return rc;
+}
+
+void rsh_dir_close(struct rsh_dir *d)
+{
+	struct rsh_medium *owned = d ? d->owned : NULL;
+
+	if (d)
+		d->ops->dir_close(d);
+	if (owned)
+		owned->ops->free(owned);
+}
+
+int rsh_dir_next(struct rsh_dir *d, const char **name)
+{
+	return d->ops->dir_next(d, name);
+}
+
+int rsh_dir_look(struct rsh_dir *d, const char *name, struct rsh_stat *out)
+{
+	return d->ops->dir_look(d, name, out);
+}
+
+int rsh_handle_open(const struct rsh_store *s, const char *name,
+		    struct rsh_handle **out)
+{
+	*out = NULL;
+	return s->medium->ops->open(s->medium, name, out);
+}
+
+int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
+			 struct rsh_error *err)
+{
+	const bool root = !*name || strcmp(name, ".") == 0;
+	const bool absolute = *name == '/';
+	const char *top = absolute ? "" : s->path;
+	const char *sep = absolute || root ? "" : "/";
+	char place[PATH_MAX];
+
+	if (root)
+		name = "";
+	if (rc != -EXDEV)
+		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
+				     strerror(-rc));
+	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
+			     "--follow-outside allows it", top, sep, name,
+			     s->medium->ops->leads &&
+			     s->medium->ops->leads(s->medium, name, place) ?
+			     place : "nowhere");
+}
+
+/* ---- files ---- */
+
+int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e)
+{
+	const bool absolute = *e->name == '/';
+	struct rsh_store_file *f;
+	char *path;
+
+	if (asprintf(&path, "%s%s%s", absolute ? "" : s->path,
+		     absolute ? "" : "/", e->name) < 0)
+		return -ENOMEM;
+	if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
+		     sizeof(*s->files))) {
+		free(path);
+		return -ENOMEM;
+	}
+	f = &s->files[s->n_files++];
+	*f = (struct rsh_store_file){
+		.path = path,
+		.name = path + strlen(path) - strlen(e->name),
+		.owner = e->owner, .epoch = e->epoch, .step = e->step,
+		.cached = RSH_CACHE_FILE_NONE,
+		.reported = ATOMIC_FLAG_INIT,
+	};
+	return 0;
+}
+
+int rsh_store_start(struct rsh_store *s)
+{
+	size_t n_owners = 1;
+
+	for (uint32_t i = 0; i < s->n_files; i++)
+		if (s->files[i].owner >= n_owners)
+			n_owners = (size_t)s->files[i].owner + 1;
+	s->failed = calloc(n_owners, sizeof(*s->failed));
+	s->n_bad = calloc(n_owners, sizeof(*s->n_bad));
+	if (!s->failed || !s->n_bad)
+		return -ENOMEM;
+	rsh_store_settle_files(s);
+	return 0;
+}
+
+bool rsh_store_clear(struct rsh_store *s)
+{
+	if (!rsh_outage_stop(s))
+		return false;
+	rsh_outage_reset(s);
+	s->kind = NULL;
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		rsh_handle_close(s->files[i].open);
+		free(s->files[i].path);
+	}
+	s->pool.n_open = 0;
+	TAILQ_INIT(&s->pool.idle);
+	free(s->files);
+	free(s->failed);
+	free(s->n_bad);
+	s->files = NULL;
+	s->failed = NULL;
+	s->n_bad = NULL;
+	s->n_files = 0;
+	s->cap_files = 0;
+	return true;
+}
+
+const char *rsh_store_name(const struct rsh_store *s, uint32_t file)
+{
+	return s->files[file].name;
+}
+
+const char *rsh_store_path(const struct rsh_store *s, uint32_t file)
+{
+	return s->files[file].path;
+}
+
+const struct rsh_store_identity *rsh_store_identity(const struct rsh_store *s,
+						    uint32_t file)
+{
+	return &s->files[file].id;
+}
+
+const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
+					    uint32_t file)
+{
+	return &s->files[file].attr;
+}
+
+/* ---- small files, read whole ---- */
+
+/* `path` is for messages. */
+static int load_open(struct rsh_handle *h, const char *path, const char *what,
+		     uint64_t max, uint8_t **out, size_t *len,
+		     struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_stat st;
+	ssize_t n = rsh_handle_look(h, &st);
+
+	if (n)
+		return rsh_error_set(err, (int)-n, "%s: %s", path,
+				     strerror((int)-n));
+	if (st.kind != RSH_IS_FILE)
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     path);
+	if (st.size > max)
+		return rsh_error_set(err, EFBIG, "%s: too large for a %s", path,
+				     what);
+	data = rsh_alloc_array((size_t)st.size + 1, 1);
+	if (!data)
+		return rsh_error_nomem(err);
+	for (*len = 0; *len < st.size; *len += (size_t)n) {
+		n = rsh_handle_pread(h, data + *len, (size_t)st.size - *len,
+				     *len);
+		if (n < 0)
+			return rsh_error_set(err, (int)-n, "%s: %s", path,
+					     strerror((int)-n));
+		if (n == 0)
+			break;
+	}
+	*out = steal_pointer(&data);
+	return 0;
+}
+
+int rsh_load_whole(const char *path, uint64_t max, const char *what,
+		   uint8_t **out, size_t *len, struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open_path(path, &h);
+
+	if (rc)
+		return rsh_error_set(err, -rc, "%s %s: %s", what, path,
+				     strerror(-rc));
+	return load_open(h, path, what, max, out, len, err);
+}
+
+int rsh_store_load(const struct rsh_store *s, const char *name, uint64_t max,
+		   const char *what, uint8_t **out, size_t *len,
+		   struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	cleanup_free char *path = NULL;
+	int rc = rsh_handle_open(s, name, &h);
+
+	if (rc)
+		return rsh_store_open_error(s, name, rc, err);
+	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	return load_open(h, path, what, max, out, len, err);
+}

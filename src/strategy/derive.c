@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/derive.c takes the steps of a derivation, and collects its
+ * parameters. */
+#include "derive_i.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* Pipelines add gradients up in parameters whose names begin so. */
+#define ACCU_GRADS "accu_grads."
+
+/* ---- messages, axes, rules ---- */
+
+int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
+		      const char *fmt, ...)
+{
+	char reason[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason, sizeof(reason), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(d->err, EINVAL, "%s: parameter %s: %s", d->path,
+			     p->text, reason);
+}
+
+int rsh_derive_note(struct derivation *d, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	if (d->n_notes == d->cap_notes)
+		return 0;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	d->notes[d->n_notes] =
+		rsh_arena_strndup(d->arena, text, strlen(text));
+	return d->notes[d->n_notes++] ? 0 : rsh_error_nomem(d->err);
+}
+
+uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name)
+{
+	for (uint32_t i = 0; i < d->n_axes; i++)
+		if (strcmp(d->axes[i].name, name) == 0)
+			return i;
+	return UINT32_MAX;
+}
+
+uint32_t rsh_derive_axis_add(struct derivation *d, const char *name)
+{
+	struct derive_axis *a;
+
+	if (d->n_axes == sizeof(d->axes) / sizeof(*d->axes))
+		return UINT32_MAX;
+	a = &d->axes[d->n_axes];
+	*a = (struct derive_axis){ .dst = rsh_mesh_size(&d->o->mesh, name) };
+	memcpy(a->name, name, strlen(name) + 1);
+	return d->n_axes++;
+}
+
+bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
+			 const struct derive_param *p)
+{
+	return rsh_derive_matches(re, p->text) ||
+	       rsh_derive_matches(re, d->params[p->base].text);
+}
+
+const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
+					      const struct derive_rules *rules,
+					      const struct derive_param *p)
+{
+	for (uint32_t i = rules->n; i-- > 0;)
+		if (rsh_derive_is_about(d, &rules->v[i].re, p))
+			return &rules->v[i];
+	return NULL;
+}
+
+/* A mistake in a regular expression shows nowhere else. */
+static int note_idle_rules(struct derivation *d)
+{
+	const struct {
+		const char *option;
+		const struct derive_rules *rules;
+	} all[] = { { "split", &d->o->split }, { "axes", &d->o->axes },
+		    { "stage", &d->o->stage } };
+
+	for (uint32_t k = 0; k < 3; k++)
+		for (uint32_t r = 0; r < all[k].rules->n; r++) {
+			const struct derive_rule *rule = &all[k].rules->v[r];
+			uint32_t i = 0;
+
+			while (i < d->n_params &&
+			       !rsh_derive_is_about(d, &rule->re,
+						    &d->params[i]))
+				i++;
+			if (i == d->n_params &&
+			    rsh_derive_note(d, "--%s '%s' fits no parameter",
+					    all[k].option, rule->text))
+				return -ENOMEM;
+		}
+	return 0;
+}
+
+static void add_axes(struct derivation *d)
+{
+	static const char *const known[] = { "*", "dp", "cp", "mp", "ep" };
+	const struct rsh_mesh *meshes[] = { &d->o->mesh, &d->o->src_mesh };
+
+	for (uint32_t i = 0; i < N_KNOWN_AXES; i++)
+		rsh_derive_axis_add(d, known[i]);
+	for (uint32_t m = 0; m < 2; m++)
+		for (uint32_t i = 0; i < meshes[m]->n; i++)
+			if (rsh_derive_axis_find(d, meshes[m]->axes[i].name) ==
+				    UINT32_MAX &&
+			    strcmp(meshes[m]->axes[i].name, "pp"))
+				rsh_derive_axis_add(d, meshes[m]->axes[i].name);
+}
+
+/* ---- parameters ---- */
+
+static void derive_add_param(struct derivation *d, uint32_t name,
+			     const struct rsh_strategy_param *listed)
+{
+	struct derive_param *p = &d->params[d->n_params];
+
+	*p = (struct derive_param){
+		.name = name,
+		.text = rsh_names_text(d->names, name),
+		.base = d->n_params,
+		.listed = listed,
+		.item = listed ? rsh_param_source_stage(listed)->item : NULL,
+		.shape = rsh_derive_shape_of(d->shapes, name),
+	};
+	p->left_out = d->o->has_drop &&
+		      rsh_derive_matches(&d->o->drop, p->text);
+	d->n_params++;
+}
+
+/* The planner lists only what operators compute with, which counters are
+ * not. */
+static bool is_counter(const struct derive_shape *s)
+{
+	int64_t n = 1;
+
+	for (uint32_t i = 0; i < s->n_dims; i++)
+		if (s->dims[i] != 1)
+			n = s->dims[i];
+	return n == 1;
+}
+
+static int add_params(struct derivation *d)
+{
+	size_t n = d->src ? d->src->n_params : d->shapes->n;
+
+	/* There is room for two of each, since a pipeline may add a
+	 * gradient. */
+	d->params = rsh_arena_array(d->arena, struct derive_param, 2 * n);
+	if (!d->params)
+		return rsh_error_nomem(d->err);
+	for (size_t i = 0; i < n; i++)
+		if (d->src)
+			derive_add_param(d, d->src->params[i].name,
+					 &d->src->params[i]);
+		else if (!is_counter(&d->shapes->v[i]))
+			derive_add_param(d, d->shapes->v[i].name, NULL);
+	return 0;
+}
+
+static uint32_t find_param(const struct derivation *d, const uint32_t *by_name,
+			   const char *text)
+{
+	uint32_t name = rsh_names_find(d->names, text, strlen(text));
+
+	return name == RSH_NAME_NONE ? UINT32_MAX : by_name[name];
+}
+
+/* "adam_m.w" belongs to "w" if every name that begins with "adam_m." is that of
+ * another parameter with this prefix. */
+static bool is_prefix(const struct derivation *d, const uint32_t *by_name,
+		      const char *text, size_t len)
+{
+	for (uint32_t i = 0; i < d->n_params; i++) {
+		const char *other = d->params[i].text;
+
+		if (strncmp(other, text, len) == 0 &&
+		    find_param(d, by_name, other + len) == UINT32_MAX)
+			return false;
+	}
+	return true;
+}
+
+/* This remembers what prefixes were found to be, so that each is examined
+ * once. */
+struct prefixes {
+	struct rsh_names *seen;
+	size_t cap;
+	bool *is;
+};
+
+static int find_bases(struct derivation *d, const uint32_t *by_name,
+		      struct prefixes *known)
+{
+	for (uint32_t i = 0; i < d->n_params; i++) {
+		struct derive_param *p = &d->params[i];
+		const char *text = p->text, *dot = strchr(text, '.');
+		uint32_t base = dot ? find_param(d, by_name, dot + 1) :
+				      UINT32_MAX;
+		const uint32_t n = rsh_names_count(known->seen);
+		const struct derive_param *of;
+		size_t len;
+		uint32_t id;
+
+		if (base == UINT32_MAX)
+			continue;
+		len = (size_t)(dot - text) + 1;
+		id = rsh_names_add(known->seen, text, len);
+		if (id == RSH_NAME_NONE ||
+		    rsh_grow(&known->is, &known->cap, (size_t)n + 1,
+			     sizeof(*known->is)))
+			return -ENOMEM;
+		if (id == n)
+			known->is[id] = is_prefix(d, by_name, text, len);
+		if (!known->is[id])
+			continue;
+		/* A checkpoint of weights alone also tells how large their
+		 * states are. */
+		of = &d->params[base];
+		p->base = base;
+		if (!p->shape && p->item && of->item &&
+		    p->item->n_map == of->item->n_map)
+			p->shape = of->shape;
+	}
+	return 0;
+}
+
+/* Finds out which parameters are states of which. */
+static int name_bases(struct derivation *d)
+{
+	uint32_t n = rsh_names_count(d->names);
+	cleanup_free uint32_t *by_name = rsh_alloc_array(n, sizeof(*by_name));
+	struct prefixes known = { .seen = rsh_names_new() };
+	int rc = -ENOMEM;
+
+	if (by_name && known.seen) {
+		memset(by_name, 0xff, n * sizeof(*by_name));
+		for (uint32_t i = 0; i < d->n_params; i++)
+			by_name[d->params[i].name] = i;
+		rc = find_bases(d, by_name, &known);
+	}
+	rsh_names_free(known.seen);
+	free(known.is);
+	return rc ? rsh_error_nomem(d->err) : 0;
+}
+
+/* ---- gradients of pipelines ---- */
+
+static bool is_accumulated(const struct derive_param *p)
+{
+	return strncmp(p->text, ACCU_GRADS, strlen(ACCU_GRADS)) == 0;
+}
+
+static int drop_gradients(struct derivation *d)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < d->n_params; i++)
+		if (d->params[i].base != i && is_accumulated(&d->params[i]))
+			any = d->params[i].left_out = true;
+	return any ? rsh_derive_note(d, "%s* are left out: only pipelines add gradients up",
+				     ACCU_GRADS) : 0;
+}
+
+/* A parameter with an optimizer state is trained, so it has a gradient. */
+static int add_gradients(struct derivation *d)
+{
+	uint32_t n = d->n_params;
+	bool *trained = rsh_arena_array(d->arena, bool, n);
+	bool any = false;
+
+	if (!trained)
+		return rsh_error_nomem(d->err);
+	for (uint32_t i = 0; i < n; i++) {
+		if (d->params[i].base == i)
+			continue;
+		if (is_accumulated(&d->params[i]))
+			return 0;
+		any = trained[d->params[i].base] = true;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct derive_param *p = &d->params[d->n_params];
+		size_t len = strlen(d->params[i].text);
+		char *text;
+
+		if (!trained[i] || d->params[i].left_out)
+			continue;
+		text = rsh_arena_alloc(d->arena, sizeof(ACCU_GRADS) + len, 1);
+		if (!text)
+			return rsh_error_nomem(d->err);
+		memcpy(text, ACCU_GRADS, sizeof(ACCU_GRADS) - 1);
+		memcpy(text + sizeof(ACCU_GRADS) - 1, d->params[i].text,
+		       len + 1);
+		*p = d->params[i];
+		p->text = text;
+		p->base = i;
+		d->n_params++;
+	}
+	return any ? rsh_derive_note(d, "%s* are listed too: pipelines add gradients up",
+				     ACCU_GRADS) : 0;
+}
+
+/* ---- the result ---- */
+
+static int check_used(struct derivation *d)
+{
+	for (uint32_t i = AXIS_MP; i < d->n_axes; i++)
+		if (d->axes[i].dst > 1 && !d->axes[i].used && !d->same_mesh)
+			return rsh_error_set(d->err, EINVAL,
+					     "%s: it splits nothing over %s, so what %s=%u would split is not known: say it, as in --split 'REGEX=DIM:%s'",
+					     d->path, d->axes[i].name,
+					     d->axes[i].name, d->axes[i].dst,
+					     d->axes[i].name);
+	return 0;
+}
+
+static int derive_params(struct derivation *d)
+{
+	uint32_t left = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < d->n_params; i++)
+		left += !d->params[i].left_out;
+	if (!left)
+		return rsh_error_set(d->err, EINVAL, "%s: no parameter is left",
+				     d->path);
+	rc = rsh_derive_opt_begin(d);
+	for (uint32_t i = 0; !rc && i < d->n_params; i++)
+		if (!d->params[i].left_out)
+			rc = rsh_derive_layout(d, &d->params[i]);
+	if (rc == 0)
+		rc = check_used(d);
+	for (uint32_t i = 0; !rc && i < d->n_params; i++)
+		if (!d->params[i].left_out)
+			rc = rsh_derive_opt_shard(d, &d->params[i]);
+	return rc ? rc : rsh_derive_stages(d);
+}
+
+static size_t collect_stage(const struct derivation *d, uint32_t stage,
+			    struct rsh_staged_item *items)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < d->n_params; i++) {
+		const struct derive_param *p = &d->params[i];
+
+		for (uint32_t s = 0; !p->left_out && s < p->n_stages; s++)
+			if (p->stages[s] == stage)
+				items[n++] = (struct rsh_staged_item){
+					.stage = stage,
+					.tuples = p->style != STYLE_KEPT,
+					.item = p->out,
+				};
+	}
+	return n;
+}
+
+static int derive_collect(struct derivation *d, struct rsh_derived *out)
+{
+	struct rsh_staged_item *items = rsh_arena_array(
+		d->arena, struct rsh_staged_item, 2 * (size_t)d->n_params);
+
+	if (!items)
+		return rsh_error_nomem(d->err);
+	for (uint32_t s = 0; s < d->dst_stages; s++) {
+		size_t n = collect_stage(d, s, items + out->n_items);
+
+		if (!n)
+			return rsh_error_set(d->err, EINVAL,
+					     "%s: no parameter is left for stage %u",
+					     d->path, s);
+		out->n_items += n;
+	}
+	out->items = items;
+	out->n_stages = d->dst_stages;
+	out->stage_ranks = d->dst_ranks;
+	out->n_notes = d->n_notes;
+	out->notes = d->notes;
+	return 0;
+}
+
+/* ---- everything ---- */
+
+static int derive_run(struct derivation *d, struct rsh_derived *out)
+{
+	int rc;
+
+	if (!d->o->has_mesh)
+		return rsh_error_set(d->err, EINVAL,
+				     "no mesh is given, as in --mesh dp=2,mp=4");
+	if (!d->src && (!d->shapes || !d->shapes->n))
+		return rsh_error_set(d->err, EINVAL,
+				     "an unsharded source says nothing of parameters; give its checkpoint (--checkpoint)");
+	if (d->src && d->src->lone_stage)
+		return rsh_error_set(d->err, EINVAL,
+				     "%s: this is the file of stage %u alone; give those of all stages",
+				     d->path, d->src->lone_stage);
+	d->src_ranks = d->src ? d->src->stage_ranks : 1;
+	d->src_stages = d->src ? d->src->n_stages : 1;
+	d->dst_ranks = rsh_mesh_stage_ranks(&d->o->mesh);
+	d->dst_stages = rsh_mesh_size(&d->o->mesh, "pp");
+	d->cap_notes = 8 + d->o->split.n + d->o->axes.n + d->o->stage.n;
+	d->notes = rsh_arena_array(d->arena, const char *, d->cap_notes);
+	if (!d->notes)
+		return rsh_error_nomem(d->err);
+	add_axes(d);
+	rc = add_params(d);
+	if (rc == 0)
+		rc = name_bases(d);
+	if (rc == 0)
+		rc = rsh_derive_name_axes(d);
+	if (rc == 0 && d->dst_stages == 1 && d->src_stages > 1)
+		rc = drop_gradients(d);
+	if (rc == 0 && d->dst_stages > 1 && d->src_stages == 1)
+		rc = add_gradients(d);
+	if (rc == 0)
+		rc = derive_params(d);
+	if (rc == 0)
+		rc = note_idle_rules(d);
+	return rc ? rc : derive_collect(d, out);
+}
+
+int rsh_strategy_derive(const struct rsh_strategy *src,
+			const struct rsh_derive_shapes *shapes,
+			const struct rsh_derive_options *options,
+			struct rsh_names *names, struct rsh_derived **out,
+			struct rsh_error *err)
+{
+	struct rsh_arena *arena = calloc(1, sizeof(*arena));
+	struct rsh_derived *result = calloc(1, sizeof(*result));
+	struct derivation d = {
+		.src = src, .path = src ? src->path : "unsharded source",
+		.shapes = shapes, .o = options, .names = names, .arena = arena,
+		.err = err,
+	};
+	int rc;
+
+	if (!arena || !result) {
+		free(arena);
+		free(result);
+		return rsh_error_nomem(err);
+	}
+	result->arena_ = arena;
+	rc = derive_run(&d, result);
+	if (rc)
+		rsh_derived_free(result);
+	else
+		*out = result;
+	return rc;
+}
+
+int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
+			 struct rsh_names *names, struct rsh_strategy **out,
+			 struct rsh_error *err)
+{
+	struct rsh_strategy_file **files = malloc(sizeof(*files));
+	cleanup_free void *data = NULL;
+	size_t len;
+	int rc;
+
+	if (!files)
+		return rsh_error_nomem(err);
+	rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages, false,
+			       &data, &len, err);
+	if (rc == 0)
+		rc = rsh_strategy_parse(data, len, path, files, err);
+	if (rc == 0)
+		return rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, path,
+					  names, out, err);
+	free(files);
+	return rc;
+}
+
+void rsh_derived_free(struct rsh_derived *d)
+{
+	if (!d)
+		return;
+	rsh_arena_clear(d->arena_);
+	free(d->arena_);
+	free(d);
+}

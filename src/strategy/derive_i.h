@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/derive_i.h - what the parts of a derivation share; only this room
+ * includes it. */
+#ifndef RSH_STRATEGY_DERIVE_I_H
+#define RSH_STRATEGY_DERIVE_I_H
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/strategy/derive.h"
+#include "rsh/strategy/mesh.h"
+#include "rsh/util/arena.h"
+
+/* ---- options, parsed (derive_options.c) ---- */
+
+#define MAX_RULES 64
+
+/* This is a rule "REGEX=..."; which members count depends on the option. */
+struct derive_rule {
+	char *text; /* the rule as it was given */
+	regex_t re;
+	uint32_t dim;    /* SPLIT */
+	uint32_t n_axes; /* AXES; SPLIT: 1, or 0 for none */
+	char axes[RSH_MESH_MAX_AXES][RSH_MESH_NAME_SIZE];
+	uint32_t stage; /* STAGE; UINT32_MAX: the last */
+};
+
+struct derive_rules {
+	uint32_t n;
+	struct derive_rule v[MAX_RULES];
+};
+
+struct rsh_derive_options {
+	bool has_mesh, has_src_mesh, has_opt;
+	struct rsh_mesh mesh, src_mesh;
+	int32_t opt;
+	struct derive_rules split, axes, stage;
+	uint32_t n_layers;
+	uint32_t layers[RSH_STRATEGY_MAX_DIMS * 4];
+	bool has_include, has_exclude, has_drop;
+	regex_t include, exclude, drop;
+};
+
+bool rsh_derive_matches(const regex_t *re, const char *name);
+
+/* ---- shapes (derive_shapes.c) ---- */
+
+struct derive_shape {
+	uint32_t name;
+	uint32_t n_dims;
+	int64_t dims[RSH_MAX_DIMS]; /* of the whole tensor */
+};
+
+struct rsh_derive_shapes {
+	size_t n, cap;
+	struct derive_shape *v;
+	/* places[name id] is the place in v plus one, 0 for none. */
+	size_t cap_places;
+	uint32_t *places;
+};
+
+/* Returns the shape, NULL if it is not known; `s` may be NULL. */
+const struct derive_shape *
+rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name);
+
+/* ---- a derivation ---- */
+
+/* These axes are in every derivation, whether the meshes have them or not. */
+enum {
+	AXIS_REST, /* "*": the ranks that the other axes of a mesh leave */
+	AXIS_DP,
+	AXIS_CP,
+	AXIS_MP,
+	AXIS_EP,
+	N_KNOWN_AXES,
+};
+
+struct derive_axis {
+	char name[RSH_MESH_NAME_SIZE];
+	uint32_t src, dst; /* its sizes; 0: not known yet */
+	bool used;         /* the result is split over it */
+};
+
+struct derive_param {
+	uint32_t name;
+	const char *text;
+	uint32_t base; /* index in params of the parameter whose optimizer
+			* state this is; its own if it is none */
+	const struct rsh_strategy_param *listed; /* NULL: unsharded source */
+	const struct rsh_strategy_item *item;    /* NULL: unsharded source */
+	const struct derive_shape *shape;        /* NULL: not known */
+	bool left_out;
+	uint32_t n_stages; /* stages that get it; two if it is shared */
+	uint32_t stages[2];
+	struct rsh_strategy_item out;
+	uint32_t style; /* STYLE_* of out */
+};
+
+/* These say how meshes are written.  Those planned by tuples of numbers lose
+ * their axes of size 1, those planned by Layout objects keep them. */
+#define STYLE_STRIPPED 1u
+#define STYLE_KEPT 2u
+
+struct derivation {
+	const struct rsh_strategy *src; /* NULL: unsharded */
+	const char *path; /* the source's, for messages */
+	const struct rsh_derive_shapes *shapes;
+	const struct rsh_derive_options *o;
+	struct rsh_names *names;
+	struct rsh_arena *arena;
+	struct rsh_error *err;
+	uint32_t src_ranks, dst_ranks; /* ranks of a stage */
+	uint32_t src_stages, dst_stages;
+	uint32_t n_axes;
+	struct derive_axis axes[2 * RSH_MESH_MAX_AXES + 8];
+	bool with_cp;    /* meshes of STYLE_KEPT are [dp, cp, mp] */
+	bool same_mesh;  /* nothing changes but the optimizer shard */
+	bool json;       /* the source is in JSON */
+	uint8_t *styles; /* [param of src], by its operator; 0: unknown */
+	uint8_t file_style; /* the styles of all operators */
+	int32_t src_opt, opt; /* sizes of optimizer shards; 0: none */
+	bool opt_full; /* all of the source's shards take whole groups */
+	uint32_t n_params;
+	struct derive_param *params;
+	uint32_t n_notes, cap_notes;
+	const char **notes;
+};
+
+int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
+		      const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+int rsh_derive_note(struct derivation *d, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Tells whether the expression is about this parameter, or about the one whose
+ * optimizer state it is. */
+bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
+			 const struct derive_param *p);
+/* Returns the last rule about a parameter, NULL if there is none. */
+const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
+					      const struct derive_rules *rules,
+					      const struct derive_param *p);
+
+/* These return an index of axes.  UINT32_MAX means that there is no such axis,
+ * or no room for one more. */
+uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name);
+uint32_t rsh_derive_axis_add(struct derivation *d, const char *name);
+
+/* Finds out what the source's axes are (derive_source.c). */
+int rsh_derive_name_axes(struct derivation *d);
+/* Fills axes[] with the mesh that most parameters have, and returns how many
+ * axes those are. */
+uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
+			       uint8_t *axes);
+/* Tells whether a mesh of these axes, with the source's sizes, looks like the
+ * item's.  If so, place[] is what each axis of the item is. */
+bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
+			 uint32_t n, uint32_t style,
+			 const struct rsh_strategy_item *it, uint8_t *place);
+/* Returns the styles in which the parameter's mesh may be written. */
+uint32_t rsh_derive_styles_of(const struct derivation *d,
+			      const struct derive_param *p);
+
+/* Works out mesh and map of p->out (derive_mesh.c). */
+int rsh_derive_layout(struct derivation *d, struct derive_param *p);
+
+/* These find out which shard is wanted, and work out that of p->out, whose mesh
+ * and map are there (derive_opt.c). */
+int rsh_derive_opt_begin(struct derivation *d);
+int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p);
+
+/* Fills p->stages of all parameters (derive_stage.c). */
+int rsh_derive_stages(struct derivation *d);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/derive_shapes.c works out how large whole tensors are, from the slices
+ * that a checkpoint holds. */
+#include "derive_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/strategy/grid.h"
+#include "rsh/util/mem.h"
+
+struct rsh_derive_shapes *rsh_derive_shapes_new(void)
+{
+	return calloc(1, sizeof(struct rsh_derive_shapes));
+}
+
+void rsh_derive_shapes_free(struct rsh_derive_shapes *s)
+{
+	if (!s)
+		return;
+	free(s->v);
+	free(s->places);
+	free(s);
+}
+
+const struct derive_shape *
+rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name)
+{
+	if (!s || name >= s->cap_places || !s->places[name])
+		return NULL;
+	return &s->v[s->places[name] - 1];
+}
+
+const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
+				      uint32_t name)
+{
+	const struct derive_shape *shape = rsh_derive_shape_of(s, name);
+
+	return shape ? shape->dims : NULL;
+}
+
+static int shapes_add_shape(struct rsh_derive_shapes *s,
+			    const struct derive_shape *shape)
+{
+	size_t had = s->cap_places;
+
+	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) ||
+	    rsh_grow(&s->places, &s->cap_places, (size_t)shape->name + 1,
+		     sizeof(*s->places)))
+		return -ENOMEM;
+	memset(s->places + had, 0, (s->cap_places - had) * sizeof(*s->places));
+	s->v[s->n++] = *shape;
+	s->places[shape->name] = (uint32_t)s->n;
+	return 0;
+}
+
+/* Returns the layout of the parameter on a rank, or NULL.  A stage that holds it
+ * and does not list it holds it as the others do, for whoever reads it. */
+static const struct rsh_strategy_item *
+item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
+{
+	const struct rsh_strategy_param *p =
+		src ? rsh_strategy_find(src, name) : NULL;
+	const struct rsh_strategy_item *own =
+		p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
+
+	return p && !own ? rsh_param_source_stage(p)->item : own;
+}
+
+static int make_whole(struct derive_shape *shape,
+		      const struct rsh_strategy_item *item,
+		      const struct rsh_names *names, struct rsh_error *err)
+{
+	struct rsh_grid *g;
+	int rc = rsh_grid_new(item, shape->dims, shape->n_dims, true,
+			      RSH_GRID_RUNTIME, &g, err);
+
+	if (rc) {
+		rsh_error_prefix(err, "parameter %s",
+				 rsh_names_text(names, shape->name));
+		return rc;
+	}
+	for (uint32_t d = 0; d < shape->n_dims; d++)
+		shape->dims[d] *= rsh_grid_split(g, d);
+	rsh_grid_free(g);
+	return 0;
+}
+
+int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
+			  const struct rsh_strategy *src, uint32_t rank,
+			  const struct rsh_ckpt_index *index,
+			  const struct rsh_names *names, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < index->n_records; i++) {
+		const struct rsh_record *r = &index->records[i];
+		const struct rsh_strategy_item *item;
+		struct derive_shape shape = { .name = r->name,
+					      .n_dims = r->n_dims };
+		int rc = 0;
+
+		if (rsh_derive_shape_of(s, r->name) ||
+		    r->dtype == RSH_DTYPE_STR)
+			continue;
+		memcpy(shape.dims, rsh_record_dims(index, r),
+		       r->n_dims * sizeof(*shape.dims));
+		item = item_of(src, r->name, rank);
+		if (item)
+			rc = make_whole(&shape, item, names, err);
+		if (rc)
+			return rc;
+		if (shapes_add_shape(s, &shape))
+			return rsh_error_nomem(err);
+	}
+	return 0;
+}
