@@ -219,7 +219,7 @@ static uint32_t check_genuine(const char *path, json_t *tensors)
 	struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_conversion_options opts = {
+	struct rsh_plan_options opts = {
 		.wanted = is_known, .ctx = tensors,
 	};
 	struct rsh_arena arena = { NULL, 0 };

@@ -43,7 +43,7 @@ struct rsh_torch_tensor {
 /* This is what is no tensor, or one of another make. */
 struct rsh_torch_value {
 	const char *name;
-	const char *json; /* NULL: it is no plain data */
+	char *json;       /* NULL: it is no plain data */
 	const char *make; /* of a tensor that cannot be shown; else NULL */
 };
 
@@ -95,15 +95,15 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 
 /* ---- as a catalogue ---- */
 
-/* Makes the catalogue and the offers of the tensors that are wanted; files[i]
- * is file i of the view, whose index is that of rsh_torch_index(), or NULL.  Of
- * the options, `wanted` counts.  The catalogue is the caller's; the offers live
- * as long as `arena` and the files.  0, or -errno with a sentence: -EEXIST for
- * a name that two files have, -ENOTSUP for a type that is not known or strides
- * that need too many parts. */
+/* Makes the catalogue and the offers of the tensors that are wanted, of n files
+ * that are parts of one model: rank 0 of the view, whose index is that of
+ * rsh_torch_index() or several of them joined.  Of the options, `wanted` counts.
+ * The catalogue is the caller's; the offers live as long as `arena` and the
+ * files.  0, or -errno with a sentence: -ENOTSUP for a type that is not known or
+ * strides that need too many parts. */
 int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 		     const struct rsh_source_view *view,
-		     const struct rsh_conversion_options *opts,
+		     const struct rsh_plan_options *opts,
 		     struct rsh_arena *arena, struct rsh_catalogue **cat,
 		     struct rsh_offer **out, uint32_t *n_out,
 		     struct rsh_error *err);

@@ -160,14 +160,13 @@ struct torch_offering {
 };
 
 /* Adds the record of a tensor to the catalogue. */
-static int offer_add_record(struct torch_offering *o, uint32_t file,
-			    uint32_t record, uint32_t *number,
-			    struct rsh_error *err)
+static int offer_add_record(struct torch_offering *o, uint32_t record,
+			    uint32_t *number, struct rsh_error *err)
 {
-	const struct rsh_ckpt_index *ix = o->view->index[file];
+	const struct rsh_ckpt_index *ix = o->view->index[0];
 	const struct rsh_record *r = &ix->records[record];
 	const int64_t *dims = rsh_record_dims(ix, r);
-	const struct rsh_holder holder = { 0, file, record };
+	const struct rsh_holder holder = { 0, 0, record };
 	struct rsh_box box = { .n_dims = r->n_dims };
 	struct rsh_tensor t = {
 		.name = r->name, .dtype = (enum rsh_dtype)r->dtype,
@@ -298,9 +297,13 @@ static int offer_all_factored(struct torch_offering *o,
 }
 
 static int offer_tensor(struct torch_offering *o,
-			const struct rsh_torch_tensor *t, uint32_t file,
-			uint32_t record, struct rsh_error *err)
+			const struct rsh_torch_tensor *t,
+			struct rsh_error *err)
 {
+	const struct rsh_ckpt_index *ix = o->view->index[0];
+	const struct rsh_record *r =
+		rsh_ckpt_find(ix, rsh_names_find(o->view->names, t->name,
+						 strlen(t->name)));
 	struct rsh_offer *out = &o->offers[o->n];
 	struct rsh_torch_layout l;
 	uint32_t number;
@@ -310,13 +313,15 @@ static int offer_tensor(struct torch_offering *o,
 		return rsh_error_set(err, ENOTSUP, "tensor %s is of a type "
 				     "that is not known (--drop leaves it "
 				     "out)", t->name);
-	rc = offer_add_record(o, file, record, &number, err);
+	if (!r)
+		return rsh_error_set(err, ESTALE, "tensor %s is no longer "
+				     "where it was", t->name);
+	rc = offer_add_record(o, (uint32_t)(r - ix->records), &number, err);
 	if (rc)
 		return rc;
 	rsh_torch_layout(t, &l);
 	*out = (struct rsh_offer){
-		.name = o->view->index[file]->records[record].name,
-		.dtype = t->dtype, .n_dims = t->n_dims, .dims = t->dims,
+		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims, .dims = t->dims,
 	};
 	if (l.dense)
 		rc = offer_part(o, t, &l, number, out) ? rsh_error_nomem(err) :
@@ -327,26 +332,13 @@ static int offer_tensor(struct torch_offering *o,
 	return rc;
 }
 
-/* Checks whether a name is new. */
-static int offer_check_twice(uint8_t *seen, uint32_t name, const char *text,
-			     struct rsh_error *err)
-{
-	if (seen[name / 8] & 1u << name % 8)
-		return rsh_error_set(err, EEXIST, "tensor %s is in two files",
-				     text);
-	seen[name / 8] |= (uint8_t)(1u << name % 8);
-	return 0;
-}
-
 int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 		     const struct rsh_source_view *view,
-		     const struct rsh_conversion_options *opts,
+		     const struct rsh_plan_options *opts,
 		     struct rsh_arena *arena, struct rsh_catalogue **cat,
 		     struct rsh_offer **out, uint32_t *n_out,
 		     struct rsh_error *err)
 {
-	cleanup_free uint8_t *seen =
-		calloc(rsh_names_count(view->names) / 8 + 1, 1);
 	struct torch_offering o = {
 		.view = view, .cat = rsh_catalogue_new(view), .arena = arena,
 	};
@@ -354,21 +346,16 @@ int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 	int rc;
 
 	for (uint32_t i = 0; i < n; i++)
-		n_tensors += files[i] ? files[i]->n_tensors : 0;
+		n_tensors += files[i]->n_tensors;
 	o.offers = rsh_arena_array(arena, struct rsh_offer, n_tensors);
-	rc = seen && o.cat && o.offers ? 0 : rsh_error_nomem(err);
+	rc = o.cat && o.offers ? 0 : rsh_error_nomem(err);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		for (uint32_t k = 0; files[i] && rc == 0 &&
-				     k < files[i]->n_tensors; k++) {
+		for (uint32_t k = 0; k < files[i]->n_tensors && rc == 0; k++) {
 			const struct rsh_torch_tensor *t =
 				&files[i]->tensors[k];
 
-			if (opts->wanted && !opts->wanted(opts->ctx, t->name))
-				continue;
-			rc = offer_check_twice(seen, view->index[i]->records[k].
-					       name, t->name, err);
-			if (rc == 0)
-				rc = offer_tensor(&o, t, i, k, err);
+			if (!opts->wanted || opts->wanted(opts->ctx, t->name))
+				rc = offer_tensor(&o, t, err);
 		}
 	}
 	if (rc) {
