@@ -159,6 +159,11 @@ def run_directories(tap, directory):
         said = run_json("ls", os.path.join(DATA, "hf-bin"))
         check([t["shares"] for t in said["tensors"] if "shares" in t] ==
               ["model.embed_tokens.weight"], "other tensors share")
+    case = expected()["hyperparallel-torch"]
+    with tap.test("HyperParallel's checkpoint, whose .safetensors are zips"), \
+            Alone(os.path.join(DATA, case["path"]), extra=KEEP) as mount:
+        same(model_hashes(mount.path), wanted_of(case), "its tensors")
+        check(extra_state(mount.path).get("step") is not None, "no step")
     root = os.path.join(directory, "parts")
     shutil.copytree(model, root, copy_function=shutil.copyfile)
     os.chmod(root, 0o755)

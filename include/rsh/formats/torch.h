@@ -93,6 +93,15 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err);
 
+/* Reads a file and makes its index for who knows its tensors by name alone.  One
+ * that does not lie row by row has RSH_TORCH_ORDER and the order of its
+ * dimensions behind its name: "w\1/1,0".  `full` compares checksums as well.
+ * 0, or -errno with a sentence: -ENOTSUP for elements that fill no stretch. */
+#define RSH_TORCH_ORDER "\1"
+int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
+			   struct rsh_names *names,
+			   struct rsh_ckpt_index **out, struct rsh_error *err);
+
 /* ---- as a catalogue ---- */
 
 /* Makes the catalogue and the offers of the tensors that are wanted, of n files

@@ -11,6 +11,7 @@
 #include "rsh/formats/torch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,70 @@ int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
 		index_by_name, ix->records);
 	*out = ix;
 	return 0;
+}
+
+/* Puts the order of the dimensions behind the name of a tensor that does not lie
+ * row by row.  -ENOTSUP: its elements do not fill a stretch. */
+static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
+{
+	struct rsh_torch_layout l;
+	char order[RSH_MAX_DIMS * 3 + 2];
+	size_t n = 0;
+	bool in_rows = true;
+	char *name;
+
+	rsh_torch_layout(t, &l);
+	if (!l.dense)
+		return -ENOTSUP;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		in_rows &= l.order[d] == d;
+		n += (size_t)snprintf(order + n, sizeof(order) - n, "%c%u",
+				      d ? ',' : '/', l.order[d]);
+	}
+	if (in_rows)
+		return 0;
+	name = rsh_arena_alloc(arena, strlen(t->name) + n + 2, 1);
+	if (!name)
+		return -ENOMEM;
+	sprintf(name, "%s" RSH_TORCH_ORDER "%s", t->name, order);
+	t->name = name;
+	return 0;
+}
+
+int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
+			   struct rsh_names *names,
+			   struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	cleanup_free struct rsh_torch_tensor *tensors = NULL;
+	struct rsh_torch_file *f, named;
+	uint32_t n_unsummed = 0;
+	int rc = rsh_torch_file_read(src, &f, err);
+
+	if (rc)
+		return rc;
+	tensors = rsh_alloc_array(f->n_tensors, sizeof(*tensors));
+	if (!tensors)
+		rc = rsh_error_nomem(err);
+	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++) {
+		tensors[i] = f->tensors[i];
+		rc = index_name_order(&f->arena_, &tensors[i]);
+		if (rc == -ENOTSUP)
+			rsh_error_set(err, ENOTSUP, "%s: the elements of "
+				      "tensor %s do not fill a stretch",
+				      src->path, f->tensors[i].name);
+		else if (rc)
+			rsh_error_nomem(err);
+	}
+	if (rc == 0 && full)
+		rc = rsh_torch_file_check(src, f, &n_unsummed, err);
+	named = *f;
+	named.tensors = tensors;
+	if (rc == 0)
+		rc = rsh_torch_index(&named, names, out, err);
+	if (rc == 0)
+		(*out)->n_unsummed = n_unsummed;
+	rsh_torch_file_free(f);
+	return rc;
 }
 
 /* ---- offers ---- */
