@@ -150,6 +150,19 @@ def run_values(tap):
         demand(mount.log(), "2 tensors that are no plain arrays are left out", "sparse")
 
 
+def run_beside(tap, directory):
+    own = os.path.join(directory, "beside")
+    os.mkdir(own)
+    file = os.path.join(own, "model.pth")
+    shutil.copyfile(os.path.join(DATA, "flat-2.15.pt"), file)
+    with tap.test("written beside the file, not where it is"):
+        check(run("export", file, os.path.join(own, "out")).status == GOOD, "refused")
+        demand(run("export", file, own).err, "is SOURCE or in it")
+    with tap.test("mounted beside the file"), \
+            Mounted(file, described=True, mountpoint=os.path.join(own, "mnt")) as mount:
+        same(model_hashes(mount.path), wanted_of(expected()["flat-2.15"]), "flat")
+
+
 def run_directories(tap, directory):
     model = os.path.join(DATA, "hf-bin-parts")
     with tap.test("what lies beside the parts"), Alone(model) as mount:
@@ -224,6 +237,7 @@ def main():
         run_genuine(tap, directory)
         run_refused(tap, directory)
         run_values(tap)
+        run_beside(tap, directory)
         run_directories(tap, directory)
         run_ranks(tap, directory)
     return tap.finish()

@@ -136,6 +136,9 @@ int rsh_torch_file_bid(const struct rsh_look *l)
 
 	if (!torch_is_asked(l))
 		return RSH_BID_NO;
+	/* Files of distributed checkpoints are such archives end to end. */
+	if (l->file && rsh_has_suffix(l->file, ".distcp"))
+		return RSH_BID_NO;
 	if (l->file)
 		return torch_is_file(store, l->file) ? RSH_BID_SURE :
 						       RSH_BID_NO;
