@@ -88,7 +88,7 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 		     struct rsh_error *err)
 {
 	const int dirfd = rsh_store_dirfd(rsh_source_store(source));
-	struct stat root;
+	struct stat root, st;
 	int rc;
 
 	if (dirfd < 0)
@@ -96,9 +96,14 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 	if (fstat(dirfd, &root) != 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
-	rc = open_existing(path);
-	if (rc >= 0)
-		rc = is_below(rc, &root);
+	/* Beside a file is where a copy of it is wanted. */
+	if (rsh_source_file(source)) {
+		rc = stat(path, &st) == 0 && same_file(&st, &root);
+	} else {
+		rc = open_existing(path);
+		if (rc >= 0)
+			rc = is_below(rc, &root);
+	}
 	if (rc < 0)
 		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
 	return rc ? rsh_error_set(err, EINVAL, "%s is SOURCE or in it, and "

@@ -8,6 +8,7 @@
 const struct rsh_format *const rsh_formats[] = {
 	&rsh_ckpt_format,
 	&rsh_torch_format,
+	&rsh_torch_model_format,
 	&rsh_tensorflow_format,
 	&rsh_megatron_format,
 	&rsh_dcp_format,

@@ -189,6 +189,11 @@ void rsh_source_keep(struct rsh_source *s, void *state)
 	s->state = state;
 }
 
+const char *rsh_source_file(const struct rsh_source *s)
+{
+	return s->file;
+}
+
 void *rsh_source_state(const struct rsh_source *s)
 {
 	return s->state;

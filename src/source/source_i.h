@@ -112,6 +112,7 @@ struct rsh_source_file {
 struct rsh_source {
 	struct rsh_store *store;
 	const char *path; /* the store's root, for messages */
+	char *file; /* in it, which SOURCE is; NULL: it is the root */
 	unsigned n_threads;
 	unsigned far; /* requests that may be under way, as rsh_store_far() */
 	enum rsh_check check;

@@ -274,21 +274,29 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 	return 0;
 }
 
+char *rsh_source_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct stat st;
+
+	if (rsh_store_is_address(path) || stat(path, &st) != 0 ||
+	    !S_ISREG(st.st_mode))
+		return strdup(path);
+	return !slash ? strdup(".") : slash == path ? strdup("/") :
+	       strndup(path, (size_t)(slash - path));
+}
+
 int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 			 struct rsh_source **out, char **file,
 			 struct rsh_error *err)
 {
-	cleanup_free char *dir = NULL;
+	cleanup_free char *dir = rsh_source_directory(path);
 	const char *slash = strrchr(path, '/');
 	struct rsh_error unused = RSH_ERROR_INIT;
-	struct stat st;
 
 	*file = NULL;
-	if (rsh_store_is_address(path) || stat(path, &st) != 0 ||
-	    !S_ISREG(st.st_mode))
+	if (dir && strcmp(dir, path) == 0)
 		return rsh_source_new(path, opts, out, err);
-	dir = !slash ? strdup(".") : slash == path ? strdup("/") :
-	      strndup(path, (size_t)(slash - path));
 	*file = strdup(slash ? slash + 1 : path);
 	if (!dir || !*file) {
 		free(*file);
@@ -326,6 +334,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		rsh_source_free(s);
 		return rsh_source_new(path, &opts->store, out, err);
 	}
+	s->file = steal_pointer(&file);
 	if (rc == 0)
 		rc = s->format->open(s, opts, err);
 	if (rc) {
@@ -347,6 +356,7 @@ void rsh_source_free(struct rsh_source *s)
 	if (s->format && s->format->close)
 		s->format->close(s->state);
 	free(s->candidates);
+	free(s->file);
 	if (s->index_dirfd >= 0)
 		close(s->index_dirfd);
 	free(s);

@@ -44,8 +44,14 @@ static const struct {
 
 enum rsh_dtype rsh_torch_dtype(const struct rsh_pickle_value *v)
 {
-	if (v->kind == RSH_PV_TEXT)
+	static const char module[] = "torch.";
+	const size_t n = sizeof(module) - 1;
+
+	if (v->kind == RSH_PV_TEXT && strncmp(v->text, module, n) != 0)
 		return rsh_dtype_parse(v->text, v->n);
+	for (size_t i = 0; v->kind == RSH_PV_TEXT && i < N_DTYPES; i++)
+		if (strcmp(v->text + n, dtypes[i].name) == 0)
+			return dtypes[i].dtype;
 	for (size_t i = 0; i < N_DTYPES; i++)
 		if (rsh_pickle_is_class(v, "torch", dtypes[i].name))
 			return dtypes[i].dtype;

@@ -39,6 +39,11 @@ fuzz_dcp_item_fuzz_SOURCES = fuzz/fuzz_dcp_item.c $(FUZZ_SUPPORT)
 fuzz_dcp_item_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_dcp_item_fuzz_LDADD = $(L_FORMATS)
 
+FUZZ += fuzz/torch.fuzz
+fuzz_torch_fuzz_SOURCES = fuzz/fuzz_torch.c $(FUZZ_SUPPORT)
+fuzz_torch_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_torch_fuzz_LDADD = $(L_FORMATS)
+
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)
 fuzz_source_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -179,4 +184,5 @@ EXTRA_DIST += \
 	fuzz/corpus/source_map.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/strategy.tar.gz \
+	fuzz/corpus/torch.tar.gz \
 	fuzz/corpus/weight_map.tar.gz

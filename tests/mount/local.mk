@@ -17,6 +17,7 @@ MOUNT += \
 	mount/model_config.py \
 	mount/dcp.py \
 	mount/made_up_format.py \
+	mount/torch_files.py \
 	mount/convert.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \

@@ -413,7 +413,7 @@ def other_files(t):
             (os.path.join(model, "model.safetensors.index.json"),
              whole.format("the index of a model's parts", model)),
             (write(t.path("net.ckpt"), b"PK\3\4" + bytes(60)),
-             "a zip archive, as torch.save() writes them"),
+             "truncated: the zip archive"),
             (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
         refused(run("ls", path), INPUT, f"{path}: ", words)
         refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,

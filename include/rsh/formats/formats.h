@@ -9,6 +9,7 @@
 
 extern const struct rsh_format rsh_ckpt_format;
 extern const struct rsh_format rsh_torch_format;
+extern const struct rsh_format rsh_torch_model_format;
 extern const struct rsh_format rsh_tensorflow_format;
 extern const struct rsh_format rsh_megatron_format;
 extern const struct rsh_format rsh_dcp_format;

@@ -276,6 +276,9 @@ struct rsh_format {
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s);
 const char *rsh_source_path(const struct rsh_source *s);
+/* Gives the name of the file that SOURCE is, in the directory that the store
+ * has; NULL: it is the directory. */
+const char *rsh_source_file(const struct rsh_source *s);
 
 /* Gives SOURCE the state of its format, which close() frees; and gives that
  * back. */

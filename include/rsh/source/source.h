@@ -100,6 +100,9 @@ struct rsh_source_options {
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
+/* Gives the directory in which the files of SOURCE lie: SOURCE itself, or, of a
+ * file, the one that it is in (from malloc).  NULL: out of memory. */
+char *rsh_source_directory(const char *path);
 /* Gives the format of which a source that was opened is. */
 const struct rsh_format *rsh_source_format(const struct rsh_source *s);
 /* Gives the format of what lies at a path, where nothing else is known of it,

@@ -10,7 +10,7 @@
 #define RSH_TORCH_ELEMENT_MAX 16
 
 /* Returns the type that is meant by a class such as torch.float32, or by a text
- * such as "Float32". */
+ * such as "Float32" or "torch.float32". */
 enum rsh_dtype rsh_torch_dtype(const struct rsh_pickle_value *v);
 /* Is it a class of one of the modules that have torch's storages? */
 bool rsh_torch_is_storage(const struct rsh_pickle_value *v);

@@ -17,6 +17,7 @@
 #include "rsh/app/reading.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/secret.h"
 #include "rsh/vfs/vfs.h"
@@ -277,10 +278,11 @@ static int open_network(struct service *s, struct rsh_error *err)
 static int confine_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc = open_network(s, err);
+	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
+	int rc = dir ? open_network(s, err) : rsh_error_nomem(err);
 
 	if (rc == 0 && !o->no_sandbox) {
-		s->place = realpath(o->vfs.source, NULL);
+		s->place = realpath(dir, NULL);
 		s->so.find = s->place ? find_for_source : NULL;
 		s->so.find_ctx = s;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);

@@ -151,9 +151,12 @@ static int allow_sources(int rules, const struct rsh_options *o,
 			 struct rsh_error *err)
 {
 	const char *map = o->vfs.files.source_map;
+	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
 
-	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ?
-			   "/" : o->vfs.source, false);
+	if (!dir)
+		return rsh_error_nomem(err);
+	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ? "/" : dir,
+			   false);
 	if (!map)
 		return 0;
 	return rsh_source_map_each(map, allow_mapped, &rules, err);

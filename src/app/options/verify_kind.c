@@ -25,8 +25,12 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	const struct rsh_format *f;
 	int bid;
 
-	if (rsh_is_file(o->operands[0]))
-		return RSH_VERIFY_FILES;
+	/* A file may be a source by itself. */
+	if (rsh_is_file(o->operands[0])) {
+		rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
+		if (bid <= RSH_BID_ANY)
+			return RSH_VERIFY_FILES;
+	}
 	if (!other)
 		return RSH_VERIFY_SOURCE;
 	if (!rsh_is_file(other))

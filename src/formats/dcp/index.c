@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/intact.h"
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)
@@ -153,6 +155,16 @@ static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
 					"end", bytes->path, n_beyond, n) : 0;
 }
 
+/* HyperParallel on torch calls what torch.save() writes .safetensors. */
+static bool dcp_is_zip(const struct rsh_byte_source *bytes)
+{
+	uint8_t start[4];
+
+	return bytes->pread_fn(bytes->ctx, start, sizeof(start), 0) ==
+		       (ssize_t)sizeof(start) &&
+	       rsh_torch_form(start, sizeof(start)) == RSH_TORCH_ZIP;
+}
+
 int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 		       const struct rsh_byte_source *bytes, enum rsh_scan how,
 		       struct rsh_names *names, struct rsh_ckpt_index **out,
@@ -169,7 +181,10 @@ int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 	if (rc)
 		return rc;
 	if (d->pub->by_name && d->holds[file])
-		return rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full, names,
+		return dcp_is_zip(bytes) ?
+		       rsh_torch_scan_by_name(bytes, full, names, out,
+					      err) :
+		       rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full, names,
 				     out, err);
 	ix = dcp_index_new(p, n, bytes->size);
 	if (!ix)
@@ -309,6 +324,26 @@ static int held_refuse(const struct rsh_dcp_tensor *t, const char *path,
 			     t->name, at);
 }
 
+/* Finds a tensor of a file of torch.save() that does not lie row by row. */
+static const struct rsh_record *find_ordered(const struct rsh_ckpt_index *ix,
+					     const struct rsh_names *names,
+					     const char *name,
+					     const char **order)
+{
+	const size_t n = strlen(name);
+
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const char *text = rsh_names_text(names, ix->records[i].name);
+
+		if (strncmp(text, name, n) != 0 ||
+		    strncmp(text + n, RSH_TORCH_ORDER "/", 2) != 0)
+			continue;
+		*order = text + n + strlen(RSH_TORCH_ORDER);
+		return &ix->records[i];
+	}
+	return NULL;
+}
+
 static bool find_record(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 			const struct rsh_dcp_chunk *c,
 			const struct rsh_ckpt_index *ix,
@@ -320,6 +355,8 @@ static bool find_record(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 	if (d->by_name) {
 		r = rsh_ckpt_find(ix, rsh_names_find(names, t->name,
 						     strlen(t->name)));
+		if (!r)
+			r = find_ordered(ix, names, t->name, &order);
 		if (!r)
 			return false;
 		out->record = (uint32_t)(r - ix->records);

@@ -1,14 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/torch.c - PyTorch's own files as a format.  They are shown with
- * --resume alone. */
+/* formats/torch/torch.c - PyTorch's own files as two formats: one file, or a
+ * directory that has but one, and models as transformers and Meta lay them
+ * down. */
 #include "config.h"
 
-#include "rsh/formats/formats.h"
 #include "torch_i.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/formats/formats.h"
+
+/* SOURCE is called by its file. */
+static void torch_step_text(const struct rsh_source *s, uint32_t i, char *text,
+			    size_t size)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	(void)i;
+	snprintf(text, size, "%s", t->n == 1 ? t->names[0] : "the model");
+}
+
+#define TORCH                                                              \
+	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
+	.any_type = true, .any_copy = true, .close = rsh_torch_close,      \
+	.scan = rsh_torch_scan, .fits = rsh_torch_fits,                    \
+	.has_crc = rsh_torch_has_crc, .step_text = torch_step_text,        \
+	.read = rsh_torch_read, .values = rsh_torch_values,                \
+	.each = rsh_torch_each, .list = rsh_torch_list,                    \
+	.verify = rsh_torch_verify
+
 const struct rsh_format rsh_torch_format = {
+	TORCH,
 	.name = "torch",
 	.says = "checkpoint of PyTorch",
-	.bid = rsh_no_bid,
+	.shown = RSH_SHOWN_HF,
+	.bid = rsh_torch_file_bid,
+	.hint = rsh_torch_hint,
+	.open = rsh_torch_file_open,
 	.resume = &rsh_torch_resume,
+};
+
+const struct rsh_format rsh_torch_model_format = {
+	TORCH,
+	.name = "torch-model",
+	.says = "whole model",
+	.shown = RSH_SHOWN_HF_BESIDE,
+	.words = RSH_WORDS_EITHER,
+	.bid = rsh_torch_model_bid,
+	.open = rsh_torch_model_open,
 };

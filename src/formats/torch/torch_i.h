@@ -1,9 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/torch_i.h - PyTorch's own files, for this directory only. */
+/* formats/torch/torch_i.h - PyTorch's own files as a source, for this directory
+ * only. */
 #ifndef RSH_FORMATS_TORCH_I_H
 #define RSH_FORMATS_TORCH_I_H
 
+#include <pthread.h>
+
+#include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
+#include "rsh/wire/safetensors.h"
+
+/* This is the state of a source: one file or all parts of a model. */
+struct rsh_source_torch {
+	bool has_map;
+	struct rsh_weight_map map; /* of its parts */
+	uint32_t n;
+	char **names; /* [n] */
+	/* The mutex guards what the files hold while indexes are made, by
+	 * several threads; each file is parsed by one. */
+	pthread_mutex_t lock;
+	struct rsh_torch_file **files; /* [n]: by the number of the file */
+};
+
+/* ---- finding (listing.c) ---- */
+
+int rsh_torch_file_bid(const struct rsh_look *l);
+int rsh_torch_model_bid(const struct rsh_look *l);
+void rsh_torch_hint(const struct rsh_look *l, char *buf, size_t max);
+int rsh_torch_file_open(struct rsh_source *s,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err);
+int rsh_torch_model_open(struct rsh_source *s,
+			 const struct rsh_source_options *opts,
+			 struct rsh_error *err);
+void rsh_torch_close(void *state);
+
+/* ---- what the files hold (model.c) ---- */
+
+int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
+		   const struct rsh_byte_source *bytes, enum rsh_scan how,
+		   struct rsh_names *names, struct rsh_ckpt_index **out,
+		   struct rsh_error *err);
+bool rsh_torch_fits(const struct rsh_source *s, uint32_t file,
+		    const struct rsh_ckpt_index *ix, struct rsh_names *names);
+bool rsh_torch_has_crc(const struct rsh_source *s,
+		       const struct rsh_ckpt_index *ix);
+int rsh_torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		   struct rsh_error *err);
+int rsh_torch_values(struct rsh_source *s,
+		     const struct rsh_plan_options *opts,
+		     struct rsh_values *out, char **note,
+		     struct rsh_error *err);
+void rsh_torch_each(const struct rsh_source *s,
+		    void (*fn)(void *ctx, const char *name, uint64_t bytes),
+		    void *ctx);
+int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
+		   struct rsh_listed *out, struct rsh_error *err);
+int rsh_torch_verify(const struct rsh_verifier *v);
 
 extern const struct rsh_resume_format rsh_torch_resume;
 

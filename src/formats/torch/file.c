@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch/file.c reads a file of torch.save() of either form. */
+#include "config.h"
+
+#include "reader_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/intact.h"
+
+/* So much is read at once at the end of a file: the directory of some 2,500
+ * storages, or all of a small file. */
+#define TAIL_BYTES ((uint64_t)256 * 1024)
+static const uint8_t zip_end_mark[] = { 'P', 'K', 5, 6 };
+
+int rsh_torch_bad(const struct rsh_torch_reader *r, uint64_t at,
+		  const char *what)
+{
+	return rsh_bytes_damaged(&r->src, at, what, r->err);
+}
+
+/* ---- the view ---- */
+
+bool rsh_torch_view_has(const struct rsh_torch_view *v, uint64_t at, uint64_t n)
+{
+	for (uint32_t i = 0; i < v->n; i++)
+		if (at >= v->stretch[i].at &&
+		    at - v->stretch[i].at <= v->stretch[i].n &&
+		    n <= v->stretch[i].n - (at - v->stretch[i].at))
+			return true;
+	return false;
+}
+
+static ssize_t torch_view_pread(void *ctx, void *buf, size_t len,
+				uint64_t offset)
+{
+	const struct rsh_torch_view *v = ctx;
+
+	for (uint32_t i = 0; i < v->n; i++) {
+		const uint64_t at = v->stretch[i].at;
+
+		if (offset < at || offset - at > v->stretch[i].n ||
+		    len > v->stretch[i].n - (offset - at))
+			continue;
+		memcpy(buf, v->stretch[i].data + (offset - at), len);
+		return (ssize_t)len;
+	}
+	return v->file->pread_fn(v->file->ctx, buf, len, offset);
+}
+
+int rsh_torch_view_load(struct rsh_torch_view *v, uint64_t at, uint64_t n,
+			struct rsh_error *err)
+{
+	int rc;
+
+	n = rsh_min_u64(n, v->file->size - at);
+	if (v->n == RSH_TORCH_STRETCHES || rsh_torch_view_has(v, at, n))
+		return 0;
+	v->stretch[v->n].data = rsh_alloc_array((size_t)n, 1);
+	if (!v->stretch[v->n].data)
+		return rsh_error_nomem(err);
+	v->stretch[v->n].at = at;
+	v->stretch[v->n].n = n;
+	rc = rsh_bytes_read(v->file, v->stretch[v->n].data, (size_t)n, at, err);
+	if (rc)
+		free(v->stretch[v->n].data);
+	else
+		v->n++;
+	return rc;
+}
+
+void rsh_torch_view_clear(struct rsh_torch_view *v)
+{
+	for (uint32_t i = 0; i < v->n; i++)
+		free(v->stretch[i].data);
+	v->n = 0;
+}
+
+/* ---- a file ---- */
+
+/* Tells the form of the file, whose end the view has.  A zip archive that is
+ * long shows at its end what it is, and its beginning is read with data.pkl. */
+static int torch_find_form(struct rsh_torch_reader *r,
+			   enum rsh_torch_form *form)
+{
+	const uint64_t n = rsh_min_u64(r->src.size, RSH_TORCH_START);
+	uint8_t start[RSH_TORCH_START] = { 0 };
+	int rc;
+
+	rc = rsh_bytes_read(&r->src, start, (size_t)n, 0, r->err);
+	if (rc == 0)
+		*form = rsh_torch_form(start, (size_t)n);
+	return rc;
+}
+
+static int torch_read(struct rsh_torch_reader *r)
+{
+	const uint64_t tail = rsh_min_u64(r->src.size, TAIL_BYTES);
+	enum rsh_torch_form form = RSH_TORCH_ZIP;
+	int rc;
+
+	if (r->src.size == 0)
+		return rsh_torch_bad(r, 0, "it is empty");
+	rc = rsh_torch_view_load(&r->view, r->src.size - tail, tail, r->err);
+	if (rc)
+		return rc;
+	if (tail == r->src.size ||
+	    !memmem(r->view.stretch[0].data, (size_t)tail, zip_end_mark,
+		    sizeof(zip_end_mark)))
+		rc = torch_find_form(r, &form);
+	if (rc == 0 && form == RSH_TORCH_ZIP) {
+		rc = rsh_torch_read_zip(r);
+		/* The mark may stand in the elements of another form. */
+		if (rc == -EBADMSG && tail < r->src.size &&
+		    torch_find_form(r, &form) == 0 && form == RSH_TORCH_ZIP)
+			return rc;
+	}
+	if (form == RSH_TORCH_LEGACY)
+		return rsh_torch_read_legacy(r);
+	if (form == RSH_TORCH_TAR)
+		return rsh_error_set(r->err, ENOTSUP, "%s: a tar archive of "
+				     "torch.save() from before PyTorch 0.1.10, "
+				     "which is not read; load it with PyTorch "
+				     "and save it again", r->src.path);
+	if (form != RSH_TORCH_ZIP)
+		return rsh_error_set(r->err, EBADMSG, "%s: no file of "
+				     "torch.save()", r->src.path);
+	return rc;
+}
+
+static void torch_count_tensors(struct rsh_torch_reader *r)
+{
+	for (size_t i = 0; i < r->n_tensors; i++)
+		r->storages[r->tensors[i].storage].n_tensors++;
+}
+
+/* Copies an array that grew into the file's arena. */
+static void *torch_keep(struct rsh_torch_reader *r, const void *v, size_t n,
+			size_t elem)
+{
+	void *copy = rsh_arena_alloc(&r->file->arena_, n * elem,
+				     _Alignof(max_align_t));
+
+	if (copy && n > 0)
+		memcpy(copy, v, n * elem);
+	return copy;
+}
+
+static int torch_finish(struct rsh_torch_reader *r)
+{
+	struct rsh_torch_file *f = r->file;
+
+	torch_count_tensors(r);
+	f->is_zip = !r->legacy;
+	f->file_bytes = r->src.size;
+	f->n_tensors = (uint32_t)r->n_tensors;
+	f->n_values = (uint32_t)r->n_found;
+	f->n_storages = (uint32_t)r->n_stored;
+	f->tensors = torch_keep(r, r->tensors, r->n_tensors,
+				sizeof(*f->tensors));
+	f->values = torch_keep(r, r->found, r->n_found, sizeof(*f->values));
+	f->storages = r->storages;
+	return f->tensors && f->values ? 0 : rsh_error_nomem(r->err);
+}
+
+static void torch_reader_free(struct rsh_torch_reader *r)
+{
+	rsh_torch_view_clear(&r->view);
+	rsh_arena_clear(&r->values);
+	rsh_names_free(r->keys);
+	free(r->stored);
+	free(r->name);
+	free(r->tensors);
+	free(r->found);
+	free(r);
+}
+
+int rsh_torch_file_read(const struct rsh_byte_source *src,
+			struct rsh_torch_file **out, struct rsh_error *err)
+{
+	struct rsh_torch_reader *r = calloc(1, sizeof(*r));
+	struct rsh_torch_file *f = calloc(1, sizeof(*f));
+	int rc = 0;
+
+	*out = NULL;
+	if (f)
+		f->names_ = rsh_names_new();
+	if (r)
+		r->keys = rsh_names_new();
+	if (!r || !f || !f->names_ || !r->keys) {
+		rc = rsh_error_nomem(err);
+	} else {
+		r->view.file = src;
+		r->src = (struct rsh_byte_source){
+			torch_view_pread, &r->view, src->size, src->path,
+		};
+		r->err = err;
+		r->file = f;
+		rc = torch_read(r);
+		if (rc == 0)
+			rc = torch_finish(r);
+	}
+	if (r)
+		torch_reader_free(r);
+	if (rc)
+		rsh_torch_file_free(f);
+	else
+		*out = f;
+	return rc;
+}
+
+void rsh_torch_file_free(struct rsh_torch_file *f)
+{
+	if (!f)
+		return;
+	rsh_arena_clear(&f->arena_);
+	rsh_names_free(f->names_);
+	free(f);
+}
+
+/* ---- checksums ---- */
+
+static uint32_t torch_crc(uint32_t crc, const uint8_t *p, size_t n)
+{
+	return (uint32_t)crc32(crc, p, (uInt)n);
+}
+
+int rsh_torch_file_check(const struct rsh_byte_source *src,
+			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
+			 struct rsh_error *err)
+{
+	*n_unsummed = 0;
+	for (uint32_t i = 0; i < f->n_storages; i++) {
+		const struct rsh_torch_storage *s = &f->storages[i];
+		uint32_t crc;
+		int rc;
+
+		*n_unsummed += !s->has_crc && s->bytes > 0;
+		if (!s->has_crc)
+			continue;
+		rc = rsh_bytes_crc(src, s->offset, s->bytes, torch_crc, &crc,
+				   err);
+		if (rc == 0 && crc != s->crc)
+			rc = rsh_bytes_damaged(src, s->offset, "the elements "
+					       "do not match their CRC", err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch/index.c makes the index of a file of torch.save(), and offers
+ * its tensors to the planner.
+ *
+ * A tensor whose elements fill a stretch, in whatever order of its dimensions,
+ * is a record with the dimensions in that order.  Of any other the record is
+ * the stretch from its first element to its last, in one dimension, of which
+ * the tensor takes what its strides say. */
+#include "config.h"
+
+#include "rsh/formats/torch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* A tensor that shows one element in several places is made of parts, one for
+ * each of them. */
+#define PARTS_MAX 65536
+
+/* ---- how the elements lie ---- */
+
+/* Orders dimensions by their strides, the longest first; of those with one
+ * index the stride says nothing, and they come first. */
+static void layout_sort(const struct rsh_torch_tensor *t, uint8_t *order)
+{
+	for (uint32_t n = 0; n < t->n_dims; n++) {
+		uint32_t i = n;
+
+		for (; i > 0; i--) {
+			const uint8_t before = order[i - 1];
+
+			if (t->dims[before] == 1 ||
+			    (t->dims[n] != 1 &&
+			     t->strides[before] >= t->strides[n]))
+				break;
+			order[i] = before;
+		}
+		order[i] = (uint8_t)n;
+	}
+}
+
+static bool layout_is_dense(const struct rsh_torch_tensor *t,
+			    const uint8_t *order)
+{
+	uint64_t next = 1;
+
+	for (uint32_t i = t->n_dims; i-- > 0;) {
+		const uint8_t d = order[i];
+
+		if (t->dims[d] != 1 && t->strides[d] != next)
+			return false;
+		next *= t->dims[d];
+	}
+	return true;
+}
+
+void rsh_torch_layout(const struct rsh_torch_tensor *t,
+		      struct rsh_torch_layout *out)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		out->order[d] = (uint8_t)d;
+	out->span = t->elements;
+	out->dense = t->elements == 0 || layout_is_dense(t, out->order);
+	if (out->dense)
+		return;
+	layout_sort(t, out->order);
+	out->dense = layout_is_dense(t, out->order);
+	if (out->dense)
+		return;
+	out->span = 1;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		out->span += (t->dims[d] - 1) * t->strides[d];
+}
+
+/* ---- the index ---- */
+
+static int index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_file *f,
+		     const struct rsh_torch_tensor *t, struct rsh_names *names)
+{
+	const unsigned width = rsh_dtype_size(t->dtype);
+	struct rsh_record *r = &ix->records[ix->n_records];
+	struct rsh_torch_layout l;
+
+	rsh_torch_layout(t, &l);
+	*r = (struct rsh_record){
+		.name = rsh_names_add(names, t->name, strlen(t->name)),
+		.dtype = (uint8_t)t->dtype,
+		.n_dims = l.dense ? (uint8_t)t->n_dims : 1,
+		.first_dim = ix->n_dims, .first_extent = ix->n_extents,
+		.content_bytes = l.span * width,
+	};
+	if (r->name == RSH_NAME_NONE)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < r->n_dims; i++)
+		ix->dims[ix->n_dims++] = (int64_t)(l.dense ?
+						   t->dims[l.order[i]] :
+						   l.span);
+	if (r->content_bytes > 0) {
+		r->n_extents = 1;
+		ix->extents[ix->n_extents++] = (struct rsh_extent){
+			f->storages[t->storage].offset + t->from * width,
+			r->content_bytes,
+		};
+	}
+	ix->by_name[ix->n_records] = ix->n_records;
+	ix->n_records++;
+	return 0;
+}
+
+static int index_by_name(const void *a, const void *b, void *records)
+{
+	const struct rsh_record *r = records;
+
+	return rsh_by_u32(&r[*(const uint32_t *)a].name,
+			  &r[*(const uint32_t *)b].name);
+}
+
+int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
+		    struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+	size_t n_dims = 0;
+	int rc = 0;
+
+	if (!ix)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		n_dims += rsh_max_u64(f->tensors[i].n_dims, 1);
+	ix->file_bytes = f->file_bytes;
+	ix->records = rsh_alloc_array(f->n_tensors, sizeof(*ix->records));
+	ix->extents = rsh_alloc_array(f->n_tensors, sizeof(*ix->extents));
+	ix->by_name = rsh_alloc_array(f->n_tensors, sizeof(*ix->by_name));
+	ix->dims = rsh_alloc_array(n_dims, sizeof(*ix->dims));
+	if (!ix->records || !ix->extents || !ix->by_name || !ix->dims)
+		rc = -ENOMEM;
+	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++)
+		rc = index_add(ix, f, &f->tensors[i], names);
+	if (rc) {
+		rsh_ckpt_index_free(ix);
+		return rsh_error_nomem(err);
+	}
+	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
+		index_by_name, ix->records);
+	*out = ix;
+	return 0;
+}
+
+/* Puts the order of the dimensions behind the name of a tensor that does not lie
+ * row by row.  -ENOTSUP: its elements do not fill a stretch. */
+static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
+{
+	struct rsh_torch_layout l;
+	char order[RSH_MAX_DIMS * 3 + 2];
+	size_t n = 0;
+	bool in_rows = true;
+	char *name;
+
+	rsh_torch_layout(t, &l);
+	if (!l.dense)
+		return -ENOTSUP;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		in_rows &= l.order[d] == d;
+		n += (size_t)snprintf(order + n, sizeof(order) - n, "%c%u",
+				      d ? ',' : '/', l.order[d]);
+	}
+	if (in_rows)
+		return 0;
+	name = rsh_arena_alloc(arena, strlen(t->name) + n + 2, 1);
+	if (!name)
+		return -ENOMEM;
+	sprintf(name, "%s" RSH_TORCH_ORDER "%s", t->name, order);
+	t->name = name;
+	return 0;
+}
+
+int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
+			   struct rsh_names *names,
+			   struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	cleanup_free struct rsh_torch_tensor *tensors = NULL;
+	struct rsh_torch_file *f, named;
+	uint32_t n_unsummed = 0;
+	int rc = rsh_torch_file_read(src, &f, err);
+
+	if (rc)
+		return rc;
+	tensors = rsh_alloc_array(f->n_tensors, sizeof(*tensors));
+	if (!tensors)
+		rc = rsh_error_nomem(err);
+	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++) {
+		tensors[i] = f->tensors[i];
+		rc = index_name_order(&f->arena_, &tensors[i]);
+		if (rc == -ENOTSUP)
+			rsh_error_set(err, ENOTSUP, "%s: the elements of "
+				      "tensor %s do not fill a stretch",
+				      src->path, f->tensors[i].name);
+		else if (rc)
+			rsh_error_nomem(err);
+	}
+	if (rc == 0 && full)
+		rc = rsh_torch_file_check(src, f, &n_unsummed, err);
+	named = *f;
+	named.tensors = tensors;
+	if (rc == 0)
+		rc = rsh_torch_index(&named, names, out, err);
+	if (rc == 0)
+		(*out)->n_unsummed = n_unsummed;
+	rsh_torch_file_free(f);
+	return rc;
+}
+
+/* ---- offers ---- */
+
+struct torch_offering {
+	const struct rsh_source_view *view;
+	struct rsh_catalogue *cat;
+	struct rsh_arena *arena;
+	struct rsh_offer *offers;
+	uint32_t n;
+};
+
+/* Adds the record of a tensor to the catalogue. */
+static int offer_add_record(struct torch_offering *o, uint32_t record,
+			    uint32_t *number, struct rsh_error *err)
+{
+	const struct rsh_ckpt_index *ix = o->view->index[0];
+	const struct rsh_record *r = &ix->records[record];
+	const int64_t *dims = rsh_record_dims(ix, r);
+	const struct rsh_holder holder = { 0, 0, record };
+	struct rsh_box box = { .n_dims = r->n_dims };
+	struct rsh_tensor t = {
+		.name = r->name, .dtype = (enum rsh_dtype)r->dtype,
+		.n_dims = r->n_dims, .dims = box.size,
+	};
+	struct rsh_cut *cut;
+	int rc;
+
+	for (uint32_t d = 0; d < r->n_dims; d++)
+		box.size[d] = (uint64_t)dims[d];
+	rc = rsh_cut_of_boxes(box.size, r->n_dims, &box, 1, &cut, err);
+	if (rc)
+		return rc;
+	t.cut = rsh_catalogue_keep_cut(o->cat, cut);
+	if (t.cut)
+		t.copies = rsh_catalogue_keep_copies(o->cat, t.cut, &holder, 1,
+						     true);
+	return t.copies && rsh_catalogue_add(o->cat, &t, number) == 0 ? 0 :
+	       rsh_error_nomem(err);
+}
+
+/* Makes the part of a tensor whose elements fill a stretch. */
+static int offer_part(struct torch_offering *o,
+		      const struct rsh_torch_tensor *t,
+		      const struct rsh_torch_layout *l, uint32_t number,
+		      struct rsh_offer *out)
+{
+	struct rsh_recipe_part *p =
+		rsh_arena_array(o->arena, struct rsh_recipe_part, 1);
+
+	if (!p)
+		return -ENOMEM;
+	p->tensor = number;
+	p->box.n_dims = t->n_dims;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		p->box.size[d] = t->dims[d];
+		p->axis[d] = l->order[d];
+	}
+	out->n_parts = 1;
+	out->parts = p;
+	return 0;
+}
+
+/* Finds the dimensions that factors can follow: sorted by their strides each
+ * goes further than all shorter ones together.  The others are gone through
+ * index by index. */
+static uint64_t offer_split(const struct rsh_torch_tensor *t,
+			    const struct rsh_torch_layout *l, bool *follows)
+{
+	uint64_t reach = 1, n_parts = 1;
+
+	for (uint32_t i = t->n_dims; i-- > 0;) {
+		const uint8_t d = l->order[i];
+
+		follows[d] = t->strides[d] >= reach;
+		if (follows[d])
+			reach = t->dims[d] * t->strides[d];
+		else if (n_parts <= PARTS_MAX)
+			n_parts *= rsh_min_u64(t->dims[d], PARTS_MAX + 1);
+	}
+	return n_parts;
+}
+
+/* Makes one part: `at` has the indexes of the dimensions that are gone
+ * through. */
+static int offer_factored(struct torch_offering *o,
+			  const struct rsh_torch_tensor *t,
+			  const bool *follows, const uint64_t *at,
+			  uint32_t number, struct rsh_factored_part *p)
+{
+	struct rsh_factor *f =
+		rsh_arena_array(o->arena, struct rsh_factor, t->n_dims);
+	uint64_t *from = rsh_arena_array(o->arena, uint64_t,
+					 (size_t)t->n_dims + 1);
+
+	if (!f || !from)
+		return -ENOMEM;
+	*p = (struct rsh_factored_part){
+		.tensor = number, .factors = f, .shown_from = from,
+		.from = from + t->n_dims,
+	};
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		if (follows[d]) {
+			f[p->n_factors++] = (struct rsh_factor){
+				.size = t->dims[d], .shown_step = 1,
+				.step = t->strides[d], .shown_dim = (uint8_t)d,
+			};
+			continue;
+		}
+		from[d] = at[d];
+		from[t->n_dims] += at[d] * t->strides[d];
+	}
+	return 0;
+}
+
+static int offer_all_factored(struct torch_offering *o,
+			      const struct rsh_torch_tensor *t,
+			      const struct rsh_torch_layout *l,
+			      uint32_t number, struct rsh_offer *out,
+			      struct rsh_error *err)
+{
+	bool follows[RSH_MAX_DIMS] = { false };
+	uint64_t at[RSH_MAX_DIMS] = { 0 };
+	const uint64_t n = offer_split(t, l, follows);
+	struct rsh_factored_part *parts;
+
+	if (n > PARTS_MAX)
+		return rsh_error_set(err, ENOTSUP, "tensor %s shows elements "
+				     "of its storage in too many places "
+				     "(--drop leaves it out)", t->name);
+	parts = rsh_arena_array(o->arena, struct rsh_factored_part, n);
+	if (!parts)
+		return rsh_error_nomem(err);
+	for (uint64_t i = 0; i < n; i++) {
+		if (offer_factored(o, t, follows, at, number, &parts[i]))
+			return rsh_error_nomem(err);
+		for (uint32_t d = t->n_dims; d-- > 0;) {
+			if (follows[d])
+				continue;
+			if (++at[d] < t->dims[d])
+				break;
+			at[d] = 0;
+		}
+	}
+	out->n_factored = (uint32_t)n;
+	out->factored = parts;
+	return 0;
+}
+
+static int offer_tensor(struct torch_offering *o,
+			const struct rsh_torch_tensor *t,
+			struct rsh_error *err)
+{
+	const struct rsh_ckpt_index *ix = o->view->index[0];
+	const struct rsh_record *r =
+		rsh_ckpt_find(ix, rsh_names_find(o->view->names, t->name,
+						 strlen(t->name)));
+	struct rsh_offer *out = &o->offers[o->n];
+	struct rsh_torch_layout l;
+	uint32_t number;
+	int rc;
+
+	if (t->dtype == RSH_DTYPE_UNKNOWN)
+		return rsh_error_set(err, ENOTSUP, "tensor %s is of a type "
+				     "that is not known (--drop leaves it "
+				     "out)", t->name);
+	if (!r)
+		return rsh_error_set(err, ESTALE, "tensor %s is no longer "
+				     "where it was", t->name);
+	rc = offer_add_record(o, (uint32_t)(r - ix->records), &number, err);
+	if (rc)
+		return rc;
+	rsh_torch_layout(t, &l);
+	*out = (struct rsh_offer){
+		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims, .dims = t->dims,
+	};
+	if (l.dense)
+		rc = offer_part(o, t, &l, number, out) ? rsh_error_nomem(err) :
+							 0;
+	else
+		rc = offer_all_factored(o, t, &l, number, out, err);
+	o->n += rc == 0;
+	return rc;
+}
+
+int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
+		     const struct rsh_source_view *view,
+		     const struct rsh_plan_options *opts,
+		     struct rsh_arena *arena, struct rsh_catalogue **cat,
+		     struct rsh_offer **out, uint32_t *n_out,
+		     struct rsh_error *err)
+{
+	struct torch_offering o = {
+		.view = view, .cat = rsh_catalogue_new(view), .arena = arena,
+	};
+	size_t n_tensors = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < n; i++)
+		n_tensors += files[i]->n_tensors;
+	o.offers = rsh_arena_array(arena, struct rsh_offer, n_tensors);
+	rc = o.cat && o.offers ? 0 : rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		for (uint32_t k = 0; k < files[i]->n_tensors && rc == 0; k++) {
+			const struct rsh_torch_tensor *t =
+				&files[i]->tensors[k];
+
+			if (!opts->wanted || opts->wanted(opts->ctx, t->name))
+				rc = offer_tensor(&o, t, err);
+		}
+	}
+	if (rc) {
+		rsh_catalogue_free(o.cat);
+		return rc;
+	}
+	*cat = o.cat;
+	*out = o.offers;
+	*n_out = o.n;
+	return 0;
+}

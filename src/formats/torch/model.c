@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch/model.c tells what PyTorch's files of a source hold. */
+#include "config.h"
+
+#include "torch_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/pickle_values.h"
+
+/* ---- indexes ---- */
+
+/* What was read of the file is kept, also for who asks for values. */
+int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
+		   const struct rsh_byte_source *bytes, enum rsh_scan how,
+		   struct rsh_names *names, struct rsh_ckpt_index **out,
+		   struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+	struct rsh_torch_file *f;
+	uint32_t n_unsummed = 0;
+	int rc = rsh_torch_file_read(bytes, &f, err);
+
+	if (rc == 0 && how != RSH_SCAN_HEADERS)
+		rc = rsh_torch_file_check(bytes, f, &n_unsummed, err);
+	if (rc == 0)
+		rc = rsh_torch_index(f, names, out, err);
+	if (rc) {
+		rsh_torch_file_free(f);
+		return rc;
+	}
+	(*out)->n_unsummed = n_unsummed;
+	pthread_mutex_lock(&t->lock);
+	if (how != RSH_SCAN_VERIFY || !t->files[file]) {
+		struct rsh_torch_file *before = t->files[file];
+
+		t->files[file] = f;
+		f = before;
+	}
+	pthread_mutex_unlock(&t->lock);
+	rsh_torch_file_free(f);
+	return 0;
+}
+
+/* Strides are in no index: the file has to be read. */
+bool rsh_torch_fits(const struct rsh_source *s, uint32_t file,
+		    const struct rsh_ckpt_index *ix, struct rsh_names *names)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	(void)ix, (void)names;
+	return t->files[file];
+}
+
+bool rsh_torch_has_crc(const struct rsh_source *s,
+		       const struct rsh_ckpt_index *ix)
+{
+	(void)s;
+	return ix->n_records > 0 && ix->n_unsummed == 0;
+}
+
+/* ---- tensors ---- */
+
+static int torch_by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Each part holds the tensors that the map says, and no others. */
+static int torch_check_map(const struct rsh_source *s, uint32_t file,
+			   struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+	const struct rsh_torch_file *f = t->files[file];
+	const char *name = rsh_store_name(rsh_source_store(s), file);
+	cleanup_free const char **held =
+		rsh_alloc_array(f->n_tensors, sizeof(*held));
+	uint32_t n = 0;
+
+	if (!held)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		held[i] = f->tensors[i].name;
+	qsort(held, f->n_tensors, sizeof(*held), torch_by_text);
+	for (uint32_t i = 0; i < t->map.n_weights; i++) {
+		const struct rsh_weight *w = &t->map.weights[i];
+
+		if (strcmp(t->map.files[w->file], name) != 0)
+			continue;
+		n++;
+		if (!bsearch(&w->name, held, f->n_tensors, sizeof(*held),
+			     torch_by_text))
+			return rsh_error_set(err, EBADMSG, "%s/%s: it lacks "
+					     "tensor %s, which the map of its "
+					     "parts says is in it",
+					     rsh_source_path(s), name, w->name);
+	}
+	return n == f->n_tensors ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u tensors, and the "
+			     "map of its parts says %u", rsh_source_path(s),
+			     name, f->n_tensors, n);
+}
+
+static void torch_tell_left_out(const struct rsh_source *s,
+				const struct rsh_source_torch *t)
+{
+	const struct rsh_torch_value *first = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		for (uint32_t k = 0; k < t->files[i]->n_values; k++)
+			if (t->files[i]->values[k].make && n++ == 0)
+				first = &t->files[i]->values[k];
+	if (n)
+		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
+				"such as %s (%s)", rsh_source_path(s), n,
+				n > 1 ? "s that are" : " that is",
+				n > 1 ? "s are" : " is", first->name,
+				first->make);
+}
+
+static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		int rc;
+
+		if (!t->files[i])
+			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
+					     "had", rsh_source_path(s),
+					     rsh_store_name(rsh_source_store(s),
+							    i));
+		rc = t->has_map ? torch_check_map(s, i, err) : 0;
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int rsh_torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		   struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(job->source);
+	int rc = torch_check_files(job->source, err);
+
+	if (rc)
+		return rc;
+	torch_tell_left_out(job->source, t);
+	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
+				t->n, job->view, job->opts, job->arena,
+				&out->cat, &out->v, &out->n, err);
+}
+
+void rsh_torch_each(const struct rsh_source *s,
+		    void (*fn)(void *ctx, const char *name, uint64_t bytes),
+		    void *ctx)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	for (uint32_t i = 0; i < t->n; i++)
+		for (uint32_t k = 0; t->files[i] && k < t->files[i]->n_tensors;
+		     k++) {
+			const struct rsh_torch_tensor *one =
+				&t->files[i]->tensors[k];
+
+			fn(ctx, one->name, one->elements *
+					   rsh_dtype_size(one->dtype));
+		}
+}
+
+/* All that its files hold together is in their indexes already. */
+int rsh_torch_verify(const struct rsh_verifier *v)
+{
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = torch_check_files(v->source, &why);
+
+	return rc == 0 || rc == -ENOMEM ? rc : v->problem(v->ctx, &why);
+}
+
+/* ---- values ---- */
+
+struct torch_taken {
+	const char **names;
+	char **json;
+	uint32_t n, n_left;
+	const char *first_left;
+	bool any;
+};
+
+static void torch_take_values(const struct rsh_torch_file *f,
+			      const struct rsh_plan_options *opts,
+			      struct torch_taken *to)
+{
+	for (uint32_t i = 0; i < f->n_values; i++) {
+		const struct rsh_torch_value *v = &f->values[i];
+
+		if (v->make || (opts->wanted &&
+				!opts->wanted(opts->ctx, v->name)))
+			continue;
+		if (!v->json) {
+			if (to->n_left++ == 0)
+				to->first_left = v->name;
+			continue;
+		}
+		to->names[to->n] = v->name;
+		to->json[to->n++] = v->json;
+	}
+}
+
+static int torch_note(const struct torch_taken *t, char **note)
+{
+	const bool many = t->n_left > 1;
+
+	*note = NULL;
+	if (t->n_left == 0 ||
+	    asprintf(note, "%u value%s no plain data %s not shown, such as "
+		     "%s%s", t->n_left, many ? "s that are" : " that is",
+		     many ? "are" : "is", t->first_left,
+		     t->n ? ", and extra_state.json has the others" : "") >= 0)
+		return 0;
+	*note = NULL;
+	return -ENOMEM;
+}
+
+int rsh_torch_values(struct rsh_source *s,
+		     const struct rsh_plan_options *opts,
+		     struct rsh_values *out, char **note,
+		     struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+	const struct rsh_store *store = rsh_source_store(s);
+	struct torch_taken taken = { .names = NULL };
+	size_t n = 0;
+	int rc = 0;
+
+	*out = (struct rsh_values){ .text = NULL };
+	*note = NULL;
+	for (uint32_t i = 0; i < t->n; i++)
+		n += t->files[i] ? t->files[i]->n_values : 0;
+	taken.names = calloc(n + 1, sizeof(*taken.names));
+	taken.json = calloc(n + 1, sizeof(*taken.json));
+	for (uint32_t i = 0; taken.names && taken.json && i < t->n; i++) {
+		const struct rsh_store_attr *a = rsh_store_attr(store, i);
+		const uint32_t before = taken.n;
+
+		if (!t->files[i])
+			continue;
+		torch_take_values(t->files[i], opts, &taken);
+		if (taken.n == before)
+			continue;
+		if (before == 0)
+			out->attr = *a;
+		else
+			out->attr.mode &= rsh_store_mode_as(a, out->attr.uid,
+							    out->attr.gid);
+	}
+	out->attr.mode &= 0444;
+	if (!taken.names || !taken.json || torch_note(&taken, note) ||
+	    (taken.n && rsh_pickle_json_join(taken.names, taken.json, taken.n,
+					     &out->text, &out->len)))
+		rc = rsh_error_nomem(err);
+	free(taken.names);
+	free(taken.json);
+	return rc;
+}
+
+/* ---- lists ---- */
+
+/* Gives a box of the whole tensor that lies in this file. */
+static const struct rsh_listed_chunk *
+torch_list_chunk(struct rsh_arena *arena, const struct rsh_torch_file *f,
+		 const struct rsh_torch_tensor *t, const char *file)
+{
+	struct rsh_listed_chunk *c =
+		rsh_arena_array(arena, struct rsh_listed_chunk, 1);
+	uint64_t *from = rsh_arena_array(arena, uint64_t, t->n_dims);
+
+	if (!c || !from)
+		return NULL;
+	*c = (struct rsh_listed_chunk){
+		.from = from, .size = t->dims, .file = file, .placed = true,
+		.offset = f->storages[t->storage].offset +
+			  t->from * rsh_dtype_size(t->dtype),
+		.length = t->elements * rsh_dtype_size(t->dtype),
+	};
+	return c;
+}
+
+/* Adds the tensors of a file; the first one of a storage is named by the
+ * others. */
+static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
+			      struct rsh_arena *arena,
+			      struct rsh_listed_tensor *to)
+{
+	cleanup_free const char **first =
+		calloc((size_t)f->n_storages + 1, sizeof(*first));
+
+	if (!first)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->n_tensors; i++) {
+		const struct rsh_torch_tensor *t = &f->tensors[i];
+
+		to[i] = (struct rsh_listed_tensor){
+			.name = t->name, .dtype = t->dtype,
+			.n_dims = t->n_dims, .dims = t->dims, .n_chunks = 1,
+			.chunks = torch_list_chunk(arena, f, t, file),
+			.shares = first[t->storage],
+		};
+		if (!first[t->storage])
+			first[t->storage] = t->name;
+		if (!to[i].chunks)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Reads what a file holds that is not indexed. */
+static int torch_list_read(const struct rsh_source *s, const char *name,
+			   struct rsh_torch_file **out, struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	cleanup_free char *path = NULL;
+	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
+	struct rsh_stat st;
+	int rc = rsh_handle_open(rsh_source_store(s), name, &h);
+
+	if (rc == 0)
+		rc = rsh_handle_look(h, &st);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s/%s: %s", rsh_source_path(s),
+				     name, strerror(-rc));
+	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	bytes.ctx = h;
+	bytes.size = st.size;
+	bytes.path = path;
+	return rsh_torch_file_read(&bytes, out, err);
+}
+
+int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
+		   struct rsh_listed *out, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+	struct rsh_listed_tensor *tensors;
+	const char **values;
+	size_t n = 0, n_values = 0;
+
+	*out = (struct rsh_listed){ .wrong = RSH_ERROR_INIT };
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (!t->files[i] && !out->wrong.code)
+			torch_list_read(s, t->names[i], &t->files[i],
+					&out->wrong);
+		n += t->files[i] ? t->files[i]->n_tensors : 0;
+		n_values += t->files[i] ? t->files[i]->n_values : 0;
+	}
+	tensors = rsh_arena_array(arena, struct rsh_listed_tensor, n);
+	values = rsh_arena_array(arena, const char *, n_values);
+	if (!tensors || !values)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct rsh_torch_file *f = t->files[i];
+
+		if (f && torch_list_tensors(f, t->names[i], arena,
+					    tensors + out->n_tensors))
+			return rsh_error_nomem(err);
+		out->n_tensors += f ? f->n_tensors : 0;
+		for (uint32_t k = 0; f && k < f->n_values; k++)
+			values[out->n_values++] = f->values[k].name;
+	}
+	out->tensors = tensors;
+	out->values = values;
+	out->files = (const char *const *)t->names;
+	out->n_files = t->n;
+	return 0;
+}

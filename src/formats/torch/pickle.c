@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch/pickle.c says what a pickle of torch.save() may name and call,
+ * and collects the storages that it refers to. */
+#include "config.h"
+
+#include "reader_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/torch_dtype.h"
+
+/* Keys are numbers in practice. */
+#define KEY_MAX 63
+
+/* What a call of a name gives. */
+enum torch_made {
+	REFUSED,
+	INERT,   /* a value without effect */
+	MAPPING, /* a dictionary, of what the arguments hold */
+	SEQUENCE,
+};
+
+/* A module or name that ends in "*" stands for all that begin so. */
+static const struct {
+	const char *module, *name;
+	enum torch_made made;
+} torch_calls[] = {
+	{ "torch._utils", "_rebuild_*", INERT },
+	{ "torch._tensor", "_rebuild_from_type_v2", INERT },
+	{ "collections", "OrderedDict", MAPPING },
+	{ "collections", "defaultdict", MAPPING },
+	{ "collections", "Counter", MAPPING },
+	{ "builtins", "dict", MAPPING },
+	{ "__builtin__", "dict", MAPPING },
+	{ "builtins", "list", SEQUENCE },
+	{ "__builtin__", "list", SEQUENCE },
+	{ "builtins", "tuple", SEQUENCE },
+	{ "__builtin__", "tuple", SEQUENCE },
+	{ "torch", "Size", INERT },
+	{ "torch", "device", INERT },
+	{ "torch.serialization", "_get_layout", INERT },
+	{ "_codecs", "encode", INERT },
+	{ "builtins", "set", INERT }, { "__builtin__", "set", INERT },
+	{ "builtins", "frozenset", INERT },
+	{ "__builtin__", "frozenset", INERT },
+	{ "builtins", "bytearray", INERT },
+	{ "__builtin__", "bytearray", INERT },
+	{ "builtins", "complex", INERT }, { "__builtin__", "complex", INERT },
+	{ "builtins", "slice", INERT }, { "__builtin__", "slice", INERT },
+	{ "builtins", "range", INERT }, { "__builtin__", "range", INERT },
+	{ "__builtin__", "xrange", INERT },
+	{ "collections", "deque", INERT },
+	{ "numpy", "dtype", INERT }, { "numpy", "ndarray", INERT },
+	{ "numpy.core.multiarray", "scalar", INERT },
+	{ "numpy._core.multiarray", "scalar", INERT },
+	{ "numpy.core.multiarray", "_reconstruct", INERT },
+	{ "numpy._core.multiarray", "_reconstruct", INERT },
+	{ "datetime", "date", INERT }, { "datetime", "datetime", INERT },
+	{ "datetime", "time", INERT }, { "datetime", "timedelta", INERT },
+	{ "datetime", "timezone", INERT },
+	{ "pathlib", "P*Path", INERT }, { "pathlib", "Path", INERT },
+	{ "pathlib", "WindowsPath", INERT },
+	{ "pathlib._local", "P*Path", INERT },
+	{ "pathlib._local", "Path", INERT },
+	{ "pathlib._local", "WindowsPath", INERT },
+};
+
+static bool torch_name_fits(const char *pattern, const char *name)
+{
+	const char *star = strchr(pattern, '*');
+	const size_t n = star ? (size_t)(star - pattern) : 0;
+	const size_t n_after = star ? strlen(star + 1) : 0;
+	const size_t len = strlen(name);
+
+	if (!star)
+		return strcmp(pattern, name) == 0;
+	return len >= n + n_after && strncmp(pattern, name, n) == 0 &&
+	       strcmp(name + len - n_after, star + 1) == 0;
+}
+
+static enum torch_made torch_look_up(const struct rsh_pickle_value *callee)
+{
+	const size_t n = sizeof(torch_calls) / sizeof(torch_calls[0]);
+
+	for (size_t i = 0; callee->kind == RSH_PV_CLASS && i < n; i++)
+		if (strcmp(torch_calls[i].module, callee->class->module) == 0 &&
+		    torch_name_fits(torch_calls[i].name, callee->class->name))
+			return torch_calls[i].made;
+	return REFUSED;
+}
+
+static int torch_refuse(struct rsh_torch_reader *r,
+			const struct rsh_pickle_value *callee)
+{
+	if (callee->kind != RSH_PV_CLASS)
+		return rsh_error_set(r->err, EBADMSG, "%s: its pickle would "
+				     "call what it has made itself; nothing "
+				     "is called, and the file is refused",
+				     r->src.path);
+	return rsh_error_set(r->err, EBADMSG, "%s: its pickle would call "
+			     "%.100s.%.100s, which is not on the list of what "
+			     "is harmless; nothing is called, and the file is "
+			     "refused", r->src.path, callee->class->module,
+			     callee->class->name);
+}
+
+/* ---- containers ---- */
+
+/* Makes a container of its own of n values. */
+static int torch_make_list(struct rsh_torch_reader *r,
+			   enum rsh_pickle_kind kind,
+			   const struct rsh_pickle_value *values, uint32_t n,
+			   struct rsh_pickle_value *out)
+{
+	struct rsh_pickle_list *l =
+		rsh_arena_array(&r->values, struct rsh_pickle_list, 1);
+
+	if (!l)
+		return rsh_error_nomem(r->err);
+	l->values = rsh_arena_array(&r->values, struct rsh_pickle_value, n);
+	if (!l->values)
+		return rsh_error_nomem(r->err);
+	if (n > 0)
+		memcpy(l->values, values, n * sizeof(*values));
+	l->n = l->cap = n;
+	*out = (struct rsh_pickle_value){ .kind = (uint8_t)kind, .list = l };
+	return 0;
+}
+
+/* Takes key and value out of a pair.  False: it is none. */
+static bool torch_take_pair(const struct rsh_pickle_value *v,
+			    struct rsh_pickle_value pair[2])
+{
+	const struct rsh_pickle_value *from;
+
+	if (v->kind == RSH_PV_TUPLE && v->n == 2)
+		from = v->items;
+	else if (v->kind == RSH_PV_LIST && v->list->n == 2)
+		from = v->list->values;
+	else
+		return false;
+	pair[0] = from[0];
+	pair[1] = from[1];
+	return true;
+}
+
+/* Makes a dictionary of a list of pairs. */
+static int torch_make_pairs(struct rsh_torch_reader *r,
+			    const struct rsh_pickle_list *pairs,
+			    struct rsh_pickle_value *out)
+{
+	const uint32_t n = pairs->n;
+	struct rsh_pickle_value pair[2];
+	int rc = torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
+
+	if (rc)
+		return rc;
+	out->list->values = rsh_arena_array(&r->values, struct rsh_pickle_value,
+					    2 * (size_t)n);
+	if (!out->list->values)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!torch_take_pair(&pairs->values[i], pair))
+			return rsh_torch_bad(r, r->pickle.at, "a dictionary "
+					     "made of what are no pairs");
+		memcpy(out->list->values + 2 * (size_t)i, pair, sizeof(pair));
+	}
+	out->list->n = out->list->cap = 2 * n;
+	return 0;
+}
+
+/* Makes what OrderedDict(), defaultdict(factory, ...), Counter(...) and dict()
+ * give. */
+static int torch_make_mapping(struct rsh_torch_reader *r,
+			      const struct rsh_pickle_call *c,
+			      struct rsh_pickle_value *out)
+{
+	const bool has_factory =
+		strcmp(c->callee->class->name, "defaultdict") == 0;
+	const struct rsh_pickle_value *of = c->args->items + has_factory;
+
+	if (c->args->n <= (uint32_t)has_factory)
+		return torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
+	if (c->args->n > 1 + (uint32_t)has_factory)
+		return torch_refuse(r, c->callee);
+	if (of->kind == RSH_PV_DICT)
+		return torch_make_list(r, RSH_PV_DICT, of->list->values,
+				       of->list->n, out);
+	if (of->kind == RSH_PV_LIST)
+		return torch_make_pairs(r, of->list, out);
+	return torch_refuse(r, c->callee);
+}
+
+static int torch_make_sequence(struct rsh_torch_reader *r,
+			       const struct rsh_pickle_call *c,
+			       struct rsh_pickle_value *out)
+{
+	const struct rsh_pickle_value *of = c->args->items;
+
+	if (c->args->n == 0)
+		return torch_make_list(r, RSH_PV_LIST, NULL, 0, out);
+	if (c->args->n == 1 && of->kind == RSH_PV_LIST)
+		return torch_make_list(r, RSH_PV_LIST, of->list->values,
+				       of->list->n, out);
+	if (c->args->n == 1 && of->kind == RSH_PV_TUPLE)
+		return torch_make_list(r, RSH_PV_LIST, of->items, of->n, out);
+	return torch_refuse(r, c->callee);
+}
+
+/* ---- rules ---- */
+
+static bool torch_has_numbers_alone(const struct rsh_pickle_value *args)
+{
+	for (uint32_t i = 0; i < args->n; i++)
+		if (args->items[i].kind != RSH_PV_NUMBER)
+			return false;
+	return args->n > 0;
+}
+
+/* _rebuild_from_type_v2(function, type, arguments, state) would call that
+ * function. */
+static bool torch_is_nested_call(const struct rsh_pickle_value *callee)
+{
+	return rsh_pickle_is_class(callee, "torch._tensor",
+				   "_rebuild_from_type_v2");
+}
+
+static int torch_call(void *ctx, const struct rsh_pickle_call *c,
+		      struct rsh_pickle_value *out)
+{
+	struct rsh_torch_reader *r = ctx;
+	const enum torch_made made = torch_look_up(c->callee);
+
+	if (made == MAPPING)
+		return torch_make_mapping(r, c, out);
+	if (made == SEQUENCE)
+		return torch_make_sequence(r, c, out);
+	if (made == INERT) {
+		if (torch_is_nested_call(c->callee) &&
+		    (c->args->n == 0 ||
+		     torch_look_up(&c->args->items[0]) != INERT))
+			return torch_refuse(r, c->args->n ? &c->args->items[0] :
+							    c->callee);
+		return 0;
+	}
+	/* An instance without its constructor, and a member of an enum. */
+	if (c->callee->kind == RSH_PV_CLASS &&
+	    (c->is_new ? c->args->n == 0 : torch_has_numbers_alone(c->args)))
+		return 0;
+	return torch_refuse(r, c->callee);
+}
+
+/* Takes the count of a storage's elements.  One storage may be named several
+ * times, also by several classes, which then count the same bytes. */
+static int torch_note_storage(struct rsh_torch_reader *r, uint64_t at,
+			      const struct rsh_pickle_value *id)
+{
+	const uint32_t known = rsh_names_count(r->keys);
+	const uint32_t number = rsh_names_add(r->keys, id[2].text, id[2].n);
+	const struct rsh_torch_stored s = {
+		.key = number == RSH_NAME_NONE ? NULL :
+		       rsh_names_text(r->keys, number),
+		.width = rsh_torch_storage_bytes(
+			rsh_pickle_hash(id[1].class->name)),
+		.count = (uint64_t)id[4].number,
+	};
+	uint64_t bytes, before;
+
+	if (!s.key)
+		return rsh_error_nomem(r->err);
+	if (!rsh_mul_u64(s.count, s.width, &bytes) || bytes > INT64_MAX)
+		return rsh_torch_bad(r, at, "a storage of more bytes than can "
+				     "be");
+	if (number < known) {
+		before = r->stored[number].count * r->stored[number].width;
+		return before == bytes ? 0 :
+		       rsh_torch_bad(r, at, "a storage of two sizes");
+	}
+	if (rsh_grow(&r->stored, &r->cap_stored, r->n_stored + 1,
+		     sizeof(*r->stored)))
+		return rsh_error_nomem(r->err);
+	r->stored[r->n_stored++] = s;
+	return 0;
+}
+
+/* A persistent id is ("storage", class, key, location, elements), and in the
+ * old form a view of another storage, which is None since long. */
+static int torch_persistent(void *ctx, uint64_t at,
+			    const struct rsh_pickle_value *id)
+{
+	struct rsh_torch_reader *r = ctx;
+	const struct rsh_pickle_value *v = id->items;
+
+	if (id->kind != RSH_PV_TUPLE || (id->n != 5 && id->n != 6) ||
+	    !rsh_pickle_is_text(&v[0], "storage") ||
+	    !rsh_torch_is_storage(&v[1]) || v[2].kind != RSH_PV_TEXT ||
+	    v[2].n > KEY_MAX || memchr(v[2].text, '\0', v[2].n) ||
+	    v[3].kind != RSH_PV_TEXT || v[4].kind != RSH_PV_NUMBER ||
+	    v[4].number < 0)
+		return rsh_torch_bad(r, at, "a persistent id that names no "
+				     "storage");
+	if (id->n == 6 && v[5].kind != RSH_PV_NONE)
+		return rsh_torch_bad(r, at, "a storage that is a view of "
+				     "another one");
+	return torch_note_storage(r, at, v);
+}
+
+int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,
+		     struct rsh_pickle_value *out)
+{
+	const struct rsh_pickle_rules rules = {
+		.persistent_ids = true, .goes_on = goes_on,
+		.any_object = true, .ctx = r,
+		.call = torch_call, .persistent = torch_persistent,
+	};
+	struct rsh_byte_source within = r->src;
+	const uint64_t at = r->pickle.at;
+	int rc;
+
+	within.size = end;
+	r->pickle.src = &within;
+	r->pickle.err = r->err;
+	rc = rsh_pickle_values(&r->pickle, &rules, &r->values, out);
+	r->pickle.src = NULL;
+	r->pickle_bytes += r->pickle.at - at;
+	return rc;
+}

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch/walk.c finds the tensors of an object of torch.save(), and the
+ * values beside them, by flattened names.
+ *
+ * Lists of plain data are one value, as torch.distributed.checkpoint has it.
+ * An object may hold itself, or one list in many places: what is visited, and
+ * the bytes that are written, are bounded by the bytes of the pickle. */
+#include "config.h"
+
+#include "reader_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/torch_dtype.h"
+
+#define DEPTH_MAX 1000
+#define NAME_MAX_BYTES 4096
+/* An honest pickle has one byte or more for each value that it shows, but for
+ * those that it has once and shows in several places. */
+#define SHOWN_PER_BYTE 64
+#define SHOWN_AT_LEAST 65536
+/* _rebuild_parameter(_rebuild_from_type_v2(_rebuild_tensor_v2(...))) */
+#define REBUILD_DEPTH 8
+#define NUMBER_MAX (UINT64_C(1) << 62)
+
+static int walk_bad(struct rsh_torch_reader *r, const char *what)
+{
+	return rsh_error_set(r->err, EBADMSG, "%s: damaged: %.200s: %s",
+			     r->src.path, r->n_name ? r->name : "its object",
+			     what);
+}
+
+/* ---- numbers of a tensor ---- */
+
+static bool walk_number(const struct rsh_pickle_value *v, uint64_t *out)
+{
+	*out = (uint64_t)v->number;
+	return v->kind == RSH_PV_NUMBER && v->number >= 0 && *out < NUMBER_MAX;
+}
+
+static int walk_numbers(struct rsh_torch_reader *r,
+			const struct rsh_pickle_value *v, uint32_t n,
+			const uint64_t **out)
+{
+	uint64_t *to;
+
+	if (v->kind != RSH_PV_TUPLE || v->n != n || n > RSH_MAX_DIMS)
+		return walk_bad(r, "a tensor without sizes and as many "
+				"strides");
+	to = rsh_arena_array(&r->file->arena_, uint64_t, n);
+	if (!to)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < n; i++)
+		if (!walk_number(&v->items[i], &to[i]))
+			return walk_bad(r, "a tensor with a size or stride "
+					"that cannot be");
+	*out = to;
+	return 0;
+}
+
+/* Checks whether the elements can be counted and lie in the storage. */
+static int walk_check_reach(struct rsh_torch_reader *r,
+			    struct rsh_torch_tensor *t, uint64_t n_stored)
+{
+	uint64_t last = t->from, most = RSH_TORCH_ELEMENT_MAX, step;
+
+	t->elements = 1;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		if (!rsh_mul_u64(most, rsh_max_u64(t->dims[d], 1), &most) ||
+		    most > INT64_MAX)
+			return walk_bad(r, "a tensor of more elements than can "
+					"be");
+		t->elements *= t->dims[d];
+	}
+	for (uint32_t d = 0; d < t->n_dims && t->elements > 0; d++)
+		if (!rsh_mul_u64(t->dims[d] - 1, t->strides[d], &step) ||
+		    !rsh_add_u64(last, step, &last))
+			return walk_bad(r, "a tensor that leaves its storage");
+	return t->elements == 0 || last < n_stored ? 0 :
+	       walk_bad(r, "a tensor that leaves its storage");
+}
+
+/* ---- tensors ---- */
+
+/* A tensor while its call is looked at. */
+struct walk_tensor {
+	const struct rsh_pickle_value *args; /* of the call that has storage */
+	bool has_dtype;                      /* the type is an argument */
+	const char *make;                    /* of one that is not shown */
+};
+
+/* Gives the number of the storage that a value is, and its class. */
+static int walk_storage(struct rsh_torch_reader *r,
+			const struct rsh_pickle_value *v, uint32_t *number,
+			const struct rsh_pickle_value **id)
+{
+	if (v->kind != RSH_PV_OBJECT || v->object->class ||
+	    v->object->args.kind != RSH_PV_TUPLE)
+		return walk_bad(r, "a tensor without a storage");
+	/* The rules have looked at it. */
+	*id = v->object->args.items;
+	*number = rsh_names_find(r->keys, (*id)[2].text, (*id)[2].n);
+	return *number < r->n_stored ? 0 :
+	       walk_bad(r, "a tensor without a storage");
+}
+
+static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
+			   const struct walk_tensor *w)
+{
+	const struct rsh_pickle_value *v = w->args->items, *id = NULL;
+	const uint32_t n_needed = w->has_dtype ? 7 : 4;
+	struct rsh_torch_tensor t = { .name = name };
+	uint64_t n_stored;
+	unsigned width;
+	int rc;
+
+	if (w->args->n < n_needed)
+		return walk_bad(r, "a tensor without sizes and strides");
+	rc = walk_storage(r, &v[0], &t.storage, &id);
+	if (rc)
+		return rc;
+	if (!walk_number(&v[1], &t.from) || v[2].kind != RSH_PV_TUPLE)
+		return walk_bad(r, "a tensor without a place and sizes");
+	t.n_dims = v[2].n;
+	rc = walk_numbers(r, &v[2], t.n_dims, &t.dims);
+	if (rc == 0)
+		rc = walk_numbers(r, &v[3], t.n_dims, &t.strides);
+	if (rc)
+		return rc;
+	if (w->has_dtype && v[6].kind != RSH_PV_CLASS)
+		return walk_bad(r, "a tensor without a type");
+	t.dtype = w->has_dtype ? rsh_torch_dtype(&v[6]) :
+				 rsh_torch_storage_dtype(&id[1]);
+	/* The elements of what is not known are not counted. */
+	width = rsh_dtype_size(t.dtype);
+	n_stored = r->stored[t.storage].count * r->stored[t.storage].width;
+	n_stored = width ? n_stored / width : NUMBER_MAX;
+	rc = walk_check_reach(r, &t, n_stored);
+	if (rc)
+		return rc;
+	if (rsh_grow(&r->tensors, &r->cap_tensors, r->n_tensors + 1,
+		     sizeof(*r->tensors)))
+		return rsh_error_nomem(r->err);
+	r->tensors[r->n_tensors++] = t;
+	return 0;
+}
+
+/* Is the tensor marked as the conjugate or the negative of its elements? */
+static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
+{
+	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
+		return false;
+	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
+}
+
+/* Looks at a call of one of torch's functions that build tensors; *is says
+ * whether it is one.  What wraps a tensor is unwrapped. */
+static int walk_look_at(struct rsh_torch_reader *r,
+			const struct rsh_pickle_class *class,
+			const struct rsh_pickle_value *args,
+			struct walk_tensor *w, unsigned depth, bool *is)
+{
+	const char *name = class->name;
+	const struct rsh_pickle_value *v = args->items;
+
+	*is = strcmp(class->module, "torch._utils") == 0 ||
+	      strcmp(class->module, "torch._tensor") == 0;
+	if (!*is || w->make)
+		return 0;
+	if (depth > REBUILD_DEPTH)
+		return walk_bad(r, "a tensor that is built of tensors without "
+				"an end");
+	w->args = args;
+	w->has_dtype = strcmp(name, "_rebuild_tensor_v3") == 0;
+	if (w->has_dtype || strcmp(name, "_rebuild_tensor_v2") == 0 ||
+	    strcmp(name, "_rebuild_tensor") == 0) {
+		if (walk_is_marked(args, w->has_dtype ? 7 : 6))
+			w->make = "conjugate or negative";
+		return 0;
+	}
+	if (strncmp(name, "_rebuild_parameter", 18) == 0) {
+		if (args->n == 0 || v->kind != RSH_PV_OBJECT ||
+		    !v->object->class)
+			return walk_bad(r, "a parameter without a tensor");
+		return walk_look_at(r, v->object->class, &v->object->args, w,
+				    depth + 1, is);
+	}
+	if (strcmp(name, "_rebuild_from_type_v2") == 0) {
+		if (args->n < 3 || v[0].kind != RSH_PV_CLASS ||
+		    v[2].kind != RSH_PV_TUPLE)
+			return walk_bad(r, "a tensor that is built of nothing");
+		return walk_look_at(r, v[0].class, &v[2], w, depth + 1, is);
+	}
+	w->make = name;
+	return 0;
+}
+
+/* ---- names ---- */
+
+/* Is it UTF-8 without a NUL, as Python's str is? */
+static bool walk_is_utf8(const char *text, size_t n)
+{
+	const uint8_t *p = (const uint8_t *)text;
+
+	for (size_t i = 0; i < n;) {
+		const uint8_t c = p[i];
+		const size_t more = c < 0x80 ? 0 : c < 0xc2 ? 4 : c < 0xe0 ? 1 :
+				    c < 0xf0 ? 2 : c < 0xf5 ? 3 : 4;
+
+		if (c == 0 || more == 4 || more >= n - i)
+			return false;
+		for (size_t k = 1; k <= more; k++)
+			if ((p[i + k] & 0xc0) != 0x80)
+				return false;
+		/* Overlong forms, surrogates, beyond the last character. */
+		if ((c == 0xe0 && p[i + 1] < 0xa0) ||
+		    (c == 0xed && p[i + 1] > 0x9f) ||
+		    (c == 0xf0 && p[i + 1] < 0x90) ||
+		    (c == 0xf4 && p[i + 1] > 0x8f))
+			return false;
+		i += more + 1;
+	}
+	return true;
+}
+
+/* Adds a key to the name; `before` is the length up to it. */
+static int walk_push(struct rsh_torch_reader *r, bool first, const char *text,
+		     size_t n)
+{
+	if (n + 2 > NAME_MAX_BYTES - r->n_name)
+		return walk_bad(r, "a name of more than 4096 bytes");
+	if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
+		return rsh_error_nomem(r->err);
+	if (!first)
+		r->name[r->n_name++] = '.';
+	memcpy(r->name + r->n_name, text, n);
+	r->n_name += n;
+	r->name[r->n_name] = '\0';
+	return 0;
+}
+
+static int walk_push_key(struct rsh_torch_reader *r, bool first,
+			 const struct rsh_pickle_value *key)
+{
+	char text[24];
+
+	switch ((enum rsh_pickle_kind)key->kind) {
+	case RSH_PV_TEXT:
+		if (!walk_is_utf8(key->text, key->n))
+			return walk_bad(r, "a name that is not UTF-8");
+		return walk_push(r, first, key->text, key->n);
+	case RSH_PV_NUMBER:
+		snprintf(text, sizeof(text), "%" PRId64, key->number);
+		return walk_push(r, first, text, strlen(text));
+	case RSH_PV_BOOL:
+		return walk_push(r, first, key->number ? "True" : "False",
+				 key->number ? 4 : 5);
+	case RSH_PV_NONE:
+		return walk_push(r, first, "None", 4);
+	default:
+		/* What has such a key can be no tensor. */
+		r->unnamed = true;
+		return walk_push(r, first, "?", 1);
+	}
+}
+
+/* Keeps the name at hand; *out lives as long as the file. */
+static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
+{
+	struct rsh_names *names = r->file->names_;
+	const uint32_t before = rsh_names_count(names);
+	uint32_t id;
+
+	if (r->n_name + 1 > r->name_bytes_left)
+		return walk_bad(r, "names of more bytes than the pickle has "
+				"room for");
+	r->name_bytes_left -= r->n_name + 1;
+	id = rsh_names_add(names, r->n_name ? r->name : "", r->n_name);
+	if (id == RSH_NAME_NONE)
+		return rsh_error_nomem(r->err);
+	if (id < before)
+		return walk_bad(r, "a name that is there twice");
+	*out = rsh_names_text(names, id);
+	return 0;
+}
+
+/* ---- values ---- */
+
+/* Adds what is no tensor, or one that is not shown. */
+static int walk_add_value(struct rsh_torch_reader *r,
+			  const struct rsh_pickle_value *v, const char *make)
+{
+	struct rsh_torch_value value = { .name = NULL };
+	cleanup_free char *json = NULL;
+	int rc;
+
+	/* A value whose key is no name is not shown, and needs no name. */
+	if (r->unnamed)
+		return 0;
+	rc = walk_keep_name(r, &value.name);
+	if (rc)
+		return rc;
+	if (!make && rsh_pickle_json(v, &json) == -ENOMEM)
+		return rsh_error_nomem(r->err);
+	if (json && strlen(json) < r->json_bytes_left) {
+		r->json_bytes_left -= strlen(json);
+		value.json = rsh_arena_strndup(&r->file->arena_, json,
+					       strlen(json));
+		if (!value.json)
+			return rsh_error_nomem(r->err);
+	}
+	if (make) {
+		value.make = rsh_arena_strndup(&r->file->arena_, make,
+					       strnlen(make, 100));
+		if (!value.make)
+			return rsh_error_nomem(r->err);
+	}
+	if (rsh_grow(&r->found, &r->cap_found, r->n_found + 1,
+		     sizeof(*r->found)))
+		return rsh_error_nomem(r->err);
+	r->found[r->n_found++] = value;
+	return 0;
+}
+
+static int walk_object(struct rsh_torch_reader *r,
+		       const struct rsh_pickle_value *v)
+{
+	struct walk_tensor w = { .args = NULL };
+	const char *name = NULL;
+	bool is = false;
+	int rc = 0;
+
+	if (v->object->class)
+		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
+				  &is);
+	if (rc)
+		return rc;
+	if (!is || w.make)
+		return walk_add_value(r, v, is ? w.make : NULL);
+	if (r->unnamed)
+		return walk_bad(r, "a tensor whose name is no text");
+	rc = walk_keep_name(r, &name);
+	return rc ? rc : walk_add_tensor(r, name, &w);
+}
+
+/* ---- the walk ---- */
+
+static int walk_visit(struct rsh_torch_reader *r, unsigned depth)
+{
+	if (depth > DEPTH_MAX)
+		return walk_bad(r, "containers in containers without an end");
+	return r->visits_left-- > 0 ? 0 :
+	       walk_bad(r, "more values than the pickle has room for");
+}
+
+/* Says whether a list holds a tensor or a dictionary, at any depth. */
+static int walk_holds_more(struct rsh_torch_reader *r,
+			   const struct rsh_pickle_value *v, uint32_t n,
+			   unsigned depth, bool *more)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < n && rc == 0 && !*more; i++) {
+		rc = walk_visit(r, depth);
+		if (rc)
+			return rc;
+		if (v[i].kind == RSH_PV_DICT || v[i].kind == RSH_PV_OBJECT)
+			*more = true;
+		else if (v[i].kind == RSH_PV_TUPLE)
+			rc = walk_holds_more(r, v[i].items, v[i].n, depth + 1,
+					     more);
+		else if (v[i].kind == RSH_PV_LIST)
+			rc = walk_holds_more(r, v[i].list->values,
+					     v[i].list->n, depth + 1, more);
+	}
+	return rc;
+}
+
+static int walk_value(struct rsh_torch_reader *r,
+		      const struct rsh_pickle_value *v, unsigned depth);
+
+/* Walks over what one key or index leads to. */
+static int walk_item(struct rsh_torch_reader *r,
+		     const struct rsh_pickle_value *key,
+		     const struct rsh_pickle_value *v, unsigned depth)
+{
+	const size_t n_name = r->n_name;
+	const bool unnamed = r->unnamed;
+	int rc = walk_push_key(r, depth == 0, key);
+
+	if (rc == 0)
+		rc = walk_value(r, v, depth + 1);
+	if (rc)
+		return rc;
+	r->n_name = n_name;
+	r->name[n_name] = '\0';
+	r->unnamed = unnamed;
+	return 0;
+}
+
+static int walk_list(struct rsh_torch_reader *r,
+		     const struct rsh_pickle_value *list,
+		     const struct rsh_pickle_value *v, uint32_t n,
+		     unsigned depth)
+{
+	bool more = false;
+	int rc = walk_holds_more(r, v, n, depth, &more);
+
+	if (rc)
+		return rc;
+	if (!more && depth > 0)
+		return walk_add_value(r, list, NULL);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_pickle_value index = {
+			.kind = RSH_PV_NUMBER, .number = i,
+		};
+
+		rc = walk_item(r, &index, &v[i], depth);
+	}
+	return rc;
+}
+
+static int walk_dict(struct rsh_torch_reader *r,
+		     const struct rsh_pickle_value *v, unsigned depth)
+{
+	const struct rsh_pickle_list *l = v->list;
+	int rc = 0;
+
+	if (l->n == 0 && depth > 0)
+		return walk_add_value(r, v, NULL);
+	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2)
+		rc = walk_item(r, &l->values[i], &l->values[i + 1], depth);
+	return rc;
+}
+
+static int walk_value(struct rsh_torch_reader *r,
+		      const struct rsh_pickle_value *v, unsigned depth)
+{
+	int rc = walk_visit(r, depth);
+
+	if (rc)
+		return rc;
+	switch ((enum rsh_pickle_kind)v->kind) {
+	case RSH_PV_DICT:
+		return walk_dict(r, v, depth);
+	case RSH_PV_LIST:
+		return walk_list(r, v, v->list->values, v->list->n, depth);
+	case RSH_PV_TUPLE:
+		return walk_list(r, v, v->items, v->n, depth);
+	case RSH_PV_OBJECT:
+		return walk_object(r, v);
+	default:
+		return walk_add_value(r, v, NULL);
+	}
+}
+
+/* What is no container has no names to show. */
+static int walk_refuse_root(struct rsh_torch_reader *r,
+			    const struct rsh_pickle_value *root)
+{
+	const struct rsh_pickle_class *c =
+		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
+
+	if (c && (strcmp(c->module, "torch._utils") == 0 ||
+		  strcmp(c->module, "torch._tensor") == 0))
+		return rsh_error_set(r->err, ENOTSUP, "%s: one tensor without "
+				     "a name", r->src.path);
+	if (c)
+		return rsh_error_set(r->err, ENOTSUP, "%s: an object of class "
+				     "%.100s.%.100s, not a state dict",
+				     r->src.path, c->module, c->name);
+	return rsh_error_set(r->err, ENOTSUP, "%s: neither a dictionary nor a "
+			     "list of tensors", r->src.path);
+}
+
+int rsh_torch_walk(struct rsh_torch_reader *r,
+		   const struct rsh_pickle_value *root)
+{
+	const uint64_t most = r->pickle_bytes * SHOWN_PER_BYTE + SHOWN_AT_LEAST;
+
+	if (root->kind != RSH_PV_DICT && root->kind != RSH_PV_LIST &&
+	    root->kind != RSH_PV_TUPLE)
+		return walk_refuse_root(r, root);
+	r->visits_left = r->name_bytes_left = r->json_bytes_left = most;
+	return walk_value(r, root, 0);
+}

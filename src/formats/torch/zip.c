@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch/zip.c reads the form of torch.save() since PyTorch 1.6: a zip
+ * archive of data.pkl and an entry for each storage.
+ *
+ * Where an entry's content begins follows from the entry behind it, so that
+ * local headers need not be read one by one; those that lie in what was read
+ * anyway are held against that. */
+#include "config.h"
+
+#include "reader_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/zip.h"
+
+/* A directory or a data.pkl of more bytes is not that of a model. */
+#define DIRECTORY_MAX ((uint64_t)1024 * 1024 * 1024)
+#define OBJECT_MAX ((uint64_t)1024 * 1024 * 1024)
+/* So much behind data.pkl has the next entries, which are small. */
+#define BEHIND_OBJECT 8192
+#define LOCAL_BYTES 30
+#define EXTRA_MAX 0xffff
+/* torch begins each entry's content at a multiple of this. */
+#define ALIGNMENT 64
+
+struct zip_entry {
+	const char *name; /* not ended by a NUL */
+	struct rsh_zip_entry e;
+	uint64_t content; /* where it begins */
+};
+
+struct zip_reader {
+	struct rsh_torch_reader *r;
+	struct rsh_zip_directory directory;
+	struct zip_entry *entries; /* by their place in the archive */
+	size_t n, cap;
+	const struct zip_entry **by_name;
+	uint8_t *room;
+	const struct zip_entry *object; /* data.pkl */
+};
+
+/* ---- the directory ---- */
+
+static int zip_add_entry(struct zip_reader *z, const struct rsh_zip_entry *e)
+{
+	struct rsh_torch_reader *r = z->r;
+	struct zip_entry *to;
+
+	if (rsh_grow(&z->entries, &z->cap, z->n + 1, sizeof(*z->entries)))
+		return rsh_error_nomem(r->err);
+	to = &z->entries[z->n++];
+	to->e = *e;
+	to->content = 0;
+	to->name = rsh_arena_strndup(&r->values, (const char *)e->name,
+				     e->n_name);
+	to->e.name = (const uint8_t *)to->name;
+	to->e.extra = NULL;
+	return to->name ? 0 : rsh_error_nomem(r->err);
+}
+
+static int zip_by_place(const void *a, const void *b)
+{
+	const struct zip_entry *x = a, *y = b;
+
+	return rsh_compare_u64(x->e.local_offset, y->e.local_offset);
+}
+
+static int zip_compare_names(const struct zip_entry *e, const char *name,
+			     size_t n)
+{
+	int rc = memcmp(e->name, name, e->e.n_name < n ? e->e.n_name : n);
+
+	return rc ? rc : rsh_compare_u64(e->e.n_name, n);
+}
+
+static int zip_by_name(const void *a, const void *b)
+{
+	const struct zip_entry *const *x = a, *const *y = b;
+
+	return zip_compare_names(*x, (*y)->name, (*y)->e.n_name);
+}
+
+static int zip_sort(struct zip_reader *z)
+{
+	struct rsh_torch_reader *r = z->r;
+
+	qsort(z->entries, z->n, sizeof(*z->entries), zip_by_place);
+	z->by_name = rsh_alloc_array(z->n, sizeof(*z->by_name));
+	if (!z->by_name)
+		return rsh_error_nomem(r->err);
+	for (size_t i = 0; i < z->n; i++) {
+		z->by_name[i] = &z->entries[i];
+		if (i > 0 && z->entries[i].e.local_offset ==
+			     z->entries[i - 1].e.local_offset)
+			return rsh_torch_bad(r, z->entries[i].e.at, "two zip "
+					     "entries at one place");
+	}
+	qsort(z->by_name, z->n, sizeof(*z->by_name), zip_by_name);
+	for (size_t i = 1; i < z->n; i++)
+		if (zip_by_name(&z->by_name[i - 1], &z->by_name[i]) == 0)
+			return rsh_torch_bad(r, z->by_name[i]->e.at, "a zip "
+					     "entry that is there twice");
+	return 0;
+}
+
+static int zip_read_entries(struct zip_reader *z)
+{
+	struct rsh_torch_reader *r = z->r;
+	const struct rsh_zip_directory *d = &z->directory;
+	uint64_t at = d->offset;
+	int rc;
+
+	if (d->bytes > DIRECTORY_MAX)
+		return rsh_torch_bad(r, at, "a zip directory of more than "
+				     "1 GiB");
+	rc = rsh_torch_view_load(&r->view, at, d->bytes, r->err);
+	for (uint64_t i = 0; i < d->n_entries && rc == 0; i++) {
+		struct rsh_zip_entry e;
+
+		rc = rsh_zip_read_entry(&r->src, d, at, z->room, &e, r->err);
+		if (rc == 0)
+			rc = zip_add_entry(z, &e);
+		at = rc ? at : rsh_zip_next_entry(&e);
+	}
+	if (rc == 0 && at != d->end)
+		rc = rsh_torch_bad(r, at, "the zip directory has more entries "
+				   "than its end record says");
+	return rc ? rc : zip_sort(z);
+}
+
+static const struct zip_entry *zip_find(const struct zip_reader *z,
+					const char *name, size_t n)
+{
+	size_t lo = 0, hi = z->n;
+
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+		const int rc = zip_compare_names(z->by_name[mid], name, n);
+
+		if (rc == 0)
+			return z->by_name[mid];
+		if (rc < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return NULL;
+}
+
+/* Returns the bytes of "<root>/", which all names begin with. */
+static size_t zip_root(const struct zip_reader *z)
+{
+	return z->object->e.n_name - strlen("data.pkl");
+}
+
+/* Finds "<root>/<name>"; NULL: there is none. */
+static const struct zip_entry *zip_find_in_root(const struct zip_reader *z,
+						const char *name, size_t n)
+{
+	const size_t n_root = zip_root(z);
+
+	if (n_root + n > RSH_ZIP_ROOM)
+		return NULL;
+	memcpy(z->room, z->object->name, n_root);
+	memcpy(z->room + n_root, name, n);
+	return zip_find(z, (const char *)z->room, n_root + n);
+}
+
+static int zip_find_object(struct zip_reader *z)
+{
+	struct rsh_torch_reader *r = z->r;
+
+	for (size_t i = 0; i < z->n; i++) {
+		if (!rsh_zip_is_torch_object(&z->entries[i].e))
+			continue;
+		if (z->object)
+			return rsh_torch_bad(r, z->entries[i].e.at, "a second "
+					     "data.pkl");
+		z->object = &z->entries[i];
+	}
+	if (!z->object)
+		return rsh_torch_bad(r, z->directory.offset, "a zip archive "
+				     "without data.pkl");
+	if (zip_find_in_root(z, "constants.pkl", strlen("constants.pkl")))
+		return rsh_error_set(r->err, ENOTSUP, "%s: TorchScript, which "
+				     "is a program and no state dict",
+				     r->src.path);
+	return 0;
+}
+
+/* ---- where contents begin ---- */
+
+/* Returns where an entry ends: the next one begins there, or the directory. */
+static uint64_t zip_entry_end(const struct zip_reader *z,
+			      const struct zip_entry *e)
+{
+	const size_t next = (size_t)(e - z->entries) + 1;
+
+	return next < z->n ? z->entries[next].e.local_offset :
+			     z->directory.offset;
+}
+
+static int zip_read_local(struct zip_reader *z, struct zip_entry *e)
+{
+	return rsh_zip_read_local(&z->r->src, &z->directory, &e->e, z->room,
+				  &e->content, z->r->err);
+}
+
+/* Says where the content begins if nothing stands between its end and the next
+ * entry but a descriptor.  False: it cannot be so. */
+static bool zip_guess_content(const struct zip_reader *z, struct zip_entry *e)
+{
+	uint64_t from = e->e.local_offset, end = zip_entry_end(z, e);
+	uint64_t after = e->e.content_bytes;
+
+	if (e->e.flags & RSH_ZIP_DESCRIBED && e->e.content_bytes > 0 &&
+	    !rsh_add_u64(after, e->e.is_wide ? 24 : 16, &after))
+		return false;
+	if (!rsh_add_u64(from, LOCAL_BYTES + (uint64_t)e->e.n_name, &from) ||
+	    from > end || after > end - from)
+		return false;
+	e->content = end - after;
+	return e->content - from <= EXTRA_MAX && e->content % ALIGNMENT == 0;
+}
+
+/* Has the view an entry's local header? */
+static bool zip_has_local(const struct zip_reader *z, const struct zip_entry *e)
+{
+	return rsh_torch_view_has(&z->r->view, e->e.local_offset,
+				  LOCAL_BYTES + (uint64_t)e->e.n_name);
+}
+
+/* Finds where all contents begin.  If one local header that is at hand says
+ * something else than what follows from the directory, all are read. */
+static int zip_locate_all(struct zip_reader *z)
+{
+	struct rsh_torch_reader *r = z->r;
+	bool trust = true;
+
+	for (size_t i = 0; i < z->n; i++) {
+		struct zip_entry *e = &z->entries[i];
+		const bool found = zip_guess_content(z, e);
+		const uint64_t content = e->content;
+		int rc = zip_has_local(z, e) ? zip_read_local(z, e) : 0;
+
+		if (rc)
+			return rc;
+		trust &= !zip_has_local(z, e) || (found && content == e->content);
+	}
+	for (size_t i = 0; i < z->n; i++) {
+		struct zip_entry *e = &z->entries[i];
+		const bool known = zip_has_local(z, e) ||
+				   (trust && zip_guess_content(z, e));
+		int rc = known ? 0 : zip_read_local(z, e);
+
+		if (rc)
+			return rc;
+		if (e->content > zip_entry_end(z, e) ||
+		    zip_entry_end(z, e) - e->content < e->e.content_bytes)
+			return rsh_torch_bad(r, e->e.at, "a zip entry that "
+					     "ends within the next one");
+	}
+	return 0;
+}
+
+/* Checks whether an entry's bytes are its content. */
+static int zip_check_stored(struct zip_reader *z, const struct zip_entry *e)
+{
+	if (e->e.flags & RSH_ZIP_ENCRYPTED)
+		return rsh_torch_bad(z->r, e->e.at, "a zip entry that is "
+				     "encrypted");
+	return e->e.method == RSH_ZIP_STORED &&
+	       e->e.content_bytes == e->e.original_bytes ? 0 :
+	       rsh_torch_bad(z->r, e->e.at, "a zip entry that is compressed");
+}
+
+/* ---- the object ---- */
+
+/* Reads data.pkl, and what stands around it: the archive's beginning, and
+ * behind it small entries and the first storage's header. */
+static int zip_load_object(struct zip_reader *z)
+{
+	static const uint8_t start[] = { 'P', 'K', 3, 4 };
+	struct rsh_torch_reader *r = z->r;
+	const uint64_t at = z->object->e.local_offset;
+	uint8_t found[sizeof(start)];
+	uint64_t n = z->object->e.content_bytes;
+	int rc = zip_check_stored(z, z->object);
+
+	if (rc)
+		return rc;
+	if (at >= z->directory.offset || n > z->directory.offset - at)
+		return rsh_torch_bad(r, z->object->e.at, "a zip entry that "
+				     "points outside");
+	if (n > OBJECT_MAX)
+		return rsh_torch_bad(r, z->object->e.at, "a data.pkl of more "
+				     "than 1 GiB");
+	rc = rsh_torch_view_load(&r->view, at, n + LOCAL_BYTES + EXTRA_MAX +
+				 z->object->e.n_name + BEHIND_OBJECT, r->err);
+	if (rc == 0)
+		rc = rsh_bytes_read(&r->src, found, sizeof(found), 0, r->err);
+	if (rc == 0 && memcmp(found, start, sizeof(start)) != 0)
+		rc = rsh_torch_bad(r, 0, "no zip archive at the file's "
+				   "beginning");
+	return rc;
+}
+
+static int zip_check_order(struct zip_reader *z)
+{
+	static const char little[] = { 'l', 'i', 't', 't', 'l', 'e' };
+	char found[sizeof(little)] = { 0 };
+	const struct zip_entry *e =
+		zip_find_in_root(z, "byteorder", strlen("byteorder"));
+	int rc;
+
+	/* Older releases did not write any. */
+	if (!e)
+		return 0;
+	rc = zip_check_stored(z, e);
+	if (rc == 0 && e->e.content_bytes == sizeof(found))
+		rc = rsh_bytes_read(&z->r->src, found, sizeof(found),
+				    e->content, z->r->err);
+	if (rc)
+		return rc;
+	return memcmp(found, little, sizeof(little)) == 0 ? 0 :
+	       rsh_torch_bad(z->r, e->e.at, "elements that are not "
+			     "little-endian");
+}
+
+/* torch can be told to leave all CRCs 0. */
+static bool zip_has_crcs(const struct zip_reader *z)
+{
+	return z->object->e.crc != 0;
+}
+
+static int zip_check_object(struct zip_reader *z)
+{
+	uint32_t crc = 0;
+	uint64_t at = z->object->content, left = z->object->e.content_bytes;
+
+	while (zip_has_crcs(z) && left > 0) {
+		const size_t n = (size_t)rsh_min_u64(left, RSH_ZIP_ROOM);
+		int rc = rsh_bytes_read(&z->r->src, z->room, n, at, z->r->err);
+
+		if (rc)
+			return rc;
+		crc = (uint32_t)crc32(crc, z->room, (uInt)n);
+		at += n;
+		left -= n;
+	}
+	return crc == z->object->e.crc || !zip_has_crcs(z) ? 0 :
+	       rsh_torch_bad(z->r, z->object->content, "a data.pkl that does "
+			     "not match its CRC");
+}
+
+/* ---- storages ---- */
+
+static int zip_find_storage(struct zip_reader *z, size_t i)
+{
+	struct rsh_torch_reader *r = z->r;
+	const struct rsh_torch_stored *s = &r->stored[i];
+	struct rsh_torch_storage *to = &r->storages[i];
+	char name[5 + 64];
+	const struct zip_entry *e;
+	const size_t n = strlen(s->key);
+	uint64_t bytes;
+	int rc;
+
+	memcpy(name, "data/", 5);
+	memcpy(name + 5, s->key, n);
+	e = zip_find_in_root(z, name, 5 + n);
+	if (!e)
+		return rsh_error_set(r->err, EBADMSG, "%s: damaged: no entry "
+				     "for storage %s", r->src.path, s->key);
+	rc = zip_check_stored(z, e);
+	if (rc)
+		return rc;
+	/* A class that is not known has elements of any length. */
+	if (s->width > 0 &&
+	    (!rsh_mul_u64(s->count, s->width, &bytes) ||
+	     bytes != e->e.content_bytes))
+		return rsh_error_set(r->err, EBADMSG, "%s: damaged: storage %s "
+				     "has %" PRIu64 " bytes and should have %"
+				     PRIu64 " elements of %u", r->src.path,
+				     s->key, e->e.content_bytes, s->count,
+				     s->width);
+	to->key = rsh_arena_strndup(&r->file->arena_, s->key, n);
+	to->offset = e->content;
+	to->bytes = e->e.content_bytes;
+	to->has_crc = zip_has_crcs(z);
+	to->crc = e->e.crc;
+	return to->key ? 0 : rsh_error_nomem(r->err);
+}
+
+static int zip_read(struct zip_reader *z)
+{
+	struct rsh_torch_reader *r = z->r;
+	struct rsh_pickle_value root;
+	int rc = rsh_zip_read_directory(&r->src, &z->directory, r->err);
+
+	if (rc == 0)
+		rc = zip_read_entries(z);
+	if (rc == 0)
+		rc = zip_find_object(z);
+	if (rc == 0)
+		rc = zip_load_object(z);
+	if (rc == 0)
+		rc = zip_locate_all(z);
+	if (rc == 0)
+		rc = zip_check_order(z);
+	if (rc == 0)
+		rc = zip_check_object(z);
+	if (rc)
+		return rc;
+	r->pickle.at = z->object->content;
+	rc = rsh_torch_pickle(r, z->object->content +
+			      z->object->e.content_bytes, false, &root);
+	if (rc)
+		return rc;
+	r->storages = rsh_arena_array(&r->file->arena_,
+				      struct rsh_torch_storage, r->n_stored);
+	if (!r->storages)
+		return rsh_error_nomem(r->err);
+	for (size_t i = 0; i < r->n_stored && rc == 0; i++)
+		rc = zip_find_storage(z, i);
+	return rc ? rc : rsh_torch_walk(r, &root);
+}
+
+int rsh_torch_read_zip(struct rsh_torch_reader *r)
+{
+	struct zip_reader z = { .r = r, .room = malloc(RSH_ZIP_ROOM) };
+	int rc = z.room ? zip_read(&z) : rsh_error_nomem(r->err);
+
+	free(z.room);
+	free(z.entries);
+	free(z.by_name);
+	return rc;
+}

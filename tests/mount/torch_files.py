@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Files of torch.save() as a source of a whole model: genuine ones of all forms, one file or
+a directory, whole and for the ranks of a strategy, and what each of them is refused for.
+
+The yardstick is tests/data/torch/expected.json: type, shape and hash of the tensors before
+they were saved.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+HERE = os.environ.get("srcdir", ".")
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+from demands import check, content, demand, error_line, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
+
+DATA = os.path.abspath(os.path.join(HERE, "data", "torch"))
+# All that a checkpoint has, in the form of a model.
+KEEP = ("--optimizer", "keep")
+# Types that are not shown.
+UNKNOWN = {"F8_E8M0"}
+
+
+class Alone(Mounted):
+    """A mount without a word of strategies."""
+
+    def __init__(self, source, extra=()):
+        super().__init__(source, described=True, extra=extra)
+        at = self.command.index("--dst-strategy")
+        del self.command[at:at + 2]
+
+
+def expected():
+    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def source_of(case):
+    path = os.path.join(DATA, case["path"])
+    # Its metadata is another format's.
+    return os.path.join(path, "_rank0_.safetensors") if path.endswith("hyperparallel-torch") \
+        else path
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def hashes(values):
+    return {name: [dtype, list(shape), digest(data)]
+            for name, (dtype, shape, data) in values.items()}
+
+
+def model_hashes(root):
+    _, parts = read_model(root)
+    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
+
+
+def extra_state(root):
+    path = os.path.join(root, "extra_state.json")
+    return json.loads(content(path)) if os.path.exists(path) else {}
+
+
+def same(found, wanted, what):
+    different = sorted(n for n in set(found) | set(wanted) if found.get(n) != wanted.get(n))
+    check(not different, f"{what}: {different} differ")
+
+
+def wanted_of(case):
+    return {n: v[:3] for n, v in case["tensors"].items() if v[0] not in UNKNOWN}
+
+
+def dropped(case):
+    """Words that leave out what cannot be shown."""
+    names = [n for n, v in case["tensors"].items() if v[0] in UNKNOWN]
+    names += case.get("left out", [])
+    return ["--drop", "^(" + "|".join(names) + ")$"] if names else []
+
+
+def run_genuine(tap, directory):
+    for name, case in expected().items():
+        if "refuse" in case or name == "tar":
+            continue
+        source = source_of(case)
+        with tap.test(f"{name}: mounted"), \
+                Alone(source, extra=[*KEEP, *dropped(case)]) as mount:
+            same(model_hashes(mount.path), wanted_of(case), name)
+        with tap.test(f"{name}: listed and verified"):
+            said = run_json("ls", source)
+            shapes = {t["name"]: t["shape"] for t in said["tensors"]}
+            check(all(shapes[n] == v[1] for n, v in case["tensors"].items()), shapes)
+            check(said["whole"], said)
+            for how in "structure", "full":
+                check(run_json("verify", "--check", how, source)["good"], how)
+        with tap.test(f"{name}: one safetensors file"):
+            to = os.path.join(directory, "out")
+            got = run("export", "--dst-strategy", "none", "--format", "safetensors",
+                      *dropped(case), source, to)
+            check(got.status == GOOD, repr(got))
+            file = os.path.join(to, "rank_0", "checkpoint_0" + SUFFIX)
+            same(hashes(Tensors(content(file)).values()), wanted_of(case), name)
+            shutil.rmtree(to)
+
+
+def run_refused(tap, directory):
+    words = {"consolidated2-2.15": "slices of one model", "module-2.15": "Linear",
+             "script-2.15": "TorchScript", "tar": "tar archive"}
+    for name, case in expected().items():
+        if name in words:
+            with tap.test(f"{name}: refused"):
+                _, said = expect_failure(source_of(case))
+                demand(error_line(said), words[name])
+    hostile = b"\x80\x02}X\x01\x00\x00\x00wcos\nsystem\nX\x04\x00\x00\x00true\x85Rs."
+    file = os.path.join(directory, "evil.pth")
+    with tap.test("a call is named and not made"):
+        import zipfile
+        with zipfile.ZipFile(file, "w") as z:
+            z.writestr("evil/data.pkl", hostile)
+        _, said = expect_failure(file)
+        demand(error_line(said), "os.system", "not on the list")
+        check(run("ls", file).status != GOOD, "it is listed")
+    with tap.test("a file that was cut short"):
+        data = content(os.path.join(DATA, "flat-2.15.pt"))
+        write(file, data[:len(data) - 100])
+        _, said = expect_failure(file)
+        demand(error_line(said), "evil.pth", "truncated")
+    os.unlink(file)
+
+
+def run_values(tap):
+    with tap.test("values that are plain data"), \
+            Alone(os.path.join(DATA, "nested-2.15.pt")) as mount:
+        found = extra_state(mount.path)
+        check(found["step"] == 17 and found["lr"] == 0.125 and
+              found["config.betas"] == [0.9, 0.999], found)
+    with tap.test("values that are none"), \
+            Alone(os.path.join(DATA, "namespace-2.15.pt")) as mount:
+        demand(mount.log(), "no plain data are not shown, such as args")
+        check("size" in extra_state(mount.path), "no size")
+    with tap.test("tensors of another make"), \
+            Alone(os.path.join(DATA, "odd-2.15.pt")) as mount:
+        demand(mount.log(), "2 tensors that are no plain arrays are left out", "sparse")
+
+
+def run_beside(tap, directory):
+    own = os.path.join(directory, "beside")
+    os.mkdir(own)
+    file = os.path.join(own, "model.pth")
+    shutil.copyfile(os.path.join(DATA, "flat-2.15.pt"), file)
+    with tap.test("written beside the file, not where it is"):
+        check(run("export", file, os.path.join(own, "out")).status == GOOD, "refused")
+        demand(run("export", file, own).err, "is SOURCE or in it")
+    with tap.test("mounted beside the file"), \
+            Mounted(file, described=True, mountpoint=os.path.join(own, "mnt")) as mount:
+        same(model_hashes(mount.path), wanted_of(expected()["flat-2.15"]), "flat")
+
+
+def run_directories(tap, directory):
+    model = os.path.join(DATA, "hf-bin-parts")
+    with tap.test("what lies beside the parts"), Alone(model) as mount:
+        check(content(os.path.join(mount.path, "config.json")) ==
+              content(os.path.join(model, "config.json")), "config.json differs")
+    with tap.test("one storage has two names"):
+        said = run_json("ls", os.path.join(DATA, "hf-bin"))
+        check([t["shares"] for t in said["tensors"] if "shares" in t] ==
+              ["model.embed_tokens.weight"], "other tensors share")
+    case = expected()["hyperparallel-torch"]
+    with tap.test("HyperParallel's checkpoint, whose .safetensors are zips"), \
+            Alone(os.path.join(DATA, case["path"]), extra=KEEP) as mount:
+        same(model_hashes(mount.path), wanted_of(case), "its tensors")
+        check(extra_state(mount.path).get("step") is not None, "no step")
+    root = os.path.join(directory, "parts")
+    shutil.copytree(model, root, copy_function=shutil.copyfile)
+    os.chmod(root, 0o755)
+    first = os.path.join(root, "pytorch_model-00001-of-00002.bin")
+    second = os.path.join(root, "pytorch_model-00002-of-00002.bin")
+    with tap.test("a part that the map does not know so"):
+        data = content(first)
+        write(first, content(second))
+        write(second, data)
+        _, said = expect_failure(root)
+        demand(error_line(said), "the map of its parts says")
+    with tap.test("a part that is missing"):
+        os.unlink(second)
+        _, said = expect_failure(root)
+        demand(error_line(said), os.path.basename(second))
+    with tap.test("several files: one has to be named"):
+        several = os.path.join(directory, "several")
+        os.mkdir(several)
+        for name in "flat-2.15.pt", "nested-2.15.pt":
+            shutil.copyfile(os.path.join(DATA, name), os.path.join(several, name))
+        _, said = expect_failure(several)
+        demand(said, "give one of them as SOURCE")
+
+
+def run_ranks(tap, directory):
+    case = expected()["flat-2.15"]
+    layout = {"dev_matrix": [2], "tensor_map": [0, -1]}
+    items = {"layers.0.up.weight": [20, 12], "layers.1.down.weight": [12, 20]}
+    strategy = write(os.path.join(directory, "dst.json"), json.dumps({
+        "parallel_layout_item": {f"0-{n}": layout for n in items},
+        "parallel_strategy_item": {"MatMul": {"stage": 0}}}).encode())
+    with tap.test("safetensors for ranks"), \
+            Mounted(source_of(case), dst_strategy=strategy,
+                    extra=["--format", "safetensors", "--unlisted", "drop"]) as mount:
+        _, parts = read_model_of(source_of(case), directory)
+        for rank in range(2):
+            (name,) = os.listdir(os.path.join(mount.path, f"rank_{rank}"))
+            found = Tensors(content(os.path.join(mount.path, f"rank_{rank}", name))).values()
+            for tensor, (rows, columns) in items.items():
+                size = len(parts[tensor][2]) // 2
+                check(found[tensor][1] == (rows // 2, columns) or
+                      list(found[tensor][1]) == [rows // 2, columns], found[tensor][:2])
+                check(found[tensor][2] == parts[tensor][2][rank * size:(rank + 1) * size],
+                      f"{tensor} of rank {rank}")
+
+
+def read_model_of(source, directory):
+    to = os.path.join(directory, "whole")
+    check(run("export", *KEEP, source, to).status == GOOD, "no export")
+    index, parts = read_model(to)
+    return index, {n: v for part in parts.values() for n, v in part.values().items()}
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as directory:
+        run_genuine(tap, directory)
+        run_refused(tap, directory)
+        run_values(tap)
+        run_beside(tap, directory)
+        run_directories(tap, directory)
+        run_ranks(tap, directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

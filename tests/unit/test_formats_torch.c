@@ -1,0 +1,764 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_formats_torch.c - files of torch.save(): genuine ones byte for
+ * byte, and hostile ones, each of which is refused with a sentence. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include <jansson.h>
+#include <zlib.h>
+
+#include "rsh/formats/torch.h"
+#include "rsh/util/arena.h"
+#include "wire_support.h"
+
+static int read_bytes(struct buffer *b, struct rsh_torch_file **f,
+		      struct rsh_error *err)
+{
+	struct rsh_byte_source src = buffer_source(b);
+
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	return rsh_torch_file_read(&src, f, err);
+}
+
+/* ---- what a file may say ---- */
+
+static void check_tensor_lies(const struct rsh_torch_file *f,
+			      const struct rsh_torch_tensor *t)
+{
+	const struct rsh_torch_storage *s = &f->storages[t->storage];
+	const unsigned width = rsh_dtype_size(t->dtype);
+	uint64_t last = t->from, n = 1;
+
+	assert_true(t->storage < f->n_storages && t->n_dims <= RSH_MAX_DIMS);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		n *= t->dims[d];
+	assert_int_equal(n, t->elements);
+	assert_true(s->offset <= f->file_bytes &&
+		    s->bytes <= f->file_bytes - s->offset);
+	for (uint32_t d = 0; d < t->n_dims && n > 0; d++)
+		last += (t->dims[d] - 1) * t->strides[d];
+	assert_true(n == 0 || width == 0 || last < s->bytes / width);
+}
+
+/* Whatever was read lies in the file, and has an index. */
+static void check_file(const struct rsh_torch_file *f)
+{
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_ckpt_index *ix;
+
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		check_tensor_lies(f, &f->tensors[i]);
+	assert_int_equal(rsh_torch_index(f, names, &ix, &err), 0);
+	assert_int_equal(ix->n_records, f->n_tensors);
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		assert_true(rsh_record_end(ix, &ix->records[i]) <=
+			    f->file_bytes);
+	rsh_ckpt_index_free(ix);
+	rsh_names_free(names);
+}
+
+/* ---- genuine files ---- */
+
+struct shown {
+	const struct rsh_torch_tensor *t;
+	uint8_t *bytes;
+};
+
+/* Puts the elements where a plain loop over the strides says. */
+static void take_by_strides(const struct buffer *b,
+			    const struct rsh_torch_file *f, struct shown *s)
+{
+	const struct rsh_torch_tensor *t = s->t;
+	const unsigned width = rsh_dtype_size(t->dtype);
+	uint64_t at[RSH_MAX_DIMS] = { 0 };
+
+	for (uint64_t i = 0; i < t->elements; i++) {
+		uint64_t from = t->from;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			from += at[d] * t->strides[d];
+		memcpy(s->bytes + i * width,
+		       b->data + f->storages[t->storage].offset + from * width,
+		       width);
+		for (uint32_t d = t->n_dims; d-- > 0;) {
+			if (++at[d] < t->dims[d])
+				break;
+			at[d] = 0;
+		}
+	}
+}
+
+/* One part of an offer, each of whose dimensions that is gone along is a
+ * factor. */
+static void take_part(const struct buffer *b, const struct rsh_offer *o,
+		      const struct rsh_factored_part *p, uint64_t content,
+		      const uint64_t *dims, uint32_t n_dims, uint8_t *to)
+{
+	const unsigned width = rsh_dtype_size(o->dtype);
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, n = 1;
+
+	for (uint32_t i = 0; i < p->n_factors; i++)
+		n *= p->factors[i].size;
+	for (uint64_t k = 0; k < n; k++) {
+		uint64_t shown[RSH_MAX_DIMS] = { 0 }, in[RSH_MAX_DIMS] = { 0 };
+		uint64_t x = 0, y = 0;
+
+		for (uint32_t i = 0; i < p->n_factors; i++) {
+			const struct rsh_factor *f = &p->factors[i];
+
+			shown[f->shown_dim] += at[i] * f->shown_step;
+			in[f->dim] += at[i] * f->step;
+		}
+		for (uint32_t d = 0; d < o->n_dims; d++)
+			x = x * o->dims[d] + p->shown_from[d] + shown[d];
+		for (uint32_t d = 0; d < n_dims; d++)
+			y = y * dims[d] + p->from[d] + in[d];
+		memcpy(to + x * width, b->data + content + y * width, width);
+		for (uint32_t i = p->n_factors; i-- > 0;) {
+			if (++at[i] < p->factors[i].size)
+				break;
+			at[i] = 0;
+		}
+	}
+}
+
+/* Puts the elements where the offer's recipe says. */
+static void take_by_recipe(const struct buffer *b,
+			   const struct rsh_ckpt_index *ix,
+			   const struct rsh_catalogue *cat,
+			   const struct rsh_offer *o, uint8_t *to)
+{
+	struct rsh_factor factors[RSH_MAX_DIMS];
+	const uint64_t zeros[RSH_MAX_DIMS] = { 0 };
+	struct rsh_factored_part box = {
+		.factors = factors, .shown_from = zeros, .from = zeros,
+	};
+	const struct rsh_factored_part *parts = o->factored;
+	uint32_t n = o->n_factored;
+	const struct rsh_tensor *in;
+	const struct rsh_record *r;
+
+	if (o->n_parts) {
+		assert_int_equal(o->n_parts, 1);
+		box.tensor = o->parts->tensor;
+		box.n_factors = o->n_dims;
+		for (uint32_t i = 0; i < o->n_dims; i++)
+			factors[i] = (struct rsh_factor){
+				.size = o->dims[o->parts->axis[i]],
+				.shown_step = 1, .step = 1,
+				.shown_dim = o->parts->axis[i],
+				.dim = (uint8_t)i,
+			};
+		parts = &box;
+		n = 1;
+	}
+	in = cat->tensors[parts->tensor];
+	r = rsh_ckpt_find(ix, in->name);
+	if (!r || r->content_bytes == 0)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		take_part(b, o, &parts[i], ix->extents[r->first_extent].offset,
+			  in->dims, in->n_dims, to);
+}
+
+static uint32_t sum_of(const uint8_t *bytes, uint64_t n)
+{
+	return (uint32_t)crc32(0, bytes, (uInt)n);
+}
+
+static void check_known(const struct buffer *b, const struct rsh_torch_file *f,
+			const struct rsh_ckpt_index *ix,
+			const struct rsh_catalogue *cat,
+			const struct rsh_offer *o, const json_t *known)
+{
+	const json_t *shape = json_array_get(known, 1);
+	const uint32_t sum =
+		(uint32_t)json_integer_value(json_array_get(known, 3));
+	struct shown s = { .t = NULL };
+	uint64_t n;
+
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		if (strcmp(f->tensors[i].name,
+			   rsh_names_text(cat->names, o->name)) == 0)
+			s.t = &f->tensors[i];
+	if (!s.t) {
+		fail_msg("no tensor %s", rsh_names_text(cat->names, o->name));
+		return;
+	}
+	assert_int_equal(s.t->n_dims, json_array_size(shape));
+	for (uint32_t d = 0; d < s.t->n_dims; d++)
+		assert_int_equal(s.t->dims[d], json_integer_value(
+						       json_array_get(shape,
+								      d)));
+	assert_string_equal(rsh_safetensors_dtype(s.t->dtype),
+			    json_string_value(json_array_get(known, 0)));
+	n = s.t->elements * rsh_dtype_size(s.t->dtype);
+	s.bytes = calloc(n + 1, 1);
+	take_by_strides(b, f, &s);
+	assert_int_equal(sum_of(s.bytes, n), sum);
+	memset(s.bytes, 0xa5, n);
+	take_by_recipe(b, ix, cat, o, s.bytes);
+	assert_int_equal(sum_of(s.bytes, n), sum);
+	free(s.bytes);
+}
+
+static bool is_known(void *ctx, const char *name)
+{
+	return json_object_get(ctx, name) &&
+	       json_array_size(json_object_get(ctx, name)) == 4;
+}
+
+/* Every tensor of the case that the file has is right, by its strides and by
+ * the recipe that shows it.  Returns how many there are. */
+static uint32_t check_genuine(const char *path, json_t *tensors)
+{
+	struct buffer b = load_file(path);
+	struct rsh_byte_source src = buffer_source(&b);
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_plan_options opts = {
+		.wanted = is_known, .ctx = tensors,
+	};
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_catalogue *cat;
+	struct rsh_ckpt_index *ix;
+	struct rsh_torch_file *f;
+	struct rsh_offer *offers;
+	uint32_t n, n_unsummed;
+
+	if (read_bytes(&b, &f, &err))
+		fail_msg("%s", err.text);
+	check_file(f);
+	assert_int_equal(rsh_torch_file_check(&src, f, &n_unsummed, &err), 0);
+	assert_int_equal(rsh_torch_index(f, names, &ix, &err), 0);
+	if (rsh_torch_offers(
+		    (const struct rsh_torch_file *const[]){ f }, 1,
+		    &(struct rsh_source_view){
+			.n_ranks = 1, .names = names,
+			.index = (const struct rsh_ckpt_index *const[]){ ix },
+			.path = &path,
+		    }, &opts, &arena, &cat, &offers, &n, &err))
+		fail_msg("%s", err.text);
+	for (uint32_t i = 0; i < n; i++)
+		check_known(&b, f, ix, cat, &offers[i],
+			    json_object_get(tensors, rsh_names_text(
+							     names,
+							     offers[i].name)));
+	rsh_catalogue_free(cat);
+	rsh_arena_clear(&arena);
+	rsh_torch_file_free(f);
+	rsh_ckpt_index_free(ix);
+	rsh_names_free(names);
+	buffer_free(&b);
+	return n;
+}
+
+static const char *const in_directories[][3] = {
+	{ "consolidated-2.15", "consolidated.00.pth", NULL },
+	{ "hf-bin", "pytorch_model.bin", NULL },
+	{ "hf-bin-parts", "pytorch_model-00001-of-00002.bin",
+	  "pytorch_model-00002-of-00002.bin" },
+	{ "hyperparallel-torch", "_rank0_.safetensors", NULL },
+};
+
+static void test_genuine(void **state)
+{
+	struct buffer text = load_file("data/torch/expected.json");
+	json_t *all = json_loadb((char *)text.data, text.len, 0, NULL), *c;
+	const char *name;
+
+	(void)state;
+	assert_non_null(all);
+	json_object_foreach(all, name, c) {
+		json_t *tensors = json_object_get(c, "tensors");
+		const char *path = json_string_value(json_object_get(c,
+								     "path"));
+		char at[256];
+		uint32_t n = 0, known = 0;
+		const char *key;
+		json_t *v;
+
+		if (json_object_get(c, "refuse") || strcmp(name, "tar") == 0)
+			continue;
+		snprintf(at, sizeof(at), "data/torch/%s", path);
+		for (size_t i = 0; i < sizeof(in_directories) /
+					       sizeof(in_directories[0]); i++) {
+			for (size_t k = 1; k < 3 && in_directories[i][k]; k++) {
+				if (strcmp(in_directories[i][0], path))
+					continue;
+				snprintf(at, sizeof(at), "data/torch/%s/%s",
+					 path, in_directories[i][k]);
+				n += check_genuine(at, tensors);
+			}
+		}
+		if (n == 0)
+			n = check_genuine(at, tensors);
+		json_object_foreach(tensors, key, v)
+			known += json_array_size(v) == 4;
+		assert_int_equal(n, known);
+	}
+	json_decref(all);
+	buffer_free(&text);
+}
+
+static void refused(const char *path, int code, const char *words)
+{
+	struct buffer b = load_file(path);
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+
+	assert_int_equal(read_bytes(&b, &f, &err), -code);
+	if (!strstr(err.text, words))
+		fail_msg("%s", err.text);
+	buffer_free(&b);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	refused("data/torch/script-2.15.pt", ENOTSUP, "TorchScript");
+	refused("data/torch/module-2.15.pt", ENOTSUP,
+		"class torch.nn.modules.linear.Linear");
+	refused("data/torch/tar.pth", ENOTSUP, "tar archive");
+	refused("data/torch/hf-bin/config.json", EBADMSG, "torch.save()");
+}
+
+static const char *value_of(const struct rsh_torch_file *f, const char *name)
+{
+	for (uint32_t i = 0; i < f->n_values; i++)
+		if (strcmp(f->values[i].name, name) == 0)
+			return f->values[i].json ? f->values[i].json : "-";
+	return "no such value";
+}
+
+static void test_values(void **state)
+{
+	struct buffer b = load_file("data/torch/nested-2.15.pt");
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+
+	(void)state;
+	assert_int_equal(read_bytes(&b, &f, &err), 0);
+	assert_string_equal(value_of(f, "step"), "17");
+	assert_string_equal(value_of(f, "optimizer.param_groups.0.betas"),
+			    "[0.9, 0.999]");
+	assert_string_equal(value_of(f, "config.big"), "1099511627776");
+	rsh_torch_file_free(f);
+	buffer_free(&b);
+	b = load_file("data/torch/namespace-2.15.pt");
+	assert_int_equal(read_bytes(&b, &f, &err), 0);
+	assert_string_equal(value_of(f, "args"), "-");
+	assert_string_equal(value_of(f, "size"), "[1, 2]");
+	rsh_torch_file_free(f);
+	buffer_free(&b);
+}
+
+/* ---- archives that are made here ---- */
+
+struct entry {
+	const char *name;
+	const void *content;
+	size_t n;
+	const char *local_name; /* NULL: the same */
+	uint16_t method;
+};
+
+static void put_le(struct buffer *b, uint64_t v, unsigned width)
+{
+	for (unsigned i = 0; i < width; i++)
+		buffer_append(b, &(uint8_t){ (uint8_t)(v >> (8 * i)) }, 1);
+}
+
+static void put_header(struct buffer *b, const struct entry *e, bool central,
+		       uint64_t at)
+{
+	const char *name = e->local_name && !central ? e->local_name : e->name;
+
+	put_le(b, central ? 0x02014b50 : 0x04034b50, 4);
+	if (central)
+		put_le(b, 0, 2);
+	put_le(b, 0, 2);
+	put_le(b, 0, 2);
+	put_le(b, e->method, 2);
+	put_le(b, 0, 4);
+	put_le(b, 0, 4); /* no CRC */
+	put_le(b, e->n, 4);
+	put_le(b, e->n, 4);
+	put_le(b, strlen(name), 2);
+	put_le(b, 0, 2);
+	if (central) {
+		put_le(b, 0, 2);
+		put_le(b, 0, 2);
+		put_le(b, 0, 2);
+		put_le(b, 0, 4);
+		put_le(b, at, 4);
+	}
+	buffer_append(b, name, strlen(name));
+	if (!central)
+		buffer_append(b, e->content, e->n);
+}
+
+static struct buffer make_zip(const struct entry *entries, size_t n)
+{
+	struct buffer b = { NULL, 0 };
+	uint64_t at[8], directory, end;
+
+	assert_true(n <= 8);
+	for (size_t i = 0; i < n; i++) {
+		at[i] = b.len;
+		put_header(&b, &entries[i], false, 0);
+	}
+	directory = b.len;
+	for (size_t i = 0; i < n; i++)
+		put_header(&b, &entries[i], true, at[i]);
+	end = b.len;
+	put_le(&b, 0x06054b50, 4);
+	put_le(&b, 0, 4);
+	put_le(&b, n, 2);
+	put_le(&b, n, 2);
+	put_le(&b, end - directory, 4);
+	put_le(&b, directory, 4);
+	put_le(&b, 0, 2);
+	return b;
+}
+
+static const uint8_t elements[24];
+
+/* A pickle of these bytes in an archive with a storage of 24 bytes. */
+static struct buffer make_file(const void *pickle, size_t n)
+{
+	const struct entry entries[] = {
+		{ "a/data.pkl", pickle, n, NULL, 0 },
+		{ "a/data/0", elements, sizeof(elements), NULL, 0 },
+	};
+
+	return make_zip(entries, 2);
+}
+
+/* Pieces of pickles. */
+#define TEXT(n, s) "\x8c" n s
+#define KEY(n, s) TEXT(n, s)
+#define STORAGE_OF(class, count) \
+	"(" TEXT("\7", "storage") class TEXT("\1", "0") TEXT("\3", "cpu") \
+	count "tQ"
+#define FLOATS "ctorch\nFloatStorage\n"
+#define STORAGE STORAGE_OF(FLOATS, "K\6")
+#define TENSOR_OF(storage, from, sizes, strides) \
+	"ctorch._utils\n_rebuild_tensor_v2\n(" storage from sizes strides \
+	"\x89" "ccollections\nOrderedDict\n)Rt" "R"
+#define TENSOR TENSOR_OF(STORAGE, "K\0", "K\2K\3\x86", "K\3K\1\x86")
+#define CALL "cos\nsystem\n" TEXT("\2", "ls") "\x85R"
+#define IN_DICT(v) "\x80\2}" KEY("\1", "w") v "s."
+
+struct made {
+	const char *what;
+	const char *pickle;
+	size_t n;
+	int code;
+	const char *words;
+};
+
+#define MADE(what, pickle, code, words) \
+	{ what, pickle, sizeof(pickle) - 1, code, words }
+
+static const struct made made[] = {
+	MADE("honest", IN_DICT(TENSOR), 0, ""),
+	MADE("a call as a value", IN_DICT(CALL), EBADMSG, "os.system"),
+	MADE("a call as a key", "\x80\2}" CALL "K\1s.", EBADMSG, "os.system"),
+	MADE("a call that is thrown away", "\x80\2" CALL "0}.", EBADMSG,
+	     "os.system"),
+	MADE("a call below the object", "\x80\2" CALL "}.", EBADMSG,
+	     "os.system"),
+	MADE("a call as state", "\x80\2}" CALL "b.", EBADMSG, "os.system"),
+	MADE("a call by NEWOBJ", IN_DICT("cos\nsystem\n" TEXT("\2", "ls")
+					 "\x85\x81"), EBADMSG, "os.system"),
+	MADE("a call by INST", IN_DICT("(" TEXT("\2", "ls") "ios\nsystem\n"),
+	     EBADMSG, "0x69"),
+	MADE("a call by OBJ", IN_DICT("(cos\nsystem\n" TEXT("\2", "ls") "o"),
+	     EBADMSG, "0x6f"),
+	MADE("a call by NEWOBJ_EX", IN_DICT("cos\nsystem\n" TEXT("\2", "ls")
+					    "\x85}\x92"), EBADMSG, "0x92"),
+	MADE("a name by STACK_GLOBAL", IN_DICT(TEXT("\2", "os")
+		TEXT("\6", "system") "\x93" TEXT("\2", "ls") "\x85R"),
+	     EBADMSG, "os.system"),
+	MADE("an extension", IN_DICT("\x82\1"), EBADMSG, "0x82"),
+	MADE("PERSID", IN_DICT("Px\n"), EBADMSG, "0x50"),
+	MADE("a call of what was made", IN_DICT("cbuiltins\nset\n]\x85R"
+		TEXT("\2", "ls") "\x85R"), EBADMSG, "has made itself"),
+	MADE("getattr", IN_DICT("cbuiltins\ngetattr\n" TEXT("\1", "a")
+				TEXT("\1", "b") "\x86R"), EBADMSG,
+	     "builtins.getattr"),
+	MADE("a call without arguments", IN_DICT("cos\nabort\n)R"), EBADMSG,
+	     "os.abort"),
+	MADE("a call in a tensor's type",
+	     IN_DICT("ctorch._tensor\n_rebuild_from_type_v2\n(cos\nsystem\n"
+		     "ctorch\nTensor\n" TEXT("\2", "ls") "\x85}tR"), EBADMSG,
+	     "os.system"),
+	MADE("a call as a hook", IN_DICT("ctorch._utils\n_rebuild_tensor_v2\n("
+		STORAGE "K\0K\2\x85K\1\x85\x89" CALL "tR"), EBADMSG,
+	     "os.system"),
+	MADE("a call as a storage's class", IN_DICT(TENSOR_OF(
+		STORAGE_OF(CALL, "K\6"), "K\0", "K\2\x85", "K\1\x85")),
+	     EBADMSG, "os.system"),
+	MADE("a forged name", IN_DICT("cos\nsys\x1b[31mtem\n" TEXT("\2", "ls")
+				      "\x85R"), EBADMSG, "call os."),
+	/* inert ones */
+	MADE("an instance", IN_DICT(TENSOR) , 0, ""),
+	MADE("an instance with state", "\x80\2}" KEY("\1", "w") TENSOR "s"
+	     KEY("\1", "a") "cargparse\nNamespace\n)\x81}" KEY("\1", "x")
+	     "K\1sbs.", 0, ""),
+	MADE("a member of an enum", "\x80\2}" KEY("\1", "w") TENSOR "s"
+	     KEY("\1", "a") "cmine\nColour\nK\1\x85Rs.", 0, ""),
+	MADE("an instance with arguments", IN_DICT("cmine\nThing\n"
+		TEXT("\1", "x") "\x85\x81"), EBADMSG, "mine.Thing"),
+	/* numbers */
+	MADE("beyond its storage", IN_DICT(TENSOR_OF(STORAGE, "K\1",
+		"K\2K\3\x86", "K\3K\1\x86")), EBADMSG, "leaves its storage"),
+	MADE("a large stride", IN_DICT(TENSOR_OF(STORAGE, "K\0", "K\2K\3\x86",
+		"\x8a\x8\1\1\1\1\1\1\1\x3fK\1\x86")), EBADMSG, "leaves"),
+	MADE("a negative size", IN_DICT(TENSOR_OF(STORAGE, "K\0",
+		"J\xff\xff\xff\xffK\3\x86", "K\3K\1\x86")), EBADMSG,
+	     "cannot be"),
+	MADE("a negative stride", IN_DICT(TENSOR_OF(STORAGE, "K\5", "K\2\x85",
+		"J\xff\xff\xff\xff\x85")), EBADMSG, "cannot be"),
+	MADE("sizes that overflow", IN_DICT(TENSOR_OF(STORAGE, "K\0",
+		"\x8a\5\0\0\0\0\1\x8a\5\0\0\0\0\1\x86", "K\0K\0\x86")),
+	     EBADMSG, "more elements"),
+	MADE("fewer strides", IN_DICT(TENSOR_OF(STORAGE, "K\0", "K\2K\3\x86",
+		"K\1\x85")), EBADMSG, "strides"),
+	MADE("a size that is a truth", IN_DICT(TENSOR_OF(STORAGE, "K\0",
+		"\x88\x85", "K\1\x85")), EBADMSG, "cannot be"),
+	MADE("a storage of another size", IN_DICT(TENSOR_OF(
+		STORAGE_OF(FLOATS, "K\7"), "K\0", "K\2\x85", "K\1\x85")),
+	     EBADMSG, "24 bytes"),
+	MADE("a storage that is not there", IN_DICT("(" TEXT("\7", "storage")
+		FLOATS TEXT("\1", "1") TEXT("\3", "cpu") "K\6tQ"), EBADMSG,
+	     "no entry for storage 1"),
+	MADE("a storage of a path", IN_DICT("(" TEXT("\7", "storage") FLOATS
+		TEXT("\6", "../a/0") TEXT("\3", "cpu") "K\6tQ"), EBADMSG,
+	     "no entry"),
+	MADE("a storage of two sizes", "\x80\2}" KEY("\1", "w") STORAGE "s"
+	     KEY("\1", "v") STORAGE_OF(FLOATS, "K\5") "s.", EBADMSG,
+	     "two sizes"),
+	MADE("a storage of negative size", IN_DICT(STORAGE_OF(FLOATS,
+		"J\xff\xff\xff\xff")), EBADMSG, "no storage"),
+	MADE("a number as persistent id", IN_DICT("K\1Q"), EBADMSG,
+	     "no storage"),
+	MADE("a tensor without storage", IN_DICT(TENSOR_OF("K\1", "K\0",
+		"K\2\x85", "K\1\x85")), EBADMSG, "without a storage"),
+	MADE("an instance as storage", IN_DICT(TENSOR_OF("cmine\nA\n)\x81",
+		"K\0", "K\2\x85", "K\1\x85")), EBADMSG, "without a storage"),
+	/* names */
+	MADE("a name twice", "\x80\2}" KEY("\1", "w") TENSOR "s"
+	     KEY("\1", "w") TENSOR "s.", EBADMSG, "twice"),
+	MADE("a flattened name twice", "\x80\2}" KEY("\3", "a.b") "K\1s"
+	     KEY("\1", "a") "}" KEY("\1", "b") "K\2ss.", EBADMSG, "twice"),
+	MADE("a name that is no UTF-8", "\x80\2}" KEY("\1", "\xff") TENSOR
+	     "s.", EBADMSG, "UTF-8"),
+	MADE("a name with a surrogate", "\x80\2}" KEY("\3", "\xed\xa0\x80")
+	     TENSOR "s.", EBADMSG, "UTF-8"),
+	MADE("a name with a NUL", "\x80\2}" KEY("\1", "\0") TENSOR "s.",
+	     EBADMSG, "UTF-8"),
+	MADE("a tuple as a tensor's name", "\x80\2}K\1\x85" TENSOR "s.",
+	     EBADMSG, "no text"),
+	MADE("a tuple as a value's name", "\x80\2}K\1\x85K\2s.", 0, ""),
+	/* the machine */
+	MADE("an underflow", "\x80\2s.", EBADMSG, "more than there is"),
+	MADE("a mark that is not there", "\x80\2u.", EBADMSG, "mark"),
+	MADE("a memo that is not there", "\x80\2h\7.", EBADMSG, "memo"),
+	MADE("a pickle without an end", "\x80\2}", EBADMSG, "truncated"),
+	MADE("more than one pickle", "\x80\2}.}.", EBADMSG, "goes on"),
+	MADE("a text beyond its end", "\x80\2" "X\xff\xff\xff\x7f" "a.",
+	     EBADMSG, "truncated"),
+	MADE("a list that holds itself", "\x80\2]q\0h\0a.", EBADMSG,
+	     "without an end"),
+	MADE("a dictionary that holds itself", "\x80\2}q\0" KEY("\1", "w")
+	     "h\0s.", EBADMSG, ""),
+	MADE("no pickle", "{}", EBADMSG, "no pickle"),
+	MADE("a number", "\x80\2K\1.", ENOTSUP, "neither"),
+	MADE("a bare tensor", "\x80\2" TENSOR ".", ENOTSUP, "without a name"),
+};
+
+static void check_made(const struct made *m)
+{
+	struct buffer b = make_file(m->pickle, m->n);
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+	int rc = read_bytes(&b, &f, &err);
+
+	if (rc != -m->code || (rc && !strstr(err.text, m->words)))
+		fail_msg("%s: rc %d, \"%s\"", m->what, rc, err.text);
+	if (rc == 0)
+		check_file(f);
+	rsh_torch_file_free(f);
+	buffer_free(&b);
+}
+
+static void test_made(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
+		check_made(&made[i]);
+}
+
+/* Lists 100,000 deep; a dictionary that is there 2^63 times. */
+static void test_deep(void **state)
+{
+	struct buffer p = { NULL, 0 }, b;
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+
+	(void)state;
+	buffer_append(&p, "\x80\2", 2);
+	for (int i = 0; i < 100000; i++)
+		buffer_append(&p, "]", 1);
+	for (int i = 1; i < 100000; i++)
+		buffer_append(&p, "a", 1);
+	buffer_append(&p, ".", 1);
+	b = make_file(p.data, p.len);
+	assert_int_equal(read_bytes(&b, &f, &err), -EBADMSG);
+	buffer_free(&p);
+	buffer_free(&b);
+	/* Each dictionary holds the one before twice. */
+	buffer_append(&p, "\x80\2}q\0", 5);
+	for (uint8_t i = 1; i < 64; i++) {
+		const uint8_t list[] = {
+			'}', 'q', i, 0x8c, 1, 'a', 'h', (uint8_t)(i - 1), 's',
+			0x8c, 1, 'b', 'h', (uint8_t)(i - 1), 's',
+		};
+
+		buffer_append(&p, list, sizeof(list));
+	}
+	buffer_append(&p, ".", 1);
+	b = make_file(p.data, p.len);
+	assert_int_equal(read_bytes(&b, &f, &err), -EBADMSG);
+	if (!strstr(err.text, "room for"))
+		fail_msg("%s", err.text);
+	buffer_free(&p);
+	buffer_free(&b);
+}
+
+static void check_archive(const char *what, const struct entry *entries,
+			  size_t n, const char *words)
+{
+	struct buffer b = make_zip(entries, n);
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+	int rc = read_bytes(&b, &f, &err);
+
+	if (rc != (*words ? -EBADMSG : 0) || !strstr(err.text, words))
+		fail_msg("%s: rc %d, \"%s\"", what, rc, err.text);
+	rsh_torch_file_free(f);
+	buffer_free(&b);
+}
+
+static void test_archives(void **state)
+{
+	static const char honest[] = IN_DICT(TENSOR);
+	const struct entry object = {
+		"a/data.pkl", honest, sizeof(honest) - 1, NULL, 0,
+	};
+	const struct entry storage = { "a/data/0", elements, 24, NULL, 0 };
+	struct entry e[4] = { object, storage };
+
+	(void)state;
+	check_archive("honest", e, 2, "");
+	e[2] = storage;
+	check_archive("a storage twice", e, 3, "twice");
+	e[2] = object;
+	check_archive("data.pkl twice", e, 3, "twice");
+	e[2].name = "b/data.pkl";
+	check_archive("two objects", e, 3, "second data.pkl");
+	e[1].local_name = "a/data/1";
+	check_archive("a local name that differs", e, 2, "another zip entry");
+	e[1] = storage;
+	e[1].method = 8;
+	check_archive("a deflated storage", e, 2, "compressed");
+	e[1] = storage;
+	e[1].n = 20;
+	check_archive("a short storage", e, 2, "20 bytes");
+	e[1] = storage;
+	e[1].name = "b/data/0";
+	check_archive("a storage elsewhere", e, 2, "no entry");
+	e[1] = storage;
+	e[2] = (struct entry){ "a/byteorder", "big", 3, NULL, 0 };
+	check_archive("of another byte order", e, 3, "little-endian");
+	e[2] = (struct entry){ "a/byteorder", "little", 6, NULL, 0 };
+	check_archive("of our byte order", e, 3, "");
+	check_archive("without an object", &e[1], 2, "without data.pkl");
+}
+
+/* ---- damage ---- */
+
+static void test_truncated(void **state)
+{
+	static const char *const files[] = {
+		"data/torch/views-2.15.pt", "data/torch/legacy-views-2.15.pth.tar",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct buffer b = load_file(files[i]);
+
+		for (size_t n = 0; n < b.len; n += n < 4096 ? 7 : 61) {
+			struct buffer cut = { NULL, 0 };
+			struct rsh_torch_file *f;
+			struct rsh_error err;
+
+			buffer_append(&cut, b.data, n);
+			if (read_bytes(&cut, &f, &err) == 0)
+				fail_msg("%s of %zu bytes", files[i], n);
+			assert_true(*err.text);
+			buffer_free(&cut);
+		}
+		buffer_free(&b);
+	}
+}
+
+/* A changed byte gives a sentence or tensors that lie in the file. */
+static void test_flipped(void **state)
+{
+	static const char *const files[] = {
+		"data/torch/names-2.15.pt", "data/torch/legacy-views-2.15.pth.tar",
+		"data/torch/protocol4-2.15.pt",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct buffer b = load_file(files[i]);
+
+		for (size_t at = 0; at < b.len; at++) {
+			const uint8_t was = b.data[at];
+			struct rsh_torch_file *f;
+			struct rsh_error err;
+
+			b.data[at] ^= (uint8_t)(1u << at % 8);
+			if (read_bytes(&b, &f, &err) == 0)
+				check_file(f);
+			else
+				assert_true(*err.text);
+			rsh_torch_file_free(f);
+			b.data[at] = was;
+		}
+		buffer_free(&b);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_genuine),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_made),
+		cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_archives),
+		cmocka_unit_test(test_truncated),
+		cmocka_unit_test(test_flipped),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
