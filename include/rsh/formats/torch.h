@@ -17,7 +17,7 @@
 
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/writer/writer.h"
+#include "rsh/plan/writer.h"
 
 struct rsh_torch_storage {
 	const char *key;
