@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cache/protocol_i.h"
+#include "storage/cache/protocol_i.h"
 
 #define LARGEST 3000
 #define BESIDE 1024

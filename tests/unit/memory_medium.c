@@ -14,7 +14,7 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "store/name_list_dir_i.h"
+#include "storage/store/name_list_dir_i.h"
 
 #define FILES_MAX 16
 

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "cache/block_file_i.h"
+#include "storage/cache/block_file_i.h"
 #include "cache_support.h"
 #include "rsh/util/log.h"
 

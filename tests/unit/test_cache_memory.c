@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "cache/cache_i.h"
+#include "storage/cache/cache_i.h"
 #include "cache_support.h"
 
 #define BLOCK (64 * KIB)

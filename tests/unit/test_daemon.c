@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/daemon_i.h"
+#include "app/daemon/daemon_i.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
 

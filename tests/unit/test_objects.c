@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "objects/curl_i.h"
+#include "storage/objects/curl_i.h"
 #include "objects_support.h"
 #include "rsh/storage/objects.h"
 #include "rsh/util/clock.h"

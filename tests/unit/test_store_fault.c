@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "rsh/util/clock.h"
-#include "store/io_i.h"
+#include "storage/store/io_i.h"
 #include "support.h"
 
 #define FILE_BYTES 20000

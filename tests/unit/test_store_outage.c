@@ -17,7 +17,7 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
-#include "store/store_i.h"
+#include "storage/store/store_i.h"
 #include "support.h"
 
 #define N_FILES 4
