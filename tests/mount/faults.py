@@ -29,7 +29,7 @@ from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
 STEP = (1, 10)
-SLOW_US = 400  # SLOW_NS of store/cache_policy.c
+SLOW_US = 400  # SLOW_NS of storage/store/cache_policy.c
 # Just the bytes that are asked for.
 BARE = ["--io-mode", "direct", "--cache", "off"]
 TESTS = []
