@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "planner_i.h"
+#include "rsh/plan/param_kind.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/plan/param_kind.h"
 
 /* ---- the converter's dispatch ---- */
 

@@ -44,12 +44,12 @@
 #ifndef RSH_CONVERTER_CONVERTER_I_H
 #define RSH_CONVERTER_CONVERTER_I_H
 
-#include "rsh/plan/catalogue.h"
 #include "rsh/converter/conversion.h"
 #include "rsh/converter/slices.h"
 #include "rsh/plan/blueprint.h"
-#include "rsh/strategy/grid.h"
+#include "rsh/plan/catalogue.h"
 #include "rsh/plan/name_filter.h"
+#include "rsh/strategy/grid.h"
 
 #define RSH_NO_SHOWN UINT32_MAX
 

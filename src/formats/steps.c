@@ -2,8 +2,8 @@
 /* formats/steps.c finds, checks and shows steps that are directories. */
 #include "config.h"
 
-#include "rsh/formats/steps.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/steps.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

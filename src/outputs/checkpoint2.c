@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "rsh/outputs/outputs.h"
+#include "rsh/plan/param_kind.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
@@ -25,7 +26,6 @@
 #include "rsh/util/place.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/checkpoint2_emit.h"
-#include "rsh/plan/param_kind.h"
 
 struct ckpt2_shown {
 	uint32_t n_files;  /* of all ranks */

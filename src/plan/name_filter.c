@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/mem.h"
 #include "rsh/plan/name_filter.h"
 #include "rsh/plan/param_kind.h"
+#include "rsh/util/mem.h"
 
 static uint32_t filter_nth(const uint32_t *which, uint32_t i)
 {

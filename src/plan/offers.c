@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/strategy/grid.h"
-#include "rsh/util/mem.h"
 #include "rsh/plan/param_kind.h"
 #include "rsh/plan/policy.h"
 #include "rsh/plan/writer.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/util/mem.h"
 
 #define OFFERS_TEXT 160
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/plan/redundancy.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
-#include "rsh/plan/redundancy.h"
 
 /* A group is the ranks that hold the same slices, ascending.  `dealt` counts
  * the parameters that they have been dealt. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/mem.h"
 #include "rsh/plan/policy.h"
 #include "rsh/plan/redundancy.h"
+#include "rsh/util/mem.h"
 
 struct writer {
 	struct rsh_writing w;

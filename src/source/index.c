@@ -8,10 +8,10 @@
  * one worker that drew it. */
 #include "config.h"
 
-#include "scan_prefetch_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
 #include "index_table_i.h"
+#include "scan_prefetch_i.h"
 #include "source_i.h"
 
 #include <errno.h>

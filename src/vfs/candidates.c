@@ -13,13 +13,13 @@
 #include "rsh/contents/contents.h"
 #include "rsh/converter/conversion.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/writer.h"
 #include "rsh/source/failures.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/plan/writer.h"
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
  * speaks of SOURCE as a whole without knowing its name. */

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/param_kind.h"
 #include "rsh/source/format.h"
 #include "rsh/util/mem.h"
-#include "rsh/plan/param_kind.h"
 
 struct states {
 	uint32_t n;

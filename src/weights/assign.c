@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/mem.h"
 #include "rsh/plan/param_kind.h"
+#include "rsh/util/mem.h"
 #include "weights_i.h"
 
 static int weights_list_add(struct weights_list *l,

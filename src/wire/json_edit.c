@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/wire/bytes.h"
 #include "json_scan_i.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 
 #define NO_PARENT UINT32_MAX
 

@@ -10,8 +10,8 @@
 #include <xxhash.h>
 
 #include "rsh/util/names.h"
-#include "rsh/wire/ckpt.h"
 #include "rsh/wire/bytes.h"
+#include "rsh/wire/ckpt.h"
 #include "strategy_build_i.h"
 
 /* The strategies of the largest jobs have a few megabytes. */

@@ -19,10 +19,10 @@
 #include "storage/objects/curl_i.h"
 #include "objects_support.h"
 #include "rsh/storage/objects.h"
-#include "rsh/util/clock.h"
-#include "rsh/util/parallel.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/blocking.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/secret.h"
 #include "support.h"
 

@@ -23,9 +23,9 @@
 
 #include <cmocka.h>
 
-#include "rsh/strategy/strategy.h"
 #include "rsh/converter/conversion.h"
 #include "rsh/formats/ranks.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
 

@@ -4,8 +4,8 @@
  * repeats a run, `RSH_CASES` says how many catalogues there are. */
 #include "recipe_support.h"
 
-#include "rsh/wire/safetensors.h"
 #include "rsh/plan/writer.h"
+#include "rsh/wire/safetensors.h"
 
 #define MAX_OFFERS 6
 #define MAX_STAGES 2

@@ -17,8 +17,8 @@
 
 #include "rsh/plan/files.h"
 #include "rsh/plan/framing.h"
-#include "rsh/strategy/strategy.h"
 #include "rsh/plan/options.h"
+#include "rsh/strategy/strategy.h"
 
 /* Gives the source ranks that the strategies speak of, whose files are worth
  * indexing: first .. first + n - 1.  Without a source strategy that is any rank

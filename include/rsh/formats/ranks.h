@@ -9,11 +9,11 @@
 #ifndef RSH_FORMATS_RANKS_H
 #define RSH_FORMATS_RANKS_H
 
+#include "rsh/plan/writer.h"
+#include "rsh/source/format.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/arena.h"
-#include "rsh/source/format.h"
-#include "rsh/plan/writer.h"
 
 struct rsh_ranks_options {
 	enum rsh_grid_rule rule; /* where the optimizer's shards lie */

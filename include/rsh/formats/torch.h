@@ -15,9 +15,9 @@
 #ifndef RSH_FORMATS_TORCH_H
 #define RSH_FORMATS_TORCH_H
 
+#include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/plan/writer.h"
 
 struct rsh_torch_storage {
 	const char *key;

@@ -8,8 +8,8 @@
 #ifndef RSH_PLAN_NAME_FILTER_H
 #define RSH_PLAN_NAME_FILTER_H
 
-#include "rsh/plan/catalogue.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/catalogue.h"
 #include "rsh/plan/options.h"
 
 struct rsh_name_filter {

@@ -12,9 +12,9 @@
 #define RSH_PLAN_POLICY_H
 
 #include "rsh/plan/blueprint.h"
-#include "rsh/strategy/strategy.h"
 #include "rsh/plan/name_filter.h"
 #include "rsh/plan/options.h"
+#include "rsh/strategy/strategy.h"
 
 /* This is a plan while it is made.  A policy reads it, and sets `shown`. */
 struct rsh_writing {

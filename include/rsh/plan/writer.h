@@ -18,8 +18,8 @@
 #define RSH_PLAN_WRITER_H
 
 #include "rsh/plan/blueprint.h"
-#include "rsh/strategy/strategy.h"
 #include "rsh/plan/options.h"
+#include "rsh/strategy/strategy.h"
 
 /* A tensor that can be shown, and how it is made.  No two have one name. */
 struct rsh_offer {

@@ -17,13 +17,13 @@
 
 #include <stdio.h>
 
-#include "rsh/source/resume_format.h"
+#include "rsh/plan/writer.h"
 #include "rsh/source/inspect.h"
+#include "rsh/source/resume_format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/plan/writer.h"
 
 /* ---- what a format is asked ---- */
 

@@ -5,8 +5,8 @@
 #ifndef RSH_SOURCE_STRATEGIES_H
 #define RSH_SOURCE_STRATEGIES_H
 
-#include "rsh/strategy/derive.h"
 #include "rsh/source/source.h"
+#include "rsh/strategy/derive.h"
 
 /* Makes the bytes of the file (from malloc) that merge_pipeline_strategys makes
  * of these files and of those in these directories; *json tells its form.  0 or

@@ -20,15 +20,15 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
-#include "rsh/strategy/derive.h"
 #include "rsh/outputs/outputs.h"
+#include "rsh/plan/options.h"
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
+#include "rsh/strategy/derive.h"
 #include "rsh/util/error.h"
 #include "rsh/util/place.h"
-#include "rsh/plan/options.h"
 
 struct rsh_vfs;
 

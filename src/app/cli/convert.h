@@ -3,10 +3,10 @@
 #ifndef RSH_APP_CLI_CONVERT_H
 #define RSH_APP_CLI_CONVERT_H
 
+#include "printer.h"
 #include "rsh/app/exit.h"
 #include "rsh/util/names.h"
 #include "rsh/weights/weights.h"
-#include "printer.h"
 
 /* Checks the table at `path`, and the source of the options if there is one. */
 enum rsh_exit rsh_convert_check(const struct rsh_options *o, const char *path);

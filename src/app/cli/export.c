@@ -8,13 +8,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "rsh/copy/export.h"
+#include "printer.h"
 #include "rsh/app/ranks.h"
+#include "rsh/copy/export.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "printer.h"
 #include "text.h"
 #include "work.h"
 

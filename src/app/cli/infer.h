@@ -10,10 +10,10 @@
 #ifndef RSH_APP_CLI_INFER_H
 #define RSH_APP_CLI_INFER_H
 
-#include "rsh/contents/infer.h"
-#include "rsh/app/exit.h"
-#include "rsh/strategy/partition.h"
 #include "printer.h"
+#include "rsh/app/exit.h"
+#include "rsh/contents/infer.h"
+#include "rsh/strategy/partition.h"
 
 enum rsh_verdict {
 	RSH_VERDICT_ALONE,     /* one rank holds it */

@@ -3,9 +3,9 @@
 #ifndef RSH_APP_CLI_LS_H
 #define RSH_APP_CLI_LS_H
 
+#include "printer.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/strategy.h"
-#include "printer.h"
 
 /* Each prints one kind of operand.  Returns 0 or -ENOMEM. */
 int rsh_ls_records(const struct rsh_printer *out, const char *path,

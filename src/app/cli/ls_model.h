@@ -3,8 +3,8 @@
 #ifndef RSH_APP_CLI_LS_MODEL_H
 #define RSH_APP_CLI_LS_MODEL_H
 
-#include "rsh/source/inspect.h"
 #include "printer.h"
+#include "rsh/source/inspect.h"
 
 struct rsh_ls_model {
 	char *architecture; /* by config.json; NULL: it is not known */

@@ -4,9 +4,9 @@
 #ifndef RSH_APP_CLI_LS_TENSORS_H
 #define RSH_APP_CLI_LS_TENSORS_H
 
-#include "rsh/strategy/derive.h"
-#include "rsh/source/source.h"
 #include "printer.h"
+#include "rsh/source/source.h"
+#include "rsh/strategy/derive.h"
 
 /* This is a tensor, with its shape as a file holds it and its whole one. */
 struct rsh_ls_tensor {

@@ -13,15 +13,15 @@
 #include "commands.h"
 #include "help.h"
 #include "plan.h"
-#include "supervise.h"
-#include "rsh/app/mount.h"
-#include "rsh/fuse/server.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/line.h"
+#include "rsh/app/mount.h"
+#include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
+#include "supervise.h"
 
 static enum rsh_exit mount_command(const struct rsh_options *o)
 {

@@ -3,8 +3,8 @@
 #ifndef RSH_APP_CLI_PLAN_H
 #define RSH_APP_CLI_PLAN_H
 
-#include "rsh/vfs/inspect.h"
 #include "printer.h"
+#include "rsh/vfs/inspect.h"
 
 /* Prints the lists of --rank-list; *refused is true if MindSpore has none for
  * some rank.  Returns 0 or -errno with a sentence. */

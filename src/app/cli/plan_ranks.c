@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "plan.h"
-#include "rsh/converter/rank_list.h"
 #include "rsh/app/ranks.h"
+#include "rsh/converter/rank_list.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

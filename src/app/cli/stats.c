@@ -6,10 +6,10 @@
 
 #include <errno.h>
 
+#include "printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
 #include "rsh/util/mem.h"
-#include "printer.h"
 #include "text.h"
 
 static const struct rsh_column figure_columns[] = {

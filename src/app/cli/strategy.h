@@ -3,8 +3,8 @@
 #ifndef RSH_APP_CLI_STRATEGY_H
 #define RSH_APP_CLI_STRATEGY_H
 
-#include "rsh/strategy/derive.h"
 #include "rsh/app/exit.h"
+#include "rsh/strategy/derive.h"
 
 enum rsh_exit rsh_strategy_check_command(const struct rsh_options *o);
 

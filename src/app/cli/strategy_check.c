@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/strategies.h"
 #include "printer.h"
+#include "rsh/source/strategies.h"
 
 struct checking {
 	struct rsh_printer out;

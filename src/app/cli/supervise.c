@@ -22,8 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rsh/app/mounted.h"
 #include "rsh/app/exit.h"
+#include "rsh/app/mounted.h"
 #include "rsh/util/log.h"
 
 /* A command is given up that gets on in none of so many looks, one after the

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/mem.h"
 #include "printer.h"
+#include "rsh/util/mem.h"
 #include "text.h"
 
 #define GAP 2       /* blanks between columns */

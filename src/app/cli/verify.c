@@ -11,17 +11,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "rsh/converter/conversion.h"
-#include "rsh/copy/verify.h"
+#include "printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/ranks.h"
 #include "rsh/app/reading.h"
+#include "rsh/converter/conversion.h"
+#include "rsh/copy/verify.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "printer.h"
 #include "text.h"
 #include "work.h"
 

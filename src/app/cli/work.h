@@ -5,8 +5,8 @@
 #define RSH_APP_CLI_WORK_H
 
 #include "progress.h"
-#include "rsh/copy/copy.h"
 #include "rsh/app/options.h"
+#include "rsh/copy/copy.h"
 #include "rsh/vfs/vfs.h"
 
 /* This is kept for one run of a command. */

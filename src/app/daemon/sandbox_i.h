@@ -21,9 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rsh/storage/servers.h"
-#include "rsh/storage/objects.h"
 #include "rsh/app/options.h"
+#include "rsh/storage/objects.h"
+#include "rsh/storage/servers.h"
 
 /* Confines this thread and all that it starts, for good.  They lose new
  * privileges, all files but those that the options name, and the system calls

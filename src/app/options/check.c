@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/formats.h"
+#include "check_i.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/ranks.h"
 #include "rsh/app/table.h"
+#include "rsh/formats/formats.h"
 #include "rsh/source/source.h"
 #include "rsh/util/mem.h"
-#include "check_i.h"
 
 static bool names_rank(const char *template)
 {

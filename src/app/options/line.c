@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/formats.h"
 #include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
+#include "rsh/formats/formats.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/file_type.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/formats/formats.h"
 #include "rsh/app/digest.h"
+#include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "set_i.h"

@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/formats/steps.h"
 #include "rsh/source/resume.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/file_type.h"
-#include "rsh/formats/steps.h"
 
 static const char ckpt2_metadata[] = "metadata.json";
 

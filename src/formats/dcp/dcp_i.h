@@ -15,9 +15,9 @@
 #ifndef RSH_FORMATS_DCP_I_H
 #define RSH_FORMATS_DCP_I_H
 
+#include "rsh/formats/dcp.h"
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
-#include "rsh/formats/dcp.h"
 
 /* This is where an item with elements lies. */
 struct rsh_dcp_place {

@@ -4,8 +4,8 @@
 #ifndef RSH_FORMATS_DCP_METADATA_I_H
 #define RSH_FORMATS_DCP_METADATA_I_H
 
-#include "rsh/util/names.h"
 #include "rsh/formats/dcp.h"
+#include "rsh/util/names.h"
 #include "rsh/wire/pickle_values.h"
 
 /* These are the files that a checkpoint consists of, by number. */

@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/plan/writer.h"
 
 /* No more boxes than this are told one by one. */
 #define TOLD_MAX 4096

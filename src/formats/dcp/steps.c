@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/steps.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/formats/steps.h"
 
 static const char dcp_items[] = ".distcp";
 static const char megatron_iteration[] = "iter_";

@@ -10,10 +10,10 @@
 
 #include <string.h>
 
+#include "rsh/formats/steps.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/wire/intact.h"
-#include "rsh/formats/steps.h"
 
 static const char *torch_suffix(const char *name)
 {
