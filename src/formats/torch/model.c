@@ -355,9 +355,11 @@ int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 
 	*out = (struct rsh_listed){ .wrong = RSH_ERROR_INIT };
 	for (uint32_t i = 0; i < t->n; i++) {
-		if (!t->files[i] && !out->wrong.code)
-			torch_list_read(s, t->names[i], &t->files[i],
-					&out->wrong);
+		int rc = t->files[i] ? 0 : torch_list_read(s, t->names[i],
+							   &t->files[i], err);
+
+		if (rc)
+			return rc;
 		n += t->files[i] ? t->files[i]->n_tensors : 0;
 		n_values += t->files[i] ? t->files[i]->n_values : 0;
 	}
