@@ -28,7 +28,7 @@ static void check_index(const struct rsh_torch_file *f)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_ckpt_index *ix;
+	struct rsh_ckpt_index *ix = NULL;
 
 	require(names && rsh_torch_index(f, names, &ix, &err) == 0);
 	for (uint32_t i = 0; i < ix->n_records; i++)
