@@ -63,6 +63,7 @@ MOUNT += \
 	mount/hostile_names.py \
 	mount/limits.py \
 	mount/stack.sh \
+	mount/handed_device.py \
 	mount/install.sh \
 	mount/sandbox.py \
 	mount/soak.py \
