@@ -113,6 +113,7 @@ EXTRA_DIST += \
 	lib/reader.py \
 	lib/reap.py \
 	lib/rsh_cli.py \
+	lib/messages.py \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \
