@@ -146,9 +146,8 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 
 static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 {
-	const struct rsh_source *s = w->source;
+	struct rsh_source *s = w->source;
 	struct passed_over incomplete = { 0 };
-	char hint[512];
 	int rc = refuse_incomplete(s, err);
 
 	if (rc == 0)
@@ -162,9 +161,9 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (incomplete.n)
 		return rsh_error_set(err, ENOENT, "%s: no save in it was "
 				     "completed", s->path);
-	rsh_source_hint(s->path, w->how, s->formats, hint, sizeof(hint));
-	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it%s",
-			     s->path, hint);
+	s->no_rank_dirs = true;
+	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it",
+			     s->path);
 }
 
 /* ---- what the user describes ---- */
@@ -309,13 +308,13 @@ static int check_named(const struct rsh_walk *w, struct rsh_error *err)
 			     w->source->path, w->file);
 }
 
-int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
-		     const struct rsh_source_options *opts,
-		     struct rsh_error *err)
+static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err)
 {
 	struct rsh_walk w = {
 		.source = s, .first = first, .n = n,
-		.file = opts->file, .how = &opts->store,
+		.file = opts->file,
 	};
 	int rc;
 
@@ -331,4 +330,13 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		qsort(s->listing.dirs, s->listing.n_dirs,
 		      sizeof(*s->listing.dirs), dir_by_rank);
 	return check_dirs(s, err);
+}
+
+int rsh_source_list_ranks(struct rsh_source *s,
+			  const struct rsh_source_options *opts,
+			  struct rsh_error *err)
+{
+	int rc = listing_make(s, s->first_rank, s->n_listed_ranks, opts, err);
+
+	return rc ? rc : rsh_candidates_make(s, opts, err);
 }

@@ -166,7 +166,8 @@ static int resume_try(struct rsh_resume *r, uint32_t candidate,
 	int rc = resume_take_saved(r, candidate, err);
 
 	if (rc == 0 && s->format->resume->agree)
-		rc = s->format->resume->agree(s->path, r->saved, r->n_saved, err);
+		rc = s->format->resume->agree(s->path, r->saved, r->n_saved,
+					      err);
 	if (rc == 0)
 		rc = rsh_source_choose(s, candidate, err);
 	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
@@ -293,19 +294,20 @@ static int resume_check_units(const struct rsh_source *s, const char *glob,
 			      struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
+	cleanup_free bool *has = calloc(l->n_dirs + 1, sizeof(*has));
 
-	for (size_t d = 0; d < l->n_dirs; d++) {
-		size_t i = 0;
-
-		while (i < l->n && l->files[i].rank != l->dirs[d].rank)
-			i++;
-		if (i == l->n)
+	if (!has)
+		return rsh_error_nomem(err);
+	/* Units are numbered from 0 on, in the order of their directories. */
+	for (size_t i = 0; i < l->n; i++)
+		has[l->files[i].rank] = true;
+	for (size_t d = 0; d < l->n_dirs; d++)
+		if (!has[l->dirs[d].rank])
 			return rsh_error_set(err, ENOENT, "%s/%s holds no "
 					     "checkpoint%s%s", s->path,
 					     l->dirs[d].name,
 					     glob ? " named " : "",
 					     glob ? glob : "");
-	}
 	return 0;
 }
 

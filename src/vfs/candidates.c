@@ -89,22 +89,6 @@ static bool any_file(const struct rsh_source_view *view)
 	return false;
 }
 
-int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
-		       const struct rsh_offer *offers, uint32_t n,
-		       const struct rsh_strategy *dst,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_plan **out, struct rsh_error *err)
-{
-	struct rsh_plan_options told = *opts;
-
-	/* What is lacking was told already, by who read it. */
-	if (rsh_source_format(s)->any_copy) {
-		told.report_lost = NULL;
-		told.replicas = true;
-	}
-	return rsh_write_plan(cat, offers, n, dst, &told, out, err);
-}
-
 /* The general writer shows what a format reads, unless it plans itself. */
 static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 		       struct rsh_error *err)
@@ -112,6 +96,8 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	const struct rsh_format *f = rsh_source_format(job->source);
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_read_job in_arena = *job;
+	const struct rsh_plan_options opts =
+		rsh_vfs_offer_options(job->source, job->opts);
 	struct rsh_offers o;
 	int rc;
 
@@ -120,8 +106,7 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	in_arena.arena = &arena;
 	rc = f->read(&in_arena, &o, err);
 	if (rc == 0)
-		rc = rsh_vfs_write_plan(job->source, o.cat, o.v, o.n, job->dst,
-					job->opts, out, err);
+		rc = rsh_write_plan(o.cat, o.v, o.n, job->dst, &opts, out, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }
@@ -142,8 +127,8 @@ static int plan_values(struct rsh_reshard *v,
 	return rc;
 }
 
-static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,
-		   struct rsh_error *err)
+static int convert(struct rsh_reshard *v, struct planning *p,
+		   bool allow_missing, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	struct rsh_plan_options opts = cfg->plan;
@@ -353,8 +338,8 @@ static uint32_t candidate_count_valid(const struct rsh_reshard *v)
 }
 
 static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
-			    const struct rsh_vfs_config *cfg, uint32_t candidate,
-			    const struct rsh_error *err)
+			    const struct rsh_vfs_config *cfg,
+			    uint32_t candidate, const struct rsh_error *err)
 {
 	uint32_t valid = candidate_count_valid(v), wanted;
 	char which[256], who[96];
@@ -396,8 +381,8 @@ static int try_parts(struct rsh_reshard *v, struct planning *p,
 	return rc;
 }
 
-static int try_several(struct rsh_reshard *v, struct planning *p,
-		       uint32_t n, struct rsh_failures *f, struct rsh_error *err)
+static int try_several(struct rsh_reshard *v, struct planning *p, uint32_t n,
+		       struct rsh_failures *f, struct rsh_error *err)
 {
 	bool fatal = false;
 	char taken[256];

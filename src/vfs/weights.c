@@ -392,8 +392,9 @@ static int weights_plan(struct weights_job *k,
 	if (rc)
 		return rc;
 	form = weights_form(k);
-	rc = rsh_vfs_write_plan(k->v->source, steal_pointer(&k->cat), k->out,
-				k->n_out, k->v->dst, &form, &k->v->plan, err);
+	form = rsh_vfs_offer_options(k->v->source, &form);
+	rc = rsh_write_plan(steal_pointer(&k->cat), k->out, k->n_out, k->v->dst,
+			    &form, &k->v->plan, err);
 	if (rc == 0 && w->note &&
 	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
 		rc = rsh_error_nomem(err);

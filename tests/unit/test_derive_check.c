@@ -41,8 +41,9 @@ static struct findings check(const char *const *jsons, uint32_t n,
 						       names, &err), 0);
 		rsh_ckpt_index_free(index);
 	}
-	assert_int_equal(rsh_strategy_check(files, n, n > 1, "job", shapes,
-					    names, add, &f, &err), 0);
+	assert_int_equal(rsh_strategy_check(&(struct rsh_strategy_checked){
+		files, n, n > 1, "job", shapes,
+	}, names, add, &f, &err), 0);
 	rsh_derive_shapes_free(shapes);
 	rsh_names_free(names);
 	return f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/listing.c finds the steps of a Checkpoint 2.0 tree, as MindSpore
- * Transformers saves it:
+/* formats/checkpoint2/listing.c finds the steps of a Checkpoint 2.0 tree, as
+ * MindSpore Transformers saves it:
  *
  *   SOURCE/latest_checkpointed_iteration.txt   the tracker
  *   SOURCE/iteration_00000008/                 a step, which SOURCE itself may
@@ -31,7 +31,8 @@ static bool checkpoint2_is_rank_dir(const char *name)
 	const size_t n = strlen("rank_");
 
 	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
+		strncmp(name, "ckpt_", n) == 0) &&
+	       rsh_digits_length(name + n, 1);
 }
 
 /* A tracker alone does not tell: Megatron-LM calls its own the same. */
@@ -158,8 +159,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	size_t len, n;
 	const char *text;
 
-	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX, "tracker", &data,
-			   &len, &err)) {
+	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX,
+			   "tracker", &data, &len, &err)) {
 		if (err.code != ENOENT)
 			rsh_log_warning("%s: the newest whole step is taken "
 					"instead", err.text);
@@ -167,7 +168,7 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	}
 	data[len] = '\0';
 	text = (const char *)data + strspn((const char *)data, blanks);
-	n = rsh_mixed_radix(text, strlen(text));
+	n = rsh_digits_length(text, strlen(text));
 	if (!text[n + strspn(text + n, blanks)] &&
 	    rsh_number_read(text, n, step))
 		return true;

@@ -17,7 +17,8 @@ static bool ckpt_is_rank_dir(const char *name)
 	const size_t n = strlen("rank_");
 
 	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
+		strncmp(name, "ckpt_", n) == 0) &&
+	       rsh_digits_length(name + n, 1);
 }
 
 /* A model that lies beside directories of ranks is meant where no strategy is

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/index.c makes the index of a .distcp file by looking at its items.
+/* formats/dcp/index.c makes the index of a .distcp file by looking at its
+ * items.
  *
  * A record is called "OFFSET+LENGTH" by its item, with "/2,0,1" behind it where
  * the dimensions lie in another order than the tensor's.  So the index says
@@ -283,7 +284,7 @@ static bool read_order(const char *text, uint32_t n, uint8_t *order)
 			continue;
 		if (*text++ != (i ? ',' : '/'))
 			return false;
-		digits = rsh_mixed_radix(text, strlen(text));
+		digits = rsh_digits_length(text, strlen(text));
 		if (!rsh_number_read(text, digits, &d) || d >= n ||
 		    (seen & UINT64_C(1) << d))
 			return false;

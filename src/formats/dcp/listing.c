@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/listing.c finds the metadata of a distributed checkpoint and lists the
- * files that it names. */
+/* formats/dcp/listing.c finds the metadata of a distributed checkpoint and
+ * lists the files that it names. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -56,7 +56,7 @@ bool rsh_dcp_is_of_rank(const char *name)
 
 		if (strncmp(name, forms[i].before, n) != 0)
 			continue;
-		digits = rsh_mixed_radix(at, strlen(at));
+		digits = rsh_digits_length(at, strlen(at));
 		if (digits > 0 && strcmp(at + digits, forms[i].after) == 0)
 			return true;
 	}

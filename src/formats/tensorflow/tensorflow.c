@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and its
- * <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
+/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and
+ * its <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
  * newest one. */
 #include "config.h"
 
@@ -33,7 +33,7 @@ static const char *tensorflow_data_in(const char *file, uint64_t *i,
 	    strncmp(p, tensorflow_data, strlen(tensorflow_data)) != 0)
 		return NULL;
 	digits = p + strlen(tensorflow_data);
-	of = digits + rsh_mixed_radix(digits, strlen(digits));
+	of = digits + rsh_digits_length(digits, strlen(digits));
 	if (of - digits != TENSORFLOW_DIGITS ||
 	    !rsh_number_read(digits, TENSORFLOW_DIGITS, i) ||
 	    strncmp(of, tensorflow_of, strlen(tensorflow_of)) != 0)

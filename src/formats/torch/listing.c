@@ -60,7 +60,7 @@ static bool torch_is_consolidated(const char *name)
 
 	if (strncmp(name, before, n) != 0)
 		return false;
-	digits = rsh_mixed_radix(name + n, strlen(name + n));
+	digits = rsh_digits_length(name + n, strlen(name + n));
 	return digits > 0 && strcmp(name + n + digits, after) == 0;
 }
 
@@ -262,9 +262,11 @@ int rsh_torch_file_open(struct rsh_source *s,
 	if (!file) {
 		rc = torch_search(s, torch_may_hold, &found, &n, err);
 		if (rc == 0 && n != 1)
-			rc = rsh_error_set(err, ENOENT, "%s: the file of "
+			rc = rsh_error_set(err, ENOENT,
+					   "%s: the file of "
 					   "PyTorch in it was removed, or "
-					   "another one came", rsh_source_path(s));
+					   "another one came",
+					   rsh_source_path(s));
 		file = found;
 	}
 	if (rc)
