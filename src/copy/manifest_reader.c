@@ -42,8 +42,8 @@ static int read_more(struct rsh_lines *l, struct rsh_error *err)
 		l->at = 0;
 	}
 	if (l->len > RSH_MANIFEST_LINE_MAX)
-		return rsh_error_set(err, EBADMSG, "%s: line %llu is longer "
-				     "than lines of a manifest are", l->path,
+		return rsh_error_set(err, EBADMSG,
+			"%s: line %llu is too long for a manifest", l->path,
 				     (unsigned long long)l->number + 1);
 	if (rsh_grow(&l->buf, &l->cap, l->len + READ_BYTES, 1))
 		return rsh_error_nomem(err);
@@ -112,9 +112,9 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 	struct rsh_manifest_index *x = r->index;
 
 	if (r->ended)
-		return bad_line(r, "something after its end", err);
+		return bad_line(r, "it has lines after its end", err);
 	if (r->began != (line->kind != RSH_MANIFEST_HEAD))
-		return bad_line(r, "the head is not where it should be", err);
+		return bad_line(r, "its head is not its first line", err);
 	switch (line->kind) {
 	case RSH_MANIFEST_HEAD:
 		r->began = true;

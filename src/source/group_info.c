@@ -35,13 +35,13 @@ static int group_contradiction(const struct witness *w, const char *path,
 			       struct rsh_error *err)
 {
 	if (name == RSH_NAME_NONE)
-		return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to "
-				     "replace each other, but they are of two "
-				     "pipeline stages of %s", path, a, b,
+		return rsh_error_set(err, EINVAL,
+			"%s: ranks %u and %u are listed as replicas, but they "
+			"are in different pipeline stages of %s", path, a, b,
 				     w->strategy->path);
-	return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to replace "
-			     "each other, but %s gives them different slices "
-			     "of parameter %s", path, a, b, w->strategy->path,
+	return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are listed as "
+					  "replicas, but %s gives them "
+					  "different slices of parameter %s", path, a, b, w->strategy->path,
 			     rsh_names_text(w->names, name));
 }
 
@@ -61,9 +61,8 @@ static int group_check_list(const struct witness *w, const char *path,
 
 		has_own |= list[i] == rank;
 		if (list[i] >= n_ranks || first >= n_ranks)
-			return rsh_error_set(err, EINVAL, "%s: it speaks of "
-					     "rank %u, but %s has ranks 0 to "
-					     "%u", path, list[i],
+			return rsh_error_set(err, EINVAL,
+			"%s: it lists rank %u, but %s has ranks 0 to %u", path, list[i],
 					     w->strategy->path, n_ranks - 1);
 		if (!rsh_strategy_same_slices(w->strategy, first, list[i],
 					      &name))
@@ -135,7 +134,7 @@ static int group_check_beside(struct witness *w, const struct rsh_source *s,
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)
-			rsh_log_warning("%s: it is not taken into account",
+			rsh_log_warning("%s: the file is ignored",
 					err->text);
 	}
 	return 0;

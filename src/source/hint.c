@@ -129,8 +129,8 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 
 	*buf = '\0';
 	if (rc == -ENOTDIR)
-		snprintf(buf, max, "; %s is a file, and SOURCE has to be a "
-			 "directory", path);
+		snprintf(buf, max, "; %s is a file, but SOURCE must be a "
+				   "directory", path);
 	else if (rc)
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 	if (rc)
@@ -143,7 +143,8 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		return;
 	hint_find_child(dir, path, how, formats, child);
 	if (*child)
-		snprintf(buf, max, "; %s in it is a checkpoint: is that meant?",
+		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
+				   "that?",
 			 child);
 }
 

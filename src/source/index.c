@@ -520,9 +520,9 @@ static void index_say_unsummed(const struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		n += s->files[i].index ? s->files[i].index->n_unsummed : 0;
 	if (n > 0)
-		rsh_log_warning("%s: %" PRIu64 " items have no CRC (torch was "
-				"told to compute none): their contents are "
-				"held against nothing", s->path, n);
+		rsh_log_warning("%s: %" PRIu64 " items have no CRC, since torch "
+				"computed none: their contents cannot be "
+				"checked", s->path, n);
 }
 
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,

@@ -105,8 +105,8 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		return 0;
 	rc = join_parts(s, parts, base, n_valid, names, &whole, &twice);
 	if (rc == -EEXIST)
-		return rsh_error_set(err, EINVAL, "%s: parameter %s is in two "
-				     "of its parts",
+		return rsh_error_set(err, EINVAL,
+			"%s: parameter %s is in two of its files",
 				     s->view_path[s->files[first].rank],
 				     rsh_names_text(names, twice));
 	if (rc)

@@ -104,7 +104,7 @@ static int list_power_offs(struct rsh_walk *w, struct passed_over *incomplete,
 	}
 	w->any = any;
 	log_passed_over(w->source, incomplete,
-			": the save was not completed, it does not count");
+			": the save is incomplete and is ignored");
 	return more < 0 ? rsh_walk_unreadable(w, "", more, err) : rc;
 }
 
@@ -124,8 +124,8 @@ static void mention_power_offs(const struct rsh_source *s)
 		if (rsh_power_off_read(name, &epoch, &step, &complete) &&
 		    complete)
 			pass_over(&beside, name);
-	log_passed_over(s, &beside, " does not count beside the directories of "
-			"ranks; it can be mounted by itself");
+	log_passed_over(s, &beside, " is ignored, since there are directories "
+				    "of ranks; it can be mounted separately");
 }
 
 /* SOURCE may be called ".", end in '/' or be a link. */
@@ -140,7 +140,7 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 	if (!rsh_power_off_read(slash ? slash + 1 : path, &epoch, &step,
 				&complete) || complete)
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: this save was not completed",
+	return rsh_error_set(err, EINVAL, "%s: this save is incomplete",
 			     path);
 }
 
@@ -159,8 +159,8 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (rc || w->any)
 		return rc;
 	if (incomplete.n)
-		return rsh_error_set(err, ENOENT, "%s: no save in it was "
-				     "completed", s->path);
+		return rsh_error_set(err, ENOENT,
+			"%s: it contains no complete save", s->path);
 	s->no_rank_dirs = true;
 	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it",
 			     s->path);
@@ -193,8 +193,7 @@ static int list_described(struct rsh_walk *w,
 	n = strlen(dirs);
 	while (n && dirs[n - 1] == '/')
 		dirs[--n] = '\0';
-	return rsh_error_set(err, ENOENT, "%s: no file in it is called "
-			     "%s%s%s", w->source->path,
+	return rsh_error_set(err, ENOENT, "%s: it contains no file named %s%s%s", w->source->path,
 			     dirs + strspn(dirs, "/"), n ? "/" : "", file);
 }
 
@@ -293,8 +292,8 @@ static int check_dirs(const struct rsh_source *s, struct rsh_error *err)
 		    n != (b_base ? (size_t)(b_base - b) : 0) ||
 		    strncmp(a, b, n) != 0)
 			continue;
-		return rsh_error_set(err, EINVAL, "%s: rank %u twice: %s and "
-				     "%s", s->path, l->dirs[i].rank, a, b);
+		return rsh_error_set(err, EINVAL,
+			"%s: rank %u has two directories: %s and %s", s->path, l->dirs[i].rank, a, b);
 	}
 	return 0;
 }

@@ -26,7 +26,7 @@ static void open_log_empty_dirs(const struct rsh_source *s)
 	for (size_t d = 0; d < l->n_dirs; d++)
 		if (!bsearch(&l->dirs[d].rank, ranks, l->n, sizeof(*ranks),
 			     rsh_by_u32))
-			rsh_log_info("%s/%s holds no checkpoint", s->path,
+			rsh_log_info("%s/%s contains no checkpoint", s->path,
 				     l->dirs[d].name);
 }
 

@@ -177,9 +177,9 @@ static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 				return rsh_candidates_undecidable(s,
 							&l->files[i], err);
 	if (first > 0 && first < l->n)
-		rsh_log_warning("%s: the file of %.*s carries no step, the one "
-				"of %.*s does: whether they belong together "
-				"cannot be checked", s->path,
+		rsh_log_warning("%s: the file of %.*s has no step in its name, "
+				"that of %.*s has one: whether they belong "
+				"together cannot be checked", s->path,
 				step_dir_length(&l->files[first]),
 				l->files[first].name, step_dir_length(l->files),
 				l->files[0].name);

@@ -131,9 +131,9 @@ static int strategies_check_metadata(const char *path, bool shapes,
 	int rc;
 
 	if (shapes)
-		return rsh_error_set(err, EINVAL, "%s: --checkpoint is for "
-				     "strategy files, which tell no shapes: "
-				     "a metadata.json does", path);
+		return rsh_error_set(err, EINVAL,
+			"%s: --checkpoint is for strategy files, which have no "
+			"shapes; a metadata.json has them", path);
 	rc = rsh_metadata_strategy(path, names, &s, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);

@@ -31,8 +31,8 @@ static int strategy_say_other(const char *path, struct rsh_error *err)
 	bool of_directory;
 	const char *what = rsh_other_file(path, &of_directory);
 
-	return what ? rsh_error_set(err, EBADMSG, "%s: this is no strategy, "
-				    "but %s", path, what) : -EBADMSG;
+	return what ? rsh_error_set(err, EBADMSG,
+			"%s: this is not a strategy, but %s", path, what) : -EBADMSG;
 }
 
 static int strategy_load_file(const char *path, struct rsh_strategy_file **out,

@@ -115,16 +115,15 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (s->format->owner == RSH_OWNER_RANK &&
 		    s->files[i].rank == s->files[i - 1].rank)
-			return rsh_error_set(err, EINVAL, "%s: cannot tell "
-					     "which checkpoint of rank %u is "
-					     "meant: %s or %s: say --select "
-					     "name=GLOB", s->path,
+			return rsh_error_set(err, EINVAL,
+			"%s: several checkpoints of rank %u match: %s and %s: "
+			"use --select name=GLOB", s->path,
 					     s->files[i].rank,
 					     rsh_store_name(s->store, i - 1),
 					     rsh_store_name(s->store, i));
 	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= RSH_MAX_RANKS)
-		return rsh_error_set(err, EINVAL, "%s: rank %u is beyond the "
-				     "%u ranks that a job may have",
+		return rsh_error_set(err, EINVAL,
+			"%s: rank %u is too large: a job has at most %u ranks",
 				     rsh_store_path(s->store, s->n_files - 1),
 				     s->files[s->n_files - 1].rank,
 				     RSH_MAX_RANKS);
@@ -147,8 +146,8 @@ static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 	s->type = s->n_files ? source_type_of(s, 0) : RSH_FILE_CKPT;
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (source_type_of(s, i) != s->type)
-			return rsh_error_set(err, EINVAL, "%s and %s: a source "
-					     "is either .ckpt or .safetensors",
+			return rsh_error_set(err, EINVAL,
+			"%s and %s: all files must be .ckpt or all .safetensors",
 					     rsh_store_path(s->store, 0),
 					     rsh_store_path(s->store, i));
 	return 0;
@@ -197,8 +196,8 @@ int rsh_source_number_files(struct rsh_source *s)
 
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: a %s, which says itself how it "
-			     "is cut: --src-strategy is not needed", s->path,
+	return rsh_error_set(err, EINVAL, "%s: a %s, which contains its own "
+					  "layout: --src-strategy is not needed", s->path,
 			     s->format->says);
 }
 
@@ -217,7 +216,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 	int rc;
 
 	if (!rsh_store_clear(s->store))
-		return rsh_error_set(err, EIO, "%s: a read does not come back",
+		return rsh_error_set(err, EIO, "%s: a read of it hangs",
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;

@@ -75,7 +75,7 @@ static void check_item_layout(struct check *c,
 	if (rsh_item_ranks(it) == rsh_item_ranks(first))
 		return;
 	c->ranks_differ = true;
-	found(c, "%s: parameter %s: it lies on %u devices, but %s on %u",
+	found(c, "%s: parameter %s has a mesh of %u devices, but %s of %u",
 	      f->path, it->name, rsh_item_ranks(it), first->name,
 	      rsh_item_ranks(first));
 }
@@ -95,7 +95,7 @@ static void check_stage(struct check *c, uint32_t i)
 		    other->content_hash == f->content_hash)
 			continue;
 		found(c,
-		      "%s: it is of stage %u, as %s is, but has other content",
+		      "%s: it is of stage %u like %s, but has other content",
 		      f->path, f->first_stage, other->path);
 		return;
 	}

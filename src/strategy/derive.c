@@ -35,7 +35,7 @@ static int note_idle_rules(struct derivation *d)
 						    &d->params[i]))
 				i++;
 			if (i == d->n_params &&
-			    rsh_derive_note(d, "--%s '%s' fits no parameter",
+			    rsh_derive_note(d, "--%s '%s' matches no parameter",
 					    all[k].option, rule->text))
 				return -ENOMEM;
 		}
@@ -263,7 +263,9 @@ static int check_used(struct derivation *d)
 		if (d->axes[i].dst > 1 && !d->axes[i].used && !d->same_mesh)
 			return rsh_error_set(
 				d->err, EINVAL,
-				"%s: it splits nothing over %s, so what %s=%u would split is not known: say it, as in --split 'REGEX=DIM:%s'",
+				"%s: it splits nothing over %s, so what %s=%u "
+				"would split is not known: use --split, as in "
+				"--split 'REGEX=DIM:%s'",
 				d->path, d->axes[i].name, d->axes[i].name,
 				d->axes[i].dst, d->axes[i].name);
 	return 0;
@@ -348,7 +350,8 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 	if (!d->src && (!d->shapes || !d->shapes->n))
 		return rsh_error_set(
 			d->err, EINVAL,
-			"an unsharded source says nothing of parameters; give its checkpoint (--checkpoint)");
+			"an unsharded source does not list its parameters; "
+			"give its checkpoint (--checkpoint)");
 	if (d->src && d->src->lone_stage)
 		return rsh_error_set(
 			d->err, EINVAL,

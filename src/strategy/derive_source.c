@@ -186,7 +186,9 @@ static int infer_usual(struct derivation *d)
 	if (n > 3 || (n == 3 && mesh->mesh[1] != 1) ||
 	    (splits && !splits_over_last))
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: what the axes of its meshes are for is not known (%s): say the job's mesh, as in --src-mesh dp=2,mp=4",
+				     "%s: the purpose of the axes of its "
+				     "meshes is not known (%s): give the job's "
+				     "mesh, as in --src-mesh dp=2,mp=4",
 				     d->path,
 				     rsh_item_text(mesh, text, sizeof(text)));
 	d->axes[AXIS_DP].src = mesh->mesh[0];
@@ -333,7 +335,9 @@ int rsh_derive_name_axes(struct derivation *d)
 	}
 	if (d->axes[AXIS_EP].src > 1 && !rsh_mesh_has(mesh, "ep"))
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: its experts lie on groups of %u ranks; name ep in the wanted mesh too, as in ep=%u",
+				     "%s: its experts are distributed over "
+				     "groups of %u ranks; name ep in the "
+				     "wanted mesh too, as in ep=%u",
 				     d->src->path, d->axes[AXIS_EP].src,
 				     d->axes[AXIS_EP].src);
 	return 0;

@@ -100,7 +100,10 @@ static int find_longest(struct derivation *d, struct layers *l)
 	}
 	if (tie && l->n > 1)
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: several lists have %u layers, so which of them go to which stage is not known: say it, as in --stage 'encoder=first'",
+				     "%s: several lists have %u layers, so "
+				     "which of them go to which stage is not "
+				     "known: use --stage, as in --stage "
+				     "'encoder=first'",
 				     d->src ? d->src->path : "the source", l->n);
 	for (uint32_t i = 0; i < d->n_params; i++)
 		if (l->list[i] == l->longest && l->longest != NO_LAYER &&
@@ -126,7 +129,9 @@ static int layers_per_stage(struct derivation *d, const struct layers *l,
 				     d->o->n_layers, pp);
 	if (!d->o->n_layers && l->n % pp)
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: how its %u layers lie on %u stages is not known: say how many each has, as in --layers 2,1,1",
+				     "%s: how its %u layers are distributed "
+				     "over %u stages is not known: use "
+				     "--layers, as in --layers 2,1,1",
 				     d->src ? d->src->path : "the source", l->n,
 				     pp);
 	for (uint32_t s = 0; s < pp; s++) {
@@ -161,7 +166,10 @@ static int by_source(struct derivation *d, struct derive_param *p)
 	bool in_last = rsh_param_in_stage(p->listed, last);
 
 	if (p->listed->n_stages != (uint32_t)in_first + in_last)
-		return rsh_derive_refuse(d, p, "the source has it on a stage in the middle, so its stage is not known: say it, as in --stage 'REGEX=1'");
+		return rsh_derive_refuse(d, p, "the source has it on a stage "
+					       "in the middle, so its stage is "
+					       "not known: use --stage, as in "
+					       "--stage 'REGEX=1'");
 	p->n_stages = 0;
 	if (in_first)
 		p->stages[p->n_stages++] = 0;
@@ -179,9 +187,17 @@ static int by_order(struct derivation *d, struct derive_param *p,
 	const struct derive_shape *at = d->params[p->base].shape;
 
 	if (!at || !low)
-		return rsh_derive_refuse(d, p, "its pipeline stage is not known: give a checkpoint of the source (--checkpoint), whose order tells, or say it, as in --stage 'REGEX=first'");
+		return rsh_derive_refuse(d, p, "its pipeline stage is not "
+					       "known: give a checkpoint of "
+					       "the source (--checkpoint), "
+					       "whose order determines it, or "
+					       "use --stage, as in --stage "
+					       "'REGEX=first'");
 	if (at > low && at < high)
-		return rsh_derive_refuse(d, p, "it stands among the layers, so its stage is not known: say it, as in --stage 'REGEX=1'");
+		return rsh_derive_refuse(d, p, "it is among the layers, so its "
+					       "stage is not known: use "
+					       "--stage, as in --stage "
+					       "'REGEX=1'");
 	set_one(p, at < low ? 0 : d->dst_stages - 1);
 	return 0;
 }

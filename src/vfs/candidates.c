@@ -40,7 +40,7 @@ static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 	uint32_t n = rsh_source_n_bad(s, &first);
 
 	if (n > 1)
-		snprintf(more, sizeof(more), " (and %u other files are bad)",
+		snprintf(more, sizeof(more), " (and %u other files are damaged)",
 			 n - 1);
 	if (n > 0)
 		rsh_error_set(err, plan.code, "%s%s; %s", first, more,

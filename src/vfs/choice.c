@@ -97,8 +97,8 @@ static void unused_pattern(const struct rsh_vfs_config *cfg, const char *option,
 	if (!pattern || rsh_choice_new(pattern, NULL, &only, &err))
 		return;
 	if (!unused_fits(only, asked))
-		rsh_log_warning("%s: --%s \"%s\" fits no parameter; there are "
-				"%u, such as %s", cfg->source, option, pattern,
+		rsh_log_warning("%s: --%s \"%s\" matches no parameter; there "
+				"are %u, such as %s", cfg->source, option, pattern,
 				rsh_names_count(asked),
 				rsh_names_text(asked, 0));
 	rsh_choice_free(only);

@@ -144,8 +144,8 @@ static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 	}
 	rc = rsh_tree_add_paths(&t->vfs.tree, paths, n);
 	if (rc == -EEXIST)
-		return rsh_error_set(err, EEXIST, "two files would have one "
-				     "name in the mount");
+		return rsh_error_set(err, EEXIST,
+			"two files would have the same name in the mount");
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

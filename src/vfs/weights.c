@@ -100,11 +100,12 @@ static int weights_refuse_auto(const struct rsh_vfs_weights *w,
 		rsh_model_config_architecture(w->config, 0) : NULL;
 
 	if (!w->config)
-		return rsh_error_set(err, EINVAL, "--convert auto goes by the "
-				     "model's config.json, and there is none "
-				     "in SOURCE: --config names it");
-	return rsh_error_set(err, EINVAL, "%s: no table suits %s: --convert "
-			     "names one (`reshardfs convert list`)",
+		return rsh_error_set(err, EINVAL,
+			"--convert auto needs the model's config.json, but "
+			"there is none in SOURCE: use --config");
+	return rsh_error_set(err, EINVAL, "%s: no table supports %s: choose "
+					  "one with --convert (`reshardfs "
+					  "convert list`)",
 			     rsh_model_config_path(w->config),
 			     has ? has : "a model without architectures");
 }
@@ -307,8 +308,8 @@ static void weights_note_choice(struct weights_job *k)
 					       table_name(w->tables[i]));
 	if (at == 0)
 		return;
-	snprintf(text, sizeof(text), "%s is taken, and these suit the model "
-		 "as well: %s", table_name(k->table), others);
+	snprintf(text, sizeof(text), "using %s; these support the model as "
+				     "well: %s", table_name(k->table), others);
 	weights_keep_note(k, text);
 }
 
@@ -346,14 +347,14 @@ static int weights_check_side(const struct weights_job *k,
 	const enum rsh_side from = k->v->weights->from;
 
 	if (from == RSH_SIDE_MINDSPORE && k->v->dst)
-		return rsh_error_set(err, EINVAL, "%s has MindSpore's names: "
-				     "what is shown is Hugging Face's, and no "
-				     "strategy speaks of that "
-				     "(--dst-strategy none)", k->cfg->source);
+		return rsh_error_set(err, EINVAL,
+			"%s has MindSpore's names, which become Hugging "
+			"Face's: a strategy cannot list them (use "
+			"--dst-strategy none)", k->cfg->source);
 	if (from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
-		return rsh_error_set(err, EINVAL, "%s has Hugging Face's "
-				     "names, and a strategy speaks of "
-				     "MindSpore's: --src-strategy none",
+		return rsh_error_set(err, EINVAL,
+			"%s has Hugging Face's names, but a strategy lists "
+			"MindSpore's: use --src-strategy none",
 				     k->cfg->source);
 	return 0;
 }
@@ -441,7 +442,7 @@ static int weights_add_key(struct rsh_json_edit *e, const char *path,
 	    !rsh_json_edit_find(e, NULL, "architectures"))
 		return 0;
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)l->size);
-	rsh_log_info("%s: \"%s\" is shown as %s, which was not there", path,
+	rsh_log_info("%s: \"%s\" is added as %s", path,
 		     l->key, text);
 	return rsh_json_edit_set(e, NULL, l->key, text) ?
 		rsh_error_nomem(err) : 0;
@@ -476,8 +477,9 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 		return 0;
 	if (!m)
 		return weights_add_key(e, path, is, err);
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, and the weights "
-			     "are made with %llu (%s in line %u of %s)", path,
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, but the weights "
+					  "are converted with %llu (%s in line "
+					  "%u of %s)", path,
 			     is->key, (unsigned long long)m->number,
 			     (unsigned long long)is->size, l->name, l->line,
 			     rsh_rule_table_path(w->table));

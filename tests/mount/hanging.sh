@@ -62,7 +62,7 @@ for n in 1 100; do
 		"$RESHARDFS" umount "$MNT"
 	kill -TERM "$DAEMON"
 	ends "$n readers, SIGTERM"
-	check "$n readers: the log says why" grep -q "does not come back" "$LOG"
+	check "$n readers: the log says why" grep -q "hangs" "$LOG"
 done
 
 mount_start $(strategies) $hanging || finish

@@ -4,6 +4,7 @@
 # can be read, tested and replaced before it.  (layers.sh checks rooms.)
 set -u
 builddir=${top_builddir:-..}/src
+sources=${top_srcdir:-..}/src
 command -v nm >/dev/null && command -v tsort >/dev/null || {
 	echo "1..0 # SKIP needs nm and tsort"
 	exit 0
@@ -14,8 +15,12 @@ not_yet="app formats fuse outputs storage weights wire"
 # Prints "user definer" for each symbol that one object of a directory takes from
 # another.
 uses() {
-	find "$1" -name '*.o' -exec nm -A {} + |
-		sed 's,/\.libs/,/,; s,/lib[a-z]*_la-,/,; s/\.o:/ /' | awk '
+	find "$1" -name '*.o' | while read -r object; do
+		# An object of a file that was renamed does not count.
+		source=$(echo "$object" | sed "s,^$builddir/,,
+			s,/\.libs/,/,; s,/[a-z]*_la-,/,; s,/reshardfs-,/,; s,\.o\$,.c,")
+		[ -f "$sources/$source" ] && nm -A "$object"
+	done | sed 's,/\.libs/,/,; s,/lib[a-z]*_la-,/,; s/\.o:/ /' | awk '
 		NF == 4 && $3 ~ /[TDBR]/ { definer[$4] = $1 }
 		NF == 3 && $2 == "U" { n++; user[n] = $1; symbol[n] = $3 }
 		END {

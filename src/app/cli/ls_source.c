@@ -38,7 +38,7 @@ struct step {
 	size_t n_beyond; /* ranks that have a file, but none in the strategy */
 	uint32_t *beyond;
 	uint64_t bytes;
-	char *reason; /* why the whole step cannot be taken, or NULL */
+	char *reason; /* why the whole step cannot be used, or NULL */
 };
 
 struct tree {

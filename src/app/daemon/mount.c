@@ -387,7 +387,7 @@ static void end_service(struct service *s)
 	rsh_server_free(s->server);
 	rsh_mounter_end(s->so.mounter);
 	if (stuck) {
-		rsh_log_warning("%s: a read does not come back, its thread is "
+		rsh_log_warning("%s: a read of it hangs, its thread is "
 				"left behind", s->options->vfs.source);
 		return;
 	}
