@@ -94,8 +94,6 @@ NOT_YET = [
     "src/outputs",
     "src/plan",
     "src/source",
-    "src/storage/cache/",
-    "src/storage/objects/",
     "src/strategy",
     "src/vfs",
     "src/weights",

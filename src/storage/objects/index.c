@@ -46,7 +46,7 @@ static enum rsh_http_verdict probe_judge(const struct object_transfer *t,
 	if (a->status == 206 && !a->is_broken && !a->is_encoded &&
 	    a->has_range && a->has_total && a->first == 0 && a->last == 0)
 		return RSH_HTTP_RIGHT;
-	*why = "gives whole files alone, and no ranges of them";
+	*why = "does not support ranges of bytes";
 	return a->status == 200 || a->status == 206 ?
 	       RSH_HTTP_WRONG : rsh_http_judge_status(a->status, why);
 }
@@ -234,10 +234,10 @@ static int index_names(struct rsh_names *names, const char *prefix,
 	if (begin == '{')
 		return index_weights(names, prefix, g, err);
 	if (begin == '<')
-		return rsh_error_set(err, EBADMSG, "%s: a web page, and no "
-				     "list of names; --source-index says "
-				     "which file there has a name on each "
-				     "line, or is the index of a model's parts",
+		return rsh_error_set(err, EBADMSG, "%s: a web page, not a list "
+				     "of names; --source-index names a file "
+				     "with one name on each line, or the index "
+				     "of a model's parts",
 				     g->what);
 	rc = index_lines(names, prefix, g->data);
 	return rc ? rsh_error_nomem(err) : 0;

@@ -62,7 +62,7 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err)
 {
 	(void)o, (void)prefix, (void)out;
-	return rsh_error_set(err, ENOSYS, "there is no object storage");
+	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
 void rsh_objects_listing_free(struct rsh_objects_listing *l)
@@ -75,7 +75,7 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 		     uint64_t deadline, struct rsh_error *err)
 {
 	(void)o, (void)object, (void)offset, (void)iov, (void)n, (void)deadline;
-	return rsh_error_set(err, ENOSYS, "there is no object storage");
+	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
 void rsh_objects_stats_get(const struct rsh_objects *o,

@@ -181,7 +181,7 @@ static bool url_port(const char *s, size_t n, uint16_t usual, uint16_t *out)
 	return s[host] == ':' && end == s + n && v > 0 && v <= UINT16_MAX;
 }
 
-#define PLACE_NO_HOST "there is no host in this address, or no such port"
+#define PLACE_NO_HOST "no host, or not a valid port"
 
 static int url_bad(const char *what, const char *why, struct rsh_error *err)
 {
@@ -266,7 +266,7 @@ static int url_of_http(struct rsh_objects *o, const char *url,
 		return rsh_error_nomem(err);
 	if (url_has_blanks(o->url) || (o->query && url_has_blanks(o->query)))
 		return url_bad(o->url,
-			       "this address has blanks, which are written %20",
+			       "this address contains blanks: write %20",
 			       err);
 	host = strstr(o->base, "://") + 3;
 	if (!url_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
@@ -297,13 +297,13 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 	url_cut_end(o->url);
 	if (o->user || opts->user)
 		return url_bad(o->url,
-			       "keys do not stand in an address of S3, but in "
+			       "an S3 address cannot contain keys: set them in "
 			       "the environment or a profile",
 			       err);
 	if (!url_is_bucket(bucket, n))
 		return url_bad(o->url,
-			       "this address names no bucket: it is "
-			       "s3://BUCKET or s3://BUCKET/PREFIX",
+			       "not a valid bucket: use s3://BUCKET or "
+			       "s3://BUCKET/PREFIX",
 			       err);
 	key = bucket + n + strspn(bucket + n, "/");
 	if (asprintf(&o->prefix, "%s/", key) < 0) {
@@ -321,7 +321,7 @@ int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 			 struct rsh_error *err)
 {
 	if (!rsh_objects_is_url(url))
-		return url_bad(url, "this is no address of object storage",
+		return url_bad(url, "not an address of object storage",
 			       err);
 	if (!strncmp(url, "s3://", 5))
 		return url_of_s3(o, url, opts, err);
@@ -351,7 +351,7 @@ static int url_endpoint(const struct rsh_objects *o, const char *given,
 	if (url_has_blanks(*out) || strpbrk(*out, "?#@") ||
 	    !rsh_objects_is_url(*out) || !strncmp(*out, "s3:", 3))
 		return url_bad("the endpoint",
-			       "this is no address of a server", err);
+			       "not an address of a server", err);
 	return 0;
 }
 

@@ -356,8 +356,8 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 	if (begun)
 		rsh_log(quiet ? RSH_LOG_INFO : RSH_LOG_ERROR,
 			"%s: cannot be reached (%s)%s", f->path,
-			code_words(code), last ? "; this happens so often that "
-			"most of it is not logged any more" : "");
+			code_words(code), last ? "; this happens often: most "
+			"later outages are not logged" : "");
 	else if (first)
 		rsh_log_info("%s: cannot be reached either (%s)", f->path,
 			     code_words(code));
