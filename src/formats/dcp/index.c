@@ -16,7 +16,6 @@
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)

@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "rsh/formats/steps.h"
+#include "rsh/formats/torch.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 static const char megatron_iteration[] = "iter_";
 static const char megatron_mp_rank[] = "mp_rank_";

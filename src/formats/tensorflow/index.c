@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/tf_check.c compares the .index of a TensorFlow checkpoint with its data
+/* formats/tensorflow/index.c compares the .index of a TensorFlow checkpoint with its data
  * files.
  *
  * The index is a sorted table.  It has blocks of (key, value) pairs, and behind
@@ -8,7 +8,7 @@
  * block lies. */
 #include "config.h"
 
-#include "rsh/wire/intact.h"
+#include "index_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
