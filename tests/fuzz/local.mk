@@ -83,7 +83,7 @@ fuzz_derive_fuzz_LDADD = $(L_STRATEGY)
 FUZZ += fuzz/model_config.fuzz
 fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
 fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_model_config_fuzz_LDADD = $(L_FORMATS)
+fuzz_model_config_fuzz_LDADD = $(L_OUTPUTS)
 
 FUZZ += fuzz/rule_table.fuzz
 fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c $(FUZZ_SUPPORT)
@@ -133,7 +133,9 @@ LAYERS_BELOW_VFS = \
 	libstore.la \
 	libsource.la \
 	libcontents.la \
-	libformats.la
+	libformats.la \
+	libread.la \
+	liboutputs.la
 
 # The shared library and the program cannot be linked with coverage.
 fuzz-programs:

@@ -51,9 +51,9 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
  * of the file.  A file of pickle.dump() is one pickle that ends with the file.
  *
  * Every number is compared with the file's size, and little is allocated
- * whatever the bytes are.  If `full`, checksums are compared, and *unsummed says
- * that the file has none.  Returns 0; -EBADMSG with a sentence that names file
- * and offset; -ENOMEM; or what pread_fn gave.  Any thread may call it. */
+ * whatever the bytes are.  If `full`, checksums are compared, and *unsummed
+ * says that the file has none.  Returns 0; -EBADMSG with a sentence that names
+ * file and offset; -ENOMEM; or what pread_fn gave.  Any thread may call it. */
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err);
 
@@ -133,10 +133,10 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err);
 
-/* Reads a file and makes its index for who knows its tensors by name alone.  One
- * that does not lie row by row has RSH_TORCH_ORDER and the order of its
- * dimensions behind its name: "w\1/1,0".  `full` compares checksums as well.
- * 0, or -errno with a sentence: -ENOTSUP for elements that fill no stretch. */
+/* Reads a file and makes its index for who knows its tensors by name alone.
+ * One that does not lie row by row has RSH_TORCH_ORDER and the order of its
+ * dimensions behind its name: "w\1/1,0".  `full` compares checksums as well. 0,
+ * or -errno with a sentence: -ENOTSUP for elements that fill no stretch. */
 #define RSH_TORCH_ORDER "\1"
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_names *names,
@@ -146,10 +146,10 @@ int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 
 /* Makes the catalogue and the offers of the tensors that are wanted, of n files
  * that are parts of one model: rank 0 of the view, whose index is that of
- * rsh_torch_index() or several of them joined.  Of the options, `wanted` counts.
- * The catalogue is the caller's; the offers live as long as `arena` and the
- * files.  0, or -errno with a sentence: -ENOTSUP for a type that is not known or
- * strides that need too many parts. */
+ * rsh_torch_index() or several of them joined.  Of the options, `wanted`
+ * counts. The catalogue is the caller's; the offers live as long as `arena` and
+ * the files.  0, or -errno with a sentence: -ENOTSUP for a type that is not
+ * known or strides that need too many parts. */
 int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 		     const struct rsh_source_view *view,
 		     const struct rsh_plan_options *opts,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/common.c reads what common.json says of a step of Checkpoint 2.0. */
+/* formats/checkpoint2/common.c reads what common.json says of a step of
+ * Checkpoint 2.0. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/ckpt_i.h - MindSpore's files of ranks, for this directory only. */
+/* formats/ckpt/ckpt_i.h - MindSpore's files of ranks, for this directory
+ * only. */
 #ifndef RSH_FORMATS_CKPT_I_H
 #define RSH_FORMATS_CKPT_I_H
 

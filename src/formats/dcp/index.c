@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/index.c makes the index of a .distcp file by looking at its items.
+/* formats/dcp/index.c makes the index of a .distcp file by looking at its
+ * items.
  *
  * A record is called "OFFSET+LENGTH" by its item, with "/2,0,1" behind it where
  * the dimensions lie in another order than the tensor's.  So the index says

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/tensorflow/index.c compares the .index of a TensorFlow checkpoint with its data
- * files.
+/* formats/tensorflow/index.c compares the .index of a TensorFlow checkpoint
+ * with its data files.
  *
  * The index is a sorted table.  It has blocks of (key, value) pairs, and behind
  * each block a byte that says how it is compressed and a CRC.  The values of an

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and its
- * <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
+/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and
+ * its <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
  * newest one. */
 #include "config.h"
 

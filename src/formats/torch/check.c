@@ -73,8 +73,8 @@ static int zip_find_crc(const struct rsh_byte_source *src,
 	return 0;
 }
 
-int rsh_torch_zip_check(const struct rsh_byte_source *src, bool full, bool *unsummed,
-		  struct rsh_error *err)
+int rsh_torch_zip_check(const struct rsh_byte_source *src, bool full,
+			bool *unsummed, struct rsh_error *err)
 {
 	cleanup_free uint8_t *room = malloc(RSH_ZIP_ROOM + RSH_ZIP_ROOM / 2);
 	struct rsh_zip_directory d = { 0 };
@@ -116,7 +116,7 @@ int rsh_torch_zip_check(const struct rsh_byte_source *src, bool full, bool *unsu
 				 "data.pkl", err);
 }
 
-/* ---- tar: written before PyTorch 0.1.10, which later releases still read ---- */
+/* ---- tar: PyTorch before 0.1.10; later releases still read it ---- */
 
 /* Reads a size: octal digits, or a binary number if they are too few for it. */
 static uint64_t tar_size(const uint8_t *p)
@@ -239,6 +239,6 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 	case RSH_TORCH_NONE:
 		break;
 	}
-	return rsh_bytes_damaged(src, 0, "neither a zip archive nor a pickle "
-				 "or a tar archive, so not of torch.save()", err);
+	return rsh_bytes_damaged(src, 0, "not of torch.save(): no zip "
+				 "archive, pickle or tar archive", err);
 }
