@@ -90,11 +90,11 @@ report "$(outside '#include "(rsh/)?wire/(dcp|pickle|pickle_values|zip|torch_dty
 
 found=
 for header in "$top"/include/rsh/wire/*.h; do
-	users=$(grep -rlF "\"rsh/wire/${header##*/}\"" "$top/src" "$top/include" |
-		grep -v "^$top/src/wire/" |
+	name=${header##*/}
+	users=$(grep -rlF "\"rsh/wire/$name\"" "$top/src" "$top/include" |
+		grep -v "^$top/src/wire/${name%.h}" |
 		sed -E "s,^$top/(src|include/rsh)/,,;
-			s,^(formats/[^/]*)\.[ch]$,\1,; s,^(formats/[^/]*)/.*,\1," |
-		sort -u)
+			s,^(formats/[^/.]*).*,\1," | sort -u)
 	case $(echo "$users" | wc -w) in
 	0) found="$found $header serves nobody;" ;;
 	1) case $users in
