@@ -34,6 +34,7 @@ MOUNT += \
 	mount/completion.sh \
 	mount/manual.py \
 	mount/manual_examples.py \
+	mount/documents.py \
 	mount/json_keys.py \
 	mount/bench.py \
 	mount/export.py \
@@ -64,6 +65,7 @@ MOUNT += \
 	mount/hostile_names.py \
 	mount/limits.py \
 	mount/stack.sh \
+	mount/handed_device.py \
 	mount/install.sh \
 	mount/sandbox.py \
 	mount/soak.py \
@@ -114,6 +116,7 @@ EXTRA_DIST += \
 	lib/reap.py \
 	lib/rsh_cli.py \
 	lib/messages.py \
+	lib/documents.py \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \

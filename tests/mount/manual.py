@@ -152,6 +152,59 @@ def choose_your_case(tap, page):
                 run_case(words, directory)
 
 
+# These have nothing to say when they are not given.
+NO_DEFAULT = {"dst-mesh", "convert", "output", "mesh", "checkpoint", "split", "axes", "stage",
+              "opt-include", "opt-exclude", "source-map", "only", "drop", "rename", "compat",
+              "write-manifest", "cache-dir", "cache-key-file", "fault", "o", "o holder",
+              "o context", "o fscontext", "o defcontext", "o rootcontext"}
+
+
+def texts_of_help(said):
+    """(name, value, text) of each option that --help-all lists."""
+    said = re.sub(r"\n {10,}(?=\S)", " ", said)
+    for line in re.findall(r"^  (?:-., |    )?(-.*)$", said, re.M):
+        left, _, text = line.partition("  ")
+        if not text:  # a long name, whose text begins on the next line
+            left, text = (re.match(r"(-\S+(?: \S+)?) ?(.*)", line)).groups()
+        name = re.match(r"-o [a-z_0-9]+|-+[a-z-]+", left).group()
+        yield name.lstrip("-"), left[len(name):].lstrip(" ="), text.strip()
+
+
+def defaults(tap, command, said):
+    missing, wrong, used = [], [], set()
+    for name, value, text in texts_of_help(said):
+        if not value:
+            continue
+        word = re.search(r"\(default: ([\w.-]+)|(\w+) \(default\)", text)
+        if name in NO_DEFAULT:
+            used.add(name)
+            if word:
+                wrong.append(name)
+        elif not re.search(r"\bdefault\b|\brequired\b", text):
+            missing.append(name)
+        elif word and " auto" in text and "auto" not in value.split("|"):
+            wrong.append(f"{name}: auto is none of {value}")
+    tap.ok(not missing and not wrong, f"{command}: options name their defaults",
+           f"no default: {missing}; wrong: {wrong}")
+    return used
+
+
+def short_help(tap, commands):
+    """--help fits a terminal of 25 lines, also of a form; the texts name defaults."""
+    words = [[c] for c in commands]
+    for command in commands:
+        usage = run(command, "--help").out.splitlines()[0]
+        forms = re.search(r"\[options\] ([a-z|]+\|[a-z|]+)", usage)
+        words += [[command, form] for form in (forms[1].split("|") if forms else ())]
+    tall = {" ".join(w): n for w in words + [[]]
+            if (n := len(run("help", *w).out.splitlines())) > 25}
+    tap.ok(not tall, "--help has at most 25 lines", tall)
+    used = set()
+    for command in commands:
+        used |= defaults(tap, command, run(command, "--help-all").out)
+    tap.equal(used, NO_DEFAULT, "those without a default are options that take a value")
+
+
 def signature(function):
     """As somebody calls it: (source, rank, **options)."""
     whole = inspect.signature(function)
@@ -198,6 +251,7 @@ def main():
         pages.update((command, pages[f"reshardfs-{command}.1"]) for command in commands)
         listed = re.findall(r"^\.It Cm ([a-z]+)$", section(front, "COMMANDS"), re.M)
         check(listed == commands, f"the manual lists {listed}, the program {commands}")
+    short_help(tap, commands)
     # What all commands take stands in the manual of the program.
     documented = {"": options_of_page(front)}
     documented.update((command, options_of_page(pages[command])) for command in commands)
