@@ -4,7 +4,7 @@
  * of each, which tells how large it is and whether ranges are to be had. */
 #include "config.h"
 
-#include "list_i.h"
+#include "objects_i.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@
 #define INDEX_OF_MODEL "model.safetensors.index.json"
 #define INDEX_MAX ((size_t)64 << 20)
 #define INDEX_NAMES_MAX ((size_t)1 << 16)
-/* So many are asked for at once. */
-#define INDEX_CREW 32
+/* This many requests run at once. */
+#define INDEX_THREADS 32
 
 /* What lies beside weights, as the tools of Hugging Face write it. */
 static const char *const usual[] = {
@@ -167,7 +167,7 @@ static int probe_all(struct index_probes *p, struct rsh_object_listing *list,
 	p->answers = calloc(n ? n : 1, sizeof(*p->answers));
 	if (!p->answers)
 		return rsh_error_nomem(err);
-	rc = rsh_parallel_for(INDEX_CREW, n, probe_work, p, err);
+	rc = rsh_parallel_for(INDEX_THREADS, n, probe_work, p, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (p->answers[i].status &&
 		    probe_keep(list, rsh_names_text(p->names, i),

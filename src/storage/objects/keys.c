@@ -350,21 +350,10 @@ static int keys_service_token(const struct rsh_objects *o, char **out)
 	return rc;
 }
 
-/* "NAME: VALUE" in secret memory. */
-static char *keys_header(const char *name, const char *value)
-{
-	size_t n = strlen(name) + strlen(value) + 3;
-	char *h = rsh_secret_alloc(n);
-
-	if (h)
-		snprintf(h, n, "%s: %s", name, value);
-	return h;
-}
-
 static int keys_ask(struct rsh_objects *o, struct object_get *g,
 		    const char *name, const char *value, struct rsh_error *err)
 {
-	char *header = value ? keys_header(name, value) : NULL;
+	char *header = value ? rsh_object_header(name, value) : NULL;
 	const char *headers[] = { header, NULL };
 	int rc;
 

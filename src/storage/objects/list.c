@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "list_i.h"
 #include "rsh/util/mem.h"
 
 /* No source has so many files. */
@@ -153,10 +152,9 @@ static void list_unique(struct rsh_objects_listing *l)
 	l->n = to;
 }
 
-int rsh_object_list_make(const struct rsh_objects *o,
-			 struct rsh_object_listing *list,
-			 struct rsh_objects_listing *out,
-			 struct rsh_error *err)
+static int list_make(const struct rsh_objects *o,
+		     struct rsh_object_listing *list,
+		     struct rsh_objects_listing *out, struct rsh_error *err)
 {
 	size_t skip = strlen(o->prefix);
 
@@ -213,7 +211,7 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 	rc = o->is_s3 ? list_pages(o, prefix, &list, err) :
 			rsh_object_list_index(o, prefix, &list, err);
 	if (rc == 0)
-		rc = rsh_object_list_make(o, &list, out, err);
+		rc = list_make(o, &list, out, err);
 	rsh_object_listing_clear(&list);
 	if (rc == 0 && out->n == 0) {
 		rsh_objects_listing_free(out);

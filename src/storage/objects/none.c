@@ -7,12 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-bool rsh_objects_is_url(const char *place)
-{
-	return !strncmp(place, "s3://", 5) || !strncmp(place, "http://", 7) ||
-	       !strncmp(place, "https://", 8);
-}
-
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts)
 {
 	(void)url, (void)opts;

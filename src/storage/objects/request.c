@@ -210,16 +210,21 @@ static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
 #define REQUEST_NO_BODY "x-amz-content-sha256: " \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
+char *rsh_object_header(const char *name, const char *value)
+{
+	const size_t n = strlen(name) + strlen(value) + 3;
+	char *h = rsh_secret_alloc(n);
+
+	if (h)
+		snprintf(h, n, "%s: %s", name, value);
+	return h;
+}
+
 static int transfer_set_token(struct object_transfer *t, const char *token)
 {
-	size_t n = strlen(token) + 32;
-	char *header = rsh_secret_alloc(n);
-	int rc;
+	char *header = rsh_object_header("x-amz-security-token", token);
+	const int rc = header ? transfer_add_header(t, header) : -ENOMEM;
 
-	if (!header)
-		return -ENOMEM;
-	snprintf(header, n, "x-amz-security-token: %s", token);
-	rc = transfer_add_header(t, header);
 	rsh_secret_free(header);
 	return rc;
 }

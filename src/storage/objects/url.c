@@ -25,16 +25,13 @@ static void url_put(struct url_text *t, const char *s, size_t n)
 	if (t->failed)
 		return;
 	if (t->room - t->len <= n) {
-		size_t room = 2 * (t->len + n) + 256;
-		char *grown = rsh_secret_alloc(room);
+		const size_t room = 2 * (t->len + n) + 256;
+		char *grown = rsh_secret_realloc(t->s, room);
 
 		if (!grown) {
 			t->failed = true;
 			return;
 		}
-		if (t->s)
-			memcpy(grown, t->s, t->len);
-		rsh_secret_free(t->s);
 		t->s = grown;
 		t->room = room;
 	}
@@ -71,8 +68,13 @@ static void url_encode(struct url_text *t, const char *s, bool is_path)
 	}
 }
 
-static char *url_take(struct url_text *t)
+/* Adds the query of the address, if it has one, and returns the text. */
+static char *url_take(struct url_text *t, const char *query)
 {
+	if (query) {
+		url_add(t, "?");
+		url_add(t, query);
+	}
 	if (!t->failed)
 		return t->s;
 	rsh_secret_free(t->s);
@@ -89,11 +91,7 @@ char *rsh_object_address(const struct rsh_objects *o, const char *name)
 	url_add(&t, "/");
 	url_encode(&t, o->prefix, true);
 	url_encode(&t, name, true);
-	if (o->query) {
-		url_add(&t, "?");
-		url_add(&t, o->query);
-	}
-	return url_take(&t);
+	return url_take(&t, o->query);
 }
 
 char *rsh_object_own_address(const struct rsh_objects *o)
@@ -107,11 +105,7 @@ char *rsh_object_own_address(const struct rsh_objects *o)
 	}
 	if (t.s && t.s[t.len - 1] == '/')
 		t.s[--t.len] = '\0';
-	if (o->query) {
-		url_add(&t, "?");
-		url_add(&t, o->query);
-	}
-	return url_take(&t);
+	return url_take(&t, o->query);
 }
 
 /* The parameters stand in the order of the alphabet, since they are signed so.
@@ -132,16 +126,10 @@ char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 	url_encode(&t, o->prefix, false);
 	if (prefix)
 		url_encode(&t, prefix, false);
-	return url_take(&t);
+	return url_take(&t, NULL);
 }
 
 /* ---- what is given ---- */
-
-bool rsh_objects_is_url(const char *place)
-{
-	return !strncmp(place, "s3://", 5) || !strncmp(place, "http://", 7) ||
-	       !strncmp(place, "https://", 8);
-}
 
 static bool url_has_blanks(const char *url)
 {
