@@ -37,6 +37,8 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 unset MAKEFLAGS MAKELEVEL
 
 MINDSPORE=2.10.0
+# Later releases write arrays wrong that are not contiguous.
+SAFETENSORS=0.5.3
 MINDFORMERS=2.1.0
 MOTO=5.2.5
 AUDITWHEEL=6.8.2
@@ -75,7 +77,8 @@ install_oracle()
 	rm -rf "$2"
 	"$1" -m venv "$2" &&
 		"$2/bin/python" -m pip install --no-input --disable-pip-version-check \
-			--no-cache-dir --quiet "mindspore==$MINDSPORE" 'numpy<2' </dev/null &&
+			--no-cache-dir --quiet "mindspore==$MINDSPORE" 'numpy<2' \
+			"safetensors==$SAFETENSORS" </dev/null &&
 		has_mindspore "$2/bin/python"
 }
 

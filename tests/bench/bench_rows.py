@@ -277,34 +277,35 @@ def mindformers_loads(bench):
 # ---- conversions ----
 
 def first_rank(bench, tree):
-    """Seconds to mount, read the first rank whole; and then all others."""
+    """What it takes to mount and to read the first rank whole, as a Sample whose memory
+    is that of reader and daemon; and the seconds until all others are read."""
     start = time.perf_counter()
     with bench.mounted(tree) as mount:
         files = bench.files(mount, tree)
-        bench.read(files[:1])
-        first = time.perf_counter() - start
+        first = bench.read(files[:1])
+        first.seconds = time.perf_counter() - start
         bench.read(files[1:])
         every = time.perf_counter() - start
+        first.memory += status_field(mount.process.pid, "VmHWM")
         bench.verify(mount, tree)
     return first, every
 
 
 def transform(bench, tree):
-    """Seconds of transform_checkpoints; its files must be the mount's."""
+    """A Sample of transform_checkpoints; its files must be the mount's."""
     target = os.path.join(tree.directory, "transformed")
     try:
-        seconds = bench.oracle.ask(
+        took = bench.oracle.ask(
             "transform", source=tree.source, target=target,
-            src_strategy=tree.src_strategy, dst_strategy=tree.dst_strategy)["seconds"]
+            src_strategy=tree.src_strategy, dst_strategy=tree.dst_strategy)
         bench.verify_files(target, tree, "the converter")
     finally:
         shutil.rmtree(target, ignore_errors=True)
-    return seconds
+    return Sample(took["seconds"], tree.content, memory=took["memory"])
 
 
-@row("transform", "mount and first rank read whole", "transform_checkpoints",
-     (">=", 50), "x")
-def transform_row(bench):
+def conversion(bench):
+    """transform_checkpoints, and mounts of what it converts."""
     oracle = bench.oracle
     tree = the_tree(bench, "contiguous")
     result = Measured()
@@ -312,14 +313,25 @@ def transform_row(bench):
     bench.read(tree.source_files())
     first_rank(bench, tree)
     for _ in bench.each_repeat():
-        peer = Sample(transform(bench, tree), tree.content)
-        mount = Sample(first_rank(bench, tree)[0], tree.content)
-        result.peer.append(peer)
-        result.mount.append(mount)
-        result.values.append(peer.seconds / mount.seconds)
-    result.note(f"mount {statistics.median(s.seconds for s in result.mount):.2f} s")
-    result.note(f"converter {statistics.median(s.seconds for s in result.peer):.1f} s")
+        result.peer.append(transform(bench, tree))
+        result.mount.append(first_rank(bench, tree)[0])
     return result
+
+
+def converted(bench, how):
+    return both_took(bench.once("conversion", conversion), "converter", how)
+
+
+@row("transform", "mount and first rank read whole", "transform_checkpoints",
+     (">=", 50), "x")
+def transform_row(bench):
+    return converted(bench, sooner)
+
+
+@row("transform_memory", "memory for it, daemon and reader", "transform_checkpoints",
+     ("<=", 0.1), "x")
+def transform_memory(bench):
+    return converted(bench, smaller)
 
 
 def whole_model(bench, source):
@@ -1041,12 +1053,12 @@ def sizes(bench):
         bench.read(tree.source_files())
         if converts:
             bench.point("sizes", "transform_checkpoints", tree.content,
-                        transform(bench, tree))
+                        transform(bench, tree).seconds)
         times = [first_rank(bench, tree) for _ in bench.each_repeat(most=3)]
         bench.point("sizes", "mount, all ranks read", tree.content,
                     statistics.median(t[1] for t in times))
         bench.point("sizes", "mount, first rank read", tree.content,
-                    statistics.median(t[0] for t in times))
+                    statistics.median(t[0].seconds for t in times))
         if not whole:
             bench.drop_tree(name)
     return result

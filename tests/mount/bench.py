@@ -24,9 +24,9 @@ TINY = ["--size", "16M", "--repeats", "1", "--ranks", "16", "--parameters", "30"
 ROWS = """
     contiguous contiguous_two checkpoint2 inner inner_whole bindfs inner_bindfs identity
     weights_qkv weights_gate weights_experts weights_experts_read
-    python_read load_checkpoint mindformers transform dcp dcp_memory dcp_hf
-    dcp_hf_memory convert_back convert_back_memory convert_rank export export_inner export_cp
-    export_cp_inner read_once_rows read_once_columns cold cold_inner slow
+    python_read load_checkpoint mindformers transform transform_memory dcp
+    dcp_memory dcp_hf dcp_hf_memory convert_back convert_back_memory convert_rank export
+    export_inner export_cp export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
     mapped mapped_many mapped_held mapped_held_many copy_one copy_two
     big_mount big_list big_memory big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
@@ -36,14 +36,15 @@ ROWS = """
     program_tensors_inner program_numpy program_torch program_cold""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
-MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", "dcp_hf",
-            "dcp_hf_memory", "convert_back", "convert_back_memory", "convert_rank",
-            "bindfs", "inner_bindfs", "random", "slow", "slow_inner", "crowded",
-            "crowded_two", "read_once_rows", "read_once_columns", "cold", "cold_inner",
-            "program_checkpoint", "program_checkpoint_inner", "program_network",
-            "program_tensors", "program_tensors_inner", "program_numpy", "program_torch",
-            "program_cold", "mapped", "mapped_many", "mapped_held", "mapped_held_many",
-            "s3", "s3_many", "s3_inner", "cache_again", "cache_servers", "big_mount",
+MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "transform_memory", "dcp",
+            "dcp_memory", "dcp_hf", "dcp_hf_memory", "convert_back",
+            "convert_back_memory", "convert_rank", "bindfs", "inner_bindfs", "random",
+            "slow", "slow_inner", "crowded", "crowded_two", "read_once_rows",
+            "read_once_columns", "cold", "cold_inner", "program_checkpoint",
+            "program_checkpoint_inner", "program_network", "program_tensors",
+            "program_tensors_inner", "program_numpy", "program_torch", "program_cold",
+            "mapped", "mapped_many", "mapped_held", "mapped_held_many", "s3",
+            "s3_many", "s3_inner", "cache_again", "cache_servers", "big_mount",
             "big_list", "big_memory"}
 
 

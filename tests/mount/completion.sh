@@ -78,7 +78,7 @@ if command -v zsh >/dev/null; then
 	equal "the commands for zsh" \
 		"$(zsh_asks '' | sed -n 's/^\([a-z]*\):.*/\1/p' | sort | xargs)" "$commands"
 	zsh_asks ls --json x >"$T/asked"
-	check "an option of ls for zsh" grep -qx -e '--json\[print JSON, for programs\]' "$T/asked"
+	check "an option of ls for zsh" grep -qx -e '--json\[print JSON\]' "$T/asked"
 	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf checkpoint2)$' "$T/asked"
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
@@ -93,7 +93,7 @@ if command -v zsh >/dev/null; then
 	refute "no option of mount in ls" grep -q foreground "$T/asked"
 	zsh_asks -q --log-level debug ls --json x >"$T/asked"
 	check "an option of ls behind others for zsh" grep -qx -e \
-		'--json\[print JSON, for programs\]' "$T/asked"
+		'--json\[print JSON\]' "$T/asked"
 	zsh_asks --for >"$T/asked"
 	check "without a command for zsh" grep -q foreground "$T/asked"
 else

@@ -138,7 +138,7 @@ def of_a_mount(job):
         said = keys(run_json("stats", m.path))
         with open(os.path.join(m.path, ".reshardfs/config"), encoding="utf-8") as f:
             said |= keys(json.load(f))
-        text = manual("reshardfs-control.5")
+        text = manual("reshardfs-control.5", r"\.Sh DESCRIPTION", r"\.Sh ")
         same(said, quoted(text, "Va"))
         with open(os.path.join(m.path, ".reshardfs/plan/rank_0.json"),
                   encoding="utf-8") as f:

@@ -63,6 +63,7 @@ MOUNT += \
 	mount/hostile_names.py \
 	mount/limits.py \
 	mount/stack.sh \
+	mount/handed_device.py \
 	mount/install.sh \
 	mount/sandbox.py \
 	mount/soak.py \
@@ -112,6 +113,7 @@ EXTRA_DIST += \
 	lib/reader.py \
 	lib/reap.py \
 	lib/rsh_cli.py \
+	lib/messages.py \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \

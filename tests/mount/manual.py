@@ -23,12 +23,6 @@ from rsh_mount import Tap  # noqa: E402
 import reshardfs  # noqa: E402
 
 
-def page_of(command):
-    name = "reshardfs.1" if command == "mount" else f"reshardfs-{command}.1"
-    with open(os.path.join(TOP, "man", name), encoding="utf-8") as f:
-        return f.read()
-
-
 def all_pages():
     pages = {}
     for name in sorted(os.listdir(os.path.join(TOP, "man"))):
@@ -48,27 +42,53 @@ def commands_of_help():
     return re.findall(r"^  ([a-z]+) ", run("--help").out, re.M)
 
 
+class Option:
+    """What --help-all or a manual says of an option."""
+
+    def __init__(self, letter, text):
+        self.letter, self.text = letter, text
+
+
 def options_of_help(command):
-    """{name: letter or ""}; mount options are "-o name"."""
-    said = run(command, "--help-all").out
-    options = {name: letter for letter, name in
-               re.findall(r"^  (?:-(.), |    )--([a-z-]+)", said, re.M)}
-    options.update((f"-o {name}", "") for name in re.findall(r"^  -o ([a-z_]+)", said, re.M))
+    """{name: Option}; mount options are "-o name"."""
+    options = {}
+    option = None
+    for line in run(command, "--help-all").out.splitlines():
+        head = re.match(r"  (?:-(?P<letter>.), |    )--(?P<name>[a-z-]+)|  -o (?P<o>[a-z_]+)", line)
+        if head:
+            option = Option(head["letter"] or "", "")
+            options[head["name"] or f"-o {head['o']}"] = option
+            # Texts begin in this column, on a line of their own where the name is long.
+            line = line if line[31:32] == " " and line[32:33].strip() else ""
+        elif not line.startswith(32 * " "):
+            option = None
+        if option:
+            option.text = f"{option.text} {line[32:]}".strip()
     return options
 
 
+def plain(text):
+    """Words that stand before the first macro, as they are shown."""
+    before = re.split(r"^\.(?=[A-Z])", text, maxsplit=1, flags=re.M)[0]
+    return " ".join(before.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\").split())
+
+
 def options_of_page(page):
-    """The same of a manual's lists."""
+    """The same of a manual's lists.  Where several share an item they have no text."""
     options = {}
-    for line in re.findall(r"^\.It (.*)$", section(page, "OPTIONS"), re.M):
-        name = re.search(r"\bFl Fl ([a-z-]+)", line)
+    part = section(page, "OPTIONS").replace("\\\n", "")
+    for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It |\.El).*\n)*)", part, re.M):
+        names = re.findall(r"\bFl Fl ([a-z-]+)", line)
         letter = re.search(r"(?<!Fl )\bFl ([a-zA-Z])\b(?! Ar)", line)
-        if name:
-            options[name.group(1)] = letter.group(1) if letter else ""
+        for name in names:
+            options[name] = Option(letter.group(1) if letter else "",
+                                   plain(text) if len(names) == 1 else None)
     if ".Ss Mount options" in page:
         part = page.split(".Ss Mount options", 1)[1].split(".El", 1)[0]
-        for line in re.findall(r"^\.It (.*)$", part, re.M):
-            options.update((f"-o {name}", "") for name in re.findall(r"Cm ([a-z_]+)", line))
+        for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It ).*\n)*)", part, re.M):
+            names = re.findall(r"Cm ([a-z_]+)", line)
+            options.update((f"-o {name}", Option("", plain(text) if len(names) == 1 else None))
+                           for name in names)
     return options
 
 
@@ -132,6 +152,59 @@ def choose_your_case(tap, page):
                 run_case(words, directory)
 
 
+# These have nothing to say when they are not given.
+NO_DEFAULT = {"dst-mesh", "convert", "output", "mesh", "checkpoint", "split", "axes", "stage",
+              "opt-include", "opt-exclude", "source-map", "only", "drop", "rename", "compat",
+              "write-manifest", "cache-dir", "cache-key-file", "fault", "o", "o holder",
+              "o context", "o fscontext", "o defcontext", "o rootcontext"}
+
+
+def texts_of_help(said):
+    """(name, value, text) of each option that --help-all lists."""
+    said = re.sub(r"\n {10,}(?=\S)", " ", said)
+    for line in re.findall(r"^  (?:-., |    )?(-.*)$", said, re.M):
+        left, _, text = line.partition("  ")
+        if not text:  # a long name, whose text begins on the next line
+            left, text = (re.match(r"(-\S+(?: \S+)?) ?(.*)", line)).groups()
+        name = re.match(r"-o [a-z_0-9]+|-+[a-z-]+", left).group()
+        yield name.lstrip("-"), left[len(name):].lstrip(" ="), text.strip()
+
+
+def defaults(tap, command, said):
+    missing, wrong, used = [], [], set()
+    for name, value, text in texts_of_help(said):
+        if not value:
+            continue
+        word = re.search(r"\(default: ([\w.-]+)|(\w+) \(default\)", text)
+        if name in NO_DEFAULT:
+            used.add(name)
+            if word:
+                wrong.append(name)
+        elif not re.search(r"\bdefault\b|\brequired\b", text):
+            missing.append(name)
+        elif word and " auto" in text and "auto" not in value.split("|"):
+            wrong.append(f"{name}: auto is none of {value}")
+    tap.ok(not missing and not wrong, f"{command}: options name their defaults",
+           f"no default: {missing}; wrong: {wrong}")
+    return used
+
+
+def short_help(tap, commands):
+    """--help fits a terminal of 25 lines, also of a form; the texts name defaults."""
+    words = [[c] for c in commands]
+    for command in commands:
+        usage = run(command, "--help").out.splitlines()[0]
+        forms = re.search(r"\[options\] ([a-z|]+\|[a-z|]+)", usage)
+        words += [[command, form] for form in (forms[1].split("|") if forms else ())]
+    tall = {" ".join(w): n for w in words + [[]]
+            if (n := len(run("help", *w).out.splitlines())) > 25}
+    tap.ok(not tall, "--help has at most 25 lines", tall)
+    used = set()
+    for command in commands:
+        used |= defaults(tap, command, run(command, "--help-all").out)
+    tap.equal(used, NO_DEFAULT, "those without a default are options that take a value")
+
+
 def signature(function):
     """As somebody calls it: (source, rank, **options)."""
     whole = inspect.signature(function)
@@ -170,26 +243,31 @@ def module(tap, page):
 
 def main():
     tap = Tap()
-    choose_your_case(tap, page_of("mount"))
+    pages = all_pages()
+    front = pages["reshardfs.1"]
+    choose_your_case(tap, front)
     commands = commands_of_help()
-    pages = {}
     with tap.test("every command has a manual"):
-        pages = {command: page_of(command) for command in commands}
-        listed = re.findall(r"^\.It Cm ([a-z]+)$", section(pages["mount"], "COMMANDS"), re.M)
+        pages.update((command, pages[f"reshardfs-{command}.1"]) for command in commands)
+        listed = re.findall(r"^\.It Cm ([a-z]+)$", section(front, "COMMANDS"), re.M)
         check(listed == commands, f"the manual lists {listed}, the program {commands}")
-    documented = {command: options_of_page(page) for command, page in pages.items()}
+    short_help(tap, commands)
+    # What all commands take stands in the manual of the program.
+    documented = {"": options_of_page(front)}
+    documented.update((command, options_of_page(pages[command])) for command in commands)
     with tap.test("options can be found"):
         check(len(documented["mount"]) > 45, documented["mount"])
     for command in commands:
+        options = options_of_help(command)
         with tap.test(f"{command}: every option stands in a manual"):
             # Shared ones stand in the manual of a command before it.
-            missing = [o for o in options_of_help(command)
-                       if not any(o in documented[c] for c in commands[:1 + commands.index(command)])]
+            missing = [o for o in options
+                       if not any(o in documented[c]
+                                  for c in ["", *commands[:1 + commands.index(command)]])]
             check(not missing, missing)
         with tap.test(f"{command}: its manual has no other options"):
-            options = options_of_help(command)
-            other = {o: letter for o, letter in documented[command].items()
-                     if options.get(o) != letter}
+            other = {o: said.letter for o, said in documented[command].items()
+                     if o not in options or options[o].letter != said.letter}
             check(not other, other)
         with tap.test(f"{command}: --help says how it is called"):
             said = run(command, "--help-all")
@@ -206,10 +284,10 @@ def main():
         # Ql and Qq quote all that follows on their line, another one included, and Fl makes
         # flags of it.
         nested = re.compile(r"\b(Ql|Qq) .*\b(Ql|Qq)\b|Fl Fl [a-z-]+( [a-z]+){3}")
-        bad = [f"{name}: {line}" for name, page in all_pages().items()
+        bad = [f"{name}: {line}" for name, page in pages.items()
                for line in page.splitlines() if line.startswith(".") and nested.search(line)]
         check(not bad, bad)
-    module(tap, all_pages()["reshardfs-python.3"])
+    module(tap, pages["reshardfs-python.3"])
     return tap.finish()
 
 

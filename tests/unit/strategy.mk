@@ -126,6 +126,10 @@ EXTRA_DIST += unit/layers.sh unit/formats.sh unit/configure.sh
 MOUNT += unit/licence.sh
 EXTRA_DIST += unit/licence.sh
 
+# Words that users do not meet.
+MOUNT += unit/words.py
+EXTRA_DIST += unit/words.py
+
 # And are the types of the Python module right?
 MOUNT += unit/types.sh
 EXTRA_DIST += unit/types.sh

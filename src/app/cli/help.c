@@ -73,96 +73,68 @@ static void help_option(FILE *f, const struct rsh_option *def)
 	help_entry(f, left, def->help, OPTION_COLUMN);
 }
 
-/* Few options are all told at once. */
-static bool are_few(const struct rsh_command *command)
-{
-	size_t n, of = 0;
-	const struct rsh_option *table = rsh_option_table(&n);
-
-	for (size_t i = 0; i < n; i++)
-		of += rsh_option_is_of(&table[i], command);
-	return of <= FEW_OPTIONS;
-}
-
-/* Prints the options of a command below their headings; returns false if there
- * are more than were printed. */
+/* Prints the options of a command: those marked `first`, or all, below their
+ * headings.  Of few options all are printed.  Returns whether all were. */
 static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
-	size_t n;
+	size_t n, n_own = 0;
 	const struct rsh_option *table = rsh_option_table(&n);
-	const char *heading = NULL;
+	const char *heading = "";
 
-	all |= are_few(command);
+	for (size_t i = 0; i < n; i++)
+		n_own += rsh_option_is_of(&table[i], command);
+	if (!all)
+		fputc('\n', f);
 	for (size_t i = 0; i < n; i++) {
 		if (!table[i].commands)
 			heading = table[i].help;
-		if (!table[i].help || !rsh_option_is_of(&table[i], command) ||
-		    !(all || table[i].first))
+		if (!table[i].commands ||
+		    !rsh_option_is_of(&table[i], command) ||
+		    !(all || table[i].first || n_own <= FEW_OPTIONS))
 			continue;
-		if (heading)
+		if (all && heading)
 			fprintf(f, "\n%s:\n", heading);
 		heading = NULL;
 		help_option(f, &table[i]);
 	}
-	return all;
-}
-
-static void common_options(FILE *f)
-{
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
-
-	for (size_t i = 0; i < n; i++)
-		if (table[i].commands == RSH_IN_ALL)
-			help_option(f, &table[i]);
-}
-
-void rsh_help_usage(FILE *f, const struct rsh_command *command)
-{
-	fprintf(f, "reshardfs %s [options]", command->name);
-	for (size_t i = 0; i < RSH_MAX_OPERANDS && command->operands[i]; i++)
-		fprintf(f, " %s", command->operands[i]);
-}
-
-static void help_forms(FILE *f, const struct rsh_command *command)
-{
-	fputc('\n', f);
-	for (size_t i = 0; i < command->n_forms; i++) {
-		const struct rsh_command *form = &command->forms[i];
-
-		help_entry(f, rsh_command_form_word(form), form->summary,
-			   SUMMARY_COLUMN);
-	}
+	return all || n_own <= FEW_OPTIONS;
 }
 
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 {
-	fputs("usage: ", f);
-	rsh_help_usage(f, command);
+	fprintf(f, "usage: reshardfs %s [options]", command->name);
+	for (size_t i = 0; i < RSH_MAX_OPERANDS && command->operands[i]; i++)
+		fprintf(f, " %s", command->operands[i]);
 	fputs("\n\n", f);
 	wrap(f, command->about, 0, 0);
 	if (command->n_forms)
-		help_forms(f, command);
+		fputc('\n', f);
+	for (size_t i = 0; i < command->n_forms; i++)
+		help_entry(f, rsh_command_form_word(&command->forms[i]),
+			   command->forms[i].summary, SUMMARY_COLUMN);
 	if (!help_options(f, command, all))
-		fprintf(f, "\nThese are the usual options; all: reshardfs %s "
-			"--help-all\n", command->name);
+		fprintf(f, "\nAll options: reshardfs %s --help-all\n",
+			command->name);
 }
 
-void rsh_help_program(FILE *f)
+void rsh_help_program(FILE *f, bool all)
 {
-	size_t n;
-	const struct rsh_command *table = rsh_command_table(&n);
+	size_t n_commands, n;
+	const struct rsh_command *commands = rsh_command_table(&n_commands);
+	const struct rsh_option *table = rsh_option_table(&n);
 
 	fputs("usage: reshardfs COMMAND [options] ...\n"
-	      "       reshardfs [options] SOURCE MOUNTPOINT\n"
-	      "       reshardfs COMMAND --help\n\n", f);
-	wrap(f, "Shows a MindSpore checkpoint tree as it would be under "
-	     "another sharding strategy.  Without a COMMAND it mounts.", 0, 0);
-	fputc('\n', f);
+	      "       reshardfs [options] SOURCE MOUNTPOINT\n\n"
+	      "Mounts a checkpoint in another sharding strategy or format.\n\n",
+	      f);
+	for (size_t i = 0; i < n_commands; i++)
+		help_entry(f, commands[i].name, commands[i].summary,
+			   SUMMARY_COLUMN);
+	fputs("\nOptions of all commands, also before COMMAND:\n", f);
 	for (size_t i = 0; i < n; i++)
-		help_entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
-	fputs("\nOptions that all commands have, also in front of COMMAND:\n", f);
-	common_options(f);
+		if (table[i].commands == RSH_IN_ALL && (all || !table[i].arg))
+			help_option(f, &table[i]);
+	fputs("\nOptions of a command: reshardfs COMMAND --help\n", f);
 }
 
 enum rsh_exit rsh_help(const struct rsh_options *o)
@@ -171,6 +143,6 @@ enum rsh_exit rsh_help(const struct rsh_options *o)
 		rsh_help_command(stdout, o->form ? o->form :
 				 rsh_command_find(o->operands[0]), false);
 	else
-		rsh_help_program(stdout);
+		rsh_help_program(stdout, false);
 	return RSH_EXIT_GOOD;
 }

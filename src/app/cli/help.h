@@ -3,19 +3,19 @@
 #ifndef RSH_APP_CLI_HELP_H
 #define RSH_APP_CLI_HELP_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "rsh/app/commands.h"
 #include "rsh/app/exit.h"
 
-void rsh_help_program(FILE *f);
-/* Prints the usual options of a command, or all. */
+/* Prints the commands and the options that all have in common: those without a
+ * value, or all. */
+void rsh_help_program(FILE *f, bool all);
+/* Prints the most important options of a command, or all. */
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all);
 
 /* Runs `help [COMMAND]`. */
 enum rsh_exit rsh_help(const struct rsh_options *o);
-
-/* Prints how `command` is called, without a newline. */
-void rsh_help_usage(FILE *f, const struct rsh_command *command);
 
 #endif

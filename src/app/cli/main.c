@@ -119,7 +119,7 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 	const bool helps = o->help || o->help_all;
 
 	if (helps && o->unnamed) {
-		rsh_help_program(stdout);
+		rsh_help_program(stdout, o->help_all);
 	} else if (helps) {
 		rsh_help_command(stdout, o->form ? o->form : o->command,
 				 o->help_all);

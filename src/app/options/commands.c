@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/commands.c holds the table of commands, and guesses which one was
- * meant by a name with a slip of the pen in it. */
+/* app/options/commands.c holds the table of commands, and guesses which
+ * command a mistyped name means. */
 #include "config.h"
 
 #include "rsh/app/commands.h"
@@ -18,43 +18,45 @@ static const struct rsh_command strategy_forms[] = {
 		.name = "strategy show",
 		.id = RSH_COMMAND_SHOW,
 		.operands = { "STRATEGY" },
-		.summary = "list how each parameter is cut",
-		.about = "Lists how each parameter is cut and which ranks "
-			 "hold the same, as ls does.",
+		.summary = "list how each parameter is sharded",
+		.about = "Lists how each parameter is sharded and which ranks "
+			 "hold the same slices.",
 	},
 	{
 		.name = "strategy merge",
 		.id = RSH_COMMAND_MERGE,
 		.operands = { "STRATEGY..." },
-		.summary = "write the stages of a pipeline as one file",
-		.about = "Writes the files of a pipeline's stages as one, as "
-			 "MindSpore's merge_pipeline_strategys does.",
+		.summary = "merge the strategy files of all pipeline stages",
+		.about = "Merges the strategy files of all pipeline stages "
+			 "into one file, as MindSpore's "
+			 "merge_pipeline_strategys does.",
 	},
 	{
 		.name = "strategy check",
 		.id = RSH_COMMAND_CHECK,
 		.operands = { "STRATEGY..." },
-		.summary = "tell what would fail later",
-		.about = "Tells what would fail later, and ends with status 1 "
-			 "if anything would.",
+		.summary = "check strategy files for errors",
+		.about = "Checks strategy files for errors that would make a "
+			 "conversion fail.  The exit status is 1 if there are "
+			 "any.",
 	},
 	{
 		.name = "strategy derive",
 		.id = RSH_COMMAND_DERIVE,
 		.operands = { "STRATEGY|none" },
-		.summary = "write the strategy of another mesh",
-		.about = "Writes the strategy that MindSpore would have "
-			 "planned for --mesh, worked out from the one of "
-			 "another mesh, or from \"none\" and rules.",
+		.summary = "derive the strategy of another mesh",
+		.about = "Derives the strategy that MindSpore would plan for "
+			 "--mesh from the strategy of another mesh, or from "
+			 "\"none\" and rules.",
 	},
 	{
 		.name = "strategy infer",
 		.id = RSH_COMMAND_INFER,
 		.operands = { "SOURCE" },
-		.summary = "say what contents tell of a lost strategy",
-		.about = "Prints which ranks of a tree SOURCE hold the same, "
-			 "and the meshes that would explain it, for whom the "
-			 "strategy is lost.",
+		.summary = "infer a lost strategy from file contents",
+		.about = "Finds out which ranks of SOURCE hold the same data "
+			 "and which meshes would explain that.  Use it if the "
+			 "strategy files are lost.",
 	},
 };
 
@@ -62,29 +64,27 @@ static const struct rsh_command convert_forms[] = {
 	{
 		.name = "convert list",
 		.id = RSH_COMMAND_TABLES,
-		.summary = "list the tables that --convert knows by name",
-		.about = "Lists the tables that --convert knows by name, the "
-			 "architectures that they suit, and what they are "
-			 "for.",
+		.summary = "list the rule tables that --convert knows by name",
+		.about = "Lists the rule tables that --convert knows by name, "
+			 "with the model architectures that they are for.",
 	},
 	{
 		.name = "convert show",
 		.id = RSH_COMMAND_TABLE_SHOW,
 		.operands = { "TABLE" },
-		.summary = "print a table, which may be changed and named",
-		.about = "Prints a table.  One that was changed is named to "
-			 "--convert as a file.",
+		.summary = "print a rule table",
+		.about = "Prints a rule table.  Save it to a file, edit it "
+			 "and use it as --convert FILE.",
 	},
 	{
 		.name = "convert check",
 		.id = RSH_COMMAND_TABLE_CHECK,
 		.operands = { "TABLE", "[SOURCE]" },
-		.summary = "tell what is wrong with a table, or does not fit",
-		.about = "Tells what is wrong with a table and, of the tensors "
-			 "in SOURCE, which of them make which ones of the "
-			 "other form, by which line, what nothing is made of, "
-			 "and where names or sizes do not fit.  It ends with "
-			 "status 1 if a mount would refuse that.",
+		.summary = "check a rule table, alone or against SOURCE",
+		.about = "Checks a rule table and, with SOURCE, lists which "
+			 "tensors each rule converts, which tensors no rule "
+			 "converts, and which names or sizes do not match.  "
+			 "The exit status is 1 if a mount would fail.",
 	},
 };
 
@@ -93,60 +93,52 @@ static const struct rsh_command table[] = {
 		.name = "mount",
 		.id = RSH_COMMAND_MOUNT,
 		.operands = { "SOURCE", "MOUNTPOINT" },
-		.summary = "show SOURCE as it would be under another strategy",
-		.about = "Shows a MindSpore checkpoint tree "
-			 "(SOURCE/rank_N/*.ckpt or *.safetensors) as it would "
-			 "be under another sharding strategy; or, with "
-			 "--resume, of MindSpore, PyTorch, TensorFlow and "
-			 "Megatron-LM jobs the newest checkpoint that is whole "
-			 "on all ranks.  The name of this command may be left "
-			 "out.",
+		.summary = "mount a checkpoint, converted while it is read",
+		.about = "Mounts SOURCE read-only at MOUNTPOINT, converted to "
+			 "another sharding strategy, format or form of weights "
+			 "while it is read.",
 		.check = rsh_check_mount,
 	},
 	{
 		.name = "umount",
 		.id = RSH_COMMAND_UMOUNT,
 		.operands = { "MOUNTPOINT" },
-		.summary = "take a mount down",
-		.about = "Unmounts, and waits until the daemon that served the "
-			 "mount has ended.",
+		.summary = "unmount a mount",
+		.about = "Unmounts MOUNTPOINT and waits until its daemon has "
+			 "ended.",
 		.check = rsh_check_umount,
 	},
 	{
 		.name = "ls",
 		.id = RSH_COMMAND_LS,
 		.operands = { "FILE|SOURCE|STRATEGY" },
-		.summary = "list records, checkpoints of a tree, or layouts",
-		.about = "Of a .ckpt or .safetensors FILE lists the records; "
-			 "of a tree SOURCE the steps that were saved, whether "
-			 "they are whole and, with --src-strategy and "
-			 "--dst-strategy, what a mount would take; of a "
-			 "STRATEGY how each parameter is cut and which ranks "
-			 "hold the same.",
+		.summary = "list a checkpoint or a strategy",
+		.about = "Lists the parameters of a file, the checkpoints in "
+			 "SOURCE and what a mount would take of them, or how "
+			 "a STRATEGY shards each parameter.",
 		.check = rsh_check_ls,
 	},
 	{
 		.name = "plan",
 		.id = RSH_COMMAND_PLAN,
 		.operands = { "SOURCE", "[RANK...]" },
-		.summary = "say what a conversion reads from where, and costs",
-		.about = "Says for each destination RANK, or part, how large "
-			 "its file is, which source ranks it reads, how many "
-			 "bytes of each, in runs of which lengths, and about "
-			 "how long that takes.  A RANK is a number or a range "
-			 "such as 4-7; without one all are planned.",
+		.summary = "show what a conversion would read",
+		.about = "Shows for each destination RANK the size of its "
+			 "file, which source ranks it reads, how many bytes, "
+			 "and an estimate of the time.  RANK is a number or a "
+			 "range such as 4-7 (default: all).",
 		.check = rsh_check_plan,
 	},
 	{
 		.name = "export",
 		.id = RSH_COMMAND_EXPORT,
 		.operands = { "SOURCE", "OUTDIR", "[RANK...]" },
-		.summary = "write what a mount would show as real files",
+		.summary = "write the converted checkpoint as files",
 		.about = "Writes the files that a mount with the same options "
-			 "would show to OUTDIR, of all destination ranks or "
-			 "of those given, and a manifest of them.  A file that "
-			 "has its name is whole; an export that was stopped or "
-			 "killed goes on when it is started again.",
+			 "would show, and a manifest.  Files get their final "
+			 "name only when they are complete; an interrupted "
+			 "export resumes.  RANK is a number or a range such "
+			 "as 4-7 (default: all).",
 		.check = rsh_check_export,
 	},
 	{
@@ -154,27 +146,22 @@ static const struct rsh_command table[] = {
 		.id = RSH_COMMAND_VERIFY,
 		.operands = { "SOURCE|MANIFEST", "[TREE|MANIFEST]",
 			      "[RANK...]" },
-		.summary = "prove that the bytes are right",
-		.about =
-			"Of SOURCE alone: are its files as the manifest in it "
-			"says?  Where there is none: are those of the step "
-			"that a mount takes whole, and ranks equal that hold "
-			"the same?  SOURCE and TREE: has a converted tree just "
-			"the bytes that a mount would show?  SOURCE and "
-			"MANIFEST: would a mount show what the manifest says? "
-			" MANIFEST, with the TREE or beside it: are the files "
-			"as it says?",
+		.summary = "verify files against a manifest or a conversion",
+		.about = "Verifies SOURCE against its manifest or, without "
+			 "one, its structure, CRCs and replicas; TREE against "
+			 "what a mount of SOURCE would show; a mount of "
+			 "SOURCE against a MANIFEST; or the files of TREE "
+			 "against a MANIFEST.",
 		.check = rsh_check_verify,
 	},
 	{
 		.name = "strategy",
 		.id = RSH_COMMAND_STRATEGY,
 		.operands = { "show|merge|check|derive|infer", "STRATEGY..." },
-		.summary = "show, merge, check, derive and infer strategies",
-		.about = "Shows, merges, checks and derives files of "
-			 "strategies, and infers from contents what a lost one "
-			 "may have said.  `reshardfs help strategy derive` and "
-			 "its like say more.",
+		.summary = "show, merge, check, derive or infer strategies",
+		.about = "Shows, merges, checks or derives strategy files, or "
+			 "infers a lost one.  Options of each: reshardfs help "
+			 "strategy derive",
 		.check = rsh_check_strategy,
 		FORMS(strategy_forms),
 	},
@@ -182,11 +169,11 @@ static const struct rsh_command table[] = {
 		.name = "convert",
 		.id = RSH_COMMAND_CONVERT,
 		.operands = { "list|show|check", "[TABLE]", "[SOURCE]" },
-		.summary = "list, show and check tables of models' weights",
-		.about = "Lists, shows and checks the tables by which "
-			 "--convert makes Hugging Face's weights MindSpore's, "
-			 "and the other way round.  A TABLE is the name of "
-			 "one that `convert list` has, or a file.",
+		.summary = "list, show or check rule tables for --convert",
+		.about = "Lists, shows or checks the rule tables by which "
+			 "--convert converts between Hugging Face and "
+			 "MindSpore weights.  TABLE is a name from `convert "
+			 "list`, or a file.",
 		.check = rsh_check_convert,
 		FORMS(convert_forms),
 	},
@@ -194,30 +181,31 @@ static const struct rsh_command table[] = {
 		.name = "warm",
 		.id = RSH_COMMAND_WARM,
 		.operands = { "MOUNTPOINT", "[RANK...]" },
-		.summary = "look at the files of a mount before the job does",
-		.about = "Looks at all files of a mount, or at those of each "
-			 "RANK, a number or a range such as 4-7; with "
-			 "--contents it reads them.",
+		.summary = "read a mount's metadata or contents in advance",
+		.about = "Looks up all files of a mount, or those of each "
+			 "RANK, so that later accesses are fast; --contents "
+			 "reads them too.  RANK is a number or a range such "
+			 "as 4-7 (default: all).",
 		.check = rsh_check_warm,
 	},
 	{
 		.name = "stats",
 		.id = RSH_COMMAND_STATS,
 		.operands = { "MOUNTPOINT" },
-		.summary = "say what a mount has done so far",
-		.about = "Prints what a running mount counts: reads, bytes, "
-			 "failures, and its cache.  The same, and more, is in "
-			 "MOUNTPOINT/.reshardfs, which is not listed.",
+		.summary = "print statistics of a mount",
+		.about = "Prints the statistics of a mount: reads, bytes, "
+			 "errors, cache.  More are in the hidden directory "
+			 "MOUNTPOINT/.reshardfs.",
 		.check = rsh_check_stats,
 	},
 	{
 		.name = "help",
 		.id = RSH_COMMAND_HELP,
 		.operands = { "[COMMAND]", "[WORD]" },
-		.summary = "say how a command is called",
-		.about = "Prints what COMMAND --help prints, or of all "
-			 "commands what each is for.  WORD is the second one "
-			 "of `strategy derive` and its like.",
+		.summary = "print help for a command",
+		.about = "Prints the help of COMMAND, or lists all commands.  "
+			 "WORD is the second word of a command such as "
+			 "`strategy derive`.",
 		.check = rsh_check_help,
 	},
 };
@@ -253,7 +241,7 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 	return NULL;
 }
 
-/* ---- slips of the pen ---- */
+/* ---- mistyped names ---- */
 
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
 {
