@@ -33,6 +33,8 @@ MOUNT += \
 	mount/umount.sh \
 	mount/completion.sh \
 	mount/manual.py \
+	mount/manual_examples.py \
+	mount/documents.py \
 	mount/json_keys.py \
 	mount/bench.py \
 	mount/export.py \
@@ -114,6 +116,7 @@ EXTRA_DIST += \
 	lib/reap.py \
 	lib/rsh_cli.py \
 	lib/messages.py \
+	lib/documents.py \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \
