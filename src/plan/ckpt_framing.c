@@ -32,16 +32,28 @@ static int ckpt_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 static void ckpt_chunks(const struct rsh_record_shape *s,
 			struct rsh_chunks *out)
 {
-	out->n = rsh_ckpt_emit_chunks(s->content_bytes);
-	out->content_bytes = RSH_CKPT_CHUNK_BYTES;
-	out->full_header = rsh_ckpt_header_size(s, RSH_CKPT_CHUNK_BYTES);
-	out->last_header = rsh_ckpt_header_size(
-		s, s->content_bytes - (out->n - 1) * RSH_CKPT_CHUNK_BYTES);
+	const uint64_t n = rsh_ckpt_emit_chunks(s->content_bytes);
+	const uint64_t before_last = (n - 1) * RSH_CKPT_CHUNK_BYTES;
+
+	*out = (struct rsh_chunks){
+		.n = n,
+		.content_bytes = RSH_CKPT_CHUNK_BYTES,
+		.full_header = rsh_ckpt_header_size(s, RSH_CKPT_CHUNK_BYTES),
+		.last_header = rsh_ckpt_header_size(
+			s, s->content_bytes - before_last),
+	};
+}
+
+static size_t ckpt_write_header(const struct rsh_record_shape *s, uint64_t at,
+				uint64_t chunk_bytes, uint8_t *buf)
+{
+	(void)at;
+	return rsh_ckpt_header_write(s, chunk_bytes, buf);
 }
 
 const struct rsh_framing rsh_ckpt_framing = {
 	.type = RSH_FILE_CKPT,
 	.lay_out = ckpt_lay_out,
 	.chunks = ckpt_chunks,
-	.write_header = rsh_ckpt_header_write,
+	.write_header = ckpt_write_header,
 };

@@ -37,14 +37,15 @@ struct rsh_file_layout {
 	uint64_t bytes;
 };
 
-/* This says how a record's content is divided, each chunk behind a header of
- * its own. */
+/* This says how a record's content is divided, each chunk between a header and
+ * a trailer of its own. */
 struct rsh_chunks {
 	uint64_t n;
 	uint64_t content_bytes; /* of all chunks but the last */
 	uint64_t full_header;   /* bytes of such a chunk's header; 0: it has
 				 * none */
 	uint64_t last_header;
+	uint64_t full_trailer, last_trailer; /* 0: there is none */
 };
 
 struct rsh_framing {
@@ -54,9 +55,13 @@ struct rsh_framing {
 	int (*lay_out)(struct rsh_file_layout *f, struct rsh_error *err);
 	void (*chunks)(const struct rsh_record_shape *s,
 		       struct rsh_chunks *out);
-	/* Writes the header of a chunk; NULL if chunks have none. */
-	size_t (*write_header)(const struct rsh_record_shape *s,
+	/* Writes the header of the chunk whose content has `chunk_bytes` and
+	 * begins at byte `at` of the record's; NULL if chunks have none. */
+	size_t (*write_header)(const struct rsh_record_shape *s, uint64_t at,
 			       uint64_t chunk_bytes, uint8_t *buf);
+	/* Writes the trailer of a chunk; NULL if chunks have none. */
+	size_t (*write_trailer)(const struct rsh_record_shape *s, uint64_t at,
+				uint64_t chunk_bytes, uint8_t *buf);
 };
 
 extern const struct rsh_framing rsh_ckpt_framing;
@@ -64,6 +69,10 @@ extern const struct rsh_framing rsh_ckpt_framing;
  * MindSpore, and that which Hugging Face's loaders want. */
 extern const struct rsh_framing rsh_safetensors_framing;
 extern const struct rsh_framing rsh_hf_framing;
+/* A file of items of a PyTorch distributed checkpoint: each chunk is an archive
+ * of torch.save() (wire/torch_item.h), which begins on a multiple of
+ * RSH_TORCH_ALIGNMENT. */
+extern const struct rsh_framing rsh_dcp_framing;
 
 /* Sets the sentence that a file got too large with this record; -EFBIG. */
 int rsh_layout_too_large(const struct rsh_record_shape *s,
