@@ -60,8 +60,8 @@ void rsh_step_say_unsummed(const char *path)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	if (!atomic_flag_test_and_set(&said))
-		rsh_log_warning("%s: it has no CRCs (torch was told to compute "
-				"none): its contents are held against nothing",
+		rsh_log_warning("%s: the file has no CRCs (set_crc32_options(False)): "
+				"its contents are not checked",
 				path);
 }
 

@@ -242,7 +242,7 @@ static bool ck2_check_param(struct json_scan *s, const struct ck2_param *p)
 				     "are");
 	if (!l)
 		return (p->pub.n_stored > 0) == (p->pub.ranks->n > 0) ||
-		       rsh_json_fail(s, "it is stored, but nobody holds it");
+		       rsh_json_fail(s, "it is stored, but no rank holds it");
 	if (p->pub.ranks != &l->list->pub)
 		return rsh_json_fail(s, "it has a layout, and holders");
 	if (l->n_map != p->pub.n_dims)
@@ -446,7 +446,7 @@ static void ck2_read_slice(struct ck2_reader *r, struct ck2_param *p,
 		return;
 	}
 	if (p->stored[slice / 8] & bit) {
-		rsh_json_fail(s, "slice %u stands twice in \"" STORAGE "\"",
+		rsh_json_fail(s, "slice %u is twice in \"" STORAGE "\"",
 			      slice);
 		return;
 	}
@@ -494,8 +494,8 @@ static void ck2_read_storage(struct ck2_reader *r)
 		uint32_t slice, id;
 
 		if (!rsh_ckpt2_key_parse(&key, &name, &slice)) {
-			rsh_json_fail(s, "\"%.*s\" is no name with the number "
-				      "of a slice", (int)key.len, key.s);
+			rsh_json_fail(s, "\"%.*s\" is not a name with the "
+			      "number of a slice", (int)key.len, key.s);
 			return;
 		}
 		id = rsh_names_find(r->names, name.s, name.len);
@@ -530,7 +530,7 @@ static void ck2_read_root(struct ck2_reader *r)
 	bool described = false, stored = false;
 
 	if (rsh_json_peek(s) != '{')
-		rsh_json_fail(s, "not a metadata.json: it is no JSON object");
+		rsh_json_fail(s, "not a metadata.json: not a JSON object");
 	rsh_json_begin(s, '{');
 	while (rsh_json_key(s, &key)) {
 		bool stores = rsh_json_is(&key, storage, strlen(storage));
@@ -547,7 +547,7 @@ static void ck2_read_root(struct ck2_reader *r)
 			later = rsh_json_offset(s);
 			rsh_json_skip(s);
 		} else if (JSON_IS(&key, METADATA) || stores) {
-			rsh_json_fail(s, "\"%.*s\" stands there twice",
+			rsh_json_fail(s, "\"%.*s\" is there twice",
 				      (int)key.len, key.s);
 		} else {
 			rsh_json_skip(s);

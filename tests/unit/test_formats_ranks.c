@@ -325,7 +325,7 @@ static void layout_does_not_fit(void **state)
 
 	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	refused(j, -EINVAL, "rank_0.ckpt: parameter w of shape [2] is no slice "
+	refused(j, -EINVAL, "rank_0.ckpt: parameter w of shape [2] is not a slice "
 		"of mesh [2] map [0,-1] (src.json): its expanded tensor map of "
 		"2 dimensions does not fit the 1 dimensions of the tensor");
 }

@@ -161,8 +161,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX, "tracker", &data,
 			   &len, &err)) {
 		if (err.code != ENOENT)
-			rsh_log_warning("%s: the newest whole step is taken "
-					"instead", err.text);
+			rsh_log_warning("%s; the newest complete step is "
+					"taken", err.text);
 		return false;
 	}
 	data[len] = '\0';
@@ -171,7 +171,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	if (!text[n + strspn(text + n, blanks)] &&
 	    rsh_number_read(text, n, step))
 		return true;
-	rsh_log_warning("%s/%s: it says no step; the newest whole one is taken",
+	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
+			"step is taken",
 			rsh_source_path(s), name);
 	return false;
 }
@@ -192,8 +193,8 @@ static void tracker_goes_first(struct rsh_source *s)
 			return;
 		}
 	}
-	rsh_log_warning("%s/" RSH_CKPT2_TRACKER ": it says step %llu, of which "
-			"there is nothing; the newest whole one is taken",
+	rsh_log_warning("%s/" RSH_CKPT2_TRACKER ": it names step %llu, which is "
+			"not there; the newest complete step is taken",
 			rsh_source_path(s), (unsigned long long)step);
 }
 

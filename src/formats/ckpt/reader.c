@@ -58,8 +58,8 @@ static int ranks_refuse(const struct rsh_slices *s, int rc,
 	char dims[160], layout[160];
 
 	if (rc != -ENOMEM)
-		rsh_error_prefix(err, "%s: parameter %s of shape %s is no "
-				 "slice of %s (%s)",
+		rsh_error_prefix(err, "%s: parameter %s of shape %s is not "
+				 "a slice of %s (%s)",
 				 rsh_catalogue_path(f->cat, s->rank),
 				 rsh_names_text(f->cat->names, s->name),
 				 rsh_record_dims_text(s->ix, s->rec, dims,

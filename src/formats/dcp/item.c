@@ -336,7 +336,7 @@ static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
 		return 0;
 	item_sort(out, strides);
 	return item_is_dense(out, strides) ? 0 :
-	       item_bad(r, at, "elements that do not lie dense");
+	       item_bad(r, at, "elements with gaps between them");
 }
 
 /* ---- all of it ---- */

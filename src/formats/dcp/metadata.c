@@ -79,7 +79,7 @@ int rsh_dcp_name(const struct rsh_dcp_reader *r,
 {
 	if (v->kind != RSH_PV_TEXT || v->n == 0 || v->n > NAME_MAX_BYTES ||
 	    memchr(v->text, '\0', v->n))
-		return rsh_dcp_bad(r, "a name that is none");
+		return rsh_dcp_bad(r, "not a name");
 	*out = v->text;
 	return 0;
 }
@@ -93,8 +93,8 @@ int rsh_dcp_numbers(const struct rsh_dcp_reader *r,
 				   "each dimension");
 	for (uint32_t d = 0; d < n_dims; d++) {
 		if (v->items[d].kind != RSH_PV_NUMBER || v->items[d].number < 0)
-			return rsh_dcp_bad(r, "a size or an offset that is no "
-					   "number from 0 on");
+			return rsh_dcp_bad(r, "a size or an offset that is not "
+					   "an integer of 0 or more");
 		out[d] = (uint64_t)v->items[d].number;
 	}
 	return 0;

@@ -128,8 +128,8 @@ static int model_check_types(const struct rsh_weight_map *map,
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
 		if (rsh_file_type_of(map->files[i]) != RSH_FILE_SAFETENSORS)
-			return rsh_error_set(err, EINVAL, "%s: %s is no "
-					     "safetensors file", path,
+			return rsh_error_set(err, EINVAL, "%s: %s is not "
+					     "a safetensors file", path,
 					     map->files[i]);
 	return 0;
 }

@@ -121,7 +121,7 @@ static int twice_compare_part(struct twice *t, const char *name,
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {
-		rsh_log_info("%s; it is not held against " RSH_MODEL_HF_SINGLE,
+		rsh_log_info("%s; it is not compared with " RSH_MODEL_HF_SINGLE,
 			     why.text);
 		return 0;
 	}

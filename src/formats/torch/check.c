@@ -173,7 +173,7 @@ static int tar_check(const struct rsh_byte_source *src, struct rsh_error *err)
 	/* Blocks that a crash of the machine kept from the disk may read as
 	 * zeros, so more zeros than fill a tar record are suspicious. */
 	return src->size - at < TAR_RECORD_BYTES ? 0 :
-	       rsh_bytes_damaged(src, at, "the file goes on after its archive",
+	       rsh_bytes_damaged(src, at, "bytes after the end of the archive",
 				 err);
 }
 
@@ -186,8 +186,7 @@ static int torch_check_plain(struct rsh_pickle *p)
 	if (rc)
 		return rc;
 	return p->at == p->src->size ? 0 :
-	       rsh_bytes_damaged(p->src, p->at, "the file goes on after its "
-				 "pickle", p->err);
+	       rsh_bytes_damaged(p->src, p->at, "bytes after the end of the pickle", p->err);
 }
 
 static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,

@@ -344,7 +344,7 @@ static int walk_object(struct rsh_torch_reader *r,
 	if (!is || w.make)
 		return walk_add_value(r, v, is ? w.make : NULL);
 	if (r->unnamed)
-		return walk_bad(r, "a tensor whose name is no text");
+		return walk_bad(r, "a tensor whose name is not a text");
 	rc = walk_keep_name(r, &name);
 	return rc ? rc : walk_add_tensor(r, name, &w);
 }
