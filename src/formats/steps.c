@@ -46,7 +46,7 @@ int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 	int rc = names ? rsh_file_scan(RSH_FILE_SAFETENSORS, file, full,
-					 names, &ix, err) :
+				       names, &ix, err) :
 			 rsh_error_nomem(err);
 
 	if (rc == 0)

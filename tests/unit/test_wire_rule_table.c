@@ -112,7 +112,7 @@ static void test_refused(void **state)
 		{ "a.{l} = b", "l is on one side only" },
 		{ "a.{l}.{l} = b.{l}", "is twice" },
 		{ "a.{l}[x] + b[x] = c.{l}[(x | x)]", "not in all names" },
-		{ "a.{l}[l] = b.{l}[l]", "no factor" },
+		{ "a.{l}[l] = b.{l}[l]", "cannot be a factor" },
 		{ "a.{l}{m} = b.{l}{m}", "nothing between" },
 		{ "a.{l}0 = b.{l}", "digit beside a hole" },
 		{ "a0{l} = b.{l}", "digit beside a hole" },

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zlib.h>
-
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/zip.h"
@@ -31,11 +29,6 @@ static const uint8_t torch_legacy_magic[] = {
 
 /* ---- zip: a few small reads for each entry, and content only for CRCs ---- */
 
-static uint32_t zip_crc32(uint32_t crc, const uint8_t *p, size_t n)
-{
-	return (uint32_t)crc32(crc, p, (uInt)n);
-}
-
 static int zip_check_content(const struct rsh_byte_source *src,
 			     const struct rsh_zip_entry *e, uint64_t at,
 			     struct rsh_error *err)
@@ -45,7 +38,7 @@ static int zip_check_content(const struct rsh_byte_source *src,
 
 	if (e->method != 0)
 		return 0;
-	rc = rsh_bytes_crc(src, at, e->content_bytes, zip_crc32, &found, err);
+	rc = rsh_bytes_crc(src, at, e->content_bytes, rsh_crc32, &found, err);
 	if (rc)
 		return rc;
 	return found == e->crc ? 0 :
