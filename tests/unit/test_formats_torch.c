@@ -573,7 +573,7 @@ static const struct made made[] = {
 	MADE("a mark that is not there", "\x80\2u.", EBADMSG, "mark"),
 	MADE("a memo that is not there", "\x80\2h\7.", EBADMSG, "memo"),
 	MADE("a pickle without an end", "\x80\2}", EBADMSG, "truncated"),
-	MADE("more than one pickle", "\x80\2}.}.", EBADMSG, "goes on"),
+	MADE("more than one pickle", "\x80\2}.}.", EBADMSG, "after the end of the pickle"),
 	MADE("a text beyond its end", "\x80\2" "X\xff\xff\xff\x7f" "a.",
 	     EBADMSG, "truncated"),
 	MADE("a list that holds itself", "\x80\2]q\0h\0a.", EBADMSG,

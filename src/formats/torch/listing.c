@@ -185,7 +185,7 @@ static int torch_list_all(struct rsh_source *s, const char *const *names,
 	return 0;
 }
 
-static int torch_keep(struct rsh_source *s, struct rsh_error *err)
+static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
 {
 	struct rsh_source_torch *t = calloc(1, sizeof(*t));
 
@@ -245,7 +245,7 @@ int rsh_torch_file_open(struct rsh_source *s,
 	const char *file = rsh_source_file(s);
 	cleanup_free char *found = NULL;
 	size_t n;
-	int rc = torch_keep(s, err);
+	int rc = torch_state_new(s, err);
 
 	(void)opts;
 	if (rc)
@@ -298,7 +298,7 @@ int rsh_torch_model_open(struct rsh_source *s,
 	const struct rsh_store *store = rsh_source_store(s);
 	struct rsh_source_torch *t;
 	struct rsh_stat st;
-	int rc = torch_keep(s, err);
+	int rc = torch_state_new(s, err);
 
 	(void)opts;
 	if (rc)
