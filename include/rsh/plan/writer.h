@@ -34,6 +34,13 @@ struct rsh_offer {
 	const struct rsh_factored_part *factored;
 };
 
+/* Offers of one catalogue. */
+struct rsh_offers {
+	struct rsh_catalogue *cat; /* the caller's */
+	struct rsh_offer *v;
+	uint32_t n;
+};
+
 /* Plans the files.  Of the options, framing, division, part_bytes, replicas,
  * allow_missing, unlisted, wanted, rename, cast, remove_redundancy and
  * report_lost count.  Takes the catalogue over, also on failure; the offers

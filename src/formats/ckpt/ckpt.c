@@ -34,8 +34,7 @@ int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
 		.allow_missing = job->opts->allow_missing,
 	};
 
-	return rsh_ranks_read(job->view, job->src, &how, job->arena, &out->cat,
-			      &out->v, &out->n, err);
+	return rsh_ranks_read(job->view, job->src, &how, job->arena, out, err);
 }
 
 int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,
