@@ -61,22 +61,12 @@ NOT_YET = [
     "src/app/cli/",
     "src/app/daemon/",
     "src/app/options/",
-    "src/contents",
     "src/converter",
     "src/copy",
-    "src/formats/checkpoint2/",
-    "src/formats/ckpt/",
-    "src/formats/dcp/",
-    "src/formats/safetensors/",
-    "src/formats/steps.c",
-    "src/formats/torch/",
-    "src/outputs",
     "src/plan",
     "src/source",
     "src/strategy",
     "src/vfs",
-    "src/weights",
-    "src/wire",
 ]
 
 
