@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mount-helpers/mount_reshardfs.c - what mount(8) runs for -t reshardfs.
+/* mount-helpers/mount_reshardfs.c is the helper of mount(8) for -t reshardfs.
  *
  *	mount.reshardfs SOURCE MOUNTPOINT [-sfnv] [-o OPTS] [-t TYPE]
  *
- * mount(8) passes on every option of an fstab line, among them those that are
- * for itself or for the boot, and `rw` where nothing was said.  These are taken
- * out; the rest is reshardfs(1)'s own business. */
+ * mount(8) passes every option of an fstab line, including those for itself and
+ * for the boot, and `rw` as a default.  The helper removes these and passes the
+ * others to reshardfs(1). */
 #include "config.h"
 
 #include <errno.h>
@@ -54,7 +54,8 @@ static size_t option_length(const char *s)
 	return n;
 }
 
-/* Appends what is ours of the comma list `from` to `to`, which has the room. */
+/* Appends the options for reshardfs in the comma list `from` to `to`, which must
+ * be large enough. */
 static void add_options(char *to, const char *from)
 {
 	for (;;) {
@@ -74,13 +75,13 @@ static void add_options(char *to, const char *from)
 struct request {
 	const char *source;
 	const char *mountpoint;
-	char *options; /* ours, of every -o */
+	char *options; /* for reshardfs, of every -o */
 	bool fake;
 };
 
 static int run(const struct request *r)
 {
-	/* Not installed, as in the tests: found by PATH. */
+	/* If it is not installed, as in tests, PATH is searched. */
 	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", r->options, "--",
 	      r->source, r->mountpoint, (char *)NULL);
 	if (errno == ENOENT)
@@ -97,7 +98,7 @@ static int usage(void)
 	return MOUNT_USAGE;
 }
 
-/* Every -v adds an option of our own. */
+/* Every -v adds VERBOSE. */
 static size_t room_for_options(int argc, char **argv)
 {
 	size_t n = 1;
