@@ -48,8 +48,8 @@ static int say_other_file(const char *path, int rc, struct rsh_error *err)
 	if (!what)
 		return rc;
 	if (!of_directory)
-		return rsh_error_set(err, -rc, "%s: this is no file of a "
-				     "checkpoint and no strategy, but %s",
+		return rsh_error_set(err, -rc, "%s: not a checkpoint file or "
+				     "strategy, but %s",
 				     path, what);
 	return rsh_error_set(err, -rc, "%s: this is %s; ls takes its "
 			     "directory, %.*s", path, what,
