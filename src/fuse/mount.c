@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "rsh/util/log.h"
@@ -188,13 +190,107 @@ static void raise_readahead(const char *mountpoint)
 			     strerror(errno));
 }
 
-/* ---- mount ---- */
+/* ---- where to mount ---- */
+
+#define FUSE_MAJOR 10
+#define FUSE_MINOR 229
+#define FUSE_DEVICE "/dev/fuse"
+#define CONTAINER "in a container, start it with --device " FUSE_DEVICE \
+		  " --cap-add SYS_ADMIN; export and the Python module need no mount"
+
+int rsh_mountpoint_fd(const char *mountpoint)
+{
+	unsigned fd;
+	int length = 0;
+
+	if (sscanf(mountpoint, "/dev/fd/%8u%n", &fd, &length) != 1 ||
+	    mountpoint[length])
+		return -1;
+	return (int)fd;
+}
+
+static int handed_device_check(const char *path, char *resolved,
+			       struct rsh_error *err)
+{
+	struct stat st;
+
+	if (fstat(rsh_mountpoint_fd(path), &st) != 0)
+		return rsh_error_set(err, errno, "mount point %s: %s", path,
+				     strerror(errno));
+	if (!S_ISCHR(st.st_mode) ||
+	    st.st_rdev != makedev(FUSE_MAJOR, FUSE_MINOR))
+		return rsh_error_set(err, ENODEV, "mount point %s: the "
+				     "descriptor is not one of " FUSE_DEVICE,
+				     path);
+	stpcpy(resolved, path);
+	return 0;
+}
+
+/* The last field of capabilities in /proc/self/status that decides. */
+static bool may_call_mount(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long long caps = 0;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &caps) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return caps >> CAP_SYS_ADMIN & 1;
+}
+
+/* libfuse looks there as well. */
+static bool has_fusermount(void)
+{
+	const char *path = getenv("PATH");
+	cleanup_free char *dirs = NULL;
+	char name[PATH_MAX];
+	char *dir, *rest;
+
+	if (asprintf(&dirs, "/usr/bin:%s", path ? path : "/bin") < 0)
+		return true;
+	rest = dirs;
+	while ((dir = strsep(&rest, ":"))) {
+		snprintf(name, sizeof(name), "%s/fusermount3", dir);
+		if (access(name, X_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err)
+{
+	cleanup_fd int fd = -1;
+
+	if (rsh_mountpoint_fd(mountpoint) >= 0)
+		return 0;
+	fd = open(FUSE_DEVICE, O_RDWR | O_CLOEXEC);
+	if (fd < 0 && (errno == ENOENT || errno == ENODEV || errno == ENXIO))
+		return rsh_error_set(err, ENODEV, "there is no " FUSE_DEVICE
+				     ": load the kernel module (modprobe fuse); "
+				     CONTAINER);
+	if (fd < 0 && geteuid() == 0)
+		return rsh_error_set(err, errno, FUSE_DEVICE ": %s; " CONTAINER,
+				     strerror(errno));
+	if (may_call_mount() || has_fusermount())
+		return 0;
+	if (geteuid() == 0)
+		return rsh_error_set(err, EPERM, "this process may not mount; "
+				     CONTAINER);
+	return rsh_error_set(err, EPERM, "there is no fusermount3, which "
+			     "mounts for users: install the package fuse3, or "
+			     "mount as root");
+}
 
 int rsh_mountpoint_check(const char *path, char *resolved,
 			 struct rsh_error *err)
 {
 	struct stat st;
 
+	if (rsh_mountpoint_fd(path) >= 0)
+		return handed_device_check(path, resolved, err);
 	if (!realpath(path, resolved) || stat(resolved, &st) != 0)
 		return rsh_error_set(err, errno, "mount point %s: %s", path,
 				     strerror(errno));
@@ -204,10 +300,13 @@ int rsh_mountpoint_check(const char *path, char *resolved,
 	return 0;
 }
 
+/* ---- mount ---- */
+
 int rsh_session_mount(struct fuse_session *session, const char *mountpoint)
 {
 	if (fuse_session_mount(session, mountpoint))
 		return -EIO;
-	raise_readahead(mountpoint);
+	if (rsh_mountpoint_fd(mountpoint) < 0)
+		raise_readahead(mountpoint);
 	return 0;
 }

@@ -228,7 +228,11 @@ static void mounter_work(const struct rsh_server_options *o,
 	};
 	static const int numbers[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM,
 				       SIGPIPE };
+	const int handed = rsh_mountpoint_fd(mountpoint);
 
+	/* The connection must end with the server. */
+	if (handed >= 0)
+		rsh_device_close(handed);
 	/* Signals that end the server come to its whole group, and so to this
 	 * process. */
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -267,6 +271,8 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 	struct rsh_mounter *m;
 	int ends[2];
 
+	if (rc == 0)
+		rc = rsh_mount_rights_check(mountpoint, err);
 	if (rc)
 		return rc;
 	m = calloc(1, sizeof(*m));

@@ -138,7 +138,7 @@ void rsh_open_file_free(struct rsh_open_files *all, struct rsh_open_file *f);
 void rsh_open_files_clear(struct rsh_open_files *all);
 
 /* mount.c makes libfuse's session for the options, and mounts it on an absolute
- * path without links.  Both return 0 or -errno; libfuse says the reason. */
+ * path without links, or on /dev/fd/N.  Both return 0 or -errno; libfuse says the reason. */
 int rsh_session_new(const struct rsh_server_options *o, void *userdata,
 		    struct fuse_session **out, struct rsh_error *err);
 int rsh_session_mount(struct fuse_session *session, const char *mountpoint);
@@ -146,6 +146,10 @@ int rsh_session_mount(struct fuse_session *session, const char *mountpoint);
  * sentence. */
 int rsh_mountpoint_check(const char *path, char *resolved,
 			 struct rsh_error *err);
+/* Says early what libfuse would only say after the source was read: whether this
+ * process or fusermount3 can mount.  It cannot be asked within the sandbox.
+ * Returns 0 or -errno with a sentence. */
+int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err);
 /* Returns how many bytes a request may read. */
 unsigned rsh_max_read(const struct rsh_server_options *o);
 

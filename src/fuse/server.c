@@ -117,8 +117,9 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 	if (fuse_set_signal_handlers(s->session))
 		return rsh_error_set(err, EINVAL, "cannot set signal handlers");
 	s->has_signals = true;
-	rc = s->mounter ? take_mount(s, err) :
-			  rsh_session_mount(s->session, mountpoint);
+	rc = s->mounter && rsh_mountpoint_fd(mountpoint) < 0 ?
+		     take_mount(s, err) :
+		     rsh_session_mount(s->session, mountpoint);
 	if (rc)
 		return rc;
 	s->mounted = true;
@@ -134,6 +135,8 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	char mountpoint[PATH_MAX];
 	int rc = rsh_mountpoint_check(o->mountpoint, mountpoint, err);
 
+	if (rc == 0 && !o->mounter)
+		rc = rsh_mount_rights_check(mountpoint, err);
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));

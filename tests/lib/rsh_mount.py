@@ -64,7 +64,7 @@ def _seconds(limit):
     return limit * TIMEOUT_SCALE
 
 
-def _is_mount_point(path):
+def is_mount_point(path):
     """Also true of a mount whose daemon is gone: lstat fails with ENOTCONN."""
     path = os.path.realpath(path)
     with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape",
@@ -183,7 +183,7 @@ class Mounted:
         deadline = time.monotonic() + _seconds(self._stop_limit)
         while True:
             done, said = _unmount(self.path)
-            if done or not _is_mount_point(self.path):
+            if done or not is_mount_point(self.path):
                 break
             if time.monotonic() > deadline:
                 _unmount(self.path, lazy=True)
@@ -203,7 +203,7 @@ class Mounted:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        if _is_mount_point(self.path):
+        if is_mount_point(self.path):
             _unmount(self.path, lazy=True)
         self._last_words = self.log()
         shutil.rmtree(self._private, ignore_errors=True)
@@ -271,7 +271,7 @@ def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
                 status = None
             err.seek(0)
             said = err.read().decode("utf-8", "replace")
-        mounted = _is_mount_point(where)
+        mounted = is_mount_point(where)
         if mounted:
             _unmount(where, lazy=True)
         shown = f"\ncommand: {' '.join(command)}\nstderr:\n{said}"

@@ -33,8 +33,8 @@ for page in "$top"/man/*.[1-8]; do
 	check "$page" test -s "$(at "$page")"
 done
 check "completions of bash" bash -n "$(at completions/reshardfs)"
-for name in _reshardfs mount.reshardfs reshardfs@.service job.sh kubernetes.yaml \
-	mnt-ckpt4.mount mnt-ckpt4.automount; do
+for name in _reshardfs mount.reshardfs reshardfs@.service fuse_fd.py job.sh \
+	kubernetes.yaml kubernetes-fd.yaml mnt-ckpt4.mount mnt-ckpt4.automount; do
 	check "$name" test -s "$(at "$name")"
 done
 for table in "$top"/tables/*.rules; do

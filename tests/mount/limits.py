@@ -25,7 +25,7 @@ from daemon_use import field  # noqa: E402
 from demands import check  # noqa: E402
 from privileges import own_mounts  # noqa: E402
 from rsh_cli import demo_tree  # noqa: E402
-from rsh_mount import (TIMEOUT_SCALE, Mounted, Skipped, Tap, _is_mount_point,  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, Mounted, Skipped, Tap, is_mount_point,  # noqa: E402
                        _unmount, hash_tree, require_mount, reshardfs_program,
                        skip_all)
 from run_seed import run_seed  # noqa: E402
@@ -62,7 +62,7 @@ class Job:
                                     timeout=120 * TIMEOUT_SCALE).returncode
             said.seek(0)
             text = said.read().decode()
-        mounted = _is_mount_point(self.mnt)
+        mounted = is_mount_point(self.mnt)
         try:
             check(mounted == (status == 0), f"status {status}, mounted: {mounted}\n{text}")
             if mounted:

@@ -38,7 +38,7 @@ enum rsh_io_mode {
 };
 
 struct rsh_server_options {
-	const char *mountpoint;
+	const char *mountpoint;   /* or /dev/fd/N, see rsh_mountpoint_fd() */
 	const char *fsname;       /* what df and mount show as the device */
 	const char *subtype;      /* the type shown is fuse.<subtype> */
 	const char *mount_opts;   /* comma list for libfuse and the kernel, in
@@ -62,6 +62,11 @@ struct rsh_server_options {
 				    * in a fraction of the memory */
 };
 
+/* Returns N if the mountpoint is /dev/fd/N, else -1.  Another process has then
+ * opened /dev/fuse and mounted with that descriptor, and has to unmount: the
+ * server only serves it. */
+int rsh_mountpoint_fd(const char *mountpoint);
+
 /* Return how many bytes a server takes at most beside the tree: mapped, and
  * resident. */
 uint64_t rsh_server_maps(const struct rsh_server_options *o);
@@ -72,7 +77,8 @@ uint64_t rsh_server_resident(const struct rsh_server_options *o);
  * that, and single-threaded.  The process obeys nobody else, answers no signal
  * but SIGKILL, and ends with the server's process, whose crash leaves the mount
  * behind.  The options have to stay valid.  Returns 0, or -errno with a
- * sentence: the mountpoint must be an existing directory. */
+ * sentence: the mountpoint must be an existing directory, and
+ * this process or fusermount3 must be able to mount. */
 int rsh_mounter_start(const struct rsh_server_options *o,
 		      struct rsh_mounter **out, struct rsh_error *err);
 /* Gives what the option find() gives for the name, called where the server was
@@ -86,7 +92,7 @@ int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2]);
 void rsh_mounter_end(struct rsh_mounter *m);
 
 /* Mounts; has to be called single-threaded, before any thread is started.  The
- * mountpoint must be an existing directory.  Returns 0, or -errno with a
+ * mountpoint must be as rsh_mounter_start() has it.  Returns 0, or -errno with a
  * sentence, and then nothing stays mounted. */
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err);

@@ -426,10 +426,11 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_stack found = RSH_STACK_FREE;
 	struct rsh_daemon d;
-	int rc, lock = -1;
+	int rc = 0, lock = -1;
 
 	rsh_signals_block();
-	rc = o->stack ? 0 : rsh_stack_look(o, &found, &lock, &err);
+	if (!o->stack && rsh_mountpoint_fd(o->mountpoint) < 0)
+		rc = rsh_stack_look(o, &found, &lock, &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (found == RSH_STACK_SAME)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts for a reshardfs that has no privileges, and hands it the descriptor.
+
+    fuse_fd.py open MOUNTPOINT SOCKET
+
+runs as root.  It opens /dev/fuse, mounts MOUNTPOINT (a directory, which is made
+where it is missing), and sends the descriptor to
+whoever connects to SOCKET.  It reads no checkpoint.  When that process has ended
+it unmounts, and mounts for the next one.  SIGTERM unmounts and ends it.
+
+    fuse_fd.py take SOCKET reshardfs mount --foreground [OPTION...] SOURCE
+
+runs as any user, in any user namespace, without capabilities and without
+/dev/fuse.  It gets the descriptor from SOCKET and runs the command with /dev/fd/N
+as MOUNTPOINT.  Python 3.9.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import time
+
+MS_RDONLY, MS_NOSUID, MS_NODEV = 1, 2, 4
+MNT_DETACH = 2
+CONNECT_SECONDS = 60
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(status, what):
+    if status:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{what}: {os.strerror(error)}")
+
+
+def mount(where):
+    """The descriptor of the mount's connection, which ends when all copies of the
+    descriptor are closed."""
+    device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    said = (f"fd={device},rootmode=40000,user_id=0,group_id=0,"
+            "default_permissions,allow_other")
+    check(libc.mount(b"reshardfs", os.fsencode(where), b"fuse.reshardfs",
+                     MS_RDONLY | MS_NOSUID | MS_NODEV, said.encode()), where)
+    return device
+
+
+def unmount(where):
+    libc.umount2(os.fsencode(where), MNT_DETACH)
+
+
+def stop(*_):
+    sys.exit(0)
+
+
+def serve_one(listener, where):
+    taker, _ = listener.accept()
+    device = mount(where)
+    try:
+        socket.send_fds(taker, [b"fuse"], [device])
+        os.close(device)
+        # The taker keeps its end open, and sends nothing.
+        taker.recv(1)
+    finally:
+        unmount(where)
+        taker.close()
+
+
+def open_for(where, path):
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    os.makedirs(where, exist_ok=True)
+    if os.path.exists(path):
+        os.unlink(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        # Whoever can reach the directory of the socket may take the descriptor.
+        os.chmod(path, 0o666)
+        listener.listen(1)
+        while True:
+            serve_one(listener, where)
+
+
+def connect(path):
+    taker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    end = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            taker.connect(path)
+            return taker
+        except (FileNotFoundError, ConnectionRefusedError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+
+
+def take_and_run(path, command):
+    taker = connect(path)
+    _, devices, _, _ = socket.recv_fds(taker, 16, 1)
+    if not devices:
+        sys.exit(f"{path}: no descriptor was sent")
+    # The connection tells the other side when the program has ended.
+    for fd in (taker.fileno(), devices[0]):
+        os.set_inheritable(fd, True)
+    os.execvp(command[0], [*command, f"/dev/fd/{devices[0]}"])
+
+
+def main(argv):
+    if len(argv) == 4 and argv[1] == "open":
+        open_for(argv[2], argv[3])
+    elif len(argv) > 4 and argv[1] == "take":
+        take_and_run(argv[2], argv[3:])
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv)
