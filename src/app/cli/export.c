@@ -100,7 +100,8 @@ static void explain(int rc, const struct rsh_export_result *r,
 	if (r->n_written == 0 && rc != -EINTR)
 		return;
 	rsh_error_set(err, why.code, "%s; %" PRIu32 " of %" PRIu32 " files "
-		      "are complete; run the same command to resume", why.text, r->n_written + r->n_kept,
+		      "are complete; run the same command to resume", why.text,
+		      r->n_written + r->n_kept,
 		      r->n_written + r->n_kept + r->n_left);
 }
 

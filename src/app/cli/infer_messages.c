@@ -169,7 +169,8 @@ static int say_sets(struct rsh_infer *x)
 		return 0;
 	if (any_replicas(x))
 		return say(x, "tensors are on %zu different sets of ranks: "
-			   "sets that follow each other are pipeline stages", x->n_sets);
+			   "sets that follow each other are pipeline stages",
+			   x->n_sets);
 	return say(x,
 		   "tensors are on %zu different sets of ranks, and no two "
 		   "ranks hold the same data: either pipeline stages, or a "

@@ -134,7 +134,8 @@ static int print_subject(const struct rsh_options *o, struct subject *s,
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);
 	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
-			   rsh_ls_records(&out, o->vfs.source, &s->file, s->names);
+			   rsh_ls_records(&out, o->vfs.source, &s->file,
+					  s->names);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

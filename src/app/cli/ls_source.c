@@ -572,7 +572,8 @@ static int print_steps(const struct rsh_printer *out, const struct tree *t)
 		char size[32];
 
 		rsh_table_cell(table, "%s", s->text);
-		rsh_table_cell(table, "%s", rsh_file_type_suffix(s->format) + 1);
+		rsh_table_cell(table, "%s",
+			       rsh_file_type_suffix(s->format) + 1);
 		rsh_table_cell(table, "%zu/%zu", s->n_valid,
 			       s->n_files + s->n_missing);
 		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,

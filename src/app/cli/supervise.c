@@ -165,7 +165,8 @@ static int complain(const struct rsh_mounted *m)
 {
 	if (mount_answers(m->path))
 		rsh_log_error("%s: no data from this mount for %d seconds: "
-			      "its daemon answers, but its source does not", m->path, PATIENCE_SECONDS);
+			      "its daemon answers, but its source does not",
+			      m->path, PATIENCE_SECONDS);
 	else
 		rsh_log_error("%s: the daemon of this mount does not answer: "
 			      "it is stopped or hangs (reshardfs umount "

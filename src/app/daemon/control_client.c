@@ -21,7 +21,8 @@
 
 int rsh_control_refuse(const char *path, struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: reshardfs is not mounted there", path);
+	return rsh_error_set(err, EINVAL, "%s: reshardfs is not mounted there",
+			     path);
 }
 
 static int open_answer(const char *path, const char *name,

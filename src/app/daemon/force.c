@@ -160,7 +160,8 @@ static bool ends_after(const char *path, int daemon, int signal,
 		       unsigned seconds)
 {
 	if (signal && pidfd_send_signal(daemon, signal, NULL, 0) != 0)
-		rsh_log_debug("%s: cannot send signal %d to the daemon: %s", path,
+		rsh_log_debug("%s: cannot send signal %d to the daemon: %s",
+			      path,
 			      signal, strerror(errno));
 	return rsh_unmount_wait(path, seconds);
 }

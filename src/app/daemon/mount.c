@@ -388,7 +388,8 @@ static void end_service(struct service *s)
 	rsh_mounter_end(s->so.mounter);
 	if (stuck) {
 		rsh_log_warning("%s: a read has not returned; the daemon "
-				"ends without its thread", s->options->vfs.source);
+				"ends without its thread",
+				s->options->vfs.source);
 		return;
 	}
 	rsh_facts_clear(&s->facts);
@@ -439,7 +440,8 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 		return serve_mount(o, plan, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
-		rsh_error_set(&err, -rc, "cannot start the daemon: %s", strerror(-rc));
+		rsh_error_set(&err, -rc, "cannot start the daemon: %s",
+			      strerror(-rc));
 		return rsh_exit_failed(o, rc, &err);
 	}
 	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :

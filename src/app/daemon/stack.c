@@ -186,7 +186,8 @@ static int wait_a_little(const char *path, unsigned *turns,
 	if (++*turns > LOCK_SECONDS * 1000 / PAUSE_MS)
 		return rsh_error_set(err, ETIMEDOUT, "mount point %s: "
 				     "another process has been mounting "
-				     "there for %d seconds", path, LOCK_SECONDS);
+				     "there for %d seconds", path,
+				     LOCK_SECONDS);
 	nanosleep(&pause, NULL);
 	return 0;
 }

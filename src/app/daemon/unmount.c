@@ -115,7 +115,8 @@ void rsh_unmount_mark(int fd)
 {
 	/* The descriptor stays open until the process ends. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0)
-		rsh_log_debug("umount does not wait for the daemon: %s", strerror(errno));
+		rsh_log_debug("umount does not wait for the daemon: %s",
+			      strerror(errno));
 }
 
 /* The mark goes when the process does.  Where there cannot be a mark there is

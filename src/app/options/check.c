@@ -354,8 +354,8 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 				     "compared with a manifest");
 	if (kind == RSH_VERIFY_FILES)
 		return option ? rsh_error_set(err, EINVAL, "--%s needs a "
-					      "SOURCE; here files are "
-					      "compared with a manifest", option) : 0;
+					      "SOURCE; here files are compared "
+					      "with a manifest", option) : 0;
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
 	    o->vfs.dst.from || o->vfs.weights.table)
 		return rsh_check_conversion(o, err);

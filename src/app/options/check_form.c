@@ -76,7 +76,8 @@ int rsh_check_form_use(const struct rsh_options *o, bool tree,
 			return rsh_error_set(err, EINVAL, "%s does not take "
 					     "--%s", o->form->name, def->name);
 		if (is_about_files(def) && !tree)
-			return rsh_error_set(err, EINVAL, "%s: --%s needs %s", o->form->name,
+			return rsh_error_set(err, EINVAL, "%s: --%s needs %s",
+					     o->form->name,
 					     def->name, without);
 	}
 	return rsh_check_files(o, err);

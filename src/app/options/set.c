@@ -51,7 +51,8 @@ int rsh_set_path(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
 	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: the path is empty", def->name);
+		return rsh_error_set(err, EINVAL, "%s: the path is empty",
+				     def->name);
 	return rsh_set_text(o, def, value, err);
 }
 
@@ -192,7 +193,8 @@ int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 	for (const char *c = value; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return rsh_error_set(err, EINVAL, "%s: the value "
-					     "contains a control character", def->name);
+					     "contains a control character",
+					     def->name);
 	o->vfs.tree.prefix = value;
 	return 0;
 }
@@ -246,7 +248,8 @@ int rsh_set_file(struct rsh_options *o, const struct rsh_option *def,
 {
 	if (*value && value[strlen(value) - 1] == '/')
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" ends with '/' "
-				     "and is not a file name", def->name, value);
+				     "and is not a file name", def->name,
+				     value);
 	return rsh_set_string(o, def, value, err);
 }
 
@@ -292,7 +295,8 @@ int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 	struct rsh_source_options *f = &o->vfs.files;
 
 	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: the path is empty", def->name);
+		return rsh_error_set(err, EINVAL, "%s: the path is empty",
+				     def->name);
 	f->index_cache_asked = true;
 	f->index_cache = strcmp(value, "off") == 0 ? NULL : value;
 	return 0;
@@ -396,7 +400,8 @@ int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
 	o->log_to = is_file ? RSH_LOG_TO_FILE : targets[i];
 	o->log_file = is_file ? value + strlen(file) : NULL;
 	return is_file && !*o->log_file ?
-		rsh_error_set(err, EINVAL, "%s: the path is empty", def->name) : 0;
+		rsh_error_set(err, EINVAL, "%s: the path is empty",
+			      def->name) : 0;
 }
 
 /* Passes on an option that libfuse or the kernel understands. */

@@ -77,7 +77,7 @@ int rsh_unknown_long(const struct rsh_command *command, const char *word,
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)
 		return rsh_error_set(err, EINVAL, "option --%.*s is "
-						  "ambiguous: %s",
+				     "ambiguous: %s",
 				     (int)length, word, names);
 	if (list_owners(word, length, names, sizeof(names)))
 		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
