@@ -84,10 +84,11 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 
 	if (!(out->takes & RSH_TAKES_RANKS) &&
 	    (v->dst.from != RSH_FROM_NONE || converters))
-		return rsh_error_set(err, EINVAL, "--format %s shows one "
-				     "whole model: it needs --dst-strategy "
-				     "none and cannot be used with "
-				     "--dst-ranks or --compat", out->name);
+		return rsh_error_set(err, EINVAL, "--format %s shows one whole "
+				     "model, of which each rank loads its part: "
+				     "leave out --dst-strategy, --dst-mesh, "
+				     "--dst-ranks and --compat",
+				     out->name);
 	if (!(out->takes & RSH_TAKES_CONVERTER) && converters)
 		return rsh_error_set(err, EINVAL, "--format %s cannot be "
 				     "used with --dst-ranks or --compat",
@@ -272,6 +273,8 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
 				     "strategy file, but SOURCE has none: "
 				     "use --dst-strategy");
+	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
+		o->vfs.dst.from = RSH_FROM_NONE;
 	rc = check_refuse_unsaid(o, err);
 	if (rc == 0)
 		rc = check_compat(v, err);
