@@ -116,7 +116,7 @@ static void test_long_forms(void **state)
 	assert_true(o.vfs.plan.part_bytes == 3 << 20);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
-		     "--format=hf"), "needs --dst-strategy none");
+		     "--format=hf"), "leave out --dst-strategy");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--format=hf", "--compat=mindspore"), "--compat");
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
