@@ -63,7 +63,7 @@ Python.
 
 The library is what LIBRESHARD in the environment names, else the one in the
 wheel that the module came with, else libreshard.so.0; the program is what
-RESHARDFS names, or reshardfs.
+RESHARDFS names, else the one in the wheel, else reshardfs.
 """
 
 from ._library import Error, File, Record, Source, files, read, records
