@@ -15,7 +15,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 
 #define BLOCK_THREADS 32
 #define WHOLE_BYTES (1u << 20)

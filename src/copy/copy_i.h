@@ -11,7 +11,7 @@
 #include "rsh/copy/verify.h"
 #include "rsh/read/stream.h"
 #include "rsh/util/arena.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/wire/manifest.h"

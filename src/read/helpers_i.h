@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 
 /* There are RSH_READ_HELPERS of them at most.  Zero: none is at work. */
 struct rsh_helpers {

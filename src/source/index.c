@@ -21,7 +21,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/file_type.h"
 
 /* This is what the index cache has to do with a file. */

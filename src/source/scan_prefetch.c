@@ -11,7 +11,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 
 /* So many reads of a file are under way at a time at most. */
 #define MOST 64

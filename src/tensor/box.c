@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/box.c intersects boxes, and writes them. */
-#include <stdio.h>
-
+/* tensor/box.c intersects and formats boxes. */
 #include "rsh/tensor/box.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/text.h"
 
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out)
@@ -42,28 +41,25 @@ uint64_t rsh_box_elements(const struct rsh_box *b)
 const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,
 			  size_t size)
 {
-	size_t at = (size_t)snprintf(text, size, "[");
+	size_t at = 0;
 
-	for (uint32_t d = 0; d < n && at < size; d++)
-		at += (size_t)snprintf(text + at, size - at, "%s%llu",
-				       d ? "," : "",
-				       (unsigned long long)dims[d]);
-	if (at < size)
-		snprintf(text + at, size - at, "]");
+	rsh_text_add(text, size, &at, "[");
+	for (uint32_t d = 0; d < n; d++)
+		rsh_text_add(text, size, &at, "%s%llu", d ? "," : "",
+			     (unsigned long long)dims[d]);
+	rsh_text_add(text, size, &at, "]");
 	return text;
 }
 
 const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size)
 {
-	size_t at = (size_t)snprintf(text, size, "[");
+	size_t at = 0;
 
-	for (uint32_t d = 0; d < b->n_dims && at < size; d++)
-		at += (size_t)snprintf(text + at, size - at, "%s%llu:%llu",
-				       d ? "," : "",
-				       (unsigned long long)b->from[d],
-				       (unsigned long long)(b->from[d] +
-							    b->size[d]));
-	if (at < size)
-		snprintf(text + at, size - at, "]");
+	rsh_text_add(text, size, &at, "[");
+	for (uint32_t d = 0; d < b->n_dims; d++)
+		rsh_text_add(text, size, &at, "%s%llu:%llu", d ? "," : "",
+			     (unsigned long long)b->from[d],
+			     (unsigned long long)(b->from[d] + b->size[d]));
+	rsh_text_add(text, size, &at, "]");
 	return text;
 }

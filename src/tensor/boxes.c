@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/boxes.c searches a list of boxes, which may be a hundred thousand.
+/* tensor/boxes.c searches a list of up to 100,000 boxes and more.
  *
- * Boxes are sorted by where they begin, along a curve that keeps near ones
- * together (Morton's).  A tree stands over the sorted boxes: node 0 has all of
- * them, nodes 2i + 1 and 2i + 2 have each a half of those of node i, and a node
- * with few boxes is a leaf.  Whoever asks for a box enters only the nodes whose
- * bounds it meets. */
+ * Boxes are sorted by their begin along Morton's curve, which keeps neighbours close.
+ * A binary tree stands over the sorted boxes: node 0 has all of them, nodes 2i + 1
+ * and 2i + 2 have one half each of those of node i, and a node with few boxes is a
+ * leaf.  A search enters only nodes whose bounds overlap the box searched for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +52,7 @@ static uint32_t boxes_middle(uint32_t from, uint32_t to)
 	return from + (to - from) / 2;
 }
 
-/* Sets the bounds of a node, which has cells [from, to). */
+/* Sets the bounds of a node with cells [from, to). */
 static void boxes_bound(const struct rsh_boxes *b, uint32_t node, uint32_t from,
 			uint32_t to)
 {
@@ -84,8 +83,7 @@ static int boxes_make_tree(struct rsh_boxes *b)
 {
 	uint32_t n_nodes = 1;
 
-	/* The cells of a node are halved, and of uneven halves the larger one
-	 * is halved again. */
+	/* The depth follows from halving the larger half each time. */
 	for (uint32_t n = b->n_cells; n > LEAF_CELLS; n -= n / 2)
 		n_nodes = 2 * n_nodes + 1;
 	b->bounds = rsh_alloc_array(n_nodes, 2 * b->n_dims *
@@ -97,7 +95,6 @@ static int boxes_make_tree(struct rsh_boxes *b)
 	return 0;
 }
 
-/* What a box is asked for. */
 struct boxes_query {
 	const struct rsh_boxes *b;
 	const struct rsh_box *box;
@@ -177,7 +174,7 @@ struct boxes_order {
 	uint32_t rank;
 };
 
-/* The highest bit in which two places differ tells which is first. */
+/* Morton's order: the dimension with the highest differing bit decides. */
 static int boxes_by_curve(const void *a, const void *b)
 {
 	const struct boxes_order *x = a, *y = b;
@@ -222,8 +219,7 @@ static int boxes_alloc(struct rsh_boxes *b)
 	       b->place_of ? 0 : -ENOMEM;
 }
 
-/* Makes the cells of the sorted boxes, in which ranks with the same box follow
- * each other. */
+/* Makes cells of the sorted boxes, in which equal boxes are consecutive. */
 static void boxes_fill(struct rsh_boxes *b, const struct boxes_order *o)
 {
 	for (uint32_t i = 0; i < b->n_ranks; i++) {
@@ -243,7 +239,6 @@ static void boxes_fill(struct rsh_boxes *b, const struct boxes_order *o)
 	b->first_rank[b->n_cells] = b->n_ranks;
 }
 
-/* A cell that meets the one at hand. */
 struct boxes_neighbour {
 	uint32_t cell, other;
 };
@@ -277,7 +272,7 @@ static int boxes_check_apart(const struct rsh_boxes *b, struct rsh_error *err)
 	return 0;
 }
 
-/* Cells have nothing in common, so their elements can be counted. */
+/* Returns whether the cells, which do not overlap, contain all elements. */
 static bool boxes_have_all(const struct rsh_boxes *b, const uint64_t *dims)
 {
 	uint64_t all = 1, have = 0;
@@ -354,7 +349,7 @@ void rsh_boxes_free(struct rsh_boxes *b)
 	free(b);
 }
 
-/* ---- asking ---- */
+/* ---- properties ---- */
 
 bool rsh_boxes_is_whole(const struct rsh_boxes *b, const uint64_t *dims,
 			uint32_t d)
@@ -378,7 +373,7 @@ int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b)
 		return a->n_ranks < b->n_ranks ? -1 : 1;
 	if (a->n_cells != b->n_cells)
 		return a->n_cells < b->n_cells ? -1 : 1;
-	/* Equal boxes may be all of one tensor and leave gaps in another. */
+	/* Equal boxes may cover one tensor and leave gaps in another. */
 	if (a->complete != b->complete)
 		return a->complete ? -1 : 1;
 	rc = memcmp(a->edges, b->edges, (size_t)a->n_cells * 2 * a->n_dims *
@@ -389,13 +384,13 @@ int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b)
 
 /* ---- gaps ---- */
 
-/* What the cells have of a box. */
+/* The overlap of the cells with a box. */
 struct boxes_filled {
 	const struct rsh_boxes *b;
 	const struct rsh_box *box;
 	uint64_t have;         /* elements */
-	uint32_t n;            /* cells that have some */
-	struct rsh_box common; /* with the last one */
+	uint32_t n;            /* overlapping cells */
+	struct rsh_box common; /* the overlap with the last of them */
 };
 
 static void boxes_add_filled(void *ctx, uint32_t cell)
@@ -409,7 +404,7 @@ static void boxes_add_filled(void *ctx, uint32_t cell)
 	f->n++;
 }
 
-/* Is all of the box in cells? */
+/* Returns whether cells contain all of the box. */
 static bool boxes_fill_box(const struct rsh_boxes *b, const struct rsh_box *box,
 			   struct boxes_filled *f)
 {
@@ -418,8 +413,8 @@ static bool boxes_fill_box(const struct rsh_boxes *b, const struct rsh_box *box,
 	return f->have == rsh_box_elements(box);
 }
 
-/* Goes to a part of the box that is not all in cells either: beside what a cell
- * has of it or, where cells are many, to a half. */
+/* Narrows the box to a part that cells do not fully contain either: beside the overlap
+ * with a cell or, if there are many cells, one half. */
 static void boxes_narrow(struct rsh_box *box, struct boxes_filled *f)
 {
 	const struct rsh_box common = f->common;

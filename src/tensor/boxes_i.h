@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/boxes_i.h - a cut that is a list of boxes, for tensor/cut.c. */
+/* tensor/boxes_i.h - a cut as a list of boxes; only this room includes it. */
 #ifndef RSH_TENSOR_BOXES_I_H
 #define RSH_TENSOR_BOXES_I_H
 
 #include "rsh/tensor/cut.h"
 
-/* Edges are where a box begins in each dimension, and then where it ends. */
+/* Edges of a box: its begin in each dimension, then its end in each dimension. */
 struct rsh_boxes {
 	uint32_t n_dims;
 	uint32_t n_ranks;
@@ -13,13 +13,13 @@ struct rsh_boxes {
 	bool complete;        /* every element is in a cell */
 	uint64_t *edges;      /* [cell] */
 	uint64_t *bounds;     /* [node]: edges around its cells (boxes.c) */
-	uint32_t *first_rank; /* [cell], and one more: its place in `ranks` */
+	uint32_t *first_rank; /* [n_cells + 1]: index in `ranks` */
 	uint32_t *ranks;      /* by cell, ascending */
 	uint32_t *cell_of;    /* [rank] */
-	uint32_t *place_of;   /* [rank]: where it is in `ranks` */
+	uint32_t *place_of;   /* [rank]: its index in `ranks` */
 };
 
-/* These do what the functions of tensor/cut.h with such names do. */
+/* These are the functions of tensor/cut.h with such names. */
 int rsh_boxes_make(const uint64_t *dims, uint32_t n_dims,
 		   const struct rsh_box *boxes, uint32_t n_ranks,
 		   struct rsh_boxes **out, struct rsh_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/codec.c turns stored elements into those of the virtual file. */
+/* tensor/codec.c converts stored elements to those of the virtual file. */
 #include <string.h>
 
 #include "rsh/tensor/codec.h"
@@ -70,7 +70,7 @@ static void store32(uint8_t *p, uint32_t v)
 	store16(p + 2, (uint16_t)(v >> 16));
 }
 
-/* Returns what a bfloat16 becomes on its way through float32 and back. */
+/* Returns a bfloat16 after a conversion to float32 and back. */
 static uint16_t canonical(uint16_t v)
 {
 	return (v & 0x7fff) > 0x7f80 ? BF16_NAN : v;
@@ -117,8 +117,7 @@ static uint16_t to_f16(uint32_t f)
 		rest = fraction & 0x1fff;
 		shift = 13;
 	} else if (exponent >= 102) {
-		/* This is below the normal halves, so the hidden bit becomes a
-		 * plain one. */
+		/* The result is subnormal: the hidden bit becomes explicit. */
 		fraction |= 0x800000;
 		shift = 126 - exponent;
 		half = fraction >> shift;
@@ -126,8 +125,8 @@ static uint16_t to_f16(uint32_t f)
 	} else {
 		return sign;
 	}
-	/* A carry out of the fraction adds one to the exponent, which is right,
-	 * up to infinity. */
+	/* A carry out of the fraction increments the exponent, up to infinity, as it
+	 * should. */
 	if (rest > 1u << (shift - 1) ||
 	    (rest == 1u << (shift - 1) && (half & 1)))
 		half++;
@@ -179,8 +178,8 @@ static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
 	}
 }
 
-/* Each call has a constant codec, so that the compiler takes the switch out of
- * the loop. */
+/* The codec is a constant of each loop, so that the compiler removes the switch from
+ * it. */
 #define LOOP(c)                                                          \
 	case c:                                                          \
 		for (size_t i = 0; i < n; i++)                           \

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/cut.c answers for both forms of a cut: it asks the grid or the
- * boxes. */
+/* tensor/cut.c forwards to the grid or to the list of boxes. */
 #include <stdlib.h>
 
 #include "boxes_i.h"
 
-/* One of the two is there. */
+/* One of the two is NULL. */
 struct rsh_cut {
 	struct rsh_grid *grid;
 	struct rsh_boxes *boxes;
@@ -75,8 +74,8 @@ bool rsh_cut_is_whole(const struct rsh_cut *c, const uint64_t *dims, uint32_t d)
 			 rsh_boxes_is_whole(c->boxes, dims, d);
 }
 
-/* Tells the coordinates of a grid's cell by its number; cut_number() is the way
- * back. */
+/* Computes the coordinates of a grid's cell from its number; cut_number() is the
+ * inverse. */
 static void cut_coordinates(const struct rsh_grid *g, uint32_t cell,
 			    uint32_t *at)
 {

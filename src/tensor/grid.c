@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/grid.c tells which rank of an even grid holds which cell. */
+/* tensor/grid.c computes which rank of a grid holds which cell. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
 	return g->s.split[d];
 }
 
-/* Returns a rank's place on n axes, of which the first is the most
+/* Returns a rank's position on n axes, of which the first is the most
  * significant. */
 static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n,
 			      uint32_t rank)
@@ -75,7 +75,7 @@ static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n,
 	return place;
 }
 
-/* Returns the rank that has this place on these axes and 0 on all others. */
+/* Returns the rank with this position on these axes and 0 on all others. */
 static uint32_t grid_rank_at(const struct rsh_grid_axis *axes, uint32_t n,
 			     uint32_t place)
 {
@@ -157,8 +157,7 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
 
 int rsh_grid_compare(const struct rsh_grid *a, const struct rsh_grid *b)
 {
-	/* The spec of each had its unused bytes zeroed (rsh_grid_make()), and
-	 * every field is a number. */
+	/* All fields are numbers, and unused bytes are zero (rsh_grid_make()). */
 	return memcmp(a, b, sizeof(*a));
 }
 

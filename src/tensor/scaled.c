@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/scaled.c multiplies Float8 with the scales of their blocks, a run
- * within one block at a time. */
+/* tensor/scaled.c multiplies Float8 by the scales of their blocks, one run of
+ * elements with the same scale at a time. */
 #include "config.h"
 
 #include "rsh/tensor/scaled.h"
@@ -11,8 +11,8 @@
 
 #define BF16_NAN 0x7fc0u
 
-/* So many elements are taken together, as vectors of the compiler, which makes
- * of them what the processor has. */
+/* This many elements are computed together as vectors of the compiler, which maps
+ * them to the processor's instructions. */
 #define TOGETHER 4
 
 typedef uint8_t bytes4 __attribute__((vector_size(4)));
@@ -31,8 +31,8 @@ static float load_scale(const uint8_t *p)
 	return f;
 }
 
-/* The exponents of the two types are 120 apart.  Without one a number counts
- * steps of 2 to the power of -9. */
+/* The exponent biases of the two types differ by 120.  Subnormal numbers are multiples
+ * of 2 to the power of -9. */
 static inline floats4 scaled_from_e4m3(words4 v)
 {
 	const words4 low = v & 0x7f, sign = (v & 0x80) << 24;

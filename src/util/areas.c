@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/areas.c cuts buffers from slabs in huge pages, and takes them from the
- * fullest slab so that the others can be given back. */
+/* util/areas.c cuts buffers from slabs in huge pages, from the fullest slab first,
+ * so that the other slabs become empty and can be freed. */
 #include "config.h"
 
 #include "rsh/util/areas.h"
@@ -53,7 +53,7 @@ static struct rsh_area_slab *slab_new(struct rsh_areas *a)
 	}
 	before = -(uintptr_t)s->map % HUGE_PAGE;
 	s->mem = s->map + before;
-	/* What the map has beyond the areas would make one huge page more. */
+	/* The rest of the map is left out: it would be one more huge page. */
 	madvise(s->mem, SLAB_AREAS * a->bytes / HUGE_PAGE * HUGE_PAGE,
 		MADV_HUGEPAGE);
 	for (unsigned i = 0; i < SLAB_AREAS; i++)
@@ -80,55 +80,32 @@ void rsh_areas_destroy(struct rsh_areas *a)
 		slab_free(a, s);
 }
 
-/* Returns the fullest slab that has areas left, so that others become empty. */
-static struct rsh_area_slab *best_slab(const struct rsh_areas *a)
+void *rsh_area_take(struct rsh_areas *a)
 {
 	struct rsh_area_slab *s, *best = NULL;
 
 	TAILQ_FOREACH(s, &a->slabs, next)
 		if (s->n_free && (!best || s->n_free < best->n_free))
 			best = s;
-	return best;
-}
-
-void *rsh_area_take(struct rsh_areas *a)
-{
-	struct rsh_area_slab *s = best_slab(a);
-
-	if (!s)
-		s = slab_new(a);
-	if (!s)
-		return NULL;
-	return s->mem + s->free[--s->n_free] * a->bytes;
-}
-
-static struct rsh_area_slab *slab_of(const struct rsh_areas *a,
-				     const uint8_t *area)
-{
-	struct rsh_area_slab *s;
-
-	TAILQ_FOREACH(s, &a->slabs, next)
-		if (area >= s->mem && area < s->mem + SLAB_AREAS * a->bytes)
-			return s;
-	abort();
-}
-
-static bool another_is_empty(const struct rsh_areas *a,
-			     const struct rsh_area_slab *but)
-{
-	const struct rsh_area_slab *s;
-
-	TAILQ_FOREACH(s, &a->slabs, next)
-		if (s != but && s->n_free == SLAB_AREAS)
-			return true;
-	return false;
+	if (!best)
+		best = slab_new(a);
+	return best ? best->mem + best->free[--best->n_free] * a->bytes : NULL;
 }
 
 void rsh_area_return(struct rsh_areas *a, void *area)
 {
-	struct rsh_area_slab *s = slab_of(a, area);
+	struct rsh_area_slab *s, *of = NULL;
+	uint8_t *const at = area;
+	bool another_is_empty = false;
 
-	s->free[s->n_free++] = (uint8_t)(((uint8_t *)area - s->mem) / a->bytes);
-	if (s->n_free == SLAB_AREAS && another_is_empty(a, s))
-		slab_free(a, s);
+	TAILQ_FOREACH(s, &a->slabs, next)
+		if (at >= s->mem && at < s->mem + SLAB_AREAS * a->bytes)
+			of = s;
+		else
+			another_is_empty |= s->n_free == SLAB_AREAS;
+	if (!of)
+		abort();
+	of->free[of->n_free++] = (uint8_t)((size_t)(at - of->mem) / a->bytes);
+	if (of->n_free == SLAB_AREAS && another_is_empty)
+		slab_free(a, of);
 }

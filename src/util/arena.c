@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/arena.c hands out memory from blocks that are freed together; what is
- * large gets a block of its own. */
+/* util/arena.c allocates from blocks that are freed together; a large piece gets a
+ * block of its own. */
 #include "rsh/util/arena.h"
 
 #include <stdint.h>
@@ -27,8 +27,7 @@ static struct rsh_arena_block *block_new(size_t size)
 	return b;
 }
 
-/* A piece that would waste most of a block gets one of its own.  It is put
- * behind the block in use, so that that one can be filled up. */
+/* The block is put behind the one in use, so that the latter can be filled. */
 static void *alloc_large(struct rsh_arena *a, size_t size)
 {
 	struct rsh_arena_block *b = block_new(size);
@@ -45,13 +44,6 @@ static void *alloc_large(struct rsh_arena *a, size_t size)
 	return b->bytes;
 }
 
-static size_t aligned_start(const struct rsh_arena *a, size_t align)
-{
-	size_t used = a->blocks->size - a->left;
-
-	return (used + align - 1) & ~(align - 1);
-}
-
 void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align)
 {
 	struct rsh_arena_block *b;
@@ -60,7 +52,7 @@ void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align)
 	if (size > BLOCK_BYTES / 4)
 		return alloc_large(a, size);
 	if (a->blocks)
-		start = aligned_start(a, align);
+		start = (a->blocks->size - a->left + align - 1) & ~(align - 1);
 	if (!a->blocks || start > a->blocks->size ||
 	    size > a->blocks->size - start) {
 		b = block_new(BLOCK_BYTES);

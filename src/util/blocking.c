@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/blocking.c asks the kernel how often this thread gave up the processor
- * by itself. */
+/* util/blocking.c counts calls with a voluntary context switch (getrusage(2)). */
 #include "config.h"
 
 #include "rsh/util/blocking.h"
 
 #include <sys/resource.h>
 
-/* To ask costs as much as a small read that does not sleep.  Of a thread that
- * did not sleep in its last ALERT calls only one call in SAMPLE is asked
- * about. */
+/* getrusage() takes as long as a small read that does not sleep.  When none of the
+ * last ALERT calls of a thread has slept, only one call in SAMPLE is examined. */
 #define ALERT 64
 #define SAMPLE 8
 
-#define NOT_ASKED (-1L)
+#define NOT_EXAMINED (-1L)
 
-static _Thread_local unsigned long waits;
-static _Thread_local unsigned alert = ALERT; /* calls still to be asked about */
-static _Thread_local unsigned passed;        /* calls passed over since then */
+static _Thread_local unsigned long n_slept;
+static _Thread_local unsigned alert = ALERT; /* calls still to be examined */
+static _Thread_local unsigned passed; /* calls since the last examined one */
 
-static _Thread_local uint64_t since; /* 0: no work has begun */
+static _Thread_local uint64_t work_began; /* 0: no request */
 
-/* The kernel counts it elsewhere when another thread displaces this one. */
+/* Involuntary context switches are not in this number. */
 static long times_slept(void)
 {
 	struct rusage use;
@@ -32,17 +30,17 @@ static long times_slept(void)
 long rsh_blocking_begin(void)
 {
 	if (alert == 0 && ++passed < SAMPLE)
-		return NOT_ASKED;
+		return NOT_EXAMINED;
 	passed = 0;
 	return times_slept();
 }
 
 void rsh_blocking_end(long begin)
 {
-	if (begin == NOT_ASKED)
+	if (begin == NOT_EXAMINED)
 		return;
 	if (times_slept() > begin) {
-		waits++;
+		n_slept++;
 		alert = ALERT;
 	} else if (alert) {
 		alert--;
@@ -51,15 +49,15 @@ void rsh_blocking_end(long begin)
 
 unsigned long rsh_blocking_count(void)
 {
-	return waits;
+	return n_slept;
 }
 
 void rsh_work_set_began(uint64_t ns)
 {
-	since = ns;
+	work_began = ns;
 }
 
 uint64_t rsh_work_began(void)
 {
-	return since;
+	return work_began;
 }

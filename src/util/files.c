@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/files.c compares the ends of file names, reads and writes until all is
- * done, and replaces a file by one that is whole. */
+/* util/files.c compares suffixes, reads and writes completely, and replaces files
+ * atomically. */
 #include "config.h"
 
 #include "rsh/util/files.h"
@@ -36,7 +36,7 @@ int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
 	return 0;
 }
 
-/* Reads from the offset on, or without one (-1) from where the descriptor is. */
+/* Reads at the offset, or if it is -1 at the file position. */
 static ssize_t files_read(int fd, char *buf, size_t max, off_t offset)
 {
 	size_t have = 0;

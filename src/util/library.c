@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/library.c asks the loader of programs. */
+/* util/library.c calls dlopen(3) and dlsym(3). */
 #include "config.h"
 
 #include "rsh/util/library.h"

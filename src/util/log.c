@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/log.c writes each line of the log with one write(2), to where the log
- * goes, and keeps the last warnings and errors in memory. */
+/* util/log.c writes the lines of the log and keeps the last warnings and errors in
+ * memory. */
 #include "rsh/util/log.h"
 
 #include <errno.h>
@@ -36,8 +36,8 @@ static const struct {
 
 #define N_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
-/* Each of these is read and written on its own, so atomics are enough and no
- * lock is held across the write. */
+/* Each of these is read and written by itself: no lock is needed, and none is held
+ * across the write. */
 static atomic_int log_level = RSH_LOG_NOTICE;
 static atomic_int file_fd = -1; /* -1: the log goes to no file */
 static atomic_int journal_fd = -1;
@@ -48,7 +48,7 @@ static atomic_ullong n_errors, n_warnings;
 static struct {
 	pthread_mutex_t lock; /* guards the rest */
 	char *lines[KEPT_LINES];
-	size_t next; /* place of the next one, where the oldest is */
+	size_t next; /* index of the oldest, which is replaced next */
 } kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void rsh_log_set_level(enum rsh_log_level level)
@@ -92,8 +92,8 @@ int rsh_log_to_file(const char *path)
 	if (old < 0) {
 		atomic_store(&file_fd, fd);
 	} else {
-		/* The file gets the old number, so that a line that another
-		 * thread is about to write never meets a closed descriptor. */
+		/* The new file takes over the old descriptor, so that another
+		 * thread never writes to a closed one. */
 		int rc = dup3(fd, old, O_CLOEXEC) < 0 ? -errno : 0;
 
 		close(fd);
@@ -110,7 +110,8 @@ void rsh_log_to_syslog(void)
 	atomic_store(&target, TO_SYSLOG);
 }
 
-/* The socket is not connected: it outlives a journal that is started anew. */
+/* The socket is not connected, so that it works again after the journal was
+ * restarted. */
 int rsh_log_to_journal(void)
 {
 	int fd;
@@ -144,17 +145,6 @@ static size_t put_time(char *buf, size_t size)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* A line is one write(2), so that lines of threads and processes do not mix in
- * a file that is opened for appending. */
-static void write_line(int fd, const char *line, size_t len)
-{
-	ssize_t n;
-
-	do
-		n = write(fd, line, len);
-	while (n < 0 && errno == EINTR);
-}
-
 /* Formats a line and returns its length. */
 static size_t format_line(char *line, size_t size, bool timed,
 			  enum rsh_log_level level, const char *text)
@@ -166,17 +156,21 @@ static size_t format_line(char *line, size_t size, bool timed,
 	return n > 0 ? used + (size_t)n : used;
 }
 
-static void log_line(enum rsh_log_level level, const char *text)
+/* A line is one write(2), so that lines of several threads and processes do not
+ * mix in a file that is opened for appending. */
+static void log_to_stream(enum rsh_log_level level, const char *text)
 {
 	char line[LINE_MAX_BYTES + 128];
-	int fd = atomic_load(&file_fd);
-	size_t n = format_line(line, sizeof(line), fd >= 0, level, text);
+	const int fd = atomic_load(&file_fd);
+	const size_t len = format_line(line, sizeof(line), fd >= 0, level, text);
+	ssize_t n;
 
-	write_line(fd >= 0 ? fd : STDERR_FILENO, line, n);
+	do
+		n = write(fd >= 0 ? fd : STDERR_FILENO, line, len);
+	while (n < 0 && errno == EINTR);
 }
 
-/* systemd's native protocol has one field on each line.  It fits because the
- * text has no newline. */
+/* In systemd's native protocol each line is a field; the text has no newline. */
 static void log_to_journal(enum rsh_log_level level, const char *text)
 {
 	static const struct sockaddr_un to = { AF_UNIX, RSH_LOG_JOURNAL };
@@ -193,11 +187,11 @@ static void log_to_journal(enum rsh_log_level level, const char *text)
 	} while (sent < 0 && errno == EINTR);
 }
 
-static void log_say(enum rsh_log_level level, const char *text)
+static void log_write(enum rsh_log_level level, const char *text)
 {
 	switch (atomic_load(&target)) {
 	case TO_STREAM:
-		log_line(level, text);
+		log_to_stream(level, text);
 		break;
 	case TO_SYSLOG:
 		syslog(levels[level].syslog_priority, "%s", text);
@@ -272,6 +266,6 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 	if (level <= RSH_LOG_WARNING)
 		log_keep(level, shown);
 	if (rsh_log_enabled(level))
-		log_say(level, shown);
+		log_write(level, shown);
 	errno = saved;
 }

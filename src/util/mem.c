@@ -23,8 +23,8 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem)
 			return -ENOMEM;
 	if (__builtin_mul_overflow(n, elem, &bytes))
 		return -ENOMEM;
-	/* ptr is the address of a pointer of any type: copied, not cast, since
-	 * void * may not alias it. */
+	/* ptr is the address of a pointer of any type.  It is copied, not cast,
+	 * because void * may not alias it. */
 	memcpy(&p, ptr, sizeof(p));
 	p = realloc(p, bytes);
 	if (!p)

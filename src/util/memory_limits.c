@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/memory_limits.c tries how much can still be mapped, and reads what the
- * control groups above this process leave it. */
+/* util/memory_limits.c finds the largest mapping that is possible, and reads the
+ * limits of the process's control groups. */
 #include "rsh/util/memory_limits.h"
 
 #include <inttypes.h>
@@ -16,10 +16,10 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* ---- what can be mapped ---- */
+/* ---- mapped memory ---- */
 
-/* This is far more than the deepest call takes, and less than the usual 8 MiB.
- */
+/* This is far more than the deepest call chain takes, and less than the usual
+ * 8 MiB. */
 #define STACK_BYTES (512 * 1024)
 
 #define STEP_BYTES ((uint64_t)64 * 1024)
@@ -78,12 +78,12 @@ void rsh_memory_save_addresses(void)
 	pthread_attr_destroy(&attr);
 }
 
-/* ---- what may be resident ---- */
+/* ---- resident memory ---- */
 
-/* This says how each version of control groups calls its files. */
+/* The file names of a version of control groups. */
 struct names {
 	const char *mount, *limit, *usage;
-	const char *spare[3]; /* what the kernel gives up at need */
+	const char *spare[3]; /* keys of memory.stat: reclaimable memory */
 };
 
 static const struct names v1 = {
@@ -107,7 +107,7 @@ static FILE *open_in(const char *group, const char *name)
 	return fopen(path, "re");
 }
 
-/* Returns false where there is no such file, or it says "max". */
+/* Returns false if there is no such file or it says "max". */
 static bool number_in(const char *group, const char *name, uint64_t *out)
 {
 	FILE *f = open_in(group, name);
@@ -118,8 +118,8 @@ static bool number_in(const char *group, const char *name, uint64_t *out)
 	return found;
 }
 
-/* Returns how many of a group's bytes the kernel would give up: pages of files,
- * and what it remembers of them. */
+/* Returns how many bytes of a group the kernel can reclaim: page cache, and caches
+ * of inodes and names. */
 static uint64_t spare_of(const char *group, const struct names *n)
 {
 	FILE *f = open_in(group, "memory.stat");
@@ -146,7 +146,7 @@ static uint64_t limits_of(const char *group, const struct names *n)
 	if (!number_in(group, n->limit, &limit) ||
 	    !number_in(group, n->usage, &usage))
 		return RSH_MEMORY_UNLIMITED;
-	/* Version 1 has no word for "no limit" but a number. */
+	/* Version 1 says a very large number for "no limit". */
 	if (limit >= UINT64_MAX / 4)
 		return RSH_MEMORY_UNLIMITED;
 	spare = rsh_min_u64(spare_of(group, n), usage);
@@ -154,9 +154,8 @@ static uint64_t limits_of(const char *group, const struct names *n)
 	return limit > usage ? limit - usage : 0;
 }
 
-/* Returns the least room of a group and of all groups above it.  In a container
- * the groups above may not be seen, nor the group itself under the name that it
- * has outside. */
+/* Returns the least that a group and its parents leave.  In a container the parents
+ * may be invisible, and so may the group itself under its name outside. */
 static uint64_t limits_along(const char *path, const struct names *n)
 {
 	cleanup_free char *group = NULL;
@@ -176,7 +175,7 @@ static uint64_t limits_along(const char *path, const struct names *n)
 	}
 }
 
-/* Tells whether `word` is in a list with commas, which a colon ends. */
+/* Returns whether `word` is in a comma-separated list that ends in a colon. */
 static bool lists_word(const char *list, size_t length, const char *word)
 {
 	const size_t n = strlen(word);
@@ -187,8 +186,8 @@ static bool lists_word(const char *list, size_t length, const char *word)
 	return false;
 }
 
-/* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; version 2 has the
- * number 0 and no controllers. */
+/* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; the line of version 2 has
+ * no controllers. */
 static uint64_t limits_of_line(char *line)
 {
 	const char *controllers = strchr(line, ':');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/names.c keeps the texts of names in an arena and finds a name's number
- * by an open hash table. */
+/* util/names.c keeps names in an arena, and finds their ids by a hash table with
+ * open addressing. */
 #include "rsh/util/names.h"
 
 #include <pthread.h>
@@ -15,9 +15,8 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
 
-/* Texts are found by id through segments of doubling size that never move.
- * Segment k begins with id FIRST_SEGMENT * (2^k - 1) and holds FIRST_SEGMENT *
- * 2^k ids. */
+/* The texts of ids stand in segments of doubling size that never move.  Segment k
+ * begins with id FIRST_SEGMENT * (2^k - 1) and holds FIRST_SEGMENT * 2^k ids. */
 #define FIRST_SEGMENT_BITS 10
 #define FIRST_SEGMENT (UINT32_C(1) << FIRST_SEGMENT_BITS)
 #define N_SEGMENTS (32 - FIRST_SEGMENT_BITS)
@@ -30,8 +29,8 @@ struct slot {
 };
 
 struct rsh_names {
-	/* Guards slots, n_slots and texts, and makes add() one step.  It is a
-	 * leaf: nothing else is locked and no I/O is done under it. */
+	/* Guards slots, n_slots and texts, and makes add() atomic.  No other lock
+	 * is taken while it is held. */
 	pthread_mutex_t lock;
 	struct slot *slots; /* open addressing, at most half full */
 	size_t n_slots;     /* a power of two */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/pack.c packs bytes in pieces that the processor's caches hold.
+/* util/pack.c packs bytes in pieces that fit the processor's caches.
  *
- * What was packed begins with the bytes of an element, 1, 2, 4 or 8, in a byte.
- * Each piece follows: its length in four bytes, little-endian, and so many bytes
- * of LZ4; or, if PLAIN is added to the length, the piece as it was.
+ * Format: one byte with the size of an element (1, 2, 4 or 8); then for each piece
+ * its packed length in four bytes, little-endian, and so many bytes of LZ4.  If
+ * PLAIN is added to the length, the piece follows as it was.
  */
 #include "config.h"
 
@@ -17,25 +17,28 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/vectors.h"
 
-/* A sample has so many stretches of so many bytes, so that rows count by their
- * share, and pays if it leaves no more than this part: a bit more than the whole
- * may, since what repeats from afar is not in it. */
+/* A sample has this many stretches of this many bytes, spread over the block.  It
+ * pays if the result is at most this fraction, which is a bit more than that of a
+ * block: repeats over a longer distance are not in a sample. */
 #define STRETCHES 32
 #define STRETCH_BYTES 256
 #define SAMPLE_NUMERATOR 4
 #define SAMPLE_DENOMINATOR 5
+/* What compresses well does so in haste, too.  The samples of what does not are
+ * the greater part of what compressing costs a model in bfloat16: in haste each
+ * takes a quarter of the instructions. */
+#define SAMPLE_HASTE 16
 
 enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
 
-/* A piece is shorter by far. */
+/* A bit that no length of a piece has. */
 #define PLAIN ((size_t)1 << 31)
 
 /* ---- elements and planes ----
  *
- * A plane has the bytes of all elements that stand at the same place in them.
- * To put the bytes at even places before those at odd ones, as often as the unit
- * can be halved, makes planes of elements; to interleave the halves takes it
- * back. */
+ * Plane i has byte i of every element.  Bytes at even places are put before those
+ * at odd places, as often as the unit can be halved: that makes planes of
+ * elements.  Interleaving the halves as often makes elements of planes. */
 
 #ifdef RSH_HAS_VECTORS
 
@@ -47,12 +50,13 @@ enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
 #define ODD(a, b)                                                          \
 	__builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, \
 				23, 25, 27, 29, 31)
-#define INLINE static inline __attribute__((always_inline))
 
-/* `unit` is a constant of each call of these two.  They return how many elements
- * went by whole vectors. */
-INLINE size_t split_vectors(const uint8_t *in, size_t n, unsigned unit,
-			    uint8_t *out)
+/* Moves whole vectors of the n elements and returns how many elements these are.
+ * `unit` and `join` are constants of each call, so that the vectors stay in
+ * registers. */
+static inline __attribute__((always_inline)) size_t
+planes_by_vectors(const uint8_t *in, size_t n, unsigned unit, bool join,
+		  uint8_t *out)
 {
 	const unsigned half = unit / 2;
 	size_t at = 0;
@@ -62,14 +66,18 @@ INLINE size_t split_vectors(const uint8_t *in, size_t n, unsigned unit,
 
 		RSH_UNROLL
 		for (unsigned i = 0; i < unit; i++)
-			memcpy(&v[i], in + at * unit + i * RSH_VECTOR,
-			       RSH_VECTOR);
+			memcpy(&v[i], join ? in + i * n + at :
+			       in + at * unit + i * RSH_VECTOR, RSH_VECTOR);
 		RSH_UNROLL
 		for (unsigned pass = 1; pass < unit; pass *= 2) {
 			RSH_UNROLL
 			for (unsigned i = 0; i < half; i++) {
-				w[i] = EVEN(v[2 * i], v[2 * i + 1]);
-				w[half + i] = ODD(v[2 * i], v[2 * i + 1]);
+				w[join ? 2 * i : i] = join ?
+					RSH_LOW_1(v[i], v[half + i]) :
+					EVEN(v[2 * i], v[2 * i + 1]);
+				w[join ? 2 * i + 1 : half + i] = join ?
+					RSH_HIGH_1(v[i], v[half + i]) :
+					ODD(v[2 * i], v[2 * i + 1]);
 			}
 			RSH_UNROLL
 			for (unsigned i = 0; i < unit; i++)
@@ -77,96 +85,32 @@ INLINE size_t split_vectors(const uint8_t *in, size_t n, unsigned unit,
 		}
 		RSH_UNROLL
 		for (unsigned i = 0; i < unit; i++)
-			memcpy(out + i * n + at, &v[i], RSH_VECTOR);
+			memcpy(join ? out + at * unit + i * RSH_VECTOR :
+			       out + i * n + at, &v[i], RSH_VECTOR);
 	}
 	return at;
-}
-
-INLINE size_t join_vectors(const uint8_t *in, size_t n, unsigned unit,
-			   uint8_t *out)
-{
-	const unsigned half = unit / 2;
-	size_t at = 0;
-
-	for (; at + RSH_VECTOR <= n; at += RSH_VECTOR) {
-		rsh_vector_1 v[UNIT_MAX], w[UNIT_MAX];
-
-		RSH_UNROLL
-		for (unsigned i = 0; i < unit; i++)
-			memcpy(&v[i], in + i * n + at, RSH_VECTOR);
-		RSH_UNROLL
-		for (unsigned pass = 1; pass < unit; pass *= 2) {
-			RSH_UNROLL
-			for (unsigned i = 0; i < half; i++) {
-				w[2 * i] = RSH_LOW_1(v[i], v[half + i]);
-				w[2 * i + 1] = RSH_HIGH_1(v[i], v[half + i]);
-			}
-			RSH_UNROLL
-			for (unsigned i = 0; i < unit; i++)
-				v[i] = w[i];
-		}
-		RSH_UNROLL
-		for (unsigned i = 0; i < unit; i++)
-			memcpy(out + at * unit + i * RSH_VECTOR, &v[i],
-			       RSH_VECTOR);
-	}
-	return at;
-}
-
-static size_t split_most(const uint8_t *in, size_t n, unsigned unit,
-			 uint8_t *out)
-{
-	return unit == 2 ? split_vectors(in, n, 2, out) :
-	       unit == 4 ? split_vectors(in, n, 4, out) :
-			   split_vectors(in, n, 8, out);
-}
-
-static size_t join_most(const uint8_t *in, size_t n, unsigned unit,
-			uint8_t *out)
-{
-	return unit == 2 ? join_vectors(in, n, 2, out) :
-	       unit == 4 ? join_vectors(in, n, 4, out) :
-			   join_vectors(in, n, 8, out);
-}
-
-#else
-
-static size_t split_most(const uint8_t *in, size_t n, unsigned unit,
-			 uint8_t *out)
-{
-	(void)in, (void)n, (void)unit, (void)out;
-	return 0;
-}
-
-static size_t join_most(const uint8_t *in, size_t n, unsigned unit,
-			uint8_t *out)
-{
-	(void)in, (void)n, (void)unit, (void)out;
-	return 0;
 }
 
 #endif
 
-/* Makes planes of elements; what is no whole element comes last. */
-static void planes_split(const uint8_t *in, size_t len, unsigned unit,
-			 uint8_t *out)
+/* Makes planes of elements, or with `join` elements of planes.  Bytes of an
+ * incomplete element at the end stay there. */
+static inline __attribute__((always_inline)) void
+planes_move(const uint8_t *in, size_t len, unsigned unit, bool join,
+	    uint8_t *out)
 {
 	const size_t n = len / unit;
+	size_t at = 0;
 
-	for (size_t at = split_most(in, n, unit, out); at < n; at++)
+#ifdef RSH_HAS_VECTORS
+	at = unit == 2 ? planes_by_vectors(in, n, 2, join, out) :
+	     unit == 4 ? planes_by_vectors(in, n, 4, join, out) :
+			 planes_by_vectors(in, n, 8, join, out);
+#endif
+	for (; at < n; at++)
 		for (unsigned i = 0; i < unit; i++)
-			out[i * n + at] = in[at * unit + i];
-	memcpy(out + n * unit, in + n * unit, len - n * unit);
-}
-
-static void planes_join(const uint8_t *in, size_t len, unsigned unit,
-			uint8_t *out)
-{
-	const size_t n = len / unit;
-
-	for (size_t at = join_most(in, n, unit, out); at < n; at++)
-		for (unsigned i = 0; i < unit; i++)
-			out[at * unit + i] = in[i * n + at];
+			out[join ? at * unit + i : i * n + at] =
+				in[join ? i * n + at : at * unit + i];
 	memcpy(out + n * unit, in + n * unit, len - n * unit);
 }
 
@@ -177,18 +121,19 @@ static unsigned unit_known(unsigned unit)
 	return unit == 2 || unit == 4 || unit == 8 ? unit : 1;
 }
 
-/* Returns how many bytes LZ4 makes of a piece, 0 if they are more than `max`. */
+/* Returns how many bytes LZ4 makes of a piece, 0 if they are more than `max`.
+ * With a greater `haste` LZ4 looks for repeats at fewer places. */
 static size_t piece_compress(const uint8_t *in, size_t len, unsigned unit,
-			     uint8_t *out, size_t max)
+			     int haste, uint8_t *out, size_t max)
 {
 	uint8_t planes[RSH_PACK_PIECE];
 
 	if (unit > 1) {
-		planes_split(in, len, unit, planes);
+		planes_move(in, len, unit, false, planes);
 		in = planes;
 	}
-	return (size_t)LZ4_compress_default((const char *)in, (char *)out,
-					    (int)len, (int)max);
+	return (size_t)LZ4_compress_fast((const char *)in, (char *)out,
+					 (int)len, (int)max, haste);
 }
 
 static void length_put(uint8_t *at, size_t len)
@@ -206,7 +151,7 @@ static size_t length_get(const uint8_t *at)
 	return le32toh(v);
 }
 
-/* Returns what a piece takes with its length, 0 if it has no room. */
+/* Returns the size of a packed piece with its length, 0 if it exceeds `max`. */
 static size_t piece_pack(const uint8_t *in, size_t len, unsigned unit,
 			 uint8_t *out, size_t max)
 {
@@ -214,7 +159,7 @@ static size_t piece_pack(const uint8_t *in, size_t len, unsigned unit,
 
 	if (max <= LENGTH_BYTES)
 		return 0;
-	n = piece_compress(in, len, unit, out + LENGTH_BYTES,
+	n = piece_compress(in, len, unit, 1, out + LENGTH_BYTES,
 			   (size_t)rsh_min_u64(max - LENGTH_BYTES, len - 1));
 	if (!n) {
 		if (max - LENGTH_BYTES < len)
@@ -264,7 +209,7 @@ bool rsh_pack_pays(const uint8_t *in, size_t len, unsigned unit)
 		memcpy(sample + n, in + i * (step & ~(size_t)7), STRETCH_BYTES);
 		n += STRETCH_BYTES;
 	}
-	return n && piece_compress(sample, n, unit, packed,
+	return n && piece_compress(sample, n, unit, SAMPLE_HASTE, packed,
 				   n * SAMPLE_NUMERATOR /
 				   SAMPLE_DENOMINATOR) > 0;
 }
@@ -293,7 +238,7 @@ static bool piece_unpack(const struct piece *p, unsigned unit, uint8_t *out,
 				(int)len) != (int)len)
 		return false;
 	if (unit > 1)
-		planes_join(planes, len, unit, out);
+		planes_move(planes, len, unit, true, out);
 	return true;
 }
 
@@ -314,8 +259,7 @@ static bool piece_unpack_part(const struct piece *p, unsigned unit, size_t len,
 	return true;
 }
 
-/* Takes the next piece off, which has `len` bytes unpacked; false if that cannot
- * be. */
+/* Parses the next piece, of `len` bytes unpacked; returns false if it is damaged. */
 static bool piece_next(const uint8_t **in, size_t *n, size_t len,
 		       struct piece *p)
 {
@@ -336,7 +280,7 @@ static bool piece_next(const uint8_t **in, size_t *n, size_t len,
 	return true;
 }
 
-/* Unpacks a part and moves on behind the last piece that has some of it. */
+/* Unpacks a part and moves *in behind the last piece that has some of it. */
 static bool pieces_unpack(const uint8_t **in, size_t *n, size_t len,
 			  size_t offset, uint8_t *out, size_t want)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/secret.c has memory for secrets: pieces of a few sizes in areas that no
- * core file has. */
+/* util/secret.c allocates pieces of a few sizes from areas that are left out of core
+ * files. */
 #include "config.h"
 
 #include "rsh/util/secret.h"
@@ -11,10 +11,10 @@
 #include <sys/mman.h>
 
 #define SECRET_AREA ((size_t)1 << 20)
-#define SECRET_LEAST 6   /* log2 of the smallest piece with its head */
-#define SECRET_CLASSES 14 /* so the largest of an area is 512 KiB */
+#define SECRET_LEAST 6    /* log2 of the smallest piece with its head */
+#define SECRET_CLASSES 14 /* the largest piece in an area has 512 KiB */
 
-/* Stands before each piece; of a free one the next follows. */
+/* This stands before each piece. */
 union secret_head {
 	struct {
 		size_t size; /* with the head */
@@ -29,9 +29,9 @@ struct secret_free {
 };
 
 static struct {
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* guards the rest */
 	struct secret_free *free[SECRET_CLASSES];
-	char *area; /* what is left of the newest */
+	char *area; /* the unused part of the newest area */
 	size_t left;
 } secret = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -42,42 +42,33 @@ static void *secret_map(size_t size)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	/* A kernel built without core files does not know this. */
+	/* This fails harmlessly if the kernel was built without core files. */
 	madvise(p, size, MADV_DONTDUMP);
 	return p;
 }
 
-/* Takes a new piece off the area; called with the lock held.  What is left of
- * an area that is too small for it is not used. */
-static union secret_head *secret_carve(size_t size)
-{
-	union secret_head *h;
-
-	if (secret.left < size) {
-		char *area = secret_map(SECRET_AREA);
-
-		if (!area)
-			return NULL;
-		secret.area = area;
-		secret.left = SECRET_AREA;
-	}
-	h = (union secret_head *)(void *)secret.area;
-	secret.area += size;
-	secret.left -= size;
-	return h;
-}
-
+/* Takes a free piece, or cuts one from the area.  A rest of an area that is too
+ * small is wasted. */
 static union secret_head *secret_piece(unsigned class)
 {
-	size_t size = (size_t)1 << (class + SECRET_LEAST);
+	const size_t size = (size_t)1 << (class + SECRET_LEAST);
 	union secret_head *h;
 
 	pthread_mutex_lock(&secret.lock);
 	h = (union secret_head *)secret.free[class];
-	if (h)
+	if (h) {
 		secret.free[class] = secret.free[class]->next;
-	else
-		h = secret_carve(size);
+	} else {
+		if (secret.left < size) {
+			secret.area = secret_map(SECRET_AREA);
+			secret.left = secret.area ? SECRET_AREA : 0;
+		}
+		if (secret.left >= size) {
+			h = (union secret_head *)(void *)secret.area;
+			secret.area += size;
+			secret.left -= size;
+		}
+	}
 	pthread_mutex_unlock(&secret.lock);
 	if (h)
 		h->size = size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/text.c escapes what misleads a terminal or a reader, for lines and
- * tables and for JSON, and appends to bounded texts. */
+/* util/text.c escapes characters that mislead a terminal or a reader, and appends to
+ * bounded texts. */
 #include "rsh/util/text.h"
 
 #include <stdarg.h>
@@ -20,8 +20,7 @@ static bool is_tail(char c)
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* Puts the code point at `s` into *out and returns how many bytes it has; 0
- * means that it is not UTF-8. */
+/* Decodes the code point at `s` and returns its number of bytes; 0: not UTF-8. */
 static size_t decode(const char *s, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -39,8 +38,8 @@ static size_t decode(const char *s, uint32_t *out)
 	return n && c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
 }
 
-/* Tells whether a character is not seen or changes how its neighbours are
- * seen. */
+/* Returns whether a character is invisible or changes how its neighbours are
+ * shown. */
 static bool misleads(uint32_t c)
 {
 	static const struct {
@@ -58,8 +57,8 @@ static bool misleads(uint32_t c)
 	return false;
 }
 
-/* Writes one character of *s, or one byte that is no character, to `to`.  It
- * moves *s behind it and returns the length of what was written. */
+/* Escapes one character of *s, or one byte that is not UTF-8, and moves *s behind
+ * it.  Returns the length of the result. */
 static size_t text_put_unit(char to[UNIT_MAX + 1], const char **s)
 {
 	uint32_t c = 0;
@@ -111,7 +110,7 @@ char *rsh_text_escape(const char *s)
 	return text ? rsh_text_put(text, size, s) : NULL;
 }
 
-/* Writes a character as UTF-16, which is what JSON counts in. */
+/* Writes a character as JSON does: in UTF-16. */
 static char *put_json(char *to, uint32_t c)
 {
 	if (c < 0x10000)
@@ -123,7 +122,7 @@ static char *put_json(char *to, uint32_t c)
 
 char *rsh_text_json(const char *json)
 {
-	/* No character grows more than DEL, whose one byte becomes six. */
+	/* DEL grows most: its one byte becomes six. */
 	char *text = rsh_alloc_array(strlen(json) + 1, strlen("\\uNNNN"));
 	char *to = text;
 	uint32_t c = 0;
@@ -131,8 +130,8 @@ char *rsh_text_json(const char *json)
 	while (text && *json) {
 		size_t n = decode(json, &c);
 
-		/* Control characters below DEL stand only between the strings,
-		 * where they are white space. */
+		/* Control characters below DEL are white space between strings
+		 * of JSON. */
 		if (n && c >= 0x7f && misleads(c)) {
 			to = put_json(to, c);
 		} else {

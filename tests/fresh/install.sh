@@ -14,10 +14,10 @@ in_clone()
 	in_fresh env --chdir=/root/reshardfs "$@"
 }
 
-# As helper of mount(8) and program, found where they were installed.
+# As helper of mount(8), by the link that doc/jobs.md names, and as program.
 mount_demo()
 {
-	in_clone sh -exc "$(readme_commands Install 2)"'
+	in_clone sh -exc "$(readme_commands 'mount(8), fstab and systemd' 1 doc/jobs.md)"'
 		cd tests/data/demo
 		mount -t reshardfs -o \
 			src_strategy=$PWD/strategy_8_cards.ckpt,dst_strategy=$PWD/strategy_4_cards.ckpt \

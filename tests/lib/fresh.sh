@@ -175,11 +175,12 @@ fresh_test()
 	fi
 }
 
-# readme_commands HEADING NUMBER: the commands of that block below a heading of README.
+# readme_commands HEADING NUMBER [PAGE]: the commands of that block below a heading of
+# README.md, or of another page.
 readme_commands()
 {
 	awk -v heading="## $1" -v wanted="$2" '
 		/^## / { below = $0 == heading }
 		/^```/ { inside = below && !inside && $0 == "```sh"; block += inside; next }
-		inside && block == wanted' "$top/README.md"
+		inside && block == wanted' "$top/${3:-README.md}"
 }

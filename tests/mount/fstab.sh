@@ -84,15 +84,15 @@ equal "again: one mount" "$(grep -c " $MNT " /proc/self/mounts)" 1
 umount "$MNT"
 check "again: its daemon ends well" ends_well
 
-# As README has it for an installation in another place.
-line=$(sed -n 's/^ln -s .*mount.reshardfs/ln -s/p' "${top_srcdir:-..}/README.md")
-equal "README says where mount(8) looks" "$line" "ln -s /sbin/"
+# As doc/jobs.md has it for an installation in another place.
+line=$(sed -n 's/^ln -s .*mount.reshardfs/ln -s/p' "${top_srcdir:-..}/doc/jobs.md")
+equal "doc/jobs.md says where mount(8) looks" "$line" "ln -s /sbin/"
 mv "$T/sbin/mount.reshardfs" "$T/elsewhere.reshardfs"
 mkdir "$T/elsewhere"
 mv "$T/elsewhere.reshardfs" "$T/elsewhere/mount.reshardfs"
 run_daemon mount -t reshardfs "$SRC" "$MNT" -o "$ours"
 refute "installed elsewhere: mount(8) does not find it" test "$command_status" = 0
-check "installed elsewhere: what README says" \
+check "installed elsewhere: what doc/jobs.md says" \
 	ln -s "$T/elsewhere/mount.reshardfs" /sbin/
 works "installed elsewhere: with the link" -t reshardfs "$SRC" "$MNT" -o "$ours"
 

@@ -33,6 +33,7 @@ MOUNT += \
 	mount/umount.sh \
 	mount/completion.sh \
 	mount/manual.py \
+	mount/documents.py \
 	mount/json_keys.py \
 	mount/bench.py \
 	mount/export.py \
@@ -114,6 +115,7 @@ EXTRA_DIST += \
 	lib/reap.py \
 	lib/rsh_cli.py \
 	lib/messages.py \
+	lib/documents.py \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \

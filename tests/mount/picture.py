@@ -62,7 +62,7 @@ def strategy(directory, name, mesh, tensor_map, names=("w",)):
 
 
 def the_picture_of_the_manual(directory):
-    """README.md shows what is drawn: the same words and the same parts"""
+    """doc/strategies.md shows what is drawn: the same words and the same parts"""
     os.chdir(DEMO)
     plan = run_json("plan", "--slices", "--src-strategy", "strategy_8_cards.ckpt",
                     "--dst-strategy", "strategy_4_cards.ckpt", "--only",

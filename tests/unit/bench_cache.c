@@ -75,7 +75,6 @@ struct reader {
 	struct rsh_cache *c;
 	struct numbers numbers;
 	size_t len;
-	bool pin;
 	uint64_t n;
 };
 
@@ -86,26 +85,19 @@ static void *reader_main(void *arg)
 	struct reader *r = arg;
 	const rsh_cache_file file = open_source(r->c);
 	uint8_t *buf = malloc(r->len);
-	struct rsh_cache_pin pin;
 
 	while (!stop) {
 		const uint64_t at = numbers_below(&r->numbers,
 						  SOURCE / r->len) * r->len;
 
-		if (!r->pin) {
-			rsh_cache_read(r->c, file, at, buf, r->len, load,
-				       NULL);
-		} else if (rsh_cache_pin(r->c, file, at, load, NULL, &pin) ==
-			   0) {
-			rsh_cache_unpin(r->c, &pin, 1);
-		}
+		rsh_cache_read(r->c, file, at, buf, r->len, load, NULL);
 		r->n++;
 	}
 	free(buf);
 	return NULL;
 }
 
-static double rate(struct rsh_cache *c, unsigned n, size_t len, bool pin)
+static double rate(struct rsh_cache *c, unsigned n, size_t len)
 {
 	struct reader r[MAX_THREADS];
 	const double start = now();
@@ -113,8 +105,7 @@ static double rate(struct rsh_cache *c, unsigned n, size_t len, bool pin)
 
 	stop = false;
 	for (unsigned i = 0; i < n; i++) {
-		r[i] = (struct reader){ .c = c, .numbers = { i }, .len = len,
-					.pin = pin };
+		r[i] = (struct reader){ .c = c, .numbers = { i }, .len = len };
 		pthread_create(&r[i].thread, NULL, reader_main, &r[i]);
 	}
 	usleep((useconds_t)(SECONDS * 1e6));
@@ -135,14 +126,14 @@ static void hits(void)
 	struct rsh_cache *c = cache_make(&opts);
 
 	rsh_cache_prefetch(c, open_source(c), 0, SOURCE, load, NULL);
-	printf("hits, million a second: threads, pin, 1 KiB, 4 KiB; GB/s: "
+	printf("hits, million a second: threads, 1 byte, 1 KiB, 4 KiB; GB/s: "
 	       "1 MiB\n");
 	for (size_t i = 0; i < 4; i++)
 		printf("%8u %8.2f %8.2f %8.2f %8.2f\n", threads[i],
-		       rate(c, threads[i], 1, true) / 1e6,
-		       rate(c, threads[i], KIB, false) / 1e6,
-		       rate(c, threads[i], 4 * KIB, false) / 1e6,
-		       rate(c, threads[i], MIB, false) * MIB / 1e9);
+		       rate(c, threads[i], 1) / 1e6,
+		       rate(c, threads[i], KIB) / 1e6,
+		       rate(c, threads[i], 4 * KIB) / 1e6,
+		       rate(c, threads[i], MIB) * MIB / 1e9);
 	rsh_cache_free(c);
 }
 

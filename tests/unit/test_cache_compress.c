@@ -191,35 +191,6 @@ static void test_nothing_is_unpacked_early(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_pins(void **state)
-{
-	struct rsh_cache *c = cache_of(8, NULL, false);
-	struct rsh_cache_pin pin, again;
-	uint8_t wanted[BLOCK];
-	struct made_file f, g;
-
-	(void)state;
-	file_of(&f, c, 1, MADE_HALVES);
-	file_of(&g, c, 2, MADE_RANDOM);
-	read_most(c, &f, 1);
-	/* Only the compressed form is left of it. */
-	read_most(c, &g, 7);
-	assert_int_equal(rsh_cache_pin(c, f.handle, 5, made_file_load, &f,
-				       &pin), 0);
-	assert_int_equal(f.loads, 1);
-	assert_int_equal(rsh_cache_pin(c, f.handle, 6, made_file_load, &f,
-				       &again), 0);
-	assert_ptr_equal(pin.data, again.data);
-	rsh_cache_unpin(c, &again, 1);
-	read_most(c, &g, N_BLOCKS);
-	made_file_bytes(&f, 0, wanted, BLOCK);
-	assert_int_equal(pin.len, BLOCK);
-	assert_memory_equal(pin.data, wanted, BLOCK);
-	rsh_cache_unpin(c, &pin, 1);
-	assert_true(cache_stats(c).memory_peak <= 8 * BLOCK + BLOCK / 2);
-	rsh_cache_free(c);
-}
-
 /* ---- the directory ---- */
 
 static uint64_t directory_bytes(const char *dir)
@@ -406,7 +377,6 @@ int main(void)
 		cmocka_unit_test(test_off),
 		cmocka_unit_test(test_rows_of_zeros),
 		cmocka_unit_test(test_nothing_is_unpacked_early),
-		cmocka_unit_test(test_pins),
 		cmocka_unit_test(test_directory),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_any),

@@ -142,7 +142,6 @@ static void test_neighbours_are_loaded_together(void **state)
 static void test_ranges(void **state)
 {
 	struct rsh_cache *c = cache_of(4);
-	struct rsh_cache_pin pin;
 	struct made_file f, empty;
 	uint8_t byte;
 
@@ -163,8 +162,6 @@ static void test_ranges(void **state)
 					made_file_load, &f), -EINVAL);
 	assert_int_equal(rsh_cache_read(c, empty.handle + 1, 0, &byte, 1,
 					made_file_load, &f), -EINVAL);
-	assert_int_equal(rsh_cache_pin(c, empty.handle, 0, made_file_load,
-				       &empty, &pin), -EINVAL);
 	assert_int_equal(f.loads + empty.loads, 0);
 	rsh_cache_free(c);
 }
@@ -259,73 +256,10 @@ static void test_spent_and_read_again_stays(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_pins(void **state)
-{
-	struct rsh_cache *c = cache_of(2);
-	struct rsh_cache_pin pin[3];
-	struct made_file f;
-	uint8_t wanted[BLOCK];
-
-	(void)state;
-	made_file_init(&f, c, 1, 15 * BLOCK + 10);
-	assert_int_equal(rsh_cache_pin(c, f.handle, 15 * BLOCK + 3,
-				       made_file_load, &f, &pin[0]), 0);
-	assert_int_equal(pin[0].offset, 15 * BLOCK);
-	assert_int_equal(pin[0].len, 10);
-	assert_int_equal(rsh_cache_pin(c, f.handle, BLOCK + 3, made_file_load,
-				       &f, &pin[1]), 0);
-	made_file_bytes(&f, BLOCK, wanted, BLOCK);
-	assert_memory_equal(pin[1].data, wanted, BLOCK);
-	assert_int_equal(cache_stats(c).n_in_use, 2);
-	for (unsigned i = 2; i < 15; i++)
-		touch(c, &f, i);
-	assert_memory_equal(pin[1].data, wanted, BLOCK);
-	assert_false(touch(c, &f, 15));
-	/* What was taken counts as handed out. */
-	rsh_cache_unpin(c, &pin[1], BLOCK);
-	assert_int_equal(cache_stats(c).n_spent, 1);
-	rsh_cache_unpin(c, &pin[0], 0);
-	assert_int_equal(cache_stats(c).n_in_use, 0);
-	rsh_cache_free(c);
-}
-
-static void test_everything_pinned(void **state)
-{
-	struct rsh_cache *c = cache_of(2);
-	struct rsh_cache_pin pin[3];
-	struct rsh_cache_stats s;
-	struct made_file f;
-
-	(void)state;
-	made_file_init(&f, c, 1, 16 * BLOCK);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(rsh_cache_pin(c, f.handle, (4 + i) * BLOCK,
-					       made_file_load, &f, &pin[i]), 0);
-	assert_int_equal(rsh_cache_pin(c, f.handle, 0, made_file_load, &f,
-				       &pin[2]), -ENOBUFS);
-	/* Around what is pinned, straight into the buffer. */
-	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 2);
-	assert_int_equal(f.last_offset, 6 * BLOCK);
-	assert_int_equal(f.last_len, 2 * BLOCK + 10);
-	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 2);
-	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 4 * BLOCK,
-					    made_file_load, &f), 0);
-	assert_int_equal(f.loads, 6);
-	s = cache_stats(c);
-	assert_int_equal(s.bypasses, 4);
-	assert_int_equal(s.bytes_bypassed, 12 * BLOCK);
-	rsh_cache_unpin(c, &pin[0], 0);
-	assert_int_equal(loads_of(c, &f, 10, 10), 1);
-	assert_int_equal(loads_of(c, &f, 10, 10), 0);
-	rsh_cache_unpin(c, &pin[1], 0);
-	rsh_cache_free(c);
-}
-
 static void test_no_memory(void **state)
 {
 	const uint64_t sizes[] = { 0, 100, BLOCK, BLOCK + 1000 };
 	struct rsh_cache_options opts = { .block_bytes = BLOCK };
-	struct rsh_cache_pin pin;
 	struct made_file f;
 
 	(void)state;
@@ -339,8 +273,6 @@ static void test_no_memory(void **state)
 		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
 		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
 		assert_int_equal(loads_of(c, &f, 5, 0), 0);
-		assert_int_equal(rsh_cache_pin(c, f.handle, 5, made_file_load,
-					       &f, &pin), -ENOBUFS);
 		assert_int_equal(rsh_cache_prefetch(c, f.handle, 5, 5,
 						    made_file_load, &f), 0);
 		assert_int_equal(cache_stats(c).memory_peak, 0);
@@ -589,6 +521,44 @@ static void test_slow_load_is_alone(void **state)
 	rsh_cache_free(c);
 }
 
+/* Reads bypass the cache while all of its memory is in use. */
+static void test_all_memory_in_use(void **state)
+{
+	struct rsh_cache *c = cache_of(2);
+	struct made_file slow, f;
+	struct reader readers[2];
+	struct rsh_cache_stats s;
+
+	(void)state;
+	made_file_init(&slow, c, 1, 16 * BLOCK);
+	made_file_init(&f, c, 2, 16 * BLOCK);
+	slow.hold_back = true;
+	for (unsigned i = 0; i < 2; i++) {
+		start(&readers[i], c, &slow, (4 + 2 * i) * BLOCK, BLOCK);
+		wait_until_held(&slow, i + 1);
+	}
+	assert_int_equal(cache_stats(c).n_in_use, 2);
+	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 1);
+	assert_int_equal(f.last_offset, 10);
+	assert_int_equal(f.last_len, 8 * BLOCK);
+	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 1);
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 4 * BLOCK,
+					    made_file_load, &f), 0);
+	assert_int_equal(f.loads, 2);
+	s = cache_stats(c);
+	assert_int_equal(s.bypasses, 2);
+	assert_int_equal(s.bytes_bypassed, 16 * BLOCK);
+	slow.hold_back = false;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+		assert_int_equal(readers[i].rc, 0);
+	}
+	assert_int_equal(cache_stats(c).n_in_use, 0);
+	assert_int_equal(loads_of(c, &f, 10, 10), 1);
+	assert_int_equal(loads_of(c, &f, 10, 10), 0);
+	rsh_cache_free(c);
+}
+
 struct random_reader {
 	pthread_t thread;
 	struct rsh_cache *c;
@@ -598,25 +568,6 @@ struct random_reader {
 	uint64_t bound;
 	bool exceeded;
 };
-
-static void random_pin(struct random_reader *r, struct made_file *f,
-		       uint64_t offset)
-{
-	struct rsh_cache_pin pin;
-	uint8_t wanted[512];
-	size_t n;
-
-	if (rsh_cache_pin(r->c, f->handle, offset, made_file_load, f, &pin))
-		return;
-	/* Another block meanwhile. */
-	read_checked(r->c, f, numbers_below(&r->numbers, f->id.size - 1), 1);
-	offset -= pin.offset;
-	n = pin.len - offset < 512 ? pin.len - offset : 512;
-	made_file_bytes(f, pin.offset + offset, wanted, n);
-	if (memcmp(pin.data + offset, wanted, n) != 0)
-		abort();
-	rsh_cache_unpin(r->c, &pin, n);
-}
 
 static void *random_main(void *arg)
 {
@@ -632,9 +583,6 @@ static void *random_main(void *arg)
 			len = f->id.size - offset;
 		switch (numbers_below(&r->numbers, 8)) {
 		case 0:
-			random_pin(r, f, offset);
-			break;
-		case 1:
 			rsh_cache_prefetch(r->c, f->handle, offset, len,
 					   made_file_load, f);
 			break;
@@ -710,8 +658,6 @@ int main(void)
 		cmocka_unit_test(test_least_recently_used_goes),
 		cmocka_unit_test(test_spent_goes_first),
 		cmocka_unit_test(test_spent_and_read_again_stays),
-		cmocka_unit_test(test_pins),
-		cmocka_unit_test(test_everything_pinned),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_memory_is_given_back),
@@ -720,6 +666,7 @@ int main(void)
 		cmocka_unit_test(test_one_failure_for_all),
 		cmocka_unit_test(test_crosswise),
 		cmocka_unit_test(test_slow_load_is_alone),
+		cmocka_unit_test(test_all_memory_in_use),
 		cmocka_unit_test(test_bound),
 	};
 

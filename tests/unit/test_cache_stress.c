@@ -73,28 +73,6 @@ static struct rsh_cache_stats sums(struct stage *s)
 
 /* ---- readers ---- */
 
-static void pin_some(struct actor *a, struct rsh_cache *c, struct made_file *f)
-{
-	struct rsh_cache_pin pins[3];
-	uint8_t wanted[300];
-	unsigned n = 0;
-	size_t len;
-
-	while (n < 3 &&
-	       rsh_cache_pin(c, f->handle,
-			     numbers_below(&a->numbers, f->id.size),
-			     made_file_load, f, &pins[n]) == 0)
-		n++;
-	while (n--) {
-		len = pins[n].len < sizeof(wanted) ? pins[n].len :
-						     sizeof(wanted);
-		made_file_bytes(f, pins[n].offset, wanted, len);
-		if (memcmp(pins[n].data, wanted, len) != 0)
-			abort();
-		rsh_cache_unpin(c, &pins[n], len);
-	}
-}
-
 static void read_some(struct actor *a, struct rsh_cache *c, struct made_file *f)
 {
 	const uint64_t at = numbers_below(&a->numbers, f->id.size);
@@ -123,10 +101,7 @@ static void *reader_main(void *arg)
 		struct made_file *f =
 			&s->files[i][numbers_below(&a->numbers, N_FILES)];
 
-		if (numbers_below(&a->numbers, 8) == 0)
-			pin_some(a, c, f);
-		else
-			read_some(a, c, f);
+		read_some(a, c, f);
 		rsh_cache_stats_get(c, &stats);
 		if (stats.memory_peak > MEMORY)
 			abort();

@@ -22,8 +22,8 @@
 #include "rsh/util/blocking.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
 #include "rsh/util/secret.h"
+#include "rsh/util/thread.h"
 #include "support.h"
 
 #define SIZE 100000

@@ -14,7 +14,7 @@
 
 #include "objects_support.h"
 #include "rsh/storage/objects.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "support.h"
 
 UNIT_TEST_NAME(a_server_verifies_what_is_signed);

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 
 #define N 5000
 

@@ -66,9 +66,9 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 const char *rsh_command_form_word(const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is no command but near to one,
  * or else "". */
-void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
+void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES]);
 /* Likewise for a word that is no form of the command. */
 void rsh_form_guess(const struct rsh_command *command, const char *word,
-		    char text[RSH_GUESS_BYTES]);
+		    char text[RSH_SUGGESTION_BYTES]);
 
 #endif

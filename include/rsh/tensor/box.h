@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/box.h - a box: the part of a tensor that begins at an index and has a
- * size in each dimension.  This is arithmetic; any thread may call it. */
+/* tensor/box.h - a box: a part of a tensor with an offset and a size in each
+ * dimension.  This is arithmetic; any thread may call it. */
 #ifndef RSH_TENSOR_BOX_H
 #define RSH_TENSOR_BOX_H
 
@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* MindSpore allows 8 dimensions; a record of more than 32 is taken for
- * damaged. */
+/* MindSpore allows 8 dimensions; a record with more than 32 counts as damaged. */
 #define RSH_MAX_DIMS 32
 
 struct rsh_box {
@@ -18,22 +17,20 @@ struct rsh_box {
 	uint64_t size[RSH_MAX_DIMS];
 };
 
-/* Puts into *out what two boxes of the same tensor have in common.  Returns
- * false if that is nothing; *out is then undefined.  A box without elements has
- * nothing in common with any other. */
+/* Puts the intersection of two boxes of a tensor into *out.  Returns false, and *out
+ * is undefined, if it is empty. */
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out);
-/* Tells whether the element at these indexes, one for each dimension, is
- * inside. */
+/* Returns whether the element at these indexes, one for each dimension, is in the
+ * box. */
 bool rsh_box_has(const struct rsh_box *b, const uint64_t *at);
-/* Counts its elements, where it is known that they can be. */
+/* Returns the number of elements, which must fit. */
 uint64_t rsh_box_elements(const struct rsh_box *b);
-/* Writes sizes or an index for messages, "[4,2]"; cut if it does not fit.
- * Returns text. */
+/* Formats sizes or indexes for messages, "[4,2]"; cut if too long.  Returns text. */
 const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,
 			  size_t size);
-/* Writes a box for messages, as numpy writes a slice: "[4:8,0:4]", "[]" of a
- * scalar; cut if it does not fit.  Returns text. */
+/* Formats a box for messages as a slice of numpy: "[4:8,0:4]", "[]" for a scalar;
+ * cut if too long.  Returns text. */
 const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size);
 
 #endif

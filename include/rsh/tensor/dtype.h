@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/dtype.h - element types of checkpoint tensors, with their names and
- * sizes.  The table is constant; any thread may ask.
+ * sizes.  The table is constant; any thread may call these functions.
  *
- * The type strings of TensorProto.tensor_type are MindSpore's C++ type names;
- * the content is raw little-endian memory in C order.  `str` is numpy's <U
- * layout: UTF-32LE code points, so four bytes an element.  Names of safetensors
- * are in wire/safetensors_dtype.c.  The index cache stores the numbers, so a
- * new type goes to the end. */
+ * TensorProto.tensor_type has MindSpore's C++ type names; the content is
+ * little-endian memory in C order.  `str` is numpy's <U layout: UTF-32LE code
+ * points, four bytes an element.  Names of safetensors are in
+ * wire/safetensors_dtype.c.  The index cache stores the numbers: append new types. */
 #ifndef RSH_TENSOR_DTYPE_H
 #define RSH_TENSOR_DTYPE_H
 
@@ -16,7 +15,7 @@
 enum rsh_dtype {
 	RSH_DTYPE_UNKNOWN,
 	RSH_DTYPE_BOOL,
-	RSH_DTYPE_INT4, /* qint4x2: stored one host byte an element */
+	RSH_DTYPE_INT4, /* qint4x2: stored in one byte an element */
 	RSH_DTYPE_INT8,
 	RSH_DTYPE_INT16,
 	RSH_DTYPE_INT32,

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/areas.h - a pool of buffers of one size that the kernel copies from or
- * to.
+/* util/areas.h - a pool of I/O buffers ("areas") of one size.
  *
- * They are cut from slabs that lie in huge pages where the kernel has any.  The
- * kernel walks the page table for each page of a buffer that it is given, and
- * the processor for each page that it touches; huge pages are fewer.  Replies
- * of 1 MiB from huge pages cost the server 0.93 of the time, and readers of
- * contiguous runs got 1.08 times the rate (medians of 25 turns).  Where the
- * kernel has no huge pages, everything works the same.
+ * Areas are cut from slabs in huge pages.  The kernel walks the page table for
+ * each page of a buffer that is passed to it; huge pages make fewer steps.
+ * Replies of 1 MiB from huge pages took the server 0.93 of the time, and readers
+ * of contiguous runs got 1.08 times the rate (medians of 25 runs).  Without huge
+ * pages everything works the same.
  *
- * Threads: the caller sees to it that one thread at a time uses a pool.
+ * Threads: the caller lets one thread at a time use a pool.
  */
 #ifndef RSH_UTIL_AREAS_H
 #define RSH_UTIL_AREAS_H
@@ -30,17 +28,16 @@ struct rsh_areas {
 /* Makes an empty pool of areas of `bytes` bytes, a multiple of the page
  * size. */
 void rsh_areas_init(struct rsh_areas *a, size_t bytes);
-/* Returns how much address space n_areas areas of `bytes` take at most. */
+/* Returns the most address space that n_areas areas of `bytes` bytes take. */
 uint64_t rsh_areas_maps(size_t bytes, unsigned n_areas);
-/* Gives back all memory; the caller has returned all areas before. */
+/* Frees all memory; all areas must have been returned. */
 void rsh_areas_destroy(struct rsh_areas *a);
 
-/* Returns an area that begins with a page; NULL means out of memory.  Of a slab
- * it is the area that was returned last, which may still be in the processor's
- * caches.  Its content is whatever was left there. */
+/* Returns a page-aligned area with undefined content; NULL means out of memory.
+ * The area of a slab that was returned last is taken first, since it may still
+ * be in the processor's caches. */
 void *rsh_area_take(struct rsh_areas *a);
-/* Gives an area back to the pool, which keeps its memory for the next user.  Of
- * slabs that nobody uses one is kept. */
+/* Returns an area to the pool.  One unused slab is kept, others are freed. */
 void rsh_area_return(struct rsh_areas *a, void *area);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/clock.h - a clock that only goes forward, and waiting by it; any thread
- * may ask. */
+/* util/clock.h - a monotonic clock, and waiting by it.  Any thread may call these
+ * functions. */
 #ifndef RSH_UTIL_CLOCK_H
 #define RSH_UTIL_CLOCK_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Returns the nanoseconds since some moment in the past, by CLOCK_MONOTONIC. */
+/* Returns the time of CLOCK_MONOTONIC in nanoseconds. */
 static inline uint64_t rsh_clock_ns(void)
 {
 	struct timespec t;
@@ -17,13 +17,13 @@ static inline uint64_t rsh_clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* Returns the seconds from a moment that rsh_clock_ns() gave until now. */
+/* Returns the seconds since a time of rsh_clock_ns(). */
 static inline double rsh_clock_since(uint64_t ns)
 {
 	return (double)(rsh_clock_ns() - ns) / 1e9;
 }
 
-/* Makes a condition that can be waited for by this clock.  0 or -errno. */
+/* Initializes a condition for rsh_clock_wait().  Returns 0 or -errno. */
 static inline int rsh_clock_cond_init(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
@@ -37,7 +37,7 @@ static inline int rsh_clock_cond_init(pthread_cond_t *cond)
 	return -rc;
 }
 
-/* Waits for such a condition until a moment as of rsh_clock_ns().  0, or a
+/* Waits for such a condition until a time of rsh_clock_ns().  Returns 0 or a
  * positive errno: ETIMEDOUT. */
 static inline int rsh_clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
 				 uint64_t until_ns)

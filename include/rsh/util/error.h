@@ -2,11 +2,11 @@
 /* util/error.h - the sentence that explains a failure.
  *
  * Load paths return 0 or -errno and, besides, fill one of these with a sentence
- * for the person who typed the command: it names the file, the parameter and
- * the offset where they are known.  The object is a plain value with a bounded
- * text, so that reporting a failure cannot itself fail.  It has no lock: one
- * thread at a time uses an object.  Names stand in it as they are; whatever
- * shows the sentence escapes it (text.h).
+ * for the user: it names the file, the parameter and the offset where they are
+ * known.  The object is a plain value with a bounded text, so that reporting a
+ * failure cannot fail.  It has no lock: one thread at a time uses an object.
+ * Names are not escaped in it; the code that shows the sentence escapes it
+ * (text.h).
  */
 #ifndef RSH_UTIL_ERROR_H
 #define RSH_UTIL_ERROR_H
@@ -28,8 +28,7 @@ struct rsh_error {
 int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts "<text>: " before the sentence that is there already; `err` may be
- * NULL. */
+/* Prepends "<text>: " to the sentence; `err` may be NULL. */
 void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/library.h loads a shared library when it is first needed, so that those
- * who never need it pay nothing for it: its start takes milliseconds, and it
- * brings others along.
+/* util/library.h - loads a shared library when it is first needed: loading takes
+ * milliseconds and brings more libraries.
  *
- * A library stays loaded until the process ends.  Any thread may call this; of
- * several that fill one table at the same time each writes the same.
+ * A library stays loaded until the process ends.  Any thread may call this: threads
+ * that fill one table at the same time write the same addresses.
  */
 #ifndef RSH_UTIL_LIBRARY_H
 #define RSH_UTIL_LIBRARY_H
@@ -18,10 +17,10 @@ struct rsh_library_symbol {
 	void *to; /* points to the pointer that gets the address */
 };
 
-/* Loads `file` (a name for the loader of programs, such as "libcurl.so.4") and
- * puts the addresses of n symbols to where they belong.  Returns 0, or -ENOENT
- * with a sentence that begins with `what`, the purpose ("s3://bucket"), if the
- * library or one of the symbols is not there. */
+/* Loads `file` (as of dlopen(3), such as "libcurl.so.4") and stores the addresses of
+ * n symbols.  Returns 0, or -ENOENT with a sentence if the library or a symbol is
+ * missing; `what`, the beginning of the sentence, is the purpose
+ * ("s3://bucket"). */
 int rsh_library_load(const char *file, const char *what,
 		     const struct rsh_library_symbol *symbols, size_t n,
 		     struct rsh_error *err);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/log.h - the program's log.
  *
- * A process has one log.  It goes to stderr until told otherwise, to a file, to
- * syslog or to systemd's journal.  A line is "reshardfs: <level>: <text>"
- * (stderr) or the same with a time stamp before it (file).  The text is escaped
- * (text.h), so that a line stays one line whatever names are in it.  The last
- * warnings and errors are kept in memory, whatever the level.
+ * A process has one log.  It goes to stderr by default, or to a file, to syslog or
+ * to systemd's journal.  A line is "reshardfs: <level>: <text>"; in a file it
+ * begins with a time stamp.  The text is escaped (text.h), so that a name in it
+ * cannot begin a new line.  The last warnings and errors are kept in memory,
+ * whatever the level.
  *
- * Threads: any thread may call any function here; one line is written with one
- * write(2).  To log leaves errno as it was.
+ * Threads: any thread may call all functions.  A line is one write(2).  Logging
+ * keeps errno.
  */
 #ifndef RSH_UTIL_LOG_H
 #define RSH_UTIL_LOG_H
@@ -31,16 +31,14 @@ enum rsh_log_level rsh_log_get_level(void);
 int rsh_log_parse_level(const char *s, enum rsh_log_level *out);
 const char *rsh_log_level_name(enum rsh_log_level level);
 
-/* Sends the log to the file `path` from now on, appending; a new file has mode
- * 0600.  Returns 0 or -errno. */
+/* Appends the log to the file `path` from now on; a new file has mode 0600.
+ * Returns 0 or -errno. */
 int rsh_log_to_file(const char *path);
-/* Sends the log to syslog(3) as daemon from now on, for a process without a
- * terminal. */
+/* Sends the log to syslog(3), facility daemon, from now on. */
 void rsh_log_to_syslog(void);
-/* This is the socket of systemd's journal. */
 #define RSH_LOG_JOURNAL "/run/systemd/journal/socket"
-/* Sends the log to that journal from now on.  Returns 0, or -errno where there
- * is none. */
+/* Sends the log to systemd's journal from now on.  Returns 0, or -errno if there is
+ * no journal. */
 int rsh_log_to_journal(void);
 
 /* Returns the last 200 warnings and errors, formatted as lines of a log file,

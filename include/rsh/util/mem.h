@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/mem.h - owning pointers and descriptors, growing arrays, and helpers for
- * sorted ones.  No function keeps state, so any thread may call. */
+/* util/mem.h - scope guards for pointers and descriptors, growing arrays, and sorted
+ * arrays.  No function keeps state: any thread may call them. */
 #ifndef RSH_UTIL_MEM_H
 #define RSH_UTIL_MEM_H
 
@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes room for `need` elements of `elem` bytes in the array *ptr, whose
- * capacity in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM
- * and leaves the array unchanged. */
+/* Makes room for `need` elements of `elem` bytes in the array *ptr, whose capacity
+ * in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM with the array
+ * unchanged. */
 int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
 /* Compares numbers of type uint32_t, for qsort() into ascending order. */
@@ -18,8 +18,7 @@ int rsh_by_u32(const void *a, const void *b);
 /* Returns the index of the first of n ascending numbers that is no lower than
  * x; n if there is none. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);
-/* Compares two numbers as strcmp() compares strings, for use in functions that
- * are given to qsort(). */
+/* Compares two numbers as strcmp() compares strings, for functions of qsort(). */
 static inline int rsh_compare_u64(uint64_t a, uint64_t b)
 {
 	return (a > b) - (a < b);
@@ -29,14 +28,14 @@ static inline int rsh_compare_u64(uint64_t a, uint64_t b)
  * For 0 bytes it still returns an address. */
 void *rsh_alloc_array(size_t n, size_t elem);
 
-/* These two are scope guards, used as `cleanup_free char *p = NULL;` and
- * `cleanup_fd int fd = -1;`.  They keep errno. */
+/* Scope guards: `cleanup_free char *p = NULL;` and `cleanup_fd int fd = -1;`.  They
+ * keep errno. */
 void rsh_cleanup_free_(void *p);
 void rsh_cleanup_fd_(int *fd);
 #define cleanup_free __attribute__((cleanup(rsh_cleanup_free_)))
 #define cleanup_fd __attribute__((cleanup(rsh_cleanup_fd_)))
 
-/* These two take the value out of a guarded variable, which is left empty. */
+/* These two return the value of a guarded variable and reset the variable. */
 #define steal_pointer(pp) \
 	({ __typeof__(*(pp)) stolen_ = *(pp); *(pp) = NULL; stolen_; })
 static inline int steal_fd(int *fd)
@@ -47,9 +46,8 @@ static inline int steal_fd(int *fd)
 	return v;
 }
 
-/* Opens the directory of a descriptor, which it takes over, also on failure.
- * NULL means failure with errno; of a negative descriptor errno is left as it
- * was. */
+/* Does fdopendir(), but closes the descriptor on failure.  NULL means failure with
+ * errno; a negative fd leaves errno as it was. */
 DIR *rsh_dir_of(int fd);
 
 #endif

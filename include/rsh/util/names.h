@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/names.h - parameter names as small numbers.
  *
- * A thousand rank files repeat the same few thousand names.  The table stores
- * each name once, and everything above refers to it by its id (0, 1, 2, ... in
- * the order of first appearance).
+ * A thousand rank files repeat the same few thousand names.  The table stores each
+ * name once; other code uses its id (0, 1, 2, ... in the order of first
+ * appearance).
  *
- * Threads: any thread may call add() and find() at any time, since the table
- * has a mutex.  text() and count() take no lock.  A thread may call text() for
- * an id that it got from add() or find(), or that was handed to it with a
- * happens-before (a thread join, the publication of the tree).
+ * Threads: any thread may call all functions but new() and free().  text() and
+ * count() take no lock: a thread may call text() for an id that it got from add()
+ * or find(), or from another thread with a happens-before (a join, the publication
+ * of the tree).
  */
 #ifndef RSH_UTIL_NAMES_H
 #define RSH_UTIL_NAMES_H
@@ -28,8 +28,8 @@ void rsh_names_free(struct rsh_names *t);
 uint32_t rsh_names_add(struct rsh_names *t, const char *s, size_t len);
 /* Returns the id, or RSH_NAME_NONE if the name was never added. */
 uint32_t rsh_names_find(struct rsh_names *t, const char *s, size_t len);
-/* Returns the NUL-terminated text of an id that was handed out.  The table owns
- * it and never moves it. */
+/* Returns the NUL-terminated text of an id.  The table owns it and never moves
+ * it. */
 const char *rsh_names_text(const struct rsh_names *t, uint32_t id);
 uint32_t rsh_names_count(const struct rsh_names *t);
 

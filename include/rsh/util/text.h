@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/text.h - text that others chose, made safe for people and terminals.
  *
- * File and parameter names may hold any bytes.  Sentences hold them as they
- * are.  Where something is shown, in the log, in errors, tables and attributes,
- * it is escaped once: control characters, characters that are not seen or turn
- * the direction of writing, line separators, and bytes that are not UTF-8
- * become "\xNN", one for each byte, and a backslash is doubled.  Thus no name
- * begins a line or drives a terminal, and the bytes can be had back.
+ * File and parameter names may contain any bytes.  Sentences contain them
+ * unchanged.  Text is escaped once, where it is shown (log, errors, tables,
+ * attributes): control characters, invisible characters, characters that change the
+ * writing direction, line separators, and bytes that are not UTF-8 become "\xNN",
+ * one for each byte, and a backslash is doubled.  So a name can neither begin a new
+ * line nor control a terminal, and the original bytes can be restored.
  *
  * All functions are pure; any thread may call them.
  */
@@ -15,21 +15,20 @@
 
 #include <stddef.h>
 
-/* Escapes `s` into to[size], where size > 4.  A text that does not fit is cut
- * and ends in "...", never within a character or an escape.  Returns `to`. */
+/* Escapes `s` into to[size], where size > 4.  A text that does not fit is cut between
+ * two characters and ends in "...".  Returns `to`. */
 char *rsh_text_put(char *to, size_t size, const char *s);
 
-/* Returns the whole of `s` escaped.  The caller frees it; NULL means out of
- * memory. */
+/* Returns `s` escaped.  The caller frees it; NULL means out of memory. */
 char *rsh_text_escape(const char *s);
 
-/* Returns a copy of a JSON text in which the characters named above stand as
- * \uNNNN, which means the same to a parser; no backslash is doubled.  The
- * caller frees it; NULL means out of memory. */
+/* Returns a copy of a JSON text in which those characters are written as \uNNNN,
+ * which a parser reads as the same; no backslash is doubled.  The caller frees it;
+ * NULL means out of memory. */
 char *rsh_text_json(const char *json);
 
-/* Appends to the bounded text[size], of which *at bytes are taken, and cuts what
- * does not fit, which *at counts, too. */
+/* Appends to text[size] at *at and cuts what does not fit.  *at grows by the full
+ * length. */
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 

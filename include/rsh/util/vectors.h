@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/vectors.h interleaves vectors of 16 bytes, as processors do in one
- * instruction.  RSH_HAS_VECTORS is defined where the compiler knows how; whoever
- * includes this has a way without. */
+/* util/vectors.h - interleaves vectors of 16 bytes, which processors do in one
+ * instruction.  RSH_HAS_VECTORS is defined if the compiler supports it; the including
+ * file also has code without vectors. */
 #ifndef RSH_UTIL_VECTORS_H
 #define RSH_UTIL_VECTORS_H
 
@@ -21,8 +21,8 @@ typedef uint16_t rsh_vector_2 __attribute__((vector_size(RSH_VECTOR)));
 typedef uint32_t rsh_vector_4 __attribute__((vector_size(RSH_VECTOR)));
 typedef uint64_t rsh_vector_8 __attribute__((vector_size(RSH_VECTOR)));
 
-/* RSH_LOW_UNIT takes the elements of the first halves of two vectors, one of each
- * in turn, RSH_HIGH_UNIT those of the second halves. */
+/* RSH_LOW_UNIT interleaves the elements of the first halves of two vectors,
+ * RSH_HIGH_UNIT those of the second halves. */
 #define RSH_LOW_1(a, b)                                                     \
 	__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, \
 				21, 6, 22, 7, 23)
@@ -38,8 +38,8 @@ typedef uint64_t rsh_vector_8 __attribute__((vector_size(RSH_VECTOR)));
 #define RSH_LOW_8(a, b) __builtin_shufflevector(a, b, 0, 2)
 #define RSH_HIGH_8(a, b) __builtin_shufflevector(a, b, 1, 3)
 
-/* Stands before a loop over an array of vectors: without it GCC keeps them in
- * memory, not in registers. */
+/* Put this before a loop over an array of vectors.  Without it GCC keeps the vectors
+ * in memory, not in registers. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define RSH_UNROLL _Pragma("GCC unroll 16")
 #else

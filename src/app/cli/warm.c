@@ -25,7 +25,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "text.h"
 #include "warm.h"
 

@@ -415,7 +415,7 @@ int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
 	const char *form = o->n_operands > 1 ? o->operands[1] : NULL;
 	const struct rsh_command *command =
 		word ? rsh_command_find(word) : NULL;
-	char guess[RSH_GUESS_BYTES];
+	char guess[RSH_SUGGESTION_BYTES];
 
 	if (word && !command) {
 		rsh_command_guess(word, guess);

@@ -13,7 +13,7 @@
 int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
 		   const char *word, struct rsh_error *err)
 {
-	char words[128] = "", guess[RSH_GUESS_BYTES];
+	char words[128] = "", guess[RSH_SUGGESTION_BYTES];
 	size_t at = 0;
 
 	o->form = rsh_command_form(command, word);

@@ -243,7 +243,7 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 
 /* ---- mistyped names ---- */
 
-void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
+void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES])
 {
 	struct rsh_suggestion guess;
 
@@ -254,7 +254,7 @@ void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
 }
 
 void rsh_form_guess(const struct rsh_command *command, const char *word,
-		    char text[RSH_GUESS_BYTES])
+		    char text[RSH_SUGGESTION_BYTES])
 {
 	struct rsh_suggestion guess;
 

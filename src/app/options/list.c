@@ -28,7 +28,7 @@ static int refuse_listed(const struct rsh_command *command, const char *dash_o,
 {
 	size_t n_options;
 	const struct rsh_option *table = rsh_option_table(&n_options);
-	char text[RSH_GUESS_BYTES];
+	char text[RSH_SUGGESTION_BYTES];
 	struct rsh_suggestion guess;
 
 	rsh_suggestion_begin(&guess, given, n);

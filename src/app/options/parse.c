@@ -197,7 +197,7 @@ static void put_choice(char *to, size_t size, const char *from)
 
 static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 {
-	char guess[RSH_GUESS_BYTES], name[64];
+	char guess[RSH_SUGGESTION_BYTES], name[64];
 
 	put_choice(name, sizeof(name), o->command->operands[o->n_operands]);
 	if (o->unnamed && o->n_operands == 1) {
@@ -315,7 +315,7 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 static int doubt_command(const char *word, struct rsh_error *err)
 {
 	cleanup_free char *why = strdup(err->text);
-	char guess[RSH_GUESS_BYTES];
+	char guess[RSH_SUGGESTION_BYTES];
 
 	if (!why)
 		return rsh_error_nomem(err);
@@ -327,7 +327,7 @@ static int doubt_command(const char *word, struct rsh_error *err)
 
 static bool is_near_command(const char *word)
 {
-	char guess[RSH_GUESS_BYTES];
+	char guess[RSH_SUGGESTION_BYTES];
 
 	rsh_command_guess(word, guess);
 	return *guess;

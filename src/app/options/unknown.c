@@ -72,7 +72,7 @@ int rsh_unknown_long(const struct rsh_command *command, const char *word,
 	const size_t length = strcspn(word, "=");
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
-	char text[RSH_GUESS_BYTES], names[256] = "";
+	char text[RSH_SUGGESTION_BYTES], names[256] = "";
 	struct rsh_suggestion guess;
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)

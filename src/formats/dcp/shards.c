@@ -14,7 +14,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/safetensors.h"
 
 #define INFO "DCP_SHARDING_INFO"

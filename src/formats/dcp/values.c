@@ -11,7 +11,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/pickle_values.h"
 
 /* Nobody looks at more; such as there are of Megatron's objects are none that

@@ -191,9 +191,6 @@ static inline uint32_t rsh_block_stored(const struct rsh_cache_block *b)
 /* Returns the content of a block, or NULL if it is only there compressed; it
  * stays there as long as the caller is a user of the block. */
 const uint8_t *rsh_block_content(const struct rsh_cache_block *b);
-/* Makes sure that the content of a block, whose user the caller is, is there.
- * Returns 0, -ENOBUFS if it has no room, or -EIO.  It may give the lock up. */
-int rsh_block_uncover(struct rsh_cache *c, struct rsh_cache_block *b);
 /* Returns the key of a block, which is the same in memory and in the
  * directory. */
 struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,

@@ -386,29 +386,6 @@ const uint8_t *rsh_block_content(const struct rsh_cache_block *b)
 	return b->copy ? b->copy->mem : NULL;
 }
 
-int rsh_block_uncover(struct rsh_cache *c, struct rsh_cache_block *b)
-{
-	struct rsh_cache_block *f;
-	bool good;
-
-	if (rsh_block_content(b))
-		return 0;
-	f = rsh_block_take(c, b->len);
-	if (!f)
-		return rsh_block_content(b) ? 0 : -ENOBUFS;
-	rsh_block_fit(c, f, b->len);
-	pthread_mutex_unlock(&c->lock);
-	good = rsh_unpack(b->mem, b->packed, f->mem, b->len);
-	pthread_mutex_lock(&c->lock);
-	/* Another thread may have been faster. */
-	if (good && !b->copy) {
-		block_set_copy(c, b, f);
-		return 0;
-	}
-	rsh_block_give(c, f);
-	return good ? 0 : -EIO;
-}
-
 void rsh_memory_clear(struct rsh_cache *c)
 {
 	struct rsh_cache_slab *slab, *next;

@@ -15,7 +15,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
-#include "rsh/util/parallel.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/safetensors.h"
 
 #define INDEX_OF_MODEL "model.safetensors.index.json"

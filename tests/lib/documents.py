@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages in Markdown: their blocks of code, headings and links."""
+
+import os
+import re
+from dataclasses import dataclass
+
+
+@dataclass
+class Block:
+    """A fenced block: its page, the heading above it, its language and text."""
+    page: str
+    heading: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def name(self):
+        return f"{self.page}:{self.line}: {self.text.strip().splitlines()[0]}"
+
+
+def pages(top):
+    """Paths of all pages for users, below `top`."""
+    found = [name for name in os.listdir(top) if re.fullmatch(r"README.*\.md", name)]
+    found += [os.path.join("doc", name) for name in os.listdir(os.path.join(top, "doc"))
+              if name.endswith(".md")]
+    return sorted(found)
+
+
+def read(top, page):
+    with open(os.path.join(top, page), encoding="utf-8") as f:
+        return f.read()
+
+
+def blocks(top, page):
+    found, heading, inside = [], "", None
+    for number, line in enumerate(read(top, page).splitlines(), 1):
+        if line.startswith("```"):
+            if inside:
+                found.append(inside)
+                inside = None
+            else:
+                inside = Block(page, heading, number + 1, line[3:].strip(), "")
+        elif inside:
+            inside.text += line + "\n"
+        elif line.startswith("#"):
+            heading = line.lstrip("# ")
+    return found
+
+
+def prose(top, page):
+    """The page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", read(top, page), flags=re.M | re.S)
+
+
+def links(top, page):
+    """Targets of all links and pictures that are no address."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(top, page))
+    return [target for target in targets if not re.match(r"[a-z]+:", target)]
+
+
+def anchors(top, page):
+    """What GitHub makes of the headings of a page."""
+    found = re.findall(r"^#+ (.*)$", prose(top, page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def without_comments(text):
+    """Commands of a block, comments at the end of lines left out."""
+    return re.sub(r"(?:^|\s+)# .*$", "", text, flags=re.M)
