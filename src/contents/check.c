@@ -162,8 +162,8 @@ static bool check_digest(const struct rsh_contents *c, const bool *copied,
 
 /* ---- all of it ---- */
 
-/* Compares what the strategy lists or, with `copied`, what it does not.  Returns
- * 0, 1 if there is something to warn of, or -errno with a sentence. */
+/* Compares what the strategy lists or, with `copied`, what it does not.
+ * Returns 0, 1 if there is something to warn of, or -errno with a sentence. */
 static int check_all(struct rsh_contents *c, const bool *copied,
 		     struct rsh_error *err)
 {

@@ -43,27 +43,23 @@ def commands_of_help():
 
 
 class Option:
-    """What --help-all or a manual says of an option."""
+    """What --help-all or a manual has of an option; a text is None where several share
+    one."""
 
-    def __init__(self, letter, text):
-        self.letter, self.text = letter, text
+    def __init__(self, letter, text, value=""):
+        self.letter, self.text, self.value = letter, text, value
 
 
 def options_of_help(command):
-    """{name: Option}; mount options are "-o name"."""
+    """{name: Option}; mount options are "o name"."""
+    said = re.sub(r"\n {10,}(?=\S)", " ", run(command, "--help-all").out)
     options = {}
-    option = None
-    for line in run(command, "--help-all").out.splitlines():
-        head = re.match(r"  (?:-(?P<letter>.), |    )--(?P<name>[a-z-]+)|  -o (?P<o>[a-z_]+)", line)
-        if head:
-            option = Option(head["letter"] or "", "")
-            options[head["name"] or f"-o {head['o']}"] = option
-            # Texts begin in this column, on a line of their own where the name is long.
-            line = line if line[31:32] == " " and line[32:33].strip() else ""
-        elif not line.startswith(32 * " "):
-            option = None
-        if option:
-            option.text = f"{option.text} {line[32:]}".strip()
+    for letter, line in re.findall(r"^  (?:-(.), |    )?(-.*)$", said, re.M):
+        left, _, text = line.partition("  ")
+        if not text:  # a long name, whose text begins on the next line
+            left, text = (re.match(r"(-\S+(?: \S+)?) ?(.*)", line)).groups()
+        name = re.match(r"-o [a-z_0-9]+|-+[a-z-]+", left).group()
+        options[name.lstrip("-")] = Option(letter, text.strip(), left[len(name):].lstrip(" ="))
     return options
 
 
@@ -74,7 +70,7 @@ def plain(text):
 
 
 def options_of_page(page):
-    """The same of a manual's lists.  Where several share an item they have no text."""
+    """The same of a manual's lists."""
     options = {}
     part = section(page, "OPTIONS").replace("\\\n", "")
     for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It |\.El).*\n)*)", part, re.M):
@@ -87,9 +83,14 @@ def options_of_page(page):
         part = page.split(".Ss Mount options", 1)[1].split(".El", 1)[0]
         for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It ).*\n)*)", part, re.M):
             names = re.findall(r"Cm ([a-z_]+)", line)
-            options.update((f"-o {name}", Option("", plain(text) if len(names) == 1 else None))
+            options.update((f"o {name}", Option("", plain(text) if len(names) == 1 else None))
                            for name in names)
     return options
+
+
+def begins_with(text, said):
+    """A manual has the sentence of --help first, as a sentence."""
+    return text.lower().rstrip(".").startswith(said.lower().rstrip("."))
 
 
 def cases_of_page(page):
@@ -159,20 +160,10 @@ NO_DEFAULT = {"dst-mesh", "convert", "output", "mesh", "checkpoint", "split", "a
               "o context", "o fscontext", "o defcontext", "o rootcontext"}
 
 
-def texts_of_help(said):
-    """(name, value, text) of each option that --help-all lists."""
-    said = re.sub(r"\n {10,}(?=\S)", " ", said)
-    for line in re.findall(r"^  (?:-., |    )?(-.*)$", said, re.M):
-        left, _, text = line.partition("  ")
-        if not text:  # a long name, whose text begins on the next line
-            left, text = (re.match(r"(-\S+(?: \S+)?) ?(.*)", line)).groups()
-        name = re.match(r"-o [a-z_0-9]+|-+[a-z-]+", left).group()
-        yield name.lstrip("-"), left[len(name):].lstrip(" ="), text.strip()
-
-
-def defaults(tap, command, said):
+def defaults(tap, command):
     missing, wrong, used = [], [], set()
-    for name, value, text in texts_of_help(said):
+    for name, option in options_of_help(command).items():
+        value, text = option.value, option.text
         if not value:
             continue
         word = re.search(r"\(default: ([\w.-]+)|(\w+) \(default\)", text)
@@ -201,7 +192,7 @@ def short_help(tap, commands):
     tap.ok(not tall, "--help has at most 25 lines", tall)
     used = set()
     for command in commands:
-        used |= defaults(tap, command, run(command, "--help-all").out)
+        used |= defaults(tap, command)
     tap.equal(used, NO_DEFAULT, "those without a default are options that take a value")
 
 
@@ -261,14 +252,20 @@ def main():
         options = options_of_help(command)
         with tap.test(f"{command}: every option stands in a manual"):
             # Shared ones stand in the manual of a command before it.
+            before = ["", *commands[:1 + commands.index(command)]]
             missing = [o for o in options
-                       if not any(o in documented[c]
-                                  for c in ["", *commands[:1 + commands.index(command)]])]
+                       if o != "o" and not any(o in documented[c] for c in before)]
             check(not missing, missing)
         with tap.test(f"{command}: its manual has no other options"):
             other = {o: said.letter for o, said in documented[command].items()
                      if o not in options or options[o].letter != said.letter}
             check(not other, other)
+        with tap.test(f"{command}: options begin with the text of --help"):
+            differ = [(o, options[o].text, said.text)
+                      for c in ("", command) for o, said in documented[c].items()
+                      if said.text is not None and options[o].text
+                      and not begins_with(said.text, options[o].text)]
+            check(not differ, "\n".join(map(str, differ)))
         with tap.test(f"{command}: --help says how it is called"):
             said = run(command, "--help-all")
             usage = said.out.splitlines()[0]

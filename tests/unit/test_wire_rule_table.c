@@ -244,7 +244,7 @@ static void test_config_refused(void **state)
 		const char *text, *words;
 	} cases[] = {
 		{ "", "not JSON" },
-		{ "[]", "not a JSON object" },
+		{ "[]", "not a config.json: the JSON is not an object" },
 		{ "{\"n\":1", "not JSON" },
 		{ "{\"n\":99999999999999999999}", "not JSON" },
 		{ "{\"architectures\":\"A\"}", "architectures" },

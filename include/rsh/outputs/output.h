@@ -66,7 +66,8 @@ struct rsh_output {
 };
 
 /* These are nodes of a conversion.  The root is 1, files of the plan have odd
- * numbers, and what else there is has even ones, or numbers behind all files. */
+ * numbers, and what else there is has even ones, or numbers behind all
+ * files. */
 #define RSH_NODE_OF_FILE(i) (3 + 2 * (uint64_t)(i))
 #define RSH_NODE_BESIDE(i) (2 + 2 * (uint64_t)(i))
 

@@ -231,9 +231,10 @@ struct rsh_format {
 	/* Gives bytes that tell apart what steps say of themselves.  NULL: they
 	 * say nothing. */
 	const void *(*key)(const struct rsh_source *s, size_t *n);
-	/* Adds what the chosen step says beside its files to what will be said
-	 * beside those that are shown.  0 or -ENOMEM. */
-	int (*beside)(const struct rsh_source *s, struct rsh_ckpt2_common *out);
+	/* Sets what the chosen step says of the training, except the step
+	 * (rsh_source_training_state()).  0 or -ENOMEM. */
+	int (*training_state)(const struct rsh_source *s,
+			      struct rsh_training_state *out);
 
 	/* ---- its tensors ---- */
 	/* Makes a catalogue of what the files hold, and offers of all tensors

@@ -3,6 +3,7 @@
 #ifndef RSH_WIRE_BYTES_H
 #define RSH_WIRE_BYTES_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,12 @@ int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
  * -EBADMSG. */
 int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 		      const char *what, struct rsh_error *err);
+/* Sets the same sentence with a reason that is formatted, or, if `name` is not
+ * NULL, "<path>: parameter "<name>" is damaged at offset <offset>: <reason>".
+ * Returns -EBADMSG. */
+int rsh_bytes_vdamaged(const struct rsh_byte_source *src, const char *name,
+		       uint64_t offset, struct rsh_error *err, const char *fmt,
+		       va_list ap) __attribute__((format(printf, 5, 0)));
 
 /* These are bytes in memory, which rsh_memory_pread() reads: its ctx. */
 struct rsh_memory {

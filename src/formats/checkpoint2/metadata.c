@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/metadata.c reads what a step of Checkpoint 2.0 says of itself: its
- * metadata.json, which names the files and says whose they are. */
+/* formats/checkpoint2/metadata.c reads what a step of Checkpoint 2.0 says of
+ * itself: its metadata.json, which names the files and says whose they are. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "described_i.h"
+#include "checkpoint2_i.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/reader.c makes a catalogue of rank files and offers each of their
- * tensors whole.
+/* formats/ckpt/reader.c makes a catalogue of rank files and offers each of
+ * their tensors whole.
  *
  * What the strategy lists is cut as it says, and all stages' slices that lie
  * alike count.  Anything else each file has whole. */

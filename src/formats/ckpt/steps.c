@@ -13,7 +13,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/wire/file_type.h"
-#include "rsh/wire/intact.h"
 
 static const char mindspore_ckpt[] = ".ckpt";
 static const char mindspore_safetensors[] = ".safetensors";

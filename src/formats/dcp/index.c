@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/index.c makes the index of a .distcp file by looking at its items.
+/* formats/dcp/index.c makes the index of a .distcp file by looking at its
+ * items.
  *
  * A record is called "OFFSET+LENGTH" by its item, with "/2,0,1" behind it where
  * the dimensions lie in another order than the tensor's.  So the index says
@@ -16,7 +17,6 @@
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)

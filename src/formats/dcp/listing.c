@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/listing.c finds the metadata of a distributed checkpoint and lists the
- * files that it names. */
+/* formats/dcp/listing.c finds the metadata of a distributed checkpoint and
+ * lists the files that it names. */
 #include "config.h"
 
 #include "dcp_i.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/metadata.c reads a ".metadata": tensors and their chunks out of the
- * values that the pickle builds.
+/* formats/dcp/metadata.c reads a ".metadata": tensors and their chunks out of
+ * the values that the pickle builds.
  *
  * These may share what they like, in a file that somebody made for the purpose.
  * So no way through them is longer than a few steps, names and lists of

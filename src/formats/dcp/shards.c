@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/shards.c puts together what the headers of shard-*.safetensors say
- * of a model: the shape of a tensor is nowhere, and is where its farthest chunk
- * ends. */
+/* formats/dcp/shards.c puts together what the headers of shard-*.safetensors
+ * say of a model: the shape of a tensor is nowhere, and is where its farthest
+ * chunk ends. */
 #include "config.h"
 
 #include "dcp_i.h"

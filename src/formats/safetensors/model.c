@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/safetensors/model.c - whole models as two formats: Hugging Face's
- * model.safetensors.index.json and the files that it names, or model.safetensors
- * alone, and MindSpore's param_name_map.json with part*.safetensors and
- * hyper_param.safetensors.  Their parts are files of one rank. */
+ * model.safetensors.index.json and the files that it names, or
+ * model.safetensors alone, and MindSpore's param_name_map.json with
+ * part*.safetensors and hyper_param.safetensors.  Their parts are files of one
+ * rank. */
 #include "config.h"
 
 #include "model_i.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/safetensors/twice.c looks at a directory that holds a model twice: whole in
- * one file, which transformers takes, and in parts with a map, which it passes
- * over.  Where both say something else of a tensor, one of them is old, and
- * nobody knows which. */
+/* formats/safetensors/twice.c looks at a directory that holds a model twice:
+ * whole in one file, which transformers takes, and in parts with a map, which
+ * it passes over.  Where both say something else of a tensor, one of them is
+ * old, and nobody knows which. */
 #include "config.h"
 
 #include "model_i.h"

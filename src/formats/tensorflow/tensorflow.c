@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and its
- * <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
+/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and
+ * its <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
  * newest one. */
 #include "config.h"
 
-#include "rsh/formats/formats.h"
+#include "index_i.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 static const char tensorflow_index[] = ".index";
 static const char tensorflow_data[] = ".data-";

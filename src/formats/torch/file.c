@@ -13,7 +13,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
-#include "rsh/wire/intact.h"
 
 /* So much is read at once at the end of a file: the directory of some 2,500
  * storages, or all of a small file. */

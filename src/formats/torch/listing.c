@@ -14,7 +14,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 #define TORCH_MAP "pytorch_model.bin.index.json"
 #define TORCH_SINGLE "pytorch_model.bin"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/common.c reads what common.json says of a step of Checkpoint 2.0. */
+/* formats/checkpoint2/training_state.c reads the common.json of a step. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,15 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "described_i.h"
+#include <jansson.h>
+
+#include "checkpoint2_i.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_load.h"
 
 /* It has a handful of numbers. */
 #define COMMON_BYTES_MAX (64 * 1024)
 
+static void common_take(const json_t *all, const char *key, uint64_t *out)
+{
+	const json_int_t n = json_integer_value(json_object_get(all, key));
+
+	if (n > 0)
+		*out = (uint64_t)n;
+}
+
+int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
+				 struct rsh_training_state *c,
+				 struct rsh_error *err)
+{
+	json_t *all;
+	double loss;
+	int rc = rsh_json_load(data, len, 0, path, "a common.json", &all, err);
+
+	if (rc)
+		return rc;
+	common_take(all, "epoch_num", &c->epoch);
+	common_take(all, "global_batch_size", &c->batch_size);
+	loss = json_number_value(json_object_get(all, "loss_scale"));
+	if (loss > 0)
+		c->loss_scale = loss;
+	json_decref(all);
+	return 0;
+}
+
 static int common_load(const struct rsh_source *s, const char *name,
-		       const char *path, struct rsh_ckpt2_common *out,
+		       const char *path, struct rsh_training_state *out,
 		       struct rsh_error *err)
 {
 	cleanup_free char *data = malloc(COMMON_BYTES_MAX);
@@ -31,11 +61,11 @@ static int common_load(const struct rsh_source *s, const char *name,
 	if (n < 0)
 		return rsh_error_set(err, (int)-n, "%s: %s", path,
 				     strerror((int)-n));
-	return rsh_ckpt2_common_parse(data, (size_t)n, path, out, err);
+	return rsh_checkpoint2_common_parse(data, (size_t)n, path, out, err);
 }
 
-int rsh_checkpoint2_common(const struct rsh_source *s,
-			   struct rsh_ckpt2_common *out)
+int rsh_checkpoint2_training_state(const struct rsh_source *s,
+				   struct rsh_training_state *out)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	cleanup_free char *name = NULL, *path = NULL;
