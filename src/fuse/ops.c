@@ -40,6 +40,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* libfuse has cut this to what the kernel had before the mount's
 	 * read-ahead was raised (mount.c); the kernel cuts it again. */
 	conn->max_readahead = READAHEAD_BYTES;
+	rsh_device_init(s, conn);
 	s->direct_io = s->io_mode == RSH_IO_DIRECT ||
 		       (s->io_mode != RSH_IO_CACHED && s->may_map);
 	rsh_passthrough_init(s, conn);
@@ -143,7 +144,9 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 		fuse_reply_err(req, -rc);
 		return;
 	}
+#ifdef HAVE_STRUCT_FUSE_FILE_INFO_CACHE_READDIR
 	fi->cache_readdir = 1;
+#endif
 	fi->keep_cache = 1;
 	fuse_reply_open(req, fi);
 }

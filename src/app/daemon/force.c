@@ -20,10 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -138,7 +138,7 @@ static int open_daemon(const char *path)
 		return -1;
 	while (getline(&line, &cap, f) > 0) {
 		pid_t pid = holder(line, st.st_ino);
-		int fd = pid ? pidfd_open(pid, 0) : -1;
+		int fd = pid ? rsh_pidfd_open(pid) : -1;
 
 		if (fd < 0)
 			continue;
@@ -159,7 +159,7 @@ static int open_daemon(const char *path)
 static bool ends_after(const char *path, int daemon, int signal,
 		       unsigned seconds)
 {
-	if (signal && pidfd_send_signal(daemon, signal, NULL, 0) != 0)
+	if (signal && rsh_pidfd_send_signal(daemon, signal) != 0)
 		rsh_log_debug("%s: the daemon gets no signal %d: %s", path,
 			      signal, strerror(errno));
 	return rsh_unmount_wait(path, seconds);

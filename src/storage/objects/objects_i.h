@@ -217,7 +217,8 @@ void rsh_object_loop_free(struct object_loop *l);
 
 /* These are called by the loop, in its thread. */
 
-/* Prepares a transfer, whose requests and handle are set.  0 or -ENOMEM. */
+/* Prepares a transfer, whose requests and handle are set.  0, -ENOMEM, or -ENOTSUP
+ * if this libcurl cannot sign. */
 int rsh_object_transfer_begin(struct object_transfer *t);
 /* Looks at what came of a transfer, before the first of the two below. */
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code);

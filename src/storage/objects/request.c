@@ -232,7 +232,9 @@ static int transfer_set_keys(struct object_transfer *t)
 	pthread_mutex_lock(&o->lock);
 	t->keys_number = o->keys_number;
 	if (o->keys.id) {
-		rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4, o->signing);
+		if (rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4,
+					 o->signing))
+			rc = -ENOTSUP;
 		rsh_curl.easy_setopt(t->easy, CURLOPT_USERNAME, o->keys.id);
 		rsh_curl.easy_setopt(t->easy, CURLOPT_PASSWORD, o->keys.secret);
 	}
@@ -285,17 +287,47 @@ static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
+/* libcurl takes "." and ".." out of a path unless it is to leave the path as it
+ * is, and since 8.13 it does not sign such a path. */
+static bool address_has_dots(const char *address)
+{
+	const char *end = address + strcspn(address, "?");
+
+	for (const char *p = address; (p = strstr(p, "/.")) && p < end; p++) {
+		const char *q = p + (p[2] == '.' ? 3 : 2);
+
+		if (q == end || *q == '/')
+			return true;
+	}
+	return false;
+}
+
+static void transfer_set_protocols(CURL *e, bool is_tls)
+{
+	const long all = CURLPROTO_HTTP | CURLPROTO_HTTPS;
+
+	if (rsh_curl.easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") ==
+	    CURLE_OK) {
+		rsh_curl.easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR,
+				     is_tls ? "https" : "http,https");
+		return;
+	}
+	/* libcurl before 7.85 */
+	rsh_curl.easy_setopt(e, RSH_CURLOPT_PROTOCOLS, all);
+	rsh_curl.easy_setopt(e, RSH_CURLOPT_REDIR_PROTOCOLS,
+			     is_tls ? (long)CURLPROTO_HTTPS : all);
+}
+
 /* A server of S3 is not followed elsewhere: the signature is for it alone. */
 static void transfer_set_address(struct object_transfer *t)
 {
 	const struct object_request *q = t->requests;
-	bool is_tls = !strncmp(q->address, "https:", 6);
 
 	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	rsh_curl.easy_setopt(t->easy, CURLOPT_REDIR_PROTOCOLS_STR,
-			     is_tls ? "https" : "http,https");
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS,
+			     (long)(!t->objects->is_s3 ||
+				    address_has_dots(q->address)));
+	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
 	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
 			     t->objects->is_s3 ? 0L : 1L);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
@@ -467,6 +499,20 @@ static bool request_end_judged(const struct object_transfer *t,
 	}
 }
 
+/* Ends a request that never left: another attempt would end like this one. */
+static bool request_fail_here(struct object_request *q)
+{
+	const curl_version_info_data *v =
+		rsh_curl.version_info(CURLVERSION_NOW);
+
+	q->rc = rsh_error_set(&q->err, ENOTSUP,
+			      "%s: libcurl %s does not make this request (%s)%s",
+			      q->what, v->version, q->detail,
+			      address_has_dots(q->address) ?
+			      "; it may not sign names with \".\" or \"..\"" : "");
+	return true;
+}
+
 /* There is no answer, or it broke off. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
@@ -494,6 +540,11 @@ static bool request_end_broken(const struct object_transfer *t,
 	case CURLE_URL_MALFORMAT:
 	case CURLE_TOO_MANY_REDIRECTS:
 		return request_fail(t, q, EIO, q->why);
+	case CURLE_BAD_FUNCTION_ARGUMENT:
+	case CURLE_FAILED_INIT:
+	case CURLE_NOT_BUILT_IN:
+	case CURLE_UNKNOWN_OPTION:
+		return request_fail_here(q);
 	default:
 		return request_again(t, q, 0);
 	}
