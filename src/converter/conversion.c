@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c is the policy of MindSpore's converter: it decides how
- * the job is taken, has block.c say what each destination stage and file has,
- * and answers what the plan asks of it later. */
+/* converter/conversion.c is the policy of MindSpore's converter
+ * (plan/policy.h), and has the functions that the plan calls. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "dst_stage_i.h"
 #include "rsh/plan/param_kind.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
@@ -48,8 +47,8 @@ static bool goes_by_stage(const struct rsh_strategy *src,
 	return n_src < n_dst;
 }
 
-/* The converter asks of which stage an unmerged strategy file is only when it
- * goes by stage; else it takes such a file for a job of one stage. */
+/* The converter uses the stage of an unmerged strategy file only if it converts
+ * by stage; otherwise it takes such a file for a job of one stage. */
 static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage)
 {
 	return by_stage ? src->lone_stage * src->stage_ranks : 0;
@@ -65,7 +64,7 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 	     dst && !replicas ? 1 : UINT32_MAX;
 }
 
-/* ---- what the plan asks ---- */
+/* ---- functions for the plan ---- */
 
 static const char *converter_written(const void *ctx, uint32_t name)
 {
@@ -94,8 +93,10 @@ static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 
 	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
 		      sizeof(from));
-	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, rank, c->o.compat)->item
-			: NULL, to, sizeof(to));
+	rsh_item_text(
+		d ? rsh_param_dest_stage(c->dst, d, rank, c->o.compat)->item
+		  : NULL,
+		to, sizeof(to));
 	snprintf(text, size, " (from %s to %s)", from, to);
 }
 
@@ -114,11 +115,11 @@ static void converter_free(void *ctx)
 	struct rsh_converter *c = ctx;
 
 	tdestroy(c->key_sets, free);
-	for (uint32_t i = 0; c->blocks && i < c->n_blocks; i++)
-		free(c->blocks[i].stages);
-	free(c->blocks);
+	for (uint32_t i = 0; c->dst_stages && i < c->n_dst_stages; i++)
+		free(c->dst_stages[i].stages);
+	free(c->dst_stages);
 	free(c->orders);
-	free(c->handled);
+	free(c->resharded);
 	free(c->files.held);
 	free(c->same_as);
 	rsh_name_filter_clear(&c->chosen);
@@ -154,23 +155,22 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		.first_rank = first_rank(src, c->by_stage),
 		.stage_ranks = src ? src->stage_ranks :
 			       dst ? 1 : view->n_ranks,
-		/* Ranks of a job without a strategy all hold the same whole
-		 * tensors.  Wanted in another strategy they are planned as
-		 * stages of one rank each, of which the first is the one that
-		 * the converter takes. */
+		/* Without a source strategy all ranks hold the same whole
+		 * tensors.  With a destination strategy they are planned as
+		 * stages of one rank; the converter reads the first one. */
 		.n_stages = src ? src->n_stages :
 			    dst && view->n_ranks > 0 ? view->n_ranks : 1,
 	};
-	c->n_blocks = dst && !c->by_stage ? dst->n_stages : 1;
+	c->n_dst_stages = dst && !c->by_stage ? dst->n_stages : 1;
 	c->dst_ranks = dst ? dst->stage_ranks : 1;
 	if (!src && !dst && o->n_shown_ranks)
 		c->dst_ranks = o->n_shown_ranks;
 	return c;
 }
 
-/* Is there something to be shown in second files?  What only strategies list is
+/* Are there records for second files?  Parameters that only strategies list are
  * in no file. */
-static int find_apart(struct rsh_converter *c, struct rsh_error *err)
+static int find_optimizer_params(struct rsh_converter *c, struct rsh_error *err)
 {
 	cleanup_free bool *apart = calloc(c->cat->n_names + 1, sizeof(*apart));
 	const struct rsh_ckpt_index *last = NULL;
@@ -179,7 +179,7 @@ static int find_apart(struct rsh_converter *c, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < c->cat->n_names; i++)
 		apart[i] = !c->chosen.unwanted[i] &&
-			   rsh_is_apart(rsh_written_name(c, i));
+			   rsh_is_optimizer_param(rsh_written_name(c, i));
 	c->chosen.two_files = false;
 	for (uint32_t i = 0; i < c->cat->n_present; i++) {
 		const struct rsh_ckpt_index *ix =
@@ -192,10 +192,10 @@ static int find_apart(struct rsh_converter *c, struct rsh_error *err)
 	return 0;
 }
 
-static int converter_begin(void *ctx, struct rsh_writing *w,
+static int converter_begin(void *ctx, struct rsh_writer_state *w,
 			   struct rsh_error *err)
 {
-	struct planner *p = ctx;
+	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
 	char suffix[32];
 
@@ -211,19 +211,19 @@ static int converter_begin(void *ctx, struct rsh_writing *w,
 	}
 	if (!c->src && !c->dst)
 		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
-	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
-	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
+	c->dst_stages = calloc(c->n_dst_stages, sizeof(*c->dst_stages));
+	c->orders = calloc((size_t)c->n_dst_stages * c->dst_ranks,
 			   sizeof(*c->orders));
 	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
-	if (!c->blocks || !c->orders || !c->copy_grids ||
+	if (!c->dst_stages || !c->orders || !c->copy_grids ||
 	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
 		return rsh_error_nomem(err);
-	return c->chosen.two_files ? find_apart(c, err) : 0;
+	return c->chosen.two_files ? find_optimizer_params(c, err) : 0;
 }
 
 static int converter_end(void *ctx)
 {
-	struct planner *p = ctx;
+	struct stage_state *p = ctx;
 
 	return rsh_notes_write(p->c);
 }
@@ -234,24 +234,24 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		struct rsh_plan **out, struct rsh_error *err)
 {
 	struct rsh_converter *c = converter_new(src, dst, view, opts);
-	struct planner p = { .c = c };
+	struct stage_state p = { .c = c };
 	struct rsh_policy policy = {
 		.ctx = &p,
-		.asked = {
+		.ops = {
 			.ctx = c,
-			.written = converter_written,
+			.written_name = converter_written,
 			.pick = converter_pick,
-			.shape = rsh_copy_shape,
-			.holds_same = rsh_holds_same,
+			.copy_shape = rsh_copy_shape,
+			.same_slices = rsh_converter_same_slices,
 			.explain = converter_explain,
-			.stands_in = converter_stands_in,
+			.replica_used = converter_stands_in,
 			.free = converter_free,
 		},
 		.begin = converter_begin,
-		.stage = rsh_block_stage,
-		.is_dealt = rsh_block_is_dealt,
-		.file = rsh_block_file,
-		.record = rsh_block_record,
+		.stage = rsh_dst_stage_begin,
+		.is_deduplicated = rsh_dst_stage_deduplicates,
+		.file = rsh_dst_stage_file,
+		.record = rsh_dst_stage_record,
 		.end = converter_end,
 	};
 	int rc;
@@ -259,10 +259,10 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	if (!c)
 		return rsh_error_nomem(err);
 	policy.filter = &c->chosen;
-	policy.n_stages = c->n_blocks;
+	policy.n_stages = c->n_dst_stages;
 	policy.stage_ranks = c->dst_ranks;
 	/* The plan owns the converter from here on. */
-	rc = rsh_write_by_policy(c->cat, &policy, dst, opts, out, err);
-	rsh_planner_clear(&p);
+	rc = rsh_write_plan_by(c->cat, &policy, dst, opts, out, err);
+	rsh_stage_clear(&p);
 	return rc;
 }

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/converter_i.h - what the files of converter/ share: the job at
- * hand, in the words of MindSpore's converter.
+/* converter/converter_i.h - the state of a conversion, for the files of
+ * converter/ only.
  *
- * Words: a parameter is *handled* when it is resharded, and *copied* when one
- * source file's record is taken as it is; a *block* is a destination stage; the
- * *key* of a source file is its rank within its stage, which is how the
- * converter tells slices apart, and it is *held* if some stage has its file.
+ * A parameter is *resharded*, or its record is *copied* from one source file.
+ * The *key* of a source file is its rank within its stage, by which the
+ * converter tells slices apart; a key is *held* if some stage has its file.
  *
- * The measure is mindspore.transform_checkpoints of release 2.10.  This is what
- * it does beyond what is documented, with the file that follows it:
+ * The reference is mindspore.transform_checkpoints of release 2.10.  It does
+ * the following beyond its documentation, with the file that implements it:
  *   slices.c  It takes the number of devices from the first layout, tells
  *       slices apart by the rank modulo that, and the lowest stage's file wins:
  *       if two stages of 4 saved the embedding, rank 0 is read, not rank 4.
- *   redistribution.c, unify.c  It infers the ranks to load over made-up
+ *   redistribution.c, common_layout.c  It infers the ranks to load over made-up
  *       shapes, and may load more than it uses.
- *   loads.c  Where it cannot infer (numbers of devices in no multiple relation)
- *       we load the ranks that hold what is needed, and the rank's counterpart
- *       (its number modulo the source ranks), which copied records come from.
+ *   loaded_keys.c  If it cannot infer (no number of devices is a multiple of
+ * the other) we load the ranks that hold what is needed, and the rank modulo
+ *       the source ranks, from which records are copied.
  *   order.c  Names come in the order of the files that it loads, the highest
  *       rank first, what is resharded before what is copied.
- *   lookup.c  Copied records come from the local rank modulo the number of
- *       devices of the last handled parameter; if that file lacks the record,
+ *   copy_source.c  Copied records come from the local rank modulo the number of
+ *       devices of the last resharded parameter; if that file lacks the record,
  *       from the lowest key that is loaded and has it (it raises KeyError).
  *   conversion.c  With both strategies of one stage, and source names a true
  *       subset of the destination's, it goes by stage: it loads all ranks in
@@ -29,17 +28,18 @@
  *       mesh axis is the first one, with a map that lists axes out of order.
  *   rsh_param_dest_stage()  For ranks above stage 0 a shared parameter's layout
  *       is that of the last such stage in the order of the file.
- *   whole.c  Where both sides cut everything alike it writes the files anew; we
- *       show them as they are, since who asks for what he has wants it back.
+ *   whole.c  If both sides cut everything in the same way it still writes new
+ *       files; we show the source files unchanged.
  * --compat=mindspore follows the last four, and the conversions that lose
  * something (notes.c).  tests/oracle/naive_reshard.py knows the same rules.
  *
- * From safetensors it takes another road: BFloat16 makes no detour over float32,
- * tensors without elements stay, and nothing notes that an I8 was Int4.  Four of
- * its faults there are never followed: it writes slices wrong that are not
- * contiguous; it makes processes of stages, which may die unnoticed; a shared
- * parameter reaches only the first stage of several that one list of ranks
- * serves; and each file notes the Int4 of all source files.
+ * It converts safetensors otherwise: BFloat16 is not converted to float32 and
+ * back, tensors without elements are kept, and nothing notes that an I8 was
+ * Int4. Four of its faults there are never reproduced: it writes slices wrong
+ * that are not contiguous; it starts a process for each stage and does not
+ * notice when one dies; a shared parameter reaches only the first of several
+ * stages that need the same ranks; and each file notes the Int4 of all source
+ * files.
  */
 #ifndef RSH_CONVERTER_CONVERTER_I_H
 #define RSH_CONVERTER_CONVERTER_I_H
@@ -51,31 +51,27 @@
 #include "rsh/plan/name_filter.h"
 #include "rsh/strategy/grid.h"
 
-#define RSH_NO_SHOWN UINT32_MAX
-
-/* All ranks of one destination stage share this. */
-struct rsh_block {
+/* What all ranks of a destination stage have in common. */
+struct rsh_dst_stage {
 	uint32_t n_stages;      /* source stages that the converter loads,
 				 * ascending */
 	uint32_t *stages;
 };
 
-/* This says where the copied records of one destination rank's file are taken
- * from. */
+/* Where the copied records of a destination rank's file come from. */
 struct rsh_copy_order {
-	const struct rsh_block *block;
+	const struct rsh_dst_stage *dst_stage;
 	const bool *keys;       /* [held]: keys the converter loads */
 	uint32_t copy_key;      /* the key that comes first */
 };
 
-/* This is a parameter that is resharded for the ranks of one block. */
-struct rsh_handled {
+/* A parameter that is resharded for the ranks of a destination stage. */
+struct rsh_resharded {
 	uint32_t tensor;        /* of the catalogue */
-	bool reduced;           /* a file that is there lacks it */
+	bool reduced;           /* an existing file lacks it */
 };
 
-/* Each note is a way in which the result differs from the converter's; "it" is
- * the converter. */
+/* Differences from the result of MindSpore's converter ("it"). */
 enum rsh_note {
 	RSH_NOTE_SIMPLE_SHARD, /* optimizer shard that it misplaces */
 	RSH_NOTE_BY_STAGE,     /* files that it names _part */
@@ -111,11 +107,11 @@ struct rsh_converter {
 	bool foreign;           /* the converter cannot read the files */
 	bool same;              /* files are shown as they are (whole.c) */
 	uint32_t *same_as;      /* [source rank]: the lowest that holds the same
-				 * slices; NULL: nobody asks */
+				 * slices; NULL: not needed */
 	uint32_t n_whole;       /* how many files are a source file */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
 	struct rsh_job_files files; /* of the source */
-	uint32_t n_blocks;
+	uint32_t n_dst_stages;
 	uint32_t dst_ranks;     /* destination ranks in a stage */
 
 	struct rsh_catalogue *cat; /* the plan owns it, and this struct */
@@ -123,67 +119,65 @@ struct rsh_converter {
 	/* [name]: how the source cuts a copied parameter that it lists; NULL:
 	 * not known. */
 	const struct rsh_grid **copy_grids;
-	struct rsh_handled *handled; /* [number of the shown tensor] */
-	size_t handled_cap;
-	struct rsh_block *blocks;
+	struct rsh_resharded *resharded; /* [number of the shown tensor] */
+	size_t resharded_cap;
+	struct rsh_dst_stage *dst_stages;
 	struct rsh_copy_order *orders; /* [destination rank] */
-	void *key_sets; /* a tree of struct key_set (loads.c) */
+	void *key_sets; /* a tree of struct key_set (loaded_keys.c) */
 	struct rsh_note_state notes[RSH_NOTE_COUNT];
 };
 
-/* ---- files that are a source file (whole.c) ---- */
+/* ---- files that equal a source file (whole.c) ---- */
 
-/* Finds out whether both sides cut alike and nothing is asked for that changes
- * files, and sets c->same and c->same_as.  0 or -ENOMEM. */
+/* Sets c->same, if both sides cut in the same way and no option changes the
+ * content, and c->same_as.  0 or -ENOMEM. */
 int rsh_whole_prepare(struct rsh_converter *c);
-/* Do the source ranks hold the same slice of everything?  The plan asks this of
- * the converter. */
-bool rsh_holds_same(const void *converter, uint32_t a, uint32_t b);
+/* rsh_plan_ops.same_slices() */
+bool rsh_converter_same_slices(const void *converter, uint32_t a, uint32_t b);
 
-/* ---- looking things up, while planning and while reading (lookup.c) ---- */
+/* ---- sources of copied records (copy_source.c) ---- */
 
-/* Finds the file that a copied parameter is taken from.  That is the one of the
- * copy key in the lowest loaded stage.  Else *elsewhere, which may be NULL, is
- * set, and it is a replica's if the source's strategy lists the parameter, or
- * the one of the lowest key that the converter would load; with replicas, then
- * of any key.  False: no file holds the parameter. */
+/* Finds the file from which a parameter is copied: that of the copy key in the
+ * lowest loaded stage.  Otherwise *elsewhere, which may be NULL, is set, and it
+ * is that of a replica if the source's strategy lists the parameter, or of the
+ * lowest key that the converter would load, or with replicas of any key. False:
+ * no file holds the parameter. */
 bool rsh_copy_source(const struct rsh_converter *c,
 		     const struct rsh_copy_order *o, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere);
 
-/* ---- what elements become (shapes.c) ---- */
+/* ---- shapes and types of records (records.c) ---- */
 
-/* Says what a copied record looks like when shown.  The plan asks this of the
- * converter. */
+/* rsh_plan_ops.copy_shape() */
 void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 		    const struct rsh_record *r, struct rsh_record_shape *out,
 		    enum rsh_codec *codec);
 /* Does the converter drop tensors without elements? */
 bool rsh_drops_empty(const struct rsh_converter *c);
-/* Says by which codec a record's elements become those of the virtual file, and
- * of which type they are then. */
+/* Returns the codec that converts a record's elements, and gives their type
+ * afterwards. */
 enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 				const struct rsh_record *r,
 				enum rsh_dtype *dtype);
-/* Says how many bytes of a record that codec takes at a time. */
+/* Returns how many bytes that codec reads at a time. */
 uint32_t rsh_record_unit(const struct rsh_converter *c,
 			 const struct rsh_record *r);
-/* Gives the name that is written for a parameter. */
+/* Returns the name that is written for a parameter. */
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 
 /* ---- planning ---- */
 
-/* Puts a parameter into the catalogue, out of the files of the block's stages,
- * and shows it to the ranks of the block (tensors.c).  *shown is RSH_NO_SHOWN
- * when no loaded file holds it. */
-int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
-		     uint32_t block, uint32_t name, uint32_t *shown,
-		     struct rsh_error *err);
+/* Adds a parameter to the catalogue, from the files that `s` loads, and shows
+ * it to the ranks of destination stage `stage` (reshard.c).  *shown is
+ * RSH_COPIED if no loaded file holds it. */
+int rsh_reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
+		      uint32_t stage, uint32_t name, uint32_t *shown,
+		      struct rsh_error *err);
 
-/* rsh_note_add() counts a difference; at the end rsh_notes_write() gives the
- * plan the sentences (notes.c). */
+/* rsh_note_add() counts a difference; rsh_notes_write() adds the notes to the
+ * plan at the end (notes.c). */
 void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name);
-/* Counts that the file of a rank lacks a record, for which another makes up. */
+/* Counts a record that the file of a rank lacks and a replica has. */
 void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
 			  uint32_t name);
 int rsh_notes_write(struct rsh_converter *c);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/notes.c counts where the result differs from the converter's, and
- * makes the sentences that tell it: asides, but for what stands in for slices
- * that a file should have. */
+/* converter/notes.c counts differences from the result of MindSpore's
+ * converter, and makes notes of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +51,7 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 		"the same",
 };
 
-/* These speak of the source; what is said besides is an aside. */
+/* For notes about the source: the difference that follows from it. */
 static const char *const of_source[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_MISSING_COPY] =
 		"MindSpore's converter refuses a source of which a rank lacks a "
@@ -65,7 +64,7 @@ static const char *const of_source[RSH_NOTE_COUNT] = {
 		"records",
 };
 
-/* These are the differences that --compat=mindspore undoes. */
+/* Differences that --compat=mindspore avoids. */
 static const bool undone_by_compat[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_SIMPLE_SHARD] = true, [RSH_NOTE_BY_STAGE] = true,
 	[RSH_NOTE_SHARED] = true,	[RSH_NOTE_BF16] = true,
@@ -81,8 +80,7 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
 		return;
 	if (s->n == 0)
 		s->example = name;
-	/* This is the same parameter again, in another block or for another
-	 * rank. */
+	/* The same parameter again, for another stage or rank. */
 	else if (s->example == name)
 		return;
 	s->n++;
@@ -98,7 +96,7 @@ void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
 	rsh_note_add(c, RSH_NOTE_LACKING, name);
 }
 
-/* Only these notes hold where every file is shown as it is. */
+/* Only these notes apply if every file equals a source file. */
 static bool is_told_of_whole(int note)
 {
 	return note == RSH_NOTE_WHOLE || note == RSH_NOTE_NONE ||
@@ -108,9 +106,12 @@ static bool is_told_of_whole(int note)
 static int notes_add(struct rsh_plan *p, int note, char *text)
 {
 	if (!of_source[note])
-		return rsh_blueprint_aside(p, text);
+		return rsh_blueprint_note_difference(p, text);
 	return rsh_blueprint_note(p, text) ||
-	       rsh_blueprint_aside(p, strdup(of_source[note])) ? -ENOMEM : 0;
+			       rsh_blueprint_note_difference(
+				       p, strdup(of_source[note]))
+		       ? -ENOMEM
+		       : 0;
 }
 
 int rsh_notes_write(struct rsh_converter *c)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/order.c lists the names of a file's records in the converter's
- * order.
- */
+ * order: by the files that it loads, the highest rank first (the lowest in a
+ * by-stage conversion), names in the order in which they are first seen,
+ * resharded parameters before copied ones. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "dst_stage_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* Adds the rank's index to the sequence unless an equal one is in it. */
-static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
+static void add_to_seq(struct stage_state *p, uint32_t rank, uint32_t *n)
 {
 	uint32_t *seen = &p->seen_index[p->c->cat->index_id[rank]];
 
@@ -21,10 +22,9 @@ static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 	p->seq[(*n)++] = rank;
 }
 
-/* Adds the stage's file for a marked key; for one that is missing a neighbour
- * tells the names and their order: the next in the stage, after the last the
- * first. */
-static void order_load(struct planner *p, uint32_t stage, uint32_t held,
+/* Adds the stage's file for a marked key.  If it is missing, the next file of
+ * the stage (after the last the first) has the names and their order. */
+static void order_load(struct stage_state *p, uint32_t stage, uint32_t held,
 		       uint32_t *n)
 {
 	const struct rsh_converter *c = p->c;
@@ -53,11 +53,11 @@ static void order_load(struct planner *p, uint32_t stage, uint32_t held,
 
 /* Lists the distinct indexes in the order in which the converter loads files;
  * p->seq then holds a rank for each. */
-static uint32_t load_sequence(struct planner *p)
+static uint32_t load_sequence(struct stage_state *p)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_job_files *f = &c->files;
-	const struct rsh_block *b = p->b;
+	const struct rsh_dst_stage *b = p->dst_stage;
 	/* Is there a key above the last one that is held? */
 	const bool any_above = f->n_held == 0 ||
 			       f->held[f->n_held - 1] + 1 < f->stage_ranks;
@@ -84,18 +84,19 @@ static uint32_t load_sequence(struct planner *p)
 	return n;
 }
 
-/* Adds one file's names: at the end or, when each file holds a part of one
- * common order, behind the file's name before.  Returns how many names there
- * are. */
-static uint32_t add_names(struct planner *p, const struct rsh_ckpt_index *ix,
-			  uint32_t *names, uint32_t n)
+/* Adds the names of a file: at the end or, if each file holds a part of a
+ * common order, after the previous name of the file.  Returns the number of
+ * names. */
+static uint32_t add_names(struct stage_state *p,
+			  const struct rsh_ckpt_index *ix, uint32_t *names,
+			  uint32_t n)
 {
 	uint32_t next = 0;
 
 	for (uint32_t r = 0; r < ix->n_records; r++) {
 		uint32_t name = ix->records[r].name;
 
-		if (p->fate[name] == FATE_DROPPED)
+		if (p->action[name] == ACTION_DROP)
 			continue;
 		if (p->seen[name] == p->epoch) {
 			next = 0;
@@ -113,8 +114,8 @@ static uint32_t add_names(struct planner *p, const struct rsh_ckpt_index *ix,
 	return n;
 }
 
-/* Puts the names of the files of l->seq in order, handled ones first. */
-static int order_walk_names(struct planner *p, struct name_list *l)
+/* Puts the names of the files of l->seq in order, resharded ones first. */
+static int order_walk_names(struct stage_state *p, struct name_list *l)
 {
 	const uint32_t n_names = p->c->cat->n_names;
 	cleanup_free uint32_t *names = rsh_alloc_array(n_names, sizeof(*names));
@@ -126,26 +127,27 @@ static int order_walk_names(struct planner *p, struct name_list *l)
 	for (uint32_t i = 0; i < l->n_seq; i++)
 		n = add_names(p, rsh_catalogue_index(p->c->cat, p->seq[i]),
 			      names, n);
-	/* Handled names that other files hold and these should are to be had
-	 * from there, or to be missed, but not left out in silence. */
+	/* Resharded parameters that only other files hold must be read from
+	 * there, or reported as missing. */
 	for (uint32_t name = 0; name < n_names; name++)
-		if (p->fate[name] == FATE_HANDLED && p->seen[name] != p->epoch &&
-		    p->shown_of[name] != RSH_NO_SHOWN)
+		if (p->action[name] == ACTION_RESHARD &&
+		    p->seen[name] != p->epoch &&
+		    p->shown_of[name] != RSH_COPIED)
 			names[n++] = name;
 	l->names = rsh_alloc_array(n, sizeof(*l->names));
 	if (!l->names)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		if (p->fate[names[i]] == FATE_HANDLED)
+		if (p->action[names[i]] == ACTION_RESHARD)
 			l->names[l->n++] = names[i];
-	l->n_handled = l->n;
+	l->n_resharded = l->n;
 	for (uint32_t i = 0; i < n; i++)
-		if (p->fate[names[i]] != FATE_HANDLED)
+		if (p->action[names[i]] != ACTION_RESHARD)
 			l->names[l->n++] = names[i];
 	return 0;
 }
 
-const struct name_list *rsh_planner_list_names(struct planner *p)
+const struct name_list *rsh_stage_list_names(struct stage_state *p)
 {
 	const uint32_t n = load_sequence(p);
 	const uint32_t *id = p->c->cat->index_id;

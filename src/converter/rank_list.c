@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.c works out MindSpore's rank_list_for_transform: one list
+/* converter/rank_list.c computes MindSpore's rank_list_for_transform: one list
  * of local ranks for all pairs of layouts, repeated in every source stage that
- * is left when the parameters of other destination stages are struck. */
+ * has parameters of the destination stage. */
 #include "rsh/converter/rank_list.h"
 
 #include <errno.h>
@@ -65,7 +65,7 @@ static int list_add_pair(struct rsh_rank_list *l,
 	return rc;
 }
 
-/* Adds a parameter of the source that is left. */
+/* Adds a parameter of the source. */
 static int list_add_param(struct rsh_rank_list *l,
 			  const struct rsh_strategy_param *s,
 			  const struct rsh_strategy *dst,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/redistribution.c works out which source ranks MindSpore's converter
+/* converter/redistribution.c computes which source ranks MindSpore's converter
  * loads for a destination rank, without inferring operators as it does.
  *
- * Both layouts are brought onto one mesh and one shape (unify.c).  A mesh axis
- * is "gathered" where it cuts a dimension of the source that it does not cut in
- * the destination.  A destination rank stands at one place of the mesh; its
- * loads are the source ranks at the same place on all axes that are not
+ * Both layouts are refined to one mesh and one shape (common_layout.c).  A mesh
+ * axis is "gathered" where it cuts a dimension of the source that it does not
+ * cut in the destination.  A destination rank stands at one place of the mesh;
+ * its loads are the source ranks at the same place on all axes that are not
  * gathered, and at any place on the others.  Where there is no common shape all
  * axes that cut the source are gathered.
  *
@@ -36,7 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "picture_i.h"
+#include "tensor_layout_i.h"
 #include "rsh/converter/redistribution.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
@@ -44,16 +44,15 @@
 struct rsh_redistribution {
 	uint32_t n_ranks; /* ranks of the source's own mesh */
 	uint32_t n_mesh;
-	uint64_t mesh[RSH_PICTURE_AXES]; /* over the ranks of the larger side */
-	bool gathered[RSH_PICTURE_AXES];
+	uint64_t mesh[RSH_LAYOUT_AXES]; /* over the ranks of the larger side */
+	bool gathered[RSH_LAYOUT_AXES];
 };
 
-/* A sketch is a layout on its way to a picture.  It has for each dimension of
- * the tensor the mesh axes that cut it, as indexes into mesh, those of size 1
- * included. */
-struct sketch {
+/* For each dimension of the tensor the mesh axes that cut it, as indexes into
+ * mesh, those of size 1 included. */
+struct cut_axes {
 	uint32_t n_mesh;
-	uint64_t mesh[RSH_PICTURE_AXES];
+	uint64_t mesh[RSH_LAYOUT_AXES];
 	uint32_t n_dims;
 	struct {
 		uint32_t n;
@@ -68,10 +67,12 @@ struct sketch {
 	uint32_t unused[RSH_MAX_AXES];
 };
 
-/* ---- from an item to a sketch ---- */
+/* ---- from an item to its axes ---- */
 
-static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
-		       const struct rsh_grid *g, const struct rsh_fold *fold)
+static void cut_axes_of_item(struct cut_axes *s,
+			     const struct rsh_strategy_item *it,
+			     const struct rsh_grid *g,
+			     const struct rsh_fold *fold)
 {
 	uint64_t cuts = 1;
 
@@ -94,12 +95,13 @@ static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
 			s->unused[s->n_unused++] = a;
 	s->shard = 1;
 	if (it->opt_step && it->opt_size && rsh_grid_n_dims(g))
-		s->shard = it->opt_size == -1 ? rsh_grid_n_ranks(g) / (uint32_t)cuts :
-						(uint32_t)it->opt_size;
+		s->shard = it->opt_size == -1
+				   ? rsh_grid_n_ranks(g) / (uint32_t)cuts
+				   : (uint32_t)it->opt_size;
 }
 
-/* Sketches the one device that holds the whole. */
-static void sketch_whole(struct sketch *s, uint32_t n_dims)
+/* One device that holds the whole tensor. */
+static void cut_axes_of_whole(struct cut_axes *s, uint32_t n_dims)
 {
 	memset(s, 0, sizeof(*s));
 	s->n_mesh = 1;
@@ -110,7 +112,7 @@ static void sketch_whole(struct sketch *s, uint32_t n_dims)
 
 /* Takes the optimizer shard from the innermost unused axes outward; an axis
  * that is needed in part is split in two and the inner part taken. */
-static bool take_shard(struct sketch *s)
+static bool take_shard(struct cut_axes *s)
 {
 	uint64_t left = s->shard;
 
@@ -122,7 +124,7 @@ static bool take_shard(struct sketch *s)
 				return false;
 			left /= s->mesh[a];
 		} else {
-			if (s->mesh[a] % left || s->n_mesh == RSH_PICTURE_AXES)
+			if (s->mesh[a] % left || s->n_mesh == RSH_LAYOUT_AXES)
 				return false;
 			memmove(&s->mesh[a + 1], &s->mesh[a],
 				(s->n_mesh++ - a) * sizeof(s->mesh[0]));
@@ -144,35 +146,28 @@ static bool take_shard(struct sketch *s)
 	return left == 1;
 }
 
-/* ---- from a sketch to a picture ---- */
+/* ---- from axes to a tensor layout ---- */
 
-static bool redist_put(struct rsh_picture *p, uint64_t size, int axis)
-{
-	if (p->n_dims == RSH_PICTURE_DIMS)
-		return false;
-	p->dims[p->n_dims++] = (struct rsh_picture_dim){ size, axis };
-	return true;
-}
-
-/* Draws a dimension that is cut over axes a, b, c as (a, b, rest). */
-static bool put_dim(struct rsh_picture *p, const struct sketch *s, uint32_t d,
-		    uint64_t size)
+/* Adds a dimension that is cut over axes a, b, c as (a, b, rest). */
+static bool put_dim(struct rsh_tensor_layout *p, const struct cut_axes *s,
+		    uint32_t d, uint64_t size)
 {
 	uint32_t n = s->dims[d].n;
 
 	if (n == 0)
-		return redist_put(p, size, RSH_NO_AXIS);
+		return rsh_layout_add_dim(p, size, RSH_NO_AXIS);
 	for (uint32_t i = 0; i + 1 < n; i++) {
 		uint32_t a = s->dims[d].axes[i];
 
-		if (!redist_put(p, s->mesh[a], (int)a))
+		if (!rsh_layout_add_dim(p, s->mesh[a], (int)a))
 			return false;
 		size /= s->mesh[a];
 	}
-	return redist_put(p, size, (int)s->dims[d].axes[n - 1]);
+	return rsh_layout_add_dim(p, size, (int)s->dims[d].axes[n - 1]);
 }
 
-static bool draw(struct rsh_picture *p, const struct sketch *s)
+static bool layout_of_axes(struct rsh_tensor_layout *p,
+			   const struct cut_axes *s)
 {
 	memset(p, 0, sizeof(*p));
 	p->n_mesh = s->n_mesh;
@@ -191,25 +186,26 @@ static bool draw(struct rsh_picture *p, const struct sketch *s)
 			return false;
 		size /= split;
 		for (uint32_t i = 0; i + 1 < s->n_taken; i++) {
-			if (!redist_put(p, s->mesh[s->taken[i]],
+			if (!rsh_layout_add_dim(p, s->mesh[s->taken[i]],
 					(int)s->taken[i]))
 				return false;
 			size /= s->mesh[s->taken[i]];
 		}
-		if (!redist_put(p, size, (int)s->taken[s->n_taken - 1]))
+		if (!rsh_layout_add_dim(p, size, (int)s->taken[s->n_taken - 1]))
 			return false;
 	}
 	return true;
 }
 
-/* Draws the mesh that the converter makes up for a "simple" optimizer shard. */
-static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
-			uint32_t n_ranks)
+/* Makes the layout that the converter invents for a "simple" optimizer shard.
+ */
+static bool layout_of_simple_shard(struct rsh_tensor_layout *p,
+				   const struct cut_axes *s, uint32_t n_ranks)
 {
 	uint64_t split[RSH_MAX_DIMS], all = 1;
 
 	memset(p, 0, sizeof(*p));
-	if (s->n_dims + 2 > RSH_PICTURE_AXES)
+	if (s->n_dims + 2 > RSH_LAYOUT_AXES)
 		return false;
 	for (uint32_t d = 0; d < s->n_dims; d++) {
 		split[d] = 1;
@@ -220,12 +216,13 @@ static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
 	p->mesh[p->n_mesh++] = n_ranks / all / s->shard;
 	p->mesh[p->n_mesh++] = s->shard;
 	for (uint32_t d = 0; d < s->n_dims; d++) {
-		bool ok =
-			d == 0 ? redist_put(p, split[0], 2) &&
-					 redist_put(p,
-						    s->dims[0].size / split[0],
-						    1)
-			       : redist_put(p, s->dims[d].size, (int)d + 2);
+		bool ok = d == 0 ? rsh_layout_add_dim(p, split[0], 2) &&
+					   rsh_layout_add_dim(p,
+							      s->dims[0].size /
+								      split[0],
+							      1)
+				 : rsh_layout_add_dim(p, s->dims[d].size,
+						      (int)d + 2);
 
 		if (!ok)
 			return false;
@@ -235,7 +232,7 @@ static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
 }
 
 /* Does the made-up mesh differ from the real one? */
-static bool is_misplaced(const struct sketch *s)
+static bool is_misplaced(const struct cut_axes *s)
 {
 	uint32_t last = 0;
 
@@ -252,21 +249,22 @@ static bool is_misplaced(const struct sketch *s)
 	return false;
 }
 
-static bool picture(struct rsh_picture *p, const struct rsh_strategy_item *it,
-		    struct sketch *s, uint32_t n_ranks, enum rsh_grid_rule rule)
+static bool make_layout(struct rsh_tensor_layout *p,
+			const struct rsh_strategy_item *it, struct cut_axes *s,
+			uint32_t n_ranks, enum rsh_grid_rule rule)
 {
 	if (it && it->opt_step && it->opt_size && rsh_item_is_simple(it) &&
 	    (rule == RSH_GRID_CONVERTER || !is_misplaced(s)))
-		return draw_simple(p, s, n_ranks);
-	return take_shard(s) && draw(p, s);
+		return layout_of_simple_shard(p, s, n_ranks);
+	return take_shard(s) && layout_of_axes(p, s);
 }
 
-/* A leading replicated axis makes up for the smaller mesh. */
-static bool pad(struct rsh_picture *p, uint64_t by)
+/* Adds a leading replicated axis to the smaller mesh. */
+static bool pad(struct rsh_tensor_layout *p, uint64_t by)
 {
 	if (by == 1)
 		return true;
-	if (p->n_mesh == RSH_PICTURE_AXES)
+	if (p->n_mesh == RSH_LAYOUT_AXES)
 		return false;
 	memmove(&p->mesh[1], &p->mesh[0], p->n_mesh++ * sizeof(p->mesh[0]));
 	p->mesh[0] = by;
@@ -278,8 +276,8 @@ static bool pad(struct rsh_picture *p, uint64_t by)
 
 /* ---- the plan ---- */
 
-/* These are the grids and folds of both sides; where the dimensions are unknown
- * a made-up tensor that both divide stands in. */
+/* The grids and folds of both sides.  If the dimensions are not known they are
+ * those of an invented tensor that both divide. */
 struct sides {
 	struct rsh_grid *grid[2];
 	struct rsh_fold fold[2];
@@ -294,8 +292,9 @@ static int side_new(struct sides *w, int k, const struct rsh_strategy_item *it,
 		return rsh_grid_new_whole(n_dims, &w->grid[k], NULL);
 	rc = rsh_grid_new(it, whole, n_dims, false, RSH_GRID_RUNTIME,
 			  &w->grid[k], NULL);
-	return rc ? rc : rsh_fold_map(it, whole, n_dims, false,
-				      rsh_grid_shard(w->grid[k]), &w->fold[k], NULL);
+	return rc ? rc
+		  : rsh_fold_map(it, whole, n_dims, false,
+				 rsh_grid_shard(w->grid[k]), &w->fold[k], NULL);
 }
 
 static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
@@ -341,30 +340,30 @@ static bool redist_plan(struct rsh_redistribution *r,
 	uint64_t n_src = rsh_grid_n_ranks(w->grid[0]);
 	uint64_t n_dst = rsh_grid_n_ranks(w->grid[1]);
 	uint64_t total = rsh_max_u64(n_src, n_dst);
-	struct sketch sketch[2];
-	struct rsh_picture a, b, before;
+	struct cut_axes axes[2];
+	struct rsh_tensor_layout a, b, before;
 
 	if (n_src % n_dst && n_dst % n_src)
 		return false;
-	sketch_item(&sketch[0], src, w->grid[0], &w->fold[0]);
+	cut_axes_of_item(&axes[0], src, w->grid[0], &w->fold[0]);
 	if (dst)
-		sketch_item(&sketch[1], dst, w->grid[1], &w->fold[1]);
+		cut_axes_of_item(&axes[1], dst, w->grid[1], &w->fold[1]);
 	else
-		sketch_whole(&sketch[1], rsh_grid_n_dims(w->grid[0]));
+		cut_axes_of_whole(&axes[1], rsh_grid_n_dims(w->grid[0]));
 	/* The converter works with made-up sizes, not with those of the
 	 * tensor. */
 	for (uint32_t d = 0; d < rsh_grid_n_dims(w->grid[0]); d++)
-		sketch[0].dims[d].size = sketch[1].dims[d].size =
+		axes[0].dims[d].size = axes[1].dims[d].size =
 			total * rsh_grid_split(w->grid[0], d);
-	if (!picture(&a, src, &sketch[0], (uint32_t)n_src, rule) ||
-	    !picture(&b, dst, &sketch[1], (uint32_t)n_dst, rule) ||
+	if (!make_layout(&a, src, &axes[0], (uint32_t)n_src, rule) ||
+	    !make_layout(&b, dst, &axes[1], (uint32_t)n_dst, rule) ||
 	    !pad(&a, total / n_src) || !pad(&b, total / n_dst))
 		return false;
-	rsh_picture_trim(&a);
-	rsh_picture_trim(&b);
+	rsh_layout_trim(&a);
+	rsh_layout_trim(&b);
 	before = a;
 	r->n_ranks = (uint32_t)n_src;
-	if (rsh_picture_unify(&a, &b)) {
+	if (rsh_layout_unify(&a, &b)) {
 		for (uint32_t i = 0; i < a.n_dims; i++)
 			if (a.dims[i].axis != RSH_NO_AXIS &&
 			    a.dims[i].axis != b.dims[i].axis)

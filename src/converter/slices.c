@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/slices.c finds the files of a parameter's slices and checks that
- * these are what the strategy says.
+/* converter/slices.c finds the files of a parameter's slices and checks them
+ * against the strategy.
  *
- * A job may name a million ranks of which few have a file, so only these are
- * ever walked. */
+ * A job may have a million ranks of which few have a file, so loops go over
+ * these only. */
 #include "rsh/converter/slices.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define SLICES_TEXT 160
 
-/* ---- the files that there are ---- */
+/* ---- the files of a job ---- */
 
 uint32_t rsh_job_files_from(const struct rsh_job_files *f, uint32_t key)
 {
@@ -67,16 +67,20 @@ int rsh_job_files_check(const struct rsh_job_files *f, uint32_t stage,
 	if (from < to)
 		return 0;
 	if (first == last)
-		return rsh_error_set(err, ENOENT, "rank %u has no valid "
-				     "checkpoint file, but parameter %s is needed from it",
-				     first, text);
-	return rsh_error_set(err, ENOENT, "ranks %u to %u have no valid "
-			     "checkpoint file, but parameter %s is needed from them",
-			     first, last, text);
+		return rsh_error_set(
+			err, ENOENT,
+			"rank %u has no valid "
+			"checkpoint file, but parameter %s is needed from it",
+			first, text);
+	return rsh_error_set(
+		err, ENOENT,
+		"ranks %u to %u have no valid "
+		"checkpoint file, but parameter %s is needed from them",
+		first, last, text);
 }
 
-/* A shared parameter may be cut otherwise in another stage: its slices there
- * are not those of the layout that counts. */
+/* Another stage may cut a shared parameter in another way: then its slices
+ * there are other slices. */
 bool rsh_job_stage_cuts(const struct rsh_job_files *f, uint32_t name,
 			uint32_t stage, const struct rsh_strategy_item *item)
 {
@@ -112,12 +116,13 @@ int rsh_record_check_chunks(const struct rsh_catalogue *cat, uint32_t file,
 		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
 
 		if (e->length % unit)
-			return rsh_error_set(err, EINVAL,
-					     "%s: parameter %s: a chunk at "
-					     "offset %llu ends within an element",
-					     rsh_catalogue_path(cat, file),
-					     rsh_names_text(cat->names, r->name),
-					     (unsigned long long)e->offset);
+			return rsh_error_set(
+				err, EINVAL,
+				"%s: parameter %s: a chunk at "
+				"offset %llu ends within an element",
+				rsh_catalogue_path(cat, file),
+				rsh_names_text(cat->names, r->name),
+				(unsigned long long)e->offset);
 	}
 	return 0;
 }
@@ -133,15 +138,15 @@ const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
 
 /* ---- one parameter ---- */
 
-/* A place among the files of the stages that count, beginning at zero. */
-struct slices_walk {
+/* A position among the files of these stages; zero: the first. */
+struct slices_position {
 	uint32_t n_stages; /* how many were begun */
 	uint32_t i, end;   /* in cat->present */
 };
 
 /* Goes to the next file, stage by stage, the lowest first.  False past the
  * last. */
-static bool slices_next(const struct rsh_slices *s, struct slices_walk *w,
+static bool slices_next(const struct rsh_slices *s, struct slices_position *w,
 			uint32_t *rank)
 {
 	while (w->i == w->end) {
@@ -162,7 +167,7 @@ static bool slices_next(const struct rsh_slices *s, struct slices_walk *w,
 bool rsh_slices_begin(struct rsh_slices *s)
 {
 	const struct rsh_catalogue *cat = s->files->cat;
-	struct slices_walk w = { 0 };
+	struct slices_position w = { 0 };
 
 	while (slices_next(s, &w, &s->rank)) {
 		s->rec = rsh_catalogue_record(cat, s->rank, s->name);
@@ -174,7 +179,7 @@ bool rsh_slices_begin(struct rsh_slices *s)
 	return false;
 }
 
-/* Says why all slices should be equal. */
+/* Writes why all slices should be equal. */
 static const char *slices_reason(const struct rsh_slices *s, char *text,
 				 size_t size)
 {
@@ -203,14 +208,16 @@ static int slices_compare(const struct rsh_slices *s, uint32_t rank,
 	char a[SLICES_TEXT], b[SLICES_TEXT], why[RSH_ERROR_TEXT_MAX];
 
 	if (r->dtype != s->rec->dtype || r->wide_bf16 != s->rec->wide_bf16)
-		return rsh_error_set(err, EINVAL,
-				     "%s: parameter %s is %s%s, but in %s it is "
-				     "%s%s", rsh_catalogue_path(cat, rank), name,
-				     rsh_dtype_name(r->dtype),
-				     r->wide_bf16 ? " of 4 bytes" : "",
-				     rsh_catalogue_path(cat, s->rank),
-				     rsh_dtype_name(s->rec->dtype),
-				     s->rec->wide_bf16 ? " of 4 bytes" : "");
+		return rsh_error_set(
+			err, EINVAL,
+			"%s: parameter %s is %s%s, but in %s it is "
+			"%s%s",
+			rsh_catalogue_path(cat, rank), name,
+			rsh_dtype_name(r->dtype),
+			r->wide_bf16 ? " of 4 bytes" : "",
+			rsh_catalogue_path(cat, s->rank),
+			rsh_dtype_name(s->rec->dtype),
+			s->rec->wide_bf16 ? " of 4 bytes" : "");
 	if (rsh_records_alike(ix, r, s->ix, s->rec))
 		return 0;
 	return rsh_error_set(err, EINVAL,
@@ -222,16 +229,16 @@ static int slices_compare(const struct rsh_slices *s, uint32_t rank,
 			     slices_reason(s, why, sizeof(why)));
 }
 
-/* These are the index that was looked at last, its record, and whether that one
- * is like the reference. */
-struct slices_look {
+/* The index that was checked last, its record, and whether this is like the
+ * reference. */
+struct slices_checked {
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_record *rec;
 	bool alike;
 };
 
-static void slices_look_into(const struct rsh_slices *s, uint32_t unit,
-			     uint32_t rank, struct slices_look *l)
+static void slices_check(const struct rsh_slices *s, uint32_t unit,
+			     uint32_t rank, struct slices_checked *l)
 {
 	const struct rsh_catalogue *cat = s->files->cat;
 	const struct rsh_ckpt_index *ix = cat->index[rank];
@@ -245,7 +252,7 @@ static void slices_look_into(const struct rsh_slices *s, uint32_t unit,
 }
 
 static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
-		       struct slices_look *l, struct rsh_error *err)
+		       struct slices_checked *l, struct rsh_error *err)
 {
 	const struct rsh_job_files *f = s->files;
 	const uint32_t key = s->item ? (rank - f->first_rank) % f->stage_ranks :
@@ -253,7 +260,7 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 	const uint32_t k = s->item ? rsh_job_files_from(f, key) : 0;
 	int rc;
 
-	slices_look_into(s, unit, rank, l);
+	slices_check(s, unit, rank, l);
 	if (!l->rec)
 		return 0;
 	if (!l->alike) {
@@ -271,8 +278,8 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err)
 {
 	const uint32_t n = s->files->cat->n_present;
-	struct slices_look look = { NULL, NULL, false };
-	struct slices_walk w = { 0 };
+	struct slices_checked look = { NULL, NULL, false };
+	struct slices_position w = { 0 };
 	uint32_t rank;
 	int rc = 0;
 

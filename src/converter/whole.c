@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/whole.c finds virtual files that are a source file, byte for byte.
+/* converter/whole.c finds virtual files that equal a source file, byte for
+ * byte.
  *
- * Where both strategies put every slice on the same ranks, and nothing is asked
- * for that would change it, a rank's file is the one that it saved: its records
- * in its own order, their headers and chunks as they were written, metadata and
- * checksum.  If that file is missing, it is the one of a rank that holds the
- * same slice of everything.  A file that lacks what its rank should hold, as
- * without redundancy, is planned like any other. */
+ * If both strategies put every slice on the same ranks, and no option changes
+ * the content, the file of a rank is the one that it saved: its records in its
+ * own order, their headers and chunks, metadata and checksum.  If that file is
+ * missing, it is the file of a rank that holds the same slices.  A file that
+ * lacks parameters of its rank, as with remove_redundancy, is planned like any
+ * other. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "dst_stage_i.h"
 #include "rsh/util/mem.h"
 
-/* ---- do both sides cut alike? ---- */
+/* ---- comparing the cuts of both sides ---- */
 
-/* These layouts differ as they are written, but put the same slices on the same
- * ranks. */
-struct likeness {
+/* Layouts that are written in different ways but put the same slices on the
+ * same ranks. */
+struct equal_pair {
 	const struct rsh_strategy_item *a, *b;
 };
 
-struct likenesses {
-	struct likeness *v;
+struct equal_pairs {
+	struct equal_pair *v;
 	size_t n, cap;
 };
 
-static void likenesses_clear(struct likenesses *l)
+static void equal_pairs_clear(struct equal_pairs *l)
 {
 	free(l->v);
 }
 
-/* Compares the grid of `a` with that of `b`, the latter for the whole tensor
- * that `a` makes of the slice: an expanded map that the slice explains in
- * several ways may be clear for the whole.  1, 0 or -ENOMEM. */
+/* Compares the grid of `a` with that of `b`, the latter for the dimensions of
+ * the whole tensor that follow from `a`: they may decide how an expanded map is
+ * folded that the slice does not decide.  1, 0 or -ENOMEM. */
 static int same_slices(const struct rsh_strategy_item *a,
 		       const struct rsh_strategy_item *b,
 		       const int64_t *dims, uint32_t n_dims)
@@ -56,11 +57,12 @@ static int same_slices(const struct rsh_strategy_item *a,
 	return rc == -ENOMEM ? rc : rc > 0;
 }
 
-/* Do both layouts cut a tensor alike, of which a rank's slice has these
+/* Do both layouts make the same slices of a tensor whose slice has these
  * dimensions?  1, 0 or -ENOMEM. */
-static int is_alike(struct likenesses *l, const struct rsh_strategy_item *a,
-		    const struct rsh_strategy_item *b, const int64_t *dims,
-		    uint32_t n_dims)
+static int layouts_match(struct equal_pairs *l,
+			 const struct rsh_strategy_item *a,
+			 const struct rsh_strategy_item *b, const int64_t *dims,
+			 uint32_t n_dims)
 {
 	int rc;
 
@@ -77,7 +79,7 @@ static int is_alike(struct likenesses *l, const struct rsh_strategy_item *a,
 		return rc;
 	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
 		return -ENOMEM;
-	l->v[l->n++] = (struct likeness){ a, b };
+	l->v[l->n++] = (struct equal_pair){ a, b };
 	return 1;
 }
 
@@ -93,13 +95,13 @@ static bool same_stages(const struct rsh_strategy_param *s,
 	return true;
 }
 
-/* Is a record of a file of this stage cut alike?  What neither side lists is
- * copied, as is what another stage should hold; what one side alone lists,
- * nobody knows how the other cuts.  1, 0 or -ENOMEM. */
-static int is_record_alike(const struct rsh_converter *c,
+/* Do both sides cut a record of a file of this stage in the same way?  Records
+ * that neither lists, or only other stages, are copied.  If one side alone
+ * lists a record the cut of the other is not known.  1, 0 or -ENOMEM. */
+static int record_matches(const struct rsh_converter *c,
 			   const struct rsh_ckpt_index *ix,
 			   const struct rsh_record *r, uint32_t stage,
-			   struct likenesses *l)
+			   struct equal_pairs *l)
 {
 	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, r->name);
 	const struct rsh_strategy_param *d = rsh_strategy_find(c->dst, r->name);
@@ -110,15 +112,18 @@ static int is_record_alike(const struct rsh_converter *c,
 		return 0;
 	if (!rsh_param_in_stage(s, stage))
 		return 1;
-	return is_alike(l, rsh_param_item(s, stage), rsh_param_item(d, stage),
-			rsh_record_dims(ix, r), r->n_dims);
+	return layouts_match(l, rsh_param_item(s, stage),
+			     rsh_param_item(d, stage), rsh_record_dims(ix, r),
+			     r->n_dims);
 }
 
-static int are_files_alike(const struct rsh_converter *c)
+static int files_match(const struct rsh_converter *c)
 {
-	/* [index id]: 1 + the stage that a file with it was last met in. */
-	cleanup_free uint32_t *seen = calloc(c->cat->n_indexes + 1, sizeof(*seen));
-	__attribute__((cleanup(likenesses_clear))) struct likenesses l = { 0 };
+	/* [index id]: 1 + the stage of the last file with this index. */
+	cleanup_free uint32_t *seen =
+		calloc(c->cat->n_indexes + 1, sizeof(*seen));
+	__attribute__((
+		cleanup(equal_pairs_clear))) struct equal_pairs l = { 0 };
 	int rc = seen ? 1 : -ENOMEM;
 
 	for (uint32_t i = 0; i < c->cat->n_present && rc > 0; i++) {
@@ -131,7 +136,7 @@ static int are_files_alike(const struct rsh_converter *c)
 			continue;
 		*met = stage + 1;
 		for (uint32_t r = 0; r < ix->n_records && rc > 0; r++)
-			rc = is_record_alike(c, ix, &ix->records[r], stage,
+			rc = record_matches(c, ix, &ix->records[r], stage,
 					     &l);
 	}
 	return rc;
@@ -151,7 +156,7 @@ int rsh_whole_prepare(struct rsh_converter *c)
 		    (c->dst ? c->dst->stage_ranks : 1) ||
 	    (c->src ? c->src->n_stages : 1) != (c->dst ? c->dst->n_stages : 1))
 		return 0;
-	rc = c->src && c->dst ? are_files_alike(c) : 1;
+	rc = c->src && c->dst ? files_match(c) : 1;
 	if (rc <= 0)
 		return rc;
 	c->same = true;
@@ -163,18 +168,18 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	return c->same_as ? rsh_strategy_replicas(c->src, c->same_as) : -ENOMEM;
 }
 
-/* ---- is a file shown as it is? ---- */
+/* ---- files that are not changed ---- */
 
-/* This is what is known of files with one index. */
+/* Whether files with an index can be shown unchanged. */
 enum rsh_whole {
 	WHOLE_UNKNOWN,
 	WHOLE_YES,
 	WHOLE_NO,
 };
 
-/* Has the file nothing that is to be shown otherwise, and all that others have
- * of its rank's parameters? */
-static bool is_kept(struct planner *p, uint32_t rank)
+/* Are all records of the file shown unchanged, and does it have all parameters
+ * that other files have of its rank? */
+static bool is_kept(struct stage_state *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
@@ -197,17 +202,17 @@ static bool is_kept(struct planner *p, uint32_t rank)
 		listed |= on_dst || rsh_listed(c->src, r->name);
 	}
 	for (uint32_t name = 0; name < c->cat->n_names; name++)
-		if (p->shown_of[name] != RSH_NO_SHOWN &&
+		if (p->shown_of[name] != RSH_COPIED &&
 		    !rsh_ckpt_find(ix, name))
 			return false;
 	return listed && (c->src || !c->o.replicas ||
-			  !rsh_planner_is_part(p, rank));
+			  !rsh_stage_is_part(p, rank));
 }
 
-/* ---- its records ---- */
+/* ---- the records of such a file ---- */
 
-/* This is a record on its way into the order of the file.  An index has that
- * order, but for what was written twice. */
+/* A record and its offset, to sort records into the order of the file.  An
+ * index has that order, except for records that were written twice. */
 struct placed {
 	uint64_t offset; /* of its content, or of the content before */
 	uint32_t record;
@@ -224,7 +229,7 @@ static int by_offset(const void *a, const void *b)
 
 /* A record begins where the content before ends, or with its own content in a
  * format without headers.  One without content is no longer than nothing. */
-static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
+static int fill_slots(struct stage_state *p, const struct rsh_ckpt_index *ix,
 		      const struct placed *order, struct rsh_error *err)
 {
 	const bool headers = p->c->o.framing->type == RSH_FILE_CKPT;
@@ -239,18 +244,18 @@ static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 							     order[i].offset,
 			.content_bytes = r->content_bytes,
 			.name = r->name,
-			.shown = p->shown_of[r->name] == RSH_NO_SHOWN ?
+			.shown = p->shown_of[r->name] == RSH_COPIED ?
 				RSH_COPIED : p->shown_of[r->name],
 		};
 		if (r->n_extents)
 			end = rsh_record_end(ix, r);
-		rc = rsh_planner_learn_copy_grid(p, r->name, err);
+		rc = rsh_stage_learn_copy_grid(p, r->name, err);
 	}
 	return rc;
 }
 
 /* Lists the records of a file as they stand in it. */
-static int list_slots(struct planner *p, struct rsh_shown_file *f,
+static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 		      uint32_t rank, struct rsh_error *err)
 {
 	const struct rsh_ckpt_index *ix = p->c->cat->index[rank];
@@ -279,8 +284,8 @@ static int list_slots(struct planner *p, struct rsh_shown_file *f,
 	return fill_slots(p, ix, order, err);
 }
 
-/* Files that share an index are kept all or none. */
-static bool can_be_shown(struct planner *p, uint32_t rank)
+/* The answer is the same for all files that share an index. */
+static bool can_be_shown(struct stage_state *p, uint32_t rank)
 {
 	uint8_t *known = &p->whole[p->c->cat->index_id[rank]];
 
@@ -289,9 +294,9 @@ static bool can_be_shown(struct planner *p, uint32_t rank)
 	return *known == WHOLE_YES;
 }
 
-/* ---- whose file ---- */
+/* ---- choosing the file ---- */
 
-bool rsh_holds_same(const void *converter, uint32_t a, uint32_t b)
+bool rsh_converter_same_slices(const void *converter, uint32_t a, uint32_t b)
 {
 	const struct rsh_converter *c = converter;
 	const uint32_t n = rsh_job_rank(&c->files, c->files.n_stages, 0);
@@ -301,9 +306,10 @@ bool rsh_holds_same(const void *converter, uint32_t a, uint32_t b)
 	return c->same_as && a < n && b < n && c->same_as[a] == c->same_as[b];
 }
 
-/* Finds the rank after `own`, or after the last one the first, that can stand
- * for it; without a strategy the lowest.  RSH_NO_FILE: none can. */
-static uint32_t find_stand_in(struct planner *p, uint32_t own)
+/* Finds a rank whose file can be shown instead of that of `own`: the next one,
+ * or after the last the first; without a strategy the lowest.  RSH_NO_FILE:
+ * there is none. */
+static uint32_t find_equal_file(struct stage_state *p, uint32_t own)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_catalogue *cat = c->cat;
@@ -313,7 +319,8 @@ static uint32_t find_stand_in(struct planner *p, uint32_t own)
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t rank = cat->present[(from + i) % cat->n_present];
 
-		if (rsh_holds_same(c, own, rank) && can_be_shown(p, rank)) {
+		if (rsh_converter_same_slices(c, own, rank) &&
+		    can_be_shown(p, rank)) {
 			rsh_note_add(p->c, RSH_NOTE_REPLICA, RSH_NAME_NONE);
 			return rank;
 		}
@@ -321,7 +328,7 @@ static uint32_t find_stand_in(struct planner *p, uint32_t own)
 	return RSH_NO_FILE;
 }
 
-int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
+int rsh_stage_take_whole(struct stage_state *p, struct rsh_shown_file *f,
 			   bool *taken, struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
@@ -333,7 +340,7 @@ int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 	if (ix && can_be_shown(p, f->rank))
 		origin = f->rank;
 	else if (!ix && c->o.replicas)
-		origin = find_stand_in(p, f->rank);
+		origin = find_equal_file(p, f->rank);
 	if (origin == RSH_NO_FILE)
 		return 0;
 	whole.lost = false;

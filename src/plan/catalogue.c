@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalogue_i.h"
+#include "plan_i.h"
 #include "rsh/util/mem.h"
 
 /* ---- files ---- */
@@ -42,8 +42,8 @@ static int catalogue_number_indexes(struct rsh_catalogue *c)
 	return 0;
 }
 
-/* A job may name a million ranks of which few have a file, so only these are
- * ever walked. */
+/* A job may have a million ranks of which few have a file, so loops go over
+ * these only. */
 static int catalogue_list_present(struct rsh_catalogue *c)
 {
 	uint32_t n = 0;
@@ -60,7 +60,7 @@ static int catalogue_list_present(struct rsh_catalogue *c)
 	return catalogue_number_indexes(c);
 }
 
-/* Files mostly share their indexes with the ones before. */
+/* Files mostly share their index with the file before. */
 static int catalogue_find_first(struct rsh_catalogue *c)
 {
 	const struct rsh_ckpt_index *last = NULL;
@@ -128,7 +128,7 @@ static void catalogue_free_copies(void *copies)
 	rsh_copies_free(copies);
 }
 
-void rsh_catalogue_see_names(struct rsh_catalogue *c)
+void rsh_catalogue_update_names(struct rsh_catalogue *c)
 {
 	c->n_names = rsh_names_count(c->names);
 }
@@ -194,7 +194,7 @@ int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 	return 0;
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 const struct rsh_ckpt_index *rsh_catalogue_index(const struct rsh_catalogue *c,
 						 uint32_t file)

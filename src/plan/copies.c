@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/copies.c answers which file a cell of a tensor is read from.
+/* plan/copies.c picks the file from which a cell of a tensor is read.
  *
  * Holders are sorted by the places of their ranks, where those of a cell follow
  * each other:
@@ -8,21 +8,21 @@
  *   file     7   .   2   9   .   .     the files of two ranks are missing, and
  *                                      those of both ranks of cell 2
  *
- * Asked for cell 0 and replica 1 it finds nothing at place 1, goes on and
- * around within the cell, and gives file 7. */
+ * For cell 0 and replica 1 there is no file at place 1; the search continues
+ * from the start of the cell and gives file 7. */
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalogue_i.h"
+#include "plan_i.h"
 #include "rsh/util/mem.h"
 
-/* A table with a number for every place is faster than a search.  It is made if
- * it has no more than so many numbers for each holder. */
+/* A table with an entry for every place is faster than a search.  It is made if
+ * it has at most so many entries for each holder. */
 #define ALL_PER_HOLDER 16
 
-/* Stands for a holder, at the place of its rank. */
+/* A holder, at the place of its rank. */
 struct placed_holder {
 	uint32_t place;
 	uint32_t given; /* its number among the holders as they were given */

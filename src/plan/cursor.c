@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/cursor.c goes along a mapping: from an element of a shown tensor to its
- * place in a cell of the catalogue's tensor.
+/* plan/cursor.c finds the place of an element of a shown tensor in a cell of
+ * the catalogue's tensor.
  *
  * An example: a [6,4,10] of Float32 lies in 3 cells of 2 rows and is shown in 2
  * files of 3 rows each.  Nobody cuts dimensions 1 and 2, so there is one span,
@@ -84,10 +84,11 @@ static void cursor_in_part(const struct rsh_mapping *w, const uint64_t *at,
 				part->alike[i].weight;
 }
 
-/* This is a place in the catalogue's tensor, told by in-spans. */
+/* A place in the catalogue's tensor. */
 struct in_place {
-	uint64_t left[RSH_MAX_DIMS];   /* units to the end of the cell */
-	uint64_t stride[RSH_MAX_DIMS];
+	uint64_t left[RSH_MAX_DIMS];   /* [in-span]: units to the end of the
+					* cell */
+	uint64_t stride[RSH_MAX_DIMS]; /* [in-span] */
 };
 
 static uint64_t in_place_of(const struct rsh_mapping_part *part,
@@ -144,10 +145,10 @@ static bool find_in_boxes(const uint64_t *at, struct rsh_cursor *s,
 	return true;
 }
 
-/* Says how far one may go along shown span g, when `left` units are left in the
- * cell along the in-span that follows it. */
-static uint64_t walk_room_along(const struct rsh_cursor *s, const uint64_t *at,
-				uint32_t g, uint64_t left)
+/* Returns how many units are left along shown span g, with `left` units left in
+ * the cell along the corresponding in-span. */
+static uint64_t cursor_units_left(const struct rsh_cursor *s,
+				  const uint64_t *at, uint32_t g, uint64_t left)
 {
 	return rsh_min_u64(left, rsh_min_u64(s->from[g] + s->len[g],
 					     s->part->to[g]) - at[g]);
@@ -158,12 +159,13 @@ static void find_run(const struct rsh_mapping *w, const uint64_t *at,
 {
 	const uint32_t h = s->part->n_in - 1, row = s->part->row_in;
 
-	s->run = walk_room_along(s, at, w->n_spans - 1, in->left[h]);
+	s->run = cursor_units_left(s, at, w->n_spans - 1, in->left[h]);
 	s->rows = 0;
 	if (row == s->part->n_in)
 		return;
-	s->rows = walk_room_along(s, at, s->part->in[row].axis, in->left[row]) -
-		  1;
+	s->rows =
+		cursor_units_left(s, at, s->part->in[row].axis, in->left[row]) -
+		1;
 	s->stride = in->stride[row];
 }
 
@@ -179,7 +181,7 @@ bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
 		at[g] = s->from[g] + unit - next * s->len[g];
 		unit = next;
 	}
-	if (w->apart)
+	if (w->is_factored)
 		return rsh_factored_find(w, at, s);
 	cursor_in_part(w, at, s);
 	if (w->n_spans == 0) { /* a scalar */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/factored.c makes the parts of a mapping whose elements make no boxes, or
- * lie apart in the source.
+/* plan/factored.c makes the factored parts of a mapping.
  *
- * Factors that go on alike on both sides are one: of whole heads, [n d, h] on
- * both sides, three factors n, d and h become a single one. */
+ * Factors that are contiguous on both sides are merged: of whole heads, [n d,
+ * h] on both sides, the factors n, d and h become one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@
 #include "rsh/util/mem.h"
 
 #define FACTORED_MOST (UINT64_C(1) << 62)
-/* Honest parts take a step or two a pair to be told apart. */
+/* Comparing two parts of a real model takes one or two steps. */
 #define FACTORED_BUDGET (1u << 22)
 
 static const struct rsh_tensor *
@@ -32,9 +31,9 @@ static bool factored_is_empty(const struct rsh_factored_part *r)
 	return false;
 }
 
-/* ---- the other form ---- */
+/* ---- boxes and factored parts ---- */
 
-/* Says one part as a box.  False: it is none. */
+/* Rewrites a part as a box.  False: it is no box. */
 static bool factored_as_box(const struct rsh_mapping_build *k,
 			    const struct rsh_factored_part *r,
 			    struct rsh_recipe_part *out)
@@ -82,7 +81,7 @@ bool rsh_factored_as_boxes(struct rsh_mapping_build *k, bool *failed)
 	struct rsh_recipe_part first;
 
 	*failed = false;
-	/* Most recipes that are no boxes begin with a part that is none. */
+	/* If a recipe is no boxes, mostly its first part is none. */
 	if (!factored_as_box(k, &r->factored[0], &first))
 		return false;
 	parts = rsh_arena_array(&k->p->arena, struct rsh_recipe_part,
@@ -150,8 +149,8 @@ int rsh_factored_of_boxes(struct rsh_mapping_build *k)
 
 /* ---- is each part well formed? ---- */
 
-/* Checks what the factors make of one dimension, on the side that is shown or
- * on the other. */
+/* Checks the factors of one dimension, of the shown tensor or of the
+ * catalogue's. */
 static bool factored_check_dim(const struct rsh_factored_part *r, bool shown,
 			       uint32_t d, uint64_t size)
 {
@@ -235,7 +234,7 @@ static int factored_check_scale(const struct rsh_mapping_build *k,
 			return rsh_error_set(err, EINVAL, "its scales have "
 				"%llu blocks along dimension %u",
 				(unsigned long long)s->dims[d], d);
-	/* As many blocks as the dimensions have fit 64 bits. */
+	/* The numbers of blocks fit 64 bits, since the dimensions do. */
 	if (in->dims[0] > 0 && s->dims[1] > RSH_SCALES_MAX / 4 / s->dims[0])
 		return rsh_error_set(err, ENOTSUP, "its scales are more than "
 				     "%llu bytes",
@@ -276,7 +275,7 @@ static int factored_check_part(const struct rsh_mapping_build *k,
 	rc = factored_check_dims(k, r, err);
 	if (rc)
 		return rc;
-	/* In the tensor each element has one place, so that this fits. */
+	/* This does not overflow, since each element is in the tensor once. */
 	n = 1;
 	for (uint32_t i = 0; i < r->n_factors; i++)
 		n *= r->factors[i].size;
@@ -304,9 +303,9 @@ int rsh_factored_check(const struct rsh_mapping_build *k, struct rsh_error *err)
 			      (unsigned long long)all);
 }
 
-/* ---- dimensions that are taken as one ---- */
+/* ---- contiguous dimensions ---- */
 
-/* Gives the only factor of a dimension; NULL: there are none or several. */
+/* Returns the only factor of a dimension; NULL: there are none or several. */
 static const struct rsh_factor *
 factored_only(const struct rsh_factored_part *r, bool shown, uint32_t d)
 {
@@ -362,7 +361,7 @@ static bool factored_in_joined(const struct rsh_mapping_build *k,
 
 /* ---- parts ---- */
 
-/* This is a part while it is made. */
+/* A part while it is made. */
 struct factoring {
 	struct rsh_mapping_build *k;
 	const struct rsh_factored_part *r;
@@ -417,7 +416,7 @@ static int factor_by_shown(const void *a, const void *b)
 	return rsh_compare_u64(y->shown_step, x->shown_step);
 }
 
-/* Takes factors together that go on alike on both sides. */
+/* Merges factors that are contiguous on both sides. */
 static void factored_merge(struct factoring *m)
 {
 	struct rsh_factored *out = m->out;
@@ -458,8 +457,7 @@ static void factored_factors(struct factoring *m)
 	out->factors = m->f;
 }
 
-/* Finds where the part begins and ends, and the factors along which neighbours
- * follow each other. */
+/* Sets where the part begins and ends, and the factors with step 1. */
 static void factored_ends(struct factoring *m, uint8_t *first, uint64_t *from,
 			  uint64_t *to)
 {
@@ -517,7 +515,7 @@ static int factored_make_part(struct rsh_mapping_build *k,
 	return 0;
 }
 
-/* ---- has each element one part? ---- */
+/* ---- checking that parts do not overlap ---- */
 
 void rsh_factored_digits(const struct rsh_factored *f, uint32_t span,
 			 struct rsh_mixed_radix *out)

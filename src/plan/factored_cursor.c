@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/factored_cursor.c finds an element of a tensor that is made of factored
- * parts: its digits along the factors say where it is on both sides.
+ * parts.
  *
- * Where neighbours lie apart in the source, the factor x along which they
- * follow each other as they are shown and the factor y along which others
- * follow each other in the source span a matrix, which is the element's
- * tile. */
+ * If neighbours in the shown tensor are not neighbours in the source, the
+ * factor x that has step 1 in the shown tensor and the factor y that has step 1
+ * in the source span a matrix, which is the element's tile. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 
-/* Smaller ones are not worth their way through the tiles. */
+/* A smaller matrix is read faster element by element than as a tile. */
 #define TILE_LEAST 64
 
-/* This is where an element is in the source, told by in-spans. */
+/* Where an element is in the source. */
 struct factored_place {
 	uint64_t digit[RSH_MAX_FACTORS];
 	uint64_t at[RSH_MAX_DIMS];
@@ -65,8 +64,8 @@ static const struct rsh_factored *factored_search(const struct rsh_mapping *w,
 	return NULL;
 }
 
-/* Finds the part of an element, which mostly is the last one or a neighbour of
- * it. */
+/* Finds the part of an element, which is mostly the last part or its
+ * neighbour. */
 static bool factored_part_of(const struct rsh_mapping *w, const uint64_t *at,
 			     struct rsh_cursor *s, uint64_t *digit)
 {
@@ -134,18 +133,18 @@ static bool factored_in_boxes(struct rsh_cursor *s, struct factored_place *p)
 
 /* ---- what follows ---- */
 
-/* This is a range of a factor's digits, which has that of the element. */
+/* A range of a factor's digits that includes the element's digit. */
 struct digit_range {
 	uint64_t from, to;
 	uint64_t digit;
 };
 
-/* The element stands at `at` of a slice or cell, from <= at < to. */
+/* The element is at index `at` of a slice or cell, from <= at < to. */
 struct stretch {
 	uint64_t at, from, to;
 };
 
-/* Keeps the digits that stand in the stretch, `step` from one to the next. */
+/* Keeps the digits that are in the stretch; their distance is `step`. */
 static void range_cut(struct digit_range *r, uint64_t step,
 		      const struct stretch *s)
 {
@@ -184,8 +183,8 @@ static struct stretch cell_along(const struct factored_place *p, uint32_t h)
 	return (struct stretch){ p->at[h], p->from[h], p->to[h] };
 }
 
-/* Finds the ranges of both factors that the slice and the cell have, if these
- * are a matrix. */
+/* Finds the ranges of both factors in the slice and the cell, if these are a
+ * matrix. */
 static bool factored_matrix(const struct rsh_cursor *s,
 			    const struct factored_place *p, const uint64_t *at,
 			    struct digit_range *xs, struct digit_range *ys)
@@ -212,8 +211,8 @@ static bool factored_matrix(const struct rsh_cursor *s,
 	return true;
 }
 
-/* Cuts a range into blocks of at most `most` digits, as equal as can be, and
- * keeps that of the element. */
+/* Divides a range into blocks of at most `most` digits, as equal as possible,
+ * and keeps the block of the element. */
 static void range_block(struct digit_range *r, uint64_t most)
 {
 	const uint64_t all = r->to - r->from;
@@ -248,8 +247,8 @@ static void factored_tile(const struct rsh_mapping *w,
 		t->column_step *= s->len[g];
 }
 
-/* Finds the elements that follow along x: a run, or some that lie apart, which
- * are rows of one element unless there is a tile. */
+/* Finds the elements that follow along x: a run, or elements that are not
+ * contiguous, which are rows of one element unless there is a tile. */
 static void factored_run(const struct rsh_mapping *w,
 			 const struct factored_place *p, const uint64_t *at,
 			 struct rsh_cursor *s)

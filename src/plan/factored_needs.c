@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/factored_needs.c tells which elements of the source a slice has of a
- * factored part, and so which cells. */
+/* plan/factored_needs.c finds the elements of a factored part in a slice, and
+ * so the cells that the slice needs. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 
@@ -16,8 +16,8 @@ struct slicing {
 
 static bool slicing_span(struct slicing *s, uint32_t g);
 
-/* Cuts the numbers number at, at + 1 .. end - 1 of a span's, in their order,
- * into boxes of digits. */
+/* Divides the at-th to (end - 1)-th number of a span, in order, into boxes of
+ * digits. */
 static bool slicing_numbers(struct slicing *s, uint32_t g, uint64_t at,
 			    uint64_t end)
 {
@@ -28,7 +28,7 @@ static bool slicing_numbers(struct slicing *s, uint32_t g, uint64_t at,
 		uint64_t block = 1, rest = at, take = 1;
 		bool all = true;
 
-		/* The last digits are taken whole as long as they fit. */
+		/* Take as many of the last digits whole as fit. */
 		for (uint32_t i = last; i-- > first;) {
 			const uint64_t size = f->factors[i].size;
 			const uint64_t k = rest % size;
@@ -229,8 +229,8 @@ static void digits_held_add(void *ctx, uint32_t cell)
 	x->n += rsh_digit_box_count(x->b, &box);
 }
 
-/* Chooses the factor whose digits leave the most out between them;
- * RSH_NO_FACTOR: the elements are a box. */
+/* Returns the factor with the largest gaps between its digits; RSH_NO_FACTOR:
+ * the elements are a box. */
 static uint32_t digit_box_apart(const struct rsh_digit_box *b,
 				const struct rsh_box *bounds)
 {

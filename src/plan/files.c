@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/files.c adds virtual files: their records are laid out in the file's
- * format, and lists of records that are equal are kept once. */
+/* plan/files.c adds virtual files to a plan: it computes their layout, keeps
+ * equal lists of records once, and divides records into several files.
+ *
+ * A part of a model is closed when the next tensor would make it larger than
+ * the limit, as the Hugging Face tools do. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,4 +106,87 @@ int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
 	v->n_sources = 1;
 	p->n_files++;
 	return 0;
+}
+
+/* Returns how many records from `first` on make up a part. */
+static uint32_t part_length(const struct rsh_shown_file *f, uint32_t first,
+			    uint64_t limit)
+{
+	uint64_t bytes = f->slots[first].content_bytes;
+	uint32_t n = 1;
+
+	/* A tensor larger than the limit is a part of its own. */
+	for (; first + n < f->n; n++) {
+		uint64_t next = f->slots[first + n].content_bytes;
+
+		if (bytes > limit || next > limit - bytes)
+			break;
+		bytes += next;
+	}
+	return n;
+}
+
+int rsh_blueprint_add_parts(struct rsh_plan *p,
+			    const struct rsh_shown_file *whole, uint64_t limit,
+			    struct rsh_error *err)
+{
+	struct rsh_shown_file part = *whole;
+	uint32_t first = 0;
+	int rc;
+
+	if (!limit)
+		return rsh_blueprint_add_file(p, whole, err);
+	do {
+		part.n = whole->n ? part_length(whole, first, limit) : 0;
+		part.slots = whole->slots + first;
+		part.shapes = whole->shapes + first;
+		rc = rsh_blueprint_add_file(p, &part, err);
+		first += part.n;
+	} while (rc == 0 && first < whole->n);
+	return rc;
+}
+
+/* Moves the records of the second file behind the others, and keeps the order
+ * within both.  0 or -ENOMEM. */
+static int split_records(const struct rsh_shown_file *f,
+			bool (*in_second)(const char *name), uint32_t *n_first)
+{
+	cleanup_free struct rsh_slot *slots =
+		rsh_alloc_array(f->n, sizeof(*slots));
+	cleanup_free struct rsh_record_shape *shapes =
+		rsh_alloc_array(f->n, sizeof(*shapes));
+	uint32_t n = 0, n_second = 0;
+
+	if (!slots || !shapes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->n; i++) {
+		if (in_second(f->shapes[i].name)) {
+			slots[n_second] = f->slots[i];
+			shapes[n_second++] = f->shapes[i];
+		} else {
+			f->slots[n] = f->slots[i];
+			f->shapes[n++] = f->shapes[i];
+		}
+	}
+	memcpy(f->slots + n, slots, n_second * sizeof(*slots));
+	memcpy(f->shapes + n, shapes, n_second * sizeof(*shapes));
+	*n_first = n;
+	return 0;
+}
+
+int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
+			  bool (*in_second)(const char *name),
+			  struct rsh_error *err)
+{
+	struct rsh_shown_file one = *f;
+	int rc;
+
+	p->two_files = true;
+	if (f->n && split_records(f, in_second, &one.n))
+		return rsh_error_nomem(err);
+	rc = rsh_blueprint_add_file(p, &one, err);
+	one.slots += one.n;
+	one.shapes += one.n;
+	one.n = f->n - one.n;
+	return rc ? rc : rsh_blueprint_add_file(p, &one, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/lost.c remembers the slices that no file holds, and reports them. */
+/* plan/lost.c collects the slices that no file holds, and reports them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 #include "factored_i.h"
 #include "rsh/util/mem.h"
 
-/* No more than TOLD_MAX slices are told with their ranks, and of each no more
- * than RANKS_TOLD_MAX ranks; the other slices are told by parameter. */
-#define TOLD_MAX 4096
-#define RANKS_TOLD_MAX 64
-/* So many ranks that should hold what is lost are looked at. */
-#define RANKS_SOUGHT_MAX 65536
+/* No more than REPORTED_MAX slices are told with their ranks, and of each no
+ * more than RANKS_LISTED_MAX ranks; the other slices are told by parameter. */
+#define REPORTED_MAX 4096
+#define RANKS_LISTED_MAX 64
+/* At most so many ranks that should hold lost slices are checked. */
+#define RANKS_CHECKED_MAX 65536
 
 int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 		  struct rsh_error *sentence)
@@ -29,7 +29,7 @@ int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 		p->first_lost = *sentence;
 	/* Many destination ranks need the same slices. */
 	told = lost->shown == RSH_COPIED ? &p->lost_whole[lost->name] :
-					   &p->walks[lost->shown]->lost;
+					   &p->mappings[lost->shown]->lost;
 	if (!*told)
 		p->lost[p->n_lost++] = *lost;
 	*told = true;
@@ -63,24 +63,23 @@ struct loss {
 	uint32_t n;
 };
 
-/* Gives the tensor of the catalogue that the i-th loss is of, of several parts
- * the first that lacks a cell; NULL: nobody knows. */
+/* Returns the tensor of the catalogue that loss i is of: of several parts the
+ * first that lacks a cell; NULL: not known. */
 static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 {
 	const struct rsh_mapping *w = l->first[i].shown == RSH_COPIED ?
-		NULL : l->p->walks[l->first[i].shown];
+		NULL : l->p->mappings[l->first[i].shown];
 
 	for (uint32_t k = 0; w && k < w->n_parts; k++) {
-		const struct rsh_tensor *t = rsh_walk_tensor(w, k);
+		const struct rsh_tensor *t = rsh_mapping_tensor(w, k);
 
 		if (rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
 			return t;
 	}
-	return w ? rsh_walk_tensor(w, 0) : NULL;
+	return w ? rsh_mapping_tensor(w, 0) : NULL;
 }
 
-/* Does one of the stages need the cell, and cannot have it?  Together the
- * stages need every cell. */
+/* Is the cell missing for one of the stages?  Together they need every cell. */
 static bool is_lost(const struct loss *l, uint32_t cell)
 {
 	struct rsh_holder holder;
@@ -95,8 +94,8 @@ static bool is_lost(const struct loss *l, uint32_t cell)
 	return false;
 }
 
-/* Counts the cells that are lost, without looking at each unless stages have
- * lost different ones. */
+/* Counts the lost cells.  Each cell is checked only if stages have lost
+ * different ones. */
 static uint32_t count_lost(const struct loss *l)
 {
 	const struct rsh_tensor *t = tensor_of(l, 0);
@@ -115,9 +114,9 @@ static uint32_t count_lost(const struct loss *l)
 	return t ? rsh_cut_n_cells(t->cut) - rsh_copies_n_cells(t->copies) : 1;
 }
 
-/* ---- the sentences ---- */
+/* ---- reporting ---- */
 
-struct telling {
+struct loss_report {
 	void (*report)(void *ctx, const char *sentence);
 	void *ctx;
 	uint32_t left; /* slices that may still be told */
@@ -131,7 +130,7 @@ static bool is_in_any(const struct rsh_catalogue *c, uint32_t name)
 	return false;
 }
 
-static void tell_whole(struct telling *t, const struct loss *l)
+static void report_whole(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_catalogue *c = l->p->cat;
 	char text[RSH_ERROR_TEXT_MAX];
@@ -146,7 +145,7 @@ static void tell_whole(struct telling *t, const struct loss *l)
 
 /* Tells of n slices at once, after `others` that were told one by one or
  * alone. */
-static void tell_rest(struct telling *t, const struct loss *l, uint32_t n,
+static void report_rest(struct loss_report *t, const struct loss *l, uint32_t n,
 		      bool others)
 {
 	char text[RSH_ERROR_TEXT_MAX];
@@ -157,7 +156,7 @@ static void tell_rest(struct telling *t, const struct loss *l, uint32_t n,
 	t->report(t->ctx, text);
 }
 
-static void tell_slice(struct telling *t, const struct loss *l,
+static void report_slice(struct loss_report *t, const struct loss *l,
 		       const struct rsh_tensor *tensor, uint32_t cell)
 {
 	uint32_t n = rsh_cut_n_replicas(tensor->cut, cell), i;
@@ -166,7 +165,7 @@ static void tell_slice(struct telling *t, const struct loss *l,
 			  "of ranks", rsh_names_text(l->p->cat->names,
 						     l->first->name));
 
-	for (i = 0; i < n && i < RANKS_TOLD_MAX; i++) {
+	for (i = 0; i < n && i < RANKS_LISTED_MAX; i++) {
 		if ((size_t)at + 48 > sizeof(text))
 			break;
 		at += snprintf(text + at, sizeof(text) - (size_t)at, " %u",
@@ -180,31 +179,31 @@ static void tell_slice(struct telling *t, const struct loss *l,
 	t->left--;
 }
 
-/* ---- tensors that are not shown as they are ---- */
+/* ---- tensors that are changed ---- */
 
-/* These need some of the cells of their parts. */
+/* Such tensors need only some of the cells of their parts. */
 struct parts_loss {
 	const struct loss *l;
 	const struct rsh_tensor *tensor; /* of the part at hand */
 	const struct rsh_digit_box *digits; /* NULL: it has a box */
-	struct telling *telling;         /* NULL: lost cells are counted only */
-	uint32_t n, n_told;
+	struct loss_report *report; /* NULL: lost cells are counted only */
+	uint32_t n, n_reported;
 };
 
-static void tell_box(struct parts_loss *x, const struct rsh_box *box,
+static void report_box(struct parts_loss *x, const struct rsh_box *box,
 		     const char *more)
 {
 	char text[RSH_ERROR_TEXT_MAX], elements[160];
 
 	x->n++;
-	if (!x->telling || x->telling->left == 0)
+	if (!x->report || x->report->left == 0)
 		return;
 	snprintf(text, sizeof(text), "lost: parameter %s, elements %s%s",
 		 rsh_names_text(x->l->p->cat->names, x->l->first->name),
 		 rsh_box_text(box, elements, sizeof(elements)), more);
-	x->telling->report(x->telling->ctx, text);
-	x->telling->left--;
-	x->n_told++;
+	x->report->report(x->report->ctx, text);
+	x->report->left--;
+	x->n_reported++;
 }
 
 static void lose_cell(void *ctx, uint32_t cell)
@@ -217,7 +216,7 @@ static void lose_cell(void *ctx, uint32_t cell)
 		return;
 	rsh_cut_box(x->tensor->cut, x->tensor->dims, cell, &box);
 	if (!x->digits || rsh_digit_box_count(x->digits, &box) > 0)
-		tell_box(x, &box, "");
+		report_box(x, &box, "");
 }
 
 static void lose_box(struct parts_loss *x, const struct rsh_box *box)
@@ -227,7 +226,7 @@ static void lose_box(struct parts_loss *x, const struct rsh_box *box)
 	rsh_cut_overlap(x->tensor->cut, x->tensor->dims, box, lose_cell, x);
 	if (x->digits ? rsh_digit_box_gap(x->digits, &gap) :
 			rsh_cut_gap(x->tensor->cut, box, &gap))
-		tell_box(x, &gap, ", which are in no chunk");
+		report_box(x, &gap, ", which are in no chunk");
 }
 
 static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
@@ -250,22 +249,22 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 }
 
 /* Finds what is lost of all parts, and tells it unless `t` is NULL. */
-static uint32_t lose_parts(struct telling *t, const struct loss *l)
+static uint32_t lose_parts(struct loss_report *t, const struct loss *l)
 {
-	const struct rsh_mapping *w = l->p->walks[l->first->shown];
-	struct parts_loss x = { .l = l, .telling = t };
+	const struct rsh_mapping *w = l->p->mappings[l->first->shown];
+	struct parts_loss x = { .l = l, .report = t };
 	struct rsh_box all = { .n_dims = w->n_dims }, box;
 
 	memcpy(all.size, w->dims, w->n_dims * sizeof(*w->dims));
 	for (uint32_t i = 0; i < w->n_parts; i++) {
-		x.tensor = rsh_walk_tensor(w, i);
-		if (w->apart)
+		x.tensor = rsh_mapping_tensor(w, i);
+		if (w->is_factored)
 			rsh_factored_each(w, i, &all, lose_digits, &x);
 		else if (rsh_mapping_part_box(w, &all, i, &box))
 			lose_box(&x, &box);
 	}
-	if (t && x.n > x.n_told)
-		tell_rest(t, l, x.n - x.n_told, x.n_told > 0);
+	if (t && x.n > x.n_reported)
+		report_rest(t, l, x.n - x.n_reported, x.n_reported > 0);
 	return x.n > 0 ? x.n : 1;
 }
 
@@ -275,47 +274,48 @@ static bool is_of_parts(const struct loss *l)
 
 	if (l->first->shown == RSH_COPIED)
 		return false;
-	w = l->p->walks[l->first->shown];
-	return w->apart || w->recipe;
+	w = l->p->mappings[l->first->shown];
+	return w->is_factored || w->recipe;
 }
 
-static void tell_loss(struct telling *t, const struct loss *l, uint32_t n)
+static void report_loss(struct loss_report *t, const struct loss *l, uint32_t n)
 {
 	const struct rsh_tensor *tensor = tensor_of(l, 0);
 	const uint32_t all = n;
 
 	if (!tensor) {
-		tell_whole(t, l);
+		report_whole(t, l);
 		return;
 	}
 	for (uint32_t c = 0; c < rsh_cut_n_cells(tensor->cut) && n > 0 &&
 	     t->left > 0; c++) {
 		if (!is_lost(l, c))
 			continue;
-		tell_slice(t, l, tensor, c);
+		report_slice(t, l, tensor, c);
 		n--;
 	}
 	if (n > 0)
-		tell_rest(t, l, n, n < all);
+		report_rest(t, l, n, n < all);
 }
 
-/* ---- files that are not there ---- */
+/* ---- missing files ---- */
 
 struct lost_files {
 	uint32_t *v; /* in no order, and some of them twice */
 	size_t n, cap;
 };
 
-/* Without memory a few are not told. */
-static void seek_files(struct lost_files *f, const struct rsh_catalogue *c,
-		       const struct rsh_tensor *t)
+/* If memory is out some files are not listed. */
+static void find_missing_files(struct lost_files *f,
+			       const struct rsh_catalogue *c,
+			       const struct rsh_tensor *t)
 {
 	struct rsh_holder holder;
 
-	/* Of a list of boxes the files are no ranks. */
+	/* The files of a list of boxes are not ranks. */
 	for (uint32_t cell = 0;
 	     rsh_cut_grid(t->cut) && cell < rsh_cut_n_cells(t->cut) &&
-	     f->n < RANKS_SOUGHT_MAX;
+	     f->n < RANKS_CHECKED_MAX;
 	     cell++) {
 		const uint32_t n = rsh_copies_pick(t->copies, cell, 0, NULL,
 						   &holder) ?
@@ -332,16 +332,17 @@ static void seek_files(struct lost_files *f, const struct rsh_catalogue *c,
 	}
 }
 
-static void seek_all_files(struct lost_files *f, const struct rsh_plan *p)
+static void find_all_missing_files(struct lost_files *f,
+				   const struct rsh_plan *p)
 {
 	size_t n = 0;
 
-	for (uint32_t i = 0; i < p->n_lost && f->n < RANKS_SOUGHT_MAX; i++) {
+	for (uint32_t i = 0; i < p->n_lost && f->n < RANKS_CHECKED_MAX; i++) {
 		const struct rsh_mapping *w = p->lost[i].shown == RSH_COPIED ?
-			NULL : p->walks[p->lost[i].shown];
+			NULL : p->mappings[p->lost[i].shown];
 
 		for (uint32_t k = 0; w && k < w->n_parts; k++)
-			seek_files(f, p->cat, rsh_walk_tensor(w, k));
+			find_missing_files(f, p->cat, rsh_mapping_tensor(w, k));
 	}
 	if (f->n == 0)
 		return;
@@ -352,7 +353,8 @@ static void seek_all_files(struct lost_files *f, const struct rsh_plan *p)
 	f->n = n;
 }
 
-/* Begins the sentence with the files, where several are not there. */
+/* Puts the missing files, if they are several, at the beginning of the
+ * message. */
 static void name_files(struct rsh_plan *p, uint64_t n_slices, uint32_t n_names)
 {
 	const struct rsh_error first = p->first_lost;
@@ -360,13 +362,13 @@ static void name_files(struct rsh_plan *p, uint64_t n_slices, uint32_t n_names)
 	char text[512] = "";
 	size_t at = 0;
 
-	seek_all_files(&f, p);
-	for (size_t i = 0; i < f.n && i < RANKS_TOLD_MAX / 4; i++)
+	find_all_missing_files(&f, p);
+	for (size_t i = 0; i < f.n && i < RANKS_LISTED_MAX / 4; i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, " %u",
 				       f.v[i]);
-	if (f.n > RANKS_TOLD_MAX / 4)
+	if (f.n > RANKS_LISTED_MAX / 4)
 		snprintf(text + at, sizeof(text) - at, " and %zu more",
-			 f.n - RANKS_TOLD_MAX / 4);
+			 f.n - RANKS_LISTED_MAX / 4);
 	if (f.n > 1)
 		rsh_error_set(&p->first_lost, ENOENT, "ranks%s have no "
 			      "valid checkpoint file: %llu slices of %u "
@@ -384,7 +386,7 @@ int rsh_plan_report_lost(struct rsh_plan *p,
 			 void (*report)(void *ctx, const char *sentence),
 			 void *ctx, struct rsh_error *err)
 {
-	struct telling t = { report, ctx, TOLD_MAX };
+	struct loss_report t = { report, ctx, REPORTED_MAX };
 	uint64_t n_slices = 0;
 	uint32_t n_names = 0;
 
@@ -401,7 +403,7 @@ int rsh_plan_report_lost(struct rsh_plan *p,
 				      count_lost(&l);
 		n_slices += n;
 		if (report && !is_of_parts(&l))
-			tell_loss(&t, &l, n);
+			report_loss(&t, &l, n);
 	}
 	if (n_slices > 1)
 		name_files(p, n_slices, n_names);

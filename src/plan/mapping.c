@@ -1,21 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/mapping.c makes the mapping of a shown tensor, once: which of its
- * dimensions are taken as one, and how those of each part follow them.
+/* plan/mapping.c checks the recipe of a shown tensor and makes its mapping.
  *
- * Neighbouring dimensions along which the cells of both sides begin and end
- * alike are one span, in which units follow each other on both sides. cursor.c,
- * which goes along it, has an example. */
+ * Neighbouring dimensions that are contiguous in the cells of both sides are
+ * one span.  cursor.c has an example. */
 #include <errno.h>
 #include <string.h>
 
 #include "factored_i.h"
+#include "plan_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-const struct rsh_tensor *rsh_walk_tensor(const struct rsh_mapping *w,
+/* ---- recipes ---- */
+
+void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
+		     struct rsh_recipe_part *out)
+{
+	const struct rsh_tensor *t = c->tensors[tensor];
+
+	out->tensor = tensor;
+	out->box.n_dims = t->n_dims;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		out->box.from[d] = 0;
+		out->box.size[d] = t->dims[d];
+		out->base[d] = 0;
+		out->axis[d] = (uint8_t)d;
+	}
+}
+
+static int recipe_check_part(const struct rsh_shown *t,
+			     const struct rsh_recipe_part *r,
+			     const struct rsh_tensor *in, struct rsh_error *err)
+{
+	uint32_t followed[RSH_MAX_DIMS] = { 0 };
+
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		uint64_t size = 1;
+
+		if (r->axis[i] != RSH_FIXED) {
+			if (r->axis[i] >= t->n_dims)
+				return rsh_error_set(err, EINVAL, "its part "
+						     "follows dimension %u",
+						     r->axis[i]);
+			followed[r->axis[i]]++;
+			size = r->box.size[r->axis[i]];
+		}
+		if (r->base[i] > in->dims[i] || size > in->dims[i] - r->base[i])
+			return rsh_error_set(err, EINVAL, "its part leaves "
+					     "dimension %u of size %llu", i,
+					     (unsigned long long)in->dims[i]);
+	}
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (followed[d] > 1 || (!followed[d] && r->box.size[d] > 1))
+			return rsh_error_set(err, EINVAL, "dimension %u of its "
+					     "part is followed %u times", d,
+					     followed[d]);
+	return 0;
+}
+
+/* Checks that the parts' boxes lie in the tensor, have nothing in common and
+ * together have all of its elements. */
+static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_cut **cut,
+			      struct rsh_error *err)
+{
+	cleanup_free struct rsh_box *boxes =
+		rsh_alloc_array(t->recipe.n_parts, sizeof(*boxes));
+	uint64_t all = 1, have = 0;
+	int rc;
+
+	if (!boxes)
+		return rsh_error_nomem(err);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!rsh_mul_u64(all, t->dims[d], &all))
+			return rsh_error_set(err, EINVAL, "it is too large");
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++)
+		boxes[i] = t->recipe.parts[i].box;
+	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, t->recipe.n_parts,
+			      cut, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
+		uint64_t n = 1;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			n *= boxes[i].size[d];
+		have += n;
+	}
+	if (have != all || rsh_cut_n_cells(*cut) != t->recipe.n_parts)
+		return rsh_error_set(err, EINVAL, "its parts have %llu of %llu "
+				     "elements", (unsigned long long)have,
+				     (unsigned long long)all);
+	return 0;
+}
+
+static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (b->from[d] || b->size[d] != t->dims[d])
+			return false;
+	return b->n_dims == t->n_dims;
+}
+
+bool rsh_recipe_types_fit(const struct rsh_shown *t,
+			  const struct rsh_tensor *in)
+{
+	const uint32_t shown = rsh_dtype_size(t->dtype);
+	uint32_t in_unit, out_unit;
+
+	if (t->recipe.codec == RSH_CODEC_NONE)
+		return !in->wide_bf16 && rsh_dtype_size(in->dtype) == shown;
+	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
+	return out_unit == shown &&
+	       in_unit == (in->wide_bf16 ? 4 : rsh_dtype_size(in->dtype));
+}
+
+/* Checks that every element of the shown tensor comes from one place.  *parts
+ * is the cut that the boxes of several parts make, which the catalogue keeps,
+ * or NULL. */
+static int recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
+		     const struct rsh_cut **parts, struct rsh_error *err)
+{
+	struct rsh_cut *cut = NULL;
+	int rc;
+
+	*parts = NULL;
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
+		const struct rsh_recipe_part *r = &t->recipe.parts[i];
+		const struct rsh_tensor *in = p->cat->tensors[r->tensor];
+
+		rc = recipe_check_part(t, r, in, err);
+		if (rc)
+			return rc;
+		if (!rsh_recipe_types_fit(t, in))
+			return rsh_error_set(err, EINVAL, "its elements are "
+					     "those of another type");
+	}
+	if (t->recipe.n_parts == 1 && is_whole_box(t, &t->recipe.parts->box))
+		return 0;
+	if (!t->recipe.n_parts)
+		return rsh_error_set(err, EINVAL, "it is made of nothing");
+	rc = recipe_check_boxes(t, &cut, err);
+	if (rc) {
+		rsh_cut_free(cut);
+		return rc;
+	}
+	*parts = rsh_catalogue_keep_cut(p->cat, cut);
+	return *parts ? 0 : rsh_error_nomem(err);
+}
+
+/* ---- dimensions and spans ---- */
+
+const struct rsh_tensor *rsh_mapping_tensor(const struct rsh_mapping *w,
 					 uint32_t part)
 {
-	return w->apart ? w->factored[part].tensor : w->parts[part].tensor;
+	return w->is_factored ? w->factored[part].tensor
+			      : w->parts[part].tensor;
 }
 
 /* Gives the dimension of the catalogue's tensor that follows d; its number of
@@ -82,9 +221,9 @@ static void choose_units(struct rsh_mapping_build *k)
 	struct rsh_mapping *w = k->w;
 	uint32_t in, out;
 
-	w->apart = k->t->recipe.n_factored > 0;
+	w->is_factored = k->t->recipe.n_factored > 0;
 	rsh_codec_units(k->t->recipe.codec, &in, &out);
-	if (k->t->recipe.codec == RSH_CODEC_NONE && w->apart)
+	if (k->t->recipe.codec == RSH_CODEC_NONE && w->is_factored)
 		in = out = rsh_dtype_size(k->t->dtype);
 	w->unit_in = (uint8_t)in;
 	w->unit_out = (uint8_t)out;
@@ -95,12 +234,13 @@ static int make_spans(struct rsh_mapping_build *k)
 	struct rsh_mapping *w = k->w;
 	const uint32_t n = k->t->n_dims;
 	/* Units are bytes unless there is a codec or elements lie apart. */
-	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->apart ?
-		rsh_dtype_size(k->t->dtype) : 1;
+	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->is_factored
+				? rsh_dtype_size(k->t->dtype)
+				: 1;
 	struct rsh_span *s;
 
 	for (uint32_t d = n; d-- > 0;) {
-		k->joined[d] = d > 0 && (w->apart ?
+		k->joined[d] = d > 0 && (w->is_factored ?
 			rsh_factored_goes_on(k, d) : goes_on(k, d));
 		k->inner[d] = unit;
 		unit = k->joined[d] ? unit * k->local[d] : 1;
@@ -219,6 +359,35 @@ static int make_parts(struct rsh_mapping_build *k)
 	return 0;
 }
 
+bool rsh_mapping_part_box(const struct rsh_mapping *w,
+			  const struct rsh_box *slice, uint32_t part,
+			  struct rsh_box *out)
+{
+	const struct rsh_tensor *in = w->parts[part].tensor;
+	const struct rsh_recipe_part *r;
+	struct rsh_box common;
+
+	if (!w->recipe) {
+		*out = *slice;
+		return true;
+	}
+	r = &w->recipe[part];
+	if (!rsh_box_meet(slice, &r->box, &common))
+		return false;
+	out->n_dims = in->n_dims;
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		const uint32_t d = r->axis[i];
+
+		out->from[i] = r->base[i];
+		out->size[i] = 1;
+		if (d == RSH_FIXED)
+			continue;
+		out->from[i] += common.from[d] - r->box.from[d];
+		out->size[i] = common.size[d];
+	}
+	return true;
+}
+
 /* ---- slices ---- */
 
 /* Sets the dimensions and the size of each cell that is shown. */
@@ -270,7 +439,7 @@ static int copy_given(struct rsh_mapping_build *k)
 		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	k->w->dims = dims;
 	/* A tensor that is shown as it is needs none of the parts. */
-	if (k->w->pair != RSH_NO_PAIR || k->w->apart)
+	if (k->w->pair != RSH_NO_PAIR || k->w->is_factored)
 		return 0;
 	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
 	if (!parts)
@@ -330,7 +499,7 @@ static int check_recipe(struct rsh_mapping_build *k, struct rsh_error *err)
 	if (k->t->recipe.n_factored > 0 && !rsh_factored_as_boxes(k, &failed))
 		return failed ? rsh_error_nomem(err) :
 				rsh_factored_check(k, err);
-	rc = rsh_recipe_check(k->p, k->t, &k->part_cut, err);
+	rc = recipe_check(k->p, k->t, &k->part_cut, err);
 	if (rc || lie_together(k))
 		return rc;
 	if (rsh_factored_of_boxes(k))
@@ -363,7 +532,7 @@ int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 	choose_units(&k);
 	if (copy_given(&k) || make_spans(&k))
 		return rsh_error_nomem(err);
-	if (k.w->apart)
+	if (k.w->is_factored)
 		return rsh_factored_make(&k, err);
 	return make_parts(&k) ? rsh_error_nomem(err) : 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/mixed_radix.c reckons with the numbers that the factors of one dimension
- * count to.  In their order they are counted as any numbers of mixed digits. */
+/* plan/mixed_radix.c computes with sets of mixed-radix numbers: the indexes
+ * that the factors of one dimension have. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 
@@ -66,7 +66,7 @@ uint64_t rsh_mixed_radix_between(const struct rsh_mixed_radix *v, uint64_t from,
 	return digits_below(v, to) - digits_below(v, from);
 }
 
-/* ---- meeting ---- */
+/* ---- intersection ---- */
 
 /* Copies all but the first digit, and moves the numbers. */
 static void digits_rest(const struct rsh_mixed_radix *v, uint64_t base,
@@ -78,8 +78,8 @@ static void digits_rest(const struct rsh_mixed_radix *v, uint64_t base,
 		out->of[i] = v->of[i + 1];
 }
 
-/* Says v as numbers whose first digit has this larger step, and others that are
- * left over.  False: none are. */
+/* Divides v into numbers whose first digit has this larger step, and the rest.
+ * False: there is no rest. */
 static bool digits_split(const struct rsh_mixed_radix *v, uint64_t step,
 			 struct rsh_mixed_radix *whole,
 			 struct rsh_mixed_radix *over)
@@ -101,8 +101,8 @@ static bool digits_split(const struct rsh_mixed_radix *v, uint64_t step,
 	return true;
 }
 
-/* Do they meet, where both begin with the same step?  No more than two
- * differences between the first digits can be made up for by the others. */
+/* Do they meet, if both first digits have the same step?  The other digits can
+ * compensate at most a few differences between the first ones. */
 static bool digits_meet_alike(const struct rsh_mixed_radix *a,
 			      const struct rsh_mixed_radix *b, uint32_t *budget)
 {
@@ -124,8 +124,8 @@ static bool digits_meet_alike(const struct rsh_mixed_radix *a,
 	return false;
 }
 
-/* Do they meet?  a has the larger step, so its numbers stand in clusters; those
- * near b are looked at. */
+/* Do they meet?  a has the larger step, so its numbers are clusters; those near
+ * b are checked. */
 static bool digits_meet_near(const struct rsh_mixed_radix *a,
 			     const struct rsh_mixed_radix *b, uint32_t *budget)
 {

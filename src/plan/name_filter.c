@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/name_filter.c asks the options of every name once. */
+/* plan/name_filter.c applies the options to every name once. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int filter_check_renamed(const struct rsh_name_filter *c,
 	return 0;
 }
 
-static void filter_ask_kind(struct rsh_name_filter *c,
+static void filter_fill_kind(struct rsh_name_filter *c,
 			    const struct rsh_catalogue *cat, uint32_t name)
 {
 	const char *renamed = rsh_name_filter_name(c, name);
@@ -53,10 +53,10 @@ static void filter_ask_kind(struct rsh_name_filter *c,
 
 	if (rsh_kind_of(written) == RSH_KIND_GRADIENT)
 		c->unwanted[name] = true;
-	c->two_files |= !c->unwanted[name] && rsh_is_apart(written);
+	c->two_files |= !c->unwanted[name] && rsh_is_optimizer_param(written);
 }
 
-int rsh_name_filter_ask(struct rsh_name_filter *c,
+int rsh_name_filter_fill(struct rsh_name_filter *c,
 			const struct rsh_catalogue *cat, const uint32_t *which,
 			uint32_t n, const struct rsh_plan_options *o,
 			struct rsh_error *err)
@@ -79,7 +79,7 @@ int rsh_name_filter_ask(struct rsh_name_filter *c,
 		if (o->rename)
 			c->renamed[name] = o->rename(o->ctx, text);
 		if (c->division == RSH_DIVIDE_KINDS)
-			filter_ask_kind(c, cat, name);
+			filter_fill_kind(c, cat, name);
 	}
 	return o->rename ? filter_check_renamed(c, cat, which, n, err) : 0;
 }
@@ -111,7 +111,7 @@ int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
 			const struct rsh_shown_file *f, struct rsh_error *err)
 {
 	if (c->two_files)
-		return rsh_blueprint_add_two(p, f, rsh_is_apart, err);
+		return rsh_blueprint_add_two(p, f, rsh_is_optimizer_param, err);
 	return c->division == RSH_DIVIDE_PARTS ?
 		rsh_blueprint_add_parts(p, f, c->part_bytes, err) :
 		rsh_blueprint_add_file(p, f, err);

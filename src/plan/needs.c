@@ -84,7 +84,7 @@ static bool is_needed(const struct need *n, uint32_t cell)
 static void need_cell(void *ctx, uint32_t cell)
 {
 	struct need *n = ctx;
-	struct rsh_writer *w = &n->p->writer;
+	struct rsh_plan_ops *w = &n->p->ops;
 	struct rsh_holder holder;
 	uint32_t own;
 
@@ -101,11 +101,11 @@ static void need_cell(void *ctx, uint32_t cell)
 	}
 	n->n_found++;
 	use_file(&n->p->building, holder.file);
-	if (!w->stands_in ||
+	if (!w->replica_used ||
 	    rsh_cut_place(n->tensor->cut, holder.rank) ==
 		    rsh_cut_first_place(n->tensor->cut, cell) + n->replica)
 		return;
-	w->stands_in(w->ctx, own_file(n, cell), n->tensor->name);
+	w->replica_used(w->ctx, own_file(n, cell), n->tensor->name);
 }
 
 static void need_held_cell(void *ctx, uint32_t cell)
@@ -139,35 +139,6 @@ static uint64_t need_box(struct need *n)
 	return n_cells;
 }
 
-bool rsh_mapping_part_box(const struct rsh_mapping *w,
-			  const struct rsh_box *slice, uint32_t part,
-			  struct rsh_box *out)
-{
-	const struct rsh_tensor *in = w->parts[part].tensor;
-	const struct rsh_recipe_part *r;
-	struct rsh_box common;
-
-	if (!w->recipe) {
-		*out = *slice;
-		return true;
-	}
-	r = &w->recipe[part];
-	if (!rsh_box_meet(slice, &r->box, &common))
-		return false;
-	out->n_dims = in->n_dims;
-	for (uint32_t i = 0; i < in->n_dims; i++) {
-		const uint32_t d = r->axis[i];
-
-		out->from[i] = r->base[i];
-		out->size[i] = 1;
-		if (d == RSH_FIXED)
-			continue;
-		out->from[i] += common.from[d] - r->box.from[d];
-		out->size[i] = common.size[d];
-	}
-	return true;
-}
-
 /* Are some of the elements in no cell? */
 static bool has_gap(const struct need *n, struct rsh_box *gap)
 {
@@ -175,7 +146,7 @@ static bool has_gap(const struct need *n, struct rsh_box *gap)
 			   rsh_cut_gap(n->tensor->cut, &n->box, gap);
 }
 
-/* Boxes need no ranks to be told by. */
+/* Slices of a list of boxes are named by their elements. */
 static int missing_box(const struct need *n, uint32_t name, uint32_t rank,
 		       struct rsh_error *err)
 {
@@ -208,19 +179,19 @@ static int missing_slice(const struct need *n, uint32_t name, uint32_t rank,
 
 	if (!rsh_cut_grid(n->tensor->cut))
 		return missing_box(n, name, rank, err);
-	if (p->writer.explain)
-		p->writer.explain(p->writer.ctx, rank, name, more,
+	if (p->ops.explain)
+		p->ops.explain(p->ops.ctx, rank, name, more,
 				  sizeof(more));
 	return rsh_blueprint_missing(p, n->lowest, rank, name, more, err);
 }
 
-/* Remembers that some cells cannot be had; the sentence is about the file of
- * the lowest number. */
+/* Adds missing cells to the losses; the message is about the file of the lowest
+ * number. */
 static int lose_cells(struct need *n, uint32_t shown,
 		      struct rsh_virtual_file *f, struct rsh_error *err)
 {
 	struct rsh_plan *p = n->p;
-	struct rsh_mapping *w = p->walks[shown];
+	struct rsh_mapping *w = p->mappings[shown];
 	const struct rsh_lost lost = { w->name, shown };
 	int rc = 0;
 
@@ -236,8 +207,8 @@ static int lose_cells(struct need *n, uint32_t shown,
 	return p->b.replicas ? rsh_plan_lose(p, &lost, err) : rc;
 }
 
-/* Tensors of one pair need the same source files.  One that has lost cells is
- * not marked as done, since each tensor tells its own losses. */
+/* Tensors of one pair need the same source files.  A pair with lost cells is
+ * not marked as done, since the losses of each tensor are reported. */
 static bool is_done(struct rsh_plan *p, const struct rsh_mapping *w,
 		    uint32_t number)
 {
@@ -278,23 +249,23 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct need *n = ctx;
 
-	/* What is missing is told later. */
+	/* A copy, since lose_cells() uses it later. */
 	n->kept = *b;
 	n->digits = &n->kept;
 	rsh_digit_box_bounds(b, &n->box);
 	return need_found(n);
 }
 
-/* Marks the files of what a slice has of a part, and of its scales. */
+/* Marks the files of the elements of a part in a slice, and of its scales. */
 static bool need_part(struct need *n, const struct rsh_mapping *w,
 		      uint32_t part, const struct rsh_box *slice)
 {
 	const struct rsh_tensor *scale;
 
-	n->tensor = rsh_walk_tensor(w, part);
+	n->tensor = rsh_mapping_tensor(w, part);
 	n->replica = rsh_cut_replica(n->tensor->cut, n->member);
 	n->digits = NULL;
-	if (!w->apart)
+	if (!w->is_factored)
 		return !rsh_mapping_part_box(w, slice, part, &n->box) ||
 		       need_found(n);
 	if (!rsh_factored_each(w, part, slice, need_digits, n))
@@ -313,7 +284,7 @@ static bool need_part(struct need *n, const struct rsh_mapping *w,
 static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 		      uint32_t number, uint32_t shown, struct rsh_error *err)
 {
-	const struct rsh_mapping *w = p->walks[shown];
+	const struct rsh_mapping *w = p->mappings[shown];
 	struct need n = { .p = p, .member = f->member };
 	struct rsh_box slice;
 
@@ -332,7 +303,7 @@ static void use_copy(struct rsh_plan *p, const struct rsh_virtual_file *f,
 {
 	uint32_t file;
 
-	if (p->writer.pick(p->writer.ctx, f->rank, name, NULL, &file))
+	if (p->ops.pick(p->ops.ctx, f->rank, name, NULL, &file))
 		use_file(&p->building, file);
 }
 
@@ -368,7 +339,7 @@ int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,
 			uint32_t member, bool *lost, struct rsh_error *err)
 {
 	struct rsh_virtual_file f = { .rank = rank, .member = member };
-	/* No file has this number, so the next one looks again. */
+	/* No file has this number, so the pair is not taken as done. */
 	int rc = need_slice(p, &f, UINT32_MAX - 1, shown, err);
 
 	*lost |= f.lost;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/offers.c is the writer's own policy: each file has what is offered for
- * its stage, in the order of the offers. */
+/* plan/offers.c is the policy for offers: each file has the offers of its
+ * stage, in their order. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,19 +12,19 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
 
-#define OFFERS_TEXT 160
+#define LAYOUT_TEXT 160
 
-/* The plan asks this, and tells what it finds. */
-struct offers_asked {
+/* The context of the functions that the plan calls. */
+struct offers_state {
 	struct rsh_name_filter filter;
-	uint32_t stood_for; /* a name, of which some cells are taken from other
-			     * files than their own; or RSH_NAME_NONE */
-	bool others;        /* there are others like it */
+	uint32_t replaced; /* a parameter with slices that are read from
+			    * replicas, or RSH_NAME_NONE */
+	bool others;       /* there are more such parameters */
 };
 
 struct offering {
-	struct rsh_writing *w;
-	struct offers_asked *asked; /* the plan owns it */
+	struct rsh_writer_state *w;
+	struct offers_state *state; /* the plan owns it */
 	const struct rsh_offer *offers;
 	uint32_t n;
 	const struct rsh_strategy *dst;
@@ -36,28 +36,28 @@ struct offering {
 	uint32_t n_names;
 };
 
-/* ---- what the plan asks ---- */
+/* ---- functions for the plan ---- */
 
 static const char *offers_written(const void *ctx, uint32_t name)
 {
-	const struct offers_asked *a = ctx;
+	const struct offers_state *a = ctx;
 
 	return rsh_name_filter_name(&a->filter, name);
 }
 
 static void offers_stands_in(void *ctx, uint32_t own_file, uint32_t name)
 {
-	struct offers_asked *a = ctx;
+	struct offers_state *a = ctx;
 
 	(void)own_file;
-	if (a->stood_for == RSH_NAME_NONE)
-		a->stood_for = name;
-	a->others |= a->stood_for != name;
+	if (a->replaced == RSH_NAME_NONE)
+		a->replaced = name;
+	a->others |= a->replaced != name;
 }
 
 static void offers_free(void *ctx)
 {
-	struct offers_asked *a = ctx;
+	struct offers_state *a = ctx;
 
 	rsh_name_filter_clear(&a->filter);
 	free(a);
@@ -108,7 +108,7 @@ static int offers_refuse(const struct offering *s, const struct rsh_offer *o,
 			 const struct rsh_strategy_item *item, int rc,
 			 struct rsh_error *err)
 {
-	char dims[OFFERS_TEXT], layout[OFFERS_TEXT];
+	char dims[LAYOUT_TEXT], layout[LAYOUT_TEXT];
 
 	if (rc == -ENOMEM)
 		return rc;
@@ -214,10 +214,10 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 			s->names[s->n_names++] = name;
 	}
 	if (s->dst && !listed && !s->w->filter->filtered)
-		return rsh_error_set(err, EINVAL, "rank %u: no parameter of the "
+		return rsh_error_set(err, EINVAL,
+				     "rank %u: no parameter of the "
 				     "source files is listed by %s",
-				     stage * s->dst->stage_ranks,
-				     s->dst->path);
+				     stage * s->dst->stage_ranks, s->dst->path);
 	return 0;
 }
 
@@ -231,7 +231,7 @@ static int offers_file(void *ctx, struct rsh_shown_file *f,
 	return 0;
 }
 
-/* ---- what is listed ---- */
+/* ---- parameters of the strategy ---- */
 
 static bool offers_is_wanted(const struct offering *s, uint32_t name)
 {
@@ -240,19 +240,20 @@ static bool offers_is_wanted(const struct offering *s, uint32_t name)
 
 	if (s->offered[name])
 		return !s->w->filter->unwanted[name];
-	if (o->division == RSH_DIVIDE_KINDS && rsh_kind_of(text) == RSH_KIND_GRADIENT)
+	if (o->division == RSH_DIVIDE_KINDS &&
+	    rsh_kind_of(text) == RSH_KIND_GRADIENT)
 		return false;
 	return !o->wanted || o->wanted(o->ctx, text);
 }
 
-static bool offers_is_dealt(void *ctx, uint32_t stage,
+static bool offers_is_deduplicated(void *ctx, uint32_t stage,
 			    const struct rsh_strategy_param *p)
 {
 	return rsh_param_in_stage(p, stage) && offers_is_wanted(ctx, p->name);
 }
 
-/* Says what the strategy lists in vain, as the optimizer's state of a
- * checkpoint that has none. */
+/* Notes parameters that only the strategy has, as optimizer state that the
+ * checkpoint does not have. */
 static int offers_note_absent(const struct offering *s)
 {
 	uint32_t n = 0, example = RSH_NAME_NONE;
@@ -279,7 +280,7 @@ static int offers_note_absent(const struct offering *s)
 static int offers_end(void *ctx)
 {
 	const struct offering *s = ctx;
-	const uint32_t name = s->asked->stood_for;
+	const uint32_t name = s->state->replaced;
 	char *text;
 	int rc;
 
@@ -289,14 +290,15 @@ static int offers_end(void *ctx)
 		return 0;
 	rc = asprintf(&text, "slices that files lack, or lost ones had, come "
 		      "from others that hold the same (%s%s)",
-		      offers_name(s, name), s->asked->others ? " and others" :
+		      offers_name(s, name), s->state->others ? " and others" :
 							       "");
 	return rsh_blueprint_note(s->w->plan, rc < 0 ? NULL : text);
 }
 
 /* ---- making ---- */
 
-static int offers_begin(void *ctx, struct rsh_writing *w, struct rsh_error *err)
+static int offers_begin(void *ctx, struct rsh_writer_state *w,
+			struct rsh_error *err)
 {
 	struct offering *s = ctx;
 
@@ -318,33 +320,36 @@ int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
 		   struct rsh_plan **out, struct rsh_error *err)
 {
 	struct offering s = {
-		.asked = calloc(1, sizeof(*s.asked)),
+		.state = calloc(1, sizeof(*s.state)),
 		.offers = offers, .n = n, .dst = dst,
 		.names = rsh_alloc_array(n, sizeof(*s.names)),
 	};
 	struct rsh_policy policy = {
 		.ctx = &s,
-		.asked = { .ctx = s.asked, .written = offers_written,
-			   .stands_in = offers_stands_in, .free = offers_free },
-		.names = s.names, .n_names = n,
+		.ops = { .ctx = s.state,
+			 .written_name = offers_written,
+			 .replica_used = offers_stands_in,
+			 .free = offers_free },
+		.names = s.names,
+		.n_names = n,
 		.n_stages = dst ? dst->n_stages : 1,
 		.stage_ranks = dst ? dst->stage_ranks : 1,
 		.begin = offers_begin,
 		.stage = offers_stage,
-		.is_dealt = offers_is_dealt,
+		.is_deduplicated = offers_is_deduplicated,
 		.file = offers_file,
 		.end = offers_end,
 	};
 	int rc;
 
-	if (s.asked && s.names) {
+	if (s.state && s.names) {
 		for (uint32_t i = 0; i < n; i++)
 			s.names[i] = offers[i].name;
-		s.asked->stood_for = RSH_NAME_NONE;
-		policy.filter = &s.asked->filter;
-		rc = rsh_write_by_policy(cat, &policy, dst, opts, out, err);
+		s.state->replaced = RSH_NAME_NONE;
+		policy.filter = &s.state->filter;
+		rc = rsh_write_plan_by(cat, &policy, dst, opts, out, err);
 	} else {
-		free(s.asked);
+		free(s.state);
 		rsh_catalogue_free(cat);
 		rc = rsh_error_nomem(err);
 	}

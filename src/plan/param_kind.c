@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/param_kind.c tells parameters apart by the names that MindSpore's
- * optimizers give theirs. */
+/* plan/param_kind.c knows the names that MindSpore's optimizers give their
+ * parameters. */
 #include <string.h>
 
 #include "rsh/plan/param_kind.h"
@@ -61,7 +61,7 @@ bool rsh_is_flattened_state(const char *name)
 	return has_prefix(name, prefixes, 2);
 }
 
-bool rsh_is_apart(const char *written)
+bool rsh_is_optimizer_param(const char *written)
 {
 	const enum rsh_kind kind = rsh_kind_of(written);
 

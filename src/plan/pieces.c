@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/pieces.c goes from a range of a virtual file to the places that its
- * bytes come from. */
+/* plan/pieces.c finds the places that the bytes of a range of a virtual file
+ * come from. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct rsh_piece_iter {
 	uint32_t slot;
 	bool content; /* only that of the slot */
 
-	/* What follows is of the slot at hand. */
+	/* The current slot. */
 	bool entered;
 	struct rsh_record_shape shape;
 	enum rsh_codec codec;
@@ -30,9 +30,9 @@ struct rsh_piece_iter {
 	size_t header_cap;
 	bool no_memory; /* there was none for a header */
 
-	/* This says where the slot's content lies: copied slots have one
-	 * record, others one a source file; files that share an index share the
-	 * record. */
+	/* The source of the slot's content.  A copied slot has one record, a
+	 * shown one a record in each source file; files that share an index
+	 * share the record. */
 	const struct rsh_mapping *w; /* NULL: copied */
 	struct rsh_cursor cursor;
 	uint32_t file;
@@ -40,9 +40,9 @@ struct rsh_piece_iter {
 	const struct rsh_tensor *tensor; /* the tensor that `rec` is of */
 	const struct rsh_record *rec;
 
-	/* `rows` is the row that is being given.  Its n says how many like it
-	 * follow, as far as is known from its pieces, and is 0 unless the row
-	 * was given from its start on. */
+	/* The current row.  rows.n is how many equal rows follow, as far as is
+	 * known from its pieces; 0 unless the row was given from its start
+	 * on. */
 	struct rsh_rows rows;
 	uint64_t row_pos; /* where the next piece of the row has to be */
 	uint64_t row_end;
@@ -166,7 +166,7 @@ static bool room_for_header(struct rsh_piece_iter *it)
 	return true;
 }
 
-/* Prepares the slot at hand; the plan made sure that its sources exist. */
+/* Prepares the current slot.  The plan has checked that its sources exist. */
 static bool enter_slot(struct rsh_piece_iter *it)
 {
 	const struct rsh_slot *s = slot_of(it);
@@ -177,19 +177,20 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	it->w = NULL;
 	it->rows.n = 0;
 	if (s->shown != RSH_COPIED) {
-		it->w = p->walks[s->shown];
+		it->w = p->mappings[s->shown];
 		it->codec = it->w->codec;
 		it->in_unit = it->w->unit_in;
 		it->out_unit = it->w->unit_out;
 		rsh_plan_shape(p, it->w, it->f->member, &it->shape);
 		rsh_cursor_enter(it->w, it->f->member, &it->cursor);
 	} else {
-		if (!p->writer.pick(p->writer.ctx, it->f->rank, s->name,
+		if (!p->ops.pick(p->ops.ctx, it->f->rank, s->name,
 				    it->avoid, &it->file))
 			return false;
 		it->ix = rsh_catalogue_index(p->cat, it->file);
 		it->rec = rsh_ckpt_find(it->ix, s->name);
-		rsh_plan_copy_shape(p, it->ix, it->rec, &it->shape, &it->codec);
+		p->ops.copy_shape(p->ops.ctx, it->ix, it->rec, &it->shape,
+				  &it->codec);
 		rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
 	}
 	p->b.framing->chunks(&it->shape, &it->chunks);
@@ -239,15 +240,15 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 
 /* ---- rows that repeat ---- */
 
-/* Gives the units of a row: those along the innermost span, or one where
- * neighbours lie apart. */
+/* Returns the units of a row: those along the innermost span, or one if
+ * neighbours are not neighbours in the source. */
 static uint64_t row_units(const struct rsh_piece_iter *it)
 {
-	return it->w->apart ? 1 : it->cursor.len[it->w->n_spans - 1];
+	return it->w->is_factored ? 1 : it->cursor.len[it->w->n_spans - 1];
 }
 
-/* Takes account of a piece.  From it on `room` bytes follow each other in its
- * source file, and `limit` bytes of content here. */
+/* Updates `rows` by a piece.  From it on `room` bytes are contiguous in the
+ * source file, and `limit` bytes of content in the virtual file. */
 static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
 		       uint64_t length, uint64_t room, uint64_t limit)
 {
@@ -293,7 +294,7 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 
 /* ---- scales and tiles ---- */
 
-/* Finds the scales of the part at hand, for elements from number `first` on. */
+/* Finds the scales of the current part, for elements from number `first` on. */
 static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
 			struct rsh_scales *out)
 {
@@ -322,8 +323,8 @@ static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
 	return true;
 }
 
-/* Sets the tile around a unit: of the rows of the cursor's one those that lie
- * in one extent.  False: the row of the unit lies in several. */
+/* Sets the tile around a unit: the rows of the cursor's tile that are in the
+ * same extent.  False: the row of the unit is in several extents. */
 static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 		      uint64_t *row)
 {
@@ -352,8 +353,8 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	return true;
 }
 
-/* Gives what a tile has of the content from byte `at` on: the rest of a column,
- * and the columns after it if these follow. */
+/* Gives the piece of a tile from byte `at` of the content on: the rest of a
+ * column, and the columns after it if these are contiguous. */
 static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 			struct rsh_piece *out)
 {
@@ -384,7 +385,7 @@ static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 	return true;
 }
 
-/* Gives zeros, for content that no source file has. */
+/* MindSpore's converter writes zeros that no source file has. */
 static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 {
 	static const uint8_t zeros[16];
@@ -408,7 +409,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 		if (!rsh_cursor_find(it->w, unit, &it->cursor) ||
 		    !find_source(it))
 			return false;
-		if (it->w->apart && tiled_piece(it, at, limit, out))
+		if (it->w->is_factored && tiled_piece(it, at, limit, out))
 			return true;
 		src = it->cursor.src;
 		run = it->cursor.run;
@@ -438,7 +439,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	return true;
 }
 
-/* Gives what stands before the first record. */
+/* Gives the bytes before the first record. */
 static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	const struct rsh_slot_list *l = it->f->list;
@@ -448,7 +449,7 @@ static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 }
 
-/* Gives the piece at it->pos, which is in the slot at hand. */
+/* Gives the piece at it->pos, which is in the current slot. */
 static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	const struct rsh_chunks *k = &it->chunks;
@@ -480,24 +481,24 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
  * the last. */
 static bool find_twin(const struct rsh_piece_iter *it, uint32_t *file)
 {
-	const struct rsh_writer *w = &it->p->writer;
+	const struct rsh_plan_ops *w = &it->p->ops;
 	const struct rsh_catalogue *c = it->p->cat;
 	const uint32_t origin = it->f->origin;
 	uint32_t from = rsh_catalogue_present_from(c, origin);
 
-	for (uint32_t i = 0; w->holds_same && i < c->n_present; i++) {
+	for (uint32_t i = 0; w->same_slices && i < c->n_present; i++) {
 		*file = c->present[(from + i) % c->n_present];
 		if (c->index_id[*file] == c->index_id[origin] &&
 		    !rsh_is_avoided(it->avoid, *file) &&
-		    w->holds_same(w->ctx, origin, *file))
+		    w->same_slices(w->ctx, origin, *file))
 			return true;
 	}
 	return false;
 }
 
-/* Gives a piece of a record from who holds it, once the origin cannot be read
- * any more and nobody has all that it has.  That works for records with headers
- * as MindSpore writes them; metadata and a checksum are in no other file. */
+/* Gives a piece of one record from another holder of the record, if the origin
+ * cannot be read and no file equals it.  This works for records with headers as
+ * MindSpore writes them; metadata and a checksum are in no other file. */
 static bool patched_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	const struct rsh_ckpt_index *ix =
@@ -519,7 +520,7 @@ static bool patched_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	return slot_piece(it, out);
 }
 
-/* All of the file comes from one rank for as long as there is one. */
+/* As long as an equal file can be read, all bytes come from one file. */
 static bool whole_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	uint32_t rank = it->f->origin;
@@ -534,8 +535,8 @@ static bool whole_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	return true;
 }
 
-/* Gives a piece of the slot's content in a file that is a source file: where
- * the index says, or by itself once no file has all that the origin has. */
+/* Gives a piece of the slot's content in a file that equals a source file: from
+ * that file or an equal one, or else from another holder of the record. */
 static bool whole_content_piece(struct rsh_piece_iter *it,
 				struct rsh_piece *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/plan.c makes a plan out of what its writer says, and answers what is
- * asked of the files. */
+/* plan/plan.c makes and frees a plan, and returns information about its
+ * files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 /* ---- making and freeing ---- */
 
 struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
-				   const struct rsh_writer *writer,
+				   const struct rsh_plan_ops *writer,
 				   const struct rsh_blueprint *b)
 {
 	struct rsh_plan *p = calloc(1, sizeof(*p));
@@ -26,7 +26,7 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 		return NULL;
 	}
 	p->cat = c;
-	p->writer = *writer;
+	p->ops = *writer;
 	p->b = *b;
 	w = &p->building;
 	w->used = calloc((size_t)c->n_files + 1, sizeof(*w->used));
@@ -73,13 +73,13 @@ void rsh_plan_free(struct rsh_plan *p)
 	for (uint32_t i = 0; i < p->n_notes; i++)
 		free(p->notes[i].text);
 	free(p->notes);
-	free(p->walks);
+	free(p->mappings);
 	free(p->pairs);
 	free(p->lost);
 	free(p->lost_whole);
 	rsh_arena_clear(&p->arena);
-	if (p->writer.free)
-		p->writer.free(p->writer.ctx);
+	if (p->ops.free)
+		p->ops.free(p->ops.ctx);
 	rsh_catalogue_free(p->cat);
 	free(p);
 }
@@ -92,15 +92,15 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 
 	if (rc)
 		return rc;
-	if (rsh_grow(&p->walks, &p->walks_cap, p->n_walks + 1,
-		     sizeof(*p->walks)))
+	if (rsh_grow(&p->mappings, &p->mappings_cap, p->n_mappings + 1,
+		     sizeof(*p->mappings)))
 		return rsh_error_nomem(err);
-	*number = p->n_walks;
-	p->walks[p->n_walks++] = w;
+	*number = p->n_mappings;
+	p->mappings[p->n_mappings++] = w;
 	return 0;
 }
 
-static int plan_add_note(struct rsh_plan *p, char *sentence, bool aside)
+static int plan_add_note(struct rsh_plan *p, char *sentence, bool difference)
 {
 	if (!sentence ||
 	    rsh_grow(&p->notes, &p->notes_cap, p->n_notes + 1,
@@ -108,7 +108,7 @@ static int plan_add_note(struct rsh_plan *p, char *sentence, bool aside)
 		free(sentence);
 		return -ENOMEM;
 	}
-	p->notes[p->n_notes++] = (struct rsh_plan_note){ sentence, aside };
+	p->notes[p->n_notes++] = (struct rsh_plan_note){ sentence, difference };
 	return 0;
 }
 
@@ -117,7 +117,7 @@ int rsh_blueprint_note(struct rsh_plan *p, char *sentence)
 	return plan_add_note(p, sentence, false);
 }
 
-int rsh_blueprint_aside(struct rsh_plan *p, char *sentence)
+int rsh_blueprint_note_difference(struct rsh_plan *p, char *sentence)
 {
 	return plan_add_note(p, sentence, true);
 }
@@ -131,8 +131,8 @@ void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix)
 
 const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name)
 {
-	const char *written = p->writer.written ?
-		p->writer.written(p->writer.ctx, name) : NULL;
+	const char *written = p->ops.written_name ?
+		p->ops.written_name(p->ops.ctx, name) : NULL;
 
 	return written ? written : rsh_names_text(p->cat->names, name);
 }
@@ -153,33 +153,25 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
 			 uint32_t member, struct rsh_record_shape *out)
 {
-	rsh_plan_shape(p, p->walks[shown], member, out);
+	rsh_plan_shape(p, p->mappings[shown], member, out);
 }
 
 const struct rsh_cut *rsh_blueprint_cut(const struct rsh_plan *p,
 					uint32_t shown)
 {
-	return p->walks[shown]->cut;
+	return p->mappings[shown]->cut;
 }
 
-void rsh_plan_copy_shape(const struct rsh_plan *p,
-			 const struct rsh_ckpt_index *ix,
-			 const struct rsh_record *r,
-			 struct rsh_record_shape *out, enum rsh_codec *codec)
-{
-	p->writer.shape(p->writer.ctx, ix, r, out, codec);
-}
-
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i)
 {
 	return i < p->n_notes ? p->notes[i].text : NULL;
 }
 
-bool rsh_plan_note_is_aside(const struct rsh_plan *p, uint32_t i)
+bool rsh_plan_note_is_difference(const struct rsh_plan *p, uint32_t i)
 {
-	return p->notes[i].aside;
+	return p->notes[i].difference;
 }
 
 const char *rsh_plan_lost(const struct rsh_plan *p)
@@ -231,7 +223,7 @@ const uint32_t *rsh_plan_sources(const struct rsh_plan *p, uint32_t rank,
 	return p->files[rank].sources;
 }
 
-/* Describes the record as it stands in the source file. */
+/* Describes a record of a file that equals a source file. */
 static void describe_whole(const struct rsh_plan *p,
 			   const struct rsh_virtual_file *f,
 			   const struct rsh_slot *s,
@@ -272,17 +264,18 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 	}
 	out->resharded = s->shown != RSH_COPIED;
 	out->name = s->name;
-	out->cut = out->resharded ? p->walks[s->shown]->cut : NULL;
-	out->whole_dims = out->resharded ? p->walks[s->shown]->dims : NULL;
+	out->cut = out->resharded ? p->mappings[s->shown]->cut : NULL;
+	out->whole_dims = out->resharded ? p->mappings[s->shown]->dims : NULL;
 	if (out->resharded) {
-		rsh_plan_shape(p, p->walks[s->shown], f->member, &out->shape);
-	} else if (p->writer.pick(p->writer.ctx, f->rank, s->name, NULL,
+		rsh_plan_shape(p, p->mappings[s->shown], f->member,
+			       &out->shape);
+	} else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL,
 				  &from)) {
 		const struct rsh_ckpt_index *ix =
 			rsh_catalogue_index(p->cat, from);
 
-		rsh_plan_copy_shape(p, ix, rsh_ckpt_find(ix, s->name),
-				    &out->shape, &codec);
+		p->ops.copy_shape(p->ops.ctx, ix, rsh_ckpt_find(ix, s->name),
+				  &out->shape, &codec);
 	}
 	out->offset = s->offset;
 	out->total_bytes = (i + 1 < f->list->n ? f->list->slots[i + 1].offset :

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/plan_i.h - inside of a plan, for the files of plan/ only:
- *   plan.c    making and freeing, answers about files
- *   recipe.c  whether a recipe fits its tensor
- *   mapping.c    from the elements of a shown tensor to those of the catalogue
- *   cursor.c   one of them, and what follows it
- *             (both of parts that are no boxes: factored_i.h)
- *   files.c   records laid out, files added
- *   parts.c   a file cut into several
- *   needs.c   the source files that a virtual file needs
- *   query.c    the tensors and their origins, for those who draw them
- *   lost.c    the slices that no file holds
- *   pieces.c  from a range of a file to the places of its bytes
+/* plan/plan_i.h - the parts of a plan, for the files of plan/ only:
+ *   plan.c     making and freeing a plan, information about files
+ *   mapping.c  checks recipes; maps elements of a shown tensor to the catalogue
+ *   cursor.c   finds one element by a mapping (factored parts: factored_i.h)
+ *   files.c    adds files, computes their layout
+ *   needs.c    the source files that a virtual file needs
+ *   query.c    the tensors of a plan and their origins
+ *   lost.c     the slices that no file holds
+ *   pieces.c   from a range of a file to the places of its bytes
  */
 #ifndef RSH_PLAN_PLAN_I_H
 #define RSH_PLAN_PLAN_I_H
@@ -18,12 +15,14 @@
 #include "rsh/plan/blueprint.h"
 #include "rsh/util/arena.h"
 
-/* ---- walks ---- */
+void rsh_copies_free(struct rsh_copies *c);
 
-/* A span is several dimensions of a shown tensor that a mapping takes as one,
- * since they follow each other in all its cells and in all cells that these are
- * made of.  Lengths are in units: bytes, or elements where there is a codec or
- * where elements lie apart. */
+/* ---- mappings ---- */
+
+/* A span is one or more dimensions of a shown tensor that a mapping treats as
+ * one, since they are contiguous in all its cells and in all cells that these
+ * are made of.  Lengths are in units: bytes, or elements if there is a codec or
+ * if neighbouring elements are not neighbours in the source. */
 struct rsh_span {
 	uint32_t lead;  /* the first of its dimensions */
 	uint64_t inner; /* units between two neighbours along it */
@@ -33,23 +32,23 @@ struct rsh_span {
 /* An in-span is a span of a tensor of the catalogue. */
 struct rsh_in_span {
 	uint32_t lead;
-	uint32_t axis;   /* the shown span that it follows, or RSH_FIXED */
+	uint32_t axis;   /* the corresponding shown span, or RSH_FIXED */
 	uint64_t base;   /* where the part begins along it */
 	uint64_t inner;
-	/* What follows is set if a grid cuts the tensor: */
+	/* Set if a grid cuts the tensor: */
 	uint64_t len;
 	uint64_t stride; /* units between two neighbours in a cell */
-	uint32_t weight; /* what one cell further adds to the cell's number */
+	uint32_t weight; /* the next cell's number is larger by this */
 };
 
-/* Both sides cut this dimension alike, so that a cell has the same coordinate
- * along it on both. */
+/* The shown tensor and the part's tensor are cut in the same way along this
+ * dimension, so cells have the same coordinate. */
 struct rsh_alike {
 	uint32_t dim;    /* of the shown tensor */
 	uint32_t weight; /* as in struct rsh_in_span */
 };
 
-/* This is a part of a recipe, told by spans. */
+/* A part of a recipe, in spans. */
 struct rsh_mapping_part {
 	const struct rsh_tensor *tensor;
 	uint64_t *from, *to; /* [span]: where its box begins, ends */
@@ -61,12 +60,12 @@ struct rsh_mapping_part {
 
 struct rsh_factored; /* factored_i.h */
 
-/* A mapping says how the elements of a shown tensor are found. */
+/* A mapping finds the elements of a shown tensor in the catalogue. */
 struct rsh_mapping {
 	uint32_t name;
 	uint32_t pair;      /* index into rsh_plan.pairs, or RSH_NO_PAIR */
 	bool lost;          /* slices are needed that no file holds */
-	bool apart;         /* it has factored parts, and no others */
+	bool is_factored;   /* it has factored parts, and no others */
 	uint8_t dtype;      /* enum rsh_dtype, as shown */
 	uint8_t codec;      /* enum rsh_codec */
 	uint8_t n_dims;
@@ -78,8 +77,7 @@ struct rsh_mapping {
 	const struct rsh_cut *part_cut; /* part i is rank i; NULL: there is
 					 * one */
 	const uint64_t *dims;      /* of the whole tensor */
-	/* These are of a cell: one entry for all cells of a grid, else
-	 * [cell]. */
+	/* [cell]; a single entry if the cut is a grid. */
 	const int64_t *slice_dims;
 	const uint64_t *slice_bytes;
 	const struct rsh_span *spans;
@@ -92,7 +90,7 @@ struct rsh_mapping {
 				* along span `by` */
 };
 
-/* Tensors of one pair are shown as they are, with the same cuts and copies:
+/* Tensors of one pair are shown unchanged, with the same cuts and copies, so
  * they need the same files. */
 #define RSH_NO_PAIR UINT32_MAX
 struct rsh_pair {
@@ -100,18 +98,13 @@ struct rsh_pair {
 	const struct rsh_copies *copies;
 };
 
-/* Do the parts fit the tensors, and leave nothing out?  0, or -EINVAL with a
- * sentence.  *parts is the cut that the boxes of several parts make, which the
- * catalogue keeps, or NULL. */
-int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
-		     const struct rsh_cut **parts, struct rsh_error *err);
-/* Do the elements of a part become those that are shown? */
+/* Do the element types of a part and of the shown tensor fit the codec? */
 bool rsh_recipe_types_fit(const struct rsh_shown *t,
 			  const struct rsh_tensor *in);
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err);
 
-/* Gives the index of a member's cell in the mapping's slices. */
+/* Returns the index of a member's cell in the mapping's slices. */
 static inline uint32_t rsh_mapping_slice(const struct rsh_mapping *w,
 					 uint32_t member)
 {
@@ -124,43 +117,41 @@ static inline uint64_t rsh_mapping_bytes(const struct rsh_mapping *w,
 	return w->slice_bytes[rsh_mapping_slice(w, member)];
 }
 
-/* Gives the tensor of the catalogue that a part is of. */
-const struct rsh_tensor *rsh_walk_tensor(const struct rsh_mapping *w,
-					 uint32_t part);
+/* Returns the tensor of the catalogue that a part is of. */
+const struct rsh_tensor *rsh_mapping_tensor(const struct rsh_mapping *w,
+					    uint32_t part);
 
-/* This is the tile around a unit: struct rsh_tile (plan/plan.h), before the
- * source's extents are known. */
+/* The tile around a unit: a struct rsh_tile (plan/plan.h) before the extents of
+ * the source are known. */
 struct rsh_cursor_tile {
-	uint64_t row, column;       /* where the unit is in it */
+	uint64_t row, column;       /* of the unit */
 	uint64_t n_rows, n_columns; /* n_rows is 0: there is no tile */
 	uint64_t stride;
 	uint64_t column_step; /* units from column to column as shown */
 };
 
-/* A cursor is a place on a mapping: what is known of one file's cell, and of
- * the unit that was looked for last. */
+/* A cursor is a position in a mapping: the cell of one file, and the unit that
+ * was looked up last. */
 struct rsh_cursor {
 	uint64_t from[RSH_MAX_DIMS]; /* [span]: where the file's cell begins */
 	uint64_t len[RSH_MAX_DIMS];
 	uint32_t shown_at[RSH_MAX_DIMS]; /* the cell's, if a grid cuts it */
 	uint32_t member;
 
-	/* What follows is of the part at hand. */
+	/* The current part. */
 	const struct rsh_tensor *tensor;
-	const struct rsh_mapping_part
-		*part; /* of a mapping that is not apart */
-	const struct rsh_factored *factored;
+	const struct rsh_mapping_part *part; /* unless is_factored */
+	const struct rsh_factored *factored; /* if is_factored */
 	uint32_t cell_base;
 	uint32_t replica;
 
-	/* What follows is of the unit. */
+	/* The current unit. */
 	uint32_t cell;   /* the cell of the part's tensor */
 	uint64_t src;    /* units before it in that cell */
-	uint64_t run;    /* units that follow each other from it on, on both
-			  * sides */
+	uint64_t run;    /* contiguous units from it on, on both sides */
 	uint64_t rows;   /* how often the run repeats after it */
 	uint64_t stride; /* units from one repeat to the next in the source */
-	struct rsh_cursor_tile tile; /* set if the mapping is apart */
+	struct rsh_cursor_tile tile; /* set if is_factored */
 };
 
 void rsh_cursor_enter(const struct rsh_mapping *w, uint32_t member,
@@ -171,12 +162,10 @@ bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
 
 /* ---- files ---- */
 
-/* These are the records of a virtual file; ranks whose files have the same
- * share them. */
+/* The records of a virtual file; files with equal records share them. */
 struct rsh_slot_list {
 	uint64_t bytes;
-	uint8_t *header;        /* stands before the first record; NULL: nothing
-				 * does */
+	uint8_t *header;        /* bytes before the first record; NULL: none */
 	size_t header_bytes;
 	uint32_t n;
 	struct rsh_slot slots[];
@@ -184,48 +173,48 @@ struct rsh_slot_list {
 
 struct rsh_virtual_file {
 	const struct rsh_slot_list *list;
-	uint32_t rank;          /* as the writer counts it */
+	uint32_t rank;          /* as in struct rsh_shown_file */
 	uint32_t member;
-	uint32_t origin;        /* the source file that it is, byte for byte,
-				 * or RSH_NO_FILE */
+	uint32_t origin;        /* the source file that it equals, byte for
+				 * byte, or RSH_NO_FILE */
 	uint32_t n_sources;
 	uint32_t *sources;
-	bool lost;              /* needs a slice that cannot be had */
+	bool lost;              /* it needs a missing slice */
 };
 
-/* This is a name of which slices are lost. */
+/* A name of which slices are lost. */
 struct rsh_lost {
 	uint32_t name;
-	uint32_t shown; /* RSH_COPIED: no shown tensor stands for it */
+	uint32_t shown; /* RSH_COPIED: no shown tensor has it */
 };
 
-/* This is needed only while files are added. */
+/* State that is needed only while files are added. */
 struct rsh_building {
-	bool *used;            /* [source file]: the file at hand needs it */
+	bool *used;            /* [source file]: the current file needs it */
 	uint32_t n_used;
 	uint32_t *used_files;  /* the numbers of those, n_used */
-	uint32_t *pair_done;   /* [pair]: 1 + the file last looked at */
+	uint32_t *pair_done;   /* [pair]: 1 + the file checked last */
 	size_t pair_done_cap;
 };
 
-/* This is a sentence for the log. */
+/* A sentence for the log. */
 struct rsh_plan_note {
 	char *text;
-	bool aside;
+	bool difference;
 };
 
 struct rsh_plan {
 	struct rsh_catalogue *cat;
-	struct rsh_writer writer;
+	struct rsh_plan_ops ops;
 	struct rsh_blueprint b;
-	struct rsh_arena arena; /* holds the walks */
+	struct rsh_arena arena; /* owns the mappings */
 
-	uint32_t n_walks, n_pairs, n_lists, n_files;
-	struct rsh_mapping **walks;
+	uint32_t n_mappings, n_pairs, n_lists, n_files;
+	struct rsh_mapping **mappings;
 	struct rsh_pair *pairs;
 	struct rsh_slot_list **lists;
 	struct rsh_virtual_file *files;
-	size_t walks_cap, pairs_cap, lists_cap, files_cap;
+	size_t mappings_cap, pairs_cap, lists_cap, files_cap;
 	struct rsh_building building;
 
 	uint32_t n_lost;
@@ -242,16 +231,11 @@ struct rsh_plan {
 };
 
 const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name);
-/* Says what a copied record looks like when shown. */
-void rsh_plan_copy_shape(const struct rsh_plan *p,
-			 const struct rsh_ckpt_index *ix,
-			 const struct rsh_record *r,
-			 struct rsh_record_shape *out, enum rsh_codec *codec);
 void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 		    uint32_t member, struct rsh_record_shape *out);
 
-/* Fills f->sources, or says what is missing (needs.c).  A slice that no file
- * holds is remembered as lost and marks the file. */
+/* Fills f->sources, or sets a message about what is missing (needs.c).  A slice
+ * that no file holds is added to p->lost and marks the file as lost. */
 int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
 /* Gives the box of a part's tensor that a slice is made of.  False: the part
@@ -259,9 +243,9 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 bool rsh_mapping_part_box(const struct rsh_mapping *w,
 			  const struct rsh_box *slice, uint32_t part,
 			  struct rsh_box *out);
-/* rsh_plan_lose() remembers a loss and keeps the sentence of the first one.  At
- * the end rsh_plan_report_lost() tells the slices, as many as make sense, and
- * fails unless losses are allowed (lost.c). */
+/* rsh_plan_lose() adds a loss and keeps the message of the first one.  At the
+ * end rsh_plan_report_lost() reports the lost slices, up to a limit, and fails
+ * unless losses are allowed (lost.c). */
 int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 		  struct rsh_error *sentence);
 int rsh_plan_report_lost(struct rsh_plan *p,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/query.c tells which tensors are shown, and which cells of the catalogue
+/* plan/query.c lists the shown tensors, and the cells of the catalogue that
  * make up a slice of one. */
 #include "rsh/plan/query.h"
 
@@ -14,13 +14,13 @@ const struct rsh_catalogue *rsh_plan_catalogue(const struct rsh_plan *p)
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p)
 {
-	return p->n_walks;
+	return p->n_mappings;
 }
 
 void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		     struct rsh_plan_tensor *out)
 {
-	const struct rsh_mapping *w = p->walks[i];
+	const struct rsh_mapping *w = p->mappings[i];
 
 	*out = (struct rsh_plan_tensor){
 		.name = rsh_plan_written_name(p, w->name),
@@ -31,7 +31,7 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		.dims = w->dims,
 		.cut = w->cut,
 		.n_parts = w->n_parts,
-		.from = w->n_parts ? rsh_walk_tensor(w, 0) : NULL,
+		.from = w->n_parts ? rsh_mapping_tensor(w, 0) : NULL,
 		.axis = w->recipe ? w->recipe->axis : NULL,
 	};
 }
@@ -64,8 +64,7 @@ struct origins {
 	void *ctx;
 };
 
-/* Turns a box of the catalogue's tensor into the same one of the shown
- * tensor. */
+/* Gives the box of the shown tensor for a box of the catalogue's tensor. */
 static void origin_shown(const struct origins *o, const struct rsh_box *in,
 			 struct rsh_box *out)
 {
@@ -105,8 +104,8 @@ static void origin_tell(void *ctx, uint32_t cell)
 				&holder) ? &holder : NULL);
 }
 
-/* What a cell has of a factored part may make no box: it is told as one with
- * elements of others between its own. */
+/* The elements of a cell in a factored part may be no box.  The box that is
+ * given then also contains elements of other cells. */
 static bool origin_tell_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct origins *o = ctx;
@@ -122,15 +121,15 @@ static bool origin_tell_digits(void *ctx, const struct rsh_digit_box *b)
 void rsh_plan_origins(const struct rsh_plan *p, uint32_t i, uint32_t member,
 		      rsh_origin_fn *each, void *ctx)
 {
-	const struct rsh_mapping *w = p->walks[i];
+	const struct rsh_mapping *w = p->mappings[i];
 	struct origins o = { .w = w, .each = each, .ctx = ctx };
 	struct rsh_box slice, needed;
 
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &slice);
 	for (uint32_t k = 0; k < w->n_parts; k++) {
-		o.in = rsh_walk_tensor(w, k);
+		o.in = rsh_mapping_tensor(w, k);
 		o.replica = rsh_cut_replica(o.in->cut, member);
-		if (w->apart) {
+		if (w->is_factored) {
 			rsh_factored_each(w, k, &slice, origin_tell_digits, &o);
 			continue;
 		}

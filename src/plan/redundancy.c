@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/redundancy.c goes round groups of ranks. */
+/* plan/redundancy.c assigns parameters to the ranks of groups round-robin. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,11 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
 
-/* A group is the ranks that hold the same slices, ascending.  `dealt` counts
- * the parameters that they have been dealt. */
+/* The ranks that hold the same slices, ascending. */
 struct redundancy_group {
 	uint32_t n;
 	uint32_t *ranks;
-	uint32_t dealt;
+	uint32_t n_given; /* parameters that were assigned to them */
 };
 
 struct rsh_redundancy {
@@ -21,7 +20,7 @@ struct rsh_redundancy {
 	struct redundancy_group *groups;
 	uint32_t n_groups;
 	size_t cap;
-	uint32_t *ranks; /* scratch: the group at hand */
+	uint32_t *ranks; /* scratch: the current group */
 	uint32_t n;
 	size_t ranks_cap;
 };
@@ -93,7 +92,7 @@ int rsh_redundancy_next(struct rsh_redundancy *d, const struct rsh_grid *grid,
 
 	if (!g)
 		return rsh_error_nomem(err);
-	*keeps = g->ranks[g->dealt++ % g->n] == d->local;
+	*keeps = g->ranks[g->n_given++ % g->n] == d->local;
 	return 0;
 }
 

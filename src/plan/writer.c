@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/writer.c plans the files of one stage of ranks after the other, and
- * asks a policy which records they have. */
+/* plan/writer.c plans the files of all stages and ranks; a policy says which
+ * records they have. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,44 +10,43 @@
 #include "rsh/util/mem.h"
 
 struct writer {
-	struct rsh_writing w;
+	struct rsh_writer_state w;
 	const struct rsh_policy *policy;
 	const struct rsh_strategy *dst;
-	/* These are there where redundancy is removed. */
-	uint32_t *to_deal; /* names that the stage deals out, by text */
-	uint32_t n_to_deal;
-	bool *dealt;       /* [name]: another rank keeps it */
-	/* What follows is scratch of one file. */
+	/* Set if redundancy is removed. */
+	uint32_t *dedup_names; /* of the stage, sorted */
+	uint32_t n_dedup;
+	bool *elsewhere;       /* [name]: another rank keeps it */
+	/* Scratch of one file. */
 	struct rsh_slot *slots;
 	struct rsh_record_shape *shapes;
 	size_t slots_cap, shapes_cap;
 };
 
-/* ---- what a rank keeps of replicas ---- */
+/* ---- removing redundancy ---- */
 
-static void writer_list_to_deal(struct writer *w, uint32_t stage)
+static void writer_list_dedup(struct writer *w, uint32_t stage)
 {
-	w->n_to_deal = 0;
+	w->n_dedup = 0;
 	for (uint32_t i = 0; i < w->dst->n_params; i++) {
 		const struct rsh_strategy_param *p = &w->dst->params[i];
 
-		w->dealt[p->name] = false;
-		if (w->policy->is_dealt(w->policy->ctx, stage, p))
-			w->to_deal[w->n_to_deal++] = p->name;
+		w->elsewhere[p->name] = false;
+		if (w->policy->is_deduplicated(w->policy->ctx, stage, p))
+			w->dedup_names[w->n_dedup++] = p->name;
 	}
-	rsh_redundancy_sort(w->to_deal, w->n_to_deal, w->w.cat->names);
+	rsh_redundancy_sort(w->dedup_names, w->n_dedup, w->w.cat->names);
 }
 
-/* Deals all parameters out as they go to one rank.  What is listed but was
- * never saved takes its turn all the same. */
-static int writer_deal(struct writer *w, const struct rsh_shown_file *f,
+/* Finds the parameters that other ranks keep. */
+static int writer_deduplicate(struct writer *w, const struct rsh_shown_file *f,
 		       struct rsh_error *err)
 {
 	struct rsh_redundancy *d = rsh_redundancy_new(f->member);
 	int rc = d ? 0 : rsh_error_nomem(err);
 
-	for (uint32_t i = 0; rc == 0 && i < w->n_to_deal; i++) {
-		const uint32_t name = w->to_deal[i];
+	for (uint32_t i = 0; rc == 0 && i < w->n_dedup; i++) {
+		const uint32_t name = w->dedup_names[i];
 		const uint32_t shown = w->w.shown[name];
 		bool keeps = true;
 
@@ -59,7 +58,7 @@ static int writer_deal(struct writer *w, const struct rsh_shown_file *f,
 			rc = rsh_redundancy_unsaved(d, rsh_param_dest_stage(
 				w->dst, rsh_strategy_find(w->dst, name),
 				f->rank, false)->item, &keeps, err);
-		w->dealt[name] = !keeps;
+		w->elsewhere[name] = !keeps;
 	}
 	rsh_redundancy_free(d);
 	return rc;
@@ -76,7 +75,7 @@ static int writer_add_record(struct writer *w, struct rsh_shown_file *f,
 	bool taken = true;
 	int rc = 0;
 
-	if (w->dealt && w->dealt[name])
+	if (w->elsewhere && w->elsewhere[name])
 		return 0;
 	if (shown != RSH_COPIED)
 		rsh_blueprint_shape(w->w.plan, shown, f->member, shape);
@@ -101,8 +100,8 @@ static int writer_add_file(struct writer *w, uint32_t rank, uint32_t local,
 
 	if (rc || names.added)
 		return rc;
-	if (w->to_deal)
-		rc = writer_deal(w, &f, err);
+	if (w->dedup_names)
+		rc = writer_deduplicate(w, &f, err);
 	if (rc == 0 && (rsh_grow(&w->slots, &w->slots_cap, names.n,
 				 sizeof(*w->slots)) ||
 			rsh_grow(&w->shapes, &w->shapes_cap, names.n,
@@ -125,8 +124,8 @@ static int writer_plan_stage(struct writer *w, uint32_t stage,
 	for (uint32_t i = 0; i < w->w.cat->n_names; i++)
 		w->w.shown[i] = RSH_COPIED;
 	rc = w->policy->stage(w->policy->ctx, stage, err);
-	if (rc == 0 && w->to_deal)
-		writer_list_to_deal(w, stage);
+	if (rc == 0 && w->dedup_names)
+		writer_list_dedup(w, stage);
 	for (uint32_t local = 0; rc == 0 && local < n; local++)
 		rc = writer_add_file(w, stage * n + local, local, err);
 	return rc;
@@ -142,15 +141,15 @@ static int writer_prepare(struct writer *w, struct rsh_error *err)
 
 	w->w.shown = rsh_alloc_array(n, sizeof(*w->w.shown));
 	if (w->dst && w->w.o->remove_redundancy) {
-		w->to_deal = rsh_alloc_array((size_t)w->dst->n_params + 1,
-					     sizeof(*w->to_deal));
-		w->dealt = calloc(n, sizeof(*w->dealt));
-		if (!w->to_deal || !w->dealt)
+		w->dedup_names = rsh_alloc_array((size_t)w->dst->n_params + 1,
+					     sizeof(*w->dedup_names));
+		w->elsewhere = calloc(n, sizeof(*w->elsewhere));
+		if (!w->dedup_names || !w->elsewhere)
 			return rsh_error_nomem(err);
 	}
 	if (!w->w.shown)
 		return rsh_error_nomem(err);
-	rc = rsh_name_filter_ask(p->filter, w->w.cat, p->names,
+	rc = rsh_name_filter_fill(p->filter, w->w.cat, p->names,
 				 p->names ? p->n_names : w->w.cat->n_names,
 				 w->w.o, err);
 	return rc == 0 && p->begin ? p->begin(p->ctx, &w->w, err) : rc;
@@ -165,7 +164,7 @@ static int writer_plan(struct writer *w, struct rsh_error *err)
 		rc = writer_plan_stage(w, s, err);
 	if (rc == 0)
 		rc = rsh_name_filter_check(w->policy->filter, w->w.plan, err);
-	/* What is lost is told in any case, and the first error counts. */
+	/* Losses are reported in any case; the first error is returned. */
 	lost = rsh_blueprint_finish(w->w.plan, o->report_lost, o->ctx,
 				    rc ? NULL : err);
 	if (rc == 0)
@@ -175,7 +174,7 @@ static int writer_plan(struct writer *w, struct rsh_error *err)
 	return rc;
 }
 
-int rsh_write_by_policy(struct rsh_catalogue *cat,
+int rsh_write_plan_by(struct rsh_catalogue *cat,
 			const struct rsh_policy *policy,
 			const struct rsh_strategy *dst,
 			const struct rsh_plan_options *o,
@@ -183,7 +182,7 @@ int rsh_write_by_policy(struct rsh_catalogue *cat,
 {
 	const struct rsh_blueprint b = {
 		.framing = o->framing,
-		/* With a file a kind another file tells that. */
+		/* With RSH_DIVIDE_KINDS another file has that metadata. */
 		.remove_redundancy = dst && o->remove_redundancy &&
 				     o->division != RSH_DIVIDE_KINDS,
 		.replicas = o->replicas,
@@ -196,15 +195,14 @@ int rsh_write_by_policy(struct rsh_catalogue *cat,
 	};
 	int rc;
 
-	/* Names may be younger than the catalogue. */
-	rsh_catalogue_see_names(cat);
-	w.w.plan = rsh_blueprint_new(cat, &policy->asked, &b);
+	rsh_catalogue_update_names(cat);
+	w.w.plan = rsh_blueprint_new(cat, &policy->ops, &b);
 	if (!w.w.plan)
 		return rsh_error_nomem(err);
 	rc = writer_plan(&w, err);
 	free(w.w.shown);
-	free(w.to_deal);
-	free(w.dealt);
+	free(w.dedup_names);
+	free(w.elsewhere);
 	free(w.slots);
 	free(w.shapes);
 	if (rc)

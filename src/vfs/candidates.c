@@ -185,7 +185,7 @@ static int log_notes(const struct rsh_reshard *v,
 	if (!to)
 		return -ENOMEM;
 	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i)); i++) {
-		if (rsh_plan_note_is_aside(v->plan, i)) {
+		if (rsh_plan_note_is_difference(v->plan, i)) {
 			rsh_log(cfg->plan.compat ? RSH_LOG_NOTICE :
 				RSH_LOG_INFO, "%s: %s", cfg->source, note);
 			continue;

@@ -10,7 +10,7 @@
 int rsh_resume_plan(const struct rsh_resume *r, struct rsh_plan **out,
 		    struct rsh_error *err)
 {
-	const struct rsh_writer writer = { .ctx = NULL };
+	const struct rsh_plan_ops writer = { .ctx = NULL };
 	struct rsh_source_view view;
 	struct rsh_catalogue *c;
 	size_t n;

@@ -50,7 +50,7 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 		rc = weights_make_also(w, err);
 		weights_sort(w);
 	}
-	rsh_catalogue_see_names(w->cat);
+	rsh_catalogue_update_names(w->cat);
 	if (rc)
 		return rc;
 	for (uint32_t i = 1; i < w->n_made && rc == 0; i++)

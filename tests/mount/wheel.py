@@ -182,7 +182,7 @@ def test_use(tap, p, wheel):
     test_program(tap, p)
     with tap.test("another library only if it is asked for"):
         said = p.program(USE, fails=True, LIBRESHARD="/absent/libreshard.so")
-        check("reshardfs.Error: the library cannot be loaded: /absent" in said, said)
+        check("reshardfs.Error: cannot load libreshard: /absent" in said, said)
     with tap.test("and goes without a trace"):
         p.pip("uninstall", "--quiet", "--yes", "reshardfs")
         left = glob.glob(p.at("venv", "**", "*reshard*"), recursive=True)

@@ -52,7 +52,7 @@ static int write_transposed(struct rsh_catalogue *c, struct rsh_plan **out,
 			    struct rsh_error *err)
 {
 	const struct rsh_blueprint b = { .framing = &rsh_safetensors_framing };
-	struct rsh_plan *p = rsh_blueprint_new(c, &(struct rsh_writer){ 0 },
+	struct rsh_plan *p = rsh_blueprint_new(c, &(struct rsh_plan_ops){ 0 },
 					       &b);
 	struct rsh_record_shape shapes[8];
 	struct rsh_slot slots[8];
@@ -188,7 +188,7 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 	job_file(j, 0, FILE_WITH(F32("m.0", 2, 2)));
 	c = catalogue_of(j);
 	assert_int_equal(read_matrix(c, m, 1, 2, &j->err), 0);
-	j->c = rsh_blueprint_new(c, &(struct rsh_writer){ 0 }, &b);
+	j->c = rsh_blueprint_new(c, &(struct rsh_plan_ops){ 0 }, &b);
 	shown.cut = rsh_catalogue_keep_cut(
 		c, rsh_cut_of_grid(rsh_grid_make_whole(2)));
 	rsh_recipe_same(c, 0, &part);

@@ -9,7 +9,7 @@
 
 static struct rsh_plan *plan_of(struct rsh_catalogue *c)
 {
-	const struct rsh_writer writer = { 0 };
+	const struct rsh_plan_ops writer = { 0 };
 	const struct rsh_blueprint b = { .framing = &rsh_safetensors_framing,
 					 .replicas = true };
 	struct rsh_plan *p = rsh_blueprint_new(c, &writer, &b);

@@ -1012,7 +1012,7 @@ static void lose_some(uint64_t seed, plan_fn *plan, bool reduced,
 
 /* ---- both sides cut alike ---- */
 
-static bool holds_same(const struct test_case *t, int a, int b)
+static bool same_slices(const struct test_case *t, int a, int b)
 {
 	const int n = t->src.ranks;
 
@@ -1036,7 +1036,7 @@ static bool holds_same(const struct test_case *t, int a, int b)
 static bool has_twin(const struct test_case *t, const bool *healthy, int rank)
 {
 	for (int g = 0; g < t->n_files; g++)
-		if (healthy[g] && holds_same(t, rank, g))
+		if (healthy[g] && same_slices(t, rank, g))
 			return true;
 	return false;
 }

@@ -42,7 +42,7 @@ static void check_member(struct scene *s, const struct target *t,
 
 static uint64_t check_scene(void)
 {
-	const struct rsh_writer writer = { 0 };
+	const struct rsh_plan_ops writer = { 0 };
 	const struct rsh_blueprint b = { .framing = &rsh_ckpt_framing,
 					 .replicas = true };
 	struct rsh_error err = RSH_ERROR_INIT;

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.h - MindSpore rank files as they are wanted in another
- * strategy: the dialect of ModelCheckpoint's trees.
+/* converter/conversion.h - plans the conversion of MindSpore rank files to
+ * another strategy, as MindSpore's converter would do it.
  *
- * Its reader makes a catalogue of the ranks' files and the source's strategy;
- * its writer makes the plan that MindSpore's converter would have followed:
- * which records a rank's file has, in which order, and which rank's file a
- * copied one comes from.
+ * This is a policy of the writer (plan/policy.h).  It makes a catalogue of the
+ * ranks' files by the source's strategy, and decides which records the file of
+ * a rank has, in which order, and from which file a record is copied.
  *
- * Where both strategies put every slice on the same ranks, and nothing is asked
- * for that would change it, a rank's file is its source file, byte for byte, or
- * that of a rank that holds the same slice of everything.  One thread makes a
- * plan; what may be done with it then stands in plan/plan.h.
+ * If both strategies put every slice on the same ranks, and no option changes
+ * the content, the file of a rank is its source file, byte for byte, or that of
+ * a rank that holds the same slices.  One thread makes a plan.
  */
 #ifndef RSH_CONVERTER_CONVERSION_H
 #define RSH_CONVERTER_CONVERSION_H
@@ -20,10 +18,9 @@
 #include "rsh/plan/options.h"
 #include "rsh/strategy/strategy.h"
 
-/* Gives the source ranks that the strategies speak of, whose files are worth
- * indexing: first .. first + n - 1.  Without a source strategy that is any rank
- * (*n is UINT32_MAX), as all hold the same, or with a destination's and no
- * replicas rank 0. */
+/* Gives the source ranks whose files are needed: first .. first + n - 1.
+ * Without a source strategy all ranks hold the same: *n is UINT32_MAX (any
+ * rank), or 1 with a destination strategy and without replicas. */
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
 				 const struct rsh_names *names, bool replicas,
@@ -32,10 +29,10 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 /* Plans the file of every destination rank.  A NULL strategy is the whole model
  * on one device.  The plan is the caller's; it keeps pointers into both
  * strategies and the view's indexes and names, which must outlive it; the view
- * itself and its arrays need not.  0, or -errno with a sentence: -EINVAL when
- * the strategies and files contradict each other, -ENOENT when a needed file is
- * missing, -EFBIG when a virtual file would be larger than files can be,
- * -ENOTSUP when its format cannot hold a parameter. */
+ * and its arrays need not.  0, or -errno with a message: -EINVAL if strategies
+ * and files contradict each other, -ENOENT if a needed file is missing, -EFBIG
+ * if a virtual file would be larger than files can be, -ENOTSUP if its format
+ * cannot hold a parameter. */
 int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
 		const struct rsh_plan_options *opts,

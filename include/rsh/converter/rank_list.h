@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/rank_list.h - MindSpore's rank_list_for_transform: the source ranks
- * whose files the converter asks for by the strategies alone.  They are those
- * of all pairs of layouts together, each of which converter/redistribution.h
- * tells. */
+ * whose files a conversion needs, by the strategies alone.  It is the union of
+ * the ranks of all pairs of layouts (converter/redistribution.h). */
 #ifndef RSH_CONVERTER_RANK_LIST_H
 #define RSH_CONVERTER_RANK_LIST_H
 
@@ -15,17 +14,16 @@ struct rsh_rank_list;
 
 /* Makes the list for the destination ranks of one stage (0 without a
  * destination strategy).  A NULL strategy is the whole model on one device.
- * The list refers to the strategies, which must outlive it; any thread may ask
- * it.  0 and *out; -EDOM with a sentence where MindSpore's function raises;
- * -ENOMEM. */
+ * The strategies must outlive the list; any thread may read it.  0 and *out;
+ * -EDOM with a message if MindSpore's function raises an exception; -ENOMEM. */
 int rsh_rank_list_new(const struct rsh_strategy *src,
 		      const struct rsh_strategy *dst, uint32_t stage,
 		      const struct rsh_names *names, struct rsh_rank_list **out,
 		      struct rsh_error *err);
 void rsh_rank_list_free(struct rsh_rank_list *l);
 
-/* Sets ranks[0..n) to whether the list of global destination rank `rank` has
- * that global source rank. */
+/* Sets ranks[i], for i < n, to whether global destination rank `rank` needs the
+ * file of global source rank i. */
 void rsh_rank_list_mark(const struct rsh_rank_list *l, uint32_t rank,
 			bool *ranks, uint32_t n);
 

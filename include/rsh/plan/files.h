@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/files.h - the files of a source, as rsh_source_view() hands them to
- * the reader of a dialect, who makes a catalogue of them. */
+/* plan/files.h - the files of a source, as rsh_source_view() gives them to the
+ * reader of a format, which makes a catalogue of them. */
 #ifndef RSH_PLAN_FILES_H
 #define RSH_PLAN_FILES_H
 
@@ -8,19 +8,19 @@
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/file_type.h"
 
-/* A view's arrays go by the number of a file, which in a tree of ranks is the
- * global rank.  A view owns nothing of what it points to. */
+/* [rank] is the number of a file; in a tree of ranks this is the global rank.
+ * A view owns nothing that it points to. */
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
-	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file,
-						     * none that is valid, or
-						     * one nobody looks into */
+	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no valid
+						     * file, or one that was
+						     * not scanned */
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
 	enum rsh_file_type format;                     /* of the files */
-	bool joined; /* rank 0's index is that of several files end to end */
-	/* The files are of a kind that MindSpore's converter cannot read, so
-	 * that nobody wants to hear what it would have made of them. */
+	bool joined; /* some rank's index covers several files, end to end */
+	/* MindSpore's converter cannot read files of this kind, so notes about
+	 * differences from it are pointless. */
 	bool foreign;
 };
 

@@ -1,56 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/framing.h - what stands around the records' contents in a virtual file,
- * and how what is shown is divided into files.
+/* plan/framing.h - the file formats of virtual files: what precedes the
+ * contents of records, and how the records are divided into files.
  *
- * A framing has no state, and any thread may call it.
+ * A framing has no state; any thread may call it.
  */
 #ifndef RSH_PLAN_FRAMING_H
 #define RSH_PLAN_FRAMING_H
 
 #include "rsh/plan/blueprint.h"
 
-/* Says how a writer divides what is shown into files. */
+/* How records are divided into files. */
 enum rsh_division {
 	/* Each rank has a file; without ranks there is one. */
 	RSH_DIVIDE_RANKS,
-	/* A rank's weights are in one file and what its optimizer has in
-	 * another, which is left out where the source has nothing for it;
-	 * gradients are left out. */
+	/* Each rank has a file of weights and a file of optimizer parameters.
+	 * The second is left out if the source has none.  Gradients are left
+	 * out. */
 	RSH_DIVIDE_KINDS,
-	/* The whole model is cut into files whose contents have at most so many
-	 * bytes, or which hold one larger tensor. */
+	/* The whole model is divided into files of at most so many bytes of
+	 * content, or of one larger tensor. */
 	RSH_DIVIDE_PARTS,
 };
 
-/* These are the records of a file while it is laid out. */
+/* The records of a file whose layout is computed. */
 struct rsh_file_layout {
 	uint32_t n;
-	/* They come in the writer's order and leave in the file's; a slot's
-	 * shape has the same place as the slot. */
+	/* lay_out() sorts both arrays into the order of the file. */
 	struct rsh_slot *slots;
-	struct rsh_record_shape *shapes;
+	struct rsh_record_shape *shapes; /* [slot] */
 	bool remove_redundancy; /* other ranks keep some of the parameters */
-	/* lay_out() sets what stands before the first record (malloced, NULL
-	 * when nothing does), and the size of the file. */
+	/* lay_out() sets these: the bytes before the first record (from malloc;
+	 * NULL: none), and the size of the file. */
 	uint8_t *header;
 	size_t header_bytes;
 	uint64_t bytes;
 };
 
-/* This says how a record's content is divided, each chunk behind a header of
- * its own. */
+/* How a record's content is divided into chunks, each after its own header. */
 struct rsh_chunks {
 	uint64_t n;
-	uint64_t content_bytes; /* of all chunks but the last */
-	uint64_t full_header;   /* bytes of such a chunk's header; 0: it has
-				 * none */
-	uint64_t last_header;
+	uint64_t content_bytes; /* of each chunk but the last */
+	uint64_t full_header;   /* header bytes of such a chunk; may be 0 */
+	uint64_t last_header;   /* header bytes of the last chunk */
 };
 
 struct rsh_framing {
-	enum rsh_file_type type; /* that readers take the file for */
-	/* Lays a file out.  0, or -errno with a sentence: -EFBIG, -ENOTSUP for
-	 * a parameter that the format cannot hold. */
+	enum rsh_file_type type;
+	/* Computes the layout.  0, or -errno with a message: -EFBIG, -ENOTSUP
+	 * for a parameter that the format cannot hold. */
 	int (*lay_out)(struct rsh_file_layout *f, struct rsh_error *err);
 	void (*chunks)(const struct rsh_record_shape *s,
 		       struct rsh_chunks *out);
@@ -60,13 +57,9 @@ struct rsh_framing {
 };
 
 extern const struct rsh_framing rsh_ckpt_framing;
-/* These two differ in what the metadata calls the file's format: that of
- * MindSpore, and that which Hugging Face's loaders want. */
+/* These two differ in the format that the metadata names: "ms", and "pt" for
+ * Hugging Face's loaders. */
 extern const struct rsh_framing rsh_safetensors_framing;
 extern const struct rsh_framing rsh_hf_framing;
-
-/* Sets the sentence that a file got too large with this record; -EFBIG. */
-int rsh_layout_too_large(const struct rsh_record_shape *s,
-			 struct rsh_error *err);
 
 #endif

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/slots.c has the converter's say on a record of a virtual file. */
+/* converter/records.c decides about one record of a virtual file: its source,
+ * its name and type, and whether the converter would drop it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "converter_i.h"
+#include "dst_stage_i.h"
+#include "rsh/plan/param_kind.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
+int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 				struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 
 	if (!c->o.replicas || !s || c->copy_grids[name] ||
-	    p->shown_of[name] != RSH_NO_SHOWN)
+	    p->shown_of[name] != RSH_COPIED)
 		return 0;
 	for (uint32_t i = 0; i < c->cat->n_present; i++) {
 		const struct rsh_ckpt_index *ix =
@@ -41,7 +44,7 @@ int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
 }
 
 /* Finds the rank that a copied record is taken from. */
-static int find_copy(struct planner *p, const struct rsh_shown_file *f,
+static int find_copy(struct stage_state *p, const struct rsh_shown_file *f,
 		     uint32_t name, uint32_t *rank, struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
@@ -63,7 +66,7 @@ static int find_copy(struct planner *p, const struct rsh_shown_file *f,
 }
 
 /* Describes a copied record. */
-static int describe(struct planner *p, const struct rsh_shown_file *f,
+static int describe(struct stage_state *p, const struct rsh_shown_file *f,
 		    uint32_t name, struct rsh_record_shape *shape,
 		    struct rsh_error *err)
 {
@@ -72,7 +75,7 @@ static int describe(struct planner *p, const struct rsh_shown_file *f,
 	const struct rsh_record *r;
 	enum rsh_codec codec;
 	uint32_t rank;
-	int rc = rsh_planner_learn_copy_grid(p, name, err);
+	int rc = rsh_stage_learn_copy_grid(p, name, err);
 
 	if (rc == 0)
 		rc = find_copy(p, f, name, &rank, err);
@@ -92,13 +95,13 @@ static int describe(struct planner *p, const struct rsh_shown_file *f,
 	return 0;
 }
 
-int rsh_block_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
+int rsh_dst_stage_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
 		     struct rsh_record_shape *shape, bool *taken,
 		     struct rsh_error *err)
 {
-	struct planner *p = ctx;
+	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
-	int rc = p->shown_of[name] == RSH_NO_SHOWN ?
+	int rc = p->shown_of[name] == RSH_COPIED ?
 		describe(p, f, name, shape, err) : 0;
 
 	if (rc == -ENOENT && c->o.replicas) {
@@ -123,4 +126,77 @@ int rsh_block_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
 		*taken = !c->o.compat;
 	}
 	return 0;
+}
+
+const char *rsh_written_name(const struct rsh_converter *c, uint32_t name)
+{
+	const char *renamed = rsh_name_filter_name(&c->chosen, name);
+
+	return renamed ? renamed : rsh_names_text(c->cat->names, name);
+}
+
+enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
+				const struct rsh_record *r,
+				enum rsh_dtype *dtype)
+{
+	enum rsh_codec cast = RSH_CODEC_COUNT;
+	/* The converter converts the BFloat16 of a .ckpt to float32 and
+	 * back. */
+	bool canonical = c->o.compat && c->src_format == RSH_FILE_CKPT;
+
+	*dtype = c->o.compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
+							   r->dtype;
+	if (rsh_is_weight(rsh_names_text(c->cat->names, r->name), r->n_dims))
+		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->o.cast);
+	if (cast != RSH_CODEC_COUNT) {
+		*dtype = c->o.cast;
+		return cast;
+	}
+	if (r->dtype != RSH_DTYPE_BFLOAT16)
+		return RSH_CODEC_NONE;
+	if (r->wide_bf16)
+		return canonical ? RSH_CODEC_BF16_WIDE_NAN :
+				   RSH_CODEC_BF16_WIDE;
+	return canonical ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
+}
+
+uint32_t rsh_record_unit(const struct rsh_converter *c,
+			 const struct rsh_record *r)
+{
+	enum rsh_dtype dtype;
+	uint32_t in, out;
+
+	rsh_codec_units(rsh_record_codec(c, r, &dtype), &in, &out);
+	return in;
+}
+
+void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
+		    const struct rsh_record *r, struct rsh_record_shape *out,
+		    enum rsh_codec *codec)
+{
+	const struct rsh_converter *c = converter;
+	uint32_t in, written;
+
+	*codec = rsh_record_codec(c, r, &out->dtype);
+	rsh_codec_units(*codec, &in, &written);
+	out->name = rsh_written_name(c, r->name);
+	out->name_len = strlen(out->name);
+	out->n_dims = r->n_dims;
+	out->dims = rsh_record_dims(ix, r);
+	out->content_bytes = r->content_bytes / in * written;
+	/* The converter reads an empty vector as a scalar and writes it as the
+	 * number 0. */
+	if (c->o.compat && c->src_format == RSH_FILE_CKPT &&
+	    r->content_bytes == 0 && r->dtype != RSH_DTYPE_STR &&
+	    r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0) {
+		out->n_dims = 0;
+		out->content_bytes = rsh_dtype_size(out->dtype);
+	}
+}
+
+/* The reading and the writing of .ckpt both lose tensors without elements. */
+bool rsh_drops_empty(const struct rsh_converter *c)
+{
+	return c->src_format == RSH_FILE_CKPT ||
+	       c->o.framing->type == RSH_FILE_CKPT;
 }

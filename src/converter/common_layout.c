@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/unify.c brings two pictures onto a common mesh and a common shape,
- * as MindSpore's RedistributionLayoutTransfer does before it infers operators.
- */
+/* converter/common_layout.c refines two layouts to a common mesh and a common
+ * shape, as MindSpore's RedistributionLayoutTransfer does before it infers
+ * operators. */
 #include <string.h>
 
-#include "picture_i.h"
+#include "tensor_layout_i.h"
 
 typedef unsigned __int128 wide;
 
-#define MAX_FACTORS (2 * RSH_PICTURE_DIMS)
+#define MAX_FACTORS (2 * RSH_LAYOUT_DIMS)
 
 /* These are the distinct cumulative products of one or two lists of sizes,
  * ascending. */
@@ -54,9 +54,9 @@ static bool quotients(const struct products *p, uint64_t *out, uint32_t max,
 	return true;
 }
 
-void rsh_picture_trim(struct rsh_picture *p)
+void rsh_layout_trim(struct rsh_tensor_layout *p)
 {
-	int moved[RSH_PICTURE_AXES];
+	int moved[RSH_LAYOUT_AXES];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < p->n_mesh; i++) {
@@ -67,7 +67,7 @@ void rsh_picture_trim(struct rsh_picture *p)
 	p->n_mesh = n;
 	n = 0;
 	for (uint32_t i = 0; i < p->n_dims; i++) {
-		struct rsh_picture_dim d = p->dims[i];
+		struct rsh_layout_dim d = p->dims[i];
 
 		if (d.size == 1)
 			continue;
@@ -78,21 +78,13 @@ void rsh_picture_trim(struct rsh_picture *p)
 	p->n_dims = n;
 }
 
-static bool unify_add_dim(struct rsh_picture *p, uint64_t size, int axis)
-{
-	if (p->n_dims == RSH_PICTURE_DIMS)
-		return false;
-	p->dims[p->n_dims++] = (struct rsh_picture_dim){ size, axis };
-	return true;
-}
-
 /* ---- the mesh ---- */
 
-static bool common_mesh(const struct rsh_picture *a,
-			const struct rsh_picture *b, uint64_t *mesh,
+static bool common_mesh(const struct rsh_tensor_layout *a,
+			const struct rsh_tensor_layout *b, uint64_t *mesh,
 			uint32_t *n)
 {
-	const struct rsh_picture *both[2] = { a, b };
+	const struct rsh_tensor_layout *both[2] = { a, b };
 	struct products p = { 1, { 1 } };
 
 	for (int k = 0; k < 2; k++) {
@@ -102,14 +94,15 @@ static bool common_mesh(const struct rsh_picture *a,
 			if (!times(&v, both[k]->mesh[i]) || !add_product(&p, v))
 				return false;
 	}
-	return quotients(&p, mesh, RSH_PICTURE_AXES, n);
+	return quotients(&p, mesh, RSH_LAYOUT_AXES, n);
 }
 
 /* Puts p on a finer mesh; false where a dimension does not follow. */
-static bool refine_mesh(struct rsh_picture *p, const uint64_t *mesh, uint32_t n)
+static bool refine_mesh(struct rsh_tensor_layout *p, const uint64_t *mesh,
+			uint32_t n)
 {
-	struct rsh_picture old = *p;
-	uint32_t first[RSH_PICTURE_AXES + 1], at = 0;
+	struct rsh_tensor_layout old = *p;
+	uint32_t first[RSH_LAYOUT_AXES + 1], at = 0;
 
 	for (uint32_t i = 0; i < old.n_mesh; i++) {
 		uint64_t product = 1;
@@ -128,26 +121,27 @@ static bool refine_mesh(struct rsh_picture *p, const uint64_t *mesh, uint32_t n)
 		uint32_t k;
 
 		if (axis == RSH_NO_AXIS) {
-			if (!unify_add_dim(p, size, RSH_NO_AXIS))
+			if (!rsh_layout_add_dim(p, size, RSH_NO_AXIS))
 				return false;
 			continue;
 		}
 		for (k = first[axis]; k + 1 < first[axis + 1]; k++) {
 			if (size % mesh[k] ||
-			    !unify_add_dim(p, mesh[k], (int)k))
+			    !rsh_layout_add_dim(p, mesh[k], (int)k))
 				return false;
 			size /= mesh[k];
 		}
-		if (size % mesh[k] || !unify_add_dim(p, size, (int)k))
+		if (size % mesh[k] || !rsh_layout_add_dim(p, size, (int)k))
 			return false;
 	}
-	rsh_picture_trim(p);
+	rsh_layout_trim(p);
 	return true;
 }
 
 /* ---- the shape ---- */
 
-static bool same_shape(const struct rsh_picture *a, const struct rsh_picture *b)
+static bool same_shape(const struct rsh_tensor_layout *a,
+		       const struct rsh_tensor_layout *b)
 {
 	if (a->n_dims != b->n_dims)
 		return false;
@@ -157,11 +151,11 @@ static bool same_shape(const struct rsh_picture *a, const struct rsh_picture *b)
 	return true;
 }
 
-static bool common_shape(const struct rsh_picture *a,
-			 const struct rsh_picture *b, uint64_t *shape,
+static bool common_shape(const struct rsh_tensor_layout *a,
+			 const struct rsh_tensor_layout *b, uint64_t *shape,
 			 uint32_t *n)
 {
-	const struct rsh_picture *both[2] = { a, b };
+	const struct rsh_tensor_layout *both[2] = { a, b };
 	struct products p = { 1, { 1 } };
 	wide total[2];
 
@@ -173,7 +167,7 @@ static bool common_shape(const struct rsh_picture *a,
 				return false;
 	}
 	if (total[0] != total[1] ||
-	    !quotients(&p, shape, RSH_PICTURE_DIMS, n))
+	    !quotients(&p, shape, RSH_LAYOUT_DIMS, n))
 		return false;
 	/* The products were taken from the end of the shape. */
 	for (uint32_t i = 0; i < *n / 2; i++) {
@@ -187,13 +181,13 @@ static bool common_shape(const struct rsh_picture *a,
 
 /* This is the mesh while its axes are being split, with the parts of each. */
 struct split_mesh {
-	uint32_t n[RSH_PICTURE_AXES];
-	uint64_t part[RSH_PICTURE_AXES][RSH_PICTURE_AXES];
+	uint32_t n[RSH_LAYOUT_AXES];
+	uint64_t part[RSH_LAYOUT_AXES][RSH_LAYOUT_AXES];
 };
 
 /* Cuts one dimension into the parts from shape[*at] on.  New dimensions refer
- * to an axis by axis * RSH_PICTURE_AXES + part for now. */
-static bool cut_dim(struct rsh_picture *p, const struct rsh_picture_dim *d,
+ * to an axis by axis * RSH_LAYOUT_AXES + part for now. */
+static bool cut_dim(struct rsh_tensor_layout *p, const struct rsh_layout_dim *d,
 		    uint64_t left, const uint64_t *shape, uint32_t *at,
 		    struct split_mesh *m)
 {
@@ -205,7 +199,7 @@ static bool cut_dim(struct rsh_picture *p, const struct rsh_picture_dim *d,
 
 		product *= part;
 		if (left == 1) {
-			if (!unify_add_dim(p, part, RSH_NO_AXIS))
+			if (!rsh_layout_add_dim(p, part, RSH_NO_AXIS))
 				return false;
 			continue;
 		}
@@ -215,9 +209,9 @@ static bool cut_dim(struct rsh_picture *p, const struct rsh_picture_dim *d,
 			on_axis = part;
 		else
 			return false;
-		if (n == RSH_PICTURE_AXES ||
-		    !unify_add_dim(p, part,
-				   d->axis * RSH_PICTURE_AXES + (int)n))
+		if (n == RSH_LAYOUT_AXES ||
+		    !rsh_layout_add_dim(p, part,
+				   d->axis * RSH_LAYOUT_AXES + (int)n))
 			return false;
 		m->part[d->axis][n++] = on_axis;
 		left /= on_axis;
@@ -227,11 +221,11 @@ static bool cut_dim(struct rsh_picture *p, const struct rsh_picture_dim *d,
 	return true;
 }
 
-static bool refine_shape(struct rsh_picture *p, const uint64_t *shape)
+static bool refine_shape(struct rsh_tensor_layout *p, const uint64_t *shape)
 {
-	struct rsh_picture old = *p;
+	struct rsh_tensor_layout old = *p;
 	struct split_mesh m;
-	int first[RSH_PICTURE_AXES];
+	int first[RSH_LAYOUT_AXES];
 	uint32_t at = 0;
 
 	for (uint32_t i = 0; i < old.n_mesh; i++) {
@@ -240,7 +234,7 @@ static bool refine_shape(struct rsh_picture *p, const uint64_t *shape)
 	}
 	p->n_dims = 0;
 	for (uint32_t i = 0; i < old.n_dims; i++) {
-		const struct rsh_picture_dim *d = &old.dims[i];
+		const struct rsh_layout_dim *d = &old.dims[i];
 		uint64_t left = d->axis == RSH_NO_AXIS ? 1 : old.mesh[d->axis];
 
 		if (!cut_dim(p, d, left, shape, &at, &m))
@@ -250,7 +244,7 @@ static bool refine_shape(struct rsh_picture *p, const uint64_t *shape)
 	for (uint32_t i = 0; i < old.n_mesh; i++) {
 		first[i] = (int)p->n_mesh;
 		for (uint32_t k = 0; k < m.n[i]; k++) {
-			if (p->n_mesh == RSH_PICTURE_AXES)
+			if (p->n_mesh == RSH_LAYOUT_AXES)
 				return false;
 			p->mesh[p->n_mesh++] = m.part[i][k];
 		}
@@ -258,15 +252,15 @@ static bool refine_shape(struct rsh_picture *p, const uint64_t *shape)
 	for (uint32_t i = 0; i < p->n_dims; i++)
 		if (p->dims[i].axis != RSH_NO_AXIS)
 			p->dims[i].axis =
-				first[p->dims[i].axis / RSH_PICTURE_AXES] +
-				p->dims[i].axis % RSH_PICTURE_AXES;
-	rsh_picture_trim(p);
+				first[p->dims[i].axis / RSH_LAYOUT_AXES] +
+				p->dims[i].axis % RSH_LAYOUT_AXES;
+	rsh_layout_trim(p);
 	return true;
 }
 
-bool rsh_picture_unify(struct rsh_picture *a, struct rsh_picture *b)
+bool rsh_layout_unify(struct rsh_tensor_layout *a, struct rsh_tensor_layout *b)
 {
-	uint64_t sizes[RSH_PICTURE_DIMS];
+	uint64_t sizes[RSH_LAYOUT_DIMS];
 	uint32_t n;
 
 	for (;;) {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/loads.c marks the source files that the converter would load for
- * one destination rank.  The order of the records follows from these (order.c).
+/* converter/loaded_keys.c marks the source files that the converter would load
+ * for one destination rank.  The order of the records follows from these
+ * (order.c).
  *
- * A key is a source rank within its stage.  Keys come from each pair of layouts
- * that occurs (converter/redistribution.c), or, where the converter refuses a
- * pair, from the cells that overlap.  Of a million keys only those count that
- * some file has: the "held" ones.  A marked key without a file stands for the
- * next one that is held, whose file tells the names and their order if replicas
- * may make up for files.
+ * A key is a source rank within its stage.  Each pair of layouts marks keys
+ * (converter/redistribution.c); if the converter refuses a pair, the cells that
+ * overlap do.  Of a million keys only those are stored that some file has: the
+ * held ones.  A marked key without a file is mapped to the next held one, whose
+ * file has the names and their order if replicas are used.
  *
  * An example: 8 keys a stage, 4 of them held; the pairs mark 0, 2, 3 and 7.
  *
  *   key            0   1   2   3   4   5   6   7
  *   held               1   2           5   6
  *   marked         x       x   x               x
- *   stands for     1       2   5               wraps around
+ *   mapped to      1       2   5               wraps around
  *
  *   place i            0      1      2      3      4 = above all
  *   held[i]            1      2      5      6
@@ -23,18 +23,18 @@
  *
  * Place 4 means the first file of the stage, which is that of key 1 here.
  *
- * Ranks of one class are given the same keys by a pair.  Where these are many
- * (FEW_KEYS) they are worked out once a class and kept as a list of places. */
+ * For one pair of layouts, ranks of one class have the same keys.  If these are
+ * many (FEW_KEYS) they are computed once for a class and kept as a list. */
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "dst_stage_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-static int loads_add_pair(struct planner *p,
+static int keys_add_pair(struct stage_state *p,
 			  const struct rsh_strategy_item *src,
 			  const struct rsh_strategy_item *dst, uint32_t shown)
 {
@@ -50,7 +50,7 @@ static int loads_add_pair(struct planner *p,
 		if (!rsh_item_same_layout(lp->src, src) ||
 		    !rsh_item_same_layout(lp->dst, dst))
 			continue;
-		if (lp->shown != RSH_NO_SHOWN || shown == RSH_NO_SHOWN)
+		if (lp->shown != RSH_COPIED || shown == RSH_COPIED)
 			return 0;
 		/* Only now are the dimensions known. */
 		rsh_redistribution_free(lp->redist);
@@ -62,8 +62,8 @@ static int loads_add_pair(struct planner *p,
 		return -ENOMEM;
 	lp = &p->pairs[p->n_pairs];
 	*lp = (struct layout_pair){ src, dst, NULL, shown, NULL };
-	if (shown != RSH_NO_SHOWN) {
-		t = p->c->cat->tensors[p->c->handled[shown].tensor];
+	if (shown != RSH_COPIED) {
+		t = p->c->cat->tensors[p->c->resharded[shown].tensor];
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			whole[d] = (int64_t)t->dims[d];
 	}
@@ -79,7 +79,7 @@ static int loads_add_pair(struct planner *p,
 	return 0;
 }
 
-int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err)
+int rsh_stage_collect_pairs(struct stage_state *p, struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -87,23 +87,24 @@ int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err)
 		return 0;
 	for (uint32_t i = 0; i < c->src->n_params; i++) {
 		const struct rsh_strategy_param *s = &c->src->params[i];
-		const struct rsh_strategy_param *d = rsh_listed(c->dst, s->name);
+		const struct rsh_strategy_param *d =
+			rsh_listed(c->dst, s->name);
 		const struct rsh_strategy_item *to = NULL;
 
-		if (p->fate[s->name] != FATE_HANDLED)
+		if (p->action[s->name] != ACTION_RESHARD)
 			continue;
 		if (d)
 			to = rsh_param_dest_stage(c->dst, d,
-						  p->block * c->dst_ranks,
+						  p->stage * c->dst_ranks,
 						  c->o.compat)->item;
-		if (loads_add_pair(p, rsh_param_source_stage(s)->item, to,
+		if (keys_add_pair(p, rsh_param_source_stage(s)->item, to,
 				   p->shown_of[s->name]))
 			return rsh_error_nomem(err);
 	}
 	return 0;
 }
 
-uint32_t rsh_planner_file_to_copy(const struct planner *p, uint32_t local)
+uint32_t rsh_stage_file_to_copy(const struct stage_state *p, uint32_t local)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -113,14 +114,15 @@ uint32_t rsh_planner_file_to_copy(const struct planner *p, uint32_t local)
 }
 
 /* Counts the wanted names of a file that were not seen in this epoch. */
-static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
+static uint32_t see_names(struct stage_state *p,
+			  const struct rsh_ckpt_index *ix)
 {
 	uint32_t n = 0;
 
 	for (uint32_t r = 0; r < ix->n_records; r++) {
 		uint32_t name = ix->records[r].name;
 
-		if (p->fate[name] == FATE_DROPPED || p->seen[name] == p->epoch)
+		if (p->action[name] == ACTION_DROP || p->seen[name] == p->epoch)
 			continue;
 		p->seen[name] = p->epoch;
 		n++;
@@ -128,7 +130,7 @@ static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
 	return n;
 }
 
-bool rsh_planner_is_part(struct planner *p, uint32_t rank)
+bool rsh_stage_is_part(struct stage_state *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
@@ -153,11 +155,10 @@ bool rsh_planner_is_part(struct planner *p, uint32_t rank)
 
 /* ---- marking keys ---- */
 
-/* Sets of more keys than this are looked at once for all ranks that share
- * them. */
+/* Larger sets of keys are computed once for all ranks of a class. */
 #define FEW_KEYS 64
 
-/* This is what one pair marks for the destination ranks of one class. */
+/* The keys that one pair marks for the destination ranks of one class. */
 struct key_class {
 	uint64_t id;
 	uint32_t n;
@@ -169,7 +170,7 @@ struct marking {
 	struct rsh_marks *marks;
 };
 
-static void loads_mark(void *ctx, uint32_t key)
+static void keys_mark(void *ctx, uint32_t key)
 {
 	const struct marking *m = ctx;
 	uint32_t i = rsh_job_files_from(&m->c->files, key);
@@ -179,22 +180,22 @@ static void loads_mark(void *ctx, uint32_t key)
 		m->marks->exact[i] = true;
 }
 
-static void mark_key(struct planner *p, uint32_t key)
+static void mark_key(struct stage_state *p, uint32_t key)
 {
-	loads_mark(&(struct marking){ p->c, &p->marks }, key);
+	keys_mark(&(struct marking){ p->c, &p->marks }, key);
 }
 
-static void marks_fill(const struct planner *p, struct rsh_marks *m, bool value)
+static void marks_fill(const struct stage_state *p, struct rsh_marks *m,
+		       bool value)
 {
 	memset(m->exact, value, p->c->files.n_held + 1);
 	memset(m->near, value, p->c->files.n_held + 1);
 }
 
-/* These are the keys that a pair makes a destination rank load. */
+/* The keys that one pair marks for one destination rank. */
 struct pair_keys {
 	const struct layout_pair *lp;
-	/* Where the converter refuses the pair these say which slices are
-	 * needed. */
+	/* If the converter refuses the pair: the slices that are needed. */
 	const struct rsh_cut *cut;
 	uint64_t dims[RSH_MAX_DIMS];
 	struct rsh_box box;
@@ -219,7 +220,7 @@ static void find_keys(const struct rsh_converter *c,
 		k->class = rsh_redistribution_class(lp->redist, local);
 		return;
 	}
-	t = c->cat->tensors[c->handled[lp->shown].tensor];
+	t = c->cat->tensors[c->resharded[lp->shown].tensor];
 	to = rsh_blueprint_cut(c->plan, lp->shown);
 	k->cut = t->cut;
 	/* The converter loads the files of a tensor without elements all the
@@ -244,17 +245,17 @@ static void mark_cell(void *ctx, uint32_t cell)
 {
 	struct cell_marking *m = ctx;
 
-	loads_mark(&m->m, rsh_cut_member(m->k->cut, cell, m->k->replica));
+	keys_mark(&m->m, rsh_cut_member(m->k->cut, cell, m->k->replica));
 }
 
-static void each_key(const struct planner *p, const struct pair_keys *k,
+static void each_key(const struct stage_state *p, const struct pair_keys *k,
 		     struct rsh_marks *marks)
 {
 	struct marking m = { p->c, marks };
 	struct cell_marking cells = { m, k };
 
 	if (k->lp->redist)
-		rsh_redistribution_each(k->lp->redist, k->local, loads_mark,
+		rsh_redistribution_each(k->lp->redist, k->local, keys_mark,
 					&m);
 	else
 		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, &cells);
@@ -267,7 +268,7 @@ static int by_class(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static struct key_class *make_class(struct planner *p,
+static struct key_class *make_class(struct stage_state *p,
 				    const struct pair_keys *k)
 {
 	struct rsh_marks *m = &p->some;
@@ -289,9 +290,8 @@ static struct key_class *make_class(struct planner *p,
 	return class;
 }
 
-/* Gives the class that has these keys, and keeps it for the next rank; NULL:
- * out of memory. */
-static const struct key_class *class_of(struct planner *p,
+/* Returns the class with these keys; NULL: out of memory. */
+static const struct key_class *class_of(struct stage_state *p,
 					struct layout_pair *lp,
 					const struct pair_keys *k)
 {
@@ -308,7 +308,8 @@ static const struct key_class *class_of(struct planner *p,
 	return NULL;
 }
 
-static int mark_pair(struct planner *p, struct layout_pair *lp, uint32_t local)
+static int mark_pair(struct stage_state *p, struct layout_pair *lp,
+		     uint32_t local)
 {
 	const struct key_class *class;
 	struct pair_keys k = { 0 };
@@ -329,29 +330,28 @@ static int mark_pair(struct planner *p, struct layout_pair *lp, uint32_t local)
 	return 0;
 }
 
-int rsh_planner_mark_keys(struct planner *p, uint32_t local)
+int rsh_stage_mark_keys(struct stage_state *p, uint32_t local)
 {
 	const struct rsh_converter *c = p->c;
 
 	marks_fill(p, &p->marks, c->by_stage);
 	if (!c->src)
-		mark_key(p, c->dst ? 0 : rsh_planner_file_to_copy(p, local));
+		mark_key(p, c->dst ? 0 : rsh_stage_file_to_copy(p, local));
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		struct layout_pair *lp = &p->pairs[i];
 
-		if (!lp->redist && lp->shown == RSH_NO_SHOWN)
+		if (!lp->redist && lp->shown == RSH_COPIED)
 			continue;
 		if (mark_pair(p, lp, local))
 			return -ENOMEM;
-		/* If the converter did not refuse, it would load the rank's own
-		 * counterpart, which copied records come from. */
+		/* The rank from which records are copied. */
 		if (!lp->redist)
 			mark_key(p, local % c->files.stage_ranks);
 	}
 	return 0;
 }
 
-void rsh_planner_pairs_clear(struct planner *p)
+void rsh_stage_pairs_clear(struct stage_state *p)
 {
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		rsh_redistribution_free(p->pairs[i].redist);
@@ -374,7 +374,7 @@ static int by_keys(const void *a, const void *b)
 	return memcmp(x->keys, y->keys, x->n);
 }
 
-const bool *rsh_planner_keep_keys(struct planner *p)
+const bool *rsh_stage_keep_keys(struct stage_state *p)
 {
 	uint32_t n = p->c->files.n_held;
 	cleanup_free struct key_set *set = malloc(sizeof(*set) + n);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/tensors.c puts one parameter at a time into the catalogue, by its
- * slices and the strategies, and shows it to the ranks of a block.
- *
- * A parameter may lie in the files of several stages.  Those count which the
- * block loads. */
+/* converter/reshard.c adds a parameter to the catalogue, by its slices and the
+ * strategies, and shows it to the ranks of a destination stage. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,35 +11,36 @@
 
 #define LAYOUT_TEXT 160
 
-/* This is one parameter while it is read and shown. */
+/* One parameter. */
 struct making {
 	struct rsh_converter *c;
 	struct rsh_slices s; /* in the source */
 	const struct rsh_strategy_item *dst;
 };
 
-/* Puts the file, the parameter and both layouts before the reason. */
+/* Prefixes the message with the file, the parameter and both layouts. */
 static int refuse(const struct making *m, int rc, struct rsh_error *err)
 {
 	char from[LAYOUT_TEXT], to[LAYOUT_TEXT], dims[LAYOUT_TEXT];
 	const struct rsh_converter *c = m->c;
 
-	rsh_error_prefix(err, "%s: parameter %s of shape %s cannot go from %s%s%s%s "
-			 "to %s%s%s%s", rsh_catalogue_path(c->cat, m->s.rank),
-			 rsh_names_text(c->cat->names, m->s.name),
-			 rsh_record_dims_text(m->s.ix, m->s.rec, dims,
-					      sizeof(dims)),
-			 rsh_item_text(m->s.item, from, sizeof(from)),
-			 c->src ? " (" : "", c->src ? c->src->path : "",
-			 c->src ? ")" : "",
-			 rsh_item_text(m->dst, to, sizeof(to)),
-			 c->dst ? " (" : "", c->dst ? c->dst->path : "",
-			 c->dst ? ")" : "");
+	rsh_error_prefix(
+		err,
+		"%s: parameter %s of shape %s cannot go from %s%s%s%s "
+		"to %s%s%s%s",
+		rsh_catalogue_path(c->cat, m->s.rank),
+		rsh_names_text(c->cat->names, m->s.name),
+		rsh_record_dims_text(m->s.ix, m->s.rec, dims, sizeof(dims)),
+		rsh_item_text(m->s.item, from, sizeof(from)),
+		c->src ? " (" : "", c->src ? c->src->path : "",
+		c->src ? ")" : "", rsh_item_text(m->dst, to, sizeof(to)),
+		c->dst ? " (" : "", c->dst ? c->dst->path : "",
+		c->dst ? ")" : "");
 	return rc;
 }
 
-/* Is there a file in the stage of the reference that lacks its slice, which no
- * other stage's has either? */
+/* Does a file in the stage of the reference lack its slice, so that no stage
+ * has it? */
 static bool is_reduced(const struct making *m)
 {
 	const struct rsh_job_files *f = &m->c->files;
@@ -114,8 +112,8 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 	return rc == -EINVAL ? refuse(m, rc, err) : rc;
 }
 
-/* Reads a parameter of which there is a reference, and shows it. */
-static int make_handled(struct making *m, const struct rsh_strategy_param *s,
+/* Adds and shows a parameter that has a reference record. */
+static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
 			uint32_t *shown, struct rsh_error *err)
 {
 	struct rsh_converter *c = m->c;
@@ -135,33 +133,33 @@ static int make_handled(struct making *m, const struct rsh_strategy_param *s,
 	rc = show(m, c->cat->tensors[tensor], tensor, rule, shown, err);
 	if (rc)
 		return rc;
-	if (rsh_grow(&c->handled, &c->handled_cap, *shown + 1,
-		     sizeof(*c->handled)))
+	if (rsh_grow(&c->resharded, &c->resharded_cap, *shown + 1,
+		     sizeof(*c->resharded)))
 		return rsh_error_nomem(err);
-	c->handled[*shown] = (struct rsh_handled){ tensor, is_reduced(m) };
+	c->resharded[*shown] = (struct rsh_resharded){ tensor, is_reduced(m) };
 	return 0;
 }
 
-int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
-		     uint32_t block, uint32_t name, uint32_t *out,
+int rsh_reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
+		      uint32_t stage, uint32_t name, uint32_t *out,
 		     struct rsh_error *err)
 {
-	const struct rsh_strategy_param *s = c->src ?
+	const struct rsh_strategy_param *listed = c->src ?
 		rsh_strategy_find(c->src, name) : NULL;
 	const struct rsh_strategy_param *d = c->dst ?
 		rsh_strategy_find(c->dst, name) : NULL;
 	struct making m = {
 		.c = c,
 		.s = { .files = &c->files, .name = name,
-		       .n_stages = b->n_stages, .stages = b->stages },
+		       .n_stages = s->n_stages, .stages = s->stages },
 	};
 	int rc;
 
-	*out = RSH_NO_SHOWN;
-	if (s)
-		m.s.item = rsh_param_source_stage(s)->item;
+	*out = RSH_COPIED;
+	if (listed)
+		m.s.item = rsh_param_source_stage(listed)->item;
 	if (d)
-		m.dst = rsh_param_dest_stage(c->dst, d, block * c->dst_ranks,
+		m.dst = rsh_param_dest_stage(c->dst, d, stage * c->dst_ranks,
 					     c->o.compat)->item;
 	if (!rsh_slices_begin(&m.s))
 		return 0;
@@ -174,10 +172,10 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 	if (d && !c->o.compat &&
 	    !rsh_item_same_layout(m.dst,
 				  rsh_param_dest_stage(c->dst, d,
-						       block * c->dst_ranks,
+						       stage * c->dst_ranks,
 						       true)->item))
 		rsh_note_add(c, RSH_NOTE_SHARED, name);
-	rc = make_handled(&m, s, out, err);
+	rc = reshard_param(&m, listed, out, err);
 	rsh_slices_clear(&m.s);
 	return rc;
 }

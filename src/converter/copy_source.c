@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/lookup.c answers which file a copied record is taken from.  It is
- * asked while planning and again while reading, so that both get the same
- * answer. */
+/* converter/copy_source.c finds the file from which a record is copied.
+ * Planning and reading both call it, so they use the same file. */
 #include <string.h>
 
 #include "converter_i.h"
@@ -22,10 +21,10 @@ static bool is_like_first(const struct rsh_converter *c, uint32_t name,
 	return rsh_records_alike(ix, r, first, rsh_ckpt_find(first, name));
 }
 
-/* Gives the number of the first of the block's stages, which ascend, of which a
- * file may have the name: without a strategy each rank is a stage. */
+/* Returns the index of the first loaded stage of which a file may have the
+ * name: without a strategy each rank is a stage. */
 static uint32_t first_stage(const struct rsh_converter *c,
-			    const struct rsh_block *b, uint32_t name)
+			    const struct rsh_dst_stage *b, uint32_t name)
 {
 	const uint32_t rank = rsh_catalogue_first(c->cat, name);
 	uint32_t lo = 0, hi = b->n_stages;
@@ -43,7 +42,7 @@ static uint32_t first_stage(const struct rsh_converter *c,
 }
 
 static bool find_in_stages(const struct rsh_converter *c,
-			   const struct rsh_block *b, uint32_t name,
+			   const struct rsh_dst_stage *b, uint32_t name,
 			   uint32_t key, const atomic_bool *avoid,
 			   uint32_t *rank)
 {
@@ -64,10 +63,10 @@ static bool find_in_stages(const struct rsh_converter *c,
 	return false;
 }
 
-/* Finds a replica by walking the files, where these are fewer than the
+/* Finds a replica by a loop over the files, if these are fewer than the
  * replicas. */
 static bool find_held_replica(const struct rsh_converter *c,
-			      const struct rsh_block *b,
+			      const struct rsh_dst_stage *b,
 			      const struct rsh_grid *g, uint32_t name,
 			      uint32_t key, const atomic_bool *avoid,
 			      uint32_t *rank)
@@ -92,7 +91,7 @@ static bool find_held_replica(const struct rsh_converter *c,
 /* Finds a replica, beginning with the one after `key` itself, so that the reads
  * of a lost rank spread. */
 static bool find_replica(const struct rsh_converter *c,
-		      const struct rsh_block *b, const struct rsh_grid *g,
+		      const struct rsh_dst_stage *b, const struct rsh_grid *g,
 		      uint32_t name, uint32_t key, const atomic_bool *avoid,
 		      uint32_t *rank)
 {
@@ -120,12 +119,12 @@ bool rsh_copy_source(const struct rsh_converter *c,
 
 	if (elsewhere)
 		*elsewhere = false;
-	if (find_in_stages(c, o->block, name, o->copy_key, avoid, rank))
+	if (find_in_stages(c, o->dst_stage, name, o->copy_key, avoid, rank))
 		return true;
 	if (elsewhere)
 		*elsewhere = true;
 	if (g && c->o.replicas) {
-		if (find_replica(c, o->block, g, name, o->copy_key, avoid,
+		if (find_replica(c, o->dst_stage, g, name, o->copy_key, avoid,
 				 rank))
 			return true;
 		/* The record is a slice, and any other would be a wrong one. */
@@ -139,8 +138,8 @@ bool rsh_copy_source(const struct rsh_converter *c,
 	for (int loaded = 1; loaded >= !c->o.replicas; loaded--)
 		for (uint32_t i = from; i < f->n_held; i++)
 			if (o->keys[i] == loaded &&
-			    find_in_stages(c, o->block, name, f->held[i], avoid,
-					   rank))
+			    find_in_stages(c, o->dst_stage, name, f->held[i],
+					   avoid, rank))
 				return true;
 	return false;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/safetensors_framing.c lays out a safetensors file, which is one header
- * and then the contents, in an order of its own. */
+/* plan/framing.c computes the layout of files: a .ckpt is its records, each
+ * chunk after a header of its own; a safetensors file is one header and then
+ * the contents, in an order of its own. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,46 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"
+
+static int layout_too_large(const struct rsh_record_shape *s,
+			    struct rsh_error *err)
+{
+	return rsh_error_set(err, EFBIG, "parameter %s makes the file of a "
+			     "rank too large", s->name);
+}
+
+static int ckpt_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
+{
+	uint64_t at = 0, bytes;
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->slots[i].offset = at;
+		if (!rsh_ckpt_emit_size(&f->shapes[i], &bytes) ||
+		    !rsh_add_u64(at, bytes, &at) || at > INT64_MAX)
+			return layout_too_large(&f->shapes[i], err);
+	}
+	f->header = NULL;
+	f->header_bytes = 0;
+	f->bytes = at;
+	return 0;
+}
+
+static void ckpt_chunks(const struct rsh_record_shape *s,
+			struct rsh_chunks *out)
+{
+	out->n = rsh_ckpt_emit_chunks(s->content_bytes);
+	out->content_bytes = RSH_CKPT_CHUNK_BYTES;
+	out->full_header = rsh_ckpt_header_size(s, RSH_CKPT_CHUNK_BYTES);
+	out->last_header = rsh_ckpt_header_size(
+		s, s->content_bytes - (out->n - 1) * RSH_CKPT_CHUNK_BYTES);
+}
+
+const struct rsh_framing rsh_ckpt_framing = {
+	.type = RSH_FILE_CKPT,
+	.lay_out = ckpt_lay_out,
+	.chunks = ckpt_chunks,
+	.write_header = rsh_ckpt_header_write,
+};
 
 /* Puts slots and shapes in the order of the file. */
 static int sort(struct rsh_file_layout *f)
@@ -72,7 +113,7 @@ static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,
 		    at > INT64_MAX) {
 			free(f->header);
 			f->header = NULL;
-			return rsh_layout_too_large(&f->shapes[i], err);
+			return layout_too_large(&f->shapes[i], err);
 		}
 	}
 	f->bytes = at;

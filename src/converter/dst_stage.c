@@ -1,59 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/block.c says what the files of one destination stage have.
- *
- * The order of records is the converter's: the files it loads, highest rank
- * first (lowest first in a by-stage conversion), the names in first-seen order,
- * handled parameters before copied ones. */
+/* converter/dst_stage.c decides which parameters are resharded or copied for
+ * the ranks of one destination stage. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "dst_stage_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* ---- which parameters take part ---- */
 
-/* Is the parameter of the destination one of this block's ranks? */
-static bool block_has(const struct planner *p,
+/* Does the destination have the parameter in this stage? */
+static bool dst_stage_has(const struct stage_state *p,
 		      const struct rsh_strategy_param *src,
 		      const struct rsh_strategy_param *dst)
 {
 	return p->c->by_stage ? src != NULL :
-				rsh_param_in_stage(dst, p->block);
+				rsh_param_in_stage(dst, p->stage);
 }
 
-static enum fate fate_of(const struct planner *p, uint32_t name)
+static enum param_action action_of(const struct stage_state *p, uint32_t name)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
-	bool here = d && block_has(p, s, d);
-	/* A parameter of other destination stages is struck from both sides. */
+	bool here = d && dst_stage_has(p, s, d);
+	/* The converter strikes parameters of other destination stages from
+	 * both strategies. */
 	bool struck = d && !here;
 	bool on_src = c->src ? s && !struck : true;
 	bool on_dst = c->dst ? here : true;
 
 	if (c->chosen.unwanted[name])
-		return FATE_DROPPED;
+		return ACTION_DROP;
 	if (!c->src && !c->dst)
-		return FATE_COPIED;
+		return ACTION_COPY;
 	if (on_src && on_dst)
-		return FATE_HANDLED;
+		return ACTION_RESHARD;
 	if ((!c->src || (s && struck)) && (!c->dst || struck))
-		return FATE_DROPPED;
-	return c->o.unlisted == RSH_UNLISTED_DROP && c->dst && !d ? FATE_DROPPED :
-								  FATE_COPIED;
+		return ACTION_DROP;
+	return c->o.unlisted == RSH_UNLISTED_DROP && c->dst && !d ? ACTION_DROP
+								  : ACTION_COPY;
 }
 
-static int collect_stages(struct planner *p, struct rsh_error *err)
+static int collect_stages(struct stage_state *p, struct rsh_error *err)
 {
 	const struct rsh_strategy *src = p->c->src;
 	cleanup_free bool *used = calloc(p->c->files.n_stages, sizeof(*used));
 
-	p->b->stages = rsh_alloc_array(p->c->files.n_stages,
-				       sizeof(*p->b->stages));
-	if (!used || !p->b->stages)
+	p->dst_stage->stages = rsh_alloc_array(p->c->files.n_stages,
+				       sizeof(*p->dst_stage->stages));
+	if (!used || !p->dst_stage->stages)
 		return rsh_error_nomem(err);
 	if (!src && !p->c->dst) {
 		used[0] = true;
@@ -68,7 +66,7 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 			const struct rsh_strategy_param *d =
 				rsh_listed(p->c->dst, s->name);
 
-			if (d && !block_has(p, s, d))
+			if (d && !dst_stage_has(p, s, d))
 				continue;
 			for (uint32_t k = 0; k < s->n_stages; k++)
 				used[s->stages[k].stage] = true;
@@ -76,20 +74,20 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 	}
 	for (uint32_t s = 0; s < p->c->files.n_stages; s++)
 		if (used[s])
-			p->b->stages[p->b->n_stages++] = s;
+			p->dst_stage->stages[p->dst_stage->n_stages++] = s;
 	return 0;
 }
 
-/* A handled parameter that no loaded file holds was not saved, unless its stage
- * has no file at all. */
-static int block_check_absent(struct planner *p, uint32_t name,
+/* A resharded parameter that no loaded file holds was not saved, unless its
+ * stage has no file at all. */
+static int check_absent(struct stage_state *p, uint32_t name,
 			      struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 
 	if (!c->src &&
-	    rsh_catalogue_index(c->cat, rsh_planner_file_to_copy(p, 0)))
+	    rsh_catalogue_index(c->cat, rsh_stage_file_to_copy(p, 0)))
 		return 0;
 	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
 		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
@@ -104,24 +102,24 @@ static int block_check_absent(struct planner *p, uint32_t name,
 	return 0;
 }
 
-static int show_handled(struct planner *p, struct rsh_error *err)
+static int show_resharded(struct stage_state *p, struct rsh_error *err)
 {
 	for (uint32_t name = 0; name < p->c->cat->n_names; name++) {
 		int rc;
 
-		p->fate[name] = (uint8_t)fate_of(p, name);
-		if (p->fate[name] != FATE_HANDLED)
+		p->action[name] = (uint8_t)action_of(p, name);
+		if (p->action[name] != ACTION_RESHARD)
 			continue;
-		rc = rsh_handled_make(p->c, p->b, p->block, name,
+		rc = rsh_reshard_param(p->c, p->dst_stage, p->stage, name,
 				       &p->shown_of[name], err);
-		if (rc == 0 && p->shown_of[name] != RSH_NO_SHOWN &&
+		if (rc == 0 && p->shown_of[name] != RSH_COPIED &&
 		    p->c->o.replicas)
 			p->reduced |=
-				p->c->handled[p->shown_of[name]].reduced;
-		/* Without a destination every name is handled, also those that
-		 * no source file can hold. */
-		if (rc == 0 && p->shown_of[name] == RSH_NO_SHOWN)
-			rc = block_check_absent(p, name, err);
+				p->c->resharded[p->shown_of[name]].reduced;
+		/* Without a destination every name is resharded, also those
+		 * that no source file can hold. */
+		if (rc == 0 && p->shown_of[name] == RSH_COPIED)
+			rc = check_absent(p, name, err);
 		if (rc)
 			return rc;
 	}
@@ -130,7 +128,7 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 
 /* A file would hold nothing that is resharded because a file that it needs is
  * missing, or because the strategies are those of another model. */
-static int block_nothing_handled(struct planner *p,
+static int nothing_resharded(struct stage_state *p,
 				 struct rsh_shown_file *f,
 				 struct rsh_error *err)
 {
@@ -138,7 +136,7 @@ static int block_nothing_handled(struct planner *p,
 
 	for (uint32_t name = 0; name < c->cat->n_names; name++) {
 		uint32_t t = p->shown_of[name];
-		int rc = t == RSH_NO_SHOWN ? 0 :
+		int rc = t == RSH_COPIED ? 0 :
 			rsh_blueprint_probe(c->plan, t, f->rank, f->member,
 					    &f->lost, err);
 
@@ -155,58 +153,58 @@ static int block_nothing_handled(struct planner *p,
 			     c->src && c->dst ? c->dst->path : "");
 }
 
-int rsh_block_file(void *ctx, struct rsh_shown_file *f,
+int rsh_dst_stage_file(void *ctx, struct rsh_shown_file *f,
 		   struct rsh_file_names *out, struct rsh_error *err)
 {
-	struct planner *p = ctx;
+	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
 	struct rsh_copy_order *order = &c->orders[f->rank];
 	const struct name_list *names;
 	int rc = 0;
 
 	if (!c->src && c->o.replicas)
-		p->reduced = rsh_planner_is_part(p, rsh_planner_file_to_copy(
+		p->reduced = rsh_stage_is_part(p, rsh_stage_file_to_copy(
 			p, c->dst ? 0 : f->member));
 	else if (!c->src && !c->dst && !rsh_catalogue_index(c->cat, f->member))
 		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
 				     "file", f->member);
 	f->lost = p->absent;
-	order->block = p->b;
+	order->dst_stage = p->dst_stage;
 	/* The converter takes copied records from the local rank modulo the
 	 * source's device count. */
 	order->copy_key = c->src || c->dst ?
 		f->member % c->files.stage_ranks :
-		rsh_planner_file_to_copy(p, f->member);
-	if (rsh_planner_mark_keys(p, f->member))
+		rsh_stage_file_to_copy(p, f->member);
+	if (rsh_stage_mark_keys(p, f->member))
 		return rsh_error_nomem(err);
-	order->keys = rsh_planner_keep_keys(p);
+	order->keys = rsh_stage_keep_keys(p);
 	if (!order->keys)
 		return rsh_error_nomem(err);
 	if (c->same)
-		rc = rsh_planner_take_whole(p, f, &out->added, err);
+		rc = rsh_stage_take_whole(p, f, &out->added, err);
 	if (rc || out->added)
 		return rc;
-	names = rsh_planner_list_names(p);
+	names = rsh_stage_list_names(p);
 	if (!names)
 		return rsh_error_nomem(err);
 	out->names = names->names;
 	out->n = names->n;
-	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
+	if (names->n_resharded == 0 && (c->src || c->dst) && !p->absent &&
 	    !c->chosen.filtered)
-		rc = block_nothing_handled(p, f, err);
+		rc = nothing_resharded(p, f, err);
 	return rc;
 }
 
-bool rsh_block_is_dealt(void *ctx, uint32_t stage,
+bool rsh_dst_stage_deduplicates(void *ctx, uint32_t stage,
 			const struct rsh_strategy_param *param)
 {
-	const struct planner *p = ctx;
+	const struct stage_state *p = ctx;
 
 	(void)stage;
-	return p->fate[param->name] == FATE_HANDLED;
+	return p->action[param->name] == ACTION_RESHARD;
 }
 
-/* ---- the block ---- */
+/* ---- beginning a stage ---- */
 
 static int marks_init(const struct rsh_converter *c, struct rsh_marks *m)
 {
@@ -215,15 +213,15 @@ static int marks_init(const struct rsh_converter *c, struct rsh_marks *m)
 	return m->exact && m->near ? 0 : -ENOMEM;
 }
 
-void rsh_planner_clear(struct planner *p)
+void rsh_stage_clear(struct stage_state *p)
 {
-	rsh_planner_pairs_clear(p);
+	rsh_stage_pairs_clear(p);
 	for (uint32_t i = 0; i < p->n_lists; i++) {
 		free(p->lists[i].seq);
 		free(p->lists[i].names);
 	}
 	free(p->lists);
-	free(p->fate);
+	free(p->action);
 	free(p->seen);
 	free(p->seen_index);
 	free(p->seq);
@@ -235,29 +233,32 @@ void rsh_planner_clear(struct planner *p)
 	free(p->slots);
 }
 
-int rsh_block_stage(void *ctx, uint32_t stage, struct rsh_error *err)
+int rsh_dst_stage_begin(void *ctx, uint32_t stage, struct rsh_error *err)
 {
-	struct planner *p = ctx;
+	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
 	const size_t n_names = (size_t)c->cat->n_names + 1;
 	const size_t n_indexes = (size_t)c->cat->n_indexes + 1;
 	int rc;
 
-	rsh_planner_clear(p);
-	*p = (struct planner){
-		.c = c, .w = p->w, .block = stage, .b = &c->blocks[stage],
+	rsh_stage_clear(p);
+	*p = (struct stage_state){
+		.c = c,
+		.w = p->w,
+		.stage = stage,
+		.dst_stage = &c->dst_stages[stage],
 		.shown_of = p->w->shown,
-		.fate = calloc(n_names, sizeof(*p->fate)),
+		.action = calloc(n_names, sizeof(*p->action)),
 		.seen = calloc(n_names, sizeof(*p->seen)),
 		.seen_index = calloc(n_indexes, sizeof(*p->seen_index)),
 		.seq = calloc(n_indexes, sizeof(*p->seq)),
 		.whole = calloc(n_indexes, sizeof(*p->whole)),
 	};
-	if (!p->fate || !p->seen || !p->seen_index || !p->seq || !p->whole ||
+	if (!p->action || !p->seen || !p->seen_index || !p->seq || !p->whole ||
 	    marks_init(c, &p->marks) || marks_init(c, &p->some))
 		return rsh_error_nomem(err);
 	rc = collect_stages(p, err);
 	if (rc == 0)
-		rc = show_handled(p, err);
-	return rc ? rc : rsh_planner_collect_pairs(p, err);
+		rc = show_resharded(p, err);
+	return rc ? rc : rsh_stage_collect_pairs(p, err);
 }
