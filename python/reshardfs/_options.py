@@ -28,7 +28,7 @@ OPTIONS: Dict[str, str] = {
     "check": "sample|structure|full",
     "replicas": "auto|off",
     "allow_missing": "",
-    "format": "ckpt|safetensors|hf|checkpoint2",
+    "format": "ckpt|safetensors|hf|checkpoint2|dcp",
     "part_size": "SIZE",
     "model_files": "DIR|none",
     "optimizer": "auto|keep",

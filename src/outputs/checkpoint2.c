@@ -402,6 +402,7 @@ const struct rsh_output rsh_output_checkpoint2 = {
 	.framing = &rsh_safetensors_framing,
 	.division = RSH_DIVIDE_KINDS,
 	.takes = RSH_TAKES_RANKS,
+	.last = RSH_CKPT2_TRACKER,
 	.build = ckpt2_build,
 	.free = ckpt2_free,
 };

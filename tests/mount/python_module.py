@@ -121,8 +121,8 @@ def test_options(tap, t, ways):
                 ({"src_stratgey": "none"},
                  "unknown option src_stratgey (did you mean src_strategy?)"),
                 ({**t.both, "dst_ranks": 0}, 'dst_ranks: "0" is not a number'),
-                ({**t.both, "format": "hf"}, 'format="hf" is one whole model: it needs '
-                 'dst_strategy="none" and goes with neither dst_ranks nor compat'),
+                ({**t.both, "format": "hf"}, 'format="hf" shows one whole model, of which each rank loads its part: '
+                 'leave out dst_strategy, dst_mesh, dst_ranks and compat'),
                 ({**t.both, "from_": "hf"}, "from_ says")):
             for way in ways:
                 error = refused(sentence, way, t.source, **options)

@@ -85,10 +85,11 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 
 	if (!(out->takes & RSH_TAKES_RANKS) &&
 	    (v->dst.from != RSH_FROM_NONE || converters))
-		return rsh_error_set(err, EINVAL, "--format %s is one whole "
-				     "model: it needs --dst-strategy none and "
-				     "goes with neither --dst-ranks nor "
-				     "--compat", out->name);
+		return rsh_error_set(err, EINVAL, "--format %s shows one whole "
+				     "model, of which each rank loads its part: "
+				     "leave out --dst-strategy, --dst-mesh, "
+				     "--dst-ranks and --compat",
+				     out->name);
 	if (!(out->takes & RSH_TAKES_CONVERTER) && converters)
 		return rsh_error_set(err, EINVAL, "--format %s goes with "
 				     "neither --dst-ranks nor --compat",
@@ -271,6 +272,8 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
 				     "strategy file, and SOURCE has none: give "
 				     "--dst-strategy");
+	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
+		o->vfs.dst.from = RSH_FROM_NONE;
 	rc = check_refuse_unsaid(o, err);
 	if (rc == 0)
 		rc = check_compat(v, err);
