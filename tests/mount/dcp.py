@@ -281,7 +281,7 @@ def run_damage(tap, directory):
                f"{whole_size // 2} bytes")
         said = run("verify", root)
         check(said.status == NO, repr(said))
-        demand(said.out, "__1_0.distcp: it was cut short", "lie beyond its end")
+        demand(said.out, "__1_0.distcp: truncated", "items are beyond its end")
     with tap.test("a short file: what is whole in it is shown"), \
             Mounted(root, extra=["--allow-missing"]) as mount:
         found = model_hashes(mount.path)

@@ -306,7 +306,7 @@ def run_twice(tap, models):
         write(single, safetensors_bytes(models.whole))
         part = os.path.join(root, "model-00002-of-00003.safetensors")
         os.truncate(part, 100)
-        same(values_shown(root, taken, "it is not held against model.safetensors"),
+        same(values_shown(root, taken, "it is not compared with model.safetensors"),
              models.whole, "a part is cut")
         for left in os.listdir(root):
             if left.startswith("model-"):
