@@ -62,8 +62,6 @@ NOT_YET = [
     "src/copy",
     "src/plan",
     "src/source",
-    "src/storage/cache/",
-    "src/storage/objects/",
     "src/strategy",
     "src/vfs",
 ]
