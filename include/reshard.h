@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard.h - libreshard shows a checkpoint tree under another sharding
- * strategy, to programs that read it without a mount.
+/* reshard.h - libreshard reads a checkpoint under another sharding strategy,
+ * without a mount.
  *
  *	struct reshard *r;
  *	const char *options[] = { "src_strategy=old.ckpt",
@@ -11,22 +11,23 @@
  *	n = reshard_read(r, 0, buf, sizeof(buf), 0);
  *	reshard_close(r);
  *
- * The files are those that `reshardfs mount` shows with these options, byte for
+ * The files are those that `reshardfs mount` has with these options, byte for
  * byte.
  *
- * Errors: functions that return int give 0 or a negative errno value, and
- * reshard_error() then has the sentence.
+ * Errors: functions that return int return 0 or a negative errno value.  After
+ * an error reshard_error() returns the message.
  *
- * Ownership: names that are handed out belong to the open source and are valid
- * until it is closed.
+ * Ownership: strings belong to the open source and are valid until it is
+ * closed.
  *
- * Threads: one open source may be used by any number of threads at once, until
- * one closes it; others may be opened and closed meanwhile.  A child of fork(2)
- * may not use it: the library may have threads at work, for its caches.
+ * Threads: any number of threads can use one open source at the same time,
+ * until one of them closes it.  Other sources can be opened and closed at any
+ * time.  A child of fork(2) must not use a source of its parent, because the
+ * threads of the library do not exist in it.
  *
- * ABI: symbols are versioned (LIBRESHARD_0.1, and LIBRESHARD_0.3 of what came
- * with that release).  A struct below changes only with the library's soname;
- * one that begins with its size may grow at its end.
+ * ABI: symbols have versions (LIBRESHARD_0.1; LIBRESHARD_0.3 for functions that
+ * were added in that release).  A struct below changes only with the library's
+ * soname.  A struct that begins with its size can grow at its end.
  */
 #ifndef RESHARD_H
 #define RESHARD_H
@@ -41,34 +42,34 @@ extern "C" {
 
 struct reshard;
 
-/* Returns the version, as "0.1.0". */
+/* Returns the version, such as "0.1.0". */
 const char *reshard_version(void);
 
-/* Opens the tree at `source`.  `options`, NULL or an array that ends with NULL,
- * are "name=value" or "name" as `reshardfs mount -o` takes them, one a string
- * and nothing escaped: src_strategy and dst_strategy (or dst_mesh), select,
- * prefix, format and so on; reshardfs(1) describes them.  Options about the
- * mount itself are refused.
+/* Opens the checkpoint at `source`, a path or an address.  `options` is NULL or
+ * an array that ends with NULL.  Each string is "name=value" or "name", as
+ * `reshardfs mount -o` takes it, without escapes: src_strategy and dst_strategy
+ * (or dst_mesh), select, prefix, format and so on; see reshardfs-mount(1).
+ * Options of the mount itself are refused.
  *
- * Warnings go to standard error, or to where log_to says; log_level and
- * log_to hold for the whole process, as of the last open.
+ * Warnings go to standard error or to log_to.  log_level and log_to apply to
+ * the whole process; the last open decides.
  *
- * Returns 0 and *out, to be given to reshard_close(); or a negative errno
- * value, with *out NULL. */
+ * Returns 0 and sets *out, which the caller must pass to reshard_close().  On
+ * failure returns a negative errno value and sets *out to NULL. */
 int reshard_open(const char *source, const char *const *options,
 		 struct reshard **out);
-/* Closes the source, which may be NULL.  No other thread may be using it. */
+/* Closes the source.  `r` can be NULL.  No other thread may be using it. */
 void reshard_close(struct reshard *r);
 
-/* Returns the sentence for the last failure of a function in this thread, ""
- * before there was one; control characters and the like in names are "\xNN"
- * there.  It is valid until this thread fails or asks again. */
+/* Returns the message of the last failure in this thread, or "" if there was
+ * none.  Control characters and the like in names are escaped as "\xNN".  The
+ * string is valid until the next failure or the next call in this thread. */
 const char *reshard_error(void);
 
 /* ---- files ---- */
 
-/* A file that is of no rank has this one: the index of a model in parts
- * (format=hf), and what says which step it is (format=checkpoint2). */
+/* The rank of a file that belongs to no rank: the index of a model in parts
+ * (format=hf), and the files that name the step (format=checkpoint2). */
 #define RESHARD_NO_RANK UINT32_MAX
 
 struct reshard_file {
@@ -77,18 +78,19 @@ struct reshard_file {
 	uint64_t size;    /* bytes */
 };
 
-/* Returns how many files there are.  File i is that of rank i; one of no rank
- * comes last.  With format=checkpoint2 the second files of ranks come after the
+/* Returns the number of files.  File i is that of rank i; files of no rank come
+ * last.  With format=checkpoint2 the second files of the ranks come after the
  * first ones. */
 uint32_t reshard_n_files(const struct reshard *r);
 /* Describes file i.  Returns 0 or -ENOENT. */
 int reshard_file(const struct reshard *r, uint32_t i,
 		 struct reshard_file *out);
 
-/* Reads bytes [offset, offset + len) of file i, cut at its end, to buf.
- * Returns how many, or a negative errno value: -ENOENT, -EIO if slices are
- * lost, or what the source gave.  What buf has then is undefined.  0 means that
- * the file ends at `offset` or before, or that `len` is 0. */
+/* Reads bytes [offset, offset + len) of file i into buf, up to the end of the
+ * file.  Returns their number, or a negative errno value: -ENOENT if there is
+ * no such file, -EIO if slices are lost, or the error of the source.  The
+ * content of buf is undefined then.  Returns 0 if `offset` is at or after the
+ * end, or if `len` is 0. */
 ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 		     size_t len, uint64_t offset);
 
@@ -97,32 +99,34 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 #define RESHARD_MAX_DIMS 32
 
 struct reshard_record {
-	const char *name;  /* valid until the close */
+	const char *name;  /* valid until the source is closed */
 	const char *dtype; /* "Float32", "BFloat16", ...; always valid */
 	uint32_t n_dims;
 	int64_t dims[RESHARD_MAX_DIMS];
-	uint64_t bytes;  /* bytes of its content */
-	/* What the file has of the record begins at `offset`: in a .ckpt the
-	 * header of its first chunk, the content, and so for each chunk of 512
-	 * MiB; in a safetensors file the content alone. */
+	uint64_t bytes; /* bytes of content */
+	/* Start of the record in the file.  In a .ckpt this is the header of its
+	 * first chunk; header and content follow for each chunk of 512 MiB.  In
+	 * a safetensors file it is the content, which has no header. */
 	uint64_t offset;
-	uint64_t stored; /* bytes from there on, headers included */
+	uint64_t stored; /* bytes from `offset`, with headers */
 };
 
-/* Returns how many records file i has, in the order of the file; 0 if there is
- * no such file, or it is of no rank. */
+/* Returns the number of records in file i; 0 if there is no such file, or if it
+ * belongs to no rank. */
 uint32_t reshard_n_records(const struct reshard *r, uint32_t i);
-/* Describes record n of file i.  Returns 0 or -ENOENT. */
+/* Describes record n of file i, in the order of the file.  Returns 0 or
+ * -ENOENT. */
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 		   struct reshard_record *out);
 
-/* ---- loading: records straight to where they are wanted ---- */
+/* ---- loading: records directly into memory ---- */
 
-/* Bytes [offset, offset + bytes) of the content of a record, without the
- * headers of chunks, and where they go.  Destinations must not overlap. */
+/* Bytes [offset, offset + bytes) of the content of a record, without headers,
+ * and their destination, which the caller owns.  Destinations must not
+ * overlap. */
 struct reshard_want {
-	uint32_t file;   /* as reshard_file() counts */
-	uint32_t record; /* as reshard_record() counts */
+	uint32_t file;   /* number of the file, as for reshard_file() */
+	uint32_t record; /* number of the record, as for reshard_record() */
 	uint64_t offset;
 	uint64_t bytes;
 	void *to;
@@ -130,27 +134,27 @@ struct reshard_want {
 
 struct reshard_load_options {
 	size_t size;      /* sizeof(struct reshard_load_options) */
-	unsigned threads; /* so many at most; 0: as many as pays */
-	/* NULL, or is told of the bytes that are there and of all.  Only the
-	 * thread that called reshard_load() calls it, some 20 times a second,
-	 * also while nothing moves, and once at the end.  What is not 0
-	 * cancels. */
+	unsigned threads; /* maximum; 0: the library decides */
+	/* NULL, or a function that gets the bytes loaded so far, and all bytes.
+	 * Only the thread that called reshard_load() calls it: about 20 times a
+	 * second, also while no data arrives, and once at the end.  A result
+	 * other than 0 cancels the load. */
 	int (*progress)(void *ctx, uint64_t done, uint64_t all);
 	void *ctx;
 };
 
-/* Loads all n wants, in whichever order and with several threads; `o` may be
- * NULL.  Neighbouring wants of one record are best given one after the other.
+/* Loads all n wants with several threads, in any order.  `o` can be NULL.  For
+ * speed, put neighbouring wants of a record next to each other.
  *
- * Returns 0; -ECANCELED; or another negative errno value: -ENOENT where there
- * is no such file or record, -EINVAL where a want goes beyond its record, -EIO
- * if slices are lost, or what the source gave.  What the destinations hold
- * after a failure is undefined, and no thread touches them any more.
+ * Returns 0; -ECANCELED; -ENOENT if there is no such file or record; -EINVAL if
+ * a want exceeds its record; -EIO if slices are lost; or the error of the
+ * source.  After a failure the content of the destinations is undefined, and no
+ * thread writes to them any more.
  *
- * That is why no failure, and no cancel, ends it before the reads that are
- * under way have: they fill the destinations, and a source that hangs holds it
- * up.  Who must go on nevertheless calls it in a thread of his own, and leaves
- * that thread the destinations and the open source. */
+ * For that reason the function waits for reads in progress after a failure or a
+ * cancel, and a source that hangs delays it.  A program that cannot wait must
+ * call it in a separate thread, and must leave the destinations and the open
+ * source to that thread. */
 int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 		 size_t n, const struct reshard_load_options *o);
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MindSpore checkpoints as they would be under another sharding strategy.
+"""Read MindSpore checkpoints under another sharding strategy.
 
-With a mount, for whatever reads files:
+With a mount, for code that reads files:
 
     import mindspore, reshardfs
 
@@ -9,61 +9,60 @@ With a mount, for whatever reads files:
                            dst_strategy="4cards.ckpt") as m:
         params = mindspore.load_checkpoint(m.rank(0))
 
-and without one, through libreshard:
+Without a mount, through libreshard:
 
     for f in reshardfs.files("checkpoints", src_strategy=..., dst_strategy=...):
         print(f.rank, f.name, f.size)
     head = reshardfs.read("checkpoints", 0, length=100, src_strategy=...,
                           dst_strategy=...)
 
-Tensors come straight from the source's files, by several threads:
+Tensors are read directly from the source by several threads:
 
     with reshardfs.tensors("checkpoints", 0, src_strategy=...,
                            dst_strategy=...) as t:
-        table = t["embedding.table"]                    # an array of numpy
-        rows = t.get_slice("embedding.table")[:1000]    # reads these alone
+        table = t["embedding.table"]                    # a numpy array
+        rows = t.get_slice("embedding.table")[:1000]    # reads only these rows
         everything = t.load(progress=True)              # {name: array}
 
-and from a whole model, with dst_strategy="none", as torch has them:
+The whole model, for torch:
 
     weights = reshardfs.tensors("checkpoints", to="torch", src_strategy=...,
                                 dst_strategy="none").load()
 
-Parameters of MindSpore come the same way, and go into a net:
+Parameters of MindSpore, and of a net:
 
     params = reshardfs.load_checkpoint("checkpoints", 0, src_strategy=...,
                                        dst_strategy=...)
     reshardfs.load_checkpoint("checkpoints", 0, net, src_strategy=...,
                               dst_strategy=...)
 
-A program of safetensors has reshardfs.tensors(...) for its safe_open(...).
+Code for safetensors can use reshardfs.tensors(...) instead of safe_open(...).
 
-Options are those of `reshardfs mount -o`, as keywords: src_strategy and
-dst_strategy (or dst_mesh), select, format, only and so on; see reshardfs(1).
-True stands for an option without a value, None for one that is not given, as
-does False where there is no value, a list for one that is given several times.
-The whole model is dst_strategy="none"; `from` is a word of the language:
-from_="hf".
+Options are those of `reshardfs mount -o` as keywords: src_strategy and
+dst_strategy (or dst_mesh), select, format, only and so on; see
+reshardfs-mount(1).  True sets an option without a value.  None means not given,
+and so does False for an option without a value.  A list gives an option several
+times.  dst_strategy="none" is the whole model.  `from` is a keyword of Python:
+write from_="hf".
 
-What goes wrong raises Error with the sentence that the program would have
-printed, but for options, which are called as here.  A value of a type that an
-option does not take is a TypeError.  What a mount promises holds: another rank's file is read where one
-fails, after each read a file is looked at whether it is still the same, and an
-array is given whole or not at all.  Only nothing is confined: landlock and
-seccomp would bind the program as well.
+Errors: failures raise Error with the message that the program would print, in
+which options have the form of keywords.  A value of the wrong type raises
+TypeError.  Replicas replace files that fail, a file that changed is detected
+after each read, and an array is complete or an exception is raised.  Unlike a
+mount, nothing is sandboxed: landlock and seccomp would restrict the whole
+program.
 
-Who loads several ranks, or the same one again, while any of it is open shares
-one open source, as long as nothing has changed of it.  Other threads run while
-one loads.  progress=True is a bar on standard error; or give what is called with
-the bytes that are there and those that are wanted: what it raises stops the
-load.  threads says how many read, 0 as many as pay.
+Loads of several ranks of one source share one open source, while any of it is
+open and unchanged.  Other Python threads run during a load.  progress=True
+shows a bar on standard error.  progress can also be a function, which gets the
+bytes loaded so far and all bytes; an exception in it stops the load.  threads
+is the number of threads that read; with 0 the library decides.
 
-Tensors need numpy, and torch if they go there; the rest needs nothing but
-Python.
+Tensors need numpy, and torch for to="torch".  The rest needs only Python.
 
-The library is what LIBRESHARD in the environment names, else the one in the
-wheel that the module came with, else libreshard.so.0; the program is what
-RESHARDFS names, or reshardfs.
+LIBRESHARD in the environment is the path of the library; the default is that in
+the wheel of this module, else libreshard.so.0.  RESHARDFS is the path of the
+program; the default is that in the wheel of this module, else reshardfs.
 """
 
 from ._library import Error, File, Record, Source, files, read, records
@@ -75,7 +74,7 @@ __all__ = ["Error", "File", "Mount", "Record", "Source", "TensorSlice",
            "Tensors", "files", "load_checkpoint", "load_checkpoint_async",
            "mounted", "read", "records", "tensors"]
 
-# Tracebacks and help() call them by the names that programs use.
+# Tracebacks and help() then show the names that programs use.
 for _public in __all__:
     globals()[_public].__module__ = __name__
 del _public

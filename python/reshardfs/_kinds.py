@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types of records: what they are in numpy, torch and safetensors."""
+"""Element types of records, and their types in numpy, torch and safetensors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from ._memory import numpy
 class Kind(NamedTuple):
     """An element type.
 
-    plain       numpy's type of as many bytes: what an array has if there is no
-                better one
-    ml_dtypes   the name of the type in ml_dtypes, "" if numpy itself has it
-    torch       the name in torch
-    name        in safetensors, or the record's own where that has none
+    plain       numpy's type of the same size, if there is no better one
+    ml_dtypes   name of the type in ml_dtypes, "" if numpy has it
+    torch       name in torch
+    name        name in safetensors, or the record's if there is none
     """
     plain: str
     ml_dtypes: str
@@ -28,7 +27,7 @@ class Kind(NamedTuple):
 
 _KINDS = {
     "Bool": Kind("?", "", "bool", "BOOL"),
-    # MindSpore stores one in a byte.
+    # MindSpore stores each in one byte.
     "Int4": Kind("i1", "", "int8", "I8"),
     "Int8": Kind("i1", "", "int8", "I8"),
     "Int16": Kind("<i2", "", "int16", "I16"),
@@ -55,22 +54,22 @@ def is_text(record: Record) -> bool:
 
 
 def kind(record: Record) -> Kind:
-    """That of a record with elements."""
+    """The element type of a record that is not a string."""
     found = _KINDS.get(record.dtype)
     if found is None:
-        raise Error(f"{record.name}: there are no arrays of {record.dtype}")
+        raise Error(f"{record.name}: arrays of {record.dtype} are not supported")
     return found
 
 
 def is_wide(record: Record) -> bool:
-    """Whether it is a BFloat16 as releases of MindSpore up to 2.2 wrote it: four
-    bytes an element, of which the upper two count."""
+    """Whether the record is a BFloat16 of MindSpore up to 2.2: four bytes for each
+    element, of which the upper two have the value."""
     return (record.dtype == "BFloat16"
             and record.bytes > 2 * math.prod(record.shape))
 
 
 def narrow(record: Record, content: Any) -> Any:
-    """The bytes of the elements, of those that a record has."""
+    """The bytes of the elements, without the padding of a wide BFloat16."""
     if not is_wide(record):
         return content
     np = numpy()

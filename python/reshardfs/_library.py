@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libreshard: open sources, their files, records and bytes."""
+"""Open sources of libreshard, their files, records and bytes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from ._options import spoken, words
 from ._progress import Progress, Tell, watched
 
 Path = Union[str, "os.PathLike[str]"]
-# The number of a file, that of a record in it, an offset in the record's
-# content, and a writable buffer.
+# Number of a file, number of a record in it, offset in the record's content in
+# bytes, and a writable buffer.
 Want = Tuple[int, int, int, Any]
 
 _ADDRESS = re.compile("(s3|https?)://")
 
 
-
 def placed(source: Path) -> str:
-    """A source as it is called wherever the program then is; an address is the same
-    everywhere."""
+    """A source as an absolute path, which stays valid if the program changes its
+    directory; an address as it is."""
     text = os.fspath(source)
     return text if _ADDRESS.match(text) else os.path.abspath(text)
 
 
 class Error(Exception):
-    """What went wrong, in one sentence.
+    """A failure; its text is one message.
 
-    errno   as the library gave it, None if it was the program that failed
+    errno   errno of the library, or None if the program failed
     """
 
     def __init__(self, sentence: str, errno: Optional[int] = None) -> None:
@@ -43,10 +42,10 @@ class Error(Exception):
 
 
 class File(NamedTuple):
-    """A virtual file.
+    """A file that a mount with the same options would have.
 
-    rank    the rank or the part that it is of, None for the index of parts
-    name    below the root of a mount: "rank_0/checkpoint_0.ckpt"
+    rank    its rank, or the number of its part; None for the index of parts
+    name    path below the root of a mount: "rank_0/checkpoint_0.ckpt"
     size    in bytes
     """
     rank: Optional[int]
@@ -55,14 +54,14 @@ class File(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A parameter in a virtual file.
+    """A parameter in a File.
 
     dtype   "Float32", "BFloat16" and so on
     shape   () for a scalar
-    bytes   of its content
-    offset  where it begins in the file: its header in a .ckpt, its content in
-            a safetensors file
-    stored  bytes from there on, headers included
+    bytes   bytes of content
+    offset  start in the file: of the header in a .ckpt, of the content in a
+            safetensors file
+    stored  bytes from there, with headers
     """
     name: str
     dtype: str
@@ -129,7 +128,7 @@ _PROTOTYPES = {
                                     ctypes.POINTER(_CLoadOptions)]),
 }
 
-# Where a wheel has it; see backend.py.
+# Path of the library in a wheel; see backend.py.
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib",
                         "libreshard.so")
 _library: Any = None
@@ -137,7 +136,7 @@ _library_lock = threading.Lock()  # guards _library
 
 
 def _lib() -> Any:
-    """Loaded when first needed: a mount does without."""
+    """The library, which is loaded at first use: a mount does not need it."""
     global _library
     with _library_lock:
         if _library is not None:
@@ -147,12 +146,12 @@ def _lib() -> Any:
         try:
             library = ctypes.CDLL(name)
         except OSError as error:
-            raise Error(f"the library cannot be loaded: {error}") from None
+            raise Error(f"cannot load libreshard: {error}") from None
         for name, (result, arguments) in _PROTOTYPES.items():
             try:
                 function = getattr(library, name)
             except AttributeError as error:
-                raise Error("the library is older than this module: "
+                raise Error("libreshard is older than this module: "
                             f"{error}") from None
             function.restype = result
             function.argtypes = arguments
@@ -167,10 +166,10 @@ def _check(status: int) -> int:
 
 
 class Source:
-    """An open checkpoint tree.
+    """An open checkpoint.
 
-    Any number of threads may read at once; close() is for when none does.  A
-    child of a fork opens one of its own.
+    Any number of threads can read at the same time.  Call close() when none of
+    them reads.  A child of a fork must open its own.
     """
 
     def __init__(self, source: Path, **options: Any) -> None:
@@ -189,13 +188,13 @@ class Source:
         if self._handle is None:
             raise ValueError("the source is closed")
         if self._process != os.getpid():
-            raise Error("the source was opened before a fork: open it anew")
+            raise Error("the source was opened before a fork: open it again")
         return self._handle
 
     @contextlib.contextmanager
     def _loading(self) -> Iterator[ctypes.c_void_p]:
-        """A load that hangs may be left alone: the last to end closes what the
-        program has closed meanwhile."""
+        """A load that hangs can outlive close(): the last load to end closes the
+        handle then."""
         with self._lock:
             handle = self._open()
             self._loads += 1
@@ -209,8 +208,8 @@ class Source:
                 _lib().reshard_close(handle)
 
     def close(self) -> None:
-        """May be called more than once."""
-        # The library's threads, which a close waits for, are the parent's.
+        """Close the source.  It can be called more than once."""
+        # A close waits for threads of the library, which only the parent has.
         if self._process != os.getpid():
             self._handle = None
             return
@@ -233,26 +232,26 @@ class Source:
     def _file(self, number: int) -> File:
         # ctypes would cut the number to 32 bits.
         if not 0 <= number < _NO_RANK:
-            raise ValueError(f"{number} is no number of a file")
+            raise ValueError(f"{number} is not the number of a file")
         f = _CFile()
         _check(_lib().reshard_file(self._open(), number, ctypes.byref(f)))
         return File(None if f.rank == _NO_RANK else f.rank,
                     os.fsdecode(f.name), f.size)
 
     def files(self) -> List[File]:
-        """All virtual files; that of rank n is number n."""
+        """All files; the file of rank n has number n."""
         return [self._file(i)
                 for i in range(_lib().reshard_n_files(self._open()))]
 
     def records(self, rank: int) -> List[Record]:
-        """What the file of a rank holds, in its order."""
+        """The records in the file of a rank, in its order."""
         self._file(rank)
         found, c = [], _CRecord()
         for n in range(_lib().reshard_n_records(self._open(), rank)):
             _check(_lib().reshard_record(self._open(), rank, n,
                                          ctypes.byref(c)))
             dtype, shape = c.dtype.decode(), tuple(c.dims[:c.n_dims])
-            # So releases of MindSpore up to 2.2 wrote a scalar.
+            # MindSpore up to 2.2 wrote scalars this way.
             if shape == (0,) and c.bytes and dtype != "str":
                 shape = ()
             found.append(Record(c.name.decode(errors="surrogateescape"), dtype,
@@ -260,8 +259,10 @@ class Source:
         return found
 
     def readinto(self, rank: int, buffer: Any, offset: int = 0) -> int:
-        """Fill a writable buffer from `offset` of the file of a rank; the
-        number of bytes, less than the buffer has only at the file's end."""
+        """Read into a writable buffer, from `offset` of the file of a rank.
+
+        Return the number of bytes, which is smaller than the buffer only at the
+        end of the file."""
         if offset < 0:
             raise ValueError("the offset is negative")
         if offset >= self._file(rank).size:
@@ -279,8 +280,8 @@ class Source:
 
     def read(self, rank: int, offset: int = 0,
              length: Optional[int] = None) -> bytearray:
-        """Bytes of the file of a rank, from `offset` to its end or `length`
-        of them."""
+        """Bytes of the file of a rank: `length` bytes from `offset`, or all up
+        to the end."""
         if offset < 0 or (length is not None and length < 0):
             raise ValueError("offset or length is negative")
         left = max(self._file(rank).size - offset, 0)
@@ -290,21 +291,22 @@ class Source:
 
     def load_into(self, wants: Iterable[Want], progress: Progress = None,
                   threads: int = 0) -> None:
-        """Fill the buffers of `wants` with contents of records, by as many
-        threads as pay, or `threads`.  What they hold after an exception is
-        undefined."""
+        """Read contents of records into the buffers of `wants`, with `threads`
+        threads (0: the library decides).
+
+        After an exception the content of the buffers is undefined."""
         self._load_into(wants, progress, threads, False)
 
     def _load_into(self, wants: Iterable[Want], progress: Progress,
                    threads: int, ours: bool = True) -> None:
-        """With `ours` nobody else has the buffers yet."""
+        """With `ours` only this module has the buffers."""
         held, found = [], []
         whole = 0
         for file, number, offset, buffer in wants:
             if min(file, number, offset) < 0 or max(file, number) > _NO_RANK:
-                raise ValueError("a want's numbers are none of a record")
+                raise ValueError("a want has numbers that no record can have")
             view = memoryview(buffer).cast("B")
-            # Empty: one that is not would need a type of its own size.
+            # An empty array: any other size would need its own type.
             place = (ctypes.c_char * 0).from_buffer(view)
             held.append((view, place))
             found.append(CWant(file, number, offset, len(view),
@@ -316,8 +318,8 @@ class Source:
     def _load_wants(self, wants: Any, n: int, whole: int,
                     progress: Progress = None, threads: int = 0,
                     kept: Any = None) -> None:
-        """Load n structures CWant, `whole` bytes in all, the first of which
-        `wants` points to; `kept` is as of watched()."""
+        """Load `n` structs CWant at `wants`, of `whole` bytes together; `kept` is
+        that of watched()."""
         if threads < 0:
             raise ValueError("the number of threads is negative")
         self._open()
@@ -334,8 +336,8 @@ class Source:
 
     def load_bytes(self, rank: int, numbers: Optional[Sequence[int]] = None,
                    progress: Progress = None, threads: int = 0) -> List[Any]:
-        """The contents of records of the file of a rank, or of those of
-        `numbers`: numpy arrays of bytes, each with memory of its own."""
+        """The contents of all records in the file of a rank, or of the records
+        `numbers`, as new numpy arrays of bytes."""
         records = self.records(rank)
         if numbers is None:
             numbers = range(len(records))
@@ -346,20 +348,20 @@ class Source:
 
 
 def files(source: Path, **options: Any) -> List[File]:
-    """The virtual files of a source."""
+    """The files of a source that is opened for this call."""
     with Source(source, **options) as s:
         return s.files()
 
 
 def records(source: Path, rank: int, **options: Any) -> List[Record]:
-    """What the virtual file of a rank holds, in its order."""
+    """The records in the file of a rank, of a source opened for this call."""
     with Source(source, **options) as s:
         return s.records(rank)
 
 
 def read(source: Path, rank: int, offset: int = 0,
          length: Optional[int] = None, **options: Any) -> bytearray:
-    """Bytes of the virtual file of a rank, from `offset` to its end or
-    `length` of them.  Who reads more than once opens a Source."""
+    """Bytes of the file of a rank: `length` bytes from `offset`, or all up to the
+    end.  The source is opened for this call; use Source to read repeatedly."""
     with Source(source, **options) as s:
         return s.read(rank, offset, length)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fresh memory for arrays: one allocation each, of huge pages if large."""
+"""New memory for arrays: one allocation for each, in huge pages if large."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import importlib
 import mmap
 from typing import Any
 
-HUGE = 2 << 20  # bytes of a huge page
+HUGE = 2 << 20  # size of a huge page in bytes
 _PAGE = mmap.PAGESIZE
 
 
 def numpy() -> Any:
-    """The module numpy: whoever asks for no array does without."""
+    """The module numpy, which is imported only if an array is needed."""
     return importlib.import_module("numpy")
 
 
 def fresh(size: int) -> Any:
-    """A numpy array of `size` bytes that nobody else has.  What they hold is
-    undefined; from 2 MiB on they begin where a huge page may."""
+    """A new numpy array of `size` bytes.  Its content is undefined.  From 2 MiB its
+    start is aligned to a huge page."""
     np = numpy()
     if size < HUGE:
         return np.empty(size, np.uint8)
@@ -28,15 +28,15 @@ def fresh(size: int) -> Any:
 
 
 def _mapped(size: int) -> tuple[mmap.mmap, int]:
-    """A mapping that ends with `size` bytes, and where they begin in it."""
+    """A mapping whose last `size` bytes are aligned, and their offset in it."""
     mapping = mmap.mmap(-1, size + HUGE - _PAGE,
                         mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     start = -ctypes.addressof(ctypes.c_char.from_buffer(mapping)) % HUGE
-    # The kernel may give a huge page for the last bytes as well, all of which
-    # would count as this program's: the mapping ends with them.
+    # The kernel may use a huge page for the last bytes too, which would count as
+    # memory of this program.  So the mapping ends with the last byte.
     mapping.resize(start + size)
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE, start, size)
     except (AttributeError, OSError):
-        pass  # This kernel has none; it is only slower.
+        pass  # The kernel has no huge pages; this is only slower.
     return mapping, start

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints straight into MindSpore: parameters, and nets."""
+"""Loads of checkpoints into MindSpore parameters and nets."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ._memory import fresh
 from ._progress import Moved, Progress, shown
 from ._sharing import shared
 
-# Bytes that are read before any of them goes into a net, if no tensor is
-# larger: enough for several threads.
+# Bytes that are read before they are set in a net, if no tensor is larger: enough
+# for several threads.
 _AT_ONCE = 32 << 20
 
-# Between types of one of these MindSpore converts when a net is loaded.
+# When it loads a net, MindSpore converts between the types of each set.
 _FLOATS = {"Float16", "Float32", "Float64", "BFloat16"}
 _INTEGERS = {"Int4", "Int8", "Int16", "Int32", "Int64"}
 _TYPES = _FLOATS | _INTEGERS | {"Bool", "UInt8", "UInt16", "UInt32", "UInt64",
                                 "str"}
 
-# What mindspore.load_checkpoint takes and this one does not.
+# Options of mindspore.load_checkpoint that this load_checkpoint does not have.
 _REFUSED = {
-    "crc_check": "check='full' compares the CRCs of the source",
-    "dec_key": "encrypted checkpoints are not read",
-    "dec_mode": "encrypted checkpoints are not read",
-    "filter_prefix": "drop= takes a regular expression",
-    "specify_prefix": "only= takes a regular expression",
+    "crc_check": "use check='full' to compare the CRCs of the source",
+    "dec_key": "encrypted checkpoints are not supported",
+    "dec_mode": "encrypted checkpoints are not supported",
+    "filter_prefix": "use drop= with a regular expression",
+    "specify_prefix": "use only= with a regular expression",
 }
 
 _log = logging.getLogger("reshardfs")
@@ -45,8 +45,8 @@ Choice = Optional[Callable[[str], object]]
 
 
 class _Wanted(NamedTuple):
-    """A record of a file, whether its parameter has a name, and the parameter
-    of a net that it is for."""
+    """A record of a file, whether its new parameter gets a name, and the parameter
+    of a net that it is for, if any."""
     file: int
     number: int
     record: Record
@@ -63,8 +63,8 @@ else:
 
 
 class _Loading(_Future):
-    """Can be cancelled as long as it has no result: it never says that it is
-    running."""
+    """A future that can be cancelled until it has a result, since its state is never
+    "running"."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Loading(_Future):
 
     @contextlib.contextmanager
     def taking(self) -> Iterator[None]:
-        """A net changes here alone, and no more once cancel() has returned."""
+        """A net changes only in this block, so not after cancel() has returned."""
         with self._taking:
             self.check()
             yield
@@ -90,7 +90,7 @@ class _Loading(_Future):
             result = load()
         except BaseException as error:  # pylint: disable=broad-except
             if self.set_running_or_notify_cancel():
-                # Whoever keeps the future is not to keep what was loaded.
+                # The future must not keep the loaded data alive.
                 traceback.clear_frames(error.__traceback__)
                 self.set_exception(error)
                 del self, load  # The error's traceback has this frame.
@@ -102,31 +102,31 @@ class _Loading(_Future):
 # ---- what is wanted ----
 
 def _wanted(s: Source, rank: Optional[int], choice: Choice) -> List[_Wanted]:
-    """In the order in which MindSpore would load them."""
+    """The records to load, in MindSpore's order."""
     found = []
     files = s.files()
     for file in range(len(files)) if rank is None else [rank]:
         held = [(n, r) for n, r in enumerate(s.records(file))
                 if choice is None or choice(r.name)]
-        # Of safetensors it sorts the names, and gives none to parameters.
+        # MindSpore sorts names of safetensors, and its parameters get no name.
         sort = files[file].name.endswith(".safetensors")
         if sort:
             held.sort(key=lambda one: one[1].name)
         found += [_Wanted(file, n, r, not sort, None) for n, r in held]
     if not found:
-        raise Error("there is no parameter that is wanted")
+        raise Error("no parameter matches")
     names = {w.record.name for w in found}
     if len(names) < len(found):
-        raise Error("files have parameters of the same names: say of which "
-                    "rank they are wanted")
+        raise Error("several files have parameters with the same names: "
+                    "choose a rank")
     return found
 
 
 def _check_types(wanted: List[_Wanted]) -> None:
     for w in wanted:
         if w.record.dtype not in _TYPES:
-            raise Error(f"{w.record.name}: MindSpore has no parameters of "
-                        f"{w.record.dtype}")
+            raise Error(f"{w.record.name}: MindSpore does not support "
+                        f"parameters of {w.record.dtype}")
 
 
 def _matched(net: Any, found: List[_Wanted], strict: bool) -> List[_Wanted]:
@@ -155,16 +155,16 @@ def _matched(net: Any, found: List[_Wanted], strict: bool) -> List[_Wanted]:
 
 def _with_prefixes(by_name: Dict[str, _Wanted],
                    left: List[Any]) -> List[_Wanted]:
-    """Parameters that the checkpoint has with something before their names.
-    Takes them from `left`."""
+    """Parameters whose names have a prefix in the checkpoint.  They are removed from
+    `left`."""
     taken: List[_Wanted] = []
     while True:
         prefix = next((name[:len(name) - len(p.name)] for p in left
                        for name in by_name if name.endswith(p.name)), None)
         if prefix is None:
             return taken
-        _log.warning("names in the checkpoint begin with \"%s\", which those "
-                     "of the net lack", prefix)
+        _log.warning("names in the checkpoint have the prefix \"%s\", names "
+                     "in the net do not", prefix)
         taken += [by_name[prefix + p.name]._replace(parameter=p)
                   for p in left if prefix + p.name in by_name]
         left[:] = [p for p in left if prefix + p.name not in by_name]
@@ -173,20 +173,20 @@ def _with_prefixes(by_name: Dict[str, _Wanted],
 def _check_fits(w: _Wanted, strict: bool) -> None:
     r, p = w.record, w.parameter
     shape, dtype = tuple(p.shape), str(p.dtype)
-    # Dimensions of 1 at the end may be more.
+    # The record may have additional dimensions of 1 at the end.
     if r.shape != shape + (1,) * (len(r.shape) - len(shape)):
-        raise Error(f"{p.name} is {list(shape)} in the net and {list(r.shape)} "
-                    "in the checkpoint")
+        raise Error(f"{p.name} has shape {list(shape)} in the net and "
+                    f"{list(r.shape)} in the checkpoint")
     if dtype != r.dtype and (strict or not any(
             {dtype, r.dtype} <= alike for alike in (_FLOATS, _INTEGERS))):
-        raise Error(f"{p.name} is {dtype} in the net and {r.dtype} in the "
-                    "checkpoint")
+        raise Error(f"{p.name} has type {dtype} in the net and {r.dtype} in "
+                    "the checkpoint")
 
 
 # ---- how it is loaded ----
 
 class _Load:
-    """One call of load_checkpoint: what it was told, and its future."""
+    """One call of load_checkpoint: its arguments, and its future."""
 
     def __init__(self, threads: int, future: Optional[_Loading] = None) -> None:
         self.mindspore = importlib.import_module("mindspore")
@@ -197,8 +197,8 @@ class _Load:
     def contents(self, s: Source, wanted: List[_Wanted],
                  at_once: Optional[int] = None) \
             -> Iterator[List[Tuple[_Wanted, Any]]]:
-        """What is wanted with its bytes, which nobody else keeps; if told so
-        `at_once` bytes at a time, or one that has more."""
+        """The records with new arrays of their bytes, in groups of at most `at_once`
+        bytes, or of one larger record.  No reference to an array is kept."""
         whole = sum(w.record.bytes for w in wanted)
         done = 0
         for group in _groups(wanted, at_once or whole):
@@ -210,7 +210,7 @@ class _Load:
             yield pairs
 
     def moved(self, before: int, whole: int) -> Progress:
-        """The progress of a group as that of all."""
+        """The progress of one group as that of all groups."""
         if not self.tell and not self.future:
             return None
 
@@ -222,8 +222,8 @@ class _Load:
         return moved
 
     def tensor(self, r: Record, content: Any) -> Any:
-        """On the memory of the content, but for Int4, which MindSpore
-        copies."""
+        """A tensor that uses the memory of the content, except for Int4, which
+        MindSpore copies."""
         ms = self.mindspore
         dtype = kind(r).plain
         if r.dtype == "BFloat16":
@@ -236,16 +236,16 @@ class _Load:
     def parameter(self, w: _Wanted, content: Any) -> Any:
         if is_text(w.record):
             return content.tobytes().decode("utf-32-le").rstrip("\0")
-        # A parameter takes the memory of a tensor that nobody else has, which
-        # MindSpore tells by the references to it: no variable, no keyword.
+        # A parameter uses the memory of a tensor without other references, which
+        # MindSpore counts.  So there is no variable and no keyword for it.
         if w.named:
             return self.mindspore.Parameter(self.tensor(w.record, content),
                                             w.record.name)
         return self.mindspore.Parameter(self.tensor(w.record, content))
 
     def fill(self, s: Source, wanted: List[_Wanted]) -> Dict[str, Any]:
-        """Each parameter of a net gets the memory of its content, and gives
-        its own back: what is read at once is all that is taken besides."""
+        """Each parameter of the net gets the memory of its content and frees its own,
+        so only the group that is being read needs additional memory."""
         at_once = max([_AT_ONCE] + [w.record.bytes for w in wanted])
         for pairs in self.contents(s, wanted, at_once):
             while pairs:
@@ -255,8 +255,8 @@ class _Load:
 
     def put(self, w: _Wanted, content: Any) -> None:
         p = w.parameter
-        # Not into the parameter's own memory: others may share it, such as
-        # those of another net that the same dict was loaded into.
+        # The parameter's own memory is not overwritten: parameters of another net,
+        # which was loaded from the same dict, may share it.
         tensor = self.tensor(w.record._replace(shape=tuple(p.shape)), content)
         if tensor.dtype != p.dtype:
             tensor = self.mindspore.Tensor(tensor.asnumpy(), p.dtype)
@@ -280,7 +280,7 @@ def _groups(wanted: List[_Wanted], at_once: int) -> Iterator[List[_Wanted]]:
 
 
 def _give_back() -> None:
-    """What a net has given up, where the C library keeps it for later."""
+    """Return memory that the net has freed from the C library to the system."""
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -290,11 +290,11 @@ def _load(load: _Load, source: Path, rank: Optional[int], net: Any,
           options: Dict[str, Any]) -> Dict[str, Any]:
     for name, instead in _REFUSED.items():
         if options.pop(name, None):
-            raise Error(f"{name} is not for this load_checkpoint: {instead}")
+            raise Error(f"load_checkpoint does not support {name}: {instead}")
     if net is not None and options.get("remove_redundancy"):
-        raise Error("with remove_redundancy a rank has a share of what is its "
-                    "own: load it without a net, and give it to MindSpore's "
-                    "load_param_into_net, which asks the other ranks")
+        raise Error("remove_redundancy is not possible with a net: load without "
+                    "a net, and use MindSpore's load_param_into_net, which gets "
+                    "the other parameters from other ranks")
     s = shared(source, **options)
     wanted = _wanted(s, rank, choice_func)
     with shown(progress) as load.tell:
@@ -311,24 +311,24 @@ def load_checkpoint(source: Path, rank: Optional[int], net: Any = None, *,
                     strict_load: bool = False, choice_func: Choice = None,
                     progress: Progress = None, threads: int = 0,
                     **options: Any) -> Dict[str, Any]:
-    """What mindspore.load_checkpoint gives for the file of a rank: by name a
-    mindspore.Parameter, or a str for a string.
+    """Load the file of a rank, as mindspore.load_checkpoint does.
 
-    The file is the one that a mount with these options shows, and parameters
-    are equal to MindSpore's in every attribute; rank=None means all parts of a
-    model in parts.  mindspore.load_param_into_net takes the result.
+    Return a dict of names and mindspore.Parameter objects (str for a string).
+    They are equal to those that MindSpore loads from the file in a mount with
+    these options.  rank=None means all parts of a model in parts.  The result
+    can be given to mindspore.load_param_into_net.
 
-    With a net its parameters are set, and given back by name.  Only what the
-    net has is read, and not much more at a time than its largest tensor.  What
-    fits is what fits for MindSpore: strict_load=False converts types, and finds
-    names with something before them.  After an exception each parameter has all
-    of its old or all of its new values.
+    With a net its parameters are set, and the result has them by name.  Only
+    parameters of the net are read, and memory for little more than its largest
+    tensor is needed.  MindSpore's rules decide which parameters match:
+    strict_load=False converts types, and accepts names with a prefix.  After an
+    exception each parameter has either its old or its new value.
 
-    choice_func  says of a name whether it is wanted
-    progress     True for a bar on standard error, or what is called with the
-                 bytes that are there and those that are wanted; what it raises
-                 stops the load
-    threads      that read; 0: as many as pay
+    choice_func  gets a name and returns whether to load it
+    progress     True for a bar on standard error, or a function that gets the
+                 bytes loaded so far and all bytes; an exception in it stops the
+                 load
+    threads      number of threads that read; 0: the library decides
     """
     return _load(_Load(threads), source, rank, net, strict_load, choice_func,
                  progress, options)
@@ -338,9 +338,10 @@ def load_checkpoint_async(source: Path, rank: Optional[int], net: Any = None, *,
                           strict_load: bool = False, choice_func: Choice = None,
                           progress: Progress = None, threads: int = 0,
                           **options: Any) -> Future[Dict[str, Any]]:
-    """load_checkpoint in a thread of its own: the future of its result.
+    """load_checkpoint in another thread; return the future of its result.
 
-    cancel() stops it, also in the midst; a net changes no more then.
+    cancel() stops the load at any time.  The net does not change any more after
+    cancel() has returned.
     """
     future = _Loading()
     load = _Load(threads, future)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts that last as long as a `with` block."""
+"""Mounts for the time of a `with` block."""
 
 from __future__ import annotations
 
@@ -21,16 +21,25 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING,
            "debug": logging.DEBUG}
 
 
+# The path in a wheel; see backend.py.
+_BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "reshardfs")
+
+
+def _program() -> str:
+    bundled = _BUNDLED if os.path.exists(_BUNDLED) else "reshardfs"
+    return os.environ.get("RESHARDFS") or bundled
+
+
 def _run(*words: str, holder: Optional[int] = None) -> None:
-    """Run the program; what it says goes to the log, or into the Error."""
-    program = os.environ.get("RESHARDFS", "reshardfs")
+    """Run the program.  Its messages go to the log, or into the Error."""
+    program = _program()
     try:
         done = subprocess.run([program, *words], stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, check=False,
                               pass_fds=() if holder is None else (holder,))
     except OSError as error:
-        raise Error(f"{program} cannot be run: {error.strerror}") from None
+        raise Error(f"cannot run {program}: {error.strerror}") from None
     sentences = []
     for line in os.fsdecode(done.stderr).splitlines():
         found = _LINE.fullmatch(line)
@@ -40,7 +49,7 @@ def _run(*words: str, holder: Optional[int] = None) -> None:
         elif found:
             _log.log(_LEVELS[level or "error"], "%s", spoken(found[2]))
     if done.returncode:
-        raise Error("; ".join(sentences) or f"{program} {words[0]} ended with "
+        raise Error("; ".join(sentences) or f"{program} {words[0]} failed with "
                     f"status {done.returncode}")
 
 
@@ -49,9 +58,9 @@ def _escaped(word: str) -> str:
 
 
 class Mount:
-    """A mount as long as the `with` block lasts, at a place of its own.
+    """A mount at a temporary mount point, for the time of a `with` block.
 
-    path    the mount point; None while there is no mount
+    path    the mount point; None outside the block
     """
 
     def __init__(self, source: Path, **options: Any) -> None:
@@ -62,7 +71,7 @@ class Mount:
         self.path: Optional[str] = None
 
     def rank(self, rank: int) -> str:
-        """The path of the file of a rank; with resume=True, of its newest."""
+        """Path of the file of a rank; with resume=True, of its newest file."""
         directory = os.path.join(self._mounted(), f"rank_{rank}")
         try:
             names = os.listdir(directory)
@@ -72,12 +81,12 @@ class Mount:
         if len(names) > 1:
             names = [n for n in names if n.startswith("latest.")]
         if len(names) != 1:
-            raise Error(f"{directory} does not hold one file: {names}")
+            raise Error(f"{directory} does not have exactly one file: {names}")
         return os.path.join(directory, names[0])
 
     def _mounted(self) -> str:
         if self.path is None:
-            raise ValueError("there is no mount")
+            raise ValueError("nothing is mounted outside the with block")
         return self.path
 
     def __enter__(self) -> "Mount":
@@ -92,11 +101,11 @@ class Mount:
         return self
 
     def _mount(self, words: "list[str]") -> None:
-        # The daemon unmounts when this process, and those that it has forked,
-        # have closed their end of the pipe, however they end.
+        # The daemon unmounts when this process and its forks have closed their end
+        # of the pipe, also if they are killed.
         end, self._held = os.pipe()
         try:
-            # Does not return before the mount answers.
+            # This returns when the mount is ready.
             _run("mount", *words, "-o", f"holder={end}", "--", self._source,
                  str(self._directory), holder=end)
         finally:
@@ -116,11 +125,11 @@ class Mount:
             try:
                 _run("umount", directory)
             except Error as error:
-                # Somebody still has a file open or mapped, such as a loader
-                # that has not been collected yet.
+                # A file is still open or mapped, for instance by a loader that the
+                # garbage collector has not freed yet.
                 _log.warning("%s; it ends when its last file is closed", error)
                 _run("umount", "--lazy", directory)
-                self._held = None  # it stays open as long as this process
+                self._held = None  # open until this process ends
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -128,6 +137,8 @@ class Mount:
 
 
 def mounted(source: Path, **options: Any) -> Mount:
-    """A mount of `source`, for a `with` statement: it answers inside the block
-    and is gone afterwards, whatever happened there."""
+    """A mount of `source` for a `with` statement.
+
+    The mount exists inside the block, and is removed at its end, also after an
+    exception."""
     return Mount(source, **options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options as keywords: what they take, and sentences that speak of them."""
+"""Options as keywords: types of their values, and messages that name them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Dict, Iterator, Tuple
 
-# What `reshardfs mount --help-all` calls the value of each; "": it has none.
+# The value of each option as in `reshardfs mount --help-all`; "" if it has none.
 OPTIONS: Dict[str, str] = {
     "src_strategy": "PATH|none",
     "dst_strategy": "PATH|none",
@@ -28,7 +28,7 @@ OPTIONS: Dict[str, str] = {
     "check": "sample|structure|full",
     "replicas": "auto|off",
     "allow_missing": "",
-    "format": "ckpt|safetensors|hf|checkpoint2",
+    "format": "ckpt|safetensors|hf|checkpoint2|dcp",
     "part_size": "SIZE",
     "model_files": "DIR|none",
     "optimizer": "auto|keep",
@@ -97,7 +97,7 @@ def _types(name: str) -> Tuple[type, ...]:
 
 def _check(name: str, given: Any) -> None:
     if name not in OPTIONS:
-        return  # The library says so, and what may be meant.
+        return  # The library reports it, with the most similar name.
     types = _types(name)
     if isinstance(given, types) and (bool in types or not isinstance(given, bool)):
         return
@@ -109,7 +109,7 @@ def _check(name: str, given: Any) -> None:
 
 
 def _keyword(name: str) -> str:
-    """"from" is a word of the language."""
+    """The option as a keyword: `from` is reserved in Python."""
     return name + "_" if name == "from" else name
 
 
@@ -129,7 +129,7 @@ def words(options: Dict[str, Any]) -> Iterator[str]:
                 yield f"{name}={text}"
 
 
-# An option of the command line, and what may be its value.
+# An option of the command line, and a possible value.
 _OPTION = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*[a-z])(?:=([^\s,;:)\"]+)| "
                      r"(\"[^\"]*\"|[a-z0-9]+(?![\w=])|[a-z]+=\w+|[A-Z_|]+(?!\w)))?|"
                      r"-o ([a-z_]+))")
@@ -143,7 +143,7 @@ def _argument(found: re.Match[str]) -> str:
         return found[0]
     takes = OPTIONS[name]
     value, rest = found[2] or found[3] or "", ""
-    # Behind an option may also stand the next word of the sentence.
+    # The word after an option may also be the next word of the sentence.
     words = takes.split("|") + ["newest", "mtime", "mindspore"] * (name == "select")
     if not found[2] and value.isalnum() and value.islower() and value not in words:
         value, rest = "", found[3] and " " + found[3] or ""
@@ -157,7 +157,7 @@ def _argument(found: re.Match[str]) -> str:
 
 
 def spoken(sentence: str) -> str:
-    """A sentence of the program, with keywords where it has options."""
+    """A message of the program, with its options in the form of keywords."""
     first, colon, rest = sentence.partition(":")
     if colon and first.replace("-", "_") in OPTIONS:
         first = _keyword(first.replace("-", "_"))

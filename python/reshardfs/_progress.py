@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long calls of the library: how far they are, and how they are stopped."""
+"""Progress of long calls of the library, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import threading
 import time
 from typing import Any, Callable, Iterator, List, Optional, Union
 
-# Is called with the bytes that are there and those that are wanted; what it
-# raises stops the load.
+# Gets the bytes loaded so far and all bytes.  An exception in it stops the load.
 Moved = Callable[[int, int], object]
 # True: a bar on standard error.
 Progress = Union[None, bool, Moved]
-# Is called with the same, and returns whether to stop.
+# Gets the same, and returns whether to stop.
 Tell = Callable[[int, int], bool]
 
-_SMALL = 1 << 16  # bytes, for which a thread is not worth its time
+_SMALL = 1 << 16  # bytes; a smaller load starts no thread
 _MIB = 1 << 20
 _WIDTH = 30
-_PATIENCE = 2.0  # seconds, with reads that are under way when a load is stopped
+_PATIENCE = 2.0  # seconds to wait for reads in progress when a load is stopped
 
 
 class _Bar:
-    """A line on standard error that says how much is there."""
+    """A line on standard error with the progress."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -42,8 +41,8 @@ class _Bar:
 
 
 class _Watch:
-    """A call in a thread of its own, since Python handles a signal, such as
-    that of Ctrl-C, in the main thread alone, and not within a call."""
+    """A call in another thread.  Python handles signals, such as that of Ctrl-C, only
+    in the main thread, and not during a call."""
 
     def __init__(self, call: Callable[[Optional[Tell]], None],
                  kept: Any) -> None:
@@ -68,14 +67,14 @@ class _Watch:
             self._call(self._tell)
         except BaseException as error:  # pylint: disable=broad-except
             failed.append(error)
-            # The error's traceback has this frame, and that all buffers.
+            # The error's traceback has this frame, which has all buffers.
             del failed
         finally:
             self._ended.set()
 
     def _cancel(self) -> None:
-        """The call still fills memory: nothing is over before it ends, unless
-        nobody else has that memory, and it can be left to reads that hang."""
+        """Stop the call, and wait for it, since it writes to memory.  If only this
+        module has that memory, it is left to reads that hang."""
         with self._lock:
             self._cancelled = True
         while self._begun and not self._ended.is_set():
@@ -87,9 +86,9 @@ class _Watch:
                 return
 
     def run(self, told: Callable[[int], object]) -> None:
-        # No attribute: frames of the call have this object, by _tell.
+        # A local variable, since frames of the call reference this object.
         failed: List[BaseException] = []
-        # The end of the program does not wait for reads that hang, either.
+        # A daemon thread: the end of the program does not wait for it.
         thread = threading.Thread(target=self._run, args=(failed,),
                                   name="reshardfs-load", daemon=True)
         try:
@@ -108,7 +107,7 @@ class _Watch:
 
 @contextlib.contextmanager
 def shown(progress: Progress) -> Iterator[Optional[Moved]]:
-    """Whom to tell: for True a bar, which ends with the block."""
+    """The function to call; for True a bar, which ends with the block."""
     if progress is not True:
         yield progress or None
         return
@@ -121,9 +120,9 @@ def shown(progress: Progress) -> Iterator[Optional[Moved]]:
 
 def watched(call: Callable[[Optional[Tell]], None], whole: int,
             progress: Progress, kept: Any = None) -> None:
-    """Run `call`, which loads `whole` bytes, so that `progress` is told and a
-    signal's exception stops it.  Reads that hang are waited for, unless the
-    memory that is filled is all of `kept`, which is given to nobody then."""
+    """Run `call`, which loads `whole` bytes, with calls of `progress`.  The exception
+    of a signal stops it.  It waits for reads that hang, unless the memory that it
+    fills is in `kept`, which no other code uses."""
     with shown(progress) as tell:
         _watched(call, whole, tell, kept)
 

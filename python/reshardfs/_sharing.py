@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources that are open once in a process, for all who read the same."""
+"""Sources that are opened once in a process and shared."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, Iterator, Optional, Tuple
 from ._library import Path, Source, placed
 from ._options import words
 
-_DEPTH = 3  # directories below a source that are looked at
+_DEPTH = 3  # levels of directories below a source that are compared
 
 
 class _Place:
-    """What is open of a source with its options, and how it was found."""
+    """An open source with its options, and the state of its files when opened."""
 
     def __init__(self) -> None:
-        # Guards the others.  Who wants the same waits until it is open.
+        # Guards the others.  Other threads wait until the source is open.
         self.lock = threading.Lock()
         self.source: Optional["weakref.ref[_Shared]"] = None
         self.found: Any = None
 
 
 class _Shared(Source):
-    place: _Place  # is kept as long as it is open
+    place: _Place  # kept while the source is open
 
 
 _lock = threading.Lock()  # guards _places
@@ -34,7 +34,7 @@ _places: "weakref.WeakValueDictionary[Any, _Place]" = \
 
 
 def _after_fork() -> None:
-    """Threads that held the locks are the parent's, as sources are."""
+    """A child has neither the threads that held the locks, nor the sources."""
     global _lock, _places
     _lock = threading.Lock()
     _places = weakref.WeakValueDictionary()
@@ -44,7 +44,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _entries(path: str, depth: int) -> Iterator[Tuple[Any, ...]]:
-    """What tells whether files at `path` or below are others than before."""
+    """Values that differ if files at `path` or below it have changed."""
     try:
         s = os.stat(path)
         yield path, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns
@@ -52,13 +52,12 @@ def _entries(path: str, depth: int) -> Iterator[Tuple[Any, ...]]:
             for name in sorted(os.listdir(path)):
                 yield from _entries(os.path.join(path, name), depth - 1)
     except OSError:
-        pass  # Where it is no file the library says so.
+        pass  # If it is not a file, the library reports that.
 
 
 def shared(source: Path, **options: Any) -> Source:
-    """An open source: one that is open already if nothing has changed of it
-    since; one at an address is not listed anew.  It is closed when nobody has it
-    any more."""
+    """An open source.  One that is already open is used if its files have not
+    changed; an address is not listed again.  It is closed after its last use."""
     said = tuple(words(options))
     key = placed(source), said, os.getcwd()
     with _lock:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of an array: which runs of its bytes they are."""
+"""Runs of bytes that a part of an array consists of."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 
 from ._memory import numpy
 
-_SKIPPED = 128  # bytes that are rather read than left out
+_SKIPPED = 128  # gaps of fewer bytes are read
 
 
 class Dimension(NamedTuple):
-    """What is wanted of a dimension.
+    """The selected indexes of a dimension.
 
-    length  of the whole
-    start   the first index, `taken` of them, each `step` after the one before
-    kept    whether it is a dimension of what is wanted
+    length  number of indexes in the whole array
+    start   first selected index
+    taken   number of selected indexes
+    step    distance between them
+    kept    whether the result has this dimension
     """
     length: int
     start: int
@@ -27,15 +29,15 @@ class Dimension(NamedTuple):
 
 def dimensions(index: Any, shape: Tuple[int, ...]
                ) -> Optional[List[Dimension]]:
-    """What `index` wants of an array, or None if it is not made of integers,
-    slices that go up, and an ellipsis."""
+    """The selection that `index` makes in an array, or None if it has more than
+    integers, ascending slices and an ellipsis."""
     given = list(index) if isinstance(index, tuple) else [index]
     if not all(map(_is_plain, given)):
         return None
     dots = [i for i, one in enumerate(given) if one is Ellipsis]
     missing = len(shape) - len(given) + len(dots)
     if len(dots) > 1 or missing < 0:
-        raise IndexError(f"{index} is no index of {len(shape)} dimensions")
+        raise IndexError(f"{index} is not an index of {len(shape)} dimensions")
     at = dots[0] if dots else len(given)
     given[at:at + len(dots)] = [slice(None)] * missing
     return [_dimension(one, n) for one, n in zip(given, shape)]
@@ -60,20 +62,19 @@ def _dimension(one: Any, length: int) -> Dimension:
 
 
 class Runs:
-    """The runs of bytes to be read for some dimensions of an array whose
-    elements have `size` bytes.
+    """The runs of bytes to read for a selection in an array whose elements have
+    `size` bytes.
 
-    bytes   of each run
+    bytes   bytes of each run
     n       number of runs
-    shape   of what they are, one after the other: elements between those that
-            are wanted are there as well where leaving them out does not pay
-    wanted  index of what is wanted in that
+    shape   shape of the data in all runs, including gaps that are read
+    wanted  index of the selection in that data
     """
 
     def __init__(self, found: List[Dimension], size: int) -> None:
         self.wanted: List[Any] = []
         read = []
-        inner = size  # bytes of all that one index of the dimension has
+        inner = size  # bytes of one index of the dimension
         for d in reversed(found):
             step = d.step
             if 0 < (step - 1) * inner < _SKIPPED:
@@ -89,8 +90,8 @@ class Runs:
         self._split(read, size)
 
     def _split(self, read: List[Dimension], size: int) -> None:
-        """Dimensions from the last on make one run as long as each below is
-        wanted whole, and the first that is not is wanted without gaps."""
+        """A run covers the last dimensions that are selected completely, and one
+        more dimension if its selection has no gaps."""
         strides = []
         for d in reversed(read):
             strides.append(size)
@@ -111,7 +112,7 @@ class Runs:
         self._start = sum(d.start * s for d, s in zip(read, strides))
 
     def offsets(self, begin: int, end: int) -> Any:
-        """Where runs [begin, end) begin in the array's bytes."""
+        """Offsets of runs [begin, end) in the bytes of the array."""
         np = numpy()
         at = np.full(end - begin, self._start, np.uint64)
         if self._counts:

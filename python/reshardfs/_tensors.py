@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a source as arrays of numpy or torch."""
+"""Tensors of a source as numpy arrays or torch tensors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ._slices import Runs, dimensions
 
 _FRAMEWORKS: Dict[str, Callable[[Any, Tuple[int, ...], Kind], Any]] = {
     "numpy": as_numpy, "np": as_numpy, "torch": as_torch, "pt": as_torch}
-_AT_ONCE = 1 << 18  # runs of a slice that are loaded in one call
+_AT_ONCE = 1 << 18  # runs of a slice in one call of the library
 
 
 class Names(KeysView[str]):
-    """Names in the order of their file: a view as of a dict, and an index."""
+    """Names in the order of the file, as a view that can be indexed."""
 
     def __init__(self, names: Dict[str, Any]) -> None:
         super().__init__(names)
@@ -37,25 +37,25 @@ class Names(KeysView[str]):
 
 
 class TensorSlice:
-    """A tensor of which parts are read, as safetensors' get_slice() gives it.
+    """A tensor of which parts can be read, as with safetensors' get_slice().
 
-    With integers, slices that go up and an ellipsis the parts' bytes alone are
-    read; with any other index the tensor is read and the index left to it.
+    With integers, ascending slices and an ellipsis only the bytes of the part are
+    read.  With any other index the whole tensor is read first.
     """
 
     def __init__(self, tensors: "Tensors", name: str) -> None:
         self._tensors, self._name = tensors, name
         self._record = tensors.record(name)
         if is_text(self._record):
-            raise TypeError(f"{name} is a string, and has no slices")
+            raise TypeError(f"{name} is a string and has no slices")
         self._kind = kind(self._record)
 
     def get_shape(self) -> List[int]:
-        """The shape of the whole tensor."""
+        """Shape of the whole tensor."""
         return list(self._record.shape)
 
     def get_dtype(self) -> str:
-        """As in a safetensors file: "F32", "BF16" and so on."""
+        """Type in the notation of safetensors: "F32", "BF16" and so on."""
         return self._kind.name
 
     def __getitem__(self, index: Any) -> Any:
@@ -88,24 +88,24 @@ class TensorSlice:
 
 
 class Tensors(Mapping[str, Any]):
-    """The tensors of a file that a source shows, or of all its files.
+    """The tensors in one file of a source, or in all files.
 
-    A mapping of names to arrays, in the order of the file.  Each access reads,
-    and gives a new array that is the caller's; load() reads many at once.  It
-    does what safetensors' safe_open does as well, with the same methods.
+    A mapping of names to arrays, in the order of the file.  Each access reads the
+    tensor and returns a new array, which the caller owns; load() reads many at
+    once.  The methods are those of safetensors' safe_open.
 
-    numpy has no BFloat16 and no 8-bit floats: where ml_dtypes is installed they
-    are its types, else unsigned integers of as many bytes.  An Int4 is an int8,
-    and a HiFloat8 an uint8.  A record that is a string is a str.
+    numpy has no BFloat16 and no 8-bit floats: the types of ml_dtypes are used if
+    it is installed, else unsigned integers of the same size.  Int4 becomes int8,
+    and HiFloat8 uint8.  A string record is a str.
 
-    Any number of threads may read at once.  A child of a fork opens the source
-    anew.
+    Any number of threads can read at the same time.  A child of a fork opens the
+    source again by itself.
     """
 
     def __init__(self, source: Path, rank: Optional[int] = None,
                  to: str = "numpy", **options: Any) -> None:
         if to not in _FRAMEWORKS:
-            raise ValueError(f"tensors go to numpy or torch, not to {to}")
+            raise ValueError(f"to must be \"numpy\" or \"torch\", not \"{to}\"")
         self._make = _FRAMEWORKS[to]
         self._opened = placed(source), options
         self._rank = rank
@@ -116,7 +116,7 @@ class Tensors(Mapping[str, Any]):
         self._open()
 
     def _open(self) -> Source:
-        """The source, which a child of a fork opens anew."""
+        """The source.  A child of a fork opens it again."""
         if self._process and self._source is None:
             raise ValueError("the tensors are closed")
         if self._source is None or self._process != os.getpid():
@@ -132,12 +132,12 @@ class Tensors(Mapping[str, Any]):
             for number, record in enumerate(source.records(file)):
                 if record.name in self._places:
                     raise Error(f"{record.name} is in files {file} and "
-                                f"{self._places[record.name][0]}: say of which "
-                                "rank it is wanted")
+                                f"{self._places[record.name][0]}: choose a "
+                                "rank")
                 self._places[record.name] = file, number
                 self._records[record.name] = record
         if known and known != self._records:
-            raise Error("the source is another than before the fork")
+            raise Error("the source has changed since the fork")
 
     def _files(self, source: Source) -> Iterable[int]:
         return (range(len(source.files())) if self._rank is None
@@ -158,16 +158,16 @@ class Tensors(Mapping[str, Any]):
         return name in self._records
 
     def keys(self) -> Names:
-        """Names in the order of the file: a view that has an index, too."""
+        """Names in the order of the file, as a view that can be indexed."""
         return Names(self._records)
 
     def record(self, name: str) -> Record:
-        """What is known of a tensor without reading it."""
+        """The Record of a tensor, without reading it."""
         return self._records[name]
 
     def load(self, names: Optional[Iterable[str]] = None,
              progress: Progress = None, threads: int = 0) -> Dict[str, Any]:
-        """All arrays, or those of `names`, read at once by several threads."""
+        """All arrays, or those in `names`, as a dict.  Several threads read them."""
         source = self._open()
         wanted = list(self._records if names is None else names)
         contents = [fresh(self._records[name].bytes) for name in wanted]
@@ -193,7 +193,7 @@ class Tensors(Mapping[str, Any]):
         return self.load()
 
     def get_slice(self, name: str) -> TensorSlice:
-        """A tensor of which parts are read: get_slice(name)[10:20, ..., 3]."""
+        """A tensor of which parts can be read: get_slice(name)[10:20, ..., 3]."""
         return TensorSlice(self, name)
 
     def offset_keys(self) -> List[str]:
@@ -201,8 +201,8 @@ class Tensors(Mapping[str, Any]):
         return list(self._records)
 
     def metadata(self) -> Optional[Dict[str, str]]:
-        """What the headers of safetensors files say beside tensors; None for
-        other files."""
+        """The metadata in the headers of safetensors files; None for other
+        files."""
         source = self._open()
         files = source.files()
         found: Optional[Dict[str, str]] = None
@@ -220,12 +220,12 @@ class Tensors(Mapping[str, Any]):
         self.close()
 
     def close(self) -> None:
-        """Arrays that were given are there as before."""
+        """Close the source.  Arrays stay valid."""
         self._source = None
 
 
 def tensors(source: Path, rank: Optional[int] = None, to: str = "numpy",
             **options: Any) -> Tensors:
-    """The tensors of the file of a rank, or of a part of a model, as arrays of
-    numpy or torch; those of all files without one."""
+    """The tensors in the file of a rank, or in a part of a model, as numpy arrays or
+    torch tensors; without a rank, those in all files."""
     return Tensors(source, rank, to, **options)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws a plan: how source and destination cut each tensor, and who reads of whom.
+"""Draws a plan: how source and destination shard each tensor, and what ranks read.
 
     reshardfs plan --json --slices [OPTIONS] SOURCE | python3 -m reshardfs.picture FILE
 
 FILE is an .svg, .png or .pdf.  Each source rank has a colour, and a slice of the
-destination has the colours of the ranks that it is read from.  "x4: 0,2,4,6" says
-that these four ranks have the same slice.  Slices that the optimizer's shard cuts
-have dashed edges, and what is in no file is hatched.  The table below has the bytes
-that each destination rank reads of each source rank.
+destination has the colours of the ranks that it is read from.  "x4: 0,2,4,6" means
+that these four ranks have the same slice.  Slices of the optimizer shard have dashed
+edges, and slices in no file are hatched.  The table has the bytes that each
+destination rank reads from each source rank.
 
-Of tensors that are cut alike one is drawn, and of all no more than --tensors (12).
-Of more than two dimensions the two are drawn that are cut, or else the last ones.
+One of several equally sharded tensors is drawn, and at most --tensors (12) in all.
+Of more than two dimensions, the two that are split are drawn, or else the last ones.
 It needs matplotlib.
 """
 
@@ -67,7 +67,7 @@ def shortened(text: str, length: int) -> str:
 # ---- which tensors, and which of their dimensions ----
 
 def look(tensor: Json) -> str:
-    """Tensors of which this is equal are the same drawing."""
+    """Tensors with equal results have the same drawing."""
     def share(side: Json, part: Json, key: str) -> List[float]:
         return [at / max(size, 1) for at, size in zip(part[key], side["shape"])]
 
@@ -77,7 +77,7 @@ def look(tensor: Json) -> str:
 
 
 def chosen(tensors: List[Json], most: int) -> Tuple[List[Json], int]:
-    """Those that are drawn, with all names that they stand for, and how many are left."""
+    """The tensors to draw, with all names that each represents, and the number of others."""
     kinds: Dict[str, Json] = {}
     for tensor in tensors:
         kept = kinds.setdefault(look(tensor), {**tensor, "names": []})
@@ -87,7 +87,7 @@ def chosen(tensors: List[Json], most: int) -> Tuple[List[Json], int]:
 
 
 def drawn_dimensions(side: Json, other: Json) -> List[int]:
-    """The dimensions that go down and across; one for a tensor of one dimension."""
+    """The vertical and the horizontal dimension; one for a tensor of one dimension."""
     def cut(of: Json) -> List[int]:
         return [d for d in range(len(of["shape"]))
                 if any(s["shape"][d] != of["shape"][d] for s in of["slices"])]
@@ -100,7 +100,7 @@ def drawn_dimensions(side: Json, other: Json) -> List[int]:
 
 
 def place(side: Json, part: Json, dims: List[int]) -> Optional[Box]:
-    """Where a part is drawn; None if it does not begin where hidden dimensions do."""
+    """The box of a part; None if the part is not at the start of a hidden dimension."""
     if any(at for d, at in enumerate(part["offset"]) if d not in dims):
         return None
     spans = [(part["offset"][d] / max(side["shape"][d], 1),
@@ -116,7 +116,7 @@ class Page:
     def __init__(self, plan: Json, most: int) -> None:
         import matplotlib
         matplotlib.use("Agg")
-        # Text stays text, and equal plans are equal files.
+        # Text is stored as text, and equal plans give equal files.
         matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "reshardfs",
                                     "font.size": 8, "hatch.linewidth": 0.6,
                                     "text.parse_math": False})
@@ -211,7 +211,7 @@ class Page:
         left.text(0, 1.28, about, transform=left.transAxes, fontsize=9, weight="bold")
 
     def table(self, axes: Any) -> None:
-        """Bytes that destination ranks (across) read of source ranks (down)."""
+        """Bytes that destination ranks (columns) read from source ranks (rows)."""
         files = self.plan["files"]
         down = -(-len(self.sources) // GROUPS) or 1
         across = -(-len(files) // (GROUPS // 2)) or 1
@@ -275,10 +275,11 @@ def main(words: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python3 -m reshardfs.picture", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", metavar="FILE", help="the picture to write")
-    parser.add_argument("--plan", metavar="JSON", help="what plan has printed; standard input")
+    parser.add_argument("file", metavar="FILE", help="file to write")
+    parser.add_argument("--plan", metavar="JSON",
+                        help="output of plan --json (default: standard input)")
     parser.add_argument("--tensors", type=int, default=12, metavar="N",
-                        help="how many tensors are drawn at most")
+                        help="maximum number of tensors to draw")
     given = parser.parse_args(words)
     try:
         if given.plan:

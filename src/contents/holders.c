@@ -141,9 +141,9 @@ static void holders_complete(const struct rsh_contents *c,
 						 locals, k);
 }
 
-/* Chooses ranks around the best of some, since files may be missing.  Each tensor
- * begins with another rank: any would do for it, and so a rank whose file is
- * that of another is seen by those that begin beside it. */
+/* Chooses ranks around the best of some, since files may be missing.  Each
+ * tensor begins with another rank: any would do for it, and so a rank whose
+ * file is that of another is seen by those that begin beside it. */
 static uint32_t holders_choose(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t *locals)
 {

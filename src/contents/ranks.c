@@ -53,9 +53,9 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	uint32_t chosen = rsh_source_chosen(s), n;
 	bool one = rsh_source_has_step(s);
 
-	/* How many stages there are nobody knows where the file of one is taken for
-	 * just that one.  Else it is taken for the only one, and its ranks would
-	 * show what they hold of others as if it were not cut. */
+	/* How many stages there are nobody knows where the file of one is taken
+	 * for just that one.  Else it is taken for the only one, and its ranks
+	 * would show what they hold of others as if it were not cut. */
 	if (rsh_source_first_rank(s) > 0)
 		return 0;
 	n = rsh_source_count_ranks(s, n_ranks, &name);
@@ -63,7 +63,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 		return 0;
 	rsh_source_candidate_text(s, chosen, step, sizeof(step));
 	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint%s%s, but %s "
-		      "is of %u ranks and knows none of %s", rsh_source_path(s),
+		      "is of %u ranks and does not have %s", rsh_source_path(s),
 		      n, one ? " of " : "", one ? step : "", src->path, n_ranks,
 		      name);
 	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE) {

@@ -50,6 +50,8 @@ struct job {
 	enum state *state; /* [file of the list] */
 	size_t *todo;      /* numbers of files to be written */
 	size_t n_todo;
+	size_t n_last;     /* of those, at the end, that are written when the
+			    * others have their names */
 };
 
 static int file_error(const struct job *j, const struct rsh_copy_file *f,
@@ -391,10 +393,8 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	return rc ? rc : rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
-static int write_file(void *ctx, size_t number, struct rsh_error *err)
+static int write_file(struct job *j, size_t i, struct rsh_error *err)
 {
-	struct job *j = ctx;
-	const size_t i = j->todo[number];
 	const struct rsh_copy_file *f = &j->list.files[i];
 	/* Every file of a directory has a number of its own, and in every run
 	 * the same. */
@@ -425,6 +425,13 @@ static int write_file(void *ctx, size_t number, struct rsh_error *err)
 		return file_error(j, f, rc, err);
 	j->state[i] = WRITTEN;
 	return 0;
+}
+
+static int write_todo(void *ctx, size_t number, struct rsh_error *err)
+{
+	struct job *j = ctx;
+
+	return write_file(j, j->todo[number], err);
 }
 
 /* ---- all of it ---- */
@@ -480,6 +487,13 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 	return rc;
 }
 
+static bool is_last(const struct job *j, size_t i)
+{
+	const char *last = j->view.output->last;
+
+	return last && strcmp(j->list.files[i].path, last) == 0;
+}
+
 static int find_todo(struct job *j, struct rsh_error *err)
 {
 	const unsigned n_jobs = j->options->verify ?
@@ -490,8 +504,13 @@ static int find_todo(struct job *j, struct rsh_error *err)
 		return rc;
 	rsh_temp_sweep(j->dirfd);
 	for (size_t i = 0; i < j->list.n; i++)
-		if (is_todo(j, i))
+		if (is_todo(j, i) && !is_last(j, i))
 			j->todo[j->n_todo++] = i;
+	for (size_t i = 0; i < j->list.n; i++)
+		if (is_todo(j, i) && is_last(j, i)) {
+			j->todo[j->n_todo++] = i;
+			j->n_last++;
+		}
 	return 0;
 }
 
@@ -513,7 +532,10 @@ static int write_all(struct job *j, struct rsh_error *err)
 	j->drop_pages = j->options->verify || bytes > memory / 4;
 	if (c->begin)
 		c->begin(c->ctx, j->options->verify ? 2 * bytes : bytes);
-	rc = rsh_parallel_for(c->n_jobs, j->n_todo, write_file, j, err);
+	rc = rsh_parallel_for(c->n_jobs, j->n_todo - j->n_last, write_todo, j,
+			      err);
+	for (size_t i = j->n_todo - j->n_last; rc == 0 && i < j->n_todo; i++)
+		rc = write_file(j, j->todo[i], err);
 	if (fsync(j->dirfd) != 0 && rc == 0)
 		rc = rsh_error_set(err, errno, "%s: %s", j->options->dir,
 				   strerror(errno));

@@ -1,14 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/device.c stands between libfuse and /dev/fuse: what Debian 12's libfuse
- * cannot say to the kernel, it adds to the answers to INIT and OPEN. */
+/* fuse/device.c asks the kernel for passthrough, and to let files that are read
+ * past the page cache be mapped shared.  There are three ways, as configure found
+ * libfuse: libfuse asks (3.17); what libfuse says to /dev/fuse is completed here
+ * (3.13); or nobody asks, and the page cache is used. */
 #include "config.h"
 
 #include "ops_i.h"
 
 #include <errno.h>
-#include <linux/fuse.h>
 #include <stddef.h>
 #include <string.h>
+
+#if defined(HAVE_FUSE_PASSTHROUGH)
+
+int rsh_device_attach(struct rsh_server *s)
+{
+	(void)s;
+	return 0;
+}
+
+void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
+{
+	s->may_map = conn->capable & FUSE_CAP_DIRECT_IO_ALLOW_MMAP;
+	if (s->may_map)
+		conn->want |= FUSE_CAP_DIRECT_IO_ALLOW_MMAP;
+}
+
+bool rsh_device_ask_passthrough(struct rsh_server *s,
+				struct fuse_conn_info *conn, unsigned below)
+{
+	(void)s;
+	if (!(conn->capable & FUSE_CAP_PASSTHROUGH))
+		return false;
+	conn->want |= FUSE_CAP_PASSTHROUGH;
+	conn->max_backing_stack_depth = below;
+	return true;
+}
+
+int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
+			    struct rsh_error *refused)
+{
+	int id;
+
+	(void)s;
+	rsh_libfuse_listen(refused);
+	id = fuse_passthrough_open(req, fd);
+	rsh_libfuse_listen(NULL);
+	return id;
+}
+
+void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
+			      int id)
+{
+	(void)s;
+	fuse_passthrough_close(req, id);
+}
+
+void rsh_device_reply_backing(struct fuse_file_info *fi, int id)
+{
+	fi->backing_id = id;
+}
+
+#elif defined(HAVE_FUSE_CUSTOM_IO)
+
+#include <linux/fuse.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -16,7 +71,6 @@
  * that are read past the page cache may be mapped shared all the same. */
 #define ALLOW_MMAP_FLAG2 (1u << 4)
 
-#ifndef HAVE_FUSE_PASSTHROUGH
 /* This is FUSE_PASSTHROUGH, Linux 6.9, and what belongs to it; older headers of
  * the kernel do not have it either. */
 #define PASSTHROUGH_FLAG2 (1u << 5)
@@ -34,9 +88,6 @@ struct backing_map {
 
 /* The next reply of this thread carries this id. */
 static _Thread_local int32_t next_backing;
-#else
-#define PASSTHROUGH_FLAG2 0u
-#endif
 
 /* The kernel's INIT and our answer look like this, both without padding. */
 struct init_request {
@@ -67,9 +118,7 @@ static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 	struct rsh_server *s = userdata;
 	ssize_t n = read(fd, buf, len);
 
-	/* The mount went while a request was being handed over. libfuse knows
-	 * such an end only between two requests, and would call this one an
-	 * error. */
+	/* libfuse would print this end of the mount (loop.c). */
 	if (n < 0 && errno == ECONNABORTED)
 		errno = ENODEV;
 	if (n > 0 && !atomic_exchange(&s->init_read, true))
@@ -82,41 +131,19 @@ static void add_flags(const struct rsh_server *s, struct fuse_init_out *out)
 	out->flags |= FUSE_INIT_EXT;
 	if (s->may_map)
 		out->flags2 |= ALLOW_MMAP_FLAG2;
-#ifndef HAVE_FUSE_PASSTHROUGH
 	if (s->stack_depth) {
 		out->flags2 |= PASSTHROUGH_FLAG2;
 		memcpy((uint8_t *)out + STACK_DEPTH_AT, &s->stack_depth,
 		       sizeof(s->stack_depth));
 	}
-#endif
 }
 
-#ifndef HAVE_FUSE_PASSTHROUGH
 static void add_backing(struct fuse_open_out *out)
 {
 	out->open_flags |= OPEN_PASSTHROUGH;
 	memcpy((uint8_t *)out + BACKING_ID_AT, &next_backing,
 	       sizeof(next_backing));
 }
-
-int rsh_device_backing_open(const struct rsh_server *s, int fd)
-{
-	struct backing_map map = { .fd = fd };
-	int id = ioctl(fuse_session_fd(s->session), BACKING_OPEN, &map);
-
-	return id > 0 ? id : -errno;
-}
-
-void rsh_device_backing_close(const struct rsh_server *s, int32_t id)
-{
-	ioctl(fuse_session_fd(s->session), BACKING_CLOSE, &id);
-}
-
-void rsh_device_reply_backing(int32_t id)
-{
-	next_backing = id;
-}
-#endif
 
 static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
 {
@@ -129,12 +156,10 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count, void *userdata)
 		if (count == 2 && iov[1].iov_len >= sizeof(struct fuse_init_out))
 			add_flags(s, iov[1].iov_base);
 	}
-#ifndef HAVE_FUSE_PASSTHROUGH
 	if (next_backing && header->error == 0 && count == 2 &&
 	    iov[1].iov_len >= sizeof(struct fuse_open_out))
 		add_backing(iov[1].iov_base);
 	next_backing = 0;
-#endif
 	return writev(fd, iov, count);
 }
 
@@ -148,3 +173,86 @@ int rsh_device_attach(struct rsh_server *s)
 	return fuse_session_custom_io(s->session, &io,
 				      fuse_session_fd(s->session)) ? -EINVAL : 0;
 }
+
+/* note_init() has done it. */
+void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
+{
+	(void)s, (void)conn;
+}
+
+bool rsh_device_ask_passthrough(struct rsh_server *s,
+				struct fuse_conn_info *conn, unsigned below)
+{
+	(void)conn;
+	s->stack_depth = s->may_pass ? below + 1 : 0;
+	return s->may_pass;
+}
+
+int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
+			    struct rsh_error *refused)
+{
+	struct backing_map map = { .fd = fd };
+	int id = ioctl(fuse_session_fd(s->session), BACKING_OPEN, &map);
+
+	(void)req;
+	if (id > 0)
+		return id;
+	rsh_error_set(refused, errno, "%s", strerror(errno));
+	return 0;
+}
+
+void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
+			      int id)
+{
+	uint32_t number = (uint32_t)id;
+
+	(void)req;
+	ioctl(fuse_session_fd(s->session), BACKING_CLOSE, &number);
+}
+
+void rsh_device_reply_backing(struct fuse_file_info *fi, int id)
+{
+	(void)fi;
+	next_backing = id;
+}
+
+#else
+
+int rsh_device_attach(struct rsh_server *s)
+{
+	(void)s;
+	return 0;
+}
+
+void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
+{
+	(void)s, (void)conn;
+}
+
+bool rsh_device_ask_passthrough(struct rsh_server *s,
+				struct fuse_conn_info *conn, unsigned below)
+{
+	(void)s, (void)conn, (void)below;
+	return false;
+}
+
+int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
+			    struct rsh_error *refused)
+{
+	(void)s, (void)req, (void)fd;
+	rsh_error_set(refused, ENOSYS, "%s", strerror(ENOSYS));
+	return 0;
+}
+
+void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
+			      int id)
+{
+	(void)s, (void)req, (void)id;
+}
+
+void rsh_device_reply_backing(struct fuse_file_info *fi, int id)
+{
+	(void)fi, (void)id;
+}
+
+#endif

@@ -194,6 +194,10 @@ static void *worker_run(void *arg)
 			loop_linger(l);
 		rc = worker_receive(w);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+		/* The mount went while a request was being handed over.
+		 * libfuse knows such an end only between two requests. */
+		if (rc == -ECONNABORTED)
+			rc = 0;
 		if (rc == -EINTR || rc == -EAGAIN)
 			continue;
 		if (rc <= 0) {

@@ -26,6 +26,8 @@ void rsh_libfuse_listen(struct rsh_error *err)
 	complaint = err;
 }
 
+#ifdef HAVE_FUSE_SET_LOG_FUNC
+
 static void take_complaint(const char *text)
 {
 	if (complaint->code)
@@ -54,6 +56,20 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 	else
 		rsh_log(ours, "%s", line);
 }
+
+static void take_libfuse_log(void)
+{
+	fuse_set_log_func(log_libfuse);
+}
+
+#else
+
+/* libfuse (before 3.7) prints them. */
+static void take_libfuse_log(void)
+{
+}
+
+#endif
 
 /* ---- options for libfuse ---- */
 
@@ -121,7 +137,7 @@ int rsh_session_new(const struct rsh_server_options *o, void *userdata,
 		fuse_opt_free_args(&args);
 		return rsh_error_nomem(err);
 	}
-	fuse_set_log_func(log_libfuse);
+	take_libfuse_log();
 	*out = fuse_session_new(&args, &rsh_fuse_ops, sizeof(rsh_fuse_ops),
 				userdata);
 	fuse_opt_free_args(&args);

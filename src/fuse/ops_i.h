@@ -203,22 +203,29 @@ void rsh_queue_forget(struct rsh_request_queue *t, const struct rsh_pending *p);
 /* Ends all waiting: requests that wait get ECONNABORTED. */
 void rsh_queue_close(struct rsh_request_queue *t);
 
-/* Puts itself between libfuse and the mounted session's descriptor.  Returns 0
- * or -errno. */
+/* Puts itself between libfuse and the mounted session's descriptor where that is
+ * needed.  Returns 0 or -errno. */
 int rsh_device_attach(struct rsh_server *s);
 
 /* Serves until the session ends.  Sets server->stuck if a thread has not come
  * back by then: what that thread uses must stay.  Returns 0 or -errno. */
 int rsh_loop_run(struct rsh_server *server);
 
-#ifndef HAVE_FUSE_PASSTHROUGH
-/* Does what newer libfuse does.  Returns the id of a backing, or -errno. */
-int rsh_device_backing_open(const struct rsh_server *s, int fd);
-void rsh_device_backing_close(const struct rsh_server *s, int32_t id);
-/* Makes the backing part of the next reply of this thread, which is to an
- * open. */
-void rsh_device_reply_backing(int32_t id);
-#endif
+/* Has to be called first when INIT is answered: says whether files that are read
+ * past the page cache may be mapped shared (may_map). */
+void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn);
+/* Asks for passthrough to files that lie on `below` stacked file systems; false:
+ * the kernel or libfuse does not offer it. */
+bool rsh_device_ask_passthrough(struct rsh_server *s,
+				struct fuse_conn_info *conn, unsigned below);
+/* Returns the id of a backing, or 0 with the reason in `refused`. */
+int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
+			    struct rsh_error *refused);
+void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
+			      int id);
+/* Makes the backing part of the next reply of this thread, which is to the open
+ * that `fi` is of. */
+void rsh_device_reply_backing(struct fuse_file_info *fi, int id);
 
 /* Has to be called while INIT is answered, once direct_io is known. */
 void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/passthrough.c has files that are a source file byte for byte read by the
- * kernel from that file, without a request (Linux 6.9; libfuse 3.17 or
- * device.c).
+ * kernel from that file, without a request (Linux 6.9; device.c asks
+ * for it).
  *
  * The kernel wants one backing for all that have a file open at a time: the
  * list holds those in use, and none comes into it once the kernel has refused
@@ -34,81 +34,11 @@ struct rsh_backing {
 	LIST_ENTRY(rsh_backing) next;
 };
 
-/* ---- by libfuse, or without it ---- */
-
-#ifdef HAVE_FUSE_PASSTHROUGH
-
-static bool ask_kernel(struct rsh_server *s, struct fuse_conn_info *conn,
-		       unsigned below)
-{
-	(void)s;
-	if (!(conn->capable & FUSE_CAP_PASSTHROUGH))
-		return false;
-	conn->want |= FUSE_CAP_PASSTHROUGH;
-	conn->max_backing_stack_depth = below;
-	return true;
-}
-
-static int new_id(struct rsh_server *s, fuse_req_t req, int fd,
-		  struct rsh_error *refused)
-{
-	int id;
-
-	(void)s;
-	rsh_libfuse_listen(refused);
-	id = fuse_passthrough_open(req, fd);
-	rsh_libfuse_listen(NULL);
-	return id;
-}
-
-static void end_id(struct rsh_server *s, fuse_req_t req, int id)
-{
-	(void)s;
-	fuse_passthrough_close(req, id);
-}
-
 void rsh_passthrough_fill(const struct rsh_backing *b,
 			  struct fuse_file_info *fi)
 {
-	fi->backing_id = b->id;
+	rsh_device_reply_backing(fi, b->id);
 }
-
-#else
-
-static bool ask_kernel(struct rsh_server *s, struct fuse_conn_info *conn,
-		       unsigned below)
-{
-	(void)conn;
-	s->stack_depth = s->may_pass ? below + 1 : 0;
-	return s->may_pass;
-}
-
-static int new_id(struct rsh_server *s, fuse_req_t req, int fd,
-		  struct rsh_error *refused)
-{
-	int id = rsh_device_backing_open(s, fd);
-
-	(void)req;
-	if (id > 0)
-		return id;
-	rsh_error_set(refused, -id, "%s", strerror(-id));
-	return 0;
-}
-
-static void end_id(struct rsh_server *s, fuse_req_t req, int id)
-{
-	(void)req;
-	rsh_device_backing_close(s, id);
-}
-
-void rsh_passthrough_fill(const struct rsh_backing *b,
-			  struct fuse_file_info *fi)
-{
-	(void)fi;
-	rsh_device_reply_backing(b->id);
-}
-
-#endif
 
 void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 {
@@ -126,7 +56,8 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 	 * passed through at a time.  It stacks two file systems and no more: a
 	 * mount that may stand on another one cannot have an overlay on top. */
 	p->granted = s->direct_io &&
-		     ask_kernel(s, conn, rsh_vfs_backing_is_stacked(s->vfs));
+		     rsh_device_ask_passthrough(s, conn,
+				rsh_vfs_backing_is_stacked(s->vfs));
 	if (!p->granted)
 		say_off(s, "the kernel does not offer it");
 }
@@ -150,7 +81,7 @@ static void backing_discard(struct rsh_server *s, fuse_req_t req,
 			    struct rsh_backing *b)
 {
 	if (b->id)
-		end_id(s, req, b->id);
+		rsh_device_backing_close(s, req, b->id);
 	if (b->fd >= 0)
 		close(b->fd);
 	free(b);
@@ -179,7 +110,7 @@ static int new_backing(struct rsh_server *s, const struct rsh_request *r,
 		free(b);
 		return rc;
 	}
-	b->id = new_id(s, r->req, b->fd, refused);
+	b->id = rsh_device_backing_open(s, r->req, b->fd, refused);
 	*out = b;
 	return 0;
 }

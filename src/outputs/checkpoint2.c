@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint2_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/plan/param_kind.h"
 #include "rsh/source/inspect.h"
@@ -25,7 +26,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/place.h"
 #include "rsh/wire/checkpoint2.h"
-#include "rsh/wire/checkpoint2_emit.h"
 
 struct ckpt2_shown {
 	uint32_t n_files;  /* of all ranks */
@@ -289,7 +289,7 @@ static uint64_t find_step(const struct ckpt2_shown *c,
 static int tell_step(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
 	struct rsh_candidate_step named;
-	struct rsh_ckpt2_common common = { 0 };
+	struct rsh_training_state common = { 0 };
 	int n;
 
 	rsh_source_candidate_step(t->source, rsh_source_chosen(t->source),
@@ -298,7 +298,7 @@ static int tell_step(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 	common.epoch = named.stepped ? named.epoch : 0;
 	common.loss_scale = read_counter(c, t, "loss_scale");
 	common.batch_size = (uint64_t)read_counter(c, t, "global_batch_size");
-	if (rsh_source_common(t->source, &common))
+	if (rsh_source_training_state(t->source, &common))
 		return -ENOMEM;
 	snprintf(c->step, sizeof(c->step), "%" PRIu64, common.step);
 	rsh_ckpt2_step_name(common.step, c->step_name);
@@ -402,6 +402,7 @@ const struct rsh_output rsh_output_checkpoint2 = {
 	.framing = &rsh_safetensors_framing,
 	.division = RSH_DIVIDE_KINDS,
 	.takes = RSH_TAKES_RANKS,
+	.last = RSH_CKPT2_TRACKER,
 	.build = ckpt2_build,
 	.free = ckpt2_free,
 };

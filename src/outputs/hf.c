@@ -175,7 +175,7 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 		return rc;
 	if (hf_add_parts(t, &map) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
-	rc = rsh_model_configs_settle(t, &m->beside, err);
+	rc = rsh_model_configs_update(t, &m->beside, err);
 	if (rc == 0)
 		rc = hf_add_beside(t, &m->beside, err);
 	if (rc == 0)

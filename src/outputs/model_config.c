@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_config.c has what config.json says beside a model held against
- * the weights that are shown, and made to say what they are. */
+/* outputs/model_config.c compares config.json and generation_config.json beside
+ * a model with the weights that are shown, and corrects them. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf_config_i.h"
 #include "model_config_i.h"
-#include "rsh/formats/hf_config.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 #define GENERATION_NAME "generation_config.json"
-/* What two tensors are compared by: so many bytes in so many places. */
+/* Two tensors are compared in SAMPLES places of SAMPLE_BYTES. */
 #define SAMPLE_BYTES 4096
 #define SAMPLES 3
 
@@ -103,7 +103,7 @@ static void shown_note(void *ctx, const char *sentence)
 
 /* ---- one file ---- */
 
-static int config_settle(struct shown_weights *s, struct rsh_json_edit *e,
+static int config_update(struct shown_weights *s, struct rsh_json_edit *e,
 			 const char *path, bool complete,
 			 struct rsh_error *err)
 {
@@ -115,7 +115,7 @@ static int config_settle(struct shown_weights *s, struct rsh_json_edit *e,
 	int rc = complete && t->hold_config ?
 		t->hold_config(t->ctx, e, path, err) : 0;
 
-	return rc ? rc : rsh_hf_config_settle(&w, e, path, complete, err);
+	return rc ? rc : rsh_hf_config_update(&w, e, path, complete, err);
 }
 
 static int config_replace(struct rsh_model_file *f,
@@ -134,8 +134,8 @@ static int config_replace(struct rsh_model_file *f,
 	return 0;
 }
 
-/* What Python does not read either is shown as it is. */
-static int config_settle_file(struct shown_weights *s, const char *dir,
+/* A file that is no JSON is shown as it is: Python does not read it either. */
+static int config_update_file(struct shown_weights *s, const char *dir,
 			      struct rsh_model_file *f, bool complete,
 			      struct rsh_error *err)
 {
@@ -152,18 +152,18 @@ static int config_settle_file(struct shown_weights *s, const char *dir,
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {
-		rsh_log_warning("%s; it is shown as it is, and was not held "
-				"against the weights", why.text);
+		rsh_log_warning("%s; it is shown as it is, and was not "
+				"compared with the weights", why.text);
 		return 0;
 	}
-	rc = config_settle(s, e, path, complete, err);
+	rc = config_update(s, e, path, complete, err);
 	if (rc == 0)
 		rc = config_replace(f, e, err);
 	rsh_json_edit_free(e);
 	return rc;
 }
 
-int rsh_model_configs_settle(const struct rsh_output_tree *t,
+int rsh_model_configs_update(const struct rsh_output_tree *t,
 			     struct rsh_model_files *files,
 			     struct rsh_error *err)
 {
@@ -180,7 +180,7 @@ int rsh_model_configs_settle(const struct rsh_output_tree *t,
 		if (!s.t)
 			rc = shown_list(t, &s, err);
 		if (rc == 0)
-			rc = config_settle_file(&s, files->dir, f, config,
+			rc = config_update_file(&s, files->dir, f, config,
 						err);
 	}
 	free(s.weights);

@@ -11,8 +11,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"
 
-static int layout_too_large(const struct rsh_record_shape *s,
-			    struct rsh_error *err)
+int rsh_layout_too_large(const struct rsh_record_shape *s,
+			 struct rsh_error *err)
 {
 	return rsh_error_set(err, EFBIG, "parameter %s makes the file of a "
 			     "rank too large", s->name);
@@ -26,7 +26,7 @@ static int ckpt_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 		f->slots[i].offset = at;
 		if (!rsh_ckpt_emit_size(&f->shapes[i], &bytes) ||
 		    !rsh_add_u64(at, bytes, &at) || at > INT64_MAX)
-			return layout_too_large(&f->shapes[i], err);
+			return rsh_layout_too_large(&f->shapes[i], err);
 	}
 	f->header = NULL;
 	f->header_bytes = 0;
@@ -37,18 +37,30 @@ static int ckpt_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 static void ckpt_chunks(const struct rsh_record_shape *s,
 			struct rsh_chunks *out)
 {
-	out->n = rsh_ckpt_emit_chunks(s->content_bytes);
-	out->content_bytes = RSH_CKPT_CHUNK_BYTES;
-	out->full_header = rsh_ckpt_header_size(s, RSH_CKPT_CHUNK_BYTES);
-	out->last_header = rsh_ckpt_header_size(
-		s, s->content_bytes - (out->n - 1) * RSH_CKPT_CHUNK_BYTES);
+	const uint64_t n = rsh_ckpt_emit_chunks(s->content_bytes);
+	const uint64_t before_last = (n - 1) * RSH_CKPT_CHUNK_BYTES;
+
+	*out = (struct rsh_chunks){
+		.n = n,
+		.content_bytes = RSH_CKPT_CHUNK_BYTES,
+		.full_header = rsh_ckpt_header_size(s, RSH_CKPT_CHUNK_BYTES),
+		.last_header = rsh_ckpt_header_size(
+			s, s->content_bytes - before_last),
+	};
+}
+
+static size_t ckpt_write_header(const struct rsh_record_shape *s, uint64_t at,
+				uint64_t chunk_bytes, uint8_t *buf)
+{
+	(void)at;
+	return rsh_ckpt_header_write(s, chunk_bytes, buf);
 }
 
 const struct rsh_framing rsh_ckpt_framing = {
 	.type = RSH_FILE_CKPT,
 	.lay_out = ckpt_lay_out,
 	.chunks = ckpt_chunks,
-	.write_header = rsh_ckpt_header_write,
+	.write_header = ckpt_write_header,
 };
 
 /* Puts slots and shapes in the order of the file. */
@@ -94,8 +106,10 @@ static int make_header(struct rsh_file_layout *f, const char *format,
 			entries[n++] = (struct rsh_safetensors_entry){
 				f->shapes[i].name, "Int4"
 			};
-	return rsh_safetensors_header(f->shapes, NULL, f->n, entries, n,
-				      &f->header, &f->header_bytes, err);
+	return rsh_safetensors_header(&(struct rsh_safetensors_contents){
+		.shapes = f->shapes, .n = f->n,
+		.entries = entries, .n_entries = n,
+	}, &f->header, &f->header_bytes, err);
 }
 
 static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,
@@ -113,7 +127,7 @@ static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,
 		    at > INT64_MAX) {
 			free(f->header);
 			f->header = NULL;
-			return layout_too_large(&f->shapes[i], err);
+			return rsh_layout_too_large(&f->shapes[i], err);
 		}
 	}
 	f->bytes = at;

@@ -150,8 +150,10 @@ void rsh_piece_iter_free(struct rsh_piece_iter *it)
 
 static bool room_for_header(struct rsh_piece_iter *it)
 {
-	uint64_t need = rsh_max_u64(it->chunks.full_header,
-				    it->chunks.last_header);
+	const struct rsh_chunks *k = &it->chunks;
+	uint64_t need = rsh_max_u64(
+		rsh_max_u64(k->full_header, k->last_header),
+		rsh_max_u64(k->full_trailer, k->last_trailer));
 	uint8_t *p;
 
 	if (need <= it->header_cap)
@@ -449,28 +451,44 @@ static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 }
 
+/* Gives what the framing has written to it->header, from byte `within` of `n`
+ * on. */
+static void framing_piece(struct rsh_piece_iter *it, uint64_t within,
+			  uint64_t n, struct rsh_piece *out)
+{
+	out->is_header = true;
+	out->header = it->header + within;
+	out->length = rsh_min_u64(n - within, it->end - it->pos);
+}
+
 /* Gives the piece at it->pos, which is in the current slot. */
 static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
+	const struct rsh_framing *framing = it->p->b.framing;
 	const struct rsh_chunks *k = &it->chunks;
 	uint64_t rel = it->pos - slot_of(it)->offset;
-	uint64_t full = k->full_header + k->content_bytes;
+	uint64_t full = k->full_header + k->content_bytes + k->full_trailer;
 	uint64_t chunk = rsh_min_u64(rel / full, k->n - 1);
 	uint64_t within = rel - chunk * full;
-	uint64_t content = rsh_min_u64(
-		it->shape.content_bytes - chunk * k->content_bytes,
-		k->content_bytes);
-	uint64_t header = chunk + 1 == k->n ? k->last_header : k->full_header;
+	uint64_t at = chunk * k->content_bytes;
+	uint64_t content = rsh_min_u64(it->shape.content_bytes - at,
+				       k->content_bytes);
+	bool last = chunk + 1 == k->n;
+	uint64_t header = last ? k->last_header : k->full_header;
 
-	if (within >= header)
-		return content_piece(
-			it, chunk * k->content_bytes + within - header,
-			rsh_min_u64(header + content - within,
-				    it->end - it->pos), out);
-	it->p->b.framing->write_header(&it->shape, content, it->header);
-	out->is_header = true;
-	out->header = it->header + within;
-	out->length = rsh_min_u64(header - within, it->end - it->pos);
+	if (within < header) {
+		framing->write_header(&it->shape, at, content, it->header);
+		framing_piece(it, within, header, out);
+		return true;
+	}
+	within -= header;
+	if (within < content)
+		return content_piece(it, at + within,
+				     rsh_min_u64(content - within,
+						 it->end - it->pos), out);
+	framing->write_trailer(&it->shape, at, content, it->header);
+	framing_piece(it, within - content,
+		      last ? k->last_trailer : k->full_trailer, out);
 	return true;
 }
 

@@ -203,9 +203,10 @@ bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 	return s->format->absent && s->format->absent(s, i, out);
 }
 
-int rsh_source_common(const struct rsh_source *s, struct rsh_ckpt2_common *out)
+int rsh_source_training_state(const struct rsh_source *s,
+			      struct rsh_training_state *out)
 {
-	return s->format->beside ? s->format->beside(s, out) : 0;
+	return s->format->training_state ? s->format->training_state(s, out) : 0;
 }
 
 int rsh_source_strategy(struct rsh_source *s, bool allow_missing,

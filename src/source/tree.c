@@ -216,7 +216,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 	int rc;
 
 	if (!rsh_store_clear(s->store))
-		return rsh_error_set(err, EIO, "%s: a read of it hangs",
+		return rsh_error_set(err, EIO, "%s: a read has not returned",
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SLAB_AREAS 8
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
@@ -20,9 +21,16 @@ struct rsh_area_slab {
 	uint8_t free[SLAB_AREAS]; /* numbers; the last was returned last */
 };
 
+static size_t whole_pages(size_t bytes)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
 void rsh_areas_init(struct rsh_areas *a, size_t bytes)
 {
-	a->bytes = bytes;
+	a->bytes = whole_pages(bytes);
 	a->n_slabs = 0;
 	TAILQ_INIT(&a->slabs);
 }
@@ -35,7 +43,8 @@ static size_t map_bytes(size_t area)
 /* Besides the slabs in use and one that is partly used, one may be empty. */
 uint64_t rsh_areas_maps(size_t bytes, unsigned n_areas)
 {
-	return ((uint64_t)n_areas / SLAB_AREAS + 2) * map_bytes(bytes);
+	return ((uint64_t)n_areas / SLAB_AREAS + 2) *
+	       map_bytes(whole_pages(bytes));
 }
 
 static struct rsh_area_slab *slab_new(struct rsh_areas *a)

@@ -6,8 +6,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <zlib.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
@@ -19,6 +22,20 @@ int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 {
 	return rsh_error_set(err, EBADMSG, "%s: damaged at offset %" PRIu64
 			     ": %s", src->path, offset, what);
+}
+
+int rsh_bytes_vdamaged(const struct rsh_byte_source *src, const char *name,
+		       uint64_t offset, struct rsh_error *err, const char *fmt,
+		       va_list ap)
+{
+	char reason[512];
+
+	vsnprintf(reason, sizeof(reason), fmt, ap);
+	if (!name)
+		return rsh_bytes_damaged(src, offset, reason, err);
+	return rsh_error_set(err, EBADMSG, "%s: parameter \"%s\" is damaged at "
+			     "offset %" PRIu64 ": %s", src->path, name, offset,
+			     reason);
 }
 
 int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,
@@ -52,6 +69,11 @@ int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 	if (got < len)
 		return rsh_bytes_damaged(src, offset, "it became shorter", err);
 	return 0;
+}
+
+uint32_t rsh_crc32(uint32_t crc, const uint8_t *p, size_t n)
+{
+	return (uint32_t)crc32(crc, p, (uInt)n);
 }
 
 int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,

@@ -6,40 +6,30 @@
 #include "checkpoint2_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_text.h"
 #include "rsh/wire/strategy_file.h"
-#include "safetensors_i.h"
 
-static void keep_number(struct json_text *t, int64_t v)
-{
-	char digits[24];
-
-	snprintf(digits, sizeof(digits), "%" PRId64, v);
-	rsh_json_text_puts(t, digits);
-}
-
-static void keep_ranks(struct json_text *t, const struct rsh_ckpt2_ranks *r)
+static void keep_ranks(struct rsh_json_text *t, const struct rsh_ckpt2_ranks *r)
 {
 	for (uint32_t i = 0; i < r->n; i++) {
 		rsh_json_text_puts(t, i ? "," : "[");
-		keep_number(t, r->ranks[i]);
+		rsh_json_text_put_u64(t, r->ranks[i]);
 	}
 	rsh_json_text_puts(t, r->n ? "]" : "[]");
 }
 
-static void keep_layout(struct json_text *t, const struct rsh_ckpt2_param *p)
+static void keep_layout(struct rsh_json_text *t, const struct rsh_ckpt2_param *p)
 {
 	const struct rsh_strategy_item *it = p->layout;
 
 	rsh_json_text_puts(t, "{\"device_matrix\":[");
 	for (uint32_t i = 0; i < it->n_mesh; i++) {
 		rsh_json_text_puts(t, i ? "," : "");
-		keep_number(t, it->mesh[i]);
+		rsh_json_text_put_u64(t, it->mesh[i]);
 	}
 	rsh_json_text_puts(t, "],\"tensor_map\":[");
 	for (uint32_t d = 0; d < it->n_map; d++) {
@@ -47,7 +37,7 @@ static void keep_layout(struct json_text *t, const struct rsh_ckpt2_param *p)
 		rsh_json_text_puts(t, it->nested ? "[" : "");
 		for (uint32_t k = 0; k < it->map[d].n; k++) {
 			rsh_json_text_puts(t, k ? "," : "");
-			keep_number(t, it->map[d].axes[k]);
+			rsh_json_text_put_u64(t, (uint64_t)it->map[d].axes[k]);
 		}
 		rsh_json_text_puts(t, it->map[d].n ? "" : "-1");
 		rsh_json_text_puts(t, it->nested ? "]" : "");
@@ -59,7 +49,7 @@ static void keep_layout(struct json_text *t, const struct rsh_ckpt2_param *p)
 
 /* first[] has, 1 more than it is, the number of the first parameter of each
  * layout; 0: there was none so far. */
-static bool keep_param(struct json_text *t, const struct ckpt2_owned *c,
+static bool keep_param(struct rsh_json_text *t, const struct ckpt2_owned *c,
 		       uint32_t i, uint32_t *first)
 {
 	const struct rsh_ckpt2_param *p = &c->pub.params[i];
@@ -67,17 +57,17 @@ static bool keep_param(struct json_text *t, const struct ckpt2_owned *c,
 
 	rsh_json_text_puts(t, i ? "," : "");
 	if (!rsh_json_text_put_string(t, p->name, strlen(p->name),
-				      JSON_ESCAPES_SERDE))
+				      RSH_ESCAPES_SERDE))
 		return false;
 	rsh_json_text_puts(t, ":{\"properties\":{\"dtype\":\"");
 	rsh_json_text_puts(t, rsh_dtype_name(p->dtype));
 	rsh_json_text_puts(t, "\"},\"global_shape\":[");
 	for (uint32_t d = 0; d < p->n_dims; d++) {
 		rsh_json_text_puts(t, d ? "," : "");
-		keep_number(t, p->dims[d]);
+		rsh_json_text_put_u64(t, (uint64_t)p->dims[d]);
 	}
 	rsh_json_text_puts(t, "],\"stored\":");
-	keep_number(t, p->n_stored);
+	rsh_json_text_put_u64(t, p->n_stored);
 	if (!p->layout) {
 		rsh_json_text_puts(t, ",\"holders\":");
 		keep_ranks(t, p->ranks);
@@ -86,7 +76,7 @@ static bool keep_param(struct json_text *t, const struct ckpt2_owned *c,
 	if (!p->layout) {
 		rsh_json_text_puts(t, "null");
 	} else if (first[layout]) {
-		keep_number(t, first[layout] - 1);
+		rsh_json_text_put_u64(t, first[layout] - 1);
 	} else {
 		keep_layout(t, p);
 		first[layout] = i + 1;
@@ -95,7 +85,7 @@ static bool keep_param(struct json_text *t, const struct ckpt2_owned *c,
 	return true;
 }
 
-static bool keep_all(struct json_text *t, const struct ckpt2_owned *c,
+static bool keep_all(struct rsh_json_text *t, const struct ckpt2_owned *c,
 		     uint32_t *first)
 {
 	rsh_json_text_puts(t, "{\"state_dict_metadata\":{");
@@ -108,10 +98,10 @@ static bool keep_all(struct json_text *t, const struct ckpt2_owned *c,
 
 		rsh_json_text_puts(t, i ? "," : "");
 		if (!rsh_json_text_put_string(t, name, strlen(name),
-					      JSON_ESCAPES_SERDE))
+					      RSH_ESCAPES_SERDE))
 			return false;
 		rsh_json_text_puts(t, ":");
-		keep_number(t, c->pub.files[i].rank);
+		rsh_json_text_put_u64(t, c->pub.files[i].rank);
 	}
 	rsh_json_text_puts(t, "}}");
 	return true;
@@ -122,7 +112,7 @@ int rsh_ckpt2_keep(const struct rsh_ckpt2 *pub, char **out, size_t *len)
 	const struct ckpt2_owned *c = (const struct ckpt2_owned *)pub;
 	cleanup_free uint32_t *first =
 		calloc((size_t)c->layouts->n_items + 1, sizeof(*first));
-	struct json_text t = { NULL, 0, 0, false };
+	struct rsh_json_text t = { 0 };
 	bool written = first && keep_all(&t, c, first);
 
 	if (!written || t.failed) {

@@ -75,16 +75,25 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 static int index_by_name_id(const void *a, const void *b, void *records)
 {
 	const struct rsh_record *r = records;
-	uint32_t x = r[*(const uint32_t *)a].name;
-	uint32_t y = r[*(const uint32_t *)b].name;
+	const uint32_t *i = a, *k = b;
+	uint32_t x = r[*i].name, y = r[*k].name;
 
-	return (x > y) - (x < y);
+	return x != y ? (x > y) - (x < y) : (*i > *k) - (*i < *k);
 }
 
 int rsh_ckpt_index_sort(struct rsh_ckpt_index *ix, uint32_t *twice)
 {
-	for (uint32_t i = 0; i < ix->n_records; i++)
+	bool sorted = true;
+
+	for (uint32_t i = 0; i < ix->n_records; i++) {
 		ix->by_name[i] = i;
+		sorted = sorted && (!i || ix->records[i - 1].name <
+					  ix->records[i].name);
+	}
+	/* The first file that is scanned gives the names their numbers, and
+	 * most other files have them in the same order. */
+	if (sorted)
+		return 0;
 	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
 		index_by_name_id, ix->records);
 	for (uint32_t i = 1; i < ix->n_records; i++) {

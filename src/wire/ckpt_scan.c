@@ -1,46 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_scan.c scans a .ckpt file: it passes once over keys and lengths,
- * through a small window that jumps over content.
- *
- * Numbers of the file are hostile until checked: every field is held against
- * the end of the message around it before anything is done with its length, so
- * what follows may rely on `offset + length <= end of the data`. */
+/* wire/ckpt_scan.c scans a .ckpt file: it reads keys and lengths once, and no
+ * content (pb_scan.c). */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ckpt_index_i.h"
+#include "pb_scan_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/bytes.h"
-
-#define WINDOW_BYTES ((size_t)64 * 1024)
-/* After a jump over more than NEAR_BYTES of content only as much is read as the
- * next header is likely to have, since what follows is content again. */
-#define NEAR_BYTES ((size_t)4 * 1024)
-#define JUMP_BYTES ((size_t)512)
 
 #define MAX_NAME_BYTES ((size_t)16 * 1024)
 #define MAX_TYPE_BYTES ((size_t)64)
-#define MAX_VARINT_BYTES 10
 
 #define CRC_MAGIC "crc_num"
 #define CRC_MAGIC_BYTES 7
-
-enum wire_type { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, WIRE_I32 = 5 };
-
-struct field {
-	uint32_t number;
-	enum wire_type wire;
-	uint64_t value;  /* the number of a WIRE_VARINT */
-	uint64_t offset; /* of the payload; all of it lies in the message */
-	uint64_t length;
-};
 
 /* This is one Value message while it is read. */
 struct value {
@@ -56,15 +34,12 @@ struct value {
 };
 
 struct scan {
-	const struct rsh_byte_source *src;
 	struct rsh_names *names;
-	struct rsh_error *err;
 	struct rsh_ckpt_index *index;
 	size_t cap_records;
 	size_t cap_extents;
 	size_t cap_dims;
 
-	uint32_t name; /* of the parameter at hand, for messages */
 	uint64_t end; /* where records end: without CRC trailer */
 	bool skipped; /* there were fields that are no record */
 
@@ -74,184 +49,33 @@ struct scan {
 	uint64_t run_offset;
 	bool run_has_content;
 
-	uint64_t window_offset;
-	size_t window_len;
-	uint8_t window[WINDOW_BYTES];
+	/* This reads the file; its name is that of the current parameter. */
+	struct pb_scan pb;
 };
-
-static int scan_damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int scan_damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
-{
-	char reason[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
-	va_end(ap);
-	if (s->name == RSH_NAME_NONE)
-		return rsh_error_set(s->err, EBADMSG,
-				     "%s: damaged at offset %" PRIu64 ": %s",
-				     s->src->path, offset, reason);
-	return rsh_error_set(s->err, EBADMSG,
-			     "%s: parameter \"%s\" is damaged at offset %" PRIu64
-			     ": %s",
-			     s->src->path, rsh_names_text(s->names, s->name),
-			     offset, reason);
-}
-
-/* ---- the window ---- */
-
-static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
-		   size_t at_least, size_t *got)
-{
-	int rc = rsh_bytes_read_some(s->src, buf, len, offset, got, s->err);
-
-	if (rc == 0 && *got < at_least)
-		return scan_damaged(s, offset + *got,
-				    "the file ends here, though it has %" PRIu64
-				    " bytes",
-				    s->src->size);
-	return rc;
-}
-
-/* Makes bytes [offset, offset+need) readable at *p; need <= WINDOW_BYTES and
- * the range lies within s->end. */
-static int look_at(struct scan *s, uint64_t offset, size_t need,
-		   const uint8_t **p)
-{
-	int rc;
-
-	if (offset < s->window_offset ||
-	    offset + need > s->window_offset + s->window_len) {
-		bool onward =
-			offset >= s->window_offset &&
-			offset <= s->window_offset + s->window_len + NEAR_BYTES;
-		uint64_t len =
-			onward || need > JUMP_BYTES ? WINDOW_BYTES : JUMP_BYTES;
-
-		len = rsh_min_u64(len, s->src->size - offset);
-		s->window_len = 0;
-		rc = read_at(s, s->window, len, offset, need, &s->window_len);
-		s->window_offset = offset;
-		if (rc)
-			return rc;
-	}
-	*p = s->window + (offset - s->window_offset);
-	return 0;
-}
-
-/* ---- protobuf fields ---- */
-
-/* Reads a number and returns its bytes; 0 if it does not end within avail bytes
- * or does not fit 64 bits. */
-static size_t get_varint(const uint8_t *p, size_t avail, uint64_t *out)
-{
-	uint64_t v = 0;
-
-	for (size_t i = 0; i < avail && i < MAX_VARINT_BYTES; i++) {
-		v |= (uint64_t)(p[i] & 0x7f) << (7 * i);
-		if (p[i] & 0x80)
-			continue;
-		if (i == MAX_VARINT_BYTES - 1 && p[i] > 1)
-			return 0;
-		*out = v;
-		return i + 1;
-	}
-	return 0;
-}
-
-/* Decodes the key, and the number or length after it, of the field at `pos` <
- * end.  f->length is what the file says, unchecked. */
-static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
-			struct field *f)
-{
-	size_t avail = rsh_min_u64(end - pos, 2 * MAX_VARINT_BYTES);
-	const uint8_t *p;
-	uint64_t key;
-	size_t taken, more = 0;
-	int rc = look_at(s, pos, avail, &p);
-
-	if (rc)
-		return rc;
-	taken = get_varint(p, avail, &key);
-	if (!taken || key > UINT32_MAX || key >> 3 == 0)
-		return scan_damaged(s, pos, "no protobuf field begins here");
-	f->number = (uint32_t)(key >> 3);
-	f->wire = (enum wire_type)(key & 7);
-	f->value = 0;
-	switch (f->wire) {
-	case WIRE_VARINT:
-	case WIRE_LEN:
-		more = get_varint(p + taken, avail - taken, &f->value);
-		if (!more)
-			return scan_damaged(
-				s, pos, "a number is cut short or too long");
-		f->length = f->wire == WIRE_LEN ? f->value : 0;
-		break;
-	case WIRE_I64:
-		f->length = 8;
-		break;
-	case WIRE_I32:
-		f->length = 4;
-		break;
-	default:
-		return scan_damaged(s, pos, "a field of wire type %d",
-				    (int)f->wire);
-	}
-	f->offset = pos + taken + more;
-	return 0;
-}
-
-/* Reads the field at *pos < end of a message that reaches up to end, and moves
- * *pos behind it. */
-static int next_field(struct scan *s, uint64_t *pos, uint64_t end,
-		      struct field *f)
-{
-	int rc = decode_field(s, *pos, end, f);
-
-	if (rc)
-		return rc;
-	if (f->length > end - f->offset)
-		return scan_damaged(s, f->offset,
-				    "a field of %" PRIu64
-				    " bytes in a message that has %" PRIu64
-				    " left",
-				    f->length, end - f->offset);
-	*pos = f->offset + f->length;
-	return 0;
-}
-
-static bool is_field(const struct field *f, uint32_t number,
-		     enum wire_type wire)
-{
-	return f->number == number && f->wire == wire;
-}
 
 /* ---- Value ---- */
 
-static int read_tag(struct scan *s, const struct field *f, struct value *v)
+static int read_tag(struct scan *s, const struct pb_field *f, struct value *v)
 {
 	const uint8_t *p;
 	int rc;
 
 	if (v->name != RSH_NAME_NONE)
-		return scan_damaged(s, f->offset, "a second name");
+		return rsh_pb_damaged(&s->pb, f->offset, "a second name");
 	if (!f->length || f->length > MAX_NAME_BYTES)
-		return scan_damaged(s, f->offset,
-				    "a parameter name of %" PRIu64 " bytes",
-				    f->length);
-	rc = look_at(s, f->offset, f->length, &p);
+		return rsh_pb_damaged(&s->pb, f->offset,
+				      "a parameter name of %" PRIu64 " bytes",
+				      f->length);
+	rc = rsh_pb_look(&s->pb, f->offset, f->length, &p);
 	if (rc)
 		return rc;
 	if (memchr(p, '\0', f->length))
-		return scan_damaged(s, f->offset,
-				    "a parameter name with a NUL byte");
+		return rsh_pb_damaged(&s->pb, f->offset,
+				      "a parameter name with a NUL byte");
 	v->name = rsh_names_add(s->names, (const char *)p, f->length);
 	if (v->name == RSH_NAME_NONE)
-		return rsh_error_nomem(s->err);
-	s->name = v->name;
+		return rsh_error_nomem(s->pb.err);
+	s->pb.name = rsh_names_text(s->names, v->name);
 	return 0;
 }
 
@@ -259,34 +83,33 @@ static int scan_add_dim(struct scan *s, uint64_t offset, uint64_t dim,
 			struct value *v)
 {
 	if (v->n_dims == RSH_MAX_DIMS)
-		return scan_damaged(s, offset, "more than %d dimensions",
-				    RSH_MAX_DIMS);
+		return rsh_pb_damaged(&s->pb, offset, "more than %d dimensions",
+				      RSH_MAX_DIMS);
 	if (dim > INT64_MAX)
-		return scan_damaged(s, offset,
-				    "a negative dimension (%" PRId64 ")",
-				    (int64_t)dim);
+		return rsh_pb_damaged(&s->pb, offset,
+				      "a negative dimension (%" PRId64 ")",
+				      (int64_t)dim);
 	v->dims[v->n_dims++] = (int64_t)dim;
 	return 0;
 }
 
-static int read_packed_dims(struct scan *s, const struct field *f,
+static int read_packed_dims(struct scan *s, const struct pb_field *f,
 			    struct value *v)
 {
 	uint64_t pos = f->offset, end = f->offset + f->length;
 
 	while (pos < end) {
-		size_t avail = rsh_min_u64(end - pos, MAX_VARINT_BYTES);
+		size_t avail = rsh_min_u64(end - pos, PB_VARINT_MAX);
 		const uint8_t *p;
 		uint64_t dim;
 		size_t taken;
-		int rc = look_at(s, pos, avail, &p);
+		int rc = rsh_pb_look(&s->pb, pos, avail, &p);
 
 		if (rc)
 			return rc;
-		taken = get_varint(p, avail, &dim);
+		taken = rsh_pb_varint(p, avail, &dim);
 		if (!taken)
-			return scan_damaged(
-				s, pos, "a dimension is cut short or too long");
+			return rsh_pb_damaged(&s->pb, pos, "a dimension is cut short or too long");
 		rc = scan_add_dim(s, pos, dim, v);
 		if (rc)
 			return rc;
@@ -295,96 +118,96 @@ static int read_packed_dims(struct scan *s, const struct field *f,
 	return 0;
 }
 
-static int read_type(struct scan *s, const struct field *f, struct value *v)
+static int read_type(struct scan *s, const struct pb_field *f, struct value *v)
 {
 	const uint8_t *p;
 	int rc;
 
 	if (v->has_type)
-		return scan_damaged(s, f->offset, "a second element type");
+		return rsh_pb_damaged(&s->pb, f->offset, "a second element type");
 	if (f->length > MAX_TYPE_BYTES)
-		return scan_damaged(s, f->offset,
-				    "an element type of %" PRIu64 " bytes",
-				    f->length);
-	rc = look_at(s, f->offset, f->length, &p);
+		return rsh_pb_damaged(&s->pb, f->offset,
+				      "an element type of %" PRIu64 " bytes",
+				      f->length);
+	rc = rsh_pb_look(&s->pb, f->offset, f->length, &p);
 	if (rc)
 		return rc;
 	v->has_type = true;
 	v->dtype = rsh_dtype_parse((const char *)p, f->length);
 	if (v->dtype == RSH_DTYPE_UNKNOWN)
-		return scan_damaged(s, f->offset,
-				    "unknown element type \"%.*s\"",
-				    (int)f->length, (const char *)p);
+		return rsh_pb_damaged(&s->pb, f->offset,
+				      "unknown element type \"%.*s\"",
+				      (int)f->length, (const char *)p);
 	return 0;
 }
 
-static int scan_read_tensor(struct scan *s, const struct field *tensor,
+static int scan_read_tensor(struct scan *s, const struct pb_field *tensor,
 			    struct value *v)
 {
 	uint64_t pos = tensor->offset, end = tensor->offset + tensor->length;
-	struct field f;
+	struct pb_field f;
 	int rc = 0;
 
 	if (v->has_tensor)
-		return scan_damaged(s, tensor->offset, "a second tensor");
+		return rsh_pb_damaged(&s->pb, tensor->offset, "a second tensor");
 	v->has_tensor = true;
 	while (!rc && pos < end) {
-		rc = next_field(s, &pos, end, &f);
+		rc = rsh_pb_next(&s->pb, &pos, end, &f);
 		if (rc)
 			break;
-		if (is_field(&f, 1, WIRE_VARINT))
+		if (rsh_pb_is(&f, 1, PB_VARINT))
 			rc = scan_add_dim(s, f.offset, f.value, v);
-		else if (is_field(&f, 1, WIRE_LEN))
+		else if (rsh_pb_is(&f, 1, PB_LEN))
 			rc = read_packed_dims(s, &f, v);
-		else if (is_field(&f, 2, WIRE_LEN))
+		else if (rsh_pb_is(&f, 2, PB_LEN))
 			rc = read_type(s, &f, v);
-		if (!is_field(&f, 3, WIRE_LEN))
+		if (!rsh_pb_is(&f, 3, PB_LEN))
 			continue;
 		if (v->has_content)
-			return scan_damaged(s, f.offset, "a second content");
+			return rsh_pb_damaged(&s->pb, f.offset, "a second content");
 		v->has_content = true;
 		v->content = (struct rsh_extent){ f.offset, f.length };
 	}
 	return rc;
 }
 
-static int read_value(struct scan *s, const struct field *value,
+static int read_value(struct scan *s, const struct pb_field *value,
 		      struct value *v)
 {
 	uint64_t pos = value->offset, end = value->offset + value->length;
-	struct field f;
+	struct pb_field f;
 	int rc = 0;
 
 	v->offset = value->offset;
-	v->name = s->name = RSH_NAME_NONE;
+	v->name = RSH_NAME_NONE;
+	s->pb.name = NULL;
 	v->has_tensor = v->has_type = v->has_content = false;
 	v->n_dims = 0;
 	while (!rc && pos < end) {
-		rc = next_field(s, &pos, end, &f);
+		rc = rsh_pb_next(&s->pb, &pos, end, &f);
 		if (rc)
 			break;
-		if (is_field(&f, 1, WIRE_LEN))
+		if (rsh_pb_is(&f, 1, PB_LEN))
 			rc = read_tag(s, &f, v);
-		else if (is_field(&f, 2, WIRE_LEN))
+		else if (rsh_pb_is(&f, 2, PB_LEN))
 			rc = scan_read_tensor(s, &f, v);
-		else if (is_field(&f, 3, WIRE_LEN))
-			rc = rsh_error_set(s->err, ENOTSUP,
+		else if (rsh_pb_is(&f, 3, PB_LEN))
+			rc = rsh_error_set(s->pb.err, ENOTSUP,
 					   "%s: \"%s\" at offset %" PRIu64
 					   " is a map parameter (hash table), which cannot be resharded",
-					   s->src->path,
-					   s->name == RSH_NAME_NONE ? "?" :
-					   rsh_names_text(s->names, s->name),
+					   s->pb.src->path,
+					   s->pb.name ? s->pb.name : "?",
 					   v->offset);
 	}
 	if (rc)
 		return rc;
 	if (v->name == RSH_NAME_NONE)
-		return scan_damaged(s, v->offset,
-				    "a record without a parameter name");
+		return rsh_pb_damaged(&s->pb, v->offset,
+				      "a record without a parameter name");
 	if (!v->has_tensor)
-		return scan_damaged(s, v->offset, "no tensor");
+		return rsh_pb_damaged(&s->pb, v->offset, "no tensor");
 	if (!v->has_type)
-		return scan_damaged(s, v->offset, "no element type");
+		return rsh_pb_damaged(&s->pb, v->offset, "no element type");
 	return 0;
 }
 
@@ -431,23 +254,22 @@ static int close_record(struct scan *s, const struct value *v)
 	if (!s->run_values)
 		return 0;
 	r = &s->index->records[s->index->n_records - 1];
-	s->name = r->name;
+	s->pb.name = rsh_names_text(s->names, r->name);
 	if (r->dtype == RSH_DTYPE_STR) {
 		if (s->run_values > 1)
-			return scan_damaged(s, v->offset,
-					    "a str in more than one record");
+			return rsh_pb_damaged(&s->pb, v->offset,
+					      "a str in more than one record");
 		if (!r->content_bytes || r->content_bytes % 4)
-			return scan_damaged(
-				s, v->offset,
+			return rsh_pb_damaged(&s->pb, v->offset,
 				"a str of %" PRIu64
-				" bytes, which are no whole characters",
+				" bytes, not a multiple of 4",
 				r->content_bytes);
 		return 0;
 	}
 	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
-		return scan_damaged(s, v->offset,
-				    "dimensions [%s] are out of range",
-				    scan_dims_text(v, dims, sizeof(dims)));
+		return rsh_pb_damaged(&s->pb, v->offset,
+				      "dimensions [%s] are out of range",
+				      scan_dims_text(v, dims, sizeof(dims)));
 	/* MindSpore <= 2.2 writes a scalar's dims as [0]. */
 	if (v->n_dims == 1 && !v->dims[0] && scan_content_fits(s, r, 1)) {
 		r->n_dims = 0;
@@ -457,12 +279,12 @@ static int close_record(struct scan *s, const struct value *v)
 	if (scan_content_fits(s, r, elements))
 		return 0;
 	if (!s->run_has_content)
-		return scan_damaged(s, s->run_offset, "no content");
-	return scan_damaged(s, s->run_offset,
-			    "its content has %" PRIu64
-			    " bytes, which is not %s [%s]",
-			    r->content_bytes, rsh_dtype_name(r->dtype),
-			    scan_dims_text(v, dims, sizeof(dims)));
+		return rsh_pb_damaged(&s->pb, s->run_offset, "no content");
+	return rsh_pb_damaged(&s->pb, s->run_offset,
+			      "its content has %" PRIu64
+			      " bytes, which is not %s [%s]",
+			      r->content_bytes, rsh_dtype_name(r->dtype),
+			      scan_dims_text(v, dims, sizeof(dims)));
 }
 
 /* Dims and type of a record are those of its last Value. */
@@ -474,7 +296,7 @@ static int put_shape(struct scan *s, struct rsh_record *r,
 
 	if (n > UINT32_MAX ||
 	    rsh_grow(&ix->dims, &s->cap_dims, n, sizeof(*ix->dims)))
-		return rsh_error_nomem(s->err);
+		return rsh_error_nomem(s->pb.err);
 	if (v->n_dims)
 		memcpy(ix->dims + r->first_dim, v->dims,
 		       v->n_dims * sizeof(*v->dims));
@@ -499,7 +321,7 @@ static int add_value(struct scan *s, const struct value *v,
 		if (ix->n_records == UINT32_MAX ||
 		    rsh_grow(&ix->records, &s->cap_records,
 			     (size_t)ix->n_records + 1, sizeof(*ix->records)))
-			return rsh_error_nomem(s->err);
+			return rsh_error_nomem(s->pb.err);
 		ix->records[ix->n_records++] = (struct rsh_record){
 			.name = v->name,
 			.first_dim = ix->n_dims,
@@ -520,7 +342,7 @@ static int add_value(struct scan *s, const struct value *v,
 	if (ix->n_extents == UINT32_MAX ||
 	    rsh_grow(&ix->extents, &s->cap_extents, (size_t)ix->n_extents + 1,
 		     sizeof(*ix->extents)))
-		return rsh_error_nomem(s->err);
+		return rsh_error_nomem(s->pb.err);
 	ix->extents[ix->n_extents++] = v->content;
 	r->n_extents++;
 	r->content_bytes += v->content.length; /* bounded by the file's size */
@@ -531,20 +353,20 @@ static int add_value(struct scan *s, const struct value *v,
 
 /* Tells of field `f`, which reaches beyond the end of the file.  The
  * parameter's name is mostly there still, because it stands first. */
-static int truncated(struct scan *s, const struct field *f)
+static int truncated(struct scan *s, const struct pb_field *f)
 {
 	struct value v = { .name = RSH_NAME_NONE };
-	struct field tag;
+	struct pb_field tag;
 
-	s->name = RSH_NAME_NONE;
-	if (is_field(f, 1, WIRE_LEN) && f->offset < s->end &&
-	    !decode_field(s, f->offset, s->end, &tag) &&
-	    is_field(&tag, 1, WIRE_LEN) && tag.length <= s->end - tag.offset)
+	s->pb.name = NULL;
+	if (rsh_pb_is(f, 1, PB_LEN) && f->offset < s->end &&
+	    !rsh_pb_decode(&s->pb, f->offset, s->end, &tag) &&
+	    rsh_pb_is(&tag, 1, PB_LEN) && tag.length <= s->end - tag.offset)
 		read_tag(s, &tag, &v);
-	return scan_damaged(s, f->offset,
-			    "the file is truncated: a record of %" PRIu64
-			    " bytes begins here, of which there are %" PRIu64,
-			    f->length, s->end - f->offset);
+	return rsh_pb_damaged(&s->pb, f->offset,
+			      "the file is truncated: a record of %" PRIu64
+			      " bytes begins here, of which there are %" PRIu64,
+			      f->length, s->end - f->offset);
 }
 
 static int scan_records(struct scan *s)
@@ -552,23 +374,23 @@ static int scan_records(struct scan *s)
 	struct value values[2]; /* the current and the previous one */
 	unsigned current = 0;
 	uint64_t pos = 0;
-	struct field f;
+	struct pb_field f;
 	int rc;
 
 	while (pos < s->end) {
-		s->name = RSH_NAME_NONE;
-		rc = decode_field(s, pos, s->end, &f);
+		s->pb.name = NULL;
+		rc = rsh_pb_decode(&s->pb, pos, s->end, &f);
 		if (rc == -EBADMSG && !pos)
 			return rsh_error_set(
-				s->err, EBADMSG,
+				s->pb.err, EBADMSG,
 				"%s: not a checkpoint: it does not begin with a record",
-				s->src->path);
+				s->pb.src->path);
 		if (rc)
 			return rc;
 		if (f.length > s->end - f.offset)
 			return truncated(s, &f);
 		pos = f.offset + f.length;
-		if (!is_field(&f, 1, WIRE_LEN)) {
+		if (!rsh_pb_is(&f, 1, PB_LEN)) {
 			s->skipped = true;
 			continue;
 		}
@@ -588,21 +410,18 @@ static int check_crc_trailer(struct scan *s)
 	struct rsh_ckpt_index *ix = s->index;
 	uint8_t tail[RSH_CRC_TRAILER_BYTES];
 	uint64_t crc = 0;
-	size_t got;
 	int rc;
 
-	s->end = s->src->size;
+	s->end = s->pb.src->size;
 	if (s->end < RSH_CRC_TRAILER_BYTES)
 		return 0;
-	rc = read_at(s, tail, sizeof(tail), s->end - sizeof(tail), sizeof(tail),
-		     &got);
+	rc = rsh_pb_read(&s->pb, tail, sizeof(tail), s->end - sizeof(tail));
 	if (rc || memcmp(tail, CRC_MAGIC, CRC_MAGIC_BYTES))
 		return rc;
 	s->end -= RSH_CRC_TRAILER_BYTES;
 	for (unsigned i = CRC_MAGIC_BYTES; i < RSH_CRC_TRAILER_BYTES; i++) {
 		if (crc >> 24)
-			return scan_damaged(
-				s, s->end,
+			return rsh_pb_damaged(&s->pb, s->end,
 				"the CRC is not a number of 32 bits");
 		crc = crc << 8 | tail[i];
 	}
@@ -626,97 +445,60 @@ static int check_encryption(struct scan *s)
 
 	if (s->end < sizeof(ciphers[0].magic))
 		return 0;
-	rc = look_at(s, 0, sizeof(ciphers[0].magic), &p);
+	rc = rsh_pb_look(&s->pb, 0, sizeof(ciphers[0].magic), &p);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < sizeof(ciphers) / sizeof(ciphers[0]); i++)
 		if (!memcmp(p, ciphers[i].magic, sizeof(ciphers[i].magic)))
 			return rsh_error_set(
-				s->err, ENOTSUP,
+				s->pb.err, ENOTSUP,
 				"%s: the checkpoint is encrypted (%s); it has to be saved without enc_key",
-				s->src->path, ciphers[i].name);
+				s->pb.src->path, ciphers[i].name);
 	return 0;
 }
 
 /* ---- by name ---- */
 
-struct name_key {
-	uint32_t name;
-	uint32_t record;
-};
-
-static int scan_compare_keys(const void *a, const void *b)
-{
-	const struct name_key *x = a, *y = b;
-
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return x->record < y->record ? -1 : x->record > y->record;
-}
-
-static struct name_key *sorted_keys(const struct rsh_ckpt_index *ix)
-{
-	struct name_key *keys = rsh_alloc_array(ix->n_records, sizeof(*keys));
-	bool sorted = true;
-
-	if (!keys)
-		return NULL;
-	for (uint32_t i = 0; i < ix->n_records; i++) {
-		keys[i] = (struct name_key){ ix->records[i].name, i };
-		sorted = sorted && (!i || keys[i - 1].name < keys[i].name);
-	}
-	/* The first file that is scanned gives the names their numbers, and
-	 * the others mostly have the same order. */
-	if (!sorted)
-		qsort(keys, ix->n_records, sizeof(*keys), scan_compare_keys);
-	return keys;
-}
-
 /* Gives the first record of a repeated name the contents of the last one and
- * drops the others.  Returns true if there were any. */
-static bool replace_repeated(struct rsh_ckpt_index *ix,
-			     const struct name_key *keys)
+ * drops the others. */
+static void replace_repeated(struct rsh_ckpt_index *ix)
 {
-	uint32_t first = 0, kept = 0;
+	uint32_t kept = 0;
 
-	for (uint32_t i = 1; i < ix->n_records; i++) {
-		if (keys[i].name != keys[first].name) {
+	for (uint32_t i = 1, first = 0; i < ix->n_records; i++) {
+		struct rsh_record *r = &ix->records[ix->by_name[i]];
+		struct rsh_record *to = &ix->records[ix->by_name[first]];
+
+		if (r->name != to->name) {
 			first = i;
 			continue;
 		}
-		ix->records[keys[first].record] = ix->records[keys[i].record];
-		ix->records[keys[i].record].name = RSH_NAME_NONE;
+		*to = *r;
+		r->name = RSH_NAME_NONE;
 	}
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		if (ix->records[i].name != RSH_NAME_NONE)
 			ix->records[kept++] = ix->records[i];
-	if (kept == ix->n_records)
-		return false;
 	ix->n_records = kept;
-	return true;
 }
 
 static int scan_index_names(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;
-	cleanup_free struct name_key *keys = sorted_keys(ix);
+	uint32_t twice;
 
-	if (!keys)
-		return rsh_error_nomem(s->err);
-	if (replace_repeated(ix, keys)) {
-		free(keys);
-		keys = sorted_keys(ix);
-	}
 	ix->by_name = rsh_alloc_array(ix->n_records, sizeof(*ix->by_name));
-	if (!keys || !ix->by_name)
-		return rsh_error_nomem(s->err);
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		ix->by_name[i] = keys[i].record;
+	if (!ix->by_name)
+		return rsh_error_nomem(s->pb.err);
+	if (rsh_ckpt_index_sort(ix, &twice)) {
+		replace_repeated(ix);
+		rsh_ckpt_index_sort(ix, &twice);
+	}
 	return 0;
 }
 
-/* Gives back unused room, since the indexes of a job stay in memory for the
- * life of a mount. */
+/* Frees unused memory: the indexes of a job stay there for the life of a
+ * mount. */
 static void trim(void *ptr, size_t n, size_t elem)
 {
 	void *old, *p;
@@ -734,19 +516,19 @@ static int ckpt_scan_file(struct scan *s)
 	struct rsh_ckpt_index *ix = s->index;
 	int rc;
 
-	ix->file_bytes = s->src->size;
+	ix->file_bytes = s->pb.src->size;
 	rc = check_crc_trailer(s);
 	if (!rc)
 		rc = check_encryption(s);
 	if (!rc)
 		rc = scan_records(s);
-	if (!rc && !s->src->size)
-		rc = rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
-				   s->src->path);
+	if (!rc && !s->pb.src->size)
+		rc = rsh_error_set(s->pb.err, EBADMSG, "%s: the file is empty",
+				   s->pb.src->path);
 	else if (!rc && !ix->n_records)
-		rc = rsh_error_set(s->err, EBADMSG,
+		rc = rsh_error_set(s->pb.err, EBADMSG,
 				   "%s: the file holds no parameter%s",
-				   s->src->path, s->skipped ?
+				   s->pb.src->path, s->skipped ?
 				   "; it is not a checkpoint" : "");
 	if (!rc)
 		rc = scan_index_names(s);
@@ -766,11 +548,10 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 
 	if (!s)
 		return rsh_error_nomem(err);
-	memset(s, 0, offsetof(struct scan, window));
-	s->src = src;
+	memset(s, 0, offsetof(struct scan, pb.window));
+	s->pb.src = src;
+	s->pb.err = err;
 	s->names = names;
-	s->err = err;
-	s->name = RSH_NAME_NONE;
 	s->index = calloc(1, sizeof(*s->index));
 	if (!s->index)
 		return rsh_error_nomem(err);

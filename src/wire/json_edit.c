@@ -14,6 +14,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
+#include "rsh/wire/json_text.h"
 
 #define NO_PARENT UINT32_MAX
 
@@ -286,29 +287,15 @@ bool rsh_json_edit_changed(const struct rsh_json_edit *e)
 
 struct edit_writer {
 	const struct rsh_json_edit *e;
-	char *text;
-	size_t len, cap;
-	uint64_t at; /* up to where the old text is written or passed over */
-	bool failed;
+	struct rsh_json_text out;
+	uint64_t at; /* up to where the old text is written or skipped */
 };
-
-static void edit_put(struct edit_writer *w, const char *s, size_t len)
-{
-	if (w->failed || rsh_grow(&w->text, &w->cap, w->len + len + 1, 1)) {
-		w->failed = true;
-		return;
-	}
-	if (len)
-		memcpy(w->text + w->len, s, len);
-	w->len += len;
-	w->text[w->len] = '\0';
-}
 
 /* Writes the old text up to there, and goes on behind `behind`. */
 static void edit_keep(struct edit_writer *w, uint64_t until, uint64_t behind)
 {
 	if (until > w->at)
-		edit_put(w, w->e->text + w->at, (size_t)(until - w->at));
+		rsh_json_text_put(&w->out, w->e->text + w->at, (size_t)(until - w->at));
 	if (behind > w->at)
 		w->at = behind;
 }
@@ -354,8 +341,8 @@ static void edit_put_gap(struct edit_writer *w, const struct edit_member *last)
 	while (last && last->begin > n &&
 	       edit_is_blank(text[last->begin - n - 1]))
 		n++;
-	edit_put(w, ",", 1);
-	edit_put(w, last ? text + last->begin - n : "", n);
+	rsh_json_text_puts(&w->out, ",");
+	rsh_json_text_put(&w->out, last ? text + last->begin - n : "", n);
 }
 
 /* Finds where the object at the top begins, behind its bracket. */
@@ -395,11 +382,11 @@ static void edit_put_all_added(struct edit_writer *w)
 		}
 		if (any)
 			edit_put_gap(w, last);
-		edit_put(w, "\"", 1);
-		edit_put(w, e->v[i].m.key, strlen(e->v[i].m.key));
-		edit_put(w, "\"", 1);
-		edit_put(w, colon, n);
-		edit_put(w, e->v[i].value, strlen(e->v[i].value));
+		rsh_json_text_puts(&w->out, "\"");
+		rsh_json_text_puts(&w->out, e->v[i].m.key);
+		rsh_json_text_puts(&w->out, "\"");
+		rsh_json_text_put(&w->out, colon, n);
+		rsh_json_text_puts(&w->out, e->v[i].value);
 	}
 }
 
@@ -417,16 +404,16 @@ int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len)
 			edit_leave_out(&w, i);
 		} else if (m->value) {
 			edit_keep(&w, m->m.offset, edit_end(m));
-			edit_put(&w, m->value, strlen(m->value));
+			rsh_json_text_puts(&w.out, m->value);
 		}
 	}
 	edit_put_all_added(&w);
 	edit_keep(&w, e->len, e->len);
-	if (w.failed) {
-		free(w.text);
+	if (w.out.failed) {
+		rsh_json_text_clear(&w.out);
 		return -ENOMEM;
 	}
-	*out = w.text;
-	*len = w.len;
+	*out = w.out.data;
+	*len = w.out.len;
 	return 0;
 }

@@ -11,9 +11,7 @@
 #include "json_scan_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +23,7 @@
 #define MAX_NUMBER_BYTES ((size_t)32)
 #define MAX_DEPTH 32
 
-/* ---- sentences ---- */
+/* ---- failures ---- */
 
 uint64_t rsh_json_offset(const struct json_scan *s)
 {
@@ -45,20 +43,14 @@ bool rsh_json_stop(struct json_scan *s, int rc)
 
 bool rsh_json_fail(struct json_scan *s, const char *fmt, ...)
 {
-	char reason[512];
 	va_list ap;
 
 	if (s->rc)
 		return false;
 	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
+	rsh_bytes_vdamaged(s->src, s->name, rsh_json_offset(s), s->err, fmt,
+			   ap);
 	va_end(ap);
-	if (s->name)
-		rsh_error_set(s->err, EBADMSG, "%s: parameter \"%s\" is "
-			      "damaged at offset %" PRIu64 ": %s", s->src->path,
-			      s->name, rsh_json_offset(s), reason);
-	else
-		rsh_bytes_damaged(s->src, rsh_json_offset(s), reason, s->err);
 	return rsh_json_stop(s, -EBADMSG);
 }
 
@@ -279,7 +271,7 @@ static bool js_unescape(struct json_scan *s, struct json_string *text)
 				  0;
 		if (!n)
 			return rsh_json_fail(s, "a string with an escape that "
-					     "is no character");
+				     "is not a character");
 		to += rsh_utf8_put(to, c);
 		p += 2 + n;
 	}

@@ -11,6 +11,8 @@
 
 #include <jansson.h>
 
+#include "rsh/wire/json_load.h"
+
 struct rsh_model_config {
 	json_t *root;
 	const json_t *text; /* of models with several parts; NULL: none */
@@ -39,7 +41,7 @@ static int model_check_architectures(const struct rsh_model_config *c,
 	for (size_t i = 0; i < n; i++)
 		if (!json_is_string(json_array_get(v, i)))
 			return rsh_error_set(err, EBADMSG, "%s: "
-					     "\"architectures\" is no list of "
+					     "\"architectures\" is not a list of "
 					     "names", c->path);
 	return 0;
 }
@@ -47,19 +49,13 @@ static int model_check_architectures(const struct rsh_model_config *c,
 static int model_load(struct rsh_model_config *c, const void *data, size_t len,
 		      struct rsh_error *err)
 {
-	json_error_t e;
-	int rc;
-	const json_t *q;
+	const json_t *q, *block;
 	const char *method;
-	const json_t *block;
+	int rc = rsh_json_load(data, len, 0, c->path, "a config.json", &c->root,
+			       err);
 
-	c->root = json_loadb(data, len, 0, &e);
-	if (!c->root)
-		return rsh_error_set(err, EBADMSG, "%s: not JSON: %s at offset "
-				     "%d", c->path, e.text, e.position);
-	if (!json_is_object(c->root))
-		return rsh_error_set(err, EBADMSG, "%s: not a JSON object",
-				     c->path);
+	if (rc)
+		return rc;
 	c->text = json_object_get(c->root, "text_config");
 	rc = model_check_architectures(c, err);
 	if (rc)

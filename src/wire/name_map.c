@@ -10,6 +10,8 @@
 
 #include <jansson.h>
 
+#include "rsh/wire/json_load.h"
+
 /* The JSON object itself is the map: it is never changed after parsing. */
 
 static int check_entries(const json_t *root, const char *path,
@@ -18,27 +20,24 @@ static int check_entries(const json_t *root, const char *path,
 	const char *key;
 	json_t *value;
 
-	if (!json_is_object(root))
-		return rsh_error_set(err, EBADMSG, "%s: not a JSON object of "
-				     "old and new parameter names", path);
 	json_object_foreach((json_t *)(uintptr_t)root, key, value)
 		if (!json_is_string(value) || !*key || !*json_string_value(value))
-			return rsh_error_set(err, EBADMSG, "%s: \"%s\": a name "
-					     "stands for a name, both not "
-					     "empty", path, key);
+			return rsh_error_set(err, EBADMSG, "%s: \"%s\": old and "
+					     "new name have to be "
+					     "strings that are not empty", path, key);
 	return 0;
 }
 
 int rsh_name_map_parse(const void *data, size_t len, const char *path,
 		       struct rsh_name_map **out, struct rsh_error *err)
 {
-	json_error_t e;
-	json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &e);
-	int rc;
+	json_t *root;
+	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+			       "a map from old to new parameter names", &root,
+			       err);
 
-	if (!root)
-		return rsh_error_set(err, EBADMSG, "%s: not JSON: %s at offset "
-				     "%d", path, e.text, e.position);
+	if (rc)
+		return rc;
 	rc = check_entries(root, path, err);
 	if (rc)
 		json_decref(root);

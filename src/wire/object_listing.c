@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/object_listing.c reads the answers of S3 servers by expat, which holds a
- * token at a time, and no more than MAX_TEXT of a text are kept.  The library is
- * loaded when somebody wants to read one. */
+ * token at a time, and no more than MAX_TEXT of a text are kept.  The library
+ * is loaded when somebody wants to read one. */
 #include "rsh/wire/object_listing.h"
 
 #include <errno.h>

@@ -60,7 +60,7 @@ static int bad_entry(const char *key, struct rsh_error *err)
 			     "the metadata entry \"%s\" is not UTF-8", key);
 }
 
-static int put_metadata(struct json_text *t,
+static int put_metadata(struct rsh_json_text *t,
 			const struct rsh_safetensors_entry *entries, uint32_t n,
 			struct rsh_error *err)
 {
@@ -78,11 +78,11 @@ static int put_metadata(struct json_text *t,
 		if (i)
 			rsh_json_text_puts(t, ",");
 		if (!rsh_json_text_put_string(t, e->key, strlen(e->key),
-					      JSON_ESCAPES_SERDE))
+					      RSH_ESCAPES_SERDE))
 			return bad_entry(e->key, err);
 		rsh_json_text_puts(t, ":");
 		if (!rsh_json_text_put_string(t, e->value, strlen(e->value),
-					      JSON_ESCAPES_SERDE))
+					      RSH_ESCAPES_SERDE))
 			return bad_entry(e->key, err);
 	}
 	rsh_json_text_puts(t, "}");
@@ -109,7 +109,7 @@ static int st_check_shape(const struct rsh_record_shape *s,
 
 /* Writes the tensor whose content begins at *offset and moves *offset behind
  * it. */
-static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
+static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
 		      uint64_t *offset, struct rsh_error *err)
 {
 	uint64_t begin = *offset;
@@ -118,7 +118,7 @@ static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
 	if (rc)
 		return rc;
 	if (!rsh_json_text_put_string(t, s->name, s->name_len,
-				      JSON_ESCAPES_SERDE))
+				      RSH_ESCAPES_SERDE))
 		return rsh_error_set(err, EINVAL,
 				     "the name of parameter \"%.*s\" is not UTF-8",
 				     (int)s->name_len, s->name);
@@ -142,7 +142,7 @@ static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
 }
 
 /* Puts the header's length into the bytes that were left for it. */
-static int finish(struct json_text *t, struct rsh_error *err)
+static int finish(struct rsh_json_text *t, struct rsh_error *err)
 {
 	uint64_t len = t->len - SAFETENSORS_LENGTH_BYTES;
 
@@ -158,29 +158,26 @@ static int finish(struct json_text *t, struct rsh_error *err)
 	return 0;
 }
 
-int rsh_safetensors_header(const struct rsh_record_shape *shapes,
-			   const uint32_t *order, uint32_t n,
-			   const struct rsh_safetensors_entry *entries,
-			   uint32_t n_entries, uint8_t **out, size_t *out_len,
+int rsh_safetensors_header(const struct rsh_safetensors_contents *c,
+			   uint8_t **out, size_t *out_len,
 			   struct rsh_error *err)
 {
 	static const char length[SAFETENSORS_LENGTH_BYTES];
-	struct json_text t = { NULL, 0, 0, false };
-	int rc;
+	struct rsh_json_text t = { 0 };
 	uint64_t offset = 0;
+	int rc = 0;
 
 	_Static_assert(sizeof(length) % ALIGNMENT == 0,
 		       "the padding counts from the text's begin");
 	rsh_json_text_put(&t, length, sizeof(length));
-	rc = 0;
 	rsh_json_text_puts(&t, "{");
-	if (n_entries)
-		rc = put_metadata(&t, entries, n_entries, err);
-	for (uint32_t i = 0; !rc && i < n; i++) {
-		if (i || n_entries)
+	if (c->n_entries)
+		rc = put_metadata(&t, c->entries, c->n_entries, err);
+	for (uint32_t i = 0; !rc && i < c->n; i++) {
+		if (i || c->n_entries)
 			rsh_json_text_puts(&t, ",");
-		rc = put_tensor(&t, &shapes[order ? order[i] : i], &offset,
-				err);
+		rc = put_tensor(&t, &c->shapes[c->order ? c->order[i] : i],
+				&offset, err);
 	}
 	rsh_json_text_puts(&t, "}");
 	while (!t.failed && t.len % ALIGNMENT)

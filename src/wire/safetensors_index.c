@@ -10,12 +10,8 @@
 #include <jansson.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_load.h"
 #include "safetensors_i.h"
-
-static void weight_map_decref(json_t **j)
-{
-	json_decref(*j);
-}
 
 /* Tells whether this is the name of a file beside the map. */
 static bool is_plain_name(const char *file)
@@ -92,11 +88,6 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 	const json_t *v;
 	json_int_t size;
 
-	if (!json_is_object(root))
-		return rsh_error_set(
-			err, EBADMSG,
-			"%s: not a map of weights: the JSON is not an object",
-			path);
 	/* In the flat form a string would be the file of a weight of that
 	 * name. */
 	if (!weights || json_is_string(weights))
@@ -118,17 +109,13 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 int rsh_weight_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_weight_map *out, struct rsh_error *err)
 {
-	json_error_t where;
-	__attribute__((cleanup(weight_map_decref))) json_t *root =
-		json_loadb(data, len, JSON_REJECT_DUPLICATES, &where);
-	int rc;
+	cleanup_json json_t *root = NULL;
+	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+			       "a map of weights", &root, err);
 
 	*out = (struct rsh_weight_map){ .n_weights = 0 };
-	if (!root)
-		return rsh_error_set(err, EBADMSG,
-				     "%s: not JSON: %s (line %d, column %d)",
-				     path, where.text, where.line,
-				     where.column);
+	if (rc)
+		return rc;
 	rc = weight_map_read_root(out, root, path, err);
 	if (rc)
 		rsh_weight_map_clear(out);
@@ -151,12 +138,12 @@ static int compare_weights(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static bool put_python_string(struct json_text *t, const char *s)
+static bool put_python_string(struct rsh_json_text *t, const char *s)
 {
-	return rsh_json_text_put_string(t, s, strlen(s), JSON_ESCAPES_PYTHON);
+	return rsh_json_text_put_string(t, s, strlen(s), RSH_ESCAPES_PYTHON);
 }
 
-static int put_weights(struct json_text *t, const struct rsh_weight_map *map,
+static int put_weights(struct rsh_json_text *t, const struct rsh_weight_map *map,
 		       struct rsh_error *err)
 {
 	cleanup_free struct rsh_weight *sorted =
@@ -189,7 +176,7 @@ static int put_weights(struct json_text *t, const struct rsh_weight_map *map,
 int rsh_weight_map_format(const struct rsh_weight_map *map, char **out,
 			  size_t *out_len, struct rsh_error *err)
 {
-	struct json_text t = { NULL, 0, 0, false };
+	struct rsh_json_text t = { 0 };
 	int rc;
 
 	rsh_json_text_puts(&t, "{\n  \"metadata\": {");

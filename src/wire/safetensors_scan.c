@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,20 +50,13 @@ static int st_damaged(struct scan *s, const char *name, uint64_t offset,
 static int st_damaged(struct scan *s, const char *name, uint64_t offset,
 		      const char *fmt, ...)
 {
-	char reason[512];
 	va_list ap;
+	int rc;
 
 	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
+	rc = rsh_bytes_vdamaged(s->src, name, offset, s->err, fmt, ap);
 	va_end(ap);
-	if (!name)
-		return rsh_error_set(s->err, EBADMSG,
-				     "%s: damaged at offset %" PRIu64 ": %s",
-				     s->src->path, offset, reason);
-	return rsh_error_set(s->err, EBADMSG,
-			     "%s: parameter \"%s\" is damaged at offset %" PRIu64
-			     ": %s",
-			     s->src->path, name, offset, reason);
+	return rc;
 }
 
 /* ---- the header ---- */
@@ -253,7 +245,7 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	if (!json_is_object(info))
 		return st_damaged(
 			s, t->name, SAFETENSORS_LENGTH_BYTES,
-			"what the header says of it is not an object");
+			"its value in the header is not an object");
 	if (json_array_size(offsets) != 2 ||
 	    !st_get_u64(json_array_get(offsets, 0), &t->begin) ||
 	    !st_get_u64(json_array_get(offsets, 1), &t->end))
@@ -446,36 +438,13 @@ static int add_records(struct scan *s)
 	return 0;
 }
 
-static int st_compare_keys(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-/* Sorts the record numbers by name; a header has every name once. */
-static int st_index_names(struct scan *s)
-{
-	struct rsh_ckpt_index *ix = s->index;
-	cleanup_free uint64_t *keys =
-		rsh_alloc_array(ix->n_records, sizeof(*keys));
-
-	if (!keys)
-		return rsh_error_nomem(s->err);
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		keys[i] = (uint64_t)ix->records[i].name << 32 | i;
-	qsort(keys, ix->n_records, sizeof(*keys), st_compare_keys);
-	for (uint32_t i = 0; i < ix->n_records; i++)
-		ix->by_name[i] = (uint32_t)keys[i];
-	return 0;
-}
-
 int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_names *names, struct rsh_ckpt_index **out,
 			 struct rsh_safetensors_meta *meta,
 			 struct rsh_error *err)
 {
 	struct scan s = { .src = src, .names = names, .err = err };
+	uint32_t twice;
 	int rc;
 
 	if (meta)
@@ -489,8 +458,6 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 		rc = st_make_index(&s);
 	if (!rc)
 		rc = add_records(&s);
-	if (!rc)
-		rc = st_index_names(&s);
 	if (!rc && meta)
 		rc = read_metadata(&s, meta);
 	free(s.tensors);
@@ -501,6 +468,8 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			rsh_safetensors_meta_clear(meta);
 		return rc;
 	}
+	/* A header has every name once. */
+	rsh_ckpt_index_sort(s.index, &twice);
 	*out = s.index;
 	return 0;
 }

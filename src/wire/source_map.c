@@ -12,6 +12,8 @@
 
 #include <jansson.h>
 
+#include "rsh/wire/json_load.h"
+
 /* Reads a rank in the usual decimal form only: "01" would be rank 1 a second
  * time. */
 static bool parse_rank(const char *key, uint32_t *rank)
@@ -33,8 +35,8 @@ static int add_entry(struct rsh_source_map *m, const char *key,
 		return rsh_error_set(err, EBADMSG, "%s: \"%s\" is not the "
 				     "number of a rank", path, key);
 	if (!json_is_string(value) || json_string_length(value) == 0)
-		return rsh_error_set(err, EBADMSG, "%s: what stands for rank "
-				     "%u is not the path of a file", path,
+		return rsh_error_set(err, EBADMSG, "%s: the value of rank %u "
+				     "is not the path of a file", path,
 				     e->rank);
 	e->path = strdup(json_string_value(value));
 	if (!e->path)
@@ -64,22 +66,16 @@ static int read_entries(struct rsh_source_map *m, json_t *root,
 int rsh_source_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_source_map **out, struct rsh_error *err)
 {
+	cleanup_json json_t *root = NULL;
 	struct rsh_source_map *m;
-	json_error_t why;
-	json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &why);
-	int rc;
+	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+			       "a map from ranks to files ({\"0\": \"path\", "
+			       "...})", &root, err);
 
-	if (!root)
-		return rsh_error_set(err, EBADMSG, "%s: not JSON: line %d: %s",
-				     path, why.line, why.text);
-	if (!json_is_object(root)) {
-		json_decref(root);
-		return rsh_error_set(err, EBADMSG, "%s: not a map from ranks "
-				     "to files ({\"0\": \"path\", ...})", path);
-	}
+	if (rc)
+		return rc;
 	m = calloc(1, sizeof(*m));
 	rc = m ? read_entries(m, root, path, err) : rsh_error_nomem(err);
-	json_decref(root);
 	if (rc) {
 		rsh_source_map_free(m);
 		return rc;

@@ -11,6 +11,7 @@
 
 #include "node_strategy.pb-c.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_load.h"
 #include "strategy_emit_i.h"
 
 /* Both forms have this in common: a file, and its place among the others. */
@@ -161,13 +162,14 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 
 static int parse(struct part *p, struct rsh_error *err)
 {
-	json_error_t where;
-	json_t *root = json_loadb(p->file->data, p->file->len, 0, &where);
-	json_t *ops = json_object_get(root, "parallel_strategy_item");
+	json_t *root = NULL, *ops;
+	int rc = rsh_json_load(p->file->data, p->file->len, 0, p->file->path,
+			       "a strategy file", &root, err);
 
+	if (rc)
+		return rc;
 	p->content = root;
-	if (!root)
-		return no_strategy(p->file, "not JSON, or damaged", err);
+	ops = json_object_get(root, "parallel_strategy_item");
 	if (!json_object_size(ops) ||
 	    !json_object_size(json_object_get(root, "parallel_layout_item")))
 		return is_empty(p->file, err);

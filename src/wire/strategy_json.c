@@ -8,10 +8,7 @@
 
 #include <jansson.h>
 
-static void json_unref(json_t **j)
-{
-	json_decref(*j);
-}
+#include "rsh/wire/json_load.h"
 
 static int bad_json(const char *path, const char *item, const char *key,
 		    const char *what, struct rsh_error *err)
@@ -165,22 +162,13 @@ static int json_read_ops(json_t *items, struct strategy_builder *b,
 int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 			   struct strategy_builder *b, struct rsh_error *err)
 {
-	json_error_t where;
-	__attribute__((cleanup(json_unref))) json_t *root =
-		json_loadb(data, len, 0, &where);
+	cleanup_json json_t *root = NULL;
 	json_t *strategies, *layouts;
-	int rc;
+	int rc = rsh_json_load(data, len, 0, path, "a strategy file", &root,
+			       err);
 
-	if (!root)
-		return rsh_error_set(err, EBADMSG,
-				     "%s: not JSON: %s (line %d, column %d)",
-				     path, where.text, where.line,
-				     where.column);
-	if (!json_is_object(root))
-		return rsh_error_set(
-			err, EBADMSG,
-			"%s: not a strategy file: the JSON is not an object",
-			path);
+	if (rc)
+		return rc;
 	rc = get_section(path, root, "parallel_strategy_item", &strategies,
 			 err);
 	if (!rc)

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "rsh/wire/torch_item.h"
+
 static const struct {
 	const char *name, *storage; /* NULL: elements of an UntypedStorage */
 	enum rsh_dtype dtype;
@@ -56,6 +58,22 @@ enum rsh_dtype rsh_torch_dtype(const struct rsh_pickle_value *v)
 		if (rsh_pickle_is_class(v, "torch", dtypes[i].name))
 			return dtypes[i].dtype;
 	return RSH_DTYPE_UNKNOWN;
+}
+
+const char *rsh_torch_dtype_name(enum rsh_dtype t)
+{
+	for (size_t i = 0; i < N_DTYPES; i++)
+		if (dtypes[i].dtype == t)
+			return dtypes[i].name;
+	return NULL;
+}
+
+const char *rsh_torch_storage_name(enum rsh_dtype t)
+{
+	for (size_t i = 0; i < N_DTYPES; i++)
+		if (dtypes[i].dtype == t)
+			return dtypes[i].storage;
+	return NULL;
 }
 
 bool rsh_torch_is_storage(const struct rsh_pickle_value *v)

@@ -3,7 +3,7 @@
  * sentence; and what is shown of it is JSON that says what the weights are. */
 #include "fuzz_support.h"
 
-#include "rsh/formats/hf_config.h"
+#include "outputs/hf_config_i.h"
 #include "rsh/wire/model_config.h"
 
 static void ask(const uint8_t *data, size_t size)
@@ -77,7 +77,7 @@ static void settle(const char *text, size_t size)
 
 	if (open_again(text, size, &e))
 		return;
-	if (rsh_hf_config_settle(&w, e, "f", true, &err)) {
+	if (rsh_hf_config_update(&w, e, "f", true, &err)) {
 		require(err.code && err.text[0] == 'f');
 		rsh_json_edit_free(e);
 		return;
@@ -85,7 +85,7 @@ static void settle(const char *text, size_t size)
 	require(!rsh_json_edit_write(e, &out, &len));
 	require(!open_again(out, len, &again));
 	/* It has nothing left to say. */
-	require(!rsh_hf_config_settle(&w, again, "f", true, &err));
+	require(!rsh_hf_config_update(&w, again, "f", true, &err));
 	require(!rsh_json_edit_changed(again));
 	rsh_json_edit_free(again);
 	rsh_json_edit_free(e);

@@ -24,10 +24,10 @@ fuzz_weight_map_fuzz_SOURCES = fuzz/fuzz_weight_map.c $(FUZZ_SUPPORT)
 fuzz_weight_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_weight_map_fuzz_LDADD = $(L_WIRE)
 
-FUZZ += fuzz/intact.fuzz
-fuzz_intact_fuzz_SOURCES = fuzz/fuzz_intact.c $(FUZZ_SUPPORT)
-fuzz_intact_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_intact_fuzz_LDADD = $(L_WIRE)
+FUZZ += fuzz/formats_check.fuzz
+fuzz_formats_check_fuzz_SOURCES = fuzz/fuzz_formats_check.c $(FUZZ_SUPPORT)
+fuzz_formats_check_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_formats_check_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/dcp_metadata.fuzz
 fuzz_dcp_metadata_fuzz_SOURCES = fuzz/fuzz_dcp_metadata.c $(FUZZ_SUPPORT)
@@ -83,7 +83,7 @@ fuzz_derive_fuzz_LDADD = $(L_STRATEGY)
 FUZZ += fuzz/model_config.fuzz
 fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
 fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_model_config_fuzz_LDADD = $(L_FORMATS)
+fuzz_model_config_fuzz_LDADD = $(L_OUTPUTS)
 
 FUZZ += fuzz/rule_table.fuzz
 fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c $(FUZZ_SUPPORT)
@@ -133,7 +133,9 @@ LAYERS_BELOW_VFS = \
 	libstore.la \
 	libsource.la \
 	libcontents.la \
-	libformats.la
+	libformats.la \
+	libread.la \
+	liboutputs.la
 
 # The shared library and the program cannot be linked with coverage.
 fuzz-programs:
@@ -165,12 +167,12 @@ EXTRA_DIST += \
 	fuzz/corpus/dcp_metadata.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/derive.tar.gz \
+	fuzz/corpus/formats_check.tar.gz \
 	fuzz/corpus/group_info.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/index_cache.tar.gz \
 	fuzz/corpus/index_codec.tar.gz
 EXTRA_DIST += \
-	fuzz/corpus/intact.tar.gz \
 	fuzz/corpus/manifest.tar.gz \
 	fuzz/corpus/memcached.tar.gz
 EXTRA_DIST += \

@@ -64,6 +64,7 @@ def forms_of(strategy, part_size):
     result.append(Form("hf", [*WHOLE, "--format", "hf", "--optimizer", "keep", "--part-size",
                               str(part_size)],
                        ["--src-strategy", "none"]))
+    result.append(Form("dcp", ["--format", "dcp", "--part-size", str(part_size)], []))
     result.append(Form("checkpoint2", [*WHOLE, "--format", "checkpoint2"], []))
     result.append(Form("checkpoint2 of ranks", ["--dst-strategy", strategy, "--format",
                                                 "checkpoint2"], []))

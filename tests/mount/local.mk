@@ -33,6 +33,7 @@ MOUNT += \
 	mount/umount.sh \
 	mount/completion.sh \
 	mount/manual.py \
+	mount/manual_examples.py \
 	mount/documents.py \
 	mount/json_keys.py \
 	mount/bench.py \

@@ -18,6 +18,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from demands import check  # noqa: E402
+from messages import literals, sources  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 import reshardfs  # noqa: E402
@@ -43,27 +44,23 @@ def commands_of_help():
 
 
 class Option:
-    """What --help-all or a manual says of an option."""
+    """What --help-all or a manual has of an option; a text is None where several share
+    one."""
 
-    def __init__(self, letter, text):
-        self.letter, self.text = letter, text
+    def __init__(self, letter, text, value=""):
+        self.letter, self.text, self.value = letter, text, value
 
 
 def options_of_help(command):
-    """{name: Option}; mount options are "-o name"."""
+    """{name: Option}; mount options are "o name"."""
+    said = re.sub(r"\n {10,}(?=\S)", " ", run(command, "--help-all").out)
     options = {}
-    option = None
-    for line in run(command, "--help-all").out.splitlines():
-        head = re.match(r"  (?:-(?P<letter>.), |    )--(?P<name>[a-z-]+)|  -o (?P<o>[a-z_]+)", line)
-        if head:
-            option = Option(head["letter"] or "", "")
-            options[head["name"] or f"-o {head['o']}"] = option
-            # Texts begin in this column, on a line of their own where the name is long.
-            line = line if line[31:32] == " " and line[32:33].strip() else ""
-        elif not line.startswith(32 * " "):
-            option = None
-        if option:
-            option.text = f"{option.text} {line[32:]}".strip()
+    for letter, line in re.findall(r"^  (?:-(.), |    )?(-.*)$", said, re.M):
+        left, _, text = line.partition("  ")
+        if not text:  # a long name, whose text begins on the next line
+            left, text = (re.match(r"(-\S+(?: \S+)?) ?(.*)", line)).groups()
+        name = re.match(r"-o [a-z_0-9]+|-+[a-z-]+", left).group()
+        options[name.lstrip("-")] = Option(letter, text.strip(), left[len(name):].lstrip(" ="))
     return options
 
 
@@ -74,7 +71,7 @@ def plain(text):
 
 
 def options_of_page(page):
-    """The same of a manual's lists.  Where several share an item they have no text."""
+    """The same of a manual's lists."""
     options = {}
     part = section(page, "OPTIONS").replace("\\\n", "")
     for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It |\.El).*\n)*)", part, re.M):
@@ -87,9 +84,14 @@ def options_of_page(page):
         part = page.split(".Ss Mount options", 1)[1].split(".El", 1)[0]
         for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It ).*\n)*)", part, re.M):
             names = re.findall(r"Cm ([a-z_]+)", line)
-            options.update((f"-o {name}", Option("", plain(text) if len(names) == 1 else None))
+            options.update((f"o {name}", Option("", plain(text) if len(names) == 1 else None))
                            for name in names)
     return options
+
+
+def begins_with(text, said):
+    """A manual has the sentence of --help first, as a sentence."""
+    return text.lower().rstrip(".").startswith(said.lower().rstrip("."))
 
 
 def cases_of_page(page):
@@ -159,20 +161,10 @@ NO_DEFAULT = {"dst-mesh", "convert", "output", "mesh", "checkpoint", "split", "a
               "o context", "o fscontext", "o defcontext", "o rootcontext"}
 
 
-def texts_of_help(said):
-    """(name, value, text) of each option that --help-all lists."""
-    said = re.sub(r"\n {10,}(?=\S)", " ", said)
-    for line in re.findall(r"^  (?:-., |    )?(-.*)$", said, re.M):
-        left, _, text = line.partition("  ")
-        if not text:  # a long name, whose text begins on the next line
-            left, text = (re.match(r"(-\S+(?: \S+)?) ?(.*)", line)).groups()
-        name = re.match(r"-o [a-z_0-9]+|-+[a-z-]+", left).group()
-        yield name.lstrip("-"), left[len(name):].lstrip(" ="), text.strip()
-
-
-def defaults(tap, command, said):
+def defaults(tap, command):
     missing, wrong, used = [], [], set()
-    for name, value, text in texts_of_help(said):
+    for name, option in options_of_help(command).items():
+        value, text = option.value, option.text
         if not value:
             continue
         word = re.search(r"\(default: ([\w.-]+)|(\w+) \(default\)", text)
@@ -201,7 +193,7 @@ def short_help(tap, commands):
     tap.ok(not tall, "--help has at most 25 lines", tall)
     used = set()
     for command in commands:
-        used |= defaults(tap, command, run(command, "--help-all").out)
+        used |= defaults(tap, command)
     tap.equal(used, NO_DEFAULT, "those without a default are options that take a value")
 
 
@@ -222,6 +214,22 @@ def functions_of_module():
                          for method, function in vars(kind).items()
                          if inspect.isfunction(function) and not method.startswith("_"))
     return found
+
+
+def program_prints(sentence, texts):
+    """Whether the program has each part of a message that is between its values."""
+    values = r"\b(?:TABLE|NAME|KEY|line N|N|M|g|e|\d+)\b|\[\.\.\.\]|\""
+    parts = [p.strip(" ,:") for p in re.split(values, sentence.replace(r"\(dq", '"'))]
+    return all(any(p in text for text in texts) for p in parts if " " in p)
+
+
+def messages(tap, page):
+    texts = [text for path in sources(TOP) for _, text in literals(os.path.join(TOP, path))]
+    listed = re.findall(r"^\.It (.*)$", section(page, "DIAGNOSTICS"), re.M)
+    with tap.test("the messages about tables that a manual explains are those of the program"):
+        check(len(listed) > 5, listed)
+        missing = [m for m in listed if not program_prints(m, texts)]
+        check(not missing, missing)
 
 
 def module(tap, page):
@@ -261,14 +269,20 @@ def main():
         options = options_of_help(command)
         with tap.test(f"{command}: every option stands in a manual"):
             # Shared ones stand in the manual of a command before it.
+            before = ["", *commands[:1 + commands.index(command)]]
             missing = [o for o in options
-                       if not any(o in documented[c]
-                                  for c in ["", *commands[:1 + commands.index(command)]])]
+                       if o != "o" and not any(o in documented[c] for c in before)]
             check(not missing, missing)
         with tap.test(f"{command}: its manual has no other options"):
             other = {o: said.letter for o, said in documented[command].items()
                      if o not in options or options[o].letter != said.letter}
             check(not other, other)
+        with tap.test(f"{command}: options begin with the text of --help"):
+            differ = [(o, options[o].text, said.text)
+                      for c in ("", command) for o, said in documented[c].items()
+                      if said.text is not None and options[o].text
+                      and not begins_with(said.text, options[o].text)]
+            check(not differ, "\n".join(map(str, differ)))
         with tap.test(f"{command}: --help says how it is called"):
             said = run(command, "--help-all")
             usage = said.out.splitlines()[0]
@@ -287,6 +301,7 @@ def main():
         bad = [f"{name}: {line}" for name, page in pages.items()
                for line in page.splitlines() if line.startswith(".") and nested.search(line)]
         check(not bad, bad)
+    messages(tap, pages["reshardfs-tables.5"])
     module(tap, pages["reshardfs-python.3"])
     return tap.finish()
 

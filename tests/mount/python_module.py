@@ -121,9 +121,9 @@ def test_options(tap, t, ways):
                 ({"src_stratgey": "none"},
                  "unknown option src_stratgey (did you mean src_strategy?)"),
                 ({**t.both, "dst_ranks": 0}, 'dst_ranks: "0" is not a number'),
-                ({**t.both, "format": "hf"}, 'format="hf" is one whole model: it needs '
-                 'dst_strategy="none" and goes with neither dst_ranks nor compat'),
-                ({**t.both, "from_": "hf"}, "from_ says")):
+                ({**t.both, "format": "hf"}, 'format="hf" shows one whole model, of which each rank loads its part: '
+                 'leave out dst_strategy, dst_mesh, dst_ranks and compat'),
+                ({**t.both, "from_": "hf"}, "from_ needs convert")):
             for way in ways:
                 error = refused(sentence, way, t.source, **options)
                 check("--" not in str(error) and "-o " not in str(error), error)
@@ -154,7 +154,7 @@ def test_mount(tap, t):
                 check(content(m.rank(rank)) == t.expected(rank), f"rank {rank} differs")
             refused("rank_4", m.rank, 4)
         gone(where)
-        refused("no mount", m.rank, 0, kind=ValueError)
+        refused("nothing is mounted", m.rank, 0, kind=ValueError)
     with tap.test("mounted: a path object, a comma, a flag, a relative source"):
         odd = pathlib.Path(t.directory, "a,b\\c")
         odd.mkdir()
@@ -275,8 +275,8 @@ def test_library(tap, t):
         refused("no file 4", s.read, 4)
         refused("no file 4", s.records, 4)
         refused("negative", s.read, 0, -1, kind=ValueError)
-        refused("no number", s.read, -1, kind=ValueError)
-        refused("no number", s.read, 2**32, kind=ValueError)
+        refused("not the number", s.read, -1, kind=ValueError)
+        refused("not the number", s.read, 2**32, kind=ValueError)
         s.close()
         s.close()
         refused("closed", s.read, 0, kind=ValueError)

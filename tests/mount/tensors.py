@@ -174,7 +174,7 @@ def safetensors_files_and_models_in_parts(case):
     whole = rfs.tensors(case.source, **options)
     demand_same(whole.load(), {n: v[2] for file in files for n, v in file.values().items()})
     check(whole.metadata() == {"format": "pt"}, whole.metadata())
-    refused("say of which rank", rfs.tensors, case.source, **case.both)
+    refused("choose a rank", rfs.tensors, case.source, **case.both)
 
 
 def kinds_of(case, **options):
@@ -239,7 +239,7 @@ def a_mapping_in_the_order_of_the_file(case):
         for ask in (t.get_tensor, t.get_slice, t.record, lambda n: t[n], lambda n: t.load([n])):
             refused("no_such", ask, "no_such", kind=KeyError)
     refused("closed", t.load, kind=ValueError)
-    refused("not to paper", case.tensors, to="paper", kind=ValueError)
+    refused("not \"paper\"", case.tensors, to="paper", kind=ValueError)
     refused("no file 9", case.tensors, 9)
     refused("nothing_such", case.tensors, nothing_such=True)
 

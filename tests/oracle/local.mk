@@ -35,6 +35,7 @@ MOUNT += \
 	lib/rule_tables_test.py \
 	lib/behaviour_test.py \
 	oracle/dcp_random.py \
+	oracle/dcp_shown_random.py \
 	oracle/weights_random.py
 
 EXTRA_DIST += \

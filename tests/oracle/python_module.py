@@ -95,7 +95,7 @@ def check_demo(tap, ms, work):
                     {name: expected[name] for name in expected if name in every})
         one = reshardfs.load_checkpoint(source, 1, **parts)
         demand(0 < len(one) < len(every) and one.keys() <= every.keys(), one)
-        refused("of which rank", reshardfs.load_checkpoint, source, None, **options)
+        refused("choose a rank", reshardfs.load_checkpoint, source, None, **options)
     with tap.test("what MindSpore's takes and the module's does not is refused by name"):
         for name, given in (("crc_check", True), ("filter_prefix", "block"),
                             ("specify_prefix", ["block"]), ("dec_key", b"key")):
@@ -104,8 +104,8 @@ def check_demo(tap, ms, work):
                 remove_redundancy=True, **options)
         odd = os.path.join(work, "odd", "rank_0", "net-1_10.ckpt")
         write(odd, checkpoint_bytes({"w": Record((4,), "HiFloat8", bytes(4))}))
-        refused("w: MindSpore has no", reshardfs.load_checkpoint, os.path.join(work, "odd"), 0,
-                src_strategy="none", dst_strategy="none")
+        refused("w: MindSpore does not support", reshardfs.load_checkpoint,
+                os.path.join(work, "odd"), 0, src_strategy="none", dst_strategy="none")
         refused("no parameter", reshardfs.load_checkpoint, source, 0,
                 choice_func=lambda name: False, **options)
         refused("no file 4", reshardfs.load_checkpoint, source, 4, **options)
@@ -124,8 +124,8 @@ def check_kinds(tap, ms, work):
                         found = reshardfs.load_checkpoint(kind.source, number, **kind.options)
                     except reshardfs.Error as error:
                         # Types that MindSpore has not; files that are no checkpoints.
-                        demand("MindSpore has no" in str(error) or "no parameter" in str(error),
-                               error)
+                        demand("MindSpore does not support" in str(error) or
+                               "no parameter" in str(error), error)
                         continue
                     demand_same(found, mindspore_loads(ms, os.path.join(m.path, file.name)))
                     loaded += 1

@@ -45,7 +45,7 @@ if [ "$(echo "$drivers" | wc -w)" -lt 8 ] || [ "$(echo "$names" | wc -w)" -lt 8 
 	exit 1
 fi
 
-echo 1..9
+echo 1..10
 [ "$drivers" = "$list" ] && found= || found="drivers: $drivers
 the list: $list"
 report "$found" "the list has all drivers, each once"
@@ -85,8 +85,24 @@ found=$(echo "${members:-in_parts, for there is no struct rsh_source}" |
 	grep -wE 'in_parts|checkpoint2|dialect|dcp')
 report "$found" "struct rsh_source has no member of one format"
 
-report "$(outside '#include "(rsh/)?wire/(dcp|pickle|pickle_values|zip|torch_dtype|intact)\.h"')" \
+report "$(outside '#include "(rsh/)?wire/(dcp|pickle|pickle_values|zip|torch_dtype)\.h"')" \
 	"what reads their files is included by formats alone"
+
+found=
+for header in "$top"/include/rsh/wire/*.h; do
+	name=${header##*/}
+	users=$(grep -rlF "\"rsh/wire/$name\"" "$top/src" "$top/include" |
+		grep -v "^$top/src/wire/${name%.h}" |
+		sed -E "s,^$top/(src|include/rsh)/,,;
+			s,^(formats/[^/.]*).*,\1," | sort -u)
+	case $(echo "$users" | wc -w) in
+	0) found="$found $header serves nobody;" ;;
+	1) case $users in
+	   formats/*) found="$found $header serves $users alone;" ;;
+	   esac ;;
+	esac
+done
+report "$found" "what only one format reads is parsed in its directory"
 
 report "$(grep -rlE '\brsh_formats\b' "$top/src" "$top/include" --include='*.[ch]' |
 	grep -vE "^$top/(src/app/options|src/formats|include/rsh/formats)/")" \

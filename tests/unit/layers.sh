@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Dependencies point down only: no file includes a header of a layer above its
-# own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/,
+# own, FUSE stays in fuse/, protobuf in wire/ and formats/, JSON in wire/,
 # formats/ and app/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
@@ -38,8 +38,8 @@ done
 report "$(grep -rnE '#include <fuse' "$top/src" "$top/include" |
 	grep -v "^$top/src/fuse/")" "only fuse/ includes FUSE"
 report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
-	"$top/include" | grep -v "^$top/src/wire/")" \
-	"only wire/ includes protobuf"
+	"$top/include" | grep -vE "^$top/src/(wire|formats)/")" \
+	"only wire/ and formats/ include protobuf"
 report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
 	grep -vE "^$top/src/(wire|formats|app)/|^$top/include/rsh/app/")" \
 	"only wire/, formats/ and app/ include JSON"
@@ -54,7 +54,7 @@ report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
 report "$(grep -nE '#include "rsh/(tensor|strategy|plan|converter|weights)/|#include "rsh/storage/(cache|servers|store|io)\.h"' \
 	"$top"/src/storage/objects/*.[ch] "$top/include/rsh/storage/objects.h")" \
 	"storage/objects/ stands on util/ and wire/ alone"
-report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2)\b' \
+report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2|dcp)\b' \
 	"$top/src" "$top/include" | grep -v "^$top/src/outputs/")" \
 	"only outputs/ names an output"
 report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \

@@ -186,7 +186,7 @@ static void test_join_refused(void **state)
 {
 	(void)state;
 	assert_join_refused("{", true, "not JSON");
-	assert_join_refused("[1]", true, "cannot be merged");
+	assert_join_refused("[1]", true, "not a strategy file");
 	assert_join_refused("{}", true, "cannot be merged");
 	assert_join_refused("{\"parallel_strategy_item\":{\"A\":{}}}", true,
 			    "cannot be merged");

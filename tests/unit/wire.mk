@@ -16,15 +16,16 @@ UNIT += \
 	unit/test_wire_strategy \
 	unit/test_wire_strategy_emit \
 	unit/test_wire_rank_files \
-	unit/test_wire_intact \
+	unit/test_formats_check \
 	unit/test_wire_safetensors \
+	unit/test_wire_torch_item \
 	unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map \
 	unit/test_wire_json_edit \
 	unit/test_wire_rule_table \
 	unit/test_formats_dcp \
 	unit/test_formats_dcp_damage \
-	unit/test_wire_checkpoint2_emit \
+	unit/test_outputs_checkpoint2 \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
 	unit/test_wire_checkpoint2
@@ -66,8 +67,11 @@ unit_test_wire_strategy_emit_SOURCES = unit/test_wire_strategy_emit.c $(WIRE_SUP
 unit_test_wire_strategy_emit_LDADD = $(L_WIRE)
 unit_test_wire_rank_files_SOURCES = unit/test_wire_rank_files.c
 unit_test_wire_rank_files_LDADD = $(L_WIRE)
-unit_test_wire_intact_SOURCES = unit/test_wire_intact.c $(WIRE_SUPPORT)
-unit_test_wire_intact_LDADD = $(L_WIRE)
+unit_test_formats_check_SOURCES = unit/test_formats_check.c $(WIRE_SUPPORT)
+unit_test_formats_check_LDADD = $(L_FORMATS)
+unit_test_wire_torch_item_SOURCES = unit/test_wire_torch_item.c
+unit_test_wire_torch_item_CPPFLAGS = $(AM_CPPFLAGS) $(ZLIB_CFLAGS)
+unit_test_wire_torch_item_LDADD = $(L_WIRE)
 unit_test_wire_safetensors_SOURCES = unit/test_wire_safetensors.c $(WIRE_SUPPORT)
 unit_test_wire_safetensors_LDADD = $(L_WIRE)
 unit_test_wire_safetensors_emit_SOURCES = unit/test_wire_safetensors_emit.c $(WIRE_SUPPORT)
@@ -83,10 +87,10 @@ unit_test_formats_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_formats_dcp_LDADD = $(L_FORMATS)
 unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT)
 unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)
-unit_test_wire_checkpoint2_emit_SOURCES = \
-	unit/test_wire_checkpoint2_emit.c \
+unit_test_outputs_checkpoint2_SOURCES = \
+	unit/test_outputs_checkpoint2.c \
 	$(WIRE_SUPPORT)
-unit_test_wire_checkpoint2_emit_LDADD = $(L_WIRE)
+unit_test_outputs_checkpoint2_LDADD = $(L_OUTPUTS)
 unit_test_wire_index_codec_SOURCES = unit/test_wire_index_codec.c $(WIRE_SUPPORT)
 unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_wire_index_codec_LDADD = $(L_WIRE)

@@ -56,6 +56,9 @@ struct rsh_output {
 	const struct rsh_framing *framing;
 	enum rsh_division division;
 	unsigned takes;
+	/* The path of the file by which readers know that the others are
+	 * complete: an export writes it last.  NULL: there is none. */
+	const char *last;
 	/* Names the files of the plan, which are the nodes
 	 * RSH_NODE_OF_FILE(i) and the leaves i, and adds what stands beside
 	 * them.  0 or -errno with a sentence; rsh_output_tree_clear() is due
@@ -66,7 +69,8 @@ struct rsh_output {
 };
 
 /* These are nodes of a conversion.  The root is 1, files of the plan have odd
- * numbers, and what else there is has even ones, or numbers behind all files. */
+ * numbers, and what else there is has even ones, or numbers behind all
+ * files. */
 #define RSH_NODE_OF_FILE(i) (3 + 2 * (uint64_t)(i))
 #define RSH_NODE_BESIDE(i) (2 + 2 * (uint64_t)(i))
 

@@ -14,7 +14,8 @@
 	EACH(ckpt) \
 	EACH(safetensors) \
 	EACH(hf) \
-	EACH(checkpoint2)
+	EACH(checkpoint2) \
+	EACH(dcp)
 
 #define RSH_OUTPUT_DECLARE(name) \
 	extern const struct rsh_output rsh_output_##name;

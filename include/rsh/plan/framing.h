@@ -36,12 +36,14 @@ struct rsh_file_layout {
 	uint64_t bytes;
 };
 
-/* How a record's content is divided into chunks, each after its own header. */
+/* How a record's content is divided into chunks, each between a header and a
+ * trailer of its own. */
 struct rsh_chunks {
 	uint64_t n;
 	uint64_t content_bytes; /* of each chunk but the last */
 	uint64_t full_header;   /* header bytes of such a chunk; may be 0 */
 	uint64_t last_header;   /* header bytes of the last chunk */
+	uint64_t full_trailer, last_trailer; /* bytes after the content */
 };
 
 struct rsh_framing {
@@ -51,9 +53,13 @@ struct rsh_framing {
 	int (*lay_out)(struct rsh_file_layout *f, struct rsh_error *err);
 	void (*chunks)(const struct rsh_record_shape *s,
 		       struct rsh_chunks *out);
-	/* Writes the header of a chunk; NULL if chunks have none. */
-	size_t (*write_header)(const struct rsh_record_shape *s,
+	/* Writes the header of the chunk whose content has `chunk_bytes` and
+	 * begins at byte `at` of the record's; NULL if chunks have none. */
+	size_t (*write_header)(const struct rsh_record_shape *s, uint64_t at,
 			       uint64_t chunk_bytes, uint8_t *buf);
+	/* Writes the trailer of a chunk; NULL if chunks have none. */
+	size_t (*write_trailer)(const struct rsh_record_shape *s, uint64_t at,
+				uint64_t chunk_bytes, uint8_t *buf);
 };
 
 extern const struct rsh_framing rsh_ckpt_framing;
@@ -61,5 +67,13 @@ extern const struct rsh_framing rsh_ckpt_framing;
  * Hugging Face's loaders. */
 extern const struct rsh_framing rsh_safetensors_framing;
 extern const struct rsh_framing rsh_hf_framing;
+/* A file of items of a PyTorch distributed checkpoint: each chunk is an archive
+ * of torch.save() (wire/torch_item.h), which begins on a multiple of
+ * RSH_TORCH_ALIGNMENT. */
+extern const struct rsh_framing rsh_dcp_framing;
+
+/* Sets the message that a file got too large with this record; -EFBIG. */
+int rsh_layout_too_large(const struct rsh_record_shape *s,
+			 struct rsh_error *err);
 
 #endif

@@ -81,11 +81,6 @@ struct rsh_read_job {
 	const struct rsh_plan_options *opts;
 	struct rsh_arena *arena; /* what is offered lives as long */
 };
-struct rsh_offers {
-	struct rsh_catalogue *cat; /* the caller's */
-	struct rsh_offer *v;
-	uint32_t n;
-};
 
 /* What of a source is no tensor. */
 struct rsh_values {
@@ -231,9 +226,10 @@ struct rsh_format {
 	/* Gives bytes that tell apart what steps say of themselves.  NULL: they
 	 * say nothing. */
 	const void *(*key)(const struct rsh_source *s, size_t *n);
-	/* Adds what the chosen step says beside its files to what will be said
-	 * beside those that are shown.  0 or -ENOMEM. */
-	int (*beside)(const struct rsh_source *s, struct rsh_ckpt2_common *out);
+	/* Sets what the chosen step says of the training, except the step
+	 * (rsh_source_training_state()).  0 or -ENOMEM. */
+	int (*training_state)(const struct rsh_source *s,
+			      struct rsh_training_state *out);
 
 	/* ---- its tensors ---- */
 	/* Makes a catalogue of what the files hold, and offers of all tensors

@@ -5,7 +5,6 @@
 #define RSH_SOURCE_INSPECT_H
 
 #include "rsh/source/source.h"
-#include "rsh/wire/checkpoint2_emit.h"
 #include "rsh/wire/safetensors.h"
 
 /* ---- one file ---- */
@@ -25,9 +24,9 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 		     struct rsh_inspected *out, struct rsh_error *err);
 void rsh_inspected_clear(struct rsh_inspected *in);
 
-/* Says what a file is that could not be read as a checkpoint file or a strategy,
- * by its name and first bytes, "a zip archive"; NULL: that is not known.  With
- * *of_directory it is a part of what lies in its directory. */
+/* Says what a file is that could not be read as a checkpoint file or a
+ * strategy, by its name and first bytes, "a zip archive"; NULL: that is not
+ * known.  With *of_directory it is a part of what lies in its directory. */
 const char *rsh_other_file(const char *path, bool *of_directory);
 
 /* ---- a tree ---- */
@@ -43,10 +42,18 @@ struct rsh_candidate_step {
 };
 void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 			       struct rsh_candidate_step *out);
-/* Adds what the chosen candidate says of itself beside its files, if it is a
- * step of Checkpoint 2.0 and that can be read; the step is left alone.  0 or
- * -ENOMEM. */
-int rsh_source_common(const struct rsh_source *s, struct rsh_ckpt2_common *out);
+/* What a step says of the training beside its files.  Numbers that are not
+ * known are 0. */
+struct rsh_training_state {
+	uint64_t step;
+	uint64_t epoch;
+	uint64_t batch_size; /* of all ranks */
+	double loss_scale;
+};
+/* Sets what the chosen candidate says, except the step, where its format says
+ * anything and that can be read.  0 or -ENOMEM. */
+int rsh_source_training_state(const struct rsh_source *s,
+			      struct rsh_training_state *out);
 /* Says how many candidates there are: those to be tried, which are
  * rsh_source_n_candidates(), and behind them those that are listed only. */
 uint32_t rsh_source_n_listed(const struct rsh_source *s);

@@ -20,13 +20,12 @@ struct rsh_area_slab;
 TAILQ_HEAD(rsh_area_slabs, rsh_area_slab);
 
 struct rsh_areas {
-	size_t bytes;                /* size of one area */
+	size_t bytes;                /* size of one area, whole pages */
 	struct rsh_area_slabs slabs;
 	unsigned n_slabs;
 };
 
-/* Makes an empty pool of areas of `bytes` bytes, a multiple of the page
- * size. */
+/* Makes an empty pool of areas of `bytes` bytes, or more: whole pages. */
 void rsh_areas_init(struct rsh_areas *a, size_t bytes);
 /* Returns the most address space that n_areas areas of `bytes` bytes take. */
 uint64_t rsh_areas_maps(size_t bytes, unsigned n_areas);

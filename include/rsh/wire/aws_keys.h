@@ -21,8 +21,8 @@ enum rsh_aws_section {
 	RSH_AWS_SERVICES, /* ~/.aws/config: "services NAME" */
 };
 
-/* Reads the settings of a section.  A NUL has to stand behind the text, which is
- * changed.  Returns whether there is such a section. */
+/* Reads the settings of a section.  A NUL has to stand behind the text, which
+ * is changed.  Returns whether there is such a section. */
 bool rsh_aws_section(char *text, size_t len, enum rsh_aws_section kind,
 		     const char *name, rsh_aws_setting *each, void *ctx);
 

@@ -3,6 +3,7 @@
 #ifndef RSH_WIRE_BYTES_H
 #define RSH_WIRE_BYTES_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,8 +35,10 @@ int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,
 int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 		   uint64_t offset, struct rsh_error *err);
 
-/* A checksum function goes on from `crc` over n bytes. */
+/* A checksum function continues from `crc` over n bytes. */
 typedef uint32_t rsh_crc_fn(uint32_t crc, const uint8_t *p, size_t n);
+/* The CRC-32 of zip archives. */
+uint32_t rsh_crc32(uint32_t crc, const uint8_t *p, size_t n);
 /* Computes the checksum of the len bytes at offset, which it reads piece by
  * piece. */
 int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
@@ -46,6 +49,12 @@ int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
  * -EBADMSG. */
 int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 		      const char *what, struct rsh_error *err);
+/* Sets the same sentence with a reason that is formatted, or, if `name` is not
+ * NULL, "<path>: parameter "<name>" is damaged at offset <offset>: <reason>".
+ * Returns -EBADMSG. */
+int rsh_bytes_vdamaged(const struct rsh_byte_source *src, const char *name,
+		       uint64_t offset, struct rsh_error *err, const char *fmt,
+		       va_list ap) __attribute__((format(printf, 5, 0)));
 
 /* These are bytes in memory, which rsh_memory_pread() reads: its ctx. */
 struct rsh_memory {

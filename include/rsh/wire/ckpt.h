@@ -97,12 +97,12 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 		  struct rsh_ckpt_index **out, struct rsh_error *err);
 void rsh_ckpt_index_free(struct rsh_ckpt_index *index);
 
-/* These make an index of a file that no scanner of wire/ knows: an empty one
- * with room for so many records, extents and dims, which the caller adds, and
- * then by_name.  NULL: out of memory; 0, or -EEXIST if two records have one
- * name, which is then in *twice. */
+/* Makes an empty index with room for so many records, extents and dims, which
+ * the caller adds.  NULL: out of memory. */
 struct rsh_ckpt_index *rsh_ckpt_index_new(size_t n_records, size_t n_extents,
 					  size_t n_dims);
+/* Fills by_name: record numbers, ascending by name and, of one name, by number.
+ * 0, or -EEXIST if two records have one name, which is then in *twice. */
 int rsh_ckpt_index_sort(struct rsh_ckpt_index *index, uint32_t *twice);
 
 /* Reads the whole file that `index` was made of and compares its checksum with

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/file_type.h - the two types of checkpoint files, told apart by the ends of
- * their names, and what both can be asked.  Any thread may call. */
+/* wire/file_type.h - the two types of checkpoint files, told apart by the ends
+ * of their names, and what both can be asked.  Any thread may call. */
 #ifndef RSH_WIRE_FILE_TYPE_H
 #define RSH_WIRE_FILE_TYPE_H
 

@@ -53,8 +53,8 @@ rsh_listing_parser_new(struct rsh_object_listing *l,
 /* Takes the next bytes; `last` with the last of them, of which there may be
  * none.  0; -EBADMSG if that is no XML of this kind: no such element, a number
  * that is none, an object without a key, a document type, deeper or longer than
- * servers write; or -ENOMEM.  After a failure nothing but the freeing is left to
- * do. */
+ * servers write; or -ENOMEM.  After a failure nothing but the freeing is left
+ * to do. */
 int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		      size_t len, bool last);
 void rsh_listing_parser_free(struct rsh_listing_parser *p);

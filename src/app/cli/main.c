@@ -126,6 +126,8 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());
+		if (*RSH_LACKS)
+			printf("without: %s\n", RSH_LACKS);
 	} else {
 		return run_command(o);
 	}

@@ -7,31 +7,41 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/landlock.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* Headers of Linux 6.1 do not have these; the number is the version of
- * landlock. */
+/* These are as linux/landlock.h has them, which many machines do not have or
+ * have in part; the number is the version of landlock. */
+#define FS_WRITE_FILE (UINT64_C(1) << 1)
+#define FS_READ_FILE (UINT64_C(1) << 2)
+#define FS_READ_DIR (UINT64_C(1) << 3)
+#define FS_REMOVE_FILE (UINT64_C(1) << 5)
+#define FS_MAKE_REG (UINT64_C(1) << 8)
 #define FS_1 ((UINT64_C(1) << 13) - 1)
 #define FS_REFER (UINT64_C(1) << 13)     /* 2 */
 #define FS_TRUNCATE (UINT64_C(1) << 14)  /* 3 */
 #define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
 #define NET_TCP UINT64_C(3)              /* 4: to bind and to connect */
 #define NET_CONNECT UINT64_C(2)
+#define RULE_PATH_BENEATH 1
 #define RULE_NET_PORT 2
+#define ASK_VERSION 1u
 #define SCOPE_ABSTRACT UINT64_C(1)       /* 6 */
 #define SCOPE_SIGNAL UINT64_C(2)
 
 struct handled {
 	uint64_t fs, net, scoped;
 };
+
+struct path_rule {
+	uint64_t allowed;
+	int32_t fd;
+} __attribute__((packed));
 
 static uint64_t fs_rights(int abi)
 {
@@ -42,7 +52,7 @@ static uint64_t fs_rights(int abi)
 static int version(void)
 {
 	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
-			    LANDLOCK_CREATE_RULESET_VERSION);
+			    ASK_VERSION);
 }
 
 int rsh_landlock_new(bool abstract, bool any_port, int *abi)
@@ -69,9 +79,7 @@ int rsh_landlock_new(bool abstract, bool any_port, int *abi)
 
 void rsh_landlock_allow(int rules, const char *path, bool write)
 {
-	struct landlock_path_beneath_attr rule = {
-		.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE,
-	};
+	struct path_rule rule = { .allowed = FS_READ_FILE };
 	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
 	struct stat st;
 	bool is_dir;
@@ -80,17 +88,16 @@ void rsh_landlock_allow(int rules, const char *path, bool write)
 		return;
 	/* A source that is gone shall say so itself. */
 	is_dir = fstat(fd, &st) != 0 || S_ISDIR(st.st_mode);
-	rule.parent_fd = fd;
+	rule.fd = fd;
 	if (write)
-		rule.allowed_access |= LANDLOCK_ACCESS_FS_WRITE_FILE;
+		rule.allowed |= FS_WRITE_FILE;
 	if (is_dir)
-		rule.allowed_access |= LANDLOCK_ACCESS_FS_READ_DIR;
+		rule.allowed |= FS_READ_DIR;
 	if (is_dir && write)
-		rule.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_REG |
-				       LANDLOCK_ACCESS_FS_REMOVE_FILE;
-	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH,
+		rule.allowed |= FS_MAKE_REG | FS_REMOVE_FILE;
+	if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH,
 		    &rule, 0) != 0)
-		rsh_log_debug("%s: no rule of landlock for it", path);
+		rsh_log_debug("%s: cannot add a landlock rule", path);
 }
 
 void rsh_landlock_allow_port(int rules, uint16_t port)
@@ -100,7 +107,7 @@ void rsh_landlock_allow_port(int rules, uint16_t port)
 	} rule = { NET_CONNECT, port };
 
 	if (syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) != 0)
-		rsh_log_debug("port %u: no rule of landlock for it", port);
+		rsh_log_debug("port %u: cannot add a landlock rule", port);
 }
 
 int rsh_landlock_enter(int rules)

@@ -3,7 +3,7 @@
  * a format. */
 #include "config.h"
 
-#include "described_i.h"
+#include "checkpoint2_i.h"
 
 #include <stdio.h>
 
@@ -55,7 +55,7 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.step_notes = rsh_checkpoint2_notes,
 	.absent = rsh_checkpoint2_absent,
 	.key = checkpoint2_key,
-	.beside = rsh_checkpoint2_common,
+	.training_state = rsh_checkpoint2_training_state,
 	.read = rsh_ranks_offer,
 	.plan = rsh_ranks_plan,
 	.resume = &rsh_checkpoint2_resume,

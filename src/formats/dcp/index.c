@@ -17,7 +17,6 @@
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)
@@ -151,9 +150,8 @@ static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
 
 	for (size_t i = 0; i < n; i++)
 		n_beyond += !place_is_there(&p[i], bytes->size);
-	return n_beyond ? rsh_error_set(err, EBADMSG, "%s: it was cut short: "
-					"%zu of its %zu items lie beyond its "
-					"end", bytes->path, n_beyond, n) : 0;
+	return n_beyond ? rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its "
+					"%zu items are beyond its end", bytes->path, n_beyond, n) : 0;
 }
 
 /* HyperParallel on torch calls what torch.save() writes .safetensors. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/list.c tells what the metadata says of tensors and files.  No file
- * is looked into. */
+/* formats/dcp/list.c tells what the metadata says of tensors and files.  No
+ * file is looked into. */
 #include "config.h"
 
 #include "dcp_i.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/metadata_i.h - what the reader of a ".metadata" and the joining of several
- * share; only this room includes it. */
+/* formats/dcp/metadata_i.h - what the reader of a ".metadata" and the joining
+ * of several share; only this room includes it. */
 #ifndef RSH_FORMATS_DCP_METADATA_I_H
 #define RSH_FORMATS_DCP_METADATA_I_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/verify.c asks whether the chunks of a distributed checkpoint are its
- * tensors, each element once, and whether files that hold one chunk hold the
- * same. */
+/* formats/dcp/verify.c asks whether the chunks of a distributed checkpoint are
+ * its tensors, each element once, and whether files that hold one chunk hold
+ * the same. */
 #include "config.h"
 
 #include "dcp_i.h"

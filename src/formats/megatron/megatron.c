@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/megatron/megatron.c knows Megatron-LM: *.pt in iter_<step>/mp_rank_<t>[_<p>],
- * and latest_checkpointed_iteration.txt, which holds the newest step.
+/* formats/megatron/megatron.c knows Megatron-LM: *.pt in
+ * iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt, which
+ * holds the newest step.
  *
  * An iteration is complete if it has every mp_rank that any iteration has,
- * since nothing else says how many there must be.
- */
+ * since nothing else says how many there must be. / */
 #include "config.h"
 
 #include "rsh/formats/formats.h"
@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "rsh/formats/steps.h"
+#include "rsh/formats/torch.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 static const char megatron_iteration[] = "iter_";
 static const char megatron_mp_rank[] = "mp_rank_";

@@ -4,17 +4,17 @@
  * newest one. */
 #include "config.h"
 
-#include "rsh/formats/formats.h"
+#include "index_i.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/intact.h"
 
 static const char tensorflow_index[] = ".index";
 static const char tensorflow_data[] = ".data-";

@@ -13,7 +13,6 @@
 #include "rsh/formats/steps.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
-#include "rsh/wire/intact.h"
 
 static const char *torch_suffix(const char *name)
 {

@@ -8,6 +8,7 @@
 
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
+#include "rsh/wire/pickle.h"
 #include "rsh/wire/safetensors.h"
 
 /* This is the state of a source: one file or all parts of a model. */
@@ -57,6 +58,18 @@ void rsh_torch_each(const struct rsh_source *s,
 int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 		   struct rsh_listed *out, struct rsh_error *err);
 int rsh_torch_verify(const struct rsh_verifier *v);
+
+/* ---- checking (check.c, check_legacy.c) ---- */
+
+/* Checks the zip archive of a .pt.  If `full`, reads all entries that are not
+ * compressed, as PyTorch's are, and compares their CRCs.  Sets *unsummed if
+ * `full` and no entry has a CRC (torch.serialization.set_crc32_options(False)
+ * writes none). */
+int rsh_torch_zip_check(const struct rsh_byte_source *src, bool full,
+			bool *unsummed, struct rsh_error *err);
+/* Checks whether pickles and storages fill the file, which begins with the
+ * magic number; *p stands at its beginning. */
+int rsh_torch_legacy_check(struct rsh_pickle *p);
 
 extern const struct rsh_resume_format rsh_torch_resume;
 

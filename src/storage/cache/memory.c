@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/pack.h"
 
 /* Frames are mapped RSH_SLAB_BLOCKS at a time and unmapped only at the end. */

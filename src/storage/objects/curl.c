@@ -9,8 +9,9 @@
 #include "rsh/util/library.h"
 
 #define CURL_FILE "libcurl.so.4"
-/* Older ones sign otherwise, and wait for names that nobody answers. */
-#define CURL_OLDEST 0x075700
+#define CURL_OLDEST 0x073d00
+/* Older ones sign otherwise, or not at all. */
+#define CURL_SIGNS 0x075700
 
 struct object_curl rsh_curl;
 
@@ -42,9 +43,21 @@ static int curl_load(struct rsh_error *err)
 	v = rsh_curl.version_info(CURLVERSION_NOW);
 	if (v->version_num < CURL_OLDEST)
 		return rsh_error_set(err, ENOENT,
-				     "object storage needs libcurl 7.87 or later, and this is %s",
+				     "object storage needs libcurl 7.61 or later, and this is %s",
 				     v->version);
 	return 0;
+}
+
+int rsh_object_curl_signs(const char *url, struct rsh_error *err)
+{
+	const curl_version_info_data *v =
+		rsh_curl.version_info(CURLVERSION_NOW);
+
+	if (v->version_num >= CURL_SIGNS)
+		return 0;
+	return rsh_error_set(err, ENOTSUP,
+			     "%s: requests with keys need libcurl 7.87 or later, and this is %s; without keys this one does",
+			     url, v->version);
 }
 
 int rsh_object_curl_start(struct rsh_error *err)

@@ -7,6 +7,7 @@
 
 #include <curl/curl.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/error.h"
 
 #define RSH_CURL_FUNCTIONS(F) \
@@ -26,8 +27,7 @@
 	F(multi_add_handle) \
 	F(multi_remove_handle) \
 	F(multi_perform) \
-	F(multi_poll) \
-	F(multi_wakeup) \
+	F(multi_wait) \
 	F(multi_info_read)
 
 struct object_curl {
@@ -38,6 +38,10 @@ struct object_curl {
 
 /* It is filled in by rsh_object_curl_start(), and nothing is called before. */
 extern struct object_curl rsh_curl;
+
+/* Returns 0 if the library signs requests as S3 wants it, or -ENOTSUP with a
+ * sentence that begins with `url`. */
+int rsh_object_curl_signs(const char *url, struct rsh_error *err);
 
 /* Loads libcurl and starts it, once a process; any thread may call this.  0 or
  * -errno with a sentence. */

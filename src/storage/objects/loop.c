@@ -9,9 +9,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/log.h"
 #include "rsh/util/thread.h"
 
 #define MS UINT64_C(1000000)
@@ -30,6 +33,7 @@ struct object_loop {
 	struct rsh_objects *o;
 	pthread_t thread;
 	CURLM *multi;
+	int wake; /* an eventfd that ends the thread's sleep */
 
 	pthread_mutex_t lock; /* guards these two, and which are done */
 	struct request_list arrived;
@@ -262,6 +266,7 @@ static void loop_begin_deadlines(const struct object_loop *l,
 static void loop_start(struct object_loop *l, struct object_request *requests)
 {
 	struct object_transfer *t = loop_take_transfer(l);
+	int rc;
 
 	if (!t) {
 		loop_out_of_memory(l, requests);
@@ -273,8 +278,11 @@ static void loop_start(struct object_loop *l, struct object_request *requests)
 	t->next = l->running;
 	l->running = t;
 	l->n_running++;
-	if (rsh_object_transfer_begin(t) ||
-	    rsh_curl.multi_add_handle(l->multi, t->easy) != CURLM_OK)
+	rc = rsh_object_transfer_begin(t);
+	if (rc == -ENOTSUP)
+		loop_transfer_over(l, t, CURLE_NOT_BUILT_IN);
+	else if (rc ||
+		 rsh_curl.multi_add_handle(l->multi, t->easy) != CURLM_OK)
 		loop_transfer_over(l, t, CURLE_OUT_OF_MEMORY);
 }
 
@@ -483,8 +491,30 @@ static void loop_look_at_ends(struct object_loop *l)
 		if (m->msg != CURLMSG_DONE)
 			continue;
 		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
-		loop_transfer_over(l, t, m->data.result);
+		loop_transfer_over(l, t, m->data.result ==
+				   RSH_CURLE_UNVERIFIED_OLD ?
+				   CURLE_PEER_FAILED_VERIFICATION :
+				   m->data.result);
 	}
+}
+
+/* libcurl before 7.68 has nothing of its own to be woken by. */
+static void loop_wake(struct object_loop *l)
+{
+	const uint64_t one = 1;
+
+	if (write(l->wake, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		rsh_log_debug("eventfd: %s", strerror(errno));
+}
+
+static void loop_sleep(struct object_loop *l, int ms)
+{
+	struct curl_waitfd wake = { .fd = l->wake, .events = CURL_WAIT_POLLIN };
+	uint64_t count;
+
+	rsh_curl.multi_wait(l->multi, &wake, 1, ms, NULL);
+	if (read(l->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		rsh_log_debug("eventfd: %s", strerror(errno));
 }
 
 static void *loop_run(void *ctx)
@@ -501,8 +531,7 @@ static void *loop_run(void *ctx)
 		rsh_curl.multi_perform(l->multi, &running);
 		loop_look_at_ends(l);
 		now = rsh_clock_ns();
-		rsh_curl.multi_poll(l->multi, NULL, 0, loop_pause_ms(l, now),
-				    NULL);
+		loop_sleep(l, loop_pause_ms(l, now));
 	}
 	return NULL;
 }
@@ -520,7 +549,8 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	list_clear(&l->arrived);
 	list_clear(&l->waiting);
 	l->multi = rsh_curl.multi_init();
-	if (l->multi) {
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->multi && l->wake >= 0) {
 		rsh_curl.multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
 				      (long)o->requests);
 		if (rsh_thread_start(&l->thread, loop_run, l) == 0)
@@ -528,6 +558,8 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	}
 	if (l->multi)
 		rsh_curl.multi_cleanup(l->multi);
+	if (l->wake >= 0)
+		close(l->wake);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 	return NULL;
@@ -557,7 +589,7 @@ int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
 	pthread_mutex_lock(&l->lock);
 	list_add(&l->arrived, q);
 	pthread_mutex_unlock(&l->lock);
-	rsh_curl.multi_wakeup(l->multi);
+	loop_wake(l);
 	return 0;
 }
 
@@ -582,7 +614,7 @@ void rsh_object_loop_free(struct object_loop *l)
 	pthread_mutex_lock(&l->lock);
 	l->stop = true;
 	pthread_mutex_unlock(&l->lock);
-	rsh_curl.multi_wakeup(l->multi);
+	loop_wake(l);
 	pthread_join(l->thread, NULL);
 	while ((t = l->idle)) {
 		l->idle = t->next;
@@ -590,6 +622,7 @@ void rsh_object_loop_free(struct object_loop *l)
 		free(t);
 	}
 	rsh_curl.multi_cleanup(l->multi);
+	close(l->wake);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }

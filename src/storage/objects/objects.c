@@ -71,7 +71,7 @@ static int objects_ca_file(struct rsh_objects *o,
 		return 0;
 	o->ca_file = realpath(ca, NULL);
 	return o->ca_file ? 0 :
-	       rsh_error_set(err, errno, "%s, the file of certificates: %s", ca,
+	       rsh_error_set(err, errno, "CA file %s: %s", ca,
 			     strerror(errno));
 }
 
@@ -173,6 +173,8 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 	rc = objects_fill(o, url, opts ? opts : &none, err);
 	if (rc == 0)
 		rc = rsh_object_curl_start(err);
+	if (rc == 0 && o->is_s3 && o->origin != KEYS_NONE)
+		rc = rsh_object_curl_signs(o->url, err);
 	if (rc == 0)
 		rc = rsh_listing_start(err);
 	if (rc) {
@@ -215,18 +217,41 @@ const char *rsh_objects_url(const struct rsh_objects *o)
 
 /* ---- what it needs ---- */
 
-void rsh_objects_each_file(const struct rsh_objects *o,
-			   void (*fn)(void *ctx, const char *path), void *ctx)
+#ifdef HAVE_CURL_VERSION_INFO_DATA_CAINFO
+
+static void objects_each_ca_file(void (*fn)(void *ctx, const char *path),
+				 void *ctx)
 {
 	const curl_version_info_data *v =
 		rsh_curl.version_info(CURLVERSION_NOW);
+
+	if (v->age >= CURLVERSION_SEVENTH && v->cainfo)
+		fn(ctx, v->cainfo);
+}
+
+#else
+
+/* libcurl does not say which file it was built for: these are Debian's and Red
+ * Hat's. */
+static void objects_each_ca_file(void (*fn)(void *ctx, const char *path),
+				 void *ctx)
+{
+	fn(ctx, "/etc/ssl/certs/ca-certificates.crt");
+	fn(ctx, "/etc/pki/tls/certs/ca-bundle.crt");
+}
+
+#endif
+
+void rsh_objects_each_file(const struct rsh_objects *o,
+			   void (*fn)(void *ctx, const char *path), void *ctx)
+{
 	const char *token =
 		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 
 	if (o->ca_file)
 		fn(ctx, o->ca_file);
-	else if (v->age >= CURLVERSION_SEVENTH && v->cainfo)
-		fn(ctx, v->cainfo);
+	else
+		objects_each_ca_file(fn, ctx);
 	if (o->origin == KEYS_PROFILE && o->credentials)
 		fn(ctx, o->credentials);
 	if (o->origin == KEYS_PROFILE && o->config)

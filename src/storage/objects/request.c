@@ -210,16 +210,21 @@ static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
 #define REQUEST_NO_BODY "x-amz-content-sha256: " \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
+char *rsh_object_header(const char *name, const char *value)
+{
+	const size_t n = strlen(name) + strlen(value) + 3;
+	char *h = rsh_secret_alloc(n);
+
+	if (h)
+		snprintf(h, n, "%s: %s", name, value);
+	return h;
+}
+
 static int transfer_set_token(struct object_transfer *t, const char *token)
 {
-	size_t n = strlen(token) + 32;
-	char *header = rsh_secret_alloc(n);
-	int rc;
+	char *header = rsh_object_header("x-amz-security-token", token);
+	const int rc = header ? transfer_add_header(t, header) : -ENOMEM;
 
-	if (!header)
-		return -ENOMEM;
-	snprintf(header, n, "x-amz-security-token: %s", token);
-	rc = transfer_add_header(t, header);
 	rsh_secret_free(header);
 	return rc;
 }
@@ -232,7 +237,9 @@ static int transfer_set_keys(struct object_transfer *t)
 	pthread_mutex_lock(&o->lock);
 	t->keys_number = o->keys_number;
 	if (o->keys.id) {
-		rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4, o->signing);
+		if (rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4,
+					 o->signing))
+			rc = -ENOTSUP;
 		rsh_curl.easy_setopt(t->easy, CURLOPT_USERNAME, o->keys.id);
 		rsh_curl.easy_setopt(t->easy, CURLOPT_PASSWORD, o->keys.secret);
 	}
@@ -285,17 +292,47 @@ static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
+/* libcurl takes "." and ".." out of a path unless it is to leave the path as it
+ * is, and since 8.13 it does not sign such a path. */
+static bool address_has_dots(const char *address)
+{
+	const char *end = address + strcspn(address, "?");
+
+	for (const char *p = address; (p = strstr(p, "/.")) && p < end; p++) {
+		const char *q = p + (p[2] == '.' ? 3 : 2);
+
+		if (q == end || *q == '/')
+			return true;
+	}
+	return false;
+}
+
+static void transfer_set_protocols(CURL *e, bool is_tls)
+{
+	const long all = CURLPROTO_HTTP | CURLPROTO_HTTPS;
+
+	if (rsh_curl.easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") ==
+	    CURLE_OK) {
+		rsh_curl.easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR,
+				     is_tls ? "https" : "http,https");
+		return;
+	}
+	/* libcurl before 7.85 */
+	rsh_curl.easy_setopt(e, RSH_CURLOPT_PROTOCOLS, all);
+	rsh_curl.easy_setopt(e, RSH_CURLOPT_REDIR_PROTOCOLS,
+			     is_tls ? (long)CURLPROTO_HTTPS : all);
+}
+
 /* A server of S3 is not followed elsewhere: the signature is for it alone. */
 static void transfer_set_address(struct object_transfer *t)
 {
 	const struct object_request *q = t->requests;
-	bool is_tls = !strncmp(q->address, "https:", 6);
 
 	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	rsh_curl.easy_setopt(t->easy, CURLOPT_REDIR_PROTOCOLS_STR,
-			     is_tls ? "https" : "http,https");
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS,
+			     (long)(!t->objects->is_s3 ||
+				    address_has_dots(q->address)));
+	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
 	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
 			     t->objects->is_s3 ? 0L : 1L);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
@@ -383,7 +420,7 @@ static bool request_again(const struct object_transfer *t,
 	q->tries++;
 	q->due = now + ms * MS;
 	if (least_ms && q->due >= q->deadline)
-		return request_fail(t, q, ETIMEDOUT, "asks to come again later");
+		return request_fail(t, q, ETIMEDOUT, "is overloaded, and wants a later retry");
 	if (!q->has_range && q->restart)
 		q->restart(q);
 	return false;
@@ -407,20 +444,20 @@ static void transfer_reconsider(struct object_transfer *t)
 		const char *why;
 	} codes[] = {
 		{ "ExpiredToken", RSH_HTTP_REFUSED,
-		  "says that the keys have expired" },
+		  "reports that the credentials have expired" },
 		{ "InvalidToken", RSH_HTTP_REFUSED,
-		  "does not know the session of these keys" },
+		  "rejects the session token" },
 		{ "InvalidAccessKeyId", RSH_HTTP_REFUSED,
-		  "does not know these keys" },
+		  "does not know the access key" },
 		{ "SignatureDoesNotMatch", RSH_HTTP_REFUSED,
-		  "finds the signature wrong: the secret key may be" },
+		  "rejects the signature: check the secret key" },
 		{ "RequestTimeTooSkewed", RSH_HTTP_REFUSED,
-		  "has another time than this machine's clock" },
-		{ "RequestTimeout", RSH_HTTP_LATER, "has waited too long" },
-		{ "SlowDown", RSH_HTTP_LATER, "wants fewer requests" },
+		  "rejects the time of the request: check this machine's clock" },
+		{ "RequestTimeout", RSH_HTTP_LATER, "timed out" },
+		{ "SlowDown", RSH_HTTP_LATER, "limits the rate of requests" },
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
 		{ "InvalidObjectState", RSH_HTTP_REFUSED,
-		  "has this object in an archive" },
+		  "has archived this object" },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
@@ -441,7 +478,7 @@ static bool request_is_elsewhere(const struct object_transfer *t,
 	     t->answer.status != 400) || !region[0])
 		return false;
 	rsh_error_set(&q->err, EINVAL,
-		      "%s: the bucket lies in region \"%s\", which has to be given",
+		      "%s: the bucket is in region \"%s\"; set AWS_REGION",
 		      q->what, region);
 	q->rc = -EINVAL;
 	return true;
@@ -465,6 +502,20 @@ static bool request_end_judged(const struct object_transfer *t,
 		return request_is_elsewhere(t, q) ||
 		       request_wrong_again(t, q, t->why);
 	}
+}
+
+/* Ends a request that never left: another attempt would end like this one. */
+static bool request_fail_here(struct object_request *q)
+{
+	const curl_version_info_data *v =
+		rsh_curl.version_info(CURLVERSION_NOW);
+
+	q->rc = rsh_error_set(&q->err, ENOTSUP,
+			      "%s: libcurl %s does not make this request (%s)%s",
+			      q->what, v->version, q->detail,
+			      address_has_dots(q->address) ?
+			      "; it may not sign names with \".\" or \"..\"" : "");
+	return true;
 }
 
 /* There is no answer, or it broke off. */
@@ -494,6 +545,11 @@ static bool request_end_broken(const struct object_transfer *t,
 	case CURLE_URL_MALFORMAT:
 	case CURLE_TOO_MANY_REDIRECTS:
 		return request_fail(t, q, EIO, q->why);
+	case CURLE_BAD_FUNCTION_ARGUMENT:
+	case CURLE_FAILED_INIT:
+	case CURLE_NOT_BUILT_IN:
+	case CURLE_UNKNOWN_OPTION:
+		return request_fail_here(q);
 	default:
 		return request_again(t, q, 0);
 	}
@@ -563,7 +619,7 @@ void rsh_object_expire(struct object_request *q)
 		rsh_object_say(q, "", text, sizeof(text));
 	q->rc = rsh_error_set(&q->err, ETIMEDOUT,
 			      "%s: no answer in time (--source-timeout)%s%s",
-			      q->what, known ? "; at last " : "",
+			      q->what, known ? "; last error: " : "",
 			      known ? text : "");
 }
 

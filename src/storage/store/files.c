@@ -9,18 +9,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "rsh/util/clock.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
@@ -171,9 +170,6 @@ static int access_open_found(int root, const char *name, int flags)
 /* Opens `name` from the directory `root`. */
 static int access_open_from(int root, bool outside, const char *name, int flags)
 {
-	struct open_how how = {
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
-	};
 	int fd;
 
 	flags |= O_CLOEXEC;
@@ -183,8 +179,8 @@ static int access_open_from(int root, bool outside, const char *name, int flags)
 		return fd < 0 ? -errno : fd;
 	}
 	/* Kernels from Linux 5.6 on know how to stay below a directory. */
-	how.flags = (unsigned)flags;
-	fd = (int)syscall(SYS_openat2, root, name, &how, sizeof(how));
+	fd = rsh_openat2(root, name, flags,
+			 RSH_RESOLVE_BENEATH | RSH_RESOLVE_NO_MAGICLINKS);
 	if (fd >= 0)
 		return fd;
 	if (errno == ENOENT || errno == EACCES || errno == ENOTDIR)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the whole checkpoint files of other kinds that test_wire_intact reads.
+"""Makes the whole checkpoint files of other kinds that test_formats_check reads.
 
 usage: make_intact.py            writes beside itself
 """

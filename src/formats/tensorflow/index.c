@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/tf_check.c compares the .index of a TensorFlow checkpoint with its data
- * files.
+/* formats/tensorflow/index.c compares the .index of a TensorFlow checkpoint
+ * with its data files.
  *
  * The index is a sorted table.  It has blocks of (key, value) pairs, and behind
  * each block a byte that says how it is compressed and a CRC.  The values of an
@@ -8,7 +8,7 @@
  * block lies. */
 #include "config.h"
 
-#include "rsh/wire/intact.h"
+#include "index_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -109,8 +109,8 @@ static int tf_read_block(struct tf_check *c, const struct tf_handle *h,
 
 	if (h->offset > src->size || src->size - h->offset < TRAILER_BYTES ||
 	    h->bytes > src->size - h->offset - TRAILER_BYTES || h->bytes < 4)
-		return rsh_bytes_damaged(src, h->offset, "a block that lies "
-					 "outside the file", c->err);
+		return rsh_bytes_damaged(src, h->offset, "a block outside "
+					 "the file", c->err);
 	n = (size_t)h->bytes;
 	b->at = h->offset;
 	b->data = malloc(n + TRAILER_BYTES);
@@ -175,7 +175,7 @@ static int tf_check_place(struct tf_check *c, uint64_t at,
 
 	if (e->shard_id < 0 || (uint32_t)e->shard_id >= c->n_shards ||
 	    e->offset < 0 || e->size < 0)
-		return rsh_bytes_damaged(c->src, at, "a tensor that lies in no "
+		return rsh_bytes_damaged(c->src, at, "a tensor that is in no "
 					 "data file", c->err);
 	shard = c->shards[e->shard_id];
 	end = (uint64_t)e->offset + (uint64_t)e->size;
@@ -220,8 +220,8 @@ static int tf_check_tensor(struct tf_check *c, uint64_t at, bool empty_key,
 		c->has_header = true;
 		if (h->num_shards < 0 || (uint32_t)h->num_shards != c->n_shards)
 			rc = rsh_error_set(c->err, EBADMSG,
-					   "%s: it speaks of %d data "
-					   "files, the names beside it of %u",
+					   "%s: it has %d data files, by "
+					   "their names there are %u",
 					   c->src->path, h->num_shards,
 					   c->n_shards);
 		rsh__pb__bundle_header__free_unpacked(h, NULL);

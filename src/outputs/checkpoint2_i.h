@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_emit.h - writes metadata.json and common.json, which it also
- * reads, of a Checkpoint 2.0 step (wire/checkpoint2.h) for files that somebody
- * else shows.
+/* outputs/checkpoint2_i.h - metadata.json and common.json of a Checkpoint 2.0
+ * step (rsh/wire/checkpoint2.h) that is shown; only this directory includes it.
  *
- * metadata.json grows with tensors times ranks, to hundreds of megabytes, so
- * it is never in memory: where each tensor stands in it is worked out once, and
- * any stretch is written anew whenever it is asked for.  Every slice has one
- * entry in storage_data, that of the first rank which holds it, with all ranks
- * that share it in rank_group.
+ * metadata.json grows with tensors times ranks, to hundreds of megabytes, so it
+ * is never in memory.  The place of each tensor in it is computed once, and any
+ * stretch is written again for each read.  Every slice has one entry in
+ * storage_data, that of the first rank which holds it; rank_group has all ranks
+ * that share the slice.
  *
  * Threads: a text does not change once it is made, so any thread may read it.
  */
-#ifndef RSH_WIRE_CHECKPOINT2_EMIT_H
-#define RSH_WIRE_CHECKPOINT2_EMIT_H
+#ifndef RSH_OUTPUTS_CHECKPOINT2_I_H
+#define RSH_OUTPUTS_CHECKPOINT2_I_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/source/inspect.h"
 #include "rsh/tensor/cut.h"
 #include "rsh/tensor/dtype.h"
 #include "rsh/util/error.h"
@@ -39,15 +39,16 @@ struct rsh_ckpt2_tree {
 	uint32_t n_ranks; /* that have files */
 	uint32_t n_tensors;
 	const struct rsh_ckpt2_tensor *tensors; /* no name comes twice */
-	/* Does the file of a rank hold its slice of a tensor?  A slice that
-	 * none holds is not described; of each tensor one is held at least. */
+	/* Tells whether the file of a rank holds its slice of a tensor.  A slice
+	 * that no file holds is not described; of each tensor at least one slice
+	 * is held. */
 	bool (*holds)(const void *ctx, uint32_t tensor, uint32_t rank);
 	const void *ctx;
 };
 
 struct rsh_ckpt2_text;
 
-/* Works a metadata.json out.  Returns 0 and *out, which the caller frees;
+/* Measures a metadata.json.  Returns 0 and *out, which the caller frees;
  * -ENOMEM; or with a sentence that names the tensor: -EINVAL for a name that is
  * not UTF-8 or has control characters, -ENOTSUP for a cut that no tensor map
  * can express. */
@@ -65,19 +66,8 @@ void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *t, void *buf, size_t len,
 int rsh_ckpt2_step_name(uint64_t step, char *name);
 int rsh_ckpt2_file_name(bool opt, uint32_t rank, uint32_t n_ranks, char *name);
 
-/* What common.json says.  Numbers that are not known are 0. */
-struct rsh_ckpt2_common {
-	uint64_t step;
-	uint64_t epoch;
-	uint64_t batch_size; /* global_batch_size */
-	double loss_scale;
-};
-/* Writes it, with the keys that every release knows; *out is the caller's.
- * Returns the length, or -ENOMEM. */
-int rsh_ckpt2_common_format(const struct rsh_ckpt2_common *c, char **out);
-/* Reads all but the step, and leaves alone what the text does not know.
- * Returns 0, -ENOMEM, or -EBADMSG with a sentence if it is no such text. */
-int rsh_ckpt2_common_parse(const void *data, size_t len, const char *path,
-			   struct rsh_ckpt2_common *c, struct rsh_error *err);
+/* Writes a common.json with the keys that every release knows; what is 0 is
+ * null.  *out is the caller's.  Returns the length, or -ENOMEM. */
+int rsh_ckpt2_common_format(const struct rsh_training_state *c, char **out);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/encrypted_check.c steps over the blocks of an encrypted .ckpt.
+/* formats/ckpt/encrypted.c steps over the blocks of an encrypted .ckpt.
  *
  * A block is: its cipher's magic number; for AES-GCM a tag; the length of what
  * follows; the length of the initialisation vector; the vector; the length of
  * the cipher text; the cipher text. */
 #include "config.h"
 
-#include "rsh/wire/intact.h"
+#include "ckpt_i.h"
 
 #include <errno.h>
 

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_emit.c writes metadata.json piece by piece: each tensor has
- * one piece in state_dict_metadata and one in storage_data, whose places are
- * known, and a piece is written into a window that keeps what was asked for. */
+/* outputs/checkpoint2_text.c writes metadata.json piece by piece, and
+ * common.json.  Each tensor has one piece in state_dict_metadata and one in
+ * storage_data, whose places are known.  A piece is written into a window that
+ * keeps the bytes of the read. */
 #include "config.h"
 
-#include "rsh/wire/checkpoint2_emit.h"
+#include "checkpoint2_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "safetensors_i.h"
+#include "rsh/wire/json_text.h"
 
 /* This is a mesh, whose axes are told by their strides, and which of them cut
  * each dimension, most significant first. */
@@ -354,9 +356,9 @@ static bool has_control(const char *name)
  * not UTF-8, or -ENOMEM. */
 static int quote_text(const char *s, size_t len, char **out)
 {
-	struct json_text json = { 0 };
+	struct rsh_json_text json = { 0 };
 	bool good = rsh_json_text_put_string(&json, s, len,
-					     JSON_ESCAPES_SERDE);
+					     RSH_ESCAPES_SERDE);
 
 	if (good && !json.failed) {
 		*out = json.data;
@@ -370,7 +372,7 @@ static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
 		      struct rsh_error *err)
 {
 	const char *name = x->tree.tensors[i].name;
-	struct json_text key = { 0 };
+	struct rsh_json_text key = { 0 };
 	int rc = has_control(name) ? -EINVAL :
 		 quote_text(name, strlen(name), &x->names[i]);
 	char quote;
@@ -389,8 +391,8 @@ static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
 		     quote_text(key.data, key.len, &x->keys[i]);
 	rsh_json_text_clear(&key);
 	if (rc == -EINVAL)
-		return rsh_error_set(err, EINVAL, "parameter %s: its name "
-				     "cannot stand in metadata.json", name);
+		return rsh_error_set(err, EINVAL, "parameter %s: metadata.json "
+				     "cannot contain its name", name);
 	if (rc)
 		return rsh_error_nomem(err);
 	/* More follows before the closing quote. */
@@ -492,7 +494,7 @@ void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *x, void *buf, size_t len,
 	}
 }
 
-/* ---- the small things ---- */
+/* ---- names of files and directories ---- */
 
 int rsh_ckpt2_step_name(uint64_t step, char *name)
 {
@@ -504,4 +506,38 @@ int rsh_ckpt2_file_name(bool opt, uint32_t rank, uint32_t n_ranks, char *name)
 	return snprintf(name, RSH_CKPT2_NAME_MAX,
 			"%s-%07" PRIu32 "-%07" PRIu32 ".safetensors",
 			opt ? "opt" : "model", rank, n_ranks);
+}
+
+/* ---- common.json ---- */
+
+#define NUMBER_BYTES 40
+
+static const char *common_count(uint64_t n, char text[NUMBER_BYTES])
+{
+	if (n == 0)
+		return "null";
+	snprintf(text, NUMBER_BYTES, "%" PRIu64, n);
+	return text;
+}
+
+int rsh_ckpt2_common_format(const struct rsh_training_state *c, char **out)
+{
+	char epoch[NUMBER_BYTES], batch[NUMBER_BYTES];
+	char loss[NUMBER_BYTES] = "null";
+	int n;
+
+	if (c->loss_scale > 0 && isfinite(c->loss_scale)) {
+		snprintf(loss, sizeof(loss) - 2, "%.17g", c->loss_scale);
+		/* The loader takes a number without a point for an integer. */
+		if (!strpbrk(loss, ".e"))
+			strcat(loss, ".0");
+	}
+	n = asprintf(out, "{\n    \"epoch_num\": %s,\n"
+		     "    \"step_num\": %" PRIu64 ",\n"
+		     "    \"global_step\": %" PRIu64 ",\n"
+		     "    \"loss_scale\": %s,\n"
+		     "    \"global_batch_size\": %s\n}",
+		     common_count(c->epoch, epoch), c->step, c->step, loss,
+		     common_count(c->batch_size, batch));
+	return n < 0 ? -ENOMEM : n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/safetensors/hf_facts.c finds out what a model's weights tell by their names,
- * shapes and types. */
+/* outputs/hf_facts.c finds out what names, shapes and types of a model's
+ * weights tell. */
 #include "hf_config_i.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* The most layers that are looked at; models have a few hundred. */
+/* Layers beyond are not counted; models have a few hundred. */
 #define LAYERS_MAX 65536
 
 /* ---- the decoder ---- */
@@ -51,7 +51,7 @@ static bool hf_number(const char **s, uint32_t *out)
 	return true;
 }
 
-/* Goes to what follows the layer in a name.  False: it is of none. */
+/* Moves *s behind the number of the layer; false: the name has none. */
 static bool hf_layer(const struct hf_facts *f, const char **s, uint32_t *layer)
 {
 	return hf_begins(s, f->prefix) && hf_begins(s, f->list) &&
@@ -84,7 +84,7 @@ static void hf_find_decoder(struct hf_facts *f)
 
 /* ---- layers ---- */
 
-/* What layers for next-token prediction alone have. */
+/* Only layers for multi-token prediction have these. */
 static bool hf_predicts(const char *rest)
 {
 	static const char *const names[] = {
@@ -97,7 +97,7 @@ static bool hf_predicts(const char *rest)
 	return false;
 }
 
-/* Counts the layers; those for prediction come last. */
+/* Counts the layers without those for prediction, which come last. */
 static int hf_count_layers(struct hf_facts *f)
 {
 	cleanup_free bool *predicts = calloc(LAYERS_MAX, sizeof(*predicts));
@@ -317,7 +317,7 @@ static void hf_find_dtype(struct hf_facts *f)
 	f->one_dtype = n == 1;
 }
 
-/* What tools write beside tensors that they quantised. */
+/* Quantisation tools write these beside the tensors. */
 static bool hf_is_scale(const char *name)
 {
 	static const char *const ends[] = {

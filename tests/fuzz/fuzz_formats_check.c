@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz/fuzz_intact.c - the checks of other frameworks' files: whatever the
+/* fuzz/fuzz_formats_check.c - the checks of other frameworks' files: whatever the
  * bytes, they come to an end within the file and say why they refuse. */
 #include "config.h"
 
@@ -7,7 +7,9 @@
 
 #include <errno.h>
 
-#include "rsh/wire/intact.h"
+#include "formats/ckpt/ckpt_i.h"
+#include "formats/tensorflow/index_i.h"
+#include "formats/torch/torch_i.h"
 
 static void expect_reason(int rc, const struct rsh_error *err)
 {
@@ -26,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	expect_reason(rsh_torch_check(&src, size & 1, &unsummed, &err), &err);
 	err = (struct rsh_error)RSH_ERROR_INIT;
-	expect_reason(rsh_zip_check(&src, size & 1, &unsummed, &err), &err);
+	expect_reason(rsh_torch_zip_check(&src, size & 1, &unsummed, &err), &err);
 	err = (struct rsh_error)RSH_ERROR_INIT;
 	expect_reason(rsh_tf_index_check(&src, shards, 2, size & 1, &err),
 		      &err);

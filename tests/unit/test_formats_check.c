@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_wire_intact.c - whole files pass, and no shorter one does.
+/* unit/test_formats_check.c - whole files pass, and no shorter one does.
  *
  * The archives are laid out as torch.save() lays them out: stored entries
  * below one directory, contents aligned by padding in the local header's extra
@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "rsh/wire/intact.h"
+#include "formats/ckpt/ckpt_i.h"
+#include "formats/tensorflow/index_i.h"
+#include "formats/torch/torch_i.h"
 #include "wire_support.h"
 
 #define SHARD_BYTES 128

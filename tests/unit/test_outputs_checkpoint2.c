@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "formats/checkpoint2/checkpoint2_i.h"
+#include "outputs/checkpoint2_i.h"
 #include "rsh/wire/checkpoint2.h"
-#include "rsh/wire/checkpoint2_emit.h"
 
 /* Every rank holds its slice of every tensor, but for those left out. */
 struct shown {
@@ -310,7 +311,7 @@ static void names_of_files(void **state)
 /* ---- common.json ---- */
 
 static const struct {
-	struct rsh_ckpt2_common c;
+	struct rsh_training_state c;
 	const char *epoch, *loss, *batch;
 } commons[] = {
 	{ { .step = 20 }, "null", "null", "null" },
@@ -323,7 +324,7 @@ static void what_is_common(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(commons) / sizeof(commons[0]); i++) {
-		struct rsh_ckpt2_common again = { .step = 20 };
+		struct rsh_training_state again = { .step = 20 };
 		struct rsh_error err = RSH_ERROR_INIT;
 		char expected[300], *text;
 		int n = rsh_ckpt2_common_format(&commons[i].c, &text);
@@ -335,7 +336,7 @@ static void what_is_common(void **state)
 			 commons[i].loss, commons[i].batch);
 		assert_string_equal(text, expected);
 		assert_int_equal(n, strlen(expected));
-		assert_int_equal(rsh_ckpt2_common_parse(text, (size_t)n, "f",
+		assert_int_equal(rsh_checkpoint2_common_parse(text, (size_t)n, "f",
 							&again, &err), 0);
 		assert_memory_equal(&again, &commons[i].c, sizeof(again));
 		free(text);
@@ -350,16 +351,16 @@ static void what_is_not_common(void **state)
 	static const char odd[] =
 		"{\"epoch_num\": -1, \"global_batch_size\": \"8\", "
 		"\"loss_scale\": [], \"more\": null}";
-	struct rsh_ckpt2_common c = { 1, 2, 3, 4 };
+	struct rsh_training_state c = { 1, 2, 3, 4 };
 	struct rsh_error err = RSH_ERROR_INIT;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		assert_int_equal(rsh_ckpt2_common_parse(
+		assert_int_equal(rsh_checkpoint2_common_parse(
 			texts[i], strlen(texts[i]), "f", &c, &err), -EBADMSG);
-	assert_int_equal(rsh_ckpt2_common_parse(odd, strlen(odd), "f", &c,
+	assert_int_equal(rsh_checkpoint2_common_parse(odd, strlen(odd), "f", &c,
 						&err), 0);
-	assert_memory_equal(&c, &((struct rsh_ckpt2_common){ 1, 2, 3, 4 }),
+	assert_memory_equal(&c, &((struct rsh_training_state){ 1, 2, 3, 4 }),
 			    sizeof(c));
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/described_i.h - steps of Checkpoint 2.0, for this
+/* formats/checkpoint2/checkpoint2_i.h - steps of Checkpoint 2.0, for this
  * directory only.
  *
  * A tree has a directory for each step, in which every rank has two files, of
  * weights and of the optimizer's state; they count as one, whose index goes
  * over both.  Its metadata.json is the strategy, each step having its own. */
-#ifndef RSH_FORMATS_DESCRIBED_I_H
-#define RSH_FORMATS_DESCRIBED_I_H
+#ifndef RSH_FORMATS_CHECKPOINT2_I_H
+#define RSH_FORMATS_CHECKPOINT2_I_H
 
 #include "rsh/source/format.h"
 #include "rsh/source/metadata.h"
@@ -21,7 +21,7 @@ int rsh_checkpoint2_open(struct rsh_source *s,
 			 const struct rsh_source_options *opts,
 			 struct rsh_error *err);
 
-/* ---- what one says of itself (metadata.c, reconcile.c, common.c) ---- */
+/* ---- what one says of itself (metadata.c, reconcile.c) ---- */
 
 /* This is the state of a source: NULL as long as no step with a metadata.json
  * is chosen. */
@@ -56,8 +56,16 @@ char *rsh_described_path(const char *path);
 int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 			     struct rsh_names *names,
 			     struct rsh_strategy **out, struct rsh_error *err);
-int rsh_checkpoint2_common(const struct rsh_source *s,
-			   struct rsh_ckpt2_common *out);
+
+/* ---- common.json (training_state.c) ---- */
+
+int rsh_checkpoint2_training_state(const struct rsh_source *s,
+				   struct rsh_training_state *out);
+/* Reads all but the step, and leaves numbers alone that the text does not know.
+ * Returns 0, -ENOMEM, or -EBADMSG with a sentence if it is no JSON object. */
+int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
+				 struct rsh_training_state *c,
+				 struct rsh_error *err);
 
 extern const struct rsh_resume_format rsh_checkpoint2_resume;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/torch_legacy.c finds out whether an old file of torch.save() is as long
- * as it must be: pickles, and behind them the bytes of storages.
+/* formats/torch/check_legacy.c finds out whether an old file of torch.save() is
+ * as long as it must be: pickles, and behind them the bytes of storages.
  *
  * Nothing in the file says how long it is, and storages end without a mark.
  * What refers to one, in the pickle of the object, is the tuple ("storage",
@@ -10,7 +10,7 @@
  * stack. */
 #include "config.h"
 
-#include "torch_legacy_i.h"
+#include "torch_i.h"
 
 #include <stdlib.h>
 
@@ -191,8 +191,8 @@ static int legacy_check_length(struct legacy_object *o)
 						 "within the file", o->p->err);
 	}
 	return wanted == rest || o->unsized_any ? 0 :
-	       rsh_bytes_damaged(o->p->src, at + wanted, "the file goes on "
-				 "after its storages", o->p->err);
+	       rsh_bytes_damaged(o->p->src, at + wanted, "bytes after the "
+				 "last storage", o->p->err);
 }
 
 int rsh_torch_legacy_check(struct rsh_pickle *p)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/safetensors_text.c writes JSON as serde_json and Python's json do, byte
- * for byte.  jansson escapes otherwise (upper-case digits, DEL), and nothing
- * can change that. */
-#include "safetensors_i.h"
+/* wire/json_text.c writes texts and strings of JSON. */
+#include "rsh/wire/json_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +9,7 @@
 
 #include "rsh/util/mem.h"
 
-void rsh_json_text_put(struct json_text *t, const char *s, size_t len)
+void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len)
 {
 	/* One byte more is asked for, so that there is always room for a
 	 * NUL. */
@@ -25,12 +23,12 @@ void rsh_json_text_put(struct json_text *t, const char *s, size_t len)
 	t->data[t->len] = '\0';
 }
 
-void rsh_json_text_puts(struct json_text *t, const char *s)
+void rsh_json_text_puts(struct rsh_json_text *t, const char *s)
 {
 	rsh_json_text_put(t, s, strlen(s));
 }
 
-void rsh_json_text_put_u64(struct json_text *t, uint64_t v)
+void rsh_json_text_put_u64(struct rsh_json_text *t, uint64_t v)
 {
 	char digits[24];
 
@@ -38,10 +36,10 @@ void rsh_json_text_put_u64(struct json_text *t, uint64_t v)
 	rsh_json_text_puts(t, digits);
 }
 
-void rsh_json_text_clear(struct json_text *t)
+void rsh_json_text_clear(struct rsh_json_text *t)
 {
 	free(t->data);
-	*t = (struct json_text){ NULL, 0, 0, false };
+	*t = (struct rsh_json_text){ 0 };
 }
 
 /* ---- UTF-8 ---- */
@@ -72,7 +70,7 @@ static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
 	return len;
 }
 
-static bool is_utf8(const char *s, size_t len)
+bool rsh_is_utf8(const char *s, size_t len)
 {
 	uint32_t c;
 
@@ -88,7 +86,7 @@ static bool is_utf8(const char *s, size_t len)
 
 /* ---- strings ---- */
 
-static void st_text_put_unit(struct json_text *t, uint32_t unit)
+static void json_text_put_unit(struct rsh_json_text *t, uint32_t unit)
 {
 	char escape[8];
 
@@ -96,20 +94,20 @@ static void st_text_put_unit(struct json_text *t, uint32_t unit)
 	rsh_json_text_puts(t, escape);
 }
 
-static bool needs_escape(uint32_t c, enum json_escapes escapes)
+static bool needs_escape(uint32_t c, enum rsh_json_escapes escapes)
 {
 	if (c < 0x20 || c == '"' || c == '\\')
 		return true;
-	return escapes == JSON_ESCAPES_PYTHON && c > '~';
+	return escapes == RSH_ESCAPES_PYTHON && c > '~';
 }
 
-bool rsh_json_text_put_string(struct json_text *t, const char *s, size_t len,
-			      enum json_escapes escapes)
+bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s, size_t len,
+			      enum rsh_json_escapes escapes)
 {
 	size_t start = 0; /* of what is copied as it stands */
 	uint32_t c;
 
-	if (!is_utf8(s, len))
+	if (!rsh_is_utf8(s, len))
 		return false;
 	rsh_json_text_put(t, "\"", 1);
 	for (size_t i = 0, n; i < len; i += n) {
@@ -127,10 +125,10 @@ bool rsh_json_text_put_string(struct json_text *t, const char *s, size_t len,
 
 			rsh_json_text_put(t, escape, sizeof(escape));
 		} else if (c > 0xffff) {
-			st_text_put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
-			st_text_put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
+			json_text_put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
+			json_text_put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
 		} else {
-			st_text_put_unit(t, c);
+			json_text_put_unit(t, c);
 		}
 		start = i + n;
 	}

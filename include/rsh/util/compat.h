@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* util/compat.h - what newer kernels and libraries offer, for machines whose headers are
+ * older.
+ *
+ * The numbers and structures of system calls never change, so that a program which was
+ * built with old headers can use a new kernel: whether the kernel has the call is found
+ * out when the program runs.  All functions here are system calls, may be called by any
+ * thread, and return what the call returns: -1 with errno on failure (ENOSYS where the
+ * kernel does not have it).
+ */
+#ifndef RSH_UTIL_COMPAT_H
+#define RSH_UTIL_COMPAT_H
+
+#include <linux/magic.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- system calls; the numbers are the same on all processors ---- */
+
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424 /* Linux 5.1 */
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* Linux 5.3 */
+#endif
+#ifndef SYS_openat2
+#define SYS_openat2 437 /* Linux 5.6 */
+#endif
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444 /* Linux 5.13 */
+#define SYS_landlock_add_rule 445
+#define SYS_landlock_restrict_self 446
+#endif
+
+/* glibc has these from 2.36 on. */
+static inline int rsh_pidfd_open(int pid)
+{
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static inline int rsh_pidfd_send_signal(int pidfd, int signal)
+{
+	return (int)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
+}
+
+#define RSH_RESOLVE_NO_MAGICLINKS UINT64_C(0x02)
+#define RSH_RESOLVE_BENEATH UINT64_C(0x08)
+
+static inline int rsh_openat2(int dirfd, const char *path, int flags,
+			      uint64_t resolve)
+{
+	const struct {
+		uint64_t flags, mode, resolve;
+	} how = { (unsigned)flags, 0, resolve };
+
+	return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+}
+
+/* ---- memory ---- */
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+/* ---- file systems, as statfs() tells them ---- */
+
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xff534d42
+#endif
+#ifndef SMB2_SUPER_MAGIC
+#define SMB2_SUPER_MAGIC 0xfe534d42
+#endif
+#ifndef CEPH_SUPER_MAGIC
+#define CEPH_SUPER_MAGIC 0x00c36400
+#endif
+
+/* ---- libcurl: the library is found when the program runs, and may be newer ---- */
+
+#if !HAVE_DECL_CURLOPT_AWS_SIGV4
+#define CURLOPT_AWS_SIGV4 ((CURLoption)10305) /* 7.75 */
+#endif
+#if !HAVE_DECL_CURLOPT_PROTOCOLS_STR
+#define CURLOPT_PROTOCOLS_STR ((CURLoption)10318) /* 7.85 */
+#define CURLOPT_REDIR_PROTOCOLS_STR ((CURLoption)10319)
+#endif
+#if !HAVE_DECL_CURLOPT_QUICK_EXIT
+#define CURLOPT_QUICK_EXIT ((CURLoption)322) /* 7.87 */
+#endif
+/* Newer headers warn of these, which older libraries need. */
+#define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
+#define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
+/* Before 7.62 this was a failure of its own. */
+#define RSH_CURLE_UNVERIFIED_OLD ((CURLcode)51)
+
+#endif

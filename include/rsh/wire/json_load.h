@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/json_load.h - a small JSON file as a tree of jansson. */
+#ifndef RSH_WIRE_JSON_LOAD_H
+#define RSH_WIRE_JSON_LOAD_H
+
+#include <stddef.h>
+
+#include "rsh/util/error.h"
+
+struct json_t;
+
+/* Parses a JSON object; `flags` are those of json_loadb(), `path` and `what`
+ * ("a strategy file") are for messages.  Returns 0 and *out, which the caller
+ * gives to json_decref(); -ENOMEM; or -EBADMSG with a sentence that says where
+ * the text is no JSON, or that it is no object. */
+int rsh_json_load(const void *data, size_t len, size_t flags, const char *path,
+		  const char *what, struct json_t **out, struct rsh_error *err);
+
+/* Calls json_decref() at the end of a scope. */
+void rsh_json_unref(struct json_t **j);
+#define cleanup_json __attribute__((cleanup(rsh_json_unref)))
+
+#endif

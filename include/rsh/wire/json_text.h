@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/json_text.h - JSON written byte for byte as serde_json and Python's json
+ * write it.  (jansson escapes otherwise: upper-case digits, DEL.) */
+#ifndef RSH_WIRE_JSON_TEXT_H
+#define RSH_WIRE_JSON_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A text that grows; one that is all zero is empty.  After a failure it takes
+ * no more, and `failed` says so.  A NUL follows the text. */
+struct rsh_json_text {
+	char *data; /* from malloc; the owner frees it by rsh_json_text_clear() */
+	size_t len;
+	size_t cap;
+	bool failed;
+};
+
+void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len);
+void rsh_json_text_puts(struct rsh_json_text *t, const char *s);
+void rsh_json_text_put_u64(struct rsh_json_text *t, uint64_t v);
+void rsh_json_text_clear(struct rsh_json_text *t);
+
+enum rsh_json_escapes {
+	RSH_ESCAPES_SERDE,  /* only what JSON demands; the rest is UTF-8 */
+	RSH_ESCAPES_PYTHON, /* all that is not printable ASCII */
+};
+
+/* Tells whether a text is UTF-8; a NUL is a character. */
+bool rsh_is_utf8(const char *s, size_t len);
+/* Writes the string with its quotes.  If it is not UTF-8, returns false and
+ * writes nothing. */
+bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s,
+			      size_t len, enum rsh_json_escapes escapes);
+
+#endif

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outputs/dcp.c shows one whole model as a distributed checkpoint of PyTorch,
+ * which torch.distributed.checkpoint.load() opens on any number of ranks:
+ *
+ *   /__0_<file>.distcp    items: parts of tensors (plan/dcp_framing.c)
+ *   /.metadata            a pickle: types, shapes and parts of all tensors, and
+ *                         the file, offset and length of each item
+ *   /metadata.json        these two are what Megatron-Core wants besides
+ *   /common.pt
+ *
+ * The form of the pickle is one that torch 2.3.1 to 2.15.0 load: properties of a
+ * tensor have five fields, as torch wrote them before 2.9. */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/outputs/outputs.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/pickle_emit.h"
+#include "rsh/wire/torch_item.h"
+
+#define METADATA_NAME ".metadata"
+#define CHECKPOINT "torch.distributed.checkpoint"
+
+static const char megatron_config[] =
+	"{\"sharded_backend\": \"torch_dist\", "
+	"\"sharded_backend_version\": 1, \"common_backend\": \"torch\", "
+	"\"common_backend_version\": 1}";
+
+/* Each of these is put once into the pickle, and recalled later. */
+enum dcp_memo {
+	MEMO_TENSOR,
+	MEMO_PROPERTIES,
+	MEMO_CHUNK,
+	MEMO_INDEX,
+	MEMO_STORAGE,
+	MEMO_SIZE,
+	MEMO_LAYOUT,
+	MEMO_FORMAT,
+	MEMO_KEY_PROPERTIES,
+	MEMO_KEY_SIZE,
+	MEMO_KEY_CHUNKS,
+	MEMO_KEY_OFFSETS,
+	MEMO_KEY_SIZES,
+	MEMO_KEY_NAME,
+	MEMO_KEY_OFFSET,
+	MEMO_KEY_INDEX,
+	MEMO_KEY_PATH,
+	MEMO_KEY_LENGTH,
+	MEMO_DTYPE,
+	N_MEMOS = MEMO_DTYPE + RSH_DTYPE_COUNT,
+};
+
+struct dcp_shown {
+	struct rsh_pickle_out metadata;
+	uint8_t common[RSH_TORCH_TAIL_MAX];
+
+	/* What follows is used while the metadata is made. */
+	bool known[N_MEMOS];
+	uint32_t memo[N_MEMOS];
+	uint32_t *names; /* [tensor] */
+	uint32_t *files; /* [file]: their names, 1 + the number; 0: not put */
+};
+
+static void dcp_free(void *state)
+{
+	struct dcp_shown *d = state;
+
+	if (!d)
+		return;
+	rsh_pickle_clear(&d->metadata);
+	free(d->names);
+	free(d->files);
+	free(d);
+}
+
+/* ---- values of the pickle ---- */
+
+static bool dcp_recall(struct dcp_shown *d, unsigned memo)
+{
+	if (d->known[memo])
+		rsh_pickle_recall(&d->metadata, d->memo[memo]);
+	return d->known[memo];
+}
+
+static void dcp_remember(struct dcp_shown *d, unsigned memo)
+{
+	d->memo[memo] = rsh_pickle_remember(&d->metadata);
+	d->known[memo] = true;
+}
+
+static void dcp_put_class(struct dcp_shown *d, unsigned memo,
+			  const char *module, const char *name)
+{
+	if (dcp_recall(d, memo))
+		return;
+	rsh_pickle_put_global(&d->metadata, module, name);
+	dcp_remember(d, memo);
+}
+
+static void dcp_put_key(struct dcp_shown *d, unsigned memo, const char *key)
+{
+	if (dcp_recall(d, memo))
+		return;
+	rsh_pickle_put_text(&d->metadata, key, strlen(key));
+	dcp_remember(d, memo);
+}
+
+/* Begins an object without arguments, whose attributes follow as the entries
+ * of a dictionary. */
+static void dcp_begin_object(struct dcp_shown *d, unsigned memo,
+			     const char *module, const char *name)
+{
+	dcp_put_class(d, memo, module, name);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_TUPLE);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_NEWOBJ);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_MARK);
+}
+
+static void dcp_end_object(struct dcp_shown *d)
+{
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_SETITEMS);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_BUILD);
+}
+
+/* Puts torch.Size(v). */
+static void dcp_put_size(struct dcp_shown *d, unsigned n, const uint64_t *v)
+{
+	struct rsh_pickle_out *o = &d->metadata;
+
+	dcp_put_class(d, MEMO_SIZE, "torch", "Size");
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	for (unsigned i = 0; i < n; i++)
+		rsh_pickle_put_number(o, v[i]);
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
+	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
+}
+
+/* Puts what a function of torch returns for one argument. */
+static void dcp_put_call(struct dcp_shown *d, unsigned memo, const char *module,
+			 const char *name, const char *argument)
+{
+	struct rsh_pickle_out *o = &d->metadata;
+
+	if (dcp_recall(d, memo))
+		return;
+	rsh_pickle_put_global(o, module, name);
+	if (argument)
+		rsh_pickle_put_text(o, argument, strlen(argument));
+	else
+		rsh_pickle_put_number(o, 0);
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
+	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
+	dcp_remember(d, memo);
+}
+
+/* They have a state of their own: (type, layout, whether a gradient is wanted,
+ * memory format, whether memory is pinned). */
+static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
+{
+	struct rsh_pickle_out *o = &d->metadata;
+
+	dcp_put_class(d, MEMO_PROPERTIES, CHECKPOINT ".metadata",
+		      "TensorProperties");
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	dcp_put_class(d, MEMO_DTYPE + dtype, "torch",
+		      rsh_torch_dtype_name(dtype));
+	dcp_put_call(d, MEMO_LAYOUT, "torch.serialization", "_get_layout",
+		     "torch.strided");
+	rsh_pickle_put(o, RSH_PICKLE_OP_FALSE);
+	dcp_put_call(d, MEMO_FORMAT, CHECKPOINT ".metadata",
+		     "_MEM_FORMAT_ENCODING", NULL);
+	rsh_pickle_put(o, RSH_PICKLE_OP_FALSE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_BUILD);
+}
+
+/* ---- tensors ---- */
+
+static void dcp_put_chunks(struct dcp_shown *d,
+			   const struct rsh_record_shape *s)
+{
+	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_chunks k;
+
+	rsh_dcp_framing.chunks(s, &k);
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_LIST);
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	for (uint64_t i = 0; i < k.n && !o->failed; i++) {
+		struct rsh_torch_chunk c;
+
+		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
+		dcp_begin_object(d, MEMO_CHUNK, CHECKPOINT ".metadata",
+				 "ChunkStorageMetadata");
+		dcp_put_key(d, MEMO_KEY_OFFSETS, "offsets");
+		dcp_put_size(d, s->n_dims, c.offsets);
+		dcp_put_key(d, MEMO_KEY_SIZES, "sizes");
+		dcp_put_size(d, s->n_dims, c.sizes);
+		dcp_end_object(d);
+	}
+	rsh_pickle_put(o, RSH_PICKLE_OP_APPENDS);
+}
+
+static void dcp_put_tensor(struct dcp_shown *d, uint32_t tensor,
+			   const struct rsh_record_shape *s)
+{
+	uint64_t dims[RSH_MAX_DIMS];
+
+	for (unsigned i = 0; i < s->n_dims; i++)
+		dims[i] = (uint64_t)s->dims[i];
+	rsh_pickle_put_text(&d->metadata, s->name, s->name_len);
+	d->names[tensor] = rsh_pickle_remember(&d->metadata);
+	dcp_begin_object(d, MEMO_TENSOR, CHECKPOINT ".metadata",
+			 "TensorStorageMetadata");
+	dcp_put_key(d, MEMO_KEY_PROPERTIES, "properties");
+	dcp_put_properties(d, s->dtype);
+	dcp_put_key(d, MEMO_KEY_SIZE, "size");
+	dcp_put_size(d, s->n_dims, dims);
+	dcp_put_key(d, MEMO_KEY_CHUNKS, "chunks");
+	dcp_put_chunks(d, s);
+	dcp_end_object(d);
+}
+
+static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
+			 uint32_t file)
+{
+	char name[NAME_MAX + 1];
+
+	if (d->files[file]) {
+		rsh_pickle_recall(&d->metadata, d->files[file] - 1);
+		return;
+	}
+	rsh_output_file_name(t, file, name, sizeof(name));
+	rsh_pickle_put_text(&d->metadata, name, strlen(name));
+	d->files[file] = 1 + rsh_pickle_remember(&d->metadata);
+}
+
+/* Puts where each item of a tensor is: the key that names it, and its place. */
+static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
+			   uint32_t tensor, uint32_t file,
+			   const struct rsh_virtual_record *r)
+{
+	struct rsh_pickle_out *o = &d->metadata;
+	const struct rsh_record_shape *s = &r->shape;
+	uint8_t tail[RSH_TORCH_TAIL_MAX];
+	uint64_t at = r->offset;
+	struct rsh_chunks k;
+
+	rsh_dcp_framing.chunks(s, &k);
+	for (uint64_t i = 0; i < k.n && !o->failed; i++) {
+		const bool last = i + 1 == k.n;
+		const uint64_t header = last ? k.last_header : k.full_header;
+		struct rsh_torch_chunk c;
+
+		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
+		dcp_begin_object(d, MEMO_INDEX, CHECKPOINT ".metadata",
+				 "MetadataIndex");
+		dcp_put_key(d, MEMO_KEY_NAME, "fqn");
+		rsh_pickle_recall(o, d->names[tensor]);
+		dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
+		dcp_put_size(d, s->n_dims, c.offsets);
+		dcp_put_key(d, MEMO_KEY_INDEX, "index");
+		rsh_pickle_put_number(o, i);
+		dcp_end_object(d);
+		dcp_begin_object(d, MEMO_STORAGE, CHECKPOINT ".filesystem",
+				 "_StorageInfo");
+		dcp_put_key(d, MEMO_KEY_PATH, "relative_path");
+		dcp_put_path(d, t, file);
+		dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
+		rsh_pickle_put_number(o, at);
+		dcp_put_key(d, MEMO_KEY_LENGTH, "length");
+		/* Trailers end with padding that is not the item's. */
+		rsh_pickle_put_number(o, header + c.bytes +
+				      rsh_torch_item_tail(s->dtype, s->n_dims,
+							  c.sizes, c.bytes,
+							  tail));
+		dcp_end_object(d);
+		at += k.full_header + c.bytes + k.full_trailer;
+	}
+}
+
+/* Calls a function for each tensor that is shown. */
+static void dcp_each(struct dcp_shown *d, const struct rsh_output_tree *t,
+		     void (*fn)(struct dcp_shown *d, const struct rsh_tree *t,
+				uint32_t tensor, uint32_t file,
+				const struct rsh_virtual_record *r))
+{
+	uint32_t tensor = 0;
+
+	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(t->plan, f, i, &r);
+			fn(d, t->tree, tensor++, f, &r);
+		}
+}
+
+static void dcp_describe(struct dcp_shown *d, const struct rsh_tree *t,
+			 uint32_t tensor, uint32_t file,
+			 const struct rsh_virtual_record *r)
+{
+	(void)t;
+	(void)file;
+	dcp_put_tensor(d, tensor, &r->shape);
+}
+
+/* A name is one key of a flat dictionary: name -> (name,). */
+static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
+			  uint32_t tensor, uint32_t file,
+			  const struct rsh_virtual_record *r)
+{
+	(void)t;
+	(void)file;
+	(void)r;
+	rsh_pickle_recall(&d->metadata, d->names[tensor]);
+	rsh_pickle_recall(&d->metadata, d->names[tensor]);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_TUPLE1);
+}
+
+static void dcp_put_dictionary(
+	struct dcp_shown *d, const struct rsh_output_tree *t, const char *key,
+	void (*fn)(struct dcp_shown *d, const struct rsh_tree *t,
+		   uint32_t tensor, uint32_t file,
+		   const struct rsh_virtual_record *r))
+{
+	rsh_pickle_put_text(&d->metadata, key, strlen(key));
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_MARK);
+	dcp_each(d, t, fn);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_SETITEMS);
+}
+
+static int dcp_make_metadata(struct dcp_shown *d,
+			     const struct rsh_output_tree *t)
+{
+	const uint32_t n_files = rsh_plan_n_files(t->plan);
+	struct rsh_pickle_out *o = &d->metadata;
+	size_t n = 0;
+
+	for (uint32_t f = 0; f < n_files; f++)
+		n += rsh_plan_n_records(t->plan, f);
+	d->names = rsh_alloc_array(n, sizeof(*d->names));
+	d->files = calloc((size_t)n_files + 1, sizeof(*d->files));
+	if (!d->names || !d->files)
+		return -ENOMEM;
+	rsh_pickle_begin(o);
+	rsh_pickle_put_global(o, CHECKPOINT ".metadata", "Metadata");
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	dcp_put_dictionary(d, t, "state_dict_metadata", dcp_describe);
+	dcp_put_dictionary(d, t, "planner_data", dcp_put_names);
+	dcp_put_dictionary(d, t, "storage_data", dcp_put_places);
+	dcp_end_object(d);
+	rsh_pickle_end(o);
+	return o->failed ? -ENOMEM : 0;
+}
+
+/* ---- the tree ---- */
+
+static int dcp_add_text(struct rsh_output_tree *t, struct rsh_item *item,
+			const char *name, const void *text, size_t bytes)
+{
+	const struct rsh_output_text added = {
+		.body = rsh_body_of_text(text, bytes), .mode = 0444,
+	};
+
+	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
+	return rsh_output_add_text(t, &added, &item->leaf);
+}
+
+static int dcp_add_rows(struct dcp_shown *d, struct rsh_output_tree *t)
+{
+	const uint32_t n = rsh_plan_n_files(t->plan);
+	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
+						 struct rsh_item, 3);
+	const struct rsh_row files = {
+		.n = n, .first = RSH_NODE_OF_FILE(0), .step = 2,
+		.parent = t->tree->root, .kind = RSH_NODE_FILE,
+		.before = "__0_", .after = t->output->suffix,
+	};
+	/* The number behind those of the files is that of the values. */
+	const struct rsh_row beside = {
+		.n = 3, .first = RSH_NODE_BESIDE(n) + 1, .step = 1,
+		.parent = t->tree->root, .items = items,
+	};
+
+	if (!items || rsh_tree_add(t->tree, &files) ||
+	    rsh_output_add_values(t) || dcp_make_metadata(d, t) ||
+	    dcp_add_text(t, &items[0], METADATA_NAME, d->metadata.data,
+			 d->metadata.n) ||
+	    dcp_add_text(t, &items[1], "metadata.json", megatron_config,
+			 sizeof(megatron_config) - 1) ||
+	    dcp_add_text(t, &items[2], "common.pt", d->common,
+			 rsh_torch_save_empty(d->common)))
+		return -ENOMEM;
+	return rsh_tree_add(t->tree, &beside);
+}
+
+static int dcp_build(struct rsh_output_tree *t, struct rsh_error *err)
+{
+	struct dcp_shown *d = t->state = calloc(1, sizeof(*d));
+
+	if (!d || dcp_add_rows(d, t))
+		return rsh_error_nomem(err);
+	free(steal_pointer(&d->names));
+	free(steal_pointer(&d->files));
+	return 0;
+}
+
+const struct rsh_output rsh_output_dcp = {
+	.name = "dcp",
+	.suffix = ".distcp",
+	.framing = &rsh_dcp_framing,
+	.division = RSH_DIVIDE_PARTS,
+	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PART_SIZE,
+	.last = METADATA_NAME,
+	.build = dcp_build,
+	.free = dcp_free,
+};

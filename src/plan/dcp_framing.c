@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/dcp_framing.c lays out a file of a PyTorch distributed checkpoint: each
+ * tensor is one archive of torch.save(), or several of equal parts of it. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/plan/framing.h"
+#include "rsh/util/checked.h"
+#include "rsh/wire/torch_item.h"
+
+/* Returns how many bytes behind an item of so many make the next one begin on a
+ * multiple of the alignment. */
+static uint64_t dcp_padding(uint64_t bytes)
+{
+	return (RSH_TORCH_ALIGNMENT - bytes % RSH_TORCH_ALIGNMENT) %
+	       RSH_TORCH_ALIGNMENT;
+}
+
+static size_t dcp_write_header(const struct rsh_record_shape *s, uint64_t at,
+			       uint64_t chunk_bytes, uint8_t *buf)
+{
+	struct rsh_torch_chunk c;
+
+	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
+	return rsh_torch_item_head(s->dtype, s->n_dims, c.sizes, c.bytes, buf);
+}
+
+static size_t dcp_write_trailer(const struct rsh_record_shape *s, uint64_t at,
+				uint64_t chunk_bytes, uint8_t *buf)
+{
+	struct rsh_torch_chunk c;
+	size_t n, pad;
+
+	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
+	n = rsh_torch_item_tail(s->dtype, s->n_dims, c.sizes, c.bytes, buf);
+	/* A head is a multiple of the alignment. */
+	pad = dcp_padding(c.bytes + n);
+	memset(buf + n, 0, pad);
+	return n + pad;
+}
+
+static void dcp_chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
+{
+	const uint64_t bytes = rsh_torch_chunk_bytes(s);
+	const uint64_t n = bytes ? (s->content_bytes - 1) / bytes + 1 : 1;
+	const uint64_t last = (n - 1) * bytes;
+	uint8_t head[RSH_TORCH_HEAD_MAX];
+	uint8_t tail[RSH_TORCH_TAIL_MAX + RSH_TORCH_ALIGNMENT];
+
+	*out = (struct rsh_chunks){
+		.n = n, .content_bytes = bytes,
+		.full_header = dcp_write_header(s, 0, bytes, head),
+		.full_trailer = dcp_write_trailer(s, 0, bytes, tail),
+		.last_header = dcp_write_header(s, last, bytes, head),
+		.last_trailer = dcp_write_trailer(s, last, bytes, tail),
+	};
+}
+
+static int dcp_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		const struct rsh_record_shape *s = &f->shapes[i];
+		struct rsh_chunks k;
+		uint64_t around;
+
+		if (!rsh_torch_dtype_name(s->dtype))
+			return rsh_error_set(err, ENOTSUP, "parameter \"%s\" is "
+					     "of type %s, which PyTorch does "
+					     "not have; --drop leaves it out",
+					     s->name, rsh_dtype_name(s->dtype));
+		dcp_chunks(s, &k);
+		f->slots[i].offset = at;
+		if (!rsh_mul_u64(k.n - 1, k.full_header + k.full_trailer,
+				 &around) ||
+		    !rsh_add_u64(around, k.last_header + k.last_trailer,
+				 &around) ||
+		    !rsh_add_u64(at, s->content_bytes, &at) ||
+		    !rsh_add_u64(at, around, &at) || at > INT64_MAX)
+			return rsh_layout_too_large(s, err);
+	}
+	f->header = NULL;
+	f->header_bytes = 0;
+	f->bytes = at;
+	return 0;
+}
+
+const struct rsh_framing rsh_dcp_framing = {
+	.type = RSH_FILE_OTHER,
+	.lay_out = dcp_lay_out,
+	.chunks = dcp_chunks,
+	.write_header = dcp_write_header,
+	.write_trailer = dcp_write_trailer,
+};

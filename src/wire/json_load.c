@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/json_load.c parses JSON objects by jansson. */
+#include "rsh/wire/json_load.h"
+
+#include <errno.h>
+
+#include <jansson.h>
+
+int rsh_json_load(const void *data, size_t len, size_t flags, const char *path,
+		  const char *what, json_t **out, struct rsh_error *err)
+{
+	json_error_t where;
+	json_t *root = json_loadb(data, len, flags, &where);
+
+	if (json_is_object(root)) {
+		*out = root;
+		return 0;
+	}
+	if (root) {
+		json_decref(root);
+		return rsh_error_set(err, EBADMSG, "%s: not %s: the JSON is not "
+				     "an object", path, what);
+	}
+	if (json_error_code(&where) == json_error_out_of_memory)
+		return rsh_error_nomem(err);
+	return rsh_error_set(err, EBADMSG, "%s: not JSON: %s (line %d, column "
+			     "%d)", path, where.text, where.line, where.column);
+}
+
+void rsh_json_unref(json_t **j)
+{
+	json_decref(*j);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors as torch.save() writes them: how they are cut into chunks, and the
+ * archive around the elements of one, also where its numbers have 64 bits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/torch_item.h"
+#include "rsh/wire/zip.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define ROUNDS 20000
+
+static struct rsh_record_shape shape_of(enum rsh_dtype t, unsigned n,
+					const int64_t *dims)
+{
+	struct rsh_record_shape s = {
+		.name = "w", .name_len = 1, .dtype = t, .n_dims = (uint8_t)n,
+		.dims = dims, .content_bytes = rsh_dtype_size(t),
+	};
+
+	for (unsigned i = 0; i < n; i++)
+		s.content_bytes *= (uint64_t)dims[i];
+	return s;
+}
+
+/* ---- chunks ---- */
+
+static void test_chunks_of_known_shapes(void **state)
+{
+	static const struct {
+		unsigned n;
+		int64_t dims[4];
+		uint64_t elements; /* of a chunk */
+	} cases[] = {
+		{ 2, { 5, 3 }, 15 },
+		{ 2, { 0, 3 }, 0 },
+		/* Whole rows, as many as 64 MiB have room for. */
+		{ 2, { 8192, 8192 }, 2048 * 8192 },
+		{ 2, { 100000, 1000 }, 16777 * 1000 },
+		{ 3, { 1, 100000, 1000 }, 16777 * 1000 },
+		/* A row of 128 MiB is cut in halves, */
+		{ 3, { 6, 4096, 8192 }, 2048 * 8192 },
+		/* one of 3 * 2^23 elements in two parts, */
+		{ 3, { 2, 3072, 8192 }, 1536 * 8192 },
+		/* and one whose length is prime is left whole. */
+		{ 3, { 2, 16777259, 1 }, 16777259 },
+		{ 4, { 2, 3, 16777259, 2 }, 16777259 * 2 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rsh_record_shape s = shape_of(
+			RSH_DTYPE_FLOAT32, cases[i].n, cases[i].dims);
+
+		assert_int_equal(rsh_torch_chunk_bytes(&s),
+				 4 * cases[i].elements);
+	}
+}
+
+/* Elements before the first of a box in the whole tensor. */
+static uint64_t first_of(const struct rsh_record_shape *s, const uint64_t *at)
+{
+	uint64_t first = 0;
+
+	for (unsigned i = 0; i < s->n_dims; i++)
+		first = first * (uint64_t)s->dims[i] + at[i];
+	return first;
+}
+
+/* Chunks of random shapes are boxes whose elements follow each other, and have
+ * all elements. */
+static void test_random_chunks(void **state)
+{
+	const char *text = getenv("RSH_TEST_SEED");
+	unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : 1;
+
+	(void)state;
+	print_message("# RSH_TEST_SEED=%u\n", seed);
+	srandom(seed);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		int64_t dims[5];
+		const unsigned n = (unsigned)random() % 6;
+		struct rsh_record_shape s;
+		struct rsh_torch_chunk c;
+		uint64_t bytes, at = 0, count = 0;
+
+		for (unsigned i = 0; i < n; i++)
+			dims[i] = 1 + random() % (1L << random() % 14);
+		s = shape_of(random() % 2 ? RSH_DTYPE_FLOAT64 :
+					    RSH_DTYPE_FLOAT16, n, dims);
+		if (s.content_bytes > MIB * MIB)
+			continue;
+		bytes = rsh_torch_chunk_bytes(&s);
+		assert_true(bytes > 0);
+		assert_true(bytes == s.content_bytes ||
+			    bytes >= RSH_TORCH_CHUNK_BYTES / 4);
+		for (; at < s.content_bytes; at += c.bytes) {
+			uint64_t elements = 1;
+
+			rsh_torch_chunk_at(&s, at, bytes, &c);
+			assert_true(c.bytes > 0 && c.bytes <= bytes);
+			for (unsigned i = 0; i < n; i++) {
+				assert_true(c.sizes[i] > 0);
+				assert_true(c.offsets[i] + c.sizes[i] <=
+					    (uint64_t)dims[i]);
+				elements *= c.sizes[i];
+			}
+			assert_int_equal(elements * rsh_dtype_size(s.dtype),
+					 c.bytes);
+			assert_int_equal(first_of(&s, c.offsets) *
+					 rsh_dtype_size(s.dtype), at);
+			if (++count > 1000)
+				break;
+		}
+		assert_true(count > 1000 || at == s.content_bytes);
+	}
+}
+
+/* ---- archives ---- */
+
+/* An item whose elements are all zero. */
+struct item {
+	uint8_t head[RSH_TORCH_HEAD_MAX], tail[RSH_TORCH_TAIL_MAX];
+	size_t n_head, n_tail;
+	uint64_t bytes;
+};
+
+static ssize_t item_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct item *it = ctx;
+	uint8_t *to = buf;
+
+	for (size_t i = 0; i < len; i++, offset++)
+		to[i] = offset < it->n_head ? it->head[offset] :
+			offset < it->n_head + it->bytes ? 0 :
+			it->tail[offset - it->n_head - it->bytes];
+	return (ssize_t)len;
+}
+
+static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
+		       uint64_t bytes, size_t n_tail)
+{
+	static const char *const names[] = {
+		"archive/data.pkl", "archive/byteorder", "archive/data/0",
+		"archive/version",
+	};
+	static uint8_t room[RSH_ZIP_ROOM], local[RSH_ZIP_ROOM / 2];
+	struct item it = { .bytes = bytes };
+	struct rsh_byte_source src = {
+		.pread_fn = item_pread, .ctx = &it, .path = "item",
+	};
+	struct rsh_zip_directory d;
+	struct rsh_error err;
+	uint64_t at;
+
+	it.n_head = rsh_torch_item_head(t, n, sizes, bytes, it.head);
+	it.n_tail = rsh_torch_item_tail(t, n, sizes, bytes, it.tail);
+	assert_int_equal(it.n_head % RSH_TORCH_ALIGNMENT, 0);
+	assert_true(it.n_head <= sizeof(it.head));
+	assert_int_equal(it.n_tail, n_tail);
+	src.size = it.n_head + bytes + it.n_tail;
+	assert_int_equal(rsh_zip_read_directory(&src, &d, &err), 0);
+	assert_int_equal(d.n_entries, 4);
+	at = d.offset;
+	for (unsigned i = 0; i < 4; i++) {
+		struct rsh_zip_entry e;
+		uint64_t content;
+
+		assert_int_equal(rsh_zip_read_entry(&src, &d, at, room, &e,
+						    &err), 0);
+		assert_int_equal(e.n_name, strlen(names[i]));
+		assert_memory_equal(e.name, names[i], e.n_name);
+		assert_int_equal(e.method, RSH_ZIP_STORED);
+		assert_int_equal(e.content_bytes, e.original_bytes);
+		at = rsh_zip_next_entry(&e);
+		assert_int_equal(rsh_zip_read_local(&src, &d, &e, local,
+						    &content, &err), 0);
+		if (i == 2) {
+			assert_int_equal(content, it.n_head);
+			assert_int_equal(e.content_bytes, bytes);
+			assert_int_equal(e.crc, 0);
+		} else {
+			uint8_t entry[4096];
+
+			item_pread(&it, entry, e.content_bytes, content);
+			assert_int_equal(e.crc, crc32(0, entry,
+						      (uInt)e.content_bytes));
+		}
+	}
+	assert_int_equal(at, d.end);
+}
+
+static void test_archives(void **state)
+{
+	const uint64_t small[] = { 5, 3 }, flat[] = { 7 };
+	const uint64_t large[] = { (uint64_t)4831838208 };
+	uint64_t many[RSH_MAX_DIMS];
+
+	(void)state;
+	check_item(RSH_DTYPE_FLOAT32, 2, small, 60, 315);
+	check_item(RSH_DTYPE_FLOAT8E4M3FN, 1, flat, 7, 315);
+	check_item(RSH_DTYPE_INT64, 0, NULL, 8, 315);
+	/* More than 32 bits: fields of zip64 come in, as torch has them. */
+	check_item(RSH_DTYPE_UINT8, 1, large, large[0], 423);
+	for (unsigned i = 0; i < RSH_MAX_DIMS; i++)
+		many[i] = 1;
+	many[0] = (uint64_t)1 << 40;
+	check_item(RSH_DTYPE_BFLOAT16, RSH_MAX_DIMS, many, many[0] * 2, 423);
+}
+
+static void test_every_type(void **state)
+{
+	const uint64_t sizes[] = { 2 };
+
+	(void)state;
+	for (enum rsh_dtype t = 1; t < RSH_DTYPE_COUNT; t++)
+		if (rsh_torch_dtype_name(t))
+			check_item(t, 1, sizes, 2 * rsh_dtype_size(t), 315);
+	assert_null(rsh_torch_dtype_name(RSH_DTYPE_STR));
+	assert_null(rsh_torch_dtype_name(RSH_DTYPE_INT4));
+	assert_string_equal(rsh_torch_dtype_name(RSH_DTYPE_BFLOAT16),
+			    "bfloat16");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_chunks_of_known_shapes),
+		cmocka_unit_test(test_random_chunks),
+		cmocka_unit_test(test_archives),
+		cmocka_unit_test(test_every_type),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
