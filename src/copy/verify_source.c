@@ -83,8 +83,8 @@ static int verify_look_into(const struct rsh_verify_job *j,
 				  strerror(-rc)) : 0;
 }
 
-/* What is wrong with a file is its problem; running out of memory, being
- * stopped and links to where nobody may look are failures of the command. */
+/* A damaged file is a problem in the answer; no memory, a stop and forbidden
+ * links are errors of the command. */
 static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct rsh_verify_job *j = ctx;

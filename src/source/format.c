@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/format.c finds out of which format a source is, by asking all of them,
- * and has what a format is offered to list its files. */
+/* source/format.c finds the format of a source: each format makes a bid. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include "step_i.h"
 #include "walk_i.h"
 
-/* What is known where nobody brings formats. */
+/* The format if the caller has no list of formats. */
 static const struct rsh_format files_of_ranks = {
 	.name = "ranks", .says = "tree of rank files", .by_name = true,
 	.open = rsh_source_list_ranks,
@@ -28,8 +27,8 @@ static int look_by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A directory that cannot be read has no names; what is wrong with it is told
- * by who reads it next. */
+/* A directory that cannot be read has no names; the next function that reads it
+ * returns the error. */
 static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
 		     bool *listed)
 {

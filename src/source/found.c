@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/found.c keeps the list of what was found in a tree. */
+/* source/found.c has the lists of the files and directories found in a tree. */
 #include "config.h"
 
 #include "source_i.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/hint.c guesses what somebody meant whose SOURCE is no checkpoint. */
+/* source/hint.c finds what may have been meant by a SOURCE or a file that is
+ * not a checkpoint. */
 #include "config.h"
 
 #include "source_i.h"
@@ -16,7 +17,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* Looking at a directory takes some time, and one is enough. */
+/* Opening a directory takes time, and one hint is enough. */
 #define LOOKED_AT_MAX 64
 
 static bool hint_is_source(const char *path,
@@ -94,7 +95,7 @@ static void hint_find_child(struct rsh_dir *dir, const char *path,
 	}
 }
 
-/* What a format says of the directory. */
+/* The hint of a format. */
 struct format_hint {
 	const struct rsh_format *const *formats;
 	char *buf;

@@ -3,9 +3,9 @@
  * those that the index cache knows.
  *
  * Threads: the workers live only during rsh_source_index(); what is new to the
- * index cache is written by a thread of its own.  They share the table of
- * distinct indexes and what is known of bad files; each file is touched by the
- * one worker that drew it. */
+ * index cache is written by a thread of its own.  Workers share the table of
+ * distinct indexes and the first damaged file; each file is handled by one
+ * worker. */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -163,7 +163,7 @@ static struct rsh_byte_source header_source(struct header *h)
 
 /* ---- indexing ---- */
 
-/* This is what the index cache has to do with a file. */
+/* The state of a file in the index cache. */
 struct caching {
 	struct rsh_index_key key;
 	bool settled; /* it may be stored */
@@ -417,7 +417,7 @@ static void index_open_cache(struct indexing *x)
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
 
-	/* The cache may neither hide what a drill does nor keep it. */
+	/* The cache must not hide or keep injected faults. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
 	c = rsh_index_cache_open(s->index_dirfd,
@@ -472,7 +472,7 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 		rsh_log_info("%s: the file is left out", err->text);
 }
 
-/* This is the crew's work; what it fails with is why nothing is read. */
+/* The function of the workers; an error stops all of them. */
 static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct indexing *x = ctx;
@@ -512,7 +512,7 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
-/* All files of a job are alike, so this is said of all together. */
+/* All files of a job are similar, so there is one warning for all. */
 static void index_say_unsummed(const struct rsh_source *s)
 {
 	uint64_t n = 0;
@@ -520,9 +520,11 @@ static void index_say_unsummed(const struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		n += s->files[i].index ? s->files[i].index->n_unsummed : 0;
 	if (n > 0)
-		rsh_log_warning("%s: %" PRIu64 " items have no CRC, since torch "
+		rsh_log_warning("%s: %" PRIu64
+				" items have no CRC, since torch "
 				"computed none: their contents cannot be "
-				"checked", s->path, n);
+				"checked",
+				s->path, n);
 }
 
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
@@ -555,7 +557,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     s->n_indexes);
 	if (rsh_source_kinds_tell(s) || rsh_store_start(s->store))
 		return rsh_error_nomem(err);
-	/* Nothing makes up for a part. */
+	/* No other file can replace a part of a model. */
 	if (rsh_source_owner(s) == RSH_OWNER_MODEL && s->n_bad > 0)
 		return rsh_error_set(err, s->first_bad.code, "%s",
 				     s->first_bad.text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/join.c makes one index of the files of a rank that has several.
  *
- * They are laid end to end: an offset of the rank's index names file and place
- * in it, and the two are told apart only here and where bytes are read.  A file
- * that was left out has no records in it, and no bytes. */
+ * The files are treated as one, end to end: rsh_source_locate() finds the file
+ * and the offset in it from an offset of the rank's index.  A file that was
+ * left out has no records and no bytes in it. */
 #include "config.h"
 
 #include "source_i.h"
@@ -115,8 +115,8 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	return 0;
 }
 
-/* What is made of several files can be read by whom all of them can, and is as
- * new as the newest. */
+/* Several files together are readable for users who can read all of them, and
+ * are as new as the newest. */
 static void join_attributes(struct rsh_store_attr *all,
 			    const struct rsh_store_attr *a)
 {

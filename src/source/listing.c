@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/listing.c looks for the checkpoints of a tree: where jobs usually put
- * them, where the user says, or what a map names. */
+/* source/listing.c lists the checkpoints of a tree: in the usual directories,
+ * where the options say, or the files of a source map. */
 #include "config.h"
 
 #include "walk_i.h"
@@ -46,9 +46,9 @@ static int list_default(struct rsh_walk *w, const char *at,
 	return rc;
 }
 
-/* ---- what a job saved when its power went ---- */
+/* ---- power-off saves ---- */
 
-/* These are directories of which one line speaks. */
+/* Directories that are logged in one line. */
 struct passed_over {
 	unsigned n;
 	char first[NAME_MAX + 1];
@@ -108,8 +108,8 @@ static int list_power_offs(struct rsh_walk *w, struct passed_over *incomplete,
 	return more < 0 ? rsh_walk_unreadable(w, "", more, err) : rc;
 }
 
-/* The steps of the two kinds are counted differently: there is no telling
- * which is newer. */
+/* The steps of the two kinds are counted differently, so it is not known which
+ * is newer. */
 static void mention_power_offs(const struct rsh_source *s)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -166,7 +166,7 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 			     s->path);
 }
 
-/* ---- what the user describes ---- */
+/* ---- as the options say ---- */
 
 static int list_described(struct rsh_walk *w,
 			  const struct rsh_source_options *opts,
@@ -193,8 +193,9 @@ static int list_described(struct rsh_walk *w,
 	n = strlen(dirs);
 	while (n && dirs[n - 1] == '/')
 		dirs[--n] = '\0';
-	return rsh_error_set(err, ENOENT, "%s: it contains no file named %s%s%s", w->source->path,
-			     dirs + strspn(dirs, "/"), n ? "/" : "", file);
+	return rsh_error_set(
+		err, ENOENT, "%s: it contains no file named %s%s%s",
+		w->source->path, dirs + strspn(dirs, "/"), n ? "/" : "", file);
 }
 
 /* Paths are relative to the map itself. */
@@ -292,13 +293,15 @@ static int check_dirs(const struct rsh_source *s, struct rsh_error *err)
 		    n != (b_base ? (size_t)(b_base - b) : 0) ||
 		    strncmp(a, b, n) != 0)
 			continue;
-		return rsh_error_set(err, EINVAL,
-			"%s: rank %u has two directories: %s and %s", s->path, l->dirs[i].rank, a, b);
+		return rsh_error_set(
+			err, EINVAL,
+			"%s: rank %u has two directories: %s and %s", s->path,
+			l->dirs[i].rank, a, b);
 	}
 	return 0;
 }
 
-/* Whoever says what files are named expects to find some. */
+/* It is an error if no file has the name that --file gives. */
 static int check_named(const struct rsh_walk *w, struct rsh_error *err)
 {
 	if (!w->file || w->named)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/messages.c speaks of candidates: what each is called, which one was
- * chosen, and what was left out. */
+/* source/messages.c has the messages about candidates: their names, which one
+ * was chosen, and what was left out. */
 #include "config.h"
 
 #include "step_i.h"

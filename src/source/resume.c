@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume.c tries the candidates of a job (step.c) until one is there on
- * all units and each of its files is whole. */
+/* source/resume.c tries the candidates of a job (step.c) until all units have
+ * one and all its files are complete. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -235,7 +235,7 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			rsh_failures_log(f, i, resume_label(r, i));
 			return 0;
 		}
-		/* No older step makes up for a link that must not be. */
+		/* A forbidden link is an error whatever older steps have. */
 		if (rc == -ENOMEM || rc == -EXDEV) {
 			*err = why;
 			return rc;
@@ -316,10 +316,12 @@ static int resume_two_kinds(const struct rsh_source *s,
 			    const struct rsh_listing *found,
 			    struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: checkpoints of %s (%s) and of "
-					  "%s (%s): use --select name=GLOB", s->path,
-			     other->resume->name, found->files[0].label,
-			     this->resume->name, s->listing.files[0].label);
+	return rsh_error_set(err, EINVAL,
+			     "%s: checkpoints of %s (%s) and of "
+			     "%s (%s): use --select name=GLOB",
+			     s->path, other->resume->name,
+			     found->files[0].label, this->resume->name,
+			     s->listing.files[0].label);
 }
 
 static int resume_none(const struct rsh_source *s,
@@ -385,9 +387,11 @@ static int resume_refuse(const char *path,
 	if (rc == -ENOMEM ||
 	    !rsh_source_is_one_step(path, &opts->store, formats))
 		return rc;
-	return rsh_error_set(err, EINVAL, "%s: this is one checkpoint, but "
-					  "--resume finds the newest of "
-					  "several: use the directory above it", path);
+	return rsh_error_set(err, EINVAL,
+			     "%s: this is one checkpoint, but "
+			     "--resume finds the newest of "
+			     "several: use the directory above it",
+			     path);
 }
 
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,

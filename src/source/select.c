@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/select.c keeps what --select and --breakpoint ask for. */
+/* source/select.c keeps the files that --select and --breakpoint select. */
 #include "config.h"
 
 #include "step_i.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/step.c finds out which checkpoints belong together, and which of these
- * candidates is tried first.
+/* source/step.c finds the files that are one candidate, and which candidate is
+ * tried first.
  *
  * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors), and
  * <prefix>_<K>-... in the K-th run that found files of the same prefix;

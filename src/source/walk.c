@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/walk.c finds the files of a tree that a template leads to.
+/* source/walk.c finds the files of a tree that a template matches.
  *
- * It is walked part by part: a plain part is entered, any other is matched
- * against all names of its directory, and the first "{rank}" decides whose
- * files are found below. */
+ * A plain part of the template is entered, any other part is matched with all
+ * names of its directory, and the first "{rank}" decides which rank owns the
+ * files below. */
 #include "config.h"
 
 #include "source_i.h"

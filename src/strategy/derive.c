@@ -16,7 +16,7 @@
 
 /* ---- axes and rules ---- */
 
-/* A mistake in a regular expression shows nowhere else. */
+/* A mistake in a regular expression has no other effect. */
 static int note_idle_rules(struct derivation *d)
 {
 	const struct {

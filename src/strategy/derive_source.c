@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_source.c finds out what the axes of the source's meshes are
- * for.
+/* strategy/derive_source.c finds the purpose of the axes of the source's
+ * meshes.
  *
  * A strategy file holds only sizes.  The mesh that most split parameters have
  * is taken for [dp, mp] or [dp, cp, mp]: MindSpore's models put data
@@ -295,15 +295,15 @@ static int take_given(struct derivation *d)
 	uint8_t place[RSH_STRATEGY_MAX_DIMS];
 
 	if (rsh_mesh_stage_ranks(m) != d->src_ranks)
-		return rsh_error_set(d->err, EINVAL,
-				     "%s: its stages have %u ranks, the given mesh of the source has %u",
-				     d->src->path, d->src_ranks,
-				     rsh_mesh_stage_ranks(m));
+		return rsh_error_set(
+			d->err, EINVAL,
+			"%s: its stages have %u ranks, the given mesh of the source has %u",
+			d->src->path, d->src_ranks, rsh_mesh_stage_ranks(m));
 	if (rsh_mesh_has(m, "pp") && rsh_mesh_size(m, "pp") != d->src_stages)
-		return rsh_error_set(d->err, EINVAL,
-				     "%s: it has %u stages, the given mesh of the source has pp=%u",
-				     d->src->path, d->src_stages,
-				     rsh_mesh_size(m, "pp"));
+		return rsh_error_set(
+			d->err, EINVAL,
+			"%s: it has %u stages, the given mesh of the source has pp=%u",
+			d->src->path, d->src_stages, rsh_mesh_size(m, "pp"));
 	for (uint32_t i = 1; i < d->n_axes; i++)
 		if (i < N_KNOWN_AXES || rsh_mesh_has(m, d->axes[i].name))
 			d->axes[i].src = rsh_mesh_size(m, d->axes[i].name);

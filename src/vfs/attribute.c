@@ -191,7 +191,7 @@ static void reshard_print_step(const struct rsh_reshard *v, FILE *to)
 	fputs(step, to);
 }
 
-/* A leaf that belongs to no rank or part is the map. */
+/* A leaf that belongs to no rank or part is the index of a model's parts. */
 int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 			  enum rsh_attribute which, FILE *to)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/candidates.c tries one candidate of the source after the other until one
- * gives a whole plan. */
+/* vfs/candidates.c tries the candidates of the source until one can be
+ * planned. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -21,8 +21,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* The sentence of a plan that cannot be made names a file of SOURCE, or else
- * speaks of SOURCE as a whole without knowing its name. */
+/* A message about a plan names a file of SOURCE, or is about all of SOURCE;
+ * then its path is added. */
 static void name_source(const struct rsh_vfs_config *cfg,
 			struct rsh_error *err)
 {
@@ -40,8 +40,8 @@ static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 	uint32_t n = rsh_source_n_bad(s, &first);
 
 	if (n > 1)
-		snprintf(more, sizeof(more), " (and %u other files are damaged)",
-			 n - 1);
+		snprintf(more, sizeof(more),
+			 " (and %u other files are damaged)", n - 1);
 	if (n > 0)
 		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
 			      plan.text);
@@ -156,8 +156,8 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	return rc ? rc : plan_values(v, &opts, err);
 }
 
-/* What is shown is told in one line.  What others would have made instead
- * matters to those who ask for that. */
+/* Notes on what is shown are one line.  Differences from the converter are
+ * logged at level info, or with --compat as notices. */
 static int log_notes(const struct rsh_reshard *v,
 		     const struct rsh_vfs_config *cfg)
 {
@@ -300,12 +300,12 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	*fatal = rc == -ENOMEM;
 	if (rc)
 		return rc;
-	/* At an older step the strategy would be wrong as well. */
+	/* The strategy would be wrong for an older step too. */
 	*fatal = true;
 	return check_contents(v, p->cfg, err);
 }
 
-/* ---- what was tried in vain ---- */
+/* ---- candidates that cannot be used ---- */
 
 /* Counts the ranks that should have a file. */
 static int candidate_count_wanted(const struct rsh_reshard *v,

@@ -110,7 +110,7 @@ static int weights_refuse_auto(const struct rsh_vfs_weights *w,
 			     has ? has : "a model without architectures");
 }
 
-/* A table that cannot be read is none that suits. */
+/* A table that cannot be read is not used. */
 static int weights_load_suiting(struct rsh_vfs_weights *w,
 				struct rsh_error *err)
 {
@@ -189,7 +189,7 @@ static bool weights_wanted(void *ctx, const char *name)
 	return k->opts->wanted(k->opts->ctx, name);
 }
 
-/* A note that there is no memory for is none. */
+/* If memory is out the note is left out. */
 static void weights_keep_note(void *ctx, const char *sentence)
 {
 	const struct weights_job *k = ctx;
@@ -300,7 +300,7 @@ static const char *table_name(const struct rsh_rule_table *t)
 	return slash ? slash + 1 : path;
 }
 
-/* Names and shapes may fit several, so that people have to know of all. */
+/* Names and shapes may match several tables, so the others are logged. */
 static void weights_note_choice(struct weights_job *k)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;

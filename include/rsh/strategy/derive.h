@@ -7,8 +7,8 @@
  * for.  That is found out first: which mesh axis is model parallel, which one
  * groups experts.  Then every layout is written down again for the new sizes,
  * the optimizer shard is worked out anew, and layers are put on the stages.
- * What the source does not say is never made up: it is an error, whose sentence
- * says which option would tell.
+ * What does not follow from the source is never assumed: it is an error, whose
+ * message names the option to give.
  *
  * This is arithmetic without I/O.  Objects have no lock: one thread at a time
  * uses one.  Functions return 0, or -errno with a sentence.
