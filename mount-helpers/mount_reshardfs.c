@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,11 +80,31 @@ struct request {
 	bool fake;
 };
 
+/* Sets path to ../bin/reshardfs beside this helper, as a wheel installs it
+ * anywhere.  Returns false if there is none. */
+static bool find_beside(char *path, size_t size)
+{
+	static const char program[] = "/bin/reshardfs";
+	ssize_t n = readlink("/proc/self/exe", path, size - sizeof(program));
+
+	for (int names = 0; names < 2; names++)
+		while (n > 0 && path[--n] != '/')
+			;
+	if (n < 0)
+		return false;
+	strcpy(path + n, program);
+	return access(path, X_OK) == 0;
+}
+
 static int run(const struct request *r)
 {
+	char path[PATH_MAX];
+
+	if (!find_beside(path, sizeof(path)))
+		strcpy(path, BINDIR "/reshardfs");
+	execl(path, "reshardfs", "mount", "-o", r->options, "--", r->source,
+	      r->mountpoint, (char *)NULL);
 	/* If it is not installed, as in tests, PATH is searched. */
-	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", r->options, "--",
-	      r->source, r->mountpoint, (char *)NULL);
 	if (errno == ENOENT)
 		execlp("reshardfs", "reshardfs", "mount", "-o", r->options,
 		       "--", r->source, r->mountpoint, (char *)NULL);

@@ -260,7 +260,7 @@ def libreshard_shares_with_mounts(tree):
 @test
 def the_daemon_stays_confined(tree):
     with Memcached() as one, tree.tried((one,)) as mount:
-        check("confined" in mount.log(), mount.log())
+        check("sandboxed" in mount.log(), mount.log())
         with open(os.path.join(mount.path, ".reshardfs", "config"), encoding="utf-8") as f:
             told = json.load(f)
         check(told["cache"]["servers"] == one.address and not told["cache"]["keyed"], told)
@@ -294,7 +294,7 @@ def those_who_log_in_share(tree):
             with tree.mounted((one,), env=LOGIN) as mount:
                 content(os.path.join(mount.path, sorted(tree.expected)[0]))
                 within(60, lambda: has_put(figures(mount)), "nothing is put there")
-                check("confined" in mount.log(), mount.log())
+                check("sandboxed" in mount.log(), mount.log())
                 one.kill()
                 one.start()
                 tree.is_right(mount)

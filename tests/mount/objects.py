@@ -32,7 +32,7 @@ def test_shown(tap, trial):
     with trial.mounted("--index-cache", trial.cache) as mount:
         with tap.test("what is shown is that of the same files on disk"):
             same(mount, trial.expected)
-        tap.ok("confined" in mount.log(), "within the sandbox", mount.log())
+        tap.ok("sandboxed" in mount.log(), "within the sandbox", mount.log())
         with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
             told = f.read()
         tap.ok(trial.url in told, "its address is told", told)
@@ -102,7 +102,7 @@ def test_denied(tap, trial):
 
 def test_commands(tap, trial):
     got = run("ls", trial.url)
-    tap.ok(got.status == GOOD and "whole" in got.out, "ls", repr(got))
+    tap.ok(got.status == GOOD and "complete" in got.out, "ls", repr(got))
     got = run("verify", trial.url)
     tap.ok(got.status == GOOD, "verify", repr(got))
     target = os.path.join(trial.cache, "exported")
