@@ -202,8 +202,8 @@ static int check_once(struct rsh_contents *c, struct rsh_source *s,
 	keep = !c->full && check_digest(c, copied, &digest);
 	if (keep && rsh_source_was_right(s, digest)) {
 		if (!copied)
-			rsh_log_info("%s: its contents were found to bear the "
-				     "strategy out before", c->path);
+			rsh_log_info("%s: an earlier check found that its "
+				     "contents fit the strategy", c->path);
 		return 0;
 	}
 	rc = check_all(c, copied, err);

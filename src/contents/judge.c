@@ -168,12 +168,12 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 			       more, private->finding.differ[0],
 			       private->finding.differ[1]);
 	if (n_told == 0)
-		rsh_log_info("%s: the contents tell nothing of the strategy: "
+		rsh_log_info("%s: the contents cannot confirm the strategy: "
 			     "too few ranks, or all values are the same",
 			     c->path);
 	else
 		rsh_log_info("%s: %u tensors, of which %u blocks were read, "
-			     "bear the strategy out; %u repeat themselves",
+			     "fit the strategy; %u repeat themselves",
 			     c->path, n_told, c->n_reads, n_same);
 	return 0;
 }

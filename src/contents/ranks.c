@@ -63,7 +63,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 		return 0;
 	rsh_source_candidate_text(s, chosen, step, sizeof(step));
 	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint%s%s, but %s "
-		      "is of %u ranks and knows none of %s", rsh_source_path(s),
+		      "is of %u ranks and does not have %s", rsh_source_path(s),
 		      n, one ? " of " : "", one ? step : "", src->path, n_ranks,
 		      name);
 	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE) {

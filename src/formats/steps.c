@@ -46,7 +46,7 @@ int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 	int rc = names ? rsh_file_scan(RSH_FILE_SAFETENSORS, file, full,
-					 names, &ix, err) :
+				       names, &ix, err) :
 			 rsh_error_nomem(err);
 
 	if (rc == 0)
@@ -60,8 +60,8 @@ void rsh_step_say_unsummed(const char *path)
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
 	if (!atomic_flag_test_and_set(&said))
-		rsh_log_warning("%s: it has no CRCs (torch was told to compute "
-				"none): its contents are held against nothing",
+		rsh_log_warning("%s: the file has no CRCs (set_crc32_options(False)): "
+				"its contents are not checked",
 				path);
 }
 

@@ -391,8 +391,8 @@ static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
 		     quote_text(key.data, key.len, &x->keys[i]);
 	rsh_json_text_clear(&key);
 	if (rc == -EINVAL)
-		return rsh_error_set(err, EINVAL, "parameter %s: its name "
-				     "cannot stand in metadata.json", name);
+		return rsh_error_set(err, EINVAL, "parameter %s: metadata.json "
+				     "cannot contain its name", name);
 	if (rc)
 		return rsh_error_nomem(err);
 	/* More follows before the closing quote. */

@@ -152,8 +152,8 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {
-		rsh_log_warning("%s; it is shown as it is, and was not held "
-				"against the weights", why.text);
+		rsh_log_warning("%s; it is shown as it is, and was not "
+				"compared with the weights", why.text);
 		return 0;
 	}
 	rc = config_update(s, e, path, complete, err);

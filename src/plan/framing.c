@@ -106,8 +106,10 @@ static int make_header(struct rsh_file_layout *f, const char *format,
 			entries[n++] = (struct rsh_safetensors_entry){
 				f->shapes[i].name, "Int4"
 			};
-	return rsh_safetensors_header(f->shapes, NULL, f->n, entries, n,
-				      &f->header, &f->header_bytes, err);
+	return rsh_safetensors_header(&(struct rsh_safetensors_contents){
+		.shapes = f->shapes, .n = f->n,
+		.entries = entries, .n_entries = n,
+	}, &f->header, &f->header_bytes, err);
 }
 
 static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,

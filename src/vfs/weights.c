@@ -276,13 +276,19 @@ static int weights_convert(struct weights_job *k,
 		.note = trial ? NULL : weights_keep_note,
 		.ctx = k,
 	};
+	const struct rsh_offers in = { k->cat, k->in, k->n_in };
+	struct rsh_offers out;
 	int rc = weights_find_side(k, t, &o.from, err);
 
 	if (rc)
 		return rc;
 	k->v->weights->from = o.from;
-	return rsh_weights_convert(&o, k->cat, k->in, k->n_in, arena, &k->out,
-				   &k->n_out, err);
+	rc = rsh_weights_convert(&o, &in, arena, &out, err);
+	if (rc == 0) {
+		k->out = out.v;
+		k->n_out = out.n;
+	}
+	return rc;
 }
 
 static const char *table_name(const struct rsh_rule_table *t)

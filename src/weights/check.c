@@ -12,14 +12,13 @@
 /* ---- with a source ---- */
 
 int rsh_weights_check(const struct rsh_weights_options *o,
-		      struct rsh_catalogue *cat, const struct rsh_offer *in,
-		      uint32_t n, struct rsh_arena *arena,
+		      const struct rsh_offers *in, struct rsh_arena *arena,
 		      const struct rsh_weights_watch *watch,
 		      struct rsh_error *err)
 {
 	struct weights_work w = {
-		.o = o, .cat = cat, .in = in, .n = n, .arena = arena,
-		.watch = watch,
+		.o = o, .cat = in->cat, .in = in->v, .n = in->n,
+		.arena = arena, .watch = watch,
 	};
 	struct rsh_error own = RSH_ERROR_INIT;
 	int rc = weights_run(&w, &own);

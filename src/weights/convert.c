@@ -69,24 +69,23 @@ void weights_clear(struct weights_work *w)
 }
 
 int rsh_weights_convert(const struct rsh_weights_options *o,
-			struct rsh_catalogue *cat, const struct rsh_offer *in,
-			uint32_t n, struct rsh_arena *arena,
-			struct rsh_offer **out, uint32_t *n_out,
-			struct rsh_error *err)
+			const struct rsh_offers *in, struct rsh_arena *arena,
+			struct rsh_offers *out, struct rsh_error *err)
 {
 	struct weights_work w = {
-		.o = o, .cat = cat, .in = in, .n = n, .arena = arena,
+		.o = o, .cat = in->cat, .in = in->v, .n = in->n,
+		.arena = arena,
 	};
 	int rc = weights_run(&w, err);
 
 	if (rc == 0) {
-		*n_out = w.n_made;
-		*out = rsh_arena_array(arena, struct rsh_offer, w.n_made);
-		if (!*out)
+		*out = (struct rsh_offers){ .cat = in->cat, .n = w.n_made };
+		out->v = rsh_arena_array(arena, struct rsh_offer, w.n_made);
+		if (!out->v)
 			rc = rsh_error_nomem(err);
 	}
 	for (uint32_t i = 0; rc == 0 && i < w.n_made; i++)
-		(*out)[i] = w.made[i].offer;
+		out->v[i] = w.made[i].offer;
 	weights_clear(&w);
 	return rc;
 }

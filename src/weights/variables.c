@@ -144,8 +144,8 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 			continue;
 		if (!weights_compute(w, &l->terms[k], &w->lets[i]))
 			return rsh_error_set(err, EINVAL, "%s:%u: with the "
-					     "numbers of %s, %s is no whole "
-					     "number from 0 on: it is of %s",
+					     "numbers of %s, %s is not an "
+					     "integer of 0 or more: it is of %s",
 					     rsh_rule_table_path(w->o->table),
 					     l->line, w->o->config ?
 					     rsh_model_config_path(w->o->config)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <zlib.h>
+
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -67,6 +69,11 @@ int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 	if (got < len)
 		return rsh_bytes_damaged(src, offset, "it became shorter", err);
 	return 0;
+}
+
+uint32_t rsh_crc32(uint32_t crc, const uint8_t *p, size_t n)
+{
+	return (uint32_t)crc32(crc, p, (uInt)n);
 }
 
 int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,

@@ -83,6 +83,43 @@ const struct ckpt2_list *rsh_ckpt2_list_keep(struct ckpt2_layouts *l,
  * of its place counted around. */
 uint32_t rsh_ckpt2_slice_of(const struct ckpt2_layout *l, uint32_t rank);
 
+/* ---- the reader (checkpoint2.c) ---- */
+
+#define CKPT2_METADATA "state_dict_metadata"
+#define CKPT2_STORAGE "storage_data"
+
+/* A parameter, with what is needed while the file is read. */
+struct ckpt2_param {
+	struct rsh_ckpt2_param pub; /* its layout is set at the end */
+	const struct ckpt2_layout *layout;
+	uint8_t *stored;            /* a bit a slice */
+	bool has_layout, has_shape; /* the file has them, maybe as null */
+	int64_t top_chunk;          /* -1: there is none */
+};
+
+struct ckpt2_reader {
+	struct json_scan scan;
+	bool kept; /* it is what rsh_ckpt2_keep() has written */
+	struct rsh_arena arena;
+	struct ckpt2_layouts layouts;
+	struct rsh_names *names; /* numbers are those of params */
+	struct ckpt2_param *params;
+	size_t cap_params;
+	struct rsh_names *file_names;
+	struct rsh_ckpt2_file *files; /* by the number of their name */
+	size_t cap_files;
+	struct ckpt2_numbers holders; /* of the current parameter */
+	char *group;                  /* text of the previous rank_group */
+	size_t n_group, cap_group;
+};
+
+/* Reads state_dict_metadata (checkpoint2_params.c). */
+void rsh_ckpt2_read_params(struct ckpt2_reader *r);
+/* Keeps r->holders as the ranks of a parameter without a layout. */
+void rsh_ckpt2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p);
+/* Reads storage_data, or the "files" of a kept text (checkpoint2_storage.c). */
+void rsh_ckpt2_read_stored(struct ckpt2_reader *r);
+
 /* ---- names (checkpoint2_name.c) ---- */
 
 /* Reads "('NAME', (K,))" as Python writes it; the name is unescaped in

@@ -347,7 +347,7 @@ const struct ckpt2_layout *rsh_ckpt2_layout_read(struct json_scan *s,
 		return NULL;
 	}
 	if (!ck2_ranks_differ(list)) {
-		rsh_json_fail(s, "a rank stands twice in its list");
+		rsh_json_fail(s, "a rank is twice in its list");
 		return NULL;
 	}
 	len = ck2_layout_text(l, &raw, list);

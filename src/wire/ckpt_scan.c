@@ -262,7 +262,7 @@ static int close_record(struct scan *s, const struct value *v)
 		if (!r->content_bytes || r->content_bytes % 4)
 			return rsh_pb_damaged(&s->pb, v->offset,
 				"a str of %" PRIu64
-				" bytes, which are no whole characters",
+				" bytes, not a multiple of 4",
 				r->content_bytes);
 		return 0;
 	}

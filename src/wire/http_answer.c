@@ -249,7 +249,7 @@ enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 	*why = status >= 500 ? "reports an error of its own" :
 	       status >= 300 && status < 400 ? "redirects to another address" :
 	       status >= 400 ? "finds the request wrong" :
-	       "gives an answer that none was asked for";
+	       "gives an unexpected answer";
 	return status >= 500 && status < 600 ? RSH_HTTP_LATER : RSH_HTTP_WRONG;
 }
 
@@ -281,7 +281,7 @@ static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
 {
 	if (a->status == 200) {
 		if (asked->first || asked->len != asked->size)
-			return judge_wrong(why, "gives whole files alone, and no ranges of them");
+			return judge_wrong(why, "does not support ranges of bytes");
 	} else if (!a->has_range) {
 		return judge_wrong(why, "does not say which range it sends");
 	} else if (a->first != asked->first ||
@@ -309,7 +309,7 @@ enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 	if (a->is_encoded || a->is_multipart)
 		return judge_wrong(why, "sends something else than bytes");
 	if (asked->etag && !a->etag[0])
-		return judge_wrong(why, "does not say of which object it sends");
+		return judge_wrong(why, "does not name the object that it sends");
 	if (asked->etag && !answer_same_tag(a->etag, asked->etag))
 		return judge_changed(why);
 	if (!asked->etag && asked->modified && a->modified &&

@@ -271,7 +271,7 @@ static bool js_unescape(struct json_scan *s, struct json_string *text)
 				  0;
 		if (!n)
 			return rsh_json_fail(s, "a string with an escape that "
-					     "is no character");
+				     "is not a character");
 		to += rsh_utf8_put(to, c);
 		p += 2 + n;
 	}

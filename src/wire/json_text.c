@@ -70,7 +70,7 @@ static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
 	return len;
 }
 
-static bool is_utf8(const char *s, size_t len)
+bool rsh_is_utf8(const char *s, size_t len)
 {
 	uint32_t c;
 
@@ -107,7 +107,7 @@ bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s, size_t len
 	size_t start = 0; /* of what is copied as it stands */
 	uint32_t c;
 
-	if (!is_utf8(s, len))
+	if (!rsh_is_utf8(s, len))
 		return false;
 	rsh_json_text_put(t, "\"", 1);
 	for (size_t i = 0, n; i < len; i += n) {

@@ -191,8 +191,8 @@ static int read_file(const struct parse *p, const json_t *o,
 	for (size_t i = 0; i < n; i++) {
 		if (!read_record(p, json_array_get(list, i), from, f->size,
 				 &records[i]))
-			return bad(p, "a record that lacks something, or does "
-				   "not lie in its file after the one before");
+			return bad(p, "a record that lacks something, or is not "
+				   "in its file after the previous one");
 		from = records[i].offset + records[i].bytes;
 	}
 	f->n_records = (uint32_t)n;

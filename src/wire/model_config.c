@@ -41,7 +41,7 @@ static int model_check_architectures(const struct rsh_model_config *c,
 	for (size_t i = 0; i < n; i++)
 		if (!json_is_string(json_array_get(v, i)))
 			return rsh_error_set(err, EBADMSG, "%s: "
-					     "\"architectures\" is no list of "
+					     "\"architectures\" is not a list of "
 					     "names", c->path);
 	return 0;
 }

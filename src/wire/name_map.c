@@ -22,9 +22,9 @@ static int check_entries(const json_t *root, const char *path,
 
 	json_object_foreach((json_t *)(uintptr_t)root, key, value)
 		if (!json_is_string(value) || !*key || !*json_string_value(value))
-			return rsh_error_set(err, EBADMSG, "%s: \"%s\": a name "
-					     "stands for a name, both not "
-					     "empty", path, key);
+			return rsh_error_set(err, EBADMSG, "%s: \"%s\": old and "
+					     "new name have to be "
+					     "strings that are not empty", path, key);
 	return 0;
 }
 

@@ -106,8 +106,8 @@ static int pickle_next_byte(struct rsh_pickle *p, uint8_t *out)
 static int pickle_skip(struct rsh_pickle *p, uint64_t n)
 {
 	if (n > p->src->size - p->at)
-		return rsh_bytes_damaged(p->src, p->at, "truncated: a pickle "
-					 "goes on after the end of the file",
+		return rsh_bytes_damaged(p->src, p->at, "truncated within a "
+					 "pickle",
 					 p->err);
 	p->at += n;
 	return 0;

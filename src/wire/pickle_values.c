@@ -159,7 +159,7 @@ static int machine_stack_global(struct machine *m)
 	const struct rsh_pickle_value *v = &m->stack[m->n - 2];
 
 	if (v[0].kind != RSH_PV_TEXT || v[1].kind != RSH_PV_TEXT)
-		return machine_bad(m, "a class whose name is no text");
+		return machine_bad(m, "a class whose name is not a text");
 	m->n -= 2;
 	return machine_push_class(m, v[0].text, v[1].text);
 }
@@ -266,8 +266,8 @@ static int machine_make(struct machine *m, bool is_new)
 	int rc = 0;
 
 	if (args.kind != RSH_PV_TUPLE)
-		return machine_bad(m, "a pickle that calls with what is no "
-				   "tuple");
+		return machine_bad(m, "a pickle that calls with arguments "
+				   "that are not a tuple");
 	m->n -= 2;
 	/* There are two of these for every chunk. */
 	if (rsh_pickle_is_class(&class, "torch", "Size") && args.n == 1 &&
@@ -298,7 +298,7 @@ static int machine_persistent(struct machine *m)
 	int rc = 0;
 
 	if (!m->rules->persistent_ids)
-		return machine_bad(m, "a persistent id where there are none");
+		return machine_bad(m, "a persistent id, which it cannot have");
 	m->n--;
 	if (m->rules->persistent)
 		rc = m->rules->persistent(m->rules->ctx, m->at,
@@ -480,7 +480,7 @@ static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 	*out = m->stack[m->n - 1];
 	m->at = m->p->at;
 	return m->rules->goes_on || m->at == m->p->src->size ? 0 :
-	       machine_bad(m, "the file goes on after its pickle");
+	       machine_bad(m, "bytes after the end of the pickle");
 }
 
 int rsh_pickle_values(struct rsh_pickle *p,

@@ -100,7 +100,7 @@ static int rule_add_letter(const struct rule_reading *x, const char *letter,
 {
 	for (uint32_t i = 0; i < out->n; i++)
 		if (strcmp(out->list[i], letter) == 0)
-			return rule_bad(x->p, "%s stands twice in one tensor",
+			return rule_bad(x->p, "%s is twice in one tensor",
 					letter);
 	if (out->n == RULE_LETTERS_MAX)
 		return rule_bad(x->p, "more than %d letters in one tensor",
@@ -118,7 +118,7 @@ static int rule_add_product(const struct rule_reading *x,
 	for (uint32_t i = 0; i < f->n && rc == 0; i++) {
 		if (rule_is_shared(x, f->factors[i]))
 			return rule_bad(x->p, "%s is a number in names of both "
-					"sides, so it is no factor",
+					"sides, so it cannot be a factor",
 					f->factors[i]);
 		rc = rule_add_letter(x, f->factors[i], out);
 	}
@@ -187,7 +187,7 @@ static int rule_check_name(const struct rule_reading *x, enum rsh_side side,
 
 		for (uint32_t k = 0; k < i; k++)
 			if (strcmp(n->holes[k].letter, letter) == 0)
-				return rule_bad(x->p, "{%s} stands twice in "
+				return rule_bad(x->p, "{%s} is twice in "
 						"one name", letter);
 		if (rule_is_shared(x, letter) &&
 		    rule_count_holes(x, side, letter) !=
@@ -205,8 +205,8 @@ static int rule_check_prefix(const struct rule_reading *x, enum rsh_side side,
 
 	for (uint32_t i = 0; prefix && i < prefix->n_holes; i++)
 		if (rule_name_has(n, prefix->holes[i].letter))
-			return rule_bad(x->p, "{%s} stands twice in one name, "
-					"below its prefix",
+			return rule_bad(x->p, "{%s} is twice in one name, below "
+					"its prefix",
 					prefix->holes[i].letter);
 	return 0;
 }
@@ -303,7 +303,7 @@ static int rule_check_counts(struct rule_parse *p, const struct rsh_rule *r,
 		return 0;
 	if (n == 0)
 		return rule_bad(p, "several tensors, and no list (a | b) that "
-				"says where each of them lies");
+				   "says where each of them is");
 	return rule_bad(p, "%u alternatives and %u tensors on the other side, "
 			"%u on their own", n, r->n_tensors[other],
 			r->n_tensors[side]);

@@ -104,7 +104,7 @@ static int rule_line_let(struct rule_parse *p)
 		return rule_bad(p, "%s is made of itself", let.name);
 	for (uint32_t i = 0; i < t->n_lets; i++)
 		if (rule_let_uses(&t->lets[i], let.name))
-			return rule_bad(p, "line %u, which stands before, uses "
+			return rule_bad(p, "line %u, which comes before, uses "
 					"%s", t->lets[i].line, let.name);
 	t->lets[t->n_lets++] = let;
 	return 0;

@@ -48,11 +48,6 @@ static bool is_unsigned(uint8_t dtype)
 	       dtype == RSH_DTYPE_UINT32 || dtype == RSH_DTYPE_UINT64;
 }
 
-static uint32_t zlib_crc(uint32_t crc, const uint8_t *p, size_t n)
-{
-	return (uint32_t)crc32(crc, p, (uInt)n);
-}
-
 static int st_crc_add_record(struct sum *s, const struct rsh_record *r)
 {
 	const char *name = rsh_names_text(s->names, r->name);
@@ -93,7 +88,7 @@ static int st_crc_add_record(struct sum *s, const struct rsh_record *r)
 		}
 		return 0;
 	}
-	rc = rsh_bytes_crc(s->src, e->offset, e->length, zlib_crc, &part,
+	rc = rsh_bytes_crc(s->src, e->offset, e->length, rsh_crc32, &part,
 			   s->err);
 	if (rc == 0)
 		s->crc = crc32_combine(s->crc, part, (z_off_t)e->length);

@@ -158,29 +158,26 @@ static int finish(struct rsh_json_text *t, struct rsh_error *err)
 	return 0;
 }
 
-int rsh_safetensors_header(const struct rsh_record_shape *shapes,
-			   const uint32_t *order, uint32_t n,
-			   const struct rsh_safetensors_entry *entries,
-			   uint32_t n_entries, uint8_t **out, size_t *out_len,
+int rsh_safetensors_header(const struct rsh_safetensors_contents *c,
+			   uint8_t **out, size_t *out_len,
 			   struct rsh_error *err)
 {
 	static const char length[SAFETENSORS_LENGTH_BYTES];
 	struct rsh_json_text t = { 0 };
-	int rc;
 	uint64_t offset = 0;
+	int rc = 0;
 
 	_Static_assert(sizeof(length) % ALIGNMENT == 0,
 		       "the padding counts from the text's begin");
 	rsh_json_text_put(&t, length, sizeof(length));
-	rc = 0;
 	rsh_json_text_puts(&t, "{");
-	if (n_entries)
-		rc = put_metadata(&t, entries, n_entries, err);
-	for (uint32_t i = 0; !rc && i < n; i++) {
-		if (i || n_entries)
+	if (c->n_entries)
+		rc = put_metadata(&t, c->entries, c->n_entries, err);
+	for (uint32_t i = 0; !rc && i < c->n; i++) {
+		if (i || c->n_entries)
 			rsh_json_text_puts(&t, ",");
-		rc = put_tensor(&t, &shapes[order ? order[i] : i], &offset,
-				err);
+		rc = put_tensor(&t, &c->shapes[c->order ? c->order[i] : i],
+				&offset, err);
 	}
 	rsh_json_text_puts(&t, "}");
 	while (!t.failed && t.len % ALIGNMENT)

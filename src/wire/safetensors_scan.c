@@ -245,7 +245,7 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	if (!json_is_object(info))
 		return st_damaged(
 			s, t->name, SAFETENSORS_LENGTH_BYTES,
-			"what the header says of it is not an object");
+			"its value in the header is not an object");
 	if (json_array_size(offsets) != 2 ||
 	    !st_get_u64(json_array_get(offsets, 0), &t->begin) ||
 	    !st_get_u64(json_array_get(offsets, 1), &t->end))

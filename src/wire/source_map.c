@@ -35,8 +35,8 @@ static int add_entry(struct rsh_source_map *m, const char *key,
 		return rsh_error_set(err, EBADMSG, "%s: \"%s\" is not the "
 				     "number of a rank", path, key);
 	if (!json_is_string(value) || json_string_length(value) == 0)
-		return rsh_error_set(err, EBADMSG, "%s: what stands for rank "
-				     "%u is not the path of a file", path,
+		return rsh_error_set(err, EBADMSG, "%s: the value of rank %u "
+				     "is not the path of a file", path,
 				     e->rank);
 	e->path = strdup(json_string_value(value));
 	if (!e->path)

@@ -98,7 +98,7 @@ static int check_mesh(const struct check *c)
 	int64_t product = 1;
 
 	if (!mesh->n)
-		return bad_item(c, "no device matrix: a strategy of pipeline parallelism alone says nothing of slices");
+		return bad_item(c, "no device matrix: a strategy of pipeline parallelism alone does not describe slices");
 	if (mesh->n > RSH_STRATEGY_MAX_DIMS)
 		return bad_item(c, "a device matrix of %" PRIu32 " dimensions",
 				mesh->n);

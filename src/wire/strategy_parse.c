@@ -84,7 +84,7 @@ int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
 				     "%s: the strategy file is empty", path);
 	if (len > MAX_FILE_BYTES)
 		return rsh_error_set(err, EBADMSG,
-				     "%s: a file of %zu bytes is no strategy file",
+				     "%s: not a strategy file: it has %zu bytes",
 				     path, len);
 	b = rsh_strategy_builder_new(path, json);
 	if (!b)

@@ -179,20 +179,19 @@ static void convert(const struct rsh_rule_table *t,
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_arena arena = { 0 };
-	struct rsh_offer *out;
+	struct rsh_offers in, out = { .n = 0 };
 	enum rsh_side guessed;
-	uint32_t n;
 	int rc;
 
 	make_up(t, side, &m);
 	(void)rsh_weights_side(t, m.in, m.n, m.names, &guessed, NULL);
-	rc = rsh_weights_convert(&o, m.cat, m.in, m.n, &arena, &out, &n, &err);
+	in = (struct rsh_offers){ m.cat, m.in, m.n };
+	rc = rsh_weights_convert(&o, &in, &arena, &out, &err);
 	require(rc == 0 || (err.code == -rc && err.text[0]));
-	for (uint32_t i = 0; rc == 0 && i < n; i++)
-		check_offer(&m, &out[i]);
+	for (uint32_t i = 0; rc == 0 && i < out.n; i++)
+		check_offer(&m, &out.v[i]);
 	if (rc)
-		require(rsh_weights_check(&o, m.cat, m.in, m.n, &arena, &watch,
-					  &err) < 0);
+		require(rsh_weights_check(&o, &in, &arena, &watch, &err) < 0);
 	rsh_arena_clear(&arena);
 	rsh_catalogue_free(m.cat);
 	rsh_names_free(m.names);

@@ -85,9 +85,10 @@ static void check_again(const struct scanned *s, uint64_t content,
 	size_t len;
 
 	rsh_safetensors_order(shapes, ix->n_records, order);
-	require(!rsh_safetensors_header(shapes, order, ix->n_records,
-					s->meta.entries, s->meta.n_entries,
-					&header, &len, NULL));
+	require(!rsh_safetensors_header(&(struct rsh_safetensors_contents){
+		shapes, order, ix->n_records, s->meta.entries,
+		s->meta.n_entries,
+	}, &header, &len, NULL));
 	require(len % 8 == 0);
 	require(scan(header, len, content, names, &again));
 	require(again.index->n_records == ix->n_records);

@@ -403,9 +403,9 @@ def the_tracker_comes_first():
 def a_tracker_that_names_nothing():
     with Copy("dp4mp2_opt") as c:
         c.copy_step(100000007)
-        for text, words in (("12", "it says step 12, of which there is nothing"),
-                            ("12x", "it says no step"), ("", "it says no step"),
-                            ("99999999999999999999999", "it says no step")):
+        for text, words in (("12", "it names step 12, which is not there"),
+                            ("12x", "it does not name a step"), ("", "it does not name a step"),
+                            ("99999999999999999999999", "it does not name a step")):
             c.track(text)
             said = is_whole(c.root, c.tree, words=(words, "taking iteration_100000007"))
             check(said.count("warning") == 1, said)
@@ -504,7 +504,7 @@ def a_parameter_that_was_gathered_before_it_was_saved():
         is_whole(c.root, c.tree)
         file = next(f for f in c.files() if f.startswith("model"))
         shutil.copy(os.path.join(DATA, c.tree, c.step, file), c.path(file))
-        is_refused(c.root, "parameter blocks.0.qkv.weight is whole there, but a slice in", file)
+        is_refused(c.root, "parameter blocks.0.qkv.weight is not cut there, but a slice in", file)
 
 
 @test
@@ -565,7 +565,7 @@ def a_strategy_of_the_source_is_not_needed():
 def options_that_ask_for_what_it_has_not():
     root = os.path.join(DATA, "dp4mp2_opt")
     got = run("plan", "--dst-mesh", "dp=2", root)
-    demand(got.err, "--dst-mesh derives from a strategy file")
+    demand(got.err, "--dst-mesh needs a source strategy file")
     got = run("plan", "--select", "8x", root)
     demand(got.err, "step=N")
     with tempfile.TemporaryDirectory() as empty:

@@ -259,7 +259,7 @@ def test_two_at_once(tap, bench):
 
 def test_verdict(tap, bench):
     """A sample of the contents is compared once a step."""
-    known, compared = "before", "were read, bear the strategy out"
+    known, compared = "an earlier check found", "were read, fit the strategy"
     with tap.test("what was found right is not compared again"):
         assert known in bench.mount(0).kept
         assert compared in bench.mount(RANKS, "--index-cache", "off", cache=False).kept

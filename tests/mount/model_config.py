@@ -139,7 +139,7 @@ def no_config(directory):
     for text in (b"[]\n", b"{", b"", b"\xff"):
         found, log = Beside(directory, {"config.json": text}).shown(model_of("llama"))
         check(found["config.json"] == text, text)
-        demand(log, "shown as it is, and was not held against the weights")
+        demand(log, "shown as it is, and was not compared with the weights")
     expect(directory, model_of("llama"), b"{}\n", b"{}\n")
 
 

@@ -306,7 +306,7 @@ def run_twice(tap, models):
         write(single, safetensors_bytes(models.whole))
         part = os.path.join(root, "model-00002-of-00003.safetensors")
         os.truncate(part, 100)
-        same(values_shown(root, taken, "it is not held against model.safetensors"),
+        same(values_shown(root, taken, "it is not compared with model.safetensors"),
              models.whole, "a part is cut")
         for left in os.listdir(root):
             if left.startswith("model-"):
@@ -398,9 +398,9 @@ def run(tap, models):
             check(words in said, f"no {words!r} in {said}")
             shutil.rmtree(root)
     for words, extra in (("needs --dst-strategy none", ["--format", "hf"]),
-                         ("is for --format hf", ["--part-size", "1GB"]),
-                         ("is for --format hf", ["--model-files", models.source]),
-                         ("is no size", ["--format", "hf", "--part-size", "0"])):
+                         ("needs --format hf", ["--part-size", "1GB"]),
+                         ("needs --format hf", ["--model-files", models.source]),
+                         ("is not a size", ["--format", "hf", "--part-size", "0"])):
         with tap.test(f"refused: {' '.join(extra)}"):
             _, said = expect_failure(models.source, **sides, extra=extra)
             check(words in said, f"no {words!r} in {said}")

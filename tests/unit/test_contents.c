@@ -241,7 +241,7 @@ static void test_too_few_ranks(void **state)
 	begin(&j, 8, network, NETWORK("[4]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "8 ranks have a checkpoint of epoch 1 step 5, but "
-		    "src.json is of 4 ranks and knows none of "
+		    "src.json is of 4 ranks and does not have "
 		    "rank_4/net-1_5.ckpt; if the job is a pipeline of 2 stages, "
 		    "the strategy file of stage 1 is missing: give those of "
 		    "all 2, in a directory or merged");
@@ -336,7 +336,7 @@ static void test_lone_stage(void **state)
 						      "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "8 ranks have a checkpoint of epoch 1 step 5, but "
-		    "src.json is of 4 ranks and knows none of "
+		    "src.json is of 4 ranks and does not have "
 		    "rank_4/net-1_5.ckpt; it is the strategy file of stage 1: "
 		    "give those of all stages");
 	assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
@@ -344,7 +344,7 @@ static void test_lone_stage(void **state)
 		lose(&j, rank);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "4 ranks have a checkpoint, but src.json is of 4 ranks "
-		    "and knows none of rank_4/net-1_5.ckpt");
+		    "and does not have rank_4/net-1_5.ckpt");
 	end(&j);
 }
 

@@ -41,7 +41,7 @@ static void test_truncated(void **state)
 	assert_int_equal(parse_bytes(&b, &err), 0);
 	buffer_append(&b, "", 1);
 	assert_int_equal(parse_bytes(&b, &err), -EBADMSG);
-	assert_non_null(strstr(err.text, "goes on after"));
+	assert_non_null(strstr(err.text, "after the end of the pickle"));
 	buffer_free(&b);
 }
 
@@ -265,13 +265,13 @@ static void test_made(void **state)
 		{ { 9, 4, 5, "", "float32", "", NULL }, EBADMSG, "name" },
 		/* negative, too many dimensions, too large, no tuple */
 		{ { 9, 4, 5, "f", "float32", "", "J\xff\xff\xff\xffK\1\x86" },
-		  EBADMSG, "no number" },
+		  EBADMSG, "not an integer" },
 		{ { 9, 4, 5, "f", "float32", "", "K\1\x85" }, EBADMSG,
 		  "dimension" },
 		{ { 9, 4, 5, "f", "float32", "", "\x8a\x08\1\1\1\1\1\1\1\x7f"
 		    "K\2\x86" }, EBADMSG, "counted" },
 		{ { 9, 4, 5, "f", "float32", "", "\x8a\x09\1\1\1\1\1\1\1\1\1"
-		    "K\2\x86" }, EBADMSG, "no number" },
+		    "K\2\x86" }, EBADMSG, "not an integer" },
 		{ { 9, 4, 5, "f", "float32", "", "N" }, EBADMSG, "size" },
 		/* POP, an extension, INST, a place of the memo, a gap in it,
 		 * a persistent id */
@@ -400,8 +400,8 @@ static void test_item_refused(void **state)
 		const char *from, *to, *word;
 	} cases[] = {
 		{ "little", "biggle", "little-endian" },
-		{ "K\1K\10\206", "K\1K\7\206", "dense" },
-		{ "K\1K\10\206", "K\0K\10\206", "dense" },
+		{ "K\1K\10\206", "K\1K\7\206", "gaps between them" },
+		{ "K\1K\10\206", "K\0K\10\206", "gaps between them" },
 		{ "K\10K\6\206", "K\10K\5\206", "not all of" },
 		{ "K\10K\6\206", "K\7K\6\206", "not all of" },
 		{ "tensor_v2", "tensor_v9", "no tensor" },

@@ -25,13 +25,20 @@ static int read_job(struct job *j, struct reading *r)
 		.n_ranks = MAX_FILES, .index = j->index, .path = path,
 		.names = j->names, .format = j->src_format,
 	};
+	struct rsh_offers out;
+	int rc;
 
 	for (uint32_t i = 0; i < MAX_FILES; i++)
 		path[i] = j->index[i] ? j->path[i] : NULL;
 	r->opts.replicas = j->replicas;
 	r->opts.allow_missing = j->allow_missing;
-	return rsh_ranks_read(&view, j->src, &r->opts, &r->arena, &r->cat,
-			      &r->offers, &r->n, &j->err);
+	rc = rsh_ranks_read(&view, j->src, &r->opts, &r->arena, &out, &j->err);
+	if (rc == 0) {
+		r->cat = out.cat;
+		r->offers = out.v;
+		r->n = out.n;
+	}
+	return rc;
 }
 
 /* Reads, checks what is offered ("Int8:b[4] w[2,2]"), and plans the whole
@@ -325,7 +332,7 @@ static void layout_does_not_fit(void **state)
 
 	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	refused(j, -EINVAL, "rank_0.ckpt: parameter w of shape [2] is no slice "
+	refused(j, -EINVAL, "rank_0.ckpt: parameter w of shape [2] is not a slice "
 		"of mesh [2] map [0,-1] (src.json): its expanded tensor map of "
 		"2 dimensions does not fit the 1 dimensions of the tensor");
 }

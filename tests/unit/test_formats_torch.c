@@ -223,11 +223,10 @@ static uint32_t check_genuine(const char *path, json_t *tensors)
 		.wanted = is_known, .ctx = tensors,
 	};
 	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_catalogue *cat;
+	struct rsh_offers offers;
 	struct rsh_ckpt_index *ix;
 	struct rsh_torch_file *f;
-	struct rsh_offer *offers;
-	uint32_t n, n_unsummed;
+	uint32_t n_unsummed;
 
 	if (read_bytes(&b, &f, &err))
 		fail_msg("%s", err.text);
@@ -236,24 +235,28 @@ static uint32_t check_genuine(const char *path, json_t *tensors)
 	assert_int_equal(rsh_torch_index(f, names, &ix, &err), 0);
 	if (rsh_torch_offers(
 		    (const struct rsh_torch_file *const[]){ f }, 1,
-		    &(struct rsh_source_view){
-			.n_ranks = 1, .names = names,
-			.index = (const struct rsh_ckpt_index *const[]){ ix },
-			.path = &path,
-		    }, &opts, &arena, &cat, &offers, &n, &err))
+		    &(struct rsh_read_job){
+			.view = &(struct rsh_source_view){
+				.n_ranks = 1, .names = names, .path = &path,
+				.index = (const struct rsh_ckpt_index
+					  *const[]){ ix },
+			}, .opts = &opts, .arena = &arena,
+		    }, &offers, &err))
 		fail_msg("%s", err.text);
-	for (uint32_t i = 0; i < n; i++)
-		check_known(&b, f, ix, cat, &offers[i],
-			    json_object_get(tensors, rsh_names_text(
-							     names,
-							     offers[i].name)));
-	rsh_catalogue_free(cat);
+	for (uint32_t i = 0; i < offers.n; i++) {
+		const struct rsh_offer *o = &offers.v[i];
+
+		check_known(&b, f, ix, offers.cat, o,
+			    json_object_get(tensors,
+					    rsh_names_text(names, o->name)));
+	}
+	rsh_catalogue_free(offers.cat);
 	rsh_arena_clear(&arena);
 	rsh_torch_file_free(f);
 	rsh_ckpt_index_free(ix);
 	rsh_names_free(names);
 	buffer_free(&b);
-	return n;
+	return offers.n;
 }
 
 static const char *const in_directories[][3] = {
@@ -563,14 +566,14 @@ static const struct made made[] = {
 	MADE("a name with a NUL", "\x80\2}" KEY("\1", "\0") TENSOR "s.",
 	     EBADMSG, "UTF-8"),
 	MADE("a tuple as a tensor's name", "\x80\2}K\1\x85" TENSOR "s.",
-	     EBADMSG, "no text"),
+	     EBADMSG, "not a text"),
 	MADE("a tuple as a value's name", "\x80\2}K\1\x85K\2s.", 0, ""),
 	/* the machine */
 	MADE("an underflow", "\x80\2s.", EBADMSG, "more than there is"),
 	MADE("a mark that is not there", "\x80\2u.", EBADMSG, "mark"),
 	MADE("a memo that is not there", "\x80\2h\7.", EBADMSG, "memo"),
 	MADE("a pickle without an end", "\x80\2}", EBADMSG, "truncated"),
-	MADE("more than one pickle", "\x80\2}.}.", EBADMSG, "goes on"),
+	MADE("more than one pickle", "\x80\2}.}.", EBADMSG, "after the end of the pickle"),
 	MADE("a text beyond its end", "\x80\2" "X\xff\xff\xff\x7f" "a.",
 	     EBADMSG, "truncated"),
 	MADE("a list that holds itself", "\x80\2]q\0h\0a.", EBADMSG,

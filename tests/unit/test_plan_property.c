@@ -802,14 +802,12 @@ static int plan_offers(const struct test_case *t,
 		.allow_missing = opts->allow_missing,
 	};
 	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_catalogue *cat;
-	struct rsh_offer *offers;
-	uint32_t n;
-	int rc = rsh_ranks_read(view, t->from, &o, &arena, &cat, &offers, &n,
-				err);
+	struct rsh_offers offers;
+	int rc = rsh_ranks_read(view, t->from, &o, &arena, &offers, err);
 
 	if (rc == 0)
-		rc = rsh_write_plan(cat, offers, n, t->to, opts, c, err);
+		rc = rsh_write_plan(offers.cat, offers.v, offers.n, t->to,
+				    opts, c, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }

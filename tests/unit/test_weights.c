@@ -149,8 +149,8 @@ static void test_stack_of_config(void **state)
 		       "more than 524288 tensors");
 	assert_refused(t, NULL, HF, "x.0 3 x.99999999 3", "e numbers more");
 	assert_refused("let e = n / 2\na = b\n", "{\"n\":3}", HF, "a 1",
-		       "T:1: with the numbers of C, e is no whole number "
-		       "from 0 on: it is of \"n\" 3");
+		       "T:1: with the numbers of C, e is not an integer "
+		       "of 0 or more: it is of \"n\" 3");
 }
 
 static void test_types(void **state)

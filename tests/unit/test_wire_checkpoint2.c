@@ -160,8 +160,8 @@ static void assert_refused(const char *text, int code, const char *words)
 static void test_refused_json(void **state)
 {
 	static const char *const texts[][2] = {
-		{ "", "no JSON object" },
-		{ "[]", "no JSON object" },
+		{ "", "not a JSON object" },
+		{ "[]", "not a JSON object" },
 		{ "{}", "it has no \"state_dict_metadata\"" },
 		{ "{" DESCRIBED(W) "}", "it has no \"storage_data\"" },
 		{ "{" DESCRIBED("") "," STORAGE("") "}", "no parameter" },
@@ -175,11 +175,11 @@ static void test_refused_json(void **state)
 		{ "{\"a\":1,}", "a string is expected" },
 		{ "{\"a\":nul}", "null is expected" },
 		{ "{\"a\":\"\n\"}", "control character" },
-		{ "{\"a\":\"\\q\"}", "no character" },
-		{ "{\"a\":\"\\u000g\"}", "no character" },
-		{ "{\"a\":\"\\u0000\"}", "no character" },
-		{ "{\"a\":\"\\udc00\"}", "no character" },
-		{ "{\"a\":\"\\ud800\\u0041\"}", "no character" },
+		{ "{\"a\":\"\\q\"}", "not a character" },
+		{ "{\"a\":\"\\u000g\"}", "not a character" },
+		{ "{\"a\":\"\\u0000\"}", "not a character" },
+		{ "{\"a\":\"\\udc00\"}", "not a character" },
+		{ "{\"a\":\"\\ud800\\u0041\"}", "not a character" },
 		{ "{\"a\":11111111111111111111111111111111111}", "a value" },
 		{ "{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1", "nested" },
 	};
@@ -243,7 +243,7 @@ static void test_refused_layout(void **state)
 		{ WITH_LAYOUT("[2]", "[0,-1]", "[0]"),
 		  "a mesh of 2 ranks, but 1 in its list" },
 		{ WITH_LAYOUT("[2]", "[0,-1]", "[0,0]"),
-		  "a rank stands twice" },
+		  "a rank is twice" },
 		{ WITH_LAYOUT("[2]", "[0,-1]", "[0,1048576]"), "out of range" },
 		{ WITH_LAYOUT("[2]", "[-2,-1]", "[0,1]"), "out of range" },
 		{ WITH_LAYOUT("[2]", "[0,-1],\"tensor_map\":[0,-1,-1]",
@@ -264,15 +264,15 @@ static void test_refused_layout(void **state)
 static void test_refused_storage(void **state)
 {
 	static const char *const texts[][2] = {
-		{ WITH(W, "\"w\":[]"), "\"w\" is no name with the number" },
-		{ WITH(W, "\"('w', (4294967296,))\":[]"), "is no name" },
-		{ WITH(W, "\"('w\\\", (0,))\":[]"), "is no name" },
-		{ WITH(W, "\"('w\\\\q', (0,))\":[]"), "is no name" },
+		{ WITH(W, "\"w\":[]"), "\"w\" is not a name with the number" },
+		{ WITH(W, "\"('w', (4294967296,))\":[]"), "is not a name" },
+		{ WITH(W, "\"('w\\\", (0,))\":[]"), "is not a name" },
+		{ WITH(W, "\"('w\\\\q', (0,))\":[]"), "is not a name" },
 		{ WITH(W, "\"('v', (0,))\":[]"),
 		  "\"v\" is stored, but not described" },
 		{ WITH(W, "\"('w', (2,))\":" STORED("m", "0")),
 		  "slice 2 is stored, but the layout makes 2" },
-		{ WITH(W, W_0 "," W_0), "slice 0 stands twice" },
+		{ WITH(W, W_0 "," W_0), "slice 0 is twice" },
 		{ WITH(W, "\"('w', (1,))\":" STORED("m0", "0")),
 		  "\"w\" is damaged at offset" },
 		{ WITH(W, "\"('w', (1,))\":" STORED("m0", "0")),
@@ -681,8 +681,8 @@ static void test_refused_kept(void **state)
 		{ KEPT("\"layout\":null},\"v\":{\"layout\":0"),
 		  "parameter 0 has no layout" },
 		{ KEPT("\"layout\":null,\"stored\":2"), "more slices" },
-		{ KEPT("\"layout\":null,\"stored\":1"), "nobody holds it" },
-		{ KEPT("\"layout\":null,\"holders\":[1]"), "nobody holds it" },
+		{ KEPT("\"layout\":null,\"stored\":1"), "no rank holds it" },
+		{ KEPT("\"layout\":null,\"holders\":[1]"), "no rank holds it" },
 		{ KEPT("\"layout\":" LAYOUT ",\"holders\":[1]"),
 		  "it has a layout, and holders" },
 		{ "{\"files\":{\"f\":0,\"f\":1},"

@@ -401,10 +401,10 @@ static void test_content_of_another_size(void **state)
 			      "not BFloat16 [2]");
 	assert_record_refused(&(struct tensor){ "a", "str", DIMS(0),
 						CONTENT("123") },
-			      "whole characters");
+			      "not a multiple of 4");
 	assert_record_refused(&(struct tensor){ "a", "str", DIMS(0),
 						CONTENT("") },
-			      "whole characters");
+			      "not a multiple of 4");
 }
 
 static void test_parameter_written_twice(void **state)

@@ -85,8 +85,9 @@ static void assert_emitted_again(struct buffer *header, uint64_t content,
 
 	assert_non_null(order);
 	rsh_safetensors_order(t.shapes, n, order);
-	if (rsh_safetensors_header(t.shapes, order, n, t.meta.entries,
-				   t.meta.n_entries, &out, &len, &err))
+	if (rsh_safetensors_header(&(struct rsh_safetensors_contents){
+		    t.shapes, order, n, t.meta.entries, t.meta.n_entries,
+	    }, &out, &len, &err))
 		fail_msg("%s", err.text);
 	if (len != header->len || memcmp(out, header->data, len))
 		fail_msg("emitted %.*s\nwanted  %.*s", (int)(len - 8), out + 8,
@@ -147,9 +148,10 @@ static void assert_header(const struct rsh_record_shape *shapes, uint32_t n,
 	size_t wanted_len = strlen(wanted), len;
 	uint8_t *out;
 
-	assert_int_equal(rsh_safetensors_header(shapes, NULL, n, entries,
-						n_entries, &out, &len, NULL),
-			 0);
+	assert_int_equal(rsh_safetensors_header(
+		&(struct rsh_safetensors_contents){
+			shapes, NULL, n, entries, n_entries,
+		}, &out, &len, NULL), 0);
 	assert_int_equal(len, 8 + wanted_len);
 	assert_int_equal(get_u64(out), wanted_len);
 	assert_memory_equal(out + 8, wanted, wanted_len);
@@ -247,9 +249,10 @@ static void assert_no_header(const struct rsh_record_shape *shapes, uint32_t n,
 	uint8_t *out = NULL;
 	size_t len;
 
-	assert_int_equal(rsh_safetensors_header(shapes, NULL, n, entries,
-						n_entries, &out, &len, &err),
-			 -code);
+	assert_int_equal(rsh_safetensors_header(
+		&(struct rsh_safetensors_contents){
+			shapes, NULL, n, entries, n_entries,
+		}, &out, &len, &err), -code);
 	assert_null(out);
 	if (err.code != code || !strstr(err.text, word))
 		fail_msg("sentence \"%s\"; wanted \"%s\"", err.text, word);

@@ -207,9 +207,10 @@ static uint64_t write_records(const struct show *w, const struct record *r,
 		rsh_safetensors_order(shapes, n, order);
 		for (uint32_t i = 0; i < n; i++)
 			sorted[i] = shapes[order[i]];
-		assert_int_equal(rsh_safetensors_header(sorted, NULL, n, &meta,
-							1, &header, &len,
-							&err), 0);
+		assert_int_equal(rsh_safetensors_header(
+			&(struct rsh_safetensors_contents){
+				sorted, NULL, n, &meta, 1,
+			}, &header, &len, &err), 0);
 		memcpy(out, header, len);
 		free(header);
 	}

@@ -140,8 +140,15 @@ int model_convert(struct model *m, enum rsh_side from)
 {
 	const struct rsh_weights_options o = model_options(m, from);
 
-	return rsh_weights_convert(&o, m->cat, m->in, m->n, &m->arena, &m->out,
-				   &m->n_out, &m->err);
+	const struct rsh_offers in = { m->cat, m->in, m->n };
+	struct rsh_offers out = { .n = 0 };
+	int rc = rsh_weights_convert(&o, &in, &m->arena, &out, &m->err);
+
+	if (rc == 0) {
+		m->out = out.v;
+		m->n_out = out.n;
+	}
+	return rc;
 }
 
 static const char *model_text(const struct model *m, uint32_t name)
@@ -187,8 +194,9 @@ int model_check(struct model *m, enum rsh_side from)
 	};
 
 	o.note = NULL;
-	return rsh_weights_check(&o, m->cat, m->in, m->n, &m->arena, &watch,
-				 &m->err);
+	return rsh_weights_check(&o, &(struct rsh_offers){
+		m->cat, m->in, m->n,
+	}, &m->arena, &watch, &m->err);
 }
 
 char *model_made(const struct model *m)

@@ -37,8 +37,7 @@ struct rsh_ranks_options {
 int rsh_ranks_read(const struct rsh_source_view *view,
 		   const struct rsh_strategy *src,
 		   const struct rsh_ranks_options *opts,
-		   struct rsh_arena *arena, struct rsh_catalogue **cat,
-		   struct rsh_offer **out, uint32_t *n_out,
+		   struct rsh_arena *arena, struct rsh_offers *out,
 		   struct rsh_error *err);
 
 /* These are the members `read` and `plan` of formats whose records have the

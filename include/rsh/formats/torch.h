@@ -16,6 +16,7 @@
 #define RSH_FORMATS_TORCH_H
 
 #include "rsh/plan/writer.h"
+#include "rsh/source/format.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
 
@@ -109,7 +110,13 @@ void rsh_torch_file_free(struct rsh_torch_file *f);
 
 /* ---- as an index ---- */
 
-/* How the elements of a tensor lie in its storage. */
+/* Finds the order of the dimensions, slowest first, in which elements with
+ * these strides fill a stretch; 0, 1, .. if there are no elements.  False: they
+ * do not fill one; the order is then that of the strides. */
+bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
+		     const uint64_t *strides, uint8_t *order);
+
+/* How the elements of a tensor are stored. */
 struct rsh_torch_layout {
 	/* Where the elements fill a stretch when the dimensions stand in this
 	 * order, the record has them so; 0, 1, ... is row-major. */
@@ -145,16 +152,13 @@ int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 /* ---- as a catalogue ---- */
 
 /* Makes the catalogue and the offers of the tensors that are wanted, of n files
- * that are parts of one model: rank 0 of the view, whose index is that of
+ * that are parts of one model: rank 0 of job->view, whose index is that of
  * rsh_torch_index() or several of them joined.  Of the options, `wanted`
- * counts. The catalogue is the caller's; the offers live as long as `arena` and
- * the files.  0, or -errno with a sentence: -ENOTSUP for a type that is not
+ * counts. The catalogue is the caller's; the offers live as long as job->arena
+ * and the files.  0, or -errno with a sentence: -ENOTSUP for a type that is not
  * known or strides that need too many parts. */
 int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
-		     const struct rsh_source_view *view,
-		     const struct rsh_plan_options *opts,
-		     struct rsh_arena *arena, struct rsh_catalogue **cat,
-		     struct rsh_offer **out, uint32_t *n_out,
+		     const struct rsh_read_job *job, struct rsh_offers *out,
 		     struct rsh_error *err);
 
 #endif

@@ -30,6 +30,13 @@ struct rsh_offer {
 	const struct rsh_factored_part *factored;
 };
 
+/* Offers of one catalogue. */
+struct rsh_offers {
+	struct rsh_catalogue *cat; /* the caller's */
+	struct rsh_offer *v;
+	uint32_t n;
+};
+
 /* Plans the files.  The options compat and n_shown_ranks have no effect.  Takes
  * the catalogue over, also on failure.  The catalogue's names and `dst` must
  * outlive the plan; the offers need not.  Returns what rsh_write_plan_by()

@@ -81,11 +81,6 @@ struct rsh_read_job {
 	const struct rsh_plan_options *opts;
 	struct rsh_arena *arena; /* what is offered lives as long */
 };
-struct rsh_offers {
-	struct rsh_catalogue *cat; /* the caller's */
-	struct rsh_offer *v;
-	uint32_t n;
-};
 
 /* What of a source is no tensor. */
 struct rsh_values {

@@ -53,18 +53,16 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 		     const struct rsh_names *names, enum rsh_side *out,
 		     struct rsh_error *err);
 
-/* Makes the offers of the other form of those at `in`, whose recipes are of
- * tensors of `cat`; new names are added to the catalogue's.  What comes of it
- * lives as long as `arena`, and so must what `in` points to.  The order is that
+/* Makes the offers of the other form, whose recipes are of tensors of the same
+ * catalogue; new names are added to the catalogue's.  They live as long as
+ * `arena`, and so must what `in` points to.  The order is that
  * of the names, with numbers in them as numbers.  0,
  * -ENOMEM, or -EINVAL or -ENOTSUP with a sentence that names tensor and rule:
  * what is missing, left over, named twice, or of another size than the rule and
  * the config say. */
 int rsh_weights_convert(const struct rsh_weights_options *o,
-			struct rsh_catalogue *cat, const struct rsh_offer *in,
-			uint32_t n, struct rsh_arena *arena,
-			struct rsh_offer **out, uint32_t *n_out,
-			struct rsh_error *err);
+			const struct rsh_offers *in, struct rsh_arena *arena,
+			struct rsh_offers *out, struct rsh_error *err);
 
 /* Hears what a check finds; each function may be NULL. */
 struct rsh_weights_watch {
@@ -89,8 +87,7 @@ struct rsh_weights_watch {
  * 0: nothing is; -EINVAL: all of it was told; -ENOMEM; the latter two with a
  * sentence. */
 int rsh_weights_check(const struct rsh_weights_options *o,
-		      struct rsh_catalogue *cat, const struct rsh_offer *in,
-		      uint32_t n, struct rsh_arena *arena,
+		      const struct rsh_offers *in, struct rsh_arena *arena,
 		      const struct rsh_weights_watch *watch,
 		      struct rsh_error *err);
 

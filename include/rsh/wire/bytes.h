@@ -35,8 +35,10 @@ int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,
 int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 		   uint64_t offset, struct rsh_error *err);
 
-/* A checksum function goes on from `crc` over n bytes. */
+/* A checksum function continues from `crc` over n bytes. */
 typedef uint32_t rsh_crc_fn(uint32_t crc, const uint8_t *p, size_t n);
+/* The CRC-32 of zip archives. */
+uint32_t rsh_crc32(uint32_t crc, const uint8_t *p, size_t n);
 /* Computes the checksum of the len bytes at offset, which it reads piece by
  * piece. */
 int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,

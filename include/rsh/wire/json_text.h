@@ -27,6 +27,8 @@ enum rsh_json_escapes {
 	RSH_ESCAPES_PYTHON, /* all that is not printable ASCII */
 };
 
+/* Tells whether a text is UTF-8; a NUL is a character. */
+bool rsh_is_utf8(const char *s, size_t len);
 /* Writes the string with its quotes.  If it is not UTF-8, returns false and
  * writes nothing. */
 bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s,

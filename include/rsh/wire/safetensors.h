@@ -100,9 +100,16 @@ int rsh_safetensors_check_crc(const struct rsh_byte_source *src,
 void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
 			   uint32_t *order);
 
+/* What a header describes. */
+struct rsh_safetensors_contents {
+	const struct rsh_record_shape *shapes;
+	const uint32_t *order; /* of the shapes; NULL: their own */
+	uint32_t n;
+	const struct rsh_safetensors_entry *entries;
+	uint32_t n_entries;
+};
 /* Makes the bytes before the tensors' content, with the header's length and its
- * padding, as the library writes them for that order (NULL: the order of the
- * shapes); content follows in the same order without gaps.  Int4 is written as
+ * padding, as the library writes them for that order; content follows in the same order without gaps.  Int4 is written as
  * I8, and it is the caller's choice whether the metadata notes it.  Without
  * entries there is no "__metadata__".
  *
@@ -114,10 +121,8 @@ void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
  * -EINVAL for a name or entry that is not UTF-8, or a name that JSON readers
  * would take for the metadata; -EFBIG for a header that no reader takes, or
  * content over 2^64 bytes; -ENOMEM. */
-int rsh_safetensors_header(const struct rsh_record_shape *shapes,
-			   const uint32_t *order, uint32_t n,
-			   const struct rsh_safetensors_entry *entries,
-			   uint32_t n_entries, uint8_t **out, size_t *out_len,
+int rsh_safetensors_header(const struct rsh_safetensors_contents *c,
+			   uint8_t **out, size_t *out_len,
 			   struct rsh_error *err);
 
 /* ---- models in parts ---- */

@@ -132,8 +132,9 @@ static int check_convert(struct checking *c, struct rsh_error *err)
 	if (rsh_convert_report_source(c->report, c->in, c->n_in, c->names,
 				      o.from))
 		return rsh_error_nomem(err);
-	rc = rsh_weights_check(&o, c->cat, c->in, c->n_in, &c->arena, &watch,
-			       err);
+	rc = rsh_weights_check(&o, &(struct rsh_offers){
+		c->cat, c->in, c->n_in,
+	}, &c->arena, &watch, err);
 	return rc == -EINVAL ? 0 : rc;
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "checkpoint2_i.h"
+#include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -25,14 +26,6 @@
 #define TRACKER_BYTES_MAX 4096
 
 /* ---- is it one? ---- */
-
-static bool checkpoint2_is_rank_dir(const char *name)
-{
-	const size_t n = strlen("rank_");
-
-	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
-}
 
 /* A tracker alone does not tell: Megatron-LM calls its own the same. */
 int rsh_checkpoint2_bid(const struct rsh_look *l)
@@ -44,7 +37,7 @@ int rsh_checkpoint2_bid(const struct rsh_look *l)
 	if (l->file || !rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++) {
-		if (checkpoint2_is_rank_dir(l->names[i]))
+		if (rsh_format_is_rank_dir(l->names[i]))
 			return RSH_BID_NO;
 		found |= rsh_ckpt2_step_parse(l->names[i], &step) ||
 			 rsh_ckpt2_name_parse(l->names[i], &parts);
@@ -161,8 +154,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX, "tracker", &data,
 			   &len, &err)) {
 		if (err.code != ENOENT)
-			rsh_log_warning("%s: the newest whole step is taken "
-					"instead", err.text);
+			rsh_log_warning("%s; the newest complete step is "
+					"taken", err.text);
 		return false;
 	}
 	data[len] = '\0';
@@ -171,7 +164,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	if (!text[n + strspn(text + n, blanks)] &&
 	    rsh_number_read(text, n, step))
 		return true;
-	rsh_log_warning("%s/%s: it says no step; the newest whole one is taken",
+	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
+			"step is taken",
 			rsh_source_path(s), name);
 	return false;
 }
@@ -192,8 +186,8 @@ static void tracker_goes_first(struct rsh_source *s)
 			return;
 		}
 	}
-	rsh_log_warning("%s/" RSH_CKPT2_TRACKER ": it says step %llu, of which "
-			"there is nothing; the newest whole one is taken",
+	rsh_log_warning("%s/" RSH_CKPT2_TRACKER ": it names step %llu, which is "
+			"not there; the newest complete step is taken",
 			rsh_source_path(s), (unsigned long long)step);
 }
 

@@ -70,10 +70,9 @@ static int described_absent(const struct rsh_source *s, size_t first,
 		if (rsh_ckpt2_name_parse(rsh_source_on_list(s, i)->base,
 					 &parts) &&
 		    (parts.of > 1 || parts.rank > 0))
-			return rsh_error_set(err, ENOENT, "%s: there is none, "
-					     "and without it nobody knows how "
-					     "the files of %u ranks belong "
-					     "together: the save was not "
+			return rsh_error_set(err, ENOENT, "%s is missing, which "
+					     "says how the files of %u ranks "
+					     "belong together: the save was not "
 					     "finished", path, parts.of);
 	return 0;
 }
@@ -139,7 +138,7 @@ static void described_take_ranks(struct rsh_source *s, size_t first,
 		if (named)
 			present[named - m->files] = true;
 		if (file->rank == RSH_RANK_UNKNOWN)
-			rsh_log_info("%s/%s: " METADATA " knows nothing of the "
+			rsh_log_info("%s/%s: " METADATA " does not list the "
 				     "file, which is left out", rsh_source_path(s),
 				     file->name);
 	}

@@ -147,7 +147,7 @@ static int held_compare_record(struct comparing *x, const char *path,
 		return held_refuse_shape(p, path, ix, r, err);
 	if (!found->slice || !found->whole)
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: parameter %s is whole there, "
+	return rsh_error_set(err, EINVAL, "%s: parameter %s is not cut there, "
 			     "but a slice in %s", found->whole, p->name,
 			     found->slice);
 }

@@ -44,33 +44,14 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 	return 0;
 }
 
-static int common_load(const struct rsh_source *s, const char *name,
-		       const char *path, struct rsh_training_state *out,
-		       struct rsh_error *err)
-{
-	cleanup_free char *data = malloc(COMMON_BYTES_MAX);
-	cleanup_handle struct rsh_handle *h = NULL;
-	int rc = rsh_handle_open(rsh_source_store(s), name, &h);
-	ssize_t n;
-
-	if (!data)
-		return rsh_error_nomem(err);
-	if (rc)
-		return rsh_store_open_error(rsh_source_store(s), name, rc, err);
-	n = rsh_handle_pread(h, data, COMMON_BYTES_MAX, 0);
-	if (n < 0)
-		return rsh_error_set(err, (int)-n, "%s: %s", path,
-				     strerror((int)-n));
-	return rsh_checkpoint2_common_parse(data, (size_t)n, path, out, err);
-}
-
 int rsh_checkpoint2_training_state(const struct rsh_source *s,
 				   struct rsh_training_state *out)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	cleanup_free char *name = NULL, *path = NULL;
+	cleanup_free uint8_t *data = NULL;
 	const struct rsh_checkpoint *one;
-	size_t first, end;
+	size_t first, end, len;
 	int rc;
 
 	rsh_source_candidate_range(s, rsh_source_chosen(s), &first, &end);
@@ -84,7 +65,10 @@ int rsh_checkpoint2_training_state(const struct rsh_source *s,
 		path = NULL;
 		return -ENOMEM;
 	}
-	rc = common_load(s, name, path, out, &err);
+	rc = rsh_store_load(rsh_source_store(s), name, COMMON_BYTES_MAX,
+			    "common.json", &data, &len, &err);
+	if (rc == 0)
+		rc = rsh_checkpoint2_common_parse(data, len, path, out, &err);
 	if (rc && rc != -ENOMEM)
 		rsh_log_notice("%s", err.text);
 	return rc == -ENOMEM ? rc : 0;

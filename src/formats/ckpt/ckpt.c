@@ -9,16 +9,9 @@
 #include <string.h>
 
 #include "rsh/converter/conversion.h"
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
-
-static bool ckpt_is_rank_dir(const char *name)
-{
-	const size_t n = strlen("rank_");
-
-	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
-}
 
 /* A model that lies beside directories of ranks is meant where no strategy is
  * asked for. */
@@ -27,7 +20,7 @@ static int ckpt_bid(const struct rsh_look *l)
 	if (l->file)
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++)
-		if (ckpt_is_rank_dir(l->names[i]))
+		if (rsh_format_is_rank_dir(l->names[i]))
 			return l->opts && l->opts->unsharded ?
 			       RSH_BID_MODEL - 1 : RSH_BID_RANKS;
 	return RSH_BID_ANY;
@@ -41,8 +34,7 @@ int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
 		.allow_missing = job->opts->allow_missing,
 	};
 
-	return rsh_ranks_read(job->view, job->src, &how, job->arena, &out->cat,
-			      &out->v, &out->n, err);
+	return rsh_ranks_read(job->view, job->src, &how, job->arena, out, err);
 }
 
 int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,

@@ -58,8 +58,8 @@ static int ranks_refuse(const struct rsh_slices *s, int rc,
 	char dims[160], layout[160];
 
 	if (rc != -ENOMEM)
-		rsh_error_prefix(err, "%s: parameter %s of shape %s is no "
-				 "slice of %s (%s)",
+		rsh_error_prefix(err, "%s: parameter %s of shape %s is not "
+				 "a slice of %s (%s)",
 				 rsh_catalogue_path(f->cat, s->rank),
 				 rsh_names_text(f->cat->names, s->name),
 				 rsh_record_dims_text(s->ix, s->rec, dims,
@@ -228,8 +228,7 @@ static int ranks_begin(struct ranks_reader *r, const struct rsh_strategy *src,
 int rsh_ranks_read(const struct rsh_source_view *view,
 		   const struct rsh_strategy *src,
 		   const struct rsh_ranks_options *opts,
-		   struct rsh_arena *arena, struct rsh_catalogue **cat,
-		   struct rsh_offer **out, uint32_t *n_out,
+		   struct rsh_arena *arena, struct rsh_offers *out,
 		   struct rsh_error *err)
 {
 	struct ranks_reader r = { .opts = opts, .arena = arena };
@@ -238,9 +237,9 @@ int rsh_ranks_read(const struct rsh_source_view *view,
 
 	if (rc == 0) {
 		ranks_log(&r);
-		*out = r.offers;
-		*n_out = r.n;
-		*cat = steal_pointer(&r.files.cat);
+		*out = (struct rsh_offers){
+			steal_pointer(&r.files.cat), r.offers, r.n,
+		};
 	}
 	rsh_catalogue_free(r.files.cat);
 	free(r.files.held);

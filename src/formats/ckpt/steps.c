@@ -70,7 +70,7 @@ static int mindspore_check_records(const struct rsh_byte_source *file,
 	if (!table)
 		return rsh_error_nomem(err);
 	rc = rsh_file_scan(is_ckpt ? RSH_FILE_CKPT : RSH_FILE_SAFETENSORS,
-			     file, full, table, &index, err);
+			   file, full, table, &index, err);
 	if (rc == 0)
 		rsh_ckpt_index_free(index);
 	rsh_names_free(table);

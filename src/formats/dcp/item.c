@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/torch.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
@@ -267,49 +268,6 @@ static int item_read_tensor(struct item_reader *r,
 
 /* ---- sizes and order ---- */
 
-/* Brings the dimensions into the order in which their elements lie.  Where
- * there is but one index a stride says nothing; these come first. */
-static void item_sort(struct rsh_dcp_item *out, const uint64_t *strides)
-{
-	for (uint32_t n = 0; n < out->n_dims; n++) {
-		uint32_t i = n;
-
-		for (; i > 0; i--) {
-			const uint8_t before = out->order[i - 1];
-
-			if (out->dims[before] == 1 ||
-			    (out->dims[n] != 1 &&
-			     strides[before] >= strides[n]))
-				break;
-			out->order[i] = before;
-		}
-		out->order[i] = (uint8_t)n;
-	}
-}
-
-/* Tells whether the elements fill a stretch when the dimensions stand in
- * out->order. */
-static bool item_is_dense(const struct rsh_dcp_item *out,
-			  const uint64_t *strides)
-{
-	uint64_t next = 1;
-
-	for (uint32_t i = out->n_dims; i-- > 0;) {
-		const uint8_t d = out->order[i];
-
-		if (out->dims[d] != 1 && strides[d] != next)
-			return false;
-		next *= out->dims[d];
-	}
-	return true;
-}
-
-static void item_order_rows(struct rsh_dcp_item *out)
-{
-	for (uint32_t d = 0; d < out->n_dims; d++)
-		out->order[d] = (uint8_t)d;
-}
-
 static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
 			   uint64_t at, struct rsh_dcp_item *out)
 {
@@ -331,12 +289,9 @@ static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
 	    !item_number(t->from, &from) || from != 0)
 		return item_bad(r, at, "a tensor that is not all of what is "
 				"stored");
-	item_order_rows(out);
-	if (elements == 0 || item_is_dense(out, strides))
-		return 0;
-	item_sort(out, strides);
-	return item_is_dense(out, strides) ? 0 :
-	       item_bad(r, at, "elements that do not lie dense");
+	return rsh_torch_order(out->n_dims, out->dims, strides, out->order) ?
+	       0 :
+	       item_bad(r, at, "elements with gaps between them");
 }
 
 /* ---- all of it ---- */
@@ -451,7 +406,23 @@ int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 	return rc;
 }
 
-/* ---- what is no tensor ---- */
+int rsh_dcp_item_check(const struct rsh_byte_source *file,
+		       const struct rsh_dcp_item *item, struct rsh_error *err)
+{
+	uint32_t crc = 0;
+	int rc;
+
+	if (!item->has_crc)
+		return 0;
+	rc = rsh_bytes_crc(file, item->offset, item->bytes, rsh_crc32, &crc,
+			   err);
+	if (rc || crc == item->crc)
+		return rc;
+	return rsh_bytes_damaged(file, item->offset, "the elements do not "
+				 "match their CRC", err);
+}
+
+/* ---- values ---- */
 
 static int item_read_value(struct item_reader *r, char **json)
 {

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -136,29 +137,10 @@ int rsh_dcp_bid(const struct rsh_look *l)
 static int dcp_parse(const struct rsh_source *s, const char *name,
 		     struct rsh_dcp **out, struct rsh_error *err)
 {
-	cleanup_handle struct rsh_handle *h = NULL;
-	cleanup_free char *path = NULL;
-	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
-	const struct rsh_store *store = rsh_source_store(s);
-	struct rsh_stat st;
-	int rc = rsh_handle_open(store, name, &h);
+	cleanup_format_file struct rsh_format_file f;
+	int rc = rsh_format_file_open(s, name, &f, err);
 
-	if (rc)
-		return rsh_store_open_error(store, name, rc, err);
-	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	rc = rsh_handle_look(h, &st);
-	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
-	if (st.kind != RSH_IS_FILE)
-		return rsh_error_set(err, EINVAL, "%s: not a regular file",
-				     path);
-	bytes.ctx = h;
-	bytes.size = st.size;
-	bytes.path = path;
-	return rsh_dcp_parse(&bytes, out, err);
+	return rc ? rc : rsh_dcp_parse(&f.bytes, out, err);
 }
 
 static int dcp_parse_ranks(const struct rsh_source *s,

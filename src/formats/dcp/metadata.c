@@ -49,7 +49,7 @@ bool rsh_dcp_is_made_of(const struct rsh_pickle_value *v, const char *class)
 }
 
 int rsh_dcp_expect(struct rsh_dcp_reader *r, const struct rsh_pickle_value *v,
-		      const char *class)
+		   const char *class)
 {
 	const struct rsh_pickle_value *state;
 
@@ -75,26 +75,26 @@ rsh_dcp_attribute(const struct rsh_pickle_value *v, const char *name)
 }
 
 int rsh_dcp_name(const struct rsh_dcp_reader *r,
-		    const struct rsh_pickle_value *v, const char **out)
+		 const struct rsh_pickle_value *v, const char **out)
 {
 	if (v->kind != RSH_PV_TEXT || v->n == 0 || v->n > NAME_MAX_BYTES ||
 	    memchr(v->text, '\0', v->n))
-		return rsh_dcp_bad(r, "a name that is none");
+		return rsh_dcp_bad(r, "not a name");
 	*out = v->text;
 	return 0;
 }
 
 int rsh_dcp_numbers(const struct rsh_dcp_reader *r,
-		       const struct rsh_pickle_value *v, uint32_t n_dims,
-		       uint64_t *out)
+		    const struct rsh_pickle_value *v, uint32_t n_dims,
+		    uint64_t *out)
 {
 	if (v->kind != RSH_PV_TUPLE || v->n != n_dims)
 		return rsh_dcp_bad(r, "a box whose numbers are not one for "
 				   "each dimension");
 	for (uint32_t d = 0; d < n_dims; d++) {
 		if (v->items[d].kind != RSH_PV_NUMBER || v->items[d].number < 0)
-			return rsh_dcp_bad(r, "a size or an offset that is no "
-					   "number from 0 on");
+			return rsh_dcp_bad(r, "a size or an offset that is not "
+					   "an integer of 0 or more");
 		out[d] = (uint64_t)v->items[d].number;
 	}
 	return 0;

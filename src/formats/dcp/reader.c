@@ -401,8 +401,8 @@ static int reader_check_covered(struct dcp_reader *r,
 		 " elements are in no chunk", f->tensor->name,
 		 n - f->elements, n);
 	if (!found_is_uniform(f))
-		return rsh_error_set(err, ENOTSUP, "%s, and the others lie in "
-				     "several orders", text);
+		return rsh_error_set(err, ENOTSUP, "%s, and the others are "
+				     "stored in several orders", text);
 	reader_lack(r, text);
 	return 0;
 }

@@ -30,7 +30,8 @@ static int sharding_read(const char *name, const json_t *v, const char *path,
 		if (!json_is_integer(offset) || json_integer_value(offset) < 0)
 			return rsh_error_set(err, EBADMSG, "%s: "
 					     "DCP_SHARDING_INFO: an offset of "
-					     "\"%s\" is no number from 0 on",
+					     "\"%s\" is not an integer of 0 "
+					     "or more",
 					     path, name);
 		offsets[i] = (uint64_t)json_integer_value(offset);
 	}
@@ -51,7 +52,7 @@ int rsh_dcp_sharding_info(const char *text, const char *path,
 
 	if (!json_is_object(root))
 		return rsh_error_set(err, EBADMSG, "%s: DCP_SHARDING_INFO is "
-				     "no JSON object%s%s", path,
+				     "not a JSON object%s%s", path,
 				     root ? "" : ": ", root ? "" : where.text);
 	json_object_foreach(root, name, v) {
 		uint64_t offsets[RSH_MAX_DIMS];

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
@@ -60,26 +61,13 @@ static int shard_scan(const struct rsh_source *s, const char *name,
 		      struct rsh_names *names, struct shard *out,
 		      struct rsh_error *err)
 {
-	cleanup_handle struct rsh_handle *h = NULL;
-	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
-	struct rsh_stat st;
-	int rc = rsh_handle_open(rsh_source_store(s), name, &h);
+	cleanup_format_file struct rsh_format_file f;
+	int rc = rsh_format_file_open(s, name, &f, err);
 
 	if (rc)
-		return rsh_store_open_error(rsh_source_store(s), name, rc,
-					    err);
-	if (asprintf(&out->path, "%s/%s", rsh_source_path(s), name) < 0) {
-		out->path = NULL;
-		return rsh_error_nomem(err);
-	}
-	rc = rsh_handle_look(h, &st);
-	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", out->path,
-				     strerror(-rc));
-	bytes.ctx = h;
-	bytes.size = st.size;
-	bytes.path = out->path;
-	return rsh_safetensors_scan(&bytes, names, &out->index, &out->meta,
+		return rc;
+	out->path = steal_pointer(&f.path);
+	return rsh_safetensors_scan(&f.bytes, names, &out->index, &out->meta,
 				    err);
 }
 

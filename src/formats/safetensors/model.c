@@ -13,15 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/safetensors.h"
-
-/* The largest models known have a few megabytes. */
-#define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
 
 /* This has parameters that no strategy lists; it lies beside MindSpore's map
  * and is not in it. */
@@ -96,20 +93,13 @@ static bool model_has(const struct rsh_source *s, const char *name)
 	return rsh_store_look(rsh_source_store(s), name, &st) == 0;
 }
 
-static int model_add_part(struct rsh_source *s, const char *name)
-{
-	const struct rsh_checkpoint c = { .name = strdup(name) };
-
-	return rsh_source_list(s, &c);
-}
-
 static int model_add_parts(struct rsh_source *s,
 			   const struct rsh_weight_map *map, bool hyper)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
-		if (model_add_part(s, map->files[i]))
+		if (rsh_format_list_file(s, map->files[i]))
 			return -ENOMEM;
-	if (hyper && model_add_part(s, MS_HYPER))
+	if (hyper && rsh_format_list_file(s, MS_HYPER))
 		return -ENOMEM;
 	rsh_source_take_list(s);
 	return 0;
@@ -123,36 +113,17 @@ static bool model_names_part(const struct rsh_weight_map *map, const char *name)
 	return false;
 }
 
-static int model_check_types(const struct rsh_weight_map *map,
-			       const char *path, struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < map->n_files; i++)
-		if (rsh_file_type_of(map->files[i]) != RSH_FILE_SAFETENSORS)
-			return rsh_error_set(err, EINVAL, "%s: %s is no "
-					     "safetensors file", path,
-					     map->files[i]);
-	return 0;
-}
-
 static int model_load_map(const struct rsh_source *s, const char *name,
 			  struct rsh_weight_map *map, struct rsh_error *err)
 {
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
-	size_t len;
-	int rc = rsh_store_load(rsh_source_store(s), name, MAP_BYTES_MAX,
-				"map of a model's parts", &data, &len, err);
+	int rc = rsh_format_load_map(s, name, map, err);
 
-	if (rc)
-		return rc;
-	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	rc = rsh_weight_map_parse(data, len, path, map, err);
-	if (rc)
-		return rc;
-	rc = model_check_types(map, path, err);
+	for (uint32_t i = 0; rc == 0 && i < map->n_files; i++)
+		if (rsh_file_type_of(map->files[i]) != RSH_FILE_SAFETENSORS)
+			rc = rsh_error_set(err, EINVAL, "%s/%s: %s is not a "
+					   "safetensors file",
+					   rsh_source_path(s), name,
+					   map->files[i]);
 	if (rc)
 		rsh_weight_map_clear(map);
 	return rc;
@@ -164,7 +135,7 @@ static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 	static const char *const file = RSH_MODEL_HF_SINGLE;
 	const struct rsh_weight_map one = { .n_files = 1, .files = &file };
 	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_weight_map map;
+	struct rsh_weight_map map = { 0 };
 	int rc = 0;
 
 	if (!model_has(s, RSH_MODEL_HF_MAP))
@@ -192,10 +163,8 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	if (!m)
 		return rsh_error_nomem(err);
 	rc = model_load_map(s, name, &m->parts, err);
-	if (rc) {
-		m->parts = (struct rsh_weight_map){ 0 };
+	if (rc)
 		return rc;
-	}
 	hyper = strcmp(name, RSH_MODEL_MS_MAP) == 0 && model_has(s, MS_HYPER) &&
 		!model_names_part(&m->parts, MS_HYPER);
 	if (model_add_parts(s, &m->parts, hyper))

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"
@@ -33,24 +34,11 @@ struct twice {
 static int twice_scan(const struct twice *t, const char *name,
 		      struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	cleanup_handle struct rsh_handle *h = NULL;
-	cleanup_free char *path = NULL;
-	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
-	struct rsh_stat st;
-	int rc = rsh_handle_open(rsh_source_store(t->s), name, &h);
+	cleanup_format_file struct rsh_format_file f;
+	int rc = rsh_format_file_open(t->s, name, &f, err);
 
-	if (rc == 0)
-		rc = rsh_handle_look(h, &st);
-	if (rc)
-		return rsh_store_open_error(rsh_source_store(t->s), name, rc, err);
-	if (asprintf(&path, "%s/%s", rsh_source_path(t->s), name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	bytes.ctx = h;
-	bytes.size = st.size;
-	bytes.path = path;
-	return rsh_safetensors_scan(&bytes, t->names, out, NULL, err);
+	return rc ? rc : rsh_safetensors_scan(&f.bytes, t->names, out, NULL,
+					      err);
 }
 
 /* "Float32 [2,3]" */
@@ -121,7 +109,7 @@ static int twice_compare_part(struct twice *t, const char *name,
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {
-		rsh_log_info("%s; it is not held against " RSH_MODEL_HF_SINGLE,
+		rsh_log_info("%s; it is not compared with " RSH_MODEL_HF_SINGLE,
 			     why.text);
 		return 0;
 	}

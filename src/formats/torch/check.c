@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zlib.h>
-
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/zip.h"
@@ -31,11 +29,6 @@ static const uint8_t torch_legacy_magic[] = {
 
 /* ---- zip: a few small reads for each entry, and content only for CRCs ---- */
 
-static uint32_t zip_crc32(uint32_t crc, const uint8_t *p, size_t n)
-{
-	return (uint32_t)crc32(crc, p, (uInt)n);
-}
-
 static int zip_check_content(const struct rsh_byte_source *src,
 			     const struct rsh_zip_entry *e, uint64_t at,
 			     struct rsh_error *err)
@@ -45,7 +38,7 @@ static int zip_check_content(const struct rsh_byte_source *src,
 
 	if (e->method != 0)
 		return 0;
-	rc = rsh_bytes_crc(src, at, e->content_bytes, zip_crc32, &found, err);
+	rc = rsh_bytes_crc(src, at, e->content_bytes, rsh_crc32, &found, err);
 	if (rc)
 		return rc;
 	return found == e->crc ? 0 :
@@ -173,7 +166,7 @@ static int tar_check(const struct rsh_byte_source *src, struct rsh_error *err)
 	/* Blocks that a crash of the machine kept from the disk may read as
 	 * zeros, so more zeros than fill a tar record are suspicious. */
 	return src->size - at < TAR_RECORD_BYTES ? 0 :
-	       rsh_bytes_damaged(src, at, "the file goes on after its archive",
+	       rsh_bytes_damaged(src, at, "bytes after the end of the archive",
 				 err);
 }
 
@@ -186,8 +179,7 @@ static int torch_check_plain(struct rsh_pickle *p)
 	if (rc)
 		return rc;
 	return p->at == p->src->size ? 0 :
-	       rsh_bytes_damaged(p->src, p->at, "the file goes on after its "
-				 "pickle", p->err);
+	       rsh_bytes_damaged(p->src, p->at, "bytes after the end of the pickle", p->err);
 }
 
 static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,

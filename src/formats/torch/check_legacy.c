@@ -191,8 +191,8 @@ static int legacy_check_length(struct legacy_object *o)
 						 "within the file", o->p->err);
 	}
 	return wanted == rest || o->unsized_any ? 0 :
-	       rsh_bytes_damaged(o->p->src, at + wanted, "the file goes on "
-				 "after its storages", o->p->err);
+	       rsh_bytes_damaged(o->p->src, at + wanted, "bytes after the "
+				 "last storage", o->p->err);
 }
 
 int rsh_torch_legacy_check(struct rsh_pickle *p)

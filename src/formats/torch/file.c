@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zlib.h>
-
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
@@ -226,11 +224,6 @@ void rsh_torch_file_free(struct rsh_torch_file *f)
 
 /* ---- checksums ---- */
 
-static uint32_t torch_crc(uint32_t crc, const uint8_t *p, size_t n)
-{
-	return (uint32_t)crc32(crc, p, (uInt)n);
-}
-
 int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err)
@@ -244,7 +237,7 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 		*n_unsummed += !s->has_crc && s->bytes > 0;
 		if (!s->has_crc)
 			continue;
-		rc = rsh_bytes_crc(src, s->offset, s->bytes, torch_crc, &crc,
+		rc = rsh_bytes_crc(src, s->offset, s->bytes, rsh_crc32, &crc,
 				   err);
 		if (rc == 0 && crc != s->crc)
 			rc = rsh_bytes_damaged(src, s->offset, "the elements "

@@ -24,52 +24,56 @@
 
 /* ---- how the elements lie ---- */
 
-/* Orders dimensions by their strides, the longest first; of those with one
- * index the stride says nothing, and they come first. */
-static void layout_sort(const struct rsh_torch_tensor *t, uint8_t *order)
+static bool order_is_dense(uint32_t n_dims, const uint64_t *dims,
+			   const uint64_t *strides, const uint8_t *order)
 {
-	for (uint32_t n = 0; n < t->n_dims; n++) {
+	uint64_t next = 1;
+
+	for (uint32_t i = n_dims; i-- > 0;) {
+		const uint8_t d = order[i];
+
+		if (dims[d] != 1 && strides[d] != next)
+			return false;
+		next *= dims[d];
+	}
+	return true;
+}
+
+bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
+		     const uint64_t *strides, uint8_t *order)
+{
+	bool empty = false;
+
+	for (uint32_t d = 0; d < n_dims; d++) {
+		order[d] = (uint8_t)d;
+		empty |= dims[d] == 0;
+	}
+	if (empty || order_is_dense(n_dims, dims, strides, order))
+		return true;
+	/* Sorts by strides, the longest first.  The stride of a dimension of
+	 * one index has no meaning; these come first. */
+	for (uint32_t n = 0; n < n_dims; n++) {
 		uint32_t i = n;
 
 		for (; i > 0; i--) {
 			const uint8_t before = order[i - 1];
 
-			if (t->dims[before] == 1 ||
-			    (t->dims[n] != 1 &&
-			     t->strides[before] >= t->strides[n]))
+			if (dims[before] == 1 ||
+			    (dims[n] != 1 && strides[before] >= strides[n]))
 				break;
 			order[i] = before;
 		}
 		order[i] = (uint8_t)n;
 	}
-}
-
-static bool layout_is_dense(const struct rsh_torch_tensor *t,
-			    const uint8_t *order)
-{
-	uint64_t next = 1;
-
-	for (uint32_t i = t->n_dims; i-- > 0;) {
-		const uint8_t d = order[i];
-
-		if (t->dims[d] != 1 && t->strides[d] != next)
-			return false;
-		next *= t->dims[d];
-	}
-	return true;
+	return order_is_dense(n_dims, dims, strides, order);
 }
 
 void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		      struct rsh_torch_layout *out)
 {
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		out->order[d] = (uint8_t)d;
 	out->span = t->elements;
-	out->dense = t->elements == 0 || layout_is_dense(t, out->order);
-	if (out->dense)
-		return;
-	layout_sort(t, out->order);
-	out->dense = layout_is_dense(t, out->order);
+	out->dense = rsh_torch_order(t->n_dims, t->dims, t->strides,
+				     out->order);
 	if (out->dense)
 		return;
 	out->span = 1;
@@ -79,7 +83,7 @@ void rsh_torch_layout(const struct rsh_torch_tensor *t,
 
 /* ---- the index ---- */
 
-static int index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_file *f,
+static int torch_index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_file *f,
 		     const struct rsh_torch_tensor *t, struct rsh_names *names)
 {
 	const unsigned width = rsh_dtype_size(t->dtype);
@@ -107,45 +111,32 @@ static int index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_file *f,
 			r->content_bytes,
 		};
 	}
-	ix->by_name[ix->n_records] = ix->n_records;
 	ix->n_records++;
 	return 0;
-}
-
-static int index_by_name(const void *a, const void *b, void *records)
-{
-	const struct rsh_record *r = records;
-
-	return rsh_by_u32(&r[*(const uint32_t *)a].name,
-			  &r[*(const uint32_t *)b].name);
 }
 
 int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+	struct rsh_ckpt_index *ix;
 	size_t n_dims = 0;
+	uint32_t twice;
 	int rc = 0;
 
-	if (!ix)
-		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		n_dims += rsh_max_u64(f->tensors[i].n_dims, 1);
+	ix = rsh_ckpt_index_new(f->n_tensors, f->n_tensors, n_dims);
+	if (!ix)
+		return rsh_error_nomem(err);
 	ix->file_bytes = f->file_bytes;
-	ix->records = rsh_alloc_array(f->n_tensors, sizeof(*ix->records));
-	ix->extents = rsh_alloc_array(f->n_tensors, sizeof(*ix->extents));
-	ix->by_name = rsh_alloc_array(f->n_tensors, sizeof(*ix->by_name));
-	ix->dims = rsh_alloc_array(n_dims, sizeof(*ix->dims));
-	if (!ix->records || !ix->extents || !ix->by_name || !ix->dims)
-		rc = -ENOMEM;
 	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++)
-		rc = index_add(ix, f, &f->tensors[i], names);
+		rc = torch_index_add(ix, f, &f->tensors[i], names);
 	if (rc) {
 		rsh_ckpt_index_free(ix);
 		return rsh_error_nomem(err);
 	}
-	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
-		index_by_name, ix->records);
+	/* A file has every name once. */
+	rsh_ckpt_index_sort(ix, &twice);
 	*out = ix;
 	return 0;
 }
@@ -386,7 +377,8 @@ static int offer_tensor(struct torch_offering *o,
 		return rc;
 	rsh_torch_layout(t, &l);
 	*out = (struct rsh_offer){
-		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims, .dims = t->dims,
+		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims,
+		.dims = t->dims,
 	};
 	if (l.dense)
 		rc = offer_part(o, t, &l, number, out) ? rsh_error_nomem(err) :
@@ -398,21 +390,20 @@ static int offer_tensor(struct torch_offering *o,
 }
 
 int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
-		     const struct rsh_source_view *view,
-		     const struct rsh_plan_options *opts,
-		     struct rsh_arena *arena, struct rsh_catalogue **cat,
-		     struct rsh_offer **out, uint32_t *n_out,
+		     const struct rsh_read_job *job, struct rsh_offers *out,
 		     struct rsh_error *err)
 {
+	const struct rsh_plan_options *opts = job->opts;
 	struct torch_offering o = {
-		.view = view, .cat = rsh_catalogue_new(view), .arena = arena,
+		.view = job->view, .cat = rsh_catalogue_new(job->view),
+		.arena = job->arena,
 	};
 	size_t n_tensors = 0;
 	int rc;
 
 	for (uint32_t i = 0; i < n; i++)
 		n_tensors += files[i]->n_tensors;
-	o.offers = rsh_arena_array(arena, struct rsh_offer, n_tensors);
+	o.offers = rsh_arena_array(job->arena, struct rsh_offer, n_tensors);
 	rc = o.cat && o.offers ? 0 : rsh_error_nomem(err);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		for (uint32_t k = 0; k < files[i]->n_tensors && rc == 0; k++) {
@@ -427,8 +418,6 @@ int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 		rsh_catalogue_free(o.cat);
 		return rc;
 	}
-	*cat = o.cat;
-	*out = o.offers;
-	*n_out = o.n;
+	*out = (struct rsh_offers){ .cat = o.cat, .v = o.offers, .n = o.n };
 	return 0;
 }

@@ -51,10 +51,9 @@ static int legacy_place(struct rsh_torch_reader *r, size_t i, uint64_t *at)
 	int rc;
 
 	if (s->width == 0)
-		return rsh_error_set(r->err, ENOTSUP, "%s: storage %s is of a "
-				     "class that is not known, so that it "
-				     "cannot be told where the next one "
-				     "begins", r->src.path, s->key);
+		return rsh_error_set(r->err, ENOTSUP, "%s: storage %s is of an "
+				     "unknown class, so the place of the "
+				     "next one is not known", r->src.path, s->key);
 	if (to->key)
 		return rsh_torch_bad(r, *at, "a storage that is listed twice");
 	to->key = rsh_arena_strndup(&r->file->arena_, s->key, strlen(s->key));
@@ -104,8 +103,7 @@ static int legacy_place_all(struct rsh_torch_reader *r,
 		rc = legacy_place(r, number, &at);
 	}
 	if (rc == 0 && at != r->src.size)
-		rc = rsh_torch_bad(r, at, "the file goes on after its "
-				   "storages");
+		rc = rsh_torch_bad(r, at, "bytes after the last storage");
 	return rc;
 }
 

@@ -11,14 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 #define TORCH_MAP "pytorch_model.bin.index.json"
 #define TORCH_SINGLE "pytorch_model.bin"
-/* The largest models known have a few megabytes. */
-#define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
 
 /* ---- names ---- */
 
@@ -167,13 +166,6 @@ void rsh_torch_hint(const struct rsh_look *l, char *buf, size_t max)
 
 /* ---- its files ---- */
 
-static int torch_add(struct rsh_source *s, const char *name)
-{
-	const struct rsh_checkpoint c = { .name = strdup(name) };
-
-	return rsh_source_list(s, &c);
-}
-
 static int torch_list_all(struct rsh_source *s, const char *const *names,
 			  uint32_t n, struct rsh_error *err)
 {
@@ -186,14 +178,14 @@ static int torch_list_all(struct rsh_source *s, const char *const *names,
 	t->n = n;
 	for (uint32_t i = 0; i < n; i++) {
 		t->names[i] = strdup(names[i]);
-		if (!t->names[i] || torch_add(s, names[i]))
+		if (!t->names[i] || rsh_format_list_file(s, names[i]))
 			return rsh_error_nomem(err);
 	}
 	rsh_source_take_list(s);
 	return 0;
 }
 
-static int torch_keep(struct rsh_source *s, struct rsh_error *err)
+static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
 {
 	struct rsh_source_torch *t = calloc(1, sizeof(*t));
 
@@ -253,7 +245,7 @@ int rsh_torch_file_open(struct rsh_source *s,
 	const char *file = rsh_source_file(s);
 	cleanup_free char *found = NULL;
 	size_t n;
-	int rc = torch_keep(s, err);
+	int rc = torch_state_new(s, err);
 
 	(void)opts;
 	if (rc)
@@ -274,24 +266,6 @@ int rsh_torch_file_open(struct rsh_source *s,
 				     "them; nothing in it says how slices are "
 				     "joined", rsh_source_path(s), file);
 	return torch_list_all(s, &file, 1, err);
-}
-
-static int torch_load_map(const struct rsh_source *s,
-			  struct rsh_weight_map *map, struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
-	size_t len;
-	int rc = rsh_store_load(rsh_source_store(s), TORCH_MAP, MAP_BYTES_MAX,
-				"map of a model's parts", &data, &len, err);
-
-	if (rc)
-		return rc;
-	if (asprintf(&path, "%s/" TORCH_MAP, rsh_source_path(s)) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	return rsh_weight_map_parse(data, len, path, map, err);
 }
 
 /* Meta's models: one file is whole, several are slices. */
@@ -324,7 +298,7 @@ int rsh_torch_model_open(struct rsh_source *s,
 	const struct rsh_store *store = rsh_source_store(s);
 	struct rsh_source_torch *t;
 	struct rsh_stat st;
-	int rc = torch_keep(s, err);
+	int rc = torch_state_new(s, err);
 
 	(void)opts;
 	if (rc)
@@ -334,7 +308,7 @@ int rsh_torch_model_open(struct rsh_source *s,
 	if (rsh_store_look(store, TORCH_MAP, &st))
 		return torch_open_consolidated(s, err);
 	t = rsh_source_state(s);
-	rc = torch_load_map(s, &t->map, err);
+	rc = rsh_format_load_map(s, TORCH_MAP, &t->map, err);
 	t->has_map = rc == 0;
 	if (rc == 0)
 		rc = torch_list_all(s, t->map.files, t->map.n_files, err);

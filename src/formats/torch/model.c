@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/pickle_values.h"
@@ -153,8 +154,7 @@ int rsh_torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		return rc;
 	torch_tell_left_out(job->source, t);
 	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
-				t->n, job->view, job->opts, job->arena,
-				&out->cat, &out->v, &out->n, err);
+				t->n, job, out, err);
 }
 
 void rsh_torch_each(const struct rsh_source *s,
@@ -320,31 +320,6 @@ static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
 	return 0;
 }
 
-/* Reads what a file holds that is not indexed. */
-static int torch_list_read(const struct rsh_source *s, const char *name,
-			   struct rsh_torch_file **out, struct rsh_error *err)
-{
-	cleanup_handle struct rsh_handle *h = NULL;
-	cleanup_free char *path = NULL;
-	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
-	struct rsh_stat st;
-	int rc = rsh_handle_open(rsh_source_store(s), name, &h);
-
-	if (rc == 0)
-		rc = rsh_handle_look(h, &st);
-	if (rc)
-		return rsh_error_set(err, -rc, "%s/%s: %s", rsh_source_path(s),
-				     name, strerror(-rc));
-	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	bytes.ctx = h;
-	bytes.size = st.size;
-	bytes.path = path;
-	return rsh_torch_file_read(&bytes, out, err);
-}
-
 int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 		   struct rsh_listed *out, struct rsh_error *err)
 {
@@ -355,9 +330,14 @@ int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 
 	*out = (struct rsh_listed){ .wrong = RSH_ERROR_INIT };
 	for (uint32_t i = 0; i < t->n; i++) {
-		int rc = t->files[i] ? 0 : torch_list_read(s, t->names[i],
-							   &t->files[i], err);
+		cleanup_format_file struct rsh_format_file f = { .path = NULL };
+		int rc = 0;
 
+		/* A file that is not indexed has not been read. */
+		if (!t->files[i])
+			rc = rsh_format_file_open(s, t->names[i], &f, err);
+		if (rc == 0 && !t->files[i])
+			rc = rsh_torch_file_read(&f.bytes, &t->files[i], err);
 		if (rc)
 			return rc;
 		n += t->files[i] ? t->files[i]->n_tensors : 0;

@@ -167,7 +167,7 @@ static int torch_make_pairs(struct rsh_torch_reader *r,
 	for (uint32_t i = 0; i < n; i++) {
 		if (!torch_take_pair(&pairs->values[i], pair))
 			return rsh_torch_bad(r, r->pickle.at, "a dictionary "
-					     "made of what are no pairs");
+					     "of values that are not pairs");
 		memcpy(out->list->values + 2 * (size_t)i, pair, sizeof(pair));
 	}
 	out->list->n = out->list->cap = 2 * n;

@@ -17,6 +17,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_text.h"
 #include "rsh/wire/torch_dtype.h"
 
 #define DEPTH_MAX 1000
@@ -203,32 +204,6 @@ static int walk_look_at(struct rsh_torch_reader *r,
 
 /* ---- names ---- */
 
-/* Is it UTF-8 without a NUL, as Python's str is? */
-static bool walk_is_utf8(const char *text, size_t n)
-{
-	const uint8_t *p = (const uint8_t *)text;
-
-	for (size_t i = 0; i < n;) {
-		const uint8_t c = p[i];
-		const size_t more = c < 0x80 ? 0 : c < 0xc2 ? 4 : c < 0xe0 ? 1 :
-				    c < 0xf0 ? 2 : c < 0xf5 ? 3 : 4;
-
-		if (c == 0 || more == 4 || more >= n - i)
-			return false;
-		for (size_t k = 1; k <= more; k++)
-			if ((p[i + k] & 0xc0) != 0x80)
-				return false;
-		/* Overlong forms, surrogates, beyond the last character. */
-		if ((c == 0xe0 && p[i + 1] < 0xa0) ||
-		    (c == 0xed && p[i + 1] > 0x9f) ||
-		    (c == 0xf0 && p[i + 1] < 0x90) ||
-		    (c == 0xf4 && p[i + 1] > 0x8f))
-			return false;
-		i += more + 1;
-	}
-	return true;
-}
-
 /* Adds a key to the name; `before` is the length up to it. */
 static int walk_push(struct rsh_torch_reader *r, bool first, const char *text,
 		     size_t n)
@@ -252,7 +227,8 @@ static int walk_push_key(struct rsh_torch_reader *r, bool first,
 
 	switch ((enum rsh_pickle_kind)key->kind) {
 	case RSH_PV_TEXT:
-		if (!walk_is_utf8(key->text, key->n))
+		if (memchr(key->text, '\0', key->n) ||
+		    !rsh_is_utf8(key->text, key->n))
 			return walk_bad(r, "a name that is not UTF-8");
 		return walk_push(r, first, key->text, key->n);
 	case RSH_PV_NUMBER:
@@ -344,7 +320,7 @@ static int walk_object(struct rsh_torch_reader *r,
 	if (!is || w.make)
 		return walk_add_value(r, v, is ? w.make : NULL);
 	if (r->unnamed)
-		return walk_bad(r, "a tensor whose name is no text");
+		return walk_bad(r, "a tensor whose name is not a text");
 	rc = walk_keep_name(r, &name);
 	return rc ? rc : walk_add_tensor(r, name, &w);
 }
