@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mount-helpers/mount_reshardfs.c - what mount(8) runs for -t reshardfs.
+/* mount-helpers/mount_reshardfs.c is the helper of mount(8) for -t reshardfs.
  *
  *	mount.reshardfs SOURCE MOUNTPOINT [-sfnv] [-o OPTS] [-t TYPE]
  *
- * mount(8) passes on every option of an fstab line, among them those that are
- * for itself or for the boot, and `rw` where nothing was said.  These are taken
- * out; the rest is reshardfs(1)'s own business. */
+ * mount(8) passes every option of an fstab line, including those for itself and
+ * for the boot, and `rw` as a default.  The helper removes these and passes the
+ * others to reshardfs(1). */
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static size_t option_length(const char *s)
 	return n;
 }
 
-/* Appends what is ours of the comma list `from` to `to`, which has the room. */
+/* Appends the options for reshardfs in the comma list `from` to `to`, which must
+ * be large enough. */
 static void add_options(char *to, const char *from)
 {
 	for (;;) {
@@ -74,15 +76,35 @@ static void add_options(char *to, const char *from)
 struct request {
 	const char *source;
 	const char *mountpoint;
-	char *options; /* ours, of every -o */
+	char *options; /* for reshardfs, of every -o */
 	bool fake;
 };
 
+/* Sets path to ../bin/reshardfs beside this helper, as a wheel installs it
+ * anywhere.  Returns false if there is none. */
+static bool find_beside(char *path, size_t size)
+{
+	static const char program[] = "/bin/reshardfs";
+	ssize_t n = readlink("/proc/self/exe", path, size - sizeof(program));
+
+	for (int names = 0; names < 2; names++)
+		while (n > 0 && path[--n] != '/')
+			;
+	if (n < 0)
+		return false;
+	strcpy(path + n, program);
+	return access(path, X_OK) == 0;
+}
+
 static int run(const struct request *r)
 {
-	/* Not installed, as in the tests: found by PATH. */
-	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", r->options, "--",
-	      r->source, r->mountpoint, (char *)NULL);
+	char path[PATH_MAX];
+
+	if (!find_beside(path, sizeof(path)))
+		strcpy(path, BINDIR "/reshardfs");
+	execl(path, "reshardfs", "mount", "-o", r->options, "--", r->source,
+	      r->mountpoint, (char *)NULL);
+	/* If it is not installed, as in tests, PATH is searched. */
 	if (errno == ENOENT)
 		execlp("reshardfs", "reshardfs", "mount", "-o", r->options,
 		       "--", r->source, r->mountpoint, (char *)NULL);
@@ -97,7 +119,7 @@ static int usage(void)
 	return MOUNT_USAGE;
 }
 
-/* Every -v adds an option of our own. */
+/* Every -v adds VERBOSE. */
 static size_t room_for_options(int argc, char **argv)
 {
 	size_t n = 1;

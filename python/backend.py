@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel and the sdist of the module `reshardfs` (PEP 517).
+"""Builds the wheel and the sdist of reshardfs (PEP 517).
 
-The wheel has the module and in it, as below a prefix, lib/libreshard.so and
-share/reshardfs/tables.  Libraries that it needs and that not every Linux has go
-along under names of their own, each with its licence; one whose licence is not
-found stays out, and the wheel is then for machines that have it.
+The wheel has the module and in it, as below a prefix, bin/reshardfs,
+lib/libreshard.so and share/reshardfs/tables.  What is installed in the prefix of
+the environment: a script that runs the program, the helper of mount(8), manuals,
+completions and examples.  Libraries that not every Linux has are copied into lib/
+under names of their own, each with its licence; one whose licence is not found is
+not copied, and the wheel is then for machines that have it.
 
     pip wheel --config-settings build-dir=DIRECTORY .
 
 links it in a build that is configured already, instead of in one of its own.
+With licences=DIRECTORY the files there are the licences of libraries that are
+linked into that build; see tests/wheels.sh.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ else:
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # A program and Debian's package that has it.
-TOOLS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config"}
+TOOLS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config", "readelf": "binutils"}
 AUTOTOOLS = {"autoreconf": "autoconf", "automake": "automake", "libtoolize": "libtool"}
 # What manylinux takes for granted.
 EVERYWHERE = re.compile(r"ld-linux|linux-vdso|lib(c|m|z|dl|rt|pthread|gcc_s)\.so\.")
@@ -107,27 +111,35 @@ def configured(settings: Settings) -> Iterator[str]:
     if fresh:
         run("autoreconf", "-fi")
     with tempfile.TemporaryDirectory(prefix="reshardfs-build-") as build:
-        # The library mounts nothing, and does without what a mount needs.
-        run(os.path.join(TOP, "configure"), "--quiet", "--disable-tests",
-            "--without-seccomp", "FUSE_CFLAGS= ", "FUSE_LIBS= ", where=build)
+        run(os.path.join(TOP, "configure"), "--quiet", "--disable-tests", where=build)
         yield build
 
 
-def link(build: str) -> str:
-    """The path of libreshard.so."""
+# Where it is in the package, and where it is built.
+LINKED = {"bin/reshardfs": ("src", "wheel", "reshardfs"),
+          "lib/libreshard.so": ("src", "wheel", ".libs", "libreshard.so")}
+
+
+def link(build: str) -> Dict[str, str]:
+    """Paths of what is linked, by the names that it has in the package."""
     jobs = f"-j{os.cpu_count()}"
     run("make", "-s", jobs, where=os.path.join(build, "proto"))
-    run("make", "-s", jobs, "wheel/libreshard.la", where=os.path.join(build, "src"))
-    return os.path.join(build, "src", "wheel", ".libs", "libreshard.so")
+    run("make", "-s", jobs, "wheel/libreshard.la", "wheel/reshardfs",
+        where=os.path.join(build, "src"))
+    run("make", "-s", "mount.reshardfs", where=os.path.join(build, "mount-helpers"))
+    return {name: os.path.join(build, *path) for name, path in LINKED.items()}
 
 
 # ---- the libraries that go along ----
 
-def needed(path: str) -> Iterator[Tuple[str, str]]:
-    """What is loaded with a library: names, and where they lie."""
-    for name, where in re.findall(r"^\s*(\S+) => (/.*) \(", run("ldd", path), re.M):
-        if not EVERYWHERE.match(name):
-            yield name, where
+def needed(path: str) -> Dict[str, str]:
+    """What is loaded with a file: names, and where they are."""
+    names = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", path))
+    # ldd(1) would run a program for another machine.
+    if all(EVERYWHERE.match(name) for name in names):
+        return {}
+    found = re.findall(r"^\s*(\S+) => (/.*) \(", run("ldd", path), re.M)
+    return {name: where for name, where in found if not EVERYWHERE.match(name)}
 
 
 def licence_of(name: str) -> Optional[str]:
@@ -144,23 +156,59 @@ def own_name(name: str) -> str:
     return re.sub("^lib", "rsh", name)
 
 
-def libraries(path: str) -> Tuple[Dict[str, bytes], str]:
+def libraries(linked: Dict[str, str]) -> Tuple[Dict[str, bytes], str]:
     """Files of the wheel, and the platform that they are for."""
-    others = dict(needed(path))
+    others = {name: where for path in linked.values()
+              for name, where in needed(path).items()}
     along = {name: licence_of(name) for name in others if licence_of(name)}
     files = {f"{stem()}.dist-info/licenses/{name.partition('.')[0]}": content(licence)
              for name, licence in along.items() if licence}
+    named = {**linked, **{f"lib/{own_name(name)}": others[name] for name in along}}
     oldest = 17
-    for name, where in [("libreshard.so", path), *((n, others[n]) for n in along)]:
-        library = content(where)
+    for name, where in named.items():
+        binary = content(where)
         for other in along:
-            library = library.replace(b"\0%b\0" % other.encode(),
-                                      b"\0%b\0" % own_name(other).encode())
-        files[f"reshardfs/lib/{own_name(name) if name in along else name}"] = library
-        oldest = max([oldest, *map(int, re.findall(rb"\0GLIBC_2\.(\d+)(?=\0)", library))])
-    machine = re.sub(r"\W", "_", sysconfig.get_platform().partition("-")[2])
+            binary = binary.replace(b"\0%b\0" % other.encode(),
+                                    b"\0%b\0" % own_name(other).encode())
+        files[f"reshardfs/{name}"] = binary
+        oldest = max([oldest, *map(int, re.findall(rb"\0GLIBC_2\.(\d+)(?=\0)", binary))])
     kind = f"manylinux_2_{oldest}" if len(along) == len(others) else "linux"
-    return files, f"{kind}_{machine}"
+    return files, f"{kind}_{machine(content(linked['bin/reshardfs']))}"
+
+
+def machine(program: bytes) -> str:
+    """That it was compiled for, which need not be this one."""
+    known = {62: "x86_64", 183: "aarch64"}.get(int.from_bytes(program[18:20], "little"))
+    return known or re.sub(r"\W", "_", sysconfig.get_platform().partition("-")[2])
+
+
+# ---- what is installed in the prefix of the environment ----
+
+# pip replaces the first line.
+SCRIPT = b"""#!python
+import os
+import sys
+from importlib.util import find_spec
+
+program = os.path.join(os.path.dirname(find_spec("reshardfs").origin), "bin", "reshardfs")
+os.execv(program, ["reshardfs", *sys.argv[1:]])
+"""
+
+
+def prefix_files(build: str) -> Dict[str, bytes]:
+    places = {"share/bash-completion/completions": ["src/completions/reshardfs"],
+              "share/zsh/site-functions": ["src/completions/_reshardfs"],
+              "share/doc/reshardfs": glob.glob(
+                  os.path.join(TOP, "mount-helpers", "examples", "*"))}
+    for page in glob.glob(os.path.join(TOP, "man", "*.[1-8]")):
+        places.setdefault(f"share/man/man{page[-1]}", []).append(page)
+    data = f"{stem()}.data"
+    files = {f"{data}/data/{place}/{os.path.basename(path)}": content(TOP, path)
+             for place, paths in places.items() for path in paths}
+    files[f"{data}/data/sbin/mount.reshardfs"] = content(
+        build, "mount-helpers", "mount.reshardfs")
+    files[f"{data}/scripts/reshardfs"] = SCRIPT
+    return files
 
 
 # ---- what is called from outside ----
@@ -169,12 +217,16 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None,
                 metadata_directory: Optional[str] = None) -> str:
     with configured(config_settings) as build:
         files, platform = libraries(link(build))
+        files.update(prefix_files(build))
     module = os.path.join(TOP, "python", "reshardfs")
     for path in [*glob.glob(f"{module}/*.py"), f"{module}/py.typed"]:
         files[f"reshardfs/{os.path.basename(path)}"] = content(path)
     for path in glob.glob(os.path.join(TOP, "tables", "*.rules")):
         files[f"reshardfs/share/reshardfs/tables/{os.path.basename(path)}"] = content(path)
     info = f"{stem()}.dist-info"
+    linked = (config_settings or {}).get("licences")
+    for path in glob.glob(os.path.join(linked, "*")) if linked else []:
+        files[f"{info}/licenses/{os.path.basename(path)}"] = content(path)
     files[f"{info}/licenses/LICENSE"] = content(TOP, "LICENSE")
     files[f"{info}/METADATA"] = metadata()
     files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: reshardfs\n"
@@ -187,7 +239,11 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None,
         for path, data in sorted(files.items()):
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
             record += f"{path},sha256={digest.rstrip('=')},{len(data)}\n"
-            wheel.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED)
+            member = zipfile.ZipInfo(path)
+            # A program is one also where it is unpacked.
+            program = data[:2] == b"#!" or re.search(r"/s?bin/|\.so", path)
+            member.external_attr = (0o100755 if program else 0o100644) << 16
+            wheel.writestr(member, data, zipfile.ZIP_DEFLATED)
         wheel.writestr(zipfile.ZipInfo(f"{info}/RECORD"), f"{record}{info}/RECORD,,\n")
     return name
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts for a reshardfs that has no privileges, and hands it the descriptor.
+"""Mounts for a reshardfs without privileges, and sends it the descriptor.
 
     fuse_fd.py open MOUNTPOINT SOCKET
 
-runs as root.  It opens /dev/fuse, mounts MOUNTPOINT (a directory, which is made
-where it is missing), and sends the descriptor to
-whoever connects to SOCKET.  It reads no checkpoint.  When that process has ended
-it unmounts, and mounts for the next one.  SIGTERM unmounts and ends it.
+runs as root.  It opens /dev/fuse, mounts at the directory MOUNTPOINT, which it creates
+if necessary, and sends the descriptor to the process that connects to SOCKET.  It reads
+no checkpoint.  When that process has ended it unmounts, and mounts for the next one.
+SIGTERM unmounts and ends it.
 
     fuse_fd.py take SOCKET reshardfs mount --foreground [OPTION...] SOURCE
 
@@ -36,8 +36,9 @@ def check(status, what):
 
 
 def mount(where):
-    """The descriptor of the mount's connection, which ends when all copies of the
-    descriptor are closed."""
+    """Mount, and return the descriptor of the FUSE connection.
+
+    The connection ends when all copies of the descriptor are closed."""
     device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     said = (f"fd={device},rootmode=40000,user_id=0,group_id=0,"
             "default_permissions,allow_other")
@@ -60,7 +61,7 @@ def serve_one(listener, where):
     try:
         socket.send_fds(taker, [b"fuse"], [device])
         os.close(device)
-        # The taker keeps its end open, and sends nothing.
+        # The other process keeps its end open and sends nothing.
         taker.recv(1)
     finally:
         unmount(where)
@@ -75,7 +76,7 @@ def open_for(where, path):
         os.unlink(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
-        # Whoever can reach the directory of the socket may take the descriptor.
+        # Permissions of the socket's directory decide which users can connect.
         os.chmod(path, 0o666)
         listener.listen(1)
         while True:
@@ -100,7 +101,7 @@ def take_and_run(path, command):
     _, devices, _, _ = socket.recv_fds(taker, 16, 1)
     if not devices:
         sys.exit(f"{path}: no descriptor was sent")
-    # The connection tells the other side when the program has ended.
+    # The connection stays open until the program ends, which the other side notices.
     for fd in (taker.fileno(), devices[0]):
         os.set_inheritable(fd, True)
     os.execvp(command[0], [*command, f"/dev/fd/{devices[0]}"])

@@ -62,7 +62,7 @@ Tensors need numpy, and torch for to="torch".  The rest needs only Python.
 
 LIBRESHARD in the environment is the path of the library; the default is that in
 the wheel of this module, else libreshard.so.0.  RESHARDFS is the path of the
-program; the default is reshardfs.
+program; the default is that in the wheel of this module, else reshardfs.
 """
 
 from ._library import Error, File, Record, Source, files, read, records

@@ -21,9 +21,18 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING,
            "debug": logging.DEBUG}
 
 
+# The path in a wheel; see backend.py.
+_BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "reshardfs")
+
+
+def _program() -> str:
+    bundled = _BUNDLED if os.path.exists(_BUNDLED) else "reshardfs"
+    return os.environ.get("RESHARDFS") or bundled
+
+
 def _run(*words: str, holder: Optional[int] = None) -> None:
     """Run the program.  Its messages go to the log, or into the Error."""
-    program = os.environ.get("RESHARDFS", "reshardfs")
+    program = _program()
     try:
         done = subprocess.run([program, *words], stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL,

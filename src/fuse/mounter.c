@@ -134,7 +134,7 @@ static int mount_once(struct work *w, struct rsh_error *said)
 	int rc;
 
 	if (w->session)
-		return rsh_error_set(said, EBUSY, "it is mounted");
+		return rsh_error_set(said, EBUSY, "already mounted");
 	rsh_libfuse_listen(said);
 	rc = rsh_session_new(w->options, NULL, &w->session, said);
 	if (rc == 0) {
@@ -289,7 +289,7 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 	}
 	if (rc) {
 		free(m);
-		return rsh_error_set(err, errno, "no process for the mount: %s",
+		return rsh_error_set(err, errno, "cannot start the process that mounts: %s",
 				     strerror(errno));
 	}
 	close(ends[1]);
@@ -327,7 +327,7 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 	int none = -1;
 
 	if (mounter_ask(m, UNMOUNT, &said, &none))
-		rsh_log_warning("%s; the mount is left behind", said.text);
+		rsh_log_warning("%s; the mount point remains mounted", said.text);
 }
 
 /* Puts the descriptors that came with a message where it has numbers of its

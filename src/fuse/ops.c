@@ -380,85 +380,36 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		rsh_queue_end(&s->queue);
 }
 
-/* ---- what a read-only tree refuses ----
+/* ---- writes ----
  *
- * The mount is `ro`, so the kernel answers EROFS by itself; these are for a
- * mount that root has remounted `rw`. */
+ * The mount is `ro`, so the kernel itself answers EROFS; these are for a mount that
+ * root has remounted `rw`. */
 
-static void op_refuse(fuse_req_t req)
-{
-	fuse_reply_err(req, EROFS);
-}
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
-static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
-		       int to_set, struct fuse_file_info *fi)
-{
-	(void)ino, (void)attr, (void)to_set, (void)fi;
-	op_refuse(req);
-}
+#define REFUSE(name, ...)                                     \
+	static void op_##name(fuse_req_t req, __VA_ARGS__)    \
+	{                                                     \
+		fuse_reply_err(req, EROFS);                   \
+	}
 
-static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
-		     mode_t mode, dev_t rdev)
-{
-	(void)parent, (void)name, (void)mode, (void)rdev;
-	op_refuse(req);
-}
+REFUSE(setattr, fuse_ino_t ino, struct stat *attr, int to_set,
+       struct fuse_file_info *fi)
+REFUSE(mknod, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+REFUSE(mkdir, fuse_ino_t parent, const char *name, mode_t mode)
+REFUSE(remove, fuse_ino_t parent, const char *name)
+REFUSE(symlink, const char *link, fuse_ino_t parent, const char *name)
+REFUSE(rename, fuse_ino_t parent, const char *name, fuse_ino_t newparent,
+       const char *newname, unsigned int flags)
+REFUSE(link, fuse_ino_t ino, fuse_ino_t newparent, const char *newname)
+REFUSE(create, fuse_ino_t parent, const char *name, mode_t mode,
+       struct fuse_file_info *fi)
+REFUSE(setxattr, fuse_ino_t ino, const char *name, const char *value,
+       size_t size, int flags)
+REFUSE(removexattr, fuse_ino_t ino, const char *name)
 
-static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
-		     mode_t mode)
-{
-	(void)parent, (void)name, (void)mode;
-	op_refuse(req);
-}
-
-/* unlink and rmdir both come here. */
-static void op_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
-{
-	(void)parent, (void)name;
-	op_refuse(req);
-}
-
-static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
-		       const char *name)
-{
-	(void)link, (void)parent, (void)name;
-	op_refuse(req);
-}
-
-static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
-		      fuse_ino_t newparent, const char *newname,
-		      unsigned int flags)
-{
-	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
-	op_refuse(req);
-}
-
-static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
-		    const char *newname)
-{
-	(void)ino, (void)newparent, (void)newname;
-	op_refuse(req);
-}
-
-static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
-		      mode_t mode, struct fuse_file_info *fi)
-{
-	(void)parent, (void)name, (void)mode, (void)fi;
-	op_refuse(req);
-}
-
-static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
-			const char *value, size_t size, int flags)
-{
-	(void)ino, (void)name, (void)value, (void)size, (void)flags;
-	op_refuse(req);
-}
-
-static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
-{
-	(void)ino, (void)name;
-	op_refuse(req);
-}
+#pragma GCC diagnostic pop
 
 const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.init = op_init,

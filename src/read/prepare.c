@@ -45,8 +45,7 @@ void rsh_streams_out_of_memory(struct rsh_streams *s)
 
 	if ((!last || now - last > COMPLAIN_NS) &&
 	    atomic_compare_exchange_strong(&s->complained_ns, &last, now))
-		rsh_log_error("out of memory: readers get ENOMEM until there "
-			      "is some");
+		rsh_log_error("out of memory: reads fail with ENOMEM");
 }
 
 /* Reads once more, after giving up what was prepared ahead.  Returns 0 or

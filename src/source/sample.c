@@ -130,50 +130,30 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 
 /* ---- bytes ---- */
 
-struct sample {
-	const struct rsh_store *store;
-	uint32_t file;
-	uint64_t offset;
-	uint8_t *buf;
-	size_t len;
-};
-
-/* Reads past the cache, since a sample is not what will be read next. */
-static int sample_read(void *sample, struct rsh_handle *h)
-{
-	const struct sample *b = sample;
-	struct rsh_store_scan in = { b->store, b->file, h };
-	size_t done = 0;
-
-	while (done < b->len) {
-		ssize_t n = rsh_store_scan_pread(&in, b->buf + done,
-						 b->len - done,
-						 b->offset + done);
-
-		if (n <= 0)
-			return n < 0 ? (int)-n : EIO;
-		done += (size_t)n;
-	}
-	return 0;
-}
-
 bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       uint8_t *buf, size_t len)
 {
-	struct sample b = { .store = s->store, .buf = buf, .len = len };
+	struct rsh_store_scan in = { .store = s->store };
+	size_t done = 0;
+	int code = 0;
 
-	if (!rsh_source_locate(s, rank, &offset, &b.file))
+	if (!rsh_source_locate(s, rank, &offset, &in.file) ||
+	    rsh_store_take(s->store, in.file, &in.handle))
 		return false;
-	b.offset = offset;
-	return rsh_store_try(s->store, b.file, sample_read, &b) == 0;
+	/* The cache is bypassed: other bytes will be read next. */
+	while (done < len && !code) {
+		ssize_t n = rsh_store_scan_pread(&in, buf + done, len - done,
+						 offset + done);
+
+		if (n <= 0)
+			code = n < 0 ? (int)-n : EIO;
+		else
+			done += (size_t)n;
+	}
+	return rsh_store_finish(s->store, in.file, in.handle, code) == 0;
 }
 
 /* ---- what is known from an earlier time ---- */
-
-static int sample_take_key(void *key, struct rsh_handle *h)
-{
-	return -rsh_index_key_take(h, key);
-}
 
 bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 {
@@ -193,11 +173,14 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_source_file *f = &s->files[i];
 		struct rsh_index_key key;
+		struct rsh_handle *h;
 
 		XXH3_64bits_update(&state, &f->rank, sizeof(f->rank));
 		if (!f->index)
 			continue;
-		if (rsh_store_try(s->store, i, sample_take_key, &key) ||
+		if (rsh_store_take(s->store, i, &h) ||
+		    rsh_store_finish(s->store, i, h,
+				     -rsh_index_key_take(h, &key)) ||
 		    !rsh_index_key_settled(&key, now))
 			return false;
 		XXH3_64bits_update(&state, &key, sizeof(key));

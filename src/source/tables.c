@@ -26,24 +26,45 @@
 static pthread_once_t beside_once = PTHREAD_ONCE_INIT;
 static char beside[PATH_MAX]; /* written once; "": there is no such place */
 
-/* A library in a wheel lies wherever that was unpacked.  A program is where it was
- * installed, and has no name here. */
+/* The tables are in share/ of the directory that is the first `length` bytes of
+ * `directory`, and then `up`. */
+static void beside_set(const char *directory, size_t length, const char *up)
+{
+	int n = snprintf(beside, sizeof(beside), "%.*s%s/share/reshardfs/tables",
+			 (int)length, directory, up);
+
+	if (n < 0 || (size_t)n >= sizeof(beside))
+		beside[0] = '\0';
+}
+
+/* A program has no name here; its path has no links in it. */
+static void beside_program(void)
+{
+	char path[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+
+	for (int names = 0; names < 2; names++)
+		while (n > 0 && path[--n] != '/')
+			;
+	if (n >= 0)
+		beside_set(path, (size_t)n, "");
+}
+
+/* A wheel and a package that was unpacked somewhere have their tables with
+ * them. */
 static void beside_find(void)
 {
 	struct link_map *map = NULL;
 	const char *slash;
 	Dl_info info;
-	int n;
 
 	if (!dladdr1(beside, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
 		return;
 	slash = strrchr(map->l_name, '/');
-	if (!slash)
-		return;
-	n = snprintf(beside, sizeof(beside), "%.*s/../share/reshardfs/tables",
-		     (int)(slash - map->l_name), map->l_name);
-	if (n < 0 || (size_t)n >= sizeof(beside))
-		beside[0] = '\0';
+	if (slash)
+		beside_set(map->l_name, (size_t)(slash - map->l_name), "/..");
+	else
+		beside_program();
 }
 
 const char *rsh_tables_dir(unsigned i)
@@ -55,7 +76,7 @@ const char *rsh_tables_dir(unsigned i)
 	pthread_once(&beside_once, beside_find);
 	if (*beside && i-- == 0)
 		return beside;
-	return i == 0 ? TABLES_DIR : NULL;
+	return i == 0 && strcmp(beside, TABLES_DIR) != 0 ? TABLES_DIR : NULL;
 }
 
 /* ---- the list ---- */

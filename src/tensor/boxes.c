@@ -163,7 +163,7 @@ static int boxes_check_one(const struct rsh_box *b, const uint64_t *dims,
 	for (uint32_t d = 0; d < n_dims; d++)
 		if (b->from[d] > dims[d] || b->size[d] > dims[d] - b->from[d])
 			return rsh_error_set(err, EINVAL, "the box of rank %u "
-					     "leaves dimension %u of size %llu",
+					     "exceeds dimension %u of size %llu",
 					     rank, d,
 					     (unsigned long long)dims[d]);
 	return 0;
@@ -266,8 +266,7 @@ static int boxes_check_apart(const struct rsh_boxes *b, struct rsh_error *err)
 		x = b->ranks[b->first_rank[i]];
 		y = b->ranks[b->first_rank[n.other]];
 		return rsh_error_set(err, EINVAL, "the boxes of ranks %u and "
-				     "%u have some elements in common and not "
-				     "all", x < y ? x : y, x < y ? y : x);
+				     "%u overlap, but are not equal", x < y ? x : y, x < y ? y : x);
 	}
 	return 0;
 }

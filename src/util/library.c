@@ -22,7 +22,7 @@ int rsh_library_load(const char *file, const char *what,
 
 		if (!address)
 			return rsh_error_set(err, ENOENT, "%s needs another "
-					     "%s: %s", what, file, dlerror());
+					     "version of %s: %s", what, file, dlerror());
 		memcpy(symbols[i].to, &address, sizeof(address));
 	}
 	return 0;

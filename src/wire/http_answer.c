@@ -281,7 +281,7 @@ static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
 {
 	if (a->status == 200) {
 		if (asked->first || asked->len != asked->size)
-			return judge_wrong(why, "gives whole files alone, and no ranges of them");
+			return judge_wrong(why, "does not support ranges of bytes");
 	} else if (!a->has_range) {
 		return judge_wrong(why, "does not say which range it sends");
 	} else if (a->first != asked->first ||

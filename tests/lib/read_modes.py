@@ -28,7 +28,7 @@ def draw(numbers, cache_dir=None):
 
 
 _FIGURES = (
-    ("shown", r"(\d+) MiB shown in \d+ reads"),
+    ("shown", r"(\d+) MiB served in \d+ reads"),
     ("read", r"(\d+) MiB read in \d+ reads"),
     ("reads", r"\d+ MiB read in (\d+) reads"),
     ("failed", r"\d+ MiB read in \d+ reads, (\d+) failed"),

@@ -565,7 +565,7 @@ def a_strategy_of_the_source_is_not_needed():
 def options_that_ask_for_what_it_has_not():
     root = os.path.join(DATA, "dp4mp2_opt")
     got = run("plan", "--dst-mesh", "dp=2", root)
-    demand(got.err, "--dst-mesh derives from a strategy file")
+    demand(got.err, "--dst-mesh needs a source strategy file")
     got = run("plan", "--select", "8x", root)
     demand(got.err, "step=N")
     with tempfile.TemporaryDirectory() as empty:

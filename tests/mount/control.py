@@ -372,7 +372,7 @@ def others_see_no_more(demo):
         got = subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
                               os.environ["RESHARDFS"], "stats", m.path], capture_output=True,
                              text=True, check=False)
-        check(got.returncode == IO and "only who has mounted" in got.stderr, got)
+        check(got.returncode == IO and "access denied: only root" in got.stderr, got)
 
 
 def the_command(demo):
@@ -395,17 +395,17 @@ def the_command(demo):
     refused(run("stats", m.path), INPUT, m.path, "No such file")
     plain = f"{demo.root}/plain"
     os.makedirs(f"{plain}/.reshardfs")
-    refused(run("stats", plain), INPUT, plain, "not the mount point")
-    refused(run("stats", "/proc"), INPUT, "/proc", "not the mount point")
+    refused(run("stats", plain), INPUT, plain, "reshardfs is not mounted there")
+    refused(run("stats", "/proc"), INPUT, "/proc", "reshardfs is not mounted there")
     refused(run("stats", demo.src), INPUT, demo.src, "Not a directory")
     for text in ("", "{", "[1]", '{"version": 1}', "x" * 100000):
         with open(f"{plain}/.reshardfs/stats", "w", encoding="utf-8") as f:
             f.write(text)
-        refused(run("stats", plain), INPUT, plain, "not the mount point")
+        refused(run("stats", plain), INPUT, plain, "reshardfs is not mounted there")
     os.remove(f"{plain}/.reshardfs/stats")
     os.mkfifo(f"{plain}/.reshardfs/stats")
-    refused(run("stats", plain), INPUT, plain, "not the mount point")
-    refused(run("stats"), USAGE, "no MOUNTPOINT")
+    refused(run("stats", plain), INPUT, plain, "reshardfs is not mounted there")
+    refused(run("stats"), USAGE, "MOUNTPOINT is missing")
     refused(run("stats", "a", "b"), USAGE, "b")
     refused(run("stats", "--foreground", "a"), USAGE, "--foreground")
 
@@ -413,7 +413,7 @@ def the_command(demo):
 def signals_take_effect(pid, log, m_path, rank):
     """What SIGUSR1 and SIGUSR2 do to the log of one mount."""
     def statistics():
-        return len(re.findall(r"notice: \d+ MiB shown in \d+ reads", log()))
+        return len(re.findall(r"notice: \d+ MiB served in \d+ reads", log()))
 
     before = statistics()
     os.kill(pid, signal.SIGUSR1)
@@ -464,7 +464,11 @@ def signals_to_a_daemon(demo):
 def the_manual_has_all(demo):
     manual = read(MANUAL)
     with demo.mounted("--cache=on") as m:
-        names = {name.split("{")[0] for name in metrics_of(control(m, "metrics"))}
+        metrics = control(m, "metrics")
+        for name, text in re.findall(r"^# HELP (\S+) (.*)$", metrics, re.M):
+            said = re.findall(rf"^\.It .* Sy {name}\b.*\n(.*)$", manual, re.M)
+            check(name == "reshardfs_info" or set(said) == {text}, f"{name}: {text}, {said}")
+        names = {name.split("{")[0] for name in metrics_of(metrics)}
         names |= set(FILES)
         for which in ("stats", "config"):
             for key, value in told(m, which).items():

@@ -189,7 +189,7 @@ if fuse_is_open; then
 	}
 	start_unprivileged
 	pid=$(private_pid)
-	check "without privileges: confined" \
+	check "without privileges: sandboxed" \
 		grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
 	equal "without privileges: its memory is its user's" \
 		"$(stat -c %u "/proc/$pid/fd")" 65534

@@ -291,7 +291,7 @@ def run_damage(tap, directory):
         got = run("export", "--allow-missing", "--dst-strategy", strategy, root,
                   os.path.join(directory, "lost"))
         check(got.status == NO, repr(got))
-        demand(got.out, "left out, whose slices are lost")
+        demand(got.out, "omitted because their slices are lost")
     shutil.rmtree(root)
 
     root = copy_of(case, directory)

@@ -219,7 +219,7 @@ def deleted_while_mounted(tree, blocks):
             shutil.rmtree(blocks, ignore_errors=True)
         tree.check(mount)
         tree.check(mount)
-    check("going on without it" in mount.log(), mount.log())
+    check("it is not used" in mount.log(), mount.log())
 
 
 def emptied_while_mounted(tree, blocks):

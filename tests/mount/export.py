@@ -507,8 +507,8 @@ def a_derived_strategy(p):
 
 
 def wrong_usage(p):
-    refused(run("export"), USAGE, "no SOURCE given")
-    refused(run("export", p.source), USAGE, "no OUTDIR given")
+    refused(run("export"), USAGE, "SOURCE is missing")
+    refused(run("export", p.source), USAGE, "OUTDIR is missing")
     refused(run("export", p.source, p.out), USAGE, "--src-strategy is missing")
     refused(run("export", p.source, p.out, "--src-strategy=none"), USAGE, "--dst-strategy")
     refused(p.run("x"), USAGE, "x")

@@ -62,7 +62,7 @@ for n in 1 100; do
 		"$RESHARDFS" umount "$MNT"
 	kill -TERM "$DAEMON"
 	ends "$n readers, SIGTERM"
-	check "$n readers: the log says why" grep -q "does not come back" "$LOG"
+	check "$n readers: the log says why" grep -q "a read has not returned" "$LOG"
 done
 
 mount_start $(strategies) $hanging || finish
@@ -93,7 +93,7 @@ for signal in CONT STOP; do
 	kill -$signal "$DAEMON"
 	"$RESHARDFS" umount --force "$MNT" 2>"$T/said"
 	equal "umount --force, SIG$signal" $? 0
-	check "SIG$signal: it says so" grep -q "$MNT: taken down by force" "$T/said"
+	check "SIG$signal: it says so" grep -q "$MNT: unmounted by force" "$T/said"
 	check "SIG$signal: the mount is gone" not_mounted
 	check "SIG$signal: so is the daemon" has_ended "$DAEMON"
 	check "SIG$signal: the readers get an error" readers_failed

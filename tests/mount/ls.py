@@ -194,7 +194,7 @@ def damage_is_told(t):
     check(older["whole"] and said["newest_whole"] == "epoch 2 step 40", said)
     got = run("ls", root)
     check("epoch 3 step 40" in got.out and "6/8" in got.out and not got.err, got)
-    check("newest that is whole: epoch 2 step 40" in got.out, got)
+    check("newest complete: epoch 2 step 40" in got.out, got)
 
 
 def a_rank_that_is_gone(t):
@@ -218,7 +218,7 @@ def only_what_the_strategy_describes(t):
                                    for r in range(ranks) if r != 3), step)
         got = run("ls", t.source, "--src-strategy", strategy)
         check(f" {ranks - 1}/{ranks} " in got.out and
-              ("files of ranks 4 5 6 7, which the strategy has not" in got.out) == bool(beyond), got)
+              ("files of ranks 4 5 6 7, which the strategy does not have" in got.out) == bool(beyond), got)
     step, = run_json("ls", t.source)["steps"]
     check(step["beyond_ranks"] == [] and len(step["files"]) == 7, step)
 
@@ -299,7 +299,7 @@ def shapes_that_contradict(t):
     check(said["list"] is None and "embedding.table" in said["reason"] and
           t.rank_file(0) in said["reason"], said)
     got = run("ls", t.source, "--src-strategy", odd)
-    check("whole tensors are not known: " in got.out and "epoch 3 step 40" in got.out, got)
+    check("whole tensors are unknown: " in got.out and "epoch 3 step 40" in got.out, got)
 
 
 def what_a_mount_takes(t):
@@ -391,7 +391,7 @@ def a_strategy_in_json(t):
 # ---- refused ----
 
 def wrong_usage(_):
-    refused(run("ls"), USAGE, "no FILE, SOURCE or STRATEGY given")
+    refused(run("ls"), USAGE, "FILE, SOURCE or STRATEGY is missing")
     refused(run("ls", "a", "b"), USAGE, "too many operands: b")
     refused(run("ls", "--foreground", "a"), USAGE, "--foreground")
     refused(run("ls", "--color=pink", "a"), USAGE, "pink")

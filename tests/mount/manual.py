@@ -18,6 +18,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from demands import check  # noqa: E402
+from messages import literals, sources  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 import reshardfs  # noqa: E402
@@ -215,6 +216,22 @@ def functions_of_module():
     return found
 
 
+def program_prints(sentence, texts):
+    """Whether the program has each part of a message that is between its values."""
+    values = r"\b(?:TABLE|NAME|KEY|line N|N|M|g|e|\d+)\b|\[\.\.\.\]|\""
+    parts = [p.strip(" ,:") for p in re.split(values, sentence.replace(r"\(dq", '"'))]
+    return all(any(p in text for text in texts) for p in parts if " " in p)
+
+
+def messages(tap, page):
+    texts = [text for path in sources(TOP) for _, text in literals(os.path.join(TOP, path))]
+    listed = re.findall(r"^\.It (.*)$", section(page, "DIAGNOSTICS"), re.M)
+    with tap.test("the messages about tables that a manual explains are those of the program"):
+        check(len(listed) > 5, listed)
+        missing = [m for m in listed if not program_prints(m, texts)]
+        check(not missing, missing)
+
+
 def module(tap, page):
     offered = functions_of_module()
     listed = {}
@@ -284,6 +301,7 @@ def main():
         bad = [f"{name}: {line}" for name, page in pages.items()
                for line in page.splitlines() if line.startswith(".") and nested.search(line)]
         check(not bad, bad)
+    messages(tap, pages["reshardfs-tables.5"])
     module(tap, pages["reshardfs-python.3"])
     return tap.finish()
 

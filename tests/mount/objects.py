@@ -32,7 +32,7 @@ def test_shown(tap, trial):
     with trial.mounted("--index-cache", trial.cache) as mount:
         with tap.test("what is shown is that of the same files on disk"):
             same(mount, trial.expected)
-        tap.ok("confined" in mount.log(), "within the sandbox", mount.log())
+        tap.ok("sandboxed" in mount.log(), "within the sandbox", mount.log())
         with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
             told = f.read()
         tap.ok(trial.url in told, "its address is told", told)
@@ -102,18 +102,18 @@ def test_denied(tap, trial):
 
 def test_commands(tap, trial):
     got = run("ls", trial.url)
-    tap.ok(got.status == GOOD and "whole" in got.out, "ls", repr(got))
+    tap.ok(got.status == GOOD and "complete" in got.out, "ls", repr(got))
     got = run("verify", trial.url)
     tap.ok(got.status == GOOD, "verify", repr(got))
     target = os.path.join(trial.cache, "exported")
     got = run("export", "-q", "--src-strategy", trial.job.strategy, "--dst-strategy",
               trial.job.strategy, trial.url, target)
     tap.ok(got.status == GOOD, "export", repr(got))
-    for address, words in (("s3://", "s3://: this address names no bucket"),
+    for address, words in (("s3://", "s3://: not a valid bucket"),
                            ("s3:/bucket", "addresses begin with s3://"),
                            ("gs://bucket/x", "addresses begin with s3://"),
-                           (f"s3://me:{SECRET}@bucket/x", "s3://bucket/x: keys do not"),
-                           ("https://", "https://: there is no host")):
+                           (f"s3://me:{SECRET}@bucket/x", "s3://bucket/x: an S3 address cannot contain keys"),
+                           ("https://", "https://: no host")):
         for command in ("ls", "verify"):
             got = run(command, address)
             tap.ok(got.status == INPUT and words in got.err and SECRET not in got.err and
@@ -164,33 +164,33 @@ def test_said(tap, trial):
     closed = f"http://127.0.0.1:{free_port()}"
     file = trial.url + "/rank_0/" + os.listdir(os.path.join(trial.job.source, "rank_0"))[0]
     endpoint = os.environ["AWS_ENDPOINT_URL"]
-    hint = "; AWS_ENDPOINT_URL says which server is meant"
+    hint = "; AWS_ENDPOINT_URL sets the server"
     for given, address, words in (
-            (endpoint, file, f"{file}: this is a file; give what it lies in, {trial.url}/rank_0"),
-            (endpoint, "s3://bucket/no/such", 's3://bucket/no/such: nothing lies there: no '
-             'object in the bucket has a name that begins with "no/such/"'),
+            (endpoint, file, f"{file}: this is a file; use its directory, {trial.url}/rank_0"),
+            (endpoint, "s3://bucket/no/such", 's3://bucket/no/such: not found: the '
+             'bucket has no object with the prefix "no/such/"'),
             (closed, "s3://bucket/x", f"s3://bucket/x: the server {closed} cannot be reached "
              f"(Connection refused){hint}"),
-            (at + "/page", "s3://bucket/x", f"s3://bucket/x: what the server {at} lists cannot be "
-             "understood: is it a server of S3?  AWS_ENDPOINT_URL says which one is meant"),
+            (at + "/page", "s3://bucket/x", f"s3://bucket/x: the listing of the server {at} "
+             "cannot be parsed: is it an S3 server?  AWS_ENDPOINT_URL sets the server"),
             (at + "/loop", "s3://bucket/x", f"the server {at} redirects to another address (HTTP "
              "302)"),
-            (at + "/500", "s3://bucket/x", "no answer in time (--source-timeout); at last the "
-             f"server {at} reports an error of its own (HTTP 500)"),
-            (endpoint, at + "/loop/x", f"{at}/loop/x/{listed}: the server redirects again and "
-             "again (HTTP 302)"),
-            (endpoint, at + "/500/x", f"{listed}: no answer in time (--source-timeout); at last "
+            (at + "/500", "s3://bucket/x", "no answer in time (--source-timeout); last error: "
+             f"the server {at} reports an error of its own (HTTP 500)"),
+            (endpoint, at + "/loop/x", f"{at}/loop/x/{listed}: the server redirects too "
+             "often (HTTP 302)"),
+            (endpoint, at + "/500/x", f"{listed}: no answer in time (--source-timeout); last error: "
              "the server reports an error of its own (HTTP 500)"),
             (endpoint, at + "/403/x", f"{listed}: the server denies access (HTTP 403)"),
             (endpoint, at + "/418/x", f"{listed}: the server finds the request wrong (HTTP 418)"),
-            (endpoint, at + "/page", f"{at}/page/{listed}: a web page, and no list of names; "
-             "--source-index says which file there has a name on each line"),
-            (endpoint, at + "/none/x", f"{at}/none/x: nothing lies there that is known: no list "
-             "of files, no model.safetensors; --source-index says which file names the others"),
+            (endpoint, at + "/page", f"{at}/page/{listed}: a web page, not a list of names; "
+             "--source-index names a file with one name on each line"),
+            (endpoint, at + "/none/x", f"{at}/none/x: not found: there is neither a list "
+             "of files nor model.safetensors; --source-index names a list of files"),
             (endpoint, at + "/a/part.safetensors",
-             f"{at}/a/part.safetensors: this is a file; give what it lies in, {at}/a"),
-            (endpoint, f"https://{http_}/x", f"the server https://{http_} speaks no TLS that "
-             "this machine knows: does it serve http:// alone? (")):
+             f"{at}/a/part.safetensors: this is a file; use its directory, {at}/a"),
+            (endpoint, f"https://{http_}/x", f"the server https://{http_} does not answer by "
+             "TLS: is it an http:// server? (")):
         os.environ["AWS_ENDPOINT_URL"] = given
         got = run("ls", "--source-timeout", "2" if "500" in given + address else "30", address)
         os.environ["AWS_ENDPOINT_URL"] = endpoint

@@ -28,16 +28,16 @@ both() {
 	usage "$1" "$2" mount $(strategies) "$SRC" "$MNT" "$3"
 }
 
-usage "nothing given" "no command and no SOURCE"
-usage "no such command" '"mounnt" is no command' mounnt
-usage "no such command, with operands" '"exprot" is no command' exprot \
+usage "nothing given" "command or SOURCE is missing"
+usage "no such command" '"mounnt" is not a command' mounnt
+usage "no such command, with operands" '"exprot" is not a command' exprot \
 	$(strategies) "$SRC" "$T/out"
 # The nearest one is named, whatever the slip was and follows it.
 for slip in mounnt:mount moutn:mount munt:mount umuont:umount l:"" sl:ls lss:ls \
 	plna:plan exprot:export verfiy:verify strat:strategy stragety:strategy \
 	wram:warm stat:stats hlep:help zzyzx:""; do
 	near=${slip#*:}
-	wanted="\"${slip%%:*}\" is no command"
+	wanted="\"${slip%%:*}\" is not a command"
 	[ -z "$near" ] || wanted="$wanted (did you mean $near?)"
 	usage "${slip%%:*}: alone" "$wanted" "${slip%%:*}"
 	usage "${slip%%:*}: with operands" "$wanted" "${slip%%:*}" a b c
@@ -45,13 +45,13 @@ for slip in mounnt:mount moutn:mount munt:mount umuont:umount l:"" sl:ls lss:ls 
 	[ -z "$near" ] || usage "${slip%%:*}: as a mount without a fault" "$wanted" \
 		"${slip%%:*}" $(strategies) "$MNT"
 done
-usage "no guess where there is nothing near" '"zzyzx" is no command,' zzyzx
+usage "no guess where there is nothing near" '"zzyzx" is not a command; to mount it' zzyzx
 usage "one topic at a time" "too many operands" help mount ls
 (cd "$T" && mkdir mounts && cp -a source/. mounts/)
 check "a source that is there is no slip" sh -c "cd '$T' &&
 	'$RESHARDFS' $(strategies | xargs) mounts mnt && '$RESHARDFS' umount mnt"
 
-usage "a source that is there is no command" "no command, and to mount it" "$SRC"
+usage "a source that is there is not a command" "not a command; to mount it" "$SRC"
 usage "an empty operand" "operand 1 is empty" ls ""
 usage "no mount point" MOUNTPOINT mount $(strategies) "$SRC"
 both "a third operand" surplus surplus

@@ -246,7 +246,7 @@ def tensors_of_many_ranks(t):
 
 def wrong_usage(t):
     source = t.saved("usage", 1, (2, 6))
-    refused(run("plan"), USAGE, "no SOURCE given")
+    refused(run("plan"), USAGE, "SOURCE is missing")
     refused(run("plan", source), USAGE, "--src-strategy is missing")
     refused(run("plan", source, "--src-strategy=none"), USAGE, "--dst-strategy is missing")
     refused(run("plan", source, "--resume"), USAGE, "--resume")

@@ -123,7 +123,7 @@ def test_options(tap, t, ways):
                 ({**t.both, "dst_ranks": 0}, 'dst_ranks: "0" is not a number'),
                 ({**t.both, "format": "hf"}, 'format="hf" shows one whole model, of which each rank loads its part: '
                  'leave out dst_strategy, dst_mesh, dst_ranks and compat'),
-                ({**t.both, "from_": "hf"}, "from_ says")):
+                ({**t.both, "from_": "hf"}, "from_ needs convert")):
             for way in ways:
                 error = refused(sentence, way, t.source, **options)
                 check("--" not in str(error) and "-o " not in str(error), error)

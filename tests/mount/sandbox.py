@@ -66,7 +66,7 @@ def the_daemon_has_given_up(job):
             demand_that(now["NoNewPrivs"] == "1", now)
             if not is_sanitized(m.process.pid) and "Seccomp" in now:
                 demand_that(now["Seccomp"] == "2", now)
-        demand(m.log(), "info: confined: no new privileges, ")
+        demand(m.log(), "info: sandboxed: no new privileges, ")
         helper, = children(m.process.pid)
         demand_that(not any("fuse" in os.readlink(f"/proc/{helper}/fd/{fd}")
                             for fd in os.listdir(f"/proc/{helper}/fd")),
@@ -81,7 +81,7 @@ def nothing_if_it_is_asked_not_to(job):
         is_right(m, job)
         demand_that(status(m.process.pid)["NoNewPrivs"] == "0", "given up")
         demand_that(not children(m.process.pid), children(m.process.pid))
-        demand_that("confined" not in m.log(), m.log())
+        demand_that("sandboxed" not in m.log(), m.log())
 
 
 @test

@@ -444,8 +444,8 @@ def names_with_a_step_win(job):
           [("epoch 2 step 5", True, True, 5), ("epoch 2 step 4", True, True, 4),
            ("best.ckpt", False, True, None)], steps)
     got = run("ls", job.source)
-    check("best.ckpt" in got.out and "without a step: --select name=GLOB takes it" in got.out and
-          "newest that is whole: epoch 2 step 5" in got.out, got)
+    check("best.ckpt" in got.out and "without a step: use --select name=GLOB" in got.out and
+          "newest complete: epoch 2 step 5" in got.out, got)
     # Not of older ones, nor of those beside them, whatever becomes of the steps.
     for rank in (0, 4):
         for step in (4, 5):

@@ -64,7 +64,7 @@ cd / || exit 1
 again "in the foreground" 1 "same options" -f $(strategies) "$SRC" "$MNT"
 again "quietly" 1 "" --quiet $(strategies) "$SRC" "$MNT"
 
-again "another option" 2 "$SRC (fuse.reshardfs) is mounted there already" \
+again "another option" 2 "$SRC (fuse.reshardfs) is already mounted there" \
 	$(strategies) --prefix other_ "$SRC" "$MNT"
 check "shows what was asked for" cmp "$MNT/rank_0/other_0.ckpt" "$reference"
 again "which is there now" 2 "same options" $(strategies) --prefix other_ \
@@ -95,7 +95,7 @@ kill -s CONT "$daemon_pid"
 again "when it goes on" 1 "same options" $(strategies) "$SRC" "$MNT"
 kill -s KILL "$daemon_pid"
 within 30 test -e "$T/daemon"
-refuses "a mount without its daemon" "gone; .reshardfs umount $MNT"
+refuses "a mount without its daemon" "has ended; unmount it with .reshardfs umount $MNT"
 check "what it says to do" "$RESHARDFS" umount "$MNT"
 again "lets it be mounted" 1 "" $(strategies) "$SRC" "$MNT"
 check "right" cmp "$file" "$reference"
@@ -151,7 +151,7 @@ check "in .reshardfs" grep -q "\"source\": \"$SRC\"" "$MNT/.reshardfs/stats"
 # ---- a mount of another kind ----
 
 if [ "$(id -u)" = 0 ] && mount -t tmpfs below "$MNT" 2>/dev/null; then
-	again "on another file system" 2 "below (tmpfs) is mounted there already" \
+	again "on another file system" 2 "below (tmpfs) is already mounted there" \
 		$(strategies) "$SRC" "$MNT"
 	"$RESHARDFS" umount "$MNT"
 	umount "$MNT"

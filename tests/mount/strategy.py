@@ -101,8 +101,8 @@ class Bench:
         stages = self.stages("pp2mp4")
         for status, words, said in (
                 (USAGE, ["merge", stages], "-o FILE is missing"),
-                (USAGE, ["merge", "-o", out], "no STRATEGY given"),
-                (USAGE, ["merge", stages, "-o", out, "--mesh", "mp=2"], "no use for --mesh"),
+                (USAGE, ["merge", "-o", out], "STRATEGY is missing"),
+                (USAGE, ["merge", stages, "-o", out, "--mesh", "mp=2"], "does not take --mesh"),
                 (INPUT, ["merge", stages, "-o", out + ".json"], "not to end in .json"),
                 (INPUT, ["merge", self.path("absent"), "-o", out], "absent"),
                 (INPUT, ["merge", stages, planned("dp2mp4_json", suffix="json"), "-o", out],
@@ -272,7 +272,7 @@ class Bench:
         mnt = self.path("mnt")
         os.makedirs(mnt, exist_ok=True)
         for status, words, said in (
-                (USAGE, ["--dst-mesh", "mp=2", "--dst-strategy", "none"], "give one"),
+                (USAGE, ["--dst-mesh", "mp=2", "--dst-strategy", "none"], "cannot be used together"),
                 (USAGE, ["--dst-mesh", "mp=2", "--split", "w=0:mp"], "mount has no option --split"),
                 (USAGE, ["--dst-mesh", "mp=2", "--resume"], "--resume"),
                 (USAGE, [], "or --dst-mesh"),

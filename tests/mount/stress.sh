@@ -79,7 +79,7 @@ if [ "$(id -u)" = 0 ] && mkdir "$T/full" &&
 	readers "its file system is read-only now"
 	umount -l "$T/full"
 	mount_stop
-	check "and the log says so" grep -q "going on without it" "$LOG"
+	check "and the log says so" grep -q "it is not used" "$LOG"
 else
 	skip "the directory is full" "needs root"
 fi

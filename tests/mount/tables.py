@@ -264,12 +264,12 @@ def test_show(tap):
 
 def test_words(tap):
     for words, told in (
-            ((), "no list, show or check given"), (("lost",), "expected list, show or check"),
-            (("list", "x"), "too many operands"), (("show",), "no TABLE given"),
-            (("check",), "no TABLE given"), (("check", "qwen3", "a", "b"), "too many operands"),
-            (("check", "qwen3", "--from", "hf"), "without SOURCE"),
-            (("check", "qwen3", "--select", "mtime"), "without SOURCE"),
-            (("show", "qwen3", "--json"), "no use for --json"),
+            ((), "list, show or check is missing"), (("lost",), "expected list, show or check"),
+            (("list", "x"), "too many operands"), (("show",), "TABLE is missing"),
+            (("check",), "TABLE is missing"), (("check", "qwen3", "a", "b"), "too many operands"),
+            (("check", "qwen3", "--from", "hf"), "--from needs SOURCE"),
+            (("check", "qwen3", "--select", "mtime"), "--select needs SOURCE"),
+            (("show", "qwen3", "--json"), "does not take --json"),
             (("check", "qwen3", "x", "--from", "torch"), "hf")):
         said = convert(*words)
         tap.ok(said.status == USAGE and told in said.err, f"convert {' '.join(words)}: {told}",
@@ -361,7 +361,7 @@ def test_faults(tap, directory):
             said = convert("check", "-q", "qwen3", model)
             check(said.status == NO and told in said.out and len(said.out.splitlines()) == 1, said)
             rows = convert("check", "qwen3", model)
-            check(rows.status == NO and "1 thing is wrong" in rows.out, rows)
+            check(rows.status == NO and "1 error" in rows.out, rows)
             found = convert_json("check", "qwen3", model, status=NO)["findings"]
             check(len(found) == 1 and found[0]["wrong"] and told in found[0]["sentence"], found)
     with tap.test("--unlisted lets it pass"):

@@ -49,7 +49,7 @@ taken_down() {
 	fi
 }
 
-refuses "nothing given" 2 "no MOUNTPOINT"
+refuses "nothing given" 2 "MOUNTPOINT is missing"
 refuses "two mount points" 2 "too many operands: b" a b
 refuses "an option of mount" 2 --foreground --foreground a
 refuses "no such directory" 3 "$T/nowhere: No such file" "$T/nowhere"
@@ -69,7 +69,7 @@ kill -STOP "$daemon_pid"
 "$RESHARDFS" umount "$MNT" 2>"$T/said"
 equal "it waits for one that takes long" $? 0
 check "and says what for, and until when" \
-	grep -q "$MNT: unmounted; waiting for its daemon to end, for 30 seconds" "$T/said"
+	grep -q "$MNT: unmounted; waiting up to 30 seconds for its daemon to end" "$T/said"
 check "one line" test "$(wc -l <"$T/said")" = 1
 serve
 taken_down "with a slash at the end" "$MNT/"
@@ -84,11 +84,11 @@ serve
 (cd "$MNT" && sleep 1000) &
 holder=$!
 within 10 test "$(readlink /proc/$holder/cwd)" = "$MNT"
-refuses "a mount in use" 4 "$MNT: it is in use" "$MNT"
+refuses "a mount in use" 4 "$MNT: in use;" "$MNT"
 check "which stays" is_mounted
 "$RESHARDFS" umount --lazy "$MNT" 2>"$T/said"
 equal "lazily" $? 0
-check "which is said" grep -q "$MNT: taken from the tree" "$T/said"
+check "which is said" grep -q "$MNT: detached" "$T/said"
 check "it is gone" not_mounted
 refute "but still served" has_ended "$daemon_pid"
 kill "$holder"

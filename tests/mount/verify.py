@@ -152,7 +152,7 @@ def what_was_compared(p):
           got.endswith(": good") == (run_json("verify", job.source, "--src-strategy",
                                               job.strategy)["uncompared"] == 0), got)
     got = run("verify", job.source)
-    check("note: ranks were not compared: --src-strategy" in got.out, got)
+    check("note: replicas were not compared: this needs --src-strategy" in got.out, got)
 
 
 def a_directory_by_its_manifest(p):
@@ -201,7 +201,7 @@ def a_manifest_of_a_part(p):
     write(os.path.join(out, "rank_0/more"), b"")
     got = run("verify", out)
     check(got.status == GOOD and got.out.splitlines()[0].startswith(
-        "note: the manifest is of 2 of the 4 files of its tree; 1 that"), got)
+        "note: the manifest has 2 of the 4 files of its tree; 1 other"), got)
     said = run_json("verify", out)
     check(said["files"] == 2 and said["unlisted"] == 1, said)
 
@@ -549,12 +549,12 @@ def names_of_any_bytes(p):
 
 def wrong_usage(p):
     source, tree, words = p.demo()
-    refused(run("verify"), USAGE, "no SOURCE or MANIFEST given")
+    refused(run("verify"), USAGE, "SOURCE or MANIFEST is missing")
     refused(run("verify", source, tree), USAGE, "--src-strategy is missing")
     refused(run("verify", source, tree, *words[:2]), USAGE, "--dst-strategy is missing")
     refused(run("verify", source, "--write-manifest", p.path("m")), USAGE, "--src-strategy")
     refused(run("verify", source, tree, "x", *words), USAGE, "x")
-    refused(run("verify", source, tree, "9", *words), INPUT, "no rank 9")
+    refused(run("verify", source, tree, "9", *words), INPUT, "rank 9 does not exist")
     refused(run("verify", words[1], tree, *words), USAGE, "first operand")
     refused(run("verify", words[1], tree, "1"), USAGE, "RANK")
     refused(run("verify", p.path("nowhere")), INPUT, "nowhere")

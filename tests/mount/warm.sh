@@ -75,7 +75,7 @@ else
 fi
 
 warm 2 "no mount point"
-said 'no MOUNTPOINT given'
+said 'MOUNTPOINT is missing'
 warm 2 "an option it does not know" --all "$MNT"
 said 'unknown option'
 warm 2 "jobs out of range" -j 0 "$MNT"
@@ -84,7 +84,7 @@ warm 2 "an option without its value" "$MNT" -j
 warm 2 "a rank that is none" "$MNT" one
 warm 2 "a range that is none" "$MNT" 3-1
 warm 3 "a rank that is not there" "$MNT" 3-4
-said 'there is no rank 3-4: the last one is 3'
+said 'rank 3-4 does not exist: the last rank is 3'
 warm 3 "a directory of the mount" "$MNT/rank_0"
 said 'reshardfs is not mounted there'
 warm 3 "another directory" "$T"

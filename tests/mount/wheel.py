@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The module as pip installs it: a wheel in an empty virtual environment, used in a
-directory without the sources, with nothing of ours in the environment; and the sdist."""
+"""The module and the program as pip installs them: a wheel in an empty virtual
+environment, used in a directory without the sources, with nothing of ours in the
+environment; and the sdist."""
 
 import base64
 import csv
@@ -99,8 +100,11 @@ def test_wheel(tap, p, wheel):
                  if not n.startswith("__pycache__")}
         check(whole <= set(listed), whole - set(listed))
         along = [n for n in listed if re.match(r"reshardfs/lib/rsh", n)]
-        check(("manylinux" in wheel) == (len(along) == 4), along)
+        check(("manylinux" in wheel) == (len(along) == 6), along)
         check(sum("/licenses/" in n for n in listed) == 1 + len(along), listed)
+        pages = {os.path.basename(n) for n in listed if "/share/man/man" in n}
+        check(pages == {os.path.basename(n) for n in glob.glob(os.path.join(TOP, "man/*.[1-8]"))},
+              pages)
 
 
 def test_audit(tap, p, wheel):
@@ -113,6 +117,53 @@ def test_audit(tap, p, wheel):
         said = " ".join(p.run(program, "show", wheel).split())
         tag = os.path.basename(wheel)[:-len(".whl")].rpartition("-")[2]
         check(f'following platform tag: "{tag}"' in said, said)
+
+
+MOUNTED = """
+import hashlib, os, reshardfs
+with reshardfs.mounted("checkpoint", src_strategy="strategy_8_cards.ckpt",
+                       dst_strategy="strategy_4_cards.ckpt") as m:
+    for r in range(4):
+        with open(m.rank(r), "rb") as f:
+            print(hashlib.sha256(f.read()).hexdigest(), os.path.relpath(f.name, m.path))
+"""
+
+
+def test_program(tap, p):
+    program = p.at("venv", "bin", "reshardfs")
+    version = run("--version").out.splitlines()[0]
+    with tap.test("the program is a command"):
+        said = p.run(program, "--version")
+        check(said.splitlines()[0] == version, said)
+    with tap.test("that finds its tables"):
+        said = p.run(program, "convert", "list", RESHARDFS_TABLES="")
+        check(re.search("^qwen3 ", said, re.M), said)
+        said = p.run(program, "convert", "show", "qwen3", RESHARDFS_TABLES="")
+        check("qwen3" in said, said)
+    with tap.test("and exports"):
+        p.run(program, "export", "--src-strategy", "strategy_8_cards.ckpt", "--dst-strategy",
+              "strategy_4_cards.ckpt", "checkpoint", "exported")
+        p.run("sh", "-c", "cd exported && sha256sum --strict -c ../SHA256SUMS")
+    expected = sorted(content(p.at("SHA256SUMS")).decode().split("\n"))
+    if not os.path.exists("/dev/fuse"):
+        tap.skip("the module mounts with it", "there is no /dev/fuse")
+    else:
+        with tap.test("the module mounts with it"):
+            said = p.program(MOUNTED, PATH="/bin:/usr/bin").replace(" rank", "  rank")
+            check(sorted(said.split("\n")) == expected, said)
+        with tap.test("so does the helper of mount(8)"):
+            os.mkdir(p.at("mnt"))
+            p.run(p.at("venv", "sbin", "mount.reshardfs"), p.at("checkpoint"), p.at("mnt"),
+                  "-o", "src_strategy=strategy_8_cards.ckpt,"
+                  "dst_strategy=strategy_4_cards.ckpt")
+            try:
+                p.run("sh", "-c", "cd mnt && sha256sum --strict -c ../SHA256SUMS")
+            finally:
+                p.run(program, "umount", "mnt")
+    with tap.test("manuals, completions and examples are in the prefix"):
+        for name in ("man/man1/reshardfs.1", "bash-completion/completions/reshardfs",
+                     "zsh/site-functions/_reshardfs", "doc/reshardfs/fuse_fd.py"):
+            check(os.path.getsize(p.at("venv", "share", name)), name)
 
 
 def test_use(tap, p, wheel):
@@ -128,6 +179,7 @@ def test_use(tap, p, wheel):
             check(len(ours) == 5 and all(path.startswith(p.at("venv")) for path in ours), ours)
     with tap.test("with the tables of what models are called elsewhere"):
         check(int(p.program(CONVERT)) > 10, "too few records")
+    test_program(tap, p)
     with tap.test("another library only if it is asked for"):
         said = p.program(USE, fails=True, LIBRESHARD="/absent/libreshard.so")
         check("reshardfs.Error: cannot load libreshard: /absent" in said, said)
@@ -159,7 +211,7 @@ def test_sdist(tap, p, wheel):
         # Without a build that is there already, and without any program.
         said = p.pip("wheel", "--no-deps", sdist, fails=True, PATH=p.at("venv", "bin"))
         check(re.search(r"reshardfs cannot be built: these Debian packages are missing: "
-                        r"gcc make pkg-config$", said, re.M), said)
+                        r"gcc make pkg-config binutils$", said, re.M), said)
 
 
 def main():

@@ -210,7 +210,7 @@ def what_does_not_say_it_is_asked_for(directory):
     refused(run("plan", source), USAGE, "--src-strategy is missing", "it is a whole model",
             "--src-strategy none")
     for words in (["--select", "3_40"], ["--breakpoint", "only"]):
-        refused(run("plan", *words, QWEN3), USAGE, "SOURCE is one whole model")
+        refused(run("plan", *words, QWEN3), USAGE, "SOURCE is a single whole model")
     refused(run("plan", "--dst-mesh", "dp=2", QWEN3), USAGE, "a whole model has none")
 
 
@@ -267,7 +267,7 @@ def other_forms_have_them(directory):
         check([n for n in found if is_state(n)], found)
     for words in (["--format", "safetensors", "--dst-strategy", "none"], ["--convert", "qwen3"]):
         refused(run("plan", "--optimizer", "keep", *words, source), USAGE,
-                "--optimizer is for --format hf")
+                "--optimizer needs --format hf")
     refused(run("plan", "--optimizer", "none", source), USAGE, "auto or keep")
 
 

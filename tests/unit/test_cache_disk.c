@@ -669,7 +669,7 @@ static void test_directory_vanishes(void **state)
 	/* Left alone. */
 	assert_int_equal(s.disk_errors, 1);
 	assert_int_equal(s.disk_written, N_BLOCKS);
-	assert_int_equal(logged("vanishing: it is gone"), 1);
+	assert_int_equal(logged("vanishing: it was removed"), 1);
 	/* Time to try again, in vain, and not a second line about it. */
 	let_retry();
 	read_on(c, 20);

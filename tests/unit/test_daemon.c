@@ -159,7 +159,7 @@ static void test_dies(void **state)
 		_exit(0);
 	}
 	assert_int_equal(rsh_daemon_wait(&d, tree), RSH_EXIT_IO);
-	assert_true(logged("died of signal 9"));
+	assert_true(logged("ended by signal 9"));
 }
 
 static void test_ends_too_early(void **state)
@@ -171,7 +171,7 @@ static void test_ends_too_early(void **state)
 	if (d.child == 0)
 		_exit(0);
 	assert_int_equal(rsh_daemon_wait(&d, tree), RSH_EXIT_IO);
-	assert_true(logged("told to end"));
+	assert_true(logged("was stopped before"));
 }
 
 static void test_mount_does_not_answer(void **state)
@@ -188,8 +188,8 @@ static void test_mount_does_not_answer(void **state)
 	assert_int_equal(rsh_daemon_wait(&d, "/nonexistent/mount"),
 			 RSH_EXIT_IO);
 	assert_true(logged("/nonexistent/mount does not answer"));
-	/* It was told to end. */
-	assert_true(logged("died of signal 15"));
+	/* It was ended by a signal. */
+	assert_true(logged("ended by signal 15"));
 }
 
 /* Whoever kills the waiting command does not get a mount later on. */

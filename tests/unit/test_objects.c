@@ -312,7 +312,7 @@ static const struct lasting {
 	{ "a~*short", -EIO, "another length" },
 	{ "a~*broken", -EIO, "cannot be" },
 	{ "a~*norange", -EIO, "which range" },
-	{ "a~*whole", -EIO, "no ranges" },
+	{ "a~*whole", -EIO, "does not support ranges" },
 	{ "a~*noetag", -EIO, "which object" },
 	{ "a~*gzip", -EIO, "something else" },
 	{ "a~*parts", -EIO, "something else" },
@@ -784,10 +784,10 @@ static void pages_are_listed(void **state)
 static void bad_listings_have_a_reason(void **state)
 {
 	static const struct lasting bad[] = {
-		{ "s3://b/l@0", -ENOENT, "nothing lies there" },
-		{ "s3://b/l@10~*again", -EIO, "again and again" },
-		{ "s3://b/l@10~*xml", -EIO, "understood" },
-		{ "s3://b/l@10~*cut", -EIO, "understood" },
+		{ "s3://b/l@0", -ENOENT, "not found" },
+		{ "s3://b/l@10~*again", -EIO, "same page of the listing" },
+		{ "s3://b/l@10~*xml", -EIO, "cannot be parsed" },
+		{ "s3://b/l@10~*cut", -EIO, "cannot be parsed" },
 		{ "s3://b/l@10~404-NoSuchBucket", -ENOENT, "bucket" },
 		{ "s3://b/l@10~403-AccessDenied", -EACCES, "AccessDenied" },
 		{ "s3://b/l@10~403-SignatureDoesNotMatch", -EACCES, "secret" },

@@ -116,7 +116,7 @@ static void test_long_forms(void **state)
 	assert_true(o.vfs.plan.part_bytes == 3 << 20);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
-		     "--format=hf"), "needs --dst-strategy none");
+		     "--format=hf"), "leave out --dst-strategy");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--format=hf", "--compat=mindspore"), "--compat");
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
@@ -126,13 +126,13 @@ static void test_long_forms(void **state)
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=none", "--dst-ranks=4",
 		     "--dst-strategy=none", "--format=checkpoint2"),
-	       "neither --dst-ranks");
+	       "cannot be used with --dst-ranks");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
-		     "--part-size=3GB"), "is for --format hf");
+		     "--part-size=3GB"), "needs --format hf");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
-		     "--format=hf", "--part-size=-1"), "is no size");
+		     "--format=hf", "--part-size=-1"), "is not a size");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
-		     "--format=hf", "--part-size=99999999999TB"), "is no size");
+		     "--format=hf", "--part-size=99999999999TB"), "is not a size");
 }
 
 /* The side that is known says what need not be said. */
@@ -174,27 +174,27 @@ static void test_convert_refused(void **state)
 	       "--dst-strategy is missing");
 	refuse(WORDS("a", "b", "--convert=auto", "--dst-strategy=none"),
 	       "--src-strategy is missing");
-	refuse(WORDS("a", "b", "--from=hf", "--dst-strategy=s"), "--from says");
+	refuse(WORDS("a", "b", "--from=hf", "--dst-strategy=s"), "--from needs --convert");
 	refuse(WORDS("a", "b", "--config=c", "--src-strategy=none",
-		     "--dst-strategy=s"), "--config says");
+		     "--dst-strategy=s"), "--config needs --convert");
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
 		     "--src-strategy=s", "--dst-strategy=none"),
-	       "SOURCE is Hugging Face's");
+	       "SOURCE has Hugging Face's names");
 	refuse(WORDS("a", "b", "--convert=auto", "--from=mindspore",
 		     "--src-strategy=none", "--dst-strategy=s"),
-	       "what is shown is Hugging Face's");
+	       "the output has Hugging Face's");
 	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
-		     "--dst-strategy=s"), "what is shown is Hugging Face's");
+		     "--dst-strategy=s"), "the output has Hugging Face's");
 	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
-		     "--dst-mesh=dp=2"), "--dst-mesh derives");
+		     "--dst-mesh=dp=2"), "--dst-mesh cannot be used");
 	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
-		     "--format=checkpoint2"), "is MindSpore's");
+		     "--format=checkpoint2"), "is for MindSpore's names");
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
 		     "--dst-strategy=none", "--compat=mindspore"),
-	       "does not go with --convert");
+	       "cannot be used with --convert");
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
 		     "--dst-strategy=none", "--dst-ranks=2"),
-	       "does not go with --convert");
+	       "cannot be used with --convert");
 	refuse(WORDS("a", "b", "--convert=unheard-of", "--from=hf",
 		     "--dst-strategy=none"), "there is no table");
 	refuse(WORDS("a", "b", "--resume", "--convert=auto"), "--convert");
@@ -400,7 +400,7 @@ static void test_log_targets(void **state)
 	refuse(WORDS("a", "b", "--resume", "--log-to=stderr"), "needs -f");
 	refuse(WORDS("ls", "x", "--log-to=paper"), "\"paper\" is not");
 	refuse(WORDS("ls", "x", "--log-to="), "log-to");
-	refuse(WORDS("ls", "x", "--log-to=file:"), "empty path");
+	refuse(WORDS("ls", "x", "--log-to=file:"), "path is empty");
 	refuse(WORDS("ls", "x", "--log-file=l"), "unknown option --log-file");
 }
 
@@ -511,8 +511,8 @@ static void test_before_command(void **state)
 	       &o);
 	assert_string_equal(o.vfs.source, "plan");
 	rsh_options_clear(&o);
-	refuse(WORDS("-q", "lss", "x"), "\"lss\" is no command (did you mean ls?)");
-	refuse(WORDS("--json", "ls", "x"), "stands behind the command");
+	refuse(WORDS("-q", "lss", "x"), "\"lss\" is not a command (did you mean ls?)");
+	refuse(WORDS("--json", "ls", "x"), "to be given after the command");
 	refuse(WORDS("--log-level"), "--log-level needs a value (error|");
 }
 
@@ -539,10 +539,10 @@ static void test_templates(void **state)
 {
 	(void)state;
 	refuse(WORDS("ls", "a", "--rank-dir=/ckpt/rank_{rank}"),
-	       "--rank-dir \"/ckpt/rank_{rank}\": a path below SOURCE is wanted, "
-	       "such as rank_{rank}, and none that begins with a slash");
+	       "--rank-dir \"/ckpt/rank_{rank}\": must be a path below "
+	       "SOURCE without a leading slash, such as rank_{rank}");
 	refuse(WORDS("ls", "a", "--file=/ckpt/{rank}.ckpt"),
-	       "--file \"/ckpt/{rank}.ckpt\": a path below SOURCE is wanted");
+	       "--file \"/ckpt/{rank}.ckpt\": must be a path below SOURCE");
 }
 
 static void test_did_you_mean(void **state)
@@ -553,14 +553,14 @@ static void test_did_you_mean(void **state)
 	refuse(WORDS("a", "b", "-src-strategy=x"),
 	       "(did you mean --src-strategy?)");
 	refuse(WORDS("mount", "a", "b", "--dst=x"),
-	       "option --dst may be --dst-strategy, --dst-mesh or --dst-ranks");
+	       "option --dst is ambiguous: --dst-strategy, --dst-mesh or --dst-ranks");
 	refuse(WORDS("a", "b", "--allow-other"),
 	       "unknown option --allow-other (did you mean -o allow_other?)");
 	refuse(WORDS("a", "b", "-odst_stratgey=x"),
 	       "unknown option -o dst_stratgey (did you mean "
 	       "-o dst_strategy?)");
 	refuse(WORDS("ls", "a", "--contents"),
-	       "ls has no option --contents, which is for warm");
+	       "ls has no option --contents; it is an option of warm");
 	refuse(WORDS("strategy", "drive", "a"), "(did you mean derive?)");
 	refuse(WORDS("help", "convert", "lsit"), "(did you mean list?)");
 	refuse(WORDS("a", "b", "--src-strategy=a",
@@ -571,15 +571,15 @@ static void test_did_you_mean(void **state)
 static void test_refused(void **state)
 {
 	(void)state;
-	refuse(WORDS("a"), "\"a\" is no command");
-	refuse(WORDS("exprot", "a", "b"), "\"exprot\" is no command");
-	refuse(WORDS("exprot", "--jobs=2"), "\"exprot\" is no command");
+	refuse(WORDS("a"), "\"a\" is not a command");
+	refuse(WORDS("exprot", "a", "b"), "\"exprot\" is not a command");
+	refuse(WORDS("exprot", "--jobs=2"), "\"exprot\" is not a command");
 	refuse(WORDS("ls", ""), "operand 1 is empty");
 	refuse(WORDS("mount", "a", ""), "operand 2 is empty");
-	refuse(WORDS("mount", "a"), "no MOUNTPOINT given");
-	refuse(WORDS("verify"), "no SOURCE or MANIFEST given");
-	refuse(WORDS("convert"), "no list, show or check given");
-	refuse((const char *const[]){ "reshardfs", NULL }, "no command");
+	refuse(WORDS("mount", "a"), "MOUNTPOINT is missing");
+	refuse(WORDS("verify"), "SOURCE or MANIFEST is missing");
+	refuse(WORDS("convert"), "list, show or check is missing");
+	refuse((const char *const[]){ "reshardfs", NULL }, "command or ");
 	refuse(WORDS("mount", "a", "b", "--json"), "--json");
 	refuse(WORDS("a", "b"), "--src-strategy");
 	refuse(WORDS("a", "b", "--src-strategy=x"), "--dst-strategy");

@@ -165,7 +165,7 @@ static void shards_that_are_missing_are_named(void **state)
 	/* Row 1 is in no shard, and so the last one leaves the matrix. */
 	assert_int_equal(read_matrix(c, m, 2, 2, &j->err), -EINVAL);
 	assert_string_equal(j->err.text,
-			    "the box of rank 1 leaves dimension 0 of size 2");
+			    "the box of rank 1 exceeds dimension 0 of size 2");
 	rsh_catalogue_free(c);
 	job_free(j);
 }

@@ -63,12 +63,12 @@ static void boxes_that_contradict_are_refused(void **state)
 	const struct rsh_box other[] = { { 1, { 0 }, { 6 } } };
 
 	(void)state;
-	refuse(beyond, 2, "the box of rank 1 leaves dimension 0 of size 6");
-	refuse(huge, 1, "the box of rank 0 leaves dimension 0 of size 6");
-	refuse(across, 2, "the boxes of ranks 0 and 1 have some elements in "
-	       "common and not all");
-	refuse(within, 2, "the boxes of ranks 0 and 1 have some elements in "
-	       "common and not all");
+	refuse(beyond, 2, "the box of rank 1 exceeds dimension 0 of size 6");
+	refuse(huge, 1, "the box of rank 0 exceeds dimension 0 of size 6");
+	refuse(across, 2, "the boxes of ranks 0 and 1 overlap, but are "
+	       "not equal");
+	refuse(within, 2, "the boxes of ranks 0 and 1 overlap, but are "
+	       "not equal");
 	refuse(other, 1, "the box of rank 0 has 1 dimensions, the tensor has "
 	       "2");
 }

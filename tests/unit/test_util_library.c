@@ -33,7 +33,7 @@ static void test_missing_symbol(void **state)
 	(void)state;
 	assert_int_equal(rsh_library_load("libm.so.6", "a test", symbols, 1,
 					  &err), -ENOENT);
-	assert_non_null(strstr(err.text, "a test needs another libm.so.6: "));
+	assert_non_null(strstr(err.text, "a test needs another version of libm.so.6: "));
 	assert_non_null(strstr(err.text, "nosuch"));
 	assert_null(nothing);
 }

@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <time.h>
 
@@ -81,9 +82,14 @@ struct rsh_objects_options {
 
 #define RSH_OBJECTS_REQUESTS 64
 
-/* Does the place look like an address of this room rather than a path?  It does
- * also where the room was not built in. */
-bool rsh_objects_is_url(const char *place);
+/* Returns whether `place` is an address of object storage, not a path; also in a build
+ * without object storage. */
+static inline bool rsh_objects_is_url(const char *place)
+{
+	return strncmp(place, "s3://", 5) == 0 ||
+	       strncmp(place, "http://", 7) == 0 ||
+	       strncmp(place, "https://", 8) == 0;
+}
 
 /* Takes out of an address what may be secret, a name with a password and, of one
  * of HTTP, a query, and leaves the rest where it lies; *opts has these then, in secret

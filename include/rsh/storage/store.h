@@ -341,12 +341,13 @@ struct rsh_attempts {
 struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
 				     struct rsh_attempts *a);
 
-/* Makes one attempt by calling fn, which returns 0 or a positive errno.  Returns
- * 0, or a positive errno or RSH_CHANGED, after which nothing that was read may
- * be used.  A handle that failed is not used again. */
-typedef int rsh_store_use_fn(void *ctx, struct rsh_handle *h);
-int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
-		  void *ctx);
+/* Makes one attempt: rsh_store_take() returns a handle of the file, which is opened if
+ * it is not open; rsh_store_finish() ends its use.  `code` is the result of the
+ * caller's read, 0 or a positive errno.  Both return 0 or a positive errno
+ * (RSH_CHANGED), after which nothing that was read may be used. */
+int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **h);
+int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		     int code);
 
 /* Reads all of [offset, offset + len) within an attempt: 0, or a positive
  * errno; RSH_CHANGED at the end of the file. */

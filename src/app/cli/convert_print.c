@@ -256,7 +256,7 @@ static void report_print_end(const struct rsh_convert_report *r)
 {
 	if (r->in)
 		fprintf(r->out->f, "%" PRIu32 " tensors of %s are made of "
-			"%" PRIu32 ", and %" PRIu32 " are passed over: ",
+			"%" PRIu32 "; %" PRIu32 " are not converted: ",
 			r->n_made, r->from == RSH_SIDE_HF ? "MindSpore's form" :
 			"Hugging Face's form", r->n_used, r->n_passed);
 	else {
@@ -264,8 +264,8 @@ static void report_print_end(const struct rsh_convert_report *r)
 		fputs(": ", r->out->f);
 	}
 	if (r->n_wrong)
-		fprintf(r->out->f, "%" PRIu32 " thing%s wrong\n", r->n_wrong,
-			r->n_wrong == 1 ? " is" : "s are");
+		fprintf(r->out->f, "%" PRIu32 " error%s\n", r->n_wrong,
+			r->n_wrong == 1 ? "" : "s");
 	else
 		fputs("good\n", r->out->f);
 }

@@ -62,9 +62,10 @@ static void print_sentence(const struct rsh_printer *out,
 			       r->bytes_written / seconds) : 0, rate,
 			       sizeof(rate)));
 	if (r->n_kept)
-		fprintf(out->f, "; %" PRIu32 " were there already", r->n_kept);
+		fprintf(out->f, "; %" PRIu32 " already existed", r->n_kept);
 	if (r->n_lost)
-		fprintf(out->f, "; %" PRIu32 " left out, whose slices are lost",
+		fprintf(out->f, "; %" PRIu32 " omitted because their slices "
+				"are lost",
 			r->n_lost);
 	fputc('\n', out->f);
 }
@@ -99,8 +100,8 @@ static void explain(int rc, const struct rsh_export_result *r,
 	if (r->n_written == 0 && rc != -EINTR)
 		return;
 	rsh_error_set(err, why.code, "%s; %" PRIu32 " of %" PRIu32 " files "
-		      "are finished, and the same command goes on with the "
-		      "others", why.text, r->n_written + r->n_kept,
+		      "are complete; run the same command to resume", why.text,
+		      r->n_written + r->n_kept,
 		      r->n_written + r->n_kept + r->n_left);
 }
 

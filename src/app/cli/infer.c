@@ -75,8 +75,8 @@ static void warn_of_part(const struct rsh_infer *x, size_t have)
 
 	if (have == 0 && !bad)
 		return;
-	rsh_log_warning("%s: %s is not whole: %zu of %zu ranks have a valid "
-			"file of it%s%s", x->options->vfs.source, x->step, have,
+	rsh_log_warning("%s: %s is incomplete: %zu of %zu ranks have a valid "
+			"file%s%s", x->options->vfs.source, x->step, have,
 			x->n_there, bad ? "; " : "", bad ? first : "");
 }
 
@@ -121,8 +121,8 @@ static int open_inferred(struct rsh_infer *x, struct rsh_error *err)
 		return rc;
 	if (!rsh_source_format(x->source)->by_name &&
 	    rsh_source_format(x->source)->layout == RSH_LAYOUT_WHOLE)
-		return rsh_error_set(err, EINVAL, "%s: it is a %s, whose files "
-				     "have no parameters of ranks",
+		return rsh_error_set(err, EINVAL, "%s: a %s has no rank "
+				     "files to infer a strategy from",
 				     o->vfs.source,
 				     rsh_source_format(x->source)->says);
 	if (rsh_source_ranks(x->source, &x->there, &x->n_there))

@@ -168,16 +168,15 @@ static int say_sets(struct rsh_infer *x)
 	if (x->n_sets < 2)
 		return 0;
 	if (any_replicas(x))
-		return say(x, "tensors lie on %zu different sets of ranks: "
-			   "those that follow each other are the stages of a "
-			   "pipeline", x->n_sets);
+		return say(x, "tensors are on %zu different sets of ranks: "
+			   "sets that follow each other are pipeline stages",
+			   x->n_sets);
 	return say(x,
-		   "tensors lie on %zu different sets of ranks, and no two "
-		   "ranks hold the same of any: stages of a pipeline, or ranks "
-		   "that saved with the redundancy removed; then a tensor is "
-		   "cut into as many slices as ranks hold it, and which ranks "
-		   "held "
-		   "the same is lost",
+		   "tensors are on %zu different sets of ranks, and no two "
+		   "ranks hold the same data: either pipeline stages, or a "
+		   "save with redundancy removed; in that case the replicas "
+		   "are unknown, and a tensor has as many slices as ranks "
+		   "that hold it",
 		   x->n_sets);
 }
 
@@ -202,8 +201,8 @@ static int say_lost(struct rsh_infer *x)
 	}
 	if (n == 0)
 		return 0;
-	return say(x, "rank%s %s ha%s no valid file of this step: what no "
-		   "other rank holds was not seen, and a mesh counts %s in",
+	return say(x, "rank%s %s ha%s no valid file of this step: data that "
+		   "no other rank holds is unknown, and meshes include %s",
 		   n == 1 ? "" : "s",
 		   rsh_partition_ranks_text(lost, n, text, sizeof(text)),
 		   n == 1 ? "s" : "ve", n == 1 ? "it" : "them");

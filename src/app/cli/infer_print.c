@@ -146,11 +146,11 @@ static void add_mesh(struct rsh_table *table, const struct rsh_infer_tensor *t)
 	static const char *const texts[RSH_N_VERDICTS] = {
 		[RSH_VERDICT_ALONE] = "-",
 		[RSH_VERDICT_UNREAD] = "? (unreadable)",
-		[RSH_VERDICT_SCATTERED] = "- (ranks do not follow)",
+		[RSH_VERDICT_SCATTERED] = "- (ranks not consecutive)",
 		[RSH_VERDICT_SIMPLE] = "? (constant)",
-		[RSH_VERDICT_SEVERAL] = "? (several would do)",
+		[RSH_VERDICT_SEVERAL] = "? (several match)",
 		[RSH_VERDICT_NONE] = "none",
-		[RSH_VERDICT_PRIVATE] = "- (each rank its own)",
+		[RSH_VERDICT_PRIVATE] = "- (differs by rank)",
 	};
 	char text[256];
 
@@ -261,30 +261,29 @@ static void print_set(FILE *f, const struct rsh_infer *x, uint32_t set)
 	if (s->n == 1)
 		fputs("; nothing to compare them with\n", f);
 	else if (n_mesh == 0)
-		fputs("; none of them tells of a mesh\n", f);
+		fputs("; none of them shows a mesh\n", f);
 	else
-		fprintf(f, "; %s explains %" PRIu32 " of the %" PRIu32
-			" that tell of one\n",
+		fprintf(f, "; %s explains %" PRIu32 " of the %" PRIu32 " "
+			"that show one\n",
 			rsh_partition_mesh_text(s->mesh.axes, s->mesh.n_axes,
 						mesh, sizeof(mesh)),
 			s->n_fit, n_mesh);
-	print_set_verdict(f, x, set, RSH_VERDICT_MESH, "do not fit it");
-	print_set_verdict(f, x, set, RSH_VERDICT_NONE, "fit no mesh at all");
+	print_set_verdict(f, x, set, RSH_VERDICT_MESH, "do not match it");
+	print_set_verdict(f, x, set, RSH_VERDICT_NONE, "match no mesh");
 	print_set_verdict(f, x, set, RSH_VERDICT_SEVERAL,
-			  "leave several meshes open");
+			  "match several meshes");
 	print_set_verdict(
 		f, x, set, RSH_VERDICT_PRIVATE,
-		"differ on all ranks and are no weights by their names: "
-		"each rank seems to keep its own");
+		"differ on all ranks and are not weights by their names: "
+		"each rank seems to have its own");
 	print_set_verdict(
 		f, x, set, RSH_VERDICT_SIMPLE,
-		"tell nothing: what ranks hold the same of is constant, "
-		"or a lone number");
+		"show nothing: the data that ranks share is constant, or a "
+		"single number");
 	print_set_verdict(f, x, set, RSH_VERDICT_UNREAD, "could not be read");
 	print_set_verdict(
 		f, x, set, RSH_VERDICT_SCATTERED,
-		"are not looked at for a mesh: their ranks do not follow "
-		"each other");
+		"are not used to find a mesh: their ranks are not consecutive");
 }
 
 static void print_sentences(FILE *f, const struct rsh_infer *x, size_t from,

@@ -492,8 +492,8 @@ static void add_beyond(struct rsh_table *table, const struct step *s)
 	char ranks[160], text[256];
 
 	ranks_text("files", s->beyond, s->n_beyond, ranks);
-	snprintf(text, sizeof(text), "%s%s, which the strategy has not",
-		 is_whole(s) ? "whole, but with " : "not whole, and with ",
+	snprintf(text, sizeof(text), "%s%s, which the strategy does not have",
+		 is_whole(s) ? "complete, but with " : "incomplete, and with ",
 		 ranks);
 	rsh_table_mark(table, RSH_MARK_BAD, text);
 }
@@ -508,8 +508,8 @@ static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 	}
 	if (is_whole(s)) {
 		rsh_table_mark(table, tried ? RSH_MARK_GOOD : RSH_MARK_NONE,
-			       tried ? "whole" : "whole, without a step: "
-			       "--select name=GLOB takes it");
+			       tried ? "complete" : "complete, without a step: "
+			       "use --select name=GLOB");
 		return;
 	}
 	for (size_t i = 0; i < s->n_files && !s->reason; i++)
@@ -537,7 +537,7 @@ static void print_mount_verdict(const struct rsh_printer *out,
 			t->n_virtual == 1 ? "" : "s",
 			rsh_text_bytes(t->virtual_bytes, size, sizeof(size)));
 	} else {
-		fputs("newest that is whole: ", out->f);
+		fputs("newest complete: ", out->f);
 		rsh_printer_put(out, whole ? whole->text : "none");
 	}
 	fputc('\n', out->f);
@@ -551,7 +551,7 @@ static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 	if (!t->options->vfs.src.from)
 		return 0;
 	if (t->tensors.why.code) {
-		fputs("whole tensors are not known: ", out->f);
+		fputs("whole tensors are unknown: ", out->f);
 		rsh_printer_put(out, t->tensors.why.text);
 		fputs("\n\n", out->f);
 		return 0;
@@ -572,7 +572,8 @@ static int print_steps(const struct rsh_printer *out, const struct tree *t)
 		char size[32];
 
 		rsh_table_cell(table, "%s", s->text);
-		rsh_table_cell(table, "%s", rsh_file_type_suffix(s->format) + 1);
+		rsh_table_cell(table, "%s",
+			       rsh_file_type_suffix(s->format) + 1);
 		rsh_table_cell(table, "%zu/%zu", s->n_valid,
 			       s->n_files + s->n_missing);
 		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,

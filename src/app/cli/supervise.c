@@ -164,13 +164,13 @@ static bool mount_answers(const char *path)
 static int complain(const struct rsh_mounted *m)
 {
 	if (mount_answers(m->path))
-		rsh_log_error("%s: nothing has come from this mount for %d "
-			      "seconds: its daemon answers, but its source "
-			      "does not", m->path, PATIENCE_SECONDS);
+		rsh_log_error("%s: no data from this mount for %d seconds: "
+			      "its daemon answers, but its source does not",
+			      m->path, PATIENCE_SECONDS);
 	else
 		rsh_log_error("%s: the daemon of this mount does not answer: "
-			      "it is stopped, or hangs (reshardfs umount "
-			      "--force takes it down)", m->path);
+			      "it is stopped or hangs (reshardfs umount "
+			      "--force unmounts it)", m->path);
 	return RSH_EXIT_IO;
 }
 

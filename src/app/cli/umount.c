@@ -18,8 +18,8 @@ static int wait_for_daemon(const char *path, struct rsh_error *err)
 {
 	if (rsh_unmount_wait(path, SILENT_SECONDS))
 		return 0;
-	rsh_log_notice("%s: unmounted; waiting for its daemon to end, for %d "
-		       "seconds at most", path, WAIT_SECONDS);
+	rsh_log_notice("%s: unmounted; waiting up to %d seconds for its "
+		       "daemon to end", path, WAIT_SECONDS);
 	if (rsh_unmount_wait(path, WAIT_SECONDS - SILENT_SECONDS))
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
@@ -46,16 +46,16 @@ static int take_down(const struct rsh_options *o, struct rsh_error *err)
 	if (o->force) {
 		rc = rsh_unmount_force(path, err);
 		if (rc == 0)
-			rsh_log_notice("%s: taken down by force: its daemon "
-				       "has ended, and who used it gets errors",
+			rsh_log_notice("%s: unmounted by force: its daemon "
+				       "has ended, and open files return "
+				       "errors",
 				       path);
 		return rc;
 	}
 	rc = rsh_unmount(path, o->lazy, err);
 	if (rc == 0 && o->lazy)
-		rsh_log_notice("%s: taken from the tree; its daemon ends when "
-			       "nobody uses it any more, for which nothing "
-			       "waits", path);
+		rsh_log_notice("%s: detached; its daemon ends when no "
+			       "process uses the mount any more", path);
 	if (rc == 0 && !o->lazy)
 		rc = wait_for_daemon(path, err);
 	return rc;

@@ -169,8 +169,8 @@ static void print_notes(const struct rsh_printer *out, const struct report *r)
 	const struct rsh_answer *a = &r->answer;
 
 	if (r->apart)
-		fprintf(out->f, "note: ranks were not compared: --src-strategy "
-			"says which hold the same\n");
+		fprintf(out->f, "note: replicas were not compared: this "
+			"needs --src-strategy\n");
 	if (a->another && a->n_problems)
 		fprintf(out->f, "note: the manifest is of another conversion: "
 			"other options, strategies or source files\n");
@@ -180,12 +180,12 @@ static void print_notes(const struct rsh_printer *out, const struct report *r)
 			a->n_made_up == 1 ? " has" : "s have");
 	if (a->n_unsummed)
 		fprintf(out->f, "note: %" PRIu64 " item%s no CRC (torch was "
-			"told to compute none)\n", a->n_unsummed,
+			"configured to write none)\n", a->n_unsummed,
 			a->n_unsummed == 1 ? " has" : "s have");
 	if (a->n_by_manifest < a->n_of)
-		fprintf(out->f, "note: the manifest is of %" PRIu32 " of the %"
-			PRIu32 " files of its tree; %" PRIu32 " that it does "
-			"not have %s not looked at\n", a->n_by_manifest,
+		fprintf(out->f, "note: the manifest has %" PRIu32 " of the "
+			"%" PRIu32 " files of its tree; %" PRIu32 " other "
+			"files %s not verified\n", a->n_by_manifest,
 			a->n_of, a->n_unlisted,
 			a->n_unlisted == 1 ? "was" : "were");
 }

@@ -175,7 +175,7 @@ static int walk_warm_ranks(struct warm *w, struct rsh_error *err)
 	if (rc)
 		return rc;
 	if (n == 0)
-		return rsh_error_set(err, EINVAL, "%s: it has no ranks",
+		return rsh_error_set(err, EINVAL, "%s: the mount has no ranks",
 				     o->mountpoint);
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
 	if (!wanted)

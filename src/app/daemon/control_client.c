@@ -21,8 +21,8 @@
 
 int rsh_control_refuse(const char *path, struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: not the mount point of a "
-			     "reshardfs", path);
+	return rsh_error_set(err, EINVAL, "%s: reshardfs is not mounted there",
+			     path);
 }
 
 static int open_answer(const char *path, const char *name,
@@ -41,8 +41,9 @@ static int open_answer(const char *path, const char *name,
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return rsh_control_refuse(path, err);
 	if (fd < 0 && errno == EACCES)
-		return rsh_error_set(err, EACCES, "%s: only who has mounted it "
-				     "may see what it says", path);
+		return rsh_error_set(err, EACCES, "%s: access denied: only "
+				     "root and the user that mounted it can "
+				     "read its statistics", path);
 	return fd < 0 ? rsh_error_set(err, errno, "%s: %s", path,
 				      strerror(errno)) : fd;
 }

@@ -72,11 +72,12 @@ static enum rsh_exit judge_end(int status)
 	if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
 		return (enum rsh_exit)WEXITSTATUS(status);
 	if (WIFSIGNALED(status))
-		rsh_log_error("the daemon died of signal %d (%s) before it "
-			      "served", WTERMSIG(status),
+		rsh_log_error("the daemon was ended by signal %d (%s) before "
+			      "the mount was ready", WTERMSIG(status),
 			      strsignal(WTERMSIG(status)));
 	else
-		rsh_log_error("the daemon was told to end before it served");
+		rsh_log_error("the daemon was stopped before the mount was "
+			      "ready");
 	return RSH_EXIT_IO;
 }
 

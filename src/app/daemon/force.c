@@ -160,8 +160,8 @@ static bool ends_after(const char *path, int daemon, int signal,
 		       unsigned seconds)
 {
 	if (signal && rsh_pidfd_send_signal(daemon, signal) != 0)
-		rsh_log_debug("%s: the daemon gets no signal %d: %s", path,
-			      signal, strerror(errno));
+		rsh_log_debug("%s: cannot send signal %d to the daemon: %s",
+			      path, signal, strerror(errno));
 	return rsh_unmount_wait(path, seconds);
 }
 
@@ -174,15 +174,15 @@ static int end_daemon(const char *path, bool aborted, struct rsh_error *err)
 		if (rsh_unmount_wait(path, aborted ? PATIENCE_SECONDS : 0))
 			return 0;
 		return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its "
-				     "daemon has not ended and cannot be told "
-				     "from others", path);
+				     "daemon has not ended and could not be "
+				     "identified", path);
 	}
 	if (ends_after(path, daemon, request, PATIENCE_SECONDS) ||
 	    ends_after(path, daemon, SIGKILL, KILLED_SECONDS))
 		return 0;
-	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
-			     "has not ended although it was killed %d "
-			     "seconds ago: it waits for its source", path,
+	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon, "
+			     "killed %d seconds ago, has not ended: it waits "
+			     "for its source", path,
 			     KILLED_SECONDS);
 }
 

@@ -26,7 +26,8 @@ static void *wait_for_holders(void *arg)
 	do {
 		n = poll(&p, 1, -1);
 	} while (n < 0 && errno == EINTR);
-	rsh_log_notice("who held this mount has ended: it is unmounted");
+	rsh_log_notice("the process that held this mount has ended: "
+		       "unmounting");
 	pthread_kill(serving, SIGTERM);
 	return NULL;
 }

@@ -97,7 +97,7 @@ void rsh_landlock_allow(int rules, const char *path, bool write)
 		rule.allowed |= FS_MAKE_REG | FS_REMOVE_FILE;
 	if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH,
 		    &rule, 0) != 0)
-		rsh_log_debug("%s: no rule of landlock for it", path);
+		rsh_log_debug("%s: cannot add a landlock rule", path);
 }
 
 void rsh_landlock_allow_port(int rules, uint16_t port)
@@ -107,7 +107,7 @@ void rsh_landlock_allow_port(int rules, uint16_t port)
 	} rule = { NET_CONNECT, port };
 
 	if (syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) != 0)
-		rsh_log_debug("port %u: no rule of landlock for it", port);
+		rsh_log_debug("port %u: cannot add a landlock rule", port);
 }
 
 int rsh_landlock_enter(int rules)

@@ -130,8 +130,8 @@ static int open_io(struct service *s, struct rsh_error *err)
 	io.cache.map_bytes = for_cache(s);
 	io.cache.opened = s->servers;
 	if (io.cache.memory_bytes < s->options->io.cache.memory_bytes)
-		rsh_log_info("the control group lets the cache have %" PRIu64
-			     " MiB", io.cache.memory_bytes / MIB);
+		rsh_log_info("the control group limits the cache to "
+			     "%" PRIu64 " MiB", io.cache.memory_bytes / MIB);
 	return rsh_store_io_new(&io, &s->io, err);
 }
 
@@ -159,23 +159,22 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 		return 0;
 	s->so.lean = true;
 	if (service_fits(s, map)) {
-		rsh_log_notice("little memory is left by limits: fewer threads "
-			       "serve, and less is prepared for readers");
+		rsh_log_notice("memory limits are low: fewer threads and "
+			       "less readahead are used");
 		return 0;
 	}
 	if (resident_bytes(s) > s->room.resident)
 		return rsh_error_set(
 			err, ENOMEM,
-			"too little memory: the "
-			"control group leaves %" PRIu64 " MiB, and "
-			"to serve takes %" PRIu64,
+			"too little memory: the control group leaves "
+			"%" PRIu64 " MiB, but a mount needs %" PRIu64,
 			s->room.resident / MIB, resident_bytes(s) / MIB);
 	/* The cache takes its part of what is added as well. */
 	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
 		  (CACHE_PART - 1);
-	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or -d "
-			     "leaves %" PRIu64 " MiB to be mapped, and to "
-			     "serve takes %" PRIu64 " more",
+	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or "
+			     "-d leaves %" PRIu64 " MiB, but a mount needs "
+			     "%" PRIu64 " more",
 			     map / MIB, missing / MIB + 1);
 }
 
@@ -359,7 +358,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	rc = rsh_signals_start(tell_statistics, s, &s->signals);
 	if (rc == 0)
 		rc = rsh_holder_watch(o->holder);
-	return rc ? rsh_error_set(err, -rc, "no thread for signals: %s",
+	return rc ? rsh_error_set(err, -rc, "cannot start the signal thread: "
+					    "%s",
 				  strerror(-rc)) : 0;
 }
 
@@ -387,8 +387,9 @@ static void end_service(struct service *s)
 	rsh_server_free(s->server);
 	rsh_mounter_end(s->so.mounter);
 	if (stuck) {
-		rsh_log_warning("%s: a read does not come back, its thread is "
-				"left behind", s->options->vfs.source);
+		rsh_log_warning("%s: a read has not returned; the daemon "
+				"ends without its thread",
+				s->options->vfs.source);
 		return;
 	}
 	rsh_facts_clear(&s->facts);
@@ -439,7 +440,8 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 		return serve_mount(o, plan, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
-		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
+		rsh_error_set(&err, -rc, "cannot start the daemon: %s",
+			      strerror(-rc));
 		return rsh_exit_failed(o, rc, &err);
 	}
 	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :

@@ -266,12 +266,12 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 	if (serves_others(o) && !IS_SANITIZED)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-		rsh_log_warning("not confined: %s", strerror(errno));
+		rsh_log_warning("not sandboxed: %s", strerror(errno));
 		return 0;
 	}
 	rc = confine_process(o, place, servers, &by, err);
 	if (rc == 0)
-		rsh_log_info("confined: no new privileges, %s, %s",
+		rsh_log_info("sandboxed: no new privileges, %s, %s",
 			     by.files ? "own files only" : "no landlock",
 			     by.calls ? "own system calls only" : "no filter");
 	return rc;

@@ -124,16 +124,17 @@ static bool is_to_be_covered(const struct rsh_mounted *m)
 
 static void tell_same(const struct rsh_mounted *m, const struct answer *a)
 {
-	rsh_log_notice("%s: %s is mounted there with the same options%s%s; "
-		       "nothing is done (--stack: mount it once more on top)",
+	rsh_log_notice("%s: %s is already mounted there with the same "
+		       "options%s%s; nothing is done (--stack mounts it "
+		       "again)",
 		       m->path, m->source, *a->step ? ", step " : "", a->step);
 }
 
 static void tell_other(const struct rsh_mounted *m)
 {
 	if (m->n && !is_to_be_covered(m))
-		rsh_log_notice("%s: %s (%s) is mounted there already and will "
-			       "be covered", m->path, m->source, m->type);
+		rsh_log_notice("%s: %s (%s) is already mounted there and "
+			       "will be covered", m->path, m->source, m->type);
 }
 
 /* A mount of another kind, or subtype, is not ours to take down. */
@@ -144,9 +145,10 @@ static int refuse_mounted(const struct rsh_mounted *m, int rc,
 	const bool hangs = rc == -ETIMEDOUT;
 
 	return rsh_error_set(err, -rc, "mount point %s: %s (%s) is mounted "
-			     "there, and %s; `%s %s` takes it down", m->path,
+			     "there, and %s; unmount it with `%s %s`", m->path,
 			     m->source, m->type,
-			     hangs ? "does not answer" : "its daemon is gone",
+			     hangs ? "does not answer" : "its daemon has "
+					"ended",
 			     !ours ? "umount -l" :
 			     hangs ? "reshardfs umount --force" :
 				     "reshardfs umount", m->path);
@@ -182,9 +184,10 @@ static int wait_a_little(const char *path, unsigned *turns,
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
 
 	if (++*turns > LOCK_SECONDS * 1000 / PAUSE_MS)
-		return rsh_error_set(err, ETIMEDOUT, "mount point %s: another "
-				     "process has been about to mount there "
-				     "for %d seconds", path, LOCK_SECONDS);
+		return rsh_error_set(err, ETIMEDOUT, "mount point %s: "
+				     "another process has been mounting "
+				     "there for %d seconds", path,
+				     LOCK_SECONDS);
 	nanosleep(&pause, NULL);
 	return 0;
 }

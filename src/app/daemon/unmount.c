@@ -63,9 +63,9 @@ static void exec_fusermount(const char *path, bool lazy, int out)
 
 static int in_use(const char *path, struct rsh_error *err)
 {
-	return rsh_error_set(err, EBUSY, "%s: it is in use; --lazy takes it "
-			     "from the tree and lets who has files open read "
-			     "on, --force does not", path);
+	return rsh_error_set(err, EBUSY, "%s: in use; --lazy detaches it and "
+			     "lets open files be read, --force lets these "
+			     "reads fail", path);
 }
 
 static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
@@ -115,7 +115,8 @@ void rsh_unmount_mark(int fd)
 {
 	/* The descriptor stays open until the process ends. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0)
-		rsh_log_debug("umount will not wait: %s", strerror(errno));
+		rsh_log_debug("umount does not wait for the daemon: %s",
+			      strerror(errno));
 }
 
 /* The mark goes when the process does.  Where there cannot be a mark there is

@@ -28,12 +28,12 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 
 	if (o->vfs.files.source_map && (dir || file))
 		return rsh_error_set(err, EINVAL, "--source-map names every "
-				     "file: --rank-dir and --file do not go "
-				     "with it");
+				     "file: --rank-dir and --file cannot be "
+				     "used with it");
 	if ((dir && *dir == '/') || (file && *file == '/'))
-		return rsh_error_set(err, EINVAL, "--%s \"%s\": a path below "
-				     "SOURCE is wanted, such as %s, and none "
-				     "that begins with a slash",
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": must be a "
+				     "path below SOURCE without a leading "
+				     "slash, such as %s",
 				     dir && *dir == '/' ? "rank-dir" : "file",
 				     dir && *dir == '/' ? dir : file,
 				     dir && *dir == '/' ? "rank_{rank}" :
@@ -42,9 +42,9 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 	 * ranks. */
 	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
 	    !names_rank(file))
-		return rsh_error_set(err, EINVAL, "--%s \"%s\": no \"{rank}\" "
-				     "in it, which stands for the number of a "
-				     "rank", dir ? "rank-dir" : "file",
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": \"{rank}\", "
+				     "the placeholder of the rank number, is "
+				     "missing", dir ? "rank-dir" : "file",
 				     dir ? dir : file);
 	return 0;
 }
@@ -58,10 +58,9 @@ static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
 			  v->only || v->drop ||
 			  p->unlisted != RSH_UNLISTED_COPY))
-		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
-				     "the converter's own bytes: it goes with "
-				     "none of --unlisted, --only, --drop, "
-				     "--rename, --cast and "
+		return rsh_error_set(err, EINVAL, "--compat=mindspore cannot "
+				     "be used with --unlisted, --only, "
+				     "--drop, --rename, --cast or "
 				     "--remove-redundancy");
 	return 0;
 }
@@ -72,7 +71,7 @@ static int check_refuse_unfit(const char *option, unsigned takes,
 	char names[64] = "";
 
 	rsh_output_names(takes, names, sizeof(names));
-	return rsh_error_set(err, EINVAL, "--%s is for --format %s%s", option,
+	return rsh_error_set(err, EINVAL, "--%s needs --format %s%s", option,
 			     names, more);
 }
 
@@ -91,8 +90,8 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 				     "--dst-ranks and --compat",
 				     out->name);
 	if (!(out->takes & RSH_TAKES_CONVERTER) && converters)
-		return rsh_error_set(err, EINVAL, "--format %s goes with "
-				     "neither --dst-ranks nor --compat",
+		return rsh_error_set(err, EINVAL, "--format %s cannot be "
+				     "used with --dst-ranks or --compat",
 				     out->name);
 	if (v->model_files && !(takes & RSH_TAKES_MODEL_FILES))
 		return check_refuse_unfit("model-files", RSH_TAKES_MODEL_FILES,
@@ -103,9 +102,9 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 	if (v->keep_states &&
 	    (!(out->takes & RSH_TAKES_OPTIMIZER) || v->weights.table))
 		return check_refuse_unfit("optimizer", RSH_TAKES_OPTIMIZER,
-					  ", and does not go with --convert, "
-					  "of which no table knows an "
-					  "optimizer's names", err);
+					  ", and cannot be used with "
+					  "--convert, whose tables have no "
+					  "rules for optimizer states", err);
 	return 0;
 }
 
@@ -118,16 +117,17 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	int rc;
 
 	if (v->plan.remove_redundancy && whole)
-		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
-				     "--dst-strategy: without one there are no "
-				     "ranks that hold the same");
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs "
+				     "a --dst-strategy: without one there "
+				     "are no replicas");
 	rc = check_output(v, err);
 	if (rc)
 		return rc;
 	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
-		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
-				     "without strategies (both \"none\"); a "
-				     "strategy says how many ranks there are");
+		return rsh_error_set(err, EINVAL, "--dst-ranks needs "
+				     "--src-strategy none and --dst-strategy "
+				     "none; a strategy defines the number of "
+				     "ranks");
 	return 0;
 }
 
@@ -174,7 +174,8 @@ static int check_refuse_selection(const struct rsh_options *o,
 			      select != RSH_SELECT_MINDSPORE) ||
 			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
 		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
-				     "choose among steps, and SOURCE is one %s",
+				     "choose a step, but SOURCE is a single "
+				     "%s",
 				     o->format->says);
 	return 0;
 }
@@ -205,13 +206,13 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 	if (rc)
 		return rc;
 	if (v->dst.from == RSH_FROM_DERIVED)
-		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
-				     "strategy of the source, and a %s has "
-				     "none: give --dst-strategy", o->format->says);
+		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
+				     "strategy, but a %s has none: use "
+				     "--dst-strategy", o->format->says);
 	if (!o->format->by_name && (v->plan.n_shown_ranks || v->plan.compat))
 		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
-				     "are for files of MindSpore's, and SOURCE "
-				     "is a %s", o->format->says);
+				     "are for MindSpore's rank files, but "
+				     "SOURCE is a %s", o->format->says);
 	v->src.from = RSH_FROM_NONE;
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
@@ -267,11 +268,11 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 	if (rsh_option_given(o, "dst-mesh") &&
 	    rsh_option_given(o, "dst-strategy"))
 		return rsh_error_set(err, EINVAL, "--dst-mesh and "
-				     "--dst-strategy say the same: give one");
+				     "--dst-strategy cannot be used together");
 	if (v->src.from == RSH_FROM_SOURCE && v->dst.from == RSH_FROM_DERIVED)
-		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
-				     "strategy file, and SOURCE has none: give "
-				     "--dst-strategy");
+		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
+				     "strategy file, but SOURCE has none: "
+				     "use --dst-strategy");
 	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
 		o->vfs.dst.from = RSH_FROM_NONE;
 	rc = check_refuse_unsaid(o, err);
@@ -299,7 +300,7 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 	for (size_t i = 0; i < n; i++)
 		if (table[i].converts && rsh_option_given(o, table[i].name))
 			bad = table[i].name;
-	return bad ? rsh_error_set(err, EINVAL, "--%s does not go with "
+	return bad ? rsh_error_set(err, EINVAL, "--%s cannot be used with "
 				   "--resume, which converts nothing", bad) : 0;
 }
 
@@ -347,17 +348,17 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 		return rc;
 	if (kind == RSH_VERIFY_FILES && says)
 		return rsh_error_set(err, EINVAL, "%s is a file: with a "
-				     "strategy SOURCE, a directory, is the "
-				     "first operand", o->vfs.source);
+				     "strategy the first operand must be "
+				     "SOURCE, a directory", o->vfs.source);
 	if (kind == RSH_VERIFY_FILES && (o->n_operands > 2 ||
 					 o->write_manifest))
 		return rsh_error_set(err, EINVAL, "RANK and --write-manifest "
-				     "are for a conversion, and files are held "
-				     "against a manifest");
+				     "need a conversion; here files are "
+				     "compared with a manifest");
 	if (kind == RSH_VERIFY_FILES)
-		return option ? rsh_error_set(err, EINVAL, "--%s speaks of a "
-					      "SOURCE, and files are held "
-					      "against a manifest", option) : 0;
+		return option ? rsh_error_set(err, EINVAL, "--%s needs a "
+					      "SOURCE; here files are compared "
+					      "with a manifest", option) : 0;
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
 	    o->vfs.dst.from || o->vfs.weights.table)
 		return rsh_check_conversion(o, err);
@@ -386,8 +387,8 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 		return rc;
 	o->mountpoint = o->operands[1];
 	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
-		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: a "
-				     "daemon leaves standard error");
+		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: "
+				     "a daemon has no standard error");
 	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
 }
 
@@ -422,7 +423,7 @@ int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
 
 	if (word && !command) {
 		rsh_command_guess(word, guess);
-		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s",
+		return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s",
 				     word, guess);
 	}
 	if (form && !command->n_forms)

@@ -15,8 +15,8 @@ static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		if (rsh_option_given(o, options[i]))
-			return rsh_error_set(err, EINVAL, "%s has no use for "
-					     "--%s without SOURCE",
+			return rsh_error_set(err, EINVAL, "%s: --%s needs "
+					     "SOURCE",
 					     o->form->name, options[i]);
 	return 0;
 }

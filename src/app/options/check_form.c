@@ -46,7 +46,7 @@ int rsh_check_form_operands(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "too many operands: %s",
 				     o->operands[i + 1]);
 	if (i < RSH_MAX_OPERANDS && names[i] && names[i][0] != '[')
-		return rsh_error_set(err, EINVAL, "%s: no %.*s given",
+		return rsh_error_set(err, EINVAL, "%s: %.*s is missing",
 				     o->form->name,
 				     (int)strcspn(names[i], "|."), names[i]);
 	return 0;
@@ -73,11 +73,11 @@ int rsh_check_form_use(const struct rsh_options *o, bool tree,
 		    !rsh_option_given(o, def->name))
 			continue;
 		if (!rsh_option_is_of(def, o->form))
-			return rsh_error_set(err, EINVAL, "%s has no use for "
+			return rsh_error_set(err, EINVAL, "%s does not take "
 					     "--%s", o->form->name, def->name);
 		if (is_about_files(def) && !tree)
-			return rsh_error_set(err, EINVAL, "%s has no use for "
-					     "--%s without %s", o->form->name,
+			return rsh_error_set(err, EINVAL, "%s: --%s needs %s",
+					     o->form->name,
 					     def->name, without);
 	}
 	return rsh_check_files(o, err);

@@ -21,7 +21,7 @@ static int check_missing(const struct rsh_options *o, struct rsh_error *err)
 				     "(\"none\" if --checkpoint is not "
 				     "sharded)");
 	if (o->vfs.src.from && !o->checkpoint)
-		return rsh_error_set(err, EINVAL, "--src-strategy is for "
+		return rsh_error_set(err, EINVAL, "--src-strategy needs "
 				     "strategy check --checkpoint");
 	if (id == RSH_COMMAND_DERIVE && !rsh_option_given(o, "mesh"))
 		return rsh_error_set(err, EINVAL, "%s: --mesh is missing, as "

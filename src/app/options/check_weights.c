@@ -48,22 +48,22 @@ static int check_sides(struct rsh_options *o, struct rsh_error *err)
 	struct rsh_weights_at *w = &v->weights;
 
 	if (v->dst.from == RSH_FROM_DERIVED)
-		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
-				     "source's strategy, and goes with no "
-				     "--convert: one of both sides has none");
+		return rsh_error_set(err, EINVAL, "--dst-mesh cannot be used "
+				     "with --convert: Hugging Face weights "
+				     "have no strategy");
 	if (!w->from && source_is_sharded(o))
 		w->from = FROM_MINDSPORE;
 	if (!w->from && v->dst.from == RSH_FROM_FILE)
 		w->from = FROM_HF;
 	check_whole_model(o);
 	if (w->from == FROM_HF && v->src.from == RSH_FROM_FILE)
-		return rsh_error_set(err, EINVAL, "a strategy speaks of "
-				     "MindSpore's names, and SOURCE is Hugging "
-				     "Face's: --src-strategy none");
+		return rsh_error_set(err, EINVAL, "SOURCE has Hugging Face's "
+				     "names, but a strategy has MindSpore's: "
+				     "use --src-strategy none");
 	if (w->from == FROM_MINDSPORE && v->dst.from == RSH_FROM_FILE)
-		return rsh_error_set(err, EINVAL, "a strategy speaks of "
-				     "MindSpore's names, and what is shown is "
-				     "Hugging Face's: --dst-strategy none");
+		return rsh_error_set(err, EINVAL, "the output has Hugging "
+				     "Face's names, but a strategy has "
+				     "MindSpore's: use --dst-strategy none");
 	return 0;
 }
 
@@ -77,8 +77,9 @@ static int check_assume(struct rsh_options *o, struct rsh_error *err)
 	if (v->weights.from != FROM_MINDSPORE)
 		return 0;
 	if (!(v->output->takes & RSH_TAKES_HF_NAMES))
-		return rsh_error_set(err, EINVAL, "--format %s is MindSpore's, "
-				     "and what is shown is Hugging Face's",
+		return rsh_error_set(err, EINVAL, "--format %s is for "
+				     "MindSpore's names, but the output has "
+				     "Hugging Face's",
 				     v->output->name);
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
@@ -131,14 +132,13 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 	int rc;
 
 	if (!w->table && (w->from || w->config))
-		return rsh_error_set(err, EINVAL, "--%s says more of "
-				     "--convert, which is not given",
+		return rsh_error_set(err, EINVAL, "--%s needs --convert",
 				     w->from ? "from" : "config");
 	if (!w->table)
 		return 0;
 	if (v->plan.compat || v->plan.n_shown_ranks || o->rank_list)
-		return rsh_error_set(err, EINVAL, "--%s is for MindSpore's own "
-				     "converter, and does not go with "
+		return rsh_error_set(err, EINVAL, "--%s is for MindSpore's "
+				     "converter and cannot be used with "
 				     "--convert", v->plan.compat ? "compat" :
 				     o->rank_list ? "rank-list" : "dst-ranks");
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :

@@ -202,12 +202,12 @@ static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 	put_choice(name, sizeof(name), o->command->operands[o->n_operands]);
 	if (o->unnamed && o->n_operands == 1) {
 		rsh_command_guess(o->operands[0], guess);
-		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and "
-				     "to mount it there is no %s given",
+		return rsh_error_set(err, EINVAL, "\"%s\" is not a "
+				     "command%s; to mount it, %s is missing",
 				     o->operands[0], guess, name);
 	}
-	return rsh_error_set(err, EINVAL, "no %s%s given",
-			     o->unnamed ? "command and no " : "", name);
+	return rsh_error_set(err, EINVAL, "%s%s is missing",
+			     o->unnamed ? "command or " : "", name);
 }
 
 static int count_operands(const struct rsh_options *o, struct rsh_error *err)
@@ -320,8 +320,8 @@ static int doubt_command(const char *word, struct rsh_error *err)
 	if (!why)
 		return rsh_error_nomem(err);
 	rsh_command_guess(word, guess);
-	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and not "
-			     "there to be mounted%s%s", word, guess,
+	return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s, and "
+			     "there is no such file to mount%s%s", word, guess,
 			     *why ? ": " : "", why);
 }
 

@@ -42,8 +42,8 @@ int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
 
 	for (unsigned i = skip; i < o->n_operands; i++)
 		if (!parse_ranks(o->operands[i], &first, &last))
-			return rsh_error_set(err, EINVAL, "\"%s\" is neither a "
-					     "rank nor a range of ranks such "
+			return rsh_error_set(err, EINVAL, "\"%s\" is not a "
+					     "rank or a range of ranks such "
 					     "as 4-7", o->operands[i]);
 	return 0;
 }
@@ -56,8 +56,8 @@ int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
 	memset(wanted, skip >= o->n_operands, n);
 	for (unsigned i = skip; i < o->n_operands; i++) {
 		if (!parse_ranks(o->operands[i], &first, &last) || last >= n)
-			return rsh_error_set(err, EINVAL, "there is no rank "
-					     "%s: the last one is %u",
+			return rsh_error_set(err, EINVAL, "rank %s does not "
+					     "exist: the last rank is %u",
 					     o->operands[i], n ? n - 1 : 0);
 		memset(wanted + first, true, (size_t)last - first + 1);
 	}

@@ -46,15 +46,15 @@ static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c,
 		c->hits_disk + c->prefetched_disk, c->loads, c->waits,
 		c->memory_peak / MIB);
 	if (c->packed)
-		rsh_log(level, "cache: %" PRIu64 " MiB compressed to %" PRIu64
-			" MiB, %" PRIu64 " MiB not worth it",
+		rsh_log(level, "cache: %" PRIu64 " MiB compressed to "
+			"%" PRIu64 " MiB, %" PRIu64 " MiB not compressible",
 			c->packed_from / MIB, c->packed_to / MIB,
 			c->left_bytes / MIB);
 	if (servers)
-		rsh_log(level, "cache servers: %" PRIu64 " blocks found, %"
-			PRIu64 " MiB stored, %" PRIu64 " blocks waited for, of "
-			"which %" PRIu64 " did not come, %" PRIu64 " requests "
-			"failed, %" PRIu64 " values were refused",
+		rsh_log(level, "cache servers: %" PRIu64 " blocks found, "
+			"%" PRIu64 " MiB stored, %" PRIu64 " blocks waited "
+			"for, %" PRIu64 " waits timed out, %" PRIu64 " "
+			"requests failed, %" PRIu64 " values were rejected",
 			c->hits_shared + c->prefetched_shared,
 			c->shared_written_bytes / MIB, c->shared_waits,
 			c->shared_late, c->shared_errors, c->shared_rejected);
@@ -66,8 +66,8 @@ void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
 	struct rsh_store_io_stats s;
 
 	if (streams)
-		rsh_log(level, "%" PRIu64 " MiB shown in %" PRIu64 " reads, of "
-			"which %" PRIu64 " found their bytes prepared",
+		rsh_log(level, "%" PRIu64 " MiB served in %" PRIu64 " reads, "
+			"%" PRIu64 " of them from readahead",
 			streams->bytes / MIB, streams->reads, streams->found);
 	if (!io)
 		return;

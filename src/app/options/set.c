@@ -42,7 +42,7 @@ int rsh_set_string(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
 	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: nothing in it",
+		return rsh_error_set(err, EINVAL, "%s: the value is empty",
 				     def->name);
 	return rsh_set_text(o, def, value, err);
 }
@@ -51,7 +51,8 @@ int rsh_set_path(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
 	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+		return rsh_error_set(err, EINVAL, "%s: the path is empty",
+				     def->name);
 	return rsh_set_text(o, def, value, err);
 }
 
@@ -186,13 +187,14 @@ int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
 	if (strchr(value, '/') || value[0] == '.' || strstr(value, ".."))
-		return rsh_error_set(err, EINVAL, "%s: \"%s\": no '/', no "
-				     "leading '.' and no \"..\" can be in it",
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" must not "
+				     "contain '/' or \"..\" or begin with '.'",
 				     def->name, value);
 	for (const char *c = value; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			return rsh_error_set(err, EINVAL, "%s: control "
-					     "character in it", def->name);
+			return rsh_error_set(err, EINVAL, "%s: the value "
+					     "contains a control character",
+					     def->name);
 	o->vfs.tree.prefix = value;
 	return 0;
 }
@@ -235,8 +237,8 @@ int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
 		f->select = RSH_SELECT_NAME;
 	else
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not newest, "
-				     "mtime, mindspore, name=GLOB, step=N or "
-				     "a step as EPOCH_STEP", def->name, value);
+				     "mtime, mindspore, EPOCH_STEP, step=N "
+				     "or name=GLOB", def->name, value);
 	f->glob = f->select == RSH_SELECT_NAME ? value + strlen(name) : NULL;
 	return 0;
 }
@@ -245,8 +247,9 @@ int rsh_set_file(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
 	if (*value && value[strlen(value) - 1] == '/')
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is the name of a "
-				     "directory", def->name, value);
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" ends with '/' "
+				     "and is not a file name", def->name,
+				     value);
 	return rsh_set_string(o, def, value, err);
 }
 
@@ -292,7 +295,8 @@ int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 	struct rsh_source_options *f = &o->vfs.files;
 
 	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+		return rsh_error_set(err, EINVAL, "%s: the path is empty",
+				     def->name);
 	f->index_cache_asked = true;
 	f->index_cache = strcmp(value, "off") == 0 ? NULL : value;
 	return 0;
@@ -333,8 +337,8 @@ int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
 
 	if (parse_bytes(value, bytes) && *bytes >= def->min)
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
-			     "or 500MiB", def->name, value);
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a size such as "
+			     "5GB or 500MiB", def->name, value);
 }
 
 int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
@@ -349,7 +353,7 @@ int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
 		return rsh_set_size(o, def, value, err);
 	if (percent > 100)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is more than "
-				     "there is", def->name, value);
+				     "100%%", def->name, value);
 	*(uint64_t *)member(o, def) = rsh_physical_memory() / 100 * percent;
 	return 0;
 }
@@ -367,7 +371,7 @@ int rsh_set_share(struct rsh_options *o, const struct rsh_option *def,
 		o->n_shares = n;
 		return 0;
 	}
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no share such as "
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a share such as "
 			     "0/4, the first of four, or 3/4, the last",
 			     def->name, value);
 }
@@ -396,7 +400,8 @@ int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
 	o->log_to = is_file ? RSH_LOG_TO_FILE : targets[i];
 	o->log_file = is_file ? value + strlen(file) : NULL;
 	return is_file && !*o->log_file ?
-		rsh_error_set(err, EINVAL, "%s: empty path", def->name) : 0;
+		rsh_error_set(err, EINVAL, "%s: the path is empty",
+			      def->name) : 0;
 }
 
 /* Passes on an option that libfuse or the kernel understands. */

@@ -76,13 +76,15 @@ int rsh_unknown_long(const struct rsh_command *command, const char *word,
 	struct rsh_suggestion guess;
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)
-		return rsh_error_set(err, EINVAL, "option --%.*s may be %s",
+		return rsh_error_set(err, EINVAL, "option --%.*s is "
+				     "ambiguous: %s",
 				     (int)length, word, names);
 	if (list_owners(word, length, names, sizeof(names)))
-		return rsh_error_set(err, EINVAL, "%s has no option --%.*s, "
-				     "which is for %s%s", command->name,
+		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
+				     "it is an option of %s%s", command->name,
 				     (int)length, word, names,
-				     before ? " and stands behind the command" :
+				     before ? ", to be given after the "
+					      "command" :
 				     "");
 	rsh_suggestion_begin(&guess, word, length);
 	for (size_t i = 0; i < n; i++)

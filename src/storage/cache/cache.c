@@ -62,12 +62,12 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 
 	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
 		return rsh_error_set(err, EINVAL,
-				     "%u: not a size of cache blocks: a power "
-				     "of two from %u to %u", block, page,
+				     "%u: not a size of cache blocks; use a "
+				     "power of two from %u to %u", block, page,
 				     RSH_BLOCK_MAX);
 	if (opts->memory_bytes > (UINT64_C(1) << 50))
 		return rsh_error_set(err, EINVAL,
-				     "%llu bytes: too much for a cache",
+				     "%llu bytes: too large for a cache",
 				     (unsigned long long)opts->memory_bytes);
 	c = calloc(1, sizeof(*c));
 	rc = c ? pthread_mutex_init(&c->lock, NULL) : ENOMEM;
@@ -189,7 +189,7 @@ bool rsh_worker_kick(struct rsh_worker *w)
 		w->started = rc == 0;
 		w->failed = rc != 0;
 		if (rc)
-			rsh_log_warning("no thread for the cache: %s",
+			rsh_log_warning("cannot start a thread for the cache: %s",
 					strerror(-rc));
 	}
 	if (w->failed)

@@ -64,8 +64,8 @@ static void disk_stop(struct rsh_disk *d, _Atomic uint64_t *off_until,
 		      const char *why)
 {
 	if (!atomic_exchange(&d->complained, true))
-		rsh_log_warning("cache directory %s: %s; going on without it, "
-				"with a new try every %llu s", d->path, why,
+		rsh_log_warning("cache directory %s: %s; it is not used, "
+				"with a retry every %llu s", d->path, why,
 				(unsigned long long)d->retry_ns / NS_PER_S);
 	*off_until = d->clock_ns() + d->retry_ns;
 }
@@ -292,7 +292,7 @@ static enum outcome disk_block_try(struct rsh_disk *d, struct disk_block *b,
 	d->was_off = rc != 0;
 	if (rc) {
 		disk_stop(d, &d->writes_off_until,
-			  rc == ENOENT ? "it is gone" : strerror(rc));
+			  rc == ENOENT ? "it was removed" : strerror(rc));
 		return FAILED;
 	}
 	d->complained = false;

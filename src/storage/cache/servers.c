@@ -114,12 +114,13 @@ static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
 	while (list_next(&at, host, &port, &good)) {
 		if (!good)
 			return rsh_error_set(err, EINVAL, "--cache-servers: "
-					     "\"%s\" is no list of HOST[:PORT]",
+					     "\"%s\" is not a list of "
+					     "HOST[:PORT]",
 					     list);
 		++*n;
 	}
 	return *n <= RSH_CACHE_SERVERS_MAX ? 0 :
-	       rsh_error_set(err, EINVAL, "--cache-servers: more than %d",
+	       rsh_error_set(err, EINVAL, "--cache-servers: more than %d servers",
 			     RSH_CACHE_SERVERS_MAX);
 }
 
@@ -152,7 +153,7 @@ static int server_take(struct server *v, const char *host, unsigned port)
 	 * wait. */
 	rc = getaddrinfo(host, strrchr(text, ':') + 1, &how, &found);
 	if (rc) {
-		rsh_log_warning("cache server %s: %s; going on without it",
+		rsh_log_warning("cache server %s: %s; it is not used",
 				host, gai_strerror(rc));
 		return 0;
 	}
@@ -195,9 +196,9 @@ static int servers_take_login(struct rsh_cache_servers *s,
 	if (has_password)
 		s->login.password = rsh_secret_dup(password);
 	if (has_name != has_password)
-		return rsh_error_set(err, EINVAL, "--cache-servers: of "
-				     "MEMCACHED_USERNAME and "
-				     "MEMCACHED_PASSWORD one is not set");
+		return rsh_error_set(err, EINVAL, "--cache-servers: set "
+				     "both MEMCACHED_USERNAME and "
+				     "MEMCACHED_PASSWORD, or none of them");
 	if (!has_name)
 		return 0;
 	return s->login.name && s->login.password ?
@@ -346,8 +347,8 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 	v->off_until = rsh_clock_ns() + s->retry_ns;
 	v->doubt_until = rsh_clock_ns() + s->wait_ns;
 	if (!v->complained)
-		rsh_log_warning("cache server %s:%u: %s; going on without it, "
-				"with a new try every %llu s", v->host, v->port,
+		rsh_log_warning("cache server %s:%u: %s; it is not used, "
+				"with a retry every %llu s", v->host, v->port,
 				why, (unsigned long long)s->retry_ns /
 				NS_PER_S);
 	v->complained = true;
@@ -375,7 +376,7 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 	pthread_mutex_lock(&s->lock);
 	v->lies = good ? 0 : v->lies + 1;
 	if (v->lies >= LIES_MAX)
-		server_stop(s, v, "its values are not what was stored");
+		server_stop(s, v, "it returns wrong values");
 	else if (good && !v->off)
 		server_works(s, v, NULL);
 	pthread_mutex_unlock(&s->lock);
@@ -438,14 +439,15 @@ static const char *request_why(int code)
 {
 	switch (code) {
 	case EKEYREJECTED:
-		return "it does not take MEMCACHED_USERNAME and "
+		return "login failed: check MEMCACHED_USERNAME and "
 		       "MEMCACHED_PASSWORD";
 	case EPROTONOSUPPORT:
-		return "it knows no SASL, for which MEMCACHED_USERNAME asks";
+		return "it does not support SASL, which MEMCACHED_USERNAME "
+		       "requires";
 	case EPROTO:
-		return "its answer is none of memcached's";
+		return "its answer is not memcached's protocol";
 	case EREMOTEIO:
-		return "it answers that it failed";
+		return "it reports an error";
 	default:
 		return strerror(code);
 	}

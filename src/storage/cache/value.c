@@ -82,12 +82,13 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 		return rsh_error_set(err, (int)-n, "%s: %s", path,
 				     strerror((int)-n));
 	if (n < KEY_MIN)
-		return rsh_error_set(err, EINVAL, "%s: %zd bytes are no key: "
-				     "it takes %d at least", path, n, KEY_MIN);
+		return rsh_error_set(err, EINVAL, "%s: the key has %zd bytes; "
+				     "it must have at least %d", path, n, KEY_MIN);
 	out->n = (size_t)n;
 	/* The library opens its own files now, and not when it is too late. */
 	if (!value_hash(out, nothing, sizeof(nothing), check))
-		return rsh_error_set(err, EIO, "--cache-key-file: no SHA-256");
+		return rsh_error_set(err, EIO, "--cache-key-file: libcrypto "
+				     "cannot compute SHA-256");
 	memcpy(out->print, check, sizeof(out->print));
 	return 0;
 }

@@ -4,7 +4,7 @@
  * of each, which tells how large it is and whether ranges are to be had. */
 #include "config.h"
 
-#include "list_i.h"
+#include "objects_i.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@
 #define INDEX_OF_MODEL "model.safetensors.index.json"
 #define INDEX_MAX ((size_t)64 << 20)
 #define INDEX_NAMES_MAX ((size_t)1 << 16)
-/* So many are asked for at once. */
-#define INDEX_CREW 32
+/* This many requests run at once. */
+#define INDEX_THREADS 32
 
 /* What lies beside weights, as the tools of Hugging Face write it. */
 static const char *const usual[] = {
@@ -46,7 +46,7 @@ static enum rsh_http_verdict probe_judge(const struct object_transfer *t,
 	if (a->status == 206 && !a->is_broken && !a->is_encoded &&
 	    a->has_range && a->has_total && a->first == 0 && a->last == 0)
 		return RSH_HTTP_RIGHT;
-	*why = "gives whole files alone, and no ranges of them";
+	*why = "does not support ranges of bytes";
 	return a->status == 200 || a->status == 206 ?
 	       RSH_HTTP_WRONG : rsh_http_judge_status(a->status, why);
 }
@@ -167,7 +167,7 @@ static int probe_all(struct index_probes *p, struct rsh_object_listing *list,
 	p->answers = calloc(n ? n : 1, sizeof(*p->answers));
 	if (!p->answers)
 		return rsh_error_nomem(err);
-	rc = rsh_parallel_for(INDEX_CREW, n, probe_work, p, err);
+	rc = rsh_parallel_for(INDEX_THREADS, n, probe_work, p, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (p->answers[i].status &&
 		    probe_keep(list, rsh_names_text(p->names, i),
@@ -234,10 +234,10 @@ static int index_names(struct rsh_names *names, const char *prefix,
 	if (begin == '{')
 		return index_weights(names, prefix, g, err);
 	if (begin == '<')
-		return rsh_error_set(err, EBADMSG, "%s: a web page, and no "
-				     "list of names; --source-index says "
-				     "which file there has a name on each "
-				     "line, or is the index of a model's parts",
+		return rsh_error_set(err, EBADMSG, "%s: a web page, not a list "
+				     "of names; --source-index names a file "
+				     "with one name on each line, or the index "
+				     "of a model's parts",
 				     g->what);
 	rc = index_lines(names, prefix, g->data);
 	return rc ? rsh_error_nomem(err) : 0;

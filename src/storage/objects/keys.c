@@ -170,7 +170,7 @@ static int keys_of_services(const struct rsh_objects *o, struct keys_found *f,
 	if (rc || found)
 		return rc;
 	return rsh_error_set(err, ENOENT,
-			     "there is no section \"services %s\", which profile \"%s\" names, in %s",
+			     "there is no section \"services %s\", which profile \"%s\" uses, in %s",
 			     name, o->profile, o->config ? o->config : "?");
 }
 
@@ -258,10 +258,10 @@ static int keys_no_keys(const struct rsh_objects *o, const struct keys_found *f,
 {
 	if (f->needs_program)
 		return rsh_error_set(err, ENOTSUP,
-				     "profile \"%s\" has its keys made by a program or a service, which is not supported: export them to the environment",
+				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 				     o->profile);
 	return rsh_error_set(err, ENOENT,
-			     "%s: there are no keys for it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or have requests not signed by --source-keys none",
+			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
 			     o->url);
 }
 
@@ -350,27 +350,16 @@ static int keys_service_token(const struct rsh_objects *o, char **out)
 	return rc;
 }
 
-/* "NAME: VALUE" in secret memory. */
-static char *keys_header(const char *name, const char *value)
-{
-	size_t n = strlen(name) + strlen(value) + 3;
-	char *h = rsh_secret_alloc(n);
-
-	if (h)
-		snprintf(h, n, "%s: %s", name, value);
-	return h;
-}
-
 static int keys_ask(struct rsh_objects *o, struct object_get *g,
 		    const char *name, const char *value, struct rsh_error *err)
 {
-	char *header = value ? keys_header(name, value) : NULL;
+	char *header = value ? rsh_object_header(name, value) : NULL;
 	const char *headers[] = { header, NULL };
 	int rc;
 
 	if (value && !header)
 		return rsh_error_nomem(err);
-	g->what = "the service of credentials";
+	g->what = "the credentials service";
 	g->headers = header ? headers : NULL;
 	g->max = KEYS_FILE_MAX;
 	rc = rsh_object_get(o, g, err);
@@ -386,7 +375,7 @@ static int keys_of_container(struct rsh_objects *o, struct object_get *g,
 
 	if (rc)
 		return rsh_error_set(err, -rc,
-				     "the token for the service of credentials cannot be read: %s",
+				     "cannot read the token for the credentials service: %s",
 				     strerror(-rc));
 	g->address = o->service;
 	rc = keys_ask(o, g, "Authorization", token, err);
@@ -450,7 +439,7 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 	if (!rsh_aws_answer(g.data, g.len, keys_setting, f) || !f->keys.id ||
 	    !f->keys.secret)
 		rc = rsh_error_set(err, EBADMSG,
-				   "the service of credentials gives none");
+				   "the credentials service returned no credentials");
 	rsh_secret_free(g.data);
 	return rc;
 }
@@ -479,10 +468,10 @@ static int keys_fetch(struct rsh_objects *o, uint64_t deadline,
 	if (o->origin == KEYS_CONTAINER || o->origin == KEYS_INSTANCE)
 		return keys_of_service(o, deadline, f, err);
 	if (o->origin != KEYS_PROFILE)
-		return rsh_error_set(err, EACCES, "there are no other keys");
+		return rsh_error_set(err, EACCES, "there are no other credentials");
 	rc = keys_of_profile(o, f, &found, err);
 	if (rc == 0 && (!f->keys.id || !f->keys.secret))
-		rc = rsh_error_set(err, EACCES, "there are no keys any more");
+		rc = rsh_error_set(err, EACCES, "there are no longer any credentials");
 	return rc;
 }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "list_i.h"
 #include "rsh/util/mem.h"
 
 /* No source has so many files. */
@@ -39,9 +38,9 @@ static int list_refuse(struct object_request *q)
 	char server[300];
 
 	rsh_object_put_server(server, sizeof(server), q->address);
-	return rsh_error_set(&q->err, EIO, "%s: what the server %s lists "
-			     "cannot be understood: is it a server of S3?  "
-			     "AWS_ENDPOINT_URL says which one is meant",
+	return rsh_error_set(&q->err, EIO, "%s: the listing of the server "
+			     "%s cannot be parsed: is it an S3 server?  "
+			     "AWS_ENDPOINT_URL sets the server",
 			     q->what, server);
 }
 
@@ -108,11 +107,11 @@ static int list_pages(struct rsh_objects *o, const char *prefix,
 		rc = list_one_page(o, prefix, token, &p, err);
 		if (rc == 0 && p.page.more && !strcmp(token, p.page.next))
 			rc = rsh_error_set(err, EIO,
-					   "%s: the server lists the same page again and again",
+					   "%s: the server returns the same page of the listing again",
 					   o->url);
 		if (rc == 0 && list->n > LIST_MAX)
 			rc = rsh_error_set(err, EFBIG,
-					   "%s: more than %zu objects lie there",
+					   "%s: more than %zu objects",
 					   o->url, LIST_MAX);
 		memcpy(token, p.page.next, sizeof(token));
 	} while (rc == 0 && p.page.more);
@@ -153,10 +152,9 @@ static void list_unique(struct rsh_objects_listing *l)
 	l->n = to;
 }
 
-int rsh_object_list_make(const struct rsh_objects *o,
-			 struct rsh_object_listing *list,
-			 struct rsh_objects_listing *out,
-			 struct rsh_error *err)
+static int list_make(const struct rsh_objects *o,
+		     struct rsh_object_listing *list,
+		     struct rsh_objects_listing *out, struct rsh_error *err)
 {
 	size_t skip = strlen(o->prefix);
 
@@ -190,16 +188,16 @@ static int list_nothing(struct rsh_objects *o, struct rsh_error *err)
 	const char *slash = strrchr(o->url, '/');
 
 	if ((!o->is_s3 || o->prefix[0]) && rsh_object_is_file(o))
-		return rsh_error_set(err, ENOTDIR, "%s: this is a file; give "
-				     "what it lies in, %.*s", o->url,
+		return rsh_error_set(err, ENOTDIR, "%s: this is a file; use "
+				     "its directory, %.*s", o->url,
 				     (int)(slash - o->url), o->url);
 	if (o->is_s3)
-		return rsh_error_set(err, ENOENT, "%s: nothing lies there: no "
-				     "object in the bucket has a name that "
-				     "begins with \"%s\"", o->url, o->prefix);
-	return rsh_error_set(err, ENOENT, "%s: nothing lies there that is "
-			     "known: no list of files, no model.safetensors; "
-			     "--source-index says which file names the others",
+		return rsh_error_set(err, ENOENT, "%s: not found: the bucket "
+				     "has no object with the prefix \"%s\"",
+				     o->url, o->prefix);
+	return rsh_error_set(err, ENOENT, "%s: not found: there is neither a "
+			     "list of files nor model.safetensors; "
+			     "--source-index names a list of files",
 			     o->url);
 }
 
@@ -213,12 +211,12 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 	rc = o->is_s3 ? list_pages(o, prefix, &list, err) :
 			rsh_object_list_index(o, prefix, &list, err);
 	if (rc == 0)
-		rc = rsh_object_list_make(o, &list, out, err);
+		rc = list_make(o, &list, out, err);
 	rsh_object_listing_clear(&list);
 	if (rc == 0 && out->n == 0) {
 		rsh_objects_listing_free(out);
-		return prefix ? rsh_error_set(err, ENOENT, "%s: nothing lies "
-					      "there", o->url) :
+		return prefix ? rsh_error_set(err, ENOENT, "%s: not found",
+					      o->url) :
 				list_nothing(o, err);
 	}
 	return rc;

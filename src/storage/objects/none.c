@@ -7,12 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-bool rsh_objects_is_url(const char *place)
-{
-	return !strncmp(place, "s3://", 5) || !strncmp(place, "http://", 7) ||
-	       !strncmp(place, "https://", 8);
-}
-
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts)
 {
 	(void)url, (void)opts;
@@ -62,7 +56,7 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err)
 {
 	(void)o, (void)prefix, (void)out;
-	return rsh_error_set(err, ENOSYS, "there is no object storage");
+	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
 void rsh_objects_listing_free(struct rsh_objects_listing *l)
@@ -75,7 +69,7 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 		     uint64_t deadline, struct rsh_error *err)
 {
 	(void)o, (void)object, (void)offset, (void)iov, (void)n, (void)deadline;
-	return rsh_error_set(err, ENOSYS, "there is no object storage");
+	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
 void rsh_objects_stats_get(const struct rsh_objects *o,

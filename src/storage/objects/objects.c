@@ -71,7 +71,7 @@ static int objects_ca_file(struct rsh_objects *o,
 		return 0;
 	o->ca_file = realpath(ca, NULL);
 	return o->ca_file ? 0 :
-	       rsh_error_set(err, errno, "%s, the file of certificates: %s", ca,
+	       rsh_error_set(err, errno, "CA file %s: %s", ca,
 			     strerror(errno));
 }
 

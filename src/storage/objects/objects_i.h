@@ -260,7 +260,23 @@ struct object_get {
 int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 		   struct rsh_error *err);
 
-/* When a call without a deadline has to be done. */
+/* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out of
+ * memory. */
+char *rsh_object_header(const char *name, const char *value);
+
+/* Returns the deadline of a call that was given none. */
 uint64_t rsh_object_deadline(const struct rsh_objects *o);
+
+/* ---- listings (list.c, index.c) ---- */
+
+/* Returns whether this is a path below the address without "." and "..". */
+bool rsh_object_is_name(const char *name);
+/* Adds to *list what an index file names, with size and identity from the server.
+ * Returns 0 or -errno with a sentence. */
+int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
+			  struct rsh_object_listing *list,
+			  struct rsh_error *err);
+/* Returns whether the address is that of a file. */
+bool rsh_object_is_file(struct rsh_objects *o);
 
 #endif

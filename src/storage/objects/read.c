@@ -105,7 +105,7 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 
 	if (rc)
 		return rsh_error_set(err, EINVAL,
-				     "%s: there are no such bytes",
+				     "%s: the range exceeds the object",
 				     object->name);
 	if (q.len == 0)
 		return 0;

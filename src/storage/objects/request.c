@@ -210,16 +210,21 @@ static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
 #define REQUEST_NO_BODY "x-amz-content-sha256: " \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
+char *rsh_object_header(const char *name, const char *value)
+{
+	const size_t n = strlen(name) + strlen(value) + 3;
+	char *h = rsh_secret_alloc(n);
+
+	if (h)
+		snprintf(h, n, "%s: %s", name, value);
+	return h;
+}
+
 static int transfer_set_token(struct object_transfer *t, const char *token)
 {
-	size_t n = strlen(token) + 32;
-	char *header = rsh_secret_alloc(n);
-	int rc;
+	char *header = rsh_object_header("x-amz-security-token", token);
+	const int rc = header ? transfer_add_header(t, header) : -ENOMEM;
 
-	if (!header)
-		return -ENOMEM;
-	snprintf(header, n, "x-amz-security-token: %s", token);
-	rc = transfer_add_header(t, header);
 	rsh_secret_free(header);
 	return rc;
 }
@@ -415,7 +420,7 @@ static bool request_again(const struct object_transfer *t,
 	q->tries++;
 	q->due = now + ms * MS;
 	if (least_ms && q->due >= q->deadline)
-		return request_fail(t, q, ETIMEDOUT, "asks to come again later");
+		return request_fail(t, q, ETIMEDOUT, "is overloaded, and wants a later retry");
 	if (!q->has_range && q->restart)
 		q->restart(q);
 	return false;
@@ -439,20 +444,20 @@ static void transfer_reconsider(struct object_transfer *t)
 		const char *why;
 	} codes[] = {
 		{ "ExpiredToken", RSH_HTTP_REFUSED,
-		  "says that the keys have expired" },
+		  "reports that the credentials have expired" },
 		{ "InvalidToken", RSH_HTTP_REFUSED,
-		  "does not know the session of these keys" },
+		  "rejects the session token" },
 		{ "InvalidAccessKeyId", RSH_HTTP_REFUSED,
-		  "does not know these keys" },
+		  "does not know the access key" },
 		{ "SignatureDoesNotMatch", RSH_HTTP_REFUSED,
-		  "finds the signature wrong: the secret key may be" },
+		  "rejects the signature: check the secret key" },
 		{ "RequestTimeTooSkewed", RSH_HTTP_REFUSED,
-		  "has another time than this machine's clock" },
-		{ "RequestTimeout", RSH_HTTP_LATER, "has waited too long" },
-		{ "SlowDown", RSH_HTTP_LATER, "wants fewer requests" },
+		  "rejects the time of the request: check this machine's clock" },
+		{ "RequestTimeout", RSH_HTTP_LATER, "timed out" },
+		{ "SlowDown", RSH_HTTP_LATER, "limits the rate of requests" },
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
 		{ "InvalidObjectState", RSH_HTTP_REFUSED,
-		  "has this object in an archive" },
+		  "has archived this object" },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
@@ -473,7 +478,7 @@ static bool request_is_elsewhere(const struct object_transfer *t,
 	     t->answer.status != 400) || !region[0])
 		return false;
 	rsh_error_set(&q->err, EINVAL,
-		      "%s: the bucket lies in region \"%s\", which has to be given",
+		      "%s: the bucket is in region \"%s\"; set AWS_REGION",
 		      q->what, region);
 	q->rc = -EINVAL;
 	return true;
@@ -614,7 +619,7 @@ void rsh_object_expire(struct object_request *q)
 		rsh_object_say(q, "", text, sizeof(text));
 	q->rc = rsh_error_set(&q->err, ETIMEDOUT,
 			      "%s: no answer in time (--source-timeout)%s%s",
-			      q->what, known ? "; at last " : "",
+			      q->what, known ? "; last error: " : "",
 			      known ? text : "");
 }
 

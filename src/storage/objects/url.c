@@ -25,16 +25,13 @@ static void url_put(struct url_text *t, const char *s, size_t n)
 	if (t->failed)
 		return;
 	if (t->room - t->len <= n) {
-		size_t room = 2 * (t->len + n) + 256;
-		char *grown = rsh_secret_alloc(room);
+		const size_t room = 2 * (t->len + n) + 256;
+		char *grown = rsh_secret_realloc(t->s, room);
 
 		if (!grown) {
 			t->failed = true;
 			return;
 		}
-		if (t->s)
-			memcpy(grown, t->s, t->len);
-		rsh_secret_free(t->s);
 		t->s = grown;
 		t->room = room;
 	}
@@ -71,8 +68,13 @@ static void url_encode(struct url_text *t, const char *s, bool is_path)
 	}
 }
 
-static char *url_take(struct url_text *t)
+/* Adds the query of the address, if it has one, and returns the text. */
+static char *url_take(struct url_text *t, const char *query)
 {
+	if (query) {
+		url_add(t, "?");
+		url_add(t, query);
+	}
 	if (!t->failed)
 		return t->s;
 	rsh_secret_free(t->s);
@@ -89,11 +91,7 @@ char *rsh_object_address(const struct rsh_objects *o, const char *name)
 	url_add(&t, "/");
 	url_encode(&t, o->prefix, true);
 	url_encode(&t, name, true);
-	if (o->query) {
-		url_add(&t, "?");
-		url_add(&t, o->query);
-	}
-	return url_take(&t);
+	return url_take(&t, o->query);
 }
 
 char *rsh_object_own_address(const struct rsh_objects *o)
@@ -107,11 +105,7 @@ char *rsh_object_own_address(const struct rsh_objects *o)
 	}
 	if (t.s && t.s[t.len - 1] == '/')
 		t.s[--t.len] = '\0';
-	if (o->query) {
-		url_add(&t, "?");
-		url_add(&t, o->query);
-	}
-	return url_take(&t);
+	return url_take(&t, o->query);
 }
 
 /* The parameters stand in the order of the alphabet, since they are signed so.
@@ -132,16 +126,10 @@ char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 	url_encode(&t, o->prefix, false);
 	if (prefix)
 		url_encode(&t, prefix, false);
-	return url_take(&t);
+	return url_take(&t, NULL);
 }
 
 /* ---- what is given ---- */
-
-bool rsh_objects_is_url(const char *place)
-{
-	return !strncmp(place, "s3://", 5) || !strncmp(place, "http://", 7) ||
-	       !strncmp(place, "https://", 8);
-}
 
 static bool url_has_blanks(const char *url)
 {
@@ -181,7 +169,7 @@ static bool url_port(const char *s, size_t n, uint16_t usual, uint16_t *out)
 	return s[host] == ':' && end == s + n && v > 0 && v <= UINT16_MAX;
 }
 
-#define PLACE_NO_HOST "there is no host in this address, or no such port"
+#define PLACE_NO_HOST "no host, or not a valid port"
 
 static int url_bad(const char *what, const char *why, struct rsh_error *err)
 {
@@ -266,7 +254,7 @@ static int url_of_http(struct rsh_objects *o, const char *url,
 		return rsh_error_nomem(err);
 	if (url_has_blanks(o->url) || (o->query && url_has_blanks(o->query)))
 		return url_bad(o->url,
-			       "this address has blanks, which are written %20",
+			       "this address contains blanks: write %20",
 			       err);
 	host = strstr(o->base, "://") + 3;
 	if (!url_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
@@ -297,13 +285,13 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 	url_cut_end(o->url);
 	if (o->user || opts->user)
 		return url_bad(o->url,
-			       "keys do not stand in an address of S3, but in "
+			       "an S3 address cannot contain keys: set them in "
 			       "the environment or a profile",
 			       err);
 	if (!url_is_bucket(bucket, n))
 		return url_bad(o->url,
-			       "this address names no bucket: it is "
-			       "s3://BUCKET or s3://BUCKET/PREFIX",
+			       "not a valid bucket: use s3://BUCKET or "
+			       "s3://BUCKET/PREFIX",
 			       err);
 	key = bucket + n + strspn(bucket + n, "/");
 	if (asprintf(&o->prefix, "%s/", key) < 0) {
@@ -321,7 +309,7 @@ int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 			 struct rsh_error *err)
 {
 	if (!rsh_objects_is_url(url))
-		return url_bad(url, "this is no address of object storage",
+		return url_bad(url, "not an address of object storage",
 			       err);
 	if (!strncmp(url, "s3://", 5))
 		return url_of_s3(o, url, opts, err);
@@ -351,7 +339,7 @@ static int url_endpoint(const struct rsh_objects *o, const char *given,
 	if (url_has_blanks(*out) || strpbrk(*out, "?#@") ||
 	    !rsh_objects_is_url(*out) || !strncmp(*out, "s3:", 3))
 		return url_bad("the endpoint",
-			       "this is no address of a server", err);
+			       "not an address of a server", err);
 	return 0;
 }
 

@@ -18,13 +18,13 @@ const char *rsh_object_why(CURLcode code)
 		return "cannot be reached";
 	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_SSL_CIPHER:
-		return "speaks no TLS that this machine knows: does it serve http:// alone?";
+		return "does not answer by TLS: is it an http:// server?";
 	case CURLE_PEER_FAILED_VERIFICATION:
-		return "has no certificate that this machine trusts, by --ca-file or its own list";
+		return "has a certificate that is not trusted: see --ca-file";
 	case CURLE_SSL_CACERT_BADFILE:
-		return "cannot be checked, since the file of certificates cannot be read";
+		return "cannot be verified, because the CA file cannot be read";
 	case CURLE_TOO_MANY_REDIRECTS:
-		return "redirects again and again";
+		return "redirects too often";
 	case CURLE_UNSUPPORTED_PROTOCOL:
 	case CURLE_URL_MALFORMAT:
 		return "redirects to an address that cannot be followed";
@@ -33,9 +33,9 @@ const char *rsh_object_why(CURLcode code)
 	case CURLE_PARTIAL_FILE:
 	case CURLE_RECV_ERROR:
 	case CURLE_SEND_ERROR:
-		return "breaks the connection off";
+		return "closed the connection too early";
 	default:
-		return "gives no whole answer";
+		return "sent an incomplete answer";
 	}
 }
 
@@ -77,5 +77,5 @@ void rsh_object_say(const struct object_request *q, const char *code,
 	snprintf(to, size, "the server%s%s %s (%s)%s", *server ? " " : "",
 		 server, q->why, detail,
 		 is_s3 && !status ?
-		 "; AWS_ENDPOINT_URL says which server is meant" : "");
+		 "; AWS_ENDPOINT_URL sets the server" : "");
 }

@@ -73,32 +73,23 @@ bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
 	return atomic_load(&s->way) == RSH_POLICY_CACHE;
 }
 
-struct deciding {
-	struct rsh_store *store;
-	struct rsh_store_file *file;
-};
-
-static int policy_decide_now(void *ctx, struct rsh_handle *h)
-{
-	const struct deciding *d = ctx;
-
-	rsh_file_is_cached(d->store, d->file, h);
-	return 0;
-}
-
 bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 {
-	struct deciding d = { s, &s->files[file] };
+	struct rsh_store_file *f = &s->files[file];
+	struct rsh_handle *h;
 
 	if (!s->medium->ops->descriptor)
 		return false;
 	if (!s->opts.io || s->opts.io->faults)
 		return !s->opts.io;
-	if (d.file->cached == RSH_CACHE_FILE_NONE)
+	if (f->cached == RSH_CACHE_FILE_NONE)
 		return true;
-	/* What goes wrong here does so again in who reads the file. */
-	if (atomic_load(&s->way) == RSH_POLICY_OPEN)
-		rsh_store_try(s, file, policy_decide_now, &d);
+	/* An error is ignored here: the next read of the file meets it again. */
+	if (atomic_load(&s->way) == RSH_POLICY_OPEN &&
+	    rsh_store_take(s, file, &h) == 0) {
+		rsh_file_is_cached(s, f, h);
+		rsh_store_finish(s, file, h, 0);
+	}
 	return atomic_load(&s->way) != RSH_POLICY_CACHE;
 }
 

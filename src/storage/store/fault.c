@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/fault.c lets reads go wrong as it is told to. */
+/* storage/store/fault.c injects faults into reads (--fault). */
 #include "config.h"
 
 #include "io_i.h"
@@ -36,13 +36,13 @@ struct fault {
 	uint64_t rate;    /* bytes a second; 0: any */
 	double crowd;     /* the factor of time for each other read */
 	uint64_t seed;    /* of a flip */
-	atomic_uint under_way; /* reads that wait */
-	atomic_uint_fast64_t spared; /* reads that it is yet to let pass */
-	atomic_uint_fast64_t left; /* reads that it may befall yet */
+	atomic_uint under_way; /* reads that are being delayed */
+	atomic_uint_fast64_t spared; /* this many reads pass first */
+	atomic_uint_fast64_t left; /* this many reads are hit after them */
 };
 
 struct rsh_faults {
-	char *text; /* the option, cut up; `file` of faults points into it */
+	char *text; /* a copy of the option; `file` of faults points into it */
 	size_t n, cap;
 	struct fault *list;
 	atomic_uint_fast64_t draws;
@@ -51,14 +51,27 @@ struct rsh_faults {
 	uint64_t free_at;     /* when the next byte may be sent, in ns */
 };
 
-/* An hour is as good as for ever. */
+/* The longest delay, an hour. */
 #define MOST_NS UINT64_C(3600000000000)
 
 /* ---- parsing ---- */
 
-/* Reads a number and its unit, which is one of `units`. */
-static bool fault_parse_unit(const char *s, const char *const *units,
-			     const uint64_t *factors, size_t n, uint64_t *out)
+/* Lists of units end in NULL; "" is a number without a unit. */
+struct fault_unit {
+	const char *name;
+	uint64_t factor;
+};
+static const struct fault_unit times[] = {
+	{ "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 }, { NULL, 0 },
+};
+static const struct fault_unit sizes[] = {
+	{ "", 1 }, { "K", 1000 }, { "M", 1000000 }, { "G", 1000000000 },
+	{ NULL, 0 },
+};
+static const struct fault_unit none[] = { { "", 1 }, { NULL, 0 } };
+
+static bool fault_parse_unit(const char *s, const struct fault_unit *u,
+			     uint64_t *out)
 {
 	unsigned long long v;
 	char *end;
@@ -67,34 +80,10 @@ static bool fault_parse_unit(const char *s, const char *const *units,
 		return false;
 	errno = 0;
 	v = strtoull(s, &end, 10);
-	for (size_t i = 0; i < n && !errno; i++)
-		if (strcmp(end, units[i]) == 0)
-			return !__builtin_mul_overflow(v, factors[i], out);
+	for (; u->name && !errno; u++)
+		if (strcmp(end, u->name) == 0)
+			return !__builtin_mul_overflow(v, u->factor, out);
 	return false;
-}
-
-static bool fault_parse_time(const char *s, uint64_t *ns)
-{
-	static const char *const units[] = { "us", "ms", "s" };
-	static const uint64_t factors[] = { 1000, 1000000, 1000000000 };
-
-	return fault_parse_unit(s, units, factors, 3, ns) && *ns <= MOST_NS;
-}
-
-static bool fault_parse_rate(const char *s, uint64_t *rate)
-{
-	static const char *const units[] = { "", "K", "M", "G" };
-	static const uint64_t factors[] = { 1, 1000, 1000000, 1000000000 };
-
-	return fault_parse_unit(s, units, factors, 4, rate) && *rate > 0;
-}
-
-static bool fault_parse_number(const char *s, uint64_t *n)
-{
-	static const char *const units[] = { "" };
-	static const uint64_t factors[] = { 1 };
-
-	return fault_parse_unit(s, units, factors, 1, n);
 }
 
 /* Reads a number between two others, these included. */
@@ -146,7 +135,8 @@ static bool fault_parse_kind(char *s, struct fault *f)
 	else if (strcmp(s, "flip") == 0)
 		f->kind = FAULT_FLIP;
 	else if (strncmp(s, "delay=", 6) == 0 &&
-		 fault_parse_time(s + 6, &f->delay_ns))
+		 fault_parse_unit(s + 6, times, &f->delay_ns) &&
+		 f->delay_ns <= MOST_NS)
 		f->kind = FAULT_DELAY;
 	else
 		return false;
@@ -165,7 +155,7 @@ static bool fault_parse(char *s, struct fault *f)
 	};
 	if (!fault_parse_kind(word, f))
 		return false;
-	/* Nothing comes behind the end of a truncated file. */
+	/* A truncated file has nothing after its end. */
 	if (f->kind == FAULT_TRUNCATE)
 		f->to = UINT64_MAX;
 	while ((word = strsep(&s, ","))) {
@@ -175,7 +165,8 @@ static bool fault_parse(char *s, struct fault *f)
 			f->chance = (uint32_t)(p * UINT32_MAX);
 		} else if (strncmp(word, "rate=", 5) == 0) {
 			if (f->kind != FAULT_DELAY ||
-			    !fault_parse_rate(word + 5, &f->rate))
+			    !fault_parse_unit(word + 5, sizes, &f->rate) ||
+			    !f->rate)
 				return false;
 		} else if (strncmp(word, "crowd=", 6) == 0) {
 			if (f->kind != FAULT_DELAY ||
@@ -183,16 +174,16 @@ static bool fault_parse(char *s, struct fault *f)
 				return false;
 		} else if (strncmp(word, "seed=", 5) == 0) {
 			if (f->kind != FAULT_FLIP ||
-			    !fault_parse_number(word + 5, &f->seed))
+			    !fault_parse_unit(word + 5, none, &f->seed))
 				return false;
 		} else if (strncmp(word, "times=", 6) == 0) {
 			if (f->kind == FAULT_FLIP ||
-			    !fault_parse_number(word + 6, &n))
+			    !fault_parse_unit(word + 6, none, &n))
 				return false;
 			f->left = n;
 		} else if (strncmp(word, "after=", 6) == 0) {
 			if (f->kind == FAULT_FLIP ||
-			    !fault_parse_number(word + 6, &n))
+			    !fault_parse_unit(word + 6, none, &n))
 				return false;
 			f->spared = n;
 		} else {
@@ -275,7 +266,7 @@ static uint32_t faults_draw(struct rsh_faults *f)
 	return (uint32_t)(fault_mix(atomic_fetch_add(&f->draws, 1) + 1) >> 32);
 }
 
-/* Says what a time becomes beside so many other reads. */
+/* Returns a time with the factor of `others` other reads. */
 static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 			      double ns)
 {
@@ -284,9 +275,9 @@ static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 	return ns < (double)MOST_NS ? (uint64_t)ns : MOST_NS;
 }
 
-/* Waits as on a line of that rate and latency: requests wait in parallel, their
- * bytes come one after the other. */
-static void fault_wait_for_line(struct rsh_faults *f, struct fault *fault,
+/* Delays a read like a line with this latency and rate: latencies overlap, bytes are
+ * sent one after the other. */
+static void fault_delay(struct rsh_faults *f, struct fault *fault,
 				size_t len)
 {
 	const unsigned others = atomic_fetch_add(&fault->under_way, 1);
@@ -311,7 +302,7 @@ static void fault_wait_for_line(struct rsh_faults *f, struct fault *fault,
 	atomic_fetch_sub(&fault->under_way, 1);
 }
 
-/* Takes one off the number, unless it is 0 or UINT64_MAX.  False: it was 0. */
+/* Decrements the number unless it is 0 or UINT64_MAX.  Returns false if it was 0. */
 static bool fault_count(atomic_uint_fast64_t *number)
 {
 	uint64_t left = atomic_load(number);
@@ -356,7 +347,7 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 				return 0;
 			break;
 		case FAULT_DELAY:
-			fault_wait_for_line(f, fault, *len);
+			fault_delay(f, fault, *len);
 			break;
 		case FAULT_FLIP:
 			break;
@@ -428,8 +419,8 @@ bool rsh_faults_flip_any(const struct rsh_faults *f)
 	return false;
 }
 
-/* Which bytes and bits is a matter of their places alone: who reads them again
- * reads the same. */
+/* Which bits are flipped depends on their offsets only, so that repeated reads return
+ * the same bytes. */
 static void fault_flip_bytes(const struct fault *fault, uint64_t file,
 			     uint64_t at, uint8_t *p, size_t n)
 {

@@ -178,11 +178,9 @@ static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
 	return rc;
 }
 
-/* Takes a handle of the file, opening it if need be.  0 or a positive
- * errno. */
-static int file_take(struct rsh_store *s, struct rsh_store_file *f,
-		     struct rsh_handle **out)
+int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
 {
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_handle *mine, *surplus;
 	int code;
@@ -238,29 +236,18 @@ static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
 	rsh_handle_close(surplus);
 }
 
-/* Ends a use of a handle for which the caller says `code`: 0 if it went well and
- * the file is still the same, or a positive errno. */
-static int file_finish(struct rsh_store *s, struct rsh_store_file *f,
-		       struct rsh_handle *h, int code)
+int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		     int code)
 {
-	/* Want of memory says nothing of the file, and a file that changed may
-	 * well fail in another way first. */
+	struct rsh_store_file *f = &s->files[file];
+	/* ENOMEM says nothing about the file.  A read of a file that changed may
+	 * fail in another way first. */
 	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
 
 	if (code == 0 || now == RSH_CHANGED)
 		code = now;
 	file_give_back(s, f, h, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
-}
-
-int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
-		  void *ctx)
-{
-	struct rsh_store_file *f = &s->files[file];
-	struct rsh_handle *h;
-	const int code = file_take(s, f, &h);
-
-	return code ? code : file_finish(s, f, h, fn(ctx, h));
 }
 
 struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
@@ -270,13 +257,13 @@ struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
 	bool over = false;
 
 	if (a->handle) {
-		a->code = file_finish(s, f, a->handle, a->code);
+		a->code = rsh_store_finish(s, a->file, a->handle, a->code);
 		a->handle = NULL;
 		over = !a->code || !rsh_outage_again(s, f, a->code, a);
 	}
 	while (!over) {
 		a->began = atomic_load(&s->outage.n_returns);
-		a->code = file_take(s, f, &a->handle);
+		a->code = rsh_store_take(s, a->file, &a->handle);
 		if (a->code == 0)
 			return a->handle;
 		over = !rsh_outage_again(s, f, a->code, a);

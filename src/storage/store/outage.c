@@ -191,27 +191,19 @@ static void outage_end(struct rsh_store *s)
 
 /* ---- the thread that looks ---- */
 
-struct probe {
-	struct rsh_store *source;
-	struct rsh_store_file *file;
-};
-
-static int probe_read(void *ctx, struct rsh_handle *h)
-{
-	const struct probe *p = ctx;
-
-	return rsh_file_read_again(p->source, p->file, h);
-}
-
 /* Tries a file that fails.  True if it need not be tried again: it answers, or
  * has changed. */
 static bool file_answers(struct rsh_store *s, struct rsh_store_file *f)
 {
-	struct probe p = { s, f };
+	const uint32_t number = rsh_store_number(s, f);
 	struct rsh_outage *o = &s->outage;
-	int code = rsh_store_try(s, rsh_store_number(s, f), probe_read, &p);
+	struct rsh_handle *h;
+	int code = rsh_store_take(s, number, &h);
 	bool failing, changed;
 
+	if (code == 0)
+		code = rsh_store_finish(s, number, h,
+					rsh_file_read_again(s, f, h));
 	pthread_mutex_lock(&o->lock);
 	changed = file_is_changed(o, f, code);
 	failing = !o->stopping && atomic_load(&f->state) == RSH_FILE_FAILING;
@@ -356,8 +348,8 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 	if (begun)
 		rsh_log(quiet ? RSH_LOG_INFO : RSH_LOG_ERROR,
 			"%s: cannot be reached (%s)%s", f->path,
-			code_words(code), last ? "; this happens so often that "
-			"most of it is not logged any more" : "");
+			code_words(code), last ? "; this happens often: most "
+			"later outages are not logged" : "");
 	else if (first)
 		rsh_log_info("%s: cannot be reached either (%s)", f->path,
 			     code_words(code));
