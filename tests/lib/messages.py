@@ -53,3 +53,54 @@ def sources(top):
             found += [os.path.relpath(os.path.join(at, name), top) for name in names
                       if name.endswith(".c")]
     return sorted(found)
+
+
+# These have words of messages without looking for them.
+OWN = ("words.py", "messages.py")
+# Their literals are no messages: help, and what `metrics` says of figures.
+NO_MESSAGES = ("src/app/options/table.c", "src/app/options/commands.c", "src/app/daemon/figures.c")
+CONVERSION = re.compile(r"%[-+#0-9.*]*(?:ll|z|h|l)?[a-z]")
+
+
+def words_of(text):
+    """The words of a format without their punctuation; what is printed into it is "%"."""
+    text = CONVERSION.sub("\0", text).replace("\0.\0", "\0")
+    return ["%" if "\0" in word else word.strip(".,:;!?\"'`()[]{}\\")
+            for word in text.split()]
+
+
+def messages(top):
+    """(path, line, text) of each literal with at least three words of letters."""
+    return [(path, line, text) for path in sources(top) if path not in NO_MESSAGES
+            for line, text in literals(os.path.join(top, path))
+            if sum(len(word) > 1 and word.isalpha() for word in words_of(text)) > 2]
+
+
+def texts_of(tests):
+    """The texts of all programs below that directory."""
+    for at, _, names in os.walk(tests):
+        for name in names:
+            if name.endswith((".py", ".sh", ".c")) and name not in OWN:
+                with open(os.path.join(at, name), encoding="utf-8", errors="replace") as f:
+                    yield f.read()
+
+
+class Quotes:
+    """What tests look for: the words that follow each other in their texts."""
+
+    def __init__(self, texts):
+        self.follow, self.around = set(), set()
+        for text in texts:
+            # Adjacent literals are one.
+            text = re.sub(r"""["']\s*\\?\n?\s*[fr]*["']""", "", text)
+            words = words_of(re.sub(r"\\(.)", r"\1", text))
+            self.follow.update(zip(words, words[1:], words[2:]))
+            self.around.update(zip(words, words[2:]))
+
+    def have(self, text):
+        """Whether a test has three words in a row of a message; the middle one may be one
+        that is printed into it."""
+        words = words_of(text)
+        return any((a, c) in self.around if b == "%" else (a, b, c) in self.follow
+                   for a, b, c in zip(words, words[1:], words[2:])
+                   if a != "%" != c and len(a + b + c) > 8)

@@ -464,7 +464,11 @@ def signals_to_a_daemon(demo):
 def the_manual_has_all(demo):
     manual = read(MANUAL)
     with demo.mounted("--cache=on") as m:
-        names = {name.split("{")[0] for name in metrics_of(control(m, "metrics"))}
+        metrics = control(m, "metrics")
+        for name, text in re.findall(r"^# HELP (\S+) (.*)$", metrics, re.M):
+            said = re.findall(rf"^\.It .* Sy {name}\b.*\n(.*)$", manual, re.M)
+            check(name == "reshardfs_info" or set(said) == {text}, f"{name}: {text}, {said}")
+        names = {name.split("{")[0] for name in metrics_of(metrics)}
         names |= set(FILES)
         for which in ("stats", "config"):
             for key, value in told(m, which).items():

@@ -18,6 +18,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from demands import check  # noqa: E402
+from messages import literals, sources  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 import reshardfs  # noqa: E402
@@ -128,6 +129,7 @@ def run_case(words, directory):
     check(words[0] == "reshardfs" and words[-1] == mnt, words)
     got = run(*words[1:])
     check(got.status == GOOD, got)
+    check(len(got.err.splitlines()) <= 2, f"a mount that goes well says little: {got.err}")
     try:
         files = [os.path.join(at, name) for at, _, names in os.walk(mnt) for name in names]
         check(files and all(os.path.getsize(f) for f in files), files)
@@ -215,6 +217,22 @@ def functions_of_module():
     return found
 
 
+def program_prints(sentence, texts):
+    """Whether the program has each part of a message that is between its values."""
+    values = r"\b(?:TABLE|NAME|KEY|line N|N|M|g|e|\d+)\b|\[\.\.\.\]|\""
+    parts = [p.strip(" ,:") for p in re.split(values, sentence.replace(r"\(dq", '"'))]
+    return all(any(p in text for text in texts) for p in parts if " " in p)
+
+
+def messages(tap, page):
+    texts = [text for path in sources(TOP) for _, text in literals(os.path.join(TOP, path))]
+    listed = re.findall(r"^\.It (.*)$", section(page, "DIAGNOSTICS"), re.M)
+    with tap.test("the messages about tables that a manual explains are those of the program"):
+        check(len(listed) > 5, listed)
+        missing = [m for m in listed if not program_prints(m, texts)]
+        check(not missing, missing)
+
+
 def module(tap, page):
     offered = functions_of_module()
     listed = {}
@@ -284,6 +302,7 @@ def main():
         bad = [f"{name}: {line}" for name, page in pages.items()
                for line in page.splitlines() if line.startswith(".") and nested.search(line)]
         check(not bad, bad)
+    messages(tap, pages["reshardfs-tables.5"])
     module(tap, pages["reshardfs-python.3"])
     return tap.finish()
 

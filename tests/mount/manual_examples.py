@@ -40,6 +40,7 @@ PYTHON = "Python; mount/tensors.py and oracle/python_module.py make these calls"
 # (manual, a line that begins so, what it is and why it is not run here)
 OTHERS = [
     ("reshardfs-mount.1", "latest_checkpointed_iteration.txt", "names of files"),
+    ("reshardfs-mount.1", ".metadata", "names of files"),
     ("reshardfs-mount.1", "SOURCE=/data/ckpt8", "a file for systemd; mount/fstab.sh has one"),
     ("reshardfs-mount.1", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),
     ("mount.reshardfs.8", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),

@@ -397,7 +397,7 @@ def run(tap, models):
             _, said = expect_failure(root, dst_strategy=models.dst)
             check(words in said, f"no {words!r} in {said}")
             shutil.rmtree(root)
-    for words, extra in (("needs --dst-strategy none", ["--format", "hf"]),
+    for words, extra in (("leave out --dst-strategy", ["--format", "hf"]),
                          ("needs --format hf", ["--part-size", "1GB"]),
                          ("needs --format hf", ["--model-files", models.source]),
                          ("is not a size", ["--format", "hf", "--part-size", "0"])):

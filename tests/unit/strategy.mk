@@ -127,8 +127,8 @@ MOUNT += unit/licence.sh
 EXTRA_DIST += unit/licence.sh
 
 # Words that users do not meet.
-MOUNT += unit/words.py
-EXTRA_DIST += unit/words.py
+MOUNT += unit/words.py unit/messages.py
+EXTRA_DIST += unit/words.py unit/messages.py unit/data/messages
 
 # And are the types of the Python module right?
 MOUNT += unit/types.sh

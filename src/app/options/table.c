@@ -177,7 +177,7 @@ static const struct rsh_option table[] = {
 	  .converts = true, .decides = rsh_digest_output, AT(vfs.output),
 	  .first = true },
 	{ "part-size", 0, "SIZE", CONVERSIONS,
-	  "with hf: maximum size of a file (default: 5GB)", rsh_set_size,
+	  "with hf or dcp: maximum size of a file (default: 5GB)", rsh_set_size,
 	  AT(vfs.plan.part_bytes), .min = 1, .converts = true,
 	  .decides = rsh_digest_value },
 	{ "model-files", 0, "DIR|none", CONVERSIONS,
