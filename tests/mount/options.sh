@@ -96,6 +96,20 @@ equal "mount --help succeeds" $? 0
 equal "mount --help-all succeeds" $? 0
 check "and says how it is called" \
 	grep -qx 'usage: reshardfs mount \[options\] SOURCE MOUNTPOINT' "$T/help"
+check "and where all options are" \
+	grep -qx 'All options: reshardfs mount --help-all' "$T/help"
+check "--help has the options of all commands" \
+	grep -qx 'Options of all commands, also before COMMAND:' "$T/help.all"
+usage "a prefix with a slash" "must not contain '/'" mount --prefix=a/b a b
+usage "an empty list" "group-info: the value is empty" mount --group-info= a b
+usage "neither a rank nor a range" "is not a rank or a range of ranks" plan a 4-
+usage "no size" "is not a size such as 5GB" mount --part-size=x a b
+usage "no step" "is not newest, mtime, mindspore, EPOCH_STEP, step=N" \
+	mount --select=x a b
+usage "a control character" "the value contains a control character" \
+	mount --prefix="$(printf 'a\tb')" a b
+usage "--src-strategy of a check" "needs strategy check --checkpoint" \
+	strategy check --src-strategy none a
 "$RESHARDFS" help | cmp -s - "$T/help.all"
 equal "help is --help" $? 0
 for command in $(sed -n 's/^  \([a-z]*\)  .*/\1/p' "$T/help.all"); do

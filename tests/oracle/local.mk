@@ -25,7 +25,8 @@ ORACLE += \
 HUGGING_FACE = \
 	oracle/hugging_face.py \
 	oracle/transformers_opens.py \
-	oracle/config_says.py
+	oracle/config_says.py \
+	oracle/dcp_loads_distributed.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
@@ -53,6 +54,7 @@ EXTRA_DIST += \
 	lib/behaviour_cases.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
+	lib/dcp_reader.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \
@@ -61,8 +63,10 @@ EXTRA_DIST += \
 	distributed.sh \
 	run.sh \
 	package.sh \
+	wheels.sh \
 	skips \
 	lib/setup.sh \
+	lib/wheel_libraries.sh \
 	lib/driver.sh \
 	lib/skips.py \
 	$(ORACLE) \
