@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/bytes.c reads exactly what was asked for, and says so if it cannot. */
+/* wire/bytes.c reads exact numbers of bytes, and computes checksums. */
 #include "config.h"
 
 #include "rsh/wire/bytes.h"
