@@ -67,7 +67,8 @@ int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 	if (rc)
 		return rc;
 	if (got < len)
-		return rsh_bytes_damaged(src, offset, "it became shorter", err);
+		return rsh_bytes_damaged(src, offset, "the file became shorter",
+					 err);
 	return 0;
 }
 

@@ -107,7 +107,7 @@ static bool js_more(struct json_scan *s)
 	s->end = s->window + kept + got;
 	*s->end = '\0';
 	s->next += got;
-	return got > 0 || rsh_json_fail(s, "it became shorter");
+	return got > 0 || rsh_json_fail(s, "the file became shorter");
 }
 
 /* Makes n bytes readable, fewer only where the file ends. */

@@ -134,7 +134,7 @@ static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
 
 		if (!t->files[i])
 			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
-					     "had", rsh_source_path(s),
+					     "read", rsh_source_path(s),
 					     rsh_store_name(rsh_source_store(s),
 							    i));
 		rc = t->has_map ? torch_check_map(s, i, err) : 0;
