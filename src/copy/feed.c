@@ -40,9 +40,9 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 	if (rc)
 		return rc;
 	while (rc == 0 && at < f->size) {
-		struct rsh_loan loan;
+		struct rsh_view view;
 		ssize_t n = rsh_copy_stopped(c) ? -EINTR :
-			rsh_stream_lend(stream, at, RSH_STREAM_MAX, &loan);
+			rsh_stream_read(stream, at, RSH_STREAM_MAX, &view);
 		uint64_t offset;
 
 		if (n <= 0) {
@@ -51,12 +51,12 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 		}
 		offset = at;
 		rc = 0;
-		for (int i = 0; i < loan.n_parts && rc == 0; i++) {
-			rc = pass_on(c, sink, ctx, loan.part[i].iov_base,
-				     loan.part[i].iov_len, offset);
-			offset += loan.part[i].iov_len;
+		for (int i = 0; i < view.n_parts && rc == 0; i++) {
+			rc = pass_on(c, sink, ctx, view.part[i].iov_base,
+				     view.part[i].iov_len, offset);
+			offset += view.part[i].iov_len;
 		}
-		rsh_loan_return(&loan);
+		rsh_view_release(&view);
 		at += (uint64_t)n;
 	}
 	rsh_stream_close(stream);

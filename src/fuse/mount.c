@@ -119,7 +119,7 @@ static bool collect_options(const struct rsh_server_options *o, char **opts)
 
 unsigned rsh_max_read(const struct rsh_server_options *o)
 {
-	/* A stream lends no more at once. */
+	/* A view has no more bytes. */
 	return o->max_read && o->max_read < RSH_STREAM_MAX ?
 	       o->max_read : (unsigned)RSH_STREAM_MAX;
 }

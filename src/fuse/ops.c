@@ -332,15 +332,15 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
  * stream. */
 static void serve_read(const struct rsh_request *r, int rc)
 {
-	struct rsh_loan loan;
+	struct rsh_view view;
 	ssize_t n = rc;
 	bool mine;
 
 	if (n == 0 && rsh_pending_is_over(r->pending))
 		n = -EINTR;
 	if (n == 0) {
-		n = rsh_stream_lend(r->stream, (uint64_t)r->off, r->size,
-				    &loan);
+		n = rsh_stream_read(r->stream, (uint64_t)r->off, r->size,
+				    &view);
 		rsh_log_debug("read node %llu offset %lld size %zu: %zd",
 			      (unsigned long long)r->ino, (long long)r->off,
 			      r->size, n);
@@ -349,9 +349,9 @@ static void serve_read(const struct rsh_request *r, int rc)
 	if (mine && n < 0)
 		fuse_reply_err(r->req, (int)-n);
 	else if (mine)
-		fuse_reply_iov(r->req, loan.part, loan.n_parts);
+		fuse_reply_iov(r->req, view.part, view.n_parts);
 	if (n >= 0)
-		rsh_loan_return(&loan);
+		rsh_view_release(&view);
 	rsh_stream_drop(r->stream);
 }
 

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/pending.c has requests that wait for the source, and answers readers who
- * are interrupted meanwhile.
+/* fuse/pending.c keeps requests that wait for the source, and answers those that are
+ * interrupted.
  *
- * A thread in a read of a source that hangs cannot be called back, so the
- * reader gets EINTR from another one: that of the loop (loop.c), which does
- * nothing else.  Who is to answer is settled under a lock; the loser does not
- * touch the request again, for libfuse frees it.
+ * A thread that hangs in a read of the source cannot be interrupted.  So another thread,
+ * that of the loop (loop.c), replies EINTR.  A lock decides which of the two threads
+ * replies; the other one does not touch the request again, because libfuse frees it.
  *
- * EINTR comes at once to readers who are about to die.  To others it comes a
- * little later, in case the source answers by then: a signal that has a handler
- * ends nothing, and few programs expect EINTR of a file.  A page that is wanted
- * fails only for readers who are about to die: others would repeat the fault
- * for ever, or get SIGBUS or EFAULT where it is the kernel that reads the
- * mapping.
+ * A process that is being killed gets EINTR at once.  Others get it a little later, in
+ * case the source answers by then: a signal with a handler ends nothing, and few programs
+ * expect EINTR from a file.  A page fault fails only for a process that is being killed:
+ * others would repeat it for ever, or get SIGBUS, or EFAULT in a system call.
  */
 #include "config.h"
 
@@ -23,17 +20,16 @@
 
 #include "rsh/util/clock.h"
 
-/* Nobody who presses Ctrl-C notices this delay. */
+/* Users do not notice this delay after Ctrl-C. */
 #define GRACE_NS UINT64_C(100000000)
-/* This is the delay where nobody can tell whether the one who wants a page is
- * about to die. */
+/* The delay of a page fault if it is unknown whether its process is being killed. */
 #define LONG_GRACE_NS UINT64_C(3000000000)
 
 struct rsh_pending {
 	struct rsh_server *server;
 	fuse_req_t req;
 	bool of_page;
-	pid_t reader; /* thread; 0: of a namespace that we do not see */
+	pid_t reader; /* thread; 0: of another PID namespace */
 
 	/* The lock of the server's interrupts guards what follows. */
 	enum { WAITS, INTERRUPTED, CLAIMED, ANSWERED } state;
@@ -173,7 +169,7 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 	return p;
 }
 
-/* This may take a moment, since another process has to ask the kernel. */
+/* This may take a moment, because another process reads /proc. */
 static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 {
 	const uint64_t waited = rsh_clock_ns() - p->since_ns;
@@ -186,7 +182,7 @@ static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 	return dies < 0 ? waited >= LONG_GRACE_NS : dies;
 }
 
-/* Returns false if the request is being answered by somebody else. */
+/* Returns false if another thread replies to the request. */
 static bool take_over(struct rsh_interrupts *i, struct rsh_pending *p)
 {
 	bool mine;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/request_queue.c queues requests that may have to wait for the source.
+/* fuse/request_queue.c queues requests that may wait for the source.
  *
- * All but one of the threads that take requests may be serving such requests.
- * More of them wait here without a thread, in the order in which they came, and
- * the thread that is left answers what needs no source, however many reads do
- * not come back.
+ * All but one of the threads may serve such requests.  More requests wait here without a
+ * thread, in their order of arrival.  So one thread always answers requests that do not
+ * need the source, however many reads hang.
  */
 #include "config.h"
 
@@ -13,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Each of these is a reader that waits; so many take 10 MB. */
+/* Each entry is a waiting reader; this many take 10 MB. */
 #define MOST_WAITING 65536
 
 int rsh_queue_init(struct rsh_request_queue *t)
@@ -28,7 +27,7 @@ void rsh_queue_destroy(struct rsh_request_queue *t)
 	pthread_mutex_destroy(&t->lock);
 }
 
-/* The caller holds the lock.  Returns the request whose turn it is, or NULL. */
+/* Returns the next request that may be served, or NULL.  The lock is held. */
 static struct rsh_request *queue_next(struct rsh_request_queue *t)
 {
 	struct rsh_request *r = STAILQ_FIRST(&t->waiting);
@@ -41,8 +40,7 @@ static struct rsh_request *queue_next(struct rsh_request_queue *t)
 	return r;
 }
 
-/* The caller holds the lock.  Returns 0, -ENOMEM, or -ECONNABORTED if it is too
- * late. */
+/* Returns 0, -ENOMEM, or -ECONNABORTED after rsh_queue_close().  The lock is held. */
 static int queue_append(struct rsh_request_queue *t,
 			const struct rsh_request *r)
 {

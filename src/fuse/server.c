@@ -50,7 +50,7 @@ static struct rsh_streams_options choose_windows(
 	struct rsh_streams_options so =
 		rsh_streams_suited(o->far, o->shared, o->readahead);
 
-	so.lenders_prepare = true;
+	so.prepare_at_release = true;
 	if (o->lean) {
 		so.max_windows = LEAN_WINDOWS;
 		so.max_threads = LEAN_THREADS;

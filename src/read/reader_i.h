@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/reader_i.h has the inside of a reader, which body.c makes, and what its
- * ways of reading share; for this room only.  Any thread may call all. */
+/* read/reader_i.h - the parts of a reader; only this room includes it.  Any thread may
+ * call these functions. */
 #ifndef RSH_READ_READER_I_H
 #define RSH_READ_READER_I_H
 
@@ -18,7 +18,7 @@ struct rsh_reader {
 	struct rsh_loading *loading;
 };
 
-/* What all loads of a reader share (record_loader.c). */
+/* Shared by all loads of records of a reader (record_loader.c). */
 struct rsh_loading {
 	pthread_mutex_t lock; /* guards all of it, and the state of each load;
 			       * not held while anything is read */
@@ -26,12 +26,13 @@ struct rsh_loading {
 	unsigned blocked; /* of RSH_BLOCKED_ONE: how many tasks sleep */
 };
 
-/* Does the file need lost slices?  Then whoever wants to know is told, and it
- * must not be read. */
+/* Returns whether the file needs lost slices, after it has called tell_lost(): then it must
+ * not be read. */
 bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file);
 
-/* These are the attempts to read something, each without the files that have
- * failed so far if the reader takes replicas:
+/* The attempts of a read, each without the files that have failed so far if replicas are
+ * used.  (struct rsh_attempts retries one file in an outage; here the pieces are planned
+ * again from other files, so the two loops cannot be one.)
  *
  *	struct rsh_reader_attempts a = { 0 };
  *
@@ -39,15 +40,15 @@ bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file);
  *		a.rc = ...;
  *	return a.rc;
  *
- * The pieces are to be asked for with `avoid`, and read by rsh_reader_gather().
- * `rc` is 0 or -errno. */
+ * The pieces are planned with `avoid` and read by rsh_reader_gather().  `rc` is 0 or
+ * -errno. */
 struct rsh_reader_attempts {
 	const atomic_bool *avoid; /* NULL: the last attempt, with all files */
 	int rc;
-	/* The rest is the reader's. */
+	/* The rest is private. */
 	unsigned n, marks;
 };
-/* Returns false when an attempt has gone well or nothing else can be tried. */
+/* Returns false after a successful attempt, or when nothing else can be tried. */
 bool rsh_reader_attempt(const struct rsh_reader *r,
 			struct rsh_reader_attempts *a);
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/stream.c opens virtual files, and lends windows to their readers. */
+/* read/stream.c opens virtual files and reads them by windows. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -11,26 +11,25 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 
-/* So many loads run at a time at most, from a source that is waited for. */
+/* The most loads at a time from a source that sleeps. */
 #define DEFAULT_LOADS 16
 
-/* A thread may take so long to come back from its source at the end. */
+/* The time that a thread may take to return from its source at the end. */
 #define STOP_SECONDS 2
 
-/* ---- lending; lock held ---- */
+/* ---- views; lock held ---- */
 
-/* True if the one window that is queued had better be prepared by the thread
- * that lends this one, when it has been returned: that thread need not be
- * woken, and has the bytes in its processor's caches when it lends them.  The
- * reader has to be so slow that it does not notice. */
-static bool stream_lender_prepares(const struct rsh_stream *st)
+/* Returns whether the only queued window is left to the thread that reads this one, when
+ * it releases its view: the thread need not be woken, and has the bytes in its
+ * processor's caches at the next read.  The reader must be slow enough. */
+static bool stream_prepares_at_release(const struct rsh_stream *st)
 {
-	return st->all->lenders_prepare && st->all->n_queued == 1 &&
+	return st->all->prepare_at_release && st->all->n_queued == 1 &&
 	       !rsh_stream_sleeps(st) && rsh_stream_is_slow(st);
 }
 
-/* Waits for the bytes of a window that the caller holds.  Returns 0, or -errno,
- * and the caller then holds the window no more. */
+/* Waits for the bytes of a window that the caller uses.  Returns 0, or -errno after it
+ * has removed the caller from the users. */
 static int window_await(struct rsh_streams *s, struct rsh_window *w,
 			bool *waited)
 {
@@ -51,32 +50,31 @@ static int window_await(struct rsh_streams *s, struct rsh_window *w,
 	return rc;
 }
 
-/* Lends bytes of a window; the loan takes over the caller's hold. */
-static size_t window_lend(struct rsh_window *w, uint64_t offset, size_t len,
-			  struct rsh_loan *loan)
+/* Adds bytes of a window to the view, which takes over the caller's use of it. */
+static size_t window_view(struct rsh_window *w, uint64_t offset, size_t len,
+			  struct rsh_view *view)
 {
 	const size_t skip = (size_t)(offset - w->offset);
 	const size_t n = (size_t)rsh_min_u64(len, w->len - skip);
 
-	loan->part[loan->n_parts] = (struct iovec){ w->data + skip, n };
-	loan->window[loan->n_parts++] = w;
+	view->part[view->n_parts] = (struct iovec){ w->data + skip, n };
+	view->window[view->n_parts++] = w;
 	w->served += n;
 	if (w->served >= w->len && w->listed)
 		rsh_window_unlist(w);
 	return n;
 }
 
-static void loan_return_parts(struct rsh_streams *s, struct rsh_loan *loan)
+static void view_release_parts(struct rsh_streams *s, struct rsh_view *view)
 {
-	for (int i = 0; i < loan->n_parts; i++) {
-		loan->window[i]->users--;
-		rsh_window_settle(s, loan->window[i]);
+	for (int i = 0; i < view->n_parts; i++) {
+		view->window[i]->users--;
+		rsh_window_settle(s, view->window[i]);
 	}
-	loan->n_parts = 0;
+	view->n_parts = 0;
 }
 
-/* Makes a window for a single read, which the caller holds.  Returns NULL if
- * memory is out. */
+/* Makes a window for a single read, used by the caller.  NULL means out of memory. */
 static struct rsh_window *stream_take_once(struct rsh_stream *st,
 					   uint64_t offset, size_t len)
 {
@@ -93,10 +91,9 @@ static struct rsh_window *stream_take_once(struct rsh_stream *st,
 	return w;
 }
 
-/* Finds a read of these very bytes that is under way.  It is mostly that of the
- * same reader, who was interrupted and has begun anew: one who is interrupted
- * again and again by a source that takes longer would never get the bytes
- * otherwise. */
+/* Finds a read of the same bytes that is under way.  It is mostly that of the same
+ * reader, which was interrupted and reads again: a reader that is interrupted more often
+ * than the source answers would otherwise never get the bytes. */
 static struct rsh_window *stream_find_once(struct rsh_stream *st,
 					   uint64_t offset, size_t len)
 {
@@ -108,9 +105,9 @@ static struct rsh_window *stream_find_once(struct rsh_stream *st,
 	return NULL;
 }
 
-/* Lends just these bytes, in a window of their own. */
-static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
-				size_t len, struct rsh_loan *loan)
+/* Reads exactly these bytes, into a window of their own. */
+static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
+				size_t len, struct rsh_view *view)
 {
 	struct rsh_window *w = stream_find_once(st, offset, len);
 	bool waited;
@@ -127,7 +124,7 @@ static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
 		TAILQ_REMOVE(&st->once, w, next);
 	}
 	rc = window_await(st->all, w, &waited);
-	return rc ? rc : (ssize_t)window_lend(w, offset, len, loan);
+	return rc ? rc : (ssize_t)window_view(w, offset, len, view);
 }
 
 /* Returns the window that holds the byte at `offset`, and makes it if there is
@@ -144,9 +141,9 @@ static struct rsh_window *stream_need_window(struct rsh_stream *st,
 	return w ? w : rsh_stream_window_at(st, offset);
 }
 
-/* Lends bytes of windows, which are made as needed. */
-static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
-				   size_t len, struct rsh_loan *loan)
+/* Reads bytes of windows, which are made if needed. */
+static ssize_t stream_read_windows(struct rsh_stream *st, uint64_t offset,
+				   size_t len, struct rsh_view *view)
 {
 	struct rsh_streams *s = st->all;
 	bool waited = false;
@@ -160,8 +157,7 @@ static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 		if (st->closed)
 			return -EINTR;
 		w = stream_need_window(st, offset + got);
-		/* A loan has two parts, so the second one has to be the
-		 * last. */
+		/* A view has two parts: the second one has to be the last. */
 		if (w && (got == 0 || w->offset + w->len >= offset + len)) {
 			w->users++;
 			if (w->state == RSH_WINDOW_QUEUED) {
@@ -169,17 +165,17 @@ static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 				rsh_streams_wake(s); /* for the others */
 				rsh_window_load(w, true);
 				waited = true;
-			} else if (stream_lender_prepares(w->stream)) {
+			} else if (stream_prepares_at_release(w->stream)) {
 				s->left = true;
 			} else {
 				rsh_streams_wake(s);
 			}
 			n = window_await(s, w, &waited);
 			if (n == 0)
-				n = (ssize_t)window_lend(w, offset + got,
-							 len - got, loan);
+				n = (ssize_t)window_view(w, offset + got,
+							 len - got, view);
 		} else {
-			n = stream_lend_once(st, offset + got, len - got, loan);
+			n = stream_read_once(st, offset + got, len - got, view);
 		}
 		if (n < 0)
 			return n;
@@ -192,15 +188,15 @@ static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 	return (ssize_t)got;
 }
 
-ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
-			struct rsh_loan *loan)
+ssize_t rsh_stream_read(struct rsh_stream *st, uint64_t offset, size_t len,
+			struct rsh_view *view)
 {
 	struct rsh_streams *s = st->all;
 	uint64_t now = s->loads.now();
 	ssize_t n;
 
-	loan->streams = s;
-	loan->n_parts = 0;
+	view->streams = s;
+	view->n_parts = 0;
 	if (offset >= st->body.size || len == 0)
 		return 0;
 	len = (size_t)rsh_min_u64(rsh_min_u64(len, RSH_STREAM_MAX),
@@ -211,27 +207,27 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 		n = -EINTR;
 	else if (rsh_stream_follow(st, offset, len, now) ||
 		 rsh_stream_window_at(st, offset))
-		n = stream_lend_windows(st, offset, len, loan);
+		n = stream_read_windows(st, offset, len, view);
 	else
-		n = stream_lend_once(st, offset, len, loan);
+		n = stream_read_once(st, offset, len, view);
 	st->last_ns = s->loads.now();
 	s->stats.reads++;
 	if (n > 0)
 		s->stats.bytes += (uint64_t)n;
 	else
-		loan_return_parts(s, loan);
+		view_release_parts(s, view);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
 
-void rsh_loan_return(struct rsh_loan *loan)
+void rsh_view_release(struct rsh_view *view)
 {
-	struct rsh_streams *s = loan->streams;
+	struct rsh_streams *s = view->streams;
 
-	if (loan->n_parts == 0)
+	if (view->n_parts == 0)
 		return;
 	pthread_mutex_lock(&s->lock);
-	loan_return_parts(s, loan);
+	view_release_parts(s, view);
 	if (s->left && !s->stopping) {
 		s->left = false;
 		rsh_streams_prepare_one(s);
@@ -257,7 +253,7 @@ int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 	TAILQ_INIT(&st->windows);
 	TAILQ_INIT(&st->once);
 	pthread_mutex_lock(&s->lock);
-	/* The first streams take the source for one that sleeps. */
+	/* Until a load has shown it, the source counts as one that sleeps. */
 	st->blocked = s->seen ? atomic_load(&s->blocked) : RSH_BLOCKED_MIN;
 	TAILQ_INSERT_TAIL(&s->open, st, next_open);
 	pthread_mutex_unlock(&s->lock);
@@ -273,7 +269,7 @@ void rsh_stream_close(struct rsh_stream *st)
 	st->closed = true;
 	rsh_windows_unlist(st);
 	TAILQ_REMOVE(&s->open, st, next_open);
-	/* This wakes readers who wait for a stream that is gone. */
+	/* This wakes readers of the closed stream. */
 	pthread_cond_broadcast(&st->loaded);
 	rsh_load_limit_rouse(&s->loads);
 	rsh_stream_unref(st);
@@ -305,7 +301,7 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 	if (!s)
 		return -ENOMEM;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
-	s->lenders_prepare = o->lenders_prepare;
+	s->prepare_at_release = o->prepare_at_release;
 	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
 	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
 	TAILQ_INIT(&s->open);

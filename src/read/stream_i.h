@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/stream_i.h has the inside of streams, for this room only.
+/* read/stream_i.h - the parts of streams; only this room includes it.
  *
- * windows.c has the windows and their lists, prepare.c fills them, ahead.c
- * decides which windows a reader will want, load_limit.c how many are filled at
- * a time, and stream.c lends them.  All functions but those of the setting up
- * are called with the lock of the streams held.
+ * windows.c has the windows and their lists, prepare.c fills them, ahead.c decides which
+ * windows are prepared ahead, load_limit.c how many are filled at a time, and stream.c
+ * reads them.  The lock of the streams is held in all functions.
  */
 #ifndef RSH_READ_STREAM_I_H
 #define RSH_READ_STREAM_I_H
@@ -32,8 +31,8 @@ struct rsh_window {
 	enum rsh_window_state state;
 	int error;      /* what RSH_WINDOW_FAILED failed with: -errno */
 	bool listed;    /* stands in the list `windows` of its stream */
-	unsigned users; /* loans of it, and the thread that prepares it */
-	size_t served;  /* bytes that were lent */
+	unsigned users; /* views of it, and the thread that fills it */
+	size_t served;  /* bytes that were read */
 	TAILQ_ENTRY(rsh_window) next; /* in a list of the stream */
 	TAILQ_ENTRY(rsh_window) next_queued;
 };
@@ -63,10 +62,10 @@ struct rsh_stream {
 
 struct rsh_streams {
 	unsigned max_windows, max_threads, n_cpus;
-	bool lenders_prepare;
+	bool prepare_at_release;
 
-	/* Guards everything below and the streams' and windows' state; it is
-	 * held neither while a window is prepared nor while it is lent. */
+	/* Guards everything below and the state of streams and windows.  It is not
+	 * held while a window is filled or read. */
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* something is queued, or it is time to stop */
 	pthread_cond_t gone; /* a thread has left */
@@ -76,8 +75,8 @@ struct rsh_streams {
 	unsigned n_listed;
 	unsigned n_threads, n_idle, n_queued;
 	unsigned n_woken; /* threads no longer idle, but not yet running */
-	bool left;        /* a window is queued for the thread that returns a
-			   * loan */
+	bool left;        /* a window is queued for the thread that releases a
+			   * view */
 	struct rsh_load_limit loads; /* readers wait to begin one */
 	bool seen; /* a load has shown whether the source sleeps */
 	bool stopping;
@@ -100,8 +99,7 @@ static inline bool rsh_stream_sleeps(const struct rsh_stream *st)
 	return st->blocked >= RSH_BLOCKED_MIN;
 }
 
-/* True if the reader does not notice that a window is prepared meanwhile by the
- * thread that answers him. */
+/* True if the thread that serves the reader can fill a window between two reads. */
 static inline bool rsh_stream_is_slow(const struct rsh_stream *st)
 {
 	return st->pace_ns > 3 * st->load_ns;
@@ -115,31 +113,28 @@ size_t rsh_window_area(void);
  * list yet.  Returns NULL if memory is out. */
 struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
 				   size_t len);
-/* Has to be called whenever a window has left its list or lost a user: a window
- * that has neither is freed. */
+/* Frees the window if it is in no list and has no users. */
 void rsh_window_settle(struct rsh_streams *s, struct rsh_window *w);
 /* Puts the window behind the others of its stream, and into the queue. */
 void rsh_window_list(struct rsh_window *w);
 void rsh_window_unlist(struct rsh_window *w);
 void rsh_windows_unlist(struct rsh_stream *st);
-/* Gives up what is prepared and not read, for whoever gets no memory. */
+/* Drops windows that were prepared and not read, to free memory. */
 void rsh_streams_save(struct rsh_streams *s);
 /* Takes the window out of the queue, to be filled. */
 void rsh_window_unqueue(struct rsh_window *w);
 
 /* ---- prepare.c ---- */
 
-/* Fills the window; leaves the lock meanwhile.  If a reader demanded it he
- * waits here until the load may begin; a window that is filled ahead has room
- * for that. */
+/* Fills the window; gives the lock up meanwhile.  `demanded`: a reader waits for it, so
+ * this waits until the load may begin. */
 void rsh_window_load(struct rsh_window *w, bool demanded);
-/* Fills the first window of the queue; leaves the lock meanwhile.  Returns
- * false if the queue is empty, or if that window may not be filled now. */
+/* Fills the first window of the queue; gives the lock up meanwhile.  Returns false if
+ * the queue is empty, or the window may not be filled now. */
 bool rsh_streams_prepare_one(struct rsh_streams *s);
-/* Wakes a thread for each queued window that may be filled now, or starts one;
- * without threads readers prepare for themselves. */
+/* Wakes or starts a thread for each queued window that may be filled now. */
 void rsh_streams_wake(struct rsh_streams *s);
-/* Gives up one of the stream's references. */
+/* Drops a reference of the stream. */
 void rsh_stream_unref(struct rsh_stream *st);
 
 /* Says in the log, once a minute at most, that a read or an open fails because
@@ -148,15 +143,13 @@ void rsh_streams_out_of_memory(struct rsh_streams *s);
 
 /* ---- ahead.c ---- */
 
-/* Keeps account of where the reader is and how fast.  Returns true if the
- * reader goes from front to back. */
+/* Updates position and pace of the reader.  Returns true if it reads sequentially. */
 bool rsh_stream_follow(struct rsh_stream *st, uint64_t offset, size_t len,
 		       uint64_t now);
-/* True where preparing is all computing, and the reader about as fast as one
- * thread that does it: he keeps a processor busy, and is best served by one
- * thread that prepares several windows when it has been woken. */
+/* True if filling windows does not sleep, and the reader is about as fast as one thread
+ * that fills them: then one thread fills several windows when it is woken. */
 bool rsh_stream_keeps_up(const struct rsh_stream *st);
-/* Returns how many processors no reader keeps busy. */
+/* Returns the number of processors without an active reader. */
 unsigned rsh_streams_idle_cpus(const struct rsh_streams *s, uint64_t now);
 /* Adds windows behind those of the stream, or from `offset` on if it has
  * none. */
@@ -164,7 +157,7 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 			   uint64_t now);
 /* Returns the window that holds that byte, or NULL. */
 struct rsh_window *rsh_stream_window_at(struct rsh_stream *st, uint64_t offset);
-/* Gives windows up that lie so far back that nobody will ask for them. */
+/* Drops windows that are so far back that no reader will read them. */
 void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset);
 
 #endif

@@ -84,18 +84,18 @@ static int digest_stream(struct rsh_digests *d, struct waiters *mine,
 			 uint64_t node, struct rsh_stream *stream,
 			 XXH3_state_t *state)
 {
-	struct rsh_loan loan;
+	struct rsh_view view;
 	uint64_t offset = 0;
 	ssize_t n;
 
 	while (digest_is_wanted(d, mine, node)) {
-		n = rsh_stream_lend(stream, offset, RSH_STREAM_MAX, &loan);
+		n = rsh_stream_read(stream, offset, RSH_STREAM_MAX, &view);
 		if (n <= 0)
 			return (int)n;
-		for (int i = 0; i < loan.n_parts; i++)
-			XXH3_64bits_update(state, loan.part[i].iov_base,
-					   loan.part[i].iov_len);
-		rsh_loan_return(&loan);
+		for (int i = 0; i < view.n_parts; i++)
+			XXH3_64bits_update(state, view.part[i].iov_base,
+					   view.part[i].iov_len);
+		rsh_view_release(&view);
 		offset += (uint64_t)n;
 	}
 	return -EINTR;

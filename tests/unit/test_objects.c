@@ -313,7 +313,7 @@ static const struct lasting {
 	{ "a~*broken", -EIO, "cannot be" },
 	{ "a~*norange", -EIO, "which range" },
 	{ "a~*whole", -EIO, "does not support ranges" },
-	{ "a~*noetag", -EIO, "which object" },
+	{ "a~*noetag", -EIO, "name the object" },
 	{ "a~*gzip", -EIO, "something else" },
 	{ "a~*parts", -EIO, "something else" },
 	{ "a~*416", -EIO, "HTTP 416" },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_read_stream.c - lending from windows, over files whose bodies are
+/* unit/test_read_stream.c - reads by windows, over files whose bodies are
  * computed: sequential and other readers, failures, many threads at once. */
 #include "config.h"
 
@@ -38,7 +38,7 @@ struct fake {
 	atomic_uint by_reader;
 	uint64_t takes_ns;   /* of the test's clock, each read */
 	atomic_uint reading;
-	struct rsh_loan *loans; /* to return while the next read is under way */
+	struct rsh_view *views; /* to return while the next read is under way */
 	unsigned n_loans;
 	atomic_uint under_way, most_under_way;
 	/* Reads wait there, having said so, unless it is NULL. */
@@ -118,7 +118,7 @@ static int fake_read(const struct rsh_body *b, struct rsh_target *to,
 	if (pthread_equal(pthread_self(), f->reader))
 		atomic_fetch_add(&f->by_reader, 1);
 	while (f->n_loans)
-		rsh_loan_return(&f->loans[--f->n_loans]);
+		rsh_view_release(&f->views[--f->n_loans]);
 	if (atomic_load(&f->fail_next) &&
 	    atomic_fetch_sub(&f->fail_next, 1) > 0) {
 		atomic_fetch_sub(&f->reading, 1);
@@ -166,35 +166,35 @@ static int teardown(void **state)
 	return 0;
 }
 
-static bool is_right(const struct rsh_loan *loan, uint32_t file,
+static bool is_right(const struct rsh_view *view, uint32_t file,
 		     uint64_t offset)
 {
-	for (int i = 0; i < loan->n_parts; i++) {
-		const uint8_t *p = loan->part[i].iov_base;
+	for (int i = 0; i < view->n_parts; i++) {
+		const uint8_t *p = view->part[i].iov_base;
 
-		for (size_t k = 0; k < loan->part[i].iov_len; k++)
+		for (size_t k = 0; k < view->part[i].iov_len; k++)
 			if (p[k] != byte_at(file, offset++))
 				return false;
 	}
 	return true;
 }
 
-/* Lends and compares; what was lent. */
+/* Reads and compares; returns the number of bytes. */
 static ssize_t check(struct rsh_stream *st, uint32_t file, uint64_t offset,
 		     size_t len)
 {
-	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend(st, offset, len, &loan);
+	struct rsh_view view;
+	ssize_t n = rsh_stream_read(st, offset, len, &view);
 	size_t total = 0;
 
 	if (n < 0)
 		return n;
-	assert_in_range(loan.n_parts, 0, 2);
-	for (int i = 0; i < loan.n_parts; i++)
-		total += loan.part[i].iov_len;
+	assert_in_range(view.n_parts, 0, 2);
+	for (int i = 0; i < view.n_parts; i++)
+		total += view.part[i].iov_len;
 	assert_int_equal(total, n);
-	assert_true(is_right(&loan, file, offset));
-	rsh_loan_return(&loan);
+	assert_true(is_right(&view, file, offset));
+	rsh_view_release(&view);
 	return n;
 }
 
@@ -256,14 +256,14 @@ static void test_left_open(void **state)
 static void read_all(struct fixture *f)
 {
 	struct rsh_stream *st;
-	struct rsh_loan loan;
+	struct rsh_view view;
 	uint64_t at = 0;
 	ssize_t n;
 
 	assert_int_equal(open_file(f, 2, &st), 0);
-	while ((n = rsh_stream_lend(st, at, RSH_STREAM_MAX, &loan)) > 0) {
+	while ((n = rsh_stream_read(st, at, RSH_STREAM_MAX, &view)) > 0) {
 		at += (uint64_t)n;
-		rsh_loan_return(&loan);
+		rsh_view_release(&view);
 	}
 	rsh_stream_close(st);
 }
@@ -328,13 +328,13 @@ static void read_for(struct fixture *f, uint64_t ns)
 	rsh_stream_close(st);
 }
 
-/* Where lenders prepare, no other thread is woken for a reader who is slower
+/* Where a window is filled at a release, no other thread is woken for a reader who is slower
  * than the source; but for the first windows, when that is not known yet, and
  * on a busy machine these may be most of a file. */
 static void test_lenders_prepare(void **state)
 {
 	const struct rsh_streams_options o = {
-		.lenders_prepare = true, .now = told_clock,
+		.prepare_at_release = true, .now = told_clock,
 	};
 	struct fixture *f = *state;
 	unsigned n = 0;
@@ -463,17 +463,17 @@ static void test_failures_do_not_stay(void **state)
 static void test_failure_after_loans(void **state)
 {
 	struct fixture *f = *state;
-	struct rsh_loan loans[12], loan;
+	struct rsh_view views[12], view;
 	struct rsh_stream *st;
 
 	assert_int_equal(open_file(f, 2, &st), 0);
 	for (unsigned i = 0; i < 12; i++)
-		assert_int_equal(rsh_stream_lend(st, (i + 2) * 3 * MIB / 2, 10,
-						 &loans[i]), 10);
-	f->fake.loans = loans;
+		assert_int_equal(rsh_stream_read(st, (i + 2) * 3 * MIB / 2, 10,
+						 &views[i]), 10);
+	f->fake.views = views;
 	f->fake.n_loans = 12;
 	atomic_store(&f->fake.fail_next, 1);
-	assert_int_equal(rsh_stream_lend(st, MIB, 10, &loan), -EIO);
+	assert_int_equal(rsh_stream_read(st, MIB, 10, &view), -EIO);
 	assert_int_equal(f->fake.n_loans, 0);
 	rsh_stream_close(st);
 }
@@ -496,7 +496,7 @@ static void *read_anyhow(void *arg)
 {
 	struct reader *r = arg;
 	struct rsh_stream *st = r->shared;
-	struct rsh_loan loan;
+	struct rsh_view view;
 	uint64_t at = 0;
 	ssize_t n;
 
@@ -511,11 +511,11 @@ static void *read_anyhow(void *arg)
 		}
 		if (rand_r(&r->seed) % 6 == 0)
 			at = (uint64_t)rand_r(&r->seed) % FILE_BYTES;
-		n = rsh_stream_lend(st, at, len, &loan);
-		if (n != expected(at, len) || !is_right(&loan, r->file, at))
+		n = rsh_stream_read(st, at, len, &view);
+		if (n != expected(at, len) || !is_right(&view, r->file, at))
 			r->wrong++;
 		if (n >= 0)
-			rsh_loan_return(&loan);
+			rsh_view_release(&view);
 		at = n > 0 ? at + (uint64_t)n : 0;
 	}
 	if (!r->shared)
@@ -619,11 +619,11 @@ struct late {
 static void *read_late(void *arg)
 {
 	struct late *l = arg;
-	struct rsh_loan loan;
+	struct rsh_view view;
 
-	l->got = rsh_stream_lend(l->stream, 0, 4096, &loan);
+	l->got = rsh_stream_read(l->stream, 0, 4096, &view);
 	if (l->got >= 0)
-		rsh_loan_return(&loan);
+		rsh_view_release(&view);
 	rsh_stream_drop(l->stream);
 	if (l->left)
 		sem_post(l->left);

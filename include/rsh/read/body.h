@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/body.h offers the body of a virtual file to whoever reads it: its bytes,
- * wherever they come from.
+/* read/body.h - the body (content) of a virtual file.
  *
- * There are two kinds.  The bytes of a file of a plan lie in the files of a
- * source, and a reader puts them together; other files are texts.  Whoever
- * reads a body need not know which it is.  A body is a plain value and owns
- * nothing: what it reads from has to outlive it.
+ * There are two kinds: files of a plan, which a reader assembles from the files of a
+ * source, and texts.  A body is a plain value and owns nothing: what it reads from has
+ * to outlive it.
  *
  * Threads: any thread may read any body.  Errors are -errno.
  */
@@ -20,12 +18,10 @@
 #include "rsh/plan/plan.h"
 #include "rsh/source/source.h"
 
-/* Says where bytes are read to.  If `area` is NULL, that is `data`.  Otherwise
- * it is any place in the page that begins at `area` and after it, where there
- * has to be room for RSH_PLACE_MAX bytes more than are read; the place is
- * chosen so that copies from and to it are fast (util/place.h), and `data` is
- * set to it.  Files that cannot be reached are waited for as `wait` says
- * (storage/store.h). */
+/* Where bytes are read to: `data` if `area` is NULL.  Otherwise the read chooses a place
+ * in the first page of `area`, so that copies from and to it are fast (util/place.h),
+ * and sets `data`; `area` has room for RSH_PLACE_MAX bytes more than are read.  `wait`:
+ * whether to wait for files that cannot be reached (storage/store.h). */
 struct rsh_target {
 	uint8_t *area;
 	uint8_t *data;
@@ -34,11 +30,11 @@ struct rsh_target {
 
 struct rsh_body {
 	uint64_t size;
-	/* Reads bytes [offset, offset+len), all of which the file has.  Returns
-	 * 0 or -errno. */
+	/* Reads bytes [offset, offset+len), which are in the file.  Returns 0 or
+	 * -errno. */
 	int (*read)(const struct rsh_body *b, struct rsh_target *to,
 		    size_t len, uint64_t offset);
-	/* Only `read` looks at these two. */
+	/* Only `read` uses these two. */
 	const void *of;
 	uint32_t file;
 };
@@ -52,18 +48,17 @@ struct rsh_body rsh_body_of_text(const char *text, uint64_t size);
 
 /* ---- files of a plan ---- */
 
-/* Puts the files of a plan together from those of a source. */
+/* Assembles the files of a plan from those of a source. */
 struct rsh_reader;
 
-/* From far away so many threads help those who read a source, at most. */
+/* The most threads that read object storage for other threads. */
 #define RSH_READ_HELPERS 64
 
 struct rsh_reader_options {
-	/* True: what a file that fails was to give is read from its
-	 * replicas. */
+	/* True: replicas are read instead of a file that failed. */
 	bool replicas;
-	/* Is called before a read of a file fails because slices that it needs
-	 * are lost; a plan that has lost nothing needs none. */
+	/* Called before a read of a file fails because slices are lost; NULL if the
+	 * plan has no lost slices. */
 	void (*tell_lost)(void *ctx, uint32_t file);
 	void *ctx;
 };

@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/stream.h offers open virtual files that are read by lending: a reader is
- * handed the place where the bytes were prepared, and one that reads from front
- * to back finds the next bytes prepared.  Mounts, hashes and exports use it.
+/* read/stream.h - open virtual files.  A read returns a view: the buffers in which the
+ * bytes were prepared, without a copy.  For a sequential reader the next bytes are
+ * prepared ahead.  Mounts, hashes and exports use it.
  *
- * Windows of RSH_STREAM_MAX bytes are prepared ahead of a sequential reader in
- * the order of the virtual file, which is that of its plan, whichever source
- * files the bytes come from.  How many windows these are depends on how long
- * one takes compared with the reader's own pace, so that a slow source has many
- * under way and a fast one has two.  What is prepared is bounded for all files
- * together.
+ * Windows of RSH_STREAM_MAX bytes are prepared ahead of a sequential reader in the
+ * order of the virtual file, whichever source files the bytes come from.  How many
+ * windows depends on the time that one takes compared with the pace of the reader: many
+ * for a slow source, two for a fast one.  The windows of all files together are
+ * bounded.
  *
- * How much is read at a time from a source that is waited for, for all readers
- * together, follows what the source gives: it begins with one window, or one
- * read that needs no window, and becomes more while that pays, and less where
- * it does not.
+ * How many reads of a source that sleeps (a disk, a network) run at a time, for all
+ * readers together, follows the throughput: it begins with one and grows while that
+ * pays.
  *
- * Threads: any thread may use any stream, several at once.  No lock is held
- * while bytes are prepared.  Errors are -errno.
+ * Threads: any thread may use any stream, several at once.  No lock is held while bytes
+ * are prepared.  Errors are -errno.
  */
 #ifndef RSH_READ_STREAM_H
 #define RSH_READ_STREAM_H
@@ -29,117 +27,107 @@
 
 #include "rsh/read/body.h"
 
-/* So many bytes are lent at once at most; a window holds as many. */
+/* The largest view, and the size of a window. */
 #define RSH_STREAM_MAX ((size_t)1024 * 1024)
 
 #define RSH_STREAM_WINDOWS 24
 #define RSH_STREAM_THREADS 16
 
-/* The streams have what all open files of a mount share: windows and the
- * threads that fill them. */
+/* What all open files of a mount share: windows and the threads that fill them. */
 struct rsh_streams;
-/* A stream is one open file. */
+/* One open file. */
 struct rsh_stream;
 
 struct rsh_streams_options {
-	/* So many windows may be prepared and not yet read; 0 stands for
+	/* The most windows that are prepared and not yet read; 0:
 	 * RSH_STREAM_WINDOWS. */
 	unsigned max_windows;
-	/* So many threads prepare at most; they are started when needed.  0
-	 * stands for RSH_STREAM_THREADS. */
+	/* The most threads that prepare windows, started when needed; 0:
+	 * RSH_STREAM_THREADS. */
 	unsigned max_threads;
-	/* Bounds how many windows and reads are under way at a time from a
-	 * source that is waited for, and how many windows are ahead of a reader
-	 * from another one; 0 stands for the default. */
+	/* The most windows and reads under way at a time from a source that sleeps,
+	 * and the most windows ahead of a reader of another source; 0: the
+	 * default. */
 	unsigned max_loads;
-	/* So many are under way from such a source at least, if there is use
-	 * for them; 0 stands for 1. */
+	/* The least of them from a source that sleeps, if there is use for them;
+	 * 0: 1. */
 	unsigned min_loads;
-	/* Where these take longer than this, there are fewer; 0: however long
-	 * they take. */
+	/* If they take longer than this, fewer run at a time; 0: no limit. */
 	uint64_t longest_load_ns;
-	/* True: a thread that returns a loan may be kept to prepare the next
-	 * window, if the reader has been given its bytes by then and is
-	 * slow. */
-	bool lenders_prepare;
-	/* Readers and loads are measured by this clock; NULL stands for
-	 * rsh_clock_ns(). */
+	/* True: a thread that releases a view may prepare the next window, if the
+	 * reader has its bytes by then and is slow. */
+	bool prepare_at_release;
+	/* The clock for readers and loads; NULL: rsh_clock_ns(). */
 	uint64_t (*now)(void);
 };
 
-/* Gives the options for a source that lies near, which is a `far` of 0, or far
- * away, where the first byte of each read takes milliseconds and `far` requests
- * may be under way at a time.  `shared`: what other nodes have read is found
- * without it, so that each needs to ask for less at a time.  `loads` is
- * max_loads. */
+/* Returns the options for a local source (`far` is 0) or for object storage, where the
+ * first byte of each read takes milliseconds and `far` requests may be under way at a
+ * time.  `shared`: nodes share blocks, so that each needs fewer reads at a time.
+ * `loads` is max_loads. */
 struct rsh_streams_options rsh_streams_suited(unsigned far, bool shared,
 					      unsigned loads);
 
 /* Counts what has happened since the streams were made. */
 struct rsh_stream_stats {
-	uint64_t reads, bytes; /* that were lent */
+	uint64_t reads, bytes;
 	uint64_t found;        /* reads whose bytes were prepared before */
-	uint64_t waited;       /* reads that waited for a thread to prepare them */
+	uint64_t waited;       /* reads that waited for a window */
 	uint64_t windows;      /* prepared ahead */
-	uint64_t unread;       /* windows that were dropped before anyone read
-				* them */
+	uint64_t unread;       /* windows that were dropped unread */
 	uint64_t most_ahead;   /* most windows that one stream had at a time */
 	uint64_t most_windows; /* most windows that all streams had together */
 	uint64_t threads;      /* threads that prepare, as of now */
 	uint64_t limit;        /* windows and reads at a time, as of now, from a
-				* source that is waited for */
+				* source that sleeps */
 };
 
 /* Returns 0 or -errno. */
 int rsh_streams_new(const struct rsh_streams_options *o,
 		    struct rsh_streams **out);
-/* Returns how much address space so many windows take at most, on loan or
- * not. */
+/* Returns the most address space of this many windows. */
 uint64_t rsh_stream_maps(unsigned n_windows);
-/* True if reads of the source have put threads to sleep lately, so that more of
- * them can be of use than there are processors. */
+/* Returns whether reads of the source have slept lately, so that more threads than
+ * processors are useful. */
 bool rsh_streams_sleep(struct rsh_streams *s);
 
-/* Stops preparing for good.  Returns false if a thread has not come back from
- * its source after a while: the streams and what their bodies read must then
- * stay as they are. */
+/* Stops all preparing.  Returns false if a thread hangs in its source: then the streams
+ * and what their bodies read must not be freed. */
 bool rsh_streams_stop(struct rsh_streams *s);
-/* All loans must have been returned before.  Closes the streams that are still
- * open, since a kernel that unmounts need not wait until it has said that files
- * were closed.  Leaves all as it is where rsh_streams_stop() gives false. */
+/* All views must have been released.  Closes the streams that are still open, since the
+ * kernel may unmount before it reports that files were closed.  Does nothing if
+ * rsh_streams_stop() returns false. */
 void rsh_streams_free(struct rsh_streams *s);
 void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out);
 
 /* What the body reads has to outlive the streams.  Returns 0 or -ENOMEM. */
 int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 		    struct rsh_stream **out);
-/* Closes a stream; loans may still be out, and what is being prepared is not
- * waited for.  Another thread that holds the stream may be in a read: that one
- * ends with -EINTR unless the source is being read for it, and so do all later
- * ones. */
+/* Closes a stream; views may still be in use, and the call does not wait for windows
+ * that are being filled.  Reads of other threads that hold the stream end with -EINTR,
+ * unless the source is being read for them. */
 void rsh_stream_close(struct rsh_stream *st);
-/* A thread that reads while another one may close the stream holds it before
- * the read and drops it afterwards. */
+/* A thread that reads while another thread may close the stream calls these two before
+ * and after the read. */
 void rsh_stream_hold(struct rsh_stream *st);
 void rsh_stream_drop(struct rsh_stream *st);
 
 struct rsh_window;
 
-/* Bytes that are lent: the parts follow each other in the file.  They stay as
- * they are until the loan is returned. */
-struct rsh_loan {
+/* The bytes of a read: consecutive parts, unchanged until the view is released. */
+struct rsh_view {
 	struct iovec part[2];
 	int n_parts;
-	/* Only the streams look at these two. */
+	/* The rest is private. */
 	struct rsh_streams *streams;
 	struct rsh_window *window[2];
 };
 
-/* Lends bytes [offset, offset+len) of the file, cut at its end and at
- * RSH_STREAM_MAX bytes.  Returns their number, or -errno as the body gives it.
- * Unless it is negative, rsh_loan_return() is due. */
-ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
-			struct rsh_loan *loan);
-void rsh_loan_return(struct rsh_loan *loan);
+/* Reads bytes [offset, offset+len) of the file, cut at its end and at RSH_STREAM_MAX
+ * bytes.  Returns their number, or the -errno of the body.  Unless it is negative, the
+ * caller calls rsh_view_release(). */
+ssize_t rsh_stream_read(struct rsh_stream *st, uint64_t offset, size_t len,
+			struct rsh_view *view);
+void rsh_view_release(struct rsh_view *view);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/io.h - how source files are read: straight from the kernel or through a
- * cache of blocks, and with faults for drills; and how much was read.
+/* storage/io.h - how source files are read: directly or through a cache of blocks, and
+ * with injected faults; and counts of reads.
  *
- * One object serves all sources of a mount and outlives them; any thread may
- * use it.  Without one files are read straight and nothing is counted.
+ * One object serves all sources of a mount and outlives them; any thread may use it.
+ * Without an object, files are read directly and nothing is counted.
  *
- * A source whose pages the kernel keeps is read straight, since the kernel's
- * cache is shared, as large as memory and costs one copy less.  A stretch of
- * the file that is read first is read twice; if the second time is no faster
- * than a network (SLOW_NS) nobody keeps the pages, and the cache does.
- * Mounting does not wait for that: the source may hang.  A directory or servers
- * for blocks are of use besides for file systems of a network, whose pages they
- * outlive and spare other nodes.
+ * If the kernel caches the pages of a source, the source is read directly, since the
+ * page cache is shared, uses free memory and needs one copy less.  The first range that
+ * is read is read again: if that takes as long as a network (SLOW_NS), the kernel does
+ * not cache it, and the cache of blocks is used.  This happens in the first reads, not
+ * while mounting, because the source may hang.  A directory or servers for blocks are
+ * used for network file systems in any case: they outlive the page cache and relieve
+ * other nodes.
  */
 #ifndef RSH_STORAGE_IO_H
 #define RSH_STORAGE_IO_H
@@ -29,61 +29,58 @@ enum rsh_caching { RSH_CACHING_AUTO, RSH_CACHING_ON, RSH_CACHING_OFF };
 struct rsh_store_io_options {
 	enum rsh_caching caching;
 	struct rsh_cache_options cache;
-	/* These are faults, separated by ';', each
+	/* Faults, separated by ';', each
 	 *
 	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY][,after=NUMBER][,times=NUMBER]
 	 *
-	 * with FILE a part of the file's name below SOURCE and FROM-TO a range
-	 * of its bytes.  So many reads that it could befall pass first, and it
-	 * befalls so many after them, or any number.  KIND is
+	 * with FILE a part of the file's name below SOURCE and FROM-TO a range of
+	 * its bytes.  `after` matching reads pass first; `times` reads after them are
+	 * hit, or all.  KIND is
 	 *
 	 *   eio          a read that touches the range fails
 	 *   short        reads give less than was asked for, at least a byte
 	 *   truncate     the file ends where the range begins
-	 *   flip         a bit of each byte of the range is turned over, the
-	 *                same one at each read; PROBABILITY is that of a byte,
-	 *                and with seed=NUMBER it is other bytes and bits
+	 *   flip         a bit of each byte of the range is flipped, the same one
+	 *                in each read; PROBABILITY is that of a byte, and
+	 *                seed=NUMBER chooses other bytes and bits
 	 *   delay=TIME   each read takes so much longer (us, ms, s), and with
 	 *                rate=SIZE all together no more than SIZE bytes a
 	 *                second; with crowd=FACTOR each takes FACTOR times as
 	 *                long for every other read that is under way when it
 	 *                begins
 	 *
-	 * They befall the reads of content of a mounted tree; flips also what
-	 * is scanned before, so that they may be found by then.  NULL: none. */
+	 * They apply to reads of content of a mounted tree; flips also to scans
+	 * before, where they may be detected.  NULL: none. */
 	const char *faults;
 };
 
 struct rsh_store_io_stats {
-	uint64_t reads, bytes; /* asked of the source's file system */
+	uint64_t reads, bytes; /* from the medium of the source */
 	uint64_t failed;       /* how many of these reads failed */
 	uint64_t ns;           /* spent in them, by all threads */
-	uint64_t dropped;      /* bytes of the page cache that were given
-				* back */
+	uint64_t dropped;      /* bytes dropped from the page cache */
 	uint64_t tiles_loaded; /* see rsh_store_count_tiles() */
 	uint64_t tile_bytes, tile_bytes_peak;
-	bool cached;           /* the sources are read through the cache; false
-				* until that is decided */
-	bool has_servers;      /* which the cache shares blocks through */
+	bool cached;           /* sources are read through the cache; false
+				* until this is decided */
+	bool has_servers;      /* the cache shares blocks by servers */
 	struct rsh_cache_stats cache;
 };
 
-/* Checks the text of faults: 0, -EINVAL with a sentence if these are none, or
- * -ENOMEM. */
+/* Checks a text of faults.  Returns 0, -EINVAL with a sentence, or -ENOMEM. */
 int rsh_faults_check(const char *faults, struct rsh_error *err);
 
-/* Makes the object, which is the caller's.  0, or -errno with a sentence that
+/* Makes the object, which the caller frees.  Returns 0, or -errno with a sentence that
  * names the option. */
 int rsh_store_io_new(const struct rsh_store_io_options *o,
 		      struct rsh_store_io **out, struct rsh_error *err);
 /* All sources must be closed by then. */
 void rsh_store_io_free(struct rsh_store_io *io);
 
-/* MindSpore's load_checkpoint refuses files larger than free memory, and pages
- * of files do not count as free.  While less than `bytes` are free, pages that
- * were read for the sake of a few of their bytes are given back at once, and
- * with `all` set those of all reads, because the kernel keeps what the mount
- * shows.  Any thread may call this. */
+/* MindSpore's load_checkpoint refuses files larger than free memory, in which the page
+ * cache does not count.  While less than `bytes` are free, pages of which only a few
+ * bytes were needed are dropped at once; with `all` those of all reads, because the
+ * kernel caches the files of the mount.  Any thread may call this. */
 void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes,
 			     bool all);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/pack.c decides what is compressed, tensor by tensor.
+/* storage/cache/pack.c decides for each tensor whether its blocks are compressed.
  *
- * A sample of a block tells what the block is worth.  Of a tensor whose last
- * samples were worth nothing only one block in 32 is sampled: rows that no
- * step has changed may begin in the middle of it. */
+ * A sample of a block shows whether compression pays.  If the last samples of a tensor
+ * did not pay, only one block in 32 is sampled: rows that no training step has changed
+ * may begin in the middle of the tensor. */
 #include "config.h"
 
 #include "cache_i.h"
@@ -13,16 +13,15 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
-/* So many blocks pass after one sample that was worth nothing, which may have
- * been unlucky, and after the second in a row. */
+/* This many blocks are not sampled after one sample that did not pay, which may be an
+ * exception, and after the second in a row. */
 #define WAIT_FIRST 1
 #define WAIT_AGAIN 31
 
-/* What shrinks, and has elements of nobody knows how many bytes, is mostly
- * fp32. */
+/* Compressible content of an unknown type is mostly fp32. */
 #define LIKELY_UNIT 4
 
-/* Returns the verdict of a tensor, which says nothing yet if it is new. */
+/* Returns the verdict of a tensor; a new one is empty. */
 static struct rsh_verdict *verdict_find(struct rsh_cache *c,
 					rsh_cache_file file,
 					const struct rsh_cache_kind *kind)
@@ -38,8 +37,8 @@ static struct rsh_verdict *verdict_find(struct rsh_cache *c,
 	return v;
 }
 
-/* Compresses the content to `room`, which is made if it is NULL and serves no
- * longer block, if that pays.  Returns the bytes that it takes there, or 0. */
+/* Compresses the content to `room` if that pays; `room` is allocated for this length if
+ * it is NULL.  Returns the compressed size, or 0. */
 static uint32_t content_pack(const uint8_t *content, uint32_t len,
 			     unsigned unit, uint8_t **room)
 {

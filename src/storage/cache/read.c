@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/read.c hands out blocks, and loads those that are missing.
+/* storage/cache/read.c reads blocks, and loads missing ones.
  *
- * Whoever misses a block puts it into the table as LOADING, loads it without
- * the lock, and settles it; others who come to it meanwhile wait for
- * that.  A thread that has blocks LOADING never waits for another one of this
- * process, so no circle of threads can wait for each other.  It may wait for
- * another node, but not for long (shared_i.h). */
+ * A thread that misses a block puts it into the table as LOADING, loads it without the
+ * lock, and settles it; other threads that need it wait for this.  A thread that has
+ * blocks LOADING never waits for another thread, so threads cannot wait for each other
+ * in a circle.  It waits for another node only for a short time (shared_i.h). */
 #include "config.h"
 
 #include "disk_i.h"
@@ -18,8 +17,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
-/* Functions return this besides 0 and -errno: the block has no memory, and is
- * to be read without. */
+/* Functions return this besides 0 and -errno: there is no memory for the block, so the
+ * read bypasses the cache. */
 enum { NO_ROOM = 1 };
 
 struct read_request {
@@ -28,26 +27,26 @@ struct read_request {
 	uint64_t size; /* of the file */
 	rsh_cache_load_fn load;
 	void *ctx;
-	uint64_t n_behind; /* blocks that it has loaded and not come to yet:
-			    * they are counted as missed, and as no hit */
+	uint64_t n_behind; /* blocks that it loaded ahead: they count as misses, not
+			    * as hits */
 };
 
-/* These are neighbouring blocks, of which the holder is a user. */
+/* Neighbouring blocks in use by a thread. */
 struct block_run {
 	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
 	unsigned n;
 };
 
-/* Counts the blocks that did not have to be loaded, by where they were. */
+/* Numbers of blocks that were found elsewhere. */
 struct found_blocks {
 	unsigned disk, shared;
 };
 
 /* ---- claiming ---- */
 
-/* Puts block `first` and its next neighbours, up to n, into the table as
- * LOADING, and stops at one that is there or has no room.  The lock is held,
- * and may be given up. */
+/* Puts block `first` and its next neighbours, up to n, into the table as LOADING.  It
+ * stops at a block that is in the table, or if memory is out.  The lock is held, and may
+ * be given up. */
 static void run_claim(struct read_request *rq, uint64_t first, uint64_t n,
 		      struct block_run *run)
 {
@@ -170,10 +169,10 @@ static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 	return found == RSH_DISK_HIT;
 }
 
-/* Loads what is still LOADING, but for what the hunt waits for.  Returns 0 or a
- * positive errno. */
+/* Loads the blocks that are still LOADING, except those that another node loads.
+ * Returns 0 or a positive errno. */
 static int run_load_rest(struct read_request *rq, struct block_run *run,
-			 struct rsh_hunt *h)
+			 struct rsh_lookup *h)
 {
 	struct rsh_cache_block **const blocks = run->blocks;
 	int rc = 0;
@@ -183,13 +182,13 @@ static int run_load_rest(struct read_request *rq, struct block_run *run,
 
 		for (at = start; at < run->n; at++)
 			if (blocks[at]->state != RSH_BLOCK_LOADING ||
-			    (h && !rsh_hunt_is_ours(h, blocks[at])))
+			    (h && !rsh_lookup_is_ours(h, blocks[at])))
 				break;
 		if (at == start)
 			continue;
 		failed = run_load(rq, blocks + start, at - start);
 		for (unsigned i = start; h && i < at; i++)
-			rsh_hunt_loaded(rq->c, h, blocks[i], failed == 0);
+			rsh_lookup_loaded(rq->c, h, blocks[i], failed == 0);
 		rc = rc ? rc : failed;
 	}
 	return rc;
@@ -201,7 +200,7 @@ static int run_fill(struct read_request *rq, struct block_run *run,
 		    struct found_blocks *found)
 {
 	struct rsh_cache *c = rq->c;
-	struct rsh_hunt h;
+	struct rsh_lookup h;
 	int rc = 0, failed;
 
 	*found = (struct found_blocks){ 0 };
@@ -210,11 +209,11 @@ static int run_fill(struct read_request *rq, struct block_run *run,
 	if (!c->shared) {
 		rc = run_load_rest(rq, run, NULL);
 	} else {
-		rsh_hunt_begin(c, run->blocks, run->n, &h);
+		rsh_lookup_begin(c, run->blocks, run->n, &h);
 		do {
 			failed = run_load_rest(rq, run, &h);
 			rc = rc ? rc : failed;
-		} while (rsh_hunt_wait(c, &h, rc != 0));
+		} while (rsh_lookup_wait(c, &h, rc != 0));
 		found->shared = h.n_found;
 	}
 	if (rc)
@@ -264,10 +263,9 @@ static int run_load_missing(struct read_request *rq, uint64_t first, uint64_t n,
 	return rc;
 }
 
-/* Loads what a request wants of blocks [number, end) and nobody else does, as much
- * as one load takes: another thread loads a block before them, and to wait for it
- * first would be to wait twice.  Returns 0 or -errno.  The lock is held, and may
- * be given up. */
+/* Loads missing blocks of [number, end), as many as one load takes, while another thread
+ * loads a block before them: waiting for that first would take twice as long.  Returns 0
+ * or -errno.  The lock is held, and may be given up. */
 static int request_load_behind(struct read_request *rq, uint64_t number,
 			       uint64_t end)
 {
@@ -286,9 +284,8 @@ static int request_load_behind(struct read_request *rq, uint64_t number,
 	return 0;
 }
 
-/* Gets hold of the block `first`, and of the next ones as far as that is the
- * same work.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given
- * up. */
+/* Becomes a user of block `first`, and of the next ones if they are found or loaded with
+ * it.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given up. */
 static int run_hold(struct read_request *rq, uint64_t first, uint64_t n,
 		    struct block_run *run)
 {
@@ -348,9 +345,8 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 	return -rc;
 }
 
-/* Copies from the run, lets go of it and says how many bytes that were.  Returns
- * 0, or -EIO if a compressed block is damaged.  The lock is held, and given up
- * for the copy. */
+/* Copies from the run and releases it; *got is the number of bytes.  Returns 0, or -EIO
+ * if a compressed block is damaged.  The lock is held, and given up for the copy. */
 static int run_copy_out(struct rsh_cache *c, struct block_run *run,
 			uint64_t offset, uint8_t *buf, size_t len, size_t *got)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/servers.c opens servers, and knows which of them can be asked. */
+/* storage/cache/servers.c opens servers, keeps their state and their connections. */
 #include "config.h"
 
 #include "servers_i.h"
@@ -26,10 +26,10 @@
 #define DEFAULT_RETRY_SECONDS 10
 #define DEFAULT_WAIT_MS 5000
 
-/* A server has so many connections of this process. */
+/* Connections of this process to one server. */
 #define LINKS_MAX 8
-/* One that gives so many bad values in a row is taken for a bad one. */
-#define LIES_MAX 8
+/* After this many bad values in a row a server counts as failed. */
+#define BAD_VALUES_MAX 8
 
 struct server {
 	char *host;
@@ -40,15 +40,15 @@ struct server {
 	/* The lock guards these. */
 	struct rsh_link *idle[LINKS_MAX];
 	unsigned n_idle, n_links;
-	bool off;        /* it is left alone until `off_until` */
-	bool probing;    /* somebody tries whether it works again */
+	bool off;        /* it is not used until `off_until` */
+	bool probing;    /* a thread tries whether it works again */
 	bool complained; /* since it last worked */
-	/* What it answered strangely, of which one that goes well says that it
-	 * works; NULL: any. */
+	/* The request with an unexpected answer; the server works again when such a
+	 * request succeeds.  NULL: any request. */
 	rsh_link_request_fn *failed_at;
 	uint64_t off_until;
-	uint64_t doubt_until; /* claims there may be nobody's any more */
-	unsigned lies;   /* bad values since the last good one */
+	uint64_t doubt_until; /* claims there may be stale */
+	unsigned n_bad;   /* bad values since the last good one */
 };
 
 struct rsh_cache_servers {
@@ -68,7 +68,7 @@ struct rsh_cache_servers {
 
 /* ---- the list ---- */
 
-/* Takes the next server off the list.  Returns false at its end. */
+/* Parses the next server of the list.  Returns false at its end. */
 static bool list_next(const char **list, char host[NI_MAXHOST], unsigned *port,
 		      bool *good)
 {
@@ -149,8 +149,7 @@ static int server_take(struct server *v, const char *host, unsigned port)
 		return -ENOMEM;
 	snprintf(text, sizeof(text), "%s:%u", host, port);
 	v->id = XXH3_64bits(text, strlen(text));
-	/* Names are looked up once: it can take longer than a reader may
-	 * wait. */
+	/* Names are resolved once: it can take longer than a reader may wait. */
 	rc = getaddrinfo(host, strrchr(text, ':') + 1, &how, &found);
 	if (rc) {
 		rsh_log_warning("cache server %s: %s; it is not used",
@@ -288,7 +287,7 @@ const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s)
 	return &s->key;
 }
 
-/* ---- which can be asked ---- */
+/* ---- which are used ---- */
 
 /* The lock is held. */
 static bool server_may_be_asked(const struct server *v)
@@ -297,8 +296,8 @@ static bool server_may_be_asked(const struct server *v)
 	       (!v->off || (!v->probing && rsh_clock_ns() >= v->off_until));
 }
 
-/* The server with the greatest weight has the group.  So what a failed server
- * would have goes to all others alike, and nothing else moves. */
+/* The server with the greatest weight stores the group (rendezvous hashing).  So the
+ * groups of a failed server go to all others evenly, and no other group moves. */
 static uint64_t server_weight(const struct server *v, const uint64_t group[2])
 {
 	const uint64_t words[3] = {
@@ -338,8 +337,8 @@ bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
 	return doubtful;
 }
 
-/* Leaves the server alone for a while, and logs one line for all failures until
- * it works again.  The lock is held. */
+/* Stops using the server for a while, and logs one line for all failures until it works
+ * again.  The lock is held. */
 static void server_stop(struct rsh_cache_servers *s, struct server *v,
 			const char *why)
 {
@@ -354,15 +353,15 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 	v->complained = true;
 }
 
-/* Notes that a request went well; NULL is one that gave what was stored.  The
- * lock is held. */
+/* Notes that a request succeeded; NULL: one that returned a correct value.  The lock is
+ * held. */
 static void server_works(const struct rsh_cache_servers *s, struct server *v,
 			 rsh_link_request_fn *fn)
 {
 	if (v->off)
 		v->doubt_until = rsh_clock_ns() + s->wait_ns;
 	v->off = false;
-	if (!v->complained || v->lies || (v->failed_at && v->failed_at != fn))
+	if (!v->complained || v->n_bad || (v->failed_at && v->failed_at != fn))
 		return;
 	v->complained = false;
 	v->failed_at = NULL;
@@ -374,8 +373,8 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 	struct server *v = &s->v[server];
 
 	pthread_mutex_lock(&s->lock);
-	v->lies = good ? 0 : v->lies + 1;
-	if (v->lies >= LIES_MAX)
+	v->n_bad = good ? 0 : v->n_bad + 1;
+	if (v->n_bad >= BAD_VALUES_MAX)
 		server_stop(s, v, "it returns wrong values");
 	else if (good && !v->off)
 		server_works(s, v, NULL);
@@ -392,15 +391,15 @@ static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
 			    s->largest);
 }
 
-/* A link that somebody has taken. */
+/* The use of a link by one request. */
 struct visit {
 	struct rsh_link *link;
-	bool used;   /* it has served before */
-	bool probes; /* it is to show whether a failed server works again */
+	bool used;   /* the link has served a request before */
+	bool probes; /* the request tries a failed server */
 };
 
-/* Takes a link.  False: the server is not to be asked, or its links are in use
- * for too long. */
+/* Takes a link.  Returns false if the server is not used, or if its links are in use for
+ * too long. */
 static bool server_enter(struct rsh_cache_servers *s, struct server *v,
 			 struct visit *out)
 {
@@ -453,8 +452,7 @@ static const char *request_why(int code)
 	}
 }
 
-/* Gives the link back, NULL for one that was closed, and tells what came of the
- * request. */
+/* Returns the link, NULL if it was closed, and notes the result of the request. */
 static void server_leave(struct rsh_cache_servers *s, struct server *v,
 			 const struct visit *visit, rsh_link_request_fn *fn,
 			 int code)
@@ -471,8 +469,8 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 			v->failed_at = fn;
 		server_stop(s, v, request_why(code));
 	} else if (!v->off || visit->probes) {
-		/* One that began before the server was stopped does not say
-		 * that it works again. */
+		/* A request that began before the failure does not show that the
+		 * server works again. */
 		server_works(s, v, fn);
 	}
 	if (l && code != ENOSPC && !failed) {
@@ -481,7 +479,7 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 		drop[n++] = l;
 		v->n_links--;
 	}
-	/* What is idle may be as dead. */
+	/* Idle links may be dead as well. */
 	while (failed && v->n_idle) {
 		drop[n++] = v->idle[--v->n_idle];
 		v->n_links--;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/servers_i.h has what blocks are asked of servers; for this room only.
+/* storage/cache/servers_i.h - blocks on servers; only this room includes it.
  *
- * No call fails, and each comes back: a request waits a bounded time for its
- * server, and a server that failed is left alone for a while, in which the
- * others have its part of the blocks.
+ * No call fails or hangs: a request waits a bounded time for its server, and a server
+ * that failed is not used for a while, in which the others store its blocks.
  *
- * A server has the blocks for which a hash of its name and theirs is greater
- * than those of the other servers that have not failed, on all nodes alike.  A
- * server that hung has claims of nodes that have given it up, so none waits for
- * a claim there for a while (rsh_servers_is_doubtful()). */
+ * A block is stored on the server with the greatest hash of its name and the block's,
+ * among the servers that have not failed; all nodes choose alike.  A server that hung
+ * has claims of nodes that no longer use it, so no node waits for a claim there for a
+ * while (rsh_servers_is_doubtful()). */
 #ifndef RSH_STORAGE_SERVERS_I_H
 #define RSH_STORAGE_SERVERS_I_H
 
@@ -24,12 +23,12 @@ enum rsh_item_state {
 	RSH_ITEM_WANTED,
 	RSH_ITEM_FOUND, /* `content` has it */
 	RSH_ITEM_FREE,  /* the server does not have it */
-	RSH_ITEM_OURS,  /* the same, and we have claimed it */
-	RSH_ITEM_TAKEN, /* another node has */
-	RSH_ITEM_ALONE, /* no server is to be asked for it */
+	RSH_ITEM_OURS,  /* the same, and this node has claimed it */
+	RSH_ITEM_TAKEN, /* another node has claimed it */
+	RSH_ITEM_ALONE, /* no server is used for it */
 };
 
-/* An item is a block that is looked for. */
+/* A block in a lookup. */
 struct rsh_item {
 	uint8_t digest[RSH_VALUE_DIGEST];
 	char name[RSH_VALUE_NAME_MAX];
@@ -38,64 +37,59 @@ struct rsh_item {
 	uint8_t *content;
 	uint32_t len;
 	uint32_t stored; /* bytes behind the header of its value */
-	/* If it was found compressed these are the bytes, from malloc, or NULL
-	 * if memory was out. */
-	uint8_t *packed;
-	bool refused; /* what the server had was not what was stored */
+	uint8_t *packed; /* the compressed bytes, from malloc; NULL: it was found
+			  * uncompressed, or out of memory */
+	bool refused;    /* the value was damaged or forged */
 };
 
-/* Counts what went wrong. */
 struct rsh_servers_tally {
 	unsigned errors, rejected;
 };
 
-/* A value of up to `largest` bytes of content is allowed from now on. */
+/* Allows values of up to `largest` bytes of content from now on. */
 void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest);
 uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s);
 const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s);
 
-/* Says which server has a group of blocks, those of failed ones being dealt out
- * to others; RSH_SERVER_NONE if all have failed. */
+/* Returns the server of a group of blocks; RSH_SERVER_NONE if all have failed. */
 uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2]);
 
-/* Has the server failed not long ago?  Who has claimed something there may have
- * given the server up since, and will not store it. */
+/* Returns whether the server failed recently: a node that has claimed a block there may
+ * no longer use the server and will not store the block. */
 bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server);
 
-/* Looks for the items that are WANTED or TAKEN, of one server together. */
+/* Gets the items that are WANTED or TAKEN, those of one server together. */
 void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 		     size_t n, struct rsh_servers_tally *tally);
 /* Claims the items that are FREE. */
 void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
 		       size_t n, struct rsh_servers_tally *tally);
-/* Stores a sealed value, of item->stored bytes, in place of the claim.  Returns 0 or a positive
- * errno. */
+/* Stores a sealed value of item->stored bytes in place of the claim.  Returns 0 or a
+ * positive errno. */
 int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
 		    const uint8_t *value);
-/* Gives the claim up. */
+/* Removes the claim. */
 void rsh_servers_release(struct rsh_cache_servers *s,
 			 const struct rsh_item *item);
 
-/* ---- between items.c, which knows blocks, and servers.c, which knows servers and
- * their links ---- */
+/* ---- servers.c for items.c ---- */
 
-/* Does something by a link and returns 0 or a positive errno.  It may be called
- * once more. */
+/* Makes a request by a link and returns 0 or a positive errno.  It may be called
+ * twice. */
 typedef int rsh_link_request_fn(struct rsh_link *l, void *ctx);
 
-/* Makes a request, once more if the server has closed a link that was idle, as
- * one does that was restarted.  Returns 0 or a positive errno: EAGAIN if the
- * server was not asked. */
+/* Makes a request, and repeats it if the server has closed an idle link, as after a
+ * restart.  Returns 0 or a positive errno; EAGAIN if no request was sent. */
 int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
 			rsh_link_request_fn *fn, void *ctx);
 
-/* Does that speak against the server? */
+/* Returns whether this result counts as a failure of the server. */
 static inline bool rsh_request_failed(int code)
 {
 	return code && code != EAGAIN && code != EEXIST && code != ENOSPC;
 }
 
-/* Notes whether the server gave what was stored. */
+/* Notes whether the server returned a correct value. */
 void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good);
 
 #endif

@@ -144,7 +144,7 @@ static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
 
 /* ---- looking ---- */
 
-static void hunt_name(struct rsh_cache *c, const struct rsh_cache_block *b,
+static void lookup_name(struct rsh_cache *c, const struct rsh_cache_block *b,
 		      const uint64_t file[2], struct rsh_item *item)
 {
 	const struct rsh_block_key key = rsh_block_key_of(c, b);
@@ -163,7 +163,7 @@ static void hunt_name(struct rsh_cache *c, const struct rsh_cache_block *b,
 
 /* Says which servers the blocks have that are WANTED; neighbours mostly have
  * the same. */
-static void hunt_place(struct rsh_cache *c, struct rsh_hunt *h)
+static void lookup_place(struct rsh_cache *c, struct rsh_lookup *h)
 {
 	uint32_t server = RSH_SERVER_NONE;
 	uint64_t last = UINT64_MAX;
@@ -185,7 +185,7 @@ static void hunt_place(struct rsh_cache *c, struct rsh_hunt *h)
 }
 
 /* Settles the blocks that were found.  The lock is held. */
-static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
+static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h,
 			const struct rsh_servers_tally *tally)
 {
 	c->stats.shared_errors += tally->errors;
@@ -210,14 +210,14 @@ static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
 
 /* Looks for what is wanted, and claims what nobody has.  The lock is not
  * held. */
-static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
+static void lookup_look(struct rsh_cache *c, struct rsh_lookup *h,
 		      struct rsh_servers_tally *tally)
 {
 	const long begin = rsh_blocking_begin();
 	bool any = true;
 
 	for (unsigned k = 1; any && k <= SERVERS_TRIED; k++) {
-		hunt_place(c, h);
+		lookup_place(c, h);
 		rsh_servers_get(c->shared->servers, h->items, h->n, tally);
 		rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
 		any = false;
@@ -236,8 +236,8 @@ static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
 	rsh_blocking_end(begin);
 }
 
-void rsh_hunt_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
-		    unsigned n, struct rsh_hunt *h)
+void rsh_lookup_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
+		    unsigned n, struct rsh_lookup *h)
 {
 	struct rsh_servers_tally tally = { 0 };
 
@@ -252,19 +252,19 @@ void rsh_hunt_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
 		if (blocks[i]->state != RSH_BLOCK_LOADING)
 			continue;
 		h->blocks[h->n] = blocks[i];
-		hunt_name(c, blocks[i], h->file, &h->items[h->n++]);
+		lookup_name(c, blocks[i], h->file, &h->items[h->n++]);
 	}
 	if (!h->n)
 		return;
 	pthread_mutex_unlock(&c->lock);
-	hunt_look(c, h, &tally);
+	lookup_look(c, h, &tally);
 	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < h->n; i++)
 		c->stats.shared_waits += h->items[i].state == RSH_ITEM_TAKEN;
-	hunt_settle(c, h, &tally);
+	lookup_settle(c, h, &tally);
 }
 
-bool rsh_hunt_is_ours(const struct rsh_hunt *h, const struct rsh_cache_block *b)
+bool rsh_lookup_is_ours(const struct rsh_lookup *h, const struct rsh_cache_block *b)
 {
 	for (unsigned i = 0; i < h->n; i++)
 		if (h->blocks[i] == b)
@@ -272,7 +272,7 @@ bool rsh_hunt_is_ours(const struct rsh_hunt *h, const struct rsh_cache_block *b)
 	return true;
 }
 
-void rsh_hunt_loaded(struct rsh_cache *c, struct rsh_hunt *h,
+void rsh_lookup_loaded(struct rsh_cache *c, struct rsh_lookup *h,
 		     struct rsh_cache_block *b, bool good)
 {
 	for (unsigned i = 0; i < h->n; i++) {
@@ -287,7 +287,7 @@ void rsh_hunt_loaded(struct rsh_cache *c, struct rsh_hunt *h,
 
 /* ---- waiting ---- */
 
-static bool hunt_has(const struct rsh_hunt *h, bool taken)
+static bool lookup_has(const struct rsh_lookup *h, bool taken)
 {
 	for (unsigned i = 0; i < h->n; i++)
 		if (h->blocks[i] &&
@@ -297,7 +297,7 @@ static bool hunt_has(const struct rsh_hunt *h, bool taken)
 }
 
 /* Returns how many blocks are waited for no longer. */
-static unsigned hunt_give_up(struct rsh_hunt *h)
+static unsigned lookup_give_up(struct rsh_lookup *h)
 {
 	unsigned n = 0;
 
@@ -319,7 +319,7 @@ static uint64_t shared_least_wait(const struct rsh_shared *sh)
 /* Where blocks do not come, because a node has died or somebody only says that
  * he has claimed them, the next are waited for half as long; and as long as
  * before when one comes.  The lock is held. */
-static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
+static void lookup_judge(struct rsh_shared *sh, const struct rsh_lookup *h,
 		       unsigned late, bool came)
 {
 	const uint64_t all = rsh_servers_wait_ns(sh->servers);
@@ -333,14 +333,14 @@ static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
 	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2, shared_least_wait(sh));
 }
 
-bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
+bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten)
 {
 	struct rsh_servers_tally tally = { 0 };
 	struct rsh_shared *sh = c->shared;
 	const unsigned before = h->n_found;
 	unsigned late = 0;
 
-	if (!hunt_has(h, true))
+	if (!lookup_has(h, true))
 		return false;
 	if (!h->until) {
 		h->since = rsh_clock_ns();
@@ -354,11 +354,11 @@ bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 		    rsh_servers_is_doubtful(sh->servers, h->items[i].server))
 			h->until = rsh_min_u64(h->until, h->since +
 					       shared_least_wait(sh));
-	while (!hunt_has(h, false)) {
+	while (!lookup_has(h, false)) {
 		struct timespec t;
 
 		if (hasten || rsh_clock_ns() >= h->until) {
-			late = hunt_give_up(h);
+			late = lookup_give_up(h);
 			break;
 		}
 		h->pause = h->pause ? rsh_min_u64(h->pause + h->pause / 2,
@@ -366,12 +366,12 @@ bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 				      PAUSE_FIRST_NS;
 		t = (struct timespec){ .tv_nsec = (long)h->pause };
 		nanosleep(&t, NULL);
-		hunt_look(c, h, &tally);
+		lookup_look(c, h, &tally);
 	}
 	pthread_mutex_lock(&c->lock);
-	hunt_settle(c, h, &tally);
+	lookup_settle(c, h, &tally);
 	c->stats.shared_late += late;
-	hunt_judge(sh, h, hasten ? 0 : late, h->n_found > before);
+	lookup_judge(sh, h, hasten ? 0 : late, h->n_found > before);
 	return true;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/cache_policy.c decides whether files are read straight or through the
- * cache; storage/io.h says what decides. */
+/* storage/store/cache_policy.c decides whether files are read directly or through the
+ * cache; storage/io.h says how. */
 #include "config.h"
 
 #include "store_i.h"
@@ -11,8 +11,8 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
-/* A stretch of this length comes from the page cache in some 10 us, and even on
- * a busy machine in less than SLOW_NS; from a network or a disk it does not. */
+/* A read of this length from the page cache takes about 10 us, and even on a busy machine
+ * less than SLOW_NS; from a network or a disk it takes longer. */
 #define SAMPLE_BYTES (64 * 1024)
 #define SLOW_NS 400000
 
@@ -28,8 +28,8 @@ static void policy_settle(struct rsh_store *s, enum rsh_cache_policy way)
 		     "through the cache" : "straight");
 }
 
-/* Each reader looks for itself until the way is settled, so that nobody waits
- * for a file but who reads it; a read that fails says nothing. */
+/* Until it is decided each reader measures for itself, so that no reader waits for another
+ * one's file.  A read that fails decides nothing. */
 static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 			  struct rsh_handle *h)
 {
@@ -46,8 +46,8 @@ static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 	}
 	buf = malloc(len ? len : 1);
 	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
-	/* A second read of the same bytes is measured, and that twice, should
-	 * the machine be busy. */
+	/* The second read of the same bytes is measured, and again in case the machine
+	 * is busy. */
 	for (int i = 0; i < 2 && told; i++) {
 		const uint64_t start = rsh_clock_ns();
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/io.c has what every read of a file's content goes through. */
+/* storage/store/io.c reads the content of files: all reads of content come here. */
 #include "config.h"
 
 #include "store_i.h"
@@ -16,18 +16,16 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* Another try reads no more than this of a range that failed. */
+/* A retry reads at most this much of a range that failed. */
 #define AGAIN_BYTES (1024 * 1024)
 
-/* Kernels hold a file in pieces of up to this length, each at a multiple of its
- * own, and give back whole ones only. */
+/* The page cache consists of folios of up to this length, and drops complete ones only. */
 #define PIECE_BYTES ((uint64_t)2 * 1024 * 1024)
 
-/* What is known of free memory is as old as this at most; a few MB are read in
- * that time. */
+/* The number of free bytes is at most this old; a few MB are read in this time. */
 #define FREE_FRESH_NS UINT64_C(500000)
 
-/* This is what a loader of the cache knows. */
+/* The ctx of a loader of the cache. */
 struct load {
 	struct rsh_store *store;
 	struct rsh_store_file *file;
@@ -168,7 +166,7 @@ static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
 		atomic_fetch_add(&io->failed, 1);
 }
 
-/* Notes where the file is to be tried again. */
+/* Notes which range of the file is retried. */
 static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 			      size_t len)
 {
@@ -176,9 +174,9 @@ static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 	atomic_store(&f->bad_len, len);
 }
 
-/* Fills the n buffers of `iov`, which it changes, with the `len` bytes from the
- * offset on, and counts that as one read.  Returns 0, or a positive errno; where
- * the file is to be tried again is then noted unless `f` is NULL. */
+/* Fills the n buffers of `iov`, which it changes, with `len` bytes from the offset on, as
+ * one read.  Returns 0, or a positive errno after it has noted the range, unless `f` is
+ * NULL. */
 static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 		   struct rsh_handle *h, struct iovec *iov, size_t n,
 		   size_t len, uint64_t offset)
@@ -224,7 +222,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	const uint64_t at = rsh_min_u64(atomic_load(&f->bad_at),
 					f->id.size);
 	const uint64_t left = f->id.size - at;
-	/* A file that could not be opened may be one that opens and no more. */
+	/* If the open failed, at least one byte is read. */
 	const uint64_t len = rsh_max_u64(atomic_load(&f->bad_len), 1);
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
 					     AGAIN_BYTES);
@@ -233,14 +231,14 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 
 	if (!buf)
 		return ENOMEM;
-	/* The kernel's copy says nothing of the file. */
+	/* A read from the page cache would not show whether the file answers. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
 	return io_read(s, NULL, h, &iov, 1, n, at);
 }
 
-/* Loads blocks for the cache, which may keep them for others: a file that
- * changed must not get in under the identity that it had. */
+/* Loads blocks for the cache, which other reads use later: bytes of a changed file must
+ * not be stored under its old identity. */
 static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 			  int n_iov)
 {
@@ -265,7 +263,7 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 
 /* ---- reads of content ---- */
 
-/* Bytes are flipped behind the cache, whose blocks outlive the drill. */
+/* Bits are flipped after the cache, so that its blocks are correct. */
 static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
 		      uint64_t offset, void *buf, size_t len)
 {
@@ -285,9 +283,9 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 	if (rsh_file_is_cached(s, f, h)) {
 		struct rsh_cache *cache = s->opts.io->cache;
 
-		/* The neighbours of this range are mostly being read at the
-		 * same time: what is missing is loaded before waiting for
-		 * blocks that they load. */
+		/* Neighbouring ranges are mostly read at the same time: missing
+		 * blocks are loaded before this read waits for blocks that
+		 * others load. */
 		rc = -rsh_cache_prefetch(cache, f->cached, offset, len,
 					 io_load_blocks, &load);
 		if (rc == 0)
@@ -359,7 +357,7 @@ void rsh_store_spent(const struct rsh_store *s, const struct rsh_handle *h,
 	keep_free = atomic_load(&io->keep_free);
 	if (!keep_free)
 		return;
-	/* To ask how much memory is free costs as much as a small read. */
+	/* sysconf() takes as long as a small read. */
 	now = rsh_clock_ns();
 	if (now - atomic_load(&io->free_seen_ns) > FREE_FRESH_NS) {
 		atomic_store(&io->free_bytes,
@@ -369,7 +367,7 @@ void rsh_store_spent(const struct rsh_store *s, const struct rsh_handle *h,
 	}
 	if (atomic_load(&io->free_bytes) >= keep_free)
 		return;
-	/* A piece that reaches beyond this range goes with its last byte. */
+	/* A folio that exceeds this range is dropped with its last byte. */
 	if (h->medium->ops->forget(h, start, offset + len - start) == 0)
 		atomic_fetch_add(&io->dropped, len);
 }

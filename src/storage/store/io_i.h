@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/io_i.h - reads of files, and what goes wrong with them as it is told
- * to; for this room only. */
+/* storage/store/io_i.h - reads of files and injected faults; only this room includes
+ * it. */
 #ifndef RSH_STORAGE_IO_I_H
 #define RSH_STORAGE_IO_I_H
 
@@ -19,26 +19,26 @@ struct rsh_store_file;
 
 struct rsh_faults;
 
-/* Parses a text of faults.  0, or -EINVAL with a sentence that names the fault;
+/* Parses a text of faults.  Returns 0, -EINVAL with a sentence that names the fault, or
  * -ENOMEM. */
 int rsh_faults_new(const char *text, struct rsh_faults **out,
 		   struct rsh_error *err);
 void rsh_faults_free(struct rsh_faults *f);
 
-/* To be called before a read of [offset, offset + *len) of the file: waits as
- * long as the read has to, and may shorten *len (to 0: the file ends here).  0
- * or a positive errno. */
+/* Call this before a read of [offset, offset + *len) of the file: it waits if the read is
+ * delayed, and may reduce *len (to 0: the file ends here).  Returns 0 or a positive
+ * errno. */
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		     size_t *len);
 
-/* To be called after a read of [offset, offset + len): turns over the bits that
- * are to be, the same ones of a file each time. */
+/* Call this after a read of [offset, offset + len): it flips the same bits of a file each
+ * time. */
 void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		     uint64_t offset, void *buf, size_t len);
 bool rsh_faults_flip_any(const struct rsh_faults *f);
 
-/* Makes a medium that lets reads of another one go wrong, and does nothing
- * else; NULL: out of memory.  Both outlive it. */
+/* Makes a medium that injects faults into reads of another one, and has no other
+ * function; NULL: out of memory.  Both outlive it. */
 struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
 				     struct rsh_medium *medium);
 
@@ -51,42 +51,42 @@ struct rsh_store_io {
 	struct rsh_faults *faults; /* NULL: none */
 	size_t page_bytes;
 
-	bool kept; /* a thread may still need it */
+	bool kept; /* it is never freed: a thread hangs in it */
 	atomic_bool cached, drop_all;
 	atomic_uint_fast64_t keep_free;
-	/* This is free memory as it was seen last, and when that was. */
+	/* Free memory at the last look, and the time of the look. */
 	atomic_uint_fast64_t free_bytes, free_seen_ns;
 	atomic_uint_fast64_t reads, bytes, failed, ns, dropped;
-	uint64_t memory_bytes; /* that the cache may have, if there is one */
-	atomic_bool ceded;     /* the cache has given room to tiles */
+	uint64_t memory_bytes; /* the limit of the cache */
+	atomic_bool ceded;     /* memory of tiles was taken from the cache */
 	atomic_uint_fast64_t tiles, tile_bytes, tile_bytes_peak;
 };
 
-/* Lets the object outlive rsh_store_io_free(). */
+/* Makes rsh_store_io_free() keep the object. */
 void rsh_store_io_keep(struct rsh_store_io *io);
 
-/* Reads all of [offset, offset + len), past any cache.  Returns what
- * rsh_store_pread() does. */
+/* Reads all of [offset, offset + len) without the cache.  Returns like
+ * rsh_store_pread(). */
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset);
-/* Reads what could not be read last, past any cache, to see whether it can be
- * now.  Returns what rsh_file_read() does, or ENOMEM. */
+/* Reads the range of the last failure again, without the cache.  Returns like
+ * rsh_file_read(), or ENOMEM. */
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h);
 
-/* ---- whether through the cache (cache_policy.c) ---- */
+/* ---- use of the cache (cache_policy.c) ---- */
 
-/* The way of a store is RSH_POLICY_OPEN until its first read tells. */
+/* The policy of a store is RSH_POLICY_OPEN until its first reads decide it. */
 enum rsh_cache_policy {
 	RSH_POLICY_OPEN,
 	RSH_POLICY_STRAIGHT,
 	RSH_POLICY_CACHE
 };
 
-/* Makes the files that can be cached known to the cache. */
+/* Opens the files in the cache. */
 void rsh_store_settle_files(struct rsh_store *s);
-/* Is the file read through the cache?  To find out takes a few reads at
- * first. */
+/* Returns whether the file is read through the cache; the first calls may read the file to
+ * decide it. */
 bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h);
 

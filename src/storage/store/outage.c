@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/outage.c decides what a failed read means, keeps the state of every
- * file that fails, and runs the thread that tries them again.  Readers wait
- * here for files to come back. */
+/* storage/store/outage.c decides what a failed read means, keeps the state of failed
+ * files, and runs the thread that tries them again.  Reads wait here for files. */
 #include "config.h"
 
 #include "store_i.h"
@@ -15,32 +14,28 @@
 #include "rsh/util/log.h"
 #include "rsh/util/thread.h"
 
-/* The thread pauses for so long between two looks. */
+/* The pauses of the thread. */
 #define FIRST_PAUSE_NS UINT64_C(50000000)
 #define LONGEST_PAUSE_NS UINT64_C(10000000000)
 
-/* A reader who finds a file in order that was not hurries the thread, but not
- * more often than this. */
+/* A read that succeeds on a failed file wakes the thread, at most this often. */
 #define LOOK_AGAIN_NS UINT64_C(1000000000)
 
-/* File systems of a network that come back may for a moment say of a file that
- * it is not there, or that it is another one.  So during an outage, and for so
- * long after it, a file must have looked changed for as long to count as
- * such. */
+/* Network file systems that come back may report for a moment that a file is missing or
+ * is another one.  So during an outage, and for this time after it, a file must look
+ * changed for this time to count as changed. */
 #define SETTLE_NS UINT64_C(3000000000)
 
 /* One read makes no more attempts than this. */
 #define MOST_ATTEMPTS 8
 
-/* Readers that wait for files to come back have a thread each, and others want
- * threads as well. */
+/* Each waiting read occupies a thread; others must remain for other requests. */
 #define MOST_WAITING 32
 
-/* After so many files that still fail the others of a source are left to the
- * next look. */
+/* The thread stops a look after this many files that still fail. */
 #define MOST_IN_VAIN 4
 
-/* So many outages in a row are logged, and after these one in such a time. */
+/* This many outages in a row are logged, and after these one in this time. */
 #define MOST_SPARE 20
 #define SPARE_NS UINT64_C(60000000000)
 
@@ -110,7 +105,7 @@ static void file_set_state(struct rsh_store *s, struct rsh_store_file *f,
 		atomic_fetch_add(&s->n_marks, 1);
 }
 
-/* Does what a try of the file came to show that it has changed?  With the lock
+/* Returns whether the result of an attempt shows that the file has changed.  The lock is
  * held. */
 static bool file_is_changed(struct rsh_outage *o, struct rsh_store_file *f,
 			    int code)
@@ -135,10 +130,10 @@ static bool file_is_changed(struct rsh_outage *o, struct rsh_store_file *f,
 	}
 }
 
-/* ---- an outage, from beginning to end ---- */
+/* ---- begin and end of an outage ---- */
 
-/* Begins an outage, with the lock held, unless there is one already, and takes
- * it off what the log may be told, unless that is used up.  True if it did. */
+/* Begins an outage unless there is one already, and decides whether it is logged.  Returns
+ * true if it began.  The lock is held. */
 static bool outage_begin(struct rsh_outage *o)
 {
 	const uint64_t now = o->now(), n = (now - o->counted_ns) / SPARE_NS;
@@ -189,10 +184,9 @@ static void outage_end(struct rsh_store *s)
 		reads == 1 ? "" : "s", left);
 }
 
-/* ---- the thread that looks ---- */
+/* ---- the thread ---- */
 
-/* Tries a file that fails.  True if it need not be tried again: it answers, or
- * has changed. */
+/* Tries a failed file.  Returns true if it answers or has changed. */
 static bool file_answers(struct rsh_store *s, struct rsh_store_file *f)
 {
 	const uint32_t number = rsh_store_number(s, f);
@@ -244,7 +238,7 @@ bool rsh_outage_look(struct rsh_store *s)
 	return any;
 }
 
-/* Pauses the thread, with the lock held.  False if the thread is to end. */
+/* Pauses the thread.  Returns false if the thread has to end.  The lock is held. */
 static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 {
 	const uint64_t until = rsh_clock_ns() + ns;
@@ -297,8 +291,7 @@ bool rsh_outage_stop(struct rsh_store *s)
 
 /* ---- readers ---- */
 
-/* Marks a file that has changed, as far as that can be told of one that failed
- * for this reason.  True if it has. */
+/* Marks the file as changed if `code` shows that.  Returns whether it did. */
 static bool file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
 			      int code)
 {
@@ -314,13 +307,13 @@ static bool file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
 	if (!changed)
 		return false;
 	file_log_change(f, code);
-	/* It was reached, which ends an outage. */
+	/* The file was reached, which ends an outage. */
 	if (failed)
 		outage_end(s);
 	return true;
 }
 
-/* Marks a file that fails, for this reason, with a fresh descriptor as well. */
+/* Marks a file as failing that failed with a new handle as well. */
 static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 			      int code, struct rsh_attempts *a)
 {
@@ -333,7 +326,7 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 	if (first) {
 		file_set_state(s, f, RSH_FILE_FAILING);
 		begun = outage_begin(o);
-		/* The thread that looks starts, unless it runs. */
+		/* Start the thread unless it runs. */
 		if (!o->watched && !o->unwatched && !o->stopping)
 			o->watched =
 				rsh_thread_start_alone(outage_watch, s) == 0;
@@ -355,7 +348,7 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 			     code_words(code));
 }
 
-/* Waits for a file that fails.  True if it does not fail any more. */
+/* Waits for a failed file.  Returns true if it no longer fails. */
 static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f,
 			  const struct rsh_wait *wait)
 {
@@ -368,7 +361,7 @@ static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f,
 	pthread_mutex_lock(&o->lock);
 	now = o->now();
 	until = rsh_clock_ns();
-	/* In a long outage a read gets no more than an attempt. */
+	/* In a long outage a read makes one attempt only. */
 	if (o->n_waiting < MOST_WAITING &&
 	    now - o->begun_ns < RSH_PATIENCE_NS)
 		until += RSH_PATIENCE_NS - (now - o->begun_ns);
@@ -390,11 +383,11 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		return false;
 	if (file_mark_changed(s, f, code))
 		return false;
-	/* Perhaps the descriptor alone is dead. */
+	/* Perhaps only the handle is dead. */
 	if (a->n == 1 && !s->medium->ops->tries_again &&
 	    atomic_load(&f->state) != RSH_FILE_FAILING)
 		return true;
-	/* What is known from before the source came back is not news. */
+	/* The source came back after this attempt began: try again. */
 	if (a->n < MOST_ATTEMPTS && a->began != atomic_load(&s->outage.n_returns))
 		return true;
 	file_mark_failing(s, f, code, a);
@@ -411,7 +404,7 @@ void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 	if (atomic_load(&f->state) == RSH_FILE_CHANGED) {
 		file_set_state(s, f, RSH_FILE_GOOD);
 	} else if (o->now() - o->looked_ns > LOOK_AGAIN_NS) {
-		/* It may still fail where it did. */
+		/* The range that failed may still fail. */
 		o->looked_ns = o->now();
 		o->look_now = true;
 		pthread_cond_broadcast(&o->news);
@@ -419,7 +412,7 @@ void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 	pthread_mutex_unlock(&o->lock);
 }
 
-/* ---- the source's ---- */
+/* ---- setup and queries ---- */
 
 void rsh_outage_reset(struct rsh_store *s)
 {

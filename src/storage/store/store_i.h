@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/store_i.h - the parts of a store, for this room only. */
+/* storage/store/store_i.h - the parts of a store; only this room includes it. */
 #ifndef RSH_STORAGE_STORE_I_H
 #define RSH_STORAGE_STORE_I_H
 
@@ -14,39 +14,38 @@
 struct rsh_store;
 struct rsh_store_file;
 
-/* ---- files that cannot be reached, until they can be again (outage.c) ----
+/* ---- files that cannot be reached (outage.c) ----
  *
- * A file fails when its bytes cannot be had, or not be shown to be those that
- * were identified, and a fresh descriptor does no better.  From then on readers
- * who have a replica avoid its owner, and a thread tries it again, where it
- * failed, after pauses that grow.  When it answers again readers come back to
- * it.
+ * A file fails when its bytes cannot be read, or cannot be proved to be those of the
+ * identified file, and a new handle fails as well.  From then on readers with replicas
+ * avoid its owner, and a thread tries the range that failed again, after growing pauses.
+ * When it answers, readers use it again.
  *
- * An outage of the source begins with the first file that fails and ends when
- * one of those that failed answers; both are logged once, however many files
- * and reads it hit, and of a source that comes and goes all the time not more
- * often than somebody would read.  What fails on beyond its end, such as a bad
- * place of a disk, has been logged with it and begins none.
+ * An outage of the source begins with the first file that fails and ends when one of the
+ * failed files answers; both are logged once, whatever the number of files and reads, and
+ * their number in the log is limited for a source that fails all the time.  A failure
+ * that lasts beyond the end, such as a bad sector, was logged with the outage and begins
+ * no new one.
  *
- * A file that changed is none of this: nothing but its old self, which a later
- * read may find in its place, makes it good again.  In an outage a file fails
- * until it has looked changed for a while, because file systems that come back
- * say for a moment what is not so.
+ * A file that changed is a separate state: only the old file, if a later read finds it
+ * again, makes it good.  During an outage a file counts as changed only when it has
+ * looked changed for a while, because file systems that come back may report wrong
+ * states for a moment.
  */
 enum rsh_file_state { RSH_FILE_GOOD, RSH_FILE_FAILING, RSH_FILE_CHANGED };
 
 struct rsh_outage {
-	pthread_mutex_t lock; /* guards what follows, and of files what says
-			       * so */
-	pthread_cond_t news;  /* a file answers again, the thread is to look or
+	pthread_mutex_t lock; /* guards what follows, and members of files that
+			       * say so */
+	pthread_cond_t news;  /* a file answers again, or the thread has to look or
 			       * to stop, or has stopped */
 	uint64_t (*now)(void);
-	bool unwatched;       /* for tests: no thread looks */
+	bool unwatched;       /* for tests: no thread */
 
 	atomic_bool on;
-	bool quiet;           /* the log is not told of it */
-	unsigned spare;       /* how many more outages the log takes for now */
-	uint64_t counted_ns;  /* `spare` has grown up to this moment */
+	bool quiet;           /* it is not logged */
+	unsigned spare;       /* how many more outages may be logged now */
+	uint64_t counted_ns;  /* when `spare` was last increased */
 	uint64_t begun_ns, ended_ns; /* ended_ns: of the last one; 0: none */
 	uint64_t n_reads;     /* reads that it hit */
 	unsigned n_files;
@@ -56,7 +55,7 @@ struct rsh_outage {
 					 * outages */
 
 	bool watched, stopping, look_now;
-	uint64_t looked_ns;   /* when it was last told to look */
+	uint64_t looked_ns;   /* when look_now was last set */
 	unsigned n_waiting;   /* readers */
 
 	/* Only the thread uses this: the file to begin with when it looks. */
@@ -65,25 +64,23 @@ struct rsh_outage {
 
 int rsh_outage_init(struct rsh_outage *o);
 void rsh_outage_destroy(struct rsh_outage *o);
-/* Ends the thread.  False if it does not come back from the source: what it
- * uses must not be freed then. */
+/* Ends the thread.  Returns false if it hangs in the source: then what it uses must not be
+ * freed. */
 bool rsh_outage_stop(struct rsh_store *s);
 /* Prepares for other files, after rsh_outage_stop(). */
 void rsh_outage_reset(struct rsh_store *s);
 
-/* Says after an attempt that failed for this reason whether to make another.
- * For a reader who waits this may take RSH_PATIENCE_NS, counted from the
- * beginning of the outage. */
+/* Returns whether to make another attempt after one that failed with `code`.  If the read
+ * waits, it may take until RSH_PATIENCE_NS after the beginning of the outage. */
 bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a);
-/* To be called after a read that went well of a file that is not good. */
+/* Called after a successful read of a file that is not good. */
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
 
-/* Gives what the reader is to see of a failure of an attempt, after
- * rsh_outage_again() has said that there is no other attempt. */
+/* Returns the -errno of a read whose last attempt failed with `code`. */
 int rsh_reader_errno(const struct rsh_store_file *f, int code);
 
-/* Tries the files that fail; true if one answers again. */
+/* Tries the failed files; returns true if one answers again. */
 bool rsh_outage_look(struct rsh_store *s);
 
 #define RSH_PATIENCE_NS UINT64_C(3000000000)
@@ -92,34 +89,31 @@ bool rsh_outage_look(struct rsh_store *s);
 
 struct rsh_store_file {
 	char *path;
-	const char *name; /* the end of `path`, or all of it */
+	const char *name; /* points into `path` */
 	uint32_t owner;
 	uint64_t epoch, step;
 
-	/* These are set by rsh_store_identify() and rsh_store_start(), and
-	 * constant from then on. */
+	/* Constant after rsh_store_start(). */
 	struct rsh_store_identity id;
 	struct rsh_store_attr attr;
 	rsh_cache_file cached;
 
-	atomic_flag reported; /* the log has been told that the file changed */
-	/* It was last found to fail in bad_len bytes at bad_at. */
+	atomic_flag reported; /* the change was logged */
+	/* The range of the last failure. */
 	atomic_uint_fast64_t bad_at, bad_len;
 
-	/* These are changed under the outage's lock. */
+	/* Guarded by the outage's lock. */
 	atomic_int state; /* enum rsh_file_state */
-	uint64_t hit;     /* the last outage that it was counted with */
-	uint64_t doubted_ns; /* since when it has looked changed while it
-			      * failed; 0: it has not */
+	uint64_t hit;     /* the last outage that counted the file */
+	uint64_t doubted_ns; /* since when it has looked changed; 0: it does not */
 
-	/* These are changed under the pool's lock. */
+	/* Guarded by the pool's lock. */
 	struct rsh_handle *open; /* NULL: none */
 	TAILQ_ENTRY(rsh_store_file) idle;
 };
 
-/* The pool has the open files.  One whose handle has users is in no list; one
- * whose has none stands in the idle list, the least recently used first, and
- * its handle is closed when there are more than max_open. */
+/* The open files.  A file whose handle has no users is in the idle list; its handle is
+ * closed when more than max_open are open. */
 struct rsh_file_pool {
 	pthread_mutex_t lock; /* guards all below, handles, and open..idle of
 			       * each file */
@@ -130,8 +124,8 @@ struct rsh_file_pool {
 
 int rsh_pool_init(struct rsh_file_pool *pool);
 
-/* Returns what rsh_store_compare() does.  With `anew` the file was found by its
- * path; if that led to another mount, store.h says what counts. */
+/* Returns what rsh_store_compare() does.  `anew`: the file was opened by its path, perhaps
+ * on another mount (see store.h). */
 int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 		     bool anew);
 
@@ -148,7 +142,7 @@ struct rsh_store {
 	size_t cap_files;
 	struct rsh_store_file *files;
 	struct rsh_file_pool pool;
-	rsh_store_kind_fn kind; /* NULL: nobody knows */
+	rsh_store_kind_fn kind; /* NULL: unknown */
 	const void *kind_ctx;
 	atomic_int way; /* enum rsh_cache_policy: whether files are cached
 			   (cache_policy.c) */
