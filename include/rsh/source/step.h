@@ -37,7 +37,7 @@ int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
  * or the number is too large. */
 bool rsh_number_read(const char *digits, size_t n, uint64_t *out);
 /* Returns how many of the first n characters of s are leading digits. */
-size_t rsh_digits_length(const char *s, size_t n);
+size_t rsh_count_digits(const char *s, size_t n);
 
 /* Finds "rank", perhaps '_' or '-', and a number in the first n characters of a
  * name: where the number begins and ends.  False if there is none. */
