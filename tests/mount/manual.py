@@ -129,6 +129,7 @@ def run_case(words, directory):
     check(words[0] == "reshardfs" and words[-1] == mnt, words)
     got = run(*words[1:])
     check(got.status == GOOD, got)
+    check(len(got.err.splitlines()) <= 2, f"a mount that goes well says little: {got.err}")
     try:
         files = [os.path.join(at, name) for at, _, names in os.walk(mnt) for name in names]
         check(files and all(os.path.getsize(f) for f in files), files)

@@ -11,7 +11,7 @@
 
 #include "rsh/app/options.h"
 
-/* Checks what all commands that speak of a conversion have in common, without
+/* Checks what all commands that describe a conversion have in common, without
  * operands. */
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
 
@@ -42,7 +42,7 @@ int rsh_check_form_operands(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_form_use(const struct rsh_options *o, bool tree,
 		       const char *without, struct rsh_error *err);
 
-/* ---- which of its questions `verify` is asked ---- */
+/* ---- what `verify` compares ---- */
 
 /* The kinds follow from what the operands are. */
 enum rsh_verify_kind {
@@ -57,9 +57,8 @@ bool rsh_is_file(const char *path);
 enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o);
 /* Does SOURCE have a manifest, by which its files are verified? */
 bool rsh_verify_has_manifest(const struct rsh_options *o);
-/* Returns the first option that was given and speaks of a SOURCE that is a
- * checkpoint: a manifest in it does not answer the question then.  NULL: there
- * is none. */
+/* Returns the first given option that describes SOURCE as a checkpoint, so that
+ * a manifest in SOURCE is not enough; NULL: there is none. */
 const char *rsh_verify_of_source(const struct rsh_options *o);
 
 #endif

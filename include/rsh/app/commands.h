@@ -64,10 +64,10 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 					   const char *word);
 /* Returns the word that names a form. */
 const char *rsh_command_form_word(const struct rsh_command *form);
-/* Writes " (did you mean NAME?)" for a word that is no command but near to one,
- * or else "". */
+/* Writes " (did you mean NAME?)" for a word that is similar to a command, or
+ * else "". */
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES]);
-/* Likewise for a word that is no form of the command. */
+/* Does the same for the forms of the command. */
 void rsh_form_guess(const struct rsh_command *command, const char *word,
 		    char text[RSH_SUGGESTION_BYTES]);
 

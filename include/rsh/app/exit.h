@@ -8,17 +8,17 @@
 
 enum rsh_exit {
 	RSH_EXIT_GOOD = 0,
-	RSH_EXIT_NO = 1,    /* all went well, and the answer is no */
+	RSH_EXIT_NO = 1,    /* the command worked, and its answer is no */
 	RSH_EXIT_USAGE = 2, /* the command line is wrong */
 	RSH_EXIT_INPUT = 3, /* what it names is absent or not as it must be */
 	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */
 };
 
-/* Returns the status that stands for 0 or -errno. */
+/* Returns the exit status for 0 or -errno. */
 enum rsh_exit rsh_exit_of(int rc);
 
-/* Tells whoever typed the command, and the log, what is wrong; returns the
- * status that stands for `rc`. */
+/* Writes the error to standard error and the log; returns the exit status for
+ * `rc`. */
 enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
 			      const struct rsh_error *err);
 

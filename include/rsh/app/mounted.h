@@ -18,7 +18,7 @@ struct rsh_mounted {
 	char path[PATH_MAX];   /* absolute and without links */
 	unsigned n;            /* mounts on top of one another; 0: none */
 	char type[128];        /* that of the topmost, "" if there is none */
-	char source[PATH_MAX]; /* what the topmost says it is made of */
+	char source[PATH_MAX]; /* the source of the topmost */
 };
 
 #define RSH_MOUNTED_TYPE "fuse.reshardfs"
@@ -26,7 +26,7 @@ struct rsh_mounted {
 /* Returns 0 or -errno. */
 int rsh_mounted_find(const char *path, struct rsh_mounted *out);
 
-/* Tells whether `path` lies in a mount of reshardfs, or is one, and which. */
+/* Finds the mount of reshardfs that `path` is in, or is. */
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
 
 /* ---- taking it down ---- */

@@ -42,8 +42,8 @@ struct rsh_option {
 	const char *help;
 	rsh_option_setter *set;
 	bool bare;
-	bool first;    /* one who reads --help wants it first */
-	bool aside;    /* it says nothing of what a mount is */
+	bool first;    /* --help prints it */
+	bool aside;    /* it has no influence on what a mount shows */
 	bool converts; /* it is for conversions, not for `mount --resume` */
 	/* Says how its member counts in what rsh_options_digest() makes; NULL:
 	 * the option does not decide about bytes. */

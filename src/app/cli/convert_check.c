@@ -20,7 +20,8 @@ struct checking {
 	struct rsh_model_config *config; /* NULL: there is none */
 	struct rsh_names *names;
 	struct rsh_source *source;
-	struct rsh_strategy *strategy; /* of the source; NULL: it is whole */
+	struct rsh_strategy *strategy; /* of the source; NULL: it is not
+				        * sharded */
 	struct rsh_arena arena;
 	struct rsh_catalogue *cat;
 	struct rsh_offer *in;

@@ -91,7 +91,7 @@ static int report_export(const struct rsh_work *w,
 
 /* ---- the command ---- */
 
-/* Says what is there now, for whoever has to decide what next. */
+/* Adds to the error how many files are complete, and what to do next. */
 static void explain(int rc, const struct rsh_export_result *r,
 		    struct rsh_error *err)
 {

@@ -35,7 +35,7 @@ static void wrap(FILE *f, const char *text, size_t at, size_t indent)
 	fputc('\n', f);
 }
 
-/* A name that is too long stands on a line of its own. */
+/* A name that is too long gets a line of its own. */
 static void help_entry(FILE *f, const char *left, const char *text,
 		       size_t indent)
 {

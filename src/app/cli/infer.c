@@ -51,7 +51,7 @@ static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
 {
 	int rc;
 
-	/* Names of a step that is not taken would be looked for in vain. */
+	/* Names of another step must not remain in the table. */
 	rsh_names_free(x->names);
 	x->names = rsh_names_new();
 	if (!x->names)
@@ -67,7 +67,7 @@ static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
 	return rc;
 }
 
-/* Logs one line for a step that is not whole, with the first damaged file. */
+/* Logs one line for an incomplete step, with the first damaged file. */
 static void warn_of_part(const struct rsh_infer *x, size_t have)
 {
 	const char *first;

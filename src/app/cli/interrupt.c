@@ -41,8 +41,8 @@ const atomic_bool *rsh_interrupt_catch(void)
 	sigemptyset(&action.sa_mask);
 	signal(SIGALRM, on_alarm);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		/* Whoever has a signal ignored, as nohup(1) and some shells do,
-		 * means it. */
+		/* A signal that nohup(1) or a shell has set to be ignored stays
+		 * ignored. */
 		if (sigaction(signals[i], NULL, &old) == 0 &&
 		    old.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/interrupt.h lets long commands end well when they are told to. */
+/* app/cli/interrupt.h lets long commands end properly at a signal. */
 #ifndef RSH_APP_CLI_INTERRUPT_H
 #define RSH_APP_CLI_INTERRUPT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls.c runs `ls`: it finds out what the operand is, and who prints it. */
+/* app/cli/ls.c runs `ls`: it finds out what the operand is, and has it
+ * printed. */
 #include "config.h"
 
 #include "commands.h"
@@ -57,8 +58,9 @@ static int say_other_file(const char *path, int rc, struct rsh_error *err)
 			     slash ? path : ".");
 }
 
-/* Strategies and checkpoints are both called .ckpt: what cannot be read as the
- * one may be the other, or else the first complaint stands. */
+/* Strategies and checkpoints are both called .ckpt: a file that cannot be read
+ * as a checkpoint may be a strategy. If it is neither, the first error is
+ * reported. */
 static int open_ls_file(const struct rsh_options *o, struct subject *s,
 			struct rsh_error *err)
 {

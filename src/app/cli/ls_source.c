@@ -49,8 +49,9 @@ struct tree {
 	uint32_t first, n;        /* ranks that count */
 	uint32_t *ranks; /* ranks that are to have files */
 	size_t n_ranks;
-	struct rsh_ls_tensors tensors; /* of the newest whole step, or else of
-					* the newest, if a strategy was given */
+	struct rsh_ls_tensors tensors; /* of the newest complete step, or else
+				        * of the newest, if a strategy was
+				        * given */
 	bool whole_tensors; /* they are of a whole step */
 	bool is_model;      /* it is a whole model in parts, which is this */
 	struct rsh_ls_model model;
@@ -108,8 +109,7 @@ static int number_ranks(struct tree *t)
 	return 0;
 }
 
-/* Finds the ranks that the source's strategy speaks of, or else those of the
- * tree. */
+/* Finds the ranks of the source's strategy, or else those of the tree. */
 static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 {
 	const char *path = t->options->vfs.src.path;
@@ -259,8 +259,8 @@ static int check_strategy(struct tree *t)
 	return rc == -ENOMEM ? rc : 0;
 }
 
-/* Takes the tensors of the newest whole step, and until there is one of the
- * newest. */
+/* Takes the tensors of the newest complete step, or of the newest if no step is
+ * complete. */
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
 {
@@ -274,7 +274,8 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
 }
 
-/* What is wrong with a step is told of it; only memory fails the list. */
+/* An error is shown with its step; only a lack of memory makes the list
+ * fail. */
 static int look_at_step(struct tree *t, uint32_t i)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -486,7 +487,7 @@ static void ranks_text(const char *what, const uint32_t *ranks, size_t n,
 		snprintf(text + at, 160 - at, " and %zu more", n - LISTED_MAX);
 }
 
-/* The step itself may be whole all the same. */
+/* The step itself may be complete. */
 static void add_beyond(struct rsh_table *table, const struct step *s)
 {
 	char ranks[160], text[256];

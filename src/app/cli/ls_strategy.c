@@ -79,7 +79,7 @@ static json_t *shard_json(const struct rsh_strategy_item *it)
 			 it->opt_size);
 }
 
-/* JSON strategies tell the shape, and it is printed as it stands there. */
+/* JSON strategies have the shape, which is printed as it is. */
 static json_t *shape_json(const struct rsh_strategy_item *it)
 {
 	json_t *shape = it->n_shape ? json_array() : json_null();

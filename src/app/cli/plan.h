@@ -39,7 +39,7 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
 
-/* ---- where all bytes lie (plan_reads.c) ---- */
+/* ---- where all bytes are (plan_reads.c) ---- */
 
 /* Makes an array of what each record of a file takes from where: its offset,
  * its bytes, and a text such as "1:1361+1728 3:4096+512*72/2048", which is 1728
@@ -62,7 +62,7 @@ struct rsh_plan_report {
 	const struct rsh_vfs_view *view;
 	size_t n;
 	const struct rsh_plan_file *files;
-	bool slices; /* JSON also tells where the bytes of all records lie */
+	bool slices; /* JSON also has the places of the bytes of all records */
 	bool tensors; /* and how both sides cut each tensor */
 };
 

@@ -38,7 +38,7 @@ struct shown_tensor {
 		first_alike; /* the lowest such number; its own if it is that */
 };
 
-/* ---- who holds what ---- */
+/* ---- which rank holds which slice ---- */
 
 static int by_member(const void *a, const void *b)
 {
@@ -102,7 +102,7 @@ static int shown_tensors_take_destinations(const struct rsh_plan *plan,
 	return rc;
 }
 
-/* ---- which tensors are told together ---- */
+/* ---- which tensors share an entry ---- */
 
 static bool sides_are_equal(const struct side *a, const struct side *b)
 {

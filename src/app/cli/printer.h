@@ -34,8 +34,8 @@ struct rsh_column {
 	bool right;   /* numbers */
 	/* These say what becomes of it where the terminal is too narrow. */
 	bool shorten; /* it may lose its middle */
-	bool wrap;    /* the last one, in ASCII: it goes on below, broken
-		       * behind commas */
+	bool wrap;    /* the last one, in ASCII: it continues below, broken
+		       * after commas */
 };
 
 enum rsh_mark { RSH_MARK_NONE, RSH_MARK_GOOD, RSH_MARK_BAD };

@@ -19,8 +19,8 @@ struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
 					uint64_t total, bool quiet);
 /* Any thread may call it. */
 void rsh_progress_add(struct rsh_progress *p, uint64_t bytes);
-/* Takes the bar away, until it is drawn anew, so that something else can be
- * said. */
+/* Removes the bar until it is drawn again, so that something else can be
+ * printed. */
 void rsh_progress_clear(struct rsh_progress *p);
 /* Takes the bar away for good; a log keeps its lines. */
 void rsh_progress_end(struct rsh_progress *p);

@@ -62,7 +62,7 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 	return 0;
 }
 
-/* Returns 0, -ENOMEM, or -EINVAL if a figure is no number. */
+/* Returns 0, -ENOMEM, or -EINVAL if a figure is not a number. */
 static int print_figures(const json_t *from, const struct rsh_printer *out)
 {
 	struct rsh_table *t = rsh_table_new(figure_columns, 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/strategy_shapes.c reads what a checkpoint tells of a strategy's
- * parameters. */
+/* app/cli/strategy_shapes.c reads the shapes of a strategy's parameters from a
+ * checkpoint. */
 #include "config.h"
 
 #include "strategy.h"

@@ -35,8 +35,8 @@
 /* Whether the daemon answers is found out in so long. */
 #define ANSWER_MS 500
 
-/* Who only waits takes less of a processor than this in all that time; a bar
- * that is drawn is some of it. */
+/* A command that only waits uses less processor time than this, including its
+ * progress bar. */
 #define BUSY_NS ((uint64_t)PATIENCE_SECONDS * 10 * 1000 * 1000)
 
 /* How far a process has come. */
@@ -74,7 +74,8 @@ static struct state state_of(pid_t pid)
 	return s;
 }
 
-/* Where the kernel does not count what a process reads it is never given up. */
+/* Where the kernel does not count what a process reads, the command is never
+ * ended. */
 static bool has_got_on(const struct state *before, const struct state *now)
 {
 	return !now->known || now->bytes != before->bytes ||
@@ -189,7 +190,7 @@ static int take_status(pid_t pid)
 	return RSH_EXIT_IO;
 }
 
-/* What is named lies in a mount, be it an operand or an option's value. */
+/* An operand or an option's value names a file in a mount. */
 static bool any_in_mount(int argc, char **argv, struct rsh_mounted *m)
 {
 	for (int i = 2; i < argc; i++)

@@ -97,7 +97,7 @@ static void measure_columns(const struct rsh_table *t, size_t *widths)
 	}
 }
 
-/* Returns the widest column that may give up more, or n_columns if there is
+/* Returns the widest column that may become narrower, or n_columns if there is
  * none. */
 static unsigned widest(const struct rsh_table *t, const size_t *widths,
 		       bool wrap)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/umount.c runs `umount`, which takes down what is a mount of reshardfs. */
+/* app/cli/umount.c runs `umount`, which unmounts a mount of reshardfs. */
 #include "config.h"
 
 #include "commands.h"
@@ -11,7 +11,7 @@
 #include "rsh/util/log.h"
 
 #define WAIT_SECONDS 30
-/* Who waits for longer is told what for. */
+/* A longer wait is announced. */
 #define SILENT_SECONDS 2
 
 static int wait_for_daemon(const char *path, struct rsh_error *err)

@@ -31,7 +31,7 @@ struct report {
 	struct rsh_work work;
 	struct rsh_answer answer;
 	enum rsh_verify_kind kind;
-	bool apart;         /* nobody said which ranks hold the same */
+	bool apart;         /* it is unknown which ranks hold the same */
 	uint32_t n_written; /* files that a manifest was written of */
 	char step[256]; /* empty: no source was looked at */
 };
@@ -249,7 +249,8 @@ static void take_verified_step(struct report *r, const struct rsh_source *s)
 
 /* ---- the questions ---- */
 
-/* A tree that is not there is a slip of the pen, not one without its files. */
+/* A TREE that does not exist is an error of the command line, not a tree
+ * without its files. */
 static int find_tree(const char *dir, struct rsh_error *err)
 {
 	struct stat st;
@@ -287,7 +288,7 @@ static int verify_files(struct report *r, struct rsh_error *err)
 					  &control, &r->answer, err);
 }
 
-/* Verifies a directory by the manifest that lies in it. */
+/* Verifies a directory by the manifest in it. */
 static int verify_by_own_manifest(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
@@ -333,7 +334,7 @@ static bool verify_is_whole(const struct report *r,
 	       f->layout != RSH_LAYOUT_OWN && f->by_name;
 }
 
-/* Are there several ranks, of which nobody says what they hold? */
+/* Are there several ranks, and is it unknown what they hold? */
 static bool is_apart(const struct report *r, const struct rsh_source *source)
 {
 	uint32_t first;

@@ -25,8 +25,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
-/* What lies between two parts of a file, as headers do, is read with them if it
- * is no more than this. */
+/* Bytes between two parts of a file, such as headers, are read with them if
+ * they are no more than this. */
 #define GAP_BYTES 4096
 /* A thread takes no more at a time. */
 #define PART_BYTES ((uint64_t)64 * 1024 * 1024)

@@ -16,7 +16,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* A mount writes far less than this, but the directory may be anybody's. */
+/* A mount writes far less than this, but the directory may belong to any
+ * user. */
 #define MAX_BYTES 65536
 
 int rsh_control_refuse(const char *path, struct rsh_error *err)
@@ -35,7 +36,7 @@ static int open_answer(const char *path, const char *name,
 	if (dir < 0)
 		return rsh_error_set(err, errno, "mount point %s: %s", path,
 				     strerror(errno));
-	/* Anybody's directory may have a pipe of that name. */
+	/* A directory of another user may have a pipe of that name. */
 	snprintf(file, sizeof(file), RSH_CONTROL_NAME "/%s", name);
 	fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))

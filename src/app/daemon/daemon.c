@@ -37,7 +37,7 @@ int rsh_daemon_start(struct rsh_daemon *d)
 	d->pipe = ends[d->child == 0];
 	close(ends[d->child != 0]);
 	if (d->child == 0) {
-		/* Whoever gives up waiting wants no mount either. */
+		/* If the waiting command is interrupted, no mount is wanted. */
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		if (getppid() != parent)
 			_exit(1);

@@ -17,7 +17,7 @@
 #define NANOSECONDS RSH_FIGURE_NS
 #define AT(member) offsetof(struct rsh_figures, member)
 
-/* Metrics of one name stand together; one that ends in _total only grows. */
+/* Metrics of one name follow each other; one that ends in _total only grows. */
 static const struct rsh_figure table[] = {
 	{ "mount", "uptime_seconds", "uptime_seconds", NULL,
 	  "Time since the mount was made.", AT(uptime_ns), NANOSECONDS },

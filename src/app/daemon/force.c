@@ -46,7 +46,7 @@ static bool connection_of(const char *path, unsigned *number)
 	return true;
 }
 
-/* Whoever has mounted may do this, and root need not. */
+/* The user that mounted may do this, root perhaps not. */
 static bool abort_connection(unsigned number)
 {
 	char path[64];
@@ -103,7 +103,7 @@ static bool shares_our_tree(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
 	if (stat("/proc/self/ns/mnt", &ours) != 0 || stat(path, &theirs) != 0)
-		return geteuid() != 0; /* root would be told, others are not */
+		return geteuid() != 0; /* only root would see it */
 	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 

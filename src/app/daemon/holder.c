@@ -22,7 +22,7 @@ static void *wait_for_holders(void *arg)
 	struct pollfd p = { .fd = (int)(intptr_t)arg };
 	int n;
 
-	/* An error or the end is told of in any case. */
+	/* poll() reports an error or the end in any case. */
 	do {
 		n = poll(&p, 1, -1);
 	} while (n < 0 && errno == EINTR);

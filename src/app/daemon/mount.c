@@ -52,7 +52,7 @@ struct service {
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* path of the source, without links */
-	struct rsh_objects *objects; /* what lies at the source's address;
+	struct rsh_objects *objects; /* the objects at the source's address;
 				      * NULL: it has a path */
 	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
@@ -148,8 +148,7 @@ static bool service_fits(const struct service *s, uint64_t map)
 	       resident_bytes(s) <= s->room.resident;
 }
 
-/* What serving takes has to be there before anybody is told that it is
- * mounted. */
+/* The memory for serving has to be available before the mount is announced. */
 static int fit_memory(struct service *s, struct rsh_error *err)
 {
 	const uint64_t map = rsh_memory_left_to_map();
@@ -180,7 +179,7 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 
 /* ---- beginning and end ---- */
 
-/* Nobody asks before the server runs. */
+/* No request comes before the server runs. */
 static int add_control(struct service *s, struct rsh_error *err)
 {
 	struct rsh_control_options co = {
@@ -198,7 +197,7 @@ static int add_control(struct service *s, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-/* ---- a source that was mounted anew ---- */
+/* ---- a source that was mounted again ---- */
 
 struct wanted {
 	const char *name;
@@ -227,7 +226,7 @@ static bool may_find(const struct rsh_options *o, const char *name)
 	return w.found;
 }
 
-/* Runs in a process outside the sandbox, and is asked from within it. */
+/* Runs in a process outside the sandbox, at the request of the daemon. */
 static void find_for_source(void *ctx, const char *name, int fd[2])
 {
 	const struct service *s = ctx;
@@ -349,7 +348,7 @@ static int begin_service(struct service *s, struct rsh_error *err)
 		rsh_daemon_detach();
 	if (rc == 0)
 		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
-	/* Whoever waits for the lock looks what is mounted now. */
+	/* A command that has waited for the lock looks what is mounted now. */
 	rsh_stack_unlock(s->lock);
 	rsh_unmount_mark(s->mark);
 	s->facts.server = s->server;

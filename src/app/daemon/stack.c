@@ -34,7 +34,7 @@
 /* A process writes this to a pipe at once. */
 struct answer {
 	bool same;
-	int code; /* 0, or -errno if it could not be asked */
+	int code; /* 0, or -errno if it did not answer */
 	char step[256];
 };
 
@@ -137,7 +137,7 @@ static void tell_other(const struct rsh_mounted *m)
 			       "will be covered", m->path, m->source, m->type);
 }
 
-/* A mount of another kind, or subtype, is not ours to take down. */
+/* A mount of another type or subtype is not unmounted by this program. */
 static int refuse_mounted(const struct rsh_mounted *m, int rc,
 			  struct rsh_error *err)
 {
@@ -196,7 +196,7 @@ static bool is_as_before(const struct rsh_mounted *m)
 {
 	struct rsh_mounted now;
 
-	/* Where the mount cannot be seen it is no use to look again. */
+	/* If the mount cannot be seen, a second look is useless. */
 	return rsh_mounted_find(m->path, &now) != 0 ||
 	       (now.n == m->n && strcmp(now.source, m->source) == 0);
 }

@@ -30,7 +30,7 @@ int rsh_syscalls_refuse(bool internet)
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Names that this libseccomp or processor does not know are passed over. */
+/* Names that this libseccomp or processor does not know are ignored. */
 static const char *const refused[] = {
 	/* These start programs or reach into other processes. */
 	"execve", "execveat", "uselib", "ptrace", "process_vm_readv",
@@ -97,8 +97,8 @@ static int refuse_odd_sockets(scmp_filter_ctx f)
 	return rc;
 }
 
-/* Refuses calls by what they are asked for: sockets but for the log's and
- * systemd's, signals to others, input for the terminal. */
+/* Refuses calls by their arguments: sockets except those of the log and of
+ * systemd, signals to other processes, input for the terminal. */
 static int refuse_some(scmp_filter_ctx f, bool internet)
 {
 	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
@@ -120,8 +120,8 @@ static int refuse_some(scmp_filter_ctx f, bool internet)
 	return rc;
 }
 
-/* A filter cannot see what clone3 is asked for, so it is refused; libc then
- * takes clone. */
+/* A filter cannot see the arguments of clone3, so it is refused; libc then
+ * calls clone. */
 static int refuse_namespaces(scmp_filter_ctx f)
 {
 	static const unsigned flags[] = {

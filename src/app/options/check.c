@@ -131,7 +131,7 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* ---- a source that says itself what it is ---- */
+/* ---- a source that describes itself ---- */
 
 /* The look costs requests where SOURCE is behind HTTP: once is enough. */
 static void check_look(struct rsh_options *o)
@@ -150,8 +150,8 @@ static void check_look(struct rsh_options *o)
 		o->format = NULL;
 }
 
-/* What says itself how it is cut is wanted as one whole model without another
- * word. */
+/* A source that describes its sharding is shown as one whole model by
+ * default. */
 static void check_settle_own(struct rsh_vfs_config *v)
 {
 	if (v->src.from)
@@ -304,8 +304,7 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
-/* If both strategies are given or known, ls is asked what a mount would
- * take. */
+/* If both strategies are given or known, ls prints what a mount would take. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
@@ -334,7 +333,7 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
 	return rc ? rc : rsh_check_conversion(o, err);
 }
 
-/* It follows from the operands which of its questions verify is asked. */
+/* The operands decide what verify compares. */
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);

@@ -67,7 +67,7 @@ static int check_sides(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A model of Hugging Face's is whole, and has a form of its own. */
+/* A Hugging Face model is not sharded, and has an output format of its own. */
 static int check_assume(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -106,7 +106,8 @@ static int check_find_table(struct rsh_options *o, struct rsh_error *err)
 	return w->table ? 0 : rsh_error_nomem(err);
 }
 
-/* What makes a model of the weights lies beside its config.json. */
+/* The files that make a model of the weights are in the directory of its
+ * config.json. */
 static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;

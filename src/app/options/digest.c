@@ -106,7 +106,7 @@ static int digest_tables(void *hash, struct rsh_error *err)
 	return rc;
 }
 
-/* Of what lies behind an address, the store alone has it. */
+/* A file at an address is read by the store. */
 static int digest_stored(void *hash, const struct rsh_store *store,
 			 struct rsh_error *err)
 {
@@ -138,7 +138,7 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 	return beside ? digest_file(hash, beside, err) : 0;
 }
 
-/* The table and the model's numbers count, wherever they lie. */
+/* The contents of the table and of config.json count, not their paths. */
 static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 			  const struct rsh_store *store, struct rsh_error *err)
 {

@@ -148,7 +148,7 @@ static char *line_with_source(const struct rsh_options *o, const char *source,
 	return rsh_options_line(o, o->command, operands);
 }
 
-/* A mountpoint that is a source, and a source that is none. */
+/* Handles MOUNTPOINT and SOURCE in the wrong order. */
 static char *line_swapped(const struct rsh_options *o)
 {
 	const char *operands[] = { o->operands[1], o->operands[0], NULL };

@@ -167,7 +167,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	if (rc)
 		return rsh_error_nomem(err);
 	opterr = 0;
-	optind = 0; /* getopt starts anew: tests parse more than once */
+	optind = 0; /* getopt starts again: tests parse more than once */
 	while (rc == 0 && !wants_no_command(o) &&
 	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
@@ -350,9 +350,8 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = parse_command(argc, argv, o, err);
 	if (!o->unnamed || !looks_mistyped(word))
 		return rc;
-	/* For a single operand the sentence says it already.  With two it may
-	 * be a mount that is without fault, but that there is no such
-	 * SOURCE. */
+	/* For a single operand the message has it already. With two operands it
+	 * may be a correct mount of a SOURCE that does not exist. */
 	if ((rc == -EINVAL && o->n_operands != 1) ||
 	    (rc == 0 && is_near_command(word)))
 		return doubt_command(word, err);

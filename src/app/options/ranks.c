@@ -75,8 +75,8 @@ int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
 	*wanted = files;
 	if (!files)
 		return rsh_error_nomem(err);
-	/* A file stands no earlier than its rank, so from the last one on
-	 * nothing is overwritten that is still needed. */
+	/* The index of a file is at least that of its rank, so going backwards
+	 * overwrites nothing that is still needed. */
 	if (rsh_ranks_mark(o, skip, n / per_rank, files, err))
 		return -EINVAL;
 	for (uint32_t i = n; i-- > 0;)

@@ -459,8 +459,7 @@ int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
 		v->derive = rsh_derive_options_new();
 	if (!v->derive)
 		return rsh_error_nomem(err);
-	/* Where there is a file as well, the derivation is an error that is
-	 * told later. */
+	/* If a file is given as well, this is refused later. */
 	if (def->min == RSH_DERIVE_MESH && !v->dst.from)
 		v->dst.from = RSH_FROM_DERIVED;
 	rc = rsh_derive_options_set(v->derive,

@@ -115,7 +115,7 @@ void rsh_options_settle(struct rsh_options *o)
 int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
-	/* -o itself is no option that was given, only those in its list are. */
+	/* -o itself does not count as given; the options in its list do. */
 	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
 				  sizeof(*o->given)))
 		return rsh_error_nomem(err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/verify_kind.c tells which of its questions `verify` is asked. */
+/* app/options/verify_kind.c finds out what `verify` compares. */
 #include "config.h"
 
 #include "rsh/app/check.h"
@@ -55,7 +55,7 @@ bool rsh_verify_has_manifest(const struct rsh_options *o)
 	struct rsh_stat st;
 	bool has;
 
-	/* Who cannot open it is told by those who need it. */
+	/* A file that cannot be opened is an error where it is needed. */
 	if (rsh_store_open(o->operands[0], &opts, &s, &unused))
 		return false;
 	has = rsh_store_look(s, RSH_MANIFEST_NAME, &st) == 0 &&
