@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages and the wheel, and tries them.
+# Builds the Debian packages, the RPMs and the wheel, and tries them.
 #
 #   tests/package.sh [--keep DIRECTORY]
 #
@@ -77,6 +77,29 @@ logged buildpackage in_fresh sh -ec '
 	cd reshardfs-"$1"
 	dpkg-buildpackage -us -uc -j"${JOBS:-$(nproc)}"' sh "$upstream"
 (cd "$fresh_root/root" && ls ./*.deb)
+
+say "the RPMs"
+logged install-rpm in_fresh apt-get -qq install rpm
+# The names of packages in BuildRequires are those of openEuler, which Debian lacks.
+# shellcheck disable=SC2016
+logged rpmbuild in_fresh sh -ec '
+	rpmbuild --nodeps -bb --define "_topdir /root/rpm" --define "_sourcedir /root" \
+		--define "debug_package %{nil}" --define "optflags -O0" \
+		--define "_smp_mflags -j${JOBS:-$(nproc)}" \
+		--define "python3_sitelib /usr/lib/python3/dist-packages" \
+		reshardfs-"$1"/packaging/reshardfs.spec
+	for package in rpm/RPMS/*/*.rpm; do
+		rpm -qp --qf "[%{NAME} %{FILENAMES}\n]" "$package"
+	done >rpm/files' sh "$upstream"
+for file in "reshardfs /usr/bin/reshardfs" "reshardfs /usr/sbin/mount.reshardfs" \
+	"reshardfs /usr/share/reshardfs/tables/qwen3.rules" \
+	"reshardfs /usr/lib/systemd/system/reshardfs@.service" \
+	"reshardfs-devel /usr/include/reshard.h" \
+	"python3-reshardfs /usr/lib/python3/dist-packages/reshardfs/__init__.py"; do
+	grep -Fqx "$file" "$fresh_root/root/rpm/files" || die "no RPM has $file"
+done
+grep -q "^reshardfs-libs .*/libreshard\.so\.0$" "$fresh_root/root/rpm/files" ||
+	die "no RPM has the library"
 
 say "lintian"
 logged install-lintian in_fresh apt-get -qq install lintian python3-venv

@@ -14,7 +14,7 @@
 
 #include "rsh/util/mem.h"
 
-/* So many ranks are asked for neighbours where the first has none. */
+/* So many ranks are tried for neighbours where the first has none. */
 #define LOOKED_FOR 64
 
 /* Has the rank a slice of the size and type that all others are compared
@@ -122,7 +122,7 @@ static void holders_add_pair(const struct rsh_contents *c,
 }
 
 /* Where files are missing all around, each axis on which `base` has lost its
- * neighbour is told by others. */
+ * neighbour is covered by others. */
 static void holders_complete(const struct rsh_contents *c,
 			     const struct rsh_subject *s, uint32_t base,
 			     uint32_t *locals, uint32_t *k)
@@ -174,8 +174,8 @@ static uint32_t holders_choose(const struct rsh_contents *c,
 
 /* Ranks of stages that by the strategy do not have the tensor may hold it all
  * the same.  Then they hold what their counterparts do, or the tensor is not
- * cut into stages so.  Whose counterparts they are cannot be told where the
- * stages cut it each in a way of its own.  Gives up to two of them. */
+ * cut into stages so.  Which ranks are counterparts is not known if each stage
+ * cuts it differently.  Gives up to two of them. */
 static uint32_t holders_find_strays(const struct rsh_contents *c,
 				    const struct rsh_subject *s,
 				    const uint32_t *locals, uint32_t n_locals,

@@ -55,7 +55,7 @@ static void infer_batch_clear(struct infer_batch *b)
 	b->n_ranks = 0;
 }
 
-/* ---- who holds it ---- */
+/* ---- ranks that hold it ---- */
 
 bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 			   const struct rsh_record *a,

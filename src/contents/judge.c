@@ -46,9 +46,9 @@ static struct judge_company judge_company_of(const struct rsh_contents *c,
 	return n;
 }
 
-/* Experts lie behind each other in dimension 0.  If all began as copies of one,
- * so did those of one slice; where they have no dimension of their own there is
- * no telling. */
+/* Experts follow each other in dimension 0.  If all began as copies of one, so
+ * did those of one slice; where they have no dimension of their own there is no
+ * telling. */
 static bool judge_are_copies(struct rsh_contents *c,
 			     const struct rsh_subject *s)
 {

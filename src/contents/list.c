@@ -309,8 +309,8 @@ static int list_strategy(struct rsh_contents *c)
 	return 0;
 }
 
-/* Says of each name which rank is the last that has it, counted from 1; NULL:
- * memory is out. */
+/* Returns for each name the last rank that has it, counted from 1; NULL: memory
+ * is out. */
 static uint32_t *list_last(const struct rsh_contents *c)
 {
 	uint32_t n_names = rsh_names_count(c->names);

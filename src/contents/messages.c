@@ -15,8 +15,8 @@
 
 /* ---- the groups ---- */
 
-/* Reads the tensor on every rank if there are not too many of them, so that
- * the sentence can speak of all. */
+/* Reads the tensor on every rank if there are not too many of them, so that the
+ * message can name all. */
 static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 {
 	struct rsh_subject more = *s, *one = &more;

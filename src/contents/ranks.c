@@ -75,7 +75,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 			     "these ranks out", e.text, guess);
 }
 
-/* ---- what an older step tells ----
+/* ---- what an older step shows ----
  *
  * A step that a job of 8 ranks has half written looks like that of a job of 4,
  * and a strategy of 4 ranks may well fit what is there: an eighth of each

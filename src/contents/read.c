@@ -38,8 +38,8 @@ struct read_tasks {
 
 /* ---- one read ---- */
 
-/* Reads a stretch of a record's content, which may lie in several extents;
- * false if it cannot be read. */
+/* Reads a stretch of a record's content, which may be in several extents; false
+ * if it cannot be read. */
 static bool sample_content(const struct rsh_contents *c, uint32_t rank,
 			   uint32_t name, uint64_t offset, uint8_t *buf,
 			   size_t len)
@@ -157,8 +157,8 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		uint64_t length = s->record->content_bytes, offset = 0, hash;
 		const uint64_t unit = read_element_size(s->record);
 
-		/* Blocks lie at places that follow from the tensor's name, the
-		 * same in all ranks.  The first blocks of tensors tell less, as
+		/* The places of blocks follow from the tensor's name, the same
+		 * in all ranks.  The first blocks of tensors tell less, as
 		 * padding and unused tokens of vocabularies do. */
 		if (!whole && length > RSH_CONTENTS_BLOCK) {
 			hash = XXH3_64bits_withSeed(&s->family,

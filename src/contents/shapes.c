@@ -13,11 +13,11 @@
  * width, and one change of the cut gives it to all, the strategy is another
  * one's.  A single kind may well be an exception, unless the change makes all
  * of its dimensions such widths.  Some matrices are of several widths at once:
- * those of all experts may lie one below the other, as one of [experts * width,
- * ...], and hyper-connections mix several streams.  They alone are no reason to
- * wonder, but a change has to make them fit as well.  All of that is asked only
- * of what looks like a model at all: layers of one shape, and most matrices of
- * the width of a norm. */
+ * those of all experts may be one below the other, as one of [experts * width,
+ * ...], and hyper-connections mix several streams.  They alone are no misfit,
+ * but a change has to make them fit as well.  The check is made only for what
+ * looks like a model: layers of one shape, and most matrices of the width of a
+ * norm. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -29,10 +29,9 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-/* So many kinds of matrices are looked at. */
+/* So many kinds of matrices are compared. */
 #define KINDS_MAX 256
-/* So many kinds have to be as wide as a norm before any other is wondered
- * at. */
+/* So many kinds have to be as wide as a norm before another one is a misfit. */
 #define FITS_MIN 3
 /* So many have to be the same in several layers, as those of models are. */
 #define REPEATED_MIN 2

@@ -79,5 +79,5 @@ bool rsh_format_is_rank_dir(const char *name)
 	const size_t n = strlen("rank_");
 
 	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
+		strncmp(name, "ckpt_", n) == 0) && rsh_count_digits(name + n, 1);
 }

@@ -272,7 +272,7 @@ static double read_counter(const struct ckpt2_shown *c,
 }
 
 /* Of a name such as "gpt-3_20.ckpt" the 20 is counted from the third epoch on,
- * whose length nobody knows but the job. */
+ * whose length is not known. */
 static uint64_t find_step(const struct ckpt2_shown *c,
 			  const struct rsh_output_tree *t,
 			  const struct rsh_candidate_step *named)

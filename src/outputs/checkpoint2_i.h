@@ -31,7 +31,7 @@ struct rsh_ckpt2_tensor {
 	const struct rsh_cut *cut; /* a grid of n_ranks ranks; NULL: each of
 				    * them has the whole tensor */
 	uint32_t first, n_ranks;
-	bool opt;                  /* it stands in the ranks' opt files */
+	bool opt;                  /* it is in the ranks' opt files */
 };
 
 /* This is what a text describes, all of which has to outlive it. */

@@ -18,7 +18,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/json_text.h"
 
-/* This is a mesh, whose axes are told by their strides, and which of them cut
+/* A mesh, whose axes are identified by their strides, and which of them cut
  * each dimension, most significant first. */
 #define AXES_MAX (2 * RSH_GRID_MAX_AXES)
 struct emit_layout {
@@ -54,7 +54,7 @@ static void layout_cut(struct emit_layout *l, uint32_t dim, uint32_t stride)
 	l->strides[dim][l->n[dim]++] = stride;
 }
 
-/* The optimizer shard lies on consecutive ranks of those that hold the same:
+/* The optimizer shard is on consecutive ranks among those that hold the same:
  * on the innermost free axes, the last of which it may take in part.  False:
  * its size is no such product. */
 static bool layout_add_free(struct emit_layout *l,

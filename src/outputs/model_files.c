@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_files.c loads what lies beside the weights of a model. */
+/* outputs/model_files.c loads the files beside the weights of a model. */
 #include "config.h"
 
 #include "rsh/outputs/model_files.h"
@@ -11,8 +11,8 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* The weights of many tools, and maps of where they lie; of our own, the
- * manifest that an export leaves, which tells of other files. */
+/* Weights of many tools, and maps of weights; also the manifest that an export
+ * leaves, which lists other files. */
 static bool is_of_weights(const char *name)
 {
 	static const char *const suffixes[] = {
@@ -33,7 +33,7 @@ static bool is_model_file(struct rsh_dir *dir, const char *name)
 
 	if (name[0] == '.' || is_of_weights(name))
 		return false;
-	/* What cannot be looked at is told when it is opened. */
+	/* A failure is reported when the file is opened. */
 	return rsh_dir_look(dir, name, &st) || st.kind == RSH_IS_FILE;
 }
 

@@ -17,8 +17,8 @@
 
 #define VALUES_NAME "extra_state.json"
 
-/* What keeps people from the tensors keeps them from the values.  The number of
- * the file is behind those of all directories. */
+/* The values are no more readable than the tensors.  The number of the file is
+ * behind those of all directories. */
 int rsh_output_add_values(struct rsh_output_tree *t)
 {
 	const uid_t uid = t->tree->uid;

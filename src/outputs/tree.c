@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/tree.c finds nodes in the rows of a tree.
  *
- * There are few rows, or as many as directories, and the kernel remembers for a
- * day what it was told: so they are looked at one after the other.
- */
+ * There are few rows, or as many as directories, and the kernel caches answers
+ * for a day: so they are searched one after the other. */
 #include "config.h"
 
 #include "rsh/outputs/tree.h"
@@ -61,7 +60,7 @@ static bool is_counted(uint64_t number, uint64_t first, uint64_t step,
 	return true;
 }
 
-/* Returns how many nodes of a row stand in the directory, from *i on. */
+/* Returns how many nodes of a row are in the directory, from *i on. */
 static uint32_t row_children(const struct rsh_row *row, uint64_t dir,
 			     uint32_t *i)
 {

@@ -23,7 +23,7 @@ bool rsh_number_read(const char *digits, size_t n, uint64_t *out)
 	return n > 0;
 }
 
-size_t rsh_mixed_radix(const char *s, size_t n)
+size_t rsh_count_digits(const char *s, size_t n)
 {
 	size_t i = 0;
 
@@ -69,7 +69,7 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 			continue;
 		*begin = i + k;
 		*begin += name[*begin] == '_' || name[*begin] == '-';
-		*end = *begin + rsh_mixed_radix(name + *begin, n - *begin);
+		*end = *begin + rsh_count_digits(name + *begin, n - *begin);
 		if (rsh_number_read(name + *begin, *end - *begin, &unused))
 			return true;
 	}
@@ -113,7 +113,7 @@ size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
 
 static bool name_number_at(const char **s, uint64_t *out)
 {
-	size_t n = rsh_mixed_radix(*s, strlen(*s));
+	size_t n = rsh_count_digits(*s, strlen(*s));
 	bool is = rsh_number_read(*s, n, out);
 
 	*s += n;
@@ -149,7 +149,7 @@ void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out)
 
 	rsh_rank_in_name(name, n, &rank_begin, &rank_end);
 	while (i < n) {
-		size_t digits = rsh_mixed_radix(name + i, n - i);
+		size_t digits = rsh_count_digits(name + i, n - i);
 
 		if (digits > 0 && i != rank_begin &&
 		    (s->n == RSH_STEP_NUMBERS_MAX ||

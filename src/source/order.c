@@ -81,7 +81,7 @@ static void order_last_numbers(const char *name, uint64_t out[2])
 {
 	out[0] = out[1] = 0;
 	while (*(name += strcspn(name, "0123456789"))) {
-		size_t n = rsh_mixed_radix(name, strlen(name));
+		size_t n = rsh_count_digits(name, strlen(name));
 
 		out[0] = out[1];
 		if (!rsh_number_read(name, n, &out[1]))

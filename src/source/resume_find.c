@@ -182,7 +182,7 @@ static bool find_is_rank_dir(const char *name)
 
 	return (strncmp(name, "rank_", n) == 0 ||
 		strncmp(name, "ckpt_", n) == 0) && name[n] &&
-	       name[n + rsh_mixed_radix(name + n, strlen(name + n))] == '\0';
+	       name[n + rsh_count_digits(name + n, strlen(name + n))] == '\0';
 }
 
 static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,

@@ -245,7 +245,7 @@ static char *step_make_series(const struct rsh_checkpoint *c)
 	uint64_t v;
 
 	while (series && *s) {
-		size_t n = rsh_mixed_radix(s, strlen(s));
+		size_t n = rsh_count_digits(s, strlen(s));
 
 		if (rsh_number_read(s, n, &v) && v == c->rank)
 			to = stpcpy(to, RANK_MARK);

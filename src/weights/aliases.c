@@ -68,8 +68,8 @@ static int weights_copy_each(struct weights_work *w,
 	return rc;
 }
 
-/* A copy is passed over since its elements come with what it is a copy of; if
- * that is not made they would be lost. */
+/* A copy is skipped because its original has the same elements; if the original
+ * is not made they would be lost. */
 static int weights_check_copy(struct weights_work *w,
 			      const struct weights_match *m,
 			      struct rsh_error *err)

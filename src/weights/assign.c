@@ -47,8 +47,8 @@ static int weights_try(struct weights_work *w, const char *text,
 	return 0;
 }
 
-/* Finds the rule that takes a name, NULL if none does.  Of what an `also` wants
- * copies of note is taken besides. */
+/* Finds the rule that takes a name, NULL if none does.  Originals of an `also`
+ * are noted as well. */
 static int weights_take(struct weights_work *w, const char *text,
 			struct weights_match *m, const struct rsh_rule **rule,
 			struct rsh_error *err)
@@ -136,7 +136,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 		weights_list_add(&w->copies, &m, err) : 0;
 }
 
-/* Instances stand together, and in each the tensors in the rule's order. */
+/* Sorts by instance, and in each by the rule's order of tensors. */
 static int weights_by_instance(const void *a, const void *b)
 {
 	const struct weights_match *x = a, *y = b;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/check.c looks what is wrong with a table, by itself or with the
- * tensors of a source. */
+/* weights/check.c finds what is wrong with a table, alone or with the tensors
+ * of a source. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -59,7 +59,7 @@ static bool weights_scale_fits(const struct rsh_offer *o,
 	return true;
 }
 
-/* Is the offer a tensor of the catalogue as it stands? */
+/* Tells whether the offer is a tensor of the catalogue, unchanged. */
 static bool weights_is_plain(const struct weights_work *w, uint32_t source)
 {
 	const struct rsh_offer *o = &w->in[source];

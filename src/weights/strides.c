@@ -48,7 +48,7 @@ bool weights_dim(const struct weights_instance *x,
 	       rsh_mul_u64(*size, after, size) && *size <= INT64_MAX;
 }
 
-/* Adds the factors of a product, of which the last goes on by `step`. */
+/* Adds the factors of a product, of which the last one advances by `step`. */
 static void weights_put_product(const struct weights_instance *x,
 				const struct rsh_rule_product *p, uint32_t dim,
 				uint64_t step, struct weights_place *out)

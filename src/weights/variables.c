@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/variables.c finds out what the names of `let` stand for. */
+/* weights/variables.c computes the values of `let`. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

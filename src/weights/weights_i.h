@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/weights_i.h - a conversion under way.
+/* weights/weights_i.h - the state of a conversion.
  *
  * A *unit* is a rule below one of its prefixes.  Every tensor that is there is
  * given to the first unit that names it (assign.c).  Those of a unit with the
@@ -102,7 +102,7 @@ struct weights_work {
 	struct weights_list copies; /* what `also` makes copies of; from
 				     * Hugging Face: the copies */
 	uint32_t *sources;          /* [match] */
-	uint32_t n_states, a_state; /* passed over: how many, and one */
+	uint32_t n_states, a_state; /* skipped: how many, and one */
 	uint32_t n_dropped, a_dropped;
 
 	struct weights_made *made;
@@ -256,7 +256,7 @@ int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
 /* ---- aliases.c ---- */
 
 int weights_make_also(struct weights_work *w, struct rsh_error *err);
-/* Looks whether what copies are passed over for is made. */
+/* Checks that the original of each skipped copy is made. */
 int weights_check_copies(struct weights_work *w, struct rsh_error *err);
 
 /* ---- convert.c ---- */

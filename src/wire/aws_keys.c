@@ -125,8 +125,8 @@ static char *answer_string(char **p)
 	return from + 1;
 }
 
-/* Passes over a value that is no string: a number, a word, or a list or object
- * with all that is in it. */
+/* Skips a value that is not a string: a number, a word, or a list or object
+ * with its contents. */
 static char *answer_pass(char *p)
 {
 	const char *begin = p;

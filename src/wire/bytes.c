@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/bytes.c reads exactly what was asked for, and says so if it cannot. */
+/* wire/bytes.c reads exact numbers of bytes, and computes checksums. */
 #include "config.h"
 
 #include "rsh/wire/bytes.h"
@@ -67,7 +67,8 @@ int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 	if (rc)
 		return rc;
 	if (got < len)
-		return rsh_bytes_damaged(src, offset, "it became shorter", err);
+		return rsh_bytes_damaged(src, offset, "the file became shorter",
+					 err);
 	return 0;
 }
 

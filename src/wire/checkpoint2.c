@@ -13,7 +13,7 @@
 #include "rsh/util/mem.h"
 #include "strategy_build_i.h"
 
-/* Reads the parameters first, wherever they stand. */
+/* Reads the parameters first, wherever they are in the file. */
 static void ck2_read_root(struct ckpt2_reader *r)
 {
 	const char *const storage = r->kept ? "files" : CKPT2_STORAGE;

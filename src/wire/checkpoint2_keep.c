@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/checkpoint2_keep.c writes what was read of a metadata.json so that it
- * can be read again: a metadata.json without what is said for every rank anew.
- * A layout stands there once, and is the number of its first parameter from
- * then on; "stored", "holders" and "files" stand for storage_data. */
+ * can be read again: a metadata.json without the repetitions for every rank. A
+ * layout is written once; later parameters have the number of the first
+ * parameter that has it. "stored", "holders" and "files" replace
+ * storage_data. */
 #include "checkpoint2_i.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_layout.c reads the layouts of a metadata.json, of which a
- * few stand there for every parameter again, and keeps each once. */
+/* wire/checkpoint2_layout.c reads the layouts of a metadata.json, which repeats
+ * a few of them for every parameter, and keeps each once. */
 #include "checkpoint2_i.h"
 
 #include <errno.h>
@@ -293,7 +293,7 @@ static struct ckpt2_layout *ck2_layout_new(struct ckpt2_layouts *l,
 	return out;
 }
 
-/* Takes in a layout that was not met before. */
+/* Adds a layout that is new. */
 static const struct ckpt2_layout *ck2_layout_add(struct json_scan *s,
 						 struct ckpt2_layouts *l,
 						 const struct raw_item *raw,

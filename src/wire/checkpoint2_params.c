@@ -145,7 +145,7 @@ void rsh_ckpt2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p)
 		rsh_json_nomem(&r->scan);
 }
 
-/* Reads the fields that stand for what storage_data would say. */
+/* Reads the fields that replace storage_data in a kept text. */
 static void ck2_kept_field(struct ckpt2_reader *r, struct ckpt2_param *p,
 			   const struct json_string *key)
 {

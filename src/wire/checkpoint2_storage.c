@@ -38,7 +38,7 @@ static uint32_t ck2_file(struct ckpt2_reader *r, const struct json_string *name)
 	return id;
 }
 
-/* Of a parameter without a layout it tells who holds it. */
+/* Reads a rank_group, which is needed for parameters without a layout. */
 static void ck2_group(struct ckpt2_reader *r)
 {
 	struct json_scan *s = &r->scan;
@@ -87,7 +87,7 @@ static struct ck2_stored ck2_stored_fields(struct ckpt2_reader *r)
 	return out;
 }
 
-/* Takes in whose file it is. */
+/* Notes of which rank the file is. */
 static void ck2_take_file(struct ckpt2_reader *r, uint32_t file, uint32_t rank)
 {
 	struct rsh_ckpt2_file *f = &r->files[file];
@@ -103,7 +103,7 @@ static void ck2_take_file(struct ckpt2_reader *r, uint32_t file, uint32_t rank)
 		r->layouts.n_ranks = rank + 1;
 }
 
-/* Takes in that a file holds a slice. */
+/* Notes that a file holds a slice. */
 static void ck2_take_stored(struct ckpt2_reader *r, const struct ckpt2_param *p,
 			    uint32_t slice, const struct ck2_stored *st)
 {
@@ -145,7 +145,8 @@ static void ck2_read_slice(struct ckpt2_reader *r, struct ckpt2_param *p,
 			      slice);
 		return;
 	}
-	/* Who holds it is asked only where no layout says so. */
+	/* A layout says which ranks hold a slice; without one the rank_group
+	 * does. */
 	r->holders.n = 0;
 	if (!p->layout)
 		r->n_group = 0;

@@ -351,8 +351,8 @@ static int add_value(struct scan *s, const struct value *v,
 
 /* ---- the file ---- */
 
-/* Tells of field `f`, which reaches beyond the end of the file.  The
- * parameter's name is mostly there still, because it stands first. */
+/* Refuses field `f`, which reaches beyond the end of the file. The parameter's
+ * name, which is its first field, is usually still there. */
 static int truncated(struct scan *s, const struct pb_field *f)
 {
 	struct value v = { .name = RSH_NAME_NONE };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/json_edit.c remembers where the members of an object lie in its text,
- * and writes the text anew with pieces of it replaced. */
+/* wire/json_edit.c notes the places of an object's members in its text, and
+ * writes the text with some of them replaced. */
 #include "config.h"
 
 #include "rsh/wire/json_edit.h"
@@ -44,7 +44,7 @@ static bool edit_is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Finds where a number of digits only is one; false: it is another. */
+/* Reads a number of digits only; false: it is another one. */
 static bool edit_number(const char *s, size_t len, uint64_t *out)
 {
 	*out = 0;
@@ -291,7 +291,7 @@ struct edit_writer {
 	uint64_t at; /* up to where the old text is written or skipped */
 };
 
-/* Writes the old text up to there, and goes on behind `behind`. */
+/* Writes the old text up to `until`, and continues at `behind`. */
 static void edit_keep(struct edit_writer *w, uint64_t until, uint64_t behind)
 {
 	if (until > w->at)
@@ -318,7 +318,8 @@ static const struct edit_member *edit_neighbour(const struct rsh_json_edit *e,
 	return NULL;
 }
 
-/* What is left out goes with the comma before it, or else the one behind. */
+/* A member that is left out takes the comma before it along, or else the one
+ * behind it. */
 static void edit_leave_out(struct edit_writer *w, uint32_t i)
 {
 	const struct rsh_json_edit *e = w->e;
@@ -332,7 +333,7 @@ static void edit_leave_out(struct edit_writer *w, uint32_t i)
 		edit_keep(w, m->begin, next ? next->begin : edit_end(m));
 }
 
-/* Writes a comma and the blanks that stand before the last member. */
+/* Writes a comma and the blanks that precede the last member. */
 static void edit_put_gap(struct edit_writer *w, const struct edit_member *last)
 {
 	const char *text = w->e->text;
@@ -397,7 +398,7 @@ int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len)
 	for (uint32_t i = 0; i < e->n_read; i++) {
 		const struct edit_member *m = &e->v[i];
 
-		/* It went with the object that it is in. */
+		/* The object that has it was left out. */
 		if (edit_end(m) <= w.at)
 			continue;
 		if (m->dropped) {

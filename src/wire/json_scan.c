@@ -4,8 +4,8 @@
  * A tree in memory would be several times the file, and parsers that call back
  * for every token (yajl: some 150 MB/s) take longer over a large metadata.json
  * than the whole mount may.  Here nothing is allocated for a token, strings and
- * numbers are read where they lie, and the NUL behind the window ends every
- * inner loop, which so has one comparison a byte. */
+ * numbers are read in place, and the NUL behind the window ends every inner
+ * loop, so that a loop has one comparison a byte. */
 #include "config.h"
 
 #include "json_scan_i.h"
@@ -107,10 +107,10 @@ static bool js_more(struct json_scan *s)
 	s->end = s->window + kept + got;
 	*s->end = '\0';
 	s->next += got;
-	return got > 0 || rsh_json_fail(s, "it became shorter");
+	return got > 0 || rsh_json_fail(s, "the file became shorter");
 }
 
-/* Has n bytes at hand, fewer only where the file ends. */
+/* Makes n bytes readable, fewer only where the file ends. */
 static inline void js_fill(struct json_scan *s, size_t n)
 {
 	while ((size_t)(s->end - s->p) < n && js_more(s))
@@ -245,7 +245,7 @@ size_t rsh_utf8_put(char *to, uint32_t c)
 	return n;
 }
 
-/* Replaces the escapes in place: what they stand for is shorter. */
+/* Replaces the escapes in place: the characters are shorter. */
 static bool js_unescape(struct json_scan *s, struct json_string *text)
 {
 	static const char letters[] = "\"\\/bfnrt", plain[] = "\"\\/\b\f\n\r\t";

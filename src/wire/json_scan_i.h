@@ -19,16 +19,16 @@ struct json_scan {
 	const struct rsh_byte_source *src;
 	struct rsh_error *err;
 	int rc;
-	const char *name; /* of the parameter at hand, for sentences; or NULL */
+	const char *name; /* of the current parameter, for messages; or NULL */
 	bool fresh;       /* nothing of the list or object was read so far */
 	unsigned depth;   /* of open lists and objects */
 	uint64_t next;    /* offset of what follows the window */
-	char *p, *end;    /* what is to be read; a NUL stands at the end */
+	char *p, *end;    /* what is to be read; a NUL follows it */
 	char *window;
 };
 
-/* This is a string as it was meant, without a NUL; it lies in the window, until
- * the next thing is read. */
+/* A string without its escapes, and without a NUL. It is in the window until
+ * the next value is read. */
 struct json_string {
 	char *s;
 	size_t len;
@@ -61,14 +61,14 @@ bool rsh_json_element(struct json_scan *s);
 bool rsh_json_string(struct json_scan *s, struct json_string *out);
 /* Reads an integer of lo .. hi. */
 bool rsh_json_int(struct json_scan *s, int64_t lo, int64_t hi, int64_t *out);
-/* Passes over a word ("null", "true") if it stands here. */
+/* Skips a word ("null", "true") if it is next. */
 bool rsh_json_word(struct json_scan *s, const char *word);
 /* Tells which character begins the value here, 0 after a failure. */
 int rsh_json_peek(struct json_scan *s);
-/* Passes over a value, also one that only Python writes (NaN). */
+/* Skips a value, also one that only Python writes (NaN). */
 void rsh_json_skip(struct json_scan *s);
-/* Passes over `len` bytes, a whole value without blanks around it, if exactly
- * these stand here. */
+/* Skips `len` bytes, a whole value without blanks around it, if exactly these
+ * are next. */
 bool rsh_json_same(struct json_scan *s, const char *text, size_t len);
 /* Returns the text since that offset, NULL if it is not in the window any
  * more. */

@@ -11,8 +11,7 @@
 
 void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len)
 {
-	/* One byte more is asked for, so that there is always room for a
-	 * NUL. */
+	/* One byte more is reserved for the NUL. */
 	if (t->failed || len >= SIZE_MAX - t->len ||
 	    rsh_grow(&t->data, &t->cap, t->len + len + 1, 1)) {
 		t->failed = true;
@@ -104,7 +103,7 @@ static bool needs_escape(uint32_t c, enum rsh_json_escapes escapes)
 bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s, size_t len,
 			      enum rsh_json_escapes escapes)
 {
-	size_t start = 0; /* of what is copied as it stands */
+	size_t start = 0; /* of what is copied without escapes */
 	uint32_t c;
 
 	if (!rsh_is_utf8(s, len))

@@ -105,8 +105,8 @@ static int read_source(const struct parse *p, const json_t *o,
 	return 0;
 }
 
-/* Tells whether a path is plain names below the tree's root: whoever wrote the
- * manifest must not choose which other files are read. */
+/* Tells whether a path is plain names below the tree's root: a manifest must
+ * not choose which other files are read. */
 static bool is_inside(const char *path)
 {
 	for (const char *s = path;; s++) {

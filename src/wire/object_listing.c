@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/object_listing.c reads the answers of S3 servers by expat, which holds a
  * token at a time, and no more than MAX_TEXT of a text are kept.  The library
- * is loaded when somebody wants to read one. */
+ * is loaded by rsh_listing_start(). */
 #include "rsh/wire/object_listing.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static int hex_value(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes a key where it lies.  A byte of zero cannot be in a name. */
+/* Decodes a key in place.  A byte of zero cannot be in a name. */
 static bool listing_decode(char *s)
 {
 	char *to = s;
@@ -302,7 +302,7 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	p->len = 0;
 }
 
-/* Texts that nobody asks for may be of any length. */
+/* Texts that are not used may be of any length. */
 static void XMLCALL listing_text(void *ctx, const char *s, int len)
 {
 	struct rsh_listing_parser *p = ctx;
@@ -352,7 +352,7 @@ rsh_listing_parser_new(struct rsh_object_listing *l,
 	return p;
 }
 
-/* Where it says that keys are encoded may stand behind them. */
+/* EncodingType may follow the keys. */
 static int listing_finish(struct rsh_listing_parser *p)
 {
 	struct rsh_object_listing *l = p->list;

@@ -2,9 +2,9 @@
 /* wire/pb_scan_i.h - the fields of a protobuf message, read from a file of any
  * size without unpacking the message; only this room includes it.
  *
- * Numbers of the file are hostile until they are checked.  rsh_pb_next() checks
- * every field against the end of the message around it, so that its caller may
- * rely on `offset + length <= end`. */
+ * Numbers of the file are not trusted until they are checked.  rsh_pb_next()
+ * checks every field against the end of the message around it, so that its
+ * caller may rely on `offset + length <= end`. */
 #ifndef RSH_WIRE_PB_SCAN_I_H
 #define RSH_WIRE_PB_SCAN_I_H
 

@@ -25,7 +25,7 @@ struct machine {
 
 	struct rsh_pickle_value *stack;
 	size_t n, cap;
-	size_t *marks; /* how many values lie below each */
+	size_t *marks; /* how many values are below each */
 	size_t n_marks, cap_marks;
 	struct rsh_pickle_value *memo;
 	size_t n_memo, cap_memo;
@@ -46,7 +46,7 @@ static int machine_push(struct machine *m, struct rsh_pickle_value v)
 	return 0;
 }
 
-/* Returns how many values lie above the last mark. */
+/* Returns how many values are above the last mark. */
 static size_t machine_above(const struct machine *m)
 {
 	return m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0);
@@ -69,7 +69,7 @@ static int machine_mark(struct machine *m)
 	return 0;
 }
 
-/* Takes the last mark away; *n is how many values lie above it, which stay. */
+/* Removes the last mark; *n is how many values are above it, which stay. */
 static int machine_unmark(struct machine *m, size_t *n)
 {
 	if (m->n_marks == 0)
@@ -83,7 +83,7 @@ static int machine_unmark(struct machine *m, size_t *n)
 
 static int machine_put(struct machine *m, uint64_t place)
 {
-	/* Whoever pickles counts upwards. */
+	/* Picklers number the memo without gaps. */
 	if (place > m->n_memo)
 		return machine_bad(m, "a pickle whose memo has gaps");
 	if (place == m->n_memo) {
@@ -212,8 +212,9 @@ static int machine_grow_list(struct machine *m, struct rsh_pickle_list *l,
 	return 0;
 }
 
-/* Moves the n values on top into the list or dictionary below them.  What else
- * takes values, such as a class made from list, takes them for nothing. */
+/* Moves the n values on top into the list or dictionary below them.  Another
+ * object that takes values, such as one of a class derived from list, ignores
+ * them. */
 static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
 			  size_t n)
 {

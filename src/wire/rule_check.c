@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/rule_check.c looks whether both sides of a rule speak of the same
- * elements: letters that only one side has would leave places open.
+/* wire/rule_check.c checks that both sides of a rule describe the same
+ * elements: a letter that only one side has would leave places open.
  *
  * A hole that has the same letter on both sides is a number of which the rule
  * holds for each.  One that only one side has is a further axis of the tensor,
@@ -231,7 +231,7 @@ static int rule_check_holes(const struct rule_reading *x)
 }
 
 /* Copies may have a number that what they are copies of has not; the other way
- * nobody would know which one to copy. */
+ * it would not be known which one to copy. */
 static int rule_check_also(const struct rule_reading *x)
 {
 	const enum rsh_side right = RSH_SIDE_MINDSPORE;

@@ -81,7 +81,7 @@ static bool rule_let_uses(const struct rsh_rule_let *l, const char *name)
 	return false;
 }
 
-/* What a line uses has to stand before it, so that nothing goes in circles. */
+/* A line may use only what comes before it, so that there are no circles. */
 static int rule_line_let(struct rule_parse *p)
 {
 	struct rsh_rule_table *t = p->t;
@@ -214,7 +214,7 @@ static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 	return 0;
 }
 
-/* A name that begins with a dot stands under the prefixes that hold. */
+/* A name that begins with a dot is below the current prefixes. */
 static int rule_put_under(struct rule_parse *p, struct rsh_rule *r)
 {
 	for (int s = 0; s < RSH_N_SIDES; s++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/rule_table_i.h - a rule table under the parser's hands.
+/* wire/rule_table_i.h - a rule table while it is parsed.
  *
- * rule_table.c goes through the lines, rule_text.c takes what stands in one
- * apart, and rule_check.c looks whether both sides of a rule speak of the same
- * elements.  All functions give 0, -ENOMEM, or -EBADMSG with a sentence. */
+ * rule_table.c goes through the lines, rule_text.c parses one line, and
+ * rule_check.c checks that both sides of a rule describe the same elements.
+ * All functions give 0, -ENOMEM, or -EBADMSG with a sentence. */
 #ifndef RSH_WIRE_RULE_TABLE_I_H
 #define RSH_WIRE_RULE_TABLE_I_H
 
@@ -62,7 +62,7 @@ int rule_parse_end(struct rule_parse *p);
 
 /* ---- rule_check.c ---- */
 
-/* Does the prefix of `under` stand before the name? */
+/* Tells whether the prefix of `under` precedes the name. */
 bool rule_is_under(const struct rsh_rule_name *n);
 /* Do both sides name the same elements, under each prefix? */
 int rule_check(struct rule_parse *p, const struct rsh_rule *r);

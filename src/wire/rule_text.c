@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/rule_text.c takes apart what stands in a line of a rule table. */
+/* wire/rule_text.c parses a line of a rule table. */
 #include "rule_table_i.h"
 
 #include <errno.h>

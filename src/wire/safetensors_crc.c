@@ -77,7 +77,7 @@ static int st_crc_add_record(struct sum *s, const struct rsh_record *r)
 				"damaged: no CRC goes with its value",
 				s->src->path,
 				rsh_names_text(s->names, r->name));
-		/* It goes on over that many zeros, in log n steps. */
+		/* Continues the CRC over that many zeros, in log n steps. */
 		n = value;
 		block = crc32(0, &zero, 1);
 		for (uint64_t len = 1; n > 0; n >>= 1, len *= 2) {

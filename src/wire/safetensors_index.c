@@ -96,8 +96,8 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: \"weight_map\" is not an object",
 				     path);
-	/* The size is only told to users, so a value that is no size is no
-	 * error: some tools have written a float. */
+	/* The size is only printed, so another value is not an error: some
+	 * tools have written a float. */
 	v = json_object_get(json_object_get(root, "metadata"), "total_size");
 	size = json_integer_value(v);
 	map->has_total_size = json_is_integer(v) && size >= 0;

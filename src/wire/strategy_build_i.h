@@ -58,8 +58,8 @@ int rsh_strategy_builder_item(struct strategy_builder *b,
 /* Adds an operator; the `len` bytes at `name` are copied. */
 int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 			    size_t len, bool tuples, struct rsh_error *err);
-/* From now on `report` is told of a bad item, which is left out; NULL: a bad
- * item is an error. */
+/* From now on `report` gets the message on a bad item, which is left out; NULL:
+ * a bad item is an error. */
 void rsh_strategy_builder_report(struct strategy_builder *b,
 				 rsh_strategy_report_fn *report, void *ctx);
 /* Returns the layout items so far, with those that were left out. */

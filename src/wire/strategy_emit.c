@@ -198,8 +198,8 @@ new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
 	return item->parallel_layouts ? item : NULL;
 }
 
-/* Makes what stands for the operator of a parameter: its strategy has the
- * slices of each dimension. */
+/* Makes an item for the operator of a parameter: its strategy has the slices of
+ * each dimension. */
 static Rsh__Pb__ParallelStrategyItem *
 new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
 {

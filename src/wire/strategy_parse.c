@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_parse.c finds out which form a strategy file has and has the
- * right reader read it. */
+/* wire/strategy_parse.c finds out which form a strategy file has and calls the
+ * reader of that form. */
 #include "rsh/wire/strategy_file.h"
 
 #include <errno.h>

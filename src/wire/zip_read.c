@@ -141,7 +141,7 @@ int rsh_zip_read_directory(const struct rsh_byte_source *src,
 }
 
 /* Takes the numbers that do not fit their 32-bit fields from the extra field:
- * they stand there in this order, each only if its field is all ones. */
+ * they are there in this order, each only if its field is all ones. */
 static bool zip_read_wide_numbers(struct rsh_zip_entry *e)
 {
 	uint64_t *const wide[] = { &e->original_bytes, &e->content_bytes,

@@ -441,7 +441,7 @@ def a_rank_is_missing_once():
 def metadata_is_what_makes_a_step_of_several_ranks():
     with Copy("dp4mp2_opt") as c:
         lose(c.path("metadata.json"))
-        is_refused(c.root, "metadata.json: there is none", "the files of 8 ranks",
+        is_refused(c.root, "metadata.json is missing", "the files of 8 ranks",
                    "the save was not finished")
         write(c.path("metadata.json"), b'{"state_dict_metadata": {')
         is_refused(c.root, "metadata.json")

@@ -63,8 +63,10 @@ EXTRA_DIST += \
 	distributed.sh \
 	run.sh \
 	package.sh \
+	wheels.sh \
 	skips \
 	lib/setup.sh \
+	lib/wheel_libraries.sh \
 	lib/driver.sh \
 	lib/skips.py \
 	$(ORACLE) \

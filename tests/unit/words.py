@@ -38,7 +38,7 @@ WORDS = [
     (r"\bas such\b", "to this type"),
     (r"\b(make|makes|made|making) up (for|of)\b", "replace, consist of"),
     (r"\b(held|hold|holds|holding) (\w+ ){0,6}against\b", "compared with"),
-    (r"\bbrought in\b|\bhad from\b|\b(can|could|to) be had\b", "available, read from"),
+    (r"\bbrought in\b|\bhad from\b|\b(can|cannot|could|to) be had\b", "available, read from"),
     (r"\b(came|come|comes) short\b", "is truncated"),
     (r"\btak(e|es|en) (\w+ ){0,2}down\b|\btaken from the tree\b", "unmount"),
     (r"\bby hand\b", "manually"),

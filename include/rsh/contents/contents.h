@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/contents.h tells by the bytes whether a strategy is this tree's.
+/* contents/contents.h - whether a strategy fits the bytes of a tree.
  *
- * Whatever a strategy says of a tensor can be held against what lies in the
- * files: ranks that hold the same slice hold the same bytes, and ranks that
- * hold different slices do not.  A sample is compared: of each layout a few
- * tensors, of each tensor a block of 4 KiB of a few ranks, which are chosen so
- * that any two meshes would show (rank 0, and for each way to divide the ranks
- * one that differs from it in that alone).  What is constant tells nothing.
+ * Whatever a strategy says of a tensor can be compared with the files: ranks
+ * that hold the same slice hold the same bytes, and ranks that hold different
+ * slices do not.  A sample is compared: of each layout a few tensors, of each
+ * tensor a block of 4 KiB of a few ranks, which are chosen so that any two
+ * meshes would show (rank 0, and for each way to divide the ranks one that
+ * differs from it in that alone).  What is constant tells nothing.
  *
  * One tensor that contradicts the strategy is not always a wrong strategy: data
  * parallel ranks keep moving averages and loads for themselves, experts may
@@ -14,10 +14,9 @@
  * not.  So the kind of a tensor, and what others of the same cut say, decide
  * whether it is an error or a line in the log.
  *
- * What the bytes cannot tell is which dimension is cut, and in which order.
- * One thread calls what is here; it reads on several.  Nothing is owned beyond
- * a call.
- */
+ * What the bytes cannot tell is which dimension is cut, and in which order. One
+ * thread calls what is here; it reads on several.  Nothing is owned beyond a
+ * call. */
 #ifndef RSH_CONTENTS_CONTENTS_H
 #define RSH_CONTENTS_CONTENTS_H
 
@@ -25,7 +24,7 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 
-/* Holds the chosen files, which are indexed, against `src`; NULL: all ranks
+/* Compares the chosen files, which are indexed, with `src`; NULL: all ranks
  * hold the whole model.  `dst` (may be NULL) is tried as an explanation.  How
  * much is read follows from the source's options; a sample that was found right
  * is remembered in the index cache.  `rule` is the converter's where
@@ -36,10 +35,10 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst, enum rsh_grid_rule rule,
 		       struct rsh_names *names, struct rsh_error *err);
 
-/* Holds what `src` does not list and is copied from one rank, as copied[name]
- * says, against the other ranks of its stage, and warns where they differ: such
- * a tensor is cut, and `src` may be that of another network.  Where nothing
- * differs that is remembered, too.  0 or -ENOMEM. */
+/* Compares tensors that `src` does not list and that are copied from one rank,
+ * as copied[name] says, with the other ranks of their stage, and warns where
+ * they differ: such a tensor is cut, and `src` may be that of another network.
+ * Where nothing differs that is remembered, too.  0 or -ENOMEM. */
 int rsh_contents_check_unlisted(struct rsh_source *s,
 				const struct rsh_strategy *src,
 				struct rsh_names *names, const bool *copied,

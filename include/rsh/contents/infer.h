@@ -38,11 +38,10 @@ struct rsh_inferred {
 
 /* Finds out, without any strategy, which ranks of the chosen files, which are
  * indexed, hold the same of each tensor that is `wanted` (NULL: of all).  `fn`
- * is told the tensors in the order of the lowest rank that has them, and of
- * that rank's file.  Up to 64 ranks that hold a tensor are all compared, of
- * more those that tell meshes apart; by a block of 4 KiB each, and up to three
- * more where that is simple.  0, what `fn` returns if that is not 0, or
- * -ENOMEM. */
+ * gets the tensors in the order of the lowest rank that has them, and of that
+ * rank's file.  Up to 64 ranks that hold a tensor are all compared, of more
+ * those that tell meshes apart; by a block of 4 KiB each, and up to three more
+ * where that is simple.  0, what `fn` returns if that is not 0, or -ENOMEM. */
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 		       bool (*wanted)(void *ctx, const char *name),
 		       int (*fn)(void *ctx, const struct rsh_inferred *t),

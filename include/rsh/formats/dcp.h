@@ -79,7 +79,7 @@ struct rsh_dcp {
  * place. */
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 		  struct rsh_error *err);
-/* Joins what the ranks of one save wrote, each by itself: the union of their
+/* Joins the metadata that each rank of one save wrote: the union of their
  * chunks.  -EBADMSG: they contradict each other.  The parts stay the
  * caller's. */
 int rsh_dcp_join(const struct rsh_dcp *const *parts, uint32_t n,
@@ -96,17 +96,18 @@ struct rsh_dcp_item {
 	enum rsh_dtype dtype;
 	uint32_t n_dims;
 	uint64_t dims[RSH_MAX_DIMS];
-	/* The order of the dimensions as the elements lie: order[0] is the one
-	 * that goes slowest.  0, 1, .. is row-major. */
+	/* The order of the dimensions as the elements are stored: order[0] is
+	 * the slowest.  0, 1, .. is row-major. */
 	uint8_t order[RSH_MAX_DIMS];
 	uint64_t offset;  /* of the elements, in the file */
 	uint64_t bytes;   /* of all elements */
-	bool has_crc;     /* false: torch was told to compute none */
+	bool has_crc;     /* false: it was saved without CRCs */
 	uint32_t crc;     /* of the elements, as the archive says */
 };
 /* Reads the ends and the directory of an item's archive and its data.pkl: some
  * small reads.  -EBADMSG with a sentence that names path and offset: no such
- * archive, sizes that contradict each other, elements that do not lie dense. */
+ * archive, sizes that contradict each other, elements with gaps between
+ * them. */
 int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 		      uint64_t length, struct rsh_dcp_item *out,
 		      struct rsh_error *err);

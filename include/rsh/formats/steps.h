@@ -30,9 +30,9 @@ int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
  * 0 for each CRC; once a process, for all files of a job are alike. */
 void rsh_step_say_unsummed(const char *path);
 
-/* Shows each unit's directory and a link "latest" to the step; with
- * `tracked` also the file by which Megatron and those who follow it find that
- * step, which ends without a newline.  0 or -ENOMEM. */
+/* Shows each unit's directory and a link "latest" to the step; with `tracked`
+ * also the file by which Megatron and its successors find that step, which ends
+ * without a newline.  0 or -ENOMEM. */
 int rsh_step_dirs_show(struct rsh_resume *r, const struct rsh_saved *saved,
 		       size_t n, bool tracked);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/torch.h - files of torch.save(): what tensors and values one holds,
- * and where the elements lie.
+ * and where the elements are.
  *
  * A file is a zip archive (since PyTorch 1.6) or pickles followed by storages.
  * Nothing of a pickle is ever called or imported: a class is a name, a call of
@@ -10,8 +10,7 @@
  * which several tensors may share.
  *
  * What was read does not change, and any thread may ask; whoever asked for it
- * frees it.
- */
+ * frees it. */
 #ifndef RSH_FORMATS_TORCH_H
 #define RSH_FORMATS_TORCH_H
 
@@ -63,7 +62,7 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 struct rsh_torch_storage {
 	const char *key;
 	uint64_t offset, bytes; /* in the file */
-	uint32_t n_tensors;     /* that lie in it */
+	uint32_t n_tensors;     /* that are in it */
 	bool has_crc;           /* zip only */
 	uint32_t crc;
 };
@@ -90,7 +89,7 @@ struct rsh_torch_value {
 
 struct rsh_torch_file {
 	bool is_zip;
-	/* All in the order in which they stand in the file. */
+	/* All in the order of the file. */
 	uint32_t n_tensors, n_values, n_storages;
 	const struct rsh_torch_tensor *tensors;
 	const struct rsh_torch_value *values;
@@ -140,10 +139,11 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err);
 
-/* Reads a file and makes its index for who knows its tensors by name alone.
- * One that does not lie row by row has RSH_TORCH_ORDER and the order of its
- * dimensions behind its name: "w\1/1,0".  `full` compares checksums as well. 0,
- * or -errno with a sentence: -ENOTSUP for elements that fill no stretch. */
+/* Reads a file and makes its index for a caller that finds tensors by name
+ * alone. A tensor that is not stored row by row has RSH_TORCH_ORDER and the
+ * order of its dimensions behind its name: "w\1/1,0".  `full` compares
+ * checksums as well. 0, or -errno with a sentence: -ENOTSUP for elements that
+ * fill no stretch. */
 #define RSH_TORCH_ORDER "\1"
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_names *names,

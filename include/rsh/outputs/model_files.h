@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_files.h - what lies beside the weights of a Hugging Face model:
+/* outputs/model_files.h - what is beside the weights of a Hugging Face model:
  * config.json, the tokenizer's files and the like.  They are read into memory,
  * so that a mount can show them whatever becomes of their directory.
  *
- * They do not change once they are loaded, so any thread may read them.
- */
+ * They do not change once they are loaded, so any thread may read them. */
 #ifndef RSH_OUTPUTS_MODEL_FILES_H
 #define RSH_OUTPUTS_MODEL_FILES_H
 
@@ -30,9 +29,9 @@ struct rsh_model_files {
 	size_t n, cap;
 };
 
-/* Loads the regular files of a directory that are no weights, nor say where
- * weights lie, and whose names do not begin with a dot.  Of `how`, which
- * is SOURCE's, a directory that is not SOURCE takes only whether links may lead
+/* Loads the regular files of a directory that are neither weights nor maps of
+ * weights, and whose names do not begin with a dot.  Of `how`, which is
+ * SOURCE's, a directory that is not SOURCE takes only whether links may lead
  * out of it.  What was loaded is the caller's, also after a failure.  0 or
  * -errno with a sentence that names a file: -EFBIG for one, or all, of more
  * bytes than are kept. */

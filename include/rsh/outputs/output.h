@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/output.h - a form in which checkpoints are shown: how its files are
- * written, what goes into each, where they stand in the tree, and what stands
- * beside the weights.
+ * written, what goes into each, where they are in the tree, and what is beside
+ * the weights.
  *
  * An output is one file of src/outputs/ and one line of the list in
- * outputs/outputs.h.  Whoever plans, shows or judges the options asks the
- * output, and names none.
+ * outputs/outputs.h.  Other code asks the output, and names none.
  *
  * Threads: an output is constant.  One thread builds a tree; any thread may
- * read what was built.
- */
+ * read what was built. */
 #ifndef RSH_OUTPUTS_OUTPUT_H
 #define RSH_OUTPUTS_OUTPUT_H
 
@@ -59,10 +57,9 @@ struct rsh_output {
 	/* The path of the file by which readers know that the others are
 	 * complete: an export writes it last.  NULL: there is none. */
 	const char *last;
-	/* Names the files of the plan, which are the nodes
-	 * RSH_NODE_OF_FILE(i) and the leaves i, and adds what stands beside
-	 * them.  0 or -errno with a sentence; rsh_output_tree_clear() is due
-	 * after a failure, too. */
+	/* Names the files of the plan, which are the nodes RSH_NODE_OF_FILE(i)
+	 * and the leaves i, and adds what is beside them.  0 or -errno with a
+	 * sentence; rsh_output_tree_clear() is due after a failure, too. */
 	int (*build)(struct rsh_output_tree *t, struct rsh_error *err);
 	/* Frees t->state, which may be NULL; may be NULL. */
 	void (*free)(void *state);
@@ -77,9 +74,9 @@ struct rsh_output {
 /* This is a file that is none of the plan's. */
 struct rsh_output_text {
 	struct rsh_body body;
-	/* Says who may read it and how old it is: as a file of the source, or,
-	 * where this is NULL, as readable as `mode` and all files of the plan,
-	 * and as new as the newest of them. */
+	/* Mode and age, those of a file of the source; NULL: as readable as
+	 * `mode` and all files of the plan, and as new as the newest of
+	 * them. */
 	const struct rsh_store_attr *attr;
 	mode_t mode;
 };
@@ -102,9 +99,9 @@ struct rsh_output_tree {
 	const char *source_path;
 	const struct rsh_store_options *store;
 	bool partial; /* tensors are left out by intent */
-	/* Holds a config.json that is shown against the sizes that the weights
-	 * were made with, and adds those that it lacks; NULL: they are shown as
-	 * they are.  0 or -errno with a sentence. */
+	/* Compares a config.json that is shown with the sizes that the weights
+	 * were made with, and adds missing ones; NULL: it is shown as it is.  0
+	 * or -errno with a sentence. */
 	int (*hold_config)(void *ctx, struct rsh_json_edit *e,
 			   const char *path, struct rsh_error *err);
 	void *ctx;

@@ -8,7 +8,7 @@
 #include "rsh/outputs/output.h"
 
 /* The list: one line an output, as --format has it; the first is taken where
- * nothing else is said.  struct rsh_output rsh_output_NAME stands in
+ * nothing else is said.  struct rsh_output rsh_output_NAME is in
  * src/outputs/NAME.c. */
 #define RSH_OUTPUT_LIST(EACH) \
 	EACH(ckpt) \

@@ -40,7 +40,7 @@ struct rsh_item {
 struct rsh_row {
 	uint32_t n;
 	uint64_t first, step; /* node i has the number first + i * step */
-	/* If `apart` is 0 all nodes stand in `parent`, or else node i by itself
+	/* If `apart` is 0 all nodes are in `parent`, or else node i by itself
 	 * in the directory parent + i * apart. */
 	uint64_t parent, apart;
 	/* These are the n nodes.  If it is NULL, the name of node i is
@@ -66,7 +66,7 @@ struct rsh_tree {
 
 	struct rsh_row *rows;
 	size_t n_rows, cap_rows;
-	struct rsh_arena arena; /* what rows point to may lie here */
+	struct rsh_arena arena; /* what rows point to may be here */
 };
 
 struct rsh_node {

@@ -39,7 +39,7 @@ int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
  * one. */
 bool rsh_number_read(const char *digits, size_t n, uint64_t *out);
 /* Says how many digits s begins with, of its first n characters. */
-size_t rsh_mixed_radix(const char *s, size_t n);
+size_t rsh_count_digits(const char *s, size_t n);
 
 /* Finds "rank", perhaps '_' or '-', and a number in the first n characters of a
  * name: where the number begins and ends.  False if there is none. */

@@ -3,7 +3,7 @@
  * (wire/rule_table.h) and the tensors that are there become the tensors of the
  * other form, each with the recipe that makes it.
  *
- * A rule says of both sides where the same elements lie, so that it has no
+ * A rule says where the same elements are on both sides, so that it has no
  * direction.  Each pair of a tensor and an alternative is one factored part
  * (plan/blueprint.h), and nothing else comes of a rule.  Sizes follow from
  * `let`, then from shapes; what is known twice has to agree.
@@ -15,8 +15,7 @@
  * each of the tensors that are made whose names begin as the copy's does, up to
  * that number.
  *
- * This is arithmetic, which reads no file; one thread converts.
- */
+ * This is arithmetic, which reads no file; one thread converts. */
 #ifndef RSH_WEIGHTS_WEIGHTS_H
 #define RSH_WEIGHTS_WEIGHTS_H
 
@@ -37,11 +36,11 @@ struct rsh_weights_options {
 	 * need may be missing.  NULL: all are wanted; names are those of the
 	 * form that is made. */
 	bool (*wanted)(void *ctx, const char *name);
-	/* Hears the size of a letter that stands for a `let` of one key, for
-	 * each layer and the like: that key of the config or, where this says
-	 * nothing, what shapes tell of its first one.  May be NULL. */
+	/* Gets the size of a letter that is a `let` of one key, for each layer
+	 * and the like: that key of the config or, where this says nothing,
+	 * what shapes tell of its first one.  May be NULL. */
 	void (*sized)(void *ctx, uint32_t let, const char *key, uint64_t size);
-	/* Hears a sentence on what is passed over; may be NULL. */
+	/* Gets a sentence on what is skipped; may be NULL. */
 	void (*note)(void *ctx, const char *sentence);
 	void *ctx;
 };
@@ -64,7 +63,7 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 			const struct rsh_offers *in, struct rsh_arena *arena,
 			struct rsh_offers *out, struct rsh_error *err);
 
-/* Hears what a check finds; each function may be NULL. */
+/* Gets what a check finds; each function may be NULL. */
 struct rsh_weights_watch {
 	/* This tensor would be made, by this rule (NULL: copied under its own
 	 * name), of those of the `in` at these n places.  The offer lives as
@@ -77,7 +76,7 @@ struct rsh_weights_watch {
 	 * scale of fp8 blocks, an optimizer's, or left out as unlisted. */
 	void (*passed)(void *ctx, uint32_t source, const struct rsh_rule *rule);
 	/* This is wrong: what is missing, left over, named twice, or of another
-	 * size.  The check goes on with the next rule or tensor. */
+	 * size.  The check continues with the next rule or tensor. */
 	void (*wrong)(void *ctx, const char *sentence);
 	void *ctx;
 };

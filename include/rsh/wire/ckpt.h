@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt.h - the .ckpt format: where the records of a file lie, and the
+/* wire/ckpt.h - the .ckpt format: where the records of a file are, and the
  * bytes of a record's header.
  *
  * A .ckpt is a serialized `Checkpoint` message (proto/checkpoint.proto): a
@@ -11,9 +11,8 @@
  * never read, and no message is ever unpacked whole.
  *
  * Threads: files can be scanned at the same time, also with one table of names.
- * An index does not change once it is made, so any thread may read it; whoever
- * asked for it frees it.
- */
+ * An index does not change once it is made, so any thread may read it; its
+ * owner frees it. */
 #ifndef RSH_WIRE_CKPT_H
 #define RSH_WIRE_CKPT_H
 
@@ -127,10 +126,10 @@ uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
 			const struct rsh_record *r);
 
 /* Joins the indexes of files that are laid end to end: the content of file i
- * lies base[i] further on, and records come in the order of the files.
- * `home` says by name which file's record counts, counted from 1, or 0 where
- * any does; NULL: any does.  Returns 0 and *out (owned by the caller), -ENOMEM,
- * or -EEXIST if two files hold the same name, which is then in *twice. */
+ * moves by base[i], and records come in the order of the files. `home` says by
+ * name which file's record counts, counted from 1, or 0 where any does; NULL:
+ * any does.  Returns 0 and *out (owned by the caller), -ENOMEM, or -EEXIST if
+ * two files hold the same name, which is then in *twice. */
 int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 			const uint64_t *base, uint32_t n, const uint32_t *home,
 			struct rsh_ckpt_index **out, uint32_t *twice);
@@ -160,8 +159,8 @@ struct rsh_record_shape {
  * and type.  A content of 0 bytes is one chunk with empty content. */
 uint64_t rsh_ckpt_emit_chunks(uint64_t content_bytes);
 
-/* Returns the bytes of the header (all that stands before the content) of a
- * chunk whose content has chunk_bytes bytes; 0 if the numbers overflow. */
+/* Returns the bytes of the header (all bytes before the content) of a chunk
+ * whose content has chunk_bytes bytes; 0 if the numbers overflow. */
 uint64_t rsh_ckpt_header_size(const struct rsh_record_shape *s,
 			      uint64_t chunk_bytes);
 

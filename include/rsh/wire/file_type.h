@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/file_type.h - the two types of checkpoint files, told apart by the ends
- * of their names, and what both can be asked.  Any thread may call. */
+ * of their names, and what both have.  Any thread may call. */
 #ifndef RSH_WIRE_FILE_TYPE_H
 #define RSH_WIRE_FILE_TYPE_H
 
@@ -17,7 +17,7 @@ enum rsh_file_type {
 };
 
 /* Returns the format of a file that is called `name`; RSH_FILE_OTHER if it is
- * no checkpoint, or nothing stands before the suffix. */
+ * no checkpoint, or the name is only a suffix. */
 enum rsh_file_type rsh_file_type_of(const char *name);
 /* Returns the suffix of a format: ".ckpt" or ".safetensors". */
 const char *rsh_file_type_suffix(enum rsh_file_type f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/http_answer.h - what a server's answer to a request for a range says of
- * itself, and whether that is what was asked for.  All functions are pure; any
- * thread may call them. */
+/* wire/http_answer.h - what a server answers to a request for a range, and
+ * whether the answer fits the request.  All functions are pure; any thread may
+ * call them. */
 #ifndef RSH_WIRE_HTTP_ANSWER_H
 #define RSH_WIRE_HTTP_ANSWER_H
 
@@ -22,17 +22,17 @@ struct rsh_http_answer {
 	bool is_encoded;      /* the body is compressed */
 	bool is_multipart;
 	bool is_broken;       /* a header of these cannot be understood, or
-			       * stands there twice with two meanings */
+			       * is there twice with two meanings */
 	bool has_wait;        /* the server says when to come again */
 	uint32_t wait_s;
 	int64_t modified;     /* seconds since 1970, 0 if it does not say */
 	char etag[RSH_ETAG_MAX]; /* with its quotes; "" where there is none, or
 				  * none of a reasonable length */
-	char region[64];      /* where a bucket lies that is not here */
+	char region[64];      /* the region of a bucket that is elsewhere */
 };
 
-/* Takes one line, with or without its end.  A status line begins the answer
- * anew, as after a redirection.  `now` is the time for a date to come again. */
+/* Takes one line, with or without its end.  A status line begins a new answer,
+ * as after a redirection. `now` turns the date of Retry-After into seconds. */
 void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 			  size_t len, time_t now);
 
@@ -48,10 +48,10 @@ struct rsh_http_asked {
 };
 
 enum rsh_http_verdict {
-	RSH_HTTP_RIGHT,   /* the body has the bytes that were asked for */
+	RSH_HTTP_RIGHT,   /* the body has the requested bytes */
 	RSH_HTTP_CHANGED, /* they would be those of another object */
 	RSH_HTTP_LATER,   /* the server is not able to answer now */
-	RSH_HTTP_REFUSED, /* we may not have it */
+	RSH_HTTP_REFUSED, /* access is denied */
 	RSH_HTTP_GONE,    /* there is no such object */
 	RSH_HTTP_WRONG,   /* this is no answer to what was asked */
 };
@@ -61,7 +61,7 @@ enum rsh_http_verdict {
 enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 				     const struct rsh_http_asked *asked,
 				     const char **why);
-/* Judges the status alone, where no range was asked for. */
+/* Judges the status alone, where no range was requested. */
 enum rsh_http_verdict rsh_http_judge_status(int status, const char **why);
 
 #endif

@@ -3,11 +3,10 @@
  * every file and record, and what they were made of.
  *
  * A manifest is JSON Lines: each line is an object that says with its first key
- * what it is.  So neither who writes one nor who reads it ever holds more than
- * a line.  The first line is the head, the last one the end; in between stand
- * the sources, then the files.  reshardfs(5) has the keys.  Functions keep no
- * state, so any thread may call them.
- */
+ * what it is.  So a writer or reader never holds more than a line.  The first
+ * line is the head, the last one the end; between them are the sources, then
+ * the files.  reshardfs(5) has the keys.  Functions keep no state, so any
+ * thread may call them. */
 #ifndef RSH_WIRE_MANIFEST_H
 #define RSH_WIRE_MANIFEST_H
 

@@ -36,7 +36,7 @@ struct rsh_listing_page {
 	bool more;       /* there are further pages */
 	char next[RSH_LISTING_TOKEN_MAX]; /* with which to ask for the next */
 	char code[64];     /* of a refusal: NoSuchKey, SlowDown, .. */
-	char region[64];   /* of a refusal: where the bucket lies */
+	char region[64];   /* of a refusal: the region of the bucket */
 };
 
 /* Loads the library that reads XML, and is called before anything below; any

@@ -3,7 +3,7 @@
  *
  * Classes are names.  What would be made by a call is a record of what would be
  * called and its arguments, whatever it is.  A value may be in several places,
- * also in itself: whoever walks goes as deep as he knows the way.
+ * also in itself: a caller has to bound how deep it goes.
  *
  * Values and their containers take memory in proportion to the pickle. */
 #ifndef RSH_WIRE_PICKLE_VALUES_H
@@ -77,12 +77,12 @@ struct rsh_pickle_rules {
 	 * bytes, texts of Python 2? */
 	bool any_object;
 	void *ctx;
-	/* Is asked of every call, also of those whose result is thrown away,
-	 * and may put a value into *out; else the call is an object.  Another
-	 * result than 0 ends the reading.  NULL: all calls are objects. */
+	/* Gets every call, also one whose result is not used, and may put a
+	 * value into *out; else the call is an object. A result other than 0
+	 * ends the reading.  NULL: all calls are objects. */
 	int (*call)(void *ctx, const struct rsh_pickle_call *c,
 		    struct rsh_pickle_value *out);
-	/* Is asked of every persistent id.  NULL: any will do. */
+	/* Gets every persistent id. NULL: all are accepted. */
 	int (*persistent)(void *ctx, uint64_t at,
 			  const struct rsh_pickle_value *id);
 };

@@ -26,7 +26,7 @@
 
 #include "rsh/util/error.h"
 
-/* Tables are small; what is larger is damaged or hostile. */
+/* Tables are small; a larger file is damaged or not a table. */
 #define RSH_RULE_TABLE_MAX ((size_t)1024 * 1024)
 
 /* The two sides of a rule: what is left and what is right of the "=". */
@@ -71,13 +71,13 @@ struct rsh_rule_tensor {
 
 enum rsh_rule_kind {
 	RSH_RULE_SAME, /* S = S */
-	RSH_RULE_ALSO, /* also L = R: L is made of R, and passed over when
-			* given with what makes R; L may have holes that R
-			* has not */
-	RSH_RULE_SKIP, /* skip L: L is passed over; side[MINDSPORE] is empty */
+	RSH_RULE_ALSO, /* also L = R: L is a copy of R, and is skipped in the
+			* other direction, where another rule makes R; L may
+			* have holes that R has not */
+	RSH_RULE_SKIP, /* skip L: L is left out; side[MINDSPORE] is empty */
 };
-/* A rule with names that begin with a dot stands under prefixes, and is tried
- * with each of them in order. */
+/* A rule with names that begin with a dot is below prefixes, and is tried with
+ * each of them in order. */
 struct rsh_rule_under {
 	struct rsh_rule_name prefix[RSH_N_SIDES];
 };

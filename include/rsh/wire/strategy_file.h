@@ -5,8 +5,8 @@
  * Order matters: MindSpore takes the device count from the first layout item,
  * and the items come in the hash order of its writer.  So items stay in file
  * order; of two items of one name the last counts, in the first one's place.  A
- * file does not change once it is parsed, so any thread may read it; whoever
- * parsed it frees it. */
+ * file does not change once it is parsed, so any thread may read it; the caller
+ * that parsed it frees it. */
 #ifndef RSH_WIRE_STRATEGY_FILE_H
 #define RSH_WIRE_STRATEGY_FILE_H
 

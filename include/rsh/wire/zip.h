@@ -37,7 +37,7 @@ struct rsh_zip_entry {
 	uint32_t crc;
 };
 
-/* Returns where the entry behind this one stands in the directory. */
+/* Returns the place of the next entry in the directory. */
 uint64_t rsh_zip_next_entry(const struct rsh_zip_entry *e);
 
 /* These return 0; -EBADMSG with a sentence that names file and offset; -ENOMEM;
@@ -45,13 +45,13 @@ uint64_t rsh_zip_next_entry(const struct rsh_zip_entry *e);
 int rsh_zip_read_directory(const struct rsh_byte_source *src,
 			   struct rsh_zip_directory *d, struct rsh_error *err);
 /* Reads the entry at this place of the directory; `room` has RSH_ZIP_ROOM
- * bytes, in which name and extra field lie then. */
+ * bytes, in which name and extra field are then. */
 int rsh_zip_read_entry(const struct rsh_byte_source *src,
 		       const struct rsh_zip_directory *d, uint64_t at,
 		       uint8_t *room, struct rsh_zip_entry *e,
 		       struct rsh_error *err);
 /* Reads the local header of an entry; *content is where the entry's bytes
- * begin, all of which lie before the directory.  `room` has half of
+ * begin, all of which are before the directory.  `room` has half of
  * RSH_ZIP_ROOM. */
 int rsh_zip_read_local(const struct rsh_byte_source *src,
 		       const struct rsh_zip_directory *d,

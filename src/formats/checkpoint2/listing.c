@@ -160,7 +160,7 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	}
 	data[len] = '\0';
 	text = (const char *)data + strspn((const char *)data, blanks);
-	n = rsh_mixed_radix(text, strlen(text));
+	n = rsh_count_digits(text, strlen(text));
 	if (!text[n + strspn(text + n, blanks)] &&
 	    rsh_number_read(text, n, step))
 		return true;

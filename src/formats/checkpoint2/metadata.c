@@ -45,7 +45,8 @@ char *rsh_described_path(const char *path)
 
 /* ---- the file ---- */
 
-/* A drill may not be kept, nor hidden. */
+/* An injected fault may be neither stored in the index cache nor hidden by
+ * it. */
 static int described_parse(const struct rsh_source *s, struct rsh_handle *h,
 			   struct rsh_described *d, struct rsh_error *err)
 {

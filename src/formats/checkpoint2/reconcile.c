@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/reconcile.c holds what a step of Checkpoint 2.0 says of
- * itself against its files, and makes a strategy of what they agree on.
+/* formats/checkpoint2/reconcile.c compares the metadata.json of a Checkpoint
+ * 2.0 step with the step's files, and makes a strategy of what they agree on.
  *
  * Where both disagree the files are right.  What is described and in no file is
  * not in the checkpoint: mindformers describes accu_grads, which it does not
- * save.  A parameter that was cut may have been gathered before it was saved.
- * A file that is missing says nothing: others may hold the same slices. */
+ * save.  A parameter that was cut may have been gathered before it was saved. A
+ * file that is missing says nothing: others may hold the same slices. */
 #include "config.h"
 
 #include <errno.h>
@@ -194,8 +194,8 @@ static int held_find_lost(struct comparing *x)
 	for (uint32_t i = 0; i < x->d->n_absent; i++) {
 		const struct rsh_ckpt2_file *f = &m->files[x->d->absent[i]];
 
-		/* Where no file of the optimizer is left, somebody has taken
-		 * its state away. */
+		/* If no file of the optimizer is left, its state was removed on
+		 * purpose. */
 		if (!x->d->any_opt && rsh_ckpt2_name_parse(f->name, &parts) &&
 		    parts.opt)
 			continue;
@@ -223,7 +223,7 @@ static const char *held_lost_file(const struct comparing *x,
 	return file;
 }
 
-/* What a file has lost is lost; what was never saved is not. */
+/* A parameter of a lost file is lost; one that was never saved is not. */
 static int held_judge_nowhere(const struct comparing *x,
 			      const struct rsh_ckpt2_param *p,
 			      bool allow_missing, struct rsh_error *err)

@@ -13,8 +13,8 @@
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
 
-/* A model that lies beside directories of ranks is meant where no strategy is
- * asked for. */
+/* With --src-strategy none, a model beside directories of ranks is taken before
+ * these. */
 static int ckpt_bid(const struct rsh_look *l)
 {
 	if (l->file)

@@ -18,7 +18,7 @@
 #define TAG_BYTES 16
 #define VECTOR_BYTES 16
 #define LENGTH_BYTES 4
-/* These bytes stand in a block between its length and its cipher text. */
+/* A block has these bytes between its length and its cipher text. */
 #define INNER_BYTES (LENGTH_BYTES + VECTOR_BYTES + LENGTH_BYTES)
 
 /* Moves *at behind the block. */

@@ -2,8 +2,8 @@
 /* formats/ckpt/reader.c makes a catalogue of rank files and offers each of
  * their tensors whole.
  *
- * What the strategy lists is cut as it says, and all stages' slices that lie
- * alike count.  Anything else each file has whole. */
+ * A tensor that the strategy lists is cut as it says; slices of all stages with
+ * the same layout count. All other tensors are whole in each file. */
 #include "config.h"
 
 #include "rsh/formats/ranks.h"

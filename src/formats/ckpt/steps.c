@@ -23,7 +23,7 @@ static const char *mindspore_suffix(const char *name)
 						      mindspore_safetensors;
 }
 
-/* Sets the series of a name with a step.  It is what stands before the step,
+/* Sets the series of a name with a step.  It is the text before the step,
  * without the rank's number, and the suffix. */
 static void mindspore_series(const char *file, size_t n_prefix, char *series)
 {

@@ -19,7 +19,7 @@
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
 
-/* This is where an item with elements lies. */
+/* The place of an item with elements. */
 struct rsh_dcp_place {
 	uint32_t file;
 	uint64_t offset, length;
@@ -28,8 +28,8 @@ struct rsh_dcp_place {
 
 /* This is what a source knows of its checkpoint. */
 struct rsh_source_dcp {
-	struct rsh_dcp *read;       /* as wire/ read it; NULL: pub is made of
-				     * the headers of safetensors */
+	struct rsh_dcp *read;       /* by metadata.c; NULL: pub is made of the
+				     * headers of safetensors */
 	const struct rsh_dcp *pub;
 	struct rsh_arena arena;     /* of what is made of headers */
 	bool *holds; /* [file]: it has a chunk with elements */

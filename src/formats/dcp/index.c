@@ -248,7 +248,7 @@ bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
 	return true;
 }
 
-/* Finds the record whose elements lie within the chunk's item. */
+/* Finds the record whose elements are within the chunk's item. */
 static bool find_item(const struct rsh_ckpt_index *ix,
 		      const struct rsh_dcp_chunk *c, uint32_t *record)
 {
@@ -282,7 +282,7 @@ static bool read_order(const char *text, uint32_t n, uint8_t *order)
 			continue;
 		if (*text++ != (i ? ',' : '/'))
 			return false;
-		digits = rsh_mixed_radix(text, strlen(text));
+		digits = rsh_count_digits(text, strlen(text));
 		if (!rsh_number_read(text, digits, &d) || d >= n ||
 		    (seen & UINT64_C(1) << d))
 			return false;
@@ -323,7 +323,7 @@ static int held_refuse(const struct rsh_dcp_tensor *t, const char *path,
 			     t->name, at);
 }
 
-/* Finds a tensor of a file of torch.save() that does not lie row by row. */
+/* Finds a tensor of a file of torch.save() that is not stored row by row. */
 static const struct rsh_record *find_ordered(const struct rsh_ckpt_index *ix,
 					     const struct rsh_names *names,
 					     const char *name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/item.c finds out where the elements of an item lie and in which
+/* formats/dcp/item.c finds out where the elements of an item are and in which
  * order.
  *
  * An item is an archive of torch.save(): a directory at its end, data.pkl at
@@ -322,7 +322,7 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 }
 
 /* torch.serialization.set_crc32_options(False) leaves all CRCs of an archive 0.
- * That of elements alone may be 0 by chance, or since somebody changed it. */
+ * If only that of the elements is 0, it is so by chance, or damaged. */
 static void item_take_crc(const struct rsh_zip_entry *object,
 			  struct rsh_dcp_item *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/join.c joins what the ranks of one save wrote each by itself. */
+/* formats/dcp/join.c joins the metadata that each rank of one save wrote. */
 #include "config.h"
 
 #include "metadata_i.h"
@@ -108,7 +108,7 @@ int rsh_dcp_value_by_name(const void *a, const void *b)
 	const struct rsh_dcp_value *x = a, *y = b;
 	int order = strcmp(x->name, y->name);
 
-	/* One that is nowhere goes behind those that are somewhere. */
+	/* Values without a file come last. */
 	if (order || !x->file || !y->file)
 		return order ? order : !x->file - !y->file;
 	return strcmp(x->file, y->file);

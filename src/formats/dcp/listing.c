@@ -57,7 +57,7 @@ bool rsh_dcp_is_of_rank(const char *name)
 
 		if (strncmp(name, forms[i].before, n) != 0)
 			continue;
-		digits = rsh_mixed_radix(at, strlen(at));
+		digits = rsh_count_digits(at, strlen(at));
 		if (digits > 0 && strcmp(at + digits, forms[i].after) == 0)
 			return true;
 	}

@@ -2,10 +2,9 @@
 /* formats/dcp/metadata.c reads a ".metadata": tensors and their chunks out of
  * the values that the pickle builds.
  *
- * These may share what they like, in a file that somebody made for the purpose.
- * So no way through them is longer than a few steps, names and lists of
- * attributes are short, and there are no more chunks than the file has room
- * for. */
+ * A crafted file may share values in any way. So no path through them is longer
+ * than a few steps, names and lists of attributes are short, and there are no
+ * more chunks than the file has room for. */
 #include "config.h"
 
 #include "metadata_i.h"
@@ -102,7 +101,7 @@ int rsh_dcp_numbers(const struct rsh_dcp_reader *r,
 
 /* ---- state_dict_metadata ---- */
 
-/* Checks whether a box lies within its tensor. */
+/* Checks whether a box is within its tensor. */
 static bool dcp_is_inside(const struct rsh_dcp_tensor *t, const uint64_t *from,
 			  const uint64_t *size)
 {
@@ -276,8 +275,9 @@ static int dcp_keep_name(struct rsh_dcp_reader *r, const char **name)
 	return *name ? 0 : rsh_error_nomem(r->err);
 }
 
-/* The names were those of the pickle up to now: before none of them comes twice
- * a small file may name a long one as often as it likes. */
+/* The names were those of the pickle up to now: a small file may repeat a long
+ * name very often, so they are copied only after it is known that none is
+ * repeated. */
 static int dcp_keep_names(struct rsh_dcp_reader *r,
 			  struct rsh_dcp_tensor *tensors,
 			  struct rsh_dcp_value *values)

@@ -45,15 +45,15 @@ struct rsh_dcp_reader {
 	struct rsh_dcp_entry *entries; /* sorted */
 	uint32_t n_entries;
 	uint64_t n_chunks; /* of all tensors */
-	const char *name;  /* of the tensor at hand */
-	uint64_t at;       /* of the object at hand */
+	const char *name;  /* of the current tensor */
+	uint64_t at;       /* of the current object */
 };
 
-/* Sets a sentence about the tensor and the object at hand; returns -EBADMSG. */
+/* Sets a sentence about the current tensor and object; returns -EBADMSG. */
 int rsh_dcp_bad(const struct rsh_dcp_reader *r, const char *what);
 /* Tells whether a value is an object of one of the classes that are needed. */
 bool rsh_dcp_is_made_of(const struct rsh_pickle_value *v, const char *class);
-/* Checks whether a value is of a class, and makes it the object at hand. */
+/* Checks whether a value is of a class, and makes it the current object. */
 int rsh_dcp_expect(struct rsh_dcp_reader *r, const struct rsh_pickle_value *v,
 		   const char *class);
 /* Returns an attribute of an object; one that it does not have is None. */

@@ -23,7 +23,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* No more boxes than this are told one by one. */
+/* At most so many boxes are reported one by one. */
 #define TOLD_MAX 4096
 
 struct dcp_reader {
@@ -71,7 +71,7 @@ static void reader_lack_chunk(struct dcp_reader *r,
 		snprintf(text + at, sizeof(text) - (size_t)at, "no file");
 	else if (!ix)
 		snprintf(text + at, sizeof(text) - (size_t)at,
-			 "%s, which cannot be had",
+			 "%s, which cannot be read",
 			 r->dcp->files[c->file]);
 	else
 		snprintf(text + at, sizeof(text) - (size_t)at, "%s, which "
@@ -99,7 +99,7 @@ struct found_tensor {
 	void *shown;       /* tree of the parts, by their boxes */
 };
 
-/* What is not there lies as the others do. */
+/* Chunks that are missing get the order of the others. */
 static void found_take_order(struct found_tensor *f)
 {
 	uint8_t order[RSH_MAX_DIMS];
@@ -162,7 +162,7 @@ static bool same_order(const struct found_tensor *f, uint32_t a, uint32_t b)
 		      f->tensor->n_dims) == 0;
 }
 
-/* Do all chunks lie in one order? */
+/* Tells whether all chunks are stored in one order. */
 static bool found_is_uniform(const struct found_tensor *f)
 {
 	for (uint32_t i = 1; i < f->n; i++)
@@ -224,7 +224,7 @@ static void ordered_take_none(struct ordered *o, const struct found_tensor *f)
 	o->n = 1;
 }
 
-/* Tells the boxes of which no copy is there. */
+/* Reports the boxes of which there is no copy. */
 static void ordered_lack(struct dcp_reader *r, const struct found_tensor *f,
 			 const struct ordered *o, const struct rsh_tensor *t)
 {
@@ -386,7 +386,7 @@ static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
 	return 0;
 }
 
-/* A recipe of parts leaves nothing out, a cut may. */
+/* A recipe of parts has to cover the tensor; a cut need not. */
 static int reader_check_covered(struct dcp_reader *r,
 				const struct found_tensor *f,
 				struct rsh_error *err)
@@ -513,8 +513,8 @@ int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	struct dcp_reader r = {
 		.dcp = rsh_source_dcp(job->source), .view = job->view,
 		.opts = job->opts, .arena = job->arena,
-		/* Whoever wants one file has nothing of one that cannot be
-		 * read. */
+		/* A whole model in one file is of no use if that cannot be
+		 * read, so incomplete tensors are left out. */
 		.leave_out = job->opts->allow_missing && !job->dst,
 	};
 	int rc = reader_fill(&r, err);

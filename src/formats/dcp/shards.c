@@ -100,7 +100,7 @@ struct piece {
 	uint32_t file;
 	enum rsh_dtype dtype;
 	uint32_t n_dims;
-	bool placed; /* its offsets are told */
+	bool placed; /* its offsets are known */
 	uint64_t *from; /* `size` follows it; both are in the arena */
 	uint64_t *size;
 };
@@ -134,7 +134,7 @@ static int gather_record(struct gathering *g, uint32_t file, uint32_t record)
 	return 0;
 }
 
-/* What is told of a tensor that the file has not does not matter. */
+/* Offsets of a tensor that the file does not have are ignored. */
 struct offsets_of {
 	struct gathering *g;
 	uint32_t file;

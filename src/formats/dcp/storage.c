@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/dcp/storage.c reads storage_data, which says in which file each item
- * of a checkpoint lies, and where. */
+ * of a checkpoint is, and where. */
 #include "config.h"
 
 #include "metadata_i.h"

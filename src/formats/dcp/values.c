@@ -14,8 +14,8 @@
 #include "rsh/util/thread.h"
 #include "rsh/wire/pickle_values.h"
 
-/* Nobody looks at more; such as there are of Megatron's objects are none that
- * could be shown. */
+/* Further values are not read: these are objects of Megatron that cannot be
+ * shown. */
 #define VALUES_MAX 4096
 /* A read waits for another: what the storage takes at once counts. */
 #define VALUE_THREADS 32
@@ -39,7 +39,7 @@ static int value_open(const struct values *all, const struct rsh_dcp_value *v,
 	return rc ? rc : st->kind == RSH_IS_FILE ? 0 : -EINVAL;
 }
 
-/* What cannot be read is no reason not to show the tensors. */
+/* A value that cannot be read does not keep the tensors from being shown. */
 static int value_read(void *ctx, size_t i, struct rsh_error *err)
 {
 	const struct values *all = ctx;
@@ -69,7 +69,7 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* The text can be read by whom all files can whose values it has. */
+/* The text is as readable as all files whose values it has. */
 static void values_join_attributes(const struct values *all, uint32_t n,
 				   struct rsh_store_attr *out)
 {

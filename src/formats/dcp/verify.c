@@ -14,7 +14,7 @@
 #include "rsh/storage/store.h"
 #include "rsh/util/mem.h"
 
-/* A copy is as its leader if its elements lie in the same order. */
+/* Copies are compared if their elements are stored in the same order. */
 struct held_chunk {
 	const struct rsh_dcp_chunk *chunk;
 	struct rsh_dcp_held held;

@@ -20,8 +20,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* This has parameters that no strategy lists; it lies beside MindSpore's map
- * and is not in it. */
+/* This has parameters that no strategy lists; it is beside MindSpore's map and
+ * not listed in it. */
 #define MS_HYPER "hyper_param.safetensors"
 
 /* This is the state of a source. */
@@ -144,7 +144,7 @@ static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 		rsh_log_warning("%s; " RSH_MODEL_HF_SINGLE " is taken",
 				why.text);
 	} else {
-		rc = rsh_model_check_twice(s, &map, err);
+		rc = rsh_model_check_duplicate(s, &map, err);
 		rsh_weight_map_clear(&map);
 	}
 	if (rc == 0 && model_add_parts(s, &one, false))

@@ -12,13 +12,13 @@
 /* A model of one part needs no map. */
 #define RSH_MODEL_HF_SINGLE "model.safetensors"
 
-/* Holds the parts that a map names against the one file that has all, by their
- * headers, and says in the log which is taken (twice.c).  0, or -errno with a
+/* Compares the headers of the parts that a map names with that of the one file
+ * that has all, and logs which is taken (duplicate.c).  0, or -errno with a
  * sentence: -EINVAL where they disagree about a tensor's type or shape. */
-int rsh_model_check_twice(const struct rsh_source *s,
+int rsh_model_check_duplicate(const struct rsh_source *s,
 			  const struct rsh_weight_map *map,
 			  struct rsh_error *err);
-/* Says so in the log if the model lies there as torch saves it as well. */
+/* Logs that the model is there in PyTorch's files as well. */
 void rsh_model_tell_torch(const struct rsh_source *s);
 
 #endif

@@ -4,8 +4,8 @@
  *
  * The index is a sorted table.  It has blocks of (key, value) pairs, and behind
  * each block a byte that says how it is compressed and a CRC.  The values of an
- * index block say where these blocks lie, and a footer says where the index
- * block lies. */
+ * index block are the places of these blocks, and a footer has the place of the
+ * index block. */
 #include "config.h"
 
 #include "index_i.h"
@@ -53,7 +53,7 @@ struct tf_block {
 typedef int tf_entry_fn(struct tf_check *c, uint64_t at, bool empty_key,
 			const uint8_t *value, size_t n);
 
-/* Computes CRC-32C.  The table is made anew for each stretch, which costs less
+/* Computes CRC-32C.  The table is made again for each stretch, which costs less
  * than reading the stretch. */
 static uint32_t tf_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {

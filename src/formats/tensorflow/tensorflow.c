@@ -23,7 +23,7 @@ static const char tensorflow_of[] = "-of-";
 #define TENSORFLOW_DIGITS 5
 
 /* Returns where ".data-00001-of-00002" begins at the end of a name, or NULL if
- * nothing of this form stands there. */
+ * there is nothing of this form. */
 static const char *tensorflow_data_in(const char *file, uint64_t *i,
 				      uint64_t *n)
 {
@@ -33,7 +33,7 @@ static const char *tensorflow_data_in(const char *file, uint64_t *i,
 	    strncmp(p, tensorflow_data, strlen(tensorflow_data)) != 0)
 		return NULL;
 	digits = p + strlen(tensorflow_data);
-	of = digits + rsh_mixed_radix(digits, strlen(digits));
+	of = digits + rsh_count_digits(digits, strlen(digits));
 	if (of - digits != TENSORFLOW_DIGITS ||
 	    !rsh_number_read(digits, TENSORFLOW_DIGITS, i) ||
 	    strncmp(of, tensorflow_of, strlen(tensorflow_of)) != 0)

@@ -18,7 +18,7 @@ static const uint8_t torch_legacy_magic[] = {
 	0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19,
 };
 /* The magic number is looked for in this much of a file; PROTO and FRAME may
- * stand before it. */
+ * precede it. */
 #define MAGIC_WITHIN 32
 #define TAR_BLOCK_BYTES 512u
 #define TAR_SIZE_AT 124
@@ -46,7 +46,8 @@ static int zip_check_content(const struct rsh_byte_source *src,
 				 "its CRC", err);
 }
 
-/* Tells whether any entry has a CRC: torch can be told to write 0 for each. */
+/* Tells whether any entry has a CRC: set_crc32_options(False) writes 0 for
+ * each. */
 static int zip_find_crc(const struct rsh_byte_source *src,
 			const struct rsh_zip_directory *d, uint8_t *room,
 			bool *any, struct rsh_error *err)

@@ -19,14 +19,13 @@
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/torch_dtype.h"
 
-/* This many pickles stand before the object: a magic number, a version, the
+/* This many pickles precede the object: a magic number, a version, the
  * system. */
 #define PICKLES_BEFORE 3
 /* The tuple that refers to a storage has at least this many values: up to the
  * number of elements. */
 #define TUPLE_LEAST 5
-/* Before the content of each storage stand these bytes, its number of
- * elements. */
+/* These bytes, its number of elements, precede the content of each storage. */
 #define COUNT_BYTES 8
 /* No more values than this are remembered; no model has as many. */
 #define VALUES_MAX (4u * 1024 * 1024)

@@ -114,7 +114,7 @@ static int torch_read(struct rsh_torch_reader *r)
 		rc = torch_find_form(r, &form);
 	if (rc == 0 && form == RSH_TORCH_ZIP) {
 		rc = rsh_torch_read_zip(r);
-		/* The mark may stand in the elements of another form. */
+		/* The elements of another form may contain the mark. */
 		if (rc == -EBADMSG && tail < r->src.size &&
 		    torch_find_form(r, &form) == 0 && form == RSH_TORCH_ZIP)
 			return rc;

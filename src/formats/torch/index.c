@@ -141,8 +141,8 @@ int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
 	return 0;
 }
 
-/* Puts the order of the dimensions behind the name of a tensor that does not
- * lie row by row.  -ENOTSUP: its elements do not fill a stretch. */
+/* Puts the order of the dimensions behind the name of a tensor that is not
+ * stored row by row.  -ENOTSUP: its elements do not fill a stretch. */
 static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
 {
 	struct rsh_torch_layout l;

@@ -25,7 +25,7 @@ static int legacy_read_system(struct rsh_torch_reader *r, uint64_t end)
 	const struct rsh_pickle_value *little;
 	struct rsh_pickle_value v;
 	uint64_t at;
-	/* That the first is the magic number the form told. */
+	/* The first one is the magic number, which told the form. */
 	int rc = rsh_torch_pickle(r, end, true, &v);
 
 	at = r->pickle.at;
@@ -65,8 +65,8 @@ static int legacy_place(struct rsh_torch_reader *r, size_t i, uint64_t *at)
 		return rsh_torch_bad(r, r->src.size, "truncated: the storages "
 				     "do not end within the file");
 	to->offset = *at + COUNT_BYTES;
-	/* The count says nothing that is not known, so it is not read by
-	 * itself. */
+	/* The count is known already, so it is compared only if it was read
+	 * with other bytes. */
 	if (rsh_torch_view_has(&r->view, *at, COUNT_BYTES)) {
 		rc = rsh_bytes_read(&r->src, count, sizeof(count), *at, r->err);
 		if (rc || rsh_le64(count) != s->count)

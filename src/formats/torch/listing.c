@@ -58,7 +58,7 @@ static bool torch_is_consolidated(const char *name)
 
 	if (strncmp(name, before, n) != 0)
 		return false;
-	digits = rsh_mixed_radix(name + n, strlen(name + n));
+	digits = rsh_count_digits(name + n, strlen(name + n));
 	return digits > 0 && strcmp(name + n + digits, after) == 0;
 }
 

@@ -16,7 +16,7 @@
 
 /* ---- indexes ---- */
 
-/* What was read of the file is kept, also for who asks for values. */
+/* The contents that were read are kept, also for rsh_torch_values(). */
 int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
 		   const struct rsh_byte_source *bytes, enum rsh_scan how,
 		   struct rsh_names *names, struct rsh_ckpt_index **out,
@@ -134,7 +134,7 @@ static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
 
 		if (!t->files[i])
 			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
-					     "had", rsh_source_path(s),
+					     "read", rsh_source_path(s),
 					     rsh_store_name(rsh_source_store(s),
 							    i));
 		rc = t->has_map ? torch_check_map(s, i, err) : 0;
@@ -272,7 +272,7 @@ int rsh_torch_values(struct rsh_source *s,
 
 /* ---- lists ---- */
 
-/* Gives a box of the whole tensor that lies in this file. */
+/* Makes a box of the whole tensor, in this file. */
 static const struct rsh_listed_chunk *
 torch_list_chunk(struct rsh_arena *arena, const struct rsh_torch_file *f,
 		 const struct rsh_torch_tensor *t, const char *file)

@@ -22,8 +22,8 @@
 
 #define DEPTH_MAX 1000
 #define NAME_MAX_BYTES 4096
-/* An honest pickle has one byte or more for each value that it shows, but for
- * those that it has once and shows in several places. */
+/* A pickle has at least one byte for each value, except for values that are in
+ * several places. */
 #define SHOWN_PER_BYTE 64
 #define SHOWN_AT_LEAST 65536
 /* _rebuild_parameter(_rebuild_from_type_v2(_rebuild_tensor_v2(...))) */
@@ -65,7 +65,7 @@ static int walk_numbers(struct rsh_torch_reader *r,
 	return 0;
 }
 
-/* Checks whether the elements can be counted and lie in the storage. */
+/* Checks whether the elements can be counted and are in the storage. */
 static int walk_check_reach(struct rsh_torch_reader *r,
 			    struct rsh_torch_tensor *t, uint64_t n_stored)
 {
@@ -89,7 +89,7 @@ static int walk_check_reach(struct rsh_torch_reader *r,
 
 /* ---- tensors ---- */
 
-/* A tensor while its call is looked at. */
+/* A tensor while its call is parsed. */
 struct walk_tensor {
 	const struct rsh_pickle_value *args; /* of the call that has storage */
 	bool has_dtype;                      /* the type is an argument */
@@ -104,7 +104,7 @@ static int walk_storage(struct rsh_torch_reader *r,
 	if (v->kind != RSH_PV_OBJECT || v->object->class ||
 	    v->object->args.kind != RSH_PV_TUPLE)
 		return walk_bad(r, "a tensor without a storage");
-	/* The rules have looked at it. */
+	/* The rules have checked it. */
 	*id = v->object->args.items;
 	*number = rsh_names_find(r->keys, (*id)[2].text, (*id)[2].n);
 	return *number < r->n_stored ? 0 :
@@ -246,7 +246,7 @@ static int walk_push_key(struct rsh_torch_reader *r, bool first,
 	}
 }
 
-/* Keeps the name at hand; *out lives as long as the file. */
+/* Keeps the current name; *out lives as long as the file. */
 static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
 {
 	struct rsh_names *names = r->file->names_;

@@ -3,8 +3,8 @@
  * archive of data.pkl and an entry for each storage.
  *
  * Where an entry's content begins follows from the entry behind it, so that
- * local headers need not be read one by one; those that lie in what was read
- * anyway are held against that. */
+ * local headers need not be read one by one; those that were read with other
+ * bytes are compared. */
 #include "config.h"
 
 #include "reader_i.h"
@@ -214,8 +214,8 @@ static int zip_read_local(struct zip_reader *z, struct zip_entry *e)
 				  &e->content, z->r->err);
 }
 
-/* Says where the content begins if nothing stands between its end and the next
- * entry but a descriptor.  False: it cannot be so. */
+/* Says where the content begins if only a descriptor is between its end and the
+ * next entry. False: this is not possible. */
 static bool zip_guess_content(const struct zip_reader *z, struct zip_entry *e)
 {
 	uint64_t from = e->e.local_offset, end = zip_entry_end(z, e);
@@ -238,8 +238,8 @@ static bool zip_has_local(const struct zip_reader *z, const struct zip_entry *e)
 				  LOCAL_BYTES + (uint64_t)e->e.n_name);
 }
 
-/* Finds where all contents begin.  If one local header that is at hand says
- * something else than what follows from the directory, all are read. */
+/* Finds where all contents begin.  If a local header that was read differs from
+ * what follows from the directory, all are read. */
 static int zip_locate_all(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
@@ -284,8 +284,8 @@ static int zip_check_stored(struct zip_reader *z, const struct zip_entry *e)
 
 /* ---- the object ---- */
 
-/* Reads data.pkl, and what stands around it: the archive's beginning, and
- * behind it small entries and the first storage's header. */
+/* Reads data.pkl, and what is around it: the archive's beginning, and behind it
+ * small entries and the first storage's header. */
 static int zip_load_object(struct zip_reader *z)
 {
 	static const uint8_t start[] = { 'P', 'K', 3, 4 };
@@ -335,7 +335,7 @@ static int zip_check_order(struct zip_reader *z)
 			     "little-endian");
 }
 
-/* torch can be told to leave all CRCs 0. */
+/* set_crc32_options(False) leaves all CRCs 0. */
 static bool zip_has_crcs(const struct zip_reader *z)
 {
 	return z->object->e.crc != 0;

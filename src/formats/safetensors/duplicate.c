@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/safetensors/twice.c looks at a directory that holds a model twice:
+/* formats/safetensors/duplicate.c looks at a directory that holds a model twice:
  * whole in one file, which transformers takes, and in parts with a map, which
- * it passes over.  Where both say something else of a tensor, one of them is
- * old, and nobody knows which. */
+ * it ignores. If they differ in a tensor, one of them is out of date, and it is
+ * not known which. */
 #include "config.h"
 
 #include "model_i.h"
@@ -144,7 +144,7 @@ static void twice_tell(const struct twice *t)
 			     "tensors", rsh_source_path(t->s));
 }
 
-int rsh_model_check_twice(const struct rsh_source *s,
+int rsh_model_check_duplicate(const struct rsh_source *s,
 			  const struct rsh_weight_map *map,
 			  struct rsh_error *err)
 {

@@ -1,0 +1,282 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds wheels for every Linux with glibc 2.28 or newer, and tries them.
+#
+#   tests/wheels.sh [--all] [--keep DIRECTORY]
+#
+# Runs on Debian 12, as root if packages are to be installed.  The wheel has the
+# program and the module with all libraries linked in (tests/lib/wheel_libraries.sh);
+# the compiler is zig.  Both come from PyPI and Debian's source packages, and are kept
+# for the next time.  The wheel for x86_64 is installed in a virtual environment, where
+# the demo is exported, read by the module and, where there is /dev/fuse, mounted:
+# the bytes must be the converter's.  With --all the wheel for aarch64 is built as well,
+# each is built twice and must be the same file, that for x86_64 is tried on Debian 11
+# and in a container (podman), and that for aarch64 under qemu-user, which does not mount.  --keep copies the wheels
+# to DIRECTORY.  RSH_AUDITWHEEL names the program that looks at wheels.
+set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+. "$top/tests/lib/setup.sh"
+. "$top/tests/lib/fresh.sh"
+. "$top/tests/lib/wheel_libraries.sh"
+unset MAKEFLAGS MAKELEVEL
+
+WHEEL_PACKAGES="autoconf automake libtool pkg-config make protobuf-c-compiler binutils
+	dpkg-dev gperf debian-archive-keyring python3 python3-venv"
+OLD_SUITE=bullseye
+STRATEGIES="--src-strategy strategy_8_cards.ckpt --dst-strategy strategy_4_cards.ckpt"
+
+all='' keep=''
+while [ $# -gt 0 ]; do
+	case $1 in
+	--all) all=yes ;;
+	--keep)
+		mkdir -p "${2:?--keep needs a directory}"
+		keep=$(cd "$2" && pwd)
+		shift
+		;;
+	*) sed -n '3,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+	esac
+	shift
+done
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/reshardfs-wheels-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# logged NAME COMMAND...: its output goes to a file, which is shown if it fails.
+logged()
+{
+	log=$work/$1.log
+	shift
+	"$@" >"$log" 2>&1 </dev/null || {
+		tail -n 40 "$log" >&2
+		die "failed: $*"
+	}
+}
+
+# ---- building ----
+
+# configure_wheel ARCH BUILD
+configure_wheel()
+{
+	export PKG_CONFIG_LIBDIR="$wheel_prefix/lib/pkgconfig"
+	# Headers of what is loaded at run time have no file for pkg-config.
+	configure_in "$2" --host="$1-linux-gnu" --disable-tests \
+		CC=wheel-cc AR=wheel-ar RANLIB=wheel-ranlib \
+		PKG_CONFIG="pkg-config --static" \
+		CPPFLAGS="-I$wheel_prefix/include" \
+		CFLAGS="-O2 -ffile-prefix-map=$top=. -ffile-prefix-map=$2=." \
+		CURL_CFLAGS=' ' CURL_LIBS=' ' EXPAT_CFLAGS=' ' EXPAT_LIBS=' ' \
+		SASL_CFLAGS=' ' SASL_LIBS=' '
+}
+
+# build_wheel ARCH BUILD DIRECTORY: sets $wheel.
+build_wheel()
+{
+	wheel_need_libraries "$1"
+	mkdir -p "$3"
+	logged configure configure_wheel "$1" "$2"
+	logged build "$wheel_python" -c 'import sys
+sys.path.insert(0, sys.argv[1])
+import backend
+backend.build_wheel(sys.argv[2], {"build-dir": sys.argv[3], "licences": sys.argv[4]})
+' "$top/python" "$3" "$2" "$wheel_prefix/licences"
+	wheel=$(find "$3" -name "*_$1.whl")
+	[ -n "$wheel" ] || die "there is no wheel for $1 in $3"
+	case $wheel in
+	*-manylinux_2_28_"$1".whl | *-manylinux_2_1?_"$1".whl | *-manylinux_2_2[0-7]_"$1".whl) ;;
+	*) die "$(basename "$wheel") is for newer systems than glibc $WHEEL_GLIBC" ;;
+	esac
+	say "$(basename "$wheel"): $(wc -c <"$wheel") bytes"
+	[ -z "$keep" ] || cp "$wheel" "$keep/"
+}
+
+build_twice()
+{
+	build_wheel "$1" "$work/again-$1" "$work/again"
+	cmp "$wheel" "$work/wheels/$(basename "$wheel")" ||
+		die "the second build is another file"
+	say "a second build is the same file"
+	wheel=$work/wheels/$(basename "$wheel")
+}
+
+# ---- trying ----
+
+# check_demo DIRECTORY WHAT
+check_demo()
+{
+	(cd "$1" && sha256sum --quiet --strict --check "$work/demo/SHA256SUMS") ||
+		die "$2: other bytes than the converter wrote"
+	say "$2: the bytes are the converter's"
+}
+
+read_by_module()
+{
+	cat >"$work/read.py" <<-END
+		import hashlib, reshardfs
+		with reshardfs.Source("checkpoint", src_strategy="strategy_8_cards.ckpt",
+		                      dst_strategy="strategy_4_cards.ckpt") as s:
+		    for f in s.files():
+		        print(hashlib.sha256(s.read(f.rank)).hexdigest() + "  " + f.name)
+	END
+	(cd "$work/demo" && "$@" "$work/read.py") | sort >"$work/read"
+	sort "$work/demo/SHA256SUMS" | cmp - "$work/read" ||
+		die "the module reads other bytes than the converter wrote"
+	say "the module: the bytes are the converter's"
+}
+
+# In a virtual environment, with nothing of ours in the environment.
+try_here()
+{
+	logged venv "$wheel_python" -m venv "$work/venv"
+	logged install "$work/venv/bin/pip" install --no-index --disable-pip-version-check \
+		"$wheel"
+	program=$work/venv/bin/reshardfs
+	say "\$ reshardfs --version"
+	"$program" --version
+	cd "$work/demo"
+	# shellcheck disable=SC2086 # a list of options
+	logged export "$program" export $STRATEGIES checkpoint "$work/exported"
+	check_demo "$work/exported" export
+	"$program" convert list | grep -q '^qwen3 ' || die "it finds no tables"
+	read_by_module "$work/venv/bin/python" -I
+	if [ -c /dev/fuse ]; then
+		mkdir "$work/mnt"
+		# shellcheck disable=SC2086
+		"$program" mount $STRATEGIES checkpoint "$work/mnt"
+		(check_demo "$work/mnt" mount)
+		"$program" umount "$work/mnt"
+	fi
+	cd /
+}
+
+# old_root ARCH: sets $root, Debian 11 with Python; kept for the next time.
+old_root()
+{
+	root=$wheel_kept/$OLD_SUITE-$1
+	[ ! -e "$root.complete" ] || return 0
+	say "Debian's $OLD_SUITE for $1"
+	rm -rf "$root"
+	case $1 in
+	amd64) foreign="--include=python3,python3-pip" ;;
+	# Unpacked and not configured: nothing of it runs by itself.
+	*) foreign="--foreign" ;;
+	esac
+	logged debootstrap debootstrap --variant=minbase --arch="$1" $foreign \
+		$OLD_SUITE "$root" "$(fresh_mirror)"
+	touch "$root.complete"
+}
+
+# Where nothing is but Python: /dev has no fuse there, and there is no fusermount3.
+try_old()
+{
+	old_root amd64
+	rm -rf "$root/tmp/demo" "$root/tmp/exported"
+	cp -r "$work/demo" "$root/tmp/demo"
+	cp "$wheel" "$root/tmp/"
+	logged old-pip chroot "$root" pip install --no-index --force-reinstall \
+		"/tmp/$(basename "$wheel")"
+	program=reshardfs
+	# shellcheck disable=SC2086
+	chroot "$root" sh -ec "cd /tmp/demo; $program ls checkpoint >/dev/null
+		$program plan $STRATEGIES checkpoint >/dev/null
+		$program export $STRATEGIES checkpoint /tmp/exported" >"$work/old.log" 2>&1 || {
+		cat "$work/old.log" >&2
+		die "it does not work on $OLD_SUITE"
+	}
+	check_demo "$root/tmp/exported" "$OLD_SUITE, export"
+	cp "$work/read.py" "$root/tmp/read.py"
+	chroot "$root" sh -c 'cd /tmp/demo && python3 /tmp/read.py' |
+		sort | cmp - "$work/read" || die "the module does not work on $OLD_SUITE"
+	say "$OLD_SUITE, the module: the bytes are the converter's"
+	# shellcheck disable=SC2016 # expanded there
+	unshare --mount --propagation private sh -ec '
+		mount --rbind /dev "$0/dev"
+		mkdir -p "$0/tmp/mnt"
+		mount -t proc proc "$0/proc"
+		chroot "$0" sh -ec "$1"' "$root" "cd /tmp/demo
+		$program mount $STRATEGIES checkpoint /tmp/mnt
+		cd /tmp/mnt && sha256sum --quiet --strict --check /tmp/demo/SHA256SUMS
+		cd / && $program umount /tmp/mnt" || die "it does not mount on $OLD_SUITE"
+	say "$OLD_SUITE, mount by root without fusermount3: the bytes are the converter's"
+}
+
+# As packaging/Containerfile has it, on that Debian.
+try_container()
+{
+	command -v podman >/dev/null || {
+		say "container: skipped, there is no podman"
+		return
+	}
+	pod="podman --root $wheel_kept/podman --runroot $work/podman --storage-driver vfs"
+	tar -C "$root" --exclude='./tmp/*' -cf "$work/base.tar" .
+	# shellcheck disable=SC2086 # a command with options, here and below
+	logged import $pod import "$work/base.tar" localhost/base
+	# shellcheck disable=SC2086
+	logged image $pod build --network none --build-arg BASE=localhost/base \
+		--tag localhost/reshardfs -f "$top/packaging/Containerfile" "$work/wheels"
+	run="$pod run --rm --network none --volume $work/demo:/demo:ro --workdir /demo"
+	# shellcheck disable=SC2086
+	logged container $run --device /dev/fuse --cap-add SYS_ADMIN localhost/reshardfs \
+		sh -ec "reshardfs mount $STRATEGIES checkpoint /mnt
+			cd /mnt && sha256sum --strict --check /demo/SHA256SUMS
+			cd / && reshardfs umount /mnt"
+	say "container, mount: the bytes are the converter's"
+	# shellcheck disable=SC2086
+	! $run localhost/reshardfs reshardfs mount $STRATEGIES checkpoint /mnt \
+		>"$work/refused" 2>&1 || die "it mounts in a container without /dev/fuse"
+	grep -- "--cap-add SYS_ADMIN" "$work/refused" ||
+		die "a container that cannot mount does not say what it needs"
+}
+
+try_aarch64()
+{
+	old_root arm64
+	mkdir "$work/site"
+	(cd "$work/site" && "$wheel_python" -m zipfile -e "$wheel" .)
+	program=$work/site/reshardfs/bin/reshardfs
+	chmod +x "$program"
+	cd "$work/demo"
+	for command in "ls checkpoint" "plan $STRATEGIES checkpoint" \
+		"export $STRATEGIES checkpoint $work/exported-aarch64"; do
+		# shellcheck disable=SC2086
+		logged qemu qemu-aarch64-static -L "$root" "$program" $command
+	done
+	check_demo "$work/exported-aarch64" "aarch64, export"
+	cd /
+}
+
+audit()
+{
+	[ -n "${RSH_AUDITWHEEL:-}" ] || return 0
+	said=$("$RSH_AUDITWHEEL" show "$wheel" | tr '\n' ' ')
+	tag=$(basename "$wheel" .whl)
+	case $said in
+	*"platform tag: \"${tag##*-}\""*) say "auditwheel: ${tag##*-}" ;;
+	*) die "auditwheel says otherwise: $said" ;;
+	esac
+}
+
+# shellcheck disable=SC2086 # lists of names
+need_packages $WHEEL_PACKAGES ${all:+debootstrap qemu-user-static}
+prepare_source >"$work/autoreconf.log" 2>&1 || {
+	cat "$work/autoreconf.log" >&2
+	die "autoreconf failed"
+}
+cp -r "$top/tests/data/demo" "$work/demo"
+wheel_python=python3
+wheel_need_tools
+wheel_need_sources
+build_wheel x86_64 "$top/build/wheel-x86_64" "$work/wheels"
+[ -z "$all" ] || build_twice x86_64
+audit
+try_here
+if [ -n "$all" ]; then
+	try_old
+	try_container
+	build_wheel aarch64 "$top/build/wheel-aarch64" "$work/wheels"
+	build_twice aarch64
+	audit
+	try_aarch64
+fi
