@@ -89,7 +89,7 @@ logged rpmbuild in_fresh sh -ec '
 		--define "python3_sitelib /usr/lib/python3/dist-packages" \
 		reshardfs-"$1"/packaging/reshardfs.spec
 	for package in rpm/RPMS/*/*.rpm; do
-		rpm -qp --qf "[%{NAME} %{FILENAMES}\n]" "$package"
+		rpm -qp --qf "[%{=NAME} %{FILENAMES}\n]" "$package"
 	done >rpm/files' sh "$upstream"
 for file in "reshardfs /usr/bin/reshardfs" "reshardfs /usr/sbin/mount.reshardfs" \
 	"reshardfs /usr/share/reshardfs/tables/qwen3.rules" \

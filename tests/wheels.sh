@@ -214,9 +214,9 @@ try_container()
 	# shellcheck disable=SC2086 # a command with options, here and below
 	logged import $pod import "$work/base.tar" localhost/base
 	# shellcheck disable=SC2086
-	logged image $pod build --network none --build-arg BASE=localhost/base \
+	logged image $pod build --isolation chroot --network host --build-arg BASE=localhost/base \
 		--tag localhost/reshardfs -f "$top/packaging/Containerfile" "$work/wheels"
-	run="$pod run --rm --network none --volume $work/demo:/demo:ro --workdir /demo"
+	run="$pod run --cgroups=disabled --rm --network none --volume $work/demo:/demo:ro --workdir /demo"
 	# shellcheck disable=SC2086
 	logged container $run --device /dev/fuse --cap-add SYS_ADMIN localhost/reshardfs \
 		sh -ec "reshardfs mount $STRATEGIES checkpoint /mnt

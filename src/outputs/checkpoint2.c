@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint2_i.h"
+#include "checkpoint2_text_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/plan/param_kind.h"
 #include "rsh/source/inspect.h"

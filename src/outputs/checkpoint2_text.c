@@ -5,7 +5,7 @@
  * keeps the bytes of the read. */
 #include "config.h"
 
-#include "checkpoint2_i.h"
+#include "checkpoint2_text_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -27,3 +27,18 @@ int rsh_library_load(const char *file, const char *what,
 	}
 	return 0;
 }
+
+int rsh_library_load_crypto(const char *what,
+			    const struct rsh_library_symbol *symbols, size_t n,
+			    struct rsh_error *err)
+{
+	static const char *const files[] = {
+		"libcrypto.so.3", "libcrypto.so.1.1",
+	};
+	struct rsh_error ignored = RSH_ERROR_INIT;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (rsh_library_load(files[i], what, symbols, n, &ignored) == 0)
+			return 0;
+	return rsh_library_load(files[0], what, symbols, n, err);
+}

@@ -29,34 +29,98 @@ die()
 	exit 1
 }
 
-missing_packages()
+# What dnf calls packages (openEuler, Fedora, CentOS): what they provide has one name
+# on all of these.  What is not listed has Debian's name; `-` is not needed there, or
+# cannot be had.
+DNF_NAMES="pkg-config /usr/bin/pkg-config
+	libc6-dev glibc-devel
+	libfuse3-dev pkgconfig(fuse3)
+	fuse3 /usr/bin/fusermount3
+	libprotobuf-c-dev pkgconfig(libprotobuf-c)
+	protobuf-c-compiler /usr/bin/protoc-c
+	libxxhash-dev pkgconfig(libxxhash)
+	liblz4-dev pkgconfig(liblz4)
+	libcmocka-dev pkgconfig(cmocka)
+	libjansson-dev pkgconfig(jansson)
+	zlib1g-dev pkgconfig(zlib)
+	libseccomp-dev pkgconfig(libseccomp)
+	libcurl4-openssl-dev pkgconfig(libcurl)
+	libexpat1-dev pkgconfig(expat)
+	libsasl2-dev pkgconfig(libsasl2)
+	libclang-rt-dev compiler-rt
+	python3-venv -
+	mypy -
+	attr /usr/bin/getfattr
+	xxhash /usr/bin/xxhsum
+	shellcheck -
+	xz-utils /usr/bin/xz
+	sasl2-bin cyrus-sasl
+	libsasl2-modules cyrus-sasl-lib
+	glusterfs-client glusterfs-fuse
+	ceph-common -
+	ceph-mon -
+	ceph-osd -
+	radosgw -"
+
+# package_names PACKAGE...: what this machine's distribution calls them.
+package_names()
 {
+	if command -v dpkg-query >/dev/null; then
+		printf '%s\n' "$@"
+		return
+	fi
 	for package; do
-		# Architecture names and versions aside; an unpacked package
-		# that is not configured counts as missing.
-		status=$(dpkg-query -W -f '${db:Status-Status} ' "$package" 2>/dev/null) || status=
-		case " $status" in
-		*" installed "*) ;;
-		*) printf '%s ' "$package" ;;
-		esac
+		echo "$DNF_NAMES" | awk -v name="$package" '
+			$1 == name { found = 1; if ($2 != "-") print $2 }
+			END { if (!found) print name }'
 	done
 }
 
-# need_packages PACKAGE...: installs what is missing, which takes root.
+# is_installed NAME, of package_names.  Architecture and version aside; an unpacked
+# package that is not configured counts as missing.
+is_installed()
+{
+	if command -v dpkg-query >/dev/null; then
+		case " $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null)" in
+		*" installed "*) ;;
+		*) return 1 ;;
+		esac
+	else
+		rpm -q --whatprovides "$1" >/dev/null 2>&1
+	fi
+}
+
+missing_packages()
+{
+	package_names "$@" | while read -r package; do
+		is_installed "$package" || printf '%s ' "$package"
+	done
+}
+
+install_packages()
+{
+	if command -v dpkg-query >/dev/null; then
+		export DEBIAN_FRONTEND=noninteractive
+		apt-get -qq update &&
+			apt-get -qq install -y --no-install-recommends "$@"
+	else
+		dnf -q -y --setopt=install_weak_deps=False install "$@"
+	fi
+}
+
+# need_packages PACKAGE...: Debian's names; installs what is missing, which takes root.
 need_packages()
 {
-	command -v dpkg-query >/dev/null ||
-		die "this is not Debian; what it needs is called there: $*"
+	command -v dpkg-query >/dev/null || command -v dnf >/dev/null ||
+		die "there is neither apt nor dnf; Debian calls what is needed: $*"
 	missing=$(missing_packages "$@")
 	[ -n "$missing" ] || return 0
 	[ "$(id -u)" -eq 0 ] ||
 		die "run as root, or have root install these first: $missing"
 	say "installing $missing"
-	export DEBIAN_FRONTEND=noninteractive
 	# shellcheck disable=SC2086 # a list of names
-	{ apt-get -qq update && apt-get -qq install -y --no-install-recommends \
-		$missing; } </dev/null >/dev/null ||
-		die "apt-get could not install $missing"
+	install_packages $missing </dev/null >/dev/null ||
+		die "could not install $missing"
 }
 
 need_fuse()

@@ -84,6 +84,14 @@ both "max_read that is too small" max_read -omax_read=100
 equal "--version succeeds" $? 0
 check "--version names the program" grep -qx 'reshardfs [0-9.]*' "$T/version"
 check "--version names libfuse" grep -qx 'libfuse [0-9.]*' "$T/version"
+# What the build does without is in the manual.
+check "--version lists known words" python3 - "$T/version" "$top_srcdir/man/reshardfs.1" <<'END'
+import re, sys
+said = re.search(r"^without: (.+)$", open(sys.argv[1]).read(), re.M)
+manual = open(sys.argv[2]).read().partition(".Sh OLDER SYSTEMS")[2].partition(".Sh ")[0]
+words = said[1].split(", ") if said else []
+sys.exit([w for w in words if f"\n.It {w}\n" not in manual] != [])
+END
 check "-V is --version" sh -c "'$RESHARDFS' -V | cmp - '$T/version'"
 "$RESHARDFS" --help >"$T/help" 2>&1
 equal "--help succeeds" $? 0

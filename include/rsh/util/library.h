@@ -25,4 +25,10 @@ int rsh_library_load(const char *file, const char *what,
 		     const struct rsh_library_symbol *symbols, size_t n,
 		     struct rsh_error *err);
 
+/* Loads libcrypto of OpenSSL 3, or of 1.1 where that is missing: the symbols are
+ * those that have the same meaning in both. */
+int rsh_library_load_crypto(const char *what,
+			    const struct rsh_library_symbol *symbols, size_t n,
+			    struct rsh_error *err);
+
 #endif

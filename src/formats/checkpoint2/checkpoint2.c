@@ -3,7 +3,7 @@
  * a format. */
 #include "config.h"
 
-#include "checkpoint2_i.h"
+#include "steps_i.h"
 
 #include <stdio.h>
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint2_i.h"
+#include "steps_i.h"
 #include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -7,7 +7,7 @@
  * A step of one card has no metadata.json; the names of its files say so. */
 #include "config.h"
 
-#include "checkpoint2_i.h"
+#include "steps_i.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "checkpoint2_i.h"
+#include "steps_i.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/json_load.h"

@@ -18,7 +18,6 @@
 
 #define LOGIN "MEMCACHED_USERNAME"
 #define SASL_LIBRARY "libsasl2.so.2"
-#define CRYPTO_LIBRARY "libcrypto.so.3"
 #define CRYPTO_READS_SETTINGS 0x40
 
 /* No mechanism takes more steps. */
@@ -72,7 +71,7 @@ static void sasl_start(void)
 	const struct rsh_library_symbol crypto = { "OPENSSL_init_crypto",
 						   &init_crypto };
 
-	if (rsh_library_load(CRYPTO_LIBRARY, LOGIN, &crypto, 1, &ignored) == 0)
+	if (rsh_library_load_crypto(LOGIN, &crypto, 1, &ignored) == 0)
 		init_crypto(CRYPTO_READS_SETTINGS, NULL);
 	sasl.set_alloc(rsh_secret_alloc, rsh_secret_calloc, rsh_secret_realloc,
 		       rsh_secret_free);

@@ -21,8 +21,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
-#define CRYPTO_LIBRARY "libcrypto.so.3"
-
 #define KEY_MIN 32
 #define KEY_MAX 4096
 
@@ -69,8 +67,9 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 	*out = (struct rsh_value_key){ 0 };
 	if (!path)
 		return 0;
-	rc = rsh_library_load(CRYPTO_LIBRARY, "--cache-key-file", symbols,
-			      sizeof(symbols) / sizeof(symbols[0]), err);
+	rc = rsh_library_load_crypto("--cache-key-file", symbols,
+				     sizeof(symbols) / sizeof(symbols[0]),
+				     err);
 	if (rc)
 		return rc;
 	out->bytes = malloc(KEY_MAX);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/checkpoint2_i.h - metadata.json and common.json of a Checkpoint 2.0
- * step (rsh/wire/checkpoint2.h) that is shown; only this directory includes it.
+/* outputs/checkpoint2_text_i.h - metadata.json and common.json of a Checkpoint
+ * 2.0 step (rsh/wire/checkpoint2.h) that is shown; only this directory includes
+ * it.
  *
  * metadata.json grows with tensors times ranks, to hundreds of megabytes, so it
  * is never in memory.  The place of each tensor in it is computed once, and any
@@ -10,8 +11,8 @@
  *
  * Threads: a text does not change once it is made, so any thread may read it.
  */
-#ifndef RSH_OUTPUTS_CHECKPOINT2_I_H
-#define RSH_OUTPUTS_CHECKPOINT2_I_H
+#ifndef RSH_OUTPUTS_CHECKPOINT2_TEXT_I_H
+#define RSH_OUTPUTS_CHECKPOINT2_TEXT_I_H
 
 #include <stdbool.h>
 #include <stddef.h>

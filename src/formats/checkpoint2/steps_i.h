@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/checkpoint2_i.h - steps of Checkpoint 2.0, for this
+/* formats/checkpoint2/steps_i.h - steps of Checkpoint 2.0, for this
  * directory only.
  *
  * A tree has a directory for each step, in which every rank has two files, of
  * weights and of the optimizer's state; they count as one, whose index goes
  * over both.  Its metadata.json is the strategy, each step having its own. */
-#ifndef RSH_FORMATS_CHECKPOINT2_I_H
-#define RSH_FORMATS_CHECKPOINT2_I_H
+#ifndef RSH_FORMATS_CHECKPOINT2_STEPS_I_H
+#define RSH_FORMATS_CHECKPOINT2_STEPS_I_H
 
 #include "rsh/source/format.h"
 #include "rsh/source/metadata.h"
