@@ -42,6 +42,8 @@ NOT_RUN = {
     ("README.md", "apt-get install"): "tests/fresh/install.sh does",
     ("doc/install.md", "tests/package.sh"): "tests/fresh/package.sh does",
     ("doc/install.md", "pip install ."): "mount/wheel.py does",
+    ("doc/install.md", "make -C build/install dist"): "tests/package.sh does",
+    ("doc/install.md", "tests/wheels.sh"): "it builds all libraries; tests/fresh/wheels.sh does",
     ("doc/install.md", "docker run"): "there is no container engine",
     ("doc/install.md", "make -C build/install uninstall"):
         "mount/install.sh, tests/package.sh and mount/wheel.py do",

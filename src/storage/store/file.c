@@ -178,9 +178,9 @@ static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
 	return rc;
 }
 
-int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
+static int file_take(struct rsh_store *s, struct rsh_store_file *f,
+		     struct rsh_handle **out)
 {
-	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_handle *mine, *surplus;
 	int code;
@@ -236,10 +236,9 @@ static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
 	rsh_handle_close(surplus);
 }
 
-int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
-		     int code)
+static int file_finish(struct rsh_store *s, struct rsh_store_file *f,
+		       struct rsh_handle *h, int code)
 {
-	struct rsh_store_file *f = &s->files[file];
 	/* ENOMEM says nothing about the file.  A read of a file that changed may
 	 * fail in another way first. */
 	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
@@ -250,6 +249,17 @@ int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 	return code;
 }
 
+int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
+{
+	return file_take(s, &s->files[file], out);
+}
+
+int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		     int code)
+{
+	return file_finish(s, &s->files[file], h, code);
+}
+
 struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
 				     struct rsh_attempts *a)
 {
@@ -257,13 +267,13 @@ struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
 	bool over = false;
 
 	if (a->handle) {
-		a->code = rsh_store_finish(s, a->file, a->handle, a->code);
+		a->code = file_finish(s, f, a->handle, a->code);
 		a->handle = NULL;
 		over = !a->code || !rsh_outage_again(s, f, a->code, a);
 	}
 	while (!over) {
 		a->began = atomic_load(&s->outage.n_returns);
-		a->code = rsh_store_take(s, a->file, &a->handle);
+		a->code = file_take(s, f, &a->handle);
 		if (a->code == 0)
 			return a->handle;
 		over = !rsh_outage_again(s, f, a->code, a);
