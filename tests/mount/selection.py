@@ -505,7 +505,7 @@ def directories_by_template(job):
                                   dst_strategy=job.strategy, extra=["--rank-dir", "out"])
     if status != 2:
         raise MountError(f"exit status {status}\n{said}")
-    demand(said, "--rank-dir \"out\": no \"{rank}\" in it")
+    demand(said, "--rank-dir \"out\": \"{rank}\", the placeholder")
 
 
 @test
