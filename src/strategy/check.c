@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/check.c looks at every item of strategy files and at the files side
- * by side, and reports whatever would fail later on. */
+/* strategy/check.c checks every item of strategy files and compares the files,
+ * and reports everything that would fail later. */
 
 #include <errno.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static void found(struct check *c, const char *fmt, ...)
 
 /* ---- one item ---- */
 
-/* Strips the stage from a name of a merged file: "0-w" becomes "w". */
+/* Removes the stage from a name of a merged file: "0-w" becomes "w". */
 static const char *own_name(const char *name)
 {
 	size_t n = strspn(name, "0123456789");
@@ -80,7 +80,7 @@ static void check_item_layout(struct check *c,
 	      rsh_item_ranks(first));
 }
 
-/* ---- files against each other ---- */
+/* ---- several files ---- */
 
 static void check_stage(struct check *c, uint32_t i)
 {
@@ -90,7 +90,7 @@ static void check_stage(struct check *c, uint32_t i)
 		const struct rsh_strategy_file *other = c->files[k];
 
 		/* All ranks of a stage write the same bytes, so equal files are
-		 * no fault. */
+		 * allowed. */
 		if (other->first_stage != f->first_stage ||
 		    other->content_hash == f->content_hash)
 			continue;
@@ -131,7 +131,7 @@ int rsh_strategy_check(const struct rsh_strategy_checked *what,
 	struct rsh_strategy *s = NULL;
 	int rc;
 
-	/* Files of which no item could be used are left out. */
+	/* Files without usable items are skipped. */
 	for (uint32_t i = 0; i < n; i++) {
 		if (files[i]->n_items)
 			files[c.n++] = files[i];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/checkpoint2.c makes a strategy of a metadata.json: a strategy file
- * for each stage, which are merged as files of a directory are. */
+/* strategy/checkpoint2.c makes a strategy from a metadata.json: it makes a
+ * strategy file for each stage, and merges these as the files of a
+ * directory. */
 #include "rsh/strategy/checkpoint2.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ struct described_stage {
 struct described {
 	const char *path;
 	struct rsh_error *err;
-	uint32_t ranks; /* of a stage */
+	uint32_t ranks; /* ranks of a stage */
 	struct described_stage *stages;
 	uint32_t n_stages;
 	size_t cap_stages;
@@ -50,7 +51,7 @@ static bool described_is_stage(const struct rsh_ckpt2_ranks *r, uint32_t ranks)
 	return true;
 }
 
-/* Adds the parameter to a stage, once. */
+/* Adds the parameter to a stage unless it is already there. */
 static int described_add(struct described *d, uint32_t stage,
 			 const struct rsh_ckpt2_param *p)
 {
@@ -89,7 +90,7 @@ static int described_place(struct described *d, const struct rsh_ckpt2_param *p)
 
 /* ---- files of stages ---- */
 
-/* What is not split lies on a mesh of one axis. */
+/* A parameter that is not split gets a mesh of one axis. */
 static bool described_item(struct rsh_arena *a, const struct rsh_ckpt2_param *p,
 			   uint32_t ranks, struct rsh_strategy_item *out)
 {
@@ -166,7 +167,7 @@ static int described_merge(const struct described *d, struct rsh_names *names,
 
 	if (!files)
 		return rsh_error_nomem(d->err);
-	/* Whether a stage is missing is told by who merges them. */
+	/* rsh_strategy_merge() reports a missing stage. */
 	for (uint32_t i = 0; i < d->n_stages; i++) {
 		if (!d->stages[i].n)
 			continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive.c takes the steps of a derivation, and collects its
+/* strategy/derive.c runs the steps of a derivation, and collects its
  * parameters. */
 #include "derive_i.h"
 
@@ -11,12 +11,12 @@
 
 #include "rsh/util/mem.h"
 
-/* Pipelines add gradients up in parameters whose names begin so. */
+/* Pipelines accumulate gradients in parameters whose names begin with this. */
 #define ACCU_GRADS "accu_grads."
 
 /* ---- axes and rules ---- */
 
-/* A mistake in a regular expression has no other effect. */
+/* A typing error in a regular expression has no other effect. */
 static int note_idle_rules(struct derivation *d)
 {
 	const struct {
@@ -77,8 +77,8 @@ static void derive_add_param(struct derivation *d, uint32_t name,
 	d->n_params++;
 }
 
-/* The planner lists only what operators compute with, which counters are
- * not. */
+/* The planner lists only parameters that operators compute with; counters are
+ * not among them. */
 static bool is_counter(const struct derive_shape *s)
 {
 	int64_t n = 1;
@@ -93,7 +93,7 @@ static int add_params(struct derivation *d)
 {
 	size_t n = d->src ? d->src->n_params : d->shapes->n;
 
-	/* There is room for two of each, since a pipeline may add a
+	/* The array has room for two of each, because a pipeline may add a
 	 * gradient. */
 	d->params = rsh_arena_array(d->arena, struct derive_param, 2 * n);
 	if (!d->params)
@@ -115,8 +115,9 @@ static uint32_t find_param(const struct derivation *d, const uint32_t *by_name,
 	return name == RSH_NAME_NONE ? UINT32_MAX : by_name[name];
 }
 
-/* "adam_m.w" belongs to "w" if every name that begins with "adam_m." is that of
- * another parameter with this prefix. */
+/* Decides whether a text such as "adam_m."  is a prefix of optimizer states:
+ * every name that begins with it must be another parameter's name with this
+ * prefix. */
 static bool is_prefix(const struct derivation *d, const uint32_t *by_name,
 		      const char *text, size_t len)
 {
@@ -130,8 +131,8 @@ static bool is_prefix(const struct derivation *d, const uint32_t *by_name,
 	return true;
 }
 
-/* This remembers what prefixes were found to be, so that each is examined
- * once. */
+/* This stores for each prefix whether it is one of optimizer states, so that
+ * each is examined only once. */
 struct prefixes {
 	struct rsh_names *seen;
 	size_t cap;
@@ -163,8 +164,8 @@ static int find_bases(struct derivation *d, const uint32_t *by_name,
 			known->is[id] = is_prefix(d, by_name, text, len);
 		if (!known->is[id])
 			continue;
-		/* A checkpoint of weights alone also tells how large their
-		 * states are. */
+		/* If a checkpoint has only weights, the shape of a weight is
+		 * also that of its states. */
 		of = &d->params[base];
 		p->base = base;
 		if (!p->shape && p->item && of->item &&
@@ -174,7 +175,7 @@ static int find_bases(struct derivation *d, const uint32_t *by_name,
 	return 0;
 }
 
-/* Finds out which parameters are states of which. */
+/* Finds the parameter of each optimizer state. */
 static int name_bases(struct derivation *d)
 {
 	uint32_t n = rsh_names_count(d->names);
@@ -193,7 +194,7 @@ static int name_bases(struct derivation *d)
 	return rc ? rsh_error_nomem(d->err) : 0;
 }
 
-/* ---- gradients of pipelines ---- */
+/* ---- gradients in pipelines ---- */
 
 static bool is_accumulated(const struct derive_param *p)
 {
@@ -337,7 +338,7 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 	return 0;
 }
 
-/* ---- everything ---- */
+/* ---- the derivation ---- */
 
 static int derive_run(struct derivation *d, struct rsh_derived *out)
 {

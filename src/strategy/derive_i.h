@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_i.h - what the parts of a derivation share; only this room
- * includes it. */
+/* strategy/derive_i.h has what the parts of a derivation share.  It is private
+ * to src/strategy. */
 #ifndef RSH_STRATEGY_DERIVE_I_H
 #define RSH_STRATEGY_DERIVE_I_H
 
@@ -16,7 +16,7 @@
 
 #define MAX_RULES 64
 
-/* This is a rule "REGEX=..."; which members count depends on the option. */
+/* This is a rule "REGEX=..."; the option decides which members are used. */
 struct derive_rule {
 	char *text; /* the rule as it was given */
 	regex_t re;
@@ -55,20 +55,21 @@ struct derive_shape {
 struct rsh_derive_shapes {
 	size_t n, cap;
 	struct derive_shape *v;
-	/* places[name id] is the place in v plus one, 0 for none. */
+	/* places[name id] is the index in v plus one, 0 for none. */
 	size_t cap_places;
 	uint32_t *places;
 };
 
-/* Returns the shape, NULL if it is not known; `s` may be NULL. */
+/* Returns the shape, NULL if it is unknown; `s` may be NULL. */
 const struct derive_shape *
 rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name);
 
 /* ---- a derivation ---- */
 
-/* These axes are in every derivation, whether the meshes have them or not. */
+/* Every derivation has these axes, even if no mesh has them. */
 enum {
-	AXIS_REST, /* "*": the ranks that the other axes of a mesh leave */
+	AXIS_REST, /* "*": all ranks that the other axes of the mesh do not
+		    * use */
 	AXIS_DP,
 	AXIS_CP,
 	AXIS_MP,
@@ -78,33 +79,35 @@ enum {
 
 struct derive_axis {
 	char name[RSH_MESH_NAME_SIZE];
-	uint32_t src, dst; /* its sizes; 0: not known yet */
-	bool used;         /* the result is split over it */
+	uint32_t src, dst; /* its sizes in both meshes; 0: unknown yet */
+	bool used;         /* the result is split over the axis */
 };
 
 struct derive_param {
 	uint32_t name;
 	const char *text;
-	uint32_t base; /* index in params of the parameter whose optimizer
-			* state this is; its own if it is none */
+	uint32_t base; /* index in params of the parameter whose optimizer state
+		        * this is; its own index if it is not a state */
 	const struct rsh_strategy_param *listed; /* NULL: unsharded source */
 	const struct rsh_strategy_item *item;    /* NULL: unsharded source */
-	const struct derive_shape *shape;        /* NULL: not known */
+	const struct derive_shape *shape;        /* NULL: unknown */
 	bool left_out;
-	uint32_t n_stages; /* stages that get it; two if it is shared */
+	uint32_t n_stages; /* number of stages that get it; two if they share
+			    * it */
 	uint32_t stages[2];
 	struct rsh_strategy_item out;
 	uint32_t style; /* STYLE_* of out */
 };
 
-/* These say how meshes are written.  Those planned by tuples of numbers lose
- * their axes of size 1, those planned by Layout objects keep them. */
+/* These are the ways in which meshes are written.  If the operators were
+ * planned with tuples of numbers, axes of size 1 are removed; if they were
+ * planned with Layout objects, these axes are kept. */
 #define STYLE_STRIPPED 1u
 #define STYLE_KEPT 2u
 
 struct derivation {
 	const struct rsh_strategy *src; /* NULL: unsharded */
-	const char *path; /* the source's, for messages */
+	const char *path; /* path of the source, for messages */
 	const struct rsh_derive_shapes *shapes;
 	const struct rsh_derive_options *o;
 	struct rsh_names *names;
@@ -115,12 +118,13 @@ struct derivation {
 	uint32_t n_axes;
 	struct derive_axis axes[2 * RSH_MESH_MAX_AXES + 8];
 	bool with_cp;    /* meshes of STYLE_KEPT are [dp, cp, mp] */
-	bool same_mesh;  /* nothing changes but the optimizer shard */
+	bool same_mesh;  /* only the optimizer shard changes */
 	bool json;       /* the source is in JSON */
-	uint8_t *styles; /* [param of src], by its operator; 0: unknown */
+	uint8_t *styles; /* [param of src]: style of its operator; 0: unknown */
 	uint8_t file_style; /* the styles of all operators */
 	int32_t src_opt, opt; /* sizes of optimizer shards; 0: none */
-	bool opt_full; /* all of the source's shards take whole groups */
+	bool opt_full; /* all shards of the source use all ranks of their
+		        * groups */
 	uint32_t n_params;
 	struct derive_param *params;
 	uint32_t n_notes, cap_notes;
@@ -133,28 +137,28 @@ int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
 int rsh_derive_note(struct derivation *d, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Tells whether the expression is about this parameter, or about the one whose
+/* Returns whether the expression matches this parameter, or the parameter whose
  * optimizer state it is. */
 bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
 			 const struct derive_param *p);
-/* Returns the last rule about a parameter, NULL if there is none. */
+/* Returns the last rule for a parameter, NULL if there is none. */
 const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
 					      const struct derive_rules *rules,
 					      const struct derive_param *p);
 
 /* These return an index of axes.  UINT32_MAX means that there is no such axis,
- * or no room for one more. */
+ * or no room for another one. */
 uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name);
 uint32_t rsh_derive_axis_add(struct derivation *d, const char *name);
 
-/* Finds out what the source's axes are (derive_source.c). */
+/* Finds the purpose of the source's axes (derive_source.c). */
 int rsh_derive_name_axes(struct derivation *d);
-/* Fills axes[] with the mesh that most parameters have, and returns how many
- * axes those are. */
+/* Fills axes[] with the mesh of most parameters, and returns its number of
+ * axes. */
 uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
 			       uint8_t *axes);
-/* Tells whether a mesh of these axes, with the source's sizes, looks like the
- * item's.  If so, place[] is what each axis of the item is. */
+/* Returns whether a mesh of these axes, with the source's sizes, is the item's
+ * mesh.  If so, place[] is set to the axis at each place of the item's mesh. */
 bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 			 uint32_t n, uint32_t style,
 			 const struct rsh_strategy_item *it, uint8_t *place);
@@ -162,15 +166,16 @@ bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 uint32_t rsh_derive_styles_of(const struct derivation *d,
 			      const struct derive_param *p);
 
-/* Works out mesh and map of p->out (derive_mesh.c). */
+/* Computes mesh and map of p->out (derive_mesh.c). */
 int rsh_derive_layout(struct derivation *d, struct derive_param *p);
 
-/* These find out which shard is wanted, and work out that of p->out, whose mesh
- * and map are there (derive_opt.c). */
+/* rsh_derive_opt_begin() finds which optimizer shard is wanted.
+ * rsh_derive_opt_shard() computes the shard of p->out, whose mesh and map must
+ * be set (derive_opt.c). */
 int rsh_derive_opt_begin(struct derivation *d);
 int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p);
 
-/* Fills p->stages of all parameters (derive_stage.c). */
+/* Sets p->stages of all parameters (derive_stage.c). */
 int rsh_derive_stages(struct derivation *d);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_mesh.c writes one parameter's mesh and tensor map down again
- * for other sizes.
+/* strategy/derive_mesh.c writes the mesh and the tensor map of a parameter for
+ * other sizes.
  *
- * A mesh may be explained in more than one way: by several forms, each of which
- * names its axes.  All forms that fit must come to the same result, else the
- * source does not determine it.
+ * A mesh may be explained by several forms, each of which names its axes.  All
+ * forms that fit must have the same result; otherwise the source does not
+ * determine it.
  *
- * An example: 4 ranks with dp=2, mp=2, ep=2 become 8 with dp=4, mp=2, ep=2.
- * The axes are numbered from the last one in maps, and "*" is what the others
- * leave of the ranks.
+ * Example: 4 ranks with dp=2, mp=2, ep=2 become 8 ranks with dp=4, mp=2, ep=2.
+ * Maps number the axes from the last one, and "*" is all ranks that the other
+ * axes do not use.
  *
  *   w           mesh [2,2], map [1,-1]: dimension 0 is cut over the first axis
  *   form        sizes     without 1s   dimension 0 is cut over
@@ -21,10 +21,11 @@
  *   rank        0  1  2  3                      rank  0  1  2  3  4  5  6  7
  *   slice       0  0  1  1      becomes         slice 0  0  1  1  0  0  1  1
  *
- * A parameter with map [0,-1] of the same file is cut over mp by the first form
- * and becomes mesh [4,2], map [0,-1].  If its operator was given by Layout
- * objects, [*,ep] would fit as well; for dp=2, mp=4, ep=2 the two come to [2,4]
- * and [4,2], and the derivation is refused. */
+ * A parameter with map [0,-1] in the same file is cut over mp in the first
+ * form, and becomes mesh [4,2], map [0,-1].  If its operator was planned with
+ * Layout objects, [*,ep] would fit as well.  For dp=2, mp=4, ep=2 the two forms
+ * result in [2,4] and [4,2], and the derivation is refused.
+ */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -33,7 +34,7 @@
 
 #include "rsh/strategy/grid.h"
 
-/* A form is a way to write a parameter: the axes of its mesh, and those that
+/* A form is a way to write a parameter: the axes of its mesh, and the axes that
  * split its dimensions. */
 struct form {
 	uint32_t style;
@@ -63,8 +64,8 @@ static bool mesh_splits_over(const struct form *f, uint8_t axis)
 
 /* ---- reading the source ---- */
 
-/* Makes the source's form with these axes; returns false if that is not what
- * it is.  An axis whose ranks hold the same splits nothing. */
+/* Makes the source's form with these axes; returns false if the item does not
+ * have this form.  An axis whose ranks hold the same slice splits nothing. */
 static bool try_form(const struct derivation *d, const struct derive_param *p,
 		     const uint8_t *axes, uint32_t n, uint32_t style,
 		     bool given, struct form *f)
@@ -89,7 +90,8 @@ static bool try_form(const struct derivation *d, const struct derive_param *p,
 		 mesh_splits_over(f, AXIS_REST));
 }
 
-/* Lists all forms of a style that explain the item, the most ordinary first. */
+/* Lists all forms of a style that explain the item, the most usual one
+ * first. */
 static uint32_t forms_of_style(const struct derivation *d,
 			       const struct derive_param *p, uint32_t style,
 			       struct form *forms)
@@ -117,7 +119,7 @@ static uint32_t forms_of_style(const struct derivation *d,
 
 #define MAX_FORMS 8
 
-/* ---- the axes that a rule gives ---- */
+/* ---- axes from a rule ---- */
 
 static int given_forms(struct derivation *d, struct derive_param *p,
 		       const struct derive_rule *rule, struct form *forms,
@@ -145,8 +147,8 @@ static int given_forms(struct derivation *d, struct derive_param *p,
 		*n = 1;
 		return 0;
 	}
-	/* An axis that only the rule names has the size that the source's mesh
-	 * has at its place. */
+	/* If only the rule has an axis, its size is that of the source's mesh
+	 * at the same place. */
 	for (uint32_t i = 0; i < rule->n_axes && whole; i++)
 		if (!d->axes[axes[i]].src)
 			d->axes[axes[i]].src = it->mesh[i];
@@ -195,7 +197,7 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 
 /* ---- writing the result ---- */
 
-/* Works out the wanted sizes of the form's axes. */
+/* Computes the wanted sizes of the form's axes. */
 static int wanted_sizes(struct derivation *d, const struct derive_param *p,
 			const struct form *f, uint32_t *sizes)
 {
@@ -221,8 +223,8 @@ static int wanted_sizes(struct derivation *d, const struct derive_param *p,
 	return 0;
 }
 
-/* Numbers an axis as tensor maps do, from the last one; -1 if it is not in
- * the mesh. */
+/* Returns the number of an axis as in tensor maps, which count from the last
+ * one; -1 if the axis is not in the mesh. */
 static int32_t number_of(const struct form *f, const uint32_t *sizes,
 			 uint8_t axis)
 {
@@ -297,8 +299,8 @@ static int check_rank(struct derivation *d, const struct derive_param *p)
 	if (p->shape && p->shape->n_dims != it->n_map)
 		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
 					 it->n_map, p->shape->n_dims);
-	/* A dimension that is written as several ones is cut into slices of
-	 * 1. */
+	/* In an expanded layout a dimension is written as several ones, and
+	 * each except the last is cut into slices of size 1. */
 	for (uint32_t e = 0; !p->shape && e < it->n_shape && e < it->n_map; e++)
 		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
 		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
@@ -322,7 +324,7 @@ static int check_divides(struct derivation *d, const struct derive_param *p)
 	return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the layout ---- */
 
 static int source_forms(struct derivation *d, struct derive_param *p,
 			struct form *forms, uint32_t *n)

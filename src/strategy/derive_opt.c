@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_opt.c works out over how many ranks the optimizer shards a
+/* strategy/derive_opt.c computes over how many ranks the optimizer shards a
  * parameter.
  *
- * The planner shards dimension 0 of what a rank holds once more, over the ranks
- * that hold the same: over all of them (-1), or over as many as it is told.  It
- * leaves alone what cannot be cut so, and what the model exempts.  That a model
- * exempts a parameter shows only where the source could have sharded it and did
- * not. */
+ * The planner shards dimension 0 of each rank's slice again, over the ranks
+ * that hold the same slice: over all of them (-1), or over the given number.
+ * It does not shard a tensor that cannot be cut in this way, or that the model
+ * exempts.  The strategy shows that a parameter is exempt only if the source
+ * could have sharded it and did not.
+ */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 
-/* A group is the ranks that hold the same slice: this says how many they are
- * and how far apart they lie. */
+/* A group is the ranks that hold the same slice: this is their number and the
+ * distance between them. */
 struct group {
 	uint32_t n;
 	uint32_t last; /* distance of the last rank from the first */
@@ -35,7 +36,7 @@ static struct group group_of(const struct rsh_strategy_item *it)
 	return g;
 }
 
-/* Returns the ranks of one shard, 1 if the group is not cut at all. */
+/* Returns the ranks of one shard, 1 if the group is not cut. */
 static uint32_t shard_ranks(const struct group *g, int32_t size)
 {
 	uint32_t n = size < 0 || (uint32_t)size > g->n ? g->n : (uint32_t)size;
@@ -43,7 +44,7 @@ static uint32_t shard_ranks(const struct group *g, int32_t size)
 	return n == 0 || g->n % n ? 1 : n;
 }
 
-/* Returns the slices of dimension 0, with the shard. */
+/* Returns the number of slices of dimension 0, including the shard. */
 static uint64_t slices(const struct rsh_strategy_item *it, uint32_t shard)
 {
 	return (uint64_t)shard * rsh_map_entry_split(it, &it->map[0]);
@@ -56,7 +57,7 @@ static bool is_sharded(const struct rsh_strategy_item *it)
 
 enum answer { NO, YES, UNKNOWN };
 
-/* Tells whether dimension 0 can be cut into n slices. */
+/* Returns whether dimension 0 can be cut into n slices. */
 static enum answer divides(const struct derive_param *p, uint64_t n)
 {
 	const struct rsh_strategy_item *it = p->item;
@@ -64,7 +65,7 @@ static enum answer divides(const struct derive_param *p, uint64_t n)
 
 	if (p->shape)
 		return (uint64_t)p->shape->dims[0] % n == 0;
-	/* In an expanded layout the first number is only a part of dimension
+	/* In an expanded layout the first size is only a part of dimension
 	 * 0. */
 	if (it->n_shape == it->n_map &&
 	    (uint64_t)it->shape[0] != slices(it, 1))
@@ -78,7 +79,7 @@ static enum answer divides(const struct derive_param *p, uint64_t n)
 	return have % n == 0 ? YES : UNKNOWN;
 }
 
-/* ---- what the source had ---- */
+/* ---- the source's shards ---- */
 
 int rsh_derive_opt_begin(struct derivation *d)
 {
@@ -104,7 +105,7 @@ int rsh_derive_opt_begin(struct derivation *d)
 			       d->src ? d->src->path : "the source");
 }
 
-/* ---- what comes of it ---- */
+/* ---- the result ---- */
 
 static int opt_not_known(struct derivation *d, const struct derive_param *p,
 			 const char *why)
@@ -113,8 +114,8 @@ static int opt_not_known(struct derivation *d, const struct derive_param *p,
 				 why);
 }
 
-/* Tells whether a parameter is exempt from a shard that would make `n` slices
- * of dimension 0. */
+/* Finds out whether a parameter is exempt from a shard that would make `n`
+ * slices of dimension 0. */
 static int is_exempt(struct derivation *d, const struct derive_param *p,
 		     uint64_t n, bool *exempt)
 {
@@ -131,8 +132,8 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 	had = slices(it, shard_ranks(&g, d->src_opt));
 	if (shard_ranks(&g, d->src_opt) > 1)
 		could = divides(p, had);
-	/* Either it is exempt, or it could not be cut, and then it cannot be
-	 * cut into finer slices either. */
+	/* Either it is exempt, or it could not be cut.  In the second case it
+	 * cannot be cut into finer slices either. */
 	*exempt = could == YES || (could == UNKNOWN && n % had == 0);
 	if (*exempt || divides(p, n) == NO)
 		return 0;

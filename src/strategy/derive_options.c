@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_options.c parses the options that say what is to be derived. */
+/* strategy/derive_options.c parses the options of a derivation. */
 #include "derive_i.h"
 
 #include <ctype.h>
@@ -43,7 +43,7 @@ bool rsh_derive_matches(const regex_t *re, const char *name)
 	return regexec(re, name, 0, NULL, 0) == 0;
 }
 
-/* Reads a decimal number that is all of the text. */
+/* Parses a text that is only a decimal number. */
 static bool parse_number(const char *s, uint32_t max, uint32_t *out)
 {
 	uint32_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_shapes.c works out how large whole tensors are, from the slices
- * that a checkpoint holds. */
+/* strategy/derive_shapes.c computes the shapes of whole tensors from the slices
+ * in a checkpoint. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -55,8 +55,9 @@ static int shapes_add_shape(struct rsh_derive_shapes *s,
 	return 0;
 }
 
-/* Returns the layout of the parameter on a rank, or NULL.  A stage that holds it
- * and does not list it holds it as the others do, for whoever reads it. */
+/* Returns the layout of the parameter on a rank, or NULL.  If a stage holds the
+ * parameter without listing it, its layout is that of the other stages, as in a
+ * conversion. */
 static const struct rsh_strategy_item *
 item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
 {

@@ -2,10 +2,12 @@
 /* strategy/derive_source.c finds the purpose of the axes of the source's
  * meshes.
  *
- * A strategy file holds only sizes.  The mesh that most split parameters have
- * is taken for [dp, mp] or [dp, cp, mp]: MindSpore's models put data
+ * A strategy file has only sizes.  The most frequent mesh of split parameters
+ * is taken for [dp, mp] or [dp, cp, mp], because MindSpore's models have data
  * parallelism first and model parallelism last.  Data parallel ranks hold the
- * same, so an axis in their place that splits something groups experts. */
+ * same slice.  So if an axis at the place of dp splits something, it is an axis
+ * of expert groups.
+ */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -61,9 +63,9 @@ bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 	return at == it->n_mesh;
 }
 
-/* ---- how operators were given ---- */
+/* ---- how operators were planned ---- */
 
-/* Notes how an operator "<primitive>_<parameter>" was given. */
+/* Records how an operator "<primitive>_<parameter>" was planned. */
 static void source_read_op(struct derivation *d,
 			   const struct rsh_strategy_op *op)
 {
@@ -122,8 +124,8 @@ static bool same_mesh(const struct rsh_strategy_item *a,
 	       !memcmp(a->mesh, b->mesh, a->n_mesh * sizeof(*a->mesh));
 }
 
-/* Tells whether anything is split over the axis, counted from the last one; -1
- * stands for any axis. */
+/* Returns whether a dimension is split over the axis, counted from the last
+ * one; -1 means any axis. */
 static bool source_splits_over(const struct rsh_strategy_item *it, int32_t axis)
 {
 	for (uint32_t e = 0; e < it->n_map; e++)
@@ -133,7 +135,7 @@ static bool source_splits_over(const struct rsh_strategy_item *it, int32_t axis)
 	return false;
 }
 
-/* One split parameter outweighs all that are not. */
+/* One split parameter counts more than all parameters that are not split. */
 static const struct rsh_strategy_item *
 most_frequent_mesh(const struct derivation *d)
 {
@@ -199,8 +201,8 @@ static int infer_usual(struct derivation *d)
 
 /* ---- experts ---- */
 
-/* Tells whether the mesh is the usual one, and nothing is split over any other
- * axis than the model parallel one. */
+/* Returns whether the mesh is the usual one, and only the model parallel axis
+ * splits anything. */
 static bool is_usual(const struct derivation *d, const struct derive_param *p)
 {
 	uint32_t styles = rsh_derive_styles_of(d, p);
@@ -244,8 +246,8 @@ static bool is_of_experts(struct derivation *d, const struct derive_param *p,
 	return fits;
 }
 
-/* Returns the one size that explains all meshes that are not usual, 1 if there
- * is none or there are several. */
+/* Returns the only size that explains all unusual meshes, or 1 if there is none
+ * or more than one. */
 static uint32_t infer_ep(struct derivation *d)
 {
 	uint32_t found = 1;
@@ -286,7 +288,7 @@ static int infer(struct derivation *d)
 				    d->path, text) : 0;
 }
 
-/* ---- as the user says ---- */
+/* ---- sizes given by the user ---- */
 
 static int take_given(struct derivation *d)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_stage.c decides which parameters go to which stage.
+/* strategy/derive_stage.c decides which stages have which parameters.
  *
- * A model is layers, "<list>.<number>.<parameter>", and what comes before and
- * after them.  The longest list of a model is its layers.  A strategy does not
- * say on which stages the model's code puts them, but for those of the source:
- * layers are put on stages evenly, or as the options say. */
+ * A model has layers, whose names are "<list>.<number>.<parameter>", and
+ * parameters before and after them.  The longest list of a model is its layers.
+ * A strategy shows only the stages of the source's layers, not where the
+ * model's code would put them in another job.  So layers are distributed
+ * evenly, or as the options say.
+ */
 #include "derive_i.h"
 
 #include <ctype.h>
@@ -18,14 +20,15 @@
 #define NO_LAYER UINT32_MAX
 
 struct layers {
-	struct rsh_names *lists; /* names: what stands before the number */
+	struct rsh_names *lists; /* names: the text before the number */
 	uint32_t *list;          /* [param]; NO_LAYER: in no list */
 	uint32_t *number;        /* [param] */
-	uint32_t longest;        /* the longest of the lists */
-	uint32_t n;              /* how many layers that list has */
+	uint32_t longest;        /* the longest list */
+	uint32_t n;              /* number of layers of that list */
 };
 
-/* Splits a name: "blocks.3.up.weight" is of list "blocks", number 3. */
+/* Splits a name: "blocks.3.up.weight" has the list "blocks" and the number
+ * 3. */
 static bool split_name(const char *name, size_t *list_len, uint32_t *number)
 {
 	for (const char *s = name; (s = strchr(s, '.')); s++) {
@@ -65,7 +68,7 @@ static int read_layers(struct derivation *d, struct layers *l)
 	return 0;
 }
 
-/* Counts the different numbers of a list, which have to be 0, 1, 2, ... */
+/* Counts the different numbers of a list; they must be 0, 1, 2, ... */
 static uint32_t count_layers(const struct derivation *d,
 			     const struct layers *l, uint32_t list,
 			     bool *seen)
@@ -153,7 +156,7 @@ static int layers_per_stage(struct derivation *d, const struct layers *l,
 	return rsh_derive_note(d, "layers of each stage: %s", text);
 }
 
-/* ---- what is no layer ---- */
+/* ---- parameters outside the layers ---- */
 
 static void set_one(struct derive_param *p, uint32_t stage)
 {
@@ -161,8 +164,8 @@ static void set_one(struct derive_param *p, uint32_t stage)
 	p->stages[0] = stage;
 }
 
-/* Puts a parameter on the first or the last stage, or on both, as the source
- * has it. */
+/* Assigns a parameter to the first stage, the last stage, or both, as in the
+ * source. */
 static int by_source(struct derivation *d, struct derive_param *p)
 {
 	uint32_t last = d->src_stages - 1;
@@ -182,8 +185,8 @@ static int by_source(struct derivation *d, struct derive_param *p)
 	return 0;
 }
 
-/* Puts a parameter on the first or the last stage, as it stands before or
- * behind the layers in the checkpoint. */
+/* Assigns a parameter to the first stage if the checkpoint has it before the
+ * layers, and to the last stage if it has it after them. */
 static int by_order(struct derivation *d, struct derive_param *p,
 		    const struct derive_shape *low,
 		    const struct derive_shape *high)
@@ -220,7 +223,7 @@ static int by_rule(struct derivation *d, struct derive_param *p,
 	return 0;
 }
 
-/* ---- all ---- */
+/* ---- all parameters ---- */
 
 static int distribute(struct derivation *d, const struct layers *l,
 		const uint32_t *first)
@@ -228,7 +231,8 @@ static int distribute(struct derivation *d, const struct layers *l,
 	const struct derive_shape *low = NULL, *high = NULL;
 	int rc = 0;
 
-	/* These are where the layers begin and end in the checkpoint. */
+	/* These are the first and the last record of the layers in the
+	 * checkpoint. */
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		const struct derive_shape *at = d->params[i].shape;
 
@@ -261,8 +265,8 @@ static int distribute(struct derivation *d, const struct layers *l,
 	return rc;
 }
 
-/* There is one stage, or there are as many as in the source: then every
- * parameter stays where it is, unless a rule says otherwise. */
+/* If there is one stage, or as many as in the source, every parameter stays in
+ * its stage unless a rule says otherwise. */
 static int stage_keep(struct derivation *d)
 {
 	for (uint32_t i = 0; i < d->n_params; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/grid.c works out over which axes of the mesh each dimension of a
- * tensor is cut, and from that which rank holds which cell. */
+/* strategy/grid.c computes the mesh axes over which each dimension of a tensor
+ * is cut, and from these which rank holds which cell. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +21,13 @@ bool rsh_item_uses_axis(const struct rsh_strategy_item *it, uint32_t axis)
 	return false;
 }
 
-/* These are the ranks that the tensor map leaves equal, and how they lie in the
- * mesh. */
+/* These are the ranks that hold the same slice by the tensor map, and their
+ * position in the mesh. */
 struct repeated {
 	uint32_t group;  /* ranks with the same slice */
 	uint32_t n_axes; /* mesh axes of size > 1 that split nothing */
-	uint32_t first;  /* the first of these axes, as the file counts */
-	uint32_t stride; /* ranks between neighbours on that axis */
+	uint32_t first;  /* the first of these axes, in the order of the file */
+	uint32_t stride; /* distance of two neighbours on that axis, in ranks */
 };
 
 static struct repeated find_repeated(const struct rsh_strategy_item *it)
@@ -46,9 +46,9 @@ static struct repeated find_repeated(const struct rsh_strategy_item *it)
 	return r;
 }
 
-/* Puts the size of the optimizer shard into *out, 1 for none.  What the
- * converter refuses is refused here, but for shards that its axis arithmetic
- * cannot express. */
+/* Sets *out to the size of the optimizer shard, 1 for none.  A shard that the
+ * converter refuses is refused here as well, except shards that its arithmetic
+ * for axes cannot express. */
 static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
 		      uint32_t *out, struct rsh_error *err)
 {
@@ -70,8 +70,8 @@ static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
 		return rsh_error_set(err, EINVAL,
 				     "it has an optimizer shard, but the tensor "
 				     "is a scalar");
-	/* The step is redundant; where the converter relies on it, a step that
-	 * the mesh contradicts means a damaged file. */
+	/* The step follows from the mesh.  If the converter uses the step, and
+	 * it contradicts the mesh, the file is damaged. */
 	step = rep.n_axes == 1 ? rep.stride : 1;
 	if (!it->nested && (rep.n_axes == 1 || rep.n_axes == it->n_mesh) &&
 	    (uint32_t)it->opt_step != step)
@@ -96,9 +96,9 @@ static void grid_add_axis(struct rsh_grid_axis *axes, uint32_t *n,
 		axes[(*n)++] = (struct rsh_grid_axis){ size, stride };
 }
 
-/* Places the slices as the training job holds them: over the map's axes as they
- * stand, and the shard over consecutive positions among the ranks that the map
- * leaves equal. */
+/* Places the slices as the training job holds them: over the map's axes in
+ * their order, and the shard over consecutive positions among the ranks that
+ * the map does not distinguish. */
 static void place_runtime(struct rsh_grid_spec *g,
 			  const struct rsh_strategy_item *it,
 			  const struct rsh_fold *fold)
@@ -125,16 +125,16 @@ static void place_runtime(struct rsh_grid_spec *g,
 				      stride[a]);
 }
 
-/* Places the slices on the converter's own mesh, where it rebuilds one:
- * [repeat, shard] and then one axis for each tensor dimension, in the order of
- * the dimensions.  That is not the order of the real mesh when the map lists
- * its axes out of order. */
+/* Places the slices on the mesh that the converter builds itself for a "simple"
+ * item: [repeat, shard] and then one axis for each tensor dimension, in the
+ * order of the dimensions.  This differs from the real mesh if the map lists
+ * its axes in another order. */
 static void place_simple(struct rsh_grid_spec *g, uint32_t shard)
 {
 	uint32_t stride[RSH_MAX_DIMS], s = 1, n = 0;
 
 	for (uint32_t d = g->n_dims; d-- > 0; s *= g->split[d])
-		stride[d] = s; /* split[0] does not count the shard yet */
+		stride[d] = s; /* split[0] does not include the shard yet */
 	for (uint32_t d = 0; d < g->n_dims; d++) {
 		g->first[d] = (uint8_t)n;
 		grid_add_axis(g->axes, &n, g->split[d], stride[d]);
@@ -196,7 +196,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 		rc = rsh_fold_map(it, dims, n_dims, local, shard, &fold, err);
 	if (rc)
 		return rc;
-	/* Equal grids have to be equal byte for byte. */
+	/* Equal grids must have equal bytes, including padding. */
 	memset(&g, 0, sizeof(g));
 	g.n_ranks = rsh_item_ranks(it);
 	g.n_dims = n_dims;
@@ -229,7 +229,8 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 
 	if (it->n_map > RSH_MAX_DIMS)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
-	/* This size divides evenly over every mesh of that many ranks. */
+	/* This size can be divided by every split of a mesh with that many
+	 * ranks. */
 	for (uint32_t d = 0; d < it->n_map; d++)
 		dims[d] = rsh_item_ranks(it);
 	plain.n_shape = 0;
@@ -250,19 +251,20 @@ int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 
 /* This folds an expanded tensor map back onto the tensor's dimensions.
  *
- * A dimension of size S that is split over mesh axes a, b, c is written by
- * JSON files (and by MindSpore <= 2.5) as three dimensions (a, b, S/(a*b)),
- * each split over one axis.  Within such a group every entry but the last is
- * split down to 1, which is what tells groups apart; the last may be unsplit,
- * where the planner struck out a mesh axis of size 1. */
+ * If a dimension of size S is split over mesh axes a, b, c, JSON files (and
+ * MindSpore <= 2.5) write it as three dimensions (a, b, S/(a*b)), each split
+ * over one axis.  In such a group every entry except the last is split into
+ * slices of size 1, which distinguishes the groups.  The last entry may be
+ * unsplit if the planner removed a mesh axis of size 1.
+ */
 
 uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
 			     const struct rsh_map_entry *e)
 {
 	uint32_t split = 1;
 
-	/* This cannot overflow: each axis occurs once and the mesh has fewer
-	 * than 2^31 ranks. */
+	/* This cannot overflow: each axis occurs only once, and the mesh has
+	 * fewer than 2^31 ranks. */
 	for (uint32_t i = 0; i < e->n; i++)
 		split *= item->mesh[item->n_mesh - 1 - (uint32_t)e->axes[i]];
 	return split;
@@ -275,7 +277,7 @@ struct folding {
 	uint32_t shard;
 };
 
-/* Tells whether entries from .. to - 1 can be dimension d. */
+/* Returns whether the entries from ..  to - 1 can be dimension d. */
 static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 		       uint32_t to)
 {
@@ -287,8 +289,8 @@ static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 
 		if (e + 1 < to && it->map[e].n == 0)
 			return false;
-		/* A group that ends in an unsplit entry is only believed if
-		 * there is a shape to compare it with. */
+		/* A group whose last entry is unsplit is accepted only if there
+		 * is a shape to compare it with. */
 		if (!it->n_shape && to - from > 1 && it->map[e].n == 0)
 			return false;
 		if (it->n_shape && e + 1 < to && it->shape[e] != s)
@@ -316,8 +318,8 @@ int rsh_fold_map(const struct rsh_strategy_item *item, const int64_t *dims,
 {
 	const struct folding f = { item, dims, dims_are_local, shard };
 	/* ways[d][e] counts the foldings of the first e entries onto d
-	 * dimensions (2 stands for "several"), and from[d][e] says where the
-	 * last group of one begins. */
+	 * dimensions (2 means more than one).  from[d][e] is where the last
+	 * group of one of them begins. */
 	uint8_t ways[RSH_MAX_DIMS + 1][RSH_MAX_DIMS + 1];
 	uint8_t from[RSH_MAX_DIMS + 1][RSH_MAX_DIMS + 1];
 	uint32_t n = item->n_map;

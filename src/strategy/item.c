@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/item.c answers simple questions about one parameter's layout as its
- * strategy file gives it. */
+/* strategy/item.c has simple functions for the layout of one parameter as its
+ * strategy file has it. */
 #include <string.h>
 
 #include "rsh/strategy/strategy.h"
@@ -32,7 +32,8 @@ bool rsh_item_same_layout(const struct rsh_strategy_item *a,
 		    (x->n && memcmp(x->axes, y->axes, x->n * sizeof(*x->axes))))
 			return false;
 	}
-	/* A shape counts since it may guide the folding of the map. */
+	/* The shape is compared as well, because it may decide how the map is
+	 * folded. */
 	return a->n_shape == 0 ||
 	       memcmp(a->shape, b->shape, a->n_shape * sizeof(*a->shape)) == 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/mesh.c parses a mesh as people write it and looks up its axes by
+/* strategy/mesh.c parses a mesh such as "dp=2,mp=4", and finds its axes by
  * name. */
 #include "rsh/strategy/mesh.h"
 
@@ -34,7 +34,7 @@ static const struct rsh_mesh_axis *mesh_find(const struct rsh_mesh *m,
 	return NULL;
 }
 
-/* Reads a number that ends where the list's element ends. */
+/* Parses a number that ends at `end`, the end of a list element. */
 static bool parse_size(const char *s, const char *end, uint32_t *out)
 {
 	uint32_t n = 0;

@@ -2,10 +2,11 @@
 /* strategy/partition.c finds the mesh that makes given groups of ranks.
  *
  * Axes are tried from the fastest one on.  The ranks that differ only in the
- * axes chosen so far show whether these are possible: exactly the ranks with
- * the same coordinates on the axes that cut must hold the same.  If the groups
- * of all ranks are known few axes are possible, and the mesh is unique, because
- * axes that cut and axes that do not alternate. */
+ * axes chosen so far show whether these axes are possible: ranks must hold the
+ * same exactly if they have the same coordinates on the axes that cut.  If the
+ * groups of all ranks are known, few axes are possible, and the mesh is unique,
+ * because axes that cut and axes that do not cut alternate.
+ */
 #include "rsh/strategy/partition.h"
 
 #include <errno.h>
@@ -15,18 +16,18 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-/* A message lists this many ranks before it says how many more there are. */
+/* A message lists so many ranks, and then how many more there are. */
 #define LISTED_MAX 6
 
 /* ---- the mesh ---- */
 
 struct search {
-	const uint32_t *group; /* of each rank */
+	const uint32_t *group; /* group of each rank */
 	uint32_t n;
 	uint32_t *known; /* ranks whose group is known, ascending */
 	uint32_t n_known;
 	/* Among the known ranks that differ only in the axes so far, these are
-	 * the number of the first one in a group, and of the first one with a
+	 * the index of the first one in a group, and of the first one with a
 	 * key. */
 	uint32_t *by_group, *by_key;
 	uint32_t *key; /* [n_known] */
@@ -35,11 +36,11 @@ struct search {
 	unsigned n_axes;
 	struct rsh_partition_axis found[RSH_PARTITION_MAX_AXES];
 	unsigned n_axes_found;
-	unsigned n_found; /* how many meshes */
+	unsigned n_found; /* number of meshes found */
 };
 
-/* Returns the place of a rank on the axes that cut, which is below the product
- * of their sizes. */
+/* Returns the position of a rank on the axes that cut, as one number below the
+ * product of their sizes. */
 static uint32_t key_of(const struct rsh_partition_axis *fastest, int step,
 		       unsigned n_axes, uint32_t rank)
 {
@@ -55,7 +56,8 @@ static uint32_t key_of(const struct rsh_partition_axis *fastest, int step,
 	return key;
 }
 
-/* Tells whether the axes so far, which span `stride` ranks, fit the groups. */
+/* Returns whether the axes so far, which span `stride` ranks, fit the
+ * groups. */
 static bool axes_fit(struct search *x, uint32_t stride)
 {
 	uint32_t begin = 0;
@@ -79,8 +81,8 @@ static bool axes_fit(struct search *x, uint32_t stride)
 	return true;
 }
 
-/* Tries to complete the mesh beyond `stride` ranks with exactly n_more axes,
- * until two meshes are found. */
+/* Tries to complete the mesh beyond `stride` ranks with exactly n_more axes.
+ * It stops when two meshes are found. */
 static void try_axes(struct search *x, uint32_t stride, unsigned n_more)
 {
 	const uint32_t left = x->n / stride;
@@ -145,10 +147,10 @@ void rsh_partition_groups(const struct rsh_partition_axis *axes,
 			n_axes ? key_of(axes + n_axes - 1, -1, n_axes, i) : 0;
 }
 
-/* ---- several tensors ---- */
+/* ---- meshes of several tensors ---- */
 
-/* This says where the axes of a mesh begin, fastest first, and whether they
- * cut. */
+/* These are the strides at which the axes of a mesh begin, fastest first, and
+ * whether each axis cuts. */
 struct strides {
 	uint32_t at[2 * RSH_PARTITION_MAX_AXES + 1];
 	bool cuts[2 * RSH_PARTITION_MAX_AXES + 1];
@@ -181,8 +183,8 @@ static void merge_strides(const struct strides *a, const struct strides *b,
 		out->at[out->n] = of_a ? a->at[i] : b->at[k];
 		i += of_a;
 		k += of_b;
-		/* The new axis is part of an axis of each mesh, and cuts if one
-		 * of these does. */
+		/* The new axis is a part of one axis in each mesh, and it cuts
+		 * if either of these cuts. */
 		out->cuts[out->n++] = (i > 0 && a->cuts[i - 1]) ||
 				      (k > 0 && b->cuts[k - 1]);
 	}
@@ -269,7 +271,8 @@ const char *rsh_partition_ranks_text(const uint32_t *ranks, uint32_t n,
 	return text;
 }
 
-/* Returns the largest group; of several it is the one with the lowest rank. */
+/* Returns the largest group; if there are several, the one with the lowest
+ * rank. */
 static uint32_t largest_group(const uint32_t *group, uint32_t n)
 {
 	uint32_t best = 0, most = 0;

@@ -16,7 +16,7 @@ static bool same_cell(const struct rsh_strategy_item *item, uint32_t a,
 	struct rsh_grid *g;
 	bool same;
 
-	/* It is for the plan to refuse a layout that does not make sense. */
+	/* The plan reports a layout that is not valid. */
 	if (rsh_grid_new_unsized(item, &g, NULL))
 		return true;
 	rsh_grid_cell(g, a, cell_a);
@@ -49,11 +49,12 @@ bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
 
 /* ---- all ranks at once ---- */
 
-/* This is a rank while it is sorted into a group. */
+/* This is a rank that is being sorted into a group. */
 struct member {
 	uint32_t rank;
-	uint32_t group;  /* by the layouts that were seen before */
-	uint32_t holder; /* stands for its slice in this layout */
+	uint32_t group;  /* group by the layouts before this one */
+	uint32_t holder; /* first rank that holds the same slice in this
+			  * layout */
 };
 
 static int by_group_and_holder(const void *a, const void *b)
@@ -65,7 +66,8 @@ static int by_group_and_holder(const void *a, const void *b)
 	return d ? d : rsh_compare_u64(x->rank, y->rank);
 }
 
-/* Divides the groups of a stage whose first rank is `base` by one layout. */
+/* Divides the groups of a stage by one layout; `base` is the stage's first
+ * rank. */
 static void divide(const struct rsh_grid *g, uint32_t base, uint32_t *first,
 		   struct member *m)
 {

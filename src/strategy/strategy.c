@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/strategy.c merges strategy files, one a stage or one of all, into the
- * strategy of a job, and finds parameters in it by name. */
+/* strategy/strategy.c merges strategy files, one for each stage or one for all,
+ * into the strategy of a job, and finds parameters in it by name. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +10,13 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A pipeline of more stages than this is a damaged file. */
+/* A file with a higher stage than this is damaged. */
 #define MAX_STAGES 65536u
 
-/* This is the public struct with what it points into. */
+/* This is the public struct with the memory to which it points. */
 struct strategy_impl {
-	struct rsh_strategy pub; /* first: the public pointer is this one */
+	struct rsh_strategy pub; /* must be first: pointers to it are converted
+				  * back */
 	char *path;
 	struct rsh_strategy_file **files;
 	uint32_t n_files;
@@ -24,11 +25,12 @@ struct strategy_impl {
 	uint32_t *by_name;
 };
 
-/* This is one layout item with its stage and the parameter's own name. */
+/* This is one layout item with its stage and the parameter's name without the
+ * stage. */
 struct entry {
 	uint32_t name;
 	uint32_t stage;
-	uint32_t param; /* index into params, filled while grouping */
+	uint32_t param; /* index into params, set while grouping */
 	const struct rsh_strategy_item *item;
 };
 
@@ -39,7 +41,8 @@ struct entries {
 
 /* ---- names ---- */
 
-/* Splits "<stage>-<param>"; returns false if the name is not of that form. */
+/* Splits "<stage>-<param>"; returns false if the name does not have this
+ * form. */
 static bool split_merged(const char *s, uint32_t *stage, const char **param)
 {
 	uint64_t n = 0;
@@ -87,7 +90,7 @@ static int add_items(struct entries *out, const struct rsh_strategy_file *f,
 	return 0;
 }
 
-/* ---- which files count ---- */
+/* ---- choosing files ---- */
 
 static int strategy_by_stage(const void *a, const void *b)
 {
@@ -98,9 +101,9 @@ static int strategy_by_stage(const void *a, const void *b)
 	return d ? d : strcmp(x->path, y->path);
 }
 
-/* Sorts the files by stage, unless they are to stay in the order given, and
- * drops those whose stage is there already (with one file for each rank, many
- * hold the same stage). */
+/* Sorts the files by stage, unless the given order is kept, and drops files of
+ * a stage that is already there.  (If there is one file for each rank, many
+ * files have the same stage.) */
 static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 			    struct rsh_error *err)
 {
@@ -205,7 +208,7 @@ static int by_name_then_order(const void *a, const void *b)
 	return d ? d : (x > y) - (x < y);
 }
 
-/* Numbers the parameters by first appearance, in e->v[i].param. */
+/* Numbers the parameters by their first appearance, in e->v[i].param. */
 static int number_params(struct entries *e, uint32_t *n_params)
 {
 	cleanup_free struct entry **sorted =
@@ -216,14 +219,14 @@ static int number_params(struct entries *e, uint32_t *n_params)
 	for (uint32_t i = 0; i < e->n; i++)
 		sorted[i] = &e->v[i];
 	qsort(sorted, e->n, sizeof(*sorted), by_name_then_order);
-	/* First each entry is marked with the place of its name's first one. */
+	/* First each entry gets the index of the first entry with its name. */
 	for (uint32_t i = 0; i < e->n; i++) {
 		bool first = i == 0 || sorted[i]->name != sorted[i - 1]->name;
 
 		sorted[i]->param = first ? (uint32_t)(sorted[i] - e->v) :
 					   sorted[i - 1]->param;
 	}
-	/* Then these places are turned into running numbers. */
+	/* Then these indexes are replaced by consecutive numbers. */
 	*n_params = 0;
 	for (uint32_t i = 0; i < e->n; i++)
 		e->v[i].param = e->v[i].param == i ? (*n_params)++ :
@@ -239,7 +242,7 @@ static int strategy_by_name_id(const void *a, const void *b, void *params)
 			       p[*(const uint32_t *)b].name);
 }
 
-/* Groups the entries by parameter, in the order of first appearance. */
+/* Groups the entries by parameter, in the order of their first appearance. */
 static int group(struct strategy_impl *s, struct entries *e,
 		 struct rsh_error *err)
 {
@@ -277,9 +280,9 @@ static int group(struct strategy_impl *s, struct entries *e,
 	return 0;
 }
 
-/* All layouts have to agree, since ranks are numbered by one number of ranks
- * for each stage.  The highest rank is in the last stage of the job, or in the
- * later stage that a single file is of. */
+/* All layouts must have the same number of ranks, because global ranks are
+ * computed from one number of ranks per stage.  The highest rank is in the last
+ * stage of the job, or in the later stage to which a single file belongs. */
 static int check_ranks(struct strategy_impl *s, const struct entries *e,
 		       bool directory, struct rsh_error *err)
 {
@@ -309,7 +312,7 @@ static int check_ranks(struct strategy_impl *s, const struct entries *e,
 	return 0;
 }
 
-/* ---- public ---- */
+/* ---- public functions ---- */
 
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		       enum rsh_strategy_form form, const char *path,
@@ -425,9 +428,9 @@ rsh_param_dest_stage(const struct rsh_strategy *s,
 		for (uint32_t i = 0; i < p->n_stages; i++)
 			if (p->stages[i].stage == rank / s->stage_ranks)
 				return &p->stages[i];
-	/* To the converter a later item replaces the one before if rank and
-	 * item are both in stage 0 or both in a later stage; the item's own
-	 * number of ranks decides which the rank is in. */
+	/* In the converter a later item replaces the previous one if the rank
+	 * and the item are both in stage 0, or both in later stages.  The
+	 * item's own number of ranks decides in which of these the rank is. */
 	for (uint32_t i = 1; i < p->n_stages; i++) {
 		bool later = rank / rsh_item_ranks(p->stages[i].item) > 0;
 

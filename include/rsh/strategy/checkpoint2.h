@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/checkpoint2.h - the strategy that a metadata.json of Checkpoint 2.0
- * describes. */
+/* strategy/checkpoint2.h makes the strategy that a metadata.json of Checkpoint
+ * 2.0 describes. */
 #ifndef RSH_STRATEGY_CHECKPOINT2_H
 #define RSH_STRATEGY_CHECKPOINT2_H
 
 #include "rsh/strategy/strategy.h"
 #include "rsh/wire/checkpoint2.h"
 
-/* Makes the strategy of the job that saved the step.  A stage is a list of
- * ranks that a layout has: all such lists have to be as long as the longest, n,
- * and have the ranks s * n .. s * n + n - 1 in this order.  A tensor that is
- * not split may have other ranks: it is unsplit in each stage that has one.
- * Without any layout the job is one stage.  Gradients that are accumulated
- * (accu_grads.*) are left out, since no checkpoint holds them.
+/* Makes the strategy of the job that saved the step.  The ranks of a layout are
+ * a stage: each such list must be as long as the longest one, n, and must be
+ * the ranks s * n ..  s * n + n - 1 in this order.  A tensor that is not split
+ * may have other ranks: it is unsplit in each stage that has one of them.  If
+ * there is no layout, the job has one stage.  Accumulated gradients
+ * (accu_grads.*) are left out, because no checkpoint has them.
  *
- * Nothing of `c` is needed afterwards.  Returns 0 and *out, which the caller
- * frees, -ENOMEM, or -EINVAL with a sentence that names the parameter: its
- * ranks are not a stage, or what rsh_strategy_merge() says. */
+ * `c` is not needed afterwards.  Returns 0 and *out, which the caller frees;
+ * -ENOMEM; or -EINVAL with a sentence: the ranks of a parameter, which it
+ * names, are not a stage, or an error of rsh_strategy_merge().
+ */
 int rsh_strategy_of_checkpoint2(const struct rsh_ckpt2 *c, const char *path,
 				struct rsh_names *names,
 				struct rsh_strategy **out,
