@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/failures.c remembers why candidates were not taken. */
+/* source/failures.c records why candidates could not be used. */
 #include "config.h"
 
 #include "rsh/source/failures.h"
@@ -42,8 +42,8 @@ static void failures_add_text(struct rsh_failures *f, const char *which,
 	f->length += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* A sentence about SOURCE as a whole begins with its name, which the log has
- * already. */
+/* A sentence about SOURCE as a whole begins with its path, which the log line
+ * already has. */
 static const char *failures_without_source(const struct rsh_failures *f,
 					   const char *text)
 {

@@ -11,7 +11,7 @@
 #include "step_i.h"
 #include "walk_i.h"
 
-/* The format if the caller has no list of formats. */
+/* This format is used if the caller has no list of formats. */
 static const struct rsh_format files_of_ranks = {
 	.name = "ranks", .says = "tree of rank files", .by_name = true,
 	.open = rsh_source_list_ranks,
@@ -20,15 +20,15 @@ static const struct rsh_format *const ranks_alone[] = {
 	&files_of_ranks, NULL,
 };
 
-/* ---- which one it is ---- */
+/* ---- choosing the format ---- */
 
 static int look_by_name(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A directory that cannot be read has no names; the next function that reads it
- * returns the error. */
+/* A directory that cannot be read has no names here; the next function that
+ * reads it returns the error. */
 static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
 		     bool *listed)
 {

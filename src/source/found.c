@@ -113,7 +113,7 @@ int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)
 		free(c->label);
 		return -ENOMEM;
 	}
-	/* Numbers in its name are no steps but where the format says so. */
+	/* Numbers in its name are not a step, unless the format sets it. */
 	l->files[l->n - 1].step = c->step;
 	return 0;
 }

@@ -103,7 +103,7 @@ static int group_check_file(struct group_check *w, const char *path,
 	return rc ? rc : group_check_bytes(w, path, rank, data, len, err);
 }
 
-/* ---- beside the checkpoints ---- */
+/* ---- files beside the checkpoints ---- */
 
 static int group_check_in(struct group_check *w, const struct rsh_source *s,
 			  const struct rsh_rank_dir *dir, struct rsh_error *err)
@@ -124,8 +124,8 @@ static int group_check_in(struct group_check *w, const struct rsh_source *s,
 	return rc ? rc : group_check_bytes(w, path, dir->rank, data, len, err);
 }
 
-/* A file that was found and not given may be unreadable, but must not
- * contradict the strategy. */
+/* A file that was found, not given, may be unreadable, but must not contradict
+ * the strategy. */
 static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 			      struct rsh_error *err)
 {
@@ -143,16 +143,17 @@ static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 	return 0;
 }
 
-/* ---- given by the user ---- */
+/* ---- files given by the user ---- */
 
-/* Makes a path of the template, with the rank in place of every mark. */
+/* Makes a path from the template, with the rank in place of every mark. */
 static char *group_path(const char *template, uint32_t rank)
 {
 	size_t n_mark = strlen(RANK_MARK);
 	char *path = malloc(strlen(template) * 2 + 1), *to = path;
 	const char *mark;
 
-	/* A rank has up to ten digits, its mark six characters. */
+	/* A rank has up to ten digits, and its mark six characters, so twice
+	 * the length is enough. */
 	while (path && (mark = strstr(template, RANK_MARK))) {
 		to = mempcpy(to, template, (size_t)(mark - template));
 		to += sprintf(to, "%u", rank);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/hint.c finds what may have been meant by a SOURCE or a file that is
- * not a checkpoint. */
+/* source/hint.c suggests another SOURCE or file if the given one is not a
+ * checkpoint. */
 #include "config.h"
 
 #include "source_i.h"
@@ -17,7 +17,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* Opening a directory takes time, and one hint is enough. */
+/* Opening directories takes time, and one suggestion is enough. */
 #define LOOKED_AT_MAX 64
 
 static bool hint_is_source(const char *path,
@@ -35,7 +35,8 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 			       const struct rsh_store_options *how,
 			       const struct rsh_format *const *formats)
 {
-	/* The place is that of the directory. */
+	/* how->place is the directory itself, so it is not used for its
+	 * entries. */
 	const struct rsh_store_options inner = { .objects = how->objects };
 	const struct rsh_format *unused;
 	cleanup_free char *path = NULL;
@@ -47,14 +48,15 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 	return hint_is_source(path, &inner, formats, &unused);
 }
 
-/* Keeps the first of the names in order, whatever the listing begins with. */
+/* Keeps the first name in sorted order, whatever the order of the listing
+ * is. */
 static void hint_keep(char kept[NAME_MAX + 1], const char *name)
 {
 	if (!*kept || strverscmp(name, kept) < 0)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
-/* How long is the name without a number at its end? */
+/* Returns the length of the name without a number at its end. */
 static size_t hint_series(const char *name)
 {
 	size_t n = strlen(name);
@@ -64,7 +66,7 @@ static size_t hint_series(const char *name)
 	return n;
 }
 
-/* Keeps the newest of steps. */
+/* Keeps the newest of several steps. */
 static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
 {
 	const size_t n = hint_series(name);
@@ -77,8 +79,8 @@ static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
-/* Finds a source in a directory: the first by name or, of those whose names
- * differ in a last number, the one with the greatest. */
+/* Finds a source in a directory: the first one by name or, if names differ only
+ * in a number at the end, the one with the greatest number. */
 static void hint_find_child(struct rsh_dir *dir, const char *path,
 			    const struct rsh_store_options *how,
 			    const struct rsh_format *const *formats,
@@ -95,7 +97,7 @@ static void hint_find_child(struct rsh_dir *dir, const char *path,
 	}
 }
 
-/* The hint of a format. */
+/* This collects the hint of a format. */
 struct format_hint {
 	const struct rsh_format *const *formats;
 	char *buf;
@@ -162,11 +164,11 @@ static char *hint_inside(const char *path, const struct rsh_store_options *how,
 								     NULL;
 }
 
-/* SOURCE/rank_0/checkpoint/FILE is as deep as it gets. */
+/* The deepest file is SOURCE/rank_0/checkpoint/FILE. */
 #define ABOVE_MAX 3
 
-/* Returns the directory above a path, or NULL: there is none, or it is not
- * known without looking. */
+/* Returns the directory above a path; NULL if there is none, or if it cannot be
+ * computed from the path. */
 static char *hint_above(const char *path)
 {
 	const char *host = strstr(path, "://");
@@ -251,8 +253,8 @@ static void other_read(const char *path, char *begin, size_t size)
 		close(fd);
 }
 
-/* Megatron-Core's says little; that of a Checkpoint 2.0 is a strategy, and what
- * is wrong with it is to be told. */
+/* The metadata.json of Megatron-Core is only one file of its checkpoint.  That
+ * of a Checkpoint 2.0 is a strategy, whose errors must be reported. */
 static bool other_is_megatron(const char *path)
 {
 	static const char name[] = "metadata.json";

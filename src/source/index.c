@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/index.c scans the headers of all files, several at a time, but for
- * those that the index cache knows.
+/* source/index.c scans the headers of all files, several at a time, except
+ * files that the index cache has.
  *
- * Threads: the workers live only during rsh_source_index(); what is new to the
- * index cache is written by a thread of its own.  Workers share the table of
- * distinct indexes and the first damaged file; each file is handled by one
- * worker. */
+ * Threads: the workers exist only during rsh_source_index().  A separate thread
+ * writes new indexes to the index cache.  Workers share the table of distinct
+ * indexes and the first damaged file; each file is handled by one worker.
+ */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -29,7 +29,7 @@
 
 /* ---- indexes by a hash ---- */
 
-/* A tsearch() tree; all zero: it is empty. */
+/* This is a tsearch() tree; it is empty if all bytes are zero. */
 struct index_table {
 	void *root;
 };
@@ -41,7 +41,7 @@ struct kept {
 
 static int kept_compare(const void *a, const void *b)
 {
-	return XXH128_cmp(a, b); /* the hash stands first */
+	return XXH128_cmp(a, b); /* the hash is the first member */
 }
 
 static const struct rsh_ckpt_index *
@@ -76,12 +76,12 @@ static void table_clear(struct index_table *t)
 
 /* ---- headers of safetensors files ---- */
 
-/* Ranks mostly save tensors of the same names and shapes, and parsing the JSON
- * of a header is most of the cost of a scan.  A file with the same size and
- * header as an earlier one has the same index. */
+/* Ranks mostly save tensors with the same names and shapes, and parsing the
+ * JSON of a header is most of the cost of a scan.  A file with the same size
+ * and header as an earlier one has the same index. */
 struct header {
-	uint8_t *bytes; /* of the file, up to the end of the header; NULL: this
-			 * is not a header, or memory is out */
+	uint8_t *bytes; /* the file's beginning up to the end of the header;
+			 * NULL: this is not a header, or memory is out */
 	size_t n;
 	XXH128_hash_t hash; /* of the bytes and of the file's size */
 	const struct rsh_byte_source *file;
@@ -129,7 +129,8 @@ static void header_read(const struct rsh_byte_source *file,
 	if (!bytes || !header_read_all(file, bytes, (size_t)n + LENGTH_BYTES))
 		return;
 	out->n = (size_t)n + LENGTH_BYTES;
-	/* The size decides what of the header is right. */
+	/* The size is included because it decides whether the header is
+	 * valid. */
 	out->hash = XXH3_128bits_withSeed(bytes, out->n, file->size);
 	out->bytes = steal_pointer(&bytes);
 }
@@ -163,11 +164,11 @@ static struct rsh_byte_source header_source(struct header *h)
 
 /* ---- indexing ---- */
 
-/* The state of a file in the index cache. */
+/* This is the state of a file in the index cache. */
 struct caching {
 	struct rsh_index_key key;
-	bool settled; /* it may be stored */
-	bool known;   /* it is stored already */
+	bool settled; /* the index may be stored */
+	bool known;   /* the index is already stored */
 };
 
 struct indexing {
@@ -175,20 +176,21 @@ struct indexing {
 	struct rsh_names *names;
 
 	time_t began;
-	struct caching *caching; /* by file; NULL: without index cache */
+	struct caching *caching; /* by file; NULL: no index cache */
 	atomic_uint n_scanned;
 
 	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad and
 			       * first_bad */
-	/* [number of a stored index]: the one that is shared; NULL: it was not
-	 * read yet. */
+	/* [number of a stored index]: the shared index; NULL: it was not read
+	 * yet. */
 	const struct rsh_ckpt_index **stored;
 	struct index_table distinct; /* source->indexes by their hash */
-	struct index_table headers;  /* by that of a header */
-	uint32_t bad_file;    /* lowest file that is left out */
+	struct index_table headers;  /* by the hash of a header */
+	uint32_t bad_file;    /* lowest file that was left out */
 };
 
-/* Adds an index, which it takes over if it succeeds, with the lock held. */
+/* Adds an index, and takes ownership of it on success.  The lock must be
+ * held. */
 static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 			      XXH128_hash_t hash)
 {
@@ -202,8 +204,8 @@ static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 	return 0;
 }
 
-/* Ranks of one stage mostly have the same records at the same places; a
- * thousand ranks then need one index. */
+/* Ranks of one stage mostly have the same records at the same offsets, so a
+ * thousand ranks may need only one index. */
 static int index_share(struct indexing *x, struct rsh_source_file *f,
 		       struct rsh_ckpt_index *ix)
 {
@@ -259,7 +261,8 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 	return index_share(x, &s->files[file], ix) ? rsh_error_nomem(err) : 0;
 }
 
-/* True if the file has the index of one with the same header now. */
+/* Returns true if a file with the same header was indexed; the file then has
+ * its index. */
 static bool index_has_header(struct indexing *x, uint32_t file,
 			     const struct rsh_handle *handle,
 			     const struct header *h)
@@ -308,7 +311,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 
 	if (s->format->scan || s->type != RSH_FILE_SAFETENSORS)
 		return index_scan_guessing(x, file, h, &bytes, err);
-	/* A checksum is of all bytes. */
+	/* A checksum needs all bytes, so the whole file is scanned. */
 	if (s->check == RSH_CHECK_FULL)
 		return index_scan_bytes(x, file, h, &bytes, err);
 	header_read(&bytes, &header);
@@ -328,8 +331,8 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 
 /* ---- the index cache ---- */
 
-/* Several workers may read the same stored index at the beginning; one copy is
- * kept. */
+/* At the beginning several workers may read the same stored index; only one
+ * copy is kept. */
 static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 			     uint32_t which)
 {
@@ -359,7 +362,7 @@ static bool index_fits(const struct rsh_source *s, uint32_t file,
 	return !s->format->fits || s->format->fits(s, file, ix, names);
 }
 
-/* True if the file has its index now. */
+/* Returns true if the index was stored; the file then has it. */
 static bool index_is_stored(struct indexing *x, uint32_t file,
 			    const struct rsh_handle *h)
 {
@@ -374,7 +377,8 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	c->settled = rsh_index_key_settled(&c->key, x->began);
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
-	/* A checksum is compared with what is read now. */
+	/* With checksums the content must be read again, so a stored index is
+	 * not used. */
 	c->known = s->check == RSH_CHECK_FULL ||
 		   index_take_stored(x, f, which) == 0;
 	if (!f->index || (f->index->file_bytes == c->key.size &&
@@ -385,7 +389,7 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	return false;
 }
 
-/* Stores the indexes that are new. */
+/* Stores the new indexes. */
 static void index_save_new(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
@@ -411,13 +415,13 @@ static void index_save_new(struct indexing *x)
 		rsh_index_cache_forget(s->index_cache);
 }
 
-/* Without memory for it there is no index cache. */
+/* If memory is out, no index cache is used. */
 static void index_open_cache(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
 
-	/* The cache must not hide or keep injected faults. */
+	/* The cache must neither hide nor store injected faults. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
 	c = rsh_index_cache_open(s->index_dirfd,
@@ -472,7 +476,7 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 		rsh_log_info("%s: the file is left out", err->text);
 }
 
-/* The function of the workers; an error stops all of them. */
+/* The workers call this; an error stops all of them. */
 static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct indexing *x = ctx;
@@ -484,15 +488,17 @@ static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* Checksums keep the processors busy. */
+/* Computing checksums keeps the processors busy, so more threads than
+ * processors do not help. */
 static unsigned index_threads(const struct rsh_source *s)
 {
 	return s->check == RSH_CHECK_FULL ? s->n_threads :
 					    rsh_source_scan_threads(s);
 }
 
-/* A job writes checksums or it does not: a file without one among others that
- * have it was cut at the end of a record, or its metadata are damaged. */
+/* A job writes checksums for all files or for none.  If only some files have
+ * one, a file without it is truncated at the end of a record, or its metadata
+ * are damaged. */
 static void index_leave_out_cut(struct indexing *x)
 {
 	struct rsh_source *s = x->source;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/index_cache.c finds and reads what earlier mounts have stored.
+/* source/index_cache.c finds and reads the indexes that earlier mounts have
+ * stored.
  *
- * The directory is the user's own, and still nothing in it is believed: links
+ * The directory belongs to the user, but its contents are not trusted: links
  * are not followed, files of other owners are not read, and every number is
- * checked before it is used. */
+ * checked before it is used.
+ */
 #include "config.h"
 
 #include "index_cache_i.h"
@@ -27,7 +29,8 @@
 #include "rsh/util/pack.h"
 #include "rsh/wire/index_codec.h"
 
-/* No clock that file systems take times from is coarser than this. */
+/* The clocks from which file systems take times have at least this
+ * resolution. */
 #define SETTLING_SECONDS 2
 
 /* ---- identity ---- */
@@ -69,7 +72,7 @@ static int make_each(char *path)
 	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* A user without a home has none made. */
+/* If the user's home does not exist, it is not created. */
 static bool lies_in_lost_home(const char *path)
 {
 	const char *home = getenv("HOME");
@@ -134,7 +137,7 @@ bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset)
 	return rsh_pread_all(fd, buf, len, offset) == (ssize_t)len;
 }
 
-/* Opens the file, which is as long as *size says. */
+/* Opens the file; *size is its length. */
 static int index_file_open(const struct rsh_index_cache *c, uint64_t *size)
 {
 	cleanup_fd int fd = openat(c->dirfd, c->name, O_RDONLY | O_NOFOLLOW |
@@ -153,14 +156,14 @@ static int index_file_open(const struct rsh_index_cache *c, uint64_t *size)
 	return steal_fd(&fd);
 }
 
-/* Reads the head, and n bytes of what is packed behind it. */
+/* Reads the head, and the n packed bytes after it. */
 static int index_file_read_all(int fd, struct rsh_index_head *head,
 			       uint8_t *packed, uint64_t n)
 {
 	if (!rsh_index_read_at(fd, head, sizeof(*head), 0) ||
 	    head->magic != RSH_INDEX_MAGIC)
 		return -EBADMSG;
-	/* A file that was used lately is removed last. */
+	/* The time of the last use decides which files are removed first. */
 	futimens(fd, NULL);
 	if (head->version != RSH_INDEX_VERSION)
 		return -EPROTO;
@@ -195,7 +198,7 @@ static int index_file_unpack(struct rsh_index_cache *c,
 			  head->bytes - sizeof(*head)) ? 0 : -EBADMSG;
 }
 
-/* This does not overflow, since each count is of 32 bits. */
+/* This cannot overflow, because each count has 32 bits. */
 static uint64_t index_table_bytes(const struct rsh_index_head *head)
 {
 	return (uint64_t)head->n_blobs * sizeof(struct rsh_index_blob) +
@@ -317,7 +320,7 @@ void rsh_index_cache_forget(struct rsh_index_cache *c)
 	c->n_blobs = c->n_files = 0;
 }
 
-/* ---- using it ---- */
+/* ---- looking up indexes ---- */
 
 uint32_t rsh_index_cache_count(const struct rsh_index_cache *c)
 {
@@ -368,7 +371,7 @@ int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 	return rc;
 }
 
-/* ---- verdicts ---- */
+/* ---- results of checks ---- */
 
 static void verdict_name(uint64_t digest, char name[32])
 {
@@ -384,7 +387,7 @@ bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest)
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
 	    !S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return false;
-	/* A file that was used lately is removed last. */
+	/* The time of the last use decides which files are removed first. */
 	utimensat(dirfd, name, NULL, AT_SYMLINK_NOFOLLOW);
 	return true;
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/index_cache_i.h - indexes that outlive the mount, in a directory of
- * the user's.
+/* source/index_cache_i.h keeps indexes from one mount to the next, in a
+ * directory of the user.
  *
- * A source tree has one file there.  It says of each checkpoint file, by its
- * identity, which index it has, and holds the distinct indexes once, so that
- * the next mount of the tree reads no header.  Whatever is wrong with the
- * directory or the file is worth a line in the log and a scan, and no error.
+ * A source tree has one file there.  The file lists checkpoint files by their
+ * identity, with the index that each one has, and stores each distinct index
+ * once.  So the next mount of the tree reads no header.  Any error of the
+ * directory or of the file causes a line in the log and a scan, and is not an
+ * error.
  *
- * The ctime is compared as well, since `rsync --inplace -t` and `touch -r`
- * restore mtimes.  A file that changed less than two seconds before the mount is
- * not kept: a second change could leave the same times. */
+ * The ctime is compared as well, because `rsync --inplace -t` and `touch -r`
+ * restore mtimes.  A file that changed less than two seconds before the mount
+ * is not stored, because a second change could result in the same times.
+ */
 #ifndef RSH_SOURCE_INDEX_CACHE_I_H
 #define RSH_SOURCE_INDEX_CACHE_I_H
 
@@ -24,90 +26,91 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-/* Had the file been left alone for so long at `now` that a later change would
- * show in its times? */
+/* Returns whether the file was unchanged for so long at `now` that a later
+ * change must change its times. */
 bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now);
 
-/* Opens the directory, which is made if it is missing.  -1 if that fails or if
- * others could write to it, which is worth a warning if the user `asked` for
- * it. */
+/* Opens the directory, and creates it if it is missing.  Returns -1 if that
+ * fails or if other users can write to it; this is a warning if the user
+ * `asked` for the directory. */
 int rsh_index_dir_open(const char *path, bool asked);
 
 struct rsh_index_cache;
 
-/* Opens what `dirfd`, which stays the caller's, holds of the tree with that
- * root: an empty cache where that is nothing, or nothing usable; `path` is the
- * tree's, for messages.  NULL: out of memory. */
+/* Opens the file in `dirfd` for the tree with that root; the caller owns
+ * `dirfd`.  The cache is empty if there is no file or it is not usable; `path`
+ * is the tree's, for messages.  NULL: out of memory. */
 struct rsh_index_cache *
 rsh_index_cache_open(int dirfd, const struct rsh_store_identity *root,
 		     const char *path);
-/* Waits for what is being saved, and frees the cache. */
+/* Waits until saving is complete, and frees the cache. */
 void rsh_index_cache_close(struct rsh_index_cache *c);
 
-/* Says how many indexes the cache has. */
+/* Returns the number of indexes in the cache. */
 uint32_t rsh_index_cache_count(const struct rsh_index_cache *c);
-/* Finds which of the indexes is that of the file; false if it is not known.
- * Any thread may call this. */
+/* Finds the index of the file; returns false if it is not stored.  Any thread
+ * may call this. */
 bool rsh_index_cache_find(const struct rsh_index_cache *c,
 			  const struct rsh_index_key *key, uint32_t *which);
-/* Reads an index: 0 and *out (owned by the caller) or -errno; that it is
- * damaged is logged once.  Any thread may call this. */
+/* Reads an index: 0 and *out, which the caller owns, or -errno; a damaged index
+ * is logged only once.  Any thread may call this. */
 int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 			 struct rsh_names *names, struct rsh_ckpt_index **out);
 
-/* Forgets what the cache holds, of which nothing is found any more, and frees its
- * memory. */
+/* Frees the memory of the cache; nothing is found in it any more. */
 void rsh_index_cache_forget(struct rsh_index_cache *c);
 
-/* This is a file and its index, to be saved. */
+/* This is a file with its index, to be saved. */
 struct rsh_index_entry {
 	struct rsh_index_key key;
 	const char *name; /* name of the file in the tree */
 	const struct rsh_ckpt_index *index;
 };
 
-/* Writes a new file with these entries and what the old one holds of other
- * files, and forgets: in a thread of its own, for which nothing of the arguments
- * but the cache is needed.  This is called once at most, and nothing is asked of
- * the cache from then on. */
+/* Writes a new file with these entries and with the old file's entries for
+ * other files, and then frees the memory of the cache.  This happens in a
+ * separate thread, which uses none of the arguments except the cache.  It is
+ * called at most once, and nothing is looked up afterwards. */
 void rsh_index_cache_save(struct rsh_index_cache *c,
 			  const struct rsh_index_entry *entries, uint32_t n,
 			  const struct rsh_names *names);
 
-/* ---- what else is remembered ---- */
+/* ---- results of checks ---- */
 
-/* The first says whether what `digest` stands for was found right before, the
- * second remembers that it was now (by an empty file of that name in the
- * directory). */
+/* rsh_index_verdict_is_kept() returns whether an earlier check of `digest`
+ * found no error.  rsh_index_verdict_keep() stores that a check found no error,
+ * as an empty file in the directory whose name is the digest. */
 bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest);
 void rsh_index_verdict_keep(int dirfd, uint64_t digest);
 
-/* ---- the form of the file, for index_cache.c and index_save.c ---- */
+/* ---- format of the file, for index_cache.c and index_save.c ---- */
 
 #define RSH_INDEX_MAGIC UINT64_C(0x7865646e69687372) /* "rshindex" */
 #define RSH_INDEX_VERSION 2
-/* The first is more than a tree's file ever needs, unpacked, the last what all files
- * together may take. */
+/* RSH_INDEX_FILE_MAX is more than the unpacked file of a tree ever needs;
+ * RSH_INDEX_DIR_MAX is the limit for all files together. */
 #define RSH_INDEX_FILE_MAX (UINT64_C(32) << 20)
-/* LZ4 makes no more of a byte, so that a small file takes no large memory. */
+/* LZ4 cannot unpack more from one byte, so a small file cannot need much
+ * memory. */
 #define RSH_INDEX_UNPACKED_MOST 256
 #define RSH_INDEX_DIR_MAX (UINT64_C(64) << 20)
 #define RSH_INDEX_SUFFIX ".idx"
 #define RSH_VERDICT_SUFFIX ".right"
-/* An empty file counts as so many bytes, for it takes a directory's place. */
+/* An empty file counts as so many bytes, because it needs an entry of the
+ * directory. */
 #define RSH_VERDICT_BYTES 1024
 
-/* The file begins with this.  The blobs' places, the files, and the blobs
- * (wire/index_codec.h) follow, all of that packed (util/pack.h); places and
- * lengths are those of before. */
+/* The file begins with this.  The offsets of the blobs, the files, and the
+ * blobs (wire/index_codec.h) follow; all of that is packed (util/pack.h).
+ * Offsets and lengths are those of the unpacked file. */
 struct rsh_index_head {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t n_blobs;
 	uint32_t n_files;
 	uint32_t unused;
-	uint64_t bytes; /* bytes of the whole file, as it was before */
-	uint64_t sum;   /* xxh3 of what stands before the blobs, with this 0 */
+	uint64_t bytes; /* bytes of the whole unpacked file */
+	uint64_t sum;   /* xxh3 of everything before the blobs, with 0 here */
 };
 
 struct rsh_index_blob {
@@ -122,30 +125,30 @@ struct rsh_index_file {
 	uint32_t unused;
 };
 
-/* What is set when a cache is opened is constant from then on. */
+/* Members that are set when a cache is opened do not change afterwards. */
 struct rsh_index_cache {
-	const char *path; /* of the tree, for messages */
+	const char *path; /* path of the tree, for messages */
 	int dirfd;
 	char name[32]; /* name of the file in the directory */
-	uint8_t *data; /* the file, unpacked; NULL: there is none */
+	uint8_t *data; /* the unpacked file; NULL: there is none */
 	uint32_t n_blobs, n_files;
-	const struct rsh_index_blob *blobs; /* in `data`, as the next is */
-	const struct rsh_index_file *files; /* the latest first */
-	uint32_t *order;                    /* numbers of files, by key */
-	atomic_flag reported;         /* the log was told that a blob is
-				       * damaged */
+	const struct rsh_index_blob *blobs; /* in `data`, as `files` is */
+	const struct rsh_index_file *files; /* the newest first */
+	uint32_t *order;                    /* numbers of files, sorted by
+					     * key */
+	atomic_flag reported;         /* a damaged blob was logged */
 
-	bool saving; /* there is a thread to be waited for */
+	bool saving; /* there is a thread to wait for */
 	pthread_t saver;
 };
 
 uint64_t rsh_index_sum(const struct rsh_index_head *head,
 		       const struct rsh_index_blob *blobs,
 		       const struct rsh_index_file *files);
-/* Reads `len` bytes of a file in the directory; true if all of them are
- * there. */
+/* Reads `len` bytes of a file in the directory; returns true if all of them
+ * were read. */
 bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset);
-/* Gives a blob, which stays the cache's, or NULL if it is not intact. */
+/* Returns a blob, which the cache owns, or NULL if it is damaged. */
 const uint8_t *rsh_index_cache_blob(const struct rsh_index_cache *c,
 				    uint32_t which, size_t *len);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/index_save.c writes the index cache of a tree.
  *
- * A new file takes the old one's place by rename(2), so that a reader has
- * either and two writers do not meet; the last one wins, and what the other
- * knew is scanned again.  Nothing is synced: a file that a crash left half
- * written does not match its checksum. */
+ * A new file replaces the old one with rename(2), so a reader gets one of the
+ * two, and two writers do not disturb each other.  The last writer wins; the
+ * entries of the other one are scanned again by a later mount.  Nothing is
+ * synced: a file that is incomplete after a crash does not match its checksum.
+ */
 #include "config.h"
 
 #include "index_cache_i.h"
@@ -30,8 +31,9 @@
 #include "rsh/util/thread.h"
 #include "rsh/wire/index_codec.h"
 
-/* Of files that were not looked at this time - other steps of the job, gone or
- * not - so many are kept for each that was. */
+/* A file may have entries that this mount did not use: other steps of the job,
+ * which may be deleted.  So many of them are kept for each entry that was
+ * used. */
 #define OTHERS_KEPT 7
 #define TEMPORARY_SUFFIX ".tmp"
 #define TEMPORARY_SECONDS 3600
@@ -49,9 +51,9 @@ struct rsh_index_draft {
 	size_t n_blobs, cap_blobs;
 	struct rsh_index_file *files;
 	size_t n_files, cap_files;
-	uint32_t n_entries; /* files that are not from the old one */
+	uint32_t n_entries; /* entries that are not from the old file */
 	uint64_t *names;    /* xxh3 of their names, ascending */
-	uint32_t *moved; /* [number of an old blob]: its new one, plus 1 */
+	uint32_t *moved; /* [number of an old blob]: its new number, plus 1 */
 	uint64_t bytes;
 };
 
@@ -66,9 +68,9 @@ static void draft_free(struct rsh_index_draft *d)
 	free(d);
 }
 
-/* ---- what goes into it ---- */
+/* ---- contents of the file ---- */
 
-/* Takes the blob's data over, also when it fails. */
+/* Adds a blob and takes ownership of its data, also on failure. */
 static int draft_add_blob(struct rsh_index_draft *d, const struct blob *b,
 			  uint32_t *number)
 {
@@ -102,7 +104,7 @@ static int draft_add_file(struct rsh_index_draft *d,
 	return 0;
 }
 
-/* Gives the blob of an index, which neighbours mostly share. */
+/* Returns the blob of an index; adjacent entries mostly share one. */
 static int draft_blob_of(struct rsh_index_draft *d,
 			 const struct rsh_ckpt_index *index,
 			 const struct rsh_names *names, uint32_t *number)
@@ -155,7 +157,7 @@ static bool same_blob(const struct blob *b, const uint8_t *data, size_t length)
 	return b->length == length && !memcmp(b->data, data, length);
 }
 
-/* Gives the new number of an old blob; -EBADMSG if it is damaged. */
+/* Returns the new number of an old blob; -EBADMSG if it is damaged. */
 static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 			   uint32_t *number)
 {
@@ -187,8 +189,8 @@ static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 	return rc;
 }
 
-/* Keeps the files of the old cache that the new entries do not replace; a file
- * that changed has kept its name. */
+/* Keeps the files of the old cache that the new entries do not replace; a
+ * changed file is recognised by its name. */
 static int draft_keep_others(struct rsh_index_draft *d)
 {
 	const struct rsh_index_cache *c = d->cache;
@@ -216,7 +218,7 @@ static int draft_keep_others(struct rsh_index_draft *d)
 	return 0;
 }
 
-/* ---- writing it ---- */
+/* ---- writing ---- */
 
 static uint8_t *draft_put(uint8_t *to, const void *data, size_t len)
 {
@@ -224,7 +226,7 @@ static uint8_t *draft_put(uint8_t *to, const void *data, size_t len)
 	return to + len;
 }
 
-/* Puts what stands behind the head, and the sum into that. */
+/* Sets everything after the head, and the sum in the head. */
 static int draft_lay_out(const struct rsh_index_draft *d,
 			 struct rsh_index_head *head, uint8_t *to)
 {
@@ -285,7 +287,7 @@ static int draft_replace(struct rsh_index_draft *d)
 	return rsh_file_replace(c->dirfd, c->name, name, 0600, draft_write, d);
 }
 
-/* ---- trees that are gone ---- */
+/* ---- removing old files ---- */
 
 struct stored {
 	char name[80];
@@ -293,7 +295,7 @@ struct stored {
 	struct timespec mtime;
 };
 
-/* Is it a file that this program has made? */
+/* Returns whether this program makes files with such a name. */
 static bool index_dir_is_ours(const char *name)
 {
 	size_t n = strspn(name, "0123456789abcdef");
@@ -317,8 +319,8 @@ static int index_dir_by_age(const void *a, const void *b)
 	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-/* Removes what a writer that was killed has left; anything else is added to the
- * list. */
+/* Removes a temporary file of a writer that was killed; adds any other file to
+ * the list. */
 static int index_dir_look_at(int dirfd, const char *name, struct stored **list,
 			     size_t *n, size_t *cap)
 {
@@ -342,8 +344,8 @@ static int index_dir_look_at(int dirfd, const char *name, struct stored **list,
 	return 0;
 }
 
-/* Removes the files that were not used for the longest time while all of them
- * are too large together; the one just written is the newest. */
+/* Removes the files with the oldest last use until all together are small
+ * enough; the file that was just written is the newest. */
 static void index_dir_remove_oldest(const struct rsh_index_cache *c)
 {
 	cleanup_free struct stored *list = NULL;

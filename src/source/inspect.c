@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/inspect.c reads the index of a checkpoint file by itself, and tells
- * which candidates and files the listing of a tree has. */
+/* source/inspect.c reads the index of a single checkpoint file, and returns the
+ * candidates and files of a listed tree. */
 #include "config.h"
 
 #include "rsh/source/inspect.h"

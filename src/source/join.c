@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/join.c makes one index of the files of a rank that has several.
+/* source/join.c makes one index for a rank that has several files.
  *
- * The files are treated as one, end to end: rsh_source_locate() finds the file
- * and the offset in it from an offset of the rank's index.  A file that was
- * left out has no records and no bytes in it. */
+ * The files are treated as one, end to end: rsh_source_locate() finds the file,
+ * and the offset in it, from an offset of the rank's index.  A file that was
+ * left out has no records and no bytes in it.
+ */
 #include "config.h"
 
 #include "source_i.h"
@@ -26,7 +27,7 @@ uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 	return first;
 }
 
-/* Says where in the rank's index each of its files begins. */
+/* Sets where in the rank's index each of its files begins. */
 static int join_lay_out(struct rsh_source *s, uint32_t first, uint32_t n,
 			struct rsh_error *err)
 {
@@ -42,7 +43,7 @@ static int join_lay_out(struct rsh_source *s, uint32_t first, uint32_t n,
 	return 0;
 }
 
-/* An index that was joined, by the files that it is of. */
+/* This is a joined index, with the files from which it was joined. */
 struct joined {
 	const struct rsh_source_file *files;
 	uint32_t n;
@@ -55,7 +56,7 @@ static int joined_compare(const void *a, const void *b)
 
 	if (x->n != y->n)
 		return x->n < y->n ? -1 : 1;
-	/* Equal indexes are shared. */
+	/* Equal indexes are shared, so pointers can be compared. */
 	for (uint32_t i = 0; i < x->n; i++)
 		if (x->files[i].index != y->files[i].index)
 			return (uintptr_t)x->files[i].index <
@@ -63,7 +64,7 @@ static int joined_compare(const void *a, const void *b)
 	return 0;
 }
 
-/* A format may know which of two files with a name is meant. */
+/* If two files have the same name, the format may decide which one is used. */
 static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
 		      const uint64_t *base, uint32_t n,
 		      struct rsh_names *names, struct rsh_ckpt_index **whole,
@@ -116,7 +117,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 }
 
 /* Several files together are readable for users who can read all of them, and
- * are as new as the newest. */
+ * have the time of the newest one. */
 static void join_attributes(struct rsh_store_attr *all,
 			    const struct rsh_store_attr *a)
 {
@@ -158,8 +159,8 @@ static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* Gives the rank the index of an earlier rank with equal files, or joins its
- * files. */
+/* Sets the rank's index to that of an earlier rank with equal files, or joins
+ * its files. */
 static int join_rank(struct rsh_source *s, uint32_t rank, void **tree,
 		     struct rsh_names *names, struct rsh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/kinds.c tells the cache which tensor a block of a file is of, and how
- * long its elements are. */
+/* source/kinds.c provides for the cache the tensor of each block of a file, and
+ * the length of the tensor's elements. */
 #include "config.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static int places_order(const void *a, const void *b)
 	return ((uintptr_t)p > (uintptr_t)q) - ((uintptr_t)p < (uintptr_t)q);
 }
 
-/* What stands between two records counts as the one before. */
+/* Bytes between two records belong to the record before them. */
 static void kind_find(const void *source, uint32_t file, uint64_t offset,
 		      uint32_t len, struct rsh_cache_kind *out)
 {

@@ -15,11 +15,11 @@
 #include "rsh/wire/source_map.h"
 
 #define SUBDIRS "/checkpoint*"
-/* A map names a file for each rank: some hundred bytes each. */
+/* A map has a file for each rank, with some hundred bytes each. */
 #define SOURCE_MAP_BYTES_MAX (UINT64_C(1) << 28)
 
-/* Lists the files of the ranks' directories, and of those in them that some
- * trainers make. */
+/* Lists the files in the directories of ranks, and in the directories inside
+ * these that some trainers create. */
 static int list_rank_dirs(struct rsh_walk *w, const char *at,
 			  const char *rank_dir, struct rsh_error *err)
 {
@@ -48,7 +48,7 @@ static int list_default(struct rsh_walk *w, const char *at,
 
 /* ---- power-off saves ---- */
 
-/* Directories that are logged in one line. */
+/* These are directories that are logged in one line. */
 struct passed_over {
 	unsigned n;
 	char first[NAME_MAX + 1];
@@ -108,8 +108,8 @@ static int list_power_offs(struct rsh_walk *w, struct passed_over *incomplete,
 	return more < 0 ? rsh_walk_unreadable(w, "", more, err) : rc;
 }
 
-/* The steps of the two kinds are counted differently, so it is not known which
- * is newer. */
+/* The steps of the two kinds are counted differently, so it is unknown which
+ * one is newer. */
 static void mention_power_offs(const struct rsh_source *s)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -128,7 +128,7 @@ static void mention_power_offs(const struct rsh_source *s)
 				    "of ranks; it can be mounted separately");
 }
 
-/* SOURCE may be called ".", end in '/' or be a link. */
+/* The path is resolved because SOURCE may be ".", end in '/' or be a link. */
 static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 {
 	cleanup_free char *real = realpath(s->path, NULL);
@@ -166,7 +166,7 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 			     s->path);
 }
 
-/* ---- as the options say ---- */
+/* ---- files given by options ---- */
 
 static int list_described(struct rsh_walk *w,
 			  const struct rsh_source_options *opts,
@@ -267,7 +267,7 @@ static int list_map(struct rsh_walk *w, const char *map, struct rsh_error *err)
 	return rc;
 }
 
-/* ---- all of it ---- */
+/* ---- the listing ---- */
 
 static int dir_by_rank(const void *a, const void *b)
 {
@@ -278,8 +278,8 @@ static int dir_by_rank(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* One rank may have a directory for each power-off save, but not two beside
- * each other. */
+/* A rank may have a directory in each power-off save, but not two directories
+ * in the same place. */
 static int check_dirs(const struct rsh_source *s, struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;

@@ -105,7 +105,7 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text,
 								1]));
 }
 
-/* Logs what a format has to say of the step itself. */
+/* Logs the notes of a format about the step itself. */
 static void say_notes(const struct rsh_source *s, const char *choice)
 {
 	cleanup_free char *all = NULL;

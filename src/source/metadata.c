@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/metadata_cache.c keeps what was read of a large metadata.json beside
- * the indexes, as a file of its own that is taken for one of theirs where room
- * is made.  As with those, nothing that lies there is believed, and whatever is
- * wrong with it means that the metadata.json is read. */
+/* source/metadata.c finds and reads a metadata.json.  It keeps the parsed
+ * content of a large one in the directory of the index cache, in a separate
+ * file, which counts as an index file when old files are removed.  As with
+ * indexes, the contents are not trusted: if anything is wrong with the file,
+ * the metadata.json is read again. */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -28,10 +29,10 @@
 
 #define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
 #define KEPT_VERSION 2
-/* Less is read sooner than it is looked for. */
+/* Reading a smaller one is faster than looking it up. */
 #define KEPT_FROM_BYTES (UINT64_C(1) << 20)
 
-/* The file begins with this; the text of rsh_ckpt2_keep() follows, packed. */
+/* The file begins with this; the packed text of rsh_ckpt2_keep() follows. */
 struct kept_head {
 	uint64_t magic;
 	uint64_t version;
@@ -45,7 +46,7 @@ struct kept_text {
 	size_t len;
 };
 
-/* A file is written of this. */
+/* This is what a file is written from. */
 struct kept_file {
 	struct kept_head head;
 	const uint8_t *packed;
@@ -64,7 +65,7 @@ static uint64_t kept_sum(const struct rsh_index_key *key, const char *text,
 	return XXH3_64bits_digest(&state);
 }
 
-/* The name is that of no tree's file, since those are of directories. */
+/* No tree has this name, because names of trees are hashes of directories. */
 static void kept_name(const struct rsh_index_key *key, char name[64])
 {
 	uint64_t id[2] = { key->dev, key->ino };
@@ -138,7 +139,7 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 		return -ENOMEM;
 	if (!rsh_index_read_at(fd, data, (size_t)st.st_size, 0))
 		return -EBADMSG;
-	/* A file that was used lately is removed last. */
+	/* The time of the last use decides which files are removed first. */
 	futimens(fd, NULL);
 	return kept_parse(key, data, (size_t)st.st_size, path, out);
 }
@@ -225,7 +226,7 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 #define LOOK_BYTES 256
 #define PIECE_BYTES ((size_t)1 << 20)
 
-/* A pipe is left alone, since what is read from it is gone. */
+/* A pipe is not opened, because bytes that are read from it are lost. */
 static bool metadata_is(const char *path)
 {
 	char head[LOOK_BYTES];
@@ -240,7 +241,7 @@ static bool metadata_is(const char *path)
 	return n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n);
 }
 
-/* Reads which step the tracker of a save directory names; false if it has
+/* Reads the step in the tracker of a save directory; returns false if there is
  * none. */
 static bool metadata_tracked(const char *dir, uint64_t *step)
 {
@@ -272,7 +273,7 @@ int rsh_metadata_find(const char *path, char **out, struct rsh_error *err)
 
 	*out = NULL;
 	if (stat(path, &st) != 0)
-		return 0; /* whoever wants it anyhow says so */
+		return 0; /* the caller reports it if it needs the file */
 	if (!S_ISDIR(st.st_mode))
 		n = asprintf(&p, "%s", path);
 	else if (metadata_tracked(path, &step))

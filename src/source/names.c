@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/names.c reads numbers, ranks and steps in the names of checkpoints. */
+/* source/names.c parses numbers, ranks and steps in the names of
+ * checkpoints. */
 #include "config.h"
 
 #include "rsh/source/resume_format.h"
@@ -32,7 +33,7 @@ size_t rsh_count_digits(const char *s, size_t n)
 	return i;
 }
 
-/* Reads the digits that end at s[*end] and moves *end before them. */
+/* Parses the digits that end at s[*end], and moves *end before them. */
 static bool name_number_before(const char *s, size_t *end, uint64_t *out)
 {
 	size_t start = *end;
@@ -76,7 +77,7 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 	return false;
 }
 
-/* Reads the _<K> of a run that ends at *end, and moves *end before it. */
+/* Parses the _<K> of a run that ends at *end, and moves *end before it. */
 static uint64_t name_run_before(const char *name, size_t *end, uint32_t rank)
 {
 	size_t at = *end;
@@ -162,6 +163,6 @@ void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out)
 		*to++ = digits ? '#' : name[i];
 		i += digits ? digits : 1;
 	}
-	strcpy(to, name + n); /* the suffix belongs to the series */
+	strcpy(to, name + n); /* the suffix is part of the series */
 	strcpy(out->label, name);
 }

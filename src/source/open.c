@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/open.c opens a source: it finds the format, which lists the files. */
+/* source/open.c opens a source: it finds the format, and the format lists the
+ * files. */
 #include "config.h"
 
 #include "index_cache_i.h"
@@ -30,8 +31,9 @@ static void open_log_empty_dirs(const struct rsh_source *s)
 				     l->dirs[d].name);
 }
 
-/* SOURCE has no directories of ranks.  It may be of a format that needs no
- * strategy although one is given, or another directory may have been meant. */
+/* SOURCE has no directories of ranks.  It may have a format that needs no
+ * strategy although one is given, or the user may have meant another
+ * directory. */
 static int open_explain(struct rsh_source *s,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err)
@@ -70,7 +72,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);
 	rc = rsh_source_find_format(s, opts, file, err);
-	/* Of no format can that file be a source. */
+	/* No format accepts that file as a source. */
 	if (rc == 0 && !s->format) {
 		rsh_source_free(s);
 		return rsh_source_new(path, &opts->store, out, err);

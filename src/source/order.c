@@ -26,15 +26,15 @@ int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y)
 	return d ? d : order_u64(y->n, x->n);
 }
 
-/* Puts what has a step before what has none. */
+/* Puts files with a step before files without one. */
 static int order_stepped(const struct rsh_checkpoint *x,
 			 const struct rsh_checkpoint *y)
 {
 	return order_u64(y->step.n > 0, x->step.n > 0);
 }
 
-/* Orders two saves of one step: tft_... is of one version of MindSpore, ttp_...
- * of a newer one, which is greater. */
+/* Orders two saves of one step: tft_... is from one version of MindSpore, and
+ * ttp_... from a newer one, which counts as newer. */
 static int order_dirs(const struct rsh_checkpoint *x,
 		      const struct rsh_checkpoint *y)
 {
@@ -49,7 +49,7 @@ static int order_series(const struct rsh_checkpoint *x,
 	return strcmp(x->series ? x->series : "", y->series ? y->series : "");
 }
 
-/* Orders candidates; 0 if both are of the same one. */
+/* Compares candidates; returns 0 if both files belong to the same one. */
 static int order_candidates(const struct rsh_checkpoint *x,
 			    const struct rsh_checkpoint *y)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume.c tries the candidates of a job (step.c) until all units have
- * one and all its files are complete. */
+/* source/resume.c tries the candidates of a job (step.c), until one is found
+ * that all units have and whose files are complete. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -57,9 +57,9 @@ static int resume_add_saved(struct rsh_resume *r,
 	return 0;
 }
 
-/* Fills r->saved with what the units have of a candidate, whose files ascend by
- * unit, so that the first one that is not where it should be is missing or
- * twice. */
+/* Fills r->saved with the files of a candidate for each unit.  The files ascend
+ * by unit, so the first one that is not at its place shows a missing unit or
+ * one with two files. */
 static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 			     struct rsh_error *err)
 {
@@ -90,7 +90,7 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 			     l->dirs[r->n_saved].name);
 }
 
-/* ---- trying one ---- */
+/* ---- trying a candidate ---- */
 
 /* These are the open files of one unit's checkpoint. */
 struct resume_opened {
@@ -157,7 +157,8 @@ static int resume_check_saved(struct rsh_source *s,
 	return 0;
 }
 
-/* Makes a candidate's files those of the source, if all of them are whole. */
+/* Makes a candidate's files those of the source, if all of them are
+ * complete. */
 static int resume_try(struct rsh_resume *r, uint32_t candidate,
 		      struct rsh_error *err)
 {
@@ -183,8 +184,8 @@ static bool resume_is_complete(struct rsh_resume *r, uint32_t candidate)
 	return resume_take_saved(r, candidate, &unused) == 0;
 }
 
-/* Refuses two series at one step, both of all units, for nothing says which is
- * meant. */
+/* Refuses two series at one step if all units have both, because it is unknown
+ * which one is meant. */
 static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 				 struct rsh_error *err)
 {
@@ -235,7 +236,8 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			rsh_failures_log(f, i, resume_label(r, i));
 			return 0;
 		}
-		/* A forbidden link is an error whatever older steps have. */
+		/* A forbidden link is an error, even if older steps can be
+		 * used. */
 		if (rc == -ENOMEM || rc == -EXDEV) {
 			*err = why;
 			return rc;
@@ -288,7 +290,7 @@ static int resume_choose_step(struct rsh_resume *r,
 
 /* ---- opening ---- */
 
-/* A rank without any checkpoint would make the others useless. */
+/* A rank without any checkpoint makes all steps incomplete. */
 static int resume_check_units(const struct rsh_source *s, const char *glob,
 			      struct rsh_error *err)
 {
@@ -297,7 +299,7 @@ static int resume_check_units(const struct rsh_source *s, const char *glob,
 
 	if (!has)
 		return rsh_error_nomem(err);
-	/* Units are numbered from 0 on, in the order of their directories. */
+	/* Units are numbered from 0 in the order of their directories. */
 	for (size_t i = 0; i < l->n; i++)
 		has[l->files[i].rank] = true;
 	for (size_t d = 0; d < l->n_dirs; d++)
@@ -347,7 +349,7 @@ static int resume_none(const struct rsh_source *s,
 			     glob ? glob : "");
 }
 
-/* Finds the one kind of checkpoint that there is. */
+/* Finds the only kind of checkpoint in the tree. */
 static int resume_find_kind(struct rsh_source *s,
 			    const struct rsh_format *const *formats,
 			    const struct rsh_source_options *o,
@@ -378,7 +380,8 @@ static int resume_find_kind(struct rsh_source *s,
 	return rc ? rc : resume_check_units(s, glob, err);
 }
 
-/* Whoever gives one step and not the directory of all learns that first. */
+/* If SOURCE is a single step instead of the directory of all steps, this error
+ * is reported first. */
 static int resume_refuse(const char *path,
 			 const struct rsh_source_options *opts,
 			 const struct rsh_format *const *formats, int rc,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume_find.c lists what a job's ranks have saved, as a format reads
- * their names. */
+/* source/resume_find.c lists what the ranks of a job have saved, by the names
+ * that a format parses. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -20,13 +20,13 @@ struct rsh_finder {
 
 /* ---- directories ---- */
 
-/* rank_2 comes before rank_10. */
+/* rank_2 is before rank_10. */
 static int find_order(const void *a, const void *b)
 {
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Gives the names of a directory, sorted. */
+/* Returns the sorted names of a directory. */
 static int find_names(struct rsh_dir *dir, bool hidden,
 		      struct rsh_path_list *all)
 {
@@ -41,7 +41,8 @@ static int find_names(struct rsh_dir *dir, bool hidden,
 	return rc;
 }
 
-/* Says of what kind an entry is; of none if it was rotated away meanwhile. */
+/* Sets the kind of an entry; RSH_IS_OTHER if the entry was deleted in the
+ * meantime. */
 static int find_look(const struct rsh_finder *f, struct rsh_dir *at,
 		     const char *dir, const char *name, struct rsh_stat *st,
 		     struct rsh_error *err)
@@ -98,15 +99,15 @@ int rsh_finder_each_file(struct rsh_finder *f, const char *dir,
 			 ctx, err);
 }
 
-/* ---- what was found ---- */
+/* ---- adding files ---- */
 
 int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit)
 {
 	struct rsh_listing *l = &f->source->listing;
 	char *copy;
 
-	/* Directories come one after the other, so the unit is mostly the last
-	 * one. */
+	/* Entries of one directory are consecutive, so the unit is mostly the
+	 * last one. */
 	for (size_t i = l->n_dirs; i-- > 0;)
 		if (strcmp(l->dirs[i].name, name) == 0) {
 			*unit = l->dirs[i].rank;
@@ -151,12 +152,12 @@ int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 
 struct find_in_ranks {
 	bool any_dir;    /* there is a rank directory */
-	bool any_rank;   /* a name in SOURCE itself says a rank */
+	bool any_rank;   /* a name in SOURCE itself has a rank */
 	const char *dir; /* the directory that is being listed */
 	uint32_t unit;
 };
 
-/* Is it a name like rank_3 or ckpt_3? */
+/* Returns whether the name is like rank_3 or ckpt_3. */
 static bool find_is_rank_dir(const char *name)
 {
 	const size_t n = strlen("rank_");
@@ -178,7 +179,8 @@ static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,
 	       rsh_error_nomem(err) : 0;
 }
 
-/* rank_3/checkpoint and the like are shown as if their files lay in rank_3. */
+/* Files in rank_3/checkpoint and similar directories are shown as files of
+ * rank_3. */
 static int found_inner_dir(struct rsh_finder *f, void *ctx, const char *name,
 			   const struct rsh_stat *st, struct rsh_error *err)
 {
@@ -236,8 +238,8 @@ static int found_rank_name(struct rsh_finder *f, void *ctx, const char *name,
 	return 0;
 }
 
-/* A file in SOURCE itself is of the rank that its name says; where some names
- * say one, those that do not do not count. */
+/* A file in SOURCE itself belongs to the rank in its name.  If some names have
+ * a rank, files without one are ignored. */
 static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
 			 const struct rsh_stat *st, struct rsh_error *err)
 {
@@ -260,9 +262,8 @@ static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
 	       rsh_error_nomem(err) : 0;
 }
 
-/* Looks into SOURCE/rank_N or ckpt_N, and directories named checkpoint* there,
- * and, if there is no such directory, into SOURCE, where a name may say of
- * which rank a file is. */
+/* Lists SOURCE/rank_N or ckpt_N, and directories named checkpoint* in them.  If
+ * there is no such directory, it lists SOURCE, where names may have ranks. */
 static int resume_find_ranks(struct rsh_finder *f, struct rsh_error *err)
 {
 	struct find_in_ranks x = { .dir = "" };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume_i.h - a job's newest checkpoint while it is looked for
- * (resume*.c). */
+/* source/resume_i.h has the state of --resume (resume*.c). */
 #ifndef RSH_SOURCE_RESUME_I_H
 #define RSH_SOURCE_RESUME_I_H
 
@@ -10,7 +9,8 @@
 
 struct rsh_resume {
 	struct rsh_source *source;
-	/* This is of the step at hand, ascending by unit. */
+	/* These are the units' files of the step that is tried, ascending by
+	 * unit. */
 	struct rsh_saved *saved;
 	size_t n_saved;
 	const char **names; /* names of its files */
@@ -19,8 +19,8 @@ struct rsh_resume {
 	size_t n_entries, cap_entries;
 };
 
-/* Lists what there is of one format: s->listing, whose directories are the
- * units, ascending by name. */
+/* Lists the checkpoints of one format in s->listing.  The directories of the
+ * listing are the units, ascending by name. */
 int rsh_resume_find(struct rsh_source *s,
 		    const struct rsh_resume_format *resume,
 		    const struct rsh_source_options *o, struct rsh_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume_show.c makes the entries that stand for a step. */
+/* source/resume_show.c makes the entries of a step in the mount. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -90,7 +90,7 @@ int rsh_resume_show_each(struct rsh_resume *r, const struct rsh_saved *saved,
 						     suffix(s->label));
 
 		rc = rsh_resume_show_files(r, s, s->unit);
-		/* The job may call its newest file so itself. */
+		/* A file of the job may have that name itself. */
 		if (rc == 0 && link && strcmp(link, s->label) == 0)
 			continue;
 		if (rc == 0)

@@ -30,7 +30,8 @@ enum rsh_check rsh_source_check(const struct rsh_source *s)
 
 /* ---- ranks ---- */
 
-/* Where there is no step to be of, `b` is NULL, and each will do. */
+/* If the chosen candidate has no step, `b` is NULL, and each file is
+ * accepted. */
 static bool sample_is_of_step(const struct rsh_checkpoint *a,
 			      const struct rsh_checkpoint *b)
 {
@@ -39,8 +40,8 @@ static bool sample_is_of_step(const struct rsh_checkpoint *a,
 		       rsh_step_cmp(&a->step, &b->step) == 0));
 }
 
-/* Steps of power-off saves count anew in each directory, so these are compared
- * with none. */
+/* In each directory of a power-off save steps are counted from the beginning,
+ * so these are not compared. */
 static bool sample_is_older(const struct rsh_checkpoint *a,
 			    const struct rsh_checkpoint *b)
 {
@@ -48,7 +49,7 @@ static bool sample_is_older(const struct rsh_checkpoint *a,
 	       !a->step.breakpoint && rsh_step_cmp(&a->step, &b->step) > 0;
 }
 
-/* Gives a file of the chosen candidate; NULL: it has none. */
+/* Returns a file of the chosen candidate; NULL: it has none. */
 static const struct rsh_checkpoint *
 sample_chosen_file(const struct rsh_source *s)
 {
@@ -59,7 +60,7 @@ sample_chosen_file(const struct rsh_source *s)
 	return i < l->n ? &l->files[i] : NULL;
 }
 
-/* A rank may have several files of a step, of which the first is counted. */
+/* A rank may have several files of a step; the first one is counted. */
 static bool sample_is_first_of_rank(const struct rsh_source *s, size_t i,
 				    const struct rsh_checkpoint *chosen)
 {
@@ -84,7 +85,8 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 	uint32_t n = s->n_files;
 
 	*beyond = NULL;
-	/* Whoever lists a tree has all ranks, and they ascend. */
+	/* If the tree was opened for listing, s->files has all ranks, in
+	 * ascending order. */
 	if (n > 0 && s->files[n - 1].rank >= n_ranks)
 		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
 			*beyond = rsh_store_name(s->store, i);
@@ -109,7 +111,7 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 	const struct rsh_checkpoint *chosen = sample_chosen_file(s);
 	const struct rsh_checkpoint *newest = NULL;
 
-	/* A step that describes itself is not judged by others. */
+	/* If a step describes itself, older steps are not compared with it. */
 	if (s->format->layout == RSH_LAYOUT_OWN)
 		return false;
 	for (size_t i = 0; chosen && i < l->n + l->n_beyond; i++) {
@@ -140,7 +142,7 @@ bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 	if (!rsh_source_locate(s, rank, &offset, &in.file) ||
 	    rsh_store_take(s->store, in.file, &in.handle))
 		return false;
-	/* The cache is bypassed: other bytes will be read next. */
+	/* The cache is bypassed because these bytes are not read again soon. */
 	while (done < len && !code) {
 		ssize_t n = rsh_store_scan_pread(&in, buf + done, len - done,
 						 offset + done);
@@ -153,7 +155,7 @@ bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 	return rsh_store_finish(s->store, in.file, in.handle, code) == 0;
 }
 
-/* ---- results of earlier mounts ---- */
+/* ---- results of earlier checks ---- */
 
 bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/scan_prefetch.c guesses where a scan will read next, and reads there.
- */
+/* source/scan_prefetch.c predicts which bytes a scan reads next, and reads them
+ * in advance. */
 #include "config.h"
 
 #include "scan_prefetch_i.h"
@@ -13,16 +13,16 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 
-/* So many reads of a file are under way at a time at most. */
+/* At most so many reads of a file run at the same time. */
 #define MOST 64
-/* Longer reads are no headers. */
+/* A longer read is not a header. */
 #define LONGEST_BYTES ((size_t)64 * 1024)
-/* Names have numbers, which become longer: headers lie so much beside where
- * they were guessed. */
+/* The numbers in names become longer, so a header may be so many bytes beside
+ * the predicted offset. */
 #define BESIDE_BYTES 512
-/* Distances that are so much apart are of layers of the same kind. */
+/* Distances that differ by at most so much are those of similar layers. */
 #define ALIKE_BYTES 64
-/* So many reads are looked back, and so many are compared. */
+/* So many earlier reads are searched, and so many are compared. */
 #define LOOK_BACK 4096
 #define COMPARED 64
 
@@ -31,26 +31,26 @@ struct guess_read {
 	size_t len;
 };
 
-/* These are bytes that nobody has asked for yet. */
+/* These bytes were read in advance. */
 struct guess_block {
 	uint64_t offset;
 	size_t len;
-	uint8_t *bytes; /* NULL: they could not be read */
+	uint8_t *bytes; /* NULL: the bytes could not be read */
 };
 
 struct rsh_scan_prefetch {
 	const struct rsh_byte_source *file;
-	unsigned most; /* guesses at a time */
+	unsigned most; /* limit of predictions at a time */
 
 	struct guess_read *past; /* what the scan has read */
 	size_t n_past, cap;
 
 	struct guess_block blocks[MOST];
 	unsigned n_blocks;
-	unsigned n_right; /* reads that the blocks have answered */
+	unsigned n_right; /* reads that were answered from the blocks */
 };
 
-/* ---- where the next reads will be ---- */
+/* ---- predicting the next reads ---- */
 
 /* The distance of read i from the one before it, modulo 2^64. */
 static uint64_t guess_step(const struct rsh_scan_prefetch *g, size_t i)
@@ -66,7 +66,8 @@ static bool guess_alike(const struct rsh_scan_prefetch *g, size_t i, size_t j)
 	       apart + ALIKE_BYTES <= 2 * ALIKE_BYTES;
 }
 
-/* Returns how many reads up to read i are like those up to the last one. */
+/* Returns how many reads up to read i are similar to the reads up to the last
+ * one. */
 static size_t guess_likeness(const struct rsh_scan_prefetch *g, size_t i)
 {
 	size_t n = 0;
@@ -77,8 +78,8 @@ static size_t guess_likeness(const struct rsh_scan_prefetch *g, size_t i)
 	return n;
 }
 
-/* Finds the read before the last one, 1 or more, with what led to it most like
- * what led to the last one; 0 if there is none like it. */
+/* Finds the earlier read whose preceding reads are most similar to those of the
+ * last one.  Returns its number, at least 1; 0 if there is none. */
 static size_t guess_find_like(const struct rsh_scan_prefetch *g)
 {
 	const size_t last = g->n_past - 1;
@@ -96,8 +97,8 @@ static size_t guess_find_like(const struct rsh_scan_prefetch *g)
 	return best;
 }
 
-/* Adds a block around such a read.  Returns false if the file has none there,
- * or if memory is out. */
+/* Adds a block around a predicted read.  Returns false if the offset is outside
+ * the file, or if memory is out. */
 static bool guess_add(struct rsh_scan_prefetch *g, const struct guess_read *r)
 {
 	const uint64_t size = g->file->size;
@@ -115,8 +116,8 @@ static bool guess_add(struct rsh_scan_prefetch *g, const struct guess_read *r)
 	return true;
 }
 
-/* Adds blocks for what followed the read that is like the last one, and once
- * more from that read on when the last one is reached. */
+/* Adds blocks for the reads that followed the similar read.  If the last read
+ * is reached, it continues again after the similar read. */
 static void guess_add_next(struct rsh_scan_prefetch *g, unsigned n)
 {
 	const size_t like = g->n_past > 2 ? guess_find_like(g) : 0;
@@ -144,7 +145,8 @@ static void guess_drop_blocks(struct rsh_scan_prefetch *g)
 	g->n_right = 0;
 }
 
-/* This is the read that the scan waits for, with the guesses. */
+/* This is a round of reads: the one for which the scan waits, and the predicted
+ * ones. */
 struct guess_round {
 	struct rsh_scan_prefetch *g;
 	struct guess_read wanted;
@@ -180,7 +182,7 @@ static int guess_work(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* Guesses become more as long as they are right. */
+/* The number of predictions grows while they are right. */
 static ssize_t guess_round_run(struct guess_round *r)
 {
 	struct rsh_scan_prefetch *g = r->g;
@@ -226,7 +228,7 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)len;
 }
 
-/* ---- the source ---- */
+/* ---- the byte source ---- */
 
 unsigned rsh_scan_prefetch_suited(unsigned far, size_t n_files)
 {

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Writes where c's rank has its files: "rank_3" of "rank_3/net-1_5.ckpt". */
+/* Writes the place of the files of c's rank: "rank_3" for
+ * "rank_3/net-1_5.ckpt". */
 static const char *select_place(const struct rsh_source *s,
 				const struct rsh_checkpoint *c, char *buf,
 				size_t max)
@@ -25,7 +26,7 @@ static const char *select_place(const struct rsh_source *s,
 	return buf;
 }
 
-/* Lists what the rank has, of a sorted listing; files of one label once. */
+/* Lists the rank's names in a sorted listing; each label is listed once. */
 static void select_list(const struct rsh_listing *l, uint32_t rank, char *buf,
 			size_t max)
 {
@@ -84,8 +85,8 @@ static bool select_asks_for(const struct rsh_checkpoint *c,
 	return rsh_name_is_selected(rsh_checkpoint_label(c), o);
 }
 
-/* A file of a crashed job's last moment counts only where it is asked for: it
- * may be of another step than its neighbours. */
+/* A file that a job saved while it crashed counts only if the options select
+ * it, because it may have another step than the files of other ranks. */
 static bool select_counts(const struct rsh_checkpoint *c,
 			  const struct rsh_source_options *o)
 {
@@ -116,8 +117,8 @@ static const char *select_hint(const struct rsh_listing *l,
 	return "";
 }
 
-/* Refuses a selection that nothing fits, with the lowest rank's files as
- * examples. */
+/* Refuses a selection that no file matches, and names the lowest rank's files
+ * as examples. */
 static int select_nothing(struct rsh_source *s,
 			  const struct rsh_source_options *o,
 			  struct rsh_error *err)
@@ -149,8 +150,8 @@ static int select_nothing(struct rsh_source *s,
 			     *place ? place : "it", names);
 }
 
-/* Returns whether a listed file is of the step and, if `epoch` is given, of an
- * epoch that comes after it. */
+/* Returns whether a listed file has the step and, if `epoch` is given, a later
+ * epoch. */
 static bool select_later_epoch(const struct rsh_checkpoint *c,
 			       const struct rsh_source_options *o,
 			       const uint64_t *epoch)
@@ -161,7 +162,7 @@ static bool select_later_epoch(const struct rsh_checkpoint *c,
 				     o->breakpoints != RSH_BREAKPOINTS_ONLY);
 }
 
-/* Finds the least epoch behind `after` that has the step. */
+/* Finds the least epoch after `after` that has the step. */
 static bool select_next_epoch(const struct rsh_listing *l,
 			      const struct rsh_source_options *o,
 			      const uint64_t *after, uint64_t *epoch)
@@ -199,8 +200,8 @@ static int select_several(const struct rsh_source *s,
 			     epochs, n == RSH_LISTED_MAX ? " and more" : "");
 }
 
-/* A step that is named without its epoch is of the only one that has it, unless
- * there are names without epochs. */
+/* If a step is given without an epoch, the only epoch with that step is used,
+ * unless there are names without epochs. */
 static int select_find_epoch(const struct rsh_source *s,
 			     struct rsh_source_options *o,
 			     struct rsh_error *err)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/step.c finds the files that are one candidate, and which candidate is
- * tried first.
+/* source/step.c finds the files of each candidate, and which candidate is tried
+ * first.
  *
- * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors), and
- * <prefix>_<K>-... in the K-th run that found files of the same prefix;
- * prefixes often hold the rank number as well (net_rank_3-5_10.ckpt).  What all
- * ranks saved at one step of one run is a candidate.
+ * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors).  If a
+ * run finds files with the same prefix, it writes <prefix>_<K>-..., where K is
+ * the number of the run.  Prefixes often contain the rank as well
+ * (net_rank_3-5_10.ckpt).  A candidate is everything that all ranks saved at
+ * one step of one run.
  *
  * The listing is sorted so that a candidate is a range of it, the newest step
  * first.  An example with two ranks, whose job was started again once:
@@ -19,22 +20,23 @@
  *   5  rank_0/net-1_10.ckpt          1     10    0  \
  *   6  rank_1/net-1_10.ckpt          1     10    0  / [5,7)
  *
- * The run counts at step 10 alone, where a rank has files of two.  A mount
- * tries [0,1) first and, if it lacks slices, takes [1,3); files of two
+ * The run is used only at step 10, where a rank has files of two runs.  A mount
+ * tries [0,1) first and, if slices are missing, uses [1,3); files of two
  * candidates are never mixed.
  *
- * What names without a step do to that, with two ranks:
+ * The effect of names without a step, with two ranks:
  *
- *   rank_0          rank_1      a conversion takes         --resume takes
- *   net-2_5  best   net-2_5     2_5; best is listed only   the same
+ *   rank_0          rank_1      a conversion uses          --resume uses
+ *   net-2_5  best   net-2_5     2_5; best is only listed   the same
  *   last            last        last of both               the same
- *   last  best      last        nothing: which is meant?   the one written last
+ *   last  best      last        nothing: ambiguous         the one written last
  *                                                          that both have
- *   net-2_5         last        2_5 with last, none older  nothing: which?
- *   net-2_5  last   last        nothing: which is meant?   nothing: which?
+ *   net-2_5         last        2_5 with last, none older  nothing: ambiguous
+ *   net-2_5  last   last        nothing: ambiguous         nothing: ambiguous
  *
- * --select mtime asks for none of that: names without a step are put together
- * by what is left of them without the rank, and the newest file decides. */
+ * With --select mtime this does not apply: names without a step are grouped by
+ * the name without the rank, and the newest file decides.
+ */
 #include "config.h"
 
 #include "step_i.h"
@@ -49,7 +51,7 @@
 
 #define RANK_MARK "{rank}"
 
-/* ---- one candidate of all that there is ---- */
+/* ---- one candidate of all files ---- */
 
 static bool step_all_safetensors(const struct rsh_listing *l)
 {
@@ -59,9 +61,9 @@ static bool step_all_safetensors(const struct rsh_listing *l)
 	return true;
 }
 
-/* Keeps the file of each rank that the converter takes: the lexicographically
- * last, of safetensors that with the greatest numbers at the end of its path.
- */
+/* Keeps the file of each rank that the converter uses: the lexicographically
+ * last one; of safetensors the one with the greatest numbers at the end of its
+ * path. */
 static void step_keep_last_names(struct rsh_source *s)
 {
 	struct rsh_listing *l = &s->listing;
@@ -79,8 +81,7 @@ static void step_keep_last_names(struct rsh_source *s)
 	s->n_always = kept;
 }
 
-/* Takes the files that a map names as they are, but refuses steps that do not
- * agree. */
+/* Takes all files of a map, but refuses files of different steps. */
 static int step_take_all(struct rsh_source *s, const char *map,
 		    struct rsh_error *err)
 {
@@ -106,8 +107,8 @@ static int step_take_all(struct rsh_source *s, const char *map,
 
 /* ---- candidates ---- */
 
-/* Several runs, and breakpoints, are told apart only at steps where a rank has
- * more than one file: a job that was restarted may count runs per rank. */
+/* Runs and breakpoints are distinguished only at steps where a rank has more
+ * than one file, because a restarted job may count runs per rank. */
 static void step_forget_lone_runs(struct rsh_source *s)
 {
 	struct rsh_listing *l = &s->listing;
@@ -131,8 +132,8 @@ static void step_forget_lone_runs(struct rsh_source *s)
 	}
 }
 
-/* Are there names without a step while every rank has some with one?  They are
- * like best.ckpt beside net-2_5.ckpt. */
+/* Returns whether there are names without a step although every rank has names
+ * with a step, such as best.ckpt beside net-2_5.ckpt. */
 static bool step_wins(struct rsh_listing *l)
 {
 	bool any_stepless = false, all_stepped = true;
@@ -152,14 +153,14 @@ static bool step_wins(struct rsh_listing *l)
 	return any_stepless && all_stepped;
 }
 
-/* Gives the length of "rank_3" in "rank_3/net-1_5.ckpt". */
+/* Returns the length of "rank_3" in "rank_3/net-1_5.ckpt". */
 static int step_dir_length(const struct rsh_checkpoint *c)
 {
 	return c->base == c->name ? 0 : (int)(c->base - c->name - 1);
 }
 
-/* A lone file without a step is taken as it is; a rank with several of which
- * one has no step cannot be decided. */
+/* If a rank has only one file, and it has no step, the file is used.  If a rank
+ * has several files and one has no step, it is ambiguous. */
 static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
@@ -186,7 +187,7 @@ static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* Counts the ranks that have a file with a step.  0 or -ENOMEM. */
+/* Counts the ranks that have a file with a step.  Returns 0 or -ENOMEM. */
 static int step_count_ranks(const struct rsh_source *s, uint32_t *n_ranks)
 {
 	const size_t n = s->listing.n - s->n_always;
@@ -203,8 +204,9 @@ static int step_count_ranks(const struct rsh_source *s, uint32_t *n_ranks)
 	return 0;
 }
 
-/* Beside files whose step is not known an older step must not be tried: only
- * one that all other ranks have is left, or else the newest. */
+/* If the step of some files is unknown, no older step may be tried together
+ * with them.  So only one candidate is kept: the newest one that all other
+ * ranks have, or else the newest. */
 static int step_keep_one(struct rsh_source *s)
 {
 	uint32_t n_ranks;
@@ -268,8 +270,7 @@ static int step_order_by_time(struct rsh_source *s)
 	return rc;
 }
 
-/* Leaves candidates without a step, which come last, to be listed and not
- * tried. */
+/* Candidates without a step, which are last, are only listed and not tried. */
 static int step_leave_out_stepless(struct rsh_source *s)
 {
 	const struct rsh_listing *l = &s->listing;
@@ -301,8 +302,8 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 	if (!s->resumed && (by_time || beside) && step_name_series(&s->listing))
 		return rsh_error_nomem(err);
 	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
-	/* With --resume time tells the newest of names that all have no
-	 * step. */
+	/* With --resume, if all names have no step, the time decides which one
+	 * is the newest. */
 	if (s->resumed && s->listing.files[0].step.n == 0)
 		by_time = true;
 	if (!by_time && !beside) {

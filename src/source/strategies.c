@@ -47,7 +47,7 @@ static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
 	return 0;
 }
 
-/* Loads all files; their bytes are in data[]. */
+/* Loads all files; data[] has their bytes. */
 static int strategies_load_files(const struct rsh_path_list *list,
 				 uint8_t **data,
 				 struct rsh_strategy_bytes *files,
@@ -94,7 +94,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 
 /* ---- checking ---- */
 
-/* Parses what can be parsed, and reports the rest. */
+/* Parses the files that are valid, and reports the others. */
 static int strategies_parse(const struct rsh_path_list *list,
 			    struct rsh_strategy_file **files, uint32_t *n,
 			    rsh_strategy_report_fn *report, void *ctx)
@@ -120,7 +120,7 @@ static int strategies_parse(const struct rsh_path_list *list,
 	return 0;
 }
 
-/* A metadata.json is checked while it is read. */
+/* A metadata.json is checked by parsing it. */
 static int strategies_check_metadata(const char *path, bool shapes,
 				     struct rsh_names *names,
 				     rsh_strategy_report_fn *report, void *ctx,
@@ -205,7 +205,7 @@ static int shapes_add_files(const struct rsh_source_view *view, uint32_t first,
 	return 0;
 }
 
-/* What shapes are read of, and to where. */
+/* This says where shapes are read from and stored. */
 struct shapes_reading {
 	const char *path;
 	const struct rsh_source_options *opts;
@@ -215,7 +215,8 @@ struct shapes_reading {
 	bool any; /* a file of the stage was read */
 };
 
-/* Adds the shapes in the best candidate of n ranks' files that has some. */
+/* Adds the shapes of the first candidate that has a readable file of the n
+ * ranks. */
 static int shapes_try_ranks(struct shapes_reading *r, uint32_t first,
 			    uint32_t n, struct rsh_error *err)
 {
@@ -260,8 +261,8 @@ int rsh_source_shapes(const char *path, const struct rsh_source_options *opts,
 		int rc;
 
 		/* All ranks of a stage hold slices of the same shapes, so the
-		 * first file is enough; if it is missing or cannot be read all
-		 * ranks are tried. */
+		 * first file is enough.  If it is missing or cannot be read,
+		 * all ranks are tried. */
 		r.any = false;
 		rc = shapes_try_ranks(&r, s * ranks, 1, err);
 		if (ranks > 1 && (rc || !r.any))

@@ -25,7 +25,8 @@ static int strategy_system_error(struct rsh_error *err, const char *path)
 	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
 }
 
-/* What the parser found wrong helps nobody who has named another file. */
+/* If the file is not a strategy, the error says what it is, because the
+ * parser's error would not help. */
 static int strategy_say_other(const char *path, struct rsh_error *err)
 {
 	bool of_directory;

@@ -21,13 +21,14 @@
 
 #define TABLE_SUFFIX ".rules"
 
-/* ---- where they are ---- */
+/* ---- directories of tables ---- */
 
 static pthread_once_t beside_once = PTHREAD_ONCE_INIT;
-static char beside[PATH_MAX]; /* written once; "": there is no such place */
+static char beside[PATH_MAX]; /* written only once; "": there is no such
+			       * directory */
 
-/* The tables are in share/ of the directory that is the first `length` bytes of
- * `directory`, and then `up`. */
+/* Sets the directory of the tables: share/ below the first `length` bytes of
+ * `directory` and then `up`. */
 static void beside_set(const char *directory, size_t length, const char *up)
 {
 	int n = snprintf(beside, sizeof(beside), "%.*s%s/share/reshardfs/tables",
@@ -37,7 +38,8 @@ static void beside_set(const char *directory, size_t length, const char *up)
 		beside[0] = '\0';
 }
 
-/* A program has no name here; its path has no links in it. */
+/* dladdr(3) has no path for a program, so /proc/self/exe is read; it has no
+ * links. */
 static void beside_program(void)
 {
 	char path[PATH_MAX];
@@ -50,8 +52,8 @@ static void beside_program(void)
 		beside_set(path, (size_t)n, "");
 }
 
-/* A wheel and a package that was unpacked somewhere have their tables with
- * them. */
+/* A wheel, or a package that was unpacked somewhere, has its tables beside the
+ * program. */
 static void beside_find(void)
 {
 	struct link_map *map = NULL;
@@ -96,8 +98,8 @@ static bool tables_have(const struct rsh_table_list *l, const char *name)
 	return false;
 }
 
-/* Adds the table of that file, unless an earlier directory has one of its
- * name. */
+/* Adds the table of that file, unless an earlier directory has one with the
+ * same name. */
 static int tables_add(struct rsh_table_list *l, const char *dir,
 		      const char *file)
 {
@@ -159,9 +161,9 @@ void rsh_table_list_clear(struct rsh_table_list *l)
 	*l = (struct rsh_table_list){ 0 };
 }
 
-/* ---- one of them ---- */
+/* ---- one table ---- */
 
-/* Says that there is no such table, and which there are. */
+/* Sets the error that there is no such table, and lists the tables. */
 static int table_unknown(const char *word, const struct rsh_table_list *l,
 			 struct rsh_error *err)
 {

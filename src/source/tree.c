@@ -16,7 +16,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* What is shown as it is has no ranks. */
+/* With --resume files are shown unchanged, and have no ranks. */
 enum rsh_file_owner rsh_source_owner(const struct rsh_source *s)
 {
 	return s->resumed ? RSH_OWNER_NOBODY : s->format->owner;
@@ -62,7 +62,7 @@ int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e)
 	return 0;
 }
 
-/* Of the files of one rank, names decide. */
+/* Files of one rank are sorted by name. */
 static int checkpoint_by_rank(const void *a, const void *b)
 {
 	const struct rsh_checkpoint *x = *(struct rsh_checkpoint *const *)a,
@@ -92,7 +92,7 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 			all[n++] = &l->files[k];
 	for (size_t k = l->n - s->n_always; k < l->n; k++)
 		all[n++] = &l->files[k];
-	/* Parts of a model stay in the order of its map. */
+	/* The parts of a model keep the order of its map. */
 	if (n > 0 && (owner == RSH_OWNER_RANK || owner == RSH_OWNER_RANKS))
 		qsort(all, n, sizeof(*all), checkpoint_by_rank);
 	for (size_t k = 0; k < n; k++) {
@@ -130,7 +130,7 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* A file that was named in a way of its own is a .ckpt. */
+/* A file with any other name is a .ckpt. */
 static enum rsh_file_type source_type_of(const struct rsh_source *s,
 					uint32_t file)
 {
@@ -140,7 +140,7 @@ static enum rsh_file_type source_type_of(const struct rsh_source *s,
 		RSH_FILE_SAFETENSORS : RSH_FILE_CKPT;
 }
 
-/* All chosen files are of one type, which is the source's. */
+/* All chosen files have one type, which is the type of the source. */
 static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 {
 	s->type = s->n_files ? source_type_of(s, 0) : RSH_FILE_CKPT;
@@ -153,8 +153,8 @@ static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* A rank is called by what the names of its files have in common, also where
- * one of them is missing. */
+/* The name of a rank is the common part of its files' names, even if one of the
+ * files is missing. */
 static int source_name_ranks(struct rsh_source *s)
 {
 	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
@@ -177,7 +177,8 @@ int rsh_source_number_files(struct rsh_source *s)
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
-	/* Tables go by rank even where ranks are few and far between. */
+	/* Arrays are indexed by rank, even if there are few ranks with high
+	 * numbers. */
 	s->by_rank = calloc((size_t)s->n_ranks + 1, sizeof(*s->by_rank));
 	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));
 	s->view_path = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_path));
@@ -332,8 +333,8 @@ uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
 	return s->n_bad;
 }
 
-/* A scan waits for one small read after the other: what the storage takes at
- * once counts, not the processors. */
+/* A scan waits for one small read after the other, so the parallelism of the
+ * storage matters, not the number of processors. */
 #define SCAN_THREADS 32
 #define SCAN_THREADS_FAR 256
 
@@ -345,7 +346,7 @@ unsigned rsh_source_scan_threads(const struct rsh_source *s)
 			SCAN_THREADS;
 }
 
-/* ---- its bytes ---- */
+/* ---- reading ---- */
 
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       void *buf, size_t len, const struct rsh_wait *wait)

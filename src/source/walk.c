@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/walk.c finds the files of a tree that a template matches.
  *
- * A plain part of the template is entered, any other part is matched with all
+ * A plain part of the template is entered.  Any other part is matched with all
  * names of its directory, and the first "{rank}" decides which rank owns the
- * files below. */
+ * files below.
+ */
 #include "config.h"
 
 #include "source_i.h"
@@ -76,7 +77,7 @@ static bool walk_is_checkpoint(const char *name)
 	return name[0] != '.' && !rsh_has_suffix(name, ".tmp");
 }
 
-/* Does a file of that name count?  Its name may tell the rank. */
+/* Returns whether a file with that name counts.  The name may set the rank. */
 static bool walk_matches(const struct rsh_walk *w, const char *name,
 			 uint32_t *rank)
 {
@@ -87,16 +88,17 @@ static bool walk_matches(const struct rsh_walk *w, const char *name,
 			 rsh_file_type_of(name) != RSH_FILE_OTHER;
 }
 
-/* Is nothing known of what a directory names, because it cannot be reached?  A
- * link that leads nowhere is not there. */
+/* Returns whether it is unknown what the name is, because it cannot be reached.
+ * A broken link does not exist. */
 static bool walk_is_out_of_reach(int rc)
 {
 	return rc != -ENOENT && rc != -ENOTDIR && rc != -ELOOP &&
 	       rc != -ENAMETOOLONG && rc != -EACCES;
 }
 
-/* Is it a file?  One that cannot be reached counts: opening it says why, and
- * what is taken in its place is told. */
+/* Returns whether the entry is a file.  An entry that cannot be reached counts
+ * as a file: opening it reports the error, and the file used instead is
+ * logged. */
 static bool walk_is_file(struct rsh_dir *dir, const char *name,
 			 struct timespec *mtime)
 {
@@ -132,14 +134,14 @@ static int walk_list_files(struct rsh_walk *w, const char *at, uint32_t rank,
 	return more < 0 ? rsh_walk_unreadable(w, at, more, err) : 0;
 }
 
-/* This is a part of a template, and the directory that it is matched in. */
+/* This is a part of a template, and the directory in which it is matched. */
 struct part {
 	const char *at, *text;
 	size_t n;
 	bool has_rank; /* the first part with "{rank}" */
 };
 
-/* Goes on below `name` of the directory. */
+/* Continues below `name` in the directory. */
 static int walk_enter(struct rsh_walk *w, const struct part *p,
 		      const char *name, uint32_t rank, struct rsh_error *err)
 {
@@ -234,8 +236,8 @@ bool rsh_template_has_rank(const char *t, size_t n)
 	return memmem(t, n, RANK_MARK, strlen(RANK_MARK)) != NULL;
 }
 
-/* Reads the digits at s as a rank.  NULL if there are none or they are no rank,
- * else what follows them. */
+/* Parses the digits at s as a rank.  Returns what follows them; NULL if there
+ * are none or they are not a rank. */
 static const char *template_read_rank(const char *s, uint32_t *rank)
 {
 	uint64_t v = 0;

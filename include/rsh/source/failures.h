@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/failures.h - the candidates that could not be used, and why: for the
- * log once another is used, and for one message if none is.  For one thread.
- */
+/* source/failures.h collects the candidates that could not be used, and why.
+ * They are logged if another candidate is used, or are one message if none is.
+ * Threads: one thread uses it. */
 #ifndef RSH_SOURCE_FAILURES_H
 #define RSH_SOURCE_FAILURES_H
 
@@ -18,25 +18,25 @@ struct rsh_failure {
 struct rsh_failures {
 	const char *source; /* path of the source, which the caller owns */
 	char text[RSH_ERROR_TEXT_MAX]; /* the reasons of all candidates, for one
-					* message */
+				        * message */
 	size_t length;
-	size_t share; /* characters of each reason that fit it */
+	size_t share; /* characters of each reason that are put into `text` */
 	uint32_t n;
 	struct rsh_failure *v;
 };
 
-/* Prepares for n failures.  0 or -ENOMEM. */
+/* Prepares for n failures.  Returns 0 or -ENOMEM. */
 int rsh_failures_init(struct rsh_failures *f, const char *source, uint32_t n);
 void rsh_failures_clear(struct rsh_failures *f);
-/* Adds a candidate that cannot be used.  `who` says how many ranks have it.  0
- * or -ENOMEM. */
+/* Adds a candidate that cannot be used.  `who` says how many ranks have it.
+ * Returns 0 or -ENOMEM. */
 int rsh_failures_add(struct rsh_failures *f, const char *which,
 		     const char *who, const struct rsh_error *err);
-/* Logs a line for each of the first n candidates, instead of which `taken` is
- * used. */
+/* Logs a line for each of the first n candidates; `taken` is the one used
+ * instead. */
 void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 		      const char *taken);
-/* Sets the message that none of all n_all candidates can be used, and returns
+/* Sets the message that none of all n_all candidates can be used; returns
  * -code. */
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,
 		      const char *what, struct rsh_error *err);

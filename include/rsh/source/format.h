@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/format.h - the contract of a format: what one kind of checkpoint
- * implements, and the functions that it may use.
+/* source/format.h is the contract of a format: it defines what one kind of
+ * checkpoint implements, and the functions that it may use.
  *
- * A format is a constant struct rsh_format in a directory of its own below
+ * A format is a constant struct rsh_format in its own directory below
  * src/formats/, and one line of the list there.  No other code names it:
- * options, `ls`, `verify`, `mount` and --resume call the format that a source
- * was found to have.  A member that is NULL or 0 means what is right for files
- * of ranks that the user's strategy describes; each member says what that is.
+ * options, `ls`, `verify`, `mount` and --resume call the format of the source.
+ * A member that is NULL or 0 means what is right for files of ranks that the
+ * user's strategy describes; each member says what that is.
  *
  * Functions return 0 or -errno with a message in `err`, unless they say
- * otherwise.  Until a source is open one thread calls them; then any thread may
- * call those with a `const struct rsh_source *`.
+ * otherwise.  Threads: until a source is open, one thread calls them; then any
+ * thread may call the functions that take a `const struct rsh_source *`.
  */
 #ifndef RSH_SOURCE_FORMAT_H
 #define RSH_SOURCE_FORMAT_H
@@ -27,74 +27,78 @@
 
 /* ---- types of the contract ---- */
 
-/* SOURCE before anything was opened in it. */
+/* This is SOURCE before anything in it is opened. */
 struct rsh_look {
-	const struct rsh_source *source; /* has no files yet; for its store */
+	const struct rsh_source *source; /* it has no files yet; it is here for
+					  * its store */
 	/* NULL: there are none. */
 	const struct rsh_source_options *opts;
-	/* SOURCE is this file in the directory that the store has; NULL: it is
+	/* SOURCE is this file in the directory of the store; NULL: SOURCE is
 	 * the directory. */
 	const char *file;
-	bool listed;              /* the directory could be read: */
+	bool listed;              /* the directory could be read, so `names` is
+				   * set */
 	const char *const *names; /* its entries, ascending */
 	size_t n;
 };
-/* Does an entry of that name exist? */
+/* Returns whether an entry with that name exists. */
 bool rsh_look_has(const struct rsh_look *l, const char *name);
-/* Is the layout of files the usual one (no --rank-dir, --file, --source-map)?
- */
+/* Returns whether the layout of files is the usual one (no --rank-dir, --file,
+ * --source-map). */
 bool rsh_look_is_plain(const struct rsh_look *l);
-/* Is a strategy file given for SOURCE? */
+/* Returns whether a strategy file is given for SOURCE. */
 bool rsh_look_is_sharded(const struct rsh_look *l);
 
-/* How sure a format is that SOURCE has it; the highest bid wins. */
+/* A bid says how sure a format is that SOURCE has it; the highest bid wins. */
 enum rsh_bid {
 	RSH_BID_NO = 0,
-	RSH_BID_ANY = 1,     /* if there is no better one */
-	RSH_BID_MODEL = 30,  /* it contains the weights of a model, maybe beside
-			      * something else */
+	RSH_BID_ANY = 1,     /* if no other format bids more */
+	RSH_BID_MODEL = 30,  /* it contains the weights of a model, and maybe
+			      * other things */
 	RSH_BID_RANKS = 50,  /* directories of ranks */
-	RSH_BID_STEPS = 70,  /* a directory of one of its steps, or one */
+	RSH_BID_STEPS = 70,  /* one of its steps, or a directory of them */
 	RSH_BID_SURE = 90,   /* a file that only it has */
 };
 
-/* Where the layout of the tensors is known from. */
+/* This says where the layout of the tensors comes from. */
 enum rsh_layout_from {
 	RSH_LAYOUT_GIVEN, /* from the user's strategy */
 	RSH_LAYOUT_OWN,   /* each step contains it */
 	RSH_LAYOUT_WHOLE, /* none is needed: the source is one whole model */
 };
 
-/* Whose the files of a step are. */
+/* This says to which rank or model the files of a step belong. */
 enum rsh_file_owner {
 	RSH_OWNER_RANK,	  /* each rank has one */
-	RSH_OWNER_RANKS,  /* each rank may have several, laid end to end */
+	RSH_OWNER_RANKS,  /* each rank may have several, which are treated as
+			   * one, end to end */
 	RSH_OWNER_MODEL,  /* all are parts of one model, in the listing's order,
 			   * and none of them may be missing */
-	RSH_OWNER_NOBODY, /* each is a rank of its own */
+	RSH_OWNER_NOBODY, /* each file counts as a separate rank */
 };
 
-/* A request to read a source for a plan. */
+/* This is a request to read a source for a plan. */
 struct rsh_read_job {
-	const struct rsh_source *source; /* is indexed */
+	const struct rsh_source *source; /* must be indexed */
 	const struct rsh_source_view *view;
 	const struct rsh_strategy *src, *dst; /* NULL: none */
 	const struct rsh_plan_options *opts;
 	struct rsh_arena *arena; /* owns the offers */
 };
 
-/* The values of a source that are not tensors. */
+/* These are the values of a source that are not tensors. */
 struct rsh_values {
 	char *text; /* a JSON object of plain data by name (from malloc); NULL:
-		     * there are none */
+		     * there are no values */
 	size_t len;
-	struct rsh_store_attr attr; /* who may read all of their files */
+	struct rsh_store_attr attr; /* attributes for users who may read all of
+				     * their files */
 };
 
-/* The contents of a source that is one whole model, for `ls`. */
+/* These are the contents of a source that is one whole model, for `ls`. */
 struct rsh_listed_chunk {
 	const uint64_t *from, *size; /* [n_dims] */
-	const char *file; /* NULL: in none */
+	const char *file; /* NULL: no file has it */
 	bool placed;      /* offset and length are known */
 	uint64_t offset, length;
 };
@@ -114,27 +118,28 @@ struct rsh_listed {
 	uint32_t n_values;
 	const char *const *files;
 	uint32_t n_files;
-	struct rsh_error wrong; /* why it is not complete; code 0: it is */
+	struct rsh_error wrong; /* why it is not complete; code 0: it is
+				 * complete */
 };
 
-/* A source whose files `verify` has read completely. */
+/* This is a source whose files `verify` has read completely. */
 struct rsh_verifier {
 	const struct rsh_source *source;
 	const struct rsh_source_view *view; /* a damaged file has no index */
 	void *ctx;
-	/* Adds a problem of the source.  0 or -ENOMEM. */
+	/* Adds a problem of the source.  Returns 0 or -ENOMEM. */
 	int (*problem)(void *ctx, const struct rsh_error *why);
-	/* Compares what two files hold.  0 or -ENOMEM. */
+	/* Compares the contents of two files.  Returns 0 or -ENOMEM. */
 	int (*compare)(void *ctx, uint32_t file, uint32_t record,
 		       uint32_t other, uint32_t other_record,
 		       const char *what);
 };
 
-/* How much of a file is read. */
+/* This says how much of a file is read. */
 enum rsh_scan {
 	RSH_SCAN_HEADERS,
 	RSH_SCAN_CRC,    /* and all bytes, compared with their checksums */
-	RSH_SCAN_VERIFY, /* and whether anything is missing */
+	RSH_SCAN_VERIFY, /* and checks whether anything is missing */
 };
 
 struct rsh_format {
@@ -151,13 +156,13 @@ struct rsh_format {
 	/* A slice may be read from any file that has it, whatever --replicas
 	 * is. */
 	bool any_copy;
-	/* Whether the default output is Hugging Face's model: never, unless the
-	 * names become MindSpore's, or always, with the other files of
-	 * SOURCE. */
+	/* This says whether the default output is a Hugging Face model: never;
+	 * unless the names become MindSpore's; or always, with the other files
+	 * of SOURCE. */
 	enum rsh_shown_as { RSH_SHOWN_RANKS, RSH_SHOWN_HF, RSH_SHOWN_HF_BESIDE }
 		shown;
-	/* The names for --convert: not known, of either form, or MindSpore's.
-	 */
+	/* This says which names --convert finds: unknown, of either form, or
+	 * MindSpore's. */
 	enum rsh_words_of {
 		RSH_WORDS_ANY,
 		RSH_WORDS_EITHER,
@@ -167,9 +172,10 @@ struct rsh_format {
 	/* ---- finding ---- */
 	/* Returns an enum rsh_bid, from names and at most one small read. */
 	int (*bid)(const struct rsh_look *look);
-	/* Is SOURCE one step, and not a directory of several?  NULL: no. */
+	/* Returns whether SOURCE is one step, and not a directory of several.
+	 * NULL: no. */
 	bool (*is_step)(const struct rsh_look *look);
-	/* Writes the end of a message, "; ...", about a SOURCE that nearly has
+	/* Writes the end of a message, "; ...", about a SOURCE that almost has
 	 * the format, or nothing.  NULL: nothing. */
 	void (*hint)(const struct rsh_look *look, char *buf, size_t max);
 
@@ -182,56 +188,59 @@ struct rsh_format {
 	int (*open)(struct rsh_source *s, const struct rsh_source_options *opts,
 		    struct rsh_error *err);
 	void (*close)(void *state);
-	/* Is called before the files of candidate i are used; replaces the
-	 * state of an earlier candidate.  NULL: nothing to do. */
+	/* This is called before the files of candidate i are used; it replaces
+	 * the state of an earlier candidate.  NULL: nothing to do. */
 	int (*choose)(struct rsh_source *s, uint32_t i, struct rsh_error *err);
-	/* Makes the index of a file (rsh_ckpt_index_new()), or leaves *out
-	 * alone; a file that fails counts as missing, but for a part of a
-	 * model (RSH_OWNER_MODEL), which fails all.  Any thread may call.
-	 * NULL: its name tells how. */
+	/* Makes the index of a file (rsh_ckpt_index_new()), or does not change
+	 * *out.  A file that fails counts as missing, but if it is a part of a
+	 * model (RSH_OWNER_MODEL), the source fails.  Any thread may call it.
+	 * NULL: the name of the file says how it is scanned. */
 	int (*scan)(const struct rsh_source *s, uint32_t file,
 		    const struct rsh_byte_source *bytes, enum rsh_scan how,
 		    struct rsh_names *names, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
-	/* Is an index that was kept the one that scan would make?  The file
-	 * is the same; what else the format makes it by may have changed.
-	 * NULL: yes, for it is made of the file alone. */
+	/* Returns whether a stored index is the one that scan would make.  The
+	 * file is the same, but other inputs of the format may have changed.
+	 * NULL: yes, because the index depends on the file alone. */
 	bool (*fits)(const struct rsh_source *s, uint32_t file,
 		     const struct rsh_ckpt_index *ix, struct rsh_names *names);
-	/* Has all content of a file a checksum?  NULL: the index says it. */
+	/* Returns whether all content of a file has checksums.  NULL: the index
+	 * says it. */
 	bool (*has_crc)(const struct rsh_source *s,
 			const struct rsh_ckpt_index *ix);
-	/* Says which of a rank's n files counts for a name that two of them
-	 * have: home[name], from 1; 0: none.  NULL: that is an error. */
+	/* If two of a rank's n files have the same name, sets home[name] to the
+	 * number of the file that is used, from 1; 0: none.  NULL: that is an
+	 * error. */
 	int (*home)(const struct rsh_source *s, uint32_t n,
 		    struct rsh_names *names, uint32_t *home);
-	/* Is called when all ranks have their indexes. */
+	/* This is called when all ranks have their indexes. */
 	void (*indexed)(const struct rsh_source *s, struct rsh_names *names);
-	/* Makes the strategy of the chosen step, for RSH_LAYOUT_OWN alone: as
+	/* Makes the strategy of the chosen step, only for RSH_LAYOUT_OWN, as
 	 * rsh_source_strategy() says. */
 	int (*strategy)(struct rsh_source *s, bool allow_missing,
 			struct rsh_names *names, struct rsh_strategy **out,
 			struct rsh_error *err);
-	/* Gives what people call all files of a rank, of which `path` is one
-	 * (from malloc).  NULL: the one file's path. */
+	/* Returns the name of all files of a rank in messages (from malloc);
+	 * `path` is one of them.  NULL: the path of the only file. */
 	char *(*rank_path)(const char *path);
 	/* Writes the name of a candidate.  NULL: epoch and step. */
 	void (*step_text)(const struct rsh_source *s, uint32_t i, char *text,
 			  size_t size);
 	/* Writes notes on the chosen step, each after "; ", and returns the
-	 * file that they are about; `choice` is NULL if there was none.  NULL:
-	 * the core logs the choice. */
+	 * file to which they belong; `choice` is NULL if there was no choice.
+	 * NULL: the caller logs the choice. */
 	const char *(*step_notes)(const struct rsh_source *s,
 				  const char *choice, FILE *to);
-	/* Gives file i of those that the step lists and that do not exist;
-	 * false past the last.  NULL: it lists none. */
+	/* Sets file i of the files that the step lists and that do not exist;
+	 * returns false after the last one.  NULL: the step does not list
+	 * files. */
 	bool (*absent)(const struct rsh_source *s, uint32_t i,
 		       struct rsh_source_file_info *out);
-	/* Returns bytes that differ if the metadata of steps differ.  NULL:
-	 * they have none. */
+	/* Returns bytes that differ if the metadata of two steps differ.  NULL:
+	 * steps have no metadata. */
 	const void *(*key)(const struct rsh_source *s, size_t *n);
-	/* Sets what the chosen step says of the training, except the step
-	 * (rsh_source_training_state()).  0 or -ENOMEM. */
+	/* Sets what the chosen step says about the training, except the step
+	 * (rsh_source_training_state()).  Returns 0 or -ENOMEM. */
 	int (*training_state)(const struct rsh_source *s,
 			      struct rsh_training_state *out);
 
@@ -246,16 +255,16 @@ struct rsh_format {
 	 * (formats/ranks.h). */
 	int (*read)(const struct rsh_read_job *job, struct rsh_offers *out,
 		    struct rsh_error *err);
-	/* Plans what is shown.  NULL: the general writer does, of what was
+	/* Plans what is shown.  NULL: the general writer plans it from what was
 	 * read. */
 	int (*plan)(const struct rsh_read_job *job, struct rsh_plan **out,
 		    struct rsh_error *err);
 	/* Reads values that are not tensors; *note says what is left out (from
-	 * malloc; NULL: nothing).  NULL: there are none. */
+	 * malloc; NULL: nothing).  NULL: there are no such values. */
 	int (*values)(struct rsh_source *s, const struct rsh_plan_options *opts,
 		      struct rsh_values *out, char **note,
 		      struct rsh_error *err);
-	/* Calls fn for each tensor that SOURCE holds, with its bytes there.
+	/* Calls fn for each tensor of SOURCE, with its bytes in the files.
 	 * NULL: the records of the indexes are the tensors. */
 	void (*each)(const struct rsh_source *s,
 		     void (*fn)(void *ctx, const char *name, uint64_t bytes),
@@ -264,8 +273,9 @@ struct rsh_format {
 	 * owns the result.  NULL: steps are listed. */
 	int (*list)(const struct rsh_source *s, struct rsh_arena *arena,
 		    struct rsh_listed *out, struct rsh_error *err);
-	/* Compares the contents of files; each was scanned by RSH_SCAN_VERIFY.
-	 * NULL: compared by rank and strategy.  0 or -ENOMEM. */
+	/* Compares the contents of files, which were scanned with
+	 * RSH_SCAN_VERIFY.  Returns 0 or -ENOMEM.  NULL: they are compared by
+	 * rank and strategy. */
 	int (*verify)(const struct rsh_verifier *v);
 
 	/* ---- --resume ---- */
@@ -276,62 +286,63 @@ struct rsh_format {
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s);
 const char *rsh_source_path(const struct rsh_source *s);
-/* Gives the name of the file that SOURCE is, in the directory that the store
- * has; NULL: it is the directory. */
+/* Returns the name of the file that SOURCE is, in the directory of the store;
+ * NULL: SOURCE is the directory. */
 const char *rsh_source_file(const struct rsh_source *s);
 
-/* Set and return the format's state of SOURCE, which close() frees. */
+/* These set and return the format's state of SOURCE, which close() frees. */
 void rsh_source_keep(struct rsh_source *s, void *state);
 void *rsh_source_state(const struct rsh_source *s);
 
-/* A file of a step. */
+/* This is a file of a step. */
 struct rsh_checkpoint {
-	uint32_t rank;    /* with --resume the number of its directory */
+	uint32_t rank;    /* with --resume it is the number of its directory */
 	char *name;       /* below the root, or absolute; from malloc */
-	const char *base; /* its last part */
+	const char *base; /* last part of the name */
 	char *label;      /* its name in messages; NULL: base */
-	char *series;     /* the name without steps and ranks, where that tells
-			   * candidates apart; NULL: it does not */
+	char *series;     /* the name without steps and ranks, if that
+			   * distinguishes candidates; NULL: it does not */
 	struct rsh_step step;
-	size_t n_dir;     /* how long the name of the directory of a power-off
-			   * save is, which name begins with */
+	size_t n_dir;     /* length of the directory of a power-off save at the
+			   * beginning of the name */
 	struct timespec mtime;
 };
 
-/* Adds a file, of which `base` is found out; name and label (NULL: memory is
- * out) are taken over, also on failure.  0 or -ENOMEM. */
+/* Adds a file, and sets its `base`.  It takes ownership of name and label
+ * (NULL: memory was out), also on failure.  Returns 0 or -ENOMEM. */
 int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c);
-/* Return the number of listed files, and the i-th, whose rank may be set. */
+/* These return the number of listed files, and the i-th one, whose rank may be
+ * set. */
 size_t rsh_source_n_on_list(const struct rsh_source *s);
 struct rsh_checkpoint *rsh_source_on_list(const struct rsh_source *s, size_t i);
-/* Takes the last ones off the list until n are left. */
+/* Removes the last files from the list until n are left. */
 void rsh_source_unlist(struct rsh_source *s, size_t n);
-/* Logs that the directory of a step is left out, and why.  0, or -errno if it
- * must not be left out. */
+/* Logs that the directory of a step is left out, and why.  Returns 0, or -errno
+ * if it must not be left out. */
 int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
 			  struct rsh_error *err);
-/* All files on the list belong to the one candidate. */
+/* Makes all files of the list one candidate. */
 void rsh_source_take_list(struct rsh_source *s);
-/* Sorts the list into candidates, one for each step that was selected, the
- * newest first; with --select mtime the one written last. */
+/* Sorts the list into candidates, one for each selected step, the newest first;
+ * with --select mtime the one first that was written last. */
 int rsh_source_sort_steps(struct rsh_source *s,
 			  const struct rsh_source_options *opts,
 			  struct rsh_error *err);
-/* Gives the range of a candidate on the list, first .. end-1. */
+/* Sets the range of a candidate in the list, first ..  end-1. */
 void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 				size_t *first, size_t *end);
-/* Has candidate i tried before all others. */
+/* Moves candidate i before all others. */
 void rsh_source_try_first(struct rsh_source *s, uint32_t i);
 /* Lists files in directories of ranks, or where the options say, and sorts them
- * into candidates: what a format of files of ranks does to open. */
+ * into candidates.  Formats of files of ranks call this in `open`. */
 int rsh_source_list_ranks(struct rsh_source *s,
 			  const struct rsh_source_options *opts,
 			  struct rsh_error *err);
-/* Returns how many threads read the headers of files, each of them one after
- * the other. */
+/* Returns how many threads read the headers of files; each thread reads one
+ * file after the other. */
 unsigned rsh_source_scan_threads(const struct rsh_source *s);
-/* Returns the directory of the index cache, where a format may keep data about
- * open files; -1: there is none, or faults are injected. */
+/* Returns the directory of the index cache, in which a format may keep data
+ * about open files; -1 if there is none, or if faults are injected. */
 int rsh_source_index_dir(const struct rsh_source *s);
 
 #endif

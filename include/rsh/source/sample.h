@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/sample.h - functions for contents/, which compares the contents of a
- * source with its strategy once its files are chosen and indexed. */
+/* source/sample.h has the functions for contents/, which compares the contents
+ * of a source with its strategy when its files are chosen and indexed. */
 #ifndef RSH_SOURCE_SAMPLE_H
 #define RSH_SOURCE_SAMPLE_H
 
@@ -12,7 +12,8 @@ const char *rsh_source_path(const struct rsh_source *s);
 uint32_t rsh_source_first_rank(const struct rsh_source *s);
 enum rsh_check rsh_source_check(const struct rsh_source *s);
 
-/* Has the chosen candidate a step or a name that distinguishes it? */
+/* Returns whether the chosen candidate has a step or a name that distinguishes
+ * it. */
 bool rsh_source_has_step(const struct rsh_source *s);
 /* Returns how many ranks have a file of the chosen step (of any step, if no
  * listed rank has a file), whether these are listed or not.  *beyond is the
@@ -20,25 +21,25 @@ bool rsh_source_has_step(const struct rsh_source *s);
 uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 				const char **beyond);
 
-/* Gives the newest step before the chosen one of which a rank >= `n_ranks` has
- * a file; false: there is none. */
+/* Sets the newest step before the chosen one of which a rank >= `n_ranks` has a
+ * file; returns false if there is none. */
 bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 			     uint64_t *epoch, uint64_t *step);
 
 /* Reads `len` bytes of the rank's files at `offset` of its index, without the
- * cache, since samples are not read again.  False if the bytes cannot be read
- * at once; this is not counted as a failure of the file.  Any thread may call
- * it. */
+ * cache, because samples are not read again.  Returns false if the bytes cannot
+ * be read at once; this does not count as a failure of the file.  Any thread
+ * may call it. */
 bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       uint8_t *buf, size_t len);
 
 /* Computes a digest that identifies the chosen files in their current state.
- * False if results about them cannot be kept: there is no index cache, a file
- * changed so recently that another change could leave the same times, or faults
- * are injected. */
+ * Returns false if results about them cannot be stored: there is no index
+ * cache, a file changed so recently that another change could result in the
+ * same times, or faults are injected. */
 bool rsh_source_digest(struct rsh_source *s, uint64_t *digest);
-/* Tell whether the files with this digest were checked before without a fault,
- * and store that they were now. */
+/* These return whether an earlier check of the files with this digest found no
+ * error, and store that a check found none. */
 bool rsh_source_was_right(const struct rsh_source *s, uint64_t digest);
 void rsh_source_keep_right(const struct rsh_source *s, uint64_t digest);
 
