@@ -8,7 +8,7 @@
 
 enum rsh_exit {
 	RSH_EXIT_GOOD = 0,
-	RSH_EXIT_NO = 1,    /* the command worked, and its answer is no */
+	RSH_EXIT_NO = 1,    /* the command worked; its result is negative */
 	RSH_EXIT_USAGE = 2, /* the command line is wrong */
 	RSH_EXIT_INPUT = 3, /* an input is absent or not valid */
 	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */

@@ -20,7 +20,7 @@
 
 struct rsh_command;
 
-/* Says where the log goes. */
+/* This is the destination of the log. */
 enum rsh_log_to {
 	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
 	RSH_LOG_TO_STDERR,
@@ -118,8 +118,8 @@ void rsh_options_clear(struct rsh_options *o);
 
 /* ---- the same without a command line ---- */
 
-/* rsh_options_init() sets the defaults, except those of options for which a
- * check asks whether they were given.  rsh_options_settle() sets these after
+/* rsh_options_init() sets the defaults, except those of options whose check
+ * depends on whether they were given.  rsh_options_settle() sets these after
  * the check. */
 void rsh_options_init(struct rsh_options *o);
 void rsh_options_settle(struct rsh_options *o);

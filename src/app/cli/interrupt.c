@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/interrupt.c sets a flag when a signal asks the command to end.  A
- * second signal ends the program.  It also ends after a time limit, because it
- * may wait for a source that does not answer. */
+/* app/cli/interrupt.c sets a flag when a signal requests the end of the
+ * command.  A second signal ends the program.  It also ends after a time limit,
+ * because it may wait for a source that does not answer. */
 #include "config.h"
 
 #include "interrupt.h"

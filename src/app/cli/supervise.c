@@ -145,7 +145,7 @@ static pid_t fork_with_pipe(int *pipe)
 	return pid;
 }
 
-/* The daemon answers statvfs(2) by itself, whatever its source does. */
+/* The daemon answers statvfs(2) by itself, even if its source hangs. */
 static bool mount_answers(const char *path)
 {
 	struct statvfs st;
