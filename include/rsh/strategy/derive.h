@@ -8,7 +8,7 @@
  * parallel, and which one groups experts.  Then every layout is written for the
  * new sizes, the optimizer shard is computed again, and layers are distributed
  * over the stages.  What the source does not show is never guessed: it is an
- * error, whose sentence names the option that would say it.
+ * error, whose sentence names the option that provides the missing information.
  *
  * This is arithmetic without I/O.  Objects have no lock: one thread at a time
  * may use one.  Functions return 0, or -errno with a sentence.
