@@ -48,8 +48,8 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 	return hint_is_source(path, &inner, formats, &unused);
 }
 
-/* Keeps the first name in sorted order, whatever the order of the listing
- * is. */
+/* Keeps the first name in sorted order; the order of the listing has no
+ * effect. */
 static void hint_keep(char kept[NAME_MAX + 1], const char *name)
 {
 	if (!*kept || strverscmp(name, kept) < 0)

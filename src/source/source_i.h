@@ -207,7 +207,7 @@ int rsh_source_number_files(struct rsh_source *s);
  * consecutive. */
 uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *n);
-/* Provides the tensors of blocks for the cache if it wants them, when all files
+/* Provides the tensors of blocks for the cache if it uses them, when all files
  * are scanned (kinds.c).  Returns 0 or -ENOMEM. */
 int rsh_source_kinds_tell(struct rsh_source *s);
 void rsh_source_kinds_free(struct rsh_source_kinds *k);

@@ -153,8 +153,8 @@ struct rsh_format {
 	/* Records have the names of parameters, so that ranks can be compared
 	 * with each other and with a strategy. */
 	bool by_name;
-	/* A slice may be read from any file that has it, whatever --replicas
-	 * is. */
+	/* A slice may be read from any file that has it; --replicas has no
+	 * effect. */
 	bool any_copy;
 	/* This says whether the default output is a Hugging Face model: never;
 	 * unless the names become MindSpore's; or always, with the other files
@@ -205,7 +205,7 @@ struct rsh_format {
 	bool (*fits)(const struct rsh_source *s, uint32_t file,
 		     const struct rsh_ckpt_index *ix, struct rsh_names *names);
 	/* Returns whether all content of a file has checksums.  NULL: the index
-	 * says it. */
+	 * of the file shows this. */
 	bool (*has_crc)(const struct rsh_source *s,
 			const struct rsh_ckpt_index *ix);
 	/* If two of a rank's n files have the same name, sets home[name] to the
