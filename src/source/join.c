@@ -64,7 +64,8 @@ static int joined_compare(const void *a, const void *b)
 	return 0;
 }
 
-/* If two files have the same name, the format may decide which one is used. */
+/* If two files have a record with the same name, the format may decide which
+ * one is used. */
 static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
 		      const uint64_t *base, uint32_t n,
 		      struct rsh_names *names, struct rsh_ckpt_index **whole,

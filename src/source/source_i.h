@@ -82,7 +82,7 @@ int rsh_metadata_digest(const char *path, uint64_t *xxh3,
 
 /* ---- candidates (step.c, order.c, select.c) ---- */
 
-/* A candidate is the files first ..  end-1 of the sorted listing. */
+/* A candidate is the files first .. end-1 of the sorted listing. */
 struct rsh_candidate {
 	size_t first, end;
 };

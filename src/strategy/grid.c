@@ -277,7 +277,7 @@ struct folding {
 	uint32_t shard;
 };
 
-/* Returns whether the entries from ..  to - 1 can be dimension d. */
+/* Returns whether the entries from .. to - 1 can be dimension d. */
 static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 		       uint32_t to)
 {

@@ -91,8 +91,8 @@ struct rsh_values {
 	char *text; /* a JSON object of plain data by name (from malloc); NULL:
 		     * there are no values */
 	size_t len;
-	struct rsh_store_attr attr; /* attributes for users who may read all of
-				     * their files */
+	struct rsh_store_attr attr; /* readable for users who can read all files
+				     * with values */
 };
 
 /* These are the contents of a source that is one whole model, for `ls`. */
@@ -156,9 +156,10 @@ struct rsh_format {
 	/* A slice may be read from any file that has it; --replicas has no
 	 * effect. */
 	bool any_copy;
-	/* This says whether the default output is a Hugging Face model: never;
-	 * unless the names become MindSpore's; or always, with the other files
-	 * of SOURCE. */
+	/* This says whether the default output is a Hugging Face model:
+	 * RSH_SHOWN_RANKS: no.  RSH_SHOWN_HF: yes, unless the names become
+	 * MindSpore's.  RSH_SHOWN_HF_BESIDE: yes, with the other files of
+	 * SOURCE. */
 	enum rsh_shown_as { RSH_SHOWN_RANKS, RSH_SHOWN_HF, RSH_SHOWN_HF_BESIDE }
 		shown;
 	/* This says which names --convert finds: unknown, of either form, or
@@ -208,9 +209,9 @@ struct rsh_format {
 	 * of the file shows this. */
 	bool (*has_crc)(const struct rsh_source *s,
 			const struct rsh_ckpt_index *ix);
-	/* If two of a rank's n files have the same name, sets home[name] to the
-	 * number of the file that is used, from 1; 0: none.  NULL: that is an
-	 * error. */
+	/* If two of a rank's n files have a record with the same name, sets
+	 * home[name] to the number of the file whose record is used, from 1; 0:
+	 * none.  NULL: two such records are an error. */
 	int (*home)(const struct rsh_source *s, uint32_t n,
 		    struct rsh_names *names, uint32_t *home);
 	/* This is called when all ranks have their indexes. */
@@ -328,7 +329,7 @@ void rsh_source_take_list(struct rsh_source *s);
 int rsh_source_sort_steps(struct rsh_source *s,
 			  const struct rsh_source_options *opts,
 			  struct rsh_error *err);
-/* Sets the range of a candidate in the list, first ..  end-1. */
+/* Sets the range of a candidate in the list, first .. end-1. */
 void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 				size_t *first, size_t *end);
 /* Moves candidate i before all others. */

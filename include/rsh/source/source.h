@@ -57,9 +57,9 @@ enum rsh_check {
 			      * compared with the strategy
 			      * (contents/contents.h) */
 	RSH_CHECK_STRUCTURE, /* only headers */
-	RSH_CHECK_FULL,      /* everything: a file whose CRC does not match is
-			      * damaged, and all contents are compared with the
-			      * strategy */
+	RSH_CHECK_FULL,      /* everything: a file whose CRC trailer does not
+			      * match is damaged, and all contents are compared
+			      * with the strategy */
 };
 
 struct rsh_source_options {
@@ -93,7 +93,7 @@ struct rsh_source_options {
 	unsigned n_threads; /* for indexing; 0: a suitable number */
 };
 
-/* Opens the tree at `path` and lists the files of ranks first ..  first+n-1.
+/* Opens the tree at `path` and lists the files of ranks first .. first+n-1.
  * No content is read yet; a rank directory that cannot be read is logged and
  * counts as empty.  Returns 0, or -errno with a sentence: there is no such
  * directory, it has no rank directory, nothing is selected, the step of files

@@ -9,7 +9,7 @@
 
 /* Makes the strategy of the job that saved the step.  The ranks of a layout are
  * a stage: each such list must be as long as the longest one, n, and must be
- * the ranks s * n ..  s * n + n - 1 in this order.  A tensor that is not split
+ * the ranks s * n .. s * n + n - 1 in this order.  A tensor that is not split
  * may have other ranks: it is unsplit in each stage that has one of them.  If
  * there is no layout, the job has one stage.  Accumulated gradients
  * (accu_grads.*) are left out, because no checkpoint has them.

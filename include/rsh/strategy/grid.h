@@ -56,7 +56,7 @@ bool rsh_item_is_simple(const struct rsh_strategy_item *item);
 /* This says which map entries belong to each dimension. */
 struct rsh_fold {
 	uint32_t first[RSH_MAX_DIMS + 1]; /* dimension d has the entries
-					   * first[d] ..  first[d+1]-1 */
+					   * first[d] .. first[d+1]-1 */
 };
 
 /* Folds an expanded map back onto n_dims dimensions; a map with as many entries

@@ -106,7 +106,7 @@ rsh_param_dest_stage(const struct rsh_strategy *s,
 bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
 			      uint32_t b, uint32_t *differs);
 
-/* Fills first[0 ..  n_stages * stage_ranks - 1] with the lowest rank that holds
+/* Fills first[0 .. n_stages * stage_ranks - 1] with the lowest rank that holds
  * the same slice of every parameter as this rank.  Returns 0 or -ENOMEM. */
 int rsh_strategy_replicas(const struct rsh_strategy *s, uint32_t *first);
 

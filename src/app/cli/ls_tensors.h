@@ -26,7 +26,7 @@ struct rsh_ls_tensors {
 			       * 0: they do not */
 };
 
-/* Adds the tensors of the files of ranks first ..  first + n - 1; `src` is the
+/* Adds the tensors of the files of ranks first .. first + n - 1; `src` is the
  * strategy, NULL: the files have whole tensors.  Returns 0 or -ENOMEM. */
 int rsh_ls_tensors_take(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
 			uint32_t first, uint32_t n,
