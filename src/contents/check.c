@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/check.c compares what a tree holds with its strategy from
- * beginning to end: it reads the sample in rounds, or all tensors in batches,
- * has the result judged, and remembers trees that were found in order. */
+/* contents/check.c compares the content of a tree with its strategy: it reads
+ * the sample in rounds, or all tensors in batches, lets judge.c decide, and
+ * remembers trees that fit their strategy. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -15,14 +15,16 @@
 
 #include "rsh/util/log.h"
 
-/* This is raised when samples are judged in another way. */
+/* This number is increased when the decision about a sample changes. */
 #define VERDICT_VERSION 1
-/* A round has so many reads, and what it shows decides on the next. */
+/* A round has at most so many reads; its result decides which tensors the next
+ * one reads. */
 #define ROUND_READS 96
-/* The contents of so many holders are read whole before they are compared. */
-#define WHOLE_TASKS 2048
-/* Of so many tensors the ranks are kept once all of their contents were
+/* At most about so many contents are read completely before they are
  * compared. */
+#define WHOLE_TASKS 2048
+/* When all contents are compared, the ranks of at most so many tensors are kept
+ * for messages. */
 #define KEPT_MAX 256
 
 /* ---- rounds ---- */
@@ -44,7 +46,7 @@ static bool check_round_add(const struct rsh_contents *c, struct check_round *r,
 	return true;
 }
 
-/* Reads and compares what the round holds.  0 or -ENOMEM. */
+/* Reads and compares the tensors of the round.  Returns 0 or -ENOMEM. */
 static int check_round_finish(struct rsh_contents *c, struct check_round *r,
 			      bool whole)
 {
@@ -67,7 +69,7 @@ static int check_read_sample(struct rsh_contents *c)
 		for (uint32_t i = 0; i < next; i++) {
 			struct rsh_subject *s = &c->subjects[i];
 
-			/* One block may be padding, or the same by chance. */
+			/* One block may be padding, or equal by chance. */
 			if (s->n_read == 1 &&
 			    s->record->content_bytes > RSH_CONTENTS_BLOCK &&
 			    (!s->finding.told || s->finding.coarser))
@@ -90,7 +92,7 @@ static int check_read_sample(struct rsh_contents *c)
 	return rc;
 }
 
-/* Reads as many tensors at once as are worth starting workers for. */
+/* Reads so many tensors at once that it is worth starting threads. */
 static int check_read_batch(struct rsh_contents *c, uint32_t *next)
 {
 	struct check_round r = { .n = 0 };
@@ -110,8 +112,8 @@ static int check_read_batch(struct rsh_contents *c, uint32_t *next)
 		tasks += s->n_holders;
 	}
 	rc = check_round_finish(c, &r, true);
-	/* Only tensors that contradict are looked at again, and not all of
-	 * them. */
+	/* Only tensors that contradict the strategy are read again for a
+	 * message, so only the ranks of some of these are kept. */
 	for (uint32_t i = 0; i < r.n; i++) {
 		struct rsh_subject *s = r.subjects[i];
 
@@ -125,11 +127,11 @@ static int check_read_batch(struct rsh_contents *c, uint32_t *next)
 	return rc;
 }
 
-/* ---- what is known from an earlier time ---- */
+/* ---- results of earlier checks ---- */
 
-/* Makes a number of this strategy, these files as they are, and what is asked
- * of them: `copied` is NULL for what the strategy lists.  False if it cannot be
- * kept. */
+/* Makes a digest of the strategy, of the files with their times and sizes, and
+ * of what is checked: `copied` is NULL for the tensors that the strategy lists.
+ * Returns false if there is no digest, so that a result cannot be kept. */
 static bool check_digest(const struct rsh_contents *c, const bool *copied,
 			 uint64_t *digest)
 {
@@ -160,10 +162,11 @@ static bool check_digest(const struct rsh_contents *c, const bool *copied,
 	return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the check ---- */
 
-/* Compares what the strategy lists or, with `copied`, what it does not.
- * Returns 0, 1 if there is something to warn of, or -errno with a sentence. */
+/* Checks the tensors that the strategy lists or, with `copied`, the copied
+ * tensors that it does not list.  Returns 0, 1 if a warning was logged, or
+ * -errno with a sentence. */
 static int check_all(struct rsh_contents *c, const bool *copied,
 		     struct rsh_error *err)
 {
@@ -185,8 +188,9 @@ static int check_all(struct rsh_contents *c, const bool *copied,
 	return rc ? rc : rsh_contents_check_shapes(c, err);
 }
 
-/* Checks what the strategy lists or, with `copied`, what it does not, unless
- * that was found right before. */
+/* Checks the tensors that the strategy lists or, with `copied`, the copied
+ * tensors that it does not list, unless an earlier check has found that they
+ * fit. */
 static int check_once(struct rsh_contents *c, struct rsh_source *s,
 		      struct rsh_names *names, const bool *copied,
 		      struct rsh_error *err)
@@ -207,7 +211,8 @@ static int check_once(struct rsh_contents *c, struct rsh_source *s,
 		return 0;
 	}
 	rc = check_all(c, copied, err);
-	/* What could not be read now may contradict the strategy later. */
+	/* If a read failed, the result is not kept: those bytes may contradict
+	 * the strategy later. */
 	if (rc == 0 && keep && !c->failed)
 		rsh_source_keep_right(s, digest);
 	rsh_contents_clear(c);
@@ -231,7 +236,7 @@ int rsh_contents_check_unlisted(struct rsh_source *s,
 				struct rsh_names *names, const bool *copied,
 				struct rsh_error *err)
 {
-	/* The reads are those that the other check has kept back. */
+	/* rsh_contents_check() does not use these reads. */
 	struct rsh_contents c = {
 		.src = src, .most_reads = RSH_CONTENTS_EXPLAIN,
 	};

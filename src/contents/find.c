@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/find.c finds what the bytes of one tensor say of its cut.
+/* contents/find.c finds what the bytes of one tensor show about its cut.
  *
- * Holders are sorted by slice to see whether those of one differ, and by hash
- * to see whether those of two are the same. */
+ * Holders are sorted by slice to find differences inside a slice, and by hash
+ * to find equal bytes in two slices.
+ */
 #include "config.h"
 
 #include "contents_i.h"
@@ -34,14 +35,15 @@ uint32_t rsh_subject_enough(const struct rsh_subject *s)
 	unsigned size = rsh_dtype_size(s->record->dtype);
 	uint64_t n = s->record->content_bytes / (size ? size : 1);
 
-	/* Flags and other small elements are few bits, whose values are soon
-	 * all there. */
+	/* A slice of one element, or of less than RSH_CONTENTS_DISTINCT bytes,
+	 * has so few possible values that equal slices are common. */
 	if (n < 2 || s->record->content_bytes < RSH_CONTENTS_DISTINCT)
 		return UINT32_MAX;
 	return n < RSH_CONTENTS_DISTINCT ? (uint32_t)n : RSH_CONTENTS_DISTINCT;
 }
 
-/* Keeps a pair of neighbours, if it has the lowest rank so far. */
+/* Keeps a pair of neighbours in the sorted list if it has the lowest rank so
+ * far. */
 static void find_take_pair(bool *any, uint32_t pair[2],
 			   const struct rsh_sampled *h)
 {
@@ -52,7 +54,8 @@ static void find_take_pair(bool *any, uint32_t pair[2],
 	pair[1] = h[1].rank;
 }
 
-/* Looks whether ranks of one slice differ, and those of two, as they should. */
+/* Checks whether ranks of one slice differ, and whether ranks of two slices
+ * differ as they should. */
 static void find_finer(struct rsh_finding *f, const struct rsh_sampled *h,
 		       uint32_t n, uint32_t enough)
 {
@@ -69,7 +72,7 @@ static void find_finer(struct rsh_finding *f, const struct rsh_sampled *h,
 	}
 }
 
-/* Looks whether ranks of two slices are the same. */
+/* Checks whether ranks of two slices are equal. */
 static void find_coarser(struct rsh_finding *f, const struct rsh_sampled *h,
 			 uint32_t n, uint32_t enough)
 {

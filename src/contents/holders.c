@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/holders.c chooses the ranks of which a tensor is read.
+/* contents/holders.c chooses the ranks whose copies of a tensor are read.
  *
- * Two meshes over N ranks differ in what shares a slice with rank 0.  Those
- * ranks are a box whose edges are multiples of strides, and strides divide N:
- * the ranks that are a divisor of N away from rank 0 therefore tell any two
- * meshes apart, and there are ten of them in 1,024. */
+ * Two meshes over N ranks differ in which ranks share a slice with rank 0.
+ * These ranks are a box whose edges are multiples of strides, and strides
+ * divide N.  So the ranks whose distance from rank 0 is a divisor of N
+ * distinguish any two meshes; for 1,024 ranks there are ten of them.
+ */
 #include "config.h"
 
 #include "contents_i.h"
@@ -14,11 +15,11 @@
 
 #include "rsh/util/mem.h"
 
-/* So many ranks are tried for neighbours where the first has none. */
+/* If the first rank has no neighbour, so many ranks are tried. */
 #define LOOKED_FOR 64
 
-/* Has the rank a slice of the size and type that all others are compared
- * with? */
+/* Returns whether the rank has a slice of the size and type with which all
+ * others are compared. */
 static bool holders_has_rank(const struct rsh_contents *c,
 			     const struct rsh_subject *s, uint32_t rank)
 {
@@ -48,7 +49,7 @@ static bool holders_add(const struct rsh_contents *c,
 	return true;
 }
 
-/* Finds the prime factors of n < 2^32, of which there are nine at most. */
+/* Finds the prime factors of n < 2^32; there are at most nine. */
 static unsigned holders_primes(uint32_t n, uint32_t primes[9])
 {
 	unsigned k = 0;
@@ -65,7 +66,7 @@ static unsigned holders_primes(uint32_t n, uint32_t primes[9])
 	return k;
 }
 
-/* Gives the next rank after `at` on an axis of prime size p and stride d. */
+/* Returns the next rank after `at` on an axis of prime size p and stride d. */
 static uint32_t holders_neighbour(uint32_t at, uint32_t p, uint32_t d)
 {
 	uint32_t k = at / d % p;
@@ -73,8 +74,8 @@ static uint32_t holders_neighbour(uint32_t at, uint32_t p, uint32_t d)
 	return at - k * d + (k + 1) % p * d;
 }
 
-/* Adds `base` and, for each way to divide the ranks, one that differs from it
- * in that alone: its neighbour there. */
+/* Adds `base` and, for each way to divide the ranks, its neighbour, which
+ * differs from it only on that axis. */
 static uint32_t holders_around(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t base,
 			       uint32_t *locals)
@@ -98,9 +99,9 @@ static uint32_t holders_around(const struct rsh_contents *c,
 	return k;
 }
 
-/* Adds two neighbours on an axis, the first that there are of `base` and the
- * ranks after it.  In a tree without redundancy many ranks may hold nothing,
- * and to look for some is not to take long. */
+/* Adds the first two neighbours on an axis that hold the tensor, starting with
+ * `base`.  The search is limited, because in a tree without redundancy many
+ * ranks may hold nothing. */
 static void holders_add_pair(const struct rsh_contents *c,
 			     const struct rsh_subject *s, uint32_t base,
 			     const uint32_t axis[2], uint32_t *locals,
@@ -121,8 +122,8 @@ static void holders_add_pair(const struct rsh_contents *c,
 	}
 }
 
-/* Where files are missing all around, each axis on which `base` has lost its
- * neighbour is covered by others. */
+/* If files are missing around `base`, each axis on which it has no neighbour is
+ * covered by two other ranks. */
 static void holders_complete(const struct rsh_contents *c,
 			     const struct rsh_subject *s, uint32_t base,
 			     uint32_t *locals, uint32_t *k)
@@ -141,9 +142,10 @@ static void holders_complete(const struct rsh_contents *c,
 						 locals, k);
 }
 
-/* Chooses ranks around the best of some, since files may be missing.  Each
- * tensor begins with another rank: any would do for it, and so a rank whose
- * file is that of another is seen by those that begin beside it. */
+/* Chooses the ranks around the best of several bases, because files may be
+ * missing.  Each tensor starts with another base.  Any base works for one
+ * tensor, but different ones also find a rank whose file belongs to another
+ * rank. */
 static uint32_t holders_choose(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t *locals)
 {
@@ -165,17 +167,17 @@ static uint32_t holders_choose(const struct rsh_contents *c,
 	most = holders_around(c, s, best, locals);
 	if (s->item)
 		holders_complete(c, s, best, locals, &most);
-	/* Ranks without a strategy need not be numbered without gaps. */
+	/* Without a strategy the numbers of ranks may have gaps. */
 	for (uint32_t i = s->from; i <= s->to && (!s->item || most < 2); i++)
 		if (!holders_add(c, s, i, locals, &most, 12) && most >= 12)
 			break;
 	return most;
 }
 
-/* Ranks of stages that by the strategy do not have the tensor may hold it all
- * the same.  Then they hold what their counterparts do, or the tensor is not
- * cut into stages so.  Which ranks are counterparts is not known if each stage
- * cuts it differently.  Gives up to two of them. */
+/* Finds up to two ranks that hold the tensor in stages that by the strategy do
+ * not have it.  Such a rank must hold what its counterpart in the stage holds,
+ * or the strategy is wrong about stages.  If stages cut the tensor differently,
+ * the counterparts are unknown, and none is returned. */
 static uint32_t holders_find_strays(const struct rsh_contents *c,
 				    const struct rsh_subject *s,
 				    const uint32_t *locals, uint32_t n_locals,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/infer.c finds without a strategy which ranks hold the same of each
- * tensor. */
+/* contents/infer.c finds, without a strategy, which ranks hold the same content
+ * of each tensor. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -12,32 +12,34 @@
 #include "rsh/contents/infer.h"
 #include "rsh/util/mem.h"
 
-/* If more ranks than this hold a tensor, those that tell meshes apart are
+/* If more ranks than this hold a tensor, only ranks that distinguish meshes are
  * compared. */
 #define ALL_COMPARED 64
-/* A batch has as many tensors and ranks as keep the readers busy. */
+/* A batch has so many tensors and ranks that all readers have work. */
 #define BATCH_TENSORS 512
 #define BATCH_HOLDERS 4096
 #define BATCH_RANKS (1u << 20)
-/* So many blocks are read of a tensor that is constant where it was read. */
+/* If a tensor is constant where it was read, at most so many blocks of it are
+ * read. */
 #define MOST_BLOCKS 4
 
 /* This is a tensor of a batch. */
 struct infer_tensor {
 	struct rsh_subject *subject;
-	uint32_t *ranks; /* all that hold it, ascending */
+	uint32_t *ranks; /* all ranks that hold the tensor, ascending */
 	uint32_t n_ranks;
 	uint32_t odd_rank;
 	struct rsh_groups groups;
 	uint32_t n_groups;
-	bool simple; /* some ranks are the same, but hold next to nothing */
+	bool simple; /* some ranks are equal, but have too few different
+		      * values */
 };
 
 struct infer_batch {
 	struct infer_tensor tensors[BATCH_TENSORS];
 	uint32_t n;
-	uint32_t n_holders; /* holders to be compared */
-	uint64_t n_ranks;   /* ranks that are listed */
+	uint32_t n_holders; /* number of holders to be compared */
+	uint64_t n_ranks;   /* number of ranks that are listed */
 };
 
 static void infer_batch_clear(struct infer_batch *b)
@@ -55,7 +57,7 @@ static void infer_batch_clear(struct infer_batch *b)
 	b->n_ranks = 0;
 }
 
-/* ---- ranks that hold it ---- */
+/* ---- ranks that hold a tensor ---- */
 
 bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 			   const struct rsh_record *a,
@@ -68,8 +70,8 @@ bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 		       a->n_dims * sizeof(int64_t)) == 0);
 }
 
-/* A stage's ranks follow each other, so that those to be compared are chosen
- * among the ones from the first holder to the last. */
+/* The ranks of a stage are consecutive, so the ranks to be compared are chosen
+ * between the first holder and the last. */
 static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
 			   struct rsh_subject *s)
 {
@@ -103,9 +105,9 @@ static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
 	return rc == -ENODATA ? 0 : rc;
 }
 
-/* ---- what they hold ---- */
+/* ---- comparing ---- */
 
-/* Groups the ranks.  Two that are the same tell something only if there are
+/* Groups the ranks.  Two equal ranks are evidence only if the bytes have
  * several values. */
 static int infer_group(struct infer_tensor *t)
 {
@@ -157,7 +159,7 @@ static int infer_batch_read(struct rsh_contents *c, struct infer_batch *b)
 	return 0;
 }
 
-/* ---- telling ---- */
+/* ---- results ---- */
 
 static int infer_tell(const struct rsh_contents *c,
 		      const struct infer_tensor *t,

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/judge.c decides whether what contradicts a strategy condemns it.
+/* contents/judge.c decides whether tensors that contradict a strategy prove
+ * that it is wrong.
  *
  * A right strategy may be contradicted by
  *
  *   moving averages, loads, random states,
  *   gradients that are not yet reduced      ranks of one slice differ
- *   experts copied from one, tables         ranks of two slices are the same
- *   heads of keys and values, repeated      the same, of some ranks
+ *   experts copied from one, tables         ranks of two slices are equal
+ *   repeated heads of keys and values       the same, for some ranks
  *
- * and a wrong one is by weights, norms and optimizer states, of which nothing
- * of that is to be expected. */
+ * A wrong strategy is contradicted by weights, norms and optimizer states, for
+ * which none of this is expected.
+ */
 #include "config.h"
 
 #include "contents_i.h"
@@ -20,9 +22,9 @@
 
 #include "rsh/util/log.h"
 
-/* A tensor's company is all that is cut over the same ranks: this is how many
- * of these bear the strategy out, and how many, itself included, speak against
- * it. */
+/* A tensor is judged together with all tensors that are cut over the same
+ * ranks: `upheld` is how many of these fit the strategy, and `against` how many
+ * contradict it, including the tensor itself. */
 struct judge_company {
 	unsigned upheld, against;
 };
@@ -46,9 +48,9 @@ static struct judge_company judge_company_of(const struct rsh_contents *c,
 	return n;
 }
 
-/* Experts follow each other in dimension 0.  If all began as copies of one, so
- * did those of one slice; where they have no dimension of their own there is no
- * telling. */
+/* Experts are consecutive in dimension 0.  If all were copied from one, the
+ * experts of one slice are equal as well.  If experts have no dimension of
+ * their own, this cannot be checked, so the name decides. */
 static bool judge_are_copies(struct rsh_contents *c,
 			     const struct rsh_subject *s)
 {
@@ -62,8 +64,8 @@ static bool judge_are_copies(struct rsh_contents *c,
 	return rsh_subject_repeats(c, s);
 }
 
-/* Keys and values have fewer heads than queries, and are repeated where there
- * are more ranks than heads. */
+/* Keys and values have fewer heads than queries, and their heads are repeated
+ * if there are more ranks than heads. */
 static bool judge_is_key_or_value(const struct rsh_contents *c,
 				  const struct rsh_subject *s)
 {
@@ -80,7 +82,8 @@ static bool judge_is_key_or_value(const struct rsh_contents *c,
 	return false;
 }
 
-/* Are only keys and values the same on ranks that should differ? */
+/* Returns whether only keys and values are equal on ranks that should
+ * differ. */
 static bool judge_are_repeated_heads(const struct rsh_contents *c,
 				     const struct rsh_subject *s)
 {
@@ -102,9 +105,9 @@ static bool judge_condemns(struct rsh_contents *c, const struct rsh_subject *s)
 
 	if (s->kind == RSH_TENSOR_OWN)
 		return false;
-	/* Where the name does not tell what the tensor is for, it counts if it
-	 * has two dimensions, as weights do, and if nothing of its company
-	 * bears the strategy out. */
+	/* If the name does not show what the tensor is for, it counts only if
+	 * it has two dimensions, as weights have, and if no tensor that is cut
+	 * over the same ranks fits the strategy. */
 	if (s->kind == RSH_TENSOR_OTHER) {
 		n = judge_company_of(c, s);
 		return s->record->n_dims >= 2 && n.upheld == 0 &&
@@ -121,8 +124,7 @@ static bool judge_condemns(struct rsh_contents *c, const struct rsh_subject *s)
 	return 2 * n.against >= n.upheld;
 }
 
-/* The tensor that speaks most clearly against the strategy comes first in the
- * sentence. */
+/* The error names the tensor with the strongest contradiction. */
 static unsigned judge_weight(const struct rsh_subject *s)
 {
 	return (s->n_holders ? 16u : 0u) + (s->finding.finer ? 4u : 0u) +
@@ -185,7 +187,7 @@ bool rsh_contents_judge_unlisted(const struct rsh_contents *c)
 	for (uint32_t i = 0; i < c->n_subjects; i++) {
 		const struct rsh_subject *s = &c->subjects[i];
 
-		/* A weight tells more than an optimizer's state. */
+		/* A weight is stronger evidence than an optimizer state. */
 		if (s->finding.finer &&
 		    (!told || (told->kind == RSH_TENSOR_STATE &&
 			       s->kind != RSH_TENSOR_STATE)))

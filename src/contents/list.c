@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/list.c lists the tensors that there are to be compared: what each of
- * them is, how the strategy cuts it, and in which order they are read. */
+/* contents/list.c lists the tensors to be compared: their kinds, how the
+ * strategy cuts them, and the order in which they are read. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -31,7 +31,7 @@ void rsh_contents_clear(struct rsh_contents *c)
 	free(c->subjects);
 }
 
-/* ---- what each of them is ---- */
+/* ---- kinds ---- */
 
 uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name)
 {
@@ -59,8 +59,8 @@ static bool kind_is_float(enum rsh_dtype t)
 	}
 }
 
-/* Is it a weight by the last part of its name, as layers of MindSpore and
- * PyTorch call what they train? */
+/* Returns whether the last part of the name is a usual name of trainable
+ * parameters in MindSpore or PyTorch. */
 static bool kind_is_called_weight(const char *name)
 {
 	static const char *const words[] = {
@@ -75,9 +75,9 @@ static bool kind_is_called_weight(const char *name)
 	return false;
 }
 
-/* Is it a gradient?  "accu_grads.dense.weight" is what a rank has summed up of
- * its own batches, if the checkpoint was saved before the data parallel ranks
- * put theirs together. */
+/* Returns whether the name is that of a gradient.  "accu_grads.dense.weight" is
+ * the sum of one rank's batches, if the checkpoint was saved before the
+ * reduction over the data parallel ranks. */
 static bool kind_is_gradient(const char *name)
 {
 	return memmem(name, strcspn(name, "."), "grad", strlen("grad"));
@@ -99,7 +99,7 @@ static enum rsh_tensor_kind kind_of_subject(const struct rsh_contents *c,
 		RSH_TENSOR_WEIGHT : RSH_TENSOR_OTHER;
 }
 
-/* Fills in subjects' kinds.  0 or -ENOMEM. */
+/* Sets the kinds of the subjects.  Returns 0 or -ENOMEM. */
 static int list_name_kinds(struct rsh_contents *c)
 {
 	uint32_t n_names = rsh_names_count(c->names);
@@ -120,7 +120,7 @@ static int list_name_kinds(struct rsh_contents *c)
 	return 0;
 }
 
-/* ---- how it is cut ---- */
+/* ---- cuts ---- */
 
 int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 		     struct rsh_grid **out)
@@ -131,8 +131,7 @@ int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 		rsh_grid_new_whole(s->record->n_dims, out, NULL);
 }
 
-/* Sets which slice the rank has, and its number when dimension 0 is left
- * out. */
+/* Sets the number of the rank's slice, and the number without dimension 0. */
 static void cut_cell(const struct rsh_grid *g, uint32_t local,
 		     struct rsh_sampled *h)
 {
@@ -156,8 +155,8 @@ static uint64_t cut_hash(uint64_t a, uint64_t b)
 	return XXH3_64bits(both, sizeof(both));
 }
 
-/* Makes a number of which ranks share rank 0's slice, of those that tell meshes
- * apart. */
+/* Hashes which ranks share rank 0's slice, among the ranks that distinguish
+ * meshes. */
 static uint64_t cut_partition(const struct rsh_grid *g, uint32_t n)
 {
 	struct rsh_sampled zero, other;
@@ -173,7 +172,7 @@ static uint64_t cut_partition(const struct rsh_grid *g, uint32_t n)
 	return hash;
 }
 
-/* Fills in layout and partition.  0 or -errno if the item does not fit the
+/* Sets layout and partition.  Returns 0, or -errno if the item does not fit the
  * tensor. */
 static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 {
@@ -184,7 +183,7 @@ static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 	uint64_t hash = 0;
 	int rc;
 
-	/* What all ranks hold whole is cut alike. */
+	/* All tensors that every rank holds completely have the same cut. */
 	if (last && !s->item && !last->item && last->n_local == s->n_local) {
 		s->partition = last->partition;
 		s->layout = last->layout;
@@ -223,11 +222,11 @@ int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s)
 	return 0;
 }
 
-/* ---- which there are ---- */
+/* ---- listing ---- */
 
-/* Hashes a name without its numbers, in which layers differ.  With `parts` only
- * numbers that are a part between dots are left out, so that "ffn.w1" is not
- * "ffn.w2". */
+/* Hashes a name without the numbers in which layers differ.  With `parts` only
+ * numbers that are a whole part between dots are left out, so that "ffn.w1" and
+ * "ffn.w2" differ. */
 static uint64_t list_hash_name(const char *name, bool parts)
 {
 	XXH3_state_t state;
@@ -260,7 +259,8 @@ static int list_add_subject(struct rsh_contents *c,
 	uint64_t of[2];
 	int rc;
 
-	/* Some rank of the stage holds it, or none. */
+	/* The record is that of the first rank of the stage that holds the
+	 * tensor. */
 	for (uint32_t i = s.from; i < s.n_local && !s.record; i++) {
 		s.index = rsh_contents_index(c, s.first + i);
 		s.record = s.index ? rsh_ckpt_find(s.index, s.name) : NULL;
@@ -268,7 +268,8 @@ static int list_add_subject(struct rsh_contents *c,
 	if (!s.record || s.record->dtype == RSH_DTYPE_STR ||
 	    s.record->content_bytes == 0)
 		return 0;
-	/* What the strategy does not explain is the plan's to refuse. */
+	/* If the item does not fit the tensor, the tensor is skipped here, and
+	 * the plan reports the error. */
 	rc = list_set_cut(c, &s);
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
@@ -309,8 +310,8 @@ static int list_strategy(struct rsh_contents *c)
 	return 0;
 }
 
-/* Returns for each name the last rank that has it, counted from 1; NULL: memory
- * is out. */
+/* Returns for each name the last rank that has it, counted from 1; NULL if
+ * memory is out. */
 static uint32_t *list_last(const struct rsh_contents *c)
 {
 	uint32_t n_names = rsh_names_count(c->names);
@@ -329,7 +330,7 @@ static uint32_t *list_last(const struct rsh_contents *c)
 	return last;
 }
 
-/* Lists whatever the ranks hold, without a strategy. */
+/* Lists all tensors of all ranks, for a tree without a strategy. */
 static int list_all(struct rsh_contents *c)
 {
 	cleanup_free uint32_t *last = list_last(c);
@@ -337,8 +338,8 @@ static int list_all(struct rsh_contents *c)
 
 	if (!last)
 		return -ENOMEM;
-	/* It goes by rank, since the order of the indexes depends on
-	 * threads. */
+	/* The order is that of the ranks, because the order of the indexes
+	 * depends on threads. */
 	for (uint32_t r = 0; r < v->n_ranks; r++) {
 		const struct rsh_ckpt_index *ix = v->index[r];
 
@@ -352,7 +353,7 @@ static int list_all(struct rsh_contents *c)
 			};
 			int rc = *to ? list_add_subject(c, &one) : 0;
 
-			*to = 0; /* it is listed */
+			*to = 0; /* marks that it is listed */
 			if (rc)
 				return rc;
 		}
@@ -360,7 +361,7 @@ static int list_all(struct rsh_contents *c)
 	return 0;
 }
 
-/* Lists what ranks of a stage hold that no stage lists. */
+/* Lists the copied tensors of a stage that the strategy does not list. */
 static int list_stage_unlisted(struct rsh_contents *c, uint32_t stage,
 			       const bool *copied, uint32_t *seen)
 {
@@ -418,12 +419,11 @@ int rsh_contents_list(struct rsh_contents *c)
 	return rc ? rc : list_name_kinds(c);
 }
 
-/* ---- in which order they are read ---- */
+/* ---- order of reading ---- */
 
-/* Not all can be read, so those that tell most come first. */
-
-/* Matrices, vectors and optimizer states take turns, since wrong strategies
- * are wrong in one of them only. */
+/* Not all tensors can be read, so the most informative ones come first.
+ * Matrices, vectors and optimizer states alternate, because a wrong strategy
+ * may be wrong in only one of them. */
 static unsigned order_sort_of(const struct rsh_subject *s)
 {
 	if (s->kind == RSH_TENSOR_STATE || s->kind == RSH_TENSOR_OWN)
@@ -442,14 +442,14 @@ static int order_by_layout(const void *a, const void *b)
 	d = d ? d : rsh_compare_u64(y->record->content_bytes,
 				    x->record->content_bytes);
 	d = d ? d : rsh_compare_u64(x->family, y->family);
-	/* The lot decides, so that it is not always the first layer of a
-	 * family. */
+	/* The hash of the name decides, so that it is not always the first
+	 * layer of a family. */
 	d = d ? d : rsh_compare_u64(x->lot, y->lot);
 	return d ? d : rsh_compare_u64(x->first, y->first);
 }
 
-/* Sorts by the turn among those of one layout, which n_read holds until reading
- * begins. */
+/* Sorts by the position among the tensors of one layout, which is stored in
+ * n_read until reading begins. */
 static int order_by_turn(const void *a, const void *b)
 {
 	const struct rsh_subject *x = a, *y = b;
@@ -458,9 +458,9 @@ static int order_by_turn(const void *a, const void *b)
 	return d ? d : order_by_layout(a, b);
 }
 
-/* Of subjects [begin, end), which are of one layout and sort, the first of each
- * family takes turn 0, 3, 6 ...; others of the family come after all of
- * them. */
+/* Sets the positions of the subjects [begin, end), which have one layout and
+ * sort.  The first subject of each family gets position 0, 3, 6 ... plus the
+ * number of the sort; the other subjects of the families come after them. */
 static void order_take_turns(struct rsh_contents *c, uint32_t begin,
 			     uint32_t end)
 {

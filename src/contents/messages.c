@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/messages.c says in a sentence what is wrong with a strategy, and
- * which would be right. */
+/* contents/messages.c makes the sentence that says what is wrong with a
+ * strategy, and which one would be right. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -15,8 +15,8 @@
 
 /* ---- the groups ---- */
 
-/* Reads the tensor on every rank if there are not too many of them, so that the
- * message can name all. */
+/* Reads the tensor on every rank if there are not too many, so that the message
+ * can list all groups. */
 static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 {
 	struct rsh_subject more = *s, *one = &more;
@@ -28,7 +28,7 @@ static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 		for (unsigned i = 0; i < s->n_read; i++)
 			if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
 				rsh_contents_read(c, &one, 1, false);
-		/* Files may have failed meanwhile. */
+		/* Files may have failed since the first read. */
 		if (rsh_subject_find(&more) == 0 &&
 		    (more.finding.finer || more.finding.coarser)) {
 			free(s->holders);
@@ -39,7 +39,7 @@ static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 	free(more.holders);
 }
 
-/* ---- what would explain it ---- */
+/* ---- explanations ---- */
 
 static const struct rsh_strategy_item *
 say_item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
@@ -51,7 +51,7 @@ say_item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
 	       rsh_param_item(p, stage - st->lone_stage) : NULL;
 }
 
-/* Does the other strategy say what the bytes of this tensor say? */
+/* Returns whether the bytes of this tensor fit the destination's strategy. */
 static bool say_fits_other(const struct rsh_contents *c,
 			   const struct rsh_subject *s)
 {
@@ -94,8 +94,8 @@ static bool say_is_swapped(const struct rsh_contents *c)
 	return true;
 }
 
-/* Does another strategy explain what was seen?  Files that were damaged or
- * saved at another time follow no mesh. */
+/* Returns whether another strategy explains the groups.  Files that are damaged
+ * or from another time fit no mesh. */
 static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
 		      const struct rsh_groups *g, char *text, size_t size)
 {
@@ -110,7 +110,7 @@ static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
 			 "destination swapped?", c->dst->path);
 		return true;
 	}
-	/* A mesh is over all ranks of a stage. */
+	/* A mesh covers all ranks of a stage. */
 	if (g->n != s->n_local)
 		return false;
 	rc = rsh_partition_mesh(g->group, g->n, axes, &n);
@@ -156,7 +156,8 @@ int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 		snprintf(whose, sizeof(whose), explained ?
 			 "%s is not the strategy of this tree" :
 			 "its contents contradict %s", c->src->path);
-	/* The tensor may be one of so many that its ranks were not kept. */
+	/* If there were too many such tensors, the ranks of this one were not
+	 * kept. */
 	if (g.n > 1)
 		snprintf(seen, sizeof(seen), " (%s)",
 			 rsh_partition_text(g.ranks, g.group, g.n, text,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/ranks.c looks for checkpoints of ranks that the strategy does not
- * have, of the chosen step and of older ones. */
+/* contents/ranks.c searches for checkpoints of ranks that the strategy does not
+ * have, in the chosen step and in older ones. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -14,7 +14,7 @@
 #include "rsh/source/sample.h"
 #include "rsh/util/log.h"
 
-/* Guesses what the strategy may be instead, if anything is plain. */
+/* Suggests the right strategy if there is an obvious one. */
 static void ranks_guess(const struct rsh_strategy *src,
 			const struct rsh_strategy *dst, uint32_t n, char *text,
 			size_t size)
@@ -53,9 +53,10 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	uint32_t chosen = rsh_source_chosen(s), n;
 	bool one = rsh_source_has_step(s);
 
-	/* How many stages there are nobody knows where the file of one is taken
-	 * for just that one.  Else it is taken for the only one, and its ranks
-	 * would show what they hold of others as if it were not cut. */
+	/* If the strategy is one stage's file and is used for that stage only,
+	 * the number of stages is unknown.  Otherwise the file is used as if it
+	 * were the only stage, and its ranks would show parts of other stages
+	 * as whole tensors. */
 	if (rsh_source_first_rank(s) > 0)
 		return 0;
 	n = rsh_source_count_ranks(s, n_ranks, &name);
@@ -75,14 +76,16 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 			     "these ranks out", e.text, guess);
 }
 
-/* ---- what an older step shows ----
+/* ---- older steps ----
  *
- * A step that a job of 8 ranks has half written looks like that of a job of 4,
- * and a strategy of 4 ranks may well fit what is there: an eighth of each
- * tensor is then taken for a quarter.  The ranks beyond have saved older steps,
- * though.  If slices were of the same shape then and there were more of them
- * than the strategy says, it is not the tree's.  If the job went on with fewer
- * ranks, the older slices are of another shape or there are as many. */
+ * If a job of 8 ranks has written only half of a step, the step looks like that
+ * of a job of 4 ranks, and a strategy of 4 ranks may fit it: then an eighth of
+ * each tensor is taken for a quarter.  But the other ranks have saved older
+ * steps.  If the slices of an older step had the same shape and there were more
+ * of them than the strategy says, the strategy does not fit the tree.  If the
+ * job was resumed with fewer ranks, the older slices have another shape, or
+ * their number is that of the strategy.
+ */
 
 #define OLDER_TENSORS 32
 
@@ -92,8 +95,9 @@ struct older {
 	struct rsh_names *names;
 	enum rsh_grid_rule rule;
 	unsigned n_asked;
-	/* These count tensors with more slices than the strategy says, the
-	 * first of which is `name`, and cut tensors that have no more. */
+	/* n_more counts tensors with more slices than the strategy says; `name`
+	 * is the first of them.  n_as_said counts cut tensors that do not have
+	 * more. */
 	unsigned n_more, n_as_said;
 	uint32_t name, slices, found;
 };
@@ -107,7 +111,7 @@ static bool older_wants(void *ctx, const char *name)
 	       x->n_asked++ < OLDER_TENSORS;
 }
 
-/* Has the chosen step slices of this shape? */
+/* Returns whether the slices of the chosen step have this shape. */
 static bool older_is_alike(const struct older *x, const struct rsh_inferred *t)
 {
 	for (uint32_t rank = 0; rank < x->view.n_ranks; rank++) {
@@ -121,7 +125,7 @@ static bool older_is_alike(const struct older *x, const struct rsh_inferred *t)
 	return false;
 }
 
-/* Says how many slices there are by the strategy; 0: it does not fit. */
+/* Returns how many slices there are by the strategy; 0: it does not fit. */
 static uint32_t older_count_slices(const struct older *x,
 				   const struct rsh_inferred *t)
 {
@@ -210,7 +214,7 @@ int rsh_contents_check_older(struct rsh_source *s,
 	if (rc == 0)
 		rc = rsh_contents_infer(older, names, older_wants,
 					older_compare, &x);
-	/* What cannot be read tells nothing. */
+	/* A step that cannot be read proves nothing. */
 	if (rc)
 		rsh_log_info("%s: an older step was not compared: %s",
 			     rsh_source_path(s), strerror(-rc));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/read.c reads blocks of several ranks, many at a time.
+/* contents/read.c reads blocks of several ranks in parallel.
  *
- * Threads: each holder is touched by the one that reads it. */
+ * Threads: only the thread that reads a holder writes to it.
+ */
 #include "config.h"
 
 #include "contents_i.h"
@@ -19,13 +20,13 @@
 
 #define BLOCK_THREADS 32
 #define WHOLE_BYTES (1u << 20)
-/* So many elements are compared to see whether there are different ones. */
+/* So many elements are compared to find out whether they differ. */
 #define LOOKED_AT 512
 
 struct read_task {
 	const struct rsh_subject *subject;
 	struct rsh_sampled *holder;
-	uint64_t offset; /* in the content */
+	uint64_t offset; /* in bytes of the content */
 	uint64_t length;
 };
 
@@ -33,13 +34,13 @@ struct read_tasks {
 	const struct rsh_contents *contents;
 	struct read_task *tasks;
 	uint32_t n;
-	size_t room; /* of a read's buffer */
+	size_t room; /* size of a read's buffer in bytes */
 };
 
 /* ---- one read ---- */
 
-/* Reads a stretch of a record's content, which may be in several extents; false
- * if it cannot be read. */
+/* Reads a part of a record's content, which may be in several extents.  Returns
+ * false if it cannot be read. */
 static bool sample_content(const struct rsh_contents *c, uint32_t rank,
 			   uint32_t name, uint64_t offset, uint8_t *buf,
 			   size_t len)
@@ -67,15 +68,14 @@ static bool sample_content(const struct rsh_contents *c, uint32_t rank,
 	return len == 0;
 }
 
-/* ---- what was read ---- */
+/* ---- evaluating a read ---- */
 
 static int read_compare_bytes(const void *a, const void *b, void *size)
 {
 	return memcmp(a, b, *(const size_t *)size);
 }
 
-/* Counts the different elements that the bytes begin with, of up to
- * LOOKED_AT. */
+/* Counts the different elements among the first LOOKED_AT ones. */
 static uint32_t read_count_distinct(uint8_t *buf, size_t len, size_t size)
 {
 	size_t n = len / size;
@@ -101,9 +101,10 @@ static size_t read_element_size(const struct rsh_record *r)
 	return size ? size : 1;
 }
 
-/* ---- all of them ---- */
+/* ---- all reads ---- */
 
-/* What is not read tells nothing, so that nothing fails. */
+/* Always returns 0: a holder that cannot be read is marked, and does not stop
+ * the others. */
 static int read_one(void *reading, size_t i, struct rsh_error *err)
 {
 	struct read_tasks *r = reading;
@@ -147,7 +148,7 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 	for (uint32_t i = 0; i < n; i++)
 		n_tasks += subjects[i]->n_holders;
 	r.tasks = rsh_alloc_array(n_tasks, sizeof(*r.tasks));
-	/* What is not read tells nothing. */
+	/* Without memory nothing is read, and nothing is concluded. */
 	if (!r.tasks) {
 		c->failed = true;
 		return;
@@ -157,9 +158,10 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		uint64_t length = s->record->content_bytes, offset = 0, hash;
 		const uint64_t unit = read_element_size(s->record);
 
-		/* The places of blocks follow from the tensor's name, the same
-		 * in all ranks.  The first blocks of tensors tell less, as
-		 * padding and unused tokens of vocabularies do. */
+		/* The position of a block is computed from the tensor's name,
+		 * so it is the same on all ranks.  The first block is not used,
+		 * because it more often has padding or unused tokens of a
+		 * vocabulary. */
 		if (!whole && length > RSH_CONTENTS_BLOCK) {
 			hash = XXH3_64bits_withSeed(&s->family,
 						    sizeof(s->family),
@@ -175,7 +177,8 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		s->n_read++;
 		c->n_reads += s->n_holders;
 	}
-	/* Blocks wait for the storage; whole contents keep processors busy. */
+	/* Reads of blocks wait for the storage, so they get more threads;
+	 * reading whole contents keeps the processors busy. */
 	rsh_parallel_for(whole ? 0 : BLOCK_THREADS, r.n, read_one, &r, NULL);
 	for (uint32_t i = 0; i < r.n; i++)
 		c->failed |= r.tasks[i].holder->failed;
@@ -192,7 +195,8 @@ bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s)
 	if (s->record->n_dims < 2 || s->n_holders == 0)
 		return false;
 	if (dims[0] < 2)
-		return true; /* nothing in it says that it does not */
+		return true; /* the slice has one row, so copies cannot be
+			      * excluded */
 	row = s->record->content_bytes / (uint64_t)dims[0];
 	len = row < sizeof(a) ? (size_t)row : sizeof(a);
 	c->n_reads += 2;

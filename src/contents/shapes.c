@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/shapes.c finds what shapes tell of a cut that the bytes do not.
+/* contents/shapes.c finds errors of a cut by shapes, where the bytes cannot
+ * show them.
  *
- * If every rank holds a slice of its own, as with optimizers sharded over all
- * data parallel ranks, two meshes make the same ranks differ, and only put the
- * slices together in another way.  A layer's output matrix that is cut 4 x 2
+ * If every rank has its own slice, as with an optimizer sharded over all data
+ * parallel ranks, the ranks differ under two meshes in the same way, and only
+ * the order of the slices is another.  For example, an output matrix of a layer
+ * that is cut 4 x 2:
  *
  *     slices of [16, 64], 8 ranks     mesh [4,2]: [64, 128]
  *                                     mesh [2,4]: [32, 256]
  *
- * is then of a width that the model does not have: norms are as wide as what
- * most matrices take or give.  If several kinds of matrices are of no such
- * width, and one change of the cut gives it to all, the strategy is another
- * one's.  A single kind may well be an exception, unless the change makes all
- * of its dimensions such widths.  Some matrices are of several widths at once:
- * those of all experts may be one below the other, as one of [experts * width,
- * ...], and hyper-connections mix several streams.  They alone are no misfit,
- * but a change has to make them fit as well.  The check is made only for what
- * looks like a model: layers of one shape, and most matrices of the width of a
- * norm. */
+ * With the wrong mesh the matrix has a width that the model does not have: most
+ * matrices have the width of the norms as input or output.  If several kinds of
+ * matrices do not have such a width, and one change of the cut gives it to all
+ * of them, the strategy is wrong.  A single kind may be an exception, unless
+ * the change gives such widths to all of its dimensions.  Some matrices have
+ * several widths at once: the matrices of all experts may be concatenated, as
+ * one of [experts * width, ...], and hyper-connections mix several streams.
+ * They alone are not a misfit, but a change must make them fit as well.  The
+ * check is made only for trees that look like a model: layers have one shape,
+ * and most matrices have the width of a norm.
+ */
 #include "config.h"
 
 #include "contents_i.h"
@@ -29,11 +32,12 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-/* So many kinds of matrices are compared. */
+/* At most so many kinds of matrices are compared. */
 #define KINDS_MAX 256
-/* So many kinds have to be as wide as a norm before another one is a misfit. */
+/* So many kinds must have the width of a norm before another one is a
+ * misfit. */
 #define FITS_MIN 3
-/* So many have to be the same in several layers, as those of models are. */
+/* So many kinds must have the same shape in several layers, as in models. */
 #define REPEATED_MIN 2
 
 struct shape_kind {
@@ -43,11 +47,11 @@ struct shape_kind {
 	uint32_t split[RSH_MAX_DIMS];
 };
 
-/* This is what layers have in common that are alike but for their number. */
+/* This describes layers that differ only in their number. */
 struct shape_pattern {
 	uint64_t hash;
 	struct shape_kind first;
-	bool repeated; /* another one is of that shape */
+	bool repeated; /* another layer has that shape */
 };
 
 struct shapes {
@@ -55,14 +59,13 @@ struct shapes {
 	size_t n_widths, cap;
 	struct shape_kind *misfits;
 	uint32_t n_misfits;
-	uint32_t n_plain; /* of them that are not of several widths at once */
+	uint32_t n_plain; /* misfits that do not have several widths at once */
 	uint64_t *fitting; /* families of the tensors that fit */
 	uint32_t n_fits;
 	struct shape_pattern *patterns;
 	uint32_t n_patterns;
-	bool odd;         /* norms are no vectors, or layers are of several
-			   * shapes: what holds of models in general does not
-			   * hold here */
+	bool odd;         /* norms are not vectors, or layers have several
+			   * shapes: rules for models do not apply */
 };
 
 static bool shapes_has_width(const struct shapes *x, int64_t size)
@@ -73,7 +76,8 @@ static bool shapes_has_width(const struct shapes *x, int64_t size)
 	return false;
 }
 
-/* Is one of its dimensions a width of norms, or are all? */
+/* Returns whether one of the dimensions, or with `all_over` each of them, has
+ * the width of a norm. */
 static bool shapes_fit(const struct shapes *x, const struct shape_kind *k,
 		       bool all_over)
 {
@@ -84,7 +88,7 @@ static bool shapes_fit(const struct shapes *x, const struct shape_kind *k,
 	return all_over ? n == k->n_dims : n > 0;
 }
 
-/* Adapters are of a width of their own. */
+/* Adapters (LoRA) have their own widths, so they are not counted. */
 static bool shapes_count(const struct rsh_contents *c,
 			 const struct rsh_subject *s)
 {
@@ -92,7 +96,8 @@ static bool shapes_count(const struct rsh_contents *c,
 	       !strcasestr(rsh_names_text(c->names, s->name), "lora");
 }
 
-/* Does the name have one of the words, which end with NULL? */
+/* Returns whether the name contains one of the words; the list ends with
+ * NULL. */
 static bool shapes_is_named(const struct rsh_contents *c,
 			    const struct rsh_subject *s,
 			    const char *const *words)
@@ -106,7 +111,7 @@ static bool shapes_is_named(const struct rsh_contents *c,
 }
 
 static const char *const norms[] = { "norm", "ln", "gamma", NULL };
-/* These are of several widths at once. */
+/* Tensors with these names have several widths at once. */
 static const char *const manifold[] = { "expert", "_hc.", "hc_", NULL };
 
 static int shapes_make_kind(const struct rsh_contents *c,
@@ -153,8 +158,7 @@ static void shapes_add_pattern(struct shapes *x, const struct shape_kind *k)
 		    memcmp(p->first.whole, k->whole,
 			   k->n_dims * sizeof(*k->whole)) != 0)
 			x->odd = true;
-		/* Stages may share one tensor, which is not repeated by
-		 * that. */
+		/* If stages share one tensor, this is not a repetition. */
 		p->repeated |= p->first.subject->name != k->subject->name;
 		return;
 	}
@@ -205,8 +209,8 @@ static int shapes_collect(struct rsh_contents *c, struct shapes *x)
 	return rc;
 }
 
-/* Would all misfits fit if dimension `from` were cut into `by` times fewer
- * slices and dimension `to` into as many more? */
+/* Returns whether all misfits would fit if dimension `from` were cut into `by`
+ * times fewer slices and dimension `to` into `by` times more. */
 static bool shapes_all_fit(const struct shapes *x, uint32_t from, uint32_t to,
 			   uint32_t by)
 {
@@ -285,7 +289,8 @@ int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
 	     shapes_collect(c, &x) : -ENOMEM;
 	for (uint32_t i = 0; rc == 0 && i < x.n_patterns; i++)
 		n_repeated += x.patterns[i].repeated;
-	/* Exceptions are judged by the rule, so there has to be one. */
+	/* A misfit is an exception to a rule, so a minimum of tensors must
+	 * follow the rule. */
 	if (rc)
 		rc = rsh_error_nomem(err);
 	else if (!x.odd && n_repeated >= REPEATED_MIN && x.n_plain > 0 &&

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/aliases.c makes further copies of a tensor, as a model in Hugging
- * Face's form has of its embedding and head for prediction layers.
+/* weights/aliases.c makes more copies of a tensor.  In Hugging Face's form a
+ * model has copies of its embedding and head for prediction layers.
  *
- * A copy's name may have numbers that the other one lacks.  They are those of
- * the tensors that are made anyway: where there is a model.layers.61, it gets a
- * copy. */
+ * The name of a copy may have numbers that the name of the original does not
+ * have.  These are the numbers of the other tensors that are made: if there is
+ * a model.layers.61, it gets a copy.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ struct weights_copying {
 	const struct weights_unit *u;
 	const struct weights_name *name;
 	const struct weights_match *m;
-	uint32_t n_own; /* tensors that are no copies */
+	uint32_t n_own; /* number of made tensors that are not copies */
 };
 
 static int weights_copy_as(struct weights_work *w,
@@ -35,7 +36,7 @@ static int weights_copy_as(struct weights_work *w,
 	return weights_make_copy(w, text, c->u->rule, source, err);
 }
 
-/* Has the copy the numbers of what it is made of? */
+/* Returns whether the copy has the numbers of its original. */
 static bool weights_is_copy_of(const struct weights_copying *c,
 			       const uint64_t *holes)
 {
@@ -46,7 +47,7 @@ static bool weights_is_copy_of(const struct weights_copying *c,
 		      c->u->n_shared * sizeof(*numbers)) == 0;
 }
 
-/* Tensors that are made come sorted, so that equal numbers come together. */
+/* The made tensors are sorted, so equal numbers are adjacent. */
 static int weights_copy_each(struct weights_work *w,
 			     const struct weights_copying *c,
 			     struct rsh_error *err)
@@ -68,8 +69,8 @@ static int weights_copy_each(struct weights_work *w,
 	return rc;
 }
 
-/* A copy is skipped because its original has the same elements; if the original
- * is not made they would be lost. */
+/* A copy is skipped because its original has the same elements.  If the
+ * original is not made, the elements would be lost. */
 static int weights_check_copy(struct weights_work *w,
 			      const struct weights_match *m,
 			      struct rsh_error *err)

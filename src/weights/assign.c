@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/assign.c gives each tensor that is there to the first rule that names
- * it.  Names are found by what remains of them without their numbers, so that
- * it costs the same however many rules there are. */
+/* weights/assign.c assigns each source tensor to the first rule that names it.
+ * Names are searched by their text without numbers, so the cost does not depend
+ * on the number of rules. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static int weights_list_add(struct weights_list *l,
 	return 0;
 }
 
-/* Fits a name to a template; *m gets what comes of it. */
+/* Compares a name with a template; if it fits, *m is set. */
 static int weights_try(struct weights_work *w, const char *text,
 		       const struct weights_template *t,
 		       struct weights_match *m, bool *fits,
@@ -47,8 +47,8 @@ static int weights_try(struct weights_work *w, const char *text,
 	return 0;
 }
 
-/* Finds the rule that takes a name, NULL if none does.  Originals of an `also`
- * are noted as well. */
+/* Finds the rule for a name, NULL if there is none.  Originals of an `also` are
+ * added to w->copies. */
 static int weights_take(struct weights_work *w, const char *text,
 			struct weights_match *m, const struct rsh_rule **rule,
 			struct rsh_error *err)
@@ -81,9 +81,7 @@ static int weights_take(struct weights_work *w, const char *text,
 	return 0;
 }
 
-/* ---- what no rule names ---- */
-
-/* ---- all of them ---- */
+/* ---- all tensors ---- */
 
 static int weights_assign_one(struct weights_work *w, uint32_t source,
 			      struct rsh_error *err)
@@ -136,7 +134,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 		weights_list_add(&w->copies, &m, err) : 0;
 }
 
-/* Sorts by instance, and in each by the rule's order of tensors. */
+/* Sorts by instance, and inside an instance by the rule's order of tensors. */
 static int weights_by_instance(const void *a, const void *b)
 {
 	const struct weights_match *x = a, *y = b;

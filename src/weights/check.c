@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/check.c finds what is wrong with a table, alone or with the tensors
- * of a source. */
+/* weights/check.c finds the errors of a table, alone or with the tensors of a
+ * source. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +41,9 @@ int rsh_weights_check(const struct rsh_weights_options *o,
 	return rc;
 }
 
-/* ---- by itself ---- */
+/* ---- without a source ---- */
 
-/* A name that takes tensors, with "{}" for its holes. */
+/* This is a name that takes tensors, with "{}" for its holes. */
 struct weights_claim {
 	char *text;
 	const struct weights_template *t;
@@ -87,7 +87,8 @@ static char *weights_claim_text(struct weights_work *w,
 	return text;
 }
 
-/* Does the first name take all tensors that the second one could? */
+/* Returns whether the first name takes all tensors that the second one could
+ * take. */
 static bool weights_covers(const struct weights_name *a,
 			   const struct weights_name *b)
 {
@@ -114,7 +115,7 @@ static void weights_say(struct weights_talk *k, bool wrong, uint32_t line,
 	k->say(k->ctx, wrong, text);
 }
 
-/* Lists the names that take tensors; the right of an `also` takes none. */
+/* Lists the names that take tensors; the right side of an `also` takes none. */
 static int weights_check_claims(struct weights_talk *k)
 {
 	struct weights_work *w = k->w;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/convert.c goes through a conversion, and finds out in which direction
- * it goes. */
+/* weights/convert.c runs a conversion, and finds its direction. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +91,7 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 
 /* ---- direction ---- */
 
-/* Says which sides have rules that name it. */
+/* Sets which sides have rules that name the tensor. */
 static void weights_sides_of(struct weights_work *w, const char *text,
 			     bool *has)
 {
@@ -109,7 +108,7 @@ static void weights_sides_of(struct weights_work *w, const char *text,
 	}
 }
 
-/* Names that both sides have say nothing. */
+/* Only names that one side alone has show the direction. */
 static int weights_judge(const struct rsh_rule_table *table,
 			 const uint32_t *only, enum rsh_side *out,
 			 struct rsh_error *err)

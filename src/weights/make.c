@@ -50,7 +50,8 @@ void weights_passed(const struct weights_work *w, uint32_t source,
 		w->watch->passed(w->watch->ctx, source, rule);
 }
 
-/* Gives what names of an instance have before them on this side. */
+/* Returns the prefix of an instance's names on this side: that of its optimizer
+ * state, or "" for weights. */
 static const char *weights_prefix(const struct weights_work *w,
 				  const struct weights_instance *x,
 				  enum rsh_side side)
@@ -60,7 +61,7 @@ static const char *weights_prefix(const struct weights_work *w,
 			     prefix[side] : "";
 }
 
-/* ---- what is made ---- */
+/* ---- making a tensor ---- */
 
 static int weights_new(struct weights_work *w, const char *text,
 		       struct weights_made **out, struct rsh_error *err)
@@ -126,13 +127,13 @@ static int weights_make_one(struct weights_work *w, struct weights_instance *x,
 	return 0;
 }
 
-/* ---- all tensors that an instance makes ---- */
+/* ---- all tensors of an instance ---- */
 
 typedef int weights_each_fn(struct weights_work *w, struct weights_instance *x,
 			    uint32_t tensor, const uint64_t *numbers,
 			    const char *text, struct rsh_error *err);
 
-/* Goes on to the next numbers of a stack; false after the last ones. */
+/* Sets the next numbers of a stack; returns false after the last ones. */
 static bool weights_next(const struct weights_instance *x,
 			 const uint32_t *letters, uint32_t n, uint64_t *numbers)
 {
@@ -144,7 +145,7 @@ static bool weights_next(const struct weights_instance *x,
 	return false;
 }
 
-/* Says how many tensors a stack has; what is not known counts as 1. */
+/* Returns how many tensors a stack has; an unknown size counts as 1. */
 static uint64_t weights_stack_size(const struct weights_instance *x,
 				   const uint32_t *letters, uint32_t n)
 {
@@ -157,7 +158,8 @@ static uint64_t weights_stack_size(const struct weights_instance *x,
 	return size;
 }
 
-/* Tells the wanted tensors that an instance makes of one of the rule's. */
+/* Calls `fn` for each wanted tensor that an instance makes for a tensor of the
+ * rule. */
 static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 			   uint32_t tensor, weights_each_fn *fn,
 			   struct rsh_error *err)
@@ -202,7 +204,7 @@ static int weights_each_made(struct weights_work *w, struct weights_instance *x,
 	return rc;
 }
 
-/* ---- is all of it there? ---- */
+/* ---- completeness ---- */
 
 #define WEIGHTS_FOUND 1
 
@@ -242,8 +244,8 @@ static bool weights_all_known(const struct weights_instance *x,
 	return true;
 }
 
-/* Looks whether the tensors of a stack are those from 0 on; where it is not
- * known how many these are, whether there is any. */
+/* Checks that the tensors of a stack are complete, numbered from 0.  If the
+ * size of the stack is unknown, one tensor is enough. */
 static int weights_check_tensor(struct weights_work *w,
 				struct weights_instance *x, uint32_t tensor,
 				struct rsh_error *err)
@@ -270,7 +272,7 @@ static int weights_check_tensor(struct weights_work *w,
 	return size ? weights_missing(w, x, n, numbers, err) : 0;
 }
 
-/* Looks whether all sources are of one type, in one form. */
+/* Checks that all sources have one type and one form. */
 static int weights_check_types(struct weights_work *w,
 			       struct weights_instance *x,
 			       struct rsh_error *err)
@@ -309,8 +311,9 @@ static int weights_check_types(struct weights_work *w,
 
 /* ---- instances ---- */
 
-/* What is wrong with the sizes counts only where nothing is missing, since it
- * may come of that; and neither does where nothing is wanted. */
+/* An instance of which no tensor is wanted is skipped.  An error of the sizes
+ * is reported only if no tensor is missing, because a missing tensor may be its
+ * cause. */
 static int weights_make_instance(struct weights_work *w,
 				 struct weights_instance *x,
 				 struct rsh_error *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/names.c fits texts to names with holes, and writes them. */
+/* weights/names.c compares texts with names that have holes, and writes such
+ * names. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ static bool weights_is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* ---- folding: FNV-1a, in which every run of digits is one byte ---- */
+/* ---- folding: FNV-1a in which every run of digits is one byte ---- */
 
 struct weights_folding {
 	uint64_t hash;
@@ -51,7 +52,7 @@ uint64_t weights_fold_name(const struct weights_name *n)
 	return f.hash;
 }
 
-/* ---- fitting ---- */
+/* ---- comparing ---- */
 
 static enum weights_fit weights_fit_holes(const struct weights_name *n,
 					  const char **s, uint64_t *numbers)
@@ -179,7 +180,7 @@ static int weights_compare(const char *a, const char *b)
 		if (c)
 			return c;
 	}
-	/* Texts that differ in zeros before a number are not the same. */
+	/* Texts that differ only in zeros before a number are different. */
 	return *a || *b ? (*a != 0) - (*b != 0) : strcmp(a0, b0);
 }
 

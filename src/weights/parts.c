@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/parts.c makes the factored parts of a tensor: where both sides have
- * the elements of one pair of a tensor and an alternative. */
+/* weights/parts.c makes the factored parts of a tensor.  A part says where both
+ * sides have the elements of one pair of a tensor and an alternative. */
 #include <errno.h>
 #include <string.h>
 
 #include "weights_i.h"
 
-/* A tensor that is made, and a pair of it, in dimensions of the offers. */
+/* This is a tensor that is made, and one of its pairs, in dimensions of the
+ * offers. */
 struct weights_pair {
 	const struct weights_instance *x;
 	enum rsh_side from;
-	uint32_t tensor; /* of the side that is there */
+	uint32_t tensor; /* number on the source's side of the rule */
 	struct weights_place shown, source;
 	uint64_t shown_from[RSH_MAX_DIMS], source_from[RSH_MAX_DIMS];
 	uint32_t n_factors;
 	struct rsh_factor factors[WEIGHTS_AXES_MAX];
-	/* What the last part of it had, for the next one of a stack. */
+	/* These are from the previous part, and are used again for the next
+	 * tensor of a stack. */
 	const struct rsh_factor *kept;
 	uint8_t kept_axis[RSH_MAX_DIMS];
 	uint32_t kept_dims;
@@ -30,7 +32,7 @@ static const struct weights_axis *weights_find_axis(const struct weights_place
 	return NULL;
 }
 
-/* Two factors that go on alike on both sides are one. */
+/* Merges two factors if they continue each other on both sides. */
 static bool weights_merge(struct rsh_factor *outer,
 			  const struct rsh_factor *inner)
 {
@@ -44,8 +46,8 @@ static bool weights_merge(struct rsh_factor *outer,
 	return true;
 }
 
-/* Adds to where a part begins what a tensor's numbers in a stack make, of the
- * other tensor's place. */
+/* Adds to `from` the offset that a tensor's numbers in its stacks cause on the
+ * other side. */
 static void weights_add_stacks(const struct weights_instance *x,
 			       const struct weights_name *n,
 			       const uint64_t *numbers,
@@ -83,8 +85,8 @@ static void weights_find_pair(struct weights_work *w,
 	p->source_from[p->source.from_dim] = p->source.from;
 	weights_add_stacks(x, &x->u->names[w->to][tensor], numbers, &p->source,
 			   p->source_from);
-	/* Axes of a stack have no factor: a tensor of it has one place
-	 * there. */
+	/* The axes of a stack have no factor, because one tensor of the stack
+	 * has a single position on them. */
 	for (uint32_t i = 0; i < p->shown.n; i++) {
 		const struct weights_axis *a = &p->shown.axes[i];
 		const struct weights_axis *b =
@@ -107,7 +109,8 @@ static void weights_find_pair(struct weights_work *w,
 
 /* ---- one part ---- */
 
-/* Is the source one tensor of the catalogue, perhaps with other dimensions? */
+/* Returns whether the source is one tensor of the catalogue, possibly with
+ * other dimensions. */
 static bool weights_is_whole(const struct rsh_offer *o)
 {
 	if (o->n_parts != 1 || o->n_factored)
@@ -119,7 +122,7 @@ static bool weights_is_whole(const struct rsh_offer *o)
 	return true;
 }
 
-/* Says along which dimension of the catalogue's tensor one goes. */
+/* Returns the dimension of the catalogue's tensor. */
 static uint8_t weights_stored_dim(const struct rsh_recipe_part *r,
 				  uint32_t n_dims, uint8_t dim)
 {
@@ -129,8 +132,8 @@ static uint8_t weights_stored_dim(const struct rsh_recipe_part *r,
 	return dim;
 }
 
-/* Gives the factors in dimensions of the catalogue's tensor, those of the part
- * before if they are the same. */
+/* Returns the factors in dimensions of the catalogue's tensor; if they are
+ * those of the previous part, that array is used again. */
 static const struct rsh_factor *weights_keep_factors(
 	struct weights_work *w, struct weights_pair *p,
 	const struct rsh_recipe_part *r, uint32_t n_dims)
@@ -256,7 +259,7 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 	return rc;
 }
 
-/* ---- as it is ---- */
+/* ---- unchanged tensors ---- */
 
 int weights_make_same(struct weights_work *w, uint32_t source,
 		      struct rsh_offer *o, struct rsh_error *err)
@@ -274,7 +277,8 @@ int weights_make_same(struct weights_work *w, uint32_t source,
 		return 0;
 	o->n_parts = 0;
 	o->parts = NULL;
-	/* Blocks with scales have factored parts, also where nothing moves. */
+	/* Blocks with scales have factored parts, even if the elements keep
+	 * their order. */
 	p = rsh_arena_array(w->arena, struct rsh_factored_part, 1);
 	f = rsh_arena_array(w->arena, struct rsh_factor, in->n_dims);
 	zeros = rsh_arena_array(w->arena, uint64_t, in->n_dims);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/scales.c finds the scales of tensors that are stored in blocks of
- * fp8: their neighbours, as published models call them. */
+ * fp8: tensors with related names, as in published models. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ int weights_find_scales(struct weights_work *w, struct rsh_error *err)
 	return 0;
 }
 
-/* Are the scales what blocks of this size want? */
+/* Returns whether the shape of the scales fits blocks of this size. */
 static bool weights_scale_fits(const struct rsh_offer *o,
 			       const struct rsh_offer *scales,
 			       const uint64_t *block)
@@ -59,7 +59,7 @@ static bool weights_scale_fits(const struct rsh_offer *o,
 	return true;
 }
 
-/* Tells whether the offer is a tensor of the catalogue, unchanged. */
+/* Returns whether the offer is one tensor of the catalogue, unchanged. */
 static bool weights_is_plain(const struct weights_work *w, uint32_t source)
 {
 	const struct rsh_offer *o = &w->in[source];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/sizes.c finds the sizes of letters: what `let` says first, then what
- * follows from the shapes that are there, one letter a dimension at a time,
- * then how many tensors a stack has. */
+/* weights/sizes.c finds the sizes of letters: first from `let`, then from the
+ * shapes of the source tensors, one unknown letter of a dimension at a time,
+ * and last from the number of tensors in a stack. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,14 +12,14 @@
 
 #define WEIGHTS_SHAPE 160
 
-/* A dimension with at most one unknown letter x: outer * (c0 + c1 * x), or
- * outer * c0 * x where x stands outside of the alternatives. */
+/* This is the equation of a dimension with at most one unknown letter x: outer
+ * * (c0 + c1 * x), or outer * c0 * x if x is outside the alternatives. */
 struct weights_equation {
 	uint64_t outer, c0, c1;
 	bool outside;
 	bool too_large;
 	uint32_t unknown;   /* the letter */
-	uint32_t n_unknown; /* letters, or 2 for more */
+	uint32_t n_unknown; /* number of unknown letters; 2: two or more */
 };
 
 static bool weights_is_unknown(const struct weights_instance *x,
@@ -38,7 +38,8 @@ static bool weights_is_unknown(const struct weights_instance *x,
 	return true;
 }
 
-/* Multiplies what is known of a product; *has: there was an unknown. */
+/* Returns the product of the known factors; *has is set if a factor is
+ * unknown. */
 static uint64_t weights_known(const struct weights_instance *x,
 			      struct weights_equation *e,
 			      const struct rsh_rule_product *p, bool *has)
@@ -74,8 +75,8 @@ static void weights_set_up(const struct weights_instance *x,
 	}
 }
 
-/* Solves for the unknown.  False: there is no such size; where any would do it
- * stays unknown. */
+/* Solves the equation for the unknown letter.  Returns false if no size solves
+ * it; if every size does, the letter stays unknown. */
 static bool weights_solve_one(struct weights_instance *x,
 			      const struct weights_equation *e, uint64_t dim)
 {
@@ -114,7 +115,7 @@ static const char *weights_shape_text(const struct rsh_offer *o, char *text)
 	return rsh_dims_text(o->dims, o->n_dims, text, WEIGHTS_SHAPE);
 }
 
-/* Lists the sizes that are known. */
+/* Writes the sizes that are known. */
 static void weights_sizes_text(const struct weights_instance *x, char *text,
 			       size_t size)
 {
@@ -129,7 +130,7 @@ static void weights_sizes_text(const struct weights_instance *x, char *text,
 					       x->u->letters[i], x->sizes[i]);
 }
 
-/* Lists the keys of config.json that sizes are of. */
+/* Writes the keys of config.json from which sizes come. */
 static void weights_keys_text(const struct weights_work *w,
 			      const struct weights_instance *x, char *text,
 			      size_t size)
@@ -179,7 +180,7 @@ weights_rule_tensor(const struct weights_work *w,
 	return &x->u->rule->tensors[w->from][i];
 }
 
-/* All tensors of a stack are alike. */
+/* Checks that all tensors of a stack have the same shape. */
 static int weights_check_shapes(struct weights_work *w,
 				struct weights_instance *x, uint32_t tensor,
 				struct rsh_error *err)
@@ -210,7 +211,7 @@ static int weights_check_shapes(struct weights_work *w,
 	return 0;
 }
 
-/* Looks at all dimensions of a tensor; *more: a letter became known. */
+/* Uses all dimensions of a tensor; *more is set if a letter became known. */
 static int weights_solve_tensor(struct weights_work *w,
 				struct weights_instance *x, uint32_t tensor,
 				bool *more, struct rsh_error *err)
@@ -239,7 +240,8 @@ static int weights_solve_tensor(struct weights_work *w,
 
 /* ---- stacks ---- */
 
-/* Takes the size of a stack from its tensors; *more: one became known. */
+/* Takes the size of a stack from its tensors; *more is set if a letter became
+ * known. */
 static int weights_count_stack(struct weights_work *w,
 			       struct weights_instance *x, uint32_t tensor,
 			       bool *more, struct rsh_error *err)

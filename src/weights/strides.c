@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/strides.c says where a tensor of a rule has its elements: how far one
- * goes for one more of a letter. */
+/* weights/strides.c computes where a tensor of a rule has its elements: the
+ * step in the tensor for the next value of a letter. */
 #include "rsh/util/checked.h"
 #include "weights_i.h"
 
@@ -20,7 +20,8 @@ static bool weights_product(const struct weights_instance *x,
 	return true;
 }
 
-/* Gives where alternative `a` begins; with all of them what they have. */
+/* Computes the offset at which alternative `a` begins; for the number of
+ * alternatives it is the width of all. */
 static bool weights_width(const struct weights_instance *x,
 			  const struct rsh_rule_dim *dim, uint32_t a,
 			  uint64_t *out)
@@ -48,7 +49,8 @@ bool weights_dim(const struct weights_instance *x,
 	       rsh_mul_u64(*size, after, size) && *size <= INT64_MAX;
 }
 
-/* Adds the factors of a product, of which the last one advances by `step`. */
+/* Adds an axis for each factor of a product; the last one advances by
+ * `step`. */
 static void weights_put_product(const struct weights_instance *x,
 				const struct rsh_rule_product *p, uint32_t dim,
 				uint64_t step, struct weights_place *out)
@@ -64,8 +66,9 @@ static void weights_put_product(const struct weights_instance *x,
 	out->n += p->n;
 }
 
-/* No step is larger than the dimension, whose size was looked at before; but
- * where a size is 0 nothing is, and steps mean nothing. */
+/* Products cannot overflow here: no step is larger than its dimension, whose
+ * size was checked before.  If a size is 0, the tensor has no elements, and
+ * steps have no meaning. */
 void weights_find_place(const struct weights_instance *x,
 			const struct rsh_rule_tensor *t, uint32_t alternative,
 			struct weights_place *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/units.c reads each rule below each of its prefixes, and finds names
- * among them. */
+/* weights/units.c makes a unit of each rule and prefix, and finds names in
+ * them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void weights_set_hole(const struct weights_work *w,
 		out->least = 0;
 }
 
-/* Puts a name behind what *out has already. */
+/* Appends a name to the text that *out already has. */
 static int weights_join(struct weights_work *w, const struct rsh_rule_name *n,
 			struct weights_name *out)
 {
@@ -129,7 +129,7 @@ uint32_t weights_stacks(const struct weights_unit *u,
 
 /* ---- numbers ---- */
 
-/* Gives the place of a hole's number among those of a match. */
+/* Returns the index of a hole's number among the numbers of a match. */
 static uint32_t weights_number_at(const struct weights_unit *u,
 				  const struct weights_name *n, uint32_t hole)
 {
@@ -200,7 +200,8 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 					NULL, s);
 	if (rc)
 		return rc;
-	/* Holes of both sides are in all names, says the parser. */
+	/* The parser has checked that all names have the holes of both
+	 * sides. */
 	a = u->names[RSH_SIDE_HF];
 	b = u->names[RSH_SIDE_MINDSPORE];
 	for (uint32_t i = 0; i < a->n_holes; i++)

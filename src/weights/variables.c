@@ -69,7 +69,8 @@ static bool weights_apply(char operation, uint64_t *a, uint64_t b)
 	}
 }
 
-/* Adds up products.  False: the result is no whole number. */
+/* Computes a sum of products.  Returns false if the result is not an
+ * integer. */
 static bool weights_compute(const struct weights_work *w,
 			    const struct rsh_rule_term *t, uint64_t *out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/commands.h offers the subcommands: they stand in one table from which
- * the parser and --help are made.  The table is constant, and any thread may
- * read it. */
+/* app/commands.h offers the table of subcommands, from which the parser and
+ * --help are made.  The table is constant, and any thread may read it. */
 #ifndef RSH_APP_COMMANDS_H
 #define RSH_APP_COMMANDS_H
 
@@ -30,7 +29,7 @@ enum rsh_command_id {
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
 	RSH_COMMAND_HELP,
-	RSH_COMMAND_LIBRARY, /* no command: what libreshard takes */
+	RSH_COMMAND_LIBRARY, /* not a command: the options of libreshard */
 };
 
 #define RSH_MAX_OPERANDS 4
@@ -38,28 +37,29 @@ enum rsh_command_id {
 struct rsh_command {
 	const char *name;
 	enum rsh_command_id id;
-	/* Names the operands in order.  One in brackets may be left out, one
-	 * that ends in "..." stands for any number of them. */
+	/* Names the operands in order.  An operand in brackets may be omitted;
+	 * an operand that ends in "..."  is repeated any number of times. */
 	const char *operands[RSH_MAX_OPERANDS];
-	const char *summary; /* one line, after the name */
-	const char *about;   /* what --help says of it, wrapped when printed */
-	/* Takes the operands out of `o` and judges the command line as a whole.
+	const char *summary; /* one line, printed after the name */
+	const char *about;   /* the description in --help, wrapped when it is
+			      * printed */
+	/* Takes the operands out of `o` and checks all options together.
 	 * Returns 0, or -EINVAL with a sentence. */
 	int (*check)(struct rsh_options *o, struct rsh_error *err);
-	/* A command may have forms, each named by the word behind it.  Their
-	 * names have both words, they have no check, and the first operand of
-	 * the command is the form. */
+	/* A command may have forms.  The word after the command's name chooses
+	 * one.  The name of a form has both words, a form has no check, and the
+	 * first operand of the command is the form. */
 	const struct rsh_command *forms;
 	size_t n_forms;
 };
 
-/* Returns the commands in the order of --help; the first is the one that needs
- * no name. */
+/* Returns the commands in the order of --help; the first one is the command
+ * that is used if no name is given. */
 const struct rsh_command *rsh_command_table(size_t *n);
 /* Returns NULL if no command has that name. */
 const struct rsh_command *rsh_command_find(const char *name);
-/* Returns the form of the command that `word` names, as "derive" of `strategy`;
- * NULL if it names none. */
+/* Returns the form of the command that is called `word`, such as "derive" of
+ * `strategy`; NULL if there is none. */
 const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 					   const char *word);
 /* Returns the word that names a form. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/exit.h says what the program's exit status means, which is the same
- * for all commands. */
+/* app/exit.h defines the program's exit statuses, which are the same for all
+ * commands. */
 #ifndef RSH_APP_EXIT_H
 #define RSH_APP_EXIT_H
 
@@ -10,7 +10,7 @@ enum rsh_exit {
 	RSH_EXIT_GOOD = 0,
 	RSH_EXIT_NO = 1,    /* the command worked, and its answer is no */
 	RSH_EXIT_USAGE = 2, /* the command line is wrong */
-	RSH_EXIT_INPUT = 3, /* what it names is absent or not as it must be */
+	RSH_EXIT_INPUT = 3, /* an input is absent or not valid */
 	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/figures.h says what a mount counts: there is one table, from which its
- * statistics as JSON and as Prometheus text are made, and by others a table for
- * people.  The table is constant, and any thread may use it. */
+/* app/figures.h has the table of everything that a mount counts.  The
+ * statistics as JSON and as Prometheus text are made from it, and so is the
+ * table that `stats` prints.  The table is constant, and any thread may use
+ * it. */
 #ifndef RSH_APP_FIGURES_H
 #define RSH_APP_FIGURES_H
 
@@ -14,18 +15,18 @@
 #include "rsh/read/stream.h"
 #include "rsh/storage/io.h"
 
-/* Has all figures at one moment. */
+/* These are the values of all figures at one moment. */
 struct rsh_figures {
 	uint64_t uptime_ns;
 	uint64_t errors, warnings; /* messages in the log */
 	uint64_t failed_files;     /* source files that cannot be read */
-	uint64_t outages, unreachable; /* so far; 1 while there is one */
+	uint64_t outages, unreachable; /* number so far; 1 during an outage */
 	struct rsh_stream_stats streams;
 	struct rsh_store_io_stats io;
 };
 
-/* Adds an object for each group of figures to `to`; that of the cache is null
- * where there is no cache.  Returns 0 or -ENOMEM. */
+/* Adds an object for each group of figures to `to`; the cache's object is null
+ * if there is no cache.  Returns 0 or -ENOMEM. */
 int rsh_figures_json(const struct rsh_figures *f, json_t *to);
 /* Writes the exposition format of Prometheus, version 0.0.4. */
 void rsh_figures_metrics(const struct rsh_figures *f, FILE *to);
@@ -34,10 +35,10 @@ enum rsh_figure_unit { RSH_FIGURE_NUMBER, RSH_FIGURE_BYTES, RSH_FIGURE_NS };
 
 struct rsh_figure {
 	const char *group, *key; /* names in JSON */
-	const char *metric;      /* its name after "reshardfs_" */
+	const char *metric;      /* the metric's name after "reshardfs_" */
 	const char *labels;      /* NULL: none */
 	const char *help;
-	size_t at; /* its place in struct rsh_figures */
+	size_t at; /* offset in struct rsh_figures */
 	enum rsh_figure_unit unit;
 };
 

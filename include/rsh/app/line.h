@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/line.h offers command lines to be pasted into a shell: what to type
- * next, and what may have been meant.
+/* app/line.h makes command lines that can be pasted into a shell: the next
+ * command to type, or a corrected command line.
  *
- * Any thread may call these.  What they return is the caller's, from malloc.
+ * Any thread may call these.  The caller owns what they return (from malloc).
  */
 #ifndef RSH_APP_LINE_H
 #define RSH_APP_LINE_H
 
 #include "rsh/app/options.h"
 
-/* Makes the line of a command with the operands, which NULL ends, and those
- * options that were given and that it takes; of another command than was called
- * without those that say nothing of a mount.  It can be shown on a terminal as it
- * is.  NULL: out of memory. */
+/* Makes the command line of a command with the operands (the array ends with
+ * NULL) and those given options that the command takes.  If it is not the
+ * command that was called, options that do not change what a mount shows are
+ * left out.  The line can be printed on a terminal.  NULL: out of memory. */
 char *rsh_options_line(const struct rsh_options *o,
 		       const struct rsh_command *command,
 		       const char *const *operands);
 
-/* Makes the line that may have been meant by one that failed: with a SOURCE near
- * the one that is none, or with SOURCE and MOUNTPOINT exchanged.  It looks into
- * directories.  NULL: nothing is known. */
+/* Makes a corrected line for one that failed: with a SOURCE near the one that
+ * is not valid, or with SOURCE and MOUNTPOINT exchanged.  It looks into
+ * directories.  NULL: no correction is known. */
 char *rsh_options_meant(const struct rsh_options *o);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/mounted.h tells what is mounted on a path, and takes it down.  It goes
- * by the kernel's table and touches no mount, for the daemon of a mount may be
- * gone or hang.
+/* app/mounted.h finds what is mounted on a path, and unmounts it.  It reads the
+ * kernel's table and does not touch a mount, because the daemon of a mount may
+ * be gone or hang.
  *
- * Threads: any thread may look what is mounted; what unmounts starts processes,
- * and is for commands with one thread.  Errors are -errno.
+ * Threads: any thread may look what is mounted; the functions that unmount
+ * start processes, and are for commands with one thread.  Errors are -errno.
  */
 #ifndef RSH_APP_MOUNTED_H
 #define RSH_APP_MOUNTED_H
@@ -17,8 +17,9 @@
 struct rsh_mounted {
 	char path[PATH_MAX];   /* absolute and without links */
 	unsigned n;            /* mounts on top of one another; 0: none */
-	char type[128];        /* that of the topmost, "" if there is none */
-	char source[PATH_MAX]; /* the source of the topmost */
+	char type[128];        /* type of the topmost mount, "" if there is
+			        * none */
+	char source[PATH_MAX]; /* the source of the topmost mount */
 };
 
 #define RSH_MOUNTED_TYPE "fuse.reshardfs"
@@ -26,32 +27,33 @@ struct rsh_mounted {
 /* Returns 0 or -errno. */
 int rsh_mounted_find(const char *path, struct rsh_mounted *out);
 
-/* Finds the mount of reshardfs that `path` is in, or is. */
+/* Finds the mount of reshardfs that `path` is, or is inside.  Returns whether
+ * there is one. */
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
 
-/* ---- taking it down ---- */
+/* ---- unmounting ---- */
 
-/* Unmounts what is mounted on `path`, an absolute one without links in it, as
- * root or by fusermount3; with `lazy` also what is in use.  Returns 0 or -errno
- * with a sentence. */
+/* Unmounts what is mounted on `path`, which is absolute and without links, as
+ * root or with fusermount3.  With `lazy` it also unmounts what is in use.
+ * Returns 0 or -errno with a sentence. */
 int rsh_unmount(const char *path, bool lazy, struct rsh_error *err);
 
-/* Before it mounts, the daemon takes a mark on the directory that it will
- * cover, which lasts as long as the process does: a shared flock(2), on what it
- * has opened while it still could.  The mark may fail: without it `umount` does
- * not wait. */
+/* Before it mounts, the daemon takes a shared flock(2) on the directory that it
+ * will cover.  It opened the directory before the mount.  The lock lasts until
+ * the process ends.  If the lock fails, `umount` does not wait for the
+ * daemon. */
 int rsh_unmount_mark_open(const char *mountpoint);
 void rsh_unmount_mark(int fd);
 
-/* Waits until what has covered `path` has no daemon that holds such a mark.
- * Returns false if a daemon still holds one after so many seconds. */
+/* Waits until no daemon holds such a lock on the directory `path`.  Returns
+ * false if a daemon still holds one after so many seconds. */
 bool rsh_unmount_wait(const char *path, unsigned seconds);
 
-/* ---- where its source or daemon hangs ---- */
+/* ---- unmounting when the source or the daemon hangs ---- */
 
-/* Takes what is mounted on `path`, a mount of reshardfs, from the tree, lets
- * all who wait for it get errors, and ends its daemon.  Returns 0 or -errno
- * with a sentence; with -ETIMEDOUT all was done but for the last. */
+/* Unmounts `path`, a mount of reshardfs, makes all requests that wait for it
+ * fail, and ends its daemon.  Returns 0 or -errno with a sentence; with
+ * -ETIMEDOUT everything was done except that the daemon has not ended. */
 int rsh_unmount_force(const char *path, struct rsh_error *err);
 
 #endif

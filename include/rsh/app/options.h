@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options.h offers the command line to all commands and to libreshard,
- * as one struct that is filled once and read afterwards.
+/* app/options.h offers the command line to all commands and to libreshard, as
+ * one struct that is filled once and only read afterwards.
  *
- * Threads: one thread fills it; from then on any thread may read it.  What its
- * pointers point to belongs to argv, to the caller or to the struct itself,
- * which frees what is its own in rsh_options_clear().
+ * Threads: one thread fills the struct; afterwards any thread may read it.  Its
+ * pointers point to memory of argv, of the caller or of the struct itself;
+ * rsh_options_clear() frees what the struct owns.
  */
 #ifndef RSH_APP_OPTIONS_H
 #define RSH_APP_OPTIONS_H
@@ -31,37 +31,38 @@ enum rsh_log_to {
 
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
-/* This is an option as the command line has it. */
+/* This is an option as it was given on the command line. */
 struct rsh_given {
 	const char *name;
-	const char *value; /* NULL: it takes none */
-	size_t at;         /* its number in the order of the command line */
+	const char *value; /* NULL: the option takes none */
+	size_t at;         /* its position on the command line */
 };
 
 struct rsh_options {
 	const struct rsh_command *command;
-	/* Has the form of the command that is named first; NULL: none is
-	 * named. */
+	/* This is the form of the command that the command line names first;
+	 * NULL: it names none. */
 	const struct rsh_command *form;
-	bool unnamed; /* the command is meant, its name was left out */
-	/* One of these is to be printed, and nothing else done. */
+	bool unnamed; /* the name of the command was left out */
+	/* If one of these is set, that text is printed and nothing else is
+	 * done. */
 	bool help, help_all, version;
-	/* Has what the command line has beside options; it points into argv. */
+	/* These are the operands of the command line; they point into argv. */
 	char **operands;
 	unsigned n_operands;
 	bool json;
 	bool quiet;
 	enum rsh_color color;
 
-	/* Has SOURCE, and what is to be made of it: it is as rsh_vfs_open()
-	 * wants it once the options are settled. */
+	/* This has SOURCE and the wanted result.  Once the options are settled
+	 * it is ready for rsh_vfs_open(). */
 	struct rsh_vfs_config vfs;
 	struct rsh_objects_options objects; /* to which vfs points */
-	/* Of which format SOURCE is by itself; NULL: nothing there tells, or a
-	 * strategy or names of files say what it is. */
+	/* This is the format that SOURCE itself shows; NULL: SOURCE does not
+	 * show one, or a strategy or names of files decide. */
 	const struct rsh_format *format;
 	const char *mountpoint;
-	const char *checkpoint; /* NULL: not given, also below */
+	const char *checkpoint; /* NULL: not given, as for those below */
 	const char *output;
 	bool resume;
 	const char *directory; /* OUTDIR */
@@ -92,57 +93,59 @@ struct rsh_options {
 	uint64_t keep_free;
 	unsigned readahead; /* 0: not given */
 	unsigned max_read;
-	unsigned holder; /* a descriptor, 0: none */
+	unsigned holder; /* a file descriptor, 0: none */
 	unsigned max_threads;
 	unsigned max_idle_threads;
 
-	/* Has what was given, in order; values point into argv and the
-	 * copies. */
+	/* These are the given options, in order; values point into argv and
+	 * `copies`. */
 	struct rsh_given *given;
 	size_t n_given, cap_given;
 
-	/* Has copies of -o arguments, into which the strings above point. */
+	/* These are copies of -o arguments, into which the strings above
+	 * point. */
 	char **copies;
 	size_t n_copies, cap_copies;
 };
 
 /* Reads argv, which is reordered and kept, not copied.  Returns 0, or -EINVAL
- * with a sentence that names the option; `command` is set in any case, and
- * rsh_options_clear() is due.  With `help`, `help_all` or `version` set nothing
- * else has been looked at. */
+ * with a sentence that names the option.  `command` is set in any case, and
+ * rsh_options_clear() must be called.  If `help`, `help_all` or `version` is
+ * set, nothing else was checked. */
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);
 
 /* ---- the same without a command line ---- */
 
-/* rsh_options_init() sets the defaults, but not those of options of which a
- * check wants to know whether they were given; rsh_options_settle() sets these,
- * after the check. */
+/* rsh_options_init() sets the defaults, except those of options for which a
+ * check asks whether they were given.  rsh_options_settle() sets these after
+ * the check. */
 void rsh_options_init(struct rsh_options *o);
 void rsh_options_settle(struct rsh_options *o);
-/* Sets one option of o->command, "name" or "name=value" as -o has it; `given`
- * is copied.  Returns 0, or -EINVAL or -ENOMEM with a sentence. */
+/* Sets one option of o->command, "name" or "name=value" as in -o; `given` is
+ * copied.  Returns 0, or -EINVAL or -ENOMEM with a sentence. */
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err);
 
 /* Returns whether the option of that name was given. */
 bool rsh_option_given(const struct rsh_options *o, const char *name);
 
-/* Returns "none", "derived", "metadata.json" or the path; NULL if nothing was
- * said. */
+/* Returns "none", "derived", "metadata.json" or the path; NULL if no strategy
+ * was given. */
 const char *rsh_strategy_text(const struct rsh_strategy_at *at);
 
-/* Returns whether both sides of a conversion are named. */
+/* Returns whether the strategies of both sides of a conversion are given. */
 static inline bool rsh_options_convert(const struct rsh_options *o)
 {
 	return o->vfs.src.from && o->vfs.dst.from;
 }
 
-/* Returns a copy that lives as long as the options; NULL if memory is out. */
+/* Returns a copy that is valid as long as the options; NULL if memory is
+ * out. */
 char *rsh_options_keep(struct rsh_options *o, const char *text);
 
-/* Returns how many bytes of memory the machine has. */
+/* Returns the machine's memory in bytes. */
 uint64_t rsh_physical_memory(void);
 
 #endif

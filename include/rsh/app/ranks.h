@@ -7,17 +7,18 @@
 #include "rsh/app/options.h"
 #include "rsh/plan/plan.h"
 
-/* Checks that operands number `skip` and up are ranks.  Returns 0, or -EINVAL
- * with a sentence. */
+/* Checks that the operands from number `skip` on are ranks.  Returns 0, or
+ * -EINVAL with a sentence. */
 int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
 		    struct rsh_error *err);
-/* Marks in wanted[0..n) the ranks that those operands name, or all if there are
- * no such operands.  Returns 0, or -EINVAL with a sentence if there is no such
- * rank. */
+/* Marks in wanted[0..n) the ranks that the operands from number `skip` on name,
+ * or all ranks if there are no such operands.  Returns 0, or -EINVAL with a
+ * sentence if a rank does not exist. */
 int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
 		   bool *wanted, struct rsh_error *err);
-/* Likewise marks the files of these ranks in an array by the files of a plan,
- * which is the caller's (from malloc).  Also returns -ENOMEM. */
+/* Marks the files of the ranks that the operands from number `skip` on name, in
+ * an array by the files of a plan.  The caller owns the array (from malloc).
+ * Returns 0, -EINVAL or -ENOMEM with a sentence. */
 int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
 			 const struct rsh_plan *plan, bool **wanted,
 			 struct rsh_error *err);

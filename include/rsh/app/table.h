@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/table.h offers one table of all options of all commands, and one row
- * has all there is to say of an option.  The parser, -o, --help, the sandbox
- * and the identities of mounts and conversions are made from it, and the shells
- * complete what --help says.  The table is constant, and any thread may read
- * it.
+/* app/table.h offers one table of all options of all commands; a row has
+ * everything about one option.  The parser, -o, --help, the sandbox and the
+ * identities of mounts and conversions are made from the table, and the
+ * completions of shells from --help.  The table is constant, and any thread may
+ * read it.
  *
- * An option is --name, -letter if it has one and, in commands that take -o, -o
- * name with '_' for '-'; those marked `bare` are -o options alone, as mount(8)
- * users know them.
+ * An option is written --name, or -letter if it has one.  In commands that take
+ * -o it is also written -o name, with '_' for '-'.  Options marked `bare` are
+ * only written with -o, as users of mount(8) expect.
  */
 #ifndef RSH_APP_TABLE_H
 #define RSH_APP_TABLE_H
@@ -25,42 +25,44 @@ typedef int rsh_option_setter(struct rsh_options *o,
 			      const struct rsh_option *def, const char *value,
 			      struct rsh_error *err);
 
-/* Adds what `size` bytes at `member` stand for to the hash, an XXH3_state_t.
- * Returns 0 or -errno with a sentence. */
+/* Adds the meaning of the `size` bytes at `member` to the hash, an
+ * XXH3_state_t.  Returns 0 or -errno with a sentence. */
 typedef int rsh_option_digester(void *hash, const void *member, size_t size,
 				struct rsh_error *err);
 
 struct rsh_option {
 	const char *name;  /* NULL: it has a letter only */
 	char letter;       /* 0: none */
-	/* Says what --help calls its value, "a|b" where it is one of these
-	 * words; NULL: it has none. */
+	/* This is the name of the value in --help, "a|b" if the value is one of
+	 * these words; NULL: the option takes no value. */
 	const char *arg;
-	unsigned commands; /* bits of the commands that it belongs to */
-	/* Says what it does.  For an option of no command this is a heading;
-	 * NULL: --help does not tell it. */
+	unsigned commands; /* bits of the commands that take it */
+	/* This is the text of --help.  In a row without commands it is a
+	 * heading; NULL: --help does not list the option. */
 	const char *help;
 	rsh_option_setter *set;
 	bool bare;
-	bool first;    /* --help prints it */
-	bool aside;    /* it has no influence on what a mount shows */
+	bool first;    /* --help lists it, not only --help-all */
+	bool aside;    /* it does not change what a mount shows */
 	bool converts; /* it is for conversions, not for `mount --resume` */
-	/* Says how its member counts in what rsh_options_digest() makes; NULL:
-	 * the option does not decide about bytes. */
+	/* This adds the option's member to the hash of rsh_options_digest();
+	 * NULL: the option does not decide about bytes. */
 	rsh_option_digester *decides;
-	/* Its member is a path that is opened for reading; `opens_links` is for
-	 * a directory, of which also what its links lead to is opened. */
+	/* If one of these is set, the member is a path that is opened for
+	 * reading.  `opens_links` is for a directory: the targets of its links
+	 * are opened as well. */
 	bool opens, opens_links;
-	bool is_source; /* it may be an address, as SOURCE, with secrets */
-	/* The setters of one member need these: which member it is, the range
-	 * of a number, and what the words of `arg` stand for, which is
-	 * `values`, or min, min + 1 ... */
+	bool is_source; /* it may be an address with secrets, as SOURCE may
+			 * be */
+	/* The setters of one member use these: offset and size of the member,
+	 * the range of a number, and the numbers for the words of `arg`.  Those
+	 * are `values`, or min, min + 1 ... if it is NULL. */
 	size_t at, size;
 	unsigned min, max;
 	const unsigned *values;
 };
 
-/* RSH_IN() is the bit of a command, RSH_IN_ALL has those of all. */
+/* RSH_IN() is the bit of a command; RSH_IN_ALL has the bits of all commands. */
 #define RSH_IN(id) (1u << (id))
 #define RSH_IN_ALL (~0u)
 

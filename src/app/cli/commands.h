@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/commands.h has the commands for main().  Each takes options that were
- * checked for it, and returns the exit status after it has said what is
- * wrong. */
+/* app/cli/commands.h declares the commands for main().  Each command takes
+ * options that were checked for it, prints its errors, and returns the exit
+ * status. */
 #ifndef RSH_APP_CLI_COMMANDS_H
 #define RSH_APP_CLI_COMMANDS_H
 

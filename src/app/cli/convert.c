@@ -56,7 +56,7 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 	rsh_table_cell(rows, "%s", suits);
 }
 
-/* A table that cannot be read is in the list, with the reason. */
+/* A table that cannot be read is listed with the reason. */
 static int list_one(const struct rsh_table_at *at, struct rsh_table *rows,
 		    json_t *all, bool *good)
 {
@@ -105,7 +105,7 @@ static int show_table(const char *path, struct rsh_error *err)
 	int rc = rsh_load_whole(path, RSH_RULE_TABLE_MAX, "rule table", &data,
 				&len, err);
 
-	/* That it could not be written is seen at the end. */
+	/* A write error is detected at the end of the program. */
 	if (rc == 0)
 		(void)!fwrite(data, 1, len, stdout);
 	return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/convert_check.c runs `convert check`: it holds a table of rules against
- * itself and against the tensors of a source. */
+/* app/cli/convert_check.c runs `convert check`: it checks a table of rules,
+ * alone and with the tensors of a source. */
 #include "config.h"
 
 #include "convert.h"
@@ -20,8 +20,8 @@ struct checking {
 	struct rsh_model_config *config; /* NULL: there is none */
 	struct rsh_names *names;
 	struct rsh_source *source;
-	struct rsh_strategy *strategy; /* of the source; NULL: it is not
-				        * sharded */
+	struct rsh_strategy *strategy; /* strategy of the source; NULL: the
+				        * source is not sharded */
 	struct rsh_arena arena;
 	struct rsh_catalogue *cat;
 	struct rsh_offer *in;
@@ -107,7 +107,7 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 
 /* ---- the check ---- */
 
-/* 0, also where something is wrong, for the report has it then. */
+/* Returns 0 even if something is wrong, because the report then has it. */
 static int check_convert(struct checking *c, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &c->o->vfs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/convert_print.c prints what a check of a table of rules has found: a row
- * for each tensor that is made or passed over, and a line for each fault. */
+/* app/cli/convert_print.c prints the result of a check of a table of rules: a
+ * row for each tensor that is made or left out, and a line for each error. */
 #include "config.h"
 
 #include "convert.h"
@@ -14,7 +14,7 @@
 #include "ls.h"
 #include "rsh/util/mem.h"
 
-#define NAMED_MAX 3 /* tensors that are named before the rest is counted */
+#define NAMED_MAX 3 /* so many tensors are named, the others are counted */
 
 struct rsh_convert_report {
 	const struct rsh_printer *out;
@@ -22,7 +22,7 @@ struct rsh_convert_report {
 	bool quiet;
 	const struct rsh_offer *in; /* NULL: there is no source */
 	const struct rsh_names *names;
-	bool *used; /* [in]: something is made of it */
+	bool *used; /* [in]: a tensor is made of it */
 	enum rsh_side from;
 	struct rsh_table *rows;
 	json_t *tensors, *passed, *findings; /* NULL: not JSON */
@@ -94,7 +94,7 @@ static const char *offer_shape(const struct rsh_offer *f,
 	return rsh_ls_shape((const int64_t *)f->dims, f->n_dims, text);
 }
 
-/* What has scales becomes what they make of it. */
+/* A tensor with scales is converted to bfloat16, so that type is printed. */
 static const char *offer_dtype(const struct rsh_offer *f)
 {
 	return rsh_dtype_name(f->n_factored && f->factored->scale ?
@@ -140,7 +140,8 @@ static void report_line_cell(struct rsh_convert_report *r,
 		rsh_table_cell(r->rows, "-");
 }
 
-/* Names the first ones, so that a row of a stack of experts stays one. */
+/* Names only the first tensors, so that the row of a stack of experts stays
+ * short. */
 static void report_of_cell(struct rsh_convert_report *r,
 			   const uint32_t *sources, uint32_t n)
 {

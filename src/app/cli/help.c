@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/help.c prints the help of the program and of each command, wrapped to a
- * width, from the tables of commands and options. */
+/* app/cli/help.c prints the help of the program and of each command from the
+ * tables of commands and options, wrapped to a width. */
 #include "config.h"
 
 #include "help.h"
@@ -11,10 +11,10 @@
 
 #define COLUMNS 79
 #define FEW_OPTIONS 14
-#define OPTION_COLUMN 32  /* where the text of an option begins */
-#define SUMMARY_COLUMN 12 /* where the text of a command begins */
+#define OPTION_COLUMN 32  /* column at which the text of an option begins */
+#define SUMMARY_COLUMN 12 /* column at which the text of a command begins */
 
-/* Prints words from column `at` on; further lines begin at `indent`. */
+/* Prints words from column `at` on; the following lines begin at `indent`. */
 static void wrap(FILE *f, const char *text, size_t at, size_t indent)
 {
 	size_t blanks = 0;
@@ -35,7 +35,7 @@ static void wrap(FILE *f, const char *text, size_t at, size_t indent)
 	fputc('\n', f);
 }
 
-/* A name that is too long gets a line of its own. */
+/* A name that is too long gets its own line. */
 static void help_entry(FILE *f, const char *left, const char *text,
 		       size_t indent)
 {
@@ -73,8 +73,9 @@ static void help_option(FILE *f, const struct rsh_option *def)
 	help_entry(f, left, def->help, OPTION_COLUMN);
 }
 
-/* Prints the options of a command: those marked `first`, or all, below their
- * headings.  Of few options all are printed.  Returns whether all were. */
+/* Prints the options of a command: those marked `first`, or all of them below
+ * their headings.  If a command has few options, all are printed.  Returns
+ * whether all were printed. */
 static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
 	size_t n, n_own = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/help.h offers what --help and --version print, made from the tables. */
+/* app/cli/help.h prints --help and --version, from the tables. */
 #ifndef RSH_APP_CLI_HELP_H
 #define RSH_APP_CLI_HELP_H
 
@@ -9,8 +9,8 @@
 #include "rsh/app/commands.h"
 #include "rsh/app/exit.h"
 
-/* Prints the commands and the options that all have in common: those without a
- * value, or all. */
+/* Prints the commands and the options that all commands have: those without a
+ * value, or all of them. */
 void rsh_help_program(FILE *f, bool all);
 /* Prints the most important options of a command, or all. */
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer.c runs `strategy infer`: it chooses the step, collects the tensors
- * that the same ranks hold into sets, and has a mesh made of each set. */
+/* app/cli/infer.c runs `strategy infer`: it chooses the step, groups the
+ * tensors that the same ranks hold into sets, and finds a mesh for each set. */
 #include "config.h"
 
 #include "infer.h"
@@ -80,8 +80,8 @@ static void warn_of_part(const struct rsh_infer *x, size_t have)
 			x->n_there, bad ? "; " : "", bad ? first : "");
 }
 
-/* Takes the newest step that all ranks of the tree have whole, or else the one
- * that most ranks have. */
+/* Takes the newest step of which all ranks of the tree have a valid file, or
+ * else the step of which most ranks have one. */
 static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 {
 	const uint32_t n = rsh_source_n_candidates(x->source);
@@ -163,7 +163,7 @@ static int find_set(struct rsh_infer *x, const struct rsh_inferred *t,
 {
 	struct rsh_infer_set s = { .n = t->n_holders };
 
-	/* Mostly it is the set of the tensor before. */
+	/* Mostly it is the set of the previous tensor. */
 	for (size_t i = x->n_sets; i-- > 0;)
 		if (is_set_of(&x->sets[i], t)) {
 			*out = (uint32_t)i;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer.h has `strategy infer`, which prints what the contents of a tree
- * say of the strategy it was saved under.
- *   infer.c        chooses the step, reads its tensors, and runs the command
- *   infer_mesh.c   finds what explains each tensor, and all of a set
- *   infer_messages.c    says hints, and what cannot be known, in sentences
- *   infer_print.c  prints the table
- *   infer_json.c   prints JSON
- */
+/* app/cli/infer.h has `strategy infer`, which prints what the contents of a
+ * tree show about the strategy under which it was saved.
+ * infer.c chooses the step, reads its tensors, and runs the command.
+ * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
+ * infer_messages.c prints hints, and what cannot be known, as sentences.
+ * infer_print.c prints the table.
+ * infer_json.c prints JSON. */
 #ifndef RSH_APP_CLI_INFER_H
 #define RSH_APP_CLI_INFER_H
 
@@ -16,14 +15,15 @@
 #include "rsh/strategy/partition.h"
 
 enum rsh_verdict {
-	RSH_VERDICT_ALONE,     /* one rank holds it */
-	RSH_VERDICT_UNREAD,    /* reads failed, of all ranks but one */
-	RSH_VERDICT_SCATTERED, /* its holders do not follow each other */
-	RSH_VERDICT_SIMPLE,    /* what was read tells nothing */
+	RSH_VERDICT_ALONE,     /* only one rank holds it */
+	RSH_VERDICT_UNREAD,    /* reads failed for all ranks but one */
+	RSH_VERDICT_SCATTERED, /* its ranks are not consecutive */
+	RSH_VERDICT_SIMPLE,    /* the content that was read decides nothing */
 	RSH_VERDICT_MESH,
-	RSH_VERDICT_SEVERAL,   /* several meshes would do: too few are known */
+	RSH_VERDICT_SEVERAL,   /* several meshes are possible: too few ranks are
+			        * known */
 	RSH_VERDICT_NONE,      /* no mesh gives these groups */
-	RSH_VERDICT_PRIVATE,   /* each rank seems to keep its own */
+	RSH_VERDICT_PRIVATE,   /* each rank seems to have its own content */
 	RSH_N_VERDICTS
 };
 
@@ -42,25 +42,28 @@ struct rsh_infer_tensor {
 	uint32_t *ranks, *group;
 	bool simple, may_be_private;
 
-	uint32_t set; /* number of the set of ranks that hold it */
+	uint32_t set; /* number of the set of ranks that hold the tensor */
 	enum rsh_verdict verdict;
 	struct rsh_infer_mesh mesh; /* if the verdict is RSH_VERDICT_MESH */
-	bool fits; /* the set's mesh explains it */
+	bool fits; /* the set's mesh explains the tensor */
 };
 
-/* A set is of ranks that hold the same tensors: a pipeline stage, or all. */
+/* A set has the ranks that hold the same tensors: a pipeline stage, or all
+ * ranks. */
 struct rsh_infer_set {
 	uint32_t n;
 	uint32_t *ranks; /* ascending */
-	/* The ranks of the stage are `span` from `first` on: from the first to
-	 * the last of `ranks`, lost ones included, and lost ones beside them if
-	 * that explains more. */
+	/* The stage has the ranks from `first` to `first` + `span` - 1.  These
+	 * are the ranks from the first to the last of `ranks`, including lost
+	 * ones, and lost ranks beside them if more tensors are explained
+	 * then. */
 	uint32_t first, span;
-	bool follows;    /* no rank with a file is left out between them */
-	struct rsh_infer_mesh mesh; /* the one that explains most tensors */
+	bool follows;    /* no rank with a file is missing between them */
+	struct rsh_infer_mesh mesh; /* the mesh that explains most tensors */
 	uint32_t n_tensors;
 	uint32_t by_verdict[RSH_N_VERDICTS];
-	uint32_t n_fit; /* tensors of RSH_VERDICT_MESH that it explains */
+	uint32_t n_fit; /* number of tensors of RSH_VERDICT_MESH that `mesh`
+			 * explains */
 };
 
 struct rsh_infer {
@@ -69,7 +72,7 @@ struct rsh_infer {
 	struct rsh_names *names;
 	struct rsh_choice *choice;
 	char step[256];
-	uint32_t *there; /* ranks of the tree, with a valid file or not */
+	uint32_t *there; /* ranks of the tree, with or without a valid file */
 	size_t n_there;
 	struct rsh_source_view view;
 
@@ -79,7 +82,8 @@ struct rsh_infer {
 	size_t n_sets, cap_sets;
 	char **sentences; /* from malloc */
 	size_t n_sentences, cap_sentences;
-	size_t n_hints; /* the first ones; the others say what is unknown */
+	size_t n_hints; /* hints come first; the others are what cannot be
+			 * known */
 };
 
 enum rsh_exit rsh_infer_command(const struct rsh_options *o);
@@ -90,12 +94,12 @@ static inline bool rsh_infer_has_file(const struct rsh_infer *x, uint32_t rank)
 	return rank < x->view.n_ranks && x->view.index[rank];
 }
 
-/* Fills verdicts, meshes and sets, once all tensors are there.  Returns 0 or
+/* Sets verdicts, meshes and sets when all tensors are there.  Returns 0 or
  * -ENOMEM. */
 int rsh_infer_explain(struct rsh_infer *x);
-/* Returns the groups of all holders, by the mesh of a tensor if it has one:
- * [set->n] numbers below set->span, or RSH_PARTITION_UNKNOWN (from malloc).
- * Returns NULL if memory is out. */
+/* Returns the groups of all ranks of the set, by the tensor's mesh if it has
+ * one: [set->n] numbers below set->span, or RSH_PARTITION_UNKNOWN (from
+ * malloc).  Returns NULL if memory is out. */
 uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 

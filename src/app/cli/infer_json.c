@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer_json.c prints what was inferred, for programs. */
+/* app/cli/infer_json.c prints what was inferred as JSON. */
 #include "config.h"
 
 #include "infer.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer_mesh.c finds what explains the groups of each tensor, and those of
- * all tensors of a set of ranks. */
+/* app/cli/infer_mesh.c finds a mesh that explains the groups of each tensor,
+ * and one for all tensors of a set of ranks. */
 #include "config.h"
 
 #include "infer.h"
@@ -13,7 +13,7 @@
 
 /* ---- one tensor ---- */
 
-/* Gives the groups of all ranks of the set's span. */
+/* Returns the groups of all ranks of the set's span. */
 static int span_groups(const struct rsh_infer_set *s,
 		       const struct rsh_infer_tensor *t, uint32_t **out)
 {
@@ -67,12 +67,12 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 
 /* ---- how many ranks there were ---- */
 
-/* At the tree's end, where nothing says how many ranks there were, so many lost
- * ones beside those of a set are tried at most. */
+/* At the end of the tree the number of ranks is unknown.  So at most so many
+ * lost ranks beside those of a set are tried. */
 #define LOST_MAX 64
 
-/* Counts the tensors that have a mesh, and those that have none, if the stage
- * is of these ranks. */
+/* Counts the tensors that have a mesh and those that have none, if the stage
+ * has these ranks. */
 static int try_span(struct rsh_infer *x, uint32_t set, uint32_t first,
 		    uint32_t span, uint32_t *n_mesh, uint32_t *n_none)
 {
@@ -116,7 +116,7 @@ static uint32_t count_lost_behind(const struct rsh_infer *x,
 	return n;
 }
 
-/* Six ranks of which most tensors fit no mesh may be six of eight. */
+/* If most tensors of six ranks fit no mesh, two ranks of eight may be lost. */
 static int find_span(struct rsh_infer *x, uint32_t set)
 {
 	const struct rsh_infer_set *s = &x->sets[set];
@@ -148,7 +148,7 @@ static int find_span(struct rsh_infer *x, uint32_t set)
 	return rc ? rc : try_span(x, set, first, span, &n, &none);
 }
 
-/* ---- what each rank keeps for itself ---- */
+/* ---- content that each rank has for itself ---- */
 
 static bool all_differ(const struct rsh_infer_tensor *t)
 {
@@ -182,11 +182,11 @@ static void find_private(struct rsh_infer *x, uint32_t set)
 
 /* ---- all tensors of a set ---- */
 
-/* This has a mesh of some tensors, and how many these are. */
+/* This is a mesh of some tensors, and their number. */
 struct use {
 	const struct rsh_infer_mesh *mesh;
 	uint32_t n_weights, n;
-	uint32_t first; /* its number, as meshes were met */
+	uint32_t first; /* its number in the order in which meshes were found */
 };
 
 static bool are_equal(const struct rsh_infer_mesh *a,
@@ -238,8 +238,8 @@ static bool explains(const struct rsh_infer_mesh *m,
 	       finer.n_axes == m->n_axes;
 }
 
-/* The mesh of most tensors comes first: of two that exclude each other it is
- * the one that is kept. */
+/* The mesh of most tensors comes first, so that of two meshes that exclude each
+ * other this one is kept. */
 static int find_common(struct rsh_infer *x, uint32_t set)
 {
 	struct rsh_infer_set *s = &x->sets[set];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer_messages.c says in sentences what shapes and holders hint at, and
- * what contents cannot tell. */
+/* app/cli/infer_messages.c makes sentences about what shapes and holders of
+ * slices suggest, and about what contents cannot show. */
 #include "config.h"
 
 #include "infer.h"
@@ -42,8 +42,8 @@ static const char *hint_shape(const struct rsh_ckpt_index *ix,
 
 /* ---- shapes ---- */
 
-/* Finds the one dimension in which the slices differ; returns false if it is
- * not just one. */
+/* Finds the only dimension in which the slices differ; returns false if they
+ * differ in none or in several. */
 static bool find_other_dimension(const int64_t *a, const int64_t *b,
 				 uint32_t n_dims, uint32_t *dim)
 {
@@ -57,8 +57,8 @@ static bool find_other_dimension(const int64_t *a, const int64_t *b,
 	return n == 1;
 }
 
-/* Returns the tensors by the number of their name; SIZE_MAX: no tensor has
- * it. */
+/* Returns an array of tensor numbers by the number of their name; SIZE_MAX
+ * means no tensor has the name. */
 static size_t *number_tensors(const struct rsh_infer *x)
 {
 	uint32_t n = rsh_names_count(x->names);
@@ -71,8 +71,8 @@ static size_t *number_tensors(const struct rsh_infer *x)
 	return at;
 }
 
-/* True if the slice of a state is a part of its parameter's in one
- * dimension. */
+/* Returns whether the slice of a state is a part of its parameter's slice in
+ * one dimension. */
 static bool is_cut_further(const struct rsh_infer_tensor *state,
 			   const struct rsh_infer_tensor *of, uint32_t *dim,
 			   int64_t *times)
@@ -189,7 +189,7 @@ static int say_lost(struct rsh_infer *x)
 
 	if (!lost)
 		return -ENOMEM;
-	/* These are ranks of the tree, and those that are left out between
+	/* These are the ranks of the tree, and the ranks missing between
 	 * them. */
 	for (size_t i = 0; i < x->n_there; i++) {
 		for (; next < x->there[i] && next < x->view.n_ranks; next++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer_print.c prints what was inferred, for people. */
+/* app/cli/infer_print.c prints what was inferred, as a table and text. */
 #include "config.h"
 
 #include "infer.h"
@@ -14,7 +14,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-/* So many are listed before the rest is only counted. */
+/* So many are listed, the others are counted. */
 #define GROUPS_MAX 4
 #define RANKS_MAX 4
 #define NAMES_MAX 3
@@ -53,8 +53,8 @@ static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
 	}
 }
 
-/* Gives the ranks of the group of the i-th one, if this is the first of
- * them. */
+/* Copies the ranks of the i-th rank's group to `out` if it is the first of the
+ * group; returns their number, or else 0. */
 static uint32_t members(const uint32_t *ranks, const uint32_t *group,
 			uint32_t n, uint32_t i, uint32_t *out)
 {
@@ -106,7 +106,8 @@ static uint32_t count_groups(const uint32_t *group, uint32_t n, uint32_t span)
 	return k;
 }
 
-/* Prints the groups that the mesh has, or else those that were compared. */
+/* Prints the groups of the tensor's mesh, or else the groups that were
+ * compared. */
 static int put_same(FILE *f, const struct rsh_infer *x,
 		    const struct rsh_infer_tensor *t)
 {
@@ -133,7 +134,7 @@ static int put_same(FILE *f, const struct rsh_infer *x,
 
 /* ---- the table ---- */
 
-/* Returns "[2,4] cut over axis 1". */
+/* Returns a text such as "[2,4] cut over axis 1". */
 static const char *mesh_text(const struct rsh_infer_mesh *m, char *text,
 			     size_t size)
 {
@@ -208,7 +209,7 @@ static int print_verdicts(const struct rsh_printer *out,
 	return rc;
 }
 
-/* ---- below it ---- */
+/* ---- below the table ---- */
 
 /* Prints " (a, b, c and 5 more)". */
 static void put_names(FILE *f, const struct rsh_infer *x, uint32_t set,

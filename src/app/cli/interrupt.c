@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/interrupt.c sets a flag when a signal asks the command to end.  The second
- * such signal ends the program; so does the time that it gets to end well, for
- * it may wait for a source that does not answer. */
+/* app/cli/interrupt.c sets a flag when a signal asks the command to end.  A
+ * second signal ends the program.  It also ends after a time limit, because it
+ * may wait for a source that does not answer. */
 #include "config.h"
 
 #include "interrupt.h"
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* So long a command has to take away what it was writing. */
+/* A command has so much time to remove its unfinished files. */
 #define GRACE_SECONDS 2
 
 static atomic_bool interrupted;
@@ -23,7 +23,7 @@ static void on_signal(int sig)
 	alarm(GRACE_SECONDS);
 }
 
-/* SA_RESETHAND has given `by` back what it does by itself. */
+/* SA_RESETHAND has restored the default action of the signal `by`. */
 static void on_alarm(int sig)
 {
 	(void)sig;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls.c runs `ls`: it finds out what the operand is, and has it
- * printed. */
+/* app/cli/ls.c runs `ls`: it finds out what the operand is, and prints it. */
 #include "config.h"
 
 #include "commands.h"
@@ -14,7 +13,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
-/* Has what is there to print, which is one of these at most. */
+/* This is what will be printed: at most one of these members is set. */
 struct subject {
 	struct rsh_names *names;
 	struct rsh_source *source;
@@ -39,7 +38,8 @@ static int open_strategy(const struct rsh_options *o, struct subject *s,
 				 &s->strategy, err);
 }
 
-/* Names what was meant instead of a file that is neither. */
+/* Sets an error that says what the file is, and which operand ls needs, if the
+ * file is neither a checkpoint nor a strategy. */
 static int say_other_file(const char *path, int rc, struct rsh_error *err)
 {
 	bool of_directory;
@@ -58,9 +58,9 @@ static int say_other_file(const char *path, int rc, struct rsh_error *err)
 			     slash ? path : ".");
 }
 
-/* Strategies and checkpoints are both called .ckpt: a file that cannot be read
- * as a checkpoint may be a strategy. If it is neither, the first error is
- * reported. */
+/* Strategies and checkpoints may both be called .ckpt: a file that is not
+ * readable as a checkpoint may be a strategy.  If it is neither, the first
+ * error is reported. */
 static int open_ls_file(const struct rsh_options *o, struct subject *s,
 			struct rsh_error *err)
 {
@@ -82,7 +82,7 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 	return rc == -EBADMSG ? say_other_file(o->vfs.source, rc, err) : rc;
 }
 
-/* A directory is a tree of checkpoints or holds the strategies of stages. */
+/* A directory is a tree of checkpoints, or has the strategies of stages. */
 static int open_directory(const struct rsh_options *o, struct subject *s,
 			  struct rsh_error *err)
 {
@@ -116,7 +116,7 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 		return rsh_error_set(err, errno, "%s: %s%s", o->vfs.source,
 				     strerror(errno),
 				     rsh_store_hint(o->vfs.source));
-	/* A file may be a source by itself. */
+	/* A single file may be a source. */
 	if (!S_ISDIR(st.st_mode))
 		rsh_source_format_at(o->vfs.source, &o->vfs.files.store,
 				     o->vfs.files.formats, &bid);
@@ -148,7 +148,8 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	bool taken = true;
 	int rc;
 
-	/* Files that are left out are in the list, with the reason. */
+	/* Files that are left out are listed with the reason, so their warnings
+	 * are not logged. */
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(RSH_LOG_ERROR);
 	rc = open_subject(o, &s, &err);

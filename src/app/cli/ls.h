@@ -20,15 +20,15 @@ const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
 			 char text[RSH_LS_SHAPE_MAX]);
 json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n);
 
-/* Prints what steps the open tree has, and what a mount of these options would
- * take; *taken is true if it would take something, or if the options do not say
- * what is wanted.  Returns 0 or -errno with a sentence. */
+/* Prints the steps of the open tree, and what a mount with these options would
+ * show.  *taken is true if a mount would show something, or if the options do
+ * not describe a conversion.  Returns 0 or -errno with a sentence. */
 int rsh_ls_source(const struct rsh_printer *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken,
 		  struct rsh_error *err);
 
 /* Prints the tensors of an open source whose format lists them; *taken is true
- * if it is whole.  Returns 0 or -errno with a sentence. */
+ * if the source is complete.  Returns 0 or -errno with a sentence. */
 int rsh_ls_whole(const struct rsh_printer *out, const struct rsh_options *o,
 		 const struct rsh_source *source, bool *taken,
 		 struct rsh_error *err);

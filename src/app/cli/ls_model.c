@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls_model.c tells what a whole model in parts is, for `ls SOURCE`, and what
- * to type next. */
+/* app/cli/ls_model.c prints what a whole model in parts is, for `ls SOURCE`,
+ * and the next command to type. */
 #include "config.h"
 
 #include "ls_model.h"
@@ -17,9 +17,10 @@
 #include "rsh/wire/model_config.h"
 #include "text.h"
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
-/* A config.json that cannot be read is none: the weights are what is listed. */
+/* A config.json that cannot be read is ignored, because the weights are
+ * listed. */
 static int model_take_architecture(const char *path,
 				   const struct rsh_source *source,
 				   struct rsh_ls_model *m)
@@ -77,7 +78,7 @@ void rsh_ls_model_clear(struct rsh_ls_model *m)
 	*m = (struct rsh_ls_model){ 0 };
 }
 
-/* ---- what to type next ---- */
+/* ---- the next command ---- */
 
 char *rsh_ls_next(const struct rsh_options *o)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls_source.c tells which steps a tree holds, and what a mount would take,
- * for `ls SOURCE`. */
+/* app/cli/ls_source.c prints which steps a tree has, and what a mount would
+ * show, for `ls SOURCE`. */
 #include "config.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct step_file {
 	uint32_t rank;
 	char *path;
 	uint64_t bytes;
-	char *reason; /* why it does not count; NULL: it does */
+	char *reason; /* why the file does not count; NULL: it counts */
 };
 
 struct step {
@@ -35,10 +35,11 @@ struct step {
 	struct step_file *files;
 	size_t n_missing;
 	uint32_t *missing;
-	size_t n_beyond; /* ranks that have a file, but none in the strategy */
+	size_t n_beyond; /* number of ranks that have a file but are not in the
+			  * strategy */
 	uint32_t *beyond;
 	uint64_t bytes;
-	char *reason; /* why the whole step cannot be taken, or NULL */
+	char *reason; /* why no file of the step can be used, or NULL */
 };
 
 struct tree {
@@ -47,25 +48,25 @@ struct tree {
 	struct rsh_names *names;
 	struct rsh_strategy *src; /* NULL: there is none */
 	uint32_t first, n;        /* ranks that count */
-	uint32_t *ranks; /* ranks that are to have files */
+	uint32_t *ranks; /* ranks that must have files */
 	size_t n_ranks;
 	struct rsh_ls_tensors tensors; /* of the newest complete step, or else
-				        * of the newest, if a strategy was
+				        * of the newest step, if a strategy was
 				        * given */
-	bool whole_tensors; /* they are of a whole step */
-	bool is_model;      /* it is a whole model in parts, which is this */
+	bool whole_tensors; /* the tensors are of a complete step */
+	bool is_model;      /* the source is a whole model in parts */
 	struct rsh_ls_model model;
 	struct step *steps;
 	uint32_t n_steps;
-	/* These say what a mount takes, if the strategies were given. */
+	/* These say what a mount would show, if the strategies were given. */
 	bool asked;
 	char takes[256];
 	uint32_t n_virtual;
 	uint64_t virtual_bytes;
 	bool refused;
 	struct rsh_error refusal;
-	uint32_t n_tried; /* steps that a mount tries; the others do not count
-			   * beside these */
+	uint32_t n_tried; /* number of steps that a mount tries; the other steps
+			   * then do not count */
 };
 
 static bool is_whole(const struct step *s)
@@ -97,7 +98,7 @@ static void tree_clear(struct tree *t)
 	rsh_names_free(t->names);
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static int number_ranks(struct tree *t)
 {
@@ -109,7 +110,7 @@ static int number_ranks(struct tree *t)
 	return 0;
 }
 
-/* Finds the ranks of the source's strategy, or else those of the tree. */
+/* Finds the ranks of the source's strategy, or else the ranks of the tree. */
 static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 {
 	const char *path = t->options->vfs.src.path;
@@ -188,7 +189,7 @@ static int add_rank_files(const struct tree *t, struct step *s, uint32_t rank,
 	return rc;
 }
 
-/* A step that says which files it has knows which ranks lack one. */
+/* Some steps list their files, so the ranks without a file are known. */
 static int add_absent(const struct tree *t, struct step *s)
 {
 	struct rsh_source_file_info f;
@@ -240,7 +241,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 	return 0;
 }
 
-/* Asks whether the strategy is this tree's, as a mount of that step would. */
+/* Checks whether the strategy fits this tree, as a mount of that step would. */
 static int check_strategy(struct tree *t)
 {
 	const enum rsh_grid_rule rule = t->options->vfs.plan.compat ?
@@ -259,8 +260,8 @@ static int check_strategy(struct tree *t)
 	return rc == -ENOMEM ? rc : 0;
 }
 
-/* Takes the tensors of the newest complete step, or of the newest if no step is
- * complete. */
+/* Takes the tensors of the newest complete step, or of the newest step if no
+ * step is complete. */
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
 {
@@ -274,8 +275,8 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
 }
 
-/* An error is shown with its step; only a lack of memory makes the list
- * fail. */
+/* An error is printed with its step; the list itself fails only if memory is
+ * out. */
 static int look_at_step(struct tree *t, uint32_t i)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -433,7 +434,7 @@ static json_t *tensors_json(const struct tree *t)
 			 rsh_ls_tensors_json(&t->tensors, t->names), "reason");
 }
 
-/* Is it known what to mount? */
+/* Returns whether the next command, a mount, is known. */
 static bool has_next(const struct tree *t)
 {
 	return newest_whole(t) && !t->refused &&
@@ -464,7 +465,7 @@ static int print_tree_json(const struct rsh_printer *out, const struct tree *t)
 
 /* ---- for people ---- */
 
-#define LISTED_MAX 6 /* ranks that are listed before the rest is only counted */
+#define LISTED_MAX 6 /* so many ranks are listed, the others are counted */
 
 static const struct rsh_column columns[] = {
 	{ "STEP", .shorten = true },
@@ -544,7 +545,8 @@ static void print_mount_verdict(const struct rsh_printer *out,
 	fputc('\n', out->f);
 }
 
-/* The tensors come before the steps, which are read first on a terminal. */
+/* The tensors are printed before the steps: on a terminal the last lines are
+ * read first. */
 static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 {
 	int rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls_strategy.c prints how each parameter is cut, and which ranks hold the
- * same, for `ls STRATEGY`. */
+/* app/cli/ls_strategy.c prints how each parameter is cut, and which ranks hold
+ * the same slice, for `ls STRATEGY`. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -10,12 +10,12 @@
 #include "ls.h"
 #include "rsh/strategy/grid.h"
 
-/* A layout is that of one parameter in one stage. */
+/* This is the layout of one parameter in one stage. */
 struct layout {
 	const struct rsh_strategy_item *item;
 	uint32_t stage;
-	uint32_t first_rank; /* that of the stage */
-	struct rsh_grid *grid; /* NULL: the layout makes no sense */
+	uint32_t first_rank; /* first rank of the stage */
+	struct rsh_grid *grid; /* NULL: the layout is not valid */
 };
 
 static void layout_init(struct layout *l, const struct rsh_strategy *s,
@@ -30,8 +30,8 @@ static void layout_init(struct layout *l, const struct rsh_strategy *s,
 		l->grid = NULL;
 }
 
-/* True if `rank` is the first of the ranks that hold what it holds: these are
- * visited then. */
+/* Returns whether `rank` is the first rank that holds its slice.  All ranks of
+ * the slice are printed with this one. */
 static bool leads_group(const struct layout *l, uint32_t rank)
 {
 	return rsh_grid_replica(l->grid, rank) == 0;
@@ -79,7 +79,7 @@ static json_t *shard_json(const struct rsh_strategy_item *it)
 			 it->opt_size);
 }
 
-/* JSON strategies have the shape, which is printed as it is. */
+/* JSON strategies have the shape, which is printed unchanged. */
 static json_t *shape_json(const struct rsh_strategy_item *it)
 {
 	json_t *shape = it->n_shape ? json_array() : json_null();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls_tensors.c lists each tensor of a step once, with its shape in a file
- * and the whole one that a strategy gives it, as JSON or as a table. */
+/* app/cli/ls_tensors.c lists each tensor of a step once, with its shape in a
+ * file and its whole shape by the strategy, as JSON or as a table. */
 #include "config.h"
 
 #include "ls_tensors.h"
@@ -20,7 +20,7 @@ void rsh_ls_tensors_clear(struct rsh_ls_tensors *t)
 	*t = (struct rsh_ls_tensors){ 0 };
 }
 
-/* Takes the first record of each name, whose whole shape is known by now. */
+/* Takes the first record of each name.  Its whole shape is known by now. */
 static int add_tensor_records(struct rsh_ls_tensors *t,
 			      const struct rsh_strategy *src,
 			      const struct rsh_ckpt_index *ix,
@@ -56,7 +56,7 @@ static int add_tensor_records(struct rsh_ls_tensors *t,
 	return 0;
 }
 
-/* Ranks of one stage mostly share an index, which is looked at once. */
+/* Ranks of one stage mostly share an index, which is read only once. */
 static int add_tensor_files(struct rsh_ls_tensors *t,
 			    const struct rsh_strategy *src, uint32_t first,
 			    uint32_t n, const struct rsh_source_view *view,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/ls_whole.c prints what a format lists of a source that is one whole model:
- * its tensors with their chunks, for `ls SOURCE`. */
+/* app/cli/ls_whole.c prints what the format lists of a source that is one whole
+ * model: tensors with their chunks, for `ls SOURCE`. */
 #include "config.h"
 
 #include <errno.h>

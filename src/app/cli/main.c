@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/main.c is reshardfs(1). */
+/* app/cli/main.c has main() of reshardfs(1). */
 #include "config.h"
 
 #include <errno.h>
@@ -42,9 +42,9 @@ static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
 	[RSH_COMMAND_HELP] = rsh_help,
 };
 
-/* Whatever is opened where a standard stream is missing would get its number,
- * and with it what is printed or logged.  What fills the place here can be
- * neither read nor written, so that what could not be printed is still an
+/* If a standard stream is closed, the next file that is opened gets its number,
+ * and the output or the log would be written to that file.  An O_PATH
+ * descriptor can be neither read nor written, so printing still fails with an
  * error. */
 static bool fill_standard_streams(void)
 {
@@ -58,7 +58,7 @@ static bool fill_standard_streams(void)
 	return fd >= 0;
 }
 
-/* The source of a thousand ranks is a thousand files. */
+/* A source of a thousand ranks has a thousand files. */
 static void raise_fd_limit(void)
 {
 	struct rlimit lim;
@@ -69,7 +69,7 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
-/* What could not be printed was not said, so the command has failed. */
+/* If the output could not be written, the command has failed. */
 static enum rsh_exit finish_output(enum rsh_exit status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -172,7 +172,7 @@ static int run_program(int argc, char **argv)
 	return (int)status;
 }
 
-/* These only read, perhaps from a mount. */
+/* These commands only read, perhaps from a mount. */
 static bool only_reads(const char *command)
 {
 	static const char *const names[] = {
@@ -187,7 +187,7 @@ static bool only_reads(const char *command)
 
 int main(int argc, char **argv)
 {
-	/* There is nowhere to say why. */
+	/* There is no stream for a message. */
 	if (!fill_standard_streams())
 		return RSH_EXIT_IO;
 	return argc > 2 && only_reads(argv[1]) ?

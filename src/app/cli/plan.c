@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan.c runs `plan`, which tells what a conversion needs and costs. */
+/* app/cli/plan.c runs `plan`, which prints what a conversion reads and
+ * costs. */
 #include "config.h"
 
 #include "commands.h"
@@ -75,7 +76,8 @@ enum rsh_exit rsh_plan(const struct rsh_options *o)
 	bool refused = false;
 	int rc;
 
-	/* The report has what is chosen, and the notes. */
+	/* The report has the chosen step and the notes, so these are not
+	 * logged. */
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	if (o->rank_list)

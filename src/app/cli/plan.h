@@ -6,69 +6,73 @@
 #include "printer.h"
 #include "rsh/vfs/inspect.h"
 
-/* Prints the lists of --rank-list; *refused is true if MindSpore has none for
- * some rank.  Returns 0 or -errno with a sentence. */
+/* Prints the lists of --rank-list; *refused is true if MindSpore has no list
+ * for a rank.  Returns 0 or -errno with a sentence. */
 int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 			struct rsh_error *err);
 
-/* ---- what is planned (plan_measure.c) ---- */
+/* ---- what a file reads (plan_measure.c) ---- */
 
-/* Has the bytes that one virtual file takes from one source file. */
+/* This is how many bytes one virtual file takes from one source file. */
 struct rsh_plan_source {
 	uint32_t rank;
 	uint64_t bytes;
 };
 
-/* This is one virtual file: that of a destination rank, or a part. */
+/* This is one virtual file: the file of a destination rank, or a part. */
 struct rsh_plan_file {
 	uint32_t file;       /* its number in the plan */
 	uint32_t rank;
-	const char *kind;    /* of the rank's files; NULL: it has one */
+	const char *kind;    /* kind of file, if the rank has several; NULL: it
+			      * has one */
 	uint64_t bytes;      /* of the virtual file */
-	bool lost;           /* it needs slices that cannot be had */
+	bool lost;           /* the file needs slices that are not available */
 	uint64_t read_bytes; /* from all sources */
-	/* Runs are contiguous in source file and virtual file. */
+	/* A run is contiguous in the source file and in the virtual file. */
 	uint64_t n_runs;
 	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
 	size_t n_sources;
 	struct rsh_plan_source *sources; /* ascending by rank */
 };
 
-/* Fills *out, to be cleared, for a file of the plan.  Returns 0 or -ENOMEM. */
+/* Fills *out, which the caller clears, for a file of the plan.  Returns 0 or
+ * -ENOMEM. */
 int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
 
-/* ---- where all bytes are (plan_reads.c) ---- */
+/* ---- where each byte comes from (plan_reads.c) ---- */
 
-/* Makes an array of what each record of a file takes from where: its offset,
- * its bytes, and a text such as "1:1361+1728 3:4096+512*72/2048", which is 1728
- * bytes at 1361 of source rank 1, and of rank 3 72 runs of 512 bytes, the first
- * at 4096 and then one every 2048.  Returns 0 or -ENOMEM. */
+/* Makes an array of the records of a file: each has its offset, its bytes, and
+ * a text about its origin.  The text "1:1361+1728 3:4096+512*72/2048" means
+ * 1728 bytes at offset 1361 of source rank 1, and 72 runs of 512 bytes of
+ * source rank 3, the first at offset 4096 and each next one 2048 bytes later.
+ * Returns 0 or -ENOMEM. */
 int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file,
 			 json_t **out);
 
 /* ---- how tensors are cut (plan_tensors.c) ---- */
 
-/* Makes an array of the tensors that are shown, those in one entry that are cut
- * and held alike; man/reshardfs-plan.1 says what an entry has.  Returns 0 or
- * -ENOMEM. */
+/* Makes an array of the tensors that are shown; tensors that are cut and held
+ * in the same way share an entry.  man/reshardfs-plan.1 says what an entry has.
+ * Returns 0 or -ENOMEM. */
 int rsh_plan_tensors_json(const struct rsh_vfs_view *view, json_t **out);
 
-/* ---- and printed (plan_print.c) ---- */
+/* ---- printing (plan_print.c) ---- */
 
 struct rsh_plan_report {
 	const struct rsh_options *options;
 	const struct rsh_vfs_view *view;
 	size_t n;
 	const struct rsh_plan_file *files;
-	bool slices; /* JSON also has the places of the bytes of all records */
-	bool tensors; /* and how both sides cut each tensor */
+	bool slices; /* JSON also has the origin of the bytes of all records */
+	bool tensors; /* JSON also has how both sides cut each tensor */
 };
 
-/* Makes what `plan --json` prints.  Returns 0 or -ENOMEM. */
+/* Makes the JSON that `plan --json` prints.  Returns 0 or -ENOMEM. */
 int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
-/* Makes that for the files of one rank, with slices.  Returns 0 or -ENOMEM. */
+/* Makes that JSON for the files of one rank, with slices.  Returns 0 or
+ * -ENOMEM. */
 int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan_measure.c finds what one virtual file reads, by walking its pieces
- * as a reader of the whole file would. */
+/* app/cli/plan_measure.c finds what one virtual file reads.  It visits the
+ * file's pieces in the order in which a reader of the whole file would. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "plan.h"
 #include "rsh/util/mem.h"
 
-/* Counts runs of one length.  There are few lengths, and neighbours mostly
- * share theirs. */
+/* Counts runs of one length.  There are few lengths, and consecutive runs
+ * mostly have the same one. */
 struct length {
 	uint64_t bytes;
 	uint64_t n;
@@ -69,7 +69,7 @@ static int count_piece(struct walk *w, const struct rsh_piece *p)
 	       count_source(w, p->src_rank, p->src_length) ? -ENOMEM : 0;
 }
 
-/* A tile is read once, row by row, for all pieces that show some of it. */
+/* A tile is read once, row by row, for all pieces that show a part of it. */
 static int count_tile(struct walk *w, const struct rsh_piece *p)
 {
 	const struct rsh_tile *t = &p->tile;
@@ -125,7 +125,7 @@ static void sum_up(struct walk *w, struct rsh_plan_file *out)
 	}
 	out->min_run = w->lengths[0].bytes;
 	out->max_run = w->lengths[w->n_lengths - 1].bytes;
-	/* The lower one of two in the middle is the median. */
+	/* If there are two middle values, the lower one is the median. */
 	for (size_t i = 0; before <= (out->n_runs - 1) / 2; i++) {
 		out->median_run = w->lengths[i].bytes;
 		before += w->lengths[i].n;

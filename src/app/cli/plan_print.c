@@ -13,32 +13,33 @@
 #include "rsh/util/mem.h"
 #include "text.h"
 
-/* The estimate assumes that the source gives so many bytes a second, and that
- * each run costs so much beside its bytes: finding it, and its part of a
- * scattered read.  Small runs of files in the page cache took about that. */
+/* The estimate assumes that the source delivers so many bytes per second, and
+ * that each run costs the following time beside its bytes: to find it, and its
+ * part of a scattered read.  These are about the values of small runs of files
+ * in the page cache. */
 #define BYTES_PER_SECOND 1000000000
 #define RUN_SECONDS 1e-6
 
-/* This is one source file over all virtual files. */
+/* This is one source file, as all virtual files read it. */
 struct source {
 	uint32_t rank;
 	const char *path;
-	uint64_t bytes; /* read of it by all virtual files */
+	uint64_t bytes; /* bytes that all virtual files read from it */
 	size_t n_users;
 	uint32_t *users; /* ranks that read it */
 	size_t cap;
-	uint32_t group;  /* the lowest rank that holds the same */
+	uint32_t group;  /* lowest rank that holds the same content */
 };
 
 struct sources {
 	struct source *v;
 	size_t n;
-	uint32_t *first; /* [source rank]: its group; NULL: not known */
+	uint32_t *first; /* [source rank]: its group; NULL: unknown */
 	uint32_t n_first;
-	char step[256];  /* the one that was taken */
+	char step[256];  /* the step that was taken */
 };
 
-/* ---- putting it together ---- */
+/* ---- collecting ---- */
 
 static double seconds(uint64_t bytes, uint64_t runs)
 {
@@ -105,7 +106,7 @@ static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
 
 static void sources_clear(struct sources *s)
 {
-	/* One more than n may have been begun. */
+	/* The entry after the last one may have been begun. */
 	for (size_t i = 0; s->v && i <= s->n; i++)
 		free(s->v[i].users);
 	free(s->v);
@@ -292,7 +293,7 @@ static void bytes_cell(struct rsh_table *t, uint64_t bytes)
 	rsh_table_cell(t, "%s", rsh_text_bytes(bytes, text, sizeof(text)));
 }
 
-/* Collects what becomes one cell. */
+/* This collects the text of one cell. */
 struct line {
 	char *text;
 	size_t length;

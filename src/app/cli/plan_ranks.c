@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/plan_ranks.c prints the lists of rank_list_for_transform for `plan
- * --rank-list`, for which no checkpoint is looked at. */
+ * --rank-list`, which reads no checkpoint. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct lists {
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	uint32_t n_ranks, n_sources;
 	bool *wanted;  /* [destination rank] */
-	bool *sources; /* [source rank]: those of one list */
+	bool *sources; /* [source rank]: in the list being printed */
 	json_t *json;  /* NULL: print lines */
 	bool refused;
 };
@@ -63,7 +63,7 @@ static int load_lists(const struct rsh_options *o, struct lists *l,
 	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
 }
 
-/* The highest rank comes first, as the function gives them. */
+/* The highest rank comes first, as in the lists of MindSpore's function. */
 static void print_list(const struct lists *l, uint32_t rank)
 {
 	printf("%" PRIu32 ":", rank);
@@ -90,7 +90,7 @@ static void add_json(struct lists *l, uint32_t rank, const char *reason)
 						 rsh_json_optional(reason)));
 }
 
-/* Tells a list; `list` is NULL where there is none, which `reason` says. */
+/* Prints a list; if `list` is NULL there is none, and `reason` says why. */
 static void tell_list(struct lists *l, const struct rsh_rank_list *list,
 		      uint32_t rank, const char *reason)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan_reads.c tells of each record of a virtual file where all of its
- * bytes lie, in so few words that whole jobs can be compared: records that are
- * told alike take the same bytes. */
+/* app/cli/plan_reads.c describes for each record of a virtual file where all of
+ * its bytes come from.  The description is short, so that whole jobs can be
+ * compared: records with equal descriptions take the same bytes. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,11 +12,12 @@
 #include "plan.h"
 #include "rsh/util/mem.h"
 
-/* A run belongs to one of the last so many stretches, or begins another: a row
- * may take something from as many files. */
+/* A run extends one of the last so many stretches, or begins a new one, because
+ * a row may take bytes from that many files. */
 #define STRETCHES_BACK 64
 
-/* These are equal runs of a source file, in equal distances. */
+/* This is a number of runs of a source file with equal lengths and equal
+ * distances. */
 struct stretch {
 	uint32_t rank;
 	uint64_t at, bytes, n, stride;
@@ -25,7 +26,7 @@ struct stretch {
 struct reads {
 	struct stretch *v;
 	size_t n, cap;
-	size_t next; /* where the next run is looked for first */
+	size_t next; /* index at which the search for the next run begins */
 };
 
 static bool stretch_takes(struct stretch *s, uint32_t rank, uint64_t at,

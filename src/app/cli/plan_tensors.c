@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan_tensors.c tells of each tensor of a plan how both sides cut it, who
- * has which slice, and which source file each slice is read from. */
+/* app/cli/plan_tensors.c describes for each tensor of a plan how both sides cut
+ * it, which ranks have which slice, and which source file each slice is read
+ * from. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/mem.h"
 
-/* A file, and the member of a cut whose cell it has. */
+/* This is a file, and the member of a cut whose cell the file has. */
 struct holding {
 	uint32_t member, file;
 };
@@ -23,19 +24,20 @@ struct side {
 	const struct rsh_cut *cut;
 	const uint64_t *dims;
 	uint32_t n_dims;
-	uint32_t first_file;  /* the file that should have member 0's cell */
+	uint32_t first_file;  /* file that should have member 0's cell */
 	struct holding *held; /* by member, then by file */
 	size_t n_held, cap;
 };
 
-/* This is a tensor that is shown, and the next one that is cut and held in the
- * same way. */
+/* This is a tensor that is shown, with the first tensor that is cut and held in
+ * the same way. */
 struct shown_tensor {
 	struct rsh_plan_tensor of;
 	struct side source, destination;
 	bool is_shown;
 	uint32_t
-		first_alike; /* the lowest such number; its own if it is that */
+		first_alike; /* its number; the tensor's own if it is the
+			      * first */
 };
 
 /* ---- which rank holds which slice ---- */
@@ -80,7 +82,7 @@ static int shown_tensor_take_source(struct shown_tensor *t)
 	return rc;
 }
 
-/* Notes of each tensor which files of the plan show it. */
+/* Records for each tensor which files of the plan show it. */
 static int shown_tensors_take_destinations(const struct rsh_plan *plan,
 					   struct shown_tensor *v, uint32_t n)
 {
@@ -173,8 +175,8 @@ static void add_origin_json(void *ctx, const struct rsh_box *box,
 	json_array_append_new(ctx, one);
 }
 
-/* Adds the files that have a cell and those that should; *member becomes one
- * whose file has it, if any does. */
+/* Adds the files that have a cell and those that should have it.  *member is
+ * set to a member whose file has the cell, if there is one. */
 static void add_cell_ranks(json_t *slice, const struct side *s, uint32_t cell,
 			   bool is_source, uint32_t *member)
 {
@@ -213,8 +215,8 @@ static void add_cell_ranks(json_t *slice, const struct side *s, uint32_t cell,
 		json_decref(missing);
 }
 
-/* Tells the slices of a side; `plan` is given for the destination's, of which
- * is told what they are read from. */
+/* Makes the slices of a side.  `plan` is given for the destination, whose
+ * slices also list the files that they are read from. */
 static json_t *cells_json(const struct side *s, const struct rsh_plan *plan,
 			  uint32_t tensor)
 {
@@ -252,8 +254,8 @@ side_item(const struct rsh_strategy *s, uint32_t name, const struct side *side)
 	return item ? item : rsh_param_source_stage(p)->item;
 }
 
-/* Returns into how many slices the optimizer's shard cuts what the axes of the
- * mesh leave whole. */
+/* Returns the number of slices into which the optimizer shard cuts a slice of
+ * the mesh axes. */
 static uint32_t optimizer_shards(const struct side *s,
 				 const struct rsh_strategy_item *item)
 {
@@ -321,7 +323,7 @@ static int shown_tensors_take(const struct rsh_plan *plan,
 	if (rc == 0)
 		rc = shown_tensors_take_destinations(plan, v, n);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		/* Records that are copied as they are have no cut. */
+		/* Records that are copied unchanged have no cut. */
 		v[i].is_shown &= v[i].of.from != NULL;
 		side_sort(&v[i].destination);
 	}

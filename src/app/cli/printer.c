@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/printer.c finds out where the output goes. */
+/* app/cli/printer.c finds out whether the output is a terminal, its width, and
+ * whether to use color. */
 #include "config.h"
 
 #include "printer.h"
@@ -28,7 +29,7 @@ static unsigned output_width(void)
 	return DEFAULT_WIDTH;
 }
 
-/* NO_COLOR is what https://no-color.org asks programs to look at. */
+/* NO_COLOR is the variable of https://no-color.org. */
 static bool wants_color(void)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/printer.h prints what commands have for standard output: tables for
- * people, JSON for programs. */
+/* app/cli/printer.h prints what commands write to standard output: tables, or
+ * JSON for programs. */
 #ifndef RSH_APP_CLI_PRINTER_H
 #define RSH_APP_CLI_PRINTER_H
 
@@ -15,13 +15,13 @@ struct rsh_printer {
 	FILE *f;
 	bool json;
 	bool color;
-	unsigned width; /* columns of the terminal; 0: there is no terminal */
+	unsigned width; /* columns of the terminal; 0: not a terminal */
 };
 
 void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o);
 
-/* Prints the value in a line of its own and drops it.  Returns 0, or -ENOMEM if
- * it is NULL, which is what jansson makes of parts that could not be made. */
+/* Prints the value on one line and drops it.  Returns 0, or -ENOMEM if it is
+ * NULL, because jansson returns NULL if a part could not be made. */
 int rsh_printer_json(const struct rsh_printer *out, json_t *value);
 
 /* Prints a part of a line, escaped (util/text.h). */
@@ -32,18 +32,18 @@ void rsh_printer_put(const struct rsh_printer *out, const char *text);
 struct rsh_column {
 	const char *title;
 	bool right;   /* numbers */
-	/* These say what becomes of it where the terminal is too narrow. */
-	bool shorten; /* it may lose its middle */
-	bool wrap;    /* the last one, in ASCII: it continues below, broken
-		       * after commas */
+	/* These decide how the column fits a terminal that is too narrow. */
+	bool shorten; /* "..." may replace its middle */
+	bool wrap;    /* last column, in ASCII: its text continues on the next
+		       * line, broken after commas */
 };
 
 enum rsh_mark { RSH_MARK_NONE, RSH_MARK_GOOD, RSH_MARK_BAD };
 
 struct rsh_table;
 
-/* Makes a table; the columns must outlive it.  Returns NULL if memory is out,
- * which the functions below take for a table that cannot be printed. */
+/* Makes a table; the columns must outlive it.  Returns NULL if memory is out;
+ * the functions below accept NULL. */
 struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n);
 void rsh_table_free(struct rsh_table *t);
 /* Adds the next cell of the row; the text is escaped (util/text.h). */

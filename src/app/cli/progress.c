@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/progress.c works out rate and time left, and has a thread draw the bar
- * or print the line. */
+/* app/cli/progress.c computes the rate and the time left; a thread draws the
+ * bar or prints the line. */
 #include "config.h"
 
 #include "progress.h"
@@ -55,7 +55,7 @@ static void time_text(char *text, size_t size, double seconds)
 struct figures {
 	unsigned percent;
 	char rate[32];
-	char left[32]; /* "-" before anything was done */
+	char left[32]; /* "-" before anything is done */
 };
 
 static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
@@ -65,7 +65,7 @@ static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
 	char bytes[24];
 
 	done = rsh_min_u64(done, total);
-	/* It is 100 only when nothing is left. */
+	/* It is 100 only if nothing is left. */
 	if (done < total)
 		f.percent = (unsigned)rsh_min_u64(
 			(uint64_t)((double)done / (double)total * 100), 99);
@@ -102,7 +102,8 @@ void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
 	}
 	snprintf(figures, sizeof(figures), "%3u%% %12s %8s left", f.percent,
 		 f.rate, f.left);
-	/* One column is left free, where terminals would wrap. */
+	/* One column is left free, because a terminal may wrap at the last
+	 * one. */
 	room = (int)width - 1 - (int)strlen(what) - (int)strlen(figures) -
 	       (int)strlen(" [] ");
 	if (room >= (int)sizeof(bar))
@@ -117,7 +118,7 @@ void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
 		text[width - 1] = '\0';
 }
 
-/* ---- showing it ---- */
+/* ---- printing ---- */
 
 static unsigned bar_width(FILE *out)
 {
@@ -138,7 +139,7 @@ static void show_bar(const struct rsh_progress *p)
 	fflush(p->out);
 }
 
-/* Returns false when the end came before the pause was over. */
+/* Waits; returns false if the end comes first. */
 static bool pause_ms(struct rsh_progress *p, unsigned ms)
 {
 	const uint64_t until = rsh_clock_ns() + ms * UINT64_C(1000000);

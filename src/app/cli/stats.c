@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/stats.c runs `stats`, which prints what a mount has counted so far. */
+/* app/cli/stats.c runs `stats`, which prints the statistics of a mount. */
 #include "config.h"
 
 #include "commands.h"

@@ -54,7 +54,7 @@ static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 
 	if (rc)
 		return rc;
-	/* MindSpore knows by the name in which form a file is. */
+	/* MindSpore finds the format of a strategy file by its name. */
 	if (json != is_json_output(o->output))
 		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
 				     "in .json, since the merged files are%s "

@@ -16,7 +16,7 @@ struct checking {
 	bool quiet;
 	bool any;         /* something was found */
 	json_t *all;      /* NULL: not JSON */
-	json_t *findings; /* of one strategy */
+	json_t *findings; /* findings of one strategy */
 	unsigned n;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/strategy_shapes.c reads the shapes of a strategy's parameters from a
- * checkpoint. */
+/* app/cli/strategy_shapes.c reads the shapes of the parameters of a strategy
+ * from a checkpoint. */
 #include "config.h"
 
 #include "strategy.h"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/supervise.c runs a command in a process of its own, and looks whether it
- * gets on.
+/* app/cli/supervise.c runs a command in a separate process, and checks whether
+ * the command makes progress.
  *
- * A thread in a request that a daemon has taken and does not answer cannot be
- * killed, nor does its process end before that.  So whoever is to end in time,
- * or at Ctrl-C, must not be the process that asks. */
+ * If a daemon has taken a request and does not answer, the thread that waits
+ * for it cannot be killed, and its process does not end before the answer.  So
+ * the process that must end in time, or at Ctrl-C, cannot be the process that
+ * reads.
+ */
 #include "config.h"
 
 #include "supervise.h"
@@ -26,27 +28,28 @@
 #include "rsh/app/mounted.h"
 #include "rsh/util/log.h"
 
-/* A command is given up that gets on in none of so many looks, one after the
- * other, in all PATIENCE_SECONDS.  The time in which it was stopped, as by
- * Ctrl-Z, is none of that, since this process was stopped as well. */
+/* A command is killed if it makes no progress in LOOKS_MAX looks, one after the
+ * other, which together take PATIENCE_SECONDS.  The time during which it is
+ * stopped, for example by Ctrl-Z, does not count, because this process is
+ * stopped as well. */
 #define PATIENCE_SECONDS 8
 #define LOOK_MS 250
 #define LOOKS_MAX (PATIENCE_SECONDS * 1000 / LOOK_MS)
-/* Whether the daemon answers is found out in so long. */
+/* The daemon must answer within this time. */
 #define ANSWER_MS 500
 
-/* A command that only waits uses less processor time than this, including its
- * progress bar. */
+/* A command that only waits uses less processor time than this, including the
+ * time for its progress bar. */
 #define BUSY_NS ((uint64_t)PATIENCE_SECONDS * 10 * 1000 * 1000)
 
-/* How far a process has come. */
+/* This is the progress of a process. */
 struct state {
 	uint64_t cpu_ns;
-	uint64_t bytes, calls; /* that it has read */
+	uint64_t bytes, calls; /* bytes and calls that it has read */
 	bool known;
 };
 
-/* ---- looking ---- */
+/* ---- observing ---- */
 
 static uint64_t cpu_time(pid_t pid)
 {
@@ -74,8 +77,8 @@ static struct state state_of(pid_t pid)
 	return s;
 }
 
-/* Where the kernel does not count what a process reads, the command is never
- * ended. */
+/* If the kernel does not count what a process reads, the command is never
+ * killed. */
 static bool has_got_on(const struct state *before, const struct state *now)
 {
 	return !now->known || now->bytes != before->bytes ||
@@ -83,7 +86,7 @@ static bool has_got_on(const struct state *before, const struct state *now)
 	       now->cpu_ns > before->cpu_ns + BUSY_NS;
 }
 
-/* Waits for an end of the pipe to be closed. */
+/* Waits until the other end of the pipe is closed. */
 static bool is_closed(int pipe, int ms)
 {
 	struct pollfd p = { .fd = pipe, .events = POLLIN };
@@ -91,7 +94,7 @@ static bool is_closed(int pipe, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* Waits until the process ends.  Returns false if it does not get on. */
+/* Waits until the process ends.  Returns false if it makes no progress. */
 static bool ends(pid_t pid, int pipe)
 {
 	struct state before = state_of(pid);
@@ -110,7 +113,7 @@ static bool ends(pid_t pid, int pipe)
 	return true;
 }
 
-/* A process that does not end is left to init. */
+/* If the process does not end, init reaps it later. */
 static void give_up(pid_t pid)
 {
 	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
@@ -120,8 +123,8 @@ static void give_up(pid_t pid)
 		nanosleep(&pause, NULL);
 }
 
-/* Forks.  The pipe is closed when the child ends, which it does with this
- * process.  Returns -1 if that cannot be. */
+/* Forks.  The pipe is closed when the child ends, and the child is killed when
+ * this process ends.  Returns -1 if that fails. */
 static pid_t fork_with_pipe(int *pipe)
 {
 	const pid_t parent = getpid();
@@ -142,7 +145,7 @@ static pid_t fork_with_pipe(int *pipe)
 	return pid;
 }
 
-/* A daemon answers this by itself, whatever its source does. */
+/* The daemon answers statvfs(2) by itself, whatever its source does. */
 static bool mount_answers(const char *path)
 {
 	struct statvfs st;
@@ -175,7 +178,7 @@ static int complain(const struct rsh_mounted *m)
 	return RSH_EXIT_IO;
 }
 
-/* Ends as the process has ended. */
+/* Ends in the same way as the process has ended. */
 static int take_status(pid_t pid)
 {
 	int status;
@@ -190,7 +193,7 @@ static int take_status(pid_t pid)
 	return RSH_EXIT_IO;
 }
 
-/* An operand or an option's value names a file in a mount. */
+/* Returns whether an operand or the value of an option is a file in a mount. */
 static bool any_in_mount(int argc, char **argv, struct rsh_mounted *m)
 {
 	for (int i = 2; i < argc; i++)

@@ -12,8 +12,8 @@
 #include "text.h"
 
 #define GAP 2       /* blanks between columns */
-#define NARROWEST 8 /* what shortening leaves of a column at least */
-#define WRAPPED 14  /* what wrapping leaves of a column at least */
+#define NARROWEST 8 /* columns that shortening leaves at least */
+#define WRAPPED 14  /* columns that wrapping leaves at least */
 
 struct cell {
 	char *text;
@@ -97,7 +97,7 @@ static void measure_columns(const struct rsh_table *t, size_t *widths)
 	}
 }
 
-/* Returns the widest column that may become narrower, or n_columns if there is
+/* Returns the widest column that can be made narrower, or n_columns if there is
  * none. */
 static unsigned widest(const struct rsh_table *t, const size_t *widths,
 		       bool wrap)
@@ -115,7 +115,7 @@ static unsigned widest(const struct rsh_table *t, const size_t *widths,
 	return at;
 }
 
-/* Wrapping loses nothing, so it comes before shortening. */
+/* Wrapping loses no text, so it is tried before shortening. */
 static void fit(const struct rsh_table *t, size_t *widths, size_t room)
 {
 	size_t total = GAP * (t->n_columns - 1);
@@ -134,8 +134,8 @@ static void fit(const struct rsh_table *t, size_t *widths, size_t room)
 	}
 }
 
-/* Returns how much of the text goes into a line.  A line is rather too long
- * than an item cut. */
+/* Returns how many bytes of the text are printed on a line.  The line is too
+ * long if the first item does not fit, because items are not cut. */
 static size_t line_length(const char *text, size_t width)
 {
 	size_t n = rsh_text_fitting(text, width);

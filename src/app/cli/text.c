@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/text.c measures and cuts UTF-8 text by columns, and writes sizes
- * and durations as people read them. */
+/* app/cli/text.c measures and cuts UTF-8 text by columns, and formats sizes and
+ * durations. */
 #include "config.h"
 
 #include "text.h"
@@ -14,9 +14,9 @@
 #include <string.h>
 #include <wchar.h>
 
-/* The C library knows how wide characters are in a locale of UTF-8 alone, which
- * may not be the one that the program runs in.  Where there is none, each is
- * taken to have one column. */
+/* The C library knows the width of characters only in a UTF-8 locale, and the
+ * locale of the program may be another one.  If there is no UTF-8 locale, each
+ * character counts as one column. */
 static locale_t utf8;
 static pthread_once_t utf8_once = PTHREAD_ONCE_INIT;
 
@@ -36,8 +36,8 @@ static bool is_utf8_tail(char c)
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* Says how many bytes the character at `s` has, and how many columns; a byte
- * that is none has one. */
+/* Returns how many bytes the character at `s` has, and sets its columns.  A
+ * byte that is not a character has one column. */
 static size_t text_character(const char *s, size_t *columns)
 {
 	mbstate_t state = { 0 };
@@ -92,8 +92,8 @@ void rsh_text_shorten(char *s, size_t width)
 		return;
 	to = s + rsh_text_fitting(s, (width - n_dots) / 2);
 	left = width - n_dots - (width - n_dots) / 2;
-	/* What is left out has more columns than the dots, though a character
-	 * may have fewer bytes than columns. */
+	/* The text left out must have more columns than the dots, but a
+	 * character may have fewer bytes than columns. */
 	from = s + rsh_text_fitting(s, have - left);
 	if (rsh_text_width(from) > left)
 		from += rsh_text_fitting(from, 2);

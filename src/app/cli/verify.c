@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/verify.c runs `verify`, which tells whether the bytes are what they
- * should be. */
+/* app/cli/verify.c runs `verify`, which checks whether the bytes are
+ * correct. */
 #include "config.h"
 
 #include "commands.h"
@@ -25,15 +25,17 @@
 #include "text.h"
 #include "work.h"
 
-/* ---- the answer ---- */
+/* ---- printing the answer ---- */
 
 struct report {
 	struct rsh_work work;
 	struct rsh_answer answer;
 	enum rsh_verify_kind kind;
-	bool apart;         /* it is unknown which ranks hold the same */
-	uint32_t n_written; /* files that a manifest was written of */
-	char step[256]; /* empty: no source was looked at */
+	bool apart;         /* it is unknown which ranks hold the same
+			     * content */
+	uint32_t n_written; /* number of files in the manifest that was
+			     * written */
+	char step[256]; /* empty: no source was read */
 };
 
 static json_t *problems_json(const struct rsh_answer *a)
@@ -57,7 +59,7 @@ static json_t *problems_json(const struct rsh_answer *a)
 #define PHRASE_BYTES 96
 #define PHRASES_MAX 6
 
-/* Says what was compared with what. */
+/* These are phrases about what was compared. */
 struct phrases {
 	char text[PHRASES_MAX][PHRASE_BYTES];
 	unsigned n;
@@ -190,7 +192,7 @@ static void print_notes(const struct rsh_printer *out, const struct report *r)
 			a->n_unlisted == 1 ? "was" : "were");
 }
 
-/* What was compared with nothing is not called good. */
+/* The word "good" is printed only if something was compared. */
 static void print_verdict(const struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
@@ -247,10 +249,10 @@ static void take_verified_step(struct report *r, const struct rsh_source *s)
 				  sizeof(r->step));
 }
 
-/* ---- the questions ---- */
+/* ---- verifying ---- */
 
 /* A TREE that does not exist is an error of the command line, not a tree
- * without its files. */
+ * without files. */
 static int find_tree(const char *dir, struct rsh_error *err)
 {
 	struct stat st;
@@ -323,8 +325,8 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 					 &r->answer, err);
 }
 
-/* Without a strategy, and no word of its own on how it is cut, each file of a
- * SOURCE that is not sharded has whole parameters. */
+/* A file has whole parameters if no strategy is given and the format does not
+ * describe its sharding. */
 static bool verify_is_whole(const struct report *r,
 			    const struct rsh_source *source)
 {
@@ -334,7 +336,7 @@ static bool verify_is_whole(const struct report *r,
 	       f->layout != RSH_LAYOUT_OWN && f->by_name;
 }
 
-/* Are there several ranks, and is it unknown what they hold? */
+/* Returns whether there are several ranks and it is unknown what they hold. */
 static bool is_apart(const struct report *r, const struct rsh_source *source)
 {
 	uint32_t first;
@@ -352,8 +354,8 @@ static bool is_apart(const struct report *r, const struct rsh_source *source)
 	return false;
 }
 
-/* Verifies the step that a mount takes, and with --write-manifest what it would
- * show. */
+/* Verifies the step that a mount takes.  With --write-manifest it also writes a
+ * manifest of what the mount would show. */
 static int verify_mounted(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
@@ -376,7 +378,7 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-/* Verifies the best step there is, without asking for a conversion. */
+/* Verifies the best step without a conversion. */
 static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
@@ -425,7 +427,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-/* What is known of the source's files by a manifest in it. */
+/* Copies the result of comparing the source's files with the manifest in it. */
 static void take_manifest(struct rsh_answer *a, const struct rsh_answer *by)
 {
 	if (!by->n_by_manifest)
@@ -446,7 +448,8 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
 		return verify_best(r, err);
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
-	/* A converted tree proves nothing of the source. */
+	/* The content of a converted tree says nothing about replicas of the
+	 * source. */
 	if (rc == 0)
 		rc = rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
 	if (rc)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/warm.c runs `warm`, which works on the mount as any program does that
- * reads files, so that it needs nothing of the daemon and the user's rights are
- * enough. */
+/* app/cli/warm.c runs `warm`.  It reads files of the mount as any program does,
+ * so it needs no support of the daemon and only the user's rights. */
 #include "config.h"
 
 #include "commands.h"
@@ -33,7 +32,7 @@
 #define MAX_JOBS 64
 #define DEFAULT_JOBS 4
 #define MAX_RANKS 10000000u
-#define ROOT_INODE 1 /* that of every FUSE file system */
+#define ROOT_INODE 1 /* the root inode of every FUSE file system */
 
 struct warm {
 	const struct rsh_options *options;
@@ -52,7 +51,7 @@ static int fail_file(const char *path, int code, struct rsh_error *err)
 
 /* ---- the mount ---- */
 
-/* Returns whether /proc/self/mountinfo has that type for the file system on a
+/* Returns whether /proc/self/mountinfo lists a file system of that type on a
  * device. */
 static bool is_of_type(dev_t dev, const char *type)
 {
@@ -106,7 +105,8 @@ static int add_warm_file(struct warm *w, const FTSENT *e)
 	return 0;
 }
 
-/* Looks at everything below; links are to files that are there as well. */
+/* Visits everything below `path`; links are skipped because they point to files
+ * that are visited as well. */
 static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
 {
 	char *const paths[] = { path, NULL };
@@ -140,7 +140,8 @@ static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 	return walk_mount(w, path, err);
 }
 
-/* Gives the highest rank that the mount shows, plus 1; 0 if it shows none. */
+/* Sets *n to the highest rank that the mount shows, plus 1; 0 if it shows
+ * none. */
 static int count_warm_ranks(const char *path, uint32_t *n,
 			    struct rsh_error *err)
 {
@@ -197,7 +198,7 @@ static int find_files(struct warm *w, struct rsh_error *err)
 	return root ? walk_mount(w, root, err) : rsh_error_nomem(err);
 }
 
-/* ---- their contents ---- */
+/* ---- reading ---- */
 
 static int take_whole_files(struct warm *w)
 {
@@ -245,8 +246,8 @@ static int read_part(struct warm *w, const struct rsh_warm_part *p, void *buf)
 	return 0;
 }
 
-/* This is the crew's work.  A file that cannot be read keeps no other from
- * being read. */
+/* The threads call this.  A file that cannot be read does not stop the
+ * others. */
 static int warm_part(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct warm *w = ctx;
@@ -280,7 +281,7 @@ static enum rsh_exit read_warm_parts(struct warm *w)
 	return rc || atomic_load(&w->failed) ? RSH_EXIT_IO : RSH_EXIT_GOOD;
 }
 
-/* ---- all of it ---- */
+/* ---- the command ---- */
 
 static enum rsh_exit report_warm(const struct warm *w, double seconds)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/warm_share.c divides what the files of a mount take from the source among
- * several runs of `warm`.
+/* app/cli/warm_share.c divides what the files of a mount take from the source
+ * among several runs of `warm`.
  *
- * The mount's own plans say of each record which bytes it takes.  Records that
- * take the same are one slice, which is read in one file only.  All slices, in
- * the order in which they lie in the source, are one long line, and share I of
- * N is the I-th of N equal lengths of it: so neighbours, which may have blocks
- * of the source in common, mostly are one run's. */
+ * The plans of the mount list for each record which bytes it takes.  Records
+ * that take the same bytes are one slice, which is read in one file only.  All
+ * slices are sorted by their position in the source, and share I of N is the
+ * I-th of N parts with equally many bytes.  So slices that are adjacent in the
+ * source, which may share blocks of it, mostly belong to the same run.
+ */
 #include "config.h"
 
 #include "warm.h"
@@ -25,15 +26,15 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
-/* Bytes between two parts of a file, such as headers, are read with them if
- * they are no more than this. */
+/* Bytes between two parts of a file, such as headers, are read with the parts
+ * if they are not more than this. */
 #define GAP_BYTES 4096
-/* A thread takes no more at a time. */
+/* A thread reads at most so much in one call. */
 #define PART_BYTES ((uint64_t)64 * 1024 * 1024)
 
 struct slice {
-	uint64_t hash; /* of all that it takes */
-	uint32_t rank; /* where it begins in the source */
+	uint64_t hash; /* hash of all that the slice takes */
+	uint32_t rank; /* its position in the source */
 	uint64_t at;
 	struct rsh_warm_part part;
 };
@@ -41,14 +42,14 @@ struct slice {
 struct named {
 	const char *name;
 	size_t file;
-	bool planned; /* its slices are known */
+	bool planned; /* the slices of the file are known */
 };
 
 struct dividing {
 	const struct rsh_options *options;
 	const struct rsh_warm_file *files;
 	size_t n_files;
-	struct named *names; /* [n_files], by name */
+	struct named *names; /* [n_files], sorted by name */
 	struct slice *slices;
 	size_t n, cap;
 };
@@ -78,7 +79,7 @@ static int share_name_files(struct dividing *d)
 	return 0;
 }
 
-/* Adds a part of a file, which takes from the source what `reads` says. */
+/* Adds a part of a file; `reads` says what the part takes from the source. */
 static int share_add_slice(struct dividing *d, size_t file, uint64_t offset,
 			   uint64_t bytes, const char *reads)
 {
@@ -125,8 +126,8 @@ static int add_planned_file(struct dividing *d, const json_t *planned)
 	return rc;
 }
 
-/* Adds the files that no plan tells of, each as a whole, by its path in the
- * mount: the mount may lie elsewhere on other machines. */
+/* Adds each file without a plan as one slice, identified by its path in the
+ * mount, because the mount point may differ on other machines. */
 static int add_other_files(struct dividing *d)
 {
 	const size_t above = strlen(d->options->mountpoint);
@@ -167,7 +168,7 @@ static int add_plan(struct dividing *d, const char *dir, uint32_t rank,
 	return rc;
 }
 
-/* Gives how many plans there are; 0 for the mount of a resumed job. */
+/* Sets *n to the number of plans; 0 for a mount with --resume. */
 static int count_plans(const char *dir, uint32_t *n, struct rsh_error *err)
 {
 	DIR *d = opendir(dir);
@@ -244,7 +245,7 @@ static int part_order(const void *a, const void *b)
 	return d ? d : compare_u64(x->offset, y->offset);
 }
 
-/* Leaves one of the slices that are the same, and puts them in order. */
+/* Keeps one of equal slices, and sorts them. */
 static void make_distinct(struct dividing *d, struct rsh_warm_parts *out)
 {
 	size_t n = 0;
@@ -266,7 +267,7 @@ static uint64_t share_begin(uint64_t all, uint64_t i, uint64_t n)
 	return all / n * i + all % n * i / n;
 }
 
-/* Takes the share out of the line of all slices. */
+/* Takes this run's share of all slices. */
 static int take_share(const struct dividing *d, struct rsh_warm_parts *out)
 {
 	const struct rsh_options *o = d->options;
@@ -294,7 +295,7 @@ static int take_share(const struct dividing *d, struct rsh_warm_parts *out)
 	return 0;
 }
 
-/* Makes one part of neighbours. */
+/* Merges adjacent parts. */
 static void share_join_parts(struct rsh_warm_parts *out)
 {
 	size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/work.c opens the tree of a command that goes through all of its bytes,
- * and shows how far it has come until it ends. */
+/* app/cli/work.c opens the tree of a command that reads all of its bytes, and
+ * shows the progress of the command. */
 #include "config.h"
 
 #include "work.h"

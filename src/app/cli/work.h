@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/work.h has what commands that go through all bytes of a tree share: they
- * open the tree, and show how far they have come. */
+/* app/cli/work.h has what commands that read all bytes of a tree share: they
+ * open the tree, and show their progress. */
 #ifndef RSH_APP_CLI_WORK_H
 #define RSH_APP_CLI_WORK_H
 
@@ -9,10 +9,10 @@
 #include "rsh/copy/copy.h"
 #include "rsh/vfs/vfs.h"
 
-/* This is kept for one run of a command. */
+/* This is the state of one run of a command. */
 struct rsh_work {
 	const struct rsh_options *options;
-	const char *what; /* the word before the bar */
+	const char *what; /* word before the progress bar */
 	struct rsh_progress *progress;
 	struct rsh_store_io *io;
 	struct rsh_vfs *vfs; /* NULL: the command needs none */
@@ -23,15 +23,15 @@ struct rsh_work {
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
 		    const char *what);
 /* Opens the tree that the options describe; with `contents_later` the caller
- * will compare replicas himself.  Returns 0 or -errno with a sentence. */
+ * compares replicas later.  Returns 0 or -errno with a sentence. */
 int rsh_work_open(struct rsh_work *w, bool contents_later,
 		  struct rsh_error *err);
-/* Takes the bar away, so that something can be said. */
+/* Removes the progress bar, so that something can be printed. */
 void rsh_work_end_progress(struct rsh_work *w);
-/* Ends the work and frees what it has. */
+/* Ends the work and frees everything. */
 void rsh_work_end(struct rsh_work *w);
 
-/* What is returned points to `w`. */
+/* The result points to `w`. */
 struct rsh_copy_control rsh_work_control(struct rsh_work *w);
 /* Returns the seconds since rsh_work_begin(). */
 double rsh_work_seconds(const struct rsh_work *w);

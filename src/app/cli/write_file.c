@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/write_file.c hands a buffer to rsh_file_replace(), which writes it under
- * another name, and turns what fails into a sentence.  What is no regular file,
- * such as /dev/null or a pipe, is written into: a rename would put a file in
- * its place. */
+/* app/cli/write_file.c passes a buffer to rsh_file_replace(), which writes it
+ * under another name, and makes sentences of errors.  A path that is not a
+ * regular file, such as /dev/null or a pipe, is written directly, because a
+ * rename would replace it by a file. */
 #include "config.h"
 
 #include "write_file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/control_client.c opens a file of a mount's control directory, reads it
- * whole and parses the JSON in it. */
+/* app/daemon/control_client.c reads a file of a mount's control directory
+ * completely and parses the JSON in it. */
 #include "config.h"
 
 #include "rsh/app/control_client.h"
@@ -16,8 +16,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* A mount writes far less than this, but the directory may belong to any
- * user. */
+/* The files of a mount are much shorter, but the directory may belong to any
+ * user, so the length is limited. */
 #define MAX_BYTES 65536
 
 int rsh_control_refuse(const char *path, struct rsh_error *err)
@@ -36,7 +36,8 @@ static int open_answer(const char *path, const char *name,
 	if (dir < 0)
 		return rsh_error_set(err, errno, "mount point %s: %s", path,
 				     strerror(errno));
-	/* A directory of another user may have a pipe of that name. */
+	/* O_NONBLOCK is needed because a directory of another user may have a
+	 * pipe of that name. */
 	snprintf(file, sizeof(file), RSH_CONTROL_NAME "/%s", name);
 	fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))

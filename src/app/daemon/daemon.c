@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/daemon.c forks the process that serves a mount, and lets the parent
- * wait until the mount answers or the child says why it does not. */
+/* app/daemon/daemon.c forks the process that serves a mount.  The parent waits
+ * until the mount answers or the child fails. */
 #include "config.h"
 
 #include "daemon_i.h"
@@ -37,7 +37,8 @@ int rsh_daemon_start(struct rsh_daemon *d)
 	d->pipe = ends[d->child == 0];
 	close(ends[d->child != 0]);
 	if (d->child == 0) {
-		/* If the waiting command is interrupted, no mount is wanted. */
+		/* If the waiting command is interrupted, the child must not
+		 * mount. */
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		if (getppid() != parent)
 			_exit(1);
@@ -56,7 +57,7 @@ static bool child_serves(int pipe)
 	return n == 1;
 }
 
-/* A mount whose daemon is gone answers ENOTCONN. */
+/* stat(2) on a mount whose daemon is gone fails with ENOTCONN. */
 static void remove_dead_mount(const char *mountpoint)
 {
 	struct stat st;
@@ -68,7 +69,7 @@ static void remove_dead_mount(const char *mountpoint)
 
 static enum rsh_exit judge_end(int status)
 {
-	/* A child that fails in order has said why. */
+	/* A child that exits with a status has already printed the error. */
 	if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
 		return (enum rsh_exit)WEXITSTATUS(status);
 	if (WIFSIGNALED(status))
@@ -106,8 +107,8 @@ void rsh_daemon_detach(void)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	setsid();
-	/* nohup(1) is about the hang-up of the terminal, which is left
-	 * behind. */
+	/* nohup(1) ignores SIGHUP because of the terminal, which the daemon has
+	 * left, so SIGHUP gets its default action again. */
 	signal(SIGHUP, SIG_DFL);
 }
 

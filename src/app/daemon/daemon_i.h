@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/daemon_i.h has a child process that serves the mount, and the parent
- * that waits until it does.
+/* app/daemon/daemon_i.h has the child process that serves a mount, and the
+ * parent that waits until the child serves.
  *
- * The child keeps the standard streams until it serves, so that whatever goes
- * wrong before is seen by whoever typed the command, and then says so on a
- * pipe.  The parent looks at the mount itself before it believes that.
+ * The child keeps the standard streams until it serves, so that the user of the
+ * command sees all errors before that.  Then the child writes to a pipe, and
+ * the parent checks the mount itself.
  */
 #ifndef RSH_APP_DAEMON_I_H
 #define RSH_APP_DAEMON_I_H
@@ -16,40 +16,43 @@
 
 struct rsh_daemon {
 	pid_t child; /* 0 in the child */
-	int pipe;    /* this process's end of it */
+	int pipe;    /* this process's end of the pipe */
 };
 
 /* Forks; both processes return.  Returns 0 or -errno. */
 int rsh_daemon_start(struct rsh_daemon *d);
 
-/* The parent calls this: it waits until the child serves `mountpoint`, or, when
- * the child has failed or died, sees to it that nothing is left mounted.  A
- * child that fails in order has said why, and its exit status is what is
- * returned. */
+/* Must be called by the parent.  It waits until the child serves `mountpoint`.
+ * If the child fails or dies, it removes a mount that is left.  It returns the
+ * child's exit status if the child exited, because the child has then already
+ * printed the error. */
 enum rsh_exit rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
 
-/* The child calls this before it sets signal handlers: it leaves the terminal's
- * session.  From here on it outlives its parent. */
+/* Must be called by the child before it sets signal handlers.  It leaves the
+ * terminal's session; from then on the child outlives its parent. */
 void rsh_daemon_detach(void);
-/* The child calls this from any thread: it leaves directory and standard
- * streams, and tells the parent. */
+/* Must be called by the child, from any thread.  It leaves the working
+ * directory and the standard streams, and notifies the parent. */
 void rsh_daemon_ready(struct rsh_daemon *d);
 
-/* ---- telling a service manager, as sd_notify(3) does ---- */
+/* ---- messages to a service manager, as with sd_notify(3) ---- */
 
 /* Sends one message, such as "READY=1", to the socket that NOTIFY_SOCKET names;
- * does nothing where there is no such socket.  Any thread may call it; what
- * goes wrong is logged. */
+ * does nothing if there is no such socket.  Any thread may call it; errors are
+ * logged. */
 void rsh_notify(const char *message);
 
-/* ---- signals: SIGUSR1 asks for statistics in the log, SIGUSR2 for all
- * requests there and again for none.  A thread waits for them, so that what
- * they ask for may take locks and memory ---- */
+/* ---- signals ----
+ *
+ * SIGUSR1 writes statistics to the log.  SIGUSR2 switches the logging of all
+ * requests on and off.  A thread waits for the signals, so that their work may
+ * take locks and allocate memory.
+ */
 
 struct rsh_signals;
 
-/* Has to be called before there is any other thread: from here on the signals
- * wait until they are taken. */
+/* Must be called before there is any other thread.  From then on the signals
+ * are pending until the thread takes them. */
 void rsh_signals_block(void);
 /* Takes the signals until rsh_signals_stop(); tell(ctx) writes the statistics.
  * Returns 0 or -errno. */
@@ -57,8 +60,8 @@ int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
 		      struct rsh_signals **out);
 void rsh_signals_stop(struct rsh_signals *s);
 
-/* Takes the mount down, by SIGTERM to the calling thread, when all have closed
- * the other end of the pipe `fd`; 0 is none.  Returns 0 or -errno. */
+/* Unmounts, by SIGTERM to the calling thread, when all processes have closed
+ * the other end of the pipe `fd`; 0 means no pipe.  Returns 0 or -errno. */
 int rsh_holder_watch(unsigned fd);
 
 #endif

@@ -83,7 +83,7 @@ static json_t *shown_step_json(const struct rsh_facts *f)
 	return rsh_json_text(step);
 }
 
-/* Makes what both stats and config begin with. */
+/* Makes the members with which both stats and config begin. */
 static json_t *heading(const struct rsh_facts *f)
 {
 	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",
@@ -210,7 +210,7 @@ static json_t *config_json(const struct rsh_facts *f)
 
 /* ---- all ---- */
 
-/* Drops the value, which is NULL where memory was out. */
+/* Drops the value; the value is NULL if memory was out. */
 static int dump(json_t *value, char **text)
 {
 	cleanup_free char *json =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/facts_i.h has what a mount tells about itself in its directory
- * .reshardfs. */
+/* app/daemon/facts_i.h makes the files of the control directory .reshardfs of a
+ * mount. */
 #ifndef RSH_APP_FACTS_I_H
 #define RSH_APP_FACTS_I_H
 
@@ -10,29 +10,30 @@
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/control.h"
 
-/* The facts are constant once the mount serves. */
+/* The facts do not change once the mount serves. */
 struct rsh_facts {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
-	const struct rsh_vfs *tree; /* what is shown beside that directory */
+	const struct rsh_vfs *tree; /* the virtual tree beside that directory */
 	struct rsh_store_io *io;
 	const struct rsh_server *server;
-	/* Both paths are absolute, or as they were given where that cannot be
-	 * found out. */
+	/* Both paths are absolute, or as they were given if they could not be
+	 * resolved. */
 	char *source, *mountpoint;
-	uint64_t cache_bytes; /* the most that the cache may have */
-	json_t *identity; /* what rsh_identity() gave */
-	uint64_t begun; /* by rsh_clock_ns() */
+	uint64_t cache_bytes; /* upper limit of the cache */
+	json_t *identity; /* result of rsh_identity() */
+	uint64_t begun; /* time of the start, from rsh_clock_ns() */
 };
 
-/* Is called before the mount, and finds out what cannot be found later.
- * Returns 0 or -ENOMEM. */
+/* Must be called before the mount, because it collects what cannot be found
+ * later.  Returns 0 or -ENOMEM. */
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 		   rsh_mount_planner *plan);
 void rsh_facts_clear(struct rsh_facts *f);
-/* Returns how many plans there are: one a virtual file of a conversion. */
+/* Returns the number of plans: one for each virtual file of a conversion. */
 uint32_t rsh_facts_n_plans(const struct rsh_facts *f);
-/* Is the `make` of rsh_control_options, with a struct rsh_facts as context. */
+/* This is the `make` of rsh_control_options; its context is a struct
+ * rsh_facts. */
 int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		   char **text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/figures.c holds the table of all figures of a mount, and makes
- * JSON and Prometheus text of it. */
+/* app/daemon/figures.c has the table of all figures of a mount, and prints them
+ * as JSON and as Prometheus text. */
 #include "config.h"
 
 #include "rsh/app/figures.h"
@@ -17,7 +17,8 @@
 #define NANOSECONDS RSH_FIGURE_NS
 #define AT(member) offsetof(struct rsh_figures, member)
 
-/* Metrics of one name follow each other; one that ends in _total only grows. */
+/* Metrics with the same name must follow each other.  A metric whose name ends
+ * in _total only grows. */
 static const struct rsh_figure table[] = {
 	{ "mount", "uptime_seconds", "uptime_seconds", NULL,
 	  "Time since the mount was made.", AT(uptime_ns), NANOSECONDS },

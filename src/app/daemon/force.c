@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/force.c aborts the connection of a mount, takes the mount from the
- * tree and ends its daemon.
+/* app/daemon/force.c aborts the connection of a mount, unmounts it and ends its
+ * daemon.
  *
- * The kernel aborts a FUSE connection for those who may: every request gets
- * ECONNABORTED, and the daemon ends because it can read no more.  The rest is
- * for a daemon that does not end, or whose connection could not be aborted: the
- * daemon is the process that holds the mark on the directory (mounted.h).
+ * The kernel aborts a FUSE connection if the user has the rights: every request
+ * then fails with ECONNABORTED, and the daemon ends because it can read no more
+ * requests.  The other steps are for a daemon that does not end, or whose
+ * connection could not be aborted.  The daemon is the process that holds the
+ * lock on the directory (mounted.h).
  */
 #include "config.h"
 
@@ -27,14 +28,14 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* A daemon leaves its threads behind after a few of these seconds. */
+/* A daemon ends without its blocked threads after a few of these seconds. */
 #define PATIENCE_SECONDS 10
 #define KILLED_SECONDS 5
 
 /* ---- the connection ---- */
 
-/* The connection's number is the minor one of the mount's device, which the
- * kernel knows without asking the daemon. */
+/* The number of the connection is the minor number of the mount's device.  The
+ * kernel returns it without a request to the daemon. */
 static bool connection_of(const char *path, unsigned *number)
 {
 	struct statx st;
@@ -46,7 +47,7 @@ static bool connection_of(const char *path, unsigned *number)
 	return true;
 }
 
-/* The user that mounted may do this, root perhaps not. */
+/* The user that mounted has the right to do this; root may not have it. */
 static bool abort_connection(unsigned number)
 {
 	char path[64];
@@ -58,7 +59,8 @@ static bool abort_connection(unsigned number)
 	return fd >= 0 && write(fd, "1", 1) == 1;
 }
 
-/* Returns 0 or -errno; *aborted says whether readers have got their errors. */
+/* Returns 0 or -errno; *aborted is true if all waiting requests were
+ * aborted. */
 static int detach(const char *path, bool *aborted, struct rsh_error *err)
 {
 	unsigned number;
@@ -94,8 +96,8 @@ static bool is_called_reshardfs(pid_t pid)
 	return strcmp(name, "reshardfs") == 0;
 }
 
-/* A process with another tree of mounts has mounted there: the same directory
- * may be mounted on in two of them. */
+/* A process in another mount namespace may hold a lock on the same directory
+ * because it has mounted there.  Such a process is not the daemon. */
 static bool shares_our_tree(pid_t pid)
 {
 	char path[64];
@@ -103,11 +105,12 @@ static bool shares_our_tree(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
 	if (stat("/proc/self/ns/mnt", &ours) != 0 || stat(path, &theirs) != 0)
-		return geteuid() != 0; /* only root would see it */
+		return geteuid() != 0; /* a user may not read it */
 	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Returns the holder of such a lock, by a line of /proc/locks; or 0. */
+/* Returns the process that holds a shared flock on the inode, from a line of
+ * /proc/locks; 0 if the line is another lock. */
 static pid_t holder(const char *line, uint64_t inode)
 {
 	uint64_t found;
@@ -119,9 +122,10 @@ static pid_t holder(const char *line, uint64_t inode)
 	return pid > 0 && found == inode ? (pid_t)pid : 0;
 }
 
-/* Opens a descriptor of the one process that holds the mark on the directory;
- * returns -1 if there is none, or more than one that it may be.  Devices are
- * not compared, since some file systems give others there than stat(2). */
+/* Returns a pidfd of the process that holds the lock on the directory.  Returns
+ * -1 if there is none, or if more than one process may be it.  Devices are not
+ * compared, because /proc/locks has other numbers than stat(2) for some file
+ * systems. */
 static int open_daemon(const char *path)
 {
 	cleanup_free char *line = NULL;

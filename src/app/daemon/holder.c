@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/holder.c ends a mount with those who hold it: the processes that have
- * the other end of a pipe open.  The kernel closes that however they end, and
- * whichever of their threads has mounted. */
+/* app/daemon/holder.c ends a mount when all processes that hold it have ended.
+ * These processes have the other end of a pipe open.  The kernel closes that
+ * end however a process ends, whichever thread has mounted. */
 #include "config.h"
 
 #include "daemon_i.h"
@@ -22,7 +22,7 @@ static void *wait_for_holders(void *arg)
 	struct pollfd p = { .fd = (int)(intptr_t)arg };
 	int n;
 
-	/* poll() reports an error or the end in any case. */
+	/* poll() reports an error or the end of the pipe in any case. */
 	do {
 		n = poll(&p, 1, -1);
 	} while (n < 0 && errno == EINTR);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/identity.c lists what a mount was asked for in one order and with
- * full paths, so that two such lists can be compared. */
+/* app/daemon/identity.c lists the options of a mount in a fixed order and with
+ * absolute paths, so that two mounts can be compared. */
 #include "config.h"
 
 #include "stack_i.h"
@@ -23,7 +23,7 @@ static const struct rsh_option *option_called(const char *name)
 	return NULL;
 }
 
-/* Tells whether a value that --help calls so is a place on disk. */
+/* Returns whether a value with this name in --help is a path on disk. */
 static bool is_place(const char *name)
 {
 	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
@@ -36,8 +36,9 @@ static bool is_place(const char *name)
 	return false;
 }
 
-/* Returns the full form of a value that is a path; a word that stands in a
- * path's place is kept. */
+/* Returns the absolute path of a value that is a path (from malloc).  Returns
+ * NULL for other values, which are kept, such as a word that may be given
+ * instead of a path. */
 static char *full_path(const struct rsh_option *def, const char *value)
 {
 	if (!is_place(def->arg) || strcmp(value, "none") == 0 ||
@@ -72,8 +73,8 @@ static int add_given(json_t *all, const struct rsh_given *given)
 		all, given_line(given->name, full ? full : given->value));
 }
 
-/* Orders options by name; those of one name keep their order, which may count.
- */
+/* Compares options by name.  Options with the same name keep their order,
+ * because it may matter. */
 static int given_by_name(const void *a, const void *b)
 {
 	const struct rsh_given *x = a, *y = b;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/landlock.c makes the landlock rules of a process with the bare system
- * calls, and leaves out the rights that the running kernel does not know. */
+/* app/daemon/landlock.c makes the landlock rules of a process with the system
+ * calls themselves, and omits the rights that the running kernel does not
+ * have. */
 #include "config.h"
 
 #include "sandbox_i.h"
@@ -15,8 +16,9 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* These are as linux/landlock.h has them, which many machines do not have or
- * have in part; the number is the version of landlock. */
+/* These values are from linux/landlock.h, which many machines do not have or
+ * have without the newer ones.  The number after a value is the landlock
+ * version that introduced it. */
 #define FS_WRITE_FILE (UINT64_C(1) << 1)
 #define FS_READ_FILE (UINT64_C(1) << 2)
 #define FS_READ_DIR (UINT64_C(1) << 3)
@@ -86,7 +88,8 @@ void rsh_landlock_allow(int rules, const char *path, bool write)
 
 	if (fd < 0)
 		return;
-	/* A source that is gone shall say so itself. */
+	/* If fstat(2) fails, the rule is for a directory: the error of a
+	 * missing source must be reported by the code that opens the source. */
 	is_dir = fstat(fd, &st) != 0 || S_ISDIR(st.st_mode);
 	rule.fd = fd;
 	if (write)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/mount.c has the life of a mount, from options to exit code. */
+/* app/daemon/mount.c runs a mount from its options to the exit status. */
 #include "config.h"
 
 #include "rsh/app/mount.h"
@@ -42,7 +42,8 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 	};
 }
 
-/* Says what the mount may take, before it has taken anything. */
+/* This is how much memory the mount may use, measured before it has used
+ * any. */
 struct room {
 	uint64_t map, resident; /* as util/memory_limits.h has them */
 };
@@ -51,13 +52,13 @@ struct service {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
-	char *place; /* path of the source, without links */
+	char *place; /* path of the source, with all links resolved */
 	struct rsh_objects *objects; /* the objects at the source's address;
 				      * NULL: it has a path */
 	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
-	int lock; /* that on the mountpoint until it is covered; -1: none */
-	int mark; /* that on it for as long as this process lives */
+	int lock; /* lock on the mountpoint until it is mounted; -1: none */
+	int mark; /* lock on the mountpoint until this process ends */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct room room;
 	struct rsh_store_io *io;
@@ -71,7 +72,8 @@ static void on_ready(void *ctx)
 {
 	const struct service *s = ctx;
 
-	/* Without the mount's own pages nothing is held twice. */
+	/* With direct I/O the mount has no pages in the page cache, so no byte
+	 * is in memory twice. */
 	rsh_reading_keep_free(s->options, s->vfs, s->io,
 			      !rsh_server_is_direct(s->server));
 	if (s->daemon) {
@@ -90,12 +92,12 @@ static void log_statistics(const struct service *s, enum rsh_log_level level)
 	rsh_reading_log(level, s->io, &stats);
 }
 
-/* A signal asks for this. */
+/* The signal thread calls this after SIGUSR1. */
 static void tell_statistics(void *ctx)
 {
 	enum rsh_log_level level = rsh_log_get_level();
 
-	/* The statistics are written however quiet the log is. */
+	/* The statistics are written at every log level. */
 	if (level < RSH_LOG_NOTICE)
 		rsh_log_set_level(RSH_LOG_NOTICE);
 	log_statistics(ctx, RSH_LOG_NOTICE);
@@ -104,7 +106,7 @@ static void tell_statistics(void *ctx)
 
 /* ---- limits of memory ---- */
 
-/* The cache has one part in so many of what there is. */
+/* The cache may use this part of the available memory: 1 / CACHE_PART. */
 #define CACHE_PART 4
 #define MIB (UINT64_C(1) << 20)
 
@@ -114,7 +116,8 @@ static uint64_t cache_bytes(const struct service *s)
 			   s->room.resident / CACHE_PART);
 }
 
-/* Returns what the cache may map, where that is limited. */
+/* Returns how much address space the cache may map; 0 if it is not limited or
+ * there is no cache. */
 static uint64_t for_cache(const struct service *s)
 {
 	return s->room.map == RSH_MEMORY_UNLIMITED ||
@@ -148,7 +151,7 @@ static bool service_fits(const struct service *s, uint64_t map)
 	       resident_bytes(s) <= s->room.resident;
 }
 
-/* The memory for serving has to be available before the mount is announced. */
+/* The memory for serving must be available before the mount is announced. */
 static int fit_memory(struct service *s, struct rsh_error *err)
 {
 	const uint64_t map = rsh_memory_left_to_map();
@@ -168,7 +171,7 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 			"too little memory: the control group leaves "
 			"%" PRIu64 " MiB, but a mount needs %" PRIu64,
 			s->room.resident / MIB, resident_bytes(s) / MIB);
-	/* The cache takes its part of what is added as well. */
+	/* The cache also takes its part of the additional memory. */
 	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
 		  (CACHE_PART - 1);
 	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or "
@@ -179,7 +182,7 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 
 /* ---- beginning and end ---- */
 
-/* No request comes before the server runs. */
+/* The server does not run yet, so no request reads these members. */
 static int add_control(struct service *s, struct rsh_error *err)
 {
 	struct rsh_control_options co = {
@@ -211,8 +214,8 @@ static void look_for(void *ctx, const char *path)
 	w->found |= strcmp(path, w->name) == 0;
 }
 
-/* A path below SOURCE is relative; any other one the map of files has to
- * name. */
+/* Returns whether the mounter may open the file.  A relative path is below
+ * SOURCE; any other path must be in the map of files. */
 static bool may_find(const struct rsh_options *o, const char *name)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -226,7 +229,7 @@ static bool may_find(const struct rsh_options *o, const char *name)
 	return w.found;
 }
 
-/* Runs in a process outside the sandbox, at the request of the daemon. */
+/* Runs in a process outside the sandbox when the daemon requests it. */
 static void find_for_source(void *ctx, const char *name, int fd[2])
 {
 	const struct service *s = ctx;
@@ -260,8 +263,8 @@ static int open_servers(struct service *s, struct rsh_error *err)
 	return rsh_cache_servers_open(&io->cache.servers, &s->servers, err);
 }
 
-/* Libraries, keys and the names of hosts are out of reach afterwards, and the
- * environment is not to have what the keys were made of. */
+/* Libraries, keys and host names must be loaded now, because the sandbox blocks
+ * them later.  The secrets are then removed from the environment. */
 static int open_network(struct service *s, struct rsh_error *err)
 {
 	int rc = open_address(s, err);
@@ -272,7 +275,8 @@ static int open_network(struct service *s, struct rsh_error *err)
 	return rc;
 }
 
-/* What it takes to mount and unmount stays with another process. */
+/* Mounting and unmounting need rights that this process drops, so another
+ * process keeps them. */
 static int confine_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
@@ -330,8 +334,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	int rc;
 
 	s->so = server_options(o);
-	/* The confinement comes before the first byte is read of what others
-	 * have written. */
+	/* The sandbox must be complete before the first byte of files from
+	 * other users is read. */
 	s->room.map = rsh_memory_left_to_map();
 	s->room.resident = rsh_memory_left_resident();
 	rc = confine_service(s, err);
@@ -348,7 +352,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 		rsh_daemon_detach();
 	if (rc == 0)
 		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
-	/* A command that has waited for the lock looks what is mounted now. */
+	/* A command that has waited for the lock then checks what is
+	 * mounted. */
 	rsh_stack_unlock(s->lock);
 	rsh_unmount_mark(s->mark);
 	s->facts.server = s->server;
@@ -399,12 +404,13 @@ static void end_service(struct service *s)
 	free(s->place);
 }
 
-/* Runs until unmounted; `d` is NULL in the foreground. */
+/* Serves until the mount is unmounted; `d` is NULL in the foreground. */
 static enum rsh_exit serve_mount(const struct rsh_options *o,
 				 rsh_mount_planner *plan, int lock,
 				 struct rsh_daemon *d)
 {
-	/* The service stays for a thread that is left behind. */
+	/* The service is static because a thread that could not be stopped may
+	 * still use it. */
 	static struct service s;
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_exit result;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/mounted.c finds the topmost mount on a path in the kernel's table; it
- * does not touch that mount where the parent tells the path. */
+/* app/daemon/mounted.c finds the topmost mount on a path in the kernel's table.
+ * If the path is found from its parent directory, the mount itself is not
+ * touched. */
 #include "config.h"
 
 #include "rsh/app/mounted.h"
@@ -26,7 +27,7 @@ static int look_up(struct rsh_mounted *m)
 	*m->type = *m->source = '\0';
 	if (!f)
 		return -errno;
-	/* The last line of a path is that of the mount on top. */
+	/* The last line for a path is the topmost mount. */
 	while (getmntent_r(f, &e, buf, sizeof(buf))) {
 		if (strcmp(e.mnt_dir, m->path) != 0)
 			continue;
@@ -38,7 +39,7 @@ static int look_up(struct rsh_mounted *m)
 	return 0;
 }
 
-/* Is there a mount of reshardfs at all? */
+/* Returns whether there is any mount of reshardfs. */
 static bool any_of_ours(void)
 {
 	FILE *f = setmntent("/proc/self/mounts", "re");
@@ -54,8 +55,8 @@ static bool any_of_ours(void)
 	return found;
 }
 
-/* Gives `given` without links in what stands before its last part, which may be
- * a mount that does not answer. */
+/* Resolves the links in `given` except in its last component, because that may
+ * be a mount that does not answer. */
 static int resolve_parent(const char *given, char *path, size_t size)
 {
 	cleanup_free char *a = strdup(given), *b = strdup(given);
@@ -67,7 +68,7 @@ static int resolve_parent(const char *given, char *path, size_t size)
 	base = basename(b);
 	if (strcmp(base, ".") == 0 || strcmp(base, "..") == 0 ||
 	    strcmp(base, "/") == 0)
-		return -EINVAL; /* only realpath(3) knows */
+		return -EINVAL; /* only realpath(3) can resolve this */
 	if (!realpath(dirname(a), parent))
 		return -errno;
 	return snprintf(path, size, "%s/%s",
@@ -90,8 +91,9 @@ int rsh_mounted_find(const char *given, struct rsh_mounted *m)
 	return look_up(m);
 }
 
-/* Directory by directory, so that nothing in a mount is asked for: what stands
- * below its root only its daemon knows. */
+/* The path is resolved one directory after the other, and the search stops at
+ * the root of a mount of reshardfs.  So no request is sent to the daemon of
+ * that mount. */
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
 {
 	char all[2 * PATH_MAX] = "", *at = all;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/sandbox.c gathers the files that the mount of these options may still
- * open, and then gives up all others and the system calls. */
+/* app/daemon/sandbox.c collects the files that the mount with these options may
+ * open, and then blocks all other files and the unneeded system calls. */
 #include "config.h"
 
 #include "sandbox_i.h"
@@ -27,12 +27,12 @@
 #define IS_SANITIZED 0
 #endif
 
-/* A place has one or two. */
+/* A place has one or two ports. */
 #define PORTS_MAX 8
 
 /* ---- files ---- */
 
-/* A directory of strategies may consist of links. */
+/* A directory of strategies may have links to the files. */
 static void allow_links(int rules, const char *path)
 {
 	DIR *dir = opendir(path);
@@ -52,7 +52,8 @@ static void allow_links(int rules, const char *path)
 		closedir(dir);
 }
 
-/* Allows a file, a directory, or all below the fixed part of a template. */
+/* Allows a file, a directory, or all files below the fixed part of a
+ * template. */
 static void allow_path(int rules, const char *path)
 {
 	cleanup_free char *fixed = strdup(path);
@@ -71,7 +72,7 @@ static void allow_path(int rules, const char *path)
 		rsh_landlock_allow(rules, fixed, false);
 }
 
-/* Allows the files that options name, as the table says. */
+/* Allows the files of options that the table marks as opened. */
 static void allow_read(int rules, const struct rsh_options *o)
 {
 	size_t n;
@@ -90,7 +91,8 @@ static void allow_read(int rules, const struct rsh_options *o)
 	}
 }
 
-/* Which of the tables is taken is known when the model is. */
+/* The table is chosen only when the model is known, so all tables are
+ * allowed. */
 static void allow_tables(int rules, const struct rsh_options *o)
 {
 	const char *table = o->vfs.weights.table, *dir;
@@ -108,8 +110,8 @@ static void allow_mapped(void *rules, const char *path)
 	rsh_landlock_allow(*(const int *)rules, path, false);
 }
 
-/* libc looks up names with these: those of hosts, and libsasl2 that of the
- * machine, to log in to a server. */
+/* libc needs these files to look up names: names of hosts, and the name of the
+ * machine, which libsasl2 uses to log in to a server. */
 static void allow_names(int rules)
 {
 	static const char *const files[] = {
@@ -131,7 +133,7 @@ static void allow_place(int rules, const struct rsh_objects *place)
 		rsh_landlock_allow_port(rules, ports[i]);
 }
 
-/* Their names are known by now. */
+/* The host names of the servers are already resolved. */
 static void allow_servers(int rules, const struct rsh_cache_servers *servers)
 {
 	uint16_t port;
@@ -162,7 +164,8 @@ static int allow_sources(int rules, const struct rsh_options *o,
 	return rsh_source_map_each(map, allow_mapped, &rules, err);
 }
 
-/* The caches are made here, since nothing can be made beside them any more. */
+/* The cache directories are created here, because nothing can be created beside
+ * them later. */
 static void allow_caches(int rules, const struct rsh_options *o)
 {
 	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
@@ -177,7 +180,8 @@ static void allow_caches(int rules, const struct rsh_options *o)
 		rsh_landlock_allow(rules, indexes, true);
 }
 
-/* The log is open by now, and so is what the connection to the kernel needs. */
+/* The log is open by now, and so is everything that the connection to the
+ * kernel needs. */
 static int allow_files(int rules, const struct rsh_options *o,
 		       struct rsh_error *err)
 {
@@ -190,16 +194,16 @@ static int allow_files(int rules, const struct rsh_options *o,
 	allow_caches(rules, o);
 	rsh_landlock_allow(rules, "/dev/null", true);
 	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
-	/* libc finds out here how many processors there are. */
+	/* libc counts the processors here. */
 	rsh_landlock_allow(rules, "/sys/devices/system/cpu", false);
-	/* LeakSanitizer looks for its threads. */
+	/* LeakSanitizer reads the list of threads. */
 	if (IS_SANITIZED)
 		rsh_landlock_allow(rules, "/proc", false);
 	return 0;
 }
 
-/* This loads what libc would open later: the zone of the log's times, and what
- * it takes to cancel a thread. */
+/* Loads what libc would open later: the time zone for the log, and the library
+ * that cancels threads. */
 static void preload(void)
 {
 	tzset();
@@ -209,8 +213,8 @@ static void preload(void)
 
 /* ---- all of it ---- */
 
-/* True if others are served: what was read for them, and what it came from, may
- * be none of their business. */
+/* Returns whether other users may read the mount.  They must not read the
+ * process's memory, which has what other users have read and the source. */
 static bool serves_others(const struct rsh_options *o)
 {
 	return rsh_option_given(o, "allow_other") ||
@@ -262,7 +266,7 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 	int rc;
 
 	preload();
-	/* LeakSanitizer has to trace the process. */
+	/* LeakSanitizer must be able to trace the process. */
 	if (serves_others(o) && !IS_SANITIZED)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/signals.c blocks the signals of a mount in all threads and takes them
- * in one of its own. */
+/* app/daemon/signals.c blocks the signals of a mount in all threads and takes
+ * them in a separate thread. */
 #include "config.h"
 
 #include "daemon_i.h"
@@ -18,7 +18,7 @@
 struct rsh_signals {
 	pthread_t thread;
 	atomic_bool stopping;
-	enum rsh_log_level quieter; /* the level that SIGUSR2 leads back to */
+	enum rsh_log_level quieter; /* the level that SIGUSR2 restores */
 	void (*tell)(void *ctx);
 	void *ctx;
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/stack.c looks whether a mount point has a mount already, and whether
- * that one was made of the same.
+/* app/daemon/stack.c checks whether a mount point already has a mount, and
+ * whether that mount has the same source and options.
  *
- * A mount is asked what it was made of through its control directory, by a
- * process of its own: a daemon that hangs leaves whoever asks it where no
- * signal reaches. */
+ * The options of a mount are read from its control directory, by a separate
+ * process: a process that waits for a daemon that hangs cannot be ended by a
+ * signal.
+ */
 #include "config.h"
 
 #include "stack_i.h"
@@ -29,12 +30,13 @@
 #define PAUSE_MS 20
 #define LOCK_SECONDS 120
 
-/* ---- what a mount says ---- */
+/* ---- reading the options of a mount ---- */
 
-/* A process writes this to a pipe at once. */
+/* This is the answer of the separate process, which writes it to a pipe with
+ * one write(2). */
 struct answer {
 	bool same;
-	int code; /* 0, or -errno if it did not answer */
+	int code; /* 0, or -errno if the mount did not answer */
 	char step[256];
 };
 
@@ -56,8 +58,8 @@ static struct answer ask_for_config(const char *path, const json_t *identity)
 	return a;
 }
 
-/* Whoever waits for the end of this command's output must not wait for the
- * process that asks. */
+/* The process leaves the standard streams: a program that waits for the end of
+ * this command's output must not wait for the process. */
 static void leave_asker_streams(void)
 {
 	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
@@ -78,7 +80,7 @@ static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
 	_exit(n != sizeof(a));
 }
 
-/* A process that does not end is left to init. */
+/* If the process does not end, init reaps it later. */
 static void end_asker(pid_t pid)
 {
 	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
@@ -113,10 +115,10 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 	return a;
 }
 
-/* ---- what that means ---- */
+/* ---- comparing ---- */
 
-/* Automounters mount something of their own for others to cover; whoever looks
- * into it asks for the very mount that is being made. */
+/* An automounter mounts autofs, which other mounts cover.  A look into it would
+ * request the mount that is being made. */
 static bool is_to_be_covered(const struct rsh_mounted *m)
 {
 	return strcmp(m->type, "autofs") == 0;
@@ -137,7 +139,8 @@ static void tell_other(const struct rsh_mounted *m)
 			       "will be covered", m->path, m->source, m->type);
 }
 
-/* A mount of another type or subtype is not unmounted by this program. */
+/* This program does not unmount a mount of another type or subtype, so the
+ * error names another command for it. */
 static int refuse_mounted(const struct rsh_mounted *m, int rc,
 			  struct rsh_error *err)
 {
@@ -167,11 +170,12 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 	return 0;
 }
 
-/* ---- one at a time ---- */
+/* ---- one process at a time ---- */
 
-/* The lock lies on the directory that will be covered.  Daemons hold a shared
- * one there (mounted.h), also some that were unmounted lazily: they are no
- * reason to wait.  Where there cannot be a lock nobody waits. */
+/* The exclusive lock is on the directory that will be mounted on.  Daemons hold
+ * a shared lock there (mounted.h), also some daemons whose mount was detached:
+ * there is no wait for shared locks.  If the file system has no locks, there is
+ * no wait. */
 static bool is_locked_by_another(int fd)
 {
 	return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
@@ -196,7 +200,7 @@ static bool is_as_before(const struct rsh_mounted *m)
 {
 	struct rsh_mounted now;
 
-	/* If the mount cannot be seen, a second look is useless. */
+	/* If the mount cannot be found, a second look cannot help. */
 	return rsh_mounted_find(m->path, &now) != 0 ||
 	       (now.n == m->n && strcmp(now.source, m->source) == 0);
 }
@@ -212,7 +216,8 @@ static int look_at_mountpoint(const struct rsh_options *o,
 	for (;;) {
 		cleanup_fd int fd = -1;
 
-		/* The process that mounts says what is wrong with a path. */
+		/* The process that mounts reports what is wrong with the
+		 * path. */
 		if (rsh_mounted_find(o->mountpoint, &m))
 			return 0;
 		rc = m.n && !is_to_be_covered(&m) ?

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/stack_i.h looks at a mount point that has a mount already: `mount -a`
- * and scripts that are run twice shall not put the same one on top of
- * itself. */
+/* app/daemon/stack_i.h checks a mount point that already has a mount.  `mount
+ * -a` and scripts that run twice must not mount the same source twice on one
+ * directory. */
 #ifndef RSH_APP_STACK_I_H
 #define RSH_APP_STACK_I_H
 
@@ -9,32 +9,33 @@
 
 #include "rsh/app/options.h"
 
-/* ---- what tells one mount from another ---- */
+/* ---- the identity of a mount ---- */
 
-/* Gives SOURCE and the options of a mount, each a text, in an order and with
- * paths that do not depend on how they were written, and without those that say
- * nothing of what is shown, such as where the log goes.  It is from jansson;
- * NULL: memory is out.  This looks up paths, so the directory must be that of
- * the command. */
+/* Returns SOURCE and the options of a mount as texts.  Their order and paths do
+ * not depend on how they were written, and options that do not change what a
+ * mount shows are omitted, such as the destination of the log.  The value is
+ * from jansson; NULL: memory is out.  Paths are resolved, so the working
+ * directory must still be that of the command. */
 json_t *rsh_identity(const struct rsh_options *o);
 
-/* ---- what is mounted there ---- */
+/* ---- the mount that is there ---- */
 
 enum rsh_stack {
-	RSH_STACK_FREE, /* nothing or something else is there: the log has a
-			 * notice */
-	RSH_STACK_SAME, /* what is to be mounted is there: the log says so */
+	RSH_STACK_FREE, /* nothing, or another mount, is there; another mount is
+			 * logged as a notice */
+	RSH_STACK_SAME, /* a mount with the same source and options is there;
+			 * this is logged */
 };
 
-/* Is called before the mount, in the directory of the command and
- * single-threaded.  Waits while another process is about to mount there; *lock,
- * -1 or a descriptor, lets others wait for this one until rsh_stack_unlock() or
- * the process ends.  Does not wait for a mount that hangs.  Returns 0 or -errno
- * with a sentence, also about a mount whose daemon is gone or does not
- * answer. */
+/* Must be called before the mount, in the directory of the command and in a
+ * process with one thread.  It waits while another process mounts there.  *lock
+ * is -1 or a descriptor; other processes wait for this one until
+ * rsh_stack_unlock() or until the process ends.  The call does not wait for a
+ * mount that hangs.  Returns 0 or -errno with a sentence, also for a mount
+ * whose daemon is gone or does not answer. */
 int rsh_stack_look(const struct rsh_options *o, enum rsh_stack *found,
 		   int *lock, struct rsh_error *err);
-/* Unlocks also for the processes that have the lock from this one. */
+/* Unlocks also for processes that have inherited the lock. */
 void rsh_stack_unlock(int lock);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/syscalls.c puts a seccomp filter on the calling thread and on those
- * that it starts.
+/* app/daemon/syscalls.c applies a seccomp filter to the calling thread and to
+ * those that it starts.
  *
- * It lists what is refused and not what is allowed: the calls that are made are
- * chosen by libc, libfuse and jansson, and other versions of these choose
- * others.  One that was forgotten would fail a read years later.  The list has
- * what leads out of the process, to programs, other processes, privileges,
- * networks and mounts, and parts of the kernel that have no business here.
+ * The filter lists the calls that are refused, not those that are allowed:
+ * libc, libfuse and jansson choose the calls, and other versions choose other
+ * calls.  A call that is missing in a list of allowed calls would make a read
+ * fail years later.  The list has calls for other programs, other processes,
+ * privileges, networks and mounts, and for parts of the kernel that serving
+ * does not need.
  */
 #include "config.h"
 
@@ -32,7 +33,7 @@ int rsh_syscalls_refuse(bool internet)
 
 /* Names that this libseccomp or processor does not know are ignored. */
 static const char *const refused[] = {
-	/* These start programs or reach into other processes. */
+	/* These start programs or access other processes. */
 	"execve", "execveat", "uselib", "ptrace", "process_vm_readv",
 	"process_vm_writev", "process_madvise", "process_mrelease", "kcmp",
 	"pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kill", "tkill",
@@ -41,25 +42,26 @@ static const char *const refused[] = {
 	"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid",
 	"setfsuid", "setfsgid", "setgroups", "capset", "unshare", "setns",
 	"personality",
-	/* These change owners, modes and attributes, which landlock lets pass,
-	 * or make links and special files. */
+	/* These change owners, modes and attributes, which landlock does not
+	 * restrict, or make links and special files. */
 	"chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown",
 	"fchownat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
 	"removexattr", "lremovexattr", "fremovexattr", "removexattrat",
 	"truncate", "truncate64", "mknod", "mknodat", "link", "linkat",
 	"symlink", "symlinkat", "file_setattr",
-	/* These are for mounts, and ways to files past their directories. */
+	/* These are for mounts, and for opening files without their
+	 * directories. */
 	"mount", "umount", "umount2", "pivot_root", "chroot", "move_mount",
 	"open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount",
 	"fspick", "mount_setattr", "name_to_handle_at", "open_by_handle_at",
 	"swapon", "swapoff", "quotactl", "quotactl_fd", "fanotify_init",
-	/* These are for parts of the kernel that serving has no use for. */
+	/* These are for parts of the kernel that serving does not need. */
 	"bpf", "perf_event_open", "userfaultfd", "io_uring_setup",
 	"io_uring_enter", "io_uring_register", "keyctl", "add_key",
 	"request_key", "init_module", "finit_module", "delete_module",
 	"kexec_load", "kexec_file_load", "modify_ldt", "lookup_dcookie",
 	"nfsservctl", "vm86", "vm86old",
-	/* These are about the whole machine. */
+	/* These affect the whole machine. */
 	"reboot", "acct", "syslog", "vhangup", "iopl", "ioperm", "settimeofday",
 	"stime", "clock_settime", "clock_settime64", "clock_adjtime",
 	"clock_adjtime64", "adjtimex", "sethostname", "setdomainname",
@@ -80,8 +82,8 @@ static int refuse_all(scmp_filter_ctx f)
 	return 0;
 }
 
-/* Refuses all sockets but those for the internet and what looks up names, which
- * asks the kernel by one what addresses there are. */
+/* Refuses all sockets except internet sockets and the netlink socket with which
+ * the lookup of names reads the addresses of the machine. */
 static int refuse_odd_sockets(scmp_filter_ctx f)
 {
 	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
@@ -97,8 +99,8 @@ static int refuse_odd_sockets(scmp_filter_ctx f)
 	return rc;
 }
 
-/* Refuses calls by their arguments: sockets except those of the log and of
- * systemd, signals to other processes, input for the terminal. */
+/* Refuses calls depending on their arguments: sockets except those of the log
+ * and of systemd, signals to other processes, input for the terminal. */
 static int refuse_some(scmp_filter_ctx f, bool internet)
 {
 	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
@@ -120,7 +122,7 @@ static int refuse_some(scmp_filter_ctx f, bool internet)
 	return rc;
 }
 
-/* A filter cannot see the arguments of clone3, so it is refused; libc then
+/* A filter cannot read the arguments of clone3, so clone3 is refused; libc then
  * calls clone. */
 static int refuse_namespaces(scmp_filter_ctx f)
 {

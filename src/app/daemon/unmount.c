@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/unmount.c unmounts by umount2(2) as root and by fusermount3
- * otherwise, and waits until the lock that the daemon holds on the directory
- * is gone. */
+/* app/daemon/unmount.c unmounts with umount2(2) as root and with fusermount3
+ * otherwise, and waits until the daemon's lock on the directory is gone. */
 #include "config.h"
 
 #include "rsh/app/mounted.h"
@@ -21,9 +20,10 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* ---- taking it down ---- */
+/* ---- unmounting ---- */
 
-/* Reads what fusermount3 says, without its name and the newline. */
+/* Reads the message of fusermount3, without the program's name and the
+ * newline. */
 static void read_complaint(int fd, char *text, size_t size)
 {
 	char *colon, *end;
@@ -48,7 +48,7 @@ static void read_complaint(int fd, char *text, size_t size)
 
 static void exec_fusermount(const char *path, bool lazy, int out)
 {
-	/* LC_ALL is set because its sentences are looked into. */
+	/* LC_ALL is set because the program searches the messages. */
 	setenv("LC_ALL", "C", 1);
 	dup2(out, STDERR_FILENO);
 	if (lazy)
@@ -113,14 +113,15 @@ int rsh_unmount_mark_open(const char *mountpoint)
 
 void rsh_unmount_mark(int fd)
 {
-	/* The descriptor stays open until the process ends. */
+	/* The descriptor stays open, and the lock is held, until the process
+	 * ends. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0)
 		rsh_log_debug("umount does not wait for the daemon: %s",
 			      strerror(errno));
 }
 
-/* The mark goes when the process does.  Where there cannot be a mark there is
- * nothing to wait for. */
+/* The lock ends with the process that holds it.  If the file system has no
+ * locks, there is nothing to wait for. */
 static bool daemon_is_gone(const char *path)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

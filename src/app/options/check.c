@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/check.c looks at the options of a command together, once all are
- * set, and refuses what is missing or contradicts itself. */
+/* app/options/check.c checks the options of a command together, after all are
+ * set, and refuses a command line that is incomplete or contradicts itself. */
 #include "config.h"
 
 #include "rsh/app/check.h"
@@ -38,7 +38,7 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 				     dir && *dir == '/' ? dir : file,
 				     dir && *dir == '/' ? "rank_{rank}" :
 				     "rank_{rank}/net.ckpt");
-	/* A file without a directory is looked for in the directories of the
+	/* A file without a directory is searched in the directories of the
 	 * ranks. */
 	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
 	    !names_rank(file))
@@ -49,8 +49,8 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* Options that make bytes of which the converter knows nothing do not go with
- * its compatible mode. */
+/* The compatible mode must write the converter's bytes, so it is refused
+ * together with options that the converter does not have. */
 static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 {
 	const struct rsh_plan_options *p = &v->plan;
@@ -75,7 +75,7 @@ static int check_refuse_unfit(const char *option, unsigned takes,
 			     names, more);
 }
 
-/* Checks that what was said goes with the form in which it is shown. */
+/* Checks that the options fit the output format. */
 static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 {
 	const struct rsh_output *out = v->output, *other = v->weights.follows;
@@ -108,7 +108,7 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 	return 0;
 }
 
-/* Checks the wish for one whole model, and for files of ranks without a
+/* Checks the options for one whole model, and for files of ranks without a
  * strategy. */
 static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 {
@@ -133,7 +133,8 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 
 /* ---- a source that describes itself ---- */
 
-/* The look costs requests where SOURCE is behind HTTP: once is enough. */
+/* Looking at SOURCE costs requests if it is behind HTTP, so this is done
+ * once. */
 static void check_look(struct rsh_options *o)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
@@ -167,8 +168,8 @@ static int check_refuse_selection(const struct rsh_options *o,
 	const struct rsh_vfs_config *v = &o->vfs;
 	const enum rsh_select select = v->files.select;
 
-	/* Where names tell what is a part of a model, an explicit choice may
-	 * mean other files beside it. */
+	/* If a format is recognised by names (`by_name`), an explicit choice
+	 * may mean other files beside the model. */
 	if (!o->format->by_name ? rsh_option_given(o, "select") :
 	    !v->src.from && ((select != RSH_SELECT_NEWEST &&
 			      select != RSH_SELECT_MINDSPORE) ||
@@ -180,7 +181,7 @@ static int check_refuse_selection(const struct rsh_options *o,
 	return 0;
 }
 
-/* Is it to be shown as a model of Hugging Face's? */
+/* Returns whether SOURCE is shown as a Hugging Face model. */
 static bool check_wants_model(const struct rsh_options *o)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
@@ -195,8 +196,8 @@ static bool check_wants_model(const struct rsh_options *o)
 	       (!v->dst.from || v->dst.from == RSH_FROM_NONE);
 }
 
-/* A whole model is wanted as that model unless something else is said: one of
- * Hugging Face's with the files beside its weights. */
+/* A whole model is shown as a whole model unless the options say otherwise.  A
+ * Hugging Face model is shown with the files beside its weights. */
 static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -255,7 +256,7 @@ static int check_refuse_unsaid(const struct rsh_options *o,
 	return 0;
 }
 
-/* What SOURCE is has been looked at by now. */
+/* check_look() must have been called before. */
 static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
@@ -289,7 +290,7 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 	return check_conversion(o, err);
 }
 
-/* The options of a conversion say nothing where there is none. */
+/* Options of a conversion have no effect with --resume, so they are refused. */
 static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 {
 	const char *bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
@@ -304,7 +305,7 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
-/* If both strategies are given or known, ls prints what a mount would take. */
+/* If both strategies are given or known, ls prints what a mount would show. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
@@ -364,8 +365,8 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	return rsh_check_files(o, err);
 }
 
-/* A daemon leaves its directory, and the table of mounts is read in others, so
- * the path is made a full one. */
+/* A daemon leaves its working directory, and other programs read the table of
+ * mounts in other directories, so the path is made absolute. */
 static int take_full_source(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;

@@ -7,7 +7,7 @@
 #include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 
-/* Refuses options that say something of a SOURCE that is not there. */
+/* Refuses options about a SOURCE if there is no SOURCE. */
 static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
 {
 	static const char *const options[] = { "from", "config", "src-strategy",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/check_form.c checks what commands with forms have in common. */
+/* app/options/check_form.c has the checks that all commands with forms
+ * share. */
 #include "config.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 
-/* Refuses a form without an option that it needs. */
+/* Refuses a form if an option that it needs is missing. */
 static int check_missing(const struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_command_id id = o->form->id;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/check_weights.c judges the options of a conversion between the two
- * forms of a model's weights.
+/* app/options/check_weights.c checks the options of a conversion between the
+ * two forms of a model's weights.
  *
- * Strategies speak of MindSpore's names, so that they tell which side is which
- * where --from does not. */
+ * Strategies have MindSpore's names.  So if --from is not given, the side with
+ * a strategy is the MindSpore side.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -30,8 +31,8 @@ static bool source_is_sharded(const struct rsh_options *o)
 		o->format->words == RSH_WORDS_MINDSPORE);
 }
 
-/* The names of a whole model will tell in which form it is shown, unless that
- * is said. */
+/* If neither the side nor the format is given, the names of a whole model will
+ * decide in which form it is shown. */
 static void check_whole_model(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -67,7 +68,7 @@ static int check_sides(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A Hugging Face model is not sharded, and has an output format of its own. */
+/* A Hugging Face model is not sharded, and has its own output format. */
 static int check_assume(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -106,7 +107,7 @@ static int check_find_table(struct rsh_options *o, struct rsh_error *err)
 	return w->table ? 0 : rsh_error_nomem(err);
 }
 
-/* The files that make a model of the weights are in the directory of its
+/* The files that belong to a Hugging Face model are in the directory of its
  * config.json. */
 static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 {

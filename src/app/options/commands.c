@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/commands.c holds the table of commands, and guesses which
- * command a mistyped name means. */
+/* app/options/commands.c has the table of commands, and suggests commands for
+ * mistyped names. */
 #include "config.h"
 
 #include "rsh/app/commands.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/options/digest.c hashes the options that decide about the bytes of a
- * conversion, as the table has them. */
+ * conversion, as marked in the table of options. */
 #include "config.h"
 
 #include "rsh/app/digest.h"
@@ -24,7 +24,8 @@ int rsh_digest_value(void *hash, const void *member, size_t size,
 	return 0;
 }
 
-/* The NUL is hashed as well, so that no text and an empty one differ. */
+/* The final NUL is hashed as well, so that a NULL text and an empty text
+ * differ. */
 int rsh_digest_text(void *hash, const void *member, size_t size,
 		    struct rsh_error *err)
 {
@@ -32,7 +33,8 @@ int rsh_digest_text(void *hash, const void *member, size_t size,
 
 	(void)err;
 	size = text ? strlen(text) + 1 : 0;
-	/* The length comes first, so that no two lists look the same. */
+	/* The length is hashed first, so that two different lists never give
+	 * the same bytes. */
 	XXH3_64bits_update(hash, &size, sizeof(size));
 	XXH3_64bits_update(hash, text ? text : "", size);
 	return 0;
@@ -63,7 +65,7 @@ int rsh_digest_output(void *hash, const void *member, size_t size,
 	return 0;
 }
 
-/* Bytes are hashed with their number before them. */
+/* The number of bytes is hashed before the bytes. */
 static void digest_bytes(void *hash, const void *data, size_t len)
 {
 	XXH3_64bits_update(hash, &len, sizeof(len));
@@ -92,7 +94,7 @@ static int digest_file(void *hash, const char *path, struct rsh_error *err)
 	return rsh_digest_file(hash, &path, sizeof(path), err);
 }
 
-/* Which of the tables is taken depends on all of them. */
+/* The choice of a table depends on all tables, so all are hashed. */
 static int digest_tables(void *hash, struct rsh_error *err)
 {
 	struct rsh_table_list l;
@@ -106,7 +108,7 @@ static int digest_tables(void *hash, struct rsh_error *err)
 	return rc;
 }
 
-/* A file at an address is read by the store. */
+/* The store reads the file if it is behind an address. */
 static int digest_stored(void *hash, const struct rsh_store *store,
 			 struct rsh_error *err)
 {
@@ -138,7 +140,7 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 	return beside ? digest_file(hash, beside, err) : 0;
 }
 
-/* The contents of the table and of config.json count, not their paths. */
+/* The contents of the table and of config.json are hashed, not their paths. */
 static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 			  const struct rsh_store *store, struct rsh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/exit.c maps errno numbers to exit statuses, and prints the sentence
- * of a command that failed. */
+/* app/options/exit.c converts errno numbers to exit statuses, and prints the
+ * error of a command that failed. */
 #include "config.h"
 
 #include "rsh/app/exit.h"
@@ -42,7 +42,8 @@ enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
 {
 	char shown[2 * RSH_ERROR_TEXT_MAX];
 
-	/* The log may go somewhere else. */
+	/* If the log goes somewhere else, the error is also printed on standard
+	 * error. */
 	if (o->log_to > RSH_LOG_TO_STDERR)
 		fprintf(stderr, "reshardfs: error: %s\n",
 			rsh_text_put(shown, sizeof(shown), err->text));

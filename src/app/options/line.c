@@ -17,7 +17,7 @@
 #include "rsh/util/text.h"
 #include "rsh/wire/file_type.h"
 
-/* A word of these alone means itself in a shell. */
+/* A shell does not interpret a word of these characters alone. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" \
 	      "0123456789_-./:=,@%+"
 
@@ -34,8 +34,8 @@ static int line_quoted(FILE *to, const char *begin, const char *text,
 	return 0;
 }
 
-/* What a terminal must not be sent is escaped as the rest of the program does,
- * which shells understand behind a '$'. */
+/* Characters that are not safe on a terminal are escaped as everywhere in the
+ * program; shells understand these escapes in $'...'. */
 static int line_word(FILE *to, const char *word)
 {
 	cleanup_free char *safe = rsh_text_escape(word);
@@ -50,7 +50,7 @@ static int line_word(FILE *to, const char *word)
 	return 0;
 }
 
-/* An option of -o alone has its name there. */
+/* An option that exists only for -o is written with -o. */
 static int line_option(FILE *to, const struct rsh_option *def,
 		       const struct rsh_given *given)
 {
@@ -118,11 +118,11 @@ char *rsh_options_line(const struct rsh_options *o,
 	return NULL;
 }
 
-/* ---- what was meant ---- */
+/* ---- a correction of a command line ---- */
 
 #define OPERANDS_MAX 64
 
-/* Would a command take it as it is? */
+/* Returns whether the command would accept the source without more options. */
 static bool line_suits(const struct rsh_options *o, const struct rsh_format *f)
 {
 	const bool file = o->vfs.src.from == RSH_FROM_FILE;
@@ -167,7 +167,8 @@ static char *line_swapped(const struct rsh_options *o)
 	return rsh_options_line(o, o->command, operands);
 }
 
-/* Files of their own, of which something else is wrong. */
+/* Returns whether the operand is a file that the command reads by itself, so
+ * that another SOURCE is not the correction. */
 static bool line_is_of_file(const struct rsh_options *o)
 {
 	return rsh_is_file(o->operands[0]) &&

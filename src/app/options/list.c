@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/list.c takes -o name[=value][,name[=value]...], as mount(8) has
+/* app/options/list.c parses -o name[=value][,name[=value]...], as mount(8) has
  * it. */
 #include "config.h"
 
@@ -36,7 +36,7 @@ static int refuse_listed(const struct rsh_command *command, const char *dash_o,
 		if (rsh_option_is_of(&table[i], command) && table[i].name)
 			rsh_suggestion_offer(&guess, table[i].name);
 	rsh_suggestion_put(&guess, dash_o, text);
-	/* In lists '_' is usual. */
+	/* Names in lists are usually written with '_'. */
 	for (char *c = strrchr(text, ' '); c && *c; c++)
 		*c = *c == '-' ? '_' : *c;
 	return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s", dash_o,

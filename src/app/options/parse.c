@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/parse.c makes struct rsh_options from argv, by the tables. */
+/* app/options/parse.c makes struct rsh_options from argv and the tables. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
-/* Has the table as getopt wants it, for one command.  Names with hyphens are
- * there with underscores as well: getopt takes two names of one option for no
- * ambiguity. */
+/* This is the table of options as getopt needs it, for one command.  Names with
+ * hyphens are included with underscores as well: for getopt two names of one
+ * option are not ambiguous. */
 struct getopt_tables {
 	char *letters;
 	struct option *longs;
@@ -66,7 +66,7 @@ static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
 		return -ENOMEM;
 	letter = t->letters;
 	one = t->longs;
-	*letter++ = ':'; /* getopt tells what is wrong and prints nothing */
+	*letter++ = ':'; /* getopt returns what is wrong and prints nothing */
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct rsh_option *def = &table[i];
 
@@ -99,9 +99,10 @@ static const struct rsh_option *find_option(const struct rsh_command *command,
 	return NULL;
 }
 
-/* ---- options that are none ---- */
+/* ---- unknown options ---- */
 
-/* What precedes a command is for all of them. */
+/* Options before the name of a command must be options that all commands
+ * have. */
 static bool is_before_command(char **argv)
 {
 	for (char **word = argv + optind; *word; word++)
@@ -110,7 +111,7 @@ static bool is_before_command(char **argv)
 	return false;
 }
 
-/* getopt is at a word until it has seen its last letter. */
+/* getopt increments optind only after the last letter of a word. */
 static const char *clustered(char **argv)
 {
 	const char *word = argv[optind];
@@ -129,8 +130,8 @@ static int bad_option(const struct rsh_options *o, int c, char **argv,
 	if (c == ':')
 		return rsh_error_set(err, EINVAL, "option %s needs a value "
 				     "(%s)", word, def ? def->arg : "");
-	/* getopt gives the number of a known option for --name=value that
-	 * takes none, and 0 for a name that it does not know. */
+	/* If an option without a value is given as --name=value, optopt is its
+	 * number; if the name is unknown, optopt is 0. */
 	if (optopt >= FIRST_LONG_VALUE)
 		return rsh_error_set(err, EINVAL, "option --%s takes no value",
 				     def->name);
@@ -146,7 +147,8 @@ static bool wants_no_command(const struct rsh_options *o)
 	return o->help || o->help_all || o->version;
 }
 
-/* A list of processes shows the arguments of this one, and so do mounts. */
+/* Secrets are removed because ps(1) and the table of mounts show the arguments
+ * of this process. */
 static int hide_secrets(struct rsh_options *o, char *place,
 			struct rsh_error *err)
 {
@@ -215,7 +217,7 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	const char *const *names = o->command->operands;
 	unsigned i = 0;
 
-	/* An empty operand comes of a shell variable that was never set. */
+	/* An empty operand is mostly a shell variable that was not set. */
 	for (; i < o->n_operands; i++)
 		if (!*o->operands[i])
 			return rsh_error_set(err, EINVAL, "operand %u is empty",
@@ -234,8 +236,8 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* Returns of how many words of argv an option is that all commands have, 0 if
- * it is none. */
+/* Returns how many words of argv the option takes if all commands have it; 0 if
+ * it is not such an option. */
 static int common_option(char *const *argv)
 {
 	const char *word = argv[0];
@@ -258,7 +260,7 @@ static int common_option(char *const *argv)
 }
 
 /* Moves the command's name in front of options that all commands have, and
- * returns the first word that is no such option, NULL if there is none. */
+ * returns the first word that is not such an option; NULL if there is none. */
 static const char *first_word(int argc, char **argv)
 {
 	int at = 1, words;
@@ -274,8 +276,8 @@ static const char *first_word(int argc, char **argv)
 	return word;
 }
 
-/* Takes the command's name out of argv, since getopt takes it for the
- * program's. */
+/* Removes the command's name from argv, because getopt skips argv[0] as the
+ * program's name. */
 static void take_command(int *argc, char ***argv, struct rsh_options *o)
 {
 	size_t n;
@@ -311,7 +313,7 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 	return rc;
 }
 
-/* Doubts a SOURCE of a mount that may be a mistyped command. */
+/* Adds to the error that the SOURCE of a mount may be a mistyped command. */
 static int doubt_command(const char *word, struct rsh_error *err)
 {
 	cleanup_free char *why = strdup(err->text);
@@ -350,8 +352,8 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = parse_command(argc, argv, o, err);
 	if (!o->unnamed || !looks_mistyped(word))
 		return rc;
-	/* For a single operand the message has it already. With two operands it
-	 * may be a correct mount of a SOURCE that does not exist. */
+	/* For a single operand the message is already the right one.  Two
+	 * operands may be a correct mount of a SOURCE that does not exist. */
 	if ((rc == -EINVAL && o->n_operands != 1) ||
 	    (rc == 0 && is_near_command(word)))
 		return doubt_command(word, err);

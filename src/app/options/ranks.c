@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/ranks.c reads ranks and ranges of ranks from operands and marks
+/* app/options/ranks.c parses ranks and ranges of ranks in operands, and marks
  * them. */
 #include "config.h"
 
@@ -75,8 +75,8 @@ int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
 	*wanted = files;
 	if (!files)
 		return rsh_error_nomem(err);
-	/* The index of a file is at least that of its rank, so going backwards
-	 * overwrites nothing that is still needed. */
+	/* The index of a file is not less than the index of its rank, so a loop
+	 * from the end overwrites nothing that is still needed. */
 	if (rsh_ranks_mark(o, skip, n / per_rank, files, err))
 		return -EINVAL;
 	for (uint32_t i = n; i-- > 0;)

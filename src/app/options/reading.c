@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/reading.c makes the reading side of a source from the options of a
- * command, and logs afterwards what the cache did. */
+/* app/options/reading.c sets up reading of a source from the options of a
+ * command, and logs the statistics of the cache at the end. */
 #include "config.h"
 
 #include "rsh/app/reading.h"
@@ -12,7 +12,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* A process needs so much beside the file that it loads. */
+/* The process that loads a file needs so much memory beside the file. */
 #define LOADER_BYTES (256 * MIB)
 
 int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
@@ -32,8 +32,8 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 				largest + largest / 4 + LOADER_BYTES, all);
 }
 
-/* A block that was prefetched is found in memory afterwards, but it was on disk
- * or loaded: so it does not count as found in memory. */
+/* A block that was prefetched is in memory when it is read, but it was read
+ * from disk or loaded before.  So it is not counted as found in memory. */
 static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c,
 		      bool servers)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/set.c holds the setter of every option: it checks the value and
- * puts it into struct rsh_options. */
+/* app/options/set.c has the setter of every option, which checks the value and
+ * stores it in struct rsh_options. */
 #include "config.h"
 
 #include "set_i.h"
@@ -115,7 +115,7 @@ int rsh_set_seconds(struct rsh_options *o, const struct rsh_option *def,
 	return rc;
 }
 
-/* Returns the number of `value` among the words of def->arg, or -1. */
+/* Returns the index of `value` among the words of def->arg, or -1. */
 static int word_number(const struct rsh_option *def, const char *value)
 {
 	const size_t n = strlen(value);
@@ -131,7 +131,7 @@ static int word_number(const struct rsh_option *def, const char *value)
 	return -1;
 }
 
-/* Says that the value is none of "a, b or c". */
+/* Sets the error that the value is not one of "a, b or c". */
 static int refuse_word(const struct rsh_option *def, const char *value,
 		       struct rsh_error *err)
 {
@@ -181,8 +181,8 @@ int rsh_set_strategy(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* The converter refuses more (it joins the prefix to a path); what is left
- * here are the prefixes that would not make the plain name of a file. */
+/* The converter refuses more, since it joins the prefix to a path.  Here only
+ * the prefixes are refused that do not make the plain name of a file. */
 int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
@@ -274,7 +274,7 @@ int rsh_set_model_files(struct rsh_options *o, const struct rsh_option *def,
 	return rc;
 }
 
-/* It may be the directory that has the file. */
+/* The value may be the directory of config.json. */
 int rsh_set_config(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
@@ -302,8 +302,8 @@ int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* 5GB are 5 * 1000^3 bytes, as the Hugging Face tools write sizes; 5G and 5GiB
- * are 5 * 1024^3. */
+/* 5GB are 5 * 1000^3 bytes, as in Hugging Face's tools; 5G and 5GiB are 5 *
+ * 1024^3. */
 static bool parse_bytes(const char *value, uint64_t *bytes)
 {
 	static const char prefixes[] = "KMGT";
@@ -404,7 +404,7 @@ int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
 			      def->name) : 0;
 }
 
-/* Passes on an option that libfuse or the kernel understands. */
+/* Passes on an option of libfuse or the kernel. */
 int rsh_set_mount_opt(struct rsh_options *o, const struct rsh_option *def,
 		      const char *value, struct rsh_error *err)
 {
@@ -433,7 +433,7 @@ int rsh_set_mount_opt(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* Accepts an option that asks for what is always so. */
+/* Accepts an option for behaviour that is always on. */
 int rsh_set_nothing(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
@@ -459,7 +459,7 @@ int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
 		v->derive = rsh_derive_options_new();
 	if (!v->derive)
 		return rsh_error_nomem(err);
-	/* If a file is given as well, this is refused later. */
+	/* A file that is given as well is refused later. */
 	if (def->min == RSH_DERIVE_MESH && !v->dst.from)
 		v->dst.from = RSH_FROM_DERIVED;
 	rc = rsh_derive_options_set(v->derive,

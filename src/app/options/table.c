@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/table.c holds the table of options, below the headings that
+/* app/options/table.c has the table of options, below the headings that
  * --help-all prints. */
 #include "config.h"
 
@@ -11,42 +11,42 @@
 
 #define ALL RSH_IN_ALL
 #define MOUNT RSH_IN(RSH_COMMAND_MOUNT)
-/* These commands take what a conversion is made of, and which files of SOURCE
- * it takes. */
+/* These commands take the options of a conversion, and those that choose files
+ * of SOURCE. */
 #define CONVERSIONS                                                  \
 	(MOUNT | RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) |   \
 	 RSH_IN(RSH_COMMAND_LIBRARY))
 #define EXPORT RSH_IN(RSH_COMMAND_EXPORT)
-/* These go through all bytes of a tree. */
+/* These commands process all bytes of a tree. */
 #define WORKS (EXPORT | RSH_IN(RSH_COMMAND_VERIFY))
-/* These read content. */
+/* These commands read content. */
 #define READS                                                         \
 	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
 	 RSH_IN(RSH_COMMAND_LIBRARY))
-/* A form of `strategy` takes the option, and so does `strategy` itself. */
+/* The option is for a form of `strategy`, and so for `strategy` itself. */
 #define FORM(id) (RSH_IN(RSH_COMMAND_STRATEGY) | RSH_IN(id))
 #define SHOW FORM(RSH_COMMAND_SHOW)
 #define MERGE FORM(RSH_COMMAND_MERGE)
 #define CHECK FORM(RSH_COMMAND_CHECK)
 #define DERIVE FORM(RSH_COMMAND_DERIVE)
 #define INFER FORM(RSH_COMMAND_INFER)
-/* The same of `convert`. */
+/* The option is for a form of `convert`, and so for `convert` itself. */
 #define TABLE_FORM(id) (RSH_IN(RSH_COMMAND_CONVERT) | RSH_IN(id))
 #define TABLES TABLE_FORM(RSH_COMMAND_TABLES)
 #define TABLE_CHECK TABLE_FORM(RSH_COMMAND_TABLE_CHECK)
-/* These have more to tell than whether they succeeded. */
+/* These commands print more than success or failure. */
 #define PRINTS                                                     \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
 	 RSH_IN(RSH_COMMAND_WARM) | RSH_IN(RSH_COMMAND_STATS) |    \
 	 SHOW | CHECK | INFER | TABLES | TABLE_CHECK)
-/* These take files of a SOURCE. */
+/* These commands read files of a SOURCE. */
 #define TREES (CONVERSIONS | CHECK | DERIVE | INFER | TABLE_CHECK)
 
-/* In --help the options that follow belong to the heading. */
+/* In --help the options after a heading belong to it. */
 #define HEADING(text) { .help = text }
-/* libfuse and the kernel understand it, and mount(8) tells what it does. */
+/* libfuse and the kernel interpret the option, and mount(8) documents it. */
 #define MOUNT8(name, arg) \
 	{ name, 0, arg, MOUNT, "", rsh_set_mount_opt, .bare = true }
 #define AT(member)                                  \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/unknown.c says what may have been meant by an option that the command
+/* app/options/unknown.c suggests a correction for an option that the command
  * does not have. */
 #include "config.h"
 
@@ -12,8 +12,8 @@
 #include "rsh/app/table.h"
 #include "rsh/util/suggestion.h"
 
-/* Lists "--a, --b or --c", the options of the command that begin like the word;
- * returns how many they are. */
+/* Lists the options of the command that begin with the word, as "--a, --b or
+ * --c"; returns their number. */
 static unsigned list_begun(const struct rsh_command *command, const char *word,
 			   size_t length, char *text, size_t size)
 {
@@ -41,7 +41,7 @@ static unsigned list_begun(const struct rsh_command *command, const char *word,
 	return count;
 }
 
-/* Lists "ls and plan", the commands that have the option of that name. */
+/* Lists the commands that have the option of that name, as "ls and plan". */
 static unsigned list_owners(const char *word, size_t length, char *text,
 			    size_t size)
 {
@@ -97,7 +97,7 @@ int rsh_unknown_long(const struct rsh_command *command, const char *word,
 			     (int)length, word, text);
 }
 
-/* A long option may have been given one hyphen. */
+/* The word may be a long option with only one hyphen. */
 int rsh_unknown_letter(const struct rsh_command *command, const char *word,
 		       int letter, struct rsh_error *err)
 {

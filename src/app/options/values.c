@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/values.c sets defaults, and ends struct rsh_options. */
+/* app/options/values.c sets defaults, and frees struct rsh_options. */
 #include "config.h"
 
 #include <stdio.h>
@@ -13,10 +13,11 @@
 #include "rsh/util/mem.h"
 #include "set_i.h"
 
-/* The Hugging Face tools take this size. */
+/* Hugging Face's tools use this size. */
 #define DEFAULT_PART_BYTES UINT64_C(5000000000)
 
-/* The cache has so much at most, or a tenth of the memory if that is less. */
+/* The cache has at most so many bytes, or a tenth of the memory if that is
+ * less. */
 #define MAX_CACHE_BYTES (UINT64_C(1) << 30)
 #define DEFAULT_DISK_BYTES (UINT64_C(16) << 30)
 
@@ -50,8 +51,9 @@ void rsh_options_init(struct rsh_options *o)
 	};
 }
 
-/* Returns the place that the XDG base directory specification names, which
- * wants full paths; it is from malloc, or NULL if there is none. */
+/* Returns the directory that the XDG base directory specification defines,
+ * which requires absolute paths; it is from malloc, or NULL if there is
+ * none. */
 static char *default_index_cache(void)
 {
 	const char *base = getenv("XDG_CACHE_HOME");
@@ -66,7 +68,7 @@ static char *default_index_cache(void)
 	return n < 0 ? NULL : path;
 }
 
-/* Without memory for its name there is no index cache. */
+/* If memory for the name is out, no index cache is used. */
 static void set_index_cache(struct rsh_options *o)
 {
 	struct rsh_source_options *f = &o->vfs.files;
@@ -89,13 +91,15 @@ void rsh_options_settle(struct rsh_options *o)
 						     DEFAULT_PART_BYTES;
 	v->plan.part_bytes = v->output->division == RSH_DIVIDE_PARTS ?
 			     v->weights.part_bytes : 0;
-	/* What a model has that is shown as it is, is the model's. */
+	/* If a Hugging Face model is shown with the files beside its weights,
+	 * its optimizer states belong to the model and are kept. */
 	v->leave_states = v->output->takes & RSH_TAKES_OPTIMIZER &&
 			  !v->keep_states && !v->only && !v->drop &&
 			  !v->weights.table &&
 			  !(o->format &&
 			    o->format->shown == RSH_SHOWN_HF_BESIDE);
-	/* The converter knows no steps, so names are taken as it takes them. */
+	/* The converter does not choose steps, so files are selected by its
+	 * rules. */
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;
 	v->files.unsharded = v->src.from != RSH_FROM_FILE;
@@ -115,7 +119,7 @@ void rsh_options_settle(struct rsh_options *o)
 int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
-	/* -o itself does not count as given; the options in its list do. */
+	/* -o itself is not recorded as given; the options in its list are. */
 	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
 				  sizeof(*o->given)))
 		return rsh_error_nomem(err);

@@ -25,7 +25,7 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	const struct rsh_format *f;
 	int bid;
 
-	/* A file may be a source by itself. */
+	/* A single file may be a source. */
 	if (rsh_is_file(o->operands[0])) {
 		rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
 		if (bid <= RSH_BID_ANY)
@@ -37,7 +37,7 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 		return RSH_VERIFY_TREE;
 	if (o->vfs.src.from || o->vfs.dst.from || o->vfs.weights.table)
 		return RSH_VERIFY_MANIFEST;
-	/* A whole model is as likely what an export has written. */
+	/* A whole model may also be the output of an export. */
 	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
 	return f && (f->layout == RSH_LAYOUT_OWN ||
 		     (f->layout == RSH_LAYOUT_WHOLE && f->list)) ?
@@ -55,7 +55,8 @@ bool rsh_verify_has_manifest(const struct rsh_options *o)
 	struct rsh_stat st;
 	bool has;
 
-	/* A file that cannot be opened is an error where it is needed. */
+	/* A file that cannot be opened is reported later, where it is
+	 * needed. */
 	if (rsh_store_open(o->operands[0], &opts, &s, &unused))
 		return false;
 	has = rsh_store_look(s, RSH_MANIFEST_NAME, &st) == 0 &&
