@@ -2,12 +2,13 @@
 /* storage/objects.h - objects on HTTP servers, read in ranges: S3 and
  * compatible servers, and plain web servers with a file that lists their files.
  *
- * s3://BUCKET/PREFIX listed by the server; requests are signed
- * https://HOST/PATH/ listed by an index file (below)
+ *   s3://BUCKET/PREFIX       listed by the server; requests are signed
+ *   https://HOST/PATH/       listed by an index file (below)
  *
- * rsh_objects_open() environment and credentials; no network, no thread
- * rsh_objects_list() names, sizes, identities rsh_objects_read() ranges, by
- * many threads at once rsh_objects_free()
+ *   rsh_objects_open()       environment and credentials; no network, no thread
+ *   rsh_objects_list()       names, sizes, identities
+ *   rsh_objects_read()       ranges, by many threads at once
+ *   rsh_objects_free()
  *
  * Identity: each request for a range has If-Match, and the answer's ETag, range
  * and size are compared with the listing, so that bytes of two objects are
