@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/device.c asks the kernel for passthrough, and to let files that are read
- * past the page cache be mapped shared.  There are three ways, as configure found
- * libfuse: libfuse asks (3.17); what libfuse says to /dev/fuse is completed here
- * (3.13); or nobody asks, and the page cache is used. */
+/* fuse/device.c requests passthrough from the kernel, and shared mappings of
+ * files that bypass the page cache.  There are three ways, depending on the
+ * libfuse that configure found: libfuse requests it (3.17); this file adds the
+ * flags to what libfuse writes to /dev/fuse (3.13); or it is not requested, and
+ * the page cache is used. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -67,12 +68,12 @@ void rsh_device_reply_backing(struct fuse_file_info *fi, int id)
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* This is FUSE_DIRECT_IO_ALLOW_MMAP, Linux 6.6, as it stands in flags2: files
- * that are read past the page cache may be mapped shared all the same. */
+/* This is FUSE_DIRECT_IO_ALLOW_MMAP (Linux 6.6), as a bit of flags2: files that
+ * bypass the page cache allow shared mappings. */
 #define ALLOW_MMAP_FLAG2 (1u << 4)
 
-/* This is FUSE_PASSTHROUGH, Linux 6.9, and what belongs to it; older headers of
- * the kernel do not have it either. */
+/* These are FUSE_PASSTHROUGH (Linux 6.9) and its related values.  Older kernel
+ * headers do not define them. */
 #define PASSTHROUGH_FLAG2 (1u << 5)
 #define OPEN_PASSTHROUGH (1u << 7)
 #define STACK_DEPTH_AT (offsetof(struct fuse_init_out, flags2) + 4)
@@ -86,10 +87,10 @@ struct backing_map {
 #define BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* The next reply of this thread carries this id. */
+/* The next reply of this thread gets this backing id. */
 static _Thread_local int32_t next_backing;
 
-/* The kernel's INIT and our answer look like this, both without padding. */
+/* The kernel's INIT has this form.  It has no padding. */
 struct init_request {
 	struct fuse_in_header header;
 	struct fuse_init_in init;
@@ -111,14 +112,15 @@ static void note_init(struct rsh_server *s, const void *buf, size_t n)
 	s->may_pass = r.init.flags2 & PASSTHROUGH_FLAG2;
 }
 
-/* The connection's first request is INIT; nothing is read beside it until it
+/* The first request of a connection is INIT.  No other request is read until it
  * is answered. */
 static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 {
 	struct rsh_server *s = userdata;
 	ssize_t n = read(fd, buf, len);
 
-	/* libfuse would print this end of the mount (loop.c). */
+	/* libfuse would print an error for this normal end of the mount
+	 * (loop.c). */
 	if (n < 0 && errno == ECONNABORTED)
 		errno = ENODEV;
 	if (n > 0 && !atomic_exchange(&s->init_read, true))
@@ -174,7 +176,7 @@ int rsh_device_attach(struct rsh_server *s)
 				      fuse_session_fd(s->session)) ? -EINVAL : 0;
 }
 
-/* note_init() has done it. */
+/* note_init() has set may_map. */
 void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
 {
 	(void)s, (void)conn;

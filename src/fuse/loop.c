@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/loop.c has the threads that take requests from the kernel.
  *
- * The kernel hands requests to waiting threads in turn, so that each of many
- * threads comes to its request with cold caches, and libfuse's own loop starts
- * and ends threads all the time when there are few.  Here as many as there are
- * processors take requests while reads are computing, and more while they wait
- * for a disk or a network.  One of all is never left to the source
- * (request_queue.c). While reads wait for their turn and none comes back, the
- * thread that called rsh_loop_run() adds one thread after the other.  It also
- * answers readers who were interrupted (pending.c). */
+ * The kernel gives requests to waiting threads in rotation.  With many threads
+ * each one therefore serves its request with cold caches, and with few threads
+ * libfuse's own loop starts and ends threads all the time.  Here one thread for
+ * each processor takes requests while reads compute, and more threads do while
+ * reads wait for a disk or a network.  One thread never reads the source
+ * (request_queue.c).  The thread that called rsh_loop_run() adds one thread
+ * after another while requests are queued and no read ends.  It also answers
+ * interrupted readers (pending.c).
+ */
 #include "config.h"
 
 #include "ops_i.h"
@@ -34,17 +35,16 @@
 #define IDLE_NS 500000000L
 #define END_SECONDS 2
 
-/* So many threads come to those that always take requests; the sources that
- * make them sleep have queues of about this length. */
+/* The number of additional threads that take requests while the source makes
+ * threads sleep.  Such sources have queues of about this length. */
 #define EXTRA_THREADS 12
 
 struct worker {
 	struct rsh_loop *loop;
-	bool extra; /* works only while reads sleep */
-	/* Grows by one when the worker begins to serve, and when it has
-	 * ended. */
+	bool extra; /* takes requests only while reads sleep */
+	/* This grows by 1 when a request begins and when it ends. */
 	atomic_uint_fast64_t moves;
-	uint64_t seen; /* `moves` at the last look of rsh_loop_run() */
+	uint64_t seen; /* `moves` when rsh_loop_run() last looked */
 	pthread_t thread;
 	struct fuse_buf buf;
 };
@@ -52,17 +52,18 @@ struct worker {
 struct rsh_loop {
 	struct rsh_server *server;
 	struct fuse_session *session;
-	unsigned n_workers, max_workers; /* only rsh_loop_run() uses them */
+	unsigned n_workers, max_workers; /* only rsh_loop_run() uses these
+					  * two */
 	struct worker *workers;
-	sem_t news; /* all are busy, or the session has ended */
+	sem_t news; /* posted if all are busy or the session has ended */
 	atomic_uint n_busy, n_always, n_extra;
-	atomic_bool watched; /* somebody looks whether they stay busy */
+	atomic_bool watched; /* rsh_loop_run() checks whether they stay busy */
 	atomic_size_t
-		buffer; /* bytes of a request's buffer, 0 before one came */
+		buffer; /* bytes of a request's buffer; 0: not known yet */
 	atomic_int error;
-	atomic_flag lingering; /* a thread waits for the next request */
+	atomic_flag lingering; /* a thread polls for the next request */
 
-	/* These are for the extra workers. */
+	/* The extra workers use these. */
 	atomic_bool open, forced;
 	pthread_mutex_t lock; /* guards the wait for `open` */
 	pthread_cond_t opened;
@@ -90,7 +91,7 @@ static void loop_unlock(void *arg)
 	pthread_mutex_unlock(arg);
 }
 
-/* The wait can be cancelled. */
+/* The thread can be cancelled while it waits. */
 static void loop_wait_until_open(struct rsh_loop *l)
 {
 	pthread_mutex_lock(&l->lock);
@@ -131,8 +132,8 @@ static void worker_end(struct worker *w)
 	atomic_fetch_add(&w->moves, 1);
 }
 
-/* A reader who goes on has its next request here in less time than it takes to
- * wake a thread, so one thread looks out for it. */
+/* A sequential reader sends its next request in less time than it takes to wake
+ * a thread.  So one thread polls for it. */
 static void loop_linger(struct rsh_loop *l)
 {
 	struct pollfd device = { fuse_session_fd(l->session), POLLIN, 0 };
@@ -146,11 +147,11 @@ static void loop_linger(struct rsh_loop *l)
 	atomic_flag_clear(&l->lingering);
 }
 
-/* Takes a request from the kernel as fuse_session_receive_buf() does, which
- * ends the session where there is no memory for a buffer.  The workers who have
- * theirs can go on, so the others look for memory from time to time; how much
- * it takes libfuse tells nobody, but the first buffer does.  Returns -EAGAIN
- * after a time without memory. */
+/* Takes a request from the kernel with fuse_session_receive_buf(), which ends
+ * the session if there is no memory for a buffer.  Workers that have a buffer
+ * can continue, so the others retry the allocation from time to time.  libfuse
+ * does not report the size of a buffer; it is taken from the first one.
+ * Returns -EAGAIN after a pause if there is no memory. */
 static int worker_receive(struct worker *w)
 {
 	static const struct timespec pause = { 0, SHORT_NS };
@@ -170,8 +171,8 @@ static int worker_receive(struct worker *w)
 	return -EAGAIN;
 }
 
-/* A worker can be cancelled while it waits for a request, not while it serves
- * one. */
+/* A worker can be cancelled while it waits for a request, but not while it
+ * serves one. */
 static void *worker_run(void *arg)
 {
 	struct worker *w = arg;
@@ -179,8 +180,7 @@ static void *worker_run(void *arg)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	pthread_cleanup_push(worker_free_buffer, w);
-	/* A thread that was added takes its first request from those that
-	 * wait. */
+	/* A new thread first serves requests from the queue. */
 	worker_begin(w);
 	rsh_queue_help(&w->loop->server->queue);
 	worker_end(w);
@@ -194,8 +194,8 @@ static void *worker_run(void *arg)
 			loop_linger(l);
 		rc = worker_receive(w);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-		/* The mount went while a request was being handed over.
-		 * libfuse knows such an end only between two requests. */
+		/* The tree was unmounted while the kernel delivered a request.
+		 * libfuse handles an unmount only between two requests. */
 		if (rc == -ECONNABORTED)
 			rc = 0;
 		if (rc == -EINTR || rc == -EAGAIN)
@@ -235,10 +235,11 @@ static int loop_add_worker(struct rsh_loop *l, bool extra)
 	return 0;
 }
 
-/* Says what has happened since the last look. */
+/* What has happened since the last call of loop_look(). */
 struct look {
-	bool moved;  /* some request began or ended */
-	bool stuck;  /* a worker that is not extra is in the same request */
+	bool moved;  /* a request began or ended */
+	bool stuck;  /* a worker that is not extra still serves the same
+		      * request */
 	bool turned; /* a request that may wait for the source has ended */
 };
 
@@ -261,8 +262,10 @@ static struct look loop_look(struct rsh_loop *l, uint64_t *turns)
 	return look;
 }
 
-/* Workers who were all busy need help if nothing is answered, or if requests
- * wait for their turn in vain, until those who always take requests suffice. */
+/* Adds help if all workers are busy and no request begins or ends, or if
+ * requests are queued and none ends.  The extra workers are started first, then
+ * threads are added one by one.  This stops when no worker is stuck and the
+ * queue is empty. */
 static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 {
 	const struct look look = loop_look(l, turns);
@@ -279,13 +282,13 @@ static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 	} else if (!look.stuck && !waiting) {
 		atomic_store(&l->forced, false);
 		atomic_store(&l->watched, false);
-		/* All may have become busy in this moment. */
+		/* All may have become busy at this moment. */
 		if (loop_all_busy(l))
 			atomic_store(&l->watched, true);
 	}
 }
 
-/* Returns false if a worker does not come back from its source. */
+/* Returns false if a worker is still in a read of its source. */
 static bool loop_join_workers(struct rsh_loop *l)
 {
 	struct timespec until;
@@ -309,7 +312,7 @@ static struct rsh_loop *loop_new(struct rsh_server *server)
 		return NULL;
 	l->server = server;
 	l->session = server->session;
-	/* One more thread is not left to the source. */
+	/* The added thread never reads the source. */
 	l->max_workers = server->max_threads + 1;
 	l->workers = calloc(l->max_workers, sizeof(*l->workers));
 	if (!l->workers || sem_init(&l->news, 0, 0)) {
@@ -331,7 +334,7 @@ int rsh_loop_run(struct rsh_server *server)
 	if (!l)
 		return -ENOMEM;
 	server->interrupts.news = &l->news;
-	/* With fewer threads than wanted the loop is only slower. */
+	/* The loop also works with fewer threads, only slower. */
 	rc = 0;
 	while (rc == 0 && l->n_workers < l->max_workers &&
 	       l->n_workers < l->server->n_threads + EXTRA_THREADS)
@@ -343,8 +346,8 @@ int rsh_loop_run(struct rsh_server *server)
 							       IDLE_NS;
 		struct timespec until;
 
-		/* A signal wakes the wait, but not if it comes just before it:
-		 * so it never lasts long, nor longer than `most` ns. */
+		/* A signal wakes the wait, but not if it arrives just before
+		 * it.  So no wait is long, nor longer than `most` ns. */
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += (long)rsh_min_u64(ns, most);
 		if (until.tv_nsec >= 1000000000) {
@@ -359,7 +362,7 @@ int rsh_loop_run(struct rsh_server *server)
 	server->stuck = !loop_join_workers(l);
 	if (rc == 0)
 		rc = atomic_load(&l->error);
-	/* A worker that is stuck still uses it. */
+	/* A stuck worker still uses these. */
 	if (!server->stuck) {
 		pthread_cond_destroy(&l->opened);
 		pthread_mutex_destroy(&l->lock);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/mounter.c has the process that mounts and unmounts.
  *
- * A process that has given up new privileges cannot run fusermount3, which is
- * setuid, and one that is confined by landlock cannot change mounts at all.
- * This process keeps both for two words on a socket, and one mount point from
- * the start.  A third word is for a source that was mounted anew, which
- * landlock takes for files of others: what the word names is looked for in a
- * process of its own, for it may hang, and sent back opened.  A fourth is for
- * readers who may be about to die, as /proc tells.  The process reads nothing
- * else.
+ * A process with no_new_privs cannot run fusermount3, which is setuid, and a
+ * process that is confined by landlock cannot change mounts at all.  This
+ * process keeps both privileges.  It accepts four commands on a socket.  MOUNT
+ * and UNMOUNT use the mountpoint from its start.  FIND is for a source that was
+ * mounted again, because landlock's rules do not cover the new mount: a child
+ * process looks up the name, because the source may hang, and sends the opened
+ * descriptors.  DYING reads /proc to check whether a reader is about to die.
+ * The process reads nothing else.
  */
 #include "config.h"
 
@@ -31,12 +31,12 @@
 
 #define MOUNT 'm'
 #define UNMOUNT 'u'
-/* These two come with a socket for the answer. */
-#define FIND 'f'  /* is followed by a name */
-#define DYING 'd' /* is followed by a number */
+/* These two commands are sent with a socket for the answer. */
+#define FIND 'f'  /* followed by a name */
+#define DYING 'd' /* followed by the number of a thread */
 
-/* No more processes that look for something are started while so many hang, and
- * none hangs for longer. */
+/* The most child processes for FIND at a time.  No more are started while this
+ * many hang, and a child is killed after FINDING_SECONDS. */
 #define MOST_FINDING 16
 #define FINDING_SECONDS 60
 
@@ -86,8 +86,8 @@ static int send_message(int socket, void *buf, size_t size, const int *fd,
 	return sent < 0 ? -errno : 0;
 }
 
-/* Returns the length, or -errno; fd takes up to MOST_FDS descriptors, *n of
- * them. */
+/* Returns the length, or -errno.  fd gets the *n descriptors of the message, up
+ * to MOST_FDS. */
 static ssize_t take_message(int socket, void *buf, size_t size, int *fd,
 			    size_t *n)
 {
@@ -126,7 +126,7 @@ struct work {
 	const char *mountpoint;
 	int socket;
 	struct fuse_session *session; /* NULL: nothing is mounted */
-	unsigned n_finding; /* processes that were started and not ended */
+	unsigned n_finding; /* child processes that have not been reaped */
 };
 
 static int mount_once(struct work *w, struct rsh_error *said)
@@ -146,7 +146,7 @@ static int mount_once(struct work *w, struct rsh_error *said)
 	}
 	rsh_libfuse_listen(NULL);
 	if (rc && said->code == 0)
-		said->code = -rc; /* fusermount3 has said why */
+		said->code = -rc; /* fusermount3 has printed the reason */
 	return rc;
 }
 
@@ -157,13 +157,13 @@ static void do_mount(struct work *w)
 
 	if (mount_once(w, &said) == 0)
 		fd = fuse_session_fd(w->session);
-	/* The streams are closed because whoever started the command waits for
-	 * that. */
+	/* The streams are closed because the caller of the command waits until
+	 * they are closed. */
 	for (int stream = 0; stream <= 2; stream++)
 		rsh_device_close(stream);
 	mounter_answer(w->socket, &said, fd);
-	/* The connection must end with the server, so this process keeps
-	 * none. */
+	/* The connection must end with the server, so this process closes its
+	 * descriptor. */
 	if (fd >= 0)
 		rsh_device_close(fd);
 }
@@ -189,7 +189,8 @@ static void mounter_find(const struct work *w, const char *name, int to)
 	close(w->socket);
 	alarm(FINDING_SECONDS);
 	w->options->find(w->options->find_ctx, name, fd);
-	/* Descriptors go with the message; negative numbers stay in it. */
+	/* Descriptors are attached to the message; it contains negative numbers
+	 * unchanged. */
 	for (int i = 0; i < 2; i++)
 		if (fd[i] >= 0)
 			open[n++] = fd[i];
@@ -197,7 +198,7 @@ static void mounter_find(const struct work *w, const char *name, int to)
 	_exit(0);
 }
 
-/* If there is no answer the other end is closed. */
+/* If there is no answer the caller sees that the other end was closed. */
 static void do_find(struct work *w, const char *name, int to)
 {
 	pid_t child;
@@ -233,8 +234,8 @@ static void mounter_work(const struct rsh_server_options *o,
 	/* The connection must end with the server. */
 	if (handed >= 0)
 		rsh_device_close(handed);
-	/* Signals that end the server come to its whole group, and so to this
-	 * process. */
+	/* A signal that ends the server may be sent to its process group, which
+	 * includes this process. */
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		signal(numbers[i], SIG_IGN);
 	if (chdir("/") == 0) {
@@ -330,8 +331,8 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 		rsh_log_warning("%s; the mount point remains mounted", said.text);
 }
 
-/* Puts the descriptors that came with a message where it has numbers of its
- * own. */
+/* Receives fd, and puts the attached descriptors where the message has
+ * descriptors of the other process. */
 static int take_found(int socket, int fd[2])
 {
 	int open[MOST_FDS];
@@ -346,7 +347,7 @@ static int take_found(int socket, int fd[2])
 	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
 }
 
-/* Sends a word that is answered on a socket of its own.  Returns this socket
+/* Sends a command that is answered on a separate socket.  Returns this socket
  * when there is an answer, or when the other end is closed; or -errno. */
 static int ask_aside(struct rsh_mounter *m, char *word, size_t length,
 		     int seconds)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/passthrough.c has files that are a source file byte for byte read by the
- * kernel from that file, without a request (Linux 6.9; device.c asks
- * for it).
+/* fuse/passthrough.c: the kernel reads a file that is a source file byte for
+ * byte from the source file, without a request (Linux 6.9; device.c requests
+ * it).
  *
- * The kernel wants one backing for all that have a file open at a time: the
- * list holds those in use, and none comes into it once the kernel has refused
- * one, so that a file which was opened without a backing does not get one
- * beside that.
+ * All users that have a file open at a time must have the same backing.  The
+ * list has the backings in use.  After the kernel has refused a backing none is
+ * added to the list, so that a file that was opened without a backing does not
+ * get one while it is open.
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 
 #include "rsh/util/log.h"
 
-/* Says why files are not passed through, once a mount. */
+/* Logs why files are not passed through, once for a mount. */
 static void say_off(const struct rsh_server *s, const char *why)
 {
 	rsh_log(s->io_mode == RSH_IO_PASSTHROUGH ? RSH_LOG_WARNING :
@@ -29,7 +29,7 @@ static void say_off(const struct rsh_server *s, const char *why)
 struct rsh_backing {
 	uint32_t file; /* number of the source file */
 	int fd;
-	int id;        /* the kernel's; 0: none */
+	int id;        /* the kernel's id; 0: none */
 	unsigned users;
 	LIST_ENTRY(rsh_backing) next;
 };
@@ -46,15 +46,16 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 
 	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
 		return;
-	/* The kernel holds on to a descriptor, which may die with its
-	 * source. */
+	/* The kernel keeps a descriptor, which may stop working if the source
+	 * does. */
 	if (s->io_mode == RSH_IO_AUTO && rsh_vfs_backing_is_remote(s->vfs)) {
 		say_off(s, "the source may go away and come back");
 		return;
 	}
-	/* The kernel does not let a file be read through the page cache and be
-	 * passed through at a time.  It stacks two file systems and no more: a
-	 * mount that may stand on another one cannot have an overlay on top. */
+	/* The kernel does not allow a file to be read through the page cache
+	 * and by passthrough at a time.  It supports a stack of two file
+	 * systems: a mount whose source may be on a stacked one cannot have an
+	 * overlay on top. */
 	p->granted = s->direct_io &&
 		     rsh_device_ask_passthrough(s, conn,
 				rsh_vfs_backing_is_stacked(s->vfs));
@@ -87,8 +88,8 @@ static void backing_discard(struct rsh_server *s, fuse_req_t req,
 	free(b);
 }
 
-/* Makes a backing; *refused says why the kernel has not given an id.  When this
- * returns 0 the request is claimed. */
+/* Makes a backing.  If the kernel gave no id, *refused has the reason.  When
+ * this returns 0 the request is claimed. */
 static int new_backing(struct rsh_server *s, const struct rsh_request *r,
 		       uint32_t file, struct rsh_backing **out,
 		       struct rsh_error *refused)
@@ -124,7 +125,8 @@ static int backing_make(struct rsh_server *s, const struct rsh_request *r,
 	int rc = new_backing(s, r, file, &mine, &refused);
 	struct rsh_backing *b;
 
-	/* Without descriptors the file is read as others are. */
+	/* If the process has no more descriptors the file is read without
+	 * passthrough. */
 	if (rc)
 		return rc == -EMFILE ? 0 : rc;
 	pthread_mutex_lock(&s->passthrough.lock);
@@ -198,7 +200,7 @@ void rsh_passthrough_free(struct rsh_server *s)
 {
 	struct rsh_backing *b;
 
-	/* The ids have gone with the connection. */
+	/* The kernel closed the ids with the connection. */
 	while ((b = LIST_FIRST(&s->passthrough.list))) {
 		LIST_REMOVE(b, next);
 		close(b->fd);

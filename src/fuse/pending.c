@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/pending.c keeps requests that wait for the source, and answers those that are
- * interrupted.
+/* fuse/pending.c keeps requests that wait for the source, and answers those
+ * that are interrupted.
  *
- * A thread that hangs in a read of the source cannot be interrupted.  So another thread,
- * that of the loop (loop.c), replies EINTR.  A lock decides which of the two threads
- * replies; the other one does not touch the request again, because libfuse frees it.
+ * A thread that hangs in a read of the source cannot be interrupted.  So
+ * another thread, that of the loop (loop.c), replies EINTR.  A lock decides
+ * which of the two threads replies; the other one does not use the request
+ * again, because libfuse frees it.
  *
- * A process that is being killed gets EINTR at once.  Others get it a little later, in
- * case the source answers by then: a signal with a handler ends nothing, and few programs
- * expect EINTR from a file.  A page fault fails only for a process that is being killed:
- * others would repeat it for ever, or get SIGBUS, or EFAULT in a system call.
+ * A process that is being killed gets EINTR at once.  Others get it a little
+ * later, in case the source answers by then: a signal with a handler does not
+ * end the process, and few programs expect EINTR from a file.  A page fault
+ * fails only for a process that is being killed: others would repeat it
+ * forever, or get SIGBUS, or EFAULT in a system call.
  */
 #include "config.h"
 
@@ -22,21 +24,22 @@
 
 /* Users do not notice this delay after Ctrl-C. */
 #define GRACE_NS UINT64_C(100000000)
-/* The delay of a page fault if it is unknown whether its process is being killed. */
+/* The delay of a page fault if it is unknown whether its process is being
+ * killed. */
 #define LONG_GRACE_NS UINT64_C(3000000000)
 
 struct rsh_pending {
 	struct rsh_server *server;
 	fuse_req_t req;
 	bool of_page;
-	pid_t reader; /* thread; 0: of another PID namespace */
+	pid_t reader; /* thread; 0: in another PID namespace */
 
-	/* The lock of the server's interrupts guards what follows. */
+	/* The lock of the server's interrupts guards all below. */
 	enum { WAITS, INTERRUPTED, CLAIMED, ANSWERED } state;
-	bool held; /* the thread that answers it uses it */
+	bool held; /* the thread that answers interrupted requests uses it */
 	bool ended;
-	/* INTERRUPTED since `since_ns`, the request is to be looked at
-	 * `due_ns`. */
+	/* The time of the interrupt, and the time when the request is checked
+	 * next. */
 	uint64_t since_ns, due_ns;
 	TAILQ_ENTRY(rsh_pending) next;
 };
@@ -52,8 +55,8 @@ void rsh_interrupts_destroy(struct rsh_interrupts *i)
 	pthread_mutex_destroy(&i->lock);
 }
 
-/* libfuse calls this, also from fuse_req_interrupt_func(), with a lock on the
- * request, which must therefore not be answered here. */
+/* libfuse calls this, also in fuse_req_interrupt_func(), and holds a lock on
+ * the request, so the request must not be answered here. */
 static void interrupt(fuse_req_t req, void *data)
 {
 	struct rsh_pending *p = data;
@@ -121,7 +124,7 @@ bool rsh_pending_claim(struct rsh_pending *p)
 		p->state = CLAIMED;
 	mine = p->state == CLAIMED;
 	pthread_mutex_unlock(&i->lock);
-	/* This waits until interrupt() has let go of the request. */
+	/* This waits until interrupt() no longer uses the request. */
 	if (first)
 		fuse_req_interrupt_func(p->req, NULL, NULL);
 	return mine;
@@ -145,8 +148,9 @@ bool rsh_pending_end(struct rsh_pending *p)
 	return mine;
 }
 
-/* Returns the next request that is due, held and put off.  If there is none,
- * returns NULL, and *wait is the time until there will be one. */
+/* Returns the next request that is due, with `held` set and its next check
+ * GRACE_NS later.  If there is none, returns NULL, and *wait is the time until
+ * one will be due. */
 static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 {
 	const uint64_t now = rsh_clock_ns();
@@ -169,7 +173,7 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 	return p;
 }
 
-/* This may take a moment, because another process reads /proc. */
+/* This may take a while, because another process reads /proc. */
 static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 {
 	const uint64_t waited = rsh_clock_ns() - p->since_ns;

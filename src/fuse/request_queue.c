@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/request_queue.c queues requests that may wait for the source.
  *
- * All but one of the threads may serve such requests.  More requests wait here without a
- * thread, in their order of arrival.  So one thread always answers requests that do not
- * need the source, however many reads hang.
+ * All threads except one may serve such requests.  More requests wait here
+ * without a thread, in their order of arrival.  So one thread always answers
+ * requests that do not need the source, however many reads hang.
  */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Each entry is a waiting reader; this many take 10 MB. */
+/* Each entry is a waiting request; this many use 10 MB. */
 #define MOST_WAITING 65536
 
 int rsh_queue_init(struct rsh_request_queue *t)
@@ -40,7 +40,8 @@ static struct rsh_request *queue_next(struct rsh_request_queue *t)
 	return r;
 }
 
-/* Returns 0, -ENOMEM, or -ECONNABORTED after rsh_queue_close().  The lock is held. */
+/* Returns 0, -ENOMEM, or -ECONNABORTED after rsh_queue_close().  The lock is
+ * held. */
 static int queue_append(struct rsh_request_queue *t,
 			const struct rsh_request *r)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/server.c has the life of a mount: session, mount, loop, unmount. */
+/* fuse/server.c has the life cycle of a mount: session, mount, loop,
+ * unmount. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -17,13 +18,13 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* While reads are computing, as many threads as there are processors will
- * do. */
+/* While reads compute, one thread for each processor is enough, up to this
+ * number. */
 #define FEW_THREADS 8
 #define MAX_THREADS 64
 
-/* A lean server has so many threads that serve, as many that prepare, and so
- * many windows. */
+/* A lean server has this many threads that serve, this many that prepare
+ * windows, and this many windows. */
 #define LEAN_THREADS 2
 #define LEAN_WINDOWS 4
 
@@ -58,14 +59,14 @@ static struct rsh_streams_options choose_windows(
 	return so;
 }
 
-/* ---- what it takes ---- */
+/* ---- memory ---- */
 
-/* A thread takes its stack where mappings are limited, its request's buffer,
- * and what it gathers rows in. */
+/* A thread needs its stack (if mappings are limited), the buffer of its
+ * request, and a buffer to gather rows in. */
 #define THREAD_BYTES ((uint64_t)(512 + 1100 + 900) * 1024)
-/* Signals, digests and the caches have threads as well. */
+/* The number of threads for signals, digests and the caches. */
 #define MORE_THREADS 6
-/* Open files, requests that wait and texts of .reshardfs take so much. */
+/* The memory for open files, waiting requests and texts of .reshardfs. */
 #define SMALL_BYTES ((uint64_t)8 * 1024 * 1024)
 
 uint64_t rsh_server_maps(const struct rsh_server_options *o)
@@ -77,7 +78,7 @@ uint64_t rsh_server_maps(const struct rsh_server_options *o)
 	choose_threads(&s, o);
 	threads = (uint64_t)s.max_threads + 1 + choose_windows(o).max_threads +
 		  (o->far && !o->shared ? RSH_READ_HELPERS : 0) + MORE_THREADS;
-	/* A thread that serves may hold two windows that stand in no list. */
+	/* A thread that serves may use two windows that are in no list. */
 	return rsh_stream_maps((unsigned)(windows + 2 * threads)) +
 	       threads * THREAD_BYTES + SMALL_BYTES;
 }
@@ -87,7 +88,7 @@ uint64_t rsh_server_resident(const struct rsh_server_options *o)
 	return (uint64_t)(o->lean ? 32 : o->far && !o->shared ? 192 : 64) << 20;
 }
 
-/* Takes over what another process has mounted. */
+/* Uses the connection that another process has mounted. */
 static int take_mount(struct rsh_server *s, struct rsh_error *err)
 {
 	cleanup_fd int fd = -1;
@@ -109,12 +110,12 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 {
 	int rc;
 
-	/* Shells start background jobs with SIGINT ignored, and libfuse leaves
-	 * alone what is ignored. */
+	/* Shells start background jobs with SIGINT ignored, and libfuse sets no
+	 * handler for an ignored signal. */
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
-	/* This comes before the mount: a signal must never find a mount that
-	 * nobody takes down. */
+	/* The handlers are set before the mount, so that no signal can end the
+	 * process without an unmount. */
 	if (fuse_set_signal_handlers(s->session))
 		return rsh_error_set(err, EINVAL, "cannot set signal handlers");
 	s->has_signals = true;
@@ -175,9 +176,8 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	return 0;
 }
 
-/* Unmounts as libfuse does it: not what somebody else has unmounted already,
- * and not before the connection is closed, so that nobody waits for an
- * answer. */
+/* Unmounts as libfuse does: not if the tree is already unmounted, and after the
+ * connection is closed, so that no process waits for an answer. */
 static void give_mount_back(struct rsh_server *s)
 {
 	struct pollfd device = { .fd = fuse_session_fd(s->session) };
@@ -207,7 +207,7 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 	s->ready = ready;
 	s->ready_ctx = ctx;
 	rc = rsh_loop_run(s);
-	/* Those who wait for a digest are answered through the session's
+	/* Requests that wait for a digest are answered through the session's
 	 * descriptor. */
 	if (!rsh_digests_stop(s->digests))
 		s->stuck = true;

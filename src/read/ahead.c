@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/ahead.c decides which windows a reader will want. */
+/* read/ahead.c decides which windows are prepared ahead of a reader. */
 #include "config.h"
 
 #include "stream_i.h"
 
 #include "rsh/util/checked.h"
 
-/* So many windows of one stream, besides the one being read, or as many as are
- * loaded at a time at most. */
+/* The maximum of windows of one stream after the one that is being read, unless
+ * more loads are allowed at a time. */
 #define STREAM_WINDOWS 16
 
-/* To wake a thread may cost as much as half a window: it is woken for so many
- * windows more than are needed, where that pays. */
+/* It may cost as much as half a window to wake a thread.  So this many more
+ * windows are added at a time if the reader is about as fast as one thread that
+ * fills them. */
 #define BATCH 4
 
-/* So many bunches of windows a source that is waited for is asked for at a
- * time. */
+/* Windows of a source that sleeps are added in groups: a group is the allowed
+ * loads divided by this. */
 #define STREAM_BUNCHES 8
 
-/* A reader is sequential once it has read so many bytes without a gap. */
+/* A reader is sequential if it has read this many bytes without a gap. */
 #define SEQUENTIAL_BYTES ((uint64_t)128 * 1024)
 
-/* If a stream has not been read for so long, its windows are the first to be
- * taken when other streams need windows. */
+/* If a stream has not been read for this time, other streams may take its
+ * windows. */
 #define STALE_NS (UINT64_C(1000000000))
 
-/* A stream that was read within this time competes for processors. */
+/* A stream that was read within this time is assumed to use a processor. */
 #define ACTIVE_NS (UINT64_C(10000000))
 
 bool rsh_stream_keeps_up(const struct rsh_stream *st)
@@ -47,19 +48,23 @@ unsigned rsh_streams_idle_cpus(const struct rsh_streams *s, uint64_t now)
 	return n;
 }
 
-/* Returns how many windows the reader gets through while one is prepared. */
+/* Returns how many windows the reader reads while one is prepared. */
 static uint64_t stream_n_passed(const struct rsh_stream *st)
 {
 	return st->pace_ns ? (st->load_ns + st->pace_ns - 1) / st->pace_ns : 0;
 }
 
-/* Returns how many windows to have behind the one being read.  Where preparing
- * is all computing these are as many as the reader gets through meanwhile, and
- * one more, and at most two for each processor that no reader keeps busy: with
- * none to spare the reader is served fastest by doing it himself.  Where
- * preparing means waiting they are twice as many, so that there are enough when
- * more loads are tried at a time, but no more than that trial takes; of a reader
- * whose pace nobody knows yet a few. */
+/* Returns how many windows to prepare after the one being read.
+ *
+ * If preparing is only computing, these are the windows that the reader reads
+ * meanwhile, and one more.  There are at most two for each processor that no
+ * reader uses; without a free processor it is fastest if the reader's thread
+ * prepares them itself.
+ *
+ * If preparing waits for the source, there are twice as many, so that they are
+ * enough for a trial of more loads, but not more than this trial needs.  A few
+ * are enough while the pace of the reader is unknown.
+ */
 static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 {
 	const struct rsh_streams *s = st->all;
@@ -80,7 +85,7 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 						 STREAM_WINDOWS));
 }
 
-/* Takes the windows away from a stream that nobody reads at the moment. */
+/* Drops the windows of another stream that is not being read. */
 static bool stream_reclaim(const struct rsh_stream *for_whom, uint64_t now)
 {
 	struct rsh_stream *st;
@@ -100,8 +105,8 @@ static bool stream_has_room(const struct rsh_stream *st, uint64_t now)
 	       stream_reclaim(st, now);
 }
 
-/* Of a source that is asked for much at a time, windows are wanted by bunches,
- * since it may give neighbours together. */
+/* Windows of a source with many parallel loads are added in groups, since the
+ * source may read neighbouring ones together. */
 static unsigned stream_least_step(const struct rsh_stream *st)
 {
 	return rsh_stream_sleeps(st) ?
@@ -144,8 +149,8 @@ struct rsh_window *rsh_stream_window_at(struct rsh_stream *st, uint64_t offset)
 	return NULL;
 }
 
-/* Requests may overtake each other a little; what lies further back will not
- * be asked for. */
+/* Requests may arrive slightly out of order.  Windows further back will not be
+ * read. */
 void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset)
 {
 	struct rsh_window *w;
@@ -155,9 +160,9 @@ void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset)
 		rsh_window_unlist(w);
 }
 
-/* A request costs something whatever its length, and of a buffer that begins
- * within a page the kernel makes a long one and a short one: so the pace is that
- * of half a window at least. */
+/* A request has a cost that does not depend on its length, and the kernel
+ * splits a buffer that begins inside a page into a long and a short request.
+ * So the pace is measured over at least half a window. */
 static void stream_pace(struct rsh_stream *st, size_t len, uint64_t ns)
 {
 	st->spent_ns += ns;

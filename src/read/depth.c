@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/depth.c measures stretches of loads, tries twice or half as many at a
- * time, and keeps the number that pays. */
+ * time, and keeps the fastest number. */
 #include "config.h"
 
 #include "depth_i.h"
@@ -9,33 +9,33 @@
 
 #define MIB (UINT64_C(1024) * 1024)
 
-/* This is what a load costs beside its bytes, in bytes, so that short loads and
- * long ones can be compared. */
+/* The cost of a load in addition to its bytes, in bytes, so that short and long
+ * loads can be compared. */
 #define LOAD_WORK (UINT64_C(64) * 1024)
 
-/* A stretch has STRETCH_ROUNDS loads for each that may be under way, since they
- * may well end all together; it has STRETCH_LOADS at least, and lasts
+/* A stretch has STRETCH_ROUNDS loads for each allowed one, since all of them
+ * may end at the same time.  It has at least STRETCH_LOADS and lasts at least
  * STRETCH_NS. */
 #define STRETCH_ROUNDS 2
 #define STRETCH_LOADS 4
 #define STRETCH_NS UINT64_C(20000000)
 
-/* The first stretches are shorter: files may be read before longer ones come to
- * an end. */
+/* The first stretches are shorter, because files may be read completely before
+ * a longer one ends. */
 #define START_ROUNDS 1
 #define START_LOADS 2
 
-/* These count stretches: before what was left is tried again (SOON), between
- * two trials of a number (MIN), where it is plain that nothing will come of it
- * (LONG), and at most (MAX). */
+/* Numbers of stretches: before a level that was left is tried again (SOON),
+ * between two trials of a level (MIN), the same after a clear failure (LONG),
+ * and the maximum (MAX). */
 #define PAUSE_SOON 2
 #define PAUSE_MIN 4
 #define PAUSE_LONG 32
 #define PAUSE_MAX 128
 
-/* Loads have hung when nothing has begun or ended for PATIENCE_NS, for as long as
- * a load may take, and for four times what one takes; the next loads after them
- * have hung sooner. */
+/* Loads hang if none begins or ends for PATIENCE_NS, for the longest time of a
+ * load, and for four times the mean time.  The next loads after them count as
+ * hanging sooner. */
 #define PATIENCE_NS UINT64_C(250000000)
 #define NEXT_PATIENCE_NS UINT64_C(25000000)
 
@@ -63,7 +63,7 @@ static unsigned depth_limit_at(const struct rsh_depth *d, unsigned level)
 	return (unsigned)rsh_min_u64(UINT64_C(1) << level, d->most);
 }
 
-/* Returns the level that is being tried, or else the one that is kept. */
+/* Returns the level of the trial, or the current one if there is no trial. */
 static unsigned depth_level_now(const struct rsh_depth *d)
 {
 	return (unsigned)((int)d->level + d->step);
@@ -91,7 +91,7 @@ static void depth_start(struct rsh_depth *d, uint64_t now)
 	d->n_ended = 0;
 }
 
-/* The next stretch is measured with the limit as it is now. */
+/* The next stretch is measured with the current limit. */
 static void depth_start_anew(struct rsh_depth *d, uint64_t now)
 {
 	d->measuring = false;
@@ -115,8 +115,8 @@ static uint64_t depth_least_of_stretch(const struct rsh_depth *d)
 	return d->starting ? 0 : STRETCH_NS;
 }
 
-/* A source that twice in a row takes twice as long or less than half of it is
- * taken for another one. */
+/* If a stretch takes more than twice or less than half of the mean time, twice
+ * in a row, the source has changed. */
 static bool depth_is_another(struct rsh_depth *d, uint64_t ns)
 {
 	const bool strange = ns > 2 * d->base_ns || ns < d->base_ns / 2;
@@ -163,13 +163,14 @@ static void depth_fail_trial(struct rsh_depth *d, unsigned at_least)
 	l->pause = (unsigned)rsh_min_u64(2 * l->wait, PAUSE_MAX);
 }
 
-/* A difference of a quarter is taken to be more than chance. */
+/* A smaller difference than a quarter may be chance. */
 static bool is_plain(uint64_t less_ns, uint64_t more_ns)
 {
 	return more_ns > less_ns / 4 * 5;
 }
 
-/* More loads have to pay, if only a little; fewer must not cost. */
+/* More loads must be faster, at least a little; fewer loads must not be
+ * slower. */
 static bool depth_pays(const struct rsh_depth *d, uint64_t ns)
 {
 	return d->step > 0 ? ns <= d->base_ns - d->base_ns / 50 :
@@ -192,8 +193,8 @@ static void depth_judge(struct rsh_depth *d)
 		const bool plain = is_plain(ns, d->base_ns);
 		const int further = (int)depth_level_now(d) + d->step;
 
-		/* What has paid plainly is tried further at once. Otherwise it
-		 * may have been chance, and the number before is tried again
+		/* A clear improvement continues with the next level at once.  A
+		 * small one may be chance, and the level before is tried again
 		 * soon. */
 		d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);
 		d->level = depth_level_now(d);
@@ -222,15 +223,15 @@ static void depth_go_on(struct rsh_depth *d, uint64_t now)
 		const uint64_t ns = rsh_max_u64(work * d->base_ns / MIB,
 						depth_least_of_stretch(d));
 
-		/* By this time the whole stretch would have been over long ago,
-		 * if the number paid. */
+		/* The trial fails early: the whole stretch would have ended
+		 * long ago if it was faster. */
 		if (!(d->step && is_plain(ns, d->full_ns)))
 			return;
 		depth_fail_trial(d, PAUSE_LONG);
 	} else if (d->full_ns >= lasted / 8 * 7) {
 		depth_judge(d);
 	} else if (d->step) {
-		/* Nobody wants so many loads. */
+		/* Readers do not want as many loads as the trial allows. */
 		d->at[depth_level_now(d)].wait = PAUSE_MIN;
 		d->step = 0;
 		d->starting = false;
@@ -240,7 +241,7 @@ static void depth_go_on(struct rsh_depth *d, uint64_t now)
 
 /* ---- loads ---- */
 
-/* What was the case since the last event ends now. */
+/* Adds the time since the last event to the time that the stretch was full. */
 static void depth_pass(struct rsh_depth *d, uint64_t now)
 {
 	if (d->measuring && d->full)
@@ -268,7 +269,8 @@ static void depth_count(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 {
 	const uint64_t took = now > begun ? now - begun : 1;
 
-	/* The very first load also finds out how to read. */
+	/* The first load of all also measures the source, so it is not
+	 * counted. */
 	if (bytes == 0 || d->load_ns == 0) {
 		depth_start_anew(d, now);
 	} else if (d->measuring) {
@@ -281,8 +283,9 @@ static void depth_count(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 	d->load_ns = d->load_ns ? (3 * d->load_ns + took) / 4 : took;
 }
 
-/* Where loads take longer than they may, as many are left as would have taken no
- * longer.  One that failed says nothing, nor does a single one that hung. */
+/* If loads take longer than allowed, reduces their number in proportion to the
+ * time.  Loads that failed are not counted.  The mean reduces the effect of a
+ * single load that hung. */
 static void depth_shorten(struct rsh_depth *d, uint64_t begun, uint64_t now)
 {
 	const uint64_t took = now - begun;

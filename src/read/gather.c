@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/gather.c collects the many small runs of a request.
  *
- * A slice that was cut along an inner dimension comes as rows, each from
- * another source file in turn.  Runs are collected in a bounded batch, sorted
- * by file, and neighbours of one file are read together and copied to their
- * places: a request then costs a read a file, not a read a row.  Rows that
- * repeat are one run.  Long runs go straight to where they belong.
+ * A slice that was cut along an inner dimension consists of rows that alternate
+ * between source files.  Runs are collected in a bounded batch and sorted by
+ * file.  Neighbouring runs of a file are read together and copied to their
+ * destinations, so a request costs one read for each file, not one for each
+ * row.  Repeated rows are one run.  Long runs are read directly to their
+ * destination.
  */
 #include "config.h"
 
@@ -18,18 +19,17 @@
 
 #include "rsh/util/checked.h"
 
-/* A copy of so many bytes costs about what a system call does; for longer runs
- * a read of their own is better. */
+/* A copy of this many bytes costs about as much as a system call.  Longer runs
+ * have their own read. */
 #define DIRECT_MIN (16 * 1024)
 
-/* So many states are kept for the next request. */
+/* The most states that are kept for the next request. */
 #define IDLE_STATES 4
 
-/* So many pieces of a request are searched for a long one, by which the bytes
- * are placed. */
+/* The most pieces of a request that are checked for a long one, which decides
+ * where the bytes are placed. */
 #define MOVABLE_PIECES 4
 
-/* Forgets the runs. */
 static void gather_reset(struct rsh_gather *g)
 {
 	g->n_runs = 0;
@@ -55,7 +55,7 @@ static int gather_flush(struct rsh_gather *g)
 
 /* ---- scales and tiles ---- */
 
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 static int gather_hands(struct rsh_gather *g, struct rsh_tile_hands *h)
 {
 	if (!rsh_scratch_make(&g->scratch))
@@ -69,7 +69,7 @@ static int gather_hands(struct rsh_gather *g, struct rsh_tile_hands *h)
 	return 0;
 }
 
-/* Sees to it that the scales of a piece are held, as g->scales[*at]. */
+/* Holds the scales of a piece, as g->scales[*at]. */
 static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 			      uint32_t *at)
 {
@@ -161,9 +161,9 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 	return 0;
 }
 
-/* Makes the runs of the last row stand for n rows more, if they are all there;
- * `dst` is where the last row begins.  Runs of other targets may lie behind
- * it. */
+/* Extends the runs of the last row to n more rows, if all bytes of the row are
+ * in these runs.  The last row begins at `dst`.  Runs of other targets may be
+ * after it. */
 static bool gather_repeat_row(struct rsh_gather *g,
 			      const struct rsh_rows *rows, const uint8_t *dst)
 {
@@ -191,8 +191,8 @@ static int gather_add_piece(struct rsh_gather *g, const struct rsh_piece *p,
 	return rc ? rc : gather_add_run(g, p, dst);
 }
 
-/* Adds a long piece whose elements must be decoded, in as many runs as there are
- * scratches full of it. */
+/* Adds a long piece whose elements must be decoded, in runs that fit into the
+ * scratch buffers. */
 static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 			      uint8_t *dst)
 {
@@ -267,10 +267,10 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 			uint8_t *place =
 				to->area + rsh_place(p.src_offset - at);
 
-			/* Where the first byte belongs is known from the first
-			 * long piece, since short ones and headers are copied
-			 * by this program itself, which knows no slow places.
-			 * What came before that piece moves with it. */
+			/* The place of the first byte depends on the first long
+			 * piece, because this program copies headers and short
+			 * pieces itself, and its copies have no slow places.
+			 * The bytes and runs before that piece move with it. */
 			memmove(place, data, at);
 			for (unsigned i = 1; i <= g->n_runs; i++)
 				g->runs[i].dst += place - data;
@@ -296,7 +296,7 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 	return rc || at == len ? rc : -EIO;
 }
 
-/* ---- states are kept for the next request, the last one used first ---- */
+/* ---- states for the next request; the last used one is first ---- */
 
 static struct rsh_gather *gather_take(struct rsh_gathers *all)
 {

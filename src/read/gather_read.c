@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/gather_read.c reads the runs that a gather has collected: neighbours of
- * one file together.
+/* read/gather_read.c reads the runs that a gather has collected, neighbouring
+ * runs of one file together.
  *
- * Where files are at hand they are read one after the other.  From far away a
- * read waits longer than it reads, so that all of a gather go out at once, each
- * by a thread. */
+ * Local files are read one after the other.  With object storage the latency of
+ * a read is longer than its transfer, so all reads of a gather are sent at
+ * once, each by its own thread.
+ */
 #include "config.h"
 
 #include "gather_runs_i.h"
@@ -15,17 +16,17 @@
 
 #include "rsh/util/checked.h"
 
-/* Pages are given back together with what lies between them, if that is not
- * more. */
+/* Pages are dropped from the page cache together with the bytes between two
+ * spans, if these are not more than this. */
 #define HOLE_MAX ((uint64_t)1024 * 1024)
 
-/* At least one byte in so many of a span must be wanted. */
+/* At least one byte of this many in a span must be needed. */
 #define SPAN_WASTE 4
 
-/* The reads of a gather that are prepared to go out together. */
+/* The maximum number of reads of a gather that are sent at once. */
 #define GATHER_READS 64
 
-/* Who reads runs, and in what he takes apart what he has read. */
+/* The buffers of a thread that reads runs of a gather. */
 struct gather_hand {
 	struct rsh_gather *gather;
 	uint8_t **scratch;
@@ -42,8 +43,8 @@ static int run_by_source(const void *a, const void *b, void *gather)
 	return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
 }
 
-/* Rows that come from several tensors of a file in turn stand in that order
- * until now, in which no two of them are neighbours. */
+/* Rows that alternate between tensors of a file are in the order of the rows,
+ * in which no two are neighbours.  This sorts them by their offset. */
 static void group_sort(struct rsh_gather *g, struct gather_group *group)
 {
 	uint16_t order[RSH_BATCH_RUNS], n = 0;
@@ -102,7 +103,7 @@ static void run_scatter(const struct gather_hand *by,
 	memcpy(r->dst, decoded + r->skip, r->dst_len);
 }
 
-/* Returns the bytes from the first one of the run to its last. */
+/* Returns the number of bytes from the first byte of the run to its last. */
 static uint64_t run_extent(const struct gather_run *r)
 {
 	return (r->n_rows - 1) * r->src_stride + r->src_len;
@@ -115,22 +116,23 @@ static uint64_t run_wanted(const struct gather_run *r)
 
 /* ---- reads ---- */
 
-/* One read of neighbouring runs, or several of rows of one run. */
+/* One read of neighbouring runs, or several reads of rows of one run. */
 struct gather_read {
 	uint32_t file;
 	const struct gather_run *run;
-	unsigned n; /* runs */
+	unsigned n; /* number of runs */
 	uint64_t len;
-	uint64_t row, n_rows; /* of the run, if it is one that has rows */
+	uint64_t row, n_rows; /* rows of the run, if it has rows */
 };
 
-/* True if the extent is worth one read. */
+/* Returns whether one read of the extent is worthwhile. */
 static bool is_span_worth(uint64_t wanted, uint64_t extent)
 {
 	return extent <= RSH_SPAN_MAX && extent <= wanted * SPAN_WASTE;
 }
 
-/* Says which runs from r on one read shall serve: r by itself if it must be. */
+/* Returns the longest span of runs from r that one read can serve, at least r
+ * itself. */
 static struct gather_read run_span(const struct rsh_gather *g,
 				   const struct gather_run *r)
 {
@@ -154,7 +156,7 @@ static struct gather_read run_span(const struct rsh_gather *g,
 	return span;
 }
 
-/* Is it read row by row, or straight to its place? */
+/* Returns whether a run is read row by row, or directly to its destination. */
 static bool read_is_of_rows(const struct gather_read *read)
 {
 	const struct gather_run *r = read->run;
@@ -163,7 +165,7 @@ static bool read_is_of_rows(const struct gather_read *read)
 	       (r->n_rows == 1 || !is_span_worth(run_wanted(r), read->len));
 }
 
-/* Returns how many rows one read takes. */
+/* Returns how many rows one read has. */
 static uint64_t run_rows_at_once(const struct gather_run *r)
 {
 	if (r->n_rows == 1 || r->src_len > RSH_SPAN_MAX ||
@@ -205,7 +207,8 @@ static int read_rows(const struct gather_hand *by, const struct gather_read *rd,
 	return 0;
 }
 
-/* Reads a span of neighbouring runs at once.  Returns 0 or a positive errno. */
+/* Reads a span of neighbouring runs in one read.  Returns 0 or a positive
+ * errno. */
 static int read_together(const struct gather_hand *by,
 			 const struct gather_read *rd, struct rsh_handle *h)
 {
@@ -230,7 +233,8 @@ static int read_together(const struct gather_hand *by,
 	}
 }
 
-/* Goes to the read of the group that follows, from none (0 runs) to the first. */
+/* Moves to the next read of the group; without runs (n is 0) to the first
+ * one. */
 static bool group_next_read(const struct rsh_gather *g,
 			    const struct gather_group *group,
 			    struct gather_read *rd)
@@ -251,9 +255,9 @@ static bool group_next_read(const struct rsh_gather *g,
 	return true;
 }
 
-/* ---- one after the other ---- */
+/* ---- reads one after the other ---- */
 
-/* Neighbouring spans make a stretch, which includes the holes between them. */
+/* A stretch has neighbouring spans, with the bytes between them. */
 struct gather_stretch {
 	uint64_t start, end;
 };
@@ -267,8 +271,8 @@ static void stretch_end(struct rsh_gather *g, const struct rsh_handle *h,
 	s->start = s->end = 0;
 }
 
-/* Spans are given back as a stretch, since each by itself would never come to
- * the end of the kernel's pieces. */
+/* Pages are dropped for a whole stretch, because the kernel drops pages in
+ * larger units, and a single span may not reach the end of one. */
 static void stretch_extend(struct rsh_gather *g, const struct rsh_handle *h,
 			   struct gather_stretch *s, uint64_t start,
 			   uint64_t len)
@@ -295,7 +299,7 @@ static void stretch_add_read(struct rsh_gather *g, const struct rsh_handle *h,
 			       r->src_len);
 }
 
-/* ---- all at once ---- */
+/* ---- reads sent at once ---- */
 
 struct gather_round {
 	struct rsh_gather *gather;
@@ -336,7 +340,7 @@ static int round_add(struct gather_round *round, const struct gather_read *rd)
 	return round->n == GATHER_READS ? round_carry_out(round) : 0;
 }
 
-/* Adds a read, or as many as its rows take. */
+/* Adds a read, or as many reads as its rows need. */
 static int round_add_rows(struct gather_round *round,
 			  const struct gather_read *rd)
 {

@@ -11,26 +11,28 @@
 
 #define RSH_BATCH_RUNS 1024
 #define RSH_BATCH_GROUPS 128
-#define RSH_HASH_SLOTS 256 /* a power of two above RSH_BATCH_GROUPS */
-/* Matrices of scales that runs need are held until these are read. */
+#define RSH_HASH_SLOTS 256 /* a power of two, more than RSH_BATCH_GROUPS */
+/* The most matrices of scales that are held until the runs are read. */
 #define RSH_GATHER_SCALES 8
 
-/* One read of neighbouring runs has so many bytes at most.  That is small
- * enough for the second-level cache, from which the runs are then copied. */
+/* The maximum bytes of one read of neighbouring runs.  They fit into the
+ * second-level cache, from which the runs are then copied. */
 #define RSH_SPAN_MAX RSH_STRIP_BYTES
 
 struct gather_run {
-	uint64_t src;     /* in the file */
+	uint64_t src;     /* offset in the file */
 	uint8_t *dst;
-	uint64_t n_rows;  /* 1, or more without a codec */
+	uint64_t n_rows;  /* 1; more only without a codec */
 	uint64_t src_stride, dst_stride; /* from row to row */
-	uint32_t src_len; /* with a codec RSH_SPAN_MAX at most */
+	uint32_t src_len; /* with a codec at most RSH_SPAN_MAX */
 	uint32_t dst_len;
 	uint32_t skip;
 	uint16_t codec;
-	uint16_t next;    /* next run of the file, 0: none; runs[0] is unused */
-	uint32_t scales;  /* which of the gather's are those of the run */
-	uint64_t number;  /* of its first element, as scales count them */
+	uint16_t next;    /* next run of the file; 0: none, because runs[0] is
+			   * unused */
+	uint32_t scales;  /* index in the gather's `scales` */
+	uint64_t number;  /* number of the first element, as scales count
+			   * elements */
 };
 
 struct gather_scales {
@@ -47,10 +49,10 @@ struct rsh_gather {
 	struct rsh_gather *next_idle;
 	struct rsh_gathers *all;
 	struct rsh_source *source;
-	struct rsh_store *store; /* its bytes */
+	struct rsh_store *store; /* store of the source */
 	struct rsh_tiles *tiles;
 	const struct rsh_wait *wait; /* for files that cannot be reached */
-	uint8_t *scratch; /* is made when first needed */
+	uint8_t *scratch; /* allocated when it is first needed */
 	unsigned n_runs, n_groups;
 	struct gather_run runs[RSH_BATCH_RUNS + 1];
 	struct gather_group groups[RSH_BATCH_GROUPS];
@@ -70,7 +72,7 @@ struct rsh_gathers {
 	unsigned n_idle;
 };
 
-/* Reads all runs, which are still there afterwards.  0 or -errno. */
+/* Reads all runs and keeps them in the gather.  Returns 0 or -errno. */
 int rsh_gather_read_runs(struct rsh_gather *g);
 
 #endif

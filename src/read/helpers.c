@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/helpers.c has threads help one that reads. */
+/* read/helpers.c runs parts of a read in parallel by helper threads. */
 #include "config.h"
 
 #include "helpers_i.h"
@@ -22,7 +22,8 @@ static int helped_do(void *ctx, size_t i, struct rsh_error *err)
 	return h->work(h->ctx, i, err);
 }
 
-/* Who gets no help does one thing after the other. */
+/* Reserves helper threads.  Without one, the caller does one part after the
+ * other. */
 static unsigned helpers_take(struct rsh_helpers *h, size_t wanted)
 {
 	unsigned now = atomic_load(&h->n), n;

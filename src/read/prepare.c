@@ -13,7 +13,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/thread.h"
 
-/* Threads without work leave after this time. */
+/* Threads without work end after this time. */
 #define IDLE_SECONDS 10
 
 void rsh_stream_unref(struct rsh_stream *st)
@@ -24,7 +24,7 @@ void rsh_stream_unref(struct rsh_stream *st)
 	free(st);
 }
 
-/* New streams begin with what the last loads of all others were like. */
+/* New streams start with the measurements of the last load of all streams. */
 static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
 			 bool slept)
 {
@@ -35,7 +35,8 @@ static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
 	st->all->seen = true;
 }
 
-/* As long as memory is out each read fails, and the log would fill. */
+/* While memory is exhausted each read fails.  The interval limits the log
+ * messages. */
 #define COMPLAIN_NS (UINT64_C(60) * 1000000000)
 
 void rsh_streams_out_of_memory(struct rsh_streams *s)
@@ -48,8 +49,8 @@ void rsh_streams_out_of_memory(struct rsh_streams *s)
 		rsh_log_error("out of memory: reads fail with ENOMEM");
 }
 
-/* Reads once more, after giving up what was prepared ahead.  Returns 0 or
- * -errno. */
+/* Drops the windows that were prepared ahead, to free memory, and reads again.
+ * Returns 0 or -errno. */
 static int window_read_anew(struct rsh_streams *s, const struct rsh_window *w,
 			    struct rsh_target *to)
 {
@@ -65,13 +66,13 @@ static int window_read_anew(struct rsh_streams *s, const struct rsh_window *w,
 	return rc;
 }
 
-/* What a window is filled as. */
+/* State of one load of a window. */
 struct window_load {
 	struct rsh_streams *streams;
 	struct rsh_load_room room;
 };
 
-/* A load that waits for a file to come back reads nothing, so others may begin
+/* A load that waits for an unreachable file reads nothing, so others may begin
  * meanwhile. */
 static void room_give_early(void *window_load)
 {
@@ -84,7 +85,8 @@ static void room_give_early(void *window_load)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A load is not begun for a reader who has gone. */
+/* Returns whether a thread should still wait until it may load.  It need not if
+ * the stream was closed: then nothing is loaded. */
 static bool stream_wants_room(const void *stream)
 {
 	const struct rsh_stream *st = stream;
@@ -152,7 +154,7 @@ static bool streams_await_work(struct rsh_streams *s)
 	s->n_idle++;
 	while (rc == 0 && !s->n_woken && !s->stopping)
 		rc = rsh_clock_wait(&s->work, &s->lock, until);
-	/* A woken thread was counted as busy by the one that woke it. */
+	/* The thread that woke this one has counted it as busy. */
 	if (s->n_woken) {
 		s->n_woken--;
 		return true;
@@ -161,8 +163,8 @@ static bool streams_await_work(struct rsh_streams *s)
 	return rc == 0;
 }
 
-/* Returns how many windows of the queue may be filled now: what readers wait
- * for goes first. */
+/* Returns how many windows of the queue may be filled now.  Windows that
+ * readers wait for come first. */
 static unsigned streams_n_ready(const struct rsh_streams *s)
 {
 	const struct rsh_window *w = TAILQ_FIRST(&s->queue);
@@ -202,9 +204,9 @@ static void *prepare_windows(void *arg)
 	return NULL;
 }
 
-/* Returns how many woken threads should be on their way to a window.  For a
- * reader who keeps up there are no more at it than processors that no reader
- * keeps busy: they would only take turns. */
+/* Returns how many threads should be awake for queued windows.  If the reader
+ * keeps up, no more of them run than there are processors without a reader,
+ * because they would compete with the readers. */
 static unsigned streams_n_to_wake(const struct rsh_streams *s)
 {
 	const unsigned n = streams_n_ready(s);
@@ -221,7 +223,7 @@ void rsh_streams_wake(struct rsh_streams *s)
 {
 	const unsigned n = streams_n_to_wake(s);
 
-	/* Threads that were woken before are on their way. */
+	/* Threads that were woken before will take windows of the queue. */
 	for (; s->n_idle && s->n_woken < n; s->n_idle--, s->n_woken++)
 		pthread_cond_signal(&s->work);
 	if (n <= s->n_woken || s->n_threads == s->max_threads || s->stopping)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/record_loader.c cuts what is wanted into tasks, which threads take one
- * by one.
+/* read/record_loader.c divides the wants into tasks, which threads take one by
+ * one.
  *
- * A task is a part of a long want, or many small wants, which one gather reads
+ * A task is a part of a long want, or many small wants that one gather reads
  * together.
  */
 #include "config.h"
@@ -19,19 +19,19 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/thread.h"
 
-/* A task has so many bytes at most, and so many wants. */
+/* The maximum of bytes and of wants of a task. */
 #define TASK_BYTES (UINT64_C(4) * 1024 * 1024)
 #define TASK_WANTS 4096
 
-/* Long wants are cut where the destination is a multiple of this, so that no
- * two threads fault in the same huge page. */
+/* Long wants are divided where the destination is a multiple of this, so that
+ * two threads do not cause page faults in the same huge page. */
 #define HUGE_BYTES (UINT64_C(2) * 1024 * 1024)
 
 #define MOST_THREADS 16
 #define TELL_NS UINT64_C(50000000)
 
-/* Wants [first, end): the first one from byte `from` on, and the last up to its
- * byte `to`. */
+/* Wants [first, end): the first one from byte `from`, the last one up to byte
+ * `to`. */
 struct load_task {
 	size_t first, end;
 	uint64_t from, to;
@@ -45,21 +45,22 @@ struct load {
 	uint64_t all; /* bytes */
 	unsigned most_threads;
 
-	/* The lock of all loads guards what follows. */
+	/* The lock of all loads guards the following members. */
 	struct rsh_loading *common;
 	pthread_t threads[MOST_THREADS];
 	unsigned n_threads, n_ended;
-	pthread_cond_t ended; /* a thread has */
-	size_t next;          /* the first want that is not all in a task, */
-	uint64_t next_from;   /* from this byte on */
+	pthread_cond_t ended; /* a thread has ended */
+	size_t next;          /* the first want that is not completely in a
+			       * task */
+	uint64_t next_from;   /* its first byte that is not in a task */
 	uint64_t taken, done; /* bytes */
-	int rc;               /* the first failure: no task is begun after it */
+	int rc;               /* the first error; no task begins after it */
 	struct rsh_records_load_failure failure;
 };
 
 /* ---- tasks ---- */
 
-/* Returns how many of `left` bytes, which go to `to`, make a part. */
+/* Returns how many of the `left` bytes for `to` the task gets. */
 static uint64_t task_part(const uint8_t *to, uint64_t left, uint64_t room)
 {
 	const uint64_t over = ((uintptr_t)to + room) % HUGE_BYTES;
@@ -69,7 +70,7 @@ static uint64_t task_part(const uint8_t *to, uint64_t left, uint64_t room)
 	return over < room ? room - over : room;
 }
 
-/* Takes the next task, with the lock held.  False: there is none left. */
+/* Takes the next task; the lock is held.  Returns false if there is none. */
 static bool load_take(struct load *l, struct load_task *t)
 {
 	*t = (struct load_task){ .first = l->next, .from = l->next_from };
@@ -140,7 +141,8 @@ static int task_try(const struct load *l, const struct load_task *t,
 	return a.rc;
 }
 
-/* Many wants that failed are read one by one, to find out which it was. */
+/* If a task of many wants fails they are read one by one, to find the one that
+ * failed. */
 static int task_run(const struct load *l, const struct load_task *t,
 		    const struct rsh_wait *wait,
 		    struct rsh_records_load_failure *failure)
@@ -164,9 +166,9 @@ static int task_run(const struct load *l, const struct load_task *t,
 
 /* ---- threads ----
  *
- * Where the source does not put threads to sleep there are as many as there are
- * processors.  Where it does, the loads of all readers find out how many pay,
- * and a load has a thread for each that may read. */
+ * If the source does not make threads sleep there is one thread for each
+ * processor.  If it does, the loads of all readers measure how many reads at a
+ * time are useful, and a load has one thread for each read that is allowed. */
 
 static void *load_work(void *load);
 
@@ -175,7 +177,7 @@ static bool load_sleeps(const struct load *l)
 	return l->common->blocked >= RSH_BLOCKED_MIN;
 }
 
-/* Returns how many tasks are left, or so. */
+/* Returns about how many tasks are left. */
 static unsigned load_queued(const struct load *l)
 {
 	return (unsigned)rsh_min_u64((l->all - l->taken) / TASK_BYTES,
@@ -197,13 +199,14 @@ static void load_start(struct load *l, unsigned n)
 		l->n_threads++;
 }
 
-/* What a task is done as. */
+/* State of one task. */
 struct task_load {
 	struct load *load;
 	struct rsh_load_room room;
 };
 
-/* A task that waits for a file to come back reads nothing. */
+/* A task that waits for an unreachable file reads nothing, so others may
+ * begin. */
 static void task_give_room(void *task_load)
 {
 	struct task_load *tl = task_load;
@@ -214,7 +217,7 @@ static void task_give_room(void *task_load)
 	pthread_mutex_unlock(&l->common->lock);
 }
 
-/* Leaves the lock meanwhile. */
+/* Releases the lock during the read. */
 static int task_load(struct load *l, const struct load_task *t,
 		     struct rsh_records_load_failure *failure)
 {
@@ -252,8 +255,8 @@ static void load_fail(struct load *l, int rc,
 	rsh_load_limit_rouse(&l->common->loads);
 }
 
-/* Does one task, with the lock held but for the reads.  False: there is none
- * left. */
+/* Does one task; the lock is held, except during reads.  Returns false if there
+ * is none. */
 static bool load_work_one(struct load *l)
 {
 	struct rsh_records_load_failure failure = { 0 };
@@ -313,8 +316,8 @@ static void load_all(struct load *l, const struct rsh_records_load_options *o)
 	pthread_mutex_lock(&l->common->lock);
 	load_start(l, (unsigned)rsh_min_u64(cpus > 0 ? cpus - helped : 1,
 					    l->most_threads));
-	/* The calling thread works, too. Where it is to tell how far they are
-	 * it only looks on, since a source may hang, unless there is no other
+	/* The calling thread does tasks, too.  If it has to report the progress
+	 * it only waits, because a source may hang, unless there is no other
 	 * thread. */
 	while ((!o->progress || l->n_threads == 0) && load_work_one(l))
 		if (o->progress)
@@ -330,7 +333,8 @@ static void load_all(struct load *l, const struct rsh_records_load_options *o)
 		pthread_join(l->threads[i], NULL);
 }
 
-/* Nothing is loaded where something is known to be lost. */
+/* Returns -EIO if slices of a file are known to be lost; then nothing is
+ * loaded. */
 static int load_look(struct load *l)
 {
 	uint32_t good = UINT32_MAX;

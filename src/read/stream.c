@@ -19,17 +19,18 @@
 
 /* ---- views; lock held ---- */
 
-/* Returns whether the only queued window is left to the thread that reads this one, when
- * it releases its view: the thread need not be woken, and has the bytes in its
- * processor's caches at the next read.  The reader must be slow enough. */
+/* Returns whether the thread that reads this window will prepare the only
+ * queued one when it releases its view: the thread need not be woken, and has
+ * the bytes in its processor's caches at the next read.  The reader must be
+ * slow enough. */
 static bool stream_prepares_at_release(const struct rsh_stream *st)
 {
 	return st->all->prepare_at_release && st->all->n_queued == 1 &&
 	       !rsh_stream_sleeps(st) && rsh_stream_is_slow(st);
 }
 
-/* Waits for the bytes of a window that the caller uses.  Returns 0, or -errno after it
- * has removed the caller from the users. */
+/* Waits for the bytes of a window that the caller uses.  Returns 0, or -errno
+ * after it has removed the caller from the users. */
 static int window_await(struct rsh_streams *s, struct rsh_window *w,
 			bool *waited)
 {
@@ -50,7 +51,8 @@ static int window_await(struct rsh_streams *s, struct rsh_window *w,
 	return rc;
 }
 
-/* Adds bytes of a window to the view, which takes over the caller's use of it. */
+/* Adds bytes of a window to the view, which takes over the caller's use of
+ * it. */
 static size_t window_view(struct rsh_window *w, uint64_t offset, size_t len,
 			  struct rsh_view *view)
 {
@@ -74,7 +76,8 @@ static void view_release_parts(struct rsh_streams *s, struct rsh_view *view)
 	view->n_parts = 0;
 }
 
-/* Makes a window for a single read, used by the caller.  NULL means out of memory. */
+/* Makes a window for a single read, which the caller uses.  Returns NULL if
+ * memory is exhausted. */
 static struct rsh_window *stream_take_once(struct rsh_stream *st,
 					   uint64_t offset, size_t len)
 {
@@ -91,9 +94,10 @@ static struct rsh_window *stream_take_once(struct rsh_stream *st,
 	return w;
 }
 
-/* Finds a read of the same bytes that is under way.  It is mostly that of the same
- * reader, which was interrupted and reads again: a reader that is interrupted more often
- * than the source answers would otherwise never get the bytes. */
+/* Finds a read of the same bytes that is in progress.  It is mostly a read of
+ * the same reader, which was interrupted and reads again: a reader that is
+ * interrupted more often than the source answers would otherwise never get the
+ * bytes. */
 static struct rsh_window *stream_find_once(struct rsh_stream *st,
 					   uint64_t offset, size_t len)
 {
@@ -105,7 +109,7 @@ static struct rsh_window *stream_find_once(struct rsh_stream *st,
 	return NULL;
 }
 
-/* Reads exactly these bytes, into a window of their own. */
+/* Reads exactly these bytes, into a separate window. */
 static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
 				size_t len, struct rsh_view *view)
 {
@@ -128,7 +132,7 @@ static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
 }
 
 /* Returns the window that holds the byte at `offset`, and makes it if there is
- * none; returns NULL if there is no room for one. */
+ * none; returns NULL if no window is available. */
 static struct rsh_window *stream_need_window(struct rsh_stream *st,
 					     uint64_t offset)
 {
@@ -162,7 +166,7 @@ static ssize_t stream_read_windows(struct rsh_stream *st, uint64_t offset,
 			w->users++;
 			if (w->state == RSH_WINDOW_QUEUED) {
 				rsh_window_unqueue(w);
-				rsh_streams_wake(s); /* for the others */
+				rsh_streams_wake(s); /* for the other windows */
 				rsh_window_load(w, true);
 				waited = true;
 			} else if (stream_prepares_at_release(w->stream)) {
@@ -253,7 +257,7 @@ int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 	TAILQ_INIT(&st->windows);
 	TAILQ_INIT(&st->once);
 	pthread_mutex_lock(&s->lock);
-	/* Until a load has shown it, the source counts as one that sleeps. */
+	/* Until the first load, the source is assumed to sleep. */
 	st->blocked = s->seen ? atomic_load(&s->blocked) : RSH_BLOCKED_MIN;
 	TAILQ_INSERT_TAIL(&s->open, st, next_open);
 	pthread_mutex_unlock(&s->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/tiles.c keeps tiles in bounded memory, and has each loaded once by those
- * who want it. */
+/* read/tiles.c caches tiles in bounded memory.  The threads that need a tile
+ * load it together, once. */
 #include "config.h"
 
 #include "tiles_i.h"
@@ -13,13 +13,13 @@
 
 #define HASH_HEADS 1024 /* a power of two */
 
-/* Smaller tiles are from malloc(). */
+/* Smaller tiles are allocated with malloc(). */
 #define LARGE_MIN (1024 * 1024)
-/* Decoded elements may take twice as much as a plan allows. */
+/* Decoded elements may need twice as much as a plan allows. */
 #define TILE_MAX (2 * RSH_TILE_BYTES)
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
 
-/* The memory of a large tile, while no tile has it. */
+/* Memory of a large tile that no tile uses. */
 struct spare {
 	struct spare *next;
 };
@@ -31,15 +31,15 @@ struct rsh_tiles {
 	uint64_t bound;
 
 	pthread_mutex_t lock; /* guards all below */
-	pthread_cond_t loaded; /* a tile is ready, or has failed */
-	pthread_cond_t room;   /* nobody uses some tile any more */
-	unsigned n_waiting;    /* for room */
+	pthread_cond_t loaded; /* a tile is ready or has failed */
+	pthread_cond_t room;   /* a tile has no more users */
+	unsigned n_waiting;    /* threads that wait for memory */
 	struct kept_list heads[HASH_HEADS];
-	TAILQ_HEAD(, rsh_kept) unused; /* the one that was used last is last */
+	TAILQ_HEAD(, rsh_kept) unused; /* least recently used first */
 	struct spare *spares;
 	unsigned n_spares;
-	uint64_t used;     /* bytes of all, spare ones included */
-	unsigned n_in_use; /* tiles that somebody uses */
+	uint64_t used;     /* bytes of all tiles, with spare memory */
+	unsigned n_in_use; /* tiles with users, without scales */
 	struct rsh_tile_stats stats;
 };
 
@@ -96,7 +96,7 @@ static bool is_large(uint64_t bytes)
 	return bytes >= LARGE_MIN && bytes <= RSH_TILE_BYTES;
 }
 
-/* Tells how much of the bound a tile takes. */
+/* Returns how many bytes of the limit a tile uses. */
 static uint64_t charge_of(uint64_t bytes)
 {
 	return sizeof(struct rsh_kept) +
@@ -115,8 +115,8 @@ static uint8_t *memory_take(struct rsh_tiles *t, uint64_t bytes)
 		size_t before;
 
 		t->stats.maps++;
-		/* Columns of a tile lie far apart, and huge pages spare the
-		 * processor most of the ways to them. */
+		/* Columns of a tile are far apart in memory.  Huge pages avoid
+		 * most TLB misses. */
 		more = RSH_TILE_BYTES + HUGE_PAGE;
 		map = mmap(NULL, more, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -187,8 +187,9 @@ static bool tiles_evict(struct rsh_tiles *t)
 	return true;
 }
 
-/* Makes room as far as it can be made; a large tile takes the memory of the one
- * that has to go for it. */
+/* Frees memory until the limit allows the tile.  A large tile reuses the memory
+ * of a large tile that is evicted.  Returns false if the limit does not allow
+ * it. */
 static bool tiles_has_room(struct rsh_tiles *t, uint64_t bytes)
 {
 	for (;;) {
@@ -206,7 +207,7 @@ static bool tiles_has_room(struct rsh_tiles *t, uint64_t bytes)
 
 /* ---- tiles; lock held ---- */
 
-/* What a caller wants. */
+/* The tile that a caller needs. */
 struct wish {
 	const struct rsh_tile_key *key;
 	uint64_t bytes;
@@ -261,7 +262,7 @@ static void kept_unuse(struct rsh_tiles *t, struct rsh_kept *k)
 		pthread_cond_broadcast(&t->room);
 }
 
-/* Loads the next strip.  0 or -errno. */
+/* Loads the next strip; releases the lock meanwhile.  Returns 0 or -errno. */
 static int kept_load_strip(struct rsh_tiles *t, struct rsh_kept *k,
 			   const struct rsh_tile_hands *h)
 {
@@ -285,7 +286,7 @@ static int kept_load_strip(struct rsh_tiles *t, struct rsh_kept *k,
 	return rc;
 }
 
-/* A tile of which strips are loaded by several threads. */
+/* A tile whose strips are loaded by several threads. */
 struct joint_load {
 	struct rsh_tiles *tiles;
 	struct rsh_kept *kept;
@@ -306,7 +307,7 @@ static int joint_load_strip(void *ctx, size_t i, struct rsh_error *err)
 		return -ENOMEM;
 	hands.decoded = rsh_scratch_decoded(scratch);
 	pthread_mutex_lock(&j->tiles->lock);
-	/* Others who want the tile may have taken the last one. */
+	/* Other threads that need the tile may have taken the last strip. */
 	if (j->kept->state == RSH_TILE_LOADING &&
 	    j->kept->next_strip < j->kept->strips.n)
 		rc = kept_load_strip(j->tiles, j->kept, &hands);
@@ -315,13 +316,14 @@ static int joint_load_strip(void *ctx, size_t i, struct rsh_error *err)
 	return rc;
 }
 
-/* Finds the tile or makes it, for which it waits until there is room. */
+/* Finds the tile, or makes it and waits until there is memory for it. */
 static struct rsh_kept *tiles_get(struct rsh_tiles *t, const struct wish *w)
 {
 	struct rsh_kept *k;
 
 	while (!(k = tiles_find(t, w->key))) {
-		/* Whoever is alone goes beyond the bound rather than wait. */
+		/* If no tile is in use this exceeds the limit, because no
+		 * thread would release memory. */
 		if (tiles_has_room(t, w->bytes) || w->is_scales || !t->n_in_use)
 			return kept_new(t, w);
 		t->n_waiting++;
@@ -338,8 +340,8 @@ void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Is the file still the one from which the tile was loaded?  A file that has
- * changed is to fail wherever it is read. */
+/* Returns 0 if the file is still the one from which the tile was loaded.  After
+ * a change of the file all reads of it have to fail. */
 static int tiles_check(struct rsh_tiles *t, const struct rsh_tile *tile,
 		       const struct rsh_wait *wait)
 {
@@ -348,7 +350,7 @@ static int tiles_check(struct rsh_tiles *t, const struct rsh_tile *tile,
 
 	if (!rsh_source_locate(t->source, tile->src_rank, &offset, &a.file))
 		return -ENOENT;
-	/* An attempt that reads nothing compares the file all the same. */
+	/* An attempt without a read also checks the file. */
 	while (rsh_store_attempt(rsh_source_store(t->source), &a))
 		;
 	return a.rc;
@@ -370,9 +372,9 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 		}
 		kept_use(t, *out);
 		/* Loads strips until none is left, and waits for those that
-		 * others load. 0; -errno if a strip of this thread failed;
-		 * -EAGAIN if one of another thread did, who may have had less
-		 * patience. */
+		 * other threads load.  Result: 0; -errno if a strip of this
+		 * thread failed; -EAGAIN if another thread failed, which may
+		 * have waited less long for the source. */
 		k = *out;
 		rc = 0;
 		if (h->helpers && k->state == RSH_TILE_LOADING) {
@@ -402,7 +404,7 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 	return rc;
 }
 
-/* Plans make no others. */
+/* Plans make only tiles that pass this check. */
 static bool wish_is_sane(struct wish *w)
 {
 	const struct rsh_tile *t = &w->key->tile;
@@ -412,8 +414,9 @@ static bool wish_is_sane(struct wish *w)
 	       w->bytes <= TILE_MAX && rsh_strips_of(t, &w->strips);
 }
 
-/* What it is that a thread waits for depends on nothing that this one holds:
- * others who load need no more memory. */
+/* The caller may hold a tile here without a deadlock: matrices of scales get
+ * memory beyond the limit, so the threads that load them never wait for
+ * memory. */
 int rsh_tiles_hold_scales(struct rsh_tiles *t, const struct rsh_scales *s,
 			  const struct rsh_tile_hands *h,
 			  struct rsh_kept **out)

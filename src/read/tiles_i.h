@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/tiles_i.h - tiles of a source (plan/plan.h), transposed and cached in bounded memory,
- * and matrices of scales; only this room includes it.
+/* read/tiles_i.h - tiles of a source (plan/plan.h), transposed and cached in
+ * bounded memory, and matrices of scales; for this layer only.
  *
- * tiles.c caches them, tile_load.c reads and transposes them, tile_copies.c copies from
- * them.
+ * tiles.c caches them, tile_load.c reads and transposes them, tile_copies.c
+ * copies from them.
  *
- * A tile is loaded when it is first needed, in strips, each by one thread.  A thread that
- * needs a tile that is being loaded loads its next strip, or waits if there is none.  So
- * each byte is read once, and the number of strips under way follows the number of
- * threads.
+ * A tile is loaded when it is first needed, in strips, each by one thread.  A
+ * thread that needs a tile that is being loaded loads its next strip, or waits
+ * if there is none.  So each byte is read once, and the number of strips in
+ * progress follows the number of threads.
  *
- * No lock is held while strips are read, decoded or transposed.  A thread that needs memory
- * for a tile waits until others release theirs, so it must not wait while it holds a tile.
- * Matrices of scales are small and always get memory.
+ * No lock is held while strips are read, decoded or transposed.  A thread that
+ * needs memory for a tile waits until others release theirs, so it must not
+ * wait while it holds a tile.  Matrices of scales are small and always get
+ * memory.
  *
- * Threads: any thread may call all functions but rsh_tiles_new() and rsh_tiles_free().
+ * Threads: any thread may call all functions except rsh_tiles_new() and
+ * rsh_tiles_free().
  */
 #ifndef RSH_READ_TILES_I_H
 #define RSH_READ_TILES_I_H
@@ -31,21 +33,22 @@
 #include "rsh/tensor/scaled.h"
 #include "rsh/util/place.h"
 
-/* The most stored bytes of a strip, including bytes between its rows that are read with
- * them. */
+/* The most stored bytes of a strip, including bytes between its rows that are
+ * read with them. */
 #define RSH_STRIP_BYTES (256 * 1024)
 
-/* What a thread needs to read strips: buffers for a strip as stored and decoded (elements
- * may grow to twice the size), and whether to wait for files that cannot be reached. */
+/* What a thread needs to read strips: buffers for a strip as stored and decoded
+ * (elements may grow to twice the size), and whether to wait for files that
+ * cannot be reached. */
 struct rsh_tile_hands {
 	uint8_t *stored;  /* RSH_STRIP_BYTES + RSH_PLACE_MAX */
 	uint8_t *decoded; /* 2 * RSH_STRIP_BYTES */
 	const struct rsh_wait *wait;
 	struct rsh_helpers *helpers; /* NULL: none */
-	const struct rsh_kept *scales; /* of the tile; set by tiles.c */
+	const struct rsh_kept *scales; /* scales of the tile; tiles.c sets it */
 };
 
-/* A scratch has both buffers. */
+/* A scratch buffer contains both buffers. */
 #define RSH_SCRATCH_BYTES (RSH_STRIP_BYTES + RSH_PLACE_MAX + 2 * RSH_STRIP_BYTES)
 
 /* Allocates *scratch if it is NULL.  Returns it; NULL means out of memory. */
@@ -61,15 +64,16 @@ static inline uint8_t *rsh_scratch_decoded(uint8_t *scratch)
 struct rsh_tile_key {
 	struct rsh_tile tile;
 	enum rsh_codec codec;
-	struct rsh_scales scales; /* of RSH_CODEC_FP8_SCALED, or zero */
+	struct rsh_scales scales; /* for RSH_CODEC_FP8_SCALED, else zero */
 };
 
 enum rsh_tile_state { RSH_TILE_LOADING, RSH_TILE_READY, RSH_TILE_FAILED };
 
-/* A tile is divided into bands of columns, and each band into strips of rows. */
+/* A tile is divided into bands of columns, and each band into strips of
+ * rows. */
 struct rsh_strips {
-	uint64_t width, height; /* of a strip that is not at the edge */
-	uint64_t down;          /* strips of a band */
+	uint64_t width, height; /* size of a strip that is not at the edge */
+	uint64_t down;          /* number of strips in a band */
 	uint64_t n;
 	bool joined; /* rows are read together with the bytes between them */
 };
@@ -78,10 +82,10 @@ struct rsh_strips {
 struct rsh_kept {
 	struct rsh_tile_key key;
 	uint8_t *data;  /* the columns of the tile, as they are shown */
-	uint64_t bytes; /* of them */
+	uint64_t bytes; /* size of data */
 	bool is_scales;
 
-	/* The lock guards what follows. */
+	/* The lock guards the following members. */
 	enum rsh_tile_state state;
 	unsigned users;
 	struct rsh_strips strips;
@@ -89,26 +93,27 @@ struct rsh_kept {
 	unsigned n_loading; /* strips that are being loaded */
 	bool is_known; /* it is in the hash table */
 	LIST_ENTRY(rsh_kept) same_hash;
-	TAILQ_ENTRY(rsh_kept) unused; /* in the list of unused ones */
+	TAILQ_ENTRY(rsh_kept) unused; /* in the list of unused tiles */
 };
 
 struct rsh_tiles;
 
 struct rsh_tile_stats {
-	uint64_t loads;        /* how many were loaded */
-	uint64_t maps;         /* mappings for large ones */
-	uint64_t memory_bytes; /* of cached tiles */
+	uint64_t loads;        /* tiles that were loaded */
+	uint64_t maps;         /* mappings for large tiles */
+	uint64_t memory_bytes; /* memory of cached tiles */
 	uint64_t memory_peak;
 };
 
-/* `bytes` is the limit of the memory of tiles, unless a single one needs more.  The source
- * has to outlive the tiles.  Returns 0 or -ENOMEM. */
+/* `bytes` is the limit of the memory of tiles, unless a single one needs more.
+ * The source has to outlive the tiles.  Returns 0 or -ENOMEM. */
 int rsh_tiles_new(struct rsh_source *s, uint64_t bytes, struct rsh_tiles **out);
 void rsh_tiles_free(struct rsh_tiles *t);
 void rsh_tiles_stats(struct rsh_tiles *t, struct rsh_tile_stats *out);
 
-/* Finds or loads a tile, which stays in memory until it is dropped.  The caller must not
- * hold another one.  Returns 0, or -errno like a read of the source. */
+/* Finds or loads a tile, which stays in memory until it is dropped.  The caller
+ * must not hold another one.  Returns 0, or -errno like a read of the
+ * source. */
 int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 		   const struct rsh_tile_hands *h, struct rsh_kept **out);
 /* Does the same for a matrix of scales; the caller may hold a tile and several
@@ -130,8 +135,8 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 
 /* ---- tile_load.c ---- */
 
-/* Divides a tile into strips.  Returns false if it is empty or a strip would be too
- * large. */
+/* Divides a tile into strips.  Returns false if it is empty or a strip would be
+ * too large. */
 bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out);
 /* Loads strip i.  Returns 0 or -errno. */
 int rsh_strip_load(struct rsh_source *s, const struct rsh_kept *k, uint64_t i,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/windows.c makes windows, and puts them into lists and takes them out. */
+/* read/windows.c makes windows, and adds them to lists and removes them. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -9,7 +9,8 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/place.h"
 
-/* A window's bytes begin somewhere in a page, and need room for that. */
+/* The bytes of a window begin somewhere in a page, so a window needs more
+ * memory than its bytes. */
 size_t rsh_window_area(void)
 {
 	return RSH_STREAM_MAX + RSH_PLACE_MAX;

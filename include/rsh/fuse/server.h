@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/server.h offers to mount a virtual tree: this is the one room that
- * speaks FUSE.  It decodes a request, calls vfs, and replies.
+/* fuse/server.h mounts a virtual tree.  Only this layer uses FUSE: it decodes a
+ * request, calls vfs, and replies.
  *
- * Threads: a server is made, run and freed by one thread; while it runs, any
- * thread may ask for its figures and how it reads.  Errors are -errno, with a
- * sentence where one can be given.
+ * Threads: one thread makes, runs and frees a server.  While the server runs,
+ * any thread may call rsh_server_stats() and rsh_server_is_direct().  Errors
+ * are -errno, with a sentence if a reason is known.
  */
 #ifndef RSH_FUSE_SERVER_H
 #define RSH_FUSE_SERVER_H
@@ -17,95 +17,105 @@ struct rsh_server;
 struct rsh_mounter;
 
 enum rsh_io_mode {
-	/* Files are passed through where possible, else read direct, unless the
-	 * kernel (before Linux 6.6) would then not let files be mapped
-	 * shared. */
+	/* Passthrough for the files that allow it.  Other files are read with
+	 * direct I/O, unless the kernel (before Linux 6.6) would then refuse
+	 * shared mappings of files. */
 	RSH_IO_AUTO,
-	/* Does what RSH_IO_AUTO does; if the mount cannot pass files through
-	 * this is a warning.
+	/* Like RSH_IO_AUTO, but a warning is logged if the mount cannot use
+	 * passthrough.
 	 *
-	 * A file that is a source file byte for byte is read from that one by
-	 * the kernel itself, which takes Linux 6.9 and CAP_SYS_ADMIN.  A source
-	 * that changed is met when a file is opened, no longer when it is
-	 * read. */
+	 * With passthrough, the kernel itself reads a file that is a source
+	 * file byte for byte from the source file.  This needs Linux 6.9 and
+	 * CAP_SYS_ADMIN.  A source that changed is then found when a file is
+	 * opened, not when it is read.
+	 */
 	RSH_IO_PASSTHROUGH,
-	/* Reads go past the page cache of the mount: that is fastest for one
-	 * who reads a file once, and no memory holds the bytes twice. */
+	/* Direct I/O: reads do not use the page cache of the mount.  This is
+	 * fastest for a program that reads a file once, and memory does not
+	 * hold the bytes twice. */
 	RSH_IO_DIRECT,
-	/* Reads are kept in the page cache, for files that are read again and
-	 * again. */
+	/* The page cache keeps what was read, for files that are read
+	 * repeatedly. */
 	RSH_IO_CACHED,
 };
 
 struct rsh_server_options {
 	const char *mountpoint;   /* or /dev/fd/N, see rsh_mountpoint_fd() */
-	const char *fsname;       /* what df and mount show as the device */
-	const char *subtype;      /* the type shown is fuse.<subtype> */
-	const char *mount_opts;   /* comma list for libfuse and the kernel, in
-				   * libfuse's escaping; `ro` and
-				   * `default_permissions` are always added */
-	unsigned max_read;        /* bytes a request; 0: 1 MiB, the most */
+	const char *fsname;       /* the device that df and mount show */
+	const char *subtype;      /* the type that is shown is fuse.<subtype> */
+	const char *mount_opts;   /* options for libfuse and the kernel,
+				   * separated by commas and escaped as libfuse
+				   * needs it; `ro` and `default_permissions`
+				   * are always added */
+	unsigned max_read;        /* bytes of a request; 0: 1 MiB, the
+				   * maximum */
 	enum rsh_io_mode io_mode;
-	unsigned far; /* as rsh_streams_suited() has it, */
-	bool shared;  /* and this, too */
-	unsigned readahead;       /* as rsh_streams_options.max_loads */
+	/* `far` and `shared` are arguments of rsh_streams_suited(). */
+	unsigned far;
+	bool shared;
+	unsigned readahead;       /* rsh_streams_options.max_loads */
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
-	/* rsh_mounter_find() has this called in a process of its own; NULL:
-	 * nothing can be found. */
+	/* rsh_mounter_find() calls this in a separate process.  NULL: nothing
+	 * can be found. */
 	void (*find)(void *ctx, const char *name, int fd[2]);
 	void *find_ctx;
 	bool debug;               /* libfuse logs its requests */
-	unsigned max_idle_threads; /* threads that serve; 0: one a processor */
-	unsigned max_threads;      /* threads in reads, if these are stuck; 0:
-				    * the default */
-	bool lean;                 /* few threads and little prepared: slower,
-				    * in a fraction of the memory */
+	unsigned max_idle_threads; /* threads that serve requests; 0: one for
+				    * each processor */
+	unsigned max_threads;      /* most threads, if some are stuck in reads;
+				    * 0: the default */
+	bool lean;                 /* few threads and windows: slower, but uses
+				    * much less memory */
 };
 
-/* Returns N if the mountpoint is /dev/fd/N, else -1.  Another process has then
- * opened /dev/fuse and mounted with that descriptor, and has to unmount: the
- * server only serves it. */
+/* Returns N if the mountpoint is /dev/fd/N, else -1.  In that case another
+ * process has opened /dev/fuse, has mounted with that descriptor, and has to
+ * unmount.  The server only serves the descriptor. */
 int rsh_mountpoint_fd(const char *mountpoint);
 
-/* Return how many bytes a server takes at most beside the tree: mapped, and
- * resident. */
+/* Return the most bytes that a server uses in addition to the tree: mapped
+ * memory, and resident memory. */
 uint64_t rsh_server_maps(const struct rsh_server_options *o);
 uint64_t rsh_server_resident(const struct rsh_server_options *o);
 
-/* Forks a process that mounts and unmounts once, as these options say, for a
- * server that will give up what it takes to do so; has to be called before
- * that, and single-threaded.  The process obeys nobody else, answers no signal
- * but SIGKILL, and ends with the server's process, whose crash leaves the mount
- * behind.  The options have to stay valid.  Returns 0, or -errno with a
- * sentence: the mountpoint must be an existing directory, and
- * this process or fusermount3 must be able to mount. */
+/* Forks a process that mounts and unmounts once, with these options.  It is for
+ * a server that will drop the privileges for this.  The function has to be
+ * called before that, while the caller has one thread.  The process accepts
+ * requests only from the server, ignores SIGHUP, SIGINT, SIGQUIT, SIGTERM and
+ * SIGPIPE, and ends with the server's process.  If the server crashes the mount
+ * remains.  The options have to stay valid.  Returns 0, or -errno with a
+ * sentence: the mountpoint must be an existing directory, and this process or
+ * fusermount3 must be able to mount. */
 int rsh_mounter_start(const struct rsh_server_options *o,
 		      struct rsh_mounter **out, struct rsh_error *err);
-/* Gives what the option find() gives for the name, called where the server was
- * before it gave up anything.  Descriptors are the caller's; a negative one is
- * an -errno.  Returns 0, or -errno: -ETIMEDOUT after RSH_FIND_SECONDS.  Any
- * thread may call it. */
+/* Calls the option find() for the name, in a process with the privileges that
+ * the server had before it dropped them, and returns the results of find() in
+ * fd.  The caller owns the descriptors; a negative number is an -errno.
+ * Returns 0 or -errno: -ETIMEDOUT after RSH_FIND_SECONDS.  Any thread may call
+ * it. */
 int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2]);
 #define RSH_FIND_SECONDS 3
-/* Ends the process and waits for that; to be called after the server was freed.
- * The object stays, for threads that were left behind in a read. */
+/* Ends the process and waits until it has ended.  It has to be called after the
+ * server is freed.  The object is not freed, because threads that are stuck in
+ * a read may still use it. */
 void rsh_mounter_end(struct rsh_mounter *m);
 
-/* Mounts; has to be called single-threaded, before any thread is started.  The
- * mountpoint must be as rsh_mounter_start() has it.  Returns 0, or -errno with a
- * sentence, and then nothing stays mounted. */
+/* Mounts.  It has to be called before any thread is started.  The requirements
+ * for the mountpoint are those of rsh_mounter_start().  Returns 0, or -errno
+ * with a sentence; after an error nothing remains mounted. */
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err);
-/* Serves until unmounted or told to stop by SIGTERM, SIGINT or SIGHUP, then
- * unmounts (lazily when busy).  Calls ready(ctx), from another thread, when the
- * kernel's first request is being answered: whatever is asked of the mount from
- * then on gets its answer.  Returns 0, or -errno. */
+/* Serves until the tree is unmounted or SIGTERM, SIGINT or SIGHUP arrives, then
+ * unmounts (lazily if the mount is busy).  Calls ready(ctx), from another
+ * thread, when the kernel's first request is being answered: from then on the
+ * mount answers requests.  Returns 0 or -errno. */
 int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx);
-/* Returns, after the end, whether a thread has not come back from its source.
- * What the server was given must not be freed then. */
+/* Returns, after rsh_server_run(), whether a thread is still stuck in a read of
+ * its source.  If so, the objects that were passed to the server must not be
+ * freed. */
 bool rsh_server_is_stuck(const struct rsh_server *s);
-/* Returns whether reads go past the page cache; it is known when ready() is
- * called. */
+/* Returns whether reads bypass the page cache.  The result is valid when
+ * ready() is called. */
 bool rsh_server_is_direct(const struct rsh_server *s);
 void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
 void rsh_server_free(struct rsh_server *s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/body.h - the body (content) of a virtual file.
  *
- * There are two kinds: files of a plan, which a reader assembles from the files of a
- * source, and texts.  A body is a plain value and owns nothing: what it reads from has
- * to outlive it.
+ * There are two kinds: files of a plan, which a reader assembles from the files
+ * of a source, and texts.  A body is a plain value and owns nothing: what it
+ * reads from has to outlive it.
  *
  * Threads: any thread may read any body.  Errors are -errno.
  */
@@ -18,10 +18,11 @@
 #include "rsh/plan/plan.h"
 #include "rsh/source/source.h"
 
-/* Where bytes are read to: `data` if `area` is NULL.  Otherwise the read chooses a place
- * in the first page of `area`, so that copies from and to it are fast (util/place.h),
- * and sets `data`; `area` has room for RSH_PLACE_MAX bytes more than are read.  `wait`:
- * whether to wait for files that cannot be reached (storage/store.h). */
+/* Where bytes are read to: `data` if `area` is NULL.  Otherwise the read
+ * chooses a place in the first page of `area`, so that copies from and to it
+ * are fast (util/place.h), and sets `data`; `area` has room for RSH_PLACE_MAX
+ * bytes more than are read.  `wait`: whether to wait for files that cannot be
+ * reached (storage/store.h). */
 struct rsh_target {
 	uint8_t *area;
 	uint8_t *data;
@@ -30,8 +31,8 @@ struct rsh_target {
 
 struct rsh_body {
 	uint64_t size;
-	/* Reads bytes [offset, offset+len), which are in the file.  Returns 0 or
-	 * -errno. */
+	/* Reads bytes [offset, offset+len), which are in the file.  Returns 0
+	 * or -errno. */
 	int (*read)(const struct rsh_body *b, struct rsh_target *to,
 		    size_t len, uint64_t offset);
 	/* Only `read` uses these two. */
@@ -57,8 +58,8 @@ struct rsh_reader;
 struct rsh_reader_options {
 	/* True: replicas are read instead of a file that failed. */
 	bool replicas;
-	/* Called before a read of a file fails because slices are lost; NULL if the
-	 * plan has no lost slices. */
+	/* Called before a read of a file fails because slices are lost; NULL if
+	 * the plan has no lost slices. */
 	void (*tell_lost)(void *ctx, uint32_t file);
 	void *ctx;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects.h - objects behind HTTP, read in ranges: S3 and compatible servers, and
- * plain web servers with a file that lists their files.
+/* storage/objects.h - objects on HTTP servers, read in ranges: S3 and
+ * compatible servers, and plain web servers with a file that lists their files.
  *
  *   s3://BUCKET/PREFIX       listed by the server; requests are signed
  *   https://HOST/PATH/       listed by an index file (below)
@@ -10,15 +10,16 @@
  *   rsh_objects_read()       ranges, by many threads at once
  *   rsh_objects_free()
  *
- * Identity: each request for a range has If-Match, and the answer's ETag, range and size
- * are compared with the listing, so that bytes of two objects are never mixed.  Failed
- * requests are retried until the deadline, from the byte where they broke off.
+ * Identity: each request for a range has If-Match, and the answer's ETag, range
+ * and size are compared with the listing, so that bytes of two objects are
+ * never mixed.  Failed requests are retried until the deadline, from the byte
+ * where they broke off.
  *
- * The first request starts a thread that carries out all requests and blocks all signals.
- * A reader sleeps until its bytes are there.
+ * The first request starts a thread that carries out all requests and blocks
+ * all signals.  A reader sleeps until its bytes have arrived.
  *
- * Secrets are in memory that is left out of core files, are wiped when they are freed, and
- * are in no message.
+ * Secrets are in memory that is excluded from core files and is wiped when it
+ * is freed.  No message contains them.
  */
 #ifndef RSH_STORAGE_OBJECTS_H
 #define RSH_STORAGE_OBJECTS_H
@@ -34,18 +35,18 @@
 
 struct rsh_objects;
 
-/* The position of the bucket in addresses of objects. */
+/* The position of the bucket in the addresses of objects. */
 enum rsh_objects_style {
-	RSH_OBJECTS_STYLE_AUTO, /* that of the profile; else host for clouds
-				 * that require it, else path */
+	RSH_OBJECTS_STYLE_AUTO, /* the style of the profile; else host for
+				 * clouds that require it, else path */
 	RSH_OBJECTS_STYLE_PATH, /* https://ENDPOINT/BUCKET/KEY */
 	RSH_OBJECTS_STYLE_HOST, /* https://BUCKET.ENDPOINT/KEY */
 };
 
 /* The credentials for signatures. */
 enum rsh_objects_keys {
-	/* Keys of the environment or a profile, or of a credentials service if the
-	 * environment has its endpoint. */
+	/* Keys of the environment or a profile, or of a credentials service if
+	 * the environment has its endpoint. */
 	RSH_OBJECTS_KEYS_AUTO,
 	RSH_OBJECTS_KEYS_NONE, /* requests are not signed */
 	/* The machine's metadata service, if there are no others. */
@@ -71,17 +72,19 @@ struct rsh_objects_options {
 	const char *index;   /* http(s): the index file, below the address;
 			      * NULL: model.safetensors.index.json, or else
 			      * model.safetensors alone */
-	unsigned requests;   /* under way at once; 0: RSH_OBJECTS_REQUESTS */
+	unsigned requests;   /* most requests in progress; 0:
+			      * RSH_OBJECTS_REQUESTS */
 	unsigned stall_ms;   /* a request without a byte for this time is
 			      * repeated; 0: 5,000 */
-	unsigned timeout_ms; /* of a request of a listing, and of reads without
-			      * a deadline while no byte comes; 0: 60,000 */
+	unsigned timeout_ms; /* timeout of a request of a listing, and of a read
+			      * without a deadline while no byte arrives; 0:
+			      * 60,000 */
 };
 
 #define RSH_OBJECTS_REQUESTS 64
 
-/* Returns whether `place` is an address of object storage, not a path; also in a build
- * without object storage. */
+/* Returns whether `place` is an address of object storage, not a path; also in
+ * a build without object storage. */
 static inline bool rsh_objects_is_url(const char *place)
 {
 	return strncmp(place, "s3://", 5) == 0 ||
@@ -89,16 +92,18 @@ static inline bool rsh_objects_is_url(const char *place)
 	       strncmp(place, "https://", 8) == 0;
 }
 
-/* Moves what may be secret from an address to *opts: a name with a password and, of an
- * HTTP address, a query.  They are in secret memory until rsh_objects_options_clear().  A
- * text that is not an address stays as it is.  Returns 0 or -ENOMEM. */
+/* Moves what may be secret from an address to *opts: a name with a password
+ * and, of an HTTP address, a query.  They are in secret memory until
+ * rsh_objects_options_clear().  A text that is not an address stays as it is.
+ * Returns 0 or -ENOMEM. */
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts);
 void rsh_objects_options_clear(struct rsh_objects_options *opts);
 
-/* Opens an address: only reads the environment and the files that it names.  The caller
- * frees the object; `opts` may be NULL, like zeros.  Returns 0, or with a sentence -EINVAL
- * for an invalid address or option, -ENOENT for a missing profile, -ENOSYS in a build
- * without object storage, or another -errno. */
+/* Opens an address: only reads the environment and the files that it names.
+ * The caller frees the object; `opts` may be NULL, like zeros.  Returns 0, or
+ * with a sentence -EINVAL for an invalid address or option, -ENOENT for a
+ * missing profile, -ENOSYS in a build without object storage, or another
+ * -errno. */
 int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 		     struct rsh_objects **out, struct rsh_error *err);
 /* No call may be running; o may be NULL. */
@@ -109,12 +114,12 @@ const char *rsh_objects_url(const struct rsh_objects *o);
 
 /* ---- what a sandbox has to allow, known after rsh_objects_open() ---- */
 
-/* Calls fn for each file with certificates or credentials that may be read later, except
- * those by which libc resolves names. */
+/* Calls fn for each file with certificates or credentials that may be read
+ * later, except those by which libc resolves names. */
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx);
-/* Puts the TCP ports that may be connected to into ports[max] and returns their number; 0
- * means any port, as with a proxy. */
+/* Puts the TCP ports that may be connected to into ports[max] and returns their
+ * number; 0 means any port, as with a proxy. */
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 			 size_t max);
 
@@ -133,36 +138,39 @@ struct rsh_objects_listing {
 	void *owned; /* the memory of the names */
 };
 
-/* Lists the objects below the address whose names begin with `prefix` (NULL: all).  An S3
- * server needs one request for each 1,000 objects.  Keys that end in a slash, or have an
- * empty, "." or ".." component, are left out.  The caller frees the listing.  Returns 0
- * or -errno (see rsh_objects_read()) with a sentence; -ENOENT if there are no objects. */
+/* Lists the objects below the address whose names begin with `prefix` (NULL:
+ * all).  An S3 server needs one request for each 1,000 objects.  Keys that end
+ * in a slash, or have an empty, "." or ".." component, are left out.  The
+ * caller frees the listing.  Returns 0 or -errno (see rsh_objects_read()) with
+ * a sentence; -ENOENT if there are no objects. */
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err);
 void rsh_objects_listing_free(struct rsh_objects_listing *l);
 
 /* ---- bytes ---- */
 
-/* Reads [offset, offset + sum of the vectors) of an object of a listing, which must be
- * within its size.  `deadline` is a time of rsh_clock_ns() at which it returns; 0:
- * timeout_ms after the call, or after the last progress of this read or of reads that it
- * waits for, at most five times as long.  Any thread may call this.  Returns 0 if all
- * bytes were read, or, with a sentence in err unless that is NULL,
+/* Reads [offset, offset + sum of the vectors) of an object of a listing, which
+ * must be within its size.  `deadline` is a time of rsh_clock_ns() at which it
+ * returns; 0: timeout_ms after the call, or after the last progress of this
+ * read or of reads that it waits for, at most five times as long.  Any thread
+ * may call this.  Returns 0 if all bytes were read, or, with a sentence in err
+ * unless that is NULL,
  *
  *   -EREMCHG    the object is not the one that was listed
  *   -ENOENT     it was removed
  *   -EACCES     access denied
  *   -ETIMEDOUT  no answer until the deadline
  *   -EIO        the answer is wrong: range, length, status
- *   -ECONNREFUSED, -EHOSTUNREACH, -EPROTO (TLS), -EINVAL, -ENOMEM */
+ *   -ECONNREFUSED, -EHOSTUNREACH, -EPROTO (TLS), -EINVAL, -ENOMEM
+ */
 int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 		     uint64_t offset, const struct iovec *iov, int n,
 		     uint64_t deadline, struct rsh_error *err);
 
 struct rsh_objects_stats {
-	uint64_t requests, retries; /* all; those that are retries */
-	uint64_t bytes;             /* of bodies */
-	uint64_t connections;       /* opened */
+	uint64_t requests, retries; /* all requests; those that are retries */
+	uint64_t bytes;             /* bytes of bodies */
+	uint64_t connections;       /* connections that were opened */
 };
 void rsh_objects_stats_get(const struct rsh_objects *o,
 			   struct rsh_objects_stats *out);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/servers.h - the servers of a cache: memcached, by which the nodes of a job
- * share the blocks that they read, so that one of them reads each.
+/* storage/servers.h - the servers of a cache: memcached, by which the nodes of
+ * a job share the blocks that they read, so that one of them reads each.
  *
- * They are opened separately from the cache, because this loads libraries, resolves
- * names and reads a file: a process does so before it enters its sandbox.  No request
- * is sent before a cache reads.  One object serves one cache; any thread may use it.
+ * They are opened separately from the cache, because this loads libraries,
+ * resolves names and reads a file: a process does so before it enters its
+ * sandbox.  No request is sent before a cache reads.  One object serves one
+ * cache; any thread may use it.
  *
- * All values are verified.  Without a key, anyone who can write to the servers and
- * knows this program can store wrong bytes that pass verification; with a key only
- * those who have the key can.
+ * All values are verified.  Without a key, anyone who can write to the servers
+ * and knows this program can store wrong bytes that pass verification; with a
+ * key only those who have the key can.
  *
- * If the environment variables MEMCACHED_USERNAME and MEMCACHED_PASSWORD are set when
- * the servers are opened, they are used to log in (SASL).
+ * If the environment variables MEMCACHED_USERNAME and MEMCACHED_PASSWORD are
+ * set when the servers are opened, they are used to log in (SASL).
  */
 #ifndef RSH_STORAGE_SERVERS_H
 #define RSH_STORAGE_SERVERS_H
@@ -32,19 +33,19 @@ struct rsh_cache_servers_options {
 	 * different keys share nothing. */
 	const char *key_file;
 
-	/* 0 means the default.  The time for an answer (1,000 ms); the time until a
-	 * server is used again after a failure (10 s); the time to wait for a block
-	 * that another node is loading (5,000 ms). */
+	/* 0 means the default.  The time for an answer (1,000 ms); the time
+	 * until a server is used again after a failure (10 s); the time to wait
+	 * for a block that another node is loading (5,000 ms). */
 	unsigned timeout_ms, retry_seconds, wait_ms;
 };
 
-/* Checks a list.  Returns 0, or -EINVAL or (in a build without memcached) -ENOTSUP with
- * a sentence. */
+/* Checks a list.  Returns 0, or -EINVAL or (in a build without memcached)
+ * -ENOTSUP with a sentence. */
 int rsh_cache_servers_check(const char *list, struct rsh_error *err);
 
-/* Opens the servers, which the caller frees.  If a name cannot be resolved, this is
- * logged and the server is not used.  Returns 0, or -errno with a sentence if the
- * library or the key is missing. */
+/* Opens the servers, which the caller frees.  If a name cannot be resolved,
+ * this is logged and the server is not used.  Returns 0, or -errno with a
+ * sentence if the library or the key is missing. */
 int rsh_cache_servers_open(const struct rsh_cache_servers_options *opts,
 			   struct rsh_cache_servers **out,
 			   struct rsh_error *err);

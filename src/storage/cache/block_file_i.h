@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/block_file_i.h says how a block is a file of the directory; for this
- * room only.
+/* storage/cache/block_file_i.h describes the file of a block in the directory;
+ * for this layer only.
  *
  * All numbers are little-endian:
  *
  *    0  "rshblk2\n"
  *    8  identity of the source file: device, inode, size, seconds and
  *       nanoseconds of its mtime, epoch, step; 8 bytes each
- *   64  offset of the block in it, 8 bytes
+ *   64  offset of the block in the source file, 8 bytes
  *   72  length of the block, 8 bytes
- *   80  how many bytes follow the header, 8 bytes: as many as the block has,
- *       or fewer, if it is compressed
- *   88  xxh3 of these, 8 bytes
+ *   80  number of bytes after the header, 8 bytes: the length of the block,
+ *       or less if it is compressed
+ *   88  xxh3 of the bytes after the header, 8 bytes
  *   96  xxh3 of bytes 0 to 95, 8 bytes
- *  104  the content, or what rsh_pack() made of it
+ *  104  the content, or the result of rsh_pack()
  */
 #ifndef RSH_STORAGE_BLOCK_FILE_I_H
 #define RSH_STORAGE_BLOCK_FILE_I_H
@@ -27,7 +27,7 @@
 #define RSH_BLOCK_MAX (UINT32_C(4) << 20)
 #define RSH_BLOCK_FILE_HEADER 104
 
-/* A key says what a block is: two with equal keys have the same content. */
+/* A key identifies a block: blocks with equal keys have the same content. */
 struct rsh_block_key {
 	struct rsh_cache_file_id file;
 	uint64_t offset;
@@ -42,16 +42,17 @@ void rsh_block_file_name(const struct rsh_block_key *key,
 			 char name[RSH_BLOCK_FILE_NAME_MAX]);
 bool rsh_block_file_is_name(const char *name);
 
-/* Makes the header that stands before n bytes. */
+/* Makes the header for n bytes. */
 void rsh_block_file_header(const struct rsh_block_key *key,
 			   const void *bytes, uint32_t n,
 			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
-/* Reads a header that anybody may have written.  Returns false if it is damaged
- * or describes what cannot be. */
+/* Reads an untrusted header.  Returns false if it is damaged or its values are
+ * impossible. */
 bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  struct rsh_block_key *key, uint32_t *n,
 			  uint64_t *hash);
-/* Tells whether the header and n bytes are what was written for the key. */
+/* Returns whether the header and n bytes are those that were written for the
+ * key. */
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  const struct rsh_block_key *key,
 			  const void *bytes, uint32_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/cache_i.h - the parts of a cache; only this room includes it. */
+/* storage/cache/cache_i.h - the parts of a cache; for this layer only. */
 #ifndef RSH_STORAGE_CACHE_I_H
 #define RSH_STORAGE_CACHE_I_H
 
@@ -18,41 +18,43 @@
 /* ---- blocks (memory.c) ---- */
 
 enum rsh_block_state {
-	RSH_BLOCK_FREE,    /* it stands for no part of a file */
-	RSH_BLOCK_LOADING, /* its content is on its way */
+	RSH_BLOCK_FREE,    /* it has no part of a file */
+	RSH_BLOCK_LOADING, /* its content is being loaded */
 	RSH_BLOCK_PLAIN,
-	RSH_BLOCK_FAILED,  /* the load went wrong; cannot be found any more */
+	RSH_BLOCK_FAILED,  /* the load failed; the block cannot be found */
 };
 
-/* This is a frame of memory with what it holds.  The cache's lock guards it,
- * but for the bytes at `mem`: these belong to whoever is loading the block
- * while it is LOADING, and do not change while it is PLAIN.
+/* A frame of memory and the block in it.  The cache's lock guards it, except
+ * the bytes at `mem`: while the block is LOADING only the thread that loads it
+ * uses them, and while it is PLAIN they do not change.
  *
- * The frame of a block may have its content compressed.  The content as it is
- * lies in another frame then, its copy, or nowhere: the copy of a block without
- * users stands in a list and goes when memory is needed.  When a block is
- * compressed the two exchange their memory, so that who has got a pointer to the
- * content before can go on. */
+ * The content in a frame may be compressed.  The uncompressed content is then
+ * in another frame (the copy), or nowhere.  The copy of a block without users
+ * is in a list and is evicted when memory is needed.  When a block is
+ * compressed it and its copy exchange their memory, so pointers to the content
+ * stay valid.
+ */
 struct rsh_cache_block {
 	struct rsh_cache_block *hash_next;
-	TAILQ_ENTRY(rsh_cache_block) list; /* the list that it stands in */
+	TAILQ_ENTRY(rsh_cache_block) list; /* the list that the block is in */
 	uint8_t *mem;      /* block_bytes of address space */
-	uint64_t number;   /* place in the file, in blocks */
-	uint64_t last_use; /* the cache's clock when it was last let go */
+	uint64_t number;   /* position in the file, in blocks */
+	uint64_t last_use; /* the cache's clock when the last user released
+			    * it */
 	rsh_cache_file file;
-	uint32_t refs;     /* users; while there are any, it is in no list */
+	uint32_t refs;     /* users; with users the block is in no list */
 	uint32_t resident; /* bytes at mem that count as memory */
-	uint32_t len;      /* of the content */
-	uint32_t handed;   /* bytes handed out, at most len */
-	uint32_t packed;   /* bytes at mem that the content was compressed to;
-			    * 0: mem has the content.  Once it is not 0 it and
-			    * mem do not change */
-	struct rsh_cache_block *copy; /* a compressed block's, and the block of
-				       * a copy; NULL: none */
+	uint32_t len;      /* bytes of the content */
+	uint32_t handed;   /* bytes that were read, at most len */
+	uint32_t packed;   /* size of the compressed content at mem; 0: mem has
+			    * the content uncompressed.  Once it is not 0,
+			    * packed and mem do not change */
+	struct rsh_cache_block *copy; /* the copy of a compressed block, and the
+				       * block of a copy; NULL: none */
 	int error;         /* FAILED: positive errno */
 	uint8_t state;
 	bool spent;
-	bool untouched;    /* its memory counts, but is not there yet */
+	bool untouched;    /* its memory counts, but is not resident yet */
 };
 
 /* A list has its oldest block first. */
@@ -61,17 +63,17 @@ struct rsh_block_list {
 	uint32_t n;
 };
 
-/* Makes all lists of a cache empty ones. */
+/* Initializes all lists of a cache. */
 void rsh_lists_init(struct rsh_cache *c);
 
 /* ---- files (files.c) ---- */
 
 struct rsh_file_table {
 	struct rsh_cache_file_id *files;
-	uint64_t (*shared)[2]; /* how other nodes call them; zeros: they do
-				* not; NULL: there are no servers */
+	uint64_t (*shared)[2]; /* names of the files on all nodes; zeros: not
+				* shared; NULL: there are no servers */
 	uint32_t n, cap;
-	uint32_t *slots; /* number of the file, plus 1; 0: empty */
+	uint32_t *slots; /* number of the file plus 1; 0: empty */
 	uint32_t n_slots;
 };
 
@@ -79,46 +81,43 @@ void rsh_file_table_clear(struct rsh_file_table *t);
 
 /* ---- the thread of the cache (cache.c) ---- */
 
-/* A worker does one kind of work when it is told that there may be some.  The
- * cache's lock guards it. */
+/* A thread that does one kind of work when it is woken.  The cache's lock
+ * guards it. */
 struct rsh_worker {
 	struct rsh_cache *cache;
 	/* Does one piece of the work and returns true, or returns false if
-	 * there is none at present.  It is called with the lock held and gives
-	 * it up meanwhile. */
+	 * there is none.  The lock is held, and released meanwhile. */
 	bool (*step)(struct rsh_cache *c);
 	pthread_cond_t wake, idle;
 	pthread_t thread;
 	bool started, failed; /* failed: no thread could be started */
-	bool pending;         /* there may be something to do */
+	bool pending;         /* there may be work */
 	bool stop;
 };
 
 /* Prepares a worker without starting its thread.  Returns 0 or -errno. */
 int rsh_worker_init(struct rsh_worker *w, struct rsh_cache *c,
 		    bool (*step)(struct rsh_cache *c));
-/* Lets the worker do what there is to do, and ends it.  It is called without
- * the lock. */
+/* Finishes the work and ends the worker.  The lock is not held. */
 void rsh_worker_destroy(struct rsh_worker *w);
-/* Tells the worker that there may be something to do, and starts its thread the
- * first time.  Returns false if there is no thread.  The lock is held. */
+/* Wakes the worker, and starts its thread at the first call.  Returns false if
+ * there is no thread.  The lock is held. */
 bool rsh_worker_kick(struct rsh_worker *w);
-/* Waits until there is nothing to do.  The lock is held, and given up
- * meanwhile. */
+/* Waits until there is no work.  The lock is held, and released meanwhile. */
 void rsh_worker_settle(struct rsh_worker *w);
 
 /* ---- what is compressed (pack.c) ---- */
 
-/* A verdict is of a tensor.  Two tensors may come to have the same one, of which
- * the former is forgotten. */
+/* Whether blocks of a tensor are compressible.  Two tensors may have the same
+ * entry; the later one replaces the earlier one. */
 struct rsh_verdict {
-	uint32_t tag; /* tells the tensor, mostly */
-	uint8_t left; /* so many blocks pass before the next sample */
-	bool missed;  /* the last sample was worth nothing */
+	uint32_t tag; /* identifies the tensor, with rare collisions */
+	uint8_t left; /* number of blocks before the next sample */
+	bool missed;  /* the last sample was not compressible */
 };
 
-/* Compresses what pays of n blocks that were loaded, which are PLAIN and whose
- * user the caller is.  The lock is held, and given up meanwhile. */
+/* Compresses those of n loaded blocks that are compressible.  They are PLAIN
+ * and the caller uses them.  The lock is held, and released meanwhile. */
 void rsh_blocks_pack(struct rsh_cache *c, struct rsh_cache_block **blocks,
 		     const struct rsh_cache_kind *kinds, unsigned n);
 
@@ -127,7 +126,7 @@ void rsh_blocks_pack(struct rsh_cache *c, struct rsh_cache_block **blocks,
 struct rsh_disk;
 struct rsh_shared;
 
-/* Threads that wait for loads are spread over this many conditions, by
+/* Threads that wait for loads are distributed over this many conditions, by
  * block. */
 #define RSH_WAIT_CONDITIONS 16
 
@@ -143,7 +142,7 @@ struct rsh_cache {
 	struct rsh_disk *disk; /* NULL: none */
 	struct rsh_shared *shared; /* NULL: there are no servers */
 
-	pthread_mutex_t lock; /* guards all that follows */
+	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t loaded[RSH_WAIT_CONDITIONS];
 	uint64_t clock;
 	struct rsh_cache_block **heads;
@@ -153,71 +152,71 @@ struct rsh_cache {
 	struct rsh_block_list warm; /* free blocks with all of their memory */
 	struct rsh_block_list cold; /* free blocks without memory */
 	struct rsh_block_list copies; /* of compressed blocks without users */
-	struct rsh_verdict *verdicts; /* as many as heads */
+	struct rsh_verdict *verdicts; /* as many entries as heads */
 	struct rsh_file_table files;
 
 	uint32_t n_in_use;    /* blocks with users */
 	uint64_t used;        /* bytes, <= bound */
-	uint64_t bookkeeping; /* the part of it that is no block's */
-	uint64_t plain_bytes; /* the part of it that is */
-	uint64_t held_bytes;  /* content of blocks in the table */
+	uint64_t bookkeeping; /* the part of `used` that is not for blocks */
+	uint64_t plain_bytes; /* the part of `used` that is for blocks */
+	uint64_t held_bytes;  /* content of blocks in the table, uncompressed */
 	uint32_t n_packed;
-	struct rsh_cache_stats stats; /* only the counters */
+	struct rsh_cache_stats stats; /* only its counters are used */
 };
 
-/* The lock is held in all of these but rsh_memory_clear(). */
+/* The lock is held in all of these functions except rsh_memory_clear(). */
 
-/* Counts `bytes` of bookkeeping, and throws out blocks before if need be; it
- * may give the lock up meanwhile.  Returns false if there is no room. */
+/* Counts `bytes` of bookkeeping, and evicts blocks if needed; it may release
+ * the lock meanwhile.  Returns false if there is not enough memory. */
 bool rsh_cache_charge(struct rsh_cache *c, uint64_t bytes);
 void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes);
 /* Returns a free block with memory for `len` bytes, in no list and without
- * users, or NULL if there is no room.  It may throw others out and give the
- * lock up meanwhile. */
+ * users, or NULL if there is no memory.  It may evict blocks and release the
+ * lock meanwhile. */
 struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len);
-/* Makes a block free.  It keeps its memory if that is a whole frame; else it
- * gives the lock up meanwhile. */
+/* Makes a block free.  It keeps its memory if this is a complete frame.
+ * Otherwise the lock is released meanwhile. */
 void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b);
-/* Gives a PLAIN block, whose user the caller is, the content compressed to n
- * bytes as well, if there is room, it is less memory, and compressing is not
- * off.  It may give the lock up. */
+/* Stores the compressed content of n bytes for a PLAIN block that the caller
+ * uses.  It does so if there is memory, the compressed content needs less
+ * memory, and compression is on.  It may release the lock. */
 void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
 			   const uint8_t *packed, uint32_t n);
-/* Returns how many bytes lie at `mem` of a PLAIN block. */
+/* Returns how many bytes a PLAIN block has at `mem`. */
 static inline uint32_t rsh_block_stored(const struct rsh_cache_block *b)
 {
 	return b->packed ? b->packed : b->len;
 }
-/* Returns the content of a block, or NULL if it is only there compressed; it
- * stays there as long as the caller is a user of the block. */
+/* Returns the uncompressed content of a block, or NULL if there is only the
+ * compressed one.  It stays valid while the caller uses the block. */
 const uint8_t *rsh_block_content(const struct rsh_cache_block *b);
 /* Returns the key of a block, which is the same in memory and in the
  * directory. */
 struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 				      const struct rsh_cache_block *b);
-/* Makes the memory of a block that rsh_block_take() gave what `len` bytes need;
- * it may give the lock up. */
+/* Reduces the memory of a block from rsh_block_take() to what `len` bytes need,
+ * and makes it resident.  It may release the lock. */
 void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b,
 		   uint32_t len);
-/* Returns the block of a place in a file, or NULL. */
+/* Returns the block at a position of a file, or NULL. */
 struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number);
 void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 		      rsh_cache_file file, uint64_t number, uint32_t len);
-/* These give the block one user more, or one less that took `used` bytes.  The
- * last user of a FAILED block may give the lock up. */
+/* Add a user to the block, or remove a user that read `used` bytes.  If the
+ * last user of a FAILED block is removed the lock may be released. */
 void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b);
 void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
 		     uint64_t used);
-/* Takes away a user that did not use the block, which goes back to where it
- * stood in its list. */
+/* Removes a user that did not read the block.  The block returns to its
+ * position in its list. */
 void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b);
-/* Says what became of the content that was on its way, and wakes who waits for
- * it.  The caller is a user of the block. */
+/* Sets the result of a load and wakes the threads that wait for it.  The caller
+ * uses the block. */
 void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 		      enum rsh_block_state state);
 
-/* Frees all memory.  No block has users and no other call is under way. */
+/* Frees all memory.  No block has users and no other call is in progress. */
 void rsh_memory_clear(struct rsh_cache *c);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/disk.c reads blocks from a directory, and writes them in a thread.
+/* storage/cache/disk.c reads blocks from a directory, and writes them in a
+ * thread.
  *
- * Nothing here may make a reader fail or wait for long: whatever goes wrong is
- * a miss, and a directory that failed is left alone for a while. */
+ * No reader fails or waits long because of the directory: every problem counts
+ * as a miss, and a directory that failed is not used for a while.
+ */
 #include "config.h"
 
 #include "disk_i.h"
@@ -29,7 +31,7 @@
 #define RETRY_SECONDS 60
 #define NS_PER_S UINT64_C(1000000000)
 
-/* The mtime of a file says when it was last used; it may be this much too
+/* The mtime of a file is the time of its last use.  It may be this much too
  * old. */
 #define TOUCH_SECONDS 60
 
@@ -58,8 +60,8 @@ static int disk_dir_open(const char *path, const char **why)
 	return steal_fd(&fd);
 }
 
-/* Leaves the directory alone until a later time, which goes to *off_until, and
- * logs one line for all failures until it works again. */
+/* Does not use the directory until a later time, which is put into *off_until.
+ * Logs one line for all failures until the directory works again. */
 static void disk_stop(struct rsh_disk *d, _Atomic uint64_t *off_until,
 		      const char *why)
 {
@@ -70,7 +72,7 @@ static void disk_stop(struct rsh_disk *d, _Atomic uint64_t *off_until,
 	*off_until = d->clock_ns() + d->retry_ns;
 }
 
-/* After a failure the path may lead to another directory, or to one again. */
+/* After a failure the path may be another directory, or exist again. */
 static bool disk_reopen(struct rsh_disk *d)
 {
 	const char *why = NULL;
@@ -87,7 +89,7 @@ static bool disk_reopen(struct rsh_disk *d)
 
 /* ---- reading ---- */
 
-/* Reads n bytes behind the header and looks whether they are the block's. */
+/* Reads n bytes after the header and checks whether they are the block's. */
 static enum rsh_disk_found block_file_take(struct rsh_disk *d, int fd,
 					   const struct rsh_block_key *key,
 					   uint8_t *bytes, uint32_t n)
@@ -101,7 +103,7 @@ static enum rsh_disk_found block_file_take(struct rsh_disk *d, int fd,
 		const ssize_t got = readv(fd, v, (int)left);
 
 		if (got == 0)
-			return RSH_DISK_REJECTED; /* it ends too early */
+			return RSH_DISK_REJECTED; /* the file is truncated */
 		if (got < 0 && errno != EINTR) {
 			disk_stop(d, &d->reads_off_until, strerror(errno));
 			return RSH_DISK_ERROR;
@@ -141,15 +143,15 @@ static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
 	if (bytes && !rsh_unpack(bytes, *n, content, key->len))
 		return RSH_DISK_REJECTED;
 	*packed = steal_pointer(&bytes);
-	/* The mtime notes the use.  The kernel need not keep the file's pages,
-	 * which this cache keeps. */
+	/* The mtime stores the time of use.  The kernel need not cache the
+	 * pages of the file, because this cache has the content. */
 	if (st.st_mtim.tv_sec < time(NULL) - TOUCH_SECONDS)
 		futimens(fd, times);
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return RSH_DISK_HIT;
 }
 
-/* Says what it means that a file cannot be opened. */
+/* Returns the result for a file that cannot be opened. */
 static enum rsh_disk_found block_file_not_opened(struct rsh_disk *d, int code)
 {
 	switch (code) {
@@ -183,13 +185,13 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 	if (d->reads_off_until > d->clock_ns())
 		return RSH_DISK_MISS;
 	rsh_block_file_name(key, name);
-	/* O_NONBLOCK is there because the file might be a FIFO. */
+	/* O_NONBLOCK is needed because the file might be a FIFO. */
 	fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK |
 		    O_NOCTTY | O_CLOEXEC);
 	found = fd < 0 ? block_file_not_opened(d, errno) :
 			 block_file_load(d, fd, key, content, packed, n);
-	/* If another process has just put a good file there, that one is
-	 * removed too, and the block written again some time. */
+	/* If another process has just created a good file, this removes that
+	 * one too, and the block will be written again. */
 	if (found == RSH_DISK_REJECTED)
 		unlinkat(d->fd, name, 0);
 	return found;
@@ -199,7 +201,7 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 
 struct disk_block {
 	struct rsh_block_key key;
-	uint8_t *bytes; /* as they are stored */
+	uint8_t *bytes; /* in the stored form */
 	uint32_t n;
 };
 
@@ -221,8 +223,8 @@ static int block_file_write(void *ctx, int fd)
 		if (n > 0)
 			rsh_iov_advance(&v, &left, (size_t)n);
 	}
-	/* Dirty pages would pile up as fast as the source is read, and clean
-	 * ones would hold once more what is in memory already. */
+	/* Without this, dirty pages would grow as fast as the source is read,
+	 * and clean pages would have a second copy of what is in memory. */
 	if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE |
 			    SYNC_FILE_RANGE_WRITE |
 			    SYNC_FILE_RANGE_WAIT_AFTER) != 0 &&
@@ -248,8 +250,8 @@ static int disk_block_write(struct rsh_disk *d, struct disk_block *b)
 	return -rsh_file_replace(d->fd, name, temp, 0600, block_file_write, b);
 }
 
-/* Makes sure that `cost` more bytes are within the bound.  Returns 0, a
- * positive errno, or EFBIG if there is no room for them. */
+/* Makes room for `cost` more bytes within the limit.  Returns 0, a positive
+ * errno, or EFBIG if there is no room. */
 static int disk_make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
 {
 	const uint64_t target = d->bound - d->bound / 8;
@@ -301,7 +303,7 @@ static enum outcome disk_block_try(struct rsh_disk *d, struct disk_block *b,
 	return WRITTEN;
 }
 
-/* This is the step of the worker that writes. */
+/* Writes the next block of the queue; a step of the worker. */
 static bool disk_write_next(struct rsh_cache *c)
 {
 	struct rsh_disk *d = c->disk;
@@ -350,7 +352,7 @@ void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b)
 	d->queue[(d->head + d->n++) % RSH_DISK_QUEUE] = b;
 }
 
-/* ---- beginning and end ---- */
+/* ---- opening and closing ---- */
 
 int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 		  struct rsh_error *err)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/disk_trim.c keeps the directory to its bound.
+/* storage/cache/disk_trim.c keeps the directory within its limit.
  *
- * There may be half a million files.  Instead of sorting them, a first pass
- * adds up their bytes by age, in steps that are finer the younger the files
- * are, and a second one removes what is older than the age at which enough has
- * gone. */
+ * There may be half a million files.  So they are not sorted.  A first pass
+ * adds up their bytes by age, in steps that are finer for newer files.  A
+ * second pass removes the files that are older than the age at which enough
+ * bytes are removed.
+ */
 #include "config.h"
 
 #include "disk_i.h"
@@ -24,11 +25,11 @@
 
 #define TEMP_SUFFIX ".tmp"
 
-/* No write takes ten minutes, so a temporary file that old belongs to
- * nobody. */
+/* No write takes ten minutes, so the process of such an old temporary file has
+ * ended. */
 #define TEMP_AGE 600
 
-/* Ages are in seconds: exact below 32, then with 16 steps to each doubling. */
+/* Ages are in seconds: exact below 32, then 16 steps for each doubling. */
 #define N_AGES (32 + 59 * 16)
 
 struct pass {
@@ -99,7 +100,7 @@ static void trim_remove_old(struct pass *p, const char *name,
 	trim_remove(p, name, cost);
 }
 
-/* Calls f for each file that is the cache's.  Returns 0 or a positive errno. */
+/* Calls f for each file of the cache.  Returns 0 or a positive errno. */
 static int trim_each_file(struct pass *p,
 			  void (*f)(struct pass *p, const char *name,
 				    const struct stat *st))
@@ -125,7 +126,8 @@ static int trim_each_file(struct pass *p,
 	return rc;
 }
 
-/* Finds the age at which `excess` bytes are reached, from the oldest on. */
+/* Finds the age at which the files of this age and older have `excess`
+ * bytes. */
 static void trim_find_cut(struct pass *p, uint64_t excess)
 {
 	p->cut = N_AGES - 1;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/memory.c keeps frames of memory with the blocks in them, and decides
- * which go first.
+/* storage/cache/memory.c has frames of memory with the blocks in them, and
+ * evicts blocks.
  *
- * A frame is address space for a whole block.  How much of it is resident, and
- * so counts, differs: the last block of a file takes the first pages of a
- * frame, and the others are given back to the system.  Address space is plenty
- * where memory is not.  So blocks of any size need no allocator of their own,
- * nothing fragments, and a block never moves. */
+ * A frame is address space for a complete block.  Only its resident part counts
+ * as memory: the last block of a file uses the first pages of a frame, and the
+ * others are returned to the system.  There is much more address space than
+ * memory.  So blocks of any size need no allocator, memory is not fragmented,
+ * and a block never moves.
+ */
 #include "config.h"
 
 #include "cache_i.h"
@@ -45,14 +46,14 @@ static void block_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
 	l->n++;
 }
 
-/* Puts a block where its last_use belongs. */
+/* Inserts a block in the order of last_use. */
 static void block_list_insert(struct rsh_block_list *l,
 			      struct rsh_cache_block *b)
 {
 	struct rsh_cache_block *older, *younger;
 
-	/* Its place may be near either end; the search goes from both and finds
-	 * the nearer one first. */
+	/* The position may be near either end.  The search goes from both ends
+	 * and finds the nearer one first. */
 	older = TAILQ_LAST(&l->blocks, rsh_block_queue);
 	younger = TAILQ_FIRST(&l->blocks);
 	while (older && older->last_use > b->last_use &&
@@ -76,14 +77,14 @@ static void block_list_remove(struct rsh_block_list *l,
 	l->n--;
 }
 
-/* Returns the list in which a block without users stands. */
+/* Returns the list for a block without users. */
 static struct rsh_block_list *block_list_of(struct rsh_cache *c,
 					    const struct rsh_cache_block *b)
 {
 	return b->spent ? &c->spent : &c->plain;
 }
 
-/* ---- what counts as memory ---- */
+/* ---- accounting of memory ---- */
 
 static void memory_account(struct rsh_cache *c, uint64_t bytes)
 {
@@ -119,8 +120,8 @@ static void block_resident_set(struct rsh_cache *c, struct rsh_cache_block *b,
 	block_state_set(c, b, state);
 }
 
-/* Gives memory beyond the first `len` bytes back to the system.  It gives the
- * lock up meanwhile, so that the block has to be the caller's alone. */
+/* Returns memory after the first `len` bytes to the system.  It releases the
+ * lock meanwhile, so no other thread may use the block. */
 static void block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
 		       uint32_t len)
 {
@@ -141,8 +142,8 @@ void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b, uint32_t len)
 		return;
 	b->untouched = false;
 	pthread_mutex_unlock(&c->lock);
-	/* This costs half of what a page fault for each page does.  A kernel
-	 * that does not know the advice takes the faults. */
+	/* This costs half as much as a page fault for each page.  With a kernel
+	 * that does not support it, page faults occur instead. */
 	madvise(b->mem, b->resident, MADV_POPULATE_WRITE);
 	pthread_mutex_lock(&c->lock);
 }
@@ -165,7 +166,7 @@ static bool slab_add(struct rsh_cache *c)
 		free(slab);
 		return false;
 	}
-	/* A huge page would be resident as a whole at the first touch. */
+	/* A huge page would be completely resident after the first access. */
 	madvise(slab->mem, size, MADV_NOHUGEPAGE);
 	for (unsigned i = 0; i < RSH_SLAB_BLOCKS; i++) {
 		slab->blocks[i].mem = slab->mem + (size_t)i * c->block_bytes;
@@ -179,14 +180,15 @@ static bool slab_add(struct rsh_cache *c)
 	return true;
 }
 
-/* Is there a frame without memory, and so much memory for it? */
+/* Returns whether there is a frame without memory, and memory for it. */
 static bool cold_has_room(struct rsh_cache *c, uint32_t need)
 {
 	return (c->cold.n || slab_add(c)) && c->used + need <= c->bound;
 }
 
-/* A frame that has all of its memory is of no use to a part of a block if there
- * are others: the rest would be given back, and asked for again. */
+/* A short block does not use a frame that has all of its memory if there are
+ * other frames, because the rest of the memory would be returned to the system
+ * and requested again. */
 static struct rsh_cache_block *block_take_free(struct rsh_cache *c,
 					       uint32_t len)
 {
@@ -227,7 +229,7 @@ static struct rsh_cache_block **block_head(struct rsh_cache *c,
 	return &c->heads[(h >> 32) & (c->n_heads - 1)];
 }
 
-/* Takes the block out of the table. */
+/* Removes the block from the table. */
 static void block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	struct rsh_cache_block **at = block_head(c, b->file, b->number);
@@ -238,7 +240,7 @@ static void block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
 	c->held_bytes -= b->len;
 }
 
-/* Takes the copy of a compressed block without users away. */
+/* Frees the copy of a compressed block without users. */
 static void block_give_copy(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	struct rsh_cache_block *copy = b->copy;
@@ -288,7 +290,7 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 	return b;
 }
 
-/* Takes the memory of a free block, which nobody misses. */
+/* Returns the memory of a free block to the system. */
 static bool block_warm_give_up(struct rsh_cache *c)
 {
 	struct rsh_cache_block *b = TAILQ_FIRST(&c->warm.blocks);
@@ -399,7 +401,7 @@ void rsh_memory_clear(struct rsh_cache *c)
 	c->slabs = NULL;
 }
 
-/* ---- blocks by place ---- */
+/* ---- the table of blocks ---- */
 
 struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number)

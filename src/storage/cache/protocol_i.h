@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/protocol_i.h - memcached's two protocols, of lines and of binary
- * packets, on an open connection; for this room only.
+/* storage/cache/protocol_i.h - memcached's two protocols, text and binary, on
+ * an open connection; for this layer only.
  *
- * What memcached_i.h says of links holds for these. */
+ * The contract of links in memcached_i.h applies to these functions, too.
+ */
 #ifndef RSH_STORAGE_PROTOCOL_I_H
 #define RSH_STORAGE_PROTOCOL_I_H
 
@@ -19,7 +20,7 @@ struct rsh_protocol {
 
 extern const struct rsh_protocol rsh_protocol_text, rsh_protocol_binary;
 
-/* ---- packets, of which logins are made as well ---- */
+/* ---- packets; logins use them, too ---- */
 
 enum {
 	RSH_PACKET_AUTH_LIST = 0x20,
@@ -30,7 +31,7 @@ enum {
 	RSH_PACKET_CONTINUE = 0x21,
 };
 
-/* A packet that was received; what it points to stays until the next. */
+/* A received packet; its pointers are valid until the next one. */
 struct rsh_packet {
 	unsigned status;
 	uint32_t number;
@@ -38,13 +39,13 @@ struct rsh_packet {
 	size_t n_name, n_value;
 };
 
-/* Sends a request with a number of the caller's. */
+/* Sends a request with a number that the caller chooses. */
 int rsh_packet_send(struct rsh_conn *c, unsigned what, uint32_t number,
 		    const char *name, const void *value, size_t n);
-/* Takes the next reply, which must be one to `what`, or else EPROTO. */
+/* Takes the next reply.  Returns EPROTO if it is not a reply to `what`. */
 int rsh_packet_take(struct rsh_conn *c, unsigned what, struct rsh_packet *out);
 
-/* Logs in (SASL); rsh_memcached_login_load() has been called. */
+/* Logs in (SASL).  rsh_memcached_login_load() must have been called. */
 int rsh_memcached_login(struct rsh_conn *c, const struct rsh_address *to,
 			const struct rsh_login *login);
 

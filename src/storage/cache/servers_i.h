@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/servers_i.h - blocks on servers; only this room includes it.
+/* storage/cache/servers_i.h - blocks on servers; for this layer only.
  *
- * No call fails or hangs: a request waits a bounded time for its server, and a server
- * that failed is not used for a while, in which the others store its blocks.
+ * No call fails or hangs: a request waits a bounded time for its server.  A
+ * server that failed is not used for a while, and the other servers store its
+ * blocks meanwhile.
  *
- * A block is stored on the server with the greatest hash of its name and the block's,
- * among the servers that have not failed; all nodes choose alike.  A server that hung
- * has claims of nodes that no longer use it, so no node waits for a claim there for a
- * while (rsh_servers_is_doubtful()). */
+ * A block is stored on the server with the greatest hash of the names of server
+ * and block, among the servers that have not failed; all nodes choose the same
+ * server.  A server that hung has claims of nodes that no longer use it, so for
+ * a while no node waits for a claim there (rsh_servers_is_doubtful()).
+ */
 #ifndef RSH_STORAGE_SERVERS_I_H
 #define RSH_STORAGE_SERVERS_I_H
 
@@ -23,7 +25,7 @@ enum rsh_item_state {
 	RSH_ITEM_WANTED,
 	RSH_ITEM_FOUND, /* `content` has it */
 	RSH_ITEM_FREE,  /* the server does not have it */
-	RSH_ITEM_OURS,  /* the same, and this node has claimed it */
+	RSH_ITEM_OURS,  /* like FREE, and this node has claimed it */
 	RSH_ITEM_TAKEN, /* another node has claimed it */
 	RSH_ITEM_ALONE, /* no server is used for it */
 };
@@ -36,9 +38,9 @@ struct rsh_item {
 	enum rsh_item_state state;
 	uint8_t *content;
 	uint32_t len;
-	uint32_t stored; /* bytes behind the header of its value */
-	uint8_t *packed; /* the compressed bytes, from malloc; NULL: it was found
-			  * uncompressed, or out of memory */
+	uint32_t stored; /* bytes after the header of its value */
+	uint8_t *packed; /* the compressed bytes, from malloc; NULL: the value
+			  * is uncompressed, or memory is exhausted */
 	bool refused;    /* the value was damaged or forged */
 };
 
@@ -51,21 +53,22 @@ void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest);
 uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s);
 const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s);
 
-/* Returns the server of a group of blocks; RSH_SERVER_NONE if all have failed. */
+/* Returns the server of a group of blocks; RSH_SERVER_NONE if all have
+ * failed. */
 uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2]);
 
-/* Returns whether the server failed recently: a node that has claimed a block there may
- * no longer use the server and will not store the block. */
+/* Returns whether the server failed recently: a node that has claimed a block
+ * there may no longer use the server and will not store the block. */
 bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server);
 
-/* Gets the items that are WANTED or TAKEN, those of one server together. */
+/* Gets the items that are WANTED or TAKEN, the items of one server together. */
 void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 		     size_t n, struct rsh_servers_tally *tally);
 /* Claims the items that are FREE. */
 void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
 		       size_t n, struct rsh_servers_tally *tally);
-/* Stores a sealed value of item->stored bytes in place of the claim.  Returns 0 or a
- * positive errno. */
+/* Stores a sealed value of item->stored bytes in place of the claim.  Returns 0
+ * or a positive errno. */
 int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
 		    const uint8_t *value);
 /* Removes the claim. */
@@ -74,12 +77,13 @@ void rsh_servers_release(struct rsh_cache_servers *s,
 
 /* ---- servers.c for items.c ---- */
 
-/* Makes a request by a link and returns 0 or a positive errno.  It may be called
- * twice. */
+/* Makes a request by a link and returns 0 or a positive errno.  It may be
+ * called twice. */
 typedef int rsh_link_request_fn(struct rsh_link *l, void *ctx);
 
-/* Makes a request, and repeats it if the server has closed an idle link, as after a
- * restart.  Returns 0 or a positive errno; EAGAIN if no request was sent. */
+/* Makes a request, and repeats it if the server has closed an idle link, as
+ * after a restart.  Returns 0 or a positive errno; EAGAIN if no request was
+ * sent. */
 int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
 			rsh_link_request_fn *fn, void *ctx);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/shared.c looks for blocks on servers, and stores there what was loaded,
- * in a thread. */
+/* storage/cache/shared.c looks up blocks on servers, and stores loaded blocks
+ * there in a thread. */
 #include "config.h"
 
 #include "shared_i.h"
@@ -16,25 +16,25 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 
-/* Blocks of so long a stretch of a file lie on one server, so that neighbours
+/* Blocks of a part of a file of this size are on one server, so that neighbours
  * are fetched together. */
 #define GROUP_BYTES (4 * 1024 * 1024)
 
-/* A block is looked for on so many servers, one after another that fails. */
+/* The most servers on which a block is looked up if servers fail. */
 #define SERVERS_TRIED 3
 
-/* The first look at another node's claim comes after so long; each pause is
- * half as long again as the one before. */
+/* The time until another node's claim is checked first.  Each pause is half as
+ * long again as the one before, up to PAUSE_LAST_NS. */
 #define PAUSE_FIRST_NS UINT64_C(2000000)
 #define PAUSE_LAST_NS UINT64_C(50000000)
 
-/* No wait becomes shorter than this. */
+/* The minimum of the time to wait for a claim. */
 #define WAIT_LEAST_NS UINT64_C(250000000)
 
 /* ---- storing ---- */
 
-/* What is to be stored is settled by now: the block is PLAIN, and compressed or
- * not.  The lock is held. */
+/* Makes a job, when the stored form is known: the block is PLAIN, and
+ * compressed or not.  The lock is held. */
 static struct rsh_shared_job shared_job_of(struct rsh_cache_block *b,
 					   const struct rsh_item *item)
 {
@@ -47,7 +47,7 @@ static struct rsh_shared_job shared_job_of(struct rsh_cache_block *b,
 	return job;
 }
 
-/* `value` has room for the block's. */
+/* `value` has room for the value of the block. */
 static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
 			 uint8_t *value)
 {
@@ -62,7 +62,7 @@ static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
 	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, value,
 		       item->stored, item->len);
 	code = rsh_servers_put(sh->servers, item, value);
-	/* A server that is full has thrown the claim out or will. */
+	/* A full server has evicted the claim, or will. */
 	if (code == ENOSPC)
 		rsh_servers_release(sh->servers, item);
 	return code;
@@ -80,7 +80,7 @@ static void shared_count(struct rsh_cache *c, const struct rsh_item *item,
 	}
 }
 
-/* This is the step of the worker that stores. */
+/* Stores the next block of the queue; a step of the worker. */
 static bool shared_store_next(struct rsh_cache *c)
 {
 	struct rsh_shared *sh = c->shared;
@@ -103,8 +103,8 @@ static bool shared_store_next(struct rsh_cache *c)
 	return true;
 }
 
-/* Others wait for what the worker has no time for, so whoever has loaded it
- * stores it himself.  The lock is held, and given up meanwhile. */
+/* Stores the block in this thread, because the worker has too much work and
+ * other nodes wait for the block.  The lock is held, and released meanwhile. */
 static void shared_store_now(struct rsh_cache *c, const struct rsh_item *item,
 			     struct rsh_cache_block *b)
 {
@@ -121,8 +121,8 @@ static void shared_store_now(struct rsh_cache *c, const struct rsh_item *item,
 		shared_count(c, &job.item, code);
 }
 
-/* Has the block stored or, if that is NULL, its claim given up.  The lock is
- * held, and may be given up meanwhile. */
+/* Queues the block to be stored or, if it is NULL, its claim to be removed.
+ * The lock is held, and may be released meanwhile. */
 static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
 			 struct rsh_cache_block *b)
 {
@@ -142,7 +142,7 @@ static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
 		shared_job_of(b, item);
 }
 
-/* ---- looking ---- */
+/* ---- lookup ---- */
 
 static void lookup_name(struct rsh_cache *c, const struct rsh_cache_block *b,
 		      const uint64_t file[2], struct rsh_item *item)
@@ -161,8 +161,8 @@ static void lookup_name(struct rsh_cache *c, const struct rsh_cache_block *b,
 		       item->name);
 }
 
-/* Says which servers the blocks have that are WANTED; neighbours mostly have
- * the same. */
+/* Sets the servers of the blocks that are WANTED.  Neighbours mostly have the
+ * same server. */
 static void lookup_place(struct rsh_cache *c, struct rsh_lookup *h)
 {
 	uint32_t server = RSH_SERVER_NONE;
@@ -208,8 +208,8 @@ static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h,
 	}
 }
 
-/* Looks for what is wanted, and claims what nobody has.  The lock is not
- * held. */
+/* Looks up the WANTED blocks, and claims those that no node has.  The lock is
+ * not held. */
 static void lookup_look(struct rsh_cache *c, struct rsh_lookup *h,
 		      struct rsh_servers_tally *tally)
 {
@@ -221,7 +221,7 @@ static void lookup_look(struct rsh_cache *c, struct rsh_lookup *h,
 		rsh_servers_get(c->shared->servers, h->items, h->n, tally);
 		rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
 		any = false;
-		/* Blocks whose server has just failed are wanted of another
+		/* Blocks whose server has just failed are looked up on another
 		 * one. */
 		for (unsigned i = 0; k < SERVERS_TRIED && i < h->n; i++) {
 			struct rsh_item *item = &h->items[i];
@@ -296,7 +296,7 @@ static bool lookup_has(const struct rsh_lookup *h, bool taken)
 	return false;
 }
 
-/* Returns how many blocks are waited for no longer. */
+/* Ends the wait for all claims.  Returns the number of blocks. */
 static unsigned lookup_give_up(struct rsh_lookup *h)
 {
 	unsigned n = 0;
@@ -310,15 +310,15 @@ static unsigned lookup_give_up(struct rsh_lookup *h)
 	return n;
 }
 
-/* Returns how long a claim is waited for at least. */
+/* Returns the minimum time to wait for a claim. */
 static uint64_t shared_least_wait(const struct rsh_shared *sh)
 {
 	return rsh_min_u64(WAIT_LEAST_NS, rsh_servers_wait_ns(sh->servers));
 }
 
-/* Where blocks do not come, because a node has died or somebody only says that
- * he has claimed them, the next are waited for half as long; and as long as
- * before when one comes.  The lock is held. */
+/* If blocks are not stored in time, because a node has failed or a claim is
+ * false, the next wait is half as long.  When a block arrives the wait has its
+ * full time again.  The lock is held. */
 static void lookup_judge(struct rsh_shared *sh, const struct rsh_lookup *h,
 		       unsigned late, bool came)
 {
@@ -326,7 +326,7 @@ static void lookup_judge(struct rsh_shared *sh, const struct rsh_lookup *h,
 
 	if (came)
 		sh->wait_ns = all;
-	/* Those that waited at the same time count once. */
+	/* Waits at the same time count once. */
 	if (!late || h->since < sh->cut_ns)
 		return;
 	sh->cut_ns = rsh_clock_ns();
@@ -347,8 +347,8 @@ bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten)
 		h->until = h->since + sh->wait_ns;
 	}
 	pthread_mutex_unlock(&c->lock);
-	/* When a server that hung goes on it takes the claims that were sent
-	 * meanwhile, by nodes that have given it up. */
+	/* A server that hung and continues processes claims that nodes sent
+	 * meanwhile, although these nodes no longer use it. */
 	for (unsigned i = 0; i < h->n; i++)
 		if (h->blocks[i] && h->items[i].state == RSH_ITEM_TAKEN &&
 		    rsh_servers_is_doubtful(sh->servers, h->items[i].server))
@@ -375,7 +375,7 @@ bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten)
 	return true;
 }
 
-/* ---- beginning and end ---- */
+/* ---- opening and closing ---- */
 
 int rsh_shared_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 		    struct rsh_error *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/loop.c has the thread that carries requests out: which of them are
- * under way and which together, when one has taken too long, and who is told of
- * its end.  What a transfer asks and what its answer means is request.c's. */
+/* storage/objects/loop.c has the thread that carries out requests.  It decides
+ * which requests run, which ones are joined, and when one has timed out, and it
+ * reports their end.  request.c has the content of a transfer and the
+ * evaluation of its answer. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -18,11 +19,11 @@
 #include "rsh/util/thread.h"
 
 #define MS UINT64_C(1000000)
-/* The thread looks around at least so often. */
+/* The longest sleep of the thread. */
 #define LOOP_IDLE_MS 60000
-/* Ranges that follow each other are joined to about so many bytes at most. */
+/* Consecutive ranges are joined up to about this many bytes. */
 #define LOOP_JOIN_MAX (UINT64_C(24) << 20)
-/* For so long a request waits for others to join it. */
+/* The time that a request waits for others to join it. */
 #define LOOP_JOIN_NS MS
 
 struct request_list {
@@ -33,20 +34,22 @@ struct object_loop {
 	struct rsh_objects *o;
 	pthread_t thread;
 	CURLM *multi;
-	int wake; /* an eventfd that ends the thread's sleep */
+	int wake; /* eventfd that wakes the thread */
 
-	pthread_mutex_t lock; /* guards these two, and which are done */
+	pthread_mutex_t lock; /* guards the next two members and `is_done` of
+			       * requests */
 	struct request_list arrived;
 	bool stop;
 
-	/* The rest is the thread's. */
+	/* Only the thread uses the rest. */
 	struct request_list waiting;
 	struct object_transfer *running, *idle;
 	unsigned n_running;
-	/* Until an answer has come one transfer goes alone, so that a name is
-	 * not looked up once for each of them. */
+	/* Before the first answer only one transfer runs, so that the server's
+	 * name is not resolved for each of them. */
 	bool reached;
-	uint64_t got; /* when right bytes came last, of those that ended */
+	uint64_t got; /* time of the last correct bytes of transfers that have
+		       * ended */
 };
 
 static void list_clear(struct request_list *l)
@@ -62,8 +65,9 @@ static void list_add(struct request_list *l, struct object_request *q)
 	l->end = &q->next;
 }
 
-/* Adds it to those that wait: a read that takes several requests would come to
- * its end last of all if each of them were asked for behind all others. */
+/* Adds a waiting request in the order of `since`.  A read that consists of
+ * several requests would end last if each of its requests were added at the
+ * end. */
 static void list_add_in_turn(struct request_list *l, struct object_request *q)
 {
 	struct object_request **at = &l->first;
@@ -76,7 +80,7 @@ static void list_add_in_turn(struct request_list *l, struct object_request *q)
 		l->end = &q->next;
 }
 
-/* Takes out the request that *at points to. */
+/* Removes the request that *at points to. */
 static void list_take(struct request_list *l, struct object_request **at)
 {
 	struct object_request *q = *at;
@@ -89,11 +93,12 @@ static void list_take(struct request_list *l, struct object_request **at)
 
 /* ---- deadlines ----
  *
- * Behind a slow line requests wait for each other, which is no reason to give
- * one of them up.  So the deadline of one whose bytes come, or of one that has
- * not begun while others' come, moves on, a few times. */
+ * On a slow line requests wait for each other, which is not a reason to fail
+ * one.  So a deadline is extended a few times while bytes arrive for its
+ * request, or for other requests before it has begun.
+ */
 
-/* Returns when right bytes came last. */
+/* Returns the time of the last correct bytes. */
 static uint64_t loop_got(const struct object_loop *l)
 {
 	const struct object_transfer *t;
@@ -104,8 +109,8 @@ static uint64_t loop_got(const struct object_loop *l)
 	return got;
 }
 
-/* Returns the deadline of a request with which the source got on at q->got, or
- * perhaps later, at `got`. */
+/* Returns the deadline of a request whose last progress was at q->got or at
+ * `got`, whichever is later. */
 static uint64_t request_deadline(const struct object_request *q, uint64_t got)
 {
 	const uint64_t last = q->deadline + (OBJECT_PATIENCES - 1) * q->patience;
@@ -116,7 +121,7 @@ static uint64_t request_deadline(const struct object_request *q, uint64_t got)
 	return rsh_min_u64(last, rsh_max_u64(q->deadline, got + q->patience));
 }
 
-/* What has been tried has had its turn. */
+/* For a request that has been tried, the progress of others does not count. */
 static uint64_t waiting_deadline(const struct object_request *q, uint64_t got)
 {
 	return request_deadline(q, q->tries ? 0 : got);
@@ -133,7 +138,7 @@ static uint64_t transfer_deadline(const struct object_transfer *t)
 
 /* ---- the end of a request ---- */
 
-/* After this the request is its caller's, who may be gone with it at once. */
+/* After this the caller of the request owns it and may free it at once. */
 static void loop_finish(struct object_loop *l, struct object_request *q)
 {
 	pthread_mutex_lock(&l->lock);
@@ -142,7 +147,7 @@ static void loop_finish(struct object_loop *l, struct object_request *q)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Takes a request from a transfer. */
+/* Removes the first request of a transfer. */
 static struct object_request *transfer_pop(struct object_transfer *t)
 {
 	struct object_request *q = t->requests;
@@ -180,7 +185,7 @@ static struct object_transfer *loop_take_transfer(struct object_loop *l)
 	return NULL;
 }
 
-/* Takes it from those that run, and from libcurl. */
+/* Removes a transfer from the running ones and from libcurl. */
 static void loop_end_transfer(struct object_loop *l, struct object_transfer *t)
 {
 	struct object_transfer **at = &l->running;
@@ -193,7 +198,7 @@ static void loop_end_transfer(struct object_loop *l, struct object_transfer *t)
 	rsh_curl.multi_remove_handle(l->multi, t->easy);
 }
 
-/* Its requests are others' by now. */
+/* Keeps a transfer without requests for later use. */
 static void loop_keep_transfer(struct object_loop *l, struct object_transfer *t)
 {
 	rsh_curl.easy_reset(t->easy);
@@ -202,7 +207,7 @@ static void loop_keep_transfer(struct object_loop *l, struct object_transfer *t)
 	l->idle = t;
 }
 
-/* Ends a transfer, and its requests with it or not. */
+/* Ends a transfer.  Each of its requests is then done or waits for a retry. */
 static void loop_transfer_over(struct object_loop *l, struct object_transfer *t,
 			       CURLcode code)
 {
@@ -220,8 +225,8 @@ static void loop_transfer_over(struct object_loop *l, struct object_transfer *t,
 	loop_keep_transfer(l, t);
 }
 
-/* Breaks off a transfer whose requests have not all got the time that others of
- * them have. */
+/* Ends a transfer in which the deadline of a request has passed.  The other
+ * requests wait again. */
 static void loop_expire_transfer(struct object_loop *l,
 				 struct object_transfer *t, uint64_t now)
 {
@@ -251,7 +256,8 @@ static void loop_out_of_memory(struct object_loop *l,
 	}
 }
 
-/* What has waited has waited for others. */
+/* Before its first attempt a request has waited for others, so their progress
+ * counts for it. */
 static void loop_begin_deadlines(const struct object_loop *l,
 				 struct object_request *requests)
 {
@@ -293,17 +299,18 @@ static unsigned loop_limit(const struct object_loop *l)
 
 /* ---- joining ----
  *
- * A request waits for its first byte, however long it is.  So where more are
- * due than transfers may be begun, those whose ranges follow each other are
- * asked for together, each transfer about as much as the others. */
+ * A request waits for its first byte, whatever its length.  So if more requests
+ * are due than transfers may begin, consecutive ranges are joined.  All
+ * transfers get about the same number of bytes.
+ */
 
-/* What has failed goes alone, since the length may be why. */
+/* A request that failed is not joined, since its length may be the reason. */
 static bool request_may_join(const struct object_request *q, uint64_t now)
 {
 	return q->object && q->tries == 0 && q->due <= now;
 }
 
-/* How many bytes a transfer is to have, at most. */
+/* Returns the maximum number of bytes for a transfer. */
 static uint64_t loop_share(const struct object_loop *l, uint64_t now)
 {
 	const unsigned n = loop_limit(l) - l->n_running;
@@ -316,13 +323,14 @@ static uint64_t loop_share(const struct object_loop *l, uint64_t now)
 	return rsh_min_u64((sum + n - 1) / n, LOOP_JOIN_MAX);
 }
 
-/* Requests whose ranges follow each other. */
+/* Requests with consecutive ranges. */
 struct request_row {
 	struct object_request *first, *last;
 	uint64_t len;
 };
 
-/* Where little is left of what follows, it need not go alone. */
+/* Allows an eighth more bytes, so that a short rest does not need its own
+ * transfer. */
 static bool row_fits(const struct request_row *r,
 		     const struct object_request *q, uint64_t most)
 {
@@ -345,8 +353,8 @@ static void row_add(struct request_row *r, struct object_request *q)
 	r->len += q->len;
 }
 
-/* Takes one that is due, and lies at an end of the row, from those that wait;
- * false: there is none. */
+/* Moves a waiting request that is due and adjacent to the row into the row.
+ * Returns false if there is none. */
 static bool row_grow(struct request_row *r, struct object_loop *l,
 		     uint64_t most, uint64_t now)
 {
@@ -363,8 +371,8 @@ static bool row_grow(struct request_row *r, struct object_loop *l,
 	return false;
 }
 
-/* Takes the first request that is due, with those that join it; NULL: none
- * is. */
+/* Takes the first request that is due, with those that join it.  Returns NULL
+ * if none is due. */
 static struct object_request *loop_take_due(struct object_loop *l,
 					    uint64_t most, uint64_t now)
 {
@@ -385,7 +393,7 @@ static struct object_request *loop_take_due(struct object_loop *l,
 	return row.first;
 }
 
-/* Begins what is due, in its turn. */
+/* Starts the requests that are due, in their order. */
 static void loop_start_due(struct object_loop *l, uint64_t now)
 {
 	struct object_request *q;
@@ -437,7 +445,7 @@ static void loop_expire_running(struct object_loop *l, uint64_t now)
 	}
 }
 
-/* How many milliseconds from now on nothing is due. */
+/* Returns the number of milliseconds until something is due. */
 static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 {
 	uint64_t until = now + LOOP_IDLE_MS * MS;
@@ -459,8 +467,8 @@ static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 
 /* ---- the thread ---- */
 
-/* Takes over what has arrived; false is the end.  Where others are on their way
- * it waits a little, so that the next ones can join it. */
+/* Takes the submitted requests.  Returns false at the end.  If transfers are
+ * running the requests wait a little, so that later ones can join them. */
 static bool loop_take_arrived(struct object_loop *l)
 {
 	const uint64_t due = l->n_running ? rsh_clock_ns() + LOOP_JOIN_NS : 0;
@@ -498,7 +506,7 @@ static void loop_look_at_ends(struct object_loop *l)
 	}
 }
 
-/* libcurl before 7.68 has nothing of its own to be woken by. */
+/* An eventfd is used because curl_multi_wakeup() needs libcurl 7.68. */
 static void loop_wake(struct object_loop *l)
 {
 	const uint64_t one = 1;
@@ -536,7 +544,7 @@ static void *loop_run(void *ctx)
 	return NULL;
 }
 
-/* ---- from outside ---- */
+/* ---- called by other threads ---- */
 
 static struct object_loop *object_loop_new(struct rsh_objects *o)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/objects_i.h - what the files of this room share: an address and its
- * keys, and requests that a thread of the room carries out. */
+/* storage/objects/objects_i.h - what the files of this directory share: an
+ * address, its credentials, and requests that a thread carries out. */
 #ifndef RSH_STORAGE_OBJECTS_I_H
 #define RSH_STORAGE_OBJECTS_I_H
 
@@ -17,35 +17,35 @@
 
 /* ---- settings (objects.c) ---- */
 
-/* Gives what a variable of the environment says, NULL if that is nothing. */
+/* Returns the value of an environment variable; NULL if it is unset or
+ * empty. */
 const char *rsh_object_env(const char *name);
-/* Gives the first of the texts that says something, or NULL. */
+/* Returns the first text that is neither NULL nor empty, or NULL. */
 const char *rsh_object_first(const char *a, const char *b, const char *c);
 
-/* ---- keys (keys.c) ---- */
+/* ---- credentials (keys.c) ---- */
 
-/* The values lie in secret memory; an id of NULL means that nothing is
- * signed. */
+/* The values are in secret memory.  If `id` is NULL requests are not signed. */
 struct object_keys {
 	char *id, *secret, *token;
-	int64_t expires; /* seconds since 1970, 0: never */
+	int64_t expires; /* seconds since 1970; 0: never */
 };
 void rsh_object_keys_clear(struct object_keys *k);
 
-/* Where keys came from, and so where they are renewed. */
+/* The source of the keys, from which they are also renewed. */
 enum keys_origin {
-	KEYS_NONE,    /* nothing is signed */
-	KEYS_FIXED,   /* the environment's */
-	KEYS_PROFILE, /* files that somebody may write anew */
-	KEYS_CONTAINER, KEYS_INSTANCE, /* services */
+	KEYS_NONE,    /* requests are not signed */
+	KEYS_FIXED,   /* environment variables */
+	KEYS_PROFILE, /* files, which may be rewritten */
+	KEYS_CONTAINER, KEYS_INSTANCE, /* credentials services */
 };
 
-/* What a profile sets, besides keys; in secret memory. */
+/* Settings of a profile other than keys; in secret memory. */
 struct keys_settings {
 	char *region, *endpoint, *ca_file, *style;
-	char *services; /* the section in which the endpoint may be */
-	char *ignores;  /* "true": endpoints of files and environment count
-			 * for nothing */
+	char *services; /* the section that may have the endpoint */
+	char *ignores;  /* "true": endpoints of files and of the environment are
+			 * ignored */
 };
 void rsh_object_settings_clear(struct keys_settings *s);
 
@@ -55,15 +55,16 @@ struct object_loop;
 
 struct rsh_objects {
 	bool is_s3;
-	char *url;      /* as it is shown */
-	char *base; /* http[s]://HOST[/BUCKET], objects' addresses begin so */
-	char *prefix;   /* of all names: "" or with a slash at its end */
-	char *query; /* secret: what follows the '?' of an address; or NULL */
+	char *url;      /* address for messages */
+	char *base; /* http[s]://HOST[/BUCKET], the begin of all objects'
+		     * addresses */
+	char *prefix;   /* prefix of all names: "" or with a slash at its end */
+	char *query; /* secret: the text after the '?' of an address; or NULL */
 	char *user;     /* secret: NAME:PASSWORD of an address; or NULL */
 	char *region;
-	char *signing;  /* what libcurl wants to know to sign */
-	char *ca_file;  /* NULL: libcurl's */
-	char *index;    /* NULL: the usual ones */
+	char *signing;  /* value of CURLOPT_AWS_SIGV4 */
+	char *ca_file;  /* NULL: libcurl's default */
+	char *index;    /* NULL: the default index files */
 	uint16_t port;
 	bool has_proxy;
 	unsigned requests, stall_ms, timeout_ms;
@@ -71,12 +72,12 @@ struct rsh_objects {
 	enum keys_origin origin;
 	char *profile;
 	char *credentials, *config; /* paths of files */
-	char *service; /* address of a service of credentials */
-	char *service_token; /* secret: what it wants to see; or NULL */
+	char *service; /* address of a credentials service */
+	char *service_token; /* secret: token for the service; or NULL */
 
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards all below */
 	struct object_keys keys;
-	unsigned keys_number; /* counts the renewals */
+	unsigned keys_number; /* number of renewals */
 	bool renewing;
 	pthread_cond_t renewed;
 	struct object_loop *loop; /* NULL: not started */
@@ -84,30 +85,33 @@ struct rsh_objects {
 	atomic_uint_fast64_t n_requests, n_retries, n_bytes, n_connections;
 };
 
-/* Fills in keys, origin and settings from options and environment. */
+/* Sets keys, origin and settings from options and environment. */
 int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err);
-/* Gets new keys, unless somebody has since `number`, or is doing so: then it
- * waits for that.  0 or -errno with a sentence. */
+/* Gets new keys, unless another thread has done so since renewal `number`.  If
+ * another thread is doing so, waits for it.  Returns 0, or -errno with a
+ * sentence. */
 int rsh_object_keys_renew(struct rsh_objects *o, unsigned number,
 			  uint64_t deadline, struct rsh_error *err);
-/* Are the keys still to be had (a service), or about to expire? */
+/* Returns whether the keys of a service have not been fetched yet, or keys
+ * expire soon. */
 bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number);
 
-/* Makes url, base, prefix and the like from an address.  It is done in two
- * steps since the profile, which the address does not need, may say where the
- * endpoint is. */
+/* Set url, base, prefix and related members from an address.  There are two
+ * steps, because the first one does not need the profile, and the profile may
+ * set the endpoint for the second one. */
 int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 			 const struct rsh_objects_options *opts,
 			 struct rsh_error *err);
 int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 			  const char *endpoint, enum rsh_objects_style style,
 			  struct rsh_error *err);
-/* Gives the address of an object or of a listing's page, which the caller frees
- * by rsh_secret_free(); NULL means out of memory. */
+/* Returns the address of an object, which the caller frees by
+ * rsh_secret_free().  NULL means out of memory. */
 char *rsh_object_address(const struct rsh_objects *o, const char *name);
-/* Gives the address of the place itself, without a slash at its end. */
+/* Returns the opened address itself, without a slash at its end, for
+ * rsh_secret_free(). */
 char *rsh_object_own_address(const struct rsh_objects *o);
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 			      const char *token);
@@ -119,82 +123,86 @@ struct object_transfer;
 
 #define OBJECT_PATIENCES 5
 
-/* Takes bytes of a body that was found right, of a range no more than are
- * missing; false ends the request, and has set its rc and sentence. */
+/* Takes bytes of a body whose headers were correct; of a range, no more than
+ * are missing.  Returns false, with rc and sentence set, to end the request. */
 typedef bool object_sink(struct object_request *q, const char *data,
 			 size_t len);
-/* Judges an answer's headers. */
+/* Checks the headers of an answer. */
 typedef enum rsh_http_verdict object_judge(const struct object_transfer *t,
 					   const char **why);
 
 struct object_request {
 	/* The caller sets these, and keeps them until the request is done. */
 	const char *address;
-	const char *what;  /* for sentences */
-	uint64_t deadline; /* of rsh_clock_ns() */
-	uint64_t patience; /* 0: the deadline stands.  Otherwise it is so far
-			    * away again whenever the source gets on with
-			    * this, but for OBJECT_PATIENCES times at most */
-	uint64_t since;    /* those that wait go in this order; 0: at once */
-	bool sign;         /* with the keys of the address */
-	bool is_put;       /* for a service of credentials */
-	const char *const *headers; /* further ones, NULL at the end; or NULL */
-	object_judge *judge; /* NULL: by the status alone */
+	const char *what;  /* name for messages */
+	uint64_t deadline; /* time of rsh_clock_ns() */
+	/* 0: the deadline is fixed.  Otherwise the deadline is at least this
+	 * long after the last progress, but it is extended by at most
+	 * (OBJECT_PATIENCES - 1) times this. */
+	uint64_t patience;
+	uint64_t since;    /* waiting requests are in this order; 0: first */
+	bool sign;         /* use the credentials of the address */
+	bool is_put;       /* a PUT, for a credentials service */
+	const char *const *headers; /* additional headers, NULL at the end; or
+				     * NULL */
+	object_judge *judge; /* NULL: only the status is checked */
 	object_sink *sink;
-	/* What is still missing of a range.  Both move on as the sink takes
-	 * bytes, and may go back; it finds the bytes' place by them. */
+	/* The part of a range that is still missing.  Both change when the sink
+	 * takes bytes, and may be reset for a retry.  The sink computes the
+	 * position of bytes from them. */
 	bool has_range;
 	uint64_t first, len;
-	/* Requests of ranges of the same object may be joined to one; NULL:
-	 * this one is not. */
+	/* Requests for ranges of the same object may be joined in one transfer;
+	 * NULL: this request is not joined. */
 	const struct rsh_object *object;
-	/* Takes the end of a body that came whole; false ends the request as
-	 * above.  NULL: nothing is left to do. */
+	/* Called when a body is complete.  Returns false to end the request
+	 * like a sink.  NULL: not needed. */
 	bool (*finish)(struct object_request *q);
-	/* Forgets what came, for sinks that have no range. */
+	/* Drops what was received, for sinks without a range. */
 	void (*restart)(struct object_request *q);
-	const char *etag; /* of If-Match, NULL: none */
+	const char *etag; /* for If-Match; NULL: none */
 	int64_t unmodified_since; /* 0: none */
 	void *ctx;
 
-	/* The result: 0 or -errno with a sentence. */
+	/* The result: 0, or -errno with a sentence. */
 	int rc;
-	bool is_refused; /* with -EACCES: other keys may do */
+	bool is_refused; /* with -EACCES: other keys may be accepted */
 	struct rsh_error err;
-	struct rsh_http_answer answer; /* the last one */
+	struct rsh_http_answer answer; /* the last answer */
 
-	/* These are the loop's. */
+	/* Only the loop uses these. */
 	struct object_loop *loop;
 	struct object_request *next;
 	bool is_done;
 	pthread_cond_t done;
-	const char *why;       /* what the server does wrong; NULL: nothing has
-				* gone wrong */
-	const char *detail;    /* what libcurl calls it; NULL: nothing */
-	uint64_t due;          /* when it begins */
-	uint64_t got;          /* when the source last got on with it, or with
-				* others before its first turn; 0: never */
-	uint64_t transfer_from; /* where its range began in this transfer */
-	unsigned tries, wrong; /* transfers so far; of them with no good
-				* answer */
+	const char *why;       /* the error of the server; NULL: none */
+	const char *detail;    /* libcurl's text for it; NULL: none */
+	uint64_t due;          /* time from which it may begin */
+	uint64_t got;          /* time of the last progress of this request, or
+				* of other ones before its first attempt; 0:
+				* never */
+	uint64_t transfer_from; /* begin of its range in this transfer */
+	unsigned tries, wrong; /* transfers so far; those of them without a
+				* correct answer */
 	unsigned keys_number;
 };
 
-/* An attempt to get what a request asks for, or several whose ranges follow
- * each other. */
+/* An attempt to carry out a request, or several requests with consecutive
+ * ranges. */
 struct object_transfer {
 	struct object_transfer *next;
 	struct rsh_objects *objects;
 	struct object_loop *loop;
 	CURL *easy;
 	struct curl_slist *list;
-	/* Those that are not done, in the order of their ranges: the first one
-	 * takes the bytes that come. */
+	/* Requests that are not done, in the order of their ranges.  Received
+	 * bytes belong to the first one. */
 	struct object_request *requests;
-	uint64_t first, len; /* what is asked for */
-	bool has_taken;      /* bytes of the body have been right */
-	uint64_t heard;      /* when the last byte came */
-	uint64_t got;        /* when that was a right one of a body; 0: never */
+	uint64_t first, len; /* the range of the transfer */
+	bool has_taken;      /* bytes of a correct body were received */
+	uint64_t heard;      /* time of the last byte */
+	uint64_t got;        /* time of the last byte of a correct body; 0:
+			      * never */
 	struct rsh_http_answer answer;
 	enum rsh_http_verdict verdict;
 	bool is_judged;
@@ -205,49 +213,50 @@ struct object_transfer {
 	unsigned keys_number;
 };
 
-/* Hands a request to the thread, which is started where it is not.  0 or
- * -errno, and nothing is under way then. */
+/* Submits a request to the thread, and starts the thread if needed.  Returns 0
+ * or -errno; after an error the request is not in progress. */
 int rsh_object_submit(struct rsh_objects *o, struct object_request *q);
-/* Waits for it, and gives its result. */
+/* Waits for a request and returns its result. */
 int rsh_object_wait(struct object_request *q);
-/* Does both, and gets new keys where the old ones are refused. */
+/* Submits a request and waits for it.  Gets new keys and retries if the keys
+ * are refused. */
 int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q);
-/* Ends all that is under way with -ECANCELED, and the thread. */
+/* Ends the thread.  No request may be in progress. */
 void rsh_object_loop_free(struct object_loop *l);
 
-/* These are called by the loop, in its thread. */
+/* The loop calls these functions in its thread. */
 
-/* Prepares a transfer, whose requests and handle are set.  0, -ENOMEM, or -ENOTSUP
- * if this libcurl cannot sign. */
+/* Prepares a transfer whose requests and handle are set.  Returns 0, -ENOMEM,
+ * or -ENOTSUP if this libcurl cannot sign. */
 int rsh_object_transfer_begin(struct object_transfer *t);
-/* Looks at what came of a transfer, before the first of the two below. */
+/* Evaluates the end of a transfer.  It is called before
+ * rsh_object_transfer_ends() or rsh_object_transfer_clear(). */
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code);
-/* Looks at what came for one request: true means that it is done, and false
- * that it is tried again from q->due on. */
+/* Evaluates the end of a transfer for one request.  Returns true if the request
+ * is done, false if it is retried from q->due on. */
 bool rsh_object_transfer_ends(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code);
-/* Gives up what a transfer had besides the handle. */
+/* Frees what a transfer has, except the handle. */
 void rsh_object_transfer_clear(struct object_transfer *t);
-/* Says what follows "the server" where there is no answer, or none that is
- * whole; and what the system or libcurl calls that.  Both are constant texts.
- */
+/* Return the text after "the server" if there is no complete answer, and the
+ * text of the system or of libcurl for it.  Both are constant texts. */
 const char *rsh_object_why(CURLcode code);
 const char *rsh_object_detail(const struct object_transfer *t, CURLcode code);
-/* Puts scheme, host and port of an address. */
+/* Writes scheme, host and port of an address. */
 void rsh_object_put_server(char *to, size_t size, const char *address);
-/* Says "the server WHY (DETAIL)" of the last attempt, which the server may call
- * `code`. */
+/* Writes "the server WHY (DETAIL)" for the last attempt.  `code` is the
+ * server's error code, or "". */
 void rsh_object_say(const struct object_request *q, const char *code,
 		    char *to, size_t size);
-/* Sets the result of a request whose time is over. */
+/* Sets the result of a request whose deadline has passed. */
 void rsh_object_expire(struct object_request *q);
 
-/* This is called by a transfer that goes on: the first of its requests is done,
- * and no more of it. */
+/* A transfer that continues calls this when its first request is done.  It must
+ * not use that request again. */
 void rsh_object_first_done(struct object_transfer *t);
 
-/* Does a GET of a whole body, of at most `max` bytes, into secret memory, with
- * a NUL behind it. */
+/* A GET of a complete body of at most `max` bytes, into secret memory, with a
+ * NUL after it. */
 struct object_get {
 	const char *address, *what;
 	const char *const *headers;
@@ -260,19 +269,19 @@ struct object_get {
 int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 		   struct rsh_error *err);
 
-/* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out of
- * memory. */
+/* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out
+ * of memory. */
 char *rsh_object_header(const char *name, const char *value);
 
-/* Returns the deadline of a call that was given none. */
+/* Returns the deadline for a call without one. */
 uint64_t rsh_object_deadline(const struct rsh_objects *o);
 
 /* ---- listings (list.c, index.c) ---- */
 
 /* Returns whether this is a path below the address without "." and "..". */
 bool rsh_object_is_name(const char *name);
-/* Adds to *list what an index file names, with size and identity from the server.
- * Returns 0 or -errno with a sentence. */
+/* Adds the files of an index file to *list, with size and identity from the
+ * server.  Returns 0, or -errno with a sentence. */
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 			  struct rsh_object_listing *list,
 			  struct rsh_error *err);

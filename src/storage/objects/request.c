@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/request.c makes of a request what libcurl is told, and of the answer
- * a result: bytes, a failure, or another attempt after a while. */
+/* storage/objects/request.c sets libcurl's options for a request, and makes its
+ * result from the answer: bytes, a failure, or a retry after a pause. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -16,15 +16,15 @@
 #include "rsh/util/log.h"
 
 #define MS UINT64_C(1000000)
-/* So often an answer may be wrong, or a server not be there. */
+/* The most wrong answers for a request, and attempts without a server. */
 #define REQUEST_WRONG_MAX 3
 #define REQUEST_ABSENT_MAX 5
-/* Between attempts there is a pause of this, doubled each time. */
+/* The pause between attempts, which doubles each time, and its maximum. */
 #define REQUEST_PAUSE_MS 50
 #define REQUEST_PAUSE_MAX_MS 5000
-/* So much is read of an answer that is none. */
+/* The most bytes that are read of an error response. */
 #define REQUEST_REFUSAL_MAX ((size_t)16 << 10)
-/* With libcurl's own head it is a piece of 128 KiB. */
+/* With libcurl's header this is an allocation of 128 KiB. */
 #define REQUEST_BUFFER ((128L << 10) - 64)
 
 /* ---- headers that are sent ---- */
@@ -51,8 +51,9 @@ static int transfer_add_range(struct object_transfer *t)
 	return transfer_add_header(t, text);
 }
 
-/* As HTTP has it, whatever the locale.  (What libcurl would send by itself, it
- * holds against the answer as well, and finds the same second too late.) */
+/* Formats the date as HTTP requires it, in any locale.  CURLOPT_TIMECONDITION
+ * is not used: libcurl also compares it with the answer, and treats the same
+ * second as too late. */
 static int transfer_add_date(struct object_transfer *t)
 {
 	const time_t since = t->requests->unmodified_since;
@@ -69,7 +70,8 @@ static int transfer_add_date(struct object_transfer *t)
 	return transfer_add_header(t, text);
 }
 
-/* A weak tag never matches; the answer's is looked at all the same. */
+/* If-Match never matches a weak tag, so it is not sent; the answer's tag is
+ * still compared. */
 static int transfer_add_condition(struct object_transfer *t)
 {
 	const char *etag = t->requests->etag;
@@ -95,7 +97,7 @@ static int transfer_add_headers(struct object_transfer *t)
 	return rc;
 }
 
-/* ---- what comes ---- */
+/* ---- received bytes ---- */
 
 static size_t transfer_take_header(char *line, size_t one, size_t len,
 				   void *ctx)
@@ -118,7 +120,8 @@ static void transfer_judge(struct object_transfer *t)
 			     rsh_http_judge_status(t->answer.status, &t->why);
 }
 
-/* Of a body that is too long, what has not been handed over is not believed. */
+/* The body is too long.  What this transfer has brought for its unfinished
+ * request is not trusted, and is read again. */
 static bool transfer_too_long(struct object_transfer *t)
 {
 	struct object_request *q = t->requests;
@@ -146,7 +149,8 @@ static bool transfer_give(struct object_transfer *t, const char *data,
 	return true;
 }
 
-/* The last request waits for the end of the body. */
+/* Gives bytes of a correct body to the requests.  A request is done when it has
+ * its bytes; the last one waits for the end of the body. */
 static bool transfer_take_right(struct object_transfer *t, const char *data,
 				size_t len)
 {
@@ -171,7 +175,7 @@ static bool transfer_take_right(struct object_transfer *t, const char *data,
 	return true;
 }
 
-/* What a refusal says; whatever is no XML says nothing. */
+/* Parses the XML of an error response; other text has no result. */
 static bool transfer_take_refusal(struct object_transfer *t, const char *data,
 				  size_t len)
 {
@@ -205,8 +209,8 @@ static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
 
 /* ---- libcurl ---- */
 
-/* The hash of a body without bytes.  S3 wants to be told, and not every libcurl
- * does. */
+/* The hash of an empty body.  S3 requires this header, and not every libcurl
+ * sends it. */
 #define REQUEST_NO_BODY "x-amz-content-sha256: " \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -249,7 +253,7 @@ static int transfer_set_keys(struct object_transfer *t)
 	return rc;
 }
 
-/* Signs, or gives the name and password of the address. */
+/* Signs the request, or sends the name and password of the address. */
 static int transfer_set_identity(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;
@@ -277,7 +281,7 @@ static void transfer_set_callbacks(struct object_transfer *t)
 static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 {
 	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-	/* A look-up that hangs must not hold up the others. */
+	/* A name lookup that hangs must not delay other requests. */
 	rsh_curl.easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
 	rsh_curl.easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
 	rsh_curl.easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
@@ -286,14 +290,15 @@ static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-	/* Certificates of one file are parsed once for all connections. */
+	/* With one file for all certificates they are parsed once for all
+	 * connections. */
 	rsh_curl.easy_setopt(e, CURLOPT_CAPATH, NULL);
 	if (o->ca_file)
 		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
-/* libcurl takes "." and ".." out of a path unless it is to leave the path as it
- * is, and since 8.13 it does not sign such a path. */
+/* libcurl removes "." and ".." from a path unless CURLOPT_PATH_AS_IS is set,
+ * and since 8.13 it does not sign a path that has them. */
 static bool address_has_dots(const char *address)
 {
 	const char *end = address + strcspn(address, "?");
@@ -323,7 +328,8 @@ static void transfer_set_protocols(CURL *e, bool is_tls)
 			     is_tls ? (long)CURLPROTO_HTTPS : all);
 }
 
-/* A server of S3 is not followed elsewhere: the signature is for it alone. */
+/* Redirects of an S3 server are not followed, because the signature is valid
+ * only for this server. */
 static void transfer_set_address(struct object_transfer *t)
 {
 	const struct object_request *q = t->requests;
@@ -387,10 +393,10 @@ void rsh_object_transfer_clear(struct object_transfer *t)
 	t->refusal = NULL;
 }
 
-/* ---- what came of it ---- */
+/* ---- results ---- */
 
-/* Ends the request with a sentence: who, what of it, and what the server calls
- * that. */
+/* Ends the request with a sentence: the object, the reason, and the server's
+ * error code. */
 static bool request_fail(const struct object_transfer *t,
 			 struct object_request *q, int code, const char *why)
 {
@@ -403,7 +409,8 @@ static bool request_fail(const struct object_transfer *t,
 	return true;
 }
 
-/* Has it tried again after a pause, which the server may want to be longer. */
+/* Schedules a retry after a pause, which is at least `least_ms`, as the server
+ * requests. */
 static bool request_again(const struct object_transfer *t,
 			  struct object_request *q, uint64_t least_ms)
 {
@@ -413,7 +420,7 @@ static bool request_again(const struct object_transfer *t,
 
 	if (ms > REQUEST_PAUSE_MAX_MS)
 		ms = REQUEST_PAUSE_MAX_MS;
-	/* The clock's last digits are as good as dice here. */
+	/* The low digits of the clock are random enough for the pause. */
 	ms = ms / 2 + now / 1000 % (ms / 2 + 1);
 	if (ms < least_ms)
 		ms = least_ms;
@@ -435,7 +442,7 @@ static bool request_wrong_again(const struct object_transfer *t,
 	return request_again(t, q, 0);
 }
 
-/* Some of what S3 servers answer says more than its status. */
+/* The error code of an S3 server may be more precise than the status. */
 static void transfer_reconsider(struct object_transfer *t)
 {
 	static const struct {
@@ -467,7 +474,7 @@ static void transfer_reconsider(struct object_transfer *t)
 		}
 }
 
-/* The bucket may lie in another region, which the server then names. */
+/* Checks whether the server reports that the bucket is in another region. */
 static bool request_is_elsewhere(const struct object_transfer *t,
 				 struct object_request *q)
 {
@@ -504,7 +511,8 @@ static bool request_end_judged(const struct object_transfer *t,
 	}
 }
 
-/* Ends a request that never left: another attempt would end like this one. */
+/* Ends a request that libcurl did not send: a retry would fail in the same
+ * way. */
 static bool request_fail_here(struct object_request *q)
 {
 	const curl_version_info_data *v =
@@ -518,7 +526,7 @@ static bool request_fail_here(struct object_request *q)
 	return true;
 }
 
-/* There is no answer, or it broke off. */
+/* Ends or retries a request without a complete answer. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
 {
@@ -623,7 +631,7 @@ void rsh_object_expire(struct object_request *q)
 			      known ? text : "");
 }
 
-/* ---- with keys ---- */
+/* ---- requests with credentials ---- */
 
 uint64_t rsh_object_deadline(const struct rsh_objects *o)
 {
@@ -666,7 +674,7 @@ int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q)
 	return request_once(o, q);
 }
 
-/* ---- whole bodies ---- */
+/* ---- complete bodies ---- */
 
 static bool get_take(struct object_request *q, const char *data, size_t len)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/files.c is the medium that most stores have: the files of a file
- * system below one directory. */
+/* storage/store/files.c is the medium of most stores: the files below one
+ * directory of a file system. */
 #include "config.h"
 
 #include "medium_i.h"
@@ -24,25 +24,26 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
-/* These are file systems that linux/magic.h does not know. */
+/* File systems that linux/magic.h does not have. */
 #define BEEGFS_MAGIC 0x19830326
 #define GPFS_MAGIC 0x47504653
 #define LUSTRE_MAGIC 0x0bd00bd0
-/* linux/fuse.h, which has this number too, is for servers. */
+/* linux/fuse.h has this number too, but is for FUSE servers. */
 #define RSH_FUSE_MAGIC 0x65735546
 
 #define FD_PATH_MAX 32
 
-/* A search for the root that was in vain is not repeated before this: it may
- * cost a process, and many may read what cannot be reached. */
+/* After a search that did not find the root, the next one does not begin before
+ * this: a search may need a process, and many threads may read files that
+ * cannot be reached. */
 #define SEARCH_PAUSE_NS UINT64_C(40000000)
 
-/* An access control list speaks of more users than the bits of a mode do. */
+/* An access control list may name more users than the bits of a mode. */
 #define ACCESS_LIST "system.posix_acl_access"
 
 struct rsh_files {
 	struct rsh_medium base;
-	char *place; /* where the root was, without links; NULL: unknown */
+	char *place; /* path of the root without links; NULL: unknown */
 	uint32_t fs_type; /* f_type of the root's file system */
 	atomic_uint_fast64_t search_after; /* no search for the root begins
 					    * before this */
@@ -50,7 +51,7 @@ struct rsh_files {
 	const struct rsh_store_opener *opener;
 };
 
-/* O_NONBLOCK: something may have put a FIFO in a file's place. */
+/* O_NONBLOCK is needed because a FIFO may have replaced a file. */
 #define OPEN_FLAGS (O_RDONLY | O_NOCTTY | O_NONBLOCK)
 
 struct open_file {
@@ -75,10 +76,11 @@ static int handle_fd(const struct rsh_handle *h)
 
 static const struct rsh_medium_ops files_ops;
 
-/* ---- who may read, and where links lead ----
+/* ---- access rights and links ----
  *
- * For both /proc is asked where an open descriptor really is, and what that
- * does not tell is taken strictly. */
+ * Both need the real path of an open descriptor, which /proc has.  If it is
+ * unknown the strictest result is used.
+ */
 
 static void access_fd_path(int fd, char path[FD_PATH_MAX])
 {
@@ -98,29 +100,29 @@ static bool access_place_of(int fd, char place[PATH_MAX])
 	return true;
 }
 
-/* Says where in `place` the part below `root` begins; 0 if it is not below
- * it. */
+/* Returns the offset in `place` of the part below `root`; 0 if it is not
+ * below. */
 static size_t access_below(const char *root, const char *place)
 {
 	size_t n = strlen(root);
 
 	if (n == 1)
-		return 1; /* it is "/" */
+		return 1; /* root is "/" */
 	return strncmp(root, place, n) == 0 && place[n] == '/' ? n + 1 : 0;
 }
 
-/* ---- who may read ---- */
+/* ---- access rights ---- */
 
 mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
 {
 	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
 	mode_t other = a->mode & 7;
 
-	/* Members of the new group may be of the old one or not, and so may all
-	 * others. */
+	/* Members of the new group may or may not be in the old group, and so
+	 * may other users. */
 	if (a->gid != gid)
 		group = other = group & other;
-	/* The old owner may be in the group, or one of the others. */
+	/* The old owner may be in the group, or one of the other users. */
 	if (a->uid != uid) {
 		group &= user;
 		other &= user;
@@ -128,7 +130,8 @@ mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
 	return user << 6 | group << 3 | other;
 }
 
-/* Takes from the file's mode what a directory above it keeps from readers. */
+/* Removes from the file's mode the rights of readers that cannot enter a
+ * directory above it. */
 static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 {
 	struct rsh_store_attr a = { 0 };
@@ -142,15 +145,15 @@ static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 	a.uid = st.st_uid;
 	a.gid = st.st_gid;
 	a.mode = rsh_store_mode_as(&a, file->uid, file->gid);
-	/* Who may enter may read. */
+	/* Users that may enter the directory keep the right to read. */
 	file->mode &= (a.mode & 0111) << 2;
 }
 
-/* ---- where links lead ---- */
+/* ---- links ---- */
 
-/* Opens without a kernel that knows how to stay below a directory: looks where
- * the file is before it is opened.  Absolute links into the tree have to go this
- * way, too. */
+/* Opens without openat2(): checks the real path of the file before it is
+ * opened.  Absolute links into the tree also need this way, because openat2()
+ * refuses them. */
 static int access_open_found(int root, const char *name, int flags)
 {
 	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
@@ -173,12 +176,12 @@ static int access_open_from(int root, bool outside, const char *name, int flags)
 	int fd;
 
 	flags |= O_CLOEXEC;
-	/* Only a map of files has such names, and means them. */
+	/* Only a map of files has absolute names, which are allowed. */
 	if (outside || *name == '/') {
 		fd = openat(root, name, flags);
 		return fd < 0 ? -errno : fd;
 	}
-	/* Kernels from Linux 5.6 on know how to stay below a directory. */
+	/* openat2() needs Linux 5.6. */
 	fd = rsh_openat2(root, name, flags,
 			 RSH_RESOLVE_BENEATH | RSH_RESOLVE_NO_MAGICLINKS);
 	if (fd >= 0)
@@ -198,7 +201,7 @@ void rsh_store_find(const char *place, bool outside, const char *name,
 		access_open_from(fd[0], outside, name, OPEN_FLAGS);
 }
 
-/* ---- where they lie ---- */
+/* ---- file systems ---- */
 
 static bool type_is_remote(uint32_t type)
 {
@@ -241,7 +244,7 @@ static bool file_is_remote(const struct rsh_handle *h)
 	       type_is_remote((uint32_t)fs.f_type);
 }
 
-/* ---- what they are ---- */
+/* ---- identities ---- */
 
 static void files_stat(const struct stat *st, struct rsh_stat *out)
 {
@@ -280,8 +283,8 @@ static int file_identify(const struct rsh_handle *h,
 	return 0;
 }
 
-/* Servers of files give one ctime to all nodes, and it cannot be set: a tree
- * that was put where another was, with its times, has others. */
+/* File servers return one ctime to all nodes, and it cannot be set: a tree that
+ * was copied to the path of another one, with its mtimes, has other ctimes. */
 static void file_share(const struct rsh_medium *m, const char *name,
 		       const struct rsh_store_identity *id, uint64_t out[2])
 {
@@ -307,8 +310,8 @@ static void file_share(const struct rsh_medium *m, const char *name,
 	out[1] = hash.high64;
 }
 
-/* The directories count from the root on, or all that there are if the file lies
- * elsewhere. */
+/* The root and the directories below it count, or all directories of the path
+ * if the file is outside the root. */
 static void file_limit(const struct rsh_handle *h, struct rsh_store_attr *attr)
 {
 	char top[PATH_MAX], place[PATH_MAX];
@@ -338,13 +341,14 @@ static bool identity_same_time(const struct timespec *a,
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* May a file with another device or inode be the one that was identified? */
+/* Returns whether a file with another device or inode may be the one that was
+ * identified. */
 static bool identity_is_renumbered(const struct rsh_store_identity *id,
 				   const struct statfs *fs,
 				   const struct stat *st, bool anew)
 {
-	/* Many servers number inodes as they come to be known, and anew when
-	 * the kernel has forgotten them. */
+	/* Many FUSE servers number inodes when they are first used, and again
+	 * after the kernel has dropped them. */
 	if ((uint32_t)fs->f_type == RSH_FUSE_MAGIC)
 		return identity_same_time(&st->st_ctim, &id->ctime);
 	return anew && st->st_dev != id->which[0] && st->st_ino == id->which[1];
@@ -362,8 +366,8 @@ int rsh_files_compare(const struct rsh_store_identity *id, int fd, bool anew)
 		return RSH_CHANGED;
 	if (st.st_dev == id->which[0] && st.st_ino == id->which[1])
 		return 0;
-	/* The kernel may remember for a second what fstat() said of a server
-	 * that has died. */
+	/* The kernel may cache the result of fstat() for a second after a
+	 * server has died. */
 	if (fstatfs(fd, &fs) != 0)
 		return errno;
 	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
@@ -377,7 +381,7 @@ static int file_compare(const struct rsh_handle *h,
 
 /* ---- open files ---- */
 
-/* Takes over the descriptor, or -errno that stands in its place. */
+/* Takes ownership of the descriptor, or returns it if it is an -errno. */
 static int file_handle_new(struct rsh_medium *m, int fd,
 			   struct rsh_handle **out)
 {
@@ -415,15 +419,16 @@ static int file_open_again(struct rsh_medium *m, const char *name, int rc,
 	struct statfs fs;
 	bool alike;
 
-	/* The root may answer, and not out of what the kernel has kept.  What a
-	 * map of files names may lie anywhere. */
+	/* If the root answers, and not from the kernel's cache, it need not be
+	 * searched.  A file of a map of files may be outside the root, so it is
+	 * always searched. */
 	if (!f->place ||
 	    (*name != '/' &&
 	     statx(m->dirfd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
 		   STATX_BASIC_STATS, &stx) == 0))
 		return rc;
-	/* The next search is waited for, unless another one is in vain
-	 * meanwhile. */
+	/* Waits for the time of the next search, and does not search if another
+	 * thread's search fails meanwhile. */
 	if (now < after) {
 		nanosleep(&left, NULL);
 		if (atomic_load(&f->search_after) != after)
@@ -433,8 +438,8 @@ static int file_open_again(struct rsh_medium *m, const char *name, int rc,
 		rsh_store_find(f->place, f->follow_outside, name, fd);
 	else if (f->opener->find(f->opener->ctx, name, fd))
 		fd[0] = fd[1] = -1;
-	/* A mount point that nothing is mounted on is a directory, too, so the
-	 * file systems are compared. */
+	/* A mount point without a mount is a directory too, so the file systems
+	 * are compared. */
 	alike = fd[0] >= 0 && fstatfs(fd[0], &fs) == 0 &&
 		(uint32_t)fs.f_type == f->fs_type;
 	if (fd[0] >= 0)
@@ -464,7 +469,8 @@ static ssize_t file_read(struct rsh_medium *m, struct rsh_handle *h,
 	ssize_t got;
 
 	(void)m;
-	/* Scans read a few bytes at a time, where a list of one costs. */
+	/* Scans read a few bytes at a time, for which preadv() with one vector
+	 * is slower. */
 	got = n == 1 ? pread(fd, iov->iov_base, iov->iov_len, (off_t)offset) :
 		       preadv(fd, iov, n, (off_t)offset);
 	return got < 0 ? -errno : got;
@@ -503,7 +509,7 @@ static int file_look(struct rsh_medium *m, const char *name,
 	return look_from(m->dirfd, *name ? name : ".", out);
 }
 
-/* Takes over the descriptor, or -errno that stands in its place. */
+/* Takes ownership of the descriptor, or returns it if it is an -errno. */
 static int file_dir_new(int fd, struct rsh_dir **out)
 {
 	struct open_dir *d;
@@ -559,7 +565,7 @@ static void file_dir_close(struct rsh_dir *d)
 	free(d);
 }
 
-/* ---- the directory ---- */
+/* ---- the root ---- */
 
 static void files_free(struct rsh_medium *m)
 {
@@ -636,11 +642,11 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 	return 0;
 }
 
-/* ---- anywhere ---- */
+/* ---- files outside a store ---- */
 
 int rsh_handle_open_path(const char *path, struct rsh_handle **out)
 {
-	/* A file anywhere has no root, and nobody asks who may read it. */
+	/* Such a file has no root, and its access rights are not used. */
 	static struct rsh_medium anywhere = { .ops = &files_ops, .dirfd = -1 };
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
