@@ -10,8 +10,8 @@
 
 static const char *const sentences[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_SIMPLE_SHARD] =
-		"an optimizer shard that MindSpore's converter puts on the wrong "
-		"ranks is put right",
+		"an optimizer shard that MindSpore's converter puts on the "
+		"wrong ranks is on the right ones",
 	[RSH_NOTE_BY_STAGE] =
 		"MindSpore's converter would convert by stage and name the files "
 		"..._part<stage>.ckpt; here they have their usual names",
@@ -32,23 +32,21 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_STR] =
 		"string records are kept; MindSpore's converter crashes on them",
 	[RSH_NOTE_MISSING_COPY] =
-		"a record that its rank lacks was taken from another rank",
+		"a record that its rank lacks is read from another rank",
 	[RSH_NOTE_DASH] =
 		"parameter names with '-' are kept; MindSpore's converter cannot "
 		"read them",
 	[RSH_NOTE_NONE] =
-		"neither side has a strategy: files are shown as they are; "
+		"neither side has a strategy: files are shown unchanged; "
 		"MindSpore's converter refuses this",
 	[RSH_NOTE_WHOLE] =
-		"both sides cut everything alike: files are shown as they are; "
-		"MindSpore's converter writes them anew, with their records in "
-		"another order",
+		"both sides cut everything in the same way: files are shown "
+		"unchanged; MindSpore's converter writes new files, with their "
+		"records in another order",
 	[RSH_NOTE_REPLICA] =
-		"slices of ranks without a valid file come from other ranks that "
-		"hold the same",
+		"slices of ranks without a valid file are read from replicas",
 	[RSH_NOTE_LACKING] =
-		"records that valid files lack come from other ranks that hold "
-		"the same",
+		"records that valid files lack are read from replicas",
 };
 
 /* For notes about the source: the difference that follows from it. */
@@ -121,7 +119,7 @@ int rsh_notes_write(struct rsh_converter *c)
 	for (int i = 0; i < RSH_NOTE_COUNT; i++) {
 		const struct rsh_note_state *s = &c->notes[i];
 		const char *undo = undone_by_compat[i] ?
-			" (--compat=mindspore: as it does)" : "";
+			" (--compat=mindspore does the same)" : "";
 		char *text;
 		int rc;
 

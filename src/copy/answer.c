@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/answer.c collects what was found to be wrong. */
+/* copy/answer.c collects the problems that were found. */
 #include "config.h"
 
 #include "copy_i.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/copy_i.h has the parts of exporting and verifying, for this room
- * only. */
+/* copy/copy_i.h - the parts of export and verify, for the files of copy/ only.
+ */
 #ifndef RSH_COPY_COPY_I_H
 #define RSH_COPY_COPY_I_H
 
@@ -54,7 +54,7 @@ int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 		     struct rsh_arena *arena,
 		     struct rsh_manifest_record **out, uint32_t *n);
 
-/* ---- bytes on their way (feed.c) ---- */
+/* ---- reading files (digest.c) ---- */
 
 /* Takes the bytes of a file from front to back; returns 0 or -errno. */
 typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
@@ -74,8 +74,7 @@ int rsh_copy_feed_real(const struct rsh_byte_source *file,
 
 bool rsh_copy_stopped(const struct rsh_copy_control *c);
 
-/* Makes the xxh3 of a file and of its records while the bytes go by
- * (digest.c). */
+/* Computes the xxh3 of a file and of its records as its bytes are read. */
 struct rsh_digest {
 	XXH3_state_t *file, *record;
 	const struct rsh_manifest_record *records; /* only their places are
@@ -94,7 +93,7 @@ rsh_copy_sink rsh_digest_sink; /* ctx: a struct rsh_digest */
 /* Returns the digest of the file, after its last byte. */
 uint64_t rsh_digest_end(struct rsh_digest *d);
 
-/* ---- what a manifest says about where files come from (origin.c) ---- */
+/* ---- the origin of files in a manifest (origin.c) ---- */
 
 struct rsh_origin {
 	struct rsh_manifest_head head;
@@ -111,7 +110,7 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err);
 void rsh_origin_clear(struct rsh_origin *o);
 
-/* ---- lines of a file (lines.c) ---- */
+/* ---- lines of a file (manifest_reader.c) ---- */
 
 struct rsh_lines {
 	int fd;
@@ -133,7 +132,7 @@ void rsh_lines_clear(struct rsh_lines *l);
 int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
 		   struct rsh_error *err);
 
-/* ---- a manifest in the making (manifest_writer.c) ---- */
+/* ---- writing a manifest (manifest_writer.c) ---- */
 
 /* Has what is known of a file that was finished, perhaps by an earlier run. */
 struct rsh_known {
@@ -210,7 +209,7 @@ int rsh_manifest_writer_join(struct rsh_manifest_writer *s,
 int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
 			       struct rsh_error *err);
 
-/* ---- a manifest that is there (index.c) ---- */
+/* ---- reading a manifest (manifest_reader.c) ---- */
 
 struct rsh_manifest_entry {
 	char *path;
@@ -250,7 +249,7 @@ int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 			   struct rsh_manifest_line *out,
 			   struct rsh_error *err);
 
-/* ---- what is wrong (answer.c) ---- */
+/* ---- problems (answer.c) ---- */
 
 /* Says what is wrong with dir/name (name alone if dir is NULL), in place of
  * what was said before.  Returns 0 or -ENOMEM. */

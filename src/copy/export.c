@@ -181,7 +181,7 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 					     f->path);
 	}
 	if (S_ISREG(st->st_mode) && is_as_written(k, st)) {
-		rsh_log_warning("%s/%s is damaged and written anew",
+		rsh_log_warning("%s/%s is damaged and is written again",
 				j->options->dir, f->path);
 		j->state[i] = TO_REPLACE;
 		return 0;
@@ -190,8 +190,8 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 		j->state[i] = TO_REPLACE;
 		return 0;
 	}
-	return rsh_error_set(err, EEXIST, "%s/%s is there and not of this "
-			     "export%s", j->options->dir, f->path,
+	return rsh_error_set(err, EEXIST, "%s/%s exists and is not of this "
+					  "export%s", j->options->dir, f->path,
 			     S_ISREG(st->st_mode) ?
 			     " (--overwrite replaces it)" : "");
 }
@@ -260,8 +260,8 @@ static int check_room(const struct job *j, uint64_t bytes,
 	if (fstatvfs(j->dirfd, &fs) != 0 || fs.f_blocks == 0 ||
 	    !rsh_mul_u64(fs.f_bavail, fs.f_frsize, &room) || room >= bytes)
 		return 0;
-	return rsh_error_set(err, ENOSPC, "%s: %llu bytes are to be written "
-			     "and %llu are free", j->options->dir,
+	return rsh_error_set(err, ENOSPC, "%s: %llu bytes are needed, but only "
+					  "%llu are free", j->options->dir,
 			     (unsigned long long)bytes,
 			     (unsigned long long)room);
 }
@@ -417,8 +417,9 @@ static int write_file(struct job *j, size_t i, struct rsh_error *err)
 		rc = rsh_temp_commit(&temp, name, j->state[i] == TO_REPLACE);
 	rsh_temp_drop(&temp);
 	if (rc == -EBADE)
-		return rsh_error_set(err, EIO, "%s/%s: what was read back is "
-				     "not what was written", j->options->dir,
+		return rsh_error_set(err, EIO, "%s/%s: the bytes that were "
+					       "read back differ from those "
+					       "that were written", j->options->dir,
 				     f->path);
 	if (rc)
 		return file_error(j, f, rc, err);

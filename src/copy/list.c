@@ -150,20 +150,13 @@ void rsh_copy_list_clear(struct rsh_copy_list *l)
 struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
 					 const char *path)
 {
-	size_t lo = 0, hi = l->n;
+	const struct rsh_copy_file wanted = { .path = (char *)(uintptr_t)path };
+	const struct rsh_copy_file *key = &wanted;
+	struct rsh_copy_file **found = l->n == 0 ? NULL :
+		bsearch(&key, l->by_path, l->n, sizeof(*l->by_path),
+			listed_by_path);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		int d = strcmp(path, l->by_path[mid]->path);
-
-		if (d == 0)
-			return l->by_path[mid];
-		if (d < 0)
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return NULL;
+	return found ? *found : NULL;
 }
 
 int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,

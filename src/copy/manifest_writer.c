@@ -209,8 +209,8 @@ static int open_work_record(struct rsh_manifest_writer *s,
 	struct stat st;
 
 	if (rc == -EWOULDBLOCK)
-		return rsh_error_set(err, EBUSY, "%s is being made by another "
-				     "export now", s->path);
+		return rsh_error_set(err, EBUSY,
+			"%s is being written by another export", s->path);
 	if (rc == 0 && fstat(s->record_fd, &st) != 0)
 		rc = -errno;
 	if (rc)
@@ -233,8 +233,9 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 	int rc = recall_other(s, s->name);
 
 	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !s->overwrite)
-		return rsh_error_set(err, EEXIST, "%s is there and not of this "
-				     "conversion (--overwrite replaces it)",
+		return rsh_error_set(err, EEXIST,
+			"%s exists and is not of this conversion (--overwrite "
+			"replaces it)",
 				     s->path);
 	if (rc >= 0) {
 		DIR *dir =

@@ -106,8 +106,8 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 	}
 	if (rc < 0)
 		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
-	return rc ? rsh_error_set(err, EINVAL, "%s is SOURCE or in it, and "
-				  "nothing is ever written there", path) : 0;
+	return rc ? rsh_error_set(err, EINVAL, "%s is SOURCE or in it, where "
+					       "nothing is ever written", path) : 0;
 }
 
 /* ---- directories ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_plan.c holds what a mount would show against files or a manifest,
- * or writes it into one. */
+/* copy/verify_plan.c compares the files of a mount with real files or a
+ * manifest, or writes a manifest of them. */
 #include "config.h"
 
 #include "rsh/copy/verify.h"
@@ -32,7 +32,7 @@ static int nomem_or(int rc, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-/* ---- one file while its bytes go by ---- */
+/* ---- one file while it is read ---- */
 
 struct check {
 	struct rsh_arena arena;

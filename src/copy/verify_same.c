@@ -13,7 +13,60 @@
 #include <string.h>
 
 #include "rsh/strategy/grid.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+
+/* ---- files and records ---- */
+
+ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
+			 const struct rsh_verify_file *f, struct rsh_handle *h,
+			 const struct rsh_record *r, uint8_t *buf, size_t len,
+			 uint64_t offset)
+{
+	const struct rsh_extent *e = f->in.index->extents + r->first_extent;
+	const uint32_t file = (uint32_t)(f - j->files);
+	size_t got = 0;
+
+	for (uint32_t i = 0; i < r->n_extents && got < len; i++) {
+		size_t want;
+		ssize_t n;
+
+		if (offset >= e[i].length) {
+			offset -= e[i].length;
+			continue;
+		}
+		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
+		n = rsh_source_file_pread(j->source, file, h, buf + got, want,
+					  e[i].offset + offset);
+		if (n <= 0)
+			return n ? n : -EIO;
+		got += (size_t)n;
+		offset += (uint64_t)n;
+		/* A short read goes on in the same extent. */
+		if (offset < e[i].length)
+			i--;
+		else
+			offset = 0;
+	}
+	return (ssize_t)got;
+}
+
+struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
+					      uint32_t rank,
+					      struct rsh_verify_file *f)
+{
+	const struct rsh_verify_file *end = j->files + j->n;
+
+	if (f)
+		f++;
+	else if (rank < j->n_ranks && j->by_rank[rank])
+		f = j->by_rank[rank];
+	else
+		return NULL;
+	while (f < end && f->info.rank == rank && !f->in.index)
+		f++;
+	return f < end && f->info.rank == rank ? f : NULL;
+}
 
 /* ---- where two differ ---- */
 

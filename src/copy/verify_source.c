@@ -20,39 +20,6 @@
 
 /* ---- one file ---- */
 
-ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
-			 const struct rsh_verify_file *f, struct rsh_handle *h,
-			 const struct rsh_record *r, uint8_t *buf, size_t len,
-			 uint64_t offset)
-{
-	const struct rsh_extent *e = f->in.index->extents + r->first_extent;
-	const uint32_t file = (uint32_t)(f - j->files);
-	size_t got = 0;
-
-	for (uint32_t i = 0; i < r->n_extents && got < len; i++) {
-		size_t want;
-		ssize_t n;
-
-		if (offset >= e[i].length) {
-			offset -= e[i].length;
-			continue;
-		}
-		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
-		n = rsh_source_file_pread(j->source, file, h, buf + got, want,
-					  e[i].offset + offset);
-		if (n <= 0)
-			return n ? n : -EIO;
-		got += (size_t)n;
-		offset += (uint64_t)n;
-		/* A short read goes on in the same extent. */
-		if (offset < e[i].length)
-			i--;
-		else
-			offset = 0;
-	}
-	return (ssize_t)got;
-}
-
 static int source_hash_record(const struct rsh_verify_job *j,
 		       const struct rsh_verify_file *f, struct rsh_handle *h,
 		       const struct rsh_record *r, uint8_t *buf,
@@ -116,8 +83,8 @@ static int verify_look_into(const struct rsh_verify_job *j,
 				  strerror(-rc)) : 0;
 }
 
-/* What is wrong with a file is its problem; running out of memory, being
- * stopped and links to where nobody may look are failures of the command. */
+/* A damaged file is a problem in the answer; no memory, a stop and forbidden
+ * links are errors of the command. */
 static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct rsh_verify_job *j = ctx;
@@ -164,23 +131,6 @@ static int check_trailers(struct rsh_verify_job *j)
 }
 
 /* ---- ranks without a file ---- */
-
-struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
-					      uint32_t rank,
-					      struct rsh_verify_file *f)
-{
-	const struct rsh_verify_file *end = j->files + j->n;
-
-	if (f)
-		f++;
-	else if (rank < j->n_ranks && j->by_rank[rank])
-		f = j->by_rank[rank];
-	else
-		return NULL;
-	while (f < end && f->info.rank == rank && !f->in.index)
-		f++;
-	return f < end && f->info.rank == rank ? f : NULL;
-}
 
 static bool is_made_up_for(const struct rsh_verify_job *j,
 			   const uint32_t *first, uint32_t rank)

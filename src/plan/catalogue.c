@@ -225,3 +225,16 @@ uint32_t rsh_catalogue_present_from(const struct rsh_catalogue *c,
 {
 	return rsh_first_from(c->present, c->n_present, file);
 }
+
+bool rsh_recipe_types_fit(const struct rsh_shown *t,
+			  const struct rsh_tensor *in)
+{
+	const uint32_t shown = rsh_dtype_size(t->dtype);
+	uint32_t in_unit, out_unit;
+
+	if (t->recipe.codec == RSH_CODEC_NONE)
+		return !in->wide_bf16 && rsh_dtype_size(in->dtype) == shown;
+	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
+	return out_unit == shown &&
+	       in_unit == (in->wide_bf16 ? 4 : rsh_dtype_size(in->dtype));
+}

@@ -226,8 +226,9 @@ static int factored_check_scale(const struct rsh_mapping_build *k,
 	s = k->p->cat->tensors[r->scale->tensor];
 	if (s->dtype != RSH_DTYPE_FLOAT32 || s->n_dims != 2 ||
 	    in->n_dims != 2 || !r->scale->block[0] || !r->scale->block[1])
-		return rsh_error_set(err, EINVAL, "its scales are no matrix of "
-				     "Float32 for the blocks of a matrix");
+		return rsh_error_set(err, EINVAL,
+			"its scales are not a Float32 matrix for the blocks of "
+			"a matrix");
 	for (uint32_t d = 0; d < 2; d++)
 		if (in->dims[d] > 0 &&
 		    s->dims[d] != (in->dims[d] - 1) / r->scale->block[d] + 1)
@@ -265,8 +266,8 @@ static int factored_check_part(const struct rsh_mapping_build *k,
 		return rsh_error_set(err, EINVAL, "its part is of no tensor");
 	in = factored_tensor(k, r);
 	if (!rsh_recipe_types_fit(k->t, in))
-		return rsh_error_set(err, EINVAL, "its elements are those of "
-				     "another type");
+		return rsh_error_set(err, EINVAL,
+			"its elements have another type");
 	rc = factored_check_scale(k, r, err);
 	if (rc || factored_is_empty(r))
 		return rc;

@@ -101,19 +101,6 @@ static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
 	return b->n_dims == t->n_dims;
 }
 
-bool rsh_recipe_types_fit(const struct rsh_shown *t,
-			  const struct rsh_tensor *in)
-{
-	const uint32_t shown = rsh_dtype_size(t->dtype);
-	uint32_t in_unit, out_unit;
-
-	if (t->recipe.codec == RSH_CODEC_NONE)
-		return !in->wide_bf16 && rsh_dtype_size(in->dtype) == shown;
-	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
-	return out_unit == shown &&
-	       in_unit == (in->wide_bf16 ? 4 : rsh_dtype_size(in->dtype));
-}
-
 /* Checks that every element of the shown tensor comes from one place.  *parts
  * is the cut that the boxes of several parts make, which the catalogue keeps,
  * or NULL. */
@@ -132,8 +119,8 @@ static int recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
 		if (rc)
 			return rc;
 		if (!rsh_recipe_types_fit(t, in))
-			return rsh_error_set(err, EINVAL, "its elements are "
-					     "those of another type");
+			return rsh_error_set(err, EINVAL,
+			"its elements have another type");
 	}
 	if (t->recipe.n_parts == 1 && is_whole_box(t, &t->recipe.parts->box))
 		return 0;

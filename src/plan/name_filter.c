@@ -103,8 +103,9 @@ int rsh_name_filter_check(const struct rsh_name_filter *c,
 	for (uint32_t i = 0; i < rsh_plan_n_files(p); i++)
 		if (rsh_plan_is_lost(p, i) || rsh_plan_n_records(p, i) > 0)
 			return 0;
-	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
-			     "wanted is asked by their names before --rename)");
+	return rsh_error_set(err, EINVAL, "no parameter is left (parameters "
+					  "are selected by their names before "
+					  "--rename)");
 }
 
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,

@@ -26,8 +26,8 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 			"%s%s",
 			file, rank, text, more);
 	return rsh_error_set(err, ENOENT,
-			     "%s: the file is valid, but parameter %s is not "
-			     "in it, of which rank %u needs its slice%s",
+			     "%s: the file is valid, but lacks parameter %s, "
+			     "of which rank %u needs its slice%s",
 			     rsh_catalogue_path(p->cat, file), text, rank,
 			     more);
 }

@@ -288,8 +288,8 @@ static int offers_end(void *ctx)
 		return -ENOMEM;
 	if (name == RSH_NAME_NONE)
 		return 0;
-	rc = asprintf(&text, "slices that files lack, or lost ones had, come "
-		      "from others that hold the same (%s%s)",
+	rc = asprintf(&text, "slices that are missing are read from replicas "
+			     "(%s%s)",
 		      offers_name(s, name), s->state->others ? " and others" :
 							       "");
 	return rsh_blueprint_note(s->w->plan, rc < 0 ? NULL : text);

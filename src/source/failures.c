@@ -65,7 +65,7 @@ int rsh_failures_add(struct rsh_failures *f, const char *which,
 		return -ENOMEM;
 	}
 	f->v[f->n++] = new;
-	rsh_log_info("%s: %s cannot be taken: %s", f->source, which,
+	rsh_log_info("%s: %s cannot be used: %s", f->source, which,
 		     err->text);
 	failures_add_text(f, which, err);
 	return 0;
@@ -75,8 +75,7 @@ void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 		      const char *taken)
 {
 	for (uint32_t i = 0; i < f->n && i < n; i++)
-		rsh_log_warning("%s: %s cannot be taken, %s is taken instead: "
-				"%s", f->source, f->v[i].which, taken,
+		rsh_log_warning("%s: %s cannot be used, using %s instead: %s", f->source, f->v[i].which, taken,
 				f->v[i].why);
 }
 

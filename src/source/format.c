@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/format.c finds out of which format a source is, by asking all of them,
- * and has what a format is offered to list its files. */
+/* source/format.c finds the format of a source: each format makes a bid. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include "step_i.h"
 #include "walk_i.h"
 
-/* What is known where nobody brings formats. */
+/* The format if the caller has no list of formats. */
 static const struct rsh_format files_of_ranks = {
 	.name = "ranks", .says = "tree of rank files", .by_name = true,
 	.open = rsh_source_list_ranks,
@@ -28,8 +27,8 @@ static int look_by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A directory that cannot be read has no names; what is wrong with it is told
- * by who reads it next. */
+/* A directory that cannot be read has no names; the next function that reads it
+ * returns the error. */
 static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
 		     bool *listed)
 {
@@ -37,15 +36,9 @@ static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
 	int more = rsh_dir_open(s->store, "", &dir);
 	const char *name;
 
-	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		if (rsh_grow(&names->v, &names->cap, names->n + 1,
-			     sizeof(*names->v)))
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0)
+		if (rsh_path_list_add(names, name))
 			return -ENOMEM;
-		names->v[names->n] = strdup(name);
-		if (!names->v[names->n])
-			return -ENOMEM;
-		names->n++;
-	}
 	*listed = more == 0;
 	if (names->n > 0)
 		qsort(names->v, names->n, sizeof(*names->v), look_by_name);
@@ -180,123 +173,4 @@ bool rsh_source_is_one_step(const char *path,
 	is = rsh_source_look_at(s, NULL, NULL, look_for_step, &b) > 0;
 	rsh_source_free(s);
 	return is;
-}
-
-/* ---- what a format is offered ---- */
-
-void rsh_source_keep(struct rsh_source *s, void *state)
-{
-	s->state = state;
-}
-
-const char *rsh_source_file(const struct rsh_source *s)
-{
-	return s->file;
-}
-
-void *rsh_source_state(const struct rsh_source *s)
-{
-	return s->state;
-}
-
-int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)
-{
-	struct rsh_listing *l = &s->listing;
-
-	if (rsh_listing_add(l, c)) {
-		free(c->label);
-		return -ENOMEM;
-	}
-	/* Numbers in its name are no steps but where the format says so. */
-	l->files[l->n - 1].step = c->step;
-	return 0;
-}
-
-size_t rsh_source_n_on_list(const struct rsh_source *s)
-{
-	return s->listing.n;
-}
-
-struct rsh_checkpoint *rsh_source_on_list(const struct rsh_source *s, size_t i)
-{
-	return &s->listing.files[i];
-}
-
-void rsh_source_unlist(struct rsh_source *s, size_t n)
-{
-	while (s->listing.n > n)
-		rsh_checkpoint_clear(&s->listing.files[--s->listing.n]);
-}
-
-int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
-			  struct rsh_error *err)
-{
-	struct rsh_walk w = { .source = s };
-
-	rc = rsh_walk_unreadable(&w, dir, rc, err);
-	rsh_walk_log_unreadable(&w);
-	return rc;
-}
-
-void rsh_source_take_list(struct rsh_source *s)
-{
-	s->n_always = s->listing.n;
-}
-
-int rsh_source_sort_steps(struct rsh_source *s,
-			  const struct rsh_source_options *opts,
-			  struct rsh_error *err)
-{
-	int rc = rsh_listing_select(s, opts, err);
-
-	if (rc)
-		return rc;
-	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
-	if (rsh_candidates_cut(s))
-		return rsh_error_nomem(err);
-	if (opts->select == RSH_SELECT_MTIME)
-		rsh_candidates_by_mtime(s);
-	s->n_tried = s->n_candidates;
-	return 0;
-}
-
-void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
-				size_t *first, size_t *end)
-{
-	*first = i < s->n_candidates ? s->candidates[i].first : 0;
-	*end = i < s->n_candidates ? s->candidates[i].end : 0;
-}
-
-void rsh_source_try_first(struct rsh_source *s, uint32_t i)
-{
-	const struct rsh_candidate first = s->candidates[i];
-
-	memmove(s->candidates + 1, s->candidates, i * sizeof(*s->candidates));
-	s->candidates[0] = first;
-}
-
-/* A strategy that is given for what has its own is too much. */
-int rsh_source_list_ranks(struct rsh_source *s,
-			  const struct rsh_source_options *opts,
-			  struct rsh_error *err)
-{
-	int rc = rsh_listing_make(s, s->first_rank, s->n_listed_ranks, opts,
-				  err);
-	struct rsh_source_options unsharded = *opts;
-	struct bidding b = bidding_of(s->formats);
-
-	unsharded.unsharded = true;
-	if (rc == -ENOENT && !opts->unsharded && !opts->rank_dir &&
-	    !opts->file &&
-	    rsh_source_look_at(s, &unsharded, NULL, look_for_bids, &b) == 0 &&
-	    b.best->layout == RSH_LAYOUT_OWN) {
-		s->format = b.best;
-		return rsh_source_needs_none(s, err);
-	}
-	return rc ? rc : rsh_candidates_make(s, opts, err);
-}
-
-int rsh_source_index_dir(const struct rsh_source *s)
-{
-	return rsh_store_is_true(s->store) ? s->index_dirfd : -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/found.c keeps the list of what was found in a tree. */
+/* source/found.c has the lists of the files and directories found in a tree. */
 #include "config.h"
 
 #include "source_i.h"
@@ -9,6 +9,45 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/wire/file_type.h"
+
+int rsh_path_list_add(struct rsh_path_list *l, const char *path)
+{
+	char *copy = strdup(path);
+
+	if (!copy || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+		free(copy);
+		return -ENOMEM;
+	}
+	l->v[l->n++] = copy;
+	return 0;
+}
+
+void rsh_path_list_clear(struct rsh_path_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->v[i]);
+	free(l->v);
+}
+
+/* ---- files ---- */
+
+void rsh_checkpoint_parse(struct rsh_checkpoint *c)
+{
+	enum rsh_file_type format = rsh_file_type_of(c->base);
+	size_t n = strlen(c->base);
+
+	if (format != RSH_FILE_OTHER)
+		n -= strlen(rsh_file_type_suffix(format));
+	rsh_modelcheckpoint_read(c->base, n, c->rank, &c->step);
+}
+
+void rsh_checkpoint_clear(struct rsh_checkpoint *c)
+{
+	free(c->name);
+	free(c->series);
+	free(c->label);
+}
 
 static int found_add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
 			const struct rsh_checkpoint *found)
@@ -40,13 +79,8 @@ int rsh_listing_add_beyond(struct rsh_listing *l,
 
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank)
 {
-	char *copy;
+	char *copy = strdup(name);
 
-	for (size_t i = l->n_dirs; i > 0; i--)
-		if (l->dirs[i - 1].rank == rank &&
-		    strcmp(l->dirs[i - 1].name, name) == 0)
-			return 0;
-	copy = strdup(name);
 	if (!copy || rsh_grow(&l->dirs, &l->cap_dirs, l->n_dirs + 1,
 			      sizeof(*l->dirs))) {
 		free(copy);
@@ -67,4 +101,40 @@ void rsh_listing_clear(struct rsh_listing *l)
 	free(l->beyond);
 	free(l->files);
 	free(l->dirs);
+}
+
+/* ---- functions for formats ---- */
+
+int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)
+{
+	struct rsh_listing *l = &s->listing;
+
+	if (rsh_listing_add(l, c)) {
+		free(c->label);
+		return -ENOMEM;
+	}
+	/* Numbers in its name are no steps but where the format says so. */
+	l->files[l->n - 1].step = c->step;
+	return 0;
+}
+
+size_t rsh_source_n_on_list(const struct rsh_source *s)
+{
+	return s->listing.n;
+}
+
+struct rsh_checkpoint *rsh_source_on_list(const struct rsh_source *s, size_t i)
+{
+	return &s->listing.files[i];
+}
+
+void rsh_source_unlist(struct rsh_source *s, size_t n)
+{
+	while (s->listing.n > n)
+		rsh_checkpoint_clear(&s->listing.files[--s->listing.n]);
+}
+
+void rsh_source_take_list(struct rsh_source *s)
+{
+	s->n_always = s->listing.n;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/group_info.c compares a strategy with the job's own word on which
- * ranks replace each other.
+/* source/group_info.c compares a strategy with group_info.pb files, which list
+ * the ranks that hold the same parameters.
  *
- * What a rank holds follows from the strategy; a group_info.pb that says
- * otherwise means that one of the two belongs to another job. */
+ * If they contradict the strategy, one of the two belongs to another job. */
 #include "config.h"
 
 #include "source_i.h"
@@ -24,29 +23,31 @@
 #define RANK_MARK "{rank}"
 #define GROUP_INFO_BYTES_MAX (UINT64_C(64) << 20)
 
-struct witness {
+struct group_check {
 	const struct rsh_strategy *strategy;
 	const struct rsh_names *names;
 	unsigned n_read;
 };
 
-static int group_contradiction(const struct witness *w, const char *path,
+static int group_contradiction(const struct group_check *w, const char *path,
 			       uint32_t a, uint32_t b, uint32_t name,
 			       struct rsh_error *err)
 {
 	if (name == RSH_NAME_NONE)
-		return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to "
-				     "replace each other, but they are of two "
-				     "pipeline stages of %s", path, a, b,
+		return rsh_error_set(err, EINVAL,
+			"%s: ranks %u and %u are listed as replicas, but they "
+			"are in different pipeline stages of %s", path, a, b,
 				     w->strategy->path);
-	return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to replace "
-			     "each other, but %s gives them different slices "
-			     "of parameter %s", path, a, b, w->strategy->path,
+	return rsh_error_set(err, EINVAL,
+			     "%s: ranks %u and %u are listed as "
+			     "replicas, but %s gives them "
+			     "different slices of parameter %s",
+			     path, a, b, w->strategy->path,
 			     rsh_names_text(w->names, name));
 }
 
-/* `rank` is whose file it is, RSH_RANK_UNKNOWN if nobody says. */
-static int group_check_list(const struct witness *w, const char *path,
+/* `rank` is the owner of the file, or RSH_RANK_UNKNOWN. */
+static int group_check_list(const struct group_check *w, const char *path,
 			    uint32_t rank, const uint32_t *list, uint32_t n,
 			    struct rsh_error *err)
 {
@@ -61,10 +62,10 @@ static int group_check_list(const struct witness *w, const char *path,
 
 		has_own |= list[i] == rank;
 		if (list[i] >= n_ranks || first >= n_ranks)
-			return rsh_error_set(err, EINVAL, "%s: it speaks of "
-					     "rank %u, but %s has ranks 0 to "
-					     "%u", path, list[i],
-					     w->strategy->path, n_ranks - 1);
+			return rsh_error_set(
+				err, EINVAL,
+				"%s: it lists rank %u, but %s has ranks 0 to %u",
+				path, list[i], w->strategy->path, n_ranks - 1);
 		if (!rsh_strategy_same_slices(w->strategy, first, list[i],
 					      &name))
 			return group_contradiction(w, path, first, list[i],
@@ -77,8 +78,8 @@ static int group_check_list(const struct witness *w, const char *path,
 	return 0;
 }
 
-static int group_check_bytes(struct witness *w, const char *path, uint32_t rank,
-			     const uint8_t *data, size_t len,
+static int group_check_bytes(struct group_check *w, const char *path,
+			     uint32_t rank, const uint8_t *data, size_t len,
 			     struct rsh_error *err)
 {
 	cleanup_free uint32_t *list = NULL;
@@ -91,8 +92,8 @@ static int group_check_bytes(struct witness *w, const char *path, uint32_t rank,
 	return group_check_list(w, path, rank, list, n, err);
 }
 
-static int group_check_file(struct witness *w, const char *path, uint32_t rank,
-			    struct rsh_error *err)
+static int group_check_file(struct group_check *w, const char *path,
+			    uint32_t rank, struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
@@ -104,7 +105,7 @@ static int group_check_file(struct witness *w, const char *path, uint32_t rank,
 
 /* ---- beside the checkpoints ---- */
 
-static int group_check_in(struct witness *w, const struct rsh_source *s,
+static int group_check_in(struct group_check *w, const struct rsh_source *s,
 			  const struct rsh_rank_dir *dir, struct rsh_error *err)
 {
 	cleanup_free char *path = NULL;
@@ -123,8 +124,9 @@ static int group_check_in(struct witness *w, const struct rsh_source *s,
 	return rc ? rc : group_check_bytes(w, path, dir->rank, data, len, err);
 }
 
-/* A witness that nobody called may be unreadable, but not contradict. */
-static int group_check_beside(struct witness *w, const struct rsh_source *s,
+/* A file that was found and not given may be unreadable, but must not
+ * contradict the strategy. */
+static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 			      struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
@@ -135,7 +137,7 @@ static int group_check_beside(struct witness *w, const struct rsh_source *s,
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)
-			rsh_log_warning("%s: it is not taken into account",
+			rsh_log_warning("%s: the file is ignored",
 					err->text);
 	}
 	return 0;
@@ -161,7 +163,7 @@ static char *group_path(const char *template, uint32_t rank)
 	return path;
 }
 
-static int group_check_each(struct witness *w, const char *template,
+static int group_check_each(struct group_check *w, const char *template,
 			    struct rsh_error *err)
 {
 	const struct rsh_strategy *s = w->strategy;
@@ -183,7 +185,7 @@ static int group_check_each(struct witness *w, const char *template,
 	return 0;
 }
 
-static int group_check_given(struct witness *w, const char *given,
+static int group_check_given(struct group_check *w, const char *given,
 			     struct rsh_error *err)
 {
 	cleanup_free char *template = NULL;
@@ -203,7 +205,7 @@ int rsh_source_check_groups(const struct rsh_source *s, const char *given,
 			    const struct rsh_names *names,
 			    struct rsh_error *err)
 {
-	struct witness w = { .strategy = strategy, .names = names };
+	struct group_check w = { .strategy = strategy, .names = names };
 	int rc = given ? group_check_given(&w, given, err) :
 			 group_check_beside(&w, s, err);
 

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/hint.c guesses what somebody meant whose SOURCE is no checkpoint. */
+/* source/hint.c finds what may have been meant by a SOURCE or a file that is
+ * not a checkpoint. */
 #include "config.h"
 
+#include "source_i.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "rsh/source/inspect.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "source_i.h"
 
-/* Looking at a directory takes some time, and one is enough. */
+/* Opening a directory takes time, and one hint is enough. */
 #define LOOKED_AT_MAX 64
 
 static bool hint_is_source(const char *path,
@@ -89,7 +95,7 @@ static void hint_find_child(struct rsh_dir *dir, const char *path,
 	}
 }
 
-/* What a format says of the directory. */
+/* The hint of a format. */
 struct format_hint {
 	const struct rsh_format *const *formats;
 	char *buf;
@@ -124,8 +130,8 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 
 	*buf = '\0';
 	if (rc == -ENOTDIR)
-		snprintf(buf, max, "; %s is a file, and SOURCE has to be a "
-			 "directory", path);
+		snprintf(buf, max, "; %s is a file, but SOURCE must be a "
+				   "directory", path);
 	else if (rc)
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 	if (rc)
@@ -138,7 +144,8 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		return;
 	hint_find_child(dir, path, how, formats, child);
 	if (*child)
-		snprintf(buf, max, "; %s in it is a checkpoint: is that meant?",
+		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
+				   "that?",
 			 child);
 }
 
@@ -207,4 +214,77 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 	if (found)
 		hint_is_source(found, &opts, formats, format);
 	return found;
+}
+
+static const struct {
+	const char *name;
+	const char *what;
+} other_names[] = {
+	{ "/.metadata", "the metadata of a distributed checkpoint" },
+	{ ".distcp", "a part of a distributed checkpoint" },
+	{ "config.json", "a configuration of a model" },
+	{ ".index.json", "the index of a model's parts" },
+	{ "/tokenizer.json", "the tokenizer of a model" },
+};
+
+static const struct {
+	const char *begin;
+	const char *what;
+} other_begins[] = {
+	{ "PK\3\4", "a zip archive, as torch.save() writes them" },
+	{ "\x80\2", "a pickle of Python" },
+	{ "GGUF", "a GGUF file" },
+	{ "\x89HDF", "an HDF5 file" },
+	{ "\x93NUMPY", "an array of numpy" },
+	{ "\x1f\x8b", "a file compressed by gzip" },
+	{ "{\"manifest\"", "a manifest, which reshardfs verify takes" },
+	{ "<", "a web page or XML" },
+};
+
+static void other_read(const char *path, char *begin, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, begin, size - 1);
+
+	begin[n > 0 ? n : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Megatron-Core's says little; that of a Checkpoint 2.0 is a strategy, and what
+ * is wrong with it is to be told. */
+static bool other_is_megatron(const char *path)
+{
+	static const char name[] = "metadata.json";
+	cleanup_free char *beside = NULL;
+	const size_t n = strlen(path);
+
+	if (!rsh_has_suffix(path, name) ||
+	    (n >= sizeof(name) && path[n - sizeof(name)] != '/'))
+		return false;
+	if (asprintf(&beside, "%.*s.metadata",
+		     (int)(n + 1 - sizeof(name)), path) < 0)
+		beside = NULL;
+	return beside && access(beside, F_OK) == 0;
+}
+
+const char *rsh_other_file(const char *path, bool *of_directory)
+{
+	char begin[16];
+
+	*of_directory = true;
+	if (other_is_megatron(path))
+		return "a part of a distributed checkpoint";
+	for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); i++)
+		if (rsh_has_suffix(path, other_names[i].name) ||
+		    strcmp(path, other_names[i].name + 1) == 0)
+			return other_names[i].what;
+	*of_directory = false;
+	other_read(path, begin, sizeof(begin));
+	for (size_t i = 0; i < sizeof(other_begins) / sizeof(*other_begins);
+	     i++)
+		if (strncmp(begin, other_begins[i].begin,
+			    strlen(other_begins[i].begin)) == 0)
+			return other_begins[i].what;
+	return NULL;
 }

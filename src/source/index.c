@@ -3,19 +3,21 @@
  * those that the index cache knows.
  *
  * Threads: the workers live only during rsh_source_index(); what is new to the
- * index cache is written by a thread of its own.  They share the table of
- * distinct indexes and what is known of bad files; each file is touched by the
- * one worker that drew it. */
+ * index cache is written by a thread of its own.  Workers share the table of
+ * distinct indexes and the first damaged file; each file is handled by one
+ * worker. */
 #include "config.h"
 
-#include "header_i.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "index_cache_i.h"
-#include "index_table_i.h"
 #include "scan_prefetch_i.h"
 #include "source_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +25,145 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 #include "rsh/wire/file_type.h"
+#include "rsh/wire/safetensors.h"
 
-/* This is what the index cache has to do with a file. */
+/* ---- indexes by a hash ---- */
+
+/* A tsearch() tree; all zero: it is empty. */
+struct index_table {
+	void *root;
+};
+
+struct kept {
+	XXH128_hash_t hash;
+	const struct rsh_ckpt_index *index;
+};
+
+static int kept_compare(const void *a, const void *b)
+{
+	return XXH128_cmp(a, b); /* the hash stands first */
+}
+
+static const struct rsh_ckpt_index *
+table_find(const struct index_table *t, XXH128_hash_t hash)
+{
+	const struct kept key = { hash, NULL };
+	struct kept **found = tfind(&key, &t->root, kept_compare);
+
+	return found ? (*found)->index : NULL;
+}
+
+static int table_keep(struct index_table *t, XXH128_hash_t hash,
+			 const struct rsh_ckpt_index *index)
+{
+	struct kept *k = malloc(sizeof(*k));
+	struct kept **found;
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct kept){ hash, index };
+	found = tsearch(k, &t->root, kept_compare);
+	if (!found || *found != k)
+		free(k);
+	return found ? 0 : -ENOMEM;
+}
+
+static void table_clear(struct index_table *t)
+{
+	tdestroy(t->root, free);
+	t->root = NULL;
+}
+
+/* ---- headers of safetensors files ---- */
+
+/* Ranks mostly save tensors of the same names and shapes, and parsing the JSON
+ * of a header is most of the cost of a scan.  A file with the same size and
+ * header as an earlier one has the same index. */
+struct header {
+	uint8_t *bytes; /* of the file, up to the end of the header; NULL: this
+			 * is not a header, or memory is out */
+	size_t n;
+	XXH128_hash_t hash; /* of the bytes and of the file's size */
+	const struct rsh_byte_source *file;
+};
+
+#define LENGTH_BYTES 8
+
+static bool header_read_all(const struct rsh_byte_source *file, uint8_t *buf,
+			    size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = file->pread_fn(file->ctx, buf + at, len - at, at);
+
+		if (n <= 0)
+			return false;
+		at += (size_t)n;
+	}
+	return true;
+}
+
+static uint64_t header_length(const uint8_t bytes[LENGTH_BYTES])
+{
+	uint64_t n = 0;
+
+	for (unsigned i = LENGTH_BYTES; i-- > 0;)
+		n = n << 8 | bytes[i];
+	return n;
+}
+
+static void header_read(const struct rsh_byte_source *file,
+		     struct header *out)
+{
+	uint8_t length[LENGTH_BYTES];
+	cleanup_free uint8_t *bytes = NULL;
+	uint64_t n;
+
+	*out = (struct header){ .file = file };
+	if (file->size < LENGTH_BYTES ||
+	    !header_read_all(file, length, sizeof(length)))
+		return;
+	n = header_length(length);
+	if (n > RSH_SAFETENSORS_HEADER_MAX || n > file->size - LENGTH_BYTES)
+		return;
+	bytes = rsh_alloc_array((size_t)n + LENGTH_BYTES, 1);
+	if (!bytes || !header_read_all(file, bytes, (size_t)n + LENGTH_BYTES))
+		return;
+	out->n = (size_t)n + LENGTH_BYTES;
+	/* The size decides what of the header is right. */
+	out->hash = XXH3_128bits_withSeed(bytes, out->n, file->size);
+	out->bytes = steal_pointer(&bytes);
+}
+
+static void header_clear(struct header *h)
+{
+	free(h->bytes);
+	h->bytes = NULL;
+}
+
+static ssize_t header_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct header *h = ctx;
+
+	if (offset >= h->n || len > h->n - offset)
+		return h->file->pread_fn(h->file->ctx, buf, len, offset);
+	memcpy(buf, h->bytes + offset, len);
+	return (ssize_t)len;
+}
+
+static struct rsh_byte_source header_source(struct header *h)
+{
+	struct rsh_byte_source s = *h->file;
+
+	if (h->bytes) {
+		s.pread_fn = header_pread;
+		s.ctx = h;
+	}
+	return s;
+}
+
+/* ---- indexing ---- */
+
+/* The state of a file in the index cache. */
 struct caching {
 	struct rsh_index_key key;
 	bool settled; /* it may be stored */
@@ -44,8 +183,8 @@ struct indexing {
 	/* [number of a stored index]: the one that is shared; NULL: it was not
 	 * read yet. */
 	const struct rsh_ckpt_index **stored;
-	struct rsh_index_table distinct; /* source->indexes by their hash */
-	struct rsh_index_table headers;  /* by that of a header */
+	struct index_table distinct; /* source->indexes by their hash */
+	struct index_table headers;  /* by that of a header */
 	uint32_t bad_file;    /* lowest file that is left out */
 };
 
@@ -57,7 +196,7 @@ static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 
 	if (rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
 		     sizeof(*s->indexes)) ||
-	    rsh_index_table_keep(&x->distinct, hash, ix))
+	    table_keep(&x->distinct, hash, ix))
 		return -ENOMEM;
 	s->indexes[s->n_indexes++] = ix;
 	return 0;
@@ -72,7 +211,7 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 	int rc = 0;
 
 	pthread_mutex_lock(&x->lock);
-	f->index = rsh_index_table_find(&x->distinct, hash);
+	f->index = table_find(&x->distinct, hash);
 	if (!f->index || !rsh_ckpt_index_equal(f->index, ix)) {
 		f->index = NULL;
 		rc = index_add_distinct(x, ix, hash);
@@ -123,12 +262,12 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 /* True if the file has the index of one with the same header now. */
 static bool index_has_header(struct indexing *x, uint32_t file,
 			     const struct rsh_handle *handle,
-			     const struct rsh_header *h)
+			     const struct header *h)
 {
 	const struct rsh_ckpt_index *ix;
 
 	pthread_mutex_lock(&x->lock);
-	ix = h->bytes ? rsh_index_table_find(&x->headers, h->hash) : NULL;
+	ix = h->bytes ? table_find(&x->headers, h->hash) : NULL;
 	pthread_mutex_unlock(&x->lock);
 	if (!ix || rsh_store_compare(x->source->store, file, handle))
 		return false;
@@ -164,7 +303,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		.path = rsh_store_path(s->store, file),
 	};
 	struct rsh_byte_source behind;
-	struct rsh_header header;
+	struct header header;
 	int rc = 0;
 
 	if (s->format->scan || s->type != RSH_FILE_SAFETENSORS)
@@ -172,18 +311,18 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	/* A checksum is of all bytes. */
 	if (s->check == RSH_CHECK_FULL)
 		return index_scan_bytes(x, file, h, &bytes, err);
-	rsh_header_read(&bytes, &header);
-	behind = rsh_header_source(&header);
+	header_read(&bytes, &header);
+	behind = header_source(&header);
 	if (!index_has_header(x, file, h, &header)) {
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
 		if (rc == 0 && header.bytes &&
-		    rsh_index_table_keep(&x->headers, header.hash,
+		    table_keep(&x->headers, header.hash,
 					 s->files[file].index))
 			rc = rsh_error_nomem(err);
 		pthread_mutex_unlock(&x->lock);
 	}
-	rsh_header_clear(&header);
+	header_clear(&header);
 	return rc;
 }
 
@@ -278,7 +417,7 @@ static void index_open_cache(struct indexing *x)
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
 
-	/* The cache may neither hide what a drill does nor keep it. */
+	/* The cache must not hide or keep injected faults. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
 	c = rsh_index_cache_open(s->index_dirfd,
@@ -333,7 +472,7 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 		rsh_log_info("%s: the file is left out", err->text);
 }
 
-/* This is the crew's work; what it fails with is why nothing is read. */
+/* The function of the workers; an error stops all of them. */
 static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct indexing *x = ctx;
@@ -373,7 +512,7 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
-/* All files of a job are alike, so this is said of all together. */
+/* All files of a job are similar, so there is one warning for all. */
 static void index_say_unsummed(const struct rsh_source *s)
 {
 	uint64_t n = 0;
@@ -381,9 +520,11 @@ static void index_say_unsummed(const struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		n += s->files[i].index ? s->files[i].index->n_unsummed : 0;
 	if (n > 0)
-		rsh_log_warning("%s: %" PRIu64 " items have no CRC (torch was "
-				"told to compute none): their contents are "
-				"held against nothing", s->path, n);
+		rsh_log_warning("%s: %" PRIu64
+				" items have no CRC, since torch "
+				"computed none: their contents cannot be "
+				"checked",
+				s->path, n);
 }
 
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
@@ -405,8 +546,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);
-	rsh_index_table_clear(&x.distinct);
-	rsh_index_table_clear(&x.headers);
+	table_clear(&x.distinct);
+	table_clear(&x.headers);
 	free(x.stored);
 	free(x.caching);
 	if (rc)
@@ -416,7 +557,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     s->n_indexes);
 	if (rsh_source_kinds_tell(s) || rsh_store_start(s->store))
 		return rsh_error_nomem(err);
-	/* Nothing makes up for a part. */
+	/* No other file can replace a part of a model. */
 	if (rsh_source_owner(s) == RSH_OWNER_MODEL && s->n_bad > 0)
 		return rsh_error_set(err, s->first_bad.code, "%s",
 				     s->first_bad.text);

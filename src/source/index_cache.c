@@ -103,7 +103,7 @@ static int index_dir_make(const char *path, const char **why)
 	*why = strerror(-rc);
 	if (rc)
 		return -1;
-	*why = "it is not of this user alone";
+	*why = "another user owns it or can write to it";
 	if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -1;
 	return steal_fd(&fd);
@@ -291,7 +291,7 @@ rsh_index_cache_open(int dirfd, const struct rsh_store_identity *root,
 	index_take_name(c, root);
 	rc = index_file_read(c);
 	if (rc && rc != -ENOENT)
-		rsh_log_info("%s: what the index cache holds is not used: %s",
+		rsh_log_info("%s: the index cache is not used: %s",
 			     path, rc == -EBADMSG ? "it is damaged" :
 			     rc == -EPROTO ? "it is of another version" :
 			     strerror(-rc));
@@ -363,8 +363,8 @@ int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 	int rc = data ? rsh_index_decode(data, len, names, out) : -EBADMSG;
 
 	if (rc == -EBADMSG && !atomic_flag_test_and_set(&c->reported))
-		rsh_log_info("%s: some of what the index cache holds is not "
-			     "used: it is damaged", c->path);
+		rsh_log_info("%s: a part of the index cache is not used: it is "
+			     "damaged", c->path);
 	return rc;
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/join.c makes one index of the files of a rank that has several.
  *
- * They are laid end to end: an offset of the rank's index names file and place
- * in it, and the two are told apart only here and where bytes are read.  A file
- * that was left out has no records in it, and no bytes. */
+ * The files are treated as one, end to end: rsh_source_locate() finds the file
+ * and the offset in it from an offset of the rank's index.  A file that was
+ * left out has no records and no bytes in it. */
 #include "config.h"
 
 #include "source_i.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,30 +42,25 @@ static int join_lay_out(struct rsh_source *s, uint32_t first, uint32_t n,
 	return 0;
 }
 
-/* Do the ranks whose files begin with a and b have the same indexes?  Equal
- * ones are shared. */
-static bool join_is_same(const struct rsh_source *s, uint32_t a, uint32_t b,
-			 uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++)
-		if (s->files[a + i].index != s->files[b + i].index)
-			return false;
-	return true;
-}
+/* An index that was joined, by the files that it is of. */
+struct joined {
+	const struct rsh_source_file *files;
+	uint32_t n;
+	const struct rsh_ckpt_index *index;
+};
 
-/* Finds the index of an earlier rank with the same files; NULL: none. */
-static const struct rsh_ckpt_index *
-join_find(const struct rsh_source *s, const uint32_t *ranks, uint32_t n_ranks,
-	  uint32_t first, uint32_t n)
+static int joined_compare(const void *a, const void *b)
 {
-	for (uint32_t i = n_ranks; i-- > 0;) {
-		uint32_t n_there;
-		uint32_t there = rsh_source_rank_first(s, ranks[i], &n_there);
+	const struct joined *x = a, *y = b;
 
-		if (n_there == n && join_is_same(s, there, first, n))
-			return s->view_index[ranks[i]];
-	}
-	return NULL;
+	if (x->n != y->n)
+		return x->n < y->n ? -1 : 1;
+	/* Equal indexes are shared. */
+	for (uint32_t i = 0; i < x->n; i++)
+		if (x->files[i].index != y->files[i].index)
+			return (uintptr_t)x->files[i].index <
+			       (uintptr_t)y->files[i].index ? -1 : 1;
+	return 0;
 }
 
 /* A format may know which of two files with a name is meant. */
@@ -109,8 +105,8 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		return 0;
 	rc = join_parts(s, parts, base, n_valid, names, &whole, &twice);
 	if (rc == -EEXIST)
-		return rsh_error_set(err, EINVAL, "%s: parameter %s is in two "
-				     "of its parts",
+		return rsh_error_set(err, EINVAL,
+			"%s: parameter %s is in two of its files",
 				     s->view_path[s->files[first].rank],
 				     rsh_names_text(names, twice));
 	if (rc)
@@ -119,8 +115,8 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	return 0;
 }
 
-/* What is made of several files can be read by whom all of them can, and is as
- * new as the newest. */
+/* Several files together are readable for users who can read all of them, and
+ * are as new as the newest. */
 static void join_attributes(struct rsh_store_attr *all,
 			    const struct rsh_store_attr *a)
 {
@@ -162,14 +158,37 @@ static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
+/* Gives the rank the index of an earlier rank with equal files, or joins its
+ * files. */
+static int join_rank(struct rsh_source *s, uint32_t rank, void **tree,
+		     struct rsh_names *names, struct rsh_error *err)
+{
+	uint32_t n, first = rsh_source_rank_first(s, rank, &n);
+	struct joined *new = malloc(sizeof(*new)), **found;
+	int rc = new ? join_lay_out(s, first, n, err) : rsh_error_nomem(err);
+
+	if (rc) {
+		free(new);
+		return rc;
+	}
+	*new = (struct joined){ &s->files[first], n, NULL };
+	found = tsearch(new, tree, joined_compare);
+	if (!found || *found != new)
+		free(new);
+	if (!found)
+		return rsh_error_nomem(err);
+	if (*found == new)
+		rc = join_files(s, first, n, names, &new->index, err);
+	s->view_index[rank] = (*found)->index;
+	return rc;
+}
+
 int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err)
 {
-	/* These are the ranks whose indexes were joined here. */
-	cleanup_free uint32_t *joined =
-		rsh_alloc_array((size_t)s->n_ranks + 1, sizeof(*joined));
-	uint32_t n_joined = 0, n;
-	int rc = joined ? 0 : rsh_error_nomem(err);
+	void *tree = NULL;
+	uint32_t n;
+	int rc = 0;
 
 	for (uint32_t rank = 0; rank < s->n_ranks && rc == 0; rank++) {
 		const uint32_t first = rsh_source_rank_first(s, rank, &n);
@@ -177,15 +196,10 @@ int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		s->joined |= n > 1;
 		if (n == 1)
 			s->view_index[rank] = s->files[first].index;
-		if (n <= 1)
-			continue;
-		rc = join_lay_out(s, first, n, err);
-		s->view_index[rank] = join_find(s, joined, n_joined, first, n);
-		if (rc || s->view_index[rank])
-			continue;
-		rc = join_files(s, first, n, names, &s->view_index[rank], err);
-		joined[n_joined++] = rank;
+		else if (n > 1)
+			rc = join_rank(s, rank, &tree, names, err);
 	}
+	tdestroy(tree, free);
 	if (rc == 0 && s->format->indexed)
 		s->format->indexed(s, names);
 	return rc || !s->joined ? rc : join_attrs(s, err);

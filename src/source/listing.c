@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/listing.c looks for the checkpoints of a tree: where jobs usually put
- * them, where the user says, or what a map names. */
+/* source/listing.c lists the checkpoints of a tree: in the usual directories,
+ * where the options say, or the files of a source map. */
 #include "config.h"
 
 #include "walk_i.h"
@@ -46,9 +46,9 @@ static int list_default(struct rsh_walk *w, const char *at,
 	return rc;
 }
 
-/* ---- what a job saved when its power went ---- */
+/* ---- power-off saves ---- */
 
-/* These are directories of which one line speaks. */
+/* Directories that are logged in one line. */
 struct passed_over {
 	unsigned n;
 	char first[NAME_MAX + 1];
@@ -104,12 +104,12 @@ static int list_power_offs(struct rsh_walk *w, struct passed_over *incomplete,
 	}
 	w->any = any;
 	log_passed_over(w->source, incomplete,
-			": the save was not completed, it does not count");
+			": the save is incomplete and is ignored");
 	return more < 0 ? rsh_walk_unreadable(w, "", more, err) : rc;
 }
 
-/* The steps of the two kinds are counted differently: there is no telling
- * which is newer. */
+/* The steps of the two kinds are counted differently, so it is not known which
+ * is newer. */
 static void mention_power_offs(const struct rsh_source *s)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -124,8 +124,8 @@ static void mention_power_offs(const struct rsh_source *s)
 		if (rsh_power_off_read(name, &epoch, &step, &complete) &&
 		    complete)
 			pass_over(&beside, name);
-	log_passed_over(s, &beside, " does not count beside the directories of "
-			"ranks; it can be mounted by itself");
+	log_passed_over(s, &beside, " is ignored, since there are directories "
+				    "of ranks; it can be mounted separately");
 }
 
 /* SOURCE may be called ".", end in '/' or be a link. */
@@ -140,15 +140,14 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 	if (!rsh_power_off_read(slash ? slash + 1 : path, &epoch, &step,
 				&complete) || complete)
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: this save was not completed",
+	return rsh_error_set(err, EINVAL, "%s: this save is incomplete",
 			     path);
 }
 
 static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 {
-	const struct rsh_source *s = w->source;
+	struct rsh_source *s = w->source;
 	struct passed_over incomplete = { 0 };
-	char hint[512];
 	int rc = refuse_incomplete(s, err);
 
 	if (rc == 0)
@@ -160,14 +159,14 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (rc || w->any)
 		return rc;
 	if (incomplete.n)
-		return rsh_error_set(err, ENOENT, "%s: no save in it was "
-				     "completed", s->path);
-	rsh_source_hint(s->path, w->how, s->formats, hint, sizeof(hint));
-	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it%s",
-			     s->path, hint);
+		return rsh_error_set(err, ENOENT,
+			"%s: it contains no complete save", s->path);
+	s->no_rank_dirs = true;
+	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it",
+			     s->path);
 }
 
-/* ---- what the user describes ---- */
+/* ---- as the options say ---- */
 
 static int list_described(struct rsh_walk *w,
 			  const struct rsh_source_options *opts,
@@ -194,9 +193,9 @@ static int list_described(struct rsh_walk *w,
 	n = strlen(dirs);
 	while (n && dirs[n - 1] == '/')
 		dirs[--n] = '\0';
-	return rsh_error_set(err, ENOENT, "%s: no file in it is called "
-			     "%s%s%s", w->source->path,
-			     dirs + strspn(dirs, "/"), n ? "/" : "", file);
+	return rsh_error_set(
+		err, ENOENT, "%s: it contains no file named %s%s%s",
+		w->source->path, dirs + strspn(dirs, "/"), n ? "/" : "", file);
 }
 
 /* Paths are relative to the map itself. */
@@ -294,13 +293,15 @@ static int check_dirs(const struct rsh_source *s, struct rsh_error *err)
 		    n != (b_base ? (size_t)(b_base - b) : 0) ||
 		    strncmp(a, b, n) != 0)
 			continue;
-		return rsh_error_set(err, EINVAL, "%s: rank %u twice: %s and "
-				     "%s", s->path, l->dirs[i].rank, a, b);
+		return rsh_error_set(
+			err, EINVAL,
+			"%s: rank %u has two directories: %s and %s", s->path,
+			l->dirs[i].rank, a, b);
 	}
 	return 0;
 }
 
-/* Whoever says what files are named expects to find some. */
+/* It is an error if no file has the name that --file gives. */
 static int check_named(const struct rsh_walk *w, struct rsh_error *err)
 {
 	if (!w->file || w->named)
@@ -309,13 +310,13 @@ static int check_named(const struct rsh_walk *w, struct rsh_error *err)
 			     w->source->path, w->file);
 }
 
-int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
-		     const struct rsh_source_options *opts,
-		     struct rsh_error *err)
+static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err)
 {
 	struct rsh_walk w = {
 		.source = s, .first = first, .n = n,
-		.file = opts->file, .how = &opts->store,
+		.file = opts->file,
 	};
 	int rc;
 
@@ -331,4 +332,13 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		qsort(s->listing.dirs, s->listing.n_dirs,
 		      sizeof(*s->listing.dirs), dir_by_rank);
 	return check_dirs(s, err);
+}
+
+int rsh_source_list_ranks(struct rsh_source *s,
+			  const struct rsh_source_options *opts,
+			  struct rsh_error *err)
+{
+	int rc = listing_make(s, s->first_rank, s->n_listed_ranks, opts, err);
+
+	return rc ? rc : rsh_candidates_make(s, opts, err);
 }

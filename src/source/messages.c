@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/messages.c speaks of candidates: what each is called, which one was
- * chosen, and what was left out. */
+/* source/messages.c has the messages about candidates: their names, which one
+ * was chosen, and what was left out. */
 #include "config.h"
 
 #include "step_i.h"
@@ -77,8 +77,8 @@ static void say_absent(const struct rsh_source *s, const char *choice)
 					       " %u", l->files[i].rank);
 	}
 	if (n > 0)
-		rsh_log_notice("%s: %u of the ranks that have checkpoints have "
-			       "none of %s:%s%s", s->path, n, choice, ranks,
+		rsh_log_notice("%s: %u ranks with checkpoints have none of "
+			       "%s:%s%s", s->path, n, choice, ranks,
 			       n > RSH_LISTED_MAX ? " ..." : "");
 }
 
@@ -98,8 +98,9 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text,
 {
 	*text = '\0';
 	if (s->n_tried < s->n_candidates)
-		snprintf(text, size, "; %s has no step in its name and does "
-			 "not count beside it: --select name=GLOB takes it",
+		snprintf(text, size, "; %s has no step in its name and is "
+				     "ignored: use --select name=GLOB to "
+				     "select it",
 			 rsh_checkpoint_label(&s->listing.files[s->listing.n -
 								1]));
 }
@@ -134,7 +135,7 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	if (s->listing.n <= s->n_files || s->n_files == 0)
 		return;
 	rsh_candidates_beside(s, beside, sizeof(beside));
-	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",
+	rsh_log_notice("%s: several checkpoints per rank, taking %s (%s)%s",
 		       s->path, choice, rsh_store_name(s->store, 0), beside);
 	say_absent(s, choice);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/order.c says which of two checkpoints is newer, sorts a listing so
- * that candidates are ranges of it, and cuts it into these. */
+/* source/order.c decides which of two checkpoints is newer, and sorts a listing
+ * so that each candidate is a range of it. */
 #include "config.h"
 
 #include "step_i.h"

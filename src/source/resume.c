@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume.c tries the candidates of a job (step.c) until one is there on
- * all units and each of its files is whole. */
+/* source/resume.c tries the candidates of a job (step.c) until all units have
+ * one and all its files are complete. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -74,10 +74,9 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 		r->names[file] = c->base;
 		if (file > 0 && c->rank == c[-1].rank) {
 			if (!resume_are_one(c, c - 1))
-				return rsh_error_set(err, EBADMSG, "%s and %s "
-						     "are both of one rank and "
-						     "step: say --select "
-						     "name=GLOB", c[-1].label,
+				return rsh_error_set(err, EBADMSG,
+			"%s and %s have the same rank and step: use --select "
+			"name=GLOB", c[-1].label,
 						     c->label);
 		} else if (c->rank != r->n_saved) {
 			break;
@@ -166,7 +165,8 @@ static int resume_try(struct rsh_resume *r, uint32_t candidate,
 	int rc = resume_take_saved(r, candidate, err);
 
 	if (rc == 0 && s->format->resume->agree)
-		rc = s->format->resume->agree(s->path, r->saved, r->n_saved, err);
+		rc = s->format->resume->agree(s->path, r->saved, r->n_saved,
+					      err);
 	if (rc == 0)
 		rc = rsh_source_choose(s, candidate, err);
 	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
@@ -200,8 +200,8 @@ static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 	    c->step.breakpoint != next->step.breakpoint ||
 	    !resume_is_complete(r, i) || !resume_is_complete(r, i + 1))
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: cannot tell which checkpoint is "
-			     "meant, %s or %s: say --select name=GLOB",
+	return rsh_error_set(err, EINVAL, "%s: several checkpoints match: %s "
+					  "and %s: use --select name=GLOB",
 			     s->path, c->label, next->label);
 }
 
@@ -235,7 +235,7 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			rsh_failures_log(f, i, resume_label(r, i));
 			return 0;
 		}
-		/* No older step makes up for a link that must not be. */
+		/* A forbidden link is an error whatever older steps have. */
 		if (rc == -ENOMEM || rc == -EXDEV) {
 			*err = why;
 			return rc;
@@ -244,7 +244,7 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			return rsh_error_nomem(err);
 	}
 	return rsh_failures_none(f, r->source->n_tried, EBADMSG,
-				 "no checkpoint is whole on all ranks", err);
+				 "no checkpoint is complete on all ranks", err);
 }
 
 static void resume_log_choice(const struct rsh_resume *r)
@@ -293,19 +293,20 @@ static int resume_check_units(const struct rsh_source *s, const char *glob,
 			      struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
+	cleanup_free bool *has = calloc(l->n_dirs + 1, sizeof(*has));
 
-	for (size_t d = 0; d < l->n_dirs; d++) {
-		size_t i = 0;
-
-		while (i < l->n && l->files[i].rank != l->dirs[d].rank)
-			i++;
-		if (i == l->n)
-			return rsh_error_set(err, ENOENT, "%s/%s holds no "
-					     "checkpoint%s%s", s->path,
+	if (!has)
+		return rsh_error_nomem(err);
+	/* Units are numbered from 0 on, in the order of their directories. */
+	for (size_t i = 0; i < l->n; i++)
+		has[l->files[i].rank] = true;
+	for (size_t d = 0; d < l->n_dirs; d++)
+		if (!has[l->dirs[d].rank])
+			return rsh_error_set(err, ENOENT,
+			"%s/%s contains no checkpoint%s%s", s->path,
 					     l->dirs[d].name,
 					     glob ? " named " : "",
 					     glob ? glob : "");
-	}
 	return 0;
 }
 
@@ -315,10 +316,12 @@ static int resume_two_kinds(const struct rsh_source *s,
 			    const struct rsh_listing *found,
 			    struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: checkpoints of %s (%s) and of "
-			     "%s (%s): say --select name=GLOB", s->path,
-			     other->resume->name, found->files[0].label,
-			     this->resume->name, s->listing.files[0].label);
+	return rsh_error_set(err, EINVAL,
+			     "%s: checkpoints of %s (%s) and of "
+			     "%s (%s): use --select name=GLOB",
+			     s->path, other->resume->name,
+			     found->files[0].label, this->resume->name,
+			     s->listing.files[0].label);
 }
 
 static int resume_none(const struct rsh_source *s,
@@ -338,7 +341,8 @@ static int resume_none(const struct rsh_source *s,
 					       "%s%s", at == 0 ? "" :
 					       *formats == last ? " or " : ", ",
 					       (*formats)->resume->name);
-	return rsh_error_set(err, ENOENT, "%s: no checkpoint of %s in it%s%s",
+	return rsh_error_set(err, ENOENT, "%s: it contains no checkpoint of "
+					  "%s%s%s",
 			     s->path, names, glob ? " named " : "",
 			     glob ? glob : "");
 }
@@ -383,9 +387,11 @@ static int resume_refuse(const char *path,
 	if (rc == -ENOMEM ||
 	    !rsh_source_is_one_step(path, &opts->store, formats))
 		return rc;
-	return rsh_error_set(err, EINVAL, "%s: this is one checkpoint, and "
-			     "--resume finds the newest of several: give the "
-			     "directory above it", path);
+	return rsh_error_set(err, EINVAL,
+			     "%s: this is one checkpoint, but "
+			     "--resume finds the newest of "
+			     "several: use the directory above it",
+			     path);
 }
 
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,

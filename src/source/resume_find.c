@@ -20,41 +20,21 @@ struct rsh_finder {
 
 /* ---- directories ---- */
 
-struct find_names {
-	char **v;
-	size_t n, cap;
-};
-
-static void find_names_clear(struct find_names *all)
-{
-	for (size_t i = 0; i < all->n; i++)
-		free(all->v[i]);
-	free(all->v);
-}
-#define cleanup_names __attribute__((cleanup(find_names_clear)))
-
 /* rank_2 comes before rank_10. */
 static int find_order(const void *a, const void *b)
 {
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int find_names_add(struct find_names *all, const char *name)
-{
-	if (rsh_grow(&all->v, &all->cap, all->n + 1, sizeof(*all->v)))
-		return -ENOMEM;
-	all->v[all->n] = strdup(name);
-	return all->v[all->n++] ? 0 : -ENOMEM;
-}
-
 /* Gives the names of a directory, sorted. */
-static int find_names(struct rsh_dir *dir, bool hidden, struct find_names *all)
+static int find_names(struct rsh_dir *dir, bool hidden,
+		      struct rsh_path_list *all)
 {
 	const char *name;
 	int rc;
 
 	while ((rc = rsh_dir_next(dir, &name)) > 0)
-		if ((hidden || *name != '.') && find_names_add(all, name))
+		if ((hidden || *name != '.') && rsh_path_list_add(all, name))
 			return -ENOMEM;
 	if (rc == 0 && all->n > 0)
 		qsort(all->v, all->n, sizeof(*all->v), find_order);
@@ -84,7 +64,8 @@ struct find_each {
 static int find_each(struct rsh_finder *f, const struct find_each *what,
 		     rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
-	cleanup_names struct find_names all = { .n = 0 };
+	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list all =
+		{ 0 };
 	cleanup_dir struct rsh_dir *at = NULL;
 	int rc = rsh_dir_open(f->source->store, what->dir, &at);
 	struct rsh_stat st;

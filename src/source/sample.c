@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/sample.c answers what those ask of a source who judge its contents. */
+/* source/sample.c has the functions of a source for contents/. */
 #include "config.h"
 
 #include "rsh/source/sample.h"
@@ -153,7 +153,7 @@ bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 	return rsh_store_finish(s->store, in.file, in.handle, code) == 0;
 }
 
-/* ---- what is known from an earlier time ---- */
+/* ---- results of earlier mounts ---- */
 
 bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 {

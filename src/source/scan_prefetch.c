@@ -164,8 +164,8 @@ static void guess_read_block(const struct rsh_scan_prefetch *g,
 	b->bytes = NULL;
 }
 
-/* This is the crew's work, which never fails: a guess that cannot be read is
- * read again if the scan wants it. */
+/* Never fails: bytes that cannot be read ahead are read again if the scan needs
+ * them. */
 static int guess_work(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct guess_round *r = ctx;

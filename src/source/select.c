@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/select.c keeps what --select and --breakpoint ask for. */
+/* source/select.c keeps the files that --select and --breakpoint select. */
 #include "config.h"
 
 #include "step_i.h"
@@ -58,9 +58,9 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 
 	select_list(&s->listing, c->rank, names, sizeof(names));
 	select_place(s, c, place, sizeof(place));
-	return rsh_error_set(err, EINVAL, "%s%s%s: cannot tell which "
-			     "checkpoint is meant: it holds %s: say --select "
-			     "name=GLOB or --select mtime", s->path,
+	return rsh_error_set(err, EINVAL, "%s%s%s: several checkpoints match: "
+					  "%s: use --select name=GLOB or "
+					  "--select mtime", s->path,
 			     *place ? "/" : "", place, names);
 }
 
@@ -125,7 +125,7 @@ static int select_nothing(struct rsh_source *s,
 	const struct rsh_checkpoint *c = &s->listing.files[0];
 	char names[512], place[256], what[160];
 
-	snprintf(what, sizeof(what), "no checkpoint that was selected");
+	snprintf(what, sizeof(what), "no checkpoint matches the selection");
 	if (o->select == RSH_SELECT_STEP)
 		snprintf(what, sizeof(what), "no checkpoint of epoch %llu step "
 			 "%llu", (unsigned long long)o->epoch,
@@ -144,7 +144,7 @@ static int select_nothing(struct rsh_source *s,
 		*place = '\0';
 	else
 		select_place(s, c, place, sizeof(place));
-	return rsh_error_set(err, ENOENT, "%s: %s%s; %s holds %s", s->path,
+	return rsh_error_set(err, ENOENT, "%s: %s%s; %s contains %s", s->path,
 			     what, select_hint(&s->listing, o),
 			     *place ? place : "it", names);
 }
@@ -194,8 +194,8 @@ static int select_several(const struct rsh_source *s,
 	} while (select_next_epoch(&s->listing, o, &epoch, &epoch) &&
 		 ++n < RSH_LISTED_MAX && at < sizeof(epochs));
 	return rsh_error_set(err, EINVAL, "%s: several epochs have a step %"
-			     PRIu64 ": say which one is meant by --select "
-			     "EPOCH_STEP, one of %s%s", s->path, o->step,
+			     PRIu64 ": use --select EPOCH_STEP with "
+			     "one of %s%s", s->path, o->step,
 			     epochs, n == RSH_LISTED_MAX ? " and more" : "");
 }
 

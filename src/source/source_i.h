@@ -38,18 +38,13 @@ struct rsh_listing {
 	size_t n_beyond, cap_beyond;
 };
 
-/* Lists what the options describe (listing.c).  0 or -errno with a sentence. */
-int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
-		     const struct rsh_source_options *opts,
-		     struct rsh_error *err);
 void rsh_listing_clear(struct rsh_listing *l);
 /* Adds one file, whose name (from malloc, or NULL when memory was out) is taken
  * over.  0 or -ENOMEM. */
 int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
 int rsh_listing_add_beyond(struct rsh_listing *l,
 			   const struct rsh_checkpoint *c);
-/* Remembers the directory in whose name the rank was read, once.  0 or
- * -ENOMEM. */
+/* Adds the directory of a rank.  0 or -ENOMEM. */
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank);
 
 /* The largest plans known have a few megabytes a stage. */
@@ -59,6 +54,8 @@ struct rsh_path_list {
 	char **v; /* from malloc, as are its strings */
 	size_t n, cap;
 };
+/* Adds a copy of the path.  0 or -ENOMEM. */
+int rsh_path_list_add(struct rsh_path_list *l, const char *path);
 void rsh_path_list_clear(struct rsh_path_list *l);
 /* Adds the strategy files that `path` stands for: itself, or those in the
  * directory, sorted by name or `as_listed` (strategy_load.c). */
@@ -125,6 +122,7 @@ struct rsh_source {
 	const struct rsh_format *const *formats; /* that were asked */
 	const struct rsh_format *format; /* whose SOURCE is */
 	void *state;                     /* what it keeps */
+	bool no_rank_dirs; /* no directory of a rank was found */
 	bool resumed; /* what is shown is one of --resume's steps */
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
@@ -158,7 +156,8 @@ struct rsh_source {
 	size_t cap_indexes;
 	struct rsh_ckpt_index **indexes; /* the distinct indexes */
 	struct rsh_index_cache *index_cache; /* NULL: none */
-	struct rsh_source_kinds *kinds; /* what the cache is told; NULL: nothing */
+	struct rsh_source_kinds
+		*kinds; /* what the cache is told; NULL: nothing */
 	bool joined; /* some rank has several files */
 	/* [rank]: what is said of all its files together; NULL: no rank has
 	 * several. */
@@ -202,8 +201,8 @@ int rsh_source_number_files(struct rsh_source *s);
 /* Gives the first file of a rank and how many there are, which follow it. */
 uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *n);
-/* Lets the cache know which tensors its blocks are of, if it asks, once all files
- * were scanned (kinds.c).  0 or -ENOMEM. */
+/* Lets the cache know which tensors its blocks are of, if it asks, once all
+ * files were scanned (kinds.c).  0 or -ENOMEM. */
 int rsh_source_kinds_tell(struct rsh_source *s);
 void rsh_source_kinds_free(struct rsh_source_kinds *k);
 /* Gives each rank its index once all files were scanned: that of its file, or

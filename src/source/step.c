@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/step.c finds out which checkpoints belong together, and which of these
- * candidates is tried first.
+/* source/step.c finds the files that are one candidate, and which candidate is
+ * tried first.
  *
  * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors), and
  * <prefix>_<K>-... in the K-th run that found files of the same prefix;
@@ -48,23 +48,6 @@
 #include "rsh/util/mem.h"
 
 #define RANK_MARK "{rank}"
-
-void rsh_checkpoint_parse(struct rsh_checkpoint *c)
-{
-	enum rsh_file_type format = rsh_file_type_of(c->base);
-	size_t n = strlen(c->base);
-
-	if (format != RSH_FILE_OTHER)
-		n -= strlen(rsh_file_type_suffix(format));
-	rsh_modelcheckpoint_read(c->base, n, c->rank, &c->step);
-}
-
-void rsh_checkpoint_clear(struct rsh_checkpoint *c)
-{
-	free(c->name);
-	free(c->series);
-	free(c->label);
-}
 
 /* ---- one candidate of all that there is ---- */
 
@@ -194,36 +177,40 @@ static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 				return rsh_candidates_undecidable(s,
 							&l->files[i], err);
 	if (first > 0 && first < l->n)
-		rsh_log_warning("%s: the file of %.*s carries no step, the one "
-				"of %.*s does: whether they belong together "
-				"cannot be checked", s->path,
+		rsh_log_warning("%s: the file of %.*s has no step in its name, "
+				"that of %.*s has one: whether they belong "
+				"together cannot be checked", s->path,
 				step_dir_length(&l->files[first]),
 				l->files[first].name, step_dir_length(l->files),
 				l->files[0].name);
 	return 0;
 }
 
-static uint32_t step_count_ranks(const struct rsh_source *s)
+/* Counts the ranks that have a file with a step.  0 or -ENOMEM. */
+static int step_count_ranks(const struct rsh_source *s, uint32_t *n_ranks)
 {
-	const struct rsh_listing *l = &s->listing;
-	uint32_t n = 0;
+	const size_t n = s->listing.n - s->n_always;
+	cleanup_free uint32_t *ranks = rsh_alloc_array(n, sizeof(*ranks));
 
-	/* Every rank is counted at the first of its files. */
-	for (size_t i = 0; i + s->n_always < l->n; i++) {
-		size_t k = 0;
-
-		while (l->files[k].rank != l->files[i].rank)
-			k++;
-		n += k == i;
-	}
-	return n;
+	if (!ranks)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		ranks[i] = s->listing.files[i].rank;
+	qsort(ranks, n, sizeof(*ranks), rsh_by_u32);
+	*n_ranks = 0;
+	for (size_t i = 0; i < n; i++)
+		*n_ranks += i == 0 || ranks[i] != ranks[i - 1];
+	return 0;
 }
 
 /* Beside files whose step is not known an older step must not be tried: only
  * one that all other ranks have is left, or else the newest. */
-static void step_keep_one(struct rsh_source *s)
+static int step_keep_one(struct rsh_source *s)
 {
-	uint32_t n_ranks = step_count_ranks(s);
+	uint32_t n_ranks;
+
+	if (step_count_ranks(s, &n_ranks))
+		return -ENOMEM;
 
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
 		if (s->candidates[i].end - s->candidates[i].first < n_ranks)
@@ -232,6 +219,7 @@ static void step_keep_one(struct rsh_source *s)
 		break;
 	}
 	s->n_candidates = 1;
+	return 0;
 }
 
 /* ---- by time ---- */
@@ -298,7 +286,7 @@ static int step_order_by_step(struct rsh_source *s)
 	int rc = rsh_candidates_cut(s);
 
 	if (rc == 0 && s->n_always > 0 && s->n_candidates > 0)
-		step_keep_one(s);
+		rc = step_keep_one(s);
 	s->n_tried = s->n_candidates;
 	return rc;
 }
@@ -341,4 +329,38 @@ int rsh_candidates_make(struct rsh_source *s,
 	}
 	return opts->source_map ? step_take_all(s, opts->source_map, err) :
 	       step_make_candidates(s, opts->select == RSH_SELECT_MTIME, err);
+}
+
+/* ---- functions for formats ---- */
+
+int rsh_source_sort_steps(struct rsh_source *s,
+			  const struct rsh_source_options *opts,
+			  struct rsh_error *err)
+{
+	int rc = rsh_listing_select(s, opts, err);
+
+	if (rc)
+		return rc;
+	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
+	if (rsh_candidates_cut(s))
+		return rsh_error_nomem(err);
+	if (opts->select == RSH_SELECT_MTIME)
+		rsh_candidates_by_mtime(s);
+	s->n_tried = s->n_candidates;
+	return 0;
+}
+
+void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
+				size_t *first, size_t *end)
+{
+	*first = i < s->n_candidates ? s->candidates[i].first : 0;
+	*end = i < s->n_candidates ? s->candidates[i].end : 0;
+}
+
+void rsh_source_try_first(struct rsh_source *s, uint32_t i)
+{
+	const struct rsh_candidate first = s->candidates[i];
+
+	memmove(s->candidates + 1, s->candidates, i * sizeof(*s->candidates));
+	s->candidates[0] = first;
 }

@@ -2,16 +2,17 @@
 /* source/strategies.c joins and checks strategy files on disk. */
 #include "config.h"
 
-#include "rsh/source/strategies.h"
+#include "source_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/format.h"
+#include "rsh/source/strategies.h"
 #include "rsh/strategy/derive.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_emit.h"
-#include "source_i.h"
 
 static bool strategies_is_json(const char *path)
 {
@@ -39,9 +40,10 @@ static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
 	for (size_t i = 1; i < list->n; i++)
 		if (strategies_is_json(list->v[i]) !=
 		    strategies_is_json(list->v[0]))
-			return rsh_error_set(err, EINVAL,
-					     "%s and %s: strategies in protobuf and in JSON form cannot be merged",
-					     list->v[0], list->v[i]);
+			return rsh_error_set(
+				err, EINVAL,
+				"%s and %s: strategies in protobuf and in JSON form cannot be merged",
+				list->v[0], list->v[i]);
 	return 0;
 }
 
@@ -67,8 +69,8 @@ static int strategies_load_files(const struct rsh_path_list *list,
 int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 			size_t *len, struct rsh_error *err)
 {
-	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
-		{ 0 };
+	__attribute__((cleanup(
+		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
 	cleanup_free struct rsh_strategy_bytes *files = NULL;
 	cleanup_free uint8_t **data = NULL;
 	int rc = strategies_list(paths, n, &list, err);
@@ -129,9 +131,9 @@ static int strategies_check_metadata(const char *path, bool shapes,
 	int rc;
 
 	if (shapes)
-		return rsh_error_set(err, EINVAL, "%s: --checkpoint is for "
-				     "strategy files, which tell no shapes: "
-				     "a metadata.json does", path);
+		return rsh_error_set(err, EINVAL,
+			"%s: --checkpoint is for strategy files, which have no "
+			"shapes; a metadata.json has them", path);
 	rc = rsh_metadata_strategy(path, names, &s, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
@@ -148,8 +150,8 @@ int rsh_strategies_check(const char *path,
 			 rsh_strategy_report_fn *report, void *ctx,
 			 struct rsh_error *err)
 {
-	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
-		{ 0 };
+	__attribute__((cleanup(
+		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
 	struct rsh_error bad = RSH_ERROR_INIT;
 	struct rsh_strategy_file **files;
 	cleanup_free char *metadata = NULL;
@@ -173,10 +175,99 @@ int rsh_strategies_check(const char *path,
 		return rsh_error_nomem(err);
 	rc = strategies_parse(&list, files, &n, report, ctx);
 	if (rc == 0)
-		return rsh_strategy_check(files, n, directory, path, shapes,
-					  names, report, ctx, err);
+		return rsh_strategy_check(&(struct rsh_strategy_checked){
+			files, n, directory, path, shapes,
+		}, names, report, ctx, err);
 	for (uint32_t i = 0; i < n; i++)
 		rsh_strategy_file_free(files[i]);
 	free(files);
 	return rsh_error_nomem(err);
+}
+
+static int shapes_add_files(const struct rsh_source_view *view, uint32_t first,
+			    const struct rsh_strategy *src,
+			    struct rsh_derive_shapes *out, bool *any,
+			    struct rsh_error *err)
+{
+	for (uint32_t rank = first; rank < view->n_ranks; rank++) {
+		int rc;
+
+		if (!view->index[rank])
+			continue;
+		rc = rsh_derive_shapes_add(out, src, rank, view->index[rank],
+					   view->names, err);
+		if (rc) {
+			rsh_error_prefix(err, "%s", view->path[rank]);
+			return rc;
+		}
+		*any = true;
+	}
+	return 0;
+}
+
+/* What shapes are read of, and to where. */
+struct shapes_reading {
+	const char *path;
+	const struct rsh_source_options *opts;
+	const struct rsh_strategy *src;
+	struct rsh_names *names;
+	struct rsh_derive_shapes *out;
+	bool any; /* a file of the stage was read */
+};
+
+/* Adds the shapes in the best candidate of n ranks' files that has some. */
+static int shapes_try_ranks(struct shapes_reading *r, uint32_t first,
+			    uint32_t n, struct rsh_error *err)
+{
+	struct rsh_source *s;
+	int rc = rsh_source_open(r->path, first, n, r->opts, &s, err);
+
+	if (rc)
+		return rc;
+	if (!rsh_source_format(s)->by_name)
+		rc = rsh_error_set(err, EINVAL, "%s: a %s, whose files have no "
+				   "parameters of ranks", r->path,
+				   rsh_source_format(s)->says);
+	for (uint32_t i = 0; !rc && !r->any && i < rsh_source_n_candidates(s);
+	     i++) {
+		struct rsh_source_view view;
+
+		rc = rsh_source_choose(s, i, err);
+		if (rc == 0)
+			rc = rsh_source_index(s, r->names, err);
+		if (rc)
+			break;
+		rsh_source_log_left_out(s);
+		rsh_source_view(s, r->names, &view);
+		rc = shapes_add_files(&view, first, r->src, r->out, &r->any,
+				      err);
+	}
+	rsh_source_free(s);
+	return rc;
+}
+
+int rsh_source_shapes(const char *path, const struct rsh_source_options *opts,
+		      const struct rsh_strategy *src, struct rsh_names *names,
+		      struct rsh_derive_shapes *out, struct rsh_error *err)
+{
+	struct rsh_source_options headers = *opts;
+	struct shapes_reading r = { path, &headers, src, names, out, false };
+	const uint32_t ranks = src ? src->stage_ranks : 1;
+	const uint32_t stages = src ? src->n_stages : 1;
+
+	headers.check = RSH_CHECK_STRUCTURE;
+	for (uint32_t s = 0; s < stages; s++) {
+		int rc;
+
+		/* All ranks of a stage hold slices of the same shapes, so the
+		 * first file is enough; if it is missing or cannot be read all
+		 * ranks are tried. */
+		r.any = false;
+		rc = shapes_try_ranks(&r, s * ranks, 1, err);
+		if (ranks > 1 && (rc || !r.any))
+			rc = shapes_try_ranks(&r, s * ranks, ranks, err);
+		if (rc)
+			return rc;
+	}
+	return 0;
 }

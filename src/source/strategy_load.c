@@ -31,8 +31,8 @@ static int strategy_say_other(const char *path, struct rsh_error *err)
 	bool of_directory;
 	const char *what = rsh_other_file(path, &of_directory);
 
-	return what ? rsh_error_set(err, EBADMSG, "%s: this is no strategy, "
-				    "but %s", path, what) : -EBADMSG;
+	return what ? rsh_error_set(err, EBADMSG,
+			"%s: this is not a strategy, but %s", path, what) : -EBADMSG;
 }
 
 static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
@@ -59,28 +59,6 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
 }
 
-void rsh_path_list_clear(struct rsh_path_list *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i]);
-	free(l->v);
-}
-
-static int strategy_add_path(struct rsh_path_list *l, const char *dir,
-			     const char *name)
-{
-	char *path;
-
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return -ENOMEM;
-	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
-		free(path);
-		return -ENOMEM;
-	}
-	l->v[l->n++] = path;
-	return 0;
-}
-
 static int strategy_by_text(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
@@ -90,12 +68,19 @@ static int strategy_read_names(DIR *dir, const char *path,
 			       struct rsh_path_list *l, struct rsh_error *err)
 {
 	const struct dirent *e;
+	char *file;
+	int rc;
 
 	while (errno = 0, (e = readdir(dir))) {
-		if (e->d_name[0] == '.' || !(rsh_has_suffix(e->d_name, ".ckpt") ||
-					     rsh_has_suffix(e->d_name, ".json")))
+		if (e->d_name[0] == '.' ||
+		    !(rsh_has_suffix(e->d_name, ".ckpt") ||
+		      rsh_has_suffix(e->d_name, ".json")))
 			continue;
-		if (strategy_add_path(l, path, e->d_name))
+		if (asprintf(&file, "%s/%s", path, e->d_name) < 0)
+			return rsh_error_nomem(err);
+		rc = rsh_path_list_add(l, file);
+		free(file);
+		if (rc)
 			return rsh_error_nomem(err);
 	}
 	if (errno)
@@ -151,7 +136,6 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		      struct rsh_error *err)
 {
 	struct stat st;
-	char *copy;
 
 	if (stat(path, &st) != 0)
 		return rsh_error_set(err, errno, "strategy %s: %s", path,
@@ -159,22 +143,15 @@ int rsh_strategy_list(const char *path, bool as_listed,
 	*directory = S_ISDIR(st.st_mode);
 	if (*directory)
 		return strategy_list_dir(path, as_listed, list, err);
-	copy = strdup(path);
-	if (!copy ||
-	    rsh_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v))) {
-		free(copy);
-		return rsh_error_nomem(err);
-	}
-	list->v[list->n++] = copy;
-	return 0;
+	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;
 }
 
 int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err)
 {
-	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
-		{ 0 };
+	__attribute__((cleanup(
+		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
 	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
 	cleanup_free char *metadata = NULL;
 	bool directory;
@@ -213,8 +190,8 @@ static int strategy_digest_file(const char *path, bool named,
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err)
 {
-	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
-		{ 0 };
+	__attribute__((cleanup(
+		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
 	cleanup_free char *metadata = NULL;
 	XXH3_state_t *hash;
 	bool directory;

@@ -172,8 +172,8 @@ static int table_unknown(const char *word, const struct rsh_table_list *l,
 		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
 				       i ? ", " : "", l->v[i].name);
 	return rsh_error_set(err, EINVAL, "there is no table \"%s\": there are "
-			     "%s; a file is named with its suffix or as "
-			     "./%s", word, names, word);
+					  "%s; to use a file give its suffix "
+					  "or ./%s", word, names, word);
 }
 
 int rsh_table_find(const char *word, char **path, struct rsh_error *err)

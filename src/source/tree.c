@@ -115,16 +115,15 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (s->format->owner == RSH_OWNER_RANK &&
 		    s->files[i].rank == s->files[i - 1].rank)
-			return rsh_error_set(err, EINVAL, "%s: cannot tell "
-					     "which checkpoint of rank %u is "
-					     "meant: %s or %s: say --select "
-					     "name=GLOB", s->path,
+			return rsh_error_set(err, EINVAL,
+			"%s: several checkpoints of rank %u match: %s and %s: "
+			"use --select name=GLOB", s->path,
 					     s->files[i].rank,
 					     rsh_store_name(s->store, i - 1),
 					     rsh_store_name(s->store, i));
 	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= RSH_MAX_RANKS)
-		return rsh_error_set(err, EINVAL, "%s: rank %u is beyond the "
-				     "%u ranks that a job may have",
+		return rsh_error_set(err, EINVAL,
+			"%s: rank %u is too large: a job has at most %u ranks",
 				     rsh_store_path(s->store, s->n_files - 1),
 				     s->files[s->n_files - 1].rank,
 				     RSH_MAX_RANKS);
@@ -147,8 +146,8 @@ static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 	s->type = s->n_files ? source_type_of(s, 0) : RSH_FILE_CKPT;
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (source_type_of(s, i) != s->type)
-			return rsh_error_set(err, EINVAL, "%s and %s: a source "
-					     "is either .ckpt or .safetensors",
+			return rsh_error_set(err, EINVAL,
+			"%s and %s: all files must be .ckpt or all .safetensors",
 					     rsh_store_path(s->store, 0),
 					     rsh_store_path(s->store, i));
 	return 0;
@@ -197,8 +196,8 @@ int rsh_source_number_files(struct rsh_source *s)
 
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: a %s, which says itself how it "
-			     "is cut: --src-strategy is not needed", s->path,
+	return rsh_error_set(err, EINVAL, "%s: a %s, which contains its own "
+					  "layout: --src-strategy is not needed", s->path,
 			     s->format->says);
 }
 
@@ -217,7 +216,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 	int rc;
 
 	if (!rsh_store_clear(s->store))
-		return rsh_error_set(err, EIO, "%s: a read does not come back",
+		return rsh_error_set(err, EIO, "%s: a read has not returned",
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;
@@ -235,24 +234,6 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 }
 
 /* ---- opening and closing ---- */
-
-static void source_log_empty_dirs(const struct rsh_source *s)
-{
-	const struct rsh_listing *l = &s->listing;
-	cleanup_free uint32_t *ranks = rsh_alloc_array(l->n, sizeof(*ranks));
-
-	/* Without memory for it nothing is said. */
-	if (!ranks || !rsh_log_enabled(RSH_LOG_INFO))
-		return;
-	for (size_t i = 0; i < l->n; i++)
-		ranks[i] = l->files[i].rank;
-	qsort(ranks, l->n, sizeof(*ranks), rsh_by_u32);
-	for (size_t d = 0; d < l->n_dirs; d++)
-		if (!bsearch(&l->dirs[d].rank, ranks, l->n, sizeof(*ranks),
-			     rsh_by_u32))
-			rsh_log_info("%s/%s holds no checkpoint", s->path,
-				     l->dirs[d].name);
-}
 
 int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_source **out, struct rsh_error *err)
@@ -308,42 +289,6 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 	free(*file);
 	*file = NULL;
 	return rsh_source_new(path, opts, out, err);
-}
-
-int rsh_source_open(const char *path, uint32_t first, uint32_t n,
-		    const struct rsh_source_options *opts,
-		    struct rsh_source **out, struct rsh_error *err)
-{
-	cleanup_free char *file = NULL;
-	struct rsh_source *s;
-	int rc = rsh_source_open_root(path, &opts->store, &s, &file, err);
-
-	if (rc)
-		return rc;
-	s->first_rank = first;
-	s->n_listed_ranks = n;
-	s->n_threads = opts->n_threads;
-	s->check = opts->check;
-	s->select = opts->select;
-	if (opts->index_cache)
-		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
-						    opts->index_cache_asked);
-	rc = rsh_source_find_format(s, opts, file, err);
-	/* Of no format can that file be a source. */
-	if (rc == 0 && !s->format) {
-		rsh_source_free(s);
-		return rsh_source_new(path, &opts->store, out, err);
-	}
-	s->file = steal_pointer(&file);
-	if (rc == 0)
-		rc = s->format->open(s, opts, err);
-	if (rc) {
-		rsh_source_free(s);
-		return rc;
-	}
-	source_log_empty_dirs(s);
-	*out = s;
-	return 0;
 }
 
 void rsh_source_free(struct rsh_source *s)
@@ -426,4 +371,26 @@ bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 	return rsh_source_locate(s, rank, &first, file) &&
 	       (uint64_t)rsh_store_identity(s->store, *file)->size == bytes &&
 	       rsh_store_is_straight(s->store, *file);
+}
+
+/* ---- functions for formats ---- */
+
+void rsh_source_keep(struct rsh_source *s, void *state)
+{
+	s->state = state;
+}
+
+const char *rsh_source_file(const struct rsh_source *s)
+{
+	return s->file;
+}
+
+void *rsh_source_state(const struct rsh_source *s)
+{
+	return s->state;
+}
+
+int rsh_source_index_dir(const struct rsh_source *s)
+{
+	return rsh_store_is_true(s->store) ? s->index_dirfd : -1;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/walk.c finds the files of a tree that a template leads to.
+/* source/walk.c finds the files of a tree that a template matches.
  *
- * It is walked part by part: a plain part is entered, any other is matched
- * against all names of its directory, and the first "{rank}" decides whose
- * files are found below. */
+ * A plain part of the template is entered, any other part is matched with all
+ * names of its directory, and the first "{rank}" decides which rank owns the
+ * files below. */
 #include "config.h"
 
+#include "source_i.h"
 #include "walk_i.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,7 +162,8 @@ static int walk_enter(struct rsh_walk *w, const struct part *p,
 	w->beyond = !walk_counts(w, rank);
 	if (w->beyond && w->first > 0)
 		return 0;
-	if (!w->beyond &&
+	/* The second walk finds the same directories. */
+	if (!w->beyond && !w->again &&
 	    rsh_listing_add_dir(&w->source->listing, below, rank))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
@@ -206,4 +209,102 @@ int rsh_walk_template(struct rsh_walk *w, const char *at, const char *rest,
 	below = walk_join(at, rest, p.n);
 	return below ? rsh_walk_template(w, below, rest + p.n, rank, err) :
 		       rsh_error_nomem(err);
+}
+
+int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
+			  struct rsh_error *err)
+{
+	struct rsh_walk w = { .source = s };
+
+	rc = rsh_walk_unreadable(&w, dir, rc, err);
+	rsh_walk_log_unreadable(&w);
+	return rc;
+}
+
+#define RANK_MARK "{rank}"
+
+bool rsh_template_is_plain(const char *t, size_t n)
+{
+	return !memchr(t, '*', n) && !memchr(t, '?', n) &&
+	       !rsh_template_has_rank(t, n);
+}
+
+bool rsh_template_has_rank(const char *t, size_t n)
+{
+	return memmem(t, n, RANK_MARK, strlen(RANK_MARK)) != NULL;
+}
+
+/* Reads the digits at s as a rank.  NULL if there are none or they are no rank,
+ * else what follows them. */
+static const char *template_read_rank(const char *s, uint32_t *rank)
+{
+	uint64_t v = 0;
+
+	if (!isdigit((unsigned char)*s))
+		return NULL;
+	for (; isdigit((unsigned char)*s); s++) {
+		v = v * 10 + (uint64_t)(*s - '0');
+		if (v >= RSH_RANK_UNKNOWN)
+			return NULL;
+	}
+	*rank = (uint32_t)v;
+	return s;
+}
+
+static bool template_match(const char *t, const char *end, const char *s,
+			   uint32_t *rank);
+
+static bool template_match_rank(const char *t, const char *end, const char *s,
+				uint32_t *rank)
+{
+	uint32_t found;
+
+	s = template_read_rank(s, &found);
+	if (!s || (*rank != RSH_RANK_UNKNOWN && *rank != found))
+		return false;
+	*rank = found;
+	return template_match(t, end, s, rank);
+}
+
+static bool template_match_any(const char *t, const char *end, const char *s,
+			       uint32_t *rank)
+{
+	for (;; s++) {
+		uint32_t tried = *rank;
+
+		if (template_match(t, end, s, &tried)) {
+			*rank = tried;
+			return true;
+		}
+		if (!*s)
+			return false;
+	}
+}
+
+static bool template_match(const char *t, const char *end, const char *s,
+			   uint32_t *rank)
+{
+	const size_t n_mark = strlen(RANK_MARK);
+
+	for (; t < end; t++, s++) {
+		if ((size_t)(end - t) >= n_mark &&
+		    memcmp(t, RANK_MARK, n_mark) == 0)
+			return template_match_rank(t + n_mark, end, s, rank);
+		if (*t == '*')
+			return template_match_any(t + 1, end, s, rank);
+		if (!*s || (*t != '?' && *t != *s))
+			return false;
+	}
+	return !*s;
+}
+
+bool rsh_template_match(const char *t, size_t n, const char *name,
+			uint32_t *rank)
+{
+	uint32_t found = *rank;
+
+	if (!template_match(t, t + n, name, &found))
+		return false;
+	*rank = found;
+	return true;
 }

@@ -9,7 +9,6 @@
 struct rsh_walk {
 	struct rsh_source *source;
 	const char *file; /* the template's last part; NULL: any checkpoint */
-	const struct rsh_store_options *how; /* the store was opened */
 	uint32_t first, n; /* ranks that count */
 	uint64_t dir_epoch, dir_step;
 	size_t n_dir;

@@ -69,12 +69,13 @@ static void check_item_layout(struct check *c,
 		found(c, "%s: parameter %s: %s", f->path, it->name, err.text);
 	rsh_grid_free(g);
 	if (strchr(name, '-'))
-		found(c, "%s: parameter %s: MindSpore's converter cannot read names with \"-\" in them",
+		found(c,
+		      "%s: parameter %s: MindSpore's converter cannot read names with \"-\" in them",
 		      f->path, it->name);
 	if (rsh_item_ranks(it) == rsh_item_ranks(first))
 		return;
 	c->ranks_differ = true;
-	found(c, "%s: parameter %s: it lies on %u devices, but %s on %u",
+	found(c, "%s: parameter %s has a mesh of %u devices, but %s of %u",
 	      f->path, it->name, rsh_item_ranks(it), first->name,
 	      rsh_item_ranks(first));
 }
@@ -93,7 +94,8 @@ static void check_stage(struct check *c, uint32_t i)
 		if (other->first_stage != f->first_stage ||
 		    other->content_hash == f->content_hash)
 			continue;
-		found(c, "%s: it is of stage %u, as %s is, but has other content",
+		found(c,
+		      "%s: it is of stage %u like %s, but has other content",
 		      f->path, f->first_stage, other->path);
 		return;
 	}
@@ -117,14 +119,14 @@ static void check_shared(struct check *c, const struct rsh_strategy *s,
 	}
 }
 
-int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
-		       bool directory, const char *path,
-		       const struct rsh_derive_shapes *shapes,
+int rsh_strategy_check(const struct rsh_strategy_checked *what,
 		       struct rsh_names *names, rsh_strategy_report_fn *report,
 		       void *ctx, struct rsh_error *err)
 {
-	struct check c = { .files = files, .shapes = shapes, .names = names,
-			   .report = report, .ctx = ctx };
+	struct rsh_strategy_file **files = what->files;
+	struct check c = { .files = files, .shapes = what->shapes,
+			   .names = names, .report = report, .ctx = ctx };
+	uint32_t n = what->n;
 	struct rsh_error bad = RSH_ERROR_INIT;
 	struct rsh_strategy *s = NULL;
 	int rc;
@@ -140,7 +142,7 @@ int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
 	for (uint32_t f = 0; f < n; f++) {
 		for (uint32_t i = 0; i < files[f]->n_items; i++)
 			check_item_layout(&c, files[f], &files[f]->items[i]);
-		if (directory && files[f]->has_stage)
+		if (what->directory && files[f]->has_stage)
 			check_stage(&c, f);
 	}
 	if (n == 0 || c.ranks_differ) {
@@ -149,9 +151,10 @@ int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
 		free(files);
 		return 0;
 	}
-	rc = rsh_strategy_merge(files, n, directory ? RSH_STRATEGY_DIR :
+	rc = rsh_strategy_merge(files, n, what->directory ?
+				RSH_STRATEGY_DIR :
 						      RSH_STRATEGY_FILE,
-				path, names, &s, &bad);
+				what->path, names, &s, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc)

@@ -14,74 +14,9 @@
 /* Pipelines add gradients up in parameters whose names begin so. */
 #define ACCU_GRADS "accu_grads."
 
-/* ---- messages, axes, rules ---- */
+/* ---- axes and rules ---- */
 
-int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
-		      const char *fmt, ...)
-{
-	char reason[1024];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
-	va_end(ap);
-	return rsh_error_set(d->err, EINVAL, "%s: parameter %s: %s", d->path,
-			     p->text, reason);
-}
-
-int rsh_derive_note(struct derivation *d, const char *fmt, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	if (d->n_notes == d->cap_notes)
-		return 0;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	d->notes[d->n_notes] =
-		rsh_arena_strndup(d->arena, text, strlen(text));
-	return d->notes[d->n_notes++] ? 0 : rsh_error_nomem(d->err);
-}
-
-uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name)
-{
-	for (uint32_t i = 0; i < d->n_axes; i++)
-		if (strcmp(d->axes[i].name, name) == 0)
-			return i;
-	return UINT32_MAX;
-}
-
-uint32_t rsh_derive_axis_add(struct derivation *d, const char *name)
-{
-	struct derive_axis *a;
-
-	if (d->n_axes == sizeof(d->axes) / sizeof(*d->axes))
-		return UINT32_MAX;
-	a = &d->axes[d->n_axes];
-	*a = (struct derive_axis){ .dst = rsh_mesh_size(&d->o->mesh, name) };
-	memcpy(a->name, name, strlen(name) + 1);
-	return d->n_axes++;
-}
-
-bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
-			 const struct derive_param *p)
-{
-	return rsh_derive_matches(re, p->text) ||
-	       rsh_derive_matches(re, d->params[p->base].text);
-}
-
-const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
-					      const struct derive_rules *rules,
-					      const struct derive_param *p)
-{
-	for (uint32_t i = rules->n; i-- > 0;)
-		if (rsh_derive_is_about(d, &rules->v[i].re, p))
-			return &rules->v[i];
-	return NULL;
-}
-
-/* A mistake in a regular expression shows nowhere else. */
+/* A mistake in a regular expression has no other effect. */
 static int note_idle_rules(struct derivation *d)
 {
 	const struct {
@@ -100,7 +35,7 @@ static int note_idle_rules(struct derivation *d)
 						    &d->params[i]))
 				i++;
 			if (i == d->n_params &&
-			    rsh_derive_note(d, "--%s '%s' fits no parameter",
+			    rsh_derive_note(d, "--%s '%s' matches no parameter",
 					    all[k].option, rule->text))
 				return -ENOMEM;
 		}
@@ -272,8 +207,11 @@ static int drop_gradients(struct derivation *d)
 	for (uint32_t i = 0; i < d->n_params; i++)
 		if (d->params[i].base != i && is_accumulated(&d->params[i]))
 			any = d->params[i].left_out = true;
-	return any ? rsh_derive_note(d, "%s* are left out: only pipelines add gradients up",
-				     ACCU_GRADS) : 0;
+	return any ? rsh_derive_note(
+			     d,
+			     "%s* are left out: only pipelines add gradients up",
+			     ACCU_GRADS)
+		   : 0;
 }
 
 /* A parameter with an optimizer state is trained, so it has a gradient. */
@@ -310,8 +248,11 @@ static int add_gradients(struct derivation *d)
 		p->base = i;
 		d->n_params++;
 	}
-	return any ? rsh_derive_note(d, "%s* are listed too: pipelines add gradients up",
-				     ACCU_GRADS) : 0;
+	return any ? rsh_derive_note(
+			     d,
+			     "%s* are listed too: pipelines add gradients up",
+			     ACCU_GRADS)
+		   : 0;
 }
 
 /* ---- the result ---- */
@@ -320,11 +261,13 @@ static int check_used(struct derivation *d)
 {
 	for (uint32_t i = AXIS_MP; i < d->n_axes; i++)
 		if (d->axes[i].dst > 1 && !d->axes[i].used && !d->same_mesh)
-			return rsh_error_set(d->err, EINVAL,
-					     "%s: it splits nothing over %s, so what %s=%u would split is not known: say it, as in --split 'REGEX=DIM:%s'",
-					     d->path, d->axes[i].name,
-					     d->axes[i].name, d->axes[i].dst,
-					     d->axes[i].name);
+			return rsh_error_set(
+				d->err, EINVAL,
+				"%s: it splits nothing over %s, so what %s=%u "
+				"would split is not known: use --split, as in "
+				"--split 'REGEX=DIM:%s'",
+				d->path, d->axes[i].name, d->axes[i].name,
+				d->axes[i].dst, d->axes[i].name);
 	return 0;
 }
 
@@ -380,9 +323,10 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 		size_t n = collect_stage(d, s, items + out->n_items);
 
 		if (!n)
-			return rsh_error_set(d->err, EINVAL,
-					     "%s: no parameter is left for stage %u",
-					     d->path, s);
+			return rsh_error_set(
+				d->err, EINVAL,
+				"%s: no parameter is left for stage %u",
+				d->path, s);
 		out->n_items += n;
 	}
 	out->items = items;
@@ -400,15 +344,19 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 	int rc;
 
 	if (!d->o->has_mesh)
-		return rsh_error_set(d->err, EINVAL,
-				     "no mesh is given, as in --mesh dp=2,mp=4");
+		return rsh_error_set(
+			d->err, EINVAL,
+			"no mesh is given, as in --mesh dp=2,mp=4");
 	if (!d->src && (!d->shapes || !d->shapes->n))
-		return rsh_error_set(d->err, EINVAL,
-				     "an unsharded source says nothing of parameters; give its checkpoint (--checkpoint)");
+		return rsh_error_set(
+			d->err, EINVAL,
+			"an unsharded source does not list its parameters; "
+			"give its checkpoint (--checkpoint)");
 	if (d->src && d->src->lone_stage)
-		return rsh_error_set(d->err, EINVAL,
-				     "%s: this is the file of stage %u alone; give those of all stages",
-				     d->path, d->src->lone_stage);
+		return rsh_error_set(
+			d->err, EINVAL,
+			"%s: this is the file of stage %u alone; give those of all stages",
+			d->path, d->src->lone_stage);
 	d->src_ranks = d->src ? d->src->stage_ranks : 1;
 	d->src_stages = d->src ? d->src->n_stages : 1;
 	d->dst_ranks = rsh_mesh_stage_ranks(&d->o->mesh);

@@ -184,7 +184,9 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 		memcpy(f->axes, experts, sizeof(experts));
 	}
 	if (!has_axis(f, (uint8_t)a))
-		return rsh_derive_refuse(d, p, "how a mesh with axis %s is ordered is not known: say it, as in --axes 'REGEX=*,%s'",
+		return rsh_derive_refuse(d, p, "the order of a mesh with axis "
+					       "%s is not known: use --axes, "
+					       "as in --axes 'REGEX=*,%s'",
 					 rule->axes[0], rule->axes[0]);
 	f->n_split[rule->dim] = 1;
 	f->split[rule->dim][0] = (uint8_t)a;
@@ -345,7 +347,9 @@ static int source_forms(struct derivation *d, struct derive_param *p,
 		*n = 1;
 	}
 	if (rc == 0 && *n == 0)
-		rc = rsh_derive_refuse(d, p, "what the axes of its mesh are for is not known (%s): say it, as in --axes 'REGEX=*,ep'",
+		rc = rsh_derive_refuse(d, p, "the purpose of the axes of its "
+					     "mesh is not known (%s): use "
+					     "--axes, as in --axes 'REGEX=*,ep'",
 				       rsh_item_text(p->item, text,
 						     sizeof(text)));
 	if (rc == 0 && !p->item)
@@ -372,7 +376,9 @@ static int choose(struct derivation *d, struct derive_param *p,
 		if (rc)
 			return rc;
 		if (i && !rsh_item_same_layout(&out, &p->out))
-			return rsh_derive_refuse(d, p, "the source does not tell whether it becomes %s or %s: name the axes of its mesh, as in --axes 'REGEX=*,ep'",
+			return rsh_derive_refuse(d, p,
+			"whether it becomes %s or %s is not known: use --axes, "
+			"as in --axes 'REGEX=*,ep'",
 						 rsh_item_text(&p->out, a,
 							       sizeof(a)),
 						 rsh_item_text(&out, b,

@@ -142,7 +142,7 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 				     "only its size tells; give a checkpoint "
 				     "of the source (--checkpoint)");
 	return opt_not_known(d, p,
-			     "in the source it could not; say --opt-include or "
+			     "in the source it could not; use --opt-include or "
 			     "--opt-exclude for it");
 }
 
@@ -170,7 +170,7 @@ int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p)
 	    g.n > (uint32_t)d->opt)
 		return opt_not_known(d, p,
 				     "in the source every shard takes all "
-				     "ranks there are; say --opt");
+				     "ranks; use --opt");
 	rc = is_exempt(d, p, slices(&p->out, ranks), &exempt);
 	if (rc || exempt)
 		return rc;

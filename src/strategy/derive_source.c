@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_source.c finds out what the axes of the source's meshes are
- * for.
+/* strategy/derive_source.c finds the purpose of the axes of the source's
+ * meshes.
  *
  * A strategy file holds only sizes.  The mesh that most split parameters have
  * is taken for [dp, mp] or [dp, cp, mp]: MindSpore's models put data
@@ -186,7 +186,9 @@ static int infer_usual(struct derivation *d)
 	if (n > 3 || (n == 3 && mesh->mesh[1] != 1) ||
 	    (splits && !splits_over_last))
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: what the axes of its meshes are for is not known (%s): say the job's mesh, as in --src-mesh dp=2,mp=4",
+				     "%s: the purpose of the axes of its "
+				     "meshes is not known (%s): give the job's "
+				     "mesh, as in --src-mesh dp=2,mp=4",
 				     d->path,
 				     rsh_item_text(mesh, text, sizeof(text)));
 	d->axes[AXIS_DP].src = mesh->mesh[0];
@@ -293,15 +295,15 @@ static int take_given(struct derivation *d)
 	uint8_t place[RSH_STRATEGY_MAX_DIMS];
 
 	if (rsh_mesh_stage_ranks(m) != d->src_ranks)
-		return rsh_error_set(d->err, EINVAL,
-				     "%s: its stages have %u ranks, the given mesh of the source has %u",
-				     d->src->path, d->src_ranks,
-				     rsh_mesh_stage_ranks(m));
+		return rsh_error_set(
+			d->err, EINVAL,
+			"%s: its stages have %u ranks, the given mesh of the source has %u",
+			d->src->path, d->src_ranks, rsh_mesh_stage_ranks(m));
 	if (rsh_mesh_has(m, "pp") && rsh_mesh_size(m, "pp") != d->src_stages)
-		return rsh_error_set(d->err, EINVAL,
-				     "%s: it has %u stages, the given mesh of the source has pp=%u",
-				     d->src->path, d->src_stages,
-				     rsh_mesh_size(m, "pp"));
+		return rsh_error_set(
+			d->err, EINVAL,
+			"%s: it has %u stages, the given mesh of the source has pp=%u",
+			d->src->path, d->src_stages, rsh_mesh_size(m, "pp"));
 	for (uint32_t i = 1; i < d->n_axes; i++)
 		if (i < N_KNOWN_AXES || rsh_mesh_has(m, d->axes[i].name))
 			d->axes[i].src = rsh_mesh_size(m, d->axes[i].name);
@@ -333,7 +335,9 @@ int rsh_derive_name_axes(struct derivation *d)
 	}
 	if (d->axes[AXIS_EP].src > 1 && !rsh_mesh_has(mesh, "ep"))
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: its experts lie on groups of %u ranks; name ep in the wanted mesh too, as in ep=%u",
+				     "%s: its experts are distributed over "
+				     "groups of %u ranks; name ep in the "
+				     "wanted mesh too, as in ep=%u",
 				     d->src->path, d->axes[AXIS_EP].src,
 				     d->axes[AXIS_EP].src);
 	return 0;

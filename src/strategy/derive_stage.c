@@ -100,18 +100,23 @@ static int find_longest(struct derivation *d, struct layers *l)
 	}
 	if (tie && l->n > 1)
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: several lists have %u layers, so which of them go to which stage is not known: say it, as in --stage 'encoder=first'",
-				     d->src ? d->src->path : "the source", l->n);
+				     "%s: several lists have %u layers, so "
+				     "which of them go to which stage is not "
+				     "known: use --stage, as in --stage "
+				     "'encoder=first'",
+				     d->src ? d->src->path : "the source",
+				     l->n);
 	for (uint32_t i = 0; i < d->n_params; i++)
 		if (l->list[i] == l->longest && l->longest != NO_LAYER &&
 		    l->number[i] >= l->n)
-			return rsh_error_set(d->err, EINVAL,
-					     "parameter %s: the layers are not numbered 0 to %u",
-					     d->params[i].text, l->n - 1);
+			return rsh_error_set(
+				d->err, EINVAL,
+				"parameter %s: the layers are not numbered 0 to %u",
+				d->params[i].text, l->n - 1);
 	return 0;
 }
 
-/* ---- dealing layers ---- */
+/* ---- distributing layers ---- */
 
 static int layers_per_stage(struct derivation *d, const struct layers *l,
 			    uint32_t *first)
@@ -121,12 +126,15 @@ static int layers_per_stage(struct derivation *d, const struct layers *l,
 	size_t at = 0;
 
 	if (d->o->n_layers && d->o->n_layers != pp)
-		return rsh_error_set(d->err, EINVAL,
-				     "layers of %u stages are given, the wanted mesh has pp=%u",
-				     d->o->n_layers, pp);
+		return rsh_error_set(
+			d->err, EINVAL,
+			"layers of %u stages are given, the wanted mesh has pp=%u",
+			d->o->n_layers, pp);
 	if (!d->o->n_layers && l->n % pp)
 		return rsh_error_set(d->err, EINVAL,
-				     "%s: how its %u layers lie on %u stages is not known: say how many each has, as in --layers 2,1,1",
+				     "%s: how its %u layers are distributed "
+				     "over %u stages is not known: use "
+				     "--layers, as in --layers 2,1,1",
 				     d->src ? d->src->path : "the source", l->n,
 				     pp);
 	for (uint32_t s = 0; s < pp; s++) {
@@ -134,9 +142,10 @@ static int layers_per_stage(struct derivation *d, const struct layers *l,
 		sum += d->o->n_layers ? d->o->layers[s] : l->n / pp;
 	}
 	if (sum != l->n)
-		return rsh_error_set(d->err, EINVAL,
-				     "stages of %u layers altogether are given, the model has %u",
-				     sum, l->n);
+		return rsh_error_set(
+			d->err, EINVAL,
+			"stages of %u layers altogether are given, the model has %u",
+			sum, l->n);
 	first[pp] = sum;
 	for (uint32_t s = 0; s < pp && at < sizeof(text) - 32; s++)
 		rsh_text_add(text, sizeof(text), &at, "%s%u", s ? "," : "",
@@ -161,7 +170,10 @@ static int by_source(struct derivation *d, struct derive_param *p)
 	bool in_last = rsh_param_in_stage(p->listed, last);
 
 	if (p->listed->n_stages != (uint32_t)in_first + in_last)
-		return rsh_derive_refuse(d, p, "the source has it on a stage in the middle, so its stage is not known: say it, as in --stage 'REGEX=1'");
+		return rsh_derive_refuse(d, p, "the source has it on a stage "
+					       "in the middle, so its stage is "
+					       "not known: use --stage, as in "
+					       "--stage 'REGEX=1'");
 	p->n_stages = 0;
 	if (in_first)
 		p->stages[p->n_stages++] = 0;
@@ -179,9 +191,17 @@ static int by_order(struct derivation *d, struct derive_param *p,
 	const struct derive_shape *at = d->params[p->base].shape;
 
 	if (!at || !low)
-		return rsh_derive_refuse(d, p, "its pipeline stage is not known: give a checkpoint of the source (--checkpoint), whose order tells, or say it, as in --stage 'REGEX=first'");
+		return rsh_derive_refuse(d, p, "its pipeline stage is not "
+					       "known: give a checkpoint of "
+					       "the source (--checkpoint), "
+					       "whose order determines it, or "
+					       "use --stage, as in --stage "
+					       "'REGEX=first'");
 	if (at > low && at < high)
-		return rsh_derive_refuse(d, p, "it stands among the layers, so its stage is not known: say it, as in --stage 'REGEX=1'");
+		return rsh_derive_refuse(d, p, "it is among the layers, so its "
+					       "stage is not known: use "
+					       "--stage, as in --stage "
+					       "'REGEX=1'");
 	set_one(p, at < low ? 0 : d->dst_stages - 1);
 	return 0;
 }
@@ -193,15 +213,16 @@ static int by_rule(struct derivation *d, struct derive_param *p,
 						     rule->stage;
 
 	if (stage >= d->dst_stages)
-		return rsh_derive_refuse(d, p, "a rule puts it on stage %u, there are %u",
-					 stage, d->dst_stages);
+		return rsh_derive_refuse(
+			d, p, "a rule puts it on stage %u, there are %u", stage,
+			d->dst_stages);
 	set_one(p, stage);
 	return 0;
 }
 
 /* ---- all ---- */
 
-static int deal(struct derivation *d, const struct layers *l,
+static int distribute(struct derivation *d, const struct layers *l,
 		const uint32_t *first)
 {
 	const struct derive_shape *low = NULL, *high = NULL;
@@ -257,7 +278,8 @@ static int stage_keep(struct derivation *d)
 			continue;
 		}
 		if (p->listed->n_stages > 2)
-			return rsh_derive_refuse(d, p, "more than two stages share it");
+			return rsh_derive_refuse(
+				d, p, "more than two stages share it");
 		p->n_stages = p->listed->n_stages;
 		for (uint32_t s = 0; s < p->n_stages; s++)
 			p->stages[s] = p->listed->stages[s].stage;
@@ -281,7 +303,7 @@ int rsh_derive_stages(struct derivation *d)
 	if (rc == 0)
 		rc = layers_per_stage(d, &l, first);
 	if (rc == 0)
-		rc = deal(d, &l, first);
+		rc = distribute(d, &l, first);
 	rsh_names_free(l.lists);
 	return rc;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy/partition.c finds the mesh that makes given groups of ranks.
  *
- * Axes are tried from the fastest one on.  Ranks that differ only in the axes
- * chosen so far show whether these can be right: ranks with the same places on
- * the axes that cut hold the same, and no others do.  With all ranks known only
- * few tries go on, and the mesh is the only one, because axes that cut and axes
- * that do not alternate. */
+ * Axes are tried from the fastest one on.  The ranks that differ only in the
+ * axes chosen so far show whether these are possible: exactly the ranks with
+ * the same coordinates on the axes that cut must hold the same.  If the groups
+ * of all ranks are known few axes are possible, and the mesh is unique, because
+ * axes that cut and axes that do not alternate. */
 #include "rsh/strategy/partition.h"
 
 #include <errno.h>
@@ -96,7 +96,8 @@ static void try_axes(struct search *x, uint32_t stride, unsigned n_more)
 		if (left % s || (n_more == 1 && s != left))
 			continue;
 		for (int cuts = 0; cuts < 2; cuts++) {
-			if (x->n_axes > 0 && x->axes[x->n_axes - 1].cuts == cuts)
+			if (x->n_axes > 0 &&
+			    x->axes[x->n_axes - 1].cuts == cuts)
 				continue;
 			x->axes[x->n_axes++] =
 				(struct rsh_partition_axis){ s, cuts };
@@ -140,7 +141,8 @@ void rsh_partition_groups(const struct rsh_partition_axis *axes,
 			  unsigned n_axes, uint32_t *group, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		group[i] = n_axes ? key_of(axes + n_axes - 1, -1, n_axes, i) : 0;
+		group[i] =
+			n_axes ? key_of(axes + n_axes - 1, -1, n_axes, i) : 0;
 }
 
 /* ---- several tensors ---- */

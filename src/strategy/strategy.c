@@ -290,8 +290,8 @@ static int check_ranks(struct strategy_impl *s, const struct entries *e,
 		if (rsh_item_ranks(e->v[i].item) !=
 		    rsh_item_ranks(e->v[0].item))
 			return rsh_error_set(err, EINVAL,
-					     "%s: parameter %s lies on %u "
-					     "devices, but %s on %u", s->path,
+					     "%s: parameter %s has a mesh of "
+					     "%u devices, but %s of %u", s->path,
 					     e->v[i].item->name,
 					     rsh_item_ranks(e->v[i].item),
 					     e->v[0].item->name,

@@ -149,6 +149,20 @@ static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
 	return rc;
 }
 
+int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
+		     uint32_t *n)
+{
+	*first = NULL;
+	*n = src ? src->n_stages * src->stage_ranks : 0;
+	if (!src)
+		return 0;
+	*first = rsh_alloc_array(*n, sizeof(**first));
+	if (*first && rsh_strategy_replicas(src, *first) == 0)
+		return 0;
+	free(*first);
+	*first = NULL;
+	return -ENOMEM;
+}
 static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
 				  FILE *to)
 {
@@ -177,7 +191,7 @@ static void reshard_print_step(const struct rsh_reshard *v, FILE *to)
 	fputs(step, to);
 }
 
-/* A leaf that belongs to no rank or part is the map. */
+/* A leaf that belongs to no rank or part is the index of a model's parts. */
 int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 			  enum rsh_attribute which, FILE *to)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/candidates.c tries one candidate of the source after the other until one
- * gives a whole plan. */
+/* vfs/candidates.c tries the candidates of the source until one can be
+ * planned. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -21,8 +21,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* The sentence of a plan that cannot be made names a file of SOURCE, or else
- * speaks of SOURCE as a whole without knowing its name. */
+/* A message about a plan names a file of SOURCE, or is about all of SOURCE;
+ * then its path is added. */
 static void name_source(const struct rsh_vfs_config *cfg,
 			struct rsh_error *err)
 {
@@ -40,8 +40,8 @@ static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 	uint32_t n = rsh_source_n_bad(s, &first);
 
 	if (n > 1)
-		snprintf(more, sizeof(more), " (and %u other files are bad)",
-			 n - 1);
+		snprintf(more, sizeof(more),
+			 " (and %u other files are damaged)", n - 1);
 	if (n > 0)
 		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
 			      plan.text);
@@ -89,22 +89,6 @@ static bool any_file(const struct rsh_source_view *view)
 	return false;
 }
 
-int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
-		       const struct rsh_offer *offers, uint32_t n,
-		       const struct rsh_strategy *dst,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_plan **out, struct rsh_error *err)
-{
-	struct rsh_plan_options told = *opts;
-
-	/* What is lacking was told already, by who read it. */
-	if (rsh_source_format(s)->any_copy) {
-		told.report_lost = NULL;
-		told.replicas = true;
-	}
-	return rsh_write_plan(cat, offers, n, dst, &told, out, err);
-}
-
 /* The general writer shows what a format reads, unless it plans itself. */
 static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 		       struct rsh_error *err)
@@ -112,6 +96,8 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	const struct rsh_format *f = rsh_source_format(job->source);
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_read_job in_arena = *job;
+	const struct rsh_plan_options opts =
+		rsh_vfs_offer_options(job->source, job->opts);
 	struct rsh_offers o;
 	int rc;
 
@@ -120,8 +106,7 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	in_arena.arena = &arena;
 	rc = f->read(&in_arena, &o, err);
 	if (rc == 0)
-		rc = rsh_vfs_write_plan(job->source, o.cat, o.v, o.n, job->dst,
-					job->opts, out, err);
+		rc = rsh_write_plan(o.cat, o.v, o.n, job->dst, &opts, out, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }
@@ -142,8 +127,8 @@ static int plan_values(struct rsh_reshard *v,
 	return rc;
 }
 
-static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,
-		   struct rsh_error *err)
+static int convert(struct rsh_reshard *v, struct planning *p,
+		   bool allow_missing, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	struct rsh_plan_options opts = cfg->plan;
@@ -171,8 +156,8 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	return rc ? rc : plan_values(v, &opts, err);
 }
 
-/* What is shown is told in one line.  What others would have made instead
- * matters to those who ask for that. */
+/* Notes on what is shown are one line.  Differences from the converter are
+ * logged at level info, or with --compat as notices. */
 static int log_notes(const struct rsh_reshard *v,
 		     const struct rsh_vfs_config *cfg)
 {
@@ -315,12 +300,12 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	*fatal = rc == -ENOMEM;
 	if (rc)
 		return rc;
-	/* At an older step the strategy would be wrong as well. */
+	/* The strategy would be wrong for an older step too. */
 	*fatal = true;
 	return check_contents(v, p->cfg, err);
 }
 
-/* ---- what was tried in vain ---- */
+/* ---- candidates that cannot be used ---- */
 
 /* Counts the ranks that should have a file. */
 static int candidate_count_wanted(const struct rsh_reshard *v,
@@ -353,8 +338,8 @@ static uint32_t candidate_count_valid(const struct rsh_reshard *v)
 }
 
 static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
-			    const struct rsh_vfs_config *cfg, uint32_t candidate,
-			    const struct rsh_error *err)
+			    const struct rsh_vfs_config *cfg,
+			    uint32_t candidate, const struct rsh_error *err)
 {
 	uint32_t valid = candidate_count_valid(v), wanted;
 	char which[256], who[96];
@@ -396,8 +381,8 @@ static int try_parts(struct rsh_reshard *v, struct planning *p,
 	return rc;
 }
 
-static int try_several(struct rsh_reshard *v, struct planning *p,
-		       uint32_t n, struct rsh_failures *f, struct rsh_error *err)
+static int try_several(struct rsh_reshard *v, struct planning *p, uint32_t n,
+		       struct rsh_failures *f, struct rsh_error *err)
 {
 	bool fatal = false;
 	char taken[256];

@@ -6,7 +6,12 @@
 
 #include <errno.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/vfs/choice.h"
 
 struct rsh_choice {
 	bool has_only, has_drop;
@@ -68,4 +73,78 @@ bool rsh_choice_wants(const struct rsh_choice *c, const char *name)
 	if (c->has_only && regexec(&c->only, name, 0, NULL, 0) != 0)
 		return false;
 	return !c->has_drop || regexec(&c->drop, name, 0, NULL, 0) != 0;
+}
+
+/* So many names are told. */
+#define UNUSED_LISTED 4
+
+static bool unused_fits(const struct rsh_choice *only,
+			const struct rsh_names *asked)
+{
+	for (uint32_t i = 0; i < rsh_names_count(asked); i++)
+		if (rsh_choice_wants(only, rsh_names_text(asked, i)))
+			return true;
+	return false;
+}
+
+/* Without memory nothing is told. */
+static void unused_pattern(const struct rsh_vfs_config *cfg, const char *option,
+			   const char *pattern, const struct rsh_names *asked)
+{
+	struct rsh_choice *only = NULL;
+	struct rsh_error err;
+
+	if (!pattern || rsh_choice_new(pattern, NULL, &only, &err))
+		return;
+	if (!unused_fits(only, asked))
+		rsh_log_warning("%s: --%s \"%s\" matches no parameter; there "
+				"are %u, such as %s", cfg->source, option, pattern,
+				rsh_names_count(asked),
+				rsh_names_text(asked, 0));
+	rsh_choice_free(only);
+}
+
+/* Has the names of a map that no parameter has. */
+struct unused_names {
+	struct rsh_names *asked;
+	char text[512];
+	size_t at, n;
+};
+
+static void unused_name(void *ctx, const char *name)
+{
+	struct unused_names *u = ctx;
+	const size_t room = sizeof(u->text) - u->at;
+	int n = 0;
+
+	if (rsh_names_find(u->asked, name, strlen(name)) != RSH_NAME_NONE)
+		return;
+	if (u->n++ < UNUSED_LISTED)
+		n = snprintf(u->text + u->at, room, "%s%.100s",
+			     u->n > 1 ? ", " : "", name);
+	u->at += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
+			 const struct rsh_name_map *renames,
+			 struct rsh_names *asked)
+{
+	struct unused_names u = { .asked = asked };
+	char more[32] = "";
+
+	if (rsh_names_count(asked) == 0)
+		return;
+	unused_pattern(cfg, "only", cfg->only, asked);
+	unused_pattern(cfg, "drop", cfg->drop, asked);
+	if (renames)
+		rsh_name_map_each(renames, unused_name, &u);
+	if (u.n > UNUSED_LISTED)
+		snprintf(more, sizeof(more), " and %zu more",
+			 u.n - UNUSED_LISTED);
+	if (u.n)
+		rsh_log_warning("%s: --rename %s: no parameter is called %s%s; "
+				"there are %u, such as %s", cfg->source,
+				cfg->rename, u.text, more,
+				rsh_names_count(asked),
+				rsh_names_text(asked, 0));
 }

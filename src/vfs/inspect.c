@@ -54,17 +54,3 @@ const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v)
 	return v->ops->source(v);
 }
 
-int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
-		     uint32_t *n)
-{
-	*first = NULL;
-	*n = src ? src->n_stages * src->stage_ranks : 0;
-	if (!src)
-		return 0;
-	*first = rsh_alloc_array(*n, sizeof(**first));
-	if (*first && rsh_strategy_replicas(src, *first) == 0)
-		return 0;
-	free(*first);
-	*first = NULL;
-	return -ENOMEM;
-}

@@ -70,7 +70,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = rsh_reshard_build(v, cfg, err);
 	if (rc) {
-		rsh_reshard_free(&v->vfs);
+		rsh_vfs_free(&v->vfs);
 		return rc;
 	}
 	rsh_log_info("%s: %u files, %llu bytes", cfg->source, v->n_files,
@@ -79,21 +79,3 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	return 0;
 }
 
-void rsh_reshard_free(struct rsh_vfs *vfs)
-{
-	struct rsh_reshard *v = (struct rsh_reshard *)vfs;
-
-	rsh_vfs_clear(vfs);
-	free(v->files);
-	rsh_output_tree_clear(&v->shown);
-	free(v->extra.text);
-	rsh_reader_free(v->reader);
-	rsh_plan_free(v->plan);
-	rsh_name_map_free(v->renames);
-	rsh_vfs_weights_free(v->weights);
-	rsh_source_free(v->source);
-	rsh_strategy_free(v->dst);
-	rsh_strategy_free(v->src);
-	rsh_names_free(v->names);
-	free(v);
-}

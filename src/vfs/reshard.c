@@ -6,6 +6,7 @@
 
 #include "vfs_i.h"
 
+#include <stdlib.h>
 #include <limits.h>
 
 #include "rsh/util/log.h"
@@ -91,6 +92,24 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 	return rc;
 }
 
+static void reshard_free(struct rsh_vfs *vfs)
+{
+	struct rsh_reshard *v = (struct rsh_reshard *)vfs;
+
+	rsh_vfs_clear(vfs);
+	free(v->files);
+	rsh_output_tree_clear(&v->shown);
+	free(v->extra.text);
+	rsh_reader_free(v->reader);
+	rsh_plan_free(v->plan);
+	rsh_name_map_free(v->renames);
+	rsh_vfs_weights_free(v->weights);
+	rsh_source_free(v->source);
+	rsh_strategy_free(v->dst);
+	rsh_strategy_free(v->src);
+	rsh_names_free(v->names);
+	free(v);
+}
 /* ---- leaves ---- */
 
 static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
@@ -143,7 +162,7 @@ static struct rsh_source *reshard_source(const struct rsh_vfs *vfs)
 }
 
 const struct rsh_vfs_ops rsh_reshard_ops = {
-	.free = rsh_reshard_free,
+	.free = reshard_free,
 	.show = reshard_show,
 	.body = reshard_body,
 	.backing = rsh_reshard_backing,

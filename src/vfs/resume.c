@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "resumed_i.h"
+#include "rsh/plan/blueprint.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -144,9 +144,45 @@ static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 	}
 	rc = rsh_tree_add_paths(&t->vfs.tree, paths, n);
 	if (rc == -EEXIST)
-		return rsh_error_set(err, EEXIST, "two files would have one "
-				     "name in the mount");
+		return rsh_error_set(err, EEXIST,
+			"two files would have the same name in the mount");
 	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* Makes a plan of whole files: file i is that of entry i; an entry that is not
+ * a file is a file of no bytes. */
+static int resumed_plan(const struct rsh_resume *r, struct rsh_plan **out,
+			struct rsh_error *err)
+{
+	const struct rsh_plan_ops writer = { .ctx = NULL };
+	struct rsh_source_view view;
+	struct rsh_catalogue *c;
+	size_t n;
+	const struct rsh_resume_entry *e = rsh_resume_entries(r, &n);
+	const struct rsh_blueprint b = { .n_ranks = (uint32_t)n };
+	struct rsh_plan *p;
+	int rc = 0;
+
+	rsh_source_view(rsh_resume_source(r), NULL, &view);
+	c = rsh_catalogue_new(&view);
+	p = c ? rsh_blueprint_new(c, &writer, &b) : NULL;
+	if (!p)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_shown_file f = { .rank = (uint32_t)i };
+
+		rc = rsh_blueprint_add_whole(p, &f, e[i].file,
+					     e[i].kind == RSH_RESUME_FILE ?
+					     e[i].size : 0, err);
+	}
+	if (rc == 0)
+		rc = rsh_blueprint_finish(p, NULL, NULL, err);
+	if (rc) {
+		rsh_plan_free(p);
+		return rc;
+	}
+	*out = p;
+	return 0;
 }
 
 int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
@@ -164,7 +200,7 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 	if (rc == 0) {
 		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
 			    cfg->gid);
-		rc = rsh_resume_plan(t->resume, &t->plan, err);
+		rc = resumed_plan(t->resume, &t->plan, err);
 	}
 	if (rc == 0 && rsh_reader_new(t->plan, rsh_resume_source(t->resume),
 				      &options, &t->reader))

@@ -43,7 +43,7 @@ static int derive_from(const struct rsh_vfs_config *cfg,
 
 	if (rc) {
 		rsh_error_prefix(err, "--dst-mesh (`reshardfs strategy derive` "
-				 "can be told more)");
+				      "has more options)");
 		return rc;
 	}
 	strategies_log_notes(derived);

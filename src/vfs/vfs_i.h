@@ -116,15 +116,24 @@ void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
 
 /* Chooses the source's files and plans the conversion (candidates.c).  Returns
  * 0 or -errno with a sentence on everything that was tried. */
-int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+int rsh_vfs_take_candidate(struct rsh_reshard *v,
+			   const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err);
 
-/* Plans offers of what SOURCE's format has read, as rsh_write_plan() does. */
-int rsh_vfs_write_plan(const struct rsh_source *s, struct rsh_catalogue *cat,
-		       const struct rsh_offer *offers, uint32_t n,
-		       const struct rsh_strategy *dst,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_plan **out, struct rsh_error *err);
+/* Returns the options to plan the offers of a source's format. */
+static inline struct rsh_plan_options
+rsh_vfs_offer_options(const struct rsh_source *s,
+		      const struct rsh_plan_options *opts)
+{
+	struct rsh_plan_options o = *opts;
+
+	/* A format with any_copy reports missing slices when it reads. */
+	if (rsh_source_format(s)->any_copy) {
+		o.report_lost = NULL;
+		o.replicas = true;
+	}
+	return o;
+}
 
 /* Loads what says how weights become those of the other form, if that is
  * wanted, once the source is open (weights.c). */
@@ -148,15 +157,14 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
 /* Is it an optimizer's, and no weight of the model?  (states.c) */
 bool rsh_vfs_is_state(const char *name);
-/* Adds a note to the plan on what of the source is an optimizer's, as being left
- * out.  Returns 0 or -ENOMEM. */
+/* Adds a note to the plan on what of the source is an optimizer's, as being
+ * left out.  Returns 0 or -ENOMEM. */
 int rsh_vfs_note_states(struct rsh_reshard *v);
 /* Gives the tree names and attributes once the plan stands (reshard.c). */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		      struct rsh_error *err);
 
 extern const struct rsh_vfs_ops rsh_reshard_ops;
-void rsh_reshard_free(struct rsh_vfs *vfs);
 
 int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
 			uint32_t *file);

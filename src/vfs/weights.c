@@ -100,16 +100,17 @@ static int weights_refuse_auto(const struct rsh_vfs_weights *w,
 		rsh_model_config_architecture(w->config, 0) : NULL;
 
 	if (!w->config)
-		return rsh_error_set(err, EINVAL, "--convert auto goes by the "
-				     "model's config.json, and there is none "
-				     "in SOURCE: --config names it");
-	return rsh_error_set(err, EINVAL, "%s: no table suits %s: --convert "
-			     "names one (`reshardfs convert list`)",
+		return rsh_error_set(err, EINVAL,
+			"--convert auto needs the model's config.json, but "
+			"there is none in SOURCE: use --config");
+	return rsh_error_set(err, EINVAL, "%s: no table supports %s: choose "
+					  "one with --convert (`reshardfs "
+					  "convert list`)",
 			     rsh_model_config_path(w->config),
 			     has ? has : "a model without architectures");
 }
 
-/* A table that cannot be read is none that suits. */
+/* A table that cannot be read is not used. */
 static int weights_load_suiting(struct rsh_vfs_weights *w,
 				struct rsh_error *err)
 {
@@ -188,7 +189,7 @@ static bool weights_wanted(void *ctx, const char *name)
 	return k->opts->wanted(k->opts->ctx, name);
 }
 
-/* A note that there is no memory for is none. */
+/* If memory is out the note is left out. */
 static void weights_keep_note(void *ctx, const char *sentence)
 {
 	const struct weights_job *k = ctx;
@@ -299,7 +300,7 @@ static const char *table_name(const struct rsh_rule_table *t)
 	return slash ? slash + 1 : path;
 }
 
-/* Names and shapes may fit several, so that people have to know of all. */
+/* Names and shapes may match several tables, so the others are logged. */
 static void weights_note_choice(struct weights_job *k)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;
@@ -313,8 +314,8 @@ static void weights_note_choice(struct weights_job *k)
 					       table_name(w->tables[i]));
 	if (at == 0)
 		return;
-	snprintf(text, sizeof(text), "%s is taken, and these suit the model "
-		 "as well: %s", table_name(k->table), others);
+	snprintf(text, sizeof(text), "using %s; these support the model as "
+				     "well: %s", table_name(k->table), others);
 	weights_keep_note(k, text);
 }
 
@@ -352,14 +353,14 @@ static int weights_check_side(const struct weights_job *k,
 	const enum rsh_side from = k->v->weights->from;
 
 	if (from == RSH_SIDE_MINDSPORE && k->v->dst)
-		return rsh_error_set(err, EINVAL, "%s has MindSpore's names: "
-				     "what is shown is Hugging Face's, and no "
-				     "strategy speaks of that "
-				     "(--dst-strategy none)", k->cfg->source);
+		return rsh_error_set(err, EINVAL,
+			"%s has MindSpore's names, which become Hugging "
+			"Face's: a strategy cannot list them (use "
+			"--dst-strategy none)", k->cfg->source);
 	if (from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
-		return rsh_error_set(err, EINVAL, "%s has Hugging Face's "
-				     "names, and a strategy speaks of "
-				     "MindSpore's: --src-strategy none",
+		return rsh_error_set(err, EINVAL,
+			"%s has Hugging Face's names, but a strategy lists "
+			"MindSpore's: use --src-strategy none",
 				     k->cfg->source);
 	return 0;
 }
@@ -398,8 +399,9 @@ static int weights_plan(struct weights_job *k,
 	if (rc)
 		return rc;
 	form = weights_form(k);
-	rc = rsh_vfs_write_plan(k->v->source, steal_pointer(&k->cat), k->out,
-				k->n_out, k->v->dst, &form, &k->v->plan, err);
+	form = rsh_vfs_offer_options(k->v->source, &form);
+	rc = rsh_write_plan(steal_pointer(&k->cat), k->out, k->n_out, k->v->dst,
+			    &form, &k->v->plan, err);
 	if (rc == 0 && w->note &&
 	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
 		rc = rsh_error_nomem(err);
@@ -446,7 +448,7 @@ static int weights_add_key(struct rsh_json_edit *e, const char *path,
 	    !rsh_json_edit_find(e, NULL, "architectures"))
 		return 0;
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)l->size);
-	rsh_log_info("%s: \"%s\" is shown as %s, which was not there", path,
+	rsh_log_info("%s: \"%s\" is added as %s", path,
 		     l->key, text);
 	return rsh_json_edit_set(e, NULL, l->key, text) ?
 		rsh_error_nomem(err) : 0;
@@ -481,8 +483,9 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 		return 0;
 	if (!m)
 		return weights_add_key(e, path, is, err);
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, and the weights "
-			     "are made with %llu (%s in line %u of %s)", path,
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, but the weights "
+					  "are converted with %llu (%s in line "
+					  "%u of %s)", path,
 			     is->key, (unsigned long long)m->number,
 			     (unsigned long long)is->size, l->name, l->line,
 			     rsh_rule_table_path(w->table));

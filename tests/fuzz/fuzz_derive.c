@@ -83,8 +83,9 @@ static void check(const uint8_t *data, size_t size)
 	struct rsh_names *names = rsh_names_new();
 
 	if (files)
-		require(!rsh_strategy_check(files, 1, false, "f", NULL, names,
-					    report, NULL, NULL));
+		require(!rsh_strategy_check(&(struct rsh_strategy_checked){
+			files, 1, false, "f", NULL,
+		}, names, report, NULL, NULL));
 	rsh_names_free(names);
 }
 

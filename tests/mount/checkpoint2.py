@@ -392,10 +392,10 @@ def the_tracker_comes_first():
         is_whole(c.root, c.tree, "--select", "step=8", never=("several steps",))
         is_whole(c.root, c.tree, "--select", "name=*_00000008", never=("several steps",))
         lose(os.path.join(c.root, "iteration_00000020", c.files()[0]))
-        is_whole(c.root, c.tree, words=("iteration_00000020 cannot be taken, iteration_00000008 "
-                                        "is taken instead",))
+        is_whole(c.root, c.tree, words=("iteration_00000020 cannot be used, using iteration_00000008 "
+                                        "instead",))
         is_refused(c.root, "iteration_00000020", extra=("--fallbacks", "0"))
-        is_refused(c.root, "no checkpoint of step 9; it holds iteration_", extra=("--select", "step=9"))
+        is_refused(c.root, "no checkpoint of step 9; it contains iteration_", extra=("--select", "step=9"))
         is_refused(c.root, "reads no Checkpoint 2.0", extra=("--select", "mindspore"))
 
 
@@ -448,7 +448,7 @@ def metadata_is_what_makes_a_step_of_several_ranks():
         c.step = c.copy_step(7)
         shutil.copy(os.path.join(DATA, c.tree, "iteration_00000008", "metadata.json"),
                     c.path("metadata.json"))
-        is_whole(c.root, c.tree, words=("iteration_00000008 cannot be taken",))
+        is_whole(c.root, c.tree, words=("iteration_00000008 cannot be used",))
     with Copy("dp4mp2_opt") as c:
         for name in c.files():
             os.rename(c.path(name), c.path(name[:-len(SUFFIX)] + ".tmp"))
@@ -526,7 +526,7 @@ def a_parameter_twice_on_a_rank():
         rewrite(c.path(c.files()[1]), lambda v: v.update(
             {"blocks.0.qkv.bias": ["F32", [48], b"\0" * 192]}))
         is_refused(c.root, "*-0000000-0000001.safetensors: parameter blocks.0.qkv.bias is in two "
-                   "of its parts")
+                   "of its files")
 
 
 @test
@@ -554,11 +554,11 @@ def a_strategy_of_the_source_is_not_needed():
     strategy = os.path.join(DATA, "strategies", "dp4mp2_opt")
     root = os.path.join(DATA, "dp4mp2_opt")
     for given in strategy, "none":
-        is_refused(root, "says itself how it is cut: --src-strategy is not needed",
+        is_refused(root, "contains its own layout: --src-strategy is not needed",
                    src_strategy=given)
     for command in "ls", "verify":
         refused(run(command, "--src-strategy", strategy, root), INPUT,
-                "says itself how it is cut")
+                "contains its own layout")
 
 
 @test
@@ -580,10 +580,10 @@ def what_is_not_the_save_directory():
     for words in ((DATA,), (os.path.join(step, "metadata.json"),)):
         got = run("plan", *words)
         check(got.status == USAGE, f"{got}")
-        demand(got.err, "in it is a checkpoint: is that meant?" if words == (DATA,) else
-               "metadata.json is a file, and SOURCE has to be a directory")
+        demand(got.err, "in it is a checkpoint: did you mean that?" if words == (DATA,) else
+               "metadata.json is a file, but SOURCE must be a directory")
     _, said = expect_failure(step, resume=True)
-    demand(error_line(said), "this is one checkpoint", "give the directory above it")
+    demand(error_line(said), "this is one checkpoint", "use the directory above it")
 
 
 @test
@@ -618,9 +618,9 @@ def the_newest_step_that_is_whole_is_resumed():
             for name in os.listdir(c.path("")):
                 check(content(os.path.join(m.path, c.step, name)) == content(c.path(name)),
                       f"{name} differs")
-            demand(m.log(), f"{steps[0]} cannot be taken", f"{c.files()[0]} is missing",
-                   f"{steps[1]} cannot be taken", "no metadata.json beside it",
-                   f"{steps[2]} cannot be taken")
+            demand(m.log(), f"{steps[0]} cannot be used", f"{c.files()[0]} is missing",
+                   f"{steps[1]} cannot be used", "no metadata.json beside it",
+                   f"{steps[2]} cannot be used")
             is_whole(m.path, "dp4mp2_opt")
     with Mounted(os.path.join(DATA, "single"), resume=True) as m:
         check(os.readlink(os.path.join(m.path, "latest")) == "iteration_00000003", "not taken")

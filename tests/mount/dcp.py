@@ -402,7 +402,7 @@ def run_refusals(tap):
     with tap.test("refused: a strategy of the source"):
         for words in ["plan", "--dst-strategy", "none"], ["ls"], ["verify"]:
             refused(run(*words, "--src-strategy", strategy, source), INPUT,
-                    "says itself how it is cut")
+                    "contains its own layout")
     with tap.test("refused: a mesh to derive from"):
         got = run("plan", "--dst-mesh", "dp=2", source)
         check(got.status not in (GOOD, NO), repr(got))
@@ -420,13 +420,13 @@ def run_refusals(tap):
         refused(run("plan", "--select", "step=9", source), USAGE, "is one distributed checkpoint")
     with tap.test("refused: the directory above, or a file"):
         refused(run("plan", os.path.dirname(source)), USAGE,
-                "again in it is a checkpoint: is that meant?")
+                "again in it is a checkpoint: did you mean that?")
         refused(run("ls", os.path.dirname(source)), INPUT, "again in it is a checkpoint")
         refused(run("plan", os.path.join(source, ".metadata")), USAGE, ".metadata is a file")
         refused(run("plan", os.path.join(source, "no")), USAGE, "no: No such file")
     with tap.test("refused: one checkpoint to resume from"):
         _, said = expect_failure(source, resume=True)
-        demand(error_line(said), "give the directory above it")
+        demand(error_line(said), "use the directory above it")
 
 
 def run_resume(tap, directory):
@@ -444,7 +444,7 @@ def run_resume(tap, directory):
         for name in names:
             check(content(os.path.join(mount.path, "latest", name)) ==
                   content(os.path.join(job, "step-20", name)), name)
-        demand(mount.log(), "step-30 cannot be taken", "the save was not finished")
+        demand(mount.log(), "step-30 cannot be used", "the save was not finished")
     with tap.test("what is resumed can be mounted"), Mounted(job, resume=True) as mount, \
             Mounted(os.path.join(mount.path, "latest"), extra=KEEP) as model:
         same(model_hashes(model.path), expected_of("torch-2.15/fsdp2")["tensors"], "it")
@@ -462,7 +462,7 @@ def run_resume(tap, directory):
         shutil.rmtree(os.path.join(job, "step-10"))
         os.unlink(item)
         _, said = expect_failure(job, resume=True)
-        demand(said, "step-20", "__1_0.distcp is missing", "no checkpoint is whole")
+        demand(said, "step-20", "__1_0.distcp is missing", "no checkpoint is complete")
     shutil.rmtree(job)
     os.makedirs(job)
     shutil.copytree(source_of("megatron-core-0.16/mcore-torch_dist"),

@@ -376,9 +376,9 @@ def tells_what_fits_nothing(directory):
     names = os.path.join(directory, "names.json")
     t.write(names, json.dumps({"w": "x", **{f"n{i}": f"m{i}" for i in range(6)}}).encode())
     for words, told in (
-            (["--drop", "^wpe"], ['--drop "^wpe" fits no parameter; there are 3, such as ']),
+            (["--drop", "^wpe"], ['--drop "^wpe" matches no parameter; there are 3, such as ']),
             (["--only", "^w", "--drop", "v"], []), (["--rename", names, "--drop", "m1"], [
-                '--drop "m1" fits no parameter; there are 3, such as ',
+                '--drop "m1" matches no parameter; there are 3, such as ',
                 f"--rename {names}: no parameter is called n0, n1, n2, n3 and 2 more; "
                 "there are 3, such as "])):
         with Mounted(t.source, src_strategy=t.src, dst_strategy=t.dst, extra=words) as m:
@@ -387,7 +387,7 @@ def tells_what_fits_nothing(directory):
             raise MountError(f"{words}: {said}")
     _, said = expect_failure(t.source, src_strategy=t.src, dst_strategy=t.dst,
                              extra=["--only", "^tok_"])
-    if '--only "^tok_" fits no parameter; there are 3, such as ' not in said:
+    if '--only "^tok_" matches no parameter; there are 3, such as ' not in said:
         raise MountError(said)
 
 

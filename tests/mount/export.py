@@ -131,7 +131,7 @@ def some_ranks_then_others(p):
     check(files == [f"rank_{r}/checkpoint_{r}.ckpt" for r in (0, 2, 3)], files)
     check(p.export()["files"] == {"written": 1, "kept": 3, "lost": 0}, "the rest")
     p.whole()
-    refused(p.run("4"), INPUT, "no rank 4")
+    refused(p.run("4"), INPUT, "rank 4 does not exist")
 
 
 def what_the_manifest_says(p):
@@ -428,7 +428,7 @@ def too_little_room(p):
     """Known before anything is written."""
     with small_disk(p, "size=16m"):
         got = p.run()
-        check(got.status == IO and "are free" in got.err, got)
+        check(got.status == IO and "bytes are needed, but only" in got.err, got)
         check(p.nothing_half() == [], p.nothing_half())
         check(p.export("0")["files"]["written"] == 1, "one has room")
 

@@ -258,7 +258,7 @@ def flips_of_headers_are_errors_or_right_bytes(job):
     for at in (0, 1, data.index(b"Float32") - 1, data.index(b"Float32"),
                data.index(b"Float32") + 6, place(job, 2, "up.weight") - 1,
                place(job, 2, "norm.gamma") - 1, data.index(b"Int64") + 2):
-        demand(shown(job, flips(2, at)), "come from other ranks")
+        demand(shown(job, flips(2, at)), "are read from replicas")
         # Rank 6 holds what rank 2 holds.
         refused_mount(job, f"{flips(2, at)};{flips(6, at)}")
 

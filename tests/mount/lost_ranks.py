@@ -165,7 +165,7 @@ def no_file_that_is_valid(job):
     saved = job.save(1, 5)
     for path in saved.values():
         change(path, b"nothing")
-    refuses(job, words=["rank_0/net-1_5.ckpt", "7 other files are bad", "no rank has"])
+    refuses(job, words=["rank_0/net-1_5.ckpt", "7 other files are damaged", "no rank has"])
     _, said = expect_failure(job.source, extra=["--dst-ranks", "2"])
     demand(said, "no rank has a valid checkpoint file")
     for path in saved.values():
@@ -193,7 +193,7 @@ def a_record_that_a_file_lacks(job):
                                      "rank_1/net-1_5.ckpt lacks up.weight"])
     if "without a valid file" in said:
         raise MountError(said)
-    lacks = "rank_1/net-1_5.ckpt: the file is valid, but parameter up.weight is not in it"
+    lacks = "rank_1/net-1_5.ckpt: the file is valid, but lacks parameter up.weight"
     refuses(job, "--replicas", "off", words=[lacks])
     without(job, "up.weight", [5])
     refuses(job, words=[lacks])
@@ -381,7 +381,7 @@ def a_rank_that_no_job_has(job):
         raise MountError(repr(said))
     os.rename(last, os.path.join(job.source, "rank_4000000000"))
     said = run(*options)
-    demand(said.err, "rank_4000000000/", "rank 4000000000 is beyond the 1048576 ranks")
+    demand(said.err, "rank_4000000000/", "rank 4000000000 is too large: a job has at most 1048576 ranks")
 
 
 @test
@@ -449,7 +449,7 @@ def group_info_that_is_damaged(job):
     saved = job.save(1, 5)
     path = os.path.join(os.path.dirname(saved[1]), "group_info.pb")
     change(path, b"\x12\x99nothing")
-    shows(job, (1, 5), words=[path, "not taken into account"])
+    shows(job, (1, 5), words=[path, "the file is ignored"])
     refuses(job, "--group-info", path, words=[path])
 
 
@@ -497,9 +497,9 @@ def several_power_off_saves(job):
     save_power_off(job, "tft_saved_checkpoints-step_9", 1, 9, (0, 5, 2, 7))
     new = save_power_off(job, "ttp_saved_checkpoints-step_20", 2, 5, (4, 1, 2, 3))
     save_power_off(job, "ttp_saved_checkpoints-step_30_tmp", 2, 15, range(8))
-    shows(job, (2, 5), words=["step_30_tmp: the save was not completed"])
+    shows(job, (2, 5), words=["step_30_tmp: the save is incomplete"])
     os.truncate(new[2], 50)
-    shows(job, (1, 9), words=["step_20 epoch 2 step 5 cannot be taken"])
+    shows(job, (1, 9), words=["step_20 epoch 2 step 5 cannot be used"])
     refuses(job, "--fallbacks", "0", words=["ttp_saved_checkpoints-step_20"])
 
 
@@ -523,20 +523,20 @@ def two_power_off_saves_of_one_step(job):
 def a_power_off_save_beside_ranks(job):
     job.save(1, 5)
     save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, range(8))
-    shows(job, (1, 5), words=["tft_saved_checkpoints-step_20 does not count"])
+    shows(job, (1, 5), words=["tft_saved_checkpoints-step_20 is ignored"])
 
 
 @test
 def power_off_saves_that_were_not_completed(job):
     directory = "tft_saved_checkpoints-step_30_tmp"
     save_power_off(job, directory, 2, 15, range(8))
-    refuses(job, words=[job.source, "no save in it was completed"])
+    refuses(job, words=[job.source, "it contains no complete save"])
     refuses(job, source=os.path.join(job.source, directory),
-            words=[directory, "not completed"])
+            words=[directory, "incomplete"])
     link = os.path.join(job.directory, "link")
     os.symlink(os.path.join(job.source, directory), link)
     for given in (link, os.path.join(job.source, directory) + "/", link + "/."):
-        refuses(job, source=given, words=[directory, "not completed"])
+        refuses(job, source=given, words=[directory, "incomplete"])
 
 
 @test

@@ -415,11 +415,11 @@ def other_files(t):
             (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
         refused(run("ls", path), INPUT, f"{path}: ", words)
         refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
-                f"{path}: this is no strategy, but {words.split(';')[0].split(',')[0].removeprefix('this is ')}")
+                f"{path}: this is not a strategy, but {words.split(';')[0].split(',')[0].removeprefix('this is ')}")
     archive = write(t.path("net.ckpt"), b"PK\3\4" + bytes(60))
     refused(run("ls", archive), INPUT, f"{archive}: ", "truncated: the zip archive")
     refused(run("plan", "--src-strategy", archive, "--dst-strategy", "none", t.source), INPUT,
-            f"{archive}: this is no strategy, but a zip archive")
+            f"{archive}: this is not a strategy, but a zip archive")
     beside = write(t.path(os.path.join("mcore", "metadata.json")), b'{"sharded_backend": "torch"}')
     refused(run("ls", beside), INPUT, "holds no parameter layout")
     write(t.path(os.path.join("mcore", ".metadata")), b"")

@@ -150,7 +150,7 @@ def break_model(root, what):
         return "model-00002"
     if what == "a parameter is in two parts":
         shutil.copy(part, os.path.join(root, "model-00003-of-00003.safetensors"))
-        return "in two of its parts"
+        return "in two of its files"
     if what == "the map is damaged":
         os.truncate(os.path.join(root, HF_MAP), 20)
         return HF_MAP
@@ -176,7 +176,7 @@ def run_found(tap, models, tree, sides, wanted):
         with Mounted(tree, **sides) as mount:
             same(shown(mount), wanted, "the tree")
             said = mount.log()
-        check("epoch 3 step 50 cannot be taken" in said, said)
+        check("epoch 3 step 50 cannot be used" in said, said)
         check("net_rank_5-3_50.safetensors" in said, said)
         for path in newer:
             os.unlink(path)
@@ -190,7 +190,7 @@ def run_found(tap, models, tree, sides, wanted):
     with tap.test("refused: ranks of different formats"):
         os.unlink(both[:-len(".ckpt")] + SUFFIX)
         _, said = expect_failure(tree, **sides)
-        check("either .ckpt or .safetensors" in said, said)
+        check("all files must be .ckpt or all .safetensors" in said, said)
     os.rename(both, both[:-len(".ckpt")] + SUFFIX)
 
 

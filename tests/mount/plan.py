@@ -152,7 +152,7 @@ def some_ranks(t):
     check([f["rank"] for f in plan(*words, "3", "0-1")["files"]] == [0, 1, 3], "3 0-1")
     check([s["rank"] for s in plan(*words, "3")["sources"]] == [6, 7], "sources of 3")
     refused(run("plan", *words[:1], "--src-strategy", words[1], "--dst-strategy", words[2], "4"),
-            INPUT, "no rank 4", "3")
+            INPUT, "rank 4 does not exist", "3")
     for bad in ("x", "1-", "-1-2", "2-1", "1,2", "99999999999999999999"):
         refused(run("plan", source, "--", bad), USAGE, bad)
 
@@ -198,7 +198,7 @@ def rank_lists(t):
           "0: 0\n1: 0\n2: 0\n3: 0\n", "from whole tensors")
     got = run(*words, t.strategy("six", [6], [0, -1]))
     check(got.status == NO and not got.out and "no list" in got.err, got)
-    refused(run(*words, dst, "7"), INPUT, "no rank 7")
+    refused(run(*words, dst, "7"), INPUT, "rank 7 does not exist")
 
 
 def read(path):

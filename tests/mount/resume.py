@@ -235,7 +235,7 @@ def mindspore_in_directories_of_other_names(tree):
     shows(tree, {name.replace("1_6", "1_5"):
                  tree.read(name.replace("1_6", "1_5")) if name.endswith("1_6.ckpt")
                  else target.replace("1_6", "1_5")
-                 for name, target in expected.items()}, says=["both of one rank"])
+                 for name, target in expected.items()}, says=["have the same rank and step"])
 
 
 @case
@@ -391,7 +391,7 @@ def half_written_file_of_one_rank(tree):
     mindspore(tree)
     tree.cut("rank_1/net-2_10.ckpt")
     shows(tree, one_file_each(tree, 3, "net-1_10.ckpt", "ckpt"),
-          says=["warning", "net-2_10.ckpt cannot be taken", "is taken instead",
+          says=["warning", "net-2_10.ckpt cannot be used", "using",
                 "rank_1/net-2_10.ckpt: "])
 
 
@@ -554,7 +554,7 @@ def select_a_step(tree):
     shows(tree, one_file_each(tree, 3, "net-1_5.ckpt", "ckpt"), "--select=1_5")
     tree.cut("rank_2/net-1_5.ckpt")
     tree.refused("rank_2/net-1_5.ckpt", extra=["--select=1_5"])
-    tree.refused("no checkpoint of epoch 7 step 7; rank_0 holds net-1_10.ckpt, "
+    tree.refused("no checkpoint of epoch 7 step 7; rank_0 contains net-1_10.ckpt, "
                  "net-1_5.ckpt, net-2_10.ckpt",
                  extra=["--select=7_7"])
 
@@ -584,7 +584,7 @@ def select_an_iteration(tree):
     shows(tree, megatron_expected(tree, 200), "--select=name=iter_0000200")
     shows(tree, megatron_expected(tree, 200), "--select=step=200")
     tree.refused("a step alone is selected with --select step=N",
-                 "mp_rank_00_000 holds iter_0000100, iter_0000200, iter_0001000",
+                 "mp_rank_00_000 contains iter_0000100, iter_0000200, iter_0001000",
                  extra=["--select=0_200"])
 
 
@@ -714,7 +714,7 @@ def attributes(tree):
 @case
 def nothing_there(tree):
     tree.write("rank_0/events.log", b"")
-    tree.refused(tree.path, "Megatron-LM, PyTorch DCP or MindSpore Transformers in it")
+    tree.refused(tree.path, "Megatron-LM, PyTorch DCP or MindSpore Transformers")
 
 
 @case

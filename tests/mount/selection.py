@@ -37,7 +37,7 @@ def test(function):
 def the_newest_step_by_number(job):
     for step in (9, 10, 2):
         job.save(1, step)
-    said = shows(job, (1, 10), words=["several checkpoints a rank",
+    said = shows(job, (1, 10), words=["several checkpoints per rank",
                                       "epoch 1 step 10", "rank_0/net-1_10.ckpt"])
     if "warning" in said:
         raise MountError(said)
@@ -54,16 +54,16 @@ def an_epoch_counts_before_a_step(job):
 def a_half_written_save_from_which_all_can_be_had(job):
     job.save(1, 5)
     job.save(1, 10, ranks=(0, 5, 2, 7))
-    shows(job, (1, 10), words=["4 of the ranks that have checkpoints have none "
+    shows(job, (1, 10), words=["4 ranks with checkpoints have none "
                                "of epoch 1 step 10: 1 3 4 6"])
-    shows(job, (1, 5), "--replicas", "off", words=["epoch 1 step 10 cannot be taken"])
+    shows(job, (1, 5), "--replicas", "off", words=["epoch 1 step 10 cannot be used"])
 
 
 @test
 def a_half_written_save_from_which_not_all_can_be_had(job):
     job.save(1, 5)
     job.save(1, 10, ranks=(0, 1, 2, 4, 5, 6))
-    shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken, epoch 1 step 5 is taken instead: "
+    shows(job, (1, 5), words=["epoch 1 step 10 cannot be used, using epoch 1 step 5 instead: "
                               "6 of 8 ranks have a valid file of it; ranks 3 7 have no"])
     shows(job, (1, 5), "--log-level", "info", words=["the slice of ranks 3 7"])
 
@@ -89,7 +89,7 @@ def lines_of(said, *words):
     """How many lines a log has, that on files shown as they are aside; some one
     of them has all the words."""
     lines = [line for line in said.splitlines()
-             if not line.startswith("Try ") and "cut everything alike" not in line]
+             if not line.startswith("Try ") and "cut everything in the same way" not in line]
     if not any(all(word in line for word in words) for line in lines):
         raise MountError(f"no line with {words} in\n{said[:4000]}")
     return len(lines)
@@ -108,16 +108,16 @@ def one_stray_file_is_one_line(job):
         for command in (["plan", big.source], ["export", big.source, f"{big.directory}/out"]):
             got = run(*command, *both)
             check(got.status == GOOD and lines_of(
-                got.err, "epoch 2 step 5 cannot be taken", "epoch 1 step 5 is taken instead", few,
+                got.err, "epoch 2 step 5 cannot be used", "using epoch 1 step 5 instead", few,
                 example) == 1, got)
         got = run("ls", big.source)
         check(got.status == GOOD and not got.err and len(got.out.splitlines()) == 4 and
               f"and {n_ranks - 7} more" in got.out, got)
         with mounted(big) as m:
-            check(lines_of(m.log(), "epoch 2 step 5 cannot be taken", few, example) == 2 and
+            check(lines_of(m.log(), "epoch 2 step 5 cannot be used", few, example) == 2 and
                   lines_of(m.log(), "taking epoch 1 step 5") == 2, m.log())
         with Mounted(big.source, resume=True) as m:
-            check(lines_of(m.log(), "net-2_5.ckpt cannot be taken, net-1_5.ckpt is taken instead",
+            check(lines_of(m.log(), "net-2_5.ckpt cannot be used, using net-1_5.ckpt instead",
                            few, "rank_0 has none") == 2, m.log())
         got = run("plan", big.source, *both, "--log-level=info")
         check(lines_of(got.err, "lost: parameter layer.3.weight, the slice of ranks 15") >=
@@ -134,8 +134,8 @@ def a_step_of_damaged_files_is_one_line(job):
     both = ["--src-strategy", big.strategy, "--dst-strategy", big.strategy]
     got = run("plan", big.source, *both)
     check(got.status == GOOD and lines_of(
-        got.err, "epoch 1 step 5 is taken instead", "32 of 64 ranks have ", "rank_1/net-2_5.ckpt: ",
-        "and 31 other files are bad") == 1, got)
+        got.err, "using epoch 1 step 5 instead", "32 of 64 ranks have ", "rank_1/net-2_5.ckpt: ",
+        "and 31 other files are damaged") == 1, got)
     with Mounted(big.source, resume=True) as m:
         check(lines_of(m.log(), "64 of 64 ranks have it; ", "rank_1/net-2_5.ckpt: ") == 2, m.log())
 
@@ -184,7 +184,7 @@ def truncate_to(job, new, size):
     if step is None:
         raise MountError(f"cut at {size}: neither step\n{said}")
     if step == 5:
-        demand(said, "epoch 1 step 10 cannot be taken", "rank_1/net-1_10.ckpt")
+        demand(said, "epoch 1 step 10 cannot be used", "rank_1/net-1_10.ckpt")
     return step
 
 
@@ -288,7 +288,7 @@ def permission_denied(job):
         shows(job, (1, 10), words=["rank_1/net-1_10.ckpt: Permission denied"])
         shows(job, (1, 5), "--replicas", "off")
         os.chmod(new[5], 0)
-        shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken"])
+        shows(job, (1, 5), words=["epoch 1 step 10 cannot be used"])
         os.chmod(os.path.dirname(new[1]), 0)
         shows(job, (1, 5), words=["rank_1: Permission denied"])
         os.chmod(os.path.dirname(new[1]), 0o755)
@@ -314,7 +314,7 @@ def select_a_step_without_its_epoch(job):
     shows(job, (1, 10), "--select", "step=10")
     shows(job, (2, 30), "--select", "step=30")
     refuses(job, "--select", "step=20", words=[
-        "several epochs have a step 20: say which one is meant by --select EPOCH_STEP, "
+        "several epochs have a step 20: use --select EPOCH_STEP with "
         "one of 1_20, 2_20"])
     refuses(job, "--select", "step=40", words=["no checkpoint of step 40", "net-1_10.ckpt"])
     job.save(4, 40, name="net-4_40_breakpoint.ckpt")
@@ -348,8 +348,8 @@ def select_by_mtime_without_steps(job):
         for path in job.save(1, age + 1, name=name).values():
             os.utime(path, (1000 - age, 1000 - age))
     shows(job, (1, 1), "--select", "mtime")
-    refuses(job, words=["cannot tell which", "rank_0", "x0.ckpt", "x0y.ckpt",
-                        "say --select name=GLOB or --select mtime"])
+    refuses(job, words=["several checkpoints match", "rank_0", "x0.ckpt", "x0y.ckpt",
+                        "use --select name=GLOB or --select mtime"])
 
 
 @test
@@ -379,7 +379,7 @@ def breakpoints(job):
     shows(job, (1, 8), "--breakpoint", "only")
     for selected in ("1_8", "name=net-1_8*"):
         refuses(job, "--select", selected, words=["breakpoints count with --breakpoint",
-                                                  "rank_0 holds net-1_5.ckpt, net-1_8_"])
+                                                  "rank_0 contains net-1_5.ckpt, net-1_8_"])
         shows(job, (1, 8), "--select", selected, "--breakpoint", "include")
         shows(job, (1, 8), "--select", selected, "--breakpoint", "only")
     refuses(job, "--select", "1_5", "--breakpoint", "only", words=["no checkpoint of epoch 1"])
@@ -391,7 +391,7 @@ def breakpoints(job):
 @test
 def breakpoints_where_there_is_nothing_else(job):
     job.save(1, 8, name="net-1_8_breakpoint.ckpt")
-    refuses(job, words=["breakpoints count with --breakpoint", "rank_0 holds net-1_8_"])
+    refuses(job, words=["breakpoints count with --breakpoint", "rank_0 contains net-1_8_"])
     shows(job, (1, 8), "--breakpoint", "include")
 
 
@@ -429,7 +429,7 @@ def names_with_a_step_win(job):
         job.save(2, step)
     job.save(9, 9, name="best.ckpt")
     line = "taking epoch 2 step 5 (rank_0/net-2_5.ckpt); best.ckpt has no step in its name and " \
-        "does not count beside it: --select name=GLOB takes it"
+        "is ignored: use --select name=GLOB to select it"
     said = shows(job, (2, 5), words=[line])
     check(lines_of(said, line) == 1, said)
     shows(job, (9, 9), "--select", "name=best*")
@@ -458,10 +458,10 @@ def names_with_a_step_win(job):
 def some_ranks_have_a_name_with_a_step(job):
     job.save(2, 5, ranks=range(7))
     job.save(9, 9, name="best.ckpt")
-    refuses(job, words=["rank_0: cannot tell which checkpoint is meant", "net-2_5.ckpt, best.ckpt",
+    refuses(job, words=["rank_0: several checkpoints match", "net-2_5.ckpt, best.ckpt",
                         "--select name=GLOB"])
     status, said = expect_failure(job.source, resume=True)
-    demand(error_line(said), "rank_0: cannot tell which checkpoint is meant",
+    demand(error_line(said), "rank_0: several checkpoints match",
            "net-2_5.ckpt, best.ckpt", "--select name=GLOB")
     check(status == INPUT, said)
     shows(job, (9, 9), "--select", "name=best.ckpt")
@@ -472,10 +472,10 @@ def some_ranks_have_a_name_with_a_step(job):
 def cannot_tell_names_an_option(job):
     job.save(1, 5, name="a-1_5.ckpt")
     job.save(1, 6, name="b-1_5.ckpt")
-    refuses(job, words=["cannot tell which", "a-1_5.ckpt or", "b-1_5.ckpt",
-                        "say --select name=GLOB"])
+    refuses(job, words=["several checkpoints of rank 0 match", "a-1_5.ckpt and", "b-1_5.ckpt",
+                        "use --select name=GLOB"])
     _, said = expect_failure(job.source, resume=True)
-    demand(error_line(said), "cannot tell which", "say --select name=GLOB")
+    demand(error_line(said), "several checkpoints match", "use --select name=GLOB")
     shows(job, (1, 6), "--select", "name=b*")
 
 
@@ -505,7 +505,7 @@ def directories_by_template(job):
                                   dst_strategy=job.strategy, extra=["--rank-dir", "out"])
     if status != 2:
         raise MountError(f"exit status {status}\n{said}")
-    demand(said, "--rank-dir \"out\": no \"{rank}\" in it")
+    demand(said, "--rank-dir \"out\": \"{rank}\", the placeholder")
 
 
 @test
@@ -519,7 +519,7 @@ def files_by_template(job):
     job.save(1, 5)
     refuses(job, "--file", "net*.safetensors",
             words=[job.source + ": no rank has a file named net*.safetensors"])
-    refuses(job, "--file", "flat/other_{rank}*", words=["no file in it is called flat/other_"])
+    refuses(job, "--file", "flat/other_{rank}*", words=["it contains no file named flat/other_"])
 
 
 @test

@@ -184,7 +184,7 @@ class Bench:
         # A rule with a slip in it is told, the others are not.
         got = good("strategy", "derive", planned("mp4_vocab"), "--mesh", "dp=2,tp=4", "--split",
                    "^emb=0:none", "--split", "^embb=0:none", "--stage", "haed=first", "-o", out)
-        idle = [line for line in got.err.splitlines() if "fits no parameter" in line]
+        idle = [line for line in got.err.splitlines() if "matches no parameter" in line]
         check(len(idle) == 2 and "--split '^embb=0:none'" in idle[0] and
               "--stage 'haed=first'" in idle[1], repr(got))
         # What was derived can be derived from.

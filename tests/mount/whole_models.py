@@ -339,8 +339,7 @@ def what_is_lost_is_said(directory):
     name = next(n for n in os.listdir(os.path.join(source, "rank_3")) if n.endswith(".ckpt"))
     os.unlink(os.path.join(source, "rank_3", name))
     with Shown(*words) as m:
-        demand(m.said, "slices of ranks without a valid file come from other ranks that hold the "
-               "same")
+        demand(m.said, "slices of ranks without a valid file are read from replicas")
         check("MindSpore's converter" not in m.said, m.said)
     with Shown("--log-level", "info", *words) as m:
         demand(m.said, "MindSpore's converter refuses a source of which ranks have no valid file")

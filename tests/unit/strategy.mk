@@ -119,8 +119,8 @@ EXTRA_DIST += \
 	unit/data/rank_lists.json
 
 # Which layer may include what; a script, so it runs with the mounted tests.
-MOUNT += unit/layers.sh unit/formats.sh unit/configure.sh
-EXTRA_DIST += unit/layers.sh unit/formats.sh unit/configure.sh
+MOUNT += unit/layers.sh unit/circles.sh unit/formats.sh unit/configure.sh
+EXTRA_DIST += unit/layers.sh unit/circles.sh unit/formats.sh unit/configure.sh
 
 # The line of the licence in every file; a script as well.
 MOUNT += unit/licence.sh

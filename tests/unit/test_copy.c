@@ -141,7 +141,7 @@ static void test_endless_line(void **state)
 	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
 	rsh_lines_init(&l, fd, "f");
 	assert_int_equal(rsh_lines_next(&l, &line, &len, &err), -EBADMSG);
-	assert_non_null(strstr(err.text, "longer"));
+	assert_non_null(strstr(err.text, "too long"));
 	rsh_lines_clear(&l);
 	close(fd);
 }

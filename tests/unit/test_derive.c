@@ -423,7 +423,7 @@ static void test_llama(void **state)
 	 * stands before the norms of the first layer. */
 	DERIVES("mf_dp4mp2_opt", "mf_pp2dp2mp2_opt", true,
 		MESH("dp=2,mp=2,pp=2"), SPLIT(whole), STAGE("^lm_head=last"));
-	REFUSES("mf_dp4mp2_opt", true, "it stands among the layers",
+	REFUSES("mf_dp4mp2_opt", true, "it is among the layers",
 		MESH("dp=2,mp=2,pp=2"), SPLIT(whole));
 	DERIVES("mf_pp2dp2mp2_opt", "mf_dp4mp2_opt", true, MESH("dp=4,mp=2"),
 		SPLIT(split));
@@ -493,7 +493,7 @@ static void test_once_too_small(void **state)
 
 	(void)state;
 	REFUSES("mf_qwen3_dp4mp2_opt", true,
-		"say --opt-include or --opt-exclude", MESH("dp=2"));
+		"use --opt-include or --opt-exclude", MESH("dp=2"));
 	assert_int_equal(job_run(&j, "mf_qwen3_dp4mp2_opt",
 				 "mf_qwen3_dp4mp2_opt", include), 0);
 	assert_becomes(&j, name,
@@ -518,7 +518,7 @@ static void test_refused(void **state)
 	REFUSES("dp2mp2", true, "no mesh is given", OPT("0"));
 	REFUSES("dp4", true, "what mp=2 would split is not known",
 		MESH("dp=2,mp=2"));
-	REFUSES("dp2mp2", true, "how its 4 layers lie on 3 stages",
+	REFUSES("dp2mp2", true, "how its 4 layers are distributed over 3 stages",
 		MESH("mp=8,pp=3"));
 	REFUSES("dp2mp2", true, "the model has 4", MESH("mp=8,pp=3"),
 		LAYERS("2,2,1"));
@@ -531,8 +531,8 @@ static void test_refused(void **state)
 	REFUSES("dp2mp2", true, "cannot be cut into 5", MESH("mp=5"));
 	REFUSES("dp2mp2", false, "does not tell its size", MESH("dp=4,mp=2"),
 		OPT("-1"));
-	REFUSES("dp2mp4_layout", true, "say it, as in --axes", MESH("dp=4,mp=2"));
-	REFUSES("mf_3d_mp8x4", true, "say the job's mesh", MESH("mp=4"));
+	REFUSES("dp2mp4_layout", true, "use --axes, as in", MESH("dp=4,mp=2"));
+	REFUSES("mf_3d_mp8x4", true, "give the job's mesh", MESH("mp=4"));
 	REFUSES("dp2mp4", true, "the given mesh of the source has 4",
 		MESH("mp=4"), SRC_MESH("mp=4"));
 	REFUSES("dp2mp4", true, "which the wanted mesh does not have",

@@ -41,8 +41,9 @@ static struct findings check(const char *const *jsons, uint32_t n,
 						       names, &err), 0);
 		rsh_ckpt_index_free(index);
 	}
-	assert_int_equal(rsh_strategy_check(files, n, n > 1, "job", shapes,
-					    names, add, &f, &err), 0);
+	assert_int_equal(rsh_strategy_check(&(struct rsh_strategy_checked){
+		files, n, n > 1, "job", shapes,
+	}, names, add, &f, &err), 0);
 	rsh_derive_shapes_free(shapes);
 	rsh_names_free(names);
 	return f;
@@ -94,7 +95,7 @@ static void test_items(void **state)
 			      SHARD("t", "[2,2]", "[0,1]", "2", "-1") ","
 			      LAYOUT("a-b", "[4]", "[-1]") ","
 			      SHAPED("z", "[2,2]", "[0,-1]", "[9,4]"))),
-		FINDS("a.json: parameter b: it lies on 8 devices, but w on 4",
+		FINDS("a.json: parameter b has a mesh of 8 devices, but w of 4",
 		      "a.json: parameter s: its optimizer shard of size 4",
 		      "a.json: parameter t: it has an optimizer shard, but",
 		      "a.json: parameter a-b: MindSpore's converter cannot",
@@ -109,13 +110,13 @@ static void test_stages(void **state)
 		     FINDS("job: pipeline stage 1 is missing"));
 	assert_finds(FILES(FILE_OF("0", LAYOUT("w", "[4]", "[0]")),
 			   FILE_OF("0", LAYOUT("v", "[4]", "[0]"))),
-		     FINDS("b.json: it is of stage 0, as a.json is"));
+		     FINDS("b.json: it is of stage 0 like a.json"));
 	assert_finds(FILES(FILE_OF("0", LAYOUT("w", "[4]", "[0]")),
 			   FILE_OF("1", LAYOUT("w", "[4]", "[-1]"))),
 		     FINDS("job: parameter w: stage 0 has mesh [4] map [0], stage 1 mesh [4] map [-1]"));
 	assert_finds(FILES(FILE_OF("0", LAYOUT("w", "[4]", "[0]")),
 			   FILE_OF("1", LAYOUT("w", "[8]", "[0]"))),
-		     FINDS("b.json: parameter w: it lies on 8 devices"));
+		     FINDS("b.json: parameter w has a mesh of 8 devices"));
 }
 
 static void test_merged(void **state)

@@ -223,7 +223,7 @@ static void replicas_make_up_for_lost_ranks(void **state)
 	must_offer(j, "w[4] v[4]");
 	assert_content(j, 0, "w", "2@100+8 1@100+8");
 	assert_content(j, 0, "v", "1@208+8 2@208+8");
-	assert_note(j, "come from others that hold the same (w and others)");
+	assert_note(j, "are read from replicas (w and others)");
 	job_free(j);
 }
 

@@ -224,7 +224,7 @@ static void missing_copies_come_from_elsewhere(void **state)
 	assert_records(j, 0, "w[2] Int64*step[]");
 	assert_content(j, 0, "step", "2@204+8");
 	assert_sources(j, 0, "0 1 2");
-	assert_note(j, "taken from another rank (step)");
+	assert_note(j, "read from another rank (step)");
 	job_free(j);
 }
 
@@ -363,8 +363,8 @@ static void misplaced_shards_are_put_right(void **state)
 
 	(void)state;
 	job_plan(j);
-	assert_note(j, "puts on the wrong ranks is put right (w) "
-		       "(--compat=mindspore: as it does)");
+	assert_note(j, "puts on the wrong ranks is on the right ones (w) "
+		       "(--compat=mindspore does the same)");
 	/* The first row: ranks 0 and 2 hold its halves. */
 	assert_pieces(j, 0, rsh_plan_size(j->c, 0) - 128, 16,
 		      "0@100+8 2@100+8");

@@ -202,7 +202,7 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 	shown.recipe.codec = RSH_CODEC_BF16_TO_F32;
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);
-	assert_string_equal(j->err.text, "its elements are those of another "
+	assert_string_equal(j->err.text, "its elements have another "
 			    "type");
 	shown.recipe.n_parts = 0;
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),

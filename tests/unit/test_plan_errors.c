@@ -41,8 +41,8 @@ static void needed_slice_is_missing(void **state)
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(I64_SCALAR("step")));
 	job_refused(j, -ENOENT,
-		    "rank_1.ckpt: the file is valid, but parameter w is not "
-		    "in it, of which rank 0 needs its slice (from mesh [2] map "
+		    "rank_1.ckpt: the file is valid, but lacks parameter w, of "
+		    "which rank 0 needs its slice (from mesh [2] map "
 		    "[0] to unsharded)");
 }
 

@@ -30,7 +30,7 @@ static void ranks_show_their_own_file(void **state)
 	job_plan(j);
 	for (uint32_t rank = 0; rank < 4; rank++)
 		assert_whole(j, rank, rank, "step w bn m");
-	assert_note(j, "files are shown as they are");
+	assert_note(j, "files are shown unchanged");
 	job_free(j);
 }
 
@@ -245,7 +245,7 @@ static void lost_ranks_are_replicas(void **state)
 	job_plan(j);
 	assert_whole(j, 0, 2, "step w bn m");
 	assert_whole(j, 2, 2, "step w bn m");
-	assert_note(j, "files are shown as they are");
+	assert_note(j, "files are shown unchanged");
 	assert_note(j, "ranks without a valid file");
 	job_free(j);
 }

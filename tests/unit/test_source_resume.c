@@ -114,7 +114,7 @@ static void test_none_whole(void **state)
 	err = (struct rsh_error)RSH_ERROR_INIT;
 	assert_int_equal(rsh_resume_open(tree, &opts, 2, formats, &r, &err),
 			 -ENOENT);
-	assert_non_null(strstr(err.text, "no checkpoint of Toy in it"));
+	assert_non_null(strstr(err.text, "it contains no checkpoint of Toy"));
 	tree_remove(tree);
 }
 

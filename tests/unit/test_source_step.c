@@ -104,7 +104,7 @@ static const struct step_case cases[] = {
 	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, .candidate = 0 },
 	{ "and a rank that has no other",
 	  { { "x-1_5.ckpt", "final.ckpt" }, { "final.ckpt" } }, { NULL },
-	  "final.ckpt: say --select name=GLOB", .candidate = 0 },
+	  "final.ckpt: use --select name=GLOB", .candidate = 0 },
 	{ "two without a step",
 	  { { "a.ckpt", "b.ckpt" } }, { NULL }, "a.ckpt, b.ckpt", .candidate = 0 },
 	{ "two prefixes at one step",
@@ -129,7 +129,7 @@ static const struct step_case cases[] = {
 	  .opts = { .breakpoints = RSH_BREAKPOINTS_INCLUDE } },
 	{ "ranks of different formats",
 	  { { "x-1_5.ckpt" }, { "x-1_5.safetensors" } }, { NULL },
-	  "either .ckpt or .safetensors", .candidate = 0 },
+	  "all files must be .ckpt or all .safetensors", .candidate = 0 },
 	{ "the converter's choice: the last as text",
 	  { { "x-9_1.ckpt", "x-10_1.ckpt" },
 	    { "x-1_1.ckpt", "x-1_1_breakpoint.ckpt" }, { "b.ckpt", "a.ckpt" } },
@@ -145,7 +145,7 @@ static const struct step_case cases[] = {
 	  .opts = { .select = RSH_SELECT_STEP, .epoch = 1, .step = 5 } },
 	{ "a step that is asked for and not there",
 	  { { "x-1_5.ckpt", "x-2_5.ckpt" } }, { NULL },
-	  "no checkpoint of epoch 3 step 7; rank_0 holds",
+	  "no checkpoint of epoch 3 step 7; rank_0 contains",
 	  .opts = { .select = RSH_SELECT_STEP, .epoch = 3, .step = 7 } },
 	{ "names by a pattern",
 	  { { "a-1_5.ckpt", "b-1_5.ckpt", "b-1_4.ckpt", "final.ckpt" },
@@ -331,7 +331,7 @@ static void test_bad_trees(void **state)
 	refuse(tree, ENOENT, "no rank_N directory");
 	tree_write(tree, "rank_1/x-1_5.ckpt", "", 0);
 	tree_write(tree, "rank_01/x-1_5.ckpt", "", 0);
-	refuse(tree, EINVAL, "rank 1 twice: rank_01 and rank_1");
+	refuse(tree, EINVAL, "rank 1 has two directories: rank_01 and rank_1");
 	snprintf(path, sizeof(path), "%s/rank_2", tree);
 	refuse(path, ENOTDIR, "Not a directory");
 	snprintf(path, sizeof(path), "%s/nowhere", tree);

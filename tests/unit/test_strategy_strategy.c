@@ -377,9 +377,9 @@ static void different_device_counts_are_refused(void **state)
 
 	(void)state;
 	assert_refused(&one, 1, RSH_STRATEGY_FILE,
-		       "job: parameter v lies on 4 devices, but w on 8");
+		       "job: parameter v has a mesh of 4 devices, but w of 8");
 	assert_refused(two, 2, RSH_STRATEGY_DIR,
-		       "job: parameter w lies on 8 devices, but emb on 4");
+		       "job: parameter w has a mesh of 8 devices, but emb of 4");
 }
 
 /* ---- parameters of several stages ---- */

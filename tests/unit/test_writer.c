@@ -551,8 +551,8 @@ static void names_are_asked_for(void **state)
 	f = fixed_new(NULL);
 	f.o.wanted = want_none;
 	fixed_whole(&f, "w");
-	fixed_refused(&f, -EINVAL, "no parameter is left (which are wanted is "
-		      "asked by their names before --rename)");
+	fixed_refused(&f, -EINVAL, "no parameter is left (parameters are "
+		      "selected by their names before --rename)");
 }
 
 /* Weights are cast, an optimizer's state is not. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/copy.h has what exporting and verifying have in common: by this struct a
- * caller stops the work and is told how far it is. */
+/* copy/copy.h - what export and verify have in common: stopping the work and
+ * reporting its progress. */
 #ifndef RSH_COPY_COPY_H
 #define RSH_COPY_COPY_H
 
@@ -12,9 +12,9 @@ struct rsh_copy_control {
 	/* Once this flag is set all work ends soon, with -EINTR; NULL: it never
 	 * is. */
 	const atomic_bool *stop;
-	/* `begin` is called once it is known how many bytes will be gone
-	 * through, and `progress` then for bytes as they are, from any thread;
-	 * both may be NULL. */
+	/* `begin` is called with the number of bytes that will be processed,
+	 * then `progress` for bytes that were, from any thread; both may be
+	 * NULL. */
 	void (*begin)(void *ctx, uint64_t total);
 	void (*progress)(void *ctx, uint64_t bytes);
 	void *ctx;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/export.h offers to write a virtual tree as real files.
+/* copy/export.h - writes a virtual tree as real files.
  *
- * A file is written under a temporary name in its directory, synced, and only
- * then given its own; whatever happens, under its own name it is whole.  What
- * is finished is recorded beside the manifest to be, so that an export that was
- * killed goes on where it was.
+ * A file is written under a temporary name in its directory and gets its final
+ * name only when it is complete and synced.  Finished files are recorded beside
+ * the manifest, so that an interrupted export resumes.
  *
- * Several exports may divide the files of one tree among them, on any machines
- * that share the directory: the shares have about as many bytes each, and are
- * the same wherever they are counted.  The manifest has what all of them have
- * finished, and others may go on, with another number of shares.
+ * Several exports may share the files of one tree, on any machines that share
+ * the directory.  Shares have about the same number of bytes and are the same
+ * on all machines.  The manifest lists what all of them have finished; an
+ * export with another number of shares can resume it.
  *
  * Threads: one export is run by one caller, and starts threads of its own.
  * Several exports may run at once, but only different shares into one manifest.

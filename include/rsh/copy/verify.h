@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify.h tells whether bytes are what they should be.  It answers four
- * questions: on source files by themselves, a tree of files by the plan, the
- * plan by a manifest, and files by a manifest.
+/* copy/verify.h - checks bytes: source files by themselves, a tree of files
+ * against the plan, the plan against a manifest, and files against a manifest.
  *
- * What is wrong is no failure of the question: it is told in the answer.
+ * Differences are not errors of these functions; they are in the answer.
  *
- * Threads: a question is asked by one caller, and starts threads of its own.
+ * Threads: one caller at a time; the functions start threads of their own.
  */
 #ifndef RSH_COPY_VERIFY_H
 #define RSH_COPY_VERIFY_H
@@ -27,7 +26,7 @@ struct rsh_problem {
 struct rsh_answer {
 	uint32_t n_files; /* files that were looked at */
 	uint64_t bytes;   /* bytes of these files */
-	uint32_t n_made_up;  /* ranks without a file that others stand in for */
+	uint32_t n_made_up;  /* ranks without a file whose slices others hold */
 	bool another;     /* the manifest is of another conversion */
 	/* The tree of the manifest has so many files, 0 where there is no
 	 * manifest; if it tells of fewer, others were not looked at. */

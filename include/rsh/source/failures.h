@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/failures.h remembers which candidates were tried in vain, and why: for
- * the log once it is known what is taken instead, and for one sentence if
- * nothing is.  It is for one thread.
+/* source/failures.h - the candidates that could not be used, and why: for the
+ * log once another is used, and for one message if none is.  For one thread.
  */
 #ifndef RSH_SOURCE_FAILURES_H
 #define RSH_SOURCE_FAILURES_H
@@ -12,7 +11,7 @@
 #include "rsh/util/error.h"
 
 struct rsh_failure {
-	char *which; /* the candidate, as people call it */
+	char *which; /* the candidate's name in messages */
 	char *why;   /* in full */
 };
 
@@ -26,18 +25,18 @@ struct rsh_failures {
 	struct rsh_failure *v;
 };
 
-/* Makes room for n failures.  0 or -ENOMEM. */
+/* Prepares for n failures.  0 or -ENOMEM. */
 int rsh_failures_init(struct rsh_failures *f, const char *source, uint32_t n);
 void rsh_failures_clear(struct rsh_failures *f);
-/* Adds a candidate that cannot be taken.  `who` says how many ranks have it.  0
+/* Adds a candidate that cannot be used.  `who` says how many ranks have it.  0
  * or -ENOMEM. */
 int rsh_failures_add(struct rsh_failures *f, const char *which,
 		     const char *who, const struct rsh_error *err);
-/* Logs, when another candidate was taken, a line for each of the first n, which
- * were better. */
+/* Logs a line for each of the first n candidates, instead of which `taken` is
+ * used. */
 void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 		      const char *taken);
-/* Sets the sentence that none of all n_all candidates was taken, and returns
+/* Sets the message that none of all n_all candidates can be used, and returns
  * -code. */
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,
 		      const char *what, struct rsh_error *err);

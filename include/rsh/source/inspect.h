@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/inspect.h tells those who list what there is of one checkpoint file,
- * and which checkpoints a tree holds. */
+/* source/inspect.h - the contents of one checkpoint file, and the checkpoints
+ * of a tree, for commands that list them. */
 #ifndef RSH_SOURCE_INSPECT_H
 #define RSH_SOURCE_INSPECT_H
 
@@ -31,7 +31,7 @@ const char *rsh_other_file(const char *path, bool *of_directory);
 
 /* ---- a tree ---- */
 
-/* This is what candidate i is by the names of its files. */
+/* The step of candidate i by the names of its files. */
 struct rsh_candidate_step {
 	bool stepped;    /* epoch and step are known */
 	bool alone;      /* the step is, and epochs are not counted */
@@ -54,12 +54,12 @@ struct rsh_training_state {
  * anything and that can be read.  0 or -ENOMEM. */
 int rsh_source_training_state(const struct rsh_source *s,
 			      struct rsh_training_state *out);
-/* Says how many candidates there are: those to be tried, which are
- * rsh_source_n_candidates(), and behind them those that are listed only. */
+/* Returns the number of candidates: rsh_source_n_candidates() that are tried,
+ * and after them those that are only listed. */
 uint32_t rsh_source_n_listed(const struct rsh_source *s);
-/* Gives the candidate that was chosen last. */
+/* Returns the candidate that was chosen last. */
 uint32_t rsh_source_chosen(const struct rsh_source *s);
-/* This is a file of the chosen candidate, as it was indexed. */
+/* A file of the chosen candidate, as it was indexed. */
 struct rsh_source_file_info {
 	uint32_t rank;
 	const char *name; /* below the root, or absolute */
@@ -85,8 +85,8 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,
 			      struct rsh_handle *h, void *buf, size_t len,
 			      uint64_t offset);
-/* These tell of the chosen files, which ascend by rank; the parts of a model
- * are in the order of its map. */
+/* The chosen files, ascending by rank; the parts of a model are in the order of
+ * its map. */
 uint32_t rsh_source_n_files(const struct rsh_source *s);
 void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 			  struct rsh_source_file_info *out);
@@ -101,8 +101,8 @@ uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 /* Has all content of a file that was indexed a checksum? */
 bool rsh_source_has_crc(const struct rsh_source *s,
 			const struct rsh_ckpt_index *ix);
-/* Gives number i of the files that the chosen candidate says it has and that
- * are not there; false past the last. */
+/* Gives file i of those that the chosen candidate lists and that do not exist;
+ * false past the last. */
 bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 		       struct rsh_source_file_info *out);
 /* Gives the ranks that have a directory or a file of any candidate, ascending

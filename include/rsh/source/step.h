@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/step.h - the moment of a job that a checkpoint is of, and what names
- * say of it.
+/* source/step.h - the step of a checkpoint, and how it is read from names.
  *
- * Nothing here does I/O or allocates.  A number that does not fit 64 bits is
- * none: a name with one in the place of a step has no step.  Any thread may
- * call what is here.
+ * These functions do no I/O and do not allocate; any thread may call them.  A
+ * number that does not fit 64 bits is not a number: a name with one in the
+ * place of a step has no step.
  */
 #ifndef RSH_SOURCE_STEP_H
 #define RSH_SOURCE_STEP_H
@@ -17,12 +16,12 @@
 #define RSH_RANK_UNKNOWN UINT32_MAX
 
 struct rsh_step {
-	/* These are what the directory of a power-off save says, 0 elsewhere:
-	 * such jobs count the steps of a file from the epoch's beginning. */
+	/* From the name of the directory of a power-off save, else 0: such jobs
+	 * count the steps of a file from the beginning of the epoch. */
 	uint64_t dir_epoch, dir_step;
 	unsigned n; /* how many numbers; 0: the name says no step */
-	/* The weightiest number comes first: epoch and step, or what a
-	 * framework has. */
+	/* The most significant number comes first: epoch and step, or what the
+	 * framework counts. */
 	uint64_t numbers[RSH_STEP_NUMBERS_MAX];
 	uint64_t run;    /* tells several of that step apart; 0: the first or
 			  * only one */
@@ -34,11 +33,10 @@ struct rsh_step {
  * them is newer. */
 int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
 
-/* Reads the number that n digits stand for; false if there are none, something
- * else is among them, or it is too large.  All other readers rest on this
- * one. */
+/* Reads a number of n digits; false if n is 0, another character is among them,
+ * or the number is too large. */
 bool rsh_number_read(const char *digits, size_t n, uint64_t *out);
-/* Says how many digits s begins with, of its first n characters. */
+/* Returns how many of the first n characters of s are leading digits. */
 size_t rsh_count_digits(const char *s, size_t n);
 
 /* Finds "rank", perhaps '_' or '-', and a number in the first n characters of a

@@ -7,8 +7,8 @@
  * for.  That is found out first: which mesh axis is model parallel, which one
  * groups experts.  Then every layout is written down again for the new sizes,
  * the optimizer shard is worked out anew, and layers are put on the stages.
- * What the source does not say is never made up: it is an error, whose sentence
- * says which option would tell.
+ * What does not follow from the source is never assumed: it is an error, whose
+ * message names the option to give.
  *
  * This is arithmetic without I/O.  Objects have no lock: one thread at a time
  * uses one.  Functions return 0, or -errno with a sentence.
@@ -108,19 +108,25 @@ void rsh_derived_free(struct rsh_derived *d);
 
 /* ---- what would go wrong with a strategy later on ---- */
 
+struct rsh_strategy_checked {
+	struct rsh_strategy_file **files; /* from malloc */
+	uint32_t n;
+	bool directory;   /* they are the files of a directory */
+	const char *path; /* of the file or directory, for messages */
+	const struct rsh_derive_shapes *shapes; /* NULL: not known */
+};
+
 /* Looks at the files of a strategy and tells `report` of each thing that is
  * wrong, in a sentence that names file and parameter: numbers of ranks that
  * differ, optimizer shards that do not fit, dimensions that do not divide (of
- * shapes in JSON files and in `shapes`, which may be NULL), tensor maps of
+ * shapes in JSON files and in `shapes`), tensor maps of
  * another number of dimensions, names that the converter cannot read, stages
  * that are missing or in two different files, parameters that stages hold in
  * different ways.
  *
  * It takes over the files and the array, as rsh_strategy_merge() does; n may be
  * 0.  Returns 0 whatever it found, or -ENOMEM. */
-int rsh_strategy_check(struct rsh_strategy_file **files, uint32_t n,
-		       bool directory, const char *path,
-		       const struct rsh_derive_shapes *shapes,
+int rsh_strategy_check(const struct rsh_strategy_checked *c,
 		       struct rsh_names *names, rsh_strategy_report_fn *report,
 		       void *ctx, struct rsh_error *err);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/attribute.h offers the extended attributes of virtual files to whoever
- * answers getxattr(2): they say where a file comes from, as text without a
- * newline at the end.
+/* vfs/attribute.h - the extended attributes of virtual files: where a file
+ * comes from, as text without a newline at the end.
  *
  *   user.reshardfs.sources       paths of the source files that its bytes come
  *                                from, one a line
@@ -10,8 +9,8 @@
  *                                that hold the same
  *   user.reshardfs.step          the checkpoint that was taken
  *   user.reshardfs.record_count  how many records the file has
- *   user.reshardfs.xxh3          as digest.h says; not listed, since who copies
- *                                attributes would have every file read
+ *   user.reshardfs.xxh3          see digest.h; not listed, since programs that
+ *                                copy attributes would read every file
  *
  * A file has those that mean something for it, the root has the step.  Other
  * directories and links have none.  Paths and step are escaped (util/text.h).

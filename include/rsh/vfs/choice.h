@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/choice.h tells which parameters are wanted, for --only and --drop.  A
- * choice never changes once it is made, so any thread may ask it. */
+/* vfs/choice.h - which parameters --only and --drop select.  A choice is
+ * immutable; any thread may use it. */
 #ifndef RSH_VFS_CHOICE_H
 #define RSH_VFS_CHOICE_H
 

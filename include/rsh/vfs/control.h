@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/control.h offers the directory in which a mount tells about itself:
+/* vfs/control.h - the directory with information about a mount:
  *
  *   /.reshardfs/stats, metrics, log, config
  *   /.reshardfs/plan/rank_N.json
  *
- * It is a tree beside that of the checkpoints, found by name and never listed
- * in the root, so that whoever walks the mount or copies it sees checkpoints
- * alone.  What a file says is made anew whenever it is opened, by whoever
- * knows; its size is 0, as in /proc.  Only the owner of the tree may look in.
+ * It is a tree of its own, found by name and never listed in the root, so that
+ * programs that walk or copy the mount see checkpoints only.  The text of a
+ * file is made when it is opened; its size is 0, as in /proc.  Only the owner
+ * of the tree can read it.
  *
  * Threads: the tree never changes, so any thread may use it.
  */

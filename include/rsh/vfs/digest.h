@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/digest.h offers the XXH3 (64 bits, no seed) of virtual files, computed
- * when it is asked for.
+/* vfs/digest.h - the XXH3 (64 bits, no seed) of virtual files, computed on
+ * request.
  *
- * One thread, which lives as long as somebody waits, reads one file after the
- * other as any reader does; whoever asks does not wait in the call.  What was
- * found is kept: the files never change.
+ * One thread, which runs as long as there are requests, reads one file after
+ * the other; requests do not block.  Results are kept, since the files never
+ * change.
  *
  * Threads: any thread may ask.  No lock is held while something is read or
  * somebody is answered.
@@ -19,7 +19,7 @@
 
 struct rsh_digests;
 
-/* By these calls one who waits is spoken with. */
+/* The callbacks of a request. */
 struct rsh_digest_calls {
 	/* Is called every MiB and returns true if the answer is no longer
 	 * wanted.  It is not called again after `answer`. */
@@ -33,9 +33,9 @@ struct rsh_digest_calls {
  * -errno. */
 int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
 		    struct rsh_digests **out);
-/* Answers those who still wait; nobody may ask from now on.  Returns false if
- * the thread has not come back from its source after a while: the digests and
- * the streams must then stay as they are. */
+/* Answers all requests; there may be no new ones.  Returns false if the thread
+ * still hangs in a read of the source after a while: the digests and the
+ * streams must then not be freed. */
 bool rsh_digests_stop(struct rsh_digests *d);
 /* Stops the digests, and waits for that as long as it takes. */
 void rsh_digests_free(struct rsh_digests *d);

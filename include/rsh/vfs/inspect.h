@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/inspect.h tells those who report on a tree what it was made of.  Any
+/* vfs/inspect.h - what a tree was made of, for commands that report on it.  Any
  * thread may call it. */
 #ifndef RSH_VFS_INSPECT_H
 #define RSH_VFS_INSPECT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/vfs.h offers the virtual tree to those who mount it, copy it or look at
- * it: names and nodes, and reading a virtual file.
+/* vfs/vfs.h - the virtual tree, for mount, export and other commands: names and
+ * nodes, and reading a virtual file.
  *
  * There are two kinds of tree.  That of a conversion is laid out by its output
  * (outputs/output.h).  That of the newest checkpoints of a job
@@ -40,7 +40,7 @@ struct rsh_vfs_options {
 	gid_t gid;
 };
 
-/* Says where a strategy is from. */
+/* Where a strategy comes from. */
 struct rsh_strategy_at {
 	const char *path; /* path of RSH_FROM_FILE, else NULL */
 	enum rsh_strategy_from {
@@ -48,11 +48,11 @@ struct rsh_strategy_at {
 		RSH_FROM_NONE,   /* whole tensors */
 		RSH_FROM_FILE,
 		RSH_FROM_DERIVED, /* from the source's, by `derive` */
-		RSH_FROM_SOURCE, /* each candidate of SOURCE says its own */
+		RSH_FROM_SOURCE, /* each candidate of SOURCE contains its own */
 	} from;
 };
 
-/* Says how the weights become those of the other form (weights/weights.h). */
+/* How weights are converted to the other form (weights/weights.h). */
 struct rsh_weights_at {
 	const char *table;  /* path of a rule table, or RSH_TABLE_AUTO; NULL:
 			     * they stay as they are */
@@ -66,8 +66,7 @@ struct rsh_weights_at {
 	enum rsh_unlisted unlisted; /* what no rule names */
 };
 
-/* Has everything that a mount needs to start: strategies, source, plan,
- * tree. */
+/* Everything that a mount needs to start: strategies, source, plan, tree. */
 struct rsh_vfs_config {
 	const char *source;
 	struct rsh_strategy_at src, dst;
@@ -84,8 +83,9 @@ struct rsh_vfs_config {
 	const char *only;
 	const char *drop;
 	const char *rename; /* path of a name map; NULL: none */
-	/* What is an optimizer's is left out, and the log says so.  This follows
-	 * from `keep_states` and the rest once the options are settled. */
+	/* What is an optimizer's is left out, and the log says so.  This
+	 * follows from `keep_states` and the rest once the options are settled.
+	 */
 	bool leave_states;
 	bool keep_states;
 	struct rsh_weights_at weights;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/listing.c finds the steps of a Checkpoint 2.0 tree, as MindSpore
- * Transformers saves it:
+/* formats/checkpoint2/listing.c finds the steps of a Checkpoint 2.0 tree, as
+ * MindSpore Transformers saves it:
  *
  *   SOURCE/latest_checkpointed_iteration.txt   the tracker
  *   SOURCE/iteration_00000008/                 a step, which SOURCE itself may
@@ -151,8 +151,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	size_t len, n;
 	const char *text;
 
-	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX, "tracker", &data,
-			   &len, &err)) {
+	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX,
+			   "tracker", &data, &len, &err)) {
 		if (err.code != ENOENT)
 			rsh_log_warning("%s; the newest complete step is "
 					"taken", err.text);
@@ -186,7 +186,8 @@ static void tracker_goes_first(struct rsh_source *s)
 			return;
 		}
 	}
-	rsh_log_warning("%s/" RSH_CKPT2_TRACKER ": it names step %llu, which is "
+	rsh_log_warning("%s/" RSH_CKPT2_TRACKER
+			": it names step %llu, which is "
 			"not there; the newest complete step is taken",
 			rsh_source_path(s), (unsigned long long)step);
 }

@@ -253,9 +253,11 @@ int rsh_torch_file_open(struct rsh_source *s,
 	if (!file) {
 		rc = torch_search(s, torch_may_hold, &found, &n, err);
 		if (rc == 0 && n != 1)
-			rc = rsh_error_set(err, ENOENT, "%s: the file of "
+			rc = rsh_error_set(err, ENOENT,
+					   "%s: the file of "
 					   "PyTorch in it was removed, or "
-					   "another one came", rsh_source_path(s));
+					   "another one came",
+					   rsh_source_path(s));
 		file = found;
 	}
 	if (rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/index.c finds the lines of manifests. */
+/* copy/manifest_reader.c reads manifests line by line, however long they are,
+ * and finds the line of a file. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -13,6 +14,84 @@
 
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+
+/* ---- lines ---- */
+
+#define READ_BYTES ((size_t)256 * 1024)
+
+void rsh_lines_init(struct rsh_lines *l, int fd, const char *path)
+{
+	*l = (struct rsh_lines){ .fd = fd, .path = path };
+}
+
+void rsh_lines_clear(struct rsh_lines *l)
+{
+	free(l->buf);
+	l->buf = NULL;
+}
+
+/* Drops what was given out and reads on. */
+static int read_more(struct rsh_lines *l, struct rsh_error *err)
+{
+	ssize_t n;
+
+	if (l->at) {
+		memmove(l->buf, l->buf + l->at, l->len - l->at);
+		l->offset += l->at;
+		l->len -= l->at;
+		l->at = 0;
+	}
+	if (l->len > RSH_MANIFEST_LINE_MAX)
+		return rsh_error_set(err, EBADMSG,
+			"%s: line %llu is too long for a manifest", l->path,
+				     (unsigned long long)l->number + 1);
+	if (rsh_grow(&l->buf, &l->cap, l->len + READ_BYTES, 1))
+		return rsh_error_nomem(err);
+	do {
+		n = pread(l->fd, l->buf + l->len, READ_BYTES,
+			  (off_t)(l->offset + l->len));
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return rsh_error_set(err, errno, "%s: %s", l->path,
+				     strerror(errno));
+	l->ended = n == 0;
+	l->len += (size_t)n;
+	return 0;
+}
+
+int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
+		   struct rsh_error *err)
+{
+	size_t looked = 0;
+
+	for (;;) {
+		size_t have = l->len - l->at;
+		const char *end = have > looked ?
+			memchr(l->buf + l->at + looked, '\n', have - looked) :
+			NULL;
+
+		if (!end && !l->ended) {
+			int rc = read_more(l, err);
+
+			if (rc)
+				return rc;
+			looked = have;
+			continue;
+		}
+		if (!end && have == 0)
+			return 0;
+		*text = l->buf + l->at;
+		*len = end ? (size_t)(end - *text) : have;
+		l->begin = l->offset + l->at;
+		l->at += *len + (end != NULL);
+		l->number++;
+		if (*len)
+			return 1;
+		looked = 0;
+	}
+}
+
+/* ---- the index of a manifest ---- */
 
 struct reading {
 	struct rsh_manifest_index *index;
@@ -33,9 +112,9 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 	struct rsh_manifest_index *x = r->index;
 
 	if (r->ended)
-		return bad_line(r, "something after its end", err);
+		return bad_line(r, "it has lines after its end", err);
 	if (r->began != (line->kind != RSH_MANIFEST_HEAD))
-		return bad_line(r, "the head is not where it should be", err);
+		return bad_line(r, "its head is not its first line", err);
 	switch (line->kind) {
 	case RSH_MANIFEST_HEAD:
 		r->began = true;
@@ -73,7 +152,10 @@ static int read_lines(struct reading *r, struct rsh_error *err)
 		rc = rsh_manifest_parse(text, len, r->index->path,
 					r->lines.number, &line, err);
 		if (rc == -EBADMSG && !r->began)
-			return bad_line(r, "not a reshardfs manifest, which export writes", err);
+			return bad_line(
+				r,
+				"not a reshardfs manifest, which export writes",
+				err);
 		if (rc)
 			return rc;
 		rc = take_line(r, &line, len, err);
@@ -172,20 +254,15 @@ void rsh_manifest_index_clear(struct rsh_manifest_index *x)
 const struct rsh_manifest_entry *
 rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path)
 {
-	size_t lo = 0, hi = x->n;
+	const struct rsh_manifest_entry wanted = {
+		.path = (char *)(uintptr_t)path
+	};
+	const struct rsh_manifest_entry *key = &wanted;
+	const struct rsh_manifest_entry **found = x->n == 0 ? NULL :
+		bsearch(&key, x->by_path, x->n, sizeof(*x->by_path),
+			entry_by_path);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		int d = strcmp(path, x->by_path[mid]->path);
-
-		if (d == 0)
-			return x->by_path[mid];
-		if (d < 0)
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return NULL;
+	return found ? *found : NULL;
 }
 
 int rsh_manifest_index_get(const struct rsh_manifest_index *x,

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/open.c opens a source: it finds the format, which lists the files. */
+#include "config.h"
+
+#include "index_cache_i.h"
+#include "source_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/source/format.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+static void open_log_empty_dirs(const struct rsh_source *s)
+{
+	const struct rsh_listing *l = &s->listing;
+	cleanup_free uint32_t *ranks = rsh_alloc_array(l->n, sizeof(*ranks));
+
+	/* If memory is out nothing is logged. */
+	if (!ranks || !rsh_log_enabled(RSH_LOG_INFO))
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		ranks[i] = l->files[i].rank;
+	qsort(ranks, l->n, sizeof(*ranks), rsh_by_u32);
+	for (size_t d = 0; d < l->n_dirs; d++)
+		if (!bsearch(&l->dirs[d].rank, ranks, l->n, sizeof(*ranks),
+			     rsh_by_u32))
+			rsh_log_info("%s/%s contains no checkpoint", s->path,
+				     l->dirs[d].name);
+}
+
+/* SOURCE has no directories of ranks.  It may be of a format that needs no
+ * strategy although one is given, or another directory may have been meant. */
+static int open_explain(struct rsh_source *s,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err)
+{
+	const struct rsh_format *const format = s->format;
+	struct rsh_source_options unsharded = *opts;
+	const struct rsh_error why = *err;
+	char hint[512];
+
+	unsharded.unsharded = true;
+	if (!opts->unsharded &&
+	    rsh_source_find_format(s, &unsharded, NULL, err) == 0 &&
+	    s->format->layout == RSH_LAYOUT_OWN)
+		return rsh_source_needs_none(s, err);
+	s->format = format;
+	rsh_source_hint(s->path, &opts->store, s->formats, hint, sizeof(hint));
+	return rsh_error_set(err, ENOENT, "%s%s", why.text, hint);
+}
+
+int rsh_source_open(const char *path, uint32_t first, uint32_t n,
+		    const struct rsh_source_options *opts,
+		    struct rsh_source **out, struct rsh_error *err)
+{
+	cleanup_free char *file = NULL;
+	struct rsh_source *s;
+	int rc = rsh_source_open_root(path, &opts->store, &s, &file, err);
+
+	if (rc)
+		return rc;
+	s->first_rank = first;
+	s->n_listed_ranks = n;
+	s->n_threads = opts->n_threads;
+	s->check = opts->check;
+	s->select = opts->select;
+	if (opts->index_cache)
+		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
+						    opts->index_cache_asked);
+	rc = rsh_source_find_format(s, opts, file, err);
+	/* Of no format can that file be a source. */
+	if (rc == 0 && !s->format) {
+		rsh_source_free(s);
+		return rsh_source_new(path, &opts->store, out, err);
+	}
+	s->file = steal_pointer(&file);
+	if (rc == 0)
+		rc = s->format->open(s, opts, err);
+	if (rc == -ENOENT && s->no_rank_dirs)
+		rc = open_explain(s, opts, err);
+	if (rc) {
+		rsh_source_free(s);
+		return rc;
+	}
+	open_log_empty_dirs(s);
+	*out = s;
+	return 0;
+}
