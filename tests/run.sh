@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the tests need and runs all of them.
 #
-#   tests/run.sh [--no-oracle]
+#   tests/run.sh [--no-oracle] [--suites]
 #
 # Runs on Debian 12, as root if packages are to be installed.  The oracle is the
 # real MindSpore, in a virtual environment that is kept for the next time under
@@ -17,9 +17,11 @@
 # matplotlib; both are installed so as well.
 # RSH_GUEST_KERNEL names a kernel for a guest, as tests/distributed.sh unpacks one.
 #
-# Runs all tests of a plain build; in a fresh Debian, where one can be had, what README
-# says first, its way to install, the quick tests and tests/package.sh
-# (tests/lib/fresh.sh); there or here `make distcheck`, with tests that would miss a
+# Runs all tests of a plain build; in a fresh Debian, where one can be had
+# (tests/lib/fresh.sh), what README says first, its way to install with unit tests and
+# mounts, and tests/package.sh; with --suites also a build, unit tests, mounts and the
+# demo in Debian 11, 13 and unstable, and a cross-build to aarch64, which takes half an
+# hour more; there or here `make distcheck`, with tests that would miss a
 # file of the archive; a few of a build without S3 and memcached; unit and mount
 # tests once more under the address and undefined behaviour sanitizers; the stress
 # tests for half a minute each under the thread sanitizer; and feeds each parser
@@ -45,6 +47,8 @@ AUDITWHEEL=6.8.2
 MATPLOTLIB=3.10.7
 ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
 JOBS=${JOBS:-$(nproc)}
+# What was compiled before need not be compiled again.
+! [ -d /usr/lib/ccache ] || export PATH="/usr/lib/ccache:$PATH"
 
 usage()
 {
@@ -53,9 +57,11 @@ usage()
 
 cache=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 oracle=yes
+suites=
 for word; do
 	case $word in
 	--no-oracle) oracle=no ;;
+	--suites) suites=yes ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; die "unknown argument: $word" ;;
 	esac
@@ -337,8 +343,7 @@ fresh_leg()
 {
 	begin_leg fresh "README's commands and the packages, in a fresh Debian"
 	if configure_in "$build" --disable-tests >"$log" 2>&1; then
-		# shellcheck disable=SC2016
-		run_leg check TESTS='$(FRESH)' check_PROGRAMS=
+		run_leg check TESTS="\$(FRESH) ${suites:+\$(SUITES)}" check_PROGRAMS=
 	else
 		no_build
 	fi

@@ -35,8 +35,8 @@
 #define IDLE_NS 500000000L
 #define END_SECONDS 2
 
-/* More threads take requests while the source makes threads sleep.  Such
- * sources have queues of about this length. */
+/* The number of additional threads that take requests while the source makes
+ * threads sleep.  Such sources have queues of about this length. */
 #define EXTRA_THREADS 12
 
 struct worker {

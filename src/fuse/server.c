@@ -64,9 +64,9 @@ static struct rsh_streams_options choose_windows(
 /* A thread needs its stack (if mappings are limited), the buffer of its
  * request, and a buffer to gather rows in. */
 #define THREAD_BYTES ((uint64_t)(512 + 1100 + 900) * 1024)
-/* Threads for signals, digests and the caches. */
+/* The number of threads for signals, digests and the caches. */
 #define MORE_THREADS 6
-/* Memory for open files, waiting requests and texts of .reshardfs. */
+/* The memory for open files, waiting requests and texts of .reshardfs. */
 #define SMALL_BYTES ((uint64_t)8 * 1024 * 1024)
 
 uint64_t rsh_server_maps(const struct rsh_server_options *o)

@@ -85,7 +85,8 @@ static void room_give_early(void *window_load)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Returns whether the load is still needed: not for a closed stream. */
+/* Returns whether a thread should still wait until it may load.  It need not if
+ * the stream was closed: then nothing is loaded. */
 static bool stream_wants_room(const void *stream)
 {
 	const struct rsh_stream *st = stream;

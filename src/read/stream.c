@@ -132,7 +132,7 @@ static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
 }
 
 /* Returns the window that holds the byte at `offset`, and makes it if there is
- * none; returns NULL if there is no room for one. */
+ * none; returns NULL if no window is available. */
 static struct rsh_window *stream_need_window(struct rsh_stream *st,
 					     uint64_t offset)
 {

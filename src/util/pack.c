@@ -27,7 +27,7 @@
 /* What compresses well does so in haste, too.  The samples of what does not are
  * the greater part of what compressing costs a model in bfloat16: in haste each
  * takes a quarter of the instructions. */
-#define SAMPLE_HASTE 16
+#define SAMPLE_HASTE 4
 
 enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
 

@@ -414,6 +414,41 @@ def dcp_hf_memory(bench):
     return consolidated(bench, "hf", smaller)
 
 
+# ---- loaded by torch ----
+
+def loaded_by_torch(bench, name):
+    """dcp.load of a mount of rank files, and of what dcp.save makes of it."""
+    tree = bench.tree(name)
+    target = os.path.join(bench.work, "saved_by_torch")
+    with bench.mounted(tree, ranks=1, extra=["--format", "dcp"]) as mount:
+        torch("save", mount.path, target)
+        torch("load", mount.path, target)
+
+        def side(directory, held):
+            bench.read(held)
+            found = torch("load", directory)
+            return Sample(found["seconds"], found["bytes"])
+
+        source = tree.source_files()
+        saved = [os.path.join(target, file) for file in os.listdir(target)]
+        result = bench.compare(lambda: side(mount.path, source),
+                               lambda: side(target, saved), warm=source)
+    shutil.rmtree(target)
+    return result
+
+
+@row("dcp_load", "dcp.load of a mount of rank files, contiguous",
+     "dcp.load of dcp.save's files", (">=", 0.8), tree="contiguous")
+def dcp_load(bench):
+    return loaded_by_torch(bench, "contiguous")
+
+
+@row("dcp_load_inner", "the same, inner axis", "dcp.load of dcp.save's files",
+     (">=", 0.5), tree="inner")
+def dcp_load_inner(bench):
+    return loaded_by_torch(bench, "inner")
+
+
 # ---- there and back, with mindformers ----
 
 def convert_words(model, side, *more):

@@ -6,6 +6,9 @@
     bench_torch.py consolidate dcp|hf DIRECTORY TARGET
                             -> {"seconds": S, "memory": BYTES}
     bench_torch.py same dcp|hf TARGET MODEL      fails if any tensor differs
+    bench_torch.py save SHOWN TARGET    what is loaded of SHOWN, a DCP, by dcp.save
+    bench_torch.py load DIRECTORY [DCP] -> {"seconds": S, "bytes": N} of dcp.load; with
+                                        DCP it fails if any tensor differs
 
 What it prints is one line of JSON; seconds are of torch's own call, without the start
 of Python and its imports, and memory is all that the process had at most.
@@ -115,10 +118,39 @@ def same(kind, target, model):
     return {}
 
 
+def loaded(directory):
+    """The tensors of a DCP, and the seconds of loading them."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    described = dcp.FileSystemReader(directory).read_metadata().state_dict_metadata
+    tensors = {name: torch.zeros(t.size, dtype=t.properties.dtype)
+               for name, t in described.items()}
+    start = time.perf_counter()
+    dcp.load(tensors, checkpoint_id=directory)
+    return tensors, time.perf_counter() - start
+
+
+def save_shown(shown, target):
+    import torch.distributed.checkpoint as dcp
+    dcp.save(loaded(shown)[0], checkpoint_id=target)
+    return {}
+
+
+def load(directory, other=None):
+    tensors, seconds = loaded(directory)
+    if other:
+        wanted = loaded(other)[0]
+        assert set(tensors) == set(wanted), set(tensors) ^ set(wanted)
+        for name, tensor in wanted.items():
+            assert tensors[name].dtype == tensor.dtype and tensors[name].equal(tensor), name
+    return {"seconds": seconds, "bytes": sum(t.nbytes for t in tensors.values())}
+
+
 def main():
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    verbs = {"make": make, "consolidate": consolidate, "same": same}
+    verbs = {"make": make, "consolidate": consolidate, "same": same,
+             "save": save_shown, "load": load}
     print(json.dumps(verbs[sys.argv[1]](*sys.argv[2:])), file=replies)
 
 

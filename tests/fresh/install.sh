@@ -1,18 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # README's way to install, on a Debian that has nothing else: its list of packages, its
-# commands.  Then, in the same build, the quick tests, and what the archive of
+# commands.  Then, in the same build, the tests that all fresh Debians run, and what the archive of
 # `make dist` is tested with, with the packages that tests/run.sh installs for tests.  No
 # mount namespace can be made there (it is no mount point, see pivot_root(2)).
 # shellcheck disable=SC2016,SC2154 # expanded there; lib/fresh.sh
 set -eu
 top=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
 . "$top/tests/lib/fresh.sh"
-
-in_clone()
-{
-	in_fresh env --chdir=/root/reshardfs "$@"
-}
 
 # As helper of mount(8), by the link that doc/jobs.md names, and as program.
 mount_demo()
@@ -26,19 +21,6 @@ mount_demo()
 		umount /mnt'
 }
 
-# make_tests GOAL...: of tests/Makefile; what fails says why.
-make_tests()
-{
-	in_clone make -k -C build/install/tests -j"$((${JOBS:-$(nproc)} + 1))" "$@" && return
-	cd "$fresh_root/root/reshardfs/build/install/tests"
-	find . -name '*.trs' -exec grep -lE '^:test-result: (FAIL|XPASS|ERROR)' {} + |
-		while read -r result; do
-			echo "$result"
-			grep -E -A 8 '^(not ok|Bail out)' "${result%.trs}.log" | head -n 30
-		done
-	return 1
-}
-
 fresh_tests 9
 fresh_test "a fresh Debian" fresh_begin
 fresh_test "a clone" fresh_clone
@@ -47,9 +29,9 @@ fresh_test "its packages and commands" in_clone sh -exc "$(readme_commands Insta
 fresh_test "what they install mounts" mount_demo
 fresh_test "the packages of the tests" in_clone sh -exc '
 	top=$PWD && . tests/lib/setup.sh && need_packages $BUILD_PACKAGES $TEST_PACKAGES'
-fresh_test "the quick tests" make_tests check-quick
+fresh_test "unit tests, and mounts" make_tests build/install check TESTS='$(QUICK_FRESH)'
 # Those use more of what a machine has by chance, or make mount namespaces.
-fresh_test "what looks with other programs" make_tests check TESTS="mount/cache_servers.py
+fresh_test "what looks with other programs" make_tests build/install check TESTS="mount/cache_servers.py
 	mount/objects.py mount/log_targets.py mount/fstab.sh mount/job.sh mount/stack.sh"
 fresh_test "no skip that tests/skips does not expect" in_clone \
 	python3 tests/lib/skips.py build/install/tests

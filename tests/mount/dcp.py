@@ -415,9 +415,9 @@ def run_refusals(tap):
     with tap.test("refused: to infer a strategy"):
         got = run("strategy", "infer", source)
         check(got.status not in (GOOD, NO), repr(got))
-        demand(got.err, "it is a distributed checkpoint")
+        demand(got.err, "a distributed checkpoint has no rank files")
     with tap.test("refused: a step to select"):
-        refused(run("plan", "--select", "step=9", source), USAGE, "is one distributed checkpoint")
+        refused(run("plan", "--select", "step=9", source), USAGE, "is a single distributed checkpoint")
     with tap.test("refused: the directory above, or a file"):
         refused(run("plan", os.path.dirname(source)), USAGE,
                 "again in it is a checkpoint: did you mean that?")

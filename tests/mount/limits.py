@@ -204,7 +204,7 @@ def taken_away(tap, job, readers, mib, *options):
                 right = list(pool.map(lambda name: read_once(job, m.path, name),
                                       list(job.expected) * readers))
             # Of what the kernel reads ahead it tells nobody.
-            check(all(right) or re.search("out of memory: readers|failed to allocate", m.log()),
+            check(all(right) or re.search("out of memory: reads fail|failed to allocate", m.log()),
                   m.log())
             tap.diag(f"{right.count(False)} of {len(right)} files got ENOMEM")
         with tap.test(f"and right bytes when it is back: {case}"):

@@ -133,7 +133,7 @@ def what_it_says(job):
         got = run("warm", "--share=1/2", m.path)
         check(got.status == GOOD and " that differ read in " in got.out, got)
         for wrong in ("2/2", "x", "1", "-1/2", "0/0"):
-            refused(run("warm", "--share", wrong, m.path), USAGE, "is no share")
+            refused(run("warm", "--share", wrong, m.path), USAGE, "is not a share")
 
 
 CASES = [each_place_of_the_source_once, of_some_ranks, of_parts_of_a_model,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects.h - objects behind HTTP, read in ranges: S3 and compatible
- * servers, and plain web servers with a file that lists their files.
+/* storage/objects.h - objects on HTTP servers, read in ranges: S3 and
+ * compatible servers, and plain web servers with a file that lists their files.
  *
  *   s3://BUCKET/PREFIX       listed by the server; requests are signed
  *   https://HOST/PATH/       listed by an index file (below)
@@ -76,8 +76,9 @@ struct rsh_objects_options {
 			      * RSH_OBJECTS_REQUESTS */
 	unsigned stall_ms;   /* a request without a byte for this time is
 			      * repeated; 0: 5,000 */
-	unsigned timeout_ms; /* of a request of a listing, and of reads without
-			      * a deadline while no byte comes; 0: 60,000 */
+	unsigned timeout_ms; /* timeout of a request of a listing, and of a read
+			      * without a deadline while no byte arrives; 0:
+			      * 60,000 */
 };
 
 #define RSH_OBJECTS_REQUESTS 64

@@ -97,7 +97,7 @@ struct rsh_store_options {
 	struct rsh_store_io *io;               /* NULL: none */
 };
 
-/* Returns whether it is an address of objects behind HTTP, not a path. */
+/* Returns whether `path` is an address of objects on an HTTP server. */
 bool rsh_store_is_address(const char *path);
 /* Returns the most requests in progress at a time to such an address; 0 for a
  * path. */

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# A build without a warning, unit tests, a few mounts and the demo in a fresh Debian of
+# another age: for tests/fresh/debian-*.sh, which set $fresh_suite and may set
+# $fresh_todo.
+# shellcheck shell=sh disable=SC2016,SC2154 # expanded there; lib/fresh.sh
+set -eu
+top=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
+. "$top/tests/lib/fresh.sh"
+
+# In the directory of tests/demo.sh, which takes the build as it is.
+build_suite()
+{
+	in_clone sh -exc '
+		autoreconf -fi
+		mkdir -p build/demo
+		cd build/demo
+		../../configure --quiet --enable-werror
+		make -j"${JOBS:-$(nproc)}"
+		src/reshardfs --version'
+}
+
+fresh_tests 7
+fresh_test "a fresh Debian" fresh_begin
+fresh_test "a clone" fresh_clone
+fresh_test "its packages" in_clone sh -exc '
+	top=$PWD && . tests/lib/setup.sh &&
+	need_packages $BUILD_PACKAGES python3 attr xxhash rsync \
+		memcached sasl2-bin libsasl2-modules'
+export CFLAGS=-O0
+fresh_test "a build without a warning" build_suite
+fresh_test "unit tests, and mounts" make_tests build/demo check TESTS='$(QUICK_FRESH)'
+fresh_test "no skip that tests/skips does not expect" in_clone \
+	python3 tests/lib/skips.py build/demo/tests
+fresh_test "the demo" in_clone tests/demo.sh
