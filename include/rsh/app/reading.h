@@ -12,9 +12,9 @@
 int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
 		    struct rsh_error *err);
 
-/* Must be called when the tree is known.  It keeps so much memory free that the
- * largest file of the tree can be loaded next, unless the options set an
- * amount.  `all` is true if the mount's page cache also holds the bytes that
+/* This must be called when the tree is known.  It keeps so much memory free
+ * that the largest file of the tree can be loaded next, unless the options set
+ * an amount.  `all` is true if the mount's page cache also holds the bytes that
  * were read. */
 void rsh_reading_keep_free(const struct rsh_options *o,
 			   const struct rsh_vfs *vfs, struct rsh_store_io *io,

@@ -106,7 +106,7 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 /* Adds the sentences.  Returns 0 or -ENOMEM. */
 int rsh_infer_print_messages(struct rsh_infer *x);
 
-/* Both return 0 or -ENOMEM. */
+/* These return 0 or -ENOMEM. */
 int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x);
 int rsh_infer_json(const struct rsh_printer *out, const struct rsh_infer *x);
 

@@ -7,7 +7,7 @@
 /* Runs a command that changes nothing, and returns the exit status.  If one of
  * its words names a file in a mount of reshardfs, it runs in a separate
  * process, which is killed with a message when it has waited for 8 seconds
- * without progress.  Must be called before any thread is started; both
+ * without progress.  The caller must not have started any thread; both
  * processes return. */
 int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv));
 

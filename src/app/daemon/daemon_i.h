@@ -22,17 +22,17 @@ struct rsh_daemon {
 /* Forks; both processes return.  Returns 0 or -errno. */
 int rsh_daemon_start(struct rsh_daemon *d);
 
-/* Must be called by the parent.  It waits until the child serves `mountpoint`.
- * If the child fails or dies, it removes a mount that is left.  It returns the
+/* The parent must call this.  It waits until the child serves `mountpoint`.  If
+ * the child fails or dies, it removes a mount that is left.  It returns the
  * child's exit status if the child exited, because the child has then already
  * printed the error. */
 enum rsh_exit rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
 
-/* Must be called by the child before it sets signal handlers.  It leaves the
+/* The child must call this before it sets signal handlers.  It leaves the
  * terminal's session; from then on the child outlives its parent. */
 void rsh_daemon_detach(void);
-/* Must be called by the child, from any thread.  It leaves the working
- * directory and the standard streams, and notifies the parent. */
+/* The child must call this, from any thread.  It leaves the working directory
+ * and the standard streams, and notifies the parent. */
 void rsh_daemon_ready(struct rsh_daemon *d);
 
 /* ---- messages to a service manager, as with sd_notify(3) ---- */
@@ -51,8 +51,8 @@ void rsh_notify(const char *message);
 
 struct rsh_signals;
 
-/* Must be called before there is any other thread.  From then on the signals
- * are pending until the thread takes them. */
+/* This must be called before there is any other thread.  From then on the
+ * signals are pending until the thread takes them. */
 void rsh_signals_block(void);
 /* Takes the signals until rsh_signals_stop(); tell(ctx) writes the statistics.
  * Returns 0 or -errno. */

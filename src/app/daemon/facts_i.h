@@ -25,8 +25,8 @@ struct rsh_facts {
 	uint64_t begun; /* time of the start, from rsh_clock_ns() */
 };
 
-/* Must be called before the mount, because it collects what cannot be found
- * later.  Returns 0 or -ENOMEM. */
+/* This must be called before the mount, because it collects what cannot be
+ * found later.  Returns 0 or -ENOMEM. */
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 		   rsh_mount_planner *plan);
 void rsh_facts_clear(struct rsh_facts *f);

@@ -27,9 +27,9 @@ enum rsh_stack {
 			 * this is logged */
 };
 
-/* Must be called before the mount, in the directory of the command and in a
- * process with one thread.  It waits while another process mounts there.  *lock
- * is -1 or a descriptor; other processes wait for this one until
+/* This must be called before the mount, in the directory of the command and in
+ * a process with one thread.  It waits while another process mounts there.
+ * *lock is -1 or a descriptor; other processes wait for this one until
  * rsh_stack_unlock() or until the process ends.  The call does not wait for a
  * mount that hangs.  Returns 0 or -errno with a sentence, also for a mount
  * whose daemon is gone or does not answer. */
