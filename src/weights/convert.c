@@ -108,7 +108,8 @@ static void weights_sides_of(struct weights_work *w, const char *text,
 	}
 }
 
-/* Only names that one side alone has show the direction. */
+/* Names that both sides have do not show the direction, so they are not
+ * counted. */
 static int weights_judge(const struct rsh_rule_table *table,
 			 const uint32_t *only, enum rsh_side *out,
 			 struct rsh_error *err)

@@ -38,12 +38,13 @@ struct rsh_weights_options {
 	 * only those need may be missing.  `name` is a name of the form that is
 	 * made.  NULL: all tensors are wanted. */
 	bool (*wanted)(void *ctx, const char *name);
-	/* Is called for each instance, such as a layer, with the size of a
+	/* This is called for each instance, such as a layer, with the size of a
 	 * letter that is a `let` of one key.  `key` is the key of the config
 	 * that gave the size.  If the config has none, the size comes from
-	 * shapes, and `key` is the first key of the `let`.  May be NULL. */
+	 * shapes, and `key` is the first key of the `let`.  It may be NULL. */
 	void (*sized)(void *ctx, uint32_t let, const char *key, uint64_t size);
-	/* Is called with a sentence about what is skipped; may be NULL. */
+	/* This is called with a sentence about what is skipped; it may be
+	 * NULL. */
 	void (*note)(void *ctx, const char *sentence);
 	void *ctx;
 };
