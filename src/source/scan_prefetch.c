@@ -166,8 +166,8 @@ static void guess_read_block(const struct rsh_scan_prefetch *g,
 	b->bytes = NULL;
 }
 
-/* Never fails: bytes that cannot be read ahead are read again if the scan needs
- * them. */
+/* This never fails: bytes that cannot be read in advance are read again if the
+ * scan needs them. */
 static int guess_work(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct guess_round *r = ctx;
