@@ -42,8 +42,8 @@ static int catalogue_number_indexes(struct rsh_catalogue *c)
 	return 0;
 }
 
-/* A job may have a million ranks of which few have a file, so loops go over
- * these only. */
+/* A job may have a million ranks of which few have a file.  So loops visit only
+ * the files that exist. */
 static int catalogue_list_present(struct rsh_catalogue *c)
 {
 	uint32_t n = 0;
@@ -60,7 +60,8 @@ static int catalogue_list_present(struct rsh_catalogue *c)
 	return catalogue_number_indexes(c);
 }
 
-/* Files mostly share their index with the file before. */
+/* Most files share their index with the file before them, so an index that
+ * equals the last one is skipped. */
 static int catalogue_find_first(struct rsh_catalogue *c)
 {
 	const struct rsh_ckpt_index *last = NULL;

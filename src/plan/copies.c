@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/copies.c picks the file from which a cell of a tensor is read.
  *
- * Holders are sorted by the places of their ranks, where those of a cell follow
- * each other:
+ * Holders are sorted by the places of their ranks.  The holders of one cell
+ * follow each other:
  *
  *   place    0   1   2   3   4   5     3 cells of 2 replicas
- *   file     7   .   2   9   .   .     the files of two ranks are missing, and
- *                                      those of both ranks of cell 2
+ *   file     7   .   2   9   .   .     three files are missing: one of cell 0
+ *                                      and both of cell 2
  *
  * For cell 0 and replica 1 there is no file at place 1; the search continues
  * from the start of the cell and gives file 7. */
@@ -18,8 +18,8 @@
 #include "plan_i.h"
 #include "rsh/util/mem.h"
 
-/* A table with an entry for every place is faster than a search.  It is made if
- * it has at most so many entries for each holder. */
+/* A table with an entry for every place is faster than a search.  It is made
+ * only if it has at most so many entries for each holder. */
 #define ALL_PER_HOLDER 16
 
 /* A holder, at the place of its rank. */
@@ -102,8 +102,8 @@ static int copies_list_all(struct rsh_copies *c)
 	return 0;
 }
 
-/* Gives the cell of holder i, and the index of the first holder behind that
- * cell.  *cell comes in as one that is no later. */
+/* Sets *cell to the cell of holder i, and returns the index of the first holder
+ * after that cell.  Before the call *cell must not be larger than that cell. */
 static uint32_t copies_cell_end(const struct rsh_copies *c, uint32_t i,
 				uint32_t *cell)
 {
@@ -166,7 +166,8 @@ static int copies_compare(const void *a, const void *b)
 			     x->n * sizeof(*x->holders)) : 0;
 }
 
-/* Tensors that are cut alike mostly lie in the same files. */
+/* Most tensors with the same cut are in the same files, so their copies are
+ * equal and are kept once. */
 static const struct rsh_copies *
 copies_find(const struct rsh_catalogue *c, const struct rsh_cut *cut,
 	    const struct rsh_holder *holders, uint32_t n, bool replicas)

@@ -2,16 +2,17 @@
 /* plan/cursor.c finds the place of an element of a shown tensor in a cell of
  * the catalogue's tensor.
  *
- * An example: a [6,4,10] of Float32 lies in 3 cells of 2 rows and is shown in 2
- * files of 3 rows each.  Nobody cuts dimensions 1 and 2, so there is one span,
- * of 4 * 10 * 4 = 160 bytes a row:
+ * An example: the source has a Float32 tensor [6,4,10] in 3 cells of 2 rows.
+ * It is shown in 2 files of 3 rows each.  Dimensions 1 and 2 are not cut, so
+ * there is one span, of 4 * 10 * 4 = 160 bytes a row:
  *
  *   cells of the source   |   0   |   1   |   2   |    320 bytes each
  *   rows                  |---|---|---|---|---|---|
  *   files                 |     0     |     1     |    480 bytes each
  *
- * Byte 300 of the slice in file 1 is unit 480 + 300 = 780 of the whole, which
- * is byte 780 % 320 = 140 of cell 780 / 320 = 2.  180 bytes follow it in both.
+ * Byte 300 of the slice in file 1 is unit 480 + 300 = 780 of the whole tensor.
+ * This is byte 780 % 320 = 140 of cell 780 / 320 = 2.  From it on, 180 bytes
+ * are contiguous on both sides.
  */
 #include "factored_i.h"
 #include "rsh/util/checked.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/factored.c makes the factored parts of a mapping.
  *
- * Factors that are contiguous on both sides are merged: of whole heads, [n d,
- * h] on both sides, the factors n, d and h become one. */
+ * Factors that are contiguous on both sides are merged.  For example, if whole
+ * heads [n d, h] are the same on both sides, the factors n, d and h become
+ * one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ factored_tensor(const struct rsh_mapping_build *k,
 	return k->p->cat->tensors[r->tensor];
 }
 
-/* Has the part any elements? */
+/* Returns whether the part has no elements. */
 static bool factored_is_empty(const struct rsh_factored_part *r)
 {
 	for (uint32_t i = 0; i < r->n_factors; i++)
@@ -33,7 +34,7 @@ static bool factored_is_empty(const struct rsh_factored_part *r)
 
 /* ---- boxes and factored parts ---- */
 
-/* Rewrites a part as a box.  False: it is no box. */
+/* Rewrites a part as a box.  False: the part is not a box. */
 static bool factored_as_box(const struct rsh_mapping_build *k,
 			    const struct rsh_factored_part *r,
 			    struct rsh_recipe_part *out)
@@ -81,7 +82,8 @@ bool rsh_factored_as_boxes(struct rsh_mapping_build *k, bool *failed)
 	struct rsh_recipe_part first;
 
 	*failed = false;
-	/* If a recipe is no boxes, mostly its first part is none. */
+	/* If some part of a recipe is not a box, then mostly the first part is
+	 * not.  So it is checked before memory is allocated. */
 	if (!factored_as_box(k, &r->factored[0], &first))
 		return false;
 	parts = rsh_arena_array(&k->p->arena, struct rsh_recipe_part,
@@ -348,7 +350,8 @@ bool rsh_factored_goes_on(const struct rsh_mapping_build *k, uint32_t d)
 	return true;
 }
 
-/* Does dimension i of the source belong to the in-span before? */
+/* Returns whether dimension i of the source belongs to the same in-span as
+ * dimension i - 1. */
 static bool factored_in_joined(const struct rsh_mapping_build *k,
 			       const struct rsh_factored_part *r, uint32_t i)
 {
@@ -458,7 +461,8 @@ static void factored_factors(struct factoring *m)
 	out->factors = m->f;
 }
 
-/* Sets where the part begins and ends, and the factors with step 1. */
+/* Sets where the part begins and ends along each shown span, and which factors
+ * have step 1. */
 static void factored_ends(struct factoring *m, uint8_t *first, uint64_t *from,
 			  uint64_t *to)
 {
@@ -546,7 +550,8 @@ static bool factored_meet(const struct rsh_mapping *w,
 	return true;
 }
 
-/* Chooses the span along which the parts are the shortest. */
+/* Chooses the span along which the parts are the shortest, compared with the
+ * length of the span. */
 static void factored_choose_span(struct rsh_mapping *w)
 {
 	double best = 0;

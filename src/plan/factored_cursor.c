@@ -2,9 +2,10 @@
 /* plan/factored_cursor.c finds an element of a tensor that is made of factored
  * parts.
  *
- * If neighbours in the shown tensor are not neighbours in the source, the
- * factor x that has step 1 in the shown tensor and the factor y that has step 1
- * in the source span a matrix, which is the element's tile. */
+ * Factor x has step 1 in the shown tensor, and factor y has step 1 in the
+ * source.  If neighbours in the shown tensor are not neighbours in the source,
+ * x and y are two different factors.  Their digits are the rows and columns of
+ * a matrix, which is the element's tile. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 
@@ -64,8 +65,8 @@ static const struct rsh_factored *factored_search(const struct rsh_mapping *w,
 	return NULL;
 }
 
-/* Finds the part of an element, which is mostly the last part or its
- * neighbour. */
+/* Finds the part of an element.  Mostly this is the part that was found last,
+ * or a neighbour of it, so these are tried first. */
 static bool factored_part_of(const struct rsh_mapping *w, const uint64_t *at,
 			     struct rsh_cursor *s, uint64_t *digit)
 {
@@ -139,12 +140,14 @@ struct digit_range {
 	uint64_t digit;
 };
 
-/* The element is at index `at` of a slice or cell, from <= at < to. */
+/* A slice or cell covers the indexes from <= i < to along one dimension.  The
+ * element has index `at`. */
 struct stretch {
 	uint64_t at, from, to;
 };
 
-/* Keeps the digits that are in the stretch; their distance is `step`. */
+/* Keeps the digits that are in the stretch.  Neighbouring digits are `step`
+ * apart. */
 static void range_cut(struct digit_range *r, uint64_t step,
 		      const struct stretch *s)
 {
@@ -156,7 +159,7 @@ static void range_cut(struct digit_range *r, uint64_t step,
 }
 
 /* Cuts both ranges to a stretch of one dimension along which `inner` has steps
- * of 1.  False: the stretch ends amid the digits of `inner`. */
+ * of 1.  False: the stretch begins or ends between the digits of `inner`. */
 static bool ranges_cut(struct digit_range *outer, uint64_t step,
 		       const struct digit_range *inner,
 		       const struct stretch *s)
@@ -183,8 +186,8 @@ static struct stretch cell_along(const struct factored_place *p, uint32_t h)
 	return (struct stretch){ p->at[h], p->from[h], p->to[h] };
 }
 
-/* Finds the ranges of both factors in the slice and the cell, if these are a
- * matrix. */
+/* Finds the ranges of both factors in the slice and the cell.  False: they are
+ * not a matrix. */
 static bool factored_matrix(const struct rsh_cursor *s,
 			    const struct factored_place *p, const uint64_t *at,
 			    struct digit_range *xs, struct digit_range *ys)

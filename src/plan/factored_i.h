@@ -29,7 +29,8 @@ struct rsh_mapping_build {
 
 /* ---- mixed-radix numbers ---- */
 
-/* Each factor of more than one element at least doubles a part. */
+/* Each factor of more than one element at least doubles the size of a part, so
+ * there cannot be more factors. */
 #define RSH_MAX_FACTORS 64
 
 /* The numbers base + sum of k * step, with 0 <= k < size for each digit. Digits
@@ -46,15 +47,16 @@ struct rsh_mixed_radix {
 /* Inserts a digit in order; there must be room. */
 void rsh_mixed_radix_add(struct rsh_mixed_radix *v, uint64_t size,
 			 uint64_t step);
-/* Do the digits have that order, and are all numbers below `limit`? */
+/* Returns whether the digits have the order of struct rsh_mixed_radix, and all
+ * numbers are below `limit`. */
 bool rsh_mixed_radix_valid(const struct rsh_mixed_radix *v, uint64_t limit);
 /* Returns the largest number. */
 uint64_t rsh_mixed_radix_last(const struct rsh_mixed_radix *v);
 /* Returns how many of the numbers n have from <= n < to. */
 uint64_t rsh_mixed_radix_between(const struct rsh_mixed_radix *v, uint64_t from,
 				 uint64_t to);
-/* Have both sets a number in common?  *budget limits the steps of the search
- * and is reduced; once it is 0 the result is always true. */
+/* Returns whether both sets have a number in common.  *budget limits the steps
+ * of the search, which reduces it.  Once it is 0 the result is always true. */
 bool rsh_mixed_radix_meet(const struct rsh_mixed_radix *a,
 			  const struct rsh_mixed_radix *b, uint32_t *budget);
 
@@ -97,11 +99,11 @@ int rsh_factored_of_boxes(struct rsh_mapping_build *k);
  * -ENOTSUP with a message. */
 int rsh_factored_check(const struct rsh_mapping_build *k,
 		       struct rsh_error *err);
-/* Are dimensions d - 1 and d contiguous in the shown tensor and in all parts?
- */
+/* Returns whether dimensions d - 1 and d are contiguous in the shown tensor and
+ * in all parts. */
 bool rsh_factored_goes_on(const struct rsh_mapping_build *k, uint32_t d);
-/* Makes the parts of a mapping that has its spans, and checks that they have
- * each element once.  0, or -EINVAL or -ENOMEM with a message. */
+/* Makes the parts of a mapping whose spans are made, and checks that each
+ * element is in exactly one part.  0, or -EINVAL or -ENOMEM with a message. */
 int rsh_factored_make(struct rsh_mapping_build *k, struct rsh_error *err);
 
 /* ---- needs ---- */
@@ -130,8 +132,8 @@ uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 void rsh_digit_box_shown(const struct rsh_digit_box *b,
 			 const struct rsh_mapping *w,
 			 const struct rsh_box *cell, struct rsh_box *out);
-/* Are some of the elements in no cell of the part's tensor?  *gap has some of
- * them, and no others. */
+/* Returns whether some of the elements are in no cell of the part's tensor.
+ * Then *gap contains some of these elements, and no others. */
 bool rsh_digit_box_gap(const struct rsh_digit_box *b, struct rsh_box *gap);
 
 #endif

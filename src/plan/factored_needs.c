@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/factored_needs.c finds the elements of a factored part in a slice, and
- * so the cells that the slice needs. */
+/* plan/factored_needs.c finds the elements of a factored part that are in a
+ * slice.  From these follow the cells that the slice needs. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 
@@ -149,8 +149,8 @@ uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 	return n;
 }
 
-/* Cuts the digits along an in-span to those of numbers from <= number < to.
- * The first digit of which several are left is the last one that is cut. */
+/* Cuts the digits along an in-span to those of numbers from <= number < to.  It
+ * stops at the first digit that keeps several values. */
 static void digit_box_cut(struct rsh_digit_box *b, uint32_t h, uint64_t from,
 			  uint64_t to)
 {

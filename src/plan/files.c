@@ -23,7 +23,7 @@ static bool is_same_list(const struct rsh_slot_list *l,
 		memcmp(l->header, f->header, f->header_bytes) == 0);
 }
 
-/* Gives the plan's own copy of a file's records, and takes over the layout's
+/* Returns the plan's copy of a file's records, and takes over the layout's
  * header.  NULL: out of memory. */
 static const struct rsh_slot_list *keep_list(struct rsh_plan *p,
 					     struct rsh_file_layout *f)
@@ -146,8 +146,8 @@ int rsh_blueprint_add_parts(struct rsh_plan *p,
 	return rc;
 }
 
-/* Moves the records of the second file behind the others, and keeps the order
- * within both.  0 or -ENOMEM. */
+/* Moves the records of the second file after those of the first, and keeps the
+ * order within each file.  0 or -ENOMEM. */
 static int split_records(const struct rsh_shown_file *f,
 			bool (*in_second)(const char *name), uint32_t *n_first)
 {

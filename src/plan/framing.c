@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/framing.c computes the layout of files: a .ckpt is its records, each
- * chunk after a header of its own; a safetensors file is one header and then
- * the contents, in an order of its own. */
+/* plan/framing.c computes the layout of files.  A .ckpt file consists of
+ * records, and each chunk of a record follows its own header.  A safetensors
+ * file has one header and then the contents, in the order of that format. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static int sort(struct rsh_file_layout *f)
 	return 0;
 }
 
-/* Int4 is stored as I8: only a note in the metadata tells the two apart. */
+/* Int4 is stored as I8.  Only a note in the metadata distinguishes the two. */
 static int make_header(struct rsh_file_layout *f, const char *format,
 		       struct rsh_error *err)
 {
@@ -139,8 +139,8 @@ static int lay_out_ms(struct rsh_file_layout *f, struct rsh_error *err)
 	return safetensors_lay_out(f, "ms", err);
 }
 
-/* Hugging Face's loaders take a file only if it says which framework's
- * conventions its tensors follow. */
+/* Hugging Face's loaders accept a file only if its metadata names the framework
+ * whose conventions the tensors follow. */
 static int lay_out_pt(struct rsh_file_layout *f, struct rsh_error *err)
 {
 	return safetensors_lay_out(f, "pt", err);

@@ -8,8 +8,9 @@
 #include "factored_i.h"
 #include "rsh/util/mem.h"
 
-/* No more than REPORTED_MAX slices are told with their ranks, and of each no
- * more than RANKS_LISTED_MAX ranks; the other slices are told by parameter. */
+/* At most REPORTED_MAX slices are reported with their ranks, and at most
+ * RANKS_LISTED_MAX ranks of each slice.  Of the other slices only the number
+ * for each parameter is reported. */
 #define REPORTED_MAX 4096
 #define RANKS_LISTED_MAX 64
 /* At most so many ranks that should hold lost slices are checked. */
@@ -27,7 +28,8 @@ int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 		return rsh_error_nomem(sentence);
 	if (p->n_lost == 0)
 		p->first_lost = *sentence;
-	/* Many destination ranks need the same slices. */
+	/* Many destination ranks need the same slices, so a loss is added
+	 * once. */
 	told = lost->shown == RSH_COPIED ? &p->lost_whole[lost->name] :
 					   &p->mappings[lost->shown]->lost;
 	if (!*told)
@@ -55,16 +57,16 @@ static int lost_by_name(const void *a, const void *b)
 
 /* ---- one parameter ---- */
 
-/* These are the losses of one name; each destination stage may have its own
- * tensor of that name. */
+/* The losses of one name.  Each destination stage may have its own tensor of
+ * that name. */
 struct loss {
 	const struct rsh_plan *p;
 	const struct rsh_lost *first;
 	uint32_t n;
 };
 
-/* Returns the tensor of the catalogue that loss i is of: of several parts the
- * first that lacks a cell; NULL: not known. */
+/* Returns the tensor of the catalogue to which loss i belongs.  If there are
+ * several parts, it is the first part that lacks a cell.  NULL: not known. */
 static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 {
 	const struct rsh_mapping *w = l->first[i].shown == RSH_COPIED ?
@@ -79,7 +81,8 @@ static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 	return w ? rsh_mapping_tensor(w, 0) : NULL;
 }
 
-/* Is the cell missing for one of the stages?  Together they need every cell. */
+/* Returns whether the cell is missing for one of the stages.  The stages
+ * together need every cell. */
 static bool is_lost(const struct loss *l, uint32_t cell)
 {
 	struct rsh_holder holder;
@@ -94,8 +97,8 @@ static bool is_lost(const struct loss *l, uint32_t cell)
 	return false;
 }
 
-/* Counts the lost cells.  Each cell is checked only if stages have lost
- * different ones. */
+/* Counts the lost cells.  It checks each cell only if the stages have lost
+ * different cells. */
 static uint32_t count_lost(const struct loss *l)
 {
 	const struct rsh_tensor *t = tensor_of(l, 0);
@@ -119,7 +122,7 @@ static uint32_t count_lost(const struct loss *l)
 struct loss_report {
 	void (*report)(void *ctx, const char *sentence);
 	void *ctx;
-	uint32_t left; /* slices that may still be told */
+	uint32_t left; /* slices that may still be reported with ranks */
 };
 
 static bool is_in_any(const struct rsh_catalogue *c, uint32_t name)
@@ -143,8 +146,8 @@ static void report_whole(struct loss_report *t, const struct loss *l)
 	t->report(t->ctx, text);
 }
 
-/* Tells of n slices at once, after `others` that were told one by one or
- * alone. */
+/* Reports n slices of a parameter in one sentence.  `others`: some other slices
+ * of the parameter were reported one by one. */
 static void report_rest(struct loss_report *t, const struct loss *l, uint32_t n,
 		      bool others)
 {
@@ -248,7 +251,7 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 	return true;
 }
 
-/* Finds what is lost of all parts, and tells it unless `t` is NULL. */
+/* Counts the lost cells of all parts, and reports them unless `t` is NULL. */
 static uint32_t lose_parts(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_mapping *w = l->p->mappings[l->first->shown];
@@ -353,8 +356,8 @@ static void find_all_missing_files(struct lost_files *f,
 	f->n = n;
 }
 
-/* Puts the missing files, if they are several, at the beginning of the
- * message. */
+/* Lists the missing files at the beginning of the message if there are
+ * several. */
 static void name_files(struct rsh_plan *p, uint64_t n_slices, uint32_t n_names)
 {
 	const struct rsh_error first = p->first_lost;

@@ -58,8 +58,8 @@ static int recipe_check_part(const struct rsh_shown *t,
 	return 0;
 }
 
-/* Checks that the parts' boxes lie in the tensor, have nothing in common and
- * together have all of its elements. */
+/* Checks that the parts' boxes are in the tensor, do not overlap and together
+ * contain all of its elements. */
 static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_cut **cut,
 			      struct rsh_error *err)
 {
@@ -144,8 +144,8 @@ const struct rsh_tensor *rsh_mapping_tensor(const struct rsh_mapping *w,
 			      : w->parts[part].tensor;
 }
 
-/* Gives the dimension of the catalogue's tensor that follows d; its number of
- * dimensions if none does. */
+/* Returns the dimension of the catalogue's tensor that corresponds to shown
+ * dimension d, or n_dims if none does. */
 static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
 			    uint32_t d)
 {
@@ -156,7 +156,8 @@ static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
 	return i;
 }
 
-/* Do both sides cut the dimension alike, or not at all? */
+/* Returns whether both sides cut the dimension in the same way, or neither side
+ * cuts it. */
 static bool are_cut_alike(const struct rsh_mapping_build *k, uint32_t d,
 			  const struct rsh_tensor *in, uint32_t i)
 {
@@ -169,7 +170,7 @@ static bool are_cut_alike(const struct rsh_mapping_build *k, uint32_t d,
 	       rsh_cut_is_whole(in->cut, in->dims, i);
 }
 
-/* Do steps along dimension d go on in dimension d - 1, on both sides? */
+/* Returns whether dimensions d - 1 and d are contiguous on both sides. */
 static bool goes_on(const struct rsh_mapping_build *k, uint32_t d)
 {
 	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
@@ -186,7 +187,8 @@ static bool goes_on(const struct rsh_mapping_build *k, uint32_t d)
 	return true;
 }
 
-/* Does the last dimension of each part follow the last one that is shown? */
+/* Returns whether the last dimension of each part's tensor corresponds to the
+ * last dimension that is shown. */
 static bool lie_together(const struct rsh_mapping_build *k)
 {
 	const uint32_t n = k->t->n_dims;
@@ -220,7 +222,8 @@ static int make_spans(struct rsh_mapping_build *k)
 {
 	struct rsh_mapping *w = k->w;
 	const uint32_t n = k->t->n_dims;
-	/* Units are bytes unless there is a codec or elements lie apart. */
+	/* Units are elements if there is a codec or if neighbouring elements
+	 * are not neighbours in the source.  Otherwise units are bytes. */
 	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->is_factored
 				? rsh_dtype_size(k->t->dtype)
 				: 1;
@@ -271,8 +274,8 @@ static void find_row(const struct rsh_mapping_build *k,
 		out->row_in++;
 }
 
-/* Makes the in-spans of a part.  A dimension that follows a joined one belongs
- * to the in-span before. */
+/* Makes the in-spans of a part.  A dimension that corresponds to a joined one
+ * belongs to the same in-span as the dimension before it. */
 static void in_spans_of_part(const struct rsh_mapping_build *k,
 			     const struct rsh_recipe_part *r,
 			     struct rsh_mapping_part *out)
@@ -425,7 +428,7 @@ static int copy_given(struct rsh_mapping_build *k)
 	if (t->n_dims)
 		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	k->w->dims = dims;
-	/* A tensor that is shown as it is needs none of the parts. */
+	/* These mappings do not use the parts as they were given. */
 	if (k->w->pair != RSH_NO_PAIR || k->w->is_factored)
 		return 0;
 	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
@@ -476,8 +479,9 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 	return 0;
 }
 
-/* Chooses how the recipe is said, and checks it: a factored one where
- * neighbours that are shown may lie apart in the source. */
+/* Checks the recipe, and rewrites it as boxes or as factored parts.  It becomes
+ * factored if neighbours in the shown tensor may not be neighbours in the
+ * source. */
 static int check_recipe(struct rsh_mapping_build *k, struct rsh_error *err)
 {
 	bool failed = false;

@@ -68,7 +68,7 @@ uint64_t rsh_mixed_radix_between(const struct rsh_mixed_radix *v, uint64_t from,
 
 /* ---- intersection ---- */
 
-/* Copies all but the first digit, and moves the numbers. */
+/* Copies all digits but the first, and sets another base. */
 static void digits_rest(const struct rsh_mixed_radix *v, uint64_t base,
 			struct rsh_mixed_radix *out)
 {
@@ -78,8 +78,8 @@ static void digits_rest(const struct rsh_mixed_radix *v, uint64_t base,
 		out->of[i] = v->of[i + 1];
 }
 
-/* Divides v into numbers whose first digit has this larger step, and the rest.
- * False: there is no rest. */
+/* Divides the numbers of v into `whole`, whose first digit has this larger
+ * step, and the rest, `over`.  False: there is no rest. */
 static bool digits_split(const struct rsh_mixed_radix *v, uint64_t step,
 			 struct rsh_mixed_radix *whole,
 			 struct rsh_mixed_radix *over)
@@ -101,8 +101,9 @@ static bool digits_split(const struct rsh_mixed_radix *v, uint64_t step,
 	return true;
 }
 
-/* Do they meet, if both first digits have the same step?  The other digits can
- * compensate at most a few differences between the first ones. */
+/* Does the same as rsh_mixed_radix_meet() for sets whose first digits have the
+ * same step.  The other digits can compensate only small differences between
+ * the first digits, so few differences are tried. */
 static bool digits_meet_alike(const struct rsh_mixed_radix *a,
 			      const struct rsh_mixed_radix *b, uint32_t *budget)
 {
@@ -124,8 +125,9 @@ static bool digits_meet_alike(const struct rsh_mixed_radix *a,
 	return false;
 }
 
-/* Do they meet?  a has the larger step, so its numbers are clusters; those near
- * b are checked. */
+/* Does the same as rsh_mixed_radix_meet().  a has the larger step, so its
+ * numbers form groups with gaps between them.  Only the groups near b are
+ * checked. */
 static bool digits_meet_near(const struct rsh_mixed_radix *a,
 			     const struct rsh_mixed_radix *b, uint32_t *budget)
 {

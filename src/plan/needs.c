@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/needs.c lists the source files that a virtual file needs, and finds what
- * is missing of them. */
+/* plan/needs.c lists the source files that a virtual file needs, and finds the
+ * slices that no source file has. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,17 +52,18 @@ static void unuse_files(struct rsh_building *b)
 struct need {
 	struct rsh_plan *p;
 	const struct rsh_tensor *tensor;
-	struct rsh_box box;  /* what is needed of the tensor */
-	const struct rsh_digit_box *digits; /* if not NULL: no more of it */
+	struct rsh_box box;  /* the needed box of the tensor */
+	const struct rsh_digit_box *digits; /* the needed elements of the box;
+					     * NULL: all of them */
 	struct rsh_digit_box kept;
-	uint32_t member;     /* for whom it is needed */
+	uint32_t member;     /* the file's (struct rsh_shown_file) */
 	uint32_t replica;
 	uint64_t n_found;
-	uint32_t lowest; /* of the files that should hold what none does */
+	uint32_t lowest; /* the lowest file that should hold a missing cell */
 	uint32_t cell;   /* the first one that no file holds */
 };
 
-/* Gives the file that should hold a cell, of the replica that is preferred. */
+/* Returns the file that should hold the preferred replica of a cell. */
 static uint32_t own_file(const struct need *n, uint32_t cell)
 {
 	const struct rsh_cut *cut = n->tensor->cut;
@@ -70,7 +71,7 @@ static uint32_t own_file(const struct need *n, uint32_t cell)
 	return n->tensor->first_file + rsh_cut_member(cut, cell, n->replica);
 }
 
-/* Has the cell any of the elements that are needed? */
+/* Returns whether the cell has some of the elements that are needed. */
 static bool is_needed(const struct need *n, uint32_t cell)
 {
 	struct rsh_box box;
@@ -118,8 +119,8 @@ static void need_held_cell(void *ctx, uint32_t cell)
 		need_cell(n, cell);
 }
 
-/* Finds the cells that are needed, and gives how many they are.  It looks only
- * at cells that some file holds, where these are fewer. */
+/* Finds the cells that are needed, and returns their number.  It visits only
+ * cells that some file holds if these are fewer. */
 static uint64_t need_box(struct need *n)
 {
 	const struct rsh_cut *cut = n->tensor->cut;
@@ -139,7 +140,7 @@ static uint64_t need_box(struct need *n)
 	return n_cells;
 }
 
-/* Are some of the elements in no cell? */
+/* Returns whether some of the needed elements are in no cell. */
 static bool has_gap(const struct need *n, struct rsh_box *gap)
 {
 	return n->digits ? rsh_digit_box_gap(n->digits, gap) :
@@ -234,8 +235,8 @@ static int mark_done(struct rsh_plan *p, const struct rsh_mapping *w,
 	return 0;
 }
 
-/* Marks the source files that have what is needed of a tensor.  False: some of
- * it is missing. */
+/* Marks the source files that have the needed cells of a tensor.  False: some
+ * of these are missing. */
 static bool need_found(struct need *n)
 {
 	const uint64_t n_cells = need_box(n);
@@ -249,7 +250,7 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct need *n = ctx;
 
-	/* A copy, since lose_cells() uses it later. */
+	/* lose_cells() uses this copy after `b` is gone. */
 	n->kept = *b;
 	n->digits = &n->kept;
 	rsh_digit_box_bounds(b, &n->box);
@@ -288,7 +289,7 @@ static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 	struct need n = { .p = p, .member = f->member };
 	struct rsh_box slice;
 
-	/* A tensor without elements needs nothing from anywhere. */
+	/* A tensor without elements needs no source file. */
 	if (rsh_mapping_bytes(w, f->member) == 0 || is_done(p, w, number))
 		return 0;
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, f->member), &slice);
@@ -339,7 +340,7 @@ int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,
 			uint32_t member, bool *lost, struct rsh_error *err)
 {
 	struct rsh_virtual_file f = { .rank = rank, .member = member };
-	/* No file has this number, so the pair is not taken as done. */
+	/* No file has this number, so the pair does not count as done. */
 	int rc = need_slice(p, &f, UINT32_MAX - 1, shown, err);
 
 	*lost |= f.lost;

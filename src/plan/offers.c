@@ -70,7 +70,7 @@ static const char *offers_name(const struct offering *s, uint32_t name)
 	return rsh_names_text(s->w->cat->names, name);
 }
 
-/* Says which type an offer is shown as, and by which codec it becomes that.
+/* Finds the type as which an offer is shown, and the codec that converts to it.
  * Scaled elements are rounded once, to BFloat16. */
 static int offers_codec(const struct offering *s, const struct rsh_offer *o,
 			struct rsh_shown *t, struct rsh_error *err)
@@ -103,7 +103,7 @@ static int offers_codec(const struct offering *s, const struct rsh_offer *o,
 	return 0;
 }
 
-/* Puts the parameter and its layout before the reason. */
+/* Prefixes the message with the parameter and its layout. */
 static int offers_refuse(const struct offering *s, const struct rsh_offer *o,
 			 const struct rsh_strategy_item *item, int rc,
 			 struct rsh_error *err)
@@ -124,7 +124,8 @@ static int offers_refuse(const struct offering *s, const struct rsh_offer *o,
 	return rc;
 }
 
-/* Makes the cut of a layout, or with NULL the one of a single rank. */
+/* Makes the cut of a layout.  If the layout is NULL, makes the cut of a single
+ * rank. */
 static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 		      const struct rsh_strategy_item *item,
 		      const struct rsh_cut **out, struct rsh_error *err)
@@ -252,8 +253,8 @@ static bool offers_is_deduplicated(void *ctx, uint32_t stage,
 	return rsh_param_in_stage(p, stage) && offers_is_wanted(ctx, p->name);
 }
 
-/* Notes parameters that only the strategy has, as optimizer state that the
- * checkpoint does not have. */
+/* Adds a note about parameters that only the strategy lists, for example
+ * optimizer state that is not in the checkpoint. */
 static int offers_note_absent(const struct offering *s)
 {
 	uint32_t n = 0, example = RSH_NAME_NONE;

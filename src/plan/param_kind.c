@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/param_kind.c knows the names that MindSpore's optimizers give their
- * parameters. */
+/* plan/param_kind.c has the list of names that MindSpore's optimizers give
+ * their parameters. */
 #include <string.h>
 
 #include "rsh/plan/param_kind.h"

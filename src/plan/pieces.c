@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/pieces.c finds the places that the bytes of a range of a virtual file
- * come from. */
+/* plan/pieces.c finds the places in source files from which the bytes of a
+ * range of a virtual file come. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct rsh_piece_iter {
 	uint64_t pos; /* in the virtual file, or in the content of the slot */
 	uint64_t end;
 	uint32_t slot;
-	bool content; /* only that of the slot */
+	bool content; /* the iterator covers only the content of the slot */
 
 	/* The current slot. */
 	bool entered;
@@ -28,11 +28,11 @@ struct rsh_piece_iter {
 	struct rsh_chunks chunks;
 	uint8_t *header;      /* room for the header of any chunk */
 	size_t header_cap;
-	bool no_memory; /* there was none for a header */
+	bool no_memory; /* memory was out when a header was needed */
 
-	/* The source of the slot's content.  A copied slot has one record, a
-	 * shown one a record in each source file; files that share an index
-	 * share the record. */
+	/* The source of the slot's content.  A copied slot has one record.  A
+	 * shown slot has a record in each source file; files that share an
+	 * index share the record. */
 	const struct rsh_mapping *w; /* NULL: copied */
 	struct rsh_cursor cursor;
 	uint32_t file;
@@ -40,9 +40,9 @@ struct rsh_piece_iter {
 	const struct rsh_tensor *tensor; /* the tensor that `rec` is of */
 	const struct rsh_record *rec;
 
-	/* The current row.  rows.n is how many equal rows follow, as far as is
-	 * known from its pieces; 0 unless the row was given from its start
-	 * on. */
+	/* The current row.  rows.n is the number of equal rows that follow, as
+	 * far as its pieces show.  It is 0 unless the iterator returned the row
+	 * from its first byte on. */
 	struct rsh_rows rows;
 	uint64_t row_pos; /* where the next piece of the row has to be */
 	uint64_t row_end;
@@ -53,7 +53,8 @@ static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
 	return &it->f->list->slots[it->slot];
 }
 
-/* Gives the index of the slot that holds `offset`, which lies in the file. */
+/* Returns the index of the slot that contains `offset`, which must be within
+ * the file. */
 static uint32_t pieces_find_slot(const struct rsh_slot_list *l, uint64_t offset)
 {
 	uint32_t lo = 0, hi = l->n;
@@ -249,8 +250,9 @@ static uint64_t row_units(const struct rsh_piece_iter *it)
 	return it->w->is_factored ? 1 : it->cursor.len[it->w->n_spans - 1];
 }
 
-/* Updates `rows` by a piece.  From it on `room` bytes are contiguous in the
- * source file, and `limit` bytes of content in the virtual file. */
+/* Updates `rows` after a piece.  From the start of the piece on, `room` bytes
+ * are contiguous in the source file, and `limit` bytes of content in the
+ * virtual file. */
 static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
 		       uint64_t length, uint64_t room, uint64_t limit)
 {
@@ -387,7 +389,8 @@ static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 	return true;
 }
 
-/* MindSpore's converter writes zeros that no source file has. */
+/* In some cases MindSpore's converter writes zeros that are in no source
+ * file. */
 static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 {
 	static const uint8_t zeros[16];
@@ -451,8 +454,8 @@ static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 }
 
-/* Gives what the framing has written to it->header, from byte `within` of `n`
- * on. */
+/* Gives the bytes that the framing has written to it->header.  It wrote `n`
+ * bytes; the piece begins at byte `within`. */
 static void framing_piece(struct rsh_piece_iter *it, uint64_t within,
 			  uint64_t n, struct rsh_piece *out)
 {
@@ -492,11 +495,11 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	return true;
 }
 
-/* ---- files that are a source file ---- */
+/* ---- files that equal a source file ---- */
 
 /* Finds a file with the same records at the same places, of a rank that holds
- * the same slice of everything: the one after the origin, and the first after
- * the last. */
+ * the same slice of every parameter.  The search begins at the origin, and
+ * continues with the first file after the last. */
 static bool find_twin(const struct rsh_piece_iter *it, uint32_t *file)
 {
 	const struct rsh_plan_ops *w = &it->p->ops;

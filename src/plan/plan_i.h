@@ -38,7 +38,8 @@ struct rsh_in_span {
 	/* Set if a grid cuts the tensor: */
 	uint64_t len;
 	uint64_t stride; /* units between two neighbours in a cell */
-	uint32_t weight; /* the next cell's number is larger by this */
+	uint32_t weight; /* difference between the numbers of two cells that
+			  * are neighbours along it */
 };
 
 /* The shown tensor and the part's tensor are cut in the same way along this
@@ -98,7 +99,8 @@ struct rsh_pair {
 	const struct rsh_copies *copies;
 };
 
-/* Do the element types of a part and of the shown tensor fit the codec? */
+/* Returns whether the element types of a part and of the shown tensor fit the
+ * codec. */
 bool rsh_recipe_types_fit(const struct rsh_shown *t,
 			  const struct rsh_tensor *in);
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
@@ -238,8 +240,8 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
  * that no file holds is added to p->lost and marks the file as lost. */
 int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
-/* Gives the box of a part's tensor that a slice is made of.  False: the part
- * has nothing of the slice. */
+/* Gives the box of a part's tensor from which a slice is made.  False: the part
+ * has no element of the slice. */
 bool rsh_mapping_part_box(const struct rsh_mapping *w,
 			  const struct rsh_box *slice, uint32_t part,
 			  struct rsh_box *out);

@@ -104,8 +104,8 @@ static void origin_tell(void *ctx, uint32_t cell)
 				&holder) ? &holder : NULL);
 }
 
-/* The elements of a cell in a factored part may be no box.  The box that is
- * given then also contains elements of other cells. */
+/* The elements of a cell in a factored part may not form a box.  The box that
+ * `each` gets then also contains elements of other cells. */
 static bool origin_tell_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct origins *o = ctx;

@@ -96,7 +96,8 @@ struct rsh_recipe {
 void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
 		     struct rsh_recipe_part *out);
 
-/* A tensor that is shown.  A file has the cell that the file's member holds. */
+/* A tensor that is shown.  A file contains one cell of it: the cell of the
+ * file's member (struct rsh_shown_file). */
 struct rsh_shown {
 	uint32_t name;          /* its number; rsh_plan_ops.written_name() */
 	enum rsh_dtype dtype;   /* after the recipe's conversion */
@@ -106,7 +107,7 @@ struct rsh_shown {
 	struct rsh_recipe recipe;
 };
 
-/* Functions that a plan calls while it is made and until it is freed, from any
+/* A plan calls these functions while it is made and until it is freed, from any
  * thread.  `ctx` is the first argument of each. */
 struct rsh_plan_ops {
 	void *ctx;
@@ -122,20 +123,20 @@ struct rsh_plan_ops {
 	void (*copy_shape)(const void *ctx, const struct rsh_ckpt_index *ix,
 		      const struct rsh_record *r, struct rsh_record_shape *out,
 		      enum rsh_codec *codec);
-	/* Do both source files hold the same slice of every parameter?  NULL:
-	 * no two do. */
+	/* Returns whether both source files hold the same slice of every
+	 * parameter.  NULL: no two source files do. */
 	bool (*same_slices)(const void *ctx, uint32_t a, uint32_t b);
-	/* Writes " (...)" or "" to the end of a message about a lost slice: how
-	 * the tensor is cut.  May be NULL. */
+	/* Writes how the tensor is cut, as " (...)", or writes "".  The text
+	 * ends a message about a lost slice.  May be NULL. */
 	void (*explain)(const void *ctx, uint32_t rank, uint32_t name,
 			char *text, size_t size);
-	/* Is called if a cell is read from a replica because `own_file` is
-	 * missing or lacks it.  May be NULL. */
+	/* The plan calls this if a cell is read from a replica because
+	 * `own_file` is missing or lacks the cell.  May be NULL. */
 	void (*replica_used)(void *ctx, uint32_t own_file, uint32_t name);
 	void (*free)(void *ctx);
 };
 
-/* How the files are written. */
+/* This describes how the files are written. */
 struct rsh_blueprint {
 	const struct rsh_framing *framing; /* plan/framing.h */
 	bool remove_redundancy; /* other ranks keep some of the records */
@@ -178,10 +179,10 @@ struct rsh_slot {
 				 * rsh_plan_ops.pick() finds */
 };
 
-/* A file with n records in the wanted order; the framing may reorder the arrays
- * in place.  `rank` is the number that the functions of rsh_plan_ops get,
- * `member` that whose cells it holds; `lost` says that some slices are known to
- * be missing. */
+/* A file with n records in the wanted order.  The framing may reorder the
+ * arrays in place.  The functions of rsh_plan_ops get `rank`.  The file
+ * contains the cells of `member`, which is a rank of the tensors' cuts.  `lost`
+ * is true if some slices are known to be missing. */
 struct rsh_shown_file {
 	uint32_t rank;
 	uint32_t member;
@@ -195,8 +196,8 @@ struct rsh_shown_file {
  * rsh_blueprint.replicas is false. */
 int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
 			   struct rsh_error *err);
-/* Adds the records as several files: each has at most `limit` bytes of content,
- * or one larger tensor.  With a limit of 0 adds one file. */
+/* Adds the records as several files.  Each file has at most `limit` bytes of
+ * content, or one tensor that is larger.  A limit of 0 adds one file. */
 int rsh_blueprint_add_parts(struct rsh_plan *p,
 			    const struct rsh_shown_file *whole, uint64_t limit,
 			    struct rsh_error *err);
@@ -208,20 +209,20 @@ int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
 			  bool (*in_second)(const char *name),
 			  struct rsh_error *err);
 
-/* Adds a file that equals source file `origin`, byte for byte, of `bytes`
- * bytes.  The caller sets the offsets of its slots; there may be none if the
- * content is not known.  0 or -ENOMEM with a message. */
+/* Adds a file that equals source file `origin`, byte for byte.  Its size is
+ * `bytes`.  The caller sets the offsets of its slots.  It may have no slots if
+ * the content is not known.  0 or -ENOMEM with a message. */
 int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
 			    uint32_t origin, uint64_t bytes,
 			    struct rsh_error *err);
 
-/* Marks a name as lost that no shown tensor has and of which slices are
- * missing; keeps the message if it is the first one.  0 or -ENOMEM. */
+/* Marks a name as lost: no shown tensor has this name, and some of its slices
+ * are missing.  The plan keeps the first message.  0 or -ENOMEM. */
 int rsh_blueprint_lose(struct rsh_plan *p, uint32_t name,
 		       struct rsh_error *sentence);
-/* Checks whether all slices exist that the file of `rank` would need of a shown
- * tensor, and sets *lost if not.  Returns what rsh_blueprint_add_file()
- * would. */
+/* Checks whether the source has all slices of a shown tensor that the file of
+ * `rank` would need.  Sets *lost if it does not.  Returns what
+ * rsh_blueprint_add_file() would return. */
 int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,
 			uint32_t member, bool *lost, struct rsh_error *err);
 /* Sets the message about a slice that no file holds, and returns -ENOENT.
@@ -230,11 +231,12 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 			  uint32_t rank, uint32_t name, const char *more,
 			  struct rsh_error *err);
 
-/* Adds a note for the log (from malloc, taken over; NULL: out of memory), which
- * rsh_plan_note() returns.  0 or -ENOMEM. */
+/* Adds a note for the log, which rsh_plan_note() returns.  `sentence` is from
+ * malloc, and the plan takes it over.  If it is NULL, memory is out, and the
+ * function returns -ENOMEM.  0 or -ENOMEM. */
 int rsh_blueprint_note(struct rsh_plan *p, char *sentence);
-/* Adds a note about a difference from what MindSpore's converter would write,
- * likewise. */
+/* Does the same for a note about a difference from what MindSpore's converter
+ * would write. */
 int rsh_blueprint_note_difference(struct rsh_plan *p, char *sentence);
 /* Sets the part of file names between the rank and the format's suffix. */
 void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix);

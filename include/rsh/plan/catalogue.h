@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/catalogue.h - what a source holds: its tensors, how each is cut
- * into cells, and for every cell its copies.
+/* plan/catalogue.h - a catalogue lists the tensors of a source, how each tensor
+ * is cut into cells, and the copies of every cell.
  *
  * The reader of a format fills a catalogue, and plans are made from it.  It
  * depends on no framework.  A copy is a record of a file; the file's index says
  * where the record's bytes are.  Files with equal indexes share one index, and
- * tensors with equal cuts or copies share these, so that the catalogue of a
- * thousand ranks of two thousand tensors takes a few megabytes.
+ * tensors with equal cuts or copies share these.  So a catalogue of a thousand
+ * ranks and two thousand tensors takes a few megabytes.
  *
  *   tensor w Float32 [8,4]     cut 2x1 over 4 ranks      copies
  *                              cell 0: rows 0 to 3       files 0 and 2
  *                              cell 1: rows 4 to 7       files 1 and 3
  *
  * One thread fills a catalogue; from then on any thread may read it.  It owns
- * its tensors, cuts and copies, but neither names nor indexes.  Functions fail
- * only if memory is out.
+ * its tensors, cuts and copies.  It owns neither names nor indexes.  Functions
+ * fail only if memory is out.
  */
 #ifndef RSH_PLAN_CATALOGUE_H
 #define RSH_PLAN_CATALOGUE_H
@@ -78,8 +78,8 @@ void rsh_catalogue_free(struct rsh_catalogue *c);
 /* Updates n_names after names were added to the table. */
 void rsh_catalogue_update_names(struct rsh_catalogue *c);
 
-/* Takes the cut over, also on failure, and returns the catalogue's equal one.
- * NULL: out of memory, or `cut` is NULL. */
+/* Takes the cut over, also on failure, and returns the catalogue's cut that is
+ * equal to it.  NULL: out of memory, or `cut` is NULL. */
 const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
 					     struct rsh_cut *cut);
 
@@ -90,8 +90,9 @@ struct rsh_holder {
 	uint32_t record; /* number in the file's index, or RSH_BY_NAME */
 };
 
-/* Keeps the copies of a tensor's cells, which are the n holders; of several of
- * one rank the first is preferred.  `cut` is from rsh_catalogue_keep_cut().
+/* Keeps the copies of a tensor's cells.  The copies are the n holders.  If one
+ * rank has several, the first is preferred.  `cut` is from
+ * rsh_catalogue_keep_cut().
  * With `replicas` a cell may be read from any rank that holds it.  The
  * catalogue owns the result and keeps equal copies once.  NULL: out of
  * memory. */
@@ -123,13 +124,13 @@ uint32_t rsh_catalogue_present_from(const struct rsh_catalogue *c,
 
 /* ---- copies ---- */
 
-/* Picks the copy of a cell to read, for all tensors that have cells; for copied
- * records rsh_plan_ops.pick() does it.  The preferred replica
- * (rsh_cut_replica()) comes first.  If `replicas` was set, the replicas after
- * it follow, and the first one after the last, so that the reads of a lost file
- * spread over the others.  Files with avoid[file] set are left out.  If `avoid`
- * is not NULL all replicas are searched, whatever `replicas` was.  False: no
- * file is left. */
+/* Picks the copy of a cell to read.  (For copied records rsh_plan_ops.pick()
+ * does this.)  It first tries the preferred replica (rsh_cut_replica()).  If
+ * `replicas` was set, it then tries the replicas after that one, and continues
+ * with the first after the last: so the reads of a lost file are spread over
+ * the others.  It skips files with avoid[file] set.  If `avoid` is not NULL it
+ * tries all replicas, even if `replicas` was not set.  False: no file is
+ * left. */
 bool rsh_copies_pick(const struct rsh_copies *c, uint32_t cell,
 		     uint32_t replica, const atomic_bool *avoid,
 		     struct rsh_holder *out);
@@ -141,7 +142,7 @@ const struct rsh_holder *rsh_copies_holders(const struct rsh_copies *c);
 /* Calls `each` for every cell that some file holds, in ascending order. */
 void rsh_copies_each(const struct rsh_copies *c, rsh_cell_fn *each, void *ctx);
 
-/* Must the file be avoided? */
+/* Returns whether the file must not be read. */
 static inline bool rsh_is_avoided(const atomic_bool *avoid, uint32_t file)
 {
 	return avoid && atomic_load_explicit(&avoid[file],

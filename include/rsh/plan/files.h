@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/files.h - the files of a source, as rsh_source_view() gives them to the
- * reader of a format, which makes a catalogue of them. */
+/* plan/files.h - the files of a source.  rsh_source_view() gives them to the
+ * reader of a format, and the reader makes a catalogue of them. */
 #ifndef RSH_PLAN_FILES_H
 #define RSH_PLAN_FILES_H
 
@@ -18,7 +18,8 @@ struct rsh_source_view {
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
 	enum rsh_file_type format;                     /* of the files */
-	bool joined; /* some rank's index covers several files, end to end */
+	bool joined; /* the index of some rank covers several concatenated
+		      * files */
 	/* MindSpore's converter cannot read files of this kind, so notes about
 	 * differences from it are pointless. */
 	bool foreign;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/framing.h - the file formats of virtual files: what precedes the
- * contents of records, and how the records are divided into files.
+/* plan/framing.h - the file formats of virtual files.  A framing defines the
+ * headers and trailers of records, and their order in a file.
  *
  * A framing has no state; any thread may call it.
  */
@@ -9,7 +9,7 @@
 
 #include "rsh/plan/blueprint.h"
 
-/* How records are divided into files. */
+/* This says how records are divided into files. */
 enum rsh_division {
 	/* Each rank has a file; without ranks there is one. */
 	RSH_DIVIDE_RANKS,
@@ -36,8 +36,8 @@ struct rsh_file_layout {
 	uint64_t bytes;
 };
 
-/* How a record's content is divided into chunks, each between a header and a
- * trailer of its own. */
+/* This says how a record's content is divided into chunks.  Each chunk follows
+ * a header of its own and is followed by a trailer of its own. */
 struct rsh_chunks {
 	uint64_t n;
 	uint64_t content_bytes; /* of each chunk but the last */
@@ -53,11 +53,12 @@ struct rsh_framing {
 	int (*lay_out)(struct rsh_file_layout *f, struct rsh_error *err);
 	void (*chunks)(const struct rsh_record_shape *s,
 		       struct rsh_chunks *out);
-	/* Writes the header of the chunk whose content has `chunk_bytes` and
-	 * begins at byte `at` of the record's; NULL if chunks have none. */
+	/* Writes the header of a chunk.  The chunk's content has `chunk_bytes`
+	 * bytes and begins at byte `at` of the record's content.  NULL: chunks
+	 * have no header. */
 	size_t (*write_header)(const struct rsh_record_shape *s, uint64_t at,
 			       uint64_t chunk_bytes, uint8_t *buf);
-	/* Writes the trailer of a chunk; NULL if chunks have none. */
+	/* Writes the trailer of a chunk.  NULL: chunks have no trailer. */
 	size_t (*write_trailer)(const struct rsh_record_shape *s, uint64_t at,
 				uint64_t chunk_bytes, uint8_t *buf);
 };
@@ -72,7 +73,8 @@ extern const struct rsh_framing rsh_hf_framing;
  * RSH_TORCH_ALIGNMENT. */
 extern const struct rsh_framing rsh_dcp_framing;
 
-/* Sets the message that a file got too large with this record; -EFBIG. */
+/* Sets the message that this record makes the file too large, and returns
+ * -EFBIG. */
 int rsh_layout_too_large(const struct rsh_record_shape *s,
 			 struct rsh_error *err);
 

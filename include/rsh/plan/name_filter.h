@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/name_filter.h - which parameters the options select, and under which
- * names they are written.
+/* plan/name_filter.h - a name filter says which parameters the options select,
+ * and under which names they are written.
  *
  * rsh_name_filter_fill() fills a filter once; then any thread may read it.
  */
@@ -33,8 +33,9 @@ void rsh_name_filter_clear(struct rsh_name_filter *c);
 /* Returns the name that is written for a name; NULL: the name itself. */
 const char *rsh_name_filter_name(const struct rsh_name_filter *c,
 				 uint32_t name);
-/* -EINVAL with a message if the filter leaves all ranks without parameters; one
- * rank may be without, say of another stage. */
+/* Returns -EINVAL with a message if the filter leaves no parameters in the
+ * files of any rank.  The file of a single rank may have none, for example if
+ * the selected parameters are in another stage. */
 int rsh_name_filter_check(const struct rsh_name_filter *c,
 			  const struct rsh_plan *p, struct rsh_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/options.h - the user's options for the files that are planned; they do
+/* plan/options.h - the user's options for the files that are planned.  They do
  * not depend on the source's format. */
 #ifndef RSH_PLAN_OPTIONS_H
 #define RSH_PLAN_OPTIONS_H
@@ -23,7 +23,8 @@ struct rsh_plan_options {
 	enum rsh_division division;
 	uint64_t part_bytes; /* RSH_DIVIDE_PARTS: limit of a part, > 0 */
 	/* Show the bytes that MindSpore's converter writes, even if they are
-	 * wrong or lossy.  No effect where it writes none. */
+	 * wrong or lossy.  This has no effect where the converter writes
+	 * nothing. */
 	bool compat;
 	/* If the file of a slice is missing, or lacks the parameter, read the
 	 * slice from another rank that holds it. */
@@ -31,9 +32,9 @@ struct rsh_plan_options {
 	/* Plan although slices are missing; the files that need them are marked
 	 * as lost. */
 	bool allow_missing;
-	/* Without any strategy show so many ranks (0: one).  Each is a copy of
-	 * its own file or, with replicas, of any file, completed by what other
-	 * files have. */
+	/* Without any strategy, show so many ranks (0: one).  The file of a
+	 * rank is a copy of the rank's own file or, with replicas, of any file.
+	 * Records that it lacks are read from other files. */
 	uint32_t n_shown_ranks;
 	/* What to do with records that the destination's strategy does not
 	 * list. */
@@ -49,11 +50,13 @@ struct rsh_plan_options {
 	 * BFloat16 tensors of at least one dimension that are not the
 	 * optimizer's. */
 	enum rsh_dtype cast;
-	/* Let one rank of each group of replicas keep a parameter, as
-	 * MindSpore's ModelCheckpoint does with remove_redundancy. */
+	/* Write a parameter to the file of only one rank of each group of
+	 * replicas, as MindSpore's ModelCheckpoint does with
+	 * remove_redundancy. */
 	bool remove_redundancy;
-	/* Is called with a sentence for each lost slice, or with one for
-	 * several slices of a parameter if they are many; may be NULL. */
+	/* The plan calls this with a sentence for each lost slice.  If a
+	 * parameter has many, one sentence covers several slices.  May be
+	 * NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);
 	void *ctx;
 };

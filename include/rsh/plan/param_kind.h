@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/param_kind.h - tells by the name of a parameter whether it is a weight
- * or the optimizer's. */
+/* plan/param_kind.h - derives from the name of a parameter whether it is a
+ * weight or belongs to the optimizer. */
 #ifndef RSH_PLAN_PARAM_KIND_H
 #define RSH_PLAN_PARAM_KIND_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a parameter of MindSpore's is, by its name. */
+/* The kind of a MindSpore parameter, which follows from its name. */
 enum rsh_kind {
 	RSH_KIND_WEIGHT,  /* of the network, or not known */
 	RSH_KIND_STATE,   /* an optimizer's state of a weight */
@@ -16,15 +16,18 @@ enum rsh_kind {
 };
 enum rsh_kind rsh_kind_of(const char *name);
 
-/* Is it optimizer state as distributed checkpoints name it: the keys of nested
- * dictionaries joined, the first being "optimizer" or "optim"? */
+/* Returns whether this is the name of optimizer state in a distributed
+ * checkpoint.  Such a name joins the keys of nested dictionaries, and the first
+ * key is "optimizer" or "optim". */
 bool rsh_is_flattened_state(const char *name);
 
-/* Is it the optimizer's (RSH_DIVIDE_KINDS: in the second file of a rank)? */
+/* Returns whether the parameter belongs to the optimizer.  With
+ * RSH_DIVIDE_KINDS such parameters are in the second file of a rank. */
 bool rsh_is_optimizer_param(const char *written);
 
-/* Is it a weight, which a cast changes?  Scalars are not, nor names with the
- * prefixes that MindSpore's optimizers give their state. */
+/* Returns whether the parameter is a weight, which a cast changes.  Scalars are
+ * not weights.  Names with the prefixes of MindSpore's optimizer states are not
+ * weights either. */
 bool rsh_is_weight(const char *name, uint32_t n_dims);
 
 #endif

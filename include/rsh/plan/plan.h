@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/plan.h - what every virtual file holds and where its bytes are.
+/* plan/plan.h - a plan describes the content of every virtual file.
  *
  * A plan has the records of each virtual file, their offsets and sizes, and for
- * every byte the source file and offset that it comes from.  It reads nothing.
+ * every byte the source file and offset that it comes from.  Code that makes or
+ * uses a plan does not read source files.
  *
  * Files of different ranks nearly always have the same records.  These are
  * stored once; the rank is used only when pieces are computed.
  *
  * A plan is immutable once it is made (plan/blueprint.h), and any thread may
- * use it.  It owns what its functions return, but not iterators.
+ * use it.  It owns what its functions return.  The caller owns iterators.
  */
 #ifndef RSH_PLAN_PLAN_H
 #define RSH_PLAN_PLAN_H
@@ -30,7 +31,8 @@ void rsh_plan_free(struct rsh_plan *p);
 
 /* Returns the i-th note for the log; NULL past the last. */
 const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i);
-/* Is note i about a difference from what MindSpore's converter would write? */
+/* Returns whether note i is about a difference from what MindSpore's converter
+ * would write. */
 bool rsh_plan_note_is_difference(const struct rsh_plan *p, uint32_t i);
 
 /* Returns a sentence about the lost slices, with the first as an example; NULL:
@@ -38,15 +40,17 @@ bool rsh_plan_note_is_difference(const struct rsh_plan *p, uint32_t i);
 const char *rsh_plan_lost(const struct rsh_plan *p);
 
 uint32_t rsh_plan_n_files(const struct rsh_plan *p);
-/* Returns how many files each rank has, 1 or 2; file i is one of rank i divided
- * by this. */
+/* Returns how many files each rank has, 1 or 2.  File i belongs to the rank
+ * i / this number, rounded down. */
 uint32_t rsh_plan_files_of_rank(const struct rsh_plan *p);
 
-/* ---- one virtual file: that of destination rank `rank`, or that part of the
- * model ---- */
+/* ---- one virtual file ----
+ *
+ * `rank` is the number of the file: of the file of that destination rank, or of
+ * that part of the model. */
 
-/* Returns the size in bytes.  A file that needs lost slices has at least 1:
- * programs do not read empty files, and so would not see the error. */
+/* Returns the size in bytes.  A file that needs lost slices has at least 1
+ * byte: programs do not read empty files, and so would not get the error. */
 uint64_t rsh_plan_size(const struct rsh_plan *p, uint32_t rank);
 uint32_t rsh_plan_n_records(const struct rsh_plan *p, uint32_t rank);
 /* Returns the part of file names between the rank and the format's suffix: ""
@@ -56,7 +60,7 @@ const char *rsh_plan_name_suffix(const struct rsh_plan *p);
 const uint32_t *rsh_plan_sources(const struct rsh_plan *p, uint32_t rank,
 				 uint32_t *n);
 
-/* Does the file need lost slices?  Then it must not be read. */
+/* Returns whether the file needs lost slices.  Such a file must not be read. */
 bool rsh_plan_is_lost(const struct rsh_plan *p, uint32_t rank);
 
 /* A record of a virtual file. */
@@ -72,7 +76,8 @@ struct rsh_virtual_record {
 };
 void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 		     struct rsh_virtual_record *out);
-/* Do two files have the same records, cells of the same tensors? */
+/* Returns whether two files have the same records, which are cells of the same
+ * tensors. */
 bool rsh_plan_same_records(const struct rsh_plan *p, uint32_t a, uint32_t b);
 
 /* A tile is a matrix of elements of a source file that is shown transposed.  In
@@ -91,11 +96,10 @@ struct rsh_tile {
 	uint64_t n_rows, n_columns;
 	uint64_t stride;     /* elements from row to row, >= n_columns */
 	uint32_t unit_in;    /* bytes of an element in the source */
-	uint32_t unit_out;   /* and as it is shown */
+	uint32_t unit_out;   /* bytes of an element as it is shown */
 };
 
-/* A matrix of scales has at most so many bytes, since all of it is in memory.
- */
+/* The largest matrix of scales in bytes.  The whole matrix is in memory. */
 #define RSH_SCALES_MAX RSH_TILE_BYTES
 
 /* The scales of a piece or tile: a matrix of Float32 in a source file.  Element
@@ -166,7 +170,7 @@ struct rsh_rows {
 /* True if the last pieces make a row without codecs that repeats: `out` then
  * describes the n rows that follow, which have the same pieces. */
 bool rsh_piece_iter_rows(const struct rsh_piece_iter *it, struct rsh_rows *out);
-/* Continues after these rows. */
+/* Moves the iterator to the position after these rows. */
 void rsh_piece_iter_skip(struct rsh_piece_iter *it,
 			 const struct rsh_rows *rows);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/policy.h - the policy that the writer of plans follows: which tensors a
- * stage shows, which records the file of a rank has and in which order, and
- * which records are copied from one source file.
+/* plan/policy.h - the functions by which a policy controls the writer of plans.
+ * The policy decides which tensors a stage shows, which records the file of a
+ * rank has and in which order, and which records are copied from one source
+ * file.
  *
  * The writer makes every plan (except that of --resume, which shows whole
  * files).  It applies the name filter, iterates over stages and ranks, removes
@@ -47,21 +48,23 @@ struct rsh_policy {
 	uint32_t n_names;      /* length of `names` */
 	uint32_t n_stages;     /* of the destination */
 	uint32_t stage_ranks;
-	/* Is called once the filter is filled; may be NULL. */
+	/* The writer calls this once after it has filled the filter.  May be
+	 * NULL. */
 	int (*begin)(void *ctx, struct rsh_writer_state *w,
 		     struct rsh_error *err);
 	/* Shows the tensors of a stage (w->shown). */
 	int (*stage)(void *ctx, uint32_t stage, struct rsh_error *err);
-	/* Does redundancy removal apply to a parameter of the destination in
-	 * this stage? */
+	/* Returns whether redundancy removal applies to a parameter of the
+	 * destination in this stage. */
 	bool (*is_deduplicated)(void *ctx, uint32_t stage,
 			 const struct rsh_strategy_param *p);
 	/* Gives the names that a file may have; each is shown or copied. */
 	int (*file)(void *ctx, struct rsh_shown_file *f,
 		    struct rsh_file_names *out, struct rsh_error *err);
-	/* Is called for each record of a file.  Fills the shape of a copied
-	 * record (that of a shown one is filled), and sets *taken to false to
-	 * leave the record out.  NULL: none is copied or left out. */
+	/* The writer calls this for each record of a file.  It fills the shape
+	 * of a copied record (the writer has filled the shape of a shown one),
+	 * and sets *taken to false to leave the record out.  NULL: no record is
+	 * copied or left out. */
 	int (*record)(void *ctx, struct rsh_shown_file *f, uint32_t name,
 		      struct rsh_record_shape *shape, bool *taken,
 		      struct rsh_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/query.h - the tensors of a plan and where their slices come from, for
- * `plan` and its picture.  The plan owns what is returned; any thread may
- * call. */
+/* plan/query.h - returns the tensors of a plan and the origins of their slices,
+ * for the command `plan` and its picture.  The plan owns what the functions
+ * return.  Any thread may call them. */
 #ifndef RSH_PLAN_QUERY_H
 #define RSH_PLAN_QUERY_H
 

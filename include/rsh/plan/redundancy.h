@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/redundancy.h - which rank keeps a parameter when redundancy is removed.
+/* plan/redundancy.h - computes which rank keeps a parameter when redundancy is
+ * removed.
  *
  * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each
  * group of replicas keep a parameter.  The parameters of a group, sorted by
@@ -16,12 +17,13 @@ struct rsh_redundancy;
 /* Begins the assignment for local rank `local`.  NULL: out of memory. */
 struct rsh_redundancy *rsh_redundancy_new(uint32_t local);
 void rsh_redundancy_free(struct rsh_redundancy *d);
-/* Assigns the next parameter, which has this grid; *keeps: to this rank.  0 or
- * -ENOMEM with a message. */
+/* Assigns the next parameter, which has this grid.  Sets *keeps to whether it
+ * is assigned to this rank.  0 or -ENOMEM with a message. */
 int rsh_redundancy_next(struct rsh_redundancy *d, const struct rsh_grid *g,
 			bool *keeps, struct rsh_error *err);
-/* Assigns a parameter that is listed but was not saved, so that only its layout
- * is known.  MindSpore counts it too.  Also returns -EINVAL. */
+/* Does the same for a parameter that the strategy lists but that was not saved:
+ * only its layout is known.  MindSpore counts it too.  May also return
+ * -EINVAL. */
 int rsh_redundancy_unsaved(struct rsh_redundancy *d,
 			   const struct rsh_strategy_item *item, bool *keeps,
 			   struct rsh_error *err);

@@ -6,9 +6,10 @@
  * records: a recipe makes every tensor that is shown.
  *
  * With a strategy the file of a rank has the tensors that the strategy lists
- * for the rank's stage, cut as it says, and with RSH_UNLISTED_COPY also those
- * that it does not list, whole; in the order of the offers.  A cast does not
- * change flattened optimizer states (rsh_is_flattened_state()).
+ * for the rank's stage, cut as the strategy says.  With RSH_UNLISTED_COPY it
+ * also has the tensors that the strategy does not list; these are whole.  The
+ * records are in the order of the offers.  A cast does not change flattened
+ * optimizer states (rsh_is_flattened_state()).
  */
 #ifndef RSH_PLAN_WRITER_H
 #define RSH_PLAN_WRITER_H
