@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/aws_keys.c reads profiles, and what services of credentials answer. */
+/* wire/aws_keys.c reads profiles, and the answers of credential services. */
 #include "rsh/wire/aws_keys.h"
 
 #include <string.h>
@@ -22,7 +22,8 @@ static char *ini_trim(char *s)
 	return s;
 }
 
-/* Is this line, from its bracket on, the section's? */
+/* Returns whether this line, which begins with a bracket, is the header of the
+ * section. */
 static bool ini_is_section(char *line, enum rsh_aws_section kind,
 			   const char *wanted)
 {
@@ -44,8 +45,8 @@ static bool ini_is_section(char *line, enum rsh_aws_section kind,
 	return !strcmp(name, wanted);
 }
 
-/* What is indented belongs to *parent, the last setting of no value of its own,
- * if there is one. */
+/* An indented line is a setting of *parent, which is the last setting that has
+ * no value of its own.  It is ignored if there is none. */
 static void ini_setting(char *line, const char **parent, rsh_aws_setting *each,
 			void *ctx)
 {
@@ -104,8 +105,9 @@ static char *answer_blanks(char *p)
 	return p;
 }
 
-/* Ends the string at p with a NUL and returns what follows it; NULL is an end
- * that is missing.  Keys and tokens have no escapes but of slashes. */
+/* Ends the string at p with a NUL and returns the text after it.  Returns NULL
+ * if the string has no end.  The only escapes in keys and tokens are those of
+ * slashes. */
 static char *answer_string(char **p)
 {
 	char *from = *p + 1, *to = from;
@@ -151,7 +153,7 @@ static char *answer_pass(char *p)
 	return NULL;
 }
 
-/* Reads "KEY": VALUE and returns what follows. */
+/* Reads "KEY": VALUE and returns the text after it. */
 static char *answer_member(char *p, rsh_aws_setting *each, void *ctx)
 {
 	char *key = p, *value;

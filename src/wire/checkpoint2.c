@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/checkpoint2.c reads a metadata.json.
  *
- * The file repeats everything for every rank.  A layout or list of ranks that
- * is kept once is found again by its text.  A rank_group whose text equals the
- * previous one, as most do in plain saves, is compared and not parsed. */
+ * The file repeats everything for every rank.  Each layout and each list of
+ * ranks is kept once, with its text as the key.  In plain saves most
+ * rank_groups have the same text as the one before; such a rank_group is
+ * compared and not parsed. */
 #include "checkpoint2_i.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include "rsh/util/mem.h"
 #include "strategy_build_i.h"
 
-/* Reads the parameters first, wherever they are in the file. */
+/* Reads the parameters first, regardless of their place in the file. */
 static void ck2_read_root(struct ckpt2_reader *r)
 {
 	const char *const storage = r->kept ? "files" : CKPT2_STORAGE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_keep.c writes what was read of a metadata.json so that it
- * can be read again: a metadata.json without the repetitions for every rank. A
- * layout is written once; later parameters have the number of the first
- * parameter that has it. "stored", "holders" and "files" replace
- * storage_data. */
+/* wire/checkpoint2_keep.c writes the data read from a metadata.json so that it
+ * can be read again.  The text is a metadata.json without the repetitions for
+ * every rank.  Each layout is written once; later parameters have the number of
+ * the first parameter with that layout.  "stored", "holders" and "files"
+ * replace storage_data. */
 #include "checkpoint2_i.h"
 
 #include <errno.h>
@@ -48,8 +48,8 @@ static void keep_layout(struct rsh_json_text *t, const struct rsh_ckpt2_param *p
 	rsh_json_text_puts(t, "}");
 }
 
-/* first[] has, 1 more than it is, the number of the first parameter of each
- * layout; 0: there was none so far. */
+/* first[] has for each layout the number of the first parameter that has it,
+ * plus 1; 0: no parameter so far. */
 static bool keep_param(struct rsh_json_text *t, const struct ckpt2_owned *c,
 		       uint32_t i, uint32_t *first)
 {

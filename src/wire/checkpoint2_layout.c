@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_layout.c reads the layouts of a metadata.json, which repeats
- * a few of them for every parameter, and keeps each once. */
+/* wire/checkpoint2_layout.c reads the layouts of a metadata.json.  The file
+ * repeats a few layouts for every parameter; each is kept once. */
 #include "checkpoint2_i.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "rsh/util/mem.h"
 #include "strategy_build_i.h"
 
-/* The text that tells layouts apart has mesh and map, which are at most 32
+/* Layouts are compared by a text that has mesh and map.  It has at most 32
  * lists of 32 numbers. */
 #define LAYOUT_TEXT_BYTES 16384
 
@@ -37,7 +37,8 @@ void rsh_ckpt2_layouts_clear(struct ckpt2_layouts *l)
 	free(l->text);
 }
 
-/* Returns where what is kept under a text is kept; NULL means out of memory. */
+/* Returns where to keep the object with the key l->text.  Returns NULL if out
+ * of memory. */
 static const void **ck2_kept(struct ckpt2_layouts *l, size_t len)
 {
 	uint32_t n = rsh_names_count(l->texts);
@@ -119,7 +120,8 @@ const struct ckpt2_list *rsh_ckpt2_list_keep(struct ckpt2_layouts *l,
 
 	if (rsh_grow(&l->text, &l->cap_text, (size_t)ranks->n * 4 + 1, 1))
 		return NULL;
-	/* A text has no NUL, so six bits go into a character. */
+	/* A key must not contain a NUL, so each character has six bits of the
+	 * number. */
 	for (uint32_t i = 0; i < ranks->n; i++)
 		for (int shift = 18; shift >= 0; shift -= 6)
 			l->text[len++] =
@@ -151,7 +153,7 @@ uint32_t rsh_ckpt2_slice_of(const struct ckpt2_layout *l, uint32_t rank)
 
 /* ---- layouts ---- */
 
-/* An entry of several axes may have -1 among them, which splits nothing. */
+/* An entry of several axes may contain -1, which splits nothing. */
 static void ck2_map_entry(struct json_scan *s, struct raw_item *raw)
 {
 	struct raw_list *entry = rsh_raw_item_push_map(raw);
@@ -219,7 +221,8 @@ static bool ck2_layout_fields(struct json_scan *s, struct raw_item *raw,
 	return s->rc == 0;
 }
 
-/* Writes what tells the layout from others; 0 if it is none. */
+/* Writes the text by which the layout is compared.  Returns 0 if the layout is
+ * not valid. */
 static size_t ck2_layout_text(struct ckpt2_layouts *l,
 			      const struct raw_item *raw,
 			      const struct ckpt2_list *list)
@@ -247,8 +250,8 @@ static size_t ck2_layout_text(struct ckpt2_layouts *l,
 	return (size_t)(to - l->text);
 }
 
-/* All numbers were checked by the builder, so the slices are at most as many as
- * the ranks. */
+/* The builder has checked all numbers, so there are at most as many slices as
+ * ranks. */
 static struct ckpt2_layout *ck2_layout_new(struct ckpt2_layouts *l,
 					   const struct raw_item *raw,
 					   const struct ckpt2_list *list)
@@ -293,7 +296,6 @@ static struct ckpt2_layout *ck2_layout_new(struct ckpt2_layouts *l,
 	return out;
 }
 
-/* Adds a layout that is new. */
 static const struct ckpt2_layout *ck2_layout_add(struct json_scan *s,
 						 struct ckpt2_layouts *l,
 						 const struct raw_item *raw,

@@ -11,7 +11,7 @@
 #define STEP_DIGITS 8
 #define SUFFIX ".safetensors"
 
-/* Reads the digits that end before *end, which is moved to their start. */
+/* Reads the digits before *end and moves *end to their start. */
 static bool ck2_number_before(const char *s, size_t *end, uint32_t *out)
 {
 	uint64_t v = 0, unit = 1;
@@ -33,7 +33,7 @@ static bool ck2_number_before(const char *s, size_t *end, uint32_t *out)
 	return true;
 }
 
-/* Takes the word away that ends before *end. */
+/* Removes the word before *end. */
 static bool ck2_word_before(const char *s, size_t *end, const char *word)
 {
 	size_t len = strlen(word);
@@ -75,7 +75,7 @@ bool rsh_ckpt2_step_parse(const char *name, uint64_t *step)
 		    __builtin_add_overflow(*step, (unsigned)(*p - '0'), step))
 			return false;
 	len = (size_t)(p - name) - len;
-	/* More digits than are wanted at least are not padded. */
+	/* Numbers of more than STEP_DIGITS digits are not padded with zeros. */
 	return *p == '\0' && (len == STEP_DIGITS ||
 			      (len > STEP_DIGITS &&
 			       name[strlen(STEP_PREFIX)] != '0'));
@@ -118,8 +118,8 @@ static bool ck2_hex(const char *p, const char *end, size_t n, uint32_t *out)
 	return true;
 }
 
-/* Reads what follows a backslash; returns how many bytes that is, 0 if Python
- * does not write it. */
+/* Reads the characters after a backslash.  Returns their number of bytes;
+ * returns 0 if Python does not write such an escape. */
 static size_t ck2_escape(const char *p, const char *end, uint32_t *c)
 {
 	static const char letters[] = "\\'\"nrt", plain[] = "\\'\"\n\r\t";
@@ -136,7 +136,7 @@ static size_t ck2_escape(const char *p, const char *end, uint32_t *c)
 	return n + 1;
 }
 
-/* Undoes what Python's repr() did to a string. */
+/* Reverses the escapes of Python's repr() in a string. */
 static bool ck2_unescape(struct json_string *text)
 {
 	const char *p = memchr(text->s, '\\', text->len);

@@ -59,7 +59,7 @@ static void ck2_shape(struct ckpt2_reader *r, struct ckpt2_param *p)
 	p->has_shape = true;
 }
 
-/* What is called an offset is a list of one number, that of the slice. */
+/* A "global_offset" is a list of one number: the number of the slice. */
 static void ck2_chunk_slice(struct json_scan *s, struct ckpt2_param *p)
 {
 	int64_t slice = 0;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_storage.c reads the storage_data of a metadata.json: for
- * which slices it names a file, and of which rank each file is. */
+/* wire/checkpoint2_storage.c reads the storage_data of a metadata.json: which
+ * slices have a file, and the rank of each file. */
 #include "checkpoint2_i.h"
 
 #include <string.h>
 
 #include "rsh/util/mem.h"
 
-#define MAX_GROUP_BYTES ((size_t)256 * 1024) /* that is compared */
+/* longer groups are not compared */
+#define MAX_GROUP_BYTES ((size_t)256 * 1024)
 
 /* This is an element of storage_data. */
 struct ck2_stored {
-	uint32_t file; /* RSH_NAME_NONE: not said */
-	int64_t rank;  /* -1: not said */
+	uint32_t file; /* RSH_NAME_NONE: not given */
+	int64_t rank;  /* -1: not given */
 };
 
 static uint32_t ck2_file(struct ckpt2_reader *r, const struct json_string *name)
@@ -38,7 +39,7 @@ static uint32_t ck2_file(struct ckpt2_reader *r, const struct json_string *name)
 	return id;
 }
 
-/* Reads a rank_group, which is needed for parameters without a layout. */
+/* Reads a rank_group, which is used for parameters without a layout. */
 static void ck2_group(struct ckpt2_reader *r)
 {
 	struct json_scan *s = &r->scan;
@@ -87,7 +88,7 @@ static struct ck2_stored ck2_stored_fields(struct ckpt2_reader *r)
 	return out;
 }
 
-/* Notes of which rank the file is. */
+/* Stores the rank of the file. */
 static void ck2_take_file(struct ckpt2_reader *r, uint32_t file, uint32_t rank)
 {
 	struct rsh_ckpt2_file *f = &r->files[file];
@@ -103,7 +104,7 @@ static void ck2_take_file(struct ckpt2_reader *r, uint32_t file, uint32_t rank)
 		r->layouts.n_ranks = rank + 1;
 }
 
-/* Notes that a file holds a slice. */
+/* Stores that a file has a slice. */
 static void ck2_take_stored(struct ckpt2_reader *r, const struct ckpt2_param *p,
 			    uint32_t slice, const struct ck2_stored *st)
 {
@@ -145,8 +146,8 @@ static void ck2_read_slice(struct ckpt2_reader *r, struct ckpt2_param *p,
 			      slice);
 		return;
 	}
-	/* A layout says which ranks hold a slice; without one the rank_group
-	 * does. */
+	/* The layout gives the ranks that have a slice; without a layout the
+	 * rank_group does. */
 	r->holders.n = 0;
 	if (!p->layout)
 		r->n_group = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_crc.c reads a .ckpt as far as its checksum goes and compares. */
+/* wire/ckpt_crc.c compares the checksum of a .ckpt with its CRC trailer. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_emit.c works out how long the headers of a .ckpt's records are and
+/* wire/ckpt_emit.c computes the size of the headers of a .ckpt's records and
  * writes them. */
 #include "rsh/wire/ckpt.h"
 
@@ -41,18 +41,18 @@ static uint8_t *put_text(uint8_t *p, uint8_t key, const char *s, size_t len)
 	return p + len;
 }
 
-/* Computes the bytes of a field: its key, length and payload.  Returns false on
- * overflow. */
+/* Computes the size of a field in bytes: its key, length and payload.  Returns
+ * false on overflow. */
 static bool field_size(uint64_t payload, uint64_t *out)
 {
 	return rsh_add_u64(payload, 1 + varint_size(payload), out);
 }
 
-/* These are the bytes of the three nested messages of one chunk. */
+/* These are the sizes in bytes of the three nested messages of one chunk. */
 struct lengths {
 	uint64_t tensor;
 	uint64_t value;
-	uint64_t record; /* the Checkpoint: all of it */
+	uint64_t record; /* the whole Checkpoint message */
 };
 
 static bool measure(const struct rsh_record_shape *s, uint64_t chunk_bytes,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_index.c makes, sorts, joins, compares and hashes indexes, whichever
- * scanner made them. */
+/* wire/ckpt_index.c makes, sorts, joins, compares and hashes the indexes of all
+ * scanners. */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>

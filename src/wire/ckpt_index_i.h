@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_index_i.h - where a .ckpt ends; only this room includes it. */
+/* wire/ckpt_index_i.h - the end of a .ckpt; only this directory includes it. */
 #ifndef RSH_WIRE_CKPT_INDEX_I_H
 #define RSH_WIRE_CKPT_INDEX_I_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_scan.c scans a .ckpt file: it reads keys and lengths once, and no
- * content (pb_scan.c). */
+/* wire/ckpt_scan.c scans a .ckpt file with pb_scan.c: it reads keys and lengths
+ * once, and no content. */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define CRC_MAGIC "crc_num"
 #define CRC_MAGIC_BYTES 7
 
-/* This is one Value message while it is read. */
+/* This is one Value message during its reading. */
 struct value {
 	uint64_t offset;
 	uint32_t name; /* RSH_NAME_NONE: no tag yet */
@@ -40,8 +40,9 @@ struct scan {
 	size_t cap_extents;
 	size_t cap_dims;
 
-	uint64_t end; /* where records end: without CRC trailer */
-	bool skipped; /* there were fields that are no record */
+	/* offset of the end of the records, before the CRC trailer */
+	uint64_t end;
+	bool skipped; /* fields that are not records were skipped */
 
 	/* This is the last record of the index, to which the next Value may
 	 * belong. */
@@ -49,7 +50,7 @@ struct scan {
 	uint64_t run_offset;
 	bool run_has_content;
 
-	/* This reads the file; its name is that of the current parameter. */
+	/* This reads the file.  Its name is that of the current parameter. */
 	struct pb_scan pb;
 };
 
@@ -225,7 +226,7 @@ static const char *scan_dims_text(const struct value *v, char *buf, size_t size)
 	return buf;
 }
 
-/* Tells whether the content of the open record is that of `elements`
+/* Returns whether the content of the open record has the size of `elements`
  * elements. */
 static bool scan_content_fits(const struct scan *s, struct rsh_record *r,
 			      uint64_t elements)
@@ -237,14 +238,15 @@ static bool scan_content_fits(const struct scan *s, struct rsh_record *r,
 	if (r->content_bytes == bytes)
 		return true;
 	/* MindSpore <= 2.2 never cut such tensors into chunks, so twice the
-	 * bytes in several Values is a parameter that was written twice. */
+	 * bytes in several Values means that the parameter was written
+	 * twice. */
 	r->wide_bf16 = r->dtype == RSH_DTYPE_BFLOAT16 && s->run_values == 1 &&
 		       r->content_bytes % 2 == 0 &&
 		       r->content_bytes / 2 == bytes;
 	return r->wide_bf16;
 }
 
-/* Checks the record that was joined last, of which v is the last Value. */
+/* Checks the last record; v is its last Value. */
 static int close_record(struct scan *s, const struct value *v)
 {
 	struct rsh_record *r;
@@ -306,7 +308,7 @@ static int put_shape(struct scan *s, struct rsh_record *r,
 	return 0;
 }
 
-/* Adds v to the open record if that has its name, else to a new one. */
+/* Adds v to the open record if it has the same name, else to a new record. */
 static int add_value(struct scan *s, const struct value *v,
 		     const struct value *previous)
 {
@@ -351,8 +353,8 @@ static int add_value(struct scan *s, const struct value *v,
 
 /* ---- the file ---- */
 
-/* Refuses field `f`, which reaches beyond the end of the file. The parameter's
- * name, which is its first field, is usually still there. */
+/* Sets the error for field `f`, which ends beyond the end of the file. The
+ * parameter's name is the first field, so it is usually available. */
 static int truncated(struct scan *s, const struct pb_field *f)
 {
 	struct value v = { .name = RSH_NAME_NONE };
@@ -459,8 +461,8 @@ static int check_encryption(struct scan *s)
 
 /* ---- by name ---- */
 
-/* Gives the first record of a repeated name the contents of the last one and
- * drops the others. */
+/* Replaces the content of the first record of a repeated name by that of the
+ * last one, and removes the other records of the name. */
 static void replace_repeated(struct rsh_ckpt_index *ix)
 {
 	uint32_t kept = 0;
@@ -497,7 +499,7 @@ static int scan_index_names(struct scan *s)
 	return 0;
 }
 
-/* Frees unused memory: the indexes of a job stay there for the life of a
+/* Frees unused memory: the indexes of a job are in memory as long as the
  * mount. */
 static void trim(void *ptr, size_t n, size_t elem)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/file_type.c tells the format of a file by the end of its name and calls
- * the scanner of that format. */
+/* wire/file_type.c finds the type of a file by the suffix of its name and calls
+ * the scanner of that type. */
 #include "rsh/wire/file_type.h"
 
 #include "rsh/util/files.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/http_answer.c reads the headers of answers to requests for ranges. */
+/* wire/http_answer.c reads the headers of answers to range requests. */
 #include "rsh/wire/http_answer.h"
 
 #include <locale.h>
 #include <string.h>
 #include <strings.h>
 
-/* ---- texts of a line ---- */
+/* ---- texts of a header line ---- */
 
 struct header_text {
 	const char *p;
@@ -31,7 +31,7 @@ static bool header_is(const struct header_text *t, const char *word)
 	return t->len == strlen(word) && !strncasecmp(t->p, word, t->len);
 }
 
-/* Takes a word off the text's begin, whatever its case. */
+/* Removes a word from the beginning of the text, ignoring case. */
 static bool header_word(struct header_text *t, const char *word)
 {
 	size_t n = strlen(word);
@@ -43,7 +43,7 @@ static bool header_word(struct header_text *t, const char *word)
 	return true;
 }
 
-/* Takes digits off the text's begin. */
+/* Removes digits from the beginning of the text. */
 static bool header_number(struct header_text *t, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -61,8 +61,8 @@ static bool header_number(struct header_text *t, uint64_t *out)
 
 /* ---- dates ---- */
 
-/* Takes "Z" or ".123Z", of which the first nine digits count; NULL for anything
- * else. */
+/* Parses "Z" or ".123Z", of which the first nine digits are used.  Returns NULL
+ * for anything else. */
 static const char *date_fraction(const char *p, long *ns)
 {
 	const char *const begin = p + 1;
@@ -129,8 +129,8 @@ static void answer_length(struct rsh_http_answer *a, struct header_text t)
 	a->length = v;
 }
 
-/* Reads "bytes 0-9/100", "bytes 0-9/" followed by a star, or that for the range
- * and a number behind the slash. */
+/* Parses "bytes 0-9/100".  A star may replace either the range or the total
+ * size. */
 static bool answer_parse_range(struct rsh_http_answer *a, struct header_text t)
 {
 	if (a->has_range || a->has_total || !header_word(&t, "bytes"))
@@ -217,7 +217,7 @@ void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 	answer_header(a, &name, value, now);
 }
 
-/* ---- judgement ---- */
+/* ---- checks ---- */
 
 enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 {
@@ -253,8 +253,8 @@ enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 	return status >= 500 && status < 600 ? RSH_HTTP_LATER : RSH_HTTP_WRONG;
 }
 
-/* Weak tags are compared as if they were strong: proxies that compress make
- * them of others, and what is compressed is refused. */
+/* Weak tags are compared as strong ones: proxies that compress make tags weak,
+ * and compressed answers are refused anyway. */
 static bool answer_same_tag(const char *a, const char *b)
 {
 	a += strncmp(a, "W/", 2) ? 0 : 2;
@@ -274,7 +274,7 @@ static enum rsh_http_verdict judge_changed(const char **why)
 	return RSH_HTTP_CHANGED;
 }
 
-/* The answer to a request for a range may be the whole. */
+/* The answer to a range request may be the whole object. */
 static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
 					 const struct rsh_http_asked *asked,
 					 const char **why)

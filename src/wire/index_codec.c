@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/index_codec.c - numbers are little-endian and of fixed width:
+/* wire/index_codec.c encodes and decodes indexes.  Numbers are little-endian
+ * and of fixed width:
  *
  *   u64 xxh3 of all that follows
  *   u32 records, u32 extents, u32 dims, u32 has_crc, u64 file_bytes
  *   per record: u32 length of the name, u32 extents, u8 type, u8 dims,
- *     u8 wide_bf16, the name, a u64 a dim, and two a extent
- */
+ *     u8 wide_bf16, the name, one u64 for each dim, two for each extent */
 #include "rsh/wire/index_codec.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ int rsh_index_encode(const struct rsh_ckpt_index *ix,
 	uint8_t *data, *p;
 
 	*len = HEAD_BYTES;
-	/* The arrays of a scan may hold more than its records refer to. */
+	/* The arrays of a scan may have entries that no record uses. */
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 
@@ -97,7 +97,7 @@ struct reader {
 	size_t left;
 	struct rsh_names *names;
 	struct rsh_ckpt_index *index;
-	uint32_t max_extents, max_dims; /* as the head says */
+	uint32_t max_extents, max_dims; /* the numbers in the head */
 };
 
 /* Takes the next n bytes; returns NULL if there are fewer. */
@@ -161,8 +161,8 @@ static bool take_extents(struct reader *r, struct rsh_record *rec)
 	return true;
 }
 
-/* Tells whether a record's content has the size that dims and type make, as the
- * scans do. */
+/* Returns whether the size of a record's content matches dims and type, as the
+ * scans check it. */
 static bool codec_content_fits(const struct reader *r,
 			       const struct rsh_record *rec)
 {
@@ -212,9 +212,9 @@ static int read_index(struct reader *r)
 	r->max_dims = rsh_le32(head + 8);
 	r->p += HEAD_BYTES - SUM_BYTES;
 	r->left -= HEAD_BYTES - SUM_BYTES;
-	/* Makes room for n records and for what the head says of the rest. All
-	 * of that has to be there in the bytes, so that nothing is allocated
-	 * for what is not. */
+	/* Reserves room for n records and for the numbers of extents and dims
+	 * in the head.  The data must be long enough for all of them, so that
+	 * memory is allocated only for what the data contains. */
 	if ((uint64_t)n * RECORD_BYTES +
 		    (uint64_t)r->max_extents * EXTENT_BYTES +
 		    (uint64_t)r->max_dims * DIM_BYTES > r->left)

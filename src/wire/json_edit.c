@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/json_edit.c notes the places of an object's members in its text, and
+/* wire/json_edit.c stores the offsets of an object's members in its text, and
  * writes the text with some of them replaced. */
 #include "config.h"
 
@@ -21,8 +21,8 @@
 struct edit_member {
 	struct rsh_json_member m;
 	uint32_t parent; /* the member whose value it is in, or NO_PARENT */
-	uint64_t begin;  /* of its key's quote */
-	const char *value; /* instead of its own; NULL: as it was */
+	uint64_t begin;  /* offset of its key's opening quote */
+	const char *value; /* the new value; NULL: unchanged */
 	bool dropped;
 };
 
@@ -32,7 +32,7 @@ struct rsh_json_edit {
 	struct edit_member *v; /* in the order of the text */
 	uint32_t n;
 	size_t cap;
-	uint32_t n_read; /* those that follow are added */
+	uint32_t n_read; /* members from this number on were added */
 	bool changed;
 	struct rsh_arena arena;
 };
@@ -44,7 +44,7 @@ static bool edit_is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Reads a number of digits only; false: it is another one. */
+/* Reads a number that has digits only.  Returns false for other numbers. */
 static bool edit_number(const char *s, size_t len, uint64_t *out)
 {
 	*out = 0;
@@ -81,8 +81,8 @@ static void edit_classify(const struct rsh_json_edit *e,
 	}
 }
 
-/* Adds a member whose value begins where the scan is; its number, or NO_PARENT
- * after a failure. */
+/* Adds a member whose value begins at the scan's position.  Returns its number,
+ * or NO_PARENT after a failure. */
 static uint32_t edit_add(struct rsh_json_edit *e, struct json_scan *s,
 			 const struct json_string *key, uint32_t parent,
 			 uint64_t begin)
@@ -119,7 +119,8 @@ static void edit_read_value(struct rsh_json_edit *e, struct json_scan *s,
 	}
 }
 
-/* Reads the members of an object, and below the top no deeper. */
+/* Reads the members of an object.  Objects in the object at the top are read
+ * too, but no deeper ones. */
 static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
 			     uint32_t parent)
 {
@@ -221,7 +222,7 @@ const struct rsh_json_member *rsh_json_edit_find(const struct rsh_json_edit *e,
 {
 	uint32_t object = e->n_read;
 
-	/* Of an object that is there twice, the last one counts. */
+	/* If the object occurs twice, the last one is used. */
 	for (uint32_t i = 0; in && i < e->n_read; i++)
 		if (edit_is(e, i, NULL, in))
 			object = i;
@@ -288,10 +289,10 @@ bool rsh_json_edit_changed(const struct rsh_json_edit *e)
 struct edit_writer {
 	const struct rsh_json_edit *e;
 	struct rsh_json_text out;
-	uint64_t at; /* up to where the old text is written or skipped */
+	uint64_t at; /* the old text was written or skipped up to this offset */
 };
 
-/* Writes the old text up to `until`, and continues at `behind`. */
+/* Writes the old text up to `until`, and skips it up to `behind`. */
 static void edit_keep(struct edit_writer *w, uint64_t until, uint64_t behind)
 {
 	if (until > w->at)
@@ -305,7 +306,8 @@ static uint64_t edit_end(const struct edit_member *m)
 	return m->m.offset + m->m.length;
 }
 
-/* Finds a neighbour in the same object, from i on by `step`, that fits. */
+/* Finds the next member of the same object, from i on in steps of `step`. If
+ * `kept`, dropped members are ignored. */
 static const struct edit_member *edit_neighbour(const struct rsh_json_edit *e,
 						uint32_t i, int step, bool kept)
 {
@@ -318,8 +320,8 @@ static const struct edit_member *edit_neighbour(const struct rsh_json_edit *e,
 	return NULL;
 }
 
-/* A member that is left out takes the comma before it along, or else the one
- * behind it. */
+/* The comma before a removed member is removed with it, or else the comma after
+ * it. */
 static void edit_leave_out(struct edit_writer *w, uint32_t i)
 {
 	const struct rsh_json_edit *e = w->e;
@@ -333,7 +335,7 @@ static void edit_leave_out(struct edit_writer *w, uint32_t i)
 		edit_keep(w, m->begin, next ? next->begin : edit_end(m));
 }
 
-/* Writes a comma and the blanks that precede the last member. */
+/* Writes a comma and the blanks that are before the last member. */
 static void edit_put_gap(struct edit_writer *w, const struct edit_member *last)
 {
 	const char *text = w->e->text;
@@ -346,7 +348,7 @@ static void edit_put_gap(struct edit_writer *w, const struct edit_member *last)
 	rsh_json_text_put(&w->out, last ? text + last->begin - n : "", n);
 }
 
-/* Finds where the object at the top begins, behind its bracket. */
+/* Returns the offset after the bracket of the object at the top. */
 static uint64_t edit_inside(const struct rsh_json_edit *e)
 {
 	uint64_t at = 0;
@@ -398,7 +400,7 @@ int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len)
 	for (uint32_t i = 0; i < e->n_read; i++) {
 		const struct edit_member *m = &e->v[i];
 
-		/* The object that has it was left out. */
+		/* The object that contains this member was removed. */
 		if (edit_end(m) <= w.at)
 			continue;
 		if (m->dropped) {

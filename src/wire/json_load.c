@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/json_load.c parses JSON objects by jansson. */
+/* wire/json_load.c parses JSON objects with jansson. */
 #include "rsh/wire/json_load.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/json_scan.c reads JSON through a window of 1 MiB.
  *
- * A tree in memory would be several times the file, and parsers that call back
- * for every token (yajl: some 150 MB/s) take longer over a large metadata.json
- * than the whole mount may.  Here nothing is allocated for a token, strings and
- * numbers are read in place, and the NUL behind the window ends every inner
- * loop, so that a loop has one comparison a byte. */
+ * A tree in memory would be several times as large as the file.  Parsers that
+ * call a function for every token (yajl: some 150 MB/s) take longer for a large
+ * metadata.json than the whole mount should take.  Here no memory is allocated
+ * for a token, and strings and numbers are read in place.  The NUL after the
+ * window ends every inner loop, so a loop needs only one comparison for each
+ * byte. */
 #include "config.h"
 
 #include "json_scan_i.h"
@@ -87,8 +88,8 @@ void rsh_json_seek(struct json_scan *s, uint64_t offset)
 	s->next = offset;
 }
 
-/* Reads on, with what is to be read now moved to the front; false if nothing
- * came. */
+/* Moves the unread bytes to the front of the window and reads more.  Returns
+ * false if no more bytes were read. */
 static bool js_more(struct json_scan *s)
 {
 	size_t kept = (size_t)(s->end - s->p), got;
@@ -110,7 +111,7 @@ static bool js_more(struct json_scan *s)
 	return got > 0 || rsh_json_fail(s, "the file became shorter");
 }
 
-/* Makes n bytes readable, fewer only where the file ends. */
+/* Makes n bytes readable, or fewer at the end of the file. */
 static inline void js_fill(struct json_scan *s, size_t n)
 {
 	while ((size_t)(s->end - s->p) < n && js_more(s))
@@ -130,7 +131,7 @@ int rsh_json_peek(struct json_scan *s)
 	}
 }
 
-/* Says that something else was wanted here. */
+/* Sets an error that says what was expected here. */
 static bool js_expected(struct json_scan *s, const char *what)
 {
 	if (rsh_json_peek(s) == 0 && s->p == s->end)
@@ -188,7 +189,7 @@ bool rsh_json_key(struct json_scan *s, struct json_string *key)
 
 		if (s->p++ < s->end)
 			continue;
-		s->p = key->s; /* so that the key moves along */
+		s->p = key->s; /* so that the key is moved with the rest */
 		if (!js_more(s))
 			return js_expected(s, "':' after a key");
 		key->s = s->p;
@@ -216,8 +217,8 @@ static int js_hex(const char *p)
 	return v;
 }
 
-/* Reads the digits after "\u", both halves of a pair; returns how many
- * characters these are, 0 if they are no character. */
+/* Reads the digits after "\u", both halves of a surrogate pair.  Returns how
+ * many bytes were read, 0 if they are not a character. */
 static size_t js_unicode(const char *p, size_t avail, uint32_t *c)
 {
 	int high = avail >= 4 ? js_hex(p) : -1, low;
@@ -245,7 +246,8 @@ size_t rsh_utf8_put(char *to, uint32_t c)
 	return n;
 }
 
-/* Replaces the escapes in place: the characters are shorter. */
+/* Replaces the escapes in place: the characters are shorter than the
+ * escapes. */
 static bool js_unescape(struct json_scan *s, struct json_string *text)
 {
 	static const char letters[] = "\"\\/bfnrt", plain[] = "\"\\/\b\f\n\r\t";
@@ -279,8 +281,8 @@ static bool js_unescape(struct json_scan *s, struct json_string *text)
 	return true;
 }
 
-/* Finds the end of the string whose quote is at s->p; *len has its bytes with
- * that quote. */
+/* Finds the end of the string whose quote is at s->p.  *len is the number of
+ * its bytes including that quote. */
 static bool js_string_end(struct json_scan *s, size_t *len, bool *escaped)
 {
 	size_t i = 1;

@@ -11,7 +11,7 @@
 
 void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len)
 {
-	/* One byte more is reserved for the NUL. */
+	/* The text always has room for the NUL. */
 	if (t->failed || len >= SIZE_MAX - t->len ||
 	    rsh_grow(&t->data, &t->cap, t->len + len + 1, 1)) {
 		t->failed = true;
@@ -43,7 +43,7 @@ void rsh_json_text_clear(struct rsh_json_text *t)
 
 /* ---- UTF-8 ---- */
 
-/* Returns the bytes of the character at s, 0 if there is no valid one. */
+/* Returns the number of bytes of the character at s; 0 if it is not valid. */
 static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -103,7 +103,8 @@ static bool needs_escape(uint32_t c, enum rsh_json_escapes escapes)
 bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s, size_t len,
 			      enum rsh_json_escapes escapes)
 {
-	size_t start = 0; /* of what is copied without escapes */
+	/* where the text begins that is copied without escapes */
+	size_t start = 0;
 	uint32_t c;
 
 	if (!rsh_is_utf8(s, len))

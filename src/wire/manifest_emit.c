@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/manifest_emit.c turns lines of a manifest from numbers into text. */
+/* wire/manifest_emit.c writes lines of a manifest as text. */
 #include "config.h"
 
 #include "rsh/wire/manifest.h"
@@ -45,7 +45,7 @@ static json_t *number_json(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
-/* ---- each kind ---- */
+/* ---- each kind of line ---- */
 
 static json_t *strategy_json(const struct rsh_manifest_strategy *s)
 {

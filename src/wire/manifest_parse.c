@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/manifest_parse.c turns lines of a manifest from text into numbers. */
+/* wire/manifest_parse.c parses lines of a manifest. */
 #include "config.h"
 
 #include "rsh/wire/manifest.h"
@@ -14,7 +14,8 @@
 #include "rsh/util/checked.h"
 #include "rsh/wire/ckpt.h"
 
-/* This owns what a line points to: strings of the JSON, arrays of the arena. */
+/* This owns the strings of the JSON and the arrays of the arena that a line
+ * points to. */
 struct owner {
 	json_t *json;
 	struct rsh_arena arena;
@@ -33,7 +34,7 @@ static int bad(const struct parse *p, const char *what)
 			     (unsigned long long)p->number, what);
 }
 
-/* ---- values; they return false where there is no such value ---- */
+/* ---- values; these functions return false if the value is missing ---- */
 
 static bool manifest_get_u64(const json_t *o, const char *key, uint64_t *out)
 {
@@ -45,7 +46,7 @@ static bool manifest_get_u64(const json_t *o, const char *key, uint64_t *out)
 	return true;
 }
 
-/* jansson lets no NUL into a string. */
+/* jansson accepts no NUL in a string. */
 static bool get_text(const json_t *o, const char *key, const char **out)
 {
 	*out = json_string_value(json_object_get(o, key));
@@ -78,7 +79,7 @@ static bool get_mtime(const json_t *o, int64_t *s, uint32_t *ns)
 	return true;
 }
 
-/* ---- each kind ---- */
+/* ---- each kind of line ---- */
 
 static bool get_strategy(const json_t *o, const char *key,
 			 struct rsh_manifest_strategy *out)
@@ -105,8 +106,8 @@ static int read_source(const struct parse *p, const json_t *o,
 	return 0;
 }
 
-/* Tells whether a path is plain names below the tree's root: a manifest must
- * not choose which other files are read. */
+/* Returns whether a path has only plain names below the tree's root: a manifest
+ * must not decide which other files are read. */
 static bool is_inside(const char *path)
 {
 	for (const char *s = path;; s++) {
@@ -144,7 +145,7 @@ static bool read_shape(const struct parse *p, const json_t *shape,
 	return true;
 }
 
-/* Reads a record; `from` is where the record before it ended. */
+/* Reads a record. `from` is the end of the record before it. */
 static bool read_record(const struct parse *p, const json_t *o, uint64_t from,
 			uint64_t size, struct rsh_manifest_record *r)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/model_config.c asks the JSON of a config.json, which stays as it was
- * parsed. */
+/* wire/model_config.c reads a config.json. */
 #include "config.h"
 
 #include "rsh/wire/model_config.h"
@@ -15,13 +14,14 @@
 
 struct rsh_model_config {
 	json_t *root;
-	const json_t *text; /* of models with several parts; NULL: none */
+	/* text_config of models with several parts; NULL: none */
+	const json_t *text;
 	bool has_block;
 	uint64_t block[2];
 	char path[];
 };
 
-/* Finds a key at the top, or else in what is said of the text model. */
+/* Finds a key at the top, or else in the configuration of the text model. */
 static const json_t *model_find(const struct rsh_model_config *c,
 				const char *key)
 {
@@ -60,8 +60,8 @@ static int model_load(struct rsh_model_config *c, const void *data, size_t len,
 	rc = model_check_architectures(c, err);
 	if (rc)
 		return rc;
-	/* A block size that is there but makes no sense is an error, for the
-	 * weights cannot be had without. */
+	/* A block size that is not valid is an error, because the weights
+	 * cannot be computed without it. */
 	q = model_find(c, "quantization_config");
 	method = json_string_value(json_object_get(q, "quant_method"));
 	block = json_object_get(q, "weight_block_size");

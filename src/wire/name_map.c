@@ -12,7 +12,7 @@
 
 #include "rsh/wire/json_load.h"
 
-/* The JSON object itself is the map: it is never changed after parsing. */
+/* The JSON object itself is the map: it does not change after parsing. */
 
 static int check_entries(const json_t *root, const char *path,
 			 struct rsh_error *err)

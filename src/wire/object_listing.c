@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/object_listing.c reads the answers of S3 servers by expat, which holds a
- * token at a time, and no more than MAX_TEXT of a text are kept.  The library
- * is loaded by rsh_listing_start(). */
+/* wire/object_listing.c parses the answers of S3 servers with expat.  expat
+ * keeps one token at a time, and at most MAX_TEXT bytes of a text are kept.
+ * The library is loaded by rsh_listing_start(). */
 #include "rsh/wire/object_listing.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ int rsh_listing_start(struct rsh_error *err)
 				sizeof(symbols) / sizeof(symbols[0]), err);
 }
 
-/* A key has 1,024 bytes, each of which may be written as three. */
+/* A key has at most 1,024 bytes, each of which may be written as three. */
 #define MAX_TEXT 4096
 #define MAX_DEPTH 8
 
@@ -65,13 +65,13 @@ struct rsh_listing_parser {
 	XML_Parser xml;
 	struct rsh_object_listing *list;
 	struct rsh_listing_page *page;
-	size_t first;    /* object of this page */
-	bool is_encoded; /* keys are, as in addresses */
+	size_t first;    /* the first object of this page */
+	bool is_encoded; /* the keys are URL-encoded */
 	int rc;
 	enum listing_element open[MAX_DEPTH];
 	unsigned depth;
 	bool has_size;
-	struct rsh_listed object; /* that is being read */
+	struct rsh_listed object; /* the object being read */
 	char text[MAX_TEXT];
 	size_t len;
 };
@@ -110,7 +110,7 @@ static int hex_value(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Decodes a key in place.  A byte of zero cannot be in a name. */
+/* Decodes a key in place.  A name cannot contain a byte of zero. */
 static bool listing_decode(char *s)
 {
 	char *to = s;
@@ -236,7 +236,7 @@ static void listing_of_page(struct rsh_listing_parser *p,
 	}
 }
 
-/* Which element it is, whatever prefix its name has. */
+/* Returns the element of a name, ignoring its prefix. */
 static enum listing_element listing_find(const struct rsh_listing_parser *p,
 					 const char *name)
 {
@@ -288,7 +288,8 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	enum listing_element e;
 
 	(void)name;
-	/* An element that is empty ends also where its begin was the end. */
+	/* For an empty element, expat calls this function even after
+	 * listing_begin() has failed. */
 	if (p->rc)
 		return;
 	e = p->open[--p->depth];
@@ -302,7 +303,7 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	p->len = 0;
 }
 
-/* Texts that are not used may be of any length. */
+/* Texts that are not used may have any length. */
 static void XMLCALL listing_text(void *ctx, const char *s, int len)
 {
 	struct rsh_listing_parser *p = ctx;
@@ -317,7 +318,7 @@ static void XMLCALL listing_text(void *ctx, const char *s, int len)
 	p->len += (size_t)len;
 }
 
-/* With a document type come entities, which no server uses. */
+/* A document type allows entities, which no server uses. */
 static void XMLCALL listing_doctype(void *ctx, const char *name,
 				    const char *system, const char *public,
 				    int subset)
@@ -352,7 +353,7 @@ rsh_listing_parser_new(struct rsh_object_listing *l,
 	return p;
 }
 
-/* EncodingType may follow the keys. */
+/* EncodingType may come after the keys. */
 static int listing_finish(struct rsh_listing_parser *p)
 {
 	struct rsh_object_listing *l = p->list;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pb_scan.c reads fields of protobuf messages through a small window that
- * jumps over content. */
+/* wire/pb_scan.c reads fields of protobuf messages through a small window,
+ * which skips content. */
 #include "pb_scan_i.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "rsh/wire/bytes.h"
 
 /* After a jump over more than NEAR_BYTES of content the scan reads JUMP_BYTES:
- * the next header has hardly more, and then there is content again. */
+ * the next header is rarely longer, and then content follows again. */
 #define NEAR_BYTES ((size_t)4 * 1024)
 #define JUMP_BYTES ((size_t)512)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pb_scan_i.h - the fields of a protobuf message, read from a file of any
- * size without unpacking the message; only this room includes it.
+/* wire/pb_scan_i.h - reads the fields of a protobuf message from a file of any
+ * size without unpacking the message.  Only this directory includes it.
  *
- * Numbers of the file are not trusted until they are checked.  rsh_pb_next()
- * checks every field against the end of the message around it, so that its
+ * Numbers in the file are not trusted before they are checked.  rsh_pb_next()
+ * checks every field against the end of the message that contains it, so its
  * caller may rely on `offset + length <= end`. */
 #ifndef RSH_WIRE_PB_SCAN_I_H
 #define RSH_WIRE_PB_SCAN_I_H
@@ -31,7 +31,7 @@ struct pb_field {
 struct pb_scan {
 	const struct rsh_byte_source *src;
 	struct rsh_error *err;
-	const char *name; /* of the current parameter, for messages; or NULL */
+	const char *name; /* the current parameter, for messages; or NULL */
 	uint64_t window_offset;
 	size_t window_len;
 	uint8_t window[PB_WINDOW_BYTES];
@@ -43,21 +43,21 @@ struct pb_scan {
  * returns -EBADMSG. */
 int rsh_pb_damaged(struct pb_scan *s, uint64_t offset, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Reads bytes past the window. */
+/* Reads bytes without the window. */
 int rsh_pb_read(struct pb_scan *s, void *buf, size_t len, uint64_t offset);
-/* Makes bytes [offset, offset + need), all within the file, readable at *p
- * until the next call; need <= PB_WINDOW_BYTES. */
+/* Makes the bytes [offset, offset + need) readable at *p until the next call.
+ * All of them must be within the file; need <= PB_WINDOW_BYTES. */
 int rsh_pb_look(struct pb_scan *s, uint64_t offset, size_t need,
 		const uint8_t **p);
-/* Reads a number and returns how many bytes it has; 0 if it does not end within
- * avail bytes or does not fit 64 bits. */
+/* Reads a number and returns its size in bytes; 0 if it does not end within
+ * avail bytes or does not fit into 64 bits. */
 size_t rsh_pb_varint(const uint8_t *p, size_t avail, uint64_t *out);
 /* Reads the key of the field at `pos` < end, and the number or length after it.
- * f->length is what the file says, unchecked. */
+ * f->length is the number in the file, unchecked. */
 int rsh_pb_decode(struct pb_scan *s, uint64_t pos, uint64_t end,
 		  struct pb_field *f);
 /* Reads the field at *pos < end of a message that ends at `end`, and moves *pos
- * behind it. */
+ * past it. */
 int rsh_pb_next(struct pb_scan *s, uint64_t *pos, uint64_t end,
 		struct pb_field *f);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle.c steps over the instructions of a pickle. */
+/* wire/pickle.c reads the instructions of a pickle. */
 #include "config.h"
 
 #include "rsh/wire/pickle.h"
@@ -11,7 +11,7 @@
 
 #include "rsh/wire/bytes.h"
 
-/* This says what follows an instruction. */
+/* This is the kind of an instruction's operand. */
 enum pickle_operand {
 	UNKNOWN, /* there is no such instruction */
 	NOTHING,
@@ -187,8 +187,8 @@ static int pickle_read_text(struct rsh_pickle *p, unsigned width,
 	return rc;
 }
 
-/* Hashes a line.  Of one longer than RSH_PICKLE_TEXT_MAX only the beginning
- * counts, whose hash is that of no name that is looked for. */
+/* Hashes a line.  If it is longer than RSH_PICKLE_TEXT_MAX, only its beginning
+ * is hashed; no known name has that hash. */
 static int pickle_read_line(struct rsh_pickle *p, uint64_t *hash)
 {
 	uint8_t text[RSH_PICKLE_TEXT_MAX];

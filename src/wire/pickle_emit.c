@@ -21,7 +21,7 @@ static void pickle_put_bytes(struct rsh_pickle_out *o, const void *p, size_t n)
 	o->n += n;
 }
 
-/* Puts an instruction with a little-endian number of `width` bytes behind it. */
+/* Puts an instruction, then a little-endian number of `width` bytes. */
 static void pickle_put_op(struct rsh_pickle_out *o, uint8_t op, uint64_t v,
 			  unsigned width)
 {
@@ -65,8 +65,8 @@ void rsh_pickle_put_number(struct rsh_pickle_out *o, uint64_t v)
 	} else if (v <= INT32_MAX) {
 		pickle_put_op(o, 'J', v, 4); /* BININT */
 	} else {
-		/* LONG1 has a sign: a number whose highest bit is set takes
-		 * one byte more. */
+		/* LONG1 is signed: a number whose highest bit is set needs one
+		 * byte more. */
 		while (width < 8 && v >> (8 * width - 1))
 			width++;
 		if (width == 8 && v >> 63) {

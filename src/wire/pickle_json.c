@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_json.c writes plain values as JSON, as Python's json.dumps()
- * does: tuples are lists, and numbers as keys are texts. */
+/* wire/pickle_json.c writes plain values as JSON in the form of Python's
+ * json.dumps(): tuples become lists, and numeric keys become texts. */
 #include "config.h"
 
 #include "rsh/wire/pickle_values.h"
@@ -15,12 +15,12 @@
 
 #include "rsh/util/mem.h"
 
-/* A value may be in itself, or in many places. */
+/* A value may contain itself, or be in many places, so the depth is limited. */
 #define DEPTH_MAX 32
 #define JSON_MAX (1 << 20)
 
-/* Returns a text as JSON has it; NULL if it is no UTF-8, or memory is out:
- * either way it is not shown. */
+/* Returns a text as JSON.  Returns NULL if it is not UTF-8 or out of memory;
+ * the value is not shown then. */
 static char *json_text(const char *text, size_t n)
 {
 	json_t *string = json_stringn(text, n);
@@ -39,7 +39,7 @@ static int json_put_text(FILE *to, const char *text, size_t n)
 	return fputs(escaped, to) < 0 ? -ENOMEM : 0;
 }
 
-/* Writes as few digits as give the number again. */
+/* Writes the fewest digits from which the same number can be read. */
 static int json_put_real(FILE *to, double real)
 {
 	char text[40];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_values.c runs a pickle and builds plain values only. */
+/* wire/pickle_values.c executes a pickle but makes plain values only. */
 #include "config.h"
 
 #include "rsh/wire/pickle_values.h"
@@ -21,11 +21,11 @@ struct machine {
 	struct rsh_pickle *p;
 	struct rsh_arena *arena;
 	const struct rsh_pickle_rules *rules;
-	uint64_t at; /* of the instruction */
+	uint64_t at; /* offset of the instruction */
 
 	struct rsh_pickle_value *stack;
 	size_t n, cap;
-	size_t *marks; /* how many values are below each */
+	size_t *marks; /* number of values below each mark */
 	size_t n_marks, cap_marks;
 	struct rsh_pickle_value *memo;
 	size_t n_memo, cap_memo;
@@ -46,7 +46,7 @@ static int machine_push(struct machine *m, struct rsh_pickle_value v)
 	return 0;
 }
 
-/* Returns how many values are above the last mark. */
+/* Returns the number of values above the last mark. */
 static size_t machine_above(const struct machine *m)
 {
 	return m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0);
@@ -69,7 +69,7 @@ static int machine_mark(struct machine *m)
 	return 0;
 }
 
-/* Removes the last mark; *n is how many values are above it, which stay. */
+/* Removes the last mark.  *n is the number of values above it; they stay. */
 static int machine_unmark(struct machine *m, size_t *n)
 {
 	if (m->n_marks == 0)
@@ -146,7 +146,8 @@ static int machine_global(struct machine *m, const struct rsh_pickle_step *s)
 	if (rc)
 		return rc;
 	name = memchr(module, '\n', (size_t)s->n_text);
-	/* These bytes may have been read once more, and be others now. */
+	/* The bytes may have been read from the file again, and may have
+	 * changed. */
 	if (!name)
 		return machine_bad(m, "a class that changed while it was read");
 	*name++ = '\0';
@@ -166,7 +167,7 @@ static int machine_stack_global(struct machine *m)
 
 /* ---- containers ---- */
 
-/* Makes a tuple of the n values on top. */
+/* Makes a tuple of the top n values. */
 static int machine_tuple(struct machine *m, size_t n)
 {
 	struct rsh_pickle_value *items =
@@ -212,8 +213,8 @@ static int machine_grow_list(struct machine *m, struct rsh_pickle_list *l,
 	return 0;
 }
 
-/* Moves the n values on top into the list or dictionary below them.  Another
- * object that takes values, such as one of a class derived from list, ignores
+/* Moves the top n values into the list or dictionary below them.  Other objects
+ * that accept values, such as instances of a class derived from list, ignore
  * them. */
 static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
 			  size_t n)
@@ -270,7 +271,7 @@ static int machine_make(struct machine *m, bool is_new)
 		return machine_bad(m, "a pickle that calls with arguments "
 				   "that are not a tuple");
 	m->n -= 2;
-	/* There are two of these for every chunk. */
+	/* Every chunk has two of these. */
 	if (rsh_pickle_is_class(&class, "torch", "Size") && args.n == 1 &&
 	    args.items[0].kind == RSH_PV_TUPLE)
 		return machine_push(m, args.items[0]);
@@ -318,7 +319,7 @@ static int machine_refuse(const struct machine *m, uint8_t instruction)
 	return machine_bad(m, what);
 }
 
-/* Follows an instruction that takes all down to the last mark. */
+/* Executes an instruction that uses all values above the last mark. */
 static int machine_to_mark(struct machine *m, uint8_t instruction)
 {
 	size_t n = 0;
@@ -341,7 +342,8 @@ static int machine_to_mark(struct machine *m, uint8_t instruction)
 	}
 }
 
-/* Pushes what the eight bytes behind the instruction say, the highest first. */
+/* Pushes the real number in the eight bytes after the instruction, most
+ * significant byte first. */
 static int machine_push_real(struct machine *m)
 {
 	struct rsh_pickle_value v = { .kind = RSH_PV_REAL };
@@ -414,8 +416,8 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 	}
 }
 
-/* Returns how many values an instruction works on.  The stepper counts what is
- * gone afterwards. */
+/* Returns the number of values that an instruction uses.  `pops` of a step
+ * counts only the values that are removed. */
 static unsigned machine_needs(const struct rsh_pickle_step *s)
 {
 	if (s->pops == RSH_PICKLE_TO_MARK)
@@ -463,7 +465,8 @@ static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 	int rc = 0;
 
 	m->at = m->p->at;
-	/* All counts are below the number of bytes. */
+	/* All counts are less than the number of bytes, so 32 bits are
+	 * enough. */
 	if (m->p->src->size - m->p->at >= UINT32_MAX)
 		return machine_bad(m, "a pickle of 4 GiB or more");
 	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
@@ -497,7 +500,7 @@ int rsh_pickle_values(struct rsh_pickle *p,
 	return rc;
 }
 
-/* ---- what a value is ---- */
+/* ---- comparing values ---- */
 
 bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text)
 {

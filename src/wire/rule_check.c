@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/rule_check.c checks that both sides of a rule describe the same
- * elements: a letter that only one side has would leave places open.
+ * elements.  If only one side had a letter, some elements would have no source.
  *
- * A hole that has the same letter on both sides is a number of which the rule
- * holds for each.  One that only one side has is a further axis of the tensor,
- * whose places are tensors of their own. */
+ * A hole with the same letter on both sides is a number; the rule applies to
+ * each of its values.  A hole of one side only is a further axis of the tensor:
+ * each place on that axis is a separate tensor. */
 #include "rule_table_i.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* The letters of a tensor in one alternative, as far as they are axes. */
+/* These are the letters of a tensor in one alternative that are axes. */
 struct rule_letters {
 	uint32_t n;
 	const char *list[RULE_LETTERS_MAX];
@@ -31,12 +31,12 @@ static bool rule_name_has(const struct rsh_rule_name *n, const char *letter)
 
 #define RULE_SHARED_MAX (2 * RULE_HOLES_MAX)
 
-/* A rule as it reads below one of its prefixes. */
+/* This is a rule with one of its prefixes. */
 struct rule_reading {
 	struct rule_parse *p;
 	const struct rsh_rule *r;
 	const struct rsh_rule_under *under; /* NULL: none */
-	const char *shared[RULE_SHARED_MAX]; /* holes of both sides */
+	const char *shared[RULE_SHARED_MAX]; /* the holes of both sides */
 	uint32_t n_shared;
 };
 
@@ -56,7 +56,7 @@ static bool rule_tensor_has(const struct rule_reading *x, enum rsh_side side,
 		rule_name_has(prefix, letter));
 }
 
-/* Says how many tensors of a side have the hole. */
+/* Returns how many tensors of a side have the hole. */
 static uint32_t rule_count_holes(const struct rule_reading *x,
 				 enum rsh_side side, const char *letter)
 {
@@ -75,7 +75,7 @@ static bool rule_is_shared(const struct rule_reading *x, const char *letter)
 	return false;
 }
 
-/* Holes of both sides are in all names, so those of one name will do. */
+/* A hole of both sides is in all names, so one name is enough to find it. */
 static void rule_list_shared(struct rule_reading *x)
 {
 	const struct rsh_rule_name *first = &x->r->tensors[RSH_SIDE_HF]->name;
@@ -178,7 +178,7 @@ static int rule_check_within(const struct rule_reading *x,
 
 /* ---- holes ---- */
 
-/* A number of which the rule holds for each has to be in all names, once. */
+/* A hole of both sides must be in all names, once. */
 static int rule_check_name(const struct rule_reading *x, enum rsh_side side,
 			   const struct rsh_rule_name *n)
 {
@@ -230,8 +230,8 @@ static int rule_check_holes(const struct rule_reading *x)
 	return 0;
 }
 
-/* Copies may have a number that what they are copies of has not; the other way
- * it would not be known which one to copy. */
+/* A copy may have a hole that its original does not have.  The other way round
+ * it would not be known which tensor to copy. */
 static int rule_check_also(const struct rule_reading *x)
 {
 	const enum rsh_side right = RSH_SIDE_MINDSPORE;
@@ -264,7 +264,8 @@ static int rule_check_pairs(const struct rule_reading *x, uint32_t n)
 
 /* ---- the rule ---- */
 
-/* Finds the list of alternatives: *n of them in a tensor of *side. */
+/* Finds the list of alternatives.  It has *n alternatives and is in a tensor of
+ * *side. */
 static int rule_find_alternatives(struct rule_parse *p,
 				  const struct rsh_rule *r, uint32_t *n,
 				  enum rsh_side *side)
@@ -287,7 +288,8 @@ static int rule_find_alternatives(struct rule_parse *p,
 	return 0;
 }
 
-/* Each tensor of the one side has an alternative in the one of the other. */
+/* The tensor of one side has one alternative for each tensor of the other
+ * side. */
 static int rule_check_counts(struct rule_parse *p, const struct rsh_rule *r,
 			     uint32_t *n_pairs)
 {

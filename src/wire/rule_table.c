@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/rule_table.c goes through the lines of a rule table. */
+/* wire/rule_table.c reads the lines of a rule table. */
 #include "rsh/wire/rule_table.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ int rule_nomem(struct rule_parse *p)
 	return rsh_error_nomem(p->err);
 }
 
-/* Makes room for one more of a kind of line. */
+/* Reserves room for one more line of a kind. */
 static int rule_room(struct rule_parse *p, void *array, size_t *cap,
 		     uint32_t n, size_t elem)
 {
@@ -40,7 +40,7 @@ static int rule_room(struct rule_parse *p, void *array, size_t *cap,
 	return rsh_grow(array, cap, (size_t)n + 1, elem) ? rule_nomem(p) : 0;
 }
 
-/* ---- kinds of lines; each is given what follows its first word ---- */
+/* ---- kinds of lines; each function parses what follows the first word ---- */
 
 static int rule_line_for(struct rule_parse *p)
 {
@@ -81,7 +81,8 @@ static bool rule_let_uses(const struct rsh_rule_let *l, const char *name)
 	return false;
 }
 
-/* A line may use only what comes before it, so that there are no circles. */
+/* A line may use only what earlier lines define, so that there are no
+ * cycles. */
 static int rule_line_let(struct rule_parse *p)
 {
 	struct rsh_rule_table *t = p->t;
@@ -214,7 +215,7 @@ static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 	return 0;
 }
 
-/* A name that begins with a dot is below the current prefixes. */
+/* A name that begins with a dot is used with the current prefixes. */
 static int rule_put_under(struct rule_parse *p, struct rsh_rule *r)
 {
 	for (int s = 0; s < RSH_N_SIDES; s++)
@@ -266,7 +267,8 @@ static const char *rule_keep_line(struct rule_parse *p)
 				 (size_t)(p->end - p->at));
 }
 
-/* Is it the line's first word?  One that "=" follows is a tensor's name. */
+/* Returns whether this is the line's first word.  A word before "=" is a
+ * tensor's name. */
 static bool rule_begins(struct rule_parse *p, const char *word)
 {
 	const char *at = p->at;
@@ -309,7 +311,8 @@ static int rule_parse_line(struct rule_parse *p)
 	return rc;
 }
 
-/* Cuts off the comment: a "#" that begins the line or follows a blank. */
+/* Removes the comment: a "#" at the beginning of the line or after a blank, and
+ * the rest of the line. */
 static int rule_cut_line(struct rule_parse *p)
 {
 	const char *begin = p->at;
@@ -391,7 +394,7 @@ void rsh_rule_table_free(struct rsh_rule_table *t)
 	free(t);
 }
 
-/* ---- asking ---- */
+/* ---- access ---- */
 
 const char *rsh_rule_table_path(const struct rsh_rule_table *t)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/rule_table_i.h - a rule table while it is parsed.
+/* wire/rule_table_i.h - a rule table during parsing.
  *
- * rule_table.c goes through the lines, rule_text.c parses one line, and
- * rule_check.c checks that both sides of a rule describe the same elements.
- * All functions give 0, -ENOMEM, or -EBADMSG with a sentence. */
+ * rule_table.c reads the lines, rule_text.c parses one line, and rule_check.c
+ * checks that both sides of a rule describe the same elements.  All functions
+ * return 0, -ENOMEM, or -EBADMSG with a sentence. */
 #ifndef RSH_WIRE_RULE_TABLE_I_H
 #define RSH_WIRE_RULE_TABLE_I_H
 
@@ -11,7 +11,7 @@
 #include "rsh/util/arena.h"
 #include "rsh/wire/rule_table.h"
 
-/* Tables of real models come to a third of these at most. */
+/* These limits are at least three times what tables of real models need. */
 #define RULE_HOLES_MAX 4    /* of a name, without those of its prefix */
 #define RULE_NAME_MAX 512   /* bytes of a name or a word */
 #define RULE_TENSORS_MAX 16 /* of a side */
@@ -19,11 +19,11 @@
 #define RULE_LETTERS_MAX 16 /* of a tensor */
 #define RULE_UNDER_MAX 8    /* in a row */
 #define RULE_TERMS_MAX 8    /* of a let, and operands of a term */
-#define RULE_LINES_MAX 4096 /* of each kind, but for `let` */
+#define RULE_LINES_MAX 4096 /* of each kind except `let` */
 #define RULE_LETS_MAX 256
 
 struct rsh_rule_table {
-	struct rsh_arena arena; /* all that the table gives */
+	struct rsh_arena arena; /* memory of all that the table returns */
 	const char *path, *title;
 	const char **suits;
 	struct rsh_rule_let *lets;
@@ -37,10 +37,10 @@ struct rule_parse {
 	struct rsh_rule_table *t;
 	struct rsh_error *err;
 	uint32_t line;
-	const char *at, *end; /* what is left of the line */
-	struct rsh_rule_under *under; /* the prefixes that hold */
+	const char *at, *end; /* the unread part of the line */
+	struct rsh_rule_under *under; /* the current prefixes */
 	uint32_t n_under;
-	bool in_row; /* the last line was an `under`, too */
+	bool in_row; /* the previous line was an `under` too */
 };
 
 int rule_bad(struct rule_parse *p, const char *fmt, ...)
@@ -50,21 +50,21 @@ int rule_nomem(struct rule_parse *p);
 /* ---- rule_text.c ---- */
 
 void rule_skip_blanks(struct rule_parse *p);
-/* Takes the character, and blanks before and behind it, if it is next. */
+/* If the character is next, skips it and the blanks around it. */
 bool rule_take(struct rule_parse *p, char c);
-/* Takes a word of letters, digits and "_" that begins with no digit. */
+/* Reads a word of letters, digits and "_" that does not begin with a digit. */
 int rule_parse_word(struct rule_parse *p, const char **out);
 int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out);
 int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out);
 int rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out);
-/* Everything on the line has to be used. */
+/* Checks that nothing is left on the line. */
 int rule_parse_end(struct rule_parse *p);
 
 /* ---- rule_check.c ---- */
 
-/* Tells whether the prefix of `under` precedes the name. */
+/* Returns whether the prefix of `under` is put before the name. */
 bool rule_is_under(const struct rsh_rule_name *n);
-/* Do both sides name the same elements, under each prefix? */
+/* Checks that both sides describe the same elements, with each prefix. */
 int rule_check(struct rule_parse *p, const struct rsh_rule *r);
 
 #endif

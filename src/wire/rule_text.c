@@ -38,7 +38,7 @@ bool rule_take(struct rule_parse *p, char c)
 	return true;
 }
 
-/* Says what is wanted and what is there instead. */
+/* Sets an error that says what is expected and what was found instead. */
 static int rule_wanted(struct rule_parse *p, const char *what)
 {
 	size_t left = (size_t)(p->end - p->at);
@@ -90,7 +90,7 @@ static int rule_parse_text(struct rule_parse *p, const char **out)
 	return rule_keep(p, from, out);
 }
 
-/* Where a number ends must not depend on what comes after it. */
+/* The text after a number must not change where the number ends. */
 static int rule_check_texts(struct rule_parse *p, const char *const *texts,
 			    uint32_t n_holes)
 {
@@ -152,7 +152,7 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 
 /* ---- dimensions ---- */
 
-/* Takes one factor; `1` is nothing. */
+/* Reads one factor; `1` adds nothing. */
 static int rule_parse_factor(struct rule_parse *p, const char **list,
 			     uint32_t *n)
 {
@@ -171,7 +171,8 @@ static int rule_parse_factor(struct rule_parse *p, const char **list,
 	return rule_parse_word(p, &list[(*n)++]);
 }
 
-/* Takes factors up to something that is none; *found: there was one. */
+/* Reads factors up to the first text that is not one.  *found: there was
+ * one. */
 static int rule_parse_product(struct rule_parse *p,
 			      struct rsh_rule_product *out, bool *found)
 {
@@ -236,7 +237,7 @@ static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
 	return rc;
 }
 
-/* Takes what follows a "[". */
+/* Reads the text after a "[". */
 static int rule_parse_dims(struct rule_parse *p, struct rsh_rule_tensor *out)
 {
 	struct rsh_rule_dim list[RSH_MAX_DIMS], *kept;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/safetensors_crc.c works out the checksum that MindSpore writes into the
+/* wire/safetensors_crc.c computes the checksum that MindSpore writes into the
  * metadata of a safetensors file.
  *
- * It goes over Python's bytes() of each name and array, and bytes() of an
- * integer array without dimensions are so many zeros as its value says. */
+ * The checksum covers Python's bytes() of each name and array.  For an integer
+ * array without dimensions bytes() returns as many zeros as its value. */
 #include "rsh/wire/safetensors.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 
-/* No writer had the memory for more zeros; lengths below fit an off_t. */
+/* No writer had enough memory for more zeros; lengths below fit into an
+ * off_t. */
 #define ZEROS_MAX (UINT64_C(1) << 48)
 
 struct sum {
@@ -77,7 +78,7 @@ static int st_crc_add_record(struct sum *s, const struct rsh_record *r)
 				"damaged: no CRC goes with its value",
 				s->src->path,
 				rsh_names_text(s->names, r->name));
-		/* Continues the CRC over that many zeros, in log n steps. */
+		/* Continues the CRC with that many zeros, in log n steps. */
 		n = value;
 		block = crc32(0, &zero, 1);
 		for (uint64_t len = 1; n > 0; n >>= 1, len *= 2) {

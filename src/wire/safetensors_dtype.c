@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_dtype.c maps the type names of safetensors to element types
- * and back, and ranks them as the library orders tensors. */
+ * and back, and gives the library's order of types. */
 #include "rsh/wire/safetensors.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "safetensors_i.h"
 
 /* These are the library's types in the order of its Dtype, by which it sorts
- * what it writes: the place in the table is the rank. */
+ * tensors on writing.  The rank of a type is its place in the table. */
 static const struct {
 	const char *name;
 	enum rsh_dtype dtype; /* RSH_DTYPE_UNKNOWN: not in MindSpore */

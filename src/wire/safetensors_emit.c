@@ -38,7 +38,7 @@ void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
 	union {
 		const void *in;
 		void *out;
-	} ctx = { .in = shapes }; /* qsort_r hands it back as it is */
+	} ctx = { .in = shapes }; /* qsort_r passes it on unchanged */
 
 	for (uint32_t i = 0; i < n; i++)
 		order[i] = i;
@@ -107,7 +107,7 @@ static int st_check_shape(const struct rsh_record_shape *s,
 	return 0;
 }
 
-/* Writes the tensor whose content begins at *offset and moves *offset behind
+/* Writes the tensor whose content begins at *offset and moves *offset past
  * it. */
 static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
 		      uint64_t *offset, struct rsh_error *err)
@@ -141,7 +141,7 @@ static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
 	return 0;
 }
 
-/* Puts the header's length into the bytes that were left for it. */
+/* Writes the header's length into the bytes reserved for it. */
 static int finish(struct rsh_json_text *t, struct rsh_error *err)
 {
 	uint64_t len = t->len - SAFETENSORS_LENGTH_BYTES;

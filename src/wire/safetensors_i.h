@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/safetensors_i.h - the table of element types of safetensors; only
- * this room includes it. */
+/* wire/safetensors_i.h - the table of element types of safetensors; only this
+ * directory includes it. */
 #ifndef RSH_WIRE_SAFETENSORS_I_H
 #define RSH_WIRE_SAFETENSORS_I_H
 
@@ -17,13 +17,13 @@
 
 enum safetensors_known {
 	SAFETENSORS_DTYPE,         /* *out is the type */
-	SAFETENSORS_DTYPE_FOREIGN, /* the format has it, MindSpore has not */
+	SAFETENSORS_DTYPE_FOREIGN, /* in the format, not in MindSpore */
 	SAFETENSORS_DTYPE_UNKNOWN,
 };
 
 enum safetensors_known rsh_safetensors_dtype_parse(const char *s,
 						   enum rsh_dtype *out);
-/* Returns the rank of a type, by which tensors are written in descending order;
+/* Returns the rank of a type; tensors are written by descending rank. Returns
  * -1 if the format does not have the type. */
 int rsh_safetensors_dtype_rank(enum rsh_dtype t);
 

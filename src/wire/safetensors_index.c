@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/safetensors_index.c reads and writes the JSON that says which part of a
- * model holds which weight. */
+/* wire/safetensors_index.c reads and writes the JSON file that maps the weights
+ * of a model to its parts. */
 #include "rsh/wire/safetensors.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "rsh/wire/json_load.h"
 #include "safetensors_i.h"
 
-/* Tells whether this is the name of a file beside the map. */
+/* Returns whether this is the name of a file in the directory of the map. */
 static bool is_plain_name(const char *file)
 {
 	return *file && !strchr(file, '/') && strcmp(file, ".") &&
@@ -88,7 +88,7 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 	const json_t *v;
 	json_int_t size;
 
-	/* In the flat form a string would be the file of a weight of that
+	/* In the flat form, a string would be the file of a weight with that
 	 * name. */
 	if (!weights || json_is_string(weights))
 		return read_weights(map, root, path, err);

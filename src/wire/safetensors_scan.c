@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/safetensors_scan.c scans a safetensors file: it reads the header whole
- * and content never.
+/* wire/safetensors_scan.c scans a safetensors file: it reads the whole header
+ * and no content.
  *
- * The header's length is checked against the file before anything of that size
- * is allocated; offsets are checked by walking the tensors in their order, each
- * of which has to begin where the last one ended. */
+ * The header's length is checked against the file before memory of that size is
+ * allocated.  The offsets are checked in the order of the tensors: each tensor
+ * must begin where the previous one ended. */
 #include "rsh/wire/safetensors.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ struct tensor {
 	enum rsh_dtype dtype;
 	uint64_t begin; /* data_offsets */
 	uint64_t end;
-	uint32_t place; /* which one in the header */
+	uint32_t place; /* its place in the header */
 };
 
 struct scan {
@@ -46,7 +46,7 @@ static int st_damaged(struct scan *s, const char *name, uint64_t offset,
 		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* `name` is the parameter, or NULL. */
+/* `name` is the parameter or NULL. */
 static int st_damaged(struct scan *s, const char *name, uint64_t offset,
 		      const char *fmt, ...)
 {
@@ -174,7 +174,7 @@ static int read_entry(struct scan *s, const struct rsh_safetensors_entry *e,
 	if (!strcmp(e->key, "format"))
 		meta->format = e->value;
 	if (!strcmp(e->key, "remove_redundancy")) {
-		/* MindSpore takes any other value for none. */
+		/* MindSpore reads any other value as false. */
 		meta->remove_redundancy = !strcmp(e->value, "True");
 		meta->has_remove_redundancy = meta->remove_redundancy ||
 					      !strcmp(e->value, "False");
@@ -291,7 +291,7 @@ static int compare_tensors(const void *a, const void *b)
 		return x->begin < y->begin ? -1 : 1;
 	if (x->end != y->end)
 		return x->end < y->end ? -1 : 1;
-	/* Tensors without elements share their offsets. */
+	/* Tensors without elements have equal offsets. */
 	return x->place < y->place ? -1 : x->place > y->place;
 }
 
@@ -301,7 +301,7 @@ static int read_tensors(struct scan *s)
 	json_t *info;
 	int rc;
 
-	/* 32 bits can count all tensors that fit into a header. */
+	/* A header has fewer tensors than 32 bits can count. */
 	s->tensors = rsh_alloc_array(json_object_size(s->header),
 				     sizeof(*s->tensors));
 	if (!s->tensors)
@@ -335,7 +335,7 @@ static int st_make_index(struct scan *s)
 	return 0;
 }
 
-/* Appends the dimensions to the index and tells how many bytes they make. */
+/* Appends the dimensions to the index and computes the size in bytes. */
 static int st_add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 {
 	struct rsh_ckpt_index *ix = s->index;
@@ -468,7 +468,7 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			rsh_safetensors_meta_clear(meta);
 		return rc;
 	}
-	/* A header has every name once. */
+	/* The names in a header are unique, so this cannot fail. */
 	rsh_ckpt_index_sort(s.index, &twice);
 	*out = s.index;
 	return 0;

@@ -14,8 +14,8 @@
 
 #include "rsh/wire/json_load.h"
 
-/* Reads a rank in the usual decimal form only: "01" would be rank 1 a second
- * time. */
+/* Accepts a rank in the usual decimal form only: "01" would be a second
+ * spelling of rank 1. */
 static bool parse_rank(const char *key, uint32_t *rank)
 {
 	char canonical[16];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_build.c checks each number of a strategy file once and packs
- * what is good into one arena. */
+ * the valid items into one arena. */
 #include "strategy_build_i.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@
 
 struct strategy_builder {
 	const char *path;
-	struct rsh_arena arena; /* all that the finished file points to */
+	/* owns everything that the finished file points to */
+	struct rsh_arena arena;
 	struct rsh_names *seen; /* ids are indexes of items */
 	struct rsh_strategy_item *items;
 	size_t cap_items;
@@ -27,7 +28,8 @@ struct strategy_builder {
 	struct rsh_strategy_op *ops;
 	size_t cap_ops;
 	uint32_t n_ops;
-	rsh_strategy_report_fn *report; /* NULL: the first bad item ends it */
+	/* NULL: the first bad item is an error */
+	rsh_strategy_report_fn *report;
 	void *report_ctx;
 	uint32_t n_reported;
 };
@@ -47,7 +49,7 @@ struct raw_list *rsh_raw_item_push_map(struct raw_item *raw)
 	struct raw_list *entry;
 
 	if (i >= RSH_STRATEGY_MAX_DIMS)
-		i = RSH_STRATEGY_MAX_DIMS - 1; /* counted, otherwise lost */
+		i = RSH_STRATEGY_MAX_DIMS - 1; /* it is counted, but not kept */
 	entry = &raw->map[i];
 	entry->n = 0;
 	return entry;
@@ -69,7 +71,7 @@ void rsh_raw_item_reset(struct raw_item *raw)
 
 /* ---- checks ---- */
 
-/* This is an item that is being checked, as the sentences need it. */
+/* This is an item during its check, with what the sentences need. */
 struct check {
 	const struct strategy_builder *b;
 	const struct raw_item *raw;
@@ -210,8 +212,9 @@ static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 		const struct raw_list *entry = &raw->map[i];
 		int32_t *axes;
 
-		/* MindSpore appends an empty message to the map of a vector,
-		 * so that there is more than one. */
+		/* MindSpore appends an empty message to the map of a tensor
+		 * with one dimension, so that the map has more than one
+		 * message. */
 		if (!entry->n)
 			continue;
 		map[n++] = (struct rsh_map_entry){ 0, NULL };

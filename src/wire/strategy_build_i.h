@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_build_i.h - the builder, to which both readers of strategy
- * files give what they read.  It checks every number once and packs a file into
- * one arena.  Only this room includes it. */
+/* wire/strategy_build_i.h - the builder of strategy files.  Both readers pass
+ * it what they read.  It checks every number once and packs a file into one
+ * arena.  Only this directory includes it. */
 #ifndef RSH_WIRE_STRATEGY_BUILD_I_H
 #define RSH_WIRE_STRATEGY_BUILD_I_H
 
@@ -12,21 +12,21 @@
 #include "rsh/util/error.h"
 #include "rsh/wire/strategy_file.h"
 
-/* These are numbers as the file has them.  `n` counts all of them, also those
- * beyond the array, which are then an error of the item. */
+/* These are the numbers of the file. `n` counts all of them, also those that do
+ * not fit into the array; an item with such numbers is an error. */
 struct raw_list {
 	uint32_t n;
 	int64_t v[RSH_STRATEGY_MAX_DIMS];
 };
 
-/* This is a layout item before any check. */
+/* This is a layout item before its check. */
 struct raw_item {
 	const char *name; /* not NUL-terminated */
 	size_t name_len;
 	struct raw_list mesh;
 	bool nested;
 	bool has_map;
-	uint32_t n_map; /* counts all, as n of raw_list does */
+	uint32_t n_map; /* counts all entries, as n of raw_list does */
 	struct raw_list map[RSH_STRATEGY_MAX_DIMS];
 	struct raw_list shape;
 	int64_t opt_step;
@@ -34,22 +34,21 @@ struct raw_item {
 };
 
 void rsh_raw_list_push(struct raw_list *l, int64_t v);
-/* Adds an empty entry to the item's map and returns it; it is valid until the
+/* Adds an empty entry to the item's map and returns it.  It is valid until the
  * next call. */
 struct raw_list *rsh_raw_item_push_map(struct raw_item *raw);
-/* Adds an entry of one number to the item's map. */
+/* Adds an entry with one number to the item's map. */
 void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis);
 /* Empties the item. */
 void rsh_raw_item_reset(struct raw_item *raw);
 
 struct strategy_builder;
 
-/* Makes a builder; NULL means out of memory.  `path` must outlive the
+/* Makes a builder.  Returns NULL if out of memory. `path` must outlive the
  * builder. */
 struct strategy_builder *rsh_strategy_builder_new(const char *path, bool json);
 void rsh_strategy_builder_free(struct strategy_builder *b);
-/* Tells the stage of the file's first strategy item; it is called at most
- * once. */
+/* Sets the stage of the file's first strategy item.  Call this at most once. */
 int rsh_strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 			       struct rsh_error *err);
 int rsh_strategy_builder_item(struct strategy_builder *b,
@@ -58,18 +57,19 @@ int rsh_strategy_builder_item(struct strategy_builder *b,
 /* Adds an operator; the `len` bytes at `name` are copied. */
 int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 			    size_t len, bool tuples, struct rsh_error *err);
-/* From now on `report` gets the message on a bad item, which is left out; NULL:
- * a bad item is an error. */
+/* From now on, `report` gets the message about a bad item, and the item is left
+ * out.  If `report` is NULL, a bad item is an error. */
 void rsh_strategy_builder_report(struct strategy_builder *b,
 				 rsh_strategy_report_fn *report, void *ctx);
-/* Returns the layout items so far, with those that were left out. */
+/* Returns the number of layout items so far, including those that were left
+ * out. */
 uint32_t rsh_strategy_builder_n_seen(const struct strategy_builder *b);
-/* Takes the file out of the builder, which can only be freed then. */
+/* Takes the file out of the builder, which can then only be freed. */
 int rsh_strategy_builder_finish(struct strategy_builder *b,
 				struct rsh_strategy_file **out,
 				struct rsh_error *err);
 
-/* These are the readers, which fill b from the bytes of a file. */
+/* These are the readers.  They fill b from the bytes of a file. */
 int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
 			 struct strategy_builder *b, struct rsh_error *err);
 int rsh_strategy_read_json(const char *data, size_t len, const char *path,

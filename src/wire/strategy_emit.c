@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_emit.c writes layouts that were worked out as a strategy
- * file. */
+/* wire/strategy_emit.c writes computed layouts as a strategy file. */
 #include "rsh/wire/strategy_emit.h"
 
 #include <errno.h>
@@ -49,7 +48,8 @@ int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 	return 0;
 }
 
-/* Returns "<stage>-<name>" for a file of several stages, as in a merged one. */
+/* Returns the parameter's name; for a file of several stages "<stage>-<name>",
+ * as in a merged file. */
 static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 			 uint32_t n_stages)
 {
@@ -78,7 +78,7 @@ static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 	return name;
 }
 
-/* Returns the slices of one dimension. */
+/* Returns the number of slices of one dimension. */
 static uint32_t emit_split_of(const struct rsh_strategy_item *it, uint32_t dim)
 {
 	uint32_t n = 1;
@@ -98,7 +98,7 @@ static uint32_t emit_split_of(const struct rsh_strategy_item *it, uint32_t dim)
 		m_;                                                 \
 	})
 
-/* Adds a message to the map, for which there is room. */
+/* Adds a message to the map, which has room for it. */
 static Rsh__Pb__TensorMap *add_map(struct rsh_arena *a,
 				   Rsh__Pb__ParallelLayouts *l, size_t n_dim)
 {
@@ -113,7 +113,8 @@ static Rsh__Pb__TensorMap *add_map(struct rsh_arena *a,
 	return m->dim ? m : NULL;
 }
 
-/* In a flat map each number is a dimension, in a nested one each message. */
+/* In a flat map each number is a dimension; in a nested map each message is
+ * one. */
 static bool fill_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 		     const struct rsh_strategy_item *it)
 {
@@ -139,11 +140,11 @@ static bool fill_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 		if (e->n)
 			memcpy(m->dim, e->axes, e->n * sizeof(*m->dim));
 	}
-	/* One message alone would be read as a flat map. */
+	/* A single message would be read as a flat map. */
 	return it->n_map != 1 || add_map(a, l, 0);
 }
 
-/* The planner always writes one message of each kind, mostly an empty one. */
+/* The planner always writes one message of each kind; most are empty. */
 static Rsh__Pb__ParallelLayouts *
 new_layouts(struct rsh_arena *a, const struct rsh_strategy_item *it)
 {
@@ -198,8 +199,8 @@ new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
 	return item->parallel_layouts ? item : NULL;
 }
 
-/* Makes an item for the operator of a parameter: its strategy has the slices of
- * each dimension. */
+/* Makes an item for the operator of a parameter.  Its strategy has the number
+ * of slices of each dimension. */
 static Rsh__Pb__ParallelStrategyItem *
 new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
 {
@@ -262,8 +263,8 @@ static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
 
 /* ---- JSON ---- */
 
-/* Appends a number; where memory is out *list is freed and becomes NULL, which
- * json_pack() takes for a failure. */
+/* Appends a number.  If out of memory, *list is freed and becomes NULL, which
+ * makes json_pack() fail. */
 static void json_put(json_t **list, json_int_t number)
 {
 	if (*list && json_array_append_new(*list, json_integer(number)) == 0)

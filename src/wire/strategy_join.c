@@ -14,10 +14,10 @@
 #include "rsh/wire/json_load.h"
 #include "strategy_emit_i.h"
 
-/* Both forms have this in common: a file, and its place among the others. */
+/* This is a file and its place in the list of files, for both formats. */
 struct part {
 	const struct rsh_strategy_bytes *file;
-	uint32_t place; /* which one was given */
+	uint32_t place; /* its place in the caller's list */
 	int64_t stage;
 	void *content; /* the parsed message or object */
 };
@@ -43,7 +43,8 @@ static int join_by_stage(const void *a, const void *b)
 	return x->place < y->place ? -1 : 1;
 }
 
-/* A file of a stage that is there already adds nothing. */
+/* Returns whether an earlier file has the same stage.  Such a file adds
+ * nothing. */
 static bool is_repeated(const struct part *parts, size_t i)
 {
 	return i > 0 && parts[i].stage == parts[i - 1].stage;
@@ -69,8 +70,8 @@ static int unpack(struct part *p, struct rsh_error *err)
 	return 0;
 }
 
-/* This message has items of the parsed messages, whose names are replaced while
- * it is packed. */
+/* This message uses items of the parsed messages, with other names during the
+ * packing. */
 struct joined {
 	Rsh__Pb__ParallelStrategyMap map;
 	Rsh__Pb__ParallelLayoutItem *items; /* copies with other names */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_json.c reads the JSON form of strategy files and feeds it to
+/* wire/strategy_json.c reads the JSON form of strategy files and passes it to
  * the builder. */
 #include "strategy_build_i.h"
 
@@ -17,7 +17,7 @@ static int bad_json(const char *path, const char *item, const char *key,
 			     path, key, item, what);
 }
 
-/* Reads a list of numbers; one that is not there counts as empty. */
+/* Reads a list of numbers; a missing list is empty. */
 static bool get_list(const json_t *layout, const char *key,
 		     struct raw_list *out)
 {
@@ -68,8 +68,8 @@ static bool push_map_entry(struct raw_item *raw, const json_t *v)
 	return true;
 }
 
-/* MindSpore writes a flat list; lists of lists say the same as the several
- * TensorMap messages of the protobuf form. */
+/* MindSpore writes a flat list.  A list of lists has the same meaning as
+ * several TensorMap messages in the protobuf form. */
 static bool get_map(const json_t *layout, struct raw_item *raw)
 {
 	const json_t *map = json_object_get(layout, "tensor_map");
@@ -178,8 +178,8 @@ int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 		rc = read_stage(path, strategies, b, err);
 	if (!rc)
 		rc = json_read_ops(strategies, b, err);
-	/* jansson goes through an object in the order of insertion, which is
-	 * the file's. */
+	/* jansson iterates over an object in the order of insertion, which is
+	 * that of the file. */
 	for (void *it = rc ? NULL : json_object_iter(layouts); !rc && it;
 	     it = json_object_iter_next(layouts, it)) {
 		const char *name = json_object_iter_key(it);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_parse.c finds out which form a strategy file has and calls the
- * reader of that form. */
+/* wire/strategy_parse.c detects the format of a strategy file and calls its
+ * reader. */
 #include "rsh/wire/strategy_file.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "rsh/wire/ckpt.h"
 #include "strategy_build_i.h"
 
-/* The strategies of the largest jobs have a few megabytes. */
+/* The strategy files of the largest jobs have a few megabytes. */
 #define MAX_FILE_BYTES ((size_t)256 * 1024 * 1024)
 
 static bool is_json_name(const char *path)
@@ -24,7 +24,7 @@ static bool is_json_name(const char *path)
 	return len >= 5 && !strcmp(path + len - 5, ".json");
 }
 
-/* Both kinds of file are named *.ckpt and are easily taken for one another. */
+/* Both kinds of file are named *.ckpt and are easily confused. */
 static bool is_checkpoint(const void *data, size_t len, const char *path)
 {
 	struct rsh_memory bytes = { data, len };
@@ -49,8 +49,8 @@ static int read_into(struct strategy_builder *b, const void *data, size_t len,
 	int rc = json ? rsh_strategy_read_json(data, len, path, b, err) :
 			rsh_strategy_read_pb(data, len, path, b, err);
 
-	/* A checkpoint may pass as a strategy in protobuf, of which all fields
-	 * are unknown. */
+	/* A checkpoint can be parsed as a protobuf strategy whose fields are
+	 * all unknown. */
 	if (rc == -ENOMEM)
 		return rc;
 	if (!rsh_strategy_builder_n_seen(b) && is_checkpoint(data, len, path))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_pb.c reads the protobuf form of strategy files and feeds it to
+/* wire/strategy_pb.c reads the protobuf form of strategy files and passes it to
  * the builder. */
 #include "strategy_build_i.h"
 
@@ -10,7 +10,7 @@
 static void fill_layouts(struct raw_item *raw,
 			 const Rsh__Pb__ParallelLayouts *l)
 {
-	/* There is one device matrix; MindSpore too reads only the first. */
+	/* There is one device matrix; MindSpore also reads only the first. */
 	if (l->n_dev_matrix)
 		for (size_t i = 0; i < l->dev_matrix[0]->n_dim; i++)
 			rsh_raw_list_push(&raw->mesh, l->dev_matrix[0]->dim[i]);
@@ -28,8 +28,8 @@ static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 	raw.name_len = item->param_name.len;
 	if (item->parallel_layouts) {
 		fill_layouts(&raw, item->parallel_layouts);
-		/* One message is a flat map, in which each number is a
-		 * dimension; of several messages each is a dimension. */
+		/* A single message is a flat map: each number is a dimension.
+		 * If there are several messages, each is a dimension. */
 		raw.has_map = item->parallel_layouts->n_tensor_map > 0;
 		raw.nested = item->parallel_layouts->n_tensor_map > 1;
 		for (size_t i = 0; i < item->parallel_layouts->n_tensor_map;

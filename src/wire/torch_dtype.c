@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/torch_dtype.c knows the element types and storages of torch by name. */
+/* wire/torch_dtype.c maps torch's names to element types and storages. */
 #include "config.h"
 
 #include "rsh/wire/torch_dtype.h"
@@ -9,7 +9,7 @@
 #include "rsh/wire/torch_item.h"
 
 static const struct {
-	const char *name, *storage; /* NULL: elements of an UntypedStorage */
+	const char *name, *storage; /* NULL: UntypedStorage has the elements */
 	enum rsh_dtype dtype;
 } dtypes[] = {
 	{ "float32", "FloatStorage", RSH_DTYPE_FLOAT32 },
@@ -31,7 +31,7 @@ static const struct {
 	{ "float8_e5m2", NULL, RSH_DTYPE_FLOAT8E5M2 },
 };
 
-/* These storages have elements that are no plain numbers. */
+/* The elements of these storages are not plain numbers. */
 static const struct {
 	const char *storage;
 	unsigned bytes;

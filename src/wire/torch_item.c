@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/torch_item.c writes what torch.save() writes around the elements of a
- * tensor:
+/* wire/torch_item.c writes what torch.save() writes before and after the
+ * elements of a tensor:
  *
  *   head   archive/data.pkl     the type, sizes and strides
  *          archive/byteorder    "little"
- *          archive/data/0       the header of this entry alone
+ *          archive/data/0       only the header of this entry
  *   the elements
  *   tail   archive/version      "3"
  *          the directory of the archive
  *
- * Numbers of more than 32 bits stand in zip64 fields, and only where they are
+ * Numbers of more than 32 bits are in zip64 fields, which are written only if
  * needed. */
 #include "config.h"
 
@@ -22,7 +22,7 @@
 #include "rsh/wire/pickle_emit.h"
 
 #define PICKLE_MAX 2048
-/* An entry with so many bytes, and those behind it, may need 64 bits. */
+/* An entry with this many bytes, and the entries after it, may need 64 bits. */
 #define WIDE ((uint64_t)UINT32_MAX - RSH_TORCH_HEAD_MAX)
 
 enum { ENTRY_PICKLE, ENTRY_BYTEORDER, ENTRY_DATA, ENTRY_VERSION, N_ENTRIES };
@@ -34,7 +34,7 @@ struct zip_item {
 		const char *name;
 		const void *content; /* NULL: the elements */
 		uint64_t bytes;
-		uint64_t offset;     /* of the local header */
+		uint64_t offset;     /* offset of the local header */
 		uint32_t crc;
 	} entries[N_ENTRIES];
 };
@@ -56,8 +56,8 @@ static void item_put_tuple(struct rsh_pickle_out *o, unsigned n,
 	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
 }
 
-/* A storage is a reference by name that torch.load() resolves: ("storage",
- * class, name of the entry, device, number of elements). */
+/* A storage is a persistent id that torch.load() resolves: ("storage", class,
+ * name of the entry, device, number of elements). */
 static void item_put_storage(struct rsh_pickle_out *o, const char *class,
 			     uint64_t bytes, unsigned element)
 {
@@ -92,13 +92,13 @@ static size_t item_pickle(enum rsh_dtype t, unsigned n_dims,
 			      "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
 	rsh_pickle_put(&o, RSH_PICKLE_OP_MARK);
 	item_put_storage(&o, class, bytes, rsh_dtype_size(t));
-	rsh_pickle_put_number(&o, 0); /* where the tensor begins in it */
+	rsh_pickle_put_number(&o, 0); /* offset of the tensor in it */
 	item_put_tuple(&o, n_dims, sizes);
 	item_put_tuple(&o, n_dims, strides);
-	rsh_pickle_put(&o, RSH_PICKLE_OP_FALSE); /* needs no gradient */
+	rsh_pickle_put(&o, RSH_PICKLE_OP_FALSE); /* requires_grad */
 	rsh_pickle_put_global(&o, "collections", "OrderedDict");
 	rsh_pickle_put(&o, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(&o, RSH_PICKLE_OP_REDUCE); /* no hooks */
+	rsh_pickle_put(&o, RSH_PICKLE_OP_REDUCE); /* backward hooks: none */
 	if (!class)
 		rsh_pickle_put_global(&o, "torch", rsh_torch_dtype_name(t));
 	rsh_pickle_put(&o, RSH_PICKLE_OP_TUPLE);
@@ -129,9 +129,9 @@ static void zip_put_common(struct zip_out *o, const struct zip_item *z,
 	const uint64_t bytes = z->entries[e].bytes;
 	const uint64_t shown = bytes >= WIDE ? UINT32_MAX : bytes;
 
-	zip_num(o, 2, bytes >= WIDE ? 45 : 20); /* version that is needed */
+	zip_num(o, 2, bytes >= WIDE ? 45 : 20); /* version needed */
 	zip_num(o, 2, 0);                       /* flags */
-	zip_num(o, 2, 0);                       /* stored */
+	zip_num(o, 2, 0);                       /* method: stored */
 	zip_num(o, 4, 0x00210000);              /* 1 January 1980 */
 	zip_num(o, 4, z->entries[e].crc);
 	zip_num(o, 4, shown);
@@ -140,7 +140,7 @@ static void zip_put_common(struct zip_out *o, const struct zip_item *z,
 	zip_num(o, 2, n_extra);
 }
 
-/* Puts the local header of an entry, and sets where it is. */
+/* Puts the local header of an entry, and stores its offset. */
 static void zip_put_local(struct zip_out *o, struct zip_item *z, unsigned e,
 			  size_t from)
 {
@@ -164,7 +164,7 @@ static void zip_put_local(struct zip_out *o, struct zip_item *z, unsigned e,
 		zip_num(o, 8, z->entries[e].bytes);
 	}
 	if (e == ENTRY_DATA) {
-		/* torch pads with a field of this name, too. */
+		/* torch also pads with a field of this name. */
 		zip_put(o, "FB", 2);
 		zip_num(o, 2, pad);
 		memset(o->p + o->n, 0, pad);
@@ -184,7 +184,7 @@ static void zip_put_central(struct zip_out *o, const struct zip_item *z,
 				(offset >= WIDE ? 8 : 0);
 
 	zip_num(o, 4, 0x02014b50);
-	zip_num(o, 2, n_fields ? 45 : 20); /* version that wrote it */
+	zip_num(o, 2, n_fields ? 45 : 20); /* version made by */
 	zip_put_common(o, z, e, n_fields ? 4 + n_fields : 0);
 	zip_num(o, 2, 0); /* bytes of a comment */
 	zip_num(o, 2, 0); /* disk */
@@ -204,8 +204,8 @@ static void zip_put_central(struct zip_out *o, const struct zip_item *z,
 		zip_num(o, 8, offset);
 }
 
-/* Puts the directory and what ends the archive; `from` bytes of the archive
- * are before those of `o`. */
+/* Puts the directory and the end records of the archive; the archive has `from`
+ * bytes before those of `o`. */
 static void zip_put_end(struct zip_out *o, const struct zip_item *z,
 			uint64_t from)
 {
@@ -223,7 +223,7 @@ static void zip_put_end(struct zip_out *o, const struct zip_item *z,
 	bytes = end - at;
 	if (at >= WIDE) {
 		zip_num(o, 4, 0x06064b50);
-		zip_num(o, 8, 44); /* bytes of this record behind here */
+		zip_num(o, 8, 44); /* bytes of this record after this field */
 		zip_num(o, 2, 45);
 		zip_num(o, 2, 45);
 		zip_num(o, 8, 0);  /* disks */
@@ -327,14 +327,14 @@ uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s)
 
 	if (inner <= max)
 		return inner;
-	/* `inner` becomes the bytes of one step along dimension d. */
+	/* `inner` is then the number of bytes of one step along dimension d. */
 	while (d < s->n_dims && s->dims[d] == 1)
 		d++;
 	inner /= (uint64_t)s->dims[d];
 	if (inner <= max)
 		return max / inner * inner;
-	/* Parts of a row have to be equal: so many steps along the next
-	 * dimensions as divide them. */
+	/* The parts of a row must be equal.  So the number of steps along the
+	 * next dimensions must divide the dimension. */
 	for (d++; d < s->n_dims; d++) {
 		uint64_t step = inner / (uint64_t)s->dims[d];
 
@@ -343,7 +343,8 @@ uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s)
 		else
 			break;
 	}
-	/* Chunks much smaller than that cost a loader more than a large one. */
+	/* For a loader, chunks much smaller than that cost more than a large
+	 * one. */
 	for (n = 2; d < s->n_dims && inner / n >= max / 4; n++)
 		if ((uint64_t)s->dims[d] % n == 0 && inner / n <= max)
 			return inner / n;

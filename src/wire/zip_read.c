@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/zip_read.c reads the directory of a zip archive and finds what it lists.
- * Nothing is larger than the file, nor outside of it. */
+/* wire/zip_read.c reads the directory of a zip archive and finds its entries.
+ * Every size and offset is checked to be within the file. */
 #include "config.h"
 
 #include "rsh/wire/zip.h"
@@ -32,8 +32,8 @@ static bool zip_is_end(const uint8_t *p, size_t n)
 	       rsh_le16(p + 20) == n - END_BYTES;
 }
 
-/* Looks for the end record before a comment: it is the last one whose comment
- * fills the rest of the file. */
+/* Looks for an end record with a comment: the last one whose comment ends at
+ * the end of the file. */
 static int zip_find_commented_end(const struct rsh_byte_source *src,
 				  uint64_t *at, uint8_t end[END_BYTES],
 				  struct rsh_error *err)
@@ -73,7 +73,7 @@ static int zip_find_end(const struct rsh_byte_source *src, uint64_t *at,
 	       zip_find_commented_end(src, at, end, err);
 }
 
-/* Beside a zip64 record the old fields hold the same number or all ones. */
+/* If there is a zip64 record, an old field has the same number or all ones. */
 static bool zip_agrees(uint64_t field, uint64_t all_ones, uint64_t wide)
 {
 	return field == wide || field == all_ones;
@@ -140,8 +140,8 @@ int rsh_zip_read_directory(const struct rsh_byte_source *src,
 	return 0;
 }
 
-/* Takes the numbers that do not fit their 32-bit fields from the extra field:
- * they are there in this order, each only if its field is all ones. */
+/* Reads the numbers that do not fit into their 32-bit fields from the extra
+ * field.  They are there in this order, each only if its field is all ones. */
 static bool zip_read_wide_numbers(struct rsh_zip_entry *e)
 {
 	uint64_t *const wide[] = { &e->original_bytes, &e->content_bytes,
@@ -234,7 +234,7 @@ int rsh_zip_read_local(const struct rsh_byte_source *src,
 		return rsh_bytes_damaged(src, e->local_offset, "a zip entry "
 					 "that does not end within the "
 					 "archive", err);
-	/* An entry that is stored uncompressed has one size. */
+	/* An uncompressed entry has only one size. */
 	if (e->method == 0 && e->content_bytes != e->original_bytes)
 		return rsh_bytes_damaged(src, e->at, "a stored zip entry of "
 					 "two sizes", err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/http_answer.h - what a server answers to a request for a range, and
- * whether the answer fits the request.  All functions are pure; any thread may
- * call them. */
+/* wire/http_answer.h - parses a server's answer to a request for a range, and
+ * checks whether the answer fits the request.  All functions are pure; any
+ * thread may call them. */
 #ifndef RSH_WIRE_HTTP_ANSWER_H
 #define RSH_WIRE_HTTP_ANSWER_H
 
@@ -12,7 +12,7 @@
 
 #define RSH_ETAG_MAX 256
 
-/* An answer whose bytes are all zero is one of which nothing has come. */
+/* An answer whose bytes are all zero is empty: nothing was received. */
 struct rsh_http_answer {
 	int status;
 	bool has_length, has_range, has_total;
@@ -21,47 +21,51 @@ struct rsh_http_answer {
 	uint64_t total;       /* of the whole object */
 	bool is_encoded;      /* the body is compressed */
 	bool is_multipart;
-	bool is_broken;       /* a header of these cannot be understood, or
-			       * is there twice with two meanings */
-	bool has_wait;        /* the server says when to come again */
+	/* a header above is not valid, or occurs twice with different values */
+	bool is_broken;
+	bool has_wait;        /* the server says when to retry */
 	uint32_t wait_s;
-	int64_t modified;     /* seconds since 1970, 0 if it does not say */
-	char etag[RSH_ETAG_MAX]; /* with its quotes; "" where there is none, or
-				  * none of a reasonable length */
-	char region[64];      /* the region of a bucket that is elsewhere */
+	int64_t modified;     /* seconds since 1970; 0: not given */
+	/* with its quotes; "" if there is none, or it is too long */
+	char etag[RSH_ETAG_MAX];
+	char region[64];      /* the region of a bucket in another region */
 };
 
-/* Takes one line, with or without its end.  A status line begins a new answer,
- * as after a redirection. `now` turns the date of Retry-After into seconds. */
+/* Parses one header line, with or without its line end.  A status line begins a
+ * new answer, as after a redirection. `now` is used to compute a duration from
+ * the date in Retry-After. */
 void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 			  size_t len, time_t now);
 
-/* Reads "Sun, 06 Nov 1994 08:49:37 GMT", or "2009-10-12T17:50:30.000Z", whose
- * fraction goes to *ns (which may be NULL).  False for anything else. */
+/* Parses "Sun, 06 Nov 1994 08:49:37 GMT", or "2009-10-12T17:50:30.000Z". The
+ * fraction of the second form goes to *ns (which may be NULL).  Returns false
+ * for anything else. */
 bool rsh_http_date(const char *text, size_t len, int64_t *out, long *ns);
 
 struct rsh_http_asked {
 	uint64_t first, len; /* of the range, len > 0 */
 	uint64_t size;       /* of the whole object */
-	const char *etag;    /* NULL: it has none, and is known by .. */
-	int64_t modified;    /* .. when it was modified; 0: unknown */
+	/* NULL: it has none; `modified` is compared then */
+	const char *etag;
+	int64_t modified;    /* when it was modified; 0: unknown */
 };
 
 enum rsh_http_verdict {
 	RSH_HTTP_RIGHT,   /* the body has the requested bytes */
-	RSH_HTTP_CHANGED, /* they would be those of another object */
-	RSH_HTTP_LATER,   /* the server is not able to answer now */
+	RSH_HTTP_CHANGED, /* the body has bytes of another object */
+	RSH_HTTP_LATER,   /* the server cannot answer now */
 	RSH_HTTP_REFUSED, /* access is denied */
 	RSH_HTTP_GONE,    /* there is no such object */
-	RSH_HTTP_WRONG,   /* this is no answer to what was asked */
+	RSH_HTTP_WRONG,   /* the answer does not fit the request */
 };
 
-/* Judges an answer whose headers are there.  *why is the end of a sentence that
- * begins with "the server" for all but RSH_HTTP_RIGHT. */
+/* Checks an answer after its headers were received.  For all results but
+ * RSH_HTTP_RIGHT, *why is the end of a sentence that begins with "the
+ * server". */
 enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 				     const struct rsh_http_asked *asked,
 				     const char **why);
-/* Judges the status alone, where no range was requested. */
+/* Checks the status only, for a request without a range. */
 enum rsh_http_verdict rsh_http_judge_status(int status, const char **why);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/index_codec.h - the index of a checkpoint file as bytes that outlive the
- * process.
+/* wire/index_codec.h - encodes the index of a checkpoint file as bytes that can
+ * be stored, and decodes it.
  *
- * The bytes do not depend on a process: they hold the names, which are numbers
- * only inside of one, and a checksum of all the rest.  Equal files give equal
- * bytes.  Whether there is a CRC trailer is kept, its value is not.  Any thread
- * may call. */
+ * The bytes do not depend on a process: they contain the names themselves,
+ * because name ids are valid in one process only.  They also contain a checksum
+ * of all the rest.  Equal files give equal bytes.  The bytes say whether there
+ * is a CRC trailer, but do not contain its value.  Any thread may call these
+ * functions. */
 #ifndef RSH_WIRE_INDEX_CODEC_H
 #define RSH_WIRE_INDEX_CODEC_H
 
@@ -16,20 +17,19 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-/* Turns an index into bytes.  Returns 0 and *out, which the caller frees, or
- * -ENOMEM. */
+/* Encodes an index.  Returns 0 and *out, which the caller frees, or -ENOMEM. */
 int rsh_index_encode(const struct rsh_ckpt_index *index,
 		     const struct rsh_names *names, uint8_t **out, size_t *len);
 
-/* Makes an index of bytes.  Returns 0 and *out (owned by the caller), -ENOMEM,
- * or -EBADMSG: the bytes are not what rsh_index_encode() made of an index that
- * a scan gives.  Every number in *out has been checked against file_bytes and
- * the others as a scan does it.  It allocates in proportion to len; names may
- * be added even if it fails. */
+/* Decodes an index.  Returns 0 and *out (owned by the caller), -ENOMEM, or
+ * -EBADMSG if the bytes are not what rsh_index_encode() writes for an index of
+ * a scan.  Every number in *out has been checked against file_bytes and the
+ * other numbers, as a scan does.  Memory is in proportion to len.  Names may
+ * have been added even if the function fails. */
 int rsh_index_decode(const uint8_t *data, size_t len, struct rsh_names *names,
 		     struct rsh_ckpt_index **out);
 
-/* Tells whether the checksum is that of the bytes, without looking further. */
+/* Returns whether the checksum matches the bytes; checks nothing else. */
 bool rsh_index_intact(const uint8_t *data, size_t len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/json_load.h - a small JSON file as a tree of jansson. */
+/* wire/json_load.h - loads a small JSON file as a tree of jansson. */
 #ifndef RSH_WIRE_JSON_LOAD_H
 #define RSH_WIRE_JSON_LOAD_H
 
@@ -9,10 +9,10 @@
 
 struct json_t;
 
-/* Parses a JSON object; `flags` are those of json_loadb(), `path` and `what`
+/* Parses a JSON object. `flags` are those of json_loadb(); `path` and `what`
  * ("a strategy file") are for messages.  Returns 0 and *out, which the caller
- * gives to json_decref(); -ENOMEM; or -EBADMSG with a sentence that says where
- * the text is no JSON, or that it is no object. */
+ * releases with json_decref(); -ENOMEM; or -EBADMSG with a sentence that says
+ * where the text is not JSON, or that it is not an object. */
 int rsh_json_load(const void *data, size_t len, size_t flags, const char *path,
 		  const char *what, struct json_t **out, struct rsh_error *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/json_text.h - JSON written byte for byte as serde_json and Python's json
- * write it.  (jansson escapes otherwise: upper-case digits, DEL.) */
+/* wire/json_text.h - writes JSON byte for byte as serde_json and Python's json
+ * do.  (jansson escapes differently: it uses upper-case digits and escapes
+ * DEL.) */
 #ifndef RSH_WIRE_JSON_TEXT_H
 #define RSH_WIRE_JSON_TEXT_H
 
@@ -8,10 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A text that grows; one that is all zero is empty.  After a failure it takes
- * no more, and `failed` says so.  A NUL follows the text. */
+/* This is a text that grows.  If all bytes of the struct are zero, it is empty.
+ * After a failure, nothing more is added and `failed` is true.  A NUL follows
+ * the text. */
 struct rsh_json_text {
-	char *data; /* from malloc; the owner frees it by rsh_json_text_clear() */
+	char *data; /* from malloc; freed by rsh_json_text_clear() */
 	size_t len;
 	size_t cap;
 	bool failed;
@@ -23,11 +25,11 @@ void rsh_json_text_put_u64(struct rsh_json_text *t, uint64_t v);
 void rsh_json_text_clear(struct rsh_json_text *t);
 
 enum rsh_json_escapes {
-	RSH_ESCAPES_SERDE,  /* only what JSON demands; the rest is UTF-8 */
-	RSH_ESCAPES_PYTHON, /* all that is not printable ASCII */
+	RSH_ESCAPES_SERDE,  /* only what JSON requires; the rest is UTF-8 */
+	RSH_ESCAPES_PYTHON, /* everything but printable ASCII */
 };
 
-/* Tells whether a text is UTF-8; a NUL is a character. */
+/* Returns whether a text is UTF-8.  A NUL is accepted as a character. */
 bool rsh_is_utf8(const char *s, size_t len);
 /* Writes the string with its quotes.  If it is not UTF-8, returns false and
  * writes nothing. */

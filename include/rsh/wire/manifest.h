@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/manifest.h - what the files of a written tree hold: sizes and xxh3 of
- * every file and record, and what they were made of.
+/* wire/manifest.h - manifests of written trees: the size and xxh3 of every file
+ * and record, and the sources of the tree.
  *
- * A manifest is JSON Lines: each line is an object that says with its first key
- * what it is.  So a writer or reader never holds more than a line.  The first
- * line is the head, the last one the end; between them are the sources, then
- * the files.  reshardfs(5) has the keys.  Functions keep no state, so any
- * thread may call them. */
+ * A manifest is in JSON Lines.  Each line is an object; its first key is the
+ * kind of the line.  So a writer or reader keeps one line in memory only.  The
+ * first line is the head, the last one the end; between them are the sources,
+ * then the files.  reshardfs(5) describes the keys.  The functions keep no
+ * state, so any thread may call them. */
 #ifndef RSH_WIRE_MANIFEST_H
 #define RSH_WIRE_MANIFEST_H
 
@@ -19,10 +19,10 @@
 
 #define RSH_MANIFEST_VERSION 1
 
-/* A manifest that is given no other name is called this. */
+/* This is the default name of a manifest. */
 #define RSH_MANIFEST_NAME "reshardfs-manifest.jsonl"
 
-/* No manifest has a longer line: one of this length tells of half a million
+/* No line of a manifest is longer.  A line of this length has half a million
  * records. */
 #define RSH_MANIFEST_LINE_MAX ((size_t)64 * 1024 * 1024)
 
@@ -33,19 +33,20 @@ enum rsh_manifest_kind {
 	RSH_MANIFEST_END,
 };
 
-/* This is a strategy: its path as given, and the xxh3 of what it said. */
+/* This is a strategy: its path as given, and the xxh3 of its content. */
 struct rsh_manifest_strategy {
 	const char *path; /* NULL: none */
 	uint64_t xxh3;
 };
 
 struct rsh_manifest_head {
-	const char *program; /* version of the program that made it */
+	/* version of the program that wrote the manifest */
+	const char *program;
 	const char *source;  /* SOURCE as an absolute path */
-	const char *step;    /* the checkpoint that was taken */
+	const char *step;    /* the checkpoint that was used */
 	struct rsh_manifest_strategy src, dst;
-	/* This is the xxh3 of everything that decides about the bytes: a
-	 * manifest with another one is of other files. */
+	/* This is the xxh3 of everything that determines the bytes.  If it
+	 * differs, the manifest describes other files. */
 	uint64_t conversion;
 	uint64_t n_files, bytes; /* of the whole tree */
 };
@@ -59,8 +60,8 @@ struct rsh_manifest_source {
 	uint32_t mtime_ns;
 };
 
-/* This is a stretch of a file: a record with all its headers (.ckpt), or the
- * bytes of a tensor (safetensors). */
+/* This is a part of a file: a record with all its headers (.ckpt), or the bytes
+ * of a tensor (safetensors). */
 struct rsh_manifest_record {
 	const char *name;
 	enum rsh_dtype dtype;
@@ -74,8 +75,9 @@ struct rsh_manifest_file {
 	const char *path; /* below the tree's root */
 	uint64_t size;
 	uint64_t xxh3;
-	/* If it was written, these tell the real file, so that it can be
-	 * recognized; of files that were only read nothing is known. */
+	/* For a written file these identify the file on disk, so that it can be
+	 * recognized later.  They are not known for files that were only
+	 * read. */
 	bool written;
 	uint64_t inode;
 	int64_t mtime_s;
@@ -92,21 +94,21 @@ struct rsh_manifest_line {
 		struct rsh_manifest_file file;
 		uint64_t n_files; /* END: files in this manifest */
 	};
-	void *owner_; /* owns everything that is pointed to */
+	void *owner_; /* owns everything that the line points to */
 };
 
 /* Writes a line with its line end.  Returns 0 and *text, which the caller
- * frees, or -ENOMEM.  In a name or a path that is not UTF-8 every byte above
- * 0x7f is written as "\xNN". */
+ * frees, or -ENOMEM.  If a name or path is not UTF-8, every byte above 0x7f in
+ * it is written as "\xNN". */
 int rsh_manifest_emit(const struct rsh_manifest_line *line, char **text,
 		      size_t *len);
 
-/* Reads one line; `path` and `number` are for messages.  Returns 0 and *out,
+/* Reads one line. `path` and `number` are for messages.  Returns 0 and *out,
  * which the caller clears, or -errno with a sentence and nothing to clear.
- * -EBADMSG means that it is no such line: numbers are out of range, records
- * overlap, are out of order or lie beyond the file's end, or a path leads out
- * of the tree.  -ENOTSUP means a head of a later version.  It allocates in
- * proportion to `len`, which is RSH_MANIFEST_LINE_MAX at most. */
+ * -EBADMSG means that the line is not valid: numbers are out of range, records
+ * overlap, are out of order or are beyond the file's end, or a path leads out
+ * of the tree.  -ENOTSUP means a head of a later version.  Memory is in
+ * proportion to `len`, which is at most RSH_MANIFEST_LINE_MAX. */
 int rsh_manifest_parse(const char *text, size_t len, const char *path,
 		       uint64_t number, struct rsh_manifest_line *out,
 		       struct rsh_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/model_config.h - the config.json of a Hugging Face model: its
- * architecture and its numbers.  It does not change once it is parsed, so any
- * thread may read it, and it owns all that it gives. */
+ * architecture and its numbers.  It does not change after it is parsed, so any
+ * thread may read it.  It owns everything that the functions return. */
 #ifndef RSH_WIRE_MODEL_CONFIG_H
 #define RSH_WIRE_MODEL_CONFIG_H
 
@@ -24,17 +24,17 @@ int rsh_model_config_parse(const void *data, size_t len, const char *path,
 void rsh_model_config_free(struct rsh_model_config *c);
 
 const char *rsh_model_config_path(const struct rsh_model_config *c);
-/* Gives the i-th of "architectures"; NULL past the last. */
+/* Returns the i-th of "architectures"; NULL past the last. */
 const char *rsh_model_config_architecture(const struct rsh_model_config *c,
 					  uint32_t i);
-/* Finds a whole number from 0 on; false where there is no such key or it is
- * something else (null counts as absent).  Keys that are not at the top are
- * looked for in "text_config". */
+/* Finds an integer >= 0.  Returns false if the key does not exist or has
+ * another value (null is like a missing key).  Keys that are not at the top are
+ * searched in "text_config". */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
-/* Gives "quantization_config": is it block-scaled fp8 ("quant_method": "fp8"),
- * and its "weight_block_size".  False: the weights are not quantised, or in
- * another way. */
+/* Reads "quantization_config": whether it is block-scaled fp8 ("quant_method":
+ * "fp8"), and its "weight_block_size".  Returns false if the weights are not
+ * quantized, or in another way. */
 bool rsh_model_config_fp8(const struct rsh_model_config *c,
 			  uint64_t block[2]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/object_listing.h - the XML in which S3 servers list objects and say what
- * went wrong, read as it comes in.
+/* wire/object_listing.h - parses the XML in which S3 servers list objects and
+ * report errors, while it is received.
  *
- * A listing grows by one page after the other; it belongs to one thread. */
+ * Each page adds objects to a listing.  One thread uses a listing. */
 #ifndef RSH_WIRE_OBJECT_LISTING_H
 #define RSH_WIRE_OBJECT_LISTING_H
 
@@ -20,7 +20,7 @@ struct rsh_listed {
 	struct timespec mtime;
 };
 
-/* One whose bytes are all zero is empty. */
+/* A listing whose bytes are all zero is empty. */
 struct rsh_object_listing {
 	struct rsh_listed *objects; /* in the order of the pages */
 	size_t n, cap;
@@ -30,31 +30,32 @@ void rsh_object_listing_clear(struct rsh_object_listing *l);
 
 #define RSH_LISTING_TOKEN_MAX 4096
 
-/* This is what a page says besides objects. */
+/* This is the content of a page except the objects. */
 struct rsh_listing_page {
-	bool is_listing; /* rather than a refusal */
+	bool is_listing; /* false: the server refused */
 	bool more;       /* there are further pages */
-	char next[RSH_LISTING_TOKEN_MAX]; /* with which to ask for the next */
-	char code[64];     /* of a refusal: NoSuchKey, SlowDown, .. */
-	char region[64];   /* of a refusal: the region of the bucket */
+	/* the token with which to request the next page */
+	char next[RSH_LISTING_TOKEN_MAX];
+	char code[64];     /* code of a refusal: NoSuchKey, SlowDown, .. */
+	char region[64];   /* region of the bucket, in a refusal */
 };
 
-/* Loads the library that reads XML, and is called before anything below; any
- * thread may do so.  0, or -ENOENT with a sentence. */
+/* Loads the XML library.  Call this before any function below; any thread may
+ * do so.  Returns 0, or -ENOENT with a sentence. */
 int rsh_listing_start(struct rsh_error *err);
 
 struct rsh_listing_parser;
 
-/* Begins a page.  Objects go to *l (NULL: none are expected), all else to
- * *page, which is zeroed.  NULL means out of memory. */
+/* Begins a page.  Objects are added to *l (NULL: none are expected), all else
+ * goes to *page, which is zeroed.  Returns NULL if out of memory. */
 struct rsh_listing_parser *
 rsh_listing_parser_new(struct rsh_object_listing *l,
 		       struct rsh_listing_page *page);
-/* Takes the next bytes; `last` with the last of them, of which there may be
- * none.  0; -EBADMSG if that is no XML of this kind: no such element, a number
- * that is none, an object without a key, a document type, deeper or longer than
- * servers write; or -ENOMEM.  After a failure nothing but the freeing is left
- * to do. */
+/* Parses the next bytes.  `last` is true for the last bytes; their number may
+ * be 0.  Returns 0; -ENOMEM; or -EBADMSG if the text is not such XML: an
+ * unknown root element, an invalid number, an object without a key, a document
+ * type, or more depth or length than servers write.  After a failure the parser
+ * can only be freed. */
 int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		      size_t len, bool last);
 void rsh_listing_parser_free(struct rsh_listing_parser *p);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle.h - the instructions of a pickle, one after the other.
+/* wire/pickle.h - reads the instructions of a pickle one by one.
  *
- * A pickle is a program for a machine with a stack.  Nothing is built or called
- * here: an instruction is read and stepped over. */
+ * A pickle is a program for a stack machine.  These functions do not build or
+ * call anything: they only read instructions. */
 #ifndef RSH_WIRE_PICKLE_H
 #define RSH_WIRE_PICKLE_H
 
@@ -13,9 +13,10 @@
 #include "rsh/wire/ckpt.h"
 
 #define RSH_PICKLE_WINDOW 65536
-/* Longer strings have no hash. */
+/* The hash is computed only for strings up to this length. */
 #define RSH_PICKLE_TEXT_MAX 64
-/* `pops` has this value if an instruction takes all down to the last mark. */
+/* `pops` has this value if an instruction pops all values above the last
+ * mark. */
 #define RSH_PICKLE_TO_MARK 255
 
 enum rsh_pickle_instruction {
@@ -27,28 +28,29 @@ enum rsh_pickle_instruction {
 	RSH_PICKLE_TUPLE = 't',
 };
 
-/* This says what an instruction reads or writes in the memo. */
+/* This says how an instruction uses the memo. */
 enum rsh_pickle_memo {
 	RSH_PICKLE_NO_MEMO,
 	RSH_PICKLE_GET,
 	RSH_PICKLE_PUT,
-	RSH_PICKLE_MEMOIZE, /* puts behind the last place */
+	RSH_PICKLE_MEMOIZE, /* stores at the first free place */
 };
 
 /* A step is one instruction. */
 struct rsh_pickle_step {
 	uint8_t instruction;
-	uint8_t pops; /* values that it takes from the stack */
+	uint8_t pops; /* number of values that it pops */
 	uint8_t pushes;
 	uint8_t memo; /* enum rsh_pickle_memo */
 	bool is_number;
 	bool is_text;
-	uint64_t number; /* the value, also if negative, or the place in the
-			  * memo */
+	/* the value, also if negative, or the place in the memo */
+	uint64_t number;
 	uint64_t hash;   /* of the text, or of GLOBAL's name */
-	uint64_t at;     /* of the instruction */
-	uint64_t n_text; /* so many bytes at its end are a text of any length,
-			  * or the two lines of GLOBAL */
+	uint64_t at;     /* offset of the instruction */
+	/* number of bytes at the end of the instruction that are a text of any
+	 * length, or the two lines of GLOBAL */
+	uint64_t n_text;
 };
 
 /* This is a place in the file, from which instructions are read. */
@@ -62,13 +64,13 @@ struct rsh_pickle {
 	uint8_t window[RSH_PICKLE_WINDOW];
 };
 
-/* Reads the next instruction.  Returns 0, -EBADMSG where there is none, or what
- * pread_fn gave, with a sentence. */
+/* Reads the next instruction.  Returns 0, or with a sentence -EBADMSG if there
+ * is no valid one, or the error of pread_fn. */
 int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out);
 /* Copies the text of the step that was read last. */
 int rsh_pickle_text(struct rsh_pickle *p, const struct rsh_pickle_step *s,
 		    char *to);
-/* Moves behind the end of a pickle. */
+/* Moves past the end of a pickle. */
 int rsh_pickle_skip(struct rsh_pickle *p);
 /* Returns the hash that a step has for this text. */
 uint64_t rsh_pickle_hash(const char *text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_values.h - what a pickle says, as plain values.
+/* wire/pickle_values.h - reads the content of a pickle as plain values.
  *
- * Classes are names.  What would be made by a call is a record of what would be
- * called and its arguments, whatever it is.  A value may be in several places,
- * also in itself: a caller has to bound how deep it goes.
+ * A class is only a name.  A call is not made: it becomes a record of the
+ * callee and the arguments.  A value may be in several places, also in itself,
+ * so a caller must limit the depth of a recursion.
  *
  * Values and their containers take memory in proportion to the pickle. */
 #ifndef RSH_WIRE_PICKLE_VALUES_H
@@ -42,7 +42,7 @@ struct rsh_pickle_value {
 	};
 };
 
-/* Of a dictionary the values are key, value, key, value, ... */
+/* The values of a dictionary are key, value, key, value, ... */
 struct rsh_pickle_list {
 	struct rsh_pickle_value *values;
 	uint32_t n, cap;
@@ -53,63 +53,65 @@ struct rsh_pickle_class {
 };
 
 struct rsh_pickle_object {
-	uint64_t at; /* where it is made */
-	/* What was called with which arguments; NULL is what is no class, or a
-	 * persistent id, which is then all of the arguments. */
+	uint64_t at; /* offset at which it is made */
+	/* The callee and its arguments.  NULL: the callee is not a class, or
+	 * the object is a persistent id, which is then in args. */
 	const struct rsh_pickle_class *class;
 	struct rsh_pickle_value args;
 	struct rsh_pickle_value state; /* RSH_PV_NONE: it has none */
 };
 
-/* What Python would call, of REDUCE and NEWOBJ. */
+/* This is a call that Python would make for REDUCE or NEWOBJ. */
 struct rsh_pickle_call {
 	uint64_t at; /* of the instruction */
 	const struct rsh_pickle_value *callee;
 	const struct rsh_pickle_value *args; /* a tuple */
-	bool is_new; /* NEWOBJ: an instance is made without its constructor */
+	/* NEWOBJ: makes an instance without calling its constructor */
+	bool is_new;
 };
 
-/* What a reader says of the pickles that it takes. */
+/* These rules say which pickles a reader accepts. */
 struct rsh_pickle_rules {
-	bool persistent_ids; /* may it have any? */
-	bool goes_on;        /* may something follow the pickle? */
-	/* May it have what only objects of programs need: POP, sets, long
-	 * bytes, texts of Python 2? */
+	bool persistent_ids; /* the pickle may contain persistent ids */
+	bool goes_on;        /* data may follow the pickle */
+	/* The pickle may contain what only objects of programs need: POP, sets,
+	 * long bytes, texts of Python 2. */
 	bool any_object;
 	void *ctx;
-	/* Gets every call, also one whose result is not used, and may put a
-	 * value into *out; else the call is an object. A result other than 0
-	 * ends the reading.  NULL: all calls are objects. */
+	/* This is called for every call, even if its result is not used. It may
+	 * put a value into *out; otherwise the call becomes an object. A result
+	 * other than 0 ends the reading.  NULL: all calls become objects. */
 	int (*call)(void *ctx, const struct rsh_pickle_call *c,
 		    struct rsh_pickle_value *out);
-	/* Gets every persistent id. NULL: all are accepted. */
+	/* This is called for every persistent id. NULL: all are accepted. */
 	int (*persistent)(void *ctx, uint64_t at,
 			  const struct rsh_pickle_value *id);
 };
 
-/* Reads the pickle from p->at on, to the end of its source unless it may go on;
- * its values live in the arena.  Only instructions that torch and HyperParallel
- * write are known.  Returns 0, -ENOMEM, what pread_fn or the rules gave, or
- * -EBADMSG, with a sentence. */
+/* Reads the pickle that begins at p->at.  It must end at the end of its source
+ * unless rules allow data after it.  Its values are allocated in the arena.
+ * Only the instructions that torch and HyperParallel write are supported.
+ * Returns 0, -ENOMEM, the error of pread_fn or of a rule, or -EBADMSG, with a
+ * sentence. */
 int rsh_pickle_values(struct rsh_pickle *p,
 		      const struct rsh_pickle_rules *rules,
 		      struct rsh_arena *arena, struct rsh_pickle_value *out);
 
-/* Writes a value as JSON (from malloc).  Returns 0, -ENOMEM, or -ENOTSUP for
- * one that is not plain data, deeper than some levels, or long. */
+/* Writes a value as JSON (from malloc).  Returns 0, -ENOMEM, or -ENOTSUP if the
+ * value is not plain data, is too deep or too long. */
 int rsh_pickle_json(const struct rsh_pickle_value *v, char **out);
-/* Makes one object of n values, of which json[i] is NULL where it is left out:
- * *out is from malloc, and ends in a newline.  0 or -ENOMEM. */
+/* Makes one JSON object of n values.  Values whose json[i] is NULL are left
+ * out.  *out is from malloc and ends in a newline.  Returns 0 or -ENOMEM. */
 int rsh_pickle_json_join(const char *const *names, char *const *json,
 			 uint32_t n, char **out, size_t *len);
 
-/* Tells whether a value is this text. */
+/* Returns whether a value is this text. */
 bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text);
-/* Tells whether a value is this class. */
+/* Returns whether a value is this class. */
 bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
 			 const char *name);
-/* Returns the value of a key, the last one if there are several; NULL if there
- * is none, or *v is no dictionary. */
+/* Returns the value of a key, or the last one if the key occurs several times.
+ * Returns NULL if there is none, or if *v is not a dictionary. */
 const struct rsh_pickle_value *
 rsh_pickle_find(const struct rsh_pickle_value *v, const char *key);
 

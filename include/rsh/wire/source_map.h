@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/source_map.h - a JSON file that names each rank's checkpoint, as
- * transform_checkpoint_by_rank takes it: {"0": "path", "1": "path", ...}.  A
- * map does not change once it is parsed, so any thread may read it. */
+/* wire/source_map.h - a JSON file that names each rank's checkpoint, in the
+ * form that transform_checkpoint_by_rank accepts: {"0": "path", "1": "path",
+ * ...}.  A map does not change after it is parsed, so any thread may read
+ * it. */
 #ifndef RSH_WIRE_SOURCE_MAP_H
 #define RSH_WIRE_SOURCE_MAP_H
 
@@ -21,9 +22,9 @@ struct rsh_source_map {
 };
 
 /* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
- * *out, which the caller frees, -ENOMEM, or -EBADMSG with a sentence: it is not
- * JSON, no object, a key is no rank, a rank stands there twice, a path is no
- * string or empty. */
+ * *out, which the caller frees, -ENOMEM, or -EBADMSG with a sentence: the text
+ * is not JSON or not an object, a key is not a rank, a rank occurs twice, or a
+ * path is empty or not a string. */
 int rsh_source_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_source_map **out, struct rsh_error *err);
 void rsh_source_map_free(struct rsh_source_map *m);

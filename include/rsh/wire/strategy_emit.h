@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_emit.h - strategy files, written as MindSpore writes them.
  *
- * Both functions give one buffer, which the caller frees.  Protobuf has its
- * fields in the order of their numbers, and JSON is what Python's json.dump
- * gives, so that files of equal content have equal bytes.  They keep no state,
- * so any thread may call them. */
+ * Both functions return one buffer, which the caller frees.  Protobuf has its
+ * fields in the order of their numbers, and JSON is the output of Python's
+ * json.dump, so that files of equal content have equal bytes.  The functions
+ * keep no state, so any thread may call them. */
 #ifndef RSH_WIRE_STRATEGY_EMIT_H
 #define RSH_WIRE_STRATEGY_EMIT_H
 
@@ -17,37 +17,38 @@
 
 /* ---- merging the files of a pipeline's stages ---- */
 
-/* This is a strategy file as it lies on disk. */
+/* This is a strategy file as stored on disk. */
 struct rsh_strategy_bytes {
 	const char *path; /* for messages */
 	const void *data;
 	size_t len;
 };
 
-/* Makes what merge_pipeline_strategys makes of n >= 1 files of one format (JSON
- * if `json`): everything in them, with parameters as "<stage>-<name>" and
- * stages in ascending order.  The stage of a file is that of its first strategy
- * item; of several files of one stage the first given counts.  Returns 0,
- * -ENOMEM, or -EBADMSG with a sentence: a file is not of that format, or has no
- * strategy item or no layout item. */
+/* Makes the file that merge_pipeline_strategys makes of n >= 1 files of one
+ * format (JSON if `json`): all their content, with parameters named
+ * "<stage>-<name>" and stages in ascending order.  The stage of a file is that
+ * of its first strategy item.  If several files have one stage, the first given
+ * file is used. Returns 0, -ENOMEM, or -EBADMSG with a sentence: a file is not
+ * of that format, or has no strategy item or no layout item. */
 int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		      bool json, void **out, size_t *len,
 		      struct rsh_error *err);
 
-/* ---- writing layouts that were worked out ---- */
+/* ---- writing computed layouts ---- */
 
 struct rsh_staged_item {
 	uint32_t stage;
-	bool tuples; /* its mesh has lost its axes of size 1;
-		      * struct rsh_strategy_op says why */
-	struct rsh_strategy_item item; /* its name is the parameter's own */
+	/* the axes of size 1 were removed from the mesh; see struct
+	 * rsh_strategy_op */
+	bool tuples;
+	struct rsh_strategy_item item; /* its name is that of the parameter */
 };
 
 /* Writes one file of `n_stages` stages; with more than one it is like a merged
- * file.  Operators are not known: in their place each parameter has a strategy
- * item "Parameter_<name>", whose only strategy says how the parameter is split.
- * Returns 0, -ENOMEM, or -EINVAL with a sentence: JSON has no form for nested
- * maps. */
+ * file.  The operators are not known.  Instead each parameter has a strategy
+ * item "Parameter_<name>" with one strategy, which says how the parameter is
+ * split.  Returns 0, -ENOMEM, or -EINVAL with a sentence: JSON has no form for
+ * nested maps. */
 int rsh_strategy_emit(const struct rsh_staged_item *items, size_t n,
 		      uint32_t n_stages, bool json, void **out, size_t *len,
 		      struct rsh_error *err);

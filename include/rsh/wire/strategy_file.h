@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_file.h - one strategy file as it was read, protobuf
- * (proto/node_strategy.proto) or JSON; nothing is interpreted here.
+/* wire/strategy_file.h - parses one strategy file, protobuf
+ * (proto/node_strategy.proto) or JSON, without interpreting it.
  *
- * Order matters: MindSpore takes the device count from the first layout item,
- * and the items come in the hash order of its writer.  So items stay in file
- * order; of two items of one name the last counts, in the first one's place.  A
- * file does not change once it is parsed, so any thread may read it; the caller
- * that parsed it frees it. */
+ * Order matters: MindSpore reads the device count from the first layout item,
+ * and the items are in the hash order of its writer.  So items stay in file
+ * order; if two items have one name, the last one is used, at the place of the
+ * first one.  A file does not change after it is parsed, so any thread may read
+ * it; the caller that parsed it frees it. */
 #ifndef RSH_WIRE_STRATEGY_FILE_H
 #define RSH_WIRE_STRATEGY_FILE_H
 
@@ -17,12 +17,12 @@
 #include "rsh/util/error.h"
 
 /* No layout has more mesh axes, tensor map entries or shape dimensions than
- * this (the expanded form of an 8-dimensional tensor stays below). */
+ * this.  (The expanded form of an 8-dimensional tensor has fewer.) */
 #define RSH_STRATEGY_MAX_DIMS 32
 
-/* An entry says which mesh axes split one dimension, most significant first.  A
- * number m means mesh axis n_mesh - 1 - m.  n == 0 means that it is not split
- * (the file says -1). */
+/* An entry says which mesh axes split one dimension, most significant first. A
+ * number m means mesh axis n_mesh - 1 - m.  n == 0 means that the dimension is
+ * not split (-1 in the file). */
 struct rsh_map_entry {
 	uint32_t n;
 	const int32_t *axes; /* all >= 0 and < n_mesh */
@@ -30,13 +30,14 @@ struct rsh_map_entry {
 
 /* This is the layout of one parameter (ParallelLayouts). */
 struct rsh_strategy_item {
-	const char *name;     /* as in the file: "<stage>-<param>" when merged */
+	const char *name;     /* as in the file: "<stage>-<param>" if merged */
 	uint32_t n_mesh;      /* dev_matrix; every size >= 1, product < 2^31 */
 	const uint32_t *mesh;
-	uint32_t n_map;       /* tensor_map: one entry a tensor dimension, or
-			       * more in the expanded form of JSON files */
+	/* tensor_map: one entry for each tensor dimension, or more in the
+	 * expanded form of JSON files */
+	uint32_t n_map;
 	const struct rsh_map_entry *map;
-	bool nested;          /* it came as several TensorMap messages */
+	bool nested;          /* the file has several TensorMap messages */
 	uint32_t n_shape;     /* tensor_shape: JSON only, else 0; as expanded */
 	const int64_t *shape;
 	int32_t opt_step;     /* opt_weight_shard_step; 0 if absent */
@@ -46,8 +47,8 @@ struct rsh_strategy_item {
 /* This is an operator of the planned network (ParallelStrategyItem). */
 struct rsh_strategy_op {
 	const char *name; /* "<primitive>_<its first parameter>" */
-	/* The operator was planned by tuples of numbers; false means by Layout
-	 * objects, of which nothing is written. */
+	/* true: the operator was planned with tuples of numbers.  false: with
+	 * Layout objects, which are not written to the file. */
 	bool tuples;
 };
 
@@ -61,22 +62,22 @@ struct rsh_strategy_file {
 	uint32_t n_items;      /* layout items */
 	const struct rsh_strategy_item *items;
 	uint64_t content_hash; /* xxh3 of the file's bytes */
-	void *arena_;          /* what is pointed to lies in it */
+	void *arena_;          /* owns everything that the file points to */
 };
 
-/* Parses the `len` bytes at `data`; `path` is for messages and decides the
- * format: it ends in ".json" (case-sensitive) or it is protobuf.  Returns 0 and
- * *out, -ENOMEM, or -EBADMSG with a sentence that names path and, where known,
- * the item: an empty file, not a strategy, no layout item, no dev_matrix
+/* Parses the `len` bytes at `data`.  `path` is for messages and decides the
+ * format: JSON if it ends in ".json" (case-sensitive), else protobuf.  Returns
+ * 0 and *out, -ENOMEM, or -EBADMSG with a sentence that names path and, where
+ * known, the item: an empty file, not a strategy, no layout item, no dev_matrix
  * (pipeline only), an axis that is not in the mesh, a mesh size of 0, an axis
- * used twice by one tensor, sizes out of range.  A .ckpt checkpoint given by
- * mistake is such an error and says so. */
+ * used twice by one tensor, sizes out of range.  If the file is a .ckpt
+ * checkpoint, the sentence says so. */
 int rsh_strategy_parse(const void *data, size_t len, const char *path,
 		       struct rsh_strategy_file **out, struct rsh_error *err);
 
-/* Parses a file as rsh_strategy_parse() does, for a caller who wants to hear of
- * everything that is wrong: `report` is told the sentence about a bad layout
- * item, which is left out.  The file may have no items left then. */
+/* Parses a file as rsh_strategy_parse() does, but continues after a bad layout
+ * item: `report` gets the sentence about it, and the item is left out. The
+ * result may have no items. */
 typedef void rsh_strategy_report_fn(void *ctx, const char *sentence);
 int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
 			   rsh_strategy_report_fn *report, void *ctx,
