@@ -489,7 +489,7 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 		return 0;
 	if (!m)
 		return weights_add_key(e, path, is, err);
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, but the weights "
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, and the weights "
 					  "are converted with %llu (%s in line "
 					  "%u of %s)", path,
 			     is->key, (unsigned long long)m->number,

@@ -184,7 +184,7 @@ def chosen(directory):
         with forward(model_of("llama"), table) as mount, \
                 back(mount.path, "llama", "auto") as stacked:
             same(hashes(values_in(stacked.path)), back_of(("llama", table)), table)
-            demand(stacked.log(), f"{table}.rules is taken")
+            demand(stacked.log(), f"using {table}.rules")
 
 
 @test
