@@ -26,7 +26,7 @@ struct rsh_copy_file {
 	uint32_t rank; /* file of the plan, or RSH_COPY_NO_RANK */
 	uint64_t size;
 	mode_t mode;
-	bool lost;     /* its slices cannot be had */
+	bool lost;     /* it needs slices that are lost */
 	bool wanted;
 };
 
@@ -36,33 +36,33 @@ struct rsh_copy_list {
 	struct rsh_copy_file **by_path;
 };
 
-/* Lists the files; `wanted` is as in copy/export.h.  Returns 0 or -ENOMEM; the
- * list is to be cleared in any case. */
+/* Lists the files.  `wanted` is as in copy/export.h.  Returns 0 or -ENOMEM.
+ * The caller must clear the list in any case. */
 int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 		       struct rsh_copy_list *out);
-/* Leaves of the files that are wanted those of a share.  Returns 0 or
+/* Marks wanted files that are not in the share as not wanted.  Returns 0 or
  * -ENOMEM. */
 int rsh_copy_list_share(struct rsh_copy_list *l,
 			const struct rsh_copy_share *share);
 void rsh_copy_list_clear(struct rsh_copy_list *l);
-/* Returns NULL if no file has that path. */
+/* Finds a file by its path.  NULL: no file has it. */
 struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
 					 const char *path);
-/* Gives the records of a file, from the arena; xxh3 is still 0.  Returns 0 or
- * -ENOMEM. */
+/* Gives the records of a file, allocated from the arena.  Their xxh3 is 0.
+ * Returns 0 or -ENOMEM. */
 int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 		     struct rsh_arena *arena,
 		     struct rsh_manifest_record **out, uint32_t *n);
 
 /* ---- reading files (digest.c) ---- */
 
-/* Takes the bytes of a file from front to back; returns 0 or -errno. */
+/* Gets the bytes of a file in order.  Returns 0 or -errno. */
 typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
 			  uint64_t offset);
 
-/* Feeds a virtual file, or all bytes of a real one, to a sink.  Returns 0;
- * -EINTR when it is time to stop, -EIO when a real file ends early, or what
- * source or sink gave. */
+/* Passes all bytes of a virtual file, or of a real one, to a sink.  Returns 0;
+ * -EINTR if the work was stopped; -EIO if a real file ends early; or an error
+ * of the source or the sink. */
 int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  struct rsh_streams *streams,
 			  const struct rsh_copy_file *f,
@@ -78,13 +78,13 @@ bool rsh_copy_stopped(const struct rsh_copy_control *c);
 struct rsh_digest {
 	XXH3_state_t *file, *record;
 	const struct rsh_manifest_record *records; /* only their places are
-						    * looked at */
+						    * used */
 	uint32_t n, at;
 	uint64_t *sums; /* [record] */
 };
 
-/* `sums` has room for n and stays the caller's, as do the records.  Returns 0
- * or -ENOMEM. */
+/* Begins a digest.  `sums` has room for n elements.  The caller owns it, and
+ * the records.  Returns 0 or -ENOMEM. */
 int rsh_digest_init(struct rsh_digest *d,
 		    const struct rsh_manifest_record *records, uint32_t n,
 		    uint64_t *sums);
@@ -103,8 +103,8 @@ struct rsh_origin {
 	char step[256];
 };
 
-/* Fills *out, which points to the tree and to cfg.  Returns 0 or -errno with a
- * sentence; *out is to be cleared in any case. */
+/* Fills *out, which contains pointers into the tree and cfg.  Returns 0 or
+ * -errno with a sentence.  The caller must clear *out in any case. */
 int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    const struct rsh_copy_list *list, struct rsh_origin *out,
 		    struct rsh_error *err);
@@ -118,12 +118,13 @@ struct rsh_lines {
 	char *buf;
 	size_t len, cap, at;
 	uint64_t offset; /* of buf[0] in the file */
-	uint64_t number; /* number of the line given last, from 1 */
+	uint64_t number; /* number of the last line, from 1 on */
 	uint64_t begin;  /* where that line begins */
 	bool ended;
 };
 
-/* The file is read from its beginning; `fd` stays the caller's. */
+/* Prepares to read the lines of a file from its beginning.  The caller owns
+ * `fd`. */
 void rsh_lines_init(struct rsh_lines *l, int fd, const char *path);
 void rsh_lines_clear(struct rsh_lines *l);
 /* Gives the next line that is not empty, without its end.  Returns 1, 0 past
@@ -134,9 +135,9 @@ int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
 
 /* ---- writing a manifest (manifest_writer.c) ---- */
 
-/* Has what is known of a file that was finished, perhaps by an earlier run. */
+/* The known properties of a finished file, perhaps from an earlier run. */
 struct rsh_known {
-	int fd;          /* where its line stands; -1: nothing is known */
+	int fd;          /* the file with its line; -1: nothing is known */
 	uint64_t offset; /* where the line begins; `len` includes its end */
 	size_t len;
 	uint64_t size, xxh3;
@@ -146,25 +147,25 @@ struct rsh_known {
 	uint32_t mtime_ns;
 };
 
-/* This is the manifest, or the record of another run. */
+/* The manifest, or the record of another run. */
 struct rsh_other_draft {
 	char *name;
-	int fd; /* -1: it is not there */
-	off_t size; /* when it was read */
+	int fd; /* -1: it does not exist */
+	off_t size; /* its size when it was read */
 };
 
-/* Lines of finished files are kept in a file of their own beside the manifest,
- * the record; the manifest is put together at the end, of what all runs have
- * finished. */
+/* During a run, lines of finished files are written to the record, which is
+ * another file in the manifest's directory.  At the end the manifest is
+ * written, with the files that all runs have finished. */
 struct rsh_manifest_writer {
 	const struct rsh_origin *origin;
 	const struct rsh_copy_list *list;
 	struct rsh_known *known; /* [file of the list] */
 	char *path;   /* path of the manifest */
-	char *name;   /* last part of it; the record and `fresh` are named after
-		       * it */
-	char *record; /* the file that has what is finished */
-	char *fresh;  /* the manifest that is being put together */
+	char *name;   /* last part of the path; the names of the record and of
+		       * `fresh` contain it */
+	char *record; /* name of the record */
+	char *fresh;  /* temporary name of the new manifest */
 	char *lock;
 	int dirfd;
 	int lock_fd; /* -1: the lock is not held */
@@ -173,11 +174,11 @@ struct rsh_manifest_writer {
 	bool overwrite;
 	struct rsh_other_draft *others;
 	size_t n_others, cap_others;
-	size_t n_before; /* others before rsh_manifest_writer_join() */
+	size_t n_before; /* n_others before rsh_manifest_writer_join() */
 	bool ending;     /* rsh_manifest_writer_join() was called */
 };
 
-/* Nothing has to be cleared of this one. */
+/* A writer that need not be cleared. */
 #define RSH_DRAFT_NONE { .dirfd = -1, .lock_fd = -1, .record_fd = -1 }
 
 struct rsh_manifest_writer_options {
@@ -185,27 +186,27 @@ struct rsh_manifest_writer_options {
 	bool overwrite;
 };
 
-/* Begins or goes on with the manifest at `path`.  Returns 0, or -errno with a
- * sentence: -EBUSY, or -EEXIST if it is another conversion's and `overwrite` is
- * not set.  The draft is to be cleared in any case, which leaves the record for
- * another run. */
+/* Begins or resumes the manifest at `path`.  Returns 0, or -errno with a
+ * sentence: -EBUSY, or -EEXIST if the manifest is of another conversion and
+ * `overwrite` is not set.  The caller must clear the writer in any case.  This
+ * keeps the record for another run. */
 int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 		   const struct rsh_manifest_writer_options *o,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err);
 void rsh_manifest_writer_clear(struct rsh_manifest_writer *s);
-/* Records file i of the list, durably.  Any thread may call it, each for other
- * files.  Returns 0 or -errno. */
+/* Records file i of the list and syncs the record.  Any thread may call it, but
+ * two threads must not call it for the same file.  Returns 0 or -errno. */
 int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
 			    const struct rsh_manifest_file *file);
-/* Waits until no other run makes the manifest, and learns what others have
- * finished of the files that are not wanted here.  Returns 0 or -errno with a
- * sentence: -EINTR, or -EEXIST as above. */
+/* Waits until no other run writes the manifest.  Then reads which files others
+ * have finished, except the files that are wanted here.  Returns 0 or -errno
+ * with a sentence: -EINTR, or -EEXIST as above. */
 int rsh_manifest_writer_join(struct rsh_manifest_writer *s,
 			     struct rsh_error *err);
-/* After rsh_manifest_writer_join(), makes the manifest of all files that are
- * known, and drops the record and those of runs that are dead.  Returns 0 or
- * -errno with a sentence. */
+/* Writes the manifest with all known files, after rsh_manifest_writer_join().
+ * Removes the record, and the records of runs whose process has ended.  Returns
+ * 0 or -errno with a sentence. */
 int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
 			       struct rsh_error *err);
 
@@ -218,32 +219,32 @@ struct rsh_manifest_entry {
 	uint64_t size;   /* of the file */
 };
 
-/* Knows where each file's line stands, so that one at a time need be in
- * memory. */
+/* The place of each file's line in the manifest, so that only one line at a
+ * time must be in memory. */
 struct rsh_manifest_index {
 	const char *path;
 	int fd;
 	uint64_t conversion;
-	uint64_t n_of; /* files that the tree has, or would have */
+	uint64_t n_of; /* number of files in the complete tree */
 	struct rsh_manifest_entry *entries; /* in the order of the manifest */
 	size_t n, cap;
 	const struct rsh_manifest_entry **by_path;
 };
 
-/* Reads all of the manifest once.  Returns 0, or -errno with a sentence:
- * -EBADMSG if a line makes no sense, the end is missing, or a file occurs
- * twice.  The index is to be cleared in any case. */
+/* Reads the whole manifest once.  Returns 0, or -errno with a sentence:
+ * -EBADMSG if a line is invalid, the end is missing, or a file occurs twice.
+ * The caller must clear the index in any case. */
 int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
 			    struct rsh_error *err);
-/* Does the same with a file that is open, which the index takes over. */
+/* Does the same with an open file, which the index takes over. */
 int rsh_manifest_index_read(struct rsh_manifest_index *x, int fd,
 			    const char *path, struct rsh_error *err);
 void rsh_manifest_index_clear(struct rsh_manifest_index *x);
-/* Returns NULL if the manifest has no such file. */
+/* Finds the entry of a file.  NULL: the manifest has no such file. */
 const struct rsh_manifest_entry *
 rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path);
-/* Reads the line of an entry again.  Returns 0 and *out, to be cleared, or
- * -errno with a sentence.  Any thread may call it. */
+/* Reads the line of an entry again.  Returns 0 and *out, which the caller must
+ * clear, or -errno with a sentence.  Any thread may call it. */
 int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 			   const struct rsh_manifest_entry *e,
 			   struct rsh_manifest_line *out,
@@ -251,54 +252,56 @@ int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 
 /* ---- problems (answer.c) ---- */
 
-/* Says what is wrong with dir/name (name alone if dir is NULL), in place of
- * what was said before.  Returns 0 or -ENOMEM. */
+/* Sets the problem of file dir/name (of `name` if dir is NULL), and replaces an
+ * earlier one.  Returns 0 or -ENOMEM. */
 int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Says where a problem is; `record` may be NULL.  Returns 0 or -ENOMEM. */
+/* Sets the place of a problem.  `record` may be NULL.  Returns 0 or -ENOMEM. */
 int rsh_problem_place(struct rsh_problem *p, const char *record,
 		      uint64_t offset);
 /* Moves a problem to the answer, or does nothing if there is none.  Returns 0
  * or -ENOMEM. */
 int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
-/* Moves a list of problems, from malloc or NULL, and frees it. */
+/* Moves the problems of a list to the answer, and frees the list, which is from
+ * malloc or NULL. */
 int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
 
-/* Holds what a digest has found against a manifest's line: the first record
- * that differs is the problem.  Returns 0 or -ENOMEM. */
+/* Compares a digest with a line of a manifest.  If they differ, sets the
+ * problem to the first record that differs.  Returns 0 or -ENOMEM. */
 int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
 		       const char *dir, struct rsh_problem *out);
 
-/* Opens a file to be read and checked; returns 0 and *fd, or -errno. */
+/* Opens a regular file for reading.  Returns 0 and *fd, or -errno. */
 int rsh_open_regular(const char *dir, const char *name, int *fd,
 		     uint64_t *size);
 
 /* ---- where files are written (target.c) ---- */
 
-/* Refuses a path that is, or would be, below the source's root.  Returns 0 or
- * -errno with a sentence. */
+/* Checks that a path is not in the source's root, and would not be if it were
+ * made.  Returns 0 or -errno with a sentence. */
 int rsh_target_check(const char *path, const struct rsh_source *source,
 		     struct rsh_error *err);
-/* Opens a directory below `at`, or makes it with that mode; links are not
- * followed unless `at` is AT_FDCWD.  Returns the descriptor or -errno. */
+/* Opens a directory below `at`, or makes it with that mode.  It does not follow
+ * links unless `at` is AT_FDCWD.  Returns the descriptor or -errno. */
 int rsh_target_dir(int at, const char *name, mode_t mode);
 
-/* This is a file under its temporary name, which is locked while it lives. */
+/* A file under its temporary name.  It is locked until it is committed or
+ * dropped. */
 struct rsh_temp {
 	int dirfd; /* the caller's */
 	int fd;
 	char name[64];
 };
 
-/* Makes the file; `number` tells apart the files of a directory.  Returns 0 or
- * -errno: -EBUSY when a living process writes the same. */
+/* Makes the file.  `number` must be unique in the directory.  Returns 0 or
+ * -errno: -EBUSY if a running process writes the same file. */
 int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number);
-/* Gives the file its name; with `replace` in the place of what is there.
- * Returns 0 or -errno: -EEXIST.  After a success there is nothing to drop. */
+/* Gives the file its final name.  With `replace` it replaces an existing file.
+ * Returns 0 or -errno: -EEXIST.  After a success nothing is left to drop. */
 int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace);
-/* Removes the file, if it was not given its name. */
+/* Removes the file if it does not have its final name yet. */
 void rsh_temp_drop(struct rsh_temp *t);
-/* Removes the temporary files in a directory whose writers are dead. */
+/* Removes the temporary files in a directory whose writers have ended. */
 void rsh_temp_sweep(int dirfd);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/digest.c reads files, virtual and real, from front to back, and makes
- * the xxh3 of a file and of its records in one pass. */
+/* copy/digest.c reads virtual and real files in order, and computes the xxh3 of
+ * a file and of its records in one pass. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -36,7 +36,7 @@ void rsh_digest_clear(struct rsh_digest *d)
 	*d = (struct rsh_digest){ 0 };
 }
 
-/* Ends the records that end at `offset` or before. */
+/* Finishes the digests of records that end at `offset` or before. */
 static void end_records(struct rsh_digest *d, uint64_t offset)
 {
 	while (d->at < d->n && d->records[d->at].offset +

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/export.c writes a virtual tree as real files.
  *
- * For each file the order is: write, sync, record, name.  A file that was
- * recorded and not named is made again; a name is only ever given to what is
- * recorded.
+ * For each file the order is: write, sync, record, rename to the final name.
+ * So a file with its final name is always recorded.  A file that was recorded
+ * but not renamed is written again.
  */
 #include "config.h"
 
@@ -25,14 +25,14 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* What was written is sent to the disk whenever it is so much, so that syncing
- * has little left to wait for. */
+/* After each so many bytes, writing them to the disk is started, so that the
+ * final sync takes little time. */
 #define FLUSH_BYTES ((uint64_t)8 * 1024 * 1024)
 
-/* The page cache answers a long write with pages as large.  Where a virtual
- * machine gives such pages back to its host while they are free, they are slow
- * to touch again: of 512 MiB in writes of 1 MiB every third took ten times the
- * system time, in writes of 64 or 128 KiB none did. */
+/* For a long write the page cache allocates large pages.  If a virtual machine
+ * returns such pages to its host while they are free, the next access to them
+ * is slow.  When 512 MiB were written in writes of 1 MiB, every third run took
+ * ten times the system time; with writes of 64 or 128 KiB no run did. */
 #define WRITE_BYTES ((size_t)128 * 1024)
 
 enum state { TO_WRITE, TO_REPLACE, KEPT, WRITTEN, LEFT_OUT };
@@ -46,12 +46,13 @@ struct job {
 	struct rsh_manifest_writer draft;
 	struct rsh_streams *streams;
 	int dirfd;
-	bool drop_pages;  /* the pages of files that were written */
+	bool drop_pages;  /* drop the cached pages of files that were
+			   * written */
 	enum state *state; /* [file of the list] */
 	size_t *todo;      /* numbers of files to be written */
 	size_t n_todo;
-	size_t n_last;     /* of those, at the end, that are written when the
-			    * others have their names */
+	size_t n_last;     /* how many of these, at the end, are written after
+			    * the others have their final names */
 };
 
 static int file_error(const struct job *j, const struct rsh_copy_file *f,
@@ -73,7 +74,7 @@ static mode_t dir_mode(const struct rsh_store_attr *root)
 	       S_IRWXU;
 }
 
-/* Opens the directory of a file, and gives its name there. */
+/* Opens the directory of a file, and gives the file's name in it. */
 static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 		       bool make, const char **name, int *out)
 {
@@ -106,7 +107,7 @@ static bool is_todo(const struct job *j, size_t i)
 	return j->state[i] == TO_WRITE || j->state[i] == TO_REPLACE;
 }
 
-/* ---- what is there already ---- */
+/* ---- existing files ---- */
 
 static bool is_as_written(const struct rsh_known *k, const struct stat *st)
 {
@@ -120,7 +121,7 @@ static ssize_t exported_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return rsh_pread_all(*(const int *)ctx, buf, len, offset);
 }
 
-/* Returns 1 if the file has the bytes that are known of it, 0 if not, or
+/* Returns 1 if the file's digest is the one that was recorded, 0 if not, or
  * -errno. */
 static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
@@ -140,8 +141,8 @@ static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 	return rc;
 }
 
-/* Returns 1 if it is a file of this export that is finished, 0 if not, or
- * -errno. */
+/* Returns 1 if the existing file is a finished file of this export, 0 if not,
+ * or -errno. */
 static int is_finished(const struct job *j, const struct rsh_known *k,
 		       const struct stat *st, int dirfd, const char *name)
 {
@@ -156,7 +157,7 @@ static int is_finished(const struct job *j, const struct rsh_known *k,
 	return fd < 0 ? -errno : has_exported(j, k, fd);
 }
 
-/* Decides about a file whose name something has already. */
+/* Decides whether an existing file is kept or replaced, or is an error. */
 static int judge_existing(struct job *j, size_t i, const struct stat *st,
 			  int dirfd, const char *name, struct rsh_error *err)
 {
@@ -220,8 +221,8 @@ static int look_at_target(void *ctx, size_t i, struct rsh_error *err)
 	return judge_existing(j, i, &st, dirfd, name, err);
 }
 
-/* Files that are known but are none of this run stay in the manifest while they
- * are there as they were. */
+/* The manifest keeps known files that are not of this run, if they exist and
+ * have not changed. */
 static void forget_others(struct job *j)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
@@ -288,7 +289,8 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 		return rc;
 	w->written = offset + len;
 	if (w->written - w->flushed >= FLUSH_BYTES) {
-		/* This only begins; where it cannot, fsync does all of it. */
+		/* This only starts the write.  If it fails, fsync() writes
+		 * everything. */
 		sync_file_range(w->fd, (off_t)w->flushed,
 				(off_t)(w->written - w->flushed),
 				SYNC_FILE_RANGE_WRITE);
@@ -297,8 +299,8 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 	return rsh_digest_sink(&w->digest, data, len, offset);
 }
 
-/* Room is reserved so that a full disk is noticed early, and the file lies in
- * one piece. */
+/* Reserves room, so that a full disk is found early and the file is contiguous
+ * on the disk. */
 static int reserve(int fd, uint64_t size)
 {
 	if (size == 0 || fallocate(fd, 0, 0, (off_t)size) == 0 ||
@@ -307,7 +309,8 @@ static int reserve(int fd, uint64_t size)
 	return -errno;
 }
 
-/* A group that is not the source's gets what everybody gets. */
+/* Returns the mode of a file.  If its group is not the group of all source
+ * files, the group gets only the permissions of all other users. */
 static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 		       gid_t gid)
 {
@@ -327,7 +330,8 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 	return mode;
 }
 
-/* Syncs the file and notes by what it is known again. */
+/* Syncs the file and stores the inode and the time by which a later run
+ * recognises it. */
 static int describe_export(const struct job *j, const struct rsh_copy_file *f,
 			   int fd, struct rsh_manifest_file *out)
 {
@@ -396,8 +400,7 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 static int write_file(struct job *j, size_t i, struct rsh_error *err)
 {
 	const struct rsh_copy_file *f = &j->list.files[i];
-	/* Every file of a directory has a number of its own, and in every run
-	 * the same. */
+	/* This number is unique in the directory and the same in every run. */
 	const uint32_t own = f->rank == RSH_COPY_NO_RANK ?
 				     RSH_COPY_NO_RANK - (uint32_t)i : f->rank;
 	struct rsh_arena arena = { 0 };
@@ -434,7 +437,7 @@ static int write_todo(void *ctx, size_t number, struct rsh_error *err)
 	return write_file(j, j->todo[number], err);
 }
 
-/* ---- all of it ---- */
+/* ---- the export ---- */
 
 static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 			  struct rsh_export_result *out, struct rsh_error *err)
@@ -524,9 +527,9 @@ static int write_all(struct job *j, struct rsh_error *err)
 	if (rc)
 		return rc;
 	forget_others(j);
-	/* Memory is for source files of which several files are made; what was
-	 * written is not read again here, but by --verify, which is to see the
-	 * disk. */
+	/* The page cache should keep source files, since several files may need
+	 * them.  Written files are not read again, except by --verify, which
+	 * must read them from the disk. */
 	memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
 		 (uint64_t)sysconf(_SC_PAGESIZE);
 	j->drop_pages = j->options->verify || bytes > memory / 4;

@@ -45,7 +45,7 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 	return 0;
 }
 
-/* The tree has directories in its root only. */
+/* Lists the files of a directory.  Only the root of a tree has directories. */
 static int walk_dir(struct walk *w, uint64_t dir, const char *path)
 {
 	char name[NAME_MAX + 1];
@@ -105,8 +105,8 @@ static int listed_by_size(const void *a, const void *b)
 	return strcmp((*x)->path, (*y)->path);
 }
 
-/* The largest file that is left goes to the share that has the least, which is
- * the first one of several. */
+/* Assigns the largest remaining file to the share with the fewest bytes (the
+ * first one if several have the fewest), until no file remains. */
 int rsh_copy_list_share(struct rsh_copy_list *l,
 			const struct rsh_copy_share *share)
 {
@@ -131,7 +131,8 @@ int rsh_copy_list_share(struct rsh_copy_list *l,
 		for (unsigned k = 1; k < share->of; k++)
 			if (bytes[k] < bytes[least])
 				least = k;
-		/* Opening a file costs something as well. */
+		/* Empty files also take time, so each file counts one byte
+		 * more. */
 		bytes[least] += by_size[i]->size + 1;
 		by_size[i]->wanted = least == share->number;
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/manifest_reader.c reads manifests line by line, however long they are,
- * and finds the line of a file. */
+/* copy/manifest_reader.c reads manifests of any length line by line, and finds
+ * the line of a file. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -30,7 +30,7 @@ void rsh_lines_clear(struct rsh_lines *l)
 	l->buf = NULL;
 }
 
-/* Drops what was given out and reads on. */
+/* Removes the lines that were given from the buffer, and reads more bytes. */
 static int read_more(struct rsh_lines *l, struct rsh_error *err)
 {
 	ssize_t n;
@@ -97,7 +97,7 @@ struct reading {
 	struct rsh_manifest_index *index;
 	struct rsh_lines lines;
 	bool began, ended;
-	uint64_t announced; /* how many files the end says there are */
+	uint64_t announced; /* number of files in the last line */
 };
 
 static int bad_line(const struct reading *r, const char *what,
@@ -182,7 +182,7 @@ int rsh_open_regular(const char *dir, const char *name, int *out,
 {
 	cleanup_fd int at = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) :
 				  -1;
-	/* A named pipe would block. */
+	/* The file is opened without blocking, since it may be a named pipe. */
 	cleanup_fd int fd = -1;
 	struct stat st;
 

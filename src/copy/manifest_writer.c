@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/manifest_writer.c writes a manifest, beside other runs that write parts
- * of it.
+/* copy/manifest_writer.c writes a manifest.  Other runs may write other parts
+ * of it at the same time.
  *
- * Beside NAME stand .NAME.part, to which the line of each file is added as soon
- * as the file is on disk, and, for a moment at the beginning and the end,
- * .NAME.lock and .NAME.new.  Writers of the record take their place in it by a
- * counter; a place that was taken and never filled is zeros, which are no line.
+ * The directory of the manifest NAME also has .NAME.part, the record.  The line
+ * of each file is added to the record as soon as the file is on disk.  For a
+ * short time at the beginning and at the end there are also .NAME.lock and
+ * .NAME.new.  Threads that write to the record reserve their place in it by an
+ * atomic counter.  A place that was reserved but never written contains zeros,
+ * which are not a valid line.
  *
- * Runs that divide the files among them have a record each, .NAME.<share>.part.
- * Each of them makes the manifest when it ends, of what the manifest and all
- * records tell by then, so that the last one makes it of everything.  Records
- * come and go, and the manifest is replaced, by who has the lock.
+ * If runs divide the files, each has its own record, .NAME.<share>.part.  Each
+ * run writes the manifest when it ends, from the lines of the old manifest and
+ * of all records.  So the last run writes the complete manifest.  Only the run
+ * that has the lock creates and removes records and replaces the manifest.
  */
 #include "config.h"
 
@@ -37,14 +39,15 @@ static int io_error(const struct rsh_manifest_writer *s, int code,
 	return rsh_error_set(err, code, "%s: %s", s->path, strerror(code));
 }
 
-/* ---- what is there already ---- */
+/* ---- existing manifests and records ---- */
 
 static void learn_line(struct rsh_manifest_writer *s, const struct rsh_lines *l,
 		       size_t len, const struct rsh_manifest_file *f)
 {
 	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
 
-	/* Of its own files a run knows more than others when it ends. */
+	/* At the end of a run, what it knows about its own files is newer than
+	 * what others have recorded. */
 	if (!of || of->size != f->size || (s->ending && of->wanted))
 		return;
 	s->known[of - s->list->files] = (struct rsh_known){
@@ -55,9 +58,9 @@ static void learn_line(struct rsh_manifest_writer *s, const struct rsh_lines *l,
 	};
 }
 
-/* Takes what the manifest or the record says of files; lines that cannot be
- * read are what a kill has left.  Returns 1, 0 if it is of another conversion,
- * or -errno. */
+/* Reads the files that the manifest or the record lists.  It skips invalid
+ * lines, which a killed run may have left.  Returns 1, 0 if the file is of
+ * another conversion, or -errno. */
 static int recall(struct rsh_manifest_writer *s, int fd)
 {
 	struct rsh_manifest_line line;
@@ -88,8 +91,9 @@ static int recall(struct rsh_manifest_writer *s, int fd)
 	return rc == 0 || rc == -EBADMSG ? ours : rc;
 }
 
-/* Opens what another run has made and keeps it open, since lines of it are
- * wanted at the end.  Returns what recall() does, or 0 if it is not there. */
+/* Opens the manifest or record of another run and keeps it open, since lines of
+ * it are read again at the end.  Returns what recall() does, or 0 if the file
+ * does not exist. */
 static int recall_other(struct rsh_manifest_writer *s, const char *name)
 {
 	struct rsh_other_draft *o;
@@ -112,7 +116,8 @@ static int recall_other(struct rsh_manifest_writer *s, const char *name)
 	return recall(s, o->fd);
 }
 
-/* Does a file of this name belong to another run for the same manifest? */
+/* Returns whether a file of this name is the record of another run for the same
+ * manifest. */
 static bool is_other_record(const struct rsh_manifest_writer *s,
 			    const char *name)
 {
@@ -148,7 +153,8 @@ static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
 	return s->dirfd < 0 ? io_error(s, errno, err) : 0;
 }
 
-/* Names and sums are for those who may read the files. */
+/* Returns the mode of the manifest.  A user may read it only if the user may
+ * read all of its files. */
 static mode_t mode_of(const struct rsh_copy_list *l)
 {
 	mode_t mode = 0644;
@@ -158,8 +164,9 @@ static mode_t mode_of(const struct rsh_copy_list *l)
 	return mode;
 }
 
-/* Opens a file, or makes it, and locks it; its locker may remove it meanwhile.
- * Returns 0, -EWOULDBLOCK with LOCK_NB, or -errno. */
+/* Opens a file, or makes it, and locks it.  Tries again if the process that had
+ * the lock has removed the file.  Returns 0, -EWOULDBLOCK with LOCK_NB, or
+ * -errno. */
 static int open_locked(const struct rsh_manifest_writer *s, const char *name,
 		       int how, int *out)
 {
@@ -171,7 +178,8 @@ static int open_locked(const struct rsh_manifest_writer *s, const char *name,
 
 		if (fd < 0)
 			return -errno;
-		/* File systems without locks have no second writer to fear. */
+		/* If the file system does not support locks, the file is used
+		 * without a lock. */
 		if (flock(fd, LOCK_EX | how) != 0 &&
 		    (errno == EWOULDBLOCK || errno == EINTR))
 			return -errno;
@@ -201,7 +209,8 @@ static void writer_unlock(struct rsh_manifest_writer *s)
 	close(steal_fd(&s->lock_fd));
 }
 
-/* The record is locked as long as somebody works on it. */
+/* Opens and locks the record.  A run holds this lock until it closes the
+ * record. */
 static int open_work_record(struct rsh_manifest_writer *s,
 			    struct rsh_error *err)
 {
@@ -226,8 +235,8 @@ static int keep_text(struct rsh_manifest_writer *s, const char *text,
 	return rsh_write_all(s->record_fd, text, len, *offset);
 }
 
-/* With the lock held, learns what others have finished.  Returns 0 or -errno
- * with a sentence: -EEXIST. */
+/* Reads which files other runs have finished.  The caller holds the lock.
+ * Returns 0 or -errno with a sentence: -EEXIST. */
 static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 {
 	int rc = recall_other(s, s->name);
@@ -254,7 +263,7 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
 
-/* With the lock held, begins or goes on with the record. */
+/* Begins or resumes the record.  The caller holds the lock. */
 static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 {
 	const struct rsh_manifest_line head = {
@@ -311,7 +320,8 @@ void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
 	if (s->record_fd >= 0) {
 		size_t i = 0;
 
-		/* It goes if nothing is finished of which only it knows. */
+		/* Remove the record if no finished file is listed only in it.
+		 */
 		while (i < s->list->n && s->known[i].fd != s->record_fd)
 			i++;
 		if (i == s->list->n)
@@ -351,8 +361,8 @@ int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
 
 	if (rc)
 		return rc;
-	/* What a kill left unfinished before this line must not become one line
-	 * with it. */
+	/* A killed run may have left an incomplete line before this one.  The
+	 * newline keeps the two lines apart. */
 	apart = malloc(len + 1);
 	if (!apart)
 		return -ENOMEM;
@@ -466,8 +476,8 @@ int rsh_manifest_writer_join(struct rsh_manifest_writer *s,
 	return recall_others(s, err);
 }
 
-/* Removes a record whose writer is dead, unless it has grown since it was
- * read. */
+/* Removes a record whose writer has ended, unless the record has grown since it
+ * was read. */
 static void remove_record(const struct rsh_manifest_writer *s,
 			  const struct rsh_other_draft *o)
 {
@@ -486,8 +496,8 @@ int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
 {
 	int rc;
 
-	/* A run that was killed may have left it; nobody else works on it,
-	 * since the lock is held. */
+	/* A killed run may have left this file.  No other run uses it, since
+	 * this run has the lock. */
 	unlinkat(s->dirfd, s->fresh, 0);
 	rc = rsh_file_replace(s->dirfd, s->name, s->fresh, mode_of(s->list),
 			      write_manifest, s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/origin.c says what a tree is made of, as manifests have it. */
+/* copy/origin.c describes the origin of a tree for its manifest. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -16,7 +16,8 @@ static void hash_text(XXH3_state_t *hash, const char *s)
 	size_t len = s ? strlen(s) + 1 : 0;
 	uint64_t n = len;
 
-	/* The length comes first, so that no two lists look the same. */
+	/* The length comes first, so that different lists of texts give
+	 * different bytes. */
 	XXH3_64bits_update(hash, &n, sizeof(n));
 	XXH3_64bits_update(hash, s ? s : "", len);
 }
@@ -26,7 +27,7 @@ static void hash_number(XXH3_state_t *hash, uint64_t n)
 	XXH3_64bits_update(hash, &n, sizeof(n));
 }
 
-/* ---- what decides about the bytes ---- */
+/* ---- identity of the conversion ---- */
 
 static int hash_strategy(const struct rsh_strategy *s,
 			 const struct rsh_names *names, uint64_t *xxh3)
@@ -37,8 +38,8 @@ static int hash_strategy(const struct rsh_strategy *s,
 	if (!hash)
 		return -ENOMEM;
 	XXH3_64bits_reset(hash);
-	/* A strategy is hashed as it was understood: it may have been derived
-	 * and be no file at all. */
+	/* The parsed strategy is hashed, since a derived strategy has no
+	 * file. */
 	hash_number(hash, s->stage_ranks);
 	hash_number(hash, s->n_stages);
 	for (uint32_t i = 0; i < s->n_params; i++) {
@@ -90,7 +91,7 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 
 /* ---- putting it together ---- */
 
-/* Of a strategy that is in no file of its own, what it says is hashed. */
+/* Describes a strategy that has no file of its own by a hash of its content. */
 static int take_made(const struct rsh_strategy *made,
 		     const struct rsh_vfs_view *view,
 		     struct rsh_manifest_strategy *out, struct rsh_error *err)

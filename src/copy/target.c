@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/target.c makes the directories and files that are written.
  *
- * A temporary file is locked by its writer, so that one that can be locked
- * belongs to nobody: its writer is dead.
+ * The writer of a temporary file locks it.  If a temporary file can be locked,
+ * its writer has ended.
  */
 #include "config.h"
 
@@ -24,10 +24,10 @@
 
 #define TEMP_NAMES ".reshardfs-*.part"
 
-/* ---- where not to write ---- */
+/* ---- refused targets ---- */
 
-/* Opens the deepest directory of the path that is there; returns -errno if it
- * cannot. */
+/* Opens the deepest directory of the path that exists.  Returns the descriptor
+ * or -errno. */
 static int open_existing(const char *path)
 {
 	cleanup_free char *part = strdup(path);
@@ -96,7 +96,8 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 	if (fstat(dirfd, &root) != 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
-	/* Beside a file is where a copy of it is wanted. */
+	/* If SOURCE is a single file, a copy may be written to its
+	 * directory. */
 	if (rsh_source_file(source)) {
 		rc = stat(path, &st) == 0 && same_file(&st, &root);
 	} else {
@@ -125,13 +126,15 @@ int rsh_target_dir(int at, const char *name, mode_t mode)
 
 /* ---- temporary files ---- */
 
-/* File systems without locks have no second writer to fear. */
+/* Locks a file.  Returns false if another process has locked it.  If the file
+ * system does not support locks, the file counts as locked. */
 static bool lock(int fd)
 {
 	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-/* A file may lose its name between being opened and locked. */
+/* Returns whether a file still has a name: another process may have removed it
+ * before it was locked. */
 static bool has_name(int fd)
 {
 	struct stat st;
@@ -139,7 +142,8 @@ static bool has_name(int fd)
 	return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
-/* Removes a temporary file unless somebody writes it.  Returns 0 or -errno. */
+/* Removes a temporary file unless a process is writing it.  Returns 0 or
+ * -errno. */
 static int remove_dead(int dirfd, const char *name)
 {
 	cleanup_fd int fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW |
@@ -174,8 +178,8 @@ int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
 	}
 }
 
-/* Where rename cannot tell whether there is such a file, it is looked for
- * before. */
+/* Renames the file if `name` does not exist.  If the kernel or the file system
+ * does not support RENAME_NOREPLACE, checks this before the rename. */
 static int rename_new(const struct rsh_temp *t, const char *name)
 {
 	if (renameat2(t->dirfd, t->name, t->dirfd, name, RENAME_NOREPLACE) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_files.c verifies files by a manifest, without any source. */
+/* copy/verify_files.c compares files with a manifest, without a source. */
 #include "config.h"
 
 #include "rsh/copy/verify.h"
@@ -17,9 +17,11 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* Of storage behind HTTP a manifest is loaded whole. */
+/* The largest manifest that is loaded from a remote store; it is loaded
+ * whole. */
 #define LOADED_MAX ((uint64_t)1024 * 1024 * 1024)
-/* What lies in the root of a mount beside the files of the tree. */
+/* The control directory in the root of a mount, which is not a file of the
+ * tree. */
 #define CONTROL_NAME ".reshardfs"
 
 struct job {
@@ -28,7 +30,7 @@ struct job {
 	struct rsh_store *tree; /* of dir */
 	const struct rsh_copy_control *control;
 	struct rsh_problem *problems; /* [entry] */
-	char *manifest;               /* below dir; NULL: it lies elsewhere */
+	char *manifest;               /* path below dir; NULL: not in dir */
 	struct rsh_answer *out;
 };
 
@@ -69,8 +71,8 @@ static int open_listed(const struct job *j, const char *path,
 	       st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
 }
 
-/* What cannot be read is a problem of the file; other failures are the
- * command's. */
+/* Checks a file of the manifest.  If it cannot be read, this is a problem in
+ * the answer.  Other failures are errors of the command. */
 static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
@@ -125,13 +127,14 @@ static int check_listed_all(struct job *j, struct rsh_error *err)
 
 /* ---- files that the manifest does not have ---- */
 
-/* Does the manifest have a file in the directory, or below it? */
+/* Returns whether the manifest has a file in the directory, or below it. */
 static bool has_below(const struct rsh_manifest_index *x, const char *dir)
 {
 	const size_t len = strlen(dir);
 	size_t lo = 0, hi = x->n;
 
-	/* Names with a byte below '/' after `dir` stand before those in it. */
+	/* Paths that begin with `dir` and a byte below '/' sort before the
+	 * paths in `dir`. */
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 		const char *path = x->by_path[mid]->path;
@@ -149,7 +152,8 @@ static bool has_below(const struct rsh_manifest_index *x, const char *dir)
 	return false;
 }
 
-/* What export and a mount put beside the files of a tree is none of them. */
+/* Returns whether a file is not part of the tree: the manifest, the control
+ * directory of a mount, or a temporary file of an export. */
 static bool is_beside(const struct job *j, const char *path,
 		      const struct rsh_stat *st)
 {
@@ -169,7 +173,9 @@ static bool is_beside(const struct job *j, const char *path,
 static int find_strangers(struct job *j, const char *dir,
 			  struct rsh_error *err);
 
-/* Where the manifest is of some files of its tree, others may be of it, too. */
+/* Reports a file that the manifest does not list.  If the manifest lists only
+ * some files of its tree, the file may belong to the tree, so it is only
+ * counted. */
 static int tell_stranger(struct job *j, const char *path, const char *what)
 {
 	struct rsh_problem p = { 0 };
@@ -182,7 +188,8 @@ static int tell_stranger(struct job *j, const char *path, const char *what)
 	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
 }
 
-/* Has the directory anything in it?  One that cannot be listed may have. */
+/* Returns whether the directory is empty.  A directory that cannot be listed
+ * does not count as empty. */
 static bool is_empty_dir(const struct job *j, const char *path)
 {
 	cleanup_dir struct rsh_dir *d = NULL;
@@ -248,7 +255,7 @@ static int by_path(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole check ---- */
 
 static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 {
@@ -260,8 +267,8 @@ static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 
 	if (!rsh_store_is_address(j->dir))
 		return rsh_manifest_index_open(&j->index, path, err);
-	/* A descriptor is what a manifest is read from, line by line and then
-	 * again. */
+	/* The index reads lines of the manifest again later, so it needs a
+	 * descriptor. */
 	rc = rsh_store_load(j->tree, RSH_MANIFEST_NAME, LOADED_MAX, "manifest",
 			    &data, &len, err);
 	if (rc)
@@ -283,7 +290,8 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		     const struct rsh_copy_control *control,
 		     struct rsh_answer *out, struct rsh_error *err)
 {
-	/* Files are those that who reads the tree finds. */
+	/* A program that reads the tree follows all links, so the check does
+	 * so, too. */
 	const struct rsh_store_options opts = {
 		.objects = how->objects, .place = how->place,
 		.follow_outside = true,
@@ -310,8 +318,7 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		cleanup_free char *file = realpath(manifest, NULL);
 		const size_t len = real ? strlen(real) : 0;
 
-		/* A manifest of any name may lie among the files of its
-		 * tree. */
+		/* The manifest may be in the directory under any name. */
 		if (real && file && strncmp(file, real, len) == 0 &&
 		    file[len] == '/')
 			j.manifest = strdup(file + len + 1);

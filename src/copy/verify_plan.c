@@ -42,7 +42,7 @@ struct check {
 	uint8_t *buf;
 	bool differs;
 	uint64_t where;
-	int error; /* what reading that file failed with */
+	int error; /* the error of reading that file */
 
 	struct rsh_digest by_manifest, by_plan;
 	bool has_by_manifest, has_by_plan;
@@ -77,14 +77,14 @@ static int check_sink(void *ctx, const uint8_t *data, size_t len,
 		rsh_digest_sink(&k->by_manifest, data, len, offset);
 	if (k->has_by_plan)
 		rsh_digest_sink(&k->by_plan, data, len, offset);
-	/* Nothing more is to be learnt. */
+	/* More bytes cannot change the result. */
 	if (!k->has_by_manifest && !k->has_by_plan &&
 	    (k->fd < 0 || k->differs || k->error))
 		return -ECANCELED;
 	return 0;
 }
 
-/* ---- against a file ---- */
+/* ---- comparison with a file ---- */
 
 static int open_planned(const struct job *j, const struct rsh_copy_file *f,
 			struct check *k, struct rsh_problem *p)
@@ -132,7 +132,7 @@ static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 	return rsh_problem_place(p, NULL, k->where);
 }
 
-/* ---- against a manifest ---- */
+/* ---- comparison with a manifest ---- */
 
 static int init_digests(const struct job *j, struct check *k,
 			const struct rsh_manifest_file *said,
@@ -173,7 +173,8 @@ static int write_planned(struct job *j, size_t i, struct check *k,
 
 /* ---- each file ---- */
 
-/* `said` is what the manifest has of the file, or NULL. */
+/* Reads and checks a file.  `said` is the manifest's line for the file; NULL:
+ * it is not compared with a manifest. */
 static int run_check(struct job *j, size_t i, struct check *k,
 		     const struct rsh_manifest_file *said)
 {
@@ -199,7 +200,7 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	return rc || !k->has_by_plan ? rc : write_planned(j, i, k, records, n);
 }
 
-/* Finds the line of the manifest for a file; *e is NULL if there is none to
+/* Finds the line of the manifest for a file.  *e is NULL if there is nothing to
  * compare. */
 static int find_said(struct job *j, size_t i,
 		     const struct rsh_manifest_entry **e)
@@ -261,9 +262,9 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 		    0;
 }
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
-/* Adds the files of the manifest that the tree has not. */
+/* Adds a problem for each file of the manifest that is not in the tree. */
 static int add_strangers(const struct job *j, struct rsh_answer *out)
 {
 	for (size_t i = 0; i < j->index.n; i++) {

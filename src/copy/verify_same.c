@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_same.c compares what several ranks hold.
+/* copy/verify_same.c compares records that several ranks hold.
  *
- * Records that should be the same must have the same hash; where they have not,
- * both are read again to say where they differ. */
+ * Records that should be equal must have the same hash.  If they have not, both
+ * are read again to find the place where they differ. */
 #include "config.h"
 
 #include "verify_source_i.h"
@@ -42,7 +42,7 @@ ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
 			return n ? n : -EIO;
 		got += (size_t)n;
 		offset += (uint64_t)n;
-		/* A short read goes on in the same extent. */
+		/* After a short read, continue in the same extent. */
 		if (offset < e[i].length)
 			i--;
 		else
@@ -68,9 +68,9 @@ struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
 	return f < end && f->info.rank == rank ? f : NULL;
 }
 
-/* ---- where two differ ---- */
+/* ---- the place of a difference ---- */
 
-/* This is a record that is read again. */
+/* A record that is read again. */
 struct content {
 	const struct rsh_verify_job *job;
 	const struct rsh_verify_file *file;
@@ -111,7 +111,7 @@ static int find_difference(const struct content *a, const struct content *b,
 	}
 }
 
-/* Returns where in its file a byte of the content lies. */
+/* Returns the offset in its file of a byte of the content. */
 static uint64_t place_of_content(const struct content *c, uint64_t at)
 {
 	const struct rsh_extent *e = c->file->in.index->extents +
@@ -225,7 +225,7 @@ static int compare_stage(struct rsh_verify_job *j, uint32_t name,
 
 	if (!leaders)
 		return -ENOMEM;
-	/* A layout that makes no sense is for the planner to refuse. */
+	/* An invalid layout is skipped.  The planner reports it. */
 	if (rsh_grid_new_unsized(stage->item, &g, NULL))
 		return 0;
 	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n && rc == 0; r++) {
@@ -240,7 +240,7 @@ static int compare_stage(struct rsh_verify_job *j, uint32_t name,
 				j, &leaders[rsh_grid_member(g, cell, 0)], f,
 				record, "slice");
 	}
-	/* Slices that were found in no file are counted. */
+	/* Count the slices that no file has. */
 	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n; r++) {
 		rsh_grid_cell(g, r, cell);
 		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)

@@ -2,8 +2,8 @@
 /* copy/verify_source.c verifies source files by themselves and by their
  * replicas.
  *
- * Each file is scanned and checked against its CRC, then all content is read
- * and hashed record by record, so that what several hold can be compared. */
+ * Each file is scanned, and its CRC is checked.  Then all content is read, and
+ * each record is hashed, so that records in several files can be compared. */
 #include "config.h"
 
 #include "verify_source_i.h"
@@ -83,8 +83,9 @@ static int verify_look_into(const struct rsh_verify_job *j,
 				  strerror(-rc)) : 0;
 }
 
-/* A damaged file is a problem in the answer; no memory, a stop and forbidden
- * links are errors of the command. */
+/* Checks a file.  If it is damaged, this is a problem in the answer.  If memory
+ * is out, the work was stopped or a link is not allowed, this is an error of
+ * the command. */
 static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct rsh_verify_job *j = ctx;
@@ -112,7 +113,7 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* Either all files of a job have trailers, or none has. */
+/* Checks that all files of a job have CRC trailers, or none has. */
 static int check_trailers(struct rsh_verify_job *j)
 {
 	bool any = false;
@@ -169,7 +170,8 @@ static int find_absent(struct rsh_verify_job *j)
 	return 0;
 }
 
-/* A tree that says which files it has may keep each slice in one of them. */
+/* If the format lists the files of a checkpoint, each slice may be in only one
+ * of them, so missing files are reported by name. */
 static int find_absent_files(struct rsh_verify_job *j)
 {
 	struct rsh_source_file_info f;
@@ -208,7 +210,7 @@ static int by_strategy(struct rsh_verify_job *j)
 	return rsh_verify_same(j) ? -ENOMEM : find_absent_files(j);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole check ---- */
 
 static int make_files(struct rsh_verify_job *j)
 {
@@ -253,7 +255,8 @@ static bool count_records(struct rsh_verify_job *j,
 	return any;
 }
 
-/* Files ascend by rank. */
+/* Counts what was compared.  The files are in ascending order of their
+ * ranks. */
 static void count_compared(struct rsh_verify_job *j)
 {
 	const struct rsh_verify_file *last = NULL;
@@ -300,8 +303,8 @@ static int format_compare(void *ctx, uint32_t file, uint32_t record,
 				  &b->in.index->records[other_record], what);
 }
 
-/* Has the format judge what the files say, where the source says what they
- * should. */
+/* Calls the format's check, which compares the files with the description of
+ * them in the source. */
 static int judge_by_format(struct rsh_verify_job *j)
 {
 	cleanup_free const struct rsh_ckpt_index **index =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_source_i.h has what is known of source files while they are
- * verified, for those who compare them (verify_source.c, verify_same.c). */
+/* copy/verify_source_i.h - the state of source files while they are verified,
+ * for verify_source.c and verify_same.c only. */
 #ifndef RSH_COPY_VERIFY_SOURCE_I_H
 #define RSH_COPY_VERIFY_SOURCE_I_H
 
@@ -8,12 +8,13 @@
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/strategy.h"
 
-/* This has a file and what was found of it. */
+/* A file and the results of its check. */
 struct rsh_verify_file {
 	struct rsh_source_file_info info;
 	struct rsh_inspected in;  /* index NULL: it is damaged */
 	XXH128_hash_t *sums;      /* [record] */
-	bool *compared;           /* [record]: with that of another file */
+	bool *compared;           /* [record]: it was compared with a record of
+				   * another file */
 	struct rsh_problem problem;
 };
 
@@ -25,42 +26,47 @@ struct rsh_verify_job {
 	const struct rsh_copy_control *control;
 	struct rsh_verify_file *files;
 	size_t n;
-	/* Of the strategy's ranks: the first file, which those of the same rank
-	 * follow; NULL: there is none. */
+	/* [rank of the strategy]: the first file of the rank.  Its other files
+	 * follow this one.  NULL: the rank has no file. */
 	struct rsh_verify_file **by_rank;
 	uint32_t n_ranks;
 	uint32_t n_lost;      /* slices that no file has */
-	uint32_t lost, loser; /* one's parameter, and a rank that wants it */
+	uint32_t lost, loser; /* the parameter of one of these slices, and a
+			       * rank that needs it */
 	struct rsh_answer *out;
 };
 
-/* Reads bytes of a record's content, which may lie in several extents, as
- * pread() does. */
+/* Reads bytes of a record's content, as pread() does.  The content may be in
+ * several extents. */
 ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
 			 const struct rsh_verify_file *f, struct rsh_handle *h,
 			 const struct rsh_record *r, uint8_t *buf, size_t len,
 			 uint64_t offset);
-/* Gives the next sound file of the rank after f, which is NULL at first. */
+/* Returns the next undamaged file of the rank after f, or the first one if f is
+ * NULL. */
 struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
 					      uint32_t rank,
 					      struct rsh_verify_file *f);
 
-/* ---- what several hold (verify_same.c) ---- */
+/* ---- comparison of copies (verify_same.c) ---- */
 
-/* This is the first that is found to hold something; `file` is NULL before. */
+/* The first record that was found of several equal ones.  `file` is NULL until
+ * there is one. */
 struct rsh_verify_leader {
 	struct rsh_verify_file *file;
 	const struct rsh_record *record;
 };
-/* Takes a record for the leader, or else compares it with the leader's, of
- * which it is a copy, and adds a problem if they differ; `what` they hold is
- * "slice" and the like.  0 or -ENOMEM. */
+/* Makes a record the leader if there is none yet.  Otherwise compares it with
+ * the leader's record, which should be equal, and adds a problem if they
+ * differ.  `what` names the content for the message, for example "slice".  0 or
+ * -ENOMEM. */
 int rsh_verify_compare(struct rsh_verify_job *j,
 		       struct rsh_verify_leader *leader,
 		       struct rsh_verify_file *f, const struct rsh_record *r,
 		       const char *what);
-/* Compares the ranks that hold one slice by the strategy, or, where all hold
- * whole parameters, those that have one name.  0 or -ENOMEM. */
+/* Compares the ranks that hold the same slice by the strategy.  If all ranks
+ * hold whole parameters, compares the parameters that have the same name.  0 or
+ * -ENOMEM. */
 int rsh_verify_same(struct rsh_verify_job *j);
 
 #endif

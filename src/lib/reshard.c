@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/reshard.c is libreshard, the C interface to what a mount would show. */
+/* lib/reshard.c is libreshard, the C interface to the files that a mount would
+ * show. */
 #include "config.h"
 
 #pragma GCC visibility push(default)
@@ -25,18 +26,19 @@
 
 _Static_assert(RESHARD_MAX_DIMS == RSH_MAX_DIMS, "a record has room for dims");
 
-/* The engine is made for requests of this size: its memory goes with the
- * request. */
+/* Reads are divided into requests of this size.  The memory that a request
+ * needs grows with its size. */
 #define READ_BYTES ((size_t)1024 * 1024)
 
 struct file {
 	uint64_t node;
 	uint64_t size;
-	uint32_t number; /* in the plan; RESHARD_NO_RANK: it is not in it */
+	uint32_t number; /* number in the plan; RESHARD_NO_RANK: the file is not
+			  * in the plan */
 	char *name;
 };
 
-/* It never changes once it is open. */
+/* This struct does not change after it is opened. */
 struct reshard {
 	struct rsh_options options;
 	struct rsh_store_io *io;
@@ -121,7 +123,8 @@ static int add_shown(struct reshard *r, uint64_t node, uint64_t size,
 	return 0;
 }
 
-/* The tree is two levels deep and in the order of the ranks. */
+/* Lists the files of a directory.  The tree has two levels, in the order of the
+ * ranks. */
 static int list_shown(struct reshard *r, uint64_t dir, const char *dir_name)
 {
 	char name[NAME_MAX + 1];
@@ -193,7 +196,7 @@ int reshard_open(const char *source, const char *const *options,
 		*out = r;
 		return 0;
 	}
-	/* This comes last: what was tried and given up has left sentences
+	/* Set `last` at the end, since steps that failed before may have set it
 	 * too. */
 	last = err;
 	reshard_close(r);
@@ -301,7 +304,8 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 
 /* ---- loading ---- */
 
-/* Finds what a want is of.  0 or -errno with a sentence. */
+/* Finds the record of a want and checks its range.  0 or -errno with a
+ * sentence. */
 static int want_find(const struct reshard *r, const struct reshard_want *w,
 		     struct rsh_want *out)
 {

@@ -24,7 +24,7 @@ static const char *const names[RSH_N_ATTRIBUTES] = {
 	[RSH_ATTRIBUTE_RECORD_COUNT] = "user.reshardfs.record_count",
 };
 
-/* Does what the tree's `attribute` does, for a node. */
+/* Calls the tree's `attribute` for a node. */
 static int write_attribute(const struct rsh_vfs *v, uint64_t number,
 			   enum rsh_attribute which, FILE *to)
 {

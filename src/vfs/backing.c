@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/backing.c finds out which files of a conversion are a source file byte
+/* vfs/backing.c finds the files of a conversion that equal a source file byte
  * for byte.
  *
- * The plan tells that for nearly all bytes.  It does not for the headers, which
- * the source may have in another encoding than the plan writes, and for small
- * records that the converter takes from another rank although this one has the
- * same: they are compared with the source, once a file.
+ * For nearly all bytes this follows from the plan.  There are two exceptions:
+ * headers, which the source may encode differently from the plan, and small
+ * records that the converter takes from another rank although this rank has the
+ * same.  These bytes are compared with the source, once for each file.
  */
 #include "config.h"
 
@@ -22,14 +22,14 @@
 #define NONE 1
 #define FIRST_FILE 2
 
-/* So many content bytes from elsewhere are worth comparing at most. */
+/* The largest number of content bytes from other places that are compared. */
 #define ELSEWHERE_MAX (64 * 1024)
-/* A file with more sources is no copy of one. */
+/* A file with more sources does not count as a copy of one source file. */
 #define SOURCES_MAX 8
 
 #define COMPARE_BYTES 4096
 
-/* A candidate is a source file that may be the virtual one. */
+/* A candidate is a source file that may equal the virtual file. */
 struct backing_candidate {
 	const struct rsh_reshard *v;
 	struct rsh_body body; /* of the virtual file */
@@ -88,7 +88,8 @@ static int backing_check_piece(struct backing_candidate *c,
 	return c->elsewhere > ELSEWHERE_MAX ? 0 : backing_has_piece(c, p);
 }
 
-/* Returns whether the candidate, of the same size, is the file, or -errno. */
+/* Returns whether the candidate, which has the same size, equals the file, or
+ * -errno. */
 static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 			     uint64_t size)
 {
@@ -109,8 +110,8 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 	return same == 1 && rc ? rc : same;
 }
 
-/* Looks for such a source file, *file.  Returns 1 if there is one, 0 if not, or
- * -errno. */
+/* Finds a source file that equals a virtual file, and sets *file to it.
+ * Returns 1 if there is one, 0 if not, or -errno. */
 static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 			uint32_t *file)
 {
@@ -134,7 +135,8 @@ static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 	return same;
 }
 
-/* Where replicas may stand in for the file, it has to be there as it was. */
+/* With replicas, the file is given only if it exists and has not changed, since
+ * otherwise a replica is read instead. */
 static int backing_look_at(const struct rsh_reshard *v, uint32_t file)
 {
 	struct rsh_store *store = rsh_source_store(v->source);

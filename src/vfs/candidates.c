@@ -21,8 +21,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* A message about a plan names a file of SOURCE, or is about all of SOURCE;
- * then its path is added. */
+/* A message about a plan begins with a file of SOURCE or is about all of
+ * SOURCE.  In the second case the path of SOURCE is added. */
 static void name_source(const struct rsh_vfs_config *cfg,
 			struct rsh_error *err)
 {
@@ -30,8 +30,8 @@ static void name_source(const struct rsh_vfs_config *cfg,
 		rsh_error_prefix(err, "%s", cfg->source);
 }
 
-/* The sentence names bad files too: what is missing may lie in one that was
- * left out. */
+/* The sentence also names damaged files, which were left out: the missing data
+ * may be in one of them. */
 static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 {
 	const struct rsh_error plan = *err;
@@ -47,15 +47,16 @@ static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 			      plan.text);
 }
 
-/* Has what the plans of all candidates have in common. */
+/* The state that the plans of all candidates have in common. */
 struct planning {
 	const struct rsh_vfs_config *cfg;
 	const struct rsh_name_map *renames;
 	struct rsh_choice *choice;
-	struct rsh_names *asked; /* for, of a choice or of renames */
+	struct rsh_names *asked; /* names that were looked up in the choice or
+				  * in the renames */
 };
 
-/* This may be called for each slice of each parameter. */
+/* This may be called for each slice of each parameter, so the level is info. */
 static void report_lost(void *ctx, const char *sentence)
 {
 	const struct planning *p = ctx;
@@ -89,7 +90,8 @@ static bool any_file(const struct rsh_source_view *view)
 	return false;
 }
 
-/* The general writer shows what a format reads, unless it plans itself. */
+/* If a format has a plan() of its own, calls it.  Otherwise the general writer
+ * plans the offers that the format reads. */
 static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 		       struct rsh_error *err)
 {
@@ -146,7 +148,7 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	opts.report_lost = report_lost;
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
-	/* Without strategies nobody would miss the files. */
+	/* Without strategies no later step would report missing files. */
 	if (rsh_source_format(v->source)->by_name && !any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
@@ -156,8 +158,8 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	return rc ? rc : plan_values(v, &opts, err);
 }
 
-/* Notes on what is shown are one line.  Differences from the converter are
- * logged at level info, or with --compat as notices. */
+/* Logs the notes about what is shown in one line.  Logs differences from the
+ * converter at level info, or with --compat at level notice. */
 static int log_notes(const struct rsh_reshard *v,
 		     const struct rsh_vfs_config *cfg)
 {
@@ -205,8 +207,9 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	return log_notes(v, cfg) ? rsh_error_nomem(err) : 0;
 }
 
-/* Marks what files have copies of from one source file each, but for those that
- * are a source file themselves, of which nothing is resharded. */
+/* Marks the parameters that some file copies from one source file.  It leaves
+ * out files in which no record is resharded, since such files equal a source
+ * file. */
 static void candidate_mark_copied(const struct rsh_plan *plan, bool *copied)
 {
 	for (uint32_t f = 0; f < rsh_plan_n_files(plan); f++) {
@@ -238,7 +241,8 @@ static int check_copied(struct rsh_reshard *v, struct rsh_error *err)
 					   err);
 }
 
-/* Without strategies a rank's file is its own, whatever others hold. */
+/* Without strategies the file of a rank is the rank's own file, so the contents
+ * of other files do not matter. */
 static int check_contents(struct rsh_reshard *v,
 			  const struct rsh_vfs_config *cfg,
 			  struct rsh_error *err)
@@ -258,15 +262,16 @@ static int check_contents(struct rsh_reshard *v,
 						  v->src, rule, v->names, err);
 }
 
-/* Of a candidate that describes itself anything but these may be otherwise with
- * the next one. */
+/* A candidate may contain its own layout.  Then most errors may not occur with
+ * the next candidate; only these are fatal. */
 static bool is_fatal(const struct rsh_reshard *v, int rc)
 {
 	return rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
 	       rc == -ENOMEM || rc == -EXDEV;
 }
 
-/* Takes the files of the candidate, and the strategy if it says its own. */
+/* Opens the files of the candidate, and reads its strategy if it contains its
+ * own layout. */
 static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
 			  struct rsh_error *err)
 {
@@ -286,7 +291,8 @@ static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
 					     &v->src, err);
 }
 
-/* Sets *fatal if no other candidate is to be tried. */
+/* Opens, plans and checks a candidate.  Sets *fatal if no other candidate may
+ * be tried. */
 static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 uint32_t i, bool allow_missing, bool *fatal,
 			 struct rsh_error *err)
@@ -300,7 +306,8 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	*fatal = rc == -ENOMEM;
 	if (rc)
 		return rc;
-	/* The strategy would be wrong for an older step too. */
+	/* If the strategy does not fit the contents, it does not fit those of
+	 * an older step either. */
 	*fatal = true;
 	return check_contents(v, p->cfg, err);
 }

@@ -75,7 +75,7 @@ bool rsh_choice_wants(const struct rsh_choice *c, const char *name)
 	return !c->has_drop || regexec(&c->drop, name, 0, NULL, 0) != 0;
 }
 
-/* So many names are told. */
+/* At most so many names are listed in a warning. */
 #define UNUSED_LISTED 4
 
 static bool unused_fits(const struct rsh_choice *only,
@@ -87,7 +87,7 @@ static bool unused_fits(const struct rsh_choice *only,
 	return false;
 }
 
-/* Without memory nothing is told. */
+/* If memory is out there is no warning. */
 static void unused_pattern(const struct rsh_vfs_config *cfg, const char *option,
 			   const char *pattern, const struct rsh_names *asked)
 {
@@ -104,7 +104,7 @@ static void unused_pattern(const struct rsh_vfs_config *cfg, const char *option,
 	rsh_choice_free(only);
 }
 
-/* Has the names of a map that no parameter has. */
+/* The names in a name map that no parameter has. */
 struct unused_names {
 	struct rsh_names *asked;
 	char text[512];

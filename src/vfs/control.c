@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/control.c makes the tree of the control directory, which stands beside
- * that of the checkpoints. */
+/* vfs/control.c makes the tree of the control directory, which is separate from
+ * the tree of the checkpoints. */
 #include "config.h"
 
 #include "rsh/vfs/control.h"
@@ -11,9 +11,9 @@
 #include "rsh/util/checked.h"
 #include "vfs_i.h"
 
-/* The control directory's nodes have numbers above those of all checkpoints:
- * first the directory, then its files, the directory of plans, and the
- * plans. */
+/* The nodes of the control directory have larger numbers than all nodes of
+ * checkpoints.  Their order is: the directory, its files, the directory of
+ * plans, the plans. */
 #define NODE_DIR (UINT64_C(1) << 40)
 #define NODE_ITEMS (NODE_DIR + 1)
 #define NODE_PLAN_DIR (NODE_DIR + N_ITEMS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/digest.c keeps those who wait for a hash in a list, reads their files
- * one after the other in a thread, and remembers what it found. */
+/* vfs/digest.c keeps a list of requests for hashes.  A thread reads their files
+ * one after the other, and the results are kept. */
 #include "config.h"
 
 #include "rsh/vfs/digest.h"
@@ -33,9 +33,9 @@ struct known {
 struct rsh_digests {
 	const struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t ended; /* the thread has ended */
-	struct waiters fresh; /* whom the thread has not taken over yet */
+	struct waiters fresh; /* requests that the thread has not taken yet */
 	struct known *known;
 	size_t n_known, cap_known;
 	bool running, stopping;
@@ -49,8 +49,8 @@ static void waiter_answer(struct waiters *list, struct waiter *w, int rc,
 	free(w);
 }
 
-/* Takes over whoever has come since the last call; returns whether all is to
- * end. */
+/* Moves the requests since the last call to `mine`.  Returns whether the
+ * digests are being stopped. */
 static bool digests_take_fresh(struct rsh_digests *d, struct waiters *mine)
 {
 	bool stopping;
@@ -62,8 +62,8 @@ static bool digests_take_fresh(struct rsh_digests *d, struct waiters *mine)
 	return stopping;
 }
 
-/* Lets those go who gave up; returns true if somebody still waits for the
- * node. */
+/* Answers requests that were given up.  Returns whether a request for the node
+ * is left. */
 static bool digest_is_wanted(struct rsh_digests *d, struct waiters *mine,
 			     uint64_t node)
 {
@@ -122,7 +122,8 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 	return rc;
 }
 
-/* Where memory is out a digest is not kept: computing it again does no harm. */
+/* If memory is out the digest is not kept, and is computed again when it is
+ * requested again. */
 static void digests_remember(struct rsh_digests *d, uint64_t node,
 			     uint64_t xxh3)
 {
@@ -142,8 +143,8 @@ static void digests_serve_first(struct rsh_digests *d, struct waiters *mine)
 
 	if (rc == 0)
 		digests_remember(d, node, xxh3);
-	/* Those who came while the last bytes were read are answered as
-	 * well. */
+	/* Requests that were made while the last bytes were read get this
+	 * answer as well. */
 	digests_take_fresh(d, mine);
 	for (w = TAILQ_FIRST(mine); w; w = next) {
 		next = TAILQ_NEXT(w, next);
@@ -179,7 +180,7 @@ static void *digests_work(void *arg)
 	return NULL;
 }
 
-/* The caller holds the lock. */
+/* Starts the thread.  The caller holds the lock. */
 static int digests_start_thread(struct rsh_digests *d)
 {
 	const int rc = rsh_thread_start_alone(digests_work, d);
@@ -188,7 +189,7 @@ static int digests_start_thread(struct rsh_digests *d)
 	return rc;
 }
 
-/* The caller holds the lock. */
+/* Finds a digest that was kept.  The caller holds the lock. */
 static bool digests_find_known(const struct rsh_digests *d, uint64_t node,
 			       uint64_t *xxh3)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/inspect.c hands out what a tree was made of: its conversion, its source,
- * and which source ranks hold the same. */
+/* vfs/inspect.c returns the objects from which a tree was made: its conversion
+ * and its source.  It also finds the source ranks that hold the same slices. */
 #include "config.h"
 
 #include "rsh/vfs/inspect.h"

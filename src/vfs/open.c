@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/open.c makes a tree that can be read from a command line's words: it
- * loads the strategies, opens the files of the source ranks they speak of,
- * takes the first candidate of them that gives a plan, and builds the tree. */
+/* vfs/open.c makes a tree from the configuration of a command line.  It loads
+ * the strategies, opens the files of the source ranks that these need, plans
+ * the first candidate that can be planned, and builds the tree. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -22,7 +22,7 @@ static int reshard_open_source(struct rsh_reshard *v,
 	int rc;
 
 	files.unsharded = cfg->src.from != RSH_FROM_FILE;
-	/* The converter takes no replicas for an unsharded source. */
+	/* The converter does not use replicas of an unsharded source. */
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
 				    cfg->plan.replicas && !cfg->plan.compat,
 				    &first, &n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/reshard.c has the output build the tree of a conversion, and gives its
- * files attributes and bodies.  Leaves are the files of the plan, and the
- * output's texts after them. */
+/* vfs/reshard.c builds the tree of a conversion by means of the output, and
+ * gives its files attributes and bodies.  The leaves are the files of the plan,
+ * followed by the output's texts. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -20,7 +20,7 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
 					a->tv_nsec > b->tv_nsec;
 }
 
-/* A file is readable for those who may read all of its sources. */
+/* A user may read the file if the user may read all of its source files. */
 static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 			    struct rsh_vfs_file *f)
 {

@@ -149,8 +149,8 @@ static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-/* Makes a plan of whole files: file i is that of entry i; an entry that is not
- * a file is a file of no bytes. */
+/* Makes a plan of whole files.  File i is the file of entry i; if the entry is
+ * not a file, file i has 0 bytes. */
 static int resumed_plan(const struct rsh_resume *r, struct rsh_plan **out,
 			struct rsh_error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/states.c tells what of a source is an optimizer's, and so no part of a
- * model: its states, gradients, steps and rates. */
+/* vfs/states.c finds the parameters of a source that belong to an optimizer,
+ * and so are not part of a model: states, gradients, steps and rates. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -43,7 +43,7 @@ static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 	states_add(s, name, true);
 }
 
-/* Gives the bytes that one file has of states. */
+/* Returns the number of bytes of states in one file. */
 static uint64_t states_of_index(const struct rsh_ckpt_index *ix,
 				const struct rsh_names *names, bool *seen,
 				struct states *s)
@@ -63,7 +63,8 @@ static uint64_t states_of_index(const struct rsh_ckpt_index *ix,
 	return bytes;
 }
 
-/* Files of ranks that stand side by side mostly share an index. */
+/* The files of neighbouring ranks mostly share an index, so the result of the
+ * last index is used again. */
 static int states_of_ranks(const struct rsh_source_view *view,
 			   struct states *s)
 {

@@ -18,7 +18,7 @@ static int strategies_load(const struct rsh_vfs_config *cfg,
 		0;
 }
 
-/* All of them are one line of the log. */
+/* Logs all notes in one line. */
 static void strategies_log_notes(const struct rsh_derived *d)
 {
 	cleanup_free char *all = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/vfs.c has the functions of vfs.h: it looks for nodes in the two trees of
- * a mount, and asks their owner about leaves. */
+/* vfs/vfs.c has the functions of vfs.h.  It finds nodes in the two trees of a
+ * mount, and calls the functions of the tree's kind for leaves. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* stdio and the like use this as their buffer's size. */
+/* stdio and other libraries use this as the size of their buffers. */
 #define PREFERRED_IO_BYTES (128 * 1024)
 #define STAT_BLOCK_BYTES 512
 #define STATFS_BLOCK_BYTES 4096
@@ -67,7 +67,7 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 	return rsh_tree_find(vfs_tree_with(v, parent), parent, name);
 }
 
-/* Fills in what all nodes have in common. */
+/* Fills the fields that are the same for all nodes. */
 static void vfs_fill_stat(struct stat *st, const struct rsh_tree *t,
 			  uint64_t node, const struct rsh_leaf *leaf)
 {
@@ -233,7 +233,7 @@ uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
 	return vfs_largest_in(v, RSH_VFS_ROOT);
 }
 
-/* The control directory is no part of what df and the like are told. */
+/* The figures for df do not include the control directory. */
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
 {
 	*out = (struct statvfs){

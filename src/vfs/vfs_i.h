@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/vfs_i.h has the inside of the virtual trees, for this room only. */
+/* vfs/vfs_i.h - the internal structures of virtual trees, for the files of vfs/
+ * only. */
 #ifndef RSH_VFS_VFS_I_H
 #define RSH_VFS_VFS_I_H
 
@@ -14,7 +15,7 @@
 #include "rsh/vfs/vfs.h"
 #include "rsh/wire/json_edit.h"
 
-/* attribute.h says what each of these means. */
+/* attribute.h describes these. */
 enum rsh_attribute {
 	RSH_ATTRIBUTE_SOURCES,
 	RSH_ATTRIBUTE_REPLICAS,
@@ -23,28 +24,29 @@ enum rsh_attribute {
 	RSH_N_ATTRIBUTES
 };
 
-/* Says what a file or a link is. */
+/* The properties of a file or a link. */
 struct rsh_leaf {
 	mode_t mode; /* permission bits */
 	uint64_t size;
 	struct timespec mtime;
 };
 
-/* Says of a kind of tree what is known of its leaves. */
+/* The functions of a kind of tree for its leaves. */
 struct rsh_vfs_ops {
 	void (*free)(struct rsh_vfs *v);
-	/* Returns 0, or -ENOENT if the leaf is no longer there. */
+	/* Fills the properties of a leaf.  Returns 0, or -ENOENT if the leaf no
+	 * longer exists. */
 	int (*show)(const struct rsh_vfs *v, uint32_t leaf,
 		    struct rsh_leaf *out);
 	/* Returns the target of a link; NULL: the tree has no links. */
 	const char *(*link)(const struct rsh_vfs *v, uint32_t leaf);
 	/* Makes the body of a file. */
 	struct rsh_body (*body)(const struct rsh_vfs *v, uint32_t leaf);
-	/* Does for a file what rsh_vfs_backing() says. */
+	/* Does what rsh_vfs_backing() does, for a leaf. */
 	int (*backing)(const struct rsh_vfs *v, uint32_t leaf, uint32_t *file);
 	struct rsh_source *(*source)(const struct rsh_vfs *v);
 	/* Writes the value of an attribute of a leaf or, with RSH_NO_LEAF, of
-	 * the root; with `to` NULL it is only asked whether there is one.
+	 * the root.  If `to` is NULL it only checks whether there is one.
 	 * Returns 0, -ENODATA or -ENOMEM. */
 	int (*attribute)(const struct rsh_vfs *v, uint32_t leaf,
 			 enum rsh_attribute which, FILE *to);
@@ -55,38 +57,38 @@ struct rsh_vfs {
 	const struct rsh_vfs_ops *ops;
 	struct rsh_tree tree;
 	uint64_t total_bytes; /* of all files */
-	/* Has what the mount tells about itself; it is an empty tree if that is
-	 * nothing. */
+	/* The control directory (control.h).  The tree is empty if there is
+	 * none. */
 	struct rsh_tree control;
 	struct rsh_control_options tell;
 };
 
-/* Makes the root of a tree, which takes time and permission bits from the root
- * of the source; all nodes belong to uid and gid. */
+/* Makes the root of a tree, with the time and the permission bits of the root
+ * of the source.  uid and gid own all nodes. */
 void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
 		 gid_t gid);
-/* Says what a file of the control directory is. */
+/* Fills the properties of a file of the control directory. */
 int rsh_control_show(const struct rsh_vfs *v, struct rsh_leaf *out);
-/* Frees what all kinds of tree have in common. */
+/* Frees the fields that all kinds of tree have in common. */
 void rsh_vfs_clear(struct rsh_vfs *v);
 
-/* Writes a path escaped, as attribute.h says. */
+/* Escapes a path and writes it, as attribute.h says. */
 int rsh_attribute_path(FILE *to, const char *path);
 
 /* ---- the tree of a conversion (open.c, reshard.c) ---- */
 
-/* Has what differs from file to file and the plan does not know. */
+/* The properties of one file that are not in the plan. */
 struct rsh_vfs_file {
 	struct timespec mtime;
-	/* 0: not known yet, 1: no source file is like it, else the number of
-	 * the one that is, plus 2 (backing.c). */
+	/* 0: not known yet; 1: no source file equals this file; else 2 + the
+	 * number of the source file that equals it (backing.c). */
 	atomic_uint_fast64_t backing;
 	mode_t mode;
-	atomic_bool reported; /* that it is lost stands in the log */
+	atomic_bool reported; /* the log says that the file is lost */
 };
 
-/* rsh_vfs_open() sets everything, and it is constant from then on, but for what
- * a file has reported and what backs it. */
+/* rsh_vfs_open() sets all fields.  After that they do not change, except
+ * `reported` and `backing` of a file. */
 struct rsh_reshard {
 	struct rsh_vfs vfs;
 	bool replicas;
@@ -98,24 +100,24 @@ struct rsh_reshard {
 	struct rsh_name_map *renames; /* NULL: none */
 	struct rsh_vfs_weights *weights; /* NULL: weights stay in their form */
 
-	/* The form in which all is shown, and what it has made of that. */
+	/* The form that the tree shows, and the tree that it has made. */
 	const struct rsh_output *output;
 	struct rsh_output_tree shown;
-	/* Values of the source that are no tensors, as a text. */
+	/* Values of the source that are not tensors, as text. */
 	struct rsh_values extra;
 
 	uint32_t n_files; /* of the plan */
 	struct rsh_vfs_file *files;
 };
 
-/* Warns of names and patterns of --only, --drop and --rename that fit none of
- * the names that were asked for (unused.c); `renames` may be NULL. */
+/* Warns of patterns of --only and --drop and of names of --rename that match
+ * none of the names in `asked` (choice.c).  `renames` may be NULL. */
 void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
 			 const struct rsh_name_map *renames,
 			 struct rsh_names *asked);
 
 /* Chooses the source's files and plans the conversion (candidates.c).  Returns
- * 0 or -errno with a sentence on everything that was tried. */
+ * 0, or -errno with a sentence about all candidates that were tried. */
 int rsh_vfs_take_candidate(struct rsh_reshard *v,
 			   const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err);
@@ -135,32 +137,35 @@ rsh_vfs_offer_options(const struct rsh_source *s,
 	return o;
 }
 
-/* Loads what says how weights become those of the other form, if that is
- * wanted, once the source is open (weights.c). */
+/* If weights are to be converted to the other form, loads the rule tables and
+ * the model's config.json (weights.c).  The source must be open. */
 int rsh_vfs_load_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 struct rsh_error *err);
-/* Plans the chosen candidate in the other form. */
+/* Plans the chosen candidate with weights in the other form. */
 int rsh_vfs_plan_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 const struct rsh_source_view *view,
 			 const struct rsh_plan_options *opts,
 			 struct rsh_error *err);
-/* Are those of the candidate that was planned last MindSpore's, of which a
- * strategy may speak? */
+/* Returns whether the candidate that was planned last has weights in
+ * MindSpore's form.  Only these can be sharded by a strategy. */
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v);
-/* Holds a config.json that is shown against the sizes that the rules of `ctx`,
- * a struct rsh_vfs_weights, went by, and adds those that it lacks. */
+/* Compares the sizes in a config.json that is shown with the sizes that the
+ * rules used, and adds sizes that it lacks.  `ctx` is a struct
+ * rsh_vfs_weights. */
 int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
-/* Is it an optimizer's, and no weight of the model?  (states.c) */
+/* Returns whether a parameter belongs to an optimizer and is not a weight of
+ * the model (states.c). */
 bool rsh_vfs_is_state(const char *name);
-/* Adds a note to the plan on what of the source is an optimizer's, as being
+/* Adds a note to the plan about the optimizer parameters of the source that are
  * left out.  Returns 0 or -ENOMEM. */
 int rsh_vfs_note_states(struct rsh_reshard *v);
-/* Gives the tree names and attributes once the plan stands (reshard.c). */
+/* Builds the names and attributes of the tree from the finished plan
+ * (reshard.c). */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		      struct rsh_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/weights.c has the weights of a model planned in its other form: it loads
- * the rule table, or those that may be meant, and the model's config.json, has
- * the source read, and hands the tensors from the reader to the rules and from
- * there to the general writer. */
+/* vfs/weights.c plans the weights of a model in its other form.  It loads the
+ * rule table, or all tables that suit the model, and the model's config.json.
+ * The reader of the source's format reads the tensors, the rules convert them,
+ * and the general writer plans the result. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -19,7 +19,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/weights/weights.h"
 
-/* What a `let` of the table was in the conversion. */
+/* The size of a `let` of the table in the conversion. */
 struct let_size {
 	enum { LET_UNUSED, LET_ONE, LET_SEVERAL } sizes;
 	const char *key;
@@ -28,13 +28,14 @@ struct let_size {
 
 struct rsh_vfs_weights {
 	struct rsh_model_config *config; /* NULL: there is none */
-	struct rsh_rule_table **tables;  /* that may be meant, by name */
+	struct rsh_rule_table **tables;  /* that suit the model, by name */
 	size_t n, cap;
-	/* What is planned stands on what the reader and the rules made here. */
+	/* The reader and the rules allocate here.  The plan uses this
+	 * memory. */
 	struct rsh_arena arena;
 	enum rsh_side from;
-	char *note; /* what is to be told of the plan; NULL: nothing */
-	const struct rsh_rule_table *table; /* the one that is taken */
+	char *note; /* a note for the plan; NULL: none */
+	const struct rsh_rule_table *table; /* the table that is used */
 	struct let_size *lets; /* [let of the table] */
 	uint32_t n_lets;
 };
@@ -55,7 +56,8 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 
 /* ---- loading ---- */
 
-/* The one in SOURCE is read as SOURCE is: links in it may not lead out. */
+/* A config.json in SOURCE is read by the rules of SOURCE: its links must not
+ * point out of SOURCE. */
 static int weights_load_config(struct rsh_vfs_weights *w,
 			       const struct rsh_vfs_config *cfg,
 			       const struct rsh_store *store,
@@ -179,7 +181,7 @@ struct weights_job {
 	struct rsh_catalogue *cat;
 	struct rsh_offer *in, *out;
 	uint32_t n_in, n_out;
-	const struct rsh_rule_table *table; /* the one that is taken */
+	const struct rsh_rule_table *table; /* the table that is used */
 };
 
 static bool weights_wanted(void *ctx, const char *name)
@@ -240,7 +242,7 @@ static int weights_read(struct weights_job *k,
 	struct rsh_offers in;
 	int rc;
 
-	/* Which are wanted is asked by the names that are made. */
+	/* --only and --drop apply to the converted names, so all are read. */
 	all.wanted = NULL;
 	rc = rsh_source_format(k->v->source)->read(&job, &in, err);
 	if (rc)
@@ -262,8 +264,8 @@ static int weights_find_side(struct weights_job *k,
 	return 0;
 }
 
-/* Makes the offers of the other form by one table; `trial`: what it does not
- * know is an error, and nobody hears of what is passed over. */
+/* Makes the offers of the other form by one table.  `trial`: a parameter that
+ * the table does not list is an error, and there are no notes. */
 static int weights_convert(struct weights_job *k,
 			   const struct rsh_rule_table *t, bool trial,
 			   struct rsh_arena *arena, struct rsh_error *err)
@@ -300,7 +302,7 @@ static const char *table_name(const struct rsh_rule_table *t)
 	return slash ? slash + 1 : path;
 }
 
-/* Names and shapes may match several tables, so the others are logged. */
+/* Names and shapes may match several tables, so a note lists the others. */
 static void weights_note_choice(struct weights_job *k)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;
@@ -319,8 +321,9 @@ static void weights_note_choice(struct weights_job *k)
 	weights_keep_note(k, text);
 }
 
-/* Of several tables that suit the model the first is taken by which all of
- * SOURCE can be converted; if none is such a one, the first says why. */
+/* If several tables suit the model, chooses the first one that can convert all
+ * of SOURCE.  If none can, chooses the first one, so that its error is
+ * reported. */
 static int weights_choose(struct weights_job *k, struct rsh_error *err)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;
@@ -346,7 +349,8 @@ static int weights_choose(struct weights_job *k, struct rsh_error *err)
 	return 0;
 }
 
-/* Where --from does not say it the strategies are judged here. */
+/* Checks that the strategies fit the side of SOURCE, which may not have been
+ * known before. */
 static int weights_check_side(const struct weights_job *k,
 			      struct rsh_error *err)
 {
@@ -365,7 +369,8 @@ static int weights_check_side(const struct weights_job *k,
 	return 0;
 }
 
-/* Says in which form the names that were made are shown. */
+/* Chooses the output that shows the converted weights, and returns its plan
+ * options. */
 static struct rsh_plan_options weights_form(const struct weights_job *k)
 {
 	const struct rsh_weights_at *w = &k->cfg->weights;
@@ -417,7 +422,7 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 	struct weights_job k = { .v = v, .cfg = cfg, .opts = opts };
 	int rc;
 
-	/* Of a candidate that was tried in vain nothing is needed. */
+	/* Free the memory of a candidate that was tried before. */
 	rsh_arena_clear(&v->weights->arena);
 	free(v->weights->note);
 	v->weights->note = NULL;
@@ -454,7 +459,8 @@ static int weights_add_key(struct rsh_json_edit *e, const char *path,
 		rsh_error_nomem(err) : 0;
 }
 
-/* Does one of the names that the table has for it say so? */
+/* Returns whether the config.json has this size under one of the keys that the
+ * table gives for the `let`. */
 static bool weights_is_said(const struct rsh_vfs_weights *w, uint32_t i,
 			    const struct rsh_json_edit *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/copy.h - what export and verify have in common: stopping the work and
- * reporting its progress. */
+/* copy/copy.h - types that export and verify share: how to stop the work, how
+ * to report its progress, and how to divide the files. */
 #ifndef RSH_COPY_COPY_H
 #define RSH_COPY_COPY_H
 
@@ -9,23 +9,24 @@
 #include <stdint.h>
 
 struct rsh_copy_control {
-	/* Once this flag is set all work ends soon, with -EINTR; NULL: it never
-	 * is. */
+	/* Once this flag is set, all work ends soon with -EINTR.  NULL: the
+	 * work cannot be stopped. */
 	const atomic_bool *stop;
-	/* `begin` is called with the number of bytes that will be processed,
-	 * then `progress` for bytes that were, from any thread; both may be
-	 * NULL. */
+	/* `begin` is called with the number of bytes that will be processed.
+	 * Then `progress` is called for bytes that were processed, from any
+	 * thread.  Both may be NULL. */
 	void (*begin)(void *ctx, uint64_t total);
 	void (*progress)(void *ctx, uint64_t bytes);
 	void *ctx;
-	unsigned n_jobs; /* files at a time; 0: the number of processors */
+	unsigned n_jobs; /* files that are processed at the same time; 0: the
+			  * number of processors */
 	unsigned readahead; /* as rsh_streams_options.max_loads */
 };
 
-/* This is one part of the files when several divide them among them. */
+/* A share: one part of the files, if several exports divide the files. */
 struct rsh_copy_share {
-	unsigned number; /* 0 and up */
-	unsigned of;     /* 0: they are not divided */
+	unsigned number; /* from 0 on */
+	unsigned of;     /* number of shares; 0: the files are not divided */
 };
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/attribute.h - the extended attributes of virtual files: where a file
- * comes from, as text without a newline at the end.
+/* vfs/attribute.h - the extended attributes of virtual files.  They describe
+ * the origin of a file, as text without a newline at the end.
  *
  *   user.reshardfs.sources       paths of the source files that its bytes come
- *                                from, one a line
- *   user.reshardfs.replicas      of a sharded source: for each source rank that
- *                                was chosen, in a line, "rank N:" and the ranks
- *                                that hold the same
- *   user.reshardfs.step          the checkpoint that was taken
+ *                                from, one on each line
+ *   user.reshardfs.replicas      if the source is sharded: a line for each
+ *                                source rank that was chosen, with "rank N:"
+ *                                and the ranks that hold the same slices
+ *   user.reshardfs.step          the checkpoint that was chosen
  *   user.reshardfs.record_count  how many records the file has
  *   user.reshardfs.xxh3          see digest.h; not listed, since programs that
  *                                copy attributes would read every file
  *
- * A file has those that mean something for it, the root has the step.  Other
- * directories and links have none.  Paths and step are escaped (util/text.h).
- * Threads: any thread may ask.
+ * A file has the attributes that apply to it, and the root has the step.  Other
+ * directories and links have none.  Paths and the step are escaped
+ * (util/text.h).  Any thread may call these functions.
  */
 #ifndef RSH_VFS_ATTRIBUTE_H
 #define RSH_VFS_ATTRIBUTE_H
@@ -27,15 +27,15 @@
 /* The names of all attributes fit into so many bytes. */
 #define RSH_ATTRIBUTE_NAMES_MAX 256
 
-/* Writes the names, each with its NUL, as listxattr(2) wants them; returns
- * their bytes. */
+/* Writes the names, each with its NUL, in the form of listxattr(2).  Returns
+ * the number of bytes. */
 size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
 			       char names[RSH_ATTRIBUTE_NAMES_MAX]);
 /* Gives the value, from malloc, and its length.  Returns 0, -ENODATA or
  * -ENOMEM. */
 int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 		      char **value, size_t *length);
-/* Gives the step as it is, not escaped, from malloc.  Returns 0, -ENODATA or
+/* Gives the step without escaping it, from malloc.  Returns 0, -ENODATA or
  * -ENOMEM. */
 int rsh_vfs_step(const struct rsh_vfs *v, char **step);
 

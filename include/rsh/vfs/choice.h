@@ -10,9 +10,9 @@
 
 struct rsh_choice;
 
-/* Compiles the expressions, either of which may be NULL; *out is the caller's,
- * and NULL if both are.  Returns 0, -EINVAL with a sentence that names the
- * option and the fault, or -ENOMEM. */
+/* Compiles the expressions.  Each may be NULL; if both are, *out is NULL.  The
+ * caller owns *out.  Returns 0, -EINVAL with a sentence that names the option
+ * and the fault, or -ENOMEM. */
 int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 		   struct rsh_error *err);
 void rsh_choice_free(struct rsh_choice *c);

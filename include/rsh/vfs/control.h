@@ -4,10 +4,10 @@
  *   /.reshardfs/stats, metrics, log, config
  *   /.reshardfs/plan/rank_N.json
  *
- * It is a tree of its own, found by name and never listed in the root, so that
- * programs that walk or copy the mount see checkpoints only.  The text of a
- * file is made when it is opened; its size is 0, as in /proc.  Only the owner
- * of the tree can read it.
+ * It is a separate tree.  A lookup by name finds it, but the root does not list
+ * it, so that programs that walk or copy the mount see only checkpoints.  The
+ * text of a file is made when the file is opened; the size of the file is 0, as
+ * in /proc.  Only the owner of the tree can read the files.
  *
  * Threads: the tree never changes, so any thread may use it.
  */
@@ -29,24 +29,23 @@ enum rsh_control_file {
 };
 
 struct rsh_control_options {
-	/* There are so many plans; with 0 there is no directory of them
-	 * either. */
+	/* The number of plans.  If it is 0 there is no directory `plan`. */
 	uint32_t n_plans;
-	/* Makes what a file says (from malloc); any thread may call it.
+	/* Makes the text of a file (from malloc).  Any thread may call it.
 	 * Returns 0 or -errno. */
 	int (*make)(void *ctx, enum rsh_control_file which, uint32_t rank,
 		    char **text);
 	void *ctx;
 };
 
-/* Puts the directory into the root, before anybody else uses the tree.  Returns
- * 0 or -ENOMEM. */
+/* Adds the directory to the root.  Call it before any other thread uses the
+ * tree.  Returns 0 or -ENOMEM. */
 int rsh_control_add(struct rsh_vfs *v, const struct rsh_control_options *o);
 
-/* True if a node is the directory or lies below it. */
+/* Returns whether a node is the directory or is below it. */
 bool rsh_control_owns(uint64_t node);
-/* Makes what a file of the directory says now (from malloc).  Returns 0,
- * -EISDIR, -ENOENT or what making it has failed with. */
+/* Makes the current text of a file of the directory (from malloc).  Returns 0,
+ * -EISDIR, -ENOENT, or the error of rsh_control_options.make(). */
 int rsh_control_make(const struct rsh_vfs *v, uint64_t node, char **text);
 
 #endif

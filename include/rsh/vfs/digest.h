@@ -2,12 +2,12 @@
 /* vfs/digest.h - the XXH3 (64 bits, no seed) of virtual files, computed on
  * request.
  *
- * One thread, which runs as long as there are requests, reads one file after
- * the other; requests do not block.  Results are kept, since the files never
+ * One thread runs as long as there are requests, and reads one file after the
+ * other.  A request does not block.  Results are kept, since the files never
  * change.
  *
- * Threads: any thread may ask.  No lock is held while something is read or
- * somebody is answered.
+ * Threads: any thread may call rsh_digests_ask().  No lock is held while a file
+ * is read or a callback is called.
  */
 #ifndef RSH_VFS_DIGEST_H
 #define RSH_VFS_DIGEST_H
@@ -21,26 +21,29 @@ struct rsh_digests;
 
 /* The callbacks of a request. */
 struct rsh_digest_calls {
-	/* Is called every MiB and returns true if the answer is no longer
-	 * wanted.  It is not called again after `answer`. */
+	/* The thread calls this about once for each MiB that it reads.  True:
+	 * the result is no longer wanted.  It is not called after `answer`. */
 	bool (*gave_up)(void *ctx);
-	/* Is called once: with 0 and the digest, with -EINTR after giving up or
-	 * when all ends, or with what reading has failed with. */
+	/* This is called once: with 0 and the digest; with -EINTR after
+	 * `gave_up` returned true or when the digests are stopped; or with the
+	 * error of the read. */
 	void (*answer)(void *ctx, int rc, uint64_t xxh3);
 };
 
-/* The tree and the streams have to outlive the digests.  Returns 0 or
- * -errno. */
+/* Makes the digests of a tree.  The tree and the streams must outlive them.
+ * Returns 0 or -errno. */
 int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
 		    struct rsh_digests **out);
-/* Answers all requests; there may be no new ones.  Returns false if the thread
- * still hangs in a read of the source after a while: the digests and the
- * streams must then not be freed. */
+/* Ends all requests.  The caller must not make new ones.  Returns false if the
+ * thread still waits for a read of the source after some seconds.  Then the
+ * digests and the streams must not be freed. */
 bool rsh_digests_stop(struct rsh_digests *d);
-/* Stops the digests, and waits for that as long as it takes. */
+/* Stops the digests, waits without a limit until the thread has ended, and
+ * frees them. */
 void rsh_digests_free(struct rsh_digests *d);
 
-/* Asks for the digest of a file; the answer may come before this returns. */
+/* Requests the digest of a file.  `answer` may be called before this
+ * returns. */
 void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 		     const struct rsh_digest_calls *calls, void *ctx);
 
