@@ -209,11 +209,20 @@ static void dcp_put_chunks(struct dcp_shown *d,
 	rsh_pickle_put(o, RSH_PICKLE_OP_APPENDS);
 }
 
-static void dcp_put_tensor(struct dcp_shown *d, uint32_t tensor,
-			   const struct rsh_record_shape *s)
+/* Puts something of a tensor, which is a record of a file of the tree. */
+typedef void dcp_put_fn(struct dcp_shown *d, const struct rsh_tree *t,
+			uint32_t tensor, uint32_t file,
+			const struct rsh_virtual_record *r);
+
+static void dcp_put_tensor(struct dcp_shown *d, const struct rsh_tree *t,
+			   uint32_t tensor, uint32_t file,
+			   const struct rsh_virtual_record *r)
 {
+	const struct rsh_record_shape *s = &r->shape;
 	uint64_t dims[RSH_MAX_DIMS];
 
+	(void)t;
+	(void)file;
 	for (unsigned i = 0; i < s->n_dims; i++)
 		dims[i] = (uint64_t)s->dims[i];
 	rsh_pickle_put_text(&d->metadata, s->name, s->name_len);
@@ -287,32 +296,6 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 	}
 }
 
-/* Calls a function for each tensor that is shown. */
-static void dcp_each(struct dcp_shown *d, const struct rsh_output_tree *t,
-		     void (*fn)(struct dcp_shown *d, const struct rsh_tree *t,
-				uint32_t tensor, uint32_t file,
-				const struct rsh_virtual_record *r))
-{
-	uint32_t tensor = 0;
-
-	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
-		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(t->plan, f, i, &r);
-			fn(d, t->tree, tensor++, f, &r);
-		}
-}
-
-static void dcp_describe(struct dcp_shown *d, const struct rsh_tree *t,
-			 uint32_t tensor, uint32_t file,
-			 const struct rsh_virtual_record *r)
-{
-	(void)t;
-	(void)file;
-	dcp_put_tensor(d, tensor, &r->shape);
-}
-
 /* A name is one key of a flat dictionary: name -> (name,). */
 static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
 			  uint32_t tensor, uint32_t file,
@@ -326,16 +309,24 @@ static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
 	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_TUPLE1);
 }
 
-static void dcp_put_dictionary(
-	struct dcp_shown *d, const struct rsh_output_tree *t, const char *key,
-	void (*fn)(struct dcp_shown *d, const struct rsh_tree *t,
-		   uint32_t tensor, uint32_t file,
-		   const struct rsh_virtual_record *r))
+/* Puts a member of the metadata: a dictionary whose entries `fn` puts, for each
+ * tensor that is shown. */
+static void dcp_put_member(struct dcp_shown *d,
+			   const struct rsh_output_tree *t, const char *key,
+			   dcp_put_fn *fn)
 {
+	uint32_t tensor = 0;
+
 	rsh_pickle_put_text(&d->metadata, key, strlen(key));
 	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_DICT);
 	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_MARK);
-	dcp_each(d, t, fn);
+	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(t->plan, f, i, &r);
+			fn(d, t->tree, tensor++, f, &r);
+		}
 	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_SETITEMS);
 }
 
@@ -358,9 +349,9 @@ static int dcp_make_metadata(struct dcp_shown *d,
 	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
 	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
 	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	dcp_put_dictionary(d, t, "state_dict_metadata", dcp_describe);
-	dcp_put_dictionary(d, t, "planner_data", dcp_put_names);
-	dcp_put_dictionary(d, t, "storage_data", dcp_put_places);
+	dcp_put_member(d, t, "state_dict_metadata", dcp_put_tensor);
+	dcp_put_member(d, t, "planner_data", dcp_put_names);
+	dcp_put_member(d, t, "storage_data", dcp_put_places);
 	dcp_end_object(d);
 	rsh_pickle_end(o);
 	return o->failed ? -ENOMEM : 0;
