@@ -11,7 +11,7 @@
 
 #include "rsh/util/mem.h"
 
-/* The largest models known have a few megabytes. */
+/* The maps of the largest known models have a few megabytes. */
 #define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
 
 int rsh_format_file_open(const struct rsh_source *s, const char *name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/formats.c lists the formats.  The surest one gets a source, so that
- * their order matters to messages alone. */
+/* formats/formats.c lists the formats.  The format with the highest bid gets a
+ * source, so the order affects only messages. */
 #include "config.h"
 
 #include "rsh/formats/formats.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/files.h - files of a source that a format reads by name: one that is
- * not indexed, a map of parts. */
+/* formats/files.h - files of a source that a format reads by name: a file that
+ * is not indexed, a map of parts. */
 #ifndef RSH_FORMATS_FILES_H
 #define RSH_FORMATS_FILES_H
 
@@ -8,29 +8,30 @@
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/safetensors.h"
 
-/* A file that is open for reading; one that is all zero is closed. */
+/* This is a file that is open for reading.  If all its bytes are zero, it is
+ * closed. */
 struct rsh_format_file {
-	struct rsh_byte_source bytes; /* bytes.path is that of SOURCE and name */
+	struct rsh_byte_source bytes; /* bytes.path has SOURCE and the name */
 	struct rsh_handle *handle;
 	char *path;
 };
 
-/* Opens a regular file below SOURCE.  0 or -errno with a sentence; the file has
- * to be closed in either case. */
+/* Opens a regular file below SOURCE.  Returns 0 or -errno with a sentence. The
+ * caller must close the file in both cases. */
 int rsh_format_file_open(const struct rsh_source *s, const char *name,
 			 struct rsh_format_file *out, struct rsh_error *err);
 void rsh_format_file_close(struct rsh_format_file *f);
 #define cleanup_format_file __attribute__((cleanup(rsh_format_file_close)))
 
-/* Adds a file to the source's list.  0 or -ENOMEM. */
+/* Adds a file to the source's list.  Returns 0 or -ENOMEM. */
 int rsh_format_list_file(struct rsh_source *s, const char *name);
 
-/* Reads the map that says which part of a model has which weight.  0, or -errno
- * with a sentence; the map is the caller's. */
+/* Reads the map from weights to parts of a model.  Returns 0, or -errno with a
+ * sentence.  The caller owns the map. */
 int rsh_format_load_map(const struct rsh_source *s, const char *name,
 			struct rsh_weight_map *map, struct rsh_error *err);
 
-/* Tells whether a directory has the name of a rank: rank_3, ckpt_3. */
+/* Returns whether a directory has the name of a rank: rank_3, ckpt_3. */
 bool rsh_format_is_rank_dir(const char *name);
 
 #endif

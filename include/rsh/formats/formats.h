@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/formats.h - the formats of checkpoints that there are.  Each is a
- * directory of src/formats and a line of the list; source/format.h is their
+/* formats/formats.h - the list of all checkpoint formats.  Each is a directory
+ * of src/formats and a line of the list.  source/format.h has their
  * contract. */
 #ifndef RSH_FORMATS_FORMATS_H
 #define RSH_FORMATS_FORMATS_H
@@ -17,10 +17,10 @@ extern const struct rsh_format rsh_checkpoint2_format;
 extern const struct rsh_format rsh_hf_format;
 extern const struct rsh_format rsh_ms_parts_format;
 
-/* This list holds all of them; NULL ends it. */
+/* This list has all formats; NULL ends it. */
 extern const struct rsh_format *const rsh_formats[];
 
-/* Bids for nothing, as a format does that is for --resume alone. */
+/* Makes no bid.  Formats that are only for --resume use it. */
 int rsh_no_bid(const struct rsh_look *look);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ranks.h - the reader of rank files, and of a model in one file or in
- * parts, for the general writer: every tensor that the files hold, whole, with
- * the cut that the source's strategy says.
+/* formats/ranks.h - reads rank files, and a model in one file or in parts, for
+ * the general writer: every tensor in the files is offered whole, with the cut
+ * that the source's strategy gives.
  *
- * What MindSpore's converter would do of it is of no concern here; see
- * converter/conversion.h for that.
- */
+ * It does not follow MindSpore's converter; see converter/conversion.h for
+ * that. */
 #ifndef RSH_FORMATS_RANKS_H
 #define RSH_FORMATS_RANKS_H
 
@@ -16,24 +15,25 @@
 #include "rsh/util/arena.h"
 
 struct rsh_ranks_options {
-	enum rsh_grid_rule rule; /* where the optimizer's shards lie */
-	bool replicas;           /* ranks that hold the same make up for each
-				  * other */
-	bool allow_missing;      /* parameters of a stage without any file are
-				  * left out, with a warning */
+	enum rsh_grid_rule rule; /* where the optimizer shards are */
+	/* ranks with the same content replace each other */
+	bool replicas;
+	/* if a stage has no files, its parameters are left out, with a
+	 * warning */
+	bool allow_missing;
 };
 
-/* Makes the catalogue and an offer for each tensor, in the order in which files
- * have them, lower ranks first.  Records that the strategy does not list are
- * whole, and so are all of them without a strategy; then all files have to
- * agree.  Strings are no tensors and left out, which the log says.  Slices that
- * no file holds are found out by the plan that needs them.
+/* Makes the catalogue and an offer for each tensor, in the order of the files,
+ * lower ranks first.  Records that are not in the strategy are whole.  Without
+ * a strategy all are whole, and all files must agree.  Strings are not tensors;
+ * they are left out, and this is logged.  The plan that needs a slice finds out
+ * whether any file has it.
  *
- * The catalogue is the caller's, and the offers live as long as it and `arena`
- * do; rsh_write_plan() leaves it alive, as part of the plan.  0, or -errno with
- * a sentence that names file and parameter: -EINVAL for files that contradict
- * the strategy or each other, -ENOENT for a parameter none of whose ranks has a
- * file, or where nothing is left to be offered. */
+ * The caller owns the catalogue.  The offers are valid as long as it and
+ * `arena` are.  rsh_write_plan() keeps it as part of the plan.  Returns 0, or
+ * -errno with a sentence that names file and parameter: -EINVAL if files
+ * contradict the strategy or each other, -ENOENT if no rank of a parameter has
+ * a file, or there is nothing to offer. */
 int rsh_ranks_read(const struct rsh_source_view *view,
 		   const struct rsh_strategy *src,
 		   const struct rsh_ranks_options *opts,
@@ -41,8 +41,8 @@ int rsh_ranks_read(const struct rsh_source_view *view,
 		   struct rsh_error *err);
 
 /* These are the members `read` and `plan` of formats whose records have the
- * parameters' names: rsh_ranks_read(), and what MindSpore's converter would
- * do. */
+ * parameters' names: they run rsh_ranks_read(), and the rules of MindSpore's
+ * converter. */
 int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
 		    struct rsh_error *err);
 int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,

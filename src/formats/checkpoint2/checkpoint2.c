@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/checkpoint2.c - MindSpore Transformers' Checkpoint 2.0 as
- * a format. */
+/* formats/checkpoint2/checkpoint2.c - the format Checkpoint 2.0 of MindSpore
+ * Transformers. */
 #include "config.h"
 
 #include "steps_i.h"

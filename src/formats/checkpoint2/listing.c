@@ -8,8 +8,9 @@
  *       model-0000003-0000008.safetensors      rank 3's weights
  *       opt-0000003-0000008.safetensors        and the optimizer's state
  *
- * Each step is a candidate.  The tracker's comes first, since only of that one
- * the job has said that it is whole; then come the others, the newest first. */
+ * Each step is a candidate.  The step in the tracker comes first, because the
+ * job has confirmed only that one as complete.  The others come next, the
+ * newest first. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,9 +26,9 @@
 /* A step has 20 digits at most. */
 #define TRACKER_BYTES_MAX 4096
 
-/* ---- is it one? ---- */
+/* ---- bidding ---- */
 
-/* A tracker alone does not tell: Megatron-LM calls its own the same. */
+/* A tracker alone is not enough: Megatron-LM's tracker has the same name. */
 int rsh_checkpoint2_bid(const struct rsh_look *l)
 {
 	struct rsh_ckpt2_name parts;
@@ -50,7 +51,7 @@ int rsh_checkpoint2_bid(const struct rsh_look *l)
 /* This is a directory of one step. */
 struct step_dir {
 	struct rsh_source *source;
-	const char *name; /* below the root; "" is the root */
+	const char *name; /* below the root; "" means the root */
 	const char *label;
 	struct rsh_step step;
 };
@@ -90,7 +91,7 @@ static int checkpoint2_list_step(const struct step_dir *d,
 		    checkpoint2_add_file(d, name, parts.rank, &st.attr.mtime))
 			return rsh_error_nomem(err);
 	}
-	/* A step whose directory cannot be read to its end is left out. */
+	/* A step is left out if its directory cannot be read to the end. */
 	if (more < 0) {
 		rsh_source_unlist(d->source, n);
 		return rsh_source_unreadable(d->source, d->name, more, err);
@@ -101,7 +102,7 @@ static int checkpoint2_list_step(const struct step_dir *d,
 	return 0;
 }
 
-/* SOURCE is a step itself, perhaps under another name, "." or a link. */
+/* SOURCE itself is a step, perhaps under another name, "." or a link. */
 static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
 {
 	cleanup_free char *real = realpath(rsh_source_path(s), NULL);
@@ -142,7 +143,7 @@ static int checkpoint2_list_all(struct rsh_source *s, struct rsh_error *err)
 
 /* ---- the tracker ---- */
 
-/* Reads the tracker, if there is one; false: it does not say a step. */
+/* Reads the tracker, if there is one.  Returns false if it has no step. */
 static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 {
 	static const char name[] = RSH_CKPT2_TRACKER, blanks[] = " \t\r\n";
@@ -192,7 +193,7 @@ static void tracker_goes_first(struct rsh_source *s)
 			rsh_source_path(s), (unsigned long long)step);
 }
 
-/* ---- all of it ---- */
+/* ---- listing ---- */
 
 int rsh_checkpoint2_open(struct rsh_source *s,
 			 const struct rsh_source_options *opts,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/metadata.c reads what a step of Checkpoint 2.0 says of
- * itself: its metadata.json, which names the files and says whose they are. */
+/* formats/checkpoint2/metadata.c reads the metadata.json of a step of
+ * Checkpoint 2.0, which names the files and their ranks. */
 #include "config.h"
 
 #include <errno.h>
@@ -45,8 +45,8 @@ char *rsh_described_path(const char *path)
 
 /* ---- the file ---- */
 
-/* An injected fault may be neither stored in the index cache nor hidden by
- * it. */
+/* An injected fault must not be stored in the index cache, and the cache must
+ * not hide it. */
 static int described_parse(const struct rsh_source *s, struct rsh_handle *h,
 			   struct rsh_described *d, struct rsh_error *err)
 {
@@ -59,8 +59,8 @@ static int described_parse(const struct rsh_source *s, struct rsh_handle *h,
 				  &d->metadata, err);
 }
 
-/* Says that a step of several ranks has no metadata.json; of one card there is
- * none. */
+/* Handles a missing metadata.json: it is an error for a step of several ranks;
+ * a step of one card has none. */
 static int described_absent(const struct rsh_source *s, size_t first,
 			    size_t end, const char *path,
 			    struct rsh_error *err)
@@ -100,15 +100,15 @@ static int described_load(const struct rsh_source *s, size_t first, size_t end,
 		    described_parse(s, h, d, err);
 }
 
-/* ---- whose its files are ---- */
+/* ---- ranks of the files ---- */
 
 static int described_by_name(const void *name, const void *file)
 {
 	return strcmp(name, ((const struct rsh_ckpt2_file *)file)->name);
 }
 
-/* Of a file that holds nothing which is described, as an optimizer's that has
- * its counters alone, the name tells the rank where names do so. */
+/* If no record of a file is described, as in an optimizer's file that has only
+ * counters, the rank is taken from the file's name, if names have ranks. */
 static uint32_t described_rank_by_name(const struct rsh_ckpt2 *m,
 				       const char *name)
 {
@@ -118,7 +118,7 @@ static uint32_t described_rank_by_name(const struct rsh_ckpt2 *m,
 	       parts.rank < m->n_ranks ? parts.rank : RSH_RANK_UNKNOWN;
 }
 
-/* Sets present[file of the metadata] of each file that is there. */
+/* Sets present[file of the metadata] for each existing file. */
 static void described_take_ranks(struct rsh_source *s, size_t first,
 				 size_t end, struct rsh_described *d,
 				 bool *present)
@@ -145,7 +145,7 @@ static void described_take_ranks(struct rsh_source *s, size_t first,
 	}
 }
 
-/* Finds out which of the described files are there. */
+/* Finds which of the described files exist. */
 static int described_take_files(struct rsh_source *s, size_t first, size_t end,
 				struct rsh_described *d)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/checkpoint2/reconcile.c compares the metadata.json of a Checkpoint
- * 2.0 step with the step's files, and makes a strategy of what they agree on.
+ * 2.0 step with the step's files, and makes a strategy of what both say.
  *
- * Where both disagree the files are right.  What is described and in no file is
- * not in the checkpoint: mindformers describes accu_grads, which it does not
- * save.  A parameter that was cut may have been gathered before it was saved. A
- * file that is missing says nothing: others may hold the same slices. */
+ * If they disagree, the files are used.  A parameter that is described but in
+ * no file is not in the checkpoint: mindformers describes accu_grads, which it
+ * does not save.  A parameter that is split in the description may have been
+ * gathered before it was saved. A missing file alone is not an error: other
+ * files may have the same slices. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 #define NO_PARAM UINT32_MAX
 
-/* These files hold a parameter in slices, and whole; NULL: none does. */
+/* These files have a parameter in slices, and whole; NULL: none does. */
 struct param_found {
 	const char *slice, *whole;
 };
@@ -32,9 +33,10 @@ struct comparing {
 	uint32_t n_names;
 	uint32_t *param_of; /* [name]: number of the parameter, or NO_PARAM */
 	bool *unlisted;     /* [name]: counted already */
-	struct param_found *found;      /* [param] */
+	/* [rank]: a lost file of the rank; NULL: none */
+	struct param_found *found;
 	const char **lost; /* [rank]: a file that it lost; NULL: none */
-	struct rsh_ckpt2_param *params; /* as the files have them */
+	struct rsh_ckpt2_param *params; /* as they are in the files */
 	uint32_t n_params;
 };
 
@@ -74,7 +76,7 @@ static int comparing_start(struct comparing *x, struct rsh_names *names)
 	return 0;
 }
 
-/* Says into how many slices a layout cuts dimension d. */
+/* Returns the number of slices of dimension d in a layout. */
 static int64_t held_slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
 {
 	const struct rsh_strategy_item *it = p->layout;
@@ -85,7 +87,8 @@ static int64_t held_slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
 	return n;
 }
 
-/* Has the record the parameter's shape, cut by its layout or not? */
+/* Returns whether the record has the parameter's shape, split by its layout or
+ * whole. */
 static bool held_shape_is(const struct rsh_ckpt2_param *p,
 			  const struct rsh_ckpt_index *ix,
 			  const struct rsh_record *r, bool cut)
@@ -100,7 +103,7 @@ static bool held_shape_is(const struct rsh_ckpt2_param *p,
 	return true;
 }
 
-/* No size is negative. */
+/* The dimensions are not negative. */
 static const char *held_dims_text(const int64_t *dims, uint32_t n,
 				  char text[256])
 {
@@ -152,7 +155,7 @@ static int held_compare_record(struct comparing *x, const char *path,
 			     found->slice);
 }
 
-/* Files with equal indexes are looked into once. */
+/* Files with equal indexes are compared only once. */
 static int held_compare_files(struct comparing *x, struct rsh_error *err)
 {
 	const struct rsh_source *s = x->source;
@@ -179,9 +182,9 @@ static int held_compare_files(struct comparing *x, struct rsh_error *err)
 	return rc;
 }
 
-/* ---- what no file holds ---- */
+/* ---- parameters that no file has ---- */
 
-/* Finds a file of each rank that is not there, or was left out. */
+/* Finds one file of each rank that is missing or was left out. */
 static int held_find_lost(struct comparing *x)
 {
 	const struct rsh_ckpt2 *m = x->d->metadata;
@@ -194,8 +197,8 @@ static int held_find_lost(struct comparing *x)
 	for (uint32_t i = 0; i < x->d->n_absent; i++) {
 		const struct rsh_ckpt2_file *f = &m->files[x->d->absent[i]];
 
-		/* If no file of the optimizer is left, its state was removed on
-		 * purpose. */
+		/* If there are no optimizer files at all, the state was removed
+		 * on purpose. */
 		if (!x->d->any_opt && rsh_ckpt2_name_parse(f->name, &parts) &&
 		    parts.opt)
 			continue;
@@ -212,7 +215,8 @@ static int held_find_lost(struct comparing *x)
 	return 0;
 }
 
-/* Gives a file that is lost and may have held the parameter; NULL: none. */
+/* Returns a lost file that may have contained the parameter; NULL if there is
+ * none. */
 static const char *held_lost_file(const struct comparing *x,
 				  const struct rsh_ckpt2_param *p)
 {
@@ -223,7 +227,8 @@ static const char *held_lost_file(const struct comparing *x,
 	return file;
 }
 
-/* A parameter of a lost file is lost; one that was never saved is not. */
+/* A parameter that may have been in a lost file is lost.  Otherwise it was
+ * never saved. */
 static int held_judge_nowhere(const struct comparing *x,
 			      const struct rsh_ckpt2_param *p,
 			      bool allow_missing, struct rsh_error *err)
@@ -247,7 +252,7 @@ static int held_judge_nowhere(const struct comparing *x,
 	return 0;
 }
 
-/* Makes the parameters as the files have them. */
+/* Makes the parameters as they are in the files. */
 static int comparing_finish(struct comparing *x, bool allow_missing,
 			    struct rsh_error *err)
 {

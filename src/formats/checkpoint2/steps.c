@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/steps.c knows MindSpore Transformers' Checkpoint 2.0:
- * iteration_<step>/ with model-*.safetensors, opt-*.safetensors and a
- * metadata.json that names them, and latest_checkpointed_iteration.txt, which
- * holds the newest step.
+/* formats/checkpoint2/steps.c finds, checks and shows steps of MindSpore
+ * Transformers' Checkpoint 2.0: iteration_<step>/ with model-*.safetensors,
+ * opt-*.safetensors and a metadata.json that names them, and
+ * latest_checkpointed_iteration.txt, which contains the newest step.
  *
- * A step of one card has no metadata.json; the names of its files say so. */
+ * A step of one card has no metadata.json; the names of its files show this. */
 #include "config.h"
 
 #include "steps_i.h"

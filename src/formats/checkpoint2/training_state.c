@@ -14,7 +14,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/json_load.h"
 
-/* It has a handful of numbers. */
+/* A common.json has only a few numbers. */
 #define COMMON_BYTES_MAX (64 * 1024)
 
 static void common_take(const json_t *all, const char *key, uint64_t *out)

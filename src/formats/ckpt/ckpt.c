@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/ckpt.c - MindSpore's files of ranks as a format: .ckpt or
+/* formats/ckpt/ckpt.c - the format of MindSpore's rank files: .ckpt or
  * .safetensors in directories of ranks, or where the options say. */
 #include "config.h"
 
@@ -13,8 +13,8 @@
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
 
-/* With --src-strategy none, a model beside directories of ranks is taken before
- * these. */
+/* With --src-strategy none, a model that is beside directories of ranks is
+ * preferred to them. */
 static int ckpt_bid(const struct rsh_look *l)
 {
 	if (l->file)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/encrypted.c steps over the blocks of an encrypted .ckpt.
+/* formats/ckpt/encrypted.c checks the blocks of an encrypted .ckpt.
  *
  * A block is: its cipher's magic number; for AES-GCM a tag; the length of what
- * follows; the length of the initialisation vector; the vector; the length of
+ * follows; the length of the initialization vector; the vector; the length of
  * the cipher text; the cipher text. */
 #include "config.h"
 
@@ -21,7 +21,7 @@
 /* A block has these bytes between its length and its cipher text. */
 #define INNER_BYTES (LENGTH_BYTES + VECTOR_BYTES + LENGTH_BYTES)
 
-/* Moves *at behind the block. */
+/* Moves *at past the block. */
 static int encrypted_skip_block(const struct rsh_byte_source *src,
 				uint32_t magic, uint64_t *at,
 				struct rsh_error *err)

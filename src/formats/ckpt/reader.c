@@ -2,8 +2,8 @@
 /* formats/ckpt/reader.c makes a catalogue of rank files and offers each of
  * their tensors whole.
  *
- * A tensor that the strategy lists is cut as it says; slices of all stages with
- * the same layout count. All other tensors are whole in each file. */
+ * A tensor in the strategy is split as the strategy says; slices of all stages
+ * with the same layout are used. All other tensors are whole in each file. */
 #include "config.h"
 
 #include "rsh/formats/ranks.h"
@@ -20,13 +20,13 @@
 struct ranks_reader {
 	const struct rsh_ranks_options *opts;
 	struct rsh_arena *arena;
-	struct rsh_job_files files; /* as the strategy sees them */
-	struct rsh_job_files all;   /* the same ones, as one stage */
+	struct rsh_job_files files; /* as in the strategy */
+	struct rsh_job_files all;   /* the same files as one stage */
 	bool *seen;                 /* [name] */
 	struct rsh_offer *offers;
 	uint32_t n;
 	uint32_t n_strings, n_lost;
-	uint32_t string;            /* the name of the first one */
+	uint32_t string;            /* name of the first string */
 	struct rsh_error lost;      /* the first sentence */
 };
 
@@ -42,7 +42,7 @@ static int ranks_offer(struct ranks_reader *r, uint32_t tensor,
 	if (!part)
 		return rsh_error_nomem(err);
 	rsh_recipe_same(r->files.cat, tensor, part);
-	/* The catalogue's tensors live as long as what is planned of it. */
+	/* The catalogue's tensors are valid as long as the plan. */
 	r->offers[r->n++] = (struct rsh_offer){
 		.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims,
 		.dims = t->dims, .n_parts = 1, .parts = part,
@@ -50,7 +50,7 @@ static int ranks_offer(struct ranks_reader *r, uint32_t tensor,
 	return 0;
 }
 
-/* Puts what layout and file are before the reason. */
+/* Puts the layout and the file before the reason. */
 static int ranks_refuse(const struct rsh_slices *s, int rc,
 			struct rsh_error *err)
 {
@@ -72,7 +72,7 @@ static int ranks_refuse(const struct rsh_slices *s, int rc,
 static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 			    uint32_t first_file, struct rsh_error *err)
 {
-	/* Elements are turned and multiplied one by one. */
+	/* Elements are transposed and multiplied one by one. */
 	const uint32_t unit = s->rec->wide_bf16 ? 4 :
 						  rsh_dtype_size(s->rec->dtype);
 	uint32_t tensor;
@@ -85,8 +85,8 @@ static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 	return rc ? ranks_refuse(s, rc, err) : ranks_offer(r, tensor, err);
 }
 
-/* Takes the layout of the lowest stage, or another one if none of the files
- * that there are is cut like that. */
+/* Selects the layout of the lowest stage, or another one if no file has slices
+ * of that layout. */
 static bool ranks_begin_listed(struct rsh_slices *s,
 			       const struct rsh_strategy_param *p,
 			       uint32_t *first_file)
@@ -105,7 +105,7 @@ static bool ranks_begin_listed(struct rsh_slices *s,
 	}
 }
 
-/* Adds a tensor of which the file of `rank` has a record. */
+/* Adds a tensor that has a record in the file of `rank`. */
 static int ranks_add(struct ranks_reader *r, uint32_t rank,
 		     const struct rsh_record *rec, struct rsh_error *err)
 {
@@ -130,10 +130,10 @@ static int ranks_add(struct ranks_reader *r, uint32_t rank,
 	return rc;
 }
 
-/* ---- what no file holds ---- */
+/* ---- parameters that no file has ---- */
 
-/* A parameter that no file holds was not saved, unless one of its stages has no
- * file at all. */
+/* A parameter that no file has was not saved, unless one of its stages has no
+ * files. */
 static int ranks_check_absent(struct ranks_reader *r,
 			      const struct rsh_strategy_param *p,
 			      struct rsh_error *err)
@@ -166,7 +166,7 @@ static void ranks_log(const struct ranks_reader *r)
 				"%u; %s", r->n_lost, r->lost.text);
 }
 
-/* ---- all of them ---- */
+/* ---- all tensors ---- */
 
 static int ranks_fill(struct ranks_reader *r, struct rsh_error *err)
 {

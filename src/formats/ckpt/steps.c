@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/steps.c knows .ckpt and .safetensors as MindSpore's
- * ModelCheckpoint names them, plain or encrypted. */
+/* formats/ckpt/steps.c finds, checks and shows .ckpt and .safetensors files
+ * with the names of MindSpore's ModelCheckpoint, plain or encrypted. */
 #include "config.h"
 
 #include "ckpt_i.h"
@@ -23,8 +23,8 @@ static const char *mindspore_suffix(const char *name)
 						      mindspore_safetensors;
 }
 
-/* Sets the series of a name with a step.  It is the text before the step,
- * without the rank's number, and the suffix. */
+/* Sets the series of a name that has a step: the text before the step, without
+ * the rank's number, and the suffix. */
 static void mindspore_series(const char *file, size_t n_prefix, char *series)
 {
 	size_t begin = n_prefix, end = n_prefix;
@@ -52,8 +52,8 @@ static bool mindspore_parse(const char *file, struct rsh_step_name *out)
 		mindspore_series(file, n_prefix, out->series);
 		return true;
 	}
-	/* Names without a step may hold the rank's number, as
-	 * checkpoint_3.ckpt does, so their series leaves all numbers out. */
+	/* Names without a step may contain the rank's number, as
+	 * checkpoint_3.ckpt does, so their series has no numbers. */
 	rsh_step_name_read(file, n_prefix, out);
 	out->step.n = 0;
 	return true;
@@ -76,7 +76,7 @@ static int mindspore_check_records(const struct rsh_byte_source *file,
 	rsh_names_free(table);
 	if (rc != -ENOTSUP)
 		return rc;
-	/* A file that cannot be converted can still be handed on. */
+	/* A file that cannot be converted can still be used for resuming. */
 	rsh_log_notice("%s: not looked into", err->text);
 	*err = (struct rsh_error)RSH_ERROR_INIT;
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/dcp.c - distributed checkpoints of PyTorch as a format. */
+/* formats/dcp/dcp.c - the format of PyTorch's distributed checkpoints. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -10,7 +10,7 @@
 #include "rsh/formats/formats.h"
 #include "rsh/util/files.h"
 
-/* SOURCE is called by its name. */
+/* SOURCE is the step, so its name is shown. */
 static void dcp_step_text(const struct rsh_source *s, uint32_t i, char *text,
 			  size_t size)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/index.c makes the index of a .distcp file by looking at its
- * items.
+/* formats/dcp/index.c makes the index of a .distcp file from its items.
  *
- * A record is called "OFFSET+LENGTH" by its item, with "/2,0,1" behind it where
- * the dimensions lie in another order than the tensor's.  So the index says
- * what the file holds and nothing of the metadata. */
+ * The name of a record is the place of its item, "OFFSET+LENGTH".  "/2,0,1" is
+ * appended if the dimensions are stored in another order than the tensor's. So
+ * the index describes the file and does not depend on the metadata. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -42,9 +41,9 @@ static size_t item_name(uint64_t offset, uint64_t length,
 	return (size_t)at;
 }
 
-/* ---- making it ---- */
+/* ---- making an index ---- */
 
-/* Gives the items that the metadata says the file has. */
+/* Returns the items that the file has according to the metadata. */
 static const struct rsh_dcp_place *file_places(const struct rsh_source_dcp *d,
 					       uint32_t file, size_t *n)
 {
@@ -83,7 +82,7 @@ static struct rsh_ckpt_index *dcp_index_new(const struct rsh_dcp_place *p,
 	return ix;
 }
 
-/* There is room for as many dimensions as the tensor has. */
+/* The index has room for as many dimensions as the tensor has. */
 static int dcp_index_add(struct rsh_ckpt_index *ix,
 			 const struct rsh_dcp_place *p,
 			 const struct rsh_dcp_item *item,
@@ -141,7 +140,7 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 	return dcp_index_add(ix, p, &item, names) ? rsh_error_nomem(err) : 0;
 }
 
-/* Are all items that the file should have within it? */
+/* Checks that all items of the file are within it. */
 static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
 			  const struct rsh_byte_source *bytes,
 			  struct rsh_error *err)
@@ -154,7 +153,8 @@ static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
 					"%zu items are beyond its end", bytes->path, n_beyond, n) : 0;
 }
 
-/* HyperParallel on torch calls what torch.save() writes .safetensors. */
+/* HyperParallel on torch gives files of torch.save() the suffix
+ * .safetensors. */
 static bool dcp_is_zip(const struct rsh_byte_source *bytes)
 {
 	uint8_t start[4];
@@ -196,7 +196,7 @@ int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 		rsh_ckpt_index_free(ix);
 		return rc;
 	}
-	/* An item is placed once, and so no name is there twice. */
+	/* Each item has one place, so no name occurs twice. */
 	rsh_ckpt_index_sort(ix, &twice);
 	*out = ix;
 	return 0;
@@ -209,9 +209,10 @@ bool rsh_dcp_has_crc(const struct rsh_source *s,
 	       ix->n_unsummed == 0;
 }
 
-/* ---- asking it ---- */
+/* ---- searching an index ---- */
 
-/* Is the record that of an item?  *order is where its name tells the order. */
+/* Returns whether the record is that of an item.  *order is the part of its
+ * name with the order. */
 static bool record_is_of(const char *name, uint64_t offset, uint64_t length,
 			 const char **order)
 {
@@ -248,7 +249,8 @@ bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
 	return true;
 }
 
-/* Finds the record whose elements are within the chunk's item. */
+/* Finds the first record whose elements begin at or after the chunk's
+ * offset. */
 static bool find_item(const struct rsh_ckpt_index *ix,
 		      const struct rsh_dcp_chunk *c, uint32_t *record)
 {
@@ -267,8 +269,8 @@ static bool find_item(const struct rsh_ckpt_index *ix,
 	return lo < ix->n_records;
 }
 
-/* Reads "/2,0,1", or nothing for row-major; false if it is no order of n
- * dimensions. */
+/* Reads "/2,0,1", or an empty text for row-major.  Returns false if it is not
+ * an order of n dimensions. */
 static bool read_order(const char *text, uint32_t n, uint8_t *order)
 {
 	const bool any = *text;
@@ -323,7 +325,7 @@ static int held_refuse(const struct rsh_dcp_tensor *t, const char *path,
 			     t->name, at);
 }
 
-/* Finds a tensor of a file of torch.save() that is not stored row by row. */
+/* Finds a tensor of a file of torch.save() that is not in row-major order. */
 static const struct rsh_record *find_ordered(const struct rsh_ckpt_index *ix,
 					     const struct rsh_names *names,
 					     const char *name,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/item.c finds out where the elements of an item are and in which
- * order.
+/* formats/dcp/item.c finds the place and the order of an item's elements.
  *
  * An item is an archive of torch.save(): a directory at its end, data.pkl at
  * its beginning, and the elements between them. */
@@ -22,18 +21,18 @@
 #include "rsh/wire/torch_dtype.h"
 #include "rsh/wire/zip.h"
 
-/* So much is read at once at either end of an item, which is all that is
- * needed of those that torch writes. */
+/* This many bytes are read at once at either end of an item.  For the items
+ * that torch writes, no other reads are necessary. */
 #define END_BYTES 4096
-/* The data.pkl of a tensor is not larger. */
+/* The data.pkl of a tensor is not larger than this. */
 #define OBJECT_MAX ((uint64_t)1024 * 1024)
-/* What is looked for is among the first entries, of which torch writes fewer
- * than ten for a tensor.  Items may share a directory that is large. */
+/* All entries that are needed are among the first ones; torch writes fewer than
+ * ten for a tensor.  The limit matters if items share a large directory. */
 #define ENTRIES_MAX 1024
 #define NAME_SUFFIX_MAX 64
 #define ITEM_PATH_MAX 1024
 
-/* This is an item as if it were a file of its own, both of whose ends have been
+/* This is an item as if it were a separate file.  Both of its ends have been
  * read. */
 struct item_view {
 	const struct rsh_byte_source *file;
@@ -42,17 +41,17 @@ struct item_view {
 	uint8_t head[END_BYTES], tail[END_BYTES];
 };
 
-/* This is what data.pkl says. */
+/* This is the content of data.pkl. */
 struct item_tensor {
 	enum rsh_dtype dtype;
-	bool in_bytes; /* what the storage counts */
+	bool in_bytes; /* the storage counts bytes, not elements */
 	uint64_t n_stored;
 	const char *key; /* the name of the storage */
 	const struct rsh_pickle_value *from, *sizes, *strides;
 };
 
 struct item_reader {
-	struct rsh_byte_source src; /* of the view */
+	struct rsh_byte_source src; /* reads through the view */
 	struct rsh_error *err;
 	struct rsh_arena values;
 	struct item_view view;
@@ -110,7 +109,7 @@ static int item_open(struct item_reader *r, const struct rsh_byte_source *file,
 
 /* ---- entries ---- */
 
-/* Finds the entry "<root>/<suffix>", whose name has n bytes before the suffix;
+/* Finds the entry "<root>/<suffix>", whose name has n bytes before the suffix.
  * e->at is 0 if there is none. */
 static int item_find(struct item_reader *r, const char *root, size_t n,
 		     const char *suffix, struct rsh_zip_entry *e)
@@ -137,7 +136,8 @@ static int item_find(struct item_reader *r, const char *root, size_t n,
 	return 0;
 }
 
-/* Tells where the content of an entry begins, which must be stored as it is. */
+/* Finds where the content of an entry begins.  The entry must not be
+ * compressed. */
 static int item_locate(struct item_reader *r, const struct rsh_zip_entry *e,
 		       uint64_t *content)
 {
@@ -155,7 +155,7 @@ static int item_check_order(struct item_reader *r, const char *root, size_t n)
 	uint64_t at;
 	int rc = item_find(r, root, n, "byteorder", &e);
 
-	/* Older releases did not write any. */
+	/* Older releases did not write this entry. */
 	if (rc || e.at == 0)
 		return rc;
 	rc = item_locate(r, &e, &at);
@@ -175,7 +175,7 @@ static bool item_number(const struct rsh_pickle_value *v, uint64_t *out)
 	return v->kind == RSH_PV_NUMBER && v->number >= 0;
 }
 
-/* Takes ("storage", class, key, location, number of elements). */
+/* Reads ("storage", class, key, location, number of elements). */
 static bool item_take_storage(const struct rsh_pickle_value *v,
 			      struct item_tensor *t)
 {
@@ -195,7 +195,7 @@ static bool item_take_storage(const struct rsh_pickle_value *v,
 	return item_number(&id[4], &t->n_stored);
 }
 
-/* Tells whether a tensor is marked as the conjugate or the negative of its
+/* Returns whether a tensor is marked as the conjugate or the negative of its
  * elements. */
 static bool item_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 {
@@ -204,7 +204,7 @@ static bool item_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
 }
 
-/* Takes what the functions of torch._utils that build tensors are given. */
+/* Reads the arguments of the functions of torch._utils that build tensors. */
 static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 {
 	const struct rsh_pickle_value *args;
@@ -294,7 +294,7 @@ static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
 	       item_bad(r, at, "elements with gaps between them");
 }
 
-/* ---- all of it ---- */
+/* ---- the whole item ---- */
 
 static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 			      const char *key, struct rsh_dcp_item *out)
@@ -321,16 +321,16 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 	return 0;
 }
 
-/* torch.serialization.set_crc32_options(False) leaves all CRCs of an archive 0.
- * If only that of the elements is 0, it is so by chance, or damaged. */
+/* torch.serialization.set_crc32_options(False) makes all CRCs of an archive 0.
+ * If only the CRC of the elements is 0, it is a real value, or damaged. */
 static void item_take_crc(const struct rsh_zip_entry *object,
 			  struct rsh_dcp_item *out)
 {
 	out->has_crc = out->crc != 0 || object->crc != 0;
 }
 
-/* Finds data.pkl, and copies what its name has before that: the names of all
- * entries begin so. */
+/* Finds data.pkl and copies the part of its name before that: the names of all
+ * entries begin with it. */
 static int item_find_object(struct item_reader *r, struct rsh_zip_entry *e,
 			    const char **root, size_t *n)
 {
@@ -437,7 +437,7 @@ static int item_read_value(struct item_reader *r, char **json)
 	return rc ? rc : rsh_pickle_json(&v, json);
 }
 
-/* Reads a file that is nothing but a pickle. */
+/* Reads a file that is only a pickle. */
 static int item_read_bare(struct item_reader *r,
 			  const struct rsh_byte_source *file, char **json)
 {

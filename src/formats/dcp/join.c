@@ -87,7 +87,7 @@ void rsh_dcp_files_clear(struct rsh_dcp_files *f)
 	free(f->number);
 }
 
-/* ---- tensors and values of several ---- */
+/* ---- tensors and values of several parts ---- */
 
 static uint32_t dcp_tensor_file(const struct rsh_dcp_tensor *t)
 {
@@ -120,7 +120,8 @@ struct dcp_join {
 	const char *path;
 	struct rsh_error *err;
 
-	/* These are of all parts, with the numbers of the joined files. */
+	/* The tensors and values of all parts, with the joined files'
+	 * numbers. */
 	struct rsh_dcp_tensor *tensors;
 	struct rsh_dcp_value *values;
 	size_t n_tensors, n_values;
@@ -217,7 +218,7 @@ static int join_copy(struct dcp_join *j, const struct rsh_dcp *part)
 	return 0;
 }
 
-/* Makes one tensor of n that have the same name. */
+/* Makes one tensor from n tensors that have the same name. */
 static int join_unite(struct dcp_join *j, const struct rsh_dcp_tensor *t,
 		      size_t n, struct rsh_dcp_tensor *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/list.c tells what the metadata says of tensors and files.  No
- * file is looked into. */
+/* formats/dcp/list.c lists tensors and files from the metadata.  It opens no
+ * file. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Finds the first tensor whose boxes do not cover it, and the first file that
- * is not there. */
+/* Finds the first tensor whose boxes do not cover it, or else the first file
+ * that is missing. */
 static int list_judge(const struct rsh_source *s, struct rsh_error *wrong)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/dcp/listing.c finds the metadata of a distributed checkpoint and
- * lists the files that it names. */
+ * lists the files that the metadata names. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -15,7 +15,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* ---- what the directory holds ---- */
+/* ---- the content of the directory ---- */
 
 struct dcp_names {
 	char **v; /* from malloc, as are its strings */
@@ -23,7 +23,7 @@ struct dcp_names {
 };
 
 struct dcp_found {
-	bool whole;             /* .metadata */
+	bool whole;             /* there is a .metadata */
 	struct dcp_names ranks; /* metadata of ranks, ascending by name */
 	struct dcp_names shards;
 };
@@ -81,7 +81,8 @@ static int dcp_by_name(const void *a, const void *b)
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Returns 0, -ENOMEM, or why the directory cannot be read to its end. */
+/* Returns 0, -ENOMEM, or the error if the directory cannot be read to its
+ * end. */
 static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -121,7 +122,7 @@ bool rsh_dcp_is_step(const struct rsh_look *l)
 		    (!shard || strverscmp(name, shard) < 0))
 			shard = name;
 	}
-	/* Of shards the first one tells. */
+	/* The first shard decides for all. */
 	return shard && rsh_dcp_shard_look(l->source, shard, &has, NULL) == 0 &&
 	       has;
 }
@@ -132,7 +133,7 @@ int rsh_dcp_bid(const struct rsh_look *l)
 	       RSH_BID_SURE : RSH_BID_NO;
 }
 
-/* ---- reading it ---- */
+/* ---- reading the metadata ---- */
 
 static int dcp_parse(const struct rsh_source *s, const char *name,
 		     struct rsh_dcp **out, struct rsh_error *err)
@@ -178,7 +179,7 @@ static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
 	return rc;
 }
 
-/* ---- what is where ---- */
+/* ---- the places of items ---- */
 
 bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
 			    const struct rsh_dcp_chunk *c)
@@ -284,8 +285,8 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		  dcp_read(s, &f, d, err);
 	if (rc)
 		return rc;
-	/* A large .metadata took several times what is kept of it, in pieces
-	 * that malloc would not give back by itself. */
+	/* Parsing a large .metadata took several times the memory that is kept,
+	 * in pieces that malloc does not return to the system by itself. */
 	malloc_trim(0);
 	if (dcp_place_all(d) || dcp_list_files(s))
 		return rsh_error_nomem(err);

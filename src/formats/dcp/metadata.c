@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/metadata.c reads a ".metadata": tensors and their chunks out of
- * the values that the pickle builds.
+/* formats/dcp/metadata.c reads a ".metadata": it takes tensors and their chunks
+ * from the values that the pickle builds.
  *
- * A crafted file may share values in any way. So no path through them is longer
- * than a few steps, names and lists of attributes are short, and there are no
- * more chunks than the file has room for. */
+ * A crafted file may use one value in many places. Therefore no path through
+ * the values is longer than a few steps, names and lists of attributes are
+ * short, and there are at most as many chunks as the file has room for. */
 #include "config.h"
 
 #include "metadata_i.h"
@@ -21,7 +21,7 @@
 
 #define NAME_MAX_BYTES 4096
 #define ATTRIBUTES_MAX 64
-/* A chunk takes at least so many bytes of a pickle. */
+/* A chunk takes at least this many bytes of a pickle. */
 #define CHUNK_LEAST_BYTES 8
 
 int rsh_dcp_bad(const struct rsh_dcp_reader *r, const char *what)
@@ -169,8 +169,8 @@ static int dcp_read_chunks(struct rsh_dcp_reader *r,
 	return rc;
 }
 
-/* Takes the type out of the properties: torch's are a tuple that begins with a
- * class, HyperParallel's have its name. */
+/* Reads the type in the properties: torch's are a tuple that begins with a
+ * class, HyperParallel's contain the type's name. */
 static enum rsh_dtype dcp_dtype(const struct rsh_pickle_value *properties)
 {
 	const struct rsh_pickle_value *state = &properties->object->state;
@@ -230,7 +230,7 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 	return v->file ? 0 : rsh_error_nomem(r->err);
 }
 
-/* Reads what state_dict_metadata says of a name. */
+/* Reads the entry of a name in state_dict_metadata. */
 static int dcp_read_named(struct rsh_dcp_reader *r,
 			  const struct rsh_pickle_value *v,
 			  struct rsh_dcp_tensor *tensors,
@@ -275,9 +275,9 @@ static int dcp_keep_name(struct rsh_dcp_reader *r, const char **name)
 	return *name ? 0 : rsh_error_nomem(r->err);
 }
 
-/* The names were those of the pickle up to now: a small file may repeat a long
- * name very often, so they are copied only after it is known that none is
- * repeated. */
+/* So far the names were those of the pickle.  They are copied only after the
+ * check that no name is repeated, because a small file may repeat a long name
+ * very often. */
 static int dcp_keep_names(struct rsh_dcp_reader *r,
 			  struct rsh_dcp_tensor *tensors,
 			  struct rsh_dcp_value *values)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/dcp/reader.c makes a catalogue of a distributed checkpoint.
  *
- * A tensor is cut into its chunks, which are any boxes.  Where the elements of
- * a chunk lie in another order than row by row, the catalogue has the tensor
- * with its dimensions in that order, and the recipe of what is shown transposes
- * it; chunks of one tensor in several orders are as many tensors, and the
- * recipe has a part for each chunk. */
+ * A tensor is split into its chunks, which are any boxes.  If the elements of a
+ * chunk are stored in another order than row-major, the catalogue has the
+ * tensor with its dimensions in that order, and the recipe transposes it.  If
+ * chunks of one tensor are stored in several orders, the catalogue has one
+ * tensor for each order, and the recipe has a part for each chunk. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -23,7 +23,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* At most so many boxes are reported one by one. */
+/* At most this many boxes are reported one by one. */
 #define TOLD_MAX 4096
 
 struct dcp_reader {
@@ -34,14 +34,14 @@ struct dcp_reader {
 	struct rsh_arena *arena;
 	struct rsh_offer *offers;
 	uint32_t n;
-	/* These are of chunks that no file has. */
+	/* These are about chunks that no file has. */
 	uint64_t n_lacking;
 	uint32_t n_tensors_lacking;
-	bool leave_out; /* what lacks some is left out */
+	bool leave_out; /* incomplete tensors are left out */
 	struct rsh_error lacking; /* the first sentence */
 };
 
-/* ---- what is lacking ---- */
+/* ---- missing chunks ---- */
 
 static void reader_lack(struct dcp_reader *r, const char *text)
 {
@@ -95,11 +95,11 @@ struct found_tensor {
 	uint32_t name;
 	uint32_t n;
 	struct found_chunk *chunks;
-	uint64_t elements; /* that are in some chunk */
-	void *shown;       /* tree of the parts, by their boxes */
+	uint64_t elements; /* number of elements in chunks */
+	void *shown;       /* tree of the parts, sorted by their boxes */
 };
 
-/* Chunks that are missing get the order of the others. */
+/* Missing chunks get the order of the others. */
 static void found_take_order(struct found_tensor *f)
 {
 	uint8_t order[RSH_MAX_DIMS];
@@ -162,7 +162,7 @@ static bool same_order(const struct found_tensor *f, uint32_t a, uint32_t b)
 		      f->tensor->n_dims) == 0;
 }
 
-/* Tells whether all chunks are stored in one order. */
+/* Returns whether all chunks are stored in one order. */
 static bool found_is_uniform(const struct found_tensor *f)
 {
 	for (uint32_t i = 1; i < f->n; i++)
@@ -182,13 +182,13 @@ static void permute_box(const struct rsh_dcp_tensor *t,
 	}
 }
 
-/* These are the chunks of one order. */
+/* These are the chunks that are stored in one order. */
 struct ordered {
 	uint8_t order[RSH_MAX_DIMS];
 	uint64_t dims[RSH_MAX_DIMS];
 	uint32_t n, n_holders;
 	struct rsh_box *boxes;
-	const struct rsh_dcp_chunk **chunks; /* of the boxes */
+	const struct rsh_dcp_chunk **chunks; /* the chunk of each box */
 	struct rsh_holder *holders;
 };
 
@@ -212,8 +212,8 @@ static void ordered_take(struct ordered *o, struct found_tensor *f,
 	}
 }
 
-/* A tensor of which nothing is there is one box without a holder, and so is one
- * without elements. */
+/* A tensor that has no chunks becomes one box without a holder.  A tensor
+ * without elements does too. */
 static void ordered_take_none(struct ordered *o, const struct found_tensor *f)
 {
 	for (uint32_t d = 0; d < f->tensor->n_dims; d++) {
@@ -224,7 +224,7 @@ static void ordered_take_none(struct ordered *o, const struct found_tensor *f)
 	o->n = 1;
 }
 
-/* Reports the boxes of which there is no copy. */
+/* Reports the boxes that have no copy. */
 static void ordered_lack(struct dcp_reader *r, const struct found_tensor *f,
 			 const struct ordered *o, const struct rsh_tensor *t)
 {
@@ -269,7 +269,7 @@ static int ordered_add(struct dcp_reader *r, struct found_tensor *f,
 	return 0;
 }
 
-/* Adds the tensor of the order that chunk `first` has. */
+/* Adds a tensor for the order of chunk `first`. */
 static int reader_add_order(struct dcp_reader *r, struct found_tensor *f,
 			    uint32_t first, uint32_t *number, uint8_t *order,
 			    struct rsh_error *err)
@@ -295,7 +295,7 @@ static int reader_add_order(struct dcp_reader *r, struct found_tensor *f,
 	return rc;
 }
 
-/* ---- what is shown ---- */
+/* ---- recipes ---- */
 
 static void part_of_box(struct rsh_recipe_part *part, uint32_t number,
 			const struct rsh_box *box, const uint8_t *order)
@@ -322,8 +322,8 @@ static void part_keep(void *part)
 	(void)part;
 }
 
-/* Makes a part for each chunk of the order of chunk `first`; of equal boxes the
- * first one is shown. */
+/* Makes a part for each chunk that has the order of chunk `first`.  If boxes
+ * are equal, only the first one gets a part. */
 static int reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
 			    struct found_tensor *f, uint32_t first,
 			    uint32_t number)
@@ -344,7 +344,7 @@ static int reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
 	return 0;
 }
 
-/* Adds the tensors of all orders and the parts that show them. */
+/* Adds the tensors of all orders and the parts that use them. */
 static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 			     struct rsh_recipe_part *parts, uint32_t *n_parts,
 			     struct rsh_error *err)
@@ -386,7 +386,7 @@ static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
 	return 0;
 }
 
-/* A recipe of parts has to cover the tensor; a cut need not. */
+/* A recipe of parts must cover the tensor; a cut need not. */
 static int reader_check_covered(struct dcp_reader *r,
 				const struct found_tensor *f,
 				struct rsh_error *err)
@@ -453,9 +453,9 @@ static int reader_add_tensor(struct dcp_reader *r,
 	return rc;
 }
 
-/* ---- all of them ---- */
+/* ---- all tensors ---- */
 
-/* A catalogue knows only names that were there before it. */
+/* A catalogue knows only the names that exist when it is made. */
 static int reader_name_all(const struct rsh_dcp *d, struct rsh_names *names,
 			   uint32_t *ids)
 {
@@ -513,7 +513,7 @@ int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	struct dcp_reader r = {
 		.dcp = rsh_source_dcp(job->source), .view = job->view,
 		.opts = job->opts, .arena = job->arena,
-		/* A whole model in one file is of no use if that cannot be
+		/* A whole model in one file is useless if that file cannot be
 		 * read, so incomplete tensors are left out. */
 		.leave_out = job->opts->allow_missing && !job->dst,
 	};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/sharding.c reads which part of a tensor a file of Hugging Face's
- * sharded form holds. */
+/* formats/dcp/sharding.c reads which part of a tensor is in a file of Hugging
+ * Face's sharded form. */
 #include "config.h"
 
 #include "rsh/formats/dcp.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/shards.c puts together what the headers of shard-*.safetensors
- * say of a model: the shape of a tensor is nowhere, and is where its farthest
- * chunk ends. */
+/* formats/dcp/shards.c combines the headers of shard-*.safetensors to the
+ * description of a model.  No header has the shape of a tensor: it is computed
+ * from the ends of the chunks. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -92,9 +92,9 @@ static int shard_read(void *ctx, size_t i, struct rsh_error *err)
 	return shard_scan(s->source, s->names[i], s->tensors, &s->v[i], err);
 }
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
-/* This is a chunk whose tensor has only a number as yet. */
+/* This is a chunk whose tensor is only a number so far. */
 struct piece {
 	uint32_t tensor;
 	uint32_t file;
@@ -109,7 +109,7 @@ struct gathering {
 	struct shards *shards;
 	struct rsh_source_dcp *out;
 	struct rsh_dcp *pub;
-	struct piece *pieces; /* a run of each file's */
+	struct piece *pieces; /* those of one file are adjacent */
 	size_t n;
 };
 
@@ -134,7 +134,7 @@ static int gather_record(struct gathering *g, uint32_t file, uint32_t record)
 	return 0;
 }
 
-/* Offsets of a tensor that the file does not have are ignored. */
+/* Offsets of tensors that the file does not have are ignored. */
 struct offsets_of {
 	struct gathering *g;
 	uint32_t file;
@@ -169,7 +169,7 @@ static int gather_offsets(void *ctx, const char *name, uint32_t n_dims,
 	return 0;
 }
 
-/* A tensor without offsets may be any part of one. */
+/* Without offsets it is not known which part of a tensor the file has. */
 static int gather_check(const struct gathering *g, uint32_t file, size_t first,
 			struct rsh_error *err)
 {
@@ -228,7 +228,7 @@ static int gather_contradiction(const struct gathering *g,
 			     rsh_names_text(g->shards->tensors, a->tensor));
 }
 
-/* Makes a tensor of n pieces. */
+/* Makes a tensor from n pieces. */
 static int gather_tensor(struct gathering *g, const struct piece *p, size_t n,
 			 struct rsh_dcp_tensor *t, struct rsh_error *err)
 {

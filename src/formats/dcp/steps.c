@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/steps.c knows jobs that save distributed checkpoints: a
- * directory for each step (step-100, checkpoint_100, iter_0000100), with
+/* formats/dcp/steps.c finds, checks and shows steps of distributed checkpoints:
+ * a directory for each step (step-100, checkpoint_100, iter_0000100), with
  * .metadata, which is written last, and the files that it names.
  *
- * The numbers of the directory's name are the step.  One that lacks its
- * metadata, or a file, or bytes of one, was not finished. */
+ * The numbers in the directory's name are the step.  A step was not finished if
+ * its metadata, a file, or a part of a file is missing. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -155,7 +155,7 @@ static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
 	return rc;
 }
 
-/* Reads the metadata of the whole, or else those of the ranks. */
+/* Reads the metadata of the whole step, or else those of the ranks. */
 static int step_read(struct dcp_step *s, struct rsh_dcp **out,
 		     struct rsh_error *err)
 {
@@ -207,7 +207,7 @@ static int dcp_check(const struct rsh_byte_source *files,
 
 /* ---- showing ---- */
 
-/* Megatron asks a file for the step. */
+/* Megatron reads the step from a file. */
 static int dcp_show(struct rsh_resume *r, const struct rsh_saved *saved,
 		    size_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/storage.c reads storage_data, which says in which file each item
- * of a checkpoint is, and where. */
+/* formats/dcp/storage.c reads storage_data, which gives the file and the place
+ * of each item of a checkpoint. */
 #include "config.h"
 
 #include "metadata_i.h"
@@ -65,7 +65,7 @@ static int dcp_read_key(struct rsh_dcp_reader *r,
 	return rc;
 }
 
-/* Takes the name of a file, which must be one of the directory. */
+/* Reads the name of a file, which must be in the directory. */
 static int dcp_read_path(const struct rsh_dcp_reader *r,
 			 const struct rsh_pickle_value *v, const char **out)
 {
@@ -83,8 +83,8 @@ static int dcp_read_path(const struct rsh_dcp_reader *r,
 	return 0;
 }
 
-/* Takes offset and length.  HyperParallel's writer does not know the length of
- * what goes to a safetensors file, and says -1. */
+/* Reads offset and length.  HyperParallel's writer does not know the length of
+ * an item in a safetensors file, and writes -1. */
 static int dcp_read_place(const struct rsh_dcp_reader *r,
 			  const struct rsh_pickle_value *v,
 			  struct rsh_dcp_entry *e)
@@ -105,7 +105,8 @@ static int dcp_read_place(const struct rsh_dcp_reader *r,
 	       rsh_dcp_bad(r, "an item that ends behind any file");
 }
 
-/* Tells whether items are as they were before something compressed them. */
+/* Returns whether the items are stored without transforms such as
+ * compression. */
 static bool dcp_is_plain(const struct rsh_pickle_value *transforms)
 {
 	switch (transforms->kind) {
@@ -138,14 +139,14 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 	return rc ? rc : dcp_read_place(r, v, e);
 }
 
-/* Tells whether the file of an item is one that may hold tensors. */
+/* Returns whether the file of an item may have tensors. */
 static bool dcp_is_listed(const struct rsh_dcp_reader *r,
 			  const struct rsh_dcp_entry *e)
 {
 	return !r->d->by_name || e->length == RSH_DCP_BY_NAME;
 }
 
-/* Gives each item the number of its file. */
+/* Sets the file number of each item. */
 static int dcp_number_files(struct rsh_dcp_reader *r)
 {
 	int rc;
@@ -198,8 +199,8 @@ int rsh_dcp_read_entries(struct rsh_dcp_reader *r,
 	return 0;
 }
 
-/* Returns the first entry with the same name and offsets whose index is no
- * lower; NULL if there is none. */
+/* Returns the first entry with the same name and offsets whose index is not
+ * lower.  Returns NULL if there is none. */
 static const struct rsh_dcp_entry *
 dcp_entry_from(const struct rsh_dcp_reader *r, const struct rsh_dcp_entry *key)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/dcp/values.c reads the values of a distributed checkpoint that are
- * no tensors: the step, learning rates and the like. */
+ * not tensors: the step, learning rates and so on. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -14,21 +14,23 @@
 #include "rsh/util/thread.h"
 #include "rsh/wire/pickle_values.h"
 
-/* Further values are not read: these are objects of Megatron that cannot be
- * shown. */
+/* Values after the first VALUES_MAX are not read: these are objects of Megatron
+ * that cannot be shown. */
 #define VALUES_MAX 4096
-/* A read waits for another: what the storage takes at once counts. */
+/* Reads wait for the storage, so the number of threads depends on how many
+ * requests it handles at once, not on the processors. */
 #define VALUE_THREADS 32
 
 struct values {
 	struct rsh_source *source;
 	const struct rsh_dcp *dcp;
-	struct rsh_store_attr *attrs; /* [value]: of its file */
+	struct rsh_store_attr *attrs; /* [value]: attributes of its file */
 	char **json;       /* [value]; NULL: it is not shown */
 	const bool *taken; /* [value]: it is wanted */
 };
 
-/* Opens a value's file, which need not be one of the source. */
+/* Opens a value's file, which may be a file that is not listed by the
+ * source. */
 static int value_open(const struct values *all, const struct rsh_dcp_value *v,
 		      struct rsh_handle **h, struct rsh_stat *st)
 {
@@ -39,7 +41,7 @@ static int value_open(const struct values *all, const struct rsh_dcp_value *v,
 	return rc ? rc : st->kind == RSH_IS_FILE ? 0 : -EINVAL;
 }
 
-/* A value that cannot be read does not keep the tensors from being shown. */
+/* If a value cannot be read, the tensors are still shown. */
 static int value_read(void *ctx, size_t i, struct rsh_error *err)
 {
 	const struct values *all = ctx;
@@ -69,7 +71,8 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* The text is as readable as all files whose values it has. */
+/* The mode of the text allows no more than the modes of all files whose values
+ * it contains. */
 static void values_join_attributes(const struct values *all, uint32_t n,
 				   struct rsh_store_attr *out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/verify.c asks whether the chunks of a distributed checkpoint are
- * its tensors, each element once, and whether files that hold one chunk hold
- * the same. */
+/* formats/dcp/verify.c checks that the chunks of a distributed checkpoint cover
+ * its tensors, each element once, and that files with the same chunk have the
+ * same content. */
 #include "config.h"
 
 #include "dcp_i.h"
@@ -33,7 +33,7 @@ static int check_cover(const struct rsh_verifier *v,
 	return rc == 0 || rc == -ENOMEM ? rc : v->problem(v->ctx, &why);
 }
 
-/* ---- what the files hold ---- */
+/* ---- the content of the files ---- */
 
 static int by_box(const void *a, const void *b, void *n_dims)
 {
@@ -81,8 +81,8 @@ static int compare_copies(const struct rsh_verifier *v,
 	return rc;
 }
 
-/* A chunk that is in no file, or in one that is damaged, is a problem of the
- * source or of the file. */
+/* A chunk that is in no file is a problem of the source; one in a damaged file
+ * is a problem of the file. */
 static int take_chunk(const struct rsh_verifier *v,
 		      const struct rsh_dcp_tensor *t,
 		      const struct rsh_dcp_chunk *chunk,

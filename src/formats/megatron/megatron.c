@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/megatron/megatron.c knows Megatron-LM: *.pt in
- * iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt, which
- * holds the newest step.
+/* formats/megatron/megatron.c finds, checks and shows steps of Megatron-LM:
+ * *.pt in iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt,
+ * which contains the newest step.
  *
  * An iteration is complete if it has every mp_rank that any iteration has,
- * since nothing else says how many there must be. / */
+ * because nothing else gives their number. */
 #include "config.h"
 
 #include "rsh/formats/formats.h"
@@ -25,8 +25,8 @@ static const char megatron_mp_rank[] = "mp_rank_";
 static const char megatron_suffix[] = ".pt";
 
 struct megatron_dir {
-	struct rsh_step_name name; /* of the iteration */
-	const char *path;          /* of the mp_rank */
+	struct rsh_step_name name; /* name of the iteration */
+	const char *path;          /* path of the mp_rank */
 	uint32_t unit;
 };
 
@@ -106,8 +106,8 @@ static bool megatron_has(const struct rsh_saved *s, const char *name)
 	return false;
 }
 
-/* The optimizer's file is written after the model's: an mp_rank that lacks a
- * file that another one has was not finished. */
+/* The optimizer's file is written after the model's.  If an mp_rank lacks a
+ * file that another mp_rank has, it was not finished. */
 static int megatron_agree(const char *source, const struct rsh_saved *saved,
 			  size_t n, struct rsh_error *err)
 {
@@ -154,7 +154,7 @@ static const struct rsh_resume_format megatron_resume = {
 	.show = megatron_show,
 };
 
-/* It is shown with --resume alone. */
+/* This format is only shown with --resume. */
 const struct rsh_format rsh_megatron_format = {
 	.name = "megatron",
 	.says = "checkpoint of Megatron-LM",

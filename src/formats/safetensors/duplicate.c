@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/safetensors/duplicate.c looks at a directory that holds a model twice:
- * whole in one file, which transformers takes, and in parts with a map, which
- * it ignores. If they differ in a tensor, one of them is out of date, and it is
- * not known which. */
+/* formats/safetensors/duplicate.c checks a directory that has a model twice:
+ * whole in one file, which transformers loads, and in parts with a map, which
+ * it ignores. If a tensor differs between them, one of them is out of date, and
+ * it is not known which. */
 #include "config.h"
 
 #include "model_i.h"
@@ -26,11 +26,11 @@ struct twice {
 	struct rsh_names *names; /* of this comparison */
 	struct rsh_ckpt_index *one;
 	uint32_t n_parts, n_read;
-	uint32_t n_shared, n_more; /* tensors of the parts: both have, and the
-				    * parts alone */
+	/* number of tensors that both have, and that only the parts have */
+	uint32_t n_shared, n_more;
 };
 
-/* Reads the header of a file below the root. */
+/* Reads the header of a file in the root. */
 static int twice_scan(const struct twice *t, const char *name,
 		      struct rsh_ckpt_index **out, struct rsh_error *err)
 {
@@ -41,7 +41,7 @@ static int twice_scan(const struct twice *t, const char *name,
 					      err);
 }
 
-/* "Float32 [2,3]" */
+/* Returns a text such as "Float32 [2,3]". */
 static const char *twice_text(const struct rsh_ckpt_index *ix,
 			      const struct rsh_record *r, char *text)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/safetensors/model.c - whole models as two formats: Hugging Face's
- * model.safetensors.index.json and the files that it names, or
- * model.safetensors alone, and MindSpore's param_name_map.json with
- * part*.safetensors and hyper_param.safetensors.  Their parts are files of one
- * rank. */
+/* formats/safetensors/model.c - two formats of whole models.  The first is
+ * Hugging Face's model.safetensors.index.json and the files that it names, or
+ * model.safetensors alone.  The second is MindSpore's param_name_map.json with
+ * part*.safetensors and hyper_param.safetensors. In both, the parts are files
+ * of one rank. */
 #include "config.h"
 
 #include "model_i.h"
@@ -20,20 +20,20 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* This has parameters that no strategy lists; it is beside MindSpore's map and
- * not listed in it. */
+/* This file has parameters that are not in a strategy.  It is in the directory
+ * of MindSpore's map, but is not listed in the map. */
 #define MS_HYPER "hyper_param.safetensors"
 
 /* This is the state of a source. */
 struct model {
-	/* What their map says of them, all of which are there; without one it
-	 * is empty. */
+	/* The map of the parts, all of which exist.  It is empty if there is no
+	 * map. */
 	struct rsh_weight_map parts;
 };
 
-/* ---- which one it is ---- */
+/* ---- bidding ---- */
 
-/* Where both are there transformers takes the one file. */
+/* If both exist, transformers loads the one file. */
 static bool model_looks_hf(const struct rsh_look *l)
 {
 	return rsh_look_has(l, RSH_MODEL_HF_MAP) ||
@@ -84,7 +84,7 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 			 RSH_MODEL_HF_MAP " is beside it", part);
 }
 
-/* ---- its files ---- */
+/* ---- listing ---- */
 
 static bool model_has(const struct rsh_source *s, const char *name)
 {
@@ -129,7 +129,7 @@ static int model_load_map(const struct rsh_source *s, const char *name,
 	return rc;
 }
 
-/* transformers takes the one file, whatever a map says. */
+/* transformers loads the one file, even if there is a map. */
 static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 {
 	static const char *const file = RSH_MODEL_HF_SINGLE;
@@ -209,7 +209,7 @@ static void model_close(void *state)
 	free(m);
 }
 
-/* ---- what the map says of the tensors ---- */
+/* ---- the map and the tensors ---- */
 
 struct part_name {
 	const char *text;
@@ -223,8 +223,8 @@ static int part_by_text(const void *a, const void *b)
 	return strcmp(x->text, y->text);
 }
 
-/* Says of each file of the map which of the first n files it is, counted from 1
- * (0: none); NULL: memory is out. */
+/* Returns for each file of the map its number among the first n files, counted
+ * from 1 (0: none).  Returns NULL if out of memory. */
 static uint32_t *model_places(const struct rsh_source *s, uint32_t n)
 {
 	const struct model *m = rsh_source_state(s);
@@ -251,8 +251,8 @@ static uint32_t *model_places(const struct rsh_source *s, uint32_t n)
 	return part;
 }
 
-/* mindformers' scripts write what prediction layers share with the network
- * twice, and its map says which one is loaded. */
+/* Scripts of mindformers write the parameters that prediction layers share with
+ * the network twice, and the map says which copy is loaded. */
 static int ms_parts_home(const struct rsh_source *s, uint32_t n,
 			 struct rsh_names *names, uint32_t *home)
 {
@@ -272,7 +272,8 @@ static int ms_parts_home(const struct rsh_source *s, uint32_t n,
 	return 0;
 }
 
-/* A part may be another one than the map was made for. */
+/* The map may have been made for another version of a part, so missing
+ * parameters are logged. */
 static void model_indexed(const struct rsh_source *s, struct rsh_names *names)
 {
 	const struct model *m = rsh_source_state(s);

@@ -2,9 +2,9 @@
 /* formats/tensorflow/index.c compares the .index of a TensorFlow checkpoint
  * with its data files.
  *
- * The index is a sorted table.  It has blocks of (key, value) pairs, and behind
- * each block a byte that says how it is compressed and a CRC.  The values of an
- * index block are the places of these blocks, and a footer has the place of the
+ * The index is a sorted table.  It has blocks of (key, value) pairs.  After
+ * each block are a byte for the kind of compression and a CRC.  The values of
+ * an index block are the places of other blocks.  A footer has the place of the
  * index block. */
 #include "config.h"
 
@@ -26,8 +26,7 @@
 #define TRAILER_BYTES 5  /* compression, CRC */
 #define CRC_MASK 0xa282ead8u
 
-/* For these types of tensors the CRC is one of their elements, not of their
- * bytes. */
+/* For tensors of these types the CRC covers the elements, not the bytes. */
 #define DT_STRING 7
 #define DT_VARIANT 21
 
@@ -45,7 +44,7 @@ struct tf_check {
 };
 
 struct tf_block {
-	uint64_t at;        /* in the file */
+	uint64_t at;        /* offset in the file */
 	uint8_t *data;      /* owned */
 	size_t n;           /* bytes before the restart points */
 };
@@ -53,8 +52,8 @@ struct tf_block {
 typedef int tf_entry_fn(struct tf_check *c, uint64_t at, bool empty_key,
 			const uint8_t *value, size_t n);
 
-/* Computes CRC-32C.  The table is made again for each stretch, which costs less
- * than reading the stretch. */
+/* Computes CRC-32C.  The table is computed again for each range, which costs
+ * less than reading the range. */
 static uint32_t tf_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {
 	uint32_t table[256];
@@ -71,8 +70,8 @@ static uint32_t tf_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 	return ~crc;
 }
 
-/* CRCs are stored in this way so that a CRC over bytes that hold CRCs is as
- * good as any other. */
+/* CRCs are stored masked, so that a CRC over bytes that contain CRCs is as
+ * reliable as others. */
 static uint32_t tf_unmask(uint32_t stored)
 {
 	stored -= CRC_MASK;
@@ -191,7 +190,7 @@ static int tf_check_content(struct tf_check *c, const Rsh__Pb__BundleEntry *e)
 	uint32_t crc;
 	int rc;
 
-	/* The parts of a partitioned tensor are entries of their own. */
+	/* The parts of a partitioned tensor are separate entries. */
 	if (e->size == 0 || e->dtype == DT_STRING || e->dtype == DT_VARIANT)
 		return 0;
 	rc = rsh_bytes_crc(shard, (uint64_t)e->offset, (uint64_t)e->size,

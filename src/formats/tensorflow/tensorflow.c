@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/tensorflow/tensorflow.c knows TensorFlow 2: <name>-<step>.index and
- * its <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
- * newest one. */
+/* formats/tensorflow/tensorflow.c finds, checks and shows steps of TensorFlow
+ * 2: <name>-<step>.index and its <name>-<step>.data-<i>-of-<n>, and the file
+ * `checkpoint`, which names the newest step. */
 #include "config.h"
 
 #include "index_i.h"
@@ -22,8 +22,8 @@ static const char tensorflow_of[] = "-of-";
 
 #define TENSORFLOW_DIGITS 5
 
-/* Returns where ".data-00001-of-00002" begins at the end of a name, or NULL if
- * there is nothing of this form. */
+/* Returns the ".data-00001-of-00002" at the end of a name, or NULL if there is
+ * none. */
 static const char *tensorflow_data_in(const char *file, uint64_t *i,
 				      uint64_t *n)
 {
@@ -43,7 +43,7 @@ static const char *tensorflow_data_in(const char *file, uint64_t *i,
 	       rsh_number_read(of, strlen(of), n) && *i < *n ? p : NULL;
 }
 
-/* The last number of a name is the step, as tf.train.Checkpoint writes it. */
+/* The last number in a name is the step, as tf.train.Checkpoint writes it. */
 static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
 {
 	const char *end = tensorflow_data_in(file, &(uint64_t){ 0 },
@@ -65,7 +65,8 @@ static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
 	return true;
 }
 
-/* Collects the data files, which must all say the same n and be there. */
+/* Collects the data files.  All must exist and have the same n in their
+ * names. */
 static int tensorflow_collect(const struct rsh_byte_source *files,
 			      const char *const *names, size_t n_files,
 			      const struct rsh_byte_source **shards,
@@ -178,7 +179,7 @@ static const struct rsh_resume_format tensorflow_resume = {
 	.show = tensorflow_show,
 };
 
-/* It is shown with --resume alone. */
+/* This format is only shown with --resume. */
 const struct rsh_format rsh_tensorflow_format = {
 	.name = "tensorflow",
 	.says = "checkpoint of TensorFlow",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/torch/check.c checks whether a file of torch.save() is complete.  The
- * first bytes tell the form, and each form has its own check. */
+ * form is detected from the first bytes, and each form has a separate check. */
 #include "config.h"
 
 #include "torch_i.h"
@@ -17,8 +17,8 @@
 static const uint8_t torch_legacy_magic[] = {
 	0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19,
 };
-/* The magic number is looked for in this much of a file; PROTO and FRAME may
- * precede it. */
+/* The magic number is searched in this many bytes; PROTO and FRAME may precede
+ * it. */
 #define MAGIC_WITHIN 32
 #define TAR_BLOCK_BYTES 512u
 #define TAR_SIZE_AT 124
@@ -27,7 +27,8 @@ static const uint8_t torch_legacy_magic[] = {
 /* Zeros fill the last record of a tar archive, which has this many bytes. */
 #define TAR_RECORD_BYTES 10240u
 
-/* ---- zip: a few small reads for each entry, and content only for CRCs ---- */
+/* ---- zip: a few small reads for each entry; content is read only for CRCs
+ * ---- */
 
 static int zip_check_content(const struct rsh_byte_source *src,
 			     const struct rsh_zip_entry *e, uint64_t at,
@@ -46,7 +47,7 @@ static int zip_check_content(const struct rsh_byte_source *src,
 				 "its CRC", err);
 }
 
-/* Tells whether any entry has a CRC: set_crc32_options(False) writes 0 for
+/* Finds out whether any entry has a CRC: set_crc32_options(False) writes 0 for
  * each. */
 static int zip_find_crc(const struct rsh_byte_source *src,
 			const struct rsh_zip_directory *d, uint8_t *room,
@@ -112,7 +113,8 @@ int rsh_torch_zip_check(const struct rsh_byte_source *src, bool full,
 
 /* ---- tar: PyTorch before 0.1.10; later releases still read it ---- */
 
-/* Reads a size: octal digits, or a binary number if they are too few for it. */
+/* Reads a size: octal digits, or a binary number if it needs more digits than
+ * there are. */
 static uint64_t tar_size(const uint8_t *p)
 {
 	uint64_t size = 0;
@@ -164,8 +166,9 @@ static int tar_check(const struct rsh_byte_source *src, struct rsh_error *err)
 		at += size + (TAR_BLOCK_BYTES - size % TAR_BLOCK_BYTES) %
 			     TAR_BLOCK_BYTES;
 	}
-	/* Blocks that a crash of the machine kept from the disk may read as
-	 * zeros, so more zeros than fill a tar record are suspicious. */
+	/* After a crash of the machine, blocks that were not written to the
+	 * disk may read as zeros.  So more zeros than fill a tar record are an
+	 * error. */
 	return src->size - at < TAR_RECORD_BYTES ? 0 :
 	       rsh_bytes_damaged(src, at, "bytes after the end of the archive",
 				 err);

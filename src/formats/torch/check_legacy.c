@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/check_legacy.c finds out whether an old file of torch.save() is
- * as long as it must be: pickles, and behind them the bytes of storages.
+/* formats/torch/check_legacy.c checks whether an old file of torch.save() has
+ * the right length.  The file has pickles, and then the bytes of storages.
  *
- * Nothing in the file says how long it is, and storages end without a mark.
- * What refers to one, in the pickle of the object, is the tuple ("storage",
- * class, key, device, number of elements, ...).  Such tuples are looked for
- * among the first values since the last mark, with a memo for what is written
- * once and used again, as classes are.  No other value matters, so there is no
- * stack. */
+ * The file does not contain its length, and storages have no end mark.  In the
+ * pickle of the object, a reference to a storage is the tuple ("storage",
+ * class, key, device, number of elements, ...).  Such tuples are searched among
+ * the first values after the last mark.  A memo is needed for values that are
+ * written once and used again, such as classes.  No other values are needed, so
+ * there is no stack. */
 #include "config.h"
 
 #include "torch_i.h"
@@ -22,19 +22,20 @@
 /* This many pickles precede the object: a magic number, a version, the
  * system. */
 #define PICKLES_BEFORE 3
-/* The tuple that refers to a storage has at least this many values: up to the
- * number of elements. */
+/* The tuple that refers to a storage has at least this many values; the last of
+ * them is the number of elements. */
 #define TUPLE_LEAST 5
-/* These bytes, its number of elements, precede the content of each storage. */
+/* The number of elements has this many bytes and precedes the content of each
+ * storage. */
 #define COUNT_BYTES 8
-/* No more values than this are remembered; no model has as many. */
+/* No more values than this are stored; no model has as many. */
 #define VALUES_MAX (4u * 1024 * 1024)
 
 enum legacy_kind { THING, NUMBER, TEXT, CLASS };
 
 struct legacy_value {
 	enum legacy_kind kind;
-	uint64_t number; /* or a hash */
+	uint64_t number; /* the number, or a hash */
 };
 
 struct legacy_storage {
@@ -47,16 +48,17 @@ struct legacy_object {
 	uint64_t storage_word; /* the hash of "storage" */
 	struct legacy_value top;
 	struct legacy_value first[TUPLE_LEAST]; /* values since the last mark */
-	size_t n;                               /* how many there were */
+	/* number of values since the last mark */
+	size_t n;
 	struct legacy_value *memo;
 	size_t n_memo, cap_memo;
 	struct legacy_storage *storages;
 	size_t n_storages, cap_storages;
-	bool unsized_any; /* there is a storage whose length is not known */
+	bool unsized_any; /* the length of at least one storage is not known */
 };
 
 /* Puts the top value into the memo.  Python 2 counts from 1, so place 0 may be
- * left out. */
+ * unused. */
 static int legacy_put(struct legacy_object *o, uint64_t place)
 {
 	if (place > o->n_memo + 1 || place >= VALUES_MAX)
@@ -104,7 +106,7 @@ static int legacy_note_storage(struct legacy_object *o)
 	return 0;
 }
 
-/* Returns what an instruction pushes that has nothing to do with the memo. */
+/* Returns the value that an instruction pushes without using the memo. */
 static struct legacy_value legacy_value_of(const struct legacy_object *o,
 					   const struct rsh_pickle_step *s)
 {
@@ -167,9 +169,10 @@ static int legacy_by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Checks whether the rest of the file is as long as all storages, each of which
- * may be referred to several times.  Of a storage whose length is not known
- * there must be at least its number of elements. */
+/* Checks whether the rest of the file is as long as all storages together. A
+ * storage may be referred to several times.  If the element size of a storage
+ * is not known, it must have at least one byte for each element, and the file
+ * may be longer. */
 static int legacy_check_length(struct legacy_object *o)
 {
 	const uint64_t at = o->p->at, rest = o->p->src->size - at;

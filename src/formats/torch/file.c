@@ -12,8 +12,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 
-/* So much is read at once at the end of a file: the directory of some 2,500
- * storages, or all of a small file. */
+/* This many bytes are read at once at the end of a file: the directory of some
+ * 2,500 storages, or all of a small file. */
 #define TAIL_BYTES ((uint64_t)256 * 1024)
 static const uint8_t zip_end_mark[] = { 'P', 'K', 5, 6 };
 
@@ -82,8 +82,9 @@ void rsh_torch_view_clear(struct rsh_torch_view *v)
 
 /* ---- a file ---- */
 
-/* Tells the form of the file, whose end the view has.  A zip archive that is
- * long shows at its end what it is, and its beginning is read with data.pkl. */
+/* Detects the form of the file from its first bytes.  This is not needed if the
+ * end of a long file, which the view has, shows that it is a zip archive; its
+ * beginning is then read together with data.pkl. */
 static int torch_find_form(struct rsh_torch_reader *r,
 			   enum rsh_torch_form *form)
 {
@@ -114,7 +115,8 @@ static int torch_read(struct rsh_torch_reader *r)
 		rc = torch_find_form(r, &form);
 	if (rc == 0 && form == RSH_TORCH_ZIP) {
 		rc = rsh_torch_read_zip(r);
-		/* The elements of another form may contain the mark. */
+		/* The elements in a file of another form may contain the
+		 * mark. */
 		if (rc == -EBADMSG && tail < r->src.size &&
 		    torch_find_form(r, &form) == 0 && form == RSH_TORCH_ZIP)
 			return rc;
@@ -138,7 +140,7 @@ static void torch_count_tensors(struct rsh_torch_reader *r)
 		r->storages[r->tensors[i].storage].n_tensors++;
 }
 
-/* Copies an array that grew into the file's arena. */
+/* Copies a grown array into the file's arena. */
 static void *torch_keep(struct rsh_torch_reader *r, const void *v, size_t n,
 			size_t elem)
 {

@@ -2,10 +2,10 @@
 /* formats/torch/index.c makes the index of a file of torch.save(), and offers
  * its tensors to the planner.
  *
- * A tensor whose elements fill a stretch, in whatever order of its dimensions,
- * is a record with the dimensions in that order.  Of any other the record is
- * the stretch from its first element to its last, in one dimension, of which
- * the tensor takes what its strides say. */
+ * If the elements of a tensor are contiguous in any order of its dimensions,
+ * its record has the dimensions in that order.  The record of any other tensor
+ * is the range from its first element to its last, in one dimension; the tensor
+ * uses the elements that its strides give. */
 #include "config.h"
 
 #include "rsh/formats/torch.h"
@@ -18,11 +18,11 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A tensor that shows one element in several places is made of parts, one for
- * each of them. */
+/* A tensor that has one element in several places is made of several parts.
+ * This is the maximum of parts. */
 #define PARTS_MAX 65536
 
-/* ---- how the elements lie ---- */
+/* ---- the order of the elements ---- */
 
 static bool order_is_dense(uint32_t n_dims, const uint64_t *dims,
 			   const uint64_t *strides, const uint8_t *order)
@@ -51,7 +51,7 @@ bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
 	if (empty || order_is_dense(n_dims, dims, strides, order))
 		return true;
 	/* Sorts by strides, the longest first.  The stride of a dimension of
-	 * one index has no meaning; these come first. */
+	 * size 1 has no meaning; these dimensions come first. */
 	for (uint32_t n = 0; n < n_dims; n++) {
 		uint32_t i = n;
 
@@ -135,14 +135,14 @@ int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
 		rsh_ckpt_index_free(ix);
 		return rsh_error_nomem(err);
 	}
-	/* A file has every name once. */
+	/* The names in a file are unique, so this cannot fail. */
 	rsh_ckpt_index_sort(ix, &twice);
 	*out = ix;
 	return 0;
 }
 
-/* Puts the order of the dimensions behind the name of a tensor that is not
- * stored row by row.  -ENOTSUP: its elements do not fill a stretch. */
+/* Appends the order of the dimensions to the name of a tensor that is not in
+ * row-major order.  -ENOTSUP: its elements are not contiguous. */
 static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
 {
 	struct rsh_torch_layout l;
@@ -244,7 +244,7 @@ static int offer_add_record(struct torch_offering *o, uint32_t record,
 	       rsh_error_nomem(err);
 }
 
-/* Makes the part of a tensor whose elements fill a stretch. */
+/* Makes the part of a tensor whose elements are contiguous. */
 static int offer_part(struct torch_offering *o,
 		      const struct rsh_torch_tensor *t,
 		      const struct rsh_torch_layout *l, uint32_t number,
@@ -266,9 +266,10 @@ static int offer_part(struct torch_offering *o,
 	return 0;
 }
 
-/* Finds the dimensions that factors can follow: sorted by their strides each
- * goes further than all shorter ones together.  The others are gone through
- * index by index. */
+/* Finds the dimensions that can be factors: if they are sorted by stride, the
+ * stride of each must be at least the reach of all shorter ones together.
+ * Every other dimension needs a separate part for each index.  Returns the
+ * number of parts. */
 static uint64_t offer_split(const struct rsh_torch_tensor *t,
 			    const struct rsh_torch_layout *l, bool *follows)
 {
@@ -286,8 +287,8 @@ static uint64_t offer_split(const struct rsh_torch_tensor *t,
 	return n_parts;
 }
 
-/* Makes one part: `at` has the indexes of the dimensions that are gone
- * through. */
+/* Makes one part. `at` has the indexes of the dimensions that are not
+ * factors. */
 static int offer_factored(struct torch_offering *o,
 			  const struct rsh_torch_tensor *t,
 			  const bool *follows, const uint64_t *at,

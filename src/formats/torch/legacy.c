@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/torch/legacy.c reads the form of torch.save() from before PyTorch
- * 1.6, which it still writes when asked to: five pickles (a magic number, a
- * version, the system, the object, the keys of the storages), then of each
- * storage the number of its elements and these, in the order of the keys. */
+ * 1.6, which PyTorch still writes on request.  It has five pickles (a magic
+ * number, a version, the system, the object, the keys of the storages). Then,
+ * for each storage in the order of the keys, it has the number of elements and
+ * the elements. */
 #include "config.h"
 
 #include "reader_i.h"
@@ -16,7 +17,7 @@
 
 #define LEGACY_VERSION 1001
 #define COUNT_BYTES 8
-/* The pickles of a model have fewer bytes. */
+/* The pickles of a model have fewer bytes than this. */
 #define PICKLES_MAX ((uint64_t)1024 * 1024 * 1024)
 
 /* Reads the pickles before the object. */
@@ -25,7 +26,8 @@ static int legacy_read_system(struct rsh_torch_reader *r, uint64_t end)
 	const struct rsh_pickle_value *little;
 	struct rsh_pickle_value v;
 	uint64_t at;
-	/* The first one is the magic number, which told the form. */
+	/* The first one is the magic number, from which the form was
+	 * detected. */
 	int rc = rsh_torch_pickle(r, end, true, &v);
 
 	at = r->pickle.at;
@@ -65,8 +67,8 @@ static int legacy_place(struct rsh_torch_reader *r, size_t i, uint64_t *at)
 		return rsh_torch_bad(r, r->src.size, "truncated: the storages "
 				     "do not end within the file");
 	to->offset = *at + COUNT_BYTES;
-	/* The count is known already, so it is compared only if it was read
-	 * with other bytes. */
+	/* The count is known already, so it is compared only if these bytes
+	 * were read with others. */
 	if (rsh_torch_view_has(&r->view, *at, COUNT_BYTES)) {
 		rc = rsh_bytes_read(&r->src, count, sizeof(count), *at, r->err);
 		if (rc || rsh_le64(count) != s->count)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/listing.c finds PyTorch's own files: SOURCE is one, or a
- * directory with pytorch_model.bin or its parts, with consolidated.00.pth, or
+/* formats/torch/listing.c finds PyTorch's own files: SOURCE is such a file, or
+ * a directory with pytorch_model.bin or its parts, with consolidated.00.pth, or
  * with one file of torch.save() of any name. */
 #include "config.h"
 
@@ -21,7 +21,8 @@
 
 /* ---- names ---- */
 
-/* Has it the name of a file that may have a model's weights? */
+/* Returns whether the name is that of a file that may have a model's
+ * weights. */
 static bool torch_may_hold(const char *name)
 {
 	static const char *const suffixes[] = {
@@ -42,7 +43,8 @@ static bool torch_may_hold(const char *name)
 	return false;
 }
 
-/* Is it the name of a rank's slice, as Megatron and DeepSpeed write them? */
+/* Returns whether the name is that of a rank's slice, as Megatron and DeepSpeed
+ * write them. */
 static bool torch_is_slice(const char *name)
 {
 	return strncmp(name, "mp_rank_", strlen("mp_rank_")) == 0 ||
@@ -62,7 +64,7 @@ static bool torch_is_consolidated(const char *name)
 	return digits > 0 && strcmp(name + n + digits, after) == 0;
 }
 
-/* ---- which one it is ---- */
+/* ---- bidding ---- */
 
 static enum rsh_torch_form torch_form(const struct rsh_store *store,
 				      const char *name)
@@ -77,7 +79,7 @@ static enum rsh_torch_form torch_form(const struct rsh_store *store,
 	return n > 0 ? rsh_torch_form(start, (size_t)n) : RSH_TORCH_NONE;
 }
 
-/* A bare pickle may be anything. */
+/* A bare pickle is not accepted, because its content may be anything. */
 static bool torch_is_file(const struct rsh_store *store, const char *name)
 {
 	const enum rsh_torch_form form = torch_form(store, name);
@@ -91,7 +93,7 @@ static bool torch_is_asked(const struct rsh_look *l)
 	return rsh_look_is_plain(l) && !rsh_look_is_sharded(l);
 }
 
-/* Says how many entries may hold weights, and the first one. */
+/* Returns how many entries may have weights, and sets the first one. */
 static size_t torch_count(const struct rsh_look *l, const char **first)
 {
 	size_t n = 0;
@@ -102,7 +104,7 @@ static size_t torch_count(const struct rsh_look *l, const char **first)
 	return n;
 }
 
-/* transformers prefers the safetensors where both are there. */
+/* If both exist, transformers prefers the safetensors. */
 static bool torch_is_shadowed(const struct rsh_look *l)
 {
 	return rsh_look_has(l, "model.safetensors") ||
@@ -134,7 +136,8 @@ int rsh_torch_file_bid(const struct rsh_look *l)
 
 	if (!torch_is_asked(l))
 		return RSH_BID_NO;
-	/* Files of distributed checkpoints are such archives end to end. */
+	/* Files of distributed checkpoints are concatenations of such
+	 * archives. */
 	if (l->file && rsh_has_suffix(l->file, ".distcp"))
 		return RSH_BID_NO;
 	if (l->file)
@@ -164,7 +167,7 @@ void rsh_torch_hint(const struct rsh_look *l, char *buf, size_t max)
 			 "such as %s: give one of them as SOURCE", n, first);
 }
 
-/* ---- its files ---- */
+/* ---- listing ---- */
 
 static int torch_list_all(struct rsh_source *s, const char *const *names,
 			  uint32_t n, struct rsh_error *err)
@@ -216,8 +219,8 @@ void rsh_torch_close(void *state)
 
 /* ---- opening ---- */
 
-/* Finds the first entry of the directory that `is` says yes to, and how many
- * there are; *first is from malloc. */
+/* Finds the first entry of the directory for which `is` returns true, and
+ * counts these entries; *first is from malloc. */
 static int torch_search(const struct rsh_source *s, bool (*is)(const char *),
 			char **first, size_t *n, struct rsh_error *err)
 {
@@ -270,7 +273,7 @@ int rsh_torch_file_open(struct rsh_source *s,
 	return torch_list_all(s, &file, 1, err);
 }
 
-/* Meta's models: one file is whole, several are slices. */
+/* Meta's models: a single file is whole, several files are slices. */
 static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
 {
 	cleanup_free char *found = NULL;
@@ -291,7 +294,7 @@ static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
 			     rsh_source_path(s));
 }
 
-/* transformers takes the one file, whatever a map says. */
+/* transformers loads the one file, even if there is a map. */
 int rsh_torch_model_open(struct rsh_source *s,
 			 const struct rsh_source_options *opts,
 			 struct rsh_error *err)

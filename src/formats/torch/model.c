@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/model.c tells what PyTorch's files of a source hold. */
+/* formats/torch/model.c reads the content of PyTorch's files of a source. */
 #include "config.h"
 
 #include "torch_i.h"
@@ -16,7 +16,7 @@
 
 /* ---- indexes ---- */
 
-/* The contents that were read are kept, also for rsh_torch_values(). */
+/* The content that was read is kept, also for rsh_torch_values(). */
 int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
 		   const struct rsh_byte_source *bytes, enum rsh_scan how,
 		   struct rsh_names *names, struct rsh_ckpt_index **out,
@@ -48,7 +48,7 @@ int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
 	return 0;
 }
 
-/* Strides are in no index: the file has to be read. */
+/* An index has no strides, so the file must be read. */
 bool rsh_torch_fits(const struct rsh_source *s, uint32_t file,
 		    const struct rsh_ckpt_index *ix, struct rsh_names *names)
 {
@@ -72,7 +72,8 @@ static int torch_by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Each part holds the tensors that the map says, and no others. */
+/* Checks that each part has the tensors that the map assigns to it, and no
+ * others. */
 static int torch_check_map(const struct rsh_source *s, uint32_t file,
 			   struct rsh_error *err)
 {
@@ -174,7 +175,8 @@ void rsh_torch_each(const struct rsh_source *s,
 		}
 }
 
-/* All that its files hold together is in their indexes already. */
+/* The indexes have all that is needed to check the files against each other; no
+ * content is read again. */
 int rsh_torch_verify(const struct rsh_verifier *v)
 {
 	struct rsh_error why = RSH_ERROR_INIT;
@@ -272,7 +274,7 @@ int rsh_torch_values(struct rsh_source *s,
 
 /* ---- lists ---- */
 
-/* Makes a box of the whole tensor, in this file. */
+/* Makes a box of the whole tensor in this file. */
 static const struct rsh_listed_chunk *
 torch_list_chunk(struct rsh_arena *arena, const struct rsh_torch_file *f,
 		 const struct rsh_torch_tensor *t, const char *file)
@@ -292,8 +294,8 @@ torch_list_chunk(struct rsh_arena *arena, const struct rsh_torch_file *f,
 	return c;
 }
 
-/* Adds the tensors of a file; the first one of a storage is named by the
- * others. */
+/* Adds the tensors of a file.  If tensors share a storage, the entries of the
+ * later ones name the first one. */
 static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
 			      struct rsh_arena *arena,
 			      struct rsh_listed_tensor *to)
@@ -333,7 +335,7 @@ int rsh_torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 		cleanup_format_file struct rsh_format_file f = { .path = NULL };
 		int rc = 0;
 
-		/* A file that is not indexed has not been read. */
+		/* A file without an index has not been read. */
 		if (!t->files[i])
 			rc = rsh_format_file_open(s, t->names[i], &f, err);
 		if (rc == 0 && !t->files[i])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/pickle.c says what a pickle of torch.save() may name and call,
- * and collects the storages that it refers to. */
+/* formats/torch/pickle.c has the rules for names and calls in a pickle of
+ * torch.save(), and collects the storages that it refers to. */
 #include "config.h"
 
 #include "reader_i.h"
@@ -17,15 +17,15 @@
 /* Keys are numbers in practice. */
 #define KEY_MAX 63
 
-/* What a call of a name gives. */
+/* This is the result of calling a name. */
 enum torch_made {
 	REFUSED,
 	INERT,   /* a value without effect */
-	MAPPING, /* a dictionary, of what the arguments hold */
+	MAPPING, /* a dictionary made from the arguments */
 	SEQUENCE,
 };
 
-/* A module or name that ends in "*" stands for all that begin so. */
+/* A "*" at the end of a module or name matches any rest. */
 static const struct {
 	const char *module, *name;
 	enum torch_made made;
@@ -111,7 +111,7 @@ static int torch_refuse(struct rsh_torch_reader *r,
 
 /* ---- containers ---- */
 
-/* Makes a container of its own of n values. */
+/* Makes a new container of n values. */
 static int torch_make_list(struct rsh_torch_reader *r,
 			   enum rsh_pickle_kind kind,
 			   const struct rsh_pickle_value *values, uint32_t n,
@@ -132,7 +132,7 @@ static int torch_make_list(struct rsh_torch_reader *r,
 	return 0;
 }
 
-/* Takes key and value out of a pair.  False: it is none. */
+/* Gets key and value from a pair.  Returns false if it is not a pair. */
 static bool torch_take_pair(const struct rsh_pickle_value *v,
 			    struct rsh_pickle_value pair[2])
 {
@@ -149,7 +149,7 @@ static bool torch_take_pair(const struct rsh_pickle_value *v,
 	return true;
 }
 
-/* Makes a dictionary of a list of pairs. */
+/* Makes a dictionary from a list of pairs. */
 static int torch_make_pairs(struct rsh_torch_reader *r,
 			    const struct rsh_pickle_list *pairs,
 			    struct rsh_pickle_value *out)
@@ -174,8 +174,8 @@ static int torch_make_pairs(struct rsh_torch_reader *r,
 	return 0;
 }
 
-/* Makes what OrderedDict(), defaultdict(factory, ...), Counter(...) and dict()
- * give. */
+/* Makes the result of OrderedDict(), defaultdict(factory, ...), Counter(...)
+ * and dict(). */
 static int torch_make_mapping(struct rsh_torch_reader *r,
 			      const struct rsh_pickle_call *c,
 			      struct rsh_pickle_value *out)
@@ -222,8 +222,8 @@ static bool torch_has_numbers_alone(const struct rsh_pickle_value *args)
 	return args->n > 0;
 }
 
-/* _rebuild_from_type_v2(function, type, arguments, state) would call that
- * function. */
+/* _rebuild_from_type_v2(function, type, arguments, state) would call the
+ * function in its arguments. */
 static bool torch_is_nested_call(const struct rsh_pickle_value *callee)
 {
 	return rsh_pickle_is_class(callee, "torch._tensor",
@@ -248,15 +248,16 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 							    c->callee);
 		return 0;
 	}
-	/* An instance without its constructor, and a member of an enum. */
+	/* Accepted are an instance made without its constructor, and a member
+	 * of an enum. */
 	if (c->callee->kind == RSH_PV_CLASS &&
 	    (c->is_new ? c->args->n == 0 : torch_has_numbers_alone(c->args)))
 		return 0;
 	return torch_refuse(r, c->callee);
 }
 
-/* Takes the count of a storage's elements.  One storage may be named several
- * times, also by several classes, which then count the same bytes. */
+/* Stores the number of a storage's elements.  One storage may be named several
+ * times, also by several classes; its size in bytes must be the same then. */
 static int torch_note_storage(struct rsh_torch_reader *r, uint64_t at,
 			      const struct rsh_pickle_value *id)
 {
@@ -288,8 +289,8 @@ static int torch_note_storage(struct rsh_torch_reader *r, uint64_t at,
 	return 0;
 }
 
-/* A persistent id is ("storage", class, key, location, elements), and in the
- * old form a view of another storage, which is None since long. */
+/* A persistent id is ("storage", class, key, location, elements).  The old form
+ * also has a view of another storage, which has been None for a long time. */
 static int torch_persistent(void *ctx, uint64_t at,
 			    const struct rsh_pickle_value *id)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/steps.c knows .pt, .pth and .pth.tar of torch.save().
+/* formats/torch/steps.c finds, checks and shows .pt, .pth and .pth.tar of
+ * torch.save().
  *
  * PyTorch leaves names to its users (checkpoint_12.pt, epoch3_step400.pth,
- * model_best.pth.tar): the numbers of a name, from left to right, are its step.
- */
+ * model_best.pth.tar): the numbers of a name, from left to right, are its
+ * step. */
 #include "config.h"
 
 #include "torch_i.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/torch.c - PyTorch's own files as two formats: one file, or a
- * directory that has but one, and models as transformers and Meta lay them
- * down. */
+/* formats/torch/torch.c - two formats of PyTorch's own files: a single file (or
+ * a directory that has only one), and models in the layouts of transformers and
+ * Meta. */
 #include "config.h"
 
 #include "torch_i.h"
@@ -11,7 +11,7 @@
 
 #include "rsh/formats/formats.h"
 
-/* SOURCE is called by its file. */
+/* The file's name is shown for SOURCE. */
 static void torch_step_text(const struct rsh_source *s, uint32_t i, char *text,
 			    size_t size)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/torch_i.h - PyTorch's own files as a source, for this directory
- * only. */
+/* formats/torch/torch_i.h - PyTorch's own files as a source; only this
+ * directory includes it. */
 #ifndef RSH_FORMATS_TORCH_I_H
 #define RSH_FORMATS_TORCH_I_H
 
@@ -17,10 +17,11 @@ struct rsh_source_torch {
 	struct rsh_weight_map map; /* of its parts */
 	uint32_t n;
 	char **names; /* [n] */
-	/* The mutex guards what the files hold while indexes are made, by
-	 * several threads; each file is parsed by one. */
+	/* The mutex guards `files` while several threads make indexes.  Each
+	 * file is parsed by one thread. */
 	pthread_mutex_t lock;
-	struct rsh_torch_file **files; /* [n]: by the number of the file */
+	/* [n]: content, by the number of the file */
+	struct rsh_torch_file **files;
 };
 
 /* ---- finding (listing.c) ---- */
@@ -36,7 +37,7 @@ int rsh_torch_model_open(struct rsh_source *s,
 			 struct rsh_error *err);
 void rsh_torch_close(void *state);
 
-/* ---- what the files hold (model.c) ---- */
+/* ---- the content of the files (model.c) ---- */
 
 int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
 		   const struct rsh_byte_source *bytes, enum rsh_scan how,
@@ -61,14 +62,14 @@ int rsh_torch_verify(const struct rsh_verifier *v);
 
 /* ---- checking (check.c, check_legacy.c) ---- */
 
-/* Checks the zip archive of a .pt.  If `full`, reads all entries that are not
- * compressed, as PyTorch's are, and compares their CRCs.  Sets *unsummed if
+/* Checks the zip archive of a .pt.  If `full`, also reads all entries that are
+ * not compressed, as PyTorch's are, and verifies their CRCs.  Sets *unsummed if
  * `full` and no entry has a CRC (torch.serialization.set_crc32_options(False)
  * writes none). */
 int rsh_torch_zip_check(const struct rsh_byte_source *src, bool full,
 			bool *unsummed, struct rsh_error *err);
 /* Checks whether pickles and storages fill the file, which begins with the
- * magic number; *p stands at its beginning. */
+ * magic number.  *p must be at the beginning of the file. */
 int rsh_torch_legacy_check(struct rsh_pickle *p);
 
 extern const struct rsh_resume_format rsh_torch_resume;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/walk.c finds the tensors of an object of torch.save(), and the
- * values beside them, by flattened names.
+/* formats/torch/walk.c finds the tensors and the other values of an object of
+ * torch.save(), by flattened names.
  *
- * Lists of plain data are one value, as torch.distributed.checkpoint has it.
- * An object may hold itself, or one list in many places: what is visited, and
- * the bytes that are written, are bounded by the bytes of the pickle. */
+ * A list of plain data is one value, as in torch.distributed.checkpoint. An
+ * object may contain itself, or one list in many places.  Therefore the number
+ * of visits and the bytes that are written are limited by the size of the
+ * pickle. */
 #include "config.h"
 
 #include "reader_i.h"
@@ -23,7 +24,7 @@
 #define DEPTH_MAX 1000
 #define NAME_MAX_BYTES 4096
 /* A pickle has at least one byte for each value, except for values that are in
- * several places. */
+ * several places.  This factor limits the bytes that are written. */
 #define SHOWN_PER_BYTE 64
 #define SHOWN_AT_LEAST 65536
 /* _rebuild_parameter(_rebuild_from_type_v2(_rebuild_tensor_v2(...))) */
@@ -65,7 +66,7 @@ static int walk_numbers(struct rsh_torch_reader *r,
 	return 0;
 }
 
-/* Checks whether the elements can be counted and are in the storage. */
+/* Checks that the elements can be counted and are in the storage. */
 static int walk_check_reach(struct rsh_torch_reader *r,
 			    struct rsh_torch_tensor *t, uint64_t n_stored)
 {
@@ -89,14 +90,16 @@ static int walk_check_reach(struct rsh_torch_reader *r,
 
 /* ---- tensors ---- */
 
-/* A tensor while its call is parsed. */
+/* This is a tensor during the parsing of its call. */
 struct walk_tensor {
-	const struct rsh_pickle_value *args; /* of the call that has storage */
+	/* arguments of the call that has the storage */
+	const struct rsh_pickle_value *args;
 	bool has_dtype;                      /* the type is an argument */
-	const char *make;                    /* of one that is not shown */
+	/* kind of a tensor that is not shown */
+	const char *make;
 };
 
-/* Gives the number of the storage that a value is, and its class. */
+/* Returns the number and the class of the storage in a value. */
 static int walk_storage(struct rsh_torch_reader *r,
 			const struct rsh_pickle_value *v, uint32_t *number,
 			const struct rsh_pickle_value **id)
@@ -104,7 +107,7 @@ static int walk_storage(struct rsh_torch_reader *r,
 	if (v->kind != RSH_PV_OBJECT || v->object->class ||
 	    v->object->args.kind != RSH_PV_TUPLE)
 		return walk_bad(r, "a tensor without a storage");
-	/* The rules have checked it. */
+	/* The rules have checked this tuple. */
 	*id = v->object->args.items;
 	*number = rsh_names_find(r->keys, (*id)[2].text, (*id)[2].n);
 	return *number < r->n_stored ? 0 :
@@ -138,7 +141,8 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 		return walk_bad(r, "a tensor without a type");
 	t.dtype = w->has_dtype ? rsh_torch_dtype(&v[6]) :
 				 rsh_torch_storage_dtype(&id[1]);
-	/* The elements of what is not known are not counted. */
+	/* If the type is not known, the number of stored elements is not
+	 * either. */
 	width = rsh_dtype_size(t.dtype);
 	n_stored = r->stored[t.storage].count * r->stored[t.storage].width;
 	n_stored = width ? n_stored / width : NUMBER_MAX;
@@ -152,7 +156,8 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	return 0;
 }
 
-/* Is the tensor marked as the conjugate or the negative of its elements? */
+/* Returns whether the tensor is marked as the conjugate or the negative of its
+ * elements. */
 static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 {
 	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
@@ -160,8 +165,8 @@ static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
 }
 
-/* Looks at a call of one of torch's functions that build tensors; *is says
- * whether it is one.  What wraps a tensor is unwrapped. */
+/* Parses a call.  *is says whether the callee is one of torch's functions that
+ * build tensors.  Functions that wrap a tensor are followed to the tensor. */
 static int walk_look_at(struct rsh_torch_reader *r,
 			const struct rsh_pickle_class *class,
 			const struct rsh_pickle_value *args,
@@ -204,7 +209,7 @@ static int walk_look_at(struct rsh_torch_reader *r,
 
 /* ---- names ---- */
 
-/* Adds a key to the name; `before` is the length up to it. */
+/* Adds a key to the name. `before` is the length without it. */
 static int walk_push(struct rsh_torch_reader *r, bool first, const char *text,
 		     size_t n)
 {
@@ -240,13 +245,13 @@ static int walk_push_key(struct rsh_torch_reader *r, bool first,
 	case RSH_PV_NONE:
 		return walk_push(r, first, "None", 4);
 	default:
-		/* What has such a key can be no tensor. */
+		/* A value with such a key cannot be a tensor. */
 		r->unnamed = true;
 		return walk_push(r, first, "?", 1);
 	}
 }
 
-/* Keeps the current name; *out lives as long as the file. */
+/* Stores the current name; *out is valid as long as the file. */
 static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
 {
 	struct rsh_names *names = r->file->names_;
@@ -268,7 +273,7 @@ static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
 
 /* ---- values ---- */
 
-/* Adds what is no tensor, or one that is not shown. */
+/* Adds a value that is not a tensor, or a tensor that is not shown. */
 static int walk_add_value(struct rsh_torch_reader *r,
 			  const struct rsh_pickle_value *v, const char *make)
 {
@@ -276,7 +281,8 @@ static int walk_add_value(struct rsh_torch_reader *r,
 	cleanup_free char *json = NULL;
 	int rc;
 
-	/* A value whose key is no name is not shown, and needs no name. */
+	/* If its key is not a name, the value is not shown, so it needs no
+	 * name. */
 	if (r->unnamed)
 		return 0;
 	rc = walk_keep_name(r, &value.name);
@@ -335,7 +341,7 @@ static int walk_visit(struct rsh_torch_reader *r, unsigned depth)
 	       walk_bad(r, "more values than the pickle has room for");
 }
 
-/* Says whether a list holds a tensor or a dictionary, at any depth. */
+/* Finds out whether a list contains a tensor or a dictionary at any depth. */
 static int walk_holds_more(struct rsh_torch_reader *r,
 			   const struct rsh_pickle_value *v, uint32_t n,
 			   unsigned depth, bool *more)
@@ -361,7 +367,7 @@ static int walk_holds_more(struct rsh_torch_reader *r,
 static int walk_value(struct rsh_torch_reader *r,
 		      const struct rsh_pickle_value *v, unsigned depth);
 
-/* Walks over what one key or index leads to. */
+/* Walks over the value of one key or index. */
 static int walk_item(struct rsh_torch_reader *r,
 		     const struct rsh_pickle_value *key,
 		     const struct rsh_pickle_value *v, unsigned depth)
@@ -436,7 +442,7 @@ static int walk_value(struct rsh_torch_reader *r,
 	}
 }
 
-/* What is no container has no names to show. */
+/* Only a container has names to show. */
 static int walk_refuse_root(struct rsh_torch_reader *r,
 			    const struct rsh_pickle_value *root)
 {

@@ -2,9 +2,9 @@
 /* formats/torch/zip.c reads the form of torch.save() since PyTorch 1.6: a zip
  * archive of data.pkl and an entry for each storage.
  *
- * Where an entry's content begins follows from the entry behind it, so that
- * local headers need not be read one by one; those that were read with other
- * bytes are compared. */
+ * The begin of an entry's content is computed from the next entry, so that the
+ * local headers need not be read one by one.  Local headers that were read with
+ * other bytes are compared with the result. */
 #include "config.h"
 
 #include "reader_i.h"
@@ -21,26 +21,26 @@
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/zip.h"
 
-/* A directory or a data.pkl of more bytes is not that of a model. */
+/* The directory and the data.pkl of a model have fewer bytes than this. */
 #define DIRECTORY_MAX ((uint64_t)1024 * 1024 * 1024)
 #define OBJECT_MAX ((uint64_t)1024 * 1024 * 1024)
-/* So much behind data.pkl has the next entries, which are small. */
+/* This many bytes after data.pkl have the next entries, which are small. */
 #define BEHIND_OBJECT 8192
 #define LOCAL_BYTES 30
 #define EXTRA_MAX 0xffff
-/* torch begins each entry's content at a multiple of this. */
+/* torch aligns each entry's content to this. */
 #define ALIGNMENT 64
 
 struct zip_entry {
-	const char *name; /* not ended by a NUL */
+	const char *name; /* not terminated by a NUL */
 	struct rsh_zip_entry e;
-	uint64_t content; /* where it begins */
+	uint64_t content; /* offset of its content */
 };
 
 struct zip_reader {
 	struct rsh_torch_reader *r;
 	struct rsh_zip_directory directory;
-	struct zip_entry *entries; /* by their place in the archive */
+	struct zip_entry *entries; /* sorted by their place in the archive */
 	size_t n, cap;
 	const struct zip_entry **by_name;
 	uint8_t *room;
@@ -155,13 +155,13 @@ static const struct zip_entry *zip_find(const struct zip_reader *z,
 	return NULL;
 }
 
-/* Returns the bytes of "<root>/", which all names begin with. */
+/* Returns the number of bytes of "<root>/", with which all names begin. */
 static size_t zip_root(const struct zip_reader *z)
 {
 	return z->object->e.n_name - strlen("data.pkl");
 }
 
-/* Finds "<root>/<name>"; NULL: there is none. */
+/* Finds "<root>/<name>".  Returns NULL if there is none. */
 static const struct zip_entry *zip_find_in_root(const struct zip_reader *z,
 						const char *name, size_t n)
 {
@@ -196,9 +196,10 @@ static int zip_find_object(struct zip_reader *z)
 	return 0;
 }
 
-/* ---- where contents begin ---- */
+/* ---- the places of contents ---- */
 
-/* Returns where an entry ends: the next one begins there, or the directory. */
+/* Returns the end of an entry: the beginning of the next one, or of the
+ * directory. */
 static uint64_t zip_entry_end(const struct zip_reader *z,
 			      const struct zip_entry *e)
 {
@@ -214,8 +215,8 @@ static int zip_read_local(struct zip_reader *z, struct zip_entry *e)
 				  &e->content, z->r->err);
 }
 
-/* Says where the content begins if only a descriptor is between its end and the
- * next entry. False: this is not possible. */
+/* Computes where the content begins, on the condition that only a descriptor is
+ * between its end and the next entry. Returns false if this is not possible. */
 static bool zip_guess_content(const struct zip_reader *z, struct zip_entry *e)
 {
 	uint64_t from = e->e.local_offset, end = zip_entry_end(z, e);
@@ -231,7 +232,7 @@ static bool zip_guess_content(const struct zip_reader *z, struct zip_entry *e)
 	return e->content - from <= EXTRA_MAX && e->content % ALIGNMENT == 0;
 }
 
-/* Has the view an entry's local header? */
+/* Returns whether the view has an entry's local header. */
 static bool zip_has_local(const struct zip_reader *z, const struct zip_entry *e)
 {
 	return rsh_torch_view_has(&z->r->view, e->e.local_offset,
@@ -239,7 +240,7 @@ static bool zip_has_local(const struct zip_reader *z, const struct zip_entry *e)
 }
 
 /* Finds where all contents begin.  If a local header that was read differs from
- * what follows from the directory, all are read. */
+ * the computed place, all local headers are read. */
 static int zip_locate_all(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
@@ -271,7 +272,7 @@ static int zip_locate_all(struct zip_reader *z)
 	return 0;
 }
 
-/* Checks whether an entry's bytes are its content. */
+/* Checks that an entry is stored without compression. */
 static int zip_check_stored(struct zip_reader *z, const struct zip_entry *e)
 {
 	if (e->e.flags & RSH_ZIP_ENCRYPTED)
@@ -284,8 +285,8 @@ static int zip_check_stored(struct zip_reader *z, const struct zip_entry *e)
 
 /* ---- the object ---- */
 
-/* Reads data.pkl, and what is around it: the archive's beginning, and behind it
- * small entries and the first storage's header. */
+/* Reads data.pkl and the bytes around it: the beginning of the archive before
+ * it, and the small entries and the first storage's header after it. */
 static int zip_load_object(struct zip_reader *z)
 {
 	static const uint8_t start[] = { 'P', 'K', 3, 4 };
@@ -321,7 +322,7 @@ static int zip_check_order(struct zip_reader *z)
 		zip_find_in_root(z, "byteorder", strlen("byteorder"));
 	int rc;
 
-	/* Older releases did not write any. */
+	/* Older releases did not write this entry. */
 	if (!e)
 		return 0;
 	rc = zip_check_stored(z, e);
@@ -335,7 +336,8 @@ static int zip_check_order(struct zip_reader *z)
 			     "little-endian");
 }
 
-/* set_crc32_options(False) leaves all CRCs 0. */
+/* Returns whether the archive has CRCs.  set_crc32_options(False) makes all of
+ * them 0. */
 static bool zip_has_crcs(const struct zip_reader *z)
 {
 	return z->object->e.crc != 0;
@@ -383,7 +385,7 @@ static int zip_find_storage(struct zip_reader *z, size_t i)
 	rc = zip_check_stored(z, e);
 	if (rc)
 		return rc;
-	/* A class that is not known has elements of any length. */
+	/* The size of the elements of an unknown class is not known. */
 	if (s->width > 0 &&
 	    (!rsh_mul_u64(s->count, s->width, &bytes) ||
 	     bytes != e->e.content_bytes))
