@@ -10,8 +10,7 @@ typedef unsigned __int128 wide;
 
 #define MAX_FACTORS (2 * RSH_LAYOUT_DIMS)
 
-/* These are the distinct cumulative products of one or two lists of sizes,
- * ascending. */
+/* The distinct cumulative products of one or two lists of sizes, ascending. */
 struct products {
 	uint32_t n;
 	wide v[MAX_FACTORS + 2];
@@ -38,8 +37,8 @@ static bool times(wide *p, uint64_t by)
 	return !__builtin_mul_overflow(*p, (wide)by, p);
 }
 
-/* Gives the successive quotients; false where one is no integer or they are too
- * many. */
+/* Gives the quotients of successive products.  False: a quotient is not an
+ * integer, or there are too many. */
 static bool quotients(const struct products *p, uint64_t *out, uint32_t max,
 		      uint32_t *n)
 {
@@ -97,7 +96,7 @@ static bool common_mesh(const struct rsh_tensor_layout *a,
 	return quotients(&p, mesh, RSH_LAYOUT_AXES, n);
 }
 
-/* Puts p on a finer mesh; false where a dimension does not follow. */
+/* Rewrites p for a finer mesh.  False: a dimension cannot be rewritten. */
 static bool refine_mesh(struct rsh_tensor_layout *p, const uint64_t *mesh,
 			uint32_t n)
 {
@@ -169,7 +168,7 @@ static bool common_shape(const struct rsh_tensor_layout *a,
 	if (total[0] != total[1] ||
 	    !quotients(&p, shape, RSH_LAYOUT_DIMS, n))
 		return false;
-	/* The products were taken from the end of the shape. */
+	/* The products begin at the end of the shape, so reverse them. */
 	for (uint32_t i = 0; i < *n / 2; i++) {
 		uint64_t t = shape[i];
 
@@ -179,14 +178,15 @@ static bool common_shape(const struct rsh_tensor_layout *a,
 	return true;
 }
 
-/* This is the mesh while its axes are being split, with the parts of each. */
+/* The parts of each mesh axis while the axes are split. */
 struct split_mesh {
 	uint32_t n[RSH_LAYOUT_AXES];
 	uint64_t part[RSH_LAYOUT_AXES][RSH_LAYOUT_AXES];
 };
 
-/* Cuts one dimension into the parts from shape[*at] on.  New dimensions refer
- * to an axis by axis * RSH_LAYOUT_AXES + part for now. */
+/* Divides one dimension into the parts from shape[*at] on.  Until all axes are
+ * split, a new dimension refers to its axis by axis * RSH_LAYOUT_AXES +
+ * part. */
 static bool cut_dim(struct rsh_tensor_layout *p, const struct rsh_layout_dim *d,
 		    uint64_t left, const uint64_t *shape, uint32_t *at,
 		    struct split_mesh *m)

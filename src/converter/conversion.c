@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c is the policy of MindSpore's converter
- * (plan/policy.h), and has the functions that the plan calls. */
+/* converter/conversion.c defines the policy of MindSpore's converter
+ * (plan/policy.h), and the functions that the plan calls. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
@@ -14,7 +14,8 @@
 
 /* ---- the converter's dispatch ---- */
 
-/* The converter leaves these names out when it compares the two strategies. */
+/* Returns whether the converter leaves out a name when it compares the two
+ * strategies. */
 static bool is_not_compared(const char *name)
 {
 	return strncmp(name, "accu_grads", 10) == 0 ||
@@ -22,8 +23,9 @@ static bool is_not_compared(const char *name)
 	       strncmp(name, "adam_m", 6) == 0;
 }
 
-/* The converter goes stage by stage when both strategies have one stage and
- * the source lists fewer parameters than the destination and no others. */
+/* Returns whether the converter converts stage by stage.  It does so if both
+ * strategies have one stage and the parameters of the source are a proper
+ * subset of those of the destination. */
 static bool goes_by_stage(const struct rsh_strategy *src,
 			  const struct rsh_strategy *dst,
 			  const struct rsh_names *names)
@@ -47,8 +49,9 @@ static bool goes_by_stage(const struct rsh_strategy *src,
 	return n_src < n_dst;
 }
 
-/* The converter uses the stage of an unmerged strategy file only if it converts
- * by stage; otherwise it takes such a file for a job of one stage. */
+/* Returns the first source rank.  The converter uses the stage of an unmerged
+ * strategy file only if it converts by stage.  Otherwise it treats such a file
+ * as a job of one stage. */
 static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage)
 {
 	return by_stage ? src->lone_stage * src->stage_ranks : 0;
@@ -168,8 +171,8 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	return c;
 }
 
-/* Are there records for second files?  Parameters that only strategies list are
- * in no file. */
+/* Finds whether there are records for second files.  It looks at the records of
+ * files, since parameters that only strategies list are in no file. */
 static int find_optimizer_params(struct rsh_converter *c, struct rsh_error *err)
 {
 	cleanup_free bool *apart = calloc(c->cat->n_names + 1, sizeof(*apart));
@@ -261,7 +264,7 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	policy.filter = &c->chosen;
 	policy.n_stages = c->n_dst_stages;
 	policy.stage_ranks = c->dst_ranks;
-	/* The plan owns the converter from here on. */
+	/* From here on the plan owns the converter. */
 	rc = rsh_write_plan_by(c->cat, &policy, dst, opts, out, err);
 	rsh_stage_clear(&p);
 	return rc;

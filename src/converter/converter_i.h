@@ -3,43 +3,49 @@
  * converter/ only.
  *
  * A parameter is *resharded*, or its record is *copied* from one source file.
- * The *key* of a source file is its rank within its stage, by which the
- * converter tells slices apart; a key is *held* if some stage has its file.
+ * The *key* of a source file is its rank within its stage.  The converter
+ * distinguishes slices by their keys.  A key is *held* if some stage has a file
+ * with this key.
  *
- * The reference is mindspore.transform_checkpoints of release 2.10.  It does
- * the following beyond its documentation, with the file that implements it:
- *   slices.c  It takes the number of devices from the first layout, tells
- *       slices apart by the rank modulo that, and the lowest stage's file wins:
- *       if two stages of 4 saved the embedding, rank 0 is read, not rank 4.
+ * The reference is mindspore.transform_checkpoints of release 2.10, "the
+ * converter".  It does the following, which is not in its documentation.  The
+ * file before each rule implements it:
+ *   slices.c  It takes the number of devices from the first layout, and
+ *       distinguishes slices by the rank modulo that number.  The file of the
+ *       lowest stage is used: if two stages of 4 ranks saved the embedding,
+ *       rank 0 is read, not rank 4.
  *   redistribution.c, common_layout.c  It infers the ranks to load over made-up
  *       shapes, and may load more than it uses.
- *   loaded_keys.c  If it cannot infer (no number of devices is a multiple of
- * the other) we load the ranks that hold what is needed, and the rank modulo
- *       the source ranks, from which records are copied.
- *   order.c  Names come in the order of the files that it loads, the highest
- *       rank first, what is resharded before what is copied.
+ *   loaded_keys.c  If it cannot infer them (neither number of devices is a
+ *       multiple of the other), reshardfs loads the ranks that hold needed
+ *       slices, and the rank modulo the source ranks, from which records are
+ *       copied.
+ *   order.c  Names are in the order of the files that it loads, the highest
+ *       rank first.  Resharded parameters come before copied ones.
  *   copy_source.c  Copied records come from the local rank modulo the number of
- *       devices of the last resharded parameter; if that file lacks the record,
- *       from the lowest key that is loaded and has it (it raises KeyError).
- *   conversion.c  With both strategies of one stage, and source names a true
- *       subset of the destination's, it goes by stage: it loads all ranks in
- *       ascending order and names files "_part<stage>".
- *   strategy/grid.c (place_simple)  A shard is misplaced whose only replicated
- *       mesh axis is the first one, with a map that lists axes out of order.
- *   rsh_param_dest_stage()  For ranks above stage 0 a shared parameter's layout
- *       is that of the last such stage in the order of the file.
+ *       devices of the last resharded parameter.  If that file lacks the
+ *       record, the converter raises KeyError; reshardfs copies it from the
+ *       lowest loaded key that has it.
+ *   conversion.c  If both strategies have one stage, and the source's names are
+ *       a proper subset of the destination's, it converts by stage: it loads
+ *       all ranks in ascending order and names files "_part<stage>".
+ *   strategy/grid.c (place_simple)  It misplaces an optimizer shard if the only
+ *       replicated mesh axis is the first one, and the map lists axes out of
+ *       order.
+ *   rsh_param_dest_stage()  For ranks above stage 0 it uses the layout of a
+ *       shared parameter in the last such stage in the order of the file.
  *   whole.c  If both sides cut everything in the same way it still writes new
- *       files; we show the source files unchanged.
- * --compat=mindspore follows the last four, and the conversions that lose
- * something (notes.c).  tests/oracle/naive_reshard.py knows the same rules.
+ *       files; reshardfs shows the source files unchanged.
+ * --compat=mindspore follows the last four rules, and the conversions that lose
+ * data (notes.c).  tests/oracle/naive_reshard.py implements the same rules.
  *
- * It converts safetensors otherwise: BFloat16 is not converted to float32 and
- * back, tensors without elements are kept, and nothing notes that an I8 was
- * Int4. Four of its faults there are never reproduced: it writes slices wrong
- * that are not contiguous; it starts a process for each stage and does not
- * notice when one dies; a shared parameter reaches only the first of several
- * stages that need the same ranks; and each file notes the Int4 of all source
- * files.
+ * The converter converts safetensors differently: BFloat16 is not converted to
+ * float32 and back, tensors without elements are kept, and nothing notes that
+ * an I8 was Int4.  Four of its faults there are never reproduced: it writes
+ * wrong bytes for slices that are not contiguous; it starts a process for each
+ * stage and does not detect that one has failed; it writes a shared parameter
+ * only for the first of several stages that need the same ranks; and in each
+ * file it notes the Int4 of all source files.
  */
 #ifndef RSH_CONVERTER_CONVERTER_I_H
 #define RSH_CONVERTER_CONVERTER_I_H
@@ -51,18 +57,18 @@
 #include "rsh/plan/name_filter.h"
 #include "rsh/strategy/grid.h"
 
-/* What all ranks of a destination stage have in common. */
+/* The properties that all ranks of a destination stage have in common. */
 struct rsh_dst_stage {
 	uint32_t n_stages;      /* source stages that the converter loads,
 				 * ascending */
 	uint32_t *stages;
 };
 
-/* Where the copied records of a destination rank's file come from. */
+/* The sources of the copied records in the file of a destination rank. */
 struct rsh_copy_order {
 	const struct rsh_dst_stage *dst_stage;
 	const bool *keys;       /* [held]: keys the converter loads */
-	uint32_t copy_key;      /* the key that comes first */
+	uint32_t copy_key;      /* the key that is tried first */
 };
 
 /* A parameter that is resharded for the ranks of a destination stage. */
@@ -93,8 +99,8 @@ enum rsh_note {
 struct rsh_note_state {
 	uint32_t n;       /* parameters that the note applies to */
 	uint32_t example; /* name of the first of them, by number */
-	const char *path; /* path of its file; NULL: the note is of no certain
-			   * file */
+	const char *path; /* path of its file; NULL: the note is not about a
+			   * certain file */
 };
 
 struct rsh_converter {
@@ -106,9 +112,9 @@ struct rsh_converter {
 	bool joined;            /* rank 0's index is of several files */
 	bool foreign;           /* the converter cannot read the files */
 	bool same;              /* files are shown as they are (whole.c) */
-	uint32_t *same_as;      /* [source rank]: the lowest that holds the same
-				 * slices; NULL: not needed */
-	uint32_t n_whole;       /* how many files are a source file */
+	uint32_t *same_as;      /* [source rank]: the lowest rank that holds the
+				 * same slices; NULL: not needed */
+	uint32_t n_whole;       /* number of files that equal a source file */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
 	struct rsh_job_files files; /* of the source */
 	uint32_t n_dst_stages;
@@ -129,30 +135,31 @@ struct rsh_converter {
 
 /* ---- files that equal a source file (whole.c) ---- */
 
-/* Sets c->same, if both sides cut in the same way and no option changes the
- * content, and c->same_as.  0 or -ENOMEM. */
+/* Sets c->same to whether both sides cut in the same way and no option changes
+ * the content.  If so, with replicas, also sets c->same_as.  0 or -ENOMEM. */
 int rsh_whole_prepare(struct rsh_converter *c);
-/* rsh_plan_ops.same_slices() */
+/* Implements rsh_plan_ops.same_slices(). */
 bool rsh_converter_same_slices(const void *converter, uint32_t a, uint32_t b);
 
 /* ---- sources of copied records (copy_source.c) ---- */
 
-/* Finds the file from which a parameter is copied: that of the copy key in the
- * lowest loaded stage.  Otherwise *elsewhere, which may be NULL, is set, and it
- * is that of a replica if the source's strategy lists the parameter, or of the
- * lowest key that the converter would load, or with replicas of any key. False:
- * no file holds the parameter. */
+/* Finds the file from which a parameter is copied.  This is the file of the
+ * copy key in the lowest loaded stage.  If that file does not have it,
+ * *elsewhere (which may be NULL) is set, and another file is used: a replica's
+ * if the source's strategy lists the parameter; or the file of the lowest key
+ * that the converter would load; or, with replicas, of any key.  False: no file
+ * holds the parameter. */
 bool rsh_copy_source(const struct rsh_converter *c,
 		     const struct rsh_copy_order *o, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere);
 
 /* ---- shapes and types of records (records.c) ---- */
 
-/* rsh_plan_ops.copy_shape() */
+/* Implements rsh_plan_ops.copy_shape(). */
 void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 		    const struct rsh_record *r, struct rsh_record_shape *out,
 		    enum rsh_codec *codec);
-/* Does the converter drop tensors without elements? */
+/* Returns whether the converter drops tensors without elements. */
 bool rsh_drops_empty(const struct rsh_converter *c);
 /* Returns the codec that converts a record's elements, and gives their type
  * afterwards. */

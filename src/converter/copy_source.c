@@ -5,8 +5,9 @@
 
 #include "converter_i.h"
 
-/* Is the record of this rank like the first one that a file has?  If not, the
- * ranks do not hold the same, as those of an unsharded source should. */
+/* Returns whether the record of this rank is like the record of the first file
+ * that has it.  If it is not, the ranks of an unsharded source do not hold the
+ * same records, although they should. */
 static bool is_like_first(const struct rsh_converter *c, uint32_t name,
 			  uint32_t rank)
 {
@@ -21,8 +22,8 @@ static bool is_like_first(const struct rsh_converter *c, uint32_t name,
 	return rsh_records_alike(ix, r, first, rsh_ckpt_find(first, name));
 }
 
-/* Returns the index of the first loaded stage of which a file may have the
- * name: without a strategy each rank is a stage. */
+/* Returns the index of the first loaded stage that may have a file with the
+ * name.  This saves time without a strategy, where each rank is a stage. */
 static uint32_t first_stage(const struct rsh_converter *c,
 			    const struct rsh_dst_stage *b, uint32_t name)
 {
@@ -63,8 +64,8 @@ static bool find_in_stages(const struct rsh_converter *c,
 	return false;
 }
 
-/* Finds a replica by a loop over the files, if these are fewer than the
- * replicas. */
+/* Finds a replica by a loop over the files.  It is used if there are fewer
+ * files than replicas. */
 static bool find_held_replica(const struct rsh_converter *c,
 			      const struct rsh_dst_stage *b,
 			      const struct rsh_grid *g, uint32_t name,
@@ -88,8 +89,8 @@ static bool find_held_replica(const struct rsh_converter *c,
 	return best < n;
 }
 
-/* Finds a replica, beginning with the one after `key` itself, so that the reads
- * of a lost rank spread. */
+/* Finds a replica.  The search begins with the replica after `key`, so that the
+ * reads of a lost rank are spread over several ranks. */
 static bool find_replica(const struct rsh_converter *c,
 		      const struct rsh_dst_stage *b, const struct rsh_grid *g,
 		      uint32_t name, uint32_t key, const atomic_bool *avoid,
@@ -127,11 +128,13 @@ bool rsh_copy_source(const struct rsh_converter *c,
 		if (find_replica(c, o->dst_stage, g, name, o->copy_key, avoid,
 				 rank))
 			return true;
-		/* The record is a slice, and any other would be a wrong one. */
+		/* The record is a slice, so any other record would have other
+		 * bytes. */
 		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
 			return false;
 	}
-	/* With one stage no key before that of the first file will do. */
+	/* With one stage, no key before that of the first file has the
+	 * record. */
 	first = rsh_catalogue_first(c->cat, name);
 	if (f->n_stages == 1 && first != UINT32_MAX && first >= f->first_rank)
 		from = rsh_job_files_from(f, first - f->first_rank);

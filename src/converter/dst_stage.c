@@ -9,9 +9,9 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* ---- which parameters take part ---- */
+/* ---- actions of parameters ---- */
 
-/* Does the destination have the parameter in this stage? */
+/* Returns whether the destination has the parameter in this stage. */
 static bool dst_stage_has(const struct stage_state *p,
 		      const struct rsh_strategy_param *src,
 		      const struct rsh_strategy_param *dst)
@@ -26,7 +26,7 @@ static enum param_action action_of(const struct stage_state *p, uint32_t name)
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
 	bool here = d && dst_stage_has(p, s, d);
-	/* The converter strikes parameters of other destination stages from
+	/* The converter removes parameters of other destination stages from
 	 * both strategies. */
 	bool struck = d && !here;
 	bool on_src = c->src ? s && !struck : true;
@@ -78,8 +78,8 @@ static int collect_stages(struct stage_state *p, struct rsh_error *err)
 	return 0;
 }
 
-/* A resharded parameter that no loaded file holds was not saved, unless its
- * stage has no file at all. */
+/* Checks a resharded parameter that no loaded file holds.  It was not saved,
+ * which is no error, unless its stage has no file at all. */
 static int check_absent(struct stage_state *p, uint32_t name,
 			      struct rsh_error *err)
 {
@@ -116,8 +116,8 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 		    p->c->o.replicas)
 			p->reduced |=
 				p->c->resharded[p->shown_of[name]].reduced;
-		/* Without a destination every name is resharded, also those
-		 * that no source file can hold. */
+		/* Without a destination strategy every name is resharded, even
+		 * if no source file can hold it. */
 		if (rc == 0 && p->shown_of[name] == RSH_COPIED)
 			rc = check_absent(p, name, err);
 		if (rc)
@@ -126,8 +126,8 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 	return 0;
 }
 
-/* A file would hold nothing that is resharded because a file that it needs is
- * missing, or because the strategies are those of another model. */
+/* Handles a file without resharded records.  Either a file that it needs is
+ * missing, or the strategies are of another model, which is an error. */
 static int nothing_resharded(struct stage_state *p,
 				 struct rsh_shown_file *f,
 				 struct rsh_error *err)

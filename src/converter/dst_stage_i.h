@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/dst_stage_i.h - the state of planning one destination stage, for
- * the files of converter/ only: dst_stage.c    which parameters are resharded,
- * and which records a file has loaded_keys.c  which source ranks the converter
- * would load order.c        the order of records that follows from them
+ * the files of converter/ only:
+ *   dst_stage.c    which parameters are resharded, which records a file has
+ *   loaded_keys.c  which source ranks the converter would load
+ *   order.c        the order of records that follows from these
  *   records.c      one record
  *   whole.c        files that equal a source file */
 #ifndef RSH_CONVERTER_DST_STAGE_I_H
@@ -36,13 +37,13 @@ struct name_list {
 	uint32_t *names;   /* resharded ones first */
 };
 
-/* The marked keys.  Keys that are not held are mapped to the next held key, and
- * those above the last held key to the first file of the stage. */
+/* The marked keys.  A key that is not held is mapped to the next held key.  A
+ * key above the last held key is mapped to the first file of the stage. */
 struct rsh_marks {
 	bool *exact; /* [held]: this key is marked */
-	bool *near;  /* [held + 1]: this key is marked, or one between the held
-		      * key before and this one; last entry: one above all held
-		      * keys is marked */
+	bool *near;  /* [held + 1]: this key is marked, or a key between the
+		      * previous held key and this one; last entry: a key above
+		      * all held keys is marked */
 };
 
 struct stage_state {
@@ -53,8 +54,8 @@ struct stage_state {
 	struct rsh_dst_stage *dst_stage;
 	uint8_t *action;         /* [name], enum param_action */
 	uint32_t *shown_of;    /* [name]: w->shown */
-	/* The pass in which something was last seen.  Each pass over names or
-	 * files gets a new number. */
+	/* The pass in which a name or index was last seen.  Each pass over
+	 * names or files gets a new number. */
 	uint32_t *seen;        /* [name] */
 	uint32_t *seen_index;  /* [index id] */
 	uint32_t epoch;
@@ -90,8 +91,8 @@ int rsh_stage_mark_keys(struct stage_state *p, uint32_t local);
 /* Returns the rank whose file is used for rank `local` if the source has no
  * strategy. */
 uint32_t rsh_stage_file_to_copy(const struct stage_state *p, uint32_t local);
-/* Does the rank's file lack what another file has?  (Without a source strategy
- * all should hold the same.) */
+/* Returns whether the rank's file lacks a parameter that another file has.
+ * (Without a source strategy all files should hold the same.) */
 bool rsh_stage_is_part(struct stage_state *p, uint32_t rank);
 void rsh_stage_pairs_clear(struct stage_state *p);
 /* Returns a copy of p->marks.exact that p->c owns; NULL: out of memory. */

@@ -4,10 +4,11 @@
  * (order.c).
  *
  * A key is a source rank within its stage.  Each pair of layouts marks keys
- * (converter/redistribution.c); if the converter refuses a pair, the cells that
- * overlap do.  Of a million keys only those are stored that some file has: the
- * held ones.  A marked key without a file is mapped to the next held one, whose
- * file has the names and their order if replicas are used.
+ * (converter/redistribution.c).  If the converter refuses a pair, the keys of
+ * the cells that overlap are marked.  There may be a million keys, so only held
+ * keys are stored: those of existing files.  A marked key without a file is
+ * mapped to the next held one.  With replicas, the file of that key gives the
+ * names and their order.
  *
  * An example: 8 keys a stage, 4 of them held; the pairs mark 0, 2, 3 and 7.
  *
@@ -21,10 +22,11 @@
  *   marks.near[i]      yes    yes    yes    no     yes
  *   marks.exact[i]     no     yes    no     no
  *
- * Place 4 means the first file of the stage, which is that of key 1 here.
+ * Place 4 means the first file of the stage, which is here the file of key 1.
  *
- * For one pair of layouts, ranks of one class have the same keys.  If these are
- * many (FEW_KEYS) they are computed once for a class and kept as a list. */
+ * For one pair of layouts, ranks of one class have the same keys.  If there are
+ * many (FEW_KEYS), they are computed once for each class and kept as a
+ * list. */
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
@@ -52,7 +54,7 @@ static int keys_add_pair(struct stage_state *p,
 			continue;
 		if (lp->shown != RSH_COPIED || shown == RSH_COPIED)
 			return 0;
-		/* Only now are the dimensions known. */
+		/* Compute it again, since the dimensions are known only now. */
 		rsh_redistribution_free(lp->redist);
 		p->pairs[i] = p->pairs[--p->n_pairs];
 		break;
@@ -223,8 +225,8 @@ static void find_keys(const struct rsh_converter *c,
 	t = c->cat->tensors[c->resharded[lp->shown].tensor];
 	to = rsh_blueprint_cut(c->plan, lp->shown);
 	k->cut = t->cut;
-	/* The converter loads the files of a tensor without elements all the
-	 * same. */
+	/* The converter also loads the files of a tensor without elements, so
+	 * such dimensions are replaced by others. */
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		k->dims[d] = t->dims[d] ? t->dims[d] :
 			(uint64_t)rsh_grid_split(rsh_cut_grid(k->cut), d) *
@@ -344,7 +346,7 @@ int rsh_stage_mark_keys(struct stage_state *p, uint32_t local)
 			continue;
 		if (mark_pair(p, lp, local))
 			return -ENOMEM;
-		/* The rank from which records are copied. */
+		/* Also mark the rank from which records are copied. */
 		if (!lp->redist)
 			mark_key(p, local % c->files.stage_ranks);
 	}

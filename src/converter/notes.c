@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/notes.c counts differences from the result of MindSpore's
- * converter, and makes notes of them. */
+ * converter, and writes notes about them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 		"records that valid files lack are read from replicas",
 };
 
-/* For notes about the source: the difference that follows from it. */
+/* [note about the source]: the difference that follows from it. */
 static const char *const of_source[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_MISSING_COPY] =
 		"MindSpore's converter refuses a source of which a rank lacks a "
@@ -78,7 +78,7 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
 		return;
 	if (s->n == 0)
 		s->example = name;
-	/* The same parameter again, for another stage or rank. */
+	/* The same parameter for another stage or rank is not counted again. */
 	else if (s->example == name)
 		return;
 	s->n++;
@@ -94,7 +94,7 @@ void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
 	rsh_note_add(c, RSH_NOTE_LACKING, name);
 }
 
-/* Only these notes apply if every file equals a source file. */
+/* Returns whether a note applies even if every file equals a source file. */
 static bool is_told_of_whole(int note)
 {
 	return note == RSH_NOTE_WHOLE || note == RSH_NOTE_NONE ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/order.c lists the names of a file's records in the converter's
- * order: by the files that it loads, the highest rank first (the lowest in a
- * by-stage conversion), names in the order in which they are first seen,
- * resharded parameters before copied ones. */
+ * order.  The converter loads files from the highest rank on (in a by-stage
+ * conversion, from the lowest).  Names are in the order in which they first
+ * occur in these files, and resharded parameters come before copied ones. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* Adds the rank's index to the sequence unless an equal one is in it. */
+/* Adds the rank's index to the sequence unless the sequence has an equal
+ * one. */
 static void add_to_seq(struct stage_state *p, uint32_t rank, uint32_t *n)
 {
 	uint32_t *seen = &p->seen_index[p->c->cat->index_id[rank]];
@@ -22,8 +23,9 @@ static void add_to_seq(struct stage_state *p, uint32_t rank, uint32_t *n)
 	p->seq[(*n)++] = rank;
 }
 
-/* Adds the stage's file for a marked key.  If it is missing, the next file of
- * the stage (after the last the first) has the names and their order. */
+/* Adds the stage's file for a marked key.  If it is missing, adds the next file
+ * of the stage (after the last file, the first), which has the same names in
+ * the same order. */
 static void order_load(struct stage_state *p, uint32_t stage, uint32_t held,
 		       uint32_t *n)
 {
@@ -51,14 +53,14 @@ static void order_load(struct stage_state *p, uint32_t stage, uint32_t held,
 	add_to_seq(p, c->cat->present[next < to ? next : from], n);
 }
 
-/* Lists the distinct indexes in the order in which the converter loads files;
- * p->seq then holds a rank for each. */
+/* Lists the distinct indexes in the order in which the converter loads files.
+ * Sets p->seq to a rank for each, and returns their number. */
 static uint32_t load_sequence(struct stage_state *p)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_job_files *f = &c->files;
 	const struct rsh_dst_stage *b = p->dst_stage;
-	/* Is there a key above the last one that is held? */
+	/* Whether there is a key above the last held one. */
 	const bool any_above = f->n_held == 0 ||
 			       f->held[f->n_held - 1] + 1 < f->stage_ranks;
 	uint32_t n = 0;
@@ -84,9 +86,9 @@ static uint32_t load_sequence(struct stage_state *p)
 	return n;
 }
 
-/* Adds the names of a file: at the end or, if each file holds a part of a
- * common order, after the previous name of the file.  Returns the number of
- * names. */
+/* Adds the names of a file at the end.  If files lack parameters (p->reduced),
+ * each has a part of a common order; then adds a name after the file's previous
+ * name.  Returns the number of names. */
 static uint32_t add_names(struct stage_state *p,
 			  const struct rsh_ckpt_index *ix, uint32_t *names,
 			  uint32_t n)
@@ -114,7 +116,8 @@ static uint32_t add_names(struct stage_state *p,
 	return n;
 }
 
-/* Puts the names of the files of l->seq in order, resharded ones first. */
+/* Sets l->names to the names of the files of p->seq in order, resharded ones
+ * first. */
 static int order_walk_names(struct stage_state *p, struct name_list *l)
 {
 	const uint32_t n_names = p->c->cat->n_names;
@@ -127,8 +130,8 @@ static int order_walk_names(struct stage_state *p, struct name_list *l)
 	for (uint32_t i = 0; i < l->n_seq; i++)
 		n = add_names(p, rsh_catalogue_index(p->c->cat, p->seq[i]),
 			      names, n);
-	/* Resharded parameters that only other files hold must be read from
-	 * there, or reported as missing. */
+	/* Add resharded parameters that only other files hold, so that they are
+	 * read from there, or reported as missing. */
 	for (uint32_t name = 0; name < n_names; name++)
 		if (p->action[name] == ACTION_RESHARD &&
 		    p->seen[name] != p->epoch &&

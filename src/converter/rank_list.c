@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.c computes MindSpore's rank_list_for_transform: one list
- * of local ranks for all pairs of layouts, repeated in every source stage that
- * has parameters of the destination stage. */
+/* converter/rank_list.c computes MindSpore's rank_list_for_transform.  This is
+ * one list of local ranks for all pairs of layouts.  It is repeated for every
+ * source stage that has parameters of the destination stage. */
 #include "rsh/converter/rank_list.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int list_add_pair(struct rsh_rank_list *l,
 	struct pair *p;
 	int rc;
 
-	/* To MindSpore an expanded map is that of a tensor with more
+	/* MindSpore treats an expanded map as the map of a tensor with more
 	 * dimensions. */
 	if (dst && dst->n_map != src->n_map)
 		return -EDOM;
@@ -152,14 +152,15 @@ void rsh_rank_list_free(struct rsh_rank_list *l)
 void rsh_rank_list_mark(const struct rsh_rank_list *l, uint32_t rank,
 			bool *ranks, uint32_t n)
 {
-	/* With one device a stage the function takes the global rank. */
+	/* If a stage has one device, MindSpore's function uses the global
+	 * rank. */
 	uint32_t local = l->dst_ranks > 1 ? rank % l->dst_ranks : rank;
 	uint32_t per_stage = l->src ? l->src->stage_ranks : 1;
 
 	memset(ranks, 0, n);
 	if (!l->src && n > 0)
 		ranks[0] = true;
-	/* Each stage loads the same keys. */
+	/* The same keys are loaded from each stage. */
 	for (uint32_t s = 0; l->src && s < l->src->n_stages; s++) {
 		uint32_t first = s * per_stage;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/records.c decides about one record of a virtual file: its source,
- * its name and type, and whether the converter would drop it. */
+/* converter/records.c finds the properties of one record of a virtual file: its
+ * source, its name and type, and whether the converter would drop it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 			continue;
 		sizes.dims = rsh_record_dims(ix, r);
 		sizes.n_dims = r->n_dims;
-		/* A record that its strategy does not explain is copied all the
-		 * same, as one of which nothing is known. */
+		/* A record whose size does not fit its strategy is copied as
+		 * well, like a record whose cut is not known. */
 		rc = rsh_job_cut(&c->files, rsh_param_source_stage(s)->item,
 				 &sizes, RSH_GRID_RUNTIME, &cut, NULL);
 		if (rc == 0)
@@ -43,7 +43,7 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 	return 0;
 }
 
-/* Finds the rank that a copied record is taken from. */
+/* Finds the rank from which a record is copied. */
 static int find_copy(struct stage_state *p, const struct rsh_shown_file *f,
 		     uint32_t name, uint32_t *rank, struct rsh_error *err)
 {
@@ -65,7 +65,7 @@ static int find_copy(struct stage_state *p, const struct rsh_shown_file *f,
 				     f->rank, name, "", err);
 }
 
-/* Describes a copied record. */
+/* Fills the shape of a copied record. */
 static int describe(struct stage_state *p, const struct rsh_shown_file *f,
 		    uint32_t name, struct rsh_record_shape *shape,
 		    struct rsh_error *err)
@@ -194,7 +194,8 @@ void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 	}
 }
 
-/* The reading and the writing of .ckpt both lose tensors without elements. */
+/* The converter loses tensors without elements both when it reads a .ckpt file
+ * and when it writes one. */
 bool rsh_drops_empty(const struct rsh_converter *c)
 {
 	return c->src_format == RSH_FILE_CKPT ||

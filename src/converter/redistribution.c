@@ -3,13 +3,14 @@
  * loads for a destination rank, without inferring operators as it does.
  *
  * Both layouts are refined to one mesh and one shape (common_layout.c).  A mesh
- * axis is "gathered" where it cuts a dimension of the source that it does not
- * cut in the destination.  A destination rank stands at one place of the mesh;
- * its loads are the source ranks at the same place on all axes that are not
- * gathered, and at any place on the others.  Where there is no common shape all
- * axes that cut the source are gathered.
+ * axis is "gathered" if it cuts a dimension of the source that it does not cut
+ * in the destination.  For a destination rank the converter loads the source
+ * ranks that have the same coordinates on all axes that are not gathered, and
+ * any coordinates on the gathered axes.  If there is no common shape, all axes
+ * that cut the source are gathered.
  *
- * An example: rows of w, in the source once more cut by an optimizer shard.
+ * An example: the rows of w are cut, and in the source an optimizer shard cuts
+ * them once more.
  *
  *   source       mesh [4,2], map [0,-1], shard of 2
  *   destination  mesh [4,2], map [0,-1]
@@ -24,13 +25,14 @@
  *   loads             0,2  1,3  0,2  1,3  4,6  5,7  4,6  5,7
  *   class              0    1    0    1    4    5    4    5
  *
- * Rank 7 is (1,1,1) and loads (1,*,1): 5 and 7.  Ranks that load the same are
- * of one class, named by the one of these source ranks that stands at 0 on all
- * gathered axes.
+ * Rank 7 is (1,1,1) and loads (1,*,1): 5 and 7.  Ranks that load the same ranks
+ * are one class.  The number of the class is the loaded source rank that has
+ * coordinate 0 on all gathered axes.
  *
- * The converter may load more than is needed.  Of rows over mesh [8] for rows
- * over mesh [4] every rank loads all 8 files and uses 2 of them: the mesh [4]
- * is padded in front to [2,4], so its rows lie on other axes than the source's.
+ * The converter may load more than is needed.  If rows over mesh [8] are
+ * converted to rows over mesh [4], every rank loads all 8 files and uses 2 of
+ * them.  The reason is that the mesh [4] is padded in front to [2,4], so its
+ * rows are cut over other axes than the source's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,8 +50,8 @@ struct rsh_redistribution {
 	bool gathered[RSH_LAYOUT_AXES];
 };
 
-/* For each dimension of the tensor the mesh axes that cut it, as indexes into
- * mesh, those of size 1 included. */
+/* The mesh axes that cut each dimension of a tensor.  Axes are indexes into
+ * `mesh`, and those of size 1 are included. */
 struct cut_axes {
 	uint32_t n_mesh;
 	uint64_t mesh[RSH_LAYOUT_AXES];
@@ -100,7 +102,7 @@ static void cut_axes_of_item(struct cut_axes *s,
 				   : (uint32_t)it->opt_size;
 }
 
-/* One device that holds the whole tensor. */
+/* Makes the axes of one device that holds the whole tensor. */
 static void cut_axes_of_whole(struct cut_axes *s, uint32_t n_dims)
 {
 	memset(s, 0, sizeof(*s));
@@ -110,8 +112,8 @@ static void cut_axes_of_whole(struct cut_axes *s, uint32_t n_dims)
 	s->shard = 1;
 }
 
-/* Takes the optimizer shard from the innermost unused axes outward; an axis
- * that is needed in part is split in two and the inner part taken. */
+/* Assigns the innermost unused axes to the optimizer shard.  If only a part of
+ * an axis is needed, splits the axis in two and assigns the inner part. */
 static bool take_shard(struct cut_axes *s)
 {
 	uint64_t left = s->shard;
@@ -231,7 +233,7 @@ static bool layout_of_simple_shard(struct rsh_tensor_layout *p,
 	return true;
 }
 
-/* Does the made-up mesh differ from the real one? */
+/* Returns whether the made-up mesh differs from the real one. */
 static bool is_misplaced(const struct cut_axes *s)
 {
 	uint32_t last = 0;
@@ -276,8 +278,8 @@ static bool pad(struct rsh_tensor_layout *p, uint64_t by)
 
 /* ---- the plan ---- */
 
-/* The grids and folds of both sides.  If the dimensions are not known they are
- * those of an invented tensor that both divide. */
+/* The grids and folds of both sides.  If the dimensions are not known, made-up
+ * dimensions are used, which both sides divide. */
 struct sides {
 	struct rsh_grid *grid[2];
 	struct rsh_fold fold[2];
@@ -308,7 +310,8 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 	if (n_dims > RSH_MAX_DIMS)
 		return -EDOM;
 	if (!whole) {
-		/* A shape would contradict the made-up dimensions. */
+		/* The shape is removed, since it would contradict the made-up
+		 * dimensions. */
 		for (uint32_t d = 0; d < n_dims; d++)
 			made_up[d] = (int64_t)rsh_item_ranks(src) *
 				     (dst ? rsh_item_ranks(dst) : 1);
@@ -405,8 +408,8 @@ void rsh_redistribution_free(struct rsh_redistribution *r)
 	free(r);
 }
 
-/* Counts the steps of `stride` before source ranks repeat: the axes that a
- * larger destination adds choose nothing. */
+/* Counts the steps of `stride` before source ranks repeat.  Axes that only a
+ * larger destination has do not select different source ranks. */
 static uint64_t distinct(const struct rsh_redistribution *r, uint32_t axis,
 			 uint64_t stride)
 {

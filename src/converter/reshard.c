@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/reshard.c adds a parameter to the catalogue, by its slices and the
- * strategies, and shows it to the ranks of a destination stage. */
+/* converter/reshard.c adds a parameter to the catalogue, according to its
+ * slices and the strategies, and shows it to the ranks of a destination
+ * stage. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 #define LAYOUT_TEXT 160
 
-/* One parameter. */
+/* The state of adding one parameter. */
 struct making {
 	struct rsh_converter *c;
 	struct rsh_slices s; /* in the source */
@@ -39,8 +40,8 @@ static int refuse(const struct making *m, int rc, struct rsh_error *err)
 	return rc;
 }
 
-/* Does a file in the stage of the reference lack its slice, so that no stage
- * has it? */
+/* Returns whether some slice is in no stage although the stage of the reference
+ * has a file that should hold it. */
 static bool is_reduced(const struct making *m)
 {
 	const struct rsh_job_files *f = &m->c->files;
@@ -56,7 +57,7 @@ static bool is_reduced(const struct making *m)
 
 /* ---- grids ---- */
 
-/* Notes when the converter would put the slices on other ranks. */
+/* Adds a note if the converter would put the slices on other ranks. */
 static int note_simple(const struct making *m,
 		       const struct rsh_strategy_item *item,
 		       const int64_t *whole, uint32_t n_dims,

@@ -2,8 +2,8 @@
 /* converter/slices.c finds the files of a parameter's slices and checks them
  * against the strategy.
  *
- * A job may have a million ranks of which few have a file, so loops go over
- * these only. */
+ * A job may have a million ranks of which few have a file, so loops visit only
+ * the files that exist. */
 #include "rsh/converter/slices.h"
 
 #include <errno.h>
@@ -79,8 +79,8 @@ int rsh_job_files_check(const struct rsh_job_files *f, uint32_t stage,
 		first, last, text);
 }
 
-/* Another stage may cut a shared parameter in another way: then its slices
- * there are other slices. */
+/* Another stage may cut a shared parameter in another way.  Its slices are then
+ * different slices. */
 bool rsh_job_stage_cuts(const struct rsh_job_files *f, uint32_t name,
 			uint32_t stage, const struct rsh_strategy_item *item)
 {
@@ -138,13 +138,14 @@ const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
 
 /* ---- one parameter ---- */
 
-/* A position among the files of these stages; zero: the first. */
+/* A position among the files of the stages.  All fields are zero at the
+ * beginning. */
 struct slices_position {
 	uint32_t n_stages; /* how many were begun */
 	uint32_t i, end;   /* in cat->present */
 };
 
-/* Goes to the next file, stage by stage, the lowest first.  False past the
+/* Gives the next file, stage by stage, the lowest first.  False past the
  * last. */
 static bool slices_next(const struct rsh_slices *s, struct slices_position *w,
 			uint32_t *rank)
@@ -179,7 +180,7 @@ bool rsh_slices_begin(struct rsh_slices *s)
 	return false;
 }
 
-/* Writes why all slices should be equal. */
+/* Writes the reason why all slices should be equal. */
 static const char *slices_reason(const struct rsh_slices *s, char *text,
 				 size_t size)
 {
@@ -229,8 +230,8 @@ static int slices_compare(const struct rsh_slices *s, uint32_t rank,
 			     slices_reason(s, why, sizeof(why)));
 }
 
-/* The index that was checked last, its record, and whether this is like the
- * reference. */
+/* The index that was checked last, its record, and whether the record is like
+ * the reference. */
 struct slices_checked {
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_record *rec;

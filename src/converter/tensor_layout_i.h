@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/tensor_layout_i.h - a layout as MindSpore's converter describes it:
- * a mesh, and dimensions each of which is cut over one mesh axis or none. There
- * are no axes and dimensions of size 1. */
+/* converter/tensor_layout_i.h - a layout as MindSpore's converter describes it.
+ * It has a mesh and dimensions.  Each dimension is cut over one mesh axis or
+ * none.  There are no axes or dimensions of size 1. */
 #ifndef RSH_CONVERTER_TENSOR_LAYOUT_I_H
 #define RSH_CONVERTER_TENSOR_LAYOUT_I_H
 
@@ -10,7 +10,7 @@
 
 /* A mesh of fewer than 2^31 ranks refines to at most 31 prime axes; shapes
  * have RSH_MAX_DIMS dimensions of at most 62 prime factors, far more than the
- * handful that occur.  What does not fit counts as not plannable. */
+ * few that occur.  A layout that does not fit counts as not plannable. */
 #define RSH_LAYOUT_AXES 40
 #define RSH_LAYOUT_DIMS 256
 #define RSH_NO_AXIS (-1)

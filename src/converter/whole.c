@@ -3,11 +3,11 @@
  * byte.
  *
  * If both strategies put every slice on the same ranks, and no option changes
- * the content, the file of a rank is the one that it saved: its records in its
- * own order, their headers and chunks, metadata and checksum.  If that file is
- * missing, it is the file of a rank that holds the same slices.  A file that
- * lacks parameters of its rank, as with remove_redundancy, is planned like any
- * other. */
+ * the content, the file of a rank equals the file that the rank saved: with the
+ * same order of records, headers, chunks, metadata and checksum.  If that file
+ * is missing, the file of a rank that holds the same slices is used.  A file
+ * that lacks parameters of its rank, as with remove_redundancy, is not used in
+ * this way but planned record by record. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@
 
 /* ---- comparing the cuts of both sides ---- */
 
-/* Layouts that are written in different ways but put the same slices on the
- * same ranks. */
+/* Two layouts that are written differently but put the same slices on the same
+ * ranks. */
 struct equal_pair {
 	const struct rsh_strategy_item *a, *b;
 };
@@ -33,9 +33,9 @@ static void equal_pairs_clear(struct equal_pairs *l)
 	free(l->v);
 }
 
-/* Compares the grid of `a` with that of `b`, the latter for the dimensions of
- * the whole tensor that follow from `a`: they may decide how an expanded map is
- * folded that the slice does not decide.  1, 0 or -ENOMEM. */
+/* Compares the grids of `a` and `b`.  The grid of `b` is made for the whole
+ * dimensions that follow from `a`: they may decide how an expanded map is
+ * folded when the slice alone does not.  Returns 1, 0 or -ENOMEM. */
 static int same_slices(const struct rsh_strategy_item *a,
 		       const struct rsh_strategy_item *b,
 		       const int64_t *dims, uint32_t n_dims)
@@ -57,8 +57,8 @@ static int same_slices(const struct rsh_strategy_item *a,
 	return rc == -ENOMEM ? rc : rc > 0;
 }
 
-/* Do both layouts make the same slices of a tensor whose slice has these
- * dimensions?  1, 0 or -ENOMEM. */
+/* Returns 1 if both layouts make the same slices of a tensor whose slice has
+ * these dimensions, 0 if not, or -ENOMEM. */
 static int layouts_match(struct equal_pairs *l,
 			 const struct rsh_strategy_item *a,
 			 const struct rsh_strategy_item *b, const int64_t *dims,
@@ -83,7 +83,7 @@ static int layouts_match(struct equal_pairs *l,
 	return 1;
 }
 
-/* Do both strategies list a parameter for the same stages? */
+/* Returns whether both strategies list a parameter for the same stages. */
 static bool same_stages(const struct rsh_strategy_param *s,
 			const struct rsh_strategy_param *d)
 {
@@ -95,9 +95,9 @@ static bool same_stages(const struct rsh_strategy_param *s,
 	return true;
 }
 
-/* Do both sides cut a record of a file of this stage in the same way?  Records
- * that neither lists, or only other stages, are copied.  If one side alone
- * lists a record the cut of the other is not known.  1, 0 or -ENOMEM. */
+/* Returns 1 if both sides cut a record of a file of this stage in the same way,
+ * 0 if not, or -ENOMEM.  A record that no side lists for this stage is copied.
+ * If only one side lists a record, the cut of the other side is not known. */
 static int record_matches(const struct rsh_converter *c,
 			   const struct rsh_ckpt_index *ix,
 			   const struct rsh_record *r, uint32_t stage,
@@ -151,7 +151,7 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	    c->o.division != RSH_DIVIDE_RANKS ||
 	    c->o.framing->type != c->src_format)
 		return 0;
-	/* One rank holds everything whole, whatever its strategy says. */
+	/* A single rank holds all tensors whole, whatever its strategy says. */
 	if ((c->src ? c->src->stage_ranks : 1) !=
 		    (c->dst ? c->dst->stage_ranks : 1) ||
 	    (c->src ? c->src->n_stages : 1) != (c->dst ? c->dst->n_stages : 1))
@@ -170,20 +170,20 @@ int rsh_whole_prepare(struct rsh_converter *c)
 
 /* ---- files that are not changed ---- */
 
-/* Whether files with an index can be shown unchanged. */
+/* This says whether files with an index can be shown unchanged. */
 enum rsh_whole {
 	WHOLE_UNKNOWN,
 	WHOLE_YES,
 	WHOLE_NO,
 };
 
-/* Are all records of the file shown unchanged, and does it have all parameters
- * that other files have of its rank? */
+/* Returns whether all records of the file are shown unchanged, and it has all
+ * parameters of its rank that other files have. */
 static bool is_kept(struct stage_state *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
-	/* With none of its records listed by a strategy these are those of
+	/* If no strategy lists any of its records, the strategies are of
 	 * another model. */
 	bool listed = !c->src && !c->dst;
 
@@ -227,8 +227,9 @@ static int by_offset(const void *a, const void *b)
 	return (x->record > y->record) - (x->record < y->record);
 }
 
-/* A record begins where the content before ends, or with its own content in a
- * format without headers.  One without content is no longer than nothing. */
+/* Fills the slots.  A record begins at the end of the previous content or, in a
+ * format without headers, at its own content.  A record without content does
+ * not move the end. */
 static int fill_slots(struct stage_state *p, const struct rsh_ckpt_index *ix,
 		      const struct placed *order, struct rsh_error *err)
 {
@@ -254,7 +255,7 @@ static int fill_slots(struct stage_state *p, const struct rsh_ckpt_index *ix,
 	return rc;
 }
 
-/* Lists the records of a file as they stand in it. */
+/* Lists the records of a file in the order of the file. */
 static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 		      uint32_t rank, struct rsh_error *err)
 {
@@ -284,7 +285,7 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	return fill_slots(p, ix, order, err);
 }
 
-/* The answer is the same for all files that share an index. */
+/* Does what is_kept() does, once for all files that share an index. */
 static bool can_be_shown(struct stage_state *p, uint32_t rank)
 {
 	uint8_t *known = &p->whole[p->c->cat->index_id[rank]];
@@ -306,9 +307,9 @@ bool rsh_converter_same_slices(const void *converter, uint32_t a, uint32_t b)
 	return c->same_as && a < n && b < n && c->same_as[a] == c->same_as[b];
 }
 
-/* Finds a rank whose file can be shown instead of that of `own`: the next one,
- * or after the last the first; without a strategy the lowest.  RSH_NO_FILE:
- * there is none. */
+/* Finds a rank whose file can be shown instead of the file of `own`.  It is the
+ * next such rank (after the last rank, the search continues with the first);
+ * without a strategy it is the lowest one.  RSH_NO_FILE: there is none. */
 static uint32_t find_equal_file(struct stage_state *p, uint32_t own)
 {
 	const struct rsh_converter *c = p->c;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.h - MindSpore's rank_list_for_transform: the source ranks
- * whose files a conversion needs, by the strategies alone.  It is the union of
- * the ranks of all pairs of layouts (converter/redistribution.h). */
+/* converter/rank_list.h - MindSpore's rank_list_for_transform.  It lists the
+ * source ranks whose files a conversion needs, and uses only the strategies.
+ * The list is the union of the ranks of all pairs of layouts
+ * (converter/redistribution.h). */
 #ifndef RSH_CONVERTER_RANK_LIST_H
 #define RSH_CONVERTER_RANK_LIST_H
 
@@ -13,7 +14,7 @@
 struct rsh_rank_list;
 
 /* Makes the list for the destination ranks of one stage (0 without a
- * destination strategy).  A NULL strategy is the whole model on one device.
+ * destination strategy).  A NULL strategy means the whole model on one device.
  * The strategies must outlive the list; any thread may read it.  0 and *out;
  * -EDOM with a message if MindSpore's function raises an exception; -ENOMEM. */
 int rsh_rank_list_new(const struct rsh_strategy *src,

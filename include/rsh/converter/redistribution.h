@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/redistribution.h - which source ranks MindSpore's converter loads.
+/* converter/redistribution.h - computes which source ranks MindSpore's
+ * converter loads.
  *
- * The converter infers redistribution operators over made-up shapes, and
- * derives from them the ranks that it loads.  These may be more than hold
- * needed bytes. The order in which it writes records follows from this list, so
- * it is computed here, in closed form.  That was compared with
+ * The converter infers redistribution operators for made-up shapes, and derives
+ * from them the ranks that it loads.  It may load ranks without needed bytes.
+ * The order in which it writes records follows from this list, so the list is
+ * computed here, in closed form.  The result was compared with
  * rank_list_for_transform of MindSpore 2.10.0 for tens of thousands of random
  * pairs of layouts.  Objects are immutable; any thread may use them.
  */
@@ -17,18 +18,18 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 
-/* Is called with the key of a source file: its rank within its stage. */
+/* Gets the key of a source file, which is its rank within its stage. */
 typedef void rsh_key_fn(void *ctx, uint32_t key);
 
-/* The mesh axes over which one pair of layouts gathers slices.  It does not
- * depend on the rank, so it is made once for all ranks. */
+/* The mesh axes over which one pair of layouts gathers slices.  They do not
+ * depend on the rank, so the object is made once for all ranks. */
 struct rsh_redistribution;
 
-/* Computes what is loaded from `src`, which is not NULL, for `dst` (NULL:
+/* Computes which ranks of `src`, which is not NULL, are loaded for `dst` (NULL:
  * unsharded, one device).  `whole` has the n_dims dimensions of the whole
- * tensor; NULL: they are not known, and the maps are not expanded.  `rule` says
- * whether an optimizer shard that the converter misplaces is at its real place
- * or where the converter puts it.  0 and *out; -EDOM if the converter raises an
+ * tensor; NULL: they are not known, and the maps are not expanded.  Some
+ * optimizer shards are misplaced by the converter; `rule` selects their real
+ * place or the converter's.  0 and *out; -EDOM if the converter raises an
  * exception (no device count is a multiple of the other, shards that its
  * arithmetic cannot express, maps of different ranks); -ENOMEM. */
 int rsh_redistribution_new(const struct rsh_strategy_item *src,
@@ -43,7 +44,8 @@ void rsh_redistribution_free(struct rsh_redistribution *r);
 void rsh_redistribution_keys(const struct rsh_redistribution *r, uint32_t rank,
 			     bool *keys, uint32_t n);
 /* Calls `each` for the local source ranks that the converter loads for local
- * destination rank `rank`, in no order, maybe twice for one. */
+ * destination rank `rank`, in no particular order.  It may call it twice for
+ * one rank. */
 void rsh_redistribution_each(const struct rsh_redistribution *r, uint32_t rank,
 			     rsh_key_fn *each, void *ctx);
 /* Returns the number of calls that rsh_redistribution_each() makes, which is

@@ -3,9 +3,9 @@
  * checks them against the source's strategy, and adds them to a catalogue.
  *
  * The *key* of a file is its rank within its stage.  Several stages may hold a
- * parameter.  If they cut it like the layout that is used, files of equal keys
- * hold the same slice, and that of the lowest stage is preferred.  One thread
- * calls these functions.
+ * parameter.  If they cut it as the layout says that is used, files with equal
+ * keys hold the same slice, and the file of the lowest stage is preferred.  One
+ * thread calls these functions.
  */
 #ifndef RSH_CONVERTER_SLICES_H
 #define RSH_CONVERTER_SLICES_H
@@ -33,11 +33,12 @@ uint32_t rsh_job_files_from(const struct rsh_job_files *f, uint32_t key);
 /* Gives the files of a stage: cat->present[*from] .. cat->present[*to - 1]. */
 void rsh_job_files_of(const struct rsh_job_files *f, uint32_t stage,
 		      uint32_t *from, uint32_t *to);
-/* 0 if a stage has a file; else -ENOENT with a message that parameter `name`
- * needs it. */
+/* Returns 0 if a stage has a file, else -ENOENT with a message that parameter
+ * `name` needs it. */
 int rsh_job_files_check(const struct rsh_job_files *f, uint32_t stage,
 			uint32_t name, struct rsh_error *err);
-/* Does the stage cut the parameter like `item`, or is its layout not known? */
+/* Returns whether the stage cuts the parameter as `item` says, or its layout is
+ * not known. */
 bool rsh_job_stage_cuts(const struct rsh_job_files *f, uint32_t name,
 			uint32_t stage, const struct rsh_strategy_item *item);
 
@@ -71,7 +72,8 @@ struct rsh_slices {
 	bool *found; /* [held]: some file has this key's slice */
 };
 
-/* False: no file of these stages has the parameter. */
+/* Finds the reference record.  False: no file of these stages has the
+ * parameter. */
 bool rsh_slices_begin(struct rsh_slices *s);
 /* Finds the holders.  The first file of a key must agree with the strategy;
  * that of another stage is used only if it is equal.  No chunk of a record may
@@ -81,21 +83,21 @@ int rsh_slices_find(struct rsh_slices *s, uint32_t unit,
 		    struct rsh_error *err);
 void rsh_slices_clear(struct rsh_slices *s);
 
-/* Dimensions of a slice (local) or of the whole tensor. */
+/* The dimensions of a slice (local) or of the whole tensor. */
 struct rsh_cut_sizes {
 	const int64_t *dims;
 	uint32_t n_dims;
 	bool local;
 };
-/* Makes the cut of a layout, which the catalogue owns; NULL: of one rank with
- * the whole tensor.  Returns what rsh_grid_new() does. */
+/* Makes the cut of a layout, which the catalogue owns.  A NULL layout means one
+ * rank with the whole tensor.  Returns what rsh_grid_new() does. */
 int rsh_job_cut(const struct rsh_job_files *f,
 		const struct rsh_strategy_item *item,
 		const struct rsh_cut_sizes *sizes, enum rsh_grid_rule rule,
 		const struct rsh_cut **out, struct rsh_error *err);
 /* Adds the tensor with its holders to the catalogue.  `other`, which may be
- * NULL, is another layout of the tensor: if it has the whole shape, this
- * decides how an expanded map is folded that the slice alone does not decide.
+ * NULL, is another layout of the tensor.  If it has the whole shape, this shape
+ * decides how an expanded map is folded when the slice alone does not.
  * Messages name `first_file` as the file of key 0.  Returns what rsh_grid_new()
  * does. */
 int rsh_slices_add(const struct rsh_slices *s,
@@ -105,7 +107,7 @@ int rsh_slices_add(const struct rsh_slices *s,
 
 /* ---- records ---- */
 
-/* Are both records of the same type, shape and size? */
+/* Returns whether both records have the same type, shape and size. */
 bool rsh_records_alike(const struct rsh_ckpt_index *a,
 		       const struct rsh_record *x,
 		       const struct rsh_ckpt_index *b,
@@ -114,8 +116,8 @@ bool rsh_records_alike(const struct rsh_ckpt_index *a,
 int rsh_record_check_chunks(const struct rsh_catalogue *cat, uint32_t file,
 			    const struct rsh_record *r, uint32_t unit,
 			    struct rsh_error *err);
-/* Writes the sizes of a record for messages, "[4,2]", cut if they do not fit;
- * returns text. */
+/* Formats the sizes of a record for messages, "[4,2]".  Cuts a text that does
+ * not fit.  Returns text. */
 const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
 				 const struct rsh_record *r, char *text,
 				 size_t size);
