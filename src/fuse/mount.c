@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/mount.c makes a session with its options, and mounts it. */
+/* fuse/mount.c makes a session from its options, and mounts it. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -18,7 +18,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* As long as this is set, libfuse's complaints become the error's sentence. */
+/* While this is set, error messages of libfuse become the sentence of this
+ * error. */
 static _Thread_local struct rsh_error *complaint;
 
 void rsh_libfuse_listen(struct rsh_error *err)
@@ -64,7 +65,7 @@ static void take_libfuse_log(void)
 
 #else
 
-/* libfuse (before 3.7) prints them. */
+/* libfuse before 3.7 has no function for its messages; it prints them. */
 static void take_libfuse_log(void)
 {
 }
@@ -119,7 +120,7 @@ static bool collect_options(const struct rsh_server_options *o, char **opts)
 
 unsigned rsh_max_read(const struct rsh_server_options *o)
 {
-	/* A view has no more bytes. */
+	/* A view of a stream has at most RSH_STREAM_MAX bytes. */
 	return o->max_read && o->max_read < RSH_STREAM_MAX ?
 	       o->max_read : (unsigned)RSH_STREAM_MAX;
 }
@@ -148,8 +149,9 @@ int rsh_session_new(const struct rsh_server_options *o, void *userdata,
 
 #define READAHEAD_KB 1024
 
-/* Finds the number of the block device that stands for a mount in
- * /sys/class/bdi, without asking the file system, which does not answer yet. */
+/* Finds the device number of a mount, which is its name in /sys/class/bdi. It
+ * is read from mountinfo, because the file system does not answer requests
+ * yet. */
 static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -159,7 +161,8 @@ static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 
 	if (!f)
 		return false;
-	/* The last line of a mount point is that of the mount on top. */
+	/* If there are several mounts at the mount point, the last line is that
+	 * of the topmost one. */
 	while (getline(&line, &cap, f) > 0) {
 		char where[PATH_MAX], dev[32];
 		char *s, *to;
@@ -189,8 +192,8 @@ static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 	return found;
 }
 
-/* The kernel reads ahead 128 KiB on a new mount, whatever the file system
- * offers; root may raise that.  Where it stays, reads are only smaller. */
+/* The kernel reads ahead 128 KiB on a new mount, even if the file system offers
+ * more.  root can raise this.  If it is not raised, reads are only smaller. */
 static void raise_readahead(const char *mountpoint)
 {
 	char device[32], path[96], value[16];
@@ -242,7 +245,8 @@ static int handed_device_check(const char *path, char *resolved,
 	return 0;
 }
 
-/* The last field of capabilities in /proc/self/status that decides. */
+/* Returns whether the process has CAP_SYS_ADMIN in CapEff of
+ * /proc/self/status. */
 static bool may_call_mount(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -257,7 +261,8 @@ static bool may_call_mount(void)
 	return caps >> CAP_SYS_ADMIN & 1;
 }
 
-/* libfuse looks there as well. */
+/* Returns whether fusermount3 is in a directory in which libfuse searches for
+ * it. */
 static bool has_fusermount(void)
 {
 	const char *path = getenv("PATH");

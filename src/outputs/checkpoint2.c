@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/checkpoint2.c shows a conversion as a step of Checkpoint 2.0: the
- * files of ranks in one directory, and beside them what they hold, said by
- * metadata.json, and which step it is (wire/checkpoint2.h).
+ * files of ranks in one directory, metadata.json, which describes their
+ * content, and the tracker, which names the step (wire/checkpoint2.h).
  *
  *   /latest_checkpointed_iteration.txt
  *   /iteration_<step>/metadata.json, common.json
  *   /iteration_<step>/model-<rank>-<ranks>.safetensors, opt-..
  *
- * Everything that metadata.json says is taken from the plan, so that it is true
- * of the files whoever has planned them. */
+ * All of metadata.json is made from the plan, so that it matches the files of
+ * every planner. */
 #include "config.h"
 
 #include <errno.h>
@@ -28,15 +28,16 @@
 #include "rsh/wire/checkpoint2.h"
 
 struct ckpt2_shown {
-	uint32_t n_files;  /* of all ranks */
+	uint32_t n_files;  /* files of all ranks */
 	uint32_t per_rank; /* files of a rank */
 	struct rsh_ckpt2_tensor *tensors;
 	uint32_t *names;   /* [tensor] */
 	uint32_t n_tensors;
-	bool *named;       /* [name]: a tensor has it */
-	uint64_t **held;   /* [file]: a bit a name; files with the same records
-			    * share one */
-	struct rsh_arena arena; /* has dims and bits */
+	bool *named;       /* [name]: there is a tensor with this name */
+	/* [file]: a bit for each name; files with the same records share one
+	 * array */
+	uint64_t **held;
+	struct rsh_arena arena; /* memory of dims and bits */
 	struct rsh_ckpt2_text *metadata;
 	char *common;
 	size_t common_bytes;
@@ -44,7 +45,8 @@ struct ckpt2_shown {
 	char step_name[RSH_CKPT2_NAME_MAX];
 	char n_ranks_name[40];
 	struct rsh_item root[2], inside[2];
-	uint32_t n_slices;      /* names that are left out as slices */
+	/* number of names left out because they are slices */
+	uint32_t n_slices;
 	const char *slice;      /* the first of them */
 };
 
@@ -64,9 +66,10 @@ static void ckpt2_free(void *state)
 	free(c);
 }
 
-/* ---- what the files hold ---- */
+/* ---- the content of the files ---- */
 
-/* Is a copied record one slice of a tensor that the source cuts? */
+/* Returns whether a copied record is a slice of a tensor that is split in the
+ * source. */
 static bool is_slice(const struct rsh_output_tree *t, uint32_t name)
 {
 	const struct rsh_strategy_param *p =
@@ -86,7 +89,7 @@ static bool is_slice(const struct rsh_output_tree *t, uint32_t name)
 	return cut;
 }
 
-/* Describes the whole tensor that a record is, or is a slice of. */
+/* Describes the whole tensor of a record, which has the tensor or a slice. */
 static int describe_record(struct ckpt2_shown *c,
 			   const struct rsh_output_tree *t, uint32_t rank,
 			   const struct rsh_virtual_record *r,
@@ -116,9 +119,9 @@ static int describe_record(struct ckpt2_shown *c,
 	return 0;
 }
 
-/* Adds the tensor of a record, unless a lower rank had it already.  Counters
- * are not described, as mindformers does not either: its loader would take them
- * for the network's. */
+/* Adds the tensor of a record, unless a lower rank already has it.  Counters
+ * are not described, as in mindformers: its loader would take them for tensors
+ * of the network. */
 static int ck2_add_tensor(struct ckpt2_shown *c,
 			  const struct rsh_output_tree *t, uint32_t file,
 			  const struct rsh_virtual_record *r)
@@ -160,7 +163,7 @@ static int look_at_file(struct ckpt2_shown *c, const struct rsh_output_tree *t,
 		struct rsh_virtual_record r = { 0 };
 
 		rsh_plan_record(t->plan, file, i, &r);
-		/* A record that is lost has no shape. */
+		/* A lost record has no shape. */
 		if (!r.shape.name)
 			continue;
 		held[r.name / 64] |= UINT64_C(1) << r.name % 64;
@@ -244,8 +247,8 @@ static double counter_value(enum rsh_dtype dtype, const union counter *v)
 	}
 }
 
-/* Gives a number that rank 0 has saved among its tensors; 0: it has none, or
- * one that is none of a step's. */
+/* Returns the value of a counter that rank 0 saved as a tensor.  Returns 0 if
+ * there is none or the value is out of range. */
 static double read_counter(const struct ckpt2_shown *c,
 			   const struct rsh_output_tree *t, const char *name)
 {
@@ -271,8 +274,9 @@ static double read_counter(const struct ckpt2_shown *c,
 	return 0;
 }
 
-/* Of a name such as "gpt-3_20.ckpt" the 20 is counted from the third epoch on,
- * whose length is not known. */
+/* In a name such as "gpt-3_20.ckpt" the 20 counts steps of the third epoch.
+ * The number of steps in an epoch is not known, so the saved counter is
+ * used. */
 static uint64_t find_step(const struct ckpt2_shown *c,
 			  const struct rsh_output_tree *t,
 			  const struct rsh_candidate_step *named)

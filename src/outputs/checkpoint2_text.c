@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/checkpoint2_text.c writes metadata.json piece by piece, and
  * common.json.  Each tensor has one piece in state_dict_metadata and one in
- * storage_data, whose places are known.  A piece is written into a window that
- * keeps the bytes of the read. */
+ * storage_data; the places of all pieces are known.  A piece is written into a
+ * window that keeps only the bytes of the read. */
 #include "config.h"
 
 #include "checkpoint2_text_i.h"
@@ -18,8 +18,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/json_text.h"
 
-/* A mesh, whose axes are identified by their strides, and which of them cut
- * each dimension, most significant first. */
+/* This is a mesh, whose axes are identified by their strides, and the axes that
+ * split each dimension, most significant first. */
 #define AXES_MAX (2 * RSH_GRID_MAX_AXES)
 struct emit_layout {
 	uint32_t n_mesh;
@@ -30,10 +30,11 @@ struct emit_layout {
 
 struct rsh_ckpt2_text {
 	struct rsh_ckpt2_tree tree;
-	char **names; /* [tensor]: as JSON has it, with its quotes */
-	char **keys;  /* [tensor]: "('NAME' as JSON has it */
-	uint64_t *at; /* [2 * n + 1]: where the pieces begin, those of
-		       * storage_data second, and where the last one ends */
+	char **names; /* [tensor]: as JSON, with quotes */
+	char **keys;  /* [tensor]: "('NAME' as JSON */
+	/* [2 * n + 1]: the begin of each piece, those of storage_data second,
+	 * and the end of the last one */
+	uint64_t *at;
 };
 
 static const char text_head[] = "{\"state_dict_metadata\":{";
@@ -54,9 +55,9 @@ static void layout_cut(struct emit_layout *l, uint32_t dim, uint32_t stride)
 	l->strides[dim][l->n[dim]++] = stride;
 }
 
-/* The optimizer shard is on consecutive ranks among those that hold the same:
- * on the innermost free axes, the last of which it may take in part.  False:
- * its size is no such product. */
+/* The optimizer shards are on consecutive ranks among those with the same
+ * slice: on the innermost free axes.  The last of these axes may be used in
+ * part. Returns false if the number of shards is not such a product. */
 static bool layout_add_free(struct emit_layout *l,
 			    const struct rsh_grid_spec *s)
 {
@@ -86,7 +87,7 @@ static int axis_by_stride(const void *a, const void *b)
 	return (x->stride < y->stride) - (x->stride > y->stride);
 }
 
-/* Makes the layout of a tensor.  False: no map can say it. */
+/* Makes the layout of a tensor.  Returns false if no map can express it. */
 static bool layout_make(const struct rsh_ckpt2_tensor *t,
 			struct emit_layout *l)
 {
@@ -111,7 +112,7 @@ static bool layout_make(const struct rsh_ckpt2_tensor *t,
 	return true;
 }
 
-/* Gives the number by which a map means the axis. */
+/* Returns the number of the axis in a map. */
 static uint32_t layout_number(const struct emit_layout *l, uint32_t stride)
 {
 	uint32_t i = 0;
@@ -133,15 +134,16 @@ static uint32_t slice_n_ranks(const struct rsh_ckpt2_tensor *t, uint32_t k)
 	return t->cut ? rsh_cut_n_replicas(t->cut, k) : t->n_ranks;
 }
 
-/* Gives the i-th rank, in ascending order, that has slice k.  (Cells of a grid
- * are numbered as slices are.) */
+/* Returns the i-th rank, in ascending order, that has slice k.  (Cells of a
+ * grid have the same numbers as slices.) */
 static uint32_t slice_rank(const struct rsh_ckpt2_tensor *t, uint32_t k,
 			   uint32_t i)
 {
 	return t->first + (t->cut ? rsh_cut_member(t->cut, k, i) : i);
 }
 
-/* Finds the first rank whose file holds slice k.  False: none does. */
+/* Finds the first rank whose file has slice k.  Returns false if there is
+ * none. */
 static bool slice_stored(const struct rsh_ckpt2_tree *tree, uint32_t i,
 			 uint32_t k, uint32_t *rank)
 {
@@ -158,11 +160,11 @@ static bool slice_stored(const struct rsh_ckpt2_tree *tree, uint32_t i,
 
 /* ---- writing into a window ---- */
 
-/* Of all that is written, bytes `from` .. `end` - 1 are kept. */
+/* Only the bytes `from` .. `end` - 1 of the written text are kept. */
 struct ckpt2_window {
 	char *to;
 	uint64_t from, end;
-	uint64_t at; /* of the next byte */
+	uint64_t at; /* offset of the next byte */
 };
 
 static void ck2_put_bytes(struct ckpt2_window *w, const char *s, size_t n)
@@ -199,7 +201,8 @@ static void put_item(struct ckpt2_window *w, uint32_t i, uint64_t v)
 	put_number(w, v);
 }
 
-/* The loader takes the values by their order: that of the keys is fixed. */
+/* The loader reads the values by position, so the order of the keys is
+ * fixed. */
 static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 		       const struct emit_layout *l)
 {
@@ -258,7 +261,7 @@ static void put_properties(struct ckpt2_window *w,
 	ck2_put_text(w, "],");
 }
 
-/* Puts what state_dict_metadata has of a tensor. */
+/* Puts the entry of a tensor in state_dict_metadata. */
 static void ck2_put_tensor(struct ckpt2_window *w,
 			   const struct rsh_ckpt2_text *x, uint32_t i)
 {
@@ -307,7 +310,7 @@ static void put_stored(struct ckpt2_window *w,
 	ck2_put_text(w, "]}]");
 }
 
-/* Puts what storage_data has of a tensor. */
+/* Puts the entries of a tensor in storage_data. */
 static void put_storage(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 			uint32_t i)
 {
@@ -352,7 +355,7 @@ static bool has_control(const char *name)
 	return false;
 }
 
-/* Gives a text as a string of JSON, from malloc.  Returns 0, -EINVAL if it is
+/* Returns a text as a string of JSON, from malloc.  Returns 0, -EINVAL if it is
  * not UTF-8, or -ENOMEM. */
 static int quote_text(const char *s, size_t len, char **out)
 {
@@ -395,16 +398,17 @@ static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
 				     "cannot contain its name", name);
 	if (rc)
 		return rsh_error_nomem(err);
-	/* More follows before the closing quote. */
+	/* The rest of the key is written later, so the closing quote is
+	 * removed. */
 	x->keys[i][strlen(x->keys[i]) - 1] = '\0';
 	return 0;
 }
 
-/* ---- making, reading ---- */
+/* ---- making and reading ---- */
 
 static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
 {
-	/* Nothing is kept, and so nothing is cut short either. */
+	/* This window keeps nothing; it only measures. */
 	struct ckpt2_window w = { .from = UINT64_MAX, .end = UINT64_MAX };
 	const uint32_t n = x->tree.n_tensors;
 	struct emit_layout l;
@@ -479,7 +483,7 @@ void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *x, void *buf, size_t len,
 	struct ckpt2_window w = { buf, offset, offset + len, 0 };
 	uint32_t lo = 0, hi = 2 * x->tree.n_tensors;
 
-	/* Finds the last piece that begins no later. */
+	/* Finds the last piece that does not begin after `offset`. */
 	while (hi - lo > 1) {
 		const uint32_t mid = lo + (hi - lo) / 2;
 
@@ -528,7 +532,7 @@ int rsh_ckpt2_common_format(const struct rsh_training_state *c, char **out)
 
 	if (c->loss_scale > 0 && isfinite(c->loss_scale)) {
 		snprintf(loss, sizeof(loss) - 2, "%.17g", c->loss_scale);
-		/* The loader takes a number without a point for an integer. */
+		/* The loader reads a number without a point as an integer. */
 		if (!strpbrk(loss, ".e"))
 			strcat(loss, ".0");
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/ckpt.c shows MindSpore's .ckpt files, one a rank. */
+/* outputs/ckpt.c shows MindSpore's .ckpt files, one for each rank. */
 #include "config.h"
 
 #include "rsh/outputs/outputs.h"

@@ -5,11 +5,11 @@
  *   /__0_<file>.distcp    items: parts of tensors (plan/dcp_framing.c)
  *   /.metadata            a pickle: types, shapes and parts of all tensors, and
  *                         the file, offset and length of each item
- *   /metadata.json        these two are what Megatron-Core wants besides
+ *   /metadata.json        this file and the next one are for Megatron-Core
  *   /common.pt
  *
- * The form of the pickle is one that torch 2.3.1 to 2.15.0 load: properties of a
- * tensor have five fields, as torch wrote them before 2.9. */
+ * torch 2.3.1 to 2.15.0 load this form of the pickle: properties of a tensor
+ * have five fields, as torch wrote them before 2.9. */
 #include "config.h"
 
 #include <errno.h>
@@ -31,7 +31,8 @@ static const char megatron_config[] =
 	"\"sharded_backend_version\": 1, \"common_backend\": \"torch\", "
 	"\"common_backend_version\": 1}";
 
-/* Each of these is put once into the pickle, and recalled later. */
+/* Each of these is put into the pickle once, and recalled from the memo
+ * later. */
 enum dcp_memo {
 	MEMO_TENSOR,
 	MEMO_PROPERTIES,
@@ -59,11 +60,12 @@ struct dcp_shown {
 	struct rsh_pickle_out metadata;
 	uint8_t common[RSH_TORCH_TAIL_MAX];
 
-	/* What follows is used while the metadata is made. */
+	/* The members below are used while the metadata is made. */
 	bool known[N_MEMOS];
 	uint32_t memo[N_MEMOS];
 	uint32_t *names; /* [tensor] */
-	uint32_t *files; /* [file]: their names, 1 + the number; 0: not put */
+	/* [file]: memo number of its name, plus 1; 0: not put yet */
+	uint32_t *files;
 };
 
 static void dcp_free(void *state)
@@ -110,8 +112,8 @@ static void dcp_put_key(struct dcp_shown *d, unsigned memo, const char *key)
 	dcp_remember(d, memo);
 }
 
-/* Begins an object without arguments, whose attributes follow as the entries
- * of a dictionary. */
+/* Begins an object without arguments.  Its attributes follow as the entries of
+ * a dictionary. */
 static void dcp_begin_object(struct dcp_shown *d, unsigned memo,
 			     const char *module, const char *name)
 {
@@ -142,7 +144,7 @@ static void dcp_put_size(struct dcp_shown *d, unsigned n, const uint64_t *v)
 	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
 }
 
-/* Puts what a function of torch returns for one argument. */
+/* Puts the result of a torch function for one argument. */
 static void dcp_put_call(struct dcp_shown *d, unsigned memo, const char *module,
 			 const char *name, const char *argument)
 {
@@ -160,8 +162,8 @@ static void dcp_put_call(struct dcp_shown *d, unsigned memo, const char *module,
 	dcp_remember(d, memo);
 }
 
-/* They have a state of their own: (type, layout, whether a gradient is wanted,
- * memory format, whether memory is pinned). */
+/* TensorProperties have a special state: (type, layout, requires_grad, memory
+ * format, pin_memory). */
 static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
 {
 	struct rsh_pickle_out *o = &d->metadata;
@@ -209,7 +211,8 @@ static void dcp_put_chunks(struct dcp_shown *d,
 	rsh_pickle_put(o, RSH_PICKLE_OP_APPENDS);
 }
 
-/* Puts something of a tensor, which is a record of a file of the tree. */
+/* A function of this type puts one entry of a tensor, which is a record of a
+ * file of the tree. */
 typedef void dcp_put_fn(struct dcp_shown *d, const struct rsh_tree *t,
 			uint32_t tensor, uint32_t file,
 			const struct rsh_virtual_record *r);
@@ -252,7 +255,7 @@ static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
 	d->files[file] = 1 + rsh_pickle_remember(&d->metadata);
 }
 
-/* Puts where each item of a tensor is: the key that names it, and its place. */
+/* Puts the key of each item of a tensor, and its place. */
 static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 			   uint32_t tensor, uint32_t file,
 			   const struct rsh_virtual_record *r)
@@ -286,7 +289,7 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 		dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
 		rsh_pickle_put_number(o, at);
 		dcp_put_key(d, MEMO_KEY_LENGTH, "length");
-		/* Trailers end with padding that is not the item's. */
+		/* Trailers end with padding that is not part of the item. */
 		rsh_pickle_put_number(o, header + c.bytes +
 				      rsh_torch_item_tail(s->dtype, s->n_dims,
 							  c.sizes, c.bytes,
@@ -296,7 +299,7 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 	}
 }
 
-/* A name is one key of a flat dictionary: name -> (name,). */
+/* Puts an entry of the flat dictionary of names: name -> (name,). */
 static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
 			  uint32_t tensor, uint32_t file,
 			  const struct rsh_virtual_record *r)
@@ -380,7 +383,7 @@ static int dcp_add_rows(struct dcp_shown *d, struct rsh_output_tree *t)
 		.parent = t->tree->root, .kind = RSH_NODE_FILE,
 		.before = "__0_", .after = t->output->suffix,
 	};
-	/* The number behind those of the files is that of the values. */
+	/* The file of values has the number after those of the files. */
 	const struct rsh_row beside = {
 		.n = 3, .first = RSH_NODE_BESIDE(n) + 1, .step = 1,
 		.parent = t->tree->root, .items = items,

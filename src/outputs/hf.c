@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf.c shows one whole model as Hugging Face's tools want it: parts in
- * the root, a map that says which part holds which weight, and beside them what
- * else makes a model of the weights.
+/* outputs/hf.c shows one whole model in the form of Hugging Face's tools: parts
+ * in the root, a map from weights to parts, and the other files of a model.
  *
  *   /model-<part>-of-<parts>.safetensors
  *   /model.safetensors.index.json
- *   /config.json and the like
- */
+ *   /config.json and the like */
 #include "config.h"
 
 #include <errno.h>
@@ -41,7 +39,7 @@ static void hf_free(void *state)
 
 /* ---- names ---- */
 
-/* The text of the map is made last, of all that is shown. */
+/* The text of the map is made last, because it lists all that is shown. */
 static int hf_add_parts(struct rsh_output_tree *t, uint32_t *map_leaf)
 {
 	struct rsh_arena *arena = &t->tree->arena;
@@ -70,7 +68,7 @@ static int hf_add_parts(struct rsh_output_tree *t, uint32_t *map_leaf)
 	return rsh_tree_add(t->tree, &of_map);
 }
 
-/* Their numbers are behind that of the values that are no tensors. */
+/* Their numbers come after that of the file of values. */
 static int hf_add_beside(struct rsh_output_tree *t,
 			 const struct rsh_model_files *beside,
 			 struct rsh_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/hf_config.c compares a config.json with the weights beside it, and
- * sets the keys that follow from them. */
+ * sets the keys that depend on them. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static bool hf_head_differs(const struct hf_check *h)
 	       f->w->differ(f->w->ctx, f->embedding, f->head);
 }
 
-/* Compares "tie_word_embeddings".  Both values are right where head and
- * embedding are there and equal. */
+/* Compares "tie_word_embeddings".  Both values are correct if head and
+ * embedding exist and are equal. */
 static int hf_check_tie(struct hf_check *h)
 {
 	static const char key[] = "tie_word_embeddings";
@@ -47,9 +47,9 @@ static int hf_check_tie(struct hf_check *h)
 	return hf_refuse(h, key, "true", say);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
-/* Finds where the decoder's keys are; false: this is not known. */
+/* Finds where the decoder's keys are.  Returns false if this is not known. */
 static bool hf_knows_decoder(struct hf_check *h)
 {
 	const struct rsh_json_member *m = rsh_json_edit_find(h->e, NULL,

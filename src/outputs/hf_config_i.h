@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf_config_i.h - the config.json of a Hugging Face model, compared
- * with the weights beside it, for this directory only.
+/* outputs/hf_config_i.h - compares the config.json of a Hugging Face model with
+ * the weights beside it; only this directory includes it.
  *
- * transformers trusts config.json: it makes up tensors that the weights lack,
- * and skips those that it has no place for.  So what a shown config.json says
- * of the weights has to follow from them.
+ * transformers trusts config.json: it initializes tensors that are missing in
+ * the weights, and skips tensors that the model does not have.  So what a shown
+ * config.json says about the weights must match them.
  *
- * Only what is certain is checked.  The sizes are those of models whose decoder
+ * Only what is certain is checked.  Sizes are checked for models whose decoder
  * has Hugging Face's usual names, at the top or, in models of several parts, in
- * "text_config"; of other models the type and the quantisation are checked.
+ * "text_config".  For other models the type and the quantization are checked.
  * tests/oracle/config_says.py proves for all models of transformers that none
- * is refused with a config.json of its own.
+ * is refused with its own config.json.
  *
- * This is arithmetic, which reads no file. / */
+ * These functions read no file. */
 #ifndef RSH_OUTPUTS_HF_CONFIG_I_H
 #define RSH_OUTPUTS_HF_CONFIG_I_H
 
@@ -30,32 +30,32 @@ struct rsh_hf_weight {
 struct rsh_hf_weights {
 	const struct rsh_hf_weight *v;
 	uint32_t n;
-	/* The options leave tensors out: what the config has and the weights do
-	 * not is passed to `note`, and is no error. */
+	/* The options leave tensors out.  Tensors that the config has and the
+	 * weights do not are passed to `note`, and are not an error. */
 	bool partial;
-	/* Tells whether the contents of two tensors of one type and shape are
+	/* Returns whether the contents of two tensors of one type and shape are
 	 * known to differ. */
 	bool (*differ)(void *ctx, uint32_t a, uint32_t b);
-	/* Takes a sentence on what does not fit and is no error. */
+	/* Gets a sentence about a difference that is not an error. */
 	void (*note)(void *ctx, const char *sentence);
 	void *ctx;
 };
 
 /* Compares a config.json with the weights.  Sets "dtype" and "torch_dtype" to
  * the type of the weights, and removes "quantization_config" if no weight is
- * quantised.  With `complete`, adds missing keys whose values are known, if the
- * file says which model it is.  `path` is for messages.  Returns 0, -ENOMEM, or
- * -EINVAL with a sentence that names path, key, its value, and what the weights
- * say. */
+ * quantized.  With `complete`, adds missing keys whose values are known, if the
+ * file names the model. `path` is for messages.  Returns 0, -ENOMEM, or -EINVAL
+ * with a sentence that names path, key, its value, and the value that follows
+ * from the weights. */
 int rsh_hf_config_update(const struct rsh_hf_weights *w,
 			 struct rsh_json_edit *e, const char *path,
 			 bool complete, struct rsh_error *err);
 
-/* ---- what the weights tell (hf_facts.c) ---- */
+/* ---- facts about the weights (hf_facts.c) ---- */
 
 #define HF_NONE UINT32_MAX
 
-/* Sizes that config.json has; some have several names (hf_keys.c). */
+/* These are the sizes in config.json; some have several names (hf_keys.c). */
 enum hf_key {
 	HF_KEY_NONE,
 	HF_LAYERS,
@@ -75,49 +75,51 @@ enum hf_key {
 	HF_N_KEYS
 };
 
-/* A dimension is times * (a + b), where HF_KEY_NONE is left out; a dimension
- * that has HF_KEY_NONE three times is not compared. */
+/* A dimension is times * (a + b), without the members that are HF_KEY_NONE. If
+ * all three are HF_KEY_NONE, the dimension is not compared. */
 struct hf_dim {
 	enum hf_key times, a, b;
 };
-/* A tensor below the decoder's prefix or, with `layer`, below that of a layer.
- * {} stands for the number of an expert. */
+/* This is a tensor below the decoder's prefix or, with `layer`, below that of a
+ * layer.  {} is the number of an expert. */
 struct hf_shape {
 	const char *name;
 	bool layer;
 	enum hf_attention {
 		HF_EITHER,
-		HF_PLAIN, /* of heads that are all alike */
-		HF_RANKS  /* of queries, keys and values with ranks (MLA) */
+		HF_PLAIN, /* all heads are alike */
+		HF_RANKS  /* queries, keys and values have ranks (MLA) */
 	} attention;
 	uint32_t n_dims;
 	struct hf_dim dims[2];
 };
 #define HF_N_SHAPES 30
 extern const struct hf_shape hf_shapes[HF_N_SHAPES];
-/* The norm of queries, which is as long as one head, or as all heads. */
+/* This shape is the norm of queries.  It is as long as one head, or as all
+ * heads. */
 #define HF_QUERY_NORM 19
 
-/* What names, shapes and types of the weights tell.  Weights are numbers, or
- * HF_NONE. */
+/* These are the facts in names, shapes and types of the weights.  A weight is
+ * given by its number, or is HF_NONE. */
 struct hf_facts {
 	const struct rsh_hf_weights *w;
-	const char *prefix; /* of the decoder; NULL: none, or several */
-	const char *list;   /* of its layers, behind the prefix: "layers." */
-	uint32_t n_layers;  /* but those for prediction; 0: not known */
+	const char *prefix; /* prefix of the decoder; NULL: none, or several */
+	const char *list;   /* name of its layers after the prefix: "layers." */
+	uint32_t n_layers;  /* without those for prediction; 0: not known */
 	uint32_t n_experts; /* 0: not known */
 	enum hf_attention attention;
-	/* A weight of each shape, if all of that name are alike. */
+	/* One weight of each shape, if all weights of that name are alike. */
 	uint32_t of[HF_N_SHAPES];
-	uint32_t embedding, head; /* one at most of each */
+	uint32_t embedding, head; /* at most one of each */
 	bool other_head; /* some other tensor could be the head */
-	enum rsh_dtype dtype; /* that most elements have which are floats of 16
-			       * bits and more; RSH_DTYPE_UNKNOWN: there are
-			       * none */
-	bool one_dtype;       /* all of those have it */
-	uint32_t packed;      /* a weight of elements of less than 16 bits */
-	uint32_t packed_ints; /* the same, of integers of 16 bits and more */
-	uint32_t scales;      /* a weight that is the scale of another */
+	/* the most frequent type among elements of floating-point types of 16
+	 * bits and more; RSH_DTYPE_UNKNOWN: there are none */
+	enum rsh_dtype dtype;
+	bool one_dtype;       /* all of those elements have this type */
+	/* a weight whose elements have less than 16 bits */
+	uint32_t packed;
+	uint32_t packed_ints; /* a weight of integers of 16 bits and more */
+	uint32_t scales;      /* a weight that is the scale of another one */
 };
 
 /* Returns 0 or -ENOMEM. */
@@ -133,8 +135,8 @@ struct hf_check {
 	const char *in; /* where the decoder's keys are; NULL: at the top */
 	const char *path;
 	bool complete;  /* add missing keys */
-	uint64_t added[HF_N_KEYS]; /* sizes to be added; 0: none */
-	bool doubtful[HF_N_KEYS];  /* weights give it different values */
+	uint64_t added[HF_N_KEYS]; /* sizes to add; 0: none */
+	bool doubtful[HF_N_KEYS];  /* weights imply different values */
 	struct rsh_error *err;
 };
 
@@ -144,16 +146,16 @@ static inline const struct rsh_hf_weight *hf_weight(const struct hf_check *h,
 	return &h->f.w->v[i];
 }
 
-/* Sizes, and number of layers and experts (hf_sizes.c).  Missing sizes are
- * noted by hf_add_size(). */
+/* Checks sizes, and the numbers of layers and experts (hf_sizes.c).  Passes
+ * missing sizes to hf_add_size(). */
 int hf_check_sizes(struct hf_check *h);
-/* "quantization_config" and "dtype" (hf_types.c). */
+/* Check "quantization_config" and set "dtype" (hf_types.c). */
 int hf_check_quantization(struct hf_check *h);
 int hf_set_all_types(struct hf_check *h);
 
 /* ---- keys (hf_keys.c) ---- */
 
-/* Tells whether the model predicts the next word, and so has a head. */
+/* Returns whether the model predicts the next word, and so has a head. */
 bool hf_predicts_words(const struct hf_check *h);
 /* Finds a key of the decoder. */
 const struct rsh_json_member *hf_find(const struct hf_check *h,
@@ -161,28 +163,30 @@ const struct rsh_json_member *hf_find(const struct hf_check *h,
 /* Returns the i-th of a key's names that has a size; NULL past the last. */
 const struct rsh_json_member *hf_size(const struct hf_check *h,
 				      enum hf_key key, unsigned i);
-/* Gives the size that the file has, or that will be added; false: neither. */
+/* Returns the size in the file, or the one that will be added.  Returns false
+ * if there is none. */
 bool hf_value(const struct hf_check *h, enum hf_key key, uint64_t *value);
 int hf_set(struct hf_check *h, const char *in, const char *key,
 	   const char *value);
-/* Adds a key at the top, if keys are to be added. */
+/* Adds a key at the top, if missing keys are added at all. */
 int hf_add(struct hf_check *h, const char *key, const char *value);
-/* Notes a size that the file lacks; it is doubtful if two weights differ in
- * it. */
+/* Stores a size that is missing in the file.  If two weights imply different
+ * values, the size is doubtful. */
 void hf_add_size(struct hf_check *h, enum hf_key key, uint64_t size);
-/* Adds all sizes that were noted and are not doubtful. */
+/* Adds all stored sizes that are not doubtful. */
 int hf_add_sizes(struct hf_check *h);
 
 /* Writes "NAME has shape [..]" and returns `text`. */
 const char *hf_shape_text(const struct hf_check *h, uint32_t i, char *text,
 			  size_t size);
-/* Refuses a key whose value is `is`; `say` is what the weights say. */
+/* Sets the error for a key whose value is `is`; `say` is what the weights
+ * imply. */
 int hf_refuse(const struct hf_check *h, const char *key, const char *is,
 	      const char *say);
 int hf_refuse_size(const struct hf_check *h, const struct rsh_json_member *m,
 		   const char *say);
-/* Does the same where something is missing among the weights; if the options
- * leave tensors out, it is a note. */
+/* Does the same if something is missing in the weights.  If the options leave
+ * tensors out, it is a note instead. */
 int hf_miss(const struct hf_check *h, const char *key, const char *is,
 	    const char *say);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf_facts.c finds out what names, shapes and types of a model's
- * weights tell. */
+/* outputs/hf_facts.c finds facts about a model in the names, shapes and types
+ * of its weights. */
 #include "hf_config_i.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* Layers beyond are not counted; models have a few hundred. */
+/* Layers with higher numbers are not counted; models have a few hundred. */
 #define LAYERS_MAX 65536
 
 /* ---- the decoder ---- */
@@ -38,7 +38,7 @@ static bool hf_begins(const char **s, const char *with)
 	return true;
 }
 
-/* Reads a number and the dot behind it. */
+/* Reads a number and the dot after it. */
 static bool hf_number(const char **s, uint32_t *out)
 {
 	const char *p = *s;
@@ -51,7 +51,8 @@ static bool hf_number(const char **s, uint32_t *out)
 	return true;
 }
 
-/* Moves *s behind the number of the layer; false: the name has none. */
+/* Moves *s past the number of the layer.  Returns false if the name has
+ * none. */
 static bool hf_layer(const struct hf_facts *f, const char **s, uint32_t *layer)
 {
 	return hf_begins(s, f->prefix) && hf_begins(s, f->list) &&
@@ -97,7 +98,7 @@ static bool hf_predicts(const char *rest)
 	return false;
 }
 
-/* Counts the layers without those for prediction, which come last. */
+/* Counts the layers except those for prediction, which come last. */
 static int hf_count_layers(struct hf_facts *f)
 {
 	cleanup_free bool *predicts = calloc(LAYERS_MAX, sizeof(*predicts));
@@ -203,7 +204,7 @@ const struct hf_shape hf_shapes[HF_N_SHAPES] = {
 	{ "ffn_norm.weight", true, HF_EITHER, VECTOR(ONE(HIDDEN)) },
 };
 
-/* Compares a name with that of a shape, where {} is any number. */
+/* Compares a name with that of a shape, in which {} matches any number. */
 static bool hf_is_called(const char *s, const char *name)
 {
 	const char *hole = strstr(name, "{}.");
@@ -317,7 +318,7 @@ static void hf_find_dtype(struct hf_facts *f)
 	f->one_dtype = n == 1;
 }
 
-/* Quantisation tools write these beside the tensors. */
+/* Quantization tools write these beside the tensors. */
 static bool hf_is_scale(const char *name)
 {
 	static const char *const ends[] = {

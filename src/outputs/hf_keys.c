@@ -41,8 +41,8 @@ bool hf_predicts_words(const struct hf_check *h)
 	return m && memmem(s, m->length, causal, sizeof(causal) - 1);
 }
 
-/* A key that a part of a model lacks has the default of its class, so the top
- * of the file, which may be about another part, is not looked at. */
+/* If a part of a model has no such key, the default of its class is used.  So
+ * the top of the file, which may describe another part, is not searched. */
 const struct rsh_json_member *hf_find(const struct hf_check *h,
 				      const char *key)
 {
@@ -69,7 +69,7 @@ bool hf_value(const struct hf_check *h, enum hf_key key, uint64_t *value)
 	return *value || m;
 }
 
-/* Tells whether the file has the key, with a size or another value. */
+/* Returns whether the file has the key, with a size or another value. */
 static bool hf_is_there(const struct hf_check *h, enum hf_key key)
 {
 	for (unsigned k = 0; k < HF_NAMES && hf_names[key][k]; k++)

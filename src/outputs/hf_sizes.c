@@ -10,7 +10,7 @@
 /* ---- numbers of layers and experts ---- */
 
 /* Compares a number of layers or experts with the config.  The `more` layers
- * that the config has for prediction may be among those of the weights. */
+ * that the config has for prediction may be included in the weights. */
 static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 			  uint64_t more, const char *what)
 {
@@ -19,7 +19,7 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 
 	if (n == 0)
 		return 0;
-	/* The key for experts differs from model to model. */
+	/* Models have different keys for the number of experts. */
 	if (!m) {
 		if (!h->f.w->partial && key != HF_EXPERTS)
 			hf_add_size(h, key, n);
@@ -50,8 +50,8 @@ static int hf_check_counts(struct hf_check *h)
 
 /* ---- shapes ---- */
 
-/* Some models embed more words than they predict; "vocab_size" is then the
- * number of rows of the head. */
+/* In some models the embedding has more words than the head; "vocab_size" is
+ * then the number of rows of the head. */
 static bool hf_may_embed(const struct hf_check *h, uint64_t words)
 {
 	return h->f.head == HF_NONE ? !hf_predicts_words(h) :
@@ -59,7 +59,7 @@ static bool hf_may_embed(const struct hf_check *h, uint64_t words)
 }
 
 /* Compares a dimension that is the value of one key.  Some models have one size
- * of MLP for all layers, with experts or without. */
+ * of MLP for all layers, with or without experts. */
 static int hf_check_one(struct hf_check *h, enum hf_key key, uint32_t weight,
 			uint32_t d)
 {
@@ -83,13 +83,14 @@ static int hf_check_one(struct hf_check *h, enum hf_key key, uint32_t weight,
 	return hf_refuse_size(h, m, say);
 }
 
-/* Computes times * (a + b); false: the result is too large. */
+/* Computes times * (a + b).  Returns false if the result is too large. */
 static bool hf_compute(const uint64_t v[3], uint64_t *out)
 {
 	return rsh_add_u64(v[1], v[2], out) && rsh_mul_u64(v[0], *out, out);
 }
 
-/* Computes the one of the three that is not known; 0: no number fits. */
+/* Computes the one of the three values that is not known.  Returns 0 if no
+ * number fits. */
 static uint64_t hf_solve(uint64_t v[3], unsigned unknown, uint64_t size)
 {
 	uint64_t made;
@@ -130,8 +131,8 @@ static int hf_refuse_several(struct hf_check *h, const enum hf_key *keys,
 	return first ? hf_refuse_size(h, first, say) : 0;
 }
 
-/* Compares a dimension that is computed of several keys; one key that the file
- * lacks follows from the others. */
+/* Compares a dimension that is computed from several keys.  If one key is
+ * missing in the file, it is computed from the others. */
 static int hf_check_several(struct hf_check *h, const struct hf_dim *dim,
 			    uint32_t weight, uint32_t d)
 {
@@ -180,7 +181,8 @@ static int hf_check_shapes(struct hf_check *h)
 
 /* ---- heads ---- */
 
-/* Returns the size of the dimension that is `times` heads; 0: there is none. */
+/* Returns the size of the dimension that is `times` heads; 0 if there is
+ * none. */
 static uint64_t hf_heads_of(const struct hf_check *h, enum hf_key times)
 {
 	for (uint32_t k = 0; k < HF_N_SHAPES; k++)
@@ -195,8 +197,8 @@ static uint64_t hf_heads_of(const struct hf_check *h, enum hf_key times)
 	return 0;
 }
 
-/* Compares queries with keys where "head_dim" is not there: both have heads of
- * one size. */
+/* Compares queries with keys if "head_dim" is missing: both have heads of the
+ * same size. */
 static int hf_check_ratio(struct hf_check *h)
 {
 	const struct rsh_json_member *q = hf_size(h, HF_HEADS, 0);

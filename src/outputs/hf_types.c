@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf_types.c makes the types in a config.json those of the weights, and
- * compares its quantisation with them. */
+/* outputs/hf_types.c sets the types in a config.json to those of the weights,
+ * and compares its quantization with them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static const struct hf_type *hf_type_of(enum rsh_dtype t)
 	return NULL;
 }
 
-/* Returns the type that a "dtype" names; NULL: weights are not stored in it. */
+/* Returns the type that a "dtype" names.  Returns NULL if weights are not
+ * stored in it. */
 static const struct hf_type *hf_type_said(const struct rsh_json_member *m)
 {
 	static const char torch[] = "torch.";
@@ -46,8 +47,8 @@ static const struct hf_type *hf_type_said(const struct rsh_json_member *m)
 	return NULL;
 }
 
-/* A wider type that some of the weights have is as good: it keeps every value
- * of the others. */
+/* A wider type is also correct if some of the weights have it: it can represent
+ * every value of the others. */
 static bool hf_type_will_do(const struct hf_check *h,
 			    const struct hf_type *said,
 			    const struct hf_type *is)
@@ -78,8 +79,8 @@ static int hf_set_type(struct hf_check *h, const char *in, const char *key,
 	return hf_set(h, in, key, text);
 }
 
-/* Sets the types of parts of the model (vision_config, ..), which are known if
- * all weights have the same type. */
+/* Sets the types of parts of the model (vision_config, ..).  They are known
+ * only if all weights have the same type. */
 static int hf_set_types_of_parts(struct hf_check *h, const struct hf_type *is)
 {
 	const struct rsh_json_member *m;
@@ -97,7 +98,7 @@ static int hf_set_types_of_parts(struct hf_check *h, const struct hf_type *is)
 	return rc;
 }
 
-/* Since release 4.56 transformers writes "dtype"; it reads both. */
+/* transformers writes "dtype" since release 4.56; it reads both keys. */
 static const char *hf_type_key(const struct hf_check *h)
 {
 	const struct rsh_json_member *m =
@@ -116,7 +117,7 @@ int hf_set_all_types(struct hf_check *h)
 	char text[24];
 	int rc;
 
-	/* Nothing tells in which type quantised weights are computed. */
+	/* For quantized weights the type of the computation is not known. */
 	if (!is || h->f.packed != HF_NONE || h->f.packed_ints != HF_NONE)
 		return 0;
 	rc = hf_set_type(h, NULL, "dtype", is);
@@ -130,9 +131,9 @@ int hf_set_all_types(struct hf_check *h)
 	return hf_add(h, hf_type_key(h), text);
 }
 
-/* ---- quantisation ---- */
+/* ---- quantization ---- */
 
-/* Tells whether any weight looks like a result of the method. */
+/* Returns whether any weight looks like a result of the method. */
 static bool hf_is_quantized(const struct hf_check *h, const char *method)
 {
 	const struct hf_facts *f = &h->f;
@@ -142,7 +143,8 @@ static bool hf_is_quantized(const struct hf_check *h, const char *method)
 	       (!fp8 && f->packed_ints != HF_NONE);
 }
 
-/* Refuses a config that does not mention the quantisation of its weights. */
+/* Sets an error if the config does not mention the quantization of its
+ * weights. */
 static int hf_check_unsaid(struct hf_check *h)
 {
 	const struct hf_facts *f = &h->f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_config.c compares config.json and generation_config.json beside
- * a model with the weights that are shown, and corrects them. */
+/* outputs/model_config.c compares config.json and generation_config.json of a
+ * model with the weights that are shown, and corrects them. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 #include "rsh/util/mem.h"
 
 #define GENERATION_NAME "generation_config.json"
-/* Two tensors are compared in SAMPLES places of SAMPLE_BYTES. */
+/* Two tensors are compared at SAMPLES places of SAMPLE_BYTES. */
 #define SAMPLE_BYTES 4096
 #define SAMPLES 3
 
-/* Where a weight is shown. */
+/* This is the place of a weight in the shown files. */
 struct shown_at {
 	uint32_t file;
 	uint64_t offset, bytes;
@@ -64,7 +64,7 @@ static int shown_list(const struct rsh_output_tree *t, struct shown_weights *s,
 	return 0;
 }
 
-/* Reads some bytes of a weight; false: they cannot be read. */
+/* Reads some bytes of a weight.  Returns false if they cannot be read. */
 static bool shown_read(const struct shown_weights *s, uint32_t i, uint64_t at,
 		       uint8_t *to, size_t len)
 {
@@ -134,7 +134,7 @@ static int config_replace(struct rsh_model_file *f,
 	return 0;
 }
 
-/* A file that is no JSON is shown as it is: Python does not read it either. */
+/* A file that is not JSON is shown unchanged: Python cannot read it either. */
 static int config_update_file(struct shown_weights *s, const char *dir,
 			      struct rsh_model_file *f, bool complete,
 			      struct rsh_error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_config_i.h - config.json beside a model, made to fit the
- * weights that are shown, for this directory only. */
+/* outputs/model_config_i.h - corrects the config.json beside a model to match
+ * the weights that are shown; only this directory includes it. */
 #ifndef RSH_OUTPUTS_MODEL_CONFIG_I_H
 #define RSH_OUTPUTS_MODEL_CONFIG_I_H
 

@@ -11,8 +11,8 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* Weights of many tools, and maps of weights; also the manifest that an export
- * leaves, which lists other files. */
+/* Returns whether a file is one of weights, from any tool, a map of weights, or
+ * the manifest of an export, which lists other files. */
 static bool is_of_weights(const char *name)
 {
 	static const char *const suffixes[] = {
@@ -79,7 +79,7 @@ static int model_files_take(struct rsh_model_files *all, struct rsh_store *s,
 	return model_file_read(f, h, path, err);
 }
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
 static int model_file_by_name(const void *a, const void *b)
 {

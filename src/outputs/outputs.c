@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/outputs.c has the list of outputs, and what all of them share. */
+/* outputs/outputs.c has the list of outputs, and the functions that all of them
+ * share. */
 #include "config.h"
 
 #include "rsh/outputs/outputs.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/paths.c makes rows of a tree from the paths of its files.
  *
- * Paths are sorted by depth and then name by name, so that the children of a
- * directory are neighbours, and those of the next directory come next.
- */
+ * Paths are sorted by depth and then by name, so that the children of a
+ * directory are adjacent, and those of the next directory follow. */
 #include "config.h"
 
 #include "rsh/outputs/tree.h"
@@ -15,10 +14,11 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A place is a path, or the first bytes of one, which are a directory. */
+/* A place is a path, or a directory at the beginning of a path. */
 struct tree_place {
 	const char *path;
-	size_t len, dir_len; /* of it, and of the directory above it */
+	/* lengths of this place and of the directory above it */
+	size_t len, dir_len;
 	unsigned depth;
 	enum rsh_node_kind kind;
 	uint32_t leaf;
@@ -29,8 +29,8 @@ struct tree_places {
 	size_t n, cap;
 };
 
-/* Returns the order of a byte of a name: the end of a name comes first,
- * whatever bytes names have. */
+/* Returns the sort key of a byte of a name.  The end of a name sorts before all
+ * bytes. */
 static unsigned place_order_at(const struct tree_place *p, size_t i)
 {
 	return i >= p->len ? 0 : p->path[i] == '/' ? 1 :
@@ -73,7 +73,7 @@ static int places_add(struct tree_places *p, const struct rsh_path *path)
 	return 0;
 }
 
-/* Drops doubles, since a directory was added with each of its files. */
+/* Removes duplicates: a directory was added with each of its files. */
 static int places_merge(struct tree_places *p)
 {
 	size_t kept = 0;
@@ -107,8 +107,8 @@ static bool places_are_siblings(const struct tree_place *a,
 	       memcmp(a->path, b->path, a->dir_len) == 0;
 }
 
-/* Rows and directories have one order, so that the directory of the next row is
- * a later one. */
+/* Rows and directories have the same order, so the directory of the next row
+ * never comes before that of this one. */
 static int tree_add_rows(struct rsh_tree *t, const struct tree_places *p,
 			 const struct rsh_item *items)
 {
@@ -149,7 +149,8 @@ static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 
 		items[i] = (struct rsh_item){ at->path + skip, at->kind,
 					      at->leaf };
-		/* The name of a directory does not end where a path does. */
+		/* The name of a directory is not terminated in the path, so it
+		 * is copied. */
 		if (at->path[at->len])
 			items[i].name = rsh_arena_strndup(&t->arena,
 							  at->path + skip,

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/ranks.c lays out what has a directory for each rank, and beside those
- * the values of the source that are no tensors:
+/* outputs/ranks.c makes the tree of an output that has a directory for each
+ * rank, and beside those the values of the source that are not tensors:
  *
  *   /rank_N/<prefix>N.ckpt   or .safetensors
- *   /extra_state.json
- */
+ *   /extra_state.json */
 #include "config.h"
 
 #include <errno.h>
@@ -17,8 +16,8 @@
 
 #define VALUES_NAME "extra_state.json"
 
-/* The values are no more readable than the tensors.  The number of the file is
- * behind those of all directories. */
+/* The mode of the values allows no more than the modes of the tensors' files.
+ * The number of the file comes after those of all directories. */
 int rsh_output_add_values(struct rsh_output_tree *t)
 {
 	const uid_t uid = t->tree->uid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/safetensors.c shows safetensors files as MindSpore writes them, one a
- * rank. */
+/* outputs/safetensors.c shows safetensors files as MindSpore writes them, one
+ * for each rank. */
 #include "config.h"
 
 #include "rsh/outputs/outputs.h"

@@ -2,7 +2,7 @@
 /* outputs/tree.c finds nodes in the rows of a tree.
  *
  * There are few rows, or as many as directories, and the kernel caches answers
- * for a day: so they are searched one after the other. */
+ * for a day.  So the rows are searched one after the other. */
 #include "config.h"
 
 #include "rsh/outputs/tree.h"
@@ -49,7 +49,8 @@ static struct rsh_node row_node(const struct rsh_row *row, uint32_t i)
 	};
 }
 
-/* Returns whether `number` is one of first, first + step ..; *i says which. */
+/* Returns whether `number` is one of first, first + step ..; *i is its
+ * index. */
 static bool is_counted(uint64_t number, uint64_t first, uint64_t step,
 		       uint32_t n, uint32_t *i)
 {
@@ -60,7 +61,8 @@ static bool is_counted(uint64_t number, uint64_t first, uint64_t step,
 	return true;
 }
 
-/* Returns how many nodes of a row are in the directory, from *i on. */
+/* Returns how many nodes of a row are in the directory.  *i is the first
+ * one. */
 static uint32_t row_children(const struct rsh_row *row, uint64_t dir,
 			     uint32_t *i)
 {
@@ -122,7 +124,7 @@ int rsh_node_name(const struct rsh_node *node, char *name, size_t max)
 			row->digits, row->from + node->i, row->after);
 }
 
-/* Finds the node that could have the name in a row whose names are counted. */
+/* Finds the node that could have the name in a row with generated names. */
 static bool row_guess(const struct rsh_row *row, const char *name, uint32_t *i)
 {
 	const size_t n = strlen(row->before);

@@ -149,7 +149,7 @@ int rsh_factored_of_boxes(struct rsh_mapping_build *k)
 	return parts ? 0 : -ENOMEM;
 }
 
-/* ---- is each part well formed? ---- */
+/* ---- checking each part ---- */
 
 /* Checks the factors of one dimension, of the shown tensor or of the
  * catalogue's. */
@@ -203,7 +203,7 @@ static int factored_check_dims(const struct rsh_mapping_build *k,
 		rsh_error_set(err, EINVAL, "its part has %u factors", n);
 }
 
-/* Has one cell all of the tensor? */
+/* Returns whether one cell contains the whole tensor. */
 static bool factored_is_whole(const struct rsh_tensor *t)
 {
 	for (uint32_t d = 0; d < t->n_dims; d++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/helpers_i.h - threads that help those who read, from far away, where a
- * read waits longer than it reads; for this room only. */
+/* read/helpers_i.h - threads that help with a read of a source with a long
+ * latency, where most of the time is spent waiting.  Only this directory
+ * includes it. */
 #ifndef RSH_READ_HELPERS_I_H
 #define RSH_READ_HELPERS_I_H
 
@@ -9,14 +10,15 @@
 
 #include "rsh/util/thread.h"
 
-/* There are RSH_READ_HELPERS of them at most.  Zero: none is at work. */
+/* There are at most RSH_READ_HELPERS threads.  If all bytes are zero, none is
+ * running. */
 struct rsh_helpers {
 	atomic_uint n;
 };
 
-/* Does n things, as rsh_parallel_for(), by this thread and as many helpers as
- * there is use for, if there are: each of them reads as if it were this thread.
- * Returns 0 or the first -errno of a thing. */
+/* Runs n pieces of work, like rsh_parallel_for(), by this thread and, if
+ * possible, by helpers.  Each helper reads on behalf of this thread.  Returns 0
+ * or the first -errno of a piece. */
 int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_parallel_work *work,
 		    void *ctx);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/reader_i.h - the parts of a reader; only this room includes it.  Any thread may
- * call these functions. */
+/* read/reader_i.h - the parts of a reader; only this directory includes it.
+ * Any thread may call these functions. */
 #ifndef RSH_READ_READER_I_H
 #define RSH_READ_READER_I_H
 
@@ -18,21 +18,23 @@ struct rsh_reader {
 	struct rsh_loading *loading;
 };
 
-/* Shared by all loads of records of a reader (record_loader.c). */
+/* All loads of records of a reader share this (record_loader.c). */
 struct rsh_loading {
-	pthread_mutex_t lock; /* guards all of it, and the state of each load;
-			       * not held while anything is read */
+	/* guards all of it, and the state of each load; not held while anything
+	 * is read */
+	pthread_mutex_t lock;
 	struct rsh_load_limit loads;
-	unsigned blocked; /* of RSH_BLOCKED_ONE: how many tasks sleep */
+	unsigned blocked; /* mean of tasks that sleep, of RSH_BLOCKED_ONE */
 };
 
-/* Returns whether the file needs lost slices, after it has called tell_lost(): then it must
- * not be read. */
+/* Returns whether the file needs lost slices, after calling tell_lost().  Such
+ * a file must not be read. */
 bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file);
 
-/* The attempts of a read, each without the files that have failed so far if replicas are
- * used.  (struct rsh_attempts retries one file in an outage; here the pieces are planned
- * again from other files, so the two loops cannot be one.)
+/* These are the attempts of a read.  If replicas are used, each attempt is made
+ * without the files that have failed so far.  (struct rsh_attempts retries one
+ * file in an outage.  Here the pieces are planned again from other files, so
+ * the two loops cannot be one.)
  *
  *	struct rsh_reader_attempts a = { 0 };
  *
@@ -40,15 +42,17 @@ bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file);
  *		a.rc = ...;
  *	return a.rc;
  *
- * The pieces are planned with `avoid` and read by rsh_reader_gather().  `rc` is 0 or
- * -errno. */
+ * The pieces are planned with `avoid` and read by rsh_reader_gather(). `rc` is
+ * 0 or -errno. */
 struct rsh_reader_attempts {
-	const atomic_bool *avoid; /* NULL: the last attempt, with all files */
+	/* NULL: the last attempt, which uses all files */
+	const atomic_bool *avoid;
 	int rc;
-	/* The rest is private. */
+	/* The members below are private. */
 	unsigned n, marks;
 };
-/* Returns false after a successful attempt, or when nothing else can be tried. */
+/* Returns false after a successful attempt, or if no other attempt is
+ * possible. */
 bool rsh_reader_attempt(const struct rsh_reader *r,
 			struct rsh_reader_attempts *a);
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,

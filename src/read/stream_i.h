@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/stream_i.h - the parts of streams; only this room includes it.
+/* read/stream_i.h - the parts of streams; only this directory includes it.
  *
- * windows.c has the windows and their lists, prepare.c fills them, ahead.c decides which
- * windows are prepared ahead, load_limit.c how many are filled at a time, and stream.c
- * reads them.  The lock of the streams is held in all functions.
- */
+ * windows.c has the windows and their lists.  prepare.c fills windows.  ahead.c
+ * decides which windows are prepared ahead.  load_limit.c decides how many are
+ * filled at a time.  stream.c reads them.  The caller of each function holds
+ * the lock of the streams. */
 #ifndef RSH_READ_STREAM_I_H
 #define RSH_READ_STREAM_I_H
 
@@ -23,14 +23,14 @@ enum rsh_window_state {
 
 struct rsh_window {
 	uint8_t *area;
-	uint8_t *data; /* the first byte, which lies in `area` */
+	uint8_t *data; /* the first byte, within `area` */
 
 	struct rsh_stream *stream;
 	uint64_t offset;
 	size_t len;
 	enum rsh_window_state state;
-	int error;      /* what RSH_WINDOW_FAILED failed with: -errno */
-	bool listed;    /* stands in the list `windows` of its stream */
+	int error;      /* RSH_WINDOW_FAILED: the -errno of the failure */
+	bool listed;    /* it is in the list `windows` of its stream */
 	unsigned users; /* views of it, and the thread that fills it */
 	size_t served;  /* bytes that were read */
 	TAILQ_ENTRY(rsh_window) next; /* in a list of the stream */
@@ -42,21 +42,23 @@ struct rsh_stream {
 	struct rsh_streams *all;
 	struct rsh_body body;
 
-	/* The lock of `all` guards what follows. */
+	/* The lock of `all` guards the members below. */
 	pthread_cond_t loaded; /* one of its windows is ready or has failed */
-	unsigned refs; /* its own while open, one a load, one a holder */
-	bool closed;   /* nobody reads it any more */
+	/* one while it is open, one for each load, one for each user */
+	unsigned refs;
+	bool closed;   /* it has no readers any more */
 	struct rsh_window_list windows; /* ascending, without gaps */
 	unsigned n_windows;
-	struct rsh_window_list once; /* windows of a single read, in no other
-				      * list */
+	/* windows of a single read; they are in no other list */
+	struct rsh_window_list once;
 	uint64_t next;      /* where the last read ended */
 	uint64_t run_bytes; /* bytes read up to `next` without a gap */
 	uint64_t last_ns;   /* when the last read ended */
 	uint64_t load_ns;   /* mean time to prepare a window */
-	unsigned blocked;   /* of RSH_BLOCKED_ONE: how many loads sleep */
+	unsigned blocked;   /* mean of loads that sleep, of RSH_BLOCKED_ONE */
 	uint64_t pace_ns;   /* mean time the reader takes for a window */
-	uint64_t spent_ns, spent_on; /* time and bytes that are not in it yet */
+	/* time and bytes not yet included in pace_ns */
+	uint64_t spent_ns, spent_on;
 	TAILQ_ENTRY(rsh_stream) next_open;
 };
 
@@ -64,42 +66,45 @@ struct rsh_streams {
 	unsigned max_windows, max_threads, n_cpus;
 	bool prepare_at_release;
 
-	/* Guards everything below and the state of streams and windows.  It is not
-	 * held while a window is filled or read. */
+	/* Guards everything below and the state of streams and windows.  It is
+	 * not held while a window is filled or read. */
 	pthread_mutex_t lock;
-	pthread_cond_t work; /* something is queued, or it is time to stop */
-	pthread_cond_t gone; /* a thread has left */
-	TAILQ_HEAD(, rsh_stream) open; /* the one read last is first */
+	pthread_cond_t work; /* a window is queued, or the threads must stop */
+	pthread_cond_t gone; /* a thread has ended */
+	/* the stream that was read last is first */
+	TAILQ_HEAD(, rsh_stream) open;
 	TAILQ_HEAD(, rsh_window) queue;
 	struct rsh_areas areas; /* memory of windows */
 	unsigned n_listed;
 	unsigned n_threads, n_idle, n_queued;
 	unsigned n_woken; /* threads no longer idle, but not yet running */
-	bool left;        /* a window is queued for the thread that releases a
-			   * view */
-	struct rsh_load_limit loads; /* readers wait to begin one */
-	bool seen; /* a load has shown whether the source sleeps */
+	/* a window is queued for the thread that releases a view */
+	bool left;
+	/* limits loads; readers wait to begin one */
+	struct rsh_load_limit loads;
+	bool seen; /* a load has shown whether reads of the source sleep */
 	bool stopping;
-	atomic_uint blocked; /* that of the stream that loaded last */
-	_Atomic uint64_t complained_ns; /* when it was logged that memory is
-					 * out; 0: never */
+	atomic_uint blocked; /* `blocked` of the stream that loaded last */
+	/* when a lack of memory was last logged; 0: never */
+	_Atomic uint64_t complained_ns;
 	struct rsh_stream_stats stats;
 };
 
-/* Returns a mean that follows: it is made of the old one, or 0, and the last
+/* Returns a moving average, made from the old one (0: none) and the last
  * value. */
 static inline uint64_t rsh_mean(uint64_t old, uint64_t last)
 {
 	return old ? (3 * old + last) / 4 : last;
 }
 
-/* True if preparing a window of the stream means waiting for the source. */
+/* Returns whether preparing a window of the stream waits for the source. */
 static inline bool rsh_stream_sleeps(const struct rsh_stream *st)
 {
 	return st->blocked >= RSH_BLOCKED_MIN;
 }
 
-/* True if the thread that serves the reader can fill a window between two reads. */
+/* Returns whether the thread that serves the reader can fill a window between
+ * two reads. */
 static inline bool rsh_stream_is_slow(const struct rsh_stream *st)
 {
 	return st->pace_ns > 3 * st->load_ns;
@@ -107,57 +112,59 @@ static inline bool rsh_stream_is_slow(const struct rsh_stream *st)
 
 /* ---- windows.c ---- */
 
-/* Returns how much memory a window takes. */
+/* Returns the memory of a window in bytes. */
 size_t rsh_window_area(void);
-/* Makes a window for `len` bytes, or what the file has of them, which is in no
- * list yet.  Returns NULL if memory is out. */
+/* Makes a window for `len` bytes, or for the fewer bytes that the file has.
+ * The window is in no list yet.  Returns NULL if out of memory. */
 struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
 				   size_t len);
 /* Frees the window if it is in no list and has no users. */
 void rsh_window_settle(struct rsh_streams *s, struct rsh_window *w);
-/* Puts the window behind the others of its stream, and into the queue. */
+/* Adds the window at the end of its stream's list, and to the queue. */
 void rsh_window_list(struct rsh_window *w);
 void rsh_window_unlist(struct rsh_window *w);
 void rsh_windows_unlist(struct rsh_stream *st);
 /* Drops windows that were prepared and not read, to free memory. */
 void rsh_streams_save(struct rsh_streams *s);
-/* Takes the window out of the queue, to be filled. */
+/* Takes a window that is to be filled out of the queue. */
 void rsh_window_unqueue(struct rsh_window *w);
 
 /* ---- prepare.c ---- */
 
-/* Fills the window; gives the lock up meanwhile.  `demanded`: a reader waits for it, so
- * this waits until the load may begin. */
+/* Fills the window.  Releases the lock meanwhile. `demanded`: a reader waits
+ * for the window, so this waits until the load may begin. */
 void rsh_window_load(struct rsh_window *w, bool demanded);
-/* Fills the first window of the queue; gives the lock up meanwhile.  Returns false if
- * the queue is empty, or the window may not be filled now. */
+/* Fills the first window of the queue.  Releases the lock meanwhile.  Returns
+ * false if the queue is empty, or the window may not be filled now. */
 bool rsh_streams_prepare_one(struct rsh_streams *s);
 /* Wakes or starts a thread for each queued window that may be filled now. */
 void rsh_streams_wake(struct rsh_streams *s);
 /* Drops a reference of the stream. */
 void rsh_stream_unref(struct rsh_stream *st);
 
-/* Says in the log, once a minute at most, that a read or an open fails because
- * memory is out.  The lock may be held or not. */
+/* Logs, at most once a minute, that a read or an open fails because memory is
+ * out.  The lock may be held or not. */
 void rsh_streams_out_of_memory(struct rsh_streams *s);
 
 /* ---- ahead.c ---- */
 
-/* Updates position and pace of the reader.  Returns true if it reads sequentially. */
+/* Updates position and pace of the reader.  Returns whether it reads
+ * sequentially. */
 bool rsh_stream_follow(struct rsh_stream *st, uint64_t offset, size_t len,
 		       uint64_t now);
-/* True if filling windows does not sleep, and the reader is about as fast as one thread
- * that fills them: then one thread fills several windows when it is woken. */
+/* Returns whether filling windows does not sleep and the reader is about as
+ * fast as one thread that fills them.  Then one thread fills several windows
+ * each time it is woken. */
 bool rsh_stream_keeps_up(const struct rsh_stream *st);
 /* Returns the number of processors without an active reader. */
 unsigned rsh_streams_idle_cpus(const struct rsh_streams *s, uint64_t now);
-/* Adds windows behind those of the stream, or from `offset` on if it has
+/* Adds windows after those of the stream, or from `offset` on if it has
  * none. */
 void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 			   uint64_t now);
-/* Returns the window that holds that byte, or NULL. */
+/* Returns the window with that byte, or NULL. */
 struct rsh_window *rsh_stream_window_at(struct rsh_stream *st, uint64_t offset);
-/* Drops windows that are so far back that no reader will read them. */
+/* Drops windows that are so far behind that no reader will read them. */
 void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/tile_load.c reads a strip of a tile as it is stored, decodes it, and
- * turns it into its place. */
+ * transposes it into its place. */
 #include "config.h"
 
 #include "tiles_i.h"
@@ -11,17 +11,18 @@
 #include "rsh/tensor/transpose.h"
 #include "rsh/util/checked.h"
 
-/* A strip has so many rows, if the tile has: of each column a strip then writes
- * a good part of a cache line. */
+/* A strip has at least this many rows, if the tile has them.  Then a large part
+ * of a cache line is written for each column of a strip. */
 #define ROWS_MIN 32
 
-/* Bytes between rows are read along with them if they are one in so many. */
+/* Rows are read in one range, including the bytes between them, if these are at
+ * most one part in WASTE_PART. */
 #define WASTE_PART 32
 
-/* A rectangle of a tile. */
+/* A strip is a rectangle of a tile. */
 struct strip {
 	uint64_t row, column, n_rows, n_columns;
-	uint64_t stored_stride; /* bytes from row to row, when it is read */
+	uint64_t stored_stride; /* bytes from row to row in the buffer */
 };
 
 uint8_t *rsh_scratch_make(uint8_t **scratch)
@@ -67,7 +68,7 @@ static struct strip strip_at(const struct rsh_kept *k, uint64_t i)
 	return s;
 }
 
-/* *stored is where the first element of the strip then is. */
+/* Reads the strip.  *stored becomes the address of its first element. */
 static int strip_read(struct rsh_source *source, const struct rsh_kept *k,
 		      const struct strip *s, const struct rsh_tile_hands *by,
 		      uint8_t **stored)
@@ -112,7 +113,7 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 	};
 }
 
-/* Returns where the decoded rows are, one behind the other. */
+/* Decodes the rows and returns their address; they are contiguous. */
 static const uint8_t *strip_decode(const struct rsh_kept *k,
 				   const struct strip *s,
 				   const uint8_t *stored,

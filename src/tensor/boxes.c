@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/boxes.c searches a list of up to 100,000 boxes and more.
  *
- * Boxes are sorted by their begin along Morton's curve, which keeps neighbours close.
- * A binary tree stands over the sorted boxes: node 0 has all of them, nodes 2i + 1
- * and 2i + 2 have one half each of those of node i, and a node with few boxes is a
- * leaf.  A search enters only nodes whose bounds overlap the box searched for. */
+ * Boxes are sorted by their begin along Morton's curve, which keeps neighbours
+ * close.  A binary tree divides the sorted boxes.  Node 0 has all boxes, and
+ * nodes 2i + 1 and 2i + 2 each have one half of the boxes of node i.  A node
+ * with few boxes is a leaf.  A search visits only nodes whose bounds overlap
+ * the box that is searched for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -412,8 +413,8 @@ static bool boxes_fill_box(const struct rsh_boxes *b, const struct rsh_box *box,
 	return f->have == rsh_box_elements(box);
 }
 
-/* Narrows the box to a part that cells do not fully contain either: beside the overlap
- * with a cell or, if there are many cells, one half. */
+/* Narrows the box to a part that cells do not fully contain either: beside the
+ * overlap with a cell or, if there are many cells, one half. */
 static void boxes_narrow(struct rsh_box *box, struct boxes_filled *f)
 {
 	const struct rsh_box common = f->common;

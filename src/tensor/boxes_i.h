@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/boxes_i.h - a cut as a list of boxes; only this room includes it. */
+/* tensor/boxes_i.h - a cut as a list of boxes, for the files of tensor/
+ * only. */
 #ifndef RSH_TENSOR_BOXES_I_H
 #define RSH_TENSOR_BOXES_I_H
 
 #include "rsh/tensor/cut.h"
 
-/* Edges of a box: its begin in each dimension, then its end in each dimension. */
+/* Edges of a box: its begin in each dimension, then its end in each
+ * dimension. */
 struct rsh_boxes {
 	uint32_t n_dims;
 	uint32_t n_ranks;
@@ -19,7 +21,8 @@ struct rsh_boxes {
 	uint32_t *place_of;   /* [rank]: its index in `ranks` */
 };
 
-/* These are the functions of tensor/cut.h with such names. */
+/* These functions do what the functions of tensor/cut.h with similar names
+ * do. */
 int rsh_boxes_make(const uint64_t *dims, uint32_t n_dims,
 		   const struct rsh_box *boxes, uint32_t n_ranks,
 		   struct rsh_boxes **out, struct rsh_error *err);

@@ -125,8 +125,8 @@ static uint16_t to_f16(uint32_t f)
 	} else {
 		return sign;
 	}
-	/* A carry out of the fraction increments the exponent, up to infinity, as it
-	 * should. */
+	/* A carry out of the fraction increments the exponent, up to infinity,
+	 * as it should. */
 	if (rest > 1u << (shift - 1) ||
 	    (rest == 1u << (shift - 1) && (half & 1)))
 		half++;
@@ -178,8 +178,8 @@ static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
 	}
 }
 
-/* The codec is a constant of each loop, so that the compiler removes the switch from
- * it. */
+/* The codec is a constant of each loop, so that the compiler removes the switch
+ * from it. */
 #define LOOP(c)                                                          \
 	case c:                                                          \
 		for (size_t i = 0; i < n; i++)                           \

@@ -48,7 +48,7 @@ void rsh_cut_free(struct rsh_cut *c)
 	free(c);
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 const struct rsh_grid *rsh_cut_grid(const struct rsh_cut *c)
 {
@@ -74,8 +74,8 @@ bool rsh_cut_is_whole(const struct rsh_cut *c, const uint64_t *dims, uint32_t d)
 			 rsh_boxes_is_whole(c->boxes, dims, d);
 }
 
-/* Computes the coordinates of a grid's cell from its number; cut_number() is the
- * inverse. */
+/* Computes the coordinates of a grid's cell from its number; cut_number() is
+ * the inverse. */
 static void cut_coordinates(const struct rsh_grid *g, uint32_t cell,
 			    uint32_t *at)
 {

@@ -157,7 +157,8 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
 
 int rsh_grid_compare(const struct rsh_grid *a, const struct rsh_grid *b)
 {
-	/* All fields are numbers, and unused bytes are zero (rsh_grid_make()). */
+	/* All fields are numbers, and unused bytes are zero
+	 * (rsh_grid_make()). */
 	return memcmp(a, b, sizeof(*a));
 }
 

@@ -11,8 +11,8 @@
 
 #define BF16_NAN 0x7fc0u
 
-/* This many elements are computed together as vectors of the compiler, which maps
- * them to the processor's instructions. */
+/* This many elements are computed together as vectors of the compiler, which
+ * maps them to the processor's instructions. */
 #define TOGETHER 4
 
 typedef uint8_t bytes4 __attribute__((vector_size(4)));
@@ -31,8 +31,8 @@ static float load_scale(const uint8_t *p)
 	return f;
 }
 
-/* The exponent biases of the two types differ by 120.  Subnormal numbers are multiples
- * of 2 to the power of -9. */
+/* The exponent biases of the two types differ by 120.  Subnormal numbers are
+ * multiples of 2 to the power of -9. */
 static inline floats4 scaled_from_e4m3(words4 v)
 {
 	const words4 low = v & 0x7f, sign = (v & 0x80) << 24;

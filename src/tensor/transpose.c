@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/transpose.c transposes a matrix square by square.
  *
- * A square has as many rows as a vector has elements.  Interleaving its upper half
- * with its lower half, as often as the number of rows can be halved, transposes
- * it.  Squares are taken down the rows, so that each column is written from front
- * to back.
+ * A square has as many rows as a vector has elements.  Interleaving its upper
+ * half with its lower half, as often as the number of rows can be halved,
+ * transposes it.  Squares are taken down the rows, so that each column is
+ * written from front to back.
  */
 #include "config.h"
 
@@ -39,7 +39,8 @@ typedef void transpose_square_fn(const uint8_t *in, uint64_t in_stride,
 #define PASSES_1(a, b) \
 	PASS(1, b, a); PASS(1, a, b); PASS(1, b, a); PASS(1, a, b)
 
-/* Defines transpose_square_UNIT(); the passes leave their result in `result`. */
+/* Defines transpose_square_UNIT(); the passes leave their result in
+ * `result`. */
 #define SQUARE(unit, result)                                              \
 	static inline void transpose_square_##unit(const uint8_t *in,     \
 						   uint64_t in_stride,    \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/areas.c cuts buffers from slabs in huge pages, from the fullest slab first,
- * so that the other slabs become empty and can be freed. */
+/* util/areas.c cuts buffers from slabs in huge pages, from the fullest slab
+ * first, so that the other slabs become empty and can be freed. */
 #include "config.h"
 
 #include "rsh/util/areas.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/arena.c allocates from blocks that are freed together; a large piece gets a
- * block of its own. */
+/* util/arena.c allocates from blocks that are freed together; a large piece
+ * gets a block of its own. */
 #include "rsh/util/arena.h"
 
 #include <stdint.h>
@@ -27,7 +27,8 @@ static struct rsh_arena_block *block_new(size_t size)
 	return b;
 }
 
-/* The block is put behind the one in use, so that the latter can be filled. */
+/* Makes a block for one large piece.  It comes after the block in use in the
+ * list, so that small pieces still fill the block in use. */
 static void *alloc_large(struct rsh_arena *a, size_t size)
 {
 	struct rsh_arena_block *b = block_new(size);

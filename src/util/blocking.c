@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/blocking.c counts calls with a voluntary context switch (getrusage(2)). */
+/* util/blocking.c counts calls with a voluntary context switch
+ * (getrusage(2)). */
 #include "config.h"
 
 #include "rsh/util/blocking.h"
 
 #include <sys/resource.h>
 
-/* getrusage() takes as long as a small read that does not sleep.  When none of the
- * last ALERT calls of a thread has slept, only one call in SAMPLE is examined. */
+/* getrusage() takes as long as a small read that does not sleep.  When none of
+ * the last ALERT calls of a thread has slept, only one call in SAMPLE is
+ * examined. */
 #define ALERT 64
 #define SAMPLE 8
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/files.c compares suffixes, reads and writes completely, and replaces files
- * atomically. */
+/* util/files.c compares suffixes, reads and writes completely, and replaces
+ * files atomically. */
 #include "config.h"
 
 #include "rsh/util/files.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/log.c writes the lines of the log and keeps the last warnings and errors in
- * memory. */
+/* util/log.c writes the lines of the log and keeps the last warnings and errors
+ * in memory. */
 #include "rsh/util/log.h"
 
 #include <errno.h>
@@ -36,15 +36,15 @@ static const struct {
 
 #define N_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
-/* Each of these is read and written by itself: no lock is needed, and none is held
- * across the write. */
+/* Each of these is read and written independently of the others, so no lock is
+ * needed, and none is held during the write. */
 static atomic_int log_level = RSH_LOG_NOTICE;
 static atomic_int file_fd = -1; /* -1: the log goes to no file */
 static atomic_int journal_fd = -1;
 static _Atomic enum { TO_STREAM, TO_SYSLOG, TO_JOURNAL } target;
 static atomic_ullong n_errors, n_warnings;
 
-/* These are the last warnings and errors that were logged. */
+/* The last warnings and errors that were logged. */
 static struct {
 	pthread_mutex_t lock; /* guards the rest */
 	char *lines[KEPT_LINES];
@@ -170,7 +170,8 @@ static void log_to_stream(enum rsh_log_level level, const char *text)
 	while (n < 0 && errno == EINTR);
 }
 
-/* In systemd's native protocol each line is a field; the text has no newline. */
+/* In systemd's native protocol each line is a field; the text has no
+ * newline. */
 static void log_to_journal(enum rsh_log_level level, const char *text)
 {
 	static const struct sockaddr_un to = { AF_UNIX, RSH_LOG_JOURNAL };

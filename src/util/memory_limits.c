@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/memory_limits.c finds the largest mapping that is possible, and reads the
- * limits of the process's control groups. */
+/* util/memory_limits.c finds the largest mapping that is possible, and reads
+ * the limits of the process's control groups. */
 #include "rsh/util/memory_limits.h"
 
 #include <inttypes.h>
@@ -118,8 +118,8 @@ static bool number_in(const char *group, const char *name, uint64_t *out)
 	return found;
 }
 
-/* Returns how many bytes of a group the kernel can reclaim: page cache, and caches
- * of inodes and names. */
+/* Returns how many bytes of a group the kernel can reclaim: page cache, and
+ * caches of inodes and names. */
 static uint64_t spare_of(const char *group, const struct names *n)
 {
 	FILE *f = open_in(group, "memory.stat");
@@ -146,7 +146,7 @@ static uint64_t limits_of(const char *group, const struct names *n)
 	if (!number_in(group, n->limit, &limit) ||
 	    !number_in(group, n->usage, &usage))
 		return RSH_MEMORY_UNLIMITED;
-	/* Version 1 says a very large number for "no limit". */
+	/* Version 1 gives a very large number if there is no limit. */
 	if (limit >= UINT64_MAX / 4)
 		return RSH_MEMORY_UNLIMITED;
 	spare = rsh_min_u64(spare_of(group, n), usage);
@@ -154,8 +154,9 @@ static uint64_t limits_of(const char *group, const struct names *n)
 	return limit > usage ? limit - usage : 0;
 }
 
-/* Returns the least that a group and its parents leave.  In a container the parents
- * may be invisible, and so may the group itself under its name outside. */
+/* Returns the least that a group and its parents leave.  In a container the
+ * parents may be invisible, and so may the group itself under its name
+ * outside. */
 static uint64_t limits_along(const char *path, const struct names *n)
 {
 	cleanup_free char *group = NULL;
@@ -186,8 +187,8 @@ static bool lists_word(const char *list, size_t length, const char *word)
 	return false;
 }
 
-/* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; the line of version 2 has
- * no controllers. */
+/* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; the line of version 2
+ * has no controllers. */
 static uint64_t limits_of_line(char *line)
 {
 	const char *controllers = strchr(line, ':');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/names.c keeps names in an arena, and finds their ids by a hash table with
- * open addressing. */
+/* util/names.c keeps names in an arena, and finds their ids by a hash table
+ * with open addressing. */
 #include "rsh/util/names.h"
 
 #include <pthread.h>
@@ -15,8 +15,9 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
 
-/* The texts of ids stand in segments of doubling size that never move.  Segment k
- * begins with id FIRST_SEGMENT * (2^k - 1) and holds FIRST_SEGMENT * 2^k ids. */
+/* The texts of ids are in segments of doubling size that never move.  Segment k
+ * begins with id FIRST_SEGMENT * (2^k - 1) and holds FIRST_SEGMENT * 2^k
+ * ids. */
 #define FIRST_SEGMENT_BITS 10
 #define FIRST_SEGMENT (UINT32_C(1) << FIRST_SEGMENT_BITS)
 #define N_SEGMENTS (32 - FIRST_SEGMENT_BITS)
@@ -29,8 +30,8 @@ struct slot {
 };
 
 struct rsh_names {
-	/* Guards slots, n_slots and texts, and makes add() atomic.  No other lock
-	 * is taken while it is held. */
+	/* Guards slots, n_slots and texts, and makes add() atomic.  No other
+	 * lock is taken while it is held. */
 	pthread_mutex_t lock;
 	struct slot *slots; /* open addressing, at most half full */
 	size_t n_slots;     /* a power of two */
@@ -131,7 +132,7 @@ static bool store_text(struct rsh_names *t, uint32_t id, const char *s,
 	return true;
 }
 
-/* The caller holds the lock. */
+/* Does what rsh_names_add() does.  The caller holds the lock. */
 static uint32_t add_locked(struct rsh_names *t, uint64_t hash, const char *s,
 			   size_t len)
 {

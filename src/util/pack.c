@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/pack.c packs bytes in pieces that fit the processor's caches.
  *
- * Format: one byte with the size of an element (1, 2, 4 or 8); then for each piece
- * its packed length in four bytes, little-endian, and so many bytes of LZ4.  If
- * PLAIN is added to the length, the piece follows as it was.
+ * Format: one byte with the size of an element (1, 2, 4 or 8); then for each
+ * piece its packed length in four bytes, little-endian, and so many bytes of
+ * LZ4.  If PLAIN is added to the length, the piece follows as it was.
  */
 #include "config.h"
 
@@ -17,28 +17,31 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/vectors.h"
 
-/* A sample has this many stretches of this many bytes, spread over the block.  It
- * pays if the result is at most this fraction, which is a bit more than that of a
- * block: repeats over a longer distance are not in a sample. */
+/* A sample has this many stretches of this many bytes, spread over the block.
+ * Packing pays if the result for the sample is at most this fraction.  The
+ * fraction is larger than that for a block, since a sample does not contain
+ * repeats over a longer distance. */
 #define STRETCHES 32
 #define STRETCH_BYTES 256
 #define SAMPLE_NUMERATOR 4
 #define SAMPLE_DENOMINATOR 5
-/* What compresses well does so in haste, too.  The samples of what does not are
- * the greater part of what compressing costs a model in bfloat16: in haste each
- * takes a quarter of the instructions. */
+/* Samples are compressed with this acceleration of LZ4.  Data that compresses
+ * well does so with acceleration, too.  For a model in bfloat16, samples of
+ * data that does not compress are the greater part of the cost of compressing;
+ * with acceleration each takes a quarter of the instructions. */
 #define SAMPLE_HASTE 4
 
 enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
 
-/* A bit that no length of a piece has. */
+/* A bit that is not set in the length of any piece. */
 #define PLAIN ((size_t)1 << 31)
 
 /* ---- elements and planes ----
  *
- * Plane i has byte i of every element.  Bytes at even places are put before those
- * at odd places, as often as the unit can be halved: that makes planes of
- * elements.  Interleaving the halves as often makes elements of planes. */
+ * Plane i has byte i of every element.  One pass moves the bytes at even places
+ * before those at odd places.  As many passes as the unit can be halved turn
+ * elements into planes.  The same number of passes that interleave the halves
+ * turns planes into elements. */
 
 #ifdef RSH_HAS_VECTORS
 
@@ -51,9 +54,9 @@ enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
 	__builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, \
 				23, 25, 27, 29, 31)
 
-/* Moves whole vectors of the n elements and returns how many elements these are.
- * `unit` and `join` are constants of each call, so that the vectors stay in
- * registers. */
+/* Moves whole vectors of the n elements and returns how many elements these
+ * are.  `unit` and `join` are constants of each call, so that the vectors stay
+ * in registers. */
 static inline __attribute__((always_inline)) size_t
 planes_by_vectors(const uint8_t *in, size_t n, unsigned unit, bool join,
 		  uint8_t *out)
@@ -259,7 +262,8 @@ static bool piece_unpack_part(const struct piece *p, unsigned unit, size_t len,
 	return true;
 }
 
-/* Parses the next piece, of `len` bytes unpacked; returns false if it is damaged. */
+/* Parses the next piece, of `len` bytes unpacked; returns false if it is
+ * damaged. */
 static bool piece_next(const uint8_t **in, size_t *n, size_t len,
 		       struct piece *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/secret.c allocates pieces of a few sizes from areas that are left out of core
- * files. */
+/* util/secret.c allocates pieces of a few sizes from areas that are left out of
+ * core files. */
 #include "config.h"
 
 #include "rsh/util/secret.h"
@@ -14,7 +14,7 @@
 #define SECRET_LEAST 6    /* log2 of the smallest piece with its head */
 #define SECRET_CLASSES 14 /* the largest piece in an area has 512 KiB */
 
-/* This stands before each piece. */
+/* The header before each piece. */
 union secret_head {
 	struct {
 		size_t size; /* with the head */
@@ -47,8 +47,8 @@ static void *secret_map(size_t size)
 	return p;
 }
 
-/* Takes a free piece, or cuts one from the area.  A rest of an area that is too
- * small is wasted. */
+/* Takes a free piece, or cuts one from the area.  The rest of an area that is
+ * too small is not used. */
 static union secret_head *secret_piece(unsigned class)
 {
 	const size_t size = (size_t)1 << (class + SECRET_LEAST);

@@ -45,7 +45,8 @@ static unsigned count_errors(const char *a, size_t n, const char *b, size_t m)
 void rsh_suggestion_begin(struct rsh_suggestion *g, const char *word, size_t n)
 {
 	*g = (struct rsh_suggestion){
-		/* A short word with several errors has little in common with it. */
+		/* A short word with several errors has little in common with
+		 * it. */
 		.fewest = n < 3 ? 1 : n < 6 ? 2 : 3,
 		.n = n < RSH_SUGGESTION_MAX ? n : 0,
 	};

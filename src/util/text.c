@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/text.c escapes characters that mislead a terminal or a reader, and appends to
- * bounded texts. */
+/* util/text.c escapes characters that mislead a terminal or a reader, and
+ * appends to bounded texts. */
 #include "rsh/util/text.h"
 
 #include <stdarg.h>
@@ -20,7 +20,8 @@ static bool is_tail(char c)
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* Decodes the code point at `s` and returns its number of bytes; 0: not UTF-8. */
+/* Decodes the code point at `s` and returns its number of bytes; 0: not
+ * UTF-8. */
 static size_t decode(const char *s, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -57,8 +58,8 @@ static bool misleads(uint32_t c)
 	return false;
 }
 
-/* Escapes one character of *s, or one byte that is not UTF-8, and moves *s behind
- * it.  Returns the length of the result. */
+/* Escapes one character of *s, or one byte that is not UTF-8, and moves *s
+ * behind it.  Returns the length of the result. */
 static size_t text_put_unit(char to[UNIT_MAX + 1], const char **s)
 {
 	uint32_t c = 0;

@@ -262,8 +262,8 @@ static int check_contents(struct rsh_reshard *v,
 						  v->src, rule, v->names, err);
 }
 
-/* A candidate may contain its own layout.  Then most errors may not occur with
- * the next candidate; only these are fatal. */
+/* Returns whether an error would also occur with the next candidate.  If each
+ * candidate contains its own layout, this is certain only for these errors. */
 static bool is_fatal(const struct rsh_reshard *v, int rc)
 {
 	return rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||

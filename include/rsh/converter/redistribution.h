@@ -30,7 +30,7 @@ struct rsh_redistribution;
  * tensor; NULL: they are not known, and the maps are not expanded.  Some
  * optimizer shards are misplaced by the converter; `rule` selects their real
  * place or the converter's.  0 and *out; -EDOM if the converter raises an
- * exception (no device count is a multiple of the other, shards that its
+ * exception (neither device count is a multiple of the other, shards that its
  * arithmetic cannot express, maps of different ranks); -ENOMEM. */
 int rsh_redistribution_new(const struct rsh_strategy_item *src,
 			   const struct rsh_strategy_item *dst,

@@ -3,8 +3,8 @@
  * checks them against the source's strategy, and adds them to a catalogue.
  *
  * The *key* of a file is its rank within its stage.  Several stages may hold a
- * parameter.  If they cut it as the layout says that is used, files with equal
- * keys hold the same slice, and the file of the lowest stage is preferred.  One
+ * parameter.  If they cut it as rsh_slices.item says, files with equal keys
+ * hold the same slice, and the file of the lowest stage is preferred.  One
  * thread calls these functions.
  */
 #ifndef RSH_CONVERTER_SLICES_H
@@ -75,9 +75,9 @@ struct rsh_slices {
 /* Finds the reference record.  False: no file of these stages has the
  * parameter. */
 bool rsh_slices_begin(struct rsh_slices *s);
-/* Finds the holders.  The first file of a key must agree with the strategy;
- * that of another stage is used only if it is equal.  No chunk of a record may
- * end within a unit of `unit` bytes.  0, -ENOMEM, or -EINVAL with a message
+/* Finds the holders.  The first file of a key must agree with the strategy.
+ * The file of another stage is used only if it is equal.  No chunk of a record
+ * may end within a unit of `unit` bytes.  0, -ENOMEM, or -EINVAL with a message
  * that names both files. */
 int rsh_slices_find(struct rsh_slices *s, uint32_t unit,
 		    struct rsh_error *err);

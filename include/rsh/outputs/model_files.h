@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_files.h - what is beside the weights of a Hugging Face model:
- * config.json, the tokenizer's files and the like.  They are read into memory,
- * so that a mount can show them whatever becomes of their directory.
+/* outputs/model_files.h - the files beside the weights of a Hugging Face model:
+ * config.json, the tokenizer's files and so on.  They are read into memory, so
+ * that a mount can show them even if their directory changes later.
  *
- * They do not change once they are loaded, so any thread may read them. */
+ * They do not change after they are loaded, so any thread may read them. */
 #ifndef RSH_OUTPUTS_MODEL_FILES_H
 #define RSH_OUTPUTS_MODEL_FILES_H
 
@@ -13,7 +13,7 @@
 #include "rsh/storage/store.h"
 #include "rsh/util/error.h"
 
-/* The largest tokenizers known have some 40 MB. */
+/* The largest known tokenizers have some 40 MB. */
 #define RSH_MODEL_FILE_MAX (UINT64_C(64) * 1024 * 1024)
 #define RSH_MODEL_FILES_MAX (UINT64_C(256) * 1024 * 1024)
 
@@ -25,16 +25,16 @@ struct rsh_model_file {
 };
 struct rsh_model_files {
 	char *dir; /* for messages */
-	struct rsh_model_file *v; /* by name */
+	struct rsh_model_file *v; /* sorted by name */
 	size_t n, cap;
 };
 
-/* Loads the regular files of a directory that are neither weights nor maps of
- * weights, and whose names do not begin with a dot.  Of `how`, which is
- * SOURCE's, a directory that is not SOURCE takes only whether links may lead
- * out of it.  What was loaded is the caller's, also after a failure.  0 or
- * -errno with a sentence that names a file: -EFBIG for one, or all, of more
- * bytes than are kept. */
+/* Loads the regular files of a directory, except weights, maps of weights, and
+ * files whose names begin with a dot.  `how` has the options of SOURCE.  For a
+ * directory that is not SOURCE, only the option for links that lead out of it
+ * is used.  The caller owns the loaded files, also after a failure.  Returns 0
+ * or -errno with a sentence that names a file: -EFBIG if one file, or all
+ * together, are larger than the limit. */
 int rsh_model_files_load(const char *dir, const char *source,
 			 const struct rsh_store_options *how,
 			 struct rsh_model_files *out, struct rsh_error *err);

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* MindSpore allows 8 dimensions; a record with more than 32 counts as damaged. */
+/* MindSpore allows 8 dimensions; a record with more than 32 counts as
+ * damaged. */
 #define RSH_MAX_DIMS 32
 
 struct rsh_box {
@@ -17,20 +18,21 @@ struct rsh_box {
 	uint64_t size[RSH_MAX_DIMS];
 };
 
-/* Puts the intersection of two boxes of a tensor into *out.  Returns false, and *out
- * is undefined, if it is empty. */
+/* Puts the intersection of two boxes of a tensor into *out.  Returns false, and
+ * *out is undefined, if it is empty. */
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out);
-/* Returns whether the element at these indexes, one for each dimension, is in the
- * box. */
+/* Returns whether the element at these indexes, one for each dimension, is in
+ * the box. */
 bool rsh_box_has(const struct rsh_box *b, const uint64_t *at);
 /* Returns the number of elements, which must fit. */
 uint64_t rsh_box_elements(const struct rsh_box *b);
-/* Formats sizes or indexes for messages, "[4,2]"; cut if too long.  Returns text. */
+/* Formats sizes or indexes for messages, "[4,2]"; cut if too long.  Returns
+ * text. */
 const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,
 			  size_t size);
-/* Formats a box for messages as a slice of numpy: "[4:8,0:4]", "[]" for a scalar;
- * cut if too long.  Returns text. */
+/* Formats a box for messages as a slice of numpy: "[4:8,0:4]", "[]" for a
+ * scalar; cut if too long.  Returns text. */
 const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size);
 
 #endif

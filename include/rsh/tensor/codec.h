@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/codec.h - element-wise conversions from stored bytes to those of the virtual
- * file; a tensor has at most one.  This is arithmetic without state; any thread may
- * call it, and nothing fails. */
+/* tensor/codec.h - element-wise conversions from stored bytes to the bytes of
+ * the virtual file.  A tensor has at most one conversion.  These functions have
+ * no state and cannot fail; any thread may call them. */
 #ifndef RSH_TENSOR_CODEC_H
 #define RSH_TENSOR_CODEC_H
 
@@ -18,8 +18,8 @@ enum rsh_codec {
 	RSH_CODEC_BF16_NAN,  /* compat: every bfloat16 NaN becomes 0x7fc0 */
 	RSH_CODEC_BF16_WIDE_NAN, /* BF16_WIDE, then BF16_NAN */
 	/* Casts round to nearest even, like MindSpore.  A NaN becomes 0x7fc0 as
-	 * BFloat16, and 0x7e00 with its sign as Float16; as Float32 it keeps its
-	 * bits. */
+	 * BFloat16, and 0x7e00 with its sign as Float16; as Float32 it keeps
+	 * its bits. */
 	RSH_CODEC_BF16_TO_F16,
 	RSH_CODEC_BF16_TO_F32,
 	RSH_CODEC_WIDE_TO_F16,
@@ -28,9 +28,9 @@ enum rsh_codec {
 	RSH_CODEC_F16_TO_F32,
 	RSH_CODEC_F32_TO_BF16,
 	RSH_CODEC_F32_TO_F16,
-	/* Float8 E4M3 (without infinities) times the Float32 scale of its block,
-	 * rounded once, to BFloat16.  rsh_codec_decode() cannot decode it, since
-	 * it needs the scales: see tensor/scaled.h. */
+	/* Float8 E4M3 (without infinities) times the Float32 scale of its
+	 * block, rounded once, to BFloat16.  rsh_codec_decode() cannot decode
+	 * it, since it needs the scales: see tensor/scaled.h. */
 	RSH_CODEC_FP8_SCALED,
 	RSH_CODEC_COUNT
 };
@@ -39,13 +39,13 @@ enum rsh_codec {
  * RSH_CODEC_NONE. */
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
 
-/* Returns the codec that casts one type to another, or RSH_CODEC_COUNT if there is
- * none.  `wide`: `from` is wide. */
+/* Returns the codec that casts one type to another, or RSH_CODEC_COUNT if there
+ * is none.  `wide`: `from` is wide. */
 enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide,
 			      enum rsh_dtype to);
 
-/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`.  Returns the number
- * of bytes written.  in == out is allowed if elements do not grow. */
+/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`.  Returns the
+ * number of bytes written.  in == out is allowed if elements do not grow. */
 size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
 			size_t n_bytes, uint8_t *out);
 

@@ -5,7 +5,8 @@
  * TensorProto.tensor_type has MindSpore's C++ type names; the content is
  * little-endian memory in C order.  `str` is numpy's <U layout: UTF-32LE code
  * points, four bytes an element.  Names of safetensors are in
- * wire/safetensors_dtype.c.  The index cache stores the numbers: append new types. */
+ * wire/safetensors_dtype.c.  The index cache stores the numbers: append new
+ * types. */
 #ifndef RSH_TENSOR_DTYPE_H
 #define RSH_TENSOR_DTYPE_H
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/grid.h - a grid: a tensor cut into equal slices over the ranks of a mesh.
+/* tensor/grid.h - a grid: a tensor cut into equal slices over the ranks of a
+ * mesh.
  *
- * The mesh is row-major over its ranks; the last axis is the fastest.  Dimension d of
- * the tensor is split over an ordered list of mesh axes, the most significant first.
- * An optimizer shard splits dimension 0 once more, over the ranks that would
- * otherwise hold the same slice.  All slices have the same shape: a cell has one
- * number for each dimension, and the ranks that hold it are its replicas.  A grid
- * stores ratios only, so that tensors of any size share it.
+ * The mesh is row-major over its ranks; the last axis is the fastest.
+ * Dimension d of the tensor is split over an ordered list of mesh axes, the
+ * most significant first.  An optimizer shard splits dimension 0 once more,
+ * over the ranks that would otherwise hold the same slice.  All slices have the
+ * same shape: a cell has one number for each dimension, and the ranks that hold
+ * it are its replicas.  A grid stores ratios only, so that tensors of any size
+ * share it.
  *
- * This is arithmetic.  A grid is immutable, so any thread may read it; the caller
- * that made it frees it.  Ranks count modulo n_ranks.
+ * This is arithmetic.  A grid is immutable, so any thread may read it; the
+ * caller that made it frees it.  Ranks count modulo n_ranks.
  */
 #ifndef RSH_TENSOR_GRID_H
 #define RSH_TENSOR_GRID_H
@@ -40,26 +42,26 @@ struct rsh_grid_spec {
 	 * axes[first[d]] .. axes[first[d + 1] - 1]. */
 	uint8_t first[RSH_MAX_DIMS + 1];
 	struct rsh_grid_axis axes[RSH_GRID_MAX_AXES];
-	/* The axes that split nothing, in mesh order.  A rank's position on them is
-	 * replica * shard + (position in the optimizer shard). */
+	/* The axes that split nothing, in mesh order.  A rank's position on
+	 * them is replica * shard + (position in the optimizer shard). */
 	uint32_t n_free;
 	struct rsh_grid_axis free[RSH_GRID_MAX_AXES];
 	uint32_t shard; /* optimizer shard size; 1: none */
 };
 
-/* Makes a grid of a copy of the spec.  Its unused bytes must be zero (calloc or an
- * initializer), so that equal grids are equal byte for byte.  NULL means out of
- * memory. */
+/* Makes a grid of a copy of the spec.  Its unused bytes must be zero (calloc or
+ * an initializer), so that equal grids are equal byte for byte.  NULL means out
+ * of memory. */
 struct rsh_grid *rsh_grid_make(const struct rsh_grid_spec *spec);
-/* Makes the grid of one rank that holds the whole tensor; n_dims <= RSH_MAX_DIMS.
- * NULL means out of memory. */
+/* Makes the grid of one rank that holds the whole tensor; n_dims <=
+ * RSH_MAX_DIMS.  NULL means out of memory. */
 struct rsh_grid *rsh_grid_make_whole(uint32_t n_dims);
 void rsh_grid_free(struct rsh_grid *g);
 
 /* Returns the spec, which the grid owns. */
 const struct rsh_grid_spec *rsh_grid_spec(const struct rsh_grid *g);
-/* Returns the size of the optimizer shard.  1 means that there is none, or that it is
- * an axis. */
+/* Returns the size of the optimizer shard.  1 means that there is none, or that
+ * it is an axis. */
 uint32_t rsh_grid_shard(const struct rsh_grid *g);
 uint32_t rsh_grid_n_dims(const struct rsh_grid *g);
 /* Returns the number of ranks of the mesh. */
@@ -78,16 +80,17 @@ void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell);
 uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
 			 uint32_t like);
 
-/* Return how many ranks hold each cell, and a rank's replica number.  The ranks with
- * one replica number together hold every cell once. */
+/* Return how many ranks hold each cell, and a rank's replica number.  The ranks
+ * with one replica number together hold every cell once. */
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g);
 uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank);
 /* Returns the rank that holds `cell` as replica number `replica`. */
 uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
 			 uint32_t replica);
 
-/* Numbers the ranks so that those that hold a cell are consecutive, in the order of
- * their replica numbers; place / n_replicas is the number of the cell. */
+/* Numbers the ranks so that those that hold a cell are consecutive, in the
+ * order of their replica numbers; place / n_replicas is the number of the
+ * cell. */
 uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank);
 
 /* Returns whether both grids have the same axes and put every slice on the same
@@ -95,8 +98,8 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank);
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);
 /* Orders grids; 0 for equal ones. */
 int rsh_grid_compare(const struct rsh_grid *a, const struct rsh_grid *b);
-/* Returns whether both grids put the same slices on the same ranks, whatever their
- * axes. */
+/* Returns whether both grids put the same slices on the same ranks, whatever
+ * their axes. */
 bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b);
 
 #endif

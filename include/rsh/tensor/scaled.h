@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/scaled.h - converts Float8 E4M3 with a scale for each block to BFloat16
- * (RSH_CODEC_FP8_SCALED).
+/* tensor/scaled.h - converts Float8 E4M3 with a scale for each block to
+ * BFloat16 (RSH_CODEC_FP8_SCALED).
  *
- * E4M3 has no infinities: 0x7f and 0xff are NaN, 0x7e is 448.  A value and the scale
- * of its block are multiplied as Float32, and the product is rounded to nearest even.
- * (A Float8 has four significant bits, so the product is nearly always exact.)  A NaN
- * becomes 0x7fc0.
+ * E4M3 has no infinities: 0x7f and 0xff are NaN, 0x7e is 448.  A value and the
+ * scale of its block are multiplied as Float32, and the product is rounded to
+ * nearest even.  (A Float8 has four significant bits, so the product is nearly
+ * always exact.)  A NaN becomes 0x7fc0.
  *
  * This is arithmetic without state; any thread may call it, and nothing
  * fails. */
@@ -23,8 +23,8 @@ struct rsh_scaled {
 	uint64_t scale_columns;
 };
 
-/* Decodes elements `first` to first + n - 1 of the matrix in row-major order, from
- * one byte each at `in` to two bytes each at `out`. */
+/* Decodes elements `first` to first + n - 1 of the matrix in row-major order,
+ * from one byte each at `in` to two bytes each at `out`. */
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		       const uint8_t *in, uint64_t n, uint8_t *out);
 

@@ -3,9 +3,9 @@
  *
  * Areas are cut from slabs in huge pages.  The kernel walks the page table for
  * each page of a buffer that is passed to it; huge pages make fewer steps.
- * Replies of 1 MiB from huge pages took the server 0.93 of the time, and readers
- * of contiguous runs got 1.08 times the rate (medians of 25 runs).  Without huge
- * pages everything works the same.
+ * Replies of 1 MiB from huge pages took the server 0.93 of the time, and
+ * readers of contiguous runs got 1.08 times the rate (medians of 25 runs).
+ * Without huge pages everything works the same.
  *
  * Threads: the caller lets one thread at a time use a pool.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/clock.h - a monotonic clock, and waiting by it.  Any thread may call these
- * functions. */
+/* util/clock.h - a monotonic clock, and waiting by it.  Any thread may call
+ * these functions. */
 #ifndef RSH_UTIL_CLOCK_H
 #define RSH_UTIL_CLOCK_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/compat.h - what newer kernels and libraries offer, for machines whose headers are
- * older.
+/* util/compat.h - definitions of newer kernels and libraries, for machines
+ * whose headers are older.
  *
- * The numbers and structures of system calls never change, so that a program which was
- * built with old headers can use a new kernel: whether the kernel has the call is found
- * out when the program runs.  All functions here are system calls, may be called by any
- * thread, and return what the call returns: -1 with errno on failure (ENOSYS where the
- * kernel does not have it).
+ * The numbers and structures of system calls never change.  So a program that
+ * was built with old headers can use a new kernel: the program finds out at run
+ * time whether the kernel has the call.  All functions here are system calls.
+ * Any thread may call them.  They return what the call returns: -1 with errno
+ * on failure (ENOSYS if the kernel does not have the call).
  */
 #ifndef RSH_UTIL_COMPAT_H
 #define RSH_UTIL_COMPAT_H
@@ -64,7 +64,7 @@ static inline int rsh_openat2(int dirfd, const char *path, int flags,
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-/* ---- file systems, as statfs() tells them ---- */
+/* ---- file system types of statfs() ---- */
 
 #ifndef CIFS_SUPER_MAGIC
 #define CIFS_SUPER_MAGIC 0xff534d42
@@ -76,7 +76,7 @@ static inline int rsh_openat2(int dirfd, const char *path, int flags,
 #define CEPH_SUPER_MAGIC 0x00c36400
 #endif
 
-/* ---- libcurl: the library is found when the program runs, and may be newer ---- */
+/* ---- libcurl, which is loaded at run time and may be newer ---- */
 
 #if !HAVE_DECL_CURLOPT_AWS_SIGV4
 #define CURLOPT_AWS_SIGV4 ((CURLoption)10305) /* 7.75 */
@@ -88,10 +88,10 @@ static inline int rsh_openat2(int dirfd, const char *path, int flags,
 #if !HAVE_DECL_CURLOPT_QUICK_EXIT
 #define CURLOPT_QUICK_EXIT ((CURLoption)322) /* 7.87 */
 #endif
-/* Newer headers warn of these, which older libraries need. */
+/* Older libraries need these options, but newer headers warn of their names. */
 #define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
 #define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
-/* Before 7.62 this was a failure of its own. */
+/* Before 7.62 libcurl had this separate error code. */
 #define RSH_CURLE_UNVERIFIED_OLD ((CURLcode)51)
 
 #endif

@@ -16,8 +16,9 @@
 #define RSH_ERROR_TEXT_MAX 2048
 
 struct rsh_error {
-	int code;                      /* positive errno, 0 while nothing failed */
-	char text[RSH_ERROR_TEXT_MAX]; /* no newline at the end; cut with "..." */
+	int code;                      /* positive errno; 0: no failure */
+	char text[RSH_ERROR_TEXT_MAX]; /* has no newline at the end; a longer
+					* text is cut and ends in "..." */
 };
 
 #define RSH_ERROR_INIT { 0, "" }

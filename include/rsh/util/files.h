@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/files.h - suffixes of file names, complete reads and writes, atomic
- * replacement of files, and lists of buffers.  No function keeps state: any thread
- * may call them. */
+ * replacement of files, and lists of buffers.  No function keeps state: any
+ * thread may call them. */
 #ifndef RSH_UTIL_FILES_H
 #define RSH_UTIL_FILES_H
 
@@ -14,8 +14,8 @@
 /* Returns whether the name is longer than the suffix and ends in it. */
 bool rsh_has_suffix(const char *name, const char *suffix);
 
-/* Writes all `len` bytes at the offset.  Returns 0 or -errno.  Threads may write
- * different parts of one file. */
+/* Writes all `len` bytes at the offset.  Returns 0 or -errno.  Threads may
+ * write different parts of one file. */
 int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);
 
 /* Reads `max` bytes, or fewer if the file ends before.  Returns their number or
@@ -27,17 +27,17 @@ ssize_t rsh_pread_all(int fd, void *buf, size_t max, uint64_t offset);
 /* Writes the content of an empty file to fd.  Returns 0 or -errno. */
 typedef int rsh_file_fill(void *ctx, int fd);
 
-/* Creates or replaces the file `name` of a directory: creates the file `temporary`
- * there (-EEXIST if it exists), calls `fill` to write it and renames it to `name`.
- * A reader of `name` gets either the old or all of the new content.  If the content
- * must survive a power failure, `fill` syncs the file and the caller the directory.
- * Returns 0, or -errno after `temporary` was removed (unless it existed
- * before). */
+/* Creates or replaces the file `name` of a directory: creates the file
+ * `temporary` there (-EEXIST if it exists), calls `fill` to write it and
+ * renames it to `name`.  A reader of `name` gets either the old or all of the
+ * new content.  If the content must survive a power failure, `fill` syncs the
+ * file and the caller the directory.  Returns 0, or -errno after `temporary`
+ * was removed (unless it existed before). */
 int rsh_file_replace(int dirfd, const char *name, const char *temporary,
 		     mode_t mode, rsh_file_fill *fill, void *ctx);
 
-/* Removes n bytes, which were read or written, from the front of the *count buffers
- * at *v, and the buffers that are empty then. */
+/* Removes n bytes, which were read or written, from the front of the *count
+ * buffers at *v, and the buffers that are empty then. */
 static inline void rsh_iov_advance(struct iovec **v, size_t *count, size_t n)
 {
 	while (*count && n >= (*v)->iov_len) {

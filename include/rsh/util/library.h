@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/library.h - loads a shared library when it is first needed: loading takes
- * milliseconds and brings more libraries.
+/* util/library.h - loads a shared library when it is first needed: loading
+ * takes milliseconds and brings more libraries.
  *
- * A library stays loaded until the process ends.  Any thread may call this: threads
- * that fill one table at the same time write the same addresses.
+ * A library stays loaded until the process ends.  Any thread may call this:
+ * threads that fill one table at the same time write the same addresses.
  */
 #ifndef RSH_UTIL_LIBRARY_H
 #define RSH_UTIL_LIBRARY_H
@@ -17,16 +17,16 @@ struct rsh_library_symbol {
 	void *to; /* points to the pointer that gets the address */
 };
 
-/* Loads `file` (as of dlopen(3), such as "libcurl.so.4") and stores the addresses of
- * n symbols.  Returns 0, or -ENOENT with a sentence if the library or a symbol is
- * missing; `what`, the beginning of the sentence, is the purpose
+/* Loads `file` (as of dlopen(3), such as "libcurl.so.4") and stores the
+ * addresses of n symbols.  Returns 0, or -ENOENT with a sentence if the library
+ * or a symbol is missing; `what`, the beginning of the sentence, is the purpose
  * ("s3://bucket"). */
 int rsh_library_load(const char *file, const char *what,
 		     const struct rsh_library_symbol *symbols, size_t n,
 		     struct rsh_error *err);
 
-/* Loads libcrypto of OpenSSL 3, or of 1.1 where that is missing: the symbols are
- * those that have the same meaning in both. */
+/* Loads libcrypto of OpenSSL 3, or of 1.1 where that is missing: the symbols
+ * are those that have the same meaning in both. */
 int rsh_library_load_crypto(const char *what,
 			    const struct rsh_library_symbol *symbols, size_t n,
 			    struct rsh_error *err);

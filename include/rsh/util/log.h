@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/log.h - the program's log.
  *
- * A process has one log.  It goes to stderr by default, or to a file, to syslog or
- * to systemd's journal.  A line is "reshardfs: <level>: <text>"; in a file it
- * begins with a time stamp.  The text is escaped (text.h), so that a name in it
- * cannot begin a new line.  The last warnings and errors are kept in memory,
+ * A process has one log.  It goes to stderr by default, or to a file, to syslog
+ * or to systemd's journal.  A line is "reshardfs: <level>: <text>"; in a file
+ * it begins with a time stamp.  The text is escaped (text.h), so that a name in
+ * it cannot begin a new line.  The last warnings and errors are kept in memory,
  * whatever the level.
  *
  * Threads: any thread may call all functions.  A line is one write(2).  Logging
@@ -19,7 +19,7 @@
 enum rsh_log_level {
 	RSH_LOG_ERROR,   /* something was refused or failed */
 	RSH_LOG_WARNING, /* data differs from what a user may expect */
-	RSH_LOG_NOTICE,  /* what was chosen: steps, files, fallbacks (default) */
+	RSH_LOG_NOTICE,  /* choices: steps, files, fallbacks (default) */
 	RSH_LOG_INFO,    /* counts and times */
 	RSH_LOG_DEBUG,   /* every request */
 };
@@ -37,8 +37,8 @@ int rsh_log_to_file(const char *path);
 /* Sends the log to syslog(3), facility daemon, from now on. */
 void rsh_log_to_syslog(void);
 #define RSH_LOG_JOURNAL "/run/systemd/journal/socket"
-/* Sends the log to systemd's journal from now on.  Returns 0, or -errno if there is
- * no journal. */
+/* Sends the log to systemd's journal from now on.  Returns 0, or -errno if
+ * there is no journal. */
 int rsh_log_to_journal(void);
 
 /* Returns the last 200 warnings and errors, formatted as lines of a log file,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/mem.h - scope guards for pointers and descriptors, growing arrays, and sorted
- * arrays.  No function keeps state: any thread may call them. */
+/* util/mem.h - scope guards for pointers and descriptors, growing arrays, and
+ * sorted arrays.  No function keeps state: any thread may call them. */
 #ifndef RSH_UTIL_MEM_H
 #define RSH_UTIL_MEM_H
 
@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Makes room for `need` elements of `elem` bytes in the array *ptr, whose capacity
- * in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM with the array
- * unchanged. */
+/* Makes room for `need` elements of `elem` bytes in the array *ptr, whose
+ * capacity in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM
+ * with the array unchanged. */
 int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
 /* Compares numbers of type uint32_t, for qsort() into ascending order. */
@@ -18,7 +18,8 @@ int rsh_by_u32(const void *a, const void *b);
 /* Returns the index of the first of n ascending numbers that is no lower than
  * x; n if there is none. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);
-/* Compares two numbers as strcmp() compares strings, for functions of qsort(). */
+/* Compares two numbers as strcmp() compares strings, for functions of
+ * qsort(). */
 static inline int rsh_compare_u64(uint64_t a, uint64_t b)
 {
 	return (a > b) - (a < b);
@@ -28,8 +29,8 @@ static inline int rsh_compare_u64(uint64_t a, uint64_t b)
  * For 0 bytes it still returns an address. */
 void *rsh_alloc_array(size_t n, size_t elem);
 
-/* Scope guards: `cleanup_free char *p = NULL;` and `cleanup_fd int fd = -1;`.  They
- * keep errno. */
+/* Scope guards: `cleanup_free char *p = NULL;` and `cleanup_fd int fd = -1;`.
+ * They keep errno. */
 void rsh_cleanup_free_(void *p);
 void rsh_cleanup_fd_(int *fd);
 #define cleanup_free __attribute__((cleanup(rsh_cleanup_free_)))
@@ -46,8 +47,8 @@ static inline int steal_fd(int *fd)
 	return v;
 }
 
-/* Does fdopendir(), but closes the descriptor on failure.  NULL means failure with
- * errno; a negative fd leaves errno as it was. */
+/* Does fdopendir(), but closes the descriptor on failure.  NULL means failure
+ * with errno; a negative fd leaves errno as it was. */
 DIR *rsh_dir_of(int fd);
 
 #endif

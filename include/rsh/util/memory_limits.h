@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/memory_limits.h - how much more memory this process may use.  `ulimit -v`
- * and `-d` limit mapped memory, control groups limit resident memory.  No function
- * fails: an unknown limit counts as no limit.
+/* util/memory_limits.h - how much more memory this process may use.  `ulimit
+ * -v` and `-d` limit mapped memory, control groups limit resident memory.  No
+ * function fails: an unknown limit counts as no limit.
  *
  * Threads: any thread may call these, except rsh_memory_save_addresses(). */
 #ifndef RSH_UTIL_MEMORY_LIMITS_H
@@ -14,8 +14,9 @@
 /* Returns how many bytes can still be mapped; it tries to map them. */
 uint64_t rsh_memory_left_to_map(void);
 
-/* Returns how many more bytes the control groups of this process (v1 or v2) allow
- * to be resident; the page cache counts as free.  It reads /proc and /sys. */
+/* Returns how many more bytes the control groups of this process (v1 or v2)
+ * allow to be resident; the page cache counts as free.  It reads /proc and
+ * /sys. */
 uint64_t rsh_memory_left_resident(void);
 
 /* Saves address space if it is limited: threads get small stacks and share one

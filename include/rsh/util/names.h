@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/names.h - parameter names as small numbers.
  *
- * A thousand rank files repeat the same few thousand names.  The table stores each
- * name once; other code uses its id (0, 1, 2, ... in the order of first
+ * A thousand rank files repeat the same few thousand names.  The table stores
+ * each name once; other code uses its id (0, 1, 2, ... in the order of first
  * appearance).
  *
  * Threads: any thread may call all functions but new() and free().  text() and
- * count() take no lock: a thread may call text() for an id that it got from add()
- * or find(), or from another thread with a happens-before (a join, the publication
- * of the tree).
+ * count() take no lock: a thread may call text() for an id that it got from
+ * add() or find(), or from another thread with a happens-before (a join, the
+ * publication of the tree).
  */
 #ifndef RSH_UTIL_NAMES_H
 #define RSH_UTIL_NAMES_H

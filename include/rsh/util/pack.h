@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/pack.h - compresses bytes by LZ4, with bytes of the same place in an element
- * together: the low halves of numbers that were bfloat16 become one run of zeros.
+/* util/pack.h - compresses bytes by LZ4, with bytes of the same place in an
+ * element together: the low halves of numbers that were bfloat16 become one run
+ * of zeros.
  *
- * Packed bytes tell how they were packed, and can be unpacked in parts.  No
- * function here allocates; all need up to 80 KiB of stack.  Any thread may call
- * them.
+ * Packed bytes contain the size of an element, and can be unpacked in parts.
+ * No function here allocates; all need up to 80 KiB of stack.  Any thread may
+ * call them.
  */
 #ifndef RSH_UTIL_PACK_H
 #define RSH_UTIL_PACK_H
@@ -31,9 +32,9 @@ static inline size_t rsh_pack_bound(size_t len)
 size_t rsh_pack(const uint8_t *in, size_t len, unsigned unit, uint8_t *out,
 		size_t max);
 
-/* Unpacks `want` bytes from `offset` on.  The n bytes at `in` are untrusted; `len` is
- * their unpacked size.  Returns false if they are found not to be what rsh_pack()
- * makes of `len` bytes; `out` is undefined then. */
+/* Unpacks `want` bytes from `offset` on.  The n bytes at `in` are untrusted;
+ * `len` is their unpacked size.  Returns false if they are found not to be what
+ * rsh_pack() makes of `len` bytes; `out` is undefined then. */
 bool rsh_unpack_part(const uint8_t *in, size_t n, size_t len, size_t offset,
 		     uint8_t *out, size_t want);
 /* Unpacks all bytes; returns false also if some of the input is left over. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/secret.h - memory for secrets: core files do not contain it, and it is wiped
- * when it is freed.  Libraries that copy secrets allocate all of their memory here.
- * Any thread may call these functions, except the last one.
+/* util/secret.h - memory for secrets: core files do not contain it, and it is
+ * wiped when it is freed.  Libraries that copy secrets allocate all of their
+ * memory here.  Any thread may call these functions, except the last one.
  */
 #ifndef RSH_UTIL_SECRET_H
 #define RSH_UTIL_SECRET_H
@@ -15,8 +15,9 @@ void *rsh_secret_realloc(void *p, size_t size);
 void rsh_secret_free(void *p);
 char *rsh_secret_dup(const char *s); /* NULL gives NULL */
 
-/* Wipes and removes the environment variables that hold secrets.  Call it when they
- * have been read, and only in a process of the program itself, not in a library. */
+/* Wipes and removes the environment variables that hold secrets.  Call it when
+ * they have been read, and only in a process of the program itself, not in a
+ * library. */
 void rsh_secret_wipe_environment(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/suggestion.h - finds the known name that a mistyped word is closest to.  One
- * thread at a time uses a suggestion. */
+/* util/suggestion.h - finds the known name that a mistyped word is closest to.
+ * One thread at a time uses a suggestion. */
 #ifndef RSH_UTIL_SUGGESTION_H
 #define RSH_UTIL_SUGGESTION_H
 
@@ -20,17 +20,18 @@ struct rsh_suggestion {
 
 /* Begins with the first n characters of `word`. */
 void rsh_suggestion_begin(struct rsh_suggestion *g, const char *word, size_t n);
-/* Offers a name, which must outlive the suggestion.  '-' and '_' count as equal. */
+/* Offers a name, which must outlive the suggestion.  '-' and '_' count as
+ * equal. */
 void rsh_suggestion_offer(struct rsh_suggestion *g, const char *name);
 
-/* Writes " (did you mean NAME?)" with `before` in front of the name, or "" if no
- * name is close. */
+/* Writes " (did you mean NAME?)" with `before` in front of the name, or "" if
+ * no name is close. */
 #define RSH_SUGGESTION_BYTES 64
 void rsh_suggestion_put(const struct rsh_suggestion *g, const char *before,
 			char text[RSH_SUGGESTION_BYTES]);
 
-/* Returns whether `name` begins with the first n characters of `word`, where '-' and
- * '_' count as equal; rsh_suggestion_same(): and is no longer. */
+/* Returns whether `name` begins with the first n characters of `word`, where
+ * '-' and '_' count as equal; rsh_suggestion_same(): and is no longer. */
 bool rsh_suggestion_begins(const char *name, const char *word, size_t n);
 bool rsh_suggestion_same(const char *name, const char *word, size_t n);
 

@@ -3,10 +3,11 @@
  *
  * File and parameter names may contain any bytes.  Sentences contain them
  * unchanged.  Text is escaped once, where it is shown (log, errors, tables,
- * attributes): control characters, invisible characters, characters that change the
- * writing direction, line separators, and bytes that are not UTF-8 become "\xNN",
- * one for each byte, and a backslash is doubled.  So a name can neither begin a new
- * line nor control a terminal, and the original bytes can be restored.
+ * attributes): control characters, invisible characters, characters that change
+ * the writing direction, line separators, and bytes that are not UTF-8 become
+ * "\xNN", one for each byte, and a backslash is doubled.  So a name can neither
+ * begin a new line nor control a terminal, and the original bytes can be
+ * restored.
  *
  * All functions are pure; any thread may call them.
  */
@@ -15,20 +16,20 @@
 
 #include <stddef.h>
 
-/* Escapes `s` into to[size], where size > 4.  A text that does not fit is cut between
- * two characters and ends in "...".  Returns `to`. */
+/* Escapes `s` into to[size], where size > 4.  A text that does not fit is cut
+ * between two characters and ends in "...".  Returns `to`. */
 char *rsh_text_put(char *to, size_t size, const char *s);
 
 /* Returns `s` escaped.  The caller frees it; NULL means out of memory. */
 char *rsh_text_escape(const char *s);
 
-/* Returns a copy of a JSON text in which those characters are written as \uNNNN,
- * which a parser reads as the same; no backslash is doubled.  The caller frees it;
- * NULL means out of memory. */
+/* Returns a copy of a JSON text in which those characters are written as
+ * \uNNNN, which a parser reads as the same; no backslash is doubled.  The
+ * caller frees it; NULL means out of memory. */
 char *rsh_text_json(const char *json);
 
-/* Appends to text[size] at *at and cuts what does not fit.  *at grows by the full
- * length. */
+/* Appends to text[size] at *at and cuts what does not fit.  *at grows by the
+ * full length. */
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/vectors.h - interleaves vectors of 16 bytes, which processors do in one
- * instruction.  RSH_HAS_VECTORS is defined if the compiler supports it; the including
- * file also has code without vectors. */
+ * instruction.  RSH_HAS_VECTORS is defined if the compiler supports it; the
+ * including file also has code without vectors. */
 #ifndef RSH_UTIL_VECTORS_H
 #define RSH_UTIL_VECTORS_H
 
@@ -38,8 +38,8 @@ typedef uint64_t rsh_vector_8 __attribute__((vector_size(RSH_VECTOR)));
 #define RSH_LOW_8(a, b) __builtin_shufflevector(a, b, 0, 2)
 #define RSH_HIGH_8(a, b) __builtin_shufflevector(a, b, 1, 3)
 
-/* Put this before a loop over an array of vectors.  Without it GCC keeps the vectors
- * in memory, not in registers. */
+/* Put this before a loop over an array of vectors.  Without it GCC keeps the
+ * vectors in memory, not in registers. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define RSH_UNROLL _Pragma("GCC unroll 16")
 #else

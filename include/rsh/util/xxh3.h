@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/xxh3.h - xxhash.h for rooms that hash whole files.  Where the library
- * can choose the instructions at run time, XXH3 takes the widest ones that the
- * processor has. */
+/* util/xxh3.h - includes xxhash.h for code that hashes whole files.  If the
+ * library can choose the instructions at run time, XXH3 uses the widest ones
+ * that the processor has. */
 #ifndef RSH_UTIL_XXH3_H
 #define RSH_UTIL_XXH3_H
 

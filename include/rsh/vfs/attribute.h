@@ -24,7 +24,7 @@
 #define RSH_ATTRIBUTE_NAME_STEP "user.reshardfs.step"
 #define RSH_ATTRIBUTE_XXH3 "user.reshardfs.xxh3"
 
-/* The names of all attributes fit into so many bytes. */
+/* The size of a buffer for the names of all attributes, in bytes. */
 #define RSH_ATTRIBUTE_NAMES_MAX 256
 
 /* Writes the names, each with its NUL, in the form of listxattr(2).  Returns

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/choice.h - which parameters --only and --drop select.  A choice is
+/* vfs/choice.h - selects parameters by --only and --drop.  A choice is
  * immutable; any thread may use it. */
 #ifndef RSH_VFS_CHOICE_H
 #define RSH_VFS_CHOICE_H

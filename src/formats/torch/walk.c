@@ -24,7 +24,8 @@
 #define DEPTH_MAX 1000
 #define NAME_MAX_BYTES 4096
 /* A pickle has at least one byte for each value, except for values that are in
- * several places.  This factor limits the bytes that are written. */
+ * several places.  This factor limits the visits and the bytes of names and
+ * JSON. */
 #define SHOWN_PER_BYTE 64
 #define SHOWN_AT_LEAST 65536
 /* _rebuild_parameter(_rebuild_from_type_v2(_rebuild_tensor_v2(...))) */

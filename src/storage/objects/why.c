@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/why.c says in a sentence why a request got nothing. */
+/* storage/objects/why.c makes the sentences about failed requests. */
 #include "config.h"
 
 #include "objects_i.h"

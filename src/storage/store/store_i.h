@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/store_i.h - the parts of a store; only this room includes it. */
+/* storage/store/store_i.h - the parts of a store; only this directory includes
+ * it. */
 #ifndef RSH_STORAGE_STORE_I_H
 #define RSH_STORAGE_STORE_I_H
 
@@ -14,73 +15,77 @@
 struct rsh_store;
 struct rsh_store_file;
 
-/* ---- files that cannot be reached (outage.c) ----
+/* ---- files that cannot be read (outage.c) ----
  *
- * A file fails when its bytes cannot be read, or cannot be proved to be those of the
- * identified file, and a new handle fails as well.  From then on readers with replicas
- * avoid its owner, and a thread tries the range that failed again, after growing pauses.
- * When it answers, readers use it again.
+ * A file fails if its bytes cannot be read, or cannot be proved to be those of
+ * the identified file, and a new handle fails as well.  From then on, readers
+ * with replicas avoid the file's owner, and a thread tries the failed range
+ * again after increasing pauses.  After it succeeds, readers use the file
+ * again.
  *
- * An outage of the source begins with the first file that fails and ends when one of the
- * failed files answers; both are logged once, whatever the number of files and reads, and
- * their number in the log is limited for a source that fails all the time.  A failure
- * that lasts beyond the end, such as a bad sector, was logged with the outage and begins
- * no new one.
+ * An outage of the source begins with the first file that fails and ends when
+ * one of the failed files can be read again.  Both are logged once for any
+ * number of files and reads.  The number of logged outages is limited, for a
+ * source that fails all the time.  A failure that lasts longer than the outage,
+ * such as a bad sector, was logged with the outage and begins no new one.
  *
- * A file that changed is a separate state: only the old file, if a later read finds it
- * again, makes it good.  During an outage a file counts as changed only when it has
- * looked changed for a while, because file systems that come back may report wrong
- * states for a moment.
- */
+ * A file that changed is a separate state.  It becomes good only if a later
+ * read finds the old file again.  During an outage a file counts as changed
+ * only after it has looked changed for a while, because a file system may
+ * report wrong states for a moment after an interruption. */
 enum rsh_file_state { RSH_FILE_GOOD, RSH_FILE_FAILING, RSH_FILE_CHANGED };
 
 struct rsh_outage {
-	pthread_mutex_t lock; /* guards what follows, and members of files that
-			       * say so */
-	pthread_cond_t news;  /* a file answers again, or the thread has to look or
-			       * to stop, or has stopped */
+	/* guards the members below, and the members of files that say so */
+	pthread_mutex_t lock;
+	/* signals that a file can be read again, or that the thread must look
+	 * or stop, or has stopped */
+	pthread_cond_t news;
 	uint64_t (*now)(void);
-	bool unwatched;       /* for tests: no thread */
+	bool unwatched;       /* for tests: there is no thread */
 
 	atomic_bool on;
-	bool quiet;           /* it is not logged */
-	unsigned spare;       /* how many more outages may be logged now */
+	bool quiet;           /* the current outage is not logged */
+	unsigned spare;       /* number of outages that may still be logged */
 	uint64_t counted_ns;  /* when `spare` was last increased */
-	uint64_t begun_ns, ended_ns; /* ended_ns: of the last one; 0: none */
-	uint64_t n_reads;     /* reads that it hit */
+	/* ended_ns: end of the last one; 0: none */
+	uint64_t begun_ns, ended_ns;
+	uint64_t n_reads;     /* number of reads that were affected */
 	unsigned n_files;
-	unsigned n_failing;   /* files that fail now, of any outage */
+	unsigned n_failing;   /* number of files that fail now, in any outage */
 	atomic_uint_fast64_t n_outages;
-	atomic_uint_fast64_t n_returns; /* returns of files, and ends of
-					 * outages */
+	/* number of files that were read again, plus ended outages */
+	atomic_uint_fast64_t n_returns;
 
 	bool watched, stopping, look_now;
 	uint64_t looked_ns;   /* when look_now was last set */
-	unsigned n_waiting;   /* readers */
+	unsigned n_waiting;   /* number of waiting readers */
 
-	/* Only the thread uses this: the file to begin with when it looks. */
+	/* Only the thread uses this.  It is the file at which the next look
+	 * begins. */
 	uint32_t next;
 };
 
 int rsh_outage_init(struct rsh_outage *o);
 void rsh_outage_destroy(struct rsh_outage *o);
-/* Ends the thread.  Returns false if it hangs in the source: then what it uses must not be
- * freed. */
+/* Ends the thread.  Returns false if the thread hangs in the source; then the
+ * memory that it uses must not be freed. */
 bool rsh_outage_stop(struct rsh_store *s);
 /* Prepares for other files, after rsh_outage_stop(). */
 void rsh_outage_reset(struct rsh_store *s);
 
-/* Returns whether to make another attempt after one that failed with `code`.  If the read
- * waits, it may take until RSH_PATIENCE_NS after the beginning of the outage. */
+/* Returns whether to make another attempt after one that failed with `code`. If
+ * the read waits, the attempts may last until RSH_PATIENCE_NS after the
+ * beginning of the outage. */
 bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a);
-/* Called after a successful read of a file that is not good. */
+/* Call this after a successful read of a file that is not good. */
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
 
 /* Returns the -errno of a read whose last attempt failed with `code`. */
 int rsh_reader_errno(const struct rsh_store_file *f, int code);
 
-/* Tries the failed files; returns true if one answers again. */
+/* Tries the failed files.  Returns true if one of them can be read again. */
 bool rsh_outage_look(struct rsh_store *s);
 
 #define RSH_PATIENCE_NS UINT64_C(3000000000)
@@ -93,39 +98,42 @@ struct rsh_store_file {
 	uint32_t owner;
 	uint64_t epoch, step;
 
-	/* Constant after rsh_store_start(). */
+	/* The members below are constant after rsh_store_start(). */
 	struct rsh_store_identity id;
 	struct rsh_store_attr attr;
 	rsh_cache_file cached;
 
 	atomic_flag reported; /* the change was logged */
-	/* The range of the last failure. */
+	/* This is the range of the last failure. */
 	atomic_uint_fast64_t bad_at, bad_len;
 
-	/* Guarded by the outage's lock. */
+	/* The lock of the outage guards the members below. */
 	atomic_int state; /* enum rsh_file_state */
 	uint64_t hit;     /* the last outage that counted the file */
-	uint64_t doubted_ns; /* since when it has looked changed; 0: it does not */
+	/* since when it has looked changed; 0: it does not look changed */
+	uint64_t doubted_ns;
 
-	/* Guarded by the pool's lock. */
+	/* The lock of the pool guards the members below. */
 	struct rsh_handle *open; /* NULL: none */
 	TAILQ_ENTRY(rsh_store_file) idle;
 };
 
-/* The open files.  A file whose handle has no users is in the idle list; its handle is
- * closed when more than max_open are open. */
+/* These are the open files.  A file whose handle has no users is in the idle
+ * list; its handle is closed when more than max_open are open. */
 struct rsh_file_pool {
-	pthread_mutex_t lock; /* guards all below, handles, and open..idle of
-			       * each file */
+	/* guards the members below, handles, and `open` and `idle` of each
+	 * file */
+	pthread_mutex_t lock;
 	unsigned n_open;
 	unsigned max_open;
-	TAILQ_HEAD(, rsh_store_file) idle; /* the least recently used first */
+	/* the least recently used is first */
+	TAILQ_HEAD(, rsh_store_file) idle;
 };
 
 int rsh_pool_init(struct rsh_file_pool *pool);
 
-/* Returns what rsh_store_compare() does.  `anew`: the file was opened by its path, perhaps
- * on another mount (see store.h). */
+/* Returns the result of rsh_store_compare(). `anew`: the file was opened by its
+ * path, perhaps on another mount (see store.h). */
 int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 		     bool anew);
 
@@ -134,8 +142,8 @@ int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 struct rsh_store {
 	char *path;
 	struct rsh_medium *medium;
-	struct rsh_medium *content; /* reads of content go through this: the
-				     * medium, or faults in front of it */
+	/* for reads of content: the medium, or faults in front of it */
+	struct rsh_medium *content;
 	struct rsh_store_options opts;
 
 	uint32_t n_files;
@@ -144,15 +152,16 @@ struct rsh_store {
 	struct rsh_file_pool pool;
 	rsh_store_kind_fn kind; /* NULL: unknown */
 	const void *kind_ctx;
-	atomic_int way; /* enum rsh_cache_policy: whether files are cached
-			   (cache_policy.c) */
+	/* enum rsh_cache_policy: whether files are cached (cache_policy.c) */
+	atomic_int way;
 
 	struct rsh_outage outage;
 	atomic_bool *failed;  /* [owner]: one of its files is not good */
-	unsigned *n_bad;      /* [owner]: how many of its files are not; under
-			       * the outage's lock */
-	atomic_uint n_failed; /* files that are not good */
-	atomic_uint n_marks;  /* how often a file was found not to be good */
+	/* [owner]: number of its files that are not good; guarded by the lock
+	 * of the outage */
+	unsigned *n_bad;
+	atomic_uint n_failed; /* number of files that are not good */
+	atomic_uint n_marks;  /* number of times that a file became not good */
 };
 
 static inline uint32_t rsh_store_number(const struct rsh_store *s,
