@@ -94,6 +94,8 @@ def conditions(build):
         "no-ceph": lambda: not shutil.which("ceph-fuse"),
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
+        "no-megatron": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c",
+                                     "import megatron.core"),
         "sanitizer": sanitizer,
         "no-memcached": no_memcached,
         "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),

@@ -129,7 +129,7 @@ def test_options(tap, t, ways):
                 check("--" not in str(error) and "-o " not in str(error), error)
         for raw, sentence in (
                 ("use --select name=GLOB or --select mtime",
-                 'say select="name=GLOB" or select="mtime"'),
+                 'use select="name=GLOB" or select="mtime"'),
                 ("--allow-missing does not go", "allow_missing=True does not go"),
                 ('--only "x" fits no', 'only="x" fits no'),
                 ("/a--only b: --no-such c", "/a--only b: --no-such c")):
