@@ -127,7 +127,7 @@ fi
 # Without what changes by itself.
 files_in_root()
 {
-	(cd "$fresh_root" && find . -xdev \( -path ./proc -o -path ./tmp -o \
+	(cd "$fresh_root" && find . -xdev \( -path ./proc -o -path ./tmp -o -path ./ccache -o \
 		-path ./var/cache -o -path ./var/lib/apt -o -path ./var/log -o \
 		-path ./var/lib/dpkg -o -name __pycache__ \) -prune -o -print |
 		sort)
