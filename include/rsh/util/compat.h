@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/compat.h - definitions of newer kernels and libraries, for machines
+/* util/compat.h - definitions of newer kernels and C libraries, for machines
  * whose headers are older.
  *
  * The numbers and structures of system calls never change.  So a program that
@@ -75,23 +75,5 @@ static inline int rsh_openat2(int dirfd, const char *path, int flags,
 #ifndef CEPH_SUPER_MAGIC
 #define CEPH_SUPER_MAGIC 0x00c36400
 #endif
-
-/* ---- libcurl, which is loaded at run time and may be newer ---- */
-
-#if !HAVE_DECL_CURLOPT_AWS_SIGV4
-#define CURLOPT_AWS_SIGV4 ((CURLoption)10305) /* 7.75 */
-#endif
-#if !HAVE_DECL_CURLOPT_PROTOCOLS_STR
-#define CURLOPT_PROTOCOLS_STR ((CURLoption)10318) /* 7.85 */
-#define CURLOPT_REDIR_PROTOCOLS_STR ((CURLoption)10319)
-#endif
-#if !HAVE_DECL_CURLOPT_QUICK_EXIT
-#define CURLOPT_QUICK_EXIT ((CURLoption)322) /* 7.87 */
-#endif
-/* Older libraries need these options, but newer headers warn of their names. */
-#define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
-#define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
-/* Before 7.62 libcurl had this separate error code. */
-#define RSH_CURLE_UNVERIFIED_OLD ((CURLcode)51)
 
 #endif

@@ -7,8 +7,24 @@
 
 #include <curl/curl.h>
 
-#include "rsh/util/compat.h"
 #include "rsh/util/error.h"
+
+/* The library is loaded at run time and may be newer than its header here. */
+#if !HAVE_DECL_CURLOPT_AWS_SIGV4
+#define CURLOPT_AWS_SIGV4 ((CURLoption)10305) /* 7.75 */
+#endif
+#if !HAVE_DECL_CURLOPT_PROTOCOLS_STR
+#define CURLOPT_PROTOCOLS_STR ((CURLoption)10318) /* 7.85 */
+#define CURLOPT_REDIR_PROTOCOLS_STR ((CURLoption)10319)
+#endif
+#if !HAVE_DECL_CURLOPT_QUICK_EXIT
+#define CURLOPT_QUICK_EXIT ((CURLoption)322) /* 7.87 */
+#endif
+/* Older libraries need these options, but newer headers warn of their names. */
+#define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
+#define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
+/* Before 7.62 libcurl had this separate error code. */
+#define RSH_CURLE_UNVERIFIED_OLD ((CURLcode)51)
 
 #define RSH_CURL_FUNCTIONS(F) \
 	F(global_init_mem) \
