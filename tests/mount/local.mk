@@ -66,6 +66,7 @@ MOUNT += \
 	mount/hostile_names.py \
 	mount/limits.py \
 	mount/stack.sh \
+	mount/as_user.py \
 	mount/handed_device.py \
 	mount/install.sh \
 	mount/sandbox.py \
