@@ -48,7 +48,7 @@ def literals(path):
         for line, kind, text in tokens(f.read()):
             if kind == "name" and text == "_Static_assert":
                 compiler = True
-            elif kind == "char" and text == ";":
+            elif kind == "other" and text == ";":
                 compiler = False
             elif kind == "text" and not compiler:
                 found.append((line, text))
