@@ -75,6 +75,7 @@ void rsh_output_tree_clear(struct rsh_output_tree *t)
 	if (t->output && t->output->free)
 		t->output->free(t->state);
 	free(t->texts);
+	free(t->values_text);
 	*t = (struct rsh_output_tree){ 0 };
 }
 
