@@ -500,6 +500,13 @@ def run_resume(tap, directory):
         with Mounted(job, resume=True) as mount:
             check(os.readlink(os.path.join(mount.path, "latest")) == "step-10", "not step 10")
             demand(mount.log(), "__1_0.distcp: it is too short for tensor")
+    with tap.test("a step without CRCs is taken, and the log says that it was not checked"):
+        shutil.copytree(source_of("torch-2.15/nocrc"), os.path.join(job, "step-40"),
+                        copy_function=shutil.copyfile)
+        with Mounted(job, resume=True, extra=["--check", "full"]) as mount:
+            check(os.readlink(os.path.join(mount.path, "latest")) == "step-40", "not step 40")
+            check(mount.log().count("the file has no CRCs") == 1, mount.log())
+        shutil.rmtree(os.path.join(job, "step-40"))
     with tap.test("a step without a file, and none beside it"):
         shutil.rmtree(os.path.join(job, "step-10"))
         os.unlink(item)

@@ -25,17 +25,10 @@
 /* The number of free bytes is at most this old; a few MB are read in this time. */
 #define FREE_FRESH_NS UINT64_C(500000)
 
-/* The ctx of a loader of the cache. */
-struct load {
-	struct rsh_store *store;
-	struct rsh_store_file *file;
-	struct rsh_handle *handle;
-};
-
 static void io_find_kind(void *ctx, uint64_t offset, uint32_t len,
 			 struct rsh_cache_kind *out)
 {
-	const struct load *l = ctx;
+	const struct rsh_store_load *l = ctx;
 	const struct rsh_store *s = l->store;
 
 	*out = (struct rsh_cache_kind){ 0 };
@@ -237,12 +230,12 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	return io_read(s, NULL, h, &iov, 1, n, at);
 }
 
-/* Loads blocks for the cache, which other reads use later: bytes of a changed file must
- * not be stored under its old identity. */
-static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
-			  int n_iov)
+/* Other reads use the blocks later: bytes of a changed file must not be stored
+ * under its old identity. */
+int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
+			 int n_iov)
 {
-	const struct load *l = ctx;
+	const struct rsh_store_load *l = ctx;
 	struct iovec copy[RSH_CACHE_LOAD_IOV];
 	size_t len = 0;
 	int rc;
@@ -263,40 +256,13 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 
 /* ---- reads of content ---- */
 
-/* Bits are flipped after the cache, so that its blocks are correct. */
-static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
-		      uint64_t offset, void *buf, size_t len)
+void rsh_file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
+		   uint64_t offset, void *buf, size_t len)
 {
 	const struct rsh_store_io *io = s->opts.io;
 
 	if (io && io->faults)
 		rsh_faults_flip(io->faults, f->name, offset, buf, len);
-}
-
-int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
-		    void *buf, size_t len, uint64_t offset)
-{
-	struct rsh_store_file *f = &s->files[file];
-	struct load load = { s, f, h };
-	int rc;
-
-	if (rsh_file_is_cached(s, f, h)) {
-		struct rsh_cache *cache = s->opts.io->cache;
-
-		/* Neighbouring ranges are mostly read at the same time: missing
-		 * blocks are loaded before this read waits for blocks that
-		 * others load. */
-		rc = -rsh_cache_prefetch(cache, f->cached, offset, len,
-					 io_load_blocks, &load);
-		if (rc == 0)
-			rc = -rsh_cache_read(cache, f->cached, offset, buf,
-					     len, io_load_blocks, &load);
-	} else {
-		rc = rsh_file_read(s, f, h, buf, len, offset);
-	}
-	if (rc == 0)
-		file_flip(s, f, offset, buf, len);
-	return rc;
 }
 
 ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
@@ -306,7 +272,7 @@ ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 	ssize_t n = rsh_handle_pread(in->handle, buf, len, offset);
 
 	if (n > 0 && in->store)
-		file_flip(in->store, &in->store->files[in->file], offset, buf,
+		rsh_file_flip(in->store, &in->store->files[in->file], offset, buf,
 			  (size_t)n);
 	return n;
 }
@@ -328,7 +294,7 @@ ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file,
 		io_count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start,
 			 n < 0);
 	if (n > 0)
-		file_flip(s, f, offset, buf, (size_t)n);
+		rsh_file_flip(s, f, offset, buf, (size_t)n);
 	return n;
 }
 

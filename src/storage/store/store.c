@@ -65,12 +65,6 @@ unsigned rsh_store_far(const char *path, const struct rsh_store_options *o)
 						    RSH_OBJECTS_REQUESTS;
 }
 
-const char *rsh_store_hint(const char *path)
-{
-	return strstr(path, ":/") && !strchr("/.", *path) ?
-	       "; addresses begin with s3://, https:// or http://" : "";
-}
-
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_store **out, struct rsh_error *err)
 {
@@ -195,34 +189,6 @@ int rsh_dir_next(struct rsh_dir *d, const char **name)
 int rsh_dir_look(struct rsh_dir *d, const char *name, struct rsh_stat *out)
 {
 	return d->ops->dir_look(d, name, out);
-}
-
-int rsh_handle_open(const struct rsh_store *s, const char *name,
-		    struct rsh_handle **out)
-{
-	*out = NULL;
-	return s->medium->ops->open(s->medium, name, out);
-}
-
-int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
-			 struct rsh_error *err)
-{
-	const bool root = !*name || strcmp(name, ".") == 0;
-	const bool absolute = *name == '/';
-	const char *top = absolute ? "" : s->path;
-	const char *sep = absolute || root ? "" : "/";
-	char place[PATH_MAX];
-
-	if (root)
-		name = "";
-	if (rc != -EXDEV)
-		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
-				     strerror(-rc));
-	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
-			     "--follow-outside allows it", top, sep, name,
-			     s->medium->ops->leads &&
-			     s->medium->ops->leads(s->medium, name, place) ?
-			     place : "nowhere");
 }
 
 /* ---- files ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/ranks.c makes the tree of an output that has a directory for each
- * rank, and beside those the values of the source that are not tensors:
+/* outputs/output.c has the functions that outputs share.  An output that has a
+ * directory for each rank has this tree, with the values of the source that are
+ * not tensors:
  *
  *   /rank_N/<prefix>N.ckpt   or .safetensors
  *   /extra_state.json */
@@ -9,12 +10,43 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/outputs/output.h"
 #include "rsh/source/inspect.h"
+#include "rsh/util/mem.h"
 
 #define VALUES_NAME "extra_state.json"
+
+int rsh_output_add_text(struct rsh_output_tree *t,
+			const struct rsh_output_text *text, uint32_t *leaf)
+{
+	if (rsh_grow(&t->texts, &t->cap_texts, t->n_texts + 1,
+		     sizeof(*t->texts)))
+		return -ENOMEM;
+	*leaf = rsh_plan_n_files(t->plan) + (uint32_t)t->n_texts;
+	t->texts[t->n_texts++] = *text;
+	return 0;
+}
+
+void rsh_output_tree_clear(struct rsh_output_tree *t)
+{
+	if (t->output && t->output->free)
+		t->output->free(t->state);
+	free(t->texts);
+	free(t->values_text);
+	*t = (struct rsh_output_tree){ 0 };
+}
+
+int rsh_output_file_name(const struct rsh_tree *t, uint32_t file, char *name,
+			 size_t max)
+{
+	struct rsh_node node;
+
+	rsh_tree_node(t, RSH_NODE_OF_FILE(file), &node);
+	return rsh_node_name(&node, name, max);
+}
 
 /* The number of the file comes after those of all directories. */
 int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
