@@ -125,7 +125,8 @@ unsigned rsh_max_read(const struct rsh_server_options *o)
 	       o->max_read : (unsigned)RSH_STREAM_MAX;
 }
 
-int rsh_session_new(const struct rsh_server_options *o, void *userdata,
+int rsh_session_new(const struct rsh_server_options *o,
+		    const struct fuse_lowlevel_ops *ops, void *userdata,
 		    struct fuse_session **out, struct rsh_error *err)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -139,8 +140,7 @@ int rsh_session_new(const struct rsh_server_options *o, void *userdata,
 		return rsh_error_nomem(err);
 	}
 	take_libfuse_log();
-	*out = fuse_session_new(&args, &rsh_fuse_ops, sizeof(rsh_fuse_ops),
-				userdata);
+	*out = fuse_session_new(&args, ops, sizeof(*ops), userdata);
 	fuse_opt_free_args(&args);
 	return *out ? 0 : -EINVAL;
 }

@@ -131,12 +131,14 @@ struct work {
 
 static int mount_once(struct work *w, struct rsh_error *said)
 {
+	static const struct fuse_lowlevel_ops none = { NULL };
 	int rc;
 
 	if (w->session)
 		return rsh_error_set(said, EBUSY, "already mounted");
 	rsh_libfuse_listen(said);
-	rc = rsh_session_new(w->options, NULL, &w->session, said);
+	/* This process answers no requests. */
+	rc = rsh_session_new(w->options, &none, NULL, &w->session, said);
 	if (rc == 0) {
 		rc = rsh_session_mount(w->session, w->mountpoint);
 		if (rc) {

@@ -151,7 +151,8 @@ void rsh_open_files_clear(struct rsh_open_files *all);
 /* mount.c makes libfuse's session for the options, and mounts it on an absolute
  * path without links, or on /dev/fd/N.  Both return 0 or -errno; libfuse
  * reports the reason. */
-int rsh_session_new(const struct rsh_server_options *o, void *userdata,
+int rsh_session_new(const struct rsh_server_options *o,
+		    const struct fuse_lowlevel_ops *ops, void *userdata,
 		    struct fuse_session **out, struct rsh_error *err);
 int rsh_session_mount(struct fuse_session *session, const char *mountpoint);
 /* Resolves the mountpoint to an absolute path without links, or to /dev/fd/N.

@@ -158,7 +158,7 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	choose_threads(s, o);
 
 	rsh_libfuse_listen(&said);
-	rc = rsh_session_new(o, s, &s->session, &said);
+	rc = rsh_session_new(o, &rsh_fuse_ops, s, &s->session, &said);
 	if (rc == 0)
 		rc = rsh_streams_new(&streams, &s->streams);
 	if (rc == 0)

@@ -59,14 +59,6 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 	return rc;
 }
 
-void weights_clear(struct weights_work *w)
-{
-	free(w->matches.m);
-	free(w->copies.m);
-	free(w->made);
-	rsh_arena_clear(&w->scratch);
-}
-
 int rsh_weights_convert(const struct rsh_weights_options *o,
 			const struct rsh_offers *in, struct rsh_arena *arena,
 			struct rsh_offers *out, struct rsh_error *err)

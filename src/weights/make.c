@@ -1,54 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/make.c makes the tensors of each instance. */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "weights_i.h"
-
-const char *weights_text(const struct weights_work *w, uint32_t source)
-{
-	return rsh_names_text(w->cat->names, w->in[source].name);
-}
-
-int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
-		struct rsh_error *err, const char *fmt, ...)
-{
-	char text[RSH_ERROR_TEXT_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return rsh_error_set(err, EINVAL, "%s:%u: %s",
-			     rsh_rule_table_path(w->o->table), rule->line,
-			     text);
-}
-
-int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err)
-{
-	if (rc == 0 || rc == -ENOMEM || !w->watch)
-		return rc;
-	w->n_wrong++;
-	if (w->watch->wrong)
-		w->watch->wrong(w->watch->ctx, err->text);
-	return 0;
-}
-
-bool weights_is_wanted(const struct weights_work *w, const char *text)
-{
-	return !w->o->wanted || w->o->wanted(w->o->ctx, text);
-}
-
-void weights_passed(const struct weights_work *w, uint32_t source,
-		    const struct rsh_rule *rule)
-{
-	if (w->watch && w->watch->passed)
-		w->watch->passed(w->watch->ctx, source, rule);
-}
 
 /* Returns the prefix of an instance's names on this side: that of its optimizer
  * state, or "" for weights. */

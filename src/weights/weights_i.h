@@ -127,6 +127,22 @@ struct weights_instance {
 	uint64_t *sizes; /* [letter] */
 };
 
+/* ---- work.c ---- */
+
+bool weights_is_wanted(const struct weights_work *w, const char *text);
+void weights_passed(const struct weights_work *w, uint32_t source,
+		    const struct rsh_rule *rule);
+/* If there is a watch, reports the error to it and returns 0, except for
+ * -ENOMEM; else returns `rc`. */
+int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err);
+/* Returns the name of a source tensor. */
+const char *weights_text(const struct weights_work *w, uint32_t source);
+/* Sets "TABLE:LINE: " and the sentence; returns -EINVAL. */
+int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
+		struct rsh_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void weights_clear(struct weights_work *w);
+
 /* ---- names.c ---- */
 
 /* Hashes a text so that texts that differ only in numbers have equal hashes. */
@@ -249,18 +265,6 @@ int weights_make(struct weights_work *w, struct rsh_error *err);
 int weights_make_copy(struct weights_work *w, const char *text,
 		      const struct rsh_rule *rule, const uint32_t *source,
 		      struct rsh_error *err);
-bool weights_is_wanted(const struct weights_work *w, const char *text);
-void weights_passed(const struct weights_work *w, uint32_t source,
-		    const struct rsh_rule *rule);
-/* If there is a watch, reports the error to it and returns 0, except for
- * -ENOMEM; else returns `rc`. */
-int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err);
-/* Returns the name of a source tensor. */
-const char *weights_text(const struct weights_work *w, uint32_t source);
-/* Sets "TABLE:LINE: " and the sentence; returns -EINVAL. */
-int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
-		struct rsh_error *err, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
 
 /* ---- aliases.c ---- */
 
@@ -272,6 +276,5 @@ int weights_check_copies(struct weights_work *w, struct rsh_error *err);
 
 /* Runs a conversion up to the sorted list of made tensors. */
 int weights_run(struct weights_work *w, struct rsh_error *err);
-void weights_clear(struct weights_work *w);
 
 #endif

@@ -46,6 +46,18 @@ static bool manifest_get_u64(const json_t *o, const char *key, uint64_t *out)
 	return true;
 }
 
+/* JSON has an inode of 2^63 or more as a negative number.  Network file systems
+ * have such inodes, and so have objects, whose inode is a hash. */
+static bool get_inode(const json_t *o, uint64_t *out)
+{
+	const json_t *v = json_object_get(o, "inode");
+
+	if (!json_is_integer(v))
+		return false;
+	*out = (uint64_t)json_integer_value(v);
+	return true;
+}
+
 /* jansson accepts no NUL in a string. */
 static bool get_text(const json_t *o, const char *key, const char **out)
 {
@@ -99,7 +111,7 @@ static int read_source(const struct parse *p, const json_t *o,
 	if (!get_text(o, "source", &s->path) ||
 	    !manifest_get_u64(o, "rank", &rank) || rank >= UINT32_MAX ||
 	    !manifest_get_u64(o, "size", &s->size) ||
-	    !manifest_get_u64(o, "inode", &s->inode) ||
+	    !get_inode(o, &s->inode) ||
 	    !get_mtime(o, &s->mtime_s, &s->mtime_ns))
 		return bad(p, "a source that lacks something");
 	s->rank = (uint32_t)rank;
@@ -178,7 +190,7 @@ static int read_file(const struct parse *p, const json_t *o,
 	if (!is_inside(f->path))
 		return bad(p, "a path that is not one below the tree");
 	f->written = written != NULL;
-	if (written && (!manifest_get_u64(written, "inode", &f->inode) ||
+	if (written && (!get_inode(written, &f->inode) ||
 			!get_mtime(written, &f->mtime_s, &f->mtime_ns)))
 		return bad(p, "a written file that lacks something");
 	list = json_object_get(o, "records");

@@ -16,11 +16,6 @@ struct rule_letters {
 	const char *list[RULE_LETTERS_MAX];
 };
 
-bool rule_is_under(const struct rsh_rule_name *n)
-{
-	return n->texts[0][0] == '.';
-}
-
 static bool rule_name_has(const struct rsh_rule_name *n, const char *letter)
 {
 	for (uint32_t i = 0; i < n->n_holes; i++)

@@ -3,32 +3,11 @@
 #include "rsh/wire/rule_table.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
 #include "rule_table_i.h"
-
-#define RULE_SENTENCE 512
-
-int rule_bad(struct rule_parse *p, const char *fmt, ...)
-{
-	char text[RULE_SENTENCE];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	return rsh_error_set(p->err, EBADMSG, "%s:%u: %s", p->t->path, p->line,
-			     text);
-}
-
-int rule_nomem(struct rule_parse *p)
-{
-	return rsh_error_nomem(p->err);
-}
 
 /* Reserves room for one more line of a kind. */
 static int rule_room(struct rule_parse *p, void *array, size_t *cap,

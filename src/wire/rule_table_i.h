@@ -43,17 +43,18 @@ struct rule_parse {
 	bool in_row; /* the previous line was an `under` too */
 };
 
+/* ---- rule_text.c ---- */
+
 int rule_bad(struct rule_parse *p, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 int rule_nomem(struct rule_parse *p);
-
-/* ---- rule_text.c ---- */
-
 void rule_skip_blanks(struct rule_parse *p);
 /* If the character is next, skips it and the blanks around it. */
 bool rule_take(struct rule_parse *p, char c);
 /* Reads a word of letters, digits and "_" that does not begin with a digit. */
 int rule_parse_word(struct rule_parse *p, const char **out);
+/* Returns whether the prefix of `under` is put before the name. */
+bool rule_is_under(const struct rsh_rule_name *n);
 int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out);
 int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out);
 int rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out);
@@ -62,8 +63,6 @@ int rule_parse_end(struct rule_parse *p);
 
 /* ---- rule_check.c ---- */
 
-/* Returns whether the prefix of `under` is put before the name. */
-bool rule_is_under(const struct rsh_rule_name *n);
 /* Checks that both sides describe the same elements, with each prefix. */
 int rule_check(struct rule_parse *p, const struct rsh_rule *r);
 

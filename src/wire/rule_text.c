@@ -3,9 +3,30 @@
 #include "rule_table_i.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
+
+#define RULE_SENTENCE 512
+
+int rule_bad(struct rule_parse *p, const char *fmt, ...)
+{
+	char text[RULE_SENTENCE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(p->err, EBADMSG, "%s:%u: %s", p->t->path, p->line,
+			     text);
+}
+
+int rule_nomem(struct rule_parse *p)
+{
+	return rsh_error_nomem(p->err);
+}
 
 static bool rule_is_blank(char c)
 {
@@ -104,6 +125,11 @@ static int rule_check_texts(struct rule_parse *p, const char *const *texts,
 			return rule_bad(p, "a digit beside a hole");
 	}
 	return 0;
+}
+
+bool rule_is_under(const struct rsh_rule_name *n)
+{
+	return n->texts[0][0] == '.';
 }
 
 int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)

@@ -21,6 +21,7 @@ import platform
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ import bench_cache_rows  # noqa: E402,F401
 import bench_object_rows  # noqa: E402,F401
 import bench_program_rows  # noqa: E402,F401
 from bench_rows import ROWS  # noqa: E402
-from bench_tools import Bench, Skip  # noqa: E402
+from bench_tools import Bench, Measured, Skip  # noqa: E402
 from bench_trees import LARGEST, SMALLEST  # noqa: E402
 
 
@@ -82,6 +83,8 @@ def parse(argv):
     option("cpus", "", help="pin readers to these, as in 0,1")
     option("mount-options", "", type=str.split, help="for every mount")
     option("reader", "bench_read", help="the program bench_read")
+    option("against", "", help="another reshardfs: each row compares with it, "
+           "what is greater than 1 is more of the program under test")
     parser.add_argument("--keep", action="store_true",
                         default=bool(os.environ.get("BENCH_KEEP")),
                         help="leave the trees")
@@ -90,6 +93,7 @@ def parse(argv):
         parser.error("--repeats is at least 1")
     settings.reader = os.path.abspath(settings.reader)
     settings.dir = os.path.abspath(settings.dir)
+    settings.against = settings.against and os.path.abspath(settings.against)
     return settings
 
 
@@ -151,7 +155,33 @@ def blank(row):
             "mount": [], "compared": [], "seconds": 0}
 
 
+def figure(result):
+    """What one measurement of a row says of the program: its rate, or its value."""
+    rated = [sample.rate for sample in result.mount if sample.bytes]
+    return statistics.median(rated) if rated else result.median()
+
+
+def measure_against(bench, row):
+    """The row with both programs in turn; each turn gives the ratio of their figures."""
+    compared = Measured()
+    programs = [reshardfs_program(), bench.settings.against]
+    for i in bench.each_repeat():
+        figures = {}
+        # The program that comes second has the warmer machine.
+        for program in programs[::-1] if i % 2 else programs:
+            bench.use_program(program, repeats=1)
+            try:
+                figures[program] = figure(row.function(bench))
+            finally:
+                bench.use_program(programs[0], repeats=bench.settings.repeats)
+        compared.values.append(figures[programs[0]] / figures[programs[1]])
+    return compared
+
+
 def run_row(bench, row):
+    if bench.settings.against:
+        row = dataclasses.replace(row, peer="the other program", reach=None, unit="",
+                                  function=lambda bench, of=row: measure_against(bench, of))
     entry = blank(row)
     start = time.monotonic()
     try:

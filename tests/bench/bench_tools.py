@@ -288,14 +288,20 @@ class Bench:
         self._shared = {}
         self.plots = {}
         self._servers = {}
-        self._help = subprocess.run([reshardfs_program(), "mount", "--help-all"], check=True,
-                                    stdout=subprocess.PIPE, text=True).stdout
+        self.use_program(reshardfs_program(), settings.repeats)
 
     def close(self):
         for server in self._servers.values():
             server.stop()
         if not self.settings.keep:
             shutil.rmtree(self.work, ignore_errors=True)
+
+    def use_program(self, program, repeats):
+        """Rows measure this program from now on."""
+        os.environ["RESHARDFS"] = program
+        self.repeats = repeats
+        self._help = subprocess.run([program, "mount", "--help-all"], check=True,
+                                    stdout=subprocess.PIPE, text=True).stdout
 
     def offers(self, option):
         """True if the program under test knows `option`."""

@@ -3,7 +3,7 @@
 # BENCH_ROWS, BENCH_SIZE, BENCH_REPEATS, BENCH_ROW_SECONDS, BENCH_RANKS,
 # BENCH_PARAMETERS, BENCH_BIG_TREE, BENCH_CPUS, BENCH_MOUNT_OPTIONS, BENCH_DIR
 # (where the trees are made), BENCH_OUT (where bench.json and bench.svg go),
-# BENCH_KEEP; `bench.py --help` says what they are.
+# BENCH_KEEP, BENCH_AGAINST; `bench.py --help` says what they are.
 check_PROGRAMS += bench/bench_read
 bench_bench_read_SOURCES = bench/bench_read.c
 
@@ -28,6 +28,7 @@ bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 	BENCH_BIG_TREE='$(BENCH_BIG_TREE)' \
 	BENCH_CPUS='$(BENCH_CPUS)' BENCH_MOUNT_OPTIONS='$(BENCH_MOUNT_OPTIONS)' \
 	BENCH_DIR='$(BENCH_DIR)' BENCH_OUT='$(BENCH_OUT)' BENCH_KEEP='$(BENCH_KEEP)' \
+	BENCH_AGAINST='$(BENCH_AGAINST)' \
 	BENCH_READER='$(abs_builddir)/bench/bench_read$(EXEEXT)' \
 	python3 -B $(srcdir)/bench/bench.py
 .PHONY: bench

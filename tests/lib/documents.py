@@ -5,6 +5,21 @@ import os
 import re
 from dataclasses import dataclass
 
+# The net of an example in Python, made before it, and what it has to have after it.
+NET = """
+import mindspore, numpy, reshardfs
+rank_id = 0
+class Net(mindspore.nn.Cell):
+    def __init__(self):
+        super().__init__()
+        shapes = {r.name: r.shape for r in reshardfs.records(
+            "ckpt8", 0, src_strategy="%s", dst_strategy="%s")}
+        self.bias = mindspore.Parameter(mindspore.Tensor(numpy.zeros(
+            shapes["blocks.0.up.bias"], "float32")), name="blocks.0.up.bias")
+net = Net()
+"""
+LOADED = "\nassert net.bias.asnumpy().any()\n"
+
 
 @dataclass
 class Block:
@@ -69,3 +84,10 @@ def anchors(top, page):
 def without_comments(text):
     """Commands of a block, comments at the end of lines left out."""
     return re.sub(r"(?:^|\s+)# .*$", "", text, flags=re.M)
+
+
+def python_example(text, src_strategy, dst_strategy):
+    """An example in Python, with the net that it may use."""
+    if not re.search(r"\bnet\b", text):
+        return text
+    return NET % (src_strategy, dst_strategy) + text + LOADED

@@ -5,6 +5,7 @@
 a PRIu64 or the like between them read as "llu".
 """
 
+import json
 import os
 import re
 
@@ -40,9 +41,18 @@ def tokens(source):
 
 
 def literals(path):
-    """(line, text) of each string literal of a C file."""
+    """(line, text) of each string literal of a C file, but for those that only the compiler
+    prints."""
+    found, compiler = [], False
     with open(path, encoding="utf-8") as f:
-        return [(line, text) for line, kind, text in tokens(f.read()) if kind == "text"]
+        for line, kind, text in tokens(f.read()):
+            if kind == "name" and text == "_Static_assert":
+                compiler = True
+            elif kind == "other" and text == ";":
+                compiler = False
+            elif kind == "text" and not compiler:
+                found.append((line, text))
+    return found
 
 
 def sources(top):
@@ -56,7 +66,7 @@ def sources(top):
 
 
 # These have words of messages without looking for them.
-OWN = ("words.py", "messages.py")
+OWN = ("words.py", "messages.py", "reached.py")
 # Their literals are no messages: help, and what `metrics` says of figures.
 NO_MESSAGES = ("src/app/options/table.c", "src/app/options/commands.c", "src/app/daemon/figures.c")
 CONVERSION = re.compile(r"%[-+#0-9.*]*(?:ll|z|h|l)?[a-z]")
@@ -74,6 +84,24 @@ def messages(top):
     return [(path, line, text) for path in sources(top) if path not in NO_MESSAGES
             for line, text in literals(os.path.join(top, path))
             if sum(len(word) > 1 and word.isalpha() for word in words_of(text)) > 2]
+
+
+# Begins the reason of messages that no test makes the program print.
+NOT_REACHED = "Not reached: "
+
+
+def listed(top):
+    """{(path, text): reason} of unit/data/messages; a reason is a comment that holds to
+    the next one."""
+    found, reason = {}, ""
+    with open(os.path.join(top, "tests", "unit", "data", "messages"), encoding="utf-8") as f:
+        for line in f.read().splitlines():
+            if line.startswith("# "):
+                reason = line[2:]
+            elif line:
+                path, _, text = line.partition(": ")
+                found[path, json.loads(text)] = reason
+    return found
 
 
 def texts_of(tests):

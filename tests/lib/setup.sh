@@ -12,8 +12,8 @@ BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 # 50 MB to download, where there is no clang.
 FUZZ_PACKAGES="clang libclang-rt-dev"
 # What single tests look with; those say so where it is missing.
-TEST_PACKAGES="python3 python3-venv mypy attr xxhash rsync zsh shellcheck systemd
-	xz-utils memcached sasl2-bin libsasl2-modules nginx debootstrap"
+TEST_PACKAGES="python3 python3-venv python3-yaml mypy attr xxhash rsync jq zsh
+	shellcheck systemd xz-utils memcached sasl2-bin libsasl2-modules nginx debootstrap"
 # Of mount/distributed.py and those that read from a store: some 150 MB.
 ENGINE_PACKAGES="glusterfs-server glusterfs-client rclone s3fs bindfs
 	ceph-mon ceph-osd ceph-common radosgw"
@@ -49,6 +49,7 @@ DNF_NAMES="pkg-config /usr/bin/pkg-config
 	libsasl2-dev pkgconfig(libsasl2)
 	libclang-rt-dev compiler-rt
 	python3-venv -
+	python3-yaml python3-pyyaml
 	mypy -
 	attr /usr/bin/getfattr
 	xxhash /usr/bin/xxhsum

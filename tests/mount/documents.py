@@ -67,20 +67,6 @@ else
     cp strategies/* output/strategy/
 fi
 """
-NET = """
-import mindspore, numpy, reshardfs
-rank_id = 0
-class Net(mindspore.nn.Cell):
-    def __init__(self):
-        super().__init__()
-        shapes = {r.name: r.shape for r in reshardfs.records(
-            "ckpt8", 0, src_strategy="strategy8", dst_strategy="strategy4")}
-        self.bias = mindspore.Parameter(mindspore.Tensor(numpy.zeros(
-            shapes["blocks.0.up.bias"], "float32")), name="blocks.0.up.bias")
-net = Net()
-"""
-LOADED = "\nassert net.bias.asnumpy().any()\n"
-
 
 class Place:
     """What the pages name: a checkpoint of 8 cards with its strategy, one of 4, models."""
@@ -250,7 +236,7 @@ def run_block(place, block):
     elif block.language == "console":
         run_console(place, block)
     elif block.language == "python":
-        text = NET + block.text + LOADED if re.search(r"\bnet\b", block.text) else block.text
+        text = documents.python_example(block.text, "strategy8", "strategy4")
         place.run(ORACLE if wants_oracle(block) else sys.executable, "-", text=text)
     elif block.language == "c":
         write(place.at("example.c"), block.text.encode())

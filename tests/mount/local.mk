@@ -46,6 +46,7 @@ MOUNT += \
 	mount/warm_share.py \
 	mount/cluster.py \
 	mount/scale_examples.py \
+	mount/kubernetes.py \
 	mount/identity.py \
 	mount/identity_sets.py \
 	mount/engine.py \
@@ -65,6 +66,7 @@ MOUNT += \
 	mount/hostile_names.py \
 	mount/limits.py \
 	mount/stack.sh \
+	mount/as_user.py \
 	mount/handed_device.py \
 	mount/install.sh \
 	mount/sandbox.py \
@@ -136,6 +138,7 @@ EXTRA_DIST += \
 	lib/nginx.py \
 	lib/cluster.py \
 	lib/srun.py \
+	lib/pods.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \

@@ -3,8 +3,9 @@
 """The examples of the manuals run as they stand there.
 
 Each literal block of a manual is a list of commands, which a shell runs in a directory
-that has the files they name; or it is in OTHERS, which says what else it is and why it is
-not run here.  Absolute paths are below a directory of the test.
+that has the files they name; or it is Python; or it is in OTHERS, which says what else it is
+and why it is not run here.  Absolute paths are below a directory of the test.  This machine
+is the other one of ssh as well, and all nodes of Slurm.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ TOP = os.path.abspath(os.environ.get("top_srcdir",
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+import documents  # noqa: E402
 import memcached  # noqa: E402
 from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
@@ -33,10 +35,9 @@ DEMO = os.path.join(DATA, "demo")
 WEIGHTS = os.path.join(DATA, "weights")
 
 # A block of commands has one of these at the start of a line, or behind a pipe.
-COMMAND = re.compile(r"^(\$each )?(reshardfs|cat|getfattr|jq|rsync|srun)\b", re.M)
+COMMAND = re.compile(r"^(reshardfs|cat|getfattr|jq|rsync|srun)\b", re.M)
 SCALE = "mount/scale_examples.py runs it"
 TABLE = "a table of --convert; mount/tables.py converts with it"
-PYTHON = "Python; mount/tensors.py and oracle/python_module.py make these calls"
 # (manual, a line that begins so, what it is and why it is not run here)
 OTHERS = [
     ("reshardfs-mount.1", "latest_checkpointed_iteration.txt", "names of files"),
@@ -45,9 +46,6 @@ OTHERS = [
     ("reshardfs-mount.1", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),
     ("mount.reshardfs.8", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),
     ("reshardfs-storage.7", "/mnt/ckpt8/rank_2", "lines of a log"),
-    ("reshardfs-export.1", "srun -n 8", "it needs Slurm; the block before it has the shares"),
-    ("reshardfs-warm.1", 'reshardfs warm --share "$SLURM', SCALE),
-    ("reshardfs-verify.1", "rsync -a ckpt4/ host:", "it needs another machine"),
     ("reshardfs-scale.7", "#!/bin/bash", SCALE),
     ("reshardfs-scale.7", "mkdir -p /tmp/ckpt", SCALE),
     ("reshardfs-scale.7", "apiVersion: batch/v1", SCALE),
@@ -58,12 +56,10 @@ OTHERS = [
     ("reshardfs-tables.5", "# GLM-4.5", TABLE),
     ("reshardfs.5", '{"0": "node1/', "a source map; the example that uses one runs"),
     ("reshardfs.5", '{"manifest":', "a manifest; mount/json_keys.py compares its keys"),
-    ("reshardfs-python.3", "import reshardfs", "Python; the next blocks have it"),
-    ("reshardfs-python.3", "reshardfs.load_checkpoint(", PYTHON),
-    ("reshardfs-python.3", "import mindspore, reshardfs", PYTHON),
 ]
-# Programs in an example, and what says which to use.
-PYTHONS = {"mindspore": "RSH_ORACLE_PYTHON", "reshardfs.picture": "RSH_PLOT_PYTHON"}
+# What an example has that needs more than Python itself, and what names a Python with it.
+PYTHONS = {"mindspore": "RSH_ORACLE_PYTHON", "load_checkpoint": "RSH_ORACLE_PYTHON",
+           'to="torch"': "RSH_HF_PYTHON", "reshardfs.picture": "RSH_PLOT_PYTHON"}
 TRAIN = "import sys\nif not open(sys.argv[-1], 'rb').read():\n    sys.exit('no bytes')\n"
 
 
@@ -119,6 +115,14 @@ class Place:
         make_pipeline(self.made)
         os.makedirs(os.path.join(root, "bin"))
         os.symlink(reshardfs_program(), os.path.join(root, "bin", "reshardfs"))
+        # The other machine has its own /data, and runs what it is sent as a shell's command.
+        for name, text in (
+                ("srun", f'exec {sys.executable} {os.path.abspath(LIB)}/srun.py "$@"'),
+                ("ssh", "shift\n"
+                 f"exec sh -c \"$(echo \"$*\" | sed 's# \\({root}\\)*/data/# {root}/host/data/#g')\"")):
+            write(os.path.join(root, "bin", name), f"#!/bin/sh\n{text}\n".encode())
+            os.chmod(os.path.join(root, "bin", name), 0o755)
+        os.makedirs(os.path.join(root, "host", "data"))
         job = os.path.join(root, "ckpt", "job7", "rank_0")
         os.makedirs(job)
         for step in 100, 200:
@@ -168,10 +172,19 @@ class Place:
     def state(self, points):
         """What an example may change: files that it writes, and mounts."""
         files = {(path, os.stat(path).st_mtime_ns)
-                 for top in (self.work, os.path.join(self.root, "run"))
+                 for top in (self.work, os.path.join(self.root, "run"),
+                             os.path.join(self.root, "host"))
                  for at, _, names in os.walk(top)
                  for path in (os.path.join(at, name) for name in names)}
         return files, [path for path in points if os.path.ismount(path)]
+
+    def run_python(self, block, environment):
+        """A block of a page is one program, with the module imported before."""
+        text = documents.python_example(f"import reshardfs\n{block}", "s8.ckpt", "s4.ckpt")
+        got = subprocess.run(["python3", "-"], cwd=self.work, input=text, text=True,
+                             capture_output=True, check=False, env=environment,
+                             timeout=120 * TIMEOUT_SCALE)
+        check(got.returncode == 0, f"{text}\n{got.stdout}\n{got.stderr}")
 
     def run(self, block, environment):
         text = self.text(block)
@@ -226,6 +239,9 @@ def environment_of(place, block):
     """With the Python that has what the block imports."""
     env = {**PLAIN, "PYTHONPATH": os.path.join(TOP, "python"),
            "XDG_CACHE_HOME": os.path.join(place.root, "cache"),
+           "LIBRESHARD": os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                      "libreshard.so.0"),
+           "SLURM_NODEID": "1", "SLURM_NNODES": "4", "GLOG_v": "3",
            "PATH": os.path.join(place.root, "bin") + ":" + os.environ["PATH"]}
     for name in "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "AWS_REGION":
         env[name] = os.environ.get(name, "")
@@ -280,15 +296,18 @@ def test_page(tap, place, name, page, left):
             with tap.test(title):
                 declarations(name, block)
             continue
-        if not COMMAND.search(block):
+        python = name == "reshardfs-python.3"
+        if not python and not COMMAND.search(block):
             tap.ok(False, title, "neither commands nor one of OTHERS")
             continue
         why = lacks(block)
+        if python and os.environ.get("SANITIZER_FLAGS"):
+            why = "Python does not load what a sanitizer is built into"
         if why:
             tap.skip(title, why)
             continue
         with tap.test(title):
-            place.run(block, environment_of(place, block))
+            (place.run_python if python else place.run)(block, environment_of(place, block))
 
 
 def main():

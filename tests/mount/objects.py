@@ -7,6 +7,7 @@ import base64
 import http.server
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import secrets_seen  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import own_mounts  # noqa: E402
-from rsh_cli import GOOD, INPUT, IO  # noqa: E402
+from rsh_cli import GOOD, INPUT, IO, NO  # noqa: E402
 from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
                       run_trials, same, write_model)
@@ -109,6 +110,7 @@ def test_commands(tap, trial):
     got = run("export", "-q", "--src-strategy", trial.job.strategy, "--dst-strategy",
               trial.job.strategy, trial.url, target)
     tap.ok(got.status == GOOD, "export", repr(got))
+    test_manifest(tap, trial, target)
     for address, words in (("s3://", "s3://: not a valid bucket"),
                            ("s3:/bucket", "addresses begin with s3://"),
                            ("gs://bucket/x", "addresses begin with s3://"),
@@ -120,6 +122,28 @@ def test_commands(tap, trial):
                    got.err.count("\n") == 1, f"{command} says what is wrong: {words}", repr(got))
     got = run("ls", "s3://bucket/nothing")
     tap.equal(got.status, INPUT, "nothing lies there")
+
+
+def test_manifest(tap, trial, exported):
+    """An export that was copied into a bucket is held to the manifest beside it."""
+    copied = os.path.join(trial.server.root, "bucket", "exported")
+    shutil.copytree(exported, copied)
+    names = [name for name in os.listdir(copied) if name.startswith("rank_")]
+    compared = f"{len(names)} files against their manifest"
+    got = run("verify", "s3://bucket/exported")
+    tap.ok(got.status == GOOD and compared in got.out, "verify finds the manifest there", repr(got))
+    victim = os.path.join(copied, "rank_0", os.listdir(os.path.join(copied, "rank_0"))[0])
+    data = bytearray(content(victim))
+    data[len(data) // 2] ^= 1
+    write(victim, bytes(data))
+    got = run("verify", "s3://bucket/exported")
+    tap.ok(got.status == NO and os.path.basename(victim) in got.out, "a flipped bit is found",
+           repr(got))
+    os.unlink(victim)
+    got = run("verify", "s3://bucket/exported")
+    tap.ok(got.status == NO and os.path.basename(victim) in got.out, "a lost file is found",
+           repr(got))
+    shutil.rmtree(copied)
 
 
 class Odd(http.server.BaseHTTPRequestHandler):

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import types
 
 HERE = os.path.abspath(os.environ.get("srcdir", "."))
@@ -28,6 +27,7 @@ from daemon_use import mounts_below  # noqa: E402
 from demands import check, content, write  # noqa: E402
 import memcached  # noqa: E402
 from memcached import Memcached, free_port  # noqa: E402
+from pods import command_of, pod_of  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Tap, require_mount, reshardfs_program,  # noqa: E402
                        skip_all)
@@ -62,6 +62,7 @@ STANDINS = {
     "train": 'exec python train.py "$@"',
     "msrun": MSRUN,
     "srun": f'exec python {LIB}/srun.py "$@"',
+    "sbatch": f'exec python {LIB}/srun.py --batch "$@"',
     "scontrol": "seq -f 127.0.0.%g $SLURM_NNODES",
     "memcached": f'exec {memcached.PROGRAM} -u "$(id -un)" -l "$SLURMD_NODENAME" -p "$PORT" "$@"',
 }
@@ -115,7 +116,7 @@ class Place:
             shutil.rmtree(self.trained)
 
     @contextlib.contextmanager
-    def scripts(self, *texts, shell="sh"):
+    def scripts(self, *texts, words=("sh",)):
         """They run at the same time, and with the block ends what they have left."""
         ran = []
         try:
@@ -123,7 +124,7 @@ class Place:
                 path = write(os.path.join(self.directory, f"script{number}"), text.encode())
                 with open(path + ".out", "wb") as out:
                     ran.append(subprocess.Popen(
-                        [shell, path], cwd=self.directory, start_new_session=True,
+                        [*words, path], cwd=self.directory, start_new_session=True,
                         stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                         env={**os.environ, **environment}))
             for number, process in enumerate(ran):
@@ -139,10 +140,9 @@ class Place:
 
 def slurm(place):
     port = str(free_port())
-    text = replaced(example("Slurm"), {"11211": port, "65536": "64"})
-    job = {"SLURM_NNODES": "4", "SLURM_NTASKS": "8", "SLURM_JOB_NODELIST": "n[1-4]",
-           "PORT": port}
-    with place.job(), place.scripts((text, job), shell="bash"):
+    text = replaced(example("Slurm"), {"11211": port, "65536": "64", "--nodes=128": "--nodes=4",
+                                       "--ntasks-per-node=8": "--ntasks-per-node=2"})
+    with place.job(), place.scripts((text, {"PORT": port}), words=["sbatch"]):
         pass
 
 
@@ -158,14 +158,17 @@ def msrun(place):
 
 def kubernetes(place):
     """What a pod has mounted ends with it."""
-    command = textwrap.dedent(re.search(r"- \|\n((?: {10}.*\n)+)", example("Kubernetes"))[1])
+    container, = pod_of(example("Kubernetes"))["containers"]
+    *shell, command = command_of(container)
+    volumes = {mount["mountPath"] for mount in container["volumeMounts"]}
+    check(volumes == {"/strategies"}, volumes)
     with Memcached() as servers, place.job():
         texts = [replaced(command, {
             "/tmp/ckpt": place.node(n), "INDEX/16": "INDEX/2", "s3://bucket/run": "s3://bucket/job",
             "/strategies/src.ckpt": '"$SRC"', "/strategies/dst.ckpt": '"$DST"',
             "memcached-0.cache,memcached-1.cache": servers.address}) for n in range(2)]
         with place.scripts(*((text, {"JOB_COMPLETION_INDEX": str(n)})
-                             for n, text in enumerate(texts))):
+                             for n, text in enumerate(texts)), words=shell[:1]):
             for n in range(2):
                 check(run("umount", place.node(n)).status == 0, "it is not mounted")
 

@@ -9,8 +9,6 @@ command -v nm >/dev/null && command -v tsort >/dev/null || {
 	echo "1..0 # SKIP needs nm and tsort"
 	exit 0
 }
-# These rooms have circles still; a room goes when its files are in order.
-not_yet="app formats fuse outputs storage weights wire"
 
 # Prints "user definer" for each symbol that one object of a directory takes from
 # another.
@@ -48,13 +46,7 @@ number=1
 for room in $rooms; do
 	number=$((number + 1))
 	found=$(uses "$builddir/$room" | tsort 2>&1 >/dev/null)
-	case " $not_yet " in
-	*" $room "*)
-		[ -n "$found" ] && result=ok || result="not ok"
-		echo "$result $number - $room has circles, as not_yet says" ;;
-	*)
-		[ -z "$found" ] && result=ok || result="not ok"
-		echo "$result $number - $room has no circles between files"
-		[ -z "$found" ] || echo "$found" | sed 's/^/# /' ;;
-	esac
+	[ -z "$found" ] && result=ok || result="not ok"
+	echo "$result $number - $room has no circles between files"
+	[ -z "$found" ] || echo "$found" | sed 's/^/# /'
 done

@@ -84,7 +84,8 @@ static void test_file(void **state)
 	const struct rsh_manifest_line line = {
 		.kind = RSH_MANIFEST_FILE,
 		.file = { .path = "rank_0/x", .size = 100, .xxh3 = 5,
-			  .written = true, .inode = 9, .mtime_s = 1,
+			  .written = true, .inode = UINT64_MAX - 9,
+			  .mtime_s = 1,
 			  .mtime_ns = 2, .n_records = 2, .records = records },
 	};
 	struct rsh_manifest_line out;
@@ -93,7 +94,7 @@ static void test_file(void **state)
 	emit_and_parse(&line, &out);
 	assert_int_equal(out.kind, RSH_MANIFEST_FILE);
 	assert_true(out.file.written);
-	assert_int_equal(out.file.inode, 9);
+	assert_int_equal(out.file.inode, UINT64_MAX - 9);
 	assert_int_equal(out.file.n_records, 2);
 	assert_string_equal(out.file.records[0].name, "a\"\n\\xff");
 	assert_int_equal(out.file.records[0].dtype, RSH_DTYPE_BFLOAT16);

@@ -28,7 +28,6 @@ int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 
 /* Sets the form of the command from `word`.  Returns 0, or -EINVAL with a
  * sentence. */

@@ -25,10 +25,14 @@ typedef int rsh_option_setter(struct rsh_options *o,
 			      const struct rsh_option *def, const char *value,
 			      struct rsh_error *err);
 
-/* Adds the meaning of the `size` bytes at `member` to the hash, an
- * XXH3_state_t.  Returns 0 or -errno with a sentence. */
-typedef int rsh_option_digester(void *hash, const void *member, size_t size,
-				struct rsh_error *err);
+/* What rsh_options_digest() hashes of an option's member. */
+enum rsh_decides {
+	RSH_DECIDES_NOTHING, /* the option does not decide about bytes */
+	RSH_DECIDES_VALUE,   /* the bytes of the member */
+	RSH_DECIDES_TEXT,
+	RSH_DECIDES_FILE,    /* the content of the file that it names */
+	RSH_DECIDES_OUTPUT,  /* the format of the output */
+};
 
 struct rsh_option {
 	const char *name;  /* NULL: it has a letter only */
@@ -40,14 +44,12 @@ struct rsh_option {
 	/* This is the text of --help.  In a row without commands it is a
 	 * heading; NULL: --help does not list the option. */
 	const char *help;
-	rsh_option_setter *set;
+	rsh_option_setter *set; /* NULL: the value is a list of options */
 	bool bare;
 	bool first;    /* --help lists it, not only --help-all */
 	bool aside;    /* it does not change what a mount shows */
 	bool converts; /* it is for conversions, not for `mount --resume` */
-	/* This adds the option's member to the hash of rsh_options_digest();
-	 * NULL: the option does not decide about bytes. */
-	rsh_option_digester *decides;
+	enum rsh_decides decides;
 	/* If one of these is set, the member is a path that is opened for
 	 * reading.  `opens_links` is for a directory: the targets of its links
 	 * are opened as well. */

@@ -412,22 +412,3 @@ int rsh_check_stats(struct rsh_options *o, struct rsh_error *err)
 	o->mountpoint = o->operands[0];
 	return 0;
 }
-
-int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
-{
-	const char *word = o->n_operands ? o->operands[0] : NULL;
-	const char *form = o->n_operands > 1 ? o->operands[1] : NULL;
-	const struct rsh_command *command =
-		word ? rsh_command_find(word) : NULL;
-	char guess[RSH_SUGGESTION_BYTES];
-
-	if (word && !command) {
-		rsh_command_guess(word, guess);
-		return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s",
-				     word, guess);
-	}
-	if (form && !command->n_forms)
-		return rsh_error_set(err, EINVAL, "too many operands: %s",
-				     form);
-	return form ? rsh_check_form(o, command, form, err) : 0;
-}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/check_form.c has the checks that all commands with forms
- * share. */
+/* app/options/check_form.c finds the forms of a command, and has the checks that
+ * all commands with forms share. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,6 +10,35 @@
 #include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
+
+const char *rsh_command_form_word(const struct rsh_command *form)
+{
+	return strchr(form->name, ' ') + 1;
+}
+
+const struct rsh_command *rsh_command_form(const struct rsh_command *command,
+					   const char *word)
+{
+	for (size_t i = 0; i < command->n_forms; i++) {
+		const struct rsh_command *form = &command->forms[i];
+
+		if (strcmp(rsh_command_form_word(form), word) == 0)
+			return form;
+	}
+	return NULL;
+}
+
+void rsh_form_guess(const struct rsh_command *command, const char *word,
+		    char text[RSH_SUGGESTION_BYTES])
+{
+	struct rsh_suggestion guess;
+
+	rsh_suggestion_begin(&guess, word, strlen(word));
+	for (size_t i = 0; i < command->n_forms; i++)
+		rsh_suggestion_offer(&guess,
+				     rsh_command_form_word(&command->forms[i]));
+	rsh_suggestion_put(&guess, "", text);
+}
 
 int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
 		   const char *word, struct rsh_error *err)

@@ -5,6 +5,7 @@
 
 #include "rsh/app/commands.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "rsh/app/check.h"
@@ -87,6 +88,26 @@ static const struct rsh_command convert_forms[] = {
 			 "The exit status is 1 if a mount would fail.",
 	},
 };
+
+/* Checks the names that `help` takes, which are those of this table. */
+static int check_help(struct rsh_options *o, struct rsh_error *err)
+{
+	const char *word = o->n_operands ? o->operands[0] : NULL;
+	const char *form = o->n_operands > 1 ? o->operands[1] : NULL;
+	const struct rsh_command *command =
+		word ? rsh_command_find(word) : NULL;
+	char guess[RSH_SUGGESTION_BYTES];
+
+	if (word && !command) {
+		rsh_command_guess(word, guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s",
+				     word, guess);
+	}
+	if (form && !command->n_forms)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     form);
+	return form ? rsh_check_form(o, command, form, err) : 0;
+}
 
 static const struct rsh_command table[] = {
 	{
@@ -206,7 +227,7 @@ static const struct rsh_command table[] = {
 		.about = "Prints the help of COMMAND, or lists all commands.  "
 			 "WORD is the second word of a command such as "
 			 "`strategy derive`.",
-		.check = rsh_check_help,
+		.check = check_help,
 	},
 };
 
@@ -224,23 +245,6 @@ const struct rsh_command *rsh_command_find(const char *name)
 	return NULL;
 }
 
-const char *rsh_command_form_word(const struct rsh_command *form)
-{
-	return strchr(form->name, ' ') + 1;
-}
-
-const struct rsh_command *rsh_command_form(const struct rsh_command *command,
-					   const char *word)
-{
-	for (size_t i = 0; i < command->n_forms; i++) {
-		const struct rsh_command *form = &command->forms[i];
-
-		if (strcmp(rsh_command_form_word(form), word) == 0)
-			return form;
-	}
-	return NULL;
-}
-
 /* ---- mistyped names ---- */
 
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES])
@@ -250,17 +254,5 @@ void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES])
 	rsh_suggestion_begin(&guess, word, strlen(word));
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		rsh_suggestion_offer(&guess, table[i].name);
-	rsh_suggestion_put(&guess, "", text);
-}
-
-void rsh_form_guess(const struct rsh_command *command, const char *word,
-		    char text[RSH_SUGGESTION_BYTES])
-{
-	struct rsh_suggestion guess;
-
-	rsh_suggestion_begin(&guess, word, strlen(word));
-	for (size_t i = 0; i < command->n_forms; i++)
-		rsh_suggestion_offer(&guess,
-				     rsh_command_form_word(&command->forms[i]));
 	rsh_suggestion_put(&guess, "", text);
 }

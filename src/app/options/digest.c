@@ -16,55 +16,6 @@
 #include "rsh/util/xxh3.h"
 #include "set_i.h"
 
-int rsh_digest_value(void *hash, const void *member, size_t size,
-		     struct rsh_error *err)
-{
-	(void)err;
-	XXH3_64bits_update(hash, member, size);
-	return 0;
-}
-
-/* The final NUL is hashed as well, so that a NULL text and an empty text
- * differ. */
-int rsh_digest_text(void *hash, const void *member, size_t size,
-		    struct rsh_error *err)
-{
-	const char *text = *(const char *const *)member;
-
-	(void)err;
-	size = text ? strlen(text) + 1 : 0;
-	/* The length is hashed first, so that two different lists never give
-	 * the same bytes. */
-	XXH3_64bits_update(hash, &size, sizeof(size));
-	XXH3_64bits_update(hash, text ? text : "", size);
-	return 0;
-}
-
-int rsh_digest_file(void *hash, const void *member, size_t size,
-		    struct rsh_error *err)
-{
-	const char *path = *(const char *const *)member;
-	uint64_t content = 0;
-	int rc = path ? rsh_strategy_digest(path, &content, err) : 0;
-
-	(void)size;
-	XXH3_64bits_update(hash, &content, sizeof(content));
-	return rc;
-}
-
-int rsh_digest_output(void *hash, const void *member, size_t size,
-		      struct rsh_error *err)
-{
-	const struct rsh_output *output =
-		*(const struct rsh_output *const *)member;
-	const uint32_t format = output->framing->type;
-
-	(void)size;
-	(void)err;
-	XXH3_64bits_update(hash, &format, sizeof(format));
-	return 0;
-}
-
 /* The number of bytes is hashed before the bytes. */
 static void digest_bytes(void *hash, const void *data, size_t len)
 {
@@ -91,7 +42,11 @@ static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 
 static int digest_file(void *hash, const char *path, struct rsh_error *err)
 {
-	return rsh_digest_file(hash, &path, sizeof(path), err);
+	uint64_t content = 0;
+	int rc = path ? rsh_strategy_digest(path, &content, err) : 0;
+
+	XXH3_64bits_update(hash, &content, sizeof(content));
+	return rc;
 }
 
 /* The choice of a table depends on all tables, so all are hashed. */
@@ -119,8 +74,8 @@ static int digest_stored(void *hash, const struct rsh_store *store,
 
 	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
 		return 0;
-	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME, RSH_MODEL_CONFIG_MAX,
-			    RSH_MODEL_CONFIG_NAME, &data, &len, err);
+	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+			    &rsh_model_config_file, &data, &len, err);
 	if (rc == 0)
 		digest_bytes(hash, data, len);
 	return rc;
@@ -154,6 +109,37 @@ static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 	return rc ? rc : digest_config(hash, cfg, store, err);
 }
 
+/* The length is hashed before a text, so that two different lists never give
+ * the same bytes.  The final NUL is hashed as well, so that a NULL text and an
+ * empty text differ. */
+static int digest_member(void *hash, const struct rsh_option *def,
+			 const void *member, struct rsh_error *err)
+{
+	const struct rsh_output *output;
+	const char *text;
+
+	switch (def->decides) {
+	case RSH_DECIDES_NOTHING:
+		break;
+	case RSH_DECIDES_VALUE:
+		XXH3_64bits_update(hash, member, def->size);
+		break;
+	case RSH_DECIDES_TEXT:
+		text = *(const char *const *)member;
+		digest_bytes(hash, text ? text : "",
+			     text ? strlen(text) + 1 : 0);
+		break;
+	case RSH_DECIDES_FILE:
+		return digest_file(hash, *(const char *const *)member, err);
+	case RSH_DECIDES_OUTPUT:
+		output = *(const struct rsh_output *const *)member;
+		XXH3_64bits_update(hash, &(uint32_t){ output->framing->type },
+				   sizeof(uint32_t));
+		break;
+	}
+	return 0;
+}
+
 static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		       const struct rsh_store *store, struct rsh_error *err)
 {
@@ -164,9 +150,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		if (table[i].decides)
-			rc = table[i].decides(hash, (const char *)cfg +
-					      (table[i].at - base),
-					      table[i].size, err);
+			rc = digest_member(hash, &table[i], (const char *)cfg +
+					   (table[i].at - base), err);
 	if (cfg->output->digest)
 		XXH3_64bits_update(hash, &cfg->output->digest,
 				   sizeof(cfg->output->digest));

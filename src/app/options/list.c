@@ -82,32 +82,35 @@ static char *next_listed(char **list)
 	return start;
 }
 
-char *rsh_options_keep(struct rsh_options *o, const char *text)
-{
-	char *copy = strdup(text);
-
-	if (!copy || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
-			      sizeof(*o->copies))) {
-		free(copy);
-		return NULL;
-	}
-	o->copies[o->n_copies++] = copy;
-	return copy;
-}
-
-int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
-		 const char *value, struct rsh_error *err)
+static int take_list(struct rsh_options *o, const char *value,
+		     struct rsh_error *err)
 {
 	char *list = rsh_options_keep(o, value), *one;
 	int rc = 0;
 
-	(void)def;
 	if (!list)
 		return rsh_error_nomem(err);
 	while (rc == 0 && (one = next_listed(&list)))
 		if (*one)
 			rc = apply_listed(o, one, err);
 	return rc;
+}
+
+int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	/* -o itself is not recorded as given; the options in its list are. */
+	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
+				  sizeof(*o->given)))
+		return rsh_error_nomem(err);
+	if (def->name) {
+		o->given[o->n_given] = (struct rsh_given){
+			def->name, def->arg ? value : NULL, o->n_given,
+		};
+		o->n_given++;
+	}
+	return def->set ? def->set(o, def, value, err) :
+			  take_list(o, value, err);
 }
 
 int rsh_options_set(struct rsh_options *o, const char *given,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "rsh/source/step.h"
 #include "rsh/util/mem.h"
@@ -21,6 +22,25 @@ static void *member(struct rsh_options *o, const struct rsh_option *def)
 }
 
 /* These setters set one member. */
+
+char *rsh_options_keep(struct rsh_options *o, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
+			      sizeof(*o->copies))) {
+		free(copy);
+		return NULL;
+	}
+	o->copies[o->n_copies++] = copy;
+	return copy;
+}
+
+uint64_t rsh_physical_memory(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
+	       (uint64_t)sysconf(_SC_PAGESIZE);
+}
 
 int rsh_set_flag(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)

@@ -6,7 +6,7 @@
 
 #include "rsh/app/table.h"
 
-/* Sets the option, and records that it was given. */
+/* Sets the option, and records that it was given (list.c). */
 rsh_option_setter rsh_option_take;
 
 /* These set the member at `def->at`: a flag, any text, text that is not empty,
@@ -29,16 +29,8 @@ rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_output,
 	rsh_set_model_files, rsh_set_config, rsh_set_index_cache, rsh_set_share,
 	rsh_set_debug, rsh_set_log_to;
 
-/* These are for `decides` of an option.  They hash the bytes of a member, a
- * text, the content of the file that it names, or the format of an output. */
-rsh_option_digester rsh_digest_value, rsh_digest_text, rsh_digest_file,
-	rsh_digest_output;
-
 /* Sets the option of enum rsh_derive_option that `def->min` is. */
 rsh_option_setter rsh_set_derive;
-
-/* Sets the options in the list after -o (list.c). */
-rsh_option_setter rsh_set_list;
 
 /* Sets options of libfuse or the kernel. */
 rsh_option_setter rsh_set_mount_opt;

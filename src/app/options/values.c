@@ -21,12 +21,6 @@
 #define MAX_CACHE_BYTES (UINT64_C(1) << 30)
 #define DEFAULT_DISK_BYTES (UINT64_C(16) << 30)
 
-uint64_t rsh_physical_memory(void)
-{
-	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
-	       (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 void rsh_options_init(struct rsh_options *o)
 {
 	*o = (struct rsh_options){
@@ -114,22 +108,6 @@ void rsh_options_settle(struct rsh_options *o)
 		o->log_level = RSH_LOG_ERROR;
 	if (o->debug)
 		o->log_level = RSH_LOG_DEBUG;
-}
-
-int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
-		    const char *value, struct rsh_error *err)
-{
-	/* -o itself is not recorded as given; the options in its list are. */
-	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
-				  sizeof(*o->given)))
-		return rsh_error_nomem(err);
-	if (def->name) {
-		o->given[o->n_given] = (struct rsh_given){
-			def->name, def->arg ? value : NULL, o->n_given,
-		};
-		o->n_given++;
-	}
-	return def->set(o, def, value, err);
 }
 
 bool rsh_option_given(const struct rsh_options *o, const char *name)

@@ -26,6 +26,8 @@ int rsh_torch_view_load(struct rsh_torch_view *v, uint64_t at, uint64_t n,
 /* Returns whether the view has these bytes. */
 bool rsh_torch_view_has(const struct rsh_torch_view *v, uint64_t at,
 			uint64_t n);
+/* Reads like pread(2), from the view if it has the bytes. */
+ssize_t rsh_torch_view_pread(void *ctx, void *buf, size_t len, uint64_t offset);
 void rsh_torch_view_clear(struct rsh_torch_view *v);
 
 /* This is a storage before its place is known. */
@@ -53,7 +55,8 @@ struct rsh_torch_reader {
 	/* The walk over the object uses these. */
 	char *name;
 	size_t n_name, cap_name;
-	uint64_t visits_left, name_bytes_left, json_bytes_left;
+	uint64_t visits_left, name_bytes_left;
+	uint64_t json_bytes_left, pickle_bytes_left;
 	bool unnamed; /* a key of the current path is not a name */
 	struct rsh_torch_tensor *tensors;
 	struct rsh_torch_value *found;

@@ -79,7 +79,7 @@ struct rsh_file_table {
 
 void rsh_file_table_clear(struct rsh_file_table *t);
 
-/* ---- the thread of the cache (cache.c) ---- */
+/* ---- threads of the cache (worker.c) ---- */
 
 /* A thread that does one kind of work when it is woken.  The cache's lock
  * guards it. */

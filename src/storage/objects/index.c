@@ -262,7 +262,7 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 		return rsh_error_nomem(err);
 	}
 	g.what = what;
-	rc = rsh_object_get(o, &g, err);
+	rc = rsh_object_get(o, &g, rsh_object_carry_out, err);
 	rsh_secret_free(address);
 	if (rc == 0)
 		rc = index_names(names, prefix, &g, err);
@@ -288,6 +288,21 @@ static int index_find_names(struct rsh_objects *o, const char *prefix,
 	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]) && rc == 0; i++)
 		rc = index_add(p->names, prefix, usual[i], strlen(usual[i]));
 	return rc ? rsh_error_nomem(err) : 0;
+}
+
+bool rsh_object_is_name(const char *name)
+{
+	while (*name) {
+		size_t n = strcspn(name, "/");
+
+		if (n == 0 || (n == 1 && name[0] == '.') ||
+		    (n == 2 && name[0] == '.' && name[1] == '.'))
+			return false;
+		if (name[n] == '/' && !name[n + 1])
+			return false;
+		name += n + (name[n] == '/');
+	}
+	return true;
 }
 
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,

@@ -25,6 +25,18 @@
 #define KEYS_CONTAINER_HOST "http://169.254.170.2"
 #define KEYS_INSTANCE_HOST "http://169.254.169.254"
 
+const char *rsh_object_env(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : NULL;
+}
+
+const char *rsh_object_first(const char *a, const char *b, const char *c)
+{
+	return a && *a ? a : b ? b : c;
+}
+
 void rsh_object_keys_clear(struct object_keys *k)
 {
 	rsh_secret_free(k->id);
@@ -362,7 +374,7 @@ static int keys_ask(struct rsh_objects *o, struct object_get *g,
 	g->what = "the credentials service";
 	g->headers = header ? headers : NULL;
 	g->max = KEYS_FILE_MAX;
-	rc = rsh_object_get(o, g, err);
+	rc = rsh_object_get(o, g, rsh_object_once, err);
 	rsh_secret_free(header);
 	return rc;
 }
@@ -446,7 +458,9 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 
 /* ---- renewal ---- */
 
-bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number)
+/* Returns whether the keys of a service have not been fetched yet, or keys
+ * expire soon. */
+static bool keys_are_due(struct rsh_objects *o, unsigned *number)
 {
 	bool due;
 
@@ -504,8 +518,10 @@ static bool keys_wait(struct rsh_objects *o, unsigned number)
 	return other;
 }
 
-int rsh_object_keys_renew(struct rsh_objects *o, unsigned number,
-			  uint64_t deadline, struct rsh_error *err)
+/* Gets new keys, unless another thread has done so since renewal `number`.  If
+ * another thread is doing so, waits for it. */
+static int keys_renew(struct rsh_objects *o, unsigned number,
+		      uint64_t deadline, struct rsh_error *err)
 {
 	struct keys_found f = { .nomem = false };
 	int rc;
@@ -516,4 +532,35 @@ int rsh_object_keys_renew(struct rsh_objects *o, unsigned number,
 	keys_put(o, &f, rc);
 	keys_found_clear(&f);
 	return rc;
+}
+
+/* ---- requests with credentials ---- */
+
+static void request_reset(struct object_request *q)
+{
+	q->rc = 0;
+	q->is_refused = false;
+	q->tries = q->wrong = 0;
+	q->due = 0;
+	if (!q->has_range && q->restart)
+		q->restart(q);
+}
+
+int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q)
+{
+	unsigned number;
+	int rc;
+
+	if (q->sign && keys_are_due(o, &number)) {
+		rc = keys_renew(o, number, q->deadline, &q->err);
+		if (rc && !number)
+			return rc;
+	}
+	rc = rsh_object_once(o, q);
+	if (!q->sign || !q->is_refused || o->origin <= KEYS_FIXED)
+		return rc;
+	if (keys_renew(o, q->keys_number, q->deadline, NULL))
+		return rc;
+	request_reset(q);
+	return rsh_object_once(o, q);
 }

@@ -120,21 +120,6 @@ static int list_pages(struct rsh_objects *o, const char *prefix,
 
 /* ---- the listing ---- */
 
-bool rsh_object_is_name(const char *name)
-{
-	while (*name) {
-		size_t n = strcspn(name, "/");
-
-		if (n == 0 || (n == 1 && name[0] == '.') ||
-		    (n == 2 && name[0] == '.' && name[1] == '.'))
-			return false;
-		if (name[n] == '/' && !name[n + 1])
-			return false;
-		name += n + (name[n] == '/');
-	}
-	return true;
-}
-
 static int list_compare(const void *a, const void *b)
 {
 	const struct rsh_object *x = a, *y = b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/objects/loop.c has the thread that carries out requests.  It decides
  * which requests run, which ones are joined, and when one has timed out, and it
- * reports their end.  request.c has the content of a transfer and the
+ * reports their end.  transfer.c has the content of a transfer and the
  * evaluation of its answer. */
 #include "config.h"
 
@@ -158,7 +158,7 @@ static struct object_request *transfer_pop(struct object_transfer *t)
 	return q;
 }
 
-void rsh_object_first_done(struct object_transfer *t)
+static void transfer_first_done(struct object_transfer *t)
 {
 	loop_finish(t->loop, transfer_pop(t));
 }
@@ -179,6 +179,7 @@ static struct object_transfer *loop_take_transfer(struct object_loop *l)
 	t->easy = rsh_curl.easy_init();
 	t->objects = l->o;
 	t->loop = l;
+	t->first_done = transfer_first_done;
 	if (t->easy)
 		return t;
 	free(t);

@@ -19,18 +19,6 @@
 
 /* ---- opening ---- */
 
-const char *rsh_object_env(const char *name)
-{
-	const char *v = getenv(name);
-
-	return v && *v ? v : NULL;
-}
-
-const char *rsh_object_first(const char *a, const char *b, const char *c)
-{
-	return a && *a ? a : b ? b : c;
-}
-
 static unsigned objects_number(unsigned given, unsigned usual)
 {
 	return given ? given : usual;

@@ -15,7 +15,7 @@
 #include "rsh/wire/http_answer.h"
 #include "rsh/wire/object_listing.h"
 
-/* ---- settings (objects.c) ---- */
+/* ---- settings (keys.c) ---- */
 
 /* Returns the value of an environment variable; NULL if it is unset or
  * empty. */
@@ -89,14 +89,6 @@ struct rsh_objects {
 int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err);
-/* Gets new keys, unless another thread has done so since renewal `number`.  If
- * another thread is doing so, waits for it.  Returns 0, or -errno with a
- * sentence. */
-int rsh_object_keys_renew(struct rsh_objects *o, unsigned number,
-			  uint64_t deadline, struct rsh_error *err);
-/* Returns whether the keys of a service have not been fetched yet, or keys
- * expire soon. */
-bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number);
 
 /* Set url, base, prefix and related members from an address.  There are two
  * steps, because the first one does not need the profile, and the profile may
@@ -116,7 +108,7 @@ char *rsh_object_own_address(const struct rsh_objects *o);
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 			      const char *token);
 
-/* ---- requests (loop.c, request.c, why.c) ---- */
+/* ---- requests (transfer.c, loop.c, request.c, why.c) ---- */
 
 struct object_request;
 struct object_transfer;
@@ -211,6 +203,9 @@ struct object_transfer {
 	struct rsh_listing_page page;
 	size_t refusal_len;
 	unsigned keys_number;
+	/* A transfer that continues calls this when its first request is done.
+	 * It must not use that request again. */
+	void (*first_done)(struct object_transfer *t);
 };
 
 /* Submits a request to the thread, and starts the thread if needed.  Returns 0
@@ -218,9 +213,12 @@ struct object_transfer {
 int rsh_object_submit(struct rsh_objects *o, struct object_request *q);
 /* Waits for a request and returns its result. */
 int rsh_object_wait(struct object_request *q);
-/* Submits a request and waits for it.  Gets new keys and retries if the keys
- * are refused. */
-int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q);
+/* Submits a request and waits for it. */
+typedef int object_perform(struct rsh_objects *o, struct object_request *q);
+object_perform rsh_object_once;
+/* Does the same, and gets new keys and retries if the keys are refused
+ * (keys.c). */
+object_perform rsh_object_carry_out;
 /* Ends the thread.  No request may be in progress. */
 void rsh_object_loop_free(struct object_loop *l);
 
@@ -251,10 +249,6 @@ void rsh_object_say(const struct object_request *q, const char *code,
 /* Sets the result of a request whose deadline has passed. */
 void rsh_object_expire(struct object_request *q);
 
-/* A transfer that continues calls this when its first request is done.  It must
- * not use that request again. */
-void rsh_object_first_done(struct object_transfer *t);
-
 /* A GET of a complete body of at most `max` bytes, into secret memory, with a
  * NUL after it. */
 struct object_get {
@@ -267,7 +261,7 @@ struct object_get {
 	size_t len;
 };
 int rsh_object_get(struct rsh_objects *o, struct object_get *g,
-		   struct rsh_error *err);
+		   object_perform *perform, struct rsh_error *err);
 
 /* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out
  * of memory. */
@@ -278,13 +272,13 @@ uint64_t rsh_object_deadline(const struct rsh_objects *o);
 
 /* ---- listings (list.c, index.c) ---- */
 
-/* Returns whether this is a path below the address without "." and "..". */
-bool rsh_object_is_name(const char *name);
 /* Adds the files of an index file to *list, with size and identity from the
  * server.  Returns 0, or -errno with a sentence. */
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 			  struct rsh_object_listing *list,
 			  struct rsh_error *err);
+/* Returns whether this is a path below the address without "." and "..". */
+bool rsh_object_is_name(const char *name);
 /* Returns whether the address is that of a file. */
 bool rsh_object_is_file(struct rsh_objects *o);
 

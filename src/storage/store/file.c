@@ -24,6 +24,34 @@
 
 /* ---- handles ---- */
 
+int rsh_handle_open(const struct rsh_store *s, const char *name,
+		    struct rsh_handle **out)
+{
+	*out = NULL;
+	return s->medium->ops->open(s->medium, name, out);
+}
+
+int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
+			 struct rsh_error *err)
+{
+	const bool root = !*name || strcmp(name, ".") == 0;
+	const bool absolute = *name == '/';
+	const char *top = absolute ? "" : s->path;
+	const char *sep = absolute || root ? "" : "/";
+	char place[PATH_MAX];
+
+	if (root)
+		name = "";
+	if (rc != -EXDEV)
+		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
+				     strerror(-rc));
+	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
+			     "--follow-outside allows it", top, sep, name,
+			     s->medium->ops->leads &&
+			     s->medium->ops->leads(s->medium, name, place) ?
+			     place : "nowhere");
+}
+
 void rsh_handle_close(struct rsh_handle *h)
 {
 	if (h)
@@ -178,9 +206,9 @@ static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
 	return rc;
 }
 
-static int file_take(struct rsh_store *s, struct rsh_store_file *f,
-		     struct rsh_handle **out)
+int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
 {
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_handle *mine, *surplus;
 	int code;
@@ -236,9 +264,10 @@ static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
 	rsh_handle_close(surplus);
 }
 
-static int file_finish(struct rsh_store *s, struct rsh_store_file *f,
-		       struct rsh_handle *h, int code)
+int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		     int code)
 {
+	struct rsh_store_file *f = &s->files[file];
 	/* ENOMEM says nothing about the file.  A read of a file that changed may
 	 * fail in another way first. */
 	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
@@ -247,90 +276,4 @@ static int file_finish(struct rsh_store *s, struct rsh_store_file *f,
 		code = now;
 	file_give_back(s, f, h, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
-}
-
-int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
-{
-	return file_take(s, &s->files[file], out);
-}
-
-int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
-		     int code)
-{
-	return file_finish(s, &s->files[file], h, code);
-}
-
-struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
-				     struct rsh_attempts *a)
-{
-	struct rsh_store_file *f = &s->files[a->file];
-	bool over = false;
-
-	if (a->handle) {
-		a->code = file_finish(s, f, a->handle, a->code);
-		a->handle = NULL;
-		over = !a->code || !rsh_outage_again(s, f, a->code, a);
-	}
-	while (!over) {
-		a->began = atomic_load(&s->outage.n_returns);
-		a->code = file_take(s, f, &a->handle);
-		if (a->code == 0)
-			return a->handle;
-		over = !rsh_outage_again(s, f, a->code, a);
-	}
-	a->rc = a->code ? rsh_reader_errno(f, a->code) : 0;
-	if (a->rc == 0 && atomic_load(&f->state) != RSH_FILE_GOOD)
-		rsh_outage_went_well(s, f);
-	return NULL;
-}
-
-int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
-		   void *buf, size_t len, const struct rsh_wait *wait)
-{
-	struct rsh_attempts a = { .file = file, .wait = wait };
-	struct rsh_handle *h;
-
-	while ((h = rsh_store_attempt(s, &a))) {
-		a.code = rsh_store_pread(s, file, h, buf, len, offset);
-		rsh_store_spent(s, h, offset, len, false);
-	}
-	return a.rc;
-}
-
-/* ---- files as they are ---- */
-
-int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
-{
-	struct rsh_attempts a = { .file = file };
-	cleanup_fd int copy = -1;
-	struct rsh_handle *h;
-	int rc;
-
-	if (!s->medium->ops->descriptor)
-		return -ENOTSUP;
-	while ((h = rsh_store_attempt(s, &a))) {
-		if (copy >= 0)
-			close(copy);
-		copy = fcntl(h->medium->ops->descriptor(h), F_DUPFD_CLOEXEC, 0);
-	}
-	rc = a.rc;
-	if (rc == 0 && copy < 0)
-		rc = -EMFILE;
-	if (rc == 0)
-		*out = steal_fd(&copy);
-	return rc;
-}
-
-int rsh_store_check(struct rsh_store *s, uint32_t file, int fd)
-{
-	struct rsh_store_file *f = &s->files[file];
-	struct rsh_attempts last = {
-		.n = 1, .began = atomic_load(&s->outage.n_returns),
-	};
-	int code = rsh_files_compare(&f->id, fd, true);
-
-	if (code == 0)
-		return 0;
-	rsh_outage_again(s, f, code, &last);
-	return rsh_reader_errno(f, code);
 }

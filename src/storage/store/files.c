@@ -621,6 +621,12 @@ static int files_open_root(struct rsh_files *f, const char *path)
 	return 0;
 }
 
+const char *rsh_store_hint(const char *path)
+{
+	return strstr(path, ":/") && !strchr("/.", *path) ?
+	       "; addresses begin with s3://, https:// or http://" : "";
+}
+
 int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_medium **out, struct rsh_error *err)
 {

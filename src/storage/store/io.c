@@ -25,17 +25,10 @@
 /* The number of free bytes is at most this old; a few MB are read in this time. */
 #define FREE_FRESH_NS UINT64_C(500000)
 
-/* The ctx of a loader of the cache. */
-struct load {
-	struct rsh_store *store;
-	struct rsh_store_file *file;
-	struct rsh_handle *handle;
-};
-
 static void io_find_kind(void *ctx, uint64_t offset, uint32_t len,
 			 struct rsh_cache_kind *out)
 {
-	const struct load *l = ctx;
+	const struct rsh_store_load *l = ctx;
 	const struct rsh_store *s = l->store;
 
 	*out = (struct rsh_cache_kind){ 0 };
@@ -175,12 +168,12 @@ static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 }
 
 /* Fills the n buffers of `iov`, which it changes, with `len` bytes from the offset on, as
- * one read.  Returns 0, or a positive errno after it has noted the range, unless `f` is
- * NULL. */
-static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
-		   struct rsh_handle *h, struct iovec *iov, size_t n,
+ * one read.  Returns 0, or a positive errno after it has noted the range,
+ * unless l->file is NULL. */
+static int io_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 		   size_t len, uint64_t offset)
 {
+	const struct rsh_store *s = l->store;
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = io ? rsh_clock_ns() : 0;
 	uint64_t at = offset;
@@ -188,7 +181,8 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 
 	while (at - offset < len && rc == 0) {
 		const long begin = rsh_blocking_begin();
-		const ssize_t got = s->content->ops->read(s->content, h, iov,
+		const ssize_t got = s->content->ops->read(s->content,
+							  l->handle, iov,
 							  (int)n, at);
 
 		rsh_blocking_end(begin);
@@ -203,17 +197,18 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 	}
 	if (io)
 		io_count(io, len, rsh_clock_ns() - start, rc != 0);
-	if (rc && f)
-		file_note_failure(f, offset, len);
+	if (rc && l->file)
+		file_note_failure(l->file, offset, len);
 	return rc;
 }
 
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
 {
+	const struct rsh_store_load l = { s, f, h };
 	struct iovec iov = { buf, len };
 
-	return io_read(s, f, h, &iov, 1, len, offset);
+	return io_read(&l, &iov, 1, len, offset);
 }
 
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
@@ -227,6 +222,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
 					     AGAIN_BYTES);
 	cleanup_free uint8_t *buf = malloc(n + 1);
+	const struct rsh_store_load l = { s, NULL, h };
 	struct iovec iov = { buf, n };
 
 	if (!buf)
@@ -234,15 +230,15 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	/* A read from the page cache would not show whether the file answers. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
-	return io_read(s, NULL, h, &iov, 1, n, at);
+	return io_read(&l, &iov, 1, n, at);
 }
 
-/* Loads blocks for the cache, which other reads use later: bytes of a changed file must
- * not be stored under its old identity. */
-static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
-			  int n_iov)
+/* Other reads use the blocks later: bytes of a changed file must not be stored
+ * under its old identity. */
+int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
+			 int n_iov)
 {
-	const struct load *l = ctx;
+	const struct rsh_store_load *l = ctx;
 	struct iovec copy[RSH_CACHE_LOAD_IOV];
 	size_t len = 0;
 	int rc;
@@ -251,8 +247,7 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		copy[i] = iov[i];
 		len += iov[i].iov_len;
 	}
-	rc = io_read(l->store, l->file, l->handle, copy, (size_t)n_iov, len,
-		     offset);
+	rc = io_read(l, copy, (size_t)n_iov, len, offset);
 	if (rc)
 		return rc;
 	rc = rsh_file_compare(l->file, l->handle, true);
@@ -263,40 +258,13 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 
 /* ---- reads of content ---- */
 
-/* Bits are flipped after the cache, so that its blocks are correct. */
-static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
-		      uint64_t offset, void *buf, size_t len)
+void rsh_file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
+		   uint64_t offset, void *buf, size_t len)
 {
 	const struct rsh_store_io *io = s->opts.io;
 
 	if (io && io->faults)
 		rsh_faults_flip(io->faults, f->name, offset, buf, len);
-}
-
-int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
-		    void *buf, size_t len, uint64_t offset)
-{
-	struct rsh_store_file *f = &s->files[file];
-	struct load load = { s, f, h };
-	int rc;
-
-	if (rsh_file_is_cached(s, f, h)) {
-		struct rsh_cache *cache = s->opts.io->cache;
-
-		/* Neighbouring ranges are mostly read at the same time: missing
-		 * blocks are loaded before this read waits for blocks that
-		 * others load. */
-		rc = -rsh_cache_prefetch(cache, f->cached, offset, len,
-					 io_load_blocks, &load);
-		if (rc == 0)
-			rc = -rsh_cache_read(cache, f->cached, offset, buf,
-					     len, io_load_blocks, &load);
-	} else {
-		rc = rsh_file_read(s, f, h, buf, len, offset);
-	}
-	if (rc == 0)
-		file_flip(s, f, offset, buf, len);
-	return rc;
 }
 
 ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
@@ -306,7 +274,7 @@ ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 	ssize_t n = rsh_handle_pread(in->handle, buf, len, offset);
 
 	if (n > 0 && in->store)
-		file_flip(in->store, &in->store->files[in->file], offset, buf,
+		rsh_file_flip(in->store, &in->store->files[in->file], offset, buf,
 			  (size_t)n);
 	return n;
 }
@@ -328,7 +296,7 @@ ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file,
 		io_count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start,
 			 n < 0);
 	if (n > 0)
-		file_flip(s, f, offset, buf, (size_t)n);
+		rsh_file_flip(s, f, offset, buf, (size_t)n);
 	return n;
 }
 

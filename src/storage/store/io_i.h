@@ -69,6 +69,19 @@ void rsh_store_io_keep(struct rsh_store_io *io);
  * rsh_store_pread(). */
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset);
+/* What is read; the ctx of rsh_file_load_blocks(). */
+struct rsh_store_load {
+	struct rsh_store *store;
+	struct rsh_store_file *file;
+	struct rsh_handle *handle;
+};
+/* Loads blocks for the cache.  It is an rsh_cache_load_fn. */
+int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
+			 int n_iov);
+/* Flips the bits of injected faults in bytes that were read.  This is done
+ * after the cache, so that its blocks are correct. */
+void rsh_file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
+		   uint64_t offset, void *buf, size_t len);
 /* Reads the range of the last failure again, without the cache.  Returns like
  * rsh_file_read(), or ENOMEM. */
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,

@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/objects/transfer.c sets libcurl's options for a request, and makes its
+ * result from the answer: bytes, a failure, or a retry after a pause. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+
+#define MS UINT64_C(1000000)
+/* The most wrong answers for a request, and attempts without a server. */
+#define REQUEST_WRONG_MAX 3
+#define REQUEST_ABSENT_MAX 5
+/* The pause between attempts, which doubles each time, and its maximum. */
+#define REQUEST_PAUSE_MS 50
+#define REQUEST_PAUSE_MAX_MS 5000
+/* The most bytes that are read of an error response. */
+#define REQUEST_REFUSAL_MAX ((size_t)16 << 10)
+/* With libcurl's header this is an allocation of 128 KiB. */
+#define REQUEST_BUFFER ((128L << 10) - 64)
+
+/* ---- headers that are sent ---- */
+
+static int transfer_add_header(struct object_transfer *t, const char *header)
+{
+	struct curl_slist *grown = rsh_curl.slist_append(t->list, header);
+
+	if (!grown)
+		return -ENOMEM;
+	t->list = grown;
+	return 0;
+}
+
+static int transfer_add_range(struct object_transfer *t)
+{
+	char text[96];
+
+	if (!t->requests->has_range)
+		return 0;
+	snprintf(text, sizeof(text), "Range: bytes=%llu-%llu",
+		 (unsigned long long)t->first,
+		 (unsigned long long)(t->first + t->len - 1));
+	return transfer_add_header(t, text);
+}
+
+/* Formats the date as HTTP requires it, in any locale.  CURLOPT_TIMECONDITION
+ * is not used: libcurl also compares it with the answer, and treats the same
+ * second as too late. */
+static int transfer_add_date(struct object_transfer *t)
+{
+	const time_t since = t->requests->unmodified_since;
+	struct tm tm;
+	char text[96];
+	locale_t c;
+
+	if (!since || !gmtime_r(&since, &tm))
+		return 0;
+	c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+	strftime_l(text, sizeof(text),
+		   "If-Unmodified-Since: %a, %d %b %Y %T GMT", &tm, c);
+	freelocale(c);
+	return transfer_add_header(t, text);
+}
+
+/* If-Match never matches a weak tag, so it is not sent; the answer's tag is
+ * still compared. */
+static int transfer_add_condition(struct object_transfer *t)
+{
+	const char *etag = t->requests->etag;
+	char text[RSH_ETAG_MAX + 16];
+
+	if (!etag)
+		return transfer_add_date(t);
+	if (!strncmp(etag, "W/", 2))
+		return 0;
+	snprintf(text, sizeof(text), "If-Match: %s", etag);
+	return transfer_add_header(t, text);
+}
+
+static int transfer_add_headers(struct object_transfer *t)
+{
+	const char *const *more = t->requests->headers;
+	int rc = transfer_add_range(t);
+
+	if (rc == 0)
+		rc = transfer_add_condition(t);
+	for (size_t i = 0; more && more[i] && rc == 0; i++)
+		rc = transfer_add_header(t, more[i]);
+	return rc;
+}
+
+/* ---- received bytes ---- */
+
+static size_t transfer_take_header(char *line, size_t one, size_t len,
+				   void *ctx)
+{
+	struct object_transfer *t = ctx;
+
+	(void)one;
+	t->heard = rsh_clock_ns();
+	rsh_http_answer_line(&t->answer, line, len, time(NULL));
+	return len;
+}
+
+static void transfer_judge(struct object_transfer *t)
+{
+	object_judge *judge = t->requests->judge;
+
+	t->is_judged = true;
+	t->why = "gives no answer";
+	t->verdict = judge ? judge(t, &t->why) :
+			     rsh_http_judge_status(t->answer.status, &t->why);
+}
+
+/* The body is too long.  What this transfer has brought for its unfinished
+ * request is not trusted, and is read again. */
+static bool transfer_too_long(struct object_transfer *t)
+{
+	struct object_request *q = t->requests;
+
+	q->len += q->first - q->transfer_from;
+	q->first = q->transfer_from;
+	t->verdict = RSH_HTTP_WRONG;
+	t->why = "sends more than it says";
+	return false;
+}
+
+static bool transfer_give(struct object_transfer *t, const char *data,
+			  size_t len)
+{
+	struct object_request *q = t->requests;
+
+	if (!q->sink(q, data, len))
+		return false;
+	q->first += len;
+	q->len -= q->has_range ? len : 0;
+	t->has_taken = true;
+	t->got = t->heard;
+	atomic_fetch_add_explicit(&t->objects->n_bytes, len,
+				  memory_order_relaxed);
+	return true;
+}
+
+/* Gives bytes of a correct body to the requests.  A request is done when it has
+ * its bytes; the last one waits for the end of the body. */
+static bool transfer_take_right(struct object_transfer *t, const char *data,
+				size_t len)
+{
+	struct object_request *q = t->requests;
+
+	while (q->has_range && len > q->len && q->next) {
+		const size_t part = (size_t)q->len;
+
+		if (part && !transfer_give(t, data, part))
+			return false;
+		t->first_done(t);
+		q = t->requests;
+		data += part;
+		len -= part;
+	}
+	if (q->has_range && len > q->len)
+		return transfer_too_long(t);
+	if (!transfer_give(t, data, len))
+		return false;
+	if (q->has_range && q->len == 0 && q->next)
+		t->first_done(t);
+	return true;
+}
+
+/* Parses the XML of an error response; other text has no result. */
+static bool transfer_take_refusal(struct object_transfer *t, const char *data,
+				  size_t len)
+{
+	t->refusal_len += len;
+	if (t->refusal_len > REQUEST_REFUSAL_MAX)
+		return false;
+	if (!t->refusal)
+		t->refusal = rsh_listing_parser_new(NULL, &t->page);
+	if (t->refusal)
+		rsh_listing_parse(t->refusal, data, len, false);
+	return true;
+}
+
+static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
+{
+	struct object_transfer *t = ctx;
+	bool on;
+
+	(void)one;
+	t->heard = rsh_clock_ns();
+	if (!t->is_judged)
+		transfer_judge(t);
+	if (t->verdict == RSH_HTTP_RIGHT)
+		on = transfer_take_right(t, data, len);
+	else if (t->answer.status >= 300)
+		on = transfer_take_refusal(t, data, len);
+	else
+		on = false;
+	return on ? len : 0;
+}
+
+/* ---- libcurl ---- */
+
+/* The hash of an empty body.  S3 requires this header, and not every libcurl
+ * sends it. */
+#define REQUEST_NO_BODY "x-amz-content-sha256: " \
+	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+char *rsh_object_header(const char *name, const char *value)
+{
+	const size_t n = strlen(name) + strlen(value) + 3;
+	char *h = rsh_secret_alloc(n);
+
+	if (h)
+		snprintf(h, n, "%s: %s", name, value);
+	return h;
+}
+
+static int transfer_set_token(struct object_transfer *t, const char *token)
+{
+	char *header = rsh_object_header("x-amz-security-token", token);
+	const int rc = header ? transfer_add_header(t, header) : -ENOMEM;
+
+	rsh_secret_free(header);
+	return rc;
+}
+
+static int transfer_set_keys(struct object_transfer *t)
+{
+	struct rsh_objects *o = t->objects;
+	int rc = transfer_add_header(t, REQUEST_NO_BODY);
+
+	pthread_mutex_lock(&o->lock);
+	t->keys_number = o->keys_number;
+	if (o->keys.id) {
+		if (rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4,
+					 o->signing))
+			rc = -ENOTSUP;
+		rsh_curl.easy_setopt(t->easy, CURLOPT_USERNAME, o->keys.id);
+		rsh_curl.easy_setopt(t->easy, CURLOPT_PASSWORD, o->keys.secret);
+	}
+	if (o->keys.id && o->keys.token && rc == 0)
+		rc = transfer_set_token(t, o->keys.token);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
+/* Signs the request, or sends the name and password of the address. */
+static int transfer_set_identity(struct object_transfer *t)
+{
+	struct rsh_objects *o = t->objects;
+
+	if (!t->requests->sign)
+		return 0;
+	if (o->is_s3)
+		return transfer_set_keys(t);
+	if (o->user)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_USERPWD, o->user);
+	return 0;
+}
+
+static void transfer_set_callbacks(struct object_transfer *t)
+{
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION,
+			     transfer_take_header);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
+			     transfer_take_body);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+}
+
+static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
+{
+	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+	/* A name lookup that hangs must not delay other requests. */
+	rsh_curl.easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
+	rsh_curl.easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+	rsh_curl.easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, 300L);
+	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
+	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
+	/* With one file for all certificates they are parsed once for all
+	 * connections. */
+	rsh_curl.easy_setopt(e, CURLOPT_CAPATH, NULL);
+	if (o->ca_file)
+		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+}
+
+/* libcurl removes "." and ".." from a path unless CURLOPT_PATH_AS_IS is set,
+ * and since 8.13 it does not sign a path that has them. */
+static bool address_has_dots(const char *address)
+{
+	const char *end = address + strcspn(address, "?");
+
+	for (const char *p = address; (p = strstr(p, "/.")) && p < end; p++) {
+		const char *q = p + (p[2] == '.' ? 3 : 2);
+
+		if (q == end || *q == '/')
+			return true;
+	}
+	return false;
+}
+
+static void transfer_set_protocols(CURL *e, bool is_tls)
+{
+	const long all = CURLPROTO_HTTP | CURLPROTO_HTTPS;
+
+	if (rsh_curl.easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") ==
+	    CURLE_OK) {
+		rsh_curl.easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR,
+				     is_tls ? "https" : "http,https");
+		return;
+	}
+	/* libcurl before 7.85 */
+	rsh_curl.easy_setopt(e, RSH_CURLOPT_PROTOCOLS, all);
+	rsh_curl.easy_setopt(e, RSH_CURLOPT_REDIR_PROTOCOLS,
+			     is_tls ? (long)CURLPROTO_HTTPS : all);
+}
+
+/* Redirects of an S3 server are not followed, because the signature is valid
+ * only for this server. */
+static void transfer_set_address(struct object_transfer *t)
+{
+	const struct object_request *q = t->requests;
+
+	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS,
+			     (long)(!t->objects->is_s3 ||
+				    address_has_dots(q->address)));
+	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
+	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
+			     t->objects->is_s3 ? 0L : 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
+	if (q->is_put) {
+		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
+		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
+	}
+}
+
+static void transfer_reset(struct object_transfer *t)
+{
+	struct object_request *q;
+
+	memset(&t->answer, 0, sizeof(t->answer));
+	memset(&t->page, 0, sizeof(t->page));
+	t->is_judged = t->has_taken = false;
+	t->refusal_len = 0;
+	t->got = 0;
+	t->first = t->requests->first;
+	t->len = 0;
+	for (q = t->requests; q; q = q->next) {
+		q->transfer_from = q->first;
+		t->len += q->len;
+	}
+}
+
+int rsh_object_transfer_begin(struct object_transfer *t)
+{
+	int rc;
+
+	transfer_reset(t);
+	rc = transfer_add_headers(t);
+	if (rc == 0)
+		rc = transfer_set_identity(t);
+	if (rc)
+		return rc;
+	transfer_set_callbacks(t);
+	transfer_set_connection(t->objects, t->easy);
+	transfer_set_address(t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
+	atomic_fetch_add(&t->objects->n_requests, 1);
+	if (t->requests->tries)
+		atomic_fetch_add(&t->objects->n_retries, 1);
+	return 0;
+}
+
+void rsh_object_transfer_clear(struct object_transfer *t)
+{
+	rsh_curl.slist_free_all(t->list);
+	t->list = NULL;
+	rsh_listing_parser_free(t->refusal);
+	t->refusal = NULL;
+}
+
+/* ---- results ---- */
+
+/* Ends the request with a sentence: the object, the reason, and the server's
+ * error code. */
+static bool request_fail(const struct object_transfer *t,
+			 struct object_request *q, int code, const char *why)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+
+	q->why = why;
+	rsh_object_say(q, t->page.code, text, sizeof(text));
+	rsh_error_set(&q->err, code, "%s: %s", q->what, text);
+	q->rc = -code;
+	return true;
+}
+
+/* Schedules a retry after a pause, which is at least `least_ms`, as the server
+ * requests. */
+static bool request_again(const struct object_transfer *t,
+			  struct object_request *q, uint64_t least_ms)
+{
+	unsigned doubled = q->tries < 10 ? q->tries : 10;
+	uint64_t ms = REQUEST_PAUSE_MS << doubled;
+	uint64_t now = rsh_clock_ns();
+
+	if (ms > REQUEST_PAUSE_MAX_MS)
+		ms = REQUEST_PAUSE_MAX_MS;
+	/* The low digits of the clock are random enough for the pause. */
+	ms = ms / 2 + now / 1000 % (ms / 2 + 1);
+	if (ms < least_ms)
+		ms = least_ms;
+	q->tries++;
+	q->due = now + ms * MS;
+	if (least_ms && q->due >= q->deadline)
+		return request_fail(t, q, ETIMEDOUT, "is overloaded, and wants a later retry");
+	if (!q->has_range && q->restart)
+		q->restart(q);
+	return false;
+}
+
+static bool request_wrong_again(const struct object_transfer *t,
+				struct object_request *q, const char *why)
+{
+	q->why = why;
+	if (++q->wrong >= REQUEST_WRONG_MAX)
+		return request_fail(t, q, EIO, why);
+	return request_again(t, q, 0);
+}
+
+/* The error code of an S3 server may be more precise than the status. */
+static void transfer_reconsider(struct object_transfer *t)
+{
+	static const struct {
+		const char *code;
+		enum rsh_http_verdict verdict;
+		const char *why;
+	} codes[] = {
+		{ "ExpiredToken", RSH_HTTP_REFUSED,
+		  "reports that the credentials have expired" },
+		{ "InvalidToken", RSH_HTTP_REFUSED,
+		  "rejects the session token" },
+		{ "InvalidAccessKeyId", RSH_HTTP_REFUSED,
+		  "does not know the access key" },
+		{ "SignatureDoesNotMatch", RSH_HTTP_REFUSED,
+		  "rejects the signature: check the secret key" },
+		{ "RequestTimeTooSkewed", RSH_HTTP_REFUSED,
+		  "rejects the time of the request: check this machine's clock" },
+		{ "RequestTimeout", RSH_HTTP_LATER, "timed out" },
+		{ "SlowDown", RSH_HTTP_LATER, "limits the rate of requests" },
+		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
+		{ "InvalidObjectState", RSH_HTTP_REFUSED,
+		  "has archived this object" },
+	};
+
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (!strcmp(t->page.code, codes[i].code)) {
+			t->verdict = codes[i].verdict;
+			t->why = codes[i].why;
+		}
+}
+
+/* Checks whether the server reports that the bucket is in another region. */
+static bool request_is_elsewhere(const struct object_transfer *t,
+				 struct object_request *q)
+{
+	const char *region = t->answer.region[0] ? t->answer.region :
+						   t->page.region;
+
+	if ((t->answer.status != 301 && t->answer.status != 307 &&
+	     t->answer.status != 400) || !region[0])
+		return false;
+	rsh_error_set(&q->err, EINVAL,
+		      "%s: the bucket is in region \"%s\"; set AWS_REGION",
+		      q->what, region);
+	q->rc = -EINVAL;
+	return true;
+}
+
+static bool request_end_judged(const struct object_transfer *t,
+			       struct object_request *q)
+{
+	switch (t->verdict) {
+	case RSH_HTTP_CHANGED:
+		return request_fail(t, q, EREMCHG, t->why);
+	case RSH_HTTP_GONE:
+		return request_fail(t, q, ENOENT, t->why);
+	case RSH_HTTP_REFUSED:
+		q->is_refused = true;
+		return request_fail(t, q, EACCES, t->why);
+	case RSH_HTTP_LATER:
+		return request_again(t, q, t->answer.has_wait ?
+				     t->answer.wait_s * UINT64_C(1000) : 0);
+	default:
+		return request_is_elsewhere(t, q) ||
+		       request_wrong_again(t, q, t->why);
+	}
+}
+
+/* Ends a request that libcurl did not send: a retry would fail in the same
+ * way. */
+static bool request_fail_here(struct object_request *q)
+{
+	const curl_version_info_data *v =
+		rsh_curl.version_info(CURLVERSION_NOW);
+
+	q->rc = rsh_error_set(&q->err, ENOTSUP,
+			      "%s: libcurl %s does not make this request (%s)%s",
+			      q->what, v->version, q->detail,
+			      address_has_dots(q->address) ?
+			      "; it may not sign names with \".\" or \"..\"" : "");
+	return true;
+}
+
+/* Ends or retries a request without a complete answer. */
+static bool request_end_broken(const struct object_transfer *t,
+			       struct object_request *q, CURLcode code)
+{
+	bool absent = q->tries >= REQUEST_ABSENT_MAX;
+
+	q->why = rsh_object_why(code);
+	q->detail = rsh_object_detail(t, code);
+	switch (code) {
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_CIPHER:
+		return request_fail(t, q, EPROTO, q->why);
+	case CURLE_SSL_CONNECT_ERROR:
+		return absent ? request_fail(t, q, EPROTO, q->why) :
+				request_again(t, q, 0);
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+		return absent ? request_fail(t, q, EHOSTUNREACH, q->why) :
+				request_again(t, q, 0);
+	case CURLE_COULDNT_CONNECT:
+		return absent ? request_fail(t, q, ECONNREFUSED, q->why) :
+				request_again(t, q, 0);
+	case CURLE_UNSUPPORTED_PROTOCOL:
+	case CURLE_URL_MALFORMAT:
+	case CURLE_TOO_MANY_REDIRECTS:
+		return request_fail(t, q, EIO, q->why);
+	case CURLE_BAD_FUNCTION_ARGUMENT:
+	case CURLE_FAILED_INIT:
+	case CURLE_NOT_BUILT_IN:
+	case CURLE_UNKNOWN_OPTION:
+		return request_fail_here(q);
+	default:
+		return request_again(t, q, 0);
+	}
+}
+
+static bool request_end_right(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code)
+{
+	static const char less[] = "sends less than it says";
+
+	if (q->has_range ? q->len == 0 : code == CURLE_OK) {
+		if (!q->finish || q->finish(q))
+			q->rc = 0;
+		return true;
+	}
+	if (code != CURLE_OK)
+		return request_end_broken(t, q, code);
+	if (!t->has_taken)
+		return request_wrong_again(t, q, less);
+	q->why = less;
+	return request_again(t, q, 0);
+}
+
+static void transfer_log(const struct object_transfer *t, CURLcode code)
+{
+	rsh_log_debug("%s: HTTP %d, %s", t->requests->what, t->answer.status,
+		      code ? rsh_curl.easy_strerror(code) : "whole");
+}
+
+void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
+{
+	long made = 0;
+
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &made);
+	atomic_fetch_add(&t->objects->n_connections, (uint64_t)made);
+	transfer_log(t, code);
+	if (!t->is_judged && code == CURLE_OK)
+		transfer_judge(t);
+	if (t->refusal)
+		rsh_listing_parse(t->refusal, "", 0, true);
+	if (t->is_judged && t->verdict != RSH_HTTP_RIGHT)
+		transfer_reconsider(t);
+}
+
+bool rsh_object_transfer_ends(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code)
+{
+	q->answer = t->answer;
+	q->keys_number = t->keys_number;
+	if (t->is_judged)
+		q->why = t->why;
+	if (q->rc)
+		return true;
+	if (!t->is_judged)
+		return request_end_broken(t, q, code);
+	if (t->verdict == RSH_HTTP_RIGHT)
+		return request_end_right(t, q, code);
+	return request_end_judged(t, q);
+}
+
+void rsh_object_expire(struct object_request *q)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	const bool known = q->tries && q->why;
+
+	if (known)
+		rsh_object_say(q, "", text, sizeof(text));
+	q->rc = rsh_error_set(&q->err, ETIMEDOUT,
+			      "%s: no answer in time (--source-timeout)%s%s",
+			      q->what, known ? "; last error: " : "",
+			      known ? text : "");
+}

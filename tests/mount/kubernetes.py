@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The pods in mount-helpers/examples: Kubernetes takes their fields, and their sidecars,
+probes and hooks run here as they are written, with directories of the test for volumes."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.abspath(os.environ.get("srcdir", "."))
+TOP = os.path.abspath(os.environ.get("top_srcdir", os.path.join(HERE, "..")))
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+from demands import check, content, within, write  # noqa: E402
+from daemon_use import mounts_below  # noqa: E402
+from pods import command_of, pod_of  # noqa: E402
+from rsh_cli import run  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, MountError, Tap, hash_tree, is_mount_point,  # noqa: E402
+                       require_mount, reshardfs_program)
+
+EXAMPLES = os.path.join(TOP, "mount-helpers", "examples")
+DEMO = os.path.join(TOP, "tests", "data", "demo")
+
+
+class Pod:
+    """A pod that runs on this machine: the paths of its volumes are below a directory."""
+
+    def __init__(self, directory, name):
+        self.directory = directory
+        self.pod = pod_of(content(os.path.join(EXAMPLES, name)))
+        self.sidecars = []
+        for room in ("source", "shared", "handed", "bin", "home"):
+            os.makedirs(self.at(room))
+        os.symlink(os.path.join(DEMO, "checkpoint"), self.at("source", "checkpoints"))
+        for cards in (8, 4):
+            write(self.at("source", f"strategies{cards}", "ckpt_strategy.ckpt"),
+                  content(os.path.join(DEMO, f"strategy_{cards}_cards.ckpt")))
+        os.symlink(reshardfs_program(), self.at("bin", "reshardfs"))
+        os.symlink(os.path.join(EXAMPLES, "fuse_fd.py"), self.at("bin", "fuse_fd.py"))
+        write(self.at("bin", "msrun"), b'#!/bin/sh\nfor last; do :; done\n'
+              b'cat "$last"/rank_[0-3]/*.ckpt >/dev/null\n')
+        os.chmod(self.at("bin", "msrun"), 0o755)
+        self.environment = {
+            **os.environ, "HOME": self.at("home"), "XDG_CACHE_HOME": self.at("home"),
+            "PATH": self.at("bin") + os.pathsep + os.environ["PATH"]}
+
+    def at(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def words(self, command):
+        return [re.sub(r"(?<![\w/])/(source|shared|handed)(?=/|$)", rf"{self.directory}/\1", word)
+                for word in command]
+
+    def run(self, command, **keywords):
+        return subprocess.run(self.words(command), env=self.environment, check=False,
+                              timeout=60 * TIMEOUT_SCALE, **keywords).returncode
+
+    def start(self):
+        """Sidecars, each when the one before has started."""
+        os.makedirs(self.at("shared", "ckpt4"), exist_ok=True)
+        for container in self.pod["initContainers"]:
+            self.sidecars.append((container, subprocess.Popen(
+                self.words(command_of(container)), env=self.environment,
+                stdin=subprocess.DEVNULL)))
+            for probe in ("startupProbe", "readinessProbe"):
+                if probe in container:
+                    command = container[probe]["exec"]["command"]
+                    within(60, lambda c=command: self.run(c) == 0, f"{probe} fails")
+
+    def end(self):
+        """Sidecars end in reverse order, as Kubernetes ends them."""
+        for container, process in reversed(self.sidecars):
+            hook = container.get("lifecycle", {}).get("preStop")
+            if hook:
+                check(self.run(hook["exec"]["command"]) == 0, "preStop fails")
+            else:
+                process.send_signal(signal.SIGTERM)
+            process.wait(timeout=self.pod["terminationGracePeriodSeconds"] * TIMEOUT_SCALE)
+        check(not is_mount_point(self.at("shared", "ckpt4")), "it is still mounted")
+
+    def kill(self):
+        for _, process in self.sidecars:
+            process.kill()
+            process.wait()
+        for line in mounts_below(self.directory):
+            run("umount", "--force", line.split()[1])
+
+
+def serves(directory, name):
+    pod = Pod(directory, name)
+    try:
+        pod.start()
+        train, = pod.pod["containers"]
+        check(pod.run(command_of(train)) == 0, "the files cannot be read")
+        sums = content(os.path.join(DEMO, "SHA256SUMS")).decode().split()
+        found = {path: sha for path, (_, sha) in hash_tree(pod.at("shared", "ckpt4")).items()}
+        check(found == dict(zip(sums[1::2], sums[0::2])), "other bytes")
+        pod.end()
+    finally:
+        pod.kill()
+
+
+def wrong(text, *change):
+    try:
+        pod_of(text.replace(*change))
+    except (MountError, KeyError):
+        return True
+    return False
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    names = sorted(name for name in os.listdir(EXAMPLES) if name.endswith(".yaml"))
+    for name in names:
+        with tap.test(name), tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
+            serves(directory, name)
+    with tap.test("what Kubernetes would refuse is seen"):
+        text = content(os.path.join(EXAMPLES, names[0])).decode()
+        changes = [("image:", "picture:"), ("kind: Pod", "kind: Pot"),
+                   ("privileged: true", "privileged: 1"), ("emptyDir: {}", "emptyDir: 1"),
+                   ("- name: shared\n      emptyDir", "- name: shares\n      emptyDir"),
+                   ("restartPolicy: Never", "restartPolicy: never")]
+        for change in changes:
+            check(change[0] in text and wrong(text, *change), change)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
