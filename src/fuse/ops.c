@@ -151,26 +151,11 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_open(req, fi);
 }
 
-/* Appends entry `i`; returns 0 when the buffer is full. */
-static size_t op_add_entry(fuse_req_t req, char *buf, size_t room,
-			   uint64_t node, const char *name, uint64_t i,
-			   bool plus)
-{
-	struct fuse_entry_param e;
-	size_t need;
-
-	op_fill_entry(vfs_of(req), node, &e);
-	need = plus ?
-	       fuse_add_direntry_plus(req, buf, room, name, &e, (off_t)i + 1) :
-		      fuse_add_direntry(req, buf, room, name, &e.attr,
-					(off_t)i + 1);
-	return need <= room ? need : 0;
-}
-
 static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			bool plus)
 {
 	cleanup_free char *buf = malloc(size ? size : 1);
+	struct fuse_entry_param e;
 	char name[NAME_MAX + 1];
 	uint64_t child, i = (uint64_t)off;
 	size_t at = 0, n;
@@ -185,9 +170,12 @@ static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 				   sizeof(name));
 		if (rc)
 			break;
-		n = op_add_entry(req, buf + at, size - at, child, name, i,
-				 plus);
-		if (n == 0)
+		op_fill_entry(vfs_of(req), child, &e);
+		n = plus ? fuse_add_direntry_plus(req, buf + at, size - at,
+						  name, &e, (off_t)i + 1) :
+			   fuse_add_direntry(req, buf + at, size - at, name,
+					     &e.attr, (off_t)i + 1);
+		if (n > size - at)
 			break;
 		at += n;
 	}
