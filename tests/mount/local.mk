@@ -28,6 +28,7 @@ MOUNT += \
 	mount/damage.py \
 	mount/lost_ranks.py \
 	mount/resume.py \
+	mount/steps.py \
 	mount/ls.py \
 	mount/picture.py \
 	mount/plan.py \
