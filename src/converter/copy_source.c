@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "converter_i.h"
+#include "rsh/util/mem.h"
 
 /* Returns whether the record of this rank is like the record of the first file
  * that has it.  If it is not, the ranks of an unsharded source do not hold the
@@ -116,7 +117,8 @@ bool rsh_copy_source(const struct rsh_converter *c,
 {
 	const struct rsh_grid *g = c->copy_grids[name];
 	const struct rsh_job_files *f = &c->files;
-	uint32_t first, from = 0;
+	const uint32_t first = rsh_catalogue_first(c->cat, name);
+	uint32_t from = 0, to = f->n_held;
 
 	if (elsewhere)
 		*elsewhere = false;
@@ -133,13 +135,16 @@ bool rsh_copy_source(const struct rsh_converter *c,
 		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
 			return false;
 	}
-	/* With one stage, no key before that of the first file has the
+	/* With one stage, no key outside of the first and the last file has the
 	 * record. */
-	first = rsh_catalogue_first(c->cat, name);
-	if (f->n_stages == 1 && first != UINT32_MAX && first >= f->first_rank)
+	if (f->n_stages == 1 && first != UINT32_MAX && first >= f->first_rank) {
 		from = rsh_job_files_from(f, first - f->first_rank);
+		to = rsh_first_from(f->held, f->n_held,
+				    rsh_catalogue_last(c->cat, name) -
+					    f->first_rank + 1);
+	}
 	for (int loaded = 1; loaded >= !c->o.replicas; loaded--)
-		for (uint32_t i = from; i < f->n_held; i++)
+		for (uint32_t i = from; i < to; i++)
 			if (o->keys[i] == loaded &&
 			    find_in_stages(c, o->dst_stage, name, f->held[i],
 					   avoid, rank))

@@ -45,7 +45,7 @@ build_cross()
 # unit_tests PAGE: those that qemu can run.
 unit_tests()
 {
-	make_tests build/aarch64 check check_PROGRAMS= TESTS='$(QUICK_AARCH64)' \
+	make_tests build/aarch64 check check_PROGRAMS= TESTS='$(QUICK_AARCH64)' RSH_FEWER=20 \
 		LOG_COMPILER="sh -c 'ulimit -v $LIMIT_KIB; exec qemu-aarch64-static -p $1 \"\$\$0\"'"
 }
 

@@ -66,7 +66,7 @@ unit_test_contents_infer_LDADD = $(L_CONTENTS)
 unit_test_read_gather_SOURCES = unit/test_read_gather.c unit/memory_medium.h \
 	unit/memory_medium.c $(SOURCE_SUPPORT)
 unit_test_read_gather_LDADD = $(L_READ)
-unit_test_read_stream_SOURCES = unit/test_read_stream.c
+unit_test_read_stream_SOURCES = unit/test_read_stream.c unit/support.h unit/support.c
 unit_test_read_stream_LDADD = $(L_READ)
 unit_test_read_depth_SOURCES = \
 	unit/test_read_depth.c \

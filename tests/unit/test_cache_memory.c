@@ -347,8 +347,12 @@ static void test_memory_is_given_back(void **state)
 /* Files of a few bytes take a page each, not a block. */
 static void test_small_files(void **state)
 {
-	struct rsh_cache *c = cache_of(8);
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const struct rsh_cache_options opts = {
+		.memory_bytes = 8 * 16 * page + BLOCK / 2,
+		.block_bytes = (uint32_t)(16 * page),
+	};
+	struct rsh_cache *c = cache_make(&opts);
 	struct made_file f[40];
 
 	(void)state;

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -1220,6 +1221,35 @@ static bool secret_in_core(void)
 	return found;
 }
 
+/* Does the kernel tell what a core file leaves out?  qemu-user's does not. */
+static bool smaps_tell(void)
+{
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned long from = 0, to = 0, a, b;
+	char line[4096];
+	bool told = false;
+	void *map = mmap(NULL, page, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(maps && map != MAP_FAILED);
+	madvise(map, page, MADV_DONTDUMP);
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx ", &a, &b) == 2) {
+			from = a;
+			to = b;
+		} else if (!strncmp(line, "VmFlags:", 8) &&
+			   (unsigned long)map >= from &&
+			   (unsigned long)map < to) {
+			told = strstr(line, " dd");
+		}
+	fclose(maps);
+	munmap(map, page);
+	return told;
+}
+
+UNIT_TEST_NAME(secrets_are_in_no_core);
+
 static void secrets_are_in_no_core(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -1227,6 +1257,11 @@ static void secrets_are_in_no_core(void **state)
 	struct fixture f;
 
 	(void)state;
+	if (!smaps_tell()) {
+		unit_skip(secrets_are_in_no_core_name,
+			  "this kernel does not tell what a core file has");
+		return;
+	}
 	setup_server(&f, NULL);
 	secret_make(secret);
 	setenv("AWS_ACCESS_KEY_ID", "ENVIRON", 1);
@@ -1408,7 +1443,7 @@ int main(void)
 		cmocka_unit_test(keys_are_renewed),
 		cmocka_unit_test(services_are_asked_where_named),
 		cmocka_unit_test(services_without_keys_are_said),
-		cmocka_unit_test(secrets_are_in_no_core),
+		UNIT_TEST_MAY_SKIP(secrets_are_in_no_core),
 		cmocka_unit_test(certificates_are_verified),
 	};
 

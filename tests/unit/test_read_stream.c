@@ -24,6 +24,7 @@
 #include "rsh/util/place.h"
 #include "rsh/util/blocking.h"
 #include "read/stream_i.h"
+#include "support.h"
 
 #define MIB ((uint64_t)1024 * 1024)
 #define FILE_BYTES (37 * MIB + 4711)
@@ -552,7 +553,7 @@ static void test_readers_of_their_own(void **state)
 	struct fixture *f = *state;
 
 	f->fake.delay_us = 200;
-	run_readers(f, false, 150);
+	run_readers(f, false, rounds(150));
 }
 
 /* Windows lose their place while others hold them or wait for them. */
@@ -561,7 +562,7 @@ static void test_readers_share_streams(void **state)
 	struct fixture *f = *state;
 
 	f->fake.delay_us = 200;
-	run_readers(f, true, 150);
+	run_readers(f, true, rounds(150));
 }
 
 /* Any number of open files that are read a little each hold no more windows

@@ -237,6 +237,12 @@ struct rsh_format {
 	 * files. */
 	bool (*absent)(const struct rsh_source *s, uint32_t i,
 		       struct rsh_source_file_info *out);
+	/* Checks whether the chosen step, whose files are all there and
+	 * complete by their headers, was saved completely, by the order in
+	 * which its framework writes files.  Returns 0, or -errno with a
+	 * sentence that says what is missing.  NULL: files of ranks need one of
+	 * each rank; all others are complete. */
+	int (*whole)(const struct rsh_source *s, struct rsh_error *err);
 	/* Returns bytes that differ if the metadata of two steps differ.  NULL:
 	 * steps have no metadata. */
 	const void *(*key)(const struct rsh_source *s, size_t *n);
