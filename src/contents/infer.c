@@ -190,7 +190,8 @@ static int infer_tell(const struct rsh_contents *c,
 }
 
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
-		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn,
+		       bool (*wanted)(void *ctx, const char *name),
+		       int (*fn)(void *ctx, const struct rsh_inferred *t),
 		       void *ctx)
 {
 	struct rsh_contents c = { .src = NULL };

@@ -12,8 +12,7 @@
 #include "rsh/util/mem.h"
 
 /* The maps of the largest known models have a few megabytes. */
-static const struct rsh_small_file map_file = { "map of a model's parts",
-						UINT64_C(256) << 20 };
+#define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
 
 int rsh_format_file_open(const struct rsh_source *s, const char *name,
 			 struct rsh_format_file *out, struct rsh_error *err)
@@ -63,8 +62,8 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *path = NULL;
 	size_t len;
-	int rc = rsh_store_load(rsh_source_store(s), name, &map_file, &data,
-				&len, err);
+	int rc = rsh_store_load(rsh_source_store(s), name, MAP_BYTES_MAX,
+				"map of a model's parts", &data, &len, err);
 
 	if (rc)
 		return rc;
@@ -73,6 +72,60 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 		return rsh_error_nomem(err);
 	}
 	return rsh_weight_map_parse(data, len, path, map, err);
+}
+
+int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
+			    struct rsh_error *err)
+{
+	struct rsh_source_file_info f;
+	struct rsh_stat st;
+	int rc = rsh_store_look(rsh_source_store(s), marker, &st);
+
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: it has no %s yet, which is "
+				     "written last", rsh_source_path(s),
+				     marker);
+	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
+		rsh_source_file_info(s, i, &f);
+		if (f.mtime.tv_sec < st.attr.mtime.tv_sec ||
+		    (f.mtime.tv_sec == st.attr.mtime.tv_sec &&
+		     f.mtime.tv_nsec <= st.attr.mtime.tv_nsec))
+			continue;
+		return rsh_error_set(err, EBADMSG, "%s: %s is younger than %s: "
+				     "it is being saved again, or was copied "
+				     "without its times", rsh_source_path(s),
+				     f.name, marker);
+	}
+	return 0;
+}
+
+/* The Trainer of transformers saves into checkpoint-N. */
+static bool is_of_trainer(const struct rsh_source *s)
+{
+	static const char prefix[] = "checkpoint-";
+	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	const size_t n = strlen(prefix);
+
+	return strncmp(base, prefix, n) == 0 && base[n] &&
+	       !base[n + rsh_count_digits(base + n, strlen(base + n))];
+}
+
+int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)
+{
+	static const char trainer[] = "trainer_state.json";
+	static const char *const maps[] = {
+		"model.safetensors.index.json", "pytorch_model.bin.index.json",
+	};
+	const struct rsh_store *store = rsh_source_store(s);
+	struct rsh_stat st;
+
+	if (is_of_trainer(s) || rsh_store_look(store, trainer, &st) == 0)
+		return rsh_format_check_marker(s, trainer, err);
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+		if (rsh_store_look(store, maps[i], &st) == 0)
+			return rsh_format_check_marker(s, maps[i], err);
+	return 0;
 }
 
 bool rsh_format_is_rank_dir(const char *name)

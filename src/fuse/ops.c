@@ -3,7 +3,7 @@
  *
  * Threads: handlers run in the workers of loop.c, several at a time, those that
  * may wait for the source when it is their turn (request_queue.c); all they
- * touch is the request and the vfs, which is immutable.
+ * touch is the request and trees, which are immutable (vfs/steps.h).
  */
 #include "config.h"
 
@@ -18,18 +18,12 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* Nothing in the tree ever changes, so the kernel may keep what it was told. */
+/* Nothing in the tree of a step ever changes, so the kernel may keep what it was
+ * told. */
 #define CACHE_SECONDS (24 * 3600.0)
 
 /* Larger requests gain nothing, and most kernels give no more by default. */
 #define READAHEAD_BYTES (1024 * 1024)
-
-static const struct rsh_vfs *vfs_of(fuse_req_t req)
-{
-	const struct rsh_server *s = fuse_req_userdata(req);
-
-	return s->vfs;
-}
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
@@ -50,36 +44,102 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 
 /* ---- names and attributes ---- */
 
-static void op_fill_entry(const struct rsh_vfs *v, uint64_t node,
+static double op_seconds(const struct rsh_vfs_at *at)
+{
+	return at->lasting ? CACHE_SECONDS : 0;
+}
+
+/* Fills the properties of a node of the tree, with numbers of the mount. */
+static int op_stat(const struct rsh_server *s, const struct rsh_vfs_at *at,
+		   uint64_t node, struct stat *st)
+{
+	const bool control = rsh_control_owns(node);
+	int rc = rsh_vfs_stat(control ? s->vfs : at->vfs, node, st);
+
+	st->st_ino += at->base;
+	/* How many directories a step has is known when it is planned: 1 means
+	 * that the number is unknown. */
+	if (rc == 0 && !at->lasting && !control && node != RSH_VFS_ROOT &&
+	    S_ISDIR(st->st_mode))
+		st->st_nlink = 1;
+	return rc;
+}
+
+static void op_fill_entry(const struct rsh_server *s,
+			  const struct rsh_vfs_at *at, uint64_t node,
 			  struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){
-		.ino = node,
-		.attr_timeout = CACHE_SECONDS,
-		.entry_timeout = CACHE_SECONDS,
+		.ino = node + at->base,
+		.attr_timeout = op_seconds(at),
+		.entry_timeout = op_seconds(at),
 	};
-	rsh_vfs_stat(v, node, &e->attr);
+	op_stat(s, at, node, &e->attr);
+}
+
+/* Sets the number of a node to 0 if there is no such name. */
+static int op_find_in(struct rsh_server *s, fuse_ino_t parent, const char *name,
+		      struct fuse_entry_param *e)
+{
+	struct rsh_vfs_at at;
+	uint64_t node;
+	int rc = rsh_vfs_enter(s->vfs, parent, true, &at);
+
+	if (rc)
+		return rc;
+	node = rsh_vfs_lookup(at.vfs, at.node, name);
+	if (node == (uint64_t)-1)
+		rc = -ENOTDIR;
+	else if (node == 0)
+		*e = (struct fuse_entry_param){ .entry_timeout =
+						op_seconds(&at) };
+	else
+		op_fill_entry(s, &at, node, e);
+	rsh_vfs_leave(&at);
+	return rc;
+}
+
+/* A name that is not in the root of several steps may be that of a step which
+ * has just been saved.  Programs often look for hidden names. */
+static int op_find(struct rsh_server *s, fuse_ino_t parent, const char *name,
+		   struct fuse_entry_param *e)
+{
+	int rc = op_find_in(s, parent, name, e);
+
+	if (rc || e->ino || parent != RSH_VFS_ROOT || *name == '.' ||
+	    !rsh_vfs_has_steps(s->vfs))
+		return rc;
+	rsh_steps_look_anew(s->vfs);
+	return op_find_in(s, parent, name, e);
+}
+
+static void serve_lookup(const struct rsh_request *r, int rc)
+{
+	struct fuse_entry_param e = { .ino = 0 };
+
+	if (rc == 0 && !rsh_pending_is_over(r->pending))
+		rc = op_find(r->server, r->ino, r->name, &e);
+	rsh_op_free_name(r);
+	/* A node number of 0 lets the kernel remember that there is no such
+	 * name. */
+	if (rc == 0 && e.ino == 0 && e.entry_timeout <= 0)
+		rc = -ENOENT;
+	if (!rsh_pending_end(r->pending))
+		return;
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else
+		fuse_reply_entry(r->req, &e);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	const struct rsh_vfs *v = vfs_of(req);
-	uint64_t node = rsh_vfs_lookup(v, parent, name);
-	struct fuse_entry_param e;
+	struct rsh_request r = {
+		.server = fuse_req_userdata(req), .serve = serve_lookup,
+		.req = req, .ino = parent,
+	};
 
-	if (node == (uint64_t)-1) {
-		fuse_reply_err(req, ENOTDIR);
-		return;
-	}
-	if (node == 0) {
-		/* A node number of 0 lets the kernel remember that there is no
-		 * such name. */
-		e = (struct fuse_entry_param){ .entry_timeout = CACHE_SECONDS };
-		fuse_reply_entry(req, &e);
-		return;
-	}
-	op_fill_entry(v, node, &e);
-	fuse_reply_entry(req, &e);
+	rsh_op_dispatch_name(&r, name);
 }
 
 /* Nodes live as long as the mount, so that lookups need not be counted. */
@@ -98,67 +158,187 @@ static void op_forget_multi(fuse_req_t req, size_t count,
 	fuse_reply_none(req);
 }
 
+static void serve_getattr(const struct rsh_request *r, int rc)
+{
+	double seconds = 0;
+	struct rsh_vfs_at at;
+	struct stat st;
+
+	if (rc == 0)
+		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	if (rc == 0) {
+		rc = op_stat(r->server, &at, at.node, &st);
+		seconds = op_seconds(&at);
+		rsh_vfs_leave(&at);
+	}
+	if (!rsh_pending_end(r->pending))
+		return;
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else
+		fuse_reply_attr(r->req, &st, seconds);
+}
+
 static void op_getattr(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
-	struct stat st;
-	int rc = rsh_vfs_stat(vfs_of(req), ino, &st);
+	struct rsh_request r = {
+		.server = fuse_req_userdata(req), .serve = serve_getattr,
+		.req = req, .ino = ino,
+	};
 
 	(void)fi;
-	if (rc)
-		fuse_reply_err(req, -rc);
-	else
-		fuse_reply_attr(req, &st, CACHE_SECONDS);
+	rsh_op_dispatch(&r);
+}
+
+static void serve_readlink(const struct rsh_request *r, int rc)
+{
+	const char *target = NULL;
+	struct rsh_vfs_at at = { .users = NULL };
+
+	if (rc == 0)
+		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	if (rc == 0)
+		target = rsh_vfs_link(at.vfs, at.node);
+	if (rc == 0 && !target)
+		rc = -EINVAL;
+	if (rsh_pending_end(r->pending)) {
+		if (rc)
+			fuse_reply_err(r->req, -rc);
+		else
+			fuse_reply_readlink(r->req, target);
+	}
+	rsh_vfs_leave(&at);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	const char *target = rsh_vfs_link(vfs_of(req), ino);
+	struct rsh_request r = {
+		.server = fuse_req_userdata(req), .serve = serve_readlink,
+		.req = req, .ino = ino,
+	};
 
-	if (target)
-		fuse_reply_readlink(req, target);
-	else
-		fuse_reply_err(req, EINVAL);
+	rsh_op_dispatch(&r);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
+	const struct rsh_server *s = fuse_req_userdata(req);
 	struct statvfs out;
 
 	(void)ino;
-	rsh_vfs_statfs(vfs_of(req), &out);
+	rsh_vfs_statfs(s->vfs, &out);
 	fuse_reply_statfs(req, &out);
 }
 
-/* ---- directories ---- */
+/* ---- directories ----
+ *
+ * With several steps an open directory keeps its tree. */
+
+/* Returns 0 or -errno; *out is NULL for a tree that never ends. */
+static int op_open_dir(struct rsh_server *s, fuse_ino_t ino,
+		       struct rsh_vfs_at *at, struct rsh_open_file **out)
+{
+	struct stat st;
+	int rc = rsh_vfs_enter(s->vfs, ino, true, at);
+
+	*out = NULL;
+	if (rc)
+		return rc;
+	rc = op_stat(s, at, at->node, &st);
+	if (rc == 0 && !S_ISDIR(st.st_mode))
+		rc = -ENOTDIR;
+	if (rc == 0 && at->users) {
+		*out = rsh_open_file_new(&s->files);
+		rc = *out ? 0 : -ENOMEM;
+	}
+	if (rc)
+		rsh_vfs_leave(at);
+	else if (*out)
+		(*out)->at = *at;
+	return rc;
+}
+
+static void op_close_dir(struct rsh_server *s, struct rsh_open_file *f)
+{
+	if (f)
+		rsh_vfs_leave(&f->at);
+	rsh_open_file_free(&s->files, f);
+}
+
+static void serve_opendir(const struct rsh_request *r, int rc)
+{
+	struct rsh_server *s = r->server;
+	struct fuse_file_info fi = r->fi;
+	struct rsh_open_file *f = NULL;
+	struct rsh_vfs_at at;
+	bool mine;
+
+	if (rc == 0 && !rsh_pending_is_over(r->pending))
+		rc = op_open_dir(s, r->ino, &at, &f);
+	else if (rc == 0)
+		rc = -EINTR;
+	mine = rsh_pending_end(r->pending);
+	if (mine && rc)
+		fuse_reply_err(r->req, -rc);
+	if (rc)
+		return;
+#ifdef HAVE_STRUCT_FUSE_FILE_INFO_CACHE_READDIR
+	fi.cache_readdir = at.lasting;
+#endif
+	fi.keep_cache = at.lasting;
+	fi.fh = (uintptr_t)f;
+	if (!mine || fuse_reply_open(r->req, &fi))
+		op_close_dir(s, f);
+}
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
-	struct stat st;
-	int rc = rsh_vfs_stat(vfs_of(req), ino, &st);
+	struct rsh_request r = {
+		.server = fuse_req_userdata(req), .serve = serve_opendir,
+		.req = req, .ino = ino, .fi = *fi,
+	};
 
-	if (rc == 0 && !S_ISDIR(st.st_mode))
-		rc = -ENOTDIR;
-	if (rc) {
-		fuse_reply_err(req, -rc);
-		return;
-	}
-#ifdef HAVE_STRUCT_FUSE_FILE_INFO_CACHE_READDIR
-	fi->cache_readdir = 1;
-#endif
-	fi->keep_cache = 1;
-	fuse_reply_open(req, fi);
+	rsh_op_dispatch(&r);
+}
+
+static void op_releasedir(fuse_req_t req, fuse_ino_t ino,
+			  struct fuse_file_info *fi)
+{
+	(void)ino;
+	op_close_dir(fuse_req_userdata(req), rsh_open_file_of(fi));
+	fuse_reply_err(req, 0);
+}
+
+/* Appends entry `i`; returns 0 when the buffer is full. */
+static size_t op_add_entry(fuse_req_t req, const struct rsh_vfs_at *at,
+			   char *buf, size_t room, uint64_t node,
+			   const char *name, uint64_t i, bool plus)
+{
+	struct fuse_entry_param e;
+	size_t need;
+
+	op_fill_entry(fuse_req_userdata(req), at, node, &e);
+	need = plus ?
+	       fuse_add_direntry_plus(req, buf, room, name, &e, (off_t)i + 1) :
+		      fuse_add_direntry(req, buf, room, name, &e.attr,
+					(off_t)i + 1);
+	return need <= room ? need : 0;
 }
 
 static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-			bool plus)
+			const struct fuse_file_info *fi, bool plus)
 {
+	const struct rsh_server *s = fuse_req_userdata(req);
+	const struct rsh_open_file *f = rsh_open_file_of(fi);
+	const struct rsh_vfs_at at = f ? f->at : (struct rsh_vfs_at){
+		.vfs = s->vfs, .node = ino, .lasting = true,
+	};
 	cleanup_free char *buf = malloc(size ? size : 1);
-	struct fuse_entry_param e;
 	char name[NAME_MAX + 1];
 	uint64_t child, i = (uint64_t)off;
-	size_t at = 0, n;
+	size_t pos = 0, n;
 	int rc;
 
 	if (!buf) {
@@ -166,37 +346,32 @@ static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		return;
 	}
 	for (;; i++) {
-		rc = rsh_vfs_entry(vfs_of(req), ino, i, &child, name,
+		rc = rsh_vfs_entry(at.vfs, at.node, i, &child, name,
 				   sizeof(name));
 		if (rc)
 			break;
-		op_fill_entry(vfs_of(req), child, &e);
-		n = plus ? fuse_add_direntry_plus(req, buf + at, size - at,
-						  name, &e, (off_t)i + 1) :
-			   fuse_add_direntry(req, buf + at, size - at, name,
-					     &e.attr, (off_t)i + 1);
-		if (n > size - at)
+		n = op_add_entry(req, &at, buf + pos, size - pos, child, name,
+				 i, plus);
+		if (n == 0)
 			break;
-		at += n;
+		pos += n;
 	}
 	if (rc && rc != -ENOENT)
 		fuse_reply_err(req, -rc);
 	else
-		fuse_reply_buf(req, buf, at);
+		fuse_reply_buf(req, buf, pos);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
-	(void)fi;
-	op_list_dir(req, ino, size, off, false);
+	op_list_dir(req, ino, size, off, fi, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 			   off_t off, struct fuse_file_info *fi)
 {
-	(void)fi;
-	op_list_dir(req, ino, size, off, true);
+	op_list_dir(req, ino, size, off, fi, true);
 }
 
 /* ---- files ---- */
@@ -211,6 +386,23 @@ static void op_close_file(struct rsh_server *s, fuse_req_t req,
 	rsh_open_file_free(&s->files, f);
 }
 
+/* The tree is used until no thread reads the stream. */
+static int op_open_stream(struct rsh_server *s, fuse_ino_t ino,
+			  struct rsh_stream **out)
+{
+	struct rsh_vfs_at at;
+	int rc = rsh_vfs_enter(s->vfs, ino, true, &at);
+
+	if (rc)
+		return rc;
+	rc = rsh_vfs_open_stream(at.vfs, at.node, s->streams, out);
+	if (rc)
+		rsh_vfs_leave(&at);
+	else if (at.users)
+		rsh_stream_tell_end(*out, rsh_vfs_leave_users, at.users);
+	return rc;
+}
+
 /* Returns 0 or -errno. */
 static int op_open_file(struct rsh_server *s, const struct rsh_request *r,
 			struct rsh_open_file **out)
@@ -221,7 +413,7 @@ static int op_open_file(struct rsh_server *s, const struct rsh_request *r,
 
 	if (!f)
 		return -ENOMEM;
-	rc = rsh_vfs_open_stream(s->vfs, r->ino, s->streams, &f->stream);
+	rc = op_open_stream(s, r->ino, &f->stream);
 	if (rc) {
 		rsh_open_file_free(&s->files, f);
 		return rc;
@@ -256,14 +448,6 @@ static void op_reply_open(struct rsh_server *s, const struct rsh_request *r,
 		op_close_file(s, NULL, f);
 }
 
-/* Returns what rsh_queue_begin() does.  The request can be interrupted from now
- * on. */
-static int op_begin(struct rsh_request *r, bool of_page)
-{
-	r->pending = rsh_pending_new(r->server, r->req, of_page);
-	return r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
-}
-
 static void serve_open(const struct rsh_request *r, int rc)
 {
 	struct rsh_server *s = r->server;
@@ -288,21 +472,13 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		.server = s, .serve = serve_open, .req = req, .ino = ino,
 		.fi = *fi,
 	};
-	int rc;
 
-	if (rsh_control_owns(ino)) {
+	if (rsh_control_owns(ino))
 		rsh_control_op_open(req, ino, fi);
-		return;
-	}
-	if (!s->passthrough.granted) {
-		serve_open(&r, 0);
-		return;
-	}
-	rc = op_begin(&r, false); /* opening may compare bytes */
-	if (rc != RSH_QUEUE_LATER)
-		serve_open(&r, rc);
-	if (rc == 0)
-		rsh_queue_end(&s->queue);
+	else if (s->passthrough.granted)
+		rsh_op_queue(&r, false); /* opening may compare bytes */
+	else
+		rsh_op_dispatch(&r);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
@@ -351,7 +527,6 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		.server = s, .serve = serve_read, .req = req, .ino = ino,
 		.size = size, .off = off, .fi = *fi,
 	};
-	int rc;
 
 	if (rsh_control_owns(ino)) {
 		rsh_control_op_read(req, size, off, fi);
@@ -361,11 +536,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	rsh_stream_hold(r.stream);
 	/* The kernel names an owner of its locks only where a process reads,
 	 * not where a page is filled. */
-	rc = op_begin(&r, fi->lock_owner == 0);
-	if (rc != RSH_QUEUE_LATER)
-		serve_read(&r, rc);
-	if (rc == 0)
-		rsh_queue_end(&s->queue);
+	rsh_op_queue(&r, fi->lock_owner == 0);
 }
 
 /* ---- writes ----
@@ -410,6 +581,7 @@ const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.opendir = op_opendir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
+	.releasedir = op_releasedir,
 	.open = op_open,
 	.release = op_release,
 	.read = op_read,

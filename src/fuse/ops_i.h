@@ -13,6 +13,7 @@
 #include "rsh/fuse/server.h"
 #include "rsh/read/stream.h"
 #include "rsh/vfs/digest.h"
+#include "rsh/vfs/steps.h"
 
 /* State of passthrough: the source files that the kernel reads itself
  * (passthrough.c).
@@ -42,11 +43,13 @@ struct rsh_passthrough {
 	LIST_HEAD(, rsh_backing) list;
 };
 
-/* An open file: a virtual file, or a text with information about the mount. */
+/* An open file: a virtual file, a text with information about the mount or, in
+ * a mount of several steps, a directory. */
 struct rsh_open_file {
 	struct rsh_stream *stream;
 	struct rsh_backing *backing; /* NULL: the server reads the file */
 	char *text;                  /* content of a control file, else NULL */
+	struct rsh_vfs_at at;        /* of an open directory: its tree */
 	LIST_ENTRY(rsh_open_file) next;
 };
 
@@ -79,7 +82,9 @@ struct rsh_request {
 	struct rsh_pending *pending;
 	struct rsh_stream *stream; /* the stream that is read; it is held */
 	fuse_ino_t ino;
-	size_t size; /* bytes to read from `off` */
+	const char *name; /* to look up, or of an attribute.  With several steps
+			   * it is from malloc, and serve() frees it. */
+	size_t size; /* bytes to read from `off`, or room for an attribute */
 	off_t off;
 	struct fuse_file_info fi;
 	STAILQ_ENTRY(rsh_request) next;
@@ -263,6 +268,18 @@ void rsh_passthrough_free(struct rsh_server *s);
 /* Puts libfuse's errors in this thread into `err` instead of the log, until it
  * is called with NULL. */
 void rsh_libfuse_listen(struct rsh_error *err);
+
+/* dispatch.c.  rsh_op_queue() serves a request that may wait for the source; it
+ * can be interrupted from then on.  `of_page` is as in rsh_pending_new(). */
+void rsh_op_queue(struct rsh_request *r, bool of_page);
+/* Serves a request, as a request that may wait for the source if the
+ * mount has several steps: their trees are made when they are needed. */
+void rsh_op_dispatch(struct rsh_request *r);
+/* Does the same for a request with a name, which is copied if it is needed
+ * later. */
+void rsh_op_dispatch_name(struct rsh_request *r, const char *name);
+/* serve() calls it when it no longer needs the name. */
+void rsh_op_free_name(const struct rsh_request *r);
 
 /* control.c serves the nodes that rsh_control_owns(). */
 void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,

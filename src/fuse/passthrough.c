@@ -46,6 +46,11 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 
 	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
 		return;
+	/* Source files of different steps have the same numbers. */
+	if (rsh_vfs_has_steps(s->vfs)) {
+		say_off(s, "the mount shows several steps");
+		return;
+	}
 	/* The kernel keeps a descriptor, which may stop working if the source
 	 * does. */
 	if (s->io_mode == RSH_IO_AUTO && rsh_vfs_backing_is_remote(s->vfs)) {

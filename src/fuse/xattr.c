@@ -59,8 +59,8 @@ static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 	struct rsh_pending *p;
 	struct stat st;
 
-	if (rsh_control_owns(ino) || rsh_vfs_stat(s->vfs, ino, &st) ||
-	    !S_ISREG(st.st_mode))
+	if (rsh_control_owns(ino) || rsh_vfs_has_steps(s->vfs) ||
+	    rsh_vfs_stat(s->vfs, ino, &st) || !S_ISREG(st.st_mode))
 		fuse_reply_err(req, ENODATA);
 	else if (room < XXH3_DIGITS)
 		reply_value(req, NULL, XXH3_DIGITS, room);
@@ -70,30 +70,74 @@ static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 		fuse_reply_err(req, ENOMEM);
 }
 
+static int xattr_read(const struct rsh_request *r, char **value, size_t *n)
+{
+	struct rsh_vfs_at at;
+	int rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+
+	if (rc)
+		return rc;
+	rc = rsh_vfs_attribute(at.vfs, at.node, r->name, value, n);
+	rsh_vfs_leave(&at);
+	return rc;
+}
+
+static void serve_getxattr(const struct rsh_request *r, int rc)
+{
+	cleanup_free char *value = NULL;
+	size_t n = 0;
+
+	if (rc == 0 && !rsh_pending_is_over(r->pending))
+		rc = xattr_read(r, &value, &n);
+	rsh_op_free_name(r);
+	if (!rsh_pending_end(r->pending))
+		return;
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else
+		reply_value(r->req, value, n, r->size);
+}
+
 void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		     size_t room)
 {
-	const struct rsh_server *s = fuse_req_userdata(req);
-	cleanup_free char *value = NULL;
-	size_t n;
-	int rc;
+	struct rsh_request r = {
+		.server = fuse_req_userdata(req), .serve = serve_getxattr,
+		.req = req, .ino = ino, .size = room,
+	};
 
-	if (strcmp(name, RSH_ATTRIBUTE_XXH3) == 0) {
+	if (strcmp(name, RSH_ATTRIBUTE_XXH3) == 0)
 		get_xxh3(req, ino, room);
-		return;
-	}
-	rc = rsh_vfs_attribute(s->vfs, ino, name, &value, &n);
-	if (rc)
-		fuse_reply_err(req, -rc);
 	else
-		reply_value(req, value, n, room);
+		rsh_op_dispatch_name(&r, name);
+}
+
+static void serve_listxattr(const struct rsh_request *r, int rc)
+{
+	char names[RSH_ATTRIBUTE_NAMES_MAX];
+	struct rsh_vfs_at at;
+	size_t n = 0;
+
+	if (rc == 0)
+		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	if (rc == 0) {
+		n = rsh_vfs_attribute_names(at.vfs, at.node, names);
+		rsh_vfs_leave(&at);
+	}
+	if (!rsh_pending_end(r->pending))
+		return;
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	else
+		reply_value(r->req, names, n, r->size);
 }
 
 void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
-	const struct rsh_server *s = fuse_req_userdata(req);
-	char names[RSH_ATTRIBUTE_NAMES_MAX];
+	struct rsh_request r = {
+		.server = fuse_req_userdata(req), .serve = serve_listxattr,
+		.req = req, .ino = ino, .size = room,
+	};
 
-	reply_value(req, names, rsh_vfs_attribute_names(s->vfs, ino, names),
-		    room);
+	rsh_op_dispatch(&r);
 }

@@ -60,30 +60,32 @@ static int catalogue_list_present(struct rsh_catalogue *c)
 	return catalogue_number_indexes(c);
 }
 
-/* Most files share their index with the file before them, so an index that
- * equals the last one is skipped. */
-static int catalogue_find_first(struct rsh_catalogue *c)
+/* Finds the first or, backwards, the last file of each name.  Most files share
+ * their index with the file beside them, so an index that equals the one before
+ * is skipped. */
+static uint32_t *catalogue_find_ends(const struct rsh_catalogue *c,
+				     bool backwards)
 {
-	const struct rsh_ckpt_index *last = NULL;
+	const struct rsh_ckpt_index *before = NULL;
+	uint32_t *ends = rsh_alloc_array(c->n_names, sizeof(*ends));
 
-	c->first = rsh_alloc_array(c->n_names, sizeof(*c->first));
-	if (!c->first)
-		return -ENOMEM;
-	c->n_first = c->n_names;
-	memset(c->first, 0xff, (size_t)c->n_first * sizeof(*c->first));
+	if (!ends)
+		return NULL;
+	memset(ends, 0xff, (size_t)c->n_names * sizeof(*ends));
 	for (uint32_t i = 0; i < c->n_present; i++) {
-		const uint32_t file = c->present[i];
+		const uint32_t file =
+			c->present[backwards ? c->n_present - 1 - i : i];
 		const struct rsh_ckpt_index *ix = c->index[file];
 
-		for (uint32_t r = 0; ix != last && r < ix->n_records; r++) {
+		for (uint32_t r = 0; ix != before && r < ix->n_records; r++) {
 			const uint32_t name = ix->records[r].name;
 
-			if (name < c->n_first && c->first[name] == UINT32_MAX)
-				c->first[name] = file;
+			if (name < c->n_names && ends[name] == UINT32_MAX)
+				ends[name] = file;
 		}
-		last = ix;
+		before = ix;
 	}
-	return 0;
+	return ends;
 }
 
 static int catalogue_copy_files(struct rsh_catalogue *c,
@@ -104,8 +106,12 @@ static int catalogue_copy_files(struct rsh_catalogue *c,
 		if (!c->path[f])
 			return -ENOMEM;
 	}
-	return catalogue_list_present(c) || catalogue_find_first(c) ? -ENOMEM :
-								      0;
+	if (catalogue_list_present(c))
+		return -ENOMEM;
+	c->n_ends = c->n_names;
+	c->first = catalogue_find_ends(c, false);
+	c->last = catalogue_find_ends(c, true);
+	return c->first && c->last ? 0 : -ENOMEM;
 }
 
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
@@ -150,6 +156,7 @@ void rsh_catalogue_free(struct rsh_catalogue *c)
 	free(c->index_id);
 	free(c->present);
 	free(c->first);
+	free(c->last);
 	free(c);
 }
 
@@ -213,7 +220,12 @@ const struct rsh_record *rsh_catalogue_record(const struct rsh_catalogue *c,
 
 uint32_t rsh_catalogue_first(const struct rsh_catalogue *c, uint32_t name)
 {
-	return name < c->n_first ? c->first[name] : UINT32_MAX;
+	return name < c->n_ends ? c->first[name] : UINT32_MAX;
+}
+
+uint32_t rsh_catalogue_last(const struct rsh_catalogue *c, uint32_t name)
+{
+	return name < c->n_ends ? c->last[name] : UINT32_MAX;
 }
 
 const char *rsh_catalogue_path(const struct rsh_catalogue *c, uint32_t file)

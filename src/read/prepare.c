@@ -20,6 +20,8 @@ void rsh_stream_unref(struct rsh_stream *st)
 {
 	if (--st->refs)
 		return;
+	if (st->ended)
+		st->ended(st->ended_ctx);
 	pthread_cond_destroy(&st->loaded);
 	free(st);
 }

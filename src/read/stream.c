@@ -280,6 +280,15 @@ void rsh_stream_close(struct rsh_stream *st)
 	pthread_mutex_unlock(&s->lock);
 }
 
+void rsh_stream_tell_end(struct rsh_stream *st, void (*ended)(void *ctx),
+			 void *ctx)
+{
+	pthread_mutex_lock(&st->all->lock);
+	st->ended = ended;
+	st->ended_ctx = ctx;
+	pthread_mutex_unlock(&st->all->lock);
+}
+
 void rsh_stream_hold(struct rsh_stream *st)
 {
 	pthread_mutex_lock(&st->all->lock);

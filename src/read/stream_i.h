@@ -46,6 +46,8 @@ struct rsh_stream {
 	pthread_cond_t loaded; /* one of its windows is ready or has failed */
 	/* one while it is open, one for each load, one for each user */
 	unsigned refs;
+	void (*ended)(void *ctx); /* NULL: nothing is called */
+	void *ended_ctx;
 	bool closed;   /* it has no readers any more */
 	struct rsh_window_list windows; /* ascending, without gaps */
 	unsigned n_windows;

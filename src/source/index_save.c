@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@
 #define TEMPORARY_SECONDS 3600
 
 struct blob {
+	uint32_t number;
 	uint8_t *data;
 	size_t length;
 	const struct rsh_ckpt_index *index; /* NULL: from the old file */
@@ -47,8 +49,9 @@ struct blob {
 /* A draft is the new file before it is written. */
 struct rsh_index_draft {
 	struct rsh_index_cache *cache;
-	struct blob *blobs;
+	struct blob **blobs;
 	size_t n_blobs, cap_blobs;
+	void *by_index, *by_data; /* trees of these blobs */
 	struct rsh_index_file *files;
 	size_t n_files, cap_files;
 	uint32_t n_entries; /* entries that are not from the old file */
@@ -57,10 +60,37 @@ struct rsh_index_draft {
 	uint64_t bytes;
 };
 
+/* The array of the draft owns the blobs of both trees. */
+static void tree_keeps(void *blob)
+{
+	(void)blob;
+}
+
+static int blob_by_index(const void *a, const void *b)
+{
+	const struct blob *x = a, *y = b;
+	const uintptr_t p = (uintptr_t)x->index, q = (uintptr_t)y->index;
+
+	return (p > q) - (p < q);
+}
+
+static int blob_by_data(const void *a, const void *b)
+{
+	const struct blob *x = a, *y = b;
+
+	if (x->length != y->length)
+		return x->length < y->length ? -1 : 1;
+	return memcmp(x->data, y->data, x->length);
+}
+
 static void draft_free(struct rsh_index_draft *d)
 {
-	for (size_t i = 0; i < d->n_blobs; i++)
-		free(d->blobs[i].data);
+	tdestroy(d->by_index, tree_keeps);
+	tdestroy(d->by_data, tree_keeps);
+	for (size_t i = 0; i < d->n_blobs; i++) {
+		free(d->blobs[i]->data);
+		free(d->blobs[i]);
+	}
 	free(d->blobs);
 	free(d->files);
 	free(d->names);
@@ -70,21 +100,35 @@ static void draft_free(struct rsh_index_draft *d)
 
 /* ---- contents of the file ---- */
 
-/* Adds a blob and takes ownership of its data, also on failure. */
-static int draft_add_blob(struct rsh_index_draft *d, const struct blob *b,
+/* Adds a blob, unless there is one with the same data.  Takes ownership of the
+ * data, also on failure. */
+static int draft_add_blob(struct rsh_index_draft *d, struct blob *b,
 			  uint32_t *number)
 {
 	uint64_t bytes = d->bytes + b->length + sizeof(struct rsh_index_blob);
+	cleanup_free struct blob *added = malloc(sizeof(*added));
+	struct blob **found;
+	int rc = added ? 0 : -ENOMEM;
 
-	if (bytes > RSH_INDEX_FILE_MAX ||
-	    rsh_grow(&d->blobs, &d->cap_blobs, d->n_blobs + 1,
-		     sizeof(*d->blobs))) {
+	if (rc == 0 && bytes > RSH_INDEX_FILE_MAX)
+		rc = -EFBIG;
+	if (rc == 0)
+		rc = rsh_grow(&d->blobs, &d->cap_blobs, d->n_blobs + 1,
+			      sizeof(struct blob *));
+	b->number = (uint32_t)d->n_blobs;
+	if (rc == 0)
+		*added = *b;
+	found = rc == 0 ? tsearch(added, &d->by_data, blob_by_data) : NULL;
+	if (!found || *found != added)
 		free(b->data);
-		return bytes > RSH_INDEX_FILE_MAX ? -EFBIG : -ENOMEM;
-	}
+	if (!found)
+		return rc ? rc : -ENOMEM;
+	*number = (*found)->number;
+	if (*found != added)
+		return 0;
+	added = NULL;
 	d->bytes = bytes;
-	*number = (uint32_t)d->n_blobs;
-	d->blobs[d->n_blobs++] = *b;
+	d->blobs[d->n_blobs++] = *found;
 	return 0;
 }
 
@@ -104,22 +148,26 @@ static int draft_add_file(struct rsh_index_draft *d,
 	return 0;
 }
 
-/* Returns the blob of an index; adjacent entries mostly share one. */
+/* Returns the blob of an index; many entries share one. */
 static int draft_blob_of(struct rsh_index_draft *d,
 			 const struct rsh_ckpt_index *index,
 			 const struct rsh_names *names, uint32_t *number)
 {
 	struct blob b = { .index = index };
+	struct blob *const *found = tfind(&b, &d->by_index, blob_by_index);
+	int rc;
 
-	for (size_t i = d->n_blobs; i-- > 0;) {
-		if (d->blobs[i].index == index) {
-			*number = (uint32_t)i;
-			return 0;
-		}
+	if (found) {
+		*number = (*found)->number;
+		return 0;
 	}
 	if (rsh_index_encode(index, names, &b.data, &b.length))
 		return -ENOMEM;
-	return draft_add_blob(d, &b, number);
+	rc = draft_add_blob(d, &b, number);
+	if (rc == 0 && d->blobs[*number]->index == index &&
+	    !tsearch(d->blobs[*number], &d->by_index, blob_by_index))
+		rc = -ENOMEM;
+	return rc;
 }
 
 static int draft_by_name(const void *a, const void *b)
@@ -152,11 +200,6 @@ static int draft_add_entries(struct rsh_index_draft *d,
 	return 0;
 }
 
-static bool same_blob(const struct blob *b, const uint8_t *data, size_t length)
-{
-	return b->length == length && !memcmp(b->data, data, length);
-}
-
 /* Returns the new number of an old blob; -EBADMSG if it is damaged. */
 static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 			   uint32_t *number)
@@ -172,13 +215,6 @@ static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 	data = rsh_index_cache_blob(d->cache, old, &b.length);
 	if (!data)
 		return -EBADMSG;
-	for (size_t i = 0; i < d->n_blobs; i++) {
-		if (same_blob(&d->blobs[i], data, b.length)) {
-			d->moved[old] = (uint32_t)i + 1;
-			*number = (uint32_t)i;
-			return 0;
-		}
-	}
 	b.data = malloc(b.length);
 	if (!b.data)
 		return -ENOMEM;
@@ -238,14 +274,14 @@ static int draft_lay_out(const struct rsh_index_draft *d,
 	if (!places)
 		return -ENOMEM;
 	for (size_t i = 0; i < d->n_blobs; i++) {
-		places[i] = (struct rsh_index_blob){ at, d->blobs[i].length };
-		at += d->blobs[i].length;
+		places[i] = (struct rsh_index_blob){ at, d->blobs[i]->length };
+		at += d->blobs[i]->length;
 	}
 	head->sum = rsh_index_sum(head, places, d->files);
 	to = draft_put(to, places, d->n_blobs * sizeof(*places));
 	to = draft_put(to, d->files, d->n_files * sizeof(*d->files));
 	for (size_t i = 0; i < d->n_blobs; i++)
-		to = draft_put(to, d->blobs[i].data, d->blobs[i].length);
+		to = draft_put(to, d->blobs[i]->data, d->blobs[i]->length);
 	return 0;
 }
 

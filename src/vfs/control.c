@@ -11,10 +11,10 @@
 #include "rsh/util/checked.h"
 #include "vfs_i.h"
 
-/* The nodes of the control directory have larger numbers than all nodes of
- * checkpoints.  Their order is: the directory, its files, the directory of
+/* The nodes of the control directory have larger numbers than all nodes of a
+ * checkpoint, and smaller ones than those of steps (steps_i.h).  Their order is: the directory, its files, the directory of
  * plans, the plans. */
-#define NODE_DIR (UINT64_C(1) << 40)
+#define NODE_DIR RSH_CONTROL_NODE
 #define NODE_ITEMS (NODE_DIR + 1)
 #define NODE_PLAN_DIR (NODE_DIR + N_ITEMS)
 #define NODE_PLANS (NODE_PLAN_DIR + 1)
@@ -27,11 +27,15 @@ static const struct rsh_item items[] = {
 	{ "plan", RSH_NODE_DIR, RSH_NO_LEAF }, /* last, and left out if there
 						* are no plans */
 };
+/* With several steps this is the last one instead. */
+static const struct rsh_item steps_item = {
+	"steps", RSH_NODE_FILE, RSH_CONTROL_STEPS,
+};
 #define N_ITEMS (sizeof(items) / sizeof(items[0]))
 
 bool rsh_control_owns(uint64_t node)
 {
-	return node >= NODE_DIR;
+	return node >= NODE_DIR && node < 2 * NODE_DIR;
 }
 
 int rsh_control_show(const struct rsh_vfs *v, struct rsh_leaf *out)
@@ -66,6 +70,10 @@ int rsh_control_add(struct rsh_vfs *v, const struct rsh_control_options *o)
 		.parent = NODE_PLAN_DIR, .kind = RSH_NODE_FILE,
 		.before = "rank_", .after = ".json", .leaf = RSH_CONTROL_PLAN,
 	};
+	const struct rsh_row steps = {
+		.n = o->steps, .first = NODE_PLAN_DIR, .step = 1,
+		.parent = NODE_DIR, .items = &steps_item,
+	};
 	struct rsh_tree *t = &v->control;
 	int rc;
 
@@ -76,5 +84,7 @@ int rsh_control_add(struct rsh_vfs *v, const struct rsh_control_options *o)
 	clock_gettime(CLOCK_REALTIME, &t->dir_mtime);
 	v->tell = *o;
 	rc = rsh_tree_add(t, &files);
+	if (rc == 0 && o->steps)
+		return rsh_tree_add(t, &steps);
 	return rc ? rc : rsh_tree_add(t, &plans);
 }

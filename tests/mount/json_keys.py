@@ -138,7 +138,7 @@ def of_a_mount(job):
         said = keys(run_json("stats", m.path))
         with open(os.path.join(m.path, ".reshardfs/config"), encoding="utf-8") as f:
             said |= keys(json.load(f))
-        text = manual("reshardfs-control.5", r"\.Sh DESCRIPTION", r"\.Sh ")
+        text = manual("reshardfs-control.5", r"\.Sh DESCRIPTION", r"\.Sh |\.Ss steps")
         same(said, quoted(text, "Va"))
         with open(os.path.join(m.path, ".reshardfs/plan/rank_0.json"),
                   encoding="utf-8") as f:
@@ -147,12 +147,20 @@ def of_a_mount(job):
             check(keys(json.load(f)) == keys(said), "the plan of a mount has other keys")
 
 
+def steps_of_a_mount(job):
+    with Mounted(job.source, src_strategy=job.src, dst_strategy=job.dst,
+                 extra=["--steps=all"]) as m:
+        said = keys(run_json("steps", m.path))
+        same(said, quoted(manual("reshardfs-control.5", r"\.Ss steps"), "Va"))
+
+
 def what_has_none(_):
     for command in ("umount", "mount"):
         check("--json" not in run(command, "--help-all").out, f"{command} has --json")
 
 
-TESTS = [ls, plan, export, a_manifest, verify, strategy, of_a_mount, what_has_none]
+TESTS = [ls, plan, export, a_manifest, verify, strategy, of_a_mount, steps_of_a_mount,
+         what_has_none]
 
 
 def main():

@@ -24,9 +24,11 @@ MOUNT += \
 	mount/selection.py \
 	mount/checkpoint2.py \
 	mount/forms.py \
+	mount/table.py \
 	mount/damage.py \
 	mount/lost_ranks.py \
 	mount/resume.py \
+	mount/steps.py \
 	mount/ls.py \
 	mount/picture.py \
 	mount/plan.py \

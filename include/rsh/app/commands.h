@@ -28,6 +28,7 @@ enum rsh_command_id {
 	RSH_COMMAND_TABLE_CHECK,
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
+	RSH_COMMAND_STEPS,
 	RSH_COMMAND_HELP,
 	RSH_COMMAND_LIBRARY, /* not a command: the options of libreshard */
 };

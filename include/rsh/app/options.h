@@ -65,6 +65,12 @@ struct rsh_options {
 	const char *checkpoint; /* NULL: not given, as for those below */
 	const char *output;
 	bool resume;
+	bool steps; /* SOURCE is a directory of steps, which are all shown */
+	unsigned steps_interval; /* ms; 0: not given */
+	/* With `steps`: `vfs` as it was before anything depended on what SOURCE
+	 * is.  Each step is a SOURCE of its own. */
+	struct rsh_vfs_config asked;
+	const char *wait; /* the step that `steps` waits for; NULL: none */
 	const char *directory; /* OUTDIR */
 	const char *manifest;
 	unsigned jobs;         /* 0: not given */
@@ -127,6 +133,16 @@ void rsh_options_settle(struct rsh_options *o);
  * copied.  Returns 0, or -EINVAL or -ENOMEM with a sentence. */
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err);
+
+/* Sets *out to the options of a mount of one step, whose strings must outlive
+ * it; `store` says how the step is opened.  rsh_options_clear_step() frees
+ * *out, also after a failure.  Returns 0, or -errno with a sentence. */
+struct rsh_saved_step;
+int rsh_options_of_step(const struct rsh_options *o,
+			const struct rsh_saved_step *step,
+			const struct rsh_store_options *store,
+			struct rsh_options *out, struct rsh_error *err);
+void rsh_options_clear_step(struct rsh_options *out);
 
 /* Returns whether the option of that name was given. */
 bool rsh_option_given(const struct rsh_options *o, const char *name);

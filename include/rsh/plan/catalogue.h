@@ -60,9 +60,10 @@ struct rsh_catalogue {
 	uint32_t n_indexes;  /* distinct indexes */
 	uint32_t n_present;
 	uint32_t *present;   /* files that have an index, ascending */
-	uint32_t *first;     /* [name that a file has]: the first such file, or
-			      * UINT32_MAX */
-	uint32_t n_first;    /* length of `first`: no file has other names */
+	/* [name that a file has]: the first and the last such file, or
+	 * UINT32_MAX */
+	uint32_t *first, *last;
+	uint32_t n_ends;     /* length of both: no file has other names */
 
 	uint32_t n_tensors;
 	struct rsh_tensor **tensors;
@@ -116,6 +117,8 @@ const struct rsh_record *rsh_catalogue_record(const struct rsh_catalogue *c,
 					      uint32_t file, uint32_t name);
 /* Returns the first file with a record of `name`, UINT32_MAX if none has it. */
 uint32_t rsh_catalogue_first(const struct rsh_catalogue *c, uint32_t name);
+/* Returns the last such file, UINT32_MAX if none has it. */
+uint32_t rsh_catalogue_last(const struct rsh_catalogue *c, uint32_t name);
 /* Returns the path of a file for messages, "?" if it has none. */
 const char *rsh_catalogue_path(const struct rsh_catalogue *c, uint32_t file);
 /* Returns the index in c->present of the first file >= `file`, or n_present. */

@@ -109,6 +109,11 @@ int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
  * windows that are being filled.  Reads of other threads that hold the stream
  * end with -EINTR, unless the source is being read for them. */
 void rsh_stream_close(struct rsh_stream *st);
+/* Sets a function that is called once when the stream is closed and no thread
+ * reads its body any more.  It is called with a lock held, so it must not
+ * wait. */
+void rsh_stream_tell_end(struct rsh_stream *st, void (*ended)(void *ctx),
+			 void *ctx);
 /* A thread that reads while another thread may close the stream calls these two
  * before and after the read. */
 void rsh_stream_hold(struct rsh_stream *st);

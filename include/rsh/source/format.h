@@ -24,7 +24,6 @@
 #include "rsh/source/step.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/wire/plain.h"
 
 /* ---- types of the contract ---- */
 
@@ -89,9 +88,9 @@ struct rsh_read_job {
 
 /* These are the values of a source that are not tensors. */
 struct rsh_values {
-	uint32_t n;
-	const char **names;       /* the source owns the names */
-	struct rsh_plain *values; /* [n] */
+	char *text; /* a JSON object of plain data by name (from malloc); NULL:
+		     * there are no values */
+	size_t len;
 	struct rsh_store_attr attr; /* readable for users who can read all files
 				     * with values */
 };
@@ -141,15 +140,6 @@ enum rsh_scan {
 	RSH_SCAN_HEADERS,
 	RSH_SCAN_CRC,    /* and all bytes, compared with their checksums */
 	RSH_SCAN_VERIFY, /* and checks whether anything is missing */
-};
-
-/* A file of a source that is scanned. */
-struct rsh_scan_job {
-	const struct rsh_source *source;
-	uint32_t file;
-	const struct rsh_byte_source *bytes;
-	enum rsh_scan how;
-	struct rsh_names *names;
 };
 
 struct rsh_format {
@@ -206,7 +196,9 @@ struct rsh_format {
 	 * *out.  A file that fails counts as missing, but if it is a part of a
 	 * model (RSH_OWNER_MODEL), the source fails.  Any thread may call it.
 	 * NULL: the name of the file says how it is scanned. */
-	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
+	int (*scan)(const struct rsh_source *s, uint32_t file,
+		    const struct rsh_byte_source *bytes, enum rsh_scan how,
+		    struct rsh_names *names, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
 	/* Returns whether a stored index is the one that scan would make.  The
 	 * file is the same, but other inputs of the format may have changed.
@@ -245,6 +237,12 @@ struct rsh_format {
 	 * files. */
 	bool (*absent)(const struct rsh_source *s, uint32_t i,
 		       struct rsh_source_file_info *out);
+	/* Checks whether the chosen step, whose files are all there and
+	 * complete by their headers, was saved completely, by the order in
+	 * which its framework writes files.  Returns 0, or -errno with a
+	 * sentence that says what is missing.  NULL: files of ranks need one of
+	 * each rank; all others are complete. */
+	int (*whole)(const struct rsh_source *s, struct rsh_error *err);
 	/* Returns bytes that differ if the metadata of two steps differ.  NULL:
 	 * steps have no metadata. */
 	const void *(*key)(const struct rsh_source *s, size_t *n);
@@ -268,11 +266,11 @@ struct rsh_format {
 	 * read. */
 	int (*plan)(const struct rsh_read_job *job, struct rsh_plan **out,
 		    struct rsh_error *err);
-	/* Reads the values that are not tensors and are wanted.  The caller
-	 * must call rsh_values_clear(), also after a failure.  NULL: there are
-	 * no such values. */
+	/* Reads values that are not tensors; *note says what is left out (from
+	 * malloc; NULL: nothing).  NULL: there are no such values. */
 	int (*values)(struct rsh_source *s, const struct rsh_plan_options *opts,
-		      struct rsh_values *out, struct rsh_error *err);
+		      struct rsh_values *out, char **note,
+		      struct rsh_error *err);
 	/* Calls fn for each tensor of SOURCE, with its bytes in the files.
 	 * NULL: the records of the indexes are the tensors. */
 	void (*each)(const struct rsh_source *s,
@@ -292,14 +290,6 @@ struct rsh_format {
 };
 
 /* ---- functions for formats ---- */
-
-/* Makes room for n values.  All are empty, and *v has none yet.  Returns 0 or
- * -ENOMEM. */
-int rsh_values_alloc(struct rsh_values *v, size_t n);
-/* Limits the mode to that of a file with a value; `first`: sets it. */
-void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a,
-			  bool first);
-void rsh_values_clear(struct rsh_values *v);
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s);
 const char *rsh_source_path(const struct rsh_source *s);

@@ -163,6 +163,11 @@ void rsh_source_log_left_out(const struct rsh_source *s);
  * sentence. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err);
+/* Chooses and indexes candidate i, and checks whether it was saved completely.
+ * The names must outlive the source.  Returns 0, or -errno with a sentence: a
+ * file is missing or damaged, or the format finds the save unfinished. */
+int rsh_source_check_whole(struct rsh_source *s, uint32_t i,
+			   struct rsh_names *names, struct rsh_error *err);
 /* Compares group_info.pb files with the strategy.  These are the files in the
  * rank directories or, instead, `given`: one file, a directory with
  * rank_N/group_info.pb, or a path with "{rank}" in it; NULL: not given.

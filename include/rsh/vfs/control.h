@@ -3,6 +3,7 @@
  *
  *   /.reshardfs/stats, metrics, log, config
  *   /.reshardfs/plan/rank_N.json
+ *   /.reshardfs/steps              of a mount of all steps
  *
  * It is a separate tree.  A lookup by name finds it, but the root does not list
  * it, so that programs that walk or copy the mount see only checkpoints.  The
@@ -19,18 +20,22 @@
 #include "rsh/vfs/vfs.h"
 
 #define RSH_CONTROL_NAME ".reshardfs"
+/* The number of the directory. */
+#define RSH_CONTROL_NODE (UINT64_C(1) << 40)
 
 enum rsh_control_file {
 	RSH_CONTROL_STATS,
 	RSH_CONTROL_METRICS,
 	RSH_CONTROL_LOG,
 	RSH_CONTROL_CONFIG,
+	RSH_CONTROL_STEPS,
 	RSH_CONTROL_PLAN, /* the plan of one rank */
 };
 
 struct rsh_control_options {
 	/* The number of plans.  If it is 0 there is no directory `plan`. */
 	uint32_t n_plans;
+	bool steps; /* there is a file `steps`, and no plan */
 	/* Makes the text of a file (from malloc).  Any thread may call it.
 	 * Returns 0 or -errno. */
 	int (*make)(void *ctx, enum rsh_control_file which, uint32_t rank,

@@ -17,5 +17,6 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
 enum rsh_exit rsh_convert_command(const struct rsh_options *o);
 enum rsh_exit rsh_warm(const struct rsh_options *o);
 enum rsh_exit rsh_stats(const struct rsh_options *o);
+enum rsh_exit rsh_steps(const struct rsh_options *o);
 
 #endif

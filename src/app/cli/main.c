@@ -39,6 +39,7 @@ static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
 	[RSH_COMMAND_CONVERT] = rsh_convert_command,
 	[RSH_COMMAND_WARM] = rsh_warm,
 	[RSH_COMMAND_STATS] = rsh_stats,
+	[RSH_COMMAND_STEPS] = rsh_steps,
 	[RSH_COMMAND_HELP] = rsh_help,
 };
 

@@ -10,63 +10,61 @@
 #include "plan.h"
 #include "rsh/util/mem.h"
 
-/* Counts runs of one length.  There are few lengths, and consecutive runs
- * mostly have the same one. */
-struct length {
-	uint64_t bytes;
+/* These numbers belong to a key: runs of a length, or bytes of a source rank.
+ * They are ascending by key. */
+struct count {
+	uint64_t key;
 	uint64_t n;
 };
 
-struct walk {
-	struct length *lengths;
-	size_t n_lengths, cap_lengths, last_length;
-	struct rsh_plan_source *sources;
-	size_t n_sources, cap_sources, last_source;
+struct counts {
+	struct count *v;
+	size_t n, cap, last;
 };
 
-static int count_runs(struct walk *w, uint64_t bytes, uint64_t n)
-{
-	size_t i = w->last_length;
+struct walk {
+	struct counts lengths; /* n: runs */
+	struct counts sources; /* n: bytes */
+};
 
-	if (i >= w->n_lengths || w->lengths[i].bytes != bytes)
-		for (i = 0; i < w->n_lengths; i++)
-			if (w->lengths[i].bytes == bytes)
-				break;
-	if (i == w->n_lengths) {
-		if (rsh_grow(&w->lengths, &w->cap_lengths, i + 1,
-			     sizeof(*w->lengths)))
-			return -ENOMEM;
-		w->lengths[w->n_lengths++] = (struct length){ bytes, 0 };
+static size_t count_place(const struct counts *c, uint64_t key)
+{
+	size_t lo = 0, hi = c->n;
+
+	/* Consecutive runs mostly have the same key. */
+	if (c->last < c->n && c->v[c->last].key == key)
+		return c->last;
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (c->v[mid].key < key)
+			lo = mid + 1;
+		else
+			hi = mid;
 	}
-	w->lengths[i].n += n;
-	w->last_length = i;
-	return 0;
+	return lo;
 }
 
-static int count_source(struct walk *w, uint32_t rank, uint64_t bytes)
+static int count(struct counts *c, uint64_t key, uint64_t n)
 {
-	size_t i = w->last_source;
+	const size_t at = count_place(c, key);
 
-	if (i >= w->n_sources || w->sources[i].rank != rank)
-		for (i = 0; i < w->n_sources; i++)
-			if (w->sources[i].rank == rank)
-				break;
-	if (i == w->n_sources) {
-		if (rsh_grow(&w->sources, &w->cap_sources, i + 1,
-			     sizeof(*w->sources)))
+	if (at == c->n || c->v[at].key != key) {
+		if (rsh_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v)))
 			return -ENOMEM;
-		w->sources[w->n_sources++] =
-			(struct rsh_plan_source){ rank, 0 };
+		memmove(&c->v[at + 1], &c->v[at], (c->n - at) * sizeof(*c->v));
+		c->v[at] = (struct count){ key, 0 };
+		c->n++;
 	}
-	w->sources[i].bytes += bytes;
-	w->last_source = i;
+	c->v[at].n += n;
+	c->last = at;
 	return 0;
 }
 
 static int count_piece(struct walk *w, const struct rsh_piece *p)
 {
-	return count_runs(w, p->src_length, 1) ||
-	       count_source(w, p->src_rank, p->src_length) ? -ENOMEM : 0;
+	return count(&w->lengths, p->src_length, 1) ||
+	       count(&w->sources, p->src_rank, p->src_length) ? -ENOMEM : 0;
 }
 
 /* A tile is read once, row by row, for all pieces that show a part of it. */
@@ -77,8 +75,8 @@ static int count_tile(struct walk *w, const struct rsh_piece *p)
 
 	if (p->tile_offset)
 		return 0;
-	return count_runs(w, row, t->n_rows) ||
-	       count_source(w, t->src_rank, row * t->n_rows) ? -ENOMEM : 0;
+	return count(&w->lengths, row, t->n_rows) ||
+	       count(&w->sources, t->src_rank, row * t->n_rows) ? -ENOMEM : 0;
 }
 
 static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
@@ -97,39 +95,33 @@ static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 	return rsh_piece_iter_status(it);
 }
 
-static int by_bytes(const void *a, const void *b)
+static int sum_up(const struct walk *w, struct rsh_plan_file *out)
 {
-	const struct length *x = a, *y = b;
-
-	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
-}
-
-static int source_by_rank(const void *a, const void *b)
-{
-	const struct rsh_plan_source *x = a, *y = b;
-
-	return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-static void sum_up(struct walk *w, struct rsh_plan_file *out)
-{
+	const struct count *length = w->lengths.v;
 	uint64_t before = 0;
 
-	if (w->n_lengths == 0)
-		return;
-	qsort(w->lengths, w->n_lengths, sizeof(*w->lengths), by_bytes);
-	qsort(w->sources, w->n_sources, sizeof(*w->sources), source_by_rank);
-	for (size_t i = 0; i < w->n_lengths; i++) {
-		out->n_runs += w->lengths[i].n;
-		out->read_bytes += w->lengths[i].bytes * w->lengths[i].n;
+	if (w->lengths.n == 0)
+		return 0;
+	for (size_t i = 0; i < w->lengths.n; i++) {
+		out->n_runs += length[i].n;
+		out->read_bytes += length[i].key * length[i].n;
 	}
-	out->min_run = w->lengths[0].bytes;
-	out->max_run = w->lengths[w->n_lengths - 1].bytes;
+	out->min_run = length[0].key;
+	out->max_run = length[w->lengths.n - 1].key;
 	/* If there are two middle values, the lower one is the median. */
 	for (size_t i = 0; before <= (out->n_runs - 1) / 2; i++) {
-		out->median_run = w->lengths[i].bytes;
-		before += w->lengths[i].n;
+		out->median_run = length[i].key;
+		before += length[i].n;
 	}
+	out->sources = rsh_alloc_array(w->sources.n, sizeof(*out->sources));
+	if (!out->sources)
+		return -ENOMEM;
+	out->n_sources = w->sources.n;
+	for (size_t i = 0; i < w->sources.n; i++)
+		out->sources[i] = (struct rsh_plan_source){
+			(uint32_t)w->sources.v[i].key, w->sources.v[i].n
+		};
+	return 0;
 }
 
 int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
@@ -154,10 +146,9 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 	if (it)
 		rsh_piece_iter_free(it);
 	if (rc == 0)
-		sum_up(&w, out);
-	free(w.lengths);
-	out->n_sources = w.n_sources;
-	out->sources = w.sources;
+		rc = sum_up(&w, out);
+	free(w.lengths.v);
+	free(w.sources.v);
 	return rc;
 }
 

@@ -59,24 +59,14 @@ static struct rsh_plan_file sum(const struct rsh_plan_report *r)
 	return all;
 }
 
-static int add_users(const struct rsh_plan_report *r, struct source *s)
+static int source_add_user(struct source *s, uint32_t rank, uint64_t bytes)
 {
-	for (size_t i = 0; i < r->n; i++)
-		for (size_t k = 0; k < r->files[i].n_sources; k++) {
-			const struct rsh_plan_source *from =
-				&r->files[i].sources[k];
-
-			if (from->rank != s->rank)
-				continue;
-			s->bytes += from->bytes;
-			if (s->n_users &&
-			    s->users[s->n_users - 1] == r->files[i].rank)
-				continue;
-			if (rsh_grow(&s->users, &s->cap, s->n_users + 1,
-				     sizeof(*s->users)))
-				return -ENOMEM;
-			s->users[s->n_users++] = r->files[i].rank;
-		}
+	s->bytes += bytes;
+	if (s->n_users && s->users[s->n_users - 1] == rank)
+		return 0;
+	if (rsh_grow(&s->users, &s->cap, s->n_users + 1, sizeof(*s->users)))
+		return -ENOMEM;
+	s->users[s->n_users++] = rank;
 	return 0;
 }
 
@@ -91,23 +81,32 @@ static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
 	s->v = calloc((size_t)view.n_ranks + 1, sizeof(*s->v));
 	if (!s->v || rsh_vfs_replicas(r->view->src, &s->first, &s->n_first))
 		return -ENOMEM;
-	for (uint32_t rank = 0; rank < view.n_ranks; rank++) {
-		struct source *one = &s->v[s->n];
+	s->n = view.n_ranks;
+	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+		s->v[rank] = (struct source){
+			.rank = rank, .path = view.path[rank],
+			.group = rank < s->n_first ? s->first[rank] : rank,
+		};
+	for (size_t i = 0; i < r->n; i++)
+		for (size_t k = 0; k < r->files[i].n_sources; k++) {
+			const struct rsh_plan_source *from =
+				&r->files[i].sources[k];
 
-		*one = (struct source){ .rank = rank,
-					.path = view.path[rank] };
-		one->group = rank < s->n_first ? s->first[rank] : rank;
-		if (add_users(r, one))
-			return -ENOMEM;
-		s->n += one->n_users > 0;
-	}
+			if (source_add_user(&s->v[from->rank], r->files[i].rank,
+					    from->bytes))
+				return -ENOMEM;
+		}
+	/* What is left are the ranks that are read. */
+	s->n = 0;
+	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+		if (s->v[rank].n_users)
+			s->v[s->n++] = s->v[rank];
 	return 0;
 }
 
 static void sources_clear(struct sources *s)
 {
-	/* The entry after the last one may have been begun. */
-	for (size_t i = 0; s->v && i <= s->n; i++)
+	for (size_t i = 0; s->v && i < s->n; i++)
 		free(s->v[i].users);
 	free(s->v);
 	free(s->first);

@@ -18,7 +18,7 @@
 
 /* The files of a mount are much shorter, but the directory may belong to any
  * user, so the length is limited. */
-#define MAX_BYTES 65536
+#define MAX_BYTES (1024 * 1024)
 
 int rsh_control_refuse(const char *path, struct rsh_error *err)
 {

@@ -112,12 +112,12 @@ void rsh_daemon_detach(void)
 	signal(SIGHUP, SIG_DFL);
 }
 
-void rsh_daemon_ready(struct rsh_daemon *d)
+void rsh_daemon_ready(struct rsh_daemon *d, bool stay)
 {
 	cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	ssize_t n;
 
-	if (chdir("/") != 0)
+	if (!stay && chdir("/") != 0)
 		rsh_log_warning("/: %s", strerror(errno));
 	for (int fd = 0; fd <= 2 && null >= 0; fd++)
 		dup2(null, fd);

@@ -31,9 +31,10 @@ enum rsh_exit rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
 /* The child must call this before it sets signal handlers.  It leaves the
  * terminal's session; from then on the child outlives its parent. */
 void rsh_daemon_detach(void);
-/* The child must call this, from any thread.  It leaves the working directory
- * and the standard streams, and notifies the parent. */
-void rsh_daemon_ready(struct rsh_daemon *d);
+/* The child must call this, from any thread.  It leaves the standard streams
+ * and, unless it has to `stay`, the working directory, and notifies the
+ * parent. */
+void rsh_daemon_ready(struct rsh_daemon *d, bool stay);
 
 /* ---- messages to a service manager, as with sd_notify(3) ---- */
 

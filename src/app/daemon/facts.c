@@ -17,6 +17,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/attribute.h"
 #include "stack_i.h"
+#include "steps_i.h"
 
 static char *absolute(const char *path)
 {
@@ -78,6 +79,8 @@ static json_t *shown_step_json(const struct rsh_facts *f)
 {
 	cleanup_free char *step = NULL;
 
+	if (rsh_vfs_has_steps(f->tree))
+		return json_string("all");
 	if (rsh_vfs_step(f->tree, &step))
 		return NULL;
 	return rsh_json_text(step);
@@ -237,6 +240,8 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		return *text ? 0 : -ENOMEM;
 	case RSH_CONTROL_CONFIG:
 		return dump(config_json(f), text);
+	case RSH_CONTROL_STEPS:
+		return dump(rsh_mount_steps_json(f->tree), text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
 		rc = f->plan(f->options, &view, rank, &value);

@@ -23,6 +23,7 @@
 #include "rsh/vfs/vfs.h"
 #include "sandbox_i.h"
 #include "stack_i.h"
+#include "steps_i.h"
 
 static struct rsh_server_options server_options(const struct rsh_options *o)
 {
@@ -63,6 +64,7 @@ struct service {
 	struct room room;
 	struct rsh_store_io *io;
 	struct rsh_vfs *vfs;     /* the checkpoints */
+	struct rsh_mount_steps steps;
 	struct rsh_server *server;
 	struct rsh_facts facts;
 	struct rsh_signals *signals;
@@ -79,7 +81,9 @@ static void on_ready(void *ctx)
 	if (s->daemon) {
 		if (s->options->log_to == RSH_LOG_TO_AUTO)
 			rsh_log_to_syslog();
-		rsh_daemon_ready(s->daemon);
+		/* The paths of strategies may be relative, and each step reads
+		 * them again. */
+		rsh_daemon_ready(s->daemon, s->options->steps);
 	}
 	rsh_notify("READY=1");
 }
@@ -195,6 +199,7 @@ static int add_control(struct service *s, struct rsh_error *err)
 	s->facts.io = s->io;
 	s->facts.cache_bytes = cache_bytes(s);
 	co.n_plans = rsh_facts_n_plans(&s->facts);
+	co.steps = rsh_vfs_has_steps(s->vfs);
 	if (rc == 0)
 		rc = rsh_control_add(s->vfs, &co);
 	return rc ? rsh_error_nomem(err) : 0;
@@ -328,6 +333,18 @@ static int open_conversion(const struct rsh_options *o, struct service *s,
 	return rsh_vfs_open(&cfg, &s->vfs, err);
 }
 
+static int open_steps(const struct rsh_options *o, struct service *s,
+		      struct rsh_error *err)
+{
+	s->steps = (struct rsh_mount_steps){ .options = o,
+					     .files = o->vfs.files };
+	add_reading(s, &s->steps.files);
+	/* The opener finds files below SOURCE, but a step may be a source of
+	 * its own. */
+	s->steps.files.store.opener = NULL;
+	return rsh_mount_steps_open(&s->steps, &s->vfs, err);
+}
+
 static int begin_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
@@ -343,7 +360,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 		rc = open_io(s, err);
 	if (rc == 0)
 		rc = o->resume ? open_resume(o, s, err) :
-				 open_conversion(o, s, err);
+		     o->steps ? open_steps(o, s, err) :
+				open_conversion(o, s, err);
 	if (rc == 0)
 		rc = add_control(s, err);
 	if (rc == 0)
@@ -360,6 +378,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rc = rsh_signals_start(tell_statistics, s, &s->signals);
+	if (rc == 0)
+		rc = rsh_steps_start(s->vfs);
 	if (rc == 0)
 		rc = rsh_holder_watch(o->holder);
 	return rc ? rsh_error_set(err, -rc, "cannot start the signal thread: "
@@ -385,9 +405,10 @@ static int run_service(struct service *s)
 
 static void end_service(struct service *s)
 {
-	const bool stuck = s->server && rsh_server_is_stuck(s->server);
+	bool stuck = s->server && rsh_server_is_stuck(s->server);
 
 	rsh_signals_stop(s->signals);
+	stuck |= s->vfs && !rsh_steps_stop(s->vfs);
 	rsh_server_free(s->server);
 	rsh_mounter_end(s->so.mounter);
 	if (stuck) {

@@ -97,7 +97,7 @@ static void allow_tables(int rules, const struct rsh_options *o)
 {
 	const char *table = o->vfs.weights.table, *dir;
 
-	if (!table || strcmp(table, RSH_TABLE_AUTO) != 0)
+	if (!table || (strcmp(table, RSH_TABLE_AUTO) != 0 && !o->steps))
 		return;
 	for (unsigned i = 0; (dir = rsh_tables_dir(i)); i++) {
 		rsh_landlock_allow(rules, dir, false);

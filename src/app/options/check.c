@@ -305,6 +305,27 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
+/* These choose one step, or need one. */
+static int check_steps(const struct rsh_options *o, struct rsh_error *err)
+{
+	static const char *const refused[] = {
+		"resume", "select", "fallbacks", "source-map",
+	};
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		if (rsh_option_given(o, refused[i]))
+			return rsh_error_set(err, EINVAL, "--%s cannot be used "
+					     "with --steps all", refused[i]);
+	if (o->vfs.plan.compat)
+		return rsh_error_set(err, EINVAL, "--compat cannot be used "
+				     "with --steps all: the converter chooses "
+				     "no step");
+	if (o->io_mode == RSH_IO_PASSTHROUGH)
+		return rsh_error_set(err, EINVAL, "--io-mode passthrough "
+				     "cannot be used with --steps all");
+	return rsh_check_files(o, err);
+}
+
 /* If both strategies are given or known, ls prints what a mount would show. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
@@ -389,6 +410,11 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
 		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: "
 				     "a daemon has no standard error");
+	if (o->steps)
+		return check_steps(o, err);
+	if (o->steps_interval)
+		return rsh_error_set(err, EINVAL, "--steps-interval needs "
+				     "--steps all");
 	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
 }
 
@@ -406,6 +432,7 @@ int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
 	return rsh_ranks_check(o, 1, err);
 }
 
+/* This is the check of `steps` as well. */
 int rsh_check_stats(struct rsh_options *o, struct rsh_error *err)
 {
 	(void)err;

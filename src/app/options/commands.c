@@ -220,6 +220,16 @@ static const struct rsh_command table[] = {
 		.check = rsh_check_stats,
 	},
 	{
+		.name = "steps",
+		.id = RSH_COMMAND_STEPS,
+		.operands = { "MOUNTPOINT" },
+		.summary = "list the steps of a mount, or wait for one",
+		.about = "Lists the steps of a mount with --steps all, and "
+			 "says why some of them are not shown.  --wait waits "
+			 "until a step is complete.",
+		.check = rsh_check_stats,
+	},
+	{
 		.name = "help",
 		.id = RSH_COMMAND_HELP,
 		.operands = { "[COMMAND]", "[WORD]" },

@@ -40,6 +40,7 @@
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
 	 RSH_IN(RSH_COMMAND_WARM) | RSH_IN(RSH_COMMAND_STATS) |    \
+	 RSH_IN(RSH_COMMAND_STEPS) |                               \
 	 SHOW | CHECK | INFER | TABLES | TABLE_CHECK)
 /* These commands read files of a SOURCE. */
 #define TREES (CONVERSIONS | CHECK | DERIVE | INFER | TABLE_CHECK)
@@ -86,6 +87,9 @@ static const struct rsh_option table[] = {
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing; show the newest checkpoint that is complete on all "
 	  "ranks", rsh_set_flag, AT(resume), .first = true },
+	{ "steps", 0, "one|all", MOUNT,
+	  "all: show every step of SOURCE in a directory, while a job saves "
+	  "(default: one)", rsh_set_word, AT(steps), .first = true },
 	{ "dst-ranks", 0, "N", CONVERSIONS,
 	  "number of ranks to show if neither side has a strategy (default: 1)",
 	  rsh_set_number, AT(vfs.plan.n_shown_ranks), .min = 1, .max = 1000000,
@@ -227,6 +231,14 @@ static const struct rsh_option table[] = {
 	{ "sandbox", 0, "auto|off", MOUNT,
 	  "sandbox the daemon with landlock and seccomp, as far as the kernel "
 	  "has them (default: auto)", rsh_set_word, AT(no_sandbox) },
+	{ "steps-interval", 0, "SECONDS", MOUNT,
+	  "with --steps all: time between looks at SOURCE (default: 2; 30 on "
+	  "networks)", rsh_set_seconds, AT(steps_interval), .min = 1,
+	  .max = 86400 },
+	{ "wait", 0, "STEP", RSH_IN(RSH_COMMAND_STEPS),
+	  "wait until this step is complete: its name or number (default: list "
+	  "all)",
+	  rsh_set_string, AT(wait), .first = true },
 	{ "debug", 'd', NULL, MOUNT, "log every request; implies -f",
 	  rsh_set_debug, .aside = true },
 	{ NULL, 'o', "OPT[,OPT...]", CONVERSIONS,

@@ -68,7 +68,7 @@ static void set_index_cache(struct rsh_options *o)
 	struct rsh_source_options *f = &o->vfs.files;
 	cleanup_free char *path = NULL;
 
-	if (f->index_cache_asked)
+	if (f->index_cache_asked || f->index_cache)
 		return;
 	path = default_index_cache();
 	if (!path || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
@@ -81,6 +81,8 @@ void rsh_options_settle(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 
+	set_index_cache(o);
+	o->asked = o->vfs;
 	v->weights.part_bytes = v->plan.part_bytes ? v->plan.part_bytes :
 						     DEFAULT_PART_BYTES;
 	v->plan.part_bytes = v->output->division == RSH_DIVIDE_PARTS ?
@@ -101,7 +103,6 @@ void rsh_options_settle(struct rsh_options *o)
 	v->digest = rsh_options_digest;
 	if (!o->fsname)
 		o->fsname = v->source;
-	set_index_cache(o);
 	if (rsh_option_given(o, "log-level"))
 		return;
 	if (o->quiet)

@@ -4,10 +4,13 @@
 
 #include "dcp_i.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
+#include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 
 /* SOURCE is the step, so its name is shown. */
@@ -39,6 +42,26 @@ static void dcp_hint(const struct rsh_look *l, char *buf, size_t max)
 			 "not finished", item);
 }
 
+/* Ranks that write their own metadata do not wait for each other. */
+static int dcp_whole(const struct rsh_source *s, struct rsh_error *err)
+{
+	/* Megatron-Core writes the second one last. */
+	static const char common[] = "common.pt", last[] = "metadata.json";
+	const struct rsh_store *store = rsh_source_store(s);
+	struct rsh_stat st;
+	int rc = rsh_store_look(store, RSH_DCP_METADATA, &st);
+
+	if (rc == -ENOENT)
+		return rsh_error_set(err, ENOENT, "%s: nothing says when "
+				     "all ranks have saved, for it has no %s: "
+				     "mount this step alone",
+				     rsh_source_path(s), RSH_DCP_METADATA);
+	rc = rsh_format_check_marker(s, RSH_DCP_METADATA, err);
+	if (rc || rsh_store_look(store, common, &st))
+		return rc;
+	return rsh_format_check_marker(s, last, err);
+}
+
 const struct rsh_format rsh_dcp_format = {
 	.name = "dcp",
 	.says = "distributed checkpoint",
@@ -57,6 +80,7 @@ const struct rsh_format rsh_dcp_format = {
 	.fits = rsh_dcp_index_fits,
 	.has_crc = rsh_dcp_has_crc,
 	.step_text = dcp_step_text,
+	.whole = dcp_whole,
 	.read = rsh_dcp_read,
 	.values = rsh_dcp_values,
 	.each = rsh_dcp_each,

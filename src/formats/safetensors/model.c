@@ -321,6 +321,7 @@ const struct rsh_format rsh_hf_format = {
 	.bid = hf_bid,
 	.hint = model_hint,
 	.open = hf_open,
+	.whole = rsh_format_model_whole,
 };
 
 const struct rsh_format rsh_ms_parts_format = {

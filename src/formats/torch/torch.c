@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 
 /* The file's name is shown for SOURCE. */
@@ -49,4 +50,5 @@ const struct rsh_format rsh_torch_model_format = {
 	.words = RSH_WORDS_EITHER,
 	.bid = rsh_torch_model_bid,
 	.open = rsh_torch_model_open,
+	.whole = rsh_format_model_whole,
 };

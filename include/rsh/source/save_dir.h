@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/save_dir.h lists the steps of a directory into which a job saves,
+ * while it saves, and says which of them are complete.
+ *
+ * There are two kinds of directory.  If its format lists steps itself
+ * (directories of ranks), a step is a candidate.  Otherwise each directory in
+ * it, and each file whose name has a number, is a step that a mount could have
+ * as SOURCE.
+ *
+ * The format decides whether a step is complete (`whole`, source/format.h), by
+ * the order in which its framework writes files.  A step is checked once, and
+ * again when the name, the size or the mtime of one of its files has changed.
+ * It is not complete if its files change during the check, or if a file was
+ * removed and none was written: then it is being deleted.
+ *
+ * Threads: one thread at a time uses a directory; the result of a look does not
+ * change.
+ */
+#ifndef RSH_SOURCE_SAVE_DIR_H
+#define RSH_SOURCE_SAVE_DIR_H
+
+#include "rsh/source/source.h"
+#include "rsh/source/step.h"
+
+/* This is the state of the files of a step. */
+struct rsh_files_state {
+	uint64_t hash; /* of names, sizes and mtimes; 0: unknown */
+	uint64_t n; /* how many there are, without temporary ones */
+	struct timespec newest; /* mtime */
+};
+
+struct rsh_saved_step {
+	char *name; /* the directory's name, or EPOCH_STEP of files of ranks */
+	/* The SOURCE of the step: its directory or file or, if `selected`, the
+	 * directory of all steps, in which `step` selects it. */
+	char *path;
+	bool selected;
+	struct rsh_step step; /* n is 0: the name has no number */
+	struct rsh_files_state state;
+	char *why; /* a sentence: why it is not complete; NULL: it is */
+};
+
+/* These are all steps, the oldest first. */
+struct rsh_saved_steps {
+	struct rsh_saved_step *v;
+	size_t n, cap;
+	uint64_t state; /* hash of the whole directory; 0: unknown */
+};
+void rsh_saved_steps_clear(struct rsh_saved_steps *l);
+
+struct rsh_save_dir_options {
+	const char *path; /* absolute, or an address */
+	/* How sources are listed and opened; the choice of a step is not
+	 * used. */
+	const struct rsh_source_options *files;
+	/* The ranks that each step of files of ranks must have; n_ranks is
+	 * UINT32_MAX: those that any step has. */
+	uint32_t first_rank, n_ranks;
+};
+
+/* Opens the directory as a source without files, which has its attributes.
+ * Returns 0 or -errno with a sentence. */
+int rsh_save_dir_open(const struct rsh_save_dir_options *o,
+		      struct rsh_source **out, struct rsh_error *err);
+/* Lists the steps.  `before` is the result of the last look, or empty: what was
+ * found about a step with the same state is used again.  Returns 0, or -errno
+ * with a sentence if the directory cannot be listed. */
+int rsh_save_dir_look(const struct rsh_save_dir_options *o,
+		      const struct rsh_saved_steps *before,
+		      struct rsh_saved_steps *out, struct rsh_error *err);
+/* Returns whether the files of the step have the state of the look now. */
+bool rsh_saved_step_is_same(const struct rsh_save_dir_options *o,
+			    const struct rsh_saved_step *step);
+
+#endif

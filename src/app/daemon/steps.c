@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/daemon/steps.c opens the tree of all steps of a job.  Each step is opened
+ * with the options of a mount of it alone. */
+#include "config.h"
+
+#include "steps_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/app/json.h"
+#include "rsh/converter/conversion.h"
+#include "rsh/source/format.h"
+#include "rsh/util/log.h"
+
+/* Opens the tree of one step. */
+static int open_step(void *ctx, const struct rsh_saved_step *step,
+		     struct rsh_vfs **out, struct rsh_error *err)
+{
+	const struct rsh_mount_steps *m = ctx;
+	struct rsh_options o;
+	int rc = rsh_options_of_step(m->options, step, &m->files.store, &o,
+				     err);
+
+	if (rc == 0)
+		rc = rsh_vfs_open(&o.vfs, out, err);
+	rsh_options_clear_step(&o);
+	return rc;
+}
+
+/* The ranks that each step must have are those of the source strategy. */
+static int find_ranks(const struct rsh_options *o, uint32_t *first, uint32_t *n,
+		      struct rsh_error *err)
+{
+	struct rsh_vfs_config cfg = o->asked;
+	struct rsh_strategy *src = NULL, *dst = NULL;
+	struct rsh_names *names;
+	int rc;
+
+	*first = 0;
+	*n = UINT32_MAX;
+	if (cfg.src.from != RSH_FROM_FILE)
+		return 0;
+	cfg.dst = (struct rsh_strategy_at){ .from = RSH_FROM_NONE };
+	names = rsh_names_new();
+	if (!names)
+		return rsh_error_nomem(err);
+	rc = rsh_vfs_load_strategies(&cfg, names, &src, &dst, err);
+	if (rc == 0)
+		rsh_conversion_source_ranks(src, NULL, names, true, first, n);
+	rsh_strategy_free(src);
+	rsh_names_free(names);
+	return rc;
+}
+
+/* What the first look has found. */
+struct first_look {
+	struct rsh_saved_step newest; /* the newest complete step */
+	bool any; /* there is a step, complete or not */
+	bool shown;
+};
+
+static void take_status(void *ctx, const struct rsh_step_status *status)
+{
+	struct first_look *look = ctx;
+
+	look->any |= status->saved->step.n > 0;
+	if (!status->shown)
+		return;
+	look->shown = true;
+	look->newest = *status->saved;
+}
+
+/* A directory without steps may be that of a job which has not saved yet, or
+ * one step by mistake. */
+static int check_source(const struct rsh_mount_steps *m, struct rsh_error *err)
+{
+	const char *path = m->options->vfs.source;
+	const struct rsh_format *f;
+	int bid;
+
+	f = rsh_source_format_at(path, &m->files.store, m->files.formats, &bid);
+	if (f && bid >= RSH_BID_MODEL && f->layout != RSH_LAYOUT_GIVEN)
+		return rsh_error_set(err, EINVAL, "%s: this is one checkpoint, "
+				     "but --steps all needs the directory "
+				     "above it", path);
+	rsh_log_notice("%s: it contains no step yet", path);
+	return 0;
+}
+
+/* Options that do not fit the newest step are refused before anything is
+ * mounted. */
+static int check_first_look(struct rsh_mount_steps *m, const struct rsh_vfs *v,
+			    struct rsh_error *err)
+{
+	struct first_look look = { .any = false };
+	struct rsh_options o;
+	char *unlisted;
+	int rc;
+
+	rsh_steps_each(v, take_status, &look, &unlisted);
+	free(unlisted);
+	if (!look.any)
+		return check_source(m, err);
+	if (!look.shown)
+		return 0;
+	rc = rsh_options_of_step(m->options, &look.newest, &m->files.store, &o,
+				 err);
+	rsh_options_clear_step(&o);
+	return rc;
+}
+
+int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
+			 struct rsh_error *err)
+{
+	const struct rsh_options *o = m->options;
+	struct rsh_steps_config cfg = {
+		.dir = { .path = o->vfs.source, .files = &m->files },
+		.interval_ns = (uint64_t)o->steps_interval * 1000000,
+		.uid = o->vfs.tree.uid, .gid = o->vfs.tree.gid,
+		.open = open_step, .ctx = m,
+	};
+	int rc = find_ranks(o, &cfg.dir.first_rank, &cfg.dir.n_ranks, err);
+
+	if (rc == 0)
+		rc = rsh_steps_open(&cfg, out, err);
+	return rc ? rc : check_first_look(m, *out, err);
+}
+
+/* ---- the file of the control directory ---- */
+
+/* The last number of a name is its step. */
+static json_t *number_json(const struct rsh_step *step)
+{
+	return step->n ? rsh_json_u64(step->numbers[step->n - 1]) : json_null();
+}
+
+static void add_status(void *ctx, const struct rsh_step_status *status)
+{
+	const struct rsh_saved_step *saved = status->saved;
+
+	json_array_append_new(ctx, json_pack(
+		"{s:o,s:o,s:b,s:b,s:o}", "name", rsh_json_text(saved->name),
+		"step", number_json(&saved->step), "shown", status->shown,
+		"planned", status->planned, "why",
+		rsh_json_optional(status->why)));
+}
+
+static json_t *latest_json(const json_t *steps)
+{
+	for (size_t i = json_array_size(steps); i-- > 0;) {
+		const json_t *step = json_array_get(steps, i);
+
+		if (json_is_true(json_object_get(step, "shown")))
+			return json_incref(json_object_get(step, "name"));
+	}
+	return json_null();
+}
+
+json_t *rsh_mount_steps_json(const struct rsh_vfs *v)
+{
+	json_t *steps = json_array(), *latest;
+	char *unlisted = NULL;
+
+	if (!steps)
+		return NULL;
+	rsh_steps_each(v, add_status, steps, &unlisted);
+	latest = latest_json(steps);
+	steps = json_pack("{s:o,s:o,s:o}", "latest", latest, "error",
+			  rsh_json_optional(unlisted), "steps", steps);
+	free(unlisted);
+	return steps;
+}

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/save_dir.c lists the steps of a directory into which a job saves. */
+#include "config.h"
+
+#include "rsh/source/save_dir.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "rsh/util/mem.h"
+#include "source_i.h"
+
+/* A step has its files in SOURCE/STEP/rank_N/checkpoint at most. */
+#define DEPTH_MAX 4
+
+static void saved_step_clear(struct rsh_saved_step *t)
+{
+	free(t->name);
+	free(t->path);
+	free(t->why);
+}
+
+void rsh_saved_steps_clear(struct rsh_saved_steps *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		saved_step_clear(&l->v[i]);
+	free(l->v);
+	*l = (struct rsh_saved_steps){ .n = 0 };
+}
+
+/* Adds a step with copies of both strings. */
+static struct rsh_saved_step *saved_steps_add(struct rsh_saved_steps *l,
+					      const char *name,
+					      const char *path)
+{
+	struct rsh_saved_step t = { .name = strdup(name),
+				    .path = strdup(path) };
+
+	if (!t.name || !t.path ||
+	    rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+		saved_step_clear(&t);
+		return NULL;
+	}
+	l->v[l->n] = t;
+	return &l->v[l->n++];
+}
+
+static const struct rsh_saved_step *
+saved_steps_find(const struct rsh_saved_steps *l, const char *name)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (strcmp(l->v[i].name, name) == 0)
+			return &l->v[i];
+	return NULL;
+}
+
+/* ---- the state of files ---- */
+
+/* NFS gives this name to a file that was removed while it is open, also by this
+ * program. */
+static bool is_removed_file(const char *name)
+{
+	return strncmp(name, ".nfs", strlen(".nfs")) == 0;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+	const size_t n = strlen(name), k = strlen(end);
+
+	return n > k && strcmp(name + n - k, end) == 0;
+}
+
+/* Python and safetensors make the other names: tmpabcdefgh, .tmpabcdef. */
+static bool is_temporary(const char *name)
+{
+	return ends_in(name, ".tmp") || strncmp(name, "tmp", 3) == 0 ||
+	       strncmp(name, ".tmp", 4) == 0;
+}
+
+static bool is_newer(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec :
+					a->tv_nsec > b->tv_nsec;
+}
+
+/* Adds a file or a directory.  Directories list names in no particular order,
+ * so the hashes are added. */
+static void state_add(struct rsh_files_state *state, const char *path,
+		      const struct rsh_stat *st)
+{
+	const bool dir = st->kind == RSH_IS_DIR;
+	const char *slash = strrchr(path, '/');
+	const uint64_t parts[] = {
+		(uint64_t)st->kind, dir ? 0 : st->size,
+		dir ? 0 : (uint64_t)st->attr.mtime.tv_sec,
+		dir ? 0 : (uint64_t)st->attr.mtime.tv_nsec,
+	};
+
+	state->hash += XXH3_64bits_withSeed(path, strlen(path),
+					    XXH3_64bits(parts, sizeof(parts)));
+	if (dir || is_temporary(slash ? slash + 1 : path))
+		return;
+	state->n++;
+	if (is_newer(&st->attr.mtime, &state->newest))
+		state->newest = st->attr.mtime;
+}
+
+/* Adds everything below a directory. */
+static int state_add_dir(const struct rsh_store *store, const char *dir,
+			 unsigned depth, struct rsh_files_state *state)
+{
+	cleanup_dir struct rsh_dir *at = NULL;
+	int rc = rsh_dir_open(store, dir, &at);
+	const char *name;
+
+	/* Something was removed in the meantime. */
+	if (rc == -ENOENT || rc == -ENOTDIR)
+		return 0;
+	while (rc >= 0 && (rc = rsh_dir_next(at, &name)) > 0) {
+		cleanup_free char *path = NULL;
+		struct rsh_stat st;
+
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+		    is_removed_file(name) || rsh_dir_look(at, name, &st))
+			continue;
+		if (asprintf(&path, "%s%s%s", dir, *dir ? "/" : "", name) < 0) {
+			path = NULL;
+			return -ENOMEM;
+		}
+		state_add(state, path, &st);
+		if (st.kind == RSH_IS_DIR && depth > 1)
+			rc = state_add_dir(store, path, depth - 1, state);
+	}
+	return rc;
+}
+
+/* Sets the state of one entry of the directory of all steps. */
+static int state_of_entry(const struct rsh_store *store, const char *name,
+			  const struct rsh_stat *st,
+			  struct rsh_files_state *state)
+{
+	*state = (struct rsh_files_state){ .hash = 0 };
+	state_add(state, name, st);
+	return st->kind == RSH_IS_DIR ?
+	       state_add_dir(store, name, DEPTH_MAX - 1, state) : 0;
+}
+
+/* ---- names ---- */
+
+/* Frameworks write under these names first. */
+static bool is_unfinished_name(const char *name)
+{
+	return ends_in(name, ".tmp") || ends_in(name, "_tmp") ||
+	       ends_in(name, ".partial") || ends_in(name, "-unfinished");
+}
+
+static int step_order(const void *a, const void *b)
+{
+	const struct rsh_saved_step *x = a, *y = b;
+	const int d = (x->step.n > 0) - (y->step.n > 0);
+
+	/* A name without a number comes first: it is never the newest. */
+	if (d)
+		return d;
+	if (x->step.n > 0 && rsh_step_cmp(&x->step, &y->step))
+		return -rsh_step_cmp(&x->step, &y->step);
+	return strcmp(x->name, y->name);
+}
+
+/* ---- steps that are entries of the directory ---- */
+
+/* What one look uses. */
+struct look {
+	const struct rsh_save_dir_options *o;
+	struct rsh_source *root;
+	const struct rsh_saved_steps *before;
+	struct rsh_saved_steps *out;
+};
+
+static int step_explain(struct rsh_saved_step *t, const struct rsh_error *why)
+{
+	t->why = strdup(why->text);
+	return t->why ? 0 : -ENOMEM;
+}
+
+static int check_entry(const struct look *l, const struct rsh_saved_step *t,
+		       struct rsh_error *err)
+{
+	struct rsh_source_options files = *l->o->files;
+	struct rsh_names *names;
+	struct rsh_source *s;
+	int rc;
+
+	files.select = RSH_SELECT_NEWEST;
+	rc = rsh_source_open(t->path, 0, UINT32_MAX, &files, &s, err);
+	if (rc)
+		return rc;
+	names = rsh_names_new();
+	rc = names ? rsh_source_check_whole(s, 0, names, err) :
+		     rsh_error_nomem(err);
+	rsh_source_free(s);
+	rsh_names_free(names);
+	return rc;
+}
+
+static bool entry_is_same(const struct rsh_save_dir_options *o,
+			  const struct rsh_saved_step *t)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_store *store;
+	struct rsh_files_state state;
+	struct rsh_stat st;
+	int rc;
+
+	if (rsh_store_open(o->path, &o->files->store, &store, &unused))
+		return false;
+	rc = rsh_store_look(store, t->name, &st);
+	if (rc == 0)
+		rc = state_of_entry(store, t->name, &st, &state);
+	rsh_store_free(store);
+	return rc == 0 && state.hash == t->state.hash;
+}
+
+/* Takes the result of the last look.  Returns false if there is none. */
+static bool step_take_before(const struct look *l, struct rsh_saved_step *t,
+			     int *rc)
+{
+	const struct rsh_saved_step *old = saved_steps_find(l->before, t->name);
+
+	*rc = 0;
+	if (!old || old->state.hash != t->state.hash)
+		return false;
+	t->why = old->why ? strdup(old->why) : NULL;
+	if (old->why && !t->why)
+		*rc = -ENOMEM;
+	return true;
+}
+
+/* Returns whether the next look may have another result, although no file
+ * changes. */
+static bool is_passing(int code)
+{
+	static const int passing[] = { EIO,    ESTALE, ETIMEDOUT, EMFILE,
+				       ENFILE, EACCES, EAGAIN };
+
+	for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+		if (code == passing[i])
+			return true;
+	return false;
+}
+
+/* Records the result of a check. */
+static int step_judge(struct rsh_saved_step *t, int rc,
+		      const struct rsh_error *err)
+{
+	if (rc == 0)
+		return 0;
+	if (is_passing(-rc))
+		t->state.hash = 0;
+	return rc == -ENOMEM ? rc : step_explain(t, err);
+}
+
+/* Frameworks remove the files of a step in any order, so what is left of it may
+ * look complete.  The number of its files is kept until a file is written. */
+static bool is_being_removed(const struct look *l, struct rsh_saved_step *t)
+{
+	const struct rsh_saved_step *old = saved_steps_find(l->before, t->name);
+
+	if (!old || t->state.n >= old->state.n ||
+	    is_newer(&t->state.newest, &old->state.newest))
+		return false;
+	t->state.n = old->state.n;
+	t->state.newest = old->state.newest;
+	return true;
+}
+
+static int judge_entry(const struct look *l, struct rsh_saved_step *t)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc;
+
+	if (is_unfinished_name(t->name)) {
+		rsh_error_set(&err, EBADMSG, "%s: its name says that it is "
+			      "not finished", t->path);
+		return step_explain(t, &err);
+	}
+	if (step_take_before(l, t, &rc))
+		return rc;
+	if (is_being_removed(l, t)) {
+		rsh_error_set(&err, ENOENT, "%s: files of it were removed",
+			      t->path);
+		return step_explain(t, &err);
+	}
+	rc = check_entry(l, t, &err);
+	if (rc == 0 && !entry_is_same(l->o, t))
+		rc = rsh_error_set(&err, EAGAIN, "%s: it is being written",
+				   t->path);
+	return step_judge(t, rc, &err);
+}
+
+/* A file counts only if a format accepts it as SOURCE. */
+static bool is_step_file(const struct look *l, const char *path)
+{
+	const struct rsh_source_options *files = l->o->files;
+	int bid;
+
+	return rsh_source_format_at(path, &files->store, files->formats,
+				    &bid) && bid >= RSH_BID_MODEL;
+}
+
+static int take_entry(const struct look *l, const char *name,
+		      const struct rsh_stat *st)
+{
+	struct rsh_step_name says = { .step = { .n = 0 } };
+	cleanup_free char *path = NULL;
+	struct rsh_saved_step *t;
+	int rc;
+
+	rsh_step_name_read(name, strlen(name), &says);
+	if (st->kind == RSH_IS_OTHER ||
+	    (st->kind == RSH_IS_FILE &&
+	     (says.step.n == 0 || is_unfinished_name(name))))
+		return 0;
+	if (asprintf(&path, "%s/%s", l->o->path, name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	if (st->kind == RSH_IS_FILE && !is_step_file(l, path))
+		return 0;
+	t = saved_steps_add(l->out, name, path);
+	if (!t)
+		return -ENOMEM;
+	t->step = says.step;
+	rc = state_of_entry(rsh_source_store(l->root), name, st, &t->state);
+	return rc ? rc : judge_entry(l, t);
+}
+
+static int look_at_entries(const struct look *l)
+{
+	struct rsh_store *store = rsh_source_store(l->root);
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int rc = rsh_dir_open(store, "", &dir);
+	const char *name;
+
+	while (rc >= 0 && (rc = rsh_dir_next(dir, &name)) > 0) {
+		struct rsh_stat st;
+
+		/* A mount has a link with the second name. */
+		if (*name == '.' || strcmp(name, "latest") == 0 ||
+		    rsh_dir_look(dir, name, &st))
+			continue;
+		rc = take_entry(l, name, &st);
+		/* The entry was removed in the meantime. */
+		if (rc == -ENOENT)
+			rc = 0;
+	}
+	return rc;
+}
+
+/* ---- steps that the format lists ---- */
+
+static struct rsh_files_state state_of_candidate(const struct rsh_source *s,
+						 size_t first, size_t end)
+{
+	struct rsh_files_state state = { .hash = 0 };
+
+	for (size_t i = first; i < end; i++) {
+		const struct rsh_checkpoint *c = &s->listing.files[i];
+		const struct rsh_stat st = { .kind = RSH_IS_FILE,
+					     .attr.mtime = c->mtime };
+
+		state_add(&state, c->name, &st);
+	}
+	return state;
+}
+
+#define CANDIDATE_NAME_BYTES 48
+
+static void candidate_name(const struct rsh_step *step,
+			   char name[CANDIDATE_NAME_BYTES])
+{
+	if (step->n >= 2)
+		snprintf(name, CANDIDATE_NAME_BYTES, "%" PRIu64 "_%" PRIu64,
+			 step->numbers[0], step->numbers[1]);
+	else
+		snprintf(name, CANDIDATE_NAME_BYTES, "%" PRIu64,
+			 step->numbers[0]);
+}
+
+static int take_candidate(const struct look *l, struct rsh_source *s,
+			  uint32_t i, struct rsh_names *names)
+{
+	const struct rsh_candidate *range = &s->candidates[i];
+	const struct rsh_step *step = &s->listing.files[range->first].step;
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_saved_step *t;
+	char name[CANDIDATE_NAME_BYTES];
+	int rc;
+
+	candidate_name(step, name);
+	/* Of several runs of a step the newest is the first candidate. */
+	if (step->n == 0 || saved_steps_find(l->out, name))
+		return 0;
+	t = saved_steps_add(l->out, name, l->o->path);
+	if (!t)
+		return -ENOMEM;
+	t->selected = true;
+	t->step = *step;
+	t->state = state_of_candidate(s, range->first, range->end);
+	if (step_take_before(l, t, &rc))
+		return rc;
+	rc = rsh_source_check_whole(s, i, names, &err);
+	return step_judge(t, rc, &err);
+}
+
+static int candidates_open(const struct rsh_save_dir_options *o,
+			   struct rsh_source **out, struct rsh_error *err)
+{
+	struct rsh_source_options files = *o->files;
+
+	files.select = RSH_SELECT_NEWEST;
+	return rsh_source_open(o->path, o->first_rank, o->n_ranks, &files, out,
+			       err);
+}
+
+static bool candidate_is_same(const struct rsh_save_dir_options *o,
+			      const struct rsh_saved_step *t)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	char name[CANDIDATE_NAME_BYTES];
+	struct rsh_source *s;
+	bool same = false;
+
+	if (candidates_open(o, &s, &unused))
+		return false;
+	for (uint32_t i = 0; i < s->n_candidates; i++) {
+		const struct rsh_candidate *range = &s->candidates[i];
+
+		candidate_name(&s->listing.files[range->first].step, name);
+		if (strcmp(name, t->name) != 0)
+			continue;
+		same = state_of_candidate(s, range->first, range->end).hash ==
+		       t->state.hash;
+		break;
+	}
+	rsh_source_free(s);
+	return same;
+}
+
+bool rsh_saved_step_is_same(const struct rsh_save_dir_options *o,
+			    const struct rsh_saved_step *t)
+{
+	return t->selected ? candidate_is_same(o, t) : entry_is_same(o, t);
+}
+
+static int look_at_candidates(const struct look *l, struct rsh_error *err)
+{
+	struct rsh_names *names;
+	struct rsh_source *s;
+	int rc = candidates_open(l->o, &s, err);
+
+	/* No rank has saved anything yet. */
+	if (rc == -ENOENT)
+		return 0;
+	if (rc)
+		return rc;
+	names = rsh_names_new();
+	rc = names ? 0 : -ENOMEM;
+	for (uint32_t i = 0; i < s->n_candidates && rc == 0; i++)
+		rc = take_candidate(l, s, i, names);
+	rsh_source_free(s);
+	rsh_names_free(names);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- one look ---- */
+
+static bool format_lists_steps(const struct rsh_save_dir_options *o)
+{
+	const struct rsh_source_options *f = o->files;
+	const struct rsh_format *format;
+	int bid;
+
+	if (f->rank_dir || f->file)
+		return true;
+	format = rsh_source_format_at(o->path, &f->store, f->formats, &bid);
+	return format && bid >= RSH_BID_RANKS && !format->lone &&
+	       !format->is_step;
+}
+
+static int look_copy(const struct rsh_saved_steps *from,
+		     struct rsh_saved_steps *to, struct rsh_error *err)
+{
+	for (size_t i = 0; i < from->n; i++) {
+		const struct rsh_saved_step *old = &from->v[i];
+		struct rsh_saved_step *t =
+			saved_steps_add(to, old->name, old->path);
+
+		if (!t)
+			return rsh_error_nomem(err);
+		t->selected = old->selected;
+		t->step = old->step;
+		t->state = old->state;
+		t->why = old->why ? strdup(old->why) : NULL;
+		if (old->why && !t->why)
+			return rsh_error_nomem(err);
+	}
+	return 0;
+}
+
+static int look_anew(const struct look *l, struct rsh_error *err)
+{
+	int rc;
+
+	if (format_lists_steps(l->o)) {
+		rc = look_at_candidates(l, err);
+	} else {
+		rc = look_at_entries(l);
+		if (rc)
+			rsh_store_open_error(rsh_source_store(l->root), "", rc,
+					     err);
+	}
+	if (rc == 0 && l->out->n > 0)
+		qsort(l->out->v, l->out->n, sizeof(*l->out->v), step_order);
+	/* A step that changed during the check must be checked again. */
+	for (size_t i = 0; i < l->out->n; i++)
+		if (l->out->v[i].state.hash == 0)
+			l->out->state = 0;
+	return rc;
+}
+
+int rsh_save_dir_open(const struct rsh_save_dir_options *o,
+		      struct rsh_source **out, struct rsh_error *err)
+{
+	return rsh_source_new(o->path, &o->files->store, out, err);
+}
+
+int rsh_save_dir_look(const struct rsh_save_dir_options *o,
+		      const struct rsh_saved_steps *before,
+		      struct rsh_saved_steps *out, struct rsh_error *err)
+{
+	struct look l = { .o = o, .before = before, .out = out };
+	struct rsh_files_state state = { .hash = 0 };
+	int rc = rsh_save_dir_open(o, &l.root, err);
+
+	*out = (struct rsh_saved_steps){ .n = 0 };
+	if (rc)
+		return rc;
+	rc = state_add_dir(rsh_source_store(l.root), "", DEPTH_MAX, &state);
+	out->state = state.hash;
+	if (rc)
+		rsh_store_open_error(rsh_source_store(l.root), "", rc, err);
+	else if (out->state == before->state)
+		rc = look_copy(before, out, err);
+	else
+		rc = look_anew(&l, err);
+	rsh_source_free(l.root);
+	if (rc)
+		rsh_saved_steps_clear(out);
+	return rc;
+}

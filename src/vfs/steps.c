@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/steps.c finds the tree of a node in a mount of several steps, and plans
+ * it if nobody has done so. */
+#include "config.h"
+
+#include "steps_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+#include "rsh/util/thread.h"
+
+/* The default intervals between looks. */
+#define LOCAL_NS (UINT64_C(2) * 1000000000)
+#define REMOTE_NS (UINT64_C(30) * 1000000000)
+
+/* The time that the thread may take to return from its source at the end. */
+#define STOP_NS (UINT64_C(2) * 1000000000)
+
+static const struct rsh_vfs_ops steps_ops;
+
+bool rsh_vfs_has_steps(const struct rsh_vfs *v)
+{
+	return v->ops == &steps_ops;
+}
+
+/* ---- planning; lock held ---- */
+
+/* Plans the tree of a step.  Files that changed since the look belong to
+ * another state of the step. */
+static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
+		     struct rsh_vfs **tree, struct rsh_error *err)
+{
+	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err);
+
+	if (rc || rsh_saved_step_is_same(&s->cfg.dir, &t->saved))
+		return rc;
+	rsh_vfs_free(*tree);
+	*tree = NULL;
+	return rsh_error_set(err, ESTALE, "%s: %s has changed",
+			     s->cfg.dir.path, t->saved.name);
+}
+
+static int step_plan(struct rsh_steps *s, struct rsh_shown_step *t)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_vfs *tree = NULL;
+	int rc;
+
+	/* An error is returned for a while, because a directory is entered
+	 * several times for each access. */
+	if (t->failed && rsh_clock_ns() - t->tried_ns < s->cfg.interval_ns)
+		return t->failed;
+	s->planning = t->planning = true;
+	pthread_mutex_unlock(&s->lock);
+	rc = step_open(s, t, &tree, &err);
+	if (rc)
+		rsh_log_warning("%s: %s cannot be shown: %s", s->cfg.dir.path,
+				t->saved.name, err.text);
+	pthread_mutex_lock(&s->lock);
+	s->planning = t->planning = false;
+	t->tree = tree;
+	t->failed = rc;
+	t->why = err;
+	t->tried_ns = rsh_clock_ns();
+	pthread_cond_broadcast(&s->changed);
+	return rc;
+}
+
+static int step_need_tree(struct rsh_steps *s, struct rsh_shown_step *t)
+{
+	while (!t->tree && s->planning && !s->stopping)
+		pthread_cond_wait(&s->changed, &s->lock);
+	if (t->tree)
+		return 0;
+	if (s->stopping)
+		return -EINTR;
+	return t->listed ? step_plan(s, t) : -ESTALE;
+}
+
+/* ---- nodes ---- */
+
+static struct rsh_shown_step *step_numbered(struct rsh_steps *s,
+					    uint64_t number)
+{
+	struct rsh_shown_step *t;
+
+	TAILQ_FOREACH(t, &s->steps, next)
+		if (t->number == number)
+			return t;
+	return NULL;
+}
+
+static void enter_root(struct rsh_steps *s, uint64_t node,
+		       struct rsh_vfs_at *at)
+{
+	atomic_fetch_add(&s->root->users, 1);
+	*at = (struct rsh_vfs_at){
+		.vfs = &s->root->vfs, .node = node, .users = &s->root->users,
+	};
+}
+
+static int enter_step(struct rsh_steps *s, struct rsh_shown_step *t,
+		      uint64_t node, struct rsh_vfs_at *at)
+{
+	int rc;
+
+	atomic_fetch_add(&t->users, 1);
+	rc = step_need_tree(s, t);
+	if (rc) {
+		atomic_fetch_sub(&t->users, 1);
+		return rc;
+	}
+	t->used_ns = rsh_clock_ns();
+	*at = (struct rsh_vfs_at){
+		.vfs = t->tree,
+		.node = node & ((UINT64_C(1) << RSH_STEP_BITS) - 1),
+		.base = t->number << RSH_STEP_BITS, .lasting = true,
+		.users = &t->users,
+	};
+	return 0;
+}
+
+static int enter_node(struct rsh_steps *s, uint64_t node, bool inside,
+		      struct rsh_vfs_at *at)
+{
+	const uint64_t number = node >> RSH_STEP_BITS;
+	struct rsh_shown_step *t = step_numbered(s, number);
+
+	if (number > 0 && !t)
+		return -ESTALE;
+	if (number == 0 ||
+	    (!inside && t->listed &&
+	     node == (number << RSH_STEP_BITS | RSH_VFS_ROOT))) {
+		enter_root(s, node, at);
+		return 0;
+	}
+	return enter_step(s, t, node, at);
+}
+
+int rsh_vfs_enter(struct rsh_vfs *v, uint64_t node, bool inside,
+		  struct rsh_vfs_at *at)
+{
+	struct rsh_steps *s = rsh_steps_of(v);
+	int rc;
+
+	*at = (struct rsh_vfs_at){ .vfs = v, .node = node, .lasting = true };
+	if (!rsh_vfs_has_steps(v) || rsh_control_owns(node))
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	rc = enter_node(s, node, inside, at);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+void rsh_vfs_leave_users(void *users)
+{
+	if (users)
+		atomic_fetch_sub((atomic_uint *)users, 1);
+}
+
+void rsh_vfs_leave(struct rsh_vfs_at *at)
+{
+	rsh_vfs_leave_users(at->users);
+	at->users = NULL;
+}
+
+void rsh_steps_look_anew(struct rsh_vfs *v)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	/* The look logs an error. */
+	rsh_steps_look(rsh_steps_of(v), &err);
+}
+
+/* ---- status ---- */
+
+static struct rsh_shown_step *step_called(struct rsh_steps *s, const char *name)
+{
+	struct rsh_shown_step *t;
+
+	TAILQ_FOREACH(t, &s->steps, next)
+		if (t->listed && strcmp(t->saved.name, name) == 0)
+			return t;
+	return NULL;
+}
+
+void rsh_steps_each(const struct rsh_vfs *v,
+		    void (*fn)(void *ctx, const struct rsh_step_status *status),
+		    void *ctx, char **unlisted)
+{
+	struct rsh_steps *s = rsh_steps_of(v);
+
+	pthread_mutex_lock(&s->lock);
+	*unlisted = s->error.code ? strdup(s->error.text) : NULL;
+	for (size_t i = 0; i < s->found.n; i++) {
+		const struct rsh_saved_step *f = &s->found.v[i];
+		const struct rsh_shown_step *t = step_called(s, f->name);
+		const struct rsh_step_status status = {
+			.saved = f, .shown = t != NULL,
+			.planned = t && t->tree,
+			.why = f->why ? f->why :
+			       t && t->failed ? t->why.text : NULL,
+		};
+
+		fn(ctx, &status);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- the thread ---- */
+
+static void *watch(void *arg)
+{
+	struct rsh_steps *s = arg;
+	struct rsh_error err;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->stopping) {
+		const uint64_t until = rsh_clock_ns() + s->cfg.interval_ns;
+
+		while (!s->stopping && rsh_clock_ns() < until)
+			rsh_clock_wait(&s->changed, &s->lock, until);
+		if (s->stopping)
+			break;
+		pthread_mutex_unlock(&s->lock);
+		err = (struct rsh_error)RSH_ERROR_INIT;
+		rsh_steps_look(s, &err);
+		rsh_steps_sweep(s);
+		pthread_mutex_lock(&s->lock);
+	}
+	s->ended = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+int rsh_steps_start(struct rsh_vfs *v)
+{
+	struct rsh_steps *s = rsh_steps_of(v);
+	int rc = rsh_vfs_has_steps(v) ?
+		 rsh_thread_start(&s->thread, watch, s) : 0;
+
+	if (rc == 0 && rsh_vfs_has_steps(v))
+		s->started = true;
+	return rc;
+}
+
+bool rsh_steps_stop(struct rsh_vfs *v)
+{
+	struct rsh_steps *s = rsh_steps_of(v);
+	const uint64_t until = rsh_clock_ns() + STOP_NS;
+	int rc = 0;
+	bool ended;
+
+	if (!rsh_vfs_has_steps(v) || !s->started)
+		return true;
+	pthread_mutex_lock(&s->lock);
+	s->stopping = true;
+	pthread_cond_broadcast(&s->changed);
+	while (!s->ended && rc == 0)
+		rc = rsh_clock_wait(&s->changed, &s->lock, until);
+	ended = s->ended;
+	pthread_mutex_unlock(&s->lock);
+	if (ended) {
+		pthread_join(s->thread, NULL);
+		s->started = false;
+	}
+	return ended;
+}
+
+/* ---- opening and freeing ---- */
+
+static void steps_free(struct rsh_vfs *v)
+{
+	struct rsh_steps *s = rsh_steps_of(v);
+	struct rsh_shown_step *t;
+	struct rsh_steps_root *r;
+
+	if (!rsh_steps_stop(v))
+		return;
+	while ((t = TAILQ_FIRST(&s->steps))) {
+		TAILQ_REMOVE(&s->steps, t, next);
+		rsh_shown_step_free(t);
+	}
+	while ((r = STAILQ_FIRST(&s->old))) {
+		STAILQ_REMOVE_HEAD(&s->old, next);
+		rsh_steps_root_free(r);
+	}
+	rsh_steps_root_free(s->root);
+	rsh_saved_steps_clear(&s->found);
+	if (s->source)
+		rsh_source_free(s->source);
+	rsh_vfs_clear(v);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static struct rsh_source *steps_source(const struct rsh_vfs *v)
+{
+	return rsh_steps_of(v)->source;
+}
+
+static int steps_attribute(const struct rsh_vfs *v, uint32_t leaf,
+			   enum rsh_attribute which, FILE *to)
+{
+	(void)v, (void)leaf, (void)which, (void)to;
+	return -ENODATA;
+}
+
+/* This tree has no leaves: the others have them. */
+static const struct rsh_vfs_ops steps_ops = {
+	.free = steps_free,
+	.source = steps_source,
+	.attribute = steps_attribute,
+};
+
+int rsh_steps_open(const struct rsh_steps_config *cfg, struct rsh_vfs **out,
+		   struct rsh_error *err)
+{
+	struct rsh_steps *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return rsh_error_nomem(err);
+	if (pthread_mutex_init(&s->lock, NULL)) {
+		free(s);
+		return rsh_error_nomem(err);
+	}
+	if (rsh_clock_cond_init(&s->changed)) {
+		pthread_mutex_destroy(&s->lock);
+		free(s);
+		return rsh_error_nomem(err);
+	}
+	s->vfs.ops = &steps_ops;
+	s->cfg = *cfg;
+	s->error = (struct rsh_error)RSH_ERROR_INIT;
+	TAILQ_INIT(&s->steps);
+	STAILQ_INIT(&s->old);
+	rc = rsh_save_dir_open(&cfg->dir, &s->source, err);
+	if (rc == 0 && s->cfg.interval_ns == 0)
+		s->cfg.interval_ns =
+			rsh_store_is_remote(rsh_source_store(s->source)) ?
+			REMOTE_NS : LOCAL_NS;
+	if (rc == 0) {
+		rsh_vfs_own(&s->vfs, s->source, cfg->uid, cfg->gid);
+		rc = rsh_steps_look(s, err);
+	}
+	if (rc) {
+		rsh_vfs_free(&s->vfs);
+		return rc;
+	}
+	*out = &s->vfs;
+	return 0;
+}

@@ -1,0 +1,596 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""mount --steps all: every step of a job in a directory of its own, while it saves.
+
+A step is written in the order of its framework, one operation after the other.  After
+each of them the mount must show the step if it is complete, and not show it otherwise,
+with the bytes that a mount of this step alone shows.  A lookup of a name that is not
+there looks at the source again, so no test has to wait for that.
+"""
+
+import argparse
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.environ.get("srcdir", ".")
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+from dcp_trees import random_tree  # noqa: E402
+from demands import check, content, demand, within, write  # noqa: E402
+from framework_formats import torch_zip  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
+from rsh_mount import (Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
+                       require_mount, reshardfs_program, tree_difference)
+from run_seed import run_seed  # noqa: E402
+from safetensors_format import safetensors_bytes  # noqa: E402
+from small_job import Job  # noqa: E402
+
+DATA = os.path.abspath(os.path.join(HERE, "data"))
+SEED = run_seed()
+STEPS = ("--steps", "all", "--steps-interval", "1")
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+# ---- jobs that save ----
+
+class Saver:
+    """The operations of a framework that saves one step after the other.
+
+    save() yields after each operation whether the step is complete.
+    """
+
+    described = True
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.source = os.path.join(directory, "save")
+        os.makedirs(self.source)
+
+    def path(self, *words):
+        return os.path.join(self.source, *words)
+
+    def options(self):
+        return {"described": True}
+
+    def alone(self, name):
+        """The arguments of a mount of this step alone."""
+        return [self.path(name)], {"described": True}
+
+    def remove(self, step):
+        """Removes the files in any order; yields after each of them."""
+        for folder, _, names in os.walk(self.path(self.name(step)), topdown=False):
+            for name in sorted(names):
+                os.unlink(os.path.join(folder, name))
+                yield
+            os.rmdir(folder)
+
+    def put(self, path, data, pieces=3):
+        """Writes under the final name; yields when the file has grown."""
+        path = self.path(path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb", buffering=0) as f:
+            for i in range(pieces):
+                f.write(data[i * len(data) // pieces:(i + 1) * len(data) // pieces])
+                yield
+
+    def rename(self, path, data, temporary):
+        for _ in self.put(temporary, data, 1):
+            yield
+        os.rename(self.path(temporary), self.path(path))
+        yield
+
+    def gone(self, step):
+        """Why a step is not shown whose first file was removed."""
+        return f"{self.path(self.name(step))}: files of it were removed"
+
+    def all_of(self, step):
+        for _ in self.save(step):
+            pass
+
+
+class Ranks(Saver):
+    """ModelCheckpoint: each rank for itself, by a temporary name."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.job = Job(os.path.join(directory, "job"))
+
+    def options(self):
+        return {"src_strategy": self.job.strategy, "dst_strategy": None}
+
+    def name(self, step):
+        return f"1_{step}"
+
+    def alone(self, name):
+        return [self.source], {**self.options(), "extra": ("--select", name)}
+
+    def save(self, step):
+        for rank in range(self.job.n_ranks):
+            base = f"rank_{rank}/net-1_{step}"
+            for _ in self.rename(base + ".ckpt", self.job.file_bytes(rank, 1, step),
+                                 base + ".tmp"):
+                yield self.is_saved(base)
+
+    def gone(self, step):
+        return f"{self.source}: rank 0 has no file of this step"
+
+    def is_saved(self, base):
+        return os.path.exists(self.path(base.replace(
+            base.split("/")[0], f"rank_{self.job.n_ranks - 1}") + ".ckpt"))
+
+    def remove(self, step):
+        for rank in range(self.job.n_ranks):
+            os.unlink(self.path(f"rank_{rank}/net-1_{step}.ckpt"))
+            yield
+
+
+class Checkpoint2(Saver):
+    """mindformers: files of ranks by temporary names, and metadata.json, which may come
+    before them."""
+
+    def name(self, step):
+        return f"iteration_{step:08d}"
+
+    def save(self, step, early=False):
+        origin = os.path.join(DATA, "checkpoint2", "dp4mp2_opt", "iteration_00000008")
+        names = sorted(os.listdir(origin))
+        rng = random.Random(f"{SEED} {step}")
+        rng.shuffle(names)
+        if not early:
+            names.sort(key="metadata.json".__eq__)
+        os.makedirs(self.path(self.name(step)))
+        yield False
+        for i, name in enumerate(names):
+            data = content(os.path.join(origin, name))
+            for _ in self.rename(f"{self.name(step)}/{name}", data,
+                                 f"{self.name(step)}/{name}.tmp"):
+                yield set(os.listdir(self.path(self.name(step)))) == set(names)
+        write(self.path("latest_checkpointed_iteration.txt"), str(step).encode())
+        yield True
+
+
+class Dcp(Saver):
+    """torch.distributed.checkpoint: files of ranks under their final names, then
+    .metadata."""
+
+    def name(self, step):
+        return f"step-{step}"
+
+    def save(self, step):
+        made = os.path.join(self.directory, f"made-{step}")
+        random_tree(f"{SEED} {step}", "torch").write(made)
+        names = sorted(os.listdir(made), key=".metadata".__eq__)
+        for name in names:
+            path = f"{self.name(step)}/{name}"
+            data = content(os.path.join(made, name))
+            if name == ".metadata":
+                for _ in self.put(path + ".tmp", data):
+                    yield False
+                os.rename(self.path(path + ".tmp"), self.path(path))
+            else:
+                for _ in self.put(path, data):
+                    yield False
+        yield True
+
+
+def model(step, n=2):
+    rng = random.Random(f"{SEED} model {step}")
+    return {f"layer.{i}.weight": ("F32", (8, 5), rng.randbytes(160)) for i in range(n)}
+
+
+class Trainer(Saver):
+    """transformers' Trainer: the weights, then other files, then trainer_state.json."""
+
+    parts = 1
+
+    def name(self, step):
+        return f"checkpoint-{step}"
+
+    def files(self, step):
+        tensors = model(step, 4)
+        yield "config.json", b'{"architectures": ["Made"], "hidden_size": 8}'
+        if self.parts == 1:
+            yield "model.safetensors", safetensors_bytes(tensors)
+        else:
+            names, weights = sorted(tensors), {}
+            for i in range(self.parts):
+                part = f"model-{i + 1:05d}-of-{self.parts:05d}.safetensors"
+                mine = names[i::self.parts]
+                weights.update({name: part for name in mine})
+                yield part, safetensors_bytes({name: tensors[name] for name in mine})
+            yield "model.safetensors.index.json", json.dumps(
+                {"metadata": {"total_size": 640}, "weight_map": weights}).encode()
+        yield "optimizer.pt", torch_zip([b"x" * 64])
+        yield "trainer_state.json", b"{}"
+
+    def save(self, step):
+        for name, data in self.files(step):
+            for _ in self.put(f"{self.name(step)}/{name}", data):
+                if name != "trainer_state.json":
+                    yield False
+        yield True
+
+
+class TrainerInParts(Trainer):
+    """The same with a model in two parts."""
+
+    parts = 2
+
+
+class TorchFiles(Saver):
+    """torch.save() into a file for each step, under its final name."""
+
+    def name(self, step):
+        return f"epoch_{step}.pt"
+
+    def bytes_of(self, step):
+        return content(os.path.join(DATA, "torch", (
+            "nested-2.15.pt", "legacy-flat-2.4.pth")[step % 20 // 10]))
+
+    def save(self, step):
+        data = self.bytes_of(step)
+        for i, _ in enumerate(self.put(self.name(step), data, 4)):
+            yield i == 3
+
+    def remove(self, step):
+        os.unlink(self.path(self.name(step)))
+        yield
+
+
+SAVERS = (Ranks, Checkpoint2, Dcp, Trainer, TrainerInParts, TorchFiles)
+
+
+def mounted(saver, *more):
+    kept = saver.options()
+    return Mounted(saver.source, extra=STEPS + more, **kept)
+
+
+def shown(mount):
+    return sorted(os.listdir(mount.path))
+
+
+def status_of(mount):
+    return json.loads(content(os.path.join(mount.path, ".reshardfs", "steps")))
+
+
+def why(mount, name):
+    return {s["name"]: s["why"] for s in status_of(mount)["steps"]}.get(name)
+
+
+def demand_step(saver, mount, name):
+    """The step has the bytes of a mount of it alone."""
+    words, more = saver.alone(name)
+    with Mounted(*words, **more) as alone:
+        expected = hash_tree(alone.path)
+    found = hash_tree(os.path.join(mount.path, name), odd_blocks=True)
+    check(expected, f"{name}: a mount of it alone has no file")
+    different = tree_difference(expected, found)
+    check(not different, f"{name}: {different}")
+
+
+def each_operation(saver, tap_name):
+    """Two steps come and the first one goes, with a look after each operation."""
+    del tap_name
+    with mounted(saver) as mount:
+        check(shown(mount) == [], f"an empty directory: {shown(mount)}")
+        for step in (20, 30):
+            name = saver.name(step)
+            for i, complete in enumerate(saver.save(step)):
+                there = os.path.isdir(os.path.join(mount.path, name))
+                check(there == complete, f"{name}, operation {i}: shown: {there}, "
+                      f"complete: {complete}\n{why(mount, name)}")
+                if not complete and os.path.isdir(saver.path(name)):
+                    check(why(mount, name), f"{name}, operation {i}: it is not said why")
+            check(why(mount, name) is None, f"{name}: {why(mount, name)}")
+            demand_step(saver, mount, name)
+            check(os.readlink(os.path.join(mount.path, "latest")) == name, "latest")
+        check(shown(mount) == sorted([saver.name(20), saver.name(30), "latest"]),
+              str(shown(mount)))
+        demand_step(saver, mount, saver.name(20))
+        removal = saver.remove(20)
+        next(removal)
+        within(10, lambda: saver.name(20) not in shown(mount), "a step that goes is shown")
+        check(why(mount, saver.name(20)) in (None, saver.gone(20)), why(mount, saver.name(20)))
+        for _ in removal:
+            pass
+        demand_step(saver, mount, saver.name(30))
+        check(shown(mount) == sorted([saver.name(30), "latest"]), str(shown(mount)))
+
+
+for _saver in SAVERS:
+    def _case(directory, kind=_saver):
+        each_operation(kind(directory), kind.__name__)
+    _case.__name__ = f"each operation of {_saver.__name__}"
+    _case.__doc__ = _saver.__doc__
+    TESTS.append(_case)
+
+
+# ---- Checkpoint 2.0, and directories that are saved into again ----
+
+@test
+def the_last_file_of_the_trainer_is_missing(directory):
+    saver = Trainer(directory)
+    saver.all_of(5)
+    os.unlink(saver.path("checkpoint-5", "trainer_state.json"))
+    with mounted(saver) as mount:
+        check(shown(mount) == [], str(shown(mount)))
+        demand(why(mount, "checkpoint-5"),
+               "it has no trainer_state.json yet, which is written last")
+
+
+@test
+def metadata_before_the_files(directory):
+    saver = Checkpoint2(directory)
+    with mounted(saver) as mount:
+        name = saver.name(7)
+        for complete in saver.save(7, early=True):
+            check(os.path.isdir(os.path.join(mount.path, name)) == complete,
+                  f"complete: {complete}, {why(mount, name)}")
+        demand_step(saver, mount, name)
+
+
+@test
+def a_distributed_checkpoint_is_saved_again(directory):
+    """torch overwrites the files of ranks while the old .metadata is still there; their
+    sizes stay the same."""
+    saver = Dcp(directory)
+    saver.all_of(5)
+    name = saver.name(5)
+    items = [n for n in sorted(os.listdir(saver.path(name))) if n != ".metadata"]
+    with mounted(saver) as mount:
+        demand_step(saver, mount, name)
+        time.sleep(0.05)
+        for item in items:
+            write(saver.path(name, item), content(saver.path(name, item)))
+            within(10, lambda: name not in shown(mount), "a mixture is shown")
+            check(not os.path.isdir(os.path.join(mount.path, name)), "a mixture is shown")
+            demand(why(mount, name), "is younger than .metadata")
+        time.sleep(0.05)
+        data = content(saver.path(name, ".metadata"))
+        write(saver.path(name, ".metadata.tmp"), data)
+        os.rename(saver.path(name, ".metadata.tmp"), saver.path(name, ".metadata"))
+        check(os.path.isdir(os.path.join(mount.path, name)), str(why(mount, name)))
+        demand_step(saver, mount, name)
+
+
+# ---- what was opened ----
+
+@test
+def opened_files_stay_of_their_step(directory):
+    saver = Ranks(directory)
+    saver.all_of(20)
+    with mounted(saver) as mount:
+        path = os.path.join(mount.path, "latest", "rank_0")
+        name = os.listdir(path)[0]
+        with open(os.path.join(path, name), "rb") as f:
+            before = f.read()
+            folder = os.open(os.path.join(mount.path, "latest"), os.O_RDONLY)
+            saver.all_of(30)
+            within(10, lambda: os.readlink(os.path.join(mount.path, "latest")) == "1_30",
+                   "the link does not move")
+            after = content(os.path.join(path, name))
+            check(before != after, "both steps have the same bytes")
+            for _ in saver.remove(20):
+                pass
+            within(10, lambda: "1_20" not in shown(mount), "the step does not go")
+            f.seek(0)
+            check(f.read() == before, "an open file has bytes of another step")
+            # An open directory keeps its step.
+            inner = os.open(f"rank_0/{name}", os.O_RDONLY, dir_fd=folder)
+            check(os.read(inner, len(before) + 1) == before, "an open directory moves")
+            os.close(inner)
+            os.close(folder)
+
+
+@test
+def a_step_that_was_not_opened_is_stale(directory):
+    """A process whose working directory is a step that has gone gets an error, never
+    another step."""
+    saver = Ranks(directory)
+    saver.all_of(20)
+    with mounted(saver) as mount:
+        reader = subprocess.Popen(
+            [sys.executable, "-c", "import os, sys\nos.chdir(sys.argv[1])\nprint(1, flush=True)"
+             "\nsys.stdin.readline()\ntry:\n os.listdir('.')\nexcept OSError as e:\n"
+             " print(e.errno)", os.path.join(mount.path, "1_20")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        reader.stdout.readline()
+        for _ in saver.remove(20):
+            pass
+        within(10, lambda: shown(mount) == [], "the step does not go")
+        said = reader.communicate("\n", timeout=60)[0].strip()
+        check(said == str(errno.ESTALE), f"the reader got {said}")
+
+
+# ---- the command ----
+
+@test
+def the_command_lists_and_waits(directory):
+    saver = Ranks(directory)
+    saver.all_of(20)
+    with mounted(saver) as mount:
+        waits = [subprocess.Popen([reshardfs_program(), "steps", "--wait", word, mount.path])
+                 for word in ("1_40", "40")]
+        steps = saver.save(40)
+        for _ in range(6):
+            next(steps)
+        os.path.isdir(os.path.join(mount.path, "1_40"))
+        got = run("steps", mount.path)
+        check(got.status == GOOD, repr(got))
+        demand(got.out, "1_20  complete", "1_40  not shown",
+               ": rank 3 has no file of this step")
+        check(all(w.poll() is None for w in waits), "a wait has ended too early")
+        for _ in steps:
+            pass
+        for w in waits:
+            check(w.wait(60) == 0, "a wait fails")
+        got = run("steps", "--json", mount.path)
+        check(json.loads(got.out)["latest"] == "1_40", repr(got))
+        check(run("stats", mount.path).status == GOOD, "stats fails")
+        check(run("steps", "--wait", "20", mount.path).status == GOOD, "a step is there")
+    got = run("steps", directory)
+    check(got.status == INPUT and "reshardfs is not mounted there" in got.err, repr(got))
+
+
+@test
+def plans_are_given_back(directory):
+    """Of nine steps that were looked into at most four keep their plans."""
+    saver = Ranks(directory)
+    for step in range(9):
+        saver.all_of(step)
+    with mounted(saver) as mount:
+        for step in range(9):
+            demand_step(saver, mount, saver.name(step))
+
+        def planned():
+            return [s["name"] for s in status_of(mount)["steps"] if s["planned"]]
+        check(planned(), "no step is planned")
+        within(10, lambda: len(planned()) <= 4, f"planned: {planned()}")
+        demand_step(saver, mount, saver.name(0))
+
+
+# ---- wrong use ----
+
+@test
+def options_are_refused(directory):
+    saver = Ranks(directory)
+    saver.all_of(20)
+    for words, said in (
+            (("--select", "newest"), "--select cannot be used with --steps all"),
+            (("--fallbacks", "2"), "--fallbacks cannot be used with --steps all"),
+            (("--compat", "mindspore"), "--compat cannot be used with --steps all"),
+            (("--io-mode", "passthrough"), "--io-mode passthrough cannot be used"),
+            (("--steps", "some"), "steps: \"some\"")):
+        status, err = expect_failure(saver.source, extra=STEPS + words, **saver.options())
+        check(status == USAGE, f"{words}: {status}\n{err}")
+        demand(err, said)
+    status, err = expect_failure(saver.source, resume=True, extra=STEPS)
+    check(status == USAGE, err)
+    demand(err, "--resume cannot be used with --steps all")
+    status, err = expect_failure(saver.source, extra=("--steps-interval", "3"),
+                                 **saver.options())
+    check(status == USAGE, err)
+    demand(err, "--steps-interval needs --steps all")
+    status, err = expect_failure(saver.source, extra=STEPS, described=True)
+    demand(err, "--src-strategy is missing")
+
+
+@test
+def one_step_is_refused(directory):
+    saver = Checkpoint2(directory)
+    saver.all_of(20)
+    status, err = expect_failure(saver.path(saver.name(20)), extra=STEPS, described=True)
+    check(status == INPUT, err)
+    demand(err, "this is one checkpoint, but --steps all needs the directory above it")
+    os.makedirs(os.path.join(directory, "empty"))
+    with Mounted(os.path.join(directory, "empty"), extra=STEPS, described=True) as mount:
+        check(shown(mount) == [], str(shown(mount)))
+        demand(mount.log(), "it contains no step yet")
+    status, err = expect_failure(os.path.join(directory, "none"), extra=STEPS,
+                                 described=True)
+    check(status == INPUT, err)
+
+
+@test
+def other_directories_are_explained(directory):
+    saver = Dcp(directory)
+    saver.all_of(3)
+    write(saver.path("logs", "events"), b"x")
+    shutil.copytree(saver.path("step-3"), saver.path("step-4_tmp"))
+    shutil.copytree(os.path.join(DATA, "checkpoint2", "dcp_dp1tp2_per_rank"),
+                    saver.path("step-9"))
+    with mounted(saver) as mount:
+        check(shown(mount) == ["latest", "step-3"], str(shown(mount)))
+        demand(why(mount, "logs"), "no rank_N directory in it")
+        demand(why(mount, "step-4_tmp"), "its name says that it is not finished")
+        demand(why(mount, "step-9"), "nothing says when all ranks have saved, for it has no .metadata: mount")
+        got = run("ls", os.path.join(mount.path, "step-3"))
+        check(got.status == GOOD, repr(got))
+
+
+# ---- many readers ----
+
+@test
+def steps_come_and_go_while_many_look(directory):
+    """Readers never see a file with bytes of another step, nor an unexpected error."""
+    saver = Ranks(directory)
+    job, seconds = saver.job, float(os.environ.get("RSH_STRESS_SECONDS", "4"))
+    whole = {}
+    for step in range(40):
+        saver.all_of(step)
+        with Mounted(saver.source, extra=("--select", f"1_{step}"),
+                     **saver.options()) as alone:
+            whole[f"1_{step}"] = hash_tree(alone.path)
+        for _ in saver.remove(step):
+            pass
+        if step >= 7:
+            break
+    problems, looks, stop = [], [0], threading.Event()
+
+    def look(number, mount):
+        rng = random.Random(f"{SEED} {number}")
+        while not stop.is_set():
+            name = rng.choice(sorted(whole) + ["latest"])
+            path = os.path.join(mount.path, name)
+            try:
+                real = os.readlink(path) if name == "latest" else name
+                found = hash_tree(os.path.join(mount.path, real))
+                if found and found != whole[real]:
+                    problems.append(f"{real}: {tree_difference(whole[real], found)}")
+            except OSError as e:
+                if e.errno not in (errno.ENOENT, errno.ESTALE):
+                    problems.append(f"{name}: {e}")
+            looks[0] += 1
+
+    with mounted(saver) as mount:
+        threads = [threading.Thread(target=look, args=(i, mount)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        end, rng, there = time.monotonic() + seconds, random.Random(SEED), []
+        while time.monotonic() < end and not problems:
+            step = rng.choice([s for s in range(8) if s not in there])
+            saver.all_of(step)
+            there.append(step)
+            if len(there) > 3:
+                for _ in saver.remove(there.pop(0)):
+                    pass
+            time.sleep(0.02)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        check(not problems, "\n".join(problems[:5]))
+        check(looks[0] > 20, f"only {looks[0]} looks")
+        for step in there:
+            check(os.path.isdir(os.path.join(mount.path, saver.name(step))), str(step))
+    del job
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", help="words of names of tests")
+    wanted = parser.parse_args().names
+    tests = [t for t in TESTS if not wanted or any(w in t.__name__ for w in wanted)]
+    require_mount()
+    tap = Tap(len(tests))
+    for function in tests:
+        with tap.test(function.__name__.replace("_", " ")), \
+                tempfile.TemporaryDirectory(prefix="reshardfs-steps-") as directory:
+            function(directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
