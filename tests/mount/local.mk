@@ -24,6 +24,7 @@ MOUNT += \
 	mount/selection.py \
 	mount/checkpoint2.py \
 	mount/forms.py \
+	mount/table.py \
 	mount/damage.py \
 	mount/lost_ranks.py \
 	mount/resume.py \
@@ -118,6 +119,7 @@ EXTRA_DIST += \
 	lib/reader.py \
 	lib/reap.py \
 	lib/rsh_cli.py \
+	lib/shown_model.py \
 	lib/messages.py \
 	lib/documents.py \
 	lib/memcached.py \
