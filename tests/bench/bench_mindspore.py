@@ -9,10 +9,13 @@ Commands and replies are those of bench_server.py.
                                              -> {"same": true}
     {"verb": "transform", "source": ..., "target": ..., "src_strategy": ...,
      "dst_strategy": ...}                    -> {"seconds": S, "memory": BYTES}
+    {"verb": "merge", "source": ..., "target": ..., "src_strategy": ...}
+                                             -> {"seconds": S, "memory": BYTES}
     {"verb": "network", "rank": N, "step": DIRECTORY, "strategy": ..., "path": P}
                                              -> {"seconds": S, "sum": N}
 """
 
+import glob
 import os
 import sys
 import time
@@ -53,6 +56,20 @@ def transform(source, target, src_strategy, dst_strategy):
     return {"seconds": time.perf_counter() - start, "memory": most_memory()}
 
 
+def merge(source, target, src_strategy):
+    """The complete model as one .safetensors, which PyTorch can read."""
+    import mindspore as ms
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
+        f.write("5")
+    start = time.perf_counter()
+    ms.transform_checkpoints(source, target, "checkpoint_", src_strategy, None)
+    (merged,) = glob.glob(os.path.join(target, "rank_0", "*.ckpt"))
+    ms.save_checkpoint([{"name": name, "data": parameter} for name, parameter in
+                        ms.load_checkpoint(merged).items()],
+                       os.path.join(target, "model.safetensors"), format="safetensors")
+    return {"seconds": time.perf_counter() - start, "memory": most_memory()}
+
+
 def most_memory():
     with open("/proc/self/status", encoding="ascii", errors="replace") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM:"))
@@ -90,4 +107,5 @@ def version():
 
 if __name__ == "__main__":
     sys.exit(serve(version, {"load": load, "same": same, "transform": transform,
+                             "merge": merge,
                              "network": network}))
