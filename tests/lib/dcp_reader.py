@@ -111,8 +111,11 @@ class Checkpoint:
             self.tensors[name] = (type_name(tensor.properties.state[0]), tensor.size, chunks)
         assert not places, f"items of no tensor: {places}"
 
-    def items(self, name):
+    def items(self, name, wanted=lambda start, size: True):
+        """(start, size, Item) of each item of a tensor that is wanted."""
         for start, size, file, offset, length in self.tensors[name][2]:
+            if not wanted(start, size):
+                continue
             with open(os.path.join(self.root, file), "rb") as f:
                 f.seek(offset)
                 yield start, size, Item(f.read(length))

@@ -38,8 +38,8 @@ CKPT_NAMES = {**NAMES, "Complex64": "C64", "Float8E4M3FN": "F8_E4M3", "Float8E5M
 class Held:
     """A checkpoint: where it lies, and what has to be said of it as a source."""
 
-    def __init__(self, what, root, words=()):
-        self.what, self.root, self.words = what, root, list(words)
+    def __init__(self, what, root, words=(), env=None):
+        self.what, self.root, self.words, self.env = what, root, list(words), env
 
 
 class Form:
@@ -49,7 +49,7 @@ class Form:
         self.what, self.wanted, self.source = what, wanted, source
 
     def of(self, held, to):
-        got = run("export", *held.words, *self.wanted, held.root, to)
+        got = run("export", *held.words, *self.wanted, held.root, to, env=held.env)
         check(got.status == GOOD, f"{held.what} -> {self.what}: {got!r}")
         return Held(f"{held.what} -> {self.what}", to, self.source)
 

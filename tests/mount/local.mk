@@ -24,6 +24,7 @@ MOUNT += \
 	mount/selection.py \
 	mount/checkpoint2.py \
 	mount/forms.py \
+	mount/table.py \
 	mount/damage.py \
 	mount/lost_ranks.py \
 	mount/resume.py \

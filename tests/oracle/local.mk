@@ -37,6 +37,7 @@ MOUNT += \
 	lib/behaviour_test.py \
 	oracle/dcp_random.py \
 	oracle/dcp_shown_random.py \
+	oracle/dcp_partial_loads.py \
 	oracle/weights_random.py
 
 EXTRA_DIST += \
