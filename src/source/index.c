@@ -228,15 +228,14 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 
 /* ---- scanning ---- */
 
-int rsh_source_scan_file(const struct rsh_source *s, uint32_t file,
-			 const struct rsh_byte_source *bytes, enum rsh_scan how,
-			 struct rsh_names *names, struct rsh_ckpt_index **out,
-			 struct rsh_error *err)
+int rsh_source_scan_file(const struct rsh_scan_job *job,
+			 struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	return s->format->scan ?
-	       s->format->scan(s, file, bytes, how, names, out, err) :
-	       rsh_file_scan(s->type, bytes, how != RSH_SCAN_HEADERS, names,
-			     out, err);
+	const struct rsh_source *s = job->source;
+
+	return s->format->scan ? s->format->scan(job, out, err) :
+	       rsh_file_scan(s->type, job->bytes, job->how != RSH_SCAN_HEADERS,
+			     job->names, out, err);
 }
 
 static int index_scan_bytes(struct indexing *x, uint32_t file,
@@ -245,11 +244,12 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 			    struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
+	const struct rsh_scan_job job = {
+		s, file, bytes, s->check == RSH_CHECK_FULL ? RSH_SCAN_CRC :
+		RSH_SCAN_HEADERS, x->names,
+	};
 	struct rsh_ckpt_index *ix;
-	int rc = rsh_source_scan_file(s, file, bytes,
-				      s->check == RSH_CHECK_FULL ?
-				      RSH_SCAN_CRC : RSH_SCAN_HEADERS,
-				      x->names, &ix, err);
+	int rc = rsh_source_scan_file(&job, &ix, err);
 
 	if (rc)
 		return rc;

@@ -105,7 +105,8 @@ int rsh_weight_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_weight_map *out, struct rsh_error *err)
 {
 	cleanup_json json_t *root = NULL;
-	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       JSON_REJECT_DUPLICATES, path,
 			       "a map of weights", &root, err);
 
 	*out = (struct rsh_weight_map){ .n_weights = 0 };

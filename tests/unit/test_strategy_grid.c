@@ -15,7 +15,9 @@ static struct rsh_grid *try_grid(const char *items, const int64_t *dims,
 
 	snprintf(json, sizeof(json), FILE_OF("0", "%s"), items);
 	f = parse_strategy("s.json", json);
-	rc = rsh_grid_new(&f->items[0], dims, n_dims, local, rule, &g, err);
+	rc = rsh_grid_new(&f->items[0],
+			  &(struct rsh_grid_sizes){ dims, n_dims, local }, rule,
+			  &g, err);
 	rsh_strategy_file_free(f);
 	assert_int_equal(rc, g ? 0 : -EINVAL);
 	return g;
@@ -415,8 +417,9 @@ static void shard_numbers_out_of_range_are_refused(void **state)
 	struct rsh_grid *g;
 
 	(void)state;
-	assert_int_equal(rsh_grid_new(&item, DIMS(8), false, RSH_GRID_RUNTIME,
-				      &g, &err), -EINVAL);
+	assert_int_equal(rsh_grid_new(&item,
+				      &(struct rsh_grid_sizes){ DIMS(8), false },
+				      RSH_GRID_RUNTIME, &g, &err), -EINVAL);
 	assert_string_equal(err.text,
 			    "its optimizer shard has step 1 and size -2");
 }
