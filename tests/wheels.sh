@@ -239,17 +239,20 @@ try_container()
 try_aarch64()
 {
 	old_root arm64
-	mkdir "$work/site"
-	(cd "$work/site" && "$wheel_python" -m zipfile -e "$wheel" .)
+	logged install-aarch64 "$work/venv/bin/pip" install --no-index --no-deps \
+		--disable-pip-version-check --only-binary=:all: \
+		--platform "manylinux_$(echo $WHEEL_GLIBC | tr . _)_aarch64" \
+		--target "$work/site" "$wheel"
 	program=$work/site/reshardfs/bin/reshardfs
-	chmod +x "$program"
+	exported=$work/exported-aarch64
 	cd "$work/demo"
-	for command in "ls checkpoint" "plan $STRATEGIES checkpoint" \
-		"export $STRATEGIES checkpoint $work/exported-aarch64"; do
+	for command in "--version" "ls checkpoint" "plan $STRATEGIES checkpoint" \
+		"export $STRATEGIES checkpoint $exported" "verify $exported" \
+		"verify $STRATEGIES checkpoint $exported"; do
 		# shellcheck disable=SC2086
 		logged qemu qemu-aarch64-static -L "$root" "$program" $command
 	done
-	check_demo "$work/exported-aarch64" "aarch64, export"
+	check_demo "$exported" "aarch64, export and verify"
 	cd /
 }
 

@@ -30,16 +30,23 @@ bool rsh_vfs_has_steps(const struct rsh_vfs *v)
 /* ---- planning; lock held ---- */
 
 /* Plans the tree of a step.  Files that changed since the look belong to
- * another state of the step. */
+ * another state of the step, which the next lookup of its name has to find. */
 static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
 		     struct rsh_vfs **tree, struct rsh_error *err)
 {
 	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err);
+	struct rsh_error unused = RSH_ERROR_INIT;
 
-	if (rc || rsh_saved_step_is_same(&s->cfg.dir, &t->saved))
+	if (rsh_saved_step_is_same(&s->cfg.dir, &t->saved)) {
+		if (rc)
+			rsh_log_warning("%s: %s cannot be shown: %s",
+					s->cfg.dir.path, t->saved.name,
+					err->text);
 		return rc;
+	}
 	rsh_vfs_free(*tree);
 	*tree = NULL;
+	rsh_steps_look(s, &unused);
 	return rsh_error_set(err, ESTALE, "%s: %s has changed",
 			     s->cfg.dir.path, t->saved.name);
 }
@@ -57,9 +64,6 @@ static int step_plan(struct rsh_steps *s, struct rsh_shown_step *t)
 	s->planning = t->planning = true;
 	pthread_mutex_unlock(&s->lock);
 	rc = step_open(s, t, &tree, &err);
-	if (rc)
-		rsh_log_warning("%s: %s cannot be shown: %s", s->cfg.dir.path,
-				t->saved.name, err.text);
 	pthread_mutex_lock(&s->lock);
 	s->planning = t->planning = false;
 	t->tree = tree;

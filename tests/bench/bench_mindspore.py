@@ -9,10 +9,13 @@ Commands and replies are those of bench_server.py.
                                              -> {"same": true}
     {"verb": "transform", "source": ..., "target": ..., "src_strategy": ...,
      "dst_strategy": ...}                    -> {"seconds": S, "memory": BYTES}
+    {"verb": "merge", "source": ..., "target": ..., "src_strategy": ...}
+                                             -> {"seconds": S, "memory": BYTES}
     {"verb": "network", "rank": N, "step": DIRECTORY, "strategy": ..., "path": P}
                                              -> {"seconds": S, "sum": N}
 """
 
+import glob
 import os
 import sys
 import time
@@ -45,6 +48,20 @@ def transform(source, target, src_strategy, dst_strategy):
         f.write("5")  # VmHWM counts from here on
     start = time.perf_counter()
     ms.transform_checkpoints(source, target, "checkpoint_", src_strategy, dst_strategy)
+    return {"seconds": time.perf_counter() - start, "memory": most_memory()}
+
+
+def merge(source, target, src_strategy):
+    """The complete model as one .safetensors, which PyTorch can read."""
+    import mindspore as ms
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
+        f.write("5")
+    start = time.perf_counter()
+    ms.transform_checkpoints(source, target, "checkpoint_", src_strategy, None)
+    (merged,) = glob.glob(os.path.join(target, "rank_0", "*.ckpt"))
+    ms.save_checkpoint([{"name": name, "data": parameter} for name, parameter in
+                        ms.load_checkpoint(merged).items()],
+                       os.path.join(target, "model.safetensors"), format="safetensors")
     return {"seconds": time.perf_counter() - start, "memory": most_memory()}
 
 
@@ -85,4 +102,5 @@ def version():
 
 if __name__ == "__main__":
     sys.exit(serve(version, {"load": load, "same": same, "transform": transform,
+                             "merge": merge,
                              "network": network}))

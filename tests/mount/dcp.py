@@ -28,6 +28,7 @@ from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
+from shown_model import digest, extra_state, hashes, model_hashes, same  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "dcp"))
 NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16",
@@ -71,30 +72,6 @@ def copy_of(case, directory):
     shutil.copytree(source_of(case), to, copy_function=shutil.copyfile)
     os.chmod(to, 0o755)
     return to
-
-
-def digest(data):
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def hashes(values):
-    return {name: [dtype, list(shape), digest(data)]
-            for name, (dtype, shape, data) in values.items()}
-
-
-def model_hashes(root):
-    _, parts = read_model(root)
-    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
-
-
-def extra_state(root):
-    path = os.path.join(root, "extra_state.json")
-    return json.loads(content(path)) if os.path.exists(path) else {}
-
-
-def same(found, expected, what):
-    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
-    check(not different, f"{what}: {different} differ")
 
 
 @test

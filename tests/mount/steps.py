@@ -30,6 +30,7 @@ from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
 from rsh_mount import (Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from run_seed import run_seed  # noqa: E402
+from s3_trial import Server, set_environment  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
 
@@ -52,7 +53,7 @@ class Saver:
     save() yields after each operation whether the step is complete.
     """
 
-    described = True
+    url = None  # the address of the directory, if it is in object storage
 
     def __init__(self, directory):
         self.directory = directory
@@ -254,8 +255,7 @@ SAVERS = (Ranks, Checkpoint2, Dcp, Trainer, TrainerInParts, TorchFiles)
 
 
 def mounted(saver, *more):
-    kept = saver.options()
-    return Mounted(saver.source, extra=STEPS + more, **kept)
+    return Mounted(saver.url or saver.source, extra=STEPS + more, **saver.options())
 
 
 def shown(mount):
@@ -316,6 +316,41 @@ for _saver in SAVERS:
     _case.__name__ = f"each operation of {_saver.__name__}"
     _case.__doc__ = _saver.__doc__
     TESTS.append(_case)
+
+
+# ---- object storage ----
+
+@test
+def steps_in_object_storage(directory):
+    """The directories of a bucket; the server shows files as they are on disk."""
+    os.mkdir(os.path.join(directory, "s3"))
+    with Server(os.path.join(directory, "s3")) as server:
+        set_environment(server.port, directory)
+        for kind in (Ranks, Checkpoint2, Dcp, Trainer):
+            bucket = os.path.join(directory, "s3", kind.__name__.lower())
+            saver = kind(os.path.join(directory, kind.__name__))
+            os.rename(saver.source, bucket)
+            os.symlink(bucket, saver.source)
+            write(os.path.join(bucket, "README"), b"x")
+            saver.url = f"s3://{kind.__name__.lower()}"
+            operations = list(saver.save(10))
+            check(operations[-1], "the save does not end")
+            with mounted(saver) as mount:
+                check(shown(mount) == sorted([saver.name(10), "latest"]),
+                      f"{kind.__name__}: {shown(mount)}: {status_of(mount)}")
+                for complete in saver.save(20):
+                    there = os.path.isdir(os.path.join(mount.path, saver.name(20)))
+                    check(there == complete, f"{kind.__name__}: {complete}, "
+                          f"{why(mount, saver.name(20))}")
+                for step in (10, 20):
+                    demand_step(saver, mount, saver.name(step))
+                for _ in saver.remove(10):
+                    pass
+                within(10, lambda kept=saver, m=mount: kept.name(10) not in shown(m),
+                       "the step does not go")
+    status, err = expect_failure("https://localhost/model/", extra=STEPS, described=True)
+    check(status == USAGE, err)
+    demand(err, "--steps all needs a directory or s3://")
 
 
 # ---- Checkpoint 2.0, and directories that are saved into again ----

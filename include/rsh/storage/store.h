@@ -87,8 +87,9 @@ struct rsh_store_options {
 	rsh_medium_open_fn *medium; /* NULL: the medium of the path */
 	/* Options for an address of objects; NULL: those of the environment. */
 	const struct rsh_objects_options *objects;
-	struct rsh_objects *place; /* the opened address, which outlives the
-				    * store; NULL: the store opens it */
+	/* The opened address, or one above it, which outlives the store; NULL:
+	 * the store opens it. */
+	struct rsh_objects *place;
 	/* Links below the directory may lead out of it.  Otherwise such links
 	 * are refused with EXDEV and a sentence.  The directory itself may be a
 	 * link, and a name that begins with '/' may be that of any file. */
