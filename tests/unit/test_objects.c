@@ -127,8 +127,8 @@ static int read_with(struct rsh_objects *o, const struct one_read *r,
 	struct iovec iov[3] = {
 		{ got, half }, { NULL, 0 }, { got + half, r->len - half },
 	};
-	int rc = rsh_objects_read(o, &object, r->offset, iov, 3,
-				  rsh_clock_ns() + ns, err);
+	int rc = rsh_objects_read(o, &(struct rsh_object_range){
+				&object, r->offset, iov, 3 }, rsh_clock_ns() + ns, err);
 
 	object_bytes(r->name, r->offset, right, r->len);
 	if (rc == 0 && memcmp(got, right, r->len))
@@ -194,8 +194,8 @@ static void ranges_without_etag_are_read(void **state)
 		};
 		struct rsh_error err = RSH_ERROR_INIT;
 
-		const int rc = rsh_objects_read(f.o, &object, 7, &iov, 1, 0,
-						&err);
+		const int rc = rsh_objects_read(f.o, &(struct rsh_object_range){
+				&object, 7, &iov, 1 }, 0, &err);
 
 		if (rc != cases[i].rc || !strstr(err.text, cases[i].say))
 			fail_msg("%zu: %d, %s", i, rc, err.text);
@@ -265,7 +265,8 @@ static int read_slowly(void *ctx, size_t i, struct rsh_error *err)
 		usleep(1000);
 	atomic_store(&f->began, 1);
 	usleep(i ? 100000 : 0);
-	rc = rsh_objects_read(f->o, &object, 5, &v, 1, 0, err);
+	rc = rsh_objects_read(f->o, &(struct rsh_object_range){
+				&object, 5, &v, 1 }, 0, err);
 	object_bytes(object.name, 5, right, sizeof(right));
 	if (rc == 0 && memcmp(got, right, sizeof(right)))
 		return rsh_error_set(err, EIO, "%s is wrong", object.name);
@@ -473,8 +474,8 @@ static int one_part(void *ctx, size_t i, struct rsh_error *err)
 	const uint64_t ns = hurry ? SECOND / 2 : LONG_S * SECOND;
 	uint8_t got[PART] = { 0 }, right[PART];
 	struct iovec iov = { got, PART };
-	int rc = rsh_objects_read(p->o, &p->object, i * PART, &iov, 1,
-				  rsh_clock_ns() + ns, err);
+	int rc = rsh_objects_read(p->o, &(struct rsh_object_range){
+				&p->object, i * PART, &iov, 1 }, rsh_clock_ns() + ns, err);
 
 	object_bytes(p->object.name, i * PART, right, PART);
 	if (rc == -ETIMEDOUT && hurry) {
@@ -851,8 +852,8 @@ static void expect_names(struct fixture *f, const char *index,
 	for (size_t i = 0; i < n; i++)
 		assert_string_equal(l.objects[i].name, names[i]);
 	assert_int_equal(l.objects[0].size, 3);
-	assert_int_equal(rsh_objects_read(f->o, &l.objects[0], 0, &v, 1, 0,
-					  &err), 0);
+	assert_int_equal(rsh_objects_read(f->o, &(struct rsh_object_range){
+				&l.objects[0], 0, &v, 1 }, 0, &err), 0);
 	assert_string_equal(got, "{ }");
 	rsh_objects_listing_free(&l);
 }
