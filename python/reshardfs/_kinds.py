@@ -46,6 +46,9 @@ _KINDS = {
     "Float8E4M3FN": Kind("u1", "float8_e4m3fn", "float8_e4m3fn", "F8_E4M3"),
     "Float8E5M2": Kind("u1", "float8_e5m2", "float8_e5m2", "F8_E5M2"),
     "HiFloat8": Kind("u1", "", "uint8", "HiFloat8"),
+    "Float8E8M0FNU": Kind("u1", "float8_e8m0fnu", "float8_e8m0fnu", "F8_E8M0"),
+    # A byte has two numbers, and counts as one element, as in torch.
+    "Float4E2M1FNx2": Kind("u1", "", "float4_e2m1fn_x2", "F4"),
 }
 
 

@@ -53,6 +53,8 @@ static bool kind_is_float(enum rsh_dtype t)
 	case RSH_DTYPE_FLOAT8E4M3FN:
 	case RSH_DTYPE_FLOAT8E5M2:
 	case RSH_DTYPE_HIFLOAT8:
+	case RSH_DTYPE_FLOAT8E8M0:
+	case RSH_DTYPE_FLOAT4X2:
 		return true;
 	default:
 		return false;

@@ -23,6 +23,12 @@ static int ckpt_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 	uint64_t at = 0, bytes;
 
 	for (uint32_t i = 0; i < f->n; i++) {
+		if (!rsh_dtype_in_mindspore(f->shapes[i].dtype))
+			return rsh_error_set(err, ENOTSUP, "parameter \"%s\" is "
+					     "of type %s, which MindSpore does "
+					     "not have; --drop leaves it out",
+					     f->shapes[i].name,
+					     rsh_dtype_name(f->shapes[i].dtype));
 		f->slots[i].offset = at;
 		if (!rsh_ckpt_emit_size(&f->shapes[i], &bytes) ||
 		    !rsh_add_u64(at, bytes, &at) || at > INT64_MAX)

@@ -29,6 +29,8 @@ static const struct {
 	[RSH_DTYPE_FLOAT8E5M2] = { "Float8E5M2", 1 },
 	[RSH_DTYPE_HIFLOAT8] = { "HiFloat8", 1 },
 	[RSH_DTYPE_STR] = { "str", 4 },
+	[RSH_DTYPE_FLOAT8E8M0] = { "Float8E8M0FNU", 1 },
+	[RSH_DTYPE_FLOAT4X2] = { "Float4E2M1FNx2", 1 },
 };
 
 enum rsh_dtype rsh_dtype_parse(const char *s, size_t len)
@@ -48,4 +50,9 @@ const char *rsh_dtype_name(enum rsh_dtype t)
 unsigned rsh_dtype_size(enum rsh_dtype t)
 {
 	return dtypes[t < RSH_DTYPE_COUNT ? t : RSH_DTYPE_UNKNOWN].size;
+}
+
+bool rsh_dtype_in_mindspore(enum rsh_dtype t)
+{
+	return t != RSH_DTYPE_UNKNOWN && t < RSH_DTYPE_FLOAT8E8M0;
 }

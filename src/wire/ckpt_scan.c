@@ -134,7 +134,7 @@ static int read_type(struct scan *s, const struct pb_field *f, struct value *v)
 		return rc;
 	v->has_type = true;
 	v->dtype = rsh_dtype_parse((const char *)p, f->length);
-	if (v->dtype == RSH_DTYPE_UNKNOWN)
+	if (!rsh_dtype_in_mindspore(v->dtype))
 		return rsh_pb_damaged(&s->pb, f->offset,
 				      "unknown element type \"%.*s\"",
 				      (int)f->length, (const char *)p);

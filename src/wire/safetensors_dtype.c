@@ -11,17 +11,17 @@
  * tensors on writing.  The rank of a type is its place in the table. */
 static const struct {
 	const char *name;
-	enum rsh_dtype dtype; /* RSH_DTYPE_UNKNOWN: not in MindSpore */
+	enum rsh_dtype dtype; /* RSH_DTYPE_UNKNOWN: not supported */
 } dtypes[] = {
 	{ "BOOL", RSH_DTYPE_BOOL },
-	{ "F4", RSH_DTYPE_UNKNOWN },
+	{ "F4", RSH_DTYPE_FLOAT4X2 },
 	{ "F6_E2M3", RSH_DTYPE_UNKNOWN },
 	{ "F6_E3M2", RSH_DTYPE_UNKNOWN },
 	{ "U8", RSH_DTYPE_UINT8 },
 	{ "I8", RSH_DTYPE_INT8 },
 	{ "F8_E5M2", RSH_DTYPE_FLOAT8E5M2 },
 	{ "F8_E4M3", RSH_DTYPE_FLOAT8E4M3FN },
-	{ "F8_E8M0", RSH_DTYPE_UNKNOWN },
+	{ "F8_E8M0", RSH_DTYPE_FLOAT8E8M0 },
 	{ "F8_E4M3FNUZ", RSH_DTYPE_UNKNOWN },
 	{ "F8_E5M2FNUZ", RSH_DTYPE_UNKNOWN },
 	{ "I16", RSH_DTYPE_INT16 },

@@ -131,7 +131,10 @@ static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
 	for (unsigned i = 0; i < s->n_dims; i++) {
 		if (i)
 			rsh_json_text_puts(t, ",");
-		rsh_json_text_put_u64(t, (uint64_t)s->dims[i]);
+		/* The shape of F4 counts numbers, two in a byte. */
+		rsh_json_text_put_u64(t, (uint64_t)s->dims[i]
+			<< (s->dtype == RSH_DTYPE_FLOAT4X2 &&
+			    i + 1u == s->n_dims));
 	}
 	rsh_json_text_puts(t, "],\"data_offsets\":[");
 	rsh_json_text_put_u64(t, begin);

@@ -17,7 +17,7 @@
 
 enum safetensors_known {
 	SAFETENSORS_DTYPE,         /* *out is the type */
-	SAFETENSORS_DTYPE_FOREIGN, /* in the format, not in MindSpore */
+	SAFETENSORS_DTYPE_FOREIGN, /* in the format, not supported */
 	SAFETENSORS_DTYPE_UNKNOWN,
 };
 

@@ -269,7 +269,7 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	case SAFETENSORS_DTYPE_FOREIGN:
 		return rsh_error_set(
 			s->err, ENOTSUP,
-			"%s: parameter \"%s\" is of element type %s, which MindSpore does not have",
+			"%s: parameter \"%s\" is of element type %s, which is not supported",
 			s->src->path, t->name, text);
 	case SAFETENSORS_DTYPE_UNKNOWN:
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
@@ -348,6 +348,13 @@ static int st_add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 			return st_damaged(s, t->name, s->data + t->begin,
 					  "dimension %zu is not a size", i);
 		dims[i] = (int64_t)dim;
+	}
+	/* The shape of F4 counts numbers, and a byte has two of them. */
+	if (t->dtype == RSH_DTYPE_FLOAT4X2) {
+		if (n == 0 || dims[n - 1] % 2)
+			return st_damaged(s, t->name, s->data + t->begin,
+					  "its rows of F4 are not complete bytes");
+		dims[n - 1] /= 2;
 	}
 	if (!rsh_product_i64(dims, n, &elements) ||
 	    !rsh_mul_u64(elements, rsh_dtype_size(t->dtype), bytes))

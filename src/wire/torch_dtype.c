@@ -29,6 +29,8 @@ static const struct {
 	{ "uint64", NULL, RSH_DTYPE_UINT64 },
 	{ "float8_e4m3fn", NULL, RSH_DTYPE_FLOAT8E4M3FN },
 	{ "float8_e5m2", NULL, RSH_DTYPE_FLOAT8E5M2 },
+	{ "float8_e8m0fnu", NULL, RSH_DTYPE_FLOAT8E8M0 },
+	{ "float4_e2m1fn_x2", NULL, RSH_DTYPE_FLOAT4X2 },
 };
 
 /* The elements of these storages are not plain numbers. */

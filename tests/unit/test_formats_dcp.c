@@ -67,6 +67,7 @@ static enum rsh_dtype dtype_of(const char *name)
 		{ "C64", RSH_DTYPE_COMPLEX64 },
 		{ "F8_E4M3", RSH_DTYPE_FLOAT8E4M3FN },
 		{ "F8_E5M2", RSH_DTYPE_FLOAT8E5M2 },
+		{ "F8_E8M0", RSH_DTYPE_FLOAT8E8M0 },
 	};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)

@@ -564,11 +564,10 @@ static void test_offset_in_the_sentence(void **state)
 	assert_header_refused(header, 4, EBADMSG, word);
 }
 
-static void test_types_that_mindspore_has_not(void **state)
+static void test_types_that_are_not_supported(void **state)
 {
 	static const char *const types[] = {
-		"F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "F8_E4M3FNUZ",
-		"F8_E5M2FNUZ",
+		"F6_E2M3", "F6_E3M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
 	};
 
 	(void)state;
@@ -581,6 +580,28 @@ static void test_types_that_mindspore_has_not(void **state)
 			 types[i]);
 		assert_header_refused(header, 0, ENOTSUP, word);
 	}
+}
+
+/* Two F4 are an element of one byte; the shape in the file counts numbers. */
+static void test_f4_and_e8m0(void **state)
+{
+	static const char header[] =
+		"{\"p\":{\"dtype\":\"F4\",\"shape\":[2,6],\"data_offsets\":"
+		"[0,6]},\"s\":{\"dtype\":\"F8_E8M0\",\"shape\":[3],"
+		"\"data_offsets\":[6,9]}}";
+	struct buffer file = make_file(header, 9);
+	struct scanned s = scan(&file);
+
+	(void)state;
+	require(&s);
+	assert_tensor(&s, "p", RSH_DTYPE_FLOAT4X2, DIMS(2, 3), 6);
+	assert_tensor(&s, "s", RSH_DTYPE_FLOAT8E8M0, DIMS(3), 3);
+	scanned_free(&s);
+	buffer_free(&file);
+	assert_header_refused(W("\"F4\"", "[2,3]", "[0,3]"), 3, EBADMSG,
+			      "rows of F4 are not complete bytes");
+	assert_header_refused(W("\"F4\"", "[]", "[0,1]"), 1, EBADMSG,
+			      "rows of F4 are not complete bytes");
 }
 
 static const char *const fixtures[] = {
@@ -779,7 +800,8 @@ int main(void)
 		cmocka_unit_test(test_bad_json),
 		cmocka_unit_test(test_bad_tensors),
 		cmocka_unit_test(test_offset_in_the_sentence),
-		cmocka_unit_test(test_types_that_mindspore_has_not),
+		cmocka_unit_test(test_types_that_are_not_supported),
+		cmocka_unit_test(test_f4_and_e8m0),
 		cmocka_unit_test(test_truncation_anywhere),
 		cmocka_unit_test(test_flipped_bits),
 		cmocka_unit_test(test_content_is_not_read),

@@ -199,9 +199,9 @@ static void test_order_of_types(void **state)
 		RSH_DTYPE_UINT64,  RSH_DTYPE_INT64,	  RSH_DTYPE_FLOAT64,
 		RSH_DTYPE_COMPLEX64, RSH_DTYPE_FLOAT32,	  RSH_DTYPE_UINT32,
 		RSH_DTYPE_INT32,   RSH_DTYPE_BFLOAT16,	  RSH_DTYPE_FLOAT16,
-		RSH_DTYPE_UINT16,  RSH_DTYPE_INT16, RSH_DTYPE_FLOAT8E4M3FN,
-		RSH_DTYPE_FLOAT8E5M2, RSH_DTYPE_INT8,	  RSH_DTYPE_UINT8,
-		RSH_DTYPE_BOOL,
+		RSH_DTYPE_UINT16,  RSH_DTYPE_INT16, RSH_DTYPE_FLOAT8E8M0,
+		RSH_DTYPE_FLOAT8E4M3FN, RSH_DTYPE_FLOAT8E5M2, RSH_DTYPE_INT8,
+		RSH_DTYPE_UINT8, RSH_DTYPE_FLOAT4X2, RSH_DTYPE_BOOL,
 	};
 	enum { N = sizeof(sorted) / sizeof(sorted[0]) };
 	struct rsh_record_shape shapes[N];
@@ -211,7 +211,7 @@ static void test_order_of_types(void **state)
 	/* Names in the opposite order: the type comes first. */
 	for (uint32_t i = 0; i < N; i++)
 		shapes[N - 1 - i] = (struct rsh_record_shape){
-			&"zyxwvutsrqponmlk"[i], 1, sorted[i], 0, NULL, 1,
+			&"zyxwvutsrqponmlkji"[i], 1, sorted[i], 0, NULL, 1,
 		};
 	rsh_safetensors_order(shapes, N, order);
 	for (uint32_t i = 0; i < N; i++)

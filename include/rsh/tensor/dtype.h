@@ -10,6 +10,7 @@
 #ifndef RSH_TENSOR_DTYPE_H
 #define RSH_TENSOR_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,8 @@ enum rsh_dtype {
 	RSH_DTYPE_FLOAT8E5M2,
 	RSH_DTYPE_HIFLOAT8,
 	RSH_DTYPE_STR,
+	RSH_DTYPE_FLOAT8E8M0, /* a power of two, as scales have */
+	RSH_DTYPE_FLOAT4X2,   /* two E2M1 in a byte, which is one element */
 	RSH_DTYPE_COUNT
 };
 
@@ -44,5 +47,7 @@ enum rsh_dtype rsh_dtype_parse(const char *s, size_t len);
 const char *rsh_dtype_name(enum rsh_dtype t);
 /* Returns the bytes of a stored element, 0 for RSH_DTYPE_UNKNOWN. */
 unsigned rsh_dtype_size(enum rsh_dtype t);
+/* Returns whether MindSpore has the type, so that a .ckpt may contain it. */
+bool rsh_dtype_in_mindspore(enum rsh_dtype t);
 
 #endif
