@@ -37,6 +37,7 @@ OPTIONS: Dict[str, str] = {
     "only": "REGEX",
     "drop": "REGEX",
     "rename": "FILE",
+    "dequantize": "bfloat16|float16|float32",
     "cast": "bfloat16|float16|float32",
     "unlisted": "copy|drop|error",
     "remove_redundancy": "",

@@ -114,6 +114,8 @@ static int config_update(struct shown_weights *s, struct rsh_json_edit *e,
 	int rc = complete && t->hold_config ?
 		t->hold_config(t->ctx, e, path, err) : 0;
 
+	if (rc > 0)
+		return 0;
 	return rc ? rc : rsh_hf_config_update(&w, e, path, complete, err);
 }
 

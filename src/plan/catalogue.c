@@ -245,6 +245,9 @@ bool rsh_recipe_types_fit(const struct rsh_shown *t,
 	const uint32_t shown = rsh_dtype_size(t->dtype);
 	uint32_t in_unit, out_unit;
 
+	if (in->quantised || rsh_codec_is_scaled(t->recipe.codec))
+		return in->quantised && rsh_codec_is_scaled(t->recipe.codec) &&
+		       rsh_codec_scaled_type(t->recipe.codec) == t->dtype;
 	if (t->recipe.codec == RSH_CODEC_NONE)
 		return !in->wide_bf16 && rsh_dtype_size(in->dtype) == shown;
 	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);

@@ -210,6 +210,11 @@ uint32_t rsh_copies_n_cells(const struct rsh_copies *c)
 	return c->n_cells;
 }
 
+bool rsh_copies_have_replicas(const struct rsh_copies *c)
+{
+	return c->replicas;
+}
+
 uint32_t rsh_copies_n_holders(const struct rsh_copies *c)
 {
 	return c->n;

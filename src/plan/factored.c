@@ -43,7 +43,7 @@ static bool factored_as_box(const struct rsh_mapping_build *k,
 	bool followed[RSH_MAX_DIMS] = { false };
 	const uint32_t n = k->t->n_dims;
 
-	if (r->tensor >= k->p->cat->n_tensors || r->scale)
+	if (r->tensor >= k->p->cat->n_tensors)
 		return false;
 	in = factored_tensor(k, r);
 	*out = (struct rsh_recipe_part){ .tensor = r->tensor };
@@ -203,50 +203,6 @@ static int factored_check_dims(const struct rsh_mapping_build *k,
 		rsh_error_set(err, EINVAL, "its part has %u factors", n);
 }
 
-/* Returns whether one cell contains the whole tensor. */
-static bool factored_is_whole(const struct rsh_tensor *t)
-{
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (!rsh_cut_is_whole(t->cut, t->dims, d))
-			return false;
-	return true;
-}
-
-static int factored_check_scale(const struct rsh_mapping_build *k,
-				const struct rsh_factored_part *r,
-				struct rsh_error *err)
-{
-	const struct rsh_tensor *in = factored_tensor(k, r), *s;
-
-	if (!r->scale != (k->t->recipe.codec != RSH_CODEC_FP8_SCALED))
-		return rsh_error_set(err, EINVAL, "it has scales and no codec "
-				     "for them, or none");
-	if (!r->scale)
-		return 0;
-	if (r->scale->tensor >= k->p->cat->n_tensors)
-		return rsh_error_set(err, EINVAL, "its scales are nowhere");
-	s = k->p->cat->tensors[r->scale->tensor];
-	if (s->dtype != RSH_DTYPE_FLOAT32 || s->n_dims != 2 ||
-	    in->n_dims != 2 || !r->scale->block[0] || !r->scale->block[1])
-		return rsh_error_set(err, EINVAL,
-			"its scales are not a Float32 matrix for the blocks of "
-			"a matrix");
-	for (uint32_t d = 0; d < 2; d++)
-		if (in->dims[d] > 0 &&
-		    s->dims[d] != (in->dims[d] - 1) / r->scale->block[d] + 1)
-			return rsh_error_set(err, EINVAL, "its scales have "
-				"%llu blocks along dimension %u",
-				(unsigned long long)s->dims[d], d);
-	/* The numbers of blocks fit 64 bits, since the dimensions do. */
-	if (in->dims[0] > 0 && s->dims[1] > RSH_SCALES_MAX / 4 / s->dims[0])
-		return rsh_error_set(err, ENOTSUP, "its scales are more than "
-				     "%llu bytes",
-				     (unsigned long long)RSH_SCALES_MAX);
-	return factored_is_whole(in) && factored_is_whole(s) ? 0 :
-		rsh_error_set(err, ENOTSUP, "a tensor with scales is cut in "
-			      "the source");
-}
-
 static bool factored_size(const uint64_t *dims, uint32_t n, uint64_t *out)
 {
 	*out = 1;
@@ -270,9 +226,11 @@ static int factored_check_part(const struct rsh_mapping_build *k,
 	if (!rsh_recipe_types_fit(k->t, in))
 		return rsh_error_set(err, EINVAL,
 			"its elements have another type");
-	rc = factored_check_scale(k, r, err);
-	if (rc || factored_is_empty(r))
-		return rc;
+	if (!rsh_quantised_fits(in))
+		return rsh_error_set(err, EINVAL,
+			"its scales do not fit its elements");
+	if (factored_is_empty(r))
+		return 0;
 	if (!factored_size(in->dims, in->n_dims, &n))
 		return rsh_error_set(err, EINVAL, "its part is too large");
 	rc = factored_check_dims(k, r, err);
@@ -503,10 +461,6 @@ static int factored_make_part(struct rsh_mapping_build *k,
 	uint32_t n_factors = 0;
 
 	out->tensor = factored_tensor(k, r);
-	if (r->scale) {
-		out->scale = k->p->cat->tensors[r->scale->tensor];
-		memcpy(out->block, r->scale->block, sizeof(out->block));
-	}
 	for (uint32_t i = 0; i < r->n_factors; i++)
 		n_factors += r->factors[i].size > 1;
 	m.f = rsh_arena_array(a, struct rsh_factor, n_factors);

@@ -66,8 +66,6 @@ bool rsh_mixed_radix_meet(const struct rsh_mixed_radix *a,
 
 struct rsh_factored {
 	const struct rsh_tensor *tensor;
-	const struct rsh_tensor *scale; /* NULL: none */
-	uint64_t block[2];              /* of the scale */
 	/* shown_dim and dim of a factor are spans.  Those of shown span g are
 	 * factors[first[g]] .. factors[first[g + 1] - 1], from the largest
 	 * shown_step on. */

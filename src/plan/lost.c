@@ -235,7 +235,6 @@ static void lose_box(struct parts_loss *x, const struct rsh_box *box)
 static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct parts_loss *x = ctx;
-	const struct rsh_tensor *scale = b->part->scale;
 	struct rsh_box box;
 
 	x->digits = b;
@@ -243,12 +242,18 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 	rsh_digit_box_bounds(b, &box);
 	lose_box(x, &box);
 	x->digits = NULL;
-	if (!scale)
-		return true;
-	x->tensor = scale;
-	rsh_cut_box(scale->cut, scale->dims, 0, &box);
-	lose_box(x, &box);
 	return true;
+}
+
+static void lose_beside(void *ctx, const struct rsh_tensor *t)
+{
+	struct parts_loss *x = ctx;
+	struct rsh_box box = { .n_dims = t->n_dims };
+
+	x->tensor = t;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		box.size[d] = t->dims[d];
+	lose_box(x, &box);
 }
 
 /* Counts the lost cells of all parts, and reports them unless `t` is NULL. */
@@ -265,6 +270,10 @@ static uint32_t lose_parts(struct loss_report *t, const struct loss *l)
 			rsh_factored_each(w, i, &all, lose_digits, &x);
 		else if (rsh_mapping_part_box(w, &all, i, &box))
 			lose_box(&x, &box);
+		x.tensor = rsh_mapping_tensor(w, i);
+		if (x.tensor->quantised)
+			rsh_quantised_each(x.tensor->quantised, lose_beside,
+					   &x);
 	}
 	if (t && x.n > x.n_reported)
 		report_rest(t, l, x.n - x.n_reported, x.n_reported > 0);

@@ -121,6 +121,9 @@ static int recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
 		if (!rsh_recipe_types_fit(t, in))
 			return rsh_error_set(err, EINVAL,
 			"its elements have another type");
+		if (!rsh_quantised_fits(in))
+			return rsh_error_set(err, EINVAL,
+				"its scales do not fit its elements");
 	}
 	if (t->recipe.n_parts == 1 && is_whole_box(t, &t->recipe.parts->box))
 		return 0;
@@ -463,7 +466,8 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 	if (!t->recipe.n_parts)
 		return 0;
 	in = p->cat->tensors[t->recipe.parts->tensor];
-	if (!is_shown_as_is(t, in) || !rsh_cut_grid(t->cut) ||
+	/* The tensors beside a quantised one may be in other files. */
+	if (in->quantised || !is_shown_as_is(t, in) || !rsh_cut_grid(t->cut) ||
 	    !rsh_cut_grid(in->cut))
 		return 0;
 	for (*pair = 0; *pair < p->n_pairs; ++*pair)

@@ -251,28 +251,53 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 	return need_found(n);
 }
 
+static bool need_whole(struct need *n, const struct rsh_tensor *t)
+{
+	n->tensor = t;
+	n->digits = NULL;
+	n->replica = rsh_cut_replica(t->cut, n->member);
+	n->box = (struct rsh_box){ .n_dims = t->n_dims };
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		n->box.size[d] = t->dims[d];
+	return need_found(n);
+}
+
+/* Which of the scales a slice needs is not computed: all of them are small. */
+struct need_beside {
+	struct need *n;
+	bool found;
+};
+
+static void need_one_beside(void *ctx, const struct rsh_tensor *t)
+{
+	struct need_beside *x = ctx;
+
+	x->found = x->found && need_whole(x->n, t);
+}
+
 /* Marks the files of the elements of a part in a slice, and of its scales. */
 static bool need_part(struct need *n, const struct rsh_mapping *w,
 		      uint32_t part, const struct rsh_box *slice)
 {
-	const struct rsh_tensor *scale;
+	const struct rsh_tensor *t = rsh_mapping_tensor(w, part);
+	struct need_beside beside = { n, true };
+	bool wanted = true;
 
-	n->tensor = rsh_mapping_tensor(w, part);
-	n->replica = rsh_cut_replica(n->tensor->cut, n->member);
+	n->tensor = t;
+	n->replica = rsh_cut_replica(t->cut, n->member);
 	n->digits = NULL;
-	if (!w->is_factored)
-		return !rsh_mapping_part_box(w, slice, part, &n->box) ||
-		       need_found(n);
-	if (!rsh_factored_each(w, part, slice, need_digits, n))
-		return false;
-	scale = w->factored[part].scale;
-	if (!n->digits || !scale)
-		return true;
-	n->digits = NULL;
-	n->tensor = scale;
-	n->replica = rsh_cut_replica(scale->cut, n->member);
-	rsh_cut_box(scale->cut, scale->dims, 0, &n->box);
-	return need_found(n);
+	if (!w->is_factored) {
+		wanted = rsh_mapping_part_box(w, slice, part, &n->box);
+		if (wanted && !need_found(n))
+			return false;
+	} else {
+		if (!rsh_factored_each(w, part, slice, need_digits, n))
+			return false;
+		wanted = n->digits;
+	}
+	if (t->quantised && wanted)
+		rsh_quantised_each(t->quantised, need_one_beside, &beside);
+	return beside.found;
 }
 
 /* Marks the source files of a shown tensor's slice. */

@@ -70,10 +70,10 @@ static const char *offers_name(const struct offering *s, uint32_t name)
 	return rsh_names_text(s->w->cat->names, name);
 }
 
-/* Finds the type as which an offer is shown, and the codec that converts to it.
- * Scaled elements are rounded once, to BFloat16. */
-static int offers_codec(const struct offering *s, const struct rsh_offer *o,
-			struct rsh_shown *t, struct rsh_error *err)
+/* Finds the type as which an offer is shown, and the codec that converts to
+ * it. */
+static void offers_codec(const struct offering *s, const struct rsh_offer *o,
+			 struct rsh_shown *t)
 {
 	struct rsh_tensor *const *tensors = s->w->cat->tensors;
 	const struct rsh_tensor *first =
@@ -85,14 +85,11 @@ static int offers_codec(const struct offering *s, const struct rsh_offer *o,
 				    !rsh_is_flattened_state(name) ?
 		s->w->o->cast : RSH_DTYPE_UNKNOWN;
 
-	if (o->n_factored && o->factored->scale) {
-		t->dtype = RSH_DTYPE_BFLOAT16;
-		t->recipe.codec = RSH_CODEC_FP8_SCALED;
-		if (cast == RSH_DTYPE_UNKNOWN || cast == RSH_DTYPE_BFLOAT16)
-			return 0;
-		return rsh_error_set(err, EINVAL, "it is scaled Float8, which "
-				     "becomes BFloat16 and cannot be cast to "
-				     "%s", rsh_dtype_name(cast));
+	if (first && first->quantised) {
+		t->dtype = cast == RSH_DTYPE_UNKNOWN ? first->quantised->type :
+						       cast;
+		t->recipe.codec = rsh_codec_scaled(t->dtype);
+		return;
 	}
 	t->dtype = cast;
 	t->recipe.codec = rsh_codec_cast(o->dtype, wide, cast);
@@ -100,7 +97,6 @@ static int offers_codec(const struct offering *s, const struct rsh_offer *o,
 		t->dtype = o->dtype;
 		t->recipe.codec = wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
 	}
-	return 0;
 }
 
 /* Prefixes the message with the parameter and its layout. */
@@ -164,10 +160,9 @@ static int offers_show(struct offering *s, uint32_t i,
 			    .n_factored = o->n_factored,
 			    .factored = o->factored },
 	};
-	int rc = offers_codec(s, o, &t, err);
+	int rc = offers_cut(s, o, item, &t.cut, err);
 
-	if (rc == 0)
-		rc = offers_cut(s, o, item, &t.cut, err);
+	offers_codec(s, o, &t);
 	if (rc == 0)
 		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],
 					err);

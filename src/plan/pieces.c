@@ -24,7 +24,9 @@ struct rsh_piece_iter {
 	struct rsh_record_shape shape;
 	enum rsh_codec codec;
 	uint32_t in_unit;     /* bytes of a unit in the source file */
-	uint32_t out_unit;    /* bytes of a unit in the virtual file */
+	uint32_t out_unit;    /* bytes of an element in the virtual file */
+	uint32_t per;         /* elements of a unit: more than 1 only if they
+			       * are quantised */
 	struct rsh_chunks chunks;
 	uint8_t *header;      /* room for the header of any chunk */
 	size_t header_cap;
@@ -178,6 +180,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	it->ix = NULL;
 	it->tensor = NULL;
 	it->w = NULL;
+	it->per = 1;
 	it->rows.n = 0;
 	if (s->shown != RSH_COPIED) {
 		it->w = p->mappings[s->shown];
@@ -214,6 +217,9 @@ static bool find_source(struct rsh_piece_iter *it)
 		return false;
 	it->file = holder.file;
 	ix = rsh_catalogue_index(it->p->cat, holder.file);
+	if (t->quantised)
+		rsh_packing_unit(t->quantised->packing, &it->per,
+				 &it->in_unit);
 	if (holder.record != RSH_BY_NAME) {
 		it->ix = ix;
 		it->tensor = NULL;
@@ -298,46 +304,43 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 
 /* ---- scales and tiles ---- */
 
-/* Finds the scales of the current part, for elements from number `first` on. */
-static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
+/* Describes the cell of the cursor; `first` is an element of it.  A stack of
+ * matrices has three dimensions; the last two of GPTQ's words are columns. */
+static void find_scales(const struct rsh_piece_iter *it, uint64_t first,
 			struct rsh_scales *out)
 {
-	const struct rsh_factored *f = it->cursor.factored;
-	const struct rsh_tensor *t = f->scale;
-	const struct rsh_ckpt_index *ix;
-	const struct rsh_record *r;
-	struct rsh_holder holder;
+	const struct rsh_tensor *t = it->cursor.tensor;
+	const bool words = t->quantised->packing == RSH_PACK_GPTQ;
+	const bool stack = t->n_dims == 3 && !words;
+	const uint64_t inner = words ? 8 : 1;
+	struct rsh_box box;
 
-	if (!rsh_copies_pick(t->copies, 0,
-			     rsh_cut_replica(t->cut, it->cursor.member),
-			     it->avoid, &holder))
-		return false;
-	ix = rsh_catalogue_index(it->p->cat, holder.file);
-	r = holder.record == RSH_BY_NAME ? rsh_ckpt_find(ix, t->name) :
-					   &ix->records[holder.record];
-	if (!r || r->n_extents != 1)
-		return false;
+	rsh_cut_box(t->cut, t->dims, it->cursor.cell, &box);
 	*out = (struct rsh_scales){
-		.src_rank = holder.file,
-		.src_offset = ix->extents[r->first_extent].offset,
-		.n_rows = t->dims[0], .n_columns = t->dims[1],
-		.block = { f->block[0], f->block[1] },
-		.first = first, .columns = f->tensor->dims[1],
+		.cat = it->p->cat, .tensor = t, .first = first,
+		.from = { stack ? box.from[0] : 0, box.from[stack],
+			  box.from[stack + 1] * inner },
+		.rows = box.size[stack], .columns = box.size[stack + 1] * inner,
 	};
-	return true;
 }
 
 /* Sets the tile around a unit: the rows of the cursor's tile that are in the
  * same extent.  False: the row of the unit is in several extents. */
 static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
-		      uint64_t *row)
+		      uint64_t *row, uint64_t *lead)
 {
 	const struct rsh_cursor_tile *t = &it->cursor.tile;
 	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
-	const uint64_t stride = t->stride * it->in_unit;
-	const uint64_t bytes = t->n_columns * it->in_unit;
-	uint64_t at = (it->cursor.src - t->column) * it->in_unit, after;
+	const uint64_t first = it->cursor.src - t->column;
+	const uint64_t stride = t->stride / it->per * it->in_unit;
+	uint64_t at = first / it->per * it->in_unit, n_columns, bytes, after;
 
+	*lead = first % it->per;
+	n_columns = (*lead + t->n_columns + it->per - 1) / it->per * it->per;
+	bytes = n_columns / it->per * it->in_unit;
+	if (t->stride % it->per ||
+	    n_columns > RSH_TILE_BYTES / it->out_unit / t->n_rows)
+		return false;
 	while (at >= e->length) {
 		at -= e->length;
 		e++;
@@ -350,33 +353,33 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	out->tile = (struct rsh_tile){
 		.src_rank = it->file,
 		.src_offset = e->offset + at - *row * stride,
-		.n_rows = *row + 1 + after, .n_columns = t->n_columns,
-		.stride = t->stride,
+		.n_rows = *row + 1 + after, .n_columns = n_columns,
+		.stride = t->stride, .per = it->per,
 		.unit_in = it->in_unit, .unit_out = it->out_unit,
 	};
 	return true;
 }
 
 /* Gives the piece of a tile from byte `at` of the content on: the rest of a
- * column, and the columns after it if these are contiguous. */
+ * column, and the columns after it if these are contiguous.  The tile may have
+ * more columns at both ends, which complete units. */
 static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 			struct rsh_piece *out)
 {
 	const struct rsh_cursor_tile *t = &it->cursor.tile;
 	const uint64_t skip = at % it->out_unit;
-	uint64_t row, n, first;
+	uint64_t row, n, lead;
 
-	if (t->n_rows == 0 || !find_tile(it, out, &row))
+	if (t->n_rows == 0 || !find_tile(it, out, &row, &lead))
 		return false;
-	first = it->cursor.src - t->column - row * t->stride;
-	if (it->codec == RSH_CODEC_FP8_SCALED &&
-	    !find_scales(it, first, &out->scales))
-		return false;
+	if (rsh_codec_is_scaled(it->codec))
+		find_scales(it, it->cursor.src - t->column - lead -
+				row * t->stride, &out->scales);
 	n = out->tile.n_rows - row;
 	if (t->column_step == out->tile.n_rows)
 		n += (t->n_columns - t->column - 1) * out->tile.n_rows;
 	out->is_tiled = true;
-	out->tile_offset = (t->column * out->tile.n_rows + row) *
+	out->tile_offset = ((lead + t->column) * out->tile.n_rows + row) *
 			   it->out_unit + skip;
 	out->length = rsh_min_u64(n * it->out_unit - skip, limit);
 	out->is_header = false;
@@ -407,6 +410,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 			  uint64_t limit, struct rsh_piece *out)
 {
 	uint64_t unit = at / it->out_unit, src = unit, run, left, n;
+	uint64_t lead, made;
 
 	if (!it->w && it->rec->content_bytes == 0)
 		return zero_piece(limit, out);
@@ -421,13 +425,14 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	} else {
 		run = it->shape.content_bytes / it->out_unit - unit;
 	}
-	out->skip = (uint32_t)(at % it->out_unit);
-	find_extent(it, src * it->in_unit, &out->src_offset, &left);
-	run = rsh_min_u64(run, left / it->in_unit);
-	n = rsh_min_u64(run * it->out_unit - out->skip, limit);
+	lead = src % it->per;
+	out->skip = (uint32_t)(lead * it->out_unit + at % it->out_unit);
+	find_extent(it, src / it->per * it->in_unit, &out->src_offset, &left);
+	run = rsh_min_u64(run, left / it->in_unit * it->per - lead);
+	n = rsh_min_u64(run * it->out_unit - at % it->out_unit, limit);
+	made = it->per * it->out_unit;
 	out->length = n;
-	out->src_length = (out->skip + n + it->out_unit - 1) / it->out_unit *
-			  it->in_unit;
+	out->src_length = (out->skip + n + made - 1) / made * it->in_unit;
 	if (it->codec == RSH_CODEC_NONE && it->out_unit > 1) {
 		out->src_offset += out->skip;
 		out->src_length = n;
@@ -437,9 +442,8 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	out->codec = it->codec;
 	out->is_header = false;
 	out->header = NULL;
-	if (it->codec == RSH_CODEC_FP8_SCALED &&
-	    !find_scales(it, src, &out->scales))
-		return false;
+	if (rsh_codec_is_scaled(it->codec))
+		find_scales(it, src - lead, &out->scales);
 	follow_row(it, unit, n, left, limit);
 	return true;
 }

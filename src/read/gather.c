@@ -36,7 +36,7 @@ static void gather_reset(struct rsh_gather *g)
 	g->n_groups = 0;
 	memset(g->slots, 0, sizeof(g->slots));
 	while (g->n_scales)
-		rsh_tiles_drop(g->tiles, g->scales[--g->n_scales].matrix);
+		rsh_tiles_drop(g->tiles, g->scales[--g->n_scales].chunk);
 }
 
 static int gather_flush(struct rsh_gather *g)
@@ -68,12 +68,14 @@ static int gather_hands(struct rsh_gather *g, struct rsh_tile_hands *h)
 static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 			      uint32_t *at)
 {
+	const struct rsh_scales *by = &p->scales;
+	const uint64_t chunk = rsh_scales_chunk(by, by->first);
 	struct rsh_tile_hands h;
 	unsigned i = 0;
 	int rc;
 
-	while (i < g->n_scales &&
-	       !rsh_scales_same(&g->scales[i].by, &p->scales))
+	while (i < g->n_scales && !(rsh_scales_same(&g->scales[i].by, by) &&
+				    g->scales[i].chunk->chunk == chunk))
 		i++;
 	*at = i;
 	if (i < g->n_scales)
@@ -83,10 +85,10 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 		rc = gather_hands(g, &h);
 	*at = g->n_scales;
 	if (rc == 0)
-		rc = rsh_tiles_hold_scales(g->tiles, &p->scales, &h,
-					   &g->scales[*at].matrix);
+		rc = rsh_tiles_hold_scales(g->tiles, by, by->first, &h,
+					   &g->scales[*at].chunk);
 	if (rc == 0)
-		g->scales[g->n_scales++].by = p->scales;
+		g->scales[g->n_scales++].by = *by;
 	return rc;
 }
 
@@ -126,7 +128,7 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 	uint16_t number;
 	int rc;
 
-	if (p->codec == RSH_CODEC_FP8_SCALED) {
+	if (rsh_codec_is_scaled(p->codec)) {
 		rc = gather_hold_scales(g, p, &scales);
 		if (rc)
 			return rc;
@@ -187,8 +189,26 @@ static int gather_add_piece(struct rsh_gather *g, const struct rsh_piece *p,
 	return rc ? rc : gather_add_run(g, p, dst);
 }
 
-/* Adds a long piece whose elements must be decoded, in runs that fit into the
- * scratch buffers. */
+/* Returns how many stored bytes of a piece one run may have, so that they and
+ * what is decoded fit into the scratch buffers, and one chunk of scales is
+ * enough.  Sets the bytes of a unit, and those that are decoded from it. */
+static uint64_t gather_run_most(const struct rsh_piece *p, uint32_t *in,
+				uint32_t *out)
+{
+	uint64_t most, reach;
+	uint32_t per = 1;
+
+	rsh_codec_units(p->codec, in, out);
+	if (!rsh_codec_is_scaled(p->codec))
+		return RSH_SPAN_MAX / *in * *in;
+	rsh_packing_unit(p->scales.tensor->quantised->packing, &per, in);
+	*out *= per;
+	most = rsh_min_u64(RSH_SPAN_MAX / *in, 2 * RSH_SPAN_MAX / *out);
+	reach = rsh_scales_reach(&p->scales, p->scales.first) / per;
+	return rsh_min_u64(most, reach) * *in;
+}
+
+/* Adds a piece whose elements must be decoded, in runs. */
 static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 			      uint8_t *dst)
 {
@@ -197,10 +217,10 @@ static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 	uint32_t in, out;
 	int rc = 0;
 
-	rsh_codec_units(p->codec, &in, &out);
 	while (rc == 0 && left && src_left) {
-		part.src_length = rsh_min_u64(src_left,
-					      RSH_SPAN_MAX / in * in);
+		const uint64_t most = gather_run_most(&part, &in, &out);
+
+		part.src_length = rsh_min_u64(src_left, most);
 		part.length = rsh_min_u64(left, part.src_length / in * out -
 						part.skip);
 		rc = gather_add_piece(g, &part, dst);
@@ -208,8 +228,10 @@ static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 		left -= part.length;
 		src_left -= part.src_length;
 		part.src_offset += part.src_length;
-		if (part.codec == RSH_CODEC_FP8_SCALED)
-			part.scales.first += part.src_length / in;
+		if (rsh_codec_is_scaled(part.codec))
+			part.scales.first += part.src_length / in * out /
+				rsh_dtype_size(rsh_codec_scaled_type(
+					part.codec));
 		part.skip = 0;
 	}
 	return rc ? rc : left ? -EIO : 0;
@@ -233,9 +255,7 @@ static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
 		return rc;
 	}
 	if (p->codec != RSH_CODEC_NONE)
-		return p->src_length > RSH_SPAN_MAX ?
-		       gather_add_decoded(g, p, dst) :
-		       gather_add_piece(g, p, dst);
+		return gather_add_decoded(g, p, dst);
 	if (p->src_length >= DIRECT_MIN &&
 	    (!g->all->far || p->src_length > UINT32_MAX))
 		return rsh_source_read_at(g->source, p->src_rank, p->src_offset,

@@ -79,15 +79,17 @@ static void run_decode(const struct rsh_gather *g, const struct gather_run *r,
 		       const uint8_t *stored, uint8_t *out)
 {
 	const struct gather_scales *scales = &g->scales[r->scales];
+	const enum rsh_codec codec = (enum rsh_codec)r->codec;
 	struct rsh_scaled m;
+	uint32_t per, in;
 
-	if (r->codec != RSH_CODEC_FP8_SCALED) {
-		rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len,
-				 out);
+	if (!rsh_codec_is_scaled(codec)) {
+		rsh_codec_decode(codec, stored, r->src_len, out);
 		return;
 	}
-	m = rsh_scaled_by(&scales->by, scales->matrix);
-	rsh_scaled_decode(&m, r->number, stored, r->src_len, out);
+	m = rsh_scaled_by(&scales->by, scales->chunk, codec);
+	rsh_packing_unit(m.packing, &per, &in);
+	rsh_scaled_decode(&m, r->number, stored, r->src_len / in * per, out);
 }
 
 static void run_scatter(const struct gather_hand *by,

@@ -12,7 +12,7 @@
 #define RSH_BATCH_RUNS 1024
 #define RSH_BATCH_GROUPS 128
 #define RSH_HASH_SLOTS 256 /* a power of two, more than RSH_BATCH_GROUPS */
-/* The most matrices of scales that are held until the runs are read. */
+/* The most chunks of scales that are held until the runs are read. */
 #define RSH_GATHER_SCALES 8
 
 /* The maximum bytes of one read of neighbouring runs.  They fit into the
@@ -31,13 +31,12 @@ struct gather_run {
 	uint16_t next;    /* next run of the file; 0: none, because runs[0] is
 			   * unused */
 	uint32_t scales;  /* index in the gather's `scales` */
-	uint64_t number;  /* number of the first element, as scales count
-			   * elements */
+	uint64_t number;  /* number of the first element in its cell */
 };
 
 struct gather_scales {
 	struct rsh_scales by;
-	struct rsh_kept *matrix;
+	struct rsh_kept *chunk;
 };
 
 struct gather_group {

@@ -18,7 +18,7 @@ static struct rsh_tile_key tile_key_of(const struct rsh_piece *p)
 {
 	struct rsh_tile_key key = { .tile = p->tile, .codec = p->codec };
 
-	if (p->codec == RSH_CODEC_FP8_SCALED)
+	if (rsh_codec_is_scaled(p->codec))
 		key.scales = p->scales;
 	return key;
 }

@@ -34,17 +34,22 @@ uint8_t *rsh_scratch_make(uint8_t **scratch)
 
 bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out)
 {
-	const uint64_t most = t->unit_in ? RSH_STRIP_BYTES / t->unit_in : 0;
+	const uint64_t per = t->per ? t->per : 1;
+	const uint64_t stored = t->unit_in ? RSH_STRIP_BYTES / t->unit_in * per
+					   : 0;
+	/* Packed elements grow to more than twice their size. */
+	const uint64_t most = t->unit_out ?
+		rsh_min_u64(stored, 2 * RSH_STRIP_BYTES / t->unit_out) : 0;
 	const uint64_t rows = rsh_min_u64(t->n_rows, ROWS_MIN);
 	uint64_t across;
 
-	if (most < ROWS_MIN || !t->n_rows || !t->n_columns ||
-	    t->stride < t->n_columns || t->unit_out > 2 * t->unit_in)
+	if (most < ROWS_MIN * per || !t->n_rows || !t->n_columns ||
+	    t->stride < t->n_columns || t->stride % per || t->n_columns % per)
 		return false;
 	*out = (struct rsh_strips){
 		.joined = t->stride - t->n_columns <= t->stride / WASTE_PART &&
 			  t->stride <= most / rows,
-		.width = rsh_min_u64(t->n_columns, most / rows),
+		.width = rsh_min_u64(t->n_columns, most / rows / per * per),
 	};
 	out->height = rsh_min_u64(t->n_rows, most / (out->joined ? t->stride :
 								   out->width));
@@ -63,8 +68,8 @@ static struct strip strip_at(const struct rsh_kept *k, uint64_t i)
 
 	s.n_rows = rsh_min_u64(k->strips.height, t->n_rows - s.row);
 	s.n_columns = rsh_min_u64(k->strips.width, t->n_columns - s.column);
-	s.stored_stride = (k->strips.joined ? t->stride : s.n_columns) *
-			  t->unit_in;
+	s.stored_stride = rsh_tile_stored(t, k->strips.joined ? t->stride :
+							       s.n_columns);
 	return s;
 }
 
@@ -76,13 +81,14 @@ static int strip_read(struct rsh_source *source, const struct rsh_kept *k,
 	const struct rsh_tile *t = &k->key.tile;
 	struct rsh_store *store = rsh_source_store(source);
 	struct rsh_attempts a = { .wait = by->wait };
-	const uint64_t stride = t->stride * t->unit_in;
-	uint64_t row_bytes = s->n_columns * t->unit_in;
+	const uint64_t stride = rsh_tile_stored(t, t->stride);
+	uint64_t row_bytes = rsh_tile_stored(t, s->n_columns);
 	const uint64_t extent = (s->n_rows - 1) * stride + row_bytes;
 	uint64_t n_rows = s->n_rows, offset;
 	struct rsh_handle *h;
 
-	offset = t->src_offset + (s->row * t->stride + s->column) * t->unit_in;
+	offset = t->src_offset +
+		 rsh_tile_stored(t, s->row * t->stride + s->column);
 	if (k->strips.joined) {
 		row_bytes = extent;
 		n_rows = 1;
@@ -102,50 +108,71 @@ static int strip_read(struct rsh_source *source, const struct rsh_kept *k,
 	return a.rc;
 }
 
-struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
-				const struct rsh_kept *matrix)
-{
-	return (struct rsh_scaled){
-		.columns = s->columns,
-		.block = { s->block[0], s->block[1] },
-		.scales = matrix->data,
-		.scale_columns = s->n_columns,
-	};
-}
-
-/* Decodes the rows and returns their address; they are contiguous. */
-static const uint8_t *strip_decode(const struct rsh_kept *k,
-				   const struct strip *s,
-				   const uint8_t *stored,
-				   const struct rsh_tile_hands *h)
+/* Decodes rows with scales.  Neighbouring rows mostly need the same chunk. */
+static int strip_decode_scaled(const struct rsh_kept *k, const struct strip *s,
+			       const uint8_t *stored,
+			       const struct rsh_tile_hands *h)
 {
 	const struct rsh_tile *t = &k->key.tile;
 	const struct rsh_scales *by = &k->key.scales;
-	uint64_t number = by->first + s->row * t->stride + s->column;
+	struct rsh_kept *chunk = NULL;
 	uint8_t *at = h->decoded;
-	struct rsh_scaled m = { 0 };
+	int rc = 0;
 
-	if (k->key.codec == RSH_CODEC_FP8_SCALED)
-		m = rsh_scaled_by(by, h->scales);
+	for (uint64_t i = 0; rc == 0 && i < s->n_rows; i++) {
+		uint64_t n = by->first + (s->row + i) * t->stride + s->column;
+		const uint8_t *in = stored + i * s->stored_stride;
+
+		for (uint64_t left = s->n_columns, part; left; left -= part) {
+			struct rsh_scaled m;
+
+			part = rsh_min_u64(left, rsh_scales_reach(by, n));
+			if (chunk && chunk->chunk != rsh_scales_chunk(by, n)) {
+				h->drop(h->tiles, chunk);
+				chunk = NULL;
+			}
+			if (!chunk) {
+				rc = h->hold_scales(h->tiles, by, n, h,
+						    &chunk);
+				if (rc)
+					break;
+			}
+			m = rsh_scaled_by(by, chunk, k->key.codec);
+			rsh_scaled_decode(&m, n, in, part, at);
+			in += rsh_tile_stored(t, part);
+			at += part * t->unit_out;
+			n += part;
+		}
+	}
+	if (chunk)
+		h->drop(h->tiles, chunk);
+	return rc;
+}
+
+/* Decodes the rows into h->decoded; there they are contiguous. */
+static int strip_decode(const struct rsh_kept *k, const struct strip *s,
+			const uint8_t *stored, const struct rsh_tile_hands *h)
+{
+	const struct rsh_tile *t = &k->key.tile;
+	uint8_t *at = h->decoded;
+
+	if (rsh_codec_is_scaled(k->key.codec))
+		return strip_decode_scaled(k, s, stored, h);
 	for (uint64_t i = 0; i < s->n_rows; i++) {
-		if (k->key.codec == RSH_CODEC_FP8_SCALED)
-			rsh_scaled_decode(&m, number, stored, s->n_columns, at);
-		else
-			rsh_codec_decode(k->key.codec, stored,
-					 (size_t)(s->n_columns * t->unit_in),
-					 at);
-		number += t->stride;
+		rsh_codec_decode(k->key.codec, stored,
+				 (size_t)(s->n_columns * t->unit_in), at);
 		stored += s->stored_stride;
 		at += s->n_columns * t->unit_out;
 	}
-	return h->decoded;
+	return 0;
 }
 
-int rsh_strip_load(struct rsh_source *source, const struct rsh_kept *k,
-		   uint64_t i, const struct rsh_tile_hands *h)
+int rsh_strip_load(struct rsh_source *source, struct rsh_kept *k, uint64_t i,
+		   const struct rsh_tile_hands *h)
 {
 	const struct rsh_tile *t = &k->key.tile;
-	const struct strip s = strip_at(k, i);
+	const struct strip s = k->is_scales ? (struct strip){ 0 } :
+					      strip_at(k, i);
 	struct rsh_transpose turn = {
 		.unit = t->unit_out,
 		.n_rows = s.n_rows,
@@ -155,13 +182,19 @@ int rsh_strip_load(struct rsh_source *source, const struct rsh_kept *k,
 	};
 	const uint8_t *in;
 	uint8_t *stored;
-	int rc = strip_read(source, k, &s, h, &stored);
+	int rc;
 
+	if (k->is_scales)
+		return rsh_scales_load(source, k, h->wait);
+	rc = strip_read(source, k, &s, h, &stored);
 	if (rc)
 		return rc;
 	in = stored;
 	if (k->key.codec != RSH_CODEC_NONE) {
-		in = strip_decode(k, &s, stored, h);
+		rc = strip_decode(k, &s, stored, h);
+		if (rc)
+			return rc;
+		in = h->decoded;
 		turn.in_stride = s.n_columns * t->unit_out;
 	}
 	rsh_transpose(&turn, in,

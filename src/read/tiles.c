@@ -47,10 +47,9 @@ struct rsh_tiles {
 
 bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
 {
-	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
-	       a->n_rows == b->n_rows && a->n_columns == b->n_columns &&
-	       a->block[0] == b->block[0] && a->block[1] == b->block[1] &&
-	       a->columns == b->columns;
+	return a->tensor == b->tensor && a->rows == b->rows &&
+	       a->columns == b->columns && a->from[0] == b->from[0] &&
+	       a->from[1] == b->from[1] && a->from[2] == b->from[2];
 }
 
 bool rsh_tile_key_same(const struct rsh_tile_key *a,
@@ -63,7 +62,8 @@ bool rsh_tile_key_same(const struct rsh_tile_key *a,
 	       a->tile.stride == b->tile.stride &&
 	       a->tile.unit_in == b->tile.unit_in &&
 	       a->tile.unit_out == b->tile.unit_out && a->codec == b->codec &&
-	       (a->codec != RSH_CODEC_FP8_SCALED ||
+	       a->tile.per == b->tile.per &&
+	       (!rsh_codec_is_scaled(a->codec) ||
 		(rsh_scales_same(&a->scales, &b->scales) &&
 		 a->scales.first == b->scales.first));
 }
@@ -173,6 +173,7 @@ static void kept_free(struct rsh_tiles *t, struct rsh_kept *k)
 {
 	kept_forget(k);
 	memory_give(t, k->data, k->bytes);
+	free(k->files);
 	free(k);
 }
 
@@ -212,6 +213,7 @@ struct wish {
 	const struct rsh_tile_key *key;
 	uint64_t bytes;
 	bool is_scales;
+	uint64_t chunk; /* of the scales */
 	struct rsh_strips strips;
 };
 
@@ -229,6 +231,7 @@ static struct rsh_kept *kept_new(struct rsh_tiles *t, const struct wish *w)
 	k->key = *w->key;
 	k->bytes = w->bytes;
 	k->is_scales = w->is_scales;
+	k->chunk = w->chunk;
 	k->strips = w->strips;
 	k->is_known = true;
 	LIST_INSERT_HEAD(tiles_head(t, w->key), k, same_hash);
@@ -342,18 +345,29 @@ void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
 
 /* Returns 0 if the file is still the one from which the tile was loaded.  After
  * a change of the file all reads of it have to fail. */
-static int tiles_check(struct rsh_tiles *t, const struct rsh_tile *tile,
-		       const struct rsh_wait *wait)
+static int tiles_check_file(struct rsh_tiles *t, uint32_t rank,
+			    uint64_t offset, const struct rsh_wait *wait)
 {
 	struct rsh_attempts a = { .wait = wait };
-	uint64_t offset = tile->src_offset;
 
-	if (!rsh_source_locate(t->source, tile->src_rank, &offset, &a.file))
+	if (!rsh_source_locate(t->source, rank, &offset, &a.file))
 		return -ENOENT;
 	/* An attempt without a read also checks the file. */
 	while (rsh_store_attempt(rsh_source_store(t->source), &a))
 		;
 	return a.rc;
+}
+
+static int tiles_check(struct rsh_tiles *t, const struct rsh_kept *k,
+		       const struct rsh_wait *wait)
+{
+	const struct rsh_tile *tile = &k->key.tile;
+	int rc = k->is_scales ? 0 :
+		tiles_check_file(t, tile->src_rank, tile->src_offset, wait);
+
+	for (uint32_t i = 0; rc == 0 && i < k->n_files; i++)
+		rc = tiles_check_file(t, k->files[i], 0, wait);
+	return rc;
 }
 
 static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
@@ -398,7 +412,7 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 	pthread_mutex_unlock(&t->lock);
 	if (rc)
 		return rc;
-	rc = tiles_check(t, &w->key->tile, h->wait);
+	rc = tiles_check(t, *out, h->wait);
 	if (rc)
 		rsh_tiles_drop(t, *out);
 	return rc;
@@ -414,29 +428,25 @@ static bool wish_is_sane(struct wish *w)
 	       w->bytes <= TILE_MAX && rsh_strips_of(t, &w->strips);
 }
 
-/* The caller may hold a tile here without a deadlock: matrices of scales get
- * memory beyond the limit, so the threads that load them never wait for
- * memory. */
+/* The caller may hold a tile here without a deadlock: scales get memory beyond
+ * the limit, so the threads that load them never wait for memory. */
 int rsh_tiles_hold_scales(struct rsh_tiles *t, const struct rsh_scales *s,
-			  const struct rsh_tile_hands *h,
+			  uint64_t first, const struct rsh_tile_hands *h,
 			  struct rsh_kept **out)
 {
-	struct rsh_tile_key key = {
-		.tile = {
-			.src_rank = s->src_rank,
-			.src_offset = s->src_offset,
-			.n_columns = 1,
-			.stride = 1,
-			.unit_in = sizeof(float),
-			.unit_out = sizeof(float),
-		},
+	const uint64_t chunk = rsh_scales_chunk(s, first);
+	/* No tile has 0 rows.  The cell does not matter. */
+	const struct rsh_tile_key key = {
+		.tile = { .src_rank = s->tensor->name, .src_offset = chunk },
+		.codec = RSH_CODEC_SCALED_BF16,
+		.scales = { .cat = s->cat, .tensor = s->tensor },
 	};
-	struct wish w = { .key = &key, .is_scales = true };
+	const struct wish w = {
+		.key = &key, .is_scales = true, .chunk = chunk,
+		.bytes = rsh_scales_bytes(s, chunk), .strips = { .n = 1 },
+	};
 
-	if (!rsh_mul_u64(s->n_rows, s->n_columns, &key.tile.n_rows) ||
-	    !wish_is_sane(&w))
-		return -EIO;
-	return tiles_hold(t, &w, h, out);
+	return w.bytes ? tiles_hold(t, &w, h, out) : -EIO;
 }
 
 int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
@@ -444,22 +454,14 @@ int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 {
 	struct rsh_tile_hands hands = *h;
 	struct wish w = { .key = key };
-	struct rsh_kept *scales = NULL;
-	int rc;
 
 	if (!wish_is_sane(&w))
 		return -EIO;
 	rsh_store_take_tile_room(rsh_source_store(t->source));
-	if (key->codec == RSH_CODEC_FP8_SCALED) {
-		rc = rsh_tiles_hold_scales(t, &key->scales, h, &scales);
-		if (rc)
-			return rc;
-		hands.scales = scales;
-	}
-	rc = tiles_hold(t, &w, &hands, out);
-	if (scales)
-		rsh_tiles_drop(t, scales);
-	return rc;
+	hands.tiles = t;
+	hands.hold_scales = rsh_tiles_hold_scales;
+	hands.drop = rsh_tiles_drop;
+	return tiles_hold(t, &w, &hands, out);
 }
 
 void rsh_tiles_stats(struct rsh_tiles *t, struct rsh_tile_stats *out)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/tiles_i.h - tiles of a source (plan/plan.h), transposed and cached in
- * bounded memory, and matrices of scales; for this layer only.
+ * bounded memory, and scales; for this layer only.
  *
  * tiles.c caches them, tile_load.c reads and transposes them, tile_copies.c
- * copies from them.
+ * copies from them, scales.c reads scales.
  *
  * A tile is loaded when it is first needed, in strips, each by one thread.  A
  * thread that needs a tile that is being loaded loads its next strip, or waits
@@ -12,8 +12,7 @@
  *
  * No lock is held while strips are read, decoded or transposed.  A thread that
  * needs memory for a tile waits until others release theirs, so it must not
- * wait while it holds a tile.  Matrices of scales are small and always get
- * memory.
+ * wait while it holds a tile.  Scales are small and always get memory.
  *
  * Threads: any thread may call all functions except rsh_tiles_new() and
  * rsh_tiles_free().
@@ -27,6 +26,7 @@
 #include <sys/queue.h>
 
 #include "helpers_i.h"
+#include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
 #include "rsh/read/body.h"
 #include "rsh/source/source.h"
@@ -37,6 +37,9 @@
  * read with them. */
 #define RSH_STRIP_BYTES (256 * 1024)
 
+struct rsh_tiles;
+struct rsh_kept;
+
 /* What a thread needs to read strips: buffers for a strip as stored and decoded
  * (elements may grow to twice the size), and whether to wait for files that
  * cannot be reached. */
@@ -45,7 +48,12 @@ struct rsh_tile_hands {
 	uint8_t *decoded; /* 2 * RSH_STRIP_BYTES */
 	const struct rsh_wait *wait;
 	struct rsh_helpers *helpers; /* NULL: none */
-	const struct rsh_kept *scales; /* scales of the tile; tiles.c sets it */
+	/* Hold and drop scales; tiles.c sets these. */
+	struct rsh_tiles *tiles;
+	int (*hold_scales)(struct rsh_tiles *t, const struct rsh_scales *s,
+			   uint64_t first, const struct rsh_tile_hands *h,
+			   struct rsh_kept **out);
+	void (*drop)(struct rsh_tiles *t, struct rsh_kept *k);
 };
 
 /* A scratch buffer contains both buffers. */
@@ -64,7 +72,7 @@ static inline uint8_t *rsh_scratch_decoded(uint8_t *scratch)
 struct rsh_tile_key {
 	struct rsh_tile tile;
 	enum rsh_codec codec;
-	struct rsh_scales scales; /* for RSH_CODEC_FP8_SCALED, else zero */
+	struct rsh_scales scales; /* for a codec with scales, else zero */
 };
 
 enum rsh_tile_state { RSH_TILE_LOADING, RSH_TILE_READY, RSH_TILE_FAILED };
@@ -83,7 +91,11 @@ struct rsh_kept {
 	struct rsh_tile_key key;
 	uint8_t *data;  /* the columns of the tile, as they are shown */
 	uint64_t bytes; /* size of data */
+	/* Scales: */
 	bool is_scales;
+	uint64_t chunk;     /* its number (scales.c) */
+	uint32_t *files;    /* the files that were read */
+	uint32_t n_files;
 
 	/* The lock guards the following members. */
 	enum rsh_tile_state state;
@@ -95,8 +107,6 @@ struct rsh_kept {
 	LIST_ENTRY(rsh_kept) same_hash;
 	TAILQ_ENTRY(rsh_kept) unused; /* in the list of unused tiles */
 };
-
-struct rsh_tiles;
 
 struct rsh_tile_stats {
 	uint64_t loads;        /* tiles that were loaded */
@@ -116,22 +126,38 @@ void rsh_tiles_stats(struct rsh_tiles *t, struct rsh_tile_stats *out);
  * source. */
 int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 		   const struct rsh_tile_hands *h, struct rsh_kept **out);
-/* Does the same for a matrix of scales; the caller may hold a tile and several
- * matrices. */
+/* Does the same for the chunk of scales that element `first` of the cell needs;
+ * the caller may hold a tile and several chunks. */
 int rsh_tiles_hold_scales(struct rsh_tiles *t, const struct rsh_scales *s,
-			  const struct rsh_tile_hands *h,
+			  uint64_t first, const struct rsh_tile_hands *h,
 			  struct rsh_kept **out);
 void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k);
 
 bool rsh_tile_key_same(const struct rsh_tile_key *a,
 		       const struct rsh_tile_key *b);
 
-/* Returns whether both have the same matrix of scales, for the same tensor. */
+/* Returns whether both are of the same cell. */
 bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b);
 
-/* Returns how elements are scaled, with a matrix that the caller holds. */
+/* ---- scales.c ----
+ *
+ * Scales are kept as Float32, and zero points as bytes, in chunks of whole
+ * rows, so that their memory is bounded. */
+
+/* Returns the number of the chunk that element n of the cell needs. */
+uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n);
+/* Returns how many elements from element n on need the same chunk. */
+uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n);
+/* Returns the memory that a chunk needs; 0: it is too large. */
+uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t chunk);
+/* Reads the chunk into k->data.  Returns 0 or -errno. */
+int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
+		    const struct rsh_wait *wait);
+/* Returns how elements are scaled that need a chunk which the caller holds, to
+ * the type of the codec. */
 struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
-				const struct rsh_kept *matrix);
+				const struct rsh_kept *chunk,
+				enum rsh_codec codec);
 
 /* ---- tile_load.c ---- */
 
@@ -139,7 +165,7 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
  * too large. */
 bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out);
 /* Loads strip i.  Returns 0 or -errno. */
-int rsh_strip_load(struct rsh_source *s, const struct rsh_kept *k, uint64_t i,
+int rsh_strip_load(struct rsh_source *s, struct rsh_kept *k, uint64_t i,
 		   const struct rsh_tile_hands *h);
 
 #endif

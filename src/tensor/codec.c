@@ -22,13 +22,35 @@ static const struct {
 	[RSH_CODEC_F16_TO_F32] = { 2, 4 },
 	[RSH_CODEC_F32_TO_BF16] = { 4, 2 },
 	[RSH_CODEC_F32_TO_F16] = { 4, 2 },
-	[RSH_CODEC_FP8_SCALED] = { 1, 2 },
+	[RSH_CODEC_SCALED_BF16] = { 1, 2 },
+	[RSH_CODEC_SCALED_F16] = { 1, 2 },
+	[RSH_CODEC_SCALED_F32] = { 1, 4 },
 };
 
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out)
 {
 	*in = units[codec].in;
 	*out = units[codec].out;
+}
+
+bool rsh_codec_is_scaled(enum rsh_codec codec)
+{
+	return codec == RSH_CODEC_SCALED_BF16 ||
+	       codec == RSH_CODEC_SCALED_F16 || codec == RSH_CODEC_SCALED_F32;
+}
+
+enum rsh_codec rsh_codec_scaled(enum rsh_dtype to)
+{
+	return to == RSH_DTYPE_BFLOAT16 ? RSH_CODEC_SCALED_BF16 :
+	       to == RSH_DTYPE_FLOAT16 ? RSH_CODEC_SCALED_F16 :
+	       to == RSH_DTYPE_FLOAT32 ? RSH_CODEC_SCALED_F32 : RSH_CODEC_COUNT;
+}
+
+enum rsh_dtype rsh_codec_scaled_type(enum rsh_codec codec)
+{
+	return codec == RSH_CODEC_SCALED_BF16 ? RSH_DTYPE_BFLOAT16 :
+	       codec == RSH_CODEC_SCALED_F16 ? RSH_DTYPE_FLOAT16 :
+					       RSH_DTYPE_FLOAT32;
 }
 
 enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide, enum rsh_dtype to)
@@ -139,7 +161,9 @@ static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
 {
 	switch (codec) {
 	case RSH_CODEC_NONE:
-	case RSH_CODEC_FP8_SCALED:
+	case RSH_CODEC_SCALED_BF16:
+	case RSH_CODEC_SCALED_F16:
+	case RSH_CODEC_SCALED_F32:
 	case RSH_CODEC_COUNT:
 		break;
 	case RSH_CODEC_BF16_WIDE:
@@ -194,7 +218,9 @@ size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in, size_t n_bytes,
 
 	switch (codec) {
 	case RSH_CODEC_NONE:
-	case RSH_CODEC_FP8_SCALED:
+	case RSH_CODEC_SCALED_BF16:
+	case RSH_CODEC_SCALED_F16:
+	case RSH_CODEC_SCALED_F32:
 	case RSH_CODEC_COUNT:
 		memmove(out, in, n_bytes);
 		break;

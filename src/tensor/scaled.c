@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/scaled.c multiplies Float8 by the scales of their blocks, one run of
- * elements with the same scale at a time. */
+/* tensor/scaled.c converts quantised elements to floating point, in steps of
+ * some elements: numbers as Float32, times scales, rounded, stored.  Each stage
+ * is a loop over vectors of the compiler, which maps them to the processor's
+ * instructions. */
 #include "config.h"
 
 #include "rsh/tensor/scaled.h"
@@ -10,9 +12,12 @@
 #include "rsh/util/checked.h"
 
 #define BF16_NAN 0x7fc0u
+#define F16_NAN 0x7e00u
+#define F32_NAN UINT32_C(0x7fc00000)
+#define INFINITE UINT32_C(0x7f800000)
 
-/* This many elements are computed together as vectors of the compiler, which
- * maps them to the processor's instructions. */
+/* Elements of a stage: a multiple of the vectors and of all units. */
+#define STEP 128
 #define TOGETHER 4
 
 typedef uint8_t bytes4 __attribute__((vector_size(4)));
@@ -21,15 +26,19 @@ typedef uint32_t words4 __attribute__((vector_size(16)));
 typedef int32_t ints4 __attribute__((vector_size(16)));
 typedef float floats4 __attribute__((vector_size(16)));
 
-static float load_scale(const uint8_t *p)
-{
-	const uint32_t bits = p[0] | (uint32_t)p[1] << 8 |
-			      (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-	float f;
+/* The numbers of a step.  There is room for a last vector. */
+struct step {
+	float v[STEP + TOGETHER];
+};
 
-	memcpy(&f, &bits, sizeof(f));
-	return f;
+void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes)
+{
+	*elements = p == RSH_PACK_AWQ || p == RSH_PACK_GPTQ ? 8 :
+		    p == RSH_PACK_E2M1 || p == RSH_PACK_U4 ? 2 : 1;
+	*bytes = *elements == 8 ? 4 : 1;
 }
+
+/* ---- small numbers ---- */
 
 /* The exponent biases of the two types differ by 120.  Subnormal numbers are
  * multiples of 2 to the power of -9. */
@@ -43,70 +52,404 @@ static inline floats4 scaled_from_e4m3(words4 v)
 	const words4 normal = (low << 20) + (UINT32_C(120) << 23);
 
 	return (floats4)(((words4)few & is_few) | (normal & ~is_few) | sign |
-			 (is_nan & UINT32_C(0x7fc00000)));
+			 (is_nan & F32_NAN));
 }
 
-static inline words4 scaled_to_bf16(floats4 value)
+static void scaled_e4m3(const uint8_t *in, uint64_t n, float *out)
 {
-	const words4 f = (words4)value;
-	const words4 is_nan = (words4)((ints4)(f & 0x7fffffff) > 0x7f800000);
-	const words4 rounded = (f + 0x7fff + (f >> 16 & 1)) >> 16;
+	for (uint64_t i = 0; i < n; i += TOGETHER) {
+		uint8_t part[TOGETHER] = { 0 };
+		floats4 value;
+		bytes4 v;
 
-	return (rounded & ~is_nan) | (is_nan & BF16_NAN);
-}
-
-static inline void scaled_four(const uint8_t *in, float scale, uint8_t *out)
-{
-	floats4 value;
-	halves4 made;
-	bytes4 v;
-
-	memcpy(&v, in, sizeof(v));
-	value = scaled_from_e4m3(__builtin_convertvector(v, words4)) * scale;
-	made = __builtin_convertvector(scaled_to_bf16(value), halves4);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	made = made << 8 | made >> 8;
-#endif
-	memcpy(out, &made, sizeof(made));
-}
-
-static void scaled_run(const uint8_t *in, uint64_t n, float scale, uint8_t *out)
-{
-	uint8_t rest[TOGETHER] = { 0 }, made[2 * TOGETHER];
-
-	for (; n >= TOGETHER; n -= TOGETHER) {
-		scaled_four(in, scale, out);
-		in += TOGETHER;
-		out += 2 * TOGETHER;
+		memcpy(part, in + i, rsh_min_u64(n - i, TOGETHER));
+		memcpy(&v, part, sizeof(v));
+		value = scaled_from_e4m3(__builtin_convertvector(v, words4));
+		memcpy(out + i, &value, sizeof(value));
 	}
-	if (n == 0)
-		return;
-	memcpy(rest, in, n);
-	scaled_four(rest, scale, made);
-	memcpy(out, made, 2 * n);
+}
+
+static const float scaled_e2m1[16] = {
+	0, 0.5f, 1, 1.5f, 2, 3, 4, 6,
+	-0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6,
+};
+
+static const float scaled_u4[16] = {
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+};
+
+static void scaled_nibbles(const float *values, const uint8_t *in, uint64_t n,
+			   float *out)
+{
+	for (uint64_t i = 0; i < n; i += 2) {
+		out[i] = values[in[i / 2] & 15];
+		out[i + 1] = values[in[i / 2] >> 4];
+	}
+}
+
+/* The bits of a word from which AWQ's columns 0 to 7 come, divided by 4. */
+static const uint8_t scaled_awq_order[8] = { 0, 4, 1, 5, 2, 6, 3, 7 };
+
+static inline uint8_t scaled_nibble(const uint8_t *in, unsigned i)
+{
+	return in[i / 2] >> 4 * (i % 2) & 15;
+}
+
+static void scaled_awq(const uint8_t *in, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = scaled_nibble(in + i / 8 * 4, scaled_awq_order[i % 8]);
+}
+
+static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
+			   float *out)
+{
+	switch (p) {
+	case RSH_PACK_E4M3:
+		scaled_e4m3(in, n, out);
+		break;
+	case RSH_PACK_E2M1:
+		scaled_nibbles(scaled_e2m1, in, n, out);
+		break;
+	case RSH_PACK_U4:
+	case RSH_PACK_GPTQ:
+		scaled_nibbles(scaled_u4, in, n, out);
+		break;
+	case RSH_PACK_U8:
+		for (uint64_t i = 0; i < n; i++)
+			out[i] = in[i];
+		break;
+	case RSH_PACK_AWQ:
+		scaled_awq(in, n, out);
+		break;
+	}
+}
+
+/* ---- scales ---- */
+
+static bool scaled_is_integer(enum rsh_packing p)
+{
+	return p != RSH_PACK_E4M3 && p != RSH_PACK_E2M1;
+}
+
+/* Numbers below 512 and their differences are exact. */
+static void scaled_by_one(const struct rsh_scaled *m, uint64_t at, uint64_t n,
+			  float *v)
+{
+	const float scale = m->scales[at];
+	const float zero = m->zeros ? m->zeros[at] : m->zero;
+	const bool is_integer = scaled_is_integer(m->packing);
+
+	for (uint64_t i = 0; i < n; i += TOGETHER) {
+		floats4 x;
+
+		memcpy(&x, v + i, sizeof(x));
+		/* -0 minus 0 would be +0 only for integers. */
+		if (is_integer)
+			x -= zero;
+		x *= scale;
+		memcpy(v + i, &x, sizeof(x));
+	}
+}
+
+/* Each column has its own scale. */
+static void scaled_by_columns(const struct rsh_scaled *m, uint64_t at,
+			      uint64_t n, float *v)
+{
+	const bool is_integer = scaled_is_integer(m->packing);
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (is_integer)
+			v[i] -= m->zeros ? m->zeros[at + i] : m->zero;
+		v[i] *= m->scales[at + i];
+	}
+}
+
+/* Returns how many elements from column c on have scales that follow in
+ * memory, or one scale. */
+static uint64_t scaled_stretch(const struct rsh_scaled *m, uint64_t c)
+{
+	return m->block[1] == 1 ? UINT64_MAX : m->block[1] - c % m->block[1];
+}
+
+/* Multiplies n elements of one row of the whole, from column c on. */
+static void scaled_row(const struct rsh_scaled *m, uint64_t row, uint64_t c,
+		       uint64_t n, float *v)
+{
+	const uint64_t line = (row / m->block[0] - m->first_row) *
+			      m->scale_columns;
+
+	while (n) {
+		const uint64_t run = rsh_min_u64(n, scaled_stretch(m, c));
+		/* Columns that only fill the last unit have no scales. */
+		const uint64_t at = line + rsh_min_u64(c / m->block[1],
+						       m->scale_columns - 1);
+
+		if (m->block[1] == 1) {
+			scaled_by_columns(m, at, run, v);
+		} else {
+			/* The last vector may change numbers that follow, which
+			 * are computed again. */
+			float after[TOGETHER];
+
+			memcpy(after, v + run, sizeof(after));
+			scaled_by_one(m, at, run, v);
+			memcpy(v + run, after, sizeof(after));
+		}
+		v += run;
+		c += run;
+		n -= run;
+	}
+}
+
+/* A row of words is eight rows of the matrix; c counts elements along it. */
+static void scaled_gptq(const struct rsh_scaled *m, uint64_t row, uint64_t c,
+			uint64_t n, float *v)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		const uint64_t at = (uint64_t)m->groups[8 * row + (c + i) % 8] *
+				    m->scale_columns + (c + i) / 8;
+
+		v[i] = (v[i] - m->zeros[at]) * m->scales[at];
+	}
+}
+
+/* ---- rounding ---- */
+
+static inline words4 scaled_is_nan(words4 f)
+{
+	return (words4)((ints4)(f & 0x7fffffff) > (ints4){
+		INFINITE, INFINITE, INFINITE, INFINITE });
+}
+
+static inline words4 scaled_choose(words4 if_true, words4 is, words4 if_not)
+{
+	return (if_true & is) | (if_not & ~is);
+}
+
+static inline words4 scaled_to_bf16(words4 f)
+{
+	const words4 rounded = (f + 0x7fff + (f >> 16 & 1)) >> 16;
+	const words4 nan = { BF16_NAN, BF16_NAN, BF16_NAN, BF16_NAN };
+
+	return scaled_choose(nan, scaled_is_nan(f), rounded);
+}
+
+/* Normal numbers lose 13 bits; a carry increments the exponent.  Subnormal
+ * numbers are multiples of 2 to the power of -24, as the sum with 0.5 is. */
+static inline words4 scaled_to_f16(words4 f)
+{
+	const words4 abs = f & 0x7fffffff, sign = (f >> 16) & 0x8000;
+	const words4 normal = ((abs + 0xfff + (abs >> 13 & 1)) >> 13) -
+			      (UINT32_C(112) << 10);
+	const floats4 sum = (floats4)abs + 0.5f;
+	const words4 few = (words4)sum - UINT32_C(0x3f000000);
+	const words4 is_few = (words4)((ints4)abs < 0x38800000);
+	/* From 65520 on. */
+	const words4 is_large = (words4)((ints4)abs >= 0x477ff000);
+	const words4 nan = { F16_NAN, F16_NAN, F16_NAN, F16_NAN };
+	const words4 infinite = { 0x7c00, 0x7c00, 0x7c00, 0x7c00 };
+	words4 made = scaled_choose(few, is_few, normal);
+
+	made = scaled_choose(infinite, is_large, made) | sign;
+	return scaled_choose(nan, scaled_is_nan(f), made);
+}
+
+/* Every Float16 is exact as Float32. */
+static inline words4 scaled_from_f16(words4 h)
+{
+	const words4 sign = (h & 0x8000) << 16, low = h & 0x7fff;
+	const words4 normal = (low << 13) + (UINT32_C(112) << 23);
+	const words4 few = (words4)(__builtin_convertvector((ints4)low,
+							    floats4) *
+				    0x1p-24f);
+	const words4 is_few = (words4)((ints4)low < 0x400);
+	const words4 is_large = (words4)((ints4)low >= 0x7c00);
+	const words4 large = INFINITE | (low & 0x3ff) << 13;
+
+	return scaled_choose(large, is_large,
+			     scaled_choose(few, is_few, normal)) | sign;
+}
+
+static void scaled_round(enum rsh_dtype to, uint64_t n, float *v)
+{
+	for (uint64_t i = 0; i < n; i += TOGETHER) {
+		words4 f;
+
+		memcpy(&f, v + i, sizeof(f));
+		f = to == RSH_DTYPE_BFLOAT16 ?
+			scaled_to_bf16(f) << 16 :
+			scaled_from_f16(scaled_to_f16(f));
+		memcpy(v + i, &f, sizeof(f));
+	}
+}
+
+static void scaled_store_halves(enum rsh_dtype to, const float *v, uint64_t n,
+				uint8_t *out)
+{
+	for (uint64_t i = 0; i < n; i += TOGETHER) {
+		halves4 made;
+		words4 f;
+
+		memcpy(&f, v + i, sizeof(f));
+		f = to == RSH_DTYPE_BFLOAT16 ? scaled_to_bf16(f) :
+					       scaled_to_f16(f);
+		made = __builtin_convertvector(f, halves4);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+		made = made << 8 | made >> 8;
+#endif
+		memcpy(out + 2 * i, &made,
+		       2 * rsh_min_u64(n - i, TOGETHER));
+	}
+}
+
+static void scaled_store_words(const float *v, uint64_t n, uint8_t *out)
+{
+	for (uint64_t i = 0; i < n; i += TOGETHER) {
+		const words4 nan = { F32_NAN, F32_NAN, F32_NAN, F32_NAN };
+		words4 f;
+
+		memcpy(&f, v + i, sizeof(f));
+		f = scaled_choose(nan, scaled_is_nan(f), f);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+		f = f >> 24 | (f >> 8 & 0xff00) | (f << 8 & 0xff0000) | f << 24;
+#endif
+		memcpy(out + 4 * i, &f, 4 * rsh_min_u64(n - i, TOGETHER));
+	}
+}
+
+/* ---- decoding ---- */
+
+static bool scaled_is_step(enum rsh_dtype t)
+{
+	return t == RSH_DTYPE_BFLOAT16 || t == RSH_DTYPE_FLOAT16;
+}
+
+static void scaled_finish(const struct rsh_scaled *m, uint64_t n,
+			  struct step *s, uint8_t *out)
+{
+	/* Rounding twice to one type is rounding once. */
+	if (scaled_is_step(m->via) && m->via != m->then)
+		scaled_round(m->via, n, s->v);
+	if (scaled_is_step(m->then) && m->then != m->to)
+		scaled_round(m->then, n, s->v);
+	if (m->to == RSH_DTYPE_FLOAT32)
+		scaled_store_words(s->v, n, out);
+	else
+		scaled_store_halves(m->to, s->v, n, out);
+}
+
+uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n)
+{
+	const uint64_t row = n / m->columns;
+
+	return (m->from[0] + row / m->rows) * m->plane_rows + m->from[1] +
+	       row % m->rows;
 }
 
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		       const uint8_t *in, uint64_t n, uint8_t *out)
 {
-	uint64_t row = first / m->columns, column = first % m->columns;
+	const unsigned width = rsh_dtype_size(m->to);
+	uint32_t per, bytes;
 
+	rsh_packing_unit(m->packing, &per, &bytes);
 	while (n) {
-		const uint64_t block = column / m->block[1];
-		const uint64_t end = rsh_min_u64((block + 1) * m->block[1],
-						 m->columns);
-		const uint64_t run = rsh_min_u64(n, end - column);
-		const uint64_t at = row / m->block[0] * m->scale_columns +
-				    block;
+		const uint64_t c = first % m->columns;
+		const uint64_t part = rsh_min_u64(rsh_min_u64(n, STEP),
+						  m->columns - c);
+		struct step s;
 
-		scaled_run(in, run, load_scale(m->scales + 4 * at), out);
-		in += run;
-		out += 2 * run;
-		n -= run;
-		column += run;
-		if (column == m->columns) {
-			column = 0;
-			row++;
-		}
+		/* Bits of an unfinished last vector are not used, but must be
+		 * numbers. */
+		memset(s.v + part, 0, sizeof(float[TOGETHER]));
+		scaled_numbers(m->packing, in, part, s.v);
+		if (m->packing == RSH_PACK_GPTQ)
+			scaled_gptq(m, rsh_scaled_row(m, first),
+				    m->from[2] + c, part, s.v);
+		else
+			scaled_row(m, rsh_scaled_row(m, first), m->from[2] + c,
+				   part, s.v);
+		scaled_finish(m, part, &s, out);
+		in += part / per * bytes;
+		out += part * width;
+		first += part;
+		n -= part;
 	}
+}
+
+/* ---- scales and zero points as they are stored ---- */
+
+static float scaled_float(uint32_t bits)
+{
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static uint32_t scaled_load(const uint8_t *in, unsigned bytes)
+{
+	uint32_t v = 0;
+
+	while (bytes-- > 0)
+		v = v << 8 | in[bytes];
+	return v;
+}
+
+/* 0 is 2 to the power of -127, which is subnormal; 0xff is NaN. */
+static float scaled_from_e8m0(uint8_t v)
+{
+	return scaled_float(v == 0 ? UINT32_C(0x400000) :
+			    v == 255 ? F32_NAN : (uint32_t)v << 23);
+}
+
+static float scaled_widen_one(enum rsh_dtype type, const uint8_t *in)
+{
+	words4 v;
+
+	switch (type) {
+	case RSH_DTYPE_FLOAT32:
+		return scaled_float(scaled_load(in, 4));
+	case RSH_DTYPE_BFLOAT16:
+		return scaled_float(scaled_load(in, 2) << 16);
+	case RSH_DTYPE_FLOAT16:
+		v = (words4){ scaled_load(in, 2) };
+		return ((floats4)scaled_from_f16(v))[0];
+	case RSH_DTYPE_FLOAT8E4M3FN:
+		v = (words4){ *in };
+		return scaled_from_e4m3(v)[0];
+	default:
+		return scaled_from_e8m0(*in);
+	}
+}
+
+void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
+		      float *out)
+{
+	const unsigned width = rsh_dtype_size(type);
+
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = scaled_widen_one(type, in + i * width);
+}
+
+void rsh_scaled_unpack_zeros(enum rsh_zeros_packing p, unsigned bits,
+			     const uint8_t *in, uint64_t n_rows,
+			     uint64_t n_columns, uint8_t *out)
+{
+	const unsigned per = 32 / bits;
+	const uint64_t words = p == RSH_ZEROS_ROWS ? n_columns :
+						     n_columns / per;
+
+	for (uint64_t r = 0; r < n_rows; r++)
+		for (uint64_t c = 0; c < n_columns; c++) {
+			const uint64_t word = p == RSH_ZEROS_ROWS ?
+				r / per * words + c : r * words + c / per;
+			const unsigned at = (unsigned)(p == RSH_ZEROS_ROWS ?
+				r % per : p == RSH_ZEROS_AWQ ?
+				scaled_awq_order[c % per] : c % per);
+
+			*out++ = (uint8_t)(scaled_load(in + 4 * word, 4) >>
+					   at * bits & ((1u << bits) - 1));
+		}
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/weights.c plans the weights of a model in its other form.  It loads the
- * rule table, or all tables that suit the model, and the model's config.json.
- * The reader of the source's format reads the tensors, the rules convert them,
- * and the general writer plans the result. */
+/* vfs/weights.c plans the weights of a model in its other form, or dense.  It
+ * loads the rule table, or all tables that suit the model, and the model's
+ * config.json.  The reader of the source's format reads the tensors, quantised
+ * ones become dense, the rules convert them, and the general writer plans the
+ * result. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -13,10 +14,12 @@
 #include <string.h>
 
 #include "rsh/plan/blueprint.h"
+#include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 
 /* The size of a `let` of the table in the conversion. */
@@ -34,6 +37,9 @@ struct rsh_vfs_weights {
 	 * memory. */
 	struct rsh_arena arena;
 	enum rsh_side from;
+	enum rsh_dtype dense; /* RSH_DTYPE_UNKNOWN: no weight was quantised */
+	bool is_published; /* SOURCE is shown under its own names, with its own
+			    * config.json */
 	char *note; /* a note for the plan; NULL: none */
 	const struct rsh_rule_table *table; /* the table that is used */
 	struct let_size *lets; /* [let of the table] */
@@ -158,14 +164,14 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 	const char *table = cfg->weights.table;
 	int rc;
 
-	if (!table)
+	if (!table && !cfg->weights.dequantise)
 		return 0;
 	v->weights = calloc(1, sizeof(*v->weights));
 	if (!v->weights)
 		return rsh_error_nomem(err);
 	rc = weights_load_config(v->weights, cfg, rsh_source_store(v->source),
 				 err);
-	if (rc)
+	if (rc || !table)
 		return rc;
 	return strcmp(table, RSH_TABLE_AUTO) == 0 ?
 		weights_load_suiting(v->weights, err) :
@@ -251,6 +257,32 @@ static int weights_read(struct weights_job *k,
 	k->in = in.v;
 	k->n_in = in.n;
 	return 0;
+}
+
+static int weights_load(void *ctx, const struct rsh_catalogue *c,
+			const struct rsh_tensor *t, uint8_t *to, size_t bytes,
+			struct rsh_error *err)
+{
+	const struct weights_job *k = ctx;
+
+	return rsh_tensor_load(k->v->source, c, t, to, bytes, err);
+}
+
+/* Makes quantised weights dense. */
+static int weights_dequantise(struct weights_job *k, struct rsh_error *err)
+{
+	struct rsh_vfs_weights *w = k->v->weights;
+	const struct rsh_dequantise o = {
+		.config = w->config, .type = k->cfg->weights.dequantise,
+		.load = weights_load, .ctx = k,
+	};
+	struct rsh_offers all = { k->cat, k->in, k->n_in };
+	int rc = rsh_weights_dequantise(&o, &w->arena, &all, err);
+
+	w->dense = rc || (all.n == k->n_in && !o.type) ? RSH_DTYPE_UNKNOWN :
+		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
+	k->n_in = all.n;
+	return rc;
 }
 
 static int weights_find_side(struct weights_job *k,
@@ -384,6 +416,29 @@ static struct rsh_plan_options weights_form(const struct weights_job *k)
 	return o;
 }
 
+/* Converts the weights by the table that is used. */
+static int weights_by_table(struct weights_job *k, struct rsh_error *err)
+{
+	int rc = weights_choose(k, err);
+
+	if (rc == 0)
+		rc = weights_expect_sizes(k, err);
+	if (rc == 0)
+		rc = weights_convert(k, k->table, false, &k->v->weights->arena,
+				     err);
+	return rc ? rc : weights_check_side(k, err);
+}
+
+/* Shows the weights under their own names. */
+static int weights_as_named(struct weights_job *k)
+{
+	k->v->weights->from = k->v->src ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
+	k->v->weights->is_published = !k->cfg->weights.config;
+	k->out = k->in;
+	k->n_out = k->n_in;
+	return 0;
+}
+
 static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -394,14 +449,10 @@ static int weights_plan(struct weights_job *k,
 	int rc = weights_read(k, view, err);
 
 	if (rc == 0)
-		rc = weights_choose(k, err);
+		rc = weights_dequantise(k, err);
 	if (rc == 0)
-		rc = weights_expect_sizes(k, err);
-	if (rc == 0)
-		rc = weights_convert(k, k->table, false, &k->v->weights->arena,
-				     err);
-	if (rc == 0)
-		rc = weights_check_side(k, err);
+		rc = k->cfg->weights.table ? weights_by_table(k, err) :
+					     weights_as_named(k);
 	if (rc)
 		return rc;
 	form = weights_form(k);
@@ -498,11 +549,34 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 			     rsh_rule_table_path(w->table));
 }
 
+/* Dense weights are not quantised any more, and have the type that was asked
+ * for. */
+static int weights_hold_dense(const struct rsh_vfs_weights *w,
+			      struct rsh_json_edit *e, struct rsh_error *err)
+{
+	static const char *const in[] = { NULL, "text_config" };
+	static const char *const gone[] = { "quantization_config",
+					    "expert_dtype" };
+	static const char *const types[] = { "dtype", "torch_dtype" };
+	const char *type = w->dense == RSH_DTYPE_FLOAT32 ? "\"float32\"" :
+			   w->dense == RSH_DTYPE_FLOAT16 ? "\"float16\"" :
+							   "\"bfloat16\"";
+
+	for (size_t i = 0; i < 2; i++)
+		for (size_t k = 0; k < 2; k++) {
+			rsh_json_edit_drop(e, in[i], gone[k]);
+			if (rsh_json_edit_find(e, in[i], types[k]) &&
+			    rsh_json_edit_set(e, in[i], types[k], type))
+				return rsh_error_nomem(err);
+		}
+	return w->is_published;
+}
+
 int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err)
 {
 	const struct rsh_vfs_weights *w = ctx;
-	int rc = 0;
+	int rc = w->dense ? weights_hold_dense(w, e, err) : 0;
 
 	for (uint32_t i = 0; rc == 0 && i < w->n_lets; i++)
 		if (w->lets[i].sizes == LET_ONE)

@@ -172,13 +172,8 @@ int weights_assign(struct weights_work *w, struct rsh_error *err)
 	for (uint32_t i = 0; i < w->n; i++)
 		w->sources[i] = i;
 	for (uint32_t i = 0; i < w->n; i++) {
-		int rc = 0;
+		int rc = weights_wrong(w, weights_assign_one(w, i, err), err);
 
-		if (w->is_scale[i])
-			weights_passed(w, i, NULL);
-		else
-			rc = weights_wrong(w, weights_assign_one(w, i, err),
-					   err);
 		if (rc)
 			return rc;
 	}

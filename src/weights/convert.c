@@ -37,8 +37,6 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 	if (rc == 0)
 		rc = weights_read_units(w, err);
 	if (rc == 0)
-		rc = weights_find_scales(w, err);
-	if (rc == 0)
 		rc = weights_assign(w, err);
 	if (rc == 0)
 		rc = weights_make(w, err);

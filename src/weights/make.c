@@ -53,10 +53,9 @@ int weights_make_copy(struct weights_work *w, const char *text,
 	if (!weights_is_wanted(w, text))
 		return 0;
 	rc = weights_new(w, text, &m, err);
-	if (rc == 0)
-		rc = weights_make_same(w, *source, &m->offer, err);
 	if (rc)
 		return rc;
+	weights_make_same(w, *source, &m->offer);
 	m->rule = rule;
 	m->sources = source;
 	m->n_sources = 1;
@@ -74,7 +73,7 @@ static int weights_make_one(struct weights_work *w, struct weights_instance *x,
 	if (rc == 0 && x->u->rule->tensors[w->to][tensor].has_dims)
 		rc = weights_make_parts(w, x, tensor, numbers, &m->offer, err);
 	else if (rc == 0)
-		rc = weights_make_same(w, x->m->source, &m->offer, err);
+		weights_make_same(w, x->m->source, &m->offer);
 	if (rc)
 		return rc;
 	m->rule = x->u->rule;
@@ -248,7 +247,9 @@ static int weights_check_types(struct weights_work *w,
 					   rsh_dtype_name(b->dtype),
 					   weights_text(w, first),
 					   rsh_dtype_name(a->dtype));
-		if (!w->scale_of[first] != !w->scale_of[source])
+		if (a->n_parts && b->n_parts &&
+		    !w->cat->tensors[a->parts->tensor]->quantised !=
+		    !w->cat->tensors[b->parts->tensor]->quantised)
 			return weights_bad(w, x->u->rule, err, "one of %.400s "
 					   "and %.400s has scales, and the "
 					   "other has none",

@@ -179,9 +179,7 @@ static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 					p->source_from[r->axis[i]]);
 	out->shown_from = shown;
 	out->from = from;
-	out->scale = NULL;
-	return w->scale_of[m->source] ?
-		weights_get_scale(w, m->source, &out->scale, err) : 0;
+	return 0;
 }
 
 static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
@@ -261,40 +259,11 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 
 /* ---- unchanged tensors ---- */
 
-int weights_make_same(struct weights_work *w, uint32_t source,
-		      struct rsh_offer *o, struct rsh_error *err)
+void weights_make_same(const struct weights_work *w, uint32_t source,
+		       struct rsh_offer *o)
 {
-	const struct rsh_offer *in = &w->in[source];
 	const uint32_t name = o->name;
-	struct rsh_factored_part *p;
-	struct rsh_factor *f;
-	uint64_t *zeros;
-	int rc;
 
-	*o = *in;
+	*o = w->in[source];
 	o->name = name;
-	if (!w->scale_of[source])
-		return 0;
-	o->n_parts = 0;
-	o->parts = NULL;
-	/* Blocks with scales have factored parts, even if the elements keep
-	 * their order. */
-	p = rsh_arena_array(w->arena, struct rsh_factored_part, 1);
-	f = rsh_arena_array(w->arena, struct rsh_factor, in->n_dims);
-	zeros = rsh_arena_array(w->arena, uint64_t, in->n_dims);
-	if (!p || !f || !zeros)
-		return rsh_error_nomem(err);
-	rc = weights_get_scale(w, source, &p->scale, err);
-	if (rc)
-		return rc;
-	for (uint32_t d = 0; d < in->n_dims; d++)
-		f[d] = (struct rsh_factor){ in->dims[d], 1, 1, (uint8_t)d,
-					    (uint8_t)d };
-	p->tensor = in->parts->tensor;
-	p->n_factors = in->n_dims;
-	p->factors = f;
-	p->shown_from = p->from = zeros;
-	o->n_factored = 1;
-	o->factored = p;
-	return 0;
 }

@@ -100,8 +100,6 @@ struct weights_work {
 	struct weights_template *templates; /* sorted by fold, then unit */
 	uint32_t n_templates;
 
-	uint32_t *scale_of; /* [source]: 1 + index of its scales, or 0 */
-	bool *is_scale;     /* [source] */
 	struct weights_list matches;
 	struct weights_list copies; /* originals of `also` rules; from Hugging
 				     * Face: the copies */
@@ -208,15 +206,6 @@ uint32_t weights_stacks(const struct weights_unit *u,
 /* Assigns each tensor to a unit, and handles tensors that no rule names. */
 int weights_assign(struct weights_work *w, struct rsh_error *err);
 
-/* ---- scales.c ---- */
-
-/* Finds the tensors that are scales of fp8 blocks. */
-int weights_find_scales(struct weights_work *w, struct rsh_error *err);
-/* Returns the scales of a source that has scales, for a recipe. */
-int weights_get_scale(struct weights_work *w, uint32_t source,
-		      const struct rsh_recipe_scale **out,
-		      struct rsh_error *err);
-
 /* ---- sizes.c ---- */
 
 /* Finds the sizes of an instance's letters.  If there is an error, sizes that
@@ -254,8 +243,8 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 		       uint32_t tensor, const uint64_t *numbers,
 		       struct rsh_offer *o, struct rsh_error *err);
 /* Offers a source tensor unchanged, under the name of *o. */
-int weights_make_same(struct weights_work *w, uint32_t source,
-		      struct rsh_offer *o, struct rsh_error *err);
+void weights_make_same(const struct weights_work *w, uint32_t source,
+		       struct rsh_offer *o);
 
 /* ---- make.c ---- */
 

@@ -16,8 +16,8 @@ struct rsh_model_config {
 	json_t *root;
 	/* text_config of models with several parts; NULL: none */
 	const json_t *text;
-	bool has_block;
-	uint64_t block[2];
+	bool is_quantised;
+	struct rsh_quantisation quantisation;
 	char path[];
 };
 
@@ -46,11 +46,74 @@ static int model_check_architectures(const struct rsh_model_config *c,
 	return 0;
 }
 
+/* Adds the size of blocks.  The weights cannot be computed if it is not
+ * valid. */
+static int model_add_block(struct rsh_model_config *c, const json_t *block,
+			   const char *key, struct rsh_error *err)
+{
+	struct rsh_quantisation *q = &c->quantisation;
+
+	if (!block || json_is_null(block))
+		return 0;
+	if (q->n_blocks == RSH_QUANTISED_BLOCKS_MAX)
+		return rsh_error_set(err, EBADMSG, "%s: more than %d sizes of "
+				     "blocks", c->path,
+				     RSH_QUANTISED_BLOCKS_MAX);
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *v = json_array_get(block, i);
+
+		if (json_array_size(block) != 2 || !json_is_integer(v) ||
+		    json_integer_value(v) <= 0)
+			return rsh_error_set(err, EBADMSG, "%s: \"%s\" is not "
+					     "two numbers above 0", c->path,
+					     key);
+		q->blocks[q->n_blocks][i] = (uint64_t)json_integer_value(v);
+	}
+	q->n_blocks++;
+	return 0;
+}
+
+static int model_read_quantisation(struct rsh_model_config *c,
+				   struct rsh_error *err)
+{
+	struct rsh_quantisation *q = &c->quantisation;
+	const json_t *all = model_find(c, "quantization_config");
+	const char *key;
+	json_t *group;
+	int rc;
+
+	c->is_quantised = json_is_object(all);
+	if (!c->is_quantised)
+		return 0;
+	q->method = json_string_value(json_object_get(all, "quant_method"));
+	q->version = json_string_value(json_object_get(all,
+						       "checkpoint_format"));
+	if (!q->version)
+		q->version = json_string_value(json_object_get(all,
+							       "version"));
+	if (json_integer_value(json_object_get(all, "bits")) > 0)
+		q->bits = (uint64_t)json_integer_value(
+			json_object_get(all, "bits"));
+	q->group_size = json_integer_value(json_object_get(all, "group_size"));
+	rc = model_add_block(c, json_object_get(all, "weight_block_size"),
+			     "weight_block_size", err);
+	json_object_foreach(json_object_get(all, "config_groups"), key, group) {
+		const json_t *weights = json_object_get(group, "weights");
+		const json_int_t width = json_integer_value(
+			json_object_get(weights, "num_bits"));
+
+		if (width > 0 && width < 32)
+			q->widths |= UINT32_C(1) << width;
+		if (rc == 0)
+			rc = model_add_block(c, json_object_get(weights,
+				"block_structure"), "block_structure", err);
+	}
+	return rc;
+}
+
 static int model_load(struct rsh_model_config *c, const void *data, size_t len,
 		      struct rsh_error *err)
 {
-	const json_t *q, *block;
-	const char *method;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
 			       0, c->path, "a config.json", &c->root, err);
 
@@ -58,28 +121,7 @@ static int model_load(struct rsh_model_config *c, const void *data, size_t len,
 		return rc;
 	c->text = json_object_get(c->root, "text_config");
 	rc = model_check_architectures(c, err);
-	if (rc)
-		return rc;
-	/* A block size that is not valid is an error, because the weights
-	 * cannot be computed without it. */
-	q = model_find(c, "quantization_config");
-	method = json_string_value(json_object_get(q, "quant_method"));
-	block = json_object_get(q, "weight_block_size");
-	if (!method || strcmp(method, "fp8") != 0 || !block ||
-	    json_is_null(block))
-		return 0;
-	for (size_t i = 0; i < 2; i++) {
-		const json_t *v = json_array_get(block, i);
-
-		if (json_array_size(block) != 2 || !json_is_integer(v) ||
-		    json_integer_value(v) <= 0)
-			return rsh_error_set(err, EBADMSG, "%s: "
-					     "\"weight_block_size\" is not two "
-					     "numbers above 0", c->path);
-		c->block[i] = (uint64_t)json_integer_value(v);
-	}
-	c->has_block = true;
-	return 0;
+	return rc ? rc : model_read_quantisation(c, err);
 }
 
 int rsh_model_config_parse(const void *data, size_t len, const char *path,
@@ -135,9 +177,8 @@ bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 	return true;
 }
 
-bool rsh_model_config_fp8(const struct rsh_model_config *c, uint64_t block[2])
+const struct rsh_quantisation *
+rsh_model_config_quantisation(const struct rsh_model_config *c)
 {
-	if (c->has_block)
-		memcpy(block, c->block, sizeof(c->block));
-	return c->has_block;
+	return c->is_quantised ? &c->quantisation : NULL;
 }

@@ -19,6 +19,7 @@ MOUNT += \
 	mount/made_up_format.py \
 	mount/torch_files.py \
 	mount/convert.py \
+	mount/dequantize.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \
 	mount/selection.py \

@@ -149,6 +149,8 @@ class Place:
         for name, target in (("ckpt8", self.demo), ("s8.ckpt", self.s8), ("s4.ckpt", self.s4),
                              ("m4.ckpt", self.m4), ("qwen3", self.hf), ("Qwen3-8B", self.hf),
                              ("model", os.path.join(self.made, "model")),
+                             ("DeepSeek-V4-Flash",
+                              os.path.join(DATA, "quantised", "deepseek_v4")),
                              ("dcp", os.path.join(DATA, "dcp", "torch-2.15", "fsdp2")),
                              ("train.pt", os.path.join(DATA, "torch", "nested-2.15.pt"))):
             os.symlink(target, os.path.join(self.work, name))

@@ -56,6 +56,7 @@ EXTRA_DIST += \
 	lib/behaviour_cases.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
+	lib/quantised.py \
 	lib/dcp_reader.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \

@@ -23,6 +23,7 @@ UNIT += \
 	unit/test_writer \
 	unit/test_weights \
 	unit/test_weights_property \
+	unit/test_weights_quantised \
 	unit/test_tensor_cut \
 	unit/test_tensor_scaled \
 	unit/test_tensor_transpose \
@@ -85,6 +86,8 @@ unit_test_writer_SOURCES = unit/test_writer.c $(RECIPE_SUPPORT)
 unit_test_writer_LDADD = $(L_PLAN)
 unit_test_weights_SOURCES = unit/test_weights.c $(WEIGHTS_SUPPORT)
 unit_test_weights_LDADD = $(L_PLAN)
+unit_test_weights_quantised_SOURCES = unit/test_weights_quantised.c $(WEIGHTS_SUPPORT)
+unit_test_weights_quantised_LDADD = $(L_PLAN)
 unit_test_weights_property_SOURCES = \
 	unit/test_weights_property.c \
 	$(WEIGHTS_SUPPORT)

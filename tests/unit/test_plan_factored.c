@@ -208,7 +208,7 @@ struct scaled {
 	struct rsh_catalogue *cat;
 	struct rsh_factor factors[2][2];
 	uint64_t zero[2], one[2];
-	struct rsh_recipe_scale scale[2];
+	struct rsh_quantised quantised[2];
 	struct rsh_factored_part parts[2];
 	uint64_t dims[2];
 	uint32_t shown;
@@ -260,9 +260,15 @@ static struct scaled *scaled_new(uint32_t split)
 			   i > 1 ? N_SCALES : ROWS, i > 1 ? N_SCALES : COLUMNS,
 			   i ? 1 : split);
 	for (uint32_t i = 0; i < 2; i++)
-		s->scale[i] = (struct rsh_recipe_scale){
-			2 + i, { BLOCK_0, BLOCK_1 }
+		s->quantised[i] = (struct rsh_quantised){
+			.type = RSH_DTYPE_BFLOAT16,
+			.scales = s->cat->tensors[2 + i],
+			.scale_type = RSH_DTYPE_FLOAT32,
+			.n_rows = N_SCALES, .n_columns = N_SCALES,
+			.block = { BLOCK_0, BLOCK_1 },
 		};
+	for (uint32_t i = 0; i < 2; i++)
+		s->cat->tensors[i]->quantised = &s->quantised[i];
 	s->j->c = plan_of(s->cat);
 	return s;
 }
@@ -275,7 +281,7 @@ static int scaled_show(struct scaled *s)
 	struct rsh_shown_file f = { .n = 1, .slots = &slot, .shapes = &shape };
 	struct rsh_shown t = {
 		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = s->dims,
-		.recipe = { .codec = RSH_CODEC_FP8_SCALED, .n_factored = 2,
+		.recipe = { .codec = RSH_CODEC_SCALED_BF16, .n_factored = 2,
 			    .factored = s->parts },
 		.cut = rsh_catalogue_keep_cut(
 			s->cat, rsh_cut_of_grid(rsh_grid_make_whole(2))),
@@ -290,7 +296,6 @@ static int scaled_show(struct scaled *s)
 		s->factors[i][1] = (struct rsh_factor){ COLUMNS, 2, 1, 0, 1 };
 		s->parts[i] = (struct rsh_factored_part){
 			i, 2, s->factors[i], i ? s->one : s->zero, s->zero,
-			&s->scale[i]
 		};
 	}
 	rc = rsh_blueprint_show(s->j->c, &t, &slot.shown, &s->j->err);
@@ -313,37 +318,36 @@ static void assert_scaled(const struct rsh_piece *p, uint64_t k, uint32_t which,
 			  uint64_t row, uint64_t column)
 {
 	const struct rsh_scales *x = &p->scales;
-	uint64_t e = (p->skip + k) / 2, n;
+	uint64_t e = (p->skip + k) / 2, n, offset;
 
 	if (p->is_tiled) {
 		const uint64_t at = (p->tile_offset + k) / 2;
 
 		e = at % p->tile.n_rows * p->tile.stride + at / p->tile.n_rows;
-		assert_int_equal(p->tile.src_rank, which);
-		assert_int_equal(p->tile.src_offset + e,
-				 GAP + row * COLUMNS + column);
+		offset = p->tile.src_offset + e;
 	} else {
-		assert_int_equal(p->src_rank, which);
-		assert_int_equal(p->src_offset + e,
-				 GAP + row * COLUMNS + column);
+		offset = p->src_offset + e;
 	}
+	assert_int_equal(offset, GAP + (row - x->from[1]) * COLUMNS + column);
+	/* Both boxes are in the same file, one over the other. */
+	assert_int_equal(p->is_tiled ? p->tile.src_rank : p->src_rank, which);
 	n = x->first + e;
-	assert_int_equal(n, row * COLUMNS + column);
+	assert_true(x->cat->tensors[which] == x->tensor);
+	assert_true(x->tensor->quantised->scales == x->cat->tensors[2 + which]);
+	/* Numbers count the elements of the cell. */
+	assert_int_equal(x->from[0] + x->from[2], 0);
 	assert_int_equal(x->columns, COLUMNS);
-	assert_int_equal(x->src_rank, 2 + which);
-	assert_int_equal(x->src_offset, GAP);
-	assert_true(x->block[0] == BLOCK_0 && x->block[1] == BLOCK_1);
-	assert_true(x->n_rows == N_SCALES && x->n_columns == N_SCALES);
+	assert_int_equal(x->from[1] + n / COLUMNS, row);
+	assert_int_equal(n % COLUMNS, column);
 }
 
-static void scales_come_with_their_elements(void **state)
+static void scales_come_with(uint32_t split)
 {
 	const uint64_t content = 2 * ROWS * COLUMNS * 2;
-	struct scaled *s = scaled_new(1);
+	struct scaled *s = scaled_new(split);
 	struct rsh_virtual_record r;
 	uint64_t start;
 
-	(void)state;
 	if (scaled_show(s))
 		fail_msg("%s", s->j->err.text);
 	assert_sources(s->j, 0, "0 1 2 3");
@@ -366,63 +370,37 @@ static void scales_come_with_their_elements(void **state)
 	scaled_free(s);
 }
 
-/* A matrix of scales is held whole, so it must not be as large as a tensor. */
-static void scales_that_are_too_large_are_refused(void **state)
+/* Tensors may be cut in the source. */
+static void scales_come_with_their_elements(void **state)
 {
-	enum { MANY = 4096 };
-	struct scaled *s = scaled_new(1);
-	const uint64_t dims[] = { MANY, MANY };
-	const struct rsh_factor factors[] = { { MANY, 1, 1, 0, 0 },
-					      { MANY, 1, 1, 1, 1 } };
-	struct rsh_recipe_scale scale = { .block = { 1, 1 } };
-	struct rsh_factored_part part = {
-		.n_factors = 2, .factors = factors, .shown_from = s->zero,
-		.from = s->zero, .scale = &scale,
-	};
-	const struct rsh_shown t = {
-		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = dims,
-		.recipe = { .codec = RSH_CODEC_FP8_SCALED, .n_factored = 1,
-			    .factored = &part },
-		.cut = rsh_catalogue_keep_cut(
-			s->cat, rsh_cut_of_grid(rsh_grid_make_whole(2))),
-	};
-	uint32_t shown;
-
 	(void)state;
-	part.tensor = scaled_add(s, "large", RSH_DTYPE_FLOAT8E4M3FN, MANY,
-				 MANY, 1);
-	scale.tensor = scaled_add(s, "large_scale", RSH_DTYPE_FLOAT32, MANY,
-				  MANY, 1);
-	assert_int_equal(rsh_blueprint_show(s->j->c, &t, &shown, &s->j->err),
-			 -ENOTSUP);
-	assert_string_equal(s->j->err.text,
-			    "its scales are more than 8388608 bytes");
-	scaled_free(s);
+	scales_come_with(1);
+	scales_come_with(2);
 }
 
 static void scales_that_do_not_fit_are_refused(void **state)
 {
-	struct scaled *s = scaled_new(2);
+	static const char words[] = "its scales do not fit its elements";
 
 	(void)state;
-	assert_int_equal(scaled_show(s), -ENOTSUP);
-	assert_string_equal(s->j->err.text,
-			    "a tensor with scales is cut in the source");
-	scaled_free(s);
-	s = scaled_new(1);
-	s->scale[1].block[1] = 2;
-	assert_int_equal(scaled_show(s), -EINVAL);
-	assert_string_equal(s->j->err.text,
-			    "its scales have 3 blocks along dimension 1");
-	scaled_free(s);
-	s = scaled_new(1);
-	s->scale[1].block[0] = 0;
-	assert_int_equal(scaled_show(s), -EINVAL);
-	scaled_free(s);
-	s = scaled_new(1);
-	s->scale[0].tensor = 7;
-	assert_int_equal(scaled_show(s), -EINVAL);
-	scaled_free(s);
+	for (int i = 0; i < 5; i++) {
+		struct scaled *s = scaled_new(1);
+		struct rsh_quantised *q = &s->quantised[1];
+
+		if (i == 0)
+			q->block[1] = 9;
+		if (i == 1)
+			q->block[0] = 0;
+		if (i == 2)
+			q->n_rows = 4;
+		if (i == 3)
+			q->scale_type = RSH_DTYPE_BFLOAT16;
+		if (i == 4)
+			q->scales = NULL;
+		assert_int_equal(scaled_show(s), -EINVAL);
+		assert_string_equal(s->j->err.text, words);
+		scaled_free(s);
+	}
 }
 
 /* ---- large ones ---- */
@@ -517,7 +495,7 @@ static void large_plan(struct large *l)
 		from[i][0] = i / l->side * l->columns;
 		from[i][1] = i % l->side * l->rows;
 		parts[i] = (struct rsh_factored_part){
-			i, 2, f, from[i], zero, NULL
+			i, 2, f, from[i], zero
 		};
 	}
 	if (rsh_blueprint_show(l->j->c, &t, &slot.shown, &l->j->err))
@@ -621,7 +599,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scales_come_with_their_elements),
-		cmocka_unit_test(scales_that_are_too_large_are_refused),
 		cmocka_unit_test(scales_that_do_not_fit_are_refused),
 		cmocka_unit_test(large_matrices_are_cut_into_tiles),
 		cmocka_unit_test(many_parts_are_found),

@@ -22,6 +22,8 @@
 
 #include "rsh/converter/conversion.h"
 #include "rsh/source/source.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/place.h"
 #include "rsh/util/log.h"
 #include "memory_medium.h"
@@ -115,6 +117,9 @@ struct fixture {
 	struct rsh_source *source;
 	struct rsh_tiles *tiles;
 	struct rsh_gathers *gathers;
+	struct rsh_catalogue *cat;
+	struct rsh_ckpt_index *index[MAX_FILES]; /* of `cat` */
+	struct rsh_arena arena;
 	struct shown_tile shown[TILES];
 	bool far; /* away */
 	unsigned n_files;
@@ -135,34 +140,54 @@ static const struct {
 	{ RSH_CODEC_NONE, 2, 2 },	{ RSH_CODEC_NONE, 2, 2 },
 	{ RSH_CODEC_NONE, 4, 4 },	{ RSH_CODEC_NONE, 1, 1 },
 	{ RSH_CODEC_NONE, 16, 16 },	{ RSH_CODEC_F32_TO_BF16, 4, 2 },
-	{ RSH_CODEC_BF16_TO_F32, 2, 4 }, { RSH_CODEC_FP8_SCALED, 1, 2 },
+	{ RSH_CODEC_BF16_TO_F32, 2, 4 }, { RSH_CODEC_SCALED_BF16, 1, 2 },
 };
 
-/* The matrix of scales lies at the beginning of the file with the next
- * number, whose bytes do for any numbers. */
-static struct rsh_scales random_scales(struct numbers *x,
-				       const struct fixture *f, uint32_t rank,
-				       uint64_t columns, uint64_t n)
+/* The matrix of scales is at the beginning of the file with the next number;
+ * any bytes are numbers.  The quantised tensor is used for its scales only. */
+static struct rsh_scales random_scales(struct numbers *x, struct fixture *f,
+				       uint32_t rank, uint64_t columns,
+				       uint64_t n)
 {
 	const uint64_t matrix = f->file_bytes / 4 / sizeof(float);
-	struct rsh_scales s = {
-		.src_rank = (rank + 1) % f->n_files,
-		.first = numbers_below(x, 1000),
-		.columns = columns,
-		.block = { 1 + numbers_below(x, 200),
-			   1 + numbers_below(x, 200) },
-	};
-	uint64_t rows = (s.first + n) / columns + 1;
+	struct rsh_quantised *q = rsh_arena_array(&f->arena,
+						  struct rsh_quantised, 1);
+	const uint64_t first = numbers_below(x, 1000);
+	const uint64_t rows = (first + n) / columns + 1;
+	const uint64_t whole[] = { rows, columns };
+	struct rsh_holder h = { 0, (rank + 1) % f->n_files, 0 };
+	struct rsh_tensor t = { .dtype = RSH_DTYPE_FLOAT32, .n_dims = 2 };
+	uint64_t dims[2];
+	struct rsh_grid *grid;
+	uint32_t number;
 
-	s.n_columns = (columns - 1) / s.block[1] + 1;
-	while ((rows / s.block[0] + 1) * s.n_columns > matrix) {
-		s.block[0] *= 2;
-		s.block[1] *= 2;
-		s.n_columns = (columns - 1) / s.block[1] + 1;
+	q->type = RSH_DTYPE_BFLOAT16;
+	q->scale_type = RSH_DTYPE_FLOAT32;
+	q->block[0] = 1 + numbers_below(x, 200);
+	q->block[1] = 2 + numbers_below(x, 200);
+	q->n_columns = (columns - 1) / q->block[1] + 1;
+	while ((rows / q->block[0] + 1) * q->n_columns > matrix) {
+		q->block[0] *= 2;
+		q->block[1] *= 2;
+		q->n_columns = (columns - 1) / q->block[1] + 1;
 	}
-	s.n_rows = rows / s.block[0] + 1;
-	s.src_offset = f->offset[s.src_rank];
-	return s;
+	q->n_rows = rows / q->block[0] + 1;
+	dims[0] = q->n_rows;
+	dims[1] = q->n_columns;
+	t.dims = dims;
+	assert_int_equal(rsh_grid_new_whole(2, &grid, NULL), 0);
+	t.cut = rsh_catalogue_keep_cut(f->cat, rsh_cut_of_grid(grid));
+	t.copies = rsh_catalogue_keep_copies(f->cat, t.cut, &h, 1, false);
+	assert_int_equal(rsh_catalogue_add(f->cat, &t, &number), 0);
+	q->scales = f->cat->tensors[number];
+	t.quantised = q;
+	t.dims = whole;
+	t.name = number;
+	assert_int_equal(rsh_catalogue_add(f->cat, &t, &number), 0);
+	return (struct rsh_scales){
+		.cat = f->cat, .tensor = f->cat->tensors[number],
+		.first = first, .rows = rows, .columns = columns,
+	};
 }
 
 static void naive_elements(const struct fixture *f, const struct rsh_piece *p,
@@ -170,16 +195,22 @@ static void naive_elements(const struct fixture *f, const struct rsh_piece *p,
 {
 	const uint64_t at = p->src_offset - f->offset[p->src_rank];
 	const uint8_t *from = f->content[p->src_rank] + at;
-	const struct rsh_scaled m = {
-		p->scales.columns,
-		{ p->scales.block[0], p->scales.block[1] },
-		f->content[p->scales.src_rank], p->scales.n_columns,
-	};
+	const struct rsh_quantised *q;
+	struct rsh_scaled m = { .to = RSH_DTYPE_BFLOAT16 };
 
-	if (p->codec == RSH_CODEC_FP8_SCALED)
-		rsh_scaled_decode(&m, number, from, n, out);
-	else
+	if (!rsh_codec_is_scaled(p->codec)) {
 		rsh_codec_decode(p->codec, from, n, out);
+		return;
+	}
+	q = p->scales.tensor->quantised;
+	m.rows = p->scales.rows;
+	m.columns = p->scales.columns;
+	m.block[0] = q->block[0];
+	m.block[1] = q->block[1];
+	m.scale_columns = q->n_columns;
+	m.scales = (const float *)(const void *)f->content[
+		rsh_copies_holders(q->scales->copies)->file];
+	rsh_scaled_decode(&m, number, from, n, out);
 }
 
 /* One element after the other. */
@@ -204,7 +235,7 @@ static void shown_tile_fill(const struct fixture *f, struct shown_tile *s)
 		}
 }
 
-static void random_tile(struct numbers *x, const struct fixture *f,
+static void random_tile(struct numbers *x, struct fixture *f,
 			struct shown_tile *s)
 {
 	const size_t k = numbers_below(x, sizeof(tile_codecs) /
@@ -231,7 +262,7 @@ static void random_tile(struct numbers *x, const struct fixture *f,
 		       numbers_below(x, most - extent + 1) * t.unit_in;
 	s->key = (struct rsh_tile_key){ .tile = t,
 					.codec = tile_codecs[k].codec };
-	if (s->key.codec == RSH_CODEC_FP8_SCALED)
+	if (s->key.codec == RSH_CODEC_SCALED_BF16)
 		s->key.scales = random_scales(x, f, t.src_rank, t.stride,
 					      extent);
 	shown_tile_fill(f, s);
@@ -265,6 +296,26 @@ static void fixture_close(struct fixture *f)
 	rsh_source_free(f->source);
 }
 
+/* A catalogue of the files, which outlives a source that is opened again. */
+static struct rsh_catalogue *fixture_catalogue(struct fixture *f)
+{
+	const struct rsh_source_view view = {
+		.names = f->names, .n_ranks = f->n_files,
+		.index = (const struct rsh_ckpt_index *const *)f->index,
+	};
+
+	for (unsigned r = 0; r < f->n_files; r++) {
+		struct rsh_ckpt_index *ix = rsh_ckpt_index_new(1, 1, 0);
+
+		ix->extents[0] = (struct rsh_extent){ f->offset[r],
+						      f->file_bytes };
+		ix->records[0] = (struct rsh_record){ .n_extents = 1 };
+		ix->n_records = ix->n_extents = 1;
+		f->index[r] = ix;
+	}
+	return rsh_catalogue_new(&view);
+}
+
 static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 				   size_t file_bytes)
 {
@@ -288,6 +339,7 @@ static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 	f->names = rsh_names_new();
 	f->far = numbers_below(x, 2);
 	fixture_open(f, NULL, random_bound(x));
+	f->cat = fixture_catalogue(f);
 	for (unsigned i = 0; i < TILES; i++)
 		random_tile(x, f, &f->shown[i]);
 	return f;
@@ -298,6 +350,10 @@ static void fixture_free(struct fixture *f)
 	fixture_close(f);
 	for (unsigned i = 0; i < TILES; i++)
 		free(f->shown[i].bytes);
+	rsh_catalogue_free(f->cat);
+	for (unsigned r = 0; r < f->n_files; r++)
+		rsh_ckpt_index_free(f->index[r]);
+	rsh_arena_clear(&f->arena);
 	rsh_names_free(f->names);
 	tree_remove(f->tree);
 	for (unsigned r = 0; r < f->n_files; r++)
@@ -331,7 +387,7 @@ static uint64_t random_length(struct numbers *x, const struct fixture *f)
 				 max : f->file_bytes * 2 / 3);
 }
 
-static void random_codec(struct numbers *x, const struct fixture *f,
+static void random_codec(struct numbers *x, struct fixture *f,
 			 struct rsh_piece *p)
 {
 	static const struct {
@@ -342,7 +398,7 @@ static void random_codec(struct numbers *x, const struct fixture *f,
 		{ RSH_CODEC_BF16_WIDE, 4, 2 },
 		{ RSH_CODEC_BF16_NAN, 2, 2 },
 		{ RSH_CODEC_BF16_WIDE_NAN, 4, 2 },
-		{ RSH_CODEC_FP8_SCALED, 1, 2 },
+		{ RSH_CODEC_SCALED_BF16, 1, 2 },
 	};
 	/* Mostly none, as in life. */
 	unsigned k = numbers_below(x, 4) ? 0 : (unsigned)numbers_below(x, 5);
@@ -362,7 +418,7 @@ static void random_codec(struct numbers *x, const struct fixture *f,
 		decoded = n * codecs[k].decoded - p->skip;
 		p->length = decoded;
 	}
-	if (p->codec == RSH_CODEC_FP8_SCALED)
+	if (p->codec == RSH_CODEC_SCALED_BF16)
 		p->scales = random_scales(x, f, p->src_rank,
 					  1 + numbers_below(x, 5000),
 					  p->src_length);
@@ -386,7 +442,7 @@ static void random_tiled(struct numbers *x, const struct fixture *f,
 
 /* Pieces as a plan makes them: rows of several files in turn, jumps, headers,
  * and mostly another length of row behind a header. */
-static size_t random_pieces(struct numbers *x, const struct fixture *f,
+static size_t random_pieces(struct numbers *x, struct fixture *f,
 			    struct rsh_piece *pieces, uint64_t max_bytes)
 {
 	static const uint8_t header[] = "a record's header, of some length";
@@ -550,7 +606,8 @@ static void one_request(struct numbers *x, struct fixture *f)
 	for (size_t i = 0; i < n; i++) {
 		naive(f, &pieces[i], expected + at);
 		if (memcmp(got + at, expected + at, pieces[i].length) != 0)
-			fail_msg("piece %zu of %zu differs", i, n);
+			fail_msg("piece %zu of %zu differs (codec %d)", i, n,
+				 (int)pieces[i].codec);
 		at += pieces[i].length;
 	}
 	free(pieces);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Float8 with scales: every byte with scales of all kinds, and blocks that are
- * cut short. */
+/* Quantised elements with scales: every byte with scales of all kinds, blocks
+ * that are cut short, every packing, and what is rounded in steps. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/tensor/codec.h"
 #include "rsh/tensor/scaled.h"
 #include "support.h"
 
@@ -82,10 +83,12 @@ static void assert_half(const uint8_t *got, uint8_t v, float scale)
 
 static void every_byte(float scale)
 {
-	uint8_t in[256], out[512], scales[4];
-	struct rsh_scaled m = { 256, { 1, 256 }, scales, 1 };
+	uint8_t in[256], out[512];
+	const struct rsh_scaled m = {
+		.to = RSH_DTYPE_BFLOAT16, .rows = 1, .columns = 256,
+		.block = { 1, 256 }, .scales = &scale, .scale_columns = 1,
+	};
 
-	memcpy(scales, &scale, sizeof(scale));
 	for (int i = 0; i < 256; i++)
 		in[i] = (uint8_t)i;
 	rsh_scaled_decode(&m, 0, in, 256, out);
@@ -114,7 +117,7 @@ static void some_matrix(struct numbers *x)
 	const uint64_t rows = 1 + numbers_below(x, 40);
 	const uint64_t columns = 1 + numbers_below(x, 60);
 	struct rsh_scaled m = {
-		.columns = columns,
+		.to = RSH_DTYPE_BFLOAT16, .rows = rows, .columns = columns,
 		.block = { 1 + numbers_below(x, 20), 1 + numbers_below(x, 20) },
 	};
 	const uint64_t down = (rows + m.block[0] - 1) / m.block[0];
@@ -125,7 +128,7 @@ static void some_matrix(struct numbers *x)
 
 	m.scale_columns = (columns + m.block[1] - 1) / m.block[1];
 	scales = malloc(down * m.scale_columns * sizeof(*scales));
-	m.scales = (const uint8_t *)scales;
+	m.scales = scales;
 	for (uint64_t i = 0; i < down * m.scale_columns; i++)
 		scales[i] = float_of(0x38000000 +
 				     (uint32_t)numbers_below(x, 0x10000000));
@@ -153,11 +156,251 @@ static void test_blocks(void **state)
 		some_matrix(&x);
 }
 
+/* ---- other packings ---- */
+
+static unsigned bits_at(const uint8_t *in, uint64_t bit, unsigned n)
+{
+	unsigned v = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		v |= (unsigned)(in[(bit + i) / 8] >> (bit + i) % 8 & 1) << i;
+	return v;
+}
+
+/* The number of element [r, c] of a matrix, as each format is defined. */
+static float number_of(enum rsh_packing p, const uint8_t *in, uint64_t r,
+		       uint64_t c, uint64_t columns)
+{
+	static const float fp4[] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
+	static const unsigned awq[] = { 0, 4, 1, 5, 2, 6, 3, 7 };
+	const uint64_t n = r * columns + c;
+	unsigned v;
+
+	switch (p) {
+	case RSH_PACK_E4M3:
+		return (float)value_of(in[n]);
+	case RSH_PACK_E2M1:
+		v = bits_at(in, 4 * n, 4);
+		return v & 8 ? -fp4[v & 7] : fp4[v];
+	case RSH_PACK_U4:
+		return (float)bits_at(in, 4 * n, 4);
+	case RSH_PACK_U8:
+		return in[n];
+	case RSH_PACK_AWQ:
+		return (float)bits_at(in, 32 * (n / 8) + 4 * awq[n % 8], 4);
+	case RSH_PACK_GPTQ:
+		/* Here r is a row of the matrix. */
+		return (float)bits_at(in, 32 * (r / 8 * (columns / 8) + c) +
+					  4 * (r % 8), 4);
+	}
+	return 0;
+}
+
+static uint16_t half_of(float f)
+{
+	uint8_t in[4], out[2];
+
+	memcpy(in, &f, sizeof(f));
+	rsh_codec_decode(RSH_CODEC_F32_TO_F16, in, 4, out);
+	return isnan(f) ? 0x7e00 : (uint16_t)(out[0] | out[1] << 8);
+}
+
+static float rounded(enum rsh_dtype to, float f)
+{
+	uint8_t in[2], out[4];
+	const uint16_t h = to == RSH_DTYPE_FLOAT16 ? half_of(f) :
+						     nearest_bf16(f);
+
+	if (to != RSH_DTYPE_FLOAT16 && to != RSH_DTYPE_BFLOAT16)
+		return f;
+	in[0] = (uint8_t)h;
+	in[1] = (uint8_t)(h >> 8);
+	rsh_codec_decode(to == RSH_DTYPE_FLOAT16 ? RSH_CODEC_F16_TO_F32 :
+			 RSH_CODEC_BF16_TO_F32, in, 2, out);
+	memcpy(&f, out, sizeof(f));
+	return f;
+}
+
+static void assert_made(const struct rsh_scaled *m, const uint8_t *out,
+			float f)
+{
+	uint32_t got = 0, want;
+
+	f = rounded(m->then, rounded(m->via, f));
+	memcpy(&want, &f, sizeof(want));
+	if (isnan(f))
+		want = 0x7fc00000;
+	if (m->to != RSH_DTYPE_FLOAT32)
+		want = m->to == RSH_DTYPE_FLOAT16 ? half_of(f) :
+						    nearest_bf16(f);
+	for (unsigned i = rsh_dtype_size(m->to); i-- > 0;)
+		got = got << 8 | out[i];
+	if (got != want)
+		fail_msg("%#x, not %#x (%a)", got, want, (double)f);
+}
+
+static enum rsh_dtype some_type(struct numbers *x)
+{
+	static const enum rsh_dtype types[] = {
+		RSH_DTYPE_BFLOAT16, RSH_DTYPE_FLOAT16, RSH_DTYPE_FLOAT32,
+	};
+
+	return types[numbers_below(x, 3)];
+}
+
+static bool has_zeros(enum rsh_packing p)
+{
+	return p != RSH_PACK_E4M3 && p != RSH_PACK_E2M1;
+}
+
+/* A cell of a matrix of any packing, decoded from any unit on. */
+static void some_cell(struct numbers *x)
+{
+	const enum rsh_packing p =
+		(enum rsh_packing)numbers_below(x, RSH_PACK_GPTQ + 1);
+	const bool gptq = p == RSH_PACK_GPTQ;
+	uint32_t per, bytes;
+	struct rsh_scaled m = {
+		.packing = p, .via = some_type(x), .then = some_type(x),
+		.to = some_type(x),
+	};
+	uint64_t n, first, down, across;
+	uint8_t *in, *out, *zeros;
+	uint32_t *groups;
+	float *scales;
+
+	rsh_packing_unit(p, &per, &bytes);
+	m.rows = 1 + numbers_below(x, 20);
+	m.columns = per * (1 + numbers_below(x, 40));
+	m.from[1] = numbers_below(x, 9);
+	m.from[2] = per * numbers_below(x, 9);
+	m.block[0] = 1 + numbers_below(x, 9);
+	m.block[1] = numbers_below(x, 3) ? 1 + numbers_below(x, 40) : 1;
+	m.first_row = gptq ? 0 : m.from[1] / m.block[0];
+	across = m.from[2] + m.columns;
+	across = gptq ? across / 8 : (across + m.block[1] - 1) / m.block[1];
+	m.scale_columns = across;
+	down = gptq ? 7 : (m.from[1] + m.rows - 1) / m.block[0] + 1;
+	in = malloc(m.rows * m.columns / per * bytes);
+	out = malloc(4 * m.rows * m.columns);
+	scales = malloc(down * across * sizeof(*scales));
+	zeros = malloc(down * across);
+	groups = malloc(8 * (m.from[1] + m.rows) * sizeof(*groups));
+	for (uint64_t i = 0; i < m.rows * m.columns / per * bytes; i++)
+		in[i] = (uint8_t)numbers_next(x);
+	for (uint64_t i = 0; i < down * across; i++) {
+		scales[i] = float_of(numbers_below(x, 8) ?
+			0x30000000 + (uint32_t)numbers_below(x, 0x18000000) :
+			(uint32_t)numbers_next(x));
+		zeros[i] = (uint8_t)numbers_below(x, 17);
+	}
+	for (uint64_t i = 0; i < 8 * (m.from[1] + m.rows); i++)
+		groups[i] = (uint32_t)numbers_below(x, down);
+	m.scales = scales;
+	m.zero = has_zeros(p) ? 8 : 0;
+	m.zeros = gptq || (has_zeros(p) && numbers_below(x, 2)) ? zeros : NULL;
+	m.groups = gptq ? groups : NULL;
+	first = numbers_below(x, m.rows * m.columns / per) * per;
+	n = (1 + numbers_below(x, (m.rows * m.columns - first) / per)) * per;
+	rsh_scaled_decode(&m, first, in + first / per * bytes, n, out);
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t r = (first + i) / m.columns;
+		uint64_t c = (first + i) % m.columns, at;
+		float v;
+
+		if (gptq) {
+			const uint64_t row = 8 * r + c % 8;
+
+			v = number_of(p, in, row, c / 8, m.columns);
+			at = groups[8 * m.from[1] + row] * across +
+			     m.from[2] / 8 + c / 8;
+		} else {
+			v = number_of(p, in, r, c, m.columns);
+			at = ((m.from[1] + r) / m.block[0] - m.first_row) *
+				     across +
+			     (m.from[2] + c) / m.block[1];
+		}
+		if (has_zeros(p))
+			v -= m.zeros ? zeros[at] : m.zero;
+		assert_made(&m, out + i * rsh_dtype_size(m.to),
+			    v * scales[at]);
+	}
+	free(in);
+	free(out);
+	free(scales);
+	free(zeros);
+	free(groups);
+}
+
+static void test_packings(void **state)
+{
+	struct numbers x = { numbers_seed() };
+
+	(void)state;
+	for (int i = 0; i < 3000; i++)
+		some_cell(&x);
+}
+
+/* A plane of a stack begins at its own row of the whole. */
+static void test_planes(void **state)
+{
+	const struct rsh_scaled m = {
+		.rows = 3, .columns = 4, .plane_rows = 10, .from = { 2, 5, 0 },
+	};
+
+	(void)state;
+	assert_int_equal(rsh_scaled_row(&m, 0), 25);
+	assert_int_equal(rsh_scaled_row(&m, 11), 27);
+	assert_int_equal(rsh_scaled_row(&m, 12), 35);
+}
+
+static void test_scales_widen(void **state)
+{
+	static const uint8_t e8m0[] = { 0, 1, 0x7f, 0xfe, 0xff };
+	static const uint8_t bf16[] = { 0x30, 0x3c }, f16[] = { 0x1f, 0x21 };
+	static const uint8_t e4m3[] = { 0x5a };
+	float f[5];
+
+	(void)state;
+	rsh_scaled_widen(RSH_DTYPE_FLOAT8E8M0, e8m0, 5, f);
+	assert_true(f[0] == 0x1p-127f && f[1] == 0x1p-126f && f[2] == 1 &&
+		    f[3] == 0x1p127f && isnan(f[4]));
+	rsh_scaled_widen(RSH_DTYPE_BFLOAT16, bf16, 1, f);
+	assert_true(f[0] == float_of(0x3c300000));
+	rsh_scaled_widen(RSH_DTYPE_FLOAT16, f16, 1, f);
+	assert_true(f[0] == 0x1.47cp-7f);
+	rsh_scaled_widen(RSH_DTYPE_FLOAT8E4M3FN, e4m3, 1, f);
+	assert_true(f[0] == 20);
+}
+
+static void test_zeros_unpack(void **state)
+{
+	/* The word 0x76543210. */
+	static const uint8_t word[] = { 0x10, 0x32, 0x54, 0x76 };
+	static const uint8_t plain[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+	static const uint8_t awq[] = { 0, 4, 1, 5, 2, 6, 3, 7 };
+	uint8_t out[8];
+
+	(void)state;
+	rsh_scaled_unpack_zeros(RSH_ZEROS_COLUMNS, 4, word, 1, 8, out);
+	assert_memory_equal(out, plain, 8);
+	rsh_scaled_unpack_zeros(RSH_ZEROS_AWQ, 4, word, 1, 8, out);
+	assert_memory_equal(out, awq, 8);
+	rsh_scaled_unpack_zeros(RSH_ZEROS_ROWS, 4, word, 8, 1, out);
+	assert_memory_equal(out, plain, 8);
+	rsh_scaled_unpack_zeros(RSH_ZEROS_ROWS, 8, word, 4, 1, out);
+	assert_memory_equal(out, word, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_byte),
 		cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_packings),
+		cmocka_unit_test(test_planes),
+		cmocka_unit_test(test_scales_widen),
+		cmocka_unit_test(test_zeros_unpack),
 	};
 
 	return cmocka_run_group_tests_name("tensor_scaled", tests, NULL, NULL);

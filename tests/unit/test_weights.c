@@ -273,17 +273,19 @@ static void test_scaled(void **state)
 	add_scaled(&m, "n", 3, 3, 1, NEITHER);
 	assert_made(&m, HF, "c 12,5\no 3,3\n");
 	for (uint32_t i = 0; i < 2; i++) {
-		const struct rsh_factored_part *p = m.out[i].factored;
+		const struct rsh_factored_part *p = m.out[0].factored + i;
+		const struct rsh_quantised *q =
+			m.cat->tensors[p->tensor]->quantised;
 
-		assert_int_equal(m.out[i].n_factored, 2 - i);
-		assert_int_equal(m.out[i].n_parts, 0);
-		assert_int_equal(p->scale->tensor, p->tensor + 1);
-		assert_int_equal(p->scale->block[1], 8);
+		assert_int_equal(m.out[i].dtype, RSH_DTYPE_BFLOAT16);
+		assert_int_equal(q->block[1], 8);
+		assert_int_equal(q->scales->name,
+				 m.cat->tensors[p->tensor]->name + 1);
 	}
 	model_end(&m);
 
 	model_begin(&m, t, NULL);
-	add_scaled(&m, "n", 3, 3, 1, NEITHER);
+	add_scaled(&m, "n", 6, 5, 2, NEITHER);
 	assert_int_equal(model_convert(&m, HF), -EINVAL);
 	assert_non_null(strstr(m.err.text, "weight_block_size"));
 	model_end(&m);
@@ -298,7 +300,7 @@ static void test_scaled(void **state)
 		model_begin(&m, t, fp8);
 		add_scaled(&m, "n", 3, 3, 1, turned);
 		assert_int_equal(model_convert(&m, HF), -ENOTSUP);
-		assert_non_null(strstr(m.err.text, "n or its scales are in "));
+		assert_non_null(strstr(m.err.text, "is quantised, and is in the "));
 		model_end(&m);
 	}
 }

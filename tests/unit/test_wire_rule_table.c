@@ -231,7 +231,8 @@ static void test_config(void **state)
 		"\"weight_block_size\":[128,64]}}";
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_model_config *c;
-	uint64_t n, block[2];
+	const struct rsh_quantisation *q;
+	uint64_t n;
 
 	(void)state;
 	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
@@ -246,9 +247,13 @@ static void test_config(void **state)
 	assert_false(rsh_model_config_number(c, "minus", &n));
 	assert_false(rsh_model_config_number(c, "half", &n));
 	assert_false(rsh_model_config_number(c, "other", &n));
-	assert_true(rsh_model_config_fp8(c, block));
-	assert_int_equal(block[0], 128);
-	assert_int_equal(block[1], 64);
+	q = rsh_model_config_quantisation(c);
+	assert_string_equal(q->method, "fp8");
+	assert_int_equal(q->n_blocks, 1);
+	assert_int_equal(q->blocks[0][0], 128);
+	assert_int_equal(q->blocks[0][1], 64);
+	assert_null(q->version);
+	assert_int_equal(q->bits, 0);
 	rsh_model_config_free(c);
 }
 
@@ -267,6 +272,9 @@ static void test_config_refused(void **state)
 		  "\"weight_block_size\":[0,1]}}", "weight_block_size" },
 		{ "{\"quantization_config\":{\"quant_method\":\"fp8\","
 		  "\"weight_block_size\":7}}", "weight_block_size" },
+		{ "{\"quantization_config\":{\"config_groups\":{\"a\":{"
+		  "\"weights\":{\"block_structure\":[1]}}}}}",
+		  "\"block_structure\" is not two numbers above 0" },
 	};
 	struct rsh_model_config *c;
 
@@ -280,6 +288,30 @@ static void test_config_refused(void **state)
 		if (!strstr(err.text, cases[i].words) || err.text[0] != 'C')
 			fail_msg("%s: \"%s\"", text, err.text);
 	}
+}
+
+static void test_config_quantised(void **state)
+{
+	static const char text[] =
+		"{\"text_config\":{\"quantization_config\":{"
+		"\"quant_method\":\"awq\",\"version\":\"gemm\",\"bits\":4,"
+		"\"group_size\":-1,\"config_groups\":{\"a\":{\"weights\":{"
+		"\"num_bits\":4,\"block_structure\":[2,3]}},\"b\":{\"weights\":{"
+		"\"num_bits\":8,\"block_structure\":null}}}}}}";
+	struct rsh_model_config *c;
+	const struct rsh_quantisation *q;
+
+	(void)state;
+	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
+						NULL), 0);
+	q = rsh_model_config_quantisation(c);
+	assert_string_equal(q->version, "gemm");
+	assert_int_equal(q->bits, 4);
+	assert_int_equal(q->group_size, -1);
+	assert_int_equal(q->widths, 1 << 4 | 1 << 8);
+	assert_int_equal(q->n_blocks, 1);
+	assert_int_equal(q->blocks[0][1], 3);
+	rsh_model_config_free(c);
 }
 
 static void test_config_too_large(void **state)
@@ -296,12 +328,11 @@ static void test_config_too_large(void **state)
 static void test_config_without(void **state)
 {
 	struct rsh_model_config *c;
-	uint64_t block[2];
 
 	(void)state;
 	assert_int_equal(rsh_model_config_parse("{}", 2, "C", &c, NULL), 0);
 	assert_null(rsh_model_config_architecture(c, 0));
-	assert_false(rsh_model_config_fp8(c, block));
+	assert_null(rsh_model_config_quantisation(c));
 	rsh_model_config_free(c);
 }
 
@@ -314,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_too_large),
 		cmocka_unit_test(test_many_lets),
 		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_config_quantised),
 		cmocka_unit_test(test_config_refused),
 		cmocka_unit_test(test_config_too_large),
 		cmocka_unit_test(test_config_without),

@@ -430,7 +430,7 @@ static void elements_between_those_shown_are_not_told(void **state)
 	static const struct rsh_factor factors[] = { { 4, 1, 2, 0, 0 },
 						     { 4, 1, 1, 1, 1 } };
 	static const struct rsh_factored_part part = {
-		0, 2, factors, zero, zero, NULL
+		0, 2, factors, zero, zero
 	};
 	struct fixed f = fixed_new(NULL);
 
@@ -572,20 +572,16 @@ static void weights_alone_are_cast(void **state)
 	job_free(f.j);
 }
 
-/* Scaled Float8 becomes BFloat16, and nothing else. */
-static void scaled_weights_are_bfloat16(void **state)
+/* A quantised weight becomes the type that was asked for, or that of a cast. */
+static void scaled_weights_have_the_wanted_type(void **state)
 {
-	static const uint64_t zero[2];
-	static const struct rsh_factor factors[] = { { 8, 1, 1, 0, 0 },
-						     { 4, 1, 1, 1, 1 } };
-	static const struct rsh_recipe_scale scale = { 1, { 1, 1 } };
-	static const struct rsh_factored_part part = {
-		0, 2, factors, zero, zero, &scale
-	};
-
 	(void)state;
 	for (int cast = 0; cast < 3; cast++) {
 		struct fixed f = fixed_new(NULL);
+		struct rsh_quantised q = {
+			.type = RSH_DTYPE_BFLOAT16, .n_rows = 8, .n_columns = 4,
+			.block = { 1, 1 }, .scale_type = RSH_DTYPE_FLOAT32,
+		};
 
 		f.o.framing = &rsh_ckpt_framing;
 		f.o.cast = cast == 0 ? RSH_DTYPE_UNKNOWN :
@@ -593,20 +589,13 @@ static void scaled_weights_are_bfloat16(void **state)
 		fixed_whole(&f, "w");
 		fixed_whole(&f, "w_scale_inv");
 		f.cat->tensors[0]->dtype = RSH_DTYPE_FLOAT8E4M3FN;
+		f.cat->tensors[0]->quantised = &q;
 		f.cat->tensors[1]->dtype = RSH_DTYPE_FLOAT32;
-		f.offers[0].dtype = RSH_DTYPE_FLOAT8E4M3FN;
-		f.offers[0].n_parts = 0;
-		f.offers[0].n_factored = 1;
-		f.offers[0].factored = &part;
+		q.scales = f.cat->tensors[1];
 		f.n = 1;
-		if (cast == 2) {
-			fixed_refused(&f, -EINVAL, "parameter w of shape [8,4]: "
-				      "it is scaled Float8, which becomes "
-				      "BFloat16 and cannot be cast to Float16");
-			continue;
-		}
 		assert_int_equal(fixed_plan(&f), 0);
-		assert_records(f.j, 0, "BFloat16:w[8,4]");
+		assert_records(f.j, 0, cast == 2 ? "Float16:w[8,4]" :
+						   "BFloat16:w[8,4]");
 		job_free(f.j);
 	}
 }
@@ -657,7 +646,7 @@ int main(void)
 		cmocka_unit_test(gradients_are_not_missed),
 		cmocka_unit_test(names_are_asked_for),
 		cmocka_unit_test(weights_alone_are_cast),
-		cmocka_unit_test(scaled_weights_are_bfloat16),
+		cmocka_unit_test(scaled_weights_have_the_wanted_type),
 		cmocka_unit_test(types_that_the_format_lacks_are_refused),
 		cmocka_unit_test(redundancy_is_dealt_out),
 		cmocka_unit_test(every_byte_is_in_its_place),

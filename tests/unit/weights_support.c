@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights_support.h"
 
+#include "rsh/strategy/grid.h"
 #include "rsh/util/names.h"
 
 void model_begin(struct model *m, const char *table, const char *config)
@@ -60,8 +61,12 @@ void model_add(struct model *m, const char *name, enum rsh_dtype dtype,
 	};
 	struct rsh_recipe_part *part =
 		rsh_arena_array(&m->arena, struct rsh_recipe_part, 1);
+	struct rsh_grid *grid;
 	uint32_t number;
 
+	assert_int_equal(rsh_grid_new_whole(n_dims, &grid, NULL), 0);
+	t.cut = rsh_catalogue_keep_cut(m->cat, rsh_cut_of_grid(grid));
+	t.copies = rsh_catalogue_keep_copies(m->cat, t.cut, NULL, 0, false);
 	for (uint32_t d = 0; d < n_dims; d++)
 		stored[d] = dims[turned ? n_dims - 1 - d : d];
 	assert_int_equal(rsh_catalogue_add(m->cat, &t, &number), 0);
@@ -140,10 +145,15 @@ int model_convert(struct model *m, enum rsh_side from)
 {
 	const struct rsh_weights_options o = model_options(m, from);
 
-	const struct rsh_offers in = { m->cat, m->in, m->n };
+	const struct rsh_dequantise dense = { .config = m->config,
+					      .type = m->dense };
+	struct rsh_offers in = { m->cat, m->in, m->n };
 	struct rsh_offers out = { .n = 0 };
-	int rc = rsh_weights_convert(&o, &in, &m->arena, &out, &m->err);
+	int rc = rsh_weights_dequantise(&dense, &m->arena, &in, &m->err);
 
+	m->n = in.n;
+	if (rc == 0)
+		rc = rsh_weights_convert(&o, &in, &m->arena, &out, &m->err);
 	if (rc == 0) {
 		m->out = out.v;
 		m->n_out = out.n;

@@ -104,7 +104,8 @@ struct rsh_output_tree {
 	bool partial; /* the options leave tensors out */
 	/* Compares a config.json with the sizes with which the weights were
 	 * made, and adds missing sizes.  NULL: the config.json is shown
-	 * unchanged.  Returns 0 or -errno with a sentence. */
+	 * unchanged.  Returns 0, 1 if it is complete and the output changes
+	 * nothing more, or -errno with a sentence. */
 	int (*hold_config)(void *ctx, struct rsh_json_edit *e,
 			   const char *path, struct rsh_error *err);
 	void *ctx;

@@ -66,20 +66,12 @@ struct rsh_factor {
 	uint8_t shown_dim, dim;
 };
 
-/* The scales of a tensor of RSH_CODEC_FP8_SCALED: each element is multiplied by
- * element [row / block[0], column / block[1]] of this Float32 tensor. */
-struct rsh_recipe_scale {
-	uint32_t tensor;
-	uint64_t block[2];
-};
-
 struct rsh_factored_part {
 	uint32_t tensor;
 	uint32_t n_factors;
 	const struct rsh_factor *factors;
-	const uint64_t *shown_from;           /* [dimension that is shown] */
-	const uint64_t *from;                 /* [the catalogue's dimension] */
-	const struct rsh_recipe_scale *scale; /* NULL: none */
+	const uint64_t *shown_from; /* [dimension that is shown] */
+	const uint64_t *from;       /* [the catalogue's dimension] */
 };
 
 /* A recipe has either parts that are boxes or factored parts.  The plan copies
@@ -154,8 +146,7 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 
 /* Adds a tensor that records may show.  0 and its number; -EINVAL with a
  * message: the parts do not fit the tensors, overlap or leave elements out;
- * -ENOTSUP with a message: a tensor with scales, or the scales, are cut in the
- * source; -ENOMEM. */
+ * -ENOMEM. */
 int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err);
 /* Fills the shape of the record that shows the cell of `member`. */

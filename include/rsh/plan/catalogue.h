@@ -23,6 +23,7 @@
 
 #include "rsh/plan/files.h"
 #include "rsh/tensor/cut.h"
+#include "rsh/tensor/scaled.h"
 
 #define RSH_NO_FILE UINT32_MAX
 #define RSH_NO_TENSOR UINT32_MAX
@@ -30,6 +31,34 @@
 #define RSH_BY_NAME UINT32_MAX
 
 struct rsh_copies;
+
+struct rsh_tensor;
+
+/* How the elements of a tensor are quantised.  The tensor is a matrix or a
+ * stack of matrices; the tensors beside it are matrices of the catalogue, or
+ * have other dimensions and the same elements in the same order. */
+struct rsh_quantised {
+	enum rsh_packing packing;
+	enum rsh_dtype via;  /* struct rsh_scaled */
+	enum rsh_dtype type; /* the type that was asked for */
+	const struct rsh_tensor *scales; /* of n_rows x n_columns */
+	enum rsh_dtype scale_type; /* Float8E8M0FNU also if it is UInt8 */
+	uint64_t n_rows, n_columns;
+	uint64_t block[2];
+	/* Two integers, the dimensions of the matrix, which are checked when
+	 * the scales are read; NULL: none. */
+	const struct rsh_tensor *shape;
+	uint64_t shape_is[2];
+	/* A Float32 by which the scales are divided; NULL: none. */
+	const struct rsh_tensor *divisor;
+	const struct rsh_tensor *zeros; /* NULL: all zero points are `zero` */
+	enum rsh_zeros_packing zeros_packing;
+	uint8_t zero_bits;
+	uint8_t zero;      /* with `zeros`: what is added to each of them,
+			    * modulo 2 to the power of zero_bits */
+	/* Int32: the row of scales of each row; NULL: rows are in blocks. */
+	const struct rsh_tensor *groups;
+};
 
 /* One tensor of the source, with all its cells. */
 struct rsh_tensor {
@@ -40,6 +69,10 @@ struct rsh_tensor {
 	const uint64_t *dims;   /* of the whole tensor */
 	const struct rsh_cut *cut;
 	const struct rsh_copies *copies;
+	/* NULL: elements are as they are.  Otherwise the dimensions count
+	 * quantised elements; the records have them in units.  Cells begin and
+	 * end between units. */
+	const struct rsh_quantised *quantised;
 	/* Messages about missing slices name file first_file + r as the file of
 	 * rank r of the cut. */
 	uint32_t first_file;
@@ -137,9 +170,31 @@ uint32_t rsh_catalogue_present_from(const struct rsh_catalogue *c,
 bool rsh_copies_pick(const struct rsh_copies *c, uint32_t cell,
 		     uint32_t replica, const atomic_bool *avoid,
 		     struct rsh_holder *out);
+/* Calls `each` for the tensors beside a quantised tensor. */
+void rsh_quantised_each(const struct rsh_quantised *q,
+			void (*each)(void *ctx, const struct rsh_tensor *t),
+			void *ctx);
+
+/* Bytes of a record that are contiguous in a file. */
+struct rsh_stretch {
+	uint32_t file;
+	uint64_t offset, length;
+	uint64_t at; /* where they are among the elements that were asked for */
+};
+/* Calls `each` for the places of rows [from, from + n) of a tensor, in any
+ * order, where a row is an element of its first dimension.  The function stops
+ * when `each` does not return 0, and returns that.  Returns -EIO if no file
+ * holds some of the rows. */
+int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
+		    uint64_t from, uint64_t n, const atomic_bool *avoid,
+		    int (*each)(void *ctx, const struct rsh_stretch *s),
+		    void *ctx);
+
 /* Return the number of cells that some file holds, and of holders. */
 uint32_t rsh_copies_n_cells(const struct rsh_copies *c);
 uint32_t rsh_copies_n_holders(const struct rsh_copies *c);
+/* Returns whether the copies were kept with `replicas`. */
+bool rsh_copies_have_replicas(const struct rsh_copies *c);
 /* Returns the holders, in the order given to rsh_catalogue_keep_copies(). */
 const struct rsh_holder *rsh_copies_holders(const struct rsh_copies *c);
 /* Calls `each` for every cell that some file holds, in ascending order. */

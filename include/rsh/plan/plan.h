@@ -26,6 +26,8 @@
 #include "rsh/wire/file_type.h"
 
 struct rsh_plan;
+struct rsh_catalogue;
+struct rsh_tensor;
 
 void rsh_plan_free(struct rsh_plan *p);
 
@@ -95,23 +97,27 @@ struct rsh_tile {
 	uint64_t src_offset; /* of its first element */
 	uint64_t n_rows, n_columns;
 	uint64_t stride;     /* elements from row to row, >= n_columns */
-	uint32_t unit_in;    /* bytes of an element in the source */
+	uint32_t unit_in;    /* bytes of a unit in the source */
 	uint32_t unit_out;   /* bytes of an element as it is shown */
+	uint32_t per;        /* elements of a unit, which divide n_columns and
+			      * stride; 0 means 1 */
 };
 
-/* The largest matrix of scales in bytes.  The whole matrix is in memory. */
-#define RSH_SCALES_MAX RSH_TILE_BYTES
+/* Returns the bytes of n elements in the source. */
+static inline uint64_t rsh_tile_stored(const struct rsh_tile *t, uint64_t n)
+{
+	return (t->per ? n / t->per : n) * t->unit_in;
+}
 
-/* The scales of a piece or tile: a matrix of Float32 in a source file.  Element
- * e of the piece, counted in the source, is element n = first + e of a matrix
- * with `columns` columns.  It is multiplied by scale [n / columns / block[0],
- * n % columns / block[1]]. */
+/* The quantised tensor of a piece or tile, and the cell that has it.  Element
+ * `first` of the cell, in row-major order, is the first one of the piece or
+ * tile, and begins a unit. */
 struct rsh_scales {
-	uint32_t src_rank;
-	uint64_t src_offset;
-	uint64_t n_rows, n_columns; /* of the scales */
-	uint64_t block[2];
-	uint64_t first, columns;    /* of the elements */
+	const struct rsh_catalogue *cat;
+	const struct rsh_tensor *tensor; /* NULL: not quantised */
+	uint64_t from[3];                /* as in struct rsh_scaled */
+	uint64_t rows, columns;
+	uint64_t first;
 };
 
 /* A piece is a range of a virtual file that has one origin. */
@@ -125,14 +131,14 @@ struct rsh_piece {
 	uint64_t src_offset;  /* in the source file: the first element */
 	uint64_t src_length;  /* bytes to read there; == length if no codec */
 	enum rsh_codec codec;
-	uint32_t skip;        /* codec: bytes of the first decoded element that
-			       * precede file_offset */
+	uint32_t skip;        /* codec: bytes of what is decoded that precede
+			       * file_offset */
 	bool is_tiled;        /* the bytes are those of `tile` as it is shown,
 			       * from byte tile_offset on; src_offset,
 			       * src_length and skip are not used */
 	struct rsh_tile tile;
 	uint64_t tile_offset;
-	struct rsh_scales scales; /* set for RSH_CODEC_FP8_SCALED */
+	struct rsh_scales scales; /* set for a codec with scales */
 };
 
 struct rsh_piece_iter;

@@ -28,15 +28,25 @@ enum rsh_codec {
 	RSH_CODEC_F16_TO_F32,
 	RSH_CODEC_F32_TO_BF16,
 	RSH_CODEC_F32_TO_F16,
-	/* Float8 E4M3 (without infinities) times the Float32 scale of its
-	 * block, rounded once, to BFloat16.  rsh_codec_decode() cannot decode
-	 * it, since it needs the scales: see tensor/scaled.h. */
-	RSH_CODEC_FP8_SCALED,
+	/* Quantised elements with scales.  rsh_codec_decode() cannot decode
+	 * them, since it needs the scales: see tensor/scaled.h. */
+	RSH_CODEC_SCALED_BF16,
+	RSH_CODEC_SCALED_F16,
+	RSH_CODEC_SCALED_F32,
 	RSH_CODEC_COUNT
 };
 
+/* Returns whether the elements have scales. */
+bool rsh_codec_is_scaled(enum rsh_codec codec);
+/* Returns the codec that converts elements with scales to this type, or
+ * RSH_CODEC_COUNT if there is none. */
+enum rsh_codec rsh_codec_scaled(enum rsh_dtype to);
+/* Returns the type to which a codec with scales converts. */
+enum rsh_dtype rsh_codec_scaled_type(enum rsh_codec codec);
+
 /* Sets how many bytes of an element a codec reads and writes: 1 and 1 for
- * RSH_CODEC_NONE. */
+ * RSH_CODEC_NONE.  Elements with scales are in units; how large these are is
+ * said by their packing (tensor/scaled.h), and `in` is 1. */
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
 
 /* Returns the codec that casts one type to another, or RSH_CODEC_COUNT if there

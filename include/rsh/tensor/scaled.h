@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/scaled.h - converts Float8 E4M3 with a scale for each block to
- * BFloat16 (RSH_CODEC_FP8_SCALED).
+/* tensor/scaled.h - converts quantised elements with scales to floating point
+ * (the scaled codecs of tensor/codec.h).
  *
- * E4M3 has no infinities: 0x7f and 0xff are NaN, 0x7e is 448.  A value and the
- * scale of its block are multiplied as Float32, and the product is rounded to
- * nearest even.  (A Float8 has four significant bits, so the product is nearly
- * always exact.)  A NaN becomes 0x7fc0.
+ * A quantised element is a small number; several may be packed in a unit of 1
+ * or 4 bytes.  Its value is (number - zero point) * scale, computed as Float32.
+ * The product is then rounded to nearest even, step by step: to `via`, to
+ * `then`, and to the type that is written.  Subnormal numbers are kept.  A NaN
+ * becomes 0x7fc0, 0x7e00 or 0x7fc00000.
  *
  * This is arithmetic without state; any thread may call it, and nothing
  * fails. */
@@ -14,18 +15,66 @@
 
 #include <stdint.h>
 
-/* A matrix and the scales of its blocks.  Element [r, c] has the scale
- * [r / block[0], c / block[1]]; blocks at the edges may be smaller. */
-struct rsh_scaled {
-	uint64_t columns;      /* of the elements */
-	uint64_t block[2];     /* rows and columns of a block */
-	const uint8_t *scales; /* Float32, little endian, row after row */
-	uint64_t scale_columns;
+#include "rsh/tensor/dtype.h"
+
+enum rsh_packing {
+	RSH_PACK_E4M3, /* Float8 E4M3: 0x7f and 0xff are NaN, no infinities */
+	RSH_PACK_E2M1, /* FP4, two in a byte, the low bits first */
+	RSH_PACK_U4,   /* two integers in a byte, the low bits first */
+	RSH_PACK_U8,
+	RSH_PACK_AWQ,  /* eight integers of 4 bits in a word, in AWQ's order */
+	/* Eight integers of 4 bits in a word, the low bits first, which belong
+	 * to eight rows of the matrix.  A row of words is eight rows. */
+	RSH_PACK_GPTQ,
 };
 
-/* Decodes elements `first` to first + n - 1 of the matrix in row-major order,
- * from one byte each at `in` to two bytes each at `out`. */
+/* Sets how many elements a unit has, and how many bytes. */
+void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes);
+
+/* How zero points are packed: each is `bits` wide, the low bits first, in words
+ * of 32 bits along the columns of their matrix, in AWQ's order along its
+ * columns, or along its rows. */
+enum rsh_zeros_packing {
+	RSH_ZEROS_COLUMNS,
+	RSH_ZEROS_AWQ,
+	RSH_ZEROS_ROWS,
+};
+
+/* A cell of a matrix, or of a stack of matrices (planes), and its scales.  The
+ * whole stack is one matrix with the rows of all planes.  Element [r, c] of it
+ * has scale [r / block[0], c / block[1]]; blocks at the edges are smaller. */
+struct rsh_scaled {
+	enum rsh_packing packing;
+	enum rsh_dtype via, then; /* RSH_DTYPE_UNKNOWN: no such step */
+	enum rsh_dtype to;        /* what is written */
+	uint64_t rows, columns;   /* of a plane of the cell */
+	uint64_t plane_rows;      /* of a plane of the whole */
+	uint64_t from[3];         /* plane, row and column of the cell's first
+				   * element */
+	uint64_t block[2];
+	uint64_t first_row;       /* of the scales: scales[0] is in this row */
+	uint64_t scale_columns;
+	const float *scales;
+	const uint8_t *zeros;     /* as scales; NULL: all are `zero` */
+	uint8_t zero;
+	const uint32_t *groups;   /* RSH_PACK_GPTQ: [row], the row of scales */
+};
+
+/* Returns the row of the whole matrix that has element `n` of the cell. */
+uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n);
+
+/* Decodes elements `first` to first + n - 1 of the cell in row-major order,
+ * from `in`.  The first one and the one after the last begin a unit. */
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		       const uint8_t *in, uint64_t n, uint8_t *out);
+
+/* Converts n scales of this type to Float32. */
+void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
+		      float *out);
+/* Unpacks the zero points of n_rows x n_columns.  `in` has the words of these
+ * rows (packed along rows: those from a multiple of 32 / bits on). */
+void rsh_scaled_unpack_zeros(enum rsh_zeros_packing p, unsigned bits,
+			     const uint8_t *in, uint64_t n_rows,
+			     uint64_t n_columns, uint8_t *out);
 
 #endif

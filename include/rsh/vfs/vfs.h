@@ -62,6 +62,9 @@ struct rsh_weights_at {
 	 * form.  NULL: the output of the configuration. */
 	const struct rsh_output *follows;
 	uint64_t part_bytes; /* limit of a part of that output */
+	/* The type of which quantised weights are made; RSH_DTYPE_UNKNOWN:
+	 * BFloat16 with a table, and else they stay as they are. */
+	enum rsh_dtype dequantise;
 	const char *config; /* the model's config.json; NULL: the one in SOURCE,
 			     * if there is one */
 	enum rsh_unlisted unlisted; /* for parameters that no rule names */

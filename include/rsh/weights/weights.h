@@ -15,6 +15,8 @@
  * there is a copy for each made tensor whose name begins as the copy's name
  * does, up to that number.
  *
+ * Quantised tensors are made dense before (weights/quantised.h).
+ *
  * This is arithmetic, and no file is read; one thread converts.
  */
 #ifndef RSH_WEIGHTS_WEIGHTS_H
@@ -78,8 +80,7 @@ struct rsh_weights_watch {
 		     uint32_t n);
 	/* Nothing is made of this tensor.  The rule is an `also` or a `skip`,
 	 * or makes nothing that is wanted.  NULL: no rule names the tensor, and
-	 * it is a scale of fp8 blocks, an optimizer state, or left out as
-	 * unlisted. */
+	 * it is an optimizer state, or left out as unlisted. */
 	void (*passed)(void *ctx, uint32_t source, const struct rsh_rule *rule);
 	/* This is an error: a tensor is missing, left over, named twice, or has
 	 * another size.  The check continues with the next rule or tensor. */

@@ -32,10 +32,21 @@ const char *rsh_model_config_architecture(const struct rsh_model_config *c,
  * searched in "text_config". */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
-/* Reads "quantization_config": whether it is block-scaled fp8 ("quant_method":
- * "fp8"), and its "weight_block_size".  Returns false if the weights are not
- * quantized, or in another way. */
-bool rsh_model_config_fp8(const struct rsh_model_config *c,
-			  uint64_t block[2]);
+/* What "quantization_config" says.  Values of other types are as if missing. */
+#define RSH_QUANTISED_BLOCKS_MAX 8
+struct rsh_quantisation {
+	const char *method;  /* "quant_method"; NULL: none */
+	const char *version; /* of the method: "version" or
+			      * "checkpoint_format"; NULL: none */
+	uint64_t bits;       /* 0: none */
+	int64_t group_size;  /* 0: none */
+	uint32_t widths;     /* bit n: a group has "num_bits" n, up to 31 */
+	/* "weight_block_size", or the "block_structure" of each group. */
+	uint32_t n_blocks;
+	uint64_t blocks[RSH_QUANTISED_BLOCKS_MAX][2];
+};
+/* Returns what it says; NULL if there is no "quantization_config". */
+const struct rsh_quantisation *
+rsh_model_config_quantisation(const struct rsh_model_config *c);
 
 #endif

@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
+#include "rsh/weights/quantised.h"
 
 struct checking {
 	const struct rsh_options *o;
@@ -105,6 +107,29 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	return 0;
 }
 
+static int check_load(void *ctx, const struct rsh_catalogue *c,
+		      const struct rsh_tensor *t, uint8_t *to, size_t bytes,
+		      struct rsh_error *err)
+{
+	const struct checking *k = ctx;
+
+	return rsh_tensor_load(k->source, c, t, to, bytes, err);
+}
+
+/* Makes quantised weights dense, as a mount does. */
+static int check_dequantise(struct checking *c, struct rsh_error *err)
+{
+	const struct rsh_dequantise o = {
+		.config = c->config, .type = c->o->vfs.weights.dequantise,
+		.load = check_load, .ctx = c,
+	};
+	struct rsh_offers all = { c->cat, c->in, c->n_in };
+	int rc = rsh_weights_dequantise(&o, &c->arena, &all, err);
+
+	c->n_in = all.n;
+	return rc;
+}
+
 /* ---- the check ---- */
 
 /* Returns 0 even if something is wrong, because the report then has it. */
@@ -151,6 +176,8 @@ static int check_source(struct checking *c, struct rsh_error *err)
 		rc = check_open_source(c, err);
 	if (rc == 0)
 		rc = check_read_source(c, err);
+	if (rc == 0)
+		rc = check_dequantise(c, err);
 	return rc ? rc : check_convert(c, err);
 }
 

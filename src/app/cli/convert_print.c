@@ -94,19 +94,12 @@ static const char *offer_shape(const struct rsh_offer *f,
 	return rsh_ls_shape((const int64_t *)f->dims, f->n_dims, text);
 }
 
-/* A tensor with scales is converted to bfloat16, so that type is printed. */
-static const char *offer_dtype(const struct rsh_offer *f)
-{
-	return rsh_dtype_name(f->n_factored && f->factored->scale ?
-			      RSH_DTYPE_BFLOAT16 : f->dtype);
-}
-
 static json_t *offer_json(const struct rsh_convert_report *r,
 			  const struct rsh_offer *f)
 {
 	return json_pack("{s:o,s:s,s:o}", "name",
 			 rsh_json_text(rsh_names_text(r->names, f->name)),
-			 "dtype", offer_dtype(f), "shape",
+			 "dtype", rsh_dtype_name(f->dtype), "shape",
 			 rsh_ls_shape_json((const int64_t *)f->dims,
 					   f->n_dims));
 }

@@ -71,7 +71,7 @@ static int count_piece(struct walk *w, const struct rsh_piece *p)
 static int count_tile(struct walk *w, const struct rsh_piece *p)
 {
 	const struct rsh_tile *t = &p->tile;
-	const uint64_t row = t->n_columns * t->unit_in;
+	const uint64_t row = rsh_tile_stored(t, t->n_columns);
 
 	if (p->tile_offset)
 		return 0;

@@ -73,8 +73,9 @@ static int reads_add_tile(struct reads *r, const struct rsh_piece *p)
 
 	for (uint64_t i = 0; i < t->n_rows && rc == 0 && !p->tile_offset; i++)
 		rc = reads_add(r, t->src_rank,
-			       t->src_offset + i * t->stride * t->unit_in,
-			       t->n_columns * t->unit_in);
+			       t->src_offset + i * rsh_tile_stored(t,
+								   t->stride),
+			       rsh_tile_stored(t, t->n_columns));
 	return rc;
 }
 

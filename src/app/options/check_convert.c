@@ -10,8 +10,9 @@
 /* Refuses options about a SOURCE if there is no SOURCE. */
 static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
 {
-	static const char *const options[] = { "from", "config", "src-strategy",
-					       "unlisted" };
+	static const char *const options[] = {
+		"from", "config", "dequantize", "src-strategy", "unlisted",
+	};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		if (rsh_option_given(o, options[i]))

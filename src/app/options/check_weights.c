@@ -134,16 +134,20 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 	struct rsh_weights_at *w = &v->weights;
 	int rc;
 
-	if (!w->table && (w->from || w->config))
-		return rsh_error_set(err, EINVAL, "--%s needs --convert",
-				     w->from ? "from" : "config");
-	if (!w->table)
-		return 0;
+	if (!w->table && w->from)
+		return rsh_error_set(err, EINVAL, "--from needs --convert");
+	if (!w->table && !w->dequantise)
+		return !w->config ? 0 :
+			rsh_error_set(err, EINVAL, "--config needs --convert "
+				      "or --dequantize");
 	if (v->plan.compat || v->plan.n_shown_ranks || o->rank_list)
 		return rsh_error_set(err, EINVAL, "--%s is for MindSpore's "
 				     "converter and cannot be used with "
-				     "--convert", v->plan.compat ? "compat" :
-				     o->rank_list ? "rank-list" : "dst-ranks");
+				     "--%s", v->plan.compat ? "compat" :
+				     o->rank_list ? "rank-list" : "dst-ranks", w->table ? "convert" :
+				     "dequantize");
+	if (!w->table)
+		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :
 							RSH_UNLISTED_ERROR;
 	rc = check_sides(o, err);

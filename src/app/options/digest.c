@@ -160,6 +160,12 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 				   sizeof(cfg->leave_states));
 	if (rc == 0 && cfg->weights.table)
 		rc = digest_weights(hash, cfg, store, err);
+	if (rc == 0 && cfg->weights.dequantise) {
+		digest_bytes(hash, &cfg->weights.dequantise,
+			     sizeof(cfg->weights.dequantise));
+		rc = cfg->weights.table ? 0 :
+			digest_config(hash, cfg, store, err);
+	}
 	if (rc == 0 && cfg->model_files)
 		rc = digest_model_files(hash, cfg, err);
 	return rc;

@@ -84,6 +84,11 @@ static const struct rsh_option table[] = {
 	  "config.json of the model, or its directory (default: SOURCE)",
 	  rsh_set_config, .converts = true, .opens = true,
 	  AT(vfs.weights.config) },
+	{ "dequantize", 0, "bfloat16|float16|float32",
+	  CONVERSIONS | TABLE_CHECK,
+	  "make quantised weights dense in this type (default: keep them "
+	  "quantised)", rsh_set_word,
+	  .values = casts, .converts = true, AT(vfs.weights.dequantise) },
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing; show the newest checkpoint that is complete on all "
 	  "ranks", rsh_set_flag, AT(resume), .first = true },

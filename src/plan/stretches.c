@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/stretches.c finds the places of whole rows of a tensor in files: of
+ * scales and other small tensors that are read beside quantised elements. */
+#include <errno.h>
+
+#include "plan_i.h"
+#include "rsh/util/checked.h"
+
+void rsh_quantised_each(const struct rsh_quantised *q,
+			void (*each)(void *ctx, const struct rsh_tensor *t),
+			void *ctx)
+{
+	const struct rsh_tensor *const all[] = {
+		q->scales, q->divisor, q->zeros, q->groups, q->shape,
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i])
+			each(ctx, all[i]);
+}
+
+static uint64_t blocks_of(uint64_t n, uint64_t block)
+{
+	return n / block + (n % block != 0);
+}
+
+bool rsh_quantised_fits(const struct rsh_tensor *t)
+{
+	const struct rsh_quantised *q = t->quantised;
+	uint64_t n = 1, rows = 1, wanted;
+
+	if (!q)
+		return true;
+	if (t->n_dims < 2 || t->n_dims > 3 || !q->scales || !q->n_columns ||
+	    !q->block[0] || !q->block[1] ||
+	    rsh_dtype_size(q->scale_type) != rsh_dtype_size(q->scales->dtype))
+		return false;
+	for (uint32_t d = 0; d < q->scales->n_dims; d++)
+		if (!rsh_mul_u64(n, q->scales->dims[d], &n))
+			return false;
+	if (!rsh_mul_u64(q->n_rows, q->n_columns, &wanted) || n != wanted)
+		return false;
+	if (q->packing == RSH_PACK_GPTQ)
+		return q->groups && q->zeros && t->n_dims == 3 &&
+		       t->dims[1] == q->n_columns;
+	for (uint32_t d = 0; d + 1 < t->n_dims; d++)
+		if (!rsh_mul_u64(rows, t->dims[d], &rows))
+			return false;
+	return q->n_rows == blocks_of(rows, q->block[0]) &&
+	       q->n_columns <= blocks_of(t->dims[t->n_dims - 1], q->block[1]);
+}
+
+struct stretches {
+	const struct rsh_catalogue *c;
+	const struct rsh_tensor *t;
+	struct rsh_box wanted;
+	const atomic_bool *avoid;
+	int (*each)(void *ctx, const struct rsh_stretch *s);
+	void *ctx;
+	uint64_t n_found; /* elements */
+	int rc;
+};
+
+/* Gives n elements of a record, from element `from` on.  `at` is the number of
+ * the first one among the wanted elements. */
+static int stretches_give(const struct stretches *s,
+			  const struct rsh_holder *h, uint64_t from, uint64_t n,
+			  uint64_t at)
+{
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(s->c, h->file);
+	const struct rsh_record *r = h->record == RSH_BY_NAME ?
+		rsh_ckpt_find(ix, s->t->name) : &ix->records[h->record];
+	const unsigned width = rsh_dtype_size(s->t->dtype);
+	uint64_t skip = from * width, left = n * width;
+	struct rsh_stretch one = { .file = h->file, .at = at * width };
+	int rc = r ? 0 : -EIO;
+
+	for (uint32_t i = 0; rc == 0 && left && i < r->n_extents; i++) {
+		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
+
+		if (skip >= e->length) {
+			skip -= e->length;
+			continue;
+		}
+		one.offset = e->offset + skip;
+		one.length = rsh_min_u64(left, e->length - skip);
+		rc = s->each(s->ctx, &one);
+		one.at += one.length;
+		left -= one.length;
+		skip = 0;
+	}
+	return rc ? rc : left ? -EIO : 0;
+}
+
+/* Returns the number of an element in a box, in row-major order. */
+static uint64_t stretches_number(const struct rsh_box *b, const uint64_t *at)
+{
+	uint64_t n = 0;
+
+	for (uint32_t d = 0; d < b->n_dims; d++)
+		n = n * b->size[d] + at[d] - b->from[d];
+	return n;
+}
+
+/* Returns the number of dimensions after which the part covers both boxes: its
+ * elements along these follow each other in both. */
+static uint32_t stretches_split(const struct rsh_box *part,
+				const struct rsh_box *cell,
+				const struct rsh_box *wanted)
+{
+	uint32_t d = part->n_dims;
+
+	while (d > 0 && part->size[d - 1] == cell->size[d - 1] &&
+	       part->size[d - 1] == wanted->size[d - 1])
+		d--;
+	return d > 0 ? d - 1 : 0;
+}
+
+static void stretches_cell(void *ctx, uint32_t number)
+{
+	struct stretches *s = ctx;
+	struct rsh_box cell, part;
+	uint64_t at[RSH_MAX_DIMS], run = 1;
+	struct rsh_holder h;
+	uint32_t split, d;
+
+	rsh_cut_box(s->t->cut, s->t->dims, number, &cell);
+	if (s->rc || !rsh_box_meet(&cell, &s->wanted, &part))
+		return;
+	if (!rsh_copies_pick(s->t->copies, number, 0, s->avoid, &h)) {
+		s->rc = -EIO;
+		return;
+	}
+	split = stretches_split(&part, &cell, &s->wanted);
+	for (d = split; d < part.n_dims; d++)
+		run *= part.size[d];
+	for (d = 0; d < part.n_dims; d++)
+		at[d] = part.from[d];
+	do {
+		s->rc = stretches_give(s, &h, stretches_number(&cell, at), run,
+				       stretches_number(&s->wanted, at));
+		s->n_found += run;
+		for (d = split; d-- > 0;) {
+			if (++at[d] < part.from[d] + part.size[d])
+				break;
+			at[d] = part.from[d];
+		}
+	} while (s->rc == 0 && d != UINT32_MAX);
+}
+
+int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
+		    uint64_t from, uint64_t n, const atomic_bool *avoid,
+		    int (*each)(void *ctx, const struct rsh_stretch *s),
+		    void *ctx)
+{
+	struct stretches s = {
+		.c = c, .t = t, .avoid = avoid, .each = each, .ctx = ctx,
+		.wanted = { .n_dims = t->n_dims },
+	};
+
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		s.wanted.from[d] = d ? 0 : from;
+		s.wanted.size[d] = d ? t->dims[d] : n;
+	}
+	rsh_cut_overlap(t->cut, t->dims, &s.wanted, stretches_cell, &s);
+	if (s.rc == 0 && s.n_found < rsh_box_elements(&s.wanted))
+		s.rc = -EIO;
+	return s.rc;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/scales.c reads the scales and zero points of quantised tensors.
+ *
+ * A chunk in memory has its scales as Float32, divided by the tensor's divisor
+ * if there is one, then the zero points as bytes, and for rows that are in
+ * groups, the groups.  Groups may be in any order, so these tensors have one
+ * chunk. */
+#include "config.h"
+
+#include "tiles_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define CHUNK_BYTES ((uint64_t)512 * 1024)
+/* Words of zero points that are packed along rows have up to 8 of them. */
+#define CHUNK_ROWS 8
+/* Large enough for the groups of every model. */
+#define SCALES_MAX ((uint64_t)64 * 1024 * 1024)
+
+/* Rows [from, from + n) of the scales. */
+struct chunk {
+	const struct rsh_quantised *q;
+	uint64_t from, n;
+	uint64_t n_groups;
+};
+
+static uint64_t chunk_rows(const struct rsh_quantised *q)
+{
+	const uint64_t row = q->n_columns * (sizeof(float) + !!q->zeros);
+
+	if (q->groups)
+		return q->n_rows;
+	/* Rows of the first dimension are read completely. */
+	if (q->scales->n_dims == 3)
+		return q->scales->dims[1];
+	return rsh_max_u64(CHUNK_BYTES / rsh_max_u64(row, 1) / CHUNK_ROWS, 1) *
+	       CHUNK_ROWS;
+}
+
+static uint64_t scales_row(const struct rsh_scales *s, uint64_t n)
+{
+	const struct rsh_scaled m = {
+		.rows = s->rows, .columns = s->columns,
+		.plane_rows = s->tensor->n_dims == 3 ? s->tensor->dims[1] : 0,
+		.from = { s->from[0], s->from[1], s->from[2] },
+	};
+
+	return rsh_scaled_row(&m, n);
+}
+
+uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
+{
+	const struct rsh_quantised *q = s->tensor->quantised;
+
+	return q->groups ? 0 : scales_row(s, n) / q->block[0] / chunk_rows(q);
+}
+
+uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
+{
+	const struct rsh_quantised *q = s->tensor->quantised;
+	uint64_t row, end, rows;
+
+	if (q->groups)
+		return UINT64_MAX;
+	row = scales_row(s, n);
+	/* If the last block is not full this is too much, but there are no more
+	 * elements then. */
+	if (!rsh_mul_u64((row / q->block[0] / chunk_rows(q) + 1) *
+			 chunk_rows(q), q->block[0], &end))
+		end = UINT64_MAX;
+	/* The rows of the next plane may be elsewhere in the whole. */
+	rows = rsh_min_u64(end - row, s->rows - n / s->columns % s->rows);
+	return rows * s->columns - n % s->columns;
+}
+
+static struct chunk chunk_at(const struct rsh_scales *s, uint64_t number)
+{
+	const struct rsh_quantised *q = s->tensor->quantised;
+	struct chunk c = { .q = q, .from = number * chunk_rows(q) };
+
+	c.n = c.from < q->n_rows ?
+		rsh_min_u64(chunk_rows(q), q->n_rows - c.from) : 0;
+	if (q->groups)
+		c.n_groups = q->groups->dims[0];
+	return c;
+}
+
+uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
+{
+	const struct chunk c = chunk_at(s, number);
+	uint64_t n, bytes;
+
+	if (!rsh_mul_u64(c.n, c.q->n_columns, &n) ||
+	    !rsh_mul_u64(n, sizeof(float) + !!c.q->zeros, &bytes) ||
+	    c.n_groups > SCALES_MAX)
+		return 0;
+	bytes = (bytes + 3) / 4 * 4 + c.n_groups * sizeof(uint32_t);
+	return bytes <= SCALES_MAX ? bytes : 0;
+}
+
+/* ---- reading ---- */
+
+struct scales_read {
+	struct rsh_source *source;
+	struct rsh_kept *kept;
+	const struct rsh_wait *wait;
+	const struct rsh_scales *by;
+	uint8_t *to;
+};
+
+static int scales_keep_file(struct rsh_kept *k, uint32_t file)
+{
+	uint32_t *files;
+
+	for (uint32_t i = 0; i < k->n_files; i++)
+		if (k->files[i] == file)
+			return 0;
+	files = reallocarray(k->files, k->n_files + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	k->files = files;
+	k->files[k->n_files++] = file;
+	return 0;
+}
+
+static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
+{
+	const struct scales_read *r = ctx;
+	int rc = scales_keep_file(r->kept, x->file);
+
+	return rc ? rc : rsh_source_read_at(r->source, x->file, x->offset,
+					    r->to + x->at, (size_t)x->length,
+					    r->wait);
+}
+
+/* Reads rows of a matrix of n_columns columns, each of `width` bytes.  The
+ * tensor may have other dimensions; then whole rows of it are read, and *skip
+ * is the number of bytes before the wanted ones. */
+static int scales_read_rows(struct scales_read *r, const struct rsh_tensor *t,
+			    uint64_t from, uint64_t n, uint64_t n_columns,
+			    uint8_t **out, uint64_t *skip)
+{
+	const struct rsh_store *store = rsh_source_store(r->source);
+	const unsigned width = rsh_dtype_size(t->dtype);
+	uint64_t inner = 1, first, last, bytes;
+
+	for (uint32_t d = 1; d < t->n_dims; d++)
+		inner *= t->dims[d];
+	if (t->n_dims == 0) {
+		first = 0;
+		last = 1;
+	} else {
+		first = from * n_columns / inner;
+		last = ((from + n) * n_columns + inner - 1) / inner;
+	}
+	*skip = (from * n_columns - first * inner) * width;
+	if (!rsh_mul_u64(last - first, inner * width, &bytes) ||
+	    bytes > SCALES_MAX)
+		return -EIO;
+	*out = malloc((size_t)bytes + 1);
+	if (!*out)
+		return -ENOMEM;
+	r->to = *out;
+	/* A reader that must not wait has other files to turn to. */
+	return rsh_tensor_rows(r->by->cat, t, first, last - first,
+			       r->wait ? NULL : rsh_store_failed(store),
+			       scales_read_stretch, r);
+}
+
+static int scales_load_scales(struct scales_read *r, const struct chunk *c,
+			      float *out)
+{
+	const struct rsh_quantised *q = c->q;
+	const uint64_t n = c->n * q->n_columns;
+	cleanup_free uint8_t *raw = NULL, *one = NULL;
+	uint64_t skip;
+	float by;
+	int rc = scales_read_rows(r, q->scales, c->from, c->n, q->n_columns,
+				  &raw, &skip);
+
+	if (rc)
+		return rc;
+	rsh_scaled_widen(q->scale_type, raw + skip, n, out);
+	if (!q->divisor)
+		return 0;
+	rc = scales_read_rows(r, q->divisor, 0, 1, 1, &one, &skip);
+	if (rc)
+		return rc;
+	rsh_scaled_widen(RSH_DTYPE_FLOAT32, one + skip, 1, &by);
+	for (uint64_t i = 0; i < n; i++)
+		out[i] /= by;
+	return 0;
+}
+
+static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
+			     uint8_t *out)
+{
+	const struct rsh_quantised *q = c->q;
+	const uint64_t per = 32 / q->zero_bits;
+	const bool rows = q->zeros_packing == RSH_ZEROS_ROWS;
+	const uint8_t most = (uint8_t)((1u << q->zero_bits) - 1);
+	cleanup_free uint8_t *raw = NULL;
+	uint64_t skip;
+	int rc = rows ?
+		scales_read_rows(r, q->zeros, c->from / per,
+				 (c->n + per - 1) / per, q->n_columns, &raw,
+				 &skip) :
+		scales_read_rows(r, q->zeros, c->from, c->n,
+				 q->n_columns / per, &raw, &skip);
+
+	if (rc)
+		return rc;
+	rsh_scaled_unpack_zeros(q->zeros_packing, q->zero_bits, raw + skip,
+				c->n, q->n_columns, out);
+	for (uint64_t i = 0; q->zero && i < c->n * q->n_columns; i++)
+		out[i] = (uint8_t)(out[i] + q->zero) & most;
+	return 0;
+}
+
+static int scales_load_groups(struct scales_read *r, const struct chunk *c,
+			      uint32_t *out)
+{
+	const struct rsh_tensor *t = c->q->groups;
+	cleanup_free uint8_t *raw = NULL;
+	uint64_t skip;
+	int rc = scales_read_rows(r, t, 0, c->n_groups, 1, &raw, &skip);
+
+	for (uint64_t i = 0; rc == 0 && i < c->n_groups; i++) {
+		const uint8_t *p = raw + 4 * i;
+
+		out[i] = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+			 (uint32_t)p[3] << 24;
+		if (out[i] < c->q->n_rows)
+			continue;
+		rsh_log_error("%s: group %u of row %llu is not one of the %llu "
+			      "rows of its scales",
+			      rsh_catalogue_path(r->by->cat, r->kept->files[0]),
+			      out[i], (unsigned long long)i,
+			      (unsigned long long)c->q->n_rows);
+		rc = -EIO;
+	}
+	return rc;
+}
+
+static int64_t scales_integer(const struct rsh_tensor *t, const uint8_t *p)
+{
+	const unsigned width = rsh_dtype_size(t->dtype);
+	uint64_t v = 0;
+
+	for (unsigned i = width; i-- > 0;)
+		v = v << 8 | p[i];
+	return width == 4 ? (int32_t)v : (int64_t)v;
+}
+
+/* A program may not show elements of a matrix that has another shape. */
+static int scales_check_shape(struct scales_read *r,
+			      const struct rsh_quantised *q)
+{
+	cleanup_free uint8_t *raw = NULL;
+	uint64_t skip, is[2];
+	int rc = scales_read_rows(r, q->shape, 0, 2, 1, &raw, &skip);
+
+	for (unsigned i = 0; rc == 0 && i < 2; i++)
+		is[i] = (uint64_t)scales_integer(
+			q->shape, raw + i * rsh_dtype_size(q->shape->dtype));
+	if (rc || (is[0] == q->shape_is[0] && is[1] == q->shape_is[1]))
+		return rc;
+	rsh_log_error("%s: a weight_shape is [%llu,%llu], but its weight_packed "
+		      "has %llu rows of %llu",
+		      rsh_catalogue_path(r->by->cat, *r->kept->files),
+		      (unsigned long long)is[0], (unsigned long long)is[1],
+		      (unsigned long long)q->shape_is[0],
+		      (unsigned long long)q->shape_is[1]);
+	return -EIO;
+}
+
+int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
+		    const struct rsh_wait *wait)
+{
+	const struct rsh_scales *by = &k->key.scales;
+	const struct chunk c = chunk_at(by, k->chunk);
+	const uint64_t n = c.n * c.q->n_columns;
+	struct scales_read r = { source, k, wait, by, NULL };
+	int rc = scales_load_scales(&r, &c, (float *)(void *)k->data);
+
+	if (rc == 0 && c.q->shape)
+		rc = scales_check_shape(&r, c.q);
+	if (rc == 0 && c.q->zeros)
+		rc = scales_load_zeros(&r, &c, k->data + n * sizeof(float));
+	if (rc == 0 && c.n_groups)
+		rc = scales_load_groups(&r, &c, (uint32_t *)(void *)(k->data +
+			k->bytes - c.n_groups * sizeof(uint32_t)));
+	return rc;
+}
+
+struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
+				const struct rsh_kept *chunk,
+				enum rsh_codec codec)
+{
+	const struct rsh_quantised *q = s->tensor->quantised;
+	const struct chunk c = chunk_at(s, chunk->chunk);
+	const uint64_t n = c.n * q->n_columns;
+
+	return (struct rsh_scaled){
+		.packing = q->packing, .via = q->via, .then = q->type,
+		.to = rsh_codec_scaled_type(codec),
+		.rows = s->rows, .columns = s->columns,
+		.plane_rows = s->tensor->n_dims == 3 ? s->tensor->dims[1] : 0,
+		.from = { s->from[0], s->from[1], s->from[2] },
+		.block = { q->block[0], q->block[1] },
+		.first_row = c.from, .scale_columns = q->n_columns,
+		.scales = (const float *)(const void *)chunk->data,
+		.zeros = q->zeros ? chunk->data + n * sizeof(float) : NULL,
+		.zero = q->zero,
+		.groups = !q->groups ? NULL :
+			(const uint32_t *)(const void *)(chunk->data +
+			chunk->bytes - c.n_groups * sizeof(uint32_t)),
+	};
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/quantised.c replaces quantised tensors by dense ones.  A dense tensor
+ * is a tensor of the catalogue with the records of the quantised one, whose
+ * dimensions count elements instead of bytes or words. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantised_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* ---- the tensor of the catalogue ---- */
+
+/* A box of the stored tensor in dimensions of the dense one.  Returns false if
+ * it cannot be described so. */
+static bool quantised_box(const struct rsh_tensor *in,
+			  const struct rsh_tensor *t, uint32_t per,
+			  const struct rsh_box *b, struct rsh_box *out)
+{
+	const uint32_t last = in->n_dims - 1;
+	uint64_t inner = per;
+
+	*out = *b;
+	out->n_dims = t->n_dims;
+	if (t->n_dims == in->n_dims + 1u) {
+		out->from[last + 1] = 0;
+		out->size[last + 1] = per;
+		return true;
+	}
+	/* Blocks of bytes become columns. */
+	for (uint32_t d = t->n_dims; d < in->n_dims; d++) {
+		if (b->size[d] != in->dims[d])
+			return false;
+		inner *= in->dims[d];
+	}
+	out->from[t->n_dims - 1] *= inner;
+	out->size[t->n_dims - 1] *= inner;
+	return true;
+}
+
+static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
+			 uint32_t per, struct rsh_tensor *t,
+			 struct rsh_error *err)
+{
+	const uint32_t n = rsh_cut_n_ranks(in->cut);
+	cleanup_free struct rsh_box *boxes = rsh_alloc_array(n, sizeof(*boxes));
+	struct rsh_cut *cut = NULL;
+	bool fits = true;
+	int rc;
+
+	if (!boxes)
+		return rsh_error_nomem(err);
+	/* A grid has ratios, which do not change. */
+	if (t->n_dims == in->n_dims && (rsh_cut_grid(in->cut) || per == 1))
+		return 0;
+	for (uint32_t r = 0; fits && r < n; r++) {
+		struct rsh_box b;
+
+		rsh_cut_box(in->cut, in->dims, rsh_cut_cell(in->cut, r), &b);
+		fits = quantised_box(in, t, per, &b, &boxes[r]);
+	}
+	if (!fits)
+		return rsh_error_set(err, ENOTSUP, "%s is cut in the source "
+				     "inside of its blocks",
+				     rsh_names_text(w->cat->names, in->name));
+	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
+	if (rc)
+		return rc;
+	t->cut = rsh_catalogue_keep_cut(w->cat, cut);
+	if (!t->cut)
+		return rsh_error_nomem(err);
+	t->copies = rsh_catalogue_keep_copies(
+		w->cat, t->cut, rsh_copies_holders(in->copies),
+		rsh_copies_n_holders(in->copies),
+		rsh_copies_have_replicas(in->copies));
+	return t->copies ? 0 : rsh_error_nomem(err);
+}
+
+/* Adds the dense tensor to the catalogue. */
+static int quantised_add(struct quantised_work *w,
+			 const struct quantised_tensor *x,
+			 const struct rsh_tensor *in, uint32_t *number,
+			 struct rsh_error *err)
+{
+	struct rsh_quantised *q = rsh_arena_array(w->arena,
+						  struct rsh_quantised, 1);
+	struct rsh_tensor t = *in;
+	uint64_t dims[3], *d = dims;
+	uint32_t per, bytes;
+	int rc;
+
+	if (!q)
+		return rsh_error_nomem(err);
+	*q = x->q;
+	rsh_packing_unit(q->packing, &per, &bytes);
+	if (x->planes)
+		*d++ = x->planes;
+	if (q->packing == RSH_PACK_GPTQ) {
+		*d++ = x->rows / per;
+		*d++ = x->columns;
+		*d++ = per;
+	} else {
+		*d++ = x->rows;
+		*d++ = (x->columns + per - 1) / per * per;
+	}
+	/* Padding after the last column fills a word. */
+	if (q->packing == RSH_PACK_U4 || q->packing == RSH_PACK_U8)
+		d[-1] = in->dims[in->n_dims - 1] *
+			rsh_dtype_size(in->dtype) / bytes * per;
+	t.dims = dims;
+	t.n_dims = (uint8_t)(d - dims);
+	t.quantised = q;
+	rc = quantised_cut(w, in, rsh_dtype_size(in->dtype) / bytes * per, &t,
+			   err);
+	if (rc == 0 && rsh_catalogue_add(w->cat, &t, number))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+/* ---- the offer ---- */
+
+/* A row of GPTQ's words is eight rows: rows are counted by two dimensions. */
+static int quantised_factors(struct quantised_work *w,
+			     const struct quantised_tensor *x, uint32_t number,
+			     struct rsh_offer *o)
+{
+	struct rsh_factored_part *p =
+		rsh_arena_array(w->arena, struct rsh_factored_part, 1);
+	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor, 3);
+	uint64_t *zeros = rsh_arena_array(w->arena, uint64_t, 3);
+
+	if (!p || !f || !zeros)
+		return -ENOMEM;
+	f[0] = (struct rsh_factor){ x->columns, 1, 1, 0, 1 };
+	f[1] = (struct rsh_factor){ x->rows / 8, 8, 1, 1, 0 };
+	f[2] = (struct rsh_factor){ 8, 1, 1, 1, 2 };
+	*p = (struct rsh_factored_part){
+		.tensor = number, .n_factors = 3, .factors = f,
+		.shown_from = zeros, .from = zeros,
+	};
+	o->n_factored = 1;
+	o->factored = p;
+	return 0;
+}
+
+static int quantised_offer(struct quantised_work *w,
+			   const struct quantised_tensor *x, uint32_t number,
+			   struct rsh_offer *o)
+{
+	struct rsh_recipe_part *p =
+		rsh_arena_array(w->arena, struct rsh_recipe_part, 1);
+	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, 3);
+	const uint32_t first = x->planes != 0;
+
+	if (!p || !dims)
+		return -ENOMEM;
+	dims[0] = x->planes;
+	dims[first] = x->transposed ? x->columns : x->rows;
+	dims[first + 1] = x->transposed ? x->rows : x->columns;
+	o->dtype = x->q.type;
+	o->n_dims = first + 2;
+	o->dims = dims;
+	o->n_parts = o->n_factored = 0;
+	if (x->q.packing == RSH_PACK_GPTQ)
+		return quantised_factors(w, x, number, o);
+	*p = (struct rsh_recipe_part){ .tensor = number,
+				       .box = { .n_dims = o->n_dims } };
+	for (uint32_t i = 0; i < o->n_dims; i++) {
+		p->box.size[i] = dims[i];
+		p->axis[i] = (uint8_t)i;
+	}
+	if (x->transposed) {
+		p->axis[first] = (uint8_t)(first + 1);
+		p->axis[first + 1] = (uint8_t)first;
+	}
+	o->n_parts = 1;
+	o->parts = p;
+	return 0;
+}
+
+/* Gives the offer its dense name. */
+static int quantised_rename(struct quantised_work *w,
+			    const struct quantised_tensor *x,
+			    struct rsh_error *err)
+{
+	struct rsh_offer *o = &w->v[x->at];
+	const uint32_t there = quantised_index(w, x->at, x->stem, x->dense);
+	char text[QUANTISED_TEXT];
+	int len = snprintf(text, sizeof(text), "%.*s%s", (int)x->stem,
+			   quantised_name(w, x->at), x->dense);
+
+	if (there && there != x->at + 1)
+		return quantised_bad(w, x->at, err, "becomes %.400s, which is "
+				     "in the source as well", text);
+	if (len < 0 || (size_t)len >= sizeof(text))
+		return quantised_bad(w, x->at, err, "has too long a name");
+	o->name = rsh_names_add(w->cat->names, text, (size_t)len);
+	return o->name == RSH_NAME_NONE ? rsh_error_nomem(err) : 0;
+}
+
+static int quantised_make(struct quantised_work *w,
+			  const struct quantised_tensor *x,
+			  struct rsh_error *err)
+{
+	const struct rsh_tensor *in = quantised_plain(w, &w->v[x->at], err);
+	uint32_t number = 0;
+	int rc;
+
+	if (!in)
+		return -ENOTSUP;
+	rc = quantised_add(w, x, in, &number, err);
+	if (rc == 0)
+		rc = quantised_rename(w, x, err);
+	if (rc == 0 && quantised_offer(w, x, number, &w->v[x->at]))
+		rc = rsh_error_nomem(err);
+	w->made[x->at] = true;
+	w->n_made++;
+	return rc;
+}
+
+/* ---- scales of activations ---- */
+
+static bool quantised_ends(const char *name, const char *end, size_t *stem)
+{
+	const size_t n = strlen(name), m = strlen(end);
+
+	*stem = n - m;
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/* Returns whether a dense tensor's name begins so. */
+static bool quantised_has_made(const struct quantised_work *w,
+			       const char *begin, size_t n)
+{
+	for (uint32_t i = 0; i < w->n; i++)
+		if (w->made[i] && strncmp(quantised_name(w, i), begin, n) == 0)
+			return true;
+	return false;
+}
+
+/* Takes out the scales of activations beside weights that are dense now. */
+static void quantised_drop_activations(struct quantised_work *w)
+{
+	static const char *const beside[] = {
+		".activation_scale", ".input_scale", ".input_global_scale",
+	};
+	static const char *const attention[] = {
+		"self_attn.k_scale", "self_attn.v_scale", "self_attn.q_scale",
+	};
+	size_t stem;
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		const char *name = quantised_name(w, i);
+
+		for (size_t k = 0; k < 3; k++) {
+			const uint32_t at = !quantised_ends(name, beside[k],
+							    &stem) ? 0 :
+				quantised_index(w, i, stem, ".weight");
+
+			if (at && w->made[at - 1])
+				w->used[i] = true;
+			if (quantised_ends(name, attention[k], &stem) &&
+			    quantised_has_made(w, name, stem + 10))
+				w->used[i] = true;
+		}
+	}
+}
+
+/* ---- all offers ---- */
+
+static void quantised_index_names(struct quantised_work *w)
+{
+	for (uint32_t i = 0; i < w->n; i++)
+		w->offer_of[w->v[i].name] = i + 1;
+}
+
+static int quantised_begin(struct quantised_work *w, struct rsh_arena *scratch,
+			   struct rsh_error *err)
+{
+	w->n_names = rsh_names_count(w->cat->names);
+	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
+	w->used = rsh_arena_array(scratch, bool, w->n);
+	w->made = rsh_arena_array(scratch, bool, w->n);
+	if (!w->offer_of || !w->used || !w->made)
+		return rsh_error_nomem(err);
+	quantised_index_names(w);
+	return 0;
+}
+
+/* Names of dense tensors are found after this, so it comes last. */
+static int quantised_finish(struct quantised_work *w, struct rsh_arena *scratch,
+			    struct rsh_offers *io, struct rsh_error *err)
+{
+	uint32_t n = 0;
+
+	rsh_catalogue_update_names(w->cat);
+	w->n_names = rsh_names_count(w->cat->names);
+	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
+	if (!w->offer_of)
+		return rsh_error_nomem(err);
+	quantised_index_names(w);
+	quantised_drop_activations(w);
+	for (uint32_t i = 0; i < w->n; i++)
+		if (!w->used[i])
+			io->v[n++] = w->v[i];
+	io->n = n;
+	return 0;
+}
+
+static int quantised_run(struct quantised_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < w->n; i++) {
+		struct quantised_tensor t = { .at = i };
+		bool is = false;
+
+		t.q.type = w->o->type ? w->o->type : RSH_DTYPE_BFLOAT16;
+		if (w->used[i])
+			continue;
+		rc = quantised_recognise(w, i, &t, &is, err);
+		if (rc == 0 && is)
+			rc = quantised_make(w, &t, err);
+	}
+	for (uint32_t i = 0; rc == 0 && i < w->n; i++)
+		if (!w->used[i] && !w->made[i])
+			rc = quantised_check_left(w, i, err);
+	return rc;
+}
+
+int rsh_weights_dequantise(const struct rsh_dequantise *o,
+			   struct rsh_arena *arena, struct rsh_offers *io,
+			   struct rsh_error *err)
+{
+	struct quantised_work w = {
+		.o = o, .arena = arena, .cat = io->cat, .v = io->v, .n = io->n,
+		.says = o->config ? rsh_model_config_quantisation(o->config) :
+				    NULL,
+	};
+	struct rsh_arena scratch = { 0 };
+	int rc = quantised_begin(&w, &scratch, err);
+
+	if (rc == 0 && o->type && !w.says)
+		rc = rsh_error_set(err, EINVAL, "--dequantize needs a "
+				   "config.json with \"quantization_config\", "
+				   "but %s", o->config ?
+				   rsh_model_config_path(o->config) :
+				   "there is none: use --config");
+	if (rc == 0 && o->type && !quantised_is_known(&w))
+		rc = quantised_refuse_method(&w, err);
+	if (rc == 0)
+		rc = quantised_check_config(&w, err);
+	if (rc == 0)
+		rc = quantised_run(&w, err);
+	if (rc == 0)
+		rc = quantised_finish(&w, &scratch, io, err);
+	rsh_arena_clear(&scratch);
+	return rc;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/quantised_i.h - making dense tensors of quantised ones: schemes.c
+ * knows the schemes, quantised_names.c finds tensors by their names, quantised.c
+ * replaces the offers. */
+#ifndef RSH_WEIGHTS_QUANTISED_I_H
+#define RSH_WEIGHTS_QUANTISED_I_H
+
+#include "rsh/weights/quantised.h"
+
+#define QUANTISED_TEXT ((size_t)8192) /* longest name */
+/* The contents of weight_shape are compared when mounting if the source does not
+ * have more tensors: each is a read of its own. */
+#define QUANTISED_FEW 4096
+
+struct quantised_work {
+	const struct rsh_dequantise *o;
+	const struct rsh_quantisation *says;
+	struct rsh_arena *arena;
+	struct rsh_catalogue *cat;
+	struct rsh_offer *v;
+	uint32_t n;
+	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
+	uint32_t n_names;
+	bool *used;         /* [offer]: it is not shown any more */
+	bool *made;         /* [offer]: it is dense now */
+	uint32_t n_made;
+};
+
+/* A tensor while it becomes dense. */
+struct quantised_tensor {
+	uint32_t at;       /* index of the offer with the elements */
+	size_t stem;       /* length of the part of its name that the names
+			    * beside it have as well */
+	const char *dense; /* end of the dense tensor's name, after the stem */
+	struct rsh_quantised q;
+	uint64_t rows, columns; /* of the dense matrix as it is stored */
+	uint64_t planes;   /* 0: there is one, and no dimension for it */
+	bool transposed;   /* it is shown with rows and columns exchanged */
+};
+
+/* ---- schemes.c ---- */
+
+/* Reads what an offer is.  Returns 0 and sets *is if it has quantised
+ * elements.  Returns -errno with a sentence. */
+int quantised_recognise(struct quantised_work *w, uint32_t at,
+			struct quantised_tensor *t, bool *is,
+			struct rsh_error *err);
+/* Checks a tensor that is not part of any quantised one: it must not look
+ * quantised.  Returns 0, or -EINVAL or -ENOTSUP with a sentence. */
+int quantised_check_left(struct quantised_work *w, uint32_t at,
+			 struct rsh_error *err);
+/* Checks the bits and the version of a known method.  Returns 0, or -ENOTSUP
+ * with a sentence. */
+int quantised_check_config(const struct quantised_work *w,
+			   struct rsh_error *err);
+/* Sets a sentence about a method that is not known; returns -errno. */
+int quantised_refuse_method(const struct quantised_work *w,
+			    struct rsh_error *err);
+/* Returns whether the method is known. */
+bool quantised_is_known(const struct quantised_work *w);
+
+/* ---- quantised_names.c ---- */
+
+const char *quantised_name(const struct quantised_work *w, uint32_t at);
+/* Returns 1 + the index of the offer with this name, 0 if there is none: the first
+ * `stem` bytes of another's, and an end. */
+uint32_t quantised_index(const struct quantised_work *w, uint32_t at,
+			 size_t stem, const char *end);
+/* Finds the offer with this name: the first `stem` bytes of another's, and an
+ * end.  Returns NULL if there is none. */
+const struct rsh_offer *quantised_find(const struct quantised_work *w,
+				       uint32_t at, size_t stem,
+				       const char *end);
+/* Marks the offer with this name as one that is not shown, if it exists. */
+void quantised_use(struct quantised_work *w, uint32_t at, size_t stem,
+		   const char *end);
+/* Returns the tensor of the catalogue that an offer is; NULL with a sentence if
+ * it is not exactly one. */
+const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
+					 const struct rsh_offer *o,
+					 struct rsh_error *err);
+/* Sets a sentence that begins with the name; returns -EINVAL. */
+int quantised_bad(const struct quantised_work *w, uint32_t at,
+		  struct rsh_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/quantised_names.c finds the tensors beside a quantised one by their
+ * names. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "quantised_i.h"
+
+const char *quantised_name(const struct quantised_work *w, uint32_t at)
+{
+	return rsh_names_text(w->cat->names, w->v[at].name);
+}
+
+int quantised_bad(const struct quantised_work *w, uint32_t at,
+		  struct rsh_error *err, const char *fmt, ...)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(err, EINVAL, "%.400s %s", quantised_name(w, at),
+			     text);
+}
+
+/* ---- names beside a tensor ---- */
+
+uint32_t quantised_index(const struct quantised_work *w, uint32_t at,
+				size_t stem, const char *end)
+{
+	char text[QUANTISED_TEXT];
+	uint32_t name;
+	int len;
+
+	if (stem > INT32_MAX)
+		return 0;
+	len = snprintf(text, sizeof(text), "%.*s%s", (int)stem,
+		       quantised_name(w, at), end);
+	if (len < 0 || (size_t)len >= sizeof(text))
+		return 0;
+	name = rsh_names_find(w->cat->names, text, (size_t)len);
+	return name < w->n_names ? w->offer_of[name] : 0;
+}
+
+const struct rsh_offer *quantised_find(const struct quantised_work *w,
+				       uint32_t at, size_t stem,
+				       const char *end)
+{
+	const uint32_t i = quantised_index(w, at, stem, end);
+
+	return i ? &w->v[i - 1] : NULL;
+}
+
+void quantised_use(struct quantised_work *w, uint32_t at, size_t stem,
+		   const char *end)
+{
+	const uint32_t i = quantised_index(w, at, stem, end);
+
+	if (i)
+		w->used[i - 1] = true;
+}
+
+const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
+					 const struct rsh_offer *o,
+					 struct rsh_error *err)
+{
+	const struct rsh_recipe_part *p = o->parts;
+	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
+		w->cat->tensors[p->tensor] : NULL;
+	bool same = t && t->n_dims == o->n_dims;
+
+	for (uint32_t d = 0; same && d < o->n_dims; d++)
+		same = p->axis[d] == d && !p->base[d] &&
+		       t->dims[d] == o->dims[d];
+	if (same)
+		return t;
+	rsh_error_set(err, ENOTSUP, "%s is quantised, and is in the source in "
+		      "several parts, or transposed",
+		      rsh_names_text(w->cat->names, o->name));
+	return NULL;
+}

@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Quantised models, shown dense: --dequantize.
+
+    dequantize.py [--seed S] [--cases N]
+
+The yardsticks are tests/data/quantised, models with hashes of what the official programs
+make of them, and lib/quantised.py, which computes random models in plain Python: whole,
+cut for ranks, and cut in the source (as a distributed checkpoint).
+"""
+
+import argparse
+import errno
+import hashlib
+import json
+import os
+import random
+import shutil
+import struct
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
+from demands import check, content, write  # noqa: E402
+from make_tree import Param, box, cut, strategy  # noqa: E402
+from quantised import TYPES, WIDTHS, Drawer, dense  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from run_seed import run_seed  # noqa: E402
+from safetensors_format import Tensors, read_model, safetensors_bytes  # noqa: E402
+
+DATA = os.path.abspath(os.path.join(LIB, "..", "data", "quantised"))
+DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def shown(directory):
+    """{name: (type, shape, bytes)} of all files of a directory."""
+    found = {}
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".safetensors"):
+            found.update(Tensors(content(os.path.join(directory, name))).values())
+    return found
+
+
+def as_hf(source, *words):
+    return Mounted(source, described=True, extra=["--format", "hf", *words])
+
+
+def model_of(directory, name):
+    """A fixture as it would be published: without what is expected of it."""
+    path = os.path.join(directory, name)
+    shutil.copytree(os.path.join(DATA, name), path)
+    os.remove(os.path.join(path, "expected.json"))
+    with open(os.path.join(DATA, name, "expected.json"), encoding="utf-8") as f:
+        return path, json.load(f)
+
+
+def written(directory, tensors, config):
+    write(os.path.join(directory, "model.safetensors"), safetensors_bytes(tensors))
+    write(os.path.join(directory, "config.json"), json.dumps(config).encode())
+    return directory
+
+
+def same(got, wanted):
+    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
+    for name, (kind, shape, data) in wanted.items():
+        check(got[name][0] == kind and tuple(got[name][1]) == tuple(shape),
+              f"{name} is {got[name][:2]} instead of {(kind, shape)}")
+        check(bytes(got[name][2]) == data, f"{name} differs")
+
+
+# ---- models with hashes of the official programs ----
+
+def check_fixture(directory, name):
+    source, expected = model_of(directory, name)
+    for word, kind in TYPES.items():
+        with as_hf(source, "--model-files", source, "--dequantize", word) as mount:
+            got = shown(mount.path)
+            said = json.loads(content(os.path.join(mount.path, "config.json")))
+            listed = {n for part in read_model(mount.path)[1].values() for n in part.values()} \
+                if os.path.exists(os.path.join(mount.path, "model.safetensors.index.json")) \
+                else set(got)
+        check(set(got) == {*expected["tensors"], *expected["others"]} == listed,
+              f"{sorted(got)} are shown")
+        for tensor, is_ in expected["tensors"].items():
+            check(got[tensor][:2] == (kind, tuple(is_["shape"])) and
+                  hashlib.sha256(got[tensor][2]).hexdigest() == is_[kind],
+                  f"{tensor} as {word} is not what {expected['made by']} gives")
+        for tensor, is_ in expected["others"].items():
+            check(got[tensor][:2] == (is_["type"], tuple(is_["shape"])) and
+                  hashlib.sha256(got[tensor][2]).hexdigest() == is_["sha256"],
+                  f"{tensor} changed")
+        if word == "bfloat16":
+            check(said == expected["config"], f"config.json is {said}")
+        check("quantization_config" not in json.dumps(said), said)
+
+
+def check_reader(name):
+    """The reader of the tests gives these hashes as well."""
+    with open(os.path.join(DATA, name, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    with open(os.path.join(DATA, name, "expected.json"), encoding="utf-8") as f:
+        expected = json.load(f)
+    got = dense(shown(os.path.join(DATA, name)), config, "BF16")
+    for tensor, is_ in expected["tensors"].items():
+        check(hashlib.sha256(got[tensor][2]).hexdigest() == is_["BF16"], f"{tensor} differs")
+
+
+# ---- random models ----
+
+def compare_export(directory, source, wanted, *options):
+    out = os.path.join(directory, "out")
+    check(run("export", source, out, *options).status == GOOD, run("ls", source, *options))
+    same(shown(out), wanted)
+
+
+def as_model(directory, model, word, wanted):
+    source = written(os.path.join(directory, "model"), model.tensors, model.config)
+    compare_export(directory, source, wanted, "--dequantize", word)
+
+
+def as_chunks(directory, model, word, wanted):
+    """Every tensor is cut into boxes, which may divide blocks."""
+    rng, config = model.rng, os.path.join(directory, "config")
+    write(os.path.join(config, "config.json"), json.dumps(model.config).encode())
+    drawer = _Drawer(rng.getrandbits(32), "torch")
+    tensors = {}
+    for name, (kind, shape, data) in model.tensors.items():
+        stored = (*shape[:-1], shape[-1] // 2) if kind == "F4" else shape
+        chunks = drawer.chunks(stored if len(stored) < 4 else stored[:3])
+        if len(stored) == 4:
+            chunks = [((*a, 0), (*b, stored[3])) for a, b in chunks]
+        tensors[name] = Tensor(kind, stored, data, chunks, {})
+    source = os.path.join(directory, "dcp")
+    tree = Tree("torch", tensors, {}, rng)
+    tree.release = "2.15"
+    tree.write(source)
+    compare_export(directory, source, wanted, "--dequantize", word, "--config", config)
+
+
+def as_ranks(directory, model, word, wanted):
+    """Ranks have slices that divide blocks and packed bytes."""
+    rng = model.rng
+    mesh = rng.choice(([2, 2], [1, 32], [4, 2], [1, 4]))
+    split = {0: mesh[1], 1: mesh[0], -1: 1}
+    params = []
+    for name, (kind, shape, _) in wanted.items():
+        axes = rng.sample((0, 1, -1, -1, -1), len(shape))
+        axes = [a if n % split[a] == 0 else -1 for a, n in zip(axes, shape)]
+        params.append(Param(name, list(shape), kind, None, axes))
+    source = written(os.path.join(directory, "model"), model.tensors, model.config)
+    wanted_file = os.path.join(directory, "wanted.ckpt")
+    write(wanted_file, strategy(params, "wanted", mesh))
+    out = os.path.join(directory, "out")
+    got = run("export", source, out, "--dst-strategy", wanted_file, "--format",
+              "safetensors", "--dequantize", word)
+    check(got.status == GOOD, got)
+    for rank in range(mesh[0] * mesh[1]):
+        slices = {}
+        for p in params:
+            starts, sizes = box(p.dims, mesh, p.wanted_map, (0, 0), rank)
+            kind, _, data = wanted[p.name]
+            slices[p.name] = kind, tuple(sizes), cut(data, p.dims, WIDTHS[kind], starts, sizes)
+        same(shown(os.path.join(out, f"rank_{rank}")), slices)
+
+
+def random_case(seed):
+    rng = random.Random(seed)
+    model = Drawer(rng).draw()
+    word = rng.choice(tuple(TYPES))
+    way = rng.choice((as_model, as_chunks, as_ranks))
+    wanted = dense(model.tensors, model.config, TYPES[word])
+    with tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
+        try:
+            way(directory, model, word, wanted)
+        except Exception as error:
+            raise type(error)(f"--cases 1 --seed {seed} ({model.scheme}, {way.__name__}, "
+                              f"{word}): {error}") from error
+
+
+# ---- options ----
+
+def small(directory, method="fp8", **says):
+    """A model of one quantised tensor."""
+    tensors = {"w.weight": ("F8_E4M3", (4, 4), bytes(range(16))),
+               "w.weight_scale_inv": ("F32", (1, 1), struct.pack("<f", 0.5))}
+    return written(os.path.join(directory, "small"), tensors, {"quantization_config": {
+        "quant_method": method, "weight_block_size": [4, 4], **says}})
+
+
+@test
+def shown_as_stored(directory):
+    """without --dequantize new element types are shown as they are stored"""
+    source, _ = model_of(directory, "deepseek_v4-f4")
+    with as_hf(source) as mount:
+        same(shown(mount.path), shown(source))
+    listing = run_json("ls", source)["model"]["types"]
+    check({"Float8E8M0FNU", "Float4E2M1FNx2"} <= {t["dtype"] for t in listing}, listing)
+    refused(run("export", source, directory + "/out", "--format", "ckpt"), INPUT,
+            "which MindSpore does not have; --drop leaves it out")
+
+
+@test
+def cast_afterwards(directory):
+    """--cast converts what --dequantize made"""
+    source = small(directory)
+    compare_export(directory, source,
+                   dense(shown(source), json.loads(content(source + "/config.json")), "F16"),
+                   "--dequantize", "bfloat16", "--cast", "float16")
+
+
+@test
+def digests_differ(directory):
+    """an export of another type is another conversion"""
+    source, out = small(directory), os.path.join(directory, "out")
+    check(run("export", source, out, "--dequantize", "bfloat16").status == GOOD, "export")
+    got = run("export", source, out, "--dequantize", "float32")
+    check(got.status != GOOD, got)
+    check(run("verify", source, out, "--dequantize", "bfloat16").status == GOOD, "verify")
+
+
+@test
+def wrong_options(directory):
+    """what is refused"""
+    source = small(directory)
+    refused(run("ls", source, "--dequantize", "int8"), USAGE, "int8")
+    refused(run("plan", source, "--config", source), USAGE,
+            "--config needs --convert or --dequantize")
+    refused(run("ls", source, "--dequantize", "bfloat16", "--dst-ranks", "2"), USAGE,
+            "cannot be used with --dequantize")
+    refused(run("convert", "check", "qwen3", "--dequantize", "float16"), USAGE,
+            "--dequantize needs SOURCE")
+    refused(run("export", small(directory, "quark"), directory + "/out", "--dequantize",
+                "bfloat16"), INPUT, '"quant_method" "quark" is not supported by --dequantize')
+
+
+@test
+def lazily_wrong(directory):
+    """what only the contents tell is an error of the read"""
+    source, _ = model_of(directory, "gptq")
+    for name in os.listdir(source):
+        if not name.endswith(".safetensors"):
+            continue
+        path = os.path.join(source, name)
+        tensors = Tensors(content(path)).values()
+        groups = next((n for n in tensors if n.endswith("g_idx")), None)
+        if groups:
+            kind, shape, data = tensors[groups]
+            tensors[groups] = kind, shape, data[:-4] + struct.pack("<i", 9999)
+            os.remove(path)
+            write(path, safetensors_bytes(tensors))
+    with as_hf(source, "--dequantize", "bfloat16") as mount:
+        try:
+            shown(mount.path)
+            check(False, "groups that point outside are shown")
+        except OSError as error:
+            check(error.errno == errno.EIO, error)
+        check("group 9999 of row " in mount.log() and
+              "is not one of the 3 rows of its scales" in mount.log(), mount.log())
+
+
+@test
+def shapes_of_many(directory):
+    """if there are many tensors, weight_shape is compared when they are read"""
+    tensors = {f"n{i}.weight": ("BF16", (1,), b"\0\0") for i in range(4097)}
+    tensors.update({
+        "w.weight_packed": ("I32", (2, 32), bytes(range(256))),
+        "w.weight_scale": ("BF16", (2, 8), b"\x80\x3f" * 16),
+        "w.weight_shape": ("I64", (2,), struct.pack("<2q", 2, 256))})
+    says = {"quantization_config": {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}}
+    source = written(os.path.join(directory, "many"), tensors, says)
+    wanted = dense(tensors, says, "BF16")
+    compare_export(directory, source, wanted, "--dequantize", "bfloat16")
+    tensors["w.weight_shape"] = "I64", (2,), struct.pack("<2q", 2, 248)
+    source = written(os.path.join(directory, "wrong"), tensors, says)
+    got = run("export", source, directory + "/other", "--dequantize", "bfloat16")
+    check(got.status != GOOD and "a weight_shape is [2,248], but its weight_packed has 2 "
+          "rows of 256" in got.err, got)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed())
+    parser.add_argument("--cases", type=int, default=200)
+    chosen = parser.parse_args()
+    require_mount()
+    tap = Tap()
+    for name in sorted(os.listdir(DATA)):
+        if os.path.isdir(os.path.join(DATA, name)):
+            with tap.test(f"{name}: as the official program"), \
+                    tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
+                check_fixture(directory, name)
+                check_reader(name)
+    for function in TESTS:
+        with tap.test(function.__doc__), \
+                tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
+            function(directory)
+    with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
+        for seed in range(chosen.seed, chosen.seed + chosen.cases):
+            random_case(seed)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

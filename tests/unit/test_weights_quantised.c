@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantised models of which nothing but config.json, names, types and shapes
+ * exists: what becomes of them, and what is wrong with them. */
+#include "weights_support.h"
+
+#include <errno.h>
+
+#define FP8 RSH_DTYPE_FLOAT8E4M3FN
+#define E8M0 RSH_DTYPE_FLOAT8E8M0
+#define F4 RSH_DTYPE_FLOAT4X2
+#define BF16 RSH_DTYPE_BFLOAT16
+#define F16 RSH_DTYPE_FLOAT16
+#define F32 RSH_DTYPE_FLOAT32
+#define I8 RSH_DTYPE_INT8
+#define U8 RSH_DTYPE_UINT8
+#define I32 RSH_DTYPE_INT32
+#define I64 RSH_DTYPE_INT64
+
+#define QUANTISED(keys) "{\"quantization_config\":{" keys "}}"
+#define METHOD(name) "\"quant_method\":\"" name "\""
+#define CT(weights)                                                       \
+	QUANTISED(METHOD("compressed-tensors") ",\"config_groups\":{\"a\":{" \
+		  "\"weights\":{" weights "}}}")
+#define BLOCKS ",\"weight_block_size\":[4,8]"
+
+struct stored {
+	const char *name;
+	enum rsh_dtype dtype;
+	uint64_t dims[4]; /* up to the first 0 */
+};
+
+/* What weight_shape has, as Int32 or Int64. */
+struct shape {
+	uint64_t rows, columns;
+};
+
+static int load_shape(void *ctx, const struct rsh_catalogue *c,
+		      const struct rsh_tensor *t, uint8_t *to, size_t bytes,
+		      struct rsh_error *err)
+{
+	const struct shape *s = ctx;
+
+	(void)c;
+	(void)t;
+	(void)err;
+	assert_true(bytes == 8 || bytes == 16);
+	memcpy(to, &s->rows, bytes / 2);
+	memcpy(to + bytes / 2, &s->columns, bytes / 2);
+	return 0;
+}
+
+struct dense_case {
+	const char *config; /* NULL: there is none */
+	struct stored in[6];
+	/* What is shown, as "NAME dims", or words of the sentence. */
+	const char *out;
+	int rc;
+	bool itself; /* without --dequantize */
+	struct shape shape;
+};
+
+static void dense_begin(struct model *m, const struct dense_case *k)
+{
+	model_begin(m, "a = b\n", k->config);
+	for (size_t i = 0; i < 6 && k->in[i].name; i++) {
+		uint32_t n = 0;
+
+		while (n < 4 && k->in[i].dims[n])
+			n++;
+		model_add(m, k->in[i].name, k->in[i].dtype, n, k->in[i].dims,
+			  false);
+	}
+}
+
+static void dense_run(const struct dense_case *k)
+{
+	char text[1024] = "", dims[160];
+	struct rsh_offers io;
+	struct rsh_dequantise o = {
+		.type = k->itself ? RSH_DTYPE_UNKNOWN : RSH_DTYPE_FLOAT16,
+		.ctx = (void *)(uintptr_t)&k->shape,
+		.load = k->shape.rows ? load_shape : NULL,
+	};
+	struct model m;
+	int rc;
+
+	dense_begin(&m, k);
+	o.config = m.config;
+	io = (struct rsh_offers){ m.cat, m.in, m.n };
+	rc = rsh_weights_dequantise(&o, &m.arena, &io, &m.err);
+	if (rc != k->rc || (rc && !strstr(m.err.text, k->out)))
+		fail_msg("%d \"%s\", wanted %d \"%s\"", rc, m.err.text, k->rc,
+			 k->out);
+	for (uint32_t i = 0; rc == 0 && i < io.n; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "%s%s %s", i ? " " : "",
+			 rsh_names_text(m.names, io.v[i].name),
+			 rsh_dims_text(io.v[i].dims, io.v[i].n_dims, dims,
+				       sizeof(dims)));
+	if (rc == 0)
+		assert_string_equal(text, k->out);
+	model_end(&m);
+}
+
+static void dense_all(const struct dense_case *k, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		dense_run(&k[i]);
+}
+#define DENSE_ALL(k) dense_all(k, sizeof(k) / sizeof((k)[0]))
+
+/* ---- what becomes of them ---- */
+
+static void test_made(void **state)
+{
+	static const struct dense_case cases[] = {
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", FP8, { 6, 9 } },
+		    { "a.weight_scale_inv", F32, { 2, 2 } },
+		    { "a.activation_scale", F32, { 1 } },
+		    { "b.activation_scale", F32, { 1 } },
+		    { "n.weight", BF16, { 6 } } },
+		  "a.weight [6,9] b.activation_scale [1] n.weight [6]", 0,
+		  false, { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "w.scale", E8M0, { 3, 2 } }, { "w.weight", I8, { 3, 32 } },
+		    { "u.weight", F4, { 3, 16 } }, { "u.scale", E8M0, { 3, 1 } } },
+		  "w.weight [3,64] u.weight [3,32]", 0, false, { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp8")),
+		  { { "w", FP8, { 3, 64 } }, { "w_scale_inv", U8, { 3, 2 } } },
+		  "w [3,64]", 0, false, { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_blocks", U8, { 2, 5, 3, 16 } },
+		    { "e_scales", U8, { 2, 5, 3 } } },
+		  "e [2,96,5]", 0, false, { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", I64, { 2 } },
+		    { "a.weight_zero_point", I32, { 1, 1 } } },
+		  "a.weight [5,37]", 0, false, { 5, 37 } },
+		{ CT("\"num_bits\":8"),
+		  { { "a.weight_packed", I32, { 5, 10 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", I32, { 2 } } },
+		  "a.weight [5,37]", 0, false, { 5, 37 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", U8, { 3, 16 } },
+		    { "a.weight_scale", FP8, { 3, 2 } },
+		    { "a.weight_global_scale", F32, { 1 } },
+		    { "a.input_global_scale", F32, { 1 } } },
+		  "a.weight [3,32]", 0, false, { 0, 0 } },
+		{ QUANTISED(METHOD("gptq") ",\"bits\":4"),
+		  { { "a.qweight", I32, { 4, 16 } },
+		    { "a.scales", F16, { 3, 16 } },
+		    { "a.qzeros", I32, { 3, 2 } }, { "a.g_idx", I32, { 32 } },
+		    { "a.bias", F16, { 16 } } },
+		  "a.weight [16,32] a.bias [16]", 0, false, { 0, 0 } },
+		{ QUANTISED(METHOD("awq") ",\"bits\":4,\"group_size\":16"),
+		  { { "a.qweight", I32, { 40, 2 } },
+		    { "a.scales", F16, { 3, 16 } },
+		    { "a.qzeros", I32, { 3, 2 } } },
+		  "a.weight [16,40]", 0, false, { 0, 0 } },
+		/* By itself only what is quantised changes. */
+		{ "{}", { { "a.weight", FP8, { 6, 9 } } }, "a.weight [6,9]", 0,
+		  true, { 0, 0 } },
+		{ QUANTISED(METHOD("other")), { { "a.weight", BF16, { 6 } } },
+		  "a.weight [6]", 0, true, { 0, 0 } },
+	};
+
+	(void)state;
+	DENSE_ALL(cases);
+}
+
+/* ---- what is wrong ---- */
+
+static void test_config_wrong(void **state)
+{
+	static const struct dense_case cases[] = {
+		{ NULL, { { "a", BF16, { 1 } } },
+		  "--dequantize needs a config.json with "
+		  "\"quantization_config\", but there is none: use --config",
+		  -EINVAL, false, { 0, 0 } },
+		{ "{}", { { "a", BF16, { 1 } } }, "\"quantization_config\", but "
+		  "C", -EINVAL, false, { 0, 0 } },
+		{ QUANTISED("\"x\":1"), { { "a", BF16, { 1 } } },
+		  "\"quantization_config\" has no \"quant_method\"", -EINVAL,
+		  false, { 0, 0 } },
+		{ QUANTISED(METHOD("hqq")), { { "a", BF16, { 1 } } },
+		  "\"quant_method\" \"hqq\" is not supported by --dequantize",
+		  -ENOTSUP, false, { 0, 0 } },
+		{ QUANTISED(METHOD("hqq")),
+		  { { "a.weight_packed", I32, { 1, 1 } } },
+		  "\"quant_method\" \"hqq\" is not supported by --dequantize",
+		  -ENOTSUP, true, { 0, 0 } },
+		{ QUANTISED(METHOD("gptq") ",\"bits\":8"),
+		  { { "a", BF16, { 1 } } },
+		  "C: gptq of 8 bits is not supported, only of 4", -ENOTSUP,
+		  false, { 0, 0 } },
+		{ QUANTISED(METHOD("awq") ",\"bits\":4,\"version\":\"gemv\""),
+		  { { "a", BF16, { 1 } } },
+		  "C: version \"gemv\" of awq is not supported", -ENOTSUP,
+		  false, { 0, 0 } },
+		{ CT("\"num_bits\":2"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", I32, { 2 } } },
+		  "C: no \"num_bits\" is 4 or 8", -ENOTSUP, false, { 0, 0 } },
+	};
+
+	(void)state;
+	DENSE_ALL(cases);
+}
+
+static void test_fp8_wrong(void **state)
+{
+	static const struct dense_case cases[] = {
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", FP8, { 6, 9 } } },
+		  "a.weight is Float8E4M3FN and has no scales", -EINVAL, false,
+		  { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", F4, { 6, 16 } } },
+		  "a.weight is Float4E2M1FNx2 and has no scales", -EINVAL,
+		  false, { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", FP8, { 6, 9 } },
+		    { "a.weight_scale_inv", F32, { 3, 2 } } },
+		  "is not of the type and shape that scales of a.weight in "
+		  "blocks of 4 x 8 have", -EINVAL, false, { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", FP8, { 6, 9 } },
+		    { "a.weight_scale_inv", I32, { 2, 2 } } },
+		  "is not of the type and shape", -EINVAL, false, { 0, 0 } },
+		{ QUANTISED(METHOD("fp8")),
+		  { { "a.weight", FP8, { 6, 9 } },
+		    { "a.weight_scale", F32, { 6, 2 } } },
+		  "a.weight_scale is Float32 [6,2], which is not how scales of "
+		  "a.weight of shape [6,9] are stored", -EINVAL, false,
+		  { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", FP8, { 2, 6, 9 } },
+		    { "a.weight_scale_inv", F32, { 2, 2, 2 } } },
+		  "is quantised, and has 3 dimensions instead of 2", -EINVAL,
+		  false, { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "a.weight", I8, { 6, 9 } },
+		    { "a.weight_scale", F32, { 6, 1 } } },
+		  "scales of a.weight in blocks of 1 x 32 have", -EINVAL,
+		  false, { 0, 0 } },
+		/* MiMo's scales of blocks that sharding has cut. */
+		{ QUANTISED(METHOD("fp8") ",\"weight_block_size\":[128,128]"),
+		  { { "qkv.weight", FP8, { 13568, 4096 } },
+		    { "qkv.weight_scale_inv", F32, { 108, 32 } } },
+		  "blocks of 128 x 128 have", -EINVAL, false, { 0, 0 } },
+	};
+
+	(void)state;
+	DENSE_ALL(cases);
+}
+
+static void test_packed_wrong(void **state)
+{
+	static const struct dense_case cases[] = {
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_blocks", U8, { 2, 5, 3, 16 } } },
+		  "e_blocks is quantised, and e_scales is not in the source",
+		  -EINVAL, false, { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_blocks", U8, { 2, 5, 3, 8 } } },
+		  "e_blocks does not have blocks of 16 bytes, as mxfp4 has",
+		  -EINVAL, false, { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_blocks", U8, { 2, 5, 3, 16 } },
+		    { "e_scales", U8, { 2, 5, 4 } } },
+		  "scales of e_blocks in blocks of 1 x 32", -EINVAL, false,
+		  { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_blocks", U8, { 2, 5, 3, 16 } },
+		    { "e_scales", U8, { 2, 5, 3 } }, { "e", BF16, { 1 } } },
+		  "e_blocks becomes e, which is in the source as well", -EINVAL,
+		  false, { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } } },
+		  "a.weight_packed is quantised, and a.weight_shape is not in "
+		  "the source", -EINVAL, false, { 0, 0 } },
+		{ CT("\"num_bits\":4"), { { "a.weight_packed", I32, { 5, 5 } } },
+		  "and a.weight_scale is not in the source", -EINVAL, false,
+		  { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", F32, { 2 } } },
+		  "a.weight_shape is not two integers", -EINVAL, false,
+		  { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", I32, { 2 } } },
+		  "a.weight_shape is [5,41], which does not fit "
+		  "a.weight_packed of 5 rows of 5 words with integers of 4 or "
+		  "8 bits", -EINVAL, false, { 5, 41 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", I32, { 2 } },
+		    { "a.weight_g_idx", I32, { 37 } } },
+		  "a.weight_g_idx orders the columns of its weight, which is "
+		  "not supported", -ENOTSUP, false, { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } },
+		    { "a.weight_shape", I32, { 2 } },
+		    { "a.weight_zero_point", I32, { 5, 1 } } },
+		  "a.weight_zero_point is Int32 [5,1], which does not fit "
+		  "a.weight_packed: it must be Int32 [1,1]", -EINVAL, false, { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", U8, { 3, 16 } },
+		    { "a.weight_scale", FP8, { 3, 2 } },
+		    { "a.weight_global_scale", F32, { 0 } } },
+		  "a.weight_global_scale is not one Float32 of shape [1]",
+		  -EINVAL, false, { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", U8, { 3, 9 } },
+		    { "a.weight_scale", U8, { 3, 1 } } },
+		  "has rows of 18 elements, which are not blocks of 32",
+		  -EINVAL, false, { 0, 0 } },
+		{ CT("\"num_bits\":8"),
+		  { { "a.weight", I8, { 3, 9 } },
+		    { "a.weight_scale", BF16, { 3, 1 } } },
+		  "a.weight is Int8, which is not how compressed-tensors "
+		  "weights are quantised", -EINVAL, false, { 0, 0 } },
+	};
+
+	(void)state;
+	DENSE_ALL(cases);
+}
+
+static void test_words_wrong(void **state)
+{
+#define GPTQ QUANTISED(METHOD("gptq") ",\"bits\":4")
+#define AWQ QUANTISED(METHOD("awq") ",\"bits\":4,\"group_size\":16")
+	static const struct dense_case cases[] = {
+		{ GPTQ, { { "a.qweight", F32, { 4, 16 } } },
+		  "a.qweight is not a matrix of Int32", -EINVAL, false,
+		  { 0, 0 } },
+		{ GPTQ, { { "a.qweight", I32, { 4, 16 } } },
+		  "a.qweight is quantised, and a.scales is not in the source",
+		  -EINVAL, false, { 0, 0 } },
+		{ GPTQ,
+		  { { "a.qweight", I32, { 4, 16 } }, { "a.scales", F32, { 3, 16 } } },
+		  "and a.scales is not a matrix of Float16", -EINVAL, false,
+		  { 0, 0 } },
+		{ GPTQ,
+		  { { "a.qweight", I32, { 4, 12 } }, { "a.scales", F16, { 3, 12 } } },
+		  "has 12 columns, which are not a multiple of 8", -EINVAL,
+		  false, { 0, 0 } },
+		{ GPTQ,
+		  { { "a.qweight", I32, { 4, 16 } },
+		    { "a.scales", F16, { 3, 16 } },
+		    { "a.qzeros", I32, { 3, 2 } } },
+		  "and a.g_idx is not in the source", -EINVAL, false, { 0, 0 } },
+		{ GPTQ,
+		  { { "a.qweight", I32, { 4, 16 } },
+		    { "a.scales", F16, { 3, 16 } },
+		    { "a.qzeros", I32, { 3, 2 } }, { "a.g_idx", I32, { 31 } } },
+		  "and a.g_idx is not one Int32 for each of its rows", -EINVAL,
+		  false, { 0, 0 } },
+		{ AWQ,
+		  { { "a.qweight", I32, { 40, 2 } },
+		    { "a.scales", F16, { 4, 16 } },
+		    { "a.qzeros", I32, { 4, 2 } } },
+		  "a.scales is Float16 [4,16], which does not fit a.qweight: "
+		  "it must be Float16 [3,16]", -EINVAL, false, { 0, 0 } },
+		{ AWQ,
+		  { { "a.qweight", I32, { 40, 2 } },
+		    { "a.scales", F16, { 3, 16 } },
+		    { "a.qzeros", I32, { 3, 1 } } },
+		  "a.qzeros is Int32 [3,1], which does not fit a.qweight: it "
+		  "must be Int32 [3,2]", -EINVAL, false, { 0, 0 } },
+	};
+
+	(void)state;
+	DENSE_ALL(cases);
+}
+
+static void test_too_many_blocks(void **state)
+{
+	char text[1024] = "{\"quantization_config\":{\"config_groups\":{";
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_model_config *c;
+
+	(void)state;
+	for (int i = 0; i < 9; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "%s\"%d\":{\"weights\":{\"block_structure\":[1,2]}}",
+			 i ? "," : "", i);
+	strcat(text, "}}}");
+	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
+						&err), -EBADMSG);
+	assert_string_equal(err.text, "C: more than 8 sizes of blocks");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_made),
+		cmocka_unit_test(test_config_wrong),
+		cmocka_unit_test(test_fp8_wrong),
+		cmocka_unit_test(test_packed_wrong),
+		cmocka_unit_test(test_words_wrong),
+		cmocka_unit_test(test_too_many_blocks),
+	};
+
+	return cmocka_run_group_tests_name("weights_quantised", tests, NULL,
+					   NULL);
+}
