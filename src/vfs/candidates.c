@@ -113,22 +113,6 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	return rc;
 }
 
-static int plan_values(struct rsh_reshard *v,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_error *err)
-{
-	const struct rsh_format *f = rsh_source_format(v->source);
-	char *note;
-	int rc;
-
-	if (!f->values || !(v->output->takes & RSH_TAKES_VALUES))
-		return 0;
-	rc = f->values(v->source, opts, &v->extra, &note, err);
-	if (rc == 0 && note && rsh_blueprint_note(v->plan, note))
-		rc = rsh_error_nomem(err);
-	return rc;
-}
-
 static int convert(struct rsh_reshard *v, struct planning *p,
 		   bool allow_missing, struct rsh_error *err)
 {
@@ -155,7 +139,7 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	if (v->weights)
 		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
 	rc = plan_source(&job, &v->plan, err);
-	return rc ? rc : plan_values(v, &opts, err);
+	return rc ? rc : rsh_vfs_values(v, &opts, err);
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the

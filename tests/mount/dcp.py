@@ -10,6 +10,7 @@ were cut.  Random ones come from lib/dcp_trees.py; --seed S --cases N repeats so
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ import tempfile
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
+from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import random_tree  # noqa: E402
 from demands import check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
@@ -373,6 +375,46 @@ def run_manifest(tap, directory):
             check(got.status == GOOD, repr(got))
 
 
+def shown_values(root, *words):
+    with Mounted(root, extra=["--format", "dcp", *words]) as mount:
+        return Checkpoint(mount.path).beside(), mount.log()
+
+
+def run_values(tap, directory):
+    """What is not a tensor, shown by --format dcp as torch wrote it."""
+    kinds = {**KINDS, "plain.betas": (0.9, 0.999)}
+    with tap.test("values are items"):
+        found, said = shown_values(source_of("torch-2.15/kinds"))
+        check(found == kinds and isinstance(found["plain.betas"], tuple), found)
+        demand(said, "1 value that is no tensor is not shown, such as plain.bytes, and the "
+               "others are items")
+    with tap.test("some values are items"):
+        found, said = shown_values(source_of("torch-2.15/kinds"), "--drop", "bytes|lr")
+        check(sorted(found) == sorted(set(kinds) - {"plain.lr"}), found)
+        check("not shown" not in said, said)
+    with tap.test("values that JSON does not have"):
+        root = os.path.join(directory, "infinite")
+        values = {"best": math.inf, "far": -2 ** 62, "deep": {1: [(True, None), {}], None: "\u4e2d"},
+                  "long": 2 ** 80, "set": {1, 2}}
+        tree = random_tree(5, "torch")
+        tree.values = dict(values)
+        tree.write(root)
+        found, said = shown_values(root)
+        del values["long"], values["set"]
+        check(found == values, found)
+        demand(said, "2 values that are no tensors are not shown, such as long, and the others")
+        with Mounted(root) as mount:
+            check(extra_state(mount.path) == {"far": -2 ** 62}, extra_state(mount.path))
+            demand(mount.log(), "4 values that are no tensors are not shown, such as best, and")
+    with tap.test("an export has them, and is a source again"):
+        to, again = os.path.join(directory, "values"), os.path.join(directory, "values-2")
+        for source, target in (root, to), (to, again):
+            got = run("export", "--format", "dcp", source, target)
+            check(got.status == GOOD, repr(got))
+        check(Checkpoint(again).beside() == Checkpoint(to).beside() == values, "other values")
+        check(run("verify", to).status == GOOD, "verify")
+
+
 def run_refusals(tap):
     source = source_of("torch-2.15/uneven")
     strategy = os.path.join(DATA, "torch-2.15", "uneven.strategy.ckpt")
@@ -522,6 +564,7 @@ def main():
         run_contradictions(tap, directory)
         run_shards(tap, directory)
         run_manifest(tap, directory)
+        run_values(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)
         run_resume(tap, directory)

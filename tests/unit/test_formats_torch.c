@@ -333,7 +333,8 @@ static const char *value_of(const struct rsh_torch_file *f, const char *name)
 {
 	for (uint32_t i = 0; i < f->n_values; i++)
 		if (strcmp(f->values[i].name, name) == 0)
-			return f->values[i].json ? f->values[i].json : "-";
+			return f->values[i].plain.json ?
+			       f->values[i].plain.json : "-";
 	return "no such value";
 }
 

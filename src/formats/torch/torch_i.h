@@ -51,7 +51,7 @@ int rsh_torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		   struct rsh_error *err);
 int rsh_torch_values(struct rsh_source *s,
 		     const struct rsh_plan_options *opts,
-		     struct rsh_values *out, char **note,
+		     struct rsh_values *out,
 		     struct rsh_error *err);
 void rsh_torch_each(const struct rsh_source *s,
 		    void (*fn)(void *ctx, const char *name, uint64_t bytes),
