@@ -99,7 +99,7 @@ static void reshard_free(struct rsh_vfs *vfs)
 	rsh_vfs_clear(vfs);
 	free(v->files);
 	rsh_output_tree_clear(&v->shown);
-	free(v->extra.text);
+	rsh_values_clear(&v->extra);
 	rsh_reader_free(v->reader);
 	rsh_plan_free(v->plan);
 	rsh_name_map_free(v->renames);

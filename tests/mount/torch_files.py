@@ -119,7 +119,7 @@ def run_values(tap):
               found["config.betas"] == [0.9, 0.999], found)
     with tap.test("values that are none"), \
             Alone(os.path.join(DATA, "namespace-2.15.pt")) as mount:
-        demand(mount.log(), "no plain data are not shown, such as args")
+        demand(mount.log(), "no tensors are not shown, such as args")
         check("size" in extra_state(mount.path), "no size")
     with tap.test("tensors of another make"), \
             Alone(os.path.join(DATA, "odd-2.15.pt")) as mount:
