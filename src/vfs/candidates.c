@@ -108,7 +108,7 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	in_arena.arena = &arena;
 	rc = f->read(&in_arena, &o, err);
 	if (rc == 0)
-		rc = rsh_write_plan(o.cat, o.v, o.n, job->dst, &opts, out, err);
+		rc = rsh_write_plan(&o, job->dst, &opts, out, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }

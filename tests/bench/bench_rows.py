@@ -5,6 +5,7 @@ A row's function takes the Bench, proves that the bytes it compares are equal
 and returns a Measured.  The trees it names are there while rows need them.
 """
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -228,15 +229,30 @@ def python_read(bench):
 @row("load_checkpoint", "MindSpore load_checkpoint of a rank",
      "of the converted file", (">=", 0.95))
 def load_checkpoint(bench):
+    return mindspore_loads(bench, "ckpt")
+
+
+@row("load_safetensors", "MindSpore load_checkpoint of a rank in safetensors",
+     "of a copy of that file")
+def load_safetensors(bench):
+    return mindspore_loads(bench, "safetensors")
+
+
+def mindspore_loads(bench, kind):
     oracle = bench.oracle
     tree = the_tree(bench, "contiguous")
-    with bench.mounted(tree) as mount:
-        file, peer = bench.files(mount, tree)[0], tree.converted_files()[0]
+    with contextlib.ExitStack() as stack:
+        mount = stack.enter_context(bench.mounted(tree, extra=["--format", kind]))
+        converted = peer = tree.converted_files()[0]
+        file = os.path.join(mount.path, f"rank_0/checkpoint_0.{kind}")
+        if kind != "ckpt":
+            at = stack.enter_context(tempfile.TemporaryDirectory(dir=bench.work))
+            peer = shutil.copy(file, at)
         length = os.path.getsize(peer)
         # What it reads, the source behind that and what it makes of them.
         room = 4 * length
         make_room(room)
-        if not oracle.ask("same", paths=[peer, file])["same"]:
+        if not oracle.ask("same", paths=[converted, file], ordered=kind == "ckpt")["same"]:
             raise Broken("load_checkpoint gives different tensors")
 
         def load(path):

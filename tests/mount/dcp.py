@@ -22,7 +22,7 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from dcp_reader import Checkpoint  # noqa: E402
-from dcp_trees import random_tree  # noqa: E402
+from dcp_trees import Tensor, Tree, random_tree, torch_metadata  # noqa: E402
 from demands import check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
@@ -317,6 +317,40 @@ def run_contradictions(tap, directory):
     shutil.rmtree(root)
 
 
+def of_rows(root, chunks, orders=None):
+    """A tensor of four rows and a checkpoint that has these boxes of it."""
+    tree = Tree("torch", {"w": Tensor("F32", (4, 6), bytes(range(96)), chunks, orders or {})}, {},
+                random.Random(1))
+    tree.write(root)
+    return root, tree
+
+
+def run_holes(tap, directory):
+    upper, lower = ((0, 0), (2, 6)), ((2, 0), (2, 6))
+    with tap.test("elements that no chunk has"):
+        root, _ = of_rows(os.path.join(directory, "hole"), [upper])
+        hole = f"{root}: tensor w: 12 elements are in no chunk"
+        demand(run("ls", root).err, hole)
+        demand(run("verify", root).out, hole)
+        refused(run("plan", root), INPUT, "tensor w: 12 of its 24 elements are in no chunk")
+        root, _ = of_rows(os.path.join(directory, "turned"), [((0, 0), (1, 6)), ((1, 0), (2, 6))],
+                          {1: (1, 0)})
+        refused(run("plan", root), INPUT, "tensor w: 6 of its 24 elements are in no chunk, and "
+                "the others are stored in several orders")
+    with tap.test("a chunk that no file has"):
+        root, tree = of_rows(os.path.join(directory, "absent"), [upper, lower])
+        file = next(name for name in os.listdir(root) if name.endswith(".distcp"))
+        size = os.path.getsize(os.path.join(root, file))
+        write(os.path.join(root, ".metadata"), torch_metadata(
+            tree.release, {"w": ("F32", (4, 6), [upper, lower], (6, 1))},
+            [("w", (0, 0), 0, file, 0, size)], {"w": ("w",)}))
+        refused(run("plan", root), INPUT, "tensor w lacks its box [2,6] at [2,0]",
+                "which is in no file")
+        said = run("verify", root)
+        check(said.status == NO and f"{root}: tensor w: a chunk is in no file" in said.out,
+              repr(said))
+
+
 def shard(root, rank, values, offsets):
     info = {n: {"saved_offsets": list(o)} for n, o in offsets.items()}
     meta = {"DCP_VERSION": "1.0", "DCP_SHARDING_INFO": json.dumps(info), "format": "pt"}
@@ -562,6 +596,7 @@ def main():
         run_index_cache(tap, directory)
         run_damage(tap, directory)
         run_contradictions(tap, directory)
+        run_holes(tap, directory)
         run_shards(tap, directory)
         run_manifest(tap, directory)
         run_values(tap, directory)

@@ -143,6 +143,15 @@ enum rsh_scan {
 	RSH_SCAN_VERIFY, /* and checks whether anything is missing */
 };
 
+/* A file of a source that is scanned. */
+struct rsh_scan_job {
+	const struct rsh_source *source;
+	uint32_t file;
+	const struct rsh_byte_source *bytes;
+	enum rsh_scan how;
+	struct rsh_names *names;
+};
+
 struct rsh_format {
 	/* ---- properties ---- */
 	const char *name; /* as in `ls --json`: "dcp" */
@@ -197,9 +206,7 @@ struct rsh_format {
 	 * *out.  A file that fails counts as missing, but if it is a part of a
 	 * model (RSH_OWNER_MODEL), the source fails.  Any thread may call it.
 	 * NULL: the name of the file says how it is scanned. */
-	int (*scan)(const struct rsh_source *s, uint32_t file,
-		    const struct rsh_byte_source *bytes, enum rsh_scan how,
-		    struct rsh_names *names, struct rsh_ckpt_index **out,
+	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
 	/* Returns whether a stored index is the one that scan would make.  The
 	 * file is the same, but other inputs of the format may have changed.

@@ -211,11 +211,6 @@ static int add_absent(const struct tree *t, struct step *s)
 	return 0;
 }
 
-static bool step_counts(const struct tree *t, uint32_t rank)
-{
-	return rank >= t->first && rank - t->first < t->n;
-}
-
 static int add_step_files(const struct tree *t, struct step *s,
 			  const struct rsh_source_view *view)
 {
@@ -228,7 +223,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
 		if (!view->path[rank])
 			continue;
-		if (!step_counts(t, rank))
+		if (rank < t->first || rank - t->first >= t->n)
 			s->beyond[s->n_beyond++] = rank;
 		else if (add_rank_files(t, s, rank, view))
 			return -ENOMEM;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check_i.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/ranks.h"
 #include "rsh/app/table.h"

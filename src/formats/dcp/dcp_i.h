@@ -86,10 +86,8 @@ int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
 
 /* ---- indexes (index.c): struct rsh_format describes these functions ---- */
 
-int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
-		       const struct rsh_byte_source *bytes, enum rsh_scan how,
-		       struct rsh_names *names, struct rsh_ckpt_index **out,
-		       struct rsh_error *err);
+int rsh_dcp_index_scan(const struct rsh_scan_job *job,
+		       struct rsh_ckpt_index **out, struct rsh_error *err);
 /* Returns whether the index has all records that the metadata needs of the
  * file.  A cached index may have been made for other metadata. */
 bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,

@@ -321,14 +321,6 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 	return 0;
 }
 
-/* torch.serialization.set_crc32_options(False) makes all CRCs of an archive 0.
- * If only the CRC of the elements is 0, it is a real value, or damaged. */
-static void item_take_crc(const struct rsh_zip_entry *object,
-			  struct rsh_dcp_item *out)
-{
-	out->has_crc = out->crc != 0 || object->crc != 0;
-}
-
 /* Finds data.pkl and copies the part of its name before that: the names of all
  * entries begin with it. */
 static int item_find_object(struct item_reader *r, struct rsh_zip_entry *e,
@@ -364,7 +356,10 @@ static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 		rc = item_take_sizes(r, &t, e.at, out);
 	if (rc == 0)
 		rc = item_find_elements(r, root, n, t.key, out);
-	item_take_crc(&e, out);
+	/* torch.serialization.set_crc32_options(False) makes all CRCs of an
+	 * archive 0.  If only the CRC of the elements is 0, it is a real value,
+	 * or damaged. */
+	out->has_crc = out->crc != 0 || e.crc != 0;
 	return rc;
 }
 

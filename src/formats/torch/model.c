@@ -17,27 +17,26 @@
 /* ---- indexes ---- */
 
 /* The content that was read is kept, also for rsh_torch_values(). */
-int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
-		   const struct rsh_byte_source *bytes, enum rsh_scan how,
-		   struct rsh_names *names, struct rsh_ckpt_index **out,
+int rsh_torch_scan(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		   struct rsh_error *err)
 {
-	struct rsh_source_torch *t = rsh_source_state(s);
+	struct rsh_source_torch *t = rsh_source_state(job->source);
+	const uint32_t file = job->file;
 	struct rsh_torch_file *f;
 	uint32_t n_unsummed = 0;
-	int rc = rsh_torch_file_read(bytes, &f, err);
+	int rc = rsh_torch_file_read(job->bytes, &f, err);
 
-	if (rc == 0 && how != RSH_SCAN_HEADERS)
-		rc = rsh_torch_file_check(bytes, f, &n_unsummed, err);
+	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
+		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
 	if (rc == 0)
-		rc = rsh_torch_index(f, names, out, err);
+		rc = rsh_torch_index(f, job->names, out, err);
 	if (rc) {
 		rsh_torch_file_free(f);
 		return rc;
 	}
 	(*out)->n_unsummed = n_unsummed;
 	pthread_mutex_lock(&t->lock);
-	if (how != RSH_SCAN_VERIFY || !t->files[file]) {
+	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
 		struct rsh_torch_file *before = t->files[file];
 
 		t->files[file] = f;

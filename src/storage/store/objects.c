@@ -174,7 +174,8 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 	}
 	if (all == 0)
 		return 0;
-	rc = rsh_objects_read(o->place, object, offset, within, k, 0, &err);
+	rc = rsh_objects_read(o->place, &(struct rsh_object_range){
+			      object, offset, within, k }, 0, &err);
 	if (rc == 0)
 		return (ssize_t)all;
 	/* There is no place in a number for why it failed; of many that fail
