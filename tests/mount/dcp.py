@@ -446,7 +446,10 @@ def run_values(tap, directory):
             got = run("export", "--format", "dcp", source, target)
             check(got.status == GOOD, repr(got))
         check(Checkpoint(again).beside() == Checkpoint(to).beside() == values, "other values")
-        check(run("verify", to).status == GOOD, "verify")
+        got = run("verify", "--check", "full", to)
+        check(got.status == GOOD, repr(got))
+        os.unlink(os.path.join(to, "reshardfs-manifest.jsonl"))
+        demand(run("verify", "--check", "full", to).out, "CRC")
 
 
 def run_refusals(tap):

@@ -559,7 +559,8 @@ static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 	return rc;
 }
 
-static int print_steps(const struct rsh_printer *out, const struct tree *t)
+static int tree_print_steps(const struct rsh_printer *out,
+			    const struct tree *t)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
 							 sizeof(columns[0]));
@@ -593,7 +594,7 @@ static int print_tree(const struct rsh_printer *out, const struct tree *t)
 		if (t->asked || t->refused)
 			print_mount_verdict(out, t);
 	} else if (rc == 0) {
-		rc = print_steps(out, t);
+		rc = tree_print_steps(out, t);
 	}
 	return rc == 0 && has_next(t) ? rsh_ls_next_print(out, t->options) : rc;
 }

@@ -174,7 +174,7 @@ static int complain(const struct rsh_mounted *m)
 }
 
 /* Ends in the same way as the process has ended. */
-static int take_status(pid_t pid)
+static int supervise_status(pid_t pid)
 {
 	int status;
 
@@ -209,7 +209,7 @@ int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv))
 	if (pid <= 0)
 		return run(argc, argv);
 	if (ends(pid, pipe))
-		return take_status(pid);
+		return supervise_status(pid);
 	give_up(pid);
 	return complain(&m);
 }

@@ -31,6 +31,8 @@
 #define ENTRIES_MAX 1024
 #define NAME_SUFFIX_MAX 64
 #define ITEM_PATH_MAX 1024
+/* A flag of an entry: its CRC and sizes are after its content. */
+#define ZIP_HAS_DESCRIPTOR 0x08
 
 /* This is an item as if it were a separate file.  Both of its ends have been
  * read. */
@@ -357,9 +359,11 @@ static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 	if (rc == 0)
 		rc = item_find_elements(r, root, n, t.key, out);
 	/* torch.serialization.set_crc32_options(False) makes all CRCs of an
-	 * archive 0.  If only the CRC of the elements is 0, it is a real value,
-	 * or damaged. */
-	out->has_crc = out->crc != 0 || e.crc != 0;
+	 * archive 0.  This program writes 0 for the elements only, and no data
+	 * descriptors, which torch always writes.  Otherwise a 0 is a real
+	 * value, or damaged. */
+	out->has_crc = out->crc != 0 ||
+		       (e.crc != 0 && e.flags & ZIP_HAS_DESCRIPTOR);
 	return rc;
 }
 
