@@ -456,7 +456,8 @@ leg asan 'unit tests and mounts' \
 # The readers are to race for a while here.
 export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-30}"
 only='unit/test_cache_stress mount/libreshard'
-leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress mount/library_races.py'
+leg tsan 'stress tests' \
+	'mount/stress.sh mount/steps.py unit/test_cache_stress mount/library_races.py'
 fuzz_leg
 
 say "the slowest programs:"

@@ -190,8 +190,7 @@ static int infer_tell(const struct rsh_contents *c,
 }
 
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
-		       bool (*wanted)(void *ctx, const char *name),
-		       int (*fn)(void *ctx, const struct rsh_inferred *t),
+		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn,
 		       void *ctx)
 {
 	struct rsh_contents c = { .src = NULL };

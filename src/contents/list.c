@@ -125,10 +125,12 @@ static int list_name_kinds(struct rsh_contents *c)
 int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 		     struct rsh_grid **out)
 {
-	return s->item ?
-		rsh_grid_new(s->item, rsh_record_dims(s->index, s->record),
-			     s->record->n_dims, true, c->rule, out, NULL) :
-		rsh_grid_new_whole(s->record->n_dims, out, NULL);
+	const struct rsh_grid_sizes sizes = {
+		rsh_record_dims(s->index, s->record), s->record->n_dims, true,
+	};
+
+	return s->item ? rsh_grid_new(s->item, &sizes, c->rule, out, NULL) :
+			 rsh_grid_new_whole(sizes.n_dims, out, NULL);
 }
 
 /* Sets the number of the rank's slice, and the number without dimension 0. */

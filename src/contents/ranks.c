@@ -130,14 +130,15 @@ static uint32_t older_count_slices(const struct older *x,
 				   const struct rsh_inferred *t)
 {
 	const struct rsh_strategy_param *p = rsh_strategy_find(x->src, t->name);
-	const int64_t *dims = rsh_record_dims(t->index, t->record);
+	const struct rsh_grid_sizes sizes = {
+		rsh_record_dims(t->index, t->record), t->record->n_dims, true,
+	};
 	uint32_t all = 0;
 
 	for (uint32_t i = 0; i < p->n_stages; i++) {
 		struct rsh_grid *g;
 
-		if (rsh_grid_new(p->stages[i].item, dims, t->record->n_dims,
-				 true, x->rule, &g, NULL))
+		if (rsh_grid_new(p->stages[i].item, &sizes, x->rule, &g, NULL))
 			return 0;
 		all += rsh_grid_n_ranks(g) / rsh_grid_n_replicas(g);
 		rsh_grid_free(g);

@@ -68,12 +68,12 @@ static bool find_in_stages(const struct rsh_converter *c,
 /* Finds a replica by a loop over the files.  It is used if there are fewer
  * files than replicas. */
 static bool find_held_replica(const struct rsh_converter *c,
-			      const struct rsh_dst_stage *b,
-			      const struct rsh_grid *g, uint32_t name,
-			      uint32_t key, const atomic_bool *avoid,
-			      uint32_t *rank)
+			      const struct rsh_copy_order *o, uint32_t name,
+			      const atomic_bool *avoid, uint32_t *rank)
 {
-	uint32_t n = rsh_grid_n_replicas(g), place = rsh_grid_place(g, key);
+	const struct rsh_grid *g = c->copy_grids[name];
+	uint32_t n = rsh_grid_n_replicas(g);
+	uint32_t place = rsh_grid_place(g, o->copy_key);
 	const struct rsh_job_files *f = &c->files;
 	uint32_t best = n;
 
@@ -82,7 +82,8 @@ static bool find_held_replica(const struct rsh_converter *c,
 
 		after = (other + n - place % n) % n;
 		if (other / n != place / n || after == 0 || after >= best ||
-		    !find_in_stages(c, b, name, f->held[i], avoid, &found))
+		    !find_in_stages(c, o->dst_stage, name, f->held[i], avoid,
+				    &found))
 			continue;
 		best = after;
 		*rank = found;
@@ -90,23 +91,24 @@ static bool find_held_replica(const struct rsh_converter *c,
 	return best < n;
 }
 
-/* Finds a replica.  The search begins with the replica after `key`, so that the
- * reads of a lost rank are spread over several ranks. */
+/* Finds a replica.  The search begins with the replica after `copy_key`, so
+ * that the reads of a lost rank are spread over several ranks. */
 static bool find_replica(const struct rsh_converter *c,
-		      const struct rsh_dst_stage *b, const struct rsh_grid *g,
-		      uint32_t name, uint32_t key, const atomic_bool *avoid,
-		      uint32_t *rank)
+			 const struct rsh_copy_order *o, uint32_t name,
+			 const atomic_bool *avoid, uint32_t *rank)
 {
-	uint32_t n = rsh_grid_n_replicas(g), mine = rsh_grid_replica(g, key);
+	const struct rsh_grid *g = c->copy_grids[name];
+	uint32_t n = rsh_grid_n_replicas(g);
+	uint32_t mine = rsh_grid_replica(g, o->copy_key);
 	uint32_t cell[RSH_MAX_DIMS];
 
 	if (c->files.n_held < n)
-		return find_held_replica(c, b, g, name, key, avoid, rank);
-	rsh_grid_cell(g, key, cell);
+		return find_held_replica(c, o, name, avoid, rank);
+	rsh_grid_cell(g, o->copy_key, cell);
 	for (uint32_t i = 1; i < n; i++)
-		if (find_in_stages(c, b, name,
-				       rsh_grid_member(g, cell, (mine + i) % n),
-				       avoid, rank))
+		if (find_in_stages(c, o->dst_stage, name,
+				   rsh_grid_member(g, cell, (mine + i) % n),
+				   avoid, rank))
 			return true;
 	return false;
 }
@@ -127,8 +129,7 @@ bool rsh_copy_source(const struct rsh_converter *c,
 	if (elsewhere)
 		*elsewhere = true;
 	if (g && c->o.replicas) {
-		if (find_replica(c, o->dst_stage, g, name, o->copy_key, avoid,
-				 rank))
+		if (find_replica(c, o, name, avoid, rank))
 			return true;
 		/* The record is a slice, so any other record would have other
 		 * bytes. */

@@ -65,29 +65,6 @@ static int list_add_pair(struct rsh_rank_list *l,
 	return rc;
 }
 
-/* Adds a parameter of the source. */
-static int list_add_param(struct rsh_rank_list *l,
-			  const struct rsh_strategy_param *s,
-			  const struct rsh_strategy *dst,
-			  const struct rsh_strategy_param *d, uint32_t stage,
-			  const char *name, struct rsh_error *err)
-{
-	struct pair p = { rsh_param_source_stage(s)->item, NULL, NULL };
-	int rc;
-
-	for (uint32_t i = 0; i < s->n_stages; i++)
-		l->stages[s->stages[i].stage] = true;
-	if (dst && !d)
-		return 0;
-	if (d)
-		p.dst = rsh_param_dest_stage(dst, d, stage * dst->stage_ranks,
-					     true)->item;
-	rc = list_add_pair(l, p.src, p.dst);
-	if (rc == -EDOM)
-		return refused(l->src, name, &p, err);
-	return rc ? rsh_error_nomem(err) : 0;
-}
-
 static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 			uint32_t stage, const struct rsh_names *names,
 			struct rsh_error *err)
@@ -99,12 +76,25 @@ static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 		const struct rsh_strategy_param *s = &l->src->params[i];
 		const struct rsh_strategy_param *d =
 			dst ? rsh_strategy_find(dst, s->name) : NULL;
+		struct pair p = { rsh_param_source_stage(s)->item, NULL, NULL };
 
 		if (d && !rsh_param_in_stage(d, stage))
 			continue;
 		left++;
-		rc = list_add_param(l, s, dst, d, stage,
-				    rsh_names_text(names, s->name), err);
+		for (uint32_t k = 0; k < s->n_stages; k++)
+			l->stages[s->stages[k].stage] = true;
+		if (dst && !d)
+			continue;
+		if (d)
+			p.dst = rsh_param_dest_stage(dst, d,
+						     stage * dst->stage_ranks,
+						     true)->item;
+		rc = list_add_pair(l, p.src, p.dst);
+		if (rc == -EDOM)
+			rc = refused(l->src, rsh_names_text(names, s->name), &p,
+				     err);
+		else if (rc)
+			rc = rsh_error_nomem(err);
 	}
 	if (rc == 0 && left == 0)
 		rc = rsh_error_set(err, EDOM, "%s: none of its parameters is "

@@ -24,7 +24,7 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 		const struct rsh_ckpt_index *ix =
 			c->cat->index[c->cat->present[i]];
 		const struct rsh_record *r = rsh_ckpt_find(ix, name);
-		struct rsh_cut_sizes sizes = { .local = true };
+		struct rsh_grid_sizes sizes = { .local = true };
 		const struct rsh_cut *cut;
 		int rc;
 

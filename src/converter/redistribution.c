@@ -288,15 +288,15 @@ struct sides {
 static int side_new(struct sides *w, int k, const struct rsh_strategy_item *it,
 		    const int64_t *whole, uint32_t n_dims)
 {
+	const struct rsh_grid_sizes sizes = { whole, n_dims, false };
 	int rc;
 
 	if (!it)
 		return rsh_grid_new_whole(n_dims, &w->grid[k], NULL);
-	rc = rsh_grid_new(it, whole, n_dims, false, RSH_GRID_RUNTIME,
-			  &w->grid[k], NULL);
+	rc = rsh_grid_new(it, &sizes, RSH_GRID_RUNTIME, &w->grid[k], NULL);
 	return rc ? rc
-		  : rsh_fold_map(it, whole, n_dims, false,
-				 rsh_grid_shard(w->grid[k]), &w->fold[k], NULL);
+		  : rsh_fold_map(it, &sizes, rsh_grid_shard(w->grid[k]),
+				 &w->fold[k], NULL);
 }
 
 static int sides_new(struct sides *w, const struct rsh_strategy_item *src,

@@ -60,7 +60,7 @@ static bool is_reduced(const struct making *m)
 /* Adds a note if the converter would put the slices on other ranks. */
 static int note_simple(const struct making *m,
 		       const struct rsh_strategy_item *item,
-		       const int64_t *whole, uint32_t n_dims,
+		       const struct rsh_grid_sizes *whole,
 		       const struct rsh_grid *mine)
 {
 	struct rsh_grid *theirs;
@@ -68,8 +68,7 @@ static int note_simple(const struct making *m,
 
 	if (m->c->o.compat || !item || !item->opt_step || !item->opt_size)
 		return 0;
-	rc = rsh_grid_new(item, whole, n_dims, false, RSH_GRID_CONVERTER,
-			  &theirs, NULL);
+	rc = rsh_grid_new(item, whole, RSH_GRID_CONVERTER, &theirs, NULL);
 	if (rc)
 		return rc;
 	if (!rsh_grid_same_slices(mine, theirs))
@@ -86,7 +85,7 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 		struct rsh_error *err)
 {
 	int64_t whole[RSH_MAX_DIMS];
-	const struct rsh_cut_sizes sizes = { whole, t->n_dims, false };
+	const struct rsh_grid_sizes sizes = { whole, t->n_dims, false };
 	struct rsh_recipe_part part;
 	struct rsh_shown out = {
 		.name = t->name,
@@ -100,11 +99,9 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 		whole[d] = (int64_t)t->dims[d];
 	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err);
 	if (rc == 0)
-		rc = note_simple(m, m->s.item, whole, t->n_dims,
-				 rsh_cut_grid(t->cut));
+		rc = note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut));
 	if (rc == 0)
-		rc = note_simple(m, m->dst, whole, t->n_dims,
-				 rsh_cut_grid(out.cut));
+		rc = note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
 	if (rc)
 		return refuse(m, rc, err);
 	out.recipe.codec = rsh_record_codec(m->c, m->s.rec, &out.dtype);
@@ -127,8 +124,8 @@ static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
 
 	if (rc)
 		return rc;
-	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas,
-			    rsh_job_rank(&c->files, stage, 0), &tensor, err);
+	m->s.first_file = rsh_job_rank(&c->files, stage, 0);
+	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas, &tensor, err);
 	if (rc)
 		return refuse(m, rc, err);
 	rc = show(m, c->cat->tensors[tensor], tensor, rule, shown, err);

@@ -305,12 +305,11 @@ void rsh_slices_clear(struct rsh_slices *s)
 
 int rsh_job_cut(const struct rsh_job_files *f,
 		const struct rsh_strategy_item *item,
-		const struct rsh_cut_sizes *sizes, enum rsh_grid_rule rule,
+		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		const struct rsh_cut **out, struct rsh_error *err)
 {
 	struct rsh_grid *g;
-	int rc = item ? rsh_grid_new(item, sizes->dims, sizes->n_dims,
-				     sizes->local, rule, &g, err) :
+	int rc = item ? rsh_grid_new(item, sizes, rule, &g, err) :
 			rsh_grid_new_whole(sizes->n_dims, &g, err);
 
 	if (rc)
@@ -329,7 +328,7 @@ static int slices_cut(const struct rsh_slices *s,
 	const bool told = s->item && other && s->item->n_map != n &&
 			  other->n_map == n && other->n_shape == n;
 	const int64_t *local = rsh_record_dims(s->ix, s->rec);
-	const struct rsh_cut_sizes sizes = {
+	const struct rsh_grid_sizes sizes = {
 		told ? other->shape : local, n, !told
 	};
 	int rc = rsh_job_cut(s->files, s->item, &sizes, rule, out, err);
@@ -351,8 +350,8 @@ static int slices_cut(const struct rsh_slices *s,
 
 int rsh_slices_add(const struct rsh_slices *s,
 		   const struct rsh_strategy_item *other,
-		   enum rsh_grid_rule rule, bool replicas, uint32_t first_file,
-		   uint32_t *number, struct rsh_error *err)
+		   enum rsh_grid_rule rule, bool replicas, uint32_t *number,
+		   struct rsh_error *err)
 {
 	struct rsh_catalogue *cat = s->files->cat;
 	uint64_t dims[RSH_MAX_DIMS];
@@ -362,7 +361,7 @@ int rsh_slices_add(const struct rsh_slices *s,
 		.wide_bf16 = s->rec->wide_bf16,
 		.n_dims = s->rec->n_dims,
 		.dims = dims,
-		.first_file = first_file,
+		.first_file = s->first_file,
 	};
 	int rc = slices_cut(s, other, rule, &t.cut, dims, err);
 

@@ -42,14 +42,14 @@ static int same_slices(const struct rsh_strategy_item *a,
 {
 	struct rsh_grid *x = NULL, *y = NULL;
 	int64_t whole[RSH_MAX_DIMS];
-	int rc = rsh_grid_new(a, dims, n_dims, true, RSH_GRID_RUNTIME, &x,
-			      NULL);
+	int rc = rsh_grid_new(a, &(struct rsh_grid_sizes){ dims, n_dims, true },
+			      RSH_GRID_RUNTIME, &x, NULL);
 
 	for (uint32_t d = 0; rc == 0 && d < n_dims; d++)
 		whole[d] = dims[d] * rsh_grid_split(x, d);
 	if (rc == 0)
-		rc = rsh_grid_new(b, whole, n_dims, false, RSH_GRID_RUNTIME,
-				  &y, NULL);
+		rc = rsh_grid_new(b, &(struct rsh_grid_sizes){ whole, n_dims,
+				  false }, RSH_GRID_RUNTIME, &y, NULL);
 	if (rc == 0)
 		rc = rsh_grid_same_slices(x, y);
 	rsh_grid_free(x);

@@ -19,7 +19,8 @@
 
 /* The largest manifest that is loaded from a remote store; it is loaded
  * whole. */
-#define LOADED_MAX ((uint64_t)1024 * 1024 * 1024)
+static const struct rsh_small_file manifest_file = { "manifest",
+						     UINT64_C(1) << 30 };
 /* The control directory in the root of a mount, which is not a file of the
  * tree. */
 #define CONTROL_NAME ".reshardfs"
@@ -269,8 +270,8 @@ static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 		return rsh_manifest_index_open(&j->index, path, err);
 	/* The index reads lines of the manifest again later, so it needs a
 	 * descriptor. */
-	rc = rsh_store_load(j->tree, RSH_MANIFEST_NAME, LOADED_MAX, "manifest",
-			    &data, &len, err);
+	rc = rsh_store_load(j->tree, RSH_MANIFEST_NAME, &manifest_file, &data,
+			    &len, err);
 	if (rc)
 		return rc;
 	memfd = memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);

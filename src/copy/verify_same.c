@@ -18,13 +18,13 @@
 
 /* ---- files and records ---- */
 
-ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
-			 const struct rsh_verify_file *f, struct rsh_handle *h,
-			 const struct rsh_record *r, uint8_t *buf, size_t len,
-			 uint64_t offset)
+ssize_t rsh_verify_pread(const struct rsh_verify_content *c, uint8_t *buf,
+			 size_t len, uint64_t offset)
 {
-	const struct rsh_extent *e = f->in.index->extents + r->first_extent;
-	const uint32_t file = (uint32_t)(f - j->files);
+	const struct rsh_record *r = c->record;
+	const struct rsh_extent *e = c->file->in.index->extents +
+				     r->first_extent;
+	const uint32_t file = (uint32_t)(c->file - c->job->files);
 	size_t got = 0;
 
 	for (uint32_t i = 0; i < r->n_extents && got < len; i++) {
@@ -36,7 +36,8 @@ ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
 			continue;
 		}
 		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
-		n = rsh_source_file_pread(j->source, file, h, buf + got, want,
+		n = rsh_source_file_pread(c->job->source, file, c->handle,
+					  buf + got, want,
 					  e[i].offset + offset);
 		if (n <= 0)
 			return n ? n : -EIO;
@@ -70,23 +71,8 @@ struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
 
 /* ---- the place of a difference ---- */
 
-/* A record that is read again. */
-struct content {
-	const struct rsh_verify_job *job;
-	const struct rsh_verify_file *file;
-	struct rsh_handle *handle;
-	const struct rsh_record *record;
-};
-
-static ssize_t content_pread(const struct content *c, uint8_t *buf,
-			     uint64_t offset)
-{
-	return rsh_verify_pread(c->job, c->file, c->handle, c->record, buf,
-				RSH_STREAM_MAX, offset);
-}
-
-static int find_difference(const struct content *a, const struct content *b,
-			   uint64_t *at)
+static int find_difference(const struct rsh_verify_content *a,
+			   const struct rsh_verify_content *b, uint64_t *at)
 {
 	cleanup_free uint8_t *x = malloc(RSH_STREAM_MAX);
 	cleanup_free uint8_t *y = malloc(RSH_STREAM_MAX);
@@ -94,8 +80,8 @@ static int find_difference(const struct content *a, const struct content *b,
 	if (!x || !y)
 		return -ENOMEM;
 	for (*at = 0;;) {
-		ssize_t n = content_pread(a, x, *at);
-		ssize_t m = content_pread(b, y, *at);
+		ssize_t n = rsh_verify_pread(a, x, RSH_STREAM_MAX, *at);
+		ssize_t m = rsh_verify_pread(b, y, RSH_STREAM_MAX, *at);
 
 		if (n <= 0 || m != n)
 			return n < 0 ? (int)n : m < 0 ? (int)m : 0;
@@ -112,7 +98,8 @@ static int find_difference(const struct content *a, const struct content *b,
 }
 
 /* Returns the offset in its file of a byte of the content. */
-static uint64_t place_of_content(const struct content *c, uint64_t at)
+static uint64_t place_of_content(const struct rsh_verify_content *c,
+				 uint64_t at)
 {
 	const struct rsh_extent *e = c->file->in.index->extents +
 				     c->record->first_extent;
@@ -162,8 +149,8 @@ static int tell_difference(struct rsh_verify_job *j,
 	const struct rsh_verify_file *a = leader->file;
 	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
 	struct rsh_problem p = { 0 };
-	struct content ca = { j, a, NULL, leader->record };
-	struct content cb = { j, f, NULL, r };
+	struct rsh_verify_content ca = { j, a, NULL, leader->record };
+	struct rsh_verify_content cb = { j, f, NULL, r };
 	uint64_t at = 0;
 	int rc;
 

@@ -20,28 +20,28 @@
 
 /* ---- one file ---- */
 
-static int source_hash_record(const struct rsh_verify_job *j,
-		       const struct rsh_verify_file *f, struct rsh_handle *h,
-		       const struct rsh_record *r, uint8_t *buf,
-		       XXH3_state_t *state)
+static int source_hash_record(const struct rsh_verify_content *c, uint8_t *buf,
+			      XXH3_state_t *state)
 {
+	const struct rsh_copy_control *control = c->job->control;
+	const struct rsh_record *r = c->record;
 	uint64_t at = 0;
 
 	XXH3_128bits_reset(state);
 	while (at < r->content_bytes) {
 		ssize_t n;
 
-		if (rsh_copy_stopped(j->control))
+		if (rsh_copy_stopped(control))
 			return -EINTR;
-		n = rsh_verify_pread(j, f, h, r, buf, (size_t)rsh_min_u64(
+		n = rsh_verify_pread(c, buf, (size_t)rsh_min_u64(
 				     RSH_STREAM_MAX, r->content_bytes - at),
 				     at);
 		if (n <= 0)
 			return n ? (int)n : -EIO;
 		XXH3_128bits_update(state, buf, (size_t)n);
 		at += (uint64_t)n;
-		if (j->control->progress)
-			j->control->progress(j->control->ctx, (uint64_t)n);
+		if (control->progress)
+			control->progress(control->ctx, (uint64_t)n);
 	}
 	return 0;
 }
@@ -59,7 +59,10 @@ static int hash_records(const struct rsh_verify_job *j,
 	if (!buf || !state || !f->sums || !f->compared)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		rc = source_hash_record(j, f, h, &ix->records[i], buf, state);
+		const struct rsh_verify_content c = { j, f, h,
+						      &ix->records[i] };
+
+		rc = source_hash_record(&c, buf, state);
 		f->sums[i] = XXH3_128bits_digest(state);
 	}
 	XXH3_freeState(state);
@@ -356,14 +359,13 @@ static void job_clear(struct rsh_verify_job *j)
 	free(j->by_rank);
 }
 
-int rsh_verify_source(const struct rsh_source *source,
-		      const struct rsh_strategy *strategy, bool whole,
-		      struct rsh_names *names,
+int rsh_verify_source(const struct rsh_verify_source *s,
 		      const struct rsh_copy_control *control,
 		      struct rsh_answer *out, struct rsh_error *err)
 {
-	struct rsh_verify_job j = { .source = source, .strategy = strategy,
-				    .whole = whole, .names = names,
+	struct rsh_verify_job j = { .source = s->source,
+				    .strategy = s->strategy,
+				    .whole = s->whole, .names = s->names,
 				    .control = control, .out = out };
 	int rc = make_files(&j) ? rsh_error_nomem(err) : 0;
 

@@ -36,12 +36,17 @@ struct rsh_verify_job {
 	struct rsh_answer *out;
 };
 
+/* A record that is read. */
+struct rsh_verify_content {
+	const struct rsh_verify_job *job;
+	const struct rsh_verify_file *file;
+	struct rsh_handle *handle;
+	const struct rsh_record *record;
+};
 /* Reads bytes of a record's content, as pread() does.  The content may be in
  * several extents. */
-ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
-			 const struct rsh_verify_file *f, struct rsh_handle *h,
-			 const struct rsh_record *r, uint8_t *buf, size_t len,
-			 uint64_t offset);
+ssize_t rsh_verify_pread(const struct rsh_verify_content *c, uint8_t *buf,
+			 size_t len, uint64_t offset);
 /* Returns the next undamaged file of the rank after f, or the first one if f is
  * NULL. */
 struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,

@@ -12,7 +12,8 @@
 #include "rsh/util/mem.h"
 
 /* The maps of the largest known models have a few megabytes. */
-#define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
+static const struct rsh_small_file map_file = { "map of a model's parts",
+						UINT64_C(256) << 20 };
 
 int rsh_format_file_open(const struct rsh_source *s, const char *name,
 			 struct rsh_format_file *out, struct rsh_error *err)
@@ -62,8 +63,8 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *path = NULL;
 	size_t len;
-	int rc = rsh_store_load(rsh_source_store(s), name, MAP_BYTES_MAX,
-				"map of a model's parts", &data, &len, err);
+	int rc = rsh_store_load(rsh_source_store(s), name, &map_file, &data,
+				&len, err);
 
 	if (rc)
 		return rc;

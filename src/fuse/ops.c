@@ -311,22 +311,6 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
-/* Appends entry `i`; returns 0 when the buffer is full. */
-static size_t op_add_entry(fuse_req_t req, const struct rsh_vfs_at *at,
-			   char *buf, size_t room, uint64_t node,
-			   const char *name, uint64_t i, bool plus)
-{
-	struct fuse_entry_param e;
-	size_t need;
-
-	op_fill_entry(fuse_req_userdata(req), at, node, &e);
-	need = plus ?
-	       fuse_add_direntry_plus(req, buf, room, name, &e, (off_t)i + 1) :
-		      fuse_add_direntry(req, buf, room, name, &e.attr,
-					(off_t)i + 1);
-	return need <= room ? need : 0;
-}
-
 static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			const struct fuse_file_info *fi, bool plus)
 {
@@ -336,6 +320,7 @@ static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		.vfs = s->vfs, .node = ino, .lasting = true,
 	};
 	cleanup_free char *buf = malloc(size ? size : 1);
+	struct fuse_entry_param e;
 	char name[NAME_MAX + 1];
 	uint64_t child, i = (uint64_t)off;
 	size_t pos = 0, n;
@@ -350,9 +335,12 @@ static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 				   sizeof(name));
 		if (rc)
 			break;
-		n = op_add_entry(req, &at, buf + pos, size - pos, child, name,
-				 i, plus);
-		if (n == 0)
+		op_fill_entry(s, &at, child, &e);
+		n = plus ? fuse_add_direntry_plus(req, buf + pos, size - pos,
+						  name, &e, (off_t)i + 1) :
+			   fuse_add_direntry(req, buf + pos, size - pos, name,
+					     &e.attr, (off_t)i + 1);
+		if (n > size - pos)
 			break;
 		pos += n;
 	}

@@ -2,7 +2,8 @@
 /* outputs/dcp.c shows one whole model as a distributed checkpoint of PyTorch,
  * which torch.distributed.checkpoint.load() opens on any number of ranks:
  *
- *   /__0_<file>.distcp    items: parts of tensors (plan/dcp_framing.c)
+ *   /__0_<file>.distcp    items: parts of tensors (plan/dcp_framing.c); the
+ *                         last file has values that are not tensors
  *   /.metadata            a pickle: types, shapes and parts of all tensors, and
  *                         the file, offset and length of each item
  *   /metadata.json        this file and the next one are for Megatron-Core
@@ -13,11 +14,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "pickle_items_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/pickle_emit.h"
@@ -35,6 +38,7 @@ static const char megatron_config[] =
  * later. */
 enum dcp_memo {
 	MEMO_TENSOR,
+	MEMO_BYTES,
 	MEMO_PROPERTIES,
 	MEMO_CHUNK,
 	MEMO_INDEX,
@@ -59,12 +63,16 @@ enum dcp_memo {
 struct dcp_shown {
 	struct rsh_pickle_out metadata;
 	uint8_t common[RSH_TORCH_TAIL_MAX];
+	struct rsh_pickle_items values;
+	char values_name[NAME_MAX + 1];
+	uint32_t n_files; /* of the plan */
 
 	/* The members below are used while the metadata is made. */
 	bool known[N_MEMOS];
 	uint32_t memo[N_MEMOS];
-	uint32_t *names; /* [tensor] */
-	/* [file]: memo number of its name, plus 1; 0: not put yet */
+	uint32_t *names; /* [tensor], and then [value] */
+	/* [file], and then that of the values: memo number of its name, plus
+	 * 1; 0: not put yet */
 	uint32_t *files;
 };
 
@@ -75,6 +83,7 @@ static void dcp_free(void *state)
 	if (!d)
 		return;
 	rsh_pickle_clear(&d->metadata);
+	rsh_pickle_items_clear(&d->values);
 	free(d->names);
 	free(d->files);
 	free(d);
@@ -241,6 +250,12 @@ static void dcp_put_tensor(struct dcp_shown *d, const struct rsh_tree *t,
 	dcp_end_object(d);
 }
 
+/* The values are in a file after those of the plan. */
+static void dcp_values_name(const struct dcp_shown *d, char *name, size_t max)
+{
+	snprintf(name, max, "__0_%" PRIu32 ".distcp", d->n_files);
+}
+
 static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
 			 uint32_t file)
 {
@@ -250,9 +265,27 @@ static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
 		rsh_pickle_recall(&d->metadata, d->files[file] - 1);
 		return;
 	}
-	rsh_output_file_name(t, file, name, sizeof(name));
+	if (file == d->n_files)
+		dcp_values_name(d, name, sizeof(name));
+	else
+		rsh_output_file_name(t, file, name, sizeof(name));
 	rsh_pickle_put_text(&d->metadata, name, strlen(name));
 	d->files[file] = 1 + rsh_pickle_remember(&d->metadata);
+}
+
+/* Puts the place of an item. */
+static void dcp_put_storage(struct dcp_shown *d, const struct rsh_tree *t,
+			    uint32_t file, uint64_t offset, uint64_t length)
+{
+	dcp_begin_object(d, MEMO_STORAGE, CHECKPOINT ".filesystem",
+			 "_StorageInfo");
+	dcp_put_key(d, MEMO_KEY_PATH, "relative_path");
+	dcp_put_path(d, t, file);
+	dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
+	rsh_pickle_put_number(&d->metadata, offset);
+	dcp_put_key(d, MEMO_KEY_LENGTH, "length");
+	rsh_pickle_put_number(&d->metadata, length);
+	dcp_end_object(d);
 }
 
 /* Puts the key of each item of a tensor, and its place. */
@@ -282,24 +315,22 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 		dcp_put_key(d, MEMO_KEY_INDEX, "index");
 		rsh_pickle_put_number(o, i);
 		dcp_end_object(d);
-		dcp_begin_object(d, MEMO_STORAGE, CHECKPOINT ".filesystem",
-				 "_StorageInfo");
-		dcp_put_key(d, MEMO_KEY_PATH, "relative_path");
-		dcp_put_path(d, t, file);
-		dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
-		rsh_pickle_put_number(o, at);
-		dcp_put_key(d, MEMO_KEY_LENGTH, "length");
 		/* Trailers end with padding that is not part of the item. */
-		rsh_pickle_put_number(o, header + c.bytes +
-				      rsh_torch_item_tail(s->dtype, s->n_dims,
-							  c.sizes, c.bytes,
-							  tail));
-		dcp_end_object(d);
+		dcp_put_storage(d, t, file, at, header + c.bytes +
+				rsh_torch_item_tail(s->dtype, s->n_dims,
+						    c.sizes, c.bytes, tail));
 		at += k.full_header + c.bytes + k.full_trailer;
 	}
 }
 
 /* Puts an entry of the flat dictionary of names: name -> (name,). */
+static void dcp_put_name(struct dcp_shown *d, uint32_t number)
+{
+	rsh_pickle_recall(&d->metadata, d->names[number]);
+	rsh_pickle_recall(&d->metadata, d->names[number]);
+	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_TUPLE1);
+}
+
 static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
 			  uint32_t tensor, uint32_t file,
 			  const struct rsh_virtual_record *r)
@@ -307,16 +338,54 @@ static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
 	(void)t;
 	(void)file;
 	(void)r;
-	rsh_pickle_recall(&d->metadata, d->names[tensor]);
-	rsh_pickle_recall(&d->metadata, d->names[tensor]);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_TUPLE1);
+	dcp_put_name(d, tensor);
 }
 
-/* Puts a member of the metadata: a dictionary whose entries `fn` puts, for each
- * tensor that is shown. */
+/* ---- values ---- */
+
+/* A function of this type puts one entry of a value, whose name has this
+ * number. */
+typedef void dcp_put_value_fn(struct dcp_shown *d, const struct rsh_tree *t,
+			      const struct rsh_pickle_item *v, uint32_t number);
+
+static void dcp_put_value(struct dcp_shown *d, const struct rsh_tree *t,
+			  const struct rsh_pickle_item *v, uint32_t number)
+{
+	(void)t;
+	rsh_pickle_put_text(&d->metadata, v->name, strlen(v->name));
+	d->names[number] = rsh_pickle_remember(&d->metadata);
+	dcp_begin_object(d, MEMO_BYTES, CHECKPOINT ".metadata",
+			 "BytesStorageMetadata");
+	dcp_end_object(d);
+}
+
+static void dcp_put_value_name(struct dcp_shown *d, const struct rsh_tree *t,
+			       const struct rsh_pickle_item *v, uint32_t number)
+{
+	(void)t;
+	(void)v;
+	dcp_put_name(d, number);
+}
+
+static void dcp_put_value_place(struct dcp_shown *d, const struct rsh_tree *t,
+				const struct rsh_pickle_item *v,
+				uint32_t number)
+{
+	dcp_begin_object(d, MEMO_INDEX, CHECKPOINT ".metadata",
+			 "MetadataIndex");
+	dcp_put_key(d, MEMO_KEY_NAME, "fqn");
+	rsh_pickle_recall(&d->metadata, d->names[number]);
+	dcp_end_object(d);
+	dcp_put_storage(d, t, d->n_files, v->offset, v->length);
+}
+
+/* ---- the metadata ---- */
+
+/* Puts a member of the metadata: a dictionary whose entries these functions
+ * put, for each tensor and each value. */
 static void dcp_put_member(struct dcp_shown *d,
 			   const struct rsh_output_tree *t, const char *key,
-			   dcp_put_fn *fn)
+			   dcp_put_fn *fn, dcp_put_value_fn *value_fn)
 {
 	uint32_t tensor = 0;
 
@@ -330,20 +399,21 @@ static void dcp_put_member(struct dcp_shown *d,
 			rsh_plan_record(t->plan, f, i, &r);
 			fn(d, t->tree, tensor++, f, &r);
 		}
+	for (uint32_t i = 0; i < d->values.n; i++)
+		value_fn(d, t->tree, &d->values.v[i], tensor + i);
 	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_SETITEMS);
 }
 
 static int dcp_make_metadata(struct dcp_shown *d,
 			     const struct rsh_output_tree *t)
 {
-	const uint32_t n_files = rsh_plan_n_files(t->plan);
 	struct rsh_pickle_out *o = &d->metadata;
-	size_t n = 0;
+	size_t n = d->values.n;
 
-	for (uint32_t f = 0; f < n_files; f++)
+	for (uint32_t f = 0; f < d->n_files; f++)
 		n += rsh_plan_n_records(t->plan, f);
 	d->names = rsh_alloc_array(n, sizeof(*d->names));
-	d->files = calloc((size_t)n_files + 1, sizeof(*d->files));
+	d->files = calloc((size_t)d->n_files + 1, sizeof(*d->files));
 	if (!d->names || !d->files)
 		return -ENOMEM;
 	rsh_pickle_begin(o);
@@ -352,9 +422,11 @@ static int dcp_make_metadata(struct dcp_shown *d,
 	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
 	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
 	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	dcp_put_member(d, t, "state_dict_metadata", dcp_put_tensor);
-	dcp_put_member(d, t, "planner_data", dcp_put_names);
-	dcp_put_member(d, t, "storage_data", dcp_put_places);
+	dcp_put_member(d, t, "state_dict_metadata", dcp_put_tensor,
+		       dcp_put_value);
+	dcp_put_member(d, t, "planner_data", dcp_put_names, dcp_put_value_name);
+	dcp_put_member(d, t, "storage_data", dcp_put_places,
+		       dcp_put_value_place);
 	dcp_end_object(d);
 	rsh_pickle_end(o);
 	return o->failed ? -ENOMEM : 0;
@@ -373,9 +445,22 @@ static int dcp_add_text(struct rsh_output_tree *t, struct rsh_item *item,
 	return rsh_output_add_text(t, &added, &item->leaf);
 }
 
+static int dcp_add_values(struct dcp_shown *d, struct rsh_output_tree *t)
+{
+	int rc = rsh_pickle_items_make(t, &d->values);
+
+	if (rc || d->values.n == 0)
+		return rc;
+	dcp_values_name(d, d->values_name, sizeof(d->values_name));
+	return rsh_output_add_values_file(t, d->values_name, d->values.bytes,
+					  d->values.n_bytes);
+}
+
 static int dcp_add_rows(struct dcp_shown *d, struct rsh_output_tree *t)
 {
-	const uint32_t n = rsh_plan_n_files(t->plan);
+	/* a pickle of {} */
+	static const uint8_t empty[] = { 0x80, 2, '}', '.' };
+	const uint32_t n = d->n_files;
 	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
 						 struct rsh_item, 3);
 	const struct rsh_row files = {
@@ -390,13 +475,14 @@ static int dcp_add_rows(struct dcp_shown *d, struct rsh_output_tree *t)
 	};
 
 	if (!items || rsh_tree_add(t->tree, &files) ||
-	    rsh_output_add_values(t) || dcp_make_metadata(d, t) ||
+	    dcp_add_values(d, t) || dcp_make_metadata(d, t) ||
 	    dcp_add_text(t, &items[0], METADATA_NAME, d->metadata.data,
 			 d->metadata.n) ||
 	    dcp_add_text(t, &items[1], "metadata.json", megatron_config,
 			 sizeof(megatron_config) - 1) ||
 	    dcp_add_text(t, &items[2], "common.pt", d->common,
-			 rsh_torch_save_empty(d->common)))
+			 rsh_torch_save_pickle(empty, sizeof(empty),
+					       d->common)))
 		return -ENOMEM;
 	return rsh_tree_add(t->tree, &beside);
 }
@@ -405,7 +491,10 @@ static int dcp_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct dcp_shown *d = t->state = calloc(1, sizeof(*d));
 
-	if (!d || dcp_add_rows(d, t))
+	if (!d)
+		return rsh_error_nomem(err);
+	d->n_files = rsh_plan_n_files(t->plan);
+	if (dcp_add_rows(d, t))
 		return rsh_error_nomem(err);
 	free(steal_pointer(&d->names));
 	free(steal_pointer(&d->files));
@@ -417,7 +506,8 @@ const struct rsh_output rsh_output_dcp = {
 	.suffix = ".distcp",
 	.framing = &rsh_dcp_framing,
 	.division = RSH_DIVIDE_PARTS,
-	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PART_SIZE,
+	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PICKLES |
+		 RSH_TAKES_PART_SIZE,
 	.last = METADATA_NAME,
 	.build = dcp_build,
 	.free = dcp_free,

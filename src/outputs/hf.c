@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model_config_i.h"
+#include "hf_config_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"

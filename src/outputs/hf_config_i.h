@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/hf_config_i.h - compares the config.json of a Hugging Face model with
- * the weights beside it; only this directory includes it.
+ * the weights beside it, and corrects it; only this directory includes it.
  *
  * transformers trusts config.json: it initializes tensors that are missing in
  * the weights, and skips tensors that the model does not have.  So what a shown
@@ -12,10 +12,12 @@
  * tests/oracle/config_says.py proves for all models of transformers that none
  * is refused with its own config.json.
  *
- * These functions read no file. */
+ * No file is read. */
 #ifndef RSH_OUTPUTS_HF_CONFIG_I_H
 #define RSH_OUTPUTS_HF_CONFIG_I_H
 
+#include "rsh/outputs/model_files.h"
+#include "rsh/outputs/output.h"
 #include "rsh/tensor/dtype.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/json_edit.h"
@@ -50,6 +52,13 @@ struct rsh_hf_weights {
 int rsh_hf_config_update(const struct rsh_hf_weights *w,
 			 struct rsh_json_edit *e, const char *path,
 			 bool complete, struct rsh_error *err);
+
+/* Corrects the config.json and the generation_config.json beside a model to
+ * match the weights that are shown (model_config.c).  Returns 0 or -errno with a
+ * sentence. */
+int rsh_model_configs_update(const struct rsh_output_tree *t,
+			     struct rsh_model_files *files,
+			     struct rsh_error *err);
 
 /* ---- facts about the weights (hf_facts.c) ---- */
 

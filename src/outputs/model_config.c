@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "hf_config_i.h"
-#include "model_config_i.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"

@@ -35,6 +35,7 @@ void rsh_output_tree_clear(struct rsh_output_tree *t)
 	if (t->output && t->output->free)
 		t->output->free(t->state);
 	free(t->texts);
+	free(t->values_text);
 	*t = (struct rsh_output_tree){ 0 };
 }
 
@@ -47,14 +48,14 @@ int rsh_output_file_name(const struct rsh_tree *t, uint32_t file, char *name,
 	return rsh_node_name(&node, name, max);
 }
 
-/* The mode of the values allows no more than the modes of the tensors' files.
- * The number of the file comes after those of all directories. */
-int rsh_output_add_values(struct rsh_output_tree *t)
+/* The number of the file comes after those of all directories. */
+int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
+			       const void *bytes, size_t n)
 {
 	const uid_t uid = t->tree->uid;
 	const gid_t gid = t->tree->gid;
 	struct rsh_output_text text = {
-		.body = rsh_body_of_text(t->values->text, t->values->len),
+		.body = rsh_body_of_text(bytes, n),
 	};
 	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
 						struct rsh_item, 1);
@@ -65,8 +66,6 @@ int rsh_output_add_values(struct rsh_output_tree *t)
 	struct rsh_source_file_info f;
 	struct rsh_store_attr a;
 
-	if (!t->values->text)
-		return 0;
 	if (!item)
 		return -ENOMEM;
 	text.mode = rsh_store_mode_as(&t->values->attr, uid, gid);
@@ -75,10 +74,25 @@ int rsh_output_add_values(struct rsh_output_tree *t)
 		if (f.valid && rsh_source_attr(t->source, f.rank, &a))
 			text.mode &= rsh_store_mode_as(&a, uid, gid);
 	}
-	*item = (struct rsh_item){ VALUES_NAME, RSH_NODE_FILE, 0 };
+	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
 	if (rsh_output_add_text(t, &text, &item->leaf))
 		return -ENOMEM;
 	return rsh_tree_add(t->tree, &row);
+}
+
+int rsh_output_add_values(struct rsh_output_tree *t)
+{
+	const struct rsh_values *v = t->values;
+	bool any = false;
+	size_t n;
+
+	for (uint32_t i = 0; i < v->n; i++)
+		any |= v->values[i].json != NULL;
+	if (!any)
+		return 0;
+	if (rsh_plain_join(v->names, v->values, v->n, &t->values_text, &n))
+		return -ENOMEM;
+	return rsh_output_add_values_file(t, VALUES_NAME, t->values_text, n);
 }
 
 static int ranks_add_rows(struct rsh_output_tree *t)

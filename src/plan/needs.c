@@ -42,12 +42,6 @@ static void use_file(struct rsh_building *b, uint32_t file)
 	b->used_files[b->n_used++] = file;
 }
 
-static void unuse_files(struct rsh_building *b)
-{
-	while (b->n_used > 0)
-		b->used[b->used_files[--b->n_used]] = false;
-}
-
 /* Collects the cells of one tensor that a file needs. */
 struct need {
 	struct rsh_plan *p;
@@ -313,7 +307,8 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 {
 	struct rsh_building *b = &p->building;
 
-	unuse_files(b);
+	while (b->n_used > 0)
+		b->used[b->used_files[--b->n_used]] = false;
 	for (uint32_t i = 0; i < f->list->n; i++) {
 		const struct rsh_slot *s = &f->list->slots[i];
 		int rc = 0;

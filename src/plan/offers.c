@@ -141,8 +141,9 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 			return rsh_error_set(err, EINVAL, "it is too large");
 		dims[d] = (int64_t)o->dims[d];
 	}
-	rc = item ? rsh_grid_new(item, dims, o->n_dims, false,
-				 RSH_GRID_RUNTIME, &g, err) :
+	rc = item ? rsh_grid_new(item, &(struct rsh_grid_sizes){ dims,
+				 o->n_dims, false }, RSH_GRID_RUNTIME, &g,
+				 err) :
 		    rsh_grid_new_whole(o->n_dims, &g, err);
 	if (rc)
 		return rc;
@@ -315,14 +316,15 @@ static int offers_begin(void *ctx, struct rsh_writer_state *w,
 	return 0;
 }
 
-int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
-		   uint32_t n, const struct rsh_strategy *dst,
+int rsh_write_plan(const struct rsh_offers *offers,
+		   const struct rsh_strategy *dst,
 		   const struct rsh_plan_options *opts,
 		   struct rsh_plan **out, struct rsh_error *err)
 {
+	const uint32_t n = offers->n;
 	struct offering s = {
 		.state = calloc(1, sizeof(*s.state)),
-		.offers = offers, .n = n, .dst = dst,
+		.offers = offers->v, .n = n, .dst = dst,
 		.names = rsh_alloc_array(n, sizeof(*s.names)),
 	};
 	struct rsh_policy policy = {
@@ -345,13 +347,14 @@ int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
 
 	if (s.state && s.names) {
 		for (uint32_t i = 0; i < n; i++)
-			s.names[i] = offers[i].name;
+			s.names[i] = offers->v[i].name;
 		s.state->replaced = RSH_NAME_NONE;
 		policy.filter = &s.state->filter;
-		rc = rsh_write_plan_by(cat, &policy, dst, opts, out, err);
+		rc = rsh_write_plan_by(offers->cat, &policy, dst, opts, out,
+				       err);
 	} else {
 		free(s.state);
-		rsh_catalogue_free(cat);
+		rsh_catalogue_free(offers->cat);
 		rc = rsh_error_nomem(err);
 	}
 	free(s.names);

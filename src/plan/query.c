@@ -7,11 +7,6 @@
 
 #include "factored_i.h"
 
-const struct rsh_catalogue *rsh_plan_catalogue(const struct rsh_plan *p)
-{
-	return p->cat;
-}
-
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p)
 {
 	return p->n_mappings;

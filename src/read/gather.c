@@ -39,11 +39,6 @@ static void gather_reset(struct rsh_gather *g)
 		rsh_tiles_drop(g->tiles, g->scales[--g->n_scales].matrix);
 }
 
-static bool gather_is_full(const struct rsh_gather *g)
-{
-	return g->n_runs == RSH_BATCH_RUNS || g->n_groups == RSH_BATCH_GROUPS;
-}
-
 static int gather_flush(struct rsh_gather *g)
 {
 	int rc = rsh_gather_read_runs(g);
@@ -186,7 +181,8 @@ static bool gather_repeat_row(struct rsh_gather *g,
 static int gather_add_piece(struct rsh_gather *g, const struct rsh_piece *p,
 			    uint8_t *dst)
 {
-	int rc = gather_is_full(g) ? gather_flush(g) : 0;
+	int rc = g->n_runs == RSH_BATCH_RUNS || g->n_groups == RSH_BATCH_GROUPS ?
+		 gather_flush(g) : 0;
 
 	return rc ? rc : gather_add_run(g, p, dst);
 }

@@ -21,7 +21,8 @@
 #define FILE_NAME "group_info.pb"
 #define WHAT "file of group information"
 #define RANK_MARK "{rank}"
-#define GROUP_INFO_BYTES_MAX (UINT64_C(64) << 20)
+static const struct rsh_small_file group_info_file = { WHAT,
+						       UINT64_C(64) << 20 };
 
 struct group_check {
 	const struct rsh_strategy *strategy;
@@ -97,8 +98,7 @@ static int group_check_file(struct group_check *w, const char *path,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, GROUP_INFO_BYTES_MAX, WHAT, &data, &len,
-				err);
+	int rc = rsh_load_whole(path, &group_info_file, &data, &len, err);
 
 	return rc ? rc : group_check_bytes(w, path, rank, data, len, err);
 }
@@ -119,8 +119,7 @@ static int group_check_in(struct group_check *w, const struct rsh_source *s,
 		return rsh_error_nomem(err);
 	}
 	name = path + strlen(s->path) + 1;
-	rc = rsh_store_load(s->store, name, GROUP_INFO_BYTES_MAX, WHAT, &data,
-			    &len, err);
+	rc = rsh_store_load(s->store, name, &group_info_file, &data, &len, err);
 	return rc ? rc : group_check_bytes(w, path, dir->rank, data, len, err);
 }
 

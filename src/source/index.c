@@ -228,15 +228,14 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 
 /* ---- scanning ---- */
 
-int rsh_source_scan_file(const struct rsh_source *s, uint32_t file,
-			 const struct rsh_byte_source *bytes, enum rsh_scan how,
-			 struct rsh_names *names, struct rsh_ckpt_index **out,
-			 struct rsh_error *err)
+int rsh_source_scan_file(const struct rsh_scan_job *job,
+			 struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	return s->format->scan ?
-	       s->format->scan(s, file, bytes, how, names, out, err) :
-	       rsh_file_scan(s->type, bytes, how != RSH_SCAN_HEADERS, names,
-			     out, err);
+	const struct rsh_source *s = job->source;
+
+	return s->format->scan ? s->format->scan(job, out, err) :
+	       rsh_file_scan(s->type, job->bytes, job->how != RSH_SCAN_HEADERS,
+			     job->names, out, err);
 }
 
 static int index_scan_bytes(struct indexing *x, uint32_t file,
@@ -245,11 +244,12 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 			    struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
+	const struct rsh_scan_job job = {
+		s, file, bytes, s->check == RSH_CHECK_FULL ? RSH_SCAN_CRC :
+		RSH_SCAN_HEADERS, x->names,
+	};
 	struct rsh_ckpt_index *ix;
-	int rc = rsh_source_scan_file(s, file, bytes,
-				      s->check == RSH_CHECK_FULL ?
-				      RSH_SCAN_CRC : RSH_SCAN_HEADERS,
-				      x->names, &ix, err);
+	int rc = rsh_source_scan_file(&job, &ix, err);
 
 	if (rc)
 		return rc;
@@ -356,12 +356,6 @@ static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 	return 0;
 }
 
-static bool index_fits(const struct rsh_source *s, uint32_t file,
-		       const struct rsh_ckpt_index *ix, struct rsh_names *names)
-{
-	return !s->format->fits || s->format->fits(s, file, ix, names);
-}
-
 /* Returns true if the index was stored; the file then has it. */
 static bool index_is_stored(struct indexing *x, uint32_t file,
 			    const struct rsh_handle *h)
@@ -382,7 +376,8 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	c->known = s->check == RSH_CHECK_FULL ||
 		   index_take_stored(x, f, which) == 0;
 	if (!f->index || (f->index->file_bytes == c->key.size &&
-			  index_fits(s, file, f->index, x->names)))
+			  (!s->format->fits ||
+			   s->format->fits(s, file, f->index, x->names))))
 		return f->index;
 	f->index = NULL;
 	c->known = false;
@@ -488,14 +483,6 @@ static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* Computing checksums keeps the processors busy, so more threads than
- * processors do not help. */
-static unsigned index_threads(const struct rsh_source *s)
-{
-	return s->check == RSH_CHECK_FULL ? s->n_threads :
-					    rsh_source_scan_threads(s);
-}
-
 /* A job writes checksums for all files or for none.  If only some files have
  * one, a file without it is truncated at the end of a record, or its metadata
  * are damaged. */
@@ -544,7 +531,11 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
 	index_open_cache(&x);
-	rc = rsh_parallel_for(index_threads(s), s->n_files, index_or_leave_out,
+	/* Computing checksums keeps the processors busy, so more threads than
+	 * processors do not help. */
+	rc = rsh_parallel_for(s->check == RSH_CHECK_FULL ? s->n_threads :
+			      rsh_source_scan_threads(s), s->n_files,
+			      index_or_leave_out,
 			      &x, err);
 	if (s->check == RSH_CHECK_FULL)
 		index_leave_out_cut(&x);

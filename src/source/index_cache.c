@@ -125,13 +125,6 @@ int rsh_index_dir_open(const char *path, bool asked)
 
 /* ---- the file ---- */
 
-static void index_take_name(struct rsh_index_cache *c,
-			    const struct rsh_store_identity *root)
-{
-	snprintf(c->name, sizeof(c->name), "%016" PRIx64 RSH_INDEX_SUFFIX,
-		 XXH3_64bits(root->which, sizeof(root->which)));
-}
-
 bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset)
 {
 	return rsh_pread_all(fd, buf, len, offset) == (ssize_t)len;
@@ -291,7 +284,8 @@ rsh_index_cache_open(int dirfd, const struct rsh_store_identity *root,
 		return NULL;
 	c->path = path;
 	c->dirfd = dirfd;
-	index_take_name(c, root);
+	snprintf(c->name, sizeof(c->name), "%016" PRIx64 RSH_INDEX_SUFFIX,
+		 XXH3_64bits(root->which, sizeof(root->which)));
 	rc = index_file_read(c);
 	if (rc && rc != -ENOENT)
 		rsh_log_info("%s: the index cache is not used: %s",

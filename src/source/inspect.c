@@ -174,8 +174,9 @@ static int inspect_scan(const struct rsh_source *s, uint32_t i,
 	int rc = inspect_size(in->handle, bytes.path, &bytes.size, err);
 
 	*out = (struct rsh_inspected){ .bytes = bytes.size };
-	return rc ? rc : s->format->scan(s, i, &bytes, RSH_SCAN_VERIFY, names,
-					 &out->index, err);
+	return rc ? rc : s->format->scan(&(struct rsh_scan_job){
+				s, i, &bytes, RSH_SCAN_VERIFY, names,
+			}, &out->index, err);
 }
 
 int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,

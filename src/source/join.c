@@ -64,24 +64,6 @@ static int joined_compare(const void *a, const void *b)
 	return 0;
 }
 
-/* If two files have a record with the same name, the format may decide which
- * one is used. */
-static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
-		      const uint64_t *base, uint32_t n,
-		      struct rsh_names *names, struct rsh_ckpt_index **whole,
-		      uint32_t *twice)
-{
-	cleanup_free uint32_t *home = NULL;
-	int rc = rsh_ckpt_index_join(parts, base, n, NULL, whole, twice);
-
-	if (rc != -EEXIST || !s->format->home)
-		return rc;
-	home = calloc((size_t)rsh_names_count(names) + 1, sizeof(*home));
-	if (!home || s->format->home(s, n, names, home))
-		return -ENOMEM;
-	return rsh_ckpt_index_join(parts, base, n, home, whole, twice);
-}
-
 static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		      struct rsh_names *names,
 		      const struct rsh_ckpt_index **out, struct rsh_error *err)
@@ -89,6 +71,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	cleanup_free const struct rsh_ckpt_index **parts =
 		rsh_alloc_array(n, sizeof(*parts));
 	cleanup_free uint64_t *base = rsh_alloc_array(n, sizeof(*base));
+	cleanup_free uint32_t *home = NULL;
 	struct rsh_ckpt_index *whole;
 	uint32_t n_valid = 0, twice;
 	int rc;
@@ -105,7 +88,16 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	}
 	if (n_valid == 0)
 		return 0;
-	rc = join_parts(s, parts, base, n_valid, names, &whole, &twice);
+	rc = rsh_ckpt_index_join(parts, base, n_valid, NULL, &whole, &twice);
+	/* If two files have a record with the same name, the format may decide
+	 * which one is used. */
+	if (rc == -EEXIST && s->format->home) {
+		home = calloc((size_t)rsh_names_count(names) + 1,
+			      sizeof(*home));
+		rc = !home || s->format->home(s, n_valid, names, home) ?
+		     -ENOMEM : rsh_ckpt_index_join(parts, base, n_valid, home,
+						   &whole, &twice);
+	}
 	if (rc == -EEXIST)
 		return rsh_error_set(err, EINVAL,
 			"%s: parameter %s is in two of its files",

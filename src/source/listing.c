@@ -16,7 +16,8 @@
 
 #define SUBDIRS "/checkpoint*"
 /* A map has a file for each rank, with some hundred bytes each. */
-#define SOURCE_MAP_BYTES_MAX (UINT64_C(1) << 28)
+static const struct rsh_small_file source_map_file = { "map of files",
+						       UINT64_C(1) << 28 };
 
 /* Lists the files in the directories of ranks, and in the directories inside
  * these that some trainers create. */
@@ -222,8 +223,7 @@ static int load_map(const char *map, struct rsh_source_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(map, SOURCE_MAP_BYTES_MAX, "map of files",
-				&data, &len, err);
+	int rc = rsh_load_whole(map, &source_map_file, &data, &len, err);
 
 	return rc ? rc : rsh_source_map_parse(data, len, map, out, err);
 }

@@ -325,7 +325,7 @@ static int take_entry(const struct look *l, const char *name,
 	    (st->kind == RSH_IS_FILE &&
 	     (says.step.n == 0 || is_unfinished_name(name))))
 		return 0;
-	if (asprintf(&path, "%s/%s", l->o->path, name) < 0) {
+	if (asprintf(&path, "%s/%s", rsh_source_path(l->root), name) < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
@@ -548,6 +548,9 @@ int rsh_save_dir_look(const struct rsh_save_dir_options *o,
 	int rc = rsh_save_dir_open(o, &l.root, err);
 
 	*out = (struct rsh_saved_steps){ .n = 0 };
+	/* All steps were removed: object storage has no empty directories. */
+	if (rc == -ENOENT)
+		return 0;
 	if (rc)
 		return rc;
 	rc = state_add_dir(rsh_source_store(l.root), "", DEPTH_MAX, &state);

@@ -49,8 +49,7 @@ int rsh_listing_add_beyond(struct rsh_listing *l,
 /* Adds the directory of a rank.  Returns 0 or -ENOMEM. */
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank);
 
-/* The largest known strategies have a few megabytes per stage. */
-#define RSH_STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
+extern const struct rsh_small_file rsh_strategy_kind; /* strategy_load.c */
 
 struct rsh_path_list {
 	char **v; /* from malloc, and so are the strings */
@@ -189,10 +188,8 @@ int rsh_source_look_at(const struct rsh_source *s,
 		       int (*fn)(const struct rsh_look *look, void *ctx),
 		       void *ctx);
 /* Makes the index of a file, with the scan of its format. */
-int rsh_source_scan_file(const struct rsh_source *s, uint32_t file,
-			 const struct rsh_byte_source *bytes, enum rsh_scan how,
-			 struct rsh_names *names, struct rsh_ckpt_index **out,
-			 struct rsh_error *err);
+int rsh_source_scan_file(const struct rsh_scan_job *job,
+			 struct rsh_ckpt_index **out, struct rsh_error *err);
 /* Returns which ranks or models the files belong to. */
 enum rsh_file_owner rsh_source_owner(const struct rsh_source *s);
 /* Adds a file.  Files must ascend by rank, which is the owner of the entry.

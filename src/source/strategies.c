@@ -54,9 +54,8 @@ static int strategies_load_files(const struct rsh_path_list *list,
 				 struct rsh_error *err)
 {
 	for (size_t i = 0; i < list->n; i++) {
-		int rc = rsh_load_whole(list->v[i], RSH_STRATEGY_BYTES_MAX,
-					"strategy", &data[i], &files[i].len,
-					err);
+		int rc = rsh_load_whole(list->v[i], &rsh_strategy_kind,
+					&data[i], &files[i].len, err);
 
 		if (rc)
 			return rc;
@@ -103,13 +102,13 @@ static int strategies_parse(const struct rsh_path_list *list,
 		struct rsh_error bad = RSH_ERROR_INIT;
 		cleanup_free uint8_t *data = NULL;
 		size_t len;
-		int rc = rsh_load_whole(list->v[i], RSH_STRATEGY_BYTES_MAX,
-					"strategy", &data, &len, &bad);
+		int rc = rsh_load_whole(list->v[i], &rsh_strategy_kind, &data,
+					&len, &bad);
 
 		if (rc == 0)
-			rc = rsh_strategy_parse_all(data, len, list->v[i],
-						    report, ctx, &files[*n],
-						    &bad);
+			rc = rsh_strategy_parse_all(&(struct rsh_memory){
+				data, len }, list->v[i], report, ctx,
+				&files[*n], &bad);
 		if (rc == 0)
 			(*n)++;
 		else if (rc == -ENOMEM)

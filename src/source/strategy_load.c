@@ -20,6 +20,14 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_file.h"
 
+/* The largest known strategies have a few megabytes per stage. */
+#define STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
+
+const struct rsh_small_file rsh_strategy_kind = { "strategy",
+						   STRATEGY_BYTES_MAX };
+static const struct rsh_small_file names_file = { "map of names",
+						  STRATEGY_BYTES_MAX };
+
 static int strategy_system_error(struct rsh_error *err, const char *path)
 {
 	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
@@ -41,8 +49,7 @@ static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "strategy", &data,
-				&len, err);
+	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err);
 
 	if (rc == 0)
 		rc = rsh_strategy_parse(data, len, path, out, err);
@@ -54,8 +61,7 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "map of names",
-				&data, &len, err);
+	int rc = rsh_load_whole(path, &names_file, &data, &len, err);
 
 	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
 }
@@ -124,7 +130,8 @@ static int strategy_merge_files(const struct rsh_path_list *l,
 	for (; n < l->n && rc == 0; n++)
 		rc = strategy_load_file(l->v[n], &files[n], err);
 	if (rc == 0)
-		return rsh_strategy_merge(files, n, form, path, names,
+		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, n,
+				form, path }, names,
 					  out, err);
 	for (n--; n > 0; n--)
 		rsh_strategy_file_free(files[n - 1]);
@@ -177,8 +184,7 @@ static int strategy_digest_file(const char *path, bool named,
 	cleanup_free uint8_t *data = NULL;
 	const char *name = strrchr(path, '/');
 	size_t len;
-	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "strategy", &data,
-				&len, err);
+	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err);
 
 	if (rc)
 		return rc;

@@ -19,6 +19,11 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
+const struct rsh_small_file rsh_rule_table_file = { "rule table",
+						    RSH_RULE_TABLE_MAX };
+const struct rsh_small_file rsh_model_config_file = { "config.json",
+						      RSH_MODEL_CONFIG_MAX };
+
 #define TABLE_SUFFIX ".rules"
 
 /* ---- directories of tables ---- */
@@ -204,8 +209,7 @@ int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, RSH_RULE_TABLE_MAX, "rule table", &data,
-				&len, err);
+	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
 
 	return rc ? rc : rsh_rule_table_parse(data, len, path, out, err);
 }
@@ -215,8 +219,7 @@ int rsh_model_config_load(const char *path, struct rsh_model_config **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, RSH_MODEL_CONFIG_MAX, "config.json",
-				&data, &len, err);
+	int rc = rsh_load_whole(path, &rsh_model_config_file, &data, &len, err);
 
 	return rc ? rc : rsh_model_config_parse(data, len, path, out, err);
 }

@@ -72,16 +72,11 @@ void rsh_walk_log_unreadable(const struct rsh_walk *w)
 				w->unreadable.text, w->n_unreadable - 1);
 }
 
-static bool walk_is_checkpoint(const char *name)
-{
-	return name[0] != '.' && !rsh_has_suffix(name, ".tmp");
-}
-
 /* Returns whether a file with that name counts.  The name may set the rank. */
 static bool walk_matches(const struct rsh_walk *w, const char *name,
 			 uint32_t *rank)
 {
-	if (!walk_is_checkpoint(name))
+	if (name[0] == '.' || rsh_has_suffix(name, ".tmp"))
 		return false;
 	return w->file ? rsh_template_match(w->file, strlen(w->file), name,
 					    rank) :

@@ -54,17 +54,15 @@ static void check_item_layout(struct check *c,
 	const struct derive_shape *shape =
 		id == RSH_NAME_NONE ? NULL : rsh_derive_shape_of(c->shapes, id);
 	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_grid_sizes sizes = {
+		shape ? shape->dims : it->shape,
+		shape ? shape->n_dims : it->n_shape, false,
+	};
 	struct rsh_grid *g = NULL;
-	int rc;
+	int rc = shape || it->n_shape ?
+		rsh_grid_new(it, &sizes, RSH_GRID_RUNTIME, &g, &err) :
+		rsh_grid_new_unsized(it, &g, &err);
 
-	if (shape)
-		rc = rsh_grid_new(it, shape->dims, shape->n_dims, false,
-				  RSH_GRID_RUNTIME, &g, &err);
-	else if (it->n_shape)
-		rc = rsh_grid_new(it, it->shape, it->n_shape, false,
-				  RSH_GRID_RUNTIME, &g, &err);
-	else
-		rc = rsh_grid_new_unsized(it, &g, &err);
 	if (rc)
 		found(c, "%s: parameter %s: %s", f->path, it->name, err.text);
 	rsh_grid_free(g);
@@ -129,6 +127,7 @@ int rsh_strategy_check(const struct rsh_strategy_checked *what,
 	uint32_t n = what->n;
 	struct rsh_error bad = RSH_ERROR_INIT;
 	struct rsh_strategy *s = NULL;
+	struct rsh_strategy_set set;
 	int rc;
 
 	/* Files without usable items are skipped. */
@@ -151,10 +150,11 @@ int rsh_strategy_check(const struct rsh_strategy_checked *what,
 		free(files);
 		return 0;
 	}
-	rc = rsh_strategy_merge(files, n, what->directory ?
-				RSH_STRATEGY_DIR :
-						      RSH_STRATEGY_FILE,
-				what->path, names, &s, &bad);
+	set = (struct rsh_strategy_set){
+		files, n, what->directory ? RSH_STRATEGY_DIR :
+					    RSH_STRATEGY_FILE, what->path,
+	};
+	rc = rsh_strategy_merge(&set, names, &s, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc)

@@ -176,8 +176,9 @@ static int described_merge(const struct described *d, struct rsh_names *names,
 			break;
 	}
 	if (n && files[n - 1])
-		return rsh_strategy_merge(files, n, RSH_STRATEGY_DIR, d->path,
-					  names, out, d->err);
+		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, n,
+				RSH_STRATEGY_DIR, d->path }, names, out,
+				d->err);
 	for (uint32_t i = 0; i < n; i++)
 		rsh_strategy_file_free(files[i]);
 	free(files);

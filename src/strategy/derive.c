@@ -77,9 +77,9 @@ static void derive_add_param(struct derivation *d, uint32_t name,
 	d->n_params++;
 }
 
-/* The planner lists only parameters that operators compute with; counters are
- * not among them. */
-static bool is_counter(const struct derive_shape *s)
+/* Returns whether a parameter has one element.  The planner lists only parameters
+ * that operators compute with; counters are not among them. */
+static bool derive_is_number(const struct derive_shape *s)
 {
 	int64_t n = 1;
 
@@ -102,7 +102,7 @@ static int add_params(struct derivation *d)
 		if (d->src)
 			derive_add_param(d, d->src->params[i].name,
 					 &d->src->params[i]);
-		else if (!is_counter(&d->shapes->v[i]))
+		else if (!derive_is_number(&d->shapes->v[i]))
 			derive_add_param(d, d->shapes->v[i].name, NULL);
 	return 0;
 }
@@ -321,17 +321,17 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 	if (!items)
 		return rsh_error_nomem(d->err);
 	for (uint32_t s = 0; s < d->dst_stages; s++) {
-		size_t n = collect_stage(d, s, items + out->n_items);
+		size_t n = collect_stage(d, s, items + out->items.n);
 
 		if (!n)
 			return rsh_error_set(
 				d->err, EINVAL,
 				"%s: no parameter is left for stage %u",
 				d->path, s);
-		out->n_items += n;
+		out->items.n += n;
 	}
-	out->items = items;
-	out->n_stages = d->dst_stages;
+	out->items.v = items;
+	out->items.n_stages = d->dst_stages;
 	out->stage_ranks = d->dst_ranks;
 	out->n_notes = d->n_notes;
 	out->notes = d->notes;
@@ -423,13 +423,12 @@ int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
 
 	if (!files)
 		return rsh_error_nomem(err);
-	rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages, false,
-			       &data, &len, err);
+	rc = rsh_strategy_emit(&d->items, false, &data, &len, err);
 	if (rc == 0)
 		rc = rsh_strategy_parse(data, len, path, files, err);
 	if (rc == 0)
-		return rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, path,
-					  names, out, err);
+		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
+				RSH_STRATEGY_FILE, path }, names, out, err);
 	free(files);
 	return rc;
 }

@@ -65,10 +65,10 @@ static bool mesh_splits_over(const struct form *f, uint8_t axis)
 /* ---- reading the source ---- */
 
 /* Makes the source's form with these axes; returns false if the item does not
- * have this form.  An axis whose ranks hold the same slice splits nothing. */
-static bool try_form(const struct derivation *d, const struct derive_param *p,
-		     const uint8_t *axes, uint32_t n, uint32_t style,
-		     bool given, struct form *f)
+ * have this form. */
+static bool make_form(const struct derivation *d, const struct derive_param *p,
+		      const uint8_t *axes, uint32_t n, uint32_t style,
+		      struct form *f)
 {
 	const struct rsh_strategy_item *it = p->item;
 	uint8_t place[RSH_STRATEGY_MAX_DIMS];
@@ -85,9 +85,18 @@ static bool try_form(const struct derivation *d, const struct derive_param *p,
 			f->split[e][i] = place[it->n_mesh - 1 -
 					       (uint32_t)it->map[e].axes[i]];
 	}
-	return given ||
-	       !(mesh_splits_over(f, AXIS_DP) || mesh_splits_over(f, AXIS_CP) ||
-		 mesh_splits_over(f, AXIS_REST));
+	return true;
+}
+
+/* Makes a form with axes that no rule gives.  An axis whose ranks hold the same
+ * slice splits nothing. */
+static bool try_form(const struct derivation *d, const struct derive_param *p,
+		     const uint8_t *axes, uint32_t n, uint32_t style,
+		     struct form *f)
+{
+	return make_form(d, p, axes, n, style, f) &&
+	       !mesh_splits_over(f, AXIS_DP) && !mesh_splits_over(f, AXIS_CP) &&
+	       !mesh_splits_over(f, AXIS_REST);
 }
 
 /* Lists all forms of a style that explain the item, the most usual one
@@ -101,19 +110,18 @@ static uint32_t forms_of_style(const struct derivation *d,
 	uint32_t n_usual = rsh_derive_usual_axes(d, style, usual);
 	uint32_t n = 0;
 
-	n += try_form(d, p, usual, n_usual, style, false, &forms[n]);
+	n += try_form(d, p, usual, n_usual, style, &forms[n]);
 	if (d->axes[AXIS_EP].src > 1) {
 		struct form f;
 
-		if (try_form(d, p, experts, 3, style, false, &f) &&
+		if (try_form(d, p, experts, 3, style, &f) &&
 		    (n == 0 || mesh_splits_over(&f, AXIS_EP)))
 			forms[n++] = f;
 		if (style == STYLE_KEPT)
-			n += try_form(d, p, experts, 2, style, false,
-				      &forms[n]);
+			n += try_form(d, p, experts, 2, style, &forms[n]);
 	}
 	if (n == 0)
-		n += try_form(d, p, experts, 1, style, false, &forms[n]);
+		n += try_form(d, p, experts, 1, style, &forms[n]);
 	return n;
 }
 
@@ -152,8 +160,8 @@ static int given_forms(struct derivation *d, struct derive_param *p,
 	for (uint32_t i = 0; i < rule->n_axes && whole; i++)
 		if (!d->axes[axes[i]].src)
 			d->axes[axes[i]].src = it->mesh[i];
-	*n = try_form(d, p, axes, rule->n_axes,
-		      whole ? STYLE_KEPT : STYLE_STRIPPED, true, &forms[0]);
+	*n = make_form(d, p, axes, rule->n_axes,
+		       whole ? STYLE_KEPT : STYLE_STRIPPED, &forms[0]);
 	return 0;
 }
 

@@ -73,9 +73,10 @@ static int make_whole(struct derive_shape *shape,
 		      const struct rsh_strategy_item *item,
 		      const struct rsh_names *names, struct rsh_error *err)
 {
+	const struct rsh_grid_sizes sizes = { shape->dims, shape->n_dims,
+					      true };
 	struct rsh_grid *g;
-	int rc = rsh_grid_new(item, shape->dims, shape->n_dims, true,
-			      RSH_GRID_RUNTIME, &g, err);
+	int rc = rsh_grid_new(item, &sizes, RSH_GRID_RUNTIME, &g, err);
 
 	if (rc) {
 		rsh_error_prefix(err, "parameter %s",

@@ -154,9 +154,12 @@ bool rsh_item_is_simple(const struct rsh_strategy_item *it)
 }
 
 static int check_dims(const struct rsh_grid_spec *g,
-		      const struct rsh_strategy_item *it, const int64_t *dims,
-		      bool local, struct rsh_error *err)
+		      const struct rsh_strategy_item *it,
+		      const struct rsh_grid_sizes *sizes, struct rsh_error *err)
 {
+	const int64_t *dims = sizes->dims;
+	const bool local = sizes->local;
+
 	for (uint32_t d = 0; d < g->n_dims; d++) {
 		uint64_t whole = (uint64_t)dims[d];
 
@@ -180,10 +183,11 @@ static int check_dims(const struct rsh_grid_spec *g,
 	return 0;
 }
 
-int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
-		 uint32_t n_dims, bool local, enum rsh_grid_rule rule,
+int rsh_grid_new(const struct rsh_strategy_item *it,
+		 const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err)
 {
+	const uint32_t n_dims = sizes->n_dims;
 	struct rsh_grid_spec g;
 	struct rsh_fold fold;
 	uint32_t shard;
@@ -193,7 +197,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 		return rsh_error_set(err, EINVAL, "too many dimensions");
 	rc = shard_size(it, n_dims, &shard, err);
 	if (rc == 0)
-		rc = rsh_fold_map(it, dims, n_dims, local, shard, &fold, err);
+		rc = rsh_fold_map(it, sizes, shard, &fold, err);
 	if (rc)
 		return rc;
 	/* Equal grids must have equal bytes, including padding. */
@@ -214,7 +218,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 	}
 	if (shard > 1)
 		g.split[0] *= shard;
-	rc = check_dims(&g, it, dims, local, err);
+	rc = check_dims(&g, it, sizes, err);
 	if (rc)
 		return rc;
 	*out = rsh_grid_make(&g);
@@ -226,6 +230,7 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 {
 	struct rsh_strategy_item plain = *it;
 	int64_t dims[RSH_MAX_DIMS];
+	const struct rsh_grid_sizes sizes = { dims, it->n_map, false };
 
 	if (it->n_map > RSH_MAX_DIMS)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
@@ -234,8 +239,7 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 	for (uint32_t d = 0; d < it->n_map; d++)
 		dims[d] = rsh_item_ranks(it);
 	plain.n_shape = 0;
-	return rsh_grid_new(&plain, dims, it->n_map, false, RSH_GRID_RUNTIME,
-			    out, err);
+	return rsh_grid_new(&plain, &sizes, RSH_GRID_RUNTIME, out, err);
 }
 
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
@@ -272,8 +276,7 @@ uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
 
 struct folding {
 	const struct rsh_strategy_item *item;
-	const int64_t *dims;
-	bool local;
+	const struct rsh_grid_sizes *sizes;
 	uint32_t shard;
 };
 
@@ -300,23 +303,24 @@ static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 			return false;
 		split *= s;
 	}
-	if (f->local) {
+	if (f->sizes->local) {
 		uint64_t want;
 
 		return !it->n_shape ||
-		       (rsh_mul_u64((uint64_t)f->dims[d], split, &want) &&
-			want == whole);
+		       (rsh_mul_u64((uint64_t)f->sizes->dims[d], split,
+				    &want) && want == whole);
 	}
-	if (it->n_shape && (uint64_t)f->dims[d] != whole)
+	if (it->n_shape && (uint64_t)f->sizes->dims[d] != whole)
 		return false;
-	return (uint64_t)f->dims[d] % split == 0;
+	return (uint64_t)f->sizes->dims[d] % split == 0;
 }
 
-int rsh_fold_map(const struct rsh_strategy_item *item, const int64_t *dims,
-		 uint32_t n_dims, bool dims_are_local, uint32_t shard,
+int rsh_fold_map(const struct rsh_strategy_item *item,
+		 const struct rsh_grid_sizes *sizes, uint32_t shard,
 		 struct rsh_fold *out, struct rsh_error *err)
 {
-	const struct folding f = { item, dims, dims_are_local, shard };
+	const struct folding f = { item, sizes, shard };
+	const uint32_t n_dims = sizes->n_dims;
 	/* ways[d][e] counts the foldings of the first e entries onto d
 	 * dimensions (2 means more than one).  from[d][e] is where the last
 	 * group of one of them begins. */

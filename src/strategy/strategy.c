@@ -314,30 +314,29 @@ static int check_ranks(struct strategy_impl *s, const struct entries *e,
 
 /* ---- public functions ---- */
 
-int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
-		       enum rsh_strategy_form form, const char *path,
+int rsh_strategy_merge(const struct rsh_strategy_set *set,
 		       struct rsh_names *names, struct rsh_strategy **out,
 		       struct rsh_error *err)
 {
-	bool directory = form != RSH_STRATEGY_FILE;
+	bool directory = set->form != RSH_STRATEGY_FILE;
 	struct strategy_impl *s = calloc(1, sizeof(*s));
 	struct entries e = { NULL, 0 };
 	int rc;
 
 	if (!s) {
-		for (uint32_t i = 0; i < n; i++)
-			rsh_strategy_file_free(files[i]);
-		free(files);
+		for (uint32_t i = 0; i < set->n; i++)
+			rsh_strategy_file_free(set->files[i]);
+		free(set->files);
 		return rsh_error_nomem(err);
 	}
-	s->files = files;
-	s->n_files = n;
-	s->path = strdup(path);
+	s->files = set->files;
+	s->n_files = set->n;
+	s->path = strdup(set->path);
 	s->pub.path = s->path;
 	rc = s->path ? 0 : rsh_error_nomem(err);
 	if (rc == 0 && directory)
-		rc = keep_one_a_stage(s, form == RSH_STRATEGY_DIR_AS_LISTED,
-				      err);
+		rc = keep_one_a_stage(s, set->form ==
+				      RSH_STRATEGY_DIR_AS_LISTED, err);
 	if (rc == 0)
 		rc = strategy_collect(s, directory, names, &e, err);
 	if (rc == 0)

@@ -21,14 +21,6 @@ bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 	return true;
 }
 
-bool rsh_box_has(const struct rsh_box *b, const uint64_t *at)
-{
-	for (uint32_t d = 0; d < b->n_dims; d++)
-		if (at[d] < b->from[d] || at[d] - b->from[d] >= b->size[d])
-			return false;
-	return true;
-}
-
 uint64_t rsh_box_elements(const struct rsh_box *b)
 {
 	uint64_t n = 1;

@@ -130,12 +130,6 @@ uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
 	return rank + grid_rank_at(g->s.free, g->s.n_free, place);
 }
 
-uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t like)
-{
-	return rsh_grid_member(g, cell, rsh_grid_replica(g, like));
-}
-
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g)
 {
 	uint32_t cells = 1;

@@ -72,19 +72,6 @@ SQUARE(8, b)
 #define SQUARES(unit) NULL, 0
 #endif
 
-/* Transposes columns [from, to) of rows [row, n_rows), an element at a
- * time. */
-static inline __attribute__((always_inline)) void
-transpose_elements(const struct rsh_transpose *t, const uint8_t *in,
-		   uint8_t *out, uint32_t unit, uint64_t row, uint64_t from,
-		   uint64_t to)
-{
-	for (uint64_t c = from; c < to; c++)
-		for (uint64_t r = row; r < t->n_rows; r++)
-			memcpy(out + c * t->out_stride + r * unit,
-			       in + r * t->in_stride + c * unit, unit);
-}
-
 /* `unit`, `square` and `side` (0: there are no squares) are constants of each
  * call, so that the compiler makes plain loads and stores of memcpy(). */
 static inline __attribute__((always_inline)) void
@@ -99,8 +86,11 @@ transpose_unit(const struct rsh_transpose *t, const uint8_t *in, uint8_t *out,
 			square(in + r * t->in_stride + c * unit, t->in_stride,
 			       out + c * t->out_stride + r * unit,
 			       t->out_stride);
-	transpose_elements(t, in, out, unit, rows, 0, columns);
-	transpose_elements(t, in, out, unit, 0, columns, t->n_columns);
+	/* The elements outside the squares. */
+	for (uint64_t c = 0; c < t->n_columns; c++)
+		for (uint64_t r = c < columns ? rows : 0; r < t->n_rows; r++)
+			memcpy(out + c * t->out_stride + r * unit,
+			       in + r * t->in_stride + c * unit, unit);
 }
 
 void rsh_transpose(const struct rsh_transpose *t, const uint8_t *in,

@@ -62,16 +62,6 @@ enum rsh_log_level rsh_log_get_level(void)
 							memory_order_relaxed);
 }
 
-int rsh_log_parse_level(const char *s, enum rsh_log_level *out)
-{
-	for (size_t i = 0; i < N_LEVELS; i++)
-		if (!strcmp(s, levels[i].name)) {
-			*out = (enum rsh_log_level)i;
-			return 0;
-		}
-	return -EINVAL;
-}
-
 const char *rsh_log_level_name(enum rsh_log_level level)
 {
 	return levels[level].name;

@@ -108,24 +108,8 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	in_arena.arena = &arena;
 	rc = f->read(&in_arena, &o, err);
 	if (rc == 0)
-		rc = rsh_write_plan(o.cat, o.v, o.n, job->dst, &opts, out, err);
+		rc = rsh_write_plan(&o, job->dst, &opts, out, err);
 	rsh_arena_clear(&arena);
-	return rc;
-}
-
-static int plan_values(struct rsh_reshard *v,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_error *err)
-{
-	const struct rsh_format *f = rsh_source_format(v->source);
-	char *note;
-	int rc;
-
-	if (!f->values || !(v->output->takes & RSH_TAKES_VALUES))
-		return 0;
-	rc = f->values(v->source, opts, &v->extra, &note, err);
-	if (rc == 0 && note && rsh_blueprint_note(v->plan, note))
-		rc = rsh_error_nomem(err);
 	return rc;
 }
 
@@ -155,7 +139,7 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	if (v->weights)
 		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
 	rc = plan_source(&job, &v->plan, err);
-	return rc ? rc : plan_values(v, &opts, err);
+	return rc ? rc : rsh_vfs_values(v, &opts, err);
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the

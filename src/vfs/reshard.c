@@ -14,7 +14,7 @@
 
 /* ---- building ---- */
 
-static bool is_newer(const struct timespec *a, const struct timespec *b)
+static bool file_is_newer(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec :
 					a->tv_nsec > b->tv_nsec;
@@ -37,7 +37,7 @@ static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 		if (!rsh_source_attr(v->source, ranks[i], &a))
 			continue;
 		f->mode &= rsh_store_mode_as(&a, t->uid, t->gid);
-		if (!any || is_newer(&a.mtime, &f->mtime))
+		if (!any || file_is_newer(&a.mtime, &f->mtime))
 			f->mtime = a.mtime;
 		any = true;
 	}
@@ -99,7 +99,7 @@ static void reshard_free(struct rsh_vfs *vfs)
 	rsh_vfs_clear(vfs);
 	free(v->files);
 	rsh_output_tree_clear(&v->shown);
-	free(v->extra.text);
+	rsh_values_clear(&v->extra);
 	rsh_reader_free(v->reader);
 	rsh_plan_free(v->plan);
 	rsh_name_map_free(v->renames);
@@ -135,7 +135,7 @@ static void reshard_show_text(const struct rsh_reshard *v,
 	};
 	for (uint32_t i = 0; !text->attr && i < v->n_files; i++) {
 		out->mode &= v->files[i].mode;
-		if (is_newer(&v->files[i].mtime, &out->mtime))
+		if (file_is_newer(&v->files[i].mtime, &out->mtime))
 			out->mtime = v->files[i].mtime;
 	}
 }

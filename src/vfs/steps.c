@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/thread.h"
@@ -16,6 +17,9 @@
 /* The default intervals between looks. */
 #define LOCAL_NS (UINT64_C(2) * 1000000000)
 #define REMOTE_NS (UINT64_C(30) * 1000000000)
+
+/* The least time between a change and the look that it causes. */
+#define LEAST_NS (UINT64_C(100) * 1000000)
 
 /* The time that the thread may take to return from its source at the end. */
 #define STOP_NS (UINT64_C(2) * 1000000000)
@@ -30,16 +34,23 @@ bool rsh_vfs_has_steps(const struct rsh_vfs *v)
 /* ---- planning; lock held ---- */
 
 /* Plans the tree of a step.  Files that changed since the look belong to
- * another state of the step. */
+ * another state of the step, which the next lookup of its name has to find. */
 static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
 		     struct rsh_vfs **tree, struct rsh_error *err)
 {
 	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err);
+	struct rsh_error unused = RSH_ERROR_INIT;
 
-	if (rc || rsh_saved_step_is_same(&s->cfg.dir, &t->saved))
+	if (rsh_saved_step_is_same(&s->cfg.dir, &t->saved)) {
+		if (rc)
+			rsh_log_warning("%s: %s cannot be shown: %s",
+					s->cfg.dir.path, t->saved.name,
+					err->text);
 		return rc;
+	}
 	rsh_vfs_free(*tree);
 	*tree = NULL;
+	rsh_steps_look(s, &unused);
 	return rsh_error_set(err, ESTALE, "%s: %s has changed",
 			     s->cfg.dir.path, t->saved.name);
 }
@@ -57,9 +68,6 @@ static int step_plan(struct rsh_steps *s, struct rsh_shown_step *t)
 	s->planning = t->planning = true;
 	pthread_mutex_unlock(&s->lock);
 	rc = step_open(s, t, &tree, &err);
-	if (rc)
-		rsh_log_warning("%s: %s cannot be shown: %s", s->cfg.dir.path,
-				t->saved.name, err.text);
 	pthread_mutex_lock(&s->lock);
 	s->planning = t->planning = false;
 	t->tree = tree;
@@ -213,24 +221,49 @@ void rsh_steps_each(const struct rsh_vfs *v,
 
 /* ---- the thread ---- */
 
+static void steps_pause(struct rsh_steps *s, uint64_t ns)
+{
+	const uint64_t until = rsh_clock_ns() + ns;
+
+	while (!s->stopping && rsh_clock_ns() < until)
+		rsh_clock_wait(&s->changed, &s->lock, until);
+}
+
+/* Waits until the directory changes, or for the interval.  A job that writes
+ * causes many changes, so looks take a tenth of the time at most. */
+static void steps_await(struct rsh_steps *s, uint64_t look_ns)
+{
+	bool changed;
+
+	if (!s->watch) {
+		steps_pause(s, s->cfg.interval_ns);
+		return;
+	}
+	pthread_mutex_unlock(&s->lock);
+	changed = rsh_save_watch_wait(s->watch, s->cfg.interval_ns);
+	pthread_mutex_lock(&s->lock);
+	if (changed)
+		steps_pause(s, rsh_min_u64(s->cfg.interval_ns,
+					   LEAST_NS + 9 * look_ns));
+}
+
 static void *watch(void *arg)
 {
 	struct rsh_steps *s = arg;
-	struct rsh_error err;
-
 	pthread_mutex_lock(&s->lock);
+	/* Changes before a directory is watched are found by the look after
+	 * that. */
 	while (!s->stopping) {
-		const uint64_t until = rsh_clock_ns() + s->cfg.interval_ns;
+		const uint64_t begun = rsh_clock_ns();
+		struct rsh_error err = RSH_ERROR_INIT;
 
-		while (!s->stopping && rsh_clock_ns() < until)
-			rsh_clock_wait(&s->changed, &s->lock, until);
-		if (s->stopping)
-			break;
 		pthread_mutex_unlock(&s->lock);
-		err = (struct rsh_error)RSH_ERROR_INIT;
+		if (s->watch)
+			rsh_save_watch_update(s->watch, s->source);
 		rsh_steps_look(s, &err);
 		rsh_steps_sweep(s);
 		pthread_mutex_lock(&s->lock);
+		steps_await(s, rsh_clock_ns() - begun);
 	}
 	s->ended = true;
 	pthread_cond_broadcast(&s->changed);
@@ -241,11 +274,15 @@ static void *watch(void *arg)
 int rsh_steps_start(struct rsh_vfs *v)
 {
 	struct rsh_steps *s = rsh_steps_of(v);
-	int rc = rsh_vfs_has_steps(v) ?
-		 rsh_thread_start(&s->thread, watch, s) : 0;
+	int rc;
 
-	if (rc == 0 && rsh_vfs_has_steps(v))
-		s->started = true;
+	if (!rsh_vfs_has_steps(v))
+		return 0;
+	/* Without a watch the directory is looked at in intervals. */
+	if (!rsh_store_is_remote(rsh_source_store(s->source)))
+		rsh_save_watch_open(&s->cfg.dir, &s->watch);
+	rc = rsh_thread_start(&s->thread, watch, s);
+	s->started = rc == 0;
 	return rc;
 }
 
@@ -261,6 +298,8 @@ bool rsh_steps_stop(struct rsh_vfs *v)
 	pthread_mutex_lock(&s->lock);
 	s->stopping = true;
 	pthread_cond_broadcast(&s->changed);
+	if (s->watch)
+		rsh_save_watch_wake(s->watch);
 	while (!s->ended && rc == 0)
 		rc = rsh_clock_wait(&s->changed, &s->lock, until);
 	ended = s->ended;
@@ -292,6 +331,7 @@ static void steps_free(struct rsh_vfs *v)
 	}
 	rsh_steps_root_free(s->root);
 	rsh_saved_steps_clear(&s->found);
+	rsh_save_watch_free(s->watch);
 	if (s->source)
 		rsh_source_free(s->source);
 	rsh_vfs_clear(v);

@@ -47,6 +47,7 @@ struct rsh_steps {
 	struct rsh_vfs vfs;
 	struct rsh_steps_config cfg;
 	struct rsh_source *source; /* the directory, without files */
+	struct rsh_save_watch *watch; /* NULL: inotify does not work there */
 	pthread_t thread;
 	bool started;
 

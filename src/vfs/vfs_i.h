@@ -103,7 +103,7 @@ struct rsh_reshard {
 	/* The form that the tree shows, and the tree that it has made. */
 	const struct rsh_output *output;
 	struct rsh_output_tree shown;
-	/* Values of the source that are not tensors, as text. */
+	/* Values of the source that are not tensors. */
 	struct rsh_values extra;
 
 	uint32_t n_files; /* of the plan */
@@ -164,6 +164,11 @@ bool rsh_vfs_is_state(const char *name);
 /* Adds a note to the plan about the optimizer parameters of the source that are
  * left out.  Returns 0 or -ENOMEM. */
 int rsh_vfs_note_states(struct rsh_reshard *v);
+/* Reads the wanted values that are not tensors into v->extra, if the output
+ * shows such values (values.c).  Adds a note to the plan about those that it
+ * cannot show.  Returns 0, or -errno with a sentence. */
+int rsh_vfs_values(struct rsh_reshard *v, const struct rsh_plan_options *opts,
+		   struct rsh_error *err);
 /* Builds the names and attributes of the tree from the finished plan
  * (reshard.c). */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,

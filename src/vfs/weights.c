@@ -78,8 +78,8 @@ static int weights_load_config(struct rsh_vfs_weights *w,
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME, RSH_MODEL_CONFIG_MAX,
-			    RSH_MODEL_CONFIG_NAME, &data, &len, err);
+	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+			    &rsh_model_config_file, &data, &len, err);
 	return rc ? rc : rsh_model_config_parse(data, len, path, &w->config,
 						err);
 }
@@ -390,6 +390,7 @@ static int weights_plan(struct weights_job *k,
 {
 	struct rsh_vfs_weights *w = k->v->weights;
 	struct rsh_plan_options form;
+	struct rsh_offers out;
 	int rc = weights_read(k, view, err);
 
 	if (rc == 0)
@@ -405,8 +406,8 @@ static int weights_plan(struct weights_job *k,
 		return rc;
 	form = weights_form(k);
 	form = rsh_vfs_offer_options(k->v->source, &form);
-	rc = rsh_write_plan(steal_pointer(&k->cat), k->out, k->n_out, k->v->dst,
-			    &form, &k->v->plan, err);
+	out = (struct rsh_offers){ steal_pointer(&k->cat), k->out, k->n_out };
+	rc = rsh_write_plan(&out, k->v->dst, &form, &k->v->plan, err);
 	if (rc == 0 && w->note &&
 	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
 		rc = rsh_error_nomem(err);

@@ -5,9 +5,9 @@
 
 #include <zlib.h>
 
-#include "ckpt_index_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/ckpt.h"
 
 #define STEP_BYTES (1024 * 1024)
 

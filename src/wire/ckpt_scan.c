@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ckpt_index_i.h"
 #include "pb_scan_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"

@@ -6,11 +6,11 @@
 
 #include <jansson.h>
 
-int rsh_json_load(const void *data, size_t len, size_t flags, const char *path,
+int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 		  const char *what, json_t **out, struct rsh_error *err)
 {
 	json_error_t where;
-	json_t *root = json_loadb(data, len, flags, &where);
+	json_t *root = json_loadb(text->data, text->len, flags, &where);
 
 	if (json_is_object(root)) {
 		*out = root;

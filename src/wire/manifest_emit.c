@@ -40,7 +40,7 @@ static json_t *hash_json(uint64_t xxh3)
 	return json_string(digits);
 }
 
-static json_t *number_json(uint64_t n)
+static json_t *u64_json(uint64_t n)
 {
 	return json_integer((json_int_t)n);
 }
@@ -71,8 +71,8 @@ static json_t *record_json(const struct rsh_manifest_record *r)
 		}
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "name",
 			 text_json(r->name), "dtype", rsh_dtype_name(r->dtype),
-			 "shape", shape, "offset", number_json(r->offset),
-			 "bytes", number_json(r->bytes), "xxh3",
+			 "shape", shape, "offset", u64_json(r->offset),
+			 "bytes", u64_json(r->bytes), "xxh3",
 			 hash_json(r->xxh3));
 }
 
@@ -80,7 +80,7 @@ static json_t *file_json(const struct rsh_manifest_file *f)
 {
 	json_t *records = json_array();
 	json_t *file = json_pack("{s:o,s:o,s:o}", "file", text_json(f->path),
-				 "size", number_json(f->size), "xxh3",
+				 "size", u64_json(f->size), "xxh3",
 				 hash_json(f->xxh3));
 	int rc = 0;
 
@@ -90,7 +90,7 @@ static json_t *file_json(const struct rsh_manifest_file *f)
 	if (f->written)
 		rc |= json_object_set_new(
 			file, "written",
-			json_pack("{s:o,s:o}", "inode", number_json(f->inode),
+			json_pack("{s:o,s:o}", "inode", u64_json(f->inode),
 				  "mtime",
 				  mtime_json(f->mtime_s, f->mtime_ns)));
 	rc |= json_object_set_new(file, "records", records);
@@ -114,14 +114,14 @@ static json_t *line_json(const struct rsh_manifest_line *line)
 				 strategy_json(&line->head.src), "dst_strategy",
 				 strategy_json(&line->head.dst), "conversion",
 				 hash_json(line->head.conversion), "tree_files",
-				 number_json(line->head.n_files), "tree_bytes",
-				 number_json(line->head.bytes));
+				 u64_json(line->head.n_files), "tree_bytes",
+				 u64_json(line->head.bytes));
 	case RSH_MANIFEST_SOURCE:
 		return json_pack("{s:o,s:i,s:o,s:o,s:o}", "source",
 				 text_json(line->source.path), "rank",
 				 (int)line->source.rank, "size",
-				 number_json(line->source.size), "inode",
-				 number_json(line->source.inode), "mtime",
+				 u64_json(line->source.size), "inode",
+				 u64_json(line->source.inode), "mtime",
 				 mtime_json(line->source.mtime_s,
 					    line->source.mtime_ns));
 	case RSH_MANIFEST_FILE:
@@ -130,7 +130,7 @@ static json_t *line_json(const struct rsh_manifest_line *line)
 		break;
 	}
 	return json_pack("{s:s,s:o}", "end", "reshardfs", "files",
-			 number_json(line->n_files));
+			 u64_json(line->n_files));
 }
 
 int rsh_manifest_emit(const struct rsh_manifest_line *line, char **out,

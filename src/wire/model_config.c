@@ -51,8 +51,8 @@ static int model_load(struct rsh_model_config *c, const void *data, size_t len,
 {
 	const json_t *q, *block;
 	const char *method;
-	int rc = rsh_json_load(data, len, 0, c->path, "a config.json", &c->root,
-			       err);
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       0, c->path, "a config.json", &c->root, err);
 
 	if (rc)
 		return rc;

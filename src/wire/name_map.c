@@ -32,7 +32,8 @@ int rsh_name_map_parse(const void *data, size_t len, const char *path,
 		       struct rsh_name_map **out, struct rsh_error *err)
 {
 	json_t *root;
-	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       JSON_REJECT_DUPLICATES, path,
 			       "a map from old to new parameter names", &root,
 			       err);
 

@@ -54,6 +54,14 @@ void rsh_pickle_put(struct rsh_pickle_out *o, enum rsh_pickle_op op)
 	pickle_put_op(o, (uint8_t)op, 0, 0);
 }
 
+static void pickle_put_long(struct rsh_pickle_out *o, uint64_t v,
+			    unsigned width)
+{
+	pickle_put_op(o, 0x8a, width, 1); /* LONG1 */
+	for (unsigned i = 0; i < width; i++)
+		pickle_put_op(o, (uint8_t)(v >> 8 * i), 0, 0);
+}
+
 void rsh_pickle_put_number(struct rsh_pickle_out *o, uint64_t v)
 {
 	unsigned width = 5;
@@ -69,14 +77,29 @@ void rsh_pickle_put_number(struct rsh_pickle_out *o, uint64_t v)
 		 * byte more. */
 		while (width < 8 && v >> (8 * width - 1))
 			width++;
-		if (width == 8 && v >> 63) {
+		if (width == 8 && v >> 63)
 			o->failed = true;
-			return;
-		}
-		pickle_put_op(o, 0x8a, width, 1);
-		for (unsigned i = 0; i < width; i++)
-			pickle_put_op(o, (uint8_t)(v >> 8 * i), 0, 0);
+		else
+			pickle_put_long(o, v, width);
 	}
+}
+
+void rsh_pickle_put_signed(struct rsh_pickle_out *o, int64_t v)
+{
+	if (v >= 0)
+		rsh_pickle_put_number(o, (uint64_t)v);
+	else if (v >= INT32_MIN)
+		pickle_put_op(o, 'J', (uint64_t)v, 4); /* BININT */
+	else
+		pickle_put_long(o, (uint64_t)v, 8);
+}
+
+void rsh_pickle_put_real(struct rsh_pickle_out *o, double v)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	pickle_put_op(o, 'G', __builtin_bswap64(bits), 8); /* BINFLOAT */
 }
 
 void rsh_pickle_put_text(struct rsh_pickle_out *o, const char *s, size_t n)

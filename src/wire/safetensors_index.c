@@ -13,13 +13,6 @@
 #include "rsh/wire/json_load.h"
 #include "safetensors_i.h"
 
-/* Returns whether this is the name of a file in the directory of the map. */
-static bool is_plain_name(const char *file)
-{
-	return *file && !strchr(file, '/') && strcmp(file, ".") &&
-	       strcmp(file, "..");
-}
-
 static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 		      const char *name, const json_t *value, const char *path,
 		      struct rsh_error *err)
@@ -30,7 +23,9 @@ static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: the file of \"%s\" is not a string",
 				     path, name);
-	if (!is_plain_name(file))
+	/* A part must be in the directory of the map. */
+	if (!*file || strchr(file, '/') || !strcmp(file, ".") ||
+	    !strcmp(file, ".."))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: \"%s\" is said to be in \"%s\", which is not a file name",
 				     path, name, file);
@@ -110,7 +105,8 @@ int rsh_weight_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_weight_map *out, struct rsh_error *err)
 {
 	cleanup_json json_t *root = NULL;
-	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       JSON_REJECT_DUPLICATES, path,
 			       "a map of weights", &root, err);
 
 	*out = (struct rsh_weight_map){ .n_weights = 0 };

@@ -68,7 +68,8 @@ int rsh_source_map_parse(const void *data, size_t len, const char *path,
 {
 	cleanup_json json_t *root = NULL;
 	struct rsh_source_map *m;
-	int rc = rsh_json_load(data, len, JSON_REJECT_DUPLICATES, path,
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       JSON_REJECT_DUPLICATES, path,
 			       "a map from ranks to files ({\"0\": \"path\", "
 			       "...})", &root, err);
 

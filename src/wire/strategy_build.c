@@ -115,8 +115,8 @@ static int check_mesh(const struct check *c)
 	return 0;
 }
 
-static int check_entry(const struct check *c, const struct raw_list *entry,
-		       uint64_t *used)
+static int map_check_entry(const struct check *c, const struct raw_list *entry,
+			   uint64_t *used)
 {
 	if (entry->n > RSH_STRATEGY_MAX_DIMS)
 		return bad_item(c, "%" PRIu32 " mesh axes on one dimension",
@@ -149,7 +149,7 @@ static int check_map(const struct check *c)
 		return bad_item(c, "a tensor map of %" PRIu32 " dimensions",
 				c->raw->n_map);
 	for (uint32_t i = 0; !rc && i < c->raw->n_map; i++)
-		rc = check_entry(c, &c->raw->map[i], &used);
+		rc = map_check_entry(c, &c->raw->map[i], &used);
 	return rc;
 }
 

@@ -236,9 +236,10 @@ new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
 	return op;
 }
 
-static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
-		   size_t n, uint32_t n_stages, void **out, size_t *len)
+static int emit_pb(struct rsh_arena *a, const struct rsh_staged_items *items,
+		   void **out, size_t *len)
 {
+	const size_t n = items->n;
 	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
 
 	map.parallel_strategy_item =
@@ -248,8 +249,9 @@ static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
 	if (!map.parallel_strategy_item || !map.parallel_layout_item)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		map.parallel_strategy_item[i] = new_op(a, &items[i]);
-		map.parallel_layout_item[i] = new_item(a, &items[i], n_stages);
+		map.parallel_strategy_item[i] = new_op(a, &items->v[i]);
+		map.parallel_layout_item[i] = new_item(a, &items->v[i],
+							   items->n_stages);
 		if (!map.parallel_strategy_item[i] ||
 		    !map.parallel_layout_item[i])
 			return -ENOMEM;
@@ -312,20 +314,21 @@ static json_t *json_op(const struct rsh_staged_item *s)
 			 (int)s->stage);
 }
 
-static int emit_json(struct rsh_arena *a, const struct rsh_staged_item *items,
-		     size_t n, uint32_t n_stages, void **out, size_t *len)
+static int emit_json(struct rsh_arena *a, const struct rsh_staged_items *items,
+		     void **out, size_t *len)
 {
 	json_t *ops = json_object(), *layouts = json_object();
 	bool failed = !ops || !layouts;
 
-	for (size_t i = 0; !failed && i < n; i++) {
-		const char *op = op_name(a, &items[i]);
-		const char *name = staged_name(a, &items[i], n_stages);
+	for (size_t i = 0; !failed && i < items->n; i++) {
+		const struct rsh_staged_item *s = &items->v[i];
+		const char *op = op_name(a, s);
+		const char *name = staged_name(a, s, items->n_stages);
 
 		failed = !op || !name ||
-			 json_object_set_new(ops, op, json_op(&items[i])) ||
+			 json_object_set_new(ops, op, json_op(s)) ||
 			 json_object_set_new(layouts, name,
-					     json_layout(&items[i].item));
+					     json_layout(&s->item));
 	}
 	if (failed) {
 		json_decref(ops);
@@ -337,20 +340,19 @@ static int emit_json(struct rsh_arena *a, const struct rsh_staged_item *items,
 
 /* ---- both ---- */
 
-int rsh_strategy_emit(const struct rsh_staged_item *items, size_t n,
-		      uint32_t n_stages, bool json, void **out, size_t *len,
-		      struct rsh_error *err)
+int rsh_strategy_emit(const struct rsh_staged_items *items, bool json,
+		      void **out, size_t *len, struct rsh_error *err)
 {
 	struct rsh_arena arena = { 0 };
 	int rc;
 
-	for (size_t i = 0; json && i < n; i++)
-		if (items[i].item.nested)
+	for (size_t i = 0; json && i < items->n; i++)
+		if (items->v[i].item.nested)
 			return rsh_error_set(err, EINVAL,
 					     "parameter %s: a dimension split over several mesh axes cannot be written as JSON; write a *.ckpt file",
-					     items[i].item.name);
-	rc = json ? emit_json(&arena, items, n, n_stages, out, len) :
-		    emit_pb(&arena, items, n, n_stages, out, len);
+					     items->v[i].item.name);
+	rc = json ? emit_json(&arena, items, out, len) :
+		    emit_pb(&arena, items, out, len);
 	rsh_arena_clear(&arena);
 	return rc ? rsh_error_nomem(err) : 0;
 }

@@ -164,8 +164,9 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 static int parse(struct part *p, struct rsh_error *err)
 {
 	json_t *root = NULL, *ops;
-	int rc = rsh_json_load(p->file->data, p->file->len, 0, p->file->path,
-			       "a strategy file", &root, err);
+	const struct rsh_memory text = { p->file->data, p->file->len };
+	int rc = rsh_json_load(&text, 0, p->file->path, "a strategy file", &root,
+			       err);
 
 	if (rc)
 		return rc;

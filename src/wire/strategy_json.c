@@ -164,8 +164,8 @@ int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 {
 	cleanup_json json_t *root = NULL;
 	json_t *strategies, *layouts;
-	int rc = rsh_json_load(data, len, 0, path, "a strategy file", &root,
-			       err);
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       0, path, "a strategy file", &root, err);
 
 	if (rc)
 		return rc;

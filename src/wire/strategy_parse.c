@@ -69,11 +69,12 @@ static void cleanup_builder(struct strategy_builder **b)
 	rsh_strategy_builder_free(*b);
 }
 
-int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
+int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 			   rsh_strategy_report_fn *report, void *ctx,
 			   struct rsh_strategy_file **out,
 			   struct rsh_error *err)
 {
+	const size_t len = text->len;
 	__attribute__((cleanup(cleanup_builder))) struct strategy_builder *b =
 		NULL;
 	bool json = is_json_name(path);
@@ -90,16 +91,17 @@ int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
 	if (!b)
 		return rsh_error_nomem(err);
 	rsh_strategy_builder_report(b, report, ctx);
-	rc = read_into(b, data, len, path, json, err);
+	rc = read_into(b, text->data, len, path, json, err);
 	if (!rc)
 		rc = rsh_strategy_builder_finish(b, out, err);
 	if (!rc)
-		(*out)->content_hash = XXH3_64bits(data, len);
+		(*out)->content_hash = XXH3_64bits(text->data, len);
 	return rc;
 }
 
 int rsh_strategy_parse(const void *data, size_t len, const char *path,
 		       struct rsh_strategy_file **out, struct rsh_error *err)
 {
-	return rsh_strategy_parse_all(data, len, path, NULL, NULL, out, err);
+	return rsh_strategy_parse_all(&(struct rsh_memory){ data, len }, path,
+				      NULL, NULL, out, err);
 }

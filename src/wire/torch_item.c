@@ -255,9 +255,9 @@ static void zip_set(struct zip_item *z, unsigned e, const char *name,
 				      0;
 }
 
-static void zip_set_all(struct zip_item *z, size_t n_pickle)
+static void zip_set_all(struct zip_item *z, const void *pickle, size_t n)
 {
-	zip_set(z, ENTRY_PICKLE, "archive/data.pkl", z->pickle, n_pickle);
+	zip_set(z, ENTRY_PICKLE, "archive/data.pkl", pickle, n);
 	zip_set(z, ENTRY_BYTEORDER, "archive/byteorder", "little", 6);
 	zip_set(z, ENTRY_VERSION, "archive/version", "3\n", 2);
 }
@@ -269,7 +269,8 @@ static size_t item_head(enum rsh_dtype t, unsigned n_dims,
 	struct zip_out o = { buf, 0 };
 
 	z->has_data = true;
-	zip_set_all(z, item_pickle(t, n_dims, sizes, bytes, z->pickle));
+	zip_set_all(z, z->pickle,
+		    item_pickle(t, n_dims, sizes, bytes, z->pickle));
 	zip_set(z, ENTRY_DATA, "archive/data/0", NULL, bytes);
 	for (unsigned e = ENTRY_PICKLE; e <= ENTRY_DATA; e++)
 		zip_put_local(&o, z, e, 0);
@@ -298,18 +299,12 @@ size_t rsh_torch_item_tail(enum rsh_dtype t, unsigned n_dims,
 	return o.n;
 }
 
-size_t rsh_torch_save_empty(uint8_t *buf)
+size_t rsh_torch_save_pickle(const void *pickle, size_t n, uint8_t *buf)
 {
 	struct zip_item z = { .has_data = false };
-	struct rsh_pickle_out p = {
-		.data = z.pickle, .cap = PICKLE_MAX, .fixed = true
-	};
 	struct zip_out o = { buf, 0 };
 
-	rsh_pickle_begin(&p);
-	rsh_pickle_put(&p, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_end(&p);
-	zip_set_all(&z, p.n);
+	zip_set_all(&z, pickle, n);
 	zip_put_local(&o, &z, ENTRY_PICKLE, 0);
 	zip_put_local(&o, &z, ENTRY_BYTEORDER, 0);
 	zip_put_local(&o, &z, ENTRY_VERSION, 0);

@@ -5,6 +5,7 @@ A row's function takes the Bench, proves that the bytes it compares are equal
 and returns a Measured.  The trees it names are there while rows need them.
 """
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -228,15 +229,30 @@ def python_read(bench):
 @row("load_checkpoint", "MindSpore load_checkpoint of a rank",
      "of the converted file", (">=", 0.95))
 def load_checkpoint(bench):
+    return mindspore_loads(bench, "ckpt")
+
+
+@row("load_safetensors", "MindSpore load_checkpoint of a rank in safetensors",
+     "of a copy of that file")
+def load_safetensors(bench):
+    return mindspore_loads(bench, "safetensors")
+
+
+def mindspore_loads(bench, kind):
     oracle = bench.oracle
     tree = the_tree(bench, "contiguous")
-    with bench.mounted(tree) as mount:
-        file, peer = bench.files(mount, tree)[0], tree.converted_files()[0]
+    with contextlib.ExitStack() as stack:
+        mount = stack.enter_context(bench.mounted(tree, extra=["--format", kind]))
+        converted = peer = tree.converted_files()[0]
+        file = os.path.join(mount.path, f"rank_0/checkpoint_0.{kind}")
+        if kind != "ckpt":
+            at = stack.enter_context(tempfile.TemporaryDirectory(dir=bench.work))
+            peer = shutil.copy(file, at)
         length = os.path.getsize(peer)
         # What it reads, the source behind that and what it makes of them.
         room = 4 * length
         make_room(room)
-        if not oracle.ask("same", paths=[peer, file])["same"]:
+        if not oracle.ask("same", paths=[converted, file], ordered=kind == "ckpt")["same"]:
             raise Broken("load_checkpoint gives different tensors")
 
         def load(path):
@@ -447,6 +463,55 @@ def dcp_load(bench):
      (">=", 0.5), tree="inner")
 def dcp_load_inner(bench):
     return loaded_by_torch(bench, "inner")
+
+
+def started_by_merging(bench, tree):
+    """The complete model by MindSpore, saved by torch and loaded for a step; the parts
+    of it run one after the other, so memory is that of the largest."""
+    target = os.path.join(bench.work, "started")
+    saved = os.path.join(target, "saved")
+    try:
+        merged = bench.oracle.ask("merge", source=tree.source, target=target,
+                                  src_strategy=tree.src_strategy)
+        parts = [merged, torch("resave", os.path.join(target, "model.safetensors"), saved)]
+        with bench.mounted(tree, ranks=1, extra=["--format", "dcp"]) as mount:
+            torch("load", mount.path, saved)
+        parts.append(torch("start", saved))
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+    return Sample(sum(part["seconds"] for part in parts), tree.content,
+                  memory=max(part["memory"] for part in parts))
+
+
+def started_by_mount(bench, tree):
+    start = time.perf_counter()
+    with bench.mounted(tree, ranks=1, extra=["--format", "dcp"]) as mount:
+        mounted = time.perf_counter() - start
+        found = torch("start", mount.path)
+        memory = found["memory"] + status_field(mount.process.pid, "VmHWM")
+    return Sample(mounted + found["seconds"], tree.content, memory=memory)
+
+
+def started(bench):
+    tree = bench.tree("contiguous")
+    result = Measured()
+    bench.read(tree.source_files())
+    for _ in bench.each_repeat():
+        result.peer.append(started_by_merging(bench, tree))
+        result.mount.append(started_by_mount(bench, tree))
+    return result
+
+
+@row("dcp_start", "mount, dcp.load and a step of training",
+     "transform_checkpoints, dcp.save, dcp.load, a step", (">=", 10), "x")
+def dcp_start(bench):
+    return both_took(bench.once("started", started), "merging", sooner)
+
+
+@row("dcp_start_memory", "memory for it, daemon and torch", "the largest process",
+     ("<=", 0.1), "x")
+def dcp_start_memory(bench):
+    return both_took(bench.once("started", started), "merging", smaller)
 
 
 # ---- there and back, with mindformers ----

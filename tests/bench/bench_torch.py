@@ -9,6 +9,9 @@
     bench_torch.py save SHOWN TARGET    what is loaded of SHOWN, a DCP, by dcp.save
     bench_torch.py load DIRECTORY [DCP] -> {"seconds": S, "bytes": N} of dcp.load; with
                                         DCP it fails if any tensor differs
+    bench_torch.py resave FILE TARGET   what a .safetensors has, by dcp.save
+    bench_torch.py start DIRECTORY      dcp.load, and a step of training
+                            -> {"seconds": S, "memory": BYTES} of either
 
 What it prints is one line of JSON; seconds are of torch's own call, without the start
 of Python and its imports, and memory is all that the process had at most.
@@ -136,21 +139,48 @@ def save_shown(shown, target):
     return {}
 
 
+def bits(tensor):
+    """A NaN equals no other."""
+    import torch
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
 def load(directory, other=None):
     tensors, seconds = loaded(directory)
     if other:
         wanted = loaded(other)[0]
         assert set(tensors) == set(wanted), set(tensors) ^ set(wanted)
         for name, tensor in wanted.items():
-            assert tensors[name].dtype == tensor.dtype and tensors[name].equal(tensor), name
+            assert tensors[name].dtype == tensor.dtype and bits(tensors[name]).equal(
+                bits(tensor)), name
     return {"seconds": seconds, "bytes": sum(t.nbytes for t in tensors.values())}
+
+
+def resave(file, target):
+    import torch.distributed.checkpoint as dcp
+    from safetensors.torch import load_file
+    start = time.perf_counter()
+    dcp.save(load_file(file), checkpoint_id=target)
+    return {"seconds": time.perf_counter() - start, "memory": memory()}
+
+
+def start_training(directory):
+    """The step of the optimizer touches each weight."""
+    import torch
+    begun = time.perf_counter()
+    tensors, _ = loaded(directory)
+    weights = [t.requires_grad_() for t in tensors.values() if t.is_floating_point()]
+    for weight in weights:
+        weight.grad = torch.ones((), dtype=weight.dtype).expand_as(weight)
+    torch.optim.SGD(weights, lr=0.125, foreach=False).step()
+    return {"seconds": time.perf_counter() - begun, "memory": memory()}
 
 
 def main():
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     verbs = {"make": make, "consolidate": consolidate, "same": same,
-             "save": save_shown, "load": load}
+             "save": save_shown, "load": load, "resave": resave, "start": start_training}
     print(json.dumps(verbs[sys.argv[1]](*sys.argv[2:])), file=replies)
 
 

@@ -70,8 +70,8 @@ static struct rsh_strategy_file **parse(const uint8_t *data, size_t size,
 	struct rsh_strategy_file **files = malloc(sizeof(*files));
 
 	require(files);
-	if (rsh_strategy_parse_all(data, size, path, all ? report : NULL, NULL,
-				   files, NULL) == 0)
+	if (rsh_strategy_parse_all(&(struct rsh_memory){ data, size }, path,
+				   all ? report : NULL, NULL, files, NULL) == 0)
 		return files;
 	free(files);
 	return NULL;
@@ -100,7 +100,7 @@ static void derive(const struct rsh_strategy *s,
 		require(err.code && err.text[0]);
 		return;
 	}
-	require(d->n_items && d->n_stages && d->stage_ranks);
+	require(d->items.n && d->items.n_stages && d->stage_ranks);
 	if (rsh_derived_strategy(d, "g", names, &again, &err))
 		require(err.code && err.text[0]);
 	else
@@ -124,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	names = rsh_names_new();
 	o = options_of(data);
-	if (rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, "f", names, &s,
+	if (rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
+				RSH_STRATEGY_FILE, "f" }, names, &s,
 			       &err)) {
 		require(err.code && err.text[0]);
 	} else {

@@ -50,6 +50,13 @@ def unpickled(data):
     return Unpickler(io.BytesIO(data)).load()
 
 
+class Plain(pickle.Unpickler):
+    """Nothing but plain data."""
+
+    def find_class(self, module, name):
+        raise AssertionError(f"a value names {module}.{name}")
+
+
 def type_name(value):
     """torch.float32 as F32."""
     return SHORT[value.__name__.removeprefix("torch.")]
@@ -101,11 +108,14 @@ class Checkpoint:
         self.root = root
         with open(os.path.join(root, ".metadata"), "rb") as f:
             self.metadata = unpickled(f.read())
-        places = {(index.fqn, index.offset): (place.relative_path, place.offset, place.length)
+        places = {(index.fqn, getattr(index, "offset", None)): (place.relative_path, place.offset, place.length)
                   for index, place in self.metadata.storage_data.items()}
-        self.tensors = {}
+        self.tensors, self.values_at = {}, {}
         for name, tensor in self.metadata.state_dict_metadata.items():
             assert self.metadata.planner_data[name] == (name,), name
+            if type(tensor).__name__.endswith("BytesStorageMetadata"):
+                self.values_at[name] = places.pop((name, None))
+                continue
             chunks = [(c.offsets, c.sizes, *places.pop((name, c.offsets)))
                       for c in tensor.chunks]
             self.tensors[name] = (type_name(tensor.properties.state[0]), tensor.size, chunks)
@@ -119,6 +129,17 @@ class Checkpoint:
             with open(os.path.join(self.root, file), "rb") as f:
                 f.seek(offset)
                 yield start, size, Item(f.read(length))
+
+    def beside(self):
+        """The values that are not tensors, which are plain data: {name: value}."""
+        result = {}
+        for name, (file, offset, length) in self.values_at.items():
+            with open(os.path.join(self.root, file), "rb") as f:
+                f.seek(offset)
+                with zipfile.ZipFile(io.BytesIO(f.read(length))) as archive:
+                    assert archive.testzip() is None, name
+                    result[name] = Plain(io.BytesIO(archive.read("archive/data.pkl"))).load()
+        return result
 
     def values(self):
         """{name: (type, shape, bytes)}, as Tensors.values() gives it."""

@@ -200,10 +200,12 @@ class _Table:
         return out + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
 
     def add_block(self, pairs):
-        content = self._entries(pairs)
+        return self.add_content(self._entries(pairs))
+
+    def add_content(self, content, kind=b"\0"):
         place = _varint(len(self.data)) + _varint(len(content))
-        crc = _masked(_crc32c(content + b"\0"))
-        self.data += content + b"\0" + struct.pack("<I", crc)
+        crc = _masked(_crc32c(content + kind))
+        self.data += content + kind + struct.pack("<I", crc)
         return place
 
     def finish(self, places):
@@ -248,3 +250,27 @@ def tensor_bundle(tensors, shards=1, block_entries=4):
                table.add_block(pairs[i:i + block_entries]))
               for i in range(0, len(pairs), block_entries)]
     return table.finish(places), data
+
+
+BUNDLE_HEADER = (b"", b"\x08\x02\x1a\x02\x08\x01")
+
+
+def odd_bundle_indexes():
+    """(what is wrong with it, an index of two data files) with right CRCs."""
+    def index(make):
+        table = _Table()
+        return table.finish([(b"~", make(table))])
+
+    end = struct.pack("<2I", 0, 1)
+    for what, make in (
+            ("a compressed block", lambda t: t.add_content(end, b"\1")),
+            ("a block with too many restart points",
+             lambda t: t.add_content(struct.pack("<2I", 0, 99))),
+            ("no entry of a table", lambda t: t.add_content(b"\xff\xff" + end)),
+            ("no place of a block", lambda _: b""),
+            ("an index without header", lambda t: t.add_block([])),
+            ("no header of a checkpoint", lambda t: t.add_block([(b"", b"\xff")])),
+            ("no entry of a tensor", lambda t: t.add_block([BUNDLE_HEADER, (b"w", b"\xff")])),
+            ("a tensor that is in no data file", lambda t: t.add_block(
+                [BUNDLE_HEADER, (b"w", b"\x08\x01\x12\x00\x18\x07")]))):
+        yield what, index(make)

@@ -11,7 +11,8 @@ A name is WORD[@SIZE][~ACTION]...  Each request for it takes the next action, an
 those after the last are answered as they should be; an action that begins with
 '*' is taken for ever.  Actions:
 
-  NNN[rS]    the status NNN, with Retry-After: S; NNN-CODE with such an error
+  NNN[rS]    the status NNN, with Retry-After: S; NNN-CODE with such an error, which
+             says the region if the bucket is in another one (PermanentRedirect)
   reset      breaks the connection in the middle of the body; reset0: before it
   trunc      closes the connection in the middle of the body
   short      sends half of what was asked for, and says so in Content-Length
@@ -27,7 +28,8 @@ those after the last are answered as they should be; an action that begins with
   stall      sends half and then nothing; hang: nothing at all
   drip       sends a body in many pieces; slow: in 15, one each 0.3 s; ooze: a byte
              each 0.1 s
-  far        sends the client on to the name without actions
+  far        sends the client on to the name without actions; round: to this name;
+             odd: to an address of another kind
 
 GET /BUCKET?list-type=2&prefix=WORD@COUNT~ACTION.../ lists COUNT objects in pages
 of 1000, further actions being again (the token of the page before) and xml, cut
@@ -58,6 +60,9 @@ def content(name, version, first, length):
     at = (first + sum(word.encode()) + 1000 * version) % PERIOD
     times = (at + length) // PERIOD + 1
     return (PATTERN * times)[at:at + length]
+
+
+REDIRECTIONS = {"far": "/elsewhere/{plain}", "round": "/elsewhere/{name}", "odd": "gopher://x/"}
 
 
 class Broken(Exception):
@@ -111,7 +116,7 @@ class Handler(socketserver.StreamRequestHandler):
         self.note(target)
         path, _, query = target.partition("?")
         if path.startswith("/credentials"):
-            return self.credentials()
+            return self.credentials(path)
         if "list-type=2" in query:
             return self.listing(dict(urllib.parse.parse_qsl(query)))
         bucket, _, name = path.lstrip("/").partition("/")
@@ -147,6 +152,8 @@ class Handler(socketserver.StreamRequestHandler):
         body = f"<Error><Code>{code}</Code><Message>no</Message></Error>" \
             if code else ""
         headers = {"Retry_After": wait} if wait else {}
+        if code == "PermanentRedirect":
+            headers["x_amz_bucket_region"] = "south-1"
         return self.answer(int(status), body.encode(), **headers)
 
     def reset(self):
@@ -206,8 +213,8 @@ class Handler(socketserver.StreamRequestHandler):
             return self.answer(412)
         if (self.headers.get("if-unmodified-since") or MODIFIED) != MODIFIED and action != "mix":
             return self.answer(412)
-        if action == "far":
-            return self.answer(302, Location=f"/elsewhere/{plain}")
+        if action in REDIRECTIONS:
+            return self.answer(302, Location=REDIRECTIONS[action].format(plain=plain, name=name))
         asked = self.range_of(size)
         if asked and asked[0] >= size:
             return self.answer(416, Content_Range=f"bytes */{size}",
@@ -332,9 +339,11 @@ class Handler(socketserver.StreamRequestHandler):
 
     # ---- keys ----
 
-    def credentials(self):
+    def credentials(self, path):
         if self.headers.get("authorization") != "let me in":
             return self.answer(401)
+        if path.endswith("/none"):
+            return self.answer(200, b'{"Code": "Failed"}')
         soon = time.strftime("%Y-%m-%dT%H:%M:%SZ",
                              time.gmtime(time.time() + 3600))
         return self.answer(200, (

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 import library_use  # noqa: E402
 import memcached  # noqa: E402
 import secrets_seen  # noqa: E402
-from demands import content, within  # noqa: E402
+from demands import content, within, write  # noqa: E402
 from memcached import Guarded, Liar, Memcached  # noqa: E402
 from rsh_cli import end_if_built_without, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tap, hash_tree,  # noqa: E402
@@ -270,7 +270,21 @@ def the_daemon_stays_confined(tree):
 def words_that_are_no_servers(tree):
     for words in ("", ",", "host:", "host:0", "host:99999", "a,,b", "a/b:1"):
         said = run("mount", "--cache-servers", words, tree.job.source, tree.directory)
-        check(said.status and "cache-servers" in said.err, (words, said))
+        check(said.status and (f'--cache-servers: "{words}" is not a list of HOST[:PORT]' in said.err
+                               or not words), (words, said))
+    said = run("mount", "--cache-servers", ",".join(["host"] * 65), tree.job.source, tree.directory)
+    check("--cache-servers: more than 64 servers" in said.err, said)
+
+
+@test
+def keys_and_logins_that_are_half(tree):
+    key = write(os.path.join(tree.directory, "short.key"), b"too short")
+    words = ("mount", "--cache-servers", "127.0.0.1:1", "--src-strategy", tree.job.strategy,
+             "--dst-strategy", tree.job.strategy)
+    said = run(*words, "--cache-key-file", key, tree.job.source, tree.directory)
+    check(f"{key}: the key has 9 bytes; it must have at least 32" in said.err, said)
+    said = run(*words, tree.job.source, tree.directory, env={"MEMCACHED_USERNAME": "job"})
+    check("set both MEMCACHED_USERNAME and MEMCACHED_PASSWORD, or none of them" in said.err, said)
 
 
 # ---- servers that want a login ----

@@ -374,6 +374,18 @@ def lost(directory):
         check(good and bad, f"{good} tensors can be read, {bad} cannot")
 
 
+@test
+def of_no_table(directory):
+    """models that no table supports"""
+    for architectures, said in ((["FooForCausalLM"], "FooForCausalLM"),
+                                ([], "a model without architectures")):
+        root = made_of("qwen3", directory, lambda _, config, a=architectures: config.update(
+            architectures=a))
+        got = run("plan", "--convert", "auto", "--dst-strategy", "none", root)
+        check(got.status != GOOD and f"config.json: no table supports {said}: choose one with "
+              "--convert (`reshardfs convert list`)" in got.err, repr(got))
+
+
 # ---- other forms, other commands ----
 
 @test

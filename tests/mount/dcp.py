@@ -10,6 +10,7 @@ were cut.  Random ones come from lib/dcp_trees.py; --seed S --cases N repeats so
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -20,12 +21,14 @@ import tempfile
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from dcp_trees import random_tree  # noqa: E402
+from dcp_reader import Checkpoint  # noqa: E402
+from dcp_trees import Tensor, Tree, random_tree, torch_metadata  # noqa: E402
 from demands import check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
+from shown_model import digest, extra_state, hashes, model_hashes, same  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "dcp"))
 NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16",
@@ -69,30 +72,6 @@ def copy_of(case, directory):
     shutil.copytree(source_of(case), to, copy_function=shutil.copyfile)
     os.chmod(to, 0o755)
     return to
-
-
-def digest(data):
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def hashes(values):
-    return {name: [dtype, list(shape), digest(data)]
-            for name, (dtype, shape, data) in values.items()}
-
-
-def model_hashes(root):
-    _, parts = read_model(root)
-    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
-
-
-def extra_state(root):
-    path = os.path.join(root, "extra_state.json")
-    return json.loads(content(path)) if os.path.exists(path) else {}
-
-
-def same(found, expected, what):
-    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
-    check(not different, f"{what}: {different} differ")
 
 
 @test
@@ -338,6 +317,40 @@ def run_contradictions(tap, directory):
     shutil.rmtree(root)
 
 
+def of_rows(root, chunks, orders=None):
+    """A tensor of four rows and a checkpoint that has these boxes of it."""
+    tree = Tree("torch", {"w": Tensor("F32", (4, 6), bytes(range(96)), chunks, orders or {})}, {},
+                random.Random(1))
+    tree.write(root)
+    return root, tree
+
+
+def run_holes(tap, directory):
+    upper, lower = ((0, 0), (2, 6)), ((2, 0), (2, 6))
+    with tap.test("elements that no chunk has"):
+        root, _ = of_rows(os.path.join(directory, "hole"), [upper])
+        hole = f"{root}: tensor w: 12 elements are in no chunk"
+        demand(run("ls", root).err, hole)
+        demand(run("verify", root).out, hole)
+        refused(run("plan", root), INPUT, "tensor w: 12 of its 24 elements are in no chunk")
+        root, _ = of_rows(os.path.join(directory, "turned"), [((0, 0), (1, 6)), ((1, 0), (2, 6))],
+                          {1: (1, 0)})
+        refused(run("plan", root), INPUT, "tensor w: 6 of its 24 elements are in no chunk, and "
+                "the others are stored in several orders")
+    with tap.test("a chunk that no file has"):
+        root, tree = of_rows(os.path.join(directory, "absent"), [upper, lower])
+        file = next(name for name in os.listdir(root) if name.endswith(".distcp"))
+        size = os.path.getsize(os.path.join(root, file))
+        write(os.path.join(root, ".metadata"), torch_metadata(
+            tree.release, {"w": ("F32", (4, 6), [upper, lower], (6, 1))},
+            [("w", (0, 0), 0, file, 0, size)], {"w": ("w",)}))
+        refused(run("plan", root), INPUT, "tensor w lacks its box [2,6] at [2,0]",
+                "which is in no file")
+        said = run("verify", root)
+        check(said.status == NO and f"{root}: tensor w: a chunk is in no file" in said.out,
+              repr(said))
+
+
 def shard(root, rank, values, offsets):
     info = {n: {"saved_offsets": list(o)} for n, o in offsets.items()}
     meta = {"DCP_VERSION": "1.0", "DCP_SHARDING_INFO": json.dumps(info), "format": "pt"}
@@ -394,6 +407,49 @@ def run_manifest(tap, directory):
                 ["verify", source, os.path.join(out, "reshardfs-manifest.jsonl")]:
             got = run(*words)
             check(got.status == GOOD, repr(got))
+
+
+def shown_values(root, *words):
+    with Mounted(root, extra=["--format", "dcp", *words]) as mount:
+        return Checkpoint(mount.path).beside(), mount.log()
+
+
+def run_values(tap, directory):
+    """What is not a tensor, shown by --format dcp as torch wrote it."""
+    kinds = {**KINDS, "plain.betas": (0.9, 0.999)}
+    with tap.test("values are items"):
+        found, said = shown_values(source_of("torch-2.15/kinds"))
+        check(found == kinds and isinstance(found["plain.betas"], tuple), found)
+        demand(said, "1 value that is no tensor is not shown, such as plain.bytes, and the "
+               "others are items")
+    with tap.test("some values are items"):
+        found, said = shown_values(source_of("torch-2.15/kinds"), "--drop", "bytes|lr")
+        check(sorted(found) == sorted(set(kinds) - {"plain.lr"}), found)
+        check("not shown" not in said, said)
+    with tap.test("values that JSON does not have"):
+        root = os.path.join(directory, "infinite")
+        values = {"best": math.inf, "far": -2 ** 62, "deep": {1: [(True, None), {}], None: "\u4e2d"},
+                  "long": 2 ** 80, "set": {1, 2}}
+        tree = random_tree(5, "torch")
+        tree.values = dict(values)
+        tree.write(root)
+        found, said = shown_values(root)
+        del values["long"], values["set"]
+        check(found == values, found)
+        demand(said, "2 values that are no tensors are not shown, such as long, and the others")
+        with Mounted(root) as mount:
+            check(extra_state(mount.path) == {"far": -2 ** 62}, extra_state(mount.path))
+            demand(mount.log(), "4 values that are no tensors are not shown, such as best, and")
+    with tap.test("an export has them, and is a source again"):
+        to, again = os.path.join(directory, "values"), os.path.join(directory, "values-2")
+        for source, target in (root, to), (to, again):
+            got = run("export", "--format", "dcp", source, target)
+            check(got.status == GOOD, repr(got))
+        check(Checkpoint(again).beside() == Checkpoint(to).beside() == values, "other values")
+        got = run("verify", "--check", "full", to)
+        check(got.status == GOOD, repr(got))
+        os.unlink(os.path.join(to, "reshardfs-manifest.jsonl"))
+        demand(run("verify", "--check", "full", to).out, "CRC")
 
 
 def run_refusals(tap):
@@ -543,8 +599,10 @@ def main():
         run_index_cache(tap, directory)
         run_damage(tap, directory)
         run_contradictions(tap, directory)
+        run_holes(tap, directory)
         run_shards(tap, directory)
         run_manifest(tap, directory)
+        run_values(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)
         run_resume(tap, directory)

@@ -105,6 +105,16 @@ def strategy_empty(t):
     return [t.src, "empty"]
 
 
+def strategy_no_file(t):
+    t.src = "/dev/null"
+    return ["/dev/null: not a regular file"]
+
+
+def strategy_too_large(t):
+    os.truncate(t.src, 300 << 20)
+    return [f"{t.src}: not a strategy file: it has 314572800 bytes"]
+
+
 def strategy_damaged(t):
     with open(t.src, "rb") as f:
         data = f.read()
@@ -319,6 +329,26 @@ def file_encrypted(t):
     t.extra = NO_REPLICAS
     t.write(t.rank_file(1), (0x7F3A5ED8).to_bytes(4, "little") + b"\x55" * 500)
     return [t.rank_file(1), "encrypted"]
+
+
+def names_that_are_none(t):
+    path = os.path.join(t.directory, "names.json")
+    t.write(path, b'{"w": ""}')
+    t.extra = ["--rename", path]
+    return [f'{path}: "w": old and new name have to be strings that are not empty']
+
+
+def not_listed(t):
+    t.write_strategy(t.dst, {"w": Layout([2], [0, -1])})
+    t.extra = ["--unlisted", "error"]
+    return [f"parameter v is not listed by {t.dst}"]
+
+
+def type_that_torch_lacks(t):
+    t.change(range(4), "w", dtype="Int4", content=bytes(24))
+    t.dst = None
+    t.extra = ["--format", "dcp"]
+    return ['parameter "w" is of type Int4, which PyTorch does not have; --drop leaves it out']
 
 
 def nothing_wanted(t):

@@ -119,6 +119,7 @@ EXTRA_DIST += \
 	lib/reader.py \
 	lib/reap.py \
 	lib/rsh_cli.py \
+	lib/shown_model.py \
 	lib/messages.py \
 	lib/documents.py \
 	lib/memcached.py \

@@ -412,10 +412,21 @@ def other_files(t):
              whole.format("a configuration of a model", model)),
             (os.path.join(model, "model.safetensors.index.json"),
              whole.format("the index of a model's parts", model)),
+            (write(t.path(os.path.join("model", "tokenizer.json")), b"{}"),
+             whole.format("the tokenizer of a model", t.path("model"))),
+            (write(t.path("net.npy"), b"\x93NUMPY\1\0"), "an array of numpy"),
+            (write(t.path("net.gz"), b"\x1f\x8b\x08\0"), "a file compressed by gzip"),
             (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
         refused(run("ls", path), INPUT, f"{path}: ", words)
         refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
                 f"{path}: this is not a strategy, but {words.split(';')[0].split(',')[0].removeprefix('this is ')}")
+    for name, begin, what in (
+            ("net.pkl", b"\x80\2K\1.", "a pickle of Python"),
+            ("tree.jsonl", b'{"manifest":"reshardfs"}\n',
+             "a manifest, which reshardfs verify takes")):
+        path = write(t.path(name), begin)
+        refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
+                f"{path}: this is not a strategy, but {what}")
     archive = write(t.path("net.ckpt"), b"PK\3\4" + bytes(60))
     refused(run("ls", archive), INPUT, f"{archive}: ", "truncated: the zip archive")
     refused(run("plan", "--src-strategy", archive, "--dst-strategy", "none", t.source), INPUT,

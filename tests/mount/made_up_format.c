@@ -50,8 +50,9 @@ static int toy_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	uint8_t *data = NULL;
 	FILE *f;
 	size_t len;
-	int n = 0, rc = rsh_store_load(rsh_source_store(s), "toy.txt", 1 << 20,
-				       "list of a toy", &data, &len, err);
+	static const struct rsh_small_file list = { "list of a toy", 1 << 20 };
+	int n = 0, rc = rsh_store_load(rsh_source_store(s), "toy.txt", &list,
+				       &data, &len, err);
 
 	(void)opts;
 	rsh_source_keep(s, toy);
@@ -77,21 +78,19 @@ static int toy_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	return f && rc == 0 ? 0 : rc && !f ? rc : rsh_error_nomem(err);
 }
 
-static int toy_scan(const struct rsh_source *s, uint32_t file,
-		    const struct rsh_byte_source *bytes, enum rsh_scan how,
-		    struct rsh_names *names, struct rsh_ckpt_index **out,
+static int toy_scan(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err)
 {
-	const struct toy *toy = rsh_source_state(s);
-	const struct toy_tensor *t = &toy->t[file];
+	const struct toy *toy = rsh_source_state(job->source);
+	const struct toy_tensor *t = &toy->t[job->file];
+	const struct rsh_byte_source *bytes = job->bytes;
 	struct rsh_ckpt_index *ix = rsh_ckpt_index_new(1, 1, 2);
 	uint32_t twice;
 
-	(void)how;
 	if (!ix)
 		return rsh_error_nomem(err);
 	*ix->records = (struct rsh_record){
-		.name = rsh_names_add(names, t->name, strlen(t->name)),
+		.name = rsh_names_add(job->names, t->name, strlen(t->name)),
 		.dtype = (uint8_t)toy_type(t), .n_dims = 2, .n_extents = 1,
 		.content_bytes = t->bytes };
 	*ix->extents = (struct rsh_extent){ t->offset, t->bytes };
@@ -111,9 +110,10 @@ static bool toy_fits(const struct rsh_source *s, uint32_t file,
 		     const struct rsh_ckpt_index *ix, struct rsh_names *names)
 {
 	const struct rsh_byte_source bytes = { .size = ix->file_bytes };
+	const struct rsh_scan_job job = { s, file, &bytes, RSH_SCAN_HEADERS,
+					  names };
 	struct rsh_ckpt_index *now;
-	bool same = toy_scan(s, file, &bytes, RSH_SCAN_HEADERS, names, &now,
-			     NULL) == 0;
+	bool same = toy_scan(&job, &now, NULL) == 0;
 
 	if (!same)
 		return false;

@@ -112,6 +112,11 @@ usage "a prefix with a slash" "must not contain '/'" mount --prefix=a/b a b
 usage "an empty list" "group-info: the value is empty" mount --group-info= a b
 usage "neither a rank nor a range" "is not a rank or a range of ranks" plan a 4-
 usage "no size" "is not a size such as 5GB" mount --part-size=x a b
+usage "more than all memory" '"101%" is more than 100%' mount --cache-size=101% a b
+usage "replicas without a strategy" "--remove-redundancy needs a --dst-strategy: without one there are no replicas" \
+	mount --remove-redundancy --src-strategy "$T/source.ckpt" --dst-strategy none "$SRC" "$MNT"
+usage "ranks beside a strategy" "--dst-ranks needs --src-strategy none and --dst-strategy none; a strategy defines the number of ranks" \
+	mount --dst-ranks 2 $(strategies) "$SRC" "$MNT"
 usage "no step" "is not newest, mtime, mindspore, EPOCH_STEP, step=N" \
 	mount --select=x a b
 usage "a control character" "the value contains a control character" \

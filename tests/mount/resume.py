@@ -21,8 +21,8 @@ import zlib
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import demand, error_line  # noqa: E402
-from framework_formats import (safetensors_bytes, tensor_bundle,  # noqa: E402
-                               torch_legacy, torch_tar, torch_zip)
+from framework_formats import (odd_bundle_indexes, safetensors_bytes,  # noqa: E402
+                               tensor_bundle, torch_legacy, torch_tar, torch_zip)
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
@@ -461,6 +461,22 @@ def tensorflow_index_damaged(tree):
     data[30] ^= 4
     tree.write("ckpt-10.index", bytes(data))
     shows(tree, tensorflow_expected(tree, 9), says=["CRC"])
+
+
+@case
+def tensorflow_index_that_tensorflow_does_not_write(tree):
+    tensorflow(tree)
+    for what, index in odd_bundle_indexes():
+        tree.write("ckpt-10.index", index)
+        shows(tree, tensorflow_expected(tree, 9), says=["ckpt-10.index", what])
+
+
+@case
+def tensorflow_without_data(tree):
+    tensorflow(tree)
+    for shard in range(2):
+        os.unlink(tree.full(f"ckpt-10.data-0000{shard}-of-00002"))
+    shows(tree, tensorflow_expected(tree, 9), says=["its data files are not there"])
 
 
 @case

@@ -30,6 +30,7 @@ from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
 from rsh_mount import (Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from run_seed import run_seed  # noqa: E402
+from s3_trial import Server, set_environment  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
 
@@ -52,7 +53,7 @@ class Saver:
     save() yields after each operation whether the step is complete.
     """
 
-    described = True
+    url = None  # the address of the directory, if it is in object storage
 
     def __init__(self, directory):
         self.directory = directory
@@ -151,6 +152,9 @@ class Checkpoint2(Saver):
         rng.shuffle(names)
         if not early:
             names.sort(key="metadata.json".__eq__)
+        # One rank writes both.
+        first, then = sorted(map(names.index, ("common.json", "metadata.json")))
+        names[first], names[then] = "common.json", "metadata.json"
         os.makedirs(self.path(self.name(step)))
         yield False
         for i, name in enumerate(names):
@@ -254,8 +258,7 @@ SAVERS = (Ranks, Checkpoint2, Dcp, Trainer, TrainerInParts, TorchFiles)
 
 
 def mounted(saver, *more):
-    kept = saver.options()
-    return Mounted(saver.source, extra=STEPS + more, **kept)
+    return Mounted(saver.url or saver.source, extra=STEPS + more, **saver.options())
 
 
 def shown(mount):
@@ -316,6 +319,41 @@ for _saver in SAVERS:
     _case.__name__ = f"each operation of {_saver.__name__}"
     _case.__doc__ = _saver.__doc__
     TESTS.append(_case)
+
+
+# ---- object storage ----
+
+@test
+def steps_in_object_storage(directory):
+    """The directories of a bucket; the server shows files as they are on disk."""
+    os.mkdir(os.path.join(directory, "s3"))
+    with Server(os.path.join(directory, "s3")) as server:
+        set_environment(server.port, directory)
+        for kind in (Ranks, Checkpoint2, Dcp, Trainer):
+            bucket = os.path.join(directory, "s3", kind.__name__.lower())
+            saver = kind(os.path.join(directory, kind.__name__))
+            os.rename(saver.source, bucket)
+            os.symlink(bucket, saver.source)
+            write(os.path.join(bucket, "README"), b"x")
+            saver.url = f"s3://{kind.__name__.lower()}"
+            operations = list(saver.save(10))
+            check(operations[-1], "the save does not end")
+            with mounted(saver) as mount:
+                check(shown(mount) == sorted([saver.name(10), "latest"]),
+                      f"{kind.__name__}: {shown(mount)}: {status_of(mount)}")
+                for complete in saver.save(20):
+                    there = os.path.isdir(os.path.join(mount.path, saver.name(20)))
+                    check(there == complete, f"{kind.__name__}: {complete}, "
+                          f"{why(mount, saver.name(20))}")
+                for step in (10, 20):
+                    demand_step(saver, mount, saver.name(step))
+                for _ in saver.remove(10):
+                    pass
+                within(10, lambda kept=saver, m=mount: kept.name(10) not in shown(m),
+                       "the step does not go")
+    status, err = expect_failure("https://localhost/model/", extra=STEPS, described=True)
+    check(status == USAGE, err)
+    demand(err, "--steps all needs a directory or s3://")
 
 
 # ---- Checkpoint 2.0, and directories that are saved into again ----
@@ -413,6 +451,20 @@ def a_step_that_was_not_opened_is_stale(directory):
         within(10, lambda: shown(mount) == [], "the step does not go")
         said = reader.communicate("\n", timeout=60)[0].strip()
         check(said == str(errno.ESTALE), f"the reader got {said}")
+
+
+@test
+def changes_are_noticed_at_once(directory):
+    """On a local file system nobody has to wait for the interval, nor to look up a name."""
+    saver = Checkpoint2(directory)
+    with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                 described=True) as mount:
+        for step in (1, 2):
+            saver.all_of(step)
+            within(20, lambda s=step: saver.name(s) in shown(mount), "it is not noticed")
+        for _ in saver.remove(1):
+            pass
+        within(20, lambda: saver.name(1) not in shown(mount), "it is not noticed")
 
 
 # ---- the command ----

@@ -47,6 +47,28 @@ def good(*words):
     return got
 
 
+# What derive cannot know: the layers of each stage, the options and the sentence.
+NOT_KNOWN = [
+    (["enc.0 enc.1 dec.0 dec.1"], ["--mesh", "mp=2,pp=2"],
+     "several lists have 2 layers, so which of them go to which stage is not known: use --stage"),
+    (["enc.0 enc.2 enc.3"], ["--mesh", "mp=2,pp=2"],
+     "parameter enc.3.w: the layers are not numbered 0 to 2"),
+    (["l.0", "l.1 x", "l.2", "l.3"], ["--mesh", "mp=2,pp=2"],
+     "parameter x.w: the source has it on a stage in the middle, so its stage is not known: "
+     "use --stage, as in --stage 'REGEX=1'"),
+    (["l.0 x", "l.1 x", "l.2 x"], ["--mesh", "dp=4,mp=2,pp=3"],
+     "parameter x.w: more than two stages share it"),
+    (["l.0 l.1 x"], ["--mesh", "mp=4,pp=2", "--layers", "1,1", "--drop", "l.1", "--stage", "x=0"],
+     "no parameter is left for stage 1"),
+    (["l.0"], ["--mesh", "dp=2,mp=2", "--split", "w=1:mp"],
+     "parameter l.0.w: two of its dimensions are split over mp"),
+    (["l.0"], ["--mesh", "dp=2,cp=2,mp=2", "--split", "w=0:cp"],
+     "the order of a mesh with axis cp is not known: use --axes, as in --axes 'REGEX=*,cp'"),
+    (["l.0", "l.1"], ["--mesh", "dp=2,mp=2", "--src-mesh", "dp=2,mp=2,pp=3"],
+     "it has 2 stages, the given mesh of the source has pp=3"),
+]
+
+
 class Bench:
     def __init__(self, directory):
         self.directory = directory
@@ -62,6 +84,14 @@ class Bench:
             if entry.startswith("strategy_stage_"):
                 shutil.copy(os.path.join(SETS, name, entry), path)
         return path
+
+    def made(self, name, layouts):
+        """A directory of strategy files, one for each stage: {parameter: layout}."""
+        for stage, of_stage in enumerate(layouts):
+            os.makedirs(self.path(name), exist_ok=True)
+            write(self.path(name, f"strategy_stage_{stage}.ckpt"),
+                  strategy_bytes(StageFile(stage, of_stage)))
+        return self.path(name)
 
     # ---- show ----
 
@@ -215,6 +245,25 @@ class Bench:
         check(not os.path.exists(out), "a file was left")
         refused(run("strategy", "mend", mp8), USAGE, "strategy mend")
 
+    def derive_not_known(self):
+        out = self.path("none.ckpt")
+        for number, (stages, words, said) in enumerate(NOT_KNOWN):
+            source = self.made(f"stages{number}", [
+                {f"{name}.w": Layout([2, 2], [0, -1]) for name in names.split()}
+                for names in stages])
+            refused(run("strategy", "derive", source, *words, "-o", out), INPUT, said)
+        shards = self.made("shards", [{"l.w": Layout([4], [-1, -1], 1, 4)}])
+        refused(run("strategy", "derive", shards, "--mesh", "dp=8", "-o", out), INPUT,
+                "in the source every shard takes all ranks; use --opt")
+        lone = write(self.path("strategy_stage_1.ckpt"),
+                     strategy_bytes(StageFile(1, {"l.w": Layout([2], [0])})))
+        refused(run("strategy", "derive", lone, "--mesh", "mp=2", "-o", out), INPUT,
+                f"{lone}: this is the file of stage 1 alone; give those of all stages")
+        rules = [word for _ in range(65) for word in ("--split", "w=0:mp")]
+        refused(run("strategy", "derive", lone, "--mesh", "mp=2", *rules, "-o", out), USAGE,
+                'rule "w=0:mp": more than 64 of its kind')
+        check(not os.path.exists(out), "a file was left")
+
     # ---- mount --dst-mesh ----
 
     def mount_mesh(self):
@@ -287,8 +336,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="reshardfs-strategy-") as directory:
         bench = Bench(directory)
         for name in ("show", "merge", "merge_refused", "merge_into", "check_good",
-                     "check_findings", "check_shapes", "derive", "derive_refused", "mount_mesh",
-                     "other_commands", "mount_refused"):
+                     "check_findings", "check_shapes", "derive", "derive_refused", "derive_not_known",
+                     "mount_mesh", "other_commands", "mount_refused"):
             with tap.test(name.replace("_", " ")):
                 getattr(bench, name)()
     return tap.finish()

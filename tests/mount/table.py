@@ -19,6 +19,7 @@ sys.path.insert(0, LIB)
 
 import dcp_trees  # noqa: E402
 import forms  # noqa: E402
+import shown_model  # noqa: E402
 import torch_files  # noqa: E402
 from forms import Form, Held  # noqa: E402
 from rsh_cli import run  # noqa: E402
@@ -65,7 +66,7 @@ def distributed(kind):
 def by_hash(held, expected, directory):
     """What forms.py reads of a genuine checkpoint, if its hashes are the expected ones."""
     values = forms.whole_of(held, random.Random(1))
-    torch_files.same(torch_files.hashes(values), expected, held.what)
+    shown_model.same(shown_model.hashes(values), expected, held.what)
     copy = os.path.join(directory, "genuine", os.path.basename(held.root))
     if os.path.isdir(held.root):
         shutil.copytree(held.root, copy, copy_function=shutil.copyfile)

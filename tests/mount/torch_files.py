@@ -7,7 +7,6 @@ The yardstick is tests/data/torch/expected.json: type, shape and hash of the ten
 they were saved.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ from demands import check, content, demand, error_line, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
+from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "torch"))
 # All that a checkpoint has, in the form of a model.
@@ -48,30 +48,6 @@ def source_of(case):
     # Its metadata is another format's.
     return os.path.join(path, "_rank0_.safetensors") if path.endswith("hyperparallel-torch") \
         else path
-
-
-def digest(data):
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def hashes(values):
-    return {name: [dtype, list(shape), digest(data)]
-            for name, (dtype, shape, data) in values.items()}
-
-
-def model_hashes(root):
-    _, parts = read_model(root)
-    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
-
-
-def extra_state(root):
-    path = os.path.join(root, "extra_state.json")
-    return json.loads(content(path)) if os.path.exists(path) else {}
-
-
-def same(found, wanted, what):
-    different = sorted(n for n in set(found) | set(wanted) if found.get(n) != wanted.get(n))
-    check(not different, f"{what}: {different} differ")
 
 
 def wanted_of(case):
@@ -143,7 +119,7 @@ def run_values(tap):
               found["config.betas"] == [0.9, 0.999], found)
     with tap.test("values that are none"), \
             Alone(os.path.join(DATA, "namespace-2.15.pt")) as mount:
-        demand(mount.log(), "no plain data are not shown, such as args")
+        demand(mount.log(), "no tensors are not shown, such as args")
         check("size" in extra_state(mount.path), "no size")
     with tap.test("tensors of another make"), \
             Alone(os.path.join(DATA, "odd-2.15.pt")) as mount:

@@ -37,7 +37,8 @@ def digest(tensor):
 
 
 def load_by_torch(root):
-    """{name: [type, shape, hash]}: of all tensors at once, and of each alone."""
+    """{name: [type, shape, hash]}: of all tensors at once, and of each alone; of values
+    that are not tensors {name: repr()}."""
     import inspect
     import torch
     import torch.distributed.checkpoint as dcp
@@ -46,14 +47,19 @@ def load_by_torch(root):
     # These can name such types and not load them.
     lacks = ("torch.uint16", "torch.uint32", "torch.uint64") if not alone else ()
     described = dcp.FileSystemReader(root).read_metadata().state_dict_metadata
+    others = {name: "not loaded" for name, t in described.items() if not hasattr(t, "size")}
     found = {name: torch.zeros(t.size, dtype=t.properties.dtype)
-             for name, t in described.items() if str(t.properties.dtype) not in lacks}
+             for name, t in described.items()
+             if name not in others and str(t.properties.dtype) not in lacks}
+    found.update(others)
     dcp.load(found, checkpoint_id=root, **alone)
+    others = {name: repr(found.pop(name)) for name in others}
     for name, tensor in found.items():
         one = {name: torch.zeros_like(tensor)}
         dcp.load(one, checkpoint_id=root, **alone)
         assert digest(one[name]) == digest(tensor), f"{name} alone is another tensor"
-    return {name: [str(t.dtype), list(t.shape), digest(t)] for name, t in found.items()}
+    return {name: [str(t.dtype), list(t.shape), digest(t)]
+            for name, t in found.items()} | others
 
 
 def serve_torch():
@@ -88,13 +94,14 @@ from rsh_cli import GOOD, run  # noqa: E402
 from safetensors_format import Tensors, values_of  # noqa: E402
 
 
-# ---- sources: (what, directory, options, {name: (type, shape, bytes)}) ----
+# ---- sources: (what, directory, options, {name: (type, shape, bytes)}, and {name: value} of
+# what is not a tensor) ----
 
 def a_mesh(numbers, directory):
     make_tree.write_tree(directory, *make_tree.random_tree(numbers, 6, 1 << 16), numbers)
     whole = read_checkpoint(os.path.join(directory, "whole", "rank_0", "checkpoint_0.ckpt"))
     return ("ranks of a mesh", os.path.join(directory, "source"),
-            ["--src-strategy", os.path.join(directory, "source.ckpt")], values_of(whole))
+            ["--src-strategy", os.path.join(directory, "source.ckpt")], values_of(whole), {})
 
 
 def a_job(numbers, directory):
@@ -107,7 +114,7 @@ def a_job(numbers, directory):
     got = run("export", *words, "--format", "safetensors", case.source, out)
     check(got.status == GOOD, f"{got!r}")
     values = Tensors(content(os.path.join(out, "rank_0", "checkpoint_0.safetensors"))).values()
-    return f"job: {case.said}", case.source, words[:2], values
+    return f"job: {case.said}", case.source, words[:2], values, {}
 
 
 def a_checkpoint2(numbers, directory):
@@ -116,28 +123,35 @@ def a_checkpoint2(numbers, directory):
     described = saved.step.parameters
     values = {name: (described[name].file_type, tuple(described[name].shape), data)
               for name, data in saved.found.items()}
-    return "Checkpoint 2.0", saved.root, [], values
+    common = json.loads(saved.step.common_bytes())
+    others = {name: common[name] for name in ("epoch_num", "global_step", "loss_scale",
+                                              "global_batch_size")
+              if common.get(name)}
+    return "Checkpoint 2.0", saved.root, [], values, others
 
 
 def a_distributed(numbers, directory):
     tree = dcp_trees.random_tree(numbers.getrandbits(31))
     root = os.path.join(directory, "source")
     tree.write(root)
-    return f"distributed: {tree.kind}", root, [], tree.expected()
+    # HyperParallel's are 7 in all files.
+    others = {name: 7 if tree.kind == "hyper" else value for name, value in tree.values.items()}
+    return f"distributed: {tree.kind}", root, [], tree.expected(), others
 
 
 def a_model(numbers, directory):
     case = weights_random.Case(numbers.getrandbits(31), directory)
     way = numbers.choice(("as it is", "as MindSpore's", "back"))
     if way == "as it is":
-        return "model", case.root, [], case.model.tensors
+        return "model", case.root, [], case.model.tensors, {}
     if way == "as MindSpore's":
-        return f"weights: {case}", case.root, case.words("hf"), case.mindspore
+        return f"weights: {case}", case.root, case.words("hf"), case.mindspore, {}
     tree, strategy = case.tree("saved", None, False)
     root = os.path.join(directory, "tree")
     tree.save(root, without={}, suffix=".ckpt")
     words = case.words("mindspore", "--config", os.path.join(case.root, "config.json"))
-    return f"weights back: {case}", root, ["--src-strategy", strategy, *words], case.original
+    words = ["--src-strategy", strategy, *words]
+    return f"weights back: {case}", root, words, case.original, {}
 
 
 KINDS = (a_mesh, a_job, a_checkpoint2, a_distributed, a_model)
@@ -200,13 +214,14 @@ def of_torch(root):
     return answer
 
 
-def held_by_torch(root, values):
+def held_by_torch(root, values, others):
     found = of_torch(root)
     if found is None:
         return
     expected = {name: [f"torch.{dcp_trees.TYPES[dtype][1]}", list(shape),
                        hashlib.sha256(data).hexdigest()]
                 for name, (dtype, shape, data) in values.items()}
+    expected.update((name, repr(value)) for name, value in others.items())
     # Releases that cannot load types of numbers without a sign leave these out.
     same(found, expected, "torch", {n for n, (dtype, _, _) in values.items()
                                     if dtype in ("U16", "U32", "U64") and n not in found})
@@ -218,7 +233,7 @@ def run_source(seed):
     what = make.__name__
     with tempfile.TemporaryDirectory(prefix="reshardfs-shown-") as directory:
         try:
-            what, source, words, values = make(numbers, directory)
+            what, source, words, values, others = make(numbers, directory)
             words = [*words, "--format", "dcp"]
             if numbers.random() < 0.5:
                 words += ["--part-size", str(numbers.choice((300, 5000, 1 << 20)))]
@@ -230,10 +245,14 @@ def run_source(seed):
                 beside = set(found) - set(values)
                 same(found, values, "independent reader", beside)
                 check(all(not math.prod(found[n][1]) > 1 for n in beside), f"{beside}")
+                # A tensor comes before a value of its name.
+                others = {name: value for name, value in others.items() if name not in found}
+                check(checkpoint.beside() == others,
+                      f"values {checkpoint.beside()}, not {others}")
                 aligned(checkpoint)
                 same(read_again(mount.path, numbers), found, "reshardfs")
                 read_places(mount.path, numbers)
-                held_by_torch(mount.path, found)
+                held_by_torch(mount.path, found, others)
             return Outcome(True, make.__name__, what)
         except Exception:
             return Outcome(False, "failed", what, traceback.format_exc())

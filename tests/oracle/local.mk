@@ -19,7 +19,8 @@ ORACLE += \
 	oracle/mindformers_shown.py \
 	oracle/checkpoint2_random.py \
 	oracle/python_module.py \
-	oracle/loads_into_program.py
+	oracle/loads_into_program.py \
+	oracle/killed_savers.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = \

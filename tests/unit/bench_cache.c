@@ -43,6 +43,8 @@ static int load(void *ctx, uint64_t offset, const struct iovec *iov, int n_iov)
 	return preadv(source_fd, iov, n_iov, (off_t)offset) > 0 ? 0 : 5;
 }
 
+static const struct rsh_cache_loader loader = { load, NULL };
+
 static void make_source(const char *dir)
 {
 	struct made_file f;
@@ -90,7 +92,7 @@ static void *reader_main(void *arg)
 		const uint64_t at = numbers_below(&r->numbers,
 						  SOURCE / r->len) * r->len;
 
-		rsh_cache_read(r->c, file, at, buf, r->len, load, NULL);
+		rsh_cache_read(r->c, file, at, buf, r->len, &loader);
 		r->n++;
 	}
 	free(buf);
@@ -125,7 +127,7 @@ static void hits(void)
 	};
 	struct rsh_cache *c = cache_make(&opts);
 
-	rsh_cache_prefetch(c, open_source(c), 0, SOURCE, load, NULL);
+	rsh_cache_prefetch(c, open_source(c), 0, SOURCE, &loader);
 	printf("hits, million a second: threads, 1 byte, 1 KiB, 4 KiB; GB/s: "
 	       "1 MiB\n");
 	for (size_t i = 0; i < 4; i++)
@@ -146,7 +148,7 @@ static double pass(struct rsh_cache *c, size_t len)
 	const double start = now();
 
 	for (uint64_t at = 0; at < SOURCE; at += len)
-		rsh_cache_read(c, file, at, buf, len, load, NULL);
+		rsh_cache_read(c, file, at, buf, len, &loader);
 	free(buf);
 	return SOURCE / (now() - start) / 1e9;
 }
@@ -208,7 +210,7 @@ static void on_disk(const char *dir)
 		file = open_source(c);
 		start = now();
 		for (uint64_t at = 0; at < SOURCE; at += MIB) {
-			rsh_cache_prefetch(c, file, at, MIB, load, NULL);
+			rsh_cache_prefetch(c, file, at, MIB, &loader);
 			rsh_cache_settle(c);
 		}
 		written = SOURCE / (now() - start) / 1e9;

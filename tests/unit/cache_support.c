@@ -141,7 +141,7 @@ int read_checked(struct rsh_cache *c, struct made_file *f, uint64_t offset,
 	int rc;
 
 	got[len] = 0xa5;
-	rc = rsh_cache_read(c, f->handle, offset, got, len, made_file_load, f);
+	rc = rsh_cache_read(c, f->handle, offset, got, len, MADE(f));
 	made_file_bytes(f, offset, wanted, len);
 	if (got[len] != 0xa5 || (rc == 0 && memcmp(got, wanted, len) != 0)) {
 		/* Perhaps in a thread, where cmocka cannot fail. */

@@ -49,6 +49,7 @@ void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
 void made_file_bytes(const struct made_file *f, uint64_t offset, uint8_t *buf,
 		     size_t len);
 /* The loader; ctx is the file. */
+#define MADE(f) (&(struct rsh_cache_loader){ made_file_load, f })
 int made_file_load(void *ctx, uint64_t offset, const struct iovec *iov,
 		   int n_iov);
 

@@ -60,7 +60,8 @@ void memory_add_from(const char *tree, const char *name)
 	size_t n;
 
 	snprintf(path, sizeof(path), "%s/%s", tree, name);
-	assert_int_equal(rsh_load_whole(path, 1 << 20, "file", &bytes, &n,
+	assert_int_equal(rsh_load_whole(path, &(struct rsh_small_file){
+				"file", 1 << 20 }, &bytes, &n,
 					&err), 0);
 	memory_add(name, bytes, n);
 }

@@ -20,7 +20,8 @@ struct rsh_strategy *make_strategy(struct rsh_names *names, const char *path,
 
 	assert_non_null(files);
 	files[0] = parse_strategy(path, json);
-	if (rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, path, names, &s,
+	if (rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
+				RSH_STRATEGY_FILE, path }, names, &s,
 			       &err))
 		fail_msg("%s", err.text);
 	return s;

@@ -165,7 +165,8 @@ static void test_rows_of_zeros(void **state)
 	file_of(&r.file, c, 1, MADE_RANDOM);
 	for (unsigned i = 0; i < N_BLOCKS; i++)
 		assert_int_equal(rsh_cache_read(c, r.file.handle, i * BLOCK,
-						&byte, 1, rows_load, &r), 0);
+						&byte, 1, &(struct rsh_cache_loader){
+					rows_load, &r }), 0);
 	s = cache_stats(c);
 	/* No more than 31 of the 32 blocks pass before it is seen. */
 	assert_in_range(s.packed, 1, TENSOR_BLOCKS / 2);

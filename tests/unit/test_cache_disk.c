@@ -300,7 +300,7 @@ static void test_prefetch(void **state)
 	c = open_cache(dir, GIB);
 	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, FILE_BYTES,
-					    made_file_load, &f), 0);
+					    MADE(&f)), 0);
 	assert_int_equal(read_all(c, &f), 0);
 	assert_int_equal(f.loads, 0);
 	assert_int_equal(cache_stats(c).prefetched, N_BLOCKS);

@@ -151,17 +151,17 @@ static void test_ranges(void **state)
 	assert_int_equal(loads_of(c, &f, BLOCK + 1, 0), 0);
 	assert_int_equal(loads_of(c, &empty, 0, 0), 0);
 	assert_int_equal(rsh_cache_prefetch(c, empty.handle, 0, 100,
-					    made_file_load, &empty), 0);
+					    MADE(&empty)), 0);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 5 * BLOCK, 100,
-					    made_file_load, &f), 0);
+					    MADE(&f)), 0);
 	assert_int_equal(rsh_cache_read(c, f.handle, BLOCK + 1, &byte, 1,
-					made_file_load, &f), -EINVAL);
+					MADE(&f)), -EINVAL);
 	assert_int_equal(rsh_cache_read(c, f.handle, UINT64_MAX, &byte, 1,
-					made_file_load, &f), -EINVAL);
+					MADE(&f)), -EINVAL);
 	assert_int_equal(rsh_cache_read(c, f.handle, 0, &byte, SIZE_MAX,
-					made_file_load, &f), -EINVAL);
+					MADE(&f)), -EINVAL);
 	assert_int_equal(rsh_cache_read(c, empty.handle + 1, 0, &byte, 1,
-					made_file_load, &f), -EINVAL);
+					MADE(&f)), -EINVAL);
 	assert_int_equal(f.loads + empty.loads, 0);
 	rsh_cache_free(c);
 }
@@ -274,7 +274,7 @@ static void test_no_memory(void **state)
 		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
 		assert_int_equal(loads_of(c, &f, 5, 0), 0);
 		assert_int_equal(rsh_cache_prefetch(c, f.handle, 5, 5,
-						    made_file_load, &f), 0);
+						    MADE(&f)), 0);
 		assert_int_equal(cache_stats(c).memory_peak, 0);
 		assert_int_equal(cache_stats(c).bypasses, 2);
 		rsh_cache_free(c);
@@ -290,19 +290,18 @@ static void test_prefetch(void **state)
 	made_file_init(&f, c, 1, 20 * BLOCK + 1);
 	touch(c, &f, 18);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, BLOCK + 5, 2 * BLOCK,
-					    made_file_load, &f), 0);
+					    MADE(&f)), 0);
 	assert_int_equal(f.last_offset, BLOCK);
 	assert_int_equal(f.last_len, 3 * BLOCK);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 3 * BLOCK, UINT64_MAX,
-					    made_file_load, &f), 0);
+					    MADE(&f)), 0);
 	assert_int_equal(f.bytes, 19 * BLOCK + 1);
 	assert_int_equal(cache_stats(c).prefetched, 19);
 	assert_int_equal(cache_stats(c).bytes_served, 8);
 	assert_int_equal(cache_stats(c).misses, 1);
 	assert_int_equal(loads_of(c, &f, BLOCK, 19 * BLOCK + 1), 0);
 	f.fail = EIO;
-	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1, made_file_load,
-					    &f), -EIO);
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1, MADE(&f)), -EIO);
 	rsh_cache_free(c);
 }
 
@@ -331,7 +330,7 @@ static void test_memory_is_given_back(void **state)
 	made_file_init(&f, c, 1, 1000 * BLOCK);
 	before = resident_pages() * page;
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1000 * BLOCK,
-					    made_file_load, &f), 0);
+					    MADE(&f)), 0);
 	full = resident_pages() * page;
 	assert_true(full > before + 900 * BLOCK);
 	rsh_cache_drop(c);
@@ -547,7 +546,7 @@ static void test_all_memory_in_use(void **state)
 	assert_int_equal(f.last_len, 8 * BLOCK);
 	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 1);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 4 * BLOCK,
-					    made_file_load, &f), 0);
+					    MADE(&f)), 0);
 	assert_int_equal(f.loads, 2);
 	s = cache_stats(c);
 	assert_int_equal(s.bypasses, 2);
@@ -588,7 +587,7 @@ static void *random_main(void *arg)
 		switch (numbers_below(&r->numbers, 8)) {
 		case 0:
 			rsh_cache_prefetch(r->c, f->handle, offset, len,
-					   made_file_load, f);
+					   MADE(f));
 			break;
 		default:
 			read_checked(r->c, f, offset, (size_t)len);

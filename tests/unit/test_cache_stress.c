@@ -82,8 +82,7 @@ static void read_some(struct actor *a, struct rsh_cache *c, struct made_file *f)
 	if (len > f->id.size - at)
 		len = f->id.size - at;
 	if (numbers_below(&a->numbers, 10) == 0)
-		rsh_cache_prefetch(c, f->handle, at, 2 * len, made_file_load,
-				   f);
+		rsh_cache_prefetch(c, f->handle, at, 2 * len, MADE(f));
 	if (read_checked(c, f, at, (size_t)len))
 		a->stage->failures++;
 	a->stage->reads++;

@@ -14,12 +14,16 @@
 
 #define GIB (UINT64_C(1) << 30)
 
+#define write_text(text, ...) \
+	rsh_progress_text(&(struct rsh_progress_state){ __VA_ARGS__ }, text, \
+			  sizeof(text))
+
 static void assert_line(uint64_t done, uint64_t total, double seconds,
 			const char *expected)
 {
 	char text[128];
 
-	rsh_progress_text(text, sizeof(text), "warm", done, total, seconds, 0);
+	write_text(text, "warm", done, total, seconds, 0);
 	assert_string_equal(text, expected);
 }
 
@@ -48,17 +52,17 @@ static void test_bar(void **state)
 	char text[600];
 
 	(void)state;
-	rsh_progress_text(text, sizeof(text), "warm", GIB, 4 * GIB, 2, 60);
+	write_text(text, "warm", GIB, 4 * GIB, 2, 60);
 	assert_string_equal(text, "warm [=====>              ]  25%  "
 				  "512.0 MiB/s     0:06 left");
-	rsh_progress_text(text, sizeof(text), "warm", GIB, GIB, 1, 50);
+	write_text(text, "warm", GIB, GIB, 1, 50);
 	assert_string_equal(text, "warm [==========] 100%    "
 				  "1.0 GiB/s     0:00 left");
 	/* Without room for the bar, and without room for anything. */
-	rsh_progress_text(text, sizeof(text), "warm", GIB, 4 * GIB, 2, 45);
+	write_text(text, "warm", GIB, 4 * GIB, 2, 45);
 	assert_string_equal(text, "warm  25%  512.0 MiB/s     0:06 left");
 	for (unsigned width = 1; width < 3000; width++) {
-		rsh_progress_text(text, sizeof(text), "warm", 1, 3, 1, width);
+		write_text(text, "warm", 1, 3, 1, width);
 		assert_true(strlen(text) < width);
 	}
 }

@@ -81,7 +81,8 @@ static struct rsh_strategy *load_set(struct rsh_names *names, const char *set)
 			fail_msg("%s", err.text);
 	}
 	closedir(d);
-	if (rsh_strategy_merge(files, n, RSH_STRATEGY_DIR, set, names, &s,
+	if (rsh_strategy_merge(&(struct rsh_strategy_set){ files, n,
+				RSH_STRATEGY_DIR, set }, names, &s,
 			       &err))
 		fail_msg("%s", err.text);
 	return s;
@@ -169,21 +170,21 @@ static const char *difference(const struct rsh_derived *d,
 
 	for (uint32_t i = 0; i < want->n_params; i++)
 		n += want->params[i].n_stages;
-	for (size_t i = 0; i < d->n_items; i++) {
+	for (size_t i = 0; i < d->items.n; i++) {
 		const struct rsh_strategy_item *item =
-			item_of(want, names, &d->items[i]);
+			item_of(want, names, &d->items.v[i]);
 
-		if (item && same_layout(item, &d->items[i].item))
+		if (item && same_layout(item, &d->items.v[i].item))
 			continue;
 		snprintf(text, sizeof(text), "stage %u %s: %s, not %s",
-			 d->items[i].stage, d->items[i].item.name,
-			 rsh_item_text(&d->items[i].item, a, sizeof(a)),
+			 d->items.v[i].stage, d->items.v[i].item.name,
+			 rsh_item_text(&d->items.v[i].item, a, sizeof(a)),
 			 item ? rsh_item_text(item, b, sizeof(b)) :
 				"listed there");
 		return text;
 	}
-	snprintf(text, sizeof(text), "%zu parameters, not %zu", d->n_items, n);
-	return d->n_items == n ? "" : text;
+	snprintf(text, sizeof(text), "%zu parameters, not %zu", d->items.n, n);
+	return d->items.n == n ? "" : text;
 }
 
 /* ---- deriving ---- */
@@ -236,7 +237,7 @@ static void assert_derives(const char *src, const char *dst, bool shapes,
 	if (rc)
 		fail_msg("%s to %s: %s", src ? src : "none", dst, j.err.text);
 	want = load_set(j.names, dst);
-	assert_int_equal(j.derived->n_stages, want->n_stages);
+	assert_int_equal(j.derived->items.n_stages, want->n_stages);
 	assert_int_equal(j.derived->stage_ranks, want->stage_ranks);
 	diff = difference(j.derived, want, j.names);
 	if (*diff)
@@ -468,8 +469,8 @@ static void assert_becomes(const struct job *j, const char *name,
 {
 	char text[256];
 
-	for (size_t i = 0; i < j->derived->n_items; i++) {
-		const struct rsh_strategy_item *it = &j->derived->items[i].item;
+	for (size_t i = 0; i < j->derived->items.n; i++) {
+		const struct rsh_strategy_item *it = &j->derived->items.v[i].item;
 
 		if (strcmp(it->name, name))
 			continue;

@@ -303,39 +303,62 @@ static void test_join_refuses(void **state)
 	rsh_dcp_free(a);
 }
 
-/* A value as a pickle alone. */
-static void expect_json(const char *pickle, size_t n, int rc, const char *json)
+/* A value as a pickle alone: as JSON, and as the pickle that is written. */
+static void expect_plain(const char *pickle, size_t n, int rc, const char *json,
+			 const char *written, size_t n_written)
 {
 	struct buffer b = { .data = (uint8_t *)(uintptr_t)pickle, .len = n };
 	const struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
-	char *found = NULL;
+	struct rsh_plain found;
 
 	assert_int_equal(rsh_dcp_value_read(&src, 0, RSH_DCP_BY_NAME, &found,
 					    &err), rc);
-	assert_true(rc == -EBADMSG ? *err.text : !*err.text);
+	assert_true(rc ? *err.text : !*err.text);
+	assert_int_equal(json != NULL, found.json != NULL);
 	if (json)
-		assert_string_equal(found, json);
-	free(found);
+		assert_string_equal(found.json, json);
+	assert_int_equal(found.n_pickle, n_written);
+	if (n_written)
+		assert_memory_equal(found.pickle, written, n_written);
+	rsh_plain_clear(&found);
 }
 
-#define value_is(pickle, rc, json) \
-	expect_json(pickle, sizeof(pickle) - 1, rc, json)
+#define value_is(pickle, json, written) \
+	expect_plain(pickle, sizeof(pickle) - 1, 0, json, written, \
+		     sizeof(written) - 1)
+#define value_is_none(pickle, rc) \
+	expect_plain(pickle, sizeof(pickle) - 1, rc, NULL, NULL, 0)
 
 static void test_values(void **state)
 {
 	(void)state;
-	value_is("\x80\2K\7.", 0, "7");
-	value_is("\x80\2G\x3f\xb9\x99\x99\x99\x99\x99\x9a.", 0, "0.1");
-	value_is("\x80\2G\x40\x08\0\0\0\0\0\0.", 0, "3.0");
-	value_is("\x80\2}q\0(K\1NX\2\0\0\0\"xK\2\x88\x86u.", 0,
-		     "{\"1\": null, \"\\\"x\": [2, true]}");
-	value_is("\x80\2]q\0h\0a.", -ENOTSUP, NULL);
-	value_is("\x80\2G\x7f\xf8\0\0\0\0\0\0.", -ENOTSUP, NULL);
-	value_is("\x80\4C\1a.", -ENOTSUP, NULL);
-	value_is("\x80\2X\1\0\0\0\xff.", -ENOTSUP, NULL);
-	value_is("\x80\2G\x3f\xb9", -EBADMSG, NULL);
-	value_is("\x80\2cos\nsystem\nX\1\0\0\0a\x85R.", -ENOTSUP, NULL);
+	value_is("\x80\2K\7.", "7", "\x80\2K\7.");
+	value_is("\x80\2J\xff\xff\xff\xff.", "-1",
+		 "\x80\2J\xff\xff\xff\xff.");
+	value_is("\x80\2\x8a\5\0\0\0\0\xff.", "-4294967296",
+		 "\x80\2\x8a\x8\0\0\0\0\xff\xff\xff\xff.");
+	value_is("\x80\2G\x3f\xb9\x99\x99\x99\x99\x99\x9a.", "0.1",
+		 "\x80\2G\x3f\xb9\x99\x99\x99\x99\x99\x9a.");
+	value_is("\x80\2G\x40\x08\0\0\0\0\0\0.", "3.0",
+		 "\x80\2G\x40\x08\0\0\0\0\0\0.");
+	value_is("\x80\2}q\0(K\1NX\2\0\0\0\"xK\2\x88\x86u.",
+		 "{\"1\": null, \"\\\"x\": [2, true]}",
+		 "\x80\2}(K\1NX\2\0\0\0\"x(K\2\x88tu.");
+	value_is("\x80\4]\x94(X\1\0\0\0a\x94h\1)\x89""e.",
+		 "[\"a\", \"a\", [], false]",
+		 "\x80\2](X\1\0\0\0aX\1\0\0\0a(t\x89""e.");
+	/* JSON has neither a NaN nor such a key. */
+	value_is("\x80\2G\x7f\xf8\0\0\0\0\0\0.", NULL,
+		 "\x80\2G\x7f\xf8\0\0\0\0\0\0.");
+	value_is("\x80\2}(NK\1u.", NULL, "\x80\2}(NK\1u.");
+	/* A dictionary cannot have such a key. */
+	value_is_none("\x80\2}(]K\1u.", 0);
+	value_is_none("\x80\2]q\0h\0a.", 0);
+	value_is_none("\x80\4C\1a.", 0);
+	value_is_none("\x80\2X\1\0\0\0\xff.", 0);
+	value_is_none("\x80\2G\x3f\xb9", -EBADMSG);
+	value_is_none("\x80\2cos\nsystem\nX\1\0\0\0a\x85R.", 0);
 }
 
 int main(void)

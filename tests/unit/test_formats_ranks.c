@@ -72,7 +72,8 @@ static int plan_job(struct job *j, const char *want)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "]");
 	}
 	assert_string_equal(text, want);
-	rc = rsh_write_plan(r.cat, r.offers, r.n, NULL, &opts, &j->c, &j->err);
+	rc = rsh_write_plan(&(struct rsh_offers){ r.cat, r.offers, r.n }, NULL,
+			    &opts, &j->c, &j->err);
 	rsh_arena_clear(&r.arena);
 	return rc;
 }

@@ -329,11 +329,25 @@ static void test_refused(void **state)
 	refused("data/torch/hf-bin/config.json", EBADMSG, "torch.save()");
 }
 
+static void test_more_than_storages(void **state)
+{
+	struct buffer b = load_file("data/torch/legacy-flat-2.15.pth");
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+
+	(void)state;
+	buffer_append(&b, "", 1);
+	assert_int_equal(read_bytes(&b, &f, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "bytes after the last storage"));
+	buffer_free(&b);
+}
+
 static const char *value_of(const struct rsh_torch_file *f, const char *name)
 {
 	for (uint32_t i = 0; i < f->n_values; i++)
 		if (strcmp(f->values[i].name, name) == 0)
-			return f->values[i].json ? f->values[i].json : "-";
+			return f->values[i].plain.json ?
+			       f->values[i].plain.json : "-";
 	return "no such value";
 }
 
@@ -453,6 +467,8 @@ static struct buffer make_file(const void *pickle, size_t n)
 	"ctorch._utils\n_rebuild_tensor_v2\n(" storage from sizes strides \
 	"\x89" "ccollections\nOrderedDict\n)Rt" "R"
 #define TENSOR TENSOR_OF(STORAGE, "K\0", "K\2K\3\x86", "K\3K\1\x86")
+#define PARAMETER_OF(v) "ctorch._utils\n_rebuild_parameter\n" v "\x89N\x87R"
+#define PARAMETER_OF_THREE(v) PARAMETER_OF(PARAMETER_OF(PARAMETER_OF(v)))
 #define CALL "cos\nsystem\n" TEXT("\2", "ls") "\x85R"
 #define IN_DICT(v) "\x80\2}" KEY("\1", "w") v "s."
 
@@ -554,6 +570,30 @@ static const struct made made[] = {
 		"K\2\x85", "K\1\x85")), EBADMSG, "without a storage"),
 	MADE("an instance as storage", IN_DICT(TENSOR_OF("cmine\nA\n)\x81",
 		"K\0", "K\2\x85", "K\1\x85")), EBADMSG, "without a storage"),
+	MADE("a storage of 2^65 bytes", IN_DICT(STORAGE_OF(FLOATS,
+		"\x8a\x8\xff\xff\xff\xff\xff\xff\xff\x7f")), EBADMSG,
+	     "a storage of more bytes than can be"),
+	MADE("a view as storage", IN_DICT(STORAGE_OF(FLOATS, "K\6K\1")),
+	     EBADMSG, "a storage that is a view of another one"),
+	/* tensors */
+	MADE("a tensor of a storage alone", IN_DICT(
+		"ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE "tR"),
+	     EBADMSG, "a tensor without sizes and strides"),
+	MADE("no type", IN_DICT("ctorch._utils\n_rebuild_tensor_v3\n(" STORAGE
+		"K\0K\2\x85K\1\x85\x89NNtR"), EBADMSG,
+	     "a tensor without a type"),
+	MADE("a parameter of a number", IN_DICT(PARAMETER_OF("K\1")), EBADMSG,
+	     "a parameter without a tensor"),
+	MADE("a parameter", IN_DICT(PARAMETER_OF(TENSOR)), 0, ""),
+	MADE("a parameter of parameters", IN_DICT(PARAMETER_OF_THREE(
+		PARAMETER_OF_THREE(PARAMETER_OF_THREE(PARAMETER_OF(TENSOR))))),
+	     EBADMSG, "a tensor that is built of tensors without an end"),
+	MADE("a type alone", IN_DICT("ctorch._tensor\n_rebuild_from_type_v2\n("
+		"ctorch._utils\n_rebuild_tensor_v2\ntR"), EBADMSG,
+	     "a tensor that is built of nothing"),
+	MADE("a dictionary of numbers", IN_DICT(
+		"ccollections\nOrderedDict\n]K\1a\x85R"), EBADMSG,
+	     "a dictionary of values that are not pairs"),
 	/* names */
 	MADE("a name twice", "\x80\2}" KEY("\1", "w") TENSOR "s"
 	     KEY("\1", "w") TENSOR "s.", EBADMSG, "twice"),
@@ -640,6 +680,35 @@ static void test_deep(void **state)
 	assert_int_equal(read_bytes(&b, &f, &err), -EBADMSG);
 	if (!strstr(err.text, "room for"))
 		fail_msg("%s", err.text);
+	buffer_free(&p);
+	buffer_free(&b);
+}
+
+/* The negative of what is stored is not shown, and a long name is refused. */
+static void test_not_shown(void **state)
+{
+	static const char negative[] = IN_DICT(
+		"ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE
+		"K\0K\2\x85K\1\x85\x89N}" KEY("\3", "neg") "\x88stR");
+	struct buffer p = { NULL, 0 };
+	struct buffer b = make_file(negative, sizeof(negative) - 1);
+	struct rsh_torch_file *f;
+	struct rsh_error err;
+
+	(void)state;
+	assert_int_equal(read_bytes(&b, &f, &err), 0);
+	assert_int_equal(f->n_tensors, 0);
+	assert_int_equal(f->n_values, 1);
+	assert_string_equal(f->values[0].make, "conjugate or negative");
+	rsh_torch_file_free(f);
+	buffer_free(&b);
+	buffer_append(&p, "\x80\2}X\x88\x13\0\0", 8);
+	for (int i = 0; i < 5000; i++)
+		buffer_append(&p, "a", 1);
+	buffer_append(&p, TENSOR "s.", sizeof(TENSOR "s.") - 1);
+	b = make_file(p.data, p.len);
+	assert_int_equal(read_bytes(&b, &f, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "a name of more than 4096 bytes"));
 	buffer_free(&p);
 	buffer_free(&b);
 }
@@ -755,9 +824,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_genuine),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_more_than_storages),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_made),
 		cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_not_shown),
 		cmocka_unit_test(test_archives),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_flipped),

@@ -127,8 +127,8 @@ static int read_with(struct rsh_objects *o, const struct one_read *r,
 	struct iovec iov[3] = {
 		{ got, half }, { NULL, 0 }, { got + half, r->len - half },
 	};
-	int rc = rsh_objects_read(o, &object, r->offset, iov, 3,
-				  rsh_clock_ns() + ns, err);
+	int rc = rsh_objects_read(o, &(struct rsh_object_range){
+				&object, r->offset, iov, 3 }, rsh_clock_ns() + ns, err);
 
 	object_bytes(r->name, r->offset, right, r->len);
 	if (rc == 0 && memcmp(got, right, r->len))
@@ -194,8 +194,8 @@ static void ranges_without_etag_are_read(void **state)
 		};
 		struct rsh_error err = RSH_ERROR_INIT;
 
-		const int rc = rsh_objects_read(f.o, &object, 7, &iov, 1, 0,
-						&err);
+		const int rc = rsh_objects_read(f.o, &(struct rsh_object_range){
+				&object, 7, &iov, 1 }, 0, &err);
 
 		if (rc != cases[i].rc || !strstr(err.text, cases[i].say))
 			fail_msg("%zu: %d, %s", i, rc, err.text);
@@ -265,7 +265,8 @@ static int read_slowly(void *ctx, size_t i, struct rsh_error *err)
 		usleep(1000);
 	atomic_store(&f->began, 1);
 	usleep(i ? 100000 : 0);
-	rc = rsh_objects_read(f->o, &object, 5, &v, 1, 0, err);
+	rc = rsh_objects_read(f->o, &(struct rsh_object_range){
+				&object, 5, &v, 1 }, 0, err);
 	object_bytes(object.name, 5, right, sizeof(right));
 	if (rc == 0 && memcmp(got, right, sizeof(right)))
 		return rsh_error_set(err, EIO, "%s is wrong", object.name);
@@ -300,6 +301,11 @@ static void slow_reads_have_time(void **state)
 		fail_msg("%s", err.text);
 	assert_int_equal(read_two_slowly("a~*ooze", 500, &err), -ETIMEDOUT);
 	assert_non_null(strstr(err.text, "no answer in time"));
+	assert_int_equal(read_two_slowly("a~*429", 500, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.text, "; last error: "));
+	assert_non_null(strstr(err.text, "wants fewer requests (HTTP 429"));
+	assert_int_equal(read_two_slowly("a~*503-SlowDown", 500, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.text, "limits the rate of requests"));
 }
 
 static const struct lasting {
@@ -307,7 +313,7 @@ static const struct lasting {
 	int rc;
 	const char *say;
 } lasting[] = {
-	{ "a~*lie", -EIO, "another range" },
+	{ "a~*lie", -EIO, "sends another range" },
 	{ "a~*over", -EIO, "more than it says" },
 	{ "a~*half", -EIO, "another range" },
 	{ "a~*short", -EIO, "another length" },
@@ -315,23 +321,35 @@ static const struct lasting {
 	{ "a~*norange", -EIO, "which range" },
 	{ "a~*whole", -EIO, "does not support ranges" },
 	{ "a~*noetag", -EIO, "name the object" },
-	{ "a~*gzip", -EIO, "something else" },
+	{ "a~*gzip", -EIO, "sends something else than bytes" },
 	{ "a~*parts", -EIO, "something else" },
 	{ "a~*416", -EIO, "HTTP 416" },
 	{ "a~*501", -EIO, "HTTP 501" },
-	{ "a~*302", -EIO, "HTTP 302" },
+	{ "a~*302", -EIO, "redirects to another address (HTTP 302" },
+	{ "a~*202", -EIO, "gives an unexpected answer (HTTP 202" },
+	{ "a~*301-PermanentRedirect", -EINVAL,
+	  "the bucket is in region \"south-1\"; set AWS_REGION" },
 	{ "a~total", -EREMCHG, "another object" },
 	{ "a~change", -EREMCHG, "HTTP 412" },
 	{ "a~mix", -EREMCHG, "another object" },
 	{ "a~reset~change", -EREMCHG, "HTTP 412" },
 	{ "a~trunc~mix", -EREMCHG, "another object" },
 	{ "a~412", -EREMCHG, "HTTP 412" },
-	{ "missing", -ENOENT, "HTTP 404 NoSuchKey" },
+	{ "missing", -ENOENT, "has no such object (HTTP 404 NoSuchKey" },
+	{ "a~404-NoSuchBucket", -ENOENT, "has no such bucket" },
 	{ "a~500~410", -ENOENT, "HTTP 410" },
 	{ "a~403-AccessDenied", -EACCES, "AccessDenied" },
-	{ "a~403-RequestTimeTooSkewed", -EACCES, "clock" },
+	{ "a~403-RequestTimeTooSkewed", -EACCES,
+	  "rejects the time of the request: check this machine's clock" },
+	{ "a~400-ExpiredToken", -EACCES,
+	  "reports that the credentials have expired" },
+	{ "a~400-InvalidToken", -EACCES, "rejects the session token" },
+	{ "a~403-InvalidAccessKeyId", -EACCES, "does not know the access key" },
+	{ "a~403-SignatureDoesNotMatch", -EACCES,
+	  "rejects the signature: check the secret key" },
+	{ "a~403-InvalidObjectState", -EACCES, "has archived this object" },
 	{ "a~401", -EACCES, "HTTP 401" },
-	{ "a~503r100000", -ETIMEDOUT, "later" },
+	{ "a~503r100000", -ETIMEDOUT, "is overloaded, and wants a later retry" },
 };
 
 static int one_lasting(void *ctx, size_t i, struct rsh_error *err)
@@ -456,8 +474,8 @@ static int one_part(void *ctx, size_t i, struct rsh_error *err)
 	const uint64_t ns = hurry ? SECOND / 2 : LONG_S * SECOND;
 	uint8_t got[PART] = { 0 }, right[PART];
 	struct iovec iov = { got, PART };
-	int rc = rsh_objects_read(p->o, &p->object, i * PART, &iov, 1,
-				  rsh_clock_ns() + ns, err);
+	int rc = rsh_objects_read(p->o, &(struct rsh_object_range){
+				&p->object, i * PART, &iov, 1 }, rsh_clock_ns() + ns, err);
 
 	object_bytes(p->object.name, i * PART, right, PART);
 	if (rc == -ETIMEDOUT && hurry) {
@@ -834,8 +852,8 @@ static void expect_names(struct fixture *f, const char *index,
 	for (size_t i = 0; i < n; i++)
 		assert_string_equal(l.objects[i].name, names[i]);
 	assert_int_equal(l.objects[0].size, 3);
-	assert_int_equal(rsh_objects_read(f->o, &l.objects[0], 0, &v, 1, 0,
-					  &err), 0);
+	assert_int_equal(rsh_objects_read(f->o, &(struct rsh_object_range){
+				&l.objects[0], 0, &v, 1 }, 0, &err), 0);
 	assert_string_equal(got, "{ }");
 	rsh_objects_listing_free(&l);
 }
@@ -865,6 +883,29 @@ static void index_files_name_objects(void **state)
 	teardown(&f);
 }
 
+static void no_index_is_said(void **state)
+{
+	const struct rsh_objects_options page = { .index = "page" }, o = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects_listing l;
+	struct fixture f;
+	char url[128];
+
+	(void)state;
+	setup(&f);
+	tree_text(&f, "page", "<html></html>");
+	snprintf(url, sizeof(url), "%s/tree/", f.endpoint);
+	rsh_objects_free(f.o);
+	assert_int_equal(open_with(&f, url, page, &err), 0);
+	assert_int_equal(rsh_objects_list(f.o, NULL, &l, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "a web page, not a list of names"));
+	rsh_objects_free(f.o);
+	assert_int_equal(open_with(&f, url, o, &err), 0);
+	assert_int_equal(rsh_objects_list(f.o, NULL, &l, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "there is neither a list of files nor model.safetensors"));
+	teardown(&f);
+}
+
 static void redirections_are_followed(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -878,6 +919,10 @@ static void redirections_are_followed(void **state)
 	assert_int_equal(open_with(&f, url, o, &err), 0);
 	assert_null(strchr(rsh_objects_url(f.o), '?'));
 	assert_int_equal(read_name(f.o, "a~far~500", &err), 0);
+	assert_int_equal(read_name(f.o, "a~*odd", &err), -EIO);
+	assert_non_null(strstr(err.text, "redirects to an address that cannot be followed"));
+	assert_int_equal(read_name(f.o, "a~*round", &err), -EIO);
+	assert_non_null(strstr(err.text, "redirects too often"));
 	assert_int_equal(read_name(f.o, "missing", &err), -ENOENT);
 	assert_null(strstr(err.text, "covert"));
 	teardown(&f);
@@ -943,8 +988,13 @@ static void keys_come_from_where_they_are(void **state)
 		return;
 	setup_server(&f, NULL);
 	assert_int_equal(open_signed(&f, NULL, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "no credentials: set AWS_ACCESS_KEY_ID"));
 	write_keys(&f, "JOBS");
-	tree_text(&f, ".aws/config", "[profile job]\nregion = north-9\n");
+	tree_text(&f, ".aws/config",
+		  "[profile job]\nregion = north-9\n"
+		  "[profile program]\ncredential_process = print-keys\n");
+	assert_int_equal(open_signed(&f, "program", &err), -ENOTSUP);
+	assert_non_null(strstr(err.text, "from a program or a service are not supported"));
 	assert_int_equal(open_signed(&f, "none", &err), -ENOENT);
 	assert_non_null(strstr(err.text, "\"none\""));
 	assert_int_equal(open_signed(&f, "job", &err), 0);
@@ -1035,7 +1085,8 @@ static void profiles_say_how_buckets_stand(void **state)
 	}
 	setenv("AWS_PROFILE", "odd", 1);
 	assert_int_equal(open_as(&f, RSH_OBJECTS_STYLE_AUTO, &err), -EINVAL);
-	assert_non_null(strstr(err.text, "\"sideways\""));
+	assert_non_null(strstr(err.text, "addressing_style is path, virtual or auto, "
+			       "and not \"sideways\""));
 	teardown(&f);
 }
 
@@ -1120,6 +1171,27 @@ static void services_are_asked_where_named(void **state)
 	assert_int_equal(read_name(f.o, "a", &err), 0);
 	expect_told(&f, "Credential=SERVICE/", true);
 	expect_told(&f, "'x-amz-security-token': 'session'", true);
+	teardown(&f);
+}
+
+static void services_without_keys_are_said(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	char address[128];
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	snprintf(address, sizeof(address), "%s/credentials/none", f.endpoint);
+	setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
+	setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "let me in", 1);
+	assert_int_equal(open_signed(&f, NULL, &err), 0);
+	assert_int_equal(read_name(f.o, "a", &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "the credentials service returned no credentials"));
+	setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/absent/token", 1);
+	assert_int_equal(open_signed(&f, NULL, &err), 0);
+	assert_int_equal(read_name(f.o, "a", &err), -ENOENT);
+	assert_non_null(strstr(err.text, "cannot read the token for the credentials service"));
 	teardown(&f);
 }
 
@@ -1314,6 +1386,30 @@ static void addresses_are_told_apart(void **state)
 	rsh_objects_free(objects);
 }
 
+static void bad_addresses_have_a_reason(void **state)
+{
+	static const struct {
+		const char *url, *endpoint, *say;
+	} bad[] = {
+		{ "http://host/a b", NULL, "this address contains blanks: write %20" },
+		{ "/path", NULL, "not an address of object storage" },
+		{ "s3://b", "http://host/?a", "the endpoint: not an address of a server" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		const struct rsh_objects_options o = {
+			.keys = RSH_OBJECTS_KEYS_NONE, .endpoint = bad[i].endpoint,
+		};
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_objects *objects;
+
+		assert_int_equal(rsh_objects_open(bad[i].url, &o, &objects, &err),
+				 -EINVAL);
+		assert_non_null(strstr(err.text, bad[i].say));
+	}
+}
+
 static void secrets_leave_addresses(void **state)
 {
 	struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
@@ -1355,6 +1451,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(addresses_are_told_apart),
+		cmocka_unit_test(bad_addresses_have_a_reason),
 		cmocka_unit_test(secrets_leave_addresses),
 		cmocka_unit_test(absent_certificates_are_said),
 		cmocka_unit_test(ranges_are_read),
@@ -1375,12 +1472,14 @@ int main(void)
 		cmocka_unit_test(pages_are_listed),
 		cmocka_unit_test(bad_listings_have_a_reason),
 		cmocka_unit_test(index_files_name_objects),
+		cmocka_unit_test(no_index_is_said),
 		cmocka_unit_test(redirections_are_followed),
 		UNIT_TEST_MAY_SKIP(keys_come_from_where_they_are),
 		UNIT_TEST_MAY_SKIP(profiles_say_how_buckets_stand),
 		UNIT_TEST_MAY_SKIP(endpoints_come_from_where_they_are),
 		UNIT_TEST_MAY_SKIP(keys_are_renewed),
 		UNIT_TEST_MAY_SKIP(services_are_asked_where_named),
+		cmocka_unit_test(services_without_keys_are_said),
 		UNIT_TEST_MAY_SKIP(secrets_are_in_no_core),
 		cmocka_unit_test(certificates_are_verified),
 	};

@@ -59,7 +59,8 @@ static int read_inner(struct rsh_objects *o, const struct rsh_object *object,
 	size_t len = (size_t)(object->size - 2 * offset);
 	uint8_t *got = malloc(len + 1), *right = malloc(len + 1);
 	struct iovec v = { got, len };
-	int rc = rsh_objects_read(o, object, offset, &v, 1, 0, err);
+	int rc = rsh_objects_read(o, &(struct rsh_object_range){
+				object, offset, &v, 1 }, 0, err);
 
 	object_bytes(object->name, offset, right, len);
 	if (rc == 0 && memcmp(got, right, len))

@@ -297,7 +297,8 @@ static struct rsh_strategy *make_strategy(const struct job *j,
 	put(t, "},\"parallel_strategy_item\":{\"n\":{\"stage\":0}}}");
 	if (rsh_strategy_parse(t->s, t->n, path, &files[0], &err))
 		fail_msg("%s\n%s", err.text, t->s);
-	if (rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, path, names, &s, &err))
+	if (rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
+				RSH_STRATEGY_FILE, path }, names, &s, &err))
 		fail_msg("%s\n%s", err.text, t->s);
 	free(t);
 	return s;
@@ -806,8 +807,7 @@ static int plan_offers(const struct test_case *t,
 	int rc = rsh_ranks_read(view, t->from, &o, &arena, &offers, err);
 
 	if (rc == 0)
-		rc = rsh_write_plan(offers.cat, offers.v, offers.n, t->to,
-				    opts, c, err);
+		rc = rsh_write_plan(&offers, t->to, opts, c, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }

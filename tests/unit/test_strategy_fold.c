@@ -18,7 +18,8 @@ static struct rsh_grid *try_form(const struct form *f, struct rsh_error *err)
 
 	snprintf(json, sizeof(json), FILE_OF("0", "%s"), f->item);
 	s = parse_strategy("s.json", json);
-	rc = rsh_grid_new(&s->items[0], f->dims, f->n_dims, f->local,
+	rc = rsh_grid_new(&s->items[0],
+			  &(struct rsh_grid_sizes){ f->dims, f->n_dims, f->local },
 			  RSH_GRID_RUNTIME, &g, err);
 	assert_int_equal(rc, g ? 0 : -EINVAL);
 	rsh_strategy_file_free(s);

@@ -15,7 +15,9 @@ static struct rsh_grid *try_grid(const char *items, const int64_t *dims,
 
 	snprintf(json, sizeof(json), FILE_OF("0", "%s"), items);
 	f = parse_strategy("s.json", json);
-	rc = rsh_grid_new(&f->items[0], dims, n_dims, local, rule, &g, err);
+	rc = rsh_grid_new(&f->items[0],
+			  &(struct rsh_grid_sizes){ dims, n_dims, local }, rule,
+			  &g, err);
 	rsh_strategy_file_free(f);
 	assert_int_equal(rc, g ? 0 : -EINVAL);
 	return g;
@@ -65,6 +67,14 @@ static void assert_split(const struct rsh_grid *g, uint32_t d, uint32_t want)
 	assert_int_equal(rsh_grid_split(g, d), want);
 }
 
+/* A rank that holds `cell`: of its replicas the one whose coordinates on the
+ * mesh axes that do not split the tensor are those of rank `like`. */
+static uint32_t holder(const struct rsh_grid *g, const uint32_t *cell,
+		       uint32_t like)
+{
+	return rsh_grid_member(g, cell, rsh_grid_replica(g, like));
+}
+
 /* Every cell is held by n_replicas ranks, a rank is the holder of its own cell
  * for itself, and a holder holds what it was asked for. */
 static void assert_consistent(const struct rsh_grid *g)
@@ -75,14 +85,14 @@ static void assert_consistent(const struct rsh_grid *g)
 		uint32_t mine[RSH_MAX_DIMS] = { 0 }, same = 0;
 
 		rsh_grid_cell(g, r, mine);
-		assert_int_equal(rsh_grid_holder(g, mine, r), r);
-		assert_int_equal(rsh_grid_holder(g, mine, r + 3 * n), r);
+		assert_int_equal(holder(g, mine, r), r);
+		assert_int_equal(holder(g, mine, r + 3 * n), r);
 		for (uint32_t q = 0; q < n; q++) {
 			uint32_t its[RSH_MAX_DIMS] = { 0 }, from, got[RSH_MAX_DIMS] = { 0 };
 
 			rsh_grid_cell(g, q, its);
 			same += memcmp(mine, its, sizeof(mine)) == 0;
-			from = rsh_grid_holder(g, its, r);
+			from = holder(g, its, r);
 			assert_true(from < n);
 			rsh_grid_cell(g, from, got);
 			assert_memory_equal(got, its, sizeof(its));
@@ -136,9 +146,9 @@ static void unused_axes_replicate(void **state)
 	assert_cells(g, "00 00 01 01 00 00 01 01");
 	assert_consistent(g);
 	/* Of the replicas the one that agrees on the unused axes. */
-	assert_int_equal(rsh_grid_holder(g, (uint32_t[]){ 0, 1 }, 0), 2);
-	assert_int_equal(rsh_grid_holder(g, (uint32_t[]){ 0, 1 }, 5), 7);
-	assert_int_equal(rsh_grid_holder(g, (uint32_t[]){ 0, 0 }, 6), 4);
+	assert_int_equal(holder(g, (uint32_t[]){ 0, 1 }, 0), 2);
+	assert_int_equal(holder(g, (uint32_t[]){ 0, 1 }, 5), 7);
+	assert_int_equal(holder(g, (uint32_t[]){ 0, 0 }, 6), 4);
 	rsh_grid_free(g);
 }
 
@@ -300,7 +310,7 @@ static int read_back(const struct rsh_grid *mine, const struct rsh_grid *theirs,
 	uint32_t rows = 8 / rsh_grid_split(mine, 0);
 	uint32_t columns = 4 / rsh_grid_split(mine, 1);
 	uint32_t cell[2] = { row / rows, column / columns };
-	uint32_t rank = rsh_grid_holder(theirs, cell, 0);
+	uint32_t rank = holder(theirs, cell, 0);
 
 	rsh_grid_cell(mine, rank, cell);
 	return (int)((cell[0] * rows + row % rows) * 4 + cell[1] * columns +
@@ -407,8 +417,9 @@ static void shard_numbers_out_of_range_are_refused(void **state)
 	struct rsh_grid *g;
 
 	(void)state;
-	assert_int_equal(rsh_grid_new(&item, DIMS(8), false, RSH_GRID_RUNTIME,
-				      &g, &err), -EINVAL);
+	assert_int_equal(rsh_grid_new(&item,
+				      &(struct rsh_grid_sizes){ DIMS(8), false },
+				      RSH_GRID_RUNTIME, &g, &err), -EINVAL);
 	assert_string_equal(err.text,
 			    "its optimizer shard has step 1 and size -2");
 }

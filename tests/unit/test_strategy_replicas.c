@@ -88,7 +88,8 @@ static void test_stages(void **state)
 				  FILE_OF("0", LAYOUT("w", "[2,2]", "[0]")));
 	files[1] = parse_strategy("1.json",
 				  FILE_OF("1", LAYOUT("v", "[2,2]", "[1]")));
-	if (rsh_strategy_merge(files, 2, RSH_STRATEGY_DIR, "job", names, &s,
+	if (rsh_strategy_merge(&(struct rsh_strategy_set){ files, 2,
+				RSH_STRATEGY_DIR, "job" }, names, &s,
 			       &err))
 		fail_msg("%s", err.text);
 	assert_true(rsh_strategy_same_slices(s, 0, 2, &differs));

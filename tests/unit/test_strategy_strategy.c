@@ -21,7 +21,8 @@ static struct rsh_strategy *try_merge(const struct given *given, uint32_t n,
 	assert_non_null(files);
 	for (uint32_t i = 0; i < n; i++)
 		files[i] = parse_strategy(given[i].path, given[i].json);
-	rc = rsh_strategy_merge(files, n, form, "job", names, &s, err);
+	rc = rsh_strategy_merge(&(struct rsh_strategy_set){ files, n,
+				form, "job" }, names, &s, err);
 	assert_int_equal(rc, s ? 0 : -EINVAL);
 	return s;
 }
@@ -274,8 +275,8 @@ static void mixed_formats_are_refused(void **state)
 			       &files[0], &err))
 		fail_msg("%s", err.text);
 	files[1] = parse_strategy("s1.json", stage_1.json);
-	assert_int_equal(rsh_strategy_merge(files, 2, RSH_STRATEGY_DIR, "job",
-					    names, &s, &err), -EINVAL);
+	assert_int_equal(rsh_strategy_merge(&(struct rsh_strategy_set){ files, 2,
+				RSH_STRATEGY_DIR, "job" }, names, &s, &err), -EINVAL);
 	assert_null(s);
 	assert_string_equal(err.text,
 			    "job: protobuf and JSON strategies in one directory "

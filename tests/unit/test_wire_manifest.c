@@ -185,6 +185,17 @@ static void test_bad_lines(void **state)
 	}
 }
 
+static void test_long_lines(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_manifest_line out;
+
+	(void)state;
+	assert_int_equal(rsh_manifest_parse("", RSH_MANIFEST_LINE_MAX + 1,
+					    "m.jsonl", 9, &out, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "longer than lines of a manifest are"));
+}
+
 static void test_paths_stay_in_the_tree(void **state)
 {
 	static const char *const bad[] = { "", "/a", "a/", "a//b", ".", "..",
@@ -213,6 +224,7 @@ int main(void)
 		cmocka_unit_test(test_file),
 		cmocka_unit_test(test_later_keys_do_no_harm),
 		cmocka_unit_test(test_bad_lines),
+		cmocka_unit_test(test_long_lines),
 		cmocka_unit_test(test_paths_stay_in_the_tree),
 	};
 

@@ -137,6 +137,8 @@ static void test_refused(void **state)
 		{ "state a.{l} = b", "a hole in what" },
 		{ "for 7", "letter or word" },
 		{ "a{b{c}}[((x|y))] = +", "\"}\"" },
+		{ "a[a b c d e f, g h i j k l, m n o p q] = b[x]",
+		  "more than 16 letters in one tensor" },
 	};
 
 	(void)state;
@@ -205,6 +207,18 @@ static void test_too_large(void **state)
 	free(text);
 }
 
+static void test_many_lets(void **state)
+{
+	char text[257 * 16] = "";
+	size_t at = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 257; i++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at,
+				       "let x%c%c = 1\n", 'a' + i / 26, 'a' + i % 26);
+	assert_refused_bytes(text, at, "more than 256 `let`");
+}
+
 /* ---- config.json ---- */
 
 static void test_config(void **state)
@@ -268,6 +282,17 @@ static void test_config_refused(void **state)
 	}
 }
 
+static void test_config_too_large(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_model_config *c;
+
+	(void)state;
+	assert_int_equal(rsh_model_config_parse("", RSH_MODEL_CONFIG_MAX + 1,
+						"C", &c, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, " bytes, a config.json has "));
+}
+
 static void test_config_without(void **state)
 {
 	struct rsh_model_config *c;
@@ -287,8 +312,10 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_too_large),
+		cmocka_unit_test(test_many_lets),
 		cmocka_unit_test(test_config),
 		cmocka_unit_test(test_config_refused),
+		cmocka_unit_test(test_config_too_large),
 		cmocka_unit_test(test_config_without),
 	};
 

@@ -316,6 +316,11 @@ static void test_values_refused(void **state)
 	assert_values_refused("[2]", "[[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
 				     "0,0,0,0,0,0,0,0,0,0,0,0,0,0]]",
 			      "33 mesh axes on one dimension");
+	assert_values_refused("[2]", "[-1],\"tensor_shape\":[1,1,1,1,1,1,1,1,1,"
+				     "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+				     "1,1,1]", "a shape of 33 dimensions");
+	assert_refused("", (size_t)1 << 30, "s.ckpt",
+		       "not a strategy file: it has 1073741824 bytes");
 }
 
 /* ---- protobuf ---- */

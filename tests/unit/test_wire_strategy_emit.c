@@ -219,7 +219,8 @@ static struct rsh_strategy_file *emit(const struct rsh_staged_item *items,
 	void *out = NULL;
 	size_t len = 0;
 
-	if (rsh_strategy_emit(items, n, n_stages, json, &out, &len, &err))
+	if (rsh_strategy_emit(&(struct rsh_staged_items){ n_stages, n, items },
+			      json, &out, &len, &err))
 		fail_msg("%s", err.text);
 	f = parse(out, len, json ? "s.json" : "s.ckpt");
 	free(out);
@@ -283,8 +284,8 @@ static void test_emit_json(void **state)
 	rsh_strategy_file_free(f);
 
 	item.item.nested = true;
-	assert_int_equal(rsh_strategy_emit(&item, 1, 1, true, &out, &len,
-					   &err), -EINVAL);
+	assert_int_equal(rsh_strategy_emit(&(struct rsh_staged_items){
+			1, 1, &item }, true, &out, &len, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "parameter a"));
 	assert_null(out);
 }
@@ -309,8 +310,8 @@ static void test_parse_all(void **state)
 	unsigned n = 0;
 
 	(void)state;
-	assert_int_equal(rsh_strategy_parse_all(text, strlen(text), "s.json",
-						count, &n, &f, &err), 0);
+	assert_int_equal(rsh_strategy_parse_all(&(struct rsh_memory){
+			text, strlen(text) }, "s.json", count, &n, &f, &err), 0);
 	assert_int_equal(n, 2);
 	assert_int_equal(f->n_items, 1);
 	assert_string_equal(f->items[0].name, "b");

@@ -113,8 +113,8 @@ static int plan(struct show *w, struct rsh_error *err)
 			.factored = f->t.factored,
 		};
 	}
-	return rsh_write_plan(w->s.cat, offers, w->n, w->dst, &w->o,
-			      &w->s.plan, err);
+	return rsh_write_plan(&(struct rsh_offers){ w->s.cat, offers, w->n },
+			      w->dst, &w->o, &w->s.plan, err);
 }
 
 /* ---- what a rank's file has to be ---- */
@@ -396,8 +396,8 @@ static void fixed_whole(struct fixed *f, const char *name)
 static int fixed_plan(struct fixed *f)
 {
 	f->o.ctx = f;
-	return rsh_write_plan(f->cat, f->offers, f->n, f->j->dst, &f->o,
-			      &f->j->c, &f->j->err);
+	return rsh_write_plan(&(struct rsh_offers){ f->cat, f->offers, f->n },
+			      f->j->dst, &f->o, &f->j->c, &f->j->err);
 }
 
 static void fixed_refused(struct fixed *f, int rc, const char *sentence)

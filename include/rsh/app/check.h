@@ -15,6 +15,11 @@
  * in common. */
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
 
+/* Checks --convert and its options, finds the table of rules, and sets what
+ * follows from the side that SOURCE is on: strategies, format, and the files
+ * beside the weights.  Returns 0, or -errno with a sentence. */
+int rsh_check_weights(struct rsh_options *o, struct rsh_error *err);
+
 /* Checks the options that choose files of SOURCE. */
 int rsh_check_files(const struct rsh_options *o, struct rsh_error *err);
 

@@ -43,9 +43,10 @@ struct rsh_inferred {
  * all are compared; of more only those that distinguish meshes.  A block of 4
  * KiB of each is read, and up to three more if the bytes are too simple.
  * Returns 0, the result of `fn` if it is not 0, or -ENOMEM. */
+typedef bool rsh_infer_wanted_fn(void *ctx, const char *name);
+typedef int rsh_infer_fn(void *ctx, const struct rsh_inferred *t);
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
-		       bool (*wanted)(void *ctx, const char *name),
-		       int (*fn)(void *ctx, const struct rsh_inferred *t),
+		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn,
 		       void *ctx);
 
 #endif

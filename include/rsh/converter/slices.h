@@ -54,6 +54,7 @@ static inline uint32_t rsh_job_rank(const struct rsh_job_files *f,
 struct rsh_slices {
 	/* The caller sets these, and all others to zero: */
 	const struct rsh_job_files *files;
+	uint32_t first_file; /* the file of key 0, for messages */
 	uint32_t name;
 	const struct rsh_strategy_item *item; /* the layout that is used; NULL:
 					       * each file has it whole */
@@ -83,27 +84,20 @@ int rsh_slices_find(struct rsh_slices *s, uint32_t unit,
 		    struct rsh_error *err);
 void rsh_slices_clear(struct rsh_slices *s);
 
-/* The dimensions of a slice (local) or of the whole tensor. */
-struct rsh_cut_sizes {
-	const int64_t *dims;
-	uint32_t n_dims;
-	bool local;
-};
 /* Makes the cut of a layout, which the catalogue owns.  A NULL layout means one
  * rank with the whole tensor.  Returns what rsh_grid_new() does. */
 int rsh_job_cut(const struct rsh_job_files *f,
 		const struct rsh_strategy_item *item,
-		const struct rsh_cut_sizes *sizes, enum rsh_grid_rule rule,
+		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		const struct rsh_cut **out, struct rsh_error *err);
 /* Adds the tensor with its holders to the catalogue.  `other`, which may be
  * NULL, is another layout of the tensor.  If it has the whole shape, this shape
  * decides how an expanded map is folded when the slice alone does not.
- * Messages name `first_file` as the file of key 0.  Returns what rsh_grid_new()
- * does. */
+ * Returns what rsh_grid_new() does. */
 int rsh_slices_add(const struct rsh_slices *s,
 		   const struct rsh_strategy_item *other,
-		   enum rsh_grid_rule rule, bool replicas, uint32_t first_file,
-		   uint32_t *number, struct rsh_error *err);
+		   enum rsh_grid_rule rule, bool replicas, uint32_t *number,
+		   struct rsh_error *err);
 
 /* ---- records ---- */
 

@@ -53,14 +53,18 @@ void rsh_answer_clear(struct rsh_answer *a);
  * sentence.  *out must be empty before the call.  The caller must clear it in
  * any case. */
 
+struct rsh_verify_source {
+	const struct rsh_source *source;
+	const struct rsh_strategy *strategy; /* NULL: none */
+	bool whole; /* ranks hold whole parameters */
+	struct rsh_names *names;
+};
 /* Verifies the chosen files of a source: their structure, their CRC, and that
- * all content can be read.  The strategy may be NULL.  With a strategy it also
+ * all content can be read.  With a strategy it also
  * finds ranks without a file whose slices no other rank has, and ranks that
  * hold the same slice with different bytes.  If ranks hold whole parameters,
  * those with the same name must be equal. */
-int rsh_verify_source(const struct rsh_source *source,
-		      const struct rsh_strategy *strategy, bool whole,
-		      struct rsh_names *names,
+int rsh_verify_source(const struct rsh_verify_source *s,
 		      const struct rsh_copy_control *control,
 		      struct rsh_answer *out, struct rsh_error *err);
 

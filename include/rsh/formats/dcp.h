@@ -22,6 +22,7 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
+#include "rsh/wire/plain.h"
 
 #define RSH_DCP_METADATA ".metadata"
 #define RSH_DCP_NO_FILE UINT32_MAX
@@ -118,13 +119,12 @@ int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 int rsh_dcp_item_check(const struct rsh_byte_source *file,
 		       const struct rsh_dcp_item *item, struct rsh_error *err);
 
-/* Reads a value that is not a tensor, and returns it as JSON (from malloc). If
- * the length is RSH_DCP_BY_NAME, the whole file is a pickle.  -ENOTSUP, without
- * a sentence: the value is not plain data, which is None, bools, numbers,
- * texts, and lists and dictionaries of these.  -EBADMSG with a sentence: as for
- * an item. */
+/* Reads a value that is not a tensor.  The caller must call rsh_plain_clear().
+ * If the length is RSH_DCP_BY_NAME, the whole file is a pickle.  -EBADMSG with
+ * a sentence: as for an item. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
-		       uint64_t length, char **json, struct rsh_error *err);
+		       uint64_t length, struct rsh_plain *out,
+		       struct rsh_error *err);
 
 /* Reads the positions of chunks in Hugging Face's sharded form from the text of
  * DCP_SHARDING_INFO in a file's "__metadata__".  Calls `each` for every name.

@@ -85,7 +85,7 @@ struct rsh_torch_tensor {
 /* This is a value that is not a tensor, or a tensor of an unsupported kind. */
 struct rsh_torch_value {
 	const char *name;
-	char *json;       /* NULL: it is not plain data */
+	struct rsh_plain plain; /* without a pickle: it is not plain data */
 	const char *make; /* kind of a tensor that cannot be shown; else NULL */
 };
 

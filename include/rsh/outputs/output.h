@@ -33,8 +33,10 @@ enum rsh_output_takes {
 	RSH_TAKES_CONVERTER = 1 << 1,
 	/* Hugging Face's names of weights. */
 	RSH_TAKES_HF_NAMES = 1 << 2,
-	/* Values of the source that are not tensors, as a text. */
+	/* Values of the source that are not tensors: as JSON, or, with the
+	 * second, each as a pickle. */
 	RSH_TAKES_VALUES = 1 << 3,
+	RSH_TAKES_PICKLES = 1 << 7,
 	RSH_TAKES_PART_SIZE = 1 << 4,   /* --part-size */
 	RSH_TAKES_MODEL_FILES = 1 << 5, /* --model-files */
 	/* --optimizer: without this option, the optimizer's tensors are left
@@ -113,6 +115,7 @@ struct rsh_output_tree {
 	/* Text i is the leaf n + i, if the plan has n files. */
 	struct rsh_output_text *texts;
 	size_t n_texts, cap_texts;
+	char *values_text;
 	void *state; /* owned by the output */
 };
 
@@ -125,9 +128,14 @@ void rsh_output_tree_clear(struct rsh_output_tree *t);
  * 0 or -ENOMEM. */
 int rsh_output_add_text(struct rsh_output_tree *t,
 			const struct rsh_output_text *text, uint32_t *leaf);
-/* Adds the values that are not tensors, if there are any, as a file in the
- * root.  Returns 0 or -ENOMEM. */
+/* Adds the values that are not tensors, if there are any, as a file of JSON in
+ * the root.  Returns 0 or -ENOMEM. */
 int rsh_output_add_values(struct rsh_output_tree *t);
+/* Adds a file with the values to the root.  Its mode allows no more than those
+ * of all files with values or tensors.  The arena or the output owns `name` and
+ * `bytes`.  Returns 0 or -ENOMEM. */
+int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
+			       const void *bytes, size_t n);
 /* Builds the tree of an output that has a directory for each rank and a file in
  * it.  See `build` of struct rsh_output. */
 int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err);

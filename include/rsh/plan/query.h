@@ -8,9 +8,6 @@
 #include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
 
-/* Returns the catalogue of the plan. */
-const struct rsh_catalogue *rsh_plan_catalogue(const struct rsh_plan *p);
-
 /* A tensor that is shown.  If several pipeline stages have a parameter there
  * may be several tensors of its name. */
 struct rsh_plan_tensor {

@@ -42,8 +42,8 @@ struct rsh_offers {
  * the catalogue over, also on failure.  The catalogue's names and `dst` must
  * outlive the plan; the offers need not.  Returns what rsh_write_plan_by()
  * does. */
-int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
-		   uint32_t n, const struct rsh_strategy *dst,
+int rsh_write_plan(const struct rsh_offers *offers,
+		   const struct rsh_strategy *dst,
 		   const struct rsh_plan_options *opts,
 		   struct rsh_plan **out, struct rsh_error *err);
 

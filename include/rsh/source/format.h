@@ -24,6 +24,7 @@
 #include "rsh/source/step.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/ckpt.h"
+#include "rsh/wire/plain.h"
 
 /* ---- types of the contract ---- */
 
@@ -88,9 +89,9 @@ struct rsh_read_job {
 
 /* These are the values of a source that are not tensors. */
 struct rsh_values {
-	char *text; /* a JSON object of plain data by name (from malloc); NULL:
-		     * there are no values */
-	size_t len;
+	uint32_t n;
+	const char **names;       /* the source owns the names */
+	struct rsh_plain *values; /* [n] */
 	struct rsh_store_attr attr; /* readable for users who can read all files
 				     * with values */
 };
@@ -140,6 +141,15 @@ enum rsh_scan {
 	RSH_SCAN_HEADERS,
 	RSH_SCAN_CRC,    /* and all bytes, compared with their checksums */
 	RSH_SCAN_VERIFY, /* and checks whether anything is missing */
+};
+
+/* A file of a source that is scanned. */
+struct rsh_scan_job {
+	const struct rsh_source *source;
+	uint32_t file;
+	const struct rsh_byte_source *bytes;
+	enum rsh_scan how;
+	struct rsh_names *names;
 };
 
 struct rsh_format {
@@ -196,9 +206,7 @@ struct rsh_format {
 	 * *out.  A file that fails counts as missing, but if it is a part of a
 	 * model (RSH_OWNER_MODEL), the source fails.  Any thread may call it.
 	 * NULL: the name of the file says how it is scanned. */
-	int (*scan)(const struct rsh_source *s, uint32_t file,
-		    const struct rsh_byte_source *bytes, enum rsh_scan how,
-		    struct rsh_names *names, struct rsh_ckpt_index **out,
+	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
 	/* Returns whether a stored index is the one that scan would make.  The
 	 * file is the same, but other inputs of the format may have changed.
@@ -266,11 +274,11 @@ struct rsh_format {
 	 * read. */
 	int (*plan)(const struct rsh_read_job *job, struct rsh_plan **out,
 		    struct rsh_error *err);
-	/* Reads values that are not tensors; *note says what is left out (from
-	 * malloc; NULL: nothing).  NULL: there are no such values. */
+	/* Reads the values that are not tensors and are wanted.  The caller
+	 * must call rsh_values_clear(), also after a failure.  NULL: there are
+	 * no such values. */
 	int (*values)(struct rsh_source *s, const struct rsh_plan_options *opts,
-		      struct rsh_values *out, char **note,
-		      struct rsh_error *err);
+		      struct rsh_values *out, struct rsh_error *err);
 	/* Calls fn for each tensor of SOURCE, with its bytes in the files.
 	 * NULL: the records of the indexes are the tensors. */
 	void (*each)(const struct rsh_source *s,
@@ -290,6 +298,14 @@ struct rsh_format {
 };
 
 /* ---- functions for formats ---- */
+
+/* Makes room for n values.  All are empty, and *v has none yet.  Returns 0 or
+ * -ENOMEM. */
+int rsh_values_alloc(struct rsh_values *v, size_t n);
+/* Limits the mode to that of a file with a value; `first`: sets it. */
+void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a,
+			  bool first);
+void rsh_values_clear(struct rsh_values *v);
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s);
 const char *rsh_source_path(const struct rsh_source *s);

@@ -72,4 +72,22 @@ int rsh_save_dir_look(const struct rsh_save_dir_options *o,
 bool rsh_saved_step_is_same(const struct rsh_save_dir_options *o,
 			    const struct rsh_saved_step *step);
 
+/* ---- waiting for changes ---- */
+
+struct rsh_save_watch;
+/* Makes a watch of a directory on a local file system; *o must outlive it.
+ * Returns 0 or -errno. */
+int rsh_save_watch_open(const struct rsh_save_dir_options *o,
+			struct rsh_save_watch **out);
+void rsh_save_watch_free(struct rsh_save_watch *w); /* w may be NULL */
+/* Watches the directories that there are now; `source` is from
+ * rsh_save_dir_open(). */
+void rsh_save_watch_update(struct rsh_save_watch *w,
+			   const struct rsh_source *source);
+/* Waits for this time at most.  Returns whether something has changed.  One
+ * thread at a time may wait or update. */
+bool rsh_save_watch_wait(struct rsh_save_watch *w, uint64_t ns);
+/* Ends the wait of another thread. */
+void rsh_save_watch_wake(struct rsh_save_watch *w);
+
 #endif

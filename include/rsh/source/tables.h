@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "rsh/storage/store.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/model_config.h"
 #include "rsh/wire/rule_table.h"
@@ -20,6 +21,8 @@
 #define RSH_TABLE_AUTO "auto"
 
 #define RSH_MODEL_CONFIG_NAME "config.json"
+
+extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file;
 
 /* Returns the directories in which tables are searched, in order, whether they
  * exist or not; NULL after the last one. */

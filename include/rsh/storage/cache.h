@@ -151,6 +151,10 @@ void rsh_cache_file_share(struct rsh_cache *c, rsh_cache_file file,
  * any range. */
 typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
 				 const struct iovec *iov, int n_iov);
+struct rsh_cache_loader {
+	rsh_cache_load_fn load;
+	void *ctx;
+};
 
 #define RSH_CACHE_LOAD_IOV 17
 /* One load has at most the blocks that a range of this many bytes overlaps. */
@@ -167,15 +171,16 @@ typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
  * `buf` is undefined.
  */
 int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
-		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx);
+		   void *buf, size_t len,
+		   const struct rsh_cache_loader *loader);
 
 /* Loads the missing blocks of a range ahead of a read, and does not wait for
  * those that other threads load.  It stops without an error if no memory is
  * left, and at the end of the file.  Returns 0 or the negative result of the
  * loader. */
 int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
-		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
-		       void *ctx);
+		       uint64_t offset, uint64_t len,
+		       const struct rsh_cache_loader *loader);
 
 /* ---- eviction ----
  *

@@ -149,9 +149,16 @@ void rsh_objects_listing_free(struct rsh_objects_listing *l);
 
 /* ---- bytes ---- */
 
-/* Reads [offset, offset + sum of the vectors) of an object of a listing, which
- * must be within its size.  `deadline` is a time of rsh_clock_ns() at which it
- * returns; 0: timeout_ms after the call, or after the last progress of this
+/* [offset, offset + sum of the vectors) of an object of a listing. */
+struct rsh_object_range {
+	const struct rsh_object *object;
+	uint64_t offset;
+	const struct iovec *iov;
+	int n;
+};
+
+/* Reads a range, which must be within the size of the object.  `deadline` is a
+ * time of rsh_clock_ns() at which it returns; 0: timeout_ms after the call, or after the last progress of this
  * read or of reads that it waits for, at most five times as long.  Any thread
  * may call this.  Returns 0 if all bytes were read, or, with a sentence in err
  * unless that is NULL,
@@ -163,8 +170,7 @@ void rsh_objects_listing_free(struct rsh_objects_listing *l);
  *   -EIO        the answer is wrong: range, length, status
  *   -ECONNREFUSED, -EHOSTUNREACH, -EPROTO (TLS), -EINVAL, -ENOMEM
  */
-int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
-		     uint64_t offset, const struct iovec *iov, int n,
+int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 		     uint64_t deadline, struct rsh_error *err);
 
 struct rsh_objects_stats {

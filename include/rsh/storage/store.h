@@ -87,8 +87,9 @@ struct rsh_store_options {
 	rsh_medium_open_fn *medium; /* NULL: the medium of the path */
 	/* Options for an address of objects; NULL: those of the environment. */
 	const struct rsh_objects_options *objects;
-	struct rsh_objects *place; /* the opened address, which outlives the
-				    * store; NULL: the store opens it */
+	/* The opened address, or one above it, which outlives the store; NULL:
+	 * the store opens it. */
+	struct rsh_objects *place;
 	/* Links below the directory may lead out of it.  Otherwise such links
 	 * are refused with EXDEV and a sentence.  The directory itself may be a
 	 * link, and a name that begins with '/' may be that of any file. */
@@ -202,13 +203,18 @@ static inline void rsh_handle_guard_(struct rsh_handle **h)
 /* Sets the sentence for a failure to open something, and returns rc. */
 int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			 struct rsh_error *err);
-/* Reads a complete file of at most `max` bytes into memory of malloc.  `what`
- * names its kind in sentences.  Returns 0 or -errno with a sentence. */
-int rsh_store_load(const struct rsh_store *s, const char *name, uint64_t max,
-		   const char *what, uint8_t **data, size_t *len,
-		   struct rsh_error *err);
+/* A kind of small files. */
+struct rsh_small_file {
+	const char *what; /* in messages: "rule table" */
+	uint64_t max;     /* bytes */
+};
+/* Reads a complete file of a kind into memory of malloc.  Returns 0 or -errno
+ * with a sentence. */
+int rsh_store_load(const struct rsh_store *s, const char *name,
+		   const struct rsh_small_file *kind, uint8_t **data,
+		   size_t *len, struct rsh_error *err);
 /* Does the same as rsh_store_load() for any path. */
-int rsh_load_whole(const char *path, uint64_t max, const char *what,
+int rsh_load_whole(const char *path, const struct rsh_small_file *kind,
 		   uint8_t **data, size_t *len, struct rsh_error *err);
 
 /* ---- files ---- */

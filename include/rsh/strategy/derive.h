@@ -84,10 +84,8 @@ const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
 /* ---- the result ---- */
 
 struct rsh_derived {
-	uint32_t n_stages;
 	uint32_t stage_ranks;
-	size_t n_items;
-	const struct rsh_staged_item *items; /* in ascending order of stages */
+	struct rsh_staged_items items;
 	uint32_t n_notes;
 	const char *const *notes; /* sentences about what was inferred */
 	void *arena_;

@@ -27,15 +27,20 @@ enum rsh_grid_rule {
 	RSH_GRID_CONVERTER,
 };
 
-/* Makes the grid of `item` for a tensor of which one side's dimensions are
- * known: `dims` are those of a slice if `dims_are_local`, else those of the
- * whole tensor.  An expanded map (with more entries than dimensions, as in JSON
- * files) is folded back onto the dimensions with the item's shape.  -EINVAL
- * means that map and dimensions do not fit, a dimension of the whole tensor
- * cannot be divided, the shard does not fit the mesh, or the strategy has
- * another shape. */
-int rsh_grid_new(const struct rsh_strategy_item *item, const int64_t *dims,
-		 uint32_t n_dims, bool dims_are_local, enum rsh_grid_rule rule,
+/* The dimensions of a slice (local) or of the whole tensor. */
+struct rsh_grid_sizes {
+	const int64_t *dims;
+	uint32_t n_dims;
+	bool local;
+};
+
+/* Makes the grid of `item` for a tensor of these sizes.  An expanded map (with
+ * more entries than dimensions, as in JSON files) is folded back onto the
+ * dimensions with the item's shape.  -EINVAL means that map and dimensions do
+ * not fit, a dimension of the whole tensor cannot be divided, the shard does not
+ * fit the mesh, or the strategy has another shape. */
+int rsh_grid_new(const struct rsh_strategy_item *item,
+		 const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err);
 /* Makes the grid of `item` for a tensor of unknown size.  Only the positions of
  * its slices may be used, not their sizes. */
@@ -59,13 +64,12 @@ struct rsh_fold {
 					   * first[d] .. first[d+1]-1 */
 };
 
-/* Folds an expanded map back onto n_dims dimensions; a map with as many entries
- * as dimensions is not changed.  `dims` and `dims_are_local` are as in
- * rsh_grid_new(); `shard` is the size of the optimizer shard, which cuts
- * dimension 0 again.  Returns 0, or -EINVAL with a sentence if the map does not
- * fit the dimensions, or fits them in several ways. */
-int rsh_fold_map(const struct rsh_strategy_item *item, const int64_t *dims,
-		 uint32_t n_dims, bool dims_are_local, uint32_t shard,
+/* Folds an expanded map back onto the dimensions; a map with as many entries as
+ * dimensions is not changed.  `shard` is the size of the optimizer shard, which
+ * cuts dimension 0 again.  Returns 0, or -EINVAL with a sentence if the map does
+ * not fit the dimensions, or fits them in several ways. */
+int rsh_fold_map(const struct rsh_strategy_item *item,
+		 const struct rsh_grid_sizes *sizes, uint32_t shard,
 		 struct rsh_fold *out, struct rsh_error *err);
 
 /* Returns into how many slices one map entry cuts. */

@@ -66,14 +66,21 @@ enum rsh_strategy_form {
 	RSH_STRATEGY_DIR_AS_LISTED,
 };
 
-/* Makes one strategy from `n` >= 1 parsed files (RSH_STRATEGY_FILE: from one).
- * It takes ownership of the array (from malloc) and of the files, also on
- * failure.  Returns 0 and *out, which the caller frees; -ENOMEM; or -EINVAL
+/* These are the parsed files of a strategy: n >= 1, and one for
+ * RSH_STRATEGY_FILE.  The array is from malloc; `path` is for messages. */
+struct rsh_strategy_set {
+	struct rsh_strategy_file **files;
+	uint32_t n;
+	enum rsh_strategy_form form;
+	const char *path;
+};
+
+/* Makes one strategy.  It takes ownership of the array and of the files, also
+ * on failure.  Returns 0 and *out, which the caller frees; -ENOMEM; or -EINVAL
  * with a sentence: formats are mixed, a stage is missing, a file of a directory
  * has no strategy items, layouts have different numbers of ranks, or there are
  * more than 2^20 ranks. */
-int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
-		       enum rsh_strategy_form form, const char *path,
+int rsh_strategy_merge(const struct rsh_strategy_set *set,
 		       struct rsh_names *names, struct rsh_strategy **out,
 		       struct rsh_error *err);
 void rsh_strategy_free(struct rsh_strategy *s);

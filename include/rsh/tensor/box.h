@@ -22,9 +22,6 @@ struct rsh_box {
  * *out is undefined, if it is empty. */
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out);
-/* Returns whether the element at these indexes, one for each dimension, is in
- * the box. */
-bool rsh_box_has(const struct rsh_box *b, const uint64_t *at);
 /* Returns the number of elements, which must fit. */
 uint64_t rsh_box_elements(const struct rsh_box *b);
 /* Formats sizes or indexes for messages, "[4,2]"; cut if too long.  Returns

@@ -73,13 +73,6 @@ uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d);
 /* Sets `cell`, one number for each dimension, to the cell that a rank holds. */
 void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell);
 
-/* Returns a rank that holds `cell`: of its replicas the one whose coordinates
- * on the mesh axes that do not split the tensor are those of rank `like`.
- * (That is the copy that MindSpore's converter reads for its destination rank
- * `like` modulo the number of source ranks.) */
-uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t like);
-
 /* Return how many ranks hold each cell, and a rank's replica number.  The ranks
  * with one replica number together hold every cell once. */
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g);

@@ -26,9 +26,6 @@ enum rsh_log_level {
 
 void rsh_log_set_level(enum rsh_log_level level);
 enum rsh_log_level rsh_log_get_level(void);
-/* Reads "error", "warning", "notice", "info" or "debug" into *out.  Returns 0,
- * or -EINVAL for any other word. */
-int rsh_log_parse_level(const char *s, enum rsh_log_level *out);
 const char *rsh_log_level_name(enum rsh_log_level level);
 
 /* Appends the log to the file `path` from now on; a new file has mode 0600.

@@ -30,6 +30,8 @@
 /* MindSpore's SLICE_SIZE is the content of one Value in bytes, in all
  * releases. */
 #define RSH_CKPT_CHUNK_BYTES (UINT64_C(512) * 1024 * 1024)
+/* The length of the CRC trailer. */
+#define RSH_CRC_TRAILER_BYTES 17
 
 /* Bytes are read from a byte source.  pread_fn returns the number of bytes read
  * (less than requested only at the end of the file) or -errno. */

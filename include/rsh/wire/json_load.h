@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "rsh/util/error.h"
+#include "rsh/wire/bytes.h"
 
 struct json_t;
 
@@ -13,7 +14,7 @@ struct json_t;
  * ("a strategy file") are for messages.  Returns 0 and *out, which the caller
  * releases with json_decref(); -ENOMEM; or -EBADMSG with a sentence that says
  * where the text is not JSON, or that it is not an object. */
-int rsh_json_load(const void *data, size_t len, size_t flags, const char *path,
+int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 		  const char *what, struct json_t **out, struct rsh_error *err);
 
 /* Calls json_decref() at the end of a scope. */

@@ -97,14 +97,6 @@ int rsh_pickle_values(struct rsh_pickle *p,
 		      const struct rsh_pickle_rules *rules,
 		      struct rsh_arena *arena, struct rsh_pickle_value *out);
 
-/* Writes a value as JSON (from malloc).  Returns 0, -ENOMEM, or -ENOTSUP if the
- * value is not plain data, is too deep or too long. */
-int rsh_pickle_json(const struct rsh_pickle_value *v, char **out);
-/* Makes one JSON object of n values.  Values whose json[i] is NULL are left
- * out.  *out is from malloc and ends in a newline.  Returns 0 or -ENOMEM. */
-int rsh_pickle_json_join(const char *const *names, char *const *json,
-			 uint32_t n, char **out, size_t *len);
-
 /* Returns whether a value is this text. */
 bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text);
 /* Returns whether a value is this class. */

@@ -44,13 +44,18 @@ struct rsh_staged_item {
 	struct rsh_strategy_item item; /* its name is that of the parameter */
 };
 
-/* Writes one file of `n_stages` stages; with more than one it is like a merged
+struct rsh_staged_items {
+	uint32_t n_stages;
+	size_t n;
+	const struct rsh_staged_item *v; /* in ascending order of stages */
+};
+
+/* Writes one file of the items; with more than one stage it is like a merged
  * file.  The operators are not known.  Instead each parameter has a strategy
  * item "Parameter_<name>" with one strategy, which says how the parameter is
  * split.  Returns 0, -ENOMEM, or -EINVAL with a sentence: JSON has no form for
  * nested maps. */
-int rsh_strategy_emit(const struct rsh_staged_item *items, size_t n,
-		      uint32_t n_stages, bool json, void **out, size_t *len,
-		      struct rsh_error *err);
+int rsh_strategy_emit(const struct rsh_staged_items *items, bool json,
+		      void **out, size_t *len, struct rsh_error *err);
 
 #endif

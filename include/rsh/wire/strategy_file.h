@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "rsh/util/error.h"
+#include "rsh/wire/bytes.h"
 
 /* No layout has more mesh axes, tensor map entries or shape dimensions than
  * this.  (The expanded form of an 8-dimensional tensor has fewer.) */
@@ -79,7 +80,7 @@ int rsh_strategy_parse(const void *data, size_t len, const char *path,
  * item: `report` gets the sentence about it, and the item is left out. The
  * result may have no items. */
 typedef void rsh_strategy_report_fn(void *ctx, const char *sentence);
-int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
+int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 			   rsh_strategy_report_fn *report, void *ctx,
 			   struct rsh_strategy_file **out,
 			   struct rsh_error *err);

@@ -64,8 +64,9 @@ size_t rsh_torch_item_head(enum rsh_dtype t, unsigned n_dims,
 size_t rsh_torch_item_tail(enum rsh_dtype t, unsigned n_dims,
 			   const uint64_t *sizes, uint64_t bytes,
 			   uint8_t *buf);
-/* Writes a file of torch.save({}), which Megatron-Core's common.pt may be.
- * `buf` has RSH_TORCH_TAIL_MAX bytes.  Returns the number of bytes written. */
-size_t rsh_torch_save_empty(uint8_t *buf);
+/* Writes a file of torch.save() of a value without tensors, from its pickle of
+ * n bytes.  `buf` has n + RSH_TORCH_TAIL_MAX bytes.  Returns the number of bytes
+ * written. */
+size_t rsh_torch_save_pickle(const void *pickle, size_t n, uint8_t *buf);
 
 #endif

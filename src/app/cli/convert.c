@@ -102,8 +102,7 @@ static int show_table(const char *path, struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, RSH_RULE_TABLE_MAX, "rule table", &data,
-				&len, err);
+	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
 
 	/* A write error is detected at the end of the program. */
 	if (rc == 0)

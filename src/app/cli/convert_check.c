@@ -139,7 +139,7 @@ static int check_convert(struct checking *c, struct rsh_error *err)
 	return rc == -EINVAL ? 0 : rc;
 }
 
-static int check_source(struct checking *c, struct rsh_error *err)
+static int table_check_source(struct checking *c, struct rsh_error *err)
 {
 	int rc;
 
@@ -170,7 +170,7 @@ static int checking_run(struct checking *c, const char *path, bool *good,
 					       c->report) == -ENOMEM)
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && c->o->vfs.source)
-		rc = check_source(c, err);
+		rc = table_check_source(c, err);
 	if (rc == 0 && rsh_convert_report_end(c->report, good))
 		rc = rsh_error_nomem(err);
 	return rc;

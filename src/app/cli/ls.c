@@ -31,13 +31,6 @@ static void subject_clear(struct subject *s)
 	rsh_names_free(s->names);
 }
 
-static int open_strategy(const struct rsh_options *o, struct subject *s,
-			 struct rsh_error *err)
-{
-	return rsh_strategy_load(o->vfs.source, o->vfs.plan.compat, s->names,
-				 &s->strategy, err);
-}
-
 /* Sets an error that says what the file is, and which operand ls needs, if the
  * file is neither a checkpoint nor a strategy. */
 static int say_other_file(const char *path, int rc, struct rsh_error *err)
@@ -67,7 +60,8 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 	int rc;
 
 	if (rsh_has_suffix(o->vfs.source, ".json")) {
-		rc = open_strategy(o, s, err);
+		rc = rsh_strategy_load(o->vfs.source, o->vfs.plan.compat,
+				       s->names, &s->strategy, err);
 		return rc == -EBADMSG ?
 			say_other_file(o->vfs.source, rc, err) : rc;
 	}

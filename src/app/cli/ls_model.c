@@ -36,8 +36,7 @@ static int model_take_architecture(const char *path,
 
 	if (rc == 0)
 		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-				    RSH_MODEL_CONFIG_MAX,
-				    RSH_MODEL_CONFIG_NAME, &data, &len, &why);
+				    &rsh_model_config_file, &data, &len, &why);
 	if (rc == 0)
 		rc = rsh_model_config_parse(data, len, path, &config, &why);
 	if (rc)

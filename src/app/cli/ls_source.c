@@ -211,11 +211,6 @@ static int add_absent(const struct tree *t, struct step *s)
 	return 0;
 }
 
-static bool step_counts(const struct tree *t, uint32_t rank)
-{
-	return rank >= t->first && rank - t->first < t->n;
-}
-
 static int add_step_files(const struct tree *t, struct step *s,
 			  const struct rsh_source_view *view)
 {
@@ -228,7 +223,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
 		if (!view->path[rank])
 			continue;
-		if (!step_counts(t, rank))
+		if (rank < t->first || rank - t->first >= t->n)
 			s->beyond[s->n_beyond++] = rank;
 		else if (add_rank_files(t, s, rank, view))
 			return -ENOMEM;
@@ -564,7 +559,8 @@ static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 	return rc;
 }
 
-static int print_steps(const struct rsh_printer *out, const struct tree *t)
+static int tree_print_steps(const struct rsh_printer *out,
+			    const struct tree *t)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
 							 sizeof(columns[0]));
@@ -598,7 +594,7 @@ static int print_tree(const struct rsh_printer *out, const struct tree *t)
 		if (t->asked || t->refused)
 			print_mount_verdict(out, t);
 	} else if (rc == 0) {
-		rc = print_steps(out, t);
+		rc = tree_print_steps(out, t);
 	}
 	return rc == 0 && has_next(t) ? rsh_ls_next_print(out, t->options) : rc;
 }

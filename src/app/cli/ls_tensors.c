@@ -56,19 +56,23 @@ static int add_tensor_records(struct rsh_ls_tensors *t,
 	return 0;
 }
 
-/* Ranks of one stage mostly share an index, which is read only once. */
-static int add_tensor_files(struct rsh_ls_tensors *t,
-			    const struct rsh_strategy *src, uint32_t first,
-			    uint32_t n, const struct rsh_source_view *view,
-			    struct rsh_derive_shapes *shapes, bool *seen)
+int rsh_ls_tensors_take(struct rsh_ls_tensors *t,
+			const struct rsh_strategy *src, uint32_t first,
+			uint32_t n, const struct rsh_source_view *view)
 {
+	struct rsh_derive_shapes *shapes = rsh_derive_shapes_new();
+	cleanup_free bool *seen =
+		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
 	const struct rsh_ckpt_index *before = NULL;
-	int rc = 0;
+	int rc = shapes && seen ? 0 : -ENOMEM;
 
+	rsh_ls_tensors_clear(t);
 	for (uint32_t rank = first; rank < view->n_ranks && rank - first < n &&
 				    rc == 0 && !t->why.code; rank++) {
 		const struct rsh_ckpt_index *ix = view->index[rank];
 
+		/* Ranks of one stage mostly share an index, which is read only
+		 * once. */
 		if (!ix || (ix == before && src &&
 			    rank % src->stage_ranks != 0))
 			continue;
@@ -79,23 +83,8 @@ static int add_tensor_files(struct rsh_ls_tensors *t,
 		else
 			rc = add_tensor_records(t, src, ix, shapes, seen);
 	}
-	return t->why.code == ENOMEM ? -ENOMEM : rc;
-}
-
-int rsh_ls_tensors_take(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
-			uint32_t first, uint32_t n,
-			const struct rsh_source_view *view)
-{
-	struct rsh_derive_shapes *shapes = rsh_derive_shapes_new();
-	cleanup_free bool *seen =
-		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
-	int rc = -ENOMEM;
-
-	rsh_ls_tensors_clear(t);
-	if (shapes && seen)
-		rc = add_tensor_files(t, src, first, n, view, shapes, seen);
 	rsh_derive_shapes_free(shapes);
-	return rc;
+	return t->why.code == ENOMEM ? -ENOMEM : rc;
 }
 
 /* ---- JSON ---- */

@@ -86,36 +86,36 @@ static void draw_bar(char *bar, unsigned width, unsigned percent)
 	bar[width] = '\0';
 }
 
-void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
-		       uint64_t total, double seconds, unsigned width)
+void rsh_progress_text(const struct rsh_progress_state *s, char *text,
+		       size_t size)
 {
-	const struct figures f = figures_of(done, total, seconds);
+	const struct figures f = figures_of(s->done, s->total, s->seconds);
 	char all[32], so_far[32], bar[MAX_LINE], figures[128];
 	int room;
 
-	if (width == 0) {
-		rsh_text_bytes(total, all, sizeof(all));
-		rsh_text_bytes(done, so_far, sizeof(so_far));
-		snprintf(text, size, "%s: %u%% (%s of %s), %s, %s left", what,
-			 f.percent, so_far, all, f.rate, f.left);
+	if (s->width == 0) {
+		rsh_text_bytes(s->total, all, sizeof(all));
+		rsh_text_bytes(s->done, so_far, sizeof(so_far));
+		snprintf(text, size, "%s: %u%% (%s of %s), %s, %s left",
+			 s->what, f.percent, so_far, all, f.rate, f.left);
 		return;
 	}
 	snprintf(figures, sizeof(figures), "%3u%% %12s %8s left", f.percent,
 		 f.rate, f.left);
 	/* One column is left free, because a terminal may wrap at the last
 	 * one. */
-	room = (int)width - 1 - (int)strlen(what) - (int)strlen(figures) -
+	room = (int)s->width - 1 - (int)strlen(s->what) - (int)strlen(figures) -
 	       (int)strlen(" [] ");
 	if (room >= (int)sizeof(bar))
 		room = (int)sizeof(bar) - 1;
 	if (room >= MIN_BAR) {
 		draw_bar(bar, (unsigned)room, f.percent);
-		snprintf(text, size, "%s [%s] %s", what, bar, figures);
+		snprintf(text, size, "%s [%s] %s", s->what, bar, figures);
 		return;
 	}
-	snprintf(text, size, "%s %s", what, figures);
-	if (strlen(text) >= width)
-		text[width - 1] = '\0';
+	snprintf(text, size, "%s %s", s->what, figures);
+	if (strlen(text) >= s->width)
+		text[s->width - 1] = '\0';
 }
 
 /* ---- printing ---- */
@@ -130,11 +130,13 @@ static unsigned bar_width(FILE *out)
 
 static void show_bar(const struct rsh_progress *p)
 {
+	const struct rsh_progress_state s = {
+		p->what, atomic_load(&p->done), p->total,
+		rsh_clock_since(p->start), p->terminal ? bar_width(p->out) : 0,
+	};
 	char text[MAX_LINE + 128];
 
-	rsh_progress_text(text, sizeof(text), p->what, atomic_load(&p->done),
-			  p->total, rsh_clock_since(p->start),
-			  p->terminal ? bar_width(p->out) : 0);
+	rsh_progress_text(&s, text, sizeof(text));
 	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
 	fflush(p->out);
 }

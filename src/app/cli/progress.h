@@ -25,10 +25,16 @@ void rsh_progress_clear(struct rsh_progress *p);
 /* Removes the bar permanently; a log keeps its lines. */
 void rsh_progress_end(struct rsh_progress *p);
 
-/* Writes the progress `seconds` after the start: text for a terminal of `width`
- * columns, with a bar if there is room, or a plain line if `width` is 0.  The
- * text has no line end and is truncated if it does not fit `size`. */
-void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
-		       uint64_t total, double seconds, unsigned width);
+struct rsh_progress_state {
+	const char *what;
+	uint64_t done, total;
+	double seconds; /* since the start */
+	unsigned width; /* columns of the terminal; 0: it is a log */
+};
+/* Writes the progress: for a terminal with a bar if there is room, for a log as
+ * a plain line.  The text has no line end and is truncated if it does not fit
+ * `size`. */
+void rsh_progress_text(const struct rsh_progress_state *s, char *text,
+		       size_t size);
 
 #endif

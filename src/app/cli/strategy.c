@@ -70,8 +70,8 @@ static int write_derived(const struct rsh_options *o,
 {
 	cleanup_free void *data = NULL;
 	size_t len;
-	int rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages,
-				   is_json_output(o->output), &data, &len, err);
+	int rc = rsh_strategy_emit(&d->items, is_json_output(o->output), &data,
+				   &len, err);
 
 	if (rc == 0)
 		rc = rsh_write_file(o->output, data, len, err);

@@ -77,15 +77,6 @@ static struct state state_of(pid_t pid)
 	return s;
 }
 
-/* If the kernel does not count what a process reads, the command is never
- * killed. */
-static bool has_got_on(const struct state *before, const struct state *now)
-{
-	return !now->known || now->bytes != before->bytes ||
-	       now->calls != before->calls ||
-	       now->cpu_ns > before->cpu_ns + BUSY_NS;
-}
-
 /* Waits until the other end of the pipe is closed. */
 static bool is_closed(int pipe, int ms)
 {
@@ -103,7 +94,11 @@ static bool ends(pid_t pid, int pipe)
 	while (!is_closed(pipe, LOOK_MS)) {
 		const struct state now = state_of(pid);
 
-		if (has_got_on(&before, &now)) {
+		/* If the kernel does not count what a process reads, the command
+		 * is never killed. */
+		if (!now.known || now.bytes != before.bytes ||
+		    now.calls != before.calls ||
+		    now.cpu_ns > before.cpu_ns + BUSY_NS) {
 			before = now;
 			looks = 0;
 		} else if (++looks == LOOKS_MAX) {
@@ -179,7 +174,7 @@ static int complain(const struct rsh_mounted *m)
 }
 
 /* Ends in the same way as the process has ended. */
-static int take_status(pid_t pid)
+static int supervise_status(pid_t pid)
 {
 	int status;
 
@@ -214,7 +209,7 @@ int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv))
 	if (pid <= 0)
 		return run(argc, argv);
 	if (ends(pid, pipe))
-		return take_status(pid);
+		return supervise_status(pid);
 	give_up(pid);
 	return complain(&m);
 }

@@ -365,9 +365,10 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	take_verified_step(r, view.source);
-	rc = rsh_verify_source(view.source, view.src,
-			       verify_is_whole(r, view.source), view.names,
-			       &control, &r->answer, err);
+	rc = rsh_verify_source(&(struct rsh_verify_source){
+				view.source, view.src,
+				verify_is_whole(r, view.source), view.names,
+			       }, &control, &r->answer, err);
 	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
 		return rc;
 	rsh_work_end_progress(&r->work);
@@ -416,9 +417,10 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0) {
 		take_verified_step(r, source);
 		r->apart = is_apart(r, source);
-		rc = rsh_verify_source(source, strategy,
-				       verify_is_whole(r, source), names,
-				       &control, &r->answer, err);
+		rc = rsh_verify_source(&(struct rsh_verify_source){
+					source, strategy,
+					verify_is_whole(r, source), names,
+				       }, &control, &r->answer, err);
 	}
 	rsh_source_free(source);
 	if (strategy)

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "printer.h"
@@ -51,39 +50,16 @@ static int fail_file(const char *path, int code, struct rsh_error *err)
 
 /* ---- the mount ---- */
 
-/* Returns whether /proc/self/mountinfo lists a file system of that type on a
- * device. */
-static bool is_of_type(dev_t dev, const char *type)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	cleanup_free char *line = NULL;
-	size_t cap = 0;
-	bool found = false;
-
-	if (!f)
-		return false;
-	while (!found && getline(&line, &cap, f) > 0) {
-		const char *rest = strstr(line, " - ");
-		unsigned major, minor;
-		size_t n = strlen(type);
-
-		found = rest && sscanf(line, "%*u %*u %u:%u", &major,
-				       &minor) == 2 &&
-			makedev(major, minor) == dev &&
-			strncmp(rest + 3, type, n) == 0 && rest[3 + n] == ' ';
-	}
-	fclose(f);
-	return found;
-}
-
 static int check_mount(const char *path, struct rsh_error *err)
 {
+	struct rsh_mounted mounted;
 	struct stat st;
 
 	if (stat(path, &st) != 0)
 		return fail_file(path, errno, err);
 	if (!S_ISDIR(st.st_mode) || st.st_ino != ROOT_INODE ||
-	    !is_of_type(st.st_dev, RSH_MOUNTED_TYPE))
+	    rsh_mounted_find(path, &mounted) ||
+	    strcmp(mounted.type, RSH_MOUNTED_TYPE) != 0)
 		return rsh_error_set(err, EINVAL, "%s: reshardfs is not "
 				     "mounted there", path);
 	return 0;

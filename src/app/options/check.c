@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check_i.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/ranks.h"
 #include "rsh/app/table.h"
@@ -320,6 +319,11 @@ static int check_steps(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--compat cannot be used "
 				     "with --steps all: the converter chooses "
 				     "no step");
+	if (rsh_store_is_address(o->vfs.source) &&
+	    strncmp(o->vfs.source, "s3:", 3) != 0)
+		return rsh_error_set(err, EINVAL, "%s: --steps all needs a "
+				     "directory or s3://: a web server lists "
+				     "no steps", o->vfs.source);
 	if (o->io_mode == RSH_IO_PASSTHROUGH)
 		return rsh_error_set(err, EINVAL, "--io-mode passthrough "
 				     "cannot be used with --steps all");

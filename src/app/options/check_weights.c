@@ -7,11 +7,12 @@
  */
 #include "config.h"
 
+#include "rsh/app/check.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check_i.h"
 #include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"

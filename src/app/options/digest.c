@@ -74,8 +74,8 @@ static int digest_stored(void *hash, const struct rsh_store *store,
 
 	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
 		return 0;
-	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME, RSH_MODEL_CONFIG_MAX,
-			    RSH_MODEL_CONFIG_NAME, &data, &len, err);
+	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+			    &rsh_model_config_file, &data, &len, err);
 	if (rc == 0)
 		digest_bytes(hash, data, len);
 	return rc;

@@ -12,7 +12,6 @@
 #include "rsh/app/commands.h"
 #include "rsh/util/mem.h"
 #include "set_i.h"
-#include "unknown_i.h"
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
@@ -335,12 +334,6 @@ static bool is_near_command(const char *word)
 	return *guess;
 }
 
-static bool looks_mistyped(const char *word)
-{
-	return word && *word && *word != '-' && !strchr(word, '/') &&
-	       access(word, F_OK) != 0;
-}
-
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
@@ -350,7 +343,8 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rsh_options_init(o);
 	take_command(&argc, &argv, o);
 	rc = parse_command(argc, argv, o, err);
-	if (!o->unnamed || !looks_mistyped(word))
+	if (!o->unnamed || !word || !*word || *word == '-' ||
+	    strchr(word, '/') || access(word, F_OK) == 0)
 		return rc;
 	/* For a single operand the message is already the right one.  Two
 	 * operands may be a correct mount of a SOURCE that does not exist. */

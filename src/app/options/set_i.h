@@ -38,4 +38,15 @@ rsh_option_setter rsh_set_mount_opt;
 rsh_option_setter rsh_set_nothing;
 rsh_option_setter rsh_refuse_rw;
 
+/* ---- options that a command does not have (unknown.c) ---- */
+
+/* Sets the error for --word, which may be ambiguous or an option of another
+ * command; `before` says that it is before the name of a command.  Returns
+ * -EINVAL. */
+int rsh_unknown_long(const struct rsh_command *command, const char *word,
+		     bool before, struct rsh_error *err);
+/* Sets the error for a letter in `word`, such as "-xyz".  Returns -EINVAL. */
+int rsh_unknown_letter(const struct rsh_command *command, const char *word,
+		       int letter, struct rsh_error *err);
+
 #endif

@@ -3,7 +3,6 @@
  * does not have. */
 #include "config.h"
 
-#include "unknown_i.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "rsh/app/table.h"
 #include "rsh/util/suggestion.h"
+#include "set_i.h"
 
 /* Lists the options of the command that begin with the word, as "--a, --b or
  * --c"; returns their number. */

@@ -24,7 +24,7 @@
 #include "rsh/util/mem.h"
 
 /* A step has 20 digits at most. */
-#define TRACKER_BYTES_MAX 4096
+static const struct rsh_small_file tracker_file = { "tracker", 4096 };
 
 /* ---- bidding ---- */
 
@@ -152,8 +152,8 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	size_t len, n;
 	const char *text;
 
-	if (rsh_store_load(rsh_source_store(s), name, TRACKER_BYTES_MAX,
-			   "tracker", &data, &len, &err)) {
+	if (rsh_store_load(rsh_source_store(s), name, &tracker_file, &data,
+			   &len, &err)) {
 		if (err.code != ENOENT)
 			rsh_log_warning("%s; the newest complete step is "
 					"taken", err.text);

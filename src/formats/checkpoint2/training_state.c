@@ -15,7 +15,7 @@
 #include "rsh/wire/json_load.h"
 
 /* A common.json has only a few numbers. */
-#define COMMON_BYTES_MAX (64 * 1024)
+static const struct rsh_small_file common_file = { "common.json", 64 << 10 };
 
 static void common_take(const json_t *all, const char *key, uint64_t *out)
 {
@@ -31,7 +31,8 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 {
 	json_t *all;
 	double loss;
-	int rc = rsh_json_load(data, len, 0, path, "a common.json", &all, err);
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       0, path, "a common.json", &all, err);
 
 	if (rc)
 		return rc;
@@ -65,8 +66,8 @@ int rsh_checkpoint2_training_state(const struct rsh_source *s,
 		path = NULL;
 		return -ENOMEM;
 	}
-	rc = rsh_store_load(rsh_source_store(s), name, COMMON_BYTES_MAX,
-			    "common.json", &data, &len, &err);
+	rc = rsh_store_load(rsh_source_store(s), name, &common_file, &data,
+			    &len, &err);
 	if (rc == 0)
 		rc = rsh_checkpoint2_common_parse(data, len, path, out, &err);
 	if (rc && rc != -ENOMEM)

@@ -70,7 +70,7 @@ static int ranks_refuse(const struct rsh_slices *s, int rc,
 }
 
 static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
-			    uint32_t first_file, struct rsh_error *err)
+			    struct rsh_error *err)
 {
 	/* Elements are transposed and multiplied one by one. */
 	const uint32_t unit = s->rec->wide_bf16 ? 4 :
@@ -80,23 +80,22 @@ static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 
 	if (rc)
 		return rc;
-	rc = rsh_slices_add(s, NULL, r->opts->rule, r->opts->replicas,
-			    first_file, &tensor, err);
+	rc = rsh_slices_add(s, NULL, r->opts->rule, r->opts->replicas, &tensor,
+			    err);
 	return rc ? ranks_refuse(s, rc, err) : ranks_offer(r, tensor, err);
 }
 
 /* Selects the layout of the lowest stage, or another one if no file has slices
  * of that layout. */
 static bool ranks_begin_listed(struct rsh_slices *s,
-			       const struct rsh_strategy_param *p,
-			       uint32_t *first_file)
+			       const struct rsh_strategy_param *p)
 {
 	const struct rsh_param_stage *stage = rsh_param_source_stage(p);
 	uint32_t i = 0;
 
 	for (;;) {
 		s->item = stage->item;
-		*first_file = rsh_job_rank(s->files, stage->stage, 0);
+		s->first_file = rsh_job_rank(s->files, stage->stage, 0);
 		if (rsh_slices_begin(s))
 			return true;
 		if (i == p->n_stages)
@@ -113,9 +112,8 @@ static int ranks_add(struct ranks_reader *r, uint32_t rank,
 		rsh_strategy_find(r->files.src, rec->name) : NULL;
 	struct rsh_slices s = {
 		.files = p ? &r->files : &r->all, .name = rec->name,
-		.all_alike = !p,
+		.all_alike = !p, .first_file = rank,
 	};
-	uint32_t first_file = rank;
 	int rc;
 
 	if (rec->dtype == RSH_DTYPE_STR) {
@@ -123,9 +121,9 @@ static int ranks_add(struct ranks_reader *r, uint32_t rank,
 		return 0;
 	}
 	s.n_stages = s.files->n_stages;
-	if (p ? !ranks_begin_listed(&s, p, &first_file) : !rsh_slices_begin(&s))
+	if (p ? !ranks_begin_listed(&s, p) : !rsh_slices_begin(&s))
 		return 0;
-	rc = ranks_add_slices(r, &s, first_file, err);
+	rc = ranks_add_slices(r, &s, err);
 	rsh_slices_clear(&s);
 	return rc;
 }

@@ -86,10 +86,8 @@ int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
 
 /* ---- indexes (index.c): struct rsh_format describes these functions ---- */
 
-int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
-		       const struct rsh_byte_source *bytes, enum rsh_scan how,
-		       struct rsh_names *names, struct rsh_ckpt_index **out,
-		       struct rsh_error *err);
+int rsh_dcp_index_scan(const struct rsh_scan_job *job,
+		       struct rsh_ckpt_index **out, struct rsh_error *err);
 /* Returns whether the index has all records that the metadata needs of the
  * file.  A cached index may have been made for other metadata. */
 bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
@@ -124,10 +122,10 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
  * if no file has a chunk, -ENOTSUP if an element type is not known. */
 int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		 struct rsh_error *err);
-/* Reads the wanted values, several at a time. */
+/* Reads the wanted values, several at a time; see struct rsh_format. */
 int rsh_dcp_values(struct rsh_source *source,
 		   const struct rsh_plan_options *opts,
-		   struct rsh_values *out, char **note, struct rsh_error *err);
+		   struct rsh_values *out, struct rsh_error *err);
 void rsh_dcp_each(const struct rsh_source *s,
 		  void (*fn)(void *ctx, const char *name, uint64_t bytes),
 		  void *ctx);

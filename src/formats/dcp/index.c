@@ -164,33 +164,33 @@ static bool dcp_is_zip(const struct rsh_byte_source *bytes)
 	       rsh_torch_form(start, sizeof(start)) == RSH_TORCH_ZIP;
 }
 
-int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
-		       const struct rsh_byte_source *bytes, enum rsh_scan how,
-		       struct rsh_names *names, struct rsh_ckpt_index **out,
-		       struct rsh_error *err)
+int rsh_dcp_index_scan(const struct rsh_scan_job *job,
+		       struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	const struct rsh_source_dcp *d = rsh_dcp_of(s);
-	const bool full = how != RSH_SCAN_HEADERS;
+	const struct rsh_source_dcp *d = rsh_dcp_of(job->source);
+	const struct rsh_byte_source *bytes = job->bytes;
+	const bool full = job->how != RSH_SCAN_HEADERS;
 	size_t n;
-	const struct rsh_dcp_place *p = file_places(d, file, &n);
+	const struct rsh_dcp_place *p = file_places(d, job->file, &n);
 	struct rsh_ckpt_index *ix;
 	uint32_t twice;
-	int rc = how == RSH_SCAN_VERIFY ? dcp_check_size(p, n, bytes, err) : 0;
+	int rc = job->how == RSH_SCAN_VERIFY ?
+		 dcp_check_size(p, n, bytes, err) : 0;
 
 	if (rc)
 		return rc;
-	if (d->pub->by_name && d->holds[file])
+	if (d->pub->by_name && d->holds[job->file])
 		return dcp_is_zip(bytes) ?
-		       rsh_torch_scan_by_name(bytes, full, names, out,
+		       rsh_torch_scan_by_name(bytes, full, job->names, out,
 					      err) :
-		       rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full, names,
-				     out, err);
+		       rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full,
+				     job->names, out, err);
 	ix = dcp_index_new(p, n, bytes->size);
 	if (!ix)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < n && rc == 0; i++)
 		if (place_is_there(&p[i], bytes->size))
-			rc = dcp_index_item(ix, &p[i], bytes, full, names,
+			rc = dcp_index_item(ix, &p[i], bytes, full, job->names,
 					    err);
 	if (rc) {
 		rsh_ckpt_index_free(ix);

@@ -31,6 +31,8 @@
 #define ENTRIES_MAX 1024
 #define NAME_SUFFIX_MAX 64
 #define ITEM_PATH_MAX 1024
+/* A flag of an entry: its CRC and sizes are after its content. */
+#define ZIP_HAS_DESCRIPTOR 0x08
 
 /* This is an item as if it were a separate file.  Both of its ends have been
  * read. */
@@ -321,14 +323,6 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 	return 0;
 }
 
-/* torch.serialization.set_crc32_options(False) makes all CRCs of an archive 0.
- * If only the CRC of the elements is 0, it is a real value, or damaged. */
-static void item_take_crc(const struct rsh_zip_entry *object,
-			  struct rsh_dcp_item *out)
-{
-	out->has_crc = out->crc != 0 || object->crc != 0;
-}
-
 /* Finds data.pkl and copies the part of its name before that: the names of all
  * entries begin with it. */
 static int item_find_object(struct item_reader *r, struct rsh_zip_entry *e,
@@ -364,7 +358,12 @@ static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 		rc = item_take_sizes(r, &t, e.at, out);
 	if (rc == 0)
 		rc = item_find_elements(r, root, n, t.key, out);
-	item_take_crc(&e, out);
+	/* torch.serialization.set_crc32_options(False) makes all CRCs of an
+	 * archive 0.  This program writes 0 for the elements only, and no data
+	 * descriptors, which torch always writes.  Otherwise a 0 is a real
+	 * value, or damaged. */
+	out->has_crc = out->crc != 0 ||
+		       (e.crc != 0 && e.flags & ZIP_HAS_DESCRIPTOR);
 	return rc;
 }
 
@@ -424,7 +423,7 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 
 /* ---- values ---- */
 
-static int item_read_value(struct item_reader *r, char **json)
+static int item_read_value(struct item_reader *r, struct rsh_plain *out)
 {
 	struct rsh_zip_entry e = { .at = 0 };
 	struct rsh_pickle_value v;
@@ -434,28 +433,30 @@ static int item_read_value(struct item_reader *r, char **json)
 
 	if (rc == 0)
 		rc = item_read_object(r, &e, &v);
-	return rc ? rc : rsh_pickle_json(&v, json);
+	return rc ? rc : rsh_plain_make(&v, out);
 }
 
 /* Reads a file that is only a pickle. */
 static int item_read_bare(struct item_reader *r,
-			  const struct rsh_byte_source *file, char **json)
+			  const struct rsh_byte_source *file,
+			  struct rsh_plain *out)
 {
 	static const struct rsh_pickle_rules rules = { .ctx = NULL };
 	struct rsh_pickle_value v;
 	int rc;
 
 	if (file->size > OBJECT_MAX)
-		return -ENOTSUP;
+		return 0;
 	r->pickle.at = 0;
 	r->pickle.src = file;
 	r->pickle.err = r->err;
 	rc = rsh_pickle_values(&r->pickle, &rules, &r->values, &v);
-	return rc ? rc : rsh_pickle_json(&v, json);
+	return rc ? rc : rsh_plain_make(&v, out);
 }
 
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
-		       uint64_t length, char **json, struct rsh_error *err)
+		       uint64_t length, struct rsh_plain *out,
+		       struct rsh_error *err)
 {
 	const bool bare = length == RSH_DCP_BY_NAME;
 	char path[ITEM_PATH_MAX];
@@ -463,12 +464,13 @@ int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		item_reader_new(file, offset, length, path, err);
 	int rc;
 
+	*out = (struct rsh_plain){ .json = NULL };
 	if (!r)
 		return rsh_error_nomem(err);
 	rc = bare ? 0 : item_open(r, file, offset, length);
 	if (rc == 0)
-		rc = bare ? item_read_bare(r, file, json) :
-			    item_read_value(r, json);
+		rc = bare ? item_read_bare(r, file, out) :
+			    item_read_value(r, out);
 	rsh_arena_clear(&r->values);
 	return rc;
 }

@@ -500,13 +500,6 @@ static int reader_fill(struct dcp_reader *r, struct rsh_error *err)
 	return rc ? rc : reader_check_lacking(r, err);
 }
 
-static void reader_log(const struct dcp_reader *r)
-{
-	if (r->leave_out && r->n_lacking > 0)
-		rsh_log_warning("%u tensors are left out, for they lack boxes: "
-				"%s", r->n_tensors_lacking, r->lacking.text);
-}
-
 int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		 struct rsh_error *err)
 {
@@ -526,7 +519,9 @@ int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		rsh_catalogue_free(r.cat);
 		return rc;
 	}
-	reader_log(&r);
+	if (r.leave_out && r.n_lacking > 0)
+		rsh_log_warning("%u tensors are left out, for they lack boxes: "
+				"%s", r.n_tensors_lacking, r.lacking.text);
 	*out = (struct rsh_offers){ r.cat, r.offers, r.n };
 	return 0;
 }

@@ -139,13 +139,6 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 	return rc ? rc : dcp_read_place(r, v, e);
 }
 
-/* Returns whether the file of an item may have tensors. */
-static bool dcp_is_listed(const struct rsh_dcp_reader *r,
-			  const struct rsh_dcp_entry *e)
-{
-	return !r->d->by_name || e->length == RSH_DCP_BY_NAME;
-}
-
 /* Sets the file number of each item. */
 static int dcp_number_files(struct rsh_dcp_reader *r)
 {
@@ -155,7 +148,8 @@ static int dcp_number_files(struct rsh_dcp_reader *r)
 		struct rsh_dcp_entry *e = &r->entries[i];
 
 		e->file = RSH_DCP_NO_FILE;
-		if (!dcp_is_listed(r, e))
+		/* The file of this item has no tensors. */
+		if (r->d->by_name && e->length != RSH_DCP_BY_NAME)
 			continue;
 		e->file = rsh_names_add(r->files.names, e->path,
 					strlen(e->path));

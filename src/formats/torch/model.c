@@ -17,27 +17,26 @@
 /* ---- indexes ---- */
 
 /* The content that was read is kept, also for rsh_torch_values(). */
-int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
-		   const struct rsh_byte_source *bytes, enum rsh_scan how,
-		   struct rsh_names *names, struct rsh_ckpt_index **out,
+int rsh_torch_scan(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		   struct rsh_error *err)
 {
-	struct rsh_source_torch *t = rsh_source_state(s);
+	struct rsh_source_torch *t = rsh_source_state(job->source);
+	const uint32_t file = job->file;
 	struct rsh_torch_file *f;
 	uint32_t n_unsummed = 0;
-	int rc = rsh_torch_file_read(bytes, &f, err);
+	int rc = rsh_torch_file_read(job->bytes, &f, err);
 
-	if (rc == 0 && how != RSH_SCAN_HEADERS)
-		rc = rsh_torch_file_check(bytes, f, &n_unsummed, err);
+	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
+		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
 	if (rc == 0)
-		rc = rsh_torch_index(f, names, out, err);
+		rc = rsh_torch_index(f, job->names, out, err);
 	if (rc) {
 		rsh_torch_file_free(f);
 		return rc;
 	}
 	(*out)->n_unsummed = n_unsummed;
 	pthread_mutex_lock(&t->lock);
-	if (how != RSH_SCAN_VERIFY || !t->files[file]) {
+	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
 		struct rsh_torch_file *before = t->files[file];
 
 		t->files[file] = f;
@@ -187,89 +186,79 @@ int rsh_torch_verify(const struct rsh_verifier *v)
 
 /* ---- values ---- */
 
-struct torch_taken {
-	const char **names;
-	char **json;
-	uint32_t n, n_left;
-	const char *first_left;
-	bool any;
-};
-
-static void torch_take_values(const struct rsh_torch_file *f,
-			      const struct rsh_plan_options *opts,
-			      struct torch_taken *to)
+static bool torch_wants(const struct rsh_torch_value *v,
+			const struct rsh_plan_options *opts)
 {
+	return !v->make &&
+	       (!opts->wanted || opts->wanted(opts->ctx, v->name));
+}
+
+/* The state of the source keeps its values for other plans, so they are
+ * copied. */
+static int torch_copy_plain(const struct rsh_plain *from, struct rsh_plain *to)
+{
+	*to = (struct rsh_plain){ .n_pickle = from->n_pickle };
+	if (from->pickle) {
+		to->pickle = rsh_alloc_array(from->n_pickle, 1);
+		if (!to->pickle)
+			return -ENOMEM;
+		memcpy(to->pickle, from->pickle, from->n_pickle);
+	}
+	if (from->json) {
+		to->json = strdup(from->json);
+		if (!to->json)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Returns how many of the file's values are plain data, or -ENOMEM. */
+static int torch_take_values(const struct rsh_torch_file *f,
+			     const struct rsh_plan_options *opts,
+			     struct rsh_values *out)
+{
+	int n_plain = 0;
+
 	for (uint32_t i = 0; i < f->n_values; i++) {
 		const struct rsh_torch_value *v = &f->values[i];
 
-		if (v->make || (opts->wanted &&
-				!opts->wanted(opts->ctx, v->name)))
+		if (!torch_wants(v, opts))
 			continue;
-		if (!v->json) {
-			if (to->n_left++ == 0)
-				to->first_left = v->name;
-			continue;
-		}
-		to->names[to->n] = v->name;
-		to->json[to->n++] = v->json;
+		out->names[out->n] = v->name;
+		if (torch_copy_plain(&v->plain, &out->values[out->n++]))
+			return -ENOMEM;
+		n_plain += v->plain.pickle != NULL;
 	}
-}
-
-static int torch_note(const struct torch_taken *t, char **note)
-{
-	const bool many = t->n_left > 1;
-
-	*note = NULL;
-	if (t->n_left == 0 ||
-	    asprintf(note, "%u value%s no plain data %s not shown, such as "
-		     "%s%s", t->n_left, many ? "s that are" : " that is",
-		     many ? "are" : "is", t->first_left,
-		     t->n ? ", and extra_state.json has the others" : "") >= 0)
-		return 0;
-	*note = NULL;
-	return -ENOMEM;
+	return n_plain;
 }
 
 int rsh_torch_values(struct rsh_source *s,
 		     const struct rsh_plan_options *opts,
-		     struct rsh_values *out, char **note,
-		     struct rsh_error *err)
+		     struct rsh_values *out, struct rsh_error *err)
 {
 	const struct rsh_source_torch *t = rsh_source_state(s);
-	const struct rsh_store *store = rsh_source_store(s);
-	struct torch_taken taken = { .names = NULL };
+	bool first = true;
 	size_t n = 0;
-	int rc = 0;
 
-	*out = (struct rsh_values){ .text = NULL };
-	*note = NULL;
 	for (uint32_t i = 0; i < t->n; i++)
 		n += t->files[i] ? t->files[i]->n_values : 0;
-	taken.names = calloc(n + 1, sizeof(*taken.names));
-	taken.json = calloc(n + 1, sizeof(*taken.json));
-	for (uint32_t i = 0; taken.names && taken.json && i < t->n; i++) {
-		const struct rsh_store_attr *a = rsh_store_attr(store, i);
-		const uint32_t before = taken.n;
+	if (rsh_values_alloc(out, n))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < t->n; i++) {
+		int n_plain;
 
 		if (!t->files[i])
 			continue;
-		torch_take_values(t->files[i], opts, &taken);
-		if (taken.n == before)
+		n_plain = torch_take_values(t->files[i], opts, out);
+		if (n_plain < 0)
+			return rsh_error_nomem(err);
+		if (n_plain == 0)
 			continue;
-		if (before == 0)
-			out->attr = *a;
-		else
-			out->attr.mode &= rsh_store_mode_as(a, out->attr.uid,
-							    out->attr.gid);
+		rsh_values_join_attr(out, rsh_store_attr(rsh_source_store(s),
+							 i), first);
+		first = false;
 	}
-	out->attr.mode &= 0444;
-	if (!taken.names || !taken.json || torch_note(&taken, note) ||
-	    (taken.n && rsh_pickle_json_join(taken.names, taken.json, taken.n,
-					     &out->text, &out->len)))
-		rc = rsh_error_nomem(err);
-	free(taken.names);
-	free(taken.json);
-	return rc;
+	return 0;
 }
 
 /* ---- lists ---- */

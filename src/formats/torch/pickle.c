@@ -222,14 +222,6 @@ static bool torch_has_numbers_alone(const struct rsh_pickle_value *args)
 	return args->n > 0;
 }
 
-/* _rebuild_from_type_v2(function, type, arguments, state) would call the
- * function in its arguments. */
-static bool torch_is_nested_call(const struct rsh_pickle_value *callee)
-{
-	return rsh_pickle_is_class(callee, "torch._tensor",
-				   "_rebuild_from_type_v2");
-}
-
 static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 		      struct rsh_pickle_value *out)
 {
@@ -241,7 +233,10 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 	if (made == SEQUENCE)
 		return torch_make_sequence(r, c, out);
 	if (made == INERT) {
-		if (torch_is_nested_call(c->callee) &&
+		/* _rebuild_from_type_v2(function, type, arguments, state) would
+		 * call the function in its arguments. */
+		if (rsh_pickle_is_class(c->callee, "torch._tensor",
+					"_rebuild_from_type_v2") &&
 		    (c->args->n == 0 ||
 		     torch_look_up(&c->args->items[0]) != INERT))
 			return torch_refuse(r, c->args->n ? &c->args->items[0] :

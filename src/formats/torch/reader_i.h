@@ -55,7 +55,8 @@ struct rsh_torch_reader {
 	/* The walk over the object uses these. */
 	char *name;
 	size_t n_name, cap_name;
-	uint64_t visits_left, name_bytes_left, json_bytes_left;
+	uint64_t visits_left, name_bytes_left;
+	uint64_t json_bytes_left, pickle_bytes_left;
 	bool unnamed; /* a key of the current path is not a name */
 	struct rsh_torch_tensor *tensors;
 	struct rsh_torch_value *found;

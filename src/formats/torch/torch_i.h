@@ -39,9 +39,7 @@ void rsh_torch_close(void *state);
 
 /* ---- the content of the files (model.c) ---- */
 
-int rsh_torch_scan(const struct rsh_source *s, uint32_t file,
-		   const struct rsh_byte_source *bytes, enum rsh_scan how,
-		   struct rsh_names *names, struct rsh_ckpt_index **out,
+int rsh_torch_scan(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		   struct rsh_error *err);
 bool rsh_torch_fits(const struct rsh_source *s, uint32_t file,
 		    const struct rsh_ckpt_index *ix, struct rsh_names *names);
@@ -51,7 +49,7 @@ int rsh_torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		   struct rsh_error *err);
 int rsh_torch_values(struct rsh_source *s,
 		     const struct rsh_plan_options *opts,
-		     struct rsh_values *out, char **note,
+		     struct rsh_values *out,
 		     struct rsh_error *err);
 void rsh_torch_each(const struct rsh_source *s,
 		    void (*fn)(void *ctx, const char *name, uint64_t bytes),

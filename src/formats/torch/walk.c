@@ -274,12 +274,37 @@ static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
 
 /* ---- values ---- */
 
+/* Copies the value into the arena of the file, if there is room for it. */
+static int walk_keep_plain(struct rsh_torch_reader *r,
+			   const struct rsh_pickle_value *v,
+			   struct rsh_plain *out)
+{
+	struct rsh_arena *arena = &r->file->arena_;
+	struct rsh_plain p;
+	int rc = rsh_plain_make(v, &p);
+
+	if (rc == 0 && p.pickle && p.n_pickle < r->pickle_bytes_left) {
+		r->pickle_bytes_left -= p.n_pickle;
+		out->n_pickle = p.n_pickle;
+		out->pickle = rsh_arena_alloc(arena, p.n_pickle, 1);
+		if (out->pickle)
+			memcpy(out->pickle, p.pickle, p.n_pickle);
+		rc = out->pickle ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && p.json && strlen(p.json) < r->json_bytes_left) {
+		r->json_bytes_left -= strlen(p.json);
+		out->json = rsh_arena_strndup(arena, p.json, strlen(p.json));
+		rc = out->json ? 0 : -ENOMEM;
+	}
+	rsh_plain_clear(&p);
+	return rc;
+}
+
 /* Adds a value that is not a tensor, or a tensor that is not shown. */
 static int walk_add_value(struct rsh_torch_reader *r,
 			  const struct rsh_pickle_value *v, const char *make)
 {
 	struct rsh_torch_value value = { .name = NULL };
-	cleanup_free char *json = NULL;
 	int rc;
 
 	/* If its key is not a name, the value is not shown, so it needs no
@@ -289,15 +314,8 @@ static int walk_add_value(struct rsh_torch_reader *r,
 	rc = walk_keep_name(r, &value.name);
 	if (rc)
 		return rc;
-	if (!make && rsh_pickle_json(v, &json) == -ENOMEM)
+	if (!make && walk_keep_plain(r, v, &value.plain))
 		return rsh_error_nomem(r->err);
-	if (json && strlen(json) < r->json_bytes_left) {
-		r->json_bytes_left -= strlen(json);
-		value.json = rsh_arena_strndup(&r->file->arena_, json,
-					       strlen(json));
-		if (!value.json)
-			return rsh_error_nomem(r->err);
-	}
 	if (make) {
 		value.make = rsh_arena_strndup(&r->file->arena_, make,
 					       strnlen(make, 100));
@@ -470,6 +488,7 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	if (root->kind != RSH_PV_DICT && root->kind != RSH_PV_LIST &&
 	    root->kind != RSH_PV_TUPLE)
 		return walk_refuse_root(r, root);
-	r->visits_left = r->name_bytes_left = r->json_bytes_left = most;
+	r->visits_left = r->name_bytes_left = most;
+	r->json_bytes_left = r->pickle_bytes_left = most;
 	return walk_value(r, root, 0);
 }

@@ -155,17 +155,12 @@ static const struct zip_entry *zip_find(const struct zip_reader *z,
 	return NULL;
 }
 
-/* Returns the number of bytes of "<root>/", with which all names begin. */
-static size_t zip_root(const struct zip_reader *z)
-{
-	return z->object->e.n_name - strlen("data.pkl");
-}
-
 /* Finds "<root>/<name>".  Returns NULL if there is none. */
 static const struct zip_entry *zip_find_in_root(const struct zip_reader *z,
 						const char *name, size_t n)
 {
-	const size_t n_root = zip_root(z);
+	/* All names begin with "<root>/". */
+	const size_t n_root = z->object->e.n_name - strlen("data.pkl");
 
 	if (n_root + n > RSH_ZIP_ROOM)
 		return NULL;

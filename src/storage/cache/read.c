@@ -25,8 +25,7 @@ struct read_request {
 	struct rsh_cache *c;
 	rsh_cache_file file;
 	uint64_t size; /* of the file */
-	rsh_cache_load_fn load;
-	void *ctx;
+	const struct rsh_cache_loader *loader;
 	uint64_t n_behind; /* blocks that it loaded ahead: they count as misses, not
 			    * as hits */
 };
@@ -124,10 +123,10 @@ static int run_load(struct read_request *rq, struct rsh_cache_block **blocks,
 		bytes += blocks[i]->len;
 	}
 	pthread_mutex_unlock(&c->lock);
-	rc = rq->load(rq->ctx, blocks[0]->number << c->block_shift, iov,
-		      (int)n);
+	rc = rq->loader->load(rq->loader->ctx,
+			      blocks[0]->number << c->block_shift, iov, (int)n);
 	for (unsigned i = 0; c->kind && rc == 0 && i < n; i++)
-		c->kind(rq->ctx, blocks[i]->number << c->block_shift,
+		c->kind(rq->loader->ctx, blocks[i]->number << c->block_shift,
 			blocks[i]->len, &kinds[i]);
 	pthread_mutex_lock(&c->lock);
 
@@ -329,7 +328,7 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 {
 	struct rsh_cache *c = rq->c;
 	const struct iovec iov = { buf, len };
-	int rc = rq->load(rq->ctx, offset, &iov, 1);
+	int rc = rq->loader->load(rq->loader->ctx, offset, &iov, 1);
 
 	pthread_mutex_lock(&c->lock);
 	c->stats.bypasses++;
@@ -398,9 +397,9 @@ static int request_begin(struct read_request *rq, uint64_t offset, uint64_t len)
 }
 
 int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
-		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx)
+		   void *buf, size_t len, const struct rsh_cache_loader *loader)
 {
-	struct read_request rq = { c, file, 0, load, ctx };
+	struct read_request rq = { c, file, 0, loader };
 	struct block_run run;
 	uint8_t *to = buf;
 	int rc;
@@ -440,10 +439,10 @@ int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 }
 
 int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
-		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
-		       void *ctx)
+		       uint64_t offset, uint64_t len,
+		       const struct rsh_cache_loader *loader)
 {
-	struct read_request rq = { c, file, 0, load, ctx };
+	struct read_request rq = { c, file, 0, loader };
 	uint64_t number, end;
 	struct found_blocks found;
 	int rc = 0;

@@ -64,11 +64,10 @@ void rsh_objects_listing_free(struct rsh_objects_listing *l)
 	(void)l;
 }
 
-int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
-		     uint64_t offset, const struct iovec *iov, int n,
+int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 		     uint64_t deadline, struct rsh_error *err)
 {
-	(void)o, (void)object, (void)offset, (void)iov, (void)n, (void)deadline;
+	(void)o, (void)r, (void)deadline;
 	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 

@@ -13,12 +13,6 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 
-struct range_read {
-	uint64_t offset; /* of the first vector */
-	const struct iovec *iov;
-	int n;
-};
-
 static enum rsh_http_verdict range_judge(const struct object_transfer *t,
 					 const char **why)
 {
@@ -34,7 +28,7 @@ static enum rsh_http_verdict range_judge(const struct object_transfer *t,
 /* Copies to the vectors, from where q->first has its place in them. */
 static bool range_take(struct object_request *q, const char *data, size_t len)
 {
-	const struct range_read *r = q->ctx;
+	const struct rsh_object_range *r = q->ctx;
 	uint64_t skip = q->first - r->offset;
 
 	for (int i = 0; i < r->n && len; i++) {
@@ -54,16 +48,15 @@ static bool range_take(struct object_request *q, const char *data, size_t len)
 	return true;
 }
 
-static int range_check(const struct rsh_object *object, uint64_t offset,
-		       const struct iovec *iov, int n, uint64_t *len)
+static int range_check(const struct rsh_object_range *r, uint64_t *len)
 {
 	uint64_t end;
 
 	*len = 0;
-	for (int i = 0; i < n; i++)
-		if (!rsh_add_u64(*len, iov[i].iov_len, len))
+	for (int i = 0; i < r->n; i++)
+		if (!rsh_add_u64(*len, r->iov[i].iov_len, len))
 			return -EINVAL;
-	if (!rsh_add_u64(offset, *len, &end) || end > object->size)
+	if (!rsh_add_u64(r->offset, *len, &end) || end > r->object->size)
 		return -EINVAL;
 	return 0;
 }
@@ -86,22 +79,22 @@ static int range_carry_out(struct rsh_objects *o, struct object_request *q,
 	return rc;
 }
 
-int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
-		     uint64_t offset, const struct iovec *iov, int n,
+int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 		     uint64_t deadline, struct rsh_error *err)
 {
-	struct range_read r = { offset, iov, n };
+	struct rsh_object_range range = *r;
+	const struct rsh_object *object = r->object;
 	const uint64_t since = rsh_work_began();
 	struct object_request q = {
 		.deadline = deadline ? deadline : rsh_object_deadline(o),
 		.patience = deadline ? 0 : o->timeout_ms * UINT64_C(1000000),
 		.since = since ? since : rsh_clock_ns(), .sign = true,
 		.judge = range_judge, .sink = range_take,
-		.has_range = true, .first = offset, .object = object,
-		.ctx = &r,
+		.has_range = true, .first = r->offset, .object = object,
+		.ctx = &range,
 	};
 	cleanup_free char *what = NULL;
-	int rc = range_check(object, offset, iov, n, &q.len);
+	int rc = range_check(r, &q.len);
 
 	if (rc)
 		return rsh_error_set(err, EINVAL,

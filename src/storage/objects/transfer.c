@@ -581,19 +581,14 @@ static bool request_end_right(const struct object_transfer *t,
 	return request_again(t, q, 0);
 }
 
-static void transfer_log(const struct object_transfer *t, CURLcode code)
-{
-	rsh_log_debug("%s: HTTP %d, %s", t->requests->what, t->answer.status,
-		      code ? rsh_curl.easy_strerror(code) : "whole");
-}
-
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 {
 	long made = 0;
 
 	rsh_curl.easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &made);
 	atomic_fetch_add(&t->objects->n_connections, (uint64_t)made);
-	transfer_log(t, code);
+	rsh_log_debug("%s: HTTP %d, %s", t->requests->what, t->answer.status,
+		      code ? rsh_curl.easy_strerror(code) : "whole");
 	if (!t->is_judged && code == CURLE_OK)
 		transfer_judge(t);
 	if (t->refusal)

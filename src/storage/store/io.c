@@ -168,12 +168,12 @@ static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 }
 
 /* Fills the n buffers of `iov`, which it changes, with `len` bytes from the offset on, as
- * one read.  Returns 0, or a positive errno after it has noted the range, unless `f` is
- * NULL. */
-static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
-		   struct rsh_handle *h, struct iovec *iov, size_t n,
+ * one read.  Returns 0, or a positive errno after it has noted the range,
+ * unless l->file is NULL. */
+static int io_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 		   size_t len, uint64_t offset)
 {
+	const struct rsh_store *s = l->store;
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = io ? rsh_clock_ns() : 0;
 	uint64_t at = offset;
@@ -181,7 +181,8 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 
 	while (at - offset < len && rc == 0) {
 		const long begin = rsh_blocking_begin();
-		const ssize_t got = s->content->ops->read(s->content, h, iov,
+		const ssize_t got = s->content->ops->read(s->content,
+							  l->handle, iov,
 							  (int)n, at);
 
 		rsh_blocking_end(begin);
@@ -196,17 +197,18 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 	}
 	if (io)
 		io_count(io, len, rsh_clock_ns() - start, rc != 0);
-	if (rc && f)
-		file_note_failure(f, offset, len);
+	if (rc && l->file)
+		file_note_failure(l->file, offset, len);
 	return rc;
 }
 
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
 {
+	const struct rsh_store_load l = { s, f, h };
 	struct iovec iov = { buf, len };
 
-	return io_read(s, f, h, &iov, 1, len, offset);
+	return io_read(&l, &iov, 1, len, offset);
 }
 
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
@@ -220,6 +222,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
 					     AGAIN_BYTES);
 	cleanup_free uint8_t *buf = malloc(n + 1);
+	const struct rsh_store_load l = { s, NULL, h };
 	struct iovec iov = { buf, n };
 
 	if (!buf)
@@ -227,7 +230,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	/* A read from the page cache would not show whether the file answers. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
-	return io_read(s, NULL, h, &iov, 1, n, at);
+	return io_read(&l, &iov, 1, n, at);
 }
 
 /* Other reads use the blocks later: bytes of a changed file must not be stored
@@ -244,8 +247,7 @@ int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		copy[i] = iov[i];
 		len += iov[i].iov_len;
 	}
-	rc = io_read(l->store, l->file, l->handle, copy, (size_t)n_iov, len,
-		     offset);
+	rc = io_read(l, copy, (size_t)n_iov, len, offset);
 	if (rc)
 		return rc;
 	rc = rsh_file_compare(l->file, l->handle, true);

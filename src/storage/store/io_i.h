@@ -69,7 +69,7 @@ void rsh_store_io_keep(struct rsh_store_io *io);
  * rsh_store_pread(). */
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset);
-/* The ctx of rsh_file_load_blocks(). */
+/* What is read; the ctx of rsh_file_load_blocks(). */
 struct rsh_store_load {
 	struct rsh_store *store;
 	struct rsh_store_file *file;

@@ -10,6 +10,7 @@
 #include "name_list_dir_i.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,9 @@ struct objects {
 	struct rsh_medium base;
 	struct rsh_objects *place;
 	bool is_mine; /* the place goes with the medium */
+	/* The directory below the place, with a slash at its end, and its
+	 * address; NULL: the place itself. */
+	char *below, *path;
 	struct rsh_objects_listing listing;
 	atomic_uint_fast64_t said; /* when a failure was logged; 0: never */
 	struct rsh_name_list flat;
@@ -170,7 +174,8 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 	}
 	if (all == 0)
 		return 0;
-	rc = rsh_objects_read(o->place, object, offset, within, k, 0, &err);
+	rc = rsh_objects_read(o->place, &(struct rsh_object_range){
+			      object, offset, within, k }, 0, &err);
 	if (rc == 0)
 		return (ssize_t)all;
 	/* There is no place in a number for why it failed; of many that fail
@@ -198,6 +203,8 @@ static void objects_free(struct rsh_medium *m)
 	if (o->is_mine)
 		rsh_objects_free(o->place);
 	free(o->files);
+	free(o->below);
+	free(o->path);
 	free(o);
 }
 
@@ -219,13 +226,28 @@ static const struct rsh_medium_ops objects_ops = {
 	.is_remote = object_is_remote,
 };
 
+/* A place that was opened before may be above the path. */
+static int objects_take_path(struct objects *o, const char *path)
+{
+	const char *url = rsh_objects_url(o->place);
+	const size_t n = strlen(url);
+
+	if (strncmp(path, url, n) != 0 || path[n] != '/' || !path[n + 1])
+		return 0;
+	o->path = strdup(path);
+	if (asprintf(&o->below, "%s/", path + n + 1) < 0)
+		o->below = NULL;
+	return o->path && o->below ? 0 : -ENOMEM;
+}
+
 /* The names of the list of files are the listing's. */
 static int objects_take_listing(struct objects *o, struct rsh_error *err)
 {
 	const struct rsh_objects_listing *l = &o->listing;
 	struct rsh_medium *m = &o->base;
 	struct rsh_stat root;
-	int rc = rsh_objects_list(o->place, NULL, &o->listing, err);
+	const size_t n = o->below ? strlen(o->below) : 0;
+	int rc = rsh_objects_list(o->place, o->below, &o->listing, err);
 
 	if (rc)
 		return rc;
@@ -234,7 +256,7 @@ static int objects_take_listing(struct objects *o, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < l->n; i++)
 		o->files[i] = (struct rsh_name_list_file){
-			l->objects[i].name, l->objects[i].size,
+			l->objects[i].name + n, l->objects[i].size,
 			l->objects[i].mtime,
 		};
 	o->flat =
@@ -242,8 +264,8 @@ static int objects_take_listing(struct objects *o, struct rsh_error *err)
 	if (rsh_name_list_look(&o->flat, "", &root))
 		return rsh_error_nomem(err);
 	m->attr = root.attr;
-	m->path = rsh_objects_url(o->place);
-	objects_hash(o, "", NULL, m->root.which);
+	m->path = o->path ? o->path : rsh_objects_url(o->place);
+	objects_hash(o, o->below ? o->below : "", NULL, m->root.which);
 	return 0;
 }
 
@@ -262,6 +284,8 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 	o->is_mine = !o->place;
 	if (o->is_mine)
 		rc = rsh_objects_open(path, opts->objects, &o->place, err);
+	else if (objects_take_path(o, path))
+		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rc = objects_take_listing(o, err);
 	if (rc) {

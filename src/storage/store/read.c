@@ -20,15 +20,18 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 
 	if (rsh_file_is_cached(s, f, h)) {
 		struct rsh_cache *cache = s->opts.io->cache;
+		const struct rsh_cache_loader loader = {
+			rsh_file_load_blocks, &load,
+		};
 
 		/* Neighbouring ranges are mostly read at the same time: missing
 		 * blocks are loaded before this read waits for blocks that
 		 * others load. */
 		rc = -rsh_cache_prefetch(cache, f->cached, offset, len,
-					 rsh_file_load_blocks, &load);
+					 &loader);
 		if (rc == 0)
 			rc = -rsh_cache_read(cache, f->cached, offset, buf,
-					     len, rsh_file_load_blocks, &load);
+					     len, &loader);
 	} else {
 		rc = rsh_file_read(s, f, h, buf, len, offset);
 	}

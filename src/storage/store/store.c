@@ -281,9 +281,9 @@ const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
 /* ---- small files, read whole ---- */
 
 /* `path` is for messages. */
-static int load_open(struct rsh_handle *h, const char *path, const char *what,
-		     uint64_t max, uint8_t **out, size_t *len,
-		     struct rsh_error *err)
+static int load_open(struct rsh_handle *h, const char *path,
+		     const struct rsh_small_file *kind, uint8_t **out,
+		     size_t *len, struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
 	struct rsh_stat st;
@@ -295,9 +295,9 @@ static int load_open(struct rsh_handle *h, const char *path, const char *what,
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
-	if (st.size > max)
+	if (st.size > kind->max)
 		return rsh_error_set(err, EFBIG, "%s: too large for a %s", path,
-				     what);
+				     kind->what);
 	data = rsh_alloc_array((size_t)st.size + 1, 1);
 	if (!data)
 		return rsh_error_nomem(err);
@@ -314,21 +314,21 @@ static int load_open(struct rsh_handle *h, const char *path, const char *what,
 	return 0;
 }
 
-int rsh_load_whole(const char *path, uint64_t max, const char *what,
+int rsh_load_whole(const char *path, const struct rsh_small_file *kind,
 		   uint8_t **out, size_t *len, struct rsh_error *err)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	int rc = rsh_handle_open_path(path, &h);
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s %s: %s", what, path,
+		return rsh_error_set(err, -rc, "%s %s: %s", kind->what, path,
 				     strerror(-rc));
-	return load_open(h, path, what, max, out, len, err);
+	return load_open(h, path, kind, out, len, err);
 }
 
-int rsh_store_load(const struct rsh_store *s, const char *name, uint64_t max,
-		   const char *what, uint8_t **out, size_t *len,
-		   struct rsh_error *err)
+int rsh_store_load(const struct rsh_store *s, const char *name,
+		   const struct rsh_small_file *kind, uint8_t **out,
+		   size_t *len, struct rsh_error *err)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	cleanup_free char *path = NULL;
@@ -340,5 +340,5 @@ int rsh_store_load(const struct rsh_store *s, const char *name, uint64_t max,
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	return load_open(h, path, what, max, out, len, err);
+	return load_open(h, path, kind, out, len, err);
 }

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/plain.c writes plain values as a pickle, and as JSON in the form of
+ * Python's json.dumps(): tuples become lists, and numeric keys become texts. */
+#include "config.h"
+
+#include "rsh/wire/plain.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/wire/pickle_emit.h"
+#include "rsh/wire/pickle_values.h"
+
+/* A value may contain itself, or be in many places, so the depth is limited. */
+#define DEPTH_MAX 32
+#define PLAIN_MAX (1 << 20)
+
+/* Returns a text as JSON.  Returns NULL if it is not UTF-8 or out of memory;
+ * the value is not shown then. */
+static char *json_text(const char *text, size_t n)
+{
+	json_t *string = json_stringn(text, n);
+	char *escaped = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+
+	json_decref(string);
+	return escaped;
+}
+
+/* ---- JSON ---- */
+
+static int json_put_text(FILE *to, const char *text, size_t n)
+{
+	cleanup_free char *escaped = json_text(text, n);
+
+	if (!escaped)
+		return -ENOTSUP;
+	return fputs(escaped, to) < 0 ? -ENOMEM : 0;
+}
+
+/* Writes the fewest digits from which the same number can be read. */
+static int json_put_real(FILE *to, double real)
+{
+	char text[40];
+
+	if (!isfinite(real))
+		return -ENOTSUP;
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, real);
+		if (strtod(text, NULL) == real)
+			break;
+	}
+	fputs(text, to);
+	if (!strpbrk(text, ".e"))
+		fputs(".0", to);
+	return 0;
+}
+
+static int json_put_key(FILE *to, const struct rsh_pickle_value *v)
+{
+	if (v->kind == RSH_PV_TEXT)
+		return json_put_text(to, v->text, v->n);
+	if (v->kind != RSH_PV_NUMBER)
+		return -ENOTSUP;
+	fprintf(to, "\"%" PRId64 "\"", v->number);
+	return 0;
+}
+
+static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
+			   unsigned depth);
+
+static int json_put_list(FILE *to, const struct rsh_pickle_value *v, uint32_t n,
+			 unsigned depth)
+{
+	int rc = 0;
+
+	fputc('[', to);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		fputs(i ? ", " : "", to);
+		rc = pickle_json_put(to, &v[i], depth);
+	}
+	fputc(']', to);
+	return rc;
+}
+
+static int json_put_dict(FILE *to, const struct rsh_pickle_list *l,
+			 unsigned depth)
+{
+	int rc = 0;
+
+	fputc('{', to);
+	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2) {
+		fputs(i ? ", " : "", to);
+		rc = json_put_key(to, &l->values[i]);
+		fputs(": ", to);
+		if (rc == 0)
+			rc = pickle_json_put(to, &l->values[i + 1], depth);
+	}
+	fputc('}', to);
+	return rc;
+}
+
+static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
+			   unsigned depth)
+{
+	if (depth > DEPTH_MAX || ftell(to) > PLAIN_MAX)
+		return -ENOTSUP;
+	switch ((enum rsh_pickle_kind)v->kind) {
+	case RSH_PV_NONE:
+		return fputs("null", to) < 0 ? -ENOMEM : 0;
+	case RSH_PV_BOOL:
+		return fputs(v->number ? "true" : "false", to) < 0 ? -ENOMEM :
+								      0;
+	case RSH_PV_NUMBER:
+		return fprintf(to, "%" PRId64, v->number) < 0 ? -ENOMEM : 0;
+	case RSH_PV_REAL:
+		return json_put_real(to, v->real);
+	case RSH_PV_TEXT:
+		return json_put_text(to, v->text, v->n);
+	case RSH_PV_TUPLE:
+		return json_put_list(to, v->items, v->n, depth + 1);
+	case RSH_PV_LIST:
+		return json_put_list(to, v->list->values, v->list->n,
+				     depth + 1);
+	case RSH_PV_DICT:
+		return json_put_dict(to, v->list, depth + 1);
+	default:
+		return -ENOTSUP;
+	}
+}
+
+/* Returns 0, -ENOMEM, or -ENOTSUP if JSON cannot express the value. */
+static int plain_json(const struct rsh_pickle_value *v, char **out)
+{
+	size_t n;
+	FILE *to = open_memstream(out, &n);
+	int rc;
+
+	if (!to)
+		return -ENOMEM;
+	rc = pickle_json_put(to, v, 0);
+	if (fclose(to) != 0 && rc == 0)
+		rc = -ENOMEM;
+	if (rc)
+		free(steal_pointer(out));
+	return rc;
+}
+
+/* ---- pickles ---- */
+
+static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
+		     unsigned depth);
+
+/* Puts n values, which a mark and an instruction enclose. */
+static int plain_put_all(struct rsh_pickle_out *o,
+			 const struct rsh_pickle_value *v, uint32_t n,
+			 unsigned depth, enum rsh_pickle_op end)
+{
+	int rc = 0;
+
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = plain_put(o, &v[i], depth + 1);
+	rsh_pickle_put(o, end);
+	return rc;
+}
+
+/* Python refuses a key that can be changed. */
+static int plain_put_dict(struct rsh_pickle_out *o,
+			  const struct rsh_pickle_list *l, unsigned depth)
+{
+	for (uint32_t i = 0; i + 1 < l->n; i += 2)
+		if (l->values[i].kind > RSH_PV_TEXT)
+			return -ENOTSUP;
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
+	return plain_put_all(o, l->values, l->n, depth, RSH_PICKLE_OP_SETITEMS);
+}
+
+static int plain_put_text(struct rsh_pickle_out *o,
+			  const struct rsh_pickle_value *v)
+{
+	json_t *text = json_stringn(v->text, v->n);
+
+	if (!text)
+		return -ENOTSUP; /* it is not UTF-8 */
+	json_decref(text);
+	rsh_pickle_put_text(o, v->text, v->n);
+	return 0;
+}
+
+static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
+		     unsigned depth)
+{
+	if (depth > DEPTH_MAX || o->n > PLAIN_MAX)
+		return -ENOTSUP;
+	switch ((enum rsh_pickle_kind)v->kind) {
+	case RSH_PV_NONE:
+		rsh_pickle_put(o, RSH_PICKLE_OP_NONE);
+		return 0;
+	case RSH_PV_BOOL:
+		rsh_pickle_put(o, v->number ? RSH_PICKLE_OP_TRUE :
+					      RSH_PICKLE_OP_FALSE);
+		return 0;
+	case RSH_PV_NUMBER:
+		rsh_pickle_put_signed(o, v->number);
+		return 0;
+	case RSH_PV_REAL:
+		rsh_pickle_put_real(o, v->real);
+		return 0;
+	case RSH_PV_TEXT:
+		return plain_put_text(o, v);
+	case RSH_PV_TUPLE:
+		return plain_put_all(o, v->items, v->n, depth,
+				     RSH_PICKLE_OP_TUPLE);
+	case RSH_PV_LIST:
+		rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_LIST);
+		return plain_put_all(o, v->list->values, v->list->n, depth,
+				     RSH_PICKLE_OP_APPENDS);
+	case RSH_PV_DICT:
+		return plain_put_dict(o, v->list, depth);
+	default:
+		return -ENOTSUP;
+	}
+}
+
+static int plain_pickle(const struct rsh_pickle_value *v, struct rsh_plain *out)
+{
+	struct rsh_pickle_out o = { .data = NULL };
+	int rc;
+
+	rsh_pickle_begin(&o);
+	rc = plain_put(&o, v, 0);
+	rsh_pickle_end(&o);
+	if (rc == 0 && o.failed)
+		rc = -ENOMEM;
+	if (rc)
+		rsh_pickle_clear(&o);
+	out->pickle = o.data;
+	out->n_pickle = o.n;
+	return rc;
+}
+
+/* ---- both ---- */
+
+int rsh_plain_make(const struct rsh_pickle_value *v, struct rsh_plain *out)
+{
+	int rc;
+
+	*out = (struct rsh_plain){ .json = NULL };
+	rc = plain_pickle(v, out);
+	if (rc == 0)
+		rc = plain_json(v, &out->json);
+	return rc == -ENOMEM ? rc : 0;
+}
+
+int rsh_plain_make_number(int64_t v, struct rsh_plain *out)
+{
+	const struct rsh_pickle_value value = {
+		.kind = RSH_PV_NUMBER, .number = v,
+	};
+
+	return rsh_plain_make(&value, out);
+}
+
+int rsh_plain_make_real(double v, struct rsh_plain *out)
+{
+	const struct rsh_pickle_value value = {
+		.kind = RSH_PV_REAL, .real = v,
+	};
+
+	return rsh_plain_make(&value, out);
+}
+
+void rsh_plain_clear(struct rsh_plain *p)
+{
+	free(p->json);
+	free(p->pickle);
+	*p = (struct rsh_plain){ .json = NULL };
+}
+
+int rsh_plain_join(const char *const *names, const struct rsh_plain *values,
+		   uint32_t n, char **out, size_t *len)
+{
+	FILE *to = open_memstream(out, len);
+	const char *before = "{\n";
+
+	if (!to)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		cleanup_free char *name = json_text(names[i], strlen(names[i]));
+
+		if (!values[i].json || !name)
+			continue;
+		fprintf(to, "%s%s: %s", before, name, values[i].json);
+		before = ",\n";
+	}
+	fputs(*before == ',' ? "\n}\n" : "{}\n", to);
+	if (fclose(to) == 0)
+		return 0;
+	free(*out);
+	*out = NULL;
+	return -ENOMEM;
+}

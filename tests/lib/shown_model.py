@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a mount shows of a model, compared with types, shapes and hashes of tensors."""
+
+import hashlib
+import json
+import os
+
+from demands import check, content
+from safetensors_format import read_model
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def hashes(values):
+    return {name: [dtype, list(shape), digest(data)]
+            for name, (dtype, shape, data) in values.items()}
+
+
+def model_hashes(root):
+    _, parts = read_model(root)
+    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
+
+
+def extra_state(root):
+    path = os.path.join(root, "extra_state.json")
+    return json.loads(content(path)) if os.path.exists(path) else {}
+
+
+def same(found, expected, what):
+    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
+    check(not different, f"{what}: {different} differ")
