@@ -1174,6 +1174,8 @@ static void services_are_asked_where_named(void **state)
 	teardown(&f);
 }
 
+UNIT_TEST_NAME(services_without_keys_are_said);
+
 static void services_without_keys_are_said(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -1181,6 +1183,8 @@ static void services_without_keys_are_said(void **state)
 	struct fixture f;
 
 	(void)state;
+	if (cannot_sign(services_without_keys_are_said_name))
+		return;
 	setup_server(&f, NULL);
 	snprintf(address, sizeof(address), "%s/credentials/none", f.endpoint);
 	setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
@@ -1479,7 +1483,7 @@ int main(void)
 		UNIT_TEST_MAY_SKIP(endpoints_come_from_where_they_are),
 		UNIT_TEST_MAY_SKIP(keys_are_renewed),
 		UNIT_TEST_MAY_SKIP(services_are_asked_where_named),
-		cmocka_unit_test(services_without_keys_are_said),
+		UNIT_TEST_MAY_SKIP(services_without_keys_are_said),
 		UNIT_TEST_MAY_SKIP(secrets_are_in_no_core),
 		cmocka_unit_test(certificates_are_verified),
 	};
