@@ -8,8 +8,8 @@
 A message was reached if the basic block ran that takes the address of its literal.  gcc
 calls __sanitizer_cov_trace_pc() at the begin of each block, and without optimization
 blocks lie one behind the other: so it is the block of the last such call before.  A
-literal in a table of constants has no block; it counts if code that takes the address of
-the table ran and a test looks for its words.
+literal in a table of constants has no block; it counts if code of its file that takes the
+address of the table ran, and a test looks for its words or the list says who prints it.
 """
 
 import bisect
@@ -194,8 +194,10 @@ def collect(build, kind):
                 found.add(Object(path).load(), f.read())
         os.remove(name)
     tests = Quotes(texts_of(os.path.join(TOP, "tests")))
+    printed = {m for m, reason in listed(TOP).items() if not reason.startswith(NOT_REACHED)}
     ran = {(path, text) for path, line, text in found.messages if (path, line) in found.ran or
-           (found.in_table.get((path, line)) and tests.have(text))}
+           (found.in_table.get((path, line)) and
+            (tests.have(text) or (path, text) in printed))}
     with open(os.path.join(build, f"{kind}.reached"), "a", encoding="utf-8") as f:
         f.writelines(f"{path}: {json.dumps(text)}\n" for path, text in sorted(ran))
     seen = {(path, text) for path, line, text in found.messages if (path, line) in found.seen}

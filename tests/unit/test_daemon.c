@@ -63,7 +63,7 @@ static void test_serves(void **state)
 	(void)state;
 	start(&d);
 	if (d.child == 0) {
-		rsh_daemon_ready(&d);
+		rsh_daemon_ready(&d, false);
 		_exit(7);
 	}
 	assert_int_equal(rsh_daemon_wait(&d, tree), 0);
@@ -95,7 +95,7 @@ static void test_detaches(void **state)
 		rsh_daemon_detach();
 		good = getsid(0) == getpid() &&
 		       signal(SIGHUP, SIG_DFL) == SIG_DFL;
-		rsh_daemon_ready(&d);
+		rsh_daemon_ready(&d, false);
 		good &= getcwd(cwd, sizeof(cwd)) && strcmp(cwd, "/") == 0;
 		for (int fd = 0; fd <= 2; fd++)
 			good &= is_null(fd);
@@ -181,7 +181,7 @@ static void test_mount_does_not_answer(void **state)
 	(void)state;
 	start(&d);
 	if (d.child == 0) {
-		rsh_daemon_ready(&d);
+		rsh_daemon_ready(&d, false);
 		for (;;)
 			pause();
 	}
