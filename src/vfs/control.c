@@ -12,8 +12,8 @@
 #include "vfs_i.h"
 
 /* The nodes of the control directory have larger numbers than all nodes of a
- * checkpoint, and smaller ones than those of steps (steps_i.h).  Their order is: the directory, its files, the directory of
- * plans, the plans. */
+ * checkpoint, and smaller ones than those of steps (step_trees_i.h).  Their
+ * order is: the directory, its files, the directory of plans, the plans. */
 #define NODE_DIR RSH_CONTROL_NODE
 #define NODE_ITEMS (NODE_DIR + 1)
 #define NODE_PLAN_DIR (NODE_DIR + N_ITEMS)

@@ -3,7 +3,7 @@
  * it if nobody has done so. */
 #include "config.h"
 
-#include "steps_i.h"
+#include "step_trees_i.h"
 
 #include <errno.h>
 #include <stdlib.h>

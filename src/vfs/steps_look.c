@@ -3,7 +3,7 @@
  * the mount, and frees what nobody uses. */
 #include "config.h"
 
-#include "steps_i.h"
+#include "step_trees_i.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,6 +14,7 @@ is as its `mode` says, or to a command in `told`, {b"add": b"OK\r\n"}, what stan
 there.
 """
 
+import glob
 import os
 import shutil
 import signal
@@ -27,6 +28,9 @@ PATH = os.environ.get("PATH", "") + ":/usr/bin:/usr/sbin"
 PROGRAM = shutil.which("memcached", path=PATH)
 # It makes the file of those who may log in.
 SASLPASSWD = shutil.which("saslpasswd2", path=PATH)
+# Debian 11's libsasl2-modules does not have it.
+HAS_SCRAM = bool(glob.glob("/usr/lib*/sasl2/libscram.so") +
+                 glob.glob("/usr/lib/*/sasl2/libscram.so"))
 
 
 def free_port():

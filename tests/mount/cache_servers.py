@@ -291,13 +291,21 @@ def keys_and_logins_that_are_half(tree):
 
 PASSWORD = "".join(map(chr, range(ord("k"), ord("z")))) + "-Of-The-Cache"
 LOGIN = {"MEMCACHED_USERNAME": "job", "MEMCACHED_PASSWORD": PASSWORD}
-MECHANISMS = ("PLAIN", "CRAM-MD5", "DIGEST-MD5", "SCRAM-SHA-256")
+MECHANISMS = ("PLAIN", "CRAM-MD5", "DIGEST-MD5",
+              *(["SCRAM-SHA-256"] if memcached.HAS_SCRAM else []))
 
 
 def guarded(tree, mechanism):
     if not memcached.SASLPASSWD:
         raise Skipped("there is no saslpasswd2")
     return Guarded(os.path.join(tree.directory, mechanism), mechanism, "job", PASSWORD)
+
+
+@test
+def every_mechanism_is_tried(_):
+    if not memcached.HAS_SCRAM:
+        raise Skipped("libsasl2 has no SCRAM")
+    check("SCRAM-SHA-256" in MECHANISMS, MECHANISMS)
 
 
 @test

@@ -17,7 +17,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/attribute.h"
 #include "stack_i.h"
-#include "steps_i.h"
+#include "step_mounts_i.h"
 
 static char *absolute(const char *path)
 {

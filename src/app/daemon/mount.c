@@ -23,7 +23,7 @@
 #include "rsh/vfs/vfs.h"
 #include "sandbox_i.h"
 #include "stack_i.h"
-#include "steps_i.h"
+#include "step_mounts_i.h"
 
 static struct rsh_server_options server_options(const struct rsh_options *o)
 {

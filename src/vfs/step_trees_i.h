@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/steps_i.h - the state of a tree of several steps, for steps.c and
+/* vfs/step_trees_i.h - the state of a tree of several steps, for steps.c and
  * steps_look.c. */
-#ifndef RSH_VFS_STEPS_I_H
-#define RSH_VFS_STEPS_I_H
+#ifndef RSH_VFS_STEP_TREES_I_H
+#define RSH_VFS_STEP_TREES_I_H
 
 #include <pthread.h>
 #include <sys/queue.h>

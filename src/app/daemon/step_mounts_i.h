@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/steps_i.h opens the tree of all steps of a job, and lists them for
+/* app/daemon/step_mounts_i.h opens the tree of all steps of a job, and lists them for
  * the control directory. */
-#ifndef RSH_APP_DAEMON_STEPS_I_H
-#define RSH_APP_DAEMON_STEPS_I_H
+#ifndef RSH_APP_DAEMON_STEP_MOUNTS_I_H
+#define RSH_APP_DAEMON_STEP_MOUNTS_I_H
 
 #include <jansson.h>
 
