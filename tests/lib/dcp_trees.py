@@ -33,7 +33,6 @@ TYPES = {
     "C64": (8, "complex64", "ComplexFloatStorage"),
     "U16": (2, "uint16", None), "U32": (4, "uint32", None), "U64": (8, "uint64", None),
     "F8_E4M3": (1, "float8_e4m3fn", None), "F8_E5M2": (1, "float8_e5m2", None),
-    "F8_E8M0": (1, "float8_e8m0fnu", None), "F4": (1, "float4_e2m1fn_x2", None),
 }
 RELEASES = ("2.4", "2.15")
 METADATA = "torch.distributed.checkpoint.metadata"
@@ -519,7 +518,7 @@ class _Drawer:
         rng = self.rng
         tree = Tree(self.kind, {}, {}, rng)
         dtypes = [t for t in TYPES
-                  if t not in ("F8_E8M0", "F4") and (self.kind != "hyper" or t in NAMES.values()) and
+                  if (self.kind != "hyper" or t in NAMES.values()) and
                   (self.kind == "hyper" or tree.release != "2.4" or TYPES[t][2])]
         for i in range(rng.randint(1, 8)):
             name = rng.choice(("layers.{}.weight", "optimizer.state.w{}.exp_avg",

@@ -23,6 +23,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+import dcp_trees  # noqa: E402
 from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from make_tree import Param, box, cut, strategy  # noqa: E402
@@ -34,6 +35,9 @@ from safetensors_format import Tensors, read_model, safetensors_bytes  # noqa: E
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "quantised"))
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
+# Other tests draw types that every form has.
+dcp_trees.TYPES.update({"F8_E8M0": (1, "float8_e8m0fnu", None),
+                        "F4": (1, "float4_e2m1fn_x2", None)})
 TESTS = []
 
 
