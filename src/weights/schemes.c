@@ -33,7 +33,7 @@ static bool scheme_ends(const char *name, const char *end, size_t *stem)
 
 static uint64_t scheme_blocks(uint64_t n, uint64_t block)
 {
-	return n / block + (n % block != 0);
+	return n ? (n - 1) / block + 1 : 0;
 }
 
 static bool scheme_has_shape(const struct rsh_offer *o, uint64_t rows,
@@ -666,10 +666,17 @@ int quantised_recognise(struct quantised_work *w, uint32_t at,
 			struct rsh_error *err)
 {
 	const size_t i = scheme_of(w);
+	int rc = 0;
 
 	if (i < N_SCHEMES)
-		return schemes[i].recognise(w, at, t, is, err);
-	return w->says ? 0 : fp8_recognise(w, at, t, is, err);
+		rc = schemes[i].recognise(w, at, t, is, err);
+	else if (!w->says)
+		rc = fp8_recognise(w, at, t, is, err);
+	/* Without elements blocks have no size. */
+	if (rc == 0 && *is && (!t->rows || !t->columns))
+		return quantised_bad(w, at, err, "is quantised, and has no "
+				     "elements");
+	return rc;
 }
 
 static bool scheme_looks_packed(const struct quantised_work *w, uint32_t at)

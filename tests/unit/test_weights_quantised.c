@@ -23,6 +23,9 @@
 		  "\"weights\":{" weights "}}}")
 #define BLOCKS ",\"weight_block_size\":[4,8]"
 
+/* A dimension of no elements, since 0 ends the list. */
+#define EMPTY UINT64_MAX
+
 struct stored {
 	const char *name;
 	enum rsh_dtype dtype;
@@ -63,12 +66,13 @@ static void dense_begin(struct model *m, const struct dense_case *k)
 {
 	model_begin(m, "a = b\n", k->config);
 	for (size_t i = 0; i < 6 && k->in[i].name; i++) {
+		uint64_t dims[4];
 		uint32_t n = 0;
 
-		while (n < 4 && k->in[i].dims[n])
-			n++;
-		model_add(m, k->in[i].name, k->in[i].dtype, n, k->in[i].dims,
-			  false);
+		for (; n < 4 && k->in[i].dims[n]; n++)
+			dims[n] = k->in[i].dims[n] == EMPTY ?
+					  0 : k->in[i].dims[n];
+		model_add(m, k->in[i].name, k->in[i].dtype, n, dims, false);
 	}
 }
 
@@ -385,6 +389,31 @@ static void test_words_wrong(void **state)
 	DENSE_ALL(cases);
 }
 
+static void test_empty(void **state)
+{
+	static const struct dense_case cases[] = {
+		{ QUANTISED(METHOD("fp8")),
+		  { { "a.weight", FP8, { EMPTY, 9 } },
+		    { "a.weight_scale", F32, { 1 } } },
+		  "a.weight is quantised, and has no elements", -EINVAL, false,
+		  { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_blocks", U8, { 2, 5, EMPTY, 16 } },
+		    { "e_scales", U8, { 2, 5, EMPTY } } },
+		  "e_blocks is quantised, and has no elements", -EINVAL, false,
+		  { 0, 0 } },
+		{ QUANTISED(METHOD("awq") ",\"bits\":4"),
+		  { { "a.qweight", I32, { EMPTY, 2 } },
+		    { "a.scales", F16, { 1, 16 } },
+		    { "a.qzeros", I32, { 1, 2 } } },
+		  "a.scales is Float16 [1,16], which does not fit a.qweight: "
+		  "it must be Float16 [0,16]", -EINVAL, false, { 0, 0 } },
+	};
+
+	(void)state;
+	DENSE_ALL(cases);
+}
+
 static void test_too_many_blocks(void **state)
 {
 	char text[1024] = "{\"quantization_config\":{\"config_groups\":{";
@@ -410,6 +439,7 @@ int main(void)
 		cmocka_unit_test(test_fp8_wrong),
 		cmocka_unit_test(test_packed_wrong),
 		cmocka_unit_test(test_words_wrong),
+		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_too_many_blocks),
 	};
 
