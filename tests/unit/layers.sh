@@ -23,7 +23,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 13))"
+echo "1..$(($(echo "$layers" | wc -w) + 14))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -73,3 +73,9 @@ report "$(grep -nE '#include "rsh/(tensor|strategy|plan|converter|weights)/' \
 	"storage/store/ knows no tensor, strategy or plan"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"
+# A file that is not listed is not in the tarball.
+report "$({ (cd "$top/src" && find . -name '*.[ch]' -printf '%P\n')
+	(cd "$top/include" && find rsh -name '*.h' -printf '$I/%P\n'); } |
+	while read -r source; do
+		grep -qF "$source" "$top/src/Makefile.am" || echo "$source"
+	done)" "src/Makefile.am lists each source"
