@@ -410,11 +410,13 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 			kept_unuse(t, *out);
 	} while (rc == -EAGAIN);
 	pthread_mutex_unlock(&t->lock);
+	if (rc == 0) {
+		rc = tiles_check(t, *out, h->wait);
+		if (rc)
+			rsh_tiles_drop(t, *out);
+	}
 	if (rc)
-		return rc;
-	rc = tiles_check(t, *out, h->wait);
-	if (rc)
-		rsh_tiles_drop(t, *out);
+		*out = NULL;
 	return rc;
 }
 

@@ -122,8 +122,8 @@ void rsh_tiles_free(struct rsh_tiles *t);
 void rsh_tiles_stats(struct rsh_tiles *t, struct rsh_tile_stats *out);
 
 /* Finds or loads a tile, which stays in memory until it is dropped.  The caller
- * must not hold another one.  Returns 0, or -errno like a read of the
- * source. */
+ * must not hold another one.  Returns 0, or -errno like a read of the source
+ * with *out NULL. */
 int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 		   const struct rsh_tile_hands *h, struct rsh_kept **out);
 /* Does the same for the chunk of scales that element `first` of the cell needs;

@@ -10,7 +10,8 @@ static void ask(const uint8_t *data, size_t size)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_model_config *c;
-	uint64_t n, block[2] = { 0, 0 };
+	const struct rsh_quantisation *q;
+	uint64_t n;
 
 	if (rsh_model_config_parse(data, size, "f", &c, &err)) {
 		require(err.code && err.text[0] == 'f');
@@ -19,8 +20,9 @@ static void ask(const uint8_t *data, size_t size)
 	for (uint32_t i = 0; rsh_model_config_architecture(c, i); i++)
 		require(strlen(rsh_model_config_architecture(c, i)) <= size);
 	(void)rsh_model_config_number(c, "num_hidden_layers", &n);
-	if (rsh_model_config_fp8(c, block))
-		require(block[0] && block[1]);
+	q = rsh_model_config_quantisation(c);
+	for (uint32_t i = 0; q && i < q->n_blocks; i++)
+		require(q->blocks[i][0] && q->blocks[i][1]);
 	rsh_model_config_free(c);
 }
 

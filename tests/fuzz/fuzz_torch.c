@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		check_tensor(f, &f->tensors[i]);
 	for (uint32_t i = 0; i < f->n_values; i++)
-		require(f->values[i].name && !(f->values[i].json &&
+		require(f->values[i].name && !(f->values[i].plain.pickle &&
 					       f->values[i].make));
 	check_index(f);
 	rc = rsh_torch_file_check(&src, f, &n_unsummed, &err);
