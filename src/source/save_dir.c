@@ -11,6 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "source_i.h"
 
@@ -67,17 +68,10 @@ static bool is_removed_file(const char *name)
 	return strncmp(name, ".nfs", strlen(".nfs")) == 0;
 }
 
-static bool ends_in(const char *name, const char *end)
-{
-	const size_t n = strlen(name), k = strlen(end);
-
-	return n > k && strcmp(name + n - k, end) == 0;
-}
-
 /* Python and safetensors make the other names: tmpabcdefgh, .tmpabcdef. */
 static bool is_temporary(const char *name)
 {
-	return ends_in(name, ".tmp") || strncmp(name, "tmp", 3) == 0 ||
+	return rsh_has_suffix(name, ".tmp") || strncmp(name, "tmp", 3) == 0 ||
 	       strncmp(name, ".tmp", 4) == 0;
 }
 
@@ -154,8 +148,8 @@ static int state_of_entry(const struct rsh_store *store, const char *name,
 /* Frameworks write under these names first. */
 static bool is_unfinished_name(const char *name)
 {
-	return ends_in(name, ".tmp") || ends_in(name, "_tmp") ||
-	       ends_in(name, ".partial") || ends_in(name, "-unfinished");
+	return rsh_has_suffix(name, ".tmp") || rsh_has_suffix(name, "_tmp") ||
+	       rsh_has_suffix(name, ".partial") || rsh_has_suffix(name, "-unfinished");
 }
 
 static int step_order(const void *a, const void *b)
