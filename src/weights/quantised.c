@@ -216,19 +216,10 @@ static int quantised_make(struct quantised_work *w,
 	if (rc == 0 && quantised_offer(w, x, number, &w->v[x->at]))
 		rc = rsh_error_nomem(err);
 	w->made[x->at] = true;
-	w->n_made++;
 	return rc;
 }
 
 /* ---- scales of activations ---- */
-
-static bool quantised_ends(const char *name, const char *end, size_t *stem)
-{
-	const size_t n = strlen(name), m = strlen(end);
-
-	*stem = n - m;
-	return n > m && strcmp(name + n - m, end) == 0;
-}
 
 /* Returns whether a dense tensor's name begins so. */
 static bool quantised_has_made(const struct quantised_work *w,

@@ -23,7 +23,6 @@ struct quantised_work {
 	uint32_t n_names;
 	bool *used;         /* [offer]: it is not shown any more */
 	bool *made;         /* [offer]: it is dense now */
-	uint32_t n_made;
 };
 
 /* A tensor while it becomes dense. */
@@ -62,6 +61,9 @@ bool quantised_is_known(const struct quantised_work *w);
 /* ---- quantised_names.c ---- */
 
 const char *quantised_name(const struct quantised_work *w, uint32_t at);
+/* Returns whether the name is longer than the end and has it; *stem is the
+ * length of what is before it. */
+bool quantised_ends(const char *name, const char *end, size_t *stem);
 /* Returns 1 + the index of the offer with this name, 0 if there is none: the first
  * `stem` bytes of another's, and an end. */
 uint32_t quantised_index(const struct quantised_work *w, uint32_t at,
@@ -71,14 +73,16 @@ uint32_t quantised_index(const struct quantised_work *w, uint32_t at,
 const struct rsh_offer *quantised_find(const struct quantised_work *w,
 				       uint32_t at, size_t stem,
 				       const char *end);
-/* Marks the offer with this name as one that is not shown, if it exists. */
-void quantised_use(struct quantised_work *w, uint32_t at, size_t stem,
-		   const char *end);
 /* Returns the tensor of the catalogue that an offer is; NULL with a sentence if
  * it is not exactly one. */
 const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
 					 const struct rsh_offer *o,
 					 struct rsh_error *err);
+/* Returns the tensor of the offer with this name, which exists, and marks the
+ * offer as one that is not shown.  NULL with a sentence as quantised_plain(). */
+const struct rsh_tensor *quantised_take(struct quantised_work *w, uint32_t at,
+					size_t stem, const char *end,
+					struct rsh_error *err);
 /* Sets a sentence that begins with the name; returns -EINVAL. */
 int quantised_bad(const struct quantised_work *w, uint32_t at,
 		  struct rsh_error *err, const char *fmt, ...)

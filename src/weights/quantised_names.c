@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "quantised_i.h"
+#include "rsh/util/files.h"
 
 const char *quantised_name(const struct quantised_work *w, uint32_t at)
 {
@@ -24,6 +25,12 @@ int quantised_bad(const struct quantised_work *w, uint32_t at,
 	va_end(ap);
 	return rsh_error_set(err, EINVAL, "%.400s %s", quantised_name(w, at),
 			     text);
+}
+
+bool quantised_ends(const char *name, const char *end, size_t *stem)
+{
+	*stem = strlen(name) - strlen(end);
+	return rsh_has_suffix(name, end);
 }
 
 /* ---- names beside a tensor ---- */
@@ -54,15 +61,6 @@ const struct rsh_offer *quantised_find(const struct quantised_work *w,
 	return i ? &w->v[i - 1] : NULL;
 }
 
-void quantised_use(struct quantised_work *w, uint32_t at, size_t stem,
-		   const char *end)
-{
-	const uint32_t i = quantised_index(w, at, stem, end);
-
-	if (i)
-		w->used[i - 1] = true;
-}
-
 const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
 					 const struct rsh_offer *o,
 					 struct rsh_error *err)
@@ -81,4 +79,14 @@ const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
 		      "several parts, or transposed",
 		      rsh_names_text(w->cat->names, o->name));
 	return NULL;
+}
+
+const struct rsh_tensor *quantised_take(struct quantised_work *w, uint32_t at,
+					size_t stem, const char *end,
+					struct rsh_error *err)
+{
+	const uint32_t i = quantised_index(w, at, stem, end);
+
+	w->used[i - 1] = true;
+	return quantised_plain(w, &w->v[i - 1], err);
 }

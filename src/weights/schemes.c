@@ -23,14 +23,6 @@ static bool scheme_is(const struct quantised_work *w, const char *method)
 	       strcmp(w->says->method, method) == 0;
 }
 
-static bool scheme_ends(const char *name, const char *end, size_t *stem)
-{
-	const size_t n = strlen(name), m = strlen(end);
-
-	*stem = n - m;
-	return n > m && strcmp(name + n - m, end) == 0;
-}
-
 static uint64_t scheme_blocks(uint64_t n, uint64_t block)
 {
 	return n ? (n - 1) / block + 1 : 0;
@@ -83,8 +75,7 @@ static int scheme_take(struct quantised_work *w,
 				     rsh_dtype_name(type ? type : o->dtype),
 				     (unsigned long long)rows,
 				     (unsigned long long)columns);
-	*out = quantised_plain(w, o, err);
-	quantised_use(w, t->at, t->stem, end);
+	*out = quantised_take(w, t->at, t->stem, end, err);
 	return *out ? 0 : -ENOTSUP;
 }
 
@@ -134,6 +125,19 @@ static bool scheme_find_block(const struct quantised_work *w,
 	return true;
 }
 
+static int scheme_bad_blocks(const struct quantised_work *w,
+			     const struct rsh_offer *s,
+			     const struct quantised_tensor *t,
+			     const uint64_t block[2], struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "%s is not of the type and shape "
+			     "that scales of %s in blocks of %llu x %llu have",
+			     rsh_names_text(w->cat->names, s->name),
+			     quantised_name(w, t->at),
+			     (unsigned long long)block[0],
+			     (unsigned long long)block[1]);
+}
+
 static int scheme_bad_scales(const struct quantised_work *w,
 			     const struct rsh_offer *s,
 			     const struct quantised_tensor *t,
@@ -155,11 +159,7 @@ static int scheme_bad_scales(const struct quantised_work *w,
 				     quantised_name(w, t->at),
 				     (unsigned long long)t->rows,
 				     (unsigned long long)t->columns);
-	return rsh_error_set(err, EINVAL, "%s is not of the type and shape "
-			     "that scales of %s in blocks of %llu x %llu have",
-			     name, quantised_name(w, t->at),
-			     (unsigned long long)w->says->blocks[0][0],
-			     (unsigned long long)w->says->blocks[0][1]);
+	return scheme_bad_blocks(w, s, t, w->says->blocks[0], err);
 }
 
 /* Takes the scales of blocks of a matrix. */
@@ -175,13 +175,10 @@ static int scheme_take_blocks(struct quantised_work *w,
 	     t->q.scale_type != RSH_DTYPE_FLOAT8E8M0) ||
 	    !scheme_find_block(w, s, t))
 		return scheme_bad_scales(w, s, t, err);
-	t->q.scales = quantised_plain(w, s, err);
-	if (!t->q.scales)
-		return -ENOTSUP;
 	t->q.n_rows = scheme_blocks(t->rows, t->q.block[0]);
 	t->q.n_columns = scheme_blocks(t->columns, t->q.block[1]);
-	quantised_use(w, t->at, t->stem, end);
-	return 0;
+	t->q.scales = quantised_take(w, t->at, t->stem, end, err);
+	return t->q.scales ? 0 : -ENOTSUP;
 }
 
 /* ---- fp8, mxfp8 ---- */
@@ -198,7 +195,7 @@ static const char *fp8_scales(const struct quantised_work *w, uint32_t at,
 		return "_scale_inv";
 	if (quantised_find(w, at, *stem, "_scale"))
 		return "_scale";
-	return scheme_ends(name, ".weight", stem) &&
+	return quantised_ends(name, ".weight", stem) &&
 	       quantised_find(w, at, *stem, ".scale") ? ".scale" : NULL;
 }
 
@@ -226,20 +223,15 @@ static int fp8_recognise(struct quantised_work *w, uint32_t at,
 	if (!fp8) {
 		const struct rsh_offer *s = quantised_find(w, at, t->stem, end);
 
+		scheme_set_block(t, 1, 32);
 		/* Integers with scales of another kind are not fp4. */
 		if (s->dtype != RSH_DTYPE_FLOAT8E8M0 || t->columns % 32 ||
 		    !scheme_has_shape(s, t->rows, t->columns / 32))
-			return rsh_error_set(err, EINVAL, "%s is not of the "
-				"type and shape that scales of %s in blocks "
-				"of %llu x %llu have",
-				rsh_names_text(w->cat->names, s->name),
-				quantised_name(w, at), 1ULL, 32ULL);
-		scheme_set_block(t, 1, 32);
+			return scheme_bad_blocks(w, s, t, t->q.block, err);
 		t->q.scale_type = RSH_DTYPE_FLOAT8E8M0;
 		t->q.n_rows = t->rows;
 		t->q.n_columns = t->columns / 32;
-		t->q.scales = quantised_plain(w, s, err);
-		quantised_use(w, at, t->stem, end);
+		t->q.scales = quantised_take(w, at, t->stem, end, err);
 		rc = t->q.scales ? 0 : -ENOTSUP;
 	} else {
 		rc = scheme_take_blocks(w, t, end, err);
@@ -256,7 +248,7 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 {
 	const struct rsh_offer *o = &w->v[at], *s;
 
-	if (!scheme_ends(quantised_name(w, at), "_blocks", &t->stem))
+	if (!quantised_ends(quantised_name(w, at), "_blocks", &t->stem))
 		return 0;
 	if (o->dtype != RSH_DTYPE_UINT8 || o->n_dims != 4 || o->dims[3] != 16)
 		return quantised_bad(w, at, err, "does not have blocks of 16 "
@@ -266,19 +258,15 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 		return quantised_bad(w, at, err, "is quantised, and %.*s%s is "
 				     "not in the source", (int)t->stem,
 				     quantised_name(w, at), "_scales");
+	scheme_set_block(t, 1, 32);
 	if (s->dtype != RSH_DTYPE_UINT8 || s->n_dims != 3 ||
 	    memcmp(s->dims, o->dims, 3 * sizeof(*s->dims)) != 0)
-		return rsh_error_set(err, EINVAL, "%s is not of the type and "
-				     "shape that scales of %s in blocks of "
-				     "%llu x %llu have",
-				     rsh_names_text(w->cat->names, s->name),
-				     quantised_name(w, at), 1ULL, 32ULL);
+		return scheme_bad_blocks(w, s, t, t->q.block, err);
 	t->q.packing = RSH_PACK_E2M1;
 	t->q.scale_type = RSH_DTYPE_FLOAT8E8M0;
-	t->q.scales = quantised_plain(w, s, err);
+	t->q.scales = quantised_take(w, at, t->stem, "_scales", err);
 	if (!t->q.scales)
 		return -ENOTSUP;
-	scheme_set_block(t, 1, 32);
 	t->planes = o->dims[0];
 	t->rows = o->dims[1];
 	t->columns = 32 * o->dims[2];
@@ -286,7 +274,6 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 	t->q.n_columns = o->dims[2];
 	t->transposed = true;
 	t->dense = "";
-	quantised_use(w, at, t->stem, "_scales");
 	*is = true;
 	return 0;
 }
@@ -345,8 +332,7 @@ static int ct_fp4(struct quantised_work *w, struct quantised_tensor *t,
 		return rsh_error_set(err, EINVAL, "%s is not one Float32 of "
 				     "shape [1]",
 				     rsh_names_text(w->cat->names, g->name));
-	t->q.divisor = quantised_plain(w, g, err);
-	quantised_use(w, t->at, t->stem, "_global_scale");
+	t->q.divisor = quantised_take(w, t->at, t->stem, "_global_scale", err);
 	return t->q.divisor ? 0 : -ENOTSUP;
 }
 
@@ -427,8 +413,7 @@ static int ct_take_shape(struct quantised_work *w, struct quantised_tensor *t,
 	    o->n_dims != 1 || o->dims[0] != 2)
 		return rsh_error_set(err, EINVAL, "%s is not two integers",
 				     rsh_names_text(w->cat->names, o->name));
-	t->q.shape = quantised_plain(w, o, err);
-	quantised_use(w, t->at, t->stem, "_shape");
+	t->q.shape = quantised_take(w, t->at, t->stem, "_shape", err);
 	return t->q.shape ? 0 : -ENOTSUP;
 }
 
@@ -473,8 +458,7 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t,
 	t->q.n_rows = t->rows;
 	t->q.n_columns = s->dims[1];
 	scheme_set_block(t, 1, t->columns / s->dims[1]);
-	t->q.scales = quantised_plain(w, s, err);
-	quantised_use(w, t->at, t->stem, "_scale");
+	t->q.scales = quantised_take(w, t->at, t->stem, "_scale", err);
 	if (!t->q.scales)
 		return -ENOTSUP;
 	z = quantised_find(w, t->at, t->stem, "_zero_point");
@@ -500,7 +484,7 @@ static int ct_recognise(struct quantised_work *w, uint32_t at,
 		if (!quantised_find(w, at, t->stem, "_scale"))
 			return 0;
 		rc = ct_float(w, t, err);
-	} else if (!scheme_ends(name, "_packed", &t->stem)) {
+	} else if (!quantised_ends(name, "_packed", &t->stem)) {
 		return 0;
 	} else if (o->n_dims != 2) {
 		return quantised_bad(w, at, err, "is quantised, and has %u "
@@ -519,17 +503,32 @@ static int ct_recognise(struct quantised_work *w, uint32_t at,
 
 /* ---- gptq and awq ---- */
 
+static int gptq_take_groups(struct quantised_work *w,
+			    struct quantised_tensor *t, struct rsh_error *err)
+{
+	const struct rsh_offer *g = quantised_find(w, t->at, t->stem, ".g_idx");
+
+	if (!g || g->dtype != RSH_DTYPE_INT32 || g->n_dims != 1 ||
+	    g->dims[0] != t->rows)
+		return quantised_bad(w, t->at, err, "is quantised, and %.*s%s "
+				     "is %s", (int)t->stem,
+				     quantised_name(w, t->at), ".g_idx",
+				     g ? "not one Int32 for each of its rows" :
+					 "not in the source");
+	t->q.groups = quantised_take(w, t->at, t->stem, ".g_idx", err);
+	return t->q.groups ? 0 : -ENOTSUP;
+}
+
 static int words_recognise(struct quantised_work *w, uint32_t at,
 			   struct quantised_tensor *t, bool *is,
 			   struct rsh_error *err)
 {
 	const struct rsh_offer *o = &w->v[at], *s;
 	const bool gptq = scheme_is(w, "gptq");
-	const struct rsh_offer *g;
 	uint64_t n_groups;
 	int rc;
 
-	if (!scheme_ends(quantised_name(w, at), ".qweight", &t->stem))
+	if (!quantised_ends(quantised_name(w, at), ".qweight", &t->stem))
 		return 0;
 	if (o->dtype != RSH_DTYPE_INT32 || o->n_dims != 2)
 		return quantised_bad(w, at, err, "is not a matrix of Int32");
@@ -570,21 +569,10 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 	if (rc == 0)
 		rc = scheme_take(w, t, ".qzeros", RSH_DTYPE_INT32, n_groups,
 				 t->columns / 8, &t->q.zeros, err);
-	if (rc || !gptq) {
-		*is = rc == 0;
-		return rc;
-	}
-	g = quantised_find(w, at, t->stem, ".g_idx");
-	if (!g || g->dtype != RSH_DTYPE_INT32 || g->n_dims != 1 ||
-	    g->dims[0] != t->rows)
-		return quantised_bad(w, at, err, "is quantised, and %.*s%s is "
-				     "%s", (int)t->stem, quantised_name(w, at),
-				     ".g_idx", g ? "not one Int32 for each of "
-				     "its rows" : "not in the source");
-	t->q.groups = quantised_plain(w, g, err);
-	quantised_use(w, at, t->stem, ".g_idx");
-	*is = t->q.groups;
-	return t->q.groups ? 0 : -ENOTSUP;
+	if (rc == 0 && gptq)
+		rc = gptq_take_groups(w, t, err);
+	*is = rc == 0;
+	return rc;
 }
 
 /* ---- all ---- */
@@ -691,7 +679,7 @@ static bool scheme_looks_packed(const struct quantised_work *w, uint32_t at)
 	if (o->dtype == RSH_DTYPE_FLOAT8E4M3FN || scheme_is_byte(o) ||
 	    (o->dtype == RSH_DTYPE_INT32 && o->n_dims > 1))
 		for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-			if (scheme_ends(name, ends[i], &stem) &&
+			if (quantised_ends(name, ends[i], &stem) &&
 			    (i < 3 || quantised_find(w, at, strlen(name),
 						     "_scale")))
 				return true;
