@@ -49,21 +49,29 @@ static bool scheme_is_byte(const struct rsh_offer *o)
 	       o->dtype == RSH_DTYPE_FLOAT4X2;
 }
 
-/* Takes a tensor beside the one with the elements.  Sets a sentence if it is
- * missing, has another type (`type`; RSH_DTYPE_UNKNOWN: any) or shape. */
+/* A matrix that must be beside the one with the elements. */
+struct scheme_beside {
+	const char *end; /* of its name, after the stem */
+	enum rsh_dtype type;
+	uint64_t rows, columns;
+};
+
+/* Takes it.  Sets a sentence if it is missing or has another type or shape. */
 static int scheme_take(struct quantised_work *w,
-		       const struct quantised_tensor *t, const char *end,
-		       enum rsh_dtype type, uint64_t rows, uint64_t columns,
+		       const struct quantised_tensor *t,
+		       const struct scheme_beside *want,
 		       const struct rsh_tensor **out, struct rsh_error *err)
 {
-	const struct rsh_offer *o = quantised_find(w, t->at, t->stem, end);
+	const struct rsh_offer *o =
+		quantised_find(w, t->at, t->stem, want->end);
 	char is[160];
 
 	if (!o)
 		return quantised_bad(w, t->at, err, "is quantised, and %.*s%s "
 				     "is not in the source", (int)t->stem,
-				     quantised_name(w, t->at), end);
-	if ((type && o->dtype != type) || !scheme_has_shape(o, rows, columns))
+				     quantised_name(w, t->at), want->end);
+	if (o->dtype != want->type ||
+	    !scheme_has_shape(o, want->rows, want->columns))
 		return rsh_error_set(err, EINVAL, "%.400s is %s %s, which does "
 				     "not fit %.400s: it must be %s "
 				     "[%llu,%llu]",
@@ -72,10 +80,10 @@ static int scheme_take(struct quantised_work *w,
 				     rsh_dims_text(o->dims, o->n_dims, is,
 						   sizeof(is)),
 				     quantised_name(w, t->at),
-				     rsh_dtype_name(type ? type : o->dtype),
-				     (unsigned long long)rows,
-				     (unsigned long long)columns);
-	*out = quantised_take(w, t->at, t->stem, end, err);
+				     rsh_dtype_name(want->type),
+				     (unsigned long long)want->rows,
+				     (unsigned long long)want->columns);
+	*out = quantised_take(w, t->at, t->stem, want->end, err);
 	return *out ? 0 : -ENOTSUP;
 }
 
@@ -305,6 +313,7 @@ static int ct_fp4(struct quantised_work *w, struct quantised_tensor *t,
 		  struct rsh_error *err)
 {
 	const struct rsh_offer *o = &w->v[t->at], *g;
+	struct scheme_beside scales;
 	uint64_t width;
 	int rc;
 
@@ -323,9 +332,11 @@ static int ct_fp4(struct quantised_work *w, struct quantised_tensor *t,
 				     "which are not blocks of %llu",
 				     (unsigned long long)t->columns,
 				     (unsigned long long)width);
-	rc = scheme_take(w, t, "_scale", g ? RSH_DTYPE_FLOAT8E4M3FN :
-			 RSH_DTYPE_UINT8, t->rows, t->q.n_columns, &t->q.scales,
-			 err);
+	scales = (struct scheme_beside){
+		"_scale", g ? RSH_DTYPE_FLOAT8E4M3FN : RSH_DTYPE_UINT8,
+		t->rows, t->q.n_columns
+	};
+	rc = scheme_take(w, t, &scales, &t->q.scales, err);
 	if (rc || !g)
 		return rc;
 	if (g->dtype != RSH_DTYPE_FLOAT32 || g->n_dims != 1 || g->dims[0] != 1)
@@ -422,6 +433,7 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t,
 		       struct rsh_error *err)
 {
 	const struct rsh_offer *o = &w->v[t->at], *s, *z;
+	struct scheme_beside zeros;
 	unsigned bits;
 	int rc;
 
@@ -466,9 +478,11 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t,
 		return 0;
 	t->q.zeros_packing = RSH_ZEROS_ROWS;
 	t->q.zero = 0;
-	return scheme_take(w, t, "_zero_point", RSH_DTYPE_INT32,
-			   scheme_blocks(t->rows, 32 / bits), t->q.n_columns,
-			   &t->q.zeros, err);
+	zeros = (struct scheme_beside){
+		"_zero_point", RSH_DTYPE_INT32,
+		scheme_blocks(t->rows, 32 / bits), t->q.n_columns
+	};
+	return scheme_take(w, t, &zeros, &t->q.zeros, err);
 }
 
 static int ct_recognise(struct quantised_work *w, uint32_t at,
@@ -525,6 +539,7 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 {
 	const struct rsh_offer *o = &w->v[at], *s;
 	const bool gptq = scheme_is(w, "gptq");
+	struct scheme_beside scales, zeros;
 	uint64_t n_groups;
 	int rc;
 
@@ -562,13 +577,17 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 				     (unsigned long long)t->columns);
 	scheme_set_block(t, w->says->group_size > 0 ?
 			 (uint64_t)w->says->group_size : t->rows, 1);
-	rc = scheme_take(w, t, ".scales", s->dtype,
-			 gptq ? n_groups : scheme_blocks(t->rows,
-							 t->q.block[0]),
-			 t->columns, &t->q.scales, err);
+	scales = (struct scheme_beside){
+		".scales", s->dtype,
+		gptq ? n_groups : scheme_blocks(t->rows, t->q.block[0]),
+		t->columns
+	};
+	zeros = (struct scheme_beside){
+		".qzeros", RSH_DTYPE_INT32, n_groups, t->columns / 8
+	};
+	rc = scheme_take(w, t, &scales, &t->q.scales, err);
 	if (rc == 0)
-		rc = scheme_take(w, t, ".qzeros", RSH_DTYPE_INT32, n_groups,
-				 t->columns / 8, &t->q.zeros, err);
+		rc = scheme_take(w, t, &zeros, &t->q.zeros, err);
 	if (rc == 0 && gptq)
 		rc = gptq_take_groups(w, t, err);
 	*is = rc == 0;
