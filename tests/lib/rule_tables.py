@@ -131,7 +131,7 @@ class Tensor:
         return set().union(*(dim.letters() for dim in self.dims or ()))
 
     def alternatives(self):
-        """How many alternatives it has; 0: it has no list of them."""
+        """How many alternatives it has; 0: it is not such a list."""
         return max((len(dim.alternatives or ()) for dim in self.dims or ()), default=0)
 
     def shape(self, sizes):
