@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "rsh/app/json.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
 
