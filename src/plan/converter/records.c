@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/records.c finds the properties of one record of a virtual file: its
+/* plan/converter/records.c finds the properties of one record of a virtual file: its
  * source, its name and type, and whether the converter would drop it. */
 #include <errno.h>
 #include <stdlib.h>
