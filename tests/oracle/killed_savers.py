@@ -242,7 +242,7 @@ class Megatron(Torch):
         from megatron.core import dist_checkpointing
         from megatron.core.dist_checkpointing import ShardedTensor
         self.saver, self.tensor = dist_checkpointing, ShardedTensor
-        # It asks for a device, which cannot be used in a child.
+        # It asks for a device, and a child cannot use one.
         self.torch.cuda.synchronize = lambda: None
         self.torch.cuda.current_device = lambda: "cpu"
 
