@@ -111,6 +111,7 @@ def conditions(build):
         "no-accelerate": lambda: fails(
             os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import os, sys\nsys.path.append("
             "os.environ.get('RSH_ACCELERATE', ''))\nimport accelerate, psutil"),
+        "no-peft": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import peft"),
         "sanitizer": sanitizer,
         "no-memcached": no_memcached,
         "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),
