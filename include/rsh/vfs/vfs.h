@@ -68,6 +68,8 @@ struct rsh_weights_at {
 	const char *config; /* the model's config.json; NULL: the one in SOURCE,
 			     * if there is one */
 	enum rsh_unlisted unlisted; /* for parameters that no rule names */
+	unsigned vocab_multiple;    /* struct rsh_weights_options */
+	bool untie;
 };
 
 /* Everything that a mount needs to start: strategies, source, plan, tree. */
