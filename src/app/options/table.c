@@ -98,6 +98,9 @@ static const struct rsh_option table[] = {
 	  "make the head from the embedding if SOURCE lacks it (default: heads "
 	  "stay tied)", rsh_set_flag, .converts = true,
 	  AT(vfs.weights.untie) },
+	{ "lora", 0, "DIR[:SCALE]", CONVERSIONS,
+	  "merge a PEFT adapter, times SCALE; may be given several times "
+	  "(default: none)", rsh_set_lora, .converts = true },
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing; show the newest checkpoint that is complete on all "
 	  "ranks", rsh_set_flag, AT(resume), .first = true },
