@@ -268,7 +268,7 @@ def lazily_wrong(directory):
             check(False, "groups that point outside are shown")
         except OSError as error:
             check(error.errno == errno.EIO, error)
-        check("group 9999 of row " in mount.log() and
+        check(".g_idx: group 9999 of row " in mount.log() and
               "is not one of the 3 rows of its scales" in mount.log(), mount.log())
 
 
@@ -289,7 +289,7 @@ def shapes_of_many(directory):
     tensors["w.weight_shape"] = "I64", (2,), struct.pack("<2q", 2, 248)
     source = written(os.path.join(directory, "wrong"), tensors, says)
     got = run("export", source, directory + "/other", "--dequantize", "bfloat16")
-    check(got.status != GOOD and "a weight_shape is [2,248], but its weight_packed has 2 "
+    check(got.status != GOOD and "w.weight_shape is [2,248], but its weight_packed has 2 "
           "rows of 256" in got.err, got)
 
 
