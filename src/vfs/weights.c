@@ -214,6 +214,17 @@ static int weights_dequantise(struct weights_job *k, struct rsh_error *err)
 	return rc;
 }
 
+/* A Hugging Face model has no optimizer states unless they are asked for. */
+static bool weights_leave_states(const struct rsh_vfs_config *cfg)
+{
+	const struct rsh_output *follows = cfg->weights.follows;
+	const unsigned takes = cfg->output->takes |
+			       (follows ? follows->takes : 0);
+
+	return takes & RSH_TAKES_OPTIMIZER && !cfg->keep_states &&
+	       !cfg->only && !cfg->drop;
+}
+
 /* Fills the options of a conversion by the table that is used. */
 static void weights_options(struct weights_job *k,
 			    struct rsh_weights_options *o)
@@ -245,6 +256,8 @@ static int weights_convert(struct weights_job *k, struct rsh_error *err)
 	if (rc)
 		return rc;
 	k->v->weights->from = o.from;
+	o.leave_states = o.from == RSH_SIDE_MINDSPORE &&
+			 weights_leave_states(k->cfg);
 	rc = rsh_weights_convert(&o, &in, &k->v->weights->arena, &out, err);
 	if (rc == 0) {
 		k->out = out.v;

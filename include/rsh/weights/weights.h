@@ -36,6 +36,8 @@ struct rsh_weights_options {
 	 * parameters that a strategy does not list; they are copied under their
 	 * own names; or they are left out. */
 	enum rsh_unlisted unlisted;
+	/* The optimizer's states that `state` lines name are left out. */
+	bool leave_states;
 	/* Tensors for which this returns false are not made, and tensors that
 	 * only those need may be missing.  `name` is a name of the form that is
 	 * made.  NULL: all tensors are wanted. */
