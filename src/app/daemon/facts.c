@@ -57,13 +57,13 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 
 static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 {
-	const struct rsh_source *source = rsh_vfs_source(f->tree);
+	struct rsh_store *store = rsh_vfs_store(f->tree);
 	struct rsh_store_outages outages;
 
-	rsh_store_outages(rsh_source_store(source), &outages);
+	rsh_store_outages(store, &outages);
 	*out = (struct rsh_figures){
 		.uptime_ns = rsh_clock_ns() - f->begun,
-		.failed_files = rsh_store_n_failed(rsh_source_store(source)),
+		.failed_files = rsh_store_n_failed(store),
 		.outages = outages.n,
 		.unreachable = outages.on,
 	};
