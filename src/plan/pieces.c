@@ -176,6 +176,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 {
 	const struct rsh_slot *s = slot_of(it);
 	const struct rsh_plan *p = it->p;
+	const struct rsh_mapping *w;
 
 	it->ix = NULL;
 	it->tensor = NULL;
@@ -183,11 +184,13 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	it->per = 1;
 	it->rows.n = 0;
 	if (s->shown != RSH_COPIED) {
-		it->w = p->mappings[s->shown];
+		w = p->mappings[s->shown];
+		rsh_plan_shape(p, w, it->f->member, &it->shape);
+		/* Contents that are not in a file are in row-major order. */
+		it->w = w->ordered && !it->content ? w->ordered : w;
 		it->codec = it->w->codec;
 		it->in_unit = it->w->unit_in;
 		it->out_unit = it->w->unit_out;
-		rsh_plan_shape(p, it->w, it->f->member, &it->shape);
 		rsh_cursor_enter(it->w, it->f->member, &it->cursor);
 	} else {
 		if (!p->ops.pick(p->ops.ctx, it->f->rank, s->name,

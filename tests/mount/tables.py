@@ -17,6 +17,7 @@ SRC = os.environ.get("srcdir", ".")
 TOP = os.environ.get("top_srcdir", os.path.join(SRC, ".."))
 sys.path.insert(0, os.path.join(SRC, "lib"))
 
+import random_models  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
@@ -203,9 +204,9 @@ MADE_UP = {
 }
 
 
-def there_and_back(table, shapes, directory):
+def there_and_back(table, shapes, directory, config=None):
     """Checks the table against the model, and against what it makes of it."""
-    model = made_model(os.path.join(directory, "hf"), shapes, CONFIG)
+    model = made_model(os.path.join(directory, "hf"), shapes, config or CONFIG)
     said = convert_json("check", table, model)
     check(said["from"] == "hf" and not said["findings"], said["findings"])
     used = {t["name"] for made in said["tensors"] for t in made["of"]}
@@ -324,6 +325,13 @@ def test_made_up(tap, directory):
     for table, shapes in MADE_UP.items():
         with tap.test(f"{table} there and back"):
             there_and_back(table, shapes, os.path.join(directory, table))
+    for table in random_models.FAMILIES:
+        for seed in 1, 2:
+            model = random_models.Model(seed, table)
+            with tap.test(f"{model} there and back"):
+                there_and_back(table, {name: t[1] for name, t in model.tensors.items()},
+                               os.path.join(directory, f"{table}.{seed}"), model.config)
+    tap.equal(set(NAMES) - set(random_models.KINDS), set(), "every table has random models")
 
 
 def examples_of_manual():

@@ -61,6 +61,10 @@ struct rsh_framing {
 	/* Writes the trailer of a chunk.  NULL: chunks have no trailer. */
 	size_t (*write_trailer)(const struct rsh_record_shape *s, uint64_t at,
 				uint64_t chunk_bytes, uint8_t *buf);
+	/* Returns whether a tensor that the source has in another order of
+	 * dimensions, s->order, is written in that order.  NULL: all tensors
+	 * are written in row-major order. */
+	bool (*keeps_order)(const struct rsh_record_shape *s);
 };
 
 extern const struct rsh_framing rsh_ckpt_framing;

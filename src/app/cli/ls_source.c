@@ -10,7 +10,7 @@
 
 #include "ls.h"
 #include "rsh/contents/contents.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

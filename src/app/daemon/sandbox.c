@@ -98,6 +98,17 @@ static void allow_read(int rules, const struct rsh_options *o)
 	}
 }
 
+/* With --steps all the options of a step are settled when it is planned: files
+ * beside config.json may belong to the model. */
+static void allow_beside_config(int rules, const struct rsh_options *o)
+{
+	const char *config = o->steps ? o->vfs.weights.config : NULL;
+	cleanup_free char *dir = config ? rsh_config_directory(config) : NULL;
+
+	if (dir)
+		rsh_landlock_allow(rules, dir, false);
+}
+
 static void allow_mapped(void *rules, const char *path)
 {
 	rsh_landlock_allow(*(const int *)rules, path, false);
@@ -151,6 +162,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 	if (rc)
 		return rc;
 	allow_read(rules, o);
+	allow_beside_config(rules, o);
 	/* The cache directories are created here, because nothing can be
 	 * created beside them later. */
 	if (blocks) {

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/conversion.h"
-#include "rsh/converter/slices.h"
+#include "rsh/plan/conversion.h"
+#include "rsh/plan/slices.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
