@@ -18,8 +18,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* Nothing in the tree of a step ever changes, so the kernel may keep what it was
- * told. */
+/* Nothing in the tree of a step ever changes, so the kernel may keep what it
+ * was told. */
 #define CACHE_SECONDS (24 * 3600.0)
 
 /* Larger requests gain nothing, and most kernels give no more by default. */
@@ -500,8 +500,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 /* ---- writes ----
  *
- * The mount is `ro`, so the kernel itself answers EROFS; these are for a mount that
- * root has remounted `rw`. */
+ * The mount is `ro`, so the kernel itself answers EROFS; these are for a mount
+ * that root has remounted `rw`. */
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"

@@ -53,8 +53,8 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 struct stretches {
 	const struct rsh_catalogue *c;
 	const struct rsh_tensor *t;
+	const struct rsh_rows *rows;
 	struct rsh_box wanted;
-	const atomic_bool *avoid;
 	int (*each)(void *ctx, const struct rsh_stretch *s);
 	void *ctx;
 	uint64_t n_found; /* elements */
@@ -127,7 +127,7 @@ static void stretches_cell(void *ctx, uint32_t number)
 	rsh_cut_box(s->t->cut, s->t->dims, number, &cell);
 	if (s->rc || !rsh_box_meet(&cell, &s->wanted, &part))
 		return;
-	if (!rsh_copies_pick(s->t->copies, number, 0, s->avoid, &h)) {
+	if (!rsh_copies_pick(s->t->copies, number, 0, s->rows->avoid, &h)) {
 		s->rc = -EIO;
 		return;
 	}
@@ -148,19 +148,19 @@ static void stretches_cell(void *ctx, uint32_t number)
 	} while (s->rc == 0 && d != UINT32_MAX);
 }
 
-int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
-		    uint64_t from, uint64_t n, const atomic_bool *avoid,
+int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_rows *rows,
 		    int (*each)(void *ctx, const struct rsh_stretch *s),
 		    void *ctx)
 {
+	const struct rsh_tensor *t = rows->tensor;
 	struct stretches s = {
-		.c = c, .t = t, .avoid = avoid, .each = each, .ctx = ctx,
+		.c = c, .t = t, .rows = rows, .each = each, .ctx = ctx,
 		.wanted = { .n_dims = t->n_dims },
 	};
 
 	for (uint32_t d = 0; d < t->n_dims; d++) {
-		s.wanted.from[d] = d ? 0 : from;
-		s.wanted.size[d] = d ? t->dims[d] : n;
+		s.wanted.from[d] = d ? 0 : rows->from;
+		s.wanted.size[d] = d ? t->dims[d] : rows->n;
 	}
 	rsh_cut_overlap(t->cut, t->dims, &s.wanted, stretches_cell, &s);
 	if (s.rc == 0 && s.n_found < rsh_box_elements(&s.wanted))

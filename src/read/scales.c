@@ -139,38 +139,42 @@ static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
 					    r->wait);
 }
 
-/* Reads rows of a matrix of n_columns columns, each of `width` bytes.  The
- * tensor may have other dimensions; then whole rows of it are read, and *skip
- * is the number of bytes before the wanted ones. */
-static int scales_read_rows(struct scales_read *r, const struct rsh_tensor *t,
-			    uint64_t from, uint64_t n, uint64_t n_columns,
+/* Rows [from, from + n) of a matrix of n_columns columns. */
+struct scales_rows {
+	const struct rsh_tensor *t;
+	uint64_t from, n, n_columns;
+};
+
+/* Reads rows.  The tensor may have other dimensions; then whole rows of it are
+ * read, and *skip is the number of bytes before the wanted ones. */
+static int scales_read_rows(struct scales_read *r, const struct scales_rows *w,
 			    uint8_t **out, uint64_t *skip)
 {
 	const struct rsh_store *store = rsh_source_store(r->source);
-	const unsigned width = rsh_dtype_size(t->dtype);
-	uint64_t inner = 1, first, last, bytes;
+	struct rsh_rows rows = {
+		.tensor = w->t, .n = 1,
+		/* A reader that must not wait has other files to turn to. */
+		.avoid = r->wait ? NULL : rsh_store_failed(store),
+	};
+	uint64_t inner = 1, bytes;
 
-	for (uint32_t d = 1; d < t->n_dims; d++)
-		inner *= t->dims[d];
-	if (t->n_dims == 0) {
-		first = 0;
-		last = 1;
-	} else {
-		first = from * n_columns / inner;
-		last = ((from + n) * n_columns + inner - 1) / inner;
+	for (uint32_t d = 1; d < w->t->n_dims; d++)
+		inner *= w->t->dims[d];
+	if (w->t->n_dims > 0) {
+		rows.from = w->from * w->n_columns / inner;
+		rows.n = ((w->from + w->n) * w->n_columns + inner - 1) / inner -
+			 rows.from;
 	}
-	*skip = (from * n_columns - first * inner) * width;
-	if (!rsh_mul_u64(last - first, inner * width, &bytes) ||
-	    bytes > SCALES_MAX)
+	inner *= rsh_dtype_size(w->t->dtype);
+	*skip = w->from * w->n_columns * rsh_dtype_size(w->t->dtype) -
+		rows.from * inner;
+	if (!rsh_mul_u64(rows.n, inner, &bytes) || bytes > SCALES_MAX)
 		return -EIO;
 	*out = malloc((size_t)bytes + 1);
 	if (!*out)
 		return -ENOMEM;
 	r->to = *out;
-	/* A reader that must not wait has other files to turn to. */
-	return rsh_tensor_rows(r->by->cat, t, first, last - first,
-			       r->wait ? NULL : rsh_store_failed(store),
-			       scales_read_stretch, r);
+	return rsh_tensor_rows(r->by->cat, &rows, scales_read_stretch, r);
 }
 
 static int scales_load_scales(struct scales_read *r, const struct chunk *c,
@@ -181,15 +185,17 @@ static int scales_load_scales(struct scales_read *r, const struct chunk *c,
 	cleanup_free uint8_t *raw = NULL, *one = NULL;
 	uint64_t skip;
 	float by;
-	int rc = scales_read_rows(r, q->scales, c->from, c->n, q->n_columns,
-				  &raw, &skip);
+	int rc = scales_read_rows(r, &(struct scales_rows){
+		q->scales, c->from, c->n, q->n_columns,
+	}, &raw, &skip);
 
 	if (rc)
 		return rc;
 	rsh_scaled_widen(q->scale_type, raw + skip, n, out);
 	if (!q->divisor)
 		return 0;
-	rc = scales_read_rows(r, q->divisor, 0, 1, 1, &one, &skip);
+	rc = scales_read_rows(r, &(struct scales_rows){ q->divisor, 0, 1, 1 },
+			      &one, &skip);
 	if (rc)
 		return rc;
 	rsh_scaled_widen(RSH_DTYPE_FLOAT32, one + skip, 1, &by);
@@ -203,17 +209,20 @@ static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
 {
 	const struct rsh_quantised *q = c->q;
 	const uint64_t per = 32 / q->zero_bits;
-	const bool rows = q->zeros_packing == RSH_ZEROS_ROWS;
 	const uint8_t most = (uint8_t)((1u << q->zero_bits) - 1);
+	struct scales_rows w = {
+		q->zeros, c->from, c->n, q->n_columns / per,
+	};
 	cleanup_free uint8_t *raw = NULL;
 	uint64_t skip;
-	int rc = rows ?
-		scales_read_rows(r, q->zeros, c->from / per,
-				 (c->n + per - 1) / per, q->n_columns, &raw,
-				 &skip) :
-		scales_read_rows(r, q->zeros, c->from, c->n,
-				 q->n_columns / per, &raw, &skip);
+	int rc;
 
+	if (q->zeros_packing == RSH_ZEROS_ROWS)
+		w = (struct scales_rows){
+			q->zeros, c->from / per, (c->n + per - 1) / per,
+			q->n_columns,
+		};
+	rc = scales_read_rows(r, &w, &raw, &skip);
 	if (rc)
 		return rc;
 	rsh_scaled_unpack_zeros(q->zeros_packing, q->zero_bits, raw + skip,
@@ -226,10 +235,11 @@ static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
 static int scales_load_groups(struct scales_read *r, const struct chunk *c,
 			      uint32_t *out)
 {
-	const struct rsh_tensor *t = c->q->groups;
 	cleanup_free uint8_t *raw = NULL;
 	uint64_t skip;
-	int rc = scales_read_rows(r, t, 0, c->n_groups, 1, &raw, &skip);
+	int rc = scales_read_rows(r, &(struct scales_rows){
+		c->q->groups, 0, c->n_groups, 1,
+	}, &raw, &skip);
 
 	for (uint64_t i = 0; rc == 0 && i < c->n_groups; i++) {
 		const uint8_t *p = raw + 4 * i;
@@ -248,27 +258,22 @@ static int scales_load_groups(struct scales_read *r, const struct chunk *c,
 	return rc;
 }
 
-static int64_t scales_integer(const struct rsh_tensor *t, const uint8_t *p)
-{
-	const unsigned width = rsh_dtype_size(t->dtype);
-	uint64_t v = 0;
-
-	for (unsigned i = width; i-- > 0;)
-		v = v << 8 | p[i];
-	return width == 4 ? (int32_t)v : (int64_t)v;
-}
-
 /* A program may not show elements of a matrix that has another shape. */
 static int scales_check_shape(struct scales_read *r,
 			      const struct rsh_quantised *q)
 {
+	const unsigned width = rsh_dtype_size(q->shape->dtype);
 	cleanup_free uint8_t *raw = NULL;
-	uint64_t skip, is[2];
-	int rc = scales_read_rows(r, q->shape, 0, 2, 1, &raw, &skip);
+	uint64_t skip, is[2] = { 0, 0 };
+	int rc = scales_read_rows(r, &(struct scales_rows){ q->shape, 0, 2, 1 },
+				  &raw, &skip);
 
-	for (unsigned i = 0; rc == 0 && i < 2; i++)
-		is[i] = (uint64_t)scales_integer(
-			q->shape, raw + i * rsh_dtype_size(q->shape->dtype));
+	for (unsigned i = 0; rc == 0 && i < 2; i++) {
+		for (unsigned k = width; k-- > 0;)
+			is[i] = is[i] << 8 | raw[i * width + k];
+		if (width == 4)
+			is[i] = (uint64_t)(int32_t)is[i];
+	}
 	if (rc || (is[0] == q->shape_is[0] && is[1] == q->shape_is[1]))
 		return rc;
 	rsh_log_error("%s: a weight_shape is [%llu,%llu], but its weight_packed "

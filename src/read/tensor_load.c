@@ -28,8 +28,10 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 		    struct rsh_error *err)
 {
 	struct tensor_load l = { source, to, bytes };
-	int rc = rsh_tensor_rows(c, t, 0, t->n_dims ? t->dims[0] : 1, NULL,
-				 load_stretch, &l);
+	const struct rsh_rows rows = {
+		.tensor = t, .n = t->n_dims ? t->dims[0] : 1,
+	};
+	int rc = rsh_tensor_rows(c, &rows, load_stretch, &l);
 
 	return rc == 0 ? 0 :
 		rsh_error_set(err, -rc, "tensor %s cannot be read: %s",

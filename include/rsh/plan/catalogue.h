@@ -181,12 +181,17 @@ struct rsh_stretch {
 	uint64_t offset, length;
 	uint64_t at; /* where they are among the elements that were asked for */
 };
-/* Calls `each` for the places of rows [from, from + n) of a tensor, in any
- * order, where a row is an element of its first dimension.  The function stops
+/* Rows [from, from + n) of a tensor, where a row is an element of its first
+ * dimension; `avoid` is as in rsh_copies_pick(). */
+struct rsh_rows {
+	const struct rsh_tensor *tensor;
+	uint64_t from, n;
+	const atomic_bool *avoid;
+};
+/* Calls `each` for the places of the rows, in any order.  The function stops
  * when `each` does not return 0, and returns that.  Returns -EIO if no file
  * holds some of the rows. */
-int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
-		    uint64_t from, uint64_t n, const atomic_bool *avoid,
+int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_rows *rows,
 		    int (*each)(void *ctx, const struct rsh_stretch *s),
 		    void *ctx);
 
