@@ -53,7 +53,7 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 struct stretches {
 	const struct rsh_catalogue *c;
 	const struct rsh_tensor *t;
-	const struct rsh_rows *rows;
+	const struct rsh_tensor_rows *rows;
 	struct rsh_box wanted;
 	int (*each)(void *ctx, const struct rsh_stretch *s);
 	void *ctx;
@@ -148,7 +148,8 @@ static void stretches_cell(void *ctx, uint32_t number)
 	} while (s->rc == 0 && d != UINT32_MAX);
 }
 
-int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_rows *rows,
+int rsh_tensor_rows(const struct rsh_catalogue *c,
+		    const struct rsh_tensor_rows *rows,
 		    int (*each)(void *ctx, const struct rsh_stretch *s),
 		    void *ctx)
 {

@@ -151,7 +151,7 @@ static int scales_read_rows(struct scales_read *r, const struct scales_rows *w,
 			    uint8_t **out, uint64_t *skip)
 {
 	const struct rsh_store *store = rsh_source_store(r->source);
-	struct rsh_rows rows = {
+	struct rsh_tensor_rows rows = {
 		.tensor = w->t, .n = 1,
 		/* A reader that must not wait has other files to turn to. */
 		.avoid = r->wait ? NULL : rsh_store_failed(store),

@@ -28,7 +28,7 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 		    struct rsh_error *err)
 {
 	struct tensor_load l = { source, to, bytes };
-	const struct rsh_rows rows = {
+	const struct rsh_tensor_rows rows = {
 		.tensor = t, .n = t->n_dims ? t->dims[0] : 1,
 	};
 	int rc = rsh_tensor_rows(c, &rows, load_stretch, &l);

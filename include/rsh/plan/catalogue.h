@@ -183,7 +183,7 @@ struct rsh_stretch {
 };
 /* Rows [from, from + n) of a tensor, where a row is an element of its first
  * dimension; `avoid` is as in rsh_copies_pick(). */
-struct rsh_rows {
+struct rsh_tensor_rows {
 	const struct rsh_tensor *tensor;
 	uint64_t from, n;
 	const atomic_bool *avoid;
@@ -191,7 +191,8 @@ struct rsh_rows {
 /* Calls `each` for the places of the rows, in any order.  The function stops
  * when `each` does not return 0, and returns that.  Returns -EIO if no file
  * holds some of the rows. */
-int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_rows *rows,
+int rsh_tensor_rows(const struct rsh_catalogue *c,
+		    const struct rsh_tensor_rows *rows,
 		    int (*each)(void *ctx, const struct rsh_stretch *s),
 		    void *ctx);
 
