@@ -19,21 +19,25 @@ static uint64_t dcp_padding(uint64_t bytes)
 }
 
 static size_t dcp_write_header(const struct rsh_record_shape *s, uint64_t at,
-			       uint64_t chunk_bytes, uint8_t *buf)
+			       uint64_t chunk_bytes, uint32_t crc,
+			       uint8_t *buf)
 {
 	struct rsh_torch_chunk c;
 
 	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
+	c.crc = crc;
 	return rsh_torch_item_head(s, &c, buf);
 }
 
 static size_t dcp_write_trailer(const struct rsh_record_shape *s, uint64_t at,
-				uint64_t chunk_bytes, uint8_t *buf)
+				uint64_t chunk_bytes, uint32_t crc,
+				uint8_t *buf)
 {
 	struct rsh_torch_chunk c;
 	size_t n, pad;
 
 	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
+	c.crc = crc;
 	n = rsh_torch_item_tail(s, &c, buf);
 	/* A head is a multiple of the alignment. */
 	pad = dcp_padding(c.bytes + n);
@@ -51,10 +55,10 @@ static void dcp_chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
 
 	*out = (struct rsh_chunks){
 		.n = n, .content_bytes = bytes,
-		.full_header = dcp_write_header(s, 0, bytes, head),
-		.full_trailer = dcp_write_trailer(s, 0, bytes, tail),
-		.last_header = dcp_write_header(s, last, bytes, head),
-		.last_trailer = dcp_write_trailer(s, last, bytes, tail),
+		.full_header = dcp_write_header(s, 0, bytes, 0, head),
+		.full_trailer = dcp_write_trailer(s, 0, bytes, 0, tail),
+		.last_header = dcp_write_header(s, last, bytes, 0, head),
+		.last_trailer = dcp_write_trailer(s, last, bytes, 0, tail),
 	};
 }
 
@@ -119,5 +123,6 @@ const struct rsh_framing rsh_dcp_framing = {
 	.chunks = dcp_chunks,
 	.write_header = dcp_write_header,
 	.write_trailer = dcp_write_trailer,
+	.has_crc = true,
 	.keeps_order = dcp_keeps_order,
 };

@@ -487,7 +487,7 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	uint64_t header = last ? k->last_header : k->full_header;
 
 	if (within < header) {
-		framing->write_header(&it->shape, at, content, it->header);
+		framing->write_header(&it->shape, at, content, 0, it->header);
 		framing_piece(it, within, header, out);
 		return true;
 	}
@@ -496,7 +496,7 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 		return content_piece(it, at + within,
 				     rsh_min_u64(content - within,
 						 it->end - it->pos), out);
-	framing->write_trailer(&it->shape, at, content, it->header);
+	framing->write_trailer(&it->shape, at, content, 0, it->header);
 	framing_piece(it, within - content,
 		      last ? k->last_trailer : k->full_trailer, out);
 	return true;

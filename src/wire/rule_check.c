@@ -293,15 +293,16 @@ static int rule_check_counts(struct rule_parse *p, const struct rsh_rule *r,
 	if (rc)
 		return rc;
 	*n_pairs = n[0] ? n[0] : n[1] ? n[1] : 1;
-	for (int s = 0; s < RSH_N_SIDES; s++) {
-		const uint32_t other = n[!s] ? n[!s] : r->n_tensors[!s];
-
-		if (n[s] && (r->n_tensors[s] != 1 || other != n[s]))
-			return rule_bad(p, "%u alternatives and %u %s on the "
-					"other side, %u on their own", n[s],
-					other, n[!s] ? "alternatives" :
-					"tensors", r->n_tensors[s]);
-	}
+	if (n[0] && n[1] && n[0] != n[1])
+		return rule_bad(p, "%u alternatives on the left and %u on the "
+				"right", n[0], n[1]);
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		if (n[s] && (r->n_tensors[s] != 1 ||
+			     (!n[!s] && r->n_tensors[!s] != n[s])))
+			return rule_bad(p, "%u alternatives and %u tensors on "
+					"the other side, %u on their own",
+					n[s], r->n_tensors[!s],
+					r->n_tensors[s]);
 	if (*n_pairs == 1 && (r->n_tensors[0] != 1 || r->n_tensors[1] != 1))
 		return rule_bad(p, "several tensors, and no list (a | b) that "
 				   "says where each of them is");

@@ -9,6 +9,7 @@ were cut.  Random ones come from lib/dcp_trees.py; --seed S --cases N repeats so
 
 import argparse
 import hashlib
+import io
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import shutil
 import struct
 import sys
 import tempfile
+import zipfile
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
@@ -489,6 +491,73 @@ def run_orders(tap, directory):
         check(fetched["reads"] <= 24 and fetched["bytes"] < 2 * least, fetched)
 
 
+def checked_items(root):
+    """The number of items of tensors, whose archives have true CRCs in both places."""
+    count = 0
+    for _, _, chunks in Checkpoint(root).tensors.values():
+        for _, _, file, offset, length in chunks:
+            item = content(os.path.join(root, file))[offset:offset + length]
+            with zipfile.ZipFile(io.BytesIO(item)) as archive:
+                check(archive.testzip() is None, f"{file} at {offset}")
+                entry = archive.getinfo("archive/data/0")
+            check(struct.unpack_from("<I", item, entry.header_offset + 14) == (entry.CRC,),
+                  f"{file} at {offset}: the CRC before the elements")
+            count += 1
+    return count
+
+
+def run_crcs(tap, directory):
+    """An export has the CRCs that a mount cannot have."""
+    root, out = os.path.join(directory, "summed"), os.path.join(directory, "summed-out")
+    copy, manifest = out + "-copy", os.path.join(out, "reshardfs-manifest.jsonl")
+    numbers = random.Random(7)
+    # Three items; empty tensors and scalars are items too.
+    values = {"large": ("F16", (80, 1 << 20), numbers.randbytes(160 << 20)),
+              "empty": ("F32", (0, 3), b""), "one": ("I64", (), numbers.randbytes(8)),
+              **{f"w{i}": ("F32", (i, 100), numbers.randbytes(400 * i)) for i in range(1, 5)}}
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values, {"format": "pt"}))
+    # One tensor a file.
+    words = ["--format", "dcp", "--part-size", "400"]
+    with tap.test("an export has CRCs"):
+        got = run("export", *words, root, out)
+        check(got.status == GOOD, repr(got))
+        check(checked_items(out) == 9, checked_items(out))
+        check(Checkpoint(out).values() == values, "other bytes")
+    with tap.test("verify compares them"):
+        for operands in [out], ["--check", "full", out], [*words, root, out], \
+                [*words, "--dst-strategy", "none", root, manifest]:
+            got = run("verify", *operands)
+            check(got.status == GOOD, f"{operands}: {got!r}")
+    with tap.test("an interrupted export resumes"):
+        before = {name: content(os.path.join(out, name)) for name in os.listdir(out)}
+        os.unlink(os.path.join(out, "__0_2.distcp"))
+        os.unlink(os.path.join(out, ".metadata"))
+        got = run("export", *words, root, out)
+        check(got.status == GOOD, repr(got))
+        after = {name: content(os.path.join(out, name)) for name in os.listdir(out)}
+        del before[os.path.basename(manifest)], after[os.path.basename(manifest)]
+        check(before == after, "other bytes")
+    with tap.test("a copy of a mount has none, and verify takes it"):
+        with Mounted(root, extra=words) as mount:
+            shutil.copytree(mount.path, copy, copy_function=shutil.copyfile)
+        shutil.rmtree(os.path.join(copy, ".reshardfs"), ignore_errors=True)
+        got = run("verify", *words, root, copy)
+        check(got.status == GOOD, repr(got))
+    with tap.test("a wrong CRC, a wrong element"):
+        name, chunks = "w2", Checkpoint(out).tensors["w2"][2]
+        ((_, _, file, offset, length),) = chunks
+        for tree, at in (out, length - 100), (out, 400), (copy, 400), (copy, length - 100):
+            flip(os.path.join(tree, file), offset + at)
+            got = run("verify", *words, root, tree)
+            check(got.status == NO, repr(got))
+            demand(got.out, file, name)
+            flip(os.path.join(tree, file), offset + at)
+    with tap.test("--verify reads it back"):
+        got = run("export", "--verify", *words, root, out + "-again")
+        check(got.status == GOOD, repr(got))
+        check(checked_items(out + "-again") == 9, "CRCs")
+
+
 def run_refusals(tap):
     source = source_of("torch-2.15/uneven")
     strategy = os.path.join(DATA, "torch-2.15", "uneven.strategy.ckpt")
@@ -641,6 +710,7 @@ def main():
         run_manifest(tap, directory)
         run_values(tap, directory)
         run_orders(tap, directory)
+        run_crcs(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)
         run_resume(tap, directory)

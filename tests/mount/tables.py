@@ -268,6 +268,7 @@ def test_words(tap):
             ((), "list, show or check is missing"), (("lost",), "expected list, show or check"),
             (("list", "x"), "too many operands"), (("show",), "TABLE is missing"),
             (("check",), "TABLE is missing"), (("check", "qwen3", "a", "b"), "too many operands"),
+            (("check", "auto"), "auto needs SOURCE"),
             (("check", "qwen3", "--from", "hf"), "--from needs SOURCE"),
             (("check", "qwen3", "--select", "mtime"), "--select needs SOURCE"),
             (("show", "qwen3", "--json"), "does not take --json"),
@@ -332,6 +333,34 @@ def test_made_up(tap, directory):
                 there_and_back(table, {name: t[1] for name, t in model.tensors.items()},
                                os.path.join(directory, f"{table}.{seed}"), model.config)
     tap.equal(set(NAMES) - set(random_models.KINDS), set(), "every table has random models")
+
+
+def test_auto(tap, directory):
+    """The table that a mount with --convert auto uses."""
+    model = os.path.join(WEIGHTS, "models", "qwen3_moe")
+    with tap.test("auto checks the table of the model's architecture"):
+        said = convert("check", "auto", model)
+        check(said.status == GOOD and "qwen3_moe.rules: " in said.out, said)
+        check(convert_json("check", "auto", model) == convert_json("check", "qwen3_moe", model),
+              said)
+    with tap.test("of several tables, auto checks the first that converts all of SOURCE"):
+        for table, seed in ("llama", 1), ("llama-concat", 2), ("qwen2", 3):
+            made = random_models.Model(seed, "qwen2")
+            at = os.path.join(directory, "auto", table)
+            hf = made_model(os.path.join(at, "hf"),
+                            {name: t[1] for name, t in made.tensors.items()}, made.config)
+            other = made_model(os.path.join(at, "ms"), {
+                t["name"]: t["shape"] for t in convert_json("check", table, hf)["tensors"]})
+            chosen = convert_json("check", "--config", hf, "auto", other)
+            check(os.path.basename(chosen["table"]) == f"{table}.rules", chosen["table"])
+    with tap.test("auto without config.json, and for a model that no table supports"):
+        at = os.path.join(directory, "auto", "none")
+        made_model(at, {"a.weight": (2,)})
+        said = convert("check", "auto", at)
+        check(said.status == INPUT and "use --config" in said.err, said)
+        made_model(at, {"a.weight": (2,)}, {"architectures": ["XForCausalLM"]})
+        said = convert("check", "auto", at)
+        check(said.status == INPUT and "no table supports XForCausalLM" in said.err, said)
 
 
 def examples_of_manual():
@@ -403,6 +432,7 @@ def main():
         test_genuine(tap)
         test_ranks(tap, directory)
         test_made_up(tap, directory)
+        test_auto(tap, directory)
         test_manual(tap, directory)
         test_faults(tap, directory)
     return tap.finish()

@@ -26,6 +26,7 @@ ORACLE += \
 HUGGING_FACE = \
 	oracle/hugging_face.py \
 	oracle/transformers_opens.py \
+	oracle/quantised_opens.py \
 	oracle/config_says.py \
 	oracle/dcp_loads_distributed.py
 

@@ -102,7 +102,7 @@ static void test_refused(void **state)
 		{ "a[x (y | z) (y)] = b[x]", "alternatives in one dimension" },
 		{ "a[(y | z), (y | z)] = b[y]",
 		  "two lists of alternatives on one side" },
-		{ "a[(y | z)] = b[(y | z | x)]", "2 alternatives and 3" },
+		{ "a[(y | z)] = b[(y | z | x)]", "2 alternatives on the left and 3 on the right" },
 		{ "a[(y | z)] = b[(y | y)]", "z is on one side only" },
 		{ "a[(x | x)] = b[(x | x)] + c[x]", "2 on their own" },
 		{ "a[x] + b[x] = c[x]", "several tensors, and no list" },

@@ -116,8 +116,8 @@ static int show_table(const char *path, struct rsh_error *err)
 
 struct checking {
 	const struct rsh_options *o;
-	const char *path; /* of the table */
-	struct rsh_rule_table *table;
+	struct rsh_table_set tables;
+	const struct rsh_rule_table *table; /* the one that is checked */
 	struct rsh_model_config *config; /* NULL: there is none */
 	struct rsh_names *names;
 	struct rsh_source *source;
@@ -160,7 +160,7 @@ static void checking_clear(struct checking *c)
 	rsh_source_free(c->source);
 	rsh_names_free(c->names);
 	rsh_model_config_free(c->config);
-	rsh_rule_table_free(c->table);
+	rsh_table_set_clear(&c->tables);
 }
 
 static const char *offer_shape(const struct rsh_offer *f,
@@ -300,7 +300,7 @@ static int print_report(struct checking *c)
 	if (c->tensors)
 		return rsh_printer_json(&c->out, json_pack(
 			"{s:o,s:o,s:O,s:O,s:O}", "table",
-			rsh_json_text(c->path), "from",
+			rsh_json_text(rsh_rule_table_path(c->table)), "from",
 			c->used ? json_string(sides[c->from]) : json_null(),
 			"tensors", c->tensors, "passed", c->passed, "findings",
 			c->findings));
@@ -311,15 +311,13 @@ static int print_report(struct checking *c)
 		rsh_printer_line(&c->out, c->sentences[i]);
 	if (c->o->quiet)
 		return 0;
-	if (c->used) {
+	rsh_printer_put(&c->out, rsh_rule_table_path(c->table));
+	fputs(": ", c->out.f);
+	if (c->used)
 		fprintf(c->out.f, "%" PRIu32 " tensors of %s are made of "
 			"%" PRIu32 "; %" PRIu32 " are not converted: ",
 			c->n_made, c->from == RSH_SIDE_HF ? "MindSpore's form" :
 			"Hugging Face's form", c->n_used, c->n_passed);
-	} else {
-		rsh_printer_put(&c->out, c->path);
-		fputs(": ", c->out.f);
-	}
 	if (c->n_wrong)
 		fprintf(c->out.f, "%" PRIu32 " error%s\n", c->n_wrong,
 			c->n_wrong == 1 ? "" : "s");
@@ -385,33 +383,53 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	}, &c->arena, &c->in, err);
 }
 
+/* Loads the table, or those that suit the model, and chooses the one that a
+ * mount would use. */
+static int check_choose(struct checking *c, const char *path,
+			struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &c->o->vfs;
+	const char *config = v->weights.config;
+	struct rsh_weights_options o = { 0 };
+	cleanup_free char *beside = NULL;
+	int rc = 0;
+
+	if (v->source && !config && rsh_model_config_in(v->source, &beside))
+		return rsh_error_nomem(err);
+	if (v->source && (config || beside))
+		rc = rsh_model_config_load(config ? config : beside, &c->config,
+					   err);
+	if (rc == 0)
+		rc = rsh_tables_load(path, c->config, &c->tables, err);
+	if (rc == 0 && v->source) {
+		c->names = rsh_names_new();
+		rc = c->names ? check_read_source(c, err) :
+				rsh_error_nomem(err);
+	}
+	if (rc)
+		return rc;
+	o.config = c->config;
+	return rsh_weights_choose(&o, v->weights.from, c->tables.v, c->tables.n,
+				  &c->in, NULL, &c->table, err);
+}
+
 /* Returns 0 even if something is wrong, because the report then has it. */
 static int check_with_source(struct checking *c, struct rsh_error *err)
 {
-	const struct rsh_vfs_config *v = &c->o->vfs;
+	const struct rsh_weights_at *w = &c->o->vfs.weights;
 	const struct rsh_weights_watch watch = {
 		.made = report_made, .passed = report_passed,
 		.wrong = report_wrong, .ctx = c,
 	};
-	struct rsh_weights_options o = { .unlisted = v->weights.unlisted };
-	const char *config = v->weights.config;
-	cleanup_free char *beside = NULL;
+	struct rsh_weights_options o = {
+		.table = c->table, .config = c->config,
+		.unlisted = w->unlisted,
+	};
 	int rc = 0;
 
-	c->names = rsh_names_new();
-	if (!c->names ||
-	    (!config && rsh_model_config_in(v->source, &beside)))
-		return rsh_error_nomem(err);
-	if (config || beside)
-		rc = rsh_model_config_load(config ? config : beside, &c->config,
-					   err);
-	if (rc == 0)
-		rc = check_read_source(c, err);
-	o.table = c->table;
-	o.config = c->config;
-	if (rc == 0 && v->weights.from)
-		o.from = (enum rsh_side)(v->weights.from - 1);
-	else if (rc == 0)
+	if (w->from)
+		o.from = (enum rsh_side)(w->from - 1);
+	else
 		rc = rsh_weights_side(c->table, c->in.v, c->in.n, c->names,
 				      &o.from, err);
 	if (rc)
@@ -427,10 +445,8 @@ static int check_with_source(struct checking *c, struct rsh_error *err)
 static int check_table(const struct rsh_options *o, const char *path,
 		       bool *good, struct rsh_error *err)
 {
-	struct checking c = {
-		.o = o, .path = path, .rows = RSH_TABLE(columns),
-	};
-	int rc = rsh_rule_table_load(path, &c.table, err);
+	struct checking c = { .o = o, .rows = RSH_TABLE(columns) };
+	int rc = check_choose(&c, path, err);
 
 	rsh_printer_init(&c.out, o);
 	if (o->json) {
@@ -463,10 +479,11 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 	rsh_printer_init(&out, o);
 	if (o->form->id == RSH_COMMAND_TABLES)
 		rc = list_tables(&out, &good) ? rsh_error_nomem(&err) : 0;
-	else
+	else if (o->form->id != RSH_COMMAND_TABLE_CHECK ||
+		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
 		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_CHECK)
-		rc = check_table(o, path, &good, &err);
+		rc = check_table(o, path ? path : RSH_TABLE_AUTO, &good, &err);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_SHOW)
 		rc = show_table(path, &err);
 	if (rc)

@@ -10,6 +10,7 @@
 #include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
+#include "rsh/source/tables.h"
 #include "rsh/util/text.h"
 
 const char *rsh_command_form_word(const struct rsh_command *form)
@@ -156,5 +157,9 @@ int rsh_check_convert(struct rsh_options *o, struct rsh_error *err)
 			return rsh_error_set(err, EINVAL, "%s: --%s needs "
 					     "SOURCE", o->form->name,
 					     of_source[i]);
+	if (o->form->id == RSH_COMMAND_TABLE_CHECK &&
+	    strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) == 0)
+		return rsh_error_set(err, EINVAL, "%s: " RSH_TABLE_AUTO
+				     " needs SOURCE", o->form->name);
 	return 0;
 }

@@ -143,6 +143,9 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 				   sizeof(cfg->leave_states));
 	if (rc == 0 && w->table) {
 		digest_bytes(hash, how, sizeof(how));
+		if (cfg->keep_states)
+			digest_bytes(hash, &cfg->keep_states,
+				     sizeof(cfg->keep_states));
 		rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
 			digest_tables(hash, err) :
 			digest_file(hash, w->table, err);
