@@ -200,7 +200,8 @@ static void look_for(void *ctx, const char *path)
 }
 
 /* Runs in a process outside the sandbox when the daemon requests it.  A
- * relative path is below SOURCE; any other path must be in the map of files. */
+ * relative path is below SOURCE; any other path must be in the map of files, or
+ * be that of an adapter. */
 static void find_for_source(void *ctx, const char *name, int fd[2])
 {
 	const struct service *s = ctx;
@@ -214,6 +215,8 @@ static void find_for_source(void *ctx, const char *name, int fd[2])
 	if (!w.found && f->source_map &&
 	    rsh_source_map_each(f->source_map, look_for, &w, &err))
 		rsh_log_warning("%s", err.text);
+	for (unsigned i = 0; i < s->options->vfs.weights.n_loras; i++)
+		look_for(&w, s->options->vfs.weights.lora_files[i]);
 	if (w.found)
 		rsh_store_find(s->place, f->store.follow_outside, name, fd);
 }

@@ -290,8 +290,7 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 	check_look(o);
 	if (o->format && o->format->layout == RSH_LAYOUT_OWN)
 		check_settle_own(&o->vfs);
-	return rsh_options_convert(o) || o->vfs.weights.table ||
-	       o->vfs.weights.dequantise ||
+	return rsh_options_convert(o) || rsh_weights_change(&o->vfs.weights) ||
 	       (o->format && o->vfs.dst.from) ?
 		check_conversion(o, err) : rsh_check_files(o, err);
 }
@@ -318,7 +317,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
 	const bool says = o->vfs.src.from || o->vfs.dst.from ||
-			  o->vfs.weights.table || o->vfs.weights.dequantise;
+			  rsh_weights_change(&o->vfs.weights);
 	const char *option = rsh_verify_of_source(o);
 	int rc = rsh_ranks_check(o, 2, err);
 
@@ -339,8 +338,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 					      "SOURCE; here files are compared "
 					      "with a manifest", option) : 0;
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
-	    o->vfs.dst.from || o->vfs.weights.table ||
-	    o->vfs.weights.dequantise)
+	    o->vfs.dst.from || rsh_weights_change(&o->vfs.weights))
 		return rsh_check_conversion(o, err);
 	return rsh_check_files(o, err);
 }
@@ -411,8 +409,8 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 		return RSH_VERIFY_SOURCE;
 	if (!rsh_is_file(other))
 		return RSH_VERIFY_TREE;
-	if (o->vfs.src.from || o->vfs.dst.from || o->vfs.weights.table ||
-	    o->vfs.weights.dequantise)
+	if (o->vfs.src.from || o->vfs.dst.from ||
+	    rsh_weights_change(&o->vfs.weights))
 		return RSH_VERIFY_MANIFEST;
 	/* A whole model may also be the output of an export. */
 	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
