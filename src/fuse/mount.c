@@ -27,16 +27,8 @@ void rsh_libfuse_listen(struct rsh_error *err)
 	complaint = err;
 }
 
+/* libfuse before 3.7 has no function for its messages; it prints them. */
 #ifdef HAVE_FUSE_SET_LOG_FUNC
-
-static void take_complaint(const char *text)
-{
-	if (complaint->code)
-		rsh_error_set(complaint, EIO, "%s; %s",
-			      strdupa(complaint->text), text);
-	else
-		rsh_error_set(complaint, EIO, "%s", text);
-}
 
 __attribute__((format(printf, 2, 0)))
 static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
@@ -52,22 +44,13 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 	n = strlen(line);
 	while (n > 0 && line[n - 1] == '\n')
 		line[--n] = '\0';
-	if (complaint && ours == RSH_LOG_ERROR)
-		take_complaint(line);
-	else
+	if (!complaint || ours != RSH_LOG_ERROR)
 		rsh_log(ours, "%s", line);
-}
-
-static void take_libfuse_log(void)
-{
-	fuse_set_log_func(log_libfuse);
-}
-
-#else
-
-/* libfuse before 3.7 has no function for its messages; it prints them. */
-static void take_libfuse_log(void)
-{
+	else if (complaint->code)
+		rsh_error_set(complaint, EIO, "%s; %s",
+			      strdupa(complaint->text), line);
+	else
+		rsh_error_set(complaint, EIO, "%s", line);
 }
 
 #endif
@@ -139,7 +122,9 @@ int rsh_session_new(const struct rsh_server_options *o,
 		fuse_opt_free_args(&args);
 		return rsh_error_nomem(err);
 	}
-	take_libfuse_log();
+#ifdef HAVE_FUSE_SET_LOG_FUNC
+	fuse_set_log_func(log_libfuse);
+#endif
 	*out = fuse_session_new(&args, ops, sizeof(*ops), userdata);
 	fuse_opt_free_args(&args);
 	return *out ? 0 : -EINVAL;
@@ -228,23 +213,6 @@ int rsh_mountpoint_fd(const char *mountpoint)
 	return (int)fd;
 }
 
-static int handed_device_check(const char *path, char *resolved,
-			       struct rsh_error *err)
-{
-	struct stat st;
-
-	if (fstat(rsh_mountpoint_fd(path), &st) != 0)
-		return rsh_error_set(err, errno, "mount point %s: %s", path,
-				     strerror(errno));
-	if (!S_ISCHR(st.st_mode) ||
-	    st.st_rdev != makedev(FUSE_MAJOR, FUSE_MINOR))
-		return rsh_error_set(err, ENODEV, "mount point %s: the "
-				     "descriptor is not one of " FUSE_DEVICE,
-				     path);
-	stpcpy(resolved, path);
-	return 0;
-}
-
 /* Returns whether the process has CAP_SYS_ADMIN in CapEff of
  * /proc/self/status. */
 static bool may_call_mount(void)
@@ -308,16 +276,23 @@ int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err)
 int rsh_mountpoint_check(const char *path, char *resolved,
 			 struct rsh_error *err)
 {
+	const int handed = rsh_mountpoint_fd(path);
 	struct stat st;
 
-	if (rsh_mountpoint_fd(path) >= 0)
-		return handed_device_check(path, resolved, err);
-	if (!realpath(path, resolved) || stat(resolved, &st) != 0)
+	if (handed >= 0 ? fstat(handed, &st) != 0 :
+			  !realpath(path, resolved) || stat(resolved, &st) != 0)
 		return rsh_error_set(err, errno, "mount point %s: %s", path,
 				     strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return rsh_error_set(err, ENOTDIR, "mount point %s: not a "
-				     "directory", path);
+	if (handed < 0)
+		return S_ISDIR(st.st_mode) ? 0 :
+			rsh_error_set(err, ENOTDIR, "mount point %s: not a "
+				      "directory", path);
+	if (!S_ISCHR(st.st_mode) ||
+	    st.st_rdev != makedev(FUSE_MAJOR, FUSE_MINOR))
+		return rsh_error_set(err, ENODEV, "mount point %s: the "
+				     "descriptor is not one of " FUSE_DEVICE,
+				     path);
+	stpcpy(resolved, path);
 	return 0;
 }
 

@@ -114,11 +114,6 @@ static ssize_t take_message(int socket, void *buf, size_t size, int *fd,
 	return got;
 }
 
-static void mounter_answer(int socket, struct rsh_error *said, int fd)
-{
-	send_message(socket, said, sizeof(*said), &fd, fd >= 0);
-}
-
 /* ---- the process ---- */
 
 struct work {
@@ -129,41 +124,37 @@ struct work {
 	unsigned n_finding; /* child processes that have not been reaped */
 };
 
-static int mount_once(struct work *w, struct rsh_error *said)
-{
-	static const struct fuse_lowlevel_ops none = { NULL };
-	int rc;
-
-	if (w->session)
-		return rsh_error_set(said, EBUSY, "already mounted");
-	rsh_libfuse_listen(said);
-	/* This process answers no requests. */
-	rc = rsh_session_new(w->options, &none, NULL, &w->session, said);
-	if (rc == 0) {
-		rc = rsh_session_mount(w->session, w->mountpoint);
-		if (rc) {
-			fuse_session_destroy(w->session);
-			w->session = NULL;
-		}
-	}
-	rsh_libfuse_listen(NULL);
-	if (rc && said->code == 0)
-		said->code = -rc; /* fusermount3 has printed the reason */
-	return rc;
-}
-
 static void do_mount(struct work *w)
 {
+	static const struct fuse_lowlevel_ops none = { NULL };
 	struct rsh_error said = RSH_ERROR_INIT;
-	int fd = -1;
+	int fd = -1, rc;
 
-	if (mount_once(w, &said) == 0)
+	if (w->session) {
+		rc = rsh_error_set(&said, EBUSY, "already mounted");
+	} else {
+		rsh_libfuse_listen(&said);
+		/* This process answers no requests. */
+		rc = rsh_session_new(w->options, &none, NULL, &w->session,
+				     &said);
+		if (rc == 0) {
+			rc = rsh_session_mount(w->session, w->mountpoint);
+			if (rc) {
+				fuse_session_destroy(w->session);
+				w->session = NULL;
+			}
+		}
+		rsh_libfuse_listen(NULL);
+	}
+	if (rc && said.code == 0)
+		said.code = -rc; /* fusermount3 has printed the reason */
+	if (rc == 0)
 		fd = fuse_session_fd(w->session);
 	/* The streams are closed because the caller of the command waits until
 	 * they are closed. */
 	for (int stream = 0; stream <= 2; stream++)
 		rsh_device_close(stream);
-	mounter_answer(w->socket, &said, fd);
+	send_message(w->socket, &said, sizeof(said), &fd, fd >= 0);
 	/* The connection must end with the server, so this process closes its
 	 * descriptor. */
 	if (fd >= 0)
@@ -176,7 +167,7 @@ static void do_unmount(struct work *w)
 
 	if (w->session)
 		fuse_session_unmount(w->session);
-	mounter_answer(w->socket, &said, -1);
+	send_message(w->socket, &said, sizeof(said), NULL, 0);
 }
 
 /* ---- finding ---- */
@@ -215,13 +206,6 @@ static void do_find(struct work *w, const char *name, int to)
 	w->n_finding += child > 0;
 }
 
-static void do_dying(const char *number, int to)
-{
-	int dies = rsh_thread_dies(atoi(number));
-
-	send_message(to, &dies, sizeof(dies), NULL, 0);
-}
-
 __attribute__((noreturn))
 static void mounter_work(const struct rsh_server_options *o,
 			 const char *mountpoint, int socket)
@@ -229,6 +213,7 @@ static void mounter_work(const struct rsh_server_options *o,
 	struct work w = {
 		.options = o, .mountpoint = mountpoint, .socket = socket,
 	};
+	int dies;
 	static const int numbers[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM,
 				       SIGPIPE };
 	const int handed = rsh_mountpoint_fd(mountpoint);
@@ -249,14 +234,17 @@ static void mounter_work(const struct rsh_server_options *o,
 		while ((got = take_message(w.socket, word, sizeof(word) - 1, fd,
 					   &n)) > 0) {
 			word[got] = '\0';
-			if (*word == MOUNT)
+			if (*word == MOUNT) {
 				do_mount(&w);
-			else if (*word == UNMOUNT)
+			} else if (*word == UNMOUNT) {
 				do_unmount(&w);
-			else if (*word == FIND && n == 1)
+			} else if (*word == FIND && n == 1) {
 				do_find(&w, word + 1, fd[0]);
-			else if (*word == DYING && n == 1)
-				do_dying(word + 1, fd[0]);
+			} else if (*word == DYING && n == 1) {
+				dies = rsh_thread_dies(atoi(word + 1));
+				send_message(fd[0], &dies, sizeof(dies), NULL,
+					     0);
+			}
 			while (n)
 				close(fd[--n]);
 		}

@@ -18,8 +18,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* Nothing in the tree of a step ever changes, so the kernel may keep what it was
- * told. */
+/* Nothing in the tree of a step ever changes, so the kernel may keep what it
+ * was told. */
 #define CACHE_SECONDS (24 * 3600.0)
 
 /* Larger requests gain nothing, and most kernels give no more by default. */
@@ -140,22 +140,6 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	};
 
 	rsh_op_dispatch_name(&r, name);
-}
-
-/* Nodes live as long as the mount, so that lookups need not be counted. */
-static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
-{
-	(void)ino;
-	(void)nlookup;
-	fuse_reply_none(req);
-}
-
-static void op_forget_multi(fuse_req_t req, size_t count,
-			    struct fuse_forget_data *forgets)
-{
-	(void)count;
-	(void)forgets;
-	fuse_reply_none(req);
 }
 
 static void serve_getattr(const struct rsh_request *r, int rc)
@@ -374,34 +358,27 @@ static void op_close_file(struct rsh_server *s, fuse_req_t req,
 	rsh_open_file_free(&s->files, f);
 }
 
-/* The tree is used until no thread reads the stream. */
-static int op_open_stream(struct rsh_server *s, fuse_ino_t ino,
-			  struct rsh_stream **out)
-{
-	struct rsh_vfs_at at;
-	int rc = rsh_vfs_enter(s->vfs, ino, true, &at);
-
-	if (rc)
-		return rc;
-	rc = rsh_vfs_open_stream(at.vfs, at.node, s->streams, out);
-	if (rc)
-		rsh_vfs_leave(&at);
-	else if (at.users)
-		rsh_stream_tell_end(*out, rsh_vfs_leave_users, at.users);
-	return rc;
-}
-
-/* Returns 0 or -errno. */
+/* Returns 0 or -errno.  The tree is used until no thread reads the stream. */
 static int op_open_file(struct rsh_server *s, const struct rsh_request *r,
 			struct rsh_open_file **out)
 {
 	struct rsh_open_file *f = rsh_open_file_new(&s->files);
 	const int flags = r->fi.flags;
+	struct rsh_vfs_at at;
 	int rc;
 
 	if (!f)
 		return -ENOMEM;
-	rc = op_open_stream(s, r->ino, &f->stream);
+	rc = rsh_vfs_enter(s->vfs, r->ino, true, &at);
+	if (rc == 0) {
+		rc = rsh_vfs_open_stream(at.vfs, at.node, s->streams,
+					 &f->stream);
+		if (rc)
+			rsh_vfs_leave(&at);
+		else if (at.users)
+			rsh_stream_tell_end(f->stream, rsh_vfs_leave_users,
+					    at.users);
+	}
 	if (rc) {
 		rsh_open_file_free(&s->files, f);
 		return rc;
@@ -417,11 +394,22 @@ static int op_open_file(struct rsh_server *s, const struct rsh_request *r,
 	return rc;
 }
 
-static void op_reply_open(struct rsh_server *s, const struct rsh_request *r,
-			  struct rsh_open_file *f)
+static void serve_open(const struct rsh_request *r, int rc)
 {
+	struct rsh_server *s = r->server;
 	struct fuse_file_info fi = r->fi;
+	struct rsh_open_file *f = NULL;
+	bool mine;
 
+	if (rc == 0 && !rsh_pending_is_over(r->pending))
+		rc = op_open_file(s, r, &f);
+	mine = rsh_pending_end(r->pending);
+	if (mine && rc)
+		fuse_reply_err(r->req, -rc);
+	if (!mine && f)
+		op_close_file(s, NULL, f);
+	if (!mine || rc)
+		return;
 	fi.fh = (uintptr_t)f;
 	if (f->backing) {
 		rsh_passthrough_fill(f->backing, &fi);
@@ -433,23 +421,6 @@ static void op_reply_open(struct rsh_server *s, const struct rsh_request *r,
 		      f->backing ? ", passed through" : "");
 	/* This fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(r->req, &fi))
-		op_close_file(s, NULL, f);
-}
-
-static void serve_open(const struct rsh_request *r, int rc)
-{
-	struct rsh_server *s = r->server;
-	struct rsh_open_file *f = NULL;
-	bool mine;
-
-	if (rc == 0 && !rsh_pending_is_over(r->pending))
-		rc = op_open_file(s, r, &f);
-	mine = rsh_pending_end(r->pending);
-	if (mine && rc)
-		fuse_reply_err(r->req, -rc);
-	else if (mine)
-		op_reply_open(s, r, f);
-	else if (f)
 		op_close_file(s, NULL, f);
 }
 
@@ -529,8 +500,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 /* ---- writes ----
  *
- * The mount is `ro`, so the kernel itself answers EROFS; these are for a mount that
- * root has remounted `rw`. */
+ * The mount is `ro`, so the kernel itself answers EROFS; these are for a mount
+ * that root has remounted `rw`. */
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -561,8 +532,6 @@ REFUSE(removexattr, fuse_ino_t ino, const char *name)
 const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,
-	.forget = op_forget,
-	.forget_multi = op_forget_multi,
 	.getattr = op_getattr,
 	.readlink = op_readlink,
 	.statfs = op_statfs,

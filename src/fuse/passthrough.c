@@ -53,7 +53,8 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 	}
 	/* The kernel keeps a descriptor, which may stop working if the source
 	 * does. */
-	if (s->io_mode == RSH_IO_AUTO && rsh_vfs_backing_is_remote(s->vfs)) {
+	if (s->io_mode == RSH_IO_AUTO &&
+	    rsh_store_is_remote(rsh_vfs_store(s->vfs))) {
 		say_off(s, "the source may go away and come back");
 		return;
 	}
@@ -63,7 +64,7 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 	 * overlay on top. */
 	p->granted = s->direct_io &&
 		     rsh_device_ask_passthrough(s, conn,
-				rsh_vfs_backing_is_stacked(s->vfs));
+				rsh_store_is_stacked(rsh_vfs_store(s->vfs)));
 	if (!p->granted)
 		say_off(s, "the kernel does not offer it");
 }
@@ -93,49 +94,35 @@ static void backing_discard(struct rsh_server *s, fuse_req_t req,
 	free(b);
 }
 
-/* Makes a backing.  If the kernel gave no id, *refused has the reason.  When
- * this returns 0 the request is claimed. */
-static int new_backing(struct rsh_server *s, const struct rsh_request *r,
-		       uint32_t file, struct rsh_backing **out,
-		       struct rsh_error *refused)
-{
-	struct rsh_backing *b = calloc(1, sizeof(*b));
-	int rc;
-
-	if (!b)
-		return -ENOMEM;
-	b->file = file;
-	b->users = 1;
-	b->fd = -1;
-	rc = rsh_vfs_backing_open(s->vfs, file, &b->fd);
-	if (rc == 0 && !rsh_pending_claim(r->pending)) {
-		close(b->fd);
-		rc = -EINTR;
-	}
-	if (rc) {
-		free(b);
-		return rc;
-	}
-	b->id = rsh_device_backing_open(s, r->req, b->fd, refused);
-	*out = b;
-	return 0;
-}
-
+/* Makes a backing.  If the kernel gives no id, the reason is logged once.  When
+ * this returns 0 with *out the request is claimed. */
 static int backing_make(struct rsh_server *s, const struct rsh_request *r,
 			uint32_t file, struct rsh_backing **out)
 {
 	struct rsh_error refused = RSH_ERROR_INIT;
-	struct rsh_backing *mine;
+	struct rsh_backing *mine = calloc(1, sizeof(*mine)), *b;
 	bool first = false;
-	int rc = new_backing(s, r, file, &mine, &refused);
-	struct rsh_backing *b;
+	int rc;
 
+	if (!mine)
+		return -ENOMEM;
+	mine->file = file;
+	mine->users = 1;
+	mine->fd = -1;
+	rc = rsh_store_descriptor(rsh_vfs_store(s->vfs), file, &mine->fd);
+	if (rc == 0 && !rsh_pending_claim(r->pending)) {
+		close(mine->fd);
+		rc = -EINTR;
+	}
 	/* If the process has no more descriptors the file is read without
 	 * passthrough. */
-	if (rc)
+	if (rc) {
+		free(mine);
 		return rc == -EMFILE ? 0 : rc;
+	}
+	mine->id = rsh_device_backing_open(s, r->req, mine->fd, &refused);
 	pthread_mutex_lock(&s->passthrough.lock);
-	b = backing_find_file(&s->passthrough, mine->file);
+	b = backing_find_file(&s->passthrough, file);
 	if (b) {
 		b->users++;
 	} else if (mine->id == 0 || s->passthrough.refused) {
@@ -147,7 +134,7 @@ static int backing_make(struct rsh_server *s, const struct rsh_request *r,
 	}
 	pthread_mutex_unlock(&s->passthrough.lock);
 	*out = b;
-	if (*out != mine)
+	if (b != mine)
 		backing_discard(s, r->req, mine);
 	if (first)
 		say_off(s, refused.text);
@@ -177,7 +164,7 @@ int rsh_passthrough_open(struct rsh_server *s, const struct rsh_request *r,
 	pthread_mutex_unlock(&p->lock);
 	if (!b)
 		return refused ? 0 : backing_make(s, r, file, out);
-	rc = rsh_vfs_backing_check(s->vfs, file, b->fd);
+	rc = rsh_store_check(rsh_vfs_store(s->vfs), file, b->fd);
 	if (rc)
 		rsh_passthrough_close(s, rsh_pending_claim(r->pending) ?
 				      r->req : NULL, b);

@@ -186,21 +186,6 @@ static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 	return dies < 0 ? waited >= LONG_GRACE_NS : dies;
 }
 
-/* Returns false if another thread replies to the request. */
-static bool take_over(struct rsh_interrupts *i, struct rsh_pending *p)
-{
-	bool mine;
-
-	pthread_mutex_lock(&i->lock);
-	mine = p->state == INTERRUPTED;
-	if (mine) {
-		TAILQ_REMOVE(&i->list, p, next);
-		p->state = ANSWERED;
-	}
-	pthread_mutex_unlock(&i->lock);
-	return mine;
-}
-
 uint64_t rsh_interrupts_answer(struct rsh_server *s)
 {
 	struct rsh_interrupts *i = &s->interrupts;
@@ -208,9 +193,19 @@ uint64_t rsh_interrupts_answer(struct rsh_server *s)
 	uint64_t wait;
 
 	while ((p = take_due(i, &wait))) {
-		bool ended;
+		bool ended, mine = false;
 
-		if (has_to_go(s, p) && take_over(i, p)) {
+		if (has_to_go(s, p)) {
+			pthread_mutex_lock(&i->lock);
+			mine = p->state == INTERRUPTED;
+			if (mine) {
+				TAILQ_REMOVE(&i->list, p, next);
+				p->state = ANSWERED;
+			}
+			pthread_mutex_unlock(&i->lock);
+		}
+		/* Otherwise another thread replies to the request. */
+		if (mine) {
 			fuse_req_interrupt_func(p->req, NULL, NULL);
 			fuse_reply_err(p->req, EINTR);
 			rsh_queue_forget(&s->queue, p);

@@ -40,26 +40,6 @@ static struct rsh_request *queue_next(struct rsh_request_queue *t)
 	return r;
 }
 
-/* Returns 0, -ENOMEM, or -ECONNABORTED after rsh_queue_close().  The lock is
- * held. */
-static int queue_append(struct rsh_request_queue *t,
-			const struct rsh_request *r)
-{
-	struct rsh_request *copy;
-
-	if (t->closed)
-		return -ECONNABORTED;
-	if (atomic_load(&t->n_waiting) >= MOST_WAITING)
-		return -ENOMEM;
-	copy = malloc(sizeof(*copy));
-	if (!copy)
-		return -ENOMEM;
-	*copy = *r;
-	STAILQ_INSERT_TAIL(&t->waiting, copy, next);
-	atomic_fetch_add(&t->n_waiting, 1);
-	return 0;
-}
-
 static void queue_end_one(struct rsh_request_queue *t)
 {
 	t->n_served--;
@@ -85,15 +65,22 @@ void rsh_queue_help(struct rsh_request_queue *t)
 
 int rsh_queue_begin(struct rsh_request_queue *t, const struct rsh_request *r)
 {
+	struct rsh_request *copy;
 	int rc = 0;
 
 	pthread_mutex_lock(&t->lock);
 	if (t->n_served < t->most) {
 		t->n_served++;
+	} else if (t->closed) {
+		rc = -ECONNABORTED;
+	} else if (atomic_load(&t->n_waiting) >= MOST_WAITING ||
+		   !(copy = malloc(sizeof(*copy)))) {
+		rc = -ENOMEM;
 	} else {
-		rc = queue_append(t, r);
-		if (rc == 0)
-			rc = RSH_QUEUE_LATER;
+		*copy = *r;
+		STAILQ_INSERT_TAIL(&t->waiting, copy, next);
+		atomic_fetch_add(&t->n_waiting, 1);
+		rc = RSH_QUEUE_LATER;
 	}
 	pthread_mutex_unlock(&t->lock);
 	return rc;

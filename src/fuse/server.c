@@ -88,26 +88,11 @@ uint64_t rsh_server_resident(const struct rsh_server_options *o)
 	return (uint64_t)(o->lean ? 32 : o->far && !o->shared ? 192 : 64) << 20;
 }
 
-/* Uses the connection that another process has mounted. */
-static int take_mount(struct rsh_server *s, struct rsh_error *err)
-{
-	cleanup_fd int fd = -1;
-	char name[32];
-	int rc = rsh_mounter_mount(s->mounter, &fd, err);
-
-	if (rc)
-		return rc;
-	s->mounted = true;
-	snprintf(name, sizeof(name), "/dev/fd/%d", fd);
-	if (fuse_session_mount(s->session, name))
-		return -EIO;
-	steal_fd(&fd);
-	return 0;
-}
-
 static int mount_session(struct rsh_server *s, const char *mountpoint,
 			 struct rsh_error *err)
 {
+	cleanup_fd int fd = -1;
+	char name[32];
 	int rc;
 
 	/* Shells start background jobs with SIGINT ignored, and libfuse sets no
@@ -119,12 +104,22 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 	if (fuse_set_signal_handlers(s->session))
 		return rsh_error_set(err, EINVAL, "cannot set signal handlers");
 	s->has_signals = true;
-	rc = s->mounter && rsh_mountpoint_fd(mountpoint) < 0 ?
-		     take_mount(s, err) :
-		     rsh_session_mount(s->session, mountpoint);
-	if (rc)
-		return rc;
-	s->mounted = true;
+	if (s->mounter && rsh_mountpoint_fd(mountpoint) < 0) {
+		/* Use the connection that another process has mounted. */
+		rc = rsh_mounter_mount(s->mounter, &fd, err);
+		if (rc)
+			return rc;
+		s->mounted = true;
+		snprintf(name, sizeof(name), "/dev/fd/%d", fd);
+		if (fuse_session_mount(s->session, name))
+			return -EIO;
+		steal_fd(&fd);
+	} else {
+		rc = rsh_session_mount(s->session, mountpoint);
+		if (rc)
+			return rc;
+		s->mounted = true;
+	}
 	return rsh_device_attach(s);
 }
 
@@ -178,26 +173,23 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 
 /* Unmounts as libfuse does: not if the tree is already unmounted, and after the
  * connection is closed, so that no process waits for an answer. */
-static void give_mount_back(struct rsh_server *s)
+static void server_unmount(struct rsh_server *s)
 {
-	struct pollfd device = { .fd = fuse_session_fd(s->session) };
-	const bool gone = poll(&device, 1, 0) == 1 &&
-			  (device.revents & POLLERR);
+	struct pollfd device = { .fd = -1 };
+	bool gone;
 
+	if (!s->mounted)
+		return;
+	s->mounted = false;
+	if (!s->mounter) {
+		fuse_session_unmount(s->session);
+		return;
+	}
+	device.fd = fuse_session_fd(s->session);
+	gone = poll(&device, 1, 0) == 1 && (device.revents & POLLERR);
 	rsh_device_close(device.fd);
 	if (!gone)
 		rsh_mounter_unmount(s->mounter);
-}
-
-static void server_unmount(struct rsh_server *s)
-{
-	if (!s->mounted)
-		return;
-	if (s->mounter)
-		give_mount_back(s);
-	else
-		fuse_session_unmount(s->session);
-	s->mounted = false;
 }
 
 int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)

@@ -161,7 +161,7 @@ static const struct file *file_at(const struct reshard *r, uint32_t i)
 static int open_tree(struct reshard *r, struct rsh_error *err)
 {
 	struct rsh_vfs_config cfg = r->options.vfs;
-	int rc = rsh_reading_new(&r->options, &r->io, err);
+	int rc = rsh_store_io_new(&r->options.io, &r->io, err);
 
 	cfg.files.store.io = r->io;
 	if (rc == 0)

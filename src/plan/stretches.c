@@ -208,17 +208,3 @@ int rsh_tensor_box(const struct rsh_catalogue *c, const struct rsh_tensor *t,
 		s.rc = -EIO;
 	return s.rc;
 }
-
-int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
-		    uint64_t from, uint64_t n, const atomic_bool *avoid,
-		    int (*each)(void *ctx, const struct rsh_stretch *s),
-		    void *ctx)
-{
-	struct rsh_box box = { .n_dims = t->n_dims };
-
-	for (uint32_t d = 0; d < t->n_dims; d++) {
-		box.from[d] = d ? 0 : from;
-		box.size[d] = d ? t->dims[d] : n;
-	}
-	return rsh_tensor_box(c, t, &box, avoid, each, ctx);
-}

@@ -112,14 +112,19 @@ uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
 
 /* ---- reading ---- */
 
-/* Reads rows of a matrix of n_columns columns, each of `width` bytes.  The
- * tensor may have other dimensions; then whole rows of it are read, and *skip
- * is the number of bytes before the wanted ones. */
+/* Rows [from, from + n) of a matrix of n_columns columns. */
+struct scales_rows {
+	const struct rsh_tensor *t;
+	uint64_t from, n, n_columns;
+};
+
+/* Reads rows.  The tensor may have other dimensions; then whole rows of it are
+ * read, and *skip is the number of bytes before the wanted ones. */
 static int scales_read_rows(struct rsh_scales_read *r,
-			    const struct rsh_tensor *t,
-			    uint64_t from, uint64_t n, uint64_t n_columns,
-			    uint8_t **out, uint64_t *skip)
+			    const struct scales_rows *w, uint8_t **out,
+			    uint64_t *skip)
 {
+	const struct rsh_tensor *t = w->t;
 	const unsigned width = rsh_dtype_size(t->dtype);
 	struct rsh_box box = { .n_dims = t->n_dims };
 	uint64_t inner = 1, first, last;
@@ -132,10 +137,10 @@ static int scales_read_rows(struct rsh_scales_read *r,
 		first = 0;
 		last = 1;
 	} else {
-		first = from * n_columns / inner;
-		last = ((from + n) * n_columns + inner - 1) / inner;
+		first = w->from * w->n_columns / inner;
+		last = ((w->from + w->n) * w->n_columns + inner - 1) / inner;
 	}
-	*skip = (from * n_columns - first * inner) * width;
+	*skip = (w->from * w->n_columns - first * inner) * width;
 	box.from[0] = first;
 	box.size[0] = last - first;
 	return rsh_scales_read_box(r, t, &box, out);
@@ -149,15 +154,17 @@ static int scales_load_scales(struct rsh_scales_read *r, const struct chunk *c,
 	cleanup_free uint8_t *raw = NULL, *one = NULL;
 	uint64_t skip;
 	float by;
-	int rc = scales_read_rows(r, q->scales, c->from, c->n, q->n_columns,
-				  &raw, &skip);
+	int rc = scales_read_rows(r, &(struct scales_rows){
+		q->scales, c->from, c->n, q->n_columns,
+	}, &raw, &skip);
 
 	if (rc)
 		return rc;
 	rsh_scaled_widen(q->scale_type, raw + skip, n, out);
 	if (!q->divisor)
 		return 0;
-	rc = scales_read_rows(r, q->divisor, 0, 1, 1, &one, &skip);
+	rc = scales_read_rows(r, &(struct scales_rows){ q->divisor, 0, 1, 1 },
+			      &one, &skip);
 	if (rc)
 		return rc;
 	rsh_scaled_widen(RSH_DTYPE_FLOAT32, one + skip, 1, &by);
@@ -176,11 +183,13 @@ static int scales_load_zeros(struct rsh_scales_read *r, const struct chunk *c,
 	cleanup_free uint8_t *raw = NULL;
 	uint64_t skip;
 	int rc = rows ?
-		scales_read_rows(r, q->zeros, c->from / per,
-				 (c->n + per - 1) / per, q->n_columns, &raw,
-				 &skip) :
-		scales_read_rows(r, q->zeros, c->from, c->n,
-				 q->n_columns / per, &raw, &skip);
+		scales_read_rows(r, &(struct scales_rows){
+			q->zeros, c->from / per, (c->n + per - 1) / per,
+			q->n_columns,
+		}, &raw, &skip) :
+		scales_read_rows(r, &(struct scales_rows){
+			q->zeros, c->from, c->n, q->n_columns / per,
+		}, &raw, &skip);
 
 	if (rc)
 		return rc;
@@ -197,7 +206,9 @@ static int scales_load_groups(struct rsh_scales_read *r, const struct chunk *c,
 	const struct rsh_tensor *t = c->q->groups;
 	cleanup_free uint8_t *raw = NULL;
 	uint64_t skip;
-	int rc = scales_read_rows(r, t, 0, c->n_groups, 1, &raw, &skip);
+	int rc = scales_read_rows(r, &(struct scales_rows){
+		t, 0, c->n_groups, 1,
+	}, &raw, &skip);
 
 	for (uint64_t i = 0; rc == 0 && i < c->n_groups; i++) {
 		const uint8_t *p = raw + 4 * i;
@@ -232,7 +243,8 @@ static int scales_check_shape(struct rsh_scales_read *r,
 {
 	cleanup_free uint8_t *raw = NULL;
 	uint64_t skip, is[2];
-	int rc = scales_read_rows(r, q->shape, 0, 2, 1, &raw, &skip);
+	int rc = scales_read_rows(r, &(struct scales_rows){ q->shape, 0, 2, 1 },
+				  &raw, &skip);
 
 	for (unsigned i = 0; rc == 0 && i < 2; i++)
 		is[i] = (uint64_t)scales_integer(

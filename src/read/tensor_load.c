@@ -32,9 +32,12 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 		    struct rsh_error *err)
 {
 	struct tensor_load l = { source, to, bytes };
-	int rc = rsh_tensor_rows(c, t, 0, t->n_dims ? t->dims[0] : 1, NULL,
-				 load_stretch, &l);
+	struct rsh_box all = { .n_dims = t->n_dims };
+	int rc;
 
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		all.size[d] = t->dims[d];
+	rc = rsh_tensor_box(c, t, &all, NULL, load_stretch, &l);
 	return rc == 0 ? 0 :
 		rsh_error_set(err, -rc, "tensor %s cannot be read: %s",
 			      rsh_names_text(c->names, t->name),

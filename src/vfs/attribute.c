@@ -75,20 +75,10 @@ int rsh_vfs_step(const struct rsh_vfs *v, char **step)
 			       &length);
 }
 
-static int attribute_escape(char **value, size_t *length)
-{
-	cleanup_free char *exact = *value;
-
-	*value = rsh_text_escape(exact);
-	if (!*value)
-		return -ENOMEM;
-	*length = strlen(*value);
-	return 0;
-}
-
 int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 		      char **value, size_t *length)
 {
+	cleanup_free char *exact = NULL;
 	int rc = -ENODATA;
 
 	for (int i = 0; i < RSH_N_ATTRIBUTES; i++) {
@@ -96,8 +86,13 @@ int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 			continue;
 		rc = attribute_print(v, node, (enum rsh_attribute)i, value,
 				     length);
-		if (rc == 0 && i == RSH_ATTRIBUTE_STEP)
-			rc = attribute_escape(value, length);
+		if (rc || i != RSH_ATTRIBUTE_STEP)
+			break;
+		exact = *value;
+		*value = rsh_text_escape(exact);
+		if (!*value)
+			return -ENOMEM;
+		*length = strlen(*value);
 	}
 	return rc;
 }
@@ -111,30 +106,10 @@ int rsh_attribute_path(FILE *to, const char *path)
 
 /* ---- of a conversion ---- */
 
-/* A rank may have several files. */
-static int reshard_print_files(const struct rsh_reshard *v, uint32_t rank,
-			       const struct rsh_source_view *view, FILE *to)
-{
-	struct rsh_source_file_info f;
-	uint32_t first, n = rsh_source_rank_files(v->source, rank, &first);
-	int rc = n ? 0 : rsh_attribute_path(to, view->path[rank]);
-	bool any = false;
-
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		rsh_source_file_info(v->source, first + i, &f);
-		if (!f.valid)
-			continue;
-		if (any)
-			fputc('\n', to);
-		any = true;
-		rc = rsh_attribute_path(to, f.path);
-	}
-	return rc;
-}
-
 static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
 				 FILE *to)
 {
+	struct rsh_source_file_info f;
 	struct rsh_source_view view;
 	uint32_t n;
 	int rc = 0;
@@ -142,9 +117,24 @@ static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
 
 	rsh_source_view(v->source, v->names, &view);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		uint32_t first, n_files;
+		bool any = false;
+
+		/* A rank may have several files. */
+		n_files = rsh_source_rank_files(v->source, ranks[i], &first);
 		if (i > 0)
 			fputc('\n', to);
-		rc = reshard_print_files(v, ranks[i], &view, to);
+		if (n_files == 0)
+			rc = rsh_attribute_path(to, view.path[ranks[i]]);
+		for (uint32_t k = 0; k < n_files && rc == 0; k++) {
+			rsh_source_file_info(v->source, first + k, &f);
+			if (!f.valid)
+				continue;
+			if (any)
+				fputc('\n', to);
+			any = true;
+			rc = rsh_attribute_path(to, f.path);
+		}
 	}
 	return rc;
 }
@@ -182,20 +172,12 @@ static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
 	return rc;
 }
 
-static void reshard_print_step(const struct rsh_reshard *v, FILE *to)
-{
-	char step[256];
-
-	rsh_source_candidate_text(v->source, rsh_source_chosen(v->source), step,
-				  sizeof(step));
-	fputs(step, to);
-}
-
 /* A leaf that belongs to no rank or part is the index of a model's parts. */
 int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 			  enum rsh_attribute which, FILE *to)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	char step[256];
 
 	if ((rank >= v->n_files && which != RSH_ATTRIBUTE_STEP) ||
 	    (which == RSH_ATTRIBUTE_REPLICAS && !v->src))
@@ -208,7 +190,10 @@ int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 	case RSH_ATTRIBUTE_REPLICAS:
 		return reshard_print_replicas(v, rank, to);
 	case RSH_ATTRIBUTE_STEP:
-		reshard_print_step(v, to);
+		rsh_source_candidate_text(v->source,
+					  rsh_source_chosen(v->source), step,
+					  sizeof(step));
+		fputs(step, to);
 		break;
 	case RSH_ATTRIBUTE_RECORD_COUNT:
 		fprintf(to, "%" PRIu32, rsh_plan_n_records(v->plan,

@@ -37,55 +37,38 @@ struct backing_candidate {
 	uint64_t elsewhere; /* content bytes that were compared */
 };
 
-/* Returns 1 if the source has these bytes at `offset`, 0 if not, or -errno. */
-static int backing_has_bytes(const struct backing_candidate *c, uint64_t offset,
-			     const uint8_t *bytes, size_t len)
-{
-	uint8_t buf[COMPARE_BYTES];
-	int rc = rsh_source_read(c->v->source, c->rank, offset, buf, len);
-
-	return rc ? rc : memcmp(buf, bytes, len) == 0;
-}
-
 /* Returns 1 if the source has the bytes of a piece, 0 if not, or -errno. */
-static int backing_has_piece(const struct backing_candidate *c,
+static int backing_has_piece(struct backing_candidate *c,
 			     const struct rsh_piece *p)
 {
-	uint8_t buf[COMPARE_BYTES];
-	int same = 1;
+	uint8_t shown[COMPARE_BYTES], there[COMPARE_BYTES];
 
-	for (uint64_t at = 0; at < p->length && same == 1;) {
-		const size_t n = (size_t)rsh_min_u64(p->length - at,
-						     sizeof(buf));
-		const uint64_t offset = p->file_offset + at;
-		ssize_t got = (ssize_t)n;
-
-		if (!p->is_header)
-			got = rsh_body_read(&c->body, buf, n, offset);
-		if (got != (ssize_t)n)
-			return got < 0 ? (int)got : -EIO;
-		same = backing_has_bytes(c, offset, p->is_header ?
-					 p->header + at : buf, n);
-		at += n;
-	}
-	return same;
-}
-
-static bool backing_lies_there(const struct backing_candidate *c,
-			       const struct rsh_piece *p)
-{
-	return !p->is_header && !p->is_tiled && p->codec == RSH_CODEC_NONE &&
-	       p->src_rank == c->rank && p->src_offset == p->file_offset;
-}
-
-static int backing_check_piece(struct backing_candidate *c,
-			       const struct rsh_piece *p)
-{
-	if (backing_lies_there(c, p))
+	if (!p->is_header && !p->is_tiled && p->codec == RSH_CODEC_NONE &&
+	    p->src_rank == c->rank && p->src_offset == p->file_offset)
 		return 1;
 	if (!p->is_header)
 		c->elsewhere += p->length;
-	return c->elsewhere > ELSEWHERE_MAX ? 0 : backing_has_piece(c, p);
+	if (c->elsewhere > ELSEWHERE_MAX)
+		return 0;
+	for (uint64_t at = 0; at < p->length;) {
+		const size_t n = (size_t)rsh_min_u64(p->length - at,
+						     sizeof(shown));
+		const uint64_t offset = p->file_offset + at;
+		const uint8_t *bytes = p->is_header ? p->header + at : shown;
+		ssize_t got = p->is_header ? (ssize_t)n :
+			rsh_body_read(&c->body, shown, n, offset);
+		int rc;
+
+		if (got != (ssize_t)n)
+			return got < 0 ? (int)got : -EIO;
+		rc = rsh_source_read(c->v->source, c->rank, offset, there, n);
+		if (rc)
+			return rc;
+		if (memcmp(there, bytes, n) != 0)
+			return 0;
+		at += n;
+	}
+	return 1;
 }
 
 /* Returns whether the candidate, which has the same size, equals the file, or
@@ -104,7 +87,7 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 	if (!it)
 		return -ENOMEM;
 	while (same == 1 && rsh_piece_iter_next(it, &p))
-		same = backing_check_piece(c, &p);
+		same = backing_has_piece(c, &p);
 	rc = rsh_piece_iter_status(it);
 	rsh_piece_iter_free(it);
 	return same == 1 && rc ? rc : same;
@@ -135,26 +118,13 @@ static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 	return same;
 }
 
-/* With replicas, the file is given only if it exists and has not changed, since
- * otherwise a replica is read instead. */
-static int backing_look_at(const struct rsh_reshard *v, uint32_t file)
-{
-	struct rsh_store *store = rsh_source_store(v->source);
-	cleanup_fd int fd = -1;
-
-	if (!v->replicas)
-		return 0;
-	if (rsh_store_file_failed(store, file) ||
-	    rsh_store_descriptor(store, file, &fd))
-		return -ENODATA;
-	return 0;
-}
-
 int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
 			uint32_t *file)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	struct rsh_store *store = rsh_source_store(v->source);
 	atomic_uint_fast64_t *known;
+	cleanup_fd int fd = -1;
 	int rc;
 
 	if (leaf >= v->n_files)
@@ -169,5 +139,9 @@ int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
 	if (atomic_load(known) == NONE)
 		return -ENODATA;
 	*file = (uint32_t)(atomic_load(known) - FIRST_FILE);
-	return backing_look_at(v, *file);
+	/* With replicas, the file is given only if it exists and has not
+	 * changed, since otherwise a replica is read instead. */
+	return v->replicas && (rsh_store_file_failed(store, *file) ||
+			       rsh_store_descriptor(store, *file, &fd)) ?
+		       -ENODATA : 0;
 }

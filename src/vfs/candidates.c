@@ -22,23 +22,20 @@
 #include "rsh/util/mem.h"
 
 /* A message about a plan begins with a file of SOURCE or is about all of
- * SOURCE.  In the second case the path of SOURCE is added. */
-static void name_source(const struct rsh_vfs_config *cfg,
-			struct rsh_error *err)
+ * SOURCE.  In the second case the path of SOURCE is added.  The sentence also
+ * names damaged files, which were left out: the missing data may be in one of
+ * them. */
+static void name_files(const struct rsh_vfs_config *cfg,
+		       const struct rsh_source *s, struct rsh_error *err)
 {
-	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
-		rsh_error_prefix(err, "%s", cfg->source);
-}
-
-/* The sentence also names damaged files, which were left out: the missing data
- * may be in one of them. */
-static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
-{
-	const struct rsh_error plan = *err;
+	struct rsh_error plan;
 	char more[64] = "";
 	const char *first;
 	uint32_t n = rsh_source_n_bad(s, &first);
 
+	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
+		rsh_error_prefix(err, "%s", cfg->source);
+	plan = *err;
 	if (n > 1)
 		snprintf(more, sizeof(more),
 			 " (and %u other files are damaged)", n - 1);
@@ -82,14 +79,6 @@ static const char *new_name(void *ctx, const char *name)
 	return rsh_name_map_get(p->renames, name);
 }
 
-static bool any_file(const struct rsh_source_view *view)
-{
-	for (uint32_t rank = 0; rank < view->n_ranks; rank++)
-		if (view->index[rank])
-			return true;
-	return false;
-}
-
 /* If a format has a plan() of its own, calls it.  Otherwise the general writer
  * plans the offers that the format reads. */
 static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
@@ -123,6 +112,7 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 		.source = v->source, .view = &view, .src = v->src,
 		.dst = v->dst, .opts = &opts,
 	};
+	uint32_t rank = 0;
 	int rc;
 
 	rsh_output_set(cfg->output, cfg->plan.part_bytes, &opts);
@@ -133,7 +123,9 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	/* Without strategies no later step would report missing files. */
-	if (rsh_source_format(v->source)->by_name && !any_file(&view))
+	while (rank < view.n_ranks && !view.index[rank])
+		rank++;
+	if (rsh_source_format(v->source)->by_name && rank == view.n_ranks)
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
 	if (v->weights)
@@ -179,8 +171,7 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	int rc = convert(v, p, allow_missing, err);
 
 	if (rc) {
-		name_source(cfg, err);
-		name_bad_files(v->source, err);
+		name_files(cfg, v->source, err);
 		return rc;
 	}
 	if (cfg->leave_states && rsh_vfs_note_states(v))
@@ -191,11 +182,17 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	return log_notes(v, cfg) ? rsh_error_nomem(err) : 0;
 }
 
-/* Marks the parameters that some file copies from one source file.  It leaves
+/* Checks the parameters that some file copies from one source file.  It leaves
  * out files in which no record is resharded, since such files equal a source
  * file. */
-static void candidate_mark_copied(const struct rsh_plan *plan, bool *copied)
+static int check_copied(struct rsh_reshard *v, struct rsh_error *err)
 {
+	cleanup_free bool *copied =
+		calloc((size_t)rsh_names_count(v->names) + 1, sizeof(*copied));
+	const struct rsh_plan *plan = v->plan;
+
+	if (!copied)
+		return rsh_error_nomem(err);
 	for (uint32_t f = 0; f < rsh_plan_n_files(plan); f++) {
 		const uint32_t n = rsh_plan_n_records(plan, f);
 		struct rsh_virtual_record r = { .resharded = false };
@@ -211,16 +208,6 @@ static void candidate_mark_copied(const struct rsh_plan *plan, bool *copied)
 			copied[one.name] |= !one.resharded;
 		}
 	}
-}
-
-static int check_copied(struct rsh_reshard *v, struct rsh_error *err)
-{
-	cleanup_free bool *copied =
-		calloc((size_t)rsh_names_count(v->names) + 1, sizeof(*copied));
-
-	if (!copied)
-		return rsh_error_nomem(err);
-	candidate_mark_copied(v->plan, copied);
 	return rsh_contents_check_unlisted(v->source, v->src, v->names, copied,
 					   err);
 }
@@ -244,14 +231,6 @@ static int check_contents(struct rsh_reshard *v,
 		rc = check_copied(v, err);
 	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,
 						  v->src, rule, v->names, err);
-}
-
-/* Returns whether an error would also occur with the next candidate.  If each
- * candidate contains its own layout, this is certain only for these errors. */
-static bool is_fatal(const struct rsh_reshard *v, int rc)
-{
-	return rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
-	       rc == -ENOMEM || rc == -EXDEV;
 }
 
 /* Opens the files of the candidate, and reads its strategy if it contains its
@@ -283,7 +262,10 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 {
 	int rc = candidate_open(v, i, allow_missing, err);
 
-	*fatal = is_fatal(v, rc);
+	/* If each candidate contains its own layout, only these errors are
+	 * certain to occur with the next candidate as well. */
+	*fatal = rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
+		 rc == -ENOMEM || rc == -EXDEV;
 	if (rc)
 		return rc;
 	rc = candidates_plan(v, p, allow_missing, err);
@@ -298,45 +280,28 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 
 /* ---- candidates that cannot be used ---- */
 
-/* Counts the ranks that should have a file. */
-static int candidate_count_wanted(const struct rsh_reshard *v,
-				  const struct rsh_vfs_config *cfg, uint32_t *n)
-{
-	cleanup_free uint32_t *ranks = NULL;
-	size_t n_ranks;
-	uint32_t first;
-
-	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    cfg->plan.replicas && !cfg->plan.compat,
-				    &first, n);
-	if (*n != UINT32_MAX)
-		return 0;
-	if (rsh_source_ranks(v->source, &ranks, &n_ranks))
-		return -ENOMEM;
-	*n = (uint32_t)n_ranks;
-	return 0;
-}
-
-static uint32_t candidate_count_valid(const struct rsh_reshard *v)
-{
-	struct rsh_source_view view;
-	uint32_t n = 0;
-
-	rsh_source_view(v->source, v->names, &view);
-	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
-		n += view.index[rank] != NULL;
-	return n;
-}
-
+/* Records how many of the ranks that should have a file have a valid one. */
 static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
 			    const struct rsh_vfs_config *cfg,
 			    uint32_t candidate, const struct rsh_error *err)
 {
-	uint32_t valid = candidate_count_valid(v), wanted;
+	cleanup_free uint32_t *ranks = NULL;
+	struct rsh_source_view view;
+	uint32_t first, wanted, valid = 0;
 	char which[256], who[96];
+	size_t n_ranks;
 
-	if (candidate_count_wanted(v, cfg, &wanted))
-		return -ENOMEM;
+	rsh_source_view(v->source, v->names, &view);
+	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+		valid += view.index[rank] != NULL;
+	rsh_conversion_source_ranks(v->src, v->dst, v->names,
+				    cfg->plan.replicas && !cfg->plan.compat,
+				    &first, &wanted);
+	if (wanted == UINT32_MAX) {
+		if (rsh_source_ranks(v->source, &ranks, &n_ranks))
+			return -ENOMEM;
+		wanted = (uint32_t)n_ranks;
+	}
 	snprintf(who, sizeof(who), "%u of %u ranks %s a valid file of it",
 		 valid, wanted, valid == 1 ? "has" : "have");
 	rsh_source_candidate_text(v->source, candidate, which, sizeof(which));
@@ -361,37 +326,31 @@ static int try_whole(struct rsh_reshard *v, struct planning *p,
 	return rc;
 }
 
-static int try_parts(struct rsh_reshard *v, struct planning *p,
-		     uint32_t n, struct rsh_error *err)
-{
-	int rc = -ENOENT;
-	bool fatal = false;
-
-	for (uint32_t i = 0; i < n && rc && !fatal; i++)
-		rc = try_candidate(v, p, i, true, &fatal, err);
-	return rc;
-}
-
 static int try_several(struct rsh_reshard *v, struct planning *p, uint32_t n,
 		       struct rsh_failures *f, struct rsh_error *err)
 {
 	bool fatal = false;
 	char taken[256];
 	int rc = try_whole(v, p, n, f, &fatal, err);
+	uint32_t chosen;
 
-	if (rc && !fatal && p->cfg->plan.allow_missing)
-		rc = try_parts(v, p, n, err);
-	if (rc == 0) {
-		const uint32_t chosen = rsh_source_chosen(v->source);
-
-		rsh_source_candidate_text(v->source, chosen, taken,
-					  sizeof(taken));
-		rsh_failures_log(f, chosen, taken);
+	if (rc && !fatal && p->cfg->plan.allow_missing) {
+		rc = -ENOENT;
+		for (uint32_t i = 0; i < n && rc && !fatal; i++)
+			rc = try_candidate(v, p, i, true, &fatal, err);
+		fatal = false;
 	}
-	if (rc == 0 || fatal)
+	if (rc && !fatal)
+		return rsh_failures_none(f, rsh_source_n_candidates(v->source),
+					 -rc,
+					 "no checkpoint that can be mounted",
+					 err);
+	if (rc)
 		return rc;
-	return rsh_failures_none(f, rsh_source_n_candidates(v->source), -rc,
-				 "no checkpoint that can be mounted", err);
+	chosen = rsh_source_chosen(v->source);
+	rsh_source_candidate_text(v->source, chosen, taken, sizeof(taken));
+	rsh_failures_log(f, chosen, taken);
+	return 0;
 }
 
 static int try_all(struct rsh_reshard *v, struct planning *p,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/text.h"
 #include "rsh/vfs/choice.h"
 
 struct rsh_choice {
@@ -78,28 +79,22 @@ bool rsh_choice_wants(const struct rsh_choice *c, const char *name)
 /* At most so many names are listed in a warning. */
 #define UNUSED_LISTED 4
 
-static bool unused_fits(const struct rsh_choice *only,
-			const struct rsh_names *asked)
-{
-	for (uint32_t i = 0; i < rsh_names_count(asked); i++)
-		if (rsh_choice_wants(only, rsh_names_text(asked, i)))
-			return true;
-	return false;
-}
-
 /* If memory is out there is no warning. */
 static void unused_pattern(const struct rsh_vfs_config *cfg, const char *option,
 			   const char *pattern, const struct rsh_names *asked)
 {
 	struct rsh_choice *only = NULL;
 	struct rsh_error err;
+	bool fits = false;
 
 	if (!pattern || rsh_choice_new(pattern, NULL, &only, &err))
 		return;
-	if (!unused_fits(only, asked))
+	for (uint32_t i = 0; i < rsh_names_count(asked) && !fits; i++)
+		fits = rsh_choice_wants(only, rsh_names_text(asked, i));
+	if (!fits)
 		rsh_log_warning("%s: --%s \"%s\" matches no parameter; there "
-				"are %u, such as %s", cfg->source, option, pattern,
-				rsh_names_count(asked),
+				"are %u, such as %s", cfg->source, option,
+				pattern, rsh_names_count(asked),
 				rsh_names_text(asked, 0));
 	rsh_choice_free(only);
 }
@@ -114,15 +109,12 @@ struct unused_names {
 static void unused_name(void *ctx, const char *name)
 {
 	struct unused_names *u = ctx;
-	const size_t room = sizeof(u->text) - u->at;
-	int n = 0;
 
 	if (rsh_names_find(u->asked, name, strlen(name)) != RSH_NAME_NONE)
 		return;
 	if (u->n++ < UNUSED_LISTED)
-		n = snprintf(u->text + u->at, room, "%s%.100s",
+		rsh_text_add(u->text, sizeof(u->text), &u->at, "%s%.100s",
 			     u->n > 1 ? ", " : "", name);
-	u->at += (size_t)n < room ? (size_t)n : room - 1;
 }
 
 void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,

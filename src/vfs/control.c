@@ -38,12 +38,6 @@ bool rsh_control_owns(uint64_t node)
 	return node >= NODE_DIR && node < 2 * NODE_DIR;
 }
 
-int rsh_control_show(const struct rsh_vfs *v, struct rsh_leaf *out)
-{
-	*out = (struct rsh_leaf){ .mode = 0400, .mtime = v->control.dir_mtime };
-	return 0;
-}
-
 int rsh_control_make(const struct rsh_vfs *v, uint64_t node, char **text)
 {
 	const struct rsh_control_options *o = &v->tell;

@@ -122,18 +122,6 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 	return rc;
 }
 
-/* If memory is out the digest is not kept, and is computed again when it is
- * requested again. */
-static void digests_remember(struct rsh_digests *d, uint64_t node,
-			     uint64_t xxh3)
-{
-	pthread_mutex_lock(&d->lock);
-	if (rsh_grow(&d->known, &d->cap_known, d->n_known + 1,
-		     sizeof(*d->known)) == 0)
-		d->known[d->n_known++] = (struct known){ node, xxh3 };
-	pthread_mutex_unlock(&d->lock);
-}
-
 static void digests_serve_first(struct rsh_digests *d, struct waiters *mine)
 {
 	const uint64_t node = TAILQ_FIRST(mine)->node;
@@ -141,8 +129,13 @@ static void digests_serve_first(struct rsh_digests *d, struct waiters *mine)
 	uint64_t xxh3 = 0;
 	int rc = digest_node(d, mine, node, &xxh3);
 
-	if (rc == 0)
-		digests_remember(d, node, xxh3);
+	/* If memory is out the digest is not kept, and is computed again when
+	 * it is requested again. */
+	pthread_mutex_lock(&d->lock);
+	if (rc == 0 && rsh_grow(&d->known, &d->cap_known, d->n_known + 1,
+				sizeof(*d->known)) == 0)
+		d->known[d->n_known++] = (struct known){ node, xxh3 };
+	pthread_mutex_unlock(&d->lock);
 	/* Requests that were made while the last bytes were read get this
 	 * answer as well. */
 	digests_take_fresh(d, mine);
@@ -180,39 +173,23 @@ static void *digests_work(void *arg)
 	return NULL;
 }
 
-/* Starts the thread.  The caller holds the lock. */
-static int digests_start_thread(struct rsh_digests *d)
-{
-	const int rc = rsh_thread_start_alone(digests_work, d);
-
-	d->running = rc == 0;
-	return rc;
-}
-
-/* Finds a digest that was kept.  The caller holds the lock. */
-static bool digests_find_known(const struct rsh_digests *d, uint64_t node,
-			       uint64_t *xxh3)
-{
-	for (size_t i = 0; i < d->n_known; i++)
-		if (d->known[i].node == node) {
-			*xxh3 = d->known[i].xxh3;
-			return true;
-		}
-	return false;
-}
-
 void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 		     const struct rsh_digest_calls *calls, void *ctx)
 {
 	struct waiter *w = malloc(sizeof(*w));
 	uint64_t xxh3 = 0;
-	bool known;
+	bool known = false;
 	int rc = w ? 0 : -ENOMEM;
 
 	pthread_mutex_lock(&d->lock);
-	known = digests_find_known(d, node, &xxh3);
-	if (rc == 0 && !known && !d->running)
-		rc = digests_start_thread(d);
+	for (size_t i = 0; i < d->n_known && !known; i++) {
+		known = d->known[i].node == node;
+		xxh3 = known ? d->known[i].xxh3 : 0;
+	}
+	if (rc == 0 && !known && !d->running) {
+		rc = rsh_thread_start_alone(digests_work, d);
+		d->running = rc == 0;
+	}
 	if (rc == 0 && !known) {
 		*w = (struct waiter){ .node = node, .calls = calls,
 				      .ctx = ctx };

@@ -6,11 +6,13 @@
 
 #include "vfs_i.h"
 
-#include <stdlib.h>
+#include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/vfs/inspect.h"
 
 /* ---- building ---- */
 
@@ -120,12 +122,22 @@ static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
 				   v->shown.texts[leaf - v->n_files].body;
 }
 
-static void reshard_show_text(const struct rsh_reshard *v,
-			      const struct rsh_output_text *text,
-			      struct rsh_leaf *out)
+static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
+			struct rsh_leaf *out)
 {
-	const struct rsh_tree *t = &v->vfs.tree;
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	const struct rsh_tree *t = &vfs->tree;
+	const struct rsh_output_text *text;
 
+	if (leaf < v->n_files) {
+		*out = (struct rsh_leaf){
+			.mode = v->files[leaf].mode,
+			.size = rsh_plan_size(v->plan, leaf),
+			.mtime = v->files[leaf].mtime,
+		};
+		return 0;
+	}
+	text = &v->shown.texts[leaf - v->n_files];
 	*out = (struct rsh_leaf){
 		.mode = text->attr ?
 			rsh_store_mode_as(text->attr, t->uid, t->gid) :
@@ -138,21 +150,6 @@ static void reshard_show_text(const struct rsh_reshard *v,
 		if (file_is_newer(&v->files[i].mtime, &out->mtime))
 			out->mtime = v->files[i].mtime;
 	}
-}
-
-static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
-			struct rsh_leaf *out)
-{
-	const struct rsh_reshard *v = rsh_reshard_of(vfs);
-
-	if (leaf >= v->n_files)
-		reshard_show_text(v, &v->shown.texts[leaf - v->n_files], out);
-	else
-		*out = (struct rsh_leaf){
-			.mode = v->files[leaf].mode,
-			.size = rsh_plan_size(v->plan, leaf),
-			.mtime = v->files[leaf].mtime,
-		};
 	return 0;
 }
 
@@ -169,3 +166,41 @@ const struct rsh_vfs_ops rsh_reshard_ops = {
 	.source = reshard_source,
 	.attribute = rsh_reshard_attribute,
 };
+
+bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+
+	if (vfs->ops != &rsh_reshard_ops)
+		return false;
+	*out = (struct rsh_vfs_view){
+		.vfs = vfs,
+		.plan = v->plan,
+		.source = v->source,
+		.reader = v->reader,
+		.src = v->src,
+		.dst = v->dst,
+		.names = v->names,
+		.output = v->output,
+	};
+	return true;
+}
+
+bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
+{
+	struct rsh_node found;
+
+	if (vfs->ops != &rsh_reshard_ops ||
+	    !rsh_tree_node(&vfs->tree, node, &found) ||
+	    found.kind != RSH_NODE_FILE ||
+	    found.leaf >= rsh_reshard_of(vfs)->n_files)
+		return false;
+	*rank = found.leaf;
+	return true;
+}
+
+void rsh_vfs_file_name(const struct rsh_vfs *v, uint32_t file, char *name,
+		       size_t max)
+{
+	rsh_output_file_name(&v->tree, file, name, max);
+}

@@ -27,12 +27,6 @@ bool rsh_vfs_is_state(const char *name)
 	       rsh_is_flattened_state(name);
 }
 
-static void states_add(struct states *s, const char *name, bool is_new)
-{
-	if (is_new && s->n++ == 0)
-		s->example = name;
-}
-
 static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 {
 	struct states *s = ctx;
@@ -40,27 +34,8 @@ static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 	if (!rsh_vfs_is_state(name))
 		return;
 	s->bytes += bytes;
-	states_add(s, name, true);
-}
-
-/* Returns the number of bytes of states in one file. */
-static uint64_t states_of_index(const struct rsh_ckpt_index *ix,
-				const struct rsh_names *names, bool *seen,
-				struct states *s)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < ix->n_records; i++) {
-		const struct rsh_record *r = &ix->records[i];
-		const char *name = rsh_names_text(names, r->name);
-
-		if (!rsh_vfs_is_state(name))
-			continue;
-		bytes += r->content_bytes;
-		states_add(s, name, !seen[r->name]);
-		seen[r->name] = true;
-	}
-	return bytes;
+	if (s->n++ == 0)
+		s->example = name;
 }
 
 /* The files of neighbouring ranks mostly share an index, so the result of the
@@ -78,11 +53,23 @@ static int states_of_ranks(const struct rsh_source_view *view,
 	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
 		const struct rsh_ckpt_index *ix = view->index[rank];
 
-		if (ix && ix != before)
-			bytes = states_of_index(ix, view->names, seen, s);
-		if (ix)
-			s->bytes += bytes;
-		before = ix ? ix : before;
+		if (!ix)
+			continue;
+		if (ix != before)
+			bytes = 0;
+		for (uint32_t i = 0; ix != before && i < ix->n_records; i++) {
+			const struct rsh_record *r = &ix->records[i];
+			const char *name = rsh_names_text(view->names, r->name);
+
+			if (!rsh_vfs_is_state(name))
+				continue;
+			bytes += r->content_bytes;
+			if (!seen[r->name] && s->n++ == 0)
+				s->example = name;
+			seen[r->name] = true;
+		}
+		s->bytes += bytes;
+		before = ix;
 	}
 	return 0;
 }

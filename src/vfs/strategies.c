@@ -18,55 +18,42 @@ static int strategies_load(const struct rsh_vfs_config *cfg,
 		0;
 }
 
-/* Logs all notes in one line. */
-static void strategies_log_notes(const struct rsh_derived *d)
-{
-	cleanup_free char *all = NULL;
-	size_t size;
-	FILE *to = d->n_notes ? open_memstream(&all, &size) : NULL;
-
-	for (uint32_t i = 0; to && i < d->n_notes; i++)
-		fprintf(to, "%s%s", i ? "; " : "", d->notes[i]);
-	if (to && fclose(to) == 0)
-		rsh_log_notice("--dst-mesh: %s", all);
-}
-
-/* Derives the destination's strategy from the source's. */
-static int derive_from(const struct rsh_vfs_config *cfg,
-		       const struct rsh_derive_shapes *shapes,
-		       struct rsh_names *names, const struct rsh_strategy *src,
-		       struct rsh_strategy **dst, struct rsh_error *err)
-{
-	struct rsh_derived *derived;
-	int rc = rsh_strategy_derive(src, shapes, cfg->derive, names, &derived,
-				     err);
-
-	if (rc) {
-		rsh_error_prefix(err, "--dst-mesh (`reshardfs strategy derive` "
-				      "has more options)");
-		return rc;
-	}
-	strategies_log_notes(derived);
-	rc = rsh_derived_strategy(derived, "the derived strategy", names, dst,
-				  err);
-	rsh_derived_free(derived);
-	return rc;
-}
-
+/* Derives the destination's strategy from the source's.  It logs all notes in
+ * one line. */
 static int derive(const struct rsh_vfs_config *cfg, struct rsh_names *names,
 		  const struct rsh_strategy *src, struct rsh_strategy **dst,
 		  struct rsh_error *err)
 {
 	struct rsh_derive_shapes *shapes = rsh_derive_shapes_new();
 	struct rsh_source_options files = cfg->files;
+	struct rsh_derived *derived = NULL;
+	cleanup_free char *all = NULL;
+	FILE *to = NULL;
+	size_t size;
 	int rc;
 
 	if (!shapes)
 		return rsh_error_nomem(err);
 	files.unsharded = !src;
 	rc = rsh_source_shapes(cfg->source, &files, src, names, shapes, err);
-	if (rc == 0)
-		rc = derive_from(cfg, shapes, names, src, dst, err);
+	if (rc == 0) {
+		rc = rsh_strategy_derive(src, shapes, cfg->derive, names,
+					 &derived, err);
+		if (rc)
+			rsh_error_prefix(err, "--dst-mesh (`reshardfs strategy "
+					      "derive` has more options)");
+	}
+	if (rc == 0) {
+		if (derived->n_notes)
+			to = open_memstream(&all, &size);
+		for (uint32_t i = 0; to && i < derived->n_notes; i++)
+			fprintf(to, "%s%s", i ? "; " : "", derived->notes[i]);
+		if (to && fclose(to) == 0)
+			rsh_log_notice("--dst-mesh: %s", all);
+		rc = rsh_derived_strategy(derived, "the derived strategy",
+					  names, dst, err);
+	}
+	rsh_derived_free(derived);
 	rsh_derive_shapes_free(shapes);
 	return rc;
 }

@@ -67,26 +67,6 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 	return rsh_tree_find(vfs_tree_with(v, parent), parent, name);
 }
 
-/* Fills the fields that are the same for all nodes. */
-static void vfs_fill_stat(struct stat *st, const struct rsh_tree *t,
-			  uint64_t node, const struct rsh_leaf *leaf)
-{
-	*st = (struct stat){
-		.st_ino = node,
-		.st_mode = leaf->mode,
-		.st_nlink = 1,
-		.st_uid = t->uid,
-		.st_gid = t->gid,
-		.st_size = (off_t)leaf->size,
-		.st_blksize = PREFERRED_IO_BYTES,
-		.st_blocks = (blkcnt_t)((leaf->size + STAT_BLOCK_BYTES - 1) /
-					STAT_BLOCK_BYTES),
-		.st_mtim = leaf->mtime,
-		.st_ctim = leaf->mtime,
-		.st_atim = leaf->mtime,
-	};
-}
-
 int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 {
 	const struct rsh_tree *t = vfs_tree_with(v, node);
@@ -96,16 +76,27 @@ int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 
 	if (!rsh_tree_node(t, node, &found))
 		return -ENOENT;
-	if (found.kind != RSH_NODE_DIR)
-		rc = t == &v->tree ? v->ops->show(v, found.leaf, &leaf) :
-				     rsh_control_show(v, &leaf);
-	vfs_fill_stat(st, t, node, &leaf);
-	if (found.kind == RSH_NODE_DIR) {
-		st->st_mode |= S_IFDIR;
-		st->st_nlink = 2 + rsh_tree_n_dirs(t, node);
-	} else {
-		st->st_mode |= found.kind == RSH_NODE_LINK ? S_IFLNK : S_IFREG;
-	}
+	if (found.kind != RSH_NODE_DIR && t == &v->tree)
+		rc = v->ops->show(v, found.leaf, &leaf);
+	else if (found.kind != RSH_NODE_DIR)
+		leaf.mode = 0400; /* a file of the control directory */
+	*st = (struct stat){
+		.st_ino = node,
+		.st_mode = leaf.mode |
+			   (found.kind == RSH_NODE_DIR ? S_IFDIR :
+			    found.kind == RSH_NODE_LINK ? S_IFLNK : S_IFREG),
+		.st_nlink = found.kind == RSH_NODE_DIR ?
+			    2 + rsh_tree_n_dirs(t, node) : 1,
+		.st_uid = t->uid,
+		.st_gid = t->gid,
+		.st_size = (off_t)leaf.size,
+		.st_blksize = PREFERRED_IO_BYTES,
+		.st_blocks = (blkcnt_t)((leaf.size + STAT_BLOCK_BYTES - 1) /
+					STAT_BLOCK_BYTES),
+		.st_mtim = leaf.mtime,
+		.st_ctim = leaf.mtime,
+		.st_atim = leaf.mtime,
+	};
 	return rc;
 }
 
@@ -180,29 +171,9 @@ int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
 	       v->ops->backing(v, found.leaf, file) : -ENODATA;
 }
 
-static struct rsh_store *store_of(const struct rsh_vfs *v)
+struct rsh_store *rsh_vfs_store(const struct rsh_vfs *v)
 {
 	return rsh_source_store(v->ops->source(v));
-}
-
-int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd)
-{
-	return rsh_store_descriptor(store_of(v), file, fd);
-}
-
-int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd)
-{
-	return rsh_store_check(store_of(v), file, fd);
-}
-
-bool rsh_vfs_backing_is_remote(const struct rsh_vfs *v)
-{
-	return rsh_store_is_remote(store_of(v));
-}
-
-bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
-{
-	return rsh_store_is_stacked(store_of(v));
 }
 
 static uint64_t vfs_largest_in(const struct rsh_vfs *v, uint64_t dir)

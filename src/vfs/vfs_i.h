@@ -67,8 +67,6 @@ struct rsh_vfs {
  * of the source.  uid and gid own all nodes. */
 void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
 		 gid_t gid);
-/* Fills the properties of a file of the control directory. */
-int rsh_control_show(const struct rsh_vfs *v, struct rsh_leaf *out);
 /* Frees the fields that all kinds of tree have in common. */
 void rsh_vfs_clear(struct rsh_vfs *v);
 

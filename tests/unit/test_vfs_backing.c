@@ -102,8 +102,8 @@ static void assert_backed(const struct fixture *f, uint64_t node)
 	int fd;
 
 	assert_int_equal(rsh_vfs_backing(f->vfs, node, &file), 0);
-	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &fd), 0);
-	assert_int_equal(rsh_vfs_backing_check(f->vfs, file, fd), 0);
+	assert_int_equal(rsh_store_descriptor(rsh_vfs_store(f->vfs), file, &fd), 0);
+	assert_int_equal(rsh_store_check(rsh_vfs_store(f->vfs), file, fd), 0);
 	assert_int_equal(pread(fd, source, sizeof(source), 0), f->size);
 	assert_int_equal(rsh_vfs_read(f->vfs, node, virtual, sizeof(virtual),
 				      0), f->size);
@@ -383,11 +383,12 @@ static void a_changed_file_is_stale(void **state)
 	mount(f);
 	node = at(f, "rank_0", "net_0.ckpt");
 	assert_int_equal(rsh_vfs_backing(f->vfs, node, &file), 0);
-	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &fd), 0);
+	assert_int_equal(rsh_store_descriptor(rsh_vfs_store(f->vfs), file, &fd), 0);
 	touch(f);
 	assert_int_equal(rsh_vfs_backing(f->vfs, node, &file), 0);
-	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &other), -ESTALE);
-	assert_int_equal(rsh_vfs_backing_check(f->vfs, file, fd), -ESTALE);
+	assert_int_equal(rsh_store_descriptor(rsh_vfs_store(f->vfs), file, &other),
+			 -ESTALE);
+	assert_int_equal(rsh_store_check(rsh_vfs_store(f->vfs), file, fd), -ESTALE);
 	close(fd);
 }
 
@@ -402,7 +403,8 @@ static void a_file_that_changed_before_is_stale(void **state)
 	touch(f);
 	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
 					 &file), 0);
-	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &fd), -ESTALE);
+	assert_int_equal(rsh_store_descriptor(rsh_vfs_store(f->vfs), file, &fd),
+			 -ESTALE);
 }
 
 /* Its headers would have to be compared. */

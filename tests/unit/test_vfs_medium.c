@@ -121,8 +121,8 @@ static void the_newest_step_is_shown(void **state)
 	mount(f, NULL);
 	assert_shown(f, 0);
 	assert_shown(f, 1);
-	assert_true(rsh_vfs_backing_is_remote(f->vfs));
-	assert_false(rsh_vfs_backing_is_stacked(f->vfs));
+	assert_true(rsh_store_is_remote(rsh_vfs_store(f->vfs)));
+	assert_false(rsh_store_is_stacked(rsh_vfs_store(f->vfs)));
 }
 
 static void nobody_gets_a_descriptor(void **state)
@@ -134,7 +134,8 @@ static void nobody_gets_a_descriptor(void **state)
 	mount(f, NULL);
 	assert_int_equal(rsh_vfs_backing(f->vfs, file_of(f, 0), &file),
 			 -ENODATA);
-	assert_int_equal(rsh_vfs_backing_open(f->vfs, 0, &fd), -ENOTSUP);
+	assert_int_equal(rsh_store_descriptor(rsh_vfs_store(f->vfs), 0, &fd),
+			 -ENOTSUP);
 }
 
 static void another_version_is_stale(void **state)

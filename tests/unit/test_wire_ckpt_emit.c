@@ -27,7 +27,7 @@ static void assert_bytes(const uint8_t *got, size_t len,
 static void test_golden_scalar(void **state)
 {
 	const struct rsh_record_shape shape = { "sc", 2, RSH_DTYPE_FLOAT32,
-						0, NULL, 4 };
+						0, NULL, NULL, 4 };
 	struct buffer wanted = { NULL, 0 };
 	uint8_t out[64];
 	size_t len;
@@ -52,7 +52,8 @@ static struct buffer emit_again(const struct buffer *file,
 		const char *name = rsh_names_text(names, r->name);
 		const struct rsh_record_shape shape = {
 			name, strlen(name), (enum rsh_dtype)r->dtype,
-			r->n_dims, rsh_record_dims(ix, r), r->content_bytes,
+			r->n_dims, rsh_record_dims(ix, r), NULL,
+			r->content_bytes,
 		};
 
 		for (uint32_t k = 0; k < r->n_extents; k++) {
@@ -139,7 +140,8 @@ static void draw(uint64_t *seed, char *name, int64_t *dims, uint8_t *content,
 	*t = (struct tensor){ name, rsh_dtype_name(dtype), n_dims, dims,
 			      content, content_len };
 	*s = (struct rsh_record_shape){ name, name_len, dtype,
-					(uint8_t)n_dims, dims, content_len };
+					(uint8_t)n_dims, dims, NULL,
+					content_len };
 }
 
 static void test_random_records(void **state)
@@ -196,7 +198,7 @@ static void test_size_of_chunked_tensor(void **state)
 {
 	const struct rsh_record_shape shape = { "w", 1, RSH_DTYPE_FLOAT32,
 						DIMS(513, 512, 512),
-						513 << 20 };
+						NULL, 513 << 20 };
 	/* 0a <5> 0a0177 12 <5> (08 <2>){3} 1207Float32 1a <5>; the small chunk
 	 * needs numbers of 3, 3 and 3 bytes. */
 	const uint64_t large_header = 6 + 3 + 6 + 9 + 9 + 6;
@@ -214,7 +216,7 @@ static void test_size_of_chunked_tensor(void **state)
 static void test_overflow(void **state)
 {
 	struct rsh_record_shape shape = { "w", 1, RSH_DTYPE_INT8, DIMS(1),
-					  UINT64_MAX };
+					  NULL, UINT64_MAX };
 	uint64_t size;
 
 	(void)state;

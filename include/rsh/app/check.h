@@ -29,8 +29,7 @@ int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_export(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_mountpoint(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
 
@@ -38,14 +37,6 @@ int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
  * sentence. */
 int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
 		   const char *word, struct rsh_error *err);
-/* Sets the form from the first operand, and checks the number of the operands
- * after it. */
-int rsh_check_form_operands(struct rsh_options *o, struct rsh_error *err);
-/* Refuses options that only other forms take.  If the form has no `tree` to
- * read, it also refuses options that choose files of a tree; `without` is the
- * text that says how to give the form a tree. */
-int rsh_check_form_use(const struct rsh_options *o, bool tree,
-		       const char *without, struct rsh_error *err);
 
 /* ---- what `verify` compares ---- */
 

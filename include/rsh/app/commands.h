@@ -68,8 +68,5 @@ const char *rsh_command_form_word(const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is similar to a command, or
  * else "". */
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES]);
-/* Does the same for the forms of the command. */
-void rsh_form_guess(const struct rsh_command *command, const char *word,
-		    char text[RSH_SUGGESTION_BYTES]);
 
 #endif

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/reading.h sets up reading the content of SOURCE, for all commands that
- * read it. */
+/* app/reading.h is for all commands that read the content of SOURCE. */
 #ifndef RSH_APP_READING_H
 #define RSH_APP_READING_H
 
 #include "rsh/app/options.h"
 #include "rsh/read/stream.h"
-
-/* Makes the reader of SOURCE's content, which the caller owns.  Returns 0, or
- * -errno with a sentence. */
-int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
-		    struct rsh_error *err);
 
 /* This must be called when the tree is known.  It keeps so much memory free
  * that the largest file of the tree can be loaded next, unless the options set

@@ -205,16 +205,9 @@ struct rsh_stretch {
 	uint64_t offset, length;
 	uint64_t at; /* where they are among the elements that were asked for */
 };
-/* Calls `each` for the places of rows [from, from + n) of a tensor, in any
- * order, where a row is an element of its first dimension.  The function stops
- * when `each` does not return 0, and returns that.  Returns -EIO if no file
- * holds some of the rows. */
-int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
-		    uint64_t from, uint64_t n, const atomic_bool *avoid,
-		    int (*each)(void *ctx, const struct rsh_stretch *s),
-		    void *ctx);
-
-/* Does the same for the elements of a box of the tensor. */
+/* Calls `each` for the places of the elements of a box of the tensor, in any
+ * order.  The function stops when `each` does not return 0, and returns that.
+ * Returns -EIO if no file holds some of the elements. */
 int rsh_tensor_box(const struct rsh_catalogue *c, const struct rsh_tensor *t,
 		   const struct rsh_box *box, const atomic_bool *avoid,
 		   int (*each)(void *ctx, const struct rsh_stretch *s),

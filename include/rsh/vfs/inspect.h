@@ -31,9 +31,6 @@ bool rsh_vfs_rank(const struct rsh_vfs *v, uint64_t node, uint32_t *rank);
 void rsh_vfs_file_name(const struct rsh_vfs *v, uint32_t file, char *name,
 		       size_t max);
 
-/* Returns the source of a tree.  The tree owns it. */
-const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v);
-
 /* Gives an array (from malloc) and its length, the number of source ranks.
  * Element i is the lowest rank that holds the same slice of every parameter as
  * source rank i.  Without a strategy gives NULL and 0.  Returns 0 or

@@ -204,18 +204,9 @@ ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
  * The first call for a file reads the headers of the source file, which takes
  * milliseconds.  The result is kept. */
 int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
-/* Opens a descriptor of the source file, which the caller owns.  Returns 0,
- * -ESTALE if the file is no longer the one that was indexed, -EIO, -ENOMEM or
- * -EMFILE. */
-int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd);
-/* Checks the file of that descriptor.  Returns 0 if the file has not changed,
- * else -ESTALE. */
-int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd);
-/* Returns what rsh_source_is_remote() does. */
-bool rsh_vfs_backing_is_remote(const struct rsh_vfs *v);
-/* Returns whether the source files are on a stacked file system, which passes
- * reads on to another file system. */
-bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v);
+/* Returns the store that has the source files by these numbers
+ * (rsh_store_descriptor(), rsh_store_check()).  The tree owns it. */
+struct rsh_store *rsh_vfs_store(const struct rsh_vfs *v);
 
 /* Returns the size of the largest file in bytes. */
 uint64_t rsh_vfs_largest(const struct rsh_vfs *v);

@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/convert.c runs `convert`: it lists and shows tables of rules. */
+/* app/cli/convert.c runs `convert`: it lists and shows tables of rules, and
+ * checks one, alone and with the tensors of a source. */
 #include "config.h"
 
 #include "commands.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
+#include "ls.h"
 #include "rsh/app/commands.h"
+#include "rsh/read/tensor_load.h"
+#include "rsh/source/format.h"
+#include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
+#include "rsh/weights/quantised.h"
+#include "rsh/weights/weights.h"
 
 /* ---- list ---- */
 
-static const struct rsh_column columns[] = {
+static const struct rsh_column table_columns[] = {
 	{ "TABLE" },
 	{ "WHAT IT IS FOR" },
 	{ "SUITS", .wrap = true },
@@ -57,42 +65,34 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 }
 
 /* A table that cannot be read is listed with the reason. */
-static int list_one(const struct rsh_table_at *at, struct rsh_table *rows,
-		    json_t *all, bool *good)
-{
-	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_rule_table *t = NULL;
-	int rc = rsh_rule_table_load(at->path, &t, &why);
-
-	if (rc == -ENOMEM)
-		return rc;
-	*good &= rc == 0;
-	if (all)
-		json_array_append_new(all, listed_json(at, t, &why));
-	else
-		listed_row(rows, at, t, &why);
-	rsh_rule_table_free(t);
-	return 0;
-}
-
 static int list_tables(const struct rsh_printer *out, bool *good)
 {
-	struct rsh_table *rows = rsh_table_new(columns, sizeof(columns) /
-							sizeof(columns[0]));
+	struct rsh_table *rows = out->json ? NULL : RSH_TABLE(table_columns);
 	json_t *all = out->json ? json_array() : NULL;
 	struct rsh_table_list l;
 	int rc = rsh_tables_list(&l);
 
-	for (size_t i = 0; rc == 0 && i < l.n; i++)
-		rc = list_one(&l.v[i], rows, all, good);
+	for (size_t i = 0; rc != -ENOMEM && i < l.n; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+		struct rsh_rule_table *t = NULL;
+
+		rc = rsh_rule_table_load(l.v[i].path, &t, &why);
+		*good &= rc == 0;
+		if (all)
+			json_array_append_new(all, listed_json(&l.v[i], t,
+							       &why));
+		else
+			listed_row(rows, &l.v[i], t, &why);
+		rsh_rule_table_free(t);
+	}
 	rsh_table_list_clear(&l);
-	if (rc == 0)
-		rc = out->json ?
-			rsh_printer_json(out, json_pack("{s:O}", "tables",
-						       all)) :
-			rsh_table_print(rows, out);
+	if (rc == -ENOMEM)
+		rsh_table_free(rows);
+	else
+		rc = all ? rsh_printer_json(out, json_pack("{s:O}", "tables",
+							   all)) :
+			   rsh_table_print(rows, out);
 	json_decref(all);
-	rsh_table_free(rows);
 	return rc;
 }
 
@@ -107,6 +107,374 @@ static int show_table(const char *path, struct rsh_error *err)
 	/* A write error is detected at the end of the program. */
 	if (rc == 0)
 		(void)!fwrite(data, 1, len, stdout);
+	return rc;
+}
+
+/* ---- check: the report ---- */
+
+#define NAMED_MAX 3 /* so many tensors are named, the others are counted */
+
+struct checking {
+	const struct rsh_options *o;
+	struct rsh_table_set tables;
+	const struct rsh_rule_table *table; /* the one that is checked */
+	struct rsh_model_config *config; /* NULL: there is none */
+	struct rsh_names *names;
+	struct rsh_source *source;
+	struct rsh_strategy *strategy; /* strategy of the source; NULL: the
+				        * source is not sharded */
+	struct rsh_arena arena;
+	struct rsh_offers in; /* the tensors of the source */
+	enum rsh_side from;
+
+	struct rsh_printer out;
+	bool *used; /* [in]: a tensor is made of it; NULL: there is no source */
+	struct rsh_table *rows;
+	json_t *tensors, *passed, *findings; /* NULL: not JSON */
+	char **sentences;
+	size_t n_sentences, sentences_cap;
+	uint32_t n_made, n_used, n_passed, n_wrong;
+	bool nomem;
+};
+
+static const struct rsh_column columns[] = {
+	{ "LINE", .right = true },
+	{ "IS MADE", .shorten = true },
+	{ "SHAPE" },
+	{ "OF", .shorten = true },
+};
+
+static void checking_clear(struct checking *c)
+{
+	for (size_t i = 0; i < c->n_sentences; i++)
+		free(c->sentences[i]);
+	free(c->sentences);
+	free(c->used);
+	json_decref(c->tensors);
+	json_decref(c->passed);
+	json_decref(c->findings);
+	rsh_table_free(c->rows);
+	rsh_catalogue_free(c->in.cat);
+	rsh_arena_clear(&c->arena);
+	rsh_strategy_free(c->strategy);
+	rsh_source_free(c->source);
+	rsh_names_free(c->names);
+	rsh_model_config_free(c->config);
+	rsh_table_set_clear(&c->tables);
+}
+
+static const char *offer_shape(const struct rsh_offer *f,
+			       char text[RSH_LS_SHAPE_MAX])
+{
+	return rsh_ls_shape((const int64_t *)f->dims, f->n_dims, text);
+}
+
+static json_t *offer_json(const struct checking *c, const struct rsh_offer *f)
+{
+	return json_pack("{s:o,s:s,s:o}", "name",
+			 rsh_json_text(rsh_names_text(c->names, f->name)),
+			 "dtype", rsh_dtype_name(f->dtype), "shape",
+			 rsh_ls_shape_json((const int64_t *)f->dims,
+					   f->n_dims));
+}
+
+/* Adds a tensor with the line of its rule to a list of the JSON. */
+static void add_offer_json(struct checking *c, json_t *to, json_t *one,
+			   const struct rsh_rule *rule)
+{
+	json_object_set_new(one, "line", rule ? json_integer(rule->line) :
+						json_null());
+	if (json_array_append_new(to, one))
+		c->nomem = true;
+}
+
+/* Adds a row: what is made, and of which tensors.  It names only the first of
+ * these, so that the row of a stack of experts stays short. */
+static void add_offer_row(struct checking *c, const struct rsh_rule *rule,
+			  const struct rsh_offer *made, const uint32_t *sources,
+			  uint32_t n)
+{
+	char text[NAMED_MAX * (1024 + RSH_LS_SHAPE_MAX) + 64] = "";
+	char shape[RSH_LS_SHAPE_MAX];
+	size_t at = 0;
+
+	if (rule)
+		rsh_table_cell(c->rows, "%" PRIu32, rule->line);
+	else
+		rsh_table_cell(c->rows, "-");
+	rsh_table_cell(c->rows, "%s", made ? rsh_names_text(c->names,
+							    made->name) :
+					     "nothing");
+	rsh_table_cell(c->rows, "%s", made ? offer_shape(made, shape) : "-");
+	for (uint32_t i = 0; i < n && i < NAMED_MAX; i++) {
+		const struct rsh_offer *f = &c->in.v[sources[i]];
+
+		at += (size_t)snprintf(text + at, sizeof(text) - at,
+				       "%s%.1000s %s", i ? " + " : "",
+				       rsh_names_text(c->names, f->name),
+				       offer_shape(f, shape));
+	}
+	if (n > NAMED_MAX)
+		snprintf(text + at, sizeof(text) - at, " and %" PRIu32 " more",
+			 n - NAMED_MAX);
+	rsh_table_cell(c->rows, "%s", text);
+}
+
+/* These are callbacks for rsh_weights_check() and rsh_weights_check_table(). */
+static void report_made(void *ctx, const struct rsh_offer *offer,
+			const struct rsh_rule *rule, const uint32_t *sources,
+			uint32_t n)
+{
+	struct checking *c = ctx;
+	json_t *of, *one;
+
+	c->n_made++;
+	for (uint32_t i = 0; i < n; i++) {
+		c->n_used += !c->used[sources[i]];
+		c->used[sources[i]] = true;
+	}
+	if (!c->tensors) {
+		add_offer_row(c, rule, offer, sources, n);
+		return;
+	}
+	of = json_array();
+	for (uint32_t i = 0; i < n; i++)
+		json_array_append_new(of, offer_json(c, &c->in.v[sources[i]]));
+	one = offer_json(c, offer);
+	json_object_set_new(one, "of", of);
+	add_offer_json(c, c->tensors, one, rule);
+}
+
+static void report_passed(void *ctx, uint32_t source,
+			  const struct rsh_rule *rule)
+{
+	struct checking *c = ctx;
+
+	c->n_passed++;
+	if (c->passed)
+		add_offer_json(c, c->passed, offer_json(c, &c->in.v[source]),
+			       rule);
+	else
+		add_offer_row(c, rule, NULL, &source, 1);
+}
+
+static void report_finding(void *ctx, bool wrong, const char *sentence)
+{
+	struct checking *c = ctx;
+	char *line;
+
+	c->n_wrong += wrong;
+	if (c->findings) {
+		if (json_array_append_new(
+			    c->findings,
+			    json_pack("{s:b,s:o}", "wrong", wrong, "sentence",
+				      rsh_json_text(sentence))))
+			c->nomem = true;
+		return;
+	}
+	if (asprintf(&line, "%s%s", wrong ? "" : "remark: ", sentence) < 0) {
+		c->nomem = true;
+		return;
+	}
+	if (rsh_grow(&c->sentences, &c->sentences_cap, c->n_sentences + 1,
+		     sizeof(*c->sentences))) {
+		free(line);
+		c->nomem = true;
+		return;
+	}
+	c->sentences[c->n_sentences++] = line;
+}
+
+static void report_wrong(void *ctx, const char *sentence)
+{
+	report_finding(ctx, true, sentence);
+}
+
+/* Returns 0 or -ENOMEM. */
+static int print_report(struct checking *c)
+{
+	static const char *const sides[] = { "hf", "mindspore" };
+
+	if (c->nomem)
+		return -ENOMEM;
+	if (c->tensors)
+		return rsh_printer_json(&c->out, json_pack(
+			"{s:o,s:o,s:O,s:O,s:O}", "table",
+			rsh_json_text(rsh_rule_table_path(c->table)), "from",
+			c->used ? json_string(sides[c->from]) : json_null(),
+			"tensors", c->tensors, "passed", c->passed, "findings",
+			c->findings));
+	if (c->used && !c->o->quiet &&
+	    rsh_table_print(steal_pointer(&c->rows), &c->out))
+		return -ENOMEM;
+	for (size_t i = 0; i < c->n_sentences; i++)
+		rsh_printer_line(&c->out, c->sentences[i]);
+	if (c->o->quiet)
+		return 0;
+	rsh_printer_put(&c->out, rsh_rule_table_path(c->table));
+	fputs(": ", c->out.f);
+	if (c->used)
+		fprintf(c->out.f, "%" PRIu32 " tensors of %s are made of "
+			"%" PRIu32 "; %" PRIu32 " are not converted: ",
+			c->n_made, c->from == RSH_SIDE_HF ? "MindSpore's form" :
+			"Hugging Face's form", c->n_used, c->n_passed);
+	if (c->n_wrong)
+		fprintf(c->out.f, "%" PRIu32 " error%s\n", c->n_wrong,
+			c->n_wrong == 1 ? "" : "s");
+	else
+		fputs("good\n", c->out.f);
+	return 0;
+}
+
+/* ---- check: the source ---- */
+
+static int check_load(void *ctx, const struct rsh_catalogue *c,
+		      const struct rsh_tensor *t, uint8_t *to, size_t bytes,
+		      struct rsh_error *err)
+{
+	const struct checking *k = ctx;
+
+	return rsh_tensor_load(k->source, c, t, to, bytes, err);
+}
+
+/* Takes the step that a mount would try first, and makes quantised weights
+ * dense, as a mount does. */
+static int check_read_source(struct checking *c, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &c->o->vfs;
+	struct rsh_source_options files = v->files;
+	struct rsh_plan_options all = v->plan;
+	struct rsh_source_view view;
+	struct rsh_offers in;
+	int rc = 0;
+
+	files.unsharded = !v->src.path;
+	if (v->src.path)
+		rc = rsh_strategy_load(v->src.path, false, c->names,
+				       &c->strategy, err);
+	if (rc == 0)
+		rc = rsh_source_open(v->source, 0, UINT32_MAX, &files,
+				     &c->source, err);
+	if (rc == 0 && v->src.path &&
+	    rsh_source_format(c->source)->layout != RSH_LAYOUT_GIVEN)
+		rc = rsh_source_needs_none(c->source, err);
+	if (rc == 0)
+		rc = rsh_source_choose(c->source, 0, err);
+	if (rc == 0)
+		rc = rsh_source_index(c->source, c->names, err);
+	if (rc == 0 && !c->strategy)
+		rc = rsh_source_strategy(c->source, false, c->names,
+					 &c->strategy, err);
+	if (rc)
+		return rc;
+	rsh_source_log_left_out(c->source);
+	all.replicas = true;
+	rsh_source_view(c->source, c->names, &view);
+	rc = rsh_source_format(c->source)->read(&(struct rsh_read_job){
+		.source = c->source, .view = &view, .src = c->strategy,
+		.opts = &all, .arena = &c->arena,
+	}, &in, err);
+	if (rc)
+		return rc;
+	c->in = in;
+	return rsh_weights_dequantise(&(struct rsh_dequantise){
+		.config = c->config, .type = v->weights.dequantise,
+		.load = check_load, .ctx = c,
+	}, &c->arena, &c->in, err);
+}
+
+/* Loads the table, or those that suit the model, and chooses the one that a
+ * mount would use. */
+static int check_choose(struct checking *c, const char *path,
+			struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &c->o->vfs;
+	const char *config = v->weights.config;
+	struct rsh_weights_options o = { 0 };
+	cleanup_free char *beside = NULL;
+	int rc = 0;
+
+	if (v->source && !config && rsh_model_config_in(v->source, &beside))
+		return rsh_error_nomem(err);
+	if (v->source && (config || beside))
+		rc = rsh_model_config_load(config ? config : beside, &c->config,
+					   err);
+	if (rc == 0)
+		rc = rsh_tables_load(path, c->config, &c->tables, err);
+	if (rc == 0 && v->source) {
+		c->names = rsh_names_new();
+		rc = c->names ? check_read_source(c, err) :
+				rsh_error_nomem(err);
+	}
+	if (rc)
+		return rc;
+	o.config = c->config;
+	o.vocab_multiple = v->weights.vocab_multiple;
+	o.untie = v->weights.untie;
+	return rsh_weights_choose(&o, v->weights.from, c->tables.v, c->tables.n,
+				  &c->in, NULL, &c->table, err);
+}
+
+/* Returns 0 even if something is wrong, because the report then has it. */
+static int check_same(void *ctx, const struct rsh_offer *a,
+		      const struct rsh_offer *b, struct rsh_error *err)
+{
+	const struct checking *c = ctx;
+
+	return rsh_tensors_same(c->source, c->in.cat, a, b, err);
+}
+
+static int check_with_source(struct checking *c, struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &c->o->vfs.weights;
+	const struct rsh_weights_watch watch = {
+		.made = report_made, .passed = report_passed,
+		.wrong = report_wrong, .ctx = c,
+	};
+	struct rsh_weights_options o = {
+		.table = c->table, .config = c->config,
+		.unlisted = w->unlisted,
+		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
+		.same = check_same, .ctx = c,
+	};
+	int rc = 0;
+
+	if (w->from)
+		o.from = (enum rsh_side)(w->from - 1);
+	else
+		rc = rsh_weights_side(c->table, c->in.v, c->in.n, c->names,
+				      &o.from, err);
+	if (rc)
+		return rc;
+	c->from = o.from;
+	c->used = calloc((size_t)c->in.n + 1, sizeof(*c->used));
+	if (!c->used)
+		return rsh_error_nomem(err);
+	rc = rsh_weights_check(&o, &c->in, &c->arena, &watch, err);
+	return rc == -EINVAL ? 0 : rc;
+}
+
+static int check_table(const struct rsh_options *o, const char *path,
+		       bool *good, struct rsh_error *err)
+{
+	struct checking c = { .o = o, .rows = RSH_TABLE(columns) };
+	int rc = check_choose(&c, path, err);
+
+	rsh_printer_init(&c.out, o);
+	if (o->json) {
+		c.tensors = json_array();
+		c.passed = json_array();
+		c.findings = json_array();
+	}
+	if (rc == 0 && rsh_weights_check_table(c.table, report_finding, &c) ==
+			       -ENOMEM)
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && o->vfs.source)
+		rc = check_with_source(&c, err);
+	if (rc == 0 && print_report(&c))
+		rc = rsh_error_nomem(err);
+	*good = c.n_wrong == 0;
+	checking_clear(&c);
 	return rc;
 }
 
@@ -127,7 +495,7 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
 		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_CHECK)
-		return rsh_convert_check(o, path ? path : RSH_TABLE_AUTO);
+		rc = check_table(o, path ? path : RSH_TABLE_AUTO, &good, &err);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_SHOW)
 		rc = show_table(path, &err);
 	if (rc)

@@ -3,7 +3,8 @@
  * tables of commands and options, wrapped to a width. */
 #include "config.h"
 
-#include "help.h"
+
+#include "commands.h"
 
 #include <string.h>
 

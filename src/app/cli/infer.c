@@ -36,15 +36,6 @@ static void infer_clear(struct rsh_infer *x)
 
 /* ---- which step ---- */
 
-static size_t count_valid_ranks(const struct rsh_infer *x)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < x->n_there; i++)
-		n += rsh_infer_has_file(x, x->there[i]);
-	return n;
-}
-
 /* Chooses and indexes step i; *n is how many ranks have a valid file of it. */
 static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
 			   struct rsh_error *err)
@@ -61,27 +52,15 @@ static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
 	if (rc == 0)
 		rc = rsh_source_index(x->source, x->names, err);
 	rsh_source_view(x->source, x->names, &x->view);
-	if (rc == 0)
-		*n = count_valid_ranks(x);
+	for (size_t k = 0; rc == 0 && k < x->n_there; k++)
+		*n += rsh_infer_has_file(x, x->there[k]);
 	rsh_source_candidate_text(x->source, i, x->step, sizeof(x->step));
 	return rc;
 }
 
-/* Logs one line for an incomplete step, with the first damaged file. */
-static void warn_of_part(const struct rsh_infer *x, size_t have)
-{
-	const char *first;
-	bool bad = rsh_source_n_bad(x->source, &first) > 0;
-
-	if (have == 0 && !bad)
-		return;
-	rsh_log_warning("%s: %s is incomplete: %zu of %zu ranks have a valid "
-			"file%s%s", x->options->vfs.source, x->step, have,
-			x->n_there, bad ? "; " : "", bad ? first : "");
-}
-
 /* Takes the newest step of which all ranks of the tree have a valid file, or
- * else the step of which most ranks have one. */
+ * else the step of which most ranks have one.  It logs a line for each
+ * incomplete step, with the first damaged file. */
 static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 {
 	const uint32_t n = rsh_source_n_candidates(x->source);
@@ -89,6 +68,7 @@ static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 	size_t most = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
+		const char *bad;
 		size_t have;
 		int rc = look_at_subject(x, i, &have, err);
 
@@ -96,7 +76,14 @@ static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 			return rc;
 		if (rc == 0 && have == x->n_there && have > 0)
 			return 0;
-		warn_of_part(x, have);
+		if (rsh_source_n_bad(x->source, &bad) == 0)
+			bad = NULL;
+		if (have > 0 || bad)
+			rsh_log_warning("%s: %s is incomplete: %zu of %zu "
+					"ranks have a valid file%s%s",
+					x->options->vfs.source, x->step, have,
+					x->n_there, bad ? "; " : "",
+					bad ? bad : "");
 		if (have > most) {
 			most = have;
 			best = i;
@@ -142,30 +129,16 @@ static bool is_subject(void *ctx, const char *name)
 	return !x->choice || rsh_choice_wants(x->choice, name);
 }
 
-static bool is_set_of(const struct rsh_infer_set *s,
-		      const struct rsh_inferred *t)
-{
-	return s->n == t->n_holders &&
-	       memcmp(s->ranks, t->holders, s->n * sizeof(*s->ranks)) == 0;
-}
-
-static bool follows(const struct rsh_infer *x, const struct rsh_infer_set *s)
-{
-	for (uint32_t i = 1; i < s->n; i++)
-		for (uint32_t r = s->ranks[i - 1] + 1; r < s->ranks[i]; r++)
-			if (rsh_infer_has_file(x, r))
-				return false;
-	return true;
-}
-
 static int find_set(struct rsh_infer *x, const struct rsh_inferred *t,
 		    uint32_t *out)
 {
-	struct rsh_infer_set s = { .n = t->n_holders };
+	struct rsh_infer_set s = { .n = t->n_holders, .follows = true };
 
 	/* Mostly it is the set of the previous tensor. */
 	for (size_t i = x->n_sets; i-- > 0;)
-		if (is_set_of(&x->sets[i], t)) {
+		if (x->sets[i].n == s.n &&
+		    memcmp(x->sets[i].ranks, t->holders,
+			   s.n * sizeof(*s.ranks)) == 0) {
 			*out = (uint32_t)i;
 			return 0;
 		}
@@ -178,7 +151,9 @@ static int find_set(struct rsh_infer *x, const struct rsh_inferred *t,
 	memcpy(s.ranks, t->holders, s.n * sizeof(*s.ranks));
 	s.first = s.ranks[0];
 	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
-	s.follows = follows(x, &s);
+	for (uint32_t i = 1; i < s.n; i++)
+		for (uint32_t r = s.ranks[i - 1] + 1; r < s.ranks[i]; r++)
+			s.follows &= !rsh_infer_has_file(x, r);
 	*out = (uint32_t)x->n_sets;
 	x->sets[x->n_sets++] = s;
 	return 0;
@@ -232,8 +207,7 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	if (rc == 0)
 		rc = rsh_infer_print_messages(x);
 	if (rc == 0)
-		rc = out.json ? rsh_infer_json(&out, x) :
-				rsh_infer_print(&out, x);
+		rc = rsh_infer_print(&out, x);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

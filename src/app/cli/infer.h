@@ -4,8 +4,7 @@
  * infer.c chooses the step, reads its tensors, and runs the command.
  * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
  * infer_messages.c prints hints, and what cannot be known, as sentences.
- * infer_print.c prints the table.
- * infer_json.c prints JSON. */
+ * infer_print.c prints the table, or JSON. */
 #ifndef RSH_APP_CLI_INFER_H
 #define RSH_APP_CLI_INFER_H
 
@@ -106,8 +105,7 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 /* Adds the sentences.  Returns 0 or -ENOMEM. */
 int rsh_infer_print_messages(struct rsh_infer *x);
 
-/* These return 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x);
-int rsh_infer_json(const struct rsh_printer *out, const struct rsh_infer *x);
 
 #endif

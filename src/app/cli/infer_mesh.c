@@ -95,42 +95,24 @@ static int try_span(struct rsh_infer *x, uint32_t set, uint32_t first,
 	return 0;
 }
 
-static uint32_t count_lost_before(const struct rsh_infer *x,
-				  const struct rsh_infer_set *s)
-{
-	uint32_t n = 0;
-
-	while (n < s->ranks[0] && !rsh_infer_has_file(x, s->ranks[0] - n - 1))
-		n++;
-	return n;
-}
-
-static uint32_t count_lost_behind(const struct rsh_infer *x,
-				  const struct rsh_infer_set *s)
-{
-	const uint32_t last = s->ranks[s->n - 1];
-	uint32_t n = 0;
-
-	while (n < s->n && n < LOST_MAX && !rsh_infer_has_file(x, last + n + 1))
-		n++;
-	return n;
-}
-
 /* If most tensors of six ranks fit no mesh, two ranks of eight may be lost. */
 static int find_span(struct rsh_infer *x, uint32_t set)
 {
 	const struct rsh_infer_set *s = &x->sets[set];
-	const uint32_t as_is = s->span;
-	uint32_t before = count_lost_before(x, s), behind, most, n, none;
+	const uint32_t as_is = s->span, last = s->ranks[s->n - 1];
+	uint32_t before = 0, behind = 0, most, n, none;
 	uint32_t first = s->first, span = as_is;
 	int rc = try_span(x, set, first, span, &most, &none);
 
 	if (rc || none * 8 <= most)
 		return rc;
 	most = 2 * most + (first % span == 0);
-	behind = count_lost_behind(x, s);
-	if (before > LOST_MAX)
-		before = LOST_MAX;
+	while (before < s->ranks[0] && before < LOST_MAX &&
+	       !rsh_infer_has_file(x, s->ranks[0] - before - 1))
+		before++;
+	while (behind < s->n && behind < LOST_MAX &&
+	       !rsh_infer_has_file(x, last + behind + 1))
+		behind++;
 	for (uint32_t more = 1; more <= before + behind && rc == 0; more++)
 		for (uint32_t k = 0; k <= before && k <= more && rc == 0; k++) {
 			if (more - k > behind)
@@ -148,34 +130,23 @@ static int find_span(struct rsh_infer *x, uint32_t set)
 	return rc ? rc : try_span(x, set, first, span, &n, &none);
 }
 
-/* ---- content that each rank has for itself ---- */
-
-static bool all_differ(const struct rsh_infer_tensor *t)
+/* Finds content that each rank has for itself.  This is known only if the set
+ * has weights or states that several ranks hold. */
+static void find_private(struct rsh_infer *x, uint32_t set)
 {
-	return t->n > 1 && t->n_groups == t->n;
-}
+	bool replicas = false;
 
-/* Returns whether the set has weights or states that several ranks hold. */
-static bool has_replicas(const struct rsh_infer *x, uint32_t set)
-{
 	for (size_t i = 0; i < x->n_tensors; i++) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
 
-		if (t->set == set && !t->may_be_private && !t->simple &&
-		    t->n > 1 && !all_differ(t))
-			return true;
+		replicas |= t->set == set && !t->may_be_private && !t->simple &&
+			    t->n > 1 && t->n_groups != t->n;
 	}
-	return false;
-}
-
-static void find_private(struct rsh_infer *x, uint32_t set)
-{
-	if (!has_replicas(x, set))
-		return;
-	for (size_t i = 0; i < x->n_tensors; i++) {
+	for (size_t i = 0; i < x->n_tensors && replicas; i++) {
 		struct rsh_infer_tensor *t = &x->tensors[i];
 
-		if (t->set == set && t->may_be_private && all_differ(t))
+		if (t->set == set && t->may_be_private && t->n > 1 &&
+		    t->n_groups == t->n)
 			t->verdict = RSH_VERDICT_PRIVATE;
 	}
 }
@@ -261,20 +232,6 @@ static int find_common(struct rsh_infer *x, uint32_t set)
 	return 0;
 }
 
-static void count_tensors(struct rsh_infer *x)
-{
-	for (size_t i = 0; i < x->n_tensors; i++) {
-		struct rsh_infer_tensor *t = &x->tensors[i];
-		struct rsh_infer_set *s = &x->sets[t->set];
-
-		t->fits = t->verdict == RSH_VERDICT_MESH &&
-			  explains(&s->mesh, &t->mesh);
-		s->n_tensors++;
-		s->by_verdict[t->verdict]++;
-		s->n_fit += t->fits;
-	}
-}
-
 int rsh_infer_explain(struct rsh_infer *x)
 {
 	int rc = 0;
@@ -284,7 +241,15 @@ int rsh_infer_explain(struct rsh_infer *x)
 		find_private(x, i);
 		rc = rc ? rc : find_common(x, i);
 	}
-	if (rc == 0)
-		count_tensors(x);
+	for (size_t i = 0; i < x->n_tensors && rc == 0; i++) {
+		struct rsh_infer_tensor *t = &x->tensors[i];
+		struct rsh_infer_set *s = &x->sets[t->set];
+
+		t->fits = t->verdict == RSH_VERDICT_MESH &&
+			  explains(&s->mesh, &t->mesh);
+		s->n_tensors++;
+		s->by_verdict[t->verdict]++;
+		s->n_fit += t->fits;
+	}
 	return rc;
 }

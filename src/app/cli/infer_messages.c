@@ -42,21 +42,6 @@ static const char *hint_shape(const struct rsh_ckpt_index *ix,
 
 /* ---- shapes ---- */
 
-/* Finds the only dimension in which the slices differ; returns false if they
- * differ in none or in several. */
-static bool find_other_dimension(const int64_t *a, const int64_t *b,
-				 uint32_t n_dims, uint32_t *dim)
-{
-	uint32_t n = 0;
-
-	for (uint32_t d = 0; d < n_dims; d++)
-		if (a[d] != b[d]) {
-			*dim = d;
-			n++;
-		}
-	return n == 1;
-}
-
 /* Returns an array of tensor numbers by the number of their name; SIZE_MAX
  * means no tensor has the name. */
 static size_t *number_tensors(const struct rsh_infer *x)
@@ -72,17 +57,23 @@ static size_t *number_tensors(const struct rsh_infer *x)
 }
 
 /* Returns whether the slice of a state is a part of its parameter's slice in
- * one dimension. */
+ * one dimension, the only one in which they differ. */
 static bool is_cut_further(const struct rsh_infer_tensor *state,
 			   const struct rsh_infer_tensor *of, uint32_t *dim,
 			   int64_t *times)
 {
 	const int64_t *a = rsh_record_dims(state->index, state->record);
 	const int64_t *b = rsh_record_dims(of->index, of->record);
+	uint32_t n = 0;
 
-	if (state->record->n_dims != of->record->n_dims ||
-	    !find_other_dimension(a, b, of->record->n_dims, dim) ||
-	    a[*dim] == 0 || b[*dim] <= a[*dim] || b[*dim] % a[*dim])
+	if (state->record->n_dims != of->record->n_dims)
+		return false;
+	for (uint32_t d = 0; d < of->record->n_dims; d++)
+		if (a[d] != b[d]) {
+			*dim = d;
+			n++;
+		}
+	if (n != 1 || a[*dim] == 0 || b[*dim] <= a[*dim] || b[*dim] % a[*dim])
 		return false;
 	*times = b[*dim] / a[*dim];
 	return true;
@@ -154,23 +145,16 @@ static int say_odd_shapes(struct rsh_infer *x)
 
 /* ---- holders ---- */
 
-static bool any_replicas(const struct rsh_infer *x)
-{
-	for (size_t i = 0; i < x->n_tensors; i++)
-		if (x->tensors[i].verdict == RSH_VERDICT_MESH &&
-		    x->tensors[i].n_groups < x->tensors[i].n)
-			return true;
-	return false;
-}
-
 static int say_sets(struct rsh_infer *x)
 {
 	if (x->n_sets < 2)
 		return 0;
-	if (any_replicas(x))
-		return say(x, "tensors are on %zu different sets of ranks: "
-			   "sets that follow each other are pipeline stages",
-			   x->n_sets);
+	for (size_t i = 0; i < x->n_tensors; i++)
+		if (x->tensors[i].verdict == RSH_VERDICT_MESH &&
+		    x->tensors[i].n_groups < x->tensors[i].n)
+			return say(x, "tensors are on %zu different sets of "
+				   "ranks: sets that follow each other are "
+				   "pipeline stages", x->n_sets);
 	return say(x,
 		   "tensors are on %zu different sets of ranks, and no two "
 		   "ranks hold the same data: either pipeline stages, or a "
@@ -210,34 +194,26 @@ static int say_lost(struct rsh_infer *x)
 
 /* ---- what cannot be known ---- */
 
-static int say_unknown(struct rsh_infer *x)
+int rsh_infer_print_messages(struct rsh_infer *x)
 {
-	static const char *const all[] = {
+	static const char *const unknown[] = {
 		"which dimension of a tensor is cut, and in which order its "
 		"slices follow each other: a whole tensor is as large as its "
 		"different slices together, in one dimension or in several",
 		"whether ranks that hold the same are replicas: slices may be "
 		"the same because they began as copies (experts) or repeat "
-		"(heads, "
-		"tables)",
+		"(heads, tables)",
 		"what an axis is for, and whether one is several that are "
-		"always "
-		"used together",
+		"always used together",
 	};
-	int rc = 0;
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && rc == 0; i++)
-		rc = say(x, "%s", all[i]);
-	return rc;
-}
-
-int rsh_infer_print_messages(struct rsh_infer *x)
-{
 	int rc = say_lost(x);
 
 	rc = rc ? rc : say_sets(x);
 	rc = rc ? rc : say_states(x);
 	rc = rc ? rc : say_odd_shapes(x);
 	x->n_hints = x->n_sentences;
-	return rc ? rc : say_unknown(x);
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown) && rc == 0;
+	     i++)
+		rc = say(x, "%s", unknown[i]);
+	return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer_print.c prints what was inferred, as a table and text. */
+/* app/cli/infer_print.c prints what was inferred, as a table and text, or as
+ * JSON. */
 #include "config.h"
 
 #include "infer.h"
@@ -53,22 +54,6 @@ static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
 	}
 }
 
-/* Copies the ranks of the i-th rank's group to `out` if it is the first of the
- * group; returns their number, or else 0. */
-static uint32_t members(const uint32_t *ranks, const uint32_t *group,
-			uint32_t n, uint32_t i, uint32_t *out)
-{
-	uint32_t k = 0;
-
-	for (uint32_t j = 0; j < i; j++)
-		if (group[j] == group[i])
-			return 0;
-	for (uint32_t j = i; j < n; j++)
-		if (group[j] == group[i])
-			out[k++] = ranks[j];
-	return k;
-}
-
 static void put_groups(FILE *f, const uint32_t *ranks, const uint32_t *group,
 		       uint32_t n, uint32_t n_groups)
 {
@@ -80,17 +65,21 @@ static void put_groups(FILE *f, const uint32_t *ranks, const uint32_t *group,
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t k = members(ranks, group, n, i, some);
+		uint32_t first = 0, k = 0;
 
-		if (k == 0)
+		while (group[first] != group[i])
+			first++;
+		if (first != i)
 			continue;
 		fputs(told ? " | " : "", f);
-		if (told == GROUPS_MAX) {
+		if (told++ == GROUPS_MAX) {
 			fprintf(f, "... (%" PRIu32 " groups)", n_groups);
 			return;
 		}
+		for (uint32_t j = i; j < n; j++)
+			if (group[j] == group[i])
+				some[k++] = ranks[j];
 		put_ranks(f, some, k);
-		told++;
 	}
 }
 
@@ -134,14 +123,6 @@ static int put_same(FILE *f, const struct rsh_infer *x,
 
 /* ---- the table ---- */
 
-/* Returns a text such as "[2,4] cut over axis 1". */
-static const char *mesh_text(const struct rsh_infer_mesh *m, char *text,
-			     size_t size)
-{
-	rsh_partition_mesh_text(m->axes, m->n_axes, text, size);
-	return text + strlen("mesh ");
-}
-
 static void add_mesh(struct rsh_table *table, const struct rsh_infer_tensor *t)
 {
 	static const char *const texts[RSH_N_VERDICTS] = {
@@ -155,12 +136,16 @@ static void add_mesh(struct rsh_table *table, const struct rsh_infer_tensor *t)
 	};
 	char text[256];
 
-	if (t->verdict == RSH_VERDICT_MESH)
-		rsh_table_mark(table, t->fits ? RSH_MARK_NONE : RSH_MARK_BAD,
-			       mesh_text(&t->mesh, text, sizeof(text)));
-	else
+	if (t->verdict != RSH_VERDICT_MESH) {
 		rsh_table_mark(table, t->verdict == RSH_VERDICT_NONE ?
 			       RSH_MARK_BAD : RSH_MARK_NONE, texts[t->verdict]);
+		return;
+	}
+	/* The cell has a text such as "[2,4] cut over axis 1". */
+	rsh_partition_mesh_text(t->mesh.axes, t->mesh.n_axes, text,
+				sizeof(text));
+	rsh_table_mark(table, t->fits ? RSH_MARK_NONE : RSH_MARK_BAD,
+		       text + strlen("mesh "));
 }
 
 static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
@@ -191,21 +176,6 @@ static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
 		add_mesh(table, t);
 	}
 	free(text);
-	return rc;
-}
-
-static int print_verdicts(const struct rsh_printer *out,
-			  const struct rsh_infer *x)
-{
-	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
-							 sizeof(columns[0]));
-	int rc = 0;
-
-	for (size_t i = 0; i < x->n_tensors && rc == 0; i++)
-		rc = add_verdict_row(table, x, &x->tensors[i]);
-	if (rc == 0)
-		rc = rsh_table_print(table, out);
-	rsh_table_free(table);
 	return rc;
 }
 
@@ -287,23 +257,134 @@ static void print_set(FILE *f, const struct rsh_infer *x, uint32_t set)
 		"are not used to find a mesh: their ranks are not consecutive");
 }
 
-static void print_sentences(FILE *f, const struct rsh_infer *x, size_t from,
-			    size_t end)
+/* ---- JSON ---- */
+
+static json_t *groups_json(const struct rsh_infer_tensor *t)
+{
+	json_t *groups = json_array();
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		json_t *group;
+		uint32_t k = 0;
+
+		while (t->group[k] != t->group[i])
+			k++;
+		if (k < i)
+			continue;
+		group = json_array();
+		for (; k < t->n; k++)
+			if (t->group[k] == t->group[i])
+				json_array_append_new(
+					group, json_integer(t->ranks[k]));
+		json_array_append_new(groups, group);
+	}
+	return groups;
+}
+
+static json_t *mesh_json(const struct rsh_infer_mesh *m)
+{
+	json_t *mesh = json_array(), *cut = json_array();
+
+	for (unsigned i = 0; i < m->n_axes; i++) {
+		json_array_append_new(mesh, json_integer(m->axes[i].size));
+		if (m->axes[i].cuts)
+			json_array_append_new(cut, json_integer(i));
+	}
+	return json_pack("{s:o,s:o}", "mesh", mesh, "cut", cut);
+}
+
+static json_t *tensor_json(const struct rsh_infer *x,
+			   const struct rsh_infer_tensor *t)
+{
+	static const char *const verdicts[RSH_N_VERDICTS] = {
+		[RSH_VERDICT_ALONE] = "alone",
+		[RSH_VERDICT_UNREAD] = "unreadable",
+		[RSH_VERDICT_SCATTERED] = "scattered",
+		[RSH_VERDICT_SIMPLE] = "constant",
+		[RSH_VERDICT_MESH] = "mesh",
+		[RSH_VERDICT_SEVERAL] = "several",
+		[RSH_VERDICT_NONE] = "none",
+		[RSH_VERDICT_PRIVATE] = "private",
+	};
+
+	return json_pack("{s:o,s:s,s:o,s:o,s:i,s:o,s:o,s:s,s:o,s:b}", "name",
+			 rsh_json_text(rsh_names_text(x->names, t->name)),
+			 "dtype",
+			 rsh_dtype_name((enum rsh_dtype)t->record->dtype),
+			 "shape",
+			 rsh_ls_shape_json(rsh_record_dims(t->index, t->record),
+					   t->record->n_dims),
+			 "bytes", rsh_json_u64(t->record->content_bytes),
+			 "set", (int)t->set, "compared",
+			 rsh_json_u32s(t->ranks, t->n), "groups",
+			 groups_json(t), "verdict", verdicts[t->verdict],
+			 "layout", t->verdict == RSH_VERDICT_MESH ?
+			 mesh_json(&t->mesh) : json_null(), "fits", t->fits);
+}
+
+static json_t *sentences_json(const struct rsh_infer *x, size_t from,
+			      size_t end)
+{
+	json_t *all = json_array();
+
+	for (size_t i = from; i < end; i++)
+		json_array_append_new(all, rsh_json_text(x->sentences[i]));
+	return all;
+}
+
+static int print_inferred_json(const struct rsh_printer *out,
+			       const struct rsh_infer *x)
+{
+	json_t *tensors = json_array(), *sets = json_array();
+
+	for (size_t i = 0; i < x->n_tensors; i++)
+		json_array_append_new(tensors, tensor_json(x, &x->tensors[i]));
+	for (size_t i = 0; i < x->n_sets; i++) {
+		const struct rsh_infer_set *s = &x->sets[i];
+
+		json_array_append_new(
+			sets, json_pack("{s:o,s:i,s:i,s:i,s:o,s:i}", "ranks",
+					rsh_json_u32s(s->ranks, s->n), "first",
+					(int)s->first, "span", (int)s->span,
+					"tensors", (int)s->n_tensors, "layout",
+					s->by_verdict[RSH_VERDICT_MESH] ?
+					mesh_json(&s->mesh) : json_null(),
+					"explained", (int)s->n_fit));
+	}
+	return rsh_printer_json(
+		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
+			       rsh_json_text(x->options->vfs.source), "step",
+			       rsh_json_text(x->step), "parameters", tensors,
+			       "sets", sets, "hints",
+			       sentences_json(x, 0, x->n_hints), "unknown",
+			       sentences_json(x, x->n_hints, x->n_sentences)));
+}
+
+/* ---- all ---- */
+
+static void print_sentences(const struct rsh_printer *out,
+			    const struct rsh_infer *x, size_t from, size_t end)
 {
 	for (size_t i = from; i < end; i++) {
-		char *text = rsh_text_escape(x->sentences[i]);
-
-		fprintf(f, "- %s\n", text ? text : "out of memory");
-		free(text);
+		fputs("- ", out->f);
+		rsh_printer_line(out, x->sentences[i]);
 	}
 }
 
 int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x)
 {
-	int rc = print_verdicts(out, x);
+	struct rsh_table *table;
+	int rc = 0;
 
+	if (out->json)
+		return print_inferred_json(out, x);
+	table = RSH_TABLE(columns);
+	for (size_t i = 0; i < x->n_tensors && rc == 0; i++)
+		rc = add_verdict_row(table, x, &x->tensors[i]);
 	if (rc)
-		return rc;
+		rsh_table_free(table);
+	if (rc || rsh_table_print(table, out))
+		return -ENOMEM;
 	fprintf(out->f, "\n%s, %" PRIu32 " files\n", x->step,
 		rsh_source_n_files(x->source));
 	for (uint32_t i = 0; i < x->n_sets && i < SETS_MAX; i++)
@@ -313,8 +394,8 @@ int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x)
 			x->n_sets - SETS_MAX);
 	if (x->n_hints > 0)
 		fputs("\nHints:\n", out->f);
-	print_sentences(out->f, x, 0, x->n_hints);
+	print_sentences(out, x, 0, x->n_hints);
 	fputs("\nContents cannot tell\n", out->f);
-	print_sentences(out->f, x, x->n_hints, x->n_sentences);
+	print_sentences(out, x, x->n_hints, x->n_sentences);
 	return 0;
 }

@@ -25,8 +25,7 @@ struct subject {
 static void subject_clear(struct subject *s)
 {
 	rsh_source_free(s->source);
-	if (s->strategy)
-		rsh_strategy_free(s->strategy);
+	rsh_strategy_free(s->strategy);
 	rsh_inspected_clear(&s->file);
 	rsh_names_free(s->names);
 }

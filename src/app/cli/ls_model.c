@@ -3,7 +3,7 @@
  * and the next command to type. */
 #include "config.h"
 
-#include "ls_model.h"
+#include "ls.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -71,15 +71,9 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 	return model_take_architecture(path, source, m);
 }
 
-void rsh_ls_model_clear(struct rsh_ls_model *m)
-{
-	free(m->architecture);
-	*m = (struct rsh_ls_model){ 0 };
-}
-
 /* ---- the next command ---- */
 
-char *rsh_ls_next(const struct rsh_options *o)
+static char *next_command(const struct rsh_options *o)
 {
 	const char *operands[] = { o->vfs.source, "mnt", NULL };
 	cleanup_free char *line =
@@ -93,7 +87,7 @@ char *rsh_ls_next(const struct rsh_options *o)
 int rsh_ls_next_print(const struct rsh_printer *out,
 		      const struct rsh_options *o)
 {
-	cleanup_free char *line = rsh_ls_next(o);
+	cleanup_free char *line = next_command(o);
 
 	if (!line)
 		return -ENOMEM;
@@ -103,7 +97,7 @@ int rsh_ls_next_print(const struct rsh_printer *out,
 
 json_t *rsh_ls_next_json(const struct rsh_options *o)
 {
-	cleanup_free char *line = rsh_ls_next(o);
+	cleanup_free char *line = next_command(o);
 
 	return line ? rsh_json_text(line) : NULL;
 }

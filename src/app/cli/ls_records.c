@@ -17,8 +17,8 @@ json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
 	return shape;
 }
 
-static json_t *chunks_json(const struct rsh_ckpt_index *ix,
-			   const struct rsh_record *r)
+static json_t *listed_record_json(const struct rsh_ckpt_index *ix,
+				  const struct rsh_record *r, const char *name)
 {
 	json_t *chunks = json_array();
 
@@ -29,33 +29,14 @@ static json_t *chunks_json(const struct rsh_ckpt_index *ix,
 					rsh_json_u64(e->offset), "bytes",
 					rsh_json_u64(e->length)));
 	}
-	return chunks;
-}
-
-static json_t *listed_record_json(const struct rsh_ckpt_index *ix,
-				  const struct rsh_record *r, const char *name)
-{
-	json_t *offset = r->n_extents ?
-		rsh_json_u64(ix->extents[r->first_extent].offset) : json_null();
-
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "dtype",
 			 rsh_dtype_name((enum rsh_dtype)r->dtype), "shape",
 			 rsh_ls_shape_json(rsh_record_dims(ix, r), r->n_dims),
-			 "bytes",
-			 rsh_json_u64(r->content_bytes), "offset", offset,
-			 "chunks", chunks_json(ix, r));
-}
-
-static json_t *metadata_json(const struct rsh_inspected *file)
-{
-	json_t *all = json_object();
-
-	for (uint32_t i = 0; i < file->meta.n_entries; i++)
-		json_object_set_new_nocheck(
-			all, file->meta.entries[i].key,
-			rsh_json_text(file->meta.entries[i].value));
-	return all;
+			 "bytes", rsh_json_u64(r->content_bytes), "offset",
+			 r->n_extents ?
+			 rsh_json_u64(ix->extents[r->first_extent].offset) :
+			 json_null(), "chunks", chunks);
 }
 
 static int print_records_json(const struct rsh_printer *out, const char *path,
@@ -63,16 +44,18 @@ static int print_records_json(const struct rsh_printer *out, const char *path,
 			      const struct rsh_names *names)
 {
 	const struct rsh_ckpt_index *ix = file->index;
-	json_t *records = json_array();
+	json_t *records = json_array(), *metadata = json_object();
 
+	for (uint32_t i = 0; i < file->meta.n_entries; i++)
+		json_object_set_new_nocheck(
+			metadata, file->meta.entries[i].key,
+			rsh_json_text(file->meta.entries[i].value));
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 
-		if (json_array_append_new(
-			    records,
-			    listed_record_json(ix, r,
-					       rsh_names_text(names, r->name))))
-			goto nomem;
+		json_array_append_new(
+			records, listed_record_json(ix, r, rsh_names_text(
+							names, r->name)));
 	}
 	return rsh_printer_json(
 		out, json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "file",
@@ -81,11 +64,7 @@ static int print_records_json(const struct rsh_printer *out, const char *path,
 			       rsh_json_u64(ix->file_bytes), "crc",
 			       ix->has_crc ? json_integer(ix->crc) :
 					     json_null(),
-			       "metadata", metadata_json(file), "records",
-			       records));
-nomem:
-	json_decref(records);
-	return rsh_printer_json(out, NULL);
+			       "metadata", metadata, "records", records));
 }
 
 /* ---- for people ---- */
@@ -110,43 +89,34 @@ const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
 	return text;
 }
 
-static void add_record_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
-			   const struct rsh_record *r, const char *name)
-{
-	char shape[RSH_LS_SHAPE_MAX];
-
-	rsh_table_cell(t, "%s", name);
-	rsh_table_cell(t, "%s", rsh_dtype_name((enum rsh_dtype)r->dtype));
-	rsh_table_cell(t, "%s", rsh_ls_shape(rsh_record_dims(ix, r), r->n_dims,
-					     shape));
-	rsh_table_cell(t, "%" PRIu64, r->content_bytes);
-	if (r->n_extents)
-		rsh_table_cell(t, "%" PRIu64,
-			       ix->extents[r->first_extent].offset);
-	else
-		rsh_table_cell(t, "-");
-	rsh_table_cell(t, "%" PRIu32, r->n_extents);
-}
-
 static int print_records(const struct rsh_printer *out,
 			 const struct rsh_inspected *file,
 			 const struct rsh_names *names)
 {
 	const struct rsh_ckpt_index *ix = file->index;
-	struct rsh_table *t = rsh_table_new(columns, sizeof(columns) /
-						     sizeof(columns[0]));
+	struct rsh_table *t = RSH_TABLE(columns);
+	char shape[RSH_LS_SHAPE_MAX], text[32];
 	uint64_t content = 0;
-	char text[32];
 	int rc;
 
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 
-		add_record_row(t, ix, r, rsh_names_text(names, r->name));
+		rsh_table_cell(t, "%s", rsh_names_text(names, r->name));
+		rsh_table_cell(t, "%s",
+			       rsh_dtype_name((enum rsh_dtype)r->dtype));
+		rsh_table_cell(t, "%s", rsh_ls_shape(rsh_record_dims(ix, r),
+						     r->n_dims, shape));
+		rsh_table_cell(t, "%" PRIu64, r->content_bytes);
+		if (r->n_extents)
+			rsh_table_cell(t, "%" PRIu64,
+				       ix->extents[r->first_extent].offset);
+		else
+			rsh_table_cell(t, "-");
+		rsh_table_cell(t, "%" PRIu32, r->n_extents);
 		content += r->content_bytes;
 	}
 	rc = rsh_table_print(t, out);
-	rsh_table_free(t);
 	fprintf(out->f, "%" PRIu32 " records, %s in a file of %" PRIu64
 		" bytes%s\n", ix->n_records,
 		rsh_text_bytes(content, text, sizeof(text)), ix->file_bytes,

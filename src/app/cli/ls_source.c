@@ -9,8 +9,6 @@
 #include <string.h>
 
 #include "ls.h"
-#include "ls_model.h"
-#include "ls_tensors.h"
 #include "rsh/contents/contents.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
@@ -91,24 +89,13 @@ static void tree_clear(struct tree *t)
 	}
 	free(t->steps);
 	free(t->ranks);
-	rsh_ls_tensors_clear(&t->tensors);
-	rsh_ls_model_clear(&t->model);
-	if (t->src)
-		rsh_strategy_free(t->src);
+	free(t->tensors.v);
+	free(t->model.architecture);
+	rsh_strategy_free(t->src);
 	rsh_names_free(t->names);
 }
 
 /* ---- reading ---- */
-
-static int number_ranks(struct tree *t)
-{
-	t->ranks = rsh_alloc_array(t->n, sizeof(*t->ranks));
-	if (!t->ranks)
-		return -ENOMEM;
-	for (t->n_ranks = 0; t->n_ranks < t->n; t->n_ranks++)
-		t->ranks[t->n_ranks] = t->first + (uint32_t)t->n_ranks;
-	return 0;
-}
 
 /* Finds the ranks of the source's strategy, or else the ranks of the tree. */
 static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
@@ -126,7 +113,12 @@ static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 		return rc;
 	rsh_conversion_source_ranks(t->src, NULL, t->names, true, &t->first,
 				    &t->n);
-	return number_ranks(t) ? rsh_error_nomem(err) : 0;
+	t->ranks = rsh_alloc_array(t->n, sizeof(*t->ranks));
+	if (!t->ranks)
+		return rsh_error_nomem(err);
+	for (t->n_ranks = 0; t->n_ranks < t->n; t->n_ranks++)
+		t->ranks[t->n_ranks] = t->first + (uint32_t)t->n_ranks;
+	return 0;
 }
 
 /* Finds out why a file was left out. */
@@ -236,37 +228,35 @@ static int add_step_files(const struct tree *t, struct step *s,
 	return 0;
 }
 
-/* Checks whether the strategy fits this tree, as a mount of that step would. */
-static int check_strategy(struct tree *t)
-{
-	const enum rsh_grid_rule rule = t->options->vfs.plan.compat ?
-		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
-	int rc = t->src ? rsh_contents_check_ranks(t->source, t->src, NULL,
-						   &t->refusal) : 0;
-
-	if (rc == 0)
-		rc = rsh_contents_check(t->source, t->src, NULL, rule, t->names,
-					&t->refusal);
-	if (rc == 0)
-		rc = rsh_contents_check_older(t->source, &t->options->vfs.files,
-					      t->src, rule, t->names,
-					      &t->refusal);
-	t->refused = rc != 0;
-	return rc == -ENOMEM ? rc : 0;
-}
-
 /* Takes the tensors of the newest complete step, or of the newest step if no
- * step is complete. */
+ * step is complete.  For a complete step it checks whether the strategy fits
+ * this tree, as a mount of that step would. */
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
 {
-	if (!t->options->vfs.src.from || t->whole_tensors ||
-	    !(newest || is_whole(s)))
+	const struct rsh_vfs_config *v = &t->options->vfs;
+	const enum rsh_grid_rule rule = v->plan.compat ? RSH_GRID_CONVERTER :
+							 RSH_GRID_RUNTIME;
+	int rc = 0;
+
+	if (!v->src.from || t->whole_tensors || !(newest || is_whole(s)))
 		return 0;
 	t->whole_tensors = is_whole(s);
-	if (t->whole_tensors && !t->options->vfs.dst.from &&
-	    check_strategy(t))
-		return -ENOMEM;
+	if (t->whole_tensors && !v->dst.from) {
+		if (t->src)
+			rc = rsh_contents_check_ranks(t->source, t->src, NULL,
+						      &t->refusal);
+		if (rc == 0)
+			rc = rsh_contents_check(t->source, t->src, NULL, rule,
+						t->names, &t->refusal);
+		if (rc == 0)
+			rc = rsh_contents_check_older(t->source, &v->files,
+						      t->src, rule, t->names,
+						      &t->refusal);
+		t->refused = rc != 0;
+		if (rc == -ENOMEM)
+			return rc;
+	}
 	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
 }
 
@@ -361,15 +351,6 @@ static const struct step *newest_whole(const struct tree *t)
 
 /* ---- JSON ---- */
 
-static json_t *ranks_json(const uint32_t *ranks, size_t n)
-{
-	json_t *all = json_array();
-
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(all, json_integer(ranks[i]));
-	return all;
-}
-
 static json_t *files_json(const struct step *s)
 {
 	json_t *all = json_array();
@@ -402,8 +383,8 @@ static json_t *tree_step_json(const struct step *s, bool tried)
 		rsh_file_type_suffix(s->format) + 1, "whole", is_whole(s),
 		"reason", rsh_json_optional(s->reason), "bytes",
 		rsh_json_u64(s->bytes), "missing_ranks",
-		ranks_json(s->missing, s->n_missing), "beyond_ranks",
-		ranks_json(s->beyond, s->n_beyond), "files", files_json(s));
+		rsh_json_u32s(s->missing, s->n_missing), "beyond_ranks",
+		rsh_json_u32s(s->beyond, s->n_beyond), "files", files_json(s));
 }
 
 static json_t *mount_json(const struct tree *t)
@@ -448,8 +429,8 @@ static int print_tree_json(const struct rsh_printer *out, const struct tree *t)
 	return rsh_printer_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(t->options->vfs.source), "ranks",
-			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
-			       "newest_whole",
+			       rsh_json_u32s(t->ranks, t->n_ranks), "steps",
+			       steps, "newest_whole",
 			       rsh_json_optional(whole ? whole->text : NULL),
 			       "tensors", tensors_json(t), "mount",
 			       mount_json(t), "model", t->is_model ?
@@ -483,24 +464,17 @@ static void ranks_text(const char *what, const uint32_t *ranks, size_t n,
 		snprintf(text + at, 160 - at, " and %zu more", n - LISTED_MAX);
 }
 
-/* The step itself may be complete. */
-static void add_beyond(struct rsh_table *table, const struct step *s)
+static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 {
 	char ranks[160], text[256];
 
-	ranks_text("files", s->beyond, s->n_beyond, ranks);
-	snprintf(text, sizeof(text), "%s%s, which the strategy does not have",
-		 is_whole(s) ? "complete, but with " : "incomplete, and with ",
-		 ranks);
-	rsh_table_mark(table, RSH_MARK_BAD, text);
-}
-
-static void add_state(struct rsh_table *table, const struct step *s, bool tried)
-{
-	char text[160];
-
+	/* The step itself may be complete. */
 	if (s->n_beyond > 0) {
-		add_beyond(table, s);
+		ranks_text("files", s->beyond, s->n_beyond, ranks);
+		snprintf(text, sizeof(text), "%s%s, which the strategy does "
+			 "not have", is_whole(s) ? "complete, but with " :
+			 "incomplete, and with ", ranks);
+		rsh_table_mark(table, RSH_MARK_BAD, text);
 		return;
 	}
 	if (is_whole(s)) {
@@ -515,8 +489,8 @@ static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 				       s->files[i].reason);
 			return;
 		}
-	ranks_text("no file", s->missing, s->n_missing, text);
-	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : text);
+	ranks_text("no file", s->missing, s->n_missing, ranks);
+	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : ranks);
 }
 
 static void print_mount_verdict(const struct rsh_printer *out,
@@ -562,8 +536,7 @@ static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 static int tree_print_steps(const struct rsh_printer *out,
 			    const struct tree *t)
 {
-	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
-							 sizeof(columns[0]));
+	struct rsh_table *table = RSH_TABLE(columns);
 	int rc;
 
 	for (uint32_t i = 0; i < t->n_steps; i++) {
@@ -580,7 +553,6 @@ static int tree_print_steps(const struct rsh_printer *out,
 		add_state(table, s, i < t->n_tried);
 	}
 	rc = rsh_table_print(table, out);
-	rsh_table_free(table);
 	print_mount_verdict(out, t);
 	return rc;
 }

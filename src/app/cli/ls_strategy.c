@@ -47,15 +47,6 @@ static uint32_t group_member(const struct layout *l, uint32_t rank, uint32_t i)
 
 /* ---- JSON ---- */
 
-static json_t *layout_mesh_json(const struct rsh_strategy_item *it)
-{
-	json_t *mesh = json_array();
-
-	for (uint32_t i = 0; i < it->n_mesh; i++)
-		json_array_append_new(mesh, json_integer(it->mesh[i]));
-	return mesh;
-}
-
 static json_t *map_json(const struct rsh_strategy_item *it)
 {
 	json_t *map = json_array();
@@ -69,24 +60,6 @@ static json_t *map_json(const struct rsh_strategy_item *it)
 		json_array_append_new(map, axes);
 	}
 	return map;
-}
-
-static json_t *shard_json(const struct rsh_strategy_item *it)
-{
-	if (!it->opt_step || !it->opt_size)
-		return json_null();
-	return json_pack("{s:i,s:i}", "step", it->opt_step, "size",
-			 it->opt_size);
-}
-
-/* JSON strategies have the shape, which is printed unchanged. */
-static json_t *shape_json(const struct rsh_strategy_item *it)
-{
-	json_t *shape = it->n_shape ? json_array() : json_null();
-
-	for (uint32_t i = 0; i < it->n_shape; i++)
-		json_array_append_new(shape, json_integer(it->shape[i]));
-	return shape;
 }
 
 static json_t *split_json(const struct layout *l)
@@ -117,14 +90,24 @@ static json_t *layout_replicas_json(const struct layout *l)
 	return groups;
 }
 
+/* JSON strategies have the shape, which is printed unchanged. */
 static json_t *layout_json(const struct layout *l, const char *name)
 {
+	const struct rsh_strategy_item *it = l->item;
+	json_t *mesh = json_array();
+	json_t *shape = it->n_shape ? json_array() : json_null();
+
+	for (uint32_t i = 0; i < it->n_mesh; i++)
+		json_array_append_new(mesh, json_integer(it->mesh[i]));
+	for (uint32_t i = 0; i < it->n_shape; i++)
+		json_array_append_new(shape, json_integer(it->shape[i]));
 	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "stage", (int)l->stage, "mesh",
-			 layout_mesh_json(l->item), "map", map_json(l->item),
-			 "shape", shape_json(l->item), "split",
+			 mesh, "map", map_json(it), "shape", shape, "split",
 			 l->grid ? split_json(l) : json_null(),
-			 "optimizer_shard", shard_json(l->item), "replicas",
+			 "optimizer_shard", it->opt_step && it->opt_size ?
+			 json_pack("{s:i,s:i}", "step", it->opt_step, "size",
+				   it->opt_size) : json_null(), "replicas",
 			 l->grid ? layout_replicas_json(l) : json_null());
 }
 
@@ -179,14 +162,6 @@ static void put_layout_groups(FILE *f, const struct layout *l)
 	}
 }
 
-static void put_shard(FILE *f, const struct layout *l)
-{
-	if (l->item->opt_step && l->item->opt_size)
-		fprintf(f, "%" PRId32, (int32_t)l->item->opt_size);
-	else
-		fputc('-', f);
-}
-
 static void put_split(FILE *f, const struct layout *l)
 {
 	for (uint32_t d = 0; l->grid && d < rsh_grid_n_dims(l->grid); d++)
@@ -211,40 +186,38 @@ static void stream_cell(struct rsh_table *t, const struct layout *l,
 	free(text);
 }
 
-static void add_layout_row(struct rsh_table *t, const struct layout *l,
-			   const char *name)
-{
-	char text[512];
-
-	rsh_table_cell(t, "%s", name);
-	rsh_table_cell(t, "%" PRIu32, l->stage);
-	rsh_table_cell(t, "%s", rsh_item_mesh_text(l->item, text, sizeof(text)));
-	rsh_table_cell(t, "%s", rsh_item_map_text(l->item, text, sizeof(text)));
-	stream_cell(t, l, put_shard);
-	stream_cell(t, l, put_split);
-	stream_cell(t, l, put_layout_groups);
-}
-
 static int print_layouts(const struct rsh_printer *out,
 			 const struct rsh_strategy *s,
 			 const struct rsh_names *names)
 {
-	struct rsh_table *t = rsh_table_new(columns, sizeof(columns) /
-						     sizeof(columns[0]));
+	struct rsh_table *t = RSH_TABLE(columns);
+	char text[512];
 	int rc;
 
 	for (uint32_t i = 0; i < s->n_params; i++)
 		for (uint32_t k = 0; k < s->params[i].n_stages; k++) {
+			const struct rsh_strategy_item *it;
 			struct layout l;
 
 			layout_init(&l, s, &s->params[i].stages[k]);
-			add_layout_row(t, &l,
-				       rsh_names_text(names,
-						      s->params[i].name));
+			it = l.item;
+			rsh_table_cell(t, "%s", rsh_names_text(
+						names, s->params[i].name));
+			rsh_table_cell(t, "%" PRIu32, l.stage);
+			rsh_item_mesh_text(it, text, sizeof(text));
+			rsh_table_cell(t, "%s", text);
+			rsh_item_map_text(it, text, sizeof(text));
+			rsh_table_cell(t, "%s", text);
+			if (it->opt_step && it->opt_size)
+				rsh_table_cell(t, "%" PRId32,
+					       (int32_t)it->opt_size);
+			else
+				rsh_table_cell(t, "-");
+			stream_cell(t, &l, put_split);
+			stream_cell(t, &l, put_layout_groups);
 			rsh_grid_free(l.grid);
 		}
 	rc = rsh_table_print(t, out);
-	rsh_table_free(t);
 	fprintf(out->f, "%" PRIu32 " parameters, %" PRIu32 " ranks in %" PRIu32
 		" stage%s\n", s->n_params, s->n_stages * s->stage_ranks,
 		s->n_stages, s->n_stages == 1 ? "" : "s");

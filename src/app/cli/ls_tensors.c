@@ -3,8 +3,6 @@
  * file and its whole shape by the strategy, as JSON or as a table. */
 #include "config.h"
 
-#include "ls_tensors.h"
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,12 +11,6 @@
 #include "ls.h"
 #include "rsh/util/mem.h"
 #include "text.h"
-
-void rsh_ls_tensors_clear(struct rsh_ls_tensors *t)
-{
-	free(t->v);
-	*t = (struct rsh_ls_tensors){ 0 };
-}
 
 /* Takes the first record of each name.  Its whole shape is known by now. */
 static int add_tensor_records(struct rsh_ls_tensors *t,
@@ -66,7 +58,8 @@ int rsh_ls_tensors_take(struct rsh_ls_tensors *t,
 	const struct rsh_ckpt_index *before = NULL;
 	int rc = shapes && seen ? 0 : -ENOMEM;
 
-	rsh_ls_tensors_clear(t);
+	free(t->v);
+	*t = (struct rsh_ls_tensors){ 0 };
 	for (uint32_t rank = first; rank < view->n_ranks && rank - first < n &&
 				    rc == 0 && !t->why.code; rank++) {
 		const struct rsh_ckpt_index *ix = view->index[rank];
@@ -126,8 +119,7 @@ int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
 			 const struct rsh_printer *out,
 			 const struct rsh_names *names)
 {
-	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
-							 sizeof(columns[0]));
+	struct rsh_table *table = RSH_TABLE(columns);
 	char text[RSH_LS_SHAPE_MAX];
 	uint64_t bytes = 0;
 	int rc;
@@ -144,7 +136,6 @@ int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
 		bytes += one->bytes;
 	}
 	rc = rsh_table_print(table, out);
-	rsh_table_free(table);
 	fprintf(out->f, "%zu tensor%s, whole %s\n", t->n,
 		t->n == 1 ? "" : "s", rsh_text_bytes(bytes, text, sizeof(text)));
 	return rc;

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "commands.h"
-#include "help.h"
 #include "plan.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/line.h"
@@ -21,7 +20,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
-#include "supervise.h"
 
 static enum rsh_exit mount_command(const struct rsh_options *o)
 {
@@ -39,7 +37,7 @@ static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
 	[RSH_COMMAND_CONVERT] = rsh_convert_command,
 	[RSH_COMMAND_WARM] = rsh_warm,
 	[RSH_COMMAND_STATS] = rsh_stats,
-	[RSH_COMMAND_STEPS] = rsh_steps,
+	[RSH_COMMAND_STEPS] = rsh_stats,
 	[RSH_COMMAND_HELP] = rsh_help,
 };
 
@@ -59,17 +57,6 @@ static bool fill_standard_streams(void)
 	return fd >= 0;
 }
 
-/* A source of a thousand ranks has a thousand files. */
-static void raise_fd_limit(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
-		return;
-	lim.rlim_cur = lim.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &lim);
-}
-
 /* If the output could not be written, the command has failed. */
 static enum rsh_exit finish_output(enum rsh_exit status)
 {
@@ -80,37 +67,29 @@ static enum rsh_exit finish_output(enum rsh_exit status)
 	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
 }
 
-/* Returns 0 or -errno. */
-static int open_log(const struct rsh_options *o)
-{
-	switch (o->log_to) {
-	case RSH_LOG_TO_FILE:
-		return rsh_log_to_file(o->log_file);
-	case RSH_LOG_TO_SYSLOG:
-		rsh_log_to_syslog();
-		return 0;
-	case RSH_LOG_TO_JOURNAL:
-		return rsh_log_to_journal();
-	case RSH_LOG_TO_AUTO:
-	case RSH_LOG_TO_STDERR:
-		break;
-	}
-	return 0;
-}
-
 static enum rsh_exit run_command(const struct rsh_options *o)
 {
-	int rc;
+	struct rlimit limit;
+	int rc = 0;
 
 	rsh_log_set_level(o->log_level);
-	rc = open_log(o);
+	if (o->log_to == RSH_LOG_TO_FILE)
+		rc = rsh_log_to_file(o->log_file);
+	else if (o->log_to == RSH_LOG_TO_SYSLOG)
+		rsh_log_to_syslog();
+	else if (o->log_to == RSH_LOG_TO_JOURNAL)
+		rc = rsh_log_to_journal();
 	/* The log still goes to standard error. */
 	if (rc) {
 		rsh_log_error("%s: %s", o->log_file ? o->log_file :
 			      "the journal, " RSH_LOG_JOURNAL, strerror(-rc));
 		return rsh_exit_of(rc);
 	}
-	raise_fd_limit();
+	/* A source of a thousand ranks has a thousand files. */
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
 	rsh_memory_save_addresses();
 	return finish_output(commands[o->command->id](o));
 }
@@ -144,31 +123,23 @@ static bool say_meant(const struct rsh_options *o)
 	return line;
 }
 
-static void complain_of_usage(const struct rsh_options *o,
-			      const struct rsh_error *err)
-{
-	char shown[2 * RSH_ERROR_TEXT_MAX];
-
-	fprintf(stderr, "reshardfs: %s\n",
-		rsh_text_put(shown, sizeof(shown), err->text));
-	if (!say_meant(o))
-		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
-			o->unnamed ? "" : o->command->name,
-			o->unnamed ? "" : " ");
-}
-
 static int run_program(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
+	char shown[2 * RSH_ERROR_TEXT_MAX];
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
-	if (rsh_options_parse(argc, argv, &o, &err))
-		complain_of_usage(&o, &err);
-	else
+	if (rsh_options_parse(argc, argv, &o, &err) == 0)
 		status = run_or_help(&o);
-	if (status == RSH_EXIT_INPUT)
-		say_meant(&o);
+	else
+		fprintf(stderr, "reshardfs: %s\n",
+			rsh_text_put(shown, sizeof(shown), err.text));
+	if ((status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT) &&
+	    !say_meant(&o) && status == RSH_EXIT_USAGE)
+		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
+			o.unnamed ? "" : o.command->name,
+			o.unnamed ? "" : " ");
 	rsh_options_clear(&o);
 	return (int)status;
 }

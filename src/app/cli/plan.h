@@ -32,14 +32,13 @@ struct rsh_plan_file {
 	uint64_t n_runs;
 	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
 	size_t n_sources;
-	struct rsh_plan_source *sources; /* ascending by rank */
+	struct rsh_plan_source *sources; /* ascending by rank; from malloc */
 };
 
-/* Fills *out, which the caller clears, for a file of the plan.  Returns 0 or
+/* Fills *out, also after a failure, for a file of the plan.  Returns 0 or
  * -ENOMEM. */
 int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out);
-void rsh_plan_file_clear(struct rsh_plan_file *f);
 
 /* ---- where each byte comes from (plan_reads.c) ---- */
 
@@ -69,15 +68,13 @@ struct rsh_plan_report {
 	bool tensors; /* JSON also has how both sides cut each tensor */
 };
 
-/* Makes the JSON that `plan --json` prints.  Returns 0 or -ENOMEM. */
-int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
-/* Makes that JSON for the files of one rank, with slices.  Returns 0 or
- * -ENOMEM. */
+/* Makes the JSON of `plan --json` for the files of one rank, with slices.
+ * Returns 0 or -ENOMEM. */
 int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out);
 /* Returns 0 or -ENOMEM. */
-int rsh_plan_print(const struct rsh_printer *out,
+int rsh_plan_print(const struct rsh_options *o,
 		   const struct rsh_plan_report *report);
 
 #endif

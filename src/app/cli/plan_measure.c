@@ -61,36 +61,26 @@ static int count(struct counts *c, uint64_t key, uint64_t n)
 	return 0;
 }
 
-static int count_piece(struct walk *w, const struct rsh_piece *p)
-{
-	return count(&w->lengths, p->src_length, 1) ||
-	       count(&w->sources, p->src_rank, p->src_length) ? -ENOMEM : 0;
-}
-
-/* A tile is read once, row by row, for all pieces that show a part of it. */
-static int count_tile(struct walk *w, const struct rsh_piece *p)
-{
-	const struct rsh_tile *t = &p->tile;
-	const uint64_t row = rsh_tile_stored(t, t->n_columns);
-
-	if (p->tile_offset)
-		return 0;
-	return count(&w->lengths, row, t->n_rows) ||
-	       count(&w->sources, t->src_rank, row * t->n_rows) ? -ENOMEM : 0;
-}
-
 static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 {
 	struct rsh_piece p;
 
 	while (rsh_piece_iter_next(it, &p)) {
-		int rc;
+		uint64_t length = p.src_length, n = 1;
+		uint32_t rank = p.src_rank;
 
-		if (p.is_header)
+		/* A tile is read once, row by row, for all pieces that show a
+		 * part of it. */
+		if (p.is_header || (p.is_tiled && p.tile_offset))
 			continue;
-		rc = p.is_tiled ? count_tile(w, &p) : count_piece(w, &p);
-		if (rc)
-			return rc;
+		if (p.is_tiled) {
+			length = rsh_tile_stored(&p.tile, p.tile.n_columns);
+			n = p.tile.n_rows;
+			rank = p.tile.src_rank;
+		}
+		if (count(&w->lengths, length, n) ||
+		    count(&w->sources, rank, length * n))
+			return -ENOMEM;
 	}
 	return rsh_piece_iter_status(it);
 }
@@ -143,17 +133,10 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		return 0;
 	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
 	rc = it ? walk_pieces(&w, it) : -ENOMEM;
-	if (it)
-		rsh_piece_iter_free(it);
+	rsh_piece_iter_free(it);
 	if (rc == 0)
 		rc = sum_up(&w, out);
 	free(w.lengths.v);
 	free(w.sources.v);
 	return rc;
-}
-
-void rsh_plan_file_clear(struct rsh_plan_file *f)
-{
-	free(f->sources);
-	f->sources = NULL;
 }

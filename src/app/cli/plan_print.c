@@ -114,35 +114,25 @@ static void sources_clear(struct sources *s)
 
 /* ---- JSON ---- */
 
-static json_t *plan_replicas_json(const struct sources *s,
-				  const struct source *one)
-{
-	json_t *all = json_array();
-
-	for (uint32_t r = 0; r < s->n_first; r++)
-		if (r != one->rank && s->first[r] == one->group)
-			json_array_append_new(all, json_integer(r));
-	return all;
-}
-
 static json_t *sources_json(const struct sources *s)
 {
 	json_t *all = json_array();
 
 	for (size_t i = 0; i < s->n; i++) {
 		const struct source *one = &s->v[i];
-		json_t *users = json_array();
+		json_t *replicas = json_array();
 
-		for (size_t k = 0; k < one->n_users; k++)
-			json_array_append_new(users,
-					      json_integer(one->users[k]));
+		for (uint32_t r = 0; r < s->n_first; r++)
+			if (r != one->rank && s->first[r] == one->group)
+				json_array_append_new(replicas,
+						      json_integer(r));
 		json_array_append_new(
 			all, json_pack("{s:i,s:o,s:o,s:o,s:o}", "rank",
 				       (int)one->rank, "path",
 				       rsh_json_text(one->path), "bytes",
 				       rsh_json_u64(one->bytes), "read_by",
-				       users, "replicas",
-				       plan_replicas_json(s, one)));
+				       rsh_json_u32s(one->users, one->n_users),
+				       "replicas", replicas));
 	}
 	return all;
 }
@@ -191,37 +181,29 @@ static json_t *planned_file_json(const struct rsh_plan_report *r,
 	return file;
 }
 
-static json_t *notes_json(const struct rsh_plan_report *r)
-{
-	json_t *all = json_array();
-	const char *note;
-
-	for (uint32_t i = 0;
-	     (note = rsh_plan_note(r->view->plan, i)); i++)
-		json_array_append_new(all, rsh_json_text(note));
-	return all;
-}
-
 static json_t *report_json(const struct rsh_plan_report *r,
 			   const struct sources *s)
 {
 	const struct rsh_plan_file all = sum(r);
-	json_t *files = json_array(), *report, *tensors;
+	json_t *files = json_array(), *notes = json_array(), *report, *tensors;
+	const char *note;
 
+	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
+		json_array_append_new(notes, rsh_json_text(note));
 	for (size_t i = 0; i < r->n; i++)
 		json_array_append_new(files,
 				      planned_file_json(r, &r->files[i]));
 	report = json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
-			 "s:{s:o,s:f}}", "source",
-			 rsh_json_text(r->options->vfs.source), "step",
-			 rsh_json_text(s->step), "notes", notes_json(r),
-			 "files", files, "sources", sources_json(s), "total",
-			 "bytes", rsh_json_u64(all.bytes), "read_bytes",
-			 rsh_json_u64(all.read_bytes), "runs",
-			 rsh_json_u64(all.n_runs), "seconds",
-			 seconds(all.read_bytes, all.n_runs), "assumed",
-			 "bytes_per_second", rsh_json_u64(BYTES_PER_SECOND),
-			 "run_seconds", RUN_SECONDS);
+			   "s:{s:o,s:f}}", "source",
+			   rsh_json_text(r->options->vfs.source), "step",
+			   rsh_json_text(s->step), "notes", notes, "files",
+			   files, "sources", sources_json(s), "total", "bytes",
+			   rsh_json_u64(all.bytes), "read_bytes",
+			   rsh_json_u64(all.read_bytes), "runs",
+			   rsh_json_u64(all.n_runs), "seconds",
+			   seconds(all.read_bytes, all.n_runs), "assumed",
+			   "bytes_per_second", rsh_json_u64(BYTES_PER_SECOND),
+			   "run_seconds", RUN_SECONDS);
 	if (!report || !r->tensors)
 		return report;
 	if (rsh_plan_tensors_json(r->view, &tensors)) {
@@ -230,16 +212,6 @@ static json_t *report_json(const struct rsh_plan_report *r,
 	}
 	json_object_set_new(report, "tensors", tensors);
 	return report;
-}
-
-int rsh_plan_json(const struct rsh_plan_report *r, json_t **out)
-{
-	struct sources s = { 0 };
-	int rc = collect_sources(r, &s);
-
-	*out = rc ? NULL : report_json(r, &s);
-	sources_clear(&s);
-	return *out ? 0 : -ENOMEM;
 }
 
 int rsh_plan_rank_json(const struct rsh_options *o,
@@ -252,15 +224,18 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 		.options = o, .view = view, .n = n, .files = files,
 		.slices = true,
 	};
+	struct sources s = { 0 };
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		rc = rsh_plan_measure(view->plan, rank * n + i, &files[i]);
 	if (rc == 0)
-		rc = rsh_plan_json(&r, out);
+		rc = collect_sources(&r, &s);
+	*out = rc ? NULL : report_json(&r, &s);
+	sources_clear(&s);
 	for (uint32_t i = 0; i < n; i++)
-		rsh_plan_file_clear(&files[i]);
-	return rc;
+		free(files[i].sources);
+	return *out ? 0 : -ENOMEM;
 }
 
 /* ---- for people ---- */
@@ -353,21 +328,6 @@ static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
 	line_cell(t, &from);
 }
 
-static int print_files(const struct rsh_printer *out,
-		       const struct rsh_plan_report *r)
-{
-	struct rsh_table *t = rsh_table_new(file_columns,
-					    sizeof(file_columns) /
-						    sizeof(file_columns[0]));
-	int rc;
-
-	for (size_t i = 0; i < r->n; i++)
-		add_file_row(t, &r->files[i]);
-	rc = rsh_table_print(t, out);
-	rsh_table_free(t);
-	return rc;
-}
-
 static void add_source_row(struct rsh_table *t, const struct sources *s,
 			   const struct source *one)
 {
@@ -390,29 +350,26 @@ static void add_source_row(struct rsh_table *t, const struct sources *s,
 	rsh_table_cell(t, "%s", one->path);
 }
 
-static int print_plan_sources(const struct rsh_printer *out,
-			      const struct sources *s)
-{
-	struct rsh_table *t = rsh_table_new(source_columns,
-					    sizeof(source_columns) /
-						    sizeof(source_columns[0]));
-	int rc;
-
-	for (size_t i = 0; i < s->n; i++)
-		add_source_row(t, s, &s->v[i]);
-	rc = rsh_table_print(t, out);
-	rsh_table_free(t);
-	return rc;
-}
-
-static void print_total(const struct rsh_printer *out,
+static int print_tables(const struct rsh_printer *out,
 			const struct rsh_plan_report *r,
 			const struct sources *s)
 {
 	const struct rsh_plan_file all = sum(r);
+	struct rsh_table *files = RSH_TABLE(file_columns);
+	struct rsh_table *sources = RSH_TABLE(source_columns);
 	char size[32], reads[32], time[32];
 	const char *note;
+	int rc;
 
+	for (size_t i = 0; i < r->n; i++)
+		add_file_row(files, &r->files[i]);
+	for (size_t i = 0; i < s->n; i++)
+		add_source_row(sources, s, &s->v[i]);
+	rc = rsh_table_print(files, out);
+	fputc('\n', out->f);
+	if (rsh_table_print(sources, out) || rc)
+		return -ENOMEM;
+	fputc('\n', out->f);
 	rsh_printer_put(out, s->step);
 	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
 		"in about %s at %d MB/s\n", r->n,
@@ -422,40 +379,23 @@ static void print_total(const struct rsh_printer *out,
 		s->n == 1 ? "" : "s",
 		rsh_text_seconds(seconds(all.read_bytes, all.n_runs), time,
 				 sizeof(time)), BYTES_PER_SECOND / 1000000);
-	for (uint32_t i = 0;
-	     (note = rsh_plan_note(r->view->plan, i)); i++) {
+	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++) {
 		fputs("note: ", out->f);
-		rsh_printer_put(out, note);
-		fputc('\n', out->f);
+		rsh_printer_line(out, note);
 	}
+	return 0;
 }
 
-static int print_tables(const struct rsh_printer *out,
-			const struct rsh_plan_report *r)
+int rsh_plan_print(const struct rsh_options *o, const struct rsh_plan_report *r)
 {
 	struct sources s = { 0 };
+	struct rsh_printer out;
 	int rc = collect_sources(r, &s);
 
+	rsh_printer_init(&out, o);
 	if (rc == 0)
-		rc = print_files(out, r);
-	if (rc == 0) {
-		fputc('\n', out->f);
-		rc = print_plan_sources(out, &s);
-	}
-	if (rc == 0) {
-		fputc('\n', out->f);
-		print_total(out, r, &s);
-	}
+		rc = out.json ? rsh_printer_json(&out, report_json(r, &s)) :
+				print_tables(&out, r, &s);
 	sources_clear(&s);
 	return rc;
-}
-
-int rsh_plan_print(const struct rsh_printer *out,
-		   const struct rsh_plan_report *r)
-{
-	json_t *json;
-
-	if (!out->json)
-		return print_tables(out, r);
-	return rsh_plan_json(r, &json) ? -ENOMEM : rsh_printer_json(out, json);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan.h"
 #include "rsh/app/ranks.h"
@@ -29,10 +30,8 @@ static void lists_clear(struct lists *l)
 	free(l->wanted);
 	free(l->sources);
 	json_decref(l->json);
-	if (l->src)
-		rsh_strategy_free(l->src);
-	if (l->dst)
-		rsh_strategy_free(l->dst);
+	rsh_strategy_free(l->src);
+	rsh_strategy_free(l->dst);
 	rsh_names_free(l->names);
 }
 
@@ -63,43 +62,32 @@ static int load_lists(const struct rsh_options *o, struct lists *l,
 	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
 }
 
-/* The highest rank comes first, as in the lists of MindSpore's function. */
-static void print_list(const struct lists *l, uint32_t rank)
-{
-	printf("%" PRIu32 ":", rank);
-	for (uint32_t s = l->n_sources; s-- > 0;)
-		if (l->sources[s])
-			printf(" %" PRIu32, s);
-	putchar('\n');
-}
-
-static void add_json(struct lists *l, uint32_t rank, const char *reason)
-{
-	json_t *sources = json_array();
-
-	for (uint32_t s = l->n_sources; s-- > 0;)
-		if (!reason && l->sources[s])
-			json_array_append_new(sources, json_integer(s));
-	if (reason) {
-		json_decref(sources);
-		sources = json_null();
-	}
-	json_array_append_new(l->json, json_pack("{s:i,s:o,s:o}", "rank",
-						 (int)rank, "sources", sources,
-						 "reason",
-						 rsh_json_optional(reason)));
-}
-
-/* Prints a list; if `list` is NULL there is none, and `reason` says why. */
+/* Prints a list; if `list` is NULL there is none, and `reason` says why.  The
+ * highest rank comes first, as in the lists of MindSpore's function. */
 static void tell_list(struct lists *l, const struct rsh_rank_list *list,
 		      uint32_t rank, const char *reason)
 {
+	json_t *sources = list ? json_array() : json_null();
+
 	if (list)
 		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
+	if (list && !l->json)
+		printf("%" PRIu32 ":", rank);
+	for (uint32_t s = l->n_sources; list && s-- > 0;) {
+		if (!l->sources[s])
+			continue;
+		if (l->json)
+			json_array_append_new(sources, json_integer(s));
+		else
+			printf(" %" PRIu32, s);
+	}
+	if (list && !l->json)
+		putchar('\n');
 	if (l->json)
-		add_json(l, rank, reason);
-	else if (list)
-		print_list(l, rank);
+		json_array_append_new(l->json, json_pack(
+			"{s:i,s:O,s:o}", "rank", (int)rank, "sources", sources,
+			"reason", rsh_json_optional(reason)));
+	json_decref(sources);
 }
 
 static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
@@ -107,8 +95,11 @@ static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
 	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
 	uint32_t first = stage * per_stage;
 	struct rsh_rank_list *list = NULL;
-	int rc = rsh_rank_list_new(l->src, l->dst, stage, l->names, &list, err);
+	int rc;
 
+	if (!memchr(l->wanted + first, true, per_stage))
+		return 0;
+	rc = rsh_rank_list_new(l->src, l->dst, stage, l->names, &list, err);
 	if (rc && rc != -EDOM)
 		return rc;
 	if (rc) {
@@ -122,16 +113,6 @@ static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
 	return 0;
 }
 
-static bool wants_stage(const struct lists *l, uint32_t stage)
-{
-	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
-
-	for (uint32_t r = stage * per_stage; r < (stage + 1) * per_stage; r++)
-		if (l->wanted[r])
-			return true;
-	return false;
-}
-
 int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 			struct rsh_error *err)
 {
@@ -141,8 +122,7 @@ int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 
 	rsh_printer_init(&out, o);
 	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
-		if (wants_stage(&l, s))
-			rc = tell_stage(&l, s, err);
+		rc = tell_stage(&l, s, err);
 	if (rc == 0 && l.json &&
 	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
 		rc = rsh_error_nomem(err);

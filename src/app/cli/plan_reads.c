@@ -66,27 +66,23 @@ static int reads_add(struct reads *r, uint32_t rank, uint64_t at,
 	return 0;
 }
 
-static int reads_add_tile(struct reads *r, const struct rsh_piece *p)
-{
-	const struct rsh_tile *t = &p->tile;
-	int rc = 0;
-
-	for (uint64_t i = 0; i < t->n_rows && rc == 0 && !p->tile_offset; i++)
-		rc = reads_add(r, t->src_rank,
-			       t->src_offset + i * rsh_tile_stored(t,
-								   t->stride),
-			       rsh_tile_stored(t, t->n_columns));
-	return rc;
-}
-
 static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
 {
 	struct rsh_piece p;
 	int rc = 0;
 
-	while (rc == 0 && rsh_piece_iter_next(it, &p))
-		rc = p.is_tiled ? reads_add_tile(r, &p) :
-			reads_add(r, p.src_rank, p.src_offset, p.src_length);
+	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
+		const struct rsh_tile *t = &p.tile;
+
+		if (!p.is_tiled)
+			rc = reads_add(r, p.src_rank, p.src_offset,
+				       p.src_length);
+		for (uint64_t i = 0; p.is_tiled && i < t->n_rows && rc == 0 &&
+				     !p.tile_offset; i++)
+			rc = reads_add(r, t->src_rank, t->src_offset +
+				       i * rsh_tile_stored(t, t->stride),
+				       rsh_tile_stored(t, t->n_columns));
+	}
 	return rc ? rc : rsh_piece_iter_status(it);
 }
 
@@ -125,8 +121,7 @@ static int add_slice(const struct rsh_plan *p, uint32_t file, uint32_t i,
 	rsh_plan_record(p, file, i, &record);
 	it = rsh_piece_iter_content(p, file, i, 0, UINT64_MAX, NULL);
 	rc = it ? reads_collect(&reads, it) : -ENOMEM;
-	if (it)
-		rsh_piece_iter_free(it);
+	rsh_piece_iter_free(it);
 	if (rc == 0)
 		text = reads_text(&reads);
 	free(reads.v);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ls.h"
 #include "plan.h"
 #include "rsh/plan/query.h"
 #include "rsh/strategy/grid.h"
@@ -59,51 +60,6 @@ static int side_add(struct side *s, uint32_t member, uint32_t file)
 	return 0;
 }
 
-static void side_sort(struct side *s)
-{
-	if (s->n_held > 0)
-		qsort(s->held, s->n_held, sizeof(*s->held), by_member);
-}
-
-static int shown_tensor_take_source(struct shown_tensor *t)
-{
-	const struct rsh_tensor *from = t->of.from;
-	const struct rsh_holder *h = rsh_copies_holders(from->copies);
-	const size_t n = rsh_copies_n_holders(from->copies);
-	int rc = 0;
-
-	t->source = (struct side){
-		.cut = from->cut, .dims = from->dims, .n_dims = from->n_dims,
-		.first_file = from->first_file,
-	};
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = side_add(&t->source, h[i].rank, h[i].file);
-	side_sort(&t->source);
-	return rc;
-}
-
-/* Records for each tensor which files of the plan show it. */
-static int shown_tensors_take_destinations(const struct rsh_plan *plan,
-					   struct shown_tensor *v, uint32_t n)
-{
-	cleanup_free bool *marks = calloc((size_t)n + 1, sizeof(*marks));
-	int rc = marks ? 0 : -ENOMEM;
-
-	for (uint32_t f = 0; f < rsh_plan_n_files(plan) && rc == 0; f++) {
-		memset(marks, 0, n);
-		rsh_plan_mark_tensors(plan, f, marks);
-		for (uint32_t i = 0; i < n && rc == 0; i++) {
-			if (!marks[i])
-				continue;
-			v[i].is_shown = true;
-			rc = side_add(&v[i].destination,
-				      rsh_plan_member(plan, f),
-				      f / rsh_plan_files_of_rank(plan));
-		}
-	}
-	return rc;
-}
-
 /* ---- which tensors share an entry ---- */
 
 static bool sides_are_equal(const struct side *a, const struct side *b)
@@ -115,47 +71,24 @@ static bool sides_are_equal(const struct side *a, const struct side *b)
 		memcmp(a->held, b->held, a->n_held * sizeof(*a->held)) == 0);
 }
 
-static bool axes_are_equal(const struct rsh_plan_tensor *a,
-			   const struct rsh_plan_tensor *b)
-{
-	if (!a->axis || !b->axis)
-		return a->axis == b->axis;
-	return memcmp(a->axis, b->axis, a->from->n_dims) == 0;
-}
-
 static bool tensors_are_alike(const struct shown_tensor *a,
 			      const struct shown_tensor *b)
 {
+	const uint8_t *x = a->of.axis, *y = b->of.axis;
+
 	return a->of.dtype == b->of.dtype && a->of.lost == b->of.lost &&
 	       a->of.n_parts == b->of.n_parts &&
 	       a->of.from->dtype == b->of.from->dtype &&
 	       sides_are_equal(&a->source, &b->source) &&
 	       sides_are_equal(&a->destination, &b->destination) &&
-	       axes_are_equal(&a->of, &b->of);
-}
-
-static void find_alike(struct shown_tensor *v, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		v[i].first_alike = i;
-		for (uint32_t k = 0; k < i && v[i].is_shown; k++)
-			if (v[k].is_shown && v[k].first_alike == k &&
-			    tensors_are_alike(&v[k], &v[i])) {
-				v[i].first_alike = k;
-				break;
-			}
-	}
+	       (x && y ? memcmp(x, y, a->of.from->n_dims) == 0 : x == y);
 }
 
 /* ---- JSON ---- */
 
 static json_t *sizes_json(const uint64_t *v, uint32_t n)
 {
-	json_t *all = json_array();
-
-	for (uint32_t i = 0; i < n; i++)
-		json_array_append_new(all, rsh_json_u64(v[i]));
-	return all;
+	return rsh_ls_shape_json((const int64_t *)v, n);
 }
 
 static json_t *box_json(const struct rsh_box *b)
@@ -304,28 +237,59 @@ static json_t *shown_tensor_json(const struct rsh_vfs_view *view,
 			  t->of.number, view->plan, i));
 }
 
+/* Takes the tensors, and records which files of the source and of the plan
+ * have them. */
 static int shown_tensors_take(const struct rsh_plan *plan,
 			      struct shown_tensor *v, uint32_t n)
 {
-	int rc = 0;
+	cleanup_free bool *marks = calloc((size_t)n + 1, sizeof(*marks));
+	int rc = marks ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		struct shown_tensor *t = &v[i];
+		const struct rsh_tensor *from;
 
 		rsh_plan_tensor(plan, i, &t->of);
 		t->destination = (struct side){
 			.cut = t->of.cut, .dims = t->of.dims,
 			.n_dims = t->of.n_dims,
 		};
-		if (t->of.from)
-			rc = shown_tensor_take_source(t);
+		from = t->of.from;
+		if (!from)
+			continue;
+		t->source = (struct side){
+			.cut = from->cut, .dims = from->dims,
+			.n_dims = from->n_dims, .first_file = from->first_file,
+		};
+		for (size_t k = 0; k < rsh_copies_n_holders(from->copies) &&
+				   rc == 0; k++) {
+			const struct rsh_holder *h =
+				&rsh_copies_holders(from->copies)[k];
+
+			rc = side_add(&t->source, h->rank, h->file);
+		}
 	}
-	if (rc == 0)
-		rc = shown_tensors_take_destinations(plan, v, n);
+	for (uint32_t f = 0; f < rsh_plan_n_files(plan) && rc == 0; f++) {
+		memset(marks, 0, n);
+		rsh_plan_mark_tensors(plan, f, marks);
+		for (uint32_t i = 0; i < n && rc == 0; i++) {
+			if (!marks[i])
+				continue;
+			/* Records that are copied unchanged have no cut. */
+			v[i].is_shown = v[i].of.from != NULL;
+			rc = side_add(&v[i].destination,
+				      rsh_plan_member(plan, f),
+				      f / rsh_plan_files_of_rank(plan));
+		}
+	}
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		/* Records that are copied unchanged have no cut. */
-		v[i].is_shown &= v[i].of.from != NULL;
-		side_sort(&v[i].destination);
+		struct side *const sides[] = { &v[i].source,
+					       &v[i].destination };
+
+		for (int k = 0; k < 2; k++)
+			if (sides[k]->n_held > 0)
+				qsort(sides[k]->held, sides[k]->n_held,
+				      sizeof(*sides[k]->held), by_member);
 	}
 	return rc;
 }
@@ -337,8 +301,15 @@ int rsh_plan_tensors_json(const struct rsh_vfs_view *view, json_t **out)
 	json_t *all = json_array();
 	int rc = v && all ? shown_tensors_take(view->plan, v, n) : -ENOMEM;
 
-	if (rc == 0)
-		find_alike(v, n);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		v[i].first_alike = i;
+		for (uint32_t k = 0; k < i && v[i].is_shown; k++)
+			if (v[k].is_shown && v[k].first_alike == k &&
+			    tensors_are_alike(&v[k], &v[i])) {
+				v[i].first_alike = k;
+				break;
+			}
+	}
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (v[i].is_shown && v[i].first_alike == i &&
 		    json_array_append_new(all,

@@ -58,6 +58,12 @@ void rsh_printer_put(const struct rsh_printer *out, const char *text)
 	fputs(escaped ? escaped : "?", out->f);
 }
 
+void rsh_printer_line(const struct rsh_printer *out, const char *text)
+{
+	rsh_printer_put(out, text);
+	fputc('\n', out->f);
+}
+
 int rsh_printer_json(const struct rsh_printer *out, json_t *value)
 {
 	cleanup_free char *text = rsh_json_dump(value, JSON_COMPACT |

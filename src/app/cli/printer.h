@@ -26,6 +26,8 @@ int rsh_printer_json(const struct rsh_printer *out, json_t *value);
 
 /* Prints a part of a line, escaped (util/text.h). */
 void rsh_printer_put(const struct rsh_printer *out, const char *text);
+/* Prints a line, escaped. */
+void rsh_printer_line(const struct rsh_printer *out, const char *text);
 
 /* ---- tables ---- */
 
@@ -45,13 +47,15 @@ struct rsh_table;
 /* Makes a table; the columns must outlive it.  Returns NULL if memory is out;
  * the functions below accept NULL. */
 struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n);
+#define RSH_TABLE(columns) \
+	rsh_table_new(columns, sizeof(columns) / sizeof((columns)[0]))
 void rsh_table_free(struct rsh_table *t);
 /* Adds the next cell of the row; the text is escaped (util/text.h). */
 void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
 		    const char *text);
-/* Returns 0 or -ENOMEM. */
+/* Prints the table, and frees it in any case.  Returns 0 or -ENOMEM. */
 int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out);
 
 #endif

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/stats.c runs `stats`, which prints the statistics of a mount. */
+/* app/cli/stats.c runs `stats`, which prints the statistics of a mount, and
+ * `steps`, which lists its steps and waits for one. */
 #include "config.h"
 
 #include "commands.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
 #include "printer.h"
 #include "rsh/app/control_client.h"
@@ -18,29 +22,7 @@ static const struct rsh_column figure_columns[] = {
 	{ "MEANING", .shorten = true },
 };
 
-static void add_figure_value(struct rsh_table *t, const struct rsh_figure *def,
-			      const json_t *value)
-{
-	char text[32];
-
-	switch (def->unit) {
-	case RSH_FIGURE_NUMBER:
-		rsh_table_cell(t, "%" JSON_INTEGER_FORMAT,
-			       json_integer_value(value));
-		break;
-	case RSH_FIGURE_BYTES:
-		rsh_table_cell(t, "%s", rsh_text_bytes(
-				       (uint64_t)json_integer_value(value),
-				       text, sizeof(text)));
-		break;
-	case RSH_FIGURE_NS:
-		rsh_table_cell(t, "%s", rsh_text_seconds(
-				       json_number_value(value), text,
-				       sizeof(text)));
-		break;
-	}
-}
-
+/* Returns 0, -ENOMEM, or -EINVAL if a figure is not a number. */
 static int add_figures(struct rsh_table *t, const json_t *from)
 {
 	size_t n;
@@ -49,6 +31,7 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 	for (size_t i = 0; i < n; i++) {
 		const json_t *group = json_object_get(from, table[i].group);
 		const json_t *value = json_object_get(group, table[i].key);
+		char text[32];
 
 		/* A mount of another release has other figures. */
 		if (json_is_null(group) || !value)
@@ -56,58 +39,151 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 		if (!json_is_number(value))
 			return -EINVAL;
 		rsh_table_cell(t, "%s %s", table[i].group, table[i].key);
-		add_figure_value(t, &table[i], value);
+		switch (table[i].unit) {
+		case RSH_FIGURE_NUMBER:
+			rsh_table_cell(t, "%" JSON_INTEGER_FORMAT,
+				       json_integer_value(value));
+			break;
+		case RSH_FIGURE_BYTES:
+			rsh_text_bytes((uint64_t)json_integer_value(value),
+				       text, sizeof(text));
+			rsh_table_cell(t, "%s", text);
+			break;
+		case RSH_FIGURE_NS:
+			rsh_text_seconds(json_number_value(value), text,
+					 sizeof(text));
+			rsh_table_cell(t, "%s", text);
+			break;
+		}
 		rsh_table_cell(t, "%s", table[i].help);
 	}
 	return 0;
 }
 
-/* Returns 0, -ENOMEM, or -EINVAL if a figure is not a number. */
-static int print_figures(const json_t *from, const struct rsh_printer *out)
-{
-	struct rsh_table *t = rsh_table_new(figure_columns, 3);
-	int rc = add_figures(t, from);
-
-	if (rc == 0)
-		rc = rsh_table_print(t, out);
-	rsh_table_free(t);
-	return rc;
-}
-
-static int print_heading(const struct rsh_printer *out, json_t *all)
+static int print_figures(const struct rsh_options *o, json_t *all,
+			 const struct rsh_printer *out, struct rsh_error *err)
 {
 	const char *source, *step, *level;
+	struct rsh_table *t;
 	int pid;
 
 	if (json_unpack(all, "{s:s,s:s,s:s,s:i}", "source", &source, "step",
 			&step, "log_level", &level, "pid", &pid))
-		return -EINVAL;
+		return rsh_control_refuse(o->mountpoint, err);
 	rsh_printer_put(out, source);
 	fputs(": ", out->f);
 	rsh_printer_put(out, step);
 	fprintf(out->f, ", process %d, log level ", pid);
 	rsh_printer_put(out, level);
 	fputs("\n\n", out->f);
-	return 0;
+	t = RSH_TABLE(figure_columns);
+	if (add_figures(t, all) == 0)
+		return rsh_table_print(t, out);
+	rsh_table_free(t);
+	return rsh_control_refuse(o->mountpoint, err);
 }
+
+/* ---- steps ---- */
+
+/* A mount answers from memory, so asking it often reads no source. */
+#define PAUSE_MS 200
+
+static const struct rsh_column step_columns[] = {
+	{ "STEP" },
+	{ "STATE" },
+	{ "WHY", .shorten = true },
+};
+
+static const char *text_of(const json_t *step, const char *key)
+{
+	const char *text = json_string_value(json_object_get(step, key));
+
+	return text ? text : "";
+}
+
+static bool is_shown(const json_t *step)
+{
+	return json_is_true(json_object_get(step, "shown"));
+}
+
+static int print_steps(const json_t *all, const struct rsh_printer *out)
+{
+	const json_t *steps = json_object_get(all, "steps");
+	struct rsh_table *t = RSH_TABLE(step_columns);
+	size_t i;
+	json_t *step;
+
+	json_array_foreach(steps, i, step) {
+		rsh_table_cell(t, "%s", text_of(step, "name"));
+		rsh_table_mark(t, is_shown(step) ? RSH_MARK_GOOD :
+						   RSH_MARK_BAD,
+			       is_shown(step) ? "complete" : "not shown");
+		rsh_table_cell(t, "%s", text_of(step, "why"));
+	}
+	return rsh_table_print(t, out);
+}
+
+/* A number means the last number of a name. */
+static bool is_step(const json_t *step, const char *wanted)
+{
+	const json_t *number = json_object_get(step, "step");
+	char *end;
+	const unsigned long long n = strtoull(wanted, &end, 10);
+
+	if (strcmp(text_of(step, "name"), wanted) == 0)
+		return true;
+	return *wanted && !*end && json_is_integer(number) &&
+	       (unsigned long long)json_integer_value(number) == n;
+}
+
+static bool has_step(const json_t *all, const char *wanted)
+{
+	const json_t *steps = json_object_get(all, "steps");
+	size_t i;
+	json_t *step;
+
+	json_array_foreach(steps, i, step)
+		if (is_shown(step) && is_step(step, wanted))
+			return true;
+	return false;
+}
+
+/* Asks until the step is there. */
+static int wait_for_step(const struct rsh_options *o, json_t **all,
+			 struct rsh_error *err)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
+	int rc = 0;
+
+	while (rc == 0 && !has_step(*all, o->wait)) {
+		json_decref(*all);
+		*all = NULL;
+		nanosleep(&pause, NULL);
+		rc = rsh_control_query(o->mountpoint, "steps", all, err);
+	}
+	return rc;
+}
+
+/* ---- the commands ---- */
 
 enum rsh_exit rsh_stats(const struct rsh_options *o)
 {
+	const bool steps = o->command->id == RSH_COMMAND_STEPS;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_printer out;
 	json_t *all = NULL;
-	int rc = rsh_control_query(o->mountpoint, "stats", &all, &err);
+	int rc = rsh_control_query(o->mountpoint, steps ? "steps" : "stats",
+				   &all, &err);
 
 	rsh_printer_init(&out, o);
-	if (rc == 0 && o->json) {
+	if (rc == 0 && o->wait)
+		rc = wait_for_step(o, &all, &err);
+	if (rc == 0 && o->json)
 		rc = rsh_printer_json(&out, json_incref(all));
-	} else if (rc == 0) {
-		rc = print_heading(&out, all);
-		if (rc == 0)
-			rc = print_figures(all, &out);
-		if (rc == -EINVAL)
-			rc = rsh_control_refuse(o->mountpoint, &err);
-	}
+	else if (rc == 0 && !steps)
+		rc = print_figures(o, all, &out, &err);
+	else if (rc == 0 && !o->wait)
+		rc = print_steps(all, &out);
 	json_decref(all);
 	if (rc == -ENOMEM)
 		rsh_error_nomem(&err);

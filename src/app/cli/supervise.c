@@ -9,7 +9,7 @@
  */
 #include "config.h"
 
-#include "supervise.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -211,14 +211,15 @@ static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
 
 int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
 {
-	cleanup_free size_t *widths = NULL;
+	cleanup_free size_t *widths =
+		!t || t->failed ? NULL :
+		rsh_alloc_array(t->n_columns, sizeof(*widths));
 	char title[64];
 
-	if (!t || t->failed)
+	if (!widths) {
+		rsh_table_free(t);
 		return -ENOMEM;
-	widths = rsh_alloc_array(t->n_columns, sizeof(*widths));
-	if (!widths)
-		return -ENOMEM;
+	}
 	measure_columns(t, widths);
 	if (out->width)
 		fit(t, widths, out->width);
@@ -230,5 +231,6 @@ int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
 	for (size_t i = 0; i < t->n; i++)
 		print_cell(t, out, i % t->n_columns, t->cells[i].text,
 			   color_of(out, t->cells[i].mark), widths);
+	rsh_table_free(t);
 	return 0;
 }

@@ -390,7 +390,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *source = NULL;
 	uint32_t first = 0, n = UINT32_MAX;
-	int rc = names ? rsh_reading_new(o, &r->work.io, err) :
+	int rc = names ? rsh_store_io_new(&o->io, &r->work.io, err) :
 			 rsh_error_nomem(err);
 
 	files.store.io = r->work.io;

@@ -5,11 +5,59 @@
 
 #include "work.h"
 
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <unistd.h>
 
-#include "interrupt.h"
 #include "rsh/app/reading.h"
 #include "rsh/util/clock.h"
+
+/* ---- signals ---- */
+
+/* A command has so much time to remove its unfinished files. */
+#define GRACE_SECONDS 2
+
+static atomic_bool interrupted;
+static volatile sig_atomic_t by;
+
+/* A second signal ends the program.  It also ends after a time limit, because
+ * it may wait for a source that does not answer. */
+static void on_signal(int sig)
+{
+	by = sig;
+	atomic_store(&interrupted, true);
+	alarm(GRACE_SECONDS);
+}
+
+/* SA_RESETHAND has restored the default action of the signal `by`. */
+static void on_alarm(int sig)
+{
+	(void)sig;
+	raise(by);
+}
+
+/* From now on SIGINT, SIGTERM and SIGHUP set `interrupted`. */
+static void catch_interrupts(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = {
+		.sa_handler = on_signal,
+		.sa_flags = SA_RESTART | (int)SA_RESETHAND,
+	}, old;
+
+	sigemptyset(&action.sa_mask);
+	signal(SIGALRM, on_alarm);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		/* A signal that nohup(1) or a shell has set to be ignored stays
+		 * ignored. */
+		if (sigaction(signals[i], NULL, &old) == 0 &&
+		    old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &action, NULL);
+}
+
+/* ---- the work ---- */
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
 		    const char *what)
@@ -22,7 +70,7 @@ void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
 int rsh_work_open(struct rsh_work *w, bool contents_later,
 		  struct rsh_error *err)
 {
-	int rc = rsh_reading_new(w->options, &w->io, err);
+	int rc = rsh_store_io_new(&w->options->io, &w->io, err);
 
 	if (rc)
 		return rc;
@@ -66,8 +114,9 @@ static void progress(void *ctx, uint64_t bytes)
 
 struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 {
+	catch_interrupts();
 	return (struct rsh_copy_control){
-		.stop = rsh_interrupt_catch(),
+		.stop = &interrupted,
 		.begin = begin_progress,
 		.progress = progress,
 		.ctx = w,

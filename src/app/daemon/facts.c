@@ -19,24 +19,21 @@
 #include "stack_i.h"
 #include "step_mounts_i.h"
 
-static char *absolute(const char *path)
-{
-	char *all = realpath(path, NULL);
-
-	return all ? all : strdup(path);
-}
-
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 		   rsh_mount_planner *plan)
 {
 	*f = (struct rsh_facts){
 		.options = o,
 		.plan = plan,
-		.source = absolute(o->vfs.source),
-		.mountpoint = absolute(o->mountpoint),
+		.source = realpath(o->vfs.source, NULL),
+		.mountpoint = realpath(o->mountpoint, NULL),
 		.identity = rsh_identity(o),
+		.begun = rsh_clock_ns(),
 	};
-	f->begun = rsh_clock_ns();
+	if (!f->source)
+		f->source = strdup(o->vfs.source);
+	if (!f->mountpoint)
+		f->mountpoint = strdup(o->mountpoint);
 	return f->source && f->mountpoint && f->identity ? 0 : -ENOMEM;
 }
 
@@ -60,13 +57,13 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 
 static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 {
-	const struct rsh_source *source = rsh_vfs_source(f->tree);
+	struct rsh_store *store = rsh_vfs_store(f->tree);
 	struct rsh_store_outages outages;
 
-	rsh_store_outages(rsh_source_store(source), &outages);
+	rsh_store_outages(store, &outages);
 	*out = (struct rsh_figures){
 		.uptime_ns = rsh_clock_ns() - f->begun,
-		.failed_files = rsh_store_n_failed(rsh_source_store(source)),
+		.failed_files = rsh_store_n_failed(store),
 		.outages = outages.n,
 		.unreachable = outages.on,
 	};
@@ -75,26 +72,21 @@ static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 	rsh_store_io_stats_get(f->io, &out->io);
 }
 
-static json_t *shown_step_json(const struct rsh_facts *f)
-{
-	cleanup_free char *step = NULL;
-
-	if (rsh_vfs_has_steps(f->tree))
-		return json_string("all");
-	if (rsh_vfs_step(f->tree, &step))
-		return NULL;
-	return rsh_json_text(step);
-}
-
 /* Makes the members with which both stats and config begin. */
 static json_t *heading(const struct rsh_facts *f)
 {
+	cleanup_free char *step = NULL;
+	json_t *shown = NULL;
+
+	if (rsh_vfs_has_steps(f->tree))
+		shown = json_string("all");
+	else if (rsh_vfs_step(f->tree, &step) == 0)
+		shown = rsh_json_text(step);
 	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",
 			 PACKAGE_VERSION, "pid", (int)getpid(), "source",
 			 rsh_json_text(f->source), "mountpoint",
-			 rsh_json_text(f->mountpoint), "step",
-			 shown_step_json(f), "log_level",
-			 rsh_log_level_name(rsh_log_get_level()));
+			 rsh_json_text(f->mountpoint), "step", shown,
+			 "log_level", rsh_log_level_name(rsh_log_get_level()));
 }
 
 static json_t *stats_json(const struct rsh_facts *f)
@@ -125,20 +117,6 @@ static int make_metrics(const struct rsh_facts *f, char **text)
 
 /* ---- config ---- */
 
-static json_t *given_json(const struct rsh_options *o)
-{
-	json_t *all = json_object();
-	char name[64];
-
-	for (size_t i = 0; i < o->n_given; i++) {
-		snprintf(name, sizeof(name), "%s", o->given[i].name);
-		json_object_set_new(all, name, o->given[i].value ?
-				    rsh_json_text(o->given[i].value) :
-				    json_true());
-	}
-	return all;
-}
-
 static json_t *cache_json(const struct rsh_facts *f, bool cached)
 {
 	const struct rsh_cache_options *c = &f->options->io.cache;
@@ -155,54 +133,43 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 			 "keyed", c->servers.key_file != NULL);
 }
 
-static const char *format_name(const struct rsh_facts *f)
-{
-	struct rsh_vfs_view view;
-
-	return rsh_vfs_view(f->tree, &view) ? view.output->name : NULL;
-}
-
-static const char *log_name(const struct rsh_options *o)
-{
-	switch (o->log_to) {
-	case RSH_LOG_TO_FILE:
-		return "file";
-	case RSH_LOG_TO_JOURNAL:
-		return "journal";
-	case RSH_LOG_TO_SYSLOG:
-		return "syslog";
-	case RSH_LOG_TO_STDERR:
-	case RSH_LOG_TO_AUTO:
-		break;
-	}
-	return o->foreground ? "stderr" : "syslog";
-}
-
-static json_t *asked_strategy_json(const struct rsh_strategy_at *at)
-{
-	return rsh_json_optional(rsh_strategy_text(at));
-}
-
 static json_t *config_json(const struct rsh_facts *f)
 {
+	static const char *const logs[] = {
+		[RSH_LOG_TO_AUTO] = "syslog",
+		[RSH_LOG_TO_STDERR] = "stderr",
+		[RSH_LOG_TO_FILE] = "file",
+		[RSH_LOG_TO_SYSLOG] = "syslog",
+		[RSH_LOG_TO_JOURNAL] = "journal",
+	};
 	const struct rsh_options *o = f->options;
 	struct rsh_store_io_stats io;
-	json_t *all = heading(f), *more;
+	struct rsh_vfs_view view;
+	json_t *all = heading(f), *more, *given = json_object();
 
+	for (size_t i = 0; i < o->n_given; i++)
+		json_object_set_new(given, o->given[i].name,
+				    o->given[i].value ?
+				    rsh_json_text(o->given[i].value) :
+				    json_true());
 	rsh_store_io_stats_get(f->io, &io);
 	more = json_pack(
 		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
-		o->resume, "src_strategy", asked_strategy_json(&o->vfs.src),
-		"dst_strategy", asked_strategy_json(&o->vfs.dst), "format",
-		rsh_json_optional(format_name(f)), "prefix",
+		o->resume, "src_strategy",
+		rsh_json_optional(rsh_strategy_text(&o->vfs.src)),
+		"dst_strategy",
+		rsh_json_optional(rsh_strategy_text(&o->vfs.dst)), "format",
+		rsh_json_optional(rsh_vfs_view(f->tree, &view) ?
+				  view.output->name : NULL), "prefix",
 		rsh_json_optional(o->resume ? NULL : o->vfs.tree.prefix),
 		"replicas",
 		o->resume ? json_null() : json_boolean(o->vfs.plan.replicas),
 		"io_mode", rsh_server_is_direct(f->server) ? "direct" :
 							     "cached",
 		"cached", io.cached, "cache", cache_json(f, io.cached),
-		"log_to", log_name(o), "options", given_json(o),
-		"made_of", f->identity);
+		"log_to", o->log_to == RSH_LOG_TO_AUTO && o->foreground ?
+		"stderr" : logs[o->log_to], "options", given, "made_of",
+		f->identity);
 	if (!all || !more || json_object_update(all, more)) {
 		json_decref(all);
 		all = NULL;

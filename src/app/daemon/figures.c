@@ -179,11 +179,6 @@ static uint64_t figure_value(const struct rsh_figures *f,
 	return *(const uint64_t *)((const char *)f + def->at);
 }
 
-static double in_seconds(uint64_t ns)
-{
-	return (double)ns / 1e9;
-}
-
 static bool is_absent(const struct rsh_figures *f, const struct rsh_figure *def)
 {
 	return !f->io.cached && strcmp(def->group, "cache") == 0;
@@ -207,20 +202,13 @@ int rsh_figures_json(const struct rsh_figures *f, json_t *to)
 		if (rc == 0 && json_is_object(group))
 			rc |= json_object_set_new(
 				group, def->key, def->unit == NANOSECONDS ?
-				json_real(in_seconds(value)) :
+				json_real((double)value / 1e9) :
 				rsh_json_u64(value));
 	}
 	return rc ? -ENOMEM : 0;
 }
 
 /* ---- Prometheus ---- */
-
-static void describe_metric(const struct rsh_figure *def, FILE *to)
-{
-	fprintf(to, "# HELP reshardfs_%s %s\n# TYPE reshardfs_%s %s\n",
-		def->metric, def->help, def->metric,
-		rsh_has_suffix(def->metric, "_total") ? "counter" : "gauge");
-}
 
 void rsh_figures_metrics(const struct rsh_figures *f, FILE *to)
 {
@@ -234,12 +222,16 @@ void rsh_figures_metrics(const struct rsh_figures *f, FILE *to)
 		if (is_absent(f, def))
 			continue;
 		if (i == 0 || strcmp(def->metric, table[i - 1].metric) != 0)
-			describe_metric(def, to);
+			fprintf(to, "# HELP reshardfs_%s %s\n"
+				"# TYPE reshardfs_%s %s\n", def->metric,
+				def->help, def->metric,
+				rsh_has_suffix(def->metric, "_total") ?
+				"counter" : "gauge");
 		fprintf(to, "reshardfs_%s", def->metric);
 		if (def->labels)
 			fprintf(to, "{%s}", def->labels);
 		if (def->unit == NANOSECONDS)
-			fprintf(to, " %.9f\n", in_seconds(value));
+			fprintf(to, " %.9f\n", (double)value / 1e9);
 		else
 			fprintf(to, " %" PRIu64 "\n", value);
 	}

@@ -34,36 +34,13 @@
 
 /* ---- the connection ---- */
 
-/* The number of the connection is the minor number of the mount's device.  The
- * kernel returns it without a request to the daemon. */
-static bool connection_of(const char *path, unsigned *number)
-{
-	struct statx st;
-
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
-		  AT_NO_AUTOMOUNT, 0, &st) != 0)
-		return false;
-	*number = st.stx_dev_minor;
-	return true;
-}
-
-/* The user that mounted has the right to do this; root may not have it. */
-static bool abort_connection(unsigned number)
-{
-	char path[64];
-	cleanup_fd int fd = -1;
-
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort",
-		 number);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	return fd >= 0 && write(fd, "1", 1) == 1;
-}
-
 /* Returns 0 or -errno; *aborted is true if all waiting requests were
  * aborted. */
 static int detach(const char *path, bool *aborted, struct rsh_error *err)
 {
-	unsigned number;
+	cleanup_fd int fd = -1;
+	struct statx st;
+	char abort[64];
 	bool known;
 	int rc;
 
@@ -71,11 +48,20 @@ static int detach(const char *path, bool *aborted, struct rsh_error *err)
 			   UMOUNT_NOFOLLOW) == 0;
 	if (*aborted)
 		return 0;
-	known = connection_of(path, &number);
+	/* The number of the connection is the minor number of the mount's
+	 * device.  The kernel returns it without a request to the daemon. */
+	known = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
+		      AT_NO_AUTOMOUNT, 0, &st) == 0;
 	rc = rsh_unmount(path, true, err);
-	if (rc == 0 && known)
-		*aborted = abort_connection(number);
-	return rc;
+	if (rc || !known)
+		return rc;
+	/* The user that mounted has the right to do this; root may not have
+	 * it. */
+	snprintf(abort, sizeof(abort), "/sys/fs/fuse/connections/%u/abort",
+		 st.stx_dev_minor);
+	fd = open(abort, O_WRONLY | O_CLOEXEC);
+	*aborted = fd >= 0 && write(fd, "1", 1) == 1;
+	return 0;
 }
 
 /* ---- the daemon ---- */
@@ -109,19 +95,6 @@ static bool shares_our_tree(pid_t pid)
 	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Returns the process that holds a shared flock on the inode, from a line of
- * /proc/locks; 0 if the line is another lock. */
-static pid_t holder(const char *line, uint64_t inode)
-{
-	uint64_t found;
-	int pid;
-
-	if (sscanf(line, "%*s FLOCK %*s READ %d %*x:%*x:%" SCNu64, &pid,
-		   &found) != 2)
-		return 0;
-	return pid > 0 && found == inode ? (pid_t)pid : 0;
-}
-
 /* Returns a pidfd of the process that holds the lock on the directory.  Returns
  * -1 if there is none, or if more than one process may be it.  Devices are not
  * compared, because /proc/locks has other numbers than stat(2) for some file
@@ -129,9 +102,10 @@ static pid_t holder(const char *line, uint64_t inode)
 static int open_daemon(const char *path)
 {
 	cleanup_free char *line = NULL;
-	int found = -1;
+	int found = -1, pid;
 	struct stat st;
 	size_t cap = 0;
+	uint64_t inode;
 	unsigned n = 0;
 	FILE *f;
 
@@ -141,9 +115,12 @@ static int open_daemon(const char *path)
 	if (!f)
 		return -1;
 	while (getline(&line, &cap, f) > 0) {
-		pid_t pid = holder(line, st.st_ino);
-		int fd = pid ? rsh_pidfd_open(pid) : -1;
+		int fd = -1;
 
+		/* The lock is a shared flock. */
+		if (sscanf(line, "%*s FLOCK %*s READ %d %*x:%*x:%" SCNu64, &pid,
+			   &inode) == 2 && pid > 0 && inode == st.st_ino)
+			fd = rsh_pidfd_open(pid);
 		if (fd < 0)
 			continue;
 		if (is_called_reshardfs(pid) && shares_our_tree(pid) &&
@@ -169,11 +146,15 @@ static bool ends_after(const char *path, int daemon, int signal,
 	return rsh_unmount_wait(path, seconds);
 }
 
-static int end_daemon(const char *path, bool aborted, struct rsh_error *err)
+int rsh_unmount_force(const char *path, struct rsh_error *err)
 {
-	cleanup_fd int daemon = open_daemon(path);
-	const int request = aborted ? 0 : SIGTERM;
+	cleanup_fd int daemon = -1;
+	bool aborted;
+	int rc = detach(path, &aborted, err);
 
+	if (rc)
+		return rc;
+	daemon = open_daemon(path);
 	if (daemon < 0) {
 		if (rsh_unmount_wait(path, aborted ? PATIENCE_SECONDS : 0))
 			return 0;
@@ -181,19 +162,11 @@ static int end_daemon(const char *path, bool aborted, struct rsh_error *err)
 				     "daemon has not ended and could not be "
 				     "identified", path);
 	}
-	if (ends_after(path, daemon, request, PATIENCE_SECONDS) ||
+	if (ends_after(path, daemon, aborted ? 0 : SIGTERM, PATIENCE_SECONDS) ||
 	    ends_after(path, daemon, SIGKILL, KILLED_SECONDS))
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon, "
 			     "killed %d seconds ago, has not ended: it waits "
 			     "for its source", path,
 			     KILLED_SECONDS);
-}
-
-int rsh_unmount_force(const char *path, struct rsh_error *err)
-{
-	bool aborted;
-	int rc = detach(path, &aborted, err);
-
-	return rc ? rc : end_daemon(path, aborted, err);
 }

@@ -12,65 +12,49 @@
 #include "rsh/app/table.h"
 #include "rsh/util/mem.h"
 
-static const struct rsh_option *option_called(const char *name)
-{
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
-
-	for (size_t i = 0; i < n; i++)
-		if (table[i].name && strcmp(table[i].name, name) == 0)
-			return &table[i];
-	return NULL;
-}
-
-/* Returns whether a value with this name in --help is a path on disk. */
-static bool is_place(const char *name)
+/* Returns the absolute path of a value that is a path (from malloc), by the
+ * name of the value in --help.  Returns NULL for other values, which are kept,
+ * such as a word that may be given instead of a path. */
+static char *full_path(const char *arg, const char *value)
 {
 	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
 					      "MOUNTPOINT", "TREE", "OUT",
 					      "MANIFEST", "STRATEGY", "TABLE" };
 
-	for (size_t i = 0; name && i < sizeof(places) / sizeof(places[0]); i++)
-		if (strstr(name, places[i]))
-			return true;
-	return false;
-}
-
-/* Returns the absolute path of a value that is a path (from malloc).  Returns
- * NULL for other values, which are kept, such as a word that may be given
- * instead of a path. */
-static char *full_path(const struct rsh_option *def, const char *value)
-{
-	if (!is_place(def->arg) || strcmp(value, "none") == 0 ||
-	    strcmp(value, "off") == 0)
+	if (!value || strcmp(value, "none") == 0 || strcmp(value, "off") == 0)
 		return NULL;
-	return realpath(value, NULL);
+	for (size_t i = 0; arg && i < sizeof(places) / sizeof(places[0]); i++)
+		if (strstr(arg, places[i]))
+			return realpath(value, NULL);
+	return NULL;
 }
 
-static json_t *given_line(const char *name, const char *value)
+/* Returns 0, or -1 if memory is out. */
+static int add_line(json_t *all, const char *name, const char *value)
 {
 	cleanup_free char *text = NULL;
 
 	if (asprintf(&text, "%s%s%s", name, value ? "=" : "",
 		     value ? value : "") < 0) {
 		text = NULL;
-		return NULL;
+		return -1;
 	}
-	return rsh_json_text(text);
+	return json_array_append_new(all, rsh_json_text(text));
 }
 
-/* Returns 0, or -1 if memory is out. */
 static int add_given(json_t *all, const struct rsh_given *given)
 {
-	const struct rsh_option *def = option_called(given->name);
 	cleanup_free char *full = NULL;
+	size_t n, i = 0;
+	const struct rsh_option *table = rsh_option_table(&n);
 
-	if (!def || def->aside)
+	while (i < n && !(table[i].name &&
+			  strcmp(table[i].name, given->name) == 0))
+		i++;
+	if (i == n || table[i].aside)
 		return 0;
-	if (given->value)
-		full = full_path(def, given->value);
-	return json_array_append_new(
-		all, given_line(given->name, full ? full : given->value));
+	full = full_path(table[i].arg, given->value);
+	return add_line(all, given->name, full ? full : given->value);
 }
 
 /* Compares options by name.  Options with the same name keep their order,
@@ -98,8 +82,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 	for (size_t i = 0; i < o->n_given; i++)
 		given[i] = o->given[i];
 	qsort(given, o->n_given, sizeof(*given), given_by_name);
-	rc = json_array_append_new(
-		all, given_line("SOURCE", source ? source : o->vfs.source));
+	rc = add_line(all, "SOURCE", source ? source : o->vfs.source);
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
 		rc = add_given(all, &given[i]);
 	if (rc == 0)

@@ -25,30 +25,6 @@
 #include "stack_i.h"
 #include "step_mounts_i.h"
 
-static struct rsh_server_options server_options(const struct rsh_options *o)
-{
-	return (struct rsh_server_options){
-		.mountpoint = o->mountpoint,
-		.fsname = o->fsname,
-		.subtype = o->subtype,
-		.mount_opts = o->mount_opts,
-		.max_read = o->max_read,
-		.io_mode = o->io_mode,
-		.far = rsh_store_far(o->vfs.source, &o->vfs.files.store),
-		.shared = o->io.cache.servers.list != NULL,
-		.readahead = o->readahead,
-		.debug = o->debug,
-		.max_threads = o->max_threads,
-		.max_idle_threads = o->max_idle_threads,
-	};
-}
-
-/* This is how much memory the mount may use, measured before it has used
- * any. */
-struct room {
-	uint64_t map, resident; /* as util/memory_limits.h has them */
-};
-
 struct service {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
@@ -61,7 +37,11 @@ struct service {
 	int lock; /* lock on the mountpoint until it is mounted; -1: none */
 	int mark; /* lock on the mountpoint until this process ends */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
-	struct room room;
+	/* This is how much memory the mount may use, measured before it has
+	 * used any. */
+	struct {
+		uint64_t map, resident; /* as util/memory_limits.h has them */
+	} room;
 	struct rsh_store_io *io;
 	struct rsh_vfs *vfs;     /* the checkpoints */
 	struct rsh_mount_steps steps;
@@ -219,32 +199,26 @@ static void look_for(void *ctx, const char *path)
 	w->found |= strcmp(path, w->name) == 0;
 }
 
-/* Returns whether the mounter may open the file.  A relative path is below
- * SOURCE; any other path must be in the map of files, or be that of an adapter. */
-static bool may_find(const struct rsh_options *o, const char *name)
-{
-	struct rsh_error err = RSH_ERROR_INIT;
-	struct wanted w = { .name = name };
-
-	if (*name != '/' || o->vfs.files.store.follow_outside)
-		return true;
-	if (o->vfs.files.source_map &&
-	    rsh_source_map_each(o->vfs.files.source_map, look_for, &w, &err))
-		rsh_log_warning("%s", err.text);
-	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++)
-		look_for(&w, o->vfs.weights.lora_files[i]);
-	return w.found;
-}
-
-/* Runs in a process outside the sandbox when the daemon requests it. */
+/* Runs in a process outside the sandbox when the daemon requests it.  A
+ * relative path is below SOURCE; any other path must be in the map of files, or
+ * be that of an adapter. */
 static void find_for_source(void *ctx, const char *name, int fd[2])
 {
 	const struct service *s = ctx;
+	const struct rsh_source_options *f = &s->options->vfs.files;
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct wanted w = {
+		.name = name,
+		.found = *name != '/' || f->store.follow_outside,
+	};
 
-	if (may_find(s->options, name))
-		rsh_store_find(s->place,
-			       s->options->vfs.files.store.follow_outside,
-				name, fd);
+	if (!w.found && f->source_map &&
+	    rsh_source_map_each(f->source_map, look_for, &w, &err))
+		rsh_log_warning("%s", err.text);
+	for (unsigned i = 0; i < s->options->vfs.weights.n_loras; i++)
+		look_for(&w, s->options->vfs.weights.lora_files[i]);
+	if (w.found)
+		rsh_store_find(s->place, f->store.follow_outside, name, fd);
 }
 
 static int ask_to_find(void *ctx, const char *name, int fd[2])
@@ -252,32 +226,20 @@ static int ask_to_find(void *ctx, const char *name, int fd[2])
 	return rsh_mounter_find(ctx, name, fd);
 }
 
-static int open_address(struct service *s, struct rsh_error *err)
-{
-	const struct rsh_options *o = s->options;
-
-	return rsh_store_is_address(o->vfs.source) ?
-	       rsh_objects_open(o->vfs.source, &o->objects, &s->objects, err) :
-	       0;
-}
-
-static int open_servers(struct service *s, struct rsh_error *err)
-{
-	const struct rsh_store_io_options *io = &s->options->io;
-
-	if (!io->cache.servers.list || io->caching == RSH_CACHING_OFF)
-		return 0;
-	return rsh_cache_servers_open(&io->cache.servers, &s->servers, err);
-}
-
 /* Libraries, keys and host names must be loaded now, because the sandbox blocks
  * them later.  The secrets are then removed from the environment. */
 static int open_network(struct service *s, struct rsh_error *err)
 {
-	int rc = open_address(s, err);
+	const struct rsh_options *o = s->options;
+	int rc = 0;
 
-	if (rc == 0)
-		rc = open_servers(s, err);
+	if (rsh_store_is_address(o->vfs.source))
+		rc = rsh_objects_open(o->vfs.source, &o->objects, &s->objects,
+				      err);
+	if (rc == 0 && o->io.cache.servers.list &&
+	    o->io.caching != RSH_CACHING_OFF)
+		rc = rsh_cache_servers_open(&o->io.cache.servers, &s->servers,
+					    err);
 	rsh_secret_wipe_environment();
 	return rc;
 }
@@ -311,10 +273,11 @@ static void add_reading(struct service *s, struct rsh_source_options *files)
 	files->store.opener = s->so.mounter ? &s->opener : NULL;
 }
 
-static int open_resume(const struct rsh_options *o, struct service *s,
-		       struct rsh_error *err)
+static int open_tree(const struct rsh_options *o, struct service *s,
+		     struct rsh_error *err)
 {
-	struct rsh_vfs_resume_config cfg = {
+	struct rsh_vfs_config cfg = o->vfs;
+	struct rsh_vfs_resume_config resume = {
 		.source = o->vfs.source,
 		.files = o->vfs.files,
 		.fallbacks = o->vfs.fallbacks,
@@ -322,25 +285,14 @@ static int open_resume(const struct rsh_options *o, struct service *s,
 		.gid = getgid(),
 	};
 
+	if (o->resume) {
+		add_reading(s, &resume.files);
+		return rsh_vfs_open_resume(&resume, &s->vfs, err);
+	}
 	add_reading(s, &cfg.files);
-	return rsh_vfs_open_resume(&cfg, &s->vfs, err);
-}
-
-static int open_conversion(const struct rsh_options *o, struct service *s,
-			   struct rsh_error *err)
-{
-	struct rsh_vfs_config cfg = o->vfs;
-
-	add_reading(s, &cfg.files);
-	return rsh_vfs_open(&cfg, &s->vfs, err);
-}
-
-static int open_steps(const struct rsh_options *o, struct service *s,
-		      struct rsh_error *err)
-{
-	s->steps = (struct rsh_mount_steps){ .options = o,
-					     .files = o->vfs.files };
-	add_reading(s, &s->steps.files);
+	if (!o->steps)
+		return rsh_vfs_open(&cfg, &s->vfs, err);
+	s->steps = (struct rsh_mount_steps){ .options = o, .files = cfg.files };
 	/* The opener finds files below SOURCE, but a step may be a source of
 	 * its own. */
 	s->steps.files.store.opener = NULL;
@@ -352,7 +304,20 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	const struct rsh_options *o = s->options;
 	int rc;
 
-	s->so = server_options(o);
+	s->so = (struct rsh_server_options){
+		.mountpoint = o->mountpoint,
+		.fsname = o->fsname,
+		.subtype = o->subtype,
+		.mount_opts = o->mount_opts,
+		.max_read = o->max_read,
+		.io_mode = o->io_mode,
+		.far = rsh_store_far(o->vfs.source, &o->vfs.files.store),
+		.shared = o->io.cache.servers.list != NULL,
+		.readahead = o->readahead,
+		.debug = o->debug,
+		.max_threads = o->max_threads,
+		.max_idle_threads = o->max_idle_threads,
+	};
 	/* The sandbox must be complete before the first byte of files from
 	 * other users is read. */
 	s->room.map = rsh_memory_left_to_map();
@@ -361,9 +326,7 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	if (rc == 0)
 		rc = open_io(s, err);
 	if (rc == 0)
-		rc = o->resume ? open_resume(o, s, err) :
-		     o->steps ? open_steps(o, s, err) :
-				open_conversion(o, s, err);
+		rc = open_tree(o, s, err);
 	if (rc == 0)
 		rc = add_control(s, err);
 	if (rc == 0)

@@ -72,15 +72,15 @@ static void allow_path(int rules, const char *path)
 		rsh_landlock_allow(rules, fixed, false);
 }
 
-/* Allows the files of options that the table marks as opened. */
+/* Allows the files of options that the table marks as opened.  The table of
+ * rules is chosen only when the model is known, so all are allowed. */
 static void allow_read(int rules, const struct rsh_options *o)
 {
+	const char *rule_table = o->vfs.weights.table, *path;
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
 
 	for (size_t i = 0; i < n; i++) {
-		const char *path;
-
 		if (!table[i].opens && !table[i].opens_links)
 			continue;
 		path = *(const char *const *)((const char *)o + table[i].at);
@@ -89,19 +89,12 @@ static void allow_read(int rules, const struct rsh_options *o)
 		if (path && table[i].opens_links)
 			allow_links(rules, path);
 	}
-}
-
-/* The table is chosen only when the model is known, so all tables are
- * allowed. */
-static void allow_tables(int rules, const struct rsh_options *o)
-{
-	const char *table = o->vfs.weights.table, *dir;
-
-	if (!table || (strcmp(table, RSH_TABLE_AUTO) != 0 && !o->steps))
+	if (!rule_table ||
+	    (strcmp(rule_table, RSH_TABLE_AUTO) != 0 && !o->steps))
 		return;
-	for (unsigned i = 0; (dir = rsh_tables_dir(i)); i++) {
-		rsh_landlock_allow(rules, dir, false);
-		allow_links(rules, dir);
+	for (unsigned i = 0; (path = rsh_tables_dir(i)); i++) {
+		rsh_landlock_allow(rules, path, false);
+		allow_links(rules, path);
 	}
 }
 
@@ -129,74 +122,32 @@ static void allow_mapped(void *rules, const char *path)
 	rsh_landlock_allow(*(const int *)rules, path, false);
 }
 
-/* libc needs these files to look up names: names of hosts, and the name of the
- * machine, which libsasl2 uses to log in to a server. */
-static void allow_names(int rules)
+/* Allows connections to `place` and to the servers, whose host names are
+ * already resolved.  libc needs the files to look up names: names of hosts, and
+ * the name of the machine, which libsasl2 uses to log in to a server. */
+static void allow_network(int rules, const struct rsh_objects *place,
+			  const struct rsh_cache_servers *servers)
 {
 	static const char *const files[] = {
 		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
 		"/etc/gai.conf", "/etc/host.conf", "/etc/services",
 	};
+	uint16_t ports[PORTS_MAX], port;
+	size_t n = 0;
 
+	if (!place && !servers)
+		return;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		rsh_landlock_allow(rules, files[i], false);
-}
-
-static void allow_place(int rules, const struct rsh_objects *place)
-{
-	uint16_t ports[PORTS_MAX];
-	const size_t n = rsh_objects_ports(place, ports, PORTS_MAX);
-
-	rsh_objects_each_file(place, allow_mapped, &rules);
+	if (place) {
+		n = rsh_objects_ports(place, ports, PORTS_MAX);
+		rsh_objects_each_file(place, allow_mapped, &rules);
+	}
 	for (size_t i = 0; i < n; i++)
 		rsh_landlock_allow_port(rules, ports[i]);
-}
-
-/* The host names of the servers are already resolved. */
-static void allow_servers(int rules, const struct rsh_cache_servers *servers)
-{
-	uint16_t port;
-
-	for (size_t i = 0; (port = rsh_cache_servers_port(servers, i)); i++)
+	for (size_t i = 0;
+	     servers && (port = rsh_cache_servers_port(servers, i)); i++)
 		rsh_landlock_allow_port(rules, port);
-}
-
-static bool place_is_anywhere(const struct rsh_objects *place)
-{
-	uint16_t ports[PORTS_MAX];
-
-	return place && rsh_objects_ports(place, ports, PORTS_MAX) == 0;
-}
-
-static int allow_sources(int rules, const struct rsh_options *o,
-			 struct rsh_error *err)
-{
-	const char *map = o->vfs.files.source_map;
-	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
-
-	if (!dir)
-		return rsh_error_nomem(err);
-	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ? "/" : dir,
-			   false);
-	if (!map)
-		return 0;
-	return rsh_source_map_each(map, allow_mapped, &rules, err);
-}
-
-/* The cache directories are created here, because nothing can be created beside
- * them later. */
-static void allow_caches(int rules, const struct rsh_options *o)
-{
-	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
-			     NULL : o->io.cache.dir;
-	const char *indexes = o->vfs.files.index_cache;
-
-	if (blocks) {
-		mkdir(blocks, 0700);
-		rsh_landlock_allow(rules, blocks, true);
-	}
-	if (indexes && rsh_source_make_index_dir(indexes) == 0)
-		rsh_landlock_allow(rules, indexes, true);
 }
 
 /* The log is open by now, and so is everything that the connection to the
@@ -204,15 +155,31 @@ static void allow_caches(int rules, const struct rsh_options *o)
 static int allow_files(int rules, const struct rsh_options *o,
 		       struct rsh_error *err)
 {
-	int rc = allow_sources(rules, o, err);
+	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
+			     NULL : o->io.cache.dir;
+	const char *indexes = o->vfs.files.index_cache;
+	const char *map = o->vfs.files.source_map;
+	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
+	int rc;
 
+	if (!dir)
+		return rsh_error_nomem(err);
+	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ? "/" : dir,
+			   false);
+	rc = map ? rsh_source_map_each(map, allow_mapped, &rules, err) : 0;
 	if (rc)
 		return rc;
 	allow_read(rules, o);
-	allow_tables(rules, o);
 	allow_loras(rules, &o->vfs.weights);
 	allow_beside_config(rules, o);
-	allow_caches(rules, o);
+	/* The cache directories are created here, because nothing can be
+	 * created beside them later. */
+	if (blocks) {
+		mkdir(blocks, 0700);
+		rsh_landlock_allow(rules, blocks, true);
+	}
+	if (indexes && rsh_source_make_index_dir(indexes) == 0)
+		rsh_landlock_allow(rules, indexes, true);
 	rsh_landlock_allow(rules, "/dev/null", true);
 	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
 	/* libc counts the processors here. */
@@ -223,81 +190,49 @@ static int allow_files(int rules, const struct rsh_options *o,
 	return 0;
 }
 
-/* Loads what libc would open later: the time zone for the log, and the library
- * that cancels threads. */
-static void preload(void)
-{
-	tzset();
-	if (!dlopen("libgcc_s.so.1", RTLD_NOW))
-		rsh_log_debug("%s", dlerror());
-}
-
 /* ---- all of it ---- */
-
-/* Returns whether other users may read the mount.  They must not read the
- * process's memory, which has what other users have read and the source. */
-static bool serves_others(const struct rsh_options *o)
-{
-	return rsh_option_given(o, "allow_other") ||
-	       rsh_option_given(o, "allow_root");
-}
-
-static bool systemd_is_abstract(void)
-{
-	const char *name = getenv("NOTIFY_SOCKET");
-
-	return name && *name == '@';
-}
-
-struct confined {
-	bool files, calls;
-};
-
-static int confine_process(const struct rsh_options *o,
-			   const struct rsh_objects *place,
-			   const struct rsh_cache_servers *servers,
-			   struct confined *by, struct rsh_error *err)
-{
-	int abi;
-	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(),
-						place_is_anywhere(place), &abi);
-	int rc = rules < 0 ? rules : allow_files(rules, o, err);
-
-	if (rules >= 0 && rc)
-		return rc;
-	if (rules >= 0 && (place || servers))
-		allow_names(rules);
-	if (rules >= 0 && place)
-		allow_place(rules, place);
-	if (rules >= 0 && servers)
-		allow_servers(rules, servers);
-	if (rules >= 0)
-		rc = rsh_landlock_enter(rules);
-	by->files = rc == 0;
-	by->calls = rsh_syscalls_refuse(place || servers) == 0;
-	return 0;
-}
 
 int rsh_sandbox_enter(const struct rsh_options *o,
 		      const struct rsh_objects *place,
 		      const struct rsh_cache_servers *servers,
 		      struct rsh_error *err)
 {
-	struct confined by;
-	int rc;
+	const char *notify = getenv("NOTIFY_SOCKET");
+	uint16_t ports[PORTS_MAX];
+	cleanup_fd int rules = -1;
+	int abi, rc;
+	bool calls;
 
-	preload();
-	/* LeakSanitizer must be able to trace the process. */
-	if (serves_others(o) && !IS_SANITIZED)
+	/* These load what libc would open later: the time zone for the log, and
+	 * the library that cancels threads. */
+	tzset();
+	if (!dlopen("libgcc_s.so.1", RTLD_NOW))
+		rsh_log_debug("%s", dlerror());
+	/* Other users must not read the process's memory, which has what other
+	 * users have read and the source.  LeakSanitizer must be able to trace
+	 * the process. */
+	if ((rsh_option_given(o, "allow_other") ||
+	     rsh_option_given(o, "allow_root")) && !IS_SANITIZED)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
 		rsh_log_warning("not sandboxed: %s", strerror(errno));
 		return 0;
 	}
-	rc = confine_process(o, place, servers, &by, err);
-	if (rc == 0)
-		rsh_log_info("sandboxed: no new privileges, %s, %s",
-			     by.files ? "own files only" : "no landlock",
-			     by.calls ? "own system calls only" : "no filter");
-	return rc;
+	/* A place without ports may be anywhere. */
+	rules = rsh_landlock_new(notify && *notify == '@', place &&
+				 !rsh_objects_ports(place, ports, PORTS_MAX),
+				 &abi);
+	rc = rules;
+	if (rules >= 0) {
+		rc = allow_files(rules, o, err);
+		if (rc)
+			return rc;
+		allow_network(rules, place, servers);
+		rc = rsh_landlock_enter(rules);
+	}
+	calls = rsh_syscalls_refuse(place || servers) == 0;
+	rsh_log_info("sandboxed: no new privileges, %s, %s",
+		     rc == 0 ? "own files only" : "no landlock",
+		     calls ? "own system calls only" : "no filter");
+	return 0;
 }

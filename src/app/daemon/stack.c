@@ -40,44 +40,26 @@ struct answer {
 	char step[256];
 };
 
-static struct answer ask_for_config(const char *path, const json_t *identity)
+__attribute__((noreturn))
+static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
+	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
 	struct answer a = { .code = 0 };
 	const char *step = NULL;
 	json_t *config = NULL;
 
-	a.code = rsh_control_query(path, "config", &config, &err);
+	/* The process leaves the standard streams: a program that waits for the
+	 * end of this command's output must not wait for the process. */
+	for (int fd = 0; fd <= STDERR_FILENO && none >= 0; fd++)
+		dup2(none, fd);
+	a.code = rsh_control_query(path, "config", &config, NULL);
 	if (a.code == 0) {
 		a.same = json_equal(json_object_get(config, "made_of"),
 				    identity);
 		step = json_string_value(json_object_get(config, "step"));
 	}
 	snprintf(a.step, sizeof(a.step), "%s", step ? step : "");
-	json_decref(config);
-	return a;
-}
-
-/* The process leaves the standard streams: a program that waits for the end of
- * this command's output must not wait for the process. */
-static void leave_asker_streams(void)
-{
-	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
-
-	for (int fd = 0; fd <= STDERR_FILENO && none >= 0; fd++)
-		dup2(none, fd);
-}
-
-__attribute__((noreturn))
-static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
-{
-	struct answer a;
-	ssize_t n;
-
-	leave_asker_streams();
-	a = ask_for_config(path, identity);
-	n = write(pipe, &a, sizeof(a));
-	_exit(n != sizeof(a));
+	_exit(write(pipe, &a, sizeof(a)) != sizeof(a));
 }
 
 /* If the process does not end, init reaps it later. */
@@ -117,55 +99,30 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 
 /* ---- comparing ---- */
 
-/* An automounter mounts autofs, which other mounts cover.  A look into it would
- * request the mount that is being made. */
-static bool is_to_be_covered(const struct rsh_mounted *m)
-{
-	return strcmp(m->type, "autofs") == 0;
-}
-
-static void tell_same(const struct rsh_mounted *m, const struct answer *a)
-{
-	rsh_log_notice("%s: %s is already mounted there with the same "
-		       "options%s%s; nothing is done (--stack mounts it "
-		       "again)",
-		       m->path, m->source, *a->step ? ", step " : "", a->step);
-}
-
-static void tell_other(const struct rsh_mounted *m)
-{
-	if (m->n && !is_to_be_covered(m))
-		rsh_log_notice("%s: %s (%s) is already mounted there and "
-			       "will be covered", m->path, m->source, m->type);
-}
-
-/* This program does not unmount a mount of another type or subtype, so the
- * error names another command for it. */
-static int refuse_mounted(const struct rsh_mounted *m, int rc,
-			  struct rsh_error *err)
-{
-	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
-	const bool hangs = rc == -ETIMEDOUT;
-
-	return rsh_error_set(err, -rc, "mount point %s: %s (%s) is mounted "
-			     "there, and %s; unmount it with `%s %s`", m->path,
-			     m->source, m->type,
-			     hangs ? "does not answer" : "its daemon has "
-					"ended",
-			     !ours ? "umount -l" :
-			     hangs ? "reshardfs umount --force" :
-				     "reshardfs umount", m->path);
-}
-
+/* Compares the mount with the wanted one.  This program does not unmount a
+ * mount of another type or subtype, so the error names another command for
+ * it. */
 static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 			 enum rsh_stack *found, struct rsh_error *err)
 {
-	struct answer a = ask_in_time(m->path, identity);
+	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
+	const struct answer a = ask_in_time(m->path, identity);
+	const bool hangs = a.code == -ETIMEDOUT;
 
-	if (a.code == -ENOTCONN || a.code == -ETIMEDOUT)
-		return refuse_mounted(m, a.code, err);
+	if (a.code == -ENOTCONN || hangs)
+		return rsh_error_set(err, -a.code, "mount point %s: %s (%s) is "
+				     "mounted there, and %s; unmount it with "
+				     "`%s %s`", m->path, m->source, m->type,
+				     hangs ? "does not answer" :
+					     "its daemon has ended",
+				     !ours ? "umount -l" :
+				     hangs ? "reshardfs umount --force" :
+					     "reshardfs umount", m->path);
 	if (a.same)
-		tell_same(m, &a);
+		rsh_log_notice("%s: %s is already mounted there with the same "
+			       "options%s%s; nothing is done (--stack mounts "
+			       "it again)", m->path, m->source,
+			       *a.step ? ", step " : "", a.step);
 	*found = a.same ? RSH_STACK_SAME : RSH_STACK_FREE;
 	return 0;
 }
@@ -182,35 +139,14 @@ static bool is_locked_by_another(int fd)
 	       flock(fd, LOCK_SH | LOCK_NB) != 0;
 }
 
-static int wait_a_little(const char *path, unsigned *turns,
-			 struct rsh_error *err)
-{
-	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
-
-	if (++*turns > LOCK_SECONDS * 1000 / PAUSE_MS)
-		return rsh_error_set(err, ETIMEDOUT, "mount point %s: "
-				     "another process has been mounting "
-				     "there for %d seconds", path,
-				     LOCK_SECONDS);
-	nanosleep(&pause, NULL);
-	return 0;
-}
-
-static bool is_as_before(const struct rsh_mounted *m)
-{
-	struct rsh_mounted now;
-
-	/* If the mount cannot be found, a second look cannot help. */
-	return rsh_mounted_find(m->path, &now) != 0 ||
-	       (now.n == m->n && strcmp(now.source, m->source) == 0);
-}
-
 static int look_at_mountpoint(const struct rsh_options *o,
 			      const json_t *identity, enum rsh_stack *found,
 			      int *lock, struct rsh_error *err)
 {
-	struct rsh_mounted m;
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
+	struct rsh_mounted m, now;
 	unsigned turns = 0;
+	bool covers;
 	int rc;
 
 	for (;;) {
@@ -220,17 +156,30 @@ static int look_at_mountpoint(const struct rsh_options *o,
 		 * path. */
 		if (rsh_mounted_find(o->mountpoint, &m))
 			return 0;
-		rc = m.n && !is_to_be_covered(&m) ?
-			     judge_mounted(&m, identity, found, err) : 0;
+		/* An automounter mounts autofs, which other mounts cover.  A
+		 * look into it would request the mount that is being made. */
+		covers = m.n && strcmp(m.type, "autofs") != 0;
+		rc = covers ? judge_mounted(&m, identity, found, err) : 0;
 		if (rc || *found == RSH_STACK_SAME)
 			return rc;
 		fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0 && is_locked_by_another(fd)) {
-			rc = wait_a_little(m.path, &turns, err);
-			if (rc)
-				return rc;
-		} else if (is_as_before(&m)) {
-			tell_other(&m);
+			if (++turns > LOCK_SECONDS * 1000 / PAUSE_MS)
+				return rsh_error_set(
+					err, ETIMEDOUT, "mount point %s: "
+					"another process has been mounting "
+					"there for %d seconds", m.path,
+					LOCK_SECONDS);
+			nanosleep(&pause, NULL);
+		} else if (rsh_mounted_find(m.path, &now) ||
+			   (now.n == m.n &&
+			    strcmp(now.source, m.source) == 0)) {
+			/* Nothing has changed since, or the mount cannot be
+			 * found, so that a second look cannot help. */
+			if (covers)
+				rsh_log_notice("%s: %s (%s) is already mounted "
+					       "there and will be covered",
+					       m.path, m.source, m.type);
 			*lock = steal_fd(&fd);
 			return 0;
 		}

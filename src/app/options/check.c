@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "rsh/app/commands.h"
 #include "rsh/app/ranks.h"
@@ -15,17 +16,14 @@
 #include "rsh/formats/formats.h"
 #include "rsh/source/source.h"
 #include "rsh/util/mem.h"
-
-static bool names_rank(const char *template)
-{
-	return template && strstr(template, "{rank}");
-}
+#include "rsh/wire/manifest.h"
 
 int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 {
 	const char *dir = o->vfs.files.rank_dir, *file = o->vfs.files.file;
+	const char *value = dir ? dir : file;
 
-	if (o->vfs.files.source_map && (dir || file))
+	if (o->vfs.files.source_map && value)
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file cannot be "
 				     "used with it");
@@ -39,12 +37,12 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 				     "rank_{rank}/net.ckpt");
 	/* A file without a directory is searched in the directories of the
 	 * ranks. */
-	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
-	    !names_rank(file))
+	if ((dir || (file && strchr(file, '/'))) &&
+	    !(dir && strstr(dir, "{rank}")) &&
+	    !(file && strstr(file, "{rank}")))
 		return rsh_error_set(err, EINVAL, "--%s \"%s\": \"{rank}\", "
 				     "the placeholder of the rank number, is "
-				     "missing", dir ? "rank-dir" : "file",
-				     dir ? dir : file);
+				     "missing", dir ? "rank-dir" : "file", value);
 	return 0;
 }
 
@@ -74,15 +72,20 @@ static int check_refuse_unfit(const char *option, unsigned takes,
 			     names, more);
 }
 
-/* Checks that the options fit the output format. */
+/* Checks that the options fit the output format, for one whole model and for
+ * files of ranks without a strategy. */
 static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 {
 	const struct rsh_output *out = v->output, *other = v->weights.follows;
 	const unsigned takes = out->takes | (other ? other->takes : 0);
 	const bool converters = v->plan.n_shown_ranks || v->plan.compat;
+	const bool whole = v->dst.from == RSH_FROM_NONE;
 
-	if (!(out->takes & RSH_TAKES_RANKS) &&
-	    (v->dst.from != RSH_FROM_NONE || converters))
+	if (v->plan.remove_redundancy && whole)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs "
+				     "a --dst-strategy: without one there "
+				     "are no replicas");
+	if (!(out->takes & RSH_TAKES_RANKS) && (!whole || converters))
 		return rsh_error_set(err, EINVAL, "--format %s shows one whole "
 				     "model, of which each rank loads its part: "
 				     "leave out --dst-strategy, --dst-mesh, "
@@ -101,24 +104,6 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 	if (v->keep_states && !(takes & RSH_TAKES_OPTIMIZER))
 		return check_refuse_unfit("optimizer", RSH_TAKES_OPTIMIZER,
 					  "", err);
-	return 0;
-}
-
-/* Checks the options for one whole model, and for files of ranks without a
- * strategy. */
-static int check_whole(const struct rsh_options *o, struct rsh_error *err)
-{
-	const struct rsh_vfs_config *v = &o->vfs;
-	const bool whole = v->dst.from == RSH_FROM_NONE;
-	int rc;
-
-	if (v->plan.remove_redundancy && whole)
-		return rsh_error_set(err, EINVAL, "--remove-redundancy needs "
-				     "a --dst-strategy: without one there "
-				     "are no replicas");
-	rc = check_output(v, err);
-	if (rc)
-		return rc;
 	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
 		return rsh_error_set(err, EINVAL, "--dst-ranks needs "
 				     "--src-strategy none and --dst-strategy "
@@ -158,25 +143,6 @@ static void check_settle_own(struct rsh_vfs_config *v)
 		v->dst.from = RSH_FROM_NONE;
 }
 
-static int check_refuse_selection(const struct rsh_options *o,
-				  struct rsh_error *err)
-{
-	const struct rsh_vfs_config *v = &o->vfs;
-	const enum rsh_select select = v->files.select;
-
-	/* If a format is recognised by names (`by_name`), an explicit choice
-	 * may mean other files beside the model. */
-	if (!o->format->by_name ? rsh_option_given(o, "select") :
-	    !v->src.from && ((select != RSH_SELECT_NEWEST &&
-			      select != RSH_SELECT_MINDSPORE) ||
-			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
-		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
-				     "choose a step, but SOURCE is a single "
-				     "%s",
-				     o->format->says);
-	return 0;
-}
-
 /* Returns whether SOURCE is shown as a Hugging Face model. */
 static bool check_wants_model(const struct rsh_options *o)
 {
@@ -197,11 +163,19 @@ static bool check_wants_model(const struct rsh_options *o)
 static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
+	const enum rsh_select select = v->files.select;
 	const bool as_model = check_wants_model(o);
-	int rc = check_refuse_selection(o, err);
 
-	if (rc)
-		return rc;
+	/* If a format is recognised by names (`by_name`), an explicit choice
+	 * may mean other files beside the model. */
+	if (!o->format->by_name ? rsh_option_given(o, "select") :
+	    !v->src.from && ((select != RSH_SELECT_NEWEST &&
+			      select != RSH_SELECT_MINDSPORE) ||
+			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
+		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
+				     "choose a step, but SOURCE is a single "
+				     "%s",
+				     o->format->says);
 	if (v->dst.from == RSH_FROM_DERIVED)
 		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
 				     "strategy, but a %s has none: use "
@@ -222,44 +196,17 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-static int check_settle(struct rsh_options *o, struct rsh_error *err)
-{
-	if (!o->format)
-		return 0;
-	if (o->format->layout == RSH_LAYOUT_WHOLE)
-		return check_settle_whole(o, err);
-	check_settle_own(&o->vfs);
-	return 0;
-}
-
-static int check_refuse_unsaid(const struct rsh_options *o,
-			       struct rsh_error *err)
-{
-	const struct rsh_vfs_config *v = &o->vfs;
-	char hint[512];
-
-	if (!v->src.from) {
-		rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
-				sizeof(hint));
-		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
-				     "(\"none\" if SOURCE is not sharded)%s",
-				     hint);
-	}
-	if (!v->dst.from)
-		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
-				     "(\"none\" for whole tensors), or "
-				     "--dst-mesh");
-	return 0;
-}
-
 /* check_look() must have been called before. */
 static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	int rc = rsh_check_weights(o, err);
+	char hint[512];
 
-	if (rc == 0)
-		rc = check_settle(o, err);
+	if (rc == 0 && o->format && o->format->layout == RSH_LAYOUT_WHOLE)
+		rc = check_settle_whole(o, err);
+	else if (rc == 0 && o->format)
+		check_settle_own(&o->vfs);
 	if (rc)
 		return rc;
 	if (rsh_option_given(o, "dst-mesh") &&
@@ -272,11 +219,20 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 				     "use --dst-strategy");
 	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
 		o->vfs.dst.from = RSH_FROM_NONE;
-	rc = check_refuse_unsaid(o, err);
+	if (!v->src.from) {
+		rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
+				sizeof(hint));
+		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
+				     "(\"none\" if SOURCE is not sharded)%s",
+				     hint);
+	}
+	if (!v->dst.from)
+		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
+				     "(\"none\" for whole tensors), or "
+				     "--dst-mesh");
+	rc = check_compat(v, err);
 	if (rc == 0)
-		rc = check_compat(v, err);
-	if (rc == 0)
-		rc = check_whole(o, err);
+		rc = check_output(v, err);
 	return rc ? rc : rsh_check_files(o, err);
 }
 
@@ -387,26 +343,20 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	return rsh_check_files(o, err);
 }
 
-/* A daemon leaves its working directory, and other programs read the table of
- * mounts in other directories, so the path is made absolute. */
-static int take_full_source(struct rsh_options *o, struct rsh_error *err)
+int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;
 
+	/* A daemon leaves its working directory, and other programs read the
+	 * table of mounts in other directories, so the path is made
+	 * absolute. */
 	o->vfs.source = o->operands[0];
 	if (*o->vfs.source != '/')
 		full = realpath(o->vfs.source, NULL);
 	if (full)
 		o->vfs.source = rsh_options_keep(o, full);
-	return o->vfs.source ? 0 : rsh_error_nomem(err);
-}
-
-int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
-{
-	int rc = take_full_source(o, err);
-
-	if (rc)
-		return rc;
+	if (!o->vfs.source)
+		return rsh_error_nomem(err);
 	o->mountpoint = o->operands[1];
 	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
 		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: "
@@ -419,13 +369,6 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
 }
 
-int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
-{
-	(void)err;
-	o->mountpoint = o->operands[0];
-	return 0;
-}
-
 int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
 {
 	o->mountpoint = o->operands[0];
@@ -433,10 +376,83 @@ int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
 	return rsh_ranks_check(o, 1, err);
 }
 
-/* This is the check of `steps` as well. */
-int rsh_check_stats(struct rsh_options *o, struct rsh_error *err)
+int rsh_check_mountpoint(struct rsh_options *o, struct rsh_error *err)
 {
 	(void)err;
 	o->mountpoint = o->operands[0];
 	return 0;
+}
+
+/* ---- what `verify` compares ---- */
+
+bool rsh_is_file(const char *path)
+{
+	struct stat st;
+
+	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
+{
+	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
+	const struct rsh_store_options *how = &o->vfs.files.store;
+	const struct rsh_format *f;
+	int bid;
+
+	/* A single file may be a source. */
+	if (rsh_is_file(o->operands[0])) {
+		rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
+		if (bid <= RSH_BID_ANY)
+			return RSH_VERIFY_FILES;
+	}
+	if (!other)
+		return RSH_VERIFY_SOURCE;
+	if (!rsh_is_file(other))
+		return RSH_VERIFY_TREE;
+	if (o->vfs.src.from || o->vfs.dst.from ||
+	    rsh_weights_change(&o->vfs.weights))
+		return RSH_VERIFY_MANIFEST;
+	/* A whole model may also be the output of an export. */
+	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
+	return f && (f->layout == RSH_LAYOUT_OWN ||
+		     (f->layout == RSH_LAYOUT_WHOLE && f->list)) ?
+	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;
+}
+
+bool rsh_verify_has_manifest(const struct rsh_options *o)
+{
+	const struct rsh_store_options opts = {
+		.objects = o->vfs.files.store.objects,
+		.place = o->vfs.files.store.place, .follow_outside = true,
+	};
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_store *s = NULL;
+	struct rsh_stat st;
+	bool has;
+
+	/* A file that cannot be opened is reported later, where it is
+	 * needed. */
+	if (rsh_store_open(o->operands[0], &opts, &s, &unused))
+		return false;
+	has = rsh_store_look(s, RSH_MANIFEST_NAME, &st) == 0 &&
+	      st.kind == RSH_IS_FILE;
+	rsh_store_free(s);
+	return has;
+}
+
+const char *rsh_verify_of_source(const struct rsh_options *o)
+{
+	static const char *const others[] = {
+		"select", "breakpoint", "fallbacks", "check", "write-manifest",
+	};
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].converts && rsh_option_given(o, table[i].name))
+			return table[i].name;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (rsh_option_given(o, others[i]))
+			return others[i];
+	return NULL;
 }

@@ -127,7 +127,7 @@ static const struct rsh_command table[] = {
 		.summary = "unmount a mount",
 		.about = "Unmounts MOUNTPOINT and waits until its daemon has "
 			 "ended.",
-		.check = rsh_check_umount,
+		.check = rsh_check_mountpoint,
 	},
 	{
 		.name = "ls",
@@ -217,7 +217,7 @@ static const struct rsh_command table[] = {
 		.about = "Prints the statistics of a mount: reads, bytes, "
 			 "errors, cache.  More are in the hidden directory "
 			 "MOUNTPOINT/.reshardfs.",
-		.check = rsh_check_stats,
+		.check = rsh_check_mountpoint,
 	},
 	{
 		.name = "steps",
@@ -227,7 +227,7 @@ static const struct rsh_command table[] = {
 		.about = "Lists the steps of a mount with --steps all, and "
 			 "says why some of them are not shown.  --wait waits "
 			 "until a step is complete.",
-		.check = rsh_check_stats,
+		.check = rsh_check_mountpoint,
 	},
 	{
 		.name = "help",

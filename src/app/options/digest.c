@@ -66,58 +66,30 @@ static int digest_tables(void *hash, struct rsh_error *err)
 	return rc;
 }
 
-/* The store reads the file if it is behind an address. */
-static int digest_stored(void *hash, const struct rsh_store *store,
-			 struct rsh_error *err)
+static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
+			 const struct rsh_store *store, struct rsh_error *err)
 {
+	cleanup_free char *beside = NULL;
 	cleanup_free uint8_t *data = NULL;
 	struct rsh_stat st;
 	size_t len;
 	int rc;
 
-	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
-		return 0;
-	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-			    &rsh_model_config_file, &data, &len, err);
-	if (rc == 0)
-		digest_bytes(hash, data, len);
-	return rc;
-}
-
-static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
-			 const struct rsh_store *store, struct rsh_error *err)
-{
-	cleanup_free char *beside = NULL;
-
 	if (cfg->weights.config)
 		return digest_file(hash, cfg->weights.config, err);
-	if (rsh_store_is_address(cfg->source))
-		return digest_stored(hash, store, err);
+	/* The store reads the file if it is behind an address. */
+	if (rsh_store_is_address(cfg->source)) {
+		if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
+			return 0;
+		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+				    &rsh_model_config_file, &data, &len, err);
+		if (rc == 0)
+			digest_bytes(hash, data, len);
+		return rc;
+	}
 	if (rsh_model_config_in(cfg->source, &beside))
 		return rsh_error_nomem(err);
 	return beside ? digest_file(hash, beside, err) : 0;
-}
-
-/* The contents of the table and of config.json are hashed, not their paths. */
-static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
-			  const struct rsh_store *store, struct rsh_error *err)
-{
-	const struct rsh_weights_at *w = &cfg->weights;
-	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
-	int rc;
-
-	digest_bytes(hash, how, sizeof(how));
-	if (cfg->keep_states)
-		digest_bytes(hash, &cfg->keep_states,
-			     sizeof(cfg->keep_states));
-	if (w->vocab_multiple)
-		digest_bytes(hash, &w->vocab_multiple,
-			     sizeof(w->vocab_multiple));
-	if (w->untie)
-		digest_bytes(hash, &w->untie, sizeof(w->untie));
-	rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
-		digest_tables(hash, err) : digest_file(hash, w->table, err);
-	return rc ? rc : digest_config(hash, cfg, store, err);
 }
 
 /* The file of an adapter is identified as the files of SOURCE are. */
@@ -176,10 +148,13 @@ static int digest_member(void *hash, const struct rsh_option *def,
 	return 0;
 }
 
+/* The contents of the table and of config.json are hashed, not their paths. */
 static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		       const struct rsh_store *store, struct rsh_error *err)
 {
 	const size_t base = offsetof(struct rsh_options, vfs);
+	const struct rsh_weights_at *w = &cfg->weights;
+	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
 	int rc = 0;
@@ -194,13 +169,25 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	if (cfg->leave_states)
 		XXH3_64bits_update(hash, &cfg->leave_states,
 				   sizeof(cfg->leave_states));
-	if (rc == 0 && cfg->weights.table)
-		rc = digest_weights(hash, cfg, store, err);
-	if (rc == 0 && cfg->weights.dequantise) {
-		digest_bytes(hash, &cfg->weights.dequantise,
-			     sizeof(cfg->weights.dequantise));
-		rc = cfg->weights.table ? 0 :
-			digest_config(hash, cfg, store, err);
+	if (rc == 0 && w->table) {
+		digest_bytes(hash, how, sizeof(how));
+		if (cfg->keep_states)
+			digest_bytes(hash, &cfg->keep_states,
+				     sizeof(cfg->keep_states));
+		if (w->vocab_multiple)
+			digest_bytes(hash, &w->vocab_multiple,
+				     sizeof(w->vocab_multiple));
+		if (w->untie)
+			digest_bytes(hash, &w->untie, sizeof(w->untie));
+		rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
+			digest_tables(hash, err) :
+			digest_file(hash, w->table, err);
+		if (rc == 0)
+			rc = digest_config(hash, cfg, store, err);
+	}
+	if (rc == 0 && w->dequantise) {
+		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));
+		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
 	}
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],

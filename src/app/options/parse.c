@@ -23,50 +23,19 @@ struct getopt_tables {
 	struct option *longs;
 };
 
-static char *with_underscores(struct rsh_options *o, const char *name)
-{
-	char *copy = rsh_options_keep(o, name);
-
-	for (char *c = copy; c && *c; c++)
-		if (*c == '-')
-			*c = '_';
-	return copy;
-}
-
-static int put_long(struct rsh_options *o, size_t i, struct option **to)
-{
-	size_t n;
-	const struct rsh_option *def = &rsh_option_table(&n)[i];
-	struct option one = {
-		.name = def->name,
-		.has_arg = def->arg ? required_argument : no_argument,
-		.val = FIRST_LONG_VALUE + (int)i,
-	};
-
-	*(*to)++ = one;
-	if (!strchr(def->name, '-'))
-		return 0;
-	one.name = with_underscores(o, def->name);
-	*(*to)++ = one;
-	return one.name ? 0 : -ENOMEM;
-}
-
 static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
 {
 	size_t n;
-	int rc = 0;
 	const struct rsh_option *table = rsh_option_table(&n);
-	struct option *one;
-	char *letter;
+	struct option *to;
+	char *letter, *name;
 
-	t->letters = rsh_alloc_array(2 * n + 2, 1);
-	t->longs = rsh_alloc_array(2 * n + 1, sizeof(*t->longs));
-	if (!t->letters || !t->longs)
+	t->letters = letter = rsh_alloc_array(2 * n + 2, 1);
+	t->longs = to = rsh_alloc_array(2 * n + 1, sizeof(*t->longs));
+	if (!letter || !to)
 		return -ENOMEM;
-	letter = t->letters;
-	one = t->longs;
 	*letter++ = ':'; /* getopt returns what is wrong and prints nothing */
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct rsh_option *def = &table[i];
 
 		if (def->bare || !rsh_option_is_of(def, o->command))
@@ -75,12 +44,26 @@ static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
 			*letter++ = def->letter;
 		if (def->letter && def->arg)
 			*letter++ = ':';
-		if (def->name)
-			rc = put_long(o, i, &one);
+		if (!def->name)
+			continue;
+		*to++ = (struct option){
+			.name = def->name,
+			.has_arg = def->arg ? required_argument : no_argument,
+			.val = FIRST_LONG_VALUE + (int)i,
+		};
+		if (!strchr(def->name, '-'))
+			continue;
+		name = rsh_options_keep(o, def->name);
+		if (!name)
+			return -ENOMEM;
+		*to = to[-1];
+		(to++)->name = name;
+		for (; *name; name++)
+			*name = *name == '-' ? '_' : *name;
 	}
 	*letter = '\0';
-	*one = (struct option){ 0 };
-	return rc;
+	*to = (struct option){ 0 };
+	return 0;
 }
 
 static const struct rsh_option *find_option(const struct rsh_command *command,
@@ -100,31 +83,13 @@ static const struct rsh_option *find_option(const struct rsh_command *command,
 
 /* ---- unknown options ---- */
 
-/* Options before the name of a command must be options that all commands
- * have. */
-static bool is_before_command(char **argv)
-{
-	for (char **word = argv + optind; *word; word++)
-		if (rsh_command_find(*word))
-			return true;
-	return false;
-}
-
-/* getopt increments optind only after the last letter of a word. */
-static const char *clustered(char **argv)
-{
-	const char *word = argv[optind];
-
-	return word && word[0] == '-' && word[1] != '-' &&
-	       strchr(word, optopt) ? word : argv[optind - 1];
-}
-
 static int bad_option(const struct rsh_options *o, int c, char **argv,
 		      struct rsh_error *err)
 {
-	const char *word = argv[optind - 1];
+	const char *word = argv[optind - 1], *next = argv[optind];
 	const struct rsh_option *def = optopt ?
 		find_option(o->command, optopt) : NULL;
+	bool before = false;
 
 	if (c == ':')
 		return rsh_error_set(err, EINVAL, "option %s needs a value "
@@ -134,11 +99,17 @@ static int bad_option(const struct rsh_options *o, int c, char **argv,
 	if (optopt >= FIRST_LONG_VALUE)
 		return rsh_error_set(err, EINVAL, "option --%s takes no value",
 				     def->name);
+	/* getopt increments optind only after the last letter of a word. */
 	if (optopt)
-		return rsh_unknown_letter(o->command, clustered(argv), optopt,
-					  err);
-	return rsh_unknown_long(o->command, word + 2,
-				o->unnamed && is_before_command(argv), err);
+		return rsh_unknown_letter(o->command, next && next[0] == '-' &&
+					  next[1] != '-' &&
+					  strchr(next, optopt) ? next : word,
+					  optopt, err);
+	/* Options before the name of a command must be options that all
+	 * commands have. */
+	for (char **at = argv + optind; o->unnamed && *at; at++)
+		before |= rsh_command_find(*at) != NULL;
+	return rsh_unknown_long(o->command, word + 2, before, err);
 }
 
 static bool wants_no_command(const struct rsh_options *o)
@@ -183,24 +154,11 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 
 /* ---- operands ---- */
 
-/* Writes "a|b|c" as "a, b or c". */
-static void put_choice(char *to, size_t size, const char *from)
-{
-	size_t at = 0;
-
-	*to = '\0';
-	for (; *from && at < size; from++)
-		at += (size_t)snprintf(to + at, size - at, "%s%.*s",
-				       *from != '|' ? "" :
-				       strchr(from + 1, '|') ? ", " : " or ",
-				       *from != '|', from);
-}
-
 static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 {
 	char guess[RSH_SUGGESTION_BYTES], name[64];
 
-	put_choice(name, sizeof(name), o->command->operands[o->n_operands]);
+	rsh_words_put(name, sizeof(name), o->command->operands[o->n_operands]);
 	if (o->unnamed && o->n_operands == 1) {
 		rsh_command_guess(o->operands[0], guess);
 		return rsh_error_set(err, EINVAL, "\"%s\" is not a "
@@ -312,32 +270,12 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 	return rc;
 }
 
-/* Adds to the error that the SOURCE of a mount may be a mistyped command. */
-static int doubt_command(const char *word, struct rsh_error *err)
-{
-	cleanup_free char *why = strdup(err->text);
-	char guess[RSH_SUGGESTION_BYTES];
-
-	if (!why)
-		return rsh_error_nomem(err);
-	rsh_command_guess(word, guess);
-	return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s, and "
-			     "there is no such file to mount%s%s", word, guess,
-			     *why ? ": " : "", why);
-}
-
-static bool is_near_command(const char *word)
-{
-	char guess[RSH_SUGGESTION_BYTES];
-
-	rsh_command_guess(word, guess);
-	return *guess;
-}
-
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
 	const char *word = first_word(argc, argv);
+	char guess[RSH_SUGGESTION_BYTES];
+	cleanup_free char *why = NULL;
 	int rc;
 
 	rsh_options_init(o);
@@ -346,10 +284,16 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	if (!o->unnamed || !word || !*word || *word == '-' ||
 	    strchr(word, '/') || access(word, F_OK) == 0)
 		return rc;
-	/* For a single operand the message is already the right one.  Two
-	 * operands may be a correct mount of a SOURCE that does not exist. */
-	if ((rc == -EINVAL && o->n_operands != 1) ||
-	    (rc == 0 && is_near_command(word)))
-		return doubt_command(word, err);
-	return rc;
+	/* The SOURCE of a mount may be a mistyped command.  For a single
+	 * operand the message is already the right one.  Two operands may be a
+	 * correct mount of a SOURCE that does not exist. */
+	rsh_command_guess(word, guess);
+	if (rc == -EINVAL ? o->n_operands == 1 : rc || !*guess)
+		return rc;
+	why = strdup(err->text);
+	if (!why)
+		return rsh_error_nomem(err);
+	return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s, and "
+			     "there is no such file to mount%s%s", word, guess,
+			     *why ? ": " : "", why);
 }

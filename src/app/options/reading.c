@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/reading.c sets up reading of a source from the options of a
+/* app/options/reading.c limits the memory for reading by the options of a
  * command, and logs the statistics of the cache at the end. */
 #include "config.h"
 
@@ -14,12 +14,6 @@
 
 /* The process that loads a file needs so much memory beside the file. */
 #define LOADER_BYTES (256 * MIB)
-
-int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
-		    struct rsh_error *err)
-{
-	return rsh_store_io_new(&o->io, out, err);
-}
 
 void rsh_reading_keep_free(const struct rsh_options *o,
 			   const struct rsh_vfs *vfs, struct rsh_store_io *io,

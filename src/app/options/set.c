@@ -16,6 +16,7 @@
 
 #include "rsh/source/step.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
 static void *member(struct rsh_options *o, const struct rsh_option *def)
@@ -153,20 +154,23 @@ static int word_number(const struct rsh_option *def, const char *value)
 	return -1;
 }
 
-/* Sets the error that the value is not one of "a, b or c". */
+void rsh_words_put(char *to, size_t size, const char *words)
+{
+	size_t at = 0;
+
+	*to = '\0';
+	for (; *words; words++)
+		rsh_text_add(to, size, &at, "%s%.*s", *words != '|' ? "" :
+			     strchr(words + 1, '|') ? ", " : " or ",
+			     *words != '|', words);
+}
+
 static int refuse_word(const struct rsh_option *def, const char *value,
 		       struct rsh_error *err)
 {
-	char words[128] = "";
-	char *to = words;
+	char words[128];
 
-	for (const char *c = def->arg; *c && to < words + 100; c++) {
-		if (*c != '|')
-			*to++ = *c;
-		else
-			to = stpcpy(to, strchr(c + 1, '|') ? ", " : " or ");
-	}
-	*to = '\0';
+	rsh_words_put(words, sizeof(words), def->arg);
 	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not %s", def->name,
 			     value, words);
 }
@@ -508,7 +512,6 @@ int rsh_set_mount_opt(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* Accepts an option for behaviour that is always on. */
 int rsh_set_nothing(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {

@@ -13,8 +13,8 @@ rsh_option_setter rsh_option_take;
  * a path, a regular expression, faults, servers, a number from def->min to
  * def->max, a word of def->arg, the origin of a strategy. */
 rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
-	rsh_set_regex, rsh_set_faults, rsh_set_servers, rsh_set_number, rsh_set_word,
-	rsh_set_strategy;
+	rsh_set_regex, rsh_set_faults, rsh_set_servers, rsh_set_number,
+	rsh_set_word, rsh_set_strategy;
 
 /* These set a uint64_t of bytes, at least def->min, such as "64M" or "5GB";
  * rsh_set_memory also accepts a percentage of the machine's memory, such as
@@ -37,6 +37,9 @@ rsh_option_setter rsh_set_mount_opt;
 /* Accepts an option for behaviour that is always on. */
 rsh_option_setter rsh_set_nothing;
 rsh_option_setter rsh_refuse_rw;
+
+/* Writes the words "a|b|c" as "a, b or c". */
+void rsh_words_put(char *to, size_t size, const char *words);
 
 /* ---- options that a command does not have (unknown.c) ---- */
 

@@ -2,6 +2,7 @@
 /* app/options/values.c sets defaults, and frees struct rsh_options. */
 #include "config.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,36 +46,25 @@ void rsh_options_init(struct rsh_options *o)
 	};
 }
 
-/* Returns the directory that the XDG base directory specification defines,
- * which requires absolute paths; it is from malloc, or NULL if there is
- * none. */
-static char *default_index_cache(void)
-{
-	const char *base = getenv("XDG_CACHE_HOME");
-	const char *home = getenv("HOME");
-	char *path;
-	int n = -1;
-
-	if (base && *base == '/')
-		n = asprintf(&path, "%s/reshardfs/index", base);
-	else if (home && *home == '/')
-		n = asprintf(&path, "%s/.cache/reshardfs/index", home);
-	return n < 0 ? NULL : path;
-}
-
-/* If memory for the name is out, no index cache is used. */
+/* Uses the directory that the XDG base directory specification defines, which
+ * requires absolute paths.  If there is none, or memory for the name is out, no
+ * index cache is used. */
 static void set_index_cache(struct rsh_options *o)
 {
+	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	struct rsh_source_options *f = &o->vfs.files;
-	cleanup_free char *path = NULL;
+	char path[PATH_MAX];
+	int n = PATH_MAX;
 
 	if (f->index_cache_asked || f->index_cache)
 		return;
-	path = default_index_cache();
-	if (!path || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
-			      sizeof(*o->copies)))
-		return;
-	f->index_cache = o->copies[o->n_copies++] = steal_pointer(&path);
+	if (base && *base == '/')
+		n = snprintf(path, sizeof(path), "%s/reshardfs/index", base);
+	else if (home && *home == '/')
+		n = snprintf(path, sizeof(path), "%s/.cache/reshardfs/index",
+			     home);
+	if (n >= 0 && n < PATH_MAX)
+		f->index_cache = rsh_options_keep(o, path);
 }
 
 void rsh_options_settle(struct rsh_options *o)
