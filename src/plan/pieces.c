@@ -395,12 +395,14 @@ static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 	return true;
 }
 
-/* In some cases MindSpore's converter writes zeros that are in no source
- * file. */
-static bool zero_piece(uint64_t limit, struct rsh_piece *out)
+/* Padding is in no source file.  In some cases MindSpore's converter writes
+ * such zeros too. */
+static bool zero_piece(struct rsh_piece_iter *it, uint64_t limit,
+		       struct rsh_piece *out)
 {
-	static const uint8_t zeros[16];
+	static const uint8_t zeros[16384];
 
+	it->rows.n = 0;
 	out->is_header = true;
 	out->header = zeros;
 	out->length = rsh_min_u64(limit, sizeof(zeros));
@@ -416,15 +418,20 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	uint64_t lead, made;
 
 	if (!it->w && it->rec->content_bytes == 0)
-		return zero_piece(limit, out);
+		return zero_piece(it, limit, out);
 	if (it->w) {
-		if (!rsh_cursor_find(it->w, unit, &it->cursor) ||
-		    !find_source(it))
+		if (!rsh_cursor_find(it->w, unit, &it->cursor))
+			return false;
+		run = it->cursor.run;
+		if (!it->cursor.tensor->copies)
+			return zero_piece(it, rsh_min_u64(limit,
+					  run * it->out_unit -
+					  at % it->out_unit), out);
+		if (!find_source(it))
 			return false;
 		if (it->w->is_factored && tiled_piece(it, at, limit, out))
 			return true;
 		src = it->cursor.src;
-		run = it->cursor.run;
 	} else {
 		run = it->shape.content_bytes / it->out_unit - unit;
 	}

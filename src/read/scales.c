@@ -208,7 +208,7 @@ static int scales_load_groups(struct rsh_scales_read *r, const struct chunk *c,
 			continue;
 		rsh_log_error("%s: group %u of row %llu is not one of the %llu "
 			      "rows of its scales",
-			      rsh_catalogue_path(r->by->cat, r->kept->files[0]),
+			      rsh_names_text(r->by->cat->names, t->name),
 			      out[i], (unsigned long long)i,
 			      (unsigned long long)c->q->n_rows);
 		rc = -EIO;
@@ -239,9 +239,9 @@ static int scales_check_shape(struct rsh_scales_read *r,
 			q->shape, raw + i * rsh_dtype_size(q->shape->dtype));
 	if (rc || (is[0] == q->shape_is[0] && is[1] == q->shape_is[1]))
 		return rc;
-	rsh_log_error("%s: a weight_shape is [%llu,%llu], but its weight_packed "
-		      "has %llu rows of %llu",
-		      rsh_catalogue_path(r->by->cat, *r->kept->files),
+	rsh_log_error("%s is [%llu,%llu], but its weight_packed has %llu rows "
+		      "of %llu",
+		      rsh_names_text(r->by->cat->names, q->shape->name),
 		      (unsigned long long)is[0], (unsigned long long)is[1],
 		      (unsigned long long)q->shape_is[0],
 		      (unsigned long long)q->shape_is[1]);

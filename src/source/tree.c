@@ -294,6 +294,27 @@ char *rsh_source_directory(const char *path)
 	       strndup(path, (size_t)(slash - path));
 }
 
+static int source_open_address(const char *path,
+			       const struct rsh_store_options *opts,
+			       struct rsh_source **out, char **file,
+			       struct rsh_error *err)
+{
+	struct rsh_store_options single = *opts;
+	const char *name;
+	int rc;
+
+	single.single = true;
+	rc = rsh_source_new(path, &single, out, err);
+	name = rc ? NULL : rsh_store_single((*out)->store);
+	if (!name)
+		return rc;
+	*file = strdup(name);
+	if (*file)
+		return 0;
+	rsh_source_free(*out);
+	return rsh_error_nomem(err);
+}
+
 int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 			 struct rsh_source **out, char **file,
 			 struct rsh_error *err)
@@ -303,6 +324,8 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 	struct rsh_error unused = RSH_ERROR_INIT;
 
 	*file = NULL;
+	if (dir && rsh_store_is_address(path))
+		return source_open_address(path, opts, out, file, err);
 	if (dir && strcmp(dir, path) == 0)
 		return rsh_source_new(path, opts, out, err);
 	*file = strdup(slash ? slash + 1 : path);

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from rsh_mount import Mounted, MountError, reshardfs_program, sha256_of
 
 from bench_models import ModelTree
+from bench_quantised_tree import SCHEMES, QuantisedTree
 from bench_saved import Saved
 from bench_trees import Blocks, Checkpoint2Tree, Tree, WANTED_RANKS
 from bench_weights import Weights
@@ -24,7 +25,8 @@ MIB = 1 << 20
 # What has a class of its own, by kind.
 TREES = {"checkpoint2": Checkpoint2Tree, "model": ModelTree, "weights_qkv": Weights,
          "weights_gate": Weights, "weights_experts": Weights, "saved_bf16": Saved,
-         "saved_fp32": Saved, "saved_moments": Saved}
+         "saved_fp32": Saved, "saved_moments": Saved,
+         **{"quantised_" + scheme: QuantisedTree for scheme in SCHEMES}}
 
 TOUCH = """
 import mmap, sys

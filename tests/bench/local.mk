@@ -49,6 +49,9 @@ EXTRA_DIST += \
 	bench/bench_plot.py \
 	bench/bench_program.py \
 	bench/bench_program_rows.py \
+	bench/bench_quantised.py \
+	bench/bench_quantised_rows.py \
+	bench/bench_quantised_tree.py \
 	bench/bench_server.py \
 	bench/bench_mindspore.py \
 	bench/bench_torch.py \

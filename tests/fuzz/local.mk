@@ -85,6 +85,11 @@ fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
 fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_model_config_fuzz_LDADD = $(L_OUTPUTS)
 
+FUZZ += fuzz/quantised.fuzz
+fuzz_quantised_fuzz_SOURCES = fuzz/fuzz_quantised.c $(FUZZ_SUPPORT)
+fuzz_quantised_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_quantised_fuzz_LDADD = $(L_PLAN)
+
 FUZZ += fuzz/rule_table.fuzz
 fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c $(FUZZ_SUPPORT)
 fuzz_rule_table_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -155,6 +160,7 @@ EXTRA_DIST += \
 	fuzz/dict/object_listing.dict \
 	fuzz/dict/manifest.dict \
 	fuzz/dict/memcached.dict \
+	fuzz/dict/quantised.dict \
 	fuzz/dict/rule_table.dict \
 	fuzz/dict/safetensors.dict \
 	fuzz/dict/strategy.dict
@@ -180,6 +186,7 @@ EXTRA_DIST += \
 	fuzz/corpus/object_listing.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/model_config.tar.gz \
+	fuzz/corpus/quantised.tar.gz \
 	fuzz/corpus/rule_table.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/safetensors.tar.gz \

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small sources of every kind whose bytes reach a reader in a way of their own: rows of
 ranks, chunks of distributed checkpoints, matrices that are shown transposed, scaled
-8-bit floats, and weights in another form.
+8-bit floats, adapters, and weights in another form.
 
 Options are keywords of the module; words() makes them those of the library.
 """
 
+import json
 import os
 import random
 import typing
 
+import adapters
 import dcp_trees
 import make_tree
 import random_models
+from demands import write
+from safetensors_format import safetensors_bytes
 
 WEIGHTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "weights")
 BOTH = {"src_strategy": "none", "dst_strategy": "none"}
@@ -68,10 +72,21 @@ def _converted(directory, numbers, table):
                 {**BOTH, "convert": model.table, "from_": "hf"})
 
 
+def _adapted(directory, numbers):
+    """A model with an adapter, whose rows are cut when it is converted."""
+    drawer = adapters.Drawer(numbers)
+    source = os.path.join(directory, "model")
+    write(os.path.join(source, "model.safetensors"), safetensors_bytes(drawer.model()))
+    write(os.path.join(source, "config.json"), json.dumps(drawer.config()).encode())
+    adapter = drawer.adapter().write(os.path.join(directory, "adapter"))
+    return Kind("model with an adapter", source,
+                {**BOTH, "convert": "qwen3", "format": "safetensors", "lora": adapter})
+
+
 def all_sources(directory, seed):
     """A Kind for each; what is random follows from the seed."""
     numbers = random.Random(seed)
-    ways = (_ranks, _transposed,
+    ways = (_ranks, _transposed, _adapted,
             *(lambda d, n, kind=kind: _distributed(d, n, kind)
               for kind in ("torch", "torch", "hf", "hyper")),
             *(lambda d, n, table=table: _converted(d, n, table)

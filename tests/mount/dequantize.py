@@ -25,6 +25,7 @@ sys.path.insert(0, LIB)
 
 import dcp_trees  # noqa: E402
 from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
+from daemon_use import Peak, is_sanitized  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from make_tree import Param, box, cut, strategy  # noqa: E402
 from quantised import TYPES, WIDTHS, Drawer, dense  # noqa: E402
@@ -268,7 +269,7 @@ def lazily_wrong(directory):
             check(False, "groups that point outside are shown")
         except OSError as error:
             check(error.errno == errno.EIO, error)
-        check("group 9999 of row " in mount.log() and
+        check(".g_idx: group 9999 of row " in mount.log() and
               "is not one of the 3 rows of its scales" in mount.log(), mount.log())
 
 
@@ -289,8 +290,29 @@ def shapes_of_many(directory):
     tensors["w.weight_shape"] = "I64", (2,), struct.pack("<2q", 2, 248)
     source = written(os.path.join(directory, "wrong"), tensors, says)
     got = run("export", source, directory + "/other", "--dequantize", "bfloat16")
-    check(got.status != GOOD and "a weight_shape is [2,248], but its weight_packed has 2 "
+    check(got.status != GOOD and "w.weight_shape is [2,248], but its weight_packed has 2 "
           "rows of 256" in got.err, got)
+
+
+@test
+def memory_is_bounded(directory):
+    """the daemon needs at most 64 MiB beside its cache"""
+    n = 4096
+    codes = random.Random(7).randbytes(1 << 16) * (n * n >> 16)
+    source = written(os.path.join(directory, "large"), {
+        f"w{i}.weight{end}": tensor for i in range(4) for end, tensor in (
+            ("", ("F8_E4M3", (n, n), codes)),
+            ("_scale_inv", ("F32", (n // 128, n // 128),
+                            struct.pack("<f", 0.5) * (n // 128) ** 2)))},
+        {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})
+    with as_hf(source, "--dequantize", "bfloat16") as mount:
+        with Peak(mount.process.pid) as peak:
+            for name in os.listdir(mount.path):
+                with open(os.path.join(mount.path, name), "rb") as f:
+                    while f.read(1 << 20):
+                        pass
+        check(is_sanitized(mount.process.pid) or peak.mib <= 64,
+              f"{peak.mib:.0f} MiB")
 
 
 def main():

@@ -21,6 +21,7 @@ import dcp_trees  # noqa: E402
 import forms  # noqa: E402
 import shown_model  # noqa: E402
 import torch_files  # noqa: E402
+from demands import content, write  # noqa: E402
 from forms import Form, Held  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import Tap, require_mount  # noqa: E402
@@ -125,12 +126,14 @@ def run_kind(tap, what, directory, bucket):
         held, values, beside = KINDS[what](os.path.join(directory, "made"))
     strategy, _ = forms.strategy_of(random.Random(2), values, os.path.join(directory, "dst"))
     remote = None
-    # A SOURCE in a bucket is a directory.
-    if bucket and os.path.isdir(held.root):
+    if bucket:
         root, env = bucket
         name = os.path.join(str(list(KINDS).index(what)), os.path.basename(held.root))
         place = os.path.join(root, "bucket", name)
-        shutil.copytree(held.root, place)
+        if os.path.isdir(held.root):
+            shutil.copytree(held.root, place)
+        else:
+            write(place, content(held.root))
         remote = Held(f"{what} of a bucket", f"s3://bucket/{name}", held.words, env)
     for form in forms.forms_of(strategy, 1 << 14):
         with tap.test(f"{what} -> {form.what}"):

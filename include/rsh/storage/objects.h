@@ -126,7 +126,8 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 /* ---- the listing ---- */
 
 struct rsh_object {
-	const char *name; /* below the address, without a slash at its begin */
+	const char *name; /* below the address, without a slash at its begin;
+			   * "": the address itself */
 	uint64_t size;
 	struct timespec mtime; /* Last-Modified; zero: unknown */
 	const char *etag; /* with its quotes; NULL: none */
@@ -145,6 +146,11 @@ struct rsh_objects_listing {
  * a sentence; -ENOENT if there are no objects. */
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err);
+/* Does the same if the address is that of a single object, whose name is ""
+ * then; -ENOENT: it is not.  This takes one request. */
+int rsh_objects_list_single(struct rsh_objects *o,
+			    struct rsh_objects_listing *out,
+			    struct rsh_error *err);
 void rsh_objects_listing_free(struct rsh_objects_listing *l);
 
 /* ---- bytes ---- */

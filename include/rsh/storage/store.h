@@ -90,6 +90,9 @@ struct rsh_store_options {
 	/* The opened address, or one above it, which outlives the store; NULL:
 	 * the store opens it. */
 	struct rsh_objects *place;
+	/* The path may be the s3:// address of a single file.  Its directory
+	 * has only this file then. */
+	bool single;
 	/* Links below the directory may lead out of it.  Otherwise such links
 	 * are refused with EXDEV and a sentence.  The directory itself may be a
 	 * link, and a name that begins with '/' may be that of any file. */
@@ -116,6 +119,9 @@ void rsh_store_free(struct rsh_store *s);
 
 /* Returns the path of the directory without trailing slashes. */
 const char *rsh_store_root(const struct rsh_store *s);
+/* Returns the name of the file if the path was that of a single file (see
+ * `single`), or NULL. */
+const char *rsh_store_single(const struct rsh_store *s);
 /* Returns the directory's descriptor, which the store owns; -1 if it is not in
  * a file system. */
 int rsh_store_dirfd(const struct rsh_store *s);

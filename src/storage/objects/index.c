@@ -112,6 +112,62 @@ bool rsh_object_is_file(struct rsh_objects *o)
 	       (answer.status == 200 && probe_is_file_name(o->url));
 }
 
+static int probe_keep(struct rsh_object_listing *list, const char *name,
+		      const struct rsh_http_answer *a)
+{
+	struct rsh_listed *to;
+
+	if (rsh_grow(&list->objects, &list->cap, list->n + 1,
+		     sizeof(*list->objects)))
+		return -ENOMEM;
+	to = &list->objects[list->n];
+	*to = (struct rsh_listed){
+		.key = rsh_arena_strndup(&list->arena, name, strlen(name)),
+		.size = a->has_total ? a->total : 0,
+		.mtime.tv_sec = a->modified,
+	};
+	if (a->etag[0])
+		to->etag = rsh_arena_strndup(&list->arena, a->etag,
+					     strlen(a->etag));
+	list->n++;
+	return to->key && (to->etag || !a->etag[0]) ? 0 : -ENOMEM;
+}
+
+int rsh_objects_list_single(struct rsh_objects *o,
+			    struct rsh_objects_listing *out,
+			    struct rsh_error *err)
+{
+	struct rsh_object_listing *list = calloc(1, sizeof(*list));
+	struct rsh_http_answer answer = { .status = 0 };
+	char *address = rsh_object_own_address(o);
+	int rc = -ENOMEM;
+
+	*out = (struct rsh_objects_listing){ .owned = list };
+	if (list && address)
+		rc = probe_address(o, address, o->url, &answer, err);
+	rsh_secret_free(address);
+	if (rc == 0 && (answer.status != 206 || !answer.has_total))
+		rc = rsh_error_set(err, ENOENT, "%s: not found", o->url);
+	if (rc == 0)
+		rc = probe_keep(list, "", &answer);
+	if (rc == 0) {
+		out->objects = malloc(sizeof(*out->objects));
+		rc = out->objects ? 0 : -ENOMEM;
+	}
+	if (rc) {
+		if (list)
+			rsh_object_listing_clear(list);
+		free(list);
+		*out = (struct rsh_objects_listing){ .n = 0 };
+		return rc == -ENOMEM ? rsh_error_nomem(err) : rc;
+	}
+	out->objects[out->n++] = (struct rsh_object){
+		.name = "", .size = list->objects->size,
+		.mtime = list->objects->mtime, .etag = list->objects->etag,
+	};
+	return 0;
+}
+
 /* ---- all of them ---- */
 
 struct index_probes {
@@ -135,27 +191,6 @@ static int probe_work(void *ctx, size_t i, struct rsh_error *err)
 	if (rc == -ENOENT)
 		rsh_log_warning("%s", err->text);
 	return rc == -ENOENT ? 0 : rc;
-}
-
-static int probe_keep(struct rsh_object_listing *list, const char *name,
-		      const struct rsh_http_answer *a)
-{
-	struct rsh_listed *to;
-
-	if (rsh_grow(&list->objects, &list->cap, list->n + 1,
-		     sizeof(*list->objects)))
-		return -ENOMEM;
-	to = &list->objects[list->n];
-	*to = (struct rsh_listed){
-		.key = rsh_arena_strndup(&list->arena, name, strlen(name)),
-		.size = a->has_total ? a->total : 0,
-		.mtime.tv_sec = a->modified,
-	};
-	if (a->etag[0])
-		to->etag = rsh_arena_strndup(&list->arena, a->etag,
-					     strlen(a->etag));
-	list->n++;
-	return to->key && (to->etag || !a->etag[0]) ? 0 : -ENOMEM;
 }
 
 static int probe_all(struct index_probes *p, struct rsh_object_listing *list,

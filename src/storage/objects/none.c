@@ -59,6 +59,13 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
+int rsh_objects_list_single(struct rsh_objects *o,
+			    struct rsh_objects_listing *out,
+			    struct rsh_error *err)
+{
+	return rsh_objects_list(o, NULL, out, err);
+}
+
 void rsh_objects_listing_free(struct rsh_objects_listing *l)
 {
 	(void)l;

@@ -102,7 +102,8 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 				     object->name);
 	if (q.len == 0)
 		return 0;
-	if (asprintf(&what, "%s/%s", o->url, object->name) < 0) {
+	if (asprintf(&what, "%s%s%s", o->url, *object->name ? "/" : "",
+		     object->name) < 0) {
 		what = NULL;
 		return rsh_error_nomem(err);
 	}

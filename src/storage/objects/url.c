@@ -83,17 +83,6 @@ static char *url_take(struct url_text *t, const char *query)
 
 /* ---- addresses of objects ---- */
 
-char *rsh_object_address(const struct rsh_objects *o, const char *name)
-{
-	struct url_text t = { NULL };
-
-	url_add(&t, o->base);
-	url_add(&t, "/");
-	url_encode(&t, o->prefix, true);
-	url_encode(&t, name, true);
-	return url_take(&t, o->query);
-}
-
 char *rsh_object_own_address(const struct rsh_objects *o)
 {
 	struct url_text t = { NULL };
@@ -105,6 +94,19 @@ char *rsh_object_own_address(const struct rsh_objects *o)
 	}
 	if (t.s && t.s[t.len - 1] == '/')
 		t.s[--t.len] = '\0';
+	return url_take(&t, o->query);
+}
+
+char *rsh_object_address(const struct rsh_objects *o, const char *name)
+{
+	struct url_text t = { NULL };
+
+	if (!*name)
+		return rsh_object_own_address(o);
+	url_add(&t, o->base);
+	url_add(&t, "/");
+	url_encode(&t, o->prefix, true);
+	url_encode(&t, name, true);
 	return url_take(&t, o->query);
 }
 

@@ -22,6 +22,7 @@
 struct rsh_medium {
 	const struct rsh_medium_ops *ops;
 	const char *path; /* the root in messages; NULL: the path as given */
+	const char *single; /* its only file, if the path is that of the file */
 	struct rsh_store_attr attr;     /* of the root */
 	struct rsh_store_identity root; /* identity of the root */
 	bool is_remote, is_stacked;     /* as of rsh_store_is_remote() */

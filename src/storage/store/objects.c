@@ -33,6 +33,7 @@ struct objects {
 	/* The directory below the place, with a slash at its end, and its
 	 * address; NULL: the place itself. */
 	char *below, *path;
+	char *single; /* as in the medium */
 	struct rsh_objects_listing listing;
 	atomic_uint_fast64_t said; /* when a failure was logged; 0: never */
 	struct rsh_name_list flat;
@@ -205,6 +206,7 @@ static void objects_free(struct rsh_medium *m)
 	free(o->files);
 	free(o->below);
 	free(o->path);
+	free(o->single);
 	free(o);
 }
 
@@ -240,8 +242,24 @@ static int objects_take_path(struct objects *o, const char *path)
 	return o->path && o->below ? 0 : -ENOMEM;
 }
 
+/* The address is that of a file: its directory is the root. */
+static int objects_take_single(struct objects *o, struct rsh_error *err)
+{
+	const char *url = rsh_objects_url(o->place);
+	const char *slash = strrchr(url, '/');
+	int rc = rsh_objects_list_single(o->place, &o->listing, err);
+
+	if (rc)
+		return rc;
+	o->path = strndup(url, (size_t)(slash - url));
+	o->single = strdup(slash + 1);
+	o->base.single = o->single;
+	return o->path && o->single ? 0 : rsh_error_nomem(err);
+}
+
 /* The names of the list of files are the listing's. */
-static int objects_take_listing(struct objects *o, struct rsh_error *err)
+static int objects_take_listing(struct objects *o, bool single,
+				struct rsh_error *err)
 {
 	const struct rsh_objects_listing *l = &o->listing;
 	struct rsh_medium *m = &o->base;
@@ -249,6 +267,9 @@ static int objects_take_listing(struct objects *o, struct rsh_error *err)
 	const size_t n = o->below ? strlen(o->below) : 0;
 	int rc = rsh_objects_list(o->place, o->below, &o->listing, err);
 
+	if (rc == -ENOTDIR && single &&
+	    !strncmp(rsh_objects_url(o->place), "s3://", 5))
+		rc = objects_take_single(o, err);
 	if (rc)
 		return rc;
 	o->files = rsh_alloc_array(l->n, sizeof(*o->files));
@@ -256,8 +277,8 @@ static int objects_take_listing(struct objects *o, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < l->n; i++)
 		o->files[i] = (struct rsh_name_list_file){
-			l->objects[i].name + n, l->objects[i].size,
-			l->objects[i].mtime,
+			o->single ? o->single : l->objects[i].name + n,
+			l->objects[i].size, l->objects[i].mtime,
 		};
 	o->flat =
 		(struct rsh_name_list){ o->files, l->n, geteuid(), getegid() };
@@ -287,7 +308,7 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 	else if (objects_take_path(o, path))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
-		rc = objects_take_listing(o, err);
+		rc = objects_take_listing(o, opts->single, err);
 	if (rc) {
 		objects_free(&o->base);
 		return rc;

@@ -113,6 +113,11 @@ const char *rsh_store_root(const struct rsh_store *s)
 	return s->path;
 }
 
+const char *rsh_store_single(const struct rsh_store *s)
+{
+	return s->medium->single;
+}
+
 int rsh_store_dirfd(const struct rsh_store *s)
 {
 	return s->medium->dirfd;
