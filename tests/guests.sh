@@ -73,7 +73,7 @@ guest()
 		--no-compile --only-binary=:all: --platform "manylinux_2_28_$3" \
 		--target "$root/site" "$wheels"/*_"$3".whl
 	mkdir -p "$root/root/reshardfs"
-	git -C "$top" ls-files -z tests tables mount-helpers |
+	git -C "$top" ls-files -z tests tables man mount-helpers README.md |
 		tar -C "$top" --null --files-from=- -cf - |
 		tar -C "$root/root/reshardfs" --no-same-owner -xf -
 	say "$1 on $3:"

@@ -41,6 +41,8 @@ for module in {modules}; do busybox insmod $module; done
 busybox mount -t virtiofs root /root
 for folder in proc sys dev; do busybox mount --move /$folder /root/$folder; done
 for folder in tmp run; do busybox mount -t tmpfs tmp /root/$folder; done
+busybox mkdir -p /root/dev/pts
+busybox mount -t devpts pts /root/dev/pts
 busybox ip link set lo up
 busybox echo "{begin}"
 busybox chroot /root /bin/sh -c {command}
