@@ -3,9 +3,7 @@
  * range of a virtual file come. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "factored_i.h"
 #include "plan_i.h"
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
@@ -392,18 +390,6 @@ static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 	return true;
 }
 
-/* In some cases MindSpore's converter writes zeros that are in no source
- * file. */
-static bool zero_piece(uint64_t limit, struct rsh_piece *out)
-{
-	static const uint8_t zeros[16];
-
-	out->is_header = true;
-	out->header = zeros;
-	out->length = rsh_min_u64(limit, sizeof(zeros));
-	return true;
-}
-
 /* Gives the piece at byte `at` of the slot's content, of at most `limit`
  * bytes. */
 static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
@@ -412,8 +398,16 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	uint64_t unit = at / it->out_unit, src = unit, run, left, n;
 	uint64_t lead, made;
 
-	if (!it->w && it->rec->content_bytes == 0)
-		return zero_piece(limit, out);
+	if (!it->w && it->rec->content_bytes == 0) {
+		static const uint8_t zeros[16];
+
+		/* In some cases MindSpore's converter writes zeros that are in
+		 * no source file. */
+		out->is_header = true;
+		out->header = zeros;
+		out->length = rsh_min_u64(limit, sizeof(zeros));
+		return true;
+	}
 	if (it->w) {
 		if (!rsh_cursor_find(it->w, unit, &it->cursor) ||
 		    !find_source(it))
@@ -446,16 +440,6 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 		find_scales(it, src - lead, &out->scales);
 	follow_row(it, unit, n, left, limit);
 	return true;
-}
-
-/* Gives the bytes before the first record. */
-static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
-{
-	const struct rsh_slot_list *l = it->f->list;
-
-	out->is_header = true;
-	out->header = l->header + it->pos;
-	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 }
 
 /* Gives the bytes that the framing has written to it->header.  It wrote `n`
@@ -610,7 +594,11 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 		return true;
 	}
 	if (it->pos < it->f->list->header_bytes) {
-		file_header_piece(it, out);
+		const struct rsh_slot_list *l = it->f->list;
+
+		out->is_header = true;
+		out->header = l->header + it->pos;
+		out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 		it->pos += out->length;
 		return true;
 	}

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -99,21 +98,6 @@ static int strategy_read_names(DIR *dir, const char *path,
 	return 0;
 }
 
-static int strategy_list_dir(const char *path, bool as_listed,
-			     struct rsh_path_list *l, struct rsh_error *err)
-{
-	DIR *dir = opendir(path);
-	int rc;
-
-	if (!dir)
-		return strategy_system_error(err, path);
-	rc = strategy_read_names(dir, path, l, err);
-	closedir(dir);
-	if (rc == 0 && !as_listed)
-		qsort(l->v, l->n, sizeof(*l->v), strategy_by_text);
-	return rc;
-}
-
 static int strategy_merge_files(const struct rsh_path_list *l,
 				enum rsh_strategy_form form, const char *path,
 				struct rsh_names *names,
@@ -149,8 +133,19 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		return rsh_error_set(err, errno, "strategy %s: %s", path,
 				     strerror(errno));
 	*directory = S_ISDIR(st.st_mode);
-	if (*directory)
-		return strategy_list_dir(path, as_listed, list, err);
+	if (*directory) {
+		DIR *dir = opendir(path);
+		int rc;
+
+		if (!dir)
+			return strategy_system_error(err, path);
+		rc = strategy_read_names(dir, path, list, err);
+		closedir(dir);
+		if (rc == 0 && !as_listed)
+			qsort(list->v, list->n, sizeof(*list->v),
+			      strategy_by_text);
+		return rc;
+	}
 	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;
 }
 

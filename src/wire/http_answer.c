@@ -274,25 +274,6 @@ static enum rsh_http_verdict judge_changed(const char **why)
 	return RSH_HTTP_CHANGED;
 }
 
-/* The answer to a range request may be the whole object. */
-static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
-					 const struct rsh_http_asked *asked,
-					 const char **why)
-{
-	if (a->status == 200) {
-		if (asked->first || asked->len != asked->size)
-			return judge_wrong(why, "does not support ranges of bytes");
-	} else if (!a->has_range) {
-		return judge_wrong(why, "does not say which range it sends");
-	} else if (a->first != asked->first ||
-		   a->last - a->first != asked->len - 1) {
-		return judge_wrong(why, "sends another range");
-	}
-	if (a->has_length && a->length != asked->len)
-		return judge_wrong(why, "sends a body of another length");
-	return RSH_HTTP_RIGHT;
-}
-
 enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 				     const struct rsh_http_asked *asked,
 				     const char **why)
@@ -317,5 +298,18 @@ enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 		return judge_changed(why);
 	if (a->has_total && a->total != asked->size)
 		return judge_changed(why);
-	return judge_place(a, asked, why);
+	/* The answer to a range request may be the whole object. */
+	if (a->status == 200) {
+		if (asked->first || asked->len != asked->size)
+			return judge_wrong(why, "does not support ranges of "
+						"bytes");
+	} else if (!a->has_range) {
+		return judge_wrong(why, "does not say which range it sends");
+	} else if (a->first != asked->first ||
+		   a->last - a->first != asked->len - 1) {
+		return judge_wrong(why, "sends another range");
+	}
+	if (a->has_length && a->length != asked->len)
+		return judge_wrong(why, "sends a body of another length");
+	return RSH_HTTP_RIGHT;
 }

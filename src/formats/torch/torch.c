@@ -7,7 +7,6 @@
 #include "torch_i.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
