@@ -65,11 +65,6 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
 }
 
-static int strategy_by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static int strategy_read_names(DIR *dir, const char *path,
 			       struct rsh_path_list *l, struct rsh_error *err)
 {
@@ -143,7 +138,7 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		closedir(dir);
 		if (rc == 0 && !as_listed)
 			qsort(list->v, list->n, sizeof(*list->v),
-			      strategy_by_text);
+			      rsh_by_text);
 		return rc;
 	}
 	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;

@@ -65,11 +65,6 @@ bool rsh_torch_has_crc(const struct rsh_source *s,
 
 /* ---- tensors ---- */
 
-static int torch_by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Checks that each part has the tensors that the map assigns to it, and no
  * others. */
 static int torch_check_map(const struct rsh_source *s, uint32_t file,
@@ -86,7 +81,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		held[i] = f->tensors[i].name;
-	qsort(held, f->n_tensors, sizeof(*held), torch_by_text);
+	qsort(held, f->n_tensors, sizeof(*held), rsh_by_text);
 	for (uint32_t i = 0; i < t->map.n_weights; i++) {
 		const struct rsh_weight *w = &t->map.weights[i];
 
@@ -94,7 +89,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 			continue;
 		n++;
 		if (!bsearch(&w->name, held, f->n_tensors, sizeof(*held),
-			     torch_by_text))
+			     rsh_by_text))
 			return rsh_error_set(err, EBADMSG, "%s/%s: it lacks "
 					     "tensor %s, which the map of its "
 					     "parts says is in it",
