@@ -47,6 +47,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define RANK_MARK "{rank}"
 

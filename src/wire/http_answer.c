@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/http_answer.c reads the headers of answers to range requests. */
 #include "rsh/wire/http_answer.h"
+#include "rsh/util/text.h"
 
 #include <locale.h>
 #include <string.h>
@@ -46,17 +47,13 @@ static bool header_word(struct header_text *t, const char *word)
 /* Removes digits from the beginning of the text. */
 static bool header_number(struct header_text *t, uint64_t *out)
 {
-	uint64_t v = 0;
-	size_t n = 0;
+	const size_t n = rsh_count_digits(t->p, t->len);
 
-	for (; n < t->len && t->p[n] >= '0' && t->p[n] <= '9'; n++)
-		if (__builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, (uint64_t)(t->p[n] - '0'), &v))
-			return false;
+	if (!rsh_number_read(t->p, n, out))
+		return false;
 	t->p += n;
 	t->len -= n;
-	*out = v;
-	return n > 0;
+	return true;
 }
 
 /* ---- dates ---- */

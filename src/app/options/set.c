@@ -15,6 +15,7 @@
 
 #include "rsh/source/step.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static void *member(struct rsh_options *o, const struct rsh_option *def)
 {

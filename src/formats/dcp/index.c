@@ -15,6 +15,7 @@
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)

@@ -13,6 +13,7 @@
 #include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- the content of the directory ---- */
 
