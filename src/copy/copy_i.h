@@ -54,11 +54,49 @@ int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 		     struct rsh_arena *arena,
 		     struct rsh_manifest_record **out, uint32_t *n);
 
-/* ---- reading files (digest.c) ---- */
-
 /* Gets the bytes of a file in order.  Returns 0 or -errno. */
 typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
 			  uint64_t offset);
+
+/* ---- contents with a CRC (items.c) ---- */
+
+/* A content with the header and the trailer that have its CRC. */
+struct rsh_copy_item {
+	struct rsh_record_shape shape;
+	uint64_t at;     /* where the content begins in that of the record */
+	uint64_t bytes;  /* of the content */
+	uint64_t offset; /* of the header in the file */
+	size_t n_header, n_trailer;
+	uint32_t crc;    /* 0: not computed yet */
+};
+
+/* The items of a file, in its order. */
+struct rsh_copy_items {
+	const struct rsh_plan *plan;
+	const struct rsh_framing *framing; /* NULL: the file has no items */
+	uint32_t file, record;
+	uint64_t chunk; /* of the record */
+};
+
+bool rsh_copy_has_items(const struct rsh_vfs *vfs,
+			const struct rsh_copy_file *f);
+/* Begins with the first item.  Files that have no CRCs have no items. */
+void rsh_copy_items_init(struct rsh_copy_items *it, const struct rsh_vfs *vfs,
+			 const struct rsh_copy_file *f);
+/* Gives the next item.  False past the last. */
+bool rsh_copy_items_next(struct rsh_copy_items *it, struct rsh_copy_item *out);
+/* Continues the CRC with the bytes at `offset` of the file that are in the
+ * content.  It must get them in order. */
+void rsh_copy_item_add(struct rsh_copy_item *item, const uint8_t *data,
+		       size_t len, uint64_t offset);
+/* Passes the header and the trailer to sinks, which may be NULL.  Returns 0,
+ * -ENOMEM or an error of a sink. */
+int rsh_copy_item_frame(const struct rsh_copy_items *it,
+			const struct rsh_copy_item *item,
+			rsh_copy_sink *header, rsh_copy_sink *trailer,
+			void *ctx);
+
+/* ---- reading files (digest.c) ---- */
 
 /* Passes all bytes of a virtual file, or of a real one, to a sink.  Returns 0;
  * -EINTR if the work was stopped; -EIO if a real file ends early; or an error
@@ -68,6 +106,13 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  const struct rsh_copy_file *f,
 			  const struct rsh_copy_control *c,
 			  rsh_copy_sink *sink, void *ctx);
+/* Does the same with the bytes that an export of the file has: its headers have
+ * the CRCs of their contents.  The contents of such a file are read twice. */
+int rsh_copy_feed_exported(const struct rsh_vfs *vfs,
+			   struct rsh_streams *streams,
+			   const struct rsh_copy_file *f,
+			   const struct rsh_copy_control *c,
+			   rsh_copy_sink *sink, void *ctx);
 int rsh_copy_feed_real(const struct rsh_byte_source *file,
 		       const struct rsh_copy_control *c, rsh_copy_sink *sink,
 		       void *ctx);

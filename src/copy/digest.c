@@ -112,22 +112,18 @@ static int pass_on(const struct rsh_copy_control *c, rsh_copy_sink *sink,
 	return rc;
 }
 
-int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
-			  struct rsh_streams *streams,
-			  const struct rsh_copy_file *f,
-			  const struct rsh_copy_control *c,
-			  rsh_copy_sink *sink, void *ctx)
+/* Passes the bytes [at, to) of a stream to a sink. */
+static int feed_range(struct rsh_stream *stream, uint64_t at, uint64_t to,
+		      const struct rsh_copy_control *c, rsh_copy_sink *sink,
+		      void *ctx)
 {
-	struct rsh_stream *stream;
-	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream);
-	uint64_t at = 0;
+	int rc = 0;
 
-	if (rc)
-		return rc;
-	while (rc == 0 && at < f->size) {
+	while (rc == 0 && at < to) {
 		struct rsh_view view;
 		ssize_t n = rsh_copy_stopped(c) ? -EINTR :
-			rsh_stream_read(stream, at, RSH_STREAM_MAX, &view);
+			rsh_stream_read(stream, at, (size_t)rsh_min_u64(
+					RSH_STREAM_MAX, to - at), &view);
 		uint64_t offset;
 
 		if (n <= 0) {
@@ -143,6 +139,63 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 		}
 		rsh_view_release(&view);
 		at += (uint64_t)n;
+	}
+	return rc;
+}
+
+int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
+			  struct rsh_streams *streams,
+			  const struct rsh_copy_file *f,
+			  const struct rsh_copy_control *c,
+			  rsh_copy_sink *sink, void *ctx)
+{
+	struct rsh_stream *stream;
+	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream);
+
+	if (rc)
+		return rc;
+	rc = feed_range(stream, 0, f->size, c, sink, ctx);
+	rsh_stream_close(stream);
+	return rc;
+}
+
+static int crc_sink(void *ctx, const uint8_t *data, size_t len, uint64_t offset)
+{
+	rsh_copy_item_add(ctx, data, len, offset);
+	return 0;
+}
+
+int rsh_copy_feed_exported(const struct rsh_vfs *vfs,
+			   struct rsh_streams *streams,
+			   const struct rsh_copy_file *f,
+			   const struct rsh_copy_control *c,
+			   rsh_copy_sink *sink, void *ctx)
+{
+	const struct rsh_copy_control silent = { .stop = c->stop };
+	struct rsh_copy_items items;
+	struct rsh_copy_item item;
+	struct rsh_stream *stream;
+	int rc;
+
+	rsh_copy_items_init(&items, vfs, f);
+	if (!items.framing)
+		return rsh_copy_feed_virtual(vfs, streams, f, c, sink, ctx);
+	rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream);
+	if (rc)
+		return rc;
+	while (rc == 0 && rsh_copy_items_next(&items, &item)) {
+		const uint64_t from = item.offset + item.n_header;
+		const uint64_t to = from + item.bytes;
+
+		rc = feed_range(stream, from, to, &silent, crc_sink, &item);
+		if (rc == 0)
+			rc = rsh_copy_item_frame(&items, &item, sink, NULL,
+						 ctx);
+		if (rc == 0)
+			rc = feed_range(stream, from, to, c, sink, ctx);
+		if (rc == 0)
+			rc = rsh_copy_item_frame(&items, &item, NULL, sink,
+						 ctx);
 	}
 	rsh_stream_close(stream);
 	return rc;

@@ -121,20 +121,26 @@ static ssize_t exported_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return rsh_pread_all(*(const int *)ctx, buf, len, offset);
 }
 
+static int digest_exported(const struct rsh_copy_control *c, int fd,
+			   uint64_t size, struct rsh_digest *d)
+{
+	const struct rsh_byte_source file = {
+		.pread_fn = exported_pread, .ctx = &fd, .size = size,
+	};
+
+	return rsh_copy_feed_real(&file, c, rsh_digest_sink, d);
+}
+
 /* Returns 1 if the file's digest is the one that was recorded, 0 if not, or
  * -errno. */
 static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
-	const struct rsh_byte_source file = {
-		.pread_fn = exported_pread, .ctx = &fd, .size = k->size,
-	};
 	struct rsh_digest d;
 	int rc = rsh_digest_init(&d, NULL, 0, NULL);
 
 	if (rc)
 		return rc;
-	rc = rsh_copy_feed_real(&file, &j->options->control, rsh_digest_sink,
-				&d);
+	rc = digest_exported(&j->options->control, fd, k->size, &d);
 	if (rc == 0)
 		rc = rsh_digest_end(&d) == k->xxh3;
 	rsh_digest_clear(&d);
@@ -273,7 +279,39 @@ struct writing {
 	int fd;
 	uint64_t flushed, written;
 	struct rsh_digest digest;
+	struct rsh_copy_items items;
+	struct rsh_copy_item item; /* the one that is being written */
+	bool in_item;
 };
+
+static int frame_sink(void *ctx, const uint8_t *data, size_t len,
+		      uint64_t offset)
+{
+	const struct writing *w = ctx;
+
+	return rsh_write_all(w->fd, data, len, offset);
+}
+
+/* Computes the CRCs of contents, and puts each into the header and the trailer
+ * of its content once both are written. */
+static int write_crcs(struct writing *w, const uint8_t *data, size_t len,
+		      uint64_t offset)
+{
+	int rc = 0;
+
+	while (rc == 0 && w->in_item) {
+		const struct rsh_copy_item *item = &w->item;
+
+		rsh_copy_item_add(&w->item, data, len, offset);
+		if (offset + len < item->offset + item->n_header +
+				   item->bytes + item->n_trailer)
+			break;
+		rc = rsh_copy_item_frame(&w->items, item, frame_sink,
+					 frame_sink, w);
+		w->in_item = rsh_copy_items_next(&w->items, &w->item);
+	}
+	return rc;
+}
 
 static int write_sink(void *ctx, const uint8_t *data, size_t len,
 		      uint64_t offset)
@@ -296,6 +334,8 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 				SYNC_FILE_RANGE_WRITE);
 		w->flushed = w->written;
 	}
+	if (w->items.framing)
+		return write_crcs(w, data, len, offset);
 	return rsh_digest_sink(&w->digest, data, len, offset);
 }
 
@@ -351,16 +391,23 @@ static int describe_export(const struct job *j, const struct rsh_copy_file *f,
 static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
 		       struct rsh_manifest_file *file, uint64_t *sums, int fd)
 {
+	const struct rsh_copy_control silent = {
+		.stop = j->options->control.stop
+	};
 	struct writing w = { .fd = fd };
 	int rc = rsh_digest_init(&w.digest, file->records, file->n_records,
 				 sums);
 
+	rsh_copy_items_init(&w.items, j->vfs, f);
+	w.in_item = rsh_copy_items_next(&w.items, &w.item);
 	if (rc == 0)
 		rc = reserve(fd, f->size);
 	if (rc == 0)
 		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
 					   &j->options->control, write_sink,
 					   &w);
+	if (rc == 0 && w.items.framing)
+		rc = digest_exported(&silent, fd, f->size, &w.digest);
 	if (rc == 0)
 		file->xxh3 = rsh_digest_end(&w.digest);
 	rsh_digest_clear(&w.digest);

@@ -317,8 +317,7 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 		dcp_end_object(d);
 		/* Trailers end with padding that is not part of the item. */
 		dcp_put_storage(d, t, file, at, header + c.bytes +
-				rsh_torch_item_tail(s->dtype, s->n_dims,
-						    c.sizes, c.bytes, tail));
+				rsh_torch_item_tail(s, &c, tail));
 		at += k.full_header + c.bytes + k.full_trailer;
 	}
 }

@@ -19,22 +19,26 @@ static uint64_t dcp_padding(uint64_t bytes)
 }
 
 static size_t dcp_write_header(const struct rsh_record_shape *s, uint64_t at,
-			       uint64_t chunk_bytes, uint8_t *buf)
+			       uint64_t chunk_bytes, uint32_t crc,
+			       uint8_t *buf)
 {
 	struct rsh_torch_chunk c;
 
 	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
-	return rsh_torch_item_head(s->dtype, s->n_dims, c.sizes, c.bytes, buf);
+	c.crc = crc;
+	return rsh_torch_item_head(s, &c, buf);
 }
 
 static size_t dcp_write_trailer(const struct rsh_record_shape *s, uint64_t at,
-				uint64_t chunk_bytes, uint8_t *buf)
+				uint64_t chunk_bytes, uint32_t crc,
+				uint8_t *buf)
 {
 	struct rsh_torch_chunk c;
 	size_t n, pad;
 
 	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
-	n = rsh_torch_item_tail(s->dtype, s->n_dims, c.sizes, c.bytes, buf);
+	c.crc = crc;
+	n = rsh_torch_item_tail(s, &c, buf);
 	/* A head is a multiple of the alignment. */
 	pad = dcp_padding(c.bytes + n);
 	memset(buf + n, 0, pad);
@@ -51,11 +55,36 @@ static void dcp_chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
 
 	*out = (struct rsh_chunks){
 		.n = n, .content_bytes = bytes,
-		.full_header = dcp_write_header(s, 0, bytes, head),
-		.full_trailer = dcp_write_trailer(s, 0, bytes, tail),
-		.last_header = dcp_write_header(s, last, bytes, head),
-		.last_trailer = dcp_write_trailer(s, last, bytes, tail),
+		.full_header = dcp_write_header(s, 0, bytes, 0, head),
+		.full_trailer = dcp_write_trailer(s, 0, bytes, 0, tail),
+		.last_header = dcp_write_header(s, last, bytes, 0, head),
+		.last_trailer = dcp_write_trailer(s, last, bytes, 0, tail),
 	};
+}
+
+/* Returns the first dimension that is not 1 in an order. */
+static unsigned dcp_first(const struct rsh_record_shape *s,
+			  const uint8_t *order)
+{
+	unsigned i = 0;
+
+	while (i + 1 < s->n_dims && s->dims[order ? order[i] : i] == 1)
+		i++;
+	return order ? order[i] : i;
+}
+
+/* Most ranks load some rows of the first dimension, and a loader reads the
+ * whole item for any part of it.  So all items have whole rows of the first
+ * dimension.  A larger tensor in another order would have items of columns:
+ * each rank would read all of them. */
+static bool dcp_keeps_order(const struct rsh_record_shape *s)
+{
+	const uint64_t bytes = rsh_torch_chunk_bytes(s);
+	const unsigned first = dcp_first(s, NULL);
+
+	return bytes == s->content_bytes ||
+	       (dcp_first(s, s->order) == first &&
+		bytes % (s->content_bytes / (uint64_t)s->dims[first]) == 0);
 }
 
 static int dcp_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
@@ -94,4 +123,6 @@ const struct rsh_framing rsh_dcp_framing = {
 	.chunks = dcp_chunks,
 	.write_header = dcp_write_header,
 	.write_trailer = dcp_write_trailer,
+	.has_crc = true,
+	.keeps_order = dcp_keeps_order,
 };

@@ -55,9 +55,10 @@ static void ckpt_chunks(const struct rsh_record_shape *s,
 }
 
 static size_t ckpt_write_header(const struct rsh_record_shape *s, uint64_t at,
-				uint64_t chunk_bytes, uint8_t *buf)
+				uint64_t chunk_bytes, uint32_t crc,
+				uint8_t *buf)
 {
-	(void)at;
+	(void)at, (void)crc;
 	return rsh_ckpt_header_write(s, chunk_bytes, buf);
 }
 

@@ -174,6 +174,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 {
 	const struct rsh_slot *s = slot_of(it);
 	const struct rsh_plan *p = it->p;
+	const struct rsh_mapping *w;
 
 	it->ix = NULL;
 	it->tensor = NULL;
@@ -181,11 +182,13 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	it->per = 1;
 	it->rows.n = 0;
 	if (s->shown != RSH_COPIED) {
-		it->w = p->mappings[s->shown];
+		w = p->mappings[s->shown];
+		rsh_plan_shape(p, w, it->f->member, &it->shape);
+		/* Contents that are not in a file are in row-major order. */
+		it->w = w->ordered && !it->content ? w->ordered : w;
 		it->codec = it->w->codec;
 		it->in_unit = it->w->unit_in;
 		it->out_unit = it->w->unit_out;
-		rsh_plan_shape(p, it->w, it->f->member, &it->shape);
 		rsh_cursor_enter(it->w, it->f->member, &it->cursor);
 	} else {
 		if (!p->ops.pick(p->ops.ctx, it->f->rank, s->name,
@@ -468,7 +471,7 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	uint64_t header = last ? k->last_header : k->full_header;
 
 	if (within < header) {
-		framing->write_header(&it->shape, at, content, it->header);
+		framing->write_header(&it->shape, at, content, 0, it->header);
 		framing_piece(it, within, header, out);
 		return true;
 	}
@@ -477,7 +480,7 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 		return content_piece(it, at + within,
 				     rsh_min_u64(content - within,
 						 it->end - it->pos), out);
-	framing->write_trailer(&it->shape, at, content, it->header);
+	framing->write_trailer(&it->shape, at, content, 0, it->header);
 	framing_piece(it, within - content,
 		      last ? k->last_trailer : k->full_trailer, out);
 	return true;

@@ -90,6 +90,8 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 	struct rsh_mapping *w;
 	int rc = rsh_mapping_make(p, t, &w, err);
 
+	if (rc == 0)
+		rc = rsh_mapping_keep_order(p, t, w, err);
 	if (rc)
 		return rc;
 	if (rsh_grow(&p->mappings, &p->mappings_cap, p->n_mappings + 1,
@@ -147,6 +149,7 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 	out->dtype = w->dtype;
 	out->n_dims = w->n_dims;
 	out->dims = w->slice_dims + (size_t)slice * w->n_dims;
+	out->order = w->order;
 	out->content_bytes = w->slice_bytes[slice];
 }
 

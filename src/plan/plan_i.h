@@ -2,6 +2,7 @@
 /* plan/plan_i.h - the parts of a plan, for the files of plan/ only:
  *   plan.c     making and freeing a plan, information about files
  *   mapping.c  checks recipes; maps elements of a shown tensor to the catalogue
+ *   order.c    the order of dimensions that the source has
  *   cursor.c   finds one element by a mapping (factored parts: factored_i.h)
  *   files.c    adds files, computes their layout
  *   needs.c    the source files that a virtual file needs
@@ -74,6 +75,10 @@ struct rsh_mapping {
 	uint8_t unit_in, unit_out; /* bytes of a unit */
 	uint8_t by;         /* the span by which factored parts are sorted */
 	uint32_t n_parts;
+	/* The order in which a file has the dimensions, and the mapping of the
+	 * tensor with its dimensions in this order; NULL: row-major order. */
+	const uint8_t *order;
+	const struct rsh_mapping *ordered;
 	const struct rsh_cut *cut;
 	const struct rsh_cut *part_cut; /* part i is rank i; NULL: there is
 					 * one */
@@ -108,6 +113,12 @@ bool rsh_recipe_types_fit(const struct rsh_shown *t,
 bool rsh_quantised_fits(const struct rsh_tensor *t);
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err);
+
+/* If the source has the tensor in another order of dimensions and the plan's
+ * framing keeps it, sets w->order and w->ordered.  0 or -errno with a
+ * message. */
+int rsh_mapping_keep_order(struct rsh_plan *p, const struct rsh_shown *t,
+			   struct rsh_mapping *w, struct rsh_error *err);
 
 /* Returns the index of a member's cell in the mapping's slices. */
 static inline uint32_t rsh_mapping_slice(const struct rsh_mapping *w,

@@ -4,11 +4,12 @@
 #include "config.h"
 
 #include "rsh/source/resume_format.h"
-#include "rsh/util/text.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
+
+#include "rsh/util/text.h"
 
 #define BREAKPOINT_SUFFIX "_breakpoint"
 

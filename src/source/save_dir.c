@@ -18,45 +18,71 @@
 /* A step has its files in SOURCE/STEP/rank_N/checkpoint at most. */
 #define DEPTH_MAX 4
 
-static void saved_step_clear(struct rsh_saved_step *t)
+void rsh_saved_step_clear(struct rsh_saved_step *t)
 {
 	free(t->name);
 	free(t->path);
+	free(t->ranks);
 	free(t->why);
+}
+
+int rsh_saved_step_copy(const struct rsh_saved_step *from,
+			struct rsh_saved_step *to)
+{
+	const size_t bytes = from->n_ranks * sizeof(*from->ranks);
+
+	*to = *from;
+	to->name = strdup(from->name);
+	to->path = strdup(from->path);
+	to->ranks = from->ranks ? malloc(bytes) : NULL;
+	to->why = from->why ? strdup(from->why) : NULL;
+	if (!to->name || !to->path || (from->ranks && !to->ranks) ||
+	    (from->why && !to->why)) {
+		rsh_saved_step_clear(to);
+		return -ENOMEM;
+	}
+	if (to->ranks)
+		memcpy(to->ranks, from->ranks, bytes);
+	return 0;
 }
 
 void rsh_saved_steps_clear(struct rsh_saved_steps *l)
 {
 	for (size_t i = 0; i < l->n; i++)
-		saved_step_clear(&l->v[i]);
+		rsh_saved_step_clear(&l->v[i]);
 	free(l->v);
 	*l = (struct rsh_saved_steps){ .n = 0 };
 }
 
-/* Adds a step with copies of both strings. */
+/* Adds a copy of a step. */
 static struct rsh_saved_step *saved_steps_add(struct rsh_saved_steps *l,
-					      const char *name,
-					      const char *path)
+					      const struct rsh_saved_step *from)
 {
-	struct rsh_saved_step t = { .name = strdup(name),
-				    .path = strdup(path) };
-
-	if (!t.name || !t.path ||
-	    rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
-		saved_step_clear(&t);
+	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)) ||
+	    rsh_saved_step_copy(from, &l->v[l->n]))
 		return NULL;
-	}
-	l->v[l->n] = t;
 	return &l->v[l->n++];
 }
 
-static const struct rsh_saved_step *
-saved_steps_find(const struct rsh_saved_steps *l, const char *name)
+static int step_order(const void *a, const void *b)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (strcmp(l->v[i].name, name) == 0)
-			return &l->v[i];
-	return NULL;
+	const struct rsh_saved_step *x = a, *y = b;
+	const int d = (x->step.n > 0) - (y->step.n > 0);
+
+	/* A name without a number comes first: it is never the newest. */
+	if (d)
+		return d;
+	if (x->step.n > 0 && rsh_step_cmp(&x->step, &y->step))
+		return -rsh_step_cmp(&x->step, &y->step);
+	return strcmp(x->name, y->name);
+}
+
+const struct rsh_saved_step *
+rsh_saved_steps_find(const struct rsh_saved_steps *l,
+		     const struct rsh_saved_step *like)
+{
+	return l->n ? bsearch(like, l->v, l->n, sizeof(*l->v), step_order) :
+		      NULL;
 }
 
 /* ---- the state of files ---- */
@@ -152,19 +178,6 @@ static bool is_unfinished_name(const char *name)
 	       rsh_has_suffix(name, ".partial") || rsh_has_suffix(name, "-unfinished");
 }
 
-static int step_order(const void *a, const void *b)
-{
-	const struct rsh_saved_step *x = a, *y = b;
-	const int d = (x->step.n > 0) - (y->step.n > 0);
-
-	/* A name without a number comes first: it is never the newest. */
-	if (d)
-		return d;
-	if (x->step.n > 0 && rsh_step_cmp(&x->step, &y->step))
-		return -rsh_step_cmp(&x->step, &y->step);
-	return strcmp(x->name, y->name);
-}
-
 /* ---- steps that are entries of the directory ---- */
 
 /* What one look uses. */
@@ -223,14 +236,19 @@ static bool entry_is_same(const struct rsh_save_dir_options *o,
 static bool step_take_before(const struct look *l, struct rsh_saved_step *t,
 			     int *rc)
 {
-	const struct rsh_saved_step *old = saved_steps_find(l->before, t->name);
+	const struct rsh_saved_step *old = rsh_saved_steps_find(l->before, t);
+	struct rsh_saved_step copy;
 
 	*rc = 0;
-	if (!old || old->state.hash != t->state.hash)
+	if (!old || old->state.hash != t->state.hash ||
+	    (old->why && old->newest && !t->newest))
 		return false;
-	t->why = old->why ? strdup(old->why) : NULL;
-	if (old->why && !t->why)
-		*rc = -ENOMEM;
+	*rc = rsh_saved_step_copy(old, &copy);
+	if (*rc == 0) {
+		copy.newest = t->newest;
+		rsh_saved_step_clear(t);
+		*t = copy;
+	}
 	return true;
 }
 
@@ -259,16 +277,23 @@ static int step_judge(struct rsh_saved_step *t, int rc,
 }
 
 /* Frameworks remove the files of a step in any order, so what is left of it may
- * look complete.  The number of its files is kept until a file is written. */
-static bool is_being_removed(const struct look *l, struct rsh_saved_step *t)
+ * look complete.  The number of its files is kept until a file is written.
+ * `now` is the state of the files that the last look has found. */
+static bool is_being_removed(const struct look *l, struct rsh_saved_step *t,
+			     const struct rsh_files_state *now,
+			     struct rsh_error *err)
 {
-	const struct rsh_saved_step *old = saved_steps_find(l->before, t->name);
+	const struct rsh_saved_step *old = rsh_saved_steps_find(l->before, t);
 
-	if (!old || t->state.n >= old->state.n ||
-	    is_newer(&t->state.newest, &old->state.newest))
+	if (!old || now->n >= old->state.n ||
+	    is_newer(&now->newest, &old->state.newest))
 		return false;
-	t->state.n = old->state.n;
-	t->state.newest = old->state.newest;
+	if (t->state.n < old->state.n)
+		t->state.n = old->state.n;
+	if (is_newer(&old->state.newest, &t->state.newest))
+		t->state.newest = old->state.newest;
+	rsh_error_set(err, ENOENT, "%s: files were removed of step %s",
+		      l->o->path, t->name);
 	return true;
 }
 
@@ -284,11 +309,8 @@ static int judge_entry(const struct look *l, struct rsh_saved_step *t)
 	}
 	if (step_take_before(l, t, &rc))
 		return rc;
-	if (is_being_removed(l, t)) {
-		rsh_error_set(&err, ENOENT, "%s: files of it were removed",
-			      t->path);
+	if (is_being_removed(l, t, &t->state, &err))
 		return step_explain(t, &err);
-	}
 	rc = check_entry(l, t, &err);
 	if (rc == 0 && !entry_is_same(l->o, t))
 		rc = rsh_error_set(&err, EAGAIN, "%s: it is being written",
@@ -310,7 +332,7 @@ static int take_entry(const struct look *l, const char *name,
 		      const struct rsh_stat *st)
 {
 	struct rsh_step_name says = { .step = { .n = 0 } };
-	cleanup_free char *path = NULL;
+	cleanup_free char *path = NULL, *copy = strdup(name);
 	struct rsh_saved_step *t;
 	int rc;
 
@@ -325,10 +347,11 @@ static int take_entry(const struct look *l, const char *name,
 	}
 	if (st->kind == RSH_IS_FILE && !is_step_file(l, path))
 		return 0;
-	t = saved_steps_add(l->out, name, path);
+	t = copy ? saved_steps_add(l->out, &(struct rsh_saved_step){
+			.name = copy, .path = path, .step = says.step,
+		}) : NULL;
 	if (!t)
 		return -ENOMEM;
-	t->step = says.step;
 	rc = state_of_entry(rsh_source_store(l->root), name, st, &t->state);
 	return rc ? rc : judge_entry(l, t);
 }
@@ -357,19 +380,47 @@ static int look_at_entries(const struct look *l)
 
 /* ---- steps that the format lists ---- */
 
-static struct rsh_files_state state_of_candidate(const struct rsh_source *s,
-						 size_t first, size_t end)
+/* Returns whether a file belongs to the step.  The files and the ranks of the
+ * step ascend; *at is the first of them that was not asked for. */
+static bool step_has_rank(const struct rsh_saved_step *t, uint32_t rank,
+			  size_t *at)
+{
+	if (!t->ranks)
+		return true;
+	while (*at < t->n_ranks && t->ranks[*at] < rank)
+		++*at;
+	return *at < t->n_ranks && t->ranks[*at] == rank;
+}
+
+/* Computes the state of the candidate's files that belong to the step. */
+static struct rsh_files_state
+state_of_candidate(const struct rsh_source *s, const struct rsh_candidate *of,
+		   const struct rsh_saved_step *t)
 {
 	struct rsh_files_state state = { .hash = 0 };
+	size_t at = 0;
 
-	for (size_t i = first; i < end; i++) {
+	for (size_t i = of->first; i < of->end; i++) {
 		const struct rsh_checkpoint *c = &s->listing.files[i];
 		const struct rsh_stat st = { .kind = RSH_IS_FILE,
 					     .attr.mtime = c->mtime };
 
-		state_add(&state, c->name, &st);
+		if (step_has_rank(t, c->rank, &at))
+			state_add(&state, c->name, &st);
 	}
 	return state;
+}
+
+static int step_keep_ranks(const struct rsh_source *s,
+			   const struct rsh_candidate *of,
+			   struct rsh_saved_step *t)
+{
+	t->ranks = rsh_alloc_array(of->end - of->first, sizeof(*t->ranks));
+	if (!t->ranks)
+		return -ENOMEM;
+	for (size_t i = of->first; i < of->end; i++)
+		t->ranks[t->n_ranks++] = s->listing.files[i].rank;
+	return 0;
 }
 
 #define CANDIDATE_NAME_BYTES 48
@@ -385,30 +436,67 @@ static void candidate_name(const struct rsh_step *step,
 			 step->numbers[0]);
 }
 
+/* Checks whether the step is complete, or can be shown with the files that it
+ * has.  The first sentence stays: it names what is missing. */
+static int check_candidate(const struct look *l, struct rsh_source *s,
+			   uint32_t i, struct rsh_saved_step *t,
+			   struct rsh_names *names, struct rsh_error *err)
+{
+	const struct rsh_save_dir_options *o = l->o;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	int rc = rsh_source_check_whole(s, i, names, err), covers;
+
+	if (rc == 0 || rc == -ENOMEM || !o->covers ||
+	    s->format->owner != RSH_OWNER_RANK)
+		return rc;
+	covers = o->covers(o->ctx, t, o->partly && !t->newest, &unused);
+	if (covers == 0)
+		return step_keep_ranks(s, &s->candidates[i], t);
+	return covers == -ENOMEM || is_passing(-covers) ? covers : rc;
+}
+
+/* The files of ranks that the last look has not found do not change a step that
+ * is complete without them. */
+static int judge_candidate(const struct look *l, struct rsh_source *s,
+			   uint32_t i, struct rsh_saved_step *t,
+			   struct rsh_names *names)
+{
+	const struct rsh_candidate *of = &s->candidates[i];
+	const struct rsh_saved_step *old = rsh_saved_steps_find(l->before, t);
+	const struct rsh_saved_step *known = old && !old->why ? old : t;
+	const struct rsh_files_state found = state_of_candidate(s, of, known);
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc;
+
+	t->state = found;
+	if (step_take_before(l, t, &rc))
+		return rc;
+	t->state = state_of_candidate(s, of, t);
+	if (is_being_removed(l, t, &found, &err))
+		return step_explain(t, &err);
+	rc = check_candidate(l, s, i, t, names, &err);
+	return step_judge(t, rc, &err);
+}
+
 static int take_candidate(const struct look *l, struct rsh_source *s,
 			  uint32_t i, struct rsh_names *names)
 {
-	const struct rsh_candidate *range = &s->candidates[i];
-	const struct rsh_step *step = &s->listing.files[range->first].step;
-	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_saved_step *t;
+	const struct rsh_candidate *of = &s->candidates[i];
+	const struct rsh_step *step = &s->listing.files[of->first].step;
+	const size_t n = l->out->n;
 	char name[CANDIDATE_NAME_BYTES];
-	int rc;
+	struct rsh_saved_step *t;
 
 	candidate_name(step, name);
-	/* Of several runs of a step the newest is the first candidate. */
-	if (step->n == 0 || saved_steps_find(l->out, name))
+	/* Candidates descend by step, and of several runs of a step the newest
+	 * is the first one. */
+	if (step->n == 0 || (n && strcmp(l->out->v[n - 1].name, name) == 0))
 		return 0;
-	t = saved_steps_add(l->out, name, l->o->path);
-	if (!t)
-		return -ENOMEM;
-	t->selected = true;
-	t->step = *step;
-	t->state = state_of_candidate(s, range->first, range->end);
-	if (step_take_before(l, t, &rc))
-		return rc;
-	rc = rsh_source_check_whole(s, i, names, &err);
-	return step_judge(t, rc, &err);
+	t = saved_steps_add(l->out, &(struct rsh_saved_step){
+			.name = name, .path = (char *)(uintptr_t)l->o->path,
+			.selected = true, .step = *step, .newest = n == 0,
+		});
+	return t ? judge_candidate(l, s, i, t, names) : -ENOMEM;
 }
 
 static int candidates_open(const struct rsh_save_dir_options *o,
@@ -432,13 +520,12 @@ static bool candidate_is_same(const struct rsh_save_dir_options *o,
 	if (candidates_open(o, &s, &unused))
 		return false;
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
-		const struct rsh_candidate *range = &s->candidates[i];
+		const struct rsh_candidate *of = &s->candidates[i];
 
-		candidate_name(&s->listing.files[range->first].step, name);
+		candidate_name(&s->listing.files[of->first].step, name);
 		if (strcmp(name, t->name) != 0)
 			continue;
-		same = state_of_candidate(s, range->first, range->end).hash ==
-		       t->state.hash;
+		same = state_of_candidate(s, of, t).hash == t->state.hash;
 		break;
 	}
 	rsh_source_free(s);
@@ -489,20 +576,9 @@ static bool format_lists_steps(const struct rsh_save_dir_options *o)
 static int look_copy(const struct rsh_saved_steps *from,
 		     struct rsh_saved_steps *to, struct rsh_error *err)
 {
-	for (size_t i = 0; i < from->n; i++) {
-		const struct rsh_saved_step *old = &from->v[i];
-		struct rsh_saved_step *t =
-			saved_steps_add(to, old->name, old->path);
-
-		if (!t)
+	for (size_t i = 0; i < from->n; i++)
+		if (!saved_steps_add(to, &from->v[i]))
 			return rsh_error_nomem(err);
-		t->selected = old->selected;
-		t->step = old->step;
-		t->state = old->state;
-		t->why = old->why ? strdup(old->why) : NULL;
-		if (old->why && !t->why)
-			return rsh_error_nomem(err);
-	}
 	return 0;
 }
 

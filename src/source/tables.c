@@ -17,6 +17,7 @@
 
 #include "rsh/storage/store.h"
 #include "rsh/util/files.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 const struct rsh_small_file rsh_rule_table_file = { "rule table",
@@ -233,8 +234,9 @@ int rsh_model_config_in(const char *source, char **path)
 	return 0;
 }
 
-bool rsh_table_suits(const struct rsh_rule_table *t,
-		     const struct rsh_model_config *c)
+/* Returns whether the table is for the model's architecture. */
+static bool table_suits(const struct rsh_rule_table *t,
+			const struct rsh_model_config *c)
 {
 	const char *has, *suits;
 
@@ -243,4 +245,85 @@ bool rsh_table_suits(const struct rsh_rule_table *t,
 			if (strcmp(has, suits) == 0)
 				return true;
 	return false;
+}
+
+/* ---- the tables of a word ---- */
+
+static int table_set_add(struct rsh_table_set *s, struct rsh_rule_table *t,
+			 struct rsh_error *err)
+{
+	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v))) {
+		rsh_rule_table_free(t);
+		return rsh_error_nomem(err);
+	}
+	s->v[s->n++] = t;
+	return 0;
+}
+
+static int tables_refuse_auto(const struct rsh_model_config *config,
+			      struct rsh_error *err)
+{
+	const char *has = config ? rsh_model_config_architecture(config, 0) :
+				   NULL;
+
+	if (!config)
+		return rsh_error_set(err, EINVAL,
+			"--convert auto needs the model's config.json, but "
+			"there is none in SOURCE: use --config");
+	return rsh_error_set(err, EINVAL, "%s: no table supports %s: choose "
+					  "one with --convert (`reshardfs "
+					  "convert list`)",
+			     rsh_model_config_path(config),
+			     has ? has : "a model without architectures");
+}
+
+static int tables_load_suiting(const struct rsh_model_config *config,
+			       struct rsh_table_set *out,
+			       struct rsh_error *err)
+{
+	struct rsh_table_list l = { 0 };
+	int rc = 0;
+
+	if (config && rsh_tables_list(&l))
+		rc = -ENOMEM;
+	for (size_t i = 0; rc == 0 && i < l.n; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+		struct rsh_rule_table *t;
+
+		rc = rsh_rule_table_load(l.v[i].path, &t, &why);
+		if (rc == -ENOMEM)
+			break;
+		if (rc)
+			rsh_log_warning("%s", why.text);
+		else if (table_suits(t, config))
+			rc = table_set_add(out, t, err);
+		else
+			rsh_rule_table_free(t);
+		rc = rc == -ENOMEM ? rc : 0;
+	}
+	rsh_table_list_clear(&l);
+	if (rc)
+		return rsh_error_nomem(err);
+	return out->n ? 0 : tables_refuse_auto(config, err);
+}
+
+int rsh_tables_load(const char *path, const struct rsh_model_config *config,
+		    struct rsh_table_set *out, struct rsh_error *err)
+{
+	struct rsh_rule_table *t;
+	int rc;
+
+	*out = (struct rsh_table_set){ 0 };
+	if (strcmp(path, RSH_TABLE_AUTO) == 0)
+		return tables_load_suiting(config, out, err);
+	rc = rsh_rule_table_load(path, &t, err);
+	return rc ? rc : table_set_add(out, t, err);
+}
+
+void rsh_table_set_clear(struct rsh_table_set *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		rsh_rule_table_free(s->v[i]);
+	free(s->v);
+	*s = (struct rsh_table_set){ 0 };
 }

@@ -30,7 +30,7 @@ static int write_attribute(const struct rsh_vfs *v, uint64_t number,
 {
 	struct rsh_node node;
 
-	if (!rsh_tree_node(&v->tree, number, &node) ||
+	if (!v->ops->attribute || !rsh_tree_node(&v->tree, number, &node) ||
 	    (node.kind == RSH_NODE_DIR && number != RSH_VFS_ROOT))
 		return -ENODATA;
 	return v->ops->attribute(v, node.leaf, which, to);

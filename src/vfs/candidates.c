@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "rsh/contents/contents.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/writer.h"
 #include "rsh/source/failures.h"

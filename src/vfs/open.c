@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/util/log.h"
 
 static int reshard_open_source(struct rsh_reshard *v,

@@ -29,9 +29,12 @@ struct rsh_shown_step {
 	int failed; /* the -errno of the last attempt to plan it; 0: none */
 	struct rsh_error why;
 	uint64_t tried_ns, used_ns;
-	TAILQ_ENTRY(rsh_shown_step) next;
 };
-TAILQ_HEAD(rsh_shown_list, rsh_shown_step);
+
+struct rsh_shown_list {
+	struct rsh_shown_step **v;
+	size_t n, cap;
+};
 
 /* The root at a time: an immutable tree of a directory for each step, and the
  * link. */
@@ -54,7 +57,9 @@ struct rsh_steps {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed; /* a look or a plan has ended, or `stopping` */
 	bool stopping, ended; /* the thread must end, or has ended */
-	struct rsh_shown_list steps;
+	struct rsh_shown_list steps;  /* all, ascending by number */
+	struct rsh_shown_list listed; /* those in the root, the oldest first,
+				       * as in `found` */
 	uint64_t n_steps; /* numbers that were given */
 	struct rsh_steps_root *root;
 	STAILQ_HEAD(, rsh_steps_root) old; /* roots that may be used */

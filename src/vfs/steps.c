@@ -91,15 +91,23 @@ static int step_need_tree(struct rsh_steps *s, struct rsh_shown_step *t)
 
 /* ---- nodes ---- */
 
+static int by_number(const void *key, const void *element)
+{
+	const uint64_t number = *(const uint64_t *)key;
+	const struct rsh_shown_step *t =
+		*(struct rsh_shown_step *const *)element;
+
+	return (number > t->number) - (number < t->number);
+}
+
 static struct rsh_shown_step *step_numbered(struct rsh_steps *s,
 					    uint64_t number)
 {
-	struct rsh_shown_step *t;
+	struct rsh_shown_step **found = s->steps.n == 0 ? NULL :
+		bsearch(&number, s->steps.v, s->steps.n, sizeof(*s->steps.v),
+			by_number);
 
-	TAILQ_FOREACH(t, &s->steps, next)
-		if (t->number == number)
-			return t;
-	return NULL;
+	return found ? *found : NULL;
 }
 
 static void enter_root(struct rsh_steps *s, uint64_t node,
@@ -186,29 +194,24 @@ void rsh_steps_look_anew(struct rsh_vfs *v)
 
 /* ---- status ---- */
 
-static struct rsh_shown_step *step_called(struct rsh_steps *s, const char *name)
-{
-	struct rsh_shown_step *t;
-
-	TAILQ_FOREACH(t, &s->steps, next)
-		if (t->listed && strcmp(t->saved.name, name) == 0)
-			return t;
-	return NULL;
-}
-
 void rsh_steps_each(const struct rsh_vfs *v,
 		    void (*fn)(void *ctx, const struct rsh_step_status *status),
 		    void *ctx, char **unlisted)
 {
 	struct rsh_steps *s = rsh_steps_of(v);
+	size_t at = 0;
 
 	pthread_mutex_lock(&s->lock);
 	*unlisted = s->error.code ? strdup(s->error.text) : NULL;
+	/* The steps in the root have the same order. */
 	for (size_t i = 0; i < s->found.n; i++) {
 		const struct rsh_saved_step *f = &s->found.v[i];
-		const struct rsh_shown_step *t = step_called(s, f->name);
+		const bool shown = at < s->listed.n &&
+			strcmp(s->listed.v[at]->saved.name, f->name) == 0;
+		const struct rsh_shown_step *t =
+			shown ? s->listed.v[at++] : NULL;
 		const struct rsh_step_status status = {
-			.saved = f, .shown = t != NULL,
+			.saved = f, .shown = shown,
 			.planned = t && t->tree,
 			.why = f->why ? f->why :
 			       t && t->failed ? t->why.text : NULL,
@@ -316,15 +319,14 @@ bool rsh_steps_stop(struct rsh_vfs *v)
 static void steps_free(struct rsh_vfs *v)
 {
 	struct rsh_steps *s = rsh_steps_of(v);
-	struct rsh_shown_step *t;
 	struct rsh_steps_root *r;
 
 	if (!rsh_steps_stop(v))
 		return;
-	while ((t = TAILQ_FIRST(&s->steps))) {
-		TAILQ_REMOVE(&s->steps, t, next);
-		rsh_shown_step_free(t);
-	}
+	for (size_t i = 0; i < s->steps.n; i++)
+		rsh_shown_step_free(s->steps.v[i]);
+	free(s->steps.v);
+	free(s->listed.v);
 	while ((r = STAILQ_FIRST(&s->old))) {
 		STAILQ_REMOVE_HEAD(&s->old, next);
 		rsh_steps_root_free(r);
@@ -345,18 +347,10 @@ static struct rsh_source *steps_source(const struct rsh_vfs *v)
 	return rsh_steps_of(v)->source;
 }
 
-static int steps_attribute(const struct rsh_vfs *v, uint32_t leaf,
-			   enum rsh_attribute which, FILE *to)
-{
-	(void)v, (void)leaf, (void)which, (void)to;
-	return -ENODATA;
-}
-
 /* This tree has no leaves: the others have them. */
 static const struct rsh_vfs_ops steps_ops = {
 	.free = steps_free,
 	.source = steps_source,
-	.attribute = steps_attribute,
 };
 
 int rsh_steps_open(const struct rsh_steps_config *cfg, struct rsh_vfs **out,
@@ -379,7 +373,6 @@ int rsh_steps_open(const struct rsh_steps_config *cfg, struct rsh_vfs **out,
 	s->vfs.ops = &steps_ops;
 	s->cfg = *cfg;
 	s->error = (struct rsh_error)RSH_ERROR_INIT;
-	TAILQ_INIT(&s->steps);
 	STAILQ_INIT(&s->old);
 	rc = rsh_save_dir_open(&cfg->dir, &s->source, err);
 	if (rc == 0 && s->cfg.interval_ns == 0)

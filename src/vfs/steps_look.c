@@ -10,6 +10,7 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 /* The most trees that nobody uses, and how long they stay. */
 #define UNUSED_MAX 4
@@ -39,18 +40,10 @@ static const char *root_link(const struct rsh_vfs *v, uint32_t leaf)
 	return root_of(v)->latest;
 }
 
-static int root_attribute(const struct rsh_vfs *v, uint32_t leaf,
-			  enum rsh_attribute which, FILE *to)
-{
-	(void)v, (void)leaf, (void)which, (void)to;
-	return -ENODATA;
-}
-
 /* The root has no files. */
 static const struct rsh_vfs_ops root_ops = {
 	.show = root_show,
 	.link = root_link,
-	.attribute = root_attribute,
 };
 
 void rsh_steps_root_free(struct rsh_steps_root *r)
@@ -62,30 +55,71 @@ void rsh_steps_root_free(struct rsh_steps_root *r)
 	free(r);
 }
 
-static int root_add(struct rsh_steps_root *r, uint64_t number,
-		    enum rsh_node_kind kind, const char *name)
+/* Adds nodes whose numbers follow each other as those of steps do. */
+static int root_add(struct rsh_steps_root *r, uint64_t first, size_t n,
+		    const struct rsh_item *items)
 {
-	struct rsh_tree *t = &r->vfs.tree;
-	struct rsh_item *item = rsh_arena_array(&t->arena, struct rsh_item, 1);
-	char *copy = rsh_arena_strndup(&t->arena, name, strlen(name));
 	const struct rsh_row row = {
-		.n = 1, .first = number, .step = 1, .parent = RSH_VFS_ROOT,
-		.items = item,
+		.n = (uint32_t)n, .first = first,
+		.step = UINT64_C(1) << RSH_STEP_BITS, .parent = RSH_VFS_ROOT,
+		.items = items,
 	};
 
-	if (!item || !copy)
-		return -ENOMEM;
-	*item = (struct rsh_item){ copy, kind, kind == RSH_NODE_DIR ?
-					       RSH_NO_LEAF : 0 };
-	return rsh_tree_add(t, &row);
+	return rsh_tree_add(&r->vfs.tree, &row);
 }
 
-/* Makes the root of the listed steps, which are in the order of the list. */
+static int root_name(struct rsh_steps_root *r, const char *name,
+		     enum rsh_node_kind kind, struct rsh_item *item)
+{
+	*item = (struct rsh_item){
+		.name = rsh_arena_strndup(&r->vfs.tree.arena, name,
+					  strlen(name)),
+		.kind = kind, .leaf = kind == RSH_NODE_DIR ? RSH_NO_LEAF : 0,
+	};
+	return item->name ? 0 : -ENOMEM;
+}
+
+/* Adds the directories of the listed steps.  Steps that came one after the
+ * other are one row. */
+static int root_add_steps(struct rsh_steps_root *r,
+			  const struct rsh_shown_list *l,
+			  struct rsh_item *items)
+{
+	int rc = 0;
+	size_t n;
+
+	for (size_t i = 0; i < l->n && rc == 0; i++)
+		rc = root_name(r, l->v[i]->saved.name, RSH_NODE_DIR, &items[i]);
+	for (size_t i = 0; i < l->n && rc == 0; i += n) {
+		const uint64_t first = l->v[i]->number;
+
+		for (n = 1; i + n < l->n && l->v[i + n]->number == first + n;)
+			n++;
+		rc = root_add(r, first << RSH_STEP_BITS | RSH_VFS_ROOT, n,
+			      &items[i]);
+	}
+	return rc;
+}
+
+static int root_fill(struct rsh_steps_root *r, const struct rsh_shown_list *l)
+{
+	struct rsh_item *items = rsh_arena_array(&r->vfs.tree.arena,
+						 struct rsh_item, l->n + 1);
+	int rc = items ? root_add_steps(r, l, items) : -ENOMEM;
+
+	if (rc || l->n == 0)
+		return rc;
+	r->latest = strdup(l->v[l->n - 1]->saved.name);
+	if (!r->latest)
+		return -ENOMEM;
+	rc = root_name(r, RSH_STEPS_LATEST, RSH_NODE_LINK, &items[l->n]);
+	return rc ? rc : root_add(r, RSH_VFS_ROOT + 1, 1, &items[l->n]);
+}
+
+/* Makes the root of the listed steps. */
 static struct rsh_steps_root *root_new(struct rsh_steps *s)
 {
 	struct rsh_steps_root *r = calloc(1, sizeof(*r));
-	const struct rsh_shown_step *t, *latest = NULL;
-	int rc = 0;
 
 	if (!r)
 		return NULL;
@@ -95,19 +129,7 @@ static struct rsh_steps_root *root_new(struct rsh_steps *s)
 	/* A lookup finds the control directory; its nodes are in the other
 	 * tree. */
 	r->vfs.control.root = RSH_CONTROL_NODE;
-	TAILQ_FOREACH(t, &s->steps, next) {
-		if (!t->listed || rc)
-			continue;
-		rc = root_add(r, t->number << RSH_STEP_BITS | RSH_VFS_ROOT,
-			      RSH_NODE_DIR, t->saved.name);
-		latest = t;
-	}
-	if (latest && rc == 0) {
-		r->latest = strdup(latest->saved.name);
-		rc = r->latest ? root_add(r, RSH_VFS_ROOT + 1, RSH_NODE_LINK,
-					  RSH_STEPS_LATEST) : -ENOMEM;
-	}
-	if (rc == 0)
+	if (root_fill(r, &s->listed) == 0)
 		return r;
 	rsh_steps_root_free(r);
 	return NULL;
@@ -115,26 +137,23 @@ static struct rsh_steps_root *root_new(struct rsh_steps *s)
 
 /* ---- what a look has found; lock held ---- */
 
-static const struct rsh_saved_step *
-found_step(const struct rsh_saved_steps *l, const struct rsh_shown_step *t)
+/* Returns whether the step was found again, in the same state. */
+static bool is_found(const struct rsh_saved_steps *now,
+		     const struct rsh_shown_step *t)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (l->v[i].state.hash == t->saved.state.hash && !l->v[i].why &&
-		    strcmp(l->v[i].name, t->saved.name) == 0 &&
-		    strcmp(l->v[i].path, t->saved.path) == 0)
-			return &l->v[i];
-	return NULL;
+	const struct rsh_saved_step *f = rsh_saved_steps_find(now, &t->saved);
+
+	return f && !f->why && f->state.hash == t->saved.state.hash &&
+	       strcmp(f->path, t->saved.path) == 0;
 }
 
-static struct rsh_shown_step *shown_step(struct rsh_steps *s,
-					 const struct rsh_saved_step *saved)
+static int list_add(struct rsh_shown_list *l, struct rsh_shown_step *t)
 {
-	struct rsh_shown_step *t;
+	int rc = rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v));
 
-	TAILQ_FOREACH(t, &s->steps, next)
-		if (t->listed && strcmp(t->saved.name, saved->name) == 0)
-			return t;
-	return NULL;
+	if (rc == 0)
+		l->v[l->n++] = t;
+	return rc;
 }
 
 static struct rsh_shown_step *step_new(struct rsh_steps *s,
@@ -142,71 +161,91 @@ static struct rsh_shown_step *step_new(struct rsh_steps *s,
 {
 	struct rsh_shown_step *t = calloc(1, sizeof(*t));
 
-	if (!t)
-		return NULL;
-	t->saved = *saved;
-	t->saved.why = NULL;
-	t->saved.name = strdup(saved->name);
-	t->saved.path = strdup(saved->path);
-	if (!t->saved.name || !t->saved.path) {
-		rsh_shown_step_free(t);
+	if (!t || rsh_saved_step_copy(saved, &t->saved)) {
+		free(t);
 		return NULL;
 	}
 	t->why = (struct rsh_error)RSH_ERROR_INIT;
-	t->listed = true;
-	t->number = ++s->n_steps;
+	t->number = s->n_steps + 1;
+	if (list_add(&s->steps, t)) {
+		rsh_shown_step_free(t);
+		return NULL;
+	}
+	s->n_steps++;
 	return t;
 }
 
-/* Marks steps that have gone or changed.  Returns whether there are any. */
+/* Removes steps that have gone or changed from the list.  Returns whether there
+ * are any. */
 static bool steps_remove(struct rsh_steps *s, const struct rsh_saved_steps *now)
 {
-	struct rsh_shown_step *t;
-	bool any = false;
+	struct rsh_shown_list *l = &s->listed;
+	const size_t before = l->n;
 
-	TAILQ_FOREACH(t, &s->steps, next) {
-		if (!t->listed || found_step(now, t))
-			continue;
-		t->listed = false;
-		any = true;
-		rsh_log_info("%s: %s has gone", s->cfg.dir.path,
-			     t->saved.name);
+	l->n = 0;
+	for (size_t i = 0; i < before; i++) {
+		struct rsh_shown_step *t = l->v[i];
+
+		t->listed = is_found(now, t);
+		if (t->listed)
+			l->v[l->n++] = t;
+		else
+			rsh_log_info("%s: %s has gone", s->cfg.dir.path,
+				     t->saved.name);
 	}
-	return any;
+	return l->n < before;
 }
 
-/* Adds new steps, and sorts the list as the steps that were found are. */
-static int steps_add(struct rsh_steps *s, const struct rsh_saved_steps *now,
-		     bool *any)
+/* Lists all complete steps.  Those that are listed already have the same
+ * order. */
+static int steps_list(struct rsh_steps *s, const struct rsh_saved_steps *now,
+		      struct rsh_shown_list *all)
 {
+	size_t at = 0;
+
 	for (size_t i = 0; i < now->n; i++) {
+		const struct rsh_saved_step *f = &now->v[i];
+		const bool old = at < s->listed.n &&
+			strcmp(s->listed.v[at]->saved.name, f->name) == 0;
 		struct rsh_shown_step *t;
 
-		if (now->v[i].why)
+		if (f->why)
 			continue;
-		t = shown_step(s, &now->v[i]);
-		if (t) {
-			TAILQ_REMOVE(&s->steps, t, next);
-		} else {
-			t = step_new(s, &now->v[i]);
-			if (!t)
-				return -ENOMEM;
-			*any = true;
-			rsh_log_info("%s: %s is complete", s->cfg.dir.path,
-				     t->saved.name);
-		}
-		TAILQ_INSERT_TAIL(&s->steps, t, next);
+		t = old ? s->listed.v[at++] : step_new(s, f);
+		if (!t || list_add(all, t))
+			return -ENOMEM;
 	}
+	return 0;
+}
+
+/* Adds new steps.  Returns 0 or -ENOMEM. */
+static int steps_add(struct rsh_steps *s, const struct rsh_saved_steps *now)
+{
+	struct rsh_shown_list all = { .n = 0 };
+
+	if (steps_list(s, now, &all)) {
+		free(all.v);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < all.n; i++) {
+		if (!all.v[i]->listed)
+			rsh_log_info("%s: %s is complete", s->cfg.dir.path,
+				     all.v[i]->saved.name);
+		all.v[i]->listed = true;
+	}
+	free(s->listed.v);
+	s->listed = all;
 	return 0;
 }
 
 static int steps_replace(struct rsh_steps *s, const struct rsh_saved_steps *now)
 {
-	bool changed = steps_remove(s, now);
-	int rc = steps_add(s, now, &changed);
+	const bool gone = steps_remove(s, now);
+	const size_t before = s->listed.n;
+	int rc = steps_add(s, now);
 	struct rsh_steps_root *r;
 
-	if (rc || (!changed && s->root))
+	if (rc || (!gone && s->listed.n == before && s->root))
 		return rc;
 	r = root_new(s);
 	if (!r)
@@ -279,8 +318,7 @@ int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 void rsh_shown_step_free(struct rsh_shown_step *t)
 {
 	rsh_vfs_free(t->tree);
-	free(t->saved.name);
-	free(t->saved.path);
+	rsh_saved_step_clear(&t->saved);
 	free(t);
 }
 
@@ -293,10 +331,12 @@ static bool is_unused(const struct rsh_shown_step *t)
  * that was used first of too many. */
 static struct rsh_shown_step *sweep_find(struct rsh_steps *s, uint64_t now)
 {
-	struct rsh_shown_step *t, *first = NULL;
+	struct rsh_shown_step *first = NULL;
 	unsigned n = 0;
 
-	TAILQ_FOREACH(t, &s->steps, next) {
+	for (size_t i = 0; i < s->steps.n; i++) {
+		struct rsh_shown_step *t = s->steps.v[i];
+
 		if (!is_unused(t))
 			continue;
 		n++;
@@ -307,20 +347,28 @@ static struct rsh_shown_step *sweep_find(struct rsh_steps *s, uint64_t now)
 	       first : NULL;
 }
 
-/* Takes steps that have gone and roots that were replaced, if nobody uses
- * them. */
+/* Takes steps that have gone, if nobody uses them.  Without memory they stay
+ * until the next time. */
 static void sweep_gone(struct rsh_steps *s, struct rsh_shown_list *gone)
 {
-	struct rsh_shown_step *t, *after;
+	struct rsh_shown_list *l = &s->steps;
+	const size_t before = l->n;
+
+	l->n = 0;
+	for (size_t i = 0; i < before; i++) {
+		struct rsh_shown_step *t = l->v[i];
+
+		if (t->listed || t->planning || atomic_load(&t->users) > 0 ||
+		    list_add(gone, t))
+			l->v[l->n++] = t;
+	}
+}
+
+/* Frees roots that were replaced, if nobody uses them. */
+static void sweep_roots(struct rsh_steps *s)
+{
 	struct rsh_steps_root *r, *later;
 
-	for (t = TAILQ_FIRST(&s->steps); t; t = after) {
-		after = TAILQ_NEXT(t, next);
-		if (t->listed || t->planning || atomic_load(&t->users) > 0)
-			continue;
-		TAILQ_REMOVE(&s->steps, t, next);
-		TAILQ_INSERT_TAIL(gone, t, next);
-	}
 	for (r = STAILQ_FIRST(&s->old); r; r = later) {
 		later = STAILQ_NEXT(r, next);
 		if (atomic_load(&r->users) > 0)
@@ -332,12 +380,13 @@ static void sweep_gone(struct rsh_steps *s, struct rsh_shown_list *gone)
 
 void rsh_steps_sweep(struct rsh_steps *s)
 {
-	struct rsh_shown_list gone = TAILQ_HEAD_INITIALIZER(gone);
+	struct rsh_shown_list gone = { .n = 0 };
 	struct rsh_shown_step *t;
 	struct rsh_vfs *tree;
 
 	pthread_mutex_lock(&s->lock);
 	sweep_gone(s, &gone);
+	sweep_roots(s);
 	while ((t = sweep_find(s, rsh_clock_ns()))) {
 		tree = t->tree;
 		t->tree = NULL;
@@ -346,8 +395,7 @@ void rsh_steps_sweep(struct rsh_steps *s)
 		pthread_mutex_lock(&s->lock);
 	}
 	pthread_mutex_unlock(&s->lock);
-	while ((t = TAILQ_FIRST(&gone))) {
-		TAILQ_REMOVE(&gone, t, next);
-		rsh_shown_step_free(t);
-	}
+	for (size_t i = 0; i < gone.n; i++)
+		rsh_shown_step_free(gone.v[i]);
+	free(gone.v);
 }

@@ -47,7 +47,7 @@ struct rsh_vfs_ops {
 	struct rsh_source *(*source)(const struct rsh_vfs *v);
 	/* Writes the value of an attribute of a leaf or, with RSH_NO_LEAF, of
 	 * the root.  If `to` is NULL it only checks whether there is one.
-	 * Returns 0, -ENODATA or -ENOMEM. */
+	 * Returns 0, -ENODATA or -ENOMEM.  NULL: there are none. */
 	int (*attribute)(const struct rsh_vfs *v, uint32_t leaf,
 			 enum rsh_attribute which, FILE *to);
 };

@@ -31,8 +31,7 @@ struct let_size {
 
 struct rsh_vfs_weights {
 	struct rsh_model_config *config; /* NULL: there is none */
-	struct rsh_rule_table **tables;  /* that suit the model, by name */
-	size_t n, cap;
+	struct rsh_table_set tables;     /* that suit the model */
 	/* The reader and the rules allocate here.  The plan uses this
 	 * memory. */
 	struct rsh_arena arena;
@@ -50,9 +49,7 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 {
 	if (!w)
 		return;
-	for (size_t i = 0; i < w->n; i++)
-		rsh_rule_table_free(w->tables[i]);
-	free(w->tables);
+	rsh_table_set_clear(&w->tables);
 	rsh_model_config_free(w->config);
 	free(w->lets);
 	rsh_arena_clear(&w->arena);
@@ -90,73 +87,6 @@ static int weights_load_config(struct rsh_vfs_weights *w,
 						err);
 }
 
-static int weights_add_table(struct rsh_vfs_weights *w,
-			     struct rsh_rule_table *t, struct rsh_error *err)
-{
-	if (rsh_grow(&w->tables, &w->cap, w->n + 1, sizeof(*w->tables))) {
-		rsh_rule_table_free(t);
-		return rsh_error_nomem(err);
-	}
-	w->tables[w->n++] = t;
-	return 0;
-}
-
-static int weights_refuse_auto(const struct rsh_vfs_weights *w,
-			       struct rsh_error *err)
-{
-	const char *has = w->config ?
-		rsh_model_config_architecture(w->config, 0) : NULL;
-
-	if (!w->config)
-		return rsh_error_set(err, EINVAL,
-			"--convert auto needs the model's config.json, but "
-			"there is none in SOURCE: use --config");
-	return rsh_error_set(err, EINVAL, "%s: no table supports %s: choose "
-					  "one with --convert (`reshardfs "
-					  "convert list`)",
-			     rsh_model_config_path(w->config),
-			     has ? has : "a model without architectures");
-}
-
-/* A table that cannot be read is not used. */
-static int weights_load_suiting(struct rsh_vfs_weights *w,
-				struct rsh_error *err)
-{
-	struct rsh_table_list l = { 0 };
-	int rc = 0;
-
-	if (w->config && rsh_tables_list(&l))
-		rc = rsh_error_nomem(err);
-	for (size_t i = 0; rc == 0 && i < l.n; i++) {
-		struct rsh_error why = RSH_ERROR_INIT;
-		struct rsh_rule_table *t;
-
-		rc = rsh_rule_table_load(l.v[i].path, &t, &why);
-		if (rc == -ENOMEM)
-			break;
-		if (rc)
-			rsh_log_warning("%s", why.text);
-		else if (rsh_table_suits(t, w->config))
-			rc = weights_add_table(w, t, err);
-		else
-			rsh_rule_table_free(t);
-		rc = rc == -ENOMEM ? rc : 0;
-	}
-	rsh_table_list_clear(&l);
-	if (rc)
-		return rsh_error_nomem(err);
-	return w->n ? 0 : weights_refuse_auto(w, err);
-}
-
-static int weights_load_table(struct rsh_vfs_weights *w, const char *path,
-			      struct rsh_error *err)
-{
-	struct rsh_rule_table *t;
-	int rc = rsh_rule_table_load(path, &t, err);
-
-	return rc ? rc : weights_add_table(w, t, err);
-}
-
 int rsh_vfs_load_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 struct rsh_error *err)
@@ -173,9 +103,8 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 				 err);
 	if (rc || !table)
 		return rc;
-	return strcmp(table, RSH_TABLE_AUTO) == 0 ?
-		weights_load_suiting(v->weights, err) :
-		weights_load_table(v->weights, table, err);
+	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
+			       err);
 }
 
 /* ---- one candidate ---- */
@@ -285,40 +214,51 @@ static int weights_dequantise(struct weights_job *k, struct rsh_error *err)
 	return rc;
 }
 
-static int weights_find_side(struct weights_job *k,
-			     const struct rsh_rule_table *t,
-			     enum rsh_side *from, struct rsh_error *err)
+/* A Hugging Face model has no optimizer states unless they are asked for. */
+static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 {
-	if (!k->cfg->weights.from)
-		return rsh_weights_side(t, k->in, k->n_in, k->v->names, from,
-					err);
-	*from = (enum rsh_side)(k->cfg->weights.from - 1);
-	return 0;
+	const struct rsh_output *follows = cfg->weights.follows;
+	const unsigned takes = cfg->output->takes |
+			       (follows ? follows->takes : 0);
+
+	return takes & RSH_TAKES_OPTIMIZER && !cfg->keep_states &&
+	       !cfg->only && !cfg->drop;
 }
 
-/* Makes the offers of the other form by one table.  `trial`: a parameter that
- * the table does not list is an error, and there are no notes. */
-static int weights_convert(struct weights_job *k,
-			   const struct rsh_rule_table *t, bool trial,
-			   struct rsh_arena *arena, struct rsh_error *err)
+/* Fills the options of a conversion by the table that is used. */
+static void weights_options(struct weights_job *k,
+			    struct rsh_weights_options *o)
 {
-	struct rsh_weights_options o = {
-		.table = t, .config = k->v->weights->config,
-		.unlisted = trial ? RSH_UNLISTED_ERROR :
-				    k->cfg->weights.unlisted,
+	*o = (struct rsh_weights_options){
+		.table = k->table, .config = k->v->weights->config,
+		.unlisted = k->cfg->weights.unlisted,
 		.wanted = k->opts->wanted ? weights_wanted : NULL,
-		.sized = trial ? NULL : weights_take_size,
-		.note = trial ? NULL : weights_keep_note,
+		.sized = weights_take_size,
+		.note = weights_keep_note,
 		.ctx = k,
 	};
-	const struct rsh_offers in = { k->cat, k->in, k->n_in };
-	struct rsh_offers out;
-	int rc = weights_find_side(k, t, &o.from, err);
+}
 
+/* Makes the offers of the other form. */
+static int weights_convert(struct weights_job *k, struct rsh_error *err)
+{
+	const struct rsh_offers in = { k->cat, k->in, k->n_in };
+	struct rsh_weights_options o;
+	struct rsh_offers out;
+	int rc = 0;
+
+	weights_options(k, &o);
+	if (k->cfg->weights.from)
+		o.from = (enum rsh_side)(k->cfg->weights.from - 1);
+	else
+		rc = rsh_weights_side(o.table, k->in, k->n_in, k->v->names,
+				      &o.from, err);
 	if (rc)
 		return rc;
 	k->v->weights->from = o.from;
-	rc = rsh_weights_convert(&o, &in, arena, &out, err);
+	o.leave_states = o.from == RSH_SIDE_MINDSPORE &&
+			 weights_leave_states(k->cfg);
+	rc = rsh_weights_convert(&o, &in, &k->v->weights->arena, &out, err);
 	if (rc == 0) {
 		k->out = out.v;
 		k->n_out = out.n;
@@ -341,11 +281,11 @@ static void weights_note_choice(struct weights_job *k)
 	char others[256] = "", text[512];
 	size_t at = 0;
 
-	for (size_t i = 0; i < w->n && at < sizeof(others); i++)
-		if (w->tables[i] != k->table)
+	for (size_t i = 0; i < w->tables.n && at < sizeof(others); i++)
+		if (w->tables.v[i] != k->table)
 			at += (size_t)snprintf(others + at, sizeof(others) - at,
 					       "%s%s", at ? ", " : "",
-					       table_name(w->tables[i]));
+					       table_name(w->tables.v[i]));
 	if (at == 0)
 		return;
 	snprintf(text, sizeof(text), "using %s; these support the model as "
@@ -353,32 +293,27 @@ static void weights_note_choice(struct weights_job *k)
 	weights_keep_note(k, text);
 }
 
-/* If several tables suit the model, chooses the first one that can convert all
- * of SOURCE.  If none can, chooses the first one, so that its error is
- * reported. */
+static void weights_refused(void *ctx, const struct rsh_rule_table *t,
+			    const char *why)
+{
+	const struct weights_job *k = ctx;
+
+	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
+}
+
 static int weights_choose(struct weights_job *k, struct rsh_error *err)
 {
-	const struct rsh_vfs_weights *w = k->v->weights;
+	const struct rsh_table_set *tables = &k->v->weights->tables;
+	const struct rsh_offers in = { k->cat, k->in, k->n_in };
+	struct rsh_weights_options o;
+	int rc;
 
-	k->table = w->tables[0];
-	for (size_t i = 0; w->n > 1 && i < w->n; i++) {
-		struct rsh_error why = RSH_ERROR_INIT;
-		struct rsh_arena arena = { 0 };
-		int rc = weights_convert(k, w->tables[i], true, &arena, &why);
-
-		rsh_arena_clear(&arena);
-		if (rc == -ENOMEM)
-			return rsh_error_nomem(err);
-		if (rc)
-			rsh_log_info("%s: not by %s: %s", k->cfg->source,
-				     table_name(w->tables[i]), why.text);
-		if (rc == 0) {
-			k->table = w->tables[i];
-			break;
-		}
-	}
-	weights_note_choice(k);
-	return 0;
+	weights_options(k, &o);
+	rc = rsh_weights_choose(&o, k->cfg->weights.from, tables->v, tables->n,
+				&in, weights_refused, &k->table, err);
+	if (rc == 0)
+		weights_note_choice(k);
+	return rc;
 }
 
 /* Checks that the strategies fit the side of SOURCE, which may not have been
@@ -424,8 +359,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (rc == 0)
 		rc = weights_expect_sizes(k, err);
 	if (rc == 0)
-		rc = weights_convert(k, k->table, false, &k->v->weights->arena,
-				     err);
+		rc = weights_convert(k, err);
 	return rc ? rc : weights_check_side(k, err);
 }
 

@@ -151,8 +151,8 @@ static int weights_by_instance(const void *a, const void *b)
 	return c;
 }
 
-static void weights_note(const struct weights_work *w, uint32_t n,
-			 uint32_t example, const char *what)
+void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
+		  const char *what)
 {
 	char text[WEIGHTS_TEXT + 256];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/convert.c runs a conversion, and finds its direction. */
+/* weights/convert.c runs a conversion, and finds its direction and its
+ * table. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,4 +141,54 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 		rc = weights_judge(table, only, out, err);
 	weights_clear(&w);
 	return rc;
+}
+
+/* ---- tables ---- */
+
+static int weights_try_table(struct rsh_weights_options *o, int from,
+			     const struct rsh_offers *in, struct rsh_error *err)
+{
+	struct rsh_arena arena = { 0 };
+	struct rsh_offers out;
+	int rc = 0;
+
+	o->from = (enum rsh_side)(from - 1);
+	if (!from)
+		rc = rsh_weights_side(o->table, in->v, in->n, in->cat->names,
+				      &o->from, err);
+	if (rc == 0)
+		rc = rsh_weights_convert(o, in, &arena, &out, err);
+	rsh_arena_clear(&arena);
+	return rc;
+}
+
+int rsh_weights_choose(const struct rsh_weights_options *o, int from,
+		       struct rsh_rule_table *const *tables, size_t n,
+		       const struct rsh_offers *in,
+		       void (*refused)(void *ctx,
+				       const struct rsh_rule_table *t,
+				       const char *why),
+		       const struct rsh_rule_table **out,
+		       struct rsh_error *err)
+{
+	*out = tables[0];
+	for (size_t i = 0; n > 1 && i < n; i++) {
+		struct rsh_weights_options trial = {
+			.table = tables[i], .config = o->config,
+			.unlisted = RSH_UNLISTED_ERROR, .wanted = o->wanted,
+			.ctx = o->ctx,
+		};
+		struct rsh_error why = RSH_ERROR_INIT;
+		int rc = weights_try_table(&trial, from, in, &why);
+
+		if (rc == -ENOMEM)
+			return rsh_error_nomem(err);
+		if (rc == 0) {
+			*out = tables[i];
+			break;
+		}
+		if (refused)
+			refused(o->ctx, tables[i], why.text);
+	}
+	return 0;
 }

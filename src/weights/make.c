@@ -277,8 +277,16 @@ static int weights_make_instance(struct weights_work *w,
 				 struct rsh_error *err)
 {
 	struct rsh_error sizes = RSH_ERROR_INIT;
-	int solved = weights_solve(w, x, &sizes), rc;
+	int solved, rc;
 
+	if (x->m->state && w->o->leave_states) {
+		for (uint32_t i = 0; i < x->n; i++)
+			weights_passed(w, x->m[i].source, x->u->rule);
+		w->a_left = x->m->source;
+		w->n_left += x->n;
+		return 0;
+	}
+	solved = weights_solve(w, x, &sizes);
 	if (solved == -ENOMEM)
 		return rsh_error_nomem(err);
 	rc = weights_each_made(w, x, weights_found, err);
@@ -340,5 +348,7 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 		}
 		rc = weights_wrong(w, weights_make_instance(w, &x, err), err);
 	}
+	weights_note(w, w->n_left, w->a_left, "of an optimizer's state are "
+		     "left out: --optimizer keep shows them");
 	return rc;
 }

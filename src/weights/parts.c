@@ -229,12 +229,23 @@ static int weights_make_dims(struct weights_work *w, struct weights_instance *x,
 	return 0;
 }
 
+/* Returns the number of alternatives of a rule; 1 if it has none. */
+static uint32_t weights_count_pairs(const struct rsh_rule *r)
+{
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t d = 0; d < r->tensors[s][0].n_dims; d++)
+			if (r->tensors[s][0].dims[d].n_alternatives)
+				return r->tensors[s][0].dims[d].n_alternatives;
+	return 1;
+}
+
 int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 		       uint32_t tensor, const uint64_t *numbers,
 		       struct rsh_offer *o, struct rsh_error *err)
 {
-	const bool gathers = x->u->rule->n_tensors[w->to] == 1;
-	const uint32_t n_pairs = gathers ? x->u->rule->n_tensors[w->from] : 1;
+	const struct rsh_rule *r = x->u->rule;
+	const bool gathers = r->n_tensors[w->to] == 1;
+	const uint32_t n_pairs = gathers ? weights_count_pairs(r) : 1;
 	struct rsh_factored_part *parts;
 	struct weights_pair p;
 	uint32_t n = 0;
@@ -243,7 +254,8 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 	if (rc)
 		return rc;
 	parts = rsh_arena_array(w->arena, struct rsh_factored_part,
-				gathers ? x->n : x->first[1] - x->first[0]);
+				r->n_tensors[w->from] > 1 ? x->n :
+				(size_t)n_pairs * x->n);
 	if (!parts)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < n_pairs && rc == 0; i++) {

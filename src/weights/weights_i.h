@@ -107,6 +107,7 @@ struct weights_work {
 	uint32_t n_states, a_state; /* number of skipped states, and one of
 				     * them */
 	uint32_t n_dropped, a_dropped;
+	uint32_t n_left, a_left; /* states that are left out, and one of them */
 
 	struct weights_made *made;
 	uint32_t n_made;
@@ -205,6 +206,9 @@ uint32_t weights_stacks(const struct weights_unit *u,
 
 /* Assigns each tensor to a unit, and handles tensors that no rule names. */
 int weights_assign(struct weights_work *w, struct rsh_error *err);
+/* Reports a number of source tensors, and one of them as an example. */
+void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
+		  const char *what);
 
 /* ---- sizes.c ---- */
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/http_answer.c reads the headers of answers to range requests. */
 #include "rsh/wire/http_answer.h"
-#include "rsh/util/text.h"
 
 #include <locale.h>
 #include <string.h>
 #include <strings.h>
+
+#include "rsh/util/text.h"
 
 /* ---- texts of a header line ---- */
 

@@ -258,51 +258,54 @@ static int rule_check_pairs(const struct rule_reading *x, uint32_t n)
 
 /* ---- the rule ---- */
 
-/* Finds the list of alternatives.  It has *n alternatives and is in a tensor of
- * *side. */
-static int rule_find_alternatives(struct rule_parse *p,
-				  const struct rsh_rule *r, uint32_t *n,
-				  enum rsh_side *side)
+/* Counts the alternatives of one side, which has at most one list of them. */
+static int rule_count_alternatives(struct rule_parse *p,
+				   const struct rsh_rule *r, enum rsh_side side,
+				   uint32_t *n)
 {
 	*n = 0;
-	for (int s = 0; s < RSH_N_SIDES; s++)
-		for (uint32_t i = 0; i < r->n_tensors[s]; i++) {
-			const struct rsh_rule_tensor *t = &r->tensors[s][i];
+	for (uint32_t i = 0; i < r->n_tensors[side]; i++) {
+		const struct rsh_rule_tensor *t = &r->tensors[side][i];
 
-			for (uint32_t d = 0; d < t->n_dims; d++) {
-				if (!t->dims[d].n_alternatives)
-					continue;
-				if (*n)
-					return rule_bad(p, "two lists of "
-							"alternatives");
-				*n = t->dims[d].n_alternatives;
-				*side = s;
-			}
+		for (uint32_t d = 0; d < t->n_dims; d++) {
+			if (!t->dims[d].n_alternatives)
+				continue;
+			if (*n)
+				return rule_bad(p, "two lists of alternatives "
+						"on one side");
+			*n = t->dims[d].n_alternatives;
 		}
+	}
 	return 0;
 }
 
-/* The tensor of one side has one alternative for each tensor of the other
- * side. */
+/* If a side has a list, the other side has a tensor for each alternative, or
+ * one tensor with a list of as many alternatives. */
 static int rule_check_counts(struct rule_parse *p, const struct rsh_rule *r,
 			     uint32_t *n_pairs)
 {
-	enum rsh_side side = RSH_SIDE_HF, other;
-	uint32_t n;
-	int rc = rule_find_alternatives(p, r, &n, &side);
+	uint32_t n[RSH_N_SIDES];
+	int rc = 0;
 
+	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
+		rc = rule_count_alternatives(p, r, s, &n[s]);
 	if (rc)
 		return rc;
-	other = side == RSH_SIDE_HF ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-	*n_pairs = n ? n : 1;
-	if (r->n_tensors[side] == 1 && r->n_tensors[other] == *n_pairs)
-		return 0;
-	if (n == 0)
+	*n_pairs = n[0] ? n[0] : n[1] ? n[1] : 1;
+	if (n[0] && n[1] && n[0] != n[1])
+		return rule_bad(p, "%u alternatives on the left and %u on the "
+				"right", n[0], n[1]);
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		if (n[s] && (r->n_tensors[s] != 1 ||
+			     (!n[!s] && r->n_tensors[!s] != n[s])))
+			return rule_bad(p, "%u alternatives and %u tensors on "
+					"the other side, %u on their own",
+					n[s], r->n_tensors[!s],
+					r->n_tensors[s]);
+	if (*n_pairs == 1 && (r->n_tensors[0] != 1 || r->n_tensors[1] != 1))
 		return rule_bad(p, "several tensors, and no list (a | b) that "
 				   "says where each of them is");
-	return rule_bad(p, "%u alternatives and %u tensors on the other side, "
-			"%u on their own", n, r->n_tensors[other],
-			r->n_tensors[side]);
+	return 0;
 }
 
 static int rule_check_brackets(struct rule_parse *p, const struct rsh_rule *r)

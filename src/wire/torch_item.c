@@ -74,33 +74,42 @@ static void item_put_storage(struct rsh_pickle_out *o, const char *class,
 	rsh_pickle_put(o, RSH_PICKLE_OP_PERSID);
 }
 
-static size_t item_pickle(enum rsh_dtype t, unsigned n_dims,
-			  const uint64_t *sizes, uint64_t bytes, uint8_t *buf)
+/* Returns the dimension that is the i-th one in the order of the content. */
+static unsigned item_dim(const struct rsh_record_shape *s, unsigned i)
+{
+	return s->order ? s->order[i] : i;
+}
+
+static size_t item_pickle(const struct rsh_record_shape *s,
+			  const struct rsh_torch_chunk *c, uint8_t *buf)
 {
 	struct rsh_pickle_out o = {
 		.data = buf, .cap = PICKLE_MAX, .fixed = true
 	};
-	const char *class = rsh_torch_storage_name(t);
+	const char *class = rsh_torch_storage_name(s->dtype);
 	uint64_t strides[RSH_MAX_DIMS], stride = 1;
 
-	for (unsigned i = n_dims; i-- > 0;) {
-		strides[i] = stride;
-		stride *= rsh_max_u64(sizes[i], 1);
+	for (unsigned i = s->n_dims; i-- > 0;) {
+		const unsigned d = item_dim(s, i);
+
+		strides[d] = stride;
+		stride *= rsh_max_u64(c->sizes[d], 1);
 	}
 	rsh_pickle_begin(&o);
 	rsh_pickle_put_global(&o, "torch._utils", class ?
 			      "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
 	rsh_pickle_put(&o, RSH_PICKLE_OP_MARK);
-	item_put_storage(&o, class, bytes, rsh_dtype_size(t));
+	item_put_storage(&o, class, c->bytes, rsh_dtype_size(s->dtype));
 	rsh_pickle_put_number(&o, 0); /* offset of the tensor in it */
-	item_put_tuple(&o, n_dims, sizes);
-	item_put_tuple(&o, n_dims, strides);
+	item_put_tuple(&o, s->n_dims, c->sizes);
+	item_put_tuple(&o, s->n_dims, strides);
 	rsh_pickle_put(&o, RSH_PICKLE_OP_FALSE); /* requires_grad */
 	rsh_pickle_put_global(&o, "collections", "OrderedDict");
 	rsh_pickle_put(&o, RSH_PICKLE_OP_EMPTY_TUPLE);
 	rsh_pickle_put(&o, RSH_PICKLE_OP_REDUCE); /* backward hooks: none */
 	if (!class)
-		rsh_pickle_put_global(&o, "torch", rsh_torch_dtype_name(t));
+		rsh_pickle_put_global(&o, "torch",
+				      rsh_torch_dtype_name(s->dtype));
 	rsh_pickle_put(&o, RSH_PICKLE_OP_TUPLE);
 	rsh_pickle_put(&o, RSH_PICKLE_OP_REDUCE);
 	rsh_pickle_end(&o);
@@ -262,37 +271,36 @@ static void zip_set_all(struct zip_item *z, const void *pickle, size_t n)
 	zip_set(z, ENTRY_VERSION, "archive/version", "3\n", 2);
 }
 
-static size_t item_head(enum rsh_dtype t, unsigned n_dims,
-			const uint64_t *sizes, uint64_t bytes,
-			struct zip_item *z, uint8_t *buf)
+static size_t item_head(const struct rsh_record_shape *s,
+			const struct rsh_torch_chunk *c, struct zip_item *z,
+			uint8_t *buf)
 {
 	struct zip_out o = { buf, 0 };
 
 	z->has_data = true;
-	zip_set_all(z, z->pickle,
-		    item_pickle(t, n_dims, sizes, bytes, z->pickle));
-	zip_set(z, ENTRY_DATA, "archive/data/0", NULL, bytes);
+	zip_set_all(z, z->pickle, item_pickle(s, c, z->pickle));
+	zip_set(z, ENTRY_DATA, "archive/data/0", NULL, c->bytes);
+	z->entries[ENTRY_DATA].crc = c->crc;
 	for (unsigned e = ENTRY_PICKLE; e <= ENTRY_DATA; e++)
 		zip_put_local(&o, z, e, 0);
 	return o.n;
 }
 
-size_t rsh_torch_item_head(enum rsh_dtype t, unsigned n_dims,
-			   const uint64_t *sizes, uint64_t bytes, uint8_t *buf)
+size_t rsh_torch_item_head(const struct rsh_record_shape *s,
+			   const struct rsh_torch_chunk *c, uint8_t *buf)
 {
 	struct zip_item z;
 
-	return item_head(t, n_dims, sizes, bytes, &z, buf);
+	return item_head(s, c, &z, buf);
 }
 
-size_t rsh_torch_item_tail(enum rsh_dtype t, unsigned n_dims,
-			   const uint64_t *sizes, uint64_t bytes, uint8_t *buf)
+size_t rsh_torch_item_tail(const struct rsh_record_shape *s,
+			   const struct rsh_torch_chunk *c, uint8_t *buf)
 {
 	uint8_t head[RSH_TORCH_HEAD_MAX];
 	struct zip_item z;
 	struct zip_out o = { buf, 0 };
-	const uint64_t from = item_head(t, n_dims, sizes, bytes, &z, head) +
-			      bytes;
+	const uint64_t from = item_head(s, c, &z, head) + c->bytes;
 
 	zip_put_local(&o, &z, ENTRY_VERSION, from);
 	zip_put_end(&o, &z, from);
@@ -314,6 +322,12 @@ size_t rsh_torch_save_pickle(const void *pickle, size_t n, uint8_t *buf)
 
 /* ---- chunks ---- */
 
+/* Returns the size of the i-th dimension in the order of the content. */
+static uint64_t item_size(const struct rsh_record_shape *s, unsigned i)
+{
+	return (uint64_t)s->dims[item_dim(s, i)];
+}
+
 uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s)
 {
 	const uint64_t max = RSH_TORCH_CHUNK_BYTES;
@@ -322,16 +336,17 @@ uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s)
 
 	if (inner <= max)
 		return inner;
-	/* `inner` is then the number of bytes of one step along dimension d. */
-	while (d < s->n_dims && s->dims[d] == 1)
+	/* `inner` is then the number of bytes of one step along the d-th
+	 * dimension. */
+	while (d < s->n_dims && item_size(s, d) == 1)
 		d++;
-	inner /= (uint64_t)s->dims[d];
+	inner /= item_size(s, d);
 	if (inner <= max)
 		return max / inner * inner;
 	/* The parts of a row must be equal.  So the number of steps along the
 	 * next dimensions must divide the dimension. */
 	for (d++; d < s->n_dims; d++) {
-		uint64_t step = inner / (uint64_t)s->dims[d];
+		uint64_t step = inner / item_size(s, d);
 
 		if (step > max)
 			inner = step;
@@ -341,7 +356,7 @@ uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s)
 	/* For a loader, chunks much smaller than that cost more than a large
 	 * one. */
 	for (n = 2; d < s->n_dims && inner / n >= max / 4; n++)
-		if ((uint64_t)s->dims[d] % n == 0 && inner / n <= max)
+		if (item_size(s, d) % n == 0 && inner / n <= max)
 			return inner / n;
 	return inner;
 }
@@ -353,13 +368,15 @@ void rsh_torch_chunk_at(const struct rsh_record_shape *s, uint64_t at,
 	uint64_t left, index = at / element;
 
 	out->bytes = rsh_min_u64(chunk_bytes, s->content_bytes - at);
+	out->crc = 0;
 	left = out->bytes / element;
 	for (unsigned i = s->n_dims; i-- > 0;) {
-		const uint64_t size = (uint64_t)s->dims[i];
+		const uint64_t size = item_size(s, i);
+		const unsigned d = item_dim(s, i);
 
-		out->offsets[i] = size ? index % size : 0;
+		out->offsets[d] = size ? index % size : 0;
 		index = size ? index / size : 0;
-		out->sizes[i] = s->content_bytes ? rsh_min_u64(left, size) :
+		out->sizes[d] = s->content_bytes ? rsh_min_u64(left, size) :
 						   size;
 		left = size ? rsh_max_u64(left / size, 1) : 0;
 	}

@@ -6,6 +6,7 @@ classes are stand-ins.
 """
 
 import io
+import itertools
 import math
 import os
 import pickle
@@ -62,6 +63,17 @@ def type_name(value):
     return SHORT[value.__name__.removeprefix("torch.")]
 
 
+def in_rows(stored, width, size, strides):
+    """The elements of a dense tensor with these strides, row by row."""
+    filled = 1
+    for stride, count in sorted(zip(strides, size)):
+        assert count == 1 or stride == filled, (size, strides)
+        filled *= count
+    return b"".join(stored[width * at:width * (at + 1)] for at in (
+        sum(i * stride for i, stride in zip(index, strides))
+        for index in itertools.product(*map(range, size))))
+
+
 class Item:
     """A tensor as torch.save() writes it."""
 
@@ -86,10 +98,12 @@ class Item:
             short for short, (_, _, name) in TYPES.items()
             if f"torch.{name}" == storage[1].__name__)
         width = TYPES[self.dtype][0]
-        assert offset == 0 and strides == dcp_trees.row_strides(self.size), (offset, strides)
+        assert offset == 0, offset
+        self.in_rows = strides == dcp_trees.row_strides(self.size)
         count = storage[4] * (1 if len(rest) > 2 else width)
         assert count == len(stored) == width * math.prod(self.size), (count, len(stored))
-        self.content = stored
+        self.content = stored if self.in_rows else \
+            in_rows(stored, width, self.size, strides)
 
 
 def put(whole, width, shape, start, size, content):

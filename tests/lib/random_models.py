@@ -9,8 +9,10 @@ import random
 import struct
 from types import SimpleNamespace
 
+import model_families
 import random_jobs
 from demands import write
+from model_families import FAMILIES
 from ms_formats import Layout
 from rule_tables import BYTES
 from safetensors_format import safetensors_bytes
@@ -26,7 +28,8 @@ KINDS = {"qwen3": ("Qwen3ForCausalLM",), "qwen3-plain": ("Qwen3ForCausalLM",),
          "megatron": ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"),
          "megatron-layers": ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"),
          "glm": ("GlmForCausalLM",), "chatglm": ("ChatGLMForConditionalGeneration",),
-         "chatglm-rope": ("ChatGLMForConditionalGeneration",)}
+         "chatglm-rope": ("ChatGLMForConditionalGeneration",),
+         **{table: (family[0],) for table, family in FAMILIES.items()}}
 
 
 class Model:
@@ -54,7 +57,7 @@ class Model:
         makers = {"deepseek_v3": self._deepseek3, "deepseek_v3-legacy": self._deepseek3,
                   "deepseek_v4": self._deepseek4, "chatglm": self._chatglm,
                   "chatglm-rope": self._chatglm}
-        makers.get(self.table, self._plain)()
+        makers.get(self.table, self._family if self.table in FAMILIES else self._plain)()
 
     def __str__(self):
         return ", ".join([self.table, self.dtype, *self.features])
@@ -173,6 +176,33 @@ class Model:
                 self._dense(f"{at}mlp.", self.inner)
             if self.architecture == "LlamaForCausalLM" and self.layers == 1:
                 self._add(f"{at}self_attn.rotary_emb.inv_freq", 2, dtype="F32")
+
+    def _family(self):
+        """A model of model_families."""
+        pick = self.numbers.choice
+        groups = pick((1, 2, 3))
+        sizes = {"V": self.words, "h": self.hidden, "f": self.inner, "g": groups,
+                 "n": groups * pick((1, 2, 4)), "d": pick((2, 4, 6)), "e": pick((2, 3, 12)),
+                 "s": pick((2, 3)), "S": pick((2, 4)), "q": pick((4, 6)), "k": pick((4, 6)),
+                 "a": pick((2, 4)), "R": pick((2, 4)), "v": pick((2, 3)), "D": pick((0, 1))}
+        _, keys, lines = FAMILIES[self.table]
+        if self.table == "phi3":
+            # The size of a head is that of the hidden state divided by the heads.
+            self.hidden = self.config["hidden_size"] = sizes["h"] = sizes["n"] * sizes["d"]
+        self.config.update((key, sizes[letter]) for key, letter in keys.items())
+        tied = "\nown " not in lines or self._chance("tied", 0.3)
+        self.config["tie_word_embeddings"] = tied
+        following = pick((1, 2)) if "\nnext " in lines and self._chance("prediction layers") else 0
+        if "\nnext " in lines:
+            self.config["num_nextn_predict_layers"] = following
+        words = {"maybe"} if pick((True, False)) else set()
+        for name, shape, dtype, of in model_families.tensors(
+                self.table, sizes, self.layers, sizes["D"], following,
+                words | (set() if tied else {"own"})):
+            if of is None:
+                self._add(name, *shape, dtype=dtype)
+            elif of in self.tensors:
+                self.tensors[name] = self.tensors[of]
 
     def _chatglm(self):
         pick = self.numbers.choice

@@ -131,7 +131,8 @@ class Tensor:
         return set().union(*(dim.letters() for dim in self.dims or ()))
 
     def alternatives(self):
-        return any(dim.alternatives for dim in self.dims or ())
+        """How many alternatives it has; 0: it is not such a list."""
+        return max((len(dim.alternatives or ()) for dim in self.dims or ()), default=0)
 
     def shape(self, sizes):
         return tuple(dim.size(sizes) for dim in self.dims)
@@ -375,15 +376,23 @@ class Instance:
                 for shape in [tensor.shape(self.sizes)]
                 for places in self._places(self.of.target, tensor)}
         for source, target in itertools.product(held, made):
-            self._move_box(source, held[source], target, *made[target][:2])
+            for ways in self._ways(source, target):
+                self._move_box(source, held[source], target, *made[target][:2], ways)
         for (number, places), (content, times, shape) in made.items():
             if set(times) > {1}:
                 raise TableError(f"{self.rule.text}: elements are made {set(times)} times")
             self._put(self.targets[number], dict(places), shape, content.tobytes())
 
-    def _move_box(self, source, held, target, made, times):
-        theirs, their_offset = self.sources[source[0]].strides(target[0], self.sizes)
-        mine, my_offset = self.targets[target[0]].strides(source[0], self.sizes)
+    def _ways(self, source, target):
+        """The pairs of alternatives, of the source and of the target, that are moved."""
+        lists = [tensor.alternatives() for tensor in (self.sources[0], self.targets[0])]
+        if all(lists):
+            return [(which, which) for which in range(lists[0])]
+        return [(target[0], source[0])]
+
+    def _move_box(self, source, held, target, made, times, ways):
+        theirs, their_offset = self.sources[source[0]].strides(ways[0], self.sizes)
+        mine, my_offset = self.targets[target[0]].strides(ways[1], self.sizes)
         fixed = dict(source[1] + target[1])
         if set(theirs) | set(dict(source[1])) != set(mine) | set(dict(target[1])):
             raise TableError(f"{self.rule.text}: its sides have other axes")

@@ -346,6 +346,30 @@ def trained(directory, model, table, mesh):
 
 
 @test
+def states(directory):
+    """an optimizer's states are converted as their weights are"""
+    values = values_in(model_of("qwen3"))
+    made = {}
+    for prefix in "", "adam_m.", "adam_v.":
+        made.update((prefix + name, (t[0], t[1], t[2] if not prefix else
+                                     bytes(b ^ len(prefix) for b in t[2])))
+                    for name, t in values.items())
+    model = os.path.join(directory, "model")
+    write(os.path.join(model, "model.safetensors"), safetensors_bytes(made))
+    write(os.path.join(model, "config.json"), content(config_of("qwen3")))
+    with forward(model, extra=("--format", "safetensors")) as other:
+        shown = values_in(other.path)
+        check(sum(name.startswith("adam_") for name in shown) == 2 * len(shown) // 3, shown)
+        with back(other.path, "qwen3") as mount:
+            same(hashes(values_in(mount.path)), hashes(values), "without states")
+            check("of an optimizer's state are left out: --optimizer keep shows them"
+                  in mount.log(), mount.log())
+        for extra in (("--optimizer", "keep"), ("--only", "."), ("--format", "safetensors")):
+            with back(other.path, "qwen3", extra=extra) as mount:
+                same(hashes(values_in(mount.path)), hashes(made), " ".join(extra))
+
+
+@test
 def lost(directory):
     """replicas make up for a lost rank; else its tensors are missed"""
     tree, strategy = trained(directory, "qwen3", "qwen3", "dp2mp2")

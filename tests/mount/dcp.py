@@ -9,6 +9,7 @@ were cut.  Random ones come from lib/dcp_trees.py; --seed S --cases N repeats so
 
 import argparse
 import hashlib
+import io
 import json
 import math
 import os
@@ -17,10 +18,12 @@ import shutil
 import struct
 import sys
 import tempfile
+import zipfile
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
+from cluster import stats  # noqa: E402
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Tensor, Tree, random_tree, torch_metadata  # noqa: E402
 from demands import check, content, demand, error_line, flip, write  # noqa: E402
@@ -452,6 +455,109 @@ def run_values(tap, directory):
         demand(run("verify", "--check", "full", to).out, "CRC")
 
 
+def run_orders(tap, directory):
+    """Tensors that the source has in another order of dimensions than row-major."""
+    rng = random.Random(31)
+
+    def stored(shape, order, chunks=None):
+        chunks = chunks or [((0,) * len(shape), shape)]
+        return Tensor("F16", shape, rng.randbytes(2 * math.prod(shape)), chunks,
+                      dict.fromkeys(range(len(chunks)), order))
+
+    halves = [((0, 0), (32, 96)), ((32, 0), (32, 96))]
+    tensors = {"matrix": stored((1024, 2048), (1, 0)),
+               "stack": stored((8, 64, 128), (0, 2, 1)),
+               "halves": stored((64, 96), (1, 0), halves),
+               "thin": stored((1, 50, 3), (0, 2, 1)),
+               "rows": stored((5, 6), (0, 1))}
+    # One of its chunks has another order than the other.
+    tensors["mixed"] = Tensor("F16", (64, 96), rng.randbytes(64 * 96 * 2), halves, {0: (1, 0)})
+    root = os.path.join(directory, "orders")
+    tree = Tree("torch", tensors, {}, rng)
+    tree.write(root)
+    with tap.test("a transposed tensor is not turned"), \
+            Mounted(root, extra=["--format", "dcp"]) as mount:
+        shown = Checkpoint(mount.path)
+        check(shown.values() == tree.expected(), "other bytes")
+        turned = [name for name in tensors
+                  if all(item.in_rows for _, _, item in shown.items(name))]
+        check(turned == ["rows", "mixed"], turned)
+    with tap.test("it is read in few reads"), \
+            Mounted(root, extra=["--format", "dcp", "--only", "matrix|stack"]) as mount:
+        Checkpoint(mount.path).values()
+        fetched = stats(mount)["fetched"]
+        least = sum(len(tensors[name].content) for name in ("matrix", "stack"))
+        # Windows are 1 MiB; three reads find out whether the source is slow.
+        check(fetched["reads"] <= 24 and fetched["bytes"] < 2 * least, fetched)
+
+
+def checked_items(root):
+    """The number of items of tensors, whose archives have true CRCs in both places."""
+    count = 0
+    for _, _, chunks in Checkpoint(root).tensors.values():
+        for _, _, file, offset, length in chunks:
+            item = content(os.path.join(root, file))[offset:offset + length]
+            with zipfile.ZipFile(io.BytesIO(item)) as archive:
+                check(archive.testzip() is None, f"{file} at {offset}")
+                entry = archive.getinfo("archive/data/0")
+            check(struct.unpack_from("<I", item, entry.header_offset + 14) == (entry.CRC,),
+                  f"{file} at {offset}: the CRC before the elements")
+            count += 1
+    return count
+
+
+def run_crcs(tap, directory):
+    """An export has the CRCs that a mount cannot have."""
+    root, out = os.path.join(directory, "summed"), os.path.join(directory, "summed-out")
+    copy, manifest = out + "-copy", os.path.join(out, "reshardfs-manifest.jsonl")
+    numbers = random.Random(7)
+    # Three items; empty tensors and scalars are items too.
+    values = {"large": ("F16", (80, 1 << 20), numbers.randbytes(160 << 20)),
+              "empty": ("F32", (0, 3), b""), "one": ("I64", (), numbers.randbytes(8)),
+              **{f"w{i}": ("F32", (i, 100), numbers.randbytes(400 * i)) for i in range(1, 5)}}
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values, {"format": "pt"}))
+    # One tensor a file.
+    words = ["--format", "dcp", "--part-size", "400"]
+    with tap.test("an export has CRCs"):
+        got = run("export", *words, root, out)
+        check(got.status == GOOD, repr(got))
+        check(checked_items(out) == 9, checked_items(out))
+        check(Checkpoint(out).values() == values, "other bytes")
+    with tap.test("verify compares them"):
+        for operands in [out], ["--check", "full", out], [*words, root, out], \
+                [*words, "--dst-strategy", "none", root, manifest]:
+            got = run("verify", *operands)
+            check(got.status == GOOD, f"{operands}: {got!r}")
+    with tap.test("an interrupted export resumes"):
+        before = {name: content(os.path.join(out, name)) for name in os.listdir(out)}
+        os.unlink(os.path.join(out, "__0_2.distcp"))
+        os.unlink(os.path.join(out, ".metadata"))
+        got = run("export", *words, root, out)
+        check(got.status == GOOD, repr(got))
+        after = {name: content(os.path.join(out, name)) for name in os.listdir(out)}
+        del before[os.path.basename(manifest)], after[os.path.basename(manifest)]
+        check(before == after, "other bytes")
+    with tap.test("a copy of a mount has none, and verify takes it"):
+        with Mounted(root, extra=words) as mount:
+            shutil.copytree(mount.path, copy, copy_function=shutil.copyfile)
+        shutil.rmtree(os.path.join(copy, ".reshardfs"), ignore_errors=True)
+        got = run("verify", *words, root, copy)
+        check(got.status == GOOD, repr(got))
+    with tap.test("a wrong CRC, a wrong element"):
+        name, chunks = "w2", Checkpoint(out).tensors["w2"][2]
+        ((_, _, file, offset, length),) = chunks
+        for tree, at in (out, length - 100), (out, 400), (copy, 400), (copy, length - 100):
+            flip(os.path.join(tree, file), offset + at)
+            got = run("verify", *words, root, tree)
+            check(got.status == NO, repr(got))
+            demand(got.out, file, name)
+            flip(os.path.join(tree, file), offset + at)
+    with tap.test("--verify reads it back"):
+        got = run("export", "--verify", *words, root, out + "-again")
+        check(got.status == GOOD, repr(got))
+        check(checked_items(out + "-again") == 9, "CRCs")
+
+
 def run_refusals(tap):
     source = source_of("torch-2.15/uneven")
     strategy = os.path.join(DATA, "torch-2.15", "uneven.strategy.ckpt")
@@ -603,6 +709,8 @@ def main():
         run_shards(tap, directory)
         run_manifest(tap, directory)
         run_values(tap, directory)
+        run_orders(tap, directory)
+        run_crcs(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)
         run_resume(tap, directory)

@@ -13,6 +13,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 import make_tree  # noqa: E402
+from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check  # noqa: E402
 from library_use import (LIBRARY, check_parts, check_records, compare,  # noqa: E402
                          content, run)
@@ -102,6 +103,13 @@ def main():
             files, _ = compare(work, source, src, None, "format=hf", "part_size=3MB")
             check(files[-1][:2] == (2**32 - 1, "model.safetensors.index.json"), files[-1])
             check(len(files) > 2 and not files[-1][3], files)
+        with tap.test("what an item has in another order, row by row"):
+            tensor = Tensor("F16", (32, 48), numbers.randbytes(32 * 48 * 2),
+                            [((0, 0), (32, 48))], {0: (1, 0)})
+            turned = os.path.join(work, "turned")
+            Tree("torch", {"w": tensor}, {}, numbers).write(turned)
+            _, copies = compare(work, turned, None, None, "format=dcp")
+            check(content(copies, "0.0") == tensor.content, "other bytes")
         with tap.test("options that take no value, a step, the cache"):
             compare(work, source, src, dst, "remove_redundancy", "select=3_40", "cache=on")
         for name, more in (("", []), (" through the cache", ["cache=on", "cache_size=8M"])):

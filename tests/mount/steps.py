@@ -10,6 +10,7 @@ there looks at the source again, so no test has to wait for that.
 
 import argparse
 import errno
+import itertools
 import json
 import os
 import random
@@ -95,7 +96,7 @@ class Saver:
 
     def gone(self, step):
         """Why a step is not shown whose first file was removed."""
-        return f"{self.path(self.name(step))}: files of it were removed"
+        return f"{self.source}: files were removed of step {self.name(step)}"
 
     def all_of(self, step):
         for _ in self.save(step):
@@ -103,7 +104,8 @@ class Saver:
 
 
 class Ranks(Saver):
-    """ModelCheckpoint: each rank for itself, by a temporary name."""
+    """ModelCheckpoint: each rank for itself, by a temporary name, in any order.  A step
+    is complete when one of the two ranks that hold each slice has saved it."""
 
     def __init__(self, directory):
         super().__init__(directory)
@@ -118,23 +120,31 @@ class Ranks(Saver):
     def alone(self, name):
         return [self.source], {**self.options(), "extra": ("--select", name)}
 
+    def file(self, rank, step):
+        return f"rank_{rank}/net-1_{step}.ckpt"
+
+    def order(self, step):
+        ranks = list(range(self.job.n_ranks))
+        random.Random(f"{SEED} {step}").shuffle(ranks)
+        return ranks
+
+    def save_rank(self, rank, step):
+        return self.rename(self.file(rank, step), self.job.file_bytes(rank, 1, step),
+                           self.file(rank, step)[:-5] + ".tmp")
+
     def save(self, step):
-        for rank in range(self.job.n_ranks):
-            base = f"rank_{rank}/net-1_{step}"
-            for _ in self.rename(base + ".ckpt", self.job.file_bytes(rank, 1, step),
-                                 base + ".tmp"):
-                yield self.is_saved(base)
+        for rank in self.order(step):
+            for _ in self.save_rank(rank, step):
+                yield self.is_saved(step)
 
-    def gone(self, step):
-        return f"{self.source}: rank 0 has no file of this step"
-
-    def is_saved(self, base):
-        return os.path.exists(self.path(base.replace(
-            base.split("/")[0], f"rank_{self.job.n_ranks - 1}") + ".ckpt"))
+    def is_saved(self, step):
+        half = self.job.n_ranks // 2
+        return all(any(os.path.exists(self.path(self.file(rank, step)))
+                       for rank in (i, i + half)) for i in range(half))
 
     def remove(self, step):
-        for rank in range(self.job.n_ranks):
-            os.unlink(self.path(f"rank_{rank}/net-1_{step}.ckpt"))
+        for rank in self.order(step):
+            os.unlink(self.path(self.file(rank, step)))
             yield
 
 
@@ -175,7 +185,8 @@ class Dcp(Saver):
 
     def save(self, step):
         made = os.path.join(self.directory, f"made-{step}")
-        random_tree(f"{SEED} {step}", "torch").write(made)
+        trees = (random_tree(f"{SEED} {step} {i}", "torch") for i in itertools.count())
+        next(tree for tree in trees if tree.tensors).write(made)
         names = sorted(os.listdir(made), key=".metadata".__eq__)
         for name in names:
             path = f"{self.name(step)}/{name}"
@@ -356,6 +367,180 @@ def steps_in_object_storage(directory):
     demand(err, "--steps all needs a directory or s3://")
 
 
+# ---- files that options name, which are read again for each step ----
+
+WEIGHTS = os.path.join(DATA, "weights")
+
+
+class Models(Saver):
+    """Hugging Face models without their config.json."""
+
+    origin = os.path.join(WEIGHTS, "models", "qwen3")
+
+    def name(self, step):
+        return f"step-{step}"
+
+    def save(self, step):
+        for name in sorted(os.listdir(self.origin), key=lambda n: n.endswith(".json")):
+            if "safetensors" in name:
+                for _ in self.put(f"{self.name(step)}/{name}",
+                                  content(os.path.join(self.origin, name))):
+                    yield False
+
+
+class Genuine(Models):
+    """A whole model of MindSpore."""
+
+    origin = os.path.join(WEIGHTS, "mindspore", "qwen3")
+
+
+def files_of_options(directory):
+    """Files and directories outside of SOURCE, and a link in one of them."""
+    os.makedirs(os.path.join(directory, "model"))
+    config = content(os.path.join(WEIGHTS, "models", "qwen3", "config.json"))
+    write(os.path.join(directory, "model", "config.json"), config)
+    write(os.path.join(directory, "blobs", "t"), b'{"tokens": 3}')
+    write(os.path.join(directory, "model", "tokenizer.json"), b'{"tokens": 3}')
+    write(os.path.join(directory, "own.rules"), content(os.path.join(
+        HERE, "..", "tables", "qwen3.rules")))
+    write(os.path.join(directory, "names.json"), b'{"up.weight": "down.proj"}')
+    os.makedirs(os.path.join(directory, "strategies"))
+
+
+def options_with_files(directory):
+    """(saver, options of a mount with paths below the directory)"""
+    ranks = Ranks(os.path.join(directory, "ranks"))
+    os.symlink(ranks.job.strategy, os.path.join(directory, "strategies", "s.ckpt"))
+    strategy = os.path.relpath(ranks.job.strategy, directory)
+    yield ranks, ["--src-strategy", "strategies", "--dst-strategy", "none"]
+    yield ranks, ["--src-strategy", strategy, "--dst-strategy", "strategies",
+                  "--rename", "names.json"]
+    models = Models(os.path.join(directory, "models"))
+    for table in ("auto", "qwen3", "own.rules"):
+        yield models, ["--convert", table, "--from", "hf", "--config", "model/config.json"]
+    yield models, ["--format", "hf", "--model-files", "model"]
+    genuine = Genuine(os.path.join(directory, "genuine"))
+    for config in ("model", "model/config.json"):
+        yield genuine, ["--convert", "auto", "--from", "mindspore", "--config", config]
+
+
+def hashes_in(words, where, below=""):
+    """Mounts in the background, from the directory of the options' files."""
+    point = tempfile.mkdtemp(dir=where)
+    done = subprocess.run([reshardfs_program(), "mount", "--log-to", "file:log", *words, point],
+                          cwd=where, check=False)
+    check(done.returncode == 0, content(os.path.join(where, "log")).decode())
+    try:
+        return hash_tree(os.path.join(point, below))
+    finally:
+        check(run("umount", point).status == GOOD, "it cannot be unmounted")
+
+
+@test
+def files_of_options_are_found_when_a_step_is_planned(directory):
+    """A daemon in its sandbox reads them again, by relative paths too."""
+    files_of_options(directory)
+    for saver, words in options_with_files(directory):
+        saver.all_of(10)
+        alone = hashes_in(words + [saver.alone(saver.name(10))[0][0]], directory)
+        check(alone, f"{words}: a mount of one step has no file")
+        try:
+            found = hashes_in(words + ["--steps", "all", saver.source], directory,
+                              saver.name(10))
+        except OSError:
+            check(False, f"{words}: " + content(os.path.join(directory, "log")).decode())
+        check(not tree_difference(alone, found), f"{words}: {tree_difference(alone, found)}")
+
+
+# ---- ranks without a file ----
+
+def inode(mount, name):
+    return os.stat(os.path.join(mount.path, name)).st_ino
+
+
+@test
+def ranks_that_save_later_do_not_change_a_step(directory):
+    """What was opened, and a working directory, stay valid when the last ranks save."""
+    saver = Ranks(directory)
+    steps = saver.save(20)
+    while not next(steps):
+        pass
+    rest = sorted(os.listdir(saver.source))
+    check(len(rest) < saver.job.n_ranks + 1, str(rest))
+    with mounted(saver) as mount:
+        check(shown(mount) == ["1_20", "latest"], f"{shown(mount)}: {status_of(mount)}")
+        number = inode(mount, "1_20")
+        demand_step(saver, mount, "1_20")
+        for _ in steps:
+            os.path.exists(os.path.join(mount.path, "absent"))
+            check(inode(mount, "1_20") == number, "the step has become another one")
+        demand_step(saver, mount, "1_20")
+        for _ in saver.remove(20):
+            os.path.exists(os.path.join(mount.path, "absent"))
+            check(shown(mount) in ([], ["1_20", "latest"]), str(shown(mount)))
+        check(shown(mount) == [], str(shown(mount)))
+
+
+@test
+def a_step_that_is_removed_is_not_shown_again(directory):
+    """The ranks that still have their files hold all slices, but the step is going."""
+    saver = Ranks(directory)
+    saver.all_of(20)
+    with mounted(saver) as mount:
+        demand_step(saver, mount, "1_20")
+        os.unlink(saver.path(saver.file(3, 20)))
+        os.path.exists(os.path.join(mount.path, "absent"))
+        check(shown(mount) == [] and saver.is_saved(20), str(shown(mount)))
+        demand(why(mount, "1_20"), ": files were removed of step 1_20")
+        os.unlink(saver.path(saver.file(4, 20)))
+        os.path.exists(os.path.join(mount.path, "absent"))
+        check(shown(mount) == [], str(shown(mount)))
+    with mounted(saver) as mount:
+        demand_step(saver, mount, "1_20")
+
+
+@test
+def lost_slices_are_shown_only_if_allowed(directory):
+    """With --allow-missing a step without both holders of a slice is shown when a later
+    one is saved: until then the ranks may be writing it."""
+    saver = Ranks(directory)
+    for rank in (0, 2, 3, 6, 7):
+        for _ in saver.save_rank(rank, 20):
+            pass
+    allowed = {**saver.options(), "extra": STEPS + ("--allow-missing",)}
+    with mounted(saver) as strict, Mounted(saver.source, **allowed) as mount:
+        for each in (strict, mount):
+            check(shown(each) == [], str(shown(each)))
+            demand(why(each, "1_20"), "rank 1 has no file of this step")
+        for _ in saver.save_rank(5, 30):
+            pass
+        check(not os.path.exists(os.path.join(strict.path, "1_20")), "slices are lost")
+        check(os.path.exists(os.path.join(mount.path, "1_20")), str(status_of(mount)))
+        check(shown(mount) == ["1_20", "latest"], str(shown(mount)))
+        folder = os.path.join(mount.path, "1_20", "rank_0")
+        try:
+            content(os.path.join(folder, os.listdir(folder)[0]))
+        except OSError as e:
+            check(e.errno == errno.EIO, str(e))
+        else:
+            check(False, "a file with lost slices can be read")
+
+
+@test
+def other_ranks_do_not_stand_in_without_replicas(directory):
+    saver = Ranks(directory)
+    for rank in range(1, 8):
+        for _ in saver.save_rank(rank, 20):
+            pass
+    with mounted(saver, "--replicas", "off") as mount:
+        check(shown(mount) == [], str(shown(mount)))
+        demand(why(mount, "1_20"), "rank 0 has no file of this step")
+        for _ in saver.save_rank(0, 20):
+            pass
+        check(os.path.exists(os.path.join(mount.path, "1_20")), str(status_of(mount)))
+        demand_step(saver, mount, "1_20")
+
+
 # ---- Checkpoint 2.0, and directories that are saved into again ----
 
 @test
@@ -476,17 +661,16 @@ def the_command_lists_and_waits(directory):
     with mounted(saver) as mount:
         waits = [subprocess.Popen([reshardfs_program(), "steps", "--wait", word, mount.path])
                  for word in ("1_40", "40")]
-        steps = saver.save(40)
-        for _ in range(6):
-            next(steps)
+        for rank in range(3):
+            for _ in saver.save_rank(rank, 40):
+                pass
         os.path.isdir(os.path.join(mount.path, "1_40"))
         got = run("steps", mount.path)
         check(got.status == GOOD, repr(got))
         demand(got.out, "1_20  complete", "1_40  not shown",
                ": rank 3 has no file of this step")
         check(all(w.poll() is None for w in waits), "a wait has ended too early")
-        for _ in steps:
-            pass
+        saver.all_of(40)
         for w in waits:
             check(w.wait(60) == 0, "a wait fails")
         got = run("steps", "--json", mount.path)

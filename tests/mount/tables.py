@@ -17,6 +17,7 @@ SRC = os.environ.get("srcdir", ".")
 TOP = os.environ.get("top_srcdir", os.path.join(SRC, ".."))
 sys.path.insert(0, os.path.join(SRC, "lib"))
 
+import random_models  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
@@ -203,9 +204,9 @@ MADE_UP = {
 }
 
 
-def there_and_back(table, shapes, directory):
+def there_and_back(table, shapes, directory, config=None):
     """Checks the table against the model, and against what it makes of it."""
-    model = made_model(os.path.join(directory, "hf"), shapes, CONFIG)
+    model = made_model(os.path.join(directory, "hf"), shapes, config or CONFIG)
     said = convert_json("check", table, model)
     check(said["from"] == "hf" and not said["findings"], said["findings"])
     used = {t["name"] for made in said["tensors"] for t in made["of"]}
@@ -267,6 +268,7 @@ def test_words(tap):
             ((), "list, show or check is missing"), (("lost",), "expected list, show or check"),
             (("list", "x"), "too many operands"), (("show",), "TABLE is missing"),
             (("check",), "TABLE is missing"), (("check", "qwen3", "a", "b"), "too many operands"),
+            (("check", "auto"), "auto needs SOURCE"),
             (("check", "qwen3", "--from", "hf"), "--from needs SOURCE"),
             (("check", "qwen3", "--select", "mtime"), "--select needs SOURCE"),
             (("show", "qwen3", "--json"), "does not take --json"),
@@ -324,6 +326,41 @@ def test_made_up(tap, directory):
     for table, shapes in MADE_UP.items():
         with tap.test(f"{table} there and back"):
             there_and_back(table, shapes, os.path.join(directory, table))
+    for table in random_models.FAMILIES:
+        for seed in 1, 2:
+            model = random_models.Model(seed, table)
+            with tap.test(f"{model} there and back"):
+                there_and_back(table, {name: t[1] for name, t in model.tensors.items()},
+                               os.path.join(directory, f"{table}.{seed}"), model.config)
+    tap.equal(set(NAMES) - set(random_models.KINDS), set(), "every table has random models")
+
+
+def test_auto(tap, directory):
+    """The table that a mount with --convert auto uses."""
+    model = os.path.join(WEIGHTS, "models", "qwen3_moe")
+    with tap.test("auto checks the table of the model's architecture"):
+        said = convert("check", "auto", model)
+        check(said.status == GOOD and "qwen3_moe.rules: " in said.out, said)
+        check(convert_json("check", "auto", model) == convert_json("check", "qwen3_moe", model),
+              said)
+    with tap.test("of several tables, auto checks the first that converts all of SOURCE"):
+        for table, seed in ("llama", 1), ("llama-concat", 2), ("qwen2", 3):
+            made = random_models.Model(seed, "qwen2")
+            at = os.path.join(directory, "auto", table)
+            hf = made_model(os.path.join(at, "hf"),
+                            {name: t[1] for name, t in made.tensors.items()}, made.config)
+            other = made_model(os.path.join(at, "ms"), {
+                t["name"]: t["shape"] for t in convert_json("check", table, hf)["tensors"]})
+            chosen = convert_json("check", "--config", hf, "auto", other)
+            check(os.path.basename(chosen["table"]) == f"{table}.rules", chosen["table"])
+    with tap.test("auto without config.json, and for a model that no table supports"):
+        at = os.path.join(directory, "auto", "none")
+        made_model(at, {"a.weight": (2,)})
+        said = convert("check", "auto", at)
+        check(said.status == INPUT and "use --config" in said.err, said)
+        made_model(at, {"a.weight": (2,)}, {"architectures": ["XForCausalLM"]})
+        said = convert("check", "auto", at)
+        check(said.status == INPUT and "no table supports XForCausalLM" in said.err, said)
 
 
 def examples_of_manual():
@@ -395,6 +432,7 @@ def main():
         test_genuine(tap)
         test_ranks(tap, directory)
         test_made_up(tap, directory)
+        test_auto(tap, directory)
         test_manual(tap, directory)
         test_faults(tap, directory)
     return tap.finish()

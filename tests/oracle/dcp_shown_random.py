@@ -48,14 +48,14 @@ def load_by_torch(root):
     lacks = ("torch.uint16", "torch.uint32", "torch.uint64") if not alone else ()
     described = dcp.FileSystemReader(root).read_metadata().state_dict_metadata
     others = {name: "not loaded" for name, t in described.items() if not hasattr(t, "size")}
-    found = {name: torch.zeros(t.size, dtype=t.properties.dtype)
+    found = {name: torch.empty(t.size, dtype=t.properties.dtype)
              for name, t in described.items()
              if name not in others and str(t.properties.dtype) not in lacks}
     found.update(others)
     dcp.load(found, checkpoint_id=root, **alone)
     others = {name: repr(found.pop(name)) for name in others}
     for name, tensor in found.items():
-        one = {name: torch.zeros_like(tensor)}
+        one = {name: torch.empty_like(tensor)}
         dcp.load(one, checkpoint_id=root, **alone)
         assert digest(one[name]) == digest(tensor), f"{name} alone is another tensor"
     return {name: [str(t.dtype), list(t.shape), digest(t)]

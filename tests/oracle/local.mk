@@ -26,6 +26,7 @@ ORACLE += \
 HUGGING_FACE = \
 	oracle/hugging_face.py \
 	oracle/transformers_opens.py \
+	oracle/quantised_opens.py \
 	oracle/config_says.py \
 	oracle/dcp_loads_distributed.py
 
@@ -54,6 +55,7 @@ EXTRA_DIST += \
 	lib/random_models.py \
 	lib/behaviour.py \
 	lib/behaviour_cases.py \
+	lib/model_families.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
 	lib/quantised.py \

@@ -31,6 +31,8 @@ LATENT = {"q_lora_rank": 20, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "n_group
           "qk_rope_head_dim": 4, "v_head_dim": 10, "num_key_value_heads": 4,
           "n_routed_experts": 4, "n_shared_experts": 1, "topk_group": 1,
           "first_k_dense_replace": 1, "head_dim": 4}
+ROUTED = {"n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+          "first_k_dense_replace": 1}
 LATENT4 = {"num_key_value_heads": 1, "head_dim": 16, "q_lora_rank": 20, "o_groups": 2,
            "o_lora_rank": 12, "n_routed_experts": 4, "n_shared_experts": 1, "hc_mult": 4,
            "num_nextn_predict_layers": 0, "partial_rotary_factor": 0.25,
@@ -55,7 +57,25 @@ MODELS = {
     "qwen2": ("Qwen2", {}, ("llama", "llama-concat", "megatron")),
     "mistral": ("Mistral", {"head_dim": 14}, ("llama", "llama-concat")),
     "glm-4": ("Glm", {"head_dim": 12, "attention_bias": True}, ("glm",)),
+    "qwen2.5": ("Qwen2", {"tie_word_embeddings": True}, ("qwen2",)),
+    "qwen2-moe": ("Qwen2Moe", {**MIXTURE, "num_experts": 12, "mlp_only_layers": [1],
+                               "shared_expert_intermediate_size": 40}, ("qwen2_moe",)),
+    "mixtral": ("Mixtral", {"num_local_experts": 4}, ("mixtral",)),
+    "glm-4-0414": ("Glm4", {"head_dim": 12, "attention_bias": True}, ("glm4",)),
+    "glm-4.5": ("Glm4Moe", {**MIXTURE, **ROUTED, "head_dim": 12, "attention_bias": True,
+                            "use_qk_norm": True}, ("glm4_moe",)),
+    "deepseek-v2": ("DeepseekV2", {**MIXTURE, **LATENT}, ("deepseek_v2",)),
+    "phi-3": ("Phi3", {"tie_word_embeddings": False}, ("phi3",)),
+    "gemma-2": ("Gemma2", {"head_dim": 14}, ("gemma2",)),
+    "gemma-3": ("Gemma3", {"head_dim": 14}, ("gemma3",)),
+    "nemotron": ("Nemotron", {}, ("nemotron",)),
+    "gpt-oss": ("GptOss", {"head_dim": 14, "num_local_experts": 4, "num_experts_per_tok": 2},
+                ("gpt_oss",)),
+    "minimax-m2": ("MiniMaxM2", {"head_dim": 14, "num_local_experts": 4,
+                                 "num_experts_per_tok": 2}, ("minimax_m2",)),
 }
+# Classes of configurations that have other names than their models.
+CONFIGURATIONS = {"Gemma3": "Gemma3TextConfig"}
 
 
 # ---- under RSH_HF_PYTHON ----
@@ -66,7 +86,8 @@ def make(root):
     import transformers
     torch.manual_seed(7)
     for name, (stem, own, _) in MODELS.items():
-        configuration = getattr(transformers, f"{stem}Config")(**{**COMMON, **own})
+        kind = CONFIGURATIONS.get(stem, f"{stem}Config")
+        configuration = getattr(transformers, kind)(**{**COMMON, **own})
         model = getattr(transformers, f"{stem}ForCausalLM")(configuration)
         with torch.no_grad():
             # Biases and norms begin as zeros and ones.

@@ -13,6 +13,7 @@ mindformers has a converter, it has to make the same in this very process.
 With RSH_ORACLE_PYTHON and RSH_MINDFORMERS mindformers is asked, else that is skipped.
 """
 
+import itertools
 import json
 import math
 import os
@@ -27,14 +28,12 @@ import random_models  # noqa: E402
 import rsh_mount  # noqa: E402
 import rule_tables  # noqa: E402
 from checkpoint2_trees import parameter_of  # noqa: E402
-from demands import content, write  # noqa: E402
+from demands import content  # noqa: E402
 from random_jobs import Tree  # noqa: E402
 from rsh_mount import Mounted  # noqa: E402
 from safetensors_format import NAMES, values_of  # noqa: E402
 
 PAIRS = 100
-# An optimizer's states, as the two forms call them.
-STATES = (("exp_avg.", "adam_m."), ("exp_avg_sq.", "adam_v."))
 TYPES = {short: name for name, short in NAMES.items() if name != "Int4"}
 
 
@@ -55,8 +54,9 @@ def live_differences(model, mindspore, back):
     """Of the naive references, from what mindformers makes."""
     lines, ways = [], (("forward", model.tensors, mindspore), ("back", mindspore, back))
     for way, given, expected in ways:
+        states = tuple(itertools.chain(*rule_tables.load_table(model.table).states))
         given = {name: tensor for name, tensor in given.items()
-                 if not name.startswith(sum(STATES, ()))}
+                 if not name.startswith(states)}
         found = getattr(mindformers_convert, way)(model.table, model.config, given) or {}
         for name, (shape, values) in found.items():
             mine = expected.get(name)
@@ -92,19 +92,18 @@ class Case:
         return ", ".join([self.model.table, self.model.dtype, *self.features])
 
     def _table(self):
-        """(what --convert is told, the table): a shipped one, or a file that says how
-        an optimizer's states are called."""
+        """(what --convert is told, the table).  Some models have states of an optimizer
+        that the table names."""
+        table = rule_tables.load_table(self.model.table)
         if self.numbers.random() < 0.8 or {"fp8", "prediction layers"} & {*self.features}:
-            return self.model.table, rule_tables.load_table(self.model.table)
+            return self.model.table, table
         self.features.append("states")
+        states = self.numbers.sample(table.states, 2)
         self.model.tensors.update(
             (prefix + name, ("F32", shape, self.numbers.randbytes(4 * math.prod(shape))))
             for name, (_, shape, _) in list(self.model.tensors.items())
-            for prefix, _ in STATES if not name.endswith("inv_freq"))
-        lines = "".join(f"state {theirs} = {ours}\n" for theirs, ours in STATES)
-        text = content(rule_tables.table_path(self.model.table)).decode() + lines
-        path = write(os.path.join(self.work, "own.rules"), text.encode())
-        return path, rule_tables.Table(text)
+            for prefix, _ in states if not name.endswith("inv_freq"))
+        return self.model.table, table
 
     def check(self):
         back = self.table.convert(self.mindspore, self.model.config, "mindspore")
@@ -192,6 +191,8 @@ class Case:
     def _back(self, root, strategy, where, described=False):
         config = os.path.join(self.root, "config.json")
         words = self.words("mindspore", "--config", config, "--format", "hf")
+        if "states" in self.features:
+            words += ["--optimizer", "keep"]
         if self.numbers.random() < 0.5:
             words += ["--part-size", str(self.numbers.choice((2000, 9000)))]
         with Mounted(root, src_strategy=strategy, described=described,

@@ -9,7 +9,7 @@ top=${top_srcdir:-../..}
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy plan converter weights storage source contents formats read outputs vfs fuse copy app lib"
+layers="util tensor wire strategy plan weights storage source contents formats read outputs vfs fuse copy app lib"
 number=0
 
 # report RESULT DESCRIPTION
@@ -23,7 +23,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 14))"
+echo "1..$(($(echo "$layers" | wc -w) + 15))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -51,7 +51,7 @@ report "$(grep -rnE '#include <sasl/' "$top/src" "$top/include" |
 	"only storage/cache/ includes libsasl2"
 report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
 	grep -v "^$top/src/util/")" "only util/ includes LZ4"
-report "$(grep -nE '#include "rsh/(tensor|strategy|plan|converter|weights)/|#include "rsh/storage/(cache|servers|store|io)\.h"' \
+report "$(grep -nE '#include "rsh/(tensor|strategy|plan|weights)/|#include "rsh/storage/(cache|servers|store|io)\.h"' \
 	"$top"/src/storage/objects/*.[ch] "$top/include/rsh/storage/objects.h")" \
 	"storage/objects/ stands on util/ and wire/ alone"
 report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2|dcp)\b' \
@@ -61,16 +61,18 @@ report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 	"no room includes what is private to another"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/tensor" "$top/src/strategy" "$top/src/plan" \
-	"$top/src/converter" "$top/src/weights" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"$top/src/weights" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
 	"what is below storage/ does no I/O"
-report "$(grep -nE '#include "rsh/(tensor|wire|strategy|plan|converter|weights)/|#include "rsh/storage/(objects|store|io)\.h"' \
+report "$(grep -nE '#include "rsh/(tensor|wire|strategy|plan|weights)/|#include "rsh/storage/(objects|store|io)\.h"' \
 	"$top"/src/storage/cache/*.[ch] "$top/include/rsh/storage/cache.h" \
 	"$top/include/rsh/storage/servers.h")" \
 	"storage/cache/ stands on util/ alone"
-report "$(grep -nE '#include "rsh/(tensor|strategy|plan|converter|weights)/' \
+report "$(grep -nE '#include "rsh/(tensor|strategy|plan|weights)/' \
 	"$top"/src/storage/store/*.[ch] "$top/include/rsh/storage/store.h" \
 	"$top/include/rsh/storage/io.h")" \
 	"storage/store/ knows no tensor, strategy or plan"
+report "$(grep -nE '#include "(rsh/plan/(conversion|slices|redistribution|rank_list)\.h|plan/converter/)' \
+	"$top"/src/plan/*.[ch])" "plan/ plans without plan/converter/"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"
 # A file that is not listed is not in the tarball.

@@ -5,7 +5,7 @@
 
 #include "strategy_support.h"
 
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 
 #define MAX_FILES 64
 

@@ -630,10 +630,15 @@ static void fetch(const struct scene *s, const struct rsh_piece *p,
 }
 
 void scene_read(const struct scene *s, uint32_t file, uint64_t from,
-		       uint64_t len, uint8_t *out)
+		uint64_t len, uint8_t *out)
 {
-	struct rsh_piece_iter *it = rsh_piece_iter_new(s->plan, file, from,
-						       len, NULL);
+	scene_take(s, rsh_piece_iter_new(s->plan, file, from, len, NULL), from,
+		   len, out);
+}
+
+void scene_take(const struct scene *s, struct rsh_piece_iter *it, uint64_t from,
+		uint64_t len, uint8_t *out)
+{
 	static struct rsh_piece row[1 << 15];
 	struct rsh_piece p;
 	unsigned n_row = 0;

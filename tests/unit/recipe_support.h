@@ -96,6 +96,9 @@ void scene_cases(uint64_t (*each)(void));
 /* Reads a range of a virtual file, taking rows together or one by one. */
 void scene_read(const struct scene *s, uint32_t file, uint64_t from,
 		uint64_t len, uint8_t *out);
+/* Does the same with an iterator that begins at `from`, which it frees. */
+void scene_take(const struct scene *s, struct rsh_piece_iter *it, uint64_t from,
+		uint64_t len, uint8_t *out);
 /* Makes the bytes that a box of a target has to have, one element after the
  * other, and says how many they are.  *all, if not NULL, says whether files have
  * all of them. */

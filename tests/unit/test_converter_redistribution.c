@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "rsh/converter/redistribution.h"
+#include "rsh/plan/redistribution.h"
 
 #define MAX_RANKS 64
 

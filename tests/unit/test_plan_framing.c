@@ -298,6 +298,40 @@ static void parts_say_what_they_are(void **state)
 	job_free(j);
 }
 
+/* Returns whether a distributed checkpoint keeps this order of a Float32
+ * tensor. */
+static bool keeps_order(unsigned n, const int64_t *dims, const uint8_t *order)
+{
+	struct rsh_record_shape s = {
+		.name = "w", .dtype = RSH_DTYPE_FLOAT32, .n_dims = (uint8_t)n,
+		.dims = dims, .order = order, .content_bytes = 4,
+	};
+
+	for (unsigned i = 0; i < n; i++)
+		s.content_bytes *= (uint64_t)dims[i];
+	return rsh_dcp_framing.keeps_order(&s);
+}
+
+/* Items have whole rows of the first dimension in any case: many ranks load
+ * some rows, and a loader loads the whole item for any part of it. */
+static void items_keep_the_order_of_the_source(void **state)
+{
+	static const uint8_t turned[] = { 1, 0 }, stack[] = { 0, 2, 1 };
+	static const uint8_t thin[] = { 0, 2, 1 };
+
+	(void)state;
+	/* 64 MiB are one item, more are several. */
+	assert_true(keeps_order(2, (int64_t[]){ 4096, 4096 }, turned));
+	assert_false(keeps_order(2, (int64_t[]){ 4096, 4097 }, turned));
+	/* The rows are matrices of 32 MiB, of 128 MiB. */
+	assert_true(keeps_order(3, (int64_t[]){ 64, 4096, 2048 }, stack));
+	assert_false(keeps_order(3, (int64_t[]){ 64, 8192, 4096 }, stack));
+	assert_false(keeps_order(3, (int64_t[]){ 1, 8192, 4096 }, thin));
+	assert_null(rsh_ckpt_framing.keeps_order);
+	assert_null(rsh_safetensors_framing.keeps_order);
+	assert_null(rsh_hf_framing.keeps_order);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -313,6 +347,7 @@ int main(void)
 		cmocka_unit_test(strings_are_refused),
 		cmocka_unit_test(parts_are_filled_in_order),
 		cmocka_unit_test(parts_say_what_they_are),
+		cmocka_unit_test(items_keep_the_order_of_the_source),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/formats/ranks.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/wire/ckpt.h"

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/source.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/arena.h"

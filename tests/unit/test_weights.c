@@ -224,6 +224,14 @@ static void test_state(void **state)
 			NULL, MS, in, "a 1\nexp.a 1\nsq.a 1\n");
 	assert_converts("state exp. = adam_m.\na = b\n", NULL, HF,
 			"a 1 exp.a 1", "adam_m.b 1\nb 1\n");
+	model_begin(&m, "state exp. = adam_m.\na = b\n", NULL);
+	model_add_lines(&m, in);
+	m.leave_states = true;
+	assert_made(&m, MS, "a 1\n");
+	assert_non_null(strstr(m.log, "1 tensor of an optimizer's state are "
+			       "left out: --optimizer keep shows them "
+			       "(adam_m.b)"));
+	model_end(&m);
 	assert_refused("state exp. = adam_m.\na[x] + c[x] = b[(x | x)]\n",
 		       NULL, HF, "a 1 c 1 exp.a 1", "T:2: exp.c is missing");
 }

@@ -2,8 +2,8 @@
 /* Random rules against what a rule means, taken element by element.
  *
  * A case draws letters with sizes and lays them out on both sides: in one
- * tensor with alternatives, and in one tensor for each of them, some letters as
- * holes of names.  The meaning is a loop over all values of all letters, each
+ * tensor with alternatives, and in one tensor for each of them or in another
+ * one with alternatives, some letters as holes of names.  The meaning is a loop over all values of all letters, each
  * of which says which element of which tensor is which; it shares nothing with
  * weights/, which makes parts of the rule's text.  Both directions are compared, and one
  * after the other gives back what was there.
@@ -53,9 +53,11 @@ struct drawn {
 	uint32_t sizes[MAX_LETTERS];
 	uint32_t n_pairs;
 	bool common[MAX_LETTERS];         /* in all pairs, in no alternative */
-	struct product parts[MAX_PAIRS];  /* the alternatives */
+	/* the alternatives, and the same letters as many[0] has them */
+	struct product parts[MAX_PAIRS], others[MAX_PAIRS];
 	struct layout one;                /* the tensor that has them */
 	struct layout many[MAX_PAIRS];
+	bool both; /* many[0] has alternatives too, and is the only one */
 	enum rsh_side side_of_one;
 	uint32_t n_layers; /* 0: names have no shared hole */
 	bool all_known;    /* by `let` */
@@ -90,8 +92,10 @@ static void draw_letters(struct drawn *r)
 		r->known[i] = r->all_known || below(2);
 		r->common[i] = below(2);
 		for (uint32_t p = 0; p < r->n_pairs && !r->common[i]; p++)
-			if (below(3))
+			if (below(3)) {
 				put(&r->parts[p], i);
+				put(&r->others[p], i);
+			}
 	}
 	for (uint32_t i = n; i < MAX_LETTERS; i++)
 		r->sizes[i] = 0;
@@ -127,8 +131,10 @@ static void draw_layouts(struct drawn *r)
 		l->alternatives = -1;
 		for (uint32_t i = 0; i < MAX_LETTERS; i++)
 			if ((r->common[i] && r->sizes[i]) ||
-			    has(&r->parts[p], i))
+			    (has(&r->parts[p], i) && !r->both))
 				lay_out(l, i, !hole_of_one[i] && below(5) == 0);
+		if (r->both)
+			l->alternatives = (int)below(l->n_dims);
 	}
 }
 
@@ -141,6 +147,7 @@ static void draw(struct drawn *r)
 		r->all_known = below(2);
 		r->side_of_one = below(2);
 		r->n_layers = below(3);
+		r->both = below(4) == 0;
 		draw_letters(r);
 		elements = 1;
 		for (uint32_t i = 0; i < MAX_LETTERS; i++)
@@ -169,6 +176,19 @@ static void say_product(char *text, const struct product *p)
 		say(text, " %c", 'a' + (int)p->letters[i]);
 }
 
+/* Gives the alternatives as the tensor has them. */
+static const struct product *parts_of(const struct drawn *r,
+				      const struct layout *l)
+{
+	return l == &r->one ? r->parts : r->others;
+}
+
+/* Gives the number of tensors that are not `one`. */
+static uint32_t count_many(const struct drawn *r)
+{
+	return r->both ? 1 : r->n_pairs;
+}
+
 static void say_tensor(const struct drawn *r, const struct layout *l,
 		       const char *name, char *text)
 {
@@ -183,7 +203,7 @@ static void say_tensor(const struct drawn *r, const struct layout *l,
 		for (uint32_t p = 0; (int)d == l->alternatives &&
 				     p < r->n_pairs; p++) {
 			say(text, p ? "|" : " (");
-			say_product(text, &r->parts[p]);
+			say_product(text, &parts_of(r, l)[p]);
 		}
 		if ((int)d == l->alternatives)
 			say(text, ")");
@@ -204,7 +224,7 @@ static void say_rule(const struct drawn *r, char *text)
 		if (s == (int)r->side_of_one)
 			say_tensor(r, &r->one, "o", text);
 		for (uint32_t p = 0; s != (int)r->side_of_one &&
-				     p < r->n_pairs; p++) {
+				     p < count_many(r); p++) {
 			say(text, p ? " + " : "");
 			say_tensor(r, &r->many[p], names[p], text);
 		}
@@ -269,7 +289,8 @@ static uint64_t index_in(const struct drawn *r, const struct layout *l,
 				begin += size_of(r, &r->parts[p]);
 			width += size_of(r, &r->parts[p]);
 		}
-		n = n * width + begin + place_in(r, &r->parts[pair], at);
+		n = n * width + begin +
+		    place_in(r, &parts_of(r, l)[pair], at);
 	}
 	return n * size_of(r, &l->after[d]) + place_in(r, &l->after[d], at);
 }
@@ -356,8 +377,10 @@ static void mean(const struct drawn *r, struct form *forms)
 				value++;
 				*element(r, &forms[one], &r->one, "o", layer, p,
 					 at) = value;
-				*element(r, &forms[!one], &r->many[p], names[p],
-					 layer, p, at) = value;
+				*element(r, &forms[!one],
+					 &r->many[r->both ? 0 : p],
+					 names[r->both ? 0 : p], layer, p,
+					 at) = value;
 			} while (next_values(r, p, at));
 		}
 }

@@ -72,12 +72,15 @@ static uint64_t first_of(const struct rsh_record_shape *s, const uint64_t *at)
 {
 	uint64_t first = 0;
 
-	for (unsigned i = 0; i < s->n_dims; i++)
-		first = first * (uint64_t)s->dims[i] + at[i];
+	for (unsigned i = 0; i < s->n_dims; i++) {
+		const unsigned d = s->order ? s->order[i] : i;
+
+		first = first * (uint64_t)s->dims[d] + at[d];
+	}
 	return first;
 }
 
-/* Chunks of random shapes are boxes whose elements follow each other, and have
+/* Chunks of random shapes and orders are boxes whose elements follow each other, and have
  * all elements. */
 static void test_random_chunks(void **state)
 {
@@ -89,6 +92,7 @@ static void test_random_chunks(void **state)
 	srandom(seed);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		int64_t dims[5];
+		uint8_t order[5];
 		const unsigned n = (unsigned)random() % 6;
 		struct rsh_record_shape s;
 		struct rsh_torch_chunk c;
@@ -96,8 +100,15 @@ static void test_random_chunks(void **state)
 
 		for (unsigned i = 0; i < n; i++)
 			dims[i] = 1 + random() % (1L << random() % 14);
+		for (unsigned i = 0; i < n; i++) {
+			const unsigned k = (unsigned)random() % (i + 1);
+
+			order[i] = order[k];
+			order[k] = (uint8_t)i;
+		}
 		s = shape_of(random() % 2 ? RSH_DTYPE_FLOAT64 :
 					    RSH_DTYPE_FLOAT16, n, dims);
+		s.order = random() % 2 ? order : NULL;
 		if (s.content_bytes > MIB * MIB)
 			continue;
 		bytes = rsh_torch_chunk_bytes(&s);
@@ -150,6 +161,10 @@ static ssize_t item_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
 		       uint64_t bytes, size_t n_tail)
 {
+	const struct rsh_record_shape s = {
+		.dtype = t, .n_dims = (uint8_t)n,
+	};
+	struct rsh_torch_chunk c = { .bytes = bytes };
 	static const char *const names[] = {
 		"archive/data.pkl", "archive/byteorder", "archive/data/0",
 		"archive/version",
@@ -163,8 +178,10 @@ static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
 	struct rsh_error err;
 	uint64_t at;
 
-	it.n_head = rsh_torch_item_head(t, n, sizes, bytes, it.head);
-	it.n_tail = rsh_torch_item_tail(t, n, sizes, bytes, it.tail);
+	for (unsigned i = 0; i < n; i++)
+		c.sizes[i] = sizes[i];
+	it.n_head = rsh_torch_item_head(&s, &c, it.head);
+	it.n_tail = rsh_torch_item_tail(&s, &c, it.tail);
 	assert_int_equal(it.n_head % RSH_TORCH_ALIGNMENT, 0);
 	assert_true(it.n_head <= sizeof(it.head));
 	assert_int_equal(it.n_tail, n_tail);

@@ -135,7 +135,7 @@ static struct rsh_weights_options model_options(struct model *m,
 {
 	return (struct rsh_weights_options){
 		.table = m->table, .config = m->config, .from = from,
-		.unlisted = m->unlisted,
+		.unlisted = m->unlisted, .leave_states = m->leave_states,
 		.wanted = m->only ? model_wants : NULL,
 		.note = model_note, .ctx = m,
 	};

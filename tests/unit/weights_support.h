@@ -29,6 +29,7 @@ struct model {
 	struct rsh_offer *in, *out;
 	uint32_t n, cap, n_out;
 	enum rsh_unlisted unlisted;
+	bool leave_states;
 	enum rsh_dtype dense; /* for quantised tensors; UNKNOWN: by itself */
 	const char *only;    /* names that begin so are wanted; NULL: all */
 	char log[MODEL_LOG]; /* notes, or what a check tells */

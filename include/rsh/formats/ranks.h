@@ -3,7 +3,7 @@
  * the general writer: every tensor in the files is offered whole, with the cut
  * that the source's strategy gives.
  *
- * It does not follow MindSpore's converter; see converter/conversion.h for
+ * It does not follow MindSpore's converter; see plan/conversion.h for
  * that. */
 #ifndef RSH_FORMATS_RANKS_H
 #define RSH_FORMATS_RANKS_H

@@ -4,7 +4,7 @@
 #ifndef RSH_OUTPUTS_OUTPUTS_H
 #define RSH_OUTPUTS_OUTPUTS_H
 
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/outputs/output.h"
 
 /* The list has one line for each output, with its name for --format.  The first

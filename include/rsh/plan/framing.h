@@ -54,13 +54,23 @@ struct rsh_framing {
 	void (*chunks)(const struct rsh_record_shape *s,
 		       struct rsh_chunks *out);
 	/* Writes the header of a chunk.  The chunk's content has `chunk_bytes`
-	 * bytes and begins at byte `at` of the record's content.  NULL: chunks
-	 * have no header. */
+	 * bytes and begins at byte `at` of the record's content.  `crc` is the
+	 * CRC-32 of the content; 0: it is not known.  NULL: chunks have no
+	 * header. */
 	size_t (*write_header)(const struct rsh_record_shape *s, uint64_t at,
-			       uint64_t chunk_bytes, uint8_t *buf);
+			       uint64_t chunk_bytes, uint32_t crc,
+			       uint8_t *buf);
 	/* Writes the trailer of a chunk.  NULL: chunks have no trailer. */
 	size_t (*write_trailer)(const struct rsh_record_shape *s, uint64_t at,
-				uint64_t chunk_bytes, uint8_t *buf);
+				uint64_t chunk_bytes, uint32_t crc,
+				uint8_t *buf);
+	/* Headers or trailers have the CRC.  Files that are written have it.
+	 * Files that are computed when they are read do not. */
+	bool has_crc;
+	/* Returns whether a tensor that the source has in another order of
+	 * dimensions, s->order, is written in that order.  NULL: all tensors
+	 * are written in row-major order. */
+	bool (*keeps_order)(const struct rsh_record_shape *s);
 };
 
 extern const struct rsh_framing rsh_ckpt_framing;

@@ -7,7 +7,7 @@
  * The writer makes every plan (except that of --resume, which shows whole
  * files).  It applies the name filter, iterates over stages and ranks, removes
  * redundancy, adds files and finishes the plan.  There are two policies: that
- * of writer.h shows the offers of a format; that of converter/conversion.h does
+ * of writer.h shows the offers of a format; that of plan/conversion.h does
  * what MindSpore's converter does with rank files.
  */
 #ifndef RSH_PLAN_POLICY_H

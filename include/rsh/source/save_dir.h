@@ -13,6 +13,10 @@
  * It is not complete if its files change during the check, or if a file was
  * removed and none was written: then it is being deleted.
  *
+ * A step of rank files is also complete if some ranks have no file of it, but
+ * the others have all that is asked for (`covers` below).  Then these files are
+ * the step, and it does not change when other ranks save theirs.
+ *
  * Threads: one thread at a time uses a directory; the result of a look does not
  * change.
  */
@@ -36,9 +40,19 @@ struct rsh_saved_step {
 	char *path;
 	bool selected;
 	struct rsh_step step; /* n is 0: the name has no number */
+	/* The ranks whose files are the step, ascending, if some ranks have
+	 * none.  NULL: all. */
+	uint32_t *ranks;
+	size_t n_ranks;
+	bool newest; /* no rank has a file of a later step */
 	struct rsh_files_state state;
 	char *why; /* a sentence: why it is not complete; NULL: it is */
 };
+
+/* Makes a copy.  Returns 0 or -ENOMEM. */
+int rsh_saved_step_copy(const struct rsh_saved_step *from,
+			struct rsh_saved_step *to);
+void rsh_saved_step_clear(struct rsh_saved_step *step);
 
 /* These are all steps, the oldest first. */
 struct rsh_saved_steps {
@@ -47,6 +61,10 @@ struct rsh_saved_steps {
 	uint64_t state; /* hash of the whole directory; 0: unknown */
 };
 void rsh_saved_steps_clear(struct rsh_saved_steps *l);
+/* Finds the step with the name of `like`; NULL: there is none. */
+const struct rsh_saved_step *
+rsh_saved_steps_find(const struct rsh_saved_steps *l,
+		     const struct rsh_saved_step *like);
 
 struct rsh_save_dir_options {
 	const char *path; /* absolute, or an address */
@@ -56,6 +74,15 @@ struct rsh_save_dir_options {
 	/* The ranks that each step of files of ranks must have; n_ranks is
 	 * UINT32_MAX: those that any step has. */
 	uint32_t first_rank, n_ranks;
+	/* Checks whether a step of rank files can be shown although ranks have
+	 * no file of it; `partly`: although slices are lost.  Returns 0 or
+	 * -errno with a sentence.  NULL: no such step is complete. */
+	int (*covers)(void *ctx, const struct rsh_saved_step *step,
+		      bool partly, struct rsh_error *err);
+	void *ctx;
+	/* Show also steps of which slices are lost, except the newest one,
+	 * which ranks may be writing. */
+	bool partly;
 };
 
 /* Opens the directory as a source without files, which has its attributes.

@@ -9,7 +9,6 @@
 #ifndef RSH_SOURCE_TABLES_H
 #define RSH_SOURCE_TABLES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "rsh/storage/store.h"
@@ -49,16 +48,26 @@ void rsh_table_list_clear(struct rsh_table_list *l);
  * sentence. */
 int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 			struct rsh_error *err);
-/* Reads a config.json in the same way. */
+
+/* These are the tables that a word on the command line means. */
+struct rsh_table_set {
+	struct rsh_rule_table **v; /* sorted by name; at least one */
+	size_t n, cap;
+};
+/* Loads the table at a path, or, for RSH_TABLE_AUTO, all installed tables for
+ * the model's architecture; of those, a table that cannot be read is left out
+ * with a warning.  `config` may be NULL.  Returns 0 or -errno with a sentence.
+ * The caller clears the set, also after a failure. */
+int rsh_tables_load(const char *path, const struct rsh_model_config *config,
+		    struct rsh_table_set *out, struct rsh_error *err);
+void rsh_table_set_clear(struct rsh_table_set *s);
+
+/* Reads a config.json as rsh_rule_table_load() reads a table. */
 int rsh_model_config_load(const char *path, struct rsh_model_config **out,
 			  struct rsh_error *err);
 
 /* Sets the path of the config.json in SOURCE (from malloc), NULL if there is
  * none.  Returns 0 or -ENOMEM. */
 int rsh_model_config_in(const char *source, char **path);
-
-/* Returns whether the table is for the model's architecture. */
-bool rsh_table_suits(const struct rsh_rule_table *t,
-		     const struct rsh_model_config *c);
 
 #endif

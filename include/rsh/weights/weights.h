@@ -36,6 +36,8 @@ struct rsh_weights_options {
 	 * parameters that a strategy does not list; they are copied under their
 	 * own names; or they are left out. */
 	enum rsh_unlisted unlisted;
+	/* The optimizer's states that `state` lines name are left out. */
+	bool leave_states;
 	/* Tensors for which this returns false are not made, and tensors that
 	 * only those need may be missing.  `name` is a name of the form that is
 	 * made.  NULL: all tensors are wanted. */
@@ -69,6 +71,22 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 int rsh_weights_convert(const struct rsh_weights_options *o,
 			const struct rsh_offers *in, struct rsh_arena *arena,
 			struct rsh_offers *out, struct rsh_error *err);
+
+/* Chooses one of n tables: the first one that converts all tensors of `in`, or
+ * the first one if none does, so that its error can be reported.  Of `o` the
+ * table, the side and the callbacks except `wanted` are not used, and a tensor
+ * that no rule names is an error.  `from` is 0 if the names tell the side, else
+ * 1 more than the side.  `refused` is called for each table before the chosen
+ * one, with o->ctx and the reason; it may be NULL.  Returns 0 or -ENOMEM with a
+ * sentence. */
+int rsh_weights_choose(const struct rsh_weights_options *o, int from,
+		       struct rsh_rule_table *const *tables, size_t n,
+		       const struct rsh_offers *in,
+		       void (*refused)(void *ctx,
+				       const struct rsh_rule_table *t,
+				       const char *why),
+		       const struct rsh_rule_table **out,
+		       struct rsh_error *err);
 
 /* Gets the results of a check; each function may be NULL. */
 struct rsh_weights_watch {

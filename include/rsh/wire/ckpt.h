@@ -157,6 +157,10 @@ struct rsh_record_shape {
 	enum rsh_dtype dtype;
 	uint8_t n_dims;
 	const int64_t *dims;
+	/* Dimension order[0] changes slowest in the content, and the last one
+	 * of `order` fastest.  NULL: row-major order.  Only framings with
+	 * `keeps_order` (plan/framing.h) get other orders. */
+	const uint8_t *order;
 	uint64_t content_bytes;
 };
 

@@ -11,7 +11,7 @@
  *
  * The parser checks that a rule is consistent:
  * - If a rule has alternatives, one side has one tensor and the other side has
- *   one tensor for each alternative.
+ *   one tensor for each alternative, or one with as many alternatives.
  * - A tensor and its alternative have the same letters, each once.
  * - A `let` uses only what earlier lines define.
  * - A hole is in the names of both sides, and then in the names of all tensors;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/torch_item.h - a part of a tensor in the form of torch.save(): a zip
- * archive.  The elements are between a head and a tail, which depend on type
- * and shape only.  An item of a distributed checkpoint is such an archive.
+ * archive.  The elements are between a head and a tail, which depend on type,
+ * shape and order of dimensions only.  An item of a distributed checkpoint is such an archive.
  *
  * torch 2.3.1 to 2.15.0 load this form, as a file and as a part of a larger
- * file.  The checksum of the elements is 0, as torch writes it after
- * set_crc32_options(False): torch never verifies it.
+ * file.  A checksum of the elements that is 0 was not computed: torch writes it
+ * after set_crc32_options(False), and never verifies it.
  *
  * The functions keep no state, so any thread may call them. */
 #ifndef RSH_WIRE_TORCH_ITEM_H
@@ -31,6 +31,7 @@
  * `offsets`. */
 struct rsh_torch_chunk {
 	uint64_t bytes; /* of its elements */
+	uint32_t crc;   /* of its elements; 0: not computed */
 	uint64_t offsets[RSH_MAX_DIMS];
 	uint64_t sizes[RSH_MAX_DIMS];
 };
@@ -43,8 +44,8 @@ const char *rsh_torch_dtype_name(enum rsh_dtype t);
 const char *rsh_torch_storage_name(enum rsh_dtype t);
 
 /* Returns the size in bytes of all chunks of a tensor but the last.  A chunk is
- * whole rows of the first dimension that is not 1, as many as fit into
- * RSH_TORCH_CHUNK_BYTES.  If one row is larger, a chunk is an equal part of it.
+ * whole rows of the first dimension in its order that is not 1, as many as fit
+ * into RSH_TORCH_CHUNK_BYTES.  If one row is larger, a chunk is an equal part of it.
  * A tensor that fits into one chunk is one chunk.  So is an empty tensor: its
  * chunk has 0 bytes. */
 uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s);
@@ -53,17 +54,15 @@ uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s);
 void rsh_torch_chunk_at(const struct rsh_record_shape *s, uint64_t at,
 			uint64_t chunk_bytes, struct rsh_torch_chunk *out);
 
-/* Writes the part of an item before the elements. `buf` has RSH_TORCH_HEAD_MAX
- * bytes.  Returns the number of bytes written, a multiple of
+/* Writes the part of an item before the elements of a chunk, in the order of
+ * s->order.  `buf` has RSH_TORCH_HEAD_MAX bytes.  Returns the number of bytes written, a multiple of
  * RSH_TORCH_ALIGNMENT. */
-size_t rsh_torch_item_head(enum rsh_dtype t, unsigned n_dims,
-			   const uint64_t *sizes, uint64_t bytes,
-			   uint8_t *buf);
-/* Writes the part of an item after the elements. `buf` has RSH_TORCH_TAIL_MAX
+size_t rsh_torch_item_head(const struct rsh_record_shape *s,
+			   const struct rsh_torch_chunk *c, uint8_t *buf);
+/* Writes the part of an item after the elements.  `buf` has RSH_TORCH_TAIL_MAX
  * bytes.  Returns the number of bytes written. */
-size_t rsh_torch_item_tail(enum rsh_dtype t, unsigned n_dims,
-			   const uint64_t *sizes, uint64_t bytes,
-			   uint8_t *buf);
+size_t rsh_torch_item_tail(const struct rsh_record_shape *s,
+			   const struct rsh_torch_chunk *c, uint8_t *buf);
 /* Writes a file of torch.save() of a value without tensors, from its pickle of
  * n bytes.  `buf` has n + RSH_TORCH_TAIL_MAX bytes.  Returns the number of bytes
  * written. */

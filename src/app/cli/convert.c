@@ -123,10 +123,11 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 	rsh_printer_init(&out, o);
 	if (o->form->id == RSH_COMMAND_TABLES)
 		rc = list_tables(&out, &good) ? rsh_error_nomem(&err) : 0;
-	else
+	else if (o->form->id != RSH_COMMAND_TABLE_CHECK ||
+		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
 		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_CHECK)
-		return rsh_convert_check(o, path);
+		return rsh_convert_check(o, path ? path : RSH_TABLE_AUTO);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_SHOW)
 		rc = show_table(path, &err);
 	if (rc)

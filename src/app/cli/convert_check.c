@@ -18,7 +18,8 @@
 struct checking {
 	const struct rsh_options *o;
 	struct rsh_convert_report *report;
-	struct rsh_rule_table *table;
+	struct rsh_table_set tables;
+	const struct rsh_rule_table *table; /* the one that is checked */
 	struct rsh_model_config *config; /* NULL: there is none */
 	struct rsh_names *names;
 	struct rsh_source *source;
@@ -39,7 +40,7 @@ static void checking_clear(struct checking *c)
 	rsh_source_free(c->source);
 	rsh_names_free(c->names);
 	rsh_model_config_free(c->config);
-	rsh_rule_table_free(c->table);
+	rsh_table_set_clear(&c->tables);
 }
 
 /* ---- the source ---- */
@@ -164,40 +165,58 @@ static int check_convert(struct checking *c, struct rsh_error *err)
 	return rc == -EINVAL ? 0 : rc;
 }
 
-static int table_check_source(struct checking *c, struct rsh_error *err)
+static int check_read(struct checking *c, struct rsh_error *err)
 {
 	int rc;
 
 	c->names = rsh_names_new();
 	if (!c->names)
 		return rsh_error_nomem(err);
-	rc = check_load_config(c, err);
-	if (rc == 0)
-		rc = check_open_source(c, err);
+	rc = check_open_source(c, err);
 	if (rc == 0)
 		rc = check_read_source(c, err);
+	return rc ? rc : check_dequantise(c, err);
+}
+
+/* Loads the table, or those that suit the model, and chooses the one that a
+ * mount would use. */
+static int check_choose(struct checking *c, const char *path,
+			struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &c->o->vfs;
+	struct rsh_weights_options o = { 0 };
+	int rc = v->source ? check_load_config(c, err) : 0;
+
 	if (rc == 0)
-		rc = check_dequantise(c, err);
-	return rc ? rc : check_convert(c, err);
+		rc = rsh_tables_load(path, c->config, &c->tables, err);
+	if (rc == 0 && v->source)
+		rc = check_read(c, err);
+	if (rc)
+		return rc;
+	o.config = c->config;
+	return rsh_weights_choose(&o, v->weights.from, c->tables.v, c->tables.n,
+				  &(struct rsh_offers){ c->cat, c->in,
+							c->n_in },
+				  NULL, &c->table, err);
 }
 
 static int checking_run(struct checking *c, const char *path, bool *good,
 			struct rsh_error *err)
 {
 	struct rsh_printer out;
-	int rc;
+	int rc = check_choose(c, path, err);
 
+	if (rc)
+		return rc;
 	rsh_printer_init(&out, c->o);
-	c->report = rsh_convert_report_new(&out, path, c->o->quiet);
-	if (!c->report)
+	c->report = rsh_convert_report_new(&out, rsh_rule_table_path(c->table),
+					   c->o->quiet);
+	if (!c->report || rsh_weights_check_table(c->table,
+						  rsh_convert_report_say,
+						  c->report) == -ENOMEM)
 		return rsh_error_nomem(err);
-	rc = rsh_rule_table_load(path, &c->table, err);
-	if (rc == 0 && rsh_weights_check_table(c->table,
-					       rsh_convert_report_say,
-					       c->report) == -ENOMEM)
-		rc = rsh_error_nomem(err);
-	if (rc == 0 && c->o->vfs.source)
-		rc = table_check_source(c, err);
+	if (c->o->vfs.source)
+		rc = check_convert(c, err);
 	if (rc == 0 && rsh_convert_report_end(c->report, good))
 		rc = rsh_error_nomem(err);
 	return rc;

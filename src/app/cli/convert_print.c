@@ -248,15 +248,13 @@ static int report_print_json(struct rsh_convert_report *r)
 
 static void report_print_end(const struct rsh_convert_report *r)
 {
+	rsh_printer_put(r->out, r->path);
+	fputs(": ", r->out->f);
 	if (r->in)
 		fprintf(r->out->f, "%" PRIu32 " tensors of %s are made of "
 			"%" PRIu32 "; %" PRIu32 " are not converted: ",
 			r->n_made, r->from == RSH_SIDE_HF ? "MindSpore's form" :
 			"Hugging Face's form", r->n_used, r->n_passed);
-	else {
-		rsh_printer_put(r->out, r->path);
-		fputs(": ", r->out->f);
-	}
 	if (r->n_wrong)
 		fprintf(r->out->f, "%" PRIu32 " error%s\n", r->n_wrong,
 			r->n_wrong == 1 ? "" : "s");

@@ -12,7 +12,7 @@
 #include "ls_model.h"
 #include "ls_tensors.h"
 #include "rsh/contents/contents.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -9,7 +9,7 @@
 
 #include "plan.h"
 #include "rsh/app/ranks.h"
-#include "rsh/converter/rank_list.h"
+#include "rsh/plan/rank_list.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

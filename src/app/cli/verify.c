@@ -15,7 +15,7 @@
 #include "rsh/app/check.h"
 #include "rsh/app/ranks.h"
 #include "rsh/app/reading.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/copy/verify.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"

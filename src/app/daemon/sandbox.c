@@ -105,6 +105,17 @@ static void allow_tables(int rules, const struct rsh_options *o)
 	}
 }
 
+/* With --steps all the options of a step are settled when it is planned: files
+ * beside config.json may belong to the model. */
+static void allow_beside_config(int rules, const struct rsh_options *o)
+{
+	const char *config = o->steps ? o->vfs.weights.config : NULL;
+	cleanup_free char *dir = config ? rsh_config_directory(config) : NULL;
+
+	if (dir)
+		rsh_landlock_allow(rules, dir, false);
+}
+
 static void allow_mapped(void *rules, const char *path)
 {
 	rsh_landlock_allow(*(const int *)rules, path, false);
@@ -191,6 +202,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 		return rc;
 	allow_read(rules, o);
 	allow_tables(rules, o);
+	allow_beside_config(rules, o);
 	allow_caches(rules, o);
 	rsh_landlock_allow(rules, "/dev/null", true);
 	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */

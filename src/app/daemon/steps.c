@@ -9,22 +9,42 @@
 #include <stdlib.h>
 
 #include "rsh/app/json.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
 
 /* Opens the tree of one step. */
-static int open_step(void *ctx, const struct rsh_saved_step *step,
-		     struct rsh_vfs **out, struct rsh_error *err)
+static int open_as(const struct rsh_mount_steps *m,
+		   const struct rsh_saved_step *step, bool partly,
+		   struct rsh_vfs **out, struct rsh_error *err)
 {
-	const struct rsh_mount_steps *m = ctx;
 	struct rsh_options o;
 	int rc = rsh_options_of_step(m->options, step, &m->files.store, &o,
 				     err);
 
+	o.vfs.plan.allow_missing = partly;
 	if (rc == 0)
 		rc = rsh_vfs_open(&o.vfs, out, err);
 	rsh_options_clear_step(&o);
+	return rc;
+}
+
+static int open_step(void *ctx, const struct rsh_saved_step *step,
+		     struct rsh_vfs **out, struct rsh_error *err)
+{
+	const struct rsh_mount_steps *m = ctx;
+
+	return open_as(m, step, m->options->vfs.plan.allow_missing, out, err);
+}
+
+/* A step without the files of all ranks is shown if it can be planned. */
+static int check_covers(void *ctx, const struct rsh_saved_step *step,
+			bool partly, struct rsh_error *err)
+{
+	struct rsh_vfs *tree = NULL;
+	int rc = open_as(ctx, step, partly, &tree, err);
+
+	rsh_vfs_free(tree);
 	return rc;
 }
 
@@ -115,7 +135,11 @@ int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
 {
 	const struct rsh_options *o = m->options;
 	struct rsh_steps_config cfg = {
-		.dir = { .path = o->vfs.source, .files = &m->files },
+		.dir = {
+			.path = o->vfs.source, .files = &m->files,
+			.covers = check_covers, .ctx = m,
+			.partly = o->vfs.plan.allow_missing,
+		},
 		.interval_ns = (uint64_t)o->steps_interval * 1000000,
 		.uid = o->vfs.tree.uid, .gid = o->vfs.tree.gid,
 		.open = open_step, .ctx = m,

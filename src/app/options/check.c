@@ -98,12 +98,9 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 	if (v->plan.part_bytes && !(takes & RSH_TAKES_PART_SIZE))
 		return check_refuse_unfit("part-size", RSH_TAKES_PART_SIZE, "",
 					  err);
-	if (v->keep_states &&
-	    (!(out->takes & RSH_TAKES_OPTIMIZER) || v->weights.table))
+	if (v->keep_states && !(takes & RSH_TAKES_OPTIMIZER))
 		return check_refuse_unfit("optimizer", RSH_TAKES_OPTIMIZER,
-					  ", and cannot be used with "
-					  "--convert, whose tables have no "
-					  "rules for optimizer states", err);
+					  "", err);
 	return 0;
 }
 

@@ -3,9 +3,11 @@
 #include "config.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "rsh/app/check.h"
 #include "rsh/app/commands.h"
+#include "rsh/source/tables.h"
 
 /* Refuses options about a SOURCE if there is no SOURCE. */
 static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
@@ -19,6 +21,10 @@ static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
 			return rsh_error_set(err, EINVAL, "%s: --%s needs "
 					     "SOURCE",
 					     o->form->name, options[i]);
+	if (o->form->id == RSH_COMMAND_TABLE_CHECK &&
+	    strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) == 0)
+		return rsh_error_set(err, EINVAL, "%s: " RSH_TABLE_AUTO
+				     " needs SOURCE", o->form->name);
 	return 0;
 }
 

@@ -108,12 +108,20 @@ static int check_find_table(struct rsh_options *o, struct rsh_error *err)
 	return w->table ? 0 : rsh_error_nomem(err);
 }
 
+char *rsh_config_directory(const char *config)
+{
+	const char *slash = strrchr(config, '/');
+
+	return !slash ? strdup(".") :
+	       strndup(config, slash == config ? 1 : (size_t)(slash - config));
+}
+
 /* The files that belong to a Hugging Face model are in the directory of its
  * config.json. */
 static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
-	const char *config = v->weights.config, *slash;
+	const char *config = v->weights.config;
 	const unsigned takes = v->output->takes |
 		(v->weights.follows ? v->weights.follows->takes : 0);
 	cleanup_free char *dir = NULL;
@@ -121,9 +129,7 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 	if (!config || !(takes & RSH_TAKES_MODEL_FILES) ||
 	    v->weights.from == FROM_HF || rsh_option_given(o, "model-files"))
 		return 0;
-	slash = strrchr(config, '/');
-	dir = !slash ? strdup(".") :
-	      strndup(config, slash == config ? 1 : (size_t)(slash - config));
+	dir = rsh_config_directory(config);
 	v->model_files = dir ? rsh_options_keep(o, dir) : NULL;
 	return v->model_files ? 0 : rsh_error_nomem(err);
 }

@@ -104,6 +104,9 @@ static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 	int rc;
 
 	digest_bytes(hash, how, sizeof(how));
+	if (cfg->keep_states)
+		digest_bytes(hash, &cfg->keep_states,
+			     sizeof(cfg->keep_states));
 	rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
 		digest_tables(hash, err) : digest_file(hash, w->table, err);
 	return rc ? rc : digest_config(hash, cfg, store, err);

@@ -5,7 +5,7 @@
 
 #include "ckpt_i.h"
 
-#include "rsh/converter/conversion.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rsh/converter/slices.h"
+#include "rsh/plan/slices.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 

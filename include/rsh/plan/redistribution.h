@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/redistribution.h - computes which source ranks MindSpore's
+/* plan/redistribution.h - computes which source ranks MindSpore's
  * converter loads.
  *
  * The converter infers redistribution operators for made-up shapes, and derives
@@ -9,8 +9,8 @@
  * rank_list_for_transform of MindSpore 2.10.0 for tens of thousands of random
  * pairs of layouts.  Objects are immutable; any thread may use them.
  */
-#ifndef RSH_CONVERTER_REDISTRIBUTION_H
-#define RSH_CONVERTER_REDISTRIBUTION_H
+#ifndef RSH_PLAN_REDISTRIBUTION_H
+#define RSH_PLAN_REDISTRIBUTION_H
 
 #include <stdbool.h>
 #include <stdint.h>

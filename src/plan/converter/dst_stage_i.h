@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/dst_stage_i.h - the state of planning one destination stage, for
+/* plan/converter/dst_stage_i.h - the state of planning one destination stage, for
  * the files of converter/ only:
  *   dst_stage.c    which parameters are resharded, which records a file has
  *   loaded_keys.c  which source ranks the converter would load
@@ -10,7 +10,7 @@
 #define RSH_CONVERTER_DST_STAGE_I_H
 
 #include "converter_i.h"
-#include "rsh/converter/redistribution.h"
+#include "rsh/plan/redistribution.h"
 #include "rsh/plan/policy.h"
 
 enum param_action {

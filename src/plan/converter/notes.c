@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/notes.c counts differences from the result of MindSpore's
+/* plan/converter/notes.c counts differences from the result of MindSpore's
  * converter, and writes notes about them. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/redistribution.c computes which source ranks MindSpore's converter
+/* plan/converter/redistribution.c computes which source ranks MindSpore's converter
  * loads for a destination rank, without inferring operators as it does.
  *
  * Both layouts are refined to one mesh and one shape (common_layout.c).  A mesh
@@ -39,7 +39,7 @@
 #include <string.h>
 
 #include "tensor_layout_i.h"
-#include "rsh/converter/redistribution.h"
+#include "rsh/plan/redistribution.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
 

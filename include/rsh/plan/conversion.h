@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.h - plans the conversion of MindSpore rank files to
+/* plan/conversion.h - plans the conversion of MindSpore rank files to
  * another strategy, as MindSpore's converter would do it.
  *
  * This is a policy of the writer (plan/policy.h).  It makes a catalogue of the
@@ -11,8 +11,8 @@
  * that file is missing, it equals the file of a rank that holds the same
  * slices.  One thread makes a plan.
  */
-#ifndef RSH_CONVERTER_CONVERSION_H
-#define RSH_CONVERTER_CONVERSION_H
+#ifndef RSH_PLAN_CONVERSION_H
+#define RSH_PLAN_CONVERSION_H
 
 #include "rsh/plan/files.h"
 #include "rsh/plan/framing.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/whole.c finds virtual files that equal a source file, byte for
+/* plan/converter/whole.c finds virtual files that equal a source file, byte for
  * byte.
  *
  * If both strategies put every slice on the same ranks, and no option changes

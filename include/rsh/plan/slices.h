@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/slices.h - finds the slices of one parameter in the files of ranks,
+/* plan/slices.h - finds the slices of one parameter in the files of ranks,
  * checks them against the source's strategy, and adds them to a catalogue.
  *
  * The *key* of a file is its rank within its stage.  Several stages may hold a
@@ -7,8 +7,8 @@
  * hold the same slice, and the file of the lowest stage is preferred.  One
  * thread calls these functions.
  */
-#ifndef RSH_CONVERTER_SLICES_H
-#define RSH_CONVERTER_SLICES_H
+#ifndef RSH_PLAN_SLICES_H
+#define RSH_PLAN_SLICES_H
 
 #include "rsh/plan/catalogue.h"
 #include "rsh/strategy/grid.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/reshard.c adds a parameter to the catalogue, according to its
+/* plan/converter/reshard.c adds a parameter to the catalogue, according to its
  * slices and the strategies, and shows it to the ranks of a destination
  * stage. */
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/loaded_keys.c marks the source files that the converter would load
+/* plan/converter/loaded_keys.c marks the source files that the converter would load
  * for one destination rank.  The order of the records follows from these
  * (order.c).
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/common_layout.c refines two layouts to a common mesh and a common
+/* plan/converter/common_layout.c refines two layouts to a common mesh and a common
  * shape, as MindSpore's RedistributionLayoutTransfer does before it infers
  * operators. */
 #include <string.h>

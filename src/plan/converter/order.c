@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/order.c lists the names of a file's records in the converter's
+/* plan/converter/order.c lists the names of a file's records in the converter's
  * order.  The converter loads files from the highest rank on (in a by-stage
  * conversion, from the lowest).  Names are in the order in which they first
  * occur in these files, and resharded parameters come before copied ones. */

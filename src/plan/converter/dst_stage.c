@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/dst_stage.c decides which parameters are resharded or copied for
+/* plan/converter/dst_stage.c decides which parameters are resharded or copied for
  * the ranks of one destination stage. */
 #include <errno.h>
 #include <stdlib.h>

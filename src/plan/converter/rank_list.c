@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.c computes MindSpore's rank_list_for_transform.  This is
+/* plan/converter/rank_list.c computes MindSpore's rank_list_for_transform.  This is
  * one list of local ranks for all pairs of layouts.  It is repeated for every
  * source stage that has parameters of the destination stage. */
-#include "rsh/converter/rank_list.h"
+#include "rsh/plan/rank_list.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/redistribution.h"
+#include "rsh/plan/redistribution.h"
 #include "rsh/util/mem.h"
 
 struct pair {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/copy_source.c finds the file from which a record is copied.
+/* plan/converter/copy_source.c finds the file from which a record is copied.
  * Planning and reading both call it, so they use the same file. */
 
 #include "converter_i.h"

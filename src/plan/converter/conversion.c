@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c defines the policy of MindSpore's converter
+/* plan/converter/conversion.c defines the policy of MindSpore's converter
  * (plan/policy.h), and the functions that the plan calls. */
 #include <search.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.h - MindSpore's rank_list_for_transform.  It lists the
+/* plan/rank_list.h - MindSpore's rank_list_for_transform.  It lists the
  * source ranks whose files a conversion needs, and uses only the strategies.
  * The list is the union of the ranks of all pairs of layouts
- * (converter/redistribution.h). */
-#ifndef RSH_CONVERTER_RANK_LIST_H
-#define RSH_CONVERTER_RANK_LIST_H
+ * (plan/redistribution.h). */
+#ifndef RSH_PLAN_RANK_LIST_H
+#define RSH_PLAN_RANK_LIST_H
 
 #include <stdbool.h>
 #include <stdint.h>

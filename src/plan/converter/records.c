@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/records.c finds the properties of one record of a virtual file: its
+/* plan/converter/records.c finds the properties of one record of a virtual file: its
  * source, its name and type, and whether the converter would drop it. */
 #include <errno.h>
 #include <string.h>
@@ -182,6 +182,7 @@ void rsh_copy_shape(const void *converter, const struct rsh_ckpt_index *ix,
 	out->name_len = strlen(out->name);
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
+	out->order = NULL;
 	out->content_bytes = r->content_bytes / in * written;
 	/* The converter reads an empty vector as a scalar and writes it as the
 	 * number 0. */

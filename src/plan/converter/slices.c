@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/slices.c finds the files of a parameter's slices and checks them
+/* plan/converter/slices.c finds the files of a parameter's slices and checks them
  * against the strategy.
  *
  * A job may have a million ranks of which few have a file, so loops visit only
  * the files that exist. */
-#include "rsh/converter/slices.h"
+#include "rsh/plan/slices.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/converter_i.h - the state of a conversion, for the files of
+/* plan/converter/converter_i.h - the state of a conversion, for the files of
  * converter/ only.
  *
  * A parameter is *resharded*, or its record is *copied* from one source file.
@@ -50,8 +50,8 @@
 #ifndef RSH_CONVERTER_CONVERTER_I_H
 #define RSH_CONVERTER_CONVERTER_I_H
 
-#include "rsh/converter/conversion.h"
-#include "rsh/converter/slices.h"
+#include "rsh/plan/conversion.h"
+#include "rsh/plan/slices.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/catalogue.h"
 #include "rsh/plan/name_filter.h"

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/order.c finds the order of dimensions that the source has, for tensors
+ * that are shown transposed.  A framing that keeps this order writes them
+ * without turning them. */
+#include <errno.h>
+#include <string.h>
+
+#include "plan_i.h"
+#include "rsh/plan/framing.h"
+#include "rsh/util/checked.h"
+
+/* A tensor whose recipe is rewritten. */
+struct ordering {
+	struct rsh_plan *p;
+	const struct rsh_shown *t;
+	/* [shown dimension]: elements between neighbours along it in a part;
+	 * 0: it has no neighbours */
+	uint64_t strides[RSH_MAX_DIMS];
+	uint8_t *order;
+	uint8_t place[RSH_MAX_DIMS]; /* [shown dimension]: its index in `order` */
+};
+
+static uint32_t order_n_parts(const struct rsh_recipe *r)
+{
+	return r->n_factored ? r->n_factored : r->n_parts;
+}
+
+static void order_note(uint64_t *strides, uint32_t d, uint64_t size,
+		       uint64_t stride)
+{
+	if (size > 1 && (!strides[d] || stride < strides[d]))
+		strides[d] = stride;
+}
+
+static void order_box_strides(const struct ordering *o,
+			      const struct rsh_recipe_part *r,
+			      uint64_t *strides)
+{
+	const struct rsh_tensor *in = o->p->cat->tensors[r->tensor];
+	uint64_t stride = 1;
+
+	for (uint32_t i = in->n_dims; i-- > 0; stride *= in->dims[i])
+		if (r->axis[i] != RSH_FIXED)
+			order_note(strides, r->axis[i],
+				   r->box.size[r->axis[i]], stride);
+}
+
+static void order_factor_strides(const struct ordering *o,
+				 const struct rsh_factored_part *r,
+				 uint64_t *strides)
+{
+	const struct rsh_tensor *in = o->p->cat->tensors[r->tensor];
+	uint64_t stride = 1;
+
+	for (uint32_t i = in->n_dims; i-- > 0; stride *= in->dims[i])
+		for (uint32_t k = 0; k < r->n_factors; k++)
+			if (r->factors[k].dim == i)
+				order_note(strides, r->factors[k].shown_dim,
+					   r->factors[k].size,
+					   stride * r->factors[k].step);
+}
+
+/* Finds the strides of a part.  They are only compared, so an overflow would
+ * only give an order that is not used. */
+static void order_strides(const struct ordering *o, uint32_t part,
+			  uint64_t *strides)
+{
+	const struct rsh_recipe *r = &o->t->recipe;
+
+	memset(strides, 0, RSH_MAX_DIMS * sizeof(*strides));
+	if (r->n_factored)
+		order_factor_strides(o, &r->factored[part], strides);
+	else
+		order_box_strides(o, &r->parts[part], strides);
+}
+
+/* Sorts the dimensions by their strides, the largest first. */
+static void order_sort(struct ordering *o)
+{
+	for (uint32_t d = 0; d < o->t->n_dims; d++) {
+		uint32_t i = d;
+
+		for (; i > 0 && o->strides[o->order[i - 1]] < o->strides[d];
+		     i--)
+			o->order[i] = o->order[i - 1];
+		o->order[i] = (uint8_t)d;
+	}
+	for (uint32_t i = 0; i < o->t->n_dims; i++)
+		o->place[o->order[i]] = (uint8_t)i;
+}
+
+/* Returns whether a part has its elements in this order. */
+static bool order_fits(const struct ordering *o, uint32_t part)
+{
+	uint64_t strides[RSH_MAX_DIMS], last = UINT64_MAX;
+
+	order_strides(o, part, strides);
+	for (uint32_t i = 0; i < o->t->n_dims; i++) {
+		const uint64_t stride = strides[o->order[i]];
+
+		if (stride >= last)
+			return false;
+		if (stride)
+			last = stride;
+	}
+	return true;
+}
+
+/* Finds an order that all parts have.  False: there is none, or neighbours in
+ * row-major order are neighbours in it too. */
+static bool order_find(struct ordering *o)
+{
+	const struct rsh_shown *t = o->t;
+	const uint32_t n = order_n_parts(&t->recipe);
+	uint32_t inner = t->n_dims;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t strides[RSH_MAX_DIMS];
+
+		order_strides(o, i, strides);
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			if (!o->strides[d])
+				o->strides[d] = strides[d];
+	}
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		if (o->strides[d])
+			inner = d;
+		else
+			o->strides[d] = UINT64_MAX;
+	}
+	order_sort(o);
+	if (inner == t->n_dims || o->order[t->n_dims - 1] == inner)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!order_fits(o, i))
+			return false;
+	return true;
+}
+
+/* ---- the recipe in this order ---- */
+
+static int order_boxes(const struct ordering *o, struct rsh_recipe *r)
+{
+	struct rsh_recipe_part *parts = rsh_arena_array(
+		&o->p->arena, struct rsh_recipe_part, r->n_parts);
+
+	if (!parts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < r->n_parts; i++) {
+		const struct rsh_recipe_part *from = &r->parts[i];
+
+		parts[i] = *from;
+		for (uint32_t d = 0; d < o->t->n_dims; d++) {
+			const uint32_t k = o->place[d];
+
+			parts[i].box.from[k] = from->box.from[d];
+			parts[i].box.size[k] = from->box.size[d];
+		}
+		for (uint32_t k = 0;
+		     k < o->p->cat->tensors[from->tensor]->n_dims; k++)
+			if (from->axis[k] != RSH_FIXED)
+				parts[i].axis[k] = o->place[from->axis[k]];
+	}
+	r->parts = parts;
+	return 0;
+}
+
+static int order_factors(const struct ordering *o, struct rsh_recipe *r)
+{
+	struct rsh_arena *a = &o->p->arena;
+	struct rsh_factored_part *parts = rsh_arena_array(
+		a, struct rsh_factored_part, r->n_factored);
+
+	for (uint32_t i = 0; parts && i < r->n_factored; i++) {
+		const struct rsh_factored_part *from = &r->factored[i];
+		struct rsh_factor *f = rsh_arena_array(a, struct rsh_factor,
+						       from->n_factors);
+		uint64_t *at = rsh_arena_array(a, uint64_t, o->t->n_dims);
+
+		if (!f || !at)
+			return -ENOMEM;
+		for (uint32_t k = 0; k < from->n_factors; k++) {
+			f[k] = from->factors[k];
+			f[k].shown_dim = o->place[f[k].shown_dim];
+		}
+		for (uint32_t d = 0; d < o->t->n_dims; d++)
+			at[o->place[d]] = from->shown_from[d];
+		parts[i] = *from;
+		parts[i].factors = f;
+		parts[i].shown_from = at;
+	}
+	r->factored = parts;
+	return parts ? 0 : -ENOMEM;
+}
+
+/* Makes the tensor whose dimensions are in this order.  No cut divides it, so
+ * its cut is the same. */
+static int order_shown(const struct ordering *o, struct rsh_shown *out)
+{
+	uint64_t *dims = rsh_arena_array(&o->p->arena, uint64_t, o->t->n_dims);
+
+	if (!dims)
+		return -ENOMEM;
+	for (uint32_t d = 0; d < o->t->n_dims; d++)
+		dims[o->place[d]] = o->t->dims[d];
+	*out = *o->t;
+	out->dims = dims;
+	return out->recipe.n_factored ? order_factors(o, &out->recipe) :
+					order_boxes(o, &out->recipe);
+}
+
+static bool order_is_whole(const struct rsh_shown *t)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!rsh_cut_is_whole(t->cut, t->dims, d))
+			return false;
+	return rsh_cut_grid(t->cut);
+}
+
+int rsh_mapping_keep_order(struct rsh_plan *p, const struct rsh_shown *t,
+			   struct rsh_mapping *w, struct rsh_error *err)
+{
+	struct ordering o = { .p = p, .t = t };
+	struct rsh_record_shape shape = {
+		.dtype = w->dtype, .n_dims = w->n_dims, .dims = w->slice_dims,
+		.content_bytes = w->slice_bytes[0],
+	};
+	struct rsh_mapping *ordered;
+	struct rsh_shown other;
+	int rc;
+
+	if (!p->b.framing->keeps_order || !w->is_factored || !t->n_dims ||
+	    w->slice_bytes[0] == 0 || !order_is_whole(t))
+		return 0;
+	o.order = rsh_arena_array(&p->arena, uint8_t, t->n_dims);
+	if (!o.order)
+		return rsh_error_nomem(err);
+	if (!order_find(&o))
+		return 0;
+	shape.order = o.order;
+	if (!p->b.framing->keeps_order(&shape))
+		return 0;
+	if (order_shown(&o, &other))
+		return rsh_error_nomem(err);
+	rc = rsh_mapping_make(p, &other, &ordered, err);
+	if (rc)
+		return rc;
+	w->order = o.order;
+	w->ordered = ordered;
+	return 0;
+}
