@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/text.c escapes characters that mislead a terminal or a reader, appends
  * to bounded texts, and reads UTF-8 and numbers. */
+#include "rsh/util/text.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 /* A character has at most 4 bytes, each of which may become "\xNN". */
 #define UNIT_MAX 16
