@@ -38,6 +38,7 @@ OPTIONS: Dict[str, str] = {
     "drop": "REGEX",
     "rename": "FILE",
     "dequantize": "bfloat16|float16|float32",
+    "lora": "DIR[:SCALE]",
     "cast": "bfloat16|float16|float32",
     "unlisted": "copy|drop|error",
     "remove_redundancy": "",

@@ -125,6 +125,48 @@ struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
 	return c;
 }
 
+static int catalogue_add_file(struct rsh_catalogue *c, uint32_t file,
+			      const struct rsh_ckpt_index *index,
+			      const char *path)
+{
+	c->index[file] = index;
+	c->path[file] = strdup(path);
+	c->index_id[file] = c->n_indexes++;
+	c->present[c->n_present++] = file;
+	c->n_files++;
+	return c->path[file] ? 0 : -ENOMEM;
+}
+
+/* Adds `more` to the length of an array.  Returns 0 or -ENOMEM. */
+static int catalogue_lengthen(void *array, uint32_t n, uint32_t more,
+			      size_t size)
+{
+	void **at = array;
+	void *longer = reallocarray(*at, (size_t)n + more + 1, size);
+
+	if (!longer)
+		return -ENOMEM;
+	*at = longer;
+	return 0;
+}
+
+int rsh_catalogue_add_beside(struct rsh_catalogue *c,
+			     const struct rsh_source_view *view)
+{
+	const uint32_t n = view->n_beside, from = c->n_files;
+	int rc = 0;
+
+	if (catalogue_lengthen(&c->index, from, n, sizeof(*c->index)) ||
+	    catalogue_lengthen(&c->path, from, n, sizeof(*c->path)) ||
+	    catalogue_lengthen(&c->index_id, from, n, sizeof(*c->index_id)) ||
+	    catalogue_lengthen(&c->present, c->n_present, n,
+			       sizeof(*c->present)))
+		return -ENOMEM;
+	for (uint32_t i = from; rc == 0 && i < from + n; i++)
+		rc = catalogue_add_file(c, i, view->index[i], view->path[i]);
+	return rc;
+}
+
 static void catalogue_free_cut(void *cut)
 {
 	rsh_cut_free(cut);

@@ -17,11 +17,54 @@ void rsh_quantised_each(const struct rsh_quantised *q,
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i])
 			each(ctx, all[i]);
+	for (uint32_t i = 0; i < q->n_adapters; i++) {
+		each(ctx, q->factors[i].rows);
+		each(ctx, q->factors[i].columns);
+	}
+}
+
+const struct rsh_quantised *rsh_quantised_plain(enum rsh_dtype type)
+{
+	static const struct rsh_quantised bf16 = {
+		.packing = RSH_PACK_BF16, .type = RSH_DTYPE_BFLOAT16,
+	}, f16 = {
+		.packing = RSH_PACK_F16, .type = RSH_DTYPE_FLOAT16,
+	}, f32 = {
+		.packing = RSH_PACK_F32, .type = RSH_DTYPE_FLOAT32,
+	};
+
+	return type == RSH_DTYPE_BFLOAT16 ? &bf16 :
+	       type == RSH_DTYPE_FLOAT16 ? &f16 :
+	       type == RSH_DTYPE_FLOAT32 ? &f32 : NULL;
 }
 
 static uint64_t blocks_of(uint64_t n, uint64_t block)
 {
 	return n / block + (n % block != 0);
+}
+
+static bool factor_fits(const struct rsh_tensor *t, bool turned, uint64_t n,
+			uint64_t rank)
+{
+	return t->n_dims == 2 && t->dims[turned] == n &&
+	       t->dims[!turned] == rank && !t->quantised;
+}
+
+/* Returns whether elements that are not quantised fit their adapters. */
+static bool adapters_fit(const struct rsh_tensor *t)
+{
+	const struct rsh_quantised *q = t->quantised;
+	bool fits = t->n_dims == 2;
+
+	for (uint32_t i = 0; fits && i < q->n_adapters; i++) {
+		const struct rsh_factors *f = &q->factors[i];
+		const uint32_t rank = q->adapters[i].rank;
+
+		fits = factor_fits(f->rows, f->rows_turned, t->dims[0], rank) &&
+		       factor_fits(f->columns, !f->columns_turned, t->dims[1],
+				   rank);
+	}
+	return fits;
 }
 
 bool rsh_quantised_fits(const struct rsh_tensor *t)
@@ -31,6 +74,8 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 
 	if (!q)
 		return true;
+	if (rsh_packing_is_plain(q->packing))
+		return adapters_fit(t);
 	if (t->n_dims < 2 || t->n_dims > 3 || !q->scales || !q->n_columns ||
 	    !q->block[0] || !q->block[1] ||
 	    rsh_dtype_size(q->scale_type) != rsh_dtype_size(q->scales->dtype))
@@ -148,22 +193,32 @@ static void stretches_cell(void *ctx, uint32_t number)
 	} while (s->rc == 0 && d != UINT32_MAX);
 }
 
+int rsh_tensor_box(const struct rsh_catalogue *c, const struct rsh_tensor *t,
+		   const struct rsh_box *box, const atomic_bool *avoid,
+		   int (*each)(void *ctx, const struct rsh_stretch *s),
+		   void *ctx)
+{
+	struct stretches s = {
+		.c = c, .t = t, .avoid = avoid, .each = each, .ctx = ctx,
+		.wanted = *box,
+	};
+
+	rsh_cut_overlap(t->cut, t->dims, &s.wanted, stretches_cell, &s);
+	if (s.rc == 0 && s.n_found < rsh_box_elements(&s.wanted))
+		s.rc = -EIO;
+	return s.rc;
+}
+
 int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
 		    uint64_t from, uint64_t n, const atomic_bool *avoid,
 		    int (*each)(void *ctx, const struct rsh_stretch *s),
 		    void *ctx)
 {
-	struct stretches s = {
-		.c = c, .t = t, .avoid = avoid, .each = each, .ctx = ctx,
-		.wanted = { .n_dims = t->n_dims },
-	};
+	struct rsh_box box = { .n_dims = t->n_dims };
 
 	for (uint32_t d = 0; d < t->n_dims; d++) {
-		s.wanted.from[d] = d ? 0 : from;
-		s.wanted.size[d] = d ? t->dims[d] : n;
+		box.from[d] = d ? 0 : from;
+		box.size[d] = d ? t->dims[d] : n;
 	}
-	rsh_cut_overlap(t->cut, t->dims, &s.wanted, stretches_cell, &s);
-	if (s.rc == 0 && s.n_found < rsh_box_elements(&s.wanted))
-		s.rc = -EIO;
-	return s.rc;
+	return rsh_tensor_box(c, t, &box, avoid, each, ctx);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/scales.c reads the scales and zero points of quantised tensors.
+/* read/scales.c reads the scales and zero points of quantised tensors;
+ * factors.c reads the matrices of adapters, which are kept as scales are.
  *
  * A chunk in memory has its scales as Float32, divided by the tensor's divisor
  * if there is one, then the zero points as bytes, and for rows that are in
@@ -7,7 +8,7 @@
  * chunk. */
 #include "config.h"
 
-#include "tiles_i.h"
+#include "scales_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,8 +21,6 @@
 #define CHUNK_BYTES ((uint64_t)512 * 1024)
 /* Words of zero points that are packed along rows have up to 8 of them. */
 #define CHUNK_ROWS 8
-/* Large enough for the groups of every model. */
-#define SCALES_MAX ((uint64_t)64 * 1024 * 1024)
 
 /* Rows [from, from + n) of the scales. */
 struct chunk {
@@ -58,6 +57,8 @@ uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
 
+	if (rsh_packing_is_plain(q->packing))
+		return rsh_factors_chunk(s, n);
 	return q->groups ? 0 : scales_row(s, n) / q->block[0] / chunk_rows(q);
 }
 
@@ -66,6 +67,8 @@ uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
 	const struct rsh_quantised *q = s->tensor->quantised;
 	uint64_t row, end, rows;
 
+	if (rsh_packing_is_plain(q->packing))
+		return rsh_factors_reach(s, n);
 	if (q->groups)
 		return UINT64_MAX;
 	row = scales_row(s, n);
@@ -93,65 +96,38 @@ static struct chunk chunk_at(const struct rsh_scales *s, uint64_t number)
 
 uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
 {
-	const struct chunk c = chunk_at(s, number);
+	struct chunk c;
 	uint64_t n, bytes;
 
+	if (rsh_packing_is_plain(s->tensor->quantised->packing))
+		return rsh_factors_bytes(s, number);
+	c = chunk_at(s, number);
 	if (!rsh_mul_u64(c.n, c.q->n_columns, &n) ||
 	    !rsh_mul_u64(n, sizeof(float) + !!c.q->zeros, &bytes) ||
-	    c.n_groups > SCALES_MAX)
+	    c.n_groups > RSH_SCALES_MAX)
 		return 0;
 	bytes = (bytes + 3) / 4 * 4 + c.n_groups * sizeof(uint32_t);
-	return bytes <= SCALES_MAX ? bytes : 0;
+	return bytes <= RSH_SCALES_MAX ? bytes : 0;
 }
 
 /* ---- reading ---- */
 
-struct scales_read {
-	struct rsh_source *source;
-	struct rsh_kept *kept;
-	const struct rsh_wait *wait;
-	const struct rsh_scales *by;
-	uint8_t *to;
-};
-
-static int scales_keep_file(struct rsh_kept *k, uint32_t file)
-{
-	uint32_t *files;
-
-	for (uint32_t i = 0; i < k->n_files; i++)
-		if (k->files[i] == file)
-			return 0;
-	files = reallocarray(k->files, k->n_files + 1, sizeof(*files));
-	if (!files)
-		return -ENOMEM;
-	k->files = files;
-	k->files[k->n_files++] = file;
-	return 0;
-}
-
-static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
-{
-	const struct scales_read *r = ctx;
-	int rc = scales_keep_file(r->kept, x->file);
-
-	return rc ? rc : rsh_source_read_at(r->source, x->file, x->offset,
-					    r->to + x->at, (size_t)x->length,
-					    r->wait);
-}
-
 /* Reads rows of a matrix of n_columns columns, each of `width` bytes.  The
  * tensor may have other dimensions; then whole rows of it are read, and *skip
  * is the number of bytes before the wanted ones. */
-static int scales_read_rows(struct scales_read *r, const struct rsh_tensor *t,
+static int scales_read_rows(struct rsh_scales_read *r,
+			    const struct rsh_tensor *t,
 			    uint64_t from, uint64_t n, uint64_t n_columns,
 			    uint8_t **out, uint64_t *skip)
 {
-	const struct rsh_store *store = rsh_source_store(r->source);
 	const unsigned width = rsh_dtype_size(t->dtype);
-	uint64_t inner = 1, first, last, bytes;
+	struct rsh_box box = { .n_dims = t->n_dims };
+	uint64_t inner = 1, first, last;
 
-	for (uint32_t d = 1; d < t->n_dims; d++)
+	for (uint32_t d = 1; d < t->n_dims; d++) {
+		box.size[d] = t->dims[d];
 		inner *= t->dims[d];
+	}
 	if (t->n_dims == 0) {
 		first = 0;
 		last = 1;
@@ -160,20 +136,12 @@ static int scales_read_rows(struct scales_read *r, const struct rsh_tensor *t,
 		last = ((from + n) * n_columns + inner - 1) / inner;
 	}
 	*skip = (from * n_columns - first * inner) * width;
-	if (!rsh_mul_u64(last - first, inner * width, &bytes) ||
-	    bytes > SCALES_MAX)
-		return -EIO;
-	*out = malloc((size_t)bytes + 1);
-	if (!*out)
-		return -ENOMEM;
-	r->to = *out;
-	/* A reader that must not wait has other files to turn to. */
-	return rsh_tensor_rows(r->by->cat, t, first, last - first,
-			       r->wait ? NULL : rsh_store_failed(store),
-			       scales_read_stretch, r);
+	box.from[0] = first;
+	box.size[0] = last - first;
+	return rsh_scales_read_box(r, t, &box, out);
 }
 
-static int scales_load_scales(struct scales_read *r, const struct chunk *c,
+static int scales_load_scales(struct rsh_scales_read *r, const struct chunk *c,
 			      float *out)
 {
 	const struct rsh_quantised *q = c->q;
@@ -198,7 +166,7 @@ static int scales_load_scales(struct scales_read *r, const struct chunk *c,
 	return 0;
 }
 
-static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
+static int scales_load_zeros(struct rsh_scales_read *r, const struct chunk *c,
 			     uint8_t *out)
 {
 	const struct rsh_quantised *q = c->q;
@@ -223,7 +191,7 @@ static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
 	return 0;
 }
 
-static int scales_load_groups(struct scales_read *r, const struct chunk *c,
+static int scales_load_groups(struct rsh_scales_read *r, const struct chunk *c,
 			      uint32_t *out)
 {
 	const struct rsh_tensor *t = c->q->groups;
@@ -259,7 +227,7 @@ static int64_t scales_integer(const struct rsh_tensor *t, const uint8_t *p)
 }
 
 /* A program may not show elements of a matrix that has another shape. */
-static int scales_check_shape(struct scales_read *r,
+static int scales_check_shape(struct rsh_scales_read *r,
 			      const struct rsh_quantised *q)
 {
 	cleanup_free uint8_t *raw = NULL;
@@ -284,11 +252,18 @@ int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
 		    const struct rsh_wait *wait)
 {
 	const struct rsh_scales *by = &k->key.scales;
-	const struct chunk c = chunk_at(by, k->chunk);
-	const uint64_t n = c.n * c.q->n_columns;
-	struct scales_read r = { source, k, wait, by, NULL };
-	int rc = scales_load_scales(&r, &c, (float *)(void *)k->data);
+	const bool plain = rsh_packing_is_plain(by->tensor->quantised->packing);
+	struct rsh_scales_read r = { source, k, wait, by, NULL };
+	struct chunk c;
+	uint64_t n;
+	int rc;
 
+	if (plain)
+		return rsh_factors_load(&r, k->chunk,
+					(float *)(void *)k->data);
+	c = chunk_at(by, k->chunk);
+	n = c.n * c.q->n_columns;
+	rc = scales_load_scales(&r, &c, (float *)(void *)k->data);
 	if (rc == 0 && c.q->shape)
 		rc = scales_check_shape(&r, c.q);
 	if (rc == 0 && c.q->zeros)
@@ -304,9 +279,13 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 				enum rsh_codec codec)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
-	const struct chunk c = chunk_at(s, chunk->chunk);
-	const uint64_t n = c.n * q->n_columns;
+	struct chunk c;
+	uint64_t n;
 
+	if (rsh_packing_is_plain(q->packing))
+		return rsh_factors_by(s, chunk, codec);
+	c = chunk_at(s, chunk->chunk);
+	n = c.n * q->n_columns;
 	return (struct rsh_scaled){
 		.packing = q->packing, .via = q->via, .then = q->type,
 		.to = rsh_codec_scaled_type(codec),

@@ -493,6 +493,42 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
+/* Scans a file that does not belong to the checkpoint. */
+static int index_beside(struct rsh_source *s, uint32_t file,
+			struct rsh_names *names, struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_store_scan ctx = { s->store, file, NULL };
+	struct rsh_byte_source bytes = {
+		.pread_fn = rsh_store_scan_pread, .ctx = &ctx,
+		.path = rsh_store_path(s->store, file),
+	};
+	struct rsh_ckpt_index *ix;
+	int rc = rsh_store_identify(s->store, file, &h, err);
+
+	if (rc)
+		return rc;
+	ctx.handle = h;
+	bytes.size = rsh_store_identity(s->store, file)->size;
+	rc = rsh_file_scan(RSH_FILE_SAFETENSORS, &bytes, false, names, &ix,
+			   err);
+	if (rc)
+		return rc;
+	if (rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
+		     sizeof(*s->indexes))) {
+		rsh_ckpt_index_free(ix);
+		return rsh_error_nomem(err);
+	}
+	s->indexes[s->n_indexes++] = ix;
+	s->files[file].index = ix;
+	s->view_index[s->files[file].rank] = ix;
+	if (rsh_store_compare(s->store, file, h))
+		return rsh_error_set(err, ESTALE, "%s: it is being written",
+				     bytes.path);
+	rsh_store_adopt(s->store, file, steal_pointer(&h));
+	return 0;
+}
+
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
@@ -529,6 +565,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	table_clear(&x.headers);
 	free(x.stored);
 	free(x.caching);
+	for (uint32_t i = 0; rc == 0 && i < s->n_beside; i++)
+		rc = index_beside(s, s->n_files + i, names, err);
 	if (rc)
 		return rc;
 	rsh_log_info("%s: %u files indexed, %u of them read, %u different",

@@ -20,9 +20,10 @@
 uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *n)
 {
-	const uint32_t first = rank < s->n_ranks ? s->by_rank[rank] : 0;
+	const bool is = rank < s->n_ranks + s->n_beside;
+	const uint32_t first = is ? s->by_rank[rank] : 0;
 
-	*n = rank < s->n_ranks ? s->by_rank[rank + 1] - first : 0;
+	*n = is ? s->by_rank[rank + 1] - first : 0;
 	return first;
 }
 

@@ -68,6 +68,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->n_threads = opts->n_threads;
 	s->check = opts->check;
 	s->select = opts->select;
+	s->beside = opts->beside;
+	s->n_beside = opts->n_beside;
 	if (opts->index_cache)
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);

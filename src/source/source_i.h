@@ -117,6 +117,8 @@ struct rsh_source {
 		       * rsh_store_far() */
 	enum rsh_check check;
 	enum rsh_select select;
+	const char *const *beside; /* struct rsh_source_options */
+	uint32_t n_beside;
 	int index_dirfd; /* where indexes are stored; -1: nowhere */
 
 	/* These are set by rsh_source_open(), and do not change afterwards. */
@@ -144,13 +146,16 @@ struct rsh_source {
 
 	uint32_t n_files;
 	size_t cap_files;
-	struct rsh_source_file *files; /* ascending by rank and base */
+	struct rsh_source_file *files; /* ascending by rank and base; the
+					* files beside them follow, and are not
+					* counted in n_files */
 
 	/* These are indexed by rank; n_ranks is the highest rank that has a
 	 * file, plus 1. */
 	uint32_t n_ranks;
 	uint32_t *by_rank; /* [rank]: its first file; its other files follow,
-			    * and [n_ranks] is n_files */
+			    * and [n_ranks] is n_files; the files beside them
+			    * follow here, too */
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
 	char **rank_paths; /* [rank]: the text at view_path if it was made for

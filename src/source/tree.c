@@ -174,14 +174,17 @@ static int source_name_ranks(struct rsh_source *s)
 
 int rsh_source_number_files(struct rsh_source *s)
 {
+	size_t n;
+
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
 	/* Arrays are indexed by rank, even if there are few ranks with high
 	 * numbers. */
-	s->by_rank = calloc((size_t)s->n_ranks + 1, sizeof(*s->by_rank));
-	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));
-	s->view_path = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_path));
+	n = (size_t)s->n_ranks + s->n_beside + 1;
+	s->by_rank = calloc(n, sizeof(*s->by_rank));
+	s->view_index = calloc(n, sizeof(*s->view_index));
+	s->view_path = calloc(n, sizeof(*s->view_path));
 	if (!s->by_rank || !s->view_index || !s->view_path)
 		return -ENOMEM;
 	for (uint32_t i = s->n_files; i-- > 0;) {
@@ -193,6 +196,29 @@ int rsh_source_number_files(struct rsh_source *s)
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
 		s->by_rank[rank + 1] += s->by_rank[rank];
 	return !s->resumed && s->format->rank_path ? source_name_ranks(s) : 0;
+}
+
+/* Adds the files that do not belong to the checkpoint. */
+static int source_add_beside(struct rsh_source *s)
+{
+	const uint32_t n = s->n_files;
+
+	if (rsh_grow(&s->files, &s->cap_files, (size_t)n + s->n_beside,
+		     sizeof(*s->files)))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->n_beside; i++) {
+		const uint32_t rank = s->n_ranks + i;
+		const struct rsh_store_entry e = {
+			.name = s->beside[i], .owner = rank,
+		};
+
+		if (rsh_store_add(s->store, &e))
+			return -ENOMEM;
+		s->files[n + i] = (struct rsh_source_file){ .rank = rank };
+		s->by_rank[rank + 1] = n + i + 1;
+		s->view_path[rank] = rsh_store_path(s->store, n + i);
+	}
+	return 0;
 }
 
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err)
@@ -229,7 +255,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 		rc = source_check_ranks(s, err);
 	if (rc == 0 && !s->resumed && !s->format->any_type)
 		rc = source_take_type(s, err);
-	if (rc == 0 && rsh_source_number_files(s))
+	if (rc == 0 && (rsh_source_number_files(s) || source_add_beside(s)))
 		rc = rsh_error_nomem(err);
 	return rc;
 }
@@ -313,6 +339,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 {
 	*view = (struct rsh_source_view){
 		.n_ranks = s->n_ranks,
+		.n_beside = s->n_beside,
 		.index = s->view_index,
 		.path = s->view_path,
 		.names = names,

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "rsh/tensor/codec.h"
 #include "rsh/util/checked.h"
 
 #define BF16_NAN 0x7fc0u
@@ -31,8 +32,33 @@ struct step {
 	float v[STEP + TOGETHER];
 };
 
+enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is)
+{
+	*is = type == RSH_DTYPE_BFLOAT16 || type == RSH_DTYPE_FLOAT16 ||
+	      type == RSH_DTYPE_FLOAT32;
+	return type == RSH_DTYPE_BFLOAT16 ? RSH_PACK_BF16 :
+	       type == RSH_DTYPE_FLOAT16 ? RSH_PACK_F16 : RSH_PACK_F32;
+}
+
+bool rsh_packing_is_plain(enum rsh_packing p)
+{
+	return p >= RSH_PACK_BF16;
+}
+
+/* Returns the type of elements that are not quantised. */
+static enum rsh_dtype packing_type(enum rsh_packing p)
+{
+	return p == RSH_PACK_BF16 ? RSH_DTYPE_BFLOAT16 :
+	       p == RSH_PACK_F16 ? RSH_DTYPE_FLOAT16 : RSH_DTYPE_FLOAT32;
+}
+
 void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes)
 {
+	if (rsh_packing_is_plain(p)) {
+		*elements = 1;
+		*bytes = rsh_dtype_size(packing_type(p));
+		return;
+	}
 	*elements = p == RSH_PACK_AWQ || p == RSH_PACK_GPTQ ? 8 :
 		    p == RSH_PACK_E2M1 || p == RSH_PACK_U4 ? 2 : 1;
 	*bytes = *elements == 8 ? 4 : 1;
@@ -121,6 +147,11 @@ static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
 		break;
 	case RSH_PACK_AWQ:
 		scaled_awq(in, n, out);
+		break;
+	case RSH_PACK_BF16:
+	case RSH_PACK_F16:
+	case RSH_PACK_F32:
+		rsh_scaled_widen(packing_type(p), in, n, out);
 		break;
 	}
 }
@@ -339,12 +370,52 @@ static void scaled_finish(const struct rsh_scaled *m, uint64_t n,
 		scaled_store_halves(m->to, s->v, n, out);
 }
 
+/* Adds the adapters to n elements of a row, from column c on. */
+static void scaled_merge(const struct rsh_scaled *m, uint64_t row, uint64_t c,
+			 uint64_t n, float *v)
+{
+	const struct rsh_merge *all = &m->merge;
+	const bool rounds = scaled_is_step(m->then);
+	const float *at = all->factors;
+	struct step more;
+
+	memset(more.v + n, 0, sizeof(float[TOGETHER]));
+	if (rounds)
+		scaled_round(m->then, n, v);
+	for (uint32_t i = 0; i < all->n; i++) {
+		const struct rsh_low_rank *by = &all->by[i];
+		const float *columns = at + all->n_rows * by->rank;
+
+		rsh_low_rank_product(at + (row - all->first_row) * by->rank,
+				     columns + (c - all->first_column),
+				     all->n_columns, by->rank, n, more.v);
+		rsh_low_rank_scale(by->scale, n, more.v);
+		if (rounds && by->rounds)
+			scaled_round(m->then, n, more.v);
+		rsh_low_rank_add(more.v, n, v);
+		if (rounds)
+			scaled_round(m->then, n, v);
+		at = columns + by->rank * all->n_columns;
+	}
+}
+
 uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n)
 {
 	const uint64_t row = n / m->columns;
 
 	return (m->from[0] + row / m->rows) * m->plane_rows + m->from[1] +
 	       row % m->rows;
+}
+
+/* Copies or casts elements without adapters, which keep the bits of a NaN. */
+static void scaled_copy(const struct rsh_scaled *m, const uint8_t *in,
+			uint64_t bytes, uint8_t *out)
+{
+	if (m->then == m->to)
+		memcpy(out, in, bytes);
+	else
+		rsh_codec_decode(rsh_codec_cast(m->then, false, m->to), in,
+				 bytes, out);
 }
 
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
@@ -354,6 +425,11 @@ void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 	uint32_t per, bytes;
 
 	rsh_packing_unit(m->packing, &per, &bytes);
+	if (rsh_packing_is_plain(m->packing) && !m->merge.n &&
+	    packing_type(m->packing) == m->then) {
+		scaled_copy(m, in, n * bytes, out);
+		return;
+	}
 	while (n) {
 		const uint64_t c = first % m->columns;
 		const uint64_t part = rsh_min_u64(rsh_min_u64(n, STEP),
@@ -364,7 +440,10 @@ void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		 * numbers. */
 		memset(s.v + part, 0, sizeof(float[TOGETHER]));
 		scaled_numbers(m->packing, in, part, s.v);
-		if (m->packing == RSH_PACK_GPTQ)
+		if (rsh_packing_is_plain(m->packing))
+			scaled_merge(m, rsh_scaled_row(m, first),
+				     m->from[2] + c, part, s.v);
+		else if (m->packing == RSH_PACK_GPTQ)
 			scaled_gptq(m, rsh_scaled_row(m, first),
 				    m->from[2] + c, part, s.v);
 		else

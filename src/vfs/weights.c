@@ -39,6 +39,7 @@ struct rsh_vfs_weights {
 	enum rsh_dtype dense; /* RSH_DTYPE_UNKNOWN: no weight was quantised */
 	bool is_published; /* SOURCE is shown under its own names, with its own
 			    * config.json */
+	struct rsh_vfs_adapters adapters;
 	char *note; /* a note for the plan; NULL: none */
 	const struct rsh_rule_table *table; /* the table that is used */
 	struct let_size *lets; /* [let of the table] */
@@ -53,6 +54,7 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 	rsh_model_config_free(w->config);
 	free(w->lets);
 	rsh_arena_clear(&w->arena);
+	rsh_vfs_adapters_clear(&w->adapters);
 	free(w->note);
 	free(w);
 }
@@ -94,13 +96,15 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 	const char *table = cfg->weights.table;
 	int rc;
 
-	if (!table && !cfg->weights.dequantise)
+	if (!rsh_weights_change(&cfg->weights))
 		return 0;
 	v->weights = calloc(1, sizeof(*v->weights));
 	if (!v->weights)
 		return rsh_error_nomem(err);
 	rc = weights_load_config(v->weights, cfg, rsh_source_store(v->source),
 				 err);
+	if (rc == 0)
+		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg, err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
@@ -212,6 +216,23 @@ static int weights_dequantise(struct weights_job *k, struct rsh_error *err)
 		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
 	k->n_in = all.n;
 	return rc;
+}
+
+/* Adds the adapters to the weights. */
+static int weights_adapt(struct weights_job *k,
+			 const struct rsh_source_view *view,
+			 struct rsh_error *err)
+{
+	struct rsh_vfs_weights *w = k->v->weights;
+	struct rsh_offers all = { k->cat, k->in, k->n_in };
+
+	if (w->adapters.n && w->dense)
+		return rsh_error_set(err, ENOTSUP, "adapters cannot be merged "
+				     "into quantised weights: mount SOURCE with "
+				     "--dequantize, and use the mount as "
+				     "SOURCE");
+	return rsh_vfs_adapt(&w->adapters, k->cfg, view, &w->arena, &all,
+			     weights_keep_note, k, err);
 }
 
 /* A Hugging Face model has no optimizer states unless they are asked for. */
@@ -384,6 +405,8 @@ static int weights_plan(struct weights_job *k,
 
 	if (rc == 0)
 		rc = weights_dequantise(k, err);
+	if (rc == 0)
+		rc = weights_adapt(k, view, err);
 	if (rc == 0)
 		rc = k->cfg->weights.table ? weights_by_table(k, err) :
 					     weights_as_named(k);

@@ -228,6 +228,15 @@ static int weights_check_tensor(struct weights_work *w,
 	return size ? weights_missing(w, x, n, numbers, err) : 0;
 }
 
+static bool weights_has_scales(const struct weights_work *w,
+			       const struct rsh_offer *o)
+{
+	const struct rsh_quantised *q =
+		w->cat->tensors[o->parts->tensor]->quantised;
+
+	return q && q->scales;
+}
+
 /* Checks that all sources have one type and one form. */
 static int weights_check_types(struct weights_work *w,
 			       struct weights_instance *x,
@@ -248,8 +257,7 @@ static int weights_check_types(struct weights_work *w,
 					   weights_text(w, first),
 					   rsh_dtype_name(a->dtype));
 		if (a->n_parts && b->n_parts &&
-		    !w->cat->tensors[a->parts->tensor]->quantised !=
-		    !w->cat->tensors[b->parts->tensor]->quantised)
+		    weights_has_scales(w, a) != weights_has_scales(w, b))
 			return weights_bad(w, x->u->rule, err, "one of %.400s "
 					   "and %.400s has scales, and the "
 					   "other has none",

@@ -208,6 +208,27 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 	return rc;
 }
 
+/* If adapters are added to some of the parts, the others are read in the same
+ * way.  Returns 0 or -ENOMEM. */
+static int weights_level_parts(struct weights_work *w,
+			       struct rsh_factored_part *parts, uint32_t n)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < n; i++)
+		any |= w->cat->tensors[parts[i].tensor]->quantised != NULL;
+	for (uint32_t i = 0; any && i < n; i++) {
+		struct rsh_tensor t = *w->cat->tensors[parts[i].tensor];
+
+		if (t.quantised)
+			continue;
+		t.quantised = rsh_quantised_plain(t.dtype);
+		if (rsh_catalogue_add(w->cat, &t, &parts[i].tensor))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* ---- a tensor ---- */
 
 static int weights_make_dims(struct weights_work *w, struct weights_instance *x,
@@ -263,6 +284,8 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 				  &p);
 		rc = weights_make_pair(w, &p, o, parts, &n, err);
 	}
+	if (rc == 0 && weights_level_parts(w, parts, n))
+		rc = rsh_error_nomem(err);
 	o->dtype = w->in[x->m[0].source].dtype;
 	o->n_factored = n;
 	o->factored = parts;

@@ -108,6 +108,7 @@ def conditions(build):
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "no-megatron": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c",
                                      "import megatron.core"),
+        "no-peft": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import peft"),
         "sanitizer": sanitizer,
         "no-memcached": no_memcached,
         "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),

@@ -20,6 +20,7 @@ MOUNT += \
 	mount/torch_files.py \
 	mount/convert.py \
 	mount/dequantize.py \
+	mount/lora.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \
 	mount/selection.py \

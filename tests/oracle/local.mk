@@ -28,6 +28,7 @@ HUGGING_FACE = \
 	oracle/transformers_opens.py \
 	oracle/quantised_opens.py \
 	oracle/config_says.py \
+	oracle/lora_peft.py \
 	oracle/dcp_loads_distributed.py
 
 # The libraries that they stand on, and what needs no oracle.
@@ -58,6 +59,7 @@ EXTRA_DIST += \
 	lib/model_families.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
+	lib/adapters.py \
 	lib/quantised.py \
 	lib/dcp_reader.py \
 	oracle/naive_reshard.py \

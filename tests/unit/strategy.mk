@@ -25,6 +25,7 @@ UNIT += \
 	unit/test_weights_property \
 	unit/test_weights_quantised \
 	unit/test_tensor_cut \
+	unit/test_tensor_low_rank \
 	unit/test_tensor_scaled \
 	unit/test_tensor_transpose \
 	unit/test_plan_property \
@@ -98,6 +99,11 @@ unit_test_tensor_cut_SOURCES = \
 	unit/support.c \
 	$(STRATEGY_SUPPORT)
 unit_test_tensor_cut_LDADD = $(L_STRATEGY)
+unit_test_tensor_low_rank_SOURCES = \
+	unit/test_tensor_low_rank.c \
+	unit/support.h \
+	unit/support.c
+unit_test_tensor_low_rank_LDADD = $(L_TENSOR) -lm
 unit_test_tensor_scaled_SOURCES = \
 	unit/test_tensor_scaled.c \
 	unit/support.h \

@@ -58,6 +58,20 @@ struct rsh_quantised {
 			    * modulo 2 to the power of zero_bits */
 	/* Int32: the row of scales of each row; NULL: rows are in blocks. */
 	const struct rsh_tensor *groups;
+	/* Elements that are not quantised (rsh_packing_is_plain()) have no
+	 * scales.  Adapters are added to them, which are these, with the
+	 * tensors `factors` [n_adapters]. */
+	uint32_t n_adapters;
+	const struct rsh_low_rank *adapters;
+	const struct rsh_factors *factors;
+};
+
+/* The two matrices of an adapter.  Number k of row r is rows[r, k], or rows[k,
+ * r] if `rows_turned`; number k of column c is columns[k, c], or columns[c, k]
+ * if `columns_turned`. */
+struct rsh_factors {
+	const struct rsh_tensor *rows, *columns;
+	bool rows_turned, columns_turned;
 };
 
 /* One tensor of the source, with all its cells. */
@@ -109,6 +123,10 @@ struct rsh_catalogue {
  * memory. */
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view);
 void rsh_catalogue_free(struct rsh_catalogue *c);
+/* Adds the files beside the checkpoint that the view of the catalogue has.  They
+ * have the same numbers.  Returns 0 or -ENOMEM. */
+int rsh_catalogue_add_beside(struct rsh_catalogue *c,
+			     const struct rsh_source_view *view);
 /* Updates n_names after names were added to the table. */
 void rsh_catalogue_update_names(struct rsh_catalogue *c);
 
@@ -175,6 +193,10 @@ void rsh_quantised_each(const struct rsh_quantised *q,
 			void (*each)(void *ctx, const struct rsh_tensor *t),
 			void *ctx);
 
+/* Returns how tensors of this type are described that are not quantised and have
+ * no adapter; NULL: adapters cannot be added to tensors of this type. */
+const struct rsh_quantised *rsh_quantised_plain(enum rsh_dtype type);
+
 /* Bytes of a record that are contiguous in a file. */
 struct rsh_stretch {
 	uint32_t file;
@@ -189,6 +211,12 @@ int rsh_tensor_rows(const struct rsh_catalogue *c, const struct rsh_tensor *t,
 		    uint64_t from, uint64_t n, const atomic_bool *avoid,
 		    int (*each)(void *ctx, const struct rsh_stretch *s),
 		    void *ctx);
+
+/* Does the same for the elements of a box of the tensor. */
+int rsh_tensor_box(const struct rsh_catalogue *c, const struct rsh_tensor *t,
+		   const struct rsh_box *box, const atomic_bool *avoid,
+		   int (*each)(void *ctx, const struct rsh_stretch *s),
+		   void *ctx);
 
 /* Return the number of cells that some file holds, and of holders. */
 uint32_t rsh_copies_n_cells(const struct rsh_copies *c);

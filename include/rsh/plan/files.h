@@ -12,6 +12,9 @@
  * A view owns nothing that it points to. */
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
+	/* The arrays go on with files that do not belong to the checkpoint, but
+	 * are read for it. */
+	uint32_t n_beside;
 	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no valid
 						     * file, or one that was
 						     * not scanned */

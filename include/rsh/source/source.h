@@ -84,6 +84,12 @@ struct rsh_source_options {
 	 * NULL.  NULL: only files of ranks. */
 	const struct rsh_format *const *formats;
 
+	/* These are absolute paths of safetensors files that do not belong to
+	 * the checkpoint, but are read for it.  The files have the numbers after
+	 * the highest rank. */
+	const char *const *beside;
+	uint32_t n_beside;
+
 	struct rsh_store_options store; /* how files are opened and read */
 	enum rsh_check check;
 	/* This is the directory of the index cache; NULL: there is none.  If it

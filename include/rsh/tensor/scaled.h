@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "rsh/tensor/dtype.h"
+#include "rsh/tensor/low_rank.h"
 
 enum rsh_packing {
 	RSH_PACK_E4M3, /* Float8 E4M3: 0x7f and 0xff are NaN, no infinities */
@@ -26,7 +27,17 @@ enum rsh_packing {
 	/* Eight integers of 4 bits in a word, the low bits first, which belong
 	 * to eight rows of the matrix.  A row of words is eight rows. */
 	RSH_PACK_GPTQ,
+	/* Elements that are not quantised, to which adapters are added. */
+	RSH_PACK_BF16,
+	RSH_PACK_F16,
+	RSH_PACK_F32,
 };
+
+/* Returns the packing of elements that are not quantised, and sets *is if there
+ * is one for their type. */
+enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is);
+/* Returns whether the elements are not quantised. */
+bool rsh_packing_is_plain(enum rsh_packing p);
 
 /* Sets how many elements a unit has, and how many bytes. */
 void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes);
@@ -38,6 +49,17 @@ enum rsh_zeros_packing {
 	RSH_ZEROS_COLUMNS,
 	RSH_ZEROS_AWQ,
 	RSH_ZEROS_ROWS,
+};
+
+/* Adapters, and what they need for a block of a matrix: for each adapter the
+ * numbers of its rows [n_rows][rank], then those of its columns
+ * [rank][n_columns]. */
+struct rsh_merge {
+	uint32_t n;
+	const struct rsh_low_rank *by;
+	const float *factors;
+	uint64_t first_row, n_rows;
+	uint64_t first_column, n_columns;
 };
 
 /* A cell of a matrix, or of a stack of matrices (planes), and its scales.  The
@@ -58,6 +80,11 @@ struct rsh_scaled {
 	const uint8_t *zeros;     /* as scales; NULL: all are `zero` */
 	uint8_t zero;
 	const uint32_t *groups;   /* RSH_PACK_GPTQ: [row], the row of scales */
+	/* Elements that are not quantised have no scales.  They are rounded to
+	 * `then`; after that, for each adapter in order, scale * sum is added
+	 * (tensor/low_rank.h) and the result rounded to `then`.  Elements
+	 * without adapters keep their bits. */
+	struct rsh_merge merge;
 };
 
 /* Returns the row of the whole matrix that has element `n` of the cell. */

@@ -52,6 +52,13 @@ struct rsh_strategy_at {
 	} from;
 };
 
+/* An adapter that is merged (weights/adapters.h). */
+#define RSH_LORAS_MAX 8
+struct rsh_lora_at {
+	const char *directory; /* absolute */
+	double scale;
+};
+
 /* How weights are converted to the other form (weights/weights.h). */
 struct rsh_weights_at {
 	const char *table;  /* path of a rule table, or RSH_TABLE_AUTO; NULL:
@@ -68,7 +75,18 @@ struct rsh_weights_at {
 	const char *config; /* the model's config.json; NULL: the one in SOURCE,
 			     * if there is one */
 	enum rsh_unlisted unlisted; /* for parameters that no rule names */
+	/* Adapters, which are merged in this order, and the paths of their
+	 * files. */
+	unsigned n_loras;
+	struct rsh_lora_at loras[RSH_LORAS_MAX];
+	const char *lora_files[RSH_LORAS_MAX];
 };
+
+/* Returns whether weights are converted, made dense or merged. */
+static inline bool rsh_weights_change(const struct rsh_weights_at *w)
+{
+	return w->table || w->dequantise || w->n_loras;
+}
 
 /* Everything that a mount needs to start: strategies, source, plan, tree. */
 struct rsh_vfs_config {

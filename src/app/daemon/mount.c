@@ -220,7 +220,7 @@ static void look_for(void *ctx, const char *path)
 }
 
 /* Returns whether the mounter may open the file.  A relative path is below
- * SOURCE; any other path must be in the map of files. */
+ * SOURCE; any other path must be in the map of files, or be that of an adapter. */
 static bool may_find(const struct rsh_options *o, const char *name)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -231,6 +231,8 @@ static bool may_find(const struct rsh_options *o, const char *name)
 	if (o->vfs.files.source_map &&
 	    rsh_source_map_each(o->vfs.files.source_map, look_for, &w, &err))
 		rsh_log_warning("%s", err.text);
+	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++)
+		look_for(&w, o->vfs.weights.lora_files[i]);
 	return w.found;
 }
 

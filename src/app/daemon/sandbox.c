@@ -105,6 +105,14 @@ static void allow_tables(int rules, const struct rsh_options *o)
 	}
 }
 
+static void allow_loras(int rules, const struct rsh_weights_at *w)
+{
+	for (unsigned i = 0; i < w->n_loras; i++) {
+		rsh_landlock_allow(rules, w->loras[i].directory, false);
+		allow_links(rules, w->loras[i].directory);
+	}
+}
+
 /* With --steps all the options of a step are settled when it is planned: files
  * beside config.json may belong to the model. */
 static void allow_beside_config(int rules, const struct rsh_options *o)
@@ -202,6 +210,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 		return rc;
 	allow_read(rules, o);
 	allow_tables(rules, o);
+	allow_loras(rules, &o->vfs.weights);
 	allow_beside_config(rules, o);
 	allow_caches(rules, o);
 	rsh_landlock_allow(rules, "/dev/null", true);

@@ -334,8 +334,7 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 	check_look(o);
 	if (o->format && o->format->layout == RSH_LAYOUT_OWN)
 		check_settle_own(&o->vfs);
-	return rsh_options_convert(o) || o->vfs.weights.table ||
-	       o->vfs.weights.dequantise ||
+	return rsh_options_convert(o) || rsh_weights_change(&o->vfs.weights) ||
 	       (o->format && o->vfs.dst.from) ?
 		check_conversion(o, err) : rsh_check_files(o, err);
 }
@@ -362,7 +361,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
 	const bool says = o->vfs.src.from || o->vfs.dst.from ||
-			  o->vfs.weights.table || o->vfs.weights.dequantise;
+			  rsh_weights_change(&o->vfs.weights);
 	const char *option = rsh_verify_of_source(o);
 	int rc = rsh_ranks_check(o, 2, err);
 
@@ -383,8 +382,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 					      "SOURCE; here files are compared "
 					      "with a manifest", option) : 0;
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
-	    o->vfs.dst.from || o->vfs.weights.table ||
-	    o->vfs.weights.dequantise)
+	    o->vfs.dst.from || rsh_weights_change(&o->vfs.weights))
 		return rsh_check_conversion(o, err);
 	return rsh_check_files(o, err);
 }

@@ -10,6 +10,7 @@
 #include "rsh/app/check.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/adapter_config.h"
 
 #define FROM_HF (1 + RSH_SIDE_HF)
 #define FROM_MINDSPORE (1 + RSH_SIDE_MINDSPORE)
@@ -134,15 +136,54 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 	return v->model_files ? 0 : rsh_error_nomem(err);
 }
 
+/* Checks that the file of each adapter is there, and adds it to the files that
+ * are read. */
+static int check_loras(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	const struct rsh_weights_at *w = &v->weights;
+
+	if (w->n_loras && w->dequantise)
+		return rsh_error_set(err, EINVAL, "--lora cannot be used with "
+				     "--dequantize: mount SOURCE with "
+				     "--dequantize, and use the mount as "
+				     "SOURCE");
+	if (w->n_loras && rsh_store_is_address(v->source))
+		return rsh_error_set(err, EINVAL, "--lora needs a SOURCE on "
+				     "disk, but %s is an address", v->source);
+	for (unsigned i = 0; i < w->n_loras; i++) {
+		cleanup_free char *torch = NULL;
+
+		if (rsh_is_file(w->lora_files[i]))
+			continue;
+		if (asprintf(&torch, "%s/adapter_model.bin",
+			     w->loras[i].directory) < 0) {
+			torch = NULL;
+			return rsh_error_nomem(err);
+		}
+		return rsh_error_set(err, ENOENT, "%s: there is no "
+				     RSH_ADAPTER_FILE_NAME "%s",
+				     w->loras[i].directory, rsh_is_file(torch) ?
+				     ": save adapter_model.bin as safetensors" :
+				     "");
+	}
+	v->files.beside = w->lora_files;
+	v->files.n_beside = w->n_loras;
+	return 0;
+}
+
 int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	struct rsh_weights_at *w = &v->weights;
-	int rc;
+	int rc = check_loras(o, err);
+
+	if (rc)
+		return rc;
 
 	if (!w->table && w->from)
 		return rsh_error_set(err, EINVAL, "--from needs --convert");
-	if (!w->table && !w->dequantise)
+	if (!rsh_weights_change(w))
 		return !w->config ? 0 :
 			rsh_error_set(err, EINVAL, "--config needs --convert "
 				      "or --dequantize");
@@ -151,7 +192,7 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 				     "converter and cannot be used with "
 				     "--%s", v->plan.compat ? "compat" :
 				     o->rank_list ? "rank-list" : "dst-ranks", w->table ? "convert" :
-				     "dequantize");
+				     w->n_loras ? "lora" : "dequantize");
 	if (!w->table)
 		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :

@@ -6,14 +6,17 @@
 #include "rsh/app/digest.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "rsh/outputs/model_files.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
+#include "rsh/wire/adapter_config.h"
 #include "set_i.h"
 
 /* The number of bytes is hashed before the bytes. */
@@ -112,6 +115,31 @@ static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 	return rc ? rc : digest_config(hash, cfg, store, err);
 }
 
+/* The file of an adapter is identified as the files of SOURCE are. */
+static int digest_lora(void *hash, const struct rsh_lora_at *at,
+		       const char *file, struct rsh_error *err)
+{
+	cleanup_free char *config = NULL;
+	uint64_t is[4];
+	struct stat st;
+
+	if (stat(file, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", file,
+				     strerror(errno));
+	if (asprintf(&config, "%s/" RSH_ADAPTER_CONFIG_NAME,
+		     at->directory) < 0) {
+		config = NULL;
+		return rsh_error_nomem(err);
+	}
+	is[0] = (uint64_t)st.st_size;
+	is[1] = (uint64_t)st.st_ino;
+	is[2] = (uint64_t)st.st_mtim.tv_sec;
+	is[3] = (uint64_t)st.st_mtim.tv_nsec;
+	digest_bytes(hash, is, sizeof(is));
+	digest_bytes(hash, &at->scale, sizeof(at->scale));
+	return digest_file(hash, config, err);
+}
+
 /* The length is hashed before a text, so that two different lists never give
  * the same bytes.  The final NUL is hashed as well, so that a NULL text and an
  * empty text differ. */
@@ -169,6 +197,9 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		rc = cfg->weights.table ? 0 :
 			digest_config(hash, cfg, store, err);
 	}
+	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
+		rc = digest_lora(hash, &cfg->weights.loras[i],
+				 cfg->weights.lora_files[i], err);
 	if (rc == 0 && cfg->model_files)
 		rc = digest_model_files(hash, cfg, err);
 	return rc;

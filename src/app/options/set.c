@@ -6,6 +6,7 @@
 #include "set_i.h"
 
 #include <errno.h>
+#include <math.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "rsh/source/step.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/adapter_config.h"
 
 static void *member(struct rsh_options *o, const struct rsh_option *def)
 {
@@ -308,6 +310,59 @@ int rsh_set_config(struct rsh_options *o, const struct rsh_option *def,
 		path = NULL;
 	value = path ? rsh_options_keep(o, path) : NULL;
 	return value ? rsh_set_text(o, def, value, err) : rsh_error_nomem(err);
+}
+
+/* Returns the end of the directory in DIR[:SCALE].  A part after ':' that is no
+ * number belongs to the directory. */
+static size_t parse_scale(const char *value, double *scale)
+{
+	const char *colon = strrchr(value, ':');
+	double n;
+	char *end;
+
+	*scale = 1;
+	if (!colon || !colon[1] || colon[1] == ' ')
+		return strlen(value);
+	n = strtod(colon + 1, &end);
+	if (*end)
+		return strlen(value);
+	*scale = n;
+	return (size_t)(colon - value);
+}
+
+/* The option may be given several times. */
+int rsh_set_lora(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	struct rsh_weights_at *w = &o->vfs.weights;
+	cleanup_free char *directory = NULL, *full = NULL, *file = NULL;
+	struct rsh_lora_at *at = &w->loras[w->n_loras];
+	double scale;
+
+	if (w->n_loras == RSH_LORAS_MAX)
+		return rsh_error_set(err, EINVAL, "%s: more than %d adapters",
+				     def->name, RSH_LORAS_MAX);
+	directory = strndup(value, parse_scale(value, &scale));
+	if (!directory)
+		return rsh_error_nomem(err);
+	if (!isfinite(scale))
+		return rsh_error_set(err, EINVAL, "%s: the scale of \"%s\" is "
+				     "not a finite number", def->name, value);
+	full = realpath(directory, NULL);
+	if (!full)
+		return rsh_error_set(err, EINVAL, "%s: %s: %s", def->name,
+				     directory, strerror(errno));
+	if (asprintf(&file, "%s/" RSH_ADAPTER_FILE_NAME, full) < 0) {
+		file = NULL;
+		return rsh_error_nomem(err);
+	}
+	at->scale = scale;
+	at->directory = rsh_options_keep(o, full);
+	w->lora_files[w->n_loras] = rsh_options_keep(o, file);
+	if (!at->directory || !w->lora_files[w->n_loras])
+		return rsh_error_nomem(err);
+	w->n_loras++;
+	return 0;
 }
 
 int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,

@@ -89,6 +89,9 @@ static const struct rsh_option table[] = {
 	  "make quantised weights dense in this type (default: keep them "
 	  "quantised)", rsh_set_word,
 	  .values = casts, .converts = true, AT(vfs.weights.dequantise) },
+	{ "lora", 0, "DIR[:SCALE]", CONVERSIONS,
+	  "merge a PEFT adapter, times SCALE; may be given several times "
+	  "(default: none)", rsh_set_lora, .converts = true },
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing; show the newest checkpoint that is complete on all "
 	  "ranks", rsh_set_flag, AT(resume), .first = true },

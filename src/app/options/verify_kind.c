@@ -35,8 +35,8 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 		return RSH_VERIFY_SOURCE;
 	if (!rsh_is_file(other))
 		return RSH_VERIFY_TREE;
-	if (o->vfs.src.from || o->vfs.dst.from || o->vfs.weights.table ||
-	    o->vfs.weights.dequantise)
+	if (o->vfs.src.from || o->vfs.dst.from ||
+	    rsh_weights_change(&o->vfs.weights))
 		return RSH_VERIFY_MANIFEST;
 	/* A whole model may also be the output of an export. */
 	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);

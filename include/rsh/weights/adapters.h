@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/adapters.h merges PEFT adapters into the weights of a model: element
+ * by element when it is read, as struct rsh_scaled says.
+ *
+ * The tensors of an adapter have the names that PEFT writes:
+ * base_model.model.MODULE.lora_A.weight and lora_B.weight, lora_embedding_A and
+ * lora_embedding_B, each perhaps with ".default".  Any other tensor replaces the
+ * one of the model that has its name.
+ *
+ * One thread merges; nothing is read. */
+#ifndef RSH_WEIGHTS_ADAPTERS_H
+#define RSH_WEIGHTS_ADAPTERS_H
+
+#include "rsh/plan/writer.h"
+#include "rsh/util/arena.h"
+#include "rsh/wire/adapter_config.h"
+
+struct rsh_adapter {
+	const struct rsh_adapter_config *config;
+	double scale;  /* multiplies the scaling of the config */
+	uint32_t file; /* number of its file in the catalogue */
+};
+
+/* The numbers of tensors to which an adapter is added, and that it replaces. */
+struct rsh_adapted {
+	uint32_t n_merged, n_replaced;
+};
+
+/* Merges the n adapters in this order into the offers, which have Hugging Face's
+ * names.  Adds tensors to the catalogue, which are valid as long as `arena`.
+ * Sets out[n].  Returns 0, -ENOMEM, or -EINVAL or -ENOTSUP with a sentence that
+ * names file and tensor: it fits no tensor of the model, has another shape or
+ * type, or its other matrix is missing. */
+int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
+		      struct rsh_arena *arena, struct rsh_offers *io,
+		      struct rsh_adapted *out, struct rsh_error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/adapter_config.h - the adapter_config.json of a PEFT adapter (LoRA).  It
+ * does not change after it is parsed, so any thread may read it. */
+#ifndef RSH_WIRE_ADAPTER_CONFIG_H
+#define RSH_WIRE_ADAPTER_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+
+#define RSH_ADAPTER_CONFIG_NAME "adapter_config.json"
+#define RSH_ADAPTER_FILE_NAME "adapter_model.safetensors"
+
+struct rsh_adapter_config;
+
+/* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
+ * *out, which the caller frees, -ENOMEM, or -EBADMSG or -ENOTSUP with a sentence
+ * that names path and key: a value is not valid, or what it asks for cannot be
+ * merged by adding a product. */
+int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
+			     struct rsh_adapter_config **out,
+			     struct rsh_error *err);
+void rsh_adapter_config_free(struct rsh_adapter_config *c);
+
+const char *rsh_adapter_config_path(const struct rsh_adapter_config *c);
+/* Returns the rank of a module's adapter: "r", or the one of "rank_pattern". */
+uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
+				 const char *module);
+/* Returns by what the product of a module's matrices is multiplied. */
+double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
+				  const char *module);
+/* Returns "fan_in_fan_out": weights are stored transposed. */
+bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/factors.c reads the two matrices of each adapter that is added to a
+ * tensor.
+ *
+ * The tensor is divided into blocks.  A chunk in memory has, for each adapter,
+ * the numbers of the block's rows and then those of its columns, as Float32. */
+#include "config.h"
+
+#include "scales_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* The most bytes of the numbers of rows and of those of columns, unless a block
+ * would be smaller than the least one. */
+#define HALF_BYTES ((uint64_t)512 * 1024)
+#define LEAST_ROWS 16
+#define LEAST_COLUMNS 64
+
+struct block {
+	const struct rsh_quantised *q;
+	uint64_t rows, columns; /* of a block that is not at the edge */
+	uint64_t across;        /* blocks beside each other */
+	uint64_t from[2], n[2]; /* rows and columns of one block */
+};
+
+/* Returns the sum of the ranks of all adapters. */
+static uint64_t factors_rank(const struct rsh_quantised *q)
+{
+	uint64_t rank = 0;
+
+	for (uint32_t i = 0; i < q->n_adapters; i++)
+		rank += q->adapters[i].rank;
+	return rank;
+}
+
+/* Sets how a tensor is divided into blocks. */
+static struct block block_of(const struct rsh_scales *s)
+{
+	const uint64_t *dims = s->tensor->dims;
+	const struct rsh_quantised *q = s->tensor->quantised;
+	const uint64_t rank = rsh_max_u64(factors_rank(q), 1);
+	const uint64_t most = HALF_BYTES / sizeof(float) / rank;
+	struct block b = {
+		.q = q,
+		.rows = rsh_max_u64(most, LEAST_ROWS),
+		.columns = rsh_max_u64(most / LEAST_COLUMNS, 1) * LEAST_COLUMNS,
+	};
+
+	b.across = (dims[1] - 1) / b.columns + 1;
+	return b;
+}
+
+/* Sets which block a chunk is. */
+static struct block block_at(const struct rsh_scales *s, uint64_t chunk)
+{
+	const uint64_t *dims = s->tensor->dims;
+	struct block b = block_of(s);
+
+	b.from[0] = chunk / b.across * b.rows;
+	b.from[1] = chunk % b.across * b.columns;
+	b.n[0] = rsh_min_u64(b.rows, dims[0] - b.from[0]);
+	b.n[1] = rsh_min_u64(b.columns, dims[1] - b.from[1]);
+	return b;
+}
+
+uint64_t rsh_factors_chunk(const struct rsh_scales *s, uint64_t n)
+{
+	const struct block b = block_of(s);
+
+	return (s->from[1] + n / s->columns) / b.rows * b.across +
+	       (s->from[2] + n % s->columns) / b.columns;
+}
+
+uint64_t rsh_factors_reach(const struct rsh_scales *s, uint64_t n)
+{
+	const struct block b = block_of(s);
+	const uint64_t row = s->from[1] + n / s->columns, c = n % s->columns;
+	const uint64_t column = s->from[2] + c;
+	const uint64_t last = s->from[2] + s->columns - 1;
+
+	/* The cell has columns of several blocks. */
+	if (s->from[2] / b.columns != last / b.columns)
+		return rsh_min_u64(b.columns - column % b.columns,
+				   s->columns - c);
+	return (b.rows - row % b.rows) * s->columns - c;
+}
+
+uint64_t rsh_factors_bytes(const struct rsh_scales *s, uint64_t chunk)
+{
+	const struct block b = block_at(s, chunk);
+	uint64_t bytes;
+
+	if (!rsh_mul_u64(factors_rank(b.q), (b.n[0] + b.n[1]) * sizeof(float),
+			 &bytes) || bytes > RSH_SCALES_MAX)
+		return 0;
+	return rsh_max_u64(bytes, sizeof(float));
+}
+
+/* Reads numbers of a matrix: `rank` of each row from `from` on, n of them.  They
+ * become [n][rank], or [rank][n] if `across`.  `turned` means that the matrix is
+ * stored with rows and columns exchanged. */
+static int factors_load_one(struct rsh_scales_read *r,
+			    const struct rsh_tensor *t, bool turned,
+			    bool across, uint64_t from, uint64_t n,
+			    uint64_t rank, float *out)
+{
+	cleanup_free uint8_t *raw = NULL;
+	cleanup_free float *wide = NULL;
+	struct rsh_box box = { .n_dims = 2 };
+	int rc;
+
+	box.from[turned] = from;
+	box.size[turned] = n;
+	box.size[!turned] = rank;
+	rc = rsh_scales_read_box(r, t, &box, &raw);
+	if (rc)
+		return rc;
+	if (turned == across) {
+		rsh_scaled_widen(t->dtype, raw, n * rank, out);
+		return 0;
+	}
+	wide = rsh_alloc_array((size_t)(n * rank), sizeof(*wide));
+	if (!wide)
+		return -ENOMEM;
+	rsh_scaled_widen(t->dtype, raw, n * rank, wide);
+	for (uint64_t i = 0; i < box.size[0]; i++)
+		for (uint64_t k = 0; k < box.size[1]; k++)
+			out[k * box.size[0] + i] = wide[i * box.size[1] + k];
+	return 0;
+}
+
+int rsh_factors_load(struct rsh_scales_read *r, uint64_t chunk, float *out)
+{
+	const struct block b = block_at(r->by, chunk);
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < b.q->n_adapters; i++) {
+		const struct rsh_factors *f = &b.q->factors[i];
+		const uint64_t rank = b.q->adapters[i].rank;
+
+		rc = factors_load_one(r, f->rows, f->rows_turned, false,
+				      b.from[0], b.n[0], rank, out);
+		out += b.n[0] * rank;
+		if (rc == 0)
+			rc = factors_load_one(r, f->columns,
+					      !f->columns_turned, true,
+					      b.from[1], b.n[1], rank, out);
+		out += b.n[1] * rank;
+	}
+	return rc;
+}
+
+struct rsh_scaled rsh_factors_by(const struct rsh_scales *s,
+				 const struct rsh_kept *chunk,
+				 enum rsh_codec codec)
+{
+	const struct block b = block_at(s, chunk->chunk);
+
+	return (struct rsh_scaled){
+		.packing = b.q->packing, .then = b.q->type,
+		.to = rsh_codec_scaled_type(codec),
+		.rows = s->rows, .columns = s->columns,
+		.from = { s->from[0], s->from[1], s->from[2] },
+		.merge = {
+			.n = b.q->n_adapters, .by = b.q->adapters,
+			.factors = (const float *)(const void *)chunk->data,
+			.first_row = b.from[0], .n_rows = b.n[0],
+			.first_column = b.from[1], .n_columns = b.n[1],
+		},
+	};
+}

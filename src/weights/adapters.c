@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/adapters.c finds the weights to which adapters are added, and replaces
+ * their offers. */
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/weights/adapters.h"
+
+#define ADAPTER_TEXT ((size_t)8192) /* longest name */
+
+/* What the adapters do to an offer. */
+struct change {
+	uint32_t n;
+	struct rsh_low_rank *by;     /* [n] */
+	struct rsh_factors *factors; /* [n] */
+	const struct rsh_tensor *instead; /* NULL: it is not replaced */
+};
+
+struct adapting {
+	const struct rsh_adapter *adapters;
+	uint32_t n_adapters, a; /* the present one */
+	struct rsh_arena *arena;
+	struct rsh_catalogue *cat;
+	const struct rsh_ckpt_index *index; /* of the present adapter */
+	struct rsh_offer *v;
+	uint32_t n;
+	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
+	uint32_t n_names;
+	struct change *changes; /* [offer] */
+	struct rsh_adapted *done;
+};
+
+/* ---- messages ---- */
+
+/* Sets a sentence that begins with the file and a tensor of it; returns
+ * -code. */
+__attribute__((format(printf, 5, 6))) static int
+adapting_bad(const struct adapting *w, const char *name, int code,
+	     struct rsh_error *err, const char *fmt, ...)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(err, code, "%s: %.400s %s",
+			     rsh_catalogue_path(w->cat,
+						w->adapters[w->a].file),
+			     name, text);
+}
+
+/* ---- tensors of the adapter ---- */
+
+/* Makes the tensor of a record: it is whole, and in one file. */
+static int adapting_tensor(struct adapting *w, const struct rsh_record *r,
+			   const struct rsh_tensor **out,
+			   struct rsh_error *err)
+{
+	const int64_t *dims = rsh_record_dims(w->index, r);
+	const struct rsh_holder holder = {
+		0, w->adapters[w->a].file, (uint32_t)(r - w->index->records),
+	};
+	struct rsh_box box = { .n_dims = r->n_dims };
+	struct rsh_tensor t = {
+		.name = r->name, .dtype = (enum rsh_dtype)r->dtype,
+		.n_dims = r->n_dims, .dims = box.size,
+		.first_file = holder.file,
+	};
+	struct rsh_cut *cut;
+	uint32_t number;
+	int rc;
+
+	for (uint32_t d = 0; d < r->n_dims; d++)
+		box.size[d] = (uint64_t)dims[d];
+	rc = rsh_cut_of_boxes(box.size, r->n_dims, &box, 1, &cut, err);
+	if (rc)
+		return rc;
+	t.cut = rsh_catalogue_keep_cut(w->cat, cut);
+	if (t.cut)
+		t.copies = rsh_catalogue_keep_copies(w->cat, t.cut, &holder, 1,
+						     true);
+	if (!t.copies || rsh_catalogue_add(w->cat, &t, &number))
+		return rsh_error_nomem(err);
+	*out = w->cat->tensors[number];
+	return 0;
+}
+
+/* Finds a record by its name; NULL: there is none. */
+static const struct rsh_record *adapting_record(const struct adapting *w,
+						const char *name)
+{
+	const uint32_t number = rsh_names_find(w->cat->names, name,
+					       strlen(name));
+
+	return number == RSH_NAME_NONE ? NULL :
+					 rsh_ckpt_find(w->index, number);
+}
+
+/* Finds the offer with a name; NULL: there is none. */
+static struct rsh_offer *adapting_offer(const struct adapting *w,
+					const char *name)
+{
+	const uint32_t number = rsh_names_find(w->cat->names, name,
+					       strlen(name));
+	const uint32_t at = number < w->n_names ? w->offer_of[number] : 0;
+
+	return at ? &w->v[at - 1] : NULL;
+}
+
+/* ---- names ---- */
+
+/* The kinds of matrices: the part of the name before which the name of the
+ * module ends. */
+static const struct {
+	const char *mark, *other;
+	bool is_first, embeds;
+} matrices[] = {
+	{ ".lora_A", ".lora_B", true, false },
+	{ ".lora_B", ".lora_A", false, false },
+	{ ".lora_embedding_A", ".lora_embedding_B", true, true },
+	{ ".lora_embedding_B", ".lora_embedding_A", false, true },
+};
+#define N_MATRICES (sizeof(matrices) / sizeof(matrices[0]))
+
+static const char prefix[] = "base_model.model.";
+
+/* Returns whether this may follow the mark in the name of a matrix. */
+static bool matrix_end(const char *rest, bool embeds)
+{
+	if (strncmp(rest, ".default", 8) == 0)
+		rest += 8;
+	return strcmp(rest, embeds ? "" : ".weight") == 0;
+}
+
+/* Returns which kind of matrix a name has, N_MATRICES if none. */
+static size_t matrix_kind(const char *name, size_t *stem)
+{
+	for (size_t i = 0; i < N_MATRICES; i++) {
+		const char *at = strstr(name, matrices[i].mark);
+		const char *rest = at ? at + strlen(matrices[i].mark) : NULL;
+
+		if (!rest || !matrix_end(rest, matrices[i].embeds))
+			continue;
+		*stem = (size_t)(at - name);
+		return i;
+	}
+	return N_MATRICES;
+}
+
+/* Removes a part of a name, if the name has it. */
+static void name_without(char *name, const char *part)
+{
+	char *at = strstr(name, part);
+
+	if (at)
+		memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
+}
+
+/* ---- merging ---- */
+
+/* Returns the tensor of the catalogue that an offer is; NULL with a sentence if
+ * adapters cannot be added to it. */
+static const struct rsh_tensor *adapting_plain(const struct adapting *w,
+					       const struct rsh_offer *o,
+					       const char *name,
+					       struct rsh_error *err)
+{
+	const struct rsh_recipe_part *p = o->parts;
+	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
+		w->cat->tensors[p->tensor] : NULL;
+	const char *text = rsh_names_text(w->cat->names, o->name);
+	bool same = t && t->n_dims == o->n_dims;
+
+	for (uint32_t d = 0; same && d < o->n_dims; d++)
+		same = p->axis[d] == d && !p->base[d] &&
+		       t->dims[d] == o->dims[d];
+	if (!same) {
+		adapting_bad(w, name, ENOTSUP, err, "cannot be merged: %.400s is "
+			     "in the source in several parts, or transposed",
+			     text);
+		return NULL;
+	}
+	if (t->wide_bf16 || t->quantised || !rsh_quantised_plain(o->dtype)) {
+		adapting_bad(w, name, ENOTSUP, err, "cannot be merged: %.400s is "
+			     "not stored as BFloat16, Float16 or Float32",
+			     text);
+		return NULL;
+	}
+	return t;
+}
+
+static struct change *adapting_change(struct adapting *w,
+				      const struct rsh_offer *o)
+{
+	struct change *c = &w->changes[o - w->v];
+
+	if (c->by)
+		return c;
+	c->by = rsh_arena_array(w->arena, struct rsh_low_rank, w->n_adapters);
+	c->factors = rsh_arena_array(w->arena, struct rsh_factors,
+				     w->n_adapters);
+	return c->by && c->factors ? c : NULL;
+}
+
+static int adapting_check_factor(const struct adapting *w, const char *name,
+				 const struct rsh_tensor *t,
+				 struct rsh_error *err)
+{
+	if (t->n_dims != 2)
+		return adapting_bad(w, name, ENOTSUP, err, "is not a matrix");
+	if (!rsh_quantised_plain(t->dtype))
+		return adapting_bad(w, name, ENOTSUP, err, "is %s, and not "
+				    "BFloat16, Float16 or Float32",
+				    rsh_dtype_name(t->dtype));
+	return 0;
+}
+
+/* Checks the shapes of A [rank, in] and B [out, rank] with the weight [out, in],
+ * or [in, out] if it is `turned`. */
+static int adapting_check_shapes(const struct adapting *w, const char *name,
+				 const char *module, const struct rsh_tensor *a,
+				 const struct rsh_tensor *b,
+				 const struct rsh_offer *o, bool turned,
+				 struct rsh_error *err)
+{
+	const uint64_t rank =
+		rsh_adapter_config_rank(w->adapters[w->a].config, module);
+
+	if (a->dims[0] != rank || b->dims[1] != rank)
+		return adapting_bad(w, name, EINVAL, err, "has rank %llu, its "
+				    "other matrix %llu, and %s says %llu",
+				    (unsigned long long)a->dims[0],
+				    (unsigned long long)b->dims[1],
+				    RSH_ADAPTER_CONFIG_NAME,
+				    (unsigned long long)rank);
+	if (o->n_dims != 2 || o->dims[turned] != b->dims[0] ||
+	    o->dims[!turned] != a->dims[1])
+		return adapting_bad(w, name, EINVAL, err, "and its other matrix "
+				    "give a product of [%llu,%llu], but %.400s "
+				    "has another shape",
+				    (unsigned long long)(turned ? a->dims[1] :
+								  b->dims[0]),
+				    (unsigned long long)(turned ? b->dims[0] :
+								  a->dims[1]),
+				    rsh_names_text(w->cat->names, o->name));
+	return 0;
+}
+
+/* Adds the product of two matrices to the weight of a module. */
+static int adapting_add(struct adapting *w, const char *name,
+			const char *module, struct rsh_offer *o,
+			const struct rsh_record *first,
+			const struct rsh_record *second, bool embeds,
+			struct rsh_error *err)
+{
+	const struct rsh_adapter *by = &w->adapters[w->a];
+	const bool turned = embeds || rsh_adapter_config_is_turned(by->config);
+	const struct rsh_tensor *a = NULL, *b = NULL;
+	struct change *c;
+	int rc = adapting_plain(w, o, name, err) ? 0 : -ENOTSUP;
+
+	if (rc == 0)
+		rc = adapting_tensor(w, first, &a, err);
+	if (rc == 0)
+		rc = adapting_tensor(w, second, &b, err);
+	if (rc == 0)
+		rc = adapting_check_factor(w, name, a, err);
+	if (rc == 0)
+		rc = adapting_check_factor(w, rsh_names_text(w->cat->names,
+							     second->name),
+					   b, err);
+	if (rc == 0)
+		rc = adapting_check_shapes(w, name, module, a, b, o, turned,
+					   err);
+	if (rc)
+		return rc;
+	c = adapting_change(w, o);
+	if (!c)
+		return rsh_error_nomem(err);
+	/* PEFT multiplies a Float32 by a Python number, as Float32. */
+	c->by[c->n] = (struct rsh_low_rank){
+		.rank = (uint32_t)a->dims[0],
+		.scale = (float)(by->scale *
+				 rsh_adapter_config_scaling(by->config,
+							    module)),
+		.rounds = embeds,
+	};
+	c->factors[c->n++] = turned ?
+		(struct rsh_factors){ a, b, true, true } :
+		(struct rsh_factors){ b, a, false, false };
+	w->done[w->a].n_merged++;
+	return 0;
+}
+
+/* Merges a matrix A with its B.  A matrix B is merged with its A, and here it is
+ * only checked that there is one. */
+static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
+			   size_t kind, size_t stem, struct rsh_error *err)
+{
+	const char *name = rsh_names_text(w->cat->names, r->name);
+	const char *rest = name + stem + strlen(matrices[kind].mark);
+	char other[ADAPTER_TEXT], weight[ADAPTER_TEXT], module[ADAPTER_TEXT];
+	const struct rsh_record *second;
+	struct rsh_offer *o;
+
+	snprintf(other, sizeof(other), "%.*s%s%s", (int)stem, name,
+		 matrices[kind].other, rest);
+	second = adapting_record(w, other);
+	if (!second)
+		return adapting_bad(w, name, EINVAL, err, "is there, but %.400s "
+				    "is missing", other);
+	if (!matrices[kind].is_first)
+		return 0;
+	snprintf(module, sizeof(module), "%.*s",
+		 (int)(stem - strlen(prefix)), name + strlen(prefix));
+	snprintf(weight, sizeof(weight), "%.*s.weight",
+		 (int)(stem - strlen(prefix)), name + strlen(prefix));
+	o = adapting_offer(w, weight);
+	if (!o)
+		return adapting_bad(w, name, EINVAL, err, "changes %.400s, which "
+				    "is not in the source", weight);
+	return adapting_add(w, name, module, o, r, second,
+			    matrices[kind].embeds, err);
+}
+
+/* ---- replacing ---- */
+
+static bool shapes_same(const struct rsh_tensor *t, const struct rsh_offer *o)
+{
+	bool same = t->n_dims == o->n_dims;
+
+	for (uint32_t d = 0; same && d < o->n_dims; d++)
+		same = t->dims[d] == o->dims[d];
+	return same;
+}
+
+static int adapting_replace(struct adapting *w, const struct rsh_record *r,
+			    struct rsh_error *err)
+{
+	const char *name = rsh_names_text(w->cat->names, r->name);
+	char plain[ADAPTER_TEXT];
+	const struct rsh_tensor *t;
+	struct rsh_offer *o;
+	struct change *c;
+	int rc;
+
+	snprintf(plain, sizeof(plain), "%s", name + strlen(prefix));
+	name_without(plain, ".base_layer");
+	name_without(plain, ".modules_to_save.default");
+	name_without(plain, ".modules_to_save");
+	o = adapting_offer(w, plain);
+	if (!o)
+		return adapting_bad(w, name, EINVAL, err, "replaces %.400s, "
+				    "which is not in the source", plain);
+	rc = adapting_tensor(w, r, &t, err);
+	if (rc)
+		return rc;
+	if (!shapes_same(t, o))
+		return adapting_bad(w, name, EINVAL, err, "replaces %.400s, "
+				    "which has another shape", plain);
+	/* Types are converted as adapters are added: only in matrices. */
+	if (t->dtype != o->dtype &&
+	    (t->n_dims != 2 || !rsh_quantised_plain(t->dtype) ||
+	     !rsh_quantised_plain(o->dtype)))
+		return adapting_bad(w, name, ENOTSUP, err, "is %s and replaces "
+				    "%.400s, which is %s",
+				    rsh_dtype_name(t->dtype), plain,
+				    rsh_dtype_name(o->dtype));
+	c = adapting_change(w, o);
+	if (!c)
+		return rsh_error_nomem(err);
+	c->instead = t;
+	w->done[w->a].n_replaced++;
+	return 0;
+}
+
+/* ---- one adapter ---- */
+
+/* Replaces weights, or adds to them: an adapter adds to what it replaces. */
+static int adapting_record_by_kind(struct adapting *w,
+				   const struct rsh_record *r, bool replaces,
+				   struct rsh_error *err)
+{
+	const char *name = rsh_names_text(w->cat->names, r->name);
+	size_t stem, kind;
+
+	if (strlen(name) >= ADAPTER_TEXT / 2)
+		return adapting_bad(w, "a tensor", ENOTSUP, err,
+				    "has too long a name");
+	if (strncmp(name, prefix, strlen(prefix)) != 0)
+		return adapting_bad(w, name, EINVAL, err, "does not begin with "
+				    "\"%s\", as the names of PEFT do", prefix);
+	kind = matrix_kind(name, &stem);
+	if (kind == N_MATRICES && strstr(name, ".lora_"))
+		return adapting_bad(w, name, ENOTSUP, err, "is a part of an "
+				    "adapter that is not known");
+	if ((kind == N_MATRICES) != replaces)
+		return 0;
+	return replaces ? adapting_replace(w, r, err) :
+			  adapting_matrix(w, r, kind, stem, err);
+}
+
+static int adapting_run_one(struct adapting *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	w->index = rsh_catalogue_index(w->cat, w->adapters[w->a].file);
+	for (uint32_t pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; rc == 0 && i < w->index->n_records; i++)
+			rc = adapting_record_by_kind(w, &w->index->records[i],
+						     pass == 0, err);
+	if (rc == 0 && w->index->n_records == 0)
+		rc = rsh_error_set(err, EINVAL, "%s: the adapter has no tensor",
+				   rsh_catalogue_path(w->cat,
+						      w->adapters[w->a].file));
+	return rc;
+}
+
+/* ---- the offers ---- */
+
+/* Adds the tensor with adapters to the catalogue. */
+static int adapting_make(struct adapting *w, const struct change *c,
+			 struct rsh_offer *o, struct rsh_error *err)
+{
+	struct rsh_recipe_part *p =
+		rsh_arena_array(w->arena, struct rsh_recipe_part, 1);
+	struct rsh_quantised *q =
+		rsh_arena_array(w->arena, struct rsh_quantised, 1);
+	struct rsh_tensor t;
+
+	if (!p || !q)
+		return rsh_error_nomem(err);
+	t = c->instead ? *c->instead : *w->cat->tensors[o->parts->tensor];
+	if (c->n || t.dtype != o->dtype) {
+		*q = *rsh_quantised_plain(t.dtype);
+		q->type = o->dtype;
+		q->n_adapters = c->n;
+		q->adapters = c->by;
+		q->factors = c->factors;
+		t.quantised = q;
+	}
+	p->box.n_dims = o->n_dims;
+	for (uint32_t d = 0; d < o->n_dims; d++) {
+		p->box.size[d] = o->dims[d];
+		p->axis[d] = (uint8_t)d;
+	}
+	if (rsh_catalogue_add(w->cat, &t, &p->tensor))
+		return rsh_error_nomem(err);
+	o->n_parts = 1;
+	o->parts = p;
+	o->n_factored = 0;
+	return 0;
+}
+
+static int adapting_begin(struct adapting *w, struct rsh_arena *scratch)
+{
+	rsh_catalogue_update_names(w->cat);
+	w->n_names = rsh_names_count(w->cat->names);
+	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
+	w->changes = rsh_arena_array(scratch, struct change, w->n);
+	if (!w->offer_of || !w->changes)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->n; i++)
+		w->offer_of[w->v[i].name] = i + 1;
+	return 0;
+}
+
+int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
+		      struct rsh_arena *arena, struct rsh_offers *io,
+		      struct rsh_adapted *out, struct rsh_error *err)
+{
+	struct adapting w = {
+		.adapters = adapters, .n_adapters = n, .arena = arena,
+		.cat = io->cat, .v = io->v, .n = io->n, .done = out,
+	};
+	struct rsh_arena scratch = { 0 };
+	int rc = adapting_begin(&w, &scratch) ? rsh_error_nomem(err) : 0;
+
+	memset(out, 0, n * sizeof(*out));
+	for (; rc == 0 && w.a < n; w.a++)
+		rc = adapting_run_one(&w, err);
+	for (uint32_t i = 0; rc == 0 && i < w.n; i++)
+		if (w.changes[i].by)
+			rc = adapting_make(&w, &w.changes[i], &w.v[i], err);
+	rsh_arena_clear(&scratch);
+	return rc;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/adapter_config.c reads the adapter_config.json of a PEFT adapter. */
+#include "config.h"
+
+#include "rsh/wire/adapter_config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/wire/json_load.h"
+
+/* A regular expression of Python that may match the end of a module's name, and
+ * the number for such modules. */
+struct pattern {
+	regex_t re;
+	double number;
+};
+
+struct patterns {
+	struct pattern *v;
+	size_t n;
+};
+
+struct rsh_adapter_config {
+	uint64_t rank;
+	double alpha;
+	bool by_root; /* alpha is divided by the square root of the rank */
+	bool is_turned;
+	struct patterns ranks, alphas;
+	char path[];
+};
+
+/* ---- patterns ---- */
+
+/* Finds the pattern that matches a module, the first one as PEFT does. */
+static const struct pattern *patterns_find(const struct patterns *p,
+					   const char *module)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (regexec(&p->v[i].re, module, 0, NULL, 0) == 0)
+			return &p->v[i];
+	return NULL;
+}
+
+static void patterns_clear(struct patterns *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		regfree(&p->v[i].re);
+	free(p->v);
+}
+
+/* Makes the regular expression that PEFT matches with a module's name, in the
+ * notation of POSIX.  Returns NULL if memory is out or the notation differs. */
+static char *pattern_text(const char *key)
+{
+	char *text = malloc(6 * strlen(key) + 16);
+	char *to = text;
+
+	if (!text)
+		return NULL;
+	to = stpcpy(to, "^(.*\\.)?(");
+	for (; *key; key++) {
+		if (key[0] == '\\' && key[1] == 'd') {
+			to = stpcpy(to, "[0-9]");
+			key++;
+		} else if (strncmp(key, "(?", 2) == 0 ||
+			   (key[0] == '\\' && key[1] != '.')) {
+			free(text);
+			return NULL;
+		} else if (key[0] == '\\') {
+			*to++ = *key++;
+			*to++ = *key;
+		} else {
+			*to++ = *key;
+		}
+	}
+	strcpy(to, ")$");
+	return text;
+}
+
+static int patterns_add(struct patterns *p, const char *key,
+			const json_t *value, const char *path,
+			struct rsh_error *err)
+{
+	cleanup_free char *text = pattern_text(key);
+	const double number = json_number_value(value);
+
+	if (!json_is_number(value) || !(number > 0))
+		return rsh_error_set(err, EBADMSG, "%s: the value of \"%.200s\" "
+				     "in a pattern is not a number above 0",
+				     path, key);
+	if (!text || regcomp(&p->v[p->n].re, text, REG_EXTENDED | REG_NOSUB))
+		return rsh_error_set(err, ENOTSUP, "%s: the pattern \"%.200s\" "
+				     "is a regular expression that is not "
+				     "supported", path, key);
+	p->v[p->n++].number = number;
+	return 0;
+}
+
+static int patterns_read(struct patterns *p, const json_t *root,
+			 const char *name, const char *path,
+			 struct rsh_error *err)
+{
+	json_t *all = json_object_get(root, name), *value;
+	const char *key;
+	int rc = 0;
+
+	p->v = rsh_alloc_array(json_object_size(all), sizeof(*p->v));
+	if (!p->v)
+		return rsh_error_nomem(err);
+	json_object_foreach(all, key, value)
+		if (rc == 0)
+			rc = patterns_add(p, key, value, path, err);
+	return rc;
+}
+
+/* ---- what cannot be merged ---- */
+
+/* Returns whether a value asks for something: it is not null, false or empty. */
+static bool adapter_asks(const json_t *v)
+{
+	return v && !json_is_null(v) && !json_is_false(v) &&
+	       !(json_is_array(v) && json_array_size(v) == 0) &&
+	       !(json_is_object(v) && json_object_size(v) == 0);
+}
+
+static int adapter_refuse(const char *path, const char *key,
+			  struct rsh_error *err)
+{
+	return rsh_error_set(err, ENOTSUP, "%s: \"%.100s\" is set: such an "
+			     "adapter cannot be merged here", path, key);
+}
+
+/* These adapters are more than a product that is added to a weight. */
+static int adapter_check_kind(json_t *root, const char *path,
+			      struct rsh_error *err)
+{
+	static const char *const kinds[] = {
+		"lora_bias", "target_parameters", "trainable_token_indices",
+		"layer_replication", "alora_invocation_tokens",
+		"arrow_config", "kasa_config", "monteclora_config",
+		"velora_config",
+	};
+	const char *key;
+	json_t *v;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (adapter_asks(json_object_get(root, kinds[i])))
+			return adapter_refuse(path, kinds[i], err);
+	json_object_foreach(root, key, v)
+		if (strncmp(key, "use_", 4) == 0 && adapter_asks(v) &&
+		    strcmp(key, "use_rslora") != 0)
+			return adapter_refuse(path, key, err);
+	return 0;
+}
+
+/* Some ways to begin the training also change the weights of the base. */
+static int adapter_check_begin(const json_t *root, const char *path,
+			       struct rsh_error *err)
+{
+	static const char *const known[] = { "gaussian", "eva", "orthogonal" };
+	const json_t *v = json_object_get(root, "init_lora_weights");
+	const char *text = json_string_value(v);
+
+	if (!text)
+		return 0;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strcmp(text, known[i]) == 0)
+			return 0;
+	return rsh_error_set(err, ENOTSUP, "%s: \"init_lora_weights\" is "
+			     "\"%.100s\", which changes the weights of the base "
+			     "as well: such an adapter cannot be merged here",
+			     path, text);
+}
+
+static int adapter_check(json_t *root, const char *path,
+			 struct rsh_error *err)
+{
+	const char *type = json_string_value(json_object_get(root,
+							     "peft_type"));
+	const json_t *bias = json_object_get(root, "bias");
+	int rc;
+
+	if (!type || strcmp(type, "LORA") != 0)
+		return rsh_error_set(err, ENOTSUP, "%s: \"peft_type\" is %s%.100s%s,"
+				     " and only \"LORA\" can be merged", path,
+				     type ? "\"" : "", type ? type : "missing",
+				     type ? "\"" : "");
+	if (bias && !json_is_null(bias) &&
+	    (!json_is_string(bias) ||
+	     strcmp(json_string_value(bias), "none") != 0))
+		return rsh_error_set(err, ENOTSUP, "%s: \"bias\" is not "
+				     "\"none\": biases of an adapter cannot be "
+				     "merged here", path);
+	rc = adapter_check_kind(root, path, err);
+	return rc ? rc : adapter_check_begin(root, path, err);
+}
+
+/* ---- reading ---- */
+
+static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
+			struct rsh_error *err)
+{
+	const json_t *r = json_object_get(root, "r");
+	const json_t *alpha = json_object_get(root, "lora_alpha");
+	int rc;
+
+	if (!json_is_integer(r) || json_integer_value(r) <= 0)
+		return rsh_error_set(err, EBADMSG, "%s: \"r\" is not a whole "
+				     "number above 0", c->path);
+	if (!json_is_number(alpha))
+		return rsh_error_set(err, EBADMSG, "%s: \"lora_alpha\" is not a "
+				     "number", c->path);
+	c->rank = (uint64_t)json_integer_value(r);
+	c->alpha = json_number_value(alpha);
+	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
+	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
+	rc = patterns_read(&c->ranks, root, "rank_pattern", c->path, err);
+	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern",
+				       c->path, err);
+}
+
+int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
+			     struct rsh_adapter_config **out,
+			     struct rsh_error *err)
+{
+	cleanup_json json_t *root = NULL;
+	struct rsh_adapter_config *c =
+		calloc(1, sizeof(*c) + strlen(path) + 1);
+	int rc;
+
+	if (!c)
+		return rsh_error_nomem(err);
+	strcpy(c->path, path);
+	rc = rsh_json_load(&(struct rsh_memory){ data, len }, 0, path,
+			   "an " RSH_ADAPTER_CONFIG_NAME, &root, err);
+	if (rc == 0)
+		rc = adapter_check(root, path, err);
+	if (rc == 0)
+		rc = adapter_read(c, root, err);
+	if (rc) {
+		rsh_adapter_config_free(c);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}
+
+void rsh_adapter_config_free(struct rsh_adapter_config *c)
+{
+	if (!c)
+		return;
+	patterns_clear(&c->ranks);
+	patterns_clear(&c->alphas);
+	free(c);
+}
+
+const char *rsh_adapter_config_path(const struct rsh_adapter_config *c)
+{
+	return c->path;
+}
+
+uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
+				 const char *module)
+{
+	const struct pattern *p = patterns_find(&c->ranks, module);
+
+	return p ? (uint64_t)p->number : c->rank;
+}
+
+double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
+				  const char *module)
+{
+	const struct pattern *p = patterns_find(&c->alphas, module);
+	const double rank = (double)rsh_adapter_config_rank(c, module);
+
+	return (p ? p->number : c->alpha) / (c->by_root ? sqrt(rank) : rank);
+}
+
+bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c)
+{
+	return c->is_turned;
+}

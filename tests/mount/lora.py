@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models with PEFT adapters merged: --lora.
+
+    lora.py [--seed S] [--cases N]
+
+lib/adapters.py computes merged models in plain Python.  A model with --lora, in any form,
+whole or cut, has to equal the merged model in this form.
+"""
+
+import argparse
+import errno
+import json
+import os
+import random
+import struct
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from adapters import Adapter, Drawer, PREFIX, merged, shown  # noqa: E402
+from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
+from demands import check, content, flip, write  # noqa: E402
+from make_tree import Param, strategy  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from run_seed import run_seed  # noqa: E402
+from safetensors_format import safetensors_bytes  # noqa: E402
+
+DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def written(directory, tensors, config=None):
+    write(os.path.join(directory, "model.safetensors"), safetensors_bytes(tensors))
+    write(os.path.join(directory, "config.json"), json.dumps(config or {}).encode())
+    return directory
+
+
+def same(got, wanted):
+    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
+    for name, (kind, shape, data) in wanted.items():
+        check(got[name][0] == kind and tuple(got[name][1]) == tuple(shape),
+              f"{name} is {got[name][:2]} instead of {(kind, shape)}")
+        check(bytes(got[name][2]) == data, f"{name} differs")
+
+
+def tree(directory):
+    """{path: bytes} of all files of an export."""
+    return {os.path.relpath(os.path.join(at, name), directory): content(os.path.join(at, name))
+            for at, _, names in os.walk(directory) for name in names
+            if not name.startswith("reshardfs-manifest")}
+
+
+# ---- one small model ----
+
+W = "model.w.weight"
+
+
+def small(directory, shape=(6, 5), kind="BF16"):
+    """A model of one matrix, and an adapter for it."""
+    rng = random.Random(7)
+    drawer = Drawer(rng)
+    model = {W: drawer.matrix(kind, *shape), "norm.weight": drawer.matrix(kind, 5)}
+    adapter = Adapter()
+    adapter.add("model.w", drawer.matrix("F32", 4, shape[1]), drawer.matrix("F32", shape[0], 4), 2)
+    return written(os.path.join(directory, "model"), model), model, adapter
+
+
+def exported(directory, source, *options):
+    out = os.path.join(directory, "out")
+    got = run("export", source, out, "--format", "hf", *options)
+    check(got.status == GOOD, got)
+    return shown(out)
+
+
+@test
+def fan_in_fan_out(directory):
+    """weights that are stored transposed"""
+    source, model, _ = small(directory)
+    drawer, adapter = Drawer(random.Random(8)), Adapter(fan_in_fan_out=True)
+    adapter.add("model.w", drawer.matrix("BF16", 4, 6), drawer.matrix("F16", 5, 4), 2)
+    same(exported(directory, source, "--lora", adapter.write(directory + "/a")),
+         merged(model, [(adapter, 1)]))
+
+
+@test
+def exact_numbers(directory):
+    """whole numbers are added exactly"""
+    def of(kind, shape, values):
+        return kind, shape, struct.pack(f"<{len(values)}f", *values)
+    model = {W: of("F32", (2, 3), [1, 2, 3, 4, 5, 6])}
+    adapter = Adapter(r=2, lora_alpha=4)
+    adapter.add("model.w", of("F32", (2, 3), [1, 0, 2, 3, 1, 0]), of("F32", (2, 2), [1, 2, 0, 5]),
+                2)
+    got = exported(directory, written(directory + "/model", model), "--lora",
+                   adapter.write(directory + "/a") + ":0.5")
+    check(struct.unpack("<6f", got[W][2]) == (8, 4, 5, 19, 10, 6), got)
+
+
+@test
+def links_and_colons(directory):
+    """a directory with a colon in its name, whose files are links, as a daemon reads it"""
+    source, model, adapter = small(directory)
+    adapter.write(directory + "/blobs")
+    os.mkdir(directory + "/a:b")
+    for name in os.listdir(directory + "/blobs"):
+        os.symlink(f"../blobs/{name}", f"{directory}/a:b/{name}")
+    for words, scale in (("", 1), (":2", 2)):
+        with Mounted(source, described=True, extra=[
+                "--format", "hf", "--lora", directory + "/a:b" + words]) as mount:
+            same(shown(mount.path), merged(model, [(adapter, scale)]))
+            check("1 tensors are merged, 0 are replaced" in mount.log(), mount.log())
+
+
+@test
+def one_cache(directory):
+    """mounts with adapters and without share a cache on disk"""
+    source, model, adapter = small(directory, (200, 300))
+    at = adapter.write(directory + "/a")
+    for _ in range(2):
+        for words, wanted in (([], model), (["--lora", at], merged(model, [(adapter, 1)])),
+                              (["--lora", at + ":3"], merged(model, [(adapter, 3)]))):
+            with Mounted(source, described=True, extra=[
+                    "--format", "hf", "--cache", "on", "--cache-dir", directory + "/cache",
+                    *words]) as mount:
+                same(shown(mount.path), wanted)
+
+
+@test
+def adapter_changes(directory):
+    """an adapter that changes is an error of the read"""
+    source, _, adapter = small(directory, (200, 300))
+    at = adapter.write(directory + "/a")
+    with Mounted(source, described=True, extra=["--format", "hf", "--lora", at]) as mount:
+        flip(at + "/adapter_model.safetensors", -1)
+        try:
+            shown(mount.path)
+            check(False, "bytes of a changed adapter are shown")
+        except OSError as error:
+            check(error.errno in (errno.ESTALE, errno.EIO), error)
+        check("adapter_model.safetensors" in mount.log(), mount.log())
+
+
+@test
+def digests_differ(directory):
+    """an export with another adapter or scale is another conversion"""
+    source, _, adapter = small(directory)
+    at, out = adapter.write(directory + "/a"), directory + "/out"
+    check(run("export", source, out, "--lora", at).status == GOOD, "export")
+    check(run("verify", source, out, "--lora", at).status == GOOD, "verify")
+    for words in (["--lora", at + ":2"], [], ["--lora", at, "--lora", at]):
+        got = run("export", source, out, *words)
+        check(got.status != GOOD, got)
+
+
+# ---- what is wrong ----
+
+def bad_config(directory, words, **config):
+    source, _, adapter = small(directory)
+    adapter.config.update(config)
+    refused(run("plan", source, "--lora", adapter.write(directory + "/a")), INPUT,
+            "adapter_config.json: ", words)
+
+
+@test
+def wrong_configs(directory):
+    """configurations that cannot be merged, each with a sentence"""
+    for i, (words, config) in enumerate((
+            ('"peft_type" is "IA3", and only "LORA" can be merged', {"peft_type": "IA3"}),
+            ('"peft_type" is missing', {"peft_type": None}),
+            ('"bias" is not "none"', {"bias": "all"}),
+            ('"use_dora" is set: such an adapter cannot be merged here', {"use_dora": True}),
+            ('"use_qalora" is set', {"use_qalora": True}),
+            ('"lora_bias" is set', {"lora_bias": True}),
+            ('"target_parameters" is set', {"target_parameters": ["experts.w"]}),
+            ('"layer_replication" is set', {"layer_replication": [[0, 1]]}),
+            ('"init_lora_weights" is "pissa", which changes the weights of the base as well',
+             {"init_lora_weights": "pissa"}),
+            ('"r" is not a whole number above 0', {"r": 0}),
+            ('"lora_alpha" is not a number', {"lora_alpha": "8"}),
+            ('the pattern "(?=w)" is a regular expression that is not supported',
+             {"rank_pattern": {"(?=w)": 4}}),
+            ('the value of "w" in a pattern is not a number above 0',
+             {"alpha_pattern": {"w": "x"}}))):
+        bad_config(os.path.join(directory, str(i)), words, **config)
+
+
+def bad_tensors(directory, words, change, **says):
+    source, _, adapter = small(directory, **says)
+    change(adapter.tensors)
+    refused(run("plan", source, "--lora", adapter.write(directory + "/a")), INPUT,
+            "adapter_model.safetensors: ", words)
+
+
+def renamed(old, new):
+    def change(tensors):
+        for name in list(tensors):
+            tensors[name.replace(old, new)] = tensors.pop(name)
+    return change
+
+
+@test
+def wrong_tensors(directory):
+    """adapters that do not fit, each with a sentence"""
+    a, b = f"{PREFIX}model.w.lora_A.weight", f"{PREFIX}model.w.lora_B.weight"
+    matrix = Drawer(random.Random(9)).matrix
+    for i, (words, change) in enumerate((
+            (f"{a} is there, but {b} is missing", lambda t: t.pop(b)),
+            (f"{b} is there, but {a} is missing", lambda t: t.pop(a)),
+            (f"{PREFIX}model.v.lora_A.weight changes model.v.weight, which is not in the source",
+             renamed("model.w", "model.v")),
+            ('model.w.lora_A.weight does not begin with "base_model.model."',
+             renamed(PREFIX, "")),
+            (f"{a} has rank 3, its other matrix 4, and adapter_config.json says 4",
+             lambda t: t.update({a: matrix("F32", 3, 5)})),
+            (f"{a} has rank 3, its other matrix 3, and adapter_config.json says 4",
+             lambda t: t.update({a: matrix("F32", 3, 5), b: matrix("F32", 6, 3)})),
+            (f"{a} and its other matrix give a product of [6,7], but {W} has another shape",
+             lambda t: t.update({a: matrix("F32", 4, 7)})),
+            (f"{a} is not a matrix", lambda t: t.update({a: matrix("F32", 4, 5, 1)})),
+            (f"{b} is Int8, and not BFloat16, Float16 or Float32",
+             lambda t: t.update({b: ("I8", (6, 4), bytes(24))})),
+            (f"{PREFIX}model.w.lora_magnitude_vector is a part of an adapter that is not known",
+             lambda t: t.update({f"{PREFIX}model.w.lora_magnitude_vector": matrix("F32", 6)})),
+            (f"{PREFIX}head.weight replaces head.weight, which is not in the source",
+             lambda t: t.update({f"{PREFIX}head.weight": matrix("F32", 6)})),
+            (f"{PREFIX}norm.weight replaces norm.weight, which has another shape",
+             lambda t: t.update({f"{PREFIX}norm.weight": matrix("BF16", 6)})),
+            (f"{PREFIX}norm.weight is Float32 and replaces norm.weight, which is BFloat16",
+             lambda t: t.update({f"{PREFIX}norm.weight": matrix("F32", 5)})),
+            ("a tensor has too long a name", renamed("model.w", "w" * 5000)),
+            ("the adapter has no tensor", dict.clear))):
+        bad_tensors(os.path.join(directory, str(i)), words, change)
+
+
+@test
+def wrong_bases(directory):
+    """weights to which no adapter can be added"""
+    _, model, adapter = small(directory)
+    at = adapter.write(directory + "/a")
+    other = written(directory + "/other", {**model, W: ("I8", (6, 5), bytes(30))})
+    refused(run("plan", other, "--lora", at), INPUT, f"cannot be merged: {W} is not stored as "
+            "BFloat16, Float16 or Float32")
+    fp8 = written(directory + "/fp8", {
+        W: ("F8_E4M3", (6, 5), bytes(30)),
+        "model.w.weight_scale_inv": ("F32", (1, 1), struct.pack("<f", 1))},
+                  {"quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 8]}})
+    refused(run("plan", fp8, "--lora", at), INPUT, "adapters cannot be merged into quantised "
+            "weights: mount SOURCE with --dequantize, and use the mount as SOURCE")
+    with Mounted(fp8, described=True, extra=[
+            "--format", "hf", "--dequantize", "bfloat16"]) as mount:
+        wanted = merged(shown(mount.path), [(adapter, 1)])
+        same(exported(directory, mount.path, "--lora", at), wanted)
+
+
+@test
+def wrong_options(directory):
+    """what is refused on the command line"""
+    source, _, adapter = small(directory)
+    at = adapter.write(directory + "/a")
+    refused(run("plan", source, "--lora", directory + "/none"), USAGE,
+            "lora: ", "No such file or directory")
+    refused(run("plan", source, "--lora", at + ":inf"), USAGE, "is not a finite number")
+    refused(run("plan", source, *["--lora", at] * 9), USAGE, "more than 8 adapters")
+    refused(run("plan", source, "--lora", at, "--dequantize", "float16"), USAGE,
+            "--lora cannot be used with --dequantize")
+    refused(run("plan", "s3://bucket/model", "--lora", at), USAGE,
+            "--lora needs a SOURCE on disk, but s3://bucket/model is an address")
+    refused(run("plan", source, "--lora", at, "--dst-ranks", "2"), USAGE,
+            "cannot be used with --lora")
+    os.rename(at + "/adapter_model.safetensors", at + "/adapter_model.bin")
+    refused(run("plan", source, "--lora", at), USAGE, "there is no adapter_model.safetensors: "
+            "save adapter_model.bin as safetensors")
+    write(at + "/adapter_model.safetensors", b"no safetensors")
+    refused(run("plan", source, "--lora", at), INPUT, "adapter_model.safetensors")
+
+
+# ---- random models ----
+
+class Case:
+    def __init__(self, directory, seed):
+        self.rng = random.Random(seed)
+        self.drawer = Drawer(self.rng)
+        self.model = self.drawer.model()
+        self.options, chosen = [], []
+        for i in range(self.rng.choice((1, 1, 2))):
+            adapter = self.drawer.adapter()
+            at = adapter.write(os.path.join(directory, f"adapter{i}"))
+            scale = self.rng.choice((1, 1, 0.5, -2, 0.3))
+            self.options += ["--lora", at if scale == 1 else f"{at}:{scale}"]
+            chosen.append((adapter, scale))
+        self.wanted = merged(self.model, chosen)
+        self.directory = directory
+        self.source = written(os.path.join(directory, "model"), self.model,
+                              self.drawer.config())
+        self.target = written(os.path.join(directory, "merged"), self.wanted,
+                              self.drawer.config())
+
+    def compare(self, *options, source=None):
+        """The same options give the same tree of both models."""
+        out = [os.path.join(self.directory, name) for name in ("out", "wanted")]
+        for path, at, more in ((source or self.source, out[0], self.options),
+                               (self.target, out[1], [])):
+            got = run("export", path, at, *options, *more)
+            check(got.status == GOOD, got)
+        got, wanted = map(tree, out)
+        check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
+        for name in sorted(wanted):
+            check(got[name] == wanted[name], f"{name} differs")
+
+
+def as_model(case):
+    out = os.path.join(case.directory, "out")
+    got = run("export", case.source, out, "--format", "hf", *case.options)
+    check(got.status == GOOD, got)
+    same(shown(out), case.wanted)
+    check(run("verify", case.source, out, "--format", "hf", *case.options).status == GOOD,
+          "verify")
+
+
+def as_cast(case):
+    case.compare("--cast", case.rng.choice(("bfloat16", "float16", "float32")))
+
+
+def as_form(case):
+    case.compare("--format", case.rng.choice(("ckpt", "dcp")), "--dst-strategy", "none")
+
+
+def as_chunks(case):
+    """Every tensor of the source is cut into boxes."""
+    drawer = _Drawer(case.rng.getrandbits(32), "torch")
+    dcp = Tree("torch", {name: Tensor(*tensor, drawer.chunks(tensor[1]), {})
+                         for name, tensor in case.model.items()}, {}, case.rng)
+    dcp.release = "2.15"
+    source = os.path.join(case.directory, "dcp")
+    dcp.write(source)
+    out = os.path.join(case.directory, "out")
+    got = run("export", source, out, "--format", "hf", *case.options)
+    check(got.status == GOOD, got)
+    same(shown(out), case.wanted)
+
+
+def as_ranks(case, *options, shapes=None):
+    """Ranks have slices of rows and columns."""
+    mesh = case.rng.choice(([2, 2], [4, 2], [1, 4], [1, 8]))
+    split = {0: mesh[1], 1: mesh[0], -1: 1}
+    params = []
+    for name, shape in (shapes or {n: s for n, (_, s, _) in case.wanted.items()}).items():
+        axes = case.rng.sample((0, 1, -1, -1), len(shape))
+        axes = [a if n % split[a] == 0 else -1 for a, n in zip(axes, shape)]
+        params.append(Param(name, list(shape), DTYPES[case.drawer.kind], None, axes))
+    wanted = os.path.join(case.directory, "wanted.ckpt")
+    write(wanted, strategy(params, "wanted", mesh))
+    case.compare("--dst-strategy", wanted, "--format",
+                 case.rng.choice(("ckpt", "safetensors")), *options)
+
+
+def as_mindspore(case):
+    """Merged before rules join queries, keys and values, and alternate rows."""
+    options = ["--convert", "qwen3"]
+    if case.rng.random() < 0.3:
+        options += ["--cast", case.rng.choice(("bfloat16", "float16", "float32"))]
+    as_ranks(case, *options, shapes=case.drawer.mindspore_shapes())
+
+
+def as_mount(case):
+    """Any part of a file is the same as in the whole file."""
+    with Mounted(case.source, described=True,
+                 extra=["--format", "hf", *case.options]) as mount:
+        for name in os.listdir(mount.path):
+            if not name.endswith(".safetensors"):
+                continue
+            with open(os.path.join(mount.path, name), "rb", buffering=0) as f:
+                size = os.fstat(f.fileno()).st_size
+                parts = [(at, os.pread(f.fileno(), n, at)) for at, n in
+                         ((case.rng.randrange(size), case.rng.randint(1, 3000))
+                          for _ in range(60))]
+                data = content(os.path.join(mount.path, name))
+                for at, part in parts:
+                    check(data[at:at + len(part)] == part, f"{name} at {at}")
+        same(shown(mount.path), case.wanted)
+
+
+WAYS = (as_model, as_model, as_cast, as_form, as_chunks, as_ranks, as_mindspore, as_mount)
+
+
+def random_case(seed):
+    way = WAYS[seed % len(WAYS)]
+    with tempfile.TemporaryDirectory(prefix="reshardfs-lora-") as directory:
+        try:
+            way(Case(directory, seed))
+        except Exception as error:
+            raise type(error)(f"--cases 1 --seed {seed} ({way.__name__}): {error}") from error
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed())
+    parser.add_argument("--cases", type=int, default=48)
+    chosen = parser.parse_args()
+    require_mount()
+    tap = Tap()
+    for function in TESTS:
+        with tap.test(function.__doc__), \
+                tempfile.TemporaryDirectory(prefix="reshardfs-lora-") as directory:
+            function(directory)
+    with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
+        for seed in range(chosen.seed, chosen.seed + chosen.cases):
+            random_case(seed)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

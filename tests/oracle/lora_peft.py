@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Adapters merged by --lora, compared with PEFT's own merge_and_unload().
+
+RSH_HF_PYTHON names a Python that has torch and peft.  Where all sums are exact every
+element has to have the same bits.  Other sums are those of a BLAS, which adds in an order
+of its own: the test counts the elements that differ.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+TYPES = ("bfloat16", "float16", "float32")
+
+
+# ---- under RSH_HF_PYTHON ----
+
+def model_of(torch, rng, rows, columns):
+    """Two linear layers and an embedding, in a type."""
+    model = torch.nn.Module()
+    model.w = torch.nn.Linear(columns, rows, bias=False)
+    model.e = torch.nn.Embedding(40 + rows, columns)
+    model.head = torch.nn.Linear(columns, 8, bias=False)
+    return model.to(getattr(torch, rng.choice(TYPES)))
+
+
+def fill(torch, tensor, exact, size):
+    """Small whole numbers, or numbers of a normal distribution."""
+    made = torch.randint(-4, 5, tensor.shape).float() if exact else \
+        torch.randn(tensor.shape) * size
+    tensor.data = made.to(tensor.dtype)
+
+
+def make(directory, seed, exact):
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import load_file, save_file
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    rows, columns = rng.choice(((64, 48), (256, 96), (130, 70), (512, 300)))
+    model = model_of(torch, rng, rows, columns)
+    for tensor in model.parameters():
+        fill(torch, tensor, exact, 0.5)
+    os.makedirs(os.path.join(directory, "model"))
+    save_file({n: t.clone() for n, t in model.state_dict().items()},
+              os.path.join(directory, "model", "model.safetensors"))
+    with open(os.path.join(directory, "model", "config.json"), "w", encoding="utf-8") as f:
+        f.write("{}")
+    rank = rng.choice((1, 4, 8, 16, 64))
+    config = LoraConfig(r=rank, lora_alpha=rng.choice((rank, 2 * rank)) if exact else
+                        rng.choice((8, 16, 3)), use_rslora=not exact and rng.random() < 0.3,
+                        target_modules=["w", "e"],
+                        modules_to_save=["head"] if rng.random() < 0.5 else None)
+    adapted = get_peft_model(model, config)
+    stored = getattr(torch, rng.choice(TYPES))
+    for name, tensor in adapted.named_parameters():
+        if "lora_" in name:
+            fill(torch, tensor, exact, 0.05)
+            tensor.data = tensor.data.to(stored).float()
+        elif "modules_to_save" in name:
+            fill(torch, tensor, exact, 0.5)
+    where = os.path.join(directory, "adapter")
+    adapted.save_pretrained(where)
+    path = os.path.join(where, "adapter_model.safetensors")
+    save_file({n: t.to(stored) if "lora_" in n else t for n, t in load_file(path).items()}, path)
+    save_file({n: t.contiguous() for n, t in adapted.merge_and_unload().state_dict().items()},
+              os.path.join(directory, "merged.safetensors"))
+
+
+# ---- here ----
+
+def values(tensor):
+    """Numbers whose order is that of the elements, one for each."""
+    kind, _, data = tensor
+    width = 4 if kind == "F32" else 2
+    sign = 1 << (8 * width - 1)
+    found = [int.from_bytes(data[i:i + width], "little") for i in range(0, len(data), width)]
+    return [sign - x if x & sign else x for x in found]
+
+
+def compare(tap, case, directory, exact):
+    from adapters import shown
+    from demands import content
+    from rsh_cli import GOOD, run
+    from safetensors_format import Tensors
+    out = os.path.join(directory, "out")
+    said = run("export", os.path.join(directory, "model"), out, "--format", "hf", "--lora",
+               os.path.join(directory, "adapter"))
+    if said.status != GOOD:
+        return tap.ok(False, case, repr(said))
+    wanted = Tensors(content(os.path.join(directory, "merged.safetensors"))).values()
+    got, differ, n, far = shown(out), 0, 0, 0
+    if {k: v[:2] for k, v in got.items()} != {k: v[:2] for k, v in wanted.items()}:
+        return tap.ok(False, case, f"{sorted(got)} instead of {sorted(wanted)}")
+    for name, tensor in wanted.items():
+        off = [abs(x - y) for x, y in zip(values(got[name]), values(tensor))]
+        n += len(off)
+        differ += sum(x > 0 for x in off)
+        if tensor[0] != "F32":
+            far = max(far, *off)
+    print(f"# {case}: {differ} of {n} elements differ")
+    return tap.ok(differ == 0 if exact else far <= 2 and
+                  (differ <= n / 1000 or any(t[0] == "F32" for t in wanted.values())),
+                  case, f"{differ} of {n} elements differ, by up to {far}")
+
+
+def main():
+    if sys.argv[1:2] == ["make"]:
+        return make(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "exact")
+    sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+    import rsh_mount
+    from run_seed import run_seed
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed())
+    parser.add_argument("--cases", type=int, default=6)
+    chosen = parser.parse_args()
+    python = os.environ.get("RSH_HF_PYTHON")
+    if not python or subprocess.run([python, "-c", "import peft"], check=False,
+                                    capture_output=True).returncode:
+        rsh_mount.skip_all("RSH_HF_PYTHON does not name a Python that has peft")
+    tap = rsh_mount.Tap()
+    for seed in range(chosen.seed, chosen.seed + chosen.cases):
+        kind = "exact" if seed % 2 else "random"
+        with tempfile.TemporaryDirectory(prefix="reshardfs-peft-") as directory:
+            subprocess.run([python, os.path.abspath(__file__), "make", directory, str(seed),
+                            kind], check=True)
+            compare(tap, f"{kind} numbers, --seed {seed} --cases 1", directory,
+                    kind == "exact")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
