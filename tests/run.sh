@@ -212,17 +212,6 @@ programs_with()
 		sed 's/\.trs$/.log/'
 }
 
-# show_failures LOG: each failed test with what it says of itself, or the end of
-# the log if the program came to no verdict.
-show_failures()
-{
-	say "---- ${1#"$top"/}"
-	awk '/^(not ok|Bail out!)/ { show = found = 1; print; next }
-	     /^(ok|1\.\.)/ { show = 0 }
-	     show && /^#/ { print }
-	     END { exit !found }' "$1" || tail -n 30 "$1"
-}
-
 # begin_leg NAME WHAT
 begin_leg()
 {

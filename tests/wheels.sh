@@ -10,9 +10,10 @@
 # for the next time.  The wheel for x86_64 is installed in a virtual environment, where
 # the demo is exported, read by the module and, where there is /dev/fuse, mounted:
 # the bytes must be the converter's.  With --all the wheel for aarch64 is built as well,
-# each is built twice and must be the same file, that for x86_64 is tried on Debian 11
-# and in a container (podman), and that for aarch64 under qemu-user, which does not mount.  --keep copies the wheels
-# to DIRECTORY.  RSH_AUDITWHEEL names the program that looks at wheels.
+# each is built twice and must be the same file, that for x86_64 is tried on Debian 11,
+# 12, 13 and unstable and in containers (podman), and that for aarch64 under qemu-user,
+# which does not mount (tests/guests.sh does).  --keep copies the wheels to DIRECTORY.
+# RSH_AUDITWHEEL names the program that looks at wheels.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -23,7 +24,8 @@ unset MAKEFLAGS MAKELEVEL
 
 WHEEL_PACKAGES="autoconf automake libtool pkg-config make protobuf-c-compiler binutils
 	dpkg-dev gperf debian-archive-keyring python3 python3-venv"
-OLD_SUITE=bullseye
+# Those where it is tried; the first one is the base of the image.
+WHEEL_SUITES="bullseye bookworm trixie sid"
 STRATEGIES="--src-strategy strategy_8_cards.ckpt --dst-strategy strategy_4_cards.ckpt"
 
 all='' keep=''
@@ -41,7 +43,7 @@ while [ $# -gt 0 ]; do
 done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/reshardfs-wheels-XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'fresh_end; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 # logged NAME COMMAND...: its output goes to a file, which is shown if it fails.
@@ -151,94 +153,73 @@ try_here()
 	cd /
 }
 
-# old_root ARCH: sets $root, Debian 11 with Python; kept for the next time.
-old_root()
+# try_suite SUITE: where nothing is but Python, with and without /dev/fuse; there is no
+# fusermount3.
+try_suite()
 {
-	root=$wheel_kept/$OLD_SUITE-$1
-	[ ! -e "$root.complete" ] || return 0
-	say "Debian's $OLD_SUITE for $1"
-	rm -rf "$root"
-	case $1 in
-	amd64) foreign="--include=python3,python3-pip" ;;
-	# Unpacked and not configured: nothing of it runs by itself.
-	*) foreign="--foreign" ;;
-	esac
-	logged debootstrap debootstrap --variant=minbase --arch="$1" $foreign \
-		$OLD_SUITE "$root" "$(fresh_mirror)"
-	touch "$root.complete"
-}
-
-# Where nothing is but Python: /dev has no fuse there, and there is no fusermount3.
-try_old()
-{
-	old_root amd64
-	rm -rf "$root/tmp/demo" "$root/tmp/exported"
-	cp -r "$work/demo" "$root/tmp/demo"
-	cp "$wheel" "$root/tmp/"
-	logged old-pip chroot "$root" pip install --no-index --force-reinstall \
-		"/tmp/$(basename "$wheel")"
-	program=reshardfs
-	# shellcheck disable=SC2086
-	chroot "$root" sh -ec "cd /tmp/demo; $program ls checkpoint >/dev/null
-		$program plan $STRATEGIES checkpoint >/dev/null
-		$program export $STRATEGIES checkpoint /tmp/exported" >"$work/old.log" 2>&1 || {
-		cat "$work/old.log" >&2
-		die "it does not work on $OLD_SUITE"
-	}
-	check_demo "$root/tmp/exported" "$OLD_SUITE, export"
-	cp "$work/read.py" "$root/tmp/read.py"
-	chroot "$root" sh -c 'cd /tmp/demo && python3 /tmp/read.py' |
-		sort | cmp - "$work/read" || die "the module does not work on $OLD_SUITE"
-	say "$OLD_SUITE, the module: the bytes are the converter's"
+	fresh_choose "$1"
+	logged fresh fresh_begin
+	logged python in_fresh apt-get -qq install python3-venv python3-pip
+	if [ ! -e "$work/base.tar" ]; then
+		tar -C "$fresh_root" --one-file-system --exclude='./var/cache/*' \
+			-cf "$work/base.tar" .
+	fi
+	cp -r "$work/demo" "$work/read.py" "$wheel" "$fresh_root/tmp/"
+	program=/root/venv/bin/reshardfs
+	logged install in_fresh sh -ec "python3 -m venv /root/venv
+		/root/venv/bin/pip install --no-index /tmp/$(basename "$wheel")"
+	logged try in_fresh sh -ec "cd /tmp/demo
+		$program --version
+		$program ls checkpoint
+		$program plan $STRATEGIES checkpoint
+		$program export $STRATEGIES checkpoint /tmp/exported
+		$program verify /tmp/exported
+		$program mount $STRATEGIES checkpoint /mnt
+		(cd /mnt && sha256sum --strict --check /tmp/demo/SHA256SUMS)
+		$program umount /mnt"
+	check_demo "$fresh_root/tmp/exported" "$1, export"
+	say "$1, mount by root without fusermount3: the bytes are the converter's"
+	in_fresh sh -c 'cd /tmp/demo && /root/venv/bin/python -I /tmp/read.py' |
+		sort | cmp - "$work/read" || die "the module does not work on $1"
+	say "$1, the module: the bytes are the converter's"
 	# shellcheck disable=SC2016 # expanded there
-	unshare --mount --propagation private sh -ec '
-		mount --rbind /dev "$0/dev"
-		mkdir -p "$0/tmp/mnt"
-		mount -t proc proc "$0/proc"
-		chroot "$0" sh -ec "$1"' "$root" "cd /tmp/demo
-		$program mount $STRATEGIES checkpoint /tmp/mnt
-		cd /tmp/mnt && sha256sum --quiet --strict --check /tmp/demo/SHA256SUMS
-		cd / && $program umount /tmp/mnt" || die "it does not mount on $OLD_SUITE"
-	say "$OLD_SUITE, mount by root without fusermount3: the bytes are the converter's"
+	logged without-fuse unshare --mount --propagation private sh -exc '
+		mount -t tmpfs tmpfs "$0/dev"
+		mknod -m 666 "$0/dev/null" c 1 3
+		exec chroot "$0" sh -exc "$1"' "$fresh_root" "cd /tmp/demo
+		$program export $STRATEGIES checkpoint /tmp/again
+		cmp /tmp/again/rank_0/checkpoint_0.ckpt /tmp/exported/rank_0/checkpoint_0.ckpt
+		if $program mount $STRATEGIES checkpoint /mnt 2>/tmp/said; then exit 1; fi
+		grep 'there is no /dev/fuse: .* --device /dev/fuse --cap-add SYS_ADMIN' /tmp/said"
+	say "$1, without /dev/fuse: export works, and mount says what it needs"
+	fresh_end
 }
 
-# As packaging/Containerfile has it, on that Debian.
-try_container()
+try_containers()
 {
 	command -v podman >/dev/null || {
 		say "container: skipped, there is no podman"
 		return
 	}
-	pod="podman --root $wheel_kept/podman --runroot $work/podman --storage-driver vfs"
-	tar -C "$root" --exclude='./tmp/*' -cf "$work/base.tar" .
-	# shellcheck disable=SC2086 # a command with options, here and below
-	logged import $pod import "$work/base.tar" localhost/base
-	# shellcheck disable=SC2086
-	logged image $pod build --isolation chroot --network host --build-arg BASE=localhost/base \
-		--tag localhost/reshardfs -f "$top/packaging/Containerfile" "$work/wheels"
-	run="$pod run --cgroups=disabled --rm --network none --volume $work/demo:/demo:ro --workdir /demo"
-	# shellcheck disable=SC2086
-	$run localhost/reshardfs true 2>"$work/run" || {
-		say "container: the image is built; skipped: podman cannot run it: $(
-			tail -n 1 "$work/run")"
-		return 0
-	}
-	# shellcheck disable=SC2086
-	logged container $run --device /dev/fuse --cap-add SYS_ADMIN localhost/reshardfs \
-		sh -ec "reshardfs mount $STRATEGIES checkpoint /mnt
-			cd /mnt && sha256sum --strict --check /demo/SHA256SUMS
-			cd / && reshardfs umount /mnt"
-	say "container, mount: the bytes are the converter's"
-	# shellcheck disable=SC2086
-	! $run localhost/reshardfs reshardfs mount $STRATEGIES checkpoint /mnt \
-		>"$work/refused" 2>&1 || die "it mounts in a container without /dev/fuse"
-	grep -- "--cap-add SYS_ADMIN" "$work/refused" ||
-		die "a container that cannot mount does not say what it needs"
+	"$top/tests/lib/containers.sh" "$work/base.tar" "$work/wheels" "$work/demo" "$work/pods"
+}
+
+# foreign_root: sets $root, Debian 11 for aarch64; kept for the next time.  It is unpacked
+# and not configured: nothing of it runs by itself.
+foreign_root()
+{
+	root=$wheel_kept/bullseye-arm64
+	[ ! -e "$root.complete" ] || return 0
+	say "Debian 11 for aarch64"
+	rm -rf "$root"
+	logged debootstrap debootstrap --variant=minbase --arch=arm64 --foreign \
+		bullseye "$root" "$(fresh_mirror)"
+	touch "$root.complete"
 }
 
 try_aarch64()
 {
-	old_root arm64
+	foreign_root
 	logged install-aarch64 "$work/venv/bin/pip" install --no-index --no-deps \
 		--disable-pip-version-check --only-binary=:all: \
 		--platform "manylinux_$(echo $WHEEL_GLIBC | tr . _)_aarch64" \
@@ -282,8 +263,10 @@ build_wheel x86_64 "$top/build/wheel-x86_64" "$work/wheels"
 audit
 try_here
 if [ -n "$all" ]; then
-	try_old
-	try_container
+	for suite in $WHEEL_SUITES; do
+		try_suite "$suite"
+	done
+	try_containers
 	build_wheel aarch64 "$top/build/wheel-aarch64" "$work/wheels"
 	build_twice aarch64
 	audit

@@ -158,7 +158,8 @@ static int state_add_dir(const struct rsh_store *store, const char *dir,
 	return rc;
 }
 
-/* Sets the state of one entry of the directory of all steps. */
+/* Sets the state of one entry of the directory of all steps, or of a directory
+ * in it. */
 static int state_of_entry(const struct rsh_store *store, const char *name,
 			  const struct rsh_stat *st,
 			  struct rsh_files_state *state)
@@ -225,9 +226,9 @@ static bool entry_is_same(const struct rsh_save_dir_options *o,
 
 	if (rsh_store_open(o->path, &o->files->store, &store, &unused))
 		return false;
-	rc = rsh_store_look(store, t->name, &st);
+	rc = rsh_store_look(store, t->path + t->place, &st);
 	if (rc == 0)
-		rc = state_of_entry(store, t->name, &st, &state);
+		rc = state_of_entry(store, t->path + t->place, &st, &state);
 	rsh_store_free(store);
 	return rc == 0 && state.hash == t->state.hash;
 }
@@ -328,20 +329,44 @@ static bool is_step_file(const struct look *l, const char *path)
 				    &bid) && bid >= RSH_BID_MODEL;
 }
 
+/* Returns the directory in a step that has the weights; NULL: there is none. */
+static const char *find_below(const struct look *l, const char *name)
+{
+	const struct rsh_format *const *f = l->o->files->formats;
+	const char *below = NULL;
+
+	for (; f && *f && !below; f++) {
+		cleanup_free char *path = NULL;
+		struct rsh_stat st;
+
+		if (!(*f)->below)
+			continue;
+		if (asprintf(&path, "%s/%s", name, (*f)->below) < 0)
+			path = NULL;
+		else if (rsh_store_look(rsh_source_store(l->root), path, &st) ==
+				 0 && st.kind == RSH_IS_DIR)
+			below = (*f)->below;
+	}
+	return below;
+}
+
 static int take_entry(const struct look *l, const char *name,
 		      const struct rsh_stat *st)
 {
 	struct rsh_step_name says = { .step = { .n = 0 } };
 	cleanup_free char *path = NULL, *copy = strdup(name);
+	const char *below = st->kind == RSH_IS_DIR ? find_below(l, name) : NULL;
 	struct rsh_saved_step *t;
-	int rc;
+	struct rsh_stat at = *st;
+	int rc = 0;
 
 	rsh_step_name_read(name, strlen(name), &says);
 	if (st->kind == RSH_IS_OTHER ||
 	    (st->kind == RSH_IS_FILE &&
 	     (says.step.n == 0 || is_unfinished_name(name))))
 		return 0;
-	if (asprintf(&path, "%s/%s", rsh_source_path(l->root), name) < 0) {
+	if (asprintf(&path, "%s/%s%s%s", rsh_source_path(l->root), name,
+		     below ? "/" : "", below ? below : "") < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
@@ -349,10 +374,16 @@ static int take_entry(const struct look *l, const char *name,
 		return 0;
 	t = copy ? saved_steps_add(l->out, &(struct rsh_saved_step){
 			.name = copy, .path = path, .step = says.step,
+			.place = strlen(rsh_source_path(l->root)) + 1,
 		}) : NULL;
 	if (!t)
 		return -ENOMEM;
-	rc = state_of_entry(rsh_source_store(l->root), name, st, &t->state);
+	if (below)
+		rc = rsh_store_look(rsh_source_store(l->root),
+				    t->path + t->place, &at);
+	if (rc == 0)
+		rc = state_of_entry(rsh_source_store(l->root),
+				    t->path + t->place, &at, &t->state);
 	return rc ? rc : judge_entry(l, t);
 }
 

@@ -503,12 +503,36 @@ static float scaled_widen_one(enum rsh_dtype type, const uint8_t *in)
 	}
 }
 
+/* Converts vectors of numbers of 2 bytes, and returns how many these have. */
+static uint64_t scaled_widen_halves(enum rsh_dtype type, const uint8_t *in,
+				    uint64_t n, float *out)
+{
+	uint64_t i = 0;
+
+	for (; n - i >= TOGETHER; i += TOGETHER) {
+		halves4 v;
+		words4 f;
+
+		memcpy(&v, in + 2 * i, sizeof(v));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+		v = v << 8 | v >> 8;
+#endif
+		f = __builtin_convertvector(v, words4);
+		f = type == RSH_DTYPE_BFLOAT16 ? f << 16 : scaled_from_f16(f);
+		memcpy(out + i, &f, sizeof(f));
+	}
+	return i;
+}
+
 void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
 		      float *out)
 {
 	const unsigned width = rsh_dtype_size(type);
+	uint64_t i = 0;
 
-	for (uint64_t i = 0; i < n; i++)
+	if (type == RSH_DTYPE_BFLOAT16 || type == RSH_DTYPE_FLOAT16)
+		i = scaled_widen_halves(type, in, n, out);
+	for (; i < n; i++)
 		out[i] = scaled_widen_one(type, in + i * width);
 }
 

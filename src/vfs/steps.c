@@ -190,6 +190,7 @@ void rsh_steps_look_anew(struct rsh_vfs *v)
 
 	/* The look logs an error. */
 	rsh_steps_look(rsh_steps_of(v), &err);
+	rsh_steps_sweep(rsh_steps_of(v));
 }
 
 /* ---- status ---- */

@@ -11,10 +11,18 @@
 # shellcheck shell=sh disable=SC2154
 
 FRESH_DAYS=30
-fresh_suite=${fresh_suite:-bookworm}
 fresh_caches=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
-fresh_kept=$fresh_caches/debian-$fresh_suite
 fresh_root=
+# The process that serves as fresh_moto says, and what the tests call in its place.
+fresh_served=
+fresh_peer=
+
+# fresh_choose SUITE: the release of the next one.
+fresh_choose()
+{
+	fresh_suite=$1
+	fresh_kept=$fresh_caches/debian-$1
+}
 
 fresh_mirror()
 {
@@ -113,6 +121,7 @@ in_fresh()
 		CFLAGS DEB_BUILD_OPTIONS JOBS RSH_TEST_SEED; do
 		eval "[ -z \"\${$given:-}\" ] || set -- env \"$given=\$$given\" \"\$@\""
 	done
+	[ -z "$fresh_peer" ] || set -- env "RSH_MOTO_PYTHON=$fresh_peer" "$@"
 	chroot "$fresh_root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 \
 		CCACHE_DIR=/ccache CCACHE_BASEDIR=/root CCACHE_NOHASHDIR=1 \
 		PATH=/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -129,6 +138,23 @@ fresh_clone()
 			tar -C "$fresh_root/root/reshardfs" --no-same-owner -xf -
 }
 
+# fresh_moto: has tests in it ask a moto that runs here, where it can be installed.  They
+# start a program that prints what tests/lib/s3_peer.py has printed.
+fresh_moto()
+{
+	[ -n "${RSH_MOTO_PYTHON:-}" ] || return 0
+	peer=$fresh_root/tmp/peer
+	mkfifo "$peer.in" "$peer.out" || return
+	"$RSH_MOTO_PYTHON" -B "$top/tests/lib/s3_peer.py" <"$peer.in" >"$peer.out" &
+	fresh_served=$!
+	# It ends when this is closed.
+	exec 8>"$peer.in"
+	read -r address <"$peer.out" || return
+	fresh_peer=/usr/local/bin/peer
+	printf '#!/bin/sh\necho "%s"\nexec cat >/dev/null\n' "$address" >"$fresh_root$fresh_peer"
+	chmod +x "$fresh_root$fresh_peer"
+}
+
 # fresh_remove ROOT: with all that is mounted in it.
 fresh_remove()
 {
@@ -143,11 +169,18 @@ fresh_remove()
 fresh_end()
 {
 	[ -n "$fresh_root" ] || return 0
+	[ -z "$fresh_served" ] || {
+		exec 8>&-
+		wait "$fresh_served" || :
+		fresh_served='' fresh_peer=''
+	}
 	cp -ln "$fresh_root"/var/cache/apt/archives/*.deb "$fresh_kept/archives/" \
 		2>/dev/null || :
 	fresh_remove "$fresh_root"
 	fresh_root=
 }
+
+fresh_choose "${fresh_suite:-bookworm}"
 
 # ---- for tests/fresh ----
 
@@ -210,6 +243,17 @@ in_clone()
 	in_fresh env --chdir=/root/reshardfs "$@"
 }
 
+# show_failures LOG: each failed test with what it says of itself, or the end of
+# the log if the program came to no verdict.
+show_failures()
+{
+	echo "---- ${1#"$top"/}"
+	awk '/^(not ok|Bail out!)/ { show = found = 1; print; next }
+	     /^(ok|1\.\.)/ { show = 0 }
+	     show && /^#/ { print }
+	     END { exit !found }' "$1" || tail -n 30 "$1"
+}
+
 # make_tests BUILD GOAL...: of tests/Makefile in that directory of the clone; what fails
 # says why.
 make_tests()
@@ -220,8 +264,7 @@ make_tests()
 	cd "$fresh_root/root/reshardfs/$built" || return
 	find . -name '*.trs' -exec grep -lE '^:test-result: (FAIL|XPASS|ERROR)' {} + |
 		while read -r result; do
-			echo "$result"
-			grep -E -A 8 '^(not ok|Bail out)' "${result%.trs}.log" | head -n 30
+			show_failures "${result%.trs}.log" | head -n 40
 		done
 	return 1
 }

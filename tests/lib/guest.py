@@ -3,12 +3,14 @@
 """Run a program on another kernel, for what the machine's own lacks:
 
     guest.py DIRECTORY MODULE,... COMMAND [ARGUMENT...]
+    guest.py --root ROOT ARCH COMMAND [ARGUMENT...]
 
 DIRECTORY has a kernel as Debian packs them: boot/vmlinuz-* and lib/modules.  The
-program finds the machine's own files, read-only, with an empty /tmp and /run, the
-environment and the directory of who starts it, and is root.  The exit status is the
-program's, 125 if the guest did not come so far.  It takes qemu, which needs nothing
-of the processor, its virtiofsd and busybox.
+program finds the machine's own files, with an empty /tmp and /run, the environment and
+the directory of who starts it, and is root.  With --root it finds the files of another
+system, for a processor that `uname -m` calls ARCH, whose kernel and busybox are used, and
+has no environment.  The exit status is the program's, 125 if the guest did not come so
+far.  It takes qemu, which needs nothing of the processor, its virtiofsd and busybox.
 """
 
 import glob
@@ -27,6 +29,8 @@ MODULES = ["virtio_pci", "virtiofs", "fuse"]
 BEGIN = "guest: begins"
 STATUS = "guest: the status is "
 MEMORY = "1536M"
+# The machine, its processor, and the console of its kernel.
+MACHINES = {"x86_64": ("q35", "max", "ttyS0"), "aarch64": ("virt", "cortex-a72", "ttyAMA0")}
 
 INIT = """#!/bin/busybox sh
 export PATH=/bin
@@ -84,42 +88,58 @@ def content(path):
         return f.read()
 
 
-def initramfs(directory, names, command):
+def initramfs(directory, names, command, busybox, words):
     paths = modules(directory, [*MODULES, *names])
     files = {f"modules/{i:02}.ko": (0o644, content(path)) for i, path in enumerate(paths)}
-    words = ["cd", os.getcwd(), "\n", "exec", "env", "-i",
-             *(f"{key}={value}" for key, value in os.environ.items()), *command]
+    words = ["cd", words[0], "\n", "exec", "env", "-i", *words[1:], *command]
     script = " ".join(word if word == "\n" else shlex.quote(word) for word in words)
     files["init"] = (0o755, INIT.format(modules=" ".join("/" + name for name in files),
                                         command=shlex.quote(script), begin=BEGIN,
                                         status=STATUS).encode())
-    files["bin/busybox"] = (0o755, content(shutil.which("busybox")))
+    files["bin/busybox"] = (0o755, content(busybox))
     return archive(files, ["bin", "modules", "proc", "sys", "dev", "root"])
 
 
 def run(directory, names, command):
     """The guest's exit status; what it says goes to the standard output."""
+    environment = [f"{key}={value}" for key, value in os.environ.items()]
+    return start(directory, "/", os.uname().machine,
+                 initramfs(directory, names, command, shutil.which("busybox"),
+                           [os.getcwd(), *environment]))
+
+
+def run_in(root, arch, command):
+    """The same for another system."""
+    return start(root, root, arch,
+                 initramfs(root, [], command, os.path.join(root, "bin", "busybox"),
+                           ["/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp"]))
+
+
+def start(directory, root, arch, packed):
     kernel, = glob.glob(os.path.join(directory, "boot", "vmlinuz-*"))
+    board, processor, console = MACHINES[arch]
     status = 125
     with tempfile.TemporaryDirectory(prefix="reshardfs-guest-") as private:
         socket = os.path.join(private, "socket")
         image = os.path.join(private, "initramfs")
         with open(image, "wb") as f:
-            f.write(initramfs(directory, names, command))
+            f.write(packed)
         sys.stdout.flush()
         server = subprocess.Popen(
-            [VIRTIOFSD, f"--socket-path={socket}", "-o", "source=/,cache=always,sandbox=chroot"],
+            [VIRTIOFSD, f"--socket-path={socket}", "-o",
+             f"source={root},cache=always,sandbox=chroot"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while server.poll() is None and not os.path.exists(socket):
             time.sleep(0.01)
         machine = subprocess.Popen(
-            ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
-             "-m", MEMORY, "-object", f"memory-backend-memfd,id=memory,size={MEMORY},share=on",
+            [f"qemu-system-{arch}", "-accel", "tcg,thread=multi", "-machine", board,
+             "-cpu", processor, "-smp", "2", "-m", MEMORY,
+             "-object", f"memory-backend-memfd,id=memory,size={MEMORY},share=on",
              "-numa", "node,memdev=memory", "-nodefaults", "-nographic", "-no-reboot",
              "-chardev", f"socket,id=files,path={socket}",
              "-device", "vhost-user-fs-pci,chardev=files,tag=root",
              "-kernel", kernel, "-initrd", image, "-serial", "stdio",
-             "-append", "console=ttyS0 quiet loglevel=0 panic=-1"],
+             "-append", f"console={console} quiet loglevel=0 panic=-1"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
         begun = False
         for line in machine.stdout:
@@ -136,4 +156,6 @@ def run(directory, names, command):
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--root":
+        sys.exit(run_in(sys.argv[2], sys.argv[3], sys.argv[4:]))
     sys.exit(run(sys.argv[1], sys.argv[2].split(","), sys.argv[3:]))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mindformers' own loader of Checkpoint 2.0, in a process that is any rank of any job.
+"""mindformers' own loader and writer of Checkpoint 2.0, in a process that is any rank of
+any job.
 
 RSH_MINDFORMERS names the directory that its wheel was unpacked in.  Of the wheel only
-the package `checkpoint` is imported, which reads trees; what it takes from its
-neighbours is a stand-in: the rank, the number of ranks, the log, and the layouts,
-which it would ask the compiler for.  Runs under RSH_ORACLE_PYTHON.
+the package `checkpoint` is imported, which reads and writes trees; what it takes from
+its neighbours is a stand-in: the rank, the number of ranks, the barrier of all ranks,
+the log, and the layouts, which it would ask the compiler for.  Runs under RSH_ORACLE_PYTHON.
 """
 
 import gc
@@ -16,7 +17,7 @@ import types
 import rsh_mount
 
 RELEASE = "2.1.0"
-_job = types.SimpleNamespace(rank=0, ranks=1, layouts={})
+_job = types.SimpleNamespace(rank=0, ranks=1, layouts={}, barrier=lambda: None)
 
 
 def directory():
@@ -63,7 +64,7 @@ def stand_in():
            get_real_group_size=lambda: _job.ranks, get_output_subpath=_nothing,
            set_safe_mode_for_file_or_dir=_nothing)
     module("mindformers.utils.file_utils", is_publicly_accessible_path=lambda _: True)
-    module("mindformers.utils.parallel_utils", barrier_world=_nothing)
+    module("mindformers.utils.parallel_utils", barrier_world=lambda *_words: _job.barrier())
     module("mindformers.core.context.build_context",
            get_context=lambda _: mindspore.context.GRAPH_MODE)
     strategy.get_strategy_metadata = lambda *_words: _job.layouts
@@ -108,13 +109,17 @@ def _cell(parameters):
     return cell
 
 
+def _layouts(parameters):
+    return {name: [_layout(p), _types()[p.dtype.lower()], tuple(p.shape)]
+            for name, p in parameters.items()}
+
+
 def _cells(rank, ranks, parameters, is_state):
     """The network and the optimizer, None for none, that the process has as that rank."""
     import mindspore
     mine = {name: p for name, p in parameters.items() if rank in p.ranks}
     _job.rank, _job.ranks = rank, ranks
-    _job.layouts = {rank: {name: [_layout(p), _types()[p.dtype.lower()], tuple(p.shape)]
-                           for name, p in mine.items()}}
+    _job.layouts = {rank: _layouts(mine)}
     network = _cell({name: p for name, p in mine.items() if not is_state(name)})
     states = {name: p for name, p in mine.items() if is_state(name)}
     optimizer = None
@@ -158,6 +163,36 @@ def network(rank, parameters):
 
 def load_network(path, cell):
     _checkpoint().load_checkpoint(path, cell, None)
+
+
+class Writer:
+    """One of the ranks of a job that saves; `barrier` waits for the others."""
+
+    def __init__(self, rank, parameters, barrier):
+        self.cell = network(rank, parameters)
+        self.checkpoint = _checkpoint()
+        self.metas = None
+        self.steps = []  # directories that save_checkpoint removes later
+        if rank == 0:
+            from mindformers.checkpoint import metadata
+            from mindformers.checkpoint.sharded_tensor import get_all_sharded_tensor
+            metadata.get_group_size = lambda: _job.ranks
+            _job.layouts = {r: _layouts(parameters) for r in range(_job.ranks)}
+            self.metas = get_all_sharded_tensor(self.cell)
+        _job.barrier = barrier
+
+    def save(self, path, step, kept):
+        common = self.checkpoint.CommonInfo()
+        common.step_num = common.global_step = step
+        self.checkpoint.save_checkpoint(
+            step, self.cell, common_info=common, keep_max_num=kept, user_prefix="net",
+            save_checkpoint_path=path, sharded_tensor_metas=self.metas,
+            current_ckpt_step_list=self.steps)
+
+
+def import_writer():
+    """Imports what a Writer needs, before a process forks."""
+    _checkpoint()
 
 
 def bytes_of(tensor):

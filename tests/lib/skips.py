@@ -108,6 +108,9 @@ def conditions(build):
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "no-megatron": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c",
                                      "import megatron.core"),
+        "no-accelerate": lambda: fails(
+            os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import os, sys\nsys.path.append("
+            "os.environ.get('RSH_ACCELERATE', ''))\nimport accelerate, psutil"),
         "no-peft": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import peft"),
         "sanitizer": sanitizer,
         "no-memcached": no_memcached,

@@ -19,6 +19,11 @@ build_suite()
 		src/reshardfs --version'
 }
 
+suite_tests()
+{
+	fresh_moto && make_tests build/demo check TESTS='$(QUICK_FRESH)'
+}
+
 fresh_tests 7
 fresh_test "a fresh Debian" fresh_begin
 fresh_test "a clone" fresh_clone
@@ -28,7 +33,7 @@ fresh_test "its packages" in_clone sh -exc '
 		memcached sasl2-bin libsasl2-modules'
 export CFLAGS=-O0
 fresh_test "a build without a warning" build_suite
-fresh_test "unit tests, and mounts" make_tests build/demo check TESTS='$(QUICK_FRESH)'
+fresh_test "unit tests, and mounts" suite_tests
 fresh_test "no skip that tests/skips does not expect" in_clone \
 	python3 tests/lib/skips.py build/demo/tests
 fresh_test "the demo" in_clone tests/demo.sh

@@ -23,6 +23,7 @@ sys.path.insert(0, LIB)
 
 import documents  # noqa: E402
 import memcached  # noqa: E402
+from adapters import Adapter, shown  # noqa: E402
 from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
@@ -155,6 +156,12 @@ class Place:
                              ("train.pt", os.path.join(DATA, "torch", "nested-2.15.pt"))):
             os.symlink(target, os.path.join(self.work, name))
         write(os.path.join(self.work, "train.py"), TRAIN.encode())
+        module = "model.layers.0.self_attn.q_proj"
+        rows, columns = shown(self.hf)[module + ".weight"][1]
+        adapter = Adapter()
+        adapter.add(module, ("F32", (4, columns), bytes(16 * columns)),
+                    ("F32", (rows, 4), bytes(16 * rows)), 2)
+        adapter.write(os.path.join(self.work, "my-adapter"))
         maps = ", ".join(f'"{r}": "ckpt8/rank_{r}/gpt-1_20.ckpt"' for r in range(8))
         write(os.path.join(self.work, "map.json"), f"{{{maps}}}\n".encode())
         with open(os.path.join(TOP, "tables", "qwen3.rules"), "rb") as f:

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,11 +25,12 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
+from daemon_use import field, is_sanitized, n_descriptors  # noqa: E402
 from dcp_trees import random_tree  # noqa: E402
 from demands import check, content, demand, within, write  # noqa: E402
 from framework_formats import torch_zip  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
-from rsh_mount import (Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from run_seed import run_seed  # noqa: E402
 from s3_trial import Server, set_environment  # noqa: E402
@@ -39,6 +41,8 @@ DATA = os.path.abspath(os.path.join(HERE, "data"))
 SEED = run_seed()
 STEPS = ("--steps", "all", "--steps-interval", "1")
 TESTS = []
+# An optimizer's tensor, which a model leaves out.
+STATE = re.compile("optim|state|exp_avg|moment|adam", re.IGNORECASE)
 
 
 def test(function):
@@ -186,7 +190,9 @@ class Dcp(Saver):
     def save(self, step):
         made = os.path.join(self.directory, f"made-{step}")
         trees = (random_tree(f"{SEED} {step} {i}", "torch") for i in itertools.count())
-        next(tree for tree in trees if tree.tensors).write(made)
+        if not os.path.isdir(made):
+            next(tree for tree in trees if any(not STATE.search(name)
+                                               for name in tree.tensors)).write(made)
         names = sorted(os.listdir(made), key=".metadata".__eq__)
         for name in names:
             path = f"{self.name(step)}/{name}"
@@ -198,6 +204,56 @@ class Dcp(Saver):
             else:
                 for _ in self.put(path, data):
                     yield False
+        yield True
+
+
+class Fsdp(Dcp):
+    """The Trainer and accelerate with FSDP: a distributed checkpoint in the directory of
+    the step, then other files of PyTorch."""
+
+    BELOW = "pytorch_model_fsdp_0"
+
+    def name(self, step):
+        return f"checkpoint-{step}"
+
+    def alone(self, name):
+        return [self.path(name, self.BELOW)], self.options()
+
+    def save(self, step):
+        os.makedirs(self.path(self.name(step)))
+        yield False
+        inner = Dcp(os.path.join(self.directory, f"inner-{step}"))
+        inner.source, inner.name = self.path(self.name(step)), lambda _: self.BELOW
+        yield from inner.save(step)
+        for name in ("scheduler.pt", "trainer_state.json"):
+            for _ in self.put(f"{self.name(step)}/{name}", torch_zip([b"x" * 64])):
+                yield True
+
+
+class Megatron(Saver):
+    """Megatron-Core: common.pt, the files of ranks, .metadata, metadata.json, and the
+    tracker."""
+
+    ORIGIN = os.path.join(DATA, "dcp", "megatron-core-0.16", "mcore-torch_dist")
+    ORDER = ("common.pt", "", ".metadata", "metadata.json")
+
+    def name(self, step):
+        return f"iter_{step:07d}"
+
+    def save(self, step):
+        os.makedirs(self.path(self.name(step)))
+        yield False
+        names = sorted(os.listdir(self.ORIGIN), key=lambda n: self.ORDER.index(
+            n if n in self.ORDER else ""))
+        for name in names:
+            path, data = f"{self.name(step)}/{name}", content(os.path.join(self.ORIGIN, name))
+            if name == ".metadata":
+                for _ in self.rename(path, data, path + ".tmp"):
+                    yield False
+                continue
+            for _ in self.put(path, data):
+                yield name == "metadata.json"
+        write(self.path("latest_checkpointed_iteration.txt"), str(step).encode())
         yield True
 
 
@@ -265,7 +321,7 @@ class TorchFiles(Saver):
         yield
 
 
-SAVERS = (Ranks, Checkpoint2, Dcp, Trainer, TrainerInParts, TorchFiles)
+SAVERS = (Ranks, Checkpoint2, Dcp, Fsdp, Megatron, Trainer, TrainerInParts, TorchFiles)
 
 
 def mounted(saver, *more):
@@ -589,6 +645,26 @@ def a_distributed_checkpoint_is_saved_again(directory):
         demand_step(saver, mount, name)
 
 
+@test
+def a_copy_without_times_needs_a_new_marker(directory):
+    """Its files are younger than .metadata, which no directory that is saved into again
+    is told apart from; who knows that the copy is complete touches .metadata."""
+    saver = Dcp(directory)
+    saver.all_of(5)
+    copy, original = saver.path("step-6"), saver.path("step-5")
+    os.makedirs(copy)
+    for name in sorted(os.listdir(original), key=".metadata".__ne__):
+        shutil.copyfile(os.path.join(original, name), os.path.join(copy, name))
+        time.sleep(0.01)
+    with mounted(saver) as mount:
+        check(shown(mount) == ["latest", "step-5"], str(shown(mount)))
+        demand(why(mount, "step-6"), "is younger than .metadata: it is being saved again, "
+               "or was copied without its times")
+        os.utime(os.path.join(copy, ".metadata"))
+        check(os.path.isdir(os.path.join(mount.path, "step-6")), str(status_of(mount)))
+        demand_step(saver, mount, "step-6")
+
+
 # ---- what was opened ----
 
 @test
@@ -751,6 +827,12 @@ def other_directories_are_explained(directory):
     with mounted(saver) as mount:
         check(shown(mount) == ["latest", "step-3"], str(shown(mount)))
         demand(why(mount, "logs"), "no rank_N directory in it")
+        for name, marker in (("iter_0000005", "metadata.json"),
+                            ("checkpoint-8", "trainer_state.json")):
+            file = "common.pt" if marker == "metadata.json" else "weights.pt"
+            write(saver.path(name, file), torch_zip([b"x" * 64]))
+            check(not os.path.isdir(os.path.join(mount.path, name)), f"{name} is shown")
+            demand(why(mount, name), f"it has no {marker} yet, which is written last")
         demand(why(mount, "step-4_tmp"), "its name says that it is not finished")
         demand(why(mount, "step-9"), "nothing says when all ranks have saved, for it has no .metadata: mount")
         got = run("ls", os.path.join(mount.path, "step-3"))
@@ -759,59 +841,146 @@ def other_directories_are_explained(directory):
 
 # ---- many readers ----
 
+STEPS_REUSED = 8  # a job saves the same steps again, in any order
+STEPS_KEPT = 3
+OWN_KB = 96 * 1024  # of a daemon, beside the cache
+OWN_FDS = 64        # and beside the files of the trees that are planned
+
+
+class Crowd:
+    """A job that saves and removes steps, readers of all files, and lookups of names.
+
+    Readers load `latest` through a directory that they have opened, or a step by its
+    name.  All files must be of one step that was complete.
+    """
+
+    def __init__(self, saver, readers, pause):
+        self.saver, self.readers, self.pause = saver, readers, pause
+        self.problems, self.stop, self.there = [], threading.Event(), []
+        self.loads = self.lookups = self.saves = 0
+        self.whole = {}
+        for step in range(STEPS_REUSED):
+            saver.all_of(step)
+            words, more = saver.alone(saver.name(step))
+            with Mounted(*words, **more) as alone:
+                self.whole[saver.name(step)] = hash_tree(alone.path)
+            self.remove(step)
+
+    def remove(self, step):
+        for _ in self.saver.remove(step):
+            pass
+
+    def load(self, name):
+        fd = os.open(os.path.join(self.mount.path, name), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            found = hash_tree(f"/proc/self/fd/{fd}/")
+        finally:
+            os.close(fd)
+        if name == "latest":
+            check(found in self.whole.values(), "latest shows no step that was saved")
+        else:
+            check(found == self.whole[name], f"{name}: "
+                  f"{tree_difference(self.whole[name], found)}")
+        self.loads += 1
+
+    def look(self, number):
+        rng = random.Random(f"{SEED} {number}")
+        names = sorted(self.whole) + ["latest", "latest", "absent"]
+        while not self.stop.is_set():
+            name = rng.choice(names)
+            try:
+                if number == 0:
+                    os.stat(os.path.join(self.mount.path, name))
+                    self.lookups += 1
+                else:
+                    self.load(name)
+            except OSError as e:
+                self.lookups += number == 0
+                if e.errno not in (errno.ENOENT, errno.ESTALE):
+                    self.problems.append(f"{name}: {e}")
+            except MountError as e:
+                self.problems.append(str(e))
+            time.sleep(self.pause * (1 if number else 0.1))
+
+    def save(self):
+        rng = random.Random(SEED)
+        while not self.stop.is_set() and not self.problems:
+            step = rng.choice([s for s in range(STEPS_REUSED) if s not in self.there])
+            self.saver.all_of(step)
+            self.saves += 1
+            self.there.append(step)
+            if len(self.there) > STEPS_KEPT:
+                self.remove(self.there.pop(0))
+            time.sleep(0.02 + self.pause)
+
+    def run(self, seconds, lookups):
+        """Ends after this time, but not before so many lookups."""
+        with mounted(self.saver) as self.mount:
+            threads = [threading.Thread(target=self.look, args=(i,))
+                       for i in range(self.readers + 1)]
+            threads.append(threading.Thread(target=self.save))
+            for thread in threads:
+                thread.start()
+            begun, pid = time.monotonic(), self.mount.process.pid
+            early = 0
+            while not self.problems and (time.monotonic() < begun + seconds or
+                                         self.lookups < lookups):
+                time.sleep(0.2)
+                if not early and time.monotonic() > begun + seconds / 3:
+                    early = field(pid, "RssAnon")
+            sanitized = is_sanitized(pid)
+            self.memory, self.files = field(pid, "RssAnon"), n_descriptors(pid)
+            self.grown = self.memory - early
+            self.stop.set()
+            for thread in threads:
+                thread.join()
+            check(not self.problems, "\n".join(self.problems[:5]))
+            check(self.loads > 5, f"only {self.loads} loads")
+            for step in self.there:
+                name = self.saver.name(step)
+                check(os.path.isdir(os.path.join(self.mount.path, name)), name)
+        check(sanitized or self.memory < OWN_KB, f"the daemon has {self.memory} KiB")
+        check(sanitized or seconds < 60 or self.grown < OWN_KB // 8,
+              f"the daemon grew by {self.grown} KiB")
+        check(self.files < OWN_FDS + (6 if self.pause else 30) * 16, f"the daemon has {self.files} descriptors")
+
+    def __str__(self):
+        return (f"{type(self.saver).__name__}: {self.saves} saves, {self.loads} loads, "
+                f"{self.lookups} lookups; daemon {self.memory} KiB ({self.grown:+d}), "
+                f"{self.files} descriptors")
+
+
 @test
 def steps_come_and_go_while_many_look(directory):
     """Readers never see a file with bytes of another step, nor an unexpected error."""
-    saver = Ranks(directory)
-    job, seconds = saver.job, float(os.environ.get("RSH_STRESS_SECONDS", "4"))
-    whole = {}
-    for step in range(40):
-        saver.all_of(step)
-        with Mounted(saver.source, extra=("--select", f"1_{step}"),
-                     **saver.options()) as alone:
-            whole[f"1_{step}"] = hash_tree(alone.path)
-        for _ in saver.remove(step):
-            pass
-        if step >= 7:
-            break
-    problems, looks, stop = [], [0], threading.Event()
+    crowd = Crowd(Ranks(directory), 3, 0)
+    crowd.run(float(os.environ.get("RSH_STRESS_SECONDS", "4")),
+              int(os.environ.get("RSH_STEPS_LOOKUPS", "100")))
+    print(f"# {crowd}")
 
-    def look(number, mount):
-        rng = random.Random(f"{SEED} {number}")
-        while not stop.is_set():
-            name = rng.choice(sorted(whole) + ["latest"])
-            path = os.path.join(mount.path, name)
-            try:
-                real = os.readlink(path) if name == "latest" else name
-                found = hash_tree(os.path.join(mount.path, real))
-                if found and found != whole[real]:
-                    problems.append(f"{real}: {tree_difference(whole[real], found)}")
-            except OSError as e:
-                if e.errno not in (errno.ENOENT, errno.ESTALE):
-                    problems.append(f"{name}: {e}")
-            looks[0] += 1
 
-    with mounted(saver) as mount:
-        threads = [threading.Thread(target=look, args=(i, mount)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        end, rng, there = time.monotonic() + seconds, random.Random(SEED), []
-        while time.monotonic() < end and not problems:
-            step = rng.choice([s for s in range(8) if s not in there])
-            saver.all_of(step)
-            there.append(step)
-            if len(there) > 3:
-                for _ in saver.remove(there.pop(0)):
-                    pass
-            time.sleep(0.02)
-        stop.set()
-        for thread in threads:
-            thread.join()
-        check(not problems, "\n".join(problems[:5]))
-        check(looks[0] > 20, f"only {looks[0]} looks")
-        for step in there:
-            check(os.path.isdir(os.path.join(mount.path, saver.name(step))), str(step))
-    del job
+@test
+def jobs_of_all_frameworks_save_for_long(directory):
+    """RSH_SOAK_SECONDS: memory and descriptors of the daemons stay bounded."""
+    seconds = float(os.environ.get("RSH_SOAK_SECONDS", "4"))
+    pause = 0.5 if seconds > 60 else 0.05
+    crowds = [Crowd(kind(os.path.join(directory, kind.__name__)), 1, pause)
+              for kind in (Ranks, Dcp, Trainer, TorchFiles)]
+    failed = []
+
+    def run_one(crowd):
+        try:
+            crowd.run(seconds, 0)
+        except MountError as e:
+            failed.append(f"{type(crowd.saver).__name__}: {e}")
+    threads = [threading.Thread(target=run_one, args=(c,)) for c in crowds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not failed, "\n".join(failed))
+    for crowd in crowds:
+        print(f"# {crowd}")
 
 
 def main():

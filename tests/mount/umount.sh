@@ -65,7 +65,11 @@ kill -STOP "$daemon_pid"
 taken_down "it waits for a daemon that is slow to end" "$MNT"
 serve
 kill -STOP "$daemon_pid"
-{ sleep 4; kill -CONT "$daemon_pid"; } &
+: >"$T/said"
+{
+	timeout 30 sh -c 'until [ -s "$1" ]; do sleep 0.1; done' sh "$T/said"
+	kill -CONT "$daemon_pid"
+} &
 "$RESHARDFS" umount "$MNT" 2>"$T/said"
 equal "it waits for one that takes long" $? 0
 check "and says what for, and until when" \

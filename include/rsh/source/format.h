@@ -159,6 +159,9 @@ struct rsh_format {
 	enum rsh_layout_from layout;
 	enum rsh_file_owner owner;
 	bool lone;     /* SOURCE is one checkpoint; there are no steps */
+	/* The directory with the weights, in a step that has other files beside
+	 * it (save_dir.h).  NULL: they are in the directory of the step. */
+	const char *below;
 	bool any_type; /* its file names may have different suffixes */
 	/* Records have the names of parameters, so that ranks can be compared
 	 * with each other and with a strategy. */

@@ -5,7 +5,8 @@
  * There are two kinds of directory.  If its format lists steps itself
  * (directories of ranks), a step is a candidate.  Otherwise each directory in
  * it, and each file whose name has a number, is a step that a mount could have
- * as SOURCE.
+ * as SOURCE; a directory below a step may have its weights (`below`,
+ * source/format.h).
  *
  * The format decides whether a step is complete (`whole`, source/format.h), by
  * the order in which its framework writes files.  A step is checked once, and
@@ -38,6 +39,7 @@ struct rsh_saved_step {
 	/* The SOURCE of the step: its directory or file or, if `selected`, the
 	 * directory of all steps, in which `step` selects it. */
 	char *path;
+	size_t place; /* in `path`: the part below the directory of all steps */
 	bool selected;
 	struct rsh_step step; /* n is 0: the name has no number */
 	/* The ranks whose files are the step, ascending, if some ranks have

@@ -67,6 +67,7 @@ const struct rsh_format rsh_dcp_format = {
 	.layout = RSH_LAYOUT_WHOLE,
 	.owner = RSH_OWNER_NOBODY,
 	.lone = true,
+	.below = "pytorch_model_fsdp_0", /* of the Trainer and accelerate */
 	.any_type = true,
 	.any_copy = true,
 	.shown = RSH_SHOWN_HF,

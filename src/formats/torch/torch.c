@@ -21,6 +21,19 @@ static void torch_step_text(const struct rsh_source *s, uint32_t i, char *text,
 	snprintf(text, size, "%s", t->n == 1 ? t->names[0] : "the model");
 }
 
+/* While Megatron-Core and the Trainer write a step, it can have one file of
+ * PyTorch that is not the model. */
+static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	if (rsh_source_file(s))
+		return 0;
+	if (t->n == 1 && strcmp(t->names[0], "common.pt") == 0)
+		return rsh_format_check_marker(s, "metadata.json", err);
+	return rsh_format_model_whole(s, err);
+}
+
 #define TORCH                                                              \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
 	.any_type = true, .any_copy = true, .close = rsh_torch_close,      \
@@ -38,6 +51,7 @@ const struct rsh_format rsh_torch_format = {
 	.bid = rsh_torch_file_bid,
 	.hint = rsh_torch_hint,
 	.open = rsh_torch_file_open,
+	.whole = torch_file_whole,
 	.resume = &rsh_torch_resume,
 };
 
