@@ -7,6 +7,7 @@
 #include "torch_i.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
