@@ -15,6 +15,8 @@ OPTIONS: Dict[str, str] = {
     "convert": "TABLE|auto",
     "from": "hf|mindspore",
     "config": "FILE|DIR",
+    "vocab_multiple": "N",
+    "untie": "",
     "resume": "",
     "steps": "one|all",
     "dst_ranks": "N",

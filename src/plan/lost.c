@@ -75,7 +75,8 @@ static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 	for (uint32_t k = 0; w && k < w->n_parts; k++) {
 		const struct rsh_tensor *t = rsh_mapping_tensor(w, k);
 
-		if (rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
+		if (t->copies &&
+		    rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
 			return t;
 	}
 	return w ? rsh_mapping_tensor(w, 0) : NULL;
@@ -215,7 +216,8 @@ static void lose_cell(void *ctx, uint32_t cell)
 	struct rsh_holder holder;
 	struct rsh_box box;
 
-	if (rsh_copies_pick(x->tensor->copies, cell, 0, NULL, &holder))
+	if (!x->tensor->copies ||
+	    rsh_copies_pick(x->tensor->copies, cell, 0, NULL, &holder))
 		return;
 	rsh_cut_box(x->tensor->cut, x->tensor->dims, cell, &box);
 	if (!x->digits || rsh_digit_box_count(x->digits, &box) > 0)

@@ -122,6 +122,8 @@ static uint64_t need_box(struct need *n)
 
 	n->n_found = 0;
 	n->lowest = n->cell = UINT32_MAX;
+	if (!copies)
+		return 0;
 	if (n->digits || rsh_cut_n_cells(cut) <= rsh_copies_n_holders(copies))
 		return rsh_cut_overlap(cut, n->tensor->dims, &n->box, need_cell,
 				       n);

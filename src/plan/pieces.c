@@ -393,6 +393,20 @@ static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 	return true;
 }
 
+/* Padding is in no source file.  In some cases MindSpore's converter writes
+ * such zeros too. */
+static bool zero_piece(struct rsh_piece_iter *it, uint64_t limit,
+		       struct rsh_piece *out)
+{
+	static const uint8_t zeros[16384];
+
+	it->rows.n = 0;
+	out->is_header = true;
+	out->header = zeros;
+	out->length = rsh_min_u64(limit, sizeof(zeros));
+	return true;
+}
+
 /* Gives the piece at byte `at` of the slot's content, of at most `limit`
  * bytes. */
 static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
@@ -401,24 +415,21 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	uint64_t unit = at / it->out_unit, src = unit, run, left, n;
 	uint64_t lead, made;
 
-	if (!it->w && it->rec->content_bytes == 0) {
-		static const uint8_t zeros[16];
-
-		/* In some cases MindSpore's converter writes zeros that are in
-		 * no source file. */
-		out->is_header = true;
-		out->header = zeros;
-		out->length = rsh_min_u64(limit, sizeof(zeros));
-		return true;
-	}
+	if (!it->w && it->rec->content_bytes == 0)
+		return zero_piece(it, limit, out);
 	if (it->w) {
-		if (!rsh_cursor_find(it->w, unit, &it->cursor) ||
-		    !find_source(it))
+		if (!rsh_cursor_find(it->w, unit, &it->cursor))
+			return false;
+		run = it->cursor.run;
+		if (!it->cursor.tensor->copies)
+			return zero_piece(it, rsh_min_u64(limit,
+					  run * it->out_unit -
+					  at % it->out_unit), out);
+		if (!find_source(it))
 			return false;
 		if (it->w->is_factored && tiled_piece(it, at, limit, out))
 			return true;
 		src = it->cursor.src;
-		run = it->cursor.run;
 	} else {
 		run = it->shape.content_bytes / it->out_unit - unit;
 	}

@@ -121,6 +121,8 @@ void rsh_plan_origins(const struct rsh_plan *p, uint32_t i, uint32_t member,
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &slice);
 	for (uint32_t k = 0; k < w->n_parts; k++) {
 		o.in = rsh_mapping_tensor(w, k);
+		if (!o.in->copies)
+			continue;
 		o.replica = rsh_cut_replica(o.in->cut, member);
 		if (w->is_factored) {
 			rsh_factored_each(w, k, &slice, origin_tell_digits, &o);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/tensor_load.c reads a small tensor of a source. */
+/* read/tensor_load.c reads a small tensor of a source, and compares tensors. */
 #include "config.h"
 
 #include "rsh/read/tensor_load.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 struct tensor_load {
 	struct rsh_source *source;
@@ -35,4 +39,70 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 		rsh_error_set(err, -rc, "tensor %s cannot be read: %s",
 			      rsh_names_text(c->names, t->name),
 			      strerror(-rc));
+}
+
+/* ---- comparing ---- */
+
+#define SAME_BYTES ((uint64_t)1024 * 1024) /* rows that are read at once */
+
+/* Returns the tensor of which an offer has the first rows, NULL if it is made
+ * in another way. */
+static const struct rsh_tensor *same_tensor(const struct rsh_catalogue *c,
+					    const struct rsh_offer *o)
+{
+	const struct rsh_tensor *t;
+
+	if (o->n_parts != 1 || o->n_dims == 0)
+		return NULL;
+	t = c->tensors[o->parts->tensor];
+	if (t->quantised || t->wide_bf16 || !t->copies ||
+	    t->n_dims != o->n_dims)
+		return NULL;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (o->parts->axis[d] != d || o->parts->base[d] ||
+		    (d > 0 && o->dims[d] != t->dims[d]))
+			return NULL;
+	return t;
+}
+
+static int same_read(struct rsh_source *source, const struct rsh_catalogue *c,
+		     const struct rsh_tensor *t, uint64_t from, uint64_t n,
+		     uint8_t *to, size_t bytes)
+{
+	struct tensor_load l = { source, to, bytes };
+
+	return rsh_tensor_rows(c, t, from, n, NULL, load_stretch, &l);
+}
+
+int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,
+		     const struct rsh_offer *a, const struct rsh_offer *b,
+		     struct rsh_error *err)
+{
+	const struct rsh_tensor *x = same_tensor(c, a), *y = same_tensor(c, b);
+	cleanup_free uint8_t *data = NULL;
+	uint64_t row, step;
+
+	if (!x || !y)
+		return -ENOTSUP;
+	row = rsh_dtype_size(a->dtype);
+	for (uint32_t d = 1; d < a->n_dims; d++)
+		if (!rsh_mul_u64(row, a->dims[d], &row))
+			return -ENOTSUP;
+	if (row == 0 || row > SAME_BYTES)
+		return -ENOTSUP;
+	step = SAME_BYTES / row;
+	data = malloc(2 * SAME_BYTES);
+	if (!data)
+		return rsh_error_nomem(err);
+	for (uint64_t at = 0; at < a->dims[0]; at += step) {
+		const uint64_t n = rsh_min_u64(step, a->dims[0] - at);
+		const size_t bytes = (size_t)(n * row);
+
+		if (same_read(source, c, x, at, n, data, bytes) ||
+		    same_read(source, c, y, at, n, data + SAME_BYTES, bytes))
+			return -ENOTSUP;
+		if (memcmp(data, data + SAME_BYTES, bytes) != 0)
+			return 0;
+	}
+	return 1;
 }

@@ -218,6 +218,14 @@ static int weights_dequantise(struct weights_job *k, struct rsh_error *err)
 	return rc;
 }
 
+static int weights_same(void *ctx, const struct rsh_offer *a,
+			const struct rsh_offer *b, struct rsh_error *err)
+{
+	const struct weights_job *k = ctx;
+
+	return rsh_tensors_same(k->v->source, k->cat, a, b, err);
+}
+
 /* Adds the adapters to the weights. */
 static int weights_adapt(struct weights_job *k,
 			 const struct rsh_source_view *view,
@@ -253,6 +261,9 @@ static void weights_options(struct weights_job *k,
 	*o = (struct rsh_weights_options){
 		.table = k->table, .config = k->v->weights->config,
 		.unlisted = k->cfg->weights.unlisted,
+		.vocab_multiple = k->cfg->weights.vocab_multiple,
+		.untie = k->cfg->weights.untie,
+		.same = weights_same,
 		.wanted = k->opts->wanted ? weights_wanted : NULL,
 		.sized = weights_take_size,
 		.note = weights_keep_note,

@@ -151,19 +151,6 @@ static int weights_by_instance(const void *a, const void *b)
 	return c;
 }
 
-void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
-		  const char *what)
-{
-	char text[WEIGHTS_TEXT + 256];
-
-	if (!w->o->note || n == 0)
-		return;
-	snprintf(text, sizeof(text), "%u tensor%s %s (%s%s)", n,
-		 n > 1 ? "s" : "", what, weights_text(w, example),
-		 n > 1 ? " and others" : "");
-	w->o->note(w->o->ctx, text);
-}
-
 int weights_assign(struct weights_work *w, struct rsh_error *err)
 {
 	w->sources = rsh_arena_array(w->arena, uint32_t, w->n);

@@ -163,6 +163,7 @@ static int weights_check_claims(struct weights_talk *k)
 static bool weights_let_is_used(const struct weights_work *w, const char *name)
 {
 	const struct rsh_rule_let *l;
+	const struct rsh_rule_pad *p;
 
 	for (uint32_t i = 0; i < w->n_units; i++)
 		if (weights_letter(&w->units[i], name) < w->units[i].n_letters)
@@ -177,6 +178,10 @@ static bool weights_let_is_used(const struct weights_work *w, const char *name)
 			    strcmp(n->holes[m].least_name, name) == 0)
 				return true;
 	}
+	for (uint32_t i = 0; (p = rsh_rule_table_pad(w->o->table, i)); i++)
+		if (strcmp(p->rows, name) == 0 ||
+		    strcmp(p->multiple, name) == 0)
+			return true;
 	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
 		for (uint32_t t = 0; t < l->n_terms; t++)
 			for (uint32_t k = 0; k < l->terms[t].n; k++) {

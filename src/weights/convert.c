@@ -38,9 +38,15 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 	if (rc == 0)
 		rc = weights_read_units(w, err);
 	if (rc == 0)
+		rc = w->from == RSH_SIDE_HF ? weights_untie(w, err) :
+					      weights_cut_padding(w, err);
+	if (rc == 0)
 		rc = weights_assign(w, err);
 	if (rc == 0)
 		rc = weights_make(w, err);
+	if (rc == 0)
+		rc = w->from == RSH_SIDE_HF ? weights_add_padding(w, err) :
+					      weights_tie(w, err);
 	weights_sort(w);
 	if (rc == 0 && w->from == RSH_SIDE_HF) {
 		rc = weights_check_copies(w, err);
@@ -176,6 +182,7 @@ int rsh_weights_choose(const struct rsh_weights_options *o, int from,
 		struct rsh_weights_options trial = {
 			.table = tables[i], .config = o->config,
 			.unlisted = RSH_UNLISTED_ERROR, .wanted = o->wanted,
+			.vocab_multiple = o->vocab_multiple, .untie = o->untie,
 			.ctx = o->ctx,
 		};
 		struct rsh_error why = RSH_ERROR_INIT;

@@ -335,7 +335,7 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 	if (!sources || !x.known || !x.sizes)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < w->matches.n; i++)
-		sources[i] = w->matches.m[i].source;
+		sources[i] = weights_given(w, w->matches.m[i].source);
 	w->sources = sources;
 	for (uint32_t at = 0; rc == 0 && at < w->matches.n; at += x.n) {
 		const uint32_t n_tensors = w->units[w->matches.m[at].unit]

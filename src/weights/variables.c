@@ -44,6 +44,11 @@ static bool weights_operand(const struct weights_work *w,
 			    const struct rsh_rule_operand *o, uint64_t *value)
 {
 	*value = o->number;
+	if (o->key && w->o->vocab_multiple &&
+	    strcmp(o->key, RSH_VOCAB_MULTIPLE) == 0) {
+		*value = w->o->vocab_multiple;
+		return true;
+	}
 	return !o->key || weights_let(w, o->key, value) ||
 	       (w->o->config &&
 		rsh_model_config_number(w->o->config, o->key, value));

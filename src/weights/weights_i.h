@@ -86,6 +86,8 @@ struct weights_work {
 	struct rsh_catalogue *cat;
 	const struct rsh_offer *in;
 	uint32_t n;
+	const uint32_t *given; /* [source]: its index in the caller's offers;
+				* NULL: the same */
 	struct rsh_arena *arena;  /* memory of what is made */
 	struct rsh_arena scratch; /* memory of this conversion only */
 	/* NULL: the first error ends the conversion. */
@@ -128,6 +130,8 @@ struct weights_instance {
 
 /* ---- work.c ---- */
 
+/* Returns the index of a source tensor in the caller's offers. */
+uint32_t weights_given(const struct weights_work *w, uint32_t source);
 bool weights_is_wanted(const struct weights_work *w, const char *text);
 void weights_passed(const struct weights_work *w, uint32_t source,
 		    const struct rsh_rule *rule);
@@ -140,6 +144,9 @@ const char *weights_text(const struct weights_work *w, uint32_t source);
 int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
 		struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+/* Reports a number of source tensors, and one of them as an example. */
+void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
+		  const char *what);
 void weights_clear(struct weights_work *w);
 
 /* ---- names.c ---- */
@@ -206,9 +213,6 @@ uint32_t weights_stacks(const struct weights_unit *u,
 
 /* Assigns each tensor to a unit, and handles tensors that no rule names. */
 int weights_assign(struct weights_work *w, struct rsh_error *err);
-/* Reports a number of source tensors, and one of them as an example. */
-void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
-		  const char *what);
 
 /* ---- sizes.c ---- */
 
@@ -264,6 +268,21 @@ int weights_make_copy(struct weights_work *w, const char *text,
 int weights_make_also(struct weights_work *w, struct rsh_error *err);
 /* Checks that the original of each skipped copy is made. */
 int weights_check_copies(struct weights_work *w, struct rsh_error *err);
+
+/* ---- padding.c ---- */
+
+/* Cuts the padding of MindSpore's tensors off. */
+int weights_cut_padding(struct weights_work *w, struct rsh_error *err);
+/* Adds the padding to MindSpore's tensors, which are made. */
+int weights_add_padding(struct weights_work *w, struct rsh_error *err);
+
+/* ---- tied.c ---- */
+
+/* Before rules are used: adds tied tensors that a Hugging Face source lacks. */
+int weights_untie(struct weights_work *w, struct rsh_error *err);
+/* After rules were used: adds or leaves out tied tensors of Hugging Face's
+ * form. */
+int weights_tie(struct weights_work *w, struct rsh_error *err);
 
 /* ---- convert.c ---- */
 

@@ -42,11 +42,29 @@ bool weights_is_wanted(const struct weights_work *w, const char *text)
 	return !w->o->wanted || w->o->wanted(w->o->ctx, text);
 }
 
+uint32_t weights_given(const struct weights_work *w, uint32_t source)
+{
+	return w->given ? w->given[source] : source;
+}
+
 void weights_passed(const struct weights_work *w, uint32_t source,
 		    const struct rsh_rule *rule)
 {
 	if (w->watch && w->watch->passed)
-		w->watch->passed(w->watch->ctx, source, rule);
+		w->watch->passed(w->watch->ctx, weights_given(w, source), rule);
+}
+
+void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
+		  const char *what)
+{
+	char text[WEIGHTS_TEXT + 256];
+
+	if (!w->o->note || n == 0)
+		return;
+	snprintf(text, sizeof(text), "%u tensor%s %s (%s%s)", n,
+		 n > 1 ? "s" : "", what, weights_text(w, example),
+		 n > 1 ? " and others" : "");
+	w->o->note(w->o->ctx, text);
 }
 
 void weights_clear(struct weights_work *w)

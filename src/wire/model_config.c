@@ -182,3 +182,8 @@ rsh_model_config_quantisation(const struct rsh_model_config *c)
 {
 	return c->is_quantised ? &c->quantisation : NULL;
 }
+
+bool rsh_model_config_is_tied(const struct rsh_model_config *c)
+{
+	return json_is_true(model_find(c, "tie_word_embeddings"));
+}

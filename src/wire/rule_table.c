@@ -139,6 +139,20 @@ static int rule_line_under(struct rule_parse *p)
 	return rc;
 }
 
+/* Reads a name without holes; `what` is for messages. */
+static int rule_parse_plain(struct rule_parse *p, const char *what,
+			    const char **out)
+{
+	struct rsh_rule_name n;
+	int rc = rule_parse_name(p, &n);
+
+	if (rc == 0 && n.n_holes)
+		rc = rule_bad(p, "a hole in %s", what);
+	if (rc == 0)
+		*out = n.texts[0];
+	return rc;
+}
+
 static int rule_line_state(struct rule_parse *p)
 {
 	struct rsh_rule_table *t = p->t;
@@ -147,22 +161,79 @@ static int rule_line_state(struct rule_parse *p)
 			   sizeof(*t->states));
 
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++) {
-		struct rsh_rule_name n;
-
 		if (s)
 			rc = rule_equals(p);
 		if (rc == 0)
-			rc = rule_parse_name(p, &n);
-		if (rc == 0 && n.n_holes)
-			rc = rule_bad(p, "a hole in what a state's name begins "
-				      "with");
-		if (rc == 0)
-			state.prefix[s] = n.texts[0];
+			rc = rule_parse_plain(p, "what a state's name begins "
+					      "with", &state.prefix[s]);
 	}
 	if (rc == 0)
 		rc = rule_parse_end(p);
 	if (rc == 0)
 		t->states[t->n_states++] = state;
+	return rc;
+}
+
+/* Reads the name of an earlier `let`. */
+static int rule_parse_let_name(struct rule_parse *p, const char **out)
+{
+	int rc = rule_parse_word(p, out);
+
+	rule_skip_blanks(p);
+	if (rc == 0 && !rule_find_let(p->t, *out))
+		rc = rule_bad(p, "no `let` before says what %s is", *out);
+	return rc;
+}
+
+static int rule_line_pad(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule_pad pad = { .line = p->line };
+	const char *with = NULL;
+	int rc = rule_room(p, &t->pads, &t->pads_cap, t->n_pads,
+			   sizeof(*t->pads));
+
+	if (rc == 0)
+		rc = rule_parse_plain(p, "the name of a padded tensor",
+				      &pad.name);
+	if (rc == 0)
+		rc = rule_equals(p);
+	if (rc == 0)
+		rc = rule_parse_let_name(p, &pad.rows);
+	if (rc == 0)
+		rc = rule_parse_let_name(p, &pad.multiple);
+	if (rc == 0)
+		rc = rule_parse_word(p, &with);
+	if (rc == 0)
+		rc = rule_parse_end(p);
+	if (rc)
+		return rc;
+	pad.last = strcmp(with, "last") == 0;
+	if (!pad.last && strcmp(with, "zeros") != 0)
+		return rule_bad(p, "padding is zeros or last, not %s", with);
+	t->pads[t->n_pads++] = pad;
+	return 0;
+}
+
+static int rule_line_tied(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule_tied tied = { .line = p->line };
+	int rc = rule_room(p, &t->tied, &t->tied_cap, t->n_tied,
+			   sizeof(*t->tied));
+
+	if (rc == 0)
+		rc = rule_parse_plain(p, "the name of a tied tensor",
+				      &tied.copy);
+	if (rc == 0)
+		rc = rule_equals(p);
+	if (rc == 0)
+		rc = rule_parse_plain(p, "the name of a tied tensor",
+				      &tied.original);
+	if (rc == 0)
+		rc = rule_parse_end(p);
+	if (rc == 0)
+		t->tied[t->n_tied++] = tied;
 	return rc;
 }
 
@@ -280,6 +351,10 @@ static int rule_parse_line(struct rule_parse *p)
 		rc = rule_line_let(p);
 	else if (rule_begins(p, "state"))
 		rc = rule_line_state(p);
+	else if (rule_begins(p, "pad"))
+		rc = rule_line_pad(p);
+	else if (rule_begins(p, "tied"))
+		rc = rule_line_tied(p);
 	else if (rule_begins(p, "also"))
 		rc = rule_line_rule(p, RSH_RULE_ALSO, text);
 	else if (rule_begins(p, "skip"))
@@ -368,6 +443,8 @@ void rsh_rule_table_free(struct rsh_rule_table *t)
 	free(t->suits);
 	free(t->lets);
 	free(t->states);
+	free(t->pads);
+	free(t->tied);
 	free(t->rules);
 	rsh_arena_clear(&t->arena);
 	free(t);
@@ -413,6 +490,18 @@ const struct rsh_rule_state *
 rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i)
 {
 	return i < t->n_states ? &t->states[i] : NULL;
+}
+
+const struct rsh_rule_pad *rsh_rule_table_pad(const struct rsh_rule_table *t,
+					      uint32_t i)
+{
+	return i < t->n_pads ? &t->pads[i] : NULL;
+}
+
+const struct rsh_rule_tied *rsh_rule_table_tied(const struct rsh_rule_table *t,
+						uint32_t i)
+{
+	return i < t->n_tied ? &t->tied[i] : NULL;
 }
 
 const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,

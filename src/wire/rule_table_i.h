@@ -28,9 +28,11 @@ struct rsh_rule_table {
 	const char **suits;
 	struct rsh_rule_let *lets;
 	struct rsh_rule_state *states;
+	struct rsh_rule_pad *pads;
+	struct rsh_rule_tied *tied;
 	struct rsh_rule *rules;
-	uint32_t n_suits, n_lets, n_states, n_rules;
-	size_t suits_cap, lets_cap, states_cap, rules_cap;
+	uint32_t n_suits, n_lets, n_states, n_pads, n_tied, n_rules;
+	size_t suits_cap, lets_cap, states_cap, pads_cap, tied_cap, rules_cap;
 };
 
 struct rule_parse {

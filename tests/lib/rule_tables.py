@@ -17,7 +17,7 @@ import struct
 from array import array
 
 from layouts import region
-from make_tree import cut
+from make_tree import cut as cut_out
 from ms_formats import read_checkpoint
 from safetensors_format import Tensors, values_of
 
@@ -163,7 +163,7 @@ class Rule:
 class Table:
     def __init__(self, text):
         self.suits, self.lets, self.states, self.rules = [], {}, [], []
-        self.also, self.skipped = [], []
+        self.also, self.skipped, self.pads, self.tied = [], [], [], []
         unders, fresh = [("", "")], False
         for line in text.splitlines():
             word, _, rest = (line := line.split("#")[0].strip()).partition(" ")
@@ -181,6 +181,11 @@ class Table:
             self.lets[name] = terms
         elif word == "state":
             self.states.append(rest.split(" = "))
+        elif word == "pad":
+            name, what = rest.split(" = ")
+            self.pads.append((name, *what.split()))
+        elif word == "tied":
+            self.tied.append(rest.split(" = "))
         else:
             kinds = {"also": (self.also, rest), "skip": (self.skipped, f"{rest} = ")}
             rules, text = kinds.get(word, (self.rules, line))
@@ -199,9 +204,51 @@ class Table:
                     break
         return known
 
-    def convert(self, tensors, config, source, unlisted="error"):
-        """The tensors of the other side."""
-        return Conversion(self, dequantised(tensors, config), config, source).result(unlisted)
+    def convert(self, tensors, config, source, unlisted="error", multiple=None, untie=False):
+        """The tensors of the other side; `multiple` is --vocab-multiple."""
+        tensors = dequantised(tensors, config)
+        known = self.numbers({**config, **({"vocab_multiple": multiple} if multiple else {})})
+        if source == "mindspore":
+            tensors = self._padded(tensors, known, cut)
+        elif untie:
+            tensors = self._untied(tensors)
+        made = Conversion(self, tensors, config, source).result(unlisted)
+        if source == "hf":
+            return self._padded(made, known, grown)
+        if config.get("tie_word_embeddings"):
+            return {name: t for name, t in made.items()
+                    if name not in [copy for copy, _ in self.tied]}
+        return self._untied(made) if untie else made
+
+    def _untied(self, tensors):
+        return {**{copy: tensors[of] for copy, of in self.tied if of in tensors}, **tensors}
+
+    def _padded(self, tensors, known, change):
+        """With the rows of padded tensors changed by a function."""
+        made = dict(tensors)
+        for name, rows, multiple, way in self.pads:
+            for prefix in ["", *(right for _, right in self.states)]:
+                if multiple in known and prefix + name in made:
+                    made[prefix + name] = change(made[prefix + name], known[rows],
+                                                 known[multiple], way)
+        return made
+
+
+def grown(tensor, rows, multiple, way):
+    """A tensor with rows of padding."""
+    dtype, shape, content = tensor
+    more = -shape[0] % multiple
+    row = len(content) // shape[0]
+    padding = content[-row:] if way == "last" else bytes(row)
+    return dtype, (shape[0] + more, *shape[1:]), content + more * padding
+
+
+def cut(tensor, rows, multiple, way):
+    """A tensor without its rows of padding."""
+    dtype, shape, content = tensor
+    if shape[0] not in (rows, rows + -rows % multiple):
+        raise TableError(f"{shape[0]} rows are not {rows}, padded to {multiple}")
+    return dtype, (rows, *shape[1:]), content[:len(content) // shape[0] * rows]
 
 
 def table_path(name):
@@ -495,5 +542,5 @@ def slice_of(tensor, layout, rank):
         return tensor
     part = region(layout, shape, rank)
     sizes = [p.stop - p.start for p in part]
-    return (dtype, tuple(sizes), bytes(cut(content, list(shape), BYTES[dtype],
-                                           [p.start for p in part], sizes)))
+    return (dtype, tuple(sizes), bytes(cut_out(content, list(shape), BYTES[dtype],
+                                               [p.start for p in part], sizes)))

@@ -346,6 +346,74 @@ def trained(directory, model, table, mesh):
 
 
 @test
+def tied(directory):
+    """a tied head is made from the embedding, and left out again unless it differs"""
+    embedding, head = "embedding.word_embeddings.weight", "output_layer.weight"
+    values = {name: t for name, t in values_in(model_of("qwen3")).items()
+              if name != "lm_head.weight"}
+    model = os.path.join(directory, "model")
+    config = json.loads(content(config_of("qwen3")))
+    write(os.path.join(model, "model.safetensors"), safetensors_bytes(values))
+    where = write(os.path.join(model, "config.json"), json.dumps(
+        {**config, "tie_word_embeddings": True}).encode())
+    with forward(model, extra=("--format", "safetensors")) as mount:
+        check(head not in values_in(mount.path), "a head that nobody asked for")
+    with forward(model, extra=("--format", "safetensors", "--untie")) as mount:
+        shown = values_in(mount.path)
+        check(shown[head] == shown[embedding], "the head is not the embedding")
+    other = os.path.join(directory, "other")
+    write(os.path.join(other, "model.safetensors"), safetensors_bytes(shown))
+    words = ["--convert", "qwen3", "--from", "mindspore", "--config", where]
+    with Mounted(other, src_strategy="none", extra=words) as mount:
+        same(hashes(values_in(mount.path)), hashes(values), "without the head")
+        check("is tied to the embedding by config.json, has the same elements and is left out"
+              in mount.log(), mount.log())
+    dtype, shape, data = shown[head]
+    shown[head] = dtype, shape, data[:-3] + bytes([data[-3] ^ 1]) + data[-2:]
+    write(os.path.join(other, "model.safetensors"), safetensors_bytes(shown))
+    got = run("plan", "--src-strategy", "none", *words, other)
+    check(got.status != GOOD and "the weights say false: lm_head.weight is not "
+          "model.embed_tokens.weight" in got.err, repr(got))
+    write(where, json.dumps({**config, "tie_word_embeddings": False}).encode())
+    with Mounted(other, src_strategy="none", extra=words) as mount:
+        check(values_in(mount.path)["lm_head.weight"] == shown[head], "the head is lost")
+    del shown[head]
+    write(os.path.join(other, "model.safetensors"), safetensors_bytes(shown))
+    with Mounted(other, src_strategy="none", extra=[*words, "--untie"]) as mount:
+        made = values_in(mount.path)
+        check(made["lm_head.weight"] == made["model.embed_tokens.weight"], "not untied")
+
+
+@test
+def padding(directory):
+    """ranks of a padded vocabulary, of which some have only padding"""
+    values = values_in(model_of("llama"))
+    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+    rows = values[embedding][1][0]
+    words = ["--convert", "megatron-layers", "--vocab-multiple", str(4 * rows)]
+    row = len(values[embedding][2]) // rows
+    with Mounted(model_of("llama"), extra=[*words, "--from", "hf", "--dst-strategy", "none",
+                                           "--format", "safetensors"]) as mount:
+        shown = values_in(mount.path)
+        for ours, theirs in ((embedding, "embedding.word_embeddings.weight"),
+                             (head, "output_layer.weight")):
+            dtype, shape, data = values[ours]
+            check(shown[theirs] == (dtype, (4 * rows, shape[1]), data + bytes(3 * rows * row)),
+                  theirs)
+        with Mounted(mount.path, src_strategy="none", extra=[
+                *words, "--from", "mindspore", "--config", config_of("llama")]) as again:
+            same(hashes(values_in(again.path)), hashes(values), "cut off")
+        got = run("plan", "--src-strategy", "none", "--convert", "megatron-layers",
+                  "--vocab-multiple", str(8 * rows), "--from", "mindspore", "--config",
+                  config_of("llama"), mount.path)
+        check(got.status != GOOD and f"rows are padded to {8 * rows}" in got.err, repr(got))
+    for name, other in (("--vocab-multiple", ("7",)), ("--untie", ())):
+        got = run("plan", name, *other, "--src-strategy", "none", "--dst-strategy", "none",
+                  model_of("llama"))
+        check(got.status == USAGE and f"{name} needs --convert" in got.err, repr(got))
+
+
+@test
 def states(directory):
     """an optimizer's states are converted as their weights are"""
     values = values_in(model_of("qwen3"))

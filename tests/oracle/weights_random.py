@@ -17,6 +17,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 
@@ -28,7 +29,7 @@ import random_models  # noqa: E402
 import rsh_mount  # noqa: E402
 import rule_tables  # noqa: E402
 from checkpoint2_trees import parameter_of  # noqa: E402
-from demands import content  # noqa: E402
+from demands import content, write  # noqa: E402
 from random_jobs import Tree  # noqa: E402
 from rsh_mount import Mounted  # noqa: E402
 from safetensors_format import NAMES, values_of  # noqa: E402
@@ -81,7 +82,9 @@ class Case:
         self.features = list(self.model.features)
         self.name, self.table = self._table()
         self.root = self.model.save(os.path.join(work, "model"))
-        self.mindspore = self.table.convert(self.model.tensors, self.model.config, "hf")
+        self.how = self._form()
+        self.mindspore = self.table.convert(self.model.tensors, self.model.config, "hf",
+                                            **self.how)
         self.shapes = {name: (shape, TYPES[dtype])
                        for name, (dtype, shape, _) in self.mindspore.items()}
         wanted = rule_tables.dequantised(self.model.tensors, self.model.config)
@@ -105,10 +108,33 @@ class Case:
             for prefix, _ in states if not name.endswith("inv_freq"))
         return self.model.table, table
 
+    def _form(self):
+        """How MindSpore's form differs in its embedding and head; the table may become
+        a file of its own, which pads with copies of the last row."""
+        how = {}
+        if self.numbers.random() < 0.3:
+            self.features.append("padded")
+            how["multiple"] = self.numbers.choice((4, 7, 16, 24))
+            if not self.table.pads or self.numbers.random() < 0.3:
+                self.features.append("last row")
+                self.name, self.table = self._pad_with_last()
+        if self.table.tied and "tied" in self.features and self.numbers.random() < 0.5:
+            self.features.append("untied")
+            how["untie"] = True
+        return how
+
+    def _pad_with_last(self):
+        text = content(rule_tables.table_path(self.model.table)).decode()
+        name = re.search(r"^[\w.]*embed\S* = (\S+)$", text, re.M).group(1)
+        text = text.replace(" v m zeros", " v m last") if self.table.pads else text + \
+            f"let v0 = vocab_size\nlet m0 = vocab_multiple\npad {name} = v0 m0 last\n"
+        return write(os.path.join(self.work, "own.rules"), text.encode()), \
+            rule_tables.Table(text)
+
     def check(self):
-        back = self.table.convert(self.mindspore, self.model.config, "mindspore")
+        back = self.table.convert(self.mindspore, self.model.config, "mindspore", **self.how)
         wrong = differences(back, self.original, "naive")
-        if mindformers_loader.directory():
+        if mindformers_loader.directory() and not self.how:
             wrong += live_differences(self.model, self.mindspore, back)
         return wrong or [*self._whole(), *self._ranks(), *self._trained(),
                          *self._checkpoint2()]
@@ -139,6 +165,10 @@ class Case:
                 if not data or data != whole[at:at + len(data)]]
 
     def words(self, side, *more):
+        if "multiple" in self.how:
+            more = ("--vocab-multiple", str(self.how["multiple"]), *more)
+        if "untie" in self.how:
+            more = ("--untie", *more)
         return ["--convert", self.name, "--from", side, *more]
 
     def _whole(self):
@@ -212,7 +242,8 @@ class Case:
 # What is special of a model or a tree; some of each has to come up.
 FEATURES = ("grouped queries", "heads apart", "tied", "dense layers", "prediction layers",
             "fp8", "eleven layers", "states",
-            "states passed over", "a rank lost", "Checkpoint 2.0")
+            "states passed over", "a rank lost", "Checkpoint 2.0", "padded", "last row",
+            "untied")
 
 
 def judge_mixture(tap, counts):

@@ -236,6 +236,37 @@ static void test_state(void **state)
 		       NULL, HF, "a 1 c 1 exp.a 1", "T:2: exp.c is missing");
 }
 
+static void test_padding(void **state)
+{
+#define PAD(m, with) "let v = vocab_size\nlet m = " m \
+	"\npad b = v m " with "\nstate s. = t.\n"
+	static const char four[] = PAD("4", "zeros") "a = b\n";
+	static const char words[] = "{\"vocab_size\": 6}";
+
+	(void)state;
+	assert_converts(four, words, HF, "a 6,2 s.a 6", "b 8,2\nt.b 8\n");
+	assert_converts(four, words, MS, "b 8,2 t.b 8", "a 6,2\ns.a 6\n");
+	assert_converts(four, words, MS, "b 6,2", "a 6,2\n");
+	assert_converts(four, NULL, MS, "b 7,2", "a 7,2\n");
+	assert_converts(four, NULL, HF, "a 7,2", "b 8,2\n");
+	assert_converts(PAD("4", "last") "a = b\n", words, HF, "a 6,2",
+			"b 8,2\n");
+	assert_converts(PAD("unheard_of", "last") "a = b\n", words, HF,
+			"a 5,2", "b 5,2\n");
+	assert_refused(four, words, MS, "b 7,2", "T:3: b has 7 rows, and 6 "
+		       "rows are padded to 8");
+	assert_refused(four, words, HF, "a 5,2", "T:3: b has 5 rows before "
+		       "padding, and not 6 (v)");
+	assert_refused(four, words, MS, "b", "T:3: b has no rows");
+	assert_refused(PAD("0", "zeros") "a = b\n", words, HF, "a 6",
+		       "T:3: b cannot be padded to this multiple");
+	assert_refused(PAD("100000", "last") "a = b\n", words, HF, "a 6",
+		       "T:3: b gets too many copies of its last row");
+	assert_refused(PAD("4", "zeros") "a[x] + c[x] = b[(x | x)]\n", words,
+		       HF, "a 3 c 3", "T:3: b can only be padded if it is not "
+		       "quantised and only renamed");
+}
+
 static void test_wanted(void **state)
 {
 	struct model m;
@@ -450,6 +481,7 @@ int main(void)
 		cmocka_unit_test(test_sizes_of_nothing),
 		cmocka_unit_test(test_unlisted),
 		cmocka_unit_test(test_state),
+		cmocka_unit_test(test_padding),
 		cmocka_unit_test(test_wanted),
 		cmocka_unit_test(test_scaled),
 		cmocka_unit_test(test_side),

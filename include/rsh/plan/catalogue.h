@@ -82,6 +82,8 @@ struct rsh_tensor {
 	uint8_t n_dims;
 	const uint64_t *dims;   /* of the whole tensor */
 	const struct rsh_cut *cut;
+	/* NULL: no file has the tensor, and all its elements are zero.  Its
+	 * cut has one cell. */
 	const struct rsh_copies *copies;
 	/* NULL: elements are as they are.  Otherwise the dimensions count
 	 * quantised elements; the records have them in units.  Cells begin and

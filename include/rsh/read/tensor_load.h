@@ -4,6 +4,7 @@
 #ifndef RSH_READ_TENSOR_LOAD_H
 #define RSH_READ_TENSOR_LOAD_H
 
+#include "rsh/plan/writer.h"
 #include "rsh/plan/catalogue.h"
 #include "rsh/source/source.h"
 
@@ -12,5 +13,12 @@
 int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 		    const struct rsh_tensor *t, uint8_t *to, size_t bytes,
 		    struct rsh_error *err);
+
+/* Returns 1 if two offers of one type and shape have the same elements, 0 if
+ * not, -ENOTSUP if they are not whole tensors of the source that can be read,
+ * or -ENOMEM with a sentence.  All elements are read. */
+int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,
+		     const struct rsh_offer *a, const struct rsh_offer *b,
+		     struct rsh_error *err);
 
 #endif

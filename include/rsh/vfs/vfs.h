@@ -75,6 +75,8 @@ struct rsh_weights_at {
 	const char *config; /* the model's config.json; NULL: the one in SOURCE,
 			     * if there is one */
 	enum rsh_unlisted unlisted; /* for parameters that no rule names */
+	unsigned vocab_multiple;    /* struct rsh_weights_options */
+	bool untie;
 	/* Adapters, which are merged in this order, and the paths of their
 	 * files. */
 	unsigned n_loras;

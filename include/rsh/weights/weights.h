@@ -27,6 +27,9 @@
 #include "rsh/wire/rule_table.h"
 #include "rsh/plan/writer.h"
 
+/* The word for --vocab-multiple in `let` lines. */
+#define RSH_VOCAB_MULTIPLE "vocab_multiple"
+
 struct rsh_weights_options {
 	const struct rsh_rule_table *table;
 	const struct rsh_model_config *config; /* NULL: there is no
@@ -36,6 +39,16 @@ struct rsh_weights_options {
 	 * parameters that a strategy does not list; they are copied under their
 	 * own names; or they are left out. */
 	enum rsh_unlisted unlisted;
+	/* The value of RSH_VOCAB_MULTIPLE in `let`; 0: it has none. */
+	uint64_t vocab_multiple;
+	/* A tensor that is tied is made from its original if the source lacks
+	 * it. */
+	bool untie;
+	/* Returns 1 if two offers of one type and shape have the same elements,
+	 * 0 if not, -ENOTSUP if this cannot be found out, or another -errno
+	 * with a sentence.  NULL: tied tensors are not left out. */
+	int (*same)(void *ctx, const struct rsh_offer *a,
+		    const struct rsh_offer *b, struct rsh_error *err);
 	/* The optimizer's states that `state` lines name are left out. */
 	bool leave_states;
 	/* Tensors for which this returns false are not made, and tensors that

@@ -32,6 +32,8 @@ const char *rsh_model_config_architecture(const struct rsh_model_config *c,
  * searched in "text_config". */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
+/* Returns whether "tie_word_embeddings" is true. */
+bool rsh_model_config_is_tied(const struct rsh_model_config *c);
 /* What "quantization_config" says.  Values of other types are as if missing. */
 #define RSH_QUANTISED_BLOCKS_MAX 8
 struct rsh_quantisation {

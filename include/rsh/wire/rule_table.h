@@ -5,8 +5,8 @@
  * are only parsed and checked one by one.
  *
  * "#" begins a comment at the beginning of a line or after a blank.  The first
- * word of a line gives its kind (for, let, under, also, skip, state), but it is
- * a tensor's name if "=" follows it.  Several `under` lines are in a row if
+ * word of a line gives its kind (for, let, under, also, skip, state, pad, tied),
+ * but it is a tensor's name if "=" follows it.  Several `under` lines are in a row if
  * only comments and empty lines are between them.
  *
  * The parser checks that a rule is consistent:
@@ -124,6 +124,22 @@ struct rsh_rule_state {
 	const char *prefix[RSH_N_SIDES];
 };
 
+/* pad R = ROWS MULTIPLE zeros|last: the right tensor R has ROWS rows, and after
+ * them padding up to a multiple of MULTIPLE; both are names of `let`. */
+struct rsh_rule_pad {
+	const char *name;
+	const char *rows, *multiple;
+	bool last; /* the padding repeats the last row; false: it is zero */
+	uint32_t line;
+};
+
+/* tied L = M: in a model with tied embeddings the left tensor L is the left
+ * tensor M once more. */
+struct rsh_rule_tied {
+	const char *copy, *original;
+	uint32_t line;
+};
+
 struct rsh_rule_table;
 
 /* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
@@ -136,7 +152,8 @@ void rsh_rule_table_free(struct rsh_rule_table *t);
 const char *rsh_rule_table_path(const struct rsh_rule_table *t);
 /* Returns the first comment, which describes the table; "" if there is none. */
 const char *rsh_rule_table_title(const struct rsh_rule_table *t);
-/* These return the i-th architecture, let, state, rule; NULL past the last. */
+/* These return the i-th architecture, let, state, pad, tied, rule; NULL past the
+ * last. */
 const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i);
 const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
 					      uint32_t i);
@@ -146,6 +163,10 @@ const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 			     const struct rsh_rule_let *l, uint32_t term);
 const struct rsh_rule_state *
 rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i);
+const struct rsh_rule_pad *rsh_rule_table_pad(const struct rsh_rule_table *t,
+					      uint32_t i);
+const struct rsh_rule_tied *rsh_rule_table_tied(const struct rsh_rule_table *t,
+						uint32_t i);
 const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,
 					   uint32_t i);
 

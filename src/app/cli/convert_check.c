@@ -133,6 +133,14 @@ static int check_dequantise(struct checking *c, struct rsh_error *err)
 
 /* ---- the check ---- */
 
+static int check_same(void *ctx, const struct rsh_offer *a,
+		      const struct rsh_offer *b, struct rsh_error *err)
+{
+	const struct checking *c = ctx;
+
+	return rsh_tensors_same(c->source, c->cat, a, b, err);
+}
+
 /* Returns 0 even if something is wrong, because the report then has it. */
 static int check_convert(struct checking *c, struct rsh_error *err)
 {
@@ -146,6 +154,9 @@ static int check_convert(struct checking *c, struct rsh_error *err)
 	struct rsh_weights_options o = {
 		.table = c->table, .config = c->config,
 		.unlisted = v->weights.unlisted,
+		.vocab_multiple = v->weights.vocab_multiple,
+		.untie = v->weights.untie,
+		.same = check_same, .ctx = c,
 	};
 	int rc = 0;
 
@@ -194,6 +205,8 @@ static int check_choose(struct checking *c, const char *path,
 	if (rc)
 		return rc;
 	o.config = c->config;
+	o.vocab_multiple = v->weights.vocab_multiple;
+	o.untie = v->weights.untie;
 	return rsh_weights_choose(&o, v->weights.from, c->tables.v, c->tables.n,
 				  &(struct rsh_offers){ c->cat, c->in,
 							c->n_in },

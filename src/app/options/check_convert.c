@@ -14,6 +14,7 @@ static int check_no_source(const struct rsh_options *o, struct rsh_error *err)
 {
 	static const char *const options[] = {
 		"from", "config", "dequantize", "src-strategy", "unlisted",
+		"vocab-multiple", "untie",
 	};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)

@@ -183,6 +183,9 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 
 	if (!w->table && w->from)
 		return rsh_error_set(err, EINVAL, "--from needs --convert");
+	if (!w->table && (w->vocab_multiple || w->untie))
+		return rsh_error_set(err, EINVAL, "--%s needs --convert",
+				     w->untie ? "untie" : "vocab-multiple");
 	if (!rsh_weights_change(w))
 		return !w->config ? 0 :
 			rsh_error_set(err, EINVAL, "--config needs --convert "

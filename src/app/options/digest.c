@@ -110,6 +110,11 @@ static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 	if (cfg->keep_states)
 		digest_bytes(hash, &cfg->keep_states,
 			     sizeof(cfg->keep_states));
+	if (w->vocab_multiple)
+		digest_bytes(hash, &w->vocab_multiple,
+			     sizeof(w->vocab_multiple));
+	if (w->untie)
+		digest_bytes(hash, &w->untie, sizeof(w->untie));
 	rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
 		digest_tables(hash, err) : digest_file(hash, w->table, err);
 	return rc ? rc : digest_config(hash, cfg, store, err);

@@ -89,6 +89,15 @@ static const struct rsh_option table[] = {
 	  "make quantised weights dense in this type (default: keep them "
 	  "quantised)", rsh_set_word,
 	  .values = casts, .converts = true, AT(vfs.weights.dequantise) },
+	{ "vocab-multiple", 0, "N", CONVERSIONS | TABLE_CHECK,
+	  "rows of the embedding and the head in MindSpore's form are padded "
+	  "to a multiple of N (default: not padded)", rsh_set_number,
+	  .min = 1, .max = 1u << 24, .converts = true,
+	  AT(vfs.weights.vocab_multiple) },
+	{ "untie", 0, NULL, CONVERSIONS | TABLE_CHECK,
+	  "make the head from the embedding if SOURCE lacks it (default: heads "
+	  "stay tied)", rsh_set_flag, .converts = true,
+	  AT(vfs.weights.untie) },
 	{ "lora", 0, "DIR[:SCALE]", CONVERSIONS,
 	  "merge a PEFT adapter, times SCALE; may be given several times "
 	  "(default: none)", rsh_set_lora, .converts = true },

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/padding.c adds rows to tensors of MindSpore's form, and cuts them off:
+ * the vocabulary is padded to a multiple so that it can be sharded. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/strategy/grid.h"
+#include "rsh/util/checked.h"
+#include "weights_i.h"
+
+/* Each row that repeats the last one is a part of a recipe. */
+#define PADDING_LAST_MAX 16384
+
+/* Returns the `pad` line for a name, also for the name of a state of that
+ * tensor; NULL if there is none. */
+static const struct rsh_rule_pad *padding_of(const struct weights_work *w,
+					     const char *text)
+{
+	const struct rsh_rule_table *t = w->o->table;
+	const struct rsh_rule_state *s;
+	const struct rsh_rule_pad *p;
+
+	for (uint32_t i = 0; (p = rsh_rule_table_pad(t, i)); i++) {
+		if (strcmp(text, p->name) == 0)
+			return p;
+		for (uint32_t k = 0; (s = rsh_rule_table_state(t, k)); k++) {
+			const char *prefix = s->prefix[RSH_SIDE_MINDSPORE];
+			const size_t len = strlen(prefix);
+
+			if (strncmp(text, prefix, len) == 0 &&
+			    strcmp(text + len, p->name) == 0)
+				return p;
+		}
+	}
+	return NULL;
+}
+
+static int padding_bad(const struct weights_work *w,
+		       const struct rsh_rule_pad *p, const char *text,
+		       const char *what, struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "%s:%u: %.400s %s",
+			     rsh_rule_table_path(w->o->table), p->line, text,
+			     what);
+}
+
+/* Sets the number of rows with padding; 0 if the multiple is not known, and
+ * then there is none. */
+static int padding_rows(const struct weights_work *w,
+			const struct rsh_rule_pad *p, const char *text,
+			uint64_t rows, uint64_t *padded, struct rsh_error *err)
+{
+	uint64_t multiple, rest;
+
+	*padded = 0;
+	if (!weights_let(w, p->multiple, &multiple))
+		return 0;
+	rest = multiple ? rows % multiple : 0;
+	if (!multiple || !rsh_add_u64(rows, rest ? multiple - rest : 0, padded) ||
+	    *padded > INT64_MAX)
+		return padding_bad(w, p, text,
+				   "cannot be padded to this multiple", err);
+	return 0;
+}
+
+/* Returns whether an offer can be changed; else sets the error. */
+static int padding_fits(const struct weights_work *w,
+			const struct rsh_rule_pad *p, const char *text,
+			const struct rsh_offer *o, struct rsh_error *err)
+{
+	if (o->n_dims == 0)
+		return padding_bad(w, p, text, "has no rows", err);
+	if (o->n_factored || !o->n_parts ||
+	    w->cat->tensors[o->parts->tensor]->quantised)
+		return padding_bad(w, p, text,
+				   "can only be padded if it is not quantised "
+				   "and only renamed", err);
+	return 0;
+}
+
+/* Returns the dimensions with another number of rows. */
+static const uint64_t *padding_dims(struct weights_work *w,
+				    const struct rsh_offer *o, uint64_t rows)
+{
+	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, o->n_dims);
+
+	if (!dims)
+		return NULL;
+	memcpy(dims, o->dims, o->n_dims * sizeof(*dims));
+	dims[0] = rows;
+	return dims;
+}
+
+/* ---- cutting off ---- */
+
+static int padding_cut(struct weights_work *w, struct rsh_offer *o,
+		       uint64_t rows, struct rsh_error *err)
+{
+	struct rsh_recipe_part *parts =
+		rsh_arena_array(w->arena, struct rsh_recipe_part, o->n_parts);
+	uint32_t n = 0;
+
+	o->dims = padding_dims(w, o, rows);
+	if (!parts || !o->dims)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < o->n_parts; i++) {
+		const struct rsh_box *b = &o->parts[i].box;
+
+		if (b->from[0] >= rows && rows > 0)
+			continue;
+		parts[n] = o->parts[i];
+		parts[n++].box.size[0] = rsh_min_u64(b->size[0],
+						     rows - b->from[0]);
+	}
+	o->n_parts = n;
+	o->parts = parts;
+	return 0;
+}
+
+static int padding_cut_one(struct weights_work *w, struct rsh_offer *o,
+			   const struct rsh_rule_pad *p, const char *text,
+			   struct rsh_error *err)
+{
+	char sentence[160];
+	uint64_t rows, padded;
+	int rc;
+
+	if (!weights_let(w, p->rows, &rows))
+		return 0;
+	rc = padding_rows(w, p, text, rows, &padded, err);
+	if (rc || !padded || (o->n_dims && o->dims[0] == rows))
+		return rc;
+	rc = padding_fits(w, p, text, o, err);
+	if (rc)
+		return rc;
+	if (o->dims[0] == padded)
+		return padding_cut(w, o, rows, err);
+	snprintf(sentence, sizeof(sentence), "has %" PRIu64 " rows, and %"
+		 PRIu64 " rows are padded to %" PRIu64, o->dims[0], rows,
+		 padded);
+	return padding_bad(w, p, text, sentence, err);
+}
+
+int weights_cut_padding(struct weights_work *w, struct rsh_error *err)
+{
+	struct rsh_offer *in = NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < w->n; i++) {
+		const struct rsh_rule_pad *p = padding_of(w,
+							  weights_text(w, i));
+
+		if (!p)
+			continue;
+		if (!in) {
+			in = rsh_arena_array(w->arena, struct rsh_offer, w->n);
+			if (!in)
+				return rsh_error_nomem(err);
+			memcpy(in, w->in, w->n * sizeof(*in));
+			w->in = in;
+		}
+		rc = weights_wrong(w, padding_cut_one(w, &in[i], p,
+						      weights_text(w, i), err),
+				   err);
+	}
+	return rc;
+}
+
+/* ---- adding ---- */
+
+/* Adds a tensor to the catalogue that is in no file: all elements are zero. */
+static int padding_zeros(struct weights_work *w, const struct rsh_offer *o,
+			 uint64_t rows, uint32_t *number)
+{
+	const struct rsh_tensor *of = w->cat->tensors[o->parts->tensor];
+	struct rsh_tensor t = {
+		.name = of->name, .dtype = of->dtype, .wide_bf16 = of->wide_bf16,
+		.n_dims = (uint8_t)o->n_dims,
+		.dims = padding_dims(w, o, rows),
+	};
+	struct rsh_grid *g = NULL;
+
+	if (!t.dims || rsh_grid_new_whole(o->n_dims, &g, NULL))
+		return -ENOMEM;
+	t.cut = rsh_catalogue_keep_cut(w->cat, rsh_cut_of_grid(g));
+	return t.cut ? rsh_catalogue_add(w->cat, &t, number) : -ENOMEM;
+}
+
+static int padding_add_zeros(struct weights_work *w, struct rsh_offer *o,
+			     uint64_t padded, struct rsh_recipe_part *out)
+{
+	const uint64_t rows = o->dims[0];
+	uint32_t number;
+
+	if (padding_zeros(w, o, padded - rows, &number))
+		return -ENOMEM;
+	rsh_recipe_same(w->cat, number, out);
+	out->box.from[0] = rows;
+	return 0;
+}
+
+/* Adds parts that repeat the last row to the n parts at `out`. */
+static void padding_add_last(const struct weights_work *w,
+			     const struct rsh_offer *o, uint64_t padded,
+			     struct rsh_recipe_part *out)
+{
+	const uint64_t rows = o->dims[0];
+
+	for (uint32_t i = 0; i < o->n_parts; i++) {
+		const struct rsh_recipe_part *last = &o->parts[i];
+		const uint64_t down = last->box.size[0] - 1;
+		const uint32_t n_dims = w->cat->tensors[last->tensor]->n_dims;
+
+		if (last->box.from[0] + down != rows - 1)
+			continue;
+		for (uint64_t row = rows; row < padded; row++, out++) {
+			*out = *last;
+			out->box.from[0] = row;
+			out->box.size[0] = 1;
+			for (uint32_t d = 0; d < n_dims; d++)
+				if (last->axis[d] == 0)
+					out->base[d] += down;
+		}
+	}
+}
+
+/* Returns how many parts have elements of the last row. */
+static uint32_t padding_last_parts(const struct rsh_offer *o)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < o->n_parts; i++)
+		n += o->parts[i].box.from[0] + o->parts[i].box.size[0] ==
+		     o->dims[0];
+	return n;
+}
+
+static int padding_add(struct weights_work *w, struct rsh_offer *o,
+		       const struct rsh_rule_pad *p, const char *text,
+		       uint64_t padded, struct rsh_error *err)
+{
+	const uint64_t more = padded - o->dims[0];
+	const uint32_t per_row = padding_last_parts(o);
+	struct rsh_recipe_part *parts;
+	uint64_t n = 1;
+
+	if (p->last && (o->dims[0] == 0 || !rsh_mul_u64(more, per_row, &n) ||
+			n > PADDING_LAST_MAX))
+		return padding_bad(w, p, text,
+				   "gets too many copies of its last row", err);
+	parts = rsh_arena_array(w->arena, struct rsh_recipe_part,
+				o->n_parts + n);
+	if (!parts)
+		return rsh_error_nomem(err);
+	memcpy(parts, o->parts, o->n_parts * sizeof(*parts));
+	if (p->last)
+		padding_add_last(w, o, padded, parts + o->n_parts);
+	else if (padding_add_zeros(w, o, padded, parts + o->n_parts))
+		return rsh_error_nomem(err);
+	o->parts = parts;
+	o->n_parts += (uint32_t)n;
+	o->dims = padding_dims(w, o, padded);
+	return o->dims ? 0 : rsh_error_nomem(err);
+}
+
+static int padding_add_one(struct weights_work *w, struct weights_made *m,
+			   const struct rsh_rule_pad *p, struct rsh_error *err)
+{
+	struct rsh_offer *o = &m->offer;
+	char sentence[160];
+	uint64_t rows, padded;
+	int rc;
+
+	if (!o->n_dims)
+		return padding_fits(w, p, m->text, o, err);
+	rc = padding_rows(w, p, m->text, o->dims[0], &padded, err);
+	if (rc || !padded || padded == o->dims[0])
+		return rc;
+	if (weights_let(w, p->rows, &rows) && rows != o->dims[0]) {
+		snprintf(sentence, sizeof(sentence), "has %" PRIu64 " rows "
+			 "before padding, and not %" PRIu64 " (%.60s)",
+			 o->dims[0], rows, p->rows);
+		return padding_bad(w, p, m->text, sentence, err);
+	}
+	rc = padding_fits(w, p, m->text, o, err);
+	return rc ? rc : padding_add(w, o, p, m->text, padded, err);
+}
+
+int weights_add_padding(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < w->n_made; i++) {
+		const struct rsh_rule_pad *p = padding_of(w, w->made[i].text);
+
+		if (p)
+			rc = weights_wrong(w, padding_add_one(w, &w->made[i],
+							      p, err), err);
+	}
+	return rc;
+}
