@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* The maps of the largest known models have a few megabytes. */
 static const struct rsh_small_file map_file = { "map of a model's parts",

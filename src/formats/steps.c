@@ -7,9 +7,11 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/file_type.h"
 
@@ -24,20 +26,10 @@ int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
 
 size_t rsh_step_place(const char *const *names, size_t n, const char *name)
 {
-	size_t lo = 0, hi = n;
+	const char *const *found =
+		bsearch(&name, names, n, sizeof(*names), rsh_by_text);
 
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
-		const int d = strcmp(names[mid], name);
-
-		if (d == 0)
-			return mid;
-		if (d < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return n;
+	return found ? (size_t)(found - names) : n;
 }
 
 int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,

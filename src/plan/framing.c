@@ -4,7 +4,6 @@
  * file has one header and then the contents, in the order of that format. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"

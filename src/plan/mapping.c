@@ -265,18 +265,6 @@ static void box_of_part(const struct rsh_mapping_build *k,
 	}
 }
 
-/* A row repeats along the span before the last one. */
-static void find_row(const struct rsh_mapping_build *k,
-		     struct rsh_mapping_part *out)
-{
-	const uint32_t row = k->w->n_spans - 1;
-
-	out->row_in = 0;
-	while (out->row_in < out->n_in &&
-	       (row == 0 || out->in[out->row_in].axis != row - 1))
-		out->row_in++;
-}
-
 /* Makes the in-spans of a part.  A dimension that corresponds to a joined one
  * belongs to the same in-span as the dimension before it. */
 static void in_spans_of_part(const struct rsh_mapping_build *k,
@@ -287,6 +275,7 @@ static void in_spans_of_part(const struct rsh_mapping_build *k,
 	const struct rsh_grid *g = rsh_cut_grid(in->cut);
 	uint64_t stride = 1;
 	uint32_t weight = 1;
+	uint32_t row;
 
 	for (uint32_t i = 0; i < in->n_dims; i++) {
 		const uint32_t d = r->axis[i];
@@ -320,7 +309,12 @@ static void in_spans_of_part(const struct rsh_mapping_build *k,
 		}
 		weight *= rsh_grid_split(g, i);
 	}
-	find_row(k, out);
+	/* A row repeats along the span before the last one. */
+	row = k->w->n_spans - 1;
+	out->row_in = 0;
+	while (out->row_in < out->n_in &&
+	       (row == 0 || out->in[out->row_in].axis != row - 1))
+		out->row_in++;
 }
 
 static int make_parts(struct rsh_mapping_build *k)

@@ -13,11 +13,6 @@ static uint32_t filter_nth(const uint32_t *which, uint32_t i)
 	return which ? which[i] : i;
 }
 
-static int filter_by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Two parameters must not be written under one name. */
 static int filter_check_renamed(const struct rsh_name_filter *c,
 				const struct rsh_catalogue *cat,
@@ -36,7 +31,7 @@ static int filter_check_renamed(const struct rsh_name_filter *c,
 			all[n++] = c->renamed[name] ? c->renamed[name] :
 				rsh_names_text(cat->names, name);
 	}
-	qsort(all, n, sizeof(*all), filter_by_text);
+	qsort(all, n, sizeof(*all), rsh_by_text);
 	for (uint32_t i = 1; i < n; i++)
 		if (strcmp(all[i - 1], all[i]) == 0)
 			return rsh_error_set(err, EINVAL, "renaming gives two "

@@ -2,7 +2,6 @@
 /* plan/needs.c lists the source files that a virtual file needs, and finds the
  * slices that no source file has. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/plan/param_kind.h"
 #include "rsh/plan/policy.h"

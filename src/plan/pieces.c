@@ -3,9 +3,7 @@
  * range of a virtual file come. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "factored_i.h"
 #include "plan_i.h"
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
@@ -458,16 +456,6 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	return true;
 }
 
-/* Gives the bytes before the first record. */
-static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
-{
-	const struct rsh_slot_list *l = it->f->list;
-
-	out->is_header = true;
-	out->header = l->header + it->pos;
-	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
-}
-
 /* Gives the bytes that the framing has written to it->header.  It wrote `n`
  * bytes; the piece begins at byte `within`. */
 static void framing_piece(struct rsh_piece_iter *it, uint64_t within,
@@ -620,7 +608,11 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 		return true;
 	}
 	if (it->pos < it->f->list->header_bytes) {
-		file_header_piece(it, out);
+		const struct rsh_slot_list *l = it->f->list;
+
+		out->is_header = true;
+		out->header = l->header + it->pos;
+		out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 		it->pos += out->length;
 		return true;
 	}

@@ -3,8 +3,6 @@
  * make up a slice of one. */
 #include "rsh/plan/query.h"
 
-#include <string.h>
-
 #include "factored_i.h"
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p)

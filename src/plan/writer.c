@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/writer.c plans the files of all stages and ranks.  A policy decides
  * which records the files have. */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/plan/policy.h"
 #include "rsh/plan/redundancy.h"
@@ -24,19 +22,6 @@ struct writer {
 };
 
 /* ---- removing redundancy ---- */
-
-static void writer_list_dedup(struct writer *w, uint32_t stage)
-{
-	w->n_dedup = 0;
-	for (uint32_t i = 0; i < w->dst->n_params; i++) {
-		const struct rsh_strategy_param *p = &w->dst->params[i];
-
-		w->elsewhere[p->name] = false;
-		if (w->policy->is_deduplicated(w->policy->ctx, stage, p))
-			w->dedup_names[w->n_dedup++] = p->name;
-	}
-	rsh_redundancy_sort(w->dedup_names, w->n_dedup, w->w.cat->names);
-}
 
 /* Finds the parameters that other ranks keep. */
 static int writer_deduplicate(struct writer *w, const struct rsh_shown_file *f,
@@ -124,8 +109,19 @@ static int writer_plan_stage(struct writer *w, uint32_t stage,
 	for (uint32_t i = 0; i < w->w.cat->n_names; i++)
 		w->w.shown[i] = RSH_COPIED;
 	rc = w->policy->stage(w->policy->ctx, stage, err);
-	if (rc == 0 && w->dedup_names)
-		writer_list_dedup(w, stage);
+	if (rc == 0 && w->dedup_names) {
+		w->n_dedup = 0;
+		for (uint32_t i = 0; i < w->dst->n_params; i++) {
+			const struct rsh_strategy_param *p = &w->dst->params[i];
+
+			w->elsewhere[p->name] = false;
+			if (w->policy->is_deduplicated(w->policy->ctx, stage,
+						       p))
+				w->dedup_names[w->n_dedup++] = p->name;
+		}
+		rsh_redundancy_sort(w->dedup_names, w->n_dedup,
+				    w->w.cat->names);
+	}
 	for (uint32_t local = 0; rc == 0 && local < n; local++)
 		rc = writer_add_file(w, stage * n + local, local, err);
 	return rc;

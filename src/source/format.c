@@ -22,11 +22,6 @@ static const struct rsh_format *const ranks_alone[] = {
 
 /* ---- choosing the format ---- */
 
-static int look_by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* A directory that cannot be read has no names here; the next function that
  * reads it returns the error. */
 static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
@@ -41,7 +36,7 @@ static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
 			return -ENOMEM;
 	*listed = more == 0;
 	if (names->n > 0)
-		qsort(names->v, names->n, sizeof(*names->v), look_by_name);
+		qsort(names->v, names->n, sizeof(*names->v), rsh_by_text);
 	return 0;
 }
 
@@ -50,7 +45,7 @@ bool rsh_look_has(const struct rsh_look *l, const char *name)
 	struct rsh_stat st;
 
 	if (l->listed && !(l->n && bsearch(&name, l->names, l->n,
-					   sizeof(*l->names), look_by_name)))
+					   sizeof(*l->names), rsh_by_text)))
 		return false;
 	return rsh_store_look(l->source->store, name, &st) == 0;
 }

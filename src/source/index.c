@@ -135,12 +135,6 @@ static void header_read(const struct rsh_byte_source *file,
 	out->bytes = steal_pointer(&bytes);
 }
 
-static void header_clear(struct header *h)
-{
-	free(h->bytes);
-	h->bytes = NULL;
-}
-
 static ssize_t header_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
 	const struct header *h = ctx;
@@ -149,17 +143,6 @@ static ssize_t header_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 		return h->file->pread_fn(h->file->ctx, buf, len, offset);
 	memcpy(buf, h->bytes + offset, len);
 	return (ssize_t)len;
-}
-
-static struct rsh_byte_source header_source(struct header *h)
-{
-	struct rsh_byte_source s = *h->file;
-
-	if (h->bytes) {
-		s.pread_fn = header_pread;
-		s.ctx = h;
-	}
-	return s;
 }
 
 /* ---- indexing ---- */
@@ -315,7 +298,11 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	if (s->check == RSH_CHECK_FULL)
 		return index_scan_bytes(x, file, h, &bytes, err);
 	header_read(&bytes, &header);
-	behind = header_source(&header);
+	behind = *header.file;
+	if (header.bytes) {
+		behind.pread_fn = header_pread;
+		behind.ctx = &header;
+	}
 	if (!index_has_header(x, file, h, &header)) {
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
@@ -325,7 +312,8 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 			rc = rsh_error_nomem(err);
 		pthread_mutex_unlock(&x->lock);
 	}
-	header_clear(&header);
+	free(header.bytes);
+	header.bytes = NULL;
 	return rc;
 }
 
@@ -505,21 +493,6 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
-/* All files of a job are similar, so there is one warning for all. */
-static void index_say_unsummed(const struct rsh_source *s)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < s->n_files; i++)
-		n += s->files[i].index ? s->files[i].index->n_unsummed : 0;
-	if (n > 0)
-		rsh_log_warning("%s: %" PRIu64
-				" items have no CRC, since torch "
-				"computed none: their contents cannot be "
-				"checked",
-				s->path, n);
-}
-
 /* Scans a file that does not belong to the checkpoint. */
 static int index_beside(struct rsh_source *s, uint32_t file,
 			struct rsh_names *names, struct rsh_error *err)
@@ -563,6 +536,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		.source = s, .names = names,
 	};
 	int rc;
+	uint64_t n = 0;
 
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
@@ -575,7 +549,15 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 			      &x, err);
 	if (s->check == RSH_CHECK_FULL)
 		index_leave_out_cut(&x);
-	index_say_unsummed(s);
+	/* All files of a job are similar, so there is one warning for all. */
+	for (uint32_t i = 0; i < s->n_files; i++)
+		n += s->files[i].index ? s->files[i].index->n_unsummed : 0;
+	if (n > 0)
+		rsh_log_warning("%s: %" PRIu64
+				" items have no CRC, since torch "
+				"computed none: their contents cannot be "
+				"checked",
+				s->path, n);
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);

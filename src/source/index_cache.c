@@ -198,17 +198,6 @@ static uint64_t index_table_bytes(const struct rsh_index_head *head)
 	       (uint64_t)head->n_files * sizeof(struct rsh_index_file);
 }
 
-static int take_tables(struct rsh_index_cache *c,
-		       const struct rsh_index_head *head)
-{
-	const uint8_t *const blobs = c->data + sizeof(*head);
-
-	c->blobs = (const void *)blobs;
-	c->files = (const void *)(blobs + head->n_blobs * sizeof(*c->blobs));
-	c->order = rsh_alloc_array(head->n_files, sizeof(*c->order));
-	return c->order ? 0 : -ENOMEM;
-}
-
 uint64_t rsh_index_sum(const struct rsh_index_head *head,
 		       const struct rsh_index_blob *blobs,
 		       const struct rsh_index_file *files)
@@ -256,11 +245,18 @@ static int index_file_read(struct rsh_index_cache *c)
 {
 	struct rsh_index_head head;
 	int rc = index_file_unpack(c, &head);
+	const uint8_t *blobs;
 
 	if (rc == 0 && index_table_bytes(&head) > head.bytes - sizeof(head))
 		rc = -EBADMSG;
-	if (rc == 0)
-		rc = take_tables(c, &head);
+	if (rc == 0) {
+		blobs = c->data + sizeof(head);
+		c->blobs = (const void *)blobs;
+		c->files = (const void *)(blobs + head.n_blobs *
+						  sizeof(*c->blobs));
+		c->order = rsh_alloc_array(head.n_files, sizeof(*c->order));
+		rc = c->order ? 0 : -ENOMEM;
+	}
 	if (rc == 0)
 		rc = check_tables(c, &head);
 	if (rc)

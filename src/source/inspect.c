@@ -29,20 +29,6 @@ static int inspect_size(const struct rsh_handle *h, const char *path,
 	return 0;
 }
 
-static int inspect_safetensors(const struct rsh_byte_source *bytes,
-			       bool check_crc, struct rsh_names *names,
-			       struct rsh_inspected *out, struct rsh_error *err)
-{
-	int rc = rsh_safetensors_scan(bytes, names, &out->index, &out->meta,
-				      err);
-
-	if (rc || !check_crc)
-		return rc;
-	out->index->has_crc = out->meta.has_crc;
-	return rsh_safetensors_check_crc(bytes, out->index, names, &out->meta,
-					 err);
-}
-
 static int inspect_open(const char *path, struct rsh_store_scan *in,
 			bool check_crc, struct rsh_names *names,
 			struct rsh_inspected *out, struct rsh_error *err)
@@ -60,8 +46,15 @@ static int inspect_open(const char *path, struct rsh_store_scan *in,
 	if (rc)
 		return rc;
 	out->bytes = bytes.size;
-	if (out->format == RSH_FILE_SAFETENSORS)
-		return inspect_safetensors(&bytes, check_crc, names, out, err);
+	if (out->format == RSH_FILE_SAFETENSORS) {
+		rc = rsh_safetensors_scan(&bytes, names, &out->index,
+					  &out->meta, err);
+		if (rc || !check_crc)
+			return rc;
+		out->index->has_crc = out->meta.has_crc;
+		return rsh_safetensors_check_crc(&bytes, out->index, names,
+						 &out->meta, err);
+	}
 	rc = rsh_ckpt_scan(&bytes, names, &out->index, err);
 	if (rc == 0 && check_crc)
 		rc = rsh_ckpt_check_crc(&bytes, out->index, err);

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
@@ -122,22 +121,6 @@ static void join_attributes(struct rsh_store_attr *all,
 		all->mtime = a->mtime;
 }
 
-static void join_attr(struct rsh_source *s, uint32_t first, uint32_t n,
-		      struct rsh_store_attr *out)
-{
-	bool any = false;
-
-	for (uint32_t i = first; i < first + n; i++) {
-		if (!s->files[i].index)
-			continue;
-		if (any)
-			join_attributes(out, rsh_store_attr(s->store, i));
-		else
-			*out = *rsh_store_attr(s->store, i);
-		any = true;
-	}
-}
-
 static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 {
 	free(s->rank_attr);
@@ -147,8 +130,22 @@ static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
 		uint32_t n, first = rsh_source_rank_first(s, rank, &n);
 
-		if (n > 1)
-			join_attr(s, first, n, &s->rank_attr[rank]);
+		if (n > 1) {
+			struct rsh_store_attr *out = &s->rank_attr[rank];
+			bool any = false;
+
+			for (uint32_t i = first; i < first + n; i++) {
+				if (!s->files[i].index)
+					continue;
+				if (any)
+					join_attributes(out,
+							rsh_store_attr(s->store,
+								       i));
+				else
+					*out = *rsh_store_attr(s->store, i);
+				any = true;
+			}
+		}
 	}
 	return 0;
 }

@@ -249,24 +249,6 @@ int rsh_source_map_each(const char *map,
 	return rc;
 }
 
-static int list_map(struct rsh_walk *w, const char *map, struct rsh_error *err)
-{
-	struct rsh_source_map *m;
-	int rc = load_map(map, &m, err);
-
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
-		struct rsh_checkpoint c = { .rank = m->entries[i].rank };
-
-		c.name = mapped_path(map, m->entries[i].path);
-		if (rsh_walk_add(w, &c))
-			rc = rsh_error_nomem(err);
-	}
-	rsh_source_map_free(m);
-	return rc;
-}
-
 /* ---- the listing ---- */
 
 static int dir_by_rank(const void *a, const void *b)
@@ -319,9 +301,25 @@ static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		.file = opts->file,
 	};
 	int rc;
+	struct rsh_source_map *m;
 
-	if (opts->source_map)
-		return list_map(&w, opts->source_map, err);
+	if (opts->source_map) {
+		rc = load_map(opts->source_map, &m, err);
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+			struct rsh_checkpoint c = {
+				.rank = m->entries[i].rank,
+			};
+
+			c.name = mapped_path(opts->source_map,
+					     m->entries[i].path);
+			if (rsh_walk_add(&w, &c))
+				rc = rsh_error_nomem(err);
+		}
+		rsh_source_map_free(m);
+		return rc;
+	}
 	rc = list_described(&w, opts, err);
 	rsh_walk_log_unreadable(&w);
 	if (rc == 0)

@@ -9,29 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "rsh/util/text.h"
+
 #define BREAKPOINT_SUFFIX "_breakpoint"
-
-bool rsh_number_read(const char *digits, size_t n, uint64_t *out)
-{
-	uint64_t v = 0;
-
-	for (size_t i = 0; i < n; i++)
-		if (!isdigit((unsigned char)digits[i]) ||
-		    __builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, (uint64_t)(digits[i] - '0'), &v))
-			return false;
-	*out = v;
-	return n > 0;
-}
-
-size_t rsh_count_digits(const char *s, size_t n)
-{
-	size_t i = 0;
-
-	while (i < n && isdigit((unsigned char)s[i]))
-		i++;
-	return i;
-}
 
 /* Parses the digits that end at s[*end], and moves *end before them. */
 static bool name_number_before(const char *s, size_t *end, uint64_t *out)

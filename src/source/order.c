@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static int order_u64(uint64_t a, uint64_t b)
 {

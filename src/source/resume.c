@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/source/failures.h"
 #include "rsh/util/log.h"
@@ -312,20 +311,6 @@ static int resume_check_units(const struct rsh_source *s, const char *glob,
 	return 0;
 }
 
-static int resume_two_kinds(const struct rsh_source *s,
-			    const struct rsh_format *other,
-			    const struct rsh_format *this,
-			    const struct rsh_listing *found,
-			    struct rsh_error *err)
-{
-	return rsh_error_set(err, EINVAL,
-			     "%s: checkpoints of %s (%s) and of "
-			     "%s (%s): use --select name=GLOB",
-			     s->path, other->resume->name,
-			     found->files[0].label, this->resume->name,
-			     s->listing.files[0].label);
-}
-
 static int resume_none(const struct rsh_source *s,
 		       const struct rsh_format *const *formats,
 		       const char *glob, struct rsh_error *err)
@@ -365,7 +350,13 @@ static int resume_find_kind(struct rsh_source *s,
 			continue;
 		rc = rsh_resume_find(s, (*f)->resume, o, err);
 		if (rc == 0 && s->listing.n > 0 && found)
-			rc = resume_two_kinds(s, found, *f, &all, err);
+			rc = rsh_error_set(err, EINVAL,
+					   "%s: checkpoints of %s (%s) and of "
+					   "%s (%s): use --select name=GLOB",
+					   s->path, found->resume->name,
+					   all.files[0].label,
+					   (*f)->resume->name,
+					   s->listing.files[0].label);
 		if (rc == 0 && s->listing.n > 0) {
 			s->format = found = *f;
 			all = s->listing;

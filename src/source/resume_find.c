@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 struct rsh_finder {
 	struct rsh_source *source;

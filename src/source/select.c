@@ -221,28 +221,6 @@ static int select_find_epoch(const struct rsh_source *s,
 	return 0;
 }
 
-static int select_keep(struct rsh_source *s,
-		       const struct rsh_source_options *o,
-		       struct rsh_error *err)
-{
-	struct rsh_listing *l = &s->listing;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < l->n; i++)
-		kept += select_counts(&l->files[i], o);
-	if (kept == 0 && l->n > 0)
-		return select_nothing(s, o, err);
-	kept = 0;
-	for (size_t i = 0; i < l->n; i++) {
-		if (select_counts(&l->files[i], o))
-			l->files[kept++] = l->files[i];
-		else
-			rsh_checkpoint_clear(&l->files[i]);
-	}
-	l->n = kept;
-	return 0;
-}
-
 int rsh_listing_select(struct rsh_source *s,
 		       const struct rsh_source_options *o,
 		       struct rsh_error *err)
@@ -250,6 +228,23 @@ int rsh_listing_select(struct rsh_source *s,
 	struct rsh_source_options found = *o;
 	int rc = o->select == RSH_SELECT_LONE_STEP ?
 		 select_find_epoch(s, &found, err) : 0;
+	struct rsh_listing *l;
+	size_t kept = 0;
 
-	return rc ? rc : select_keep(s, &found, err);
+	if (rc)
+		return rc;
+	l = &s->listing;
+	for (size_t i = 0; i < l->n; i++)
+		kept += select_counts(&l->files[i], &found);
+	if (kept == 0 && l->n > 0)
+		return select_nothing(s, &found, err);
+	kept = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		if (select_counts(&l->files[i], &found))
+			l->files[kept++] = l->files[i];
+		else
+			rsh_checkpoint_clear(&l->files[i]);
+	}
+	l->n = kept;
+	return 0;
 }

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -66,11 +65,6 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
 }
 
-static int strategy_by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static int strategy_read_names(DIR *dir, const char *path,
 			       struct rsh_path_list *l, struct rsh_error *err)
 {
@@ -97,21 +91,6 @@ static int strategy_read_names(DIR *dir, const char *path,
 				     "(*.ckpt or *.json) in this directory",
 				     path);
 	return 0;
-}
-
-static int strategy_list_dir(const char *path, bool as_listed,
-			     struct rsh_path_list *l, struct rsh_error *err)
-{
-	DIR *dir = opendir(path);
-	int rc;
-
-	if (!dir)
-		return strategy_system_error(err, path);
-	rc = strategy_read_names(dir, path, l, err);
-	closedir(dir);
-	if (rc == 0 && !as_listed)
-		qsort(l->v, l->n, sizeof(*l->v), strategy_by_text);
-	return rc;
 }
 
 static int strategy_merge_files(const struct rsh_path_list *l,
@@ -149,8 +128,19 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		return rsh_error_set(err, errno, "strategy %s: %s", path,
 				     strerror(errno));
 	*directory = S_ISDIR(st.st_mode);
-	if (*directory)
-		return strategy_list_dir(path, as_listed, list, err);
+	if (*directory) {
+		DIR *dir = opendir(path);
+		int rc;
+
+		if (!dir)
+			return strategy_system_error(err, path);
+		rc = strategy_read_names(dir, path, list, err);
+		closedir(dir);
+		if (rc == 0 && !as_listed)
+			qsort(list->v, list->n, sizeof(*list->v),
+			      rsh_by_text);
+		return rc;
+	}
 	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;
 }
 

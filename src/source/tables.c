@@ -44,20 +44,6 @@ static void beside_set(const char *directory, size_t length, const char *up)
 		beside[0] = '\0';
 }
 
-/* dladdr(3) has no path for a program, so /proc/self/exe is read; it has no
- * links. */
-static void beside_program(void)
-{
-	char path[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-
-	for (int names = 0; names < 2; names++)
-		while (n > 0 && path[--n] != '/')
-			;
-	if (n >= 0)
-		beside_set(path, (size_t)n, "");
-}
-
 /* A wheel, or a package that was unpacked somewhere, has its tables beside the
  * program. */
 static void beside_find(void)
@@ -69,10 +55,20 @@ static void beside_find(void)
 	if (!dladdr1(beside, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
 		return;
 	slash = strrchr(map->l_name, '/');
-	if (slash)
+	if (slash) {
 		beside_set(map->l_name, (size_t)(slash - map->l_name), "/..");
-	else
-		beside_program();
+	} else {
+		char path[PATH_MAX];
+		ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+
+		/* dladdr(3) has no path for a program, so /proc/self/exe is
+		 * read; it has no links. */
+		for (int names = 0; names < 2; names++)
+			while (n > 0 && path[--n] != '/')
+				;
+		if (n >= 0)
+			beside_set(path, (size_t)n, "");
+	}
 }
 
 const char *rsh_tables_dir(unsigned i)

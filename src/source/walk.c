@@ -10,7 +10,6 @@
 #include "source_i.h"
 #include "walk_i.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static bool walk_counts(const struct rsh_walk *w, uint32_t rank)
 {
@@ -235,17 +235,13 @@ bool rsh_template_has_rank(const char *t, size_t n)
  * are none or they are not a rank. */
 static const char *template_read_rank(const char *s, uint32_t *rank)
 {
-	uint64_t v = 0;
+	const size_t n = rsh_count_digits(s, strlen(s));
+	uint64_t v;
 
-	if (!isdigit((unsigned char)*s))
+	if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v))
 		return NULL;
-	for (; isdigit((unsigned char)*s); s++) {
-		v = v * 10 + (uint64_t)(*s - '0');
-		if (v >= RSH_RANK_UNKNOWN)
-			return NULL;
-	}
 	*rank = (uint32_t)v;
-	return s;
+	return s + n;
 }
 
 static bool template_match(const char *t, const char *end, const char *s,

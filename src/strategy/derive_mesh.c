@@ -29,7 +29,6 @@
 #include "derive_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/strategy/grid.h"

@@ -10,8 +10,6 @@
  */
 #include "derive_i.h"
 
-#include <errno.h>
-
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 

@@ -2,12 +2,12 @@
 /* strategy/derive_options.c parses the options of a derivation. */
 #include "derive_i.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 struct rsh_derive_options *rsh_derive_options_new(void)
 {
@@ -46,17 +46,11 @@ bool rsh_derive_matches(const regex_t *re, const char *name)
 /* Parses a text that is only a decimal number. */
 static bool parse_number(const char *s, uint32_t max, uint32_t *out)
 {
-	uint32_t n = 0;
+	uint64_t n;
 
-	if (!*s)
+	if (!rsh_digits_read(s, strlen(s), max, &n))
 		return false;
-	for (; *s; s++) {
-		if (!isdigit((unsigned char)*s) ||
-		    n > (max - (uint32_t)(*s - '0')) / 10)
-			return false;
-		n = n * 10 + (uint32_t)(*s - '0');
-	}
-	*out = n;
+	*out = (uint32_t)n;
 	return true;
 }
 

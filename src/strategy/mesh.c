@@ -5,10 +5,10 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/strategy/strategy.h"
+#include "rsh/util/text.h"
 
 bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])
 {
@@ -37,19 +37,12 @@ static const struct rsh_mesh_axis *mesh_find(const struct rsh_mesh *m,
 /* Parses a number that ends at `end`, the end of a list element. */
 static bool parse_size(const char *s, const char *end, uint32_t *out)
 {
-	uint32_t n = 0;
+	uint64_t n;
 
-	if (s == end)
+	if (!rsh_digits_read(s, (size_t)(end - s), RSH_MAX_RANKS, &n) || !n)
 		return false;
-	for (; s < end; s++) {
-		if (!isdigit((unsigned char)*s))
-			return false;
-		n = n * 10 + (uint32_t)(*s - '0');
-		if (n > RSH_MAX_RANKS)
-			return false;
-	}
-	*out = n;
-	return n > 0;
+	*out = (uint32_t)n;
+	return true;
 }
 
 static int mesh_add_axis(struct rsh_mesh *m, const char *text, const char *s,

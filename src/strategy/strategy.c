@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy/strategy.c merges strategy files, one for each stage or one for all,
  * into the strategy of a job, and finds parameters in it by name. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* A file with a higher stage than this is damaged. */
 #define MAX_STAGES 65536u
@@ -45,18 +45,14 @@ struct entries {
  * form. */
 static bool split_merged(const char *s, uint32_t *stage, const char **param)
 {
-	uint64_t n = 0;
-	const char *p = s;
+	const size_t digits = rsh_count_digits(s, strlen(s));
+	uint64_t n;
 
-	for (; isdigit((unsigned char)*p); p++) {
-		n = n * 10 + (uint64_t)(*p - '0');
-		if (n >= MAX_STAGES)
-			return false;
-	}
-	if (p == s || *p != '-' || p[1] == '\0')
+	if (!rsh_digits_read(s, digits, MAX_STAGES - 1, &n) ||
+	    s[digits] != '-' || s[digits + 1] == '\0')
 		return false;
 	*stage = (uint32_t)n;
-	*param = p + 1;
+	*param = s + digits + 1;
 	return true;
 }
 

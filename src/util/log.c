@@ -178,21 +178,6 @@ static void log_to_journal(enum rsh_log_level level, const char *text)
 	} while (sent < 0 && errno == EINTR);
 }
 
-static void log_write(enum rsh_log_level level, const char *text)
-{
-	switch (atomic_load(&target)) {
-	case TO_STREAM:
-		log_to_stream(level, text);
-		break;
-	case TO_SYSLOG:
-		syslog(levels[level].syslog_priority, "%s", text);
-		break;
-	case TO_JOURNAL:
-		log_to_journal(level, text);
-		break;
-	}
-}
-
 static void log_keep(enum rsh_log_level level, const char *text)
 {
 	char line[LINE_MAX_BYTES + 128], *copy, *old;
@@ -256,7 +241,18 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 	rsh_text_put(shown, sizeof(shown), text);
 	if (level <= RSH_LOG_WARNING)
 		log_keep(level, shown);
-	if (rsh_log_enabled(level))
-		log_write(level, shown);
+	if (rsh_log_enabled(level)) {
+		switch (atomic_load(&target)) {
+		case TO_STREAM:
+			log_to_stream(level, shown);
+			break;
+		case TO_SYSLOG:
+			syslog(levels[level].syslog_priority, "%s", shown);
+			break;
+		case TO_JOURNAL:
+			log_to_journal(level, shown);
+			break;
+		}
+	}
 	errno = saved;
 }

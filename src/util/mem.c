@@ -41,6 +41,11 @@ int rsh_by_u32(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+int rsh_by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x)
 {
 	uint32_t lo = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/text.c escapes characters that mislead a terminal or a reader, and
- * appends to bounded texts. */
+/* util/text.c escapes characters that mislead a terminal or a reader, appends
+ * to bounded texts, and reads UTF-8 and numbers. */
 #include "rsh/util/text.h"
 
 #include <stdarg.h>
@@ -15,14 +15,7 @@
 /* A character has at most 4 bytes, each of which may become "\xNN". */
 #define UNIT_MAX 16
 
-static bool is_tail(char c)
-{
-	return ((unsigned char)c & 0xc0) == 0x80;
-}
-
-/* Decodes the code point at `s` and returns its number of bytes; 0: not
- * UTF-8. */
-static size_t decode(const char *s, uint32_t *out)
+size_t rsh_utf8_decode(const char *s, size_t avail, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	const unsigned char lead = (unsigned char)*s;
@@ -30,8 +23,10 @@ static size_t decode(const char *s, uint32_t *out)
 		   lead >> 3 == 30 ? 4 : 0;
 	uint32_t c = n == 1 ? lead : lead & (0x7fu >> n);
 
+	if (n > avail)
+		return 0;
 	for (size_t i = 1; i < n; i++) {
-		if (!is_tail(s[i]))
+		if (((unsigned char)s[i] & 0xc0) != 0x80)
 			return 0;
 		c = c << 6 | ((unsigned char)s[i] & 0x3f);
 	}
@@ -63,7 +58,7 @@ static bool misleads(uint32_t c)
 static size_t text_put_unit(char to[UNIT_MAX + 1], const char **s)
 {
 	uint32_t c = 0;
-	size_t n = decode(*s, &c), length = 0;
+	size_t n = rsh_utf8_decode(*s, UNIT_MAX, &c), length = 0;
 
 	if (n && c == '\\') {
 		length = (size_t)sprintf(to, "\\\\");
@@ -129,7 +124,7 @@ char *rsh_text_json(const char *json)
 	uint32_t c = 0;
 
 	while (text && *json) {
-		size_t n = decode(json, &c);
+		size_t n = rsh_utf8_decode(json, UNIT_MAX, &c);
 
 		/* Control characters below DEL are white space between strings
 		 * of JSON. */
@@ -157,4 +152,26 @@ void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
 	n = vsnprintf(text + *at, size - *at, fmt, args);
 	va_end(args);
 	*at += n > 0 ? (size_t)n : 0;
+}
+
+bool rsh_digits_read(const char *digits, size_t n, uint64_t max, uint64_t *out)
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (digits[i] < '0' || digits[i] > '9' ||
+		    __builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(digits[i] - '0'), &v))
+			return false;
+	*out = v;
+	return n > 0 && v <= max;
+}
+
+size_t rsh_count_digits(const char *s, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && s[i] >= '0' && s[i] <= '9')
+		i++;
+	return i;
 }

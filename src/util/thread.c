@@ -47,17 +47,6 @@ struct parallel {
 	struct rsh_error *err;
 };
 
-static void parallel_fail(struct parallel *p, int rc, const struct rsh_error *err)
-{
-	pthread_mutex_lock(&p->lock);
-	if (p->rc == 0) {
-		p->rc = rc;
-		*p->err = *err;
-	}
-	pthread_mutex_unlock(&p->lock);
-	atomic_store(&p->failed, true);
-}
-
 static void *parallel_run(void *arg)
 {
 	struct parallel *p = arg;
@@ -70,8 +59,15 @@ static void *parallel_run(void *arg)
 		if (i >= p->n)
 			break;
 		rc = p->work(p->ctx, i, &err);
-		if (rc)
-			parallel_fail(p, rc, &err);
+		if (rc) {
+			pthread_mutex_lock(&p->lock);
+			if (p->rc == 0) {
+				p->rc = rc;
+				*p->err = err;
+			}
+			pthread_mutex_unlock(&p->lock);
+			atomic_store(&p->failed, true);
+		}
 	}
 	return NULL;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "rsh/util/files.h"
+#include "rsh/util/text.h"
 
 #define STEP_PREFIX "iteration_"
 #define STEP_DIGITS 8
@@ -65,20 +66,15 @@ bool rsh_ckpt2_name_parse(const char *name, struct rsh_ckpt2_name *out)
 
 bool rsh_ckpt2_step_parse(const char *name, uint64_t *step)
 {
-	size_t len = strlen(STEP_PREFIX);
-	const char *p = name + len;
+	const char *digits = name + strlen(STEP_PREFIX);
+	size_t n;
 
-	if (strncmp(name, STEP_PREFIX, len) != 0)
+	if (strncmp(name, STEP_PREFIX, strlen(STEP_PREFIX)) != 0)
 		return false;
-	for (*step = 0; *p >= '0' && *p <= '9'; p++)
-		if (__builtin_mul_overflow(*step, 10, step) ||
-		    __builtin_add_overflow(*step, (unsigned)(*p - '0'), step))
-			return false;
-	len = (size_t)(p - name) - len;
+	n = strlen(digits);
 	/* Numbers of more than STEP_DIGITS digits are not padded with zeros. */
-	return *p == '\0' && (len == STEP_DIGITS ||
-			      (len > STEP_DIGITS &&
-			       name[strlen(STEP_PREFIX)] != '0'));
+	return rsh_number_read(digits, n, step) &&
+	       (n == STEP_DIGITS || (n > STEP_DIGITS && *digits != '0'));
 }
 
 bool rsh_ckpt2_is_metadata(const void *data, size_t len)
@@ -100,24 +96,6 @@ bool rsh_ckpt2_is_metadata(const void *data, size_t len)
 
 /* ---- slices ---- */
 
-/* Reads n hexadecimal digits. */
-static bool ck2_hex(const char *p, const char *end, size_t n, uint32_t *out)
-{
-	if ((size_t)(end - p) < n)
-		return false;
-	for (*out = 0; n; n--, p++) {
-		int c = *p | 0x20;
-
-		if (c >= '0' && c <= '9')
-			*out = *out << 4 | (uint32_t)(c - '0');
-		else if (c >= 'a' && c <= 'f')
-			*out = *out << 4 | (uint32_t)(c - 'a' + 10);
-		else
-			return false;
-	}
-	return true;
-}
-
 /* Reads the characters after a backslash.  Returns their number of bytes;
  * returns 0 if Python does not write such an escape. */
 static size_t ck2_escape(const char *p, const char *end, uint32_t *c)
@@ -131,7 +109,7 @@ static size_t ck2_escape(const char *p, const char *end, uint32_t *c)
 		return 1;
 	}
 	n = p == end ? 0 : *p == 'x' ? 2 : *p == 'u' ? 4 : *p == 'U' ? 8 : 0;
-	if (!n || !ck2_hex(p + 1, end, n, c) || !*c || *c > 0x10ffff)
+	if (!n || !rsh_json_hex(p + 1, end, n, c) || !*c || *c > 0x10ffff)
 		return 0;
 	return n + 1;
 }

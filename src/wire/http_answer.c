@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "rsh/util/text.h"
+
 /* ---- texts of a header line ---- */
 
 struct header_text {
@@ -46,17 +48,13 @@ static bool header_word(struct header_text *t, const char *word)
 /* Removes digits from the beginning of the text. */
 static bool header_number(struct header_text *t, uint64_t *out)
 {
-	uint64_t v = 0;
-	size_t n = 0;
+	const size_t n = rsh_count_digits(t->p, t->len);
 
-	for (; n < t->len && t->p[n] >= '0' && t->p[n] <= '9'; n++)
-		if (__builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, (uint64_t)(t->p[n] - '0'), &v))
-			return false;
+	if (!rsh_number_read(t->p, n, out))
+		return false;
 	t->p += n;
 	t->len -= n;
-	*out = v;
-	return n > 0;
+	return true;
 }
 
 /* ---- dates ---- */
@@ -274,25 +272,6 @@ static enum rsh_http_verdict judge_changed(const char **why)
 	return RSH_HTTP_CHANGED;
 }
 
-/* The answer to a range request may be the whole object. */
-static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
-					 const struct rsh_http_asked *asked,
-					 const char **why)
-{
-	if (a->status == 200) {
-		if (asked->first || asked->len != asked->size)
-			return judge_wrong(why, "does not support ranges of bytes");
-	} else if (!a->has_range) {
-		return judge_wrong(why, "does not say which range it sends");
-	} else if (a->first != asked->first ||
-		   a->last - a->first != asked->len - 1) {
-		return judge_wrong(why, "sends another range");
-	}
-	if (a->has_length && a->length != asked->len)
-		return judge_wrong(why, "sends a body of another length");
-	return RSH_HTTP_RIGHT;
-}
-
 enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 				     const struct rsh_http_asked *asked,
 				     const char **why)
@@ -317,5 +296,18 @@ enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 		return judge_changed(why);
 	if (a->has_total && a->total != asked->size)
 		return judge_changed(why);
-	return judge_place(a, asked, why);
+	/* The answer to a range request may be the whole object. */
+	if (a->status == 200) {
+		if (asked->first || asked->len != asked->size)
+			return judge_wrong(why, "does not support ranges of "
+						"bytes");
+	} else if (!a->has_range) {
+		return judge_wrong(why, "does not say which range it sends");
+	} else if (a->first != asked->first ||
+		   a->last - a->first != asked->len - 1) {
+		return judge_wrong(why, "sends another range");
+	}
+	if (a->has_length && a->length != asked->len)
+		return judge_wrong(why, "sends a body of another length");
+	return RSH_HTTP_RIGHT;
 }

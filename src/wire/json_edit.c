@@ -11,8 +11,8 @@
 
 #include "json_scan_i.h"
 #include "rsh/util/arena.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/json_text.h"
 
@@ -44,17 +44,6 @@ static bool edit_is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Reads a number that has digits only.  Returns false for other numbers. */
-static bool edit_number(const char *s, size_t len, uint64_t *out)
-{
-	*out = 0;
-	for (size_t i = 0; i < len; i++)
-		if (s[i] < '0' || s[i] > '9' || !rsh_mul_u64(*out, 10, out) ||
-		    !rsh_add_u64(*out, (uint64_t)(s[i] - '0'), out))
-			return false;
-	return len > 0;
-}
-
 static void edit_classify(const struct rsh_json_edit *e,
 			  struct rsh_json_member *m)
 {
@@ -76,7 +65,7 @@ static void edit_classify(const struct rsh_json_edit *e,
 		m->kind = RSH_JSON_STRING;
 		break;
 	default:
-		m->kind = edit_number(s, m->length, &m->number) ?
+		m->kind = rsh_number_read(s, m->length, &m->number) ?
 			RSH_JSON_NUMBER : RSH_JSON_OTHER;
 	}
 }

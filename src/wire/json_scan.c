@@ -200,38 +200,38 @@ bool rsh_json_key(struct json_scan *s, struct json_string *key)
 
 /* ---- strings ---- */
 
-static int js_hex(const char *p)
+bool rsh_json_hex(const char *p, const char *end, size_t n, uint32_t *out)
 {
-	int v = 0;
-
-	for (int i = 0; i < 4; i++) {
-		int c = (unsigned char)p[i] | 0x20;
+	if ((size_t)(end - p) < n)
+		return false;
+	for (*out = 0; n; n--, p++) {
+		int c = *p | 0x20;
 
 		if (c >= '0' && c <= '9')
-			v = v * 16 + c - '0';
+			*out = *out << 4 | (uint32_t)(c - '0');
 		else if (c >= 'a' && c <= 'f')
-			v = v * 16 + c - 'a' + 10;
+			*out = *out << 4 | (uint32_t)(c - 'a' + 10);
 		else
-			return -1;
+			return false;
 	}
-	return v;
+	return true;
 }
 
 /* Reads the digits after "\u", both halves of a surrogate pair.  Returns how
  * many bytes were read, 0 if they are not a character. */
-static size_t js_unicode(const char *p, size_t avail, uint32_t *c)
+static size_t js_unicode(const char *p, const char *end, uint32_t *c)
 {
-	int high = avail >= 4 ? js_hex(p) : -1, low;
+	uint32_t low;
 
-	if (high <= 0 || (high >= 0xdc00 && high <= 0xdfff))
+	if (!rsh_json_hex(p, end, 4, c) || !*c ||
+	    (*c >= 0xdc00 && *c <= 0xdfff))
 		return 0;
-	*c = (uint32_t)high;
-	if (high < 0xd800 || high > 0xdfff)
+	if (*c < 0xd800 || *c > 0xdfff)
 		return 4;
-	low = avail >= 10 && p[4] == '\\' && p[5] == 'u' ? js_hex(p + 6) : -1;
-	if (low < 0xdc00 || low > 0xdfff)
+	if (end - p < 10 || p[4] != '\\' || p[5] != 'u' ||
+	    !rsh_json_hex(p + 6, end, 4, &low) || low < 0xdc00 || low > 0xdfff)
 		return 0;
-	*c = 0x10000 + ((*c - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
+	*c = 0x10000 + ((*c - 0xd800) << 10) + (low - 0xdc00);
 	return 10;
 }
 
@@ -269,8 +269,7 @@ static bool js_unescape(struct json_scan *s, struct json_string *text)
 			p += 2;
 			continue;
 		}
-		n = p[1] == 'u' ? js_unicode(p + 2, (size_t)(end - p - 2), &c) :
-				  0;
+		n = p[1] == 'u' ? js_unicode(p + 2, end, &c) : 0;
 		if (!n)
 			return rsh_json_fail(s, "a string with an escape that "
 				     "is not a character");

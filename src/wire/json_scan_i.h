@@ -79,6 +79,8 @@ const char *rsh_json_since(const struct json_scan *s, uint64_t offset,
 /* Checks that only blanks are left in the file. */
 bool rsh_json_finish(struct json_scan *s);
 
+/* Reads n hexadecimal digits. */
+bool rsh_json_hex(const char *p, const char *end, size_t n, uint32_t *out);
 /* Writes a character as UTF-8.  Returns the number of bytes, at most four. */
 size_t rsh_utf8_put(char *to, uint32_t c);
 

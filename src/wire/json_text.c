@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len)
 {
@@ -43,38 +44,12 @@ void rsh_json_text_clear(struct rsh_json_text *t)
 
 /* ---- UTF-8 ---- */
 
-/* Returns the number of bytes of the character at s; 0 if it is not valid. */
-static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
-{
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	const uint8_t *p = (const uint8_t *)s;
-	size_t len;
-
-	len = p[0] < 0x80	    ? 1 :
-	      (p[0] & 0xe0) == 0xc0 ? 2 :
-	      (p[0] & 0xf0) == 0xe0 ? 3 :
-	      (p[0] & 0xf8) == 0xf0 ? 4 :
-				      0;
-	*out = len == 1 ? p[0] : p[0] & (0x7fu >> len);
-	if (!len || len > avail)
-		return 0;
-	for (size_t i = 1; i < len; i++) {
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-		*out = *out << 6 | (p[i] & 0x3f);
-	}
-	if (*out < least[len] || *out > 0x10ffff ||
-	    (*out >= 0xd800 && *out <= 0xdfff))
-		return 0;
-	return len;
-}
-
 bool rsh_is_utf8(const char *s, size_t len)
 {
 	uint32_t c;
 
 	for (size_t i = 0; i < len;) {
-		size_t n = decode_utf8(s + i, len - i, &c);
+		size_t n = rsh_utf8_decode(s + i, len - i, &c);
 
 		if (!n)
 			return false;
@@ -115,7 +90,7 @@ bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s, size_t len
 		static const char letters[] = "\"\\bfnrt";
 		const char *found;
 
-		n = decode_utf8(s + i, len - i, &c);
+		n = rsh_utf8_decode(s + i, len - i, &c);
 		if (!needs_escape(c, escapes))
 			continue;
 		rsh_json_text_put(t, s + start, i - start);

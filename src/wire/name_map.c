@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <jansson.h>
 

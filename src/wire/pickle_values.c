@@ -60,15 +60,6 @@ static int machine_push_kind(struct machine *m, enum rsh_pickle_kind kind,
 	});
 }
 
-static int machine_mark(struct machine *m)
-{
-	if (rsh_grow(&m->marks, &m->cap_marks, m->n_marks + 1,
-		     sizeof(*m->marks)))
-		return rsh_error_nomem(m->p->err);
-	m->marks[m->n_marks++] = m->n;
-	return 0;
-}
-
 /* Removes the last mark.  *n is the number of values above it; they stay. */
 static int machine_unmark(struct machine *m, size_t *n)
 {
@@ -442,7 +433,11 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 	case PROTO: case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
 		return 0;
 	case RSH_PICKLE_MARK:
-		return machine_mark(m);
+		if (rsh_grow(&m->marks, &m->cap_marks, m->n_marks + 1,
+			     sizeof(*m->marks)))
+			return rsh_error_nomem(m->p->err);
+		m->marks[m->n_marks++] = m->n;
+		return 0;
 	case 'q': case 'r':
 		return machine_put(m, s->number);
 	case 0x94: /* MEMOIZE */

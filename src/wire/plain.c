@@ -170,17 +170,6 @@ static int plain_put_all(struct rsh_pickle_out *o,
 	return rc;
 }
 
-/* Python refuses a key that can be changed. */
-static int plain_put_dict(struct rsh_pickle_out *o,
-			  const struct rsh_pickle_list *l, unsigned depth)
-{
-	for (uint32_t i = 0; i + 1 < l->n; i += 2)
-		if (l->values[i].kind > RSH_PV_TEXT)
-			return -ENOTSUP;
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
-	return plain_put_all(o, l->values, l->n, depth, RSH_PICKLE_OP_SETITEMS);
-}
-
 static int plain_put_text(struct rsh_pickle_out *o,
 			  const struct rsh_pickle_value *v)
 {
@@ -222,7 +211,13 @@ static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
 		return plain_put_all(o, v->list->values, v->list->n, depth,
 				     RSH_PICKLE_OP_APPENDS);
 	case RSH_PV_DICT:
-		return plain_put_dict(o, v->list, depth);
+		/* Python refuses a key that can be changed. */
+		for (uint32_t i = 0; i + 1 < v->list->n; i += 2)
+			if (v->list->values[i].kind > RSH_PV_TEXT)
+				return -ENOTSUP;
+		rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
+		return plain_put_all(o, v->list->values, v->list->n, depth,
+				     RSH_PICKLE_OP_SETITEMS);
 	default:
 		return -ENOTSUP;
 	}

@@ -7,7 +7,6 @@
  * each place on that axis is a separate tensor. */
 #include "rule_table_i.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* These are the letters of a tensor in one alternative that are axes. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
+#include "rsh/util/text.h"
 
 #define RULE_SENTENCE 512
 
@@ -309,18 +309,16 @@ int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out)
 static int rule_parse_operand(struct rule_parse *p,
 			      struct rsh_rule_operand *out)
 {
+	size_t digits;
+
 	rule_skip_blanks(p);
-	if (p->at < p->end && rule_is_digit(*p->at)) {
-		out->number = 0;
-		for (; p->at < p->end && rule_is_digit(*p->at); p->at++)
-			if (!rsh_mul_u64(out->number, 10, &out->number) ||
-			    !rsh_add_u64(out->number, (uint64_t)(*p->at - '0'),
-					 &out->number))
-				return rule_bad(p,
-						"a number that is too large");
-		return 0;
-	}
-	return rule_parse_word(p, &out->key);
+	digits = rsh_count_digits(p->at, (size_t)(p->end - p->at));
+	if (!digits)
+		return rule_parse_word(p, &out->key);
+	if (!rsh_number_read(p->at, digits, &out->number))
+		return rule_bad(p, "a number that is too large");
+	p->at += digits;
+	return 0;
 }
 
 static int rule_parse_term(struct rule_parse *p, struct rsh_rule_term *out)

@@ -17,6 +17,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/bytes.h"
 #include "safetensors_i.h"
 
@@ -151,26 +152,11 @@ static int check_metadata(struct scan *s)
 	return 0;
 }
 
-static bool parse_crc(const char *digits, uint32_t *out)
-{
-	uint64_t v = 0;
-
-	if (!*digits)
-		return false;
-	for (; *digits; digits++) {
-		if (*digits < '0' || *digits > '9')
-			return false;
-		v = v * 10 + (uint64_t)(*digits - '0');
-		if (v > UINT32_MAX)
-			return false;
-	}
-	*out = (uint32_t)v;
-	return true;
-}
-
 static int read_entry(struct scan *s, const struct rsh_safetensors_entry *e,
 		      struct rsh_safetensors_meta *meta)
 {
+	uint64_t crc;
+
 	if (!strcmp(e->key, "format"))
 		meta->format = e->value;
 	if (!strcmp(e->key, "remove_redundancy")) {
@@ -180,9 +166,11 @@ static int read_entry(struct scan *s, const struct rsh_safetensors_entry *e,
 					      !strcmp(e->value, "False");
 	}
 	if (!strcmp(e->key, "crc_num")) {
-		meta->has_crc = parse_crc(e->value, &meta->crc);
+		meta->has_crc = rsh_digits_read(e->value, strlen(e->value),
+						UINT32_MAX, &crc);
 		if (!meta->has_crc)
 			return bad_metadata(s, e->key, "a number of 32 bits");
+		meta->crc = (uint32_t)crc;
 	}
 	return 0;
 }

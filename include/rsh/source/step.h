@@ -34,12 +34,6 @@ struct rsh_step {
  * more numbers is newer. */
 int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
 
-/* Parses a number of n digits; returns false if n is 0, another character is
- * among them, or the number is too large. */
-bool rsh_number_read(const char *digits, size_t n, uint64_t *out);
-/* Returns how many of the first n characters of s are leading digits. */
-size_t rsh_count_digits(const char *s, size_t n);
-
 /* Finds "rank", an optional '_' or '-', and a number in the first n characters
  * of a name, and sets where the number begins and ends.  Returns false if there
  * is none. */

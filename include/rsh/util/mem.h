@@ -15,6 +15,8 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
 /* Compares numbers of type uint32_t, for qsort() into ascending order. */
 int rsh_by_u32(const void *a, const void *b);
+/* Does the same for pointers to strings. */
+int rsh_by_text(const void *a, const void *b);
 /* Returns the index of the first of n ascending numbers that is no lower than
  * x; n if there is none. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);

@@ -9,12 +9,15 @@
  * begin a new line nor control a terminal, and the original bytes can be
  * restored.
  *
- * All functions are pure; any thread may call them.
+ * Here are also the readers of UTF-8 and of decimal numbers.  All functions are
+ * pure; any thread may call them.
  */
 #ifndef RSH_UTIL_TEXT_H
 #define RSH_UTIL_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Escapes `s` into to[size], where size > 4.  A text that does not fit is cut
  * between two characters and ends in "...".  Returns `to`. */
@@ -32,5 +35,20 @@ char *rsh_text_json(const char *json);
  * full length. */
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* Decodes the character at the first of `avail` bytes, at least one.  Returns
+ * its number of bytes, or 0 if they are not UTF-8. */
+size_t rsh_utf8_decode(const char *s, size_t avail, uint32_t *out);
+
+/* Parses a number of n digits; returns false if n is 0, another character is
+ * among them, or the number is greater than `max`. */
+bool rsh_digits_read(const char *digits, size_t n, uint64_t max, uint64_t *out);
+static inline bool rsh_number_read(const char *digits, size_t n, uint64_t *out)
+{
+	return rsh_digits_read(digits, n, UINT64_MAX, out);
+}
+/* Returns how many of the first n characters of s are leading digits.  A NUL
+ * ends them. */
+size_t rsh_count_digits(const char *s, size_t n);
 
 #endif

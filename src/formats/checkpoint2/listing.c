@@ -22,6 +22,7 @@
 #include "rsh/formats/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* A step has 20 digits at most. */
 static const struct rsh_small_file tracker_file = { "tracker", 4096 };

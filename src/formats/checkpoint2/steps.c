@@ -72,22 +72,6 @@ static int ckpt2_check_slices(const struct rsh_ckpt2 *c, const char *path,
 	return 0;
 }
 
-static int ckpt2_check_metadata(const struct rsh_byte_source *file,
-				const char *const *names, size_t n,
-				struct rsh_error *err)
-{
-	struct rsh_ckpt2 *c = NULL;
-	int rc = rsh_ckpt2_parse(file, &c, err);
-
-	if (rc)
-		return rc;
-	rc = ckpt2_check_files(c, file->path, names, n, err);
-	if (rc == 0)
-		rc = ckpt2_check_slices(c, file->path, err);
-	rsh_ckpt2_free(c);
-	return rc;
-}
-
 /* *alone is true if the files are of one card. */
 static int ckpt2_check_tensors(const struct rsh_byte_source *files,
 			       const char *const *names, size_t n, bool full,
@@ -114,11 +98,22 @@ static int ckpt2_check(const struct rsh_byte_source *files,
 	const size_t at = rsh_step_place(names, n, ckpt2_metadata);
 	bool alone;
 	int rc = ckpt2_check_tensors(files, names, n, full, &alone, err);
+	const struct rsh_byte_source *file;
+	struct rsh_ckpt2 *c = NULL;
 
 	if (rc)
 		return rc;
-	if (at < n)
-		return ckpt2_check_metadata(&files[at], names, n, err);
+	if (at < n) {
+		file = &files[at];
+		rc = rsh_ckpt2_parse(file, &c, err);
+		if (rc)
+			return rc;
+		rc = ckpt2_check_files(c, file->path, names, n, err);
+		if (rc == 0)
+			rc = ckpt2_check_slices(c, file->path, err);
+		rsh_ckpt2_free(c);
+		return rc;
+	}
 	return alone ? 0 : rsh_error_set(err, EBADMSG, "%s: no %s beside it: "
 					 "the save was not finished",
 					 files[0].path, ckpt2_metadata);

@@ -5,9 +5,6 @@
 
 #include "ckpt_i.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/plan/conversion.h"
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"

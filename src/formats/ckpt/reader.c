@@ -10,9 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "rsh/plan/conversion.h"
 #include "rsh/plan/slices.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

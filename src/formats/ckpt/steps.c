@@ -6,7 +6,6 @@
 #include "ckpt_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/source/resume.h"

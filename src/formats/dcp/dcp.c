@@ -10,7 +10,6 @@
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
-#include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 
 /* SOURCE is the step, so its name is shown. */

@@ -11,11 +11,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)

@@ -256,18 +256,6 @@ static int item_read_object(struct item_reader *r,
 	return rsh_pickle_values(&r->pickle, &rules, &r->values, v);
 }
 
-static int item_read_tensor(struct item_reader *r,
-			    const struct rsh_zip_entry *e,
-			    struct item_tensor *t)
-{
-	struct rsh_pickle_value v;
-	int rc = item_read_object(r, e, &v);
-
-	if (rc == 0 && !item_take(&v, t))
-		rc = item_bad(r, e->at, "no tensor that is known here");
-	return rc;
-}
-
 /* ---- sizes and order ---- */
 
 static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
@@ -349,9 +337,13 @@ static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 	const char *root = NULL;
 	size_t n = 0;
 	int rc = item_find_object(r, &e, &root, &n);
+	struct rsh_pickle_value v;
 
-	if (rc == 0)
-		rc = item_read_tensor(r, &e, &t);
+	if (rc == 0) {
+		rc = item_read_object(r, &e, &v);
+		if (rc == 0 && !item_take(&v, &t))
+			rc = item_bad(r, e.at, "no tensor that is known here");
+	}
 	if (rc == 0)
 		rc = item_check_order(r, root, n);
 	if (rc == 0)

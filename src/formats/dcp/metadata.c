@@ -9,8 +9,6 @@
 
 #include "metadata_i.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,22 +196,6 @@ static int dcp_keep_name(struct rsh_dcp_reader *r, const char **name)
 	return *name ? 0 : rsh_error_nomem(r->err);
 }
 
-/* So far the names were those of the pickle.  They are copied only after the
- * check that no name is repeated, because a small file may repeat a long name
- * very often. */
-static int dcp_keep_names(struct rsh_dcp_reader *r,
-			  struct rsh_dcp_tensor *tensors,
-			  struct rsh_dcp_value *values)
-{
-	int rc = dcp_check_names(r);
-
-	for (uint32_t i = 0; i < r->d->n_tensors && rc == 0; i++)
-		rc = dcp_keep_name(r, &tensors[i].name);
-	for (uint32_t i = 0; i < r->d->n_values && rc == 0; i++)
-		rc = dcp_keep_name(r, &values[i].name);
-	return rc;
-}
-
 static int dcp_read_all(struct rsh_dcp_reader *r,
 			const struct rsh_pickle_value *v)
 {
@@ -238,7 +220,15 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 	qsort(values, r->d->n_values, sizeof(*values), rsh_dcp_value_by_name);
 	r->d->tensors = tensors;
 	r->d->values = values;
-	return dcp_keep_names(r, tensors, values);
+	/* So far the names were those of the pickle.  They are copied only
+	 * after the check that no name is repeated, because a small file may
+	 * repeat a long name very often. */
+	rc = dcp_check_names(r);
+	for (uint32_t i = 0; i < r->d->n_tensors && rc == 0; i++)
+		rc = dcp_keep_name(r, &tensors[i].name);
+	for (uint32_t i = 0; i < r->d->n_values && rc == 0; i++)
+		rc = dcp_keep_name(r, &values[i].name);
+	return rc;
 }
 
 /* ---- the file ---- */

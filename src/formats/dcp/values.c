@@ -69,18 +69,6 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-static void values_join_attributes(const struct values *all)
-{
-	bool first = true;
-
-	for (uint32_t i = 0; i < all->found->n; i++) {
-		if (!all->found->values[i].pickle)
-			continue;
-		rsh_values_join_attr(all->found, &all->attrs[i], first);
-		first = false;
-	}
-}
-
 int rsh_dcp_values(struct rsh_source *source,
 		   const struct rsh_plan_options *opts,
 		   struct rsh_values *out, struct rsh_error *err)
@@ -105,7 +93,15 @@ int rsh_dcp_values(struct rsh_source *source,
 	if (out->n > 0)
 		rc = rsh_parallel_for(VALUE_THREADS, out->n, value_read, &all,
 				      err);
-	if (rc == 0)
-		values_join_attributes(&all);
+	if (rc == 0) {
+		bool first = true;
+
+		for (uint32_t i = 0; i < all.found->n; i++) {
+			if (!all.found->values[i].pickle)
+				continue;
+			rsh_values_join_attr(all.found, &all.attrs[i], first);
+			first = false;
+		}
+	}
 	return rc;
 }

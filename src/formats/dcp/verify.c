@@ -60,27 +60,6 @@ static bool same_box(const struct held_chunk *a, const struct held_chunk *b,
 			      n * sizeof(uint64_t)));
 }
 
-static int compare_copies(const struct rsh_verifier *v,
-			  const struct held_chunk *all, uint32_t n,
-			  uint32_t n_dims)
-{
-	const struct held_chunk *first = all;
-	int rc = 0;
-
-	for (uint32_t i = 1; i < n && rc == 0; i++) {
-		const struct held_chunk *h = &all[i];
-
-		if (!same_box(first, h, n_dims))
-			first = h;
-		else if (first->chunk->file != h->chunk->file &&
-			 memcmp(first->held.order, h->held.order, n_dims) == 0)
-			rc = v->compare(v->ctx, first->chunk->file,
-					first->held.record, h->chunk->file,
-					h->held.record, "chunk");
-	}
-	return rc;
-}
-
 /* A chunk that is in no file is a problem of the source; one in a damaged file
  * is a problem of the file. */
 static int take_chunk(const struct rsh_verifier *v,
@@ -117,6 +96,7 @@ static int check_held(const struct rsh_verifier *v,
 		calloc((size_t)t->n_chunks + 1, sizeof(*held));
 	uint32_t n_dims = t->n_dims, n = 0;
 	int rc = held ? 0 : -ENOMEM;
+	const struct held_chunk *first;
 
 	if (t->dtype == RSH_DTYPE_UNKNOWN)
 		return rc;
@@ -125,7 +105,20 @@ static int check_held(const struct rsh_verifier *v,
 	if (rc || n < 2)
 		return rc;
 	qsort_r(held, n, sizeof(*held), by_box, &n_dims);
-	return compare_copies(v, held, n, n_dims);
+	first = held;
+	rc = 0;
+	for (uint32_t i = 1; i < n && rc == 0; i++) {
+		const struct held_chunk *h = &held[i];
+
+		if (!same_box(first, h, n_dims))
+			first = h;
+		else if (first->chunk->file != h->chunk->file &&
+			 memcmp(first->held.order, h->held.order, n_dims) == 0)
+			rc = v->compare(v->ctx, first->chunk->file,
+					first->held.record, h->chunk->file,
+					h->held.record, "chunk");
+	}
+	return rc;
 }
 
 int rsh_dcp_verify(const struct rsh_verifier *v)

@@ -19,6 +19,7 @@
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static const char megatron_iteration[] = "iter_";
 static const char megatron_mp_rank[] = "mp_rank_";

@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"

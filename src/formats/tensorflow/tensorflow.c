@@ -15,6 +15,7 @@
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static const char tensorflow_index[] = ".index";
 static const char tensorflow_data[] = ".data-";

@@ -74,14 +74,6 @@ static int legacy_put(struct legacy_object *o, uint64_t place)
 	return 0;
 }
 
-static void legacy_push(struct legacy_object *o, struct legacy_value v)
-{
-	o->top = v;
-	if (o->n < TUPLE_LEAST)
-		o->first[o->n] = v;
-	o->n++;
-}
-
 static int legacy_note_storage(struct legacy_object *o)
 {
 	const struct legacy_value *v = o->first;
@@ -144,8 +136,12 @@ static int legacy_follow(struct legacy_object *o,
 		o->n -= s->pops < o->n ? s->pops : o->n;
 	if (s->instruction == RSH_PICKLE_MARK)
 		return rc;
-	for (unsigned i = 0; i < s->pushes; i++)
-		legacy_push(o, v);
+	for (unsigned i = 0; i < s->pushes; i++) {
+		o->top = v;
+		if (o->n < TUPLE_LEAST)
+			o->first[o->n] = v;
+		o->n++;
+	}
 	return rc;
 }
 

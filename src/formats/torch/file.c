@@ -68,12 +68,6 @@ static int torch_read(struct rsh_torch_reader *r)
 	return rc;
 }
 
-static void torch_count_tensors(struct rsh_torch_reader *r)
-{
-	for (size_t i = 0; i < r->n_tensors; i++)
-		r->storages[r->tensors[i].storage].n_tensors++;
-}
-
 /* Copies a grown array into the file's arena. */
 static void *torch_keep(struct rsh_torch_reader *r, const void *v, size_t n,
 			size_t elem)
@@ -90,7 +84,8 @@ static int torch_finish(struct rsh_torch_reader *r)
 {
 	struct rsh_torch_file *f = r->file;
 
-	torch_count_tensors(r);
+	for (size_t i = 0; i < r->n_tensors; i++)
+		r->storages[r->tensors[i].storage].n_tensors++;
 	f->is_zip = !r->legacy;
 	f->file_bytes = r->src.size;
 	f->n_tensors = (uint32_t)r->n_tensors;

@@ -15,6 +15,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define TORCH_MAP "pytorch_model.bin.index.json"
 #define TORCH_SINGLE "pytorch_model.bin"

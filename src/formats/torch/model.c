@@ -5,7 +5,6 @@
 #include "torch_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,11 +65,6 @@ bool rsh_torch_has_crc(const struct rsh_source *s,
 
 /* ---- tensors ---- */
 
-static int torch_by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Checks that each part has the tensors that the map assigns to it, and no
  * others. */
 static int torch_check_map(const struct rsh_source *s, uint32_t file,
@@ -87,7 +81,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		held[i] = f->tensors[i].name;
-	qsort(held, f->n_tensors, sizeof(*held), torch_by_text);
+	qsort(held, f->n_tensors, sizeof(*held), rsh_by_text);
 	for (uint32_t i = 0; i < t->map.n_weights; i++) {
 		const struct rsh_weight *w = &t->map.weights[i];
 
@@ -95,7 +89,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 			continue;
 		n++;
 		if (!bsearch(&w->name, held, f->n_tensors, sizeof(*held),
-			     torch_by_text))
+			     rsh_by_text))
 			return rsh_error_set(err, EBADMSG, "%s/%s: it lacks "
 					     "tensor %s, which the map of its "
 					     "parts says is in it",
@@ -105,24 +99,6 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u tensors, and the "
 			     "map of its parts says %u", rsh_source_path(s),
 			     name, f->n_tensors, n);
-}
-
-static void torch_tell_left_out(const struct rsh_source *s,
-				const struct rsh_source_torch *t)
-{
-	const struct rsh_torch_value *first = NULL;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < t->n; i++)
-		for (uint32_t k = 0; k < t->files[i]->n_values; k++)
-			if (t->files[i]->values[k].make && n++ == 0)
-				first = &t->files[i]->values[k];
-	if (n)
-		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
-				"such as %s (%s)", rsh_source_path(s), n,
-				n > 1 ? "s that are" : " that is",
-				n > 1 ? "s are" : " is", first->name,
-				first->make);
 }
 
 static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
@@ -149,10 +125,22 @@ int rsh_torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 {
 	const struct rsh_source_torch *t = rsh_source_state(job->source);
 	int rc = torch_check_files(job->source, err);
+	const struct rsh_torch_value *first = NULL;
+	uint32_t n = 0;
 
 	if (rc)
 		return rc;
-	torch_tell_left_out(job->source, t);
+	for (uint32_t i = 0; i < t->n; i++)
+		for (uint32_t k = 0; k < t->files[i]->n_values; k++)
+			if (t->files[i]->values[k].make && n++ == 0)
+				first = &t->files[i]->values[k];
+	if (n)
+		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
+				"such as %s (%s)", rsh_source_path(job->source),
+				n,
+				n > 1 ? "s that are" : " that is",
+				n > 1 ? "s are" : " is", first->name,
+				first->make);
 	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
 				t->n, job, out, err);
 }

@@ -6,8 +6,6 @@
 #include "reader_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"

@@ -73,19 +73,14 @@ static int zip_by_place(const void *a, const void *b)
 	return rsh_compare_u64(x->e.local_offset, y->e.local_offset);
 }
 
-static int zip_compare_names(const struct zip_entry *e, const char *name,
-			     size_t n)
-{
-	int rc = memcmp(e->name, name, e->e.n_name < n ? e->e.n_name : n);
-
-	return rc ? rc : rsh_compare_u64(e->e.n_name, n);
-}
-
 static int zip_by_name(const void *a, const void *b)
 {
-	const struct zip_entry *const *x = a, *const *y = b;
+	const struct zip_entry *x = *(const struct zip_entry *const *)a;
+	const struct zip_entry *y = *(const struct zip_entry *const *)b;
+	int rc = memcmp(x->name, y->name, x->e.n_name < y->e.n_name ?
+			x->e.n_name : y->e.n_name);
 
-	return zip_compare_names(*x, (*y)->name, (*y)->e.n_name);
+	return rc ? rc : rsh_compare_u64(x->e.n_name, y->e.n_name);
 }
 
 static int zip_sort(struct zip_reader *z)
@@ -136,37 +131,25 @@ static int zip_read_entries(struct zip_reader *z)
 	return rc ? rc : zip_sort(z);
 }
 
-static const struct zip_entry *zip_find(const struct zip_reader *z,
-					const char *name, size_t n)
-{
-	size_t lo = 0, hi = z->n;
-
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
-		const int rc = zip_compare_names(z->by_name[mid], name, n);
-
-		if (rc == 0)
-			return z->by_name[mid];
-		if (rc < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
-}
-
 /* Finds "<root>/<name>".  Returns NULL if there is none. */
 static const struct zip_entry *zip_find_in_root(const struct zip_reader *z,
 						const char *name, size_t n)
 {
 	/* All names begin with "<root>/". */
 	const size_t n_root = z->object->e.n_name - strlen("data.pkl");
+	const struct zip_entry wanted = {
+		.name = (const char *)z->room,
+		.e.n_name = (uint16_t)(n_root + n),
+	};
+	const struct zip_entry *key = &wanted, *const *found;
 
-	if (n_root + n > RSH_ZIP_ROOM)
+	if (n_root + n > UINT16_MAX)
 		return NULL;
 	memcpy(z->room, z->object->name, n_root);
 	memcpy(z->room + n_root, name, n);
-	return zip_find(z, (const char *)z->room, n_root + n);
+	found = bsearch(&key, z->by_name, z->n, sizeof(*z->by_name),
+			zip_by_name);
+	return found ? *found : NULL;
 }
 
 static int zip_find_object(struct zip_reader *z)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/converter/conversion.c defines the policy of MindSpore's converter
  * (plan/policy.h), and the functions that the plan calls. */
-#include <errno.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/converter/copy_source.c finds the file from which a record is copied.
  * Planning and reading both call it, so they use the same file. */
-#include <string.h>
 
 #include "converter_i.h"
 #include "rsh/util/mem.h"

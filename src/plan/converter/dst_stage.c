@@ -3,7 +3,6 @@
  * the ranks of one destination stage. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "dst_stage_i.h"
 #include "rsh/util/checked.h"

@@ -3,7 +3,6 @@
  * converter, and writes notes about them. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "converter_i.h"

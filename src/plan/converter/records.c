@@ -2,7 +2,6 @@
 /* plan/converter/records.c finds the properties of one record of a virtual file: its
  * source, its name and type, and whether the converter would drop it. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "converter_i.h"

@@ -329,12 +329,6 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 	return rc ? rc : side_new(w, 1, dst, whole, n_dims);
 }
 
-static void sides_free(struct sides *w)
-{
-	rsh_grid_free(w->grid[0]);
-	rsh_grid_free(w->grid[1]);
-}
-
 static bool redist_plan(struct rsh_redistribution *r,
 			const struct rsh_strategy_item *src,
 			const struct rsh_strategy_item *dst,
@@ -394,7 +388,8 @@ int rsh_redistribution_new(const struct rsh_strategy_item *src,
 
 	if (rc == 0 && !redist_plan(r, src, dst, &w, rule))
 		rc = -EDOM;
-	sides_free(&w);
+	rsh_grid_free(w.grid[0]);
+	rsh_grid_free(w.grid[1]);
 	if (rc) {
 		free(r);
 		return rc == -ENOMEM ? rc : -EDOM;

@@ -3,9 +3,6 @@
  * slices and the strategies, and shows it to the ranks of a destination
  * stage. */
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "converter_i.h"
 #include "rsh/util/mem.h"

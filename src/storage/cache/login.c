@@ -10,7 +10,6 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <sasl/sasl.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/library.h"

@@ -13,7 +13,6 @@
 
 #include "protocol_i.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 struct rsh_link {

@@ -12,13 +12,11 @@
 
 #include "cache_i.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "rsh/util/compat.h"
-#include "rsh/util/pack.h"
 
 /* Frames are mapped RSH_SLAB_BLOCKS at a time and unmapped only at the end. */
 
@@ -346,14 +344,6 @@ void rsh_cache_drop(struct rsh_cache *c)
 
 /* ---- compressed blocks ---- */
 
-static void block_set_copy(struct rsh_cache *c, struct rsh_cache_block *b,
-			   struct rsh_cache_block *copy)
-{
-	block_state_set(c, copy, RSH_BLOCK_PLAIN);
-	b->copy = copy;
-	copy->copy = b;
-}
-
 void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
 			   const uint8_t *packed, uint32_t n)
 {
@@ -371,7 +361,9 @@ void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
 	pthread_mutex_unlock(&c->lock);
 	memcpy(f->mem, packed, n);
 	pthread_mutex_lock(&c->lock);
-	block_set_copy(c, b, f);
+	block_state_set(c, f, RSH_BLOCK_PLAIN);
+	b->copy = f;
+	f->copy = b;
 	mem = b->mem;
 	resident = b->resident;
 	b->mem = f->mem;

@@ -244,30 +244,24 @@ static int index_lines(struct rsh_names *names, const char *prefix,
 	return rc;
 }
 
-static int index_weights(struct rsh_names *names, const char *prefix,
-			 const struct object_get *g, struct rsh_error *err)
-{
-	struct rsh_weight_map map;
-	int rc = rsh_weight_map_parse(g->data, g->len, g->what, &map, err);
-
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < map.n_files && rc == 0; i++)
-		rc = index_add(names, prefix, map.files[i],
-			       strlen(map.files[i]));
-	rsh_weight_map_clear(&map);
-	return rc ? rsh_error_nomem(err) : 0;
-}
-
 static int index_names(struct rsh_names *names, const char *prefix,
 		       const struct object_get *g, struct rsh_error *err)
 {
 	int rc;
+	struct rsh_weight_map map;
 
 	const char begin = g->data[strspn(g->data, " \t\r\n")];
 
-	if (begin == '{')
-		return index_weights(names, prefix, g, err);
+	if (begin == '{') {
+		rc = rsh_weight_map_parse(g->data, g->len, g->what, &map, err);
+		if (rc)
+			return rc;
+		for (uint32_t i = 0; i < map.n_files && rc == 0; i++)
+			rc = index_add(names, prefix, map.files[i],
+				       strlen(map.files[i]));
+		rsh_weight_map_clear(&map);
+		return rc ? rsh_error_nomem(err) : 0;
+	}
 	if (begin == '<')
 		return rsh_error_set(err, EBADMSG, "%s: a web page, not a list "
 				     "of names; --source-index names a file "

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/clock.h"
@@ -489,24 +488,13 @@ static int keys_fetch(struct rsh_objects *o, uint64_t deadline,
 	return rc;
 }
 
-static void keys_put(struct rsh_objects *o, struct keys_found *f, int rc)
+/* Gets new keys, unless another thread has done so since renewal `number`.  If
+ * another thread is doing so, waits for it. */
+static int keys_renew(struct rsh_objects *o, unsigned number,
+		      uint64_t deadline, struct rsh_error *err)
 {
-	pthread_mutex_lock(&o->lock);
-	if (rc == 0) {
-		struct object_keys old = o->keys;
-
-		o->keys = f->keys;
-		f->keys = old;
-		o->keys_number++;
-	}
-	o->renewing = false;
-	pthread_cond_broadcast(&o->renewed);
-	pthread_mutex_unlock(&o->lock);
-}
-
-/* Waits until nobody else is at it; true if the keys are others by then. */
-static bool keys_wait(struct rsh_objects *o, unsigned number)
-{
+	struct keys_found f = { .nomem = false };
+	int rc;
 	bool other;
 
 	pthread_mutex_lock(&o->lock);
@@ -515,36 +503,25 @@ static bool keys_wait(struct rsh_objects *o, unsigned number)
 	other = o->keys_number != number;
 	o->renewing = !other;
 	pthread_mutex_unlock(&o->lock);
-	return other;
-}
-
-/* Gets new keys, unless another thread has done so since renewal `number`.  If
- * another thread is doing so, waits for it. */
-static int keys_renew(struct rsh_objects *o, unsigned number,
-		      uint64_t deadline, struct rsh_error *err)
-{
-	struct keys_found f = { .nomem = false };
-	int rc;
-
-	if (keys_wait(o, number))
+	if (other)
 		return 0;
 	rc = keys_fetch(o, deadline, &f, err);
-	keys_put(o, &f, rc);
+	pthread_mutex_lock(&o->lock);
+	if (rc == 0) {
+		struct object_keys old = o->keys;
+
+		o->keys = f.keys;
+		f.keys = old;
+		o->keys_number++;
+	}
+	o->renewing = false;
+	pthread_cond_broadcast(&o->renewed);
+	pthread_mutex_unlock(&o->lock);
 	keys_found_clear(&f);
 	return rc;
 }
 
 /* ---- requests with credentials ---- */
-
-static void request_reset(struct object_request *q)
-{
-	q->rc = 0;
-	q->is_refused = false;
-	q->tries = q->wrong = 0;
-	q->due = 0;
-	if (!q->has_range && q->restart)
-		q->restart(q);
-}
 
 int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q)
 {
@@ -561,6 +538,11 @@ int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q)
 		return rc;
 	if (keys_renew(o, q->keys_number, q->deadline, NULL))
 		return rc;
-	request_reset(q);
+	q->rc = 0;
+	q->is_refused = false;
+	q->tries = q->wrong = 0;
+	q->due = 0;
+	if (!q->has_range && q->restart)
+		q->restart(q);
 	return rsh_object_once(o, q);
 }

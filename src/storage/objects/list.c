@@ -127,21 +127,12 @@ static int list_compare(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static void list_unique(struct rsh_objects_listing *l)
-{
-	size_t to = 0;
-
-	for (size_t i = 0; i < l->n; i++)
-		if (!to || strcmp(l->objects[to - 1].name, l->objects[i].name))
-			l->objects[to++] = l->objects[i];
-	l->n = to;
-}
-
 static int list_make(const struct rsh_objects *o,
 		     struct rsh_object_listing *list,
 		     struct rsh_objects_listing *out, struct rsh_error *err)
 {
 	size_t skip = strlen(o->prefix);
+	size_t to = 0;
 
 	out->objects = rsh_alloc_array(list->n, sizeof(*out->objects));
 	out->owned = malloc(sizeof(*list));
@@ -161,7 +152,11 @@ static int list_make(const struct rsh_objects *o,
 		};
 	}
 	qsort(out->objects, out->n, sizeof(*out->objects), list_compare);
-	list_unique(out);
+	for (size_t i = 0; i < out->n; i++)
+		if (!to ||
+		    strcmp(out->objects[to - 1].name, out->objects[i].name))
+			out->objects[to++] = out->objects[i];
+	out->n = to;
 	memcpy(out->owned, list, sizeof(*list));
 	memset(list, 0, sizeof(*list));
 	return 0;

@@ -58,13 +58,6 @@ static void list_clear(struct request_list *l)
 	l->end = &l->first;
 }
 
-static void list_add(struct request_list *l, struct object_request *q)
-{
-	q->next = NULL;
-	*l->end = q;
-	l->end = &q->next;
-}
-
 /* Adds a waiting request in the order of `since`.  A read that consists of
  * several requests would end last if each of its requests were added at the
  * end. */
@@ -245,18 +238,6 @@ static void loop_expire_transfer(struct object_loop *l,
 	loop_keep_transfer(l, t);
 }
 
-static void loop_out_of_memory(struct object_loop *l,
-			       struct object_request *requests)
-{
-	struct object_request *q, *next;
-
-	for (q = requests; q; q = next) {
-		next = q->next;
-		q->rc = rsh_error_nomem(&q->err);
-		loop_finish(l, q);
-	}
-}
-
 /* Before its first attempt a request has waited for others, so their progress
  * counts for it. */
 static void loop_begin_deadlines(const struct object_loop *l,
@@ -276,7 +257,13 @@ static void loop_start(struct object_loop *l, struct object_request *requests)
 	int rc;
 
 	if (!t) {
-		loop_out_of_memory(l, requests);
+		struct object_request *q, *next;
+
+		for (q = requests; q; q = next) {
+			next = q->next;
+			q->rc = rsh_error_nomem(&q->err);
+			loop_finish(l, q);
+		}
 		return;
 	}
 	loop_begin_deadlines(l, requests);
@@ -342,18 +329,6 @@ static bool row_fits(const struct request_row *r,
 		q->first + q->len == r->first->first);
 }
 
-static void row_add(struct request_row *r, struct object_request *q)
-{
-	if (q->first < r->first->first) {
-		q->next = r->first;
-		r->first = q;
-	} else {
-		r->last->next = q;
-		r->last = q;
-	}
-	r->len += q->len;
-}
-
 /* Moves a waiting request that is due and adjacent to the row into the row.
  * Returns false if there is none. */
 static bool row_grow(struct request_row *r, struct object_loop *l,
@@ -366,7 +341,14 @@ static bool row_grow(struct request_row *r, struct object_loop *l,
 	for (; (q = *at); at = &q->next)
 		if (request_may_join(q, now) && row_fits(r, q, most)) {
 			list_take(&l->waiting, at);
-			row_add(r, q);
+			if (q->first < r->first->first) {
+				q->next = r->first;
+				r->first = q;
+			} else {
+				r->last->next = q;
+				r->last = q;
+			}
+			r->len += q->len;
 			return true;
 		}
 	return false;
@@ -596,7 +578,9 @@ int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
 	q->is_done = false;
 	pthread_cond_init(&q->done, NULL);
 	pthread_mutex_lock(&l->lock);
-	list_add(&l->arrived, q);
+	q->next = NULL;
+	*l->arrived.end = q;
+	l->arrived.end = &q->next;
 	pthread_mutex_unlock(&l->lock);
 	loop_wake(l);
 	return 0;

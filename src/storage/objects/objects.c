@@ -115,14 +115,6 @@ static int objects_style(const struct rsh_objects *o,
 	return 0;
 }
 
-/* A proxy may be named in either case of letters, or for everything. */
-static bool objects_has_proxy(void)
-{
-	return rsh_object_env("http_proxy") || rsh_object_env("https_proxy") ||
-	       rsh_object_env("HTTPS_PROXY") || rsh_object_env("all_proxy") ||
-	       rsh_object_env("ALL_PROXY");
-}
-
 static int objects_fill(struct rsh_objects *o, const char *url,
 			const struct rsh_objects_options *opts,
 			struct rsh_error *err)
@@ -143,7 +135,12 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 		rc = rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
 					   style, err);
 	rsh_object_settings_clear(&s);
-	o->has_proxy = objects_has_proxy();
+	/* A proxy may be named in either case of letters, or for everything. */
+	o->has_proxy = rsh_object_env("http_proxy") ||
+		       rsh_object_env("https_proxy") ||
+		       rsh_object_env("HTTPS_PROXY") ||
+		       rsh_object_env("all_proxy") ||
+		       rsh_object_env("ALL_PROXY");
 	return rc;
 }
 

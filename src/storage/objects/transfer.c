@@ -8,9 +8,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
@@ -491,26 +489,6 @@ static bool request_is_elsewhere(const struct object_transfer *t,
 	return true;
 }
 
-static bool request_end_judged(const struct object_transfer *t,
-			       struct object_request *q)
-{
-	switch (t->verdict) {
-	case RSH_HTTP_CHANGED:
-		return request_fail(t, q, EREMCHG, t->why);
-	case RSH_HTTP_GONE:
-		return request_fail(t, q, ENOENT, t->why);
-	case RSH_HTTP_REFUSED:
-		q->is_refused = true;
-		return request_fail(t, q, EACCES, t->why);
-	case RSH_HTTP_LATER:
-		return request_again(t, q, t->answer.has_wait ?
-				     t->answer.wait_s * UINT64_C(1000) : 0);
-	default:
-		return request_is_elsewhere(t, q) ||
-		       request_wrong_again(t, q, t->why);
-	}
-}
-
 /* Ends a request that libcurl did not send: a retry would fail in the same
  * way. */
 static bool request_fail_here(struct object_request *q)
@@ -563,24 +541,6 @@ static bool request_end_broken(const struct object_transfer *t,
 	}
 }
 
-static bool request_end_right(const struct object_transfer *t,
-			      struct object_request *q, CURLcode code)
-{
-	static const char less[] = "sends less than it says";
-
-	if (q->has_range ? q->len == 0 : code == CURLE_OK) {
-		if (!q->finish || q->finish(q))
-			q->rc = 0;
-		return true;
-	}
-	if (code != CURLE_OK)
-		return request_end_broken(t, q, code);
-	if (!t->has_taken)
-		return request_wrong_again(t, q, less);
-	q->why = less;
-	return request_again(t, q, 0);
-}
-
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 {
 	long made = 0;
@@ -608,9 +568,36 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 		return true;
 	if (!t->is_judged)
 		return request_end_broken(t, q, code);
-	if (t->verdict == RSH_HTTP_RIGHT)
-		return request_end_right(t, q, code);
-	return request_end_judged(t, q);
+	if (t->verdict == RSH_HTTP_RIGHT) {
+		static const char less[] = "sends less than it says";
+
+		if (q->has_range ? q->len == 0 : code == CURLE_OK) {
+			if (!q->finish || q->finish(q))
+				q->rc = 0;
+			return true;
+		}
+		if (code != CURLE_OK)
+			return request_end_broken(t, q, code);
+		if (!t->has_taken)
+			return request_wrong_again(t, q, less);
+		q->why = less;
+		return request_again(t, q, 0);
+	}
+	switch (t->verdict) {
+	case RSH_HTTP_CHANGED:
+		return request_fail(t, q, EREMCHG, t->why);
+	case RSH_HTTP_GONE:
+		return request_fail(t, q, ENOENT, t->why);
+	case RSH_HTTP_REFUSED:
+		q->is_refused = true;
+		return request_fail(t, q, EACCES, t->why);
+	case RSH_HTTP_LATER:
+		return request_again(t, q, t->answer.has_wait ?
+				     t->answer.wait_s * UINT64_C(1000) : 0);
+	default:
+		return request_is_elsewhere(t, q) ||
+		       request_wrong_again(t, q, t->why);
+	}
 }
 
 void rsh_object_expire(struct object_request *q)

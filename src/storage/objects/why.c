@@ -4,7 +4,6 @@
 
 #include "objects_i.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

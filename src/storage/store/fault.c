@@ -96,35 +96,29 @@ static bool fault_parse_between(const char *s, double from, double to,
 	return end != s && !*end && *out >= from && *out <= to;
 }
 
-/* Parses "FILE" or "FILE:FROM-TO". */
-static bool fault_parse_place(char *s, struct fault *f)
-{
-	char *range = strrchr(s, ':'), *end;
-
-	if (range) {
-		*range++ = '\0';
-		if (*range < '0' || *range > '9')
-			return false;
-		errno = 0;
-		f->from = strtoull(range, &end, 10);
-		if (errno || *end != '-' || end[1] < '0' || end[1] > '9')
-			return false;
-		f->to = strtoull(end + 1, &end, 10);
-		if (errno || *end || f->to <= f->from)
-			return false;
-	}
-	f->file = *s ? s : NULL;
-	return true;
-}
-
 static bool fault_parse_kind(char *s, struct fault *f)
 {
 	char *place = strchr(s, '@');
+	char *range, *end;
 
 	if (place) {
 		*place++ = '\0';
-		if (!fault_parse_place(place, f))
-			return false;
+		/* The place is "FILE" or "FILE:FROM-TO". */
+		range = strrchr(place, ':');
+		if (range) {
+			*range++ = '\0';
+			if (*range < '0' || *range > '9')
+				return false;
+			errno = 0;
+			f->from = strtoull(range, &end, 10);
+			if (errno || *end != '-' || end[1] < '0' ||
+			    end[1] > '9')
+				return false;
+			f->to = strtoull(end + 1, &end, 10);
+			if (errno || *end || f->to <= f->from)
+				return false;
+		}
+		f->file = *place ? place : NULL;
 	}
 	if (strcmp(s, "eio") == 0)
 		f->kind = FAULT_EIO;

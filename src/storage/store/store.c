@@ -5,7 +5,6 @@
 
 #include "store_i.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,15 +42,6 @@ static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 	return s->content ? 0 : rsh_error_nomem(err);
 }
 
-static char *without_trailing_slashes(const char *path)
-{
-	size_t n = strlen(path);
-
-	while (n > 1 && path[n - 1] == '/' && !rsh_objects_is_url(path))
-		n--;
-	return strndup(path, n);
-}
-
 bool rsh_store_is_address(const char *path)
 {
 	return rsh_objects_is_url(path);
@@ -70,11 +60,15 @@ int rsh_store_open(const char *path, const struct rsh_store_options *opts,
 {
 	struct rsh_store *s = calloc(1, sizeof(*s));
 	int rc;
+	size_t n;
 
 	if (!s)
 		return rsh_error_nomem(err);
 	s->opts = *opts;
-	s->path = without_trailing_slashes(path);
+	n = strlen(path);
+	while (n > 1 && path[n - 1] == '/' && !rsh_objects_is_url(path))
+		n--;
+	s->path = strndup(path, n);
 	if (!s->path || rsh_pool_init(&s->pool) ||
 	    rsh_outage_init(&s->outage)) {
 		free(s->path);
