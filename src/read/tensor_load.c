@@ -73,8 +73,13 @@ static int same_read(struct rsh_source *source, const struct rsh_catalogue *c,
 		     uint8_t *to, size_t bytes)
 {
 	struct tensor_load l = { source, to, bytes };
+	struct rsh_box box = { .n_dims = t->n_dims };
 
-	return rsh_tensor_rows(c, t, from, n, NULL, load_stretch, &l);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		box.size[d] = t->dims[d];
+	box.from[0] = from;
+	box.size[0] = n;
+	return rsh_tensor_box(c, t, &box, NULL, load_stretch, &l);
 }
 
 int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool rsh_has_suffix(const char *name, const char *suffix)
@@ -16,6 +17,13 @@ bool rsh_has_suffix(const char *name, const char *suffix)
 	const size_t n = strlen(name), k = strlen(suffix);
 
 	return n > k && memcmp(name + n - k, suffix, k) == 0;
+}
+
+bool rsh_is_file(const char *path)
+{
+	struct stat st;
+
+	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
 int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)

@@ -58,7 +58,7 @@ static struct tensors shuffled(struct buffer *header, uint64_t content,
 		t.shapes[i] = t.shapes[k];
 		t.shapes[k] = (struct rsh_record_shape){
 			name, strlen(name), (enum rsh_dtype)r->dtype,
-			r->n_dims, rsh_record_dims(t.index, r),
+			r->n_dims, rsh_record_dims(t.index, r), NULL,
 			r->content_bytes,
 		};
 	}
@@ -166,7 +166,7 @@ static void test_metadata_is_sorted(void **state)
 		{ "remove_redundancy", "False" },
 	};
 	const struct rsh_record_shape w = { "w", 1, RSH_DTYPE_INT4,
-					    DIMS(2, 3), 6 };
+					    DIMS(2, 3), NULL, 6 };
 
 	(void)state;
 	assert_header(&w, 1, entries, 3,
@@ -180,8 +180,8 @@ static void test_metadata_is_sorted(void **state)
 static void test_large_numbers(void **state)
 {
 	const struct rsh_record_shape shapes[] = {
-		{ "a", 1, RSH_DTYPE_INT8, DIMS(INT64_MAX), INT64_MAX },
-		{ "b", 1, RSH_DTYPE_INT8, DIMS(INT64_MAX), INT64_MAX },
+		{ "a", 1, RSH_DTYPE_INT8, DIMS(INT64_MAX), NULL, INT64_MAX },
+		{ "b", 1, RSH_DTYPE_INT8, DIMS(INT64_MAX), NULL, INT64_MAX },
 	};
 
 	(void)state;
@@ -211,7 +211,8 @@ static void test_order_of_types(void **state)
 	/* Names in the opposite order: the type comes first. */
 	for (uint32_t i = 0; i < N; i++)
 		shapes[N - 1 - i] = (struct rsh_record_shape){
-			&"zyxwvutsrqponmlkji"[i], 1, sorted[i], 0, NULL, 1,
+			&"zyxwvutsrqponmlkji"[i], 1, sorted[i],
+			0, NULL, NULL, 1,
 		};
 	rsh_safetensors_order(shapes, N, order);
 	for (uint32_t i = 0; i < N; i++)
@@ -232,7 +233,8 @@ static void test_order_of_names(void **state)
 	for (uint32_t i = 0; i < N; i++)
 		shapes[N - 1 - i] = (struct rsh_record_shape){
 			sorted[i], strlen(sorted[i]),
-			i % 2 ? RSH_DTYPE_INT4 : RSH_DTYPE_INT8, 0, NULL, 1,
+			i % 2 ? RSH_DTYPE_INT4 : RSH_DTYPE_INT8,
+			0, NULL, NULL, 1,
 		};
 	rsh_safetensors_order(shapes, N, order);
 	for (uint32_t i = 0; i < N; i++)
@@ -268,8 +270,8 @@ static void test_types_without_a_name(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		const struct rsh_record_shape shapes[] = {
-			{ "no", 2, types[i], DIMS(0), 4 },
-			{ "w", 1, RSH_DTYPE_BOOL, DIMS(1), 1 },
+			{ "no", 2, types[i], DIMS(0), NULL, 4 },
+			{ "w", 1, RSH_DTYPE_BOOL, DIMS(1), NULL, 1 },
 		};
 		uint32_t order[2];
 
@@ -294,7 +296,7 @@ static void test_names_that_are_not_utf8(void **state)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const struct rsh_record_shape w = { names[i], strlen(names[i]),
 						    RSH_DTYPE_INT8, DIMS(1),
-						    1 };
+						    NULL, 1 };
 		const struct rsh_safetensors_entry key = { names[i], "v" };
 		const struct rsh_safetensors_entry value = { "k", names[i] };
 
@@ -307,7 +309,7 @@ static void test_names_that_are_not_utf8(void **state)
 static void test_name_of_the_metadata(void **state)
 {
 	const struct rsh_record_shape w = { "__metadata__", 12, RSH_DTYPE_INT8,
-					    DIMS(1), 1 };
+					    DIMS(1), NULL, 1 };
 
 	(void)state;
 	assert_no_header(&w, 1, NULL, 0, EINVAL, "__metadata__");
@@ -318,11 +320,11 @@ static void test_too_large(void **state)
 	static const size_t name_len = 100000000;
 	char *name = malloc(name_len);
 	const struct rsh_record_shape shapes[] = {
-		{ "a", 1, RSH_DTYPE_INT8, DIMS(1), UINT64_MAX },
-		{ "b", 1, RSH_DTYPE_INT8, DIMS(1), 1 },
+		{ "a", 1, RSH_DTYPE_INT8, DIMS(1), NULL, UINT64_MAX },
+		{ "b", 1, RSH_DTYPE_INT8, DIMS(1), NULL, 1 },
 	};
 	const struct rsh_record_shape w = { name, name_len, RSH_DTYPE_INT8,
-					    DIMS(1), 1 };
+					    DIMS(1), NULL, 1 };
 
 	(void)state;
 	assert_non_null(name);

@@ -49,8 +49,6 @@ enum rsh_verify_kind {
 			      * manifest */
 	RSH_VERIFY_FILES,    /* MANIFEST [TREE], TREE MANIFEST */
 };
-/* Returns false for a directory and for a path that stat(2) fails for. */
-bool rsh_is_file(const char *path);
 enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o);
 /* Returns whether SOURCE has a manifest, which is then used to verify its
  * files. */

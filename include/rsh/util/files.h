@@ -13,6 +13,8 @@
 
 /* Returns whether the name is longer than the suffix and ends in it. */
 bool rsh_has_suffix(const char *name, const char *suffix);
+/* Returns false for NULL, for a directory, and if stat(2) fails. */
+bool rsh_is_file(const char *path);
 
 /* Writes all `len` bytes at the offset.  Returns 0 or -errno.  Threads may
  * write different parts of one file. */

@@ -415,7 +415,6 @@ static int check_choose(struct checking *c, const char *path,
 				  &c->in, NULL, &c->table, err);
 }
 
-/* Returns 0 even if something is wrong, because the report then has it. */
 static int check_same(void *ctx, const struct rsh_offer *a,
 		      const struct rsh_offer *b, struct rsh_error *err)
 {
@@ -424,6 +423,7 @@ static int check_same(void *ctx, const struct rsh_offer *a,
 	return rsh_tensors_same(c->source, c->in.cat, a, b, err);
 }
 
+/* Returns 0 even if something is wrong, because the report then has it. */
 static int check_with_source(struct checking *c, struct rsh_error *err)
 {
 	const struct rsh_weights_at *w = &c->o->vfs.weights;

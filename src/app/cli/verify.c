@@ -19,6 +19,7 @@
 #include "rsh/copy/verify.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"

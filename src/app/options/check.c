@@ -8,13 +8,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "rsh/app/commands.h"
 #include "rsh/app/ranks.h"
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"
 #include "rsh/source/source.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/manifest.h"
 
@@ -384,13 +384,6 @@ int rsh_check_mountpoint(struct rsh_options *o, struct rsh_error *err)
 }
 
 /* ---- what `verify` compares ---- */
-
-bool rsh_is_file(const char *path)
-{
-	struct stat st;
-
-	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
-}
 
 enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 {

@@ -17,6 +17,7 @@
 #include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/adapter_config.h"
 

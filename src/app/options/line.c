@@ -13,6 +13,7 @@
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/file_type.h"
