@@ -158,7 +158,7 @@ static const struct file *file_at(const struct reshard *r, uint32_t i)
 
 /* ---- opening ---- */
 
-static int open_tree(struct reshard *r, struct rsh_error *err)
+static int reshard_open_tree(struct reshard *r, struct rsh_error *err)
 {
 	struct rsh_vfs_config cfg = r->options.vfs;
 	int rc = rsh_store_io_new(&r->options.io, &r->io, err);
@@ -191,7 +191,7 @@ int reshard_open(const char *source, const char *const *options,
 	if (rc == 0)
 		rc = start_log(&r->options, &err);
 	if (rc == 0)
-		rc = open_tree(r, &err);
+		rc = reshard_open_tree(r, &err);
 	if (rc == 0) {
 		*out = r;
 		return 0;

@@ -369,7 +369,8 @@ static void find_all_missing_files(struct lost_files *f,
 
 /* Lists the missing files at the beginning of the message if there are
  * several. */
-static void name_files(struct rsh_plan *p, uint64_t n_slices, uint32_t n_names)
+static void lost_name_files(struct rsh_plan *p, uint64_t n_slices,
+			    uint32_t n_names)
 {
 	const struct rsh_error first = p->first_lost;
 	struct lost_files f = { .n = 0 };
@@ -420,7 +421,7 @@ int rsh_plan_report_lost(struct rsh_plan *p,
 			report_loss(&t, &l, n);
 	}
 	if (n_slices > 1)
-		name_files(p, n_slices, n_names);
+		lost_name_files(p, n_slices, n_names);
 	if (p->b.allow_missing)
 		return 0;
 	return rsh_error_set(err, ENOENT, "%s", p->first_lost.text);

@@ -75,8 +75,8 @@ void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 		      const char *taken)
 {
 	for (uint32_t i = 0; i < f->n && i < n; i++)
-		rsh_log_warning("%s: %s cannot be used, using %s instead: %s", f->source, f->v[i].which, taken,
-				f->v[i].why);
+		rsh_log_warning("%s: %s cannot be used, using %s instead: %s",
+				f->source, f->v[i].which, taken, f->v[i].why);
 }
 
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,

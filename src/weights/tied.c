@@ -87,6 +87,18 @@ static int tied_compare(const struct weights_work *w,
 	return rc < 0 && rc != -ENOTSUP ? rc : 0;
 }
 
+/* The tensors that `also` lines make of the head are tied too. */
+static void tied_leave_out_also(struct weights_work *w, uint32_t head)
+{
+	struct weights_list *l = &w->copies;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < l->n; i++)
+		if (weights_given(w, l->m[i].source) != head)
+			l->m[n++] = l->m[i];
+	l->n = n;
+}
+
 /* Leaves out the copy.  If the copy was trained by itself, it must not be
  * lost. */
 static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
@@ -103,8 +115,9 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 				     "%.200s is not %.200s",
 				     rsh_model_config_path(w->o->config),
 				     copy->text, original->text);
-	weights_note(w, 1, *copy->sources, "is tied to the embedding by config.json, "
-		     "has the same elements and is left out");
+	weights_note(w, 1, *copy->sources, "is tied to the embedding by "
+		     "config.json, has the same elements and is left out");
+	tied_leave_out_also(w, *copy->sources);
 	w->n_made--;
 	memmove(copy, copy + 1, (size_t)(w->made + w->n_made - copy) *
 				sizeof(*copy));

@@ -216,9 +216,19 @@ class Table:
         if source == "hf":
             return self._padded(made, known, grown)
         if config.get("tie_word_embeddings"):
+            gone = self._tied_names()
             return {name: t for name, t in made.items()
-                    if name not in [copy for copy, _ in self.tied]}
+                    if all(head.match(name, known) is None for head in gone)}
         return self._untied(made) if untie else made
+
+    def _tied_names(self):
+        """Hugging Face's names of tied heads, and of what `also` makes of them."""
+        copies = {copy for copy, _ in self.tied}
+        heads = {right for left, right in (rule.text.split(" = ") for rule in self.rules)
+                 if left in copies}
+        return [Name(copy) for copy in copies] + \
+            [rule.sides["hf"][0].name for rule in self.also
+             if rule.text.split(" = ")[1] in heads]
 
     def _untied(self, tensors):
         return {**{copy: tensors[of] for copy, of in self.tied if of in tensors}, **tensors}

@@ -149,6 +149,7 @@ class Place:
         os.rename(os.path.join(self.work, "model"), os.path.join(self.work, "exported"))
         for name, target in (("ckpt8", self.demo), ("s8.ckpt", self.s8), ("s4.ckpt", self.s4),
                              ("m4.ckpt", self.m4), ("qwen3", self.hf), ("Qwen3-8B", self.hf),
+                             ("Llama-3-8B", os.path.join(DATA, "weights", "models", "llama")),
                              ("model", os.path.join(self.made, "model")),
                              ("DeepSeek-V4-Flash",
                               os.path.join(DATA, "quantised", "deepseek_v4")),

@@ -195,7 +195,8 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--%s is for MindSpore's "
 				     "converter and cannot be used with "
 				     "--%s", v->plan.compat ? "compat" :
-				     o->rank_list ? "rank-list" : "dst-ranks", w->table ? "convert" :
+				     o->rank_list ? "rank-list" : "dst-ranks",
+				     w->table ? "convert" :
 				     w->n_loras ? "lora" : "dequantize");
 	if (!w->table)
 		return check_assume_beside(o, err);

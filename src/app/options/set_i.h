@@ -26,8 +26,8 @@ rsh_option_setter rsh_set_seconds;
 
 /* Each of these sets the option that has its name. */
 rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_output,
-	rsh_set_model_files, rsh_set_config, rsh_set_lora, rsh_set_index_cache, rsh_set_share,
-	rsh_set_debug, rsh_set_log_to;
+	rsh_set_model_files, rsh_set_config, rsh_set_lora, rsh_set_index_cache,
+	rsh_set_share, rsh_set_debug, rsh_set_log_to;
 
 /* Sets the option of enum rsh_derive_option that `def->min` is. */
 rsh_option_setter rsh_set_derive;

@@ -149,8 +149,10 @@ static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
 
 	for (size_t i = 0; i < n; i++)
 		n_beyond += !place_is_there(&p[i], bytes->size);
-	return n_beyond ? rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its "
-					"%zu items are beyond its end", bytes->path, n_beyond, n) : 0;
+	return n_beyond ?
+		rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its %zu "
+			      "items are beyond its end", bytes->path, n_beyond,
+			      n) : 0;
 }
 
 /* HyperParallel on torch gives files of torch.save() the suffix

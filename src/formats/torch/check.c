@@ -183,7 +183,8 @@ static int torch_check_plain(struct rsh_pickle *p)
 	if (rc)
 		return rc;
 	return p->at == p->src->size ? 0 :
-	       rsh_bytes_damaged(p->src, p->at, "bytes after the end of the pickle", p->err);
+	       rsh_bytes_damaged(p->src, p->at,
+				 "bytes after the end of the pickle", p->err);
 }
 
 static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,
