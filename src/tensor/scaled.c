@@ -84,12 +84,14 @@ static inline floats4 scaled_from_e4m3(words4 v)
 static void scaled_e4m3(const uint8_t *in, uint64_t n, float *out)
 {
 	for (uint64_t i = 0; i < n; i += TOGETHER) {
-		uint8_t part[TOGETHER] = { 0 };
+		bytes4 v = { 0 };
 		floats4 value;
-		bytes4 v;
 
-		memcpy(part, in + i, rsh_min_u64(n - i, TOGETHER));
-		memcpy(&v, part, sizeof(v));
+		/* A constant size is one instruction. */
+		if (n - i >= TOGETHER)
+			memcpy(&v, in + i, sizeof(v));
+		else
+			memcpy(&v, in + i, n - i);
 		value = scaled_from_e4m3(__builtin_convertvector(v, words4));
 		memcpy(out + i, &value, sizeof(value));
 	}
@@ -329,8 +331,10 @@ static void scaled_store_halves(enum rsh_dtype to, const float *v, uint64_t n,
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 		made = made << 8 | made >> 8;
 #endif
-		memcpy(out + 2 * i, &made,
-		       2 * rsh_min_u64(n - i, TOGETHER));
+		if (n - i >= TOGETHER)
+			memcpy(out + 2 * i, &made, sizeof(made));
+		else
+			memcpy(out + 2 * i, &made, 2 * (n - i));
 	}
 }
 
@@ -345,7 +349,10 @@ static void scaled_store_words(const float *v, uint64_t n, uint8_t *out)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 		f = f >> 24 | (f >> 8 & 0xff00) | (f << 8 & 0xff0000) | f << 24;
 #endif
-		memcpy(out + 4 * i, &f, 4 * rsh_min_u64(n - i, TOGETHER));
+		if (n - i >= TOGETHER)
+			memcpy(out + 4 * i, &f, sizeof(f));
+		else
+			memcpy(out + 4 * i, &f, 4 * (n - i));
 	}
 }
 
