@@ -68,7 +68,8 @@ static struct rsh_record_shape *shapes_of(const struct rsh_ckpt_index *ix,
 
 		shapes[i] = (struct rsh_record_shape){
 			name, strlen(name), (enum rsh_dtype)r->dtype,
-			r->n_dims, rsh_record_dims(ix, r), r->content_bytes,
+			r->n_dims, rsh_record_dims(ix, r), NULL,
+			r->content_bytes,
 		};
 	}
 	return shapes;
