@@ -12,9 +12,9 @@ import math
 import os
 import struct
 
-from demands import content, write
+from demands import write
 from quantised import WIDTHS, decoded, encoded, f32, rounded
-from safetensors_format import Tensors, safetensors_bytes
+from safetensors_format import safetensors_bytes
 
 TYPES = ("BF16", "F16", "F32")
 PREFIX = "base_model.model."
@@ -23,15 +23,6 @@ ODD = {"BF16": (b"\x80\x7f", b"\xc1\x7f", b"\xff\xff"),
        "F16": (b"\0\xfc", b"\x01\x7e", b"\xff\xff"),
        "F32": (b"\0\0\x80\x7f", b"\x01\0\xc0\x7f", b"\xff\xff\xff\xff")}
 UNIT = 149  # the smallest Float32 is 2 to the power of -149
-
-
-def shown(directory):
-    """{name: (type, shape, bytes)} of all files of a directory."""
-    found = {}
-    for name in sorted(os.listdir(directory)):
-        if name.endswith(".safetensors"):
-            found.update(Tensors(content(os.path.join(directory, name))).values())
-    return found
 
 
 # ---- the reader ----

@@ -19,7 +19,7 @@ from array import array
 from layouts import region
 from make_tree import cut as cut_out
 from ms_formats import read_checkpoint
-from safetensors_format import Tensors, values_of
+from safetensors_format import Tensors, values_in, values_of
 
 TABLES = os.environ.get("RESHARDFS_TABLES") or os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..", "tables")
@@ -522,15 +522,11 @@ def read_file(path):
 
 def read_model(path):
     """(tensors, config) of a model's directory, in one file or in parts."""
-    tensors, config = {}, {}
-    for name in sorted(os.listdir(path)):
-        file = os.path.join(path, name)
-        if name.endswith(".safetensors"):
-            tensors.update(read_file(file))
-        elif name == "config.json":
-            with open(file, encoding="utf-8") as f:
-                config = json.load(f)
-    return tensors, config
+    config, file = {}, os.path.join(path, "config.json")
+    if os.path.exists(file):
+        with open(file, encoding="utf-8") as f:
+            config = json.load(f)
+    return values_in(path), config
 
 
 def read_ranks(path):

@@ -65,6 +65,16 @@ def safetensors_bytes(values, metadata=None):
     return safetensors_head(lengths, metadata) + b"".join(v[2] for v in values.values())
 
 
+def values_in(directory):
+    """What Tensors.values() is of all files of a directory."""
+    found = {}
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".safetensors"):
+            with open(os.path.join(directory, name), "rb") as f:
+                found.update(Tensors(f.read()).values())
+    return found
+
+
 def read_model(root, map_name="model.safetensors.index.json"):
     """(the map, {file: Tensors}) of a model in parts."""
     with open(os.path.join(root, map_name), encoding="utf-8") as f:

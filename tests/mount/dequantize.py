@@ -32,7 +32,8 @@ from quantised import TYPES, WIDTHS, Drawer, dense  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
-from safetensors_format import Tensors, read_model, safetensors_bytes  # noqa: E402
+from safetensors_format import (  # noqa: E402
+    Tensors, read_model, safetensors_bytes, values_in)
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "quantised"))
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
@@ -45,15 +46,6 @@ TESTS = []
 def test(function):
     TESTS.append(function)
     return function
-
-
-def shown(directory):
-    """{name: (type, shape, bytes)} of all files of a directory."""
-    found = {}
-    for name in sorted(os.listdir(directory)):
-        if name.endswith(".safetensors"):
-            found.update(Tensors(content(os.path.join(directory, name))).values())
-    return found
 
 
 def as_hf(source, *words):
@@ -89,7 +81,7 @@ def check_fixture(directory, name):
     source, expected = model_of(directory, name)
     for word, kind in TYPES.items():
         with as_hf(source, "--model-files", source, "--dequantize", word) as mount:
-            got = shown(mount.path)
+            got = values_in(mount.path)
             said = json.loads(content(os.path.join(mount.path, "config.json")))
             listed = {n for part in read_model(mount.path)[1].values() for n in part.values()} \
                 if os.path.exists(os.path.join(mount.path, "model.safetensors.index.json")) \
@@ -115,7 +107,7 @@ def check_reader(name):
         config = json.load(f)
     with open(os.path.join(DATA, name, "expected.json"), encoding="utf-8") as f:
         expected = json.load(f)
-    got = dense(shown(os.path.join(DATA, name)), config, "BF16")
+    got = dense(values_in(os.path.join(DATA, name)), config, "BF16")
     for tensor, is_ in expected["tensors"].items():
         check(hashlib.sha256(got[tensor][2]).hexdigest() == is_["BF16"], f"{tensor} differs")
 
@@ -125,7 +117,7 @@ def check_reader(name):
 def compare_export(directory, source, wanted, *options):
     out = os.path.join(directory, "out")
     check(run("export", source, out, *options).status == GOOD, run("ls", source, *options))
-    same(shown(out), wanted)
+    same(values_in(out), wanted)
 
 
 def as_model(directory, model, word, wanted):
@@ -175,7 +167,7 @@ def as_ranks(directory, model, word, wanted):
             starts, sizes = box(p.dims, mesh, p.wanted_map, (0, 0), rank)
             kind, _, data = wanted[p.name]
             slices[p.name] = kind, tuple(sizes), cut(data, p.dims, WIDTHS[kind], starts, sizes)
-        same(shown(os.path.join(out, f"rank_{rank}")), slices)
+        same(values_in(os.path.join(out, f"rank_{rank}")), slices)
 
 
 def random_case(seed):
@@ -207,7 +199,7 @@ def shown_as_stored(directory):
     """without --dequantize new element types are shown as they are stored"""
     source, _ = model_of(directory, "deepseek_v4-f4")
     with as_hf(source) as mount:
-        same(shown(mount.path), shown(source))
+        same(values_in(mount.path), values_in(source))
     listing = run_json("ls", source)["model"]["types"]
     check({"Float8E8M0FNU", "Float4E2M1FNx2"} <= {t["dtype"] for t in listing}, listing)
     refused(run("export", source, directory + "/out", "--format", "ckpt"), INPUT,
@@ -219,7 +211,7 @@ def cast_afterwards(directory):
     """--cast converts what --dequantize made"""
     source = small(directory)
     compare_export(directory, source,
-                   dense(shown(source), json.loads(content(source + "/config.json")), "F16"),
+                   dense(values_in(source), json.loads(content(source + "/config.json")), "F16"),
                    "--dequantize", "bfloat16", "--cast", "float16")
 
 
@@ -265,7 +257,7 @@ def lazily_wrong(directory):
             write(path, safetensors_bytes(tensors))
     with as_hf(source, "--dequantize", "bfloat16") as mount:
         try:
-            shown(mount.path)
+            values_in(mount.path)
             check(False, "groups that point outside are shown")
         except OSError as error:
             check(error.errno == errno.EIO, error)

@@ -20,14 +20,14 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from adapters import Adapter, Drawer, PREFIX, merged, shown  # noqa: E402
+from adapters import Adapter, Drawer, PREFIX, merged  # noqa: E402
 from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
 from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
-from safetensors_format import safetensors_bytes  # noqa: E402
+from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
 TESTS = []
@@ -78,7 +78,7 @@ def exported(directory, source, *options):
     out = os.path.join(directory, "out")
     got = run("export", source, out, "--format", "hf", *options)
     check(got.status == GOOD, got)
-    return shown(out)
+    return values_in(out)
 
 
 @test
@@ -116,7 +116,7 @@ def links_and_colons(directory):
     for words, scale in (("", 1), (":2", 2)):
         with Mounted(source, described=True, extra=[
                 "--format", "hf", "--lora", directory + "/a:b" + words]) as mount:
-            same(shown(mount.path), merged(model, [(adapter, scale)]))
+            same(values_in(mount.path), merged(model, [(adapter, scale)]))
             check("1 tensors are merged, 0 are replaced" in mount.log(), mount.log())
 
 
@@ -131,7 +131,7 @@ def one_cache(directory):
             with Mounted(source, described=True, extra=[
                     "--format", "hf", "--cache", "on", "--cache-dir", directory + "/cache",
                     *words]) as mount:
-                same(shown(mount.path), wanted)
+                same(values_in(mount.path), wanted)
 
 
 @test
@@ -142,7 +142,7 @@ def adapter_changes(directory):
     with Mounted(source, described=True, extra=["--format", "hf", "--lora", at]) as mount:
         flip(at + "/adapter_model.safetensors", -1)
         try:
-            shown(mount.path)
+            values_in(mount.path)
             check(False, "bytes of a changed adapter are shown")
         except OSError as error:
             check(error.errno in (errno.ESTALE, errno.EIO), error)
@@ -257,7 +257,7 @@ def wrong_bases(directory):
             "weights: mount SOURCE with --dequantize, and use the mount as SOURCE")
     with Mounted(fp8, described=True, extra=[
             "--format", "hf", "--dequantize", "bfloat16"]) as mount:
-        wanted = merged(shown(mount.path), [(adapter, 1)])
+        wanted = merged(values_in(mount.path), [(adapter, 1)])
         same(exported(directory, mount.path, "--lora", at), wanted)
 
 
@@ -321,7 +321,7 @@ def as_model(case):
     out = os.path.join(case.directory, "out")
     got = run("export", case.source, out, "--format", "hf", *case.options)
     check(got.status == GOOD, got)
-    same(shown(out), case.wanted)
+    same(values_in(out), case.wanted)
     check(run("verify", case.source, out, "--format", "hf", *case.options).status == GOOD,
           "verify")
 
@@ -345,7 +345,7 @@ def as_chunks(case):
     out = os.path.join(case.directory, "out")
     got = run("export", source, out, "--format", "hf", *case.options)
     check(got.status == GOOD, got)
-    same(shown(out), case.wanted)
+    same(values_in(out), case.wanted)
 
 
 def as_ranks(case, *options, shapes=None):
@@ -386,7 +386,7 @@ def as_mount(case):
                 data = content(os.path.join(mount.path, name))
                 for at, part in parts:
                     check(data[at:at + len(part)] == part, f"{name} at {at}")
-        same(shown(mount.path), case.wanted)
+        same(values_in(mount.path), case.wanted)
 
 
 WAYS = (as_model, as_model, as_cast, as_form, as_chunks, as_ranks, as_mindspore, as_mount)

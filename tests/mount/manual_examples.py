@@ -23,13 +23,14 @@ sys.path.insert(0, LIB)
 
 import documents  # noqa: E402
 import memcached  # noqa: E402
-from adapters import Adapter, shown  # noqa: E402
+from adapters import Adapter  # noqa: E402
 from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import GOOD, PLAIN, run  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import Server, set_environment  # noqa: E402
+from safetensors_format import values_in  # noqa: E402
 
 DATA = os.path.join(TOP, "tests", "data")
 DEMO = os.path.join(DATA, "demo")
@@ -158,7 +159,7 @@ class Place:
             os.symlink(target, os.path.join(self.work, name))
         write(os.path.join(self.work, "train.py"), TRAIN.encode())
         module = "model.layers.0.self_attn.q_proj"
-        rows, columns = shown(self.hf)[module + ".weight"][1]
+        rows, columns = values_in(self.hf)[module + ".weight"][1]
         adapter = Adapter()
         adapter.add(module, ("F32", (4, columns), bytes(16 * columns)),
                     ("F32", (rows, 4), bytes(16 * rows)), 2)

@@ -83,17 +83,16 @@ def values(tensor):
 
 
 def compare(tap, case, directory, exact):
-    from adapters import shown
     from demands import content
     from rsh_cli import GOOD, run
-    from safetensors_format import Tensors
+    from safetensors_format import Tensors, values_in
     out = os.path.join(directory, "out")
     said = run("export", os.path.join(directory, "model"), out, "--format", "hf", "--lora",
                os.path.join(directory, "adapter"))
     if said.status != GOOD:
         return tap.ok(False, case, repr(said))
     wanted = Tensors(content(os.path.join(directory, "merged.safetensors"))).values()
-    got, differ, n, far = shown(out), 0, 0, 0
+    got, differ, n, far = values_in(out), 0, 0, 0
     if {k: v[:2] for k, v in got.items()} != {k: v[:2] for k, v in wanted.items()}:
         return tap.ok(False, case, f"{sorted(got)} instead of {sorted(wanted)}")
     for name, tensor in wanted.items():

@@ -328,16 +328,12 @@ def bfloat16_of(values):
 def arrays(path):
     """{name: (type, array of bytes, 2-byte or 4-byte numbers)} of a directory."""
     import numpy
-    from safetensors_format import Tensors
+    from safetensors_format import values_in
     found = {}
-    for name in sorted(os.listdir(path)):
-        if not name.endswith(".safetensors"):
-            continue
-        with open(os.path.join(path, name), "rb") as f:
-            for tensor, (kind, shape, data) in Tensors(f.read()).values().items():
-                width = {"BF16": numpy.uint16, "F32": numpy.uint32,
-                         "I64": numpy.uint64}.get(kind, numpy.uint8)
-                found[tensor] = kind, numpy.frombuffer(data, width).reshape(shape)
+    for name, (kind, shape, data) in values_in(path).items():
+        width = {"BF16": numpy.uint16, "F32": numpy.uint32,
+                 "I64": numpy.uint64}.get(kind, numpy.uint8)
+        found[name] = kind, numpy.frombuffer(data, width).reshape(shape)
     return found
 
 
