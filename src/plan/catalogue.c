@@ -244,6 +244,34 @@ int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 	return 0;
 }
 
+int rsh_catalogue_add_record(struct rsh_catalogue *c, uint32_t file,
+			     const struct rsh_ckpt_index *ix, uint32_t record,
+			     uint32_t *number, struct rsh_error *err)
+{
+	const struct rsh_record *r = &ix->records[record];
+	const int64_t *dims = rsh_record_dims(ix, r);
+	const struct rsh_holder holder = { 0, file, record };
+	struct rsh_box box = { .n_dims = r->n_dims };
+	struct rsh_tensor t = {
+		.name = r->name, .dtype = (enum rsh_dtype)r->dtype,
+		.n_dims = r->n_dims, .dims = box.size, .first_file = file,
+	};
+	struct rsh_cut *cut;
+	int rc;
+
+	for (uint32_t d = 0; d < r->n_dims; d++)
+		box.size[d] = (uint64_t)dims[d];
+	rc = rsh_cut_of_boxes(box.size, r->n_dims, &box, 1, &cut, err);
+	if (rc)
+		return rc;
+	t.cut = rsh_catalogue_keep_cut(c, cut);
+	if (t.cut)
+		t.copies = rsh_catalogue_keep_copies(c, t.cut, &holder, 1,
+						     true);
+	return t.copies && rsh_catalogue_add(c, &t, number) == 0 ? 0 :
+	       rsh_error_nomem(err);
+}
+
 /* ---- queries ---- */
 
 const struct rsh_ckpt_index *rsh_catalogue_index(const struct rsh_catalogue *c,

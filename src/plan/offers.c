@@ -35,6 +35,32 @@ struct offering {
 	uint32_t n_names;
 };
 
+/* ---- offers of tensors as they are ---- */
+
+const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,
+					   const struct rsh_offer *o)
+{
+	const struct rsh_recipe_part *p = o->parts;
+	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
+		c->tensors[p->tensor] : NULL;
+
+	if (!t || t->n_dims != o->n_dims)
+		return NULL;
+	for (uint32_t d = 0; d < o->n_dims; d++)
+		if (p->axis[d] != d || p->base[d] ||
+		    (d > 0 && t->dims[d] != o->dims[d]))
+			return NULL;
+	return t;
+}
+
+const struct rsh_tensor *rsh_offer_tensor(const struct rsh_catalogue *c,
+					  const struct rsh_offer *o)
+{
+	const struct rsh_tensor *t = rsh_offer_rows_of(c, o);
+
+	return t && (o->n_dims == 0 || t->dims[0] == o->dims[0]) ? t : NULL;
+}
+
 /* ---- functions for the plan ---- */
 
 static const char *offers_written(const void *ctx, uint32_t name)

@@ -100,33 +100,38 @@ uint64_t rsh_factors_bytes(const struct rsh_scales *s, uint64_t chunk)
 	return rsh_max_u64(bytes, sizeof(float));
 }
 
-/* Reads numbers of a matrix: `rank` of each row from `from` on, n of them.  They
- * become [n][rank], or [rank][n] if `across`.  `turned` means that the matrix is
- * stored with rows and columns exchanged. */
-static int factors_load_one(struct rsh_scales_read *r,
-			    const struct rsh_tensor *t, bool turned,
-			    bool across, uint64_t from, uint64_t n,
-			    uint64_t rank, float *out)
+/* Numbers of a matrix: `rank` of each of n rows.  They become [n][rank], or
+ * [rank][n] if `across`. */
+struct factor {
+	const struct rsh_tensor *t;
+	bool turned; /* it is stored with rows and columns exchanged */
+	bool across;
+	uint64_t from, n, rank;
+};
+
+static int factors_load_one(struct rsh_scales_read *r, const struct factor *f,
+			    float *out)
 {
+	const uint64_t n = f->n * f->rank;
 	cleanup_free uint8_t *raw = NULL;
 	cleanup_free float *wide = NULL;
 	struct rsh_box box = { .n_dims = 2 };
 	int rc;
 
-	box.from[turned] = from;
-	box.size[turned] = n;
-	box.size[!turned] = rank;
-	rc = rsh_scales_read_box(r, t, &box, &raw);
+	box.from[f->turned] = f->from;
+	box.size[f->turned] = f->n;
+	box.size[!f->turned] = f->rank;
+	rc = rsh_scales_read_box(r, f->t, &box, &raw);
 	if (rc)
 		return rc;
-	if (turned == across) {
-		rsh_scaled_widen(t->dtype, raw, n * rank, out);
+	if (f->turned == f->across) {
+		rsh_scaled_widen(f->t->dtype, raw, n, out);
 		return 0;
 	}
-	wide = rsh_alloc_array((size_t)(n * rank), sizeof(*wide));
+	wide = rsh_alloc_array((size_t)n, sizeof(*wide));
 	if (!wide)
 		return -ENOMEM;
-	rsh_scaled_widen(t->dtype, raw, n * rank, wide);
+	rsh_scaled_widen(f->t->dtype, raw, n, wide);
 	for (uint64_t i = 0; i < box.size[0]; i++)
 		for (uint64_t k = 0; k < box.size[1]; k++)
 			out[k * box.size[0] + i] = wide[i * box.size[1] + k];
@@ -141,15 +146,17 @@ int rsh_factors_load(struct rsh_scales_read *r, uint64_t chunk, float *out)
 	for (uint32_t i = 0; rc == 0 && i < b.q->n_adapters; i++) {
 		const struct rsh_factors *f = &b.q->factors[i];
 		const uint64_t rank = b.q->adapters[i].rank;
+		const struct factor both[] = {
+			{ f->rows, f->rows_turned, false, b.from[0], b.n[0],
+			  rank },
+			{ f->columns, !f->columns_turned, true, b.from[1],
+			  b.n[1], rank },
+		};
 
-		rc = factors_load_one(r, f->rows, f->rows_turned, false,
-				      b.from[0], b.n[0], rank, out);
-		out += b.n[0] * rank;
-		if (rc == 0)
-			rc = factors_load_one(r, f->columns,
-					      !f->columns_turned, true,
-					      b.from[1], b.n[1], rank, out);
-		out += b.n[1] * rank;
+		for (unsigned k = 0; rc == 0 && k < 2; k++) {
+			rc = factors_load_one(r, &both[k], out);
+			out += both[k].n * rank;
+		}
 	}
 	return rc;
 }

@@ -48,24 +48,15 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 
 #define SAME_BYTES ((uint64_t)1024 * 1024) /* rows that are read at once */
 
-/* Returns the tensor of which an offer has the first rows, NULL if it is made
- * in another way. */
+/* Returns the tensor of which an offer has the first rows, NULL if its elements
+ * are not read as they are stored. */
 static const struct rsh_tensor *same_tensor(const struct rsh_catalogue *c,
 					    const struct rsh_offer *o)
 {
-	const struct rsh_tensor *t;
+	const struct rsh_tensor *t = rsh_offer_rows_of(c, o);
 
-	if (o->n_parts != 1 || o->n_dims == 0)
-		return NULL;
-	t = c->tensors[o->parts->tensor];
-	if (t->quantised || t->wide_bf16 || !t->copies ||
-	    t->n_dims != o->n_dims)
-		return NULL;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (o->parts->axis[d] != d || o->parts->base[d] ||
-		    (d > 0 && o->dims[d] != t->dims[d]))
-			return NULL;
-	return t;
+	return t && o->n_dims > 0 && !t->quantised && !t->wide_bf16 &&
+	       t->copies ? t : NULL;
 }
 
 static int same_read(struct rsh_source *source, const struct rsh_catalogue *c,

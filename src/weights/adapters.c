@@ -58,38 +58,18 @@ adapting_bad(const struct adapting *w, const char *name, int code,
 
 /* ---- tensors of the adapter ---- */
 
-/* Makes the tensor of a record: it is whole, and in one file. */
 static int adapting_tensor(struct adapting *w, const struct rsh_record *r,
 			   const struct rsh_tensor **out,
 			   struct rsh_error *err)
 {
-	const int64_t *dims = rsh_record_dims(w->index, r);
-	const struct rsh_holder holder = {
-		0, w->adapters[w->a].file, (uint32_t)(r - w->index->records),
-	};
-	struct rsh_box box = { .n_dims = r->n_dims };
-	struct rsh_tensor t = {
-		.name = r->name, .dtype = (enum rsh_dtype)r->dtype,
-		.n_dims = r->n_dims, .dims = box.size,
-		.first_file = holder.file,
-	};
-	struct rsh_cut *cut;
 	uint32_t number;
-	int rc;
+	const int rc = rsh_catalogue_add_record(
+		w->cat, w->adapters[w->a].file, w->index,
+		(uint32_t)(r - w->index->records), &number, err);
 
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		box.size[d] = (uint64_t)dims[d];
-	rc = rsh_cut_of_boxes(box.size, r->n_dims, &box, 1, &cut, err);
-	if (rc)
-		return rc;
-	t.cut = rsh_catalogue_keep_cut(w->cat, cut);
-	if (t.cut)
-		t.copies = rsh_catalogue_keep_copies(w->cat, t.cut, &holder, 1,
-						     true);
-	if (!t.copies || rsh_catalogue_add(w->cat, &t, &number))
-		return rsh_error_nomem(err);
-	*out = w->cat->tensors[number];
-	return 0;
+	if (rc == 0)
+		*out = w->cat->tensors[number];
+	return rc;
 }
 
 /* Finds a record by its name; NULL: there is none. */
@@ -165,35 +145,31 @@ static void name_without(char *name, const char *part)
 
 /* ---- merging ---- */
 
-/* Returns the tensor of the catalogue that an offer is; NULL with a sentence if
- * adapters cannot be added to it. */
-static const struct rsh_tensor *adapting_plain(const struct adapting *w,
-					       const struct rsh_offer *o,
-					       const char *name,
-					       struct rsh_error *err)
-{
-	const struct rsh_recipe_part *p = o->parts;
-	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
-		w->cat->tensors[p->tensor] : NULL;
-	const char *text = rsh_names_text(w->cat->names, o->name);
-	bool same = t && t->n_dims == o->n_dims;
+/* The two matrices of a module, A [rank, in] and B [out, rank]. */
+struct pair {
+	const char *name;   /* of A */
+	const char *module;
+	struct rsh_offer *weight; /* [out, in], or [in, out] if it is turned */
+	bool embeds, turned;
+	const struct rsh_tensor *a, *b;
+};
 
-	for (uint32_t d = 0; same && d < o->n_dims; d++)
-		same = p->axis[d] == d && !p->base[d] &&
-		       t->dims[d] == o->dims[d];
-	if (!same) {
-		adapting_bad(w, name, ENOTSUP, err, "cannot be merged: %.400s is "
-			     "in the source in several parts, or transposed",
-			     text);
-		return NULL;
-	}
-	if (t->wide_bf16 || t->quantised || !rsh_quantised_plain(o->dtype)) {
-		adapting_bad(w, name, ENOTSUP, err, "cannot be merged: %.400s is "
-			     "not stored as BFloat16, Float16 or Float32",
-			     text);
-		return NULL;
-	}
-	return t;
+/* Checks that adapters can be added to an offer. */
+static int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
+			  const char *name, struct rsh_error *err)
+{
+	const struct rsh_tensor *t = rsh_offer_tensor(w->cat, o);
+	const char *text = rsh_names_text(w->cat->names, o->name);
+
+	if (!t)
+		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
+				    "%.400s is in the source in several parts, "
+				    "or transposed", text);
+	if (t->wide_bf16 || t->quantised || !rsh_quantised_plain(o->dtype))
+		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
+				    "%.400s is not stored as BFloat16, Float16 "
+				    "or Float32", text);
+	return 0;
 }
 
 static struct change *adapting_change(struct adapting *w,
@@ -222,79 +198,65 @@ static int adapting_check_factor(const struct adapting *w, const char *name,
 	return 0;
 }
 
-/* Checks the shapes of A [rank, in] and B [out, rank] with the weight [out, in],
- * or [in, out] if it is `turned`. */
-static int adapting_check_shapes(const struct adapting *w, const char *name,
-				 const char *module, const struct rsh_tensor *a,
-				 const struct rsh_tensor *b,
-				 const struct rsh_offer *o, bool turned,
+static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
 				 struct rsh_error *err)
 {
-	const uint64_t rank =
-		rsh_adapter_config_rank(w->adapters[w->a].config, module);
+	const uint64_t rank = rsh_adapter_config_rank(
+		w->adapters[w->a].config, m->module);
+	const struct rsh_tensor *rows = m->turned ? m->a : m->b;
+	const struct rsh_tensor *columns = m->turned ? m->b : m->a;
+	const uint64_t product[] = { rows->dims[m->turned],
+				     columns->dims[!m->turned] };
+	const struct rsh_offer *o = m->weight;
 
-	if (a->dims[0] != rank || b->dims[1] != rank)
-		return adapting_bad(w, name, EINVAL, err, "has rank %llu, its "
-				    "other matrix %llu, and %s says %llu",
-				    (unsigned long long)a->dims[0],
-				    (unsigned long long)b->dims[1],
+	if (m->a->dims[0] != rank || m->b->dims[1] != rank)
+		return adapting_bad(w, m->name, EINVAL, err, "has rank %llu, "
+				    "its other matrix %llu, and %s says %llu",
+				    (unsigned long long)m->a->dims[0],
+				    (unsigned long long)m->b->dims[1],
 				    RSH_ADAPTER_CONFIG_NAME,
 				    (unsigned long long)rank);
-	if (o->n_dims != 2 || o->dims[turned] != b->dims[0] ||
-	    o->dims[!turned] != a->dims[1])
-		return adapting_bad(w, name, EINVAL, err, "and its other matrix "
-				    "give a product of [%llu,%llu], but %.400s "
-				    "has another shape",
-				    (unsigned long long)(turned ? a->dims[1] :
-								  b->dims[0]),
-				    (unsigned long long)(turned ? b->dims[0] :
-								  a->dims[1]),
+	if (o->n_dims != 2 || o->dims[0] != product[0] ||
+	    o->dims[1] != product[1])
+		return adapting_bad(w, m->name, EINVAL, err, "and its other "
+				    "matrix give a product of [%llu,%llu], but "
+				    "%.400s has another shape",
+				    (unsigned long long)product[0],
+				    (unsigned long long)product[1],
 				    rsh_names_text(w->cat->names, o->name));
 	return 0;
 }
 
 /* Adds the product of two matrices to the weight of a module. */
-static int adapting_add(struct adapting *w, const char *name,
-			const char *module, struct rsh_offer *o,
-			const struct rsh_record *first,
-			const struct rsh_record *second, bool embeds,
+static int adapting_add(struct adapting *w, const struct pair *m,
 			struct rsh_error *err)
 {
 	const struct rsh_adapter *by = &w->adapters[w->a];
-	const bool turned = embeds || rsh_adapter_config_is_turned(by->config);
-	const struct rsh_tensor *a = NULL, *b = NULL;
 	struct change *c;
-	int rc = adapting_plain(w, o, name, err) ? 0 : -ENOTSUP;
+	int rc = adapting_check_factor(w, m->name, m->a, err);
 
 	if (rc == 0)
-		rc = adapting_tensor(w, first, &a, err);
-	if (rc == 0)
-		rc = adapting_tensor(w, second, &b, err);
-	if (rc == 0)
-		rc = adapting_check_factor(w, name, a, err);
-	if (rc == 0)
 		rc = adapting_check_factor(w, rsh_names_text(w->cat->names,
-							     second->name),
-					   b, err);
+							     m->b->name),
+					   m->b, err);
 	if (rc == 0)
-		rc = adapting_check_shapes(w, name, module, a, b, o, turned,
-					   err);
+		rc = adapting_check_shapes(w, m, err);
 	if (rc)
 		return rc;
-	c = adapting_change(w, o);
+	c = adapting_change(w, m->weight);
 	if (!c)
 		return rsh_error_nomem(err);
 	/* PEFT multiplies a Float32 by a Python number, as Float32. */
 	c->by[c->n] = (struct rsh_low_rank){
-		.rank = (uint32_t)a->dims[0],
+		.rank = (uint32_t)m->a->dims[0],
 		.scale = (float)(by->scale *
 				 rsh_adapter_config_scaling(by->config,
-							    module)),
-		.rounds = embeds,
+							    m->module)),
+		.rounds = m->embeds,
 	};
-	c->factors[c->n++] = turned ?
-		(struct rsh_factors){ a, b, true, true } :
-		(struct rsh_factors){ b, a, false, false };
+	c->factors[c->n++] = m->turned ?
+		(struct rsh_factors){ m->a, m->b, true, true } :
+		(struct rsh_factors){ m->b, m->a, false, false };
 	w->done[w->a].n_merged++;
 	return 0;
 }
@@ -308,7 +270,13 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	const char *rest = name + stem + strlen(matrices[kind].mark);
 	char other[ADAPTER_TEXT], weight[ADAPTER_TEXT], module[ADAPTER_TEXT];
 	const struct rsh_record *second;
-	struct rsh_offer *o;
+	struct pair m = {
+		.name = name, .module = module, .embeds = matrices[kind].embeds,
+		.turned = matrices[kind].embeds ||
+			  rsh_adapter_config_is_turned(
+				  w->adapters[w->a].config),
+	};
+	int rc;
 
 	snprintf(other, sizeof(other), "%.*s%s%s", (int)stem, name,
 		 matrices[kind].other, rest);
@@ -322,12 +290,16 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 		 (int)(stem - strlen(prefix)), name + strlen(prefix));
 	snprintf(weight, sizeof(weight), "%.*s.weight",
 		 (int)(stem - strlen(prefix)), name + strlen(prefix));
-	o = adapting_offer(w, weight);
-	if (!o)
+	m.weight = adapting_offer(w, weight);
+	if (!m.weight)
 		return adapting_bad(w, name, EINVAL, err, "changes %.400s, which "
 				    "is not in the source", weight);
-	return adapting_add(w, name, module, o, r, second,
-			    matrices[kind].embeds, err);
+	rc = adapting_plain(w, m.weight, name, err);
+	if (rc == 0)
+		rc = adapting_tensor(w, r, &m.a, err);
+	if (rc == 0)
+		rc = adapting_tensor(w, second, &m.b, err);
+	return rc ? rc : adapting_add(w, &m, err);
 }
 
 /* ---- replacing ---- */
@@ -434,6 +406,7 @@ static int adapting_make(struct adapting *w, const struct change *c,
 	struct rsh_quantised *q =
 		rsh_arena_array(w->arena, struct rsh_quantised, 1);
 	struct rsh_tensor t;
+	uint32_t number;
 
 	if (!p || !q)
 		return rsh_error_nomem(err);
@@ -446,13 +419,9 @@ static int adapting_make(struct adapting *w, const struct change *c,
 		q->factors = c->factors;
 		t.quantised = q;
 	}
-	p->box.n_dims = o->n_dims;
-	for (uint32_t d = 0; d < o->n_dims; d++) {
-		p->box.size[d] = o->dims[d];
-		p->axis[d] = (uint8_t)d;
-	}
-	if (rsh_catalogue_add(w->cat, &t, &p->tensor))
+	if (rsh_catalogue_add(w->cat, &t, &number))
 		return rsh_error_nomem(err);
+	rsh_recipe_same(w->cat, number, p);
 	o->n_parts = 1;
 	o->parts = p;
 	o->n_factored = 0;

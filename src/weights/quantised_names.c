@@ -65,15 +65,9 @@ const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
 					 const struct rsh_offer *o,
 					 struct rsh_error *err)
 {
-	const struct rsh_recipe_part *p = o->parts;
-	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
-		w->cat->tensors[p->tensor] : NULL;
-	bool same = t && t->n_dims == o->n_dims;
+	const struct rsh_tensor *t = rsh_offer_tensor(w->cat, o);
 
-	for (uint32_t d = 0; same && d < o->n_dims; d++)
-		same = p->axis[d] == d && !p->base[d] &&
-		       t->dims[d] == o->dims[d];
-	if (same)
+	if (t)
 		return t;
 	rsh_error_set(err, ENOTSUP, "%s is quantised, and is in the source in "
 		      "several parts, or transposed",

@@ -159,6 +159,11 @@ rsh_catalogue_keep_copies(struct rsh_catalogue *c, const struct rsh_cut *cut,
  * and its number, or -ENOMEM. */
 int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 		      uint32_t *number);
+/* Adds the tensor that a record of the file has whole; it is in no other file.
+ * 0 and its number, or -errno with a sentence. */
+int rsh_catalogue_add_record(struct rsh_catalogue *c, uint32_t file,
+			     const struct rsh_ckpt_index *ix, uint32_t record,
+			     uint32_t *number, struct rsh_error *err);
 
 /* ---- queries ---- */
 

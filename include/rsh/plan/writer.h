@@ -31,6 +31,13 @@ struct rsh_offer {
 	const struct rsh_factored_part *factored;
 };
 
+/* Return the tensor of the catalogue that an offer is unchanged, or of which it
+ * is the first rows; NULL if the offer is made in another way. */
+const struct rsh_tensor *rsh_offer_tensor(const struct rsh_catalogue *c,
+					  const struct rsh_offer *o);
+const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,
+					   const struct rsh_offer *o);
+
 /* Offers of one catalogue. */
 struct rsh_offers {
 	struct rsh_catalogue *cat; /* the caller's */

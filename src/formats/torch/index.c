@@ -215,35 +215,6 @@ struct torch_offering {
 	uint32_t n;
 };
 
-/* Adds the record of a tensor to the catalogue. */
-static int offer_add_record(struct torch_offering *o, uint32_t record,
-			    uint32_t *number, struct rsh_error *err)
-{
-	const struct rsh_ckpt_index *ix = o->view->index[0];
-	const struct rsh_record *r = &ix->records[record];
-	const int64_t *dims = rsh_record_dims(ix, r);
-	const struct rsh_holder holder = { 0, 0, record };
-	struct rsh_box box = { .n_dims = r->n_dims };
-	struct rsh_tensor t = {
-		.name = r->name, .dtype = (enum rsh_dtype)r->dtype,
-		.n_dims = r->n_dims, .dims = box.size,
-	};
-	struct rsh_cut *cut;
-	int rc;
-
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		box.size[d] = (uint64_t)dims[d];
-	rc = rsh_cut_of_boxes(box.size, r->n_dims, &box, 1, &cut, err);
-	if (rc)
-		return rc;
-	t.cut = rsh_catalogue_keep_cut(o->cat, cut);
-	if (t.cut)
-		t.copies = rsh_catalogue_keep_copies(o->cat, t.cut, &holder, 1,
-						     true);
-	return t.copies && rsh_catalogue_add(o->cat, &t, number) == 0 ? 0 :
-	       rsh_error_nomem(err);
-}
-
 /* Makes the part of a tensor whose elements are contiguous. */
 static int offer_part(struct torch_offering *o,
 		      const struct rsh_torch_tensor *t,
@@ -373,7 +344,9 @@ static int offer_tensor(struct torch_offering *o,
 	if (!r)
 		return rsh_error_set(err, ESTALE, "tensor %s is no longer "
 				     "where it was", t->name);
-	rc = offer_add_record(o, (uint32_t)(r - ix->records), &number, err);
+	rc = rsh_catalogue_add_record(o->cat, 0, ix,
+				      (uint32_t)(r - ix->records), &number,
+				      err);
 	if (rc)
 		return rc;
 	rsh_torch_layout(t, &l);
