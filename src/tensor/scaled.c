@@ -59,9 +59,14 @@ void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes)
 		*bytes = rsh_dtype_size(packing_type(p));
 		return;
 	}
-	*elements = p == RSH_PACK_AWQ || p == RSH_PACK_GPTQ ? 8 :
+	*elements = p == RSH_PACK_AWQ ? 8 :
 		    p == RSH_PACK_E2M1 || p == RSH_PACK_U4 ? 2 : 1;
-	*bytes = *elements == 8 ? 4 : 1;
+	*bytes = p == RSH_PACK_AWQ || p == RSH_PACK_GPTQ ? 4 : 1;
+}
+
+uint32_t rsh_packing_rows(enum rsh_packing p)
+{
+	return p == RSH_PACK_GPTQ ? 8 : 1;
 }
 
 /* ---- small numbers ---- */
@@ -129,8 +134,15 @@ static void scaled_awq(const uint8_t *in, uint64_t n, float *out)
 		out[i] = scaled_nibble(in + i / 8 * 4, scaled_awq_order[i % 8]);
 }
 
-static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
-			   float *out)
+/* Each word has a number of this row. */
+static void scaled_gptq(const uint8_t *in, uint64_t row, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = in[4 * i + row % 8 / 2] >> 4 * (row % 2) & 15;
+}
+
+static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t row,
+			   uint64_t n, float *out)
 {
 	switch (p) {
 	case RSH_PACK_E4M3:
@@ -140,8 +152,10 @@ static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
 		scaled_nibbles(scaled_e2m1, in, n, out);
 		break;
 	case RSH_PACK_U4:
-	case RSH_PACK_GPTQ:
 		scaled_nibbles(scaled_u4, in, n, out);
+		break;
+	case RSH_PACK_GPTQ:
+		scaled_gptq(in, row, n, out);
 		break;
 	case RSH_PACK_U8:
 		for (uint64_t i = 0; i < n; i++)
@@ -209,7 +223,8 @@ static uint64_t scaled_stretch(const struct rsh_scaled *m, uint64_t c)
 static void scaled_row(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 		       uint64_t n, float *v)
 {
-	const uint64_t line = (row / m->block[0] - m->first_row) *
+	const uint64_t line = (m->groups ? m->groups[row] :
+			       row / m->block[0] - m->first_row) *
 			      m->scale_columns;
 
 	while (n) {
@@ -232,18 +247,6 @@ static void scaled_row(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 		v += run;
 		c += run;
 		n -= run;
-	}
-}
-
-/* A row of words is eight rows of the matrix; c counts elements along it. */
-static void scaled_gptq(const struct rsh_scaled *m, uint64_t row, uint64_t c,
-			uint64_t n, float *v)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		const uint64_t at = (uint64_t)m->groups[8 * row + (c + i) % 8] *
-				    m->scale_columns + (c + i) / 8;
-
-		v[i] = (v[i] - m->zeros[at]) * m->scales[at];
 	}
 }
 
@@ -439,6 +442,7 @@ void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 	}
 	while (n) {
 		const uint64_t c = first % m->columns;
+		const uint64_t row = rsh_scaled_row(m, first);
 		const uint64_t part = rsh_min_u64(rsh_min_u64(n, STEP),
 						  m->columns - c);
 		struct step s;
@@ -446,16 +450,11 @@ void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		/* Bits of an unfinished last vector are not used, but must be
 		 * numbers. */
 		memset(s.v + part, 0, sizeof(float[TOGETHER]));
-		scaled_numbers(m->packing, in, part, s.v);
+		scaled_numbers(m->packing, in, row, part, s.v);
 		if (rsh_packing_is_plain(m->packing))
-			scaled_merge(m, rsh_scaled_row(m, first),
-				     m->from[2] + c, part, s.v);
-		else if (m->packing == RSH_PACK_GPTQ)
-			scaled_gptq(m, rsh_scaled_row(m, first),
-				    m->from[2] + c, part, s.v);
+			scaled_merge(m, row, m->from[2] + c, part, s.v);
 		else
-			scaled_row(m, rsh_scaled_row(m, first), m->from[2] + c,
-				   part, s.v);
+			scaled_row(m, row, m->from[2] + c, part, s.v);
 		scaled_finish(m, part, &s, out);
 		in += part / per * bytes;
 		out += part * width;
