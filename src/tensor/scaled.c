@@ -11,6 +11,7 @@
 
 #include "rsh/tensor/codec.h"
 #include "rsh/util/checked.h"
+#include "scaled_i.h"
 
 #define BF16_NAN 0x7fc0u
 #define F16_NAN 0x7e00u
@@ -20,6 +21,8 @@
 /* Elements of a stage: a multiple of the vectors and of all units. */
 #define STEP 128
 #define TOGETHER 4
+/* A step has several blocks if these are smaller. */
+#define BLOCK_LEAST 16
 
 typedef uint8_t bytes4 __attribute__((vector_size(4)));
 typedef uint16_t halves4 __attribute__((vector_size(8)));
@@ -31,43 +34,6 @@ typedef float floats4 __attribute__((vector_size(16)));
 struct step {
 	float v[STEP + TOGETHER];
 };
-
-enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is)
-{
-	*is = type == RSH_DTYPE_BFLOAT16 || type == RSH_DTYPE_FLOAT16 ||
-	      type == RSH_DTYPE_FLOAT32;
-	return type == RSH_DTYPE_BFLOAT16 ? RSH_PACK_BF16 :
-	       type == RSH_DTYPE_FLOAT16 ? RSH_PACK_F16 : RSH_PACK_F32;
-}
-
-bool rsh_packing_is_plain(enum rsh_packing p)
-{
-	return p >= RSH_PACK_BF16;
-}
-
-/* Returns the type of elements that are not quantised. */
-static enum rsh_dtype packing_type(enum rsh_packing p)
-{
-	return p == RSH_PACK_BF16 ? RSH_DTYPE_BFLOAT16 :
-	       p == RSH_PACK_F16 ? RSH_DTYPE_FLOAT16 : RSH_DTYPE_FLOAT32;
-}
-
-void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes)
-{
-	if (rsh_packing_is_plain(p)) {
-		*elements = 1;
-		*bytes = rsh_dtype_size(packing_type(p));
-		return;
-	}
-	*elements = p == RSH_PACK_AWQ ? 8 :
-		    p == RSH_PACK_E2M1 || p == RSH_PACK_U4 ? 2 : 1;
-	*bytes = p == RSH_PACK_AWQ || p == RSH_PACK_GPTQ ? 4 : 1;
-}
-
-uint32_t rsh_packing_rows(enum rsh_packing p)
-{
-	return p == RSH_PACK_GPTQ ? 8 : 1;
-}
 
 /* ---- small numbers ---- */
 
@@ -167,7 +133,7 @@ static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t row,
 	case RSH_PACK_BF16:
 	case RSH_PACK_F16:
 	case RSH_PACK_F32:
-		rsh_scaled_widen(packing_type(p), in, n, out);
+		rsh_scaled_widen(rsh_packing_type(p), in, n, out);
 		break;
 	}
 }
@@ -212,26 +178,13 @@ static void scaled_by_columns(const struct rsh_scaled *m, uint64_t at,
 	}
 }
 
-/* Returns how many elements from column c on have scales that follow in
- * memory, or one scale. */
-static uint64_t scaled_stretch(const struct rsh_scaled *m, uint64_t c)
-{
-	return m->block[1] == 1 ? UINT64_MAX : m->block[1] - c % m->block[1];
-}
-
 /* Multiplies n elements of one row of the whole, from column c on. */
 static void scaled_row(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 		       uint64_t n, float *v)
 {
-	const uint64_t line = (m->groups ? m->groups[row] :
-			       row / m->block[0] - m->first_row) *
-			      m->scale_columns;
-
 	while (n) {
-		const uint64_t run = rsh_min_u64(n, scaled_stretch(m, c));
-		/* Columns that only fill the last unit have no scales. */
-		const uint64_t at = line + rsh_min_u64(c / m->block[1],
-						       m->scale_columns - 1);
+		const uint64_t run = rsh_min_u64(n, rsh_scaled_stretch(m, c));
+		const uint64_t at = rsh_scaled_at(m, row, c);
 
 		if (m->block[1] == 1) {
 			scaled_by_columns(m, at, run, v);
@@ -361,18 +314,12 @@ static void scaled_store_words(const float *v, uint64_t n, uint8_t *out)
 
 /* ---- decoding ---- */
 
-static bool scaled_is_step(enum rsh_dtype t)
-{
-	return t == RSH_DTYPE_BFLOAT16 || t == RSH_DTYPE_FLOAT16;
-}
-
 static void scaled_finish(const struct rsh_scaled *m, uint64_t n,
 			  struct step *s, uint8_t *out)
 {
-	/* Rounding twice to one type is rounding once. */
-	if (scaled_is_step(m->via) && m->via != m->then)
+	if (rsh_scaled_is_step(m->via, m->then))
 		scaled_round(m->via, n, s->v);
-	if (scaled_is_step(m->then) && m->then != m->to)
+	if (rsh_scaled_is_step(m->then, m->to))
 		scaled_round(m->then, n, s->v);
 	if (m->to == RSH_DTYPE_FLOAT32)
 		scaled_store_words(s->v, n, out);
@@ -385,7 +332,7 @@ static void scaled_merge(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 			 uint64_t n, float *v)
 {
 	const struct rsh_merge *all = &m->merge;
-	const bool rounds = scaled_is_step(m->then);
+	const bool rounds = rsh_scaled_is_step(m->then, RSH_DTYPE_FLOAT32);
 	const float *at = all->factors;
 	struct step more;
 
@@ -428,39 +375,96 @@ static void scaled_copy(const struct rsh_scaled *m, const uint8_t *in,
 				 bytes, out);
 }
 
-void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
-		       const uint8_t *in, uint64_t n, uint8_t *out)
+/* Returns how many elements are decoded in one step.  A step ends with a block,
+ * or with its last unit, so that the next one begins with whole vectors. */
+static uint64_t scaled_part(const struct rsh_scaled *m, uint64_t c, uint64_t n,
+			    uint32_t per)
+{
+	const uint64_t block = (rsh_scaled_stretch(m, c) + per - 1) / per * per;
+
+	n = rsh_min_u64(n, STEP);
+	return m->block[1] < BLOCK_LEAST ? n : rsh_min_u64(n, block);
+}
+
+/* Decodes up to STEP elements of one row of the whole. */
+static void scaled_step(const struct rsh_scaled *m, uint64_t row, uint64_t c,
+			uint64_t n, const uint8_t *in, uint8_t *out)
+{
+	struct step s;
+
+	/* Bits of an unfinished last vector are not used, but must be
+	 * numbers. */
+	memset(s.v + n, 0, sizeof(float[TOGETHER]));
+	scaled_numbers(m->packing, in, row, n, s.v);
+	if (rsh_packing_is_plain(m->packing))
+		scaled_merge(m, row, c, n, s.v);
+	else
+		scaled_row(m, row, c, n, s.v);
+	scaled_finish(m, n, &s, out);
+}
+
+/* Decodes what the processor's instructions can, of n elements of a row.  Returns
+ * how many. */
+static uint64_t scaled_by_processor(const struct rsh_scaled *m, uint64_t row,
+				    uint64_t c, uint64_t n, const uint8_t *in,
+				    uint8_t *out)
+{
+#ifdef __x86_64__
+	if (rsh_scaled_x86_can())
+		return rsh_scaled_x86(m, row, c, n, in, out);
+#endif
+	(void)m;
+	(void)row;
+	(void)c;
+	(void)n;
+	(void)in;
+	(void)out;
+	return 0;
+}
+
+static void scaled_decode(const struct rsh_scaled *m, uint64_t first,
+			  const uint8_t *in, uint64_t n, uint8_t *out,
+			  bool portably)
 {
 	const unsigned width = rsh_dtype_size(m->to);
 	uint32_t per, bytes;
 
 	rsh_packing_unit(m->packing, &per, &bytes);
 	if (rsh_packing_is_plain(m->packing) && !m->merge.n &&
-	    packing_type(m->packing) == m->then) {
+	    rsh_packing_type(m->packing) == m->then) {
 		scaled_copy(m, in, n * bytes, out);
 		return;
 	}
 	while (n) {
 		const uint64_t c = first % m->columns;
 		const uint64_t row = rsh_scaled_row(m, first);
-		const uint64_t part = rsh_min_u64(rsh_min_u64(n, STEP),
-						  m->columns - c);
-		struct step s;
+		const uint64_t left = rsh_min_u64(n, m->columns - c);
+		uint64_t part = 0;
 
-		/* Bits of an unfinished last vector are not used, but must be
-		 * numbers. */
-		memset(s.v + part, 0, sizeof(float[TOGETHER]));
-		scaled_numbers(m->packing, in, row, part, s.v);
-		if (rsh_packing_is_plain(m->packing))
-			scaled_merge(m, row, m->from[2] + c, part, s.v);
-		else
-			scaled_row(m, row, m->from[2] + c, part, s.v);
-		scaled_finish(m, part, &s, out);
+		if (!portably)
+			part = scaled_by_processor(m, row, m->from[2] + c, left,
+						   in, out);
+		if (!part) {
+			part = scaled_part(m, m->from[2] + c, left, per);
+			scaled_step(m, row, m->from[2] + c, part, in, out);
+		}
 		in += part / per * bytes;
 		out += part * width;
 		first += part;
 		n -= part;
 	}
+}
+
+void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
+		       const uint8_t *in, uint64_t n, uint8_t *out)
+{
+	scaled_decode(m, first, in, n, out, false);
+}
+
+void rsh_scaled_decode_portably(const struct rsh_scaled *m, uint64_t first,
+				const uint8_t *in, uint64_t n, uint8_t *out)
+{
+	scaled_decode(m, first, in, n, out, true);
 }
 
 /* ---- scales and zero points as they are stored ---- */

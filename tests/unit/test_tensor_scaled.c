@@ -83,7 +83,7 @@ static void assert_half(const uint8_t *got, uint8_t v, float scale)
 
 static void every_byte(float scale)
 {
-	uint8_t in[256], out[512];
+	uint8_t in[256], out[512], same[512];
 	const struct rsh_scaled m = {
 		.to = RSH_DTYPE_BFLOAT16, .rows = 1, .columns = 256,
 		.block = { 1, 256 }, .scales = &scale, .scale_columns = 1,
@@ -91,7 +91,9 @@ static void every_byte(float scale)
 
 	for (int i = 0; i < 256; i++)
 		in[i] = (uint8_t)i;
+	rsh_scaled_decode_portably(&m, 0, in, 256, same);
 	rsh_scaled_decode(&m, 0, in, 256, out);
+	assert_memory_equal(out, same, 512);
 	for (int i = 0; i < 256; i++)
 		assert_half(out + 2 * i, (uint8_t)i, scale);
 }
@@ -268,7 +270,7 @@ static void some_cell(struct numbers *x)
 		.to = some_type(x),
 	};
 	uint64_t n, first, down, across, at_unit;
-	uint8_t *in, *out, *zeros;
+	uint8_t *in, *out, *same, *zeros;
 	uint32_t *groups;
 	float *scales;
 
@@ -276,11 +278,11 @@ static void some_cell(struct numbers *x)
 	m.rows = 1 + numbers_below(x, 20);
 	unit_rows = rsh_packing_rows(p);
 	m.rows *= unit_rows;
-	m.columns = per * (1 + numbers_below(x, 40));
+	m.columns = per * (1 + numbers_below(x, 40 + 160 / per));
 	m.from[1] = numbers_below(x, 9) * unit_rows;
 	m.from[2] = per * numbers_below(x, 9);
 	m.block[0] = 1 + numbers_below(x, 9);
-	m.block[1] = numbers_below(x, 3) ? 1 + numbers_below(x, 40) : 1;
+	m.block[1] = numbers_below(x, 3) ? 1 + numbers_below(x, 80) : 1;
 	if (gptq)
 		m.block[1] = 1;
 	m.first_row = gptq ? 0 : m.from[1] / m.block[0];
@@ -290,6 +292,7 @@ static void some_cell(struct numbers *x)
 	down = gptq ? 7 : (m.from[1] + m.rows - 1) / m.block[0] + 1;
 	in = malloc(m.rows * m.columns / per * bytes);
 	out = malloc(4 * m.rows * m.columns);
+	same = malloc(4 * m.rows * m.columns);
 	scales = malloc(down * across * sizeof(*scales));
 	zeros = malloc(down * across);
 	groups = malloc((m.from[1] + m.rows) * sizeof(*groups));
@@ -314,7 +317,9 @@ static void some_cell(struct numbers *x)
 		n = 1 + numbers_below(x, m.columns - first % m.columns);
 		at_unit = first / m.columns / 8 * m.columns + first % m.columns;
 	}
+	rsh_scaled_decode_portably(&m, first, in + at_unit * bytes, n, same);
 	rsh_scaled_decode(&m, first, in + at_unit * bytes, n, out);
+	assert_memory_equal(out, same, n * rsh_dtype_size(m.to));
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t r = (first + i) / m.columns;
 		uint64_t c = (first + i) % m.columns, at;
@@ -331,6 +336,7 @@ static void some_cell(struct numbers *x)
 	}
 	free(in);
 	free(out);
+	free(same);
 	free(scales);
 	free(zeros);
 	free(groups);

@@ -39,6 +39,8 @@ enum rsh_packing {
 enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is);
 /* Returns whether the elements are not quantised. */
 bool rsh_packing_is_plain(enum rsh_packing p);
+/* Returns the type of such elements. */
+enum rsh_dtype rsh_packing_type(enum rsh_packing p);
 
 /* Sets how many elements of a row a unit has, and how many bytes. */
 void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes);
@@ -99,6 +101,9 @@ uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n);
  * have several rows these elements are of one row, whose units are at `in`. */
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		       const uint8_t *in, uint64_t n, uint8_t *out);
+/* Does the same as on every processor. */
+void rsh_scaled_decode_portably(const struct rsh_scaled *m, uint64_t first,
+				const uint8_t *in, uint64_t n, uint8_t *out);
 
 /* Converts n scales of this type to Float32. */
 void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
