@@ -131,7 +131,7 @@ static int peft_build(struct rsh_output_tree *t, struct rsh_error *err)
 
 const struct rsh_output rsh_output_peft = {
 	.name = "peft",
-	.digest = 2,
+	.digest = 3,
 	.suffix = ".safetensors",
 	.framing = &rsh_hf_framing,
 	.division = RSH_DIVIDE_RANKS,

@@ -16,6 +16,7 @@
 	EACH(hf) \
 	EACH(checkpoint2) \
 	EACH(dcp) \
+	EACH(hyperparallel) \
 	EACH(peft)
 
 #define RSH_OUTPUT_DECLARE(name) \
