@@ -42,6 +42,8 @@ enum rsh_output_takes {
 	/* --optimizer: without this option, the optimizer's tensors are left
 	 * out. */
 	RSH_TAKES_OPTIMIZER = 1 << 6,
+	/* The adapter of the source alone, with PEFT's names. */
+	RSH_TAKES_ADAPTER = 1 << 8,
 };
 
 struct rsh_output_tree;
@@ -55,6 +57,7 @@ struct rsh_output {
 	const char *suffix; /* of the plan's files */
 	const struct rsh_framing *framing;
 	enum rsh_division division;
+	uint64_t part_bytes; /* default of --part-size; 0: 5 GB */
 	unsigned takes;
 	/* The path of the file that shows readers that the others are complete.
 	 * An export writes it last.  NULL: there is none. */
@@ -102,6 +105,7 @@ struct rsh_output_tree {
 	const char *source_path;
 	const struct rsh_store_options *store;
 	bool partial; /* the options leave tensors out */
+	unsigned lora_alpha; /* of an adapter that is shown */
 	/* Compares a config.json with the sizes with which the weights were
 	 * made, and adds missing sizes.  NULL: the config.json is shown
 	 * unchanged.  Returns 0, 1 if it is complete and the output changes
@@ -132,11 +136,11 @@ int rsh_output_add_text(struct rsh_output_tree *t,
 /* Adds the values that are not tensors, if there are any, as a file of JSON in
  * the root.  Returns 0 or -ENOMEM. */
 int rsh_output_add_values(struct rsh_output_tree *t);
-/* Adds a file with the values to the root.  Its mode allows no more than those
+/* Adds a file with values to the root, as file `number` of these.  Its mode allows no more than those
  * of all files with values or tensors.  The arena or the output owns `name` and
  * `bytes`.  Returns 0 or -ENOMEM. */
-int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
-			       const void *bytes, size_t n);
+int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
+			       const char *name, const void *bytes, size_t n);
 /* Builds the tree of an output that has a directory for each rank and a file in
  * it.  See `build` of struct rsh_output. */
 int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err);

@@ -101,6 +101,11 @@ static const struct rsh_option table[] = {
 	{ "lora", 0, "DIR[:SCALE]", CONVERSIONS,
 	  "merge a PEFT adapter, times SCALE; may be given several times "
 	  "(default: none)", rsh_set_lora, .converts = true },
+	{ "lora-alpha", 0, "N", CONVERSIONS,
+	  "merge the LoRA adapter that SOURCE has beside its weights, trained "
+	  "with lora_alpha N (default: not merged)", rsh_set_number,
+	  .min = 1, .max = 1u << 24, .converts = true,
+	  AT(vfs.weights.lora_alpha) },
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing; show the newest checkpoint that is complete on all "
 	  "ranks", rsh_set_flag, AT(resume), .first = true },
@@ -198,7 +203,8 @@ static const struct rsh_option table[] = {
 	  .converts = true, .decides = RSH_DECIDES_OUTPUT, AT(vfs.output),
 	  .first = true },
 	{ "part-size", 0, "SIZE", CONVERSIONS,
-	  "with hf or dcp: maximum size of a file (default: 5GB)", rsh_set_size,
+	  "with hf, dcp or hyperparallel: maximum size of a file (default: 5GB; "
+	  "hyperparallel: 64MiB)", rsh_set_size,
 	  AT(vfs.plan.part_bytes), .min = 1, .converts = true,
 	  .decides = RSH_DECIDES_VALUE },
 	{ "model-files", 0, "DIR|none", CONVERSIONS,
