@@ -580,50 +580,34 @@ static bool whole_content_piece(struct rsh_piece_iter *it,
 	return true;
 }
 
-/* Gives the piece at it->pos of the slot's content. */
-static bool record_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
-{
-	if (it->f->origin != RSH_NO_FILE)
-		return whole_content_piece(it, out);
-	return (it->entered || enter_slot(it)) &&
-	       content_piece(it, it->pos, it->end - it->pos, out);
-}
-
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
+	const struct rsh_slot_list *l = it->f->list;
+	const bool is_whole = it->f->origin != RSH_NO_FILE;
+	bool found = true;
+
 	if (it->pos >= it->end)
 		return false;
 	out->file_offset = it->pos;
 	out->is_tiled = false;
-	if (it->content) {
-		if (!record_piece(it, out))
-			return false;
-		it->pos += out->length;
-		return true;
-	}
-	if (it->f->origin != RSH_NO_FILE) {
-		if (!whole_piece(it, out))
-			return false;
-		it->pos += out->length;
-		return true;
-	}
-	if (it->pos < it->f->list->header_bytes) {
-		const struct rsh_slot_list *l = it->f->list;
-
+	if (is_whole) {
+		found = it->content ? whole_content_piece(it, out) :
+				      whole_piece(it, out);
+	} else if (it->content) {
+		found = (it->entered || enter_slot(it)) &&
+			content_piece(it, it->pos, it->end - it->pos, out);
+	} else if (it->pos < l->header_bytes) {
 		out->is_header = true;
 		out->header = l->header + it->pos;
 		out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
+	} else {
+		while (it->pos >= slot_end(it)) {
+			it->slot++;
+			it->entered = false;
+		}
+		found = (it->entered || enter_slot(it)) && slot_piece(it, out);
+	}
+	if (found)
 		it->pos += out->length;
-		return true;
-	}
-	while (it->pos >= slot_end(it)) {
-		it->slot++;
-		it->entered = false;
-	}
-	if (!it->entered && !enter_slot(it))
-		return false;
-	if (!slot_piece(it, out))
-		return false;
-	it->pos += out->length;
-	return true;
+	return found;
 }
