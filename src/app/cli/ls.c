@@ -22,14 +22,6 @@ struct subject {
 	bool is_file;
 };
 
-static void subject_clear(struct subject *s)
-{
-	rsh_source_free(s->source);
-	rsh_strategy_free(s->strategy);
-	rsh_inspected_clear(&s->file);
-	rsh_names_free(s->names);
-}
-
 /* Sets an error that says what the file is, and which operand ls needs, if the
  * file is neither a checkpoint nor a strategy. */
 static int say_other_file(const char *path, int rc, struct rsh_error *err)
@@ -148,7 +140,10 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	rc = open_subject(o, &s, &err);
 	if (rc == 0)
 		rc = print_subject(o, &s, &taken, &err);
-	subject_clear(&s);
+	rsh_source_free(s.source);
+	rsh_strategy_free(s.strategy);
+	rsh_inspected_clear(&s.file);
+	rsh_names_free(s.names);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	return taken ? RSH_EXIT_GOOD : RSH_EXIT_NO;

@@ -19,12 +19,12 @@
 
 /* ---- reading ---- */
 
-/* A config.json that cannot be read is ignored, because the weights are
- * listed. */
-static int model_take_architecture(const char *path,
-				   const struct rsh_source *source,
-				   struct rsh_ls_model *m)
+int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
+		      const struct rsh_source *source,
+		      const struct rsh_source_view *view)
 {
+	const struct rsh_ckpt_index *ix = view->index[0];
+	struct rsh_source_file_info f;
 	const struct rsh_store *store = rsh_source_store(source);
 	struct rsh_model_config *config = NULL;
 	struct rsh_error why = RSH_ERROR_INIT;
@@ -32,28 +32,7 @@ static int model_take_architecture(const char *path,
 	const char *name;
 	struct rsh_stat st;
 	size_t len;
-	int rc = rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st);
-
-	if (rc == 0)
-		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-				    &rsh_model_config_file, &data, &len, &why);
-	if (rc == 0)
-		rc = rsh_model_config_parse(data, len, path, &config, &why);
-	if (rc)
-		return rc == -ENOMEM ? rc : 0;
-	name = rsh_model_config_architecture(config, 0);
-	m->architecture = name ? strdup(name) : NULL;
-	rc = name && !m->architecture ? -ENOMEM : 0;
-	rsh_model_config_free(config);
-	return rc;
-}
-
-int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
-		      const struct rsh_source *source,
-		      const struct rsh_source_view *view)
-{
-	const struct rsh_ckpt_index *ix = view->index[0];
-	struct rsh_source_file_info f;
+	int rc;
 
 	m->n_parts = rsh_source_n_files(source);
 	for (uint32_t i = 0; i < m->n_parts; i++) {
@@ -68,7 +47,21 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		m->bytes_of[r->dtype] += r->content_bytes;
 		m->bytes += r->content_bytes;
 	}
-	return model_take_architecture(path, source, m);
+	/* A config.json that cannot be read is ignored, because the weights are
+	 * listed. */
+	rc = rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st);
+	if (rc == 0)
+		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+				    &rsh_model_config_file, &data, &len, &why);
+	if (rc == 0)
+		rc = rsh_model_config_parse(data, len, path, &config, &why);
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	name = rsh_model_config_architecture(config, 0);
+	m->architecture = name ? strdup(name) : NULL;
+	rc = name && !m->architecture ? -ENOMEM : 0;
+	rsh_model_config_free(config);
+	return rc;
 }
 
 /* ---- the next command ---- */

@@ -39,34 +39,6 @@ static json_t *listed_record_json(const struct rsh_ckpt_index *ix,
 			 json_null(), "chunks", chunks);
 }
 
-static int print_records_json(const struct rsh_printer *out, const char *path,
-			      const struct rsh_inspected *file,
-			      const struct rsh_names *names)
-{
-	const struct rsh_ckpt_index *ix = file->index;
-	json_t *records = json_array(), *metadata = json_object();
-
-	for (uint32_t i = 0; i < file->meta.n_entries; i++)
-		json_object_set_new_nocheck(
-			metadata, file->meta.entries[i].key,
-			rsh_json_text(file->meta.entries[i].value));
-	for (uint32_t i = 0; i < ix->n_records; i++) {
-		const struct rsh_record *r = &ix->records[i];
-
-		json_array_append_new(
-			records, listed_record_json(ix, r, rsh_names_text(
-							names, r->name)));
-	}
-	return rsh_printer_json(
-		out, json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "file",
-			       rsh_json_text(path), "format",
-			       rsh_file_type_suffix(file->format) + 1, "bytes",
-			       rsh_json_u64(ix->file_bytes), "crc",
-			       ix->has_crc ? json_integer(ix->crc) :
-					     json_null(),
-			       "metadata", metadata, "records", records));
-}
-
 /* ---- for people ---- */
 
 static const struct rsh_column columns[] = {
@@ -128,6 +100,32 @@ int rsh_ls_records(const struct rsh_printer *out, const char *path,
 		   const struct rsh_inspected *file,
 		   const struct rsh_names *names)
 {
-	return out->json ? print_records_json(out, path, file, names) :
-			   print_records(out, file, names);
+	const struct rsh_ckpt_index *ix;
+	json_t *records;
+	json_t *metadata;
+
+	if (!out->json)
+		return print_records(out, file, names);
+	ix = file->index;
+	records = json_array();
+	metadata = json_object();
+	for (uint32_t i = 0; i < file->meta.n_entries; i++)
+		json_object_set_new_nocheck(
+			metadata, file->meta.entries[i].key,
+			rsh_json_text(file->meta.entries[i].value));
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+
+		json_array_append_new(
+			records, listed_record_json(ix, r, rsh_names_text(
+							names, r->name)));
+	}
+	return rsh_printer_json(
+		out, json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "file",
+			       rsh_json_text(path), "format",
+			       rsh_file_type_suffix(file->format) + 1, "bytes",
+			       rsh_json_u64(ix->file_bytes), "crc",
+			       ix->has_crc ? json_integer(ix->crc) :
+					     json_null(),
+			       "metadata", metadata, "records", records));
 }

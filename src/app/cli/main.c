@@ -67,36 +67,11 @@ static enum rsh_exit finish_output(enum rsh_exit status)
 	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
 }
 
-static enum rsh_exit run_command(const struct rsh_options *o)
-{
-	struct rlimit limit;
-	int rc = 0;
-
-	rsh_log_set_level(o->log_level);
-	if (o->log_to == RSH_LOG_TO_FILE)
-		rc = rsh_log_to_file(o->log_file);
-	else if (o->log_to == RSH_LOG_TO_SYSLOG)
-		rsh_log_to_syslog();
-	else if (o->log_to == RSH_LOG_TO_JOURNAL)
-		rc = rsh_log_to_journal();
-	/* The log still goes to standard error. */
-	if (rc) {
-		rsh_log_error("%s: %s", o->log_file ? o->log_file :
-			      "the journal, " RSH_LOG_JOURNAL, strerror(-rc));
-		return rsh_exit_of(rc);
-	}
-	/* A source of a thousand ranks has a thousand files. */
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-	rsh_memory_save_addresses();
-	return finish_output(commands[o->command->id](o));
-}
-
 static enum rsh_exit run_or_help(const struct rsh_options *o)
 {
 	const bool helps = o->help || o->help_all;
+	struct rlimit limit;
+	int rc = 0;
 
 	if (helps && o->unnamed) {
 		rsh_help_program(stdout, o->help_all);
@@ -109,7 +84,29 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 		if (*RSH_LACKS)
 			printf("without: %s\n", RSH_LACKS);
 	} else {
-		return run_command(o);
+		rsh_log_set_level(o->log_level);
+		if (o->log_to == RSH_LOG_TO_FILE)
+			rc = rsh_log_to_file(o->log_file);
+		else if (o->log_to == RSH_LOG_TO_SYSLOG)
+			rsh_log_to_syslog();
+		else if (o->log_to == RSH_LOG_TO_JOURNAL)
+			rc = rsh_log_to_journal();
+		/* The log still goes to standard error. */
+		if (rc) {
+			rsh_log_error("%s: %s",
+				      o->log_file ?
+					      o->log_file :
+					      "the journal, " RSH_LOG_JOURNAL,
+				      strerror(-rc));
+			return rsh_exit_of(rc);
+		}
+		/* A source of a thousand ranks has a thousand files. */
+		if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+			limit.rlim_cur = limit.rlim_max;
+			setrlimit(RLIMIT_NOFILE, &limit);
+		}
+		rsh_memory_save_addresses();
+		return finish_output(commands[o->command->id](o));
 	}
 	return finish_output(RSH_EXIT_GOOD);
 }

@@ -25,16 +25,6 @@ struct lists {
 	bool refused;
 };
 
-static void lists_clear(struct lists *l)
-{
-	free(l->wanted);
-	free(l->sources);
-	json_decref(l->json);
-	rsh_strategy_free(l->src);
-	rsh_strategy_free(l->dst);
-	rsh_names_free(l->names);
-}
-
 static uint32_t count_list_ranks(const struct rsh_strategy *s)
 {
 	return s ? s->n_stages * s->stage_ranks : 1;
@@ -127,6 +117,11 @@ int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
 		rc = rsh_error_nomem(err);
 	*refused = l.refused;
-	lists_clear(&l);
+	free(l.wanted);
+	free(l.sources);
+	json_decref(l.json);
+	rsh_strategy_free(l.src);
+	rsh_strategy_free(l.dst);
+	rsh_names_free(l.names);
 	return rc;
 }

@@ -77,21 +77,12 @@ static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
 	return f;
 }
 
-static void draw_bar(char *bar, unsigned width, unsigned percent)
-{
-	unsigned full = width * percent / 100;
-
-	for (unsigned i = 0; i < width; i++)
-		bar[i] = i < full ? '=' : i == full ? '>' : ' ';
-	bar[width] = '\0';
-}
-
 void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 		       size_t size)
 {
 	const struct figures f = figures_of(s->done, s->total, s->seconds);
 	char all[32], so_far[32], bar[MAX_LINE], figures[128];
-	int room;
+	int room, full;
 
 	if (s->width == 0) {
 		rsh_text_bytes(s->total, all, sizeof(all));
@@ -109,7 +100,10 @@ void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 	if (room >= (int)sizeof(bar))
 		room = (int)sizeof(bar) - 1;
 	if (room >= MIN_BAR) {
-		draw_bar(bar, (unsigned)room, f.percent);
+		full = room * (int)f.percent / 100;
+		for (int i = 0; i < room; i++)
+			bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+		bar[room] = '\0';
 		snprintf(text, size, "%s [%s] %s", s->what, bar, figures);
 		return;
 	}
@@ -126,19 +120,6 @@ static unsigned bar_width(FILE *out)
 
 	return ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ?
 		w.ws_col : 80;
-}
-
-static void show_bar(const struct rsh_progress *p)
-{
-	const struct rsh_progress_state s = {
-		p->what, atomic_load(&p->done), p->total,
-		rsh_clock_since(p->start), p->terminal ? bar_width(p->out) : 0,
-	};
-	char text[MAX_LINE + 128];
-
-	rsh_progress_text(&s, text, sizeof(text));
-	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
-	fflush(p->out);
 }
 
 /* Waits; returns false if the end comes first. */
@@ -160,16 +141,21 @@ static void *shower(void *arg)
 {
 	struct rsh_progress *p = arg;
 
-	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS))
-		show_bar(p);
+	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS)) {
+		const struct rsh_progress_state s = {
+			p->what,
+			atomic_load(&p->done),
+			p->total,
+			rsh_clock_since(p->start),
+			p->terminal ? bar_width(p->out) : 0,
+		};
+		char text[MAX_LINE + 128];
+
+		rsh_progress_text(&s, text, sizeof(text));
+		fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
+		fflush(p->out);
+	}
 	return NULL;
-}
-
-static bool is_terminal(FILE *out)
-{
-	const char *term = getenv("TERM");
-
-	return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
 }
 
 static int start_bar_thread(struct rsh_progress *p)
@@ -186,13 +172,14 @@ struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
 					uint64_t total, bool quiet)
 {
 	struct rsh_progress *p = quiet ? NULL : calloc(1, sizeof(*p));
+	const char *term = getenv("TERM");
 
 	if (!p)
 		return NULL;
 	p->out = out;
 	p->what = what;
 	p->total = total;
-	p->terminal = is_terminal(out);
+	p->terminal = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
 	p->start = rsh_clock_ns();
 	if (start_bar_thread(p)) {
 		free(p);

@@ -85,18 +85,6 @@ void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 
 /* ---- printing ---- */
 
-static void measure_columns(const struct rsh_table *t, size_t *widths)
-{
-	for (unsigned c = 0; c < t->n_columns; c++)
-		widths[c] = rsh_text_width(t->columns[c].title);
-	for (size_t i = 0; i < t->n; i++) {
-		size_t n = rsh_text_width(t->cells[i].text);
-
-		if (n > widths[i % t->n_columns])
-			widths[i % t->n_columns] = n;
-	}
-}
-
 /* Returns the widest column that can be made narrower, or n_columns if there is
  * none. */
 static unsigned widest(const struct rsh_table *t, const size_t *widths,
@@ -220,7 +208,14 @@ int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
 		rsh_table_free(t);
 		return -ENOMEM;
 	}
-	measure_columns(t, widths);
+	for (unsigned c = 0; c < t->n_columns; c++)
+		widths[c] = rsh_text_width(t->columns[c].title);
+	for (size_t i = 0; i < t->n; i++) {
+		size_t n = rsh_text_width(t->cells[i].text);
+
+		if (n > widths[i % t->n_columns])
+			widths[i % t->n_columns] = n;
+	}
 	if (out->width)
 		fit(t, widths, out->width);
 	for (unsigned c = 0; c < t->n_columns; c++) {

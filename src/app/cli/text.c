@@ -31,11 +31,6 @@ static locale_t text_begin(void)
 	return uselocale(utf8);
 }
 
-static bool is_utf8_tail(char c)
-{
-	return ((unsigned char)c & 0xc0) == 0x80;
-}
-
 /* Returns how many bytes the character at `s` has, and sets its columns.  A
  * byte that is not a character has one column. */
 static size_t text_character(const char *s, size_t *columns)
@@ -47,7 +42,8 @@ static size_t text_character(const char *s, size_t *columns)
 
 	*columns = 1;
 	if (n == 0 || n > MB_LEN_MAX) {
-		for (n = 1; !utf8 && is_utf8_tail(s[n]); n++)
+		for (n = 1; !utf8 && (((unsigned char)s[n] & 0xc0) == 0x80);
+		     n++)
 			;
 		return n;
 	}
