@@ -51,19 +51,13 @@ static uint64_t fs_rights(int abi)
 	       (abi >= 5 ? FS_IOCTL_DEV : 0);
 }
 
-static int version(void)
-{
-	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
-			    ASK_VERSION);
-}
-
 int rsh_landlock_new(bool abstract, bool any_port, int *abi)
 {
 	struct handled h = { 0 };
 	size_t size = sizeof(h.fs);
 	int fd;
 
-	*abi = version();
+	*abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
 	if (*abi < 1)
 		return *abi < 0 ? -errno : -ENOSYS;
 	h.fs = fs_rights(*abi);

@@ -98,14 +98,6 @@ static void allow_read(int rules, const struct rsh_options *o)
 	}
 }
 
-static void allow_loras(int rules, const struct rsh_weights_at *w)
-{
-	for (unsigned i = 0; i < w->n_loras; i++) {
-		rsh_landlock_allow(rules, w->loras[i].directory, false);
-		allow_links(rules, w->loras[i].directory);
-	}
-}
-
 /* With --steps all the options of a step are settled when it is planned: files
  * beside config.json may belong to the model. */
 static void allow_beside_config(int rules, const struct rsh_options *o)
@@ -170,7 +162,11 @@ static int allow_files(int rules, const struct rsh_options *o,
 	if (rc)
 		return rc;
 	allow_read(rules, o);
-	allow_loras(rules, &o->vfs.weights);
+	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++) {
+		rsh_landlock_allow(rules, o->vfs.weights.loras[i].directory,
+				   false);
+		allow_links(rules, o->vfs.weights.loras[i].directory);
+	}
 	allow_beside_config(rules, o);
 	/* The cache directories are created here, because nothing can be
 	 * created beside them later. */

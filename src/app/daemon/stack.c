@@ -62,16 +62,6 @@ static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
 	_exit(write(pipe, &a, sizeof(a)) != sizeof(a));
 }
 
-/* If the process does not end, init reaps it later. */
-static void end_asker(pid_t pid)
-{
-	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
-
-	kill(pid, SIGKILL);
-	for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0; i++)
-		nanosleep(&pause, NULL);
-}
-
 static struct answer ask_in_time(const char *path, const json_t *identity)
 {
 	struct answer a = { .code = -ETIMEDOUT };
@@ -92,8 +82,15 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 		 read(ends[0], &a, sizeof(a)) != sizeof(a))
 		a = (struct answer){ .code = -EIO };
 	close(ends[0]);
-	if (pid > 0)
-		end_asker(pid);
+	if (pid > 0) {
+		/* If the process does not end, init reaps it later. */
+		const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+
+		kill(pid, SIGKILL);
+		for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0;
+		     i++)
+			nanosleep(&pause, NULL);
+	}
 	return a;
 }
 
@@ -129,16 +126,6 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 
 /* ---- one process at a time ---- */
 
-/* The exclusive lock is on the directory that will be mounted on.  Daemons hold
- * a shared lock there (mounted.h), also some daemons whose mount was detached:
- * there is no wait for shared locks.  If the file system has no locks, there is
- * no wait. */
-static bool is_locked_by_another(int fd)
-{
-	return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
-	       flock(fd, LOCK_SH | LOCK_NB) != 0;
-}
-
 static int look_at_mountpoint(const struct rsh_options *o,
 			      const json_t *identity, enum rsh_stack *found,
 			      int *lock, struct rsh_error *err)
@@ -163,7 +150,9 @@ static int look_at_mountpoint(const struct rsh_options *o,
 		if (rc || *found == RSH_STACK_SAME)
 			return rc;
 		fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 && is_locked_by_another(fd)) {
+		if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) != 0 &&
+				errno == EWOULDBLOCK &&
+				flock(fd, LOCK_SH | LOCK_NB) != 0)) {
 			if (++turns > LOCK_SECONDS * 1000 / PAUSE_MS)
 				return rsh_error_set(
 					err, ETIMEDOUT, "mount point %s: "

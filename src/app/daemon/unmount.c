@@ -46,21 +46,6 @@ static void read_complaint(int fd, char *text, size_t size)
 		memmove(text, colon + 2, strlen(colon + 2) + 1);
 }
 
-static void exec_fusermount(const char *path, bool lazy, int out)
-{
-	/* LC_ALL is set because the program searches the messages. */
-	setenv("LC_ALL", "C", 1);
-	dup2(out, STDERR_FILENO);
-	if (lazy)
-		execlp("fusermount3", "fusermount3", "-u", "-z", "--", path,
-		       (char *)NULL);
-	else
-		execlp("fusermount3", "fusermount3", "-u", "--", path,
-		       (char *)NULL);
-	dprintf(STDERR_FILENO, "fusermount3: %s\n", strerror(errno));
-	_exit(1);
-}
-
 static int in_use(const char *path, struct rsh_error *err)
 {
 	return rsh_error_set(err, EBUSY, "%s: in use; --lazy detaches it and "
@@ -77,8 +62,19 @@ static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
 	if (pipe2(ends, O_CLOEXEC))
 		return rsh_error_set(err, errno, "%s", strerror(errno));
 	pid = fork();
-	if (pid == 0)
-		exec_fusermount(path, lazy, ends[1]);
+	if (pid == 0) {
+		/* LC_ALL is set because the program searches the messages. */
+		setenv("LC_ALL", "C", 1);
+		dup2(ends[1], STDERR_FILENO);
+		if (lazy)
+			execlp("fusermount3", "fusermount3", "-u", "-z", "--",
+			       path, (char *)NULL);
+		else
+			execlp("fusermount3", "fusermount3", "-u", "--", path,
+			       (char *)NULL);
+		dprintf(STDERR_FILENO, "fusermount3: %s\n", strerror(errno));
+		_exit(1);
+	}
 	close(ends[1]);
 	if (pid > 0)
 		read_complaint(ends[0], complaint, sizeof(complaint));
