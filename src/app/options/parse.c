@@ -216,41 +216,6 @@ static int common_option(char *const *argv)
 	return 0;
 }
 
-/* Moves the command's name in front of options that all commands have, and
- * returns the first word that is not such an option; NULL if there is none. */
-static const char *first_word(int argc, char **argv)
-{
-	int at = 1, words;
-	char *word;
-
-	while (at < argc && (words = common_option(argv + at)))
-		at += words;
-	word = at < argc ? argv[at] : NULL;
-	if (word && rsh_command_find(word)) {
-		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
-		argv[1] = word;
-	}
-	return word;
-}
-
-/* Removes the command's name from argv, because getopt skips argv[0] as the
- * program's name. */
-static void take_command(int *argc, char ***argv, struct rsh_options *o)
-{
-	size_t n;
-
-	o->command = *argc > 1 ? rsh_command_find((*argv)[1]) : NULL;
-	o->unnamed = !o->command;
-	if (o->unnamed) {
-		o->command = rsh_command_table(&n);
-	} else {
-		(*argc)--;
-		(*argv)++;
-	}
-	if (*argc > 1)
-		o->form = rsh_command_form(o->command, (*argv)[1]);
-}
-
 static int parse_command(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -273,13 +238,33 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
-	const char *word = first_word(argc, argv);
-	char guess[RSH_SUGGESTION_BYTES];
+	char *word, guess[RSH_SUGGESTION_BYTES];
 	cleanup_free char *why = NULL;
-	int rc;
+	int rc, at = 1, words;
+	size_t n;
 
+	/* Options that all commands have may come before the command's name,
+	 * which is moved to the front. */
+	while (at < argc && (words = common_option(argv + at)))
+		at += words;
+	word = at < argc ? argv[at] : NULL;
+	if (word && rsh_command_find(word)) {
+		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+		argv[1] = word;
+	}
 	rsh_options_init(o);
-	take_command(&argc, &argv, o);
+	/* Remove the command's name from argv, because getopt skips argv[0] as
+	 * the program's name. */
+	o->command = argc > 1 ? rsh_command_find(argv[1]) : NULL;
+	o->unnamed = !o->command;
+	if (o->unnamed) {
+		o->command = rsh_command_table(&n);
+	} else {
+		argc--;
+		argv++;
+	}
+	if (argc > 1)
+		o->form = rsh_command_form(o->command, argv[1]);
 	rc = parse_command(argc, argv, o, err);
 	if (!o->unnamed || !word || !*word || *word == '-' ||
 	    strchr(word, '/') || access(word, F_OK) == 0)
