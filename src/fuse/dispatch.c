@@ -9,18 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns what rsh_queue_begin() does.  The request can be interrupted from now
- * on. */
-static int dispatch_begin(struct rsh_request *r, bool of_page)
-{
-	r->pending = rsh_pending_new(r->server, r->req, of_page);
-	return r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
-}
-
 void rsh_op_queue(struct rsh_request *r, bool of_page)
 {
-	int rc = dispatch_begin(r, of_page);
+	int rc;
 
+	r->pending = rsh_pending_new(r->server, r->req, of_page);
+	rc = r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
 	if (rc != RSH_QUEUE_LATER)
 		r->serve(r, rc);
 	if (rc == 0)
