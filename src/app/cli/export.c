@@ -9,13 +9,12 @@
 #include <stdlib.h>
 
 #include "printer.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/copy/export.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "text.h"
 #include "work.h"
 
 /* ---- the summary ---- */

@@ -8,10 +8,7 @@
 #include "rsh/source/source.h"
 #include "rsh/strategy/derive.h"
 
-/* Each prints one kind of operand.  Returns 0 or -ENOMEM. */
-int rsh_ls_records(const struct rsh_printer *out, const char *path,
-		   const struct rsh_inspected *file,
-		   const struct rsh_names *names);
+/* Prints a strategy.  Returns 0 or -ENOMEM. */
 int rsh_ls_strategy(const struct rsh_printer *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names);
 

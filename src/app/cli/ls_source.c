@@ -15,7 +15,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "text.h"
 
 /* This is the file of one rank at one step. */
 struct step_file {

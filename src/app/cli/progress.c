@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "printer.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/thread.h"
-#include "text.h"
 
 #define BAR_PAUSE_MS 200
 #define LINE_PAUSE_MS 10000

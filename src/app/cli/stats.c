@@ -14,7 +14,6 @@
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
 #include "rsh/util/mem.h"
-#include "text.h"
 
 static const struct rsh_column figure_columns[] = {
 	{ "FIGURE" },

@@ -24,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rsh/app/exit.h"
 #include "rsh/app/mounted.h"
+#include "rsh/app/options.h"
 #include "rsh/util/log.h"
 
 /* A command is killed if it makes no progress in LOOKS_MAX looks, one after the

@@ -9,7 +9,6 @@
 
 #include "printer.h"
 #include "rsh/util/mem.h"
-#include "text.h"
 
 #define GAP 2       /* blanks between columns */
 #define NARROWEST 8 /* columns that shortening leaves at least */

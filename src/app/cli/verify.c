@@ -13,17 +13,16 @@
 
 #include "printer.h"
 #include "rsh/app/check.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/app/reading.h"
-#include "rsh/plan/conversion.h"
 #include "rsh/copy/verify.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "text.h"
 #include "work.h"
 
 /* ---- printing the answer ---- */

@@ -18,13 +18,12 @@
 #include "printer.h"
 #include "progress.h"
 #include "rsh/app/mounted.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
-#include "text.h"
 #include "warm.h"
 
 #define READ_BYTES ((size_t)1024 * 1024)

@@ -3,7 +3,7 @@
  * with the options of a mount of it alone. */
 #include "config.h"
 
-#include "step_mounts_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "rsh/app/commands.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"
 #include "rsh/source/source.h"

@@ -2,7 +2,7 @@
 /* app/options/line.c writes command lines that can be pasted into a shell. */
 #include "config.h"
 
-#include "rsh/app/line.h"
+#include "rsh/app/options.h"
 
 #include <errno.h>
 #include <stdio.h>
