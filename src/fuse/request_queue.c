@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* Each entry is a waiting request; this many use 10 MB. */
 #define MOST_WAITING 65536
 

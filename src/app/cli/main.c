@@ -93,10 +93,8 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 			rc = rsh_log_to_journal();
 		/* The log still goes to standard error. */
 		if (rc) {
-			rsh_log_error("%s: %s",
-				      o->log_file ?
-					      o->log_file :
-					      "the journal, " RSH_LOG_JOURNAL,
+			rsh_log_error("%s: %s", o->log_file ? o->log_file :
+				      "the journal, " RSH_LOG_JOURNAL,
 				      strerror(-rc));
 			return rsh_exit_of(rc);
 		}
@@ -111,19 +109,11 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 	return finish_output(RSH_EXIT_GOOD);
 }
 
-static bool say_meant(const struct rsh_options *o)
-{
-	cleanup_free char *line = rsh_options_meant(o);
-
-	if (line)
-		fprintf(stderr, "Did you mean: %s\n", line);
-	return line;
-}
-
 static int run_program(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char shown[2 * RSH_ERROR_TEXT_MAX];
+	cleanup_free char *line = NULL;
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
@@ -132,8 +122,11 @@ static int run_program(int argc, char **argv)
 	else
 		fprintf(stderr, "reshardfs: %s\n",
 			rsh_text_put(shown, sizeof(shown), err.text));
-	if ((status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT) &&
-	    !say_meant(&o) && status == RSH_EXIT_USAGE)
+	if (status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT)
+		line = rsh_options_meant(&o);
+	if (line)
+		fprintf(stderr, "Did you mean: %s\n", line);
+	else if (status == RSH_EXIT_USAGE)
 		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
 			o.unnamed ? "" : o.command->name,
 			o.unnamed ? "" : " ");

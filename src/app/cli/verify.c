@@ -216,17 +216,6 @@ static void print_lines(const struct rsh_printer *out, const struct report *r)
 		fputs(": good\n", out->f);
 }
 
-static int print_answer(const struct report *r)
-{
-	struct rsh_printer out;
-
-	rsh_printer_init(&out, r->work.options);
-	if (out.json)
-		return print_answer_json(&out, r);
-	print_lines(&out, r);
-	return 0;
-}
-
 static void take_verified_step(struct report *r, const struct rsh_source *s)
 {
 	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
@@ -378,18 +367,6 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-/* Copies the result of comparing the source's files with the manifest in it. */
-static void take_manifest(struct rsh_answer *a, const struct rsh_answer *by)
-{
-	if (!by->n_by_manifest)
-		return;
-	a->n_by_manifest = by->n_by_manifest;
-	a->n_of = by->n_of;
-	a->n_unlisted = by->n_unlisted;
-	if (by->n_by_manifest >= by->n_of)
-		a->uncompared = 0;
-}
-
 static int ask_of_source(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
@@ -452,13 +429,21 @@ static int ask_question(struct report *r, struct rsh_error *err)
 		r->answer = (struct rsh_answer){ 0 };
 	}
 	rc = ask_of_source(r, err);
-	take_manifest(&r->answer, &by_manifest);
+	if (by_manifest.n_by_manifest) {
+		r->answer.n_by_manifest = by_manifest.n_by_manifest;
+		r->answer.n_of = by_manifest.n_of;
+		r->answer.n_unlisted = by_manifest.n_unlisted;
+		if (by_manifest.n_by_manifest >= by_manifest.n_of)
+			r->answer.uncompared = 0;
+	}
 	return rc;
 }
+
 enum rsh_exit rsh_verify(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct report r = { 0 };
+	struct rsh_printer out;
 	enum rsh_exit status;
 	int rc;
 
@@ -467,7 +452,10 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	rsh_work_begin(&r.work, o, "verifying");
 	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);
-	if (rc == 0 && print_answer(&r))
+	rsh_printer_init(&out, o);
+	if (rc == 0 && !out.json)
+		print_lines(&out, &r);
+	else if (rc == 0 && print_answer_json(&out, &r))
 		rc = rsh_error_nomem(&err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;

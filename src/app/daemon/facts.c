@@ -3,7 +3,6 @@
  * that file is opened. */
 #include "config.h"
 
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
