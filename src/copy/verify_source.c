@@ -232,14 +232,6 @@ static int make_files(struct rsh_verify_job *j)
 	return 0;
 }
 
-static int take_problems(struct rsh_verify_job *j)
-{
-	for (size_t i = 0; i < j->n; i++)
-		if (rsh_answer_add(j->out, &j->files[i].problem))
-			return -ENOMEM;
-	return 0;
-}
-
 /* Returns whether any record was compared with that of another file. */
 static bool count_records(struct rsh_verify_job *j,
 			  const struct rsh_verify_file *f, bool crc)
@@ -309,8 +301,11 @@ static int judge_by_format(struct rsh_verify_job *j)
 
 static int judge_slices(struct rsh_verify_job *j, struct rsh_error *err)
 {
-	int rc = check_trailers(j) || take_problems(j) ? -ENOMEM : 0;
 	const struct rsh_verify_file *last = NULL;
+	int rc = check_trailers(j);
+
+	for (size_t i = 0; rc == 0 && i < j->n; i++)
+		rc = rsh_answer_add(j->out, &j->files[i].problem);
 
 	if (rc == 0 && rsh_source_format(j->source)->verify)
 		rc = judge_by_format(j);

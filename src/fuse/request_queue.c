@@ -143,6 +143,7 @@ void rsh_op_queue(struct rsh_request *r, bool of_page)
 {
 	int rc;
 
+	/* The request can be interrupted from now on. */
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
 	rc = r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
 	if (rc != RSH_QUEUE_LATER)

@@ -234,10 +234,13 @@ static int look_at_mountpoint(const struct rsh_options *o,
 		rc = covers ? judge_mounted(&m, identity, found, err) : 0;
 		if (rc || *found == RSH_STACK_SAME)
 			return rc;
+		/* The exclusive lock is on the directory that will be mounted
+		 * on.  Daemons hold a shared lock there (mounted.h), also some
+		 * daemons whose mount was detached: there is no wait for shared
+		 * locks.  If the file system has no locks, there is no wait. */
 		fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) != 0 &&
-				errno == EWOULDBLOCK &&
-				flock(fd, LOCK_SH | LOCK_NB) != 0)) {
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 &&
+		    errno == EWOULDBLOCK && flock(fd, LOCK_SH | LOCK_NB) != 0) {
 			if (++turns > LOCK_SECONDS * 1000 / PAUSE_MS)
 				return rsh_error_set(
 					err, ETIMEDOUT, "mount point %s: "

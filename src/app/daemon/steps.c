@@ -107,18 +107,15 @@ static int check_first_look(struct rsh_mount_steps *m, const struct rsh_vfs *v,
 		/* A directory without steps may be that of a job which has not
 		 * saved yet, or one step by mistake. */
 		const char *path = m->options->vfs.source;
-		const struct rsh_format *f;
 		int bid;
+		const struct rsh_format *f = rsh_source_format_at(
+			path, &m->files.store, m->files.formats, &bid);
 
-		f = rsh_source_format_at(path, &m->files.store,
-					 m->files.formats, &bid);
 		if (f && bid >= RSH_BID_MODEL && f->layout != RSH_LAYOUT_GIVEN)
-			return rsh_error_set(
-				err, EINVAL,
-				"%s: this is one checkpoint, "
-				"but --steps all needs the directory "
-				"above it",
-				path);
+			return rsh_error_set(err, EINVAL, "%s: this is one "
+					     "checkpoint, but --steps all "
+					     "needs the directory above it",
+					     path);
 		rsh_log_notice("%s: it contains no step yet", path);
 		return 0;
 	}

@@ -164,6 +164,8 @@ char *rsh_options_meant(const struct rsh_options *o)
 	const struct rsh_format *format;
 	char *source, *line = NULL;
 
+	/* If the operand is a file that the command reads by itself, another
+	 * SOURCE is not the correction. */
 	if (!o->operands || o->n_operands == 0 || !o->vfs.source ||
 	    f->rank_dir || f->file || f->source_map ||
 	    o->command->operands[0] == NULL ||
