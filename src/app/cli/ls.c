@@ -14,15 +14,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
-json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
-{
-	json_t *shape = json_array();
-
-	for (uint32_t d = 0; d < n; d++)
-		json_array_append_new(shape, json_integer(dims[d]));
-	return shape;
-}
-
 static json_t *listed_record_json(const struct rsh_ckpt_index *ix,
 				  const struct rsh_record *r, const char *name)
 {
@@ -55,17 +46,6 @@ static const struct rsh_column columns[] = {
 	{ "OFFSET", .right = true },
 	{ "CHUNKS", .right = true },
 };
-
-const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
-			 char text[RSH_LS_SHAPE_MAX])
-{
-	char *to = stpcpy(text, "[");
-
-	for (uint32_t d = 0; d < n; d++)
-		to += sprintf(to, "%s%" PRId64, d ? "," : "", dims[d]);
-	strcpy(to, "]");
-	return text;
-}
 
 static int print_records(const struct rsh_printer *out,
 			 const struct rsh_inspected *file,

@@ -7,6 +7,7 @@
 #include "printer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
 #include <pthread.h>
@@ -192,4 +193,24 @@ int rsh_printer_json(const struct rsh_printer *out, json_t *value)
 		return -ENOMEM;
 	fprintf(out->f, "%s\n", text);
 	return 0;
+}
+
+json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
+{
+	json_t *shape = json_array();
+
+	for (uint32_t d = 0; d < n; d++)
+		json_array_append_new(shape, json_integer(dims[d]));
+	return shape;
+}
+
+const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
+			 char text[RSH_LS_SHAPE_MAX])
+{
+	char *to = stpcpy(text, "[");
+
+	for (uint32_t d = 0; d < n; d++)
+		to += sprintf(to, "%s%" PRId64, d ? "," : "", dims[d]);
+	strcpy(to, "]");
+	return text;
 }

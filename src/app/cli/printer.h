@@ -10,6 +10,7 @@
 
 #include "rsh/app/json.h"
 #include "rsh/app/options.h"
+#include "rsh/tensor/box.h"
 #include "rsh/util/text.h"
 
 struct rsh_printer {
@@ -46,6 +47,12 @@ void rsh_text_shorten(char *s, size_t width);
 const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);
 /* Formats seconds as "250 ms", "12.5 s" or "3.1 h"; returns text. */
 const char *rsh_text_seconds(double seconds, char *text, size_t size);
+
+/* Writes a shape as "[2,3]"; returns text. */
+#define RSH_LS_SHAPE_MAX (RSH_MAX_DIMS * 21 + 3)
+const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
+			 char text[RSH_LS_SHAPE_MAX]);
+json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n);
 
 /* ---- tables ---- */
 

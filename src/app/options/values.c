@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/values.c sets defaults, makes the options of a mount of one step
- * from those of a mount of all steps, and frees struct rsh_options. */
+/* app/options/values.c sets defaults, and frees struct rsh_options. */
 #include "config.h"
 
 #include <limits.h>
@@ -9,10 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/app/check.h"
 #include "rsh/app/options.h"
 #include "rsh/formats/formats.h"
-#include "rsh/source/save_dir.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "set_i.h"
@@ -134,43 +131,4 @@ void rsh_options_clear(struct rsh_options *o)
 	free(o->mount_opts);
 	rsh_objects_options_clear(&o->objects);
 	rsh_derive_options_free(o->vfs.derive);
-}
-
-/* ---- one of several steps ---- */
-
-int rsh_options_of_step(const struct rsh_options *o,
-			const struct rsh_saved_step *step,
-			const struct rsh_store_options *store,
-			struct rsh_options *out, struct rsh_error *err)
-{
-	struct rsh_source_options *f = &out->vfs.files;
-	int rc;
-
-	*out = *o;
-	out->copies = NULL;
-	out->n_copies = out->cap_copies = 0;
-	out->steps = false;
-	out->vfs = o->asked;
-	out->vfs.source = step->path;
-	out->vfs.fallbacks = 0;
-	f->store = *store;
-	if (step->selected && step->step.n >= 2) {
-		f->select = RSH_SELECT_STEP;
-		f->epoch = step->step.numbers[0];
-		f->step = step->step.numbers[1];
-	} else if (step->selected) {
-		f->select = RSH_SELECT_LONE_STEP;
-		f->step = step->step.numbers[0];
-	}
-	rc = rsh_check_conversion(out, err);
-	if (rc == 0)
-		rsh_options_settle(out);
-	return rc;
-}
-
-void rsh_options_clear_step(struct rsh_options *out)
-{
-	for (size_t i = 0; i < out->n_copies; i++)
-		free(out->copies[i]);
-	free(out->copies);
 }
