@@ -127,6 +127,7 @@ EXTRA_DIST += \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \
+	lib/savers.py \
 	lib/demands.py \
 	lib/privileges.py \
 	lib/read_modes.py \
