@@ -380,7 +380,7 @@ static int take_entry(const struct look *l, const char *name,
 	struct rsh_step_name says = { .step = { .n = 0 } };
 	cleanup_free char *path = NULL, *copy = strdup(name);
 	const char *below = st->kind == RSH_IS_DIR ? find_below(l, name) : NULL;
-	struct rsh_saved_step *t;
+	struct rsh_saved_step like, *t;
 	struct rsh_stat at = *st;
 	int rc = 0;
 
@@ -394,12 +394,16 @@ static int take_entry(const struct look *l, const char *name,
 		path = NULL;
 		return -ENOMEM;
 	}
-	if (st->kind == RSH_IS_FILE && !is_step_file(l, path))
+	if (!copy)
+		return -ENOMEM;
+	like = (struct rsh_saved_step){
+		.name = copy, .path = path, .step = says.step,
+		.place = strlen(rsh_source_path(l->root)) + 1,
+	};
+	if (st->kind == RSH_IS_FILE && !rsh_saved_steps_find(l->before, &like) &&
+	    !is_step_file(l, path))
 		return 0;
-	t = copy ? saved_steps_add(l->out, &(struct rsh_saved_step){
-			.name = copy, .path = path, .step = says.step,
-			.place = strlen(rsh_source_path(l->root)) + 1,
-		}) : NULL;
+	t = saved_steps_add(l->out, &like);
 	if (!t)
 		return -ENOMEM;
 	if (below)

@@ -117,13 +117,16 @@ def steps_in_object_storage(directory):
     os.mkdir(os.path.join(directory, "s3"))
     with Server(os.path.join(directory, "s3")) as server:
         set_environment(server.port, directory)
-        for kind in (Ranks, Checkpoint2, Dcp, Trainer):
-            bucket = os.path.join(directory, "s3", kind.__name__.lower())
-            saver = kind(os.path.join(directory, kind.__name__))
+        for kind, below in ((Ranks, ""), (Checkpoint2, ""), (Dcp, "/runs/1"), (Trainer, ""),
+                            (Fsdp, ""), (TorchFiles, ""), (TorchFiles, "/runs/1")):
+            place = kind.__name__.lower() + below
+            bucket = os.path.join(directory, "s3", place)
+            saver = kind(os.path.join(directory, place))
+            os.makedirs(os.path.dirname(bucket), exist_ok=True)
             os.rename(saver.source, bucket)
             os.symlink(bucket, saver.source)
-            write(os.path.join(bucket, "README"), b"x")
-            saver.url = f"s3://{kind.__name__.lower()}"
+            write(os.path.join(bucket, "README-1"), b"x")
+            saver.url = f"s3://{place}"
             operations = list(saver.save(10))
             check(operations[-1], "the save does not end")
             with mounted(saver) as mount:
