@@ -246,21 +246,22 @@ class Megatron(Saver):
         yield True
 
 
-def model(step, n=2):
+def model(step, n, rows):
     rng = random.Random(f"{SEED} model {step}")
-    return {f"layer.{i}.weight": ("F32", (8, 5), rng.randbytes(160)) for i in range(n)}
+    return {f"layer.{i}.weight": ("F32", (rows, 5), rng.randbytes(20 * rows))
+            for i in range(n)}
 
 
 class Trainer(Saver):
     """transformers' Trainer: the weights, then other files, then trainer_state.json."""
 
-    parts = 1
+    parts, rows = 1, 8
 
     def name(self, step):
         return f"checkpoint-{step}"
 
     def files(self, step):
-        tensors = model(step, 4)
+        tensors = model(step, 4, self.rows)
         yield "config.json", b'{"architectures": ["Made"], "hidden_size": 8}'
         if self.parts == 1:
             yield "model.safetensors", safetensors_bytes(tensors)
@@ -272,7 +273,7 @@ class Trainer(Saver):
                 weights.update({name: part for name in mine})
                 yield part, safetensors_bytes({name: tensors[name] for name in mine})
             yield "model.safetensors.index.json", json.dumps(
-                {"metadata": {"total_size": 640}, "weight_map": weights}).encode()
+                {"metadata": {"total_size": 80 * self.rows}, "weight_map": weights}).encode()
         yield "optimizer.pt", torch_zip([b"x" * 64])
         yield "trainer_state.json", b"{}"
 
