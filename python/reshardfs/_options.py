@@ -31,7 +31,7 @@ OPTIONS: Dict[str, str] = {
     "check": "sample|structure|full",
     "replicas": "auto|off",
     "allow_missing": "",
-    "format": "ckpt|safetensors|hf|checkpoint2|dcp",
+    "format": "ckpt|safetensors|hf|checkpoint2|dcp|hyperparallel",
     "part_size": "SIZE",
     "model_files": "DIR|none",
     "optimizer": "auto|keep",

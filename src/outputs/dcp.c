@@ -13,6 +13,7 @@
  * have five fields, as torch wrote them before 2.9. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -21,9 +22,9 @@
 #include <string.h>
 
 #include "pickle_items_i.h"
+#include "pickle_objects_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/pickle_emit.h"
 #include "rsh/wire/torch_item.h"
 
 #define METADATA_NAME ".metadata"
@@ -34,8 +35,8 @@ static const char megatron_config[] =
 	"\"sharded_backend_version\": 1, \"common_backend\": \"torch\", "
 	"\"common_backend_version\": 1}";
 
-/* Each of these is put into the pickle once, and recalled from the memo
- * later. */
+/* These are texts, classes and other values of the pickle (pickle_objects_i.h).
+ */
 enum dcp_memo {
 	MEMO_TENSOR,
 	MEMO_BYTES,
@@ -59,17 +60,16 @@ enum dcp_memo {
 	MEMO_DTYPE,
 	N_MEMOS = MEMO_DTYPE + RSH_DTYPE_COUNT,
 };
+static_assert(N_MEMOS <= RSH_PICKLE_MEMOS, "");
 
 struct dcp_shown {
-	struct rsh_pickle_out metadata;
+	struct rsh_pickle_objects metadata;
 	uint8_t common[RSH_TORCH_TAIL_MAX];
 	struct rsh_pickle_items values;
 	char values_name[NAME_MAX + 1];
 	uint32_t n_files; /* of the plan */
 
 	/* The members below are used while the metadata is made. */
-	bool known[N_MEMOS];
-	uint32_t memo[N_MEMOS];
 	uint32_t *names; /* [tensor], and then [value] */
 	/* [file], and then that of the values: memo number of its name, plus
 	 * 1; 0: not put yet */
@@ -82,7 +82,7 @@ static void dcp_free(void *state)
 
 	if (!d)
 		return;
-	rsh_pickle_clear(&d->metadata);
+	rsh_pickle_clear(&d->metadata.out);
 	rsh_pickle_items_clear(&d->values);
 	free(d->names);
 	free(d->files);
@@ -91,60 +91,12 @@ static void dcp_free(void *state)
 
 /* ---- values of the pickle ---- */
 
-static bool dcp_recall(struct dcp_shown *d, unsigned memo)
-{
-	if (d->known[memo])
-		rsh_pickle_recall(&d->metadata, d->memo[memo]);
-	return d->known[memo];
-}
-
-static void dcp_remember(struct dcp_shown *d, unsigned memo)
-{
-	d->memo[memo] = rsh_pickle_remember(&d->metadata);
-	d->known[memo] = true;
-}
-
-static void dcp_put_class(struct dcp_shown *d, unsigned memo,
-			  const char *module, const char *name)
-{
-	if (dcp_recall(d, memo))
-		return;
-	rsh_pickle_put_global(&d->metadata, module, name);
-	dcp_remember(d, memo);
-}
-
-static void dcp_put_key(struct dcp_shown *d, unsigned memo, const char *key)
-{
-	if (dcp_recall(d, memo))
-		return;
-	rsh_pickle_put_text(&d->metadata, key, strlen(key));
-	dcp_remember(d, memo);
-}
-
-/* Begins an object without arguments.  Its attributes follow as the entries of
- * a dictionary. */
-static void dcp_begin_object(struct dcp_shown *d, unsigned memo,
-			     const char *module, const char *name)
-{
-	dcp_put_class(d, memo, module, name);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_NEWOBJ);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_MARK);
-}
-
-static void dcp_end_object(struct dcp_shown *d)
-{
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_SETITEMS);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_BUILD);
-}
-
 /* Puts torch.Size(v). */
 static void dcp_put_size(struct dcp_shown *d, unsigned n, const uint64_t *v)
 {
-	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_pickle_out *o = &d->metadata.out;
 
-	dcp_put_class(d, MEMO_SIZE, "torch", "Size");
+	rsh_pickle_put_class(&d->metadata, MEMO_SIZE, "torch", "Size");
 	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
 	for (unsigned i = 0; i < n; i++)
 		rsh_pickle_put_number(o, v[i]);
@@ -157,9 +109,9 @@ static void dcp_put_size(struct dcp_shown *d, unsigned n, const uint64_t *v)
 static void dcp_put_call(struct dcp_shown *d, unsigned memo, const char *module,
 			 const char *name, const char *argument)
 {
-	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_pickle_out *o = &d->metadata.out;
 
-	if (dcp_recall(d, memo))
+	if (rsh_pickle_known(&d->metadata, memo))
 		return;
 	rsh_pickle_put_global(o, module, name);
 	if (argument)
@@ -168,21 +120,21 @@ static void dcp_put_call(struct dcp_shown *d, unsigned memo, const char *module,
 		rsh_pickle_put_number(o, 0);
 	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
 	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
-	dcp_remember(d, memo);
+	rsh_pickle_keep(&d->metadata, memo);
 }
 
 /* TensorProperties have a special state: (type, layout, requires_grad, memory
  * format, pin_memory). */
 static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
 {
-	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_pickle_out *o = &d->metadata.out;
 
-	dcp_put_class(d, MEMO_PROPERTIES, CHECKPOINT ".metadata",
+	rsh_pickle_put_class(&d->metadata, MEMO_PROPERTIES, CHECKPOINT ".metadata",
 		      "TensorProperties");
 	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
 	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
 	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	dcp_put_class(d, MEMO_DTYPE + dtype, "torch",
+	rsh_pickle_put_class(&d->metadata, MEMO_DTYPE + dtype, "torch",
 		      rsh_torch_dtype_name(dtype));
 	dcp_put_call(d, MEMO_LAYOUT, "torch.serialization", "_get_layout",
 		     "torch.strided");
@@ -199,7 +151,7 @@ static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
 static void dcp_put_chunks(struct dcp_shown *d,
 			   const struct rsh_record_shape *s)
 {
-	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_pickle_out *o = &d->metadata.out;
 	struct rsh_chunks k;
 
 	rsh_dcp_framing.chunks(s, &k);
@@ -209,13 +161,13 @@ static void dcp_put_chunks(struct dcp_shown *d,
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		dcp_begin_object(d, MEMO_CHUNK, CHECKPOINT ".metadata",
+		rsh_pickle_begin_object(&d->metadata, MEMO_CHUNK, CHECKPOINT ".metadata",
 				 "ChunkStorageMetadata");
-		dcp_put_key(d, MEMO_KEY_OFFSETS, "offsets");
+		rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSETS, "offsets");
 		dcp_put_size(d, s->n_dims, c.offsets);
-		dcp_put_key(d, MEMO_KEY_SIZES, "sizes");
+		rsh_pickle_put_key(&d->metadata, MEMO_KEY_SIZES, "sizes");
 		dcp_put_size(d, s->n_dims, c.sizes);
-		dcp_end_object(d);
+		rsh_pickle_end_object(&d->metadata);
 	}
 	rsh_pickle_put(o, RSH_PICKLE_OP_APPENDS);
 }
@@ -237,17 +189,17 @@ static void dcp_put_tensor(struct dcp_shown *d, const struct rsh_tree *t,
 	(void)file;
 	for (unsigned i = 0; i < s->n_dims; i++)
 		dims[i] = (uint64_t)s->dims[i];
-	rsh_pickle_put_text(&d->metadata, s->name, s->name_len);
-	d->names[tensor] = rsh_pickle_remember(&d->metadata);
-	dcp_begin_object(d, MEMO_TENSOR, CHECKPOINT ".metadata",
+	rsh_pickle_put_text(&d->metadata.out, s->name, s->name_len);
+	d->names[tensor] = rsh_pickle_remember(&d->metadata.out);
+	rsh_pickle_begin_object(&d->metadata, MEMO_TENSOR, CHECKPOINT ".metadata",
 			 "TensorStorageMetadata");
-	dcp_put_key(d, MEMO_KEY_PROPERTIES, "properties");
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_PROPERTIES, "properties");
 	dcp_put_properties(d, s->dtype);
-	dcp_put_key(d, MEMO_KEY_SIZE, "size");
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_SIZE, "size");
 	dcp_put_size(d, s->n_dims, dims);
-	dcp_put_key(d, MEMO_KEY_CHUNKS, "chunks");
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_CHUNKS, "chunks");
 	dcp_put_chunks(d, s);
-	dcp_end_object(d);
+	rsh_pickle_end_object(&d->metadata);
 }
 
 /* The values are in a file after those of the plan. */
@@ -262,30 +214,30 @@ static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
 	char name[NAME_MAX + 1];
 
 	if (d->files[file]) {
-		rsh_pickle_recall(&d->metadata, d->files[file] - 1);
+		rsh_pickle_recall(&d->metadata.out, d->files[file] - 1);
 		return;
 	}
 	if (file == d->n_files)
 		dcp_values_name(d, name, sizeof(name));
 	else
 		rsh_output_file_name(t, file, name, sizeof(name));
-	rsh_pickle_put_text(&d->metadata, name, strlen(name));
-	d->files[file] = 1 + rsh_pickle_remember(&d->metadata);
+	rsh_pickle_put_text(&d->metadata.out, name, strlen(name));
+	d->files[file] = 1 + rsh_pickle_remember(&d->metadata.out);
 }
 
 /* Puts the place of an item. */
 static void dcp_put_storage(struct dcp_shown *d, const struct rsh_tree *t,
 			    uint32_t file, uint64_t offset, uint64_t length)
 {
-	dcp_begin_object(d, MEMO_STORAGE, CHECKPOINT ".filesystem",
+	rsh_pickle_begin_object(&d->metadata, MEMO_STORAGE, CHECKPOINT ".filesystem",
 			 "_StorageInfo");
-	dcp_put_key(d, MEMO_KEY_PATH, "relative_path");
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_PATH, "relative_path");
 	dcp_put_path(d, t, file);
-	dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
-	rsh_pickle_put_number(&d->metadata, offset);
-	dcp_put_key(d, MEMO_KEY_LENGTH, "length");
-	rsh_pickle_put_number(&d->metadata, length);
-	dcp_end_object(d);
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSET, "offset");
+	rsh_pickle_put_number(&d->metadata.out, offset);
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_LENGTH, "length");
+	rsh_pickle_put_number(&d->metadata.out, length);
+	rsh_pickle_end_object(&d->metadata);
 }
 
 /* Puts the key of each item of a tensor, and its place. */
@@ -293,7 +245,7 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 			   uint32_t tensor, uint32_t file,
 			   const struct rsh_virtual_record *r)
 {
-	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_pickle_out *o = &d->metadata.out;
 	const struct rsh_record_shape *s = &r->shape;
 	uint8_t tail[RSH_TORCH_TAIL_MAX];
 	uint64_t at = r->offset;
@@ -306,15 +258,15 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		dcp_begin_object(d, MEMO_INDEX, CHECKPOINT ".metadata",
+		rsh_pickle_begin_object(&d->metadata, MEMO_INDEX, CHECKPOINT ".metadata",
 				 "MetadataIndex");
-		dcp_put_key(d, MEMO_KEY_NAME, "fqn");
+		rsh_pickle_put_key(&d->metadata, MEMO_KEY_NAME, "fqn");
 		rsh_pickle_recall(o, d->names[tensor]);
-		dcp_put_key(d, MEMO_KEY_OFFSET, "offset");
+		rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSET, "offset");
 		dcp_put_size(d, s->n_dims, c.offsets);
-		dcp_put_key(d, MEMO_KEY_INDEX, "index");
+		rsh_pickle_put_key(&d->metadata, MEMO_KEY_INDEX, "index");
 		rsh_pickle_put_number(o, i);
-		dcp_end_object(d);
+		rsh_pickle_end_object(&d->metadata);
 		/* Trailers end with padding that is not part of the item. */
 		dcp_put_storage(d, t, file, at, header + c.bytes +
 				rsh_torch_item_tail(s, &c, tail));
@@ -325,9 +277,9 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 /* Puts an entry of the flat dictionary of names: name -> (name,). */
 static void dcp_put_name(struct dcp_shown *d, uint32_t number)
 {
-	rsh_pickle_recall(&d->metadata, d->names[number]);
-	rsh_pickle_recall(&d->metadata, d->names[number]);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_TUPLE1);
+	rsh_pickle_recall(&d->metadata.out, d->names[number]);
+	rsh_pickle_recall(&d->metadata.out, d->names[number]);
+	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_TUPLE1);
 }
 
 static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
@@ -351,11 +303,11 @@ static void dcp_put_value(struct dcp_shown *d, const struct rsh_tree *t,
 			  const struct rsh_pickle_item *v, uint32_t number)
 {
 	(void)t;
-	rsh_pickle_put_text(&d->metadata, v->name, strlen(v->name));
-	d->names[number] = rsh_pickle_remember(&d->metadata);
-	dcp_begin_object(d, MEMO_BYTES, CHECKPOINT ".metadata",
+	rsh_pickle_put_text(&d->metadata.out, v->name, strlen(v->name));
+	d->names[number] = rsh_pickle_remember(&d->metadata.out);
+	rsh_pickle_begin_object(&d->metadata, MEMO_BYTES, CHECKPOINT ".metadata",
 			 "BytesStorageMetadata");
-	dcp_end_object(d);
+	rsh_pickle_end_object(&d->metadata);
 }
 
 static void dcp_put_value_name(struct dcp_shown *d, const struct rsh_tree *t,
@@ -370,11 +322,11 @@ static void dcp_put_value_place(struct dcp_shown *d, const struct rsh_tree *t,
 				const struct rsh_pickle_item *v,
 				uint32_t number)
 {
-	dcp_begin_object(d, MEMO_INDEX, CHECKPOINT ".metadata",
+	rsh_pickle_begin_object(&d->metadata, MEMO_INDEX, CHECKPOINT ".metadata",
 			 "MetadataIndex");
-	dcp_put_key(d, MEMO_KEY_NAME, "fqn");
-	rsh_pickle_recall(&d->metadata, d->names[number]);
-	dcp_end_object(d);
+	rsh_pickle_put_key(&d->metadata, MEMO_KEY_NAME, "fqn");
+	rsh_pickle_recall(&d->metadata.out, d->names[number]);
+	rsh_pickle_end_object(&d->metadata);
 	dcp_put_storage(d, t, d->n_files, v->offset, v->length);
 }
 
@@ -388,9 +340,9 @@ static void dcp_put_member(struct dcp_shown *d,
 {
 	uint32_t tensor = 0;
 
-	rsh_pickle_put_text(&d->metadata, key, strlen(key));
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_MARK);
+	rsh_pickle_put_text(&d->metadata.out, key, strlen(key));
+	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_MARK);
 	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
 		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
 			struct rsh_virtual_record r;
@@ -400,13 +352,13 @@ static void dcp_put_member(struct dcp_shown *d,
 		}
 	for (uint32_t i = 0; i < d->values.n; i++)
 		value_fn(d, t->tree, &d->values.v[i], tensor + i);
-	rsh_pickle_put(&d->metadata, RSH_PICKLE_OP_SETITEMS);
+	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_SETITEMS);
 }
 
 static int dcp_make_metadata(struct dcp_shown *d,
 			     const struct rsh_output_tree *t)
 {
-	struct rsh_pickle_out *o = &d->metadata;
+	struct rsh_pickle_out *o = &d->metadata.out;
 	size_t n = d->values.n;
 
 	for (uint32_t f = 0; f < d->n_files; f++)
@@ -426,7 +378,7 @@ static int dcp_make_metadata(struct dcp_shown *d,
 	dcp_put_member(d, t, "planner_data", dcp_put_names, dcp_put_value_name);
 	dcp_put_member(d, t, "storage_data", dcp_put_places,
 		       dcp_put_value_place);
-	dcp_end_object(d);
+	rsh_pickle_end_object(&d->metadata);
 	rsh_pickle_end(o);
 	return o->failed ? -ENOMEM : 0;
 }
@@ -446,12 +398,12 @@ static int dcp_add_text(struct rsh_output_tree *t, struct rsh_item *item,
 
 static int dcp_add_values(struct dcp_shown *d, struct rsh_output_tree *t)
 {
-	int rc = rsh_pickle_items_make(t, &d->values);
+	int rc = rsh_pickle_items_make(t, true, &d->values);
 
 	if (rc || d->values.n == 0)
 		return rc;
 	dcp_values_name(d, d->values_name, sizeof(d->values_name));
-	return rsh_output_add_values_file(t, d->values_name, d->values.bytes,
+	return rsh_output_add_values_file(t, 0, d->values_name, d->values.bytes,
 					  d->values.n_bytes);
 }
 
@@ -475,8 +427,8 @@ static int dcp_add_rows(struct dcp_shown *d, struct rsh_output_tree *t)
 
 	if (!items || rsh_tree_add(t->tree, &files) ||
 	    dcp_add_values(d, t) || dcp_make_metadata(d, t) ||
-	    dcp_add_text(t, &items[0], METADATA_NAME, d->metadata.data,
-			 d->metadata.n) ||
+	    dcp_add_text(t, &items[0], METADATA_NAME, d->metadata.out.data,
+			 d->metadata.out.n) ||
 	    dcp_add_text(t, &items[1], "metadata.json", megatron_config,
 			 sizeof(megatron_config) - 1) ||
 	    dcp_add_text(t, &items[2], "common.pt", d->common,

@@ -48,9 +48,9 @@ int rsh_output_file_name(const struct rsh_tree *t, uint32_t file, char *name,
 	return rsh_node_name(&node, name, max);
 }
 
-/* The number of the file comes after those of all directories. */
-int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
-			       const void *bytes, size_t n)
+/* The numbers of these files come after those of all directories. */
+int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
+			       const char *name, const void *bytes, size_t n)
 {
 	const uid_t uid = t->tree->uid;
 	const gid_t gid = t->tree->gid;
@@ -60,7 +60,8 @@ int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
 	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
 						struct rsh_item, 1);
 	const struct rsh_row row = {
-		.n = 1, .first = RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)),
+		.n = 1, .first = RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) +
+			 number,
 		.step = 1, .parent = t->tree->root, .items = item,
 	};
 	struct rsh_source_file_info f;
@@ -92,7 +93,7 @@ int rsh_output_add_values(struct rsh_output_tree *t)
 		return 0;
 	if (rsh_plain_join(v->names, v->values, v->n, &t->values_text, &n))
 		return -ENOMEM;
-	return rsh_output_add_values_file(t, VALUES_NAME, t->values_text, n);
+	return rsh_output_add_values_file(t, 0, VALUES_NAME, t->values_text, n);
 }
 
 static int ranks_add_rows(struct rsh_output_tree *t)

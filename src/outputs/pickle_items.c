@@ -38,7 +38,13 @@ static int items_alloc(const struct rsh_values *v, struct rsh_pickle_items *out)
 	return out->v && out->bytes ? 0 : -ENOMEM;
 }
 
-int rsh_pickle_items_make(const struct rsh_output_tree *t,
+static size_t items_copy(const struct rsh_plain *p, uint8_t *to)
+{
+	memcpy(to, p->pickle, p->n_pickle);
+	return p->n_pickle;
+}
+
+int rsh_pickle_items_make(const struct rsh_output_tree *t, bool archives,
 			  struct rsh_pickle_items *out)
 {
 	const struct rsh_values *v = t->values;
@@ -60,8 +66,10 @@ int rsh_pickle_items_make(const struct rsh_output_tree *t,
 		    rsh_names_find(names, v->names[i], strlen(v->names[i])) !=
 			    RSH_NAME_NONE)
 			continue;
-		n = rsh_torch_save_pickle(p->pickle, p->n_pickle,
-					  out->bytes + out->n_bytes);
+		n = archives ?
+			rsh_torch_save_pickle(p->pickle, p->n_pickle,
+					      out->bytes + out->n_bytes) :
+			items_copy(p, out->bytes + out->n_bytes);
 		out->v[out->n++] = (struct rsh_pickle_item){
 			v->names[i], out->n_bytes, n
 		};

@@ -37,7 +37,8 @@ int rsh_listing_start(struct rsh_error *err)
 		XML_FUNCTIONS(XML_SYMBOL)
 	};
 
-	return rsh_library_load("libexpat.so.1", "object storage", symbols,
+	return rsh_library_load("libexpat.so.1", "libexpat1 (RPM: expat)",
+				"object storage", symbols,
 				sizeof(symbols) / sizeof(symbols[0]), err);
 }
 

@@ -105,6 +105,7 @@ def conditions(build):
         "no-guest": lambda: not os.environ.get("RSH_GUEST_KERNEL"),
         "no-ceph": lambda: not shutil.which("ceph-fuse"),
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
+        "no-hyperparallel": lambda: not os.environ.get("RSH_HYPER_PARALLEL"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "no-megatron": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c",
                                      "import megatron.core"),

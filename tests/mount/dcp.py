@@ -13,6 +13,7 @@ import io
 import json
 import math
 import os
+import pickle
 import random
 import shutil
 import struct
@@ -491,6 +492,100 @@ def run_orders(tap, directory):
         check(fetched["reads"] <= 24 and fetched["bytes"] < 2 * least, fetched)
 
 
+class AsLoaded:
+    """An object of HyperParallel's classes, which compare their attributes."""
+
+    def __eq__(self, other):
+        return vars(self) == vars(other)
+
+    def __hash__(self):
+        return hash(tuple(sorted(vars(self).items(), key=lambda at: at[0])))
+
+
+class HyperClasses(pickle.Unpickler):
+    """Only the names that HyperParallel's modules have."""
+    MODULES = {"metadata": ("Metadata", "TensorStorageMetadata", "TensorProperties",
+                            "ChunkStorageMetadata", "MetadataIndex", "BytesStorageMetadata"),
+               "storage": ("StorageInfo",)}
+
+    def find_class(self, module, name):
+        place, last = module.rsplit(".", 1)
+        check(place == "hyper_parallel.core.checkpoint" and name in self.MODULES[last],
+              f"{module}.{name}")
+        return type(name, (AsLoaded,), {})
+
+
+def hyper_model(root):
+    """Tensors and values, found as HyperParallel's loader finds them: by keys that equal
+    those of .metadata in each attribute, and each tensor by its name in its file."""
+    with open(os.path.join(root, ".metadata"), "rb") as f:
+        m = HyperClasses(f).load()
+    check(sorted(vars(m)) == ["planner_data", "state_dict_metadata", "storage_data", "version"]
+          and (m.planner_data, m.version) == (None, "1.0"), vars(m))
+    places = {(k.fqn, k.offset, k.index): v for k, v in m.storage_data.items()}
+    check(len(places) == len(m.state_dict_metadata) and all(
+        sorted(vars(k)) == ["fqn", "index", "offset"] for k in m.storage_data), places)
+    tensors, values = {}, {}
+    for name, described in m.state_dict_metadata.items():
+        if type(described).__name__ == "BytesStorageMetadata":
+            place = places[name, (), None]
+            data = content(os.path.join(root, place.relative_path))
+            check(place.relative_path.endswith(".bytes") and
+                  (place.offset, place.length) == (0, len(data)), vars(place))
+            values[name] = pickle.loads(data)
+            continue
+        (chunk,), zeros = described.chunks, (0,) * len(described.size)
+        check((chunk.offsets, chunk.sizes) == (zeros, described.size), vars(chunk))
+        place = places[name, zeros, 0]
+        check((place.offset, place.length) == (0, -1), vars(place))
+        found = Tensors(content(os.path.join(root, place.relative_path))).values()[name]
+        p = described.properties
+        check(found[1] == described.size and vars(p) == {
+            "dtype": p.dtype, "requires_grad": False, "memory_format": None} and
+              p.dtype == NAMES.get(found[0], p.dtype), f"{name}: {vars(p)}, {found[:2]}")
+        tensors[name] = found
+    return tensors, values
+
+
+def run_hyper_shown(tap, directory):
+    """--format hyperparallel, read by what HyperParallel's loader does."""
+    for number, kind in enumerate(("torch", "hf", "hyper")):
+        tree = random_tree(51 + number, kind)
+        if kind == "torch":
+            tree.values = {"epoch": 3, "best": math.inf, "names": ["a", ("b", None)]}
+        root, out = (os.path.join(directory, f"{kind}{at}") for at in ("-hyper", "-hyper-out"))
+        tree.write(root)
+        values = dict.fromkeys(tree.values, 7) if kind == "hyper" else tree.values
+        for size in "1", "5000", None:
+            words = ["--format", "hyperparallel", *(["--part-size", size] if size else [])]
+            with tap.test(f"HyperParallel's form of {kind}, --part-size {size}"), \
+                    Mounted(root, extra=words) as mount:
+                check(hyper_model(mount.path) == (tree.expected(), values), "others")
+                files = [n for n in os.listdir(mount.path) if n.endswith("_.safetensors")]
+                check(len(files) == (len(tree.tensors) if size == "1" else len(files) if size
+                                     else 1), files)
+        with tap.test(f"an export of HyperParallel's form of {kind}"):
+            got = run("export", *words, root, out)
+            check(got.status == GOOD, repr(got))
+            check(hyper_model(out) == (tree.expected(), values), "others")
+            for what in ["verify", *words, root, os.path.join(
+                    out, "reshardfs-manifest.jsonl")], ["verify", out]:
+                got = run(*what)
+                check(got.status == GOOD, repr(got))
+            check(run_json("ls", out)["whole"], "not complete")
+    with tap.test("HyperParallel's files have at most 64 MiB"):
+        root = os.path.join(directory, "large-hyper")
+        values = {f"w{i}": ("U8", (30 << 20,), bytes(30 << 20)) for i in range(3)}
+        write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
+        with Mounted(root, extra=["--format", "hyperparallel"]) as mount:
+            sizes = sorted(os.path.getsize(os.path.join(mount.path, n)) >> 20
+                           for n in os.listdir(mount.path) if n.endswith(".safetensors"))
+            check(sizes == [30, 60], sizes)
+    with tap.test("HyperParallel's form has no ranks"):
+        refused(run("plan", "--format", "hyperparallel", "--dst-strategy", "x.ckpt", root),
+                USAGE, "--dst-strategy")
+
+
 def checked_items(root):
     """The number of items of tensors, whose archives have true CRCs in both places."""
     count = 0
@@ -710,6 +805,7 @@ def main():
         run_manifest(tap, directory)
         run_values(tap, directory)
         run_orders(tap, directory)
+        run_hyper_shown(tap, directory)
         run_crcs(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)

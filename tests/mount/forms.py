@@ -65,6 +65,8 @@ def forms_of(strategy, part_size):
                               str(part_size)],
                        ["--src-strategy", "none"]))
     result.append(Form("dcp", ["--format", "dcp", "--part-size", str(part_size)], []))
+    result.append(Form("hyperparallel", ["--format", "hyperparallel", "--part-size",
+                                         str(part_size)], []))
     result.append(Form("checkpoint2", [*WHOLE, "--format", "checkpoint2"], []))
     result.append(Form("checkpoint2 of ranks", ["--dst-strategy", strategy, "--format",
                                                 "checkpoint2"], []))

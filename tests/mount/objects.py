@@ -276,14 +276,15 @@ def test_libraries(tap, trial):
     with trial.mounted() as mount:
         tap.equal(network_libraries(mount), ["libcurl", "libexpat"],
                   "one of an address loads what it needs")
-    for name in ("libcurl.so.4", "libexpat.so.1"):
+    for name, package in (("libcurl.so.4", "libcurl4"), ("libexpat.so.1", "libexpat1")):
         hidden = f"mount --bind /dev/null '{library_path(name)}' && exec \"$@\""
         with tap.test(f"a sentence without {name}"):
             got = subprocess.run(
                 own_mounts(hidden, reshardfs_program(), "ls", trial.url),
                 text=True, check=False, capture_output=True)
             check(got.returncode == INPUT and
-                  "object storage needs a library" in got.stderr and name in got.stderr, got)
+                  "object storage needs a library" in got.stderr and name in got.stderr and
+                  f"install the package {package} (RPM:" in got.stderr, got)
         with tap.test(f"and files do without {name}"):
             got = subprocess.run(
                 own_mounts(hidden, reshardfs_program(), "ls", trial.job.source),

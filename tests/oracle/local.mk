@@ -29,7 +29,8 @@ HUGGING_FACE = \
 	oracle/quantised_opens.py \
 	oracle/config_says.py \
 	oracle/lora_peft.py \
-	oracle/dcp_loads_distributed.py
+	oracle/dcp_loads_distributed.py \
+	oracle/hyperparallel_loads.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \

@@ -20,7 +20,7 @@ static void test_symbol_is_found(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 
 	(void)state;
-	assert_int_equal(rsh_library_load("libm.so.6", "a test", symbols, 1,
+	assert_int_equal(rsh_library_load("libm.so.6", "libtest1", "a test", symbols, 1,
 					  &err), 0);
 	assert_true(cosine(0.0) == 1.0);
 }
@@ -31,7 +31,7 @@ static void test_missing_symbol(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 
 	(void)state;
-	assert_int_equal(rsh_library_load("libm.so.6", "a test", symbols, 1,
+	assert_int_equal(rsh_library_load("libm.so.6", "libtest1", "a test", symbols, 1,
 					  &err), -ENOENT);
 	assert_non_null(strstr(err.text, "a test needs another version of libm.so.6: "));
 	assert_non_null(strstr(err.text, "nosuch"));
@@ -43,10 +43,11 @@ static void test_missing_library(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 
 	(void)state;
-	assert_int_equal(rsh_library_load("libnosuch.so.1", "a test", NULL, 0,
+	assert_int_equal(rsh_library_load("libnosuch.so.1", "libtest1", "a test", NULL, 0,
 					  &err), -ENOENT);
 	assert_non_null(strstr(err.text, "a test needs a library: "
 			       "libnosuch.so.1: "));
+	assert_non_null(strstr(err.text, "; install the package libtest1"));
 }
 
 int main(void)

@@ -55,6 +55,7 @@ struct rsh_output {
 	const char *suffix; /* of the plan's files */
 	const struct rsh_framing *framing;
 	enum rsh_division division;
+	uint64_t part_bytes; /* default of --part-size; 0: 5 GB */
 	unsigned takes;
 	/* The path of the file that shows readers that the others are complete.
 	 * An export writes it last.  NULL: there is none. */
@@ -132,11 +133,11 @@ int rsh_output_add_text(struct rsh_output_tree *t,
 /* Adds the values that are not tensors, if there are any, as a file of JSON in
  * the root.  Returns 0 or -ENOMEM. */
 int rsh_output_add_values(struct rsh_output_tree *t);
-/* Adds a file with the values to the root.  Its mode allows no more than those
+/* Adds a file with values to the root, as file `number` of these.  Its mode allows no more than those
  * of all files with values or tensors.  The arena or the output owns `name` and
  * `bytes`.  Returns 0 or -ENOMEM. */
-int rsh_output_add_values_file(struct rsh_output_tree *t, const char *name,
-			       const void *bytes, size_t n);
+int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
+			       const char *name, const void *bytes, size_t n);
 /* Builds the tree of an output that has a directory for each rank and a file in
  * it.  See `build` of struct rsh_output. */
 int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err);

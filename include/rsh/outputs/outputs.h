@@ -15,7 +15,8 @@
 	EACH(safetensors) \
 	EACH(hf) \
 	EACH(checkpoint2) \
-	EACH(dcp)
+	EACH(dcp) \
+	EACH(hyperparallel)
 
 #define RSH_OUTPUT_DECLARE(name) \
 	extern const struct rsh_output rsh_output_##name;

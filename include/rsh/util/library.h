@@ -20,8 +20,9 @@ struct rsh_library_symbol {
 /* Loads `file` (as of dlopen(3), such as "libcurl.so.4") and stores the
  * addresses of n symbols.  Returns 0, or -ENOENT with a sentence if the library
  * or a symbol is missing; `what`, the beginning of the sentence, is the purpose
- * ("s3://bucket"). */
-int rsh_library_load(const char *file, const char *what,
+ * ("s3://bucket"), and `package` what distributions call it ("libcurl4 (RPM:
+ * libcurl)"). */
+int rsh_library_load(const char *file, const char *package, const char *what,
 		     const struct rsh_library_symbol *symbols, size_t n,
 		     struct rsh_error *err);
 

@@ -198,7 +198,8 @@ static const struct rsh_option table[] = {
 	  .converts = true, .decides = RSH_DECIDES_OUTPUT, AT(vfs.output),
 	  .first = true },
 	{ "part-size", 0, "SIZE", CONVERSIONS,
-	  "with hf or dcp: maximum size of a file (default: 5GB)", rsh_set_size,
+	  "with hf, dcp or hyperparallel: maximum size of a file (default: 5GB; "
+	  "hyperparallel: 64MiB)", rsh_set_size,
 	  AT(vfs.plan.part_bytes), .min = 1, .converts = true,
 	  .decides = RSH_DECIDES_VALUE },
 	{ "model-files", 0, "DIR|none", CONVERSIONS,

@@ -74,7 +74,8 @@ void rsh_options_settle(struct rsh_options *o)
 	set_index_cache(o);
 	o->asked = o->vfs;
 	v->weights.part_bytes = v->plan.part_bytes ? v->plan.part_bytes :
-						     DEFAULT_PART_BYTES;
+				v->output->part_bytes ? v->output->part_bytes :
+							DEFAULT_PART_BYTES;
 	v->plan.part_bytes = v->output->division == RSH_DIVIDE_PARTS ?
 			     v->weights.part_bytes : 0;
 	/* If a Hugging Face model is shown with the files beside its weights,

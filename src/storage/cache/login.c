@@ -17,6 +17,7 @@
 
 #define LOGIN "MEMCACHED_USERNAME"
 #define SASL_LIBRARY "libsasl2.so.2"
+#define SASL_PACKAGE "libsasl2-2 (RPM: cyrus-sasl-lib)"
 #define CRYPTO_READS_SETTINGS 0x40
 
 /* No mechanism takes more steps. */
@@ -91,7 +92,7 @@ int rsh_memcached_login_load(struct rsh_error *err)
 		{ "sasl_set_alloc", &sasl.set_alloc },
 		{ "sasl_set_mutex", &sasl.set_mutex },
 	};
-	int rc = rsh_library_load(SASL_LIBRARY, LOGIN, symbols,
+	int rc = rsh_library_load(SASL_LIBRARY, SASL_PACKAGE, LOGIN, symbols,
 				  sizeof(symbols) / sizeof(symbols[0]), err);
 
 	if (rc)

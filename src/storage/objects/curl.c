@@ -9,6 +9,7 @@
 #include "rsh/util/library.h"
 
 #define CURL_FILE "libcurl.so.4"
+#define CURL_PACKAGE "libcurl4 (RPM: libcurl)"
 #define CURL_OLDEST 0x073d00
 /* Older ones sign otherwise, or not at all. */
 #define CURL_SIGNS 0x075700
@@ -35,7 +36,7 @@ static int curl_load(struct rsh_error *err)
 #undef CURL_SYMBOL
 	};
 	const curl_version_info_data *v;
-	int rc = rsh_library_load(CURL_FILE, "object storage", symbols,
+	int rc = rsh_library_load(CURL_FILE, CURL_PACKAGE, "object storage", symbols,
 				  sizeof(symbols) / sizeof(symbols[0]), err);
 
 	if (rc)

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outputs/hyperparallel.c shows one whole model as a distributed checkpoint of
+ * HyperParallel, which hyper_parallel.core.checkpoint.load() opens on any
+ * number of ranks:
+ *
+ *   /_rank<file>_.safetensors   tensors
+ *   /_value<i>_.bytes           a pickle of each value that is not a tensor
+ *   /.metadata                  a pickle: types, shapes and files
+ *
+ * The loader reads a whole file for any part of it, so files are small.  Its
+ * platform of torch needs torch.load() of a version that reads safetensors. */
+#include "config.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pickle_items_i.h"
+#include "pickle_objects_i.h"
+#include "rsh/outputs/outputs.h"
+#include "rsh/util/mem.h"
+
+#define METADATA_NAME ".metadata"
+#define MODULE "hyper_parallel.core.checkpoint.metadata"
+#define STORAGE_MODULE "hyper_parallel.core.checkpoint.storage"
+
+#define PART_BYTES (UINT64_C(64) * 1024 * 1024)
+
+enum hyper_memo {
+	MEMO_TENSOR,
+	MEMO_BYTES,
+	MEMO_PROPERTIES,
+	MEMO_CHUNK,
+	MEMO_INDEX,
+	MEMO_STORAGE,
+	MEMO_KEY_PROPERTIES,
+	MEMO_KEY_SIZE,
+	MEMO_KEY_CHUNKS,
+	MEMO_KEY_OFFSETS,
+	MEMO_KEY_SIZES,
+	MEMO_KEY_NAME,
+	MEMO_KEY_OFFSET,
+	MEMO_KEY_INDEX,
+	MEMO_KEY_PATH,
+	MEMO_KEY_LENGTH,
+	MEMO_KEY_DTYPE,
+	MEMO_KEY_REQUIRES_GRAD,
+	MEMO_KEY_MEMORY_FORMAT,
+	MEMO_DTYPE,
+	N_MEMOS = MEMO_DTYPE + RSH_DTYPE_COUNT,
+};
+static_assert(N_MEMOS <= RSH_PICKLE_MEMOS, "");
+
+struct hyper_shown {
+	struct rsh_pickle_objects metadata;
+	struct rsh_pickle_items values;
+};
+
+static void hyper_free(void *state)
+{
+	struct hyper_shown *h = state;
+
+	if (!h)
+		return;
+	rsh_pickle_clear(&h->metadata.out);
+	rsh_pickle_items_clear(&h->values);
+	free(h);
+}
+
+/* ---- the metadata ---- */
+
+/* Puts a tuple: these numbers, or as many zeros if v is NULL. */
+static void hyper_put_tuple(struct hyper_shown *h, unsigned n, const int64_t *v)
+{
+	struct rsh_pickle_out *o = &h->metadata.out;
+
+	if (n == 0) {
+		rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
+		return;
+	}
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	for (unsigned i = 0; i < n; i++)
+		rsh_pickle_put_number(o, v ? (uint64_t)v[i] : 0);
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
+}
+
+static void hyper_put_properties(struct hyper_shown *h, enum rsh_dtype dtype)
+{
+	struct rsh_pickle_objects *p = &h->metadata;
+
+	rsh_pickle_begin_object(p, MEMO_PROPERTIES, MODULE, "TensorProperties");
+	rsh_pickle_put_key(p, MEMO_KEY_DTYPE, "dtype");
+	rsh_pickle_put_key(p, MEMO_DTYPE + dtype, rsh_dtype_name(dtype));
+	rsh_pickle_put_key(p, MEMO_KEY_REQUIRES_GRAD, "requires_grad");
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_FALSE);
+	rsh_pickle_put_key(p, MEMO_KEY_MEMORY_FORMAT, "memory_format");
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_NONE);
+	rsh_pickle_end_object(p);
+}
+
+/* A tensor is one chunk. */
+static void hyper_put_chunks(struct hyper_shown *h,
+			     const struct rsh_record_shape *s)
+{
+	struct rsh_pickle_objects *p = &h->metadata;
+
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_LIST);
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_MARK);
+	rsh_pickle_begin_object(p, MEMO_CHUNK, MODULE, "ChunkStorageMetadata");
+	rsh_pickle_put_key(p, MEMO_KEY_OFFSETS, "offsets");
+	hyper_put_tuple(h, s->n_dims, NULL);
+	rsh_pickle_put_key(p, MEMO_KEY_SIZES, "sizes");
+	hyper_put_tuple(h, s->n_dims, s->dims);
+	rsh_pickle_end_object(p);
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_APPENDS);
+}
+
+/* A function of this type puts one entry of a tensor, which is a record of a
+ * file of the tree. */
+typedef void hyper_put_fn(struct hyper_shown *h, const struct rsh_tree *t,
+			  uint32_t file, const struct rsh_record_shape *s);
+
+static void hyper_put_tensor(struct hyper_shown *h, const struct rsh_tree *t,
+			     uint32_t file, const struct rsh_record_shape *s)
+{
+	struct rsh_pickle_objects *p = &h->metadata;
+
+	(void)t;
+	(void)file;
+	rsh_pickle_put_text(&p->out, s->name, s->name_len);
+	rsh_pickle_begin_object(p, MEMO_TENSOR, MODULE,
+				"TensorStorageMetadata");
+	rsh_pickle_put_key(p, MEMO_KEY_PROPERTIES, "properties");
+	hyper_put_properties(h, s->dtype);
+	rsh_pickle_put_key(p, MEMO_KEY_SIZE, "size");
+	hyper_put_tuple(h, s->n_dims, s->dims);
+	rsh_pickle_put_key(p, MEMO_KEY_CHUNKS, "chunks");
+	hyper_put_chunks(h, s);
+	rsh_pickle_end_object(p);
+}
+
+/* Puts a key and the start of its place.  The loader compares all members of
+ * the key: the index of the chunk, or None for a value. */
+static void hyper_put_place(struct hyper_shown *h, const char *name, size_t n,
+			    unsigned n_dims, bool is_tensor)
+{
+	struct rsh_pickle_objects *p = &h->metadata;
+
+	rsh_pickle_begin_object(p, MEMO_INDEX, MODULE, "MetadataIndex");
+	rsh_pickle_put_key(p, MEMO_KEY_NAME, "fqn");
+	rsh_pickle_put_text(&p->out, name, n);
+	rsh_pickle_put_key(p, MEMO_KEY_OFFSET, "offset");
+	hyper_put_tuple(h, n_dims, NULL);
+	rsh_pickle_put_key(p, MEMO_KEY_INDEX, "index");
+	if (is_tensor)
+		rsh_pickle_put_number(&p->out, 0);
+	else
+		rsh_pickle_put(&p->out, RSH_PICKLE_OP_NONE);
+	rsh_pickle_end_object(p);
+}
+
+static void hyper_put_storage(struct hyper_shown *h, const char *path,
+			      int64_t length)
+{
+	struct rsh_pickle_objects *p = &h->metadata;
+
+	rsh_pickle_begin_object(p, MEMO_STORAGE, STORAGE_MODULE, "StorageInfo");
+	rsh_pickle_put_key(p, MEMO_KEY_PATH, "relative_path");
+	rsh_pickle_put_text(&p->out, path, strlen(path));
+	rsh_pickle_put_key(p, MEMO_KEY_OFFSET, "offset");
+	rsh_pickle_put_number(&p->out, 0);
+	rsh_pickle_put_key(p, MEMO_KEY_LENGTH, "length");
+	rsh_pickle_put_signed(&p->out, length);
+	rsh_pickle_end_object(p);
+}
+
+/* The header of the file says where a tensor is, so its length is -1. */
+static void hyper_put_file(struct hyper_shown *h, const struct rsh_tree *t,
+			   uint32_t file, const struct rsh_record_shape *s)
+{
+	char name[NAME_MAX + 1];
+
+	rsh_output_file_name(t, file, name, sizeof(name));
+	hyper_put_place(h, s->name, s->name_len, s->n_dims, true);
+	hyper_put_storage(h, name, -1);
+}
+
+static void hyper_put_all(struct hyper_shown *h,
+			  const struct rsh_output_tree *t, hyper_put_fn *fn)
+{
+	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(t->plan, f, i, &r);
+			fn(h, t->tree, f, &r.shape);
+		}
+}
+
+static void hyper_begin_member(struct hyper_shown *h, const char *key)
+{
+	rsh_pickle_put_text(&h->metadata.out, key, strlen(key));
+	rsh_pickle_put(&h->metadata.out, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(&h->metadata.out, RSH_PICKLE_OP_MARK);
+}
+
+static void hyper_value_name(uint32_t i, char *name, size_t max)
+{
+	snprintf(name, max, "_value%" PRIu32 "_.bytes", i);
+}
+
+static int hyper_make_metadata(struct hyper_shown *h,
+			       const struct rsh_output_tree *t)
+{
+	struct rsh_pickle_out *o = &h->metadata.out;
+	const struct rsh_pickle_items *values = &h->values;
+	char name[NAME_MAX + 1];
+
+	rsh_pickle_begin(o);
+	rsh_pickle_put_global(o, MODULE, "Metadata");
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	hyper_begin_member(h, "state_dict_metadata");
+	hyper_put_all(h, t, hyper_put_tensor);
+	for (uint32_t i = 0; i < values->n; i++) {
+		rsh_pickle_put_text(o, values->v[i].name,
+				    strlen(values->v[i].name));
+		rsh_pickle_begin_object(&h->metadata, MEMO_BYTES, MODULE,
+					"BytesStorageMetadata");
+		rsh_pickle_end_object(&h->metadata);
+	}
+	rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
+	rsh_pickle_put_text(o, "planner_data", strlen("planner_data"));
+	rsh_pickle_put(o, RSH_PICKLE_OP_NONE);
+	hyper_begin_member(h, "storage_data");
+	hyper_put_all(h, t, hyper_put_file);
+	for (uint32_t i = 0; i < values->n; i++) {
+		hyper_value_name(i, name, sizeof(name));
+		hyper_put_place(h, values->v[i].name,
+				strlen(values->v[i].name), 0, false);
+		hyper_put_storage(h, name, (int64_t)values->v[i].length);
+	}
+	rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
+	rsh_pickle_put_text(o, "version", strlen("version"));
+	rsh_pickle_put_text(o, "1.0", strlen("1.0"));
+	rsh_pickle_end_object(&h->metadata);
+	rsh_pickle_end(o);
+	return o->failed ? -ENOMEM : 0;
+}
+
+/* ---- the tree ---- */
+
+static int hyper_add_values(struct hyper_shown *h, struct rsh_output_tree *t)
+{
+	char name[NAME_MAX + 1];
+	int rc = rsh_pickle_items_make(t, false, &h->values);
+
+	for (uint32_t i = 0; rc == 0 && i < h->values.n; i++) {
+		const struct rsh_pickle_item *v = &h->values.v[i];
+		const char *kept;
+
+		hyper_value_name(i, name, sizeof(name));
+		kept = rsh_arena_strndup(&t->tree->arena, name, strlen(name));
+		rc = kept ? rsh_output_add_values_file(
+				    t, i, kept, h->values.bytes + v->offset,
+				    v->length) : -ENOMEM;
+	}
+	return rc;
+}
+
+static int hyper_add_rows(struct hyper_shown *h, struct rsh_output_tree *t)
+{
+	const uint32_t n = rsh_plan_n_files(t->plan);
+	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
+						struct rsh_item, 1);
+	const struct rsh_row files = {
+		.n = n, .first = RSH_NODE_OF_FILE(0), .step = 2,
+		.parent = t->tree->root, .kind = RSH_NODE_FILE,
+		.before = "_rank", .after = t->output->suffix,
+	};
+	struct rsh_row beside = {
+		.n = 1, .step = 1, .parent = t->tree->root, .items = item,
+	};
+	struct rsh_output_text text = { .mode = 0444 };
+
+	if (!item || rsh_tree_add(t->tree, &files) || hyper_add_values(h, t) ||
+	    hyper_make_metadata(h, t))
+		return -ENOMEM;
+	beside.first = RSH_NODE_BESIDE(n) + h->values.n;
+	text.body = rsh_body_of_text((char *)h->metadata.out.data,
+				     h->metadata.out.n);
+	*item = (struct rsh_item){ METADATA_NAME, RSH_NODE_FILE, 0 };
+	if (rsh_output_add_text(t, &text, &item->leaf))
+		return -ENOMEM;
+	return rsh_tree_add(t->tree, &beside);
+}
+
+static int hyper_build(struct rsh_output_tree *t, struct rsh_error *err)
+{
+	struct hyper_shown *h = t->state = calloc(1, sizeof(*h));
+
+	return h && hyper_add_rows(h, t) == 0 ? 0 : rsh_error_nomem(err);
+}
+
+const struct rsh_output rsh_output_hyperparallel = {
+	.name = "hyperparallel",
+	.digest = 2,
+	.suffix = "_.safetensors",
+	.framing = &rsh_safetensors_framing,
+	.division = RSH_DIVIDE_PARTS,
+	.part_bytes = PART_BYTES,
+	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PICKLES |
+		 RSH_TAKES_PART_SIZE,
+	.last = METADATA_NAME,
+	.build = hyper_build,
+	.free = hyper_free,
+};
