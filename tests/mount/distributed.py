@@ -155,12 +155,11 @@ def steps_of(engine, saver):
 
 
 def saved_by_another(engine, kind):
-    """A job whose directory is on the server."""
+    """A job whose directory another client has."""
     saver = kind(tempfile.mkdtemp(dir=engine.directory))
-    store = tempfile.mkdtemp(dir=engine.store)
-    os.rename(saver.source, store)
-    os.chmod(store, 0o755)
-    saver.source = store
+    os.rmdir(saver.source)
+    saver.source = tempfile.mkdtemp(dir=engine.another())
+    os.chmod(saver.source, 0o755)
     return saver
 
 
