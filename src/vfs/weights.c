@@ -19,6 +19,7 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/weights/own_adapters.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 
@@ -121,6 +122,10 @@ struct weights_job {
 	struct rsh_offer *in, *out;
 	uint32_t n_in, n_out;
 	const struct rsh_rule_table *table; /* the table that is used */
+	/* The adapters of SOURCE, if they are shown alone, and the weights of
+	 * which tables make their names. */
+	struct rsh_own_adapters own;
+	struct rsh_offers stand_ins;
 };
 
 static bool weights_wanted(void *ctx, const char *name)
@@ -243,6 +248,38 @@ static int weights_adapt(struct weights_job *k,
 			     weights_keep_note, k, err);
 }
 
+static bool weights_alone(const struct weights_job *k)
+{
+	return k->cfg->output->takes & RSH_TAKES_ADAPTER;
+}
+
+/* Merges the adapters that SOURCE has beside its weights, or keeps them alone. */
+static int weights_take_own(struct weights_job *k, struct rsh_error *err)
+{
+	struct rsh_vfs_weights *w = k->v->weights;
+	struct rsh_offers all = { k->cat, k->in, k->n_in };
+	char text[96];
+	int rc;
+
+	if (!k->cfg->weights.lora_alpha)
+		return 0;
+	rc = rsh_weights_take_own(&all, &w->arena, &k->own, err);
+	if (rc == 0 && weights_alone(k)) {
+		rc = rsh_weights_stand_ins(&k->own, k->cat, &w->arena,
+					   &k->stand_ins, err);
+		all = k->stand_ins;
+	} else if (rc == 0) {
+		rc = rsh_weights_merge_own(&k->own, k->cfg->weights.lora_alpha,
+					   &w->arena, &all, err);
+		snprintf(text, sizeof(text), "%u adapters are merged",
+			 k->own.n);
+		weights_keep_note(k, text);
+	}
+	k->in = all.v;
+	k->n_in = all.n;
+	return rc;
+}
+
 /* A Hugging Face model has no optimizer states unless they are asked for. */
 static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 {
@@ -264,7 +301,9 @@ static void weights_options(struct weights_job *k,
 		.vocab_multiple = k->cfg->weights.vocab_multiple,
 		.untie = k->cfg->weights.untie,
 		.same = weights_same,
-		.wanted = k->opts->wanted ? weights_wanted : NULL,
+		/* --only and --drop apply to PEFT's names. */
+		.wanted = k->opts->wanted && !weights_alone(k) ?
+			weights_wanted : NULL,
 		.sized = weights_take_size,
 		.note = weights_keep_note,
 		.ctx = k,
@@ -395,6 +434,23 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	return rc ? rc : weights_check_side(k, err);
 }
 
+/* Gives the adapters PEFT's names. */
+static int weights_show_own(struct weights_job *k, struct rsh_error *err)
+{
+	struct rsh_offers all = { k->cat, k->out, k->n_out };
+	int rc;
+
+	if (k->v->weights->from == RSH_SIDE_HF)
+		return rsh_error_set(err, EINVAL, "the weights of SOURCE have "
+				     "Hugging Face's names: the adapter of "
+				     "MindSpore's weights is shown");
+	rc = rsh_weights_show_own(&k->own, &k->stand_ins,
+				  &k->v->weights->arena, &all, err);
+	k->out = all.v;
+	k->n_out = all.n;
+	return rc;
+}
+
 /* Shows the weights under their own names. */
 static int weights_as_named(struct weights_job *k)
 {
@@ -419,8 +475,12 @@ static int weights_plan(struct weights_job *k,
 	if (rc == 0)
 		rc = weights_adapt(k, view, err);
 	if (rc == 0)
+		rc = weights_take_own(k, err);
+	if (rc == 0)
 		rc = k->cfg->weights.table ? weights_by_table(k, err) :
 					     weights_as_named(k);
+	if (rc == 0 && weights_alone(k))
+		rc = weights_show_own(k, err);
 	if (rc)
 		return rc;
 	form = weights_form(k);
