@@ -524,9 +524,12 @@ static int file_look(struct rsh_medium *m, const char *name,
 	return look_from(files_of(m)->fresh, m->dirfd, *name ? name : ".", out);
 }
 
-/* Takes ownership of the descriptor, or returns it if it is an -errno. */
-static int file_dir_new(int fd, bool fresh, struct rsh_dir **out)
+static int file_list(struct rsh_medium *m, const char *name,
+		     struct rsh_dir **out)
 {
+	int fd = access_open_from(m->dirfd, files_of(m)->follow_outside,
+				  *name ? name : ".", O_RDONLY | O_DIRECTORY);
+	const bool fresh = files_of(m)->fresh;
 	struct open_dir *d;
 	int rc;
 
@@ -546,16 +549,6 @@ static int file_dir_new(int fd, bool fresh, struct rsh_dir **out)
 	rc = -errno;
 	free(d);
 	return rc;
-}
-
-static int file_list(struct rsh_medium *m, const char *name,
-		     struct rsh_dir **out)
-{
-	return file_dir_new(access_open_from(m->dirfd,
-					     files_of(m)->follow_outside,
-					     *name ? name : ".",
-					     O_RDONLY | O_DIRECTORY),
-			    files_of(m)->fresh, out);
 }
 
 static int file_dir_next(struct rsh_dir *d, const char **name)
