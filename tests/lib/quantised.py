@@ -280,8 +280,8 @@ class Drawer:
         rng, n = self.rng, math.prod(shape)
         wild = rng.random() < 0.3
         if kind in ("F8_E8M0", "U8"):
-            data = bytes(rng.randrange(256) if wild else rng.randrange(110, 140)
-                         for _ in range(n))
+            data = bytes(rng.choice((255, rng.randrange(256), rng.randrange(256)))
+                         if wild else rng.randrange(110, 140) for _ in range(n))
         elif wild or kind == "F8_E4M3":
             data = rng.randbytes(WIDTHS[kind] * n)
         else:
