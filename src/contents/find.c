@@ -54,11 +54,23 @@ static void find_take_pair(bool *any, uint32_t pair[2],
 	pair[1] = h[1].rank;
 }
 
-/* Checks whether ranks of one slice differ, and whether ranks of two slices
- * differ as they should. */
-static void find_finer(struct rsh_finding *f, const struct rsh_sampled *h,
-		       uint32_t n, uint32_t enough)
+int rsh_subject_find(struct rsh_subject *s)
 {
+	cleanup_free struct rsh_sampled *h =
+		rsh_alloc_array(s->n_holders, sizeof(*h));
+	uint32_t n = 0, enough = rsh_subject_enough(s);
+	struct rsh_finding *f = &s->finding;
+	bool several = false;
+
+	if (!h)
+		return -ENOMEM;
+	*f = (struct rsh_finding){ .total = true, .along_first = true };
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		if (!s->holders[i].failed && s->n_read > 0)
+			h[n++] = s->holders[i];
+	/* Do ranks of one slice differ, and ranks of two slices as they
+	 * should? */
+	qsort(h, n, sizeof(*h), holder_by_cell);
 	for (uint32_t i = 1; i < n; i++) {
 		const bool same = h[i].hash == h[i - 1].hash;
 
@@ -70,15 +82,8 @@ static void find_finer(struct rsh_finding *f, const struct rsh_sampled *h,
 		if (!same)
 			find_take_pair(&f->finer, f->differ, &h[i - 1]);
 	}
-}
-
-/* Checks whether ranks of two slices are equal. */
-static void find_coarser(struct rsh_finding *f, const struct rsh_sampled *h,
-			 uint32_t n, uint32_t enough)
-{
-	bool several = false;
-
-	f->total = f->along_first = true;
+	/* Are ranks of two slices equal? */
+	qsort(h, n, sizeof(*h), holder_by_hash);
 	for (uint32_t i = 1; i < n; i++) {
 		if (h[i].hash != h[i - 1].hash) {
 			several = true;
@@ -92,24 +97,6 @@ static void find_coarser(struct rsh_finding *f, const struct rsh_sampled *h,
 	}
 	f->total = f->coarser && !several;
 	f->along_first &= f->coarser;
-}
-
-int rsh_subject_find(struct rsh_subject *s)
-{
-	cleanup_free struct rsh_sampled *h =
-		rsh_alloc_array(s->n_holders, sizeof(*h));
-	uint32_t n = 0, enough = rsh_subject_enough(s);
-
-	if (!h)
-		return -ENOMEM;
-	s->finding = (struct rsh_finding){ .told = false };
-	for (uint32_t i = 0; i < s->n_holders; i++)
-		if (!s->holders[i].failed && s->n_read > 0)
-			h[n++] = s->holders[i];
-	qsort(h, n, sizeof(*h), holder_by_cell);
-	find_finer(&s->finding, h, n, enough);
-	qsort(h, n, sizeof(*h), holder_by_hash);
-	find_coarser(&s->finding, h, n, enough);
 	return 0;
 }
 

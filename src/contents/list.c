@@ -159,23 +159,6 @@ static uint64_t cut_hash(uint64_t a, uint64_t b)
 	return XXH3_64bits(both, sizeof(both));
 }
 
-/* Hashes which ranks share rank 0's slice, among the ranks that distinguish
- * meshes. */
-static uint64_t cut_partition(const struct rsh_grid *g, uint32_t n)
-{
-	struct rsh_sampled zero, other;
-	uint64_t hash = n;
-
-	cut_cell(g, 0, &zero);
-	for (uint32_t d = 1; d < n; d++) {
-		if (n % d)
-			continue;
-		cut_cell(g, d, &other);
-		hash = cut_hash(hash, d * 2 + (other.cell == zero.cell));
-	}
-	return hash;
-}
-
 /* Sets layout and partition.  Returns 0, or -errno if the item does not fit the
  * tensor. */
 static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
@@ -183,6 +166,7 @@ static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 	const struct rsh_subject *last = c->n_subjects ?
 		&c->subjects[c->n_subjects - 1] : NULL;
 	const struct rsh_strategy_item *it = s->item;
+	struct rsh_sampled zero, other;
 	struct rsh_grid *g;
 	uint64_t hash = 0;
 	int rc;
@@ -196,7 +180,17 @@ static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 	rc = rsh_subject_grid(c, s, &g);
 	if (rc)
 		return rc;
-	s->partition = cut_partition(g, s->n_local);
+	/* The partition is which ranks share rank 0's slice, among the ranks
+	 * that distinguish meshes. */
+	s->partition = s->n_local;
+	cut_cell(g, 0, &zero);
+	for (uint32_t d = 1; d < s->n_local; d++) {
+		if (s->n_local % d)
+			continue;
+		cut_cell(g, d, &other);
+		s->partition = cut_hash(s->partition,
+					d * 2 + (other.cell == zero.cell));
+	}
 	for (uint32_t i = 0; it && i < it->n_mesh; i++)
 		hash = cut_hash(hash, it->mesh[i]);
 	for (uint32_t e = 0; it && e < it->n_map; e++) {
@@ -462,23 +456,6 @@ static int order_by_turn(const void *a, const void *b)
 	return d ? d : order_by_layout(a, b);
 }
 
-/* Sets the positions of the subjects [begin, end), which have one layout and
- * sort.  The first subject of each family gets position 0, 3, 6 ... plus the
- * number of the sort; the other subjects of the families come after them. */
-static void order_take_turns(struct rsh_contents *c, uint32_t begin,
-			     uint32_t end)
-{
-	unsigned turn = order_sort_of(&c->subjects[begin]);
-
-	for (uint32_t i = begin; i < end; i++) {
-		struct rsh_subject *s = &c->subjects[i];
-		bool first = i == begin || s[-1].family != s->family;
-
-		s->n_read = first ? turn : UINT32_MAX / 2 + turn;
-		turn += first ? 3 : 1;
-	}
-}
-
 void rsh_contents_sort(struct rsh_contents *c)
 {
 	uint32_t end;
@@ -487,15 +464,24 @@ void rsh_contents_sort(struct rsh_contents *c)
 		return;
 	qsort(c->subjects, c->n_subjects, sizeof(*c->subjects),
 	      order_by_layout);
-	for (uint32_t i = 0; i < c->n_subjects; i = end) {
-		const struct rsh_subject *s = &c->subjects[i];
+	/* The first subject of each family among those of one layout and sort
+	 * gets position 0, 3, 6 ... plus the number of the sort; the other
+	 * subjects of the families come after them. */
+	for (uint32_t begin = 0; begin < c->n_subjects; begin = end) {
+		const struct rsh_subject *one = &c->subjects[begin];
+		const unsigned sort = order_sort_of(one);
+		unsigned turn = sort;
 
-		end = i + 1;
-		while (end < c->n_subjects &&
-		       c->subjects[end].layout == s->layout &&
-		       order_sort_of(&c->subjects[end]) == order_sort_of(s))
-			end++;
-		order_take_turns(c, i, end);
+		for (end = begin; end < c->n_subjects; end++) {
+			struct rsh_subject *s = &c->subjects[end];
+			bool first = s == one || s[-1].family != s->family;
+
+			if (s->layout != one->layout ||
+			    order_sort_of(s) != sort)
+				break;
+			s->n_read = first ? turn : UINT32_MAX / 2 + turn;
+			turn += first ? 3 : 1;
+		}
 	}
 	qsort(c->subjects, c->n_subjects, sizeof(*c->subjects), order_by_turn);
 	for (uint32_t i = 0; i < c->n_subjects; i++)

@@ -15,30 +15,6 @@
 
 /* ---- the groups ---- */
 
-/* Reads the tensor on every rank if there are not too many, so that the message
- * can list all groups. */
-static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
-{
-	struct rsh_subject more = *s, *one = &more;
-
-	if (s->expanded || s->n_local > RSH_CONTENTS_EXPLAIN)
-		return;
-	more.holders = NULL;
-	if (rsh_subject_find_holders(c, &more, true) == 0) {
-		for (unsigned i = 0; i < s->n_read; i++)
-			if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
-				rsh_contents_read(c, &one, 1, false);
-		/* Files may have failed since the first read. */
-		if (rsh_subject_find(&more) == 0 &&
-		    (more.finding.finer || more.finding.coarser)) {
-			free(s->holders);
-			*s = more;
-			return;
-		}
-	}
-	free(more.holders);
-}
-
 /* ---- explanations ---- */
 
 static const struct rsh_strategy_item *
@@ -132,10 +108,27 @@ int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 	char whose[320], pair[128], seen[260] = "", would[384], layout[160];
 	char text[256];
 	const struct rsh_finding *f = &s->finding;
+	struct rsh_subject more = *s, *one = &more;
 	struct rsh_groups g;
 	bool explained;
 
-	say_look_at_all(c, s);
+	more.holders = NULL;
+	/* Reads the tensor on every rank if there are not too many, so that the
+	 * message can list all groups. */
+	if (!s->expanded && s->n_local <= RSH_CONTENTS_EXPLAIN &&
+	    rsh_subject_find_holders(c, &more, true) == 0) {
+		for (unsigned i = 0; i < s->n_read; i++)
+			if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
+				rsh_contents_read(c, &one, 1, false);
+		/* Files may have failed since the first read. */
+		if (rsh_subject_find(&more) == 0 &&
+		    (more.finding.finer || more.finding.coarser)) {
+			free(s->holders);
+			*s = more;
+			more.holders = NULL;
+		}
+	}
+	free(more.holders);
 	if (rsh_subject_group(s, &g) != 0) {
 		rsh_groups_clear(&g);
 		return rsh_error_nomem(err);

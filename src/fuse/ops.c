@@ -408,7 +408,7 @@ static void serve_open(const struct rsh_request *r, int rc)
 		fuse_reply_err(r->req, -rc);
 	if (!mine && f)
 		op_close_file(s, NULL, f);
-	if (!mine || rc)
+	if (!mine || !f)
 		return;
 	fi.fh = (uintptr_t)f;
 	if (f->backing) {

@@ -23,41 +23,33 @@ static int index_users_by_index(const void *a, const void *b)
 	return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static int catalogue_number_indexes(struct rsh_catalogue *c)
-{
-	cleanup_free struct index_user *o = rsh_alloc_array(c->n_present,
-						       sizeof(*o));
-
-	if (!o)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < c->n_present; i++)
-		o[i] = (struct index_user){ c->index[c->present[i]],
-				       c->present[i] };
-	qsort(o, c->n_present, sizeof(*o), index_users_by_index);
-	for (uint32_t i = 0; i < c->n_present; i++) {
-		if (i == 0 || o[i].index != o[i - 1].index)
-			c->n_indexes++;
-		c->index_id[o[i].file] = c->n_indexes - 1;
-	}
-	return 0;
-}
-
 /* A job may have a million ranks of which few have a file.  So loops visit only
  * the files that exist. */
 static int catalogue_list_present(struct rsh_catalogue *c)
 {
+	cleanup_free struct index_user *o = NULL;
 	uint32_t n = 0;
 
 	for (uint32_t f = 0; f < c->n_files; f++)
 		n += c->index[f] != NULL;
 	c->present = rsh_alloc_array(n, sizeof(*c->present));
 	c->index_id = calloc((size_t)c->n_files + 1, sizeof(*c->index_id));
-	if (!c->present || !c->index_id)
+	o = rsh_alloc_array(n, sizeof(*o));
+	if (!c->present || !c->index_id || !o)
 		return -ENOMEM;
-	for (uint32_t f = 0; f < c->n_files; f++)
-		if (c->index[f])
-			c->present[c->n_present++] = f;
-	return catalogue_number_indexes(c);
+	for (uint32_t f = 0; f < c->n_files; f++) {
+		if (!c->index[f])
+			continue;
+		o[c->n_present] = (struct index_user){ c->index[f], f };
+		c->present[c->n_present++] = f;
+	}
+	qsort(o, n, sizeof(*o), index_users_by_index);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i == 0 || o[i].index != o[i - 1].index)
+			c->n_indexes++;
+		c->index_id[o[i].file] = c->n_indexes - 1;
+	}
+	return 0;
 }
 
 /* Finds the first or, backwards, the last file of each name.  Most files share
@@ -125,18 +117,6 @@ struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
 	return c;
 }
 
-static int catalogue_add_file(struct rsh_catalogue *c, uint32_t file,
-			      const struct rsh_ckpt_index *index,
-			      const char *path)
-{
-	c->index[file] = index;
-	c->path[file] = strdup(path);
-	c->index_id[file] = c->n_indexes++;
-	c->present[c->n_present++] = file;
-	c->n_files++;
-	return c->path[file] ? 0 : -ENOMEM;
-}
-
 /* Adds `more` to the length of an array.  Returns 0 or -ENOMEM. */
 static int catalogue_lengthen(void *array, uint32_t n, uint32_t more,
 			      size_t size)
@@ -154,7 +134,6 @@ int rsh_catalogue_add_beside(struct rsh_catalogue *c,
 			     const struct rsh_source_view *view)
 {
 	const uint32_t n = view->n_beside, from = c->n_files;
-	int rc = 0;
 
 	if (catalogue_lengthen(&c->index, from, n, sizeof(*c->index)) ||
 	    catalogue_lengthen(&c->path, from, n, sizeof(*c->path)) ||
@@ -162,9 +141,16 @@ int rsh_catalogue_add_beside(struct rsh_catalogue *c,
 	    catalogue_lengthen(&c->present, c->n_present, n,
 			       sizeof(*c->present)))
 		return -ENOMEM;
-	for (uint32_t i = from; rc == 0 && i < from + n; i++)
-		rc = catalogue_add_file(c, i, view->index[i], view->path[i]);
-	return rc;
+	for (uint32_t i = from; i < from + n; i++) {
+		c->index[i] = view->index[i];
+		c->path[i] = strdup(view->path[i]);
+		c->index_id[i] = c->n_indexes++;
+		c->present[c->n_present++] = i;
+		c->n_files++;
+		if (!c->path[i])
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 static void catalogue_free_cut(void *cut)

@@ -64,10 +64,12 @@ static int copies_place(struct rsh_copies *c, const struct rsh_holder *holders)
 	return 0;
 }
 
-static uint32_t copies_search(const struct rsh_copies *c, uint32_t place)
+static uint32_t copies_from(const struct rsh_copies *c, uint32_t place)
 {
 	uint32_t lo = 0, hi = c->n;
 
+	if (c->all)
+		return c->all[place];
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
@@ -77,11 +79,6 @@ static uint32_t copies_search(const struct rsh_copies *c, uint32_t place)
 			hi = mid;
 	}
 	return lo;
-}
-
-static uint32_t copies_from(const struct rsh_copies *c, uint32_t place)
-{
-	return c->all ? c->all[place] : copies_search(c, place);
 }
 
 static int copies_list_all(struct rsh_copies *c)
@@ -102,34 +99,23 @@ static int copies_list_all(struct rsh_copies *c)
 	return 0;
 }
 
-/* Sets *cell to the cell of holder i, and returns the index of the first holder
- * after that cell.  Before the call *cell must not be larger than that cell. */
-static uint32_t copies_cell_end(const struct rsh_copies *c, uint32_t i,
-				uint32_t *cell)
-{
-	const struct rsh_grid *g = rsh_cut_grid(c->cut);
-	uint32_t end;
-
-	if (g) {
-		*cell = c->at[i].place / rsh_grid_n_replicas(g);
-		end = (*cell + 1) * rsh_grid_n_replicas(g);
-	} else {
-		while (rsh_cut_first_place(c->cut, *cell + 1) <=
-		       c->at[i].place)
-			++*cell;
-		end = rsh_cut_first_place(c->cut, *cell + 1);
-	}
-	while (i < c->n && c->at[i].place < end)
-		i++;
-	return i;
-}
-
 void rsh_copies_each(const struct rsh_copies *c, rsh_cell_fn *each, void *ctx)
 {
-	uint32_t cell = 0;
+	const struct rsh_grid *g = rsh_cut_grid(c->cut);
+	uint32_t cell = 0, end;
 
 	for (uint32_t i = 0; i < c->n;) {
-		i = copies_cell_end(c, i, &cell);
+		if (g) {
+			cell = c->at[i].place / rsh_grid_n_replicas(g);
+			end = (cell + 1) * rsh_grid_n_replicas(g);
+		} else {
+			while (rsh_cut_first_place(c->cut, cell + 1) <=
+			       c->at[i].place)
+				cell++;
+			end = rsh_cut_first_place(c->cut, cell + 1);
+		}
+		while (i < c->n && c->at[i].place < end)
+			i++;
 		each(ctx, cell);
 	}
 }

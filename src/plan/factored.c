@@ -504,12 +504,27 @@ static bool factored_meet(const struct rsh_mapping *w,
 	return true;
 }
 
-/* Chooses the span along which the parts are the shortest, compared with the
- * length of the span. */
-static void factored_choose_span(struct rsh_mapping *w)
+static int factored_by_from(const void *a, const void *b, void *by)
 {
+	const struct rsh_factored *x = a, *y = b;
+	const uint8_t g = *(const uint8_t *)by;
+
+	return rsh_compare_u64(x->from[g], y->from[g]);
+}
+
+static int factored_sort(struct rsh_mapping_build *k,
+			 struct rsh_factored *parts, struct rsh_error *err)
+{
+	struct rsh_mapping *w = k->w;
+	uint64_t *reach = rsh_arena_array(&k->p->arena, uint64_t, w->n_parts);
+	uint32_t budget = FACTORED_BUDGET;
 	double best = 0;
 
+	w->reach = reach;
+	if (!reach)
+		return rsh_error_nomem(err);
+	/* Parts are sorted by the span along which they are the shortest,
+	 * compared with the length of the span. */
 	for (uint32_t g = 0; g < w->n_spans; g++) {
 		double sum = 0, longest = 1;
 
@@ -526,27 +541,6 @@ static void factored_choose_span(struct rsh_mapping *w)
 			w->by = (uint8_t)g;
 		}
 	}
-}
-
-static int factored_by_from(const void *a, const void *b, void *by)
-{
-	const struct rsh_factored *x = a, *y = b;
-	const uint8_t g = *(const uint8_t *)by;
-
-	return rsh_compare_u64(x->from[g], y->from[g]);
-}
-
-static int factored_sort(struct rsh_mapping_build *k,
-			 struct rsh_factored *parts, struct rsh_error *err)
-{
-	struct rsh_mapping *w = k->w;
-	uint64_t *reach = rsh_arena_array(&k->p->arena, uint64_t, w->n_parts);
-	uint32_t budget = FACTORED_BUDGET;
-
-	w->reach = reach;
-	if (!reach)
-		return rsh_error_nomem(err);
-	factored_choose_span(w);
 	qsort_r(parts, w->n_parts, sizeof(*parts), factored_by_from, &w->by);
 	for (uint32_t i = 0; w->n_spans && i < w->n_parts; i++) {
 		reach[i] = parts[i].to[w->by];

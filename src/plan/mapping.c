@@ -147,18 +147,6 @@ const struct rsh_tensor *rsh_mapping_tensor(const struct rsh_mapping *w,
 			      : w->parts[part].tensor;
 }
 
-/* Returns the dimension of the catalogue's tensor that corresponds to shown
- * dimension d, or n_dims if none does. */
-static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
-			    uint32_t d)
-{
-	uint32_t i = 0;
-
-	while (i < n_dims && r->axis[i] != d)
-		i++;
-	return i;
-}
-
 /* Returns whether both sides cut the dimension in the same way, or neither side
  * cuts it. */
 static bool are_cut_alike(const struct rsh_mapping_build *k, uint32_t d,
@@ -179,8 +167,10 @@ static bool goes_on(const struct rsh_mapping_build *k, uint32_t d)
 	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
 		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
 		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
-		uint32_t i = follower_of(r, in->n_dims, d);
+		uint32_t i = 0;
 
+		while (i < in->n_dims && r->axis[i] != d)
+			i++;
 		if (i == in->n_dims || i == 0 || r->axis[i - 1] != d - 1 ||
 		    r->box.size[d] != k->t->dims[d] ||
 		    in->dims[i] != k->t->dims[d] ||
@@ -206,19 +196,6 @@ static bool lie_together(const struct rsh_mapping_build *k)
 			return false;
 	}
 	return true;
-}
-
-static void choose_units(struct rsh_mapping_build *k)
-{
-	struct rsh_mapping *w = k->w;
-	uint32_t in, out;
-
-	w->is_factored = k->t->recipe.n_factored > 0;
-	rsh_codec_units(k->t->recipe.codec, &in, &out);
-	if (k->t->recipe.codec == RSH_CODEC_NONE && w->is_factored)
-		in = out = rsh_dtype_size(k->t->dtype);
-	w->unit_in = (uint8_t)in;
-	w->unit_out = (uint8_t)out;
 }
 
 static int make_spans(struct rsh_mapping_build *k)
@@ -251,18 +228,6 @@ static int make_spans(struct rsh_mapping_build *k)
 		s->len = k->local[s->lead] * s->inner;
 	}
 	return 0;
-}
-
-static void box_of_part(const struct rsh_mapping_build *k,
-			const struct rsh_recipe_part *r,
-			struct rsh_mapping_part *out)
-{
-	for (uint32_t g = 0; g < k->w->n_spans; g++) {
-		const struct rsh_span *s = &k->w->spans[g];
-
-		out->from[g] = r->box.from[s->lead] * s->inner;
-		out->to[g] = out->from[g] + r->box.size[s->lead] * s->inner;
-	}
 }
 
 /* Makes the in-spans of a part.  A dimension that corresponds to a joined one
@@ -340,7 +305,13 @@ static int make_parts(struct rsh_mapping_build *k)
 		part->alike = rsh_arena_array(a, struct rsh_alike, n);
 		if (!part->from || !part->to || !part->in || !part->alike)
 			return -ENOMEM;
-		box_of_part(k, r, part);
+		for (uint32_t g = 0; g < w->n_spans; g++) {
+			const struct rsh_span *s = &w->spans[g];
+
+			part->from[g] = r->box.from[s->lead] * s->inner;
+			part->to[g] = part->from[g] +
+				      r->box.size[s->lead] * s->inner;
+		}
 		in_spans_of_part(k, r, part);
 	}
 	return 0;
@@ -500,6 +471,7 @@ int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err)
 {
 	struct rsh_mapping_build k = { .p = p, .t = t };
+	uint32_t in, shown;
 	int rc = check_recipe(&k, err);
 
 	if (rc)
@@ -518,7 +490,12 @@ int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 	rc = make_slices(&k, err);
 	if (rc)
 		return rc;
-	choose_units(&k);
+	k.w->is_factored = k.t->recipe.n_factored > 0;
+	rsh_codec_units(k.t->recipe.codec, &in, &shown);
+	if (k.t->recipe.codec == RSH_CODEC_NONE && k.w->is_factored)
+		in = shown = rsh_dtype_size(k.t->dtype);
+	k.w->unit_in = (uint8_t)in;
+	k.w->unit_out = (uint8_t)shown;
 	if (copy_given(&k) || make_spans(&k))
 		return rsh_error_nomem(err);
 	if (k.w->is_factored)

@@ -39,18 +39,6 @@ static int filter_check_renamed(const struct rsh_name_filter *c,
 	return 0;
 }
 
-static void filter_fill_kind(struct rsh_name_filter *c,
-			    const struct rsh_catalogue *cat, uint32_t name)
-{
-	const char *renamed = rsh_name_filter_name(c, name);
-	const char *written = renamed ? renamed :
-					rsh_names_text(cat->names, name);
-
-	if (rsh_kind_of(written) == RSH_KIND_GRADIENT)
-		c->unwanted[name] = true;
-	c->two_files |= !c->unwanted[name] && rsh_is_optimizer_param(written);
-}
-
 int rsh_name_filter_fill(struct rsh_name_filter *c,
 			const struct rsh_catalogue *cat, const uint32_t *which,
 			uint32_t n, const struct rsh_plan_options *o,
@@ -73,8 +61,14 @@ int rsh_name_filter_fill(struct rsh_name_filter *c,
 			c->unwanted[name] = !o->wanted(o->ctx, text);
 		if (o->rename)
 			c->renamed[name] = o->rename(o->ctx, text);
-		if (c->division == RSH_DIVIDE_KINDS)
-			filter_fill_kind(c, cat, name);
+		if (c->division != RSH_DIVIDE_KINDS)
+			continue;
+		if (c->renamed && c->renamed[name])
+			text = c->renamed[name];
+		if (rsh_kind_of(text) == RSH_KIND_GRADIENT)
+			c->unwanted[name] = true;
+		c->two_files |= !c->unwanted[name] &&
+				rsh_is_optimizer_param(text);
 	}
 	return o->rename ? filter_check_renamed(c, cat, which, n, err) : 0;
 }

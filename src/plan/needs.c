@@ -59,47 +59,36 @@ struct need {
 /* Returns the file that should hold the preferred replica of a cell. */
 static uint32_t own_file(const struct need *n, uint32_t cell)
 {
-	const struct rsh_cut *cut = n->tensor->cut;
-
-	return n->tensor->first_file + rsh_cut_member(cut, cell, n->replica);
-}
-
-/* Returns whether the cell has some of the elements that are needed. */
-static bool is_needed(const struct need *n, uint32_t cell)
-{
-	struct rsh_box box;
-
-	if (!n->digits)
-		return true;
-	rsh_cut_box(n->tensor->cut, n->tensor->dims, cell, &box);
-	return rsh_digit_box_count(n->digits, &box) > 0;
+	return n->tensor->first_file +
+	       rsh_cut_member(n->tensor->cut, cell, n->replica);
 }
 
 static void need_cell(void *ctx, uint32_t cell)
 {
 	struct need *n = ctx;
 	struct rsh_plan_ops *w = &n->p->ops;
+	const struct rsh_cut *cut = n->tensor->cut;
 	struct rsh_holder holder;
-	uint32_t own;
+	struct rsh_box box;
 
-	if (!is_needed(n, cell))
-		return;
+	if (n->digits) {
+		rsh_cut_box(cut, n->tensor->dims, cell, &box);
+		if (rsh_digit_box_count(n->digits, &box) == 0)
+			return;
+	}
 	if (!rsh_copies_pick(n->tensor->copies, cell, n->replica, NULL,
 			     &holder)) {
-		own = own_file(n, cell);
-		if (own < n->lowest)
-			n->lowest = own;
+		n->lowest = (uint32_t)rsh_min_u64(n->lowest, own_file(n, cell));
 		if (cell < n->cell)
 			n->cell = cell;
 		return;
 	}
 	n->n_found++;
 	use_file(&n->p->building, holder.file);
-	if (!w->replica_used ||
-	    rsh_cut_place(n->tensor->cut, holder.rank) ==
-		    rsh_cut_first_place(n->tensor->cut, cell) + n->replica)
-		return;
-	w->replica_used(w->ctx, own_file(n, cell), n->tensor->name);
+	if (w->replica_used &&
+	    rsh_cut_place(cut, holder.rank) !=
+		    rsh_cut_first_place(cut, cell) + n->replica)
+		w->replica_used(w->ctx, own_file(n, cell), n->tensor->name);
 }
 
 static void need_held_cell(void *ctx, uint32_t cell)
@@ -203,15 +192,6 @@ static int lose_cells(struct need *n, uint32_t shown,
 	return p->b.replicas ? rsh_plan_lose(p, &lost, err) : rc;
 }
 
-/* Tensors of one pair need the same source files.  A pair with lost cells is
- * not marked as done, since the losses of each tensor are reported. */
-static bool is_done(struct rsh_plan *p, const struct rsh_mapping *w,
-		    uint32_t number)
-{
-	return w->pair != RSH_NO_PAIR && w->pair < p->building.pair_done_cap &&
-	       p->building.pair_done[w->pair] == number + 1;
-}
-
 static int mark_done(struct rsh_plan *p, const struct rsh_mapping *w,
 		     uint32_t number)
 {
@@ -306,26 +286,22 @@ static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 		      uint32_t number, uint32_t shown, struct rsh_error *err)
 {
 	const struct rsh_mapping *w = p->mappings[shown];
+	const struct rsh_building *b = &p->building;
 	struct need n = { .p = p, .member = f->member };
 	struct rsh_box slice;
 
-	/* A tensor without elements needs no source file. */
-	if (rsh_mapping_bytes(w, f->member) == 0 || is_done(p, w, number))
+	/* A tensor without elements needs no source file, and tensors of one
+	 * pair need the same ones.  A pair with lost cells is not marked as
+	 * done, since the losses of each tensor are reported. */
+	if (rsh_mapping_bytes(w, f->member) == 0 ||
+	    (w->pair != RSH_NO_PAIR && w->pair < b->pair_done_cap &&
+	     b->pair_done[w->pair] == number + 1))
 		return 0;
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, f->member), &slice);
 	for (uint32_t i = 0; i < w->n_parts; i++)
 		if (!need_part(&n, w, i, &slice))
 			return lose_cells(&n, shown, f, err);
 	return mark_done(p, w, number) ? rsh_error_nomem(err) : 0;
-}
-
-static void use_copy(struct rsh_plan *p, const struct rsh_virtual_file *f,
-		     uint32_t name)
-{
-	uint32_t file;
-
-	if (p->ops.pick(p->ops.ctx, f->rank, name, NULL, &file))
-		use_file(&p->building, file);
 }
 
 int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
@@ -337,12 +313,13 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 		b->used[b->used_files[--b->n_used]] = false;
 	for (uint32_t i = 0; i < f->list->n; i++) {
 		const struct rsh_slot *s = &f->list->slots[i];
+		uint32_t file;
 		int rc = 0;
 
-		if (s->shown == RSH_COPIED)
-			use_copy(p, f, s->name);
-		else
+		if (s->shown != RSH_COPIED)
 			rc = need_slice(p, f, p->n_files, s->shown, err);
+		else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL, &file))
+			use_file(b, file);
 		if (rc)
 			return rc;
 	}

@@ -31,16 +31,6 @@ struct described {
 
 /* ---- which stages have a parameter ---- */
 
-static uint32_t described_stage_ranks(const struct rsh_ckpt2 *c)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < c->n_params; i++)
-		if (c->params[i].layout && c->params[i].ranks->n > n)
-			n = c->params[i].ranks->n;
-	return n ? n : c->n_ranks;
-}
-
 static bool described_is_stage(const struct rsh_ckpt2_ranks *r, uint32_t ranks)
 {
 	if (r->n != ranks || r->ranks[0] % ranks != 0)
@@ -51,41 +41,34 @@ static bool described_is_stage(const struct rsh_ckpt2_ranks *r, uint32_t ranks)
 	return true;
 }
 
-/* Adds the parameter to a stage unless it is already there. */
-static int described_add(struct described *d, uint32_t stage,
-			 const struct rsh_ckpt2_param *p)
-{
-	struct described_stage *s;
-
-	if (rsh_grow(&d->stages, &d->cap_stages, (size_t)stage + 1,
-		     sizeof(*d->stages)))
-		return rsh_error_nomem(d->err);
-	while (d->n_stages <= stage)
-		d->stages[d->n_stages++] =
-			(struct described_stage){ NULL, 0, 0 };
-	s = &d->stages[stage];
-	if (s->n && s->params[s->n - 1] == p)
-		return 0;
-	if (rsh_grow(&s->params, &s->cap, (size_t)s->n + 1,
-		     sizeof(*s->params)))
-		return rsh_error_nomem(d->err);
-	s->params[s->n++] = p;
-	return 0;
-}
-
+/* Adds the parameter to its stages. */
 static int described_place(struct described *d, const struct rsh_ckpt2_param *p)
 {
-	int rc = 0;
-
 	if (p->n_slices > 1 && !described_is_stage(p->ranks, d->ranks))
 		return rsh_error_set(d->err, EINVAL, "%s: parameter \"%s\" is "
 				     "cut over %u ranks from rank %u, which "
 				     "are not a stage of %u ranks in order",
 				     d->path, p->name, p->ranks->n,
 				     p->ranks->ranks[0], d->ranks);
-	for (uint32_t i = 0; i < p->ranks->n && rc == 0; i++)
-		rc = described_add(d, p->ranks->ranks[i] / d->ranks, p);
-	return rc;
+	for (uint32_t i = 0; i < p->ranks->n; i++) {
+		uint32_t stage = p->ranks->ranks[i] / d->ranks;
+		struct described_stage *s;
+
+		if (rsh_grow(&d->stages, &d->cap_stages, (size_t)stage + 1,
+			     sizeof(*d->stages)))
+			return rsh_error_nomem(d->err);
+		while (d->n_stages <= stage)
+			d->stages[d->n_stages++] =
+				(struct described_stage){ NULL, 0, 0 };
+		s = &d->stages[stage];
+		if (s->n && s->params[s->n - 1] == p)
+			continue;
+		if (rsh_grow(&s->params, &s->cap, (size_t)s->n + 1,
+			     sizeof(*s->params)))
+			return rsh_error_nomem(d->err);
+		s->params[s->n++] = p;
+	}
+	return 0;
 }
 
 /* ---- files of stages ---- */
@@ -192,10 +175,14 @@ int rsh_strategy_of_checkpoint2(const struct rsh_ckpt2 *c, const char *path,
 				struct rsh_strategy **out,
 				struct rsh_error *err)
 {
-	struct described d = { .path = path, .err = err,
-			       .ranks = described_stage_ranks(c) };
+	struct described d = { .path = path, .err = err };
 	int rc = 0;
 
+	for (uint32_t i = 0; i < c->n_params; i++)
+		if (c->params[i].layout && c->params[i].ranks->n > d.ranks)
+			d.ranks = c->params[i].ranks->n;
+	if (d.ranks == 0)
+		d.ranks = c->n_ranks;
 	for (uint32_t i = 0; i < c->n_params && rc == 0; i++)
 		if (strncmp(c->params[i].name, ACCUMULATED,
 			    strlen(ACCUMULATED)) != 0)

@@ -57,24 +57,6 @@ static void add_axes(struct derivation *d)
 
 /* ---- parameters ---- */
 
-static void derive_add_param(struct derivation *d, uint32_t name,
-			     const struct rsh_strategy_param *listed)
-{
-	struct derive_param *p = &d->params[d->n_params];
-
-	*p = (struct derive_param){
-		.name = name,
-		.text = rsh_names_text(d->names, name),
-		.base = d->n_params,
-		.listed = listed,
-		.item = listed ? rsh_param_source_stage(listed)->item : NULL,
-		.shape = rsh_derive_shape_of(d->shapes, name),
-	};
-	p->left_out = d->o->has_drop &&
-		      rsh_derive_matches(&d->o->drop, p->text);
-	d->n_params++;
-}
-
 /* Returns whether a parameter has one element.  The planner lists only parameters
  * that operators compute with; counters are not among them. */
 static bool derive_is_number(const struct derive_shape *s)
@@ -96,12 +78,25 @@ static int add_params(struct derivation *d)
 	d->params = rsh_arena_array(d->arena, struct derive_param, 2 * n);
 	if (!d->params)
 		return rsh_error_nomem(d->err);
-	for (size_t i = 0; i < n; i++)
-		if (d->src)
-			derive_add_param(d, d->src->params[i].name,
-					 &d->src->params[i]);
-		else if (!derive_is_number(&d->shapes->v[i]))
-			derive_add_param(d, d->shapes->v[i].name, NULL);
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_strategy_param *listed =
+			d->src ? &d->src->params[i] : NULL;
+		struct derive_param *p = &d->params[d->n_params];
+
+		if (!listed && derive_is_number(&d->shapes->v[i]))
+			continue;
+		*p = (struct derive_param){
+			.name = listed ? listed->name : d->shapes->v[i].name,
+			.base = d->n_params++,
+			.listed = listed,
+			.item = listed ? rsh_param_source_stage(listed)->item :
+					 NULL,
+		};
+		p->text = rsh_names_text(d->names, p->name);
+		p->shape = rsh_derive_shape_of(d->shapes, p->name);
+		p->left_out = d->o->has_drop &&
+			      rsh_derive_matches(&d->o->drop, p->text);
+	}
 	return 0;
 }
 
@@ -256,20 +251,6 @@ static int add_gradients(struct derivation *d)
 
 /* ---- the result ---- */
 
-static int check_used(struct derivation *d)
-{
-	for (uint32_t i = AXIS_MP; i < d->n_axes; i++)
-		if (d->axes[i].dst > 1 && !d->axes[i].used && !d->same_mesh)
-			return rsh_error_set(
-				d->err, EINVAL,
-				"%s: it splits nothing over %s, so what %s=%u "
-				"would split is not known: use --split, as in "
-				"--split 'REGEX=DIM:%s'",
-				d->path, d->axes[i].name, d->axes[i].name,
-				d->axes[i].dst, d->axes[i].name);
-	return 0;
-}
-
 static int derive_params(struct derivation *d)
 {
 	uint32_t left = 0;
@@ -284,50 +265,52 @@ static int derive_params(struct derivation *d)
 	for (uint32_t i = 0; !rc && i < d->n_params; i++)
 		if (!d->params[i].left_out)
 			rc = rsh_derive_layout(d, &d->params[i]);
-	if (rc == 0)
-		rc = check_used(d);
+	if (rc)
+		return rc;
+	for (uint32_t i = AXIS_MP; i < d->n_axes; i++)
+		if (d->axes[i].dst > 1 && !d->axes[i].used && !d->same_mesh)
+			return rsh_error_set(
+				d->err, EINVAL,
+				"%s: it splits nothing over %s, so what %s=%u "
+				"would split is not known: use --split, as in "
+				"--split 'REGEX=DIM:%s'",
+				d->path, d->axes[i].name, d->axes[i].name,
+				d->axes[i].dst, d->axes[i].name);
 	for (uint32_t i = 0; !rc && i < d->n_params; i++)
 		if (!d->params[i].left_out)
 			rc = rsh_derive_opt_shard(d, &d->params[i]);
 	return rc ? rc : rsh_derive_stages(d);
 }
 
-static size_t collect_stage(const struct derivation *d, uint32_t stage,
-			    struct rsh_staged_item *items)
-{
-	size_t n = 0;
-
-	for (uint32_t i = 0; i < d->n_params; i++) {
-		const struct derive_param *p = &d->params[i];
-
-		for (uint32_t s = 0; !p->left_out && s < p->n_stages; s++)
-			if (p->stages[s] == stage)
-				items[n++] = (struct rsh_staged_item){
-					.stage = stage,
-					.tuples = p->style != STYLE_KEPT,
-					.item = p->out,
-				};
-	}
-	return n;
-}
-
 static int derive_collect(struct derivation *d, struct rsh_derived *out)
 {
 	struct rsh_staged_item *items = rsh_arena_array(
 		d->arena, struct rsh_staged_item, 2 * (size_t)d->n_params);
+	size_t n = 0;
 
 	if (!items)
 		return rsh_error_nomem(d->err);
-	for (uint32_t s = 0; s < d->dst_stages; s++) {
-		size_t n = collect_stage(d, s, items + out->items.n);
+	for (uint32_t stage = 0; stage < d->dst_stages; stage++) {
+		size_t before = n;
 
-		if (!n)
+		for (uint32_t i = 0; i < d->n_params; i++) {
+			const struct derive_param *p = &d->params[i];
+
+			for (uint32_t s = 0; !p->left_out && s < p->n_stages; s++)
+				if (p->stages[s] == stage)
+					items[n++] = (struct rsh_staged_item){
+						.stage = stage,
+						.tuples = p->style != STYLE_KEPT,
+						.item = p->out,
+					};
+		}
+		if (n == before)
 			return rsh_error_set(
 				d->err, EINVAL,
 				"%s: no parameter is left for stage %u",
-				d->path, s);
-		out->items.n += n;
+				d->path, stage);
 	}
+	out->items.n = n;
 	out->items.v = items;
 	out->items.n_stages = d->dst_stages;
 	out->stage_ranks = d->dst_ranks;

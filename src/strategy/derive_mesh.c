@@ -247,14 +247,26 @@ static int32_t number_of(const struct form *f, const uint32_t *sizes,
 	return -1;
 }
 
-static int write_map(struct derivation *d, const struct form *f,
-		     const uint32_t *sizes, struct rsh_strategy_item *out)
+static int write_form(struct derivation *d, const struct derive_param *p,
+		      const struct form *f, struct rsh_strategy_item *out)
 {
 	struct rsh_map_entry *map =
 		rsh_arena_array(d->arena, struct rsh_map_entry, f->n_dims);
+	uint32_t *mesh =
+		rsh_arena_array(d->arena, uint32_t, (size_t)f->n_axes + 1);
+	uint32_t sizes[RSH_MESH_MAX_AXES], n = 0;
+	int rc = wanted_sizes(d, p, f, sizes);
 
-	if (!map)
+	*out = (struct rsh_strategy_item){ .name = p->text };
+	if (rc)
+		return rc;
+	if (!mesh || !map)
 		return rsh_error_nomem(d->err);
+	for (uint32_t i = 0; i < f->n_axes; i++)
+		if (f->style == STYLE_KEPT || sizes[i] > 1)
+			mesh[n++] = sizes[i];
+	if (n == 0)
+		mesh[n++] = 1;
 	for (uint32_t e = 0; e < f->n_dims; e++) {
 		int32_t *axes = rsh_arena_array(d->arena, int32_t,
 						f->n_split[e]);
@@ -270,31 +282,11 @@ static int write_map(struct derivation *d, const struct form *f,
 		}
 		out->nested |= map[e].n > 1;
 	}
+	out->mesh = mesh;
+	out->n_mesh = n;
 	out->map = map;
 	out->n_map = f->n_dims;
 	return 0;
-}
-
-static int write_form(struct derivation *d, const struct derive_param *p,
-		      const struct form *f, struct rsh_strategy_item *out)
-{
-	uint32_t sizes[RSH_MESH_MAX_AXES], *mesh, n = 0;
-	int rc = wanted_sizes(d, p, f, sizes);
-
-	*out = (struct rsh_strategy_item){ .name = p->text };
-	if (rc)
-		return rc;
-	mesh = rsh_arena_array(d->arena, uint32_t, (size_t)f->n_axes + 1);
-	if (!mesh)
-		return rsh_error_nomem(d->err);
-	for (uint32_t i = 0; i < f->n_axes; i++)
-		if (f->style == STYLE_KEPT || sizes[i] > 1)
-			mesh[n++] = sizes[i];
-	if (n == 0)
-		mesh[n++] = 1;
-	out->mesh = mesh;
-	out->n_mesh = n;
-	return write_map(d, f, sizes, out);
 }
 
 /* ---- checks ---- */
@@ -312,22 +304,6 @@ static int check_rank(struct derivation *d, const struct derive_param *p)
 		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
 		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
 			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
-	return 0;
-}
-
-static int check_divides(struct derivation *d, const struct derive_param *p)
-{
-	const struct rsh_strategy_item *it = &p->out;
-
-	for (uint32_t e = 0; p->shape && e < it->n_map; e++) {
-		uint32_t split = rsh_map_entry_split(it, &it->map[e]);
-
-		if (p->shape->dims[e] % split)
-			return rsh_derive_refuse(d, p, "dimension %u of size %lld cannot be cut into %u equal slices",
-						 e,
-						 (long long)p->shape->dims[e],
-						 split);
-	}
 	return 0;
 }
 
@@ -401,28 +377,23 @@ static int choose(struct derivation *d, struct derive_param *p,
 	return 0;
 }
 
-static void set_shape(struct derive_param *p)
-{
-	if (!p->shape)
-		return;
-	p->out.n_shape = p->shape->n_dims;
-	p->out.shape = p->shape->dims;
-}
-
 int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 {
+	const struct derive_shape *shape = p->shape;
+	struct rsh_strategy_item *out = &p->out;
 	struct form forms[MAX_FORMS];
 	uint32_t n = 0;
 	int rc;
 
 	if (d->same_mesh && !rsh_derive_rule_for(d, &d->o->split, p) &&
 	    !rsh_derive_rule_for(d, &d->o->axes, p)) {
-		p->out = *p->item;
-		p->out.name = p->text;
+		*out = *p->item;
+		out->name = p->text;
 		p->style = rsh_derive_styles_of(d, p);
-		if (!p->out.n_shape && p->shape &&
-		    p->shape->n_dims == p->out.n_map)
-			set_shape(p);
+		if (!out->n_shape && shape && shape->n_dims == out->n_map) {
+			out->n_shape = shape->n_dims;
+			out->shape = shape->dims;
+		}
 		return 0;
 	}
 	rc = p->item ? check_rank(d, p) : 0;
@@ -430,14 +401,22 @@ int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 		rc = source_forms(d, p, forms, &n);
 	if (rc == 0)
 		rc = choose(d, p, forms, n);
-	if (rc == 0)
-		rc = check_divides(d, p);
 	if (rc)
 		return rc;
-	if (p->item && p->item->n_shape == p->out.n_map) {
-		p->out.n_shape = p->item->n_shape;
-		p->out.shape = p->item->shape;
+	for (uint32_t e = 0; shape && e < out->n_map; e++) {
+		uint32_t split = rsh_map_entry_split(out, &out->map[e]);
+
+		if (shape->dims[e] % split)
+			return rsh_derive_refuse(d, p, "dimension %u of size %lld cannot be cut into %u equal slices",
+						 e, (long long)shape->dims[e],
+						 split);
 	}
-	set_shape(p);
+	if (shape) {
+		out->n_shape = shape->n_dims;
+		out->shape = shape->dims;
+	} else if (p->item && p->item->n_shape == out->n_map) {
+		out->n_shape = p->item->n_shape;
+		out->shape = p->item->shape;
+	}
 	return 0;
 }

@@ -40,35 +40,6 @@ const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
 	return shape ? shape->dims : NULL;
 }
 
-static int shapes_add_shape(struct rsh_derive_shapes *s,
-			    const struct derive_shape *shape)
-{
-	size_t had = s->cap_places;
-
-	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) ||
-	    rsh_grow(&s->places, &s->cap_places, (size_t)shape->name + 1,
-		     sizeof(*s->places)))
-		return -ENOMEM;
-	memset(s->places + had, 0, (s->cap_places - had) * sizeof(*s->places));
-	s->v[s->n++] = *shape;
-	s->places[shape->name] = (uint32_t)s->n;
-	return 0;
-}
-
-/* Returns the layout of the parameter on a rank, or NULL.  If a stage holds the
- * parameter without listing it, its layout is that of the other stages, as in a
- * conversion. */
-static const struct rsh_strategy_item *
-item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
-{
-	const struct rsh_strategy_param *p =
-		src ? rsh_strategy_find(src, name) : NULL;
-	const struct rsh_strategy_item *own =
-		p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
-
-	return p && !own ? rsh_param_source_stage(p)->item : own;
-}
-
 static int make_whole(struct derive_shape *shape,
 		      const struct rsh_strategy_item *item,
 		      const struct rsh_names *names, struct rsh_error *err)
@@ -96,9 +67,13 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 {
 	for (uint32_t i = 0; i < index->n_records; i++) {
 		const struct rsh_record *r = &index->records[i];
-		const struct rsh_strategy_item *item;
+		const struct rsh_strategy_param *p =
+			src ? rsh_strategy_find(src, r->name) : NULL;
+		const struct rsh_strategy_item *item =
+			p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
 		struct derive_shape shape = { .name = r->name,
 					      .n_dims = r->n_dims };
+		const size_t had = s->cap_places;
 		int rc = 0;
 
 		if (rsh_derive_shape_of(s, r->name) ||
@@ -106,13 +81,22 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			continue;
 		memcpy(shape.dims, rsh_record_dims(index, r),
 		       r->n_dims * sizeof(*shape.dims));
-		item = item_of(src, r->name, rank);
+		/* If a stage holds the parameter without listing it, its layout
+		 * is that of the other stages, as in a conversion. */
+		if (p && !item)
+			item = rsh_param_source_stage(p)->item;
 		if (item)
 			rc = make_whole(&shape, item, names, err);
 		if (rc)
 			return rc;
-		if (shapes_add_shape(s, &shape))
+		if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) ||
+		    rsh_grow(&s->places, &s->cap_places, (size_t)r->name + 1,
+			     sizeof(*s->places)))
 			return rsh_error_nomem(err);
+		memset(s->places + had, 0,
+		       (s->cap_places - had) * sizeof(*s->places));
+		s->v[s->n++] = shape;
+		s->places[r->name] = (uint32_t)s->n;
 	}
 	return 0;
 }

@@ -65,25 +65,7 @@ bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 
 /* ---- how operators were planned ---- */
 
-/* Records how an operator "<primitive>_<parameter>" was planned. */
-static void source_read_op(struct derivation *d,
-			   const struct rsh_strategy_op *op)
-{
-	const char *text = strchr(op->name + strspn(op->name, "_"), '_');
-	uint8_t style = op->tuples ? STYLE_STRIPPED : STYLE_KEPT;
-	const struct rsh_strategy_param *p;
-	uint32_t name;
-
-	if (!text)
-		return;
-	d->file_style |= style;
-	text++;
-	name = rsh_names_find(d->names, text, strlen(text));
-	p = name == RSH_NAME_NONE ? NULL : rsh_strategy_find(d->src, name);
-	if (p)
-		d->styles[p - d->src->params] |= style;
-}
-
+/* Records how each operator "<primitive>_<parameter>" was planned. */
 static int source_read_ops(struct derivation *d)
 {
 	d->styles = rsh_arena_array(d->arena, uint8_t, d->src->n_params);
@@ -93,8 +75,24 @@ static int source_read_ops(struct derivation *d)
 		const struct rsh_strategy_file *file = d->src->files[f];
 
 		d->json = file->json;
-		for (uint32_t i = 0; i < file->n_ops; i++)
-			source_read_op(d, &file->ops[i]);
+		for (uint32_t i = 0; i < file->n_ops; i++) {
+			const struct rsh_strategy_op *op = &file->ops[i];
+			const char *text = strchr(
+				op->name + strspn(op->name, "_"), '_');
+			uint8_t style = op->tuples ? STYLE_STRIPPED : STYLE_KEPT;
+			const struct rsh_strategy_param *p;
+			uint32_t name;
+
+			if (!text)
+				continue;
+			d->file_style |= style;
+			text++;
+			name = rsh_names_find(d->names, text, strlen(text));
+			p = name == RSH_NAME_NONE ?
+				    NULL : rsh_strategy_find(d->src, name);
+			if (p)
+				d->styles[p - d->src->params] |= style;
+		}
 	}
 	return 0;
 }

@@ -68,22 +68,8 @@ static int read_layers(struct derivation *d, struct layers *l)
 	return 0;
 }
 
-/* Counts the different numbers of a list; they must be 0, 1, 2, ... */
-static uint32_t count_layers(const struct derivation *d,
-			     const struct layers *l, uint32_t list,
-			     bool *seen)
-{
-	uint32_t n = 0;
-
-	memset(seen, 0, 65536);
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (l->list[i] == list && !seen[l->number[i]]) {
-			seen[l->number[i]] = true;
-			n++;
-		}
-	return n;
-}
-
+/* Finds the longest list by the different numbers of each, which must be 0, 1,
+ * 2, ... */
 static int find_longest(struct derivation *d, struct layers *l)
 {
 	cleanup_free bool *seen = malloc(65536);
@@ -93,8 +79,14 @@ static int find_longest(struct derivation *d, struct layers *l)
 		return rsh_error_nomem(d->err);
 	l->longest = NO_LAYER;
 	for (uint32_t k = 0; k < rsh_names_count(l->lists); k++) {
-		uint32_t n = count_layers(d, l, k, seen);
+		uint32_t n = 0;
 
+		memset(seen, 0, 65536);
+		for (uint32_t i = 0; i < d->n_params; i++)
+			if (l->list[i] == k && !seen[l->number[i]]) {
+				seen[l->number[i]] = true;
+				n++;
+			}
 		tie = n == l->n || (tie && n < l->n);
 		if (n <= l->n)
 			continue;

@@ -34,55 +34,38 @@ static const struct rsh_mesh_axis *mesh_find(const struct rsh_mesh *m,
 	return NULL;
 }
 
-/* Parses a number that ends at `end`, the end of a list element. */
-static bool parse_size(const char *s, const char *end, uint32_t *out)
-{
-	uint64_t n;
-
-	if (!rsh_digits_read(s, (size_t)(end - s), RSH_MAX_RANKS, &n) || !n)
-		return false;
-	*out = (uint32_t)n;
-	return true;
-}
-
-static int mesh_add_axis(struct rsh_mesh *m, const char *text, const char *s,
-			 const char *end, struct rsh_error *err)
-{
-	struct rsh_mesh_axis axis = { "", 0 };
-	const char *eq = memchr(s, '=', (size_t)(end - s));
-
-	if (!eq || !rsh_mesh_name(s, (size_t)(eq - s), axis.name) ||
-	    !parse_size(eq + 1, end, &axis.size))
-		return rsh_error_set(err, EINVAL,
-				     "mesh \"%s\": \"%.*s\" is not NAME=NUMBER, as in dp=2,mp=4, with a number from 1 to %u",
-				     text, (int)(end - s), s, RSH_MAX_RANKS);
-	if (rsh_mesh_has(m, axis.name))
-		return rsh_error_set(err, EINVAL,
-				     "mesh \"%s\": it names %s twice", text,
-				     axis.name);
-	if (m->n == RSH_MESH_MAX_AXES)
-		return rsh_error_set(err, EINVAL,
-				     "mesh \"%s\": more than %d axes", text,
-				     RSH_MESH_MAX_AXES);
-	m->axes[m->n++] = axis;
-	return 0;
-}
-
 int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 		   struct rsh_error *err)
 {
 	struct rsh_mesh m = { 0 };
-	uint64_t ranks = 1;
+	uint64_t ranks = 1, size;
+	const char *end;
 
-	for (const char *s = text;;) {
-		const char *end = strchrnul(s, ',');
-		int rc = mesh_add_axis(&m, text, s, end, err);
+	for (const char *s = text;; s = end + 1) {
+		struct rsh_mesh_axis axis = { "", 0 };
+		const char *eq;
 
-		if (rc)
-			return rc;
+		end = strchrnul(s, ',');
+		eq = memchr(s, '=', (size_t)(end - s));
+		if (!eq || !rsh_mesh_name(s, (size_t)(eq - s), axis.name) ||
+		    !rsh_digits_read(eq + 1, (size_t)(end - eq - 1),
+				     RSH_MAX_RANKS, &size) || !size)
+			return rsh_error_set(err, EINVAL,
+					     "mesh \"%s\": \"%.*s\" is not NAME=NUMBER, as in dp=2,mp=4, with a number from 1 to %u",
+					     text, (int)(end - s), s,
+					     RSH_MAX_RANKS);
+		if (rsh_mesh_has(&m, axis.name))
+			return rsh_error_set(err, EINVAL,
+					     "mesh \"%s\": it names %s twice",
+					     text, axis.name);
+		if (m.n == RSH_MESH_MAX_AXES)
+			return rsh_error_set(err, EINVAL,
+					     "mesh \"%s\": more than %d axes",
+					     text, RSH_MESH_MAX_AXES);
+		axis.size = (uint32_t)size;
+		m.axes[m.n++] = axis;
 		if (!*end)
 			break;
-		s = end + 1;
 	}
 	for (uint32_t i = 0; i < m.n && ranks <= RSH_MAX_RANKS; i++)
 		ranks *= m.axes[i].size;

@@ -84,6 +84,7 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		.model_files = cfg->model_files, .source_path = cfg->source,
 		.store = &cfg->files.store,
 		.partial = cfg->only || cfg->drop,
+		.lora_alpha = cfg->weights.lora_alpha,
 		.hold_config = v->weights ? rsh_vfs_weights_hold : NULL,
 		.ctx = v->weights,
 		.values = &v->extra,
@@ -112,6 +113,7 @@ static void reshard_free(struct rsh_vfs *vfs)
 	rsh_names_free(v->names);
 	free(v);
 }
+
 /* ---- leaves ---- */
 
 static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)

@@ -11,16 +11,9 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/adapters.h"
+#include "adapters_i.h"
 
 #define ADAPTER_TEXT ((size_t)8192) /* longest name */
-
-/* What the adapters do to an offer. */
-struct change {
-	uint32_t n;
-	struct rsh_low_rank *by;     /* [n] */
-	struct rsh_factors *factors; /* [n] */
-	const struct rsh_tensor *instead; /* NULL: it is not replaced */
-};
 
 struct adapting {
 	const struct rsh_adapter *adapters;
@@ -32,7 +25,7 @@ struct adapting {
 	uint32_t n;
 	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
 	uint32_t n_names;
-	struct change *changes; /* [offer] */
+	struct adapters_change *changes; /* [offer] */
 	struct rsh_adapted *done;
 };
 
@@ -172,10 +165,10 @@ static int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
 	return 0;
 }
 
-static struct change *adapting_change(struct adapting *w,
+static struct adapters_change *adapting_change(struct adapting *w,
 				      const struct rsh_offer *o)
 {
-	struct change *c = &w->changes[o - w->v];
+	struct adapters_change *c = &w->changes[o - w->v];
 
 	if (c->by)
 		return c;
@@ -232,7 +225,7 @@ static int adapting_add(struct adapting *w, const struct pair *m,
 			struct rsh_error *err)
 {
 	const struct rsh_adapter *by = &w->adapters[w->a];
-	struct change *c;
+	struct adapters_change *c;
 	int rc = adapting_check_factor(w, m->name, m->a, err);
 
 	if (rc == 0)
@@ -320,7 +313,7 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 	char plain[ADAPTER_TEXT];
 	const struct rsh_tensor *t;
 	struct rsh_offer *o;
-	struct change *c;
+	struct adapters_change *c;
 	int rc;
 
 	snprintf(plain, sizeof(plain), "%s", name + strlen(prefix));
@@ -397,20 +390,20 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 
 /* ---- the offers ---- */
 
-/* Adds the tensor with adapters to the catalogue. */
-static int adapting_make(struct adapting *w, const struct change *c,
-			 struct rsh_offer *o, struct rsh_error *err)
+int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
+			  const struct adapters_change *c, struct rsh_offer *o,
+			  struct rsh_error *err)
 {
 	struct rsh_recipe_part *p =
-		rsh_arena_array(w->arena, struct rsh_recipe_part, 1);
+		rsh_arena_array(arena, struct rsh_recipe_part, 1);
 	struct rsh_quantised *q =
-		rsh_arena_array(w->arena, struct rsh_quantised, 1);
+		rsh_arena_array(arena, struct rsh_quantised, 1);
 	struct rsh_tensor t;
 	uint32_t number;
 
 	if (!p || !q)
 		return rsh_error_nomem(err);
-	t = c->instead ? *c->instead : *w->cat->tensors[o->parts->tensor];
+	t = c->instead ? *c->instead : *cat->tensors[o->parts->tensor];
 	if (c->n || t.dtype != o->dtype) {
 		*q = *rsh_quantised_plain(t.dtype);
 		q->type = o->dtype;
@@ -419,9 +412,9 @@ static int adapting_make(struct adapting *w, const struct change *c,
 		q->factors = c->factors;
 		t.quantised = q;
 	}
-	if (rsh_catalogue_add(w->cat, &t, &number))
+	if (rsh_catalogue_add(cat, &t, &number))
 		return rsh_error_nomem(err);
-	rsh_recipe_same(w->cat, number, p);
+	rsh_recipe_same(cat, number, p);
 	o->n_parts = 1;
 	o->parts = p;
 	o->n_factored = 0;
@@ -433,7 +426,7 @@ static int adapting_begin(struct adapting *w, struct rsh_arena *scratch)
 	rsh_catalogue_update_names(w->cat);
 	w->n_names = rsh_names_count(w->cat->names);
 	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
-	w->changes = rsh_arena_array(scratch, struct change, w->n);
+	w->changes = rsh_arena_array(scratch, struct adapters_change, w->n);
 	if (!w->offer_of || !w->changes)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < w->n; i++)
@@ -457,7 +450,8 @@ int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
 		rc = adapting_run_one(&w, err);
 	for (uint32_t i = 0; rc == 0 && i < w.n; i++)
 		if (w.changes[i].by)
-			rc = adapting_make(&w, &w.changes[i], &w.v[i], err);
+			rc = adapters_change_offer(w.cat, w.arena,
+						   &w.changes[i], &w.v[i], err);
 	rsh_arena_clear(&scratch);
 	return rc;
 }

@@ -173,17 +173,6 @@ static void ck2_map_entry(struct json_scan *s, struct raw_item *raw)
 		rsh_raw_list_push(entry, -1);
 }
 
-static void ck2_interleaved(struct json_scan *s)
-{
-	if (!rsh_json_word(s, "true"))
-		rsh_json_skip(s);
-	else
-		rsh_json_stop(s, rsh_error_set(
-			s->err, ENOTSUP, "%s: parameter \"%s\" has an "
-			"interleaved layout, which is not supported",
-			s->src->path, s->name));
-}
-
 static bool ck2_layout_fields(struct json_scan *s, struct raw_item *raw,
 			      struct ckpt2_numbers *ranks)
 {
@@ -212,8 +201,12 @@ static bool ck2_layout_fields(struct json_scan *s, struct raw_item *raw,
 		} else if (JSON_IS(&key, "rank_list")) {
 			ranks->n = 0;
 			rsh_ckpt2_ranks_read(s, ranks);
-		} else if (JSON_IS(&key, "interleaved_parallel")) {
-			ck2_interleaved(s);
+		} else if (JSON_IS(&key, "interleaved_parallel") &&
+			   rsh_json_word(s, "true")) {
+			rsh_json_stop(s, rsh_error_set(
+				s->err, ENOTSUP, "%s: parameter \"%s\" has an "
+				"interleaved layout, which is not supported",
+				s->src->path, s->name));
 		} else {
 			rsh_json_skip(s);
 		}

@@ -145,44 +145,34 @@ void rsh_ckpt2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p)
 		rsh_json_nomem(&r->scan);
 }
 
-/* Reads the fields that replace storage_data in a kept text. */
-static void ck2_kept_field(struct ckpt2_reader *r, struct ckpt2_param *p,
-			   const struct json_string *key)
-{
-	struct json_scan *s = &r->scan;
-	int64_t n;
-
-	if (JSON_IS(key, "stored")) {
-		if (rsh_json_int(s, 0, UINT32_MAX, &n))
-			p->pub.n_stored = (uint32_t)n;
-	} else if (JSON_IS(key, "holders")) {
-		r->holders.n = 0;
-		if (rsh_ckpt2_ranks_read(s, &r->holders))
-			rsh_ckpt2_keep_holders(r, p);
-	} else {
-		rsh_json_skip(s);
-	}
-}
-
 static bool ck2_param_fields(struct ckpt2_reader *r, struct ckpt2_param *p)
 {
 	struct json_scan *s = &r->scan;
 	struct json_string key;
+	int64_t n;
 
 	rsh_json_begin(s, '{');
 	while (rsh_json_key(s, &key)) {
-		if (JSON_IS(&key, "properties"))
+		if (JSON_IS(&key, "properties")) {
 			ck2_properties(s, &p->pub);
-		else if (JSON_IS(&key, "global_shape"))
+		} else if (JSON_IS(&key, "global_shape")) {
 			ck2_shape(r, p);
-		else if (JSON_IS(&key, "layout"))
+		} else if (JSON_IS(&key, "layout")) {
 			ck2_layout(r, p);
-		else if (JSON_IS(&key, "chunk"))
+		} else if (JSON_IS(&key, "chunk")) {
 			ck2_chunks(s, p);
-		else if (r->kept)
-			ck2_kept_field(r, p, &key);
-		else
+		} else if (r->kept && JSON_IS(&key, "stored")) {
+			/* In a kept text this and the holders replace
+			 * storage_data. */
+			if (rsh_json_int(s, 0, UINT32_MAX, &n))
+				p->pub.n_stored = (uint32_t)n;
+		} else if (r->kept && JSON_IS(&key, "holders")) {
+			r->holders.n = 0;
+			if (rsh_ckpt2_ranks_read(s, &r->holders))
+				rsh_ckpt2_keep_holders(r, p);
+		} else {
 			rsh_json_skip(s);
+		}
 	}
 	if (!p->has_shape)
 		rsh_json_fail(s, "it has no \"global_shape\"");

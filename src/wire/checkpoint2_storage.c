@@ -166,30 +166,21 @@ static void ck2_read_slice(struct ckpt2_reader *r, struct ckpt2_param *p,
 		rsh_ckpt2_keep_holders(r, p);
 }
 
-static void ck2_read_files(struct ckpt2_reader *r)
-{
-	struct json_scan *s = &r->scan;
-	struct json_string name;
-
-	rsh_json_begin(s, '{');
-	while (rsh_json_key(s, &name)) {
-		uint32_t file = ck2_file(r, &name);
-		int64_t rank;
-
-		if (rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &rank))
-			ck2_take_file(r, file, (uint32_t)rank);
-	}
-}
-
-static void ck2_read_storage(struct ckpt2_reader *r)
+void rsh_ckpt2_read_stored(struct ckpt2_reader *r)
 {
 	struct json_scan *s = &r->scan;
 	struct json_string key, name;
+	uint32_t slice, id;
+	int64_t rank;
 
 	rsh_json_begin(s, '{');
 	while (rsh_json_key(s, &key)) {
-		uint32_t slice, id;
-
+		if (r->kept) {
+			id = ck2_file(r, &key);
+			if (rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &rank))
+				ck2_take_file(r, id, (uint32_t)rank);
+			continue;
+		}
 		if (!rsh_ckpt2_key_parse(&key, &name, &slice)) {
 			rsh_json_fail(s, "\"%.*s\" is not a name with the "
 			      "number of a slice", (int)key.len, key.s);
@@ -205,12 +196,4 @@ static void ck2_read_storage(struct ckpt2_reader *r)
 		ck2_read_slice(r, &r->params[id], slice);
 		s->name = NULL;
 	}
-}
-
-void rsh_ckpt2_read_stored(struct ckpt2_reader *r)
-{
-	if (r->kept)
-		ck2_read_files(r);
-	else
-		ck2_read_storage(r);
 }

@@ -11,14 +11,6 @@
 
 #define STEP_BYTES (1024 * 1024)
 
-static int changed_crc(const struct rsh_byte_source *src,
-		       const struct rsh_ckpt_index *index, uint32_t crc,
-		       struct rsh_error *err)
-{
-	return rsh_error_set(err, EBADMSG, "%s: damaged: its CRC is %08x, the "
-			     "file says %08x", src->path, crc, index->crc);
-}
-
 int rsh_ckpt_check_crc(const struct rsh_byte_source *src,
 		       const struct rsh_ckpt_index *index,
 		       struct rsh_error *err)
@@ -48,5 +40,7 @@ int rsh_ckpt_check_crc(const struct rsh_byte_source *src,
 		at += (uint64_t)n;
 	}
 	return crc == index->crc ? 0 :
-				   changed_crc(src, index, (uint32_t)crc, err);
+	       rsh_error_set(err, EBADMSG, "%s: damaged: its CRC is %08x, the "
+			     "file says %08x", src->path, (uint32_t)crc,
+			     index->crc);
 }

@@ -512,39 +512,11 @@ static void trim(void *ptr, size_t n, size_t elem)
 		memcpy(ptr, &p, sizeof(p));
 }
 
-static int ckpt_scan_file(struct scan *s)
-{
-	struct rsh_ckpt_index *ix = s->index;
-	int rc;
-
-	ix->file_bytes = s->pb.src->size;
-	rc = check_crc_trailer(s);
-	if (!rc)
-		rc = check_encryption(s);
-	if (!rc)
-		rc = scan_records(s);
-	if (!rc && !s->pb.src->size)
-		rc = rsh_error_set(s->pb.err, EBADMSG, "%s: the file is empty",
-				   s->pb.src->path);
-	else if (!rc && !ix->n_records)
-		rc = rsh_error_set(s->pb.err, EBADMSG,
-				   "%s: the file holds no parameter%s",
-				   s->pb.src->path, s->skipped ?
-				   "; it is not a checkpoint" : "");
-	if (!rc)
-		rc = scan_index_names(s);
-	if (rc)
-		return rc;
-	trim(&ix->records, ix->n_records, sizeof(*ix->records));
-	trim(&ix->extents, ix->n_extents, sizeof(*ix->extents));
-	trim(&ix->dims, ix->n_dims, sizeof(*ix->dims));
-	return 0;
-}
-
 int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 		  struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	cleanup_free struct scan *s = malloc(sizeof(*s));
+	struct rsh_ckpt_index *ix;
 	int rc;
 
 	if (!s)
@@ -553,14 +525,32 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 	s->pb.src = src;
 	s->pb.err = err;
 	s->names = names;
-	s->index = calloc(1, sizeof(*s->index));
-	if (!s->index)
+	s->index = ix = calloc(1, sizeof(*ix));
+	if (!ix)
 		return rsh_error_nomem(err);
-	rc = ckpt_scan_file(s);
+	ix->file_bytes = src->size;
+	rc = check_crc_trailer(s);
+	if (!rc)
+		rc = check_encryption(s);
+	if (!rc)
+		rc = scan_records(s);
+	if (!rc && !src->size)
+		rc = rsh_error_set(err, EBADMSG, "%s: the file is empty",
+				   src->path);
+	else if (!rc && !ix->n_records)
+		rc = rsh_error_set(err, EBADMSG,
+				   "%s: the file holds no parameter%s",
+				   src->path, s->skipped ?
+				   "; it is not a checkpoint" : "");
+	if (!rc)
+		rc = scan_index_names(s);
 	if (rc) {
-		rsh_ckpt_index_free(s->index);
+		rsh_ckpt_index_free(ix);
 		return rc;
 	}
-	*out = s->index;
+	trim(&ix->records, ix->n_records, sizeof(*ix->records));
+	trim(&ix->extents, ix->n_extents, sizeof(*ix->extents));
+	trim(&ix->dims, ix->n_dims, sizeof(*ix->dims));
+	*out = ix;
 	return 0;
 }

@@ -105,18 +105,6 @@ bool rsh_http_date(const char *text, size_t len, int64_t *out, long *ns)
 
 /* ---- headers ---- */
 
-static void answer_begin(struct rsh_http_answer *a, struct header_text t)
-{
-	uint64_t status;
-
-	memset(a, 0, sizeof(*a));
-	while (t.len && *t.p != ' ')
-		t.p++, t.len--;
-	header_trim(&t);
-	if (header_number(&t, &status) && status <= 999)
-		a->status = (int)status;
-}
-
 static void answer_length(struct rsh_http_answer *a, struct header_text t)
 {
 	uint64_t v;
@@ -173,46 +161,45 @@ static void answer_text(char *to, size_t size, const struct header_text *t)
 	to[t->len] = '\0';
 }
 
-static void answer_header(struct rsh_http_answer *a,
-			  const struct header_text *name, struct header_text v,
-			  time_t now)
-{
-	if (header_is(name, "Content-Length"))
-		answer_length(a, v);
-	else if (header_is(name, "Content-Range"))
-		a->is_broken |= !answer_parse_range(a, v);
-	else if (header_is(name, "Content-Encoding"))
-		a->is_encoded |= v.len && !header_is(&v, "identity");
-	else if (header_is(name, "Content-Type"))
-		a->is_multipart |= header_word(&v, "multipart/");
-	else if (header_is(name, "ETag"))
-		answer_text(a->etag, sizeof(a->etag), &v);
-	else if (header_is(name, "x-amz-bucket-region"))
-		answer_text(a->region, sizeof(a->region), &v);
-	else if (header_is(name, "Last-Modified"))
-		rsh_http_date(v.p, v.len, &a->modified, NULL);
-	else if (header_is(name, "Retry-After"))
-		answer_wait(a, v, now);
-}
-
 void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 			  size_t len, time_t now)
 {
-	struct header_text name = { line, len }, value;
+	struct header_text name = { line, len }, v;
 	const char *colon;
+	uint64_t status;
 
 	if (header_word(&name, "HTTP/")) {
-		answer_begin(a, name);
+		memset(a, 0, sizeof(*a));
+		while (name.len && *name.p != ' ')
+			name.p++, name.len--;
+		header_trim(&name);
+		if (header_number(&name, &status) && status <= 999)
+			a->status = (int)status;
 		return;
 	}
 	colon = memchr(line, ':', len);
 	if (!colon)
 		return;
 	name = (struct header_text){ line, (size_t)(colon - line) };
-	value = (struct header_text){ colon + 1, len - name.len - 1 };
+	v = (struct header_text){ colon + 1, len - name.len - 1 };
 	header_trim(&name);
-	header_trim(&value);
-	answer_header(a, &name, value, now);
+	header_trim(&v);
+	if (header_is(&name, "Content-Length"))
+		answer_length(a, v);
+	else if (header_is(&name, "Content-Range"))
+		a->is_broken |= !answer_parse_range(a, v);
+	else if (header_is(&name, "Content-Encoding"))
+		a->is_encoded |= v.len && !header_is(&v, "identity");
+	else if (header_is(&name, "Content-Type"))
+		a->is_multipart |= header_word(&v, "multipart/");
+	else if (header_is(&name, "ETag"))
+		answer_text(a->etag, sizeof(a->etag), &v);
+	else if (header_is(&name, "x-amz-bucket-region"))
+		answer_text(a->region, sizeof(a->region), &v);
+	else if (header_is(&name, "Last-Modified"))
+		rsh_http_date(v.p, v.len, &a->modified, NULL);
+	else if (header_is(&name, "Retry-After"))
+		answer_wait(a, v, now);
 }
 
 /* ---- checks ---- */

@@ -139,37 +139,30 @@ static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
 	}
 }
 
-static int edit_read(struct rsh_json_edit *e, const char *path,
-		     struct rsh_error *err)
-{
-	struct rsh_memory bytes = { e->text, e->len };
-	const struct rsh_byte_source src = {
-		rsh_memory_pread, &bytes, e->len, path,
-	};
-	struct json_scan s;
-	int rc;
-
-	if (!rsh_json_open(&s, &src, err))
-		return rsh_error_nomem(err);
-	edit_read_object(e, &s, NO_PARENT);
-	(void)rsh_json_finish(&s);
-	rc = s.rc;
-	rsh_json_close(&s);
-	e->n_read = e->n;
-	return rc;
-}
-
 int rsh_json_edit_open(const char *text, size_t len, const char *path,
 		       struct rsh_json_edit **out, struct rsh_error *err)
 {
 	struct rsh_json_edit *e = calloc(1, sizeof(*e));
+	struct rsh_memory bytes = { text, len };
+	const struct rsh_byte_source src = {
+		rsh_memory_pread, &bytes, len, path,
+	};
+	struct json_scan s;
 	int rc;
 
 	if (!e)
 		return rsh_error_nomem(err);
 	e->text = text;
 	e->len = len;
-	rc = edit_read(e, path, err);
+	if (!rsh_json_open(&s, &src, err)) {
+		free(e);
+		return rsh_error_nomem(err);
+	}
+	edit_read_object(e, &s, NO_PARENT);
+	(void)rsh_json_finish(&s);
+	rc = s.rc;
+	rsh_json_close(&s);
+	e->n_read = e->n;
 	if (rc)
 		rsh_json_edit_free(e);
 	else
@@ -230,23 +223,11 @@ const struct rsh_json_member *rsh_json_edit_at(const struct rsh_json_edit *e,
 	return NULL;
 }
 
-static int edit_append(struct rsh_json_edit *e, const char *key,
-		       const char *value)
-{
-	const char *text = rsh_arena_strndup(&e->arena, key, strlen(key));
-
-	if (!text || rsh_grow(&e->v, &e->cap, (size_t)e->n + 1, sizeof(*e->v)))
-		return -ENOMEM;
-	e->v[e->n++] = (struct edit_member){
-		.m.key = text, .parent = NO_PARENT, .value = value,
-	};
-	return 0;
-}
-
 int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		      const char *value)
 {
 	const char *copy = rsh_arena_strndup(&e->arena, value, strlen(value));
+	const char *added;
 	bool found = false;
 
 	if (!copy)
@@ -257,7 +238,15 @@ int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 			e->v[i].value = copy;
 			found = true;
 		}
-	return found || in ? 0 : edit_append(e, key, copy);
+	if (found || in)
+		return 0;
+	added = rsh_arena_strndup(&e->arena, key, strlen(key));
+	if (!added || rsh_grow(&e->v, &e->cap, (size_t)e->n + 1, sizeof(*e->v)))
+		return -ENOMEM;
+	e->v[e->n++] = (struct edit_member){
+		.m.key = added, .parent = NO_PARENT, .value = copy,
+	};
+	return 0;
 }
 
 void rsh_json_edit_drop(struct rsh_json_edit *e, const char *in,

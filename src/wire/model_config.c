@@ -111,19 +111,6 @@ static int model_read_quantisation(struct rsh_model_config *c,
 	return rc;
 }
 
-static int model_load(struct rsh_model_config *c, const void *data, size_t len,
-		      struct rsh_error *err)
-{
-	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
-			       0, c->path, "a config.json", &c->root, err);
-
-	if (rc)
-		return rc;
-	c->text = json_object_get(c->root, "text_config");
-	rc = model_check_architectures(c, err);
-	return rc ? rc : model_read_quantisation(c, err);
-}
-
 int rsh_model_config_parse(const void *data, size_t len, const char *path,
 			   struct rsh_model_config **out, struct rsh_error *err)
 {
@@ -138,7 +125,13 @@ int rsh_model_config_parse(const void *data, size_t len, const char *path,
 	if (!c)
 		return rsh_error_nomem(err);
 	memcpy(c->path, path, strlen(path) + 1);
-	rc = model_load(c, data, len, err);
+	rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			   0, c->path, "a config.json", &c->root, err);
+	c->text = json_object_get(c->root, "text_config");
+	if (rc == 0)
+		rc = model_check_architectures(c, err);
+	if (rc == 0)
+		rc = model_read_quantisation(c, err);
 	if (rc)
 		rsh_model_config_free(c);
 	else

@@ -11,26 +11,11 @@
 
 #include "rsh/wire/json_load.h"
 
-/* The JSON object itself is the map: it does not change after parsing. */
-
-static int check_entries(const json_t *root, const char *path,
-			 struct rsh_error *err)
-{
-	const char *key;
-	json_t *value;
-
-	json_object_foreach((json_t *)(uintptr_t)root, key, value)
-		if (!json_is_string(value) || !*key || !*json_string_value(value))
-			return rsh_error_set(err, EBADMSG, "%s: \"%s\": old and "
-					     "new name have to be "
-					     "strings that are not empty", path, key);
-	return 0;
-}
-
 int rsh_name_map_parse(const void *data, size_t len, const char *path,
 		       struct rsh_name_map **out, struct rsh_error *err)
 {
-	json_t *root;
+	json_t *root, *value;
+	const char *key;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
 			       JSON_REJECT_DUPLICATES, path,
 			       "a map from old to new parameter names", &root,
@@ -38,12 +23,17 @@ int rsh_name_map_parse(const void *data, size_t len, const char *path,
 
 	if (rc)
 		return rc;
-	rc = check_entries(root, path, err);
-	if (rc)
-		json_decref(root);
-	else
-		*out = (struct rsh_name_map *)root;
-	return rc;
+	json_object_foreach(root, key, value)
+		if (!json_is_string(value) || !*key ||
+		    !*json_string_value(value)) {
+			rc = rsh_error_set(err, EBADMSG, "%s: \"%s\": old and "
+					   "new name have to be "
+					   "strings that are not empty", path, key);
+			json_decref(root);
+			return rc;
+		}
+	*out = (struct rsh_name_map *)root;
+	return 0;
 }
 
 void rsh_name_map_free(struct rsh_name_map *m)

@@ -183,60 +183,6 @@ static void listing_object(struct rsh_listing_parser *p)
 	l->objects[l->n++] = p->object;
 }
 
-static void listing_of_object(struct rsh_listing_parser *p,
-			      enum listing_element e)
-{
-	int64_t seconds;
-	long ns;
-
-	switch (e) {
-	case IN_KEY:
-		p->object.key = listing_keep(p);
-		break;
-	case IN_TAG:
-		if (p->len && p->len < RSH_ETAG_MAX)
-			p->object.etag = listing_keep(p);
-		break;
-	case IN_SIZE:
-		p->has_size = listing_size(p->text, &p->object.size);
-		if (!p->has_size)
-			listing_fail(p, -EBADMSG);
-		break;
-	case IN_MODIFIED:
-		if (rsh_http_date(p->text, p->len, &seconds, &ns))
-			p->object.mtime = (struct timespec){ seconds, ns };
-		break;
-	default:
-		break;
-	}
-}
-
-static void listing_of_page(struct rsh_listing_parser *p,
-			    enum listing_element e)
-{
-	struct rsh_listing_page *page = p->page;
-
-	switch (e) {
-	case IN_MORE:
-		page->more = !strcmp(p->text, "true");
-		break;
-	case IN_NEXT:
-		listing_copy(page->next, sizeof(page->next), p->text);
-		break;
-	case IN_ENCODING:
-		p->is_encoded = !strcmp(p->text, "url");
-		break;
-	case IN_CODE:
-		listing_copy(page->code, sizeof(page->code), p->text);
-		break;
-	case IN_REGION:
-		listing_copy(page->region, sizeof(page->region), p->text);
-		break;
-	default:
-		break;
-	}
-}
-
 /* Returns the element of a name, ignoring its prefix. */
 static enum listing_element listing_find(const struct rsh_listing_parser *p,
 					 const char *name)
@@ -286,21 +232,54 @@ static void XMLCALL listing_begin(void *ctx, const char *name,
 static void XMLCALL listing_end(void *ctx, const char *name)
 {
 	struct rsh_listing_parser *p = ctx;
-	enum listing_element e;
+	struct rsh_listing_page *page = p->page;
+	int64_t seconds;
+	long ns;
 
 	(void)name;
 	/* For an empty element, expat calls this function even after
 	 * listing_begin() has failed. */
 	if (p->rc)
 		return;
-	e = p->open[--p->depth];
 	p->text[p->len] = '\0';
-	if (e == IN_CONTENTS)
+	switch (p->open[--p->depth]) {
+	case IN_CONTENTS:
 		listing_object(p);
-	else if (p->depth && p->open[p->depth - 1] == IN_CONTENTS)
-		listing_of_object(p, e);
-	else
-		listing_of_page(p, e);
+		break;
+	case IN_KEY:
+		p->object.key = listing_keep(p);
+		break;
+	case IN_TAG:
+		if (p->len && p->len < RSH_ETAG_MAX)
+			p->object.etag = listing_keep(p);
+		break;
+	case IN_SIZE:
+		p->has_size = listing_size(p->text, &p->object.size);
+		if (!p->has_size)
+			listing_fail(p, -EBADMSG);
+		break;
+	case IN_MODIFIED:
+		if (rsh_http_date(p->text, p->len, &seconds, &ns))
+			p->object.mtime = (struct timespec){ seconds, ns };
+		break;
+	case IN_MORE:
+		page->more = !strcmp(p->text, "true");
+		break;
+	case IN_NEXT:
+		listing_copy(page->next, sizeof(page->next), p->text);
+		break;
+	case IN_ENCODING:
+		p->is_encoded = !strcmp(p->text, "url");
+		break;
+	case IN_CODE:
+		listing_copy(page->code, sizeof(page->code), p->text);
+		break;
+	case IN_REGION:
+		listing_copy(page->region, sizeof(page->region), p->text);
+		break;
+	default:
+		break;
+	}
 	p->len = 0;
 }
 
@@ -354,22 +333,10 @@ rsh_listing_parser_new(struct rsh_object_listing *l,
 	return p;
 }
 
-/* EncodingType may come after the keys. */
-static int listing_finish(struct rsh_listing_parser *p)
-{
-	struct rsh_object_listing *l = p->list;
-
-	if (p->page->more && !p->page->next[0])
-		return -EBADMSG;
-	for (size_t i = p->first; l && p->is_encoded && i < l->n; i++)
-		if (!listing_decode((char *)(uintptr_t)l->objects[i].key))
-			return -EBADMSG;
-	return 0;
-}
-
 int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		      size_t len, bool last)
 {
+	struct rsh_object_listing *l = p->list;
 	const char *at = data;
 
 	if (p->rc)
@@ -387,8 +354,13 @@ int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		}
 		at = n ? at + n : at;
 	} while (len);
-	if (last)
-		p->rc = listing_finish(p);
+	if (last && p->page->more && !p->page->next[0])
+		p->rc = -EBADMSG;
+	/* EncodingType may come after the keys. */
+	for (size_t i = p->first; last && !p->rc && l && p->is_encoded &&
+				  i < l->n; i++)
+		if (!listing_decode((char *)(uintptr_t)l->objects[i].key))
+			p->rc = -EBADMSG;
 	return p->rc;
 }
 

@@ -46,28 +46,12 @@ static int machine_push(struct machine *m, struct rsh_pickle_value v)
 	return 0;
 }
 
-/* Returns the number of values above the last mark. */
-static size_t machine_above(const struct machine *m)
-{
-	return m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0);
-}
-
 static int machine_push_kind(struct machine *m, enum rsh_pickle_kind kind,
 			     int64_t number)
 {
 	return machine_push(m, (struct rsh_pickle_value){
 		.kind = (uint8_t)kind, .number = number,
 	});
-}
-
-/* Removes the last mark.  *n is the number of values above it; they stay. */
-static int machine_unmark(struct machine *m, size_t *n)
-{
-	if (m->n_marks == 0)
-		return machine_bad(m, "a pickle that goes back to a mark that "
-				   "is not there");
-	*n = m->n - m->marks[--m->n_marks];
-	return 0;
 }
 
 /* ---- the memo ---- */
@@ -85,14 +69,6 @@ static int machine_put(struct machine *m, uint64_t place)
 	}
 	m->memo[place] = m->stack[m->n - 1];
 	return 0;
-}
-
-static int machine_get(struct machine *m, uint64_t place)
-{
-	if (place >= m->n_memo)
-		return machine_bad(m, "a pickle that takes from its memo what "
-				   "is not there");
-	return machine_push(m, m->memo[place]);
 }
 
 /* ---- texts and classes ---- */
@@ -144,16 +120,6 @@ static int machine_global(struct machine *m, const struct rsh_pickle_step *s)
 	*name++ = '\0';
 	name[strcspn(name, "\n")] = '\0';
 	return machine_push_class(m, module, name);
-}
-
-static int machine_stack_global(struct machine *m)
-{
-	const struct rsh_pickle_value *v = &m->stack[m->n - 2];
-
-	if (v[0].kind != RSH_PV_TEXT || v[1].kind != RSH_PV_TEXT)
-		return machine_bad(m, "a class whose name is not a text");
-	m->n -= 2;
-	return machine_push_class(m, v[0].text, v[1].text);
 }
 
 /* ---- containers ---- */
@@ -276,16 +242,6 @@ static int machine_make(struct machine *m, bool is_new)
 				   class.class : NULL, args);
 }
 
-static int machine_build(struct machine *m)
-{
-	const struct rsh_pickle_value *v = &m->stack[m->n - 2];
-
-	if (v->kind == RSH_PV_OBJECT)
-		v->object->state = v[1];
-	m->n--;
-	return 0;
-}
-
 static int machine_persistent(struct machine *m)
 {
 	int rc = 0;
@@ -313,11 +269,12 @@ static int machine_refuse(const struct machine *m, uint8_t instruction)
 /* Executes an instruction that uses all values above the last mark. */
 static int machine_to_mark(struct machine *m, uint8_t instruction)
 {
-	size_t n = 0;
-	int rc = machine_unmark(m, &n);
+	size_t n;
 
-	if (rc)
-		return rc;
+	if (m->n_marks == 0)
+		return machine_bad(m, "a pickle that goes back to a mark that "
+				   "is not there");
+	n = m->n - m->marks[--m->n_marks];
 	switch (instruction) {
 	case 't':
 		return machine_tuple(m, n);
@@ -352,10 +309,36 @@ static int machine_push_real(struct machine *m)
 	return machine_push(m, v);
 }
 
-static int machine_push_plain(struct machine *m,
-			      const struct rsh_pickle_step *s)
+/* Executes an instruction that makes a value. */
+static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 {
+	const struct rsh_pickle_value *v =
+		m->n < 2 ? NULL : &m->stack[m->n - 2];
+
 	switch (s->instruction) {
+	case 'c':
+		return machine_global(m, s);
+	case RSH_PICKLE_STACK_GLOBAL:
+		if (v[0].kind != RSH_PV_TEXT || v[1].kind != RSH_PV_TEXT)
+			return machine_bad(m, "a class whose name is not a "
+					   "text");
+		m->n -= 2;
+		return machine_push_class(m, v[0].text, v[1].text);
+	case 'R': case 0x81: /* NEWOBJ */
+		return machine_make(m, s->instruction != 'R');
+	case 'b':
+		if (v[0].kind == RSH_PV_OBJECT)
+			v[0].object->state = v[1];
+		m->n--;
+		return 0;
+	case 'Q':
+		return machine_persistent(m);
+	case 0x85: case 0x86: case 0x87: /* TUPLE1, TUPLE2, TUPLE3 */
+		return machine_tuple(m, s->instruction - 0x84u);
+	case 'a':
+		return machine_extend(m, RSH_PV_LIST, 1);
+	case 's':
+		return machine_extend(m, RSH_PV_DICT, 2);
 	case 'N':
 		return machine_push_kind(m, RSH_PV_NONE, 0);
 	case 0x88: case 0x89: /* NEWTRUE, NEWFALSE */
@@ -383,30 +366,6 @@ static int machine_push_plain(struct machine *m,
 	}
 }
 
-static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
-{
-	switch (s->instruction) {
-	case 'c':
-		return machine_global(m, s);
-	case RSH_PICKLE_STACK_GLOBAL:
-		return machine_stack_global(m);
-	case 'R': case 0x81: /* NEWOBJ */
-		return machine_make(m, s->instruction != 'R');
-	case 'b':
-		return machine_build(m);
-	case 'Q':
-		return machine_persistent(m);
-	case 0x85: case 0x86: case 0x87: /* TUPLE1, TUPLE2, TUPLE3 */
-		return machine_tuple(m, s->instruction - 0x84u);
-	case 'a':
-		return machine_extend(m, RSH_PV_LIST, 1);
-	case 's':
-		return machine_extend(m, RSH_PV_DICT, 2);
-	default:
-		return machine_push_plain(m, s);
-	}
-}
-
 /* Returns the number of values that an instruction uses.  `pops` of a step
  * counts only the values that are removed. */
 static unsigned machine_needs(const struct rsh_pickle_step *s)
@@ -427,7 +386,8 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 {
 	if (!m->rules->any_object && machine_is_of_any_object(s->instruction))
 		return machine_refuse(m, s->instruction);
-	if (machine_above(m) < machine_needs(s))
+	if (m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0) <
+	    machine_needs(s))
 		return machine_bad(m, "a pickle that takes more than there is");
 	switch (s->instruction) {
 	case PROTO: case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
@@ -443,7 +403,10 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 	case 0x94: /* MEMOIZE */
 		return machine_put(m, m->n_memo);
 	case 'h': case 'j':
-		return machine_get(m, s->number);
+		if (s->number >= m->n_memo)
+			return machine_bad(m, "a pickle that takes from its "
+					   "memo what is not there");
+		return machine_push(m, m->memo[s->number]);
 	case '0': /* POP */
 		m->n--;
 		return 0;

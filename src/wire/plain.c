@@ -61,16 +61,6 @@ static int json_put_real(FILE *to, double real)
 	return 0;
 }
 
-static int json_put_key(FILE *to, const struct rsh_pickle_value *v)
-{
-	if (v->kind == RSH_PV_TEXT)
-		return json_put_text(to, v->text, v->n);
-	if (v->kind != RSH_PV_NUMBER)
-		return -ENOTSUP;
-	fprintf(to, "\"%" PRId64 "\"", v->number);
-	return 0;
-}
-
 static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
 			   unsigned depth);
 
@@ -95,11 +85,18 @@ static int json_put_dict(FILE *to, const struct rsh_pickle_list *l,
 
 	fputc('{', to);
 	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2) {
+		const struct rsh_pickle_value *key = &l->values[i];
+
 		fputs(i ? ", " : "", to);
-		rc = json_put_key(to, &l->values[i]);
+		if (key->kind == RSH_PV_TEXT)
+			rc = json_put_text(to, key->text, key->n);
+		else if (key->kind == RSH_PV_NUMBER)
+			fprintf(to, "\"%" PRId64 "\"", key->number);
+		else
+			rc = -ENOTSUP;
 		fputs(": ", to);
 		if (rc == 0)
-			rc = pickle_json_put(to, &l->values[i + 1], depth);
+			rc = pickle_json_put(to, &key[1], depth);
 	}
 	fputc('}', to);
 	return rc;
@@ -134,23 +131,6 @@ static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
 	}
 }
 
-/* Returns 0, -ENOMEM, or -ENOTSUP if JSON cannot express the value. */
-static int plain_json(const struct rsh_pickle_value *v, char **out)
-{
-	size_t n;
-	FILE *to = open_memstream(out, &n);
-	int rc;
-
-	if (!to)
-		return -ENOMEM;
-	rc = pickle_json_put(to, v, 0);
-	if (fclose(to) != 0 && rc == 0)
-		rc = -ENOMEM;
-	if (rc)
-		free(steal_pointer(out));
-	return rc;
-}
-
 /* ---- pickles ---- */
 
 static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
@@ -170,21 +150,11 @@ static int plain_put_all(struct rsh_pickle_out *o,
 	return rc;
 }
 
-static int plain_put_text(struct rsh_pickle_out *o,
-			  const struct rsh_pickle_value *v)
-{
-	json_t *text = json_stringn(v->text, v->n);
-
-	if (!text)
-		return -ENOTSUP; /* it is not UTF-8 */
-	json_decref(text);
-	rsh_pickle_put_text(o, v->text, v->n);
-	return 0;
-}
-
 static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
 		     unsigned depth)
 {
+	json_t *text;
+
 	if (depth > DEPTH_MAX || o->n > PLAIN_MAX)
 		return -ENOTSUP;
 	switch ((enum rsh_pickle_kind)v->kind) {
@@ -202,7 +172,12 @@ static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
 		rsh_pickle_put_real(o, v->real);
 		return 0;
 	case RSH_PV_TEXT:
-		return plain_put_text(o, v);
+		text = json_stringn(v->text, v->n);
+		if (!text)
+			return -ENOTSUP; /* it is not UTF-8 */
+		json_decref(text);
+		rsh_pickle_put_text(o, v->text, v->n);
+		return 0;
 	case RSH_PV_TUPLE:
 		return plain_put_all(o, v->items, v->n, depth,
 				     RSH_PICKLE_OP_TUPLE);
@@ -223,33 +198,36 @@ static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
 	}
 }
 
-static int plain_pickle(const struct rsh_pickle_value *v, struct rsh_plain *out)
+/* ---- both ---- */
+
+int rsh_plain_make(const struct rsh_pickle_value *v, struct rsh_plain *out)
 {
 	struct rsh_pickle_out o = { .data = NULL };
+	FILE *to;
+	size_t n;
 	int rc;
 
+	*out = (struct rsh_plain){ .json = NULL };
 	rsh_pickle_begin(&o);
 	rc = plain_put(&o, v, 0);
 	rsh_pickle_end(&o);
 	if (rc == 0 && o.failed)
 		rc = -ENOMEM;
-	if (rc)
+	if (rc) {
 		rsh_pickle_clear(&o);
+		return rc == -ENOMEM ? rc : 0;
+	}
 	out->pickle = o.data;
 	out->n_pickle = o.n;
-	return rc;
-}
-
-/* ---- both ---- */
-
-int rsh_plain_make(const struct rsh_pickle_value *v, struct rsh_plain *out)
-{
-	int rc;
-
-	*out = (struct rsh_plain){ .json = NULL };
-	rc = plain_pickle(v, out);
-	if (rc == 0)
-		rc = plain_json(v, &out->json);
+	to = open_memstream(&out->json, &n);
+	if (!to)
+		return -ENOMEM;
+	rc = pickle_json_put(to, v, 0);
+	if (fclose(to) != 0 && rc == 0)
+		rc = -ENOMEM;
+	if (rc)
+		free(steal_pointer(&out->json));
+	/* JSON cannot express every value. */
 	return rc == -ENOMEM ? rc : 0;
 }
 

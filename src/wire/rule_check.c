@@ -40,24 +40,21 @@ rule_prefix(const struct rule_reading *x, enum rsh_side side)
 	return x->under ? &x->under->prefix[side] : NULL;
 }
 
-static bool rule_tensor_has(const struct rule_reading *x, enum rsh_side side,
-			    uint32_t i, const char *letter)
-{
-	const struct rsh_rule_name *prefix = rule_prefix(x, side);
-
-	return rule_name_has(&x->r->tensors[side][i].name, letter) ||
-	       (rule_is_under(&x->r->tensors[side][i].name) && prefix &&
-		rule_name_has(prefix, letter));
-}
-
 /* Returns how many tensors of a side have the hole. */
 static uint32_t rule_count_holes(const struct rule_reading *x,
 				 enum rsh_side side, const char *letter)
 {
+	const struct rsh_rule_name *prefix = rule_prefix(x, side);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < x->r->n_tensors[side]; i++)
-		n += rule_tensor_has(x, side, i, letter);
+	for (uint32_t i = 0; i < x->r->n_tensors[side]; i++) {
+		const struct rsh_rule_name *name =
+			&x->r->tensors[side][i].name;
+
+		n += rule_name_has(name, letter) ||
+		     (rule_is_under(name) && prefix &&
+		      rule_name_has(prefix, letter));
+	}
 	return n;
 }
 

@@ -265,22 +265,6 @@ static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 	return 0;
 }
 
-/* A name that begins with a dot is used with the current prefixes. */
-static int rule_put_under(struct rule_parse *p, struct rsh_rule *r)
-{
-	for (int s = 0; s < RSH_N_SIDES; s++)
-		for (uint32_t i = 0; i < r->n_tensors[s]; i++) {
-			if (!rule_is_under(&r->tensors[s][i].name))
-				continue;
-			if (!p->n_under)
-				return rule_bad(p, "a name begins with a dot, "
-						"and no `under` holds");
-			r->under = p->under;
-			r->n_under = p->n_under;
-		}
-	return 0;
-}
-
 static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 			  const char *text)
 {
@@ -297,13 +281,23 @@ static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 		rc = rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
 	if (rc == 0)
 		rc = rule_parse_end(p);
-	if (rc == 0 && kind != RSH_RULE_SAME &&
+	if (rc)
+		return rc;
+	if (kind != RSH_RULE_SAME &&
 	    (r.n_tensors[0] > 1 || r.n_tensors[1] > 1))
-		rc = rule_bad(p, "several names where one is wanted");
-	if (rc == 0)
-		rc = rule_put_under(p, &r);
-	if (rc == 0)
-		rc = rule_check(p, &r);
+		return rule_bad(p, "several names where one is wanted");
+	/* A name that begins with a dot is used with the current prefixes. */
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t i = 0; i < r.n_tensors[s]; i++) {
+			if (!rule_is_under(&r.tensors[s][i].name))
+				continue;
+			if (!p->n_under)
+				return rule_bad(p, "a name begins with a dot, "
+						"and no `under` holds");
+			r.under = p->under;
+			r.n_under = p->n_under;
+		}
+	rc = rule_check(p, &r);
 	if (rc == 0)
 		t->rules[t->n_rules++] = r;
 	return rc;
@@ -394,28 +388,11 @@ static int rule_cut_line(struct rule_parse *p)
 	return 0;
 }
 
-static int rule_parse_lines(struct rule_parse *p, const char *data, size_t len)
-{
-	const char *end = data + len;
-	int rc = 0;
-
-	for (p->line = 1; data < end && rc == 0; p->line++) {
-		const char *stop = memchr(data, '\n', (size_t)(end - data));
-
-		p->at = data;
-		p->end = stop ? stop : end;
-		data = stop ? stop + 1 : end;
-		rc = rule_cut_line(p);
-		if (rc == 0 && p->at < p->end)
-			rc = rule_parse_line(p);
-	}
-	return rc;
-}
-
 int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 			 struct rsh_rule_table **out, struct rsh_error *err)
 {
 	struct rule_parse p = { .err = err };
+	const char *at = data, *end = at + len;
 	int rc;
 
 	if (len > RSH_RULE_TABLE_MAX)
@@ -426,7 +403,17 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 	if (!p.t)
 		return rsh_error_nomem(err);
 	p.t->path = rsh_arena_strndup(&p.t->arena, path, strlen(path));
-	rc = p.t->path ? rule_parse_lines(&p, data, len) : rule_nomem(&p);
+	rc = p.t->path ? 0 : rule_nomem(&p);
+	for (p.line = 1; at < end && rc == 0; p.line++) {
+		const char *stop = memchr(at, '\n', (size_t)(end - at));
+
+		p.at = at;
+		p.end = stop ? stop : end;
+		at = stop ? stop + 1 : end;
+		rc = rule_cut_line(&p);
+		if (rc == 0 && p.at < p.end)
+			rc = rule_parse_line(&p);
+	}
 	if (rc == 0 && p.t->n_rules == 0)
 		rc = rsh_error_set(err, EBADMSG, "%s: no rule in it", path);
 	if (rc)
@@ -478,11 +465,9 @@ const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 {
 	const struct rsh_rule_term *k = &l->terms[term];
 
-	if (term >= l->n_terms || k->n != 1 || !k->operands->key)
+	if (term >= l->n_terms || k->n != 1 || !k->operands->key ||
+	    rule_find_let(t, k->operands->key))
 		return NULL;
-	for (uint32_t i = 0; i < t->n_lets; i++)
-		if (strcmp(t->lets[i].name, k->operands->key) == 0)
-			return NULL;
 	return k->operands->key;
 }
 

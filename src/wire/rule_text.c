@@ -178,44 +178,37 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 
 /* ---- dimensions ---- */
 
-/* Reads one factor; `1` adds nothing. */
-static int rule_parse_factor(struct rule_parse *p, const char **list,
-			     uint32_t *n)
-{
-	if (rule_is_digit(*p->at)) {
-		if (*p->at != '1' || (p->at + 1 < p->end &&
-				      (rule_is_digit(p->at[1]) ||
-				       rule_is_letter(p->at[1]))))
-			return rule_bad(p, "a number other than 1 among the "
-					"factors; give it a name: let two = 2");
-		p->at++;
-		return 0;
-	}
-	if (*n == RULE_FACTORS_MAX)
-		return rule_bad(p, "a product of more than %d factors",
-				RULE_FACTORS_MAX);
-	return rule_parse_word(p, &list[(*n)++]);
-}
-
-/* Reads factors up to the first text that is not one.  *found: there was
- * one. */
+/* Reads factors up to the first text that is not one; `1` adds nothing.
+ * *found: there was one. */
 static int rule_parse_product(struct rule_parse *p,
 			      struct rsh_rule_product *out, bool *found)
 {
 	const char *list[RULE_FACTORS_MAX], **kept;
 	uint32_t n = 0;
-	int rc = 0;
+	int rc;
 
 	*found = false;
 	rule_skip_blanks(p);
-	while (rc == 0 && p->at < p->end &&
+	while (p->at < p->end &&
 	       (rule_is_letter(*p->at) || rule_is_digit(*p->at))) {
-		rc = rule_parse_factor(p, list, &n);
+		if (*p->at == '1' &&
+		    (p->at + 1 == p->end || (!rule_is_digit(p->at[1]) &&
+					     !rule_is_letter(p->at[1])))) {
+			p->at++;
+		} else if (rule_is_digit(*p->at)) {
+			return rule_bad(p, "a number other than 1 among the "
+					"factors; give it a name: let two = 2");
+		} else if (n == RULE_FACTORS_MAX) {
+			return rule_bad(p, "a product of more than %d factors",
+					RULE_FACTORS_MAX);
+		} else {
+			rc = rule_parse_word(p, &list[n++]);
+			if (rc)
+				return rc;
+		}
 		rule_skip_blanks(p);
 		*found = true;
 	}
-	if (rc)
-		return rc;
 	kept = rsh_arena_array(&p->t->arena, const char *, n);
 	if (!kept)
 		return rule_nomem(p);

@@ -89,10 +89,13 @@ static int put_metadata(struct rsh_json_text *t,
 	return 0;
 }
 
-static int st_check_shape(const struct rsh_record_shape *s,
-			  struct rsh_error *err)
+/* Writes the tensor whose content begins at *offset and moves *offset past
+ * it. */
+static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
+		      uint64_t *offset, struct rsh_error *err)
 {
 	static const size_t reserved = sizeof(SAFETENSORS_METADATA) - 1;
+	uint64_t begin = *offset;
 
 	if (!rsh_safetensors_dtype(s->dtype))
 		return rsh_error_set(err, ENOTSUP,
@@ -104,19 +107,6 @@ static int st_check_shape(const struct rsh_record_shape *s,
 		return rsh_error_set(err, EINVAL,
 				     "a parameter of a safetensors file cannot have the name \"%s\"",
 				     SAFETENSORS_METADATA);
-	return 0;
-}
-
-/* Writes the tensor whose content begins at *offset and moves *offset past
- * it. */
-static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
-		      uint64_t *offset, struct rsh_error *err)
-{
-	uint64_t begin = *offset;
-	int rc = st_check_shape(s, err);
-
-	if (rc)
-		return rc;
 	if (!rsh_json_text_put_string(t, s->name, s->name_len,
 				      RSH_ESCAPES_SERDE))
 		return rsh_error_set(err, EINVAL,

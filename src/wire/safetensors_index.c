@@ -36,25 +36,12 @@ static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 	return 0;
 }
 
-static int list_files(struct rsh_weight_map *map, struct rsh_error *err)
-{
-	uint32_t n = rsh_names_count(map->file_names_);
-	const char **files = rsh_arena_array(&map->arena_, const char *, n);
-
-	if (!files)
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < n; i++)
-		files[i] = rsh_names_text(map->file_names_, i);
-	map->files = files;
-	map->n_files = n;
-	return 0;
-}
-
 static int read_weights(struct rsh_weight_map *map, json_t *weights,
 			const char *path, struct rsh_error *err)
 {
 	size_t n = json_object_size(weights);
 	struct rsh_weight *w;
+	const char **files;
 	const char *name;
 	json_t *value;
 	int rc;
@@ -73,7 +60,14 @@ static int read_weights(struct rsh_weight_map *map, json_t *weights,
 		if (rc)
 			return rc;
 	}
-	return list_files(map, err);
+	map->n_files = rsh_names_count(map->file_names_);
+	files = rsh_arena_array(&map->arena_, const char *, map->n_files);
+	if (!files)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < map->n_files; i++)
+		files[i] = rsh_names_text(map->file_names_, i);
+	map->files = files;
+	return 0;
 }
 
 static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,

@@ -152,35 +152,12 @@ static int check_metadata(struct scan *s)
 	return 0;
 }
 
-static int read_entry(struct scan *s, const struct rsh_safetensors_entry *e,
-		      struct rsh_safetensors_meta *meta)
-{
-	uint64_t crc;
-
-	if (!strcmp(e->key, "format"))
-		meta->format = e->value;
-	if (!strcmp(e->key, "remove_redundancy")) {
-		/* MindSpore reads any other value as false. */
-		meta->remove_redundancy = !strcmp(e->value, "True");
-		meta->has_remove_redundancy = meta->remove_redundancy ||
-					      !strcmp(e->value, "False");
-	}
-	if (!strcmp(e->key, "crc_num")) {
-		meta->has_crc = rsh_digits_read(e->value, strlen(e->value),
-						UINT32_MAX, &crc);
-		if (!meta->has_crc)
-			return bad_metadata(s, e->key, "a number of 32 bits");
-		meta->crc = (uint32_t)crc;
-	}
-	return 0;
-}
-
 static int read_metadata(struct scan *s, struct rsh_safetensors_meta *meta)
 {
 	struct rsh_safetensors_entry *entries;
 	const char *key;
 	json_t *value;
-	int rc = 0;
+	uint64_t crc;
 
 	if (!s->metadata)
 		return 0;
@@ -198,11 +175,24 @@ static int read_metadata(struct scan *s, struct rsh_safetensors_meta *meta)
 					     json_string_length(value));
 		if (!e->key || !e->value)
 			return rsh_error_nomem(s->err);
-		rc = read_entry(s, e, meta);
-		if (rc)
-			break;
+		if (!strcmp(key, "format"))
+			meta->format = e->value;
+		if (!strcmp(key, "remove_redundancy")) {
+			/* MindSpore reads any other value as false. */
+			meta->remove_redundancy = !strcmp(e->value, "True");
+			meta->has_remove_redundancy =
+				meta->remove_redundancy ||
+				!strcmp(e->value, "False");
+		}
+		if (strcmp(key, "crc_num"))
+			continue;
+		meta->has_crc = rsh_digits_read(e->value, strlen(e->value),
+						UINT32_MAX, &crc);
+		if (!meta->has_crc)
+			return bad_metadata(s, key, "a number of 32 bits");
+		meta->crc = (uint32_t)crc;
 	}
-	return rc;
+	return 0;
 }
 
 void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta)
@@ -310,19 +300,6 @@ static int read_tensors(struct scan *s)
 
 /* ---- the index ---- */
 
-static int st_make_index(struct scan *s)
-{
-	size_t n_dims = 0;
-
-	for (uint32_t i = 0; i < s->n_tensors; i++)
-		n_dims += json_array_size(s->tensors[i].shape);
-	s->index = rsh_ckpt_index_new(s->n_tensors, s->n_tensors, n_dims);
-	if (!s->index)
-		return rsh_error_nomem(s->err);
-	s->index->file_bytes = s->src->size;
-	return 0;
-}
-
 /* Appends the dimensions to the index and computes the size in bytes. */
 static int st_add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 {
@@ -416,8 +393,15 @@ static int st_add_record(struct scan *s, const struct tensor *t,
 static int add_records(struct scan *s)
 {
 	uint64_t end = 0;
+	size_t n_dims = 0;
 	int rc;
 
+	for (uint32_t i = 0; i < s->n_tensors; i++)
+		n_dims += json_array_size(s->tensors[i].shape);
+	s->index = rsh_ckpt_index_new(s->n_tensors, s->n_tensors, n_dims);
+	if (!s->index)
+		return rsh_error_nomem(s->err);
+	s->index->file_bytes = s->src->size;
 	for (uint32_t i = 0; i < s->n_tensors; i++) {
 		rc = st_add_record(s, &s->tensors[i], end);
 		if (rc)
@@ -449,8 +433,6 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 		rc = check_metadata(&s);
 	if (!rc)
 		rc = read_tensors(&s);
-	if (!rc)
-		rc = st_make_index(&s);
 	if (!rc)
 		rc = add_records(&s);
 	if (!rc && meta)

@@ -25,42 +25,31 @@ static bool parse_rank(const char *key, uint32_t *rank)
 	return *rank != UINT32_MAX && strcmp(key, canonical) == 0;
 }
 
-static int add_entry(struct rsh_source_map *m, const char *key,
-		     const json_t *value, const char *path,
-		     struct rsh_error *err)
-{
-	struct rsh_source_map_entry *e = &m->entries[m->n];
-
-	if (!parse_rank(key, &e->rank))
-		return rsh_error_set(err, EBADMSG, "%s: \"%s\" is not the "
-				     "number of a rank", path, key);
-	if (!json_is_string(value) || json_string_length(value) == 0)
-		return rsh_error_set(err, EBADMSG, "%s: the value of rank %u "
-				     "is not the path of a file", path,
-				     e->rank);
-	e->path = strdup(json_string_value(value));
-	if (!e->path)
-		return rsh_error_nomem(err);
-	m->n++;
-	return 0;
-}
-
 static int read_entries(struct rsh_source_map *m, json_t *root,
 			const char *path, struct rsh_error *err)
 {
 	const json_t *value;
 	const char *key;
-	int rc = 0;
 
 	m->entries = calloc(json_object_size(root) + 1, sizeof(*m->entries));
 	if (!m->entries)
 		return rsh_error_nomem(err);
 	json_object_foreach(root, key, value) {
-		rc = add_entry(m, key, value, path, err);
-		if (rc)
-			break;
+		struct rsh_source_map_entry *e = &m->entries[m->n];
+
+		if (!parse_rank(key, &e->rank))
+			return rsh_error_set(err, EBADMSG, "%s: \"%s\" is not "
+					     "the number of a rank", path, key);
+		if (!json_is_string(value) || json_string_length(value) == 0)
+			return rsh_error_set(err, EBADMSG, "%s: the value of "
+					     "rank %u is not the path of a file",
+					     path, e->rank);
+		e->path = strdup(json_string_value(value));
+		if (!e->path)
+			return rsh_error_nomem(err);
+		m->n++;
 	}
-	return rc;
+	return 0;
 }
 
 int rsh_source_map_parse(const void *data, size_t len, const char *path,

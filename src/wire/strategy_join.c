@@ -119,12 +119,10 @@ static int joined_add(struct joined *j, const struct part *p)
 static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 		   struct rsh_error *err)
 {
-	struct joined j;
+	struct joined j = { .map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT };
+	size_t ops = 0, items = 0;
 	int rc;
-	size_t ops = 0;
-	size_t items = 0;
 
-	j = (struct joined){ .map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT };
 	for (size_t i = 0; i < n; i++) {
 		const Rsh__Pb__ParallelStrategyMap *m = parts[i].content;
 
@@ -138,9 +136,7 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 	j.items = rsh_alloc_array(items, sizeof(*j.items));
 	j.names = calloc(items, sizeof(*j.names));
 	rc = j.map.parallel_strategy_item && j.map.parallel_layout_item &&
-			     j.items && j.names ?
-		     0 :
-		     -ENOMEM;
+	     j.items && j.names ? 0 : -ENOMEM;
 	for (size_t i = 0; !rc && i < n; i++)
 		if (!is_repeated(parts, i))
 			rc = joined_add(&j, &parts[i]);
@@ -180,42 +176,34 @@ static int parse(struct part *p, struct rsh_error *err)
 	return 0;
 }
 
-static int add_layouts(json_t *to, json_t *from, int64_t stage)
-{
-	const char *name;
-	json_t *layout;
-	int rc = 0;
-
-	json_object_foreach(from, name, layout) {
-		char *staged;
-
-		if (asprintf(&staged, "%lld-%s", (long long)stage, name) < 0)
-			return -ENOMEM;
-		rc = json_object_set(to, staged, layout);
-		free(staged);
-		if (rc)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int join_json(const struct part *parts, size_t n, void **out,
 		     size_t *len, struct rsh_error *err)
 {
-	json_t *ops = json_object(), *layouts = json_object();
+	json_t *ops = json_object(), *layouts = json_object(), *layout;
 	int rc = ops && layouts ? 0 : -ENOMEM;
+	const char *name;
 
 	for (size_t i = 0; !rc && i < n; i++) {
 		json_t *root = parts[i].content;
+		json_t *from = json_object_get(root, "parallel_layout_item");
 
 		if (is_repeated(parts, i))
 			continue;
-		rc = add_layouts(layouts,
-				 json_object_get(root, "parallel_layout_item"),
-				 parts[i].stage);
+		json_object_foreach(from, name, layout) {
+			char *staged;
+
+			rc = asprintf(&staged, "%lld-%s",
+				      (long long)parts[i].stage, name);
+			if (rc < 0)
+				break;
+			rc = json_object_set(layouts, staged, layout);
+			free(staged);
+			if (rc)
+				break;
+		}
 		if (!rc)
 			rc = json_object_update(ops, json_object_get(root,
-							"parallel_strategy_item"));
+						"parallel_strategy_item"));
 	}
 	if (rc) {
 		json_decref(ops);

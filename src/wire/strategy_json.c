@@ -127,65 +127,47 @@ static int get_section(const char *path, const json_t *root, const char *key,
 	return 0;
 }
 
-static int read_stage(const char *path, json_t *items,
-		      struct strategy_builder *b, struct rsh_error *err)
-{
-	void *first = json_object_iter(items);
-	int64_t stage = 0;
-
-	if (!first)
-		return 0;
-	if (!get_number(json_object_iter_value(first), "stage", &stage))
-		return bad_json(path, json_object_iter_key(first), "stage",
-				"an integer", err);
-	return rsh_strategy_builder_stage(b, stage, err);
-}
-
-static int json_read_ops(json_t *items, struct strategy_builder *b,
-			 struct rsh_error *err)
-{
-	const char *name;
-	json_t *op;
-	int rc = 0;
-
-	json_object_foreach(items, name, op) {
-		json_t *s = json_object_get(op, "parallel_strategy");
-
-		rc = rsh_strategy_builder_op(b, name, strlen(name),
-					     json_array_size(s) > 0, err);
-		if (rc)
-			break;
-	}
-	return rc;
-}
-
 int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 			   struct strategy_builder *b, struct rsh_error *err)
 {
 	cleanup_json json_t *root = NULL;
-	json_t *strategies, *layouts;
+	json_t *strategies, *layouts, *value;
+	const char *name;
+	int64_t stage = 0;
+	void *first;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
 			       0, path, "a strategy file", &root, err);
 
-	if (rc)
-		return rc;
-	rc = get_section(path, root, "parallel_strategy_item", &strategies,
-			 err);
+	if (!rc)
+		rc = get_section(path, root, "parallel_strategy_item",
+				 &strategies, err);
 	if (!rc)
 		rc = get_section(path, root, "parallel_layout_item", &layouts,
 				 err);
-	if (!rc)
-		rc = read_stage(path, strategies, b, err);
-	if (!rc)
-		rc = json_read_ops(strategies, b, err);
+	if (rc)
+		return rc;
+	first = json_object_iter(strategies);
+	if (first && !get_number(json_object_iter_value(first), "stage", &stage))
+		return bad_json(path, json_object_iter_key(first), "stage",
+				"an integer", err);
+	if (first)
+		rc = rsh_strategy_builder_stage(b, stage, err);
+	if (rc)
+		return rc;
+	json_object_foreach(strategies, name, value) {
+		json_t *s = json_object_get(value, "parallel_strategy");
+
+		rc = rsh_strategy_builder_op(b, name, strlen(name),
+					     json_array_size(s) > 0, err);
+		if (rc)
+			return rc;
+	}
 	/* jansson iterates over an object in the order of insertion, which is
 	 * that of the file. */
-	for (void *it = rc ? NULL : json_object_iter(layouts); !rc && it;
-	     it = json_object_iter_next(layouts, it)) {
-		const char *name = json_object_iter_key(it);
-
-		rc = json_read_item(path, name, strlen(name),
-				    json_object_iter_value(it), b, err);
+	json_object_foreach(layouts, name, value) {
+		rc = json_read_item(path, name, strlen(name), value, b, err);
+		if (rc)
+			return rc;
 	}
-	return rc;
+	return 0;
 }

@@ -17,13 +17,6 @@
 /* The strategy files of the largest jobs have a few megabytes. */
 #define MAX_FILE_BYTES ((size_t)256 * 1024 * 1024)
 
-static bool is_json_name(const char *path)
-{
-	size_t len = strlen(path);
-
-	return len >= 5 && !strcmp(path + len - 5, ".json");
-}
-
 /* Both kinds of file are named *.ckpt and are easily confused. */
 static bool is_checkpoint(const void *data, size_t len, const char *path)
 {
@@ -43,27 +36,6 @@ static bool is_checkpoint(const void *data, size_t len, const char *path)
 	return is;
 }
 
-static int read_into(struct strategy_builder *b, const void *data, size_t len,
-		     const char *path, bool json, struct rsh_error *err)
-{
-	int rc = json ? rsh_strategy_read_json(data, len, path, b, err) :
-			rsh_strategy_read_pb(data, len, path, b, err);
-
-	/* A checkpoint can be parsed as a protobuf strategy whose fields are
-	 * all unknown. */
-	if (rc == -ENOMEM)
-		return rc;
-	if (!rsh_strategy_builder_n_seen(b) && is_checkpoint(data, len, path))
-		return rsh_error_set(err, EBADMSG,
-				     "%s: this is a checkpoint, not a strategy file",
-				     path);
-	if (!rc && !rsh_strategy_builder_n_seen(b))
-		return rsh_error_set(err, EBADMSG,
-				     "%s: the strategy file holds no parameter layout",
-				     path);
-	return rc;
-}
-
 static void cleanup_builder(struct strategy_builder **b)
 {
 	rsh_strategy_builder_free(*b);
@@ -74,10 +46,10 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 			   struct rsh_strategy_file **out,
 			   struct rsh_error *err)
 {
-	const size_t len = text->len;
+	const size_t len = text->len, n = strlen(path);
 	__attribute__((cleanup(cleanup_builder))) struct strategy_builder *b =
 		NULL;
-	bool json = is_json_name(path);
+	const bool json = n >= 5 && !strcmp(path + n - 5, ".json");
 	int rc;
 
 	if (!len)
@@ -91,7 +63,20 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 	if (!b)
 		return rsh_error_nomem(err);
 	rsh_strategy_builder_report(b, report, ctx);
-	rc = read_into(b, text->data, len, path, json, err);
+	rc = json ? rsh_strategy_read_json(text->data, len, path, b, err) :
+		    rsh_strategy_read_pb(text->data, len, path, b, err);
+	/* A checkpoint can be parsed as a protobuf strategy whose fields are
+	 * all unknown. */
+	if (rc != -ENOMEM && !rsh_strategy_builder_n_seen(b)) {
+		if (is_checkpoint(text->data, len, path))
+			return rsh_error_set(err, EBADMSG,
+					     "%s: this is a checkpoint, not a strategy file",
+					     path);
+		if (!rc)
+			return rsh_error_set(err, EBADMSG,
+					     "%s: the strategy file holds no parameter layout",
+					     path);
+	}
 	if (!rc)
 		rc = rsh_strategy_builder_finish(b, out, err);
 	if (!rc)

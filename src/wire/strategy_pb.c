@@ -7,57 +7,40 @@
 
 #include "node_strategy.pb-c.h"
 
-static void fill_layouts(struct raw_item *raw,
-			 const Rsh__Pb__ParallelLayouts *l)
-{
-	/* There is one device matrix; MindSpore also reads only the first. */
-	if (l->n_dev_matrix)
-		for (size_t i = 0; i < l->dev_matrix[0]->n_dim; i++)
-			rsh_raw_list_push(&raw->mesh, l->dev_matrix[0]->dim[i]);
-	raw->opt_step = l->opt_weight_shard_step;
-	raw->opt_size = l->opt_weight_shard_size;
-}
-
 static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 			struct strategy_builder *b, struct rsh_error *err)
 {
+	const Rsh__Pb__ParallelLayouts *l = item->parallel_layouts;
 	struct raw_item raw;
 
 	rsh_raw_item_reset(&raw);
 	raw.name = (const char *)item->param_name.data;
 	raw.name_len = item->param_name.len;
-	if (item->parallel_layouts) {
-		fill_layouts(&raw, item->parallel_layouts);
-		/* A single message is a flat map: each number is a dimension.
-		 * If there are several messages, each is a dimension. */
-		raw.has_map = item->parallel_layouts->n_tensor_map > 0;
-		raw.nested = item->parallel_layouts->n_tensor_map > 1;
-		for (size_t i = 0; i < item->parallel_layouts->n_tensor_map;
-		     i++) {
-			const Rsh__Pb__TensorMap *m =
-				item->parallel_layouts->tensor_map[i];
-			struct raw_list *entry = NULL;
+	if (!l)
+		return rsh_strategy_builder_item(b, &raw, err);
+	/* There is one device matrix; MindSpore also reads only the first. */
+	if (l->n_dev_matrix)
+		for (size_t i = 0; i < l->dev_matrix[0]->n_dim; i++)
+			rsh_raw_list_push(&raw.mesh, l->dev_matrix[0]->dim[i]);
+	raw.opt_step = l->opt_weight_shard_step;
+	raw.opt_size = l->opt_weight_shard_size;
+	/* A single message is a flat map: each number is a dimension.  If there
+	 * are several messages, each is a dimension. */
+	raw.has_map = l->n_tensor_map > 0;
+	raw.nested = l->n_tensor_map > 1;
+	for (size_t i = 0; i < l->n_tensor_map; i++) {
+		const Rsh__Pb__TensorMap *m = l->tensor_map[i];
+		struct raw_list *entry = NULL;
 
-			if (raw.nested)
-				entry = rsh_raw_item_push_map(&raw);
-			for (size_t k = 0; k < m->n_dim; k++)
-				if (entry)
-					rsh_raw_list_push(entry, m->dim[k]);
-				else
-					rsh_raw_item_push_axis(&raw, m->dim[k]);
-		}
+		if (raw.nested)
+			entry = rsh_raw_item_push_map(&raw);
+		for (size_t k = 0; k < m->n_dim; k++)
+			if (entry)
+				rsh_raw_list_push(entry, m->dim[k]);
+			else
+				rsh_raw_item_push_axis(&raw, m->dim[k]);
 	}
 	return rsh_strategy_builder_item(b, &raw, err);
-}
-
-static int pb_read_op(const Rsh__Pb__ParallelStrategyItem *item,
-		      struct strategy_builder *b, struct rsh_error *err)
-{
-	const Rsh__Pb__ParallelStrategys *s = item->parallel_strategys;
-
-	return rsh_strategy_builder_op(b, (const char *)item->node_name.data,
-				       item->node_name.len,
-				       s && s->n_parallel_strategy, err);
 }
 
 int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
@@ -65,22 +48,27 @@ int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
 {
 	Rsh__Pb__ParallelStrategyMap *map =
 		rsh__pb__parallel_strategy_map__unpack(NULL, len, data);
-	int rc;
+	int rc = 0;
 
 	if (!map)
 		return rsh_error_set(
 			err, EBADMSG,
 			"%s: not a strategy file in protobuf form, or damaged (one in JSON form has to be named *.json)",
 			path);
-	rc = 0;
-	if (map->n_parallel_strategy_item) {
-		const Rsh__Pb__ParallelStrategys *s =
-			map->parallel_strategy_item[0]->parallel_strategys;
+	for (size_t i = 0; !rc && i < map->n_parallel_strategy_item; i++) {
+		const Rsh__Pb__ParallelStrategyItem *op =
+			map->parallel_strategy_item[i];
+		const Rsh__Pb__ParallelStrategys *s = op->parallel_strategys;
 
-		rc = rsh_strategy_builder_stage(b, s ? s->stage : 0, err);
+		if (i == 0)
+			rc = rsh_strategy_builder_stage(b, s ? s->stage : 0,
+							err);
+		if (!rc)
+			rc = rsh_strategy_builder_op(
+				b, (const char *)op->node_name.data,
+				op->node_name.len,
+				s && s->n_parallel_strategy, err);
 	}
-	for (size_t i = 0; !rc && i < map->n_parallel_strategy_item; i++)
-		rc = pb_read_op(map->parallel_strategy_item[i], b, err);
 	for (size_t i = 0; !rc && i < map->n_parallel_layout_item; i++)
 		rc = pb_read_item(map->parallel_layout_item[i], b, err);
 	rsh__pb__parallel_strategy_map__free_unpacked(map, NULL);

@@ -56,24 +56,6 @@ static void item_put_tuple(struct rsh_pickle_out *o, unsigned n,
 	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
 }
 
-/* A storage is a persistent id that torch.load() resolves: ("storage", class,
- * name of the entry, device, number of elements). */
-static void item_put_storage(struct rsh_pickle_out *o, const char *class,
-			     uint64_t bytes, unsigned element)
-{
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	rsh_pickle_put_text(o, "storage", 7);
-	if (class)
-		rsh_pickle_put_global(o, "torch", class);
-	else
-		rsh_pickle_put_global(o, "torch.storage", "UntypedStorage");
-	rsh_pickle_put_text(o, "0", 1);
-	rsh_pickle_put_text(o, "cpu", 3);
-	rsh_pickle_put_number(o, class ? bytes / element : bytes);
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_PERSID);
-}
-
 /* Returns the dimension that is the i-th one in the order of the content. */
 static unsigned item_dim(const struct rsh_record_shape *s, unsigned i)
 {
@@ -99,7 +81,18 @@ static size_t item_pickle(const struct rsh_record_shape *s,
 	rsh_pickle_put_global(&o, "torch._utils", class ?
 			      "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
 	rsh_pickle_put(&o, RSH_PICKLE_OP_MARK);
-	item_put_storage(&o, class, c->bytes, rsh_dtype_size(s->dtype));
+	/* A storage is a persistent id that torch.load() resolves: ("storage",
+	 * class, name of the entry, device, number of elements). */
+	rsh_pickle_put(&o, RSH_PICKLE_OP_MARK);
+	rsh_pickle_put_text(&o, "storage", 7);
+	rsh_pickle_put_global(&o, class ? "torch" : "torch.storage",
+			      class ? class : "UntypedStorage");
+	rsh_pickle_put_text(&o, "0", 1);
+	rsh_pickle_put_text(&o, "cpu", 3);
+	rsh_pickle_put_number(&o, c->bytes /
+				  (class ? rsh_dtype_size(s->dtype) : 1));
+	rsh_pickle_put(&o, RSH_PICKLE_OP_TUPLE);
+	rsh_pickle_put(&o, RSH_PICKLE_OP_PERSID);
 	rsh_pickle_put_number(&o, 0); /* offset of the tensor in it */
 	item_put_tuple(&o, s->n_dims, c->sizes);
 	item_put_tuple(&o, s->n_dims, strides);

@@ -32,17 +32,23 @@ static bool zip_is_end(const uint8_t *p, size_t n)
 	       rsh_le16(p + 20) == n - END_BYTES;
 }
 
-/* Looks for an end record with a comment: the last one whose comment ends at
- * the end of the file. */
-static int zip_find_commented_end(const struct rsh_byte_source *src,
-				  uint64_t *at, uint8_t end[END_BYTES],
-				  struct rsh_error *err)
+/* Finds the end record: the last one whose comment, which is usually empty,
+ * ends at the end of the file. */
+static int zip_find_end(const struct rsh_byte_source *src, uint64_t *at,
+			uint8_t end[END_BYTES], struct rsh_error *err)
 {
 	size_t n = src->size < END_BYTES + COMMENT_MAX ?
 		   (size_t)src->size : END_BYTES + COMMENT_MAX;
-	cleanup_free uint8_t *tail = malloc(n ? n : 1);
+	cleanup_free uint8_t *tail = NULL;
 	int rc;
 
+	if (n >= END_BYTES) {
+		*at = src->size - END_BYTES;
+		rc = rsh_bytes_read(src, end, END_BYTES, *at, err);
+		if (rc || zip_is_end(end, END_BYTES))
+			return rc;
+	}
+	tail = malloc(n ? n : 1);
 	if (!tail)
 		return rsh_error_nomem(err);
 	rc = rsh_bytes_read(src, tail, n, src->size - n, err);
@@ -57,20 +63,6 @@ static int zip_find_commented_end(const struct rsh_byte_source *src,
 	}
 	return rsh_bytes_damaged(src, src->size, "truncated: the zip archive's "
 				 "directory is not at its end", err);
-}
-
-static int zip_find_end(const struct rsh_byte_source *src, uint64_t *at,
-			uint8_t end[END_BYTES], struct rsh_error *err)
-{
-	int rc = src->size < END_BYTES ? 0 :
-		 rsh_bytes_read(src, end, END_BYTES, src->size - END_BYTES,
-				err);
-
-	if (rc)
-		return rc;
-	*at = src->size - END_BYTES;
-	return src->size >= END_BYTES && zip_is_end(end, END_BYTES) ? 0 :
-	       zip_find_commented_end(src, at, end, err);
 }
 
 /* If there is a zip64 record, an old field has the same number or all ones. */

@@ -22,6 +22,7 @@ MOUNT += \
 	mount/convert.py \
 	mount/dequantize.py \
 	mount/lora.py \
+	mount/lora_mindspore.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \
 	mount/selection.py \

@@ -30,7 +30,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
 from rsh_cli import GOOD, PLAIN, run  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import Server, set_environment  # noqa: E402
-from safetensors_format import values_in  # noqa: E402
+from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 
 DATA = os.path.join(TOP, "tests", "data")
 DEMO = os.path.join(DATA, "demo")
@@ -114,6 +114,7 @@ class Place:
         got = run("export", "--convert", "qwen3", "--from", "hf", "--dst-strategy", self.m4,
                   self.hf, os.path.join(self.made, "trained"))
         check(got.status == GOOD, got)
+        self.tune()
         make_pipeline(self.made)
         os.makedirs(os.path.join(root, "bin"))
         os.symlink(reshardfs_program(), os.path.join(root, "bin", "reshardfs"))
@@ -140,6 +141,18 @@ class Place:
         got = run("export", "--src-strategy", self.s8, *words, self.demo,
                   os.path.join(self.made, name))
         check(got.status == GOOD, got)
+
+    def tune(self):
+        """A fine-tuning of the model with MindSpore Transformers."""
+        got = run("export", "--convert", "qwen3", "--format", "safetensors", "--dst-strategy",
+                  "none", self.hf, os.path.join(self.root, "plain"))
+        check(got.status == GOOD, got)
+        tensors = values_in(os.path.join(self.root, "plain", "rank_0"))
+        module = "decoder.layers.0.self_attention.linear_proj"
+        rows, columns = tensors[module + ".weight"][1]
+        tensors[module + ".lora_a"] = "F32", (4, columns), bytes(16 * columns)
+        tensors[module + ".lora_b"] = "F32", (rows, 4), bytes(16 * rows)
+        write(os.path.join(self.made, "tuned", "model.safetensors"), safetensors_bytes(tensors))
 
     def fill(self, page):
         """The working directory of a page, as its first example finds it."""

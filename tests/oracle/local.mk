@@ -69,6 +69,7 @@ EXTRA_DIST += \
 	data \
 	demo.sh \
 	distributed.sh \
+	compilers.sh \
 	guests.sh \
 	run.sh \
 	package.sh \

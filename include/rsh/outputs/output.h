@@ -42,6 +42,8 @@ enum rsh_output_takes {
 	/* --optimizer: without this option, the optimizer's tensors are left
 	 * out. */
 	RSH_TAKES_OPTIMIZER = 1 << 6,
+	/* The adapter of the source alone, with PEFT's names. */
+	RSH_TAKES_ADAPTER = 1 << 8,
 };
 
 struct rsh_output_tree;
@@ -103,6 +105,7 @@ struct rsh_output_tree {
 	const char *source_path;
 	const struct rsh_store_options *store;
 	bool partial; /* the options leave tensors out */
+	unsigned lora_alpha; /* of an adapter that is shown */
 	/* Compares a config.json with the sizes with which the weights were
 	 * made, and adds missing sizes.  NULL: the config.json is shown
 	 * unchanged.  Returns 0, 1 if it is complete and the output changes

@@ -16,7 +16,8 @@
 	EACH(hf) \
 	EACH(checkpoint2) \
 	EACH(dcp) \
-	EACH(hyperparallel)
+	EACH(hyperparallel) \
+	EACH(peft)
 
 #define RSH_OUTPUT_DECLARE(name) \
 	extern const struct rsh_output rsh_output_##name;

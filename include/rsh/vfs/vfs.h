@@ -77,6 +77,10 @@ struct rsh_weights_at {
 	enum rsh_unlisted unlisted; /* for parameters that no rule names */
 	unsigned vocab_multiple;    /* struct rsh_weights_options */
 	bool untie;
+	/* lora_alpha of the adapters that SOURCE has beside its weights; 0:
+	 * they are tensors as the others.  They are merged, or an output that
+	 * takes an adapter shows them alone. */
+	unsigned lora_alpha;
 	/* Adapters, which are merged in this order, and the paths of their
 	 * files. */
 	unsigned n_loras;
@@ -87,7 +91,7 @@ struct rsh_weights_at {
 /* Returns whether weights are converted, made dense or merged. */
 static inline bool rsh_weights_change(const struct rsh_weights_at *w)
 {
-	return w->table || w->dequantise || w->n_loras;
+	return w->table || w->dequantise || w->n_loras || w->lora_alpha;
 }
 
 /* Everything that a mount needs to start: strategies, source, plan, tree. */

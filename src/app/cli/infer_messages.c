@@ -197,14 +197,14 @@ static int say_lost(struct rsh_infer *x)
 int rsh_infer_print_messages(struct rsh_infer *x)
 {
 	static const char *const unknown[] = {
-		"which dimension of a tensor is cut, and in which order its "
-		"slices follow each other: a whole tensor is as large as its "
-		"different slices together, in one dimension or in several",
-		"whether ranks that hold the same are replicas: slices may be "
-		"the same because they began as copies (experts) or repeat "
-		"(heads, tables)",
-		"what an axis is for, and whether one is several that are "
-		"always used together",
+		("which dimension of a tensor is cut, and in which order its "
+		 "slices follow each other: a whole tensor is as large as its "
+		 "different slices together, in one dimension or in several"),
+		("whether ranks that hold the same are replicas: slices may be "
+		 "the same because they began as copies (experts) or repeat "
+		 "(heads, tables)"),
+		("what an axis is for, and whether one is several that are "
+		 "always used together"),
 	};
 	int rc = say_lost(x);
 

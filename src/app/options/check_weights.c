@@ -35,18 +35,6 @@ static bool source_is_sharded(const struct rsh_options *o)
 		o->format->words == RSH_WORDS_MINDSPORE);
 }
 
-/* If neither the side nor the format is given, the names of a whole model will
- * decide in which form it is shown. */
-static void check_whole_model(struct rsh_options *o)
-{
-	struct rsh_vfs_config *v = &o->vfs;
-
-	v->weights.follows = !v->weights.from &&
-		o->format && o->format->words == RSH_WORDS_EITHER &&
-		!rsh_option_given(o, "format") &&
-		!(v->src.from && v->dst.from) ? rsh_output_of_models() : NULL;
-}
-
 static int check_sides(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -60,7 +48,12 @@ static int check_sides(struct rsh_options *o, struct rsh_error *err)
 		w->from = FROM_MINDSPORE;
 	if (!w->from && v->dst.from == RSH_FROM_FILE)
 		w->from = FROM_HF;
-	check_whole_model(o);
+	/* If neither the side nor the format is given, the names of a whole
+	 * model will decide in which form it is shown. */
+	w->follows = !w->from && o->format &&
+		o->format->words == RSH_WORDS_EITHER &&
+		!rsh_option_given(o, "format") &&
+		!(v->src.from && v->dst.from) ? rsh_output_of_models() : NULL;
 	if (w->from == FROM_HF && v->src.from == RSH_FROM_FILE)
 		return rsh_error_set(err, EINVAL, "SOURCE has Hugging Face's "
 				     "names, but a strategy has MindSpore's: "
@@ -173,15 +166,36 @@ static int check_loras(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+/* Checks what is said of the adapters that SOURCE has beside its weights. */
+static int check_own_adapters(const struct rsh_options *o,
+			      struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &o->vfs.weights;
+	const bool alone = o->vfs.output->takes & RSH_TAKES_ADAPTER;
+
+	if (alone && (!w->table || !w->lora_alpha))
+		return rsh_error_set(err, EINVAL, "--format %s needs --convert "
+				     "and --lora-alpha: PEFT has Hugging Face's "
+				     "names and lora_alpha, and a checkpoint of "
+				     "MindSpore has neither",
+				     o->vfs.output->name);
+	if (w->lora_alpha && w->n_loras)
+		return rsh_error_set(err, EINVAL, "--lora and --lora-alpha "
+				     "cannot be used together: mount SOURCE "
+				     "with one, and use the mount as SOURCE");
+	return 0;
+}
+
 int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	struct rsh_weights_at *w = &v->weights;
-	int rc = check_loras(o, err);
+	int rc = check_own_adapters(o, err);
 
+	if (rc == 0)
+		rc = check_loras(o, err);
 	if (rc)
 		return rc;
-
 	if (!w->table && w->from)
 		return rsh_error_set(err, EINVAL, "--from needs --convert");
 	if (!w->table && (w->vocab_multiple || w->untie))
@@ -197,7 +211,9 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 				     "--%s", v->plan.compat ? "compat" :
 				     o->rank_list ? "rank-list" : "dst-ranks",
 				     w->table ? "convert" :
-				     w->n_loras ? "lora" : "dequantize");
+				     w->n_loras ? "lora" :
+				     w->lora_alpha ? "lora-alpha" :
+				     "dequantize");
 	if (!w->table)
 		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :

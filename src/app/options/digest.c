@@ -3,7 +3,7 @@
  * conversion, as marked in the table of options. */
 #include "config.h"
 
-#include "rsh/app/digest.h"
+#include "rsh/app/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -189,6 +189,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));
 		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
 	}
+	if (w->lora_alpha)
+		digest_bytes(hash, &w->lora_alpha, sizeof(w->lora_alpha));
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],
 				 cfg->weights.lora_files[i], err);

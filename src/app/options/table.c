@@ -101,6 +101,11 @@ static const struct rsh_option table[] = {
 	{ "lora", 0, "DIR[:SCALE]", CONVERSIONS,
 	  "merge a PEFT adapter, times SCALE; may be given several times "
 	  "(default: none)", rsh_set_lora, .converts = true },
+	{ "lora-alpha", 0, "N", CONVERSIONS,
+	  "merge the LoRA adapter that SOURCE has beside its weights, trained "
+	  "with lora_alpha N (default: not merged)", rsh_set_number,
+	  .min = 1, .max = 1u << 24, .converts = true,
+	  AT(vfs.weights.lora_alpha) },
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing; show the newest checkpoint that is complete on all "
 	  "ranks", rsh_set_flag, AT(resume), .first = true },

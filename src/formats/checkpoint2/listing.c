@@ -117,31 +117,6 @@ static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
 	return checkpoint2_list_step(&d, err);
 }
 
-static int checkpoint2_list_all(struct rsh_source *s, struct rsh_error *err)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	int rc = 0, more = rsh_dir_open(rsh_source_store(s), "", &dir);
-	const char *name;
-
-	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		struct step_dir d = {
-			.source = s, .name = name, .label = name,
-			.step = { .n = 1 },
-		};
-
-		if (rsh_ckpt2_step_parse(name, &d.step.numbers[0]))
-			rc = checkpoint2_list_step(&d, err);
-	}
-	if (dir && more < 0)
-		rc = rsh_store_open_error(rsh_source_store(s), "", more, err);
-	if (rc == 0 && rsh_source_n_on_list(s) == 0)
-		rc = checkpoint2_list_lone(s, err);
-	if (rc == 0 && rsh_source_n_on_list(s) == 0)
-		rc = rsh_error_set(err, ENOENT, "%s: no step in it has a file "
-				   "that was completed", rsh_source_path(s));
-	return rc;
-}
-
 /* ---- the tracker ---- */
 
 /* Reads the tracker, if there is one.  Returns false if it has no step. */
@@ -200,16 +175,34 @@ int rsh_checkpoint2_open(struct rsh_source *s,
 			 const struct rsh_source_options *opts,
 			 struct rsh_error *err)
 {
+	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_checkpoint *one;
+	const char *name;
 	bool lone;
-	int rc;
+	int rc = 0, more;
 
 	if (opts->select == RSH_SELECT_MINDSPORE)
 		return rsh_error_set(err, EINVAL, "%s: the converter, whose "
 				     "choice --select mindspore and "
 				     "--compat=mindspore are, reads no "
 				     "Checkpoint 2.0", rsh_source_path(s));
-	rc = checkpoint2_list_all(s, err);
+	more = rsh_dir_open(rsh_source_store(s), "", &dir);
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		struct step_dir d = {
+			.source = s, .name = name, .label = name,
+			.step = { .n = 1 },
+		};
+
+		if (rsh_ckpt2_step_parse(name, &d.step.numbers[0]))
+			rc = checkpoint2_list_step(&d, err);
+	}
+	if (dir && more < 0)
+		rc = rsh_store_open_error(rsh_source_store(s), "", more, err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = checkpoint2_list_lone(s, err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = rsh_error_set(err, ENOENT, "%s: no step in it has a file "
+				   "that was completed", rsh_source_path(s));
 	if (rc)
 		return rc;
 	one = rsh_source_on_list(s, 0);

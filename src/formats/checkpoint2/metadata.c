@@ -45,45 +45,13 @@ char *rsh_described_path(const char *path)
 
 /* ---- the file ---- */
 
-/* An injected fault must not be stored in the index cache, and the cache must
- * not hide it. */
-static int described_parse(const struct rsh_source *s, struct rsh_handle *h,
-			   struct rsh_described *d, struct rsh_error *err)
-{
-	int rc = rsh_index_key_take(h, &d->key);
-
-	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", d->path,
-				     strerror(-rc));
-	return rsh_metadata_parse(rsh_source_index_dir(s), h, d->path,
-				  &d->metadata, err);
-}
-
-/* Handles a missing metadata.json: it is an error for a step of several ranks;
- * a step of one card has none. */
-static int described_absent(const struct rsh_source *s, size_t first,
-			    size_t end, const char *path,
-			    struct rsh_error *err)
-{
-	struct rsh_ckpt2_name parts;
-
-	for (size_t i = first; i < end; i++)
-		if (rsh_ckpt2_name_parse(rsh_source_on_list(s, i)->base,
-					 &parts) &&
-		    (parts.of > 1 || parts.rank > 0))
-			return rsh_error_set(err, ENOENT, "%s is missing, which "
-					     "says how the files of %u ranks "
-					     "belong together: the save was not "
-					     "finished", path, parts.of);
-	return 0;
-}
-
 static int described_load(const struct rsh_source *s, size_t first, size_t end,
 			  struct rsh_described *d, struct rsh_error *err)
 {
 	const struct rsh_checkpoint *one = rsh_source_on_list(s, first);
 	cleanup_free char *name = NULL;
 	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_ckpt2_name parts;
 	int rc;
 
 	if (asprintf(&name, "%.*s" METADATA, (int)(one->base - one->name),
@@ -94,10 +62,27 @@ static int described_load(const struct rsh_source *s, size_t first, size_t end,
 		return rsh_error_nomem(err);
 	}
 	rc = rsh_handle_open(rsh_source_store(s), name, &h);
-	if (rc == -ENOENT)
-		return described_absent(s, first, end, d->path, err);
-	return rc ? rsh_store_open_error(rsh_source_store(s), name, rc, err) :
-		    described_parse(s, h, d, err);
+	if (rc && rc != -ENOENT)
+		return rsh_store_open_error(rsh_source_store(s), name, rc, err);
+	/* A step of one card has no metadata.json. */
+	for (size_t i = first; rc && i < end; i++)
+		if (rsh_ckpt2_name_parse(rsh_source_on_list(s, i)->base,
+					 &parts) &&
+		    (parts.of > 1 || parts.rank > 0))
+			return rsh_error_set(err, ENOENT, "%s is missing, which "
+					     "says how the files of %u ranks "
+					     "belong together: the save was not "
+					     "finished", d->path, parts.of);
+	if (rc)
+		return 0;
+	/* An injected fault must not be stored in the index cache, and the
+	 * cache must not hide it. */
+	rc = rsh_index_key_take(h, &d->key);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", d->path,
+				     strerror(-rc));
+	return rsh_metadata_parse(rsh_source_index_dir(s), h, d->path,
+				  &d->metadata, err);
 }
 
 /* ---- ranks of the files ---- */
@@ -118,44 +103,36 @@ static uint32_t described_rank_by_name(const struct rsh_ckpt2 *m,
 	       parts.rank < m->n_ranks ? parts.rank : RSH_RANK_UNKNOWN;
 }
 
-/* Sets present[file of the metadata] for each existing file. */
-static void described_take_ranks(struct rsh_source *s, size_t first,
-				 size_t end, struct rsh_described *d,
-				 bool *present)
-{
-	const struct rsh_ckpt2 *m = d->metadata;
-	struct rsh_ckpt2_name parts;
-
-	for (size_t i = first; i < end; i++) {
-		struct rsh_checkpoint *file = rsh_source_on_list(s, i);
-		const struct rsh_ckpt2_file *named =
-			bsearch(file->base, m->files, m->n_files,
-				sizeof(*m->files), described_by_name);
-
-		d->any_opt |= rsh_ckpt2_name_parse(file->base, &parts) &&
-			      parts.opt;
-		file->rank = named ? named->rank :
-			     described_rank_by_name(m, file->base);
-		if (named)
-			present[named - m->files] = true;
-		if (file->rank == RSH_RANK_UNKNOWN)
-			rsh_log_info("%s/%s: " METADATA " does not list the "
-				     "file, which is left out", rsh_source_path(s),
-				     file->name);
-	}
-}
-
 /* Finds which of the described files exist. */
 static int described_take_files(struct rsh_source *s, size_t first, size_t end,
 				struct rsh_described *d)
 {
-	const uint32_t n = d->metadata->n_files;
+	const struct rsh_ckpt2 *m = d->metadata;
+	const uint32_t n = m->n_files;
+	/* [file of the metadata] */
 	cleanup_free bool *present = calloc((size_t)n + 1, sizeof(*present));
+	struct rsh_ckpt2_name parts;
 
 	d->absent = rsh_alloc_array(n, sizeof(*d->absent));
 	if (!present || !d->absent)
 		return -ENOMEM;
-	described_take_ranks(s, first, end, d, present);
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *file = rsh_source_on_list(s, i);
+		const struct rsh_ckpt2_file *named =
+			bsearch(file->base, m->files, n, sizeof(*m->files),
+				described_by_name);
+
+		d->any_opt |= rsh_ckpt2_name_parse(file->base, &parts) &&
+			      parts.opt;
+		file->rank = named ? named->rank :
+				     described_rank_by_name(m, file->base);
+		if (named)
+			present[named - m->files] = true;
+		if (file->rank == RSH_RANK_UNKNOWN)
+			rsh_log_info("%s/%s: " METADATA " does not list the "
+				     "file, which is left out",
+				     rsh_source_path(s), file->name);
+	}
 	for (uint32_t i = 0; i < n; i++)
 		if (!present[i])
 			d->absent[d->n_absent++] = i;

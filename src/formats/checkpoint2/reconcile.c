@@ -39,15 +39,6 @@ struct comparing {
 	uint32_t n_params;
 };
 
-static void comparing_clear(struct comparing *x)
-{
-	free(x->param_of);
-	free(x->unlisted);
-	free(x->found);
-	free(x->lost);
-	free(x->params);
-}
-
 static int comparing_start(struct comparing *x, struct rsh_names *names)
 {
 	const struct rsh_ckpt2 *m = x->d->metadata;
@@ -214,18 +205,6 @@ static int held_find_lost(struct comparing *x)
 	return 0;
 }
 
-/* Returns a lost file that may have contained the parameter; NULL if there is
- * none. */
-static const char *held_lost_file(const struct comparing *x,
-				  const struct rsh_ckpt2_param *p)
-{
-	const char *file = NULL;
-
-	for (uint32_t i = 0; i < p->ranks->n && !file; i++)
-		file = x->lost[p->ranks->ranks[i]];
-	return file;
-}
-
 /* A parameter that may have been in a lost file is lost.  Otherwise it was
  * never saved. */
 static int held_judge_nowhere(const struct comparing *x,
@@ -233,12 +212,13 @@ static int held_judge_nowhere(const struct comparing *x,
 			      bool allow_missing, struct rsh_error *err)
 {
 	static const char never_saved[] = "accu_grads.";
-	const char *file;
+	const char *file = NULL;
 
 	if (p->n_stored == 0 ||
 	    strncmp(p->name, never_saved, strlen(never_saved)) == 0)
 		return 0;
-	file = held_lost_file(x, p);
+	for (uint32_t i = 0; i < p->ranks->n && !file; i++)
+		file = x->lost[p->ranks->ranks[i]];
 	if (!file)
 		return 0;
 	rsh_error_set(err, ENOENT, "%s: parameter %s is in no file that is "
@@ -305,6 +285,10 @@ int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 	if (rc == 0)
 		rc = rsh_strategy_of_checkpoint2(&held, d->path,
 						 names, out, err);
-	comparing_clear(&x);
+	free(x.param_of);
+	free(x.unlisted);
+	free(x.found);
+	free(x.lost);
+	free(x.params);
 	return rc;
 }

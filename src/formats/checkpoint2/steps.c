@@ -45,33 +45,6 @@ static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
 
 /* ---- checking ---- */
 
-static int ckpt2_check_files(const struct rsh_ckpt2 *c, const char *path,
-			     const char *const *names, size_t n,
-			     struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < c->n_files; i++)
-		if (rsh_step_place(names, n, c->files[i].name) == n)
-			return rsh_error_set(err, EBADMSG, "%s: %s is missing",
-					     path, c->files[i].name);
-	return 0;
-}
-
-static int ckpt2_check_slices(const struct rsh_ckpt2 *c, const char *path,
-			      struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < c->n_params; i++)
-		if (c->params[i].n_stored > 0 &&
-		    c->params[i].n_stored < c->params[i].n_slices)
-			return rsh_error_set(err, EBADMSG, "%s: %u of %u "
-					     "slices of parameter %s are in no "
-					     "file", path,
-					     c->params[i].n_slices -
-					     c->params[i].n_stored,
-					     c->params[i].n_slices,
-					     c->params[i].name);
-	return 0;
-}
-
 /* *alone is true if the files are of one card. */
 static int ckpt2_check_tensors(const struct rsh_byte_source *files,
 			       const char *const *names, size_t n, bool full,
@@ -98,25 +71,34 @@ static int ckpt2_check(const struct rsh_byte_source *files,
 	const size_t at = rsh_step_place(names, n, ckpt2_metadata);
 	bool alone;
 	int rc = ckpt2_check_tensors(files, names, n, full, &alone, err);
-	const struct rsh_byte_source *file;
 	struct rsh_ckpt2 *c = NULL;
 
 	if (rc)
 		return rc;
-	if (at < n) {
-		file = &files[at];
-		rc = rsh_ckpt2_parse(file, &c, err);
-		if (rc)
-			return rc;
-		rc = ckpt2_check_files(c, file->path, names, n, err);
-		if (rc == 0)
-			rc = ckpt2_check_slices(c, file->path, err);
-		rsh_ckpt2_free(c);
+	if (at == n)
+		return alone ? 0 :
+		       rsh_error_set(err, EBADMSG, "%s: no %s beside it: "
+				     "the save was not finished",
+				     files[0].path, ckpt2_metadata);
+	rc = rsh_ckpt2_parse(&files[at], &c, err);
+	if (rc)
 		return rc;
-	}
-	return alone ? 0 : rsh_error_set(err, EBADMSG, "%s: no %s beside it: "
-					 "the save was not finished",
-					 files[0].path, ckpt2_metadata);
+	for (uint32_t i = 0; i < c->n_files && rc == 0; i++)
+		if (rsh_step_place(names, n, c->files[i].name) == n)
+			rc = rsh_error_set(err, EBADMSG, "%s: %s is missing",
+					   files[at].path, c->files[i].name);
+	for (uint32_t i = 0; i < c->n_params && rc == 0; i++)
+		if (c->params[i].n_stored > 0 &&
+		    c->params[i].n_stored < c->params[i].n_slices)
+			rc = rsh_error_set(err, EBADMSG, "%s: %u of %u "
+					   "slices of parameter %s are in no "
+					   "file", files[at].path,
+					   c->params[i].n_slices -
+					   c->params[i].n_stored,
+					   c->params[i].n_slices,
+					   c->params[i].name);
+	rsh_ckpt2_free(c);
+	return rc;
 }
 
 /* ---- showing ---- */

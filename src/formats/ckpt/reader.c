@@ -30,49 +30,16 @@ struct ranks_reader {
 
 /* ---- one tensor ---- */
 
-static int ranks_offer(struct ranks_reader *r, uint32_t tensor,
-		       struct rsh_error *err)
-{
-	const struct rsh_tensor *t = r->files.cat->tensors[tensor];
-	struct rsh_recipe_part *part =
-		rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
-
-	if (!part)
-		return rsh_error_nomem(err);
-	rsh_recipe_same(r->files.cat, tensor, part);
-	/* The catalogue's tensors are valid as long as the plan. */
-	r->offers[r->n++] = (struct rsh_offer){
-		.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims,
-		.dims = t->dims, .n_parts = 1, .parts = part,
-	};
-	return 0;
-}
-
-/* Puts the layout and the file before the reason. */
-static int ranks_refuse(const struct rsh_slices *s, int rc,
-			struct rsh_error *err)
-{
-	const struct rsh_job_files *f = s->files;
-	char dims[160], layout[160];
-
-	if (rc != -ENOMEM)
-		rsh_error_prefix(err, "%s: parameter %s of shape %s is not "
-				 "a slice of %s (%s)",
-				 rsh_catalogue_path(f->cat, s->rank),
-				 rsh_names_text(f->cat->names, s->name),
-				 rsh_record_dims_text(s->ix, s->rec, dims,
-						      sizeof(dims)),
-				 rsh_item_text(s->item, layout, sizeof(layout)),
-				 f->src->path);
-	return rc;
-}
-
 static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 			    struct rsh_error *err)
 {
 	/* Elements are transposed and multiplied one by one. */
 	const uint32_t unit = s->rec->wide_bf16 ? 4 :
 						  rsh_dtype_size(s->rec->dtype);
+	const struct rsh_catalogue *c = s->files->cat;
+	char dims[160], layout[160];
+	struct rsh_recipe_part *part;
+	const struct rsh_tensor *t;
 	uint32_t tensor;
 	int rc = rsh_slices_find(s, unit, err);
 
@@ -80,7 +47,28 @@ static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 		return rc;
 	rc = rsh_slices_add(s, NULL, r->opts->rule, r->opts->replicas, &tensor,
 			    err);
-	return rc ? ranks_refuse(s, rc, err) : ranks_offer(r, tensor, err);
+	if (rc && rc != -ENOMEM)
+		rsh_error_prefix(err, "%s: parameter %s of shape %s is not "
+				 "a slice of %s (%s)",
+				 rsh_catalogue_path(c, s->rank),
+				 rsh_names_text(c->names, s->name),
+				 rsh_record_dims_text(s->ix, s->rec, dims,
+						      sizeof(dims)),
+				 rsh_item_text(s->item, layout, sizeof(layout)),
+				 s->files->src->path);
+	if (rc)
+		return rc;
+	part = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
+	if (!part)
+		return rsh_error_nomem(err);
+	rsh_recipe_same(c, tensor, part);
+	t = c->tensors[tensor];
+	/* The catalogue's tensors are valid as long as the plan. */
+	r->offers[r->n++] = (struct rsh_offer){
+		.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims,
+		.dims = t->dims, .n_parts = 1, .parts = part,
+	};
+	return 0;
 }
 
 /* Selects the layout of the lowest stage, or another one if no file has slices

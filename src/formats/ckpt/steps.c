@@ -58,29 +58,6 @@ static bool mindspore_parse(const char *file, struct rsh_step_name *out)
 	return true;
 }
 
-static int mindspore_check_records(const struct rsh_byte_source *file,
-				   bool is_ckpt, bool full,
-				   struct rsh_error *err)
-{
-	struct rsh_names *table = rsh_names_new();
-	struct rsh_ckpt_index *index = NULL;
-	int rc;
-
-	if (!table)
-		return rsh_error_nomem(err);
-	rc = rsh_file_scan(is_ckpt ? RSH_FILE_CKPT : RSH_FILE_SAFETENSORS,
-			   file, full, table, &index, err);
-	if (rc == 0)
-		rsh_ckpt_index_free(index);
-	rsh_names_free(table);
-	if (rc != -ENOTSUP)
-		return rc;
-	/* A file that cannot be converted can still be used for resuming. */
-	rsh_log_notice("%s: not looked into", err->text);
-	*err = (struct rsh_error)RSH_ERROR_INIT;
-	return 0;
-}
-
 static int mindspore_check(const struct rsh_byte_source *files,
 			   const char *const *names, size_t n, bool full,
 			   struct rsh_error *err)
@@ -89,8 +66,26 @@ static int mindspore_check(const struct rsh_byte_source *files,
 	int rc = is_ckpt ? rsh_encrypted_check(files, err) : -ENOTSUP;
 
 	(void)n;
-	if (rc == -ENOTSUP)
-		return mindspore_check_records(files, is_ckpt, full, err);
+	if (rc == -ENOTSUP) {
+		struct rsh_names *table = rsh_names_new();
+		struct rsh_ckpt_index *index = NULL;
+
+		if (!table)
+			return rsh_error_nomem(err);
+		rc = rsh_file_scan(is_ckpt ? RSH_FILE_CKPT :
+					     RSH_FILE_SAFETENSORS,
+				   files, full, table, &index, err);
+		if (rc == 0)
+			rsh_ckpt_index_free(index);
+		rsh_names_free(table);
+		if (rc != -ENOTSUP)
+			return rc;
+		/* A file that cannot be converted can still be used for
+		 * resuming. */
+		rsh_log_notice("%s: not looked into", err->text);
+		*err = (struct rsh_error)RSH_ERROR_INIT;
+		return 0;
+	}
 	if (rc == 0)
 		rsh_log_notice("%s: encrypted, only the lengths of its blocks "
 			       "were checked", files[0].path);

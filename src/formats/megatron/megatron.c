@@ -36,19 +36,6 @@ static bool megatron_is(const char *name, const char *prefix)
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static bool megatron_parse(const char *name, struct rsh_step_name *out)
-{
-	const char *digits = name + strlen(megatron_iteration);
-
-	if (!megatron_is(name, megatron_iteration) ||
-	    !rsh_number_read(digits, strlen(digits), &out->step.numbers[0]))
-		return false;
-	out->step.n = 1;
-	strcpy(out->series, megatron_iteration);
-	strcpy(out->label, name);
-	return true;
-}
-
 static int megatron_found_file(struct rsh_finder *f, void *ctx,
 			       const char *name, const struct rsh_stat *st,
 			       struct rsh_error *err)
@@ -85,12 +72,19 @@ static int megatron_found_iteration(struct rsh_finder *f, void *ctx,
 				    const struct rsh_stat *st,
 				    struct rsh_error *err)
 {
+	const char *digits = name + strlen(megatron_iteration);
 	struct megatron_dir d = { .path = "" };
 
 	(void)ctx, (void)st;
-	return megatron_parse(name, &d.name) ?
-	       rsh_finder_each(f, name, RSH_IS_DIR, megatron_found_mp_rank, &d,
-			       err) : 0;
+	if (!megatron_is(name, megatron_iteration) ||
+	    !rsh_number_read(digits, strlen(digits),
+			     &d.name.step.numbers[0]))
+		return 0;
+	d.name.step.n = 1;
+	strcpy(d.name.series, megatron_iteration);
+	strcpy(d.name.label, name);
+	return rsh_finder_each(f, name, RSH_IS_DIR, megatron_found_mp_rank, &d,
+			       err);
 }
 
 static int megatron_find(struct rsh_finder *f, struct rsh_error *err)

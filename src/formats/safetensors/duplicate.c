@@ -55,16 +55,6 @@ static const char *twice_text(const struct rsh_ckpt_index *ix,
 	return text;
 }
 
-static bool twice_alike(const struct rsh_ckpt_index *a,
-			const struct rsh_record *x,
-			const struct rsh_ckpt_index *b,
-			const struct rsh_record *y)
-{
-	return x->dtype == y->dtype && x->n_dims == y->n_dims &&
-	       memcmp(rsh_record_dims(a, x), rsh_record_dims(b, y),
-		      x->n_dims * sizeof(int64_t)) == 0;
-}
-
 static int twice_compare(struct twice *t, const char *name,
 			 const struct rsh_ckpt_index *part,
 			 struct rsh_error *err)
@@ -80,7 +70,10 @@ static int twice_compare(struct twice *t, const char *name,
 			continue;
 		}
 		t->n_shared++;
-		if (!twice_alike(t->one, x, part, y))
+		if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
+		    memcmp(rsh_record_dims(t->one, x),
+			   rsh_record_dims(part, y),
+			   x->n_dims * sizeof(int64_t)) != 0)
 			return rsh_error_set(err, EINVAL, "%s: there are two "
 					     "models: %s is %s in "
 					     RSH_MODEL_HF_SINGLE " and %s in "

@@ -33,14 +33,6 @@ struct model {
 
 /* ---- bidding ---- */
 
-/* If both exist, transformers loads the one file. */
-static bool model_looks_hf(const struct rsh_look *l)
-{
-	return rsh_look_has(l, RSH_MODEL_HF_MAP) ||
-	       (rsh_look_has(l, RSH_MODEL_HF_SINGLE) &&
-		!rsh_look_has(l, RSH_MODEL_MS_MAP));
-}
-
 /* A model has no steps to select. */
 static bool model_is_asked(const struct rsh_look *l)
 {
@@ -52,10 +44,14 @@ static bool model_is_asked(const struct rsh_look *l)
 			o->select == RSH_SELECT_MINDSPORE)));
 }
 
+/* If there are both a map and one file, transformers loads the one file. */
 static int hf_bid(const struct rsh_look *l)
 {
-	return model_is_asked(l) && model_looks_hf(l) ? RSH_BID_MODEL :
-							RSH_BID_NO;
+	return model_is_asked(l) &&
+	       (rsh_look_has(l, RSH_MODEL_HF_MAP) ||
+		(rsh_look_has(l, RSH_MODEL_HF_SINGLE) &&
+		 !rsh_look_has(l, RSH_MODEL_MS_MAP))) ?
+	       RSH_BID_MODEL : RSH_BID_NO;
 }
 
 static int ms_parts_bid(const struct rsh_look *l)

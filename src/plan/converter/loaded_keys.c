@@ -270,13 +270,20 @@ static int by_class(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static struct key_class *make_class(struct stage_state *p,
-				    const struct pair_keys *k)
+/* Returns the class with these keys; NULL: out of memory. */
+static const struct key_class *class_of(struct stage_state *p,
+					struct layout_pair *lp,
+					const struct pair_keys *k)
 {
+	const struct key_class wanted = { .id = k->class };
+	struct key_class **found = tfind(&wanted, &lp->classes, by_class);
+	const uint32_t held = p->c->files.n_held;
 	struct rsh_marks *m = &p->some;
 	struct key_class *class;
-	uint32_t n = 0, held = p->c->files.n_held;
+	uint32_t n = 0;
 
+	if (found)
+		return *found;
 	marks_fill(p, m, false);
 	each_key(p, k, m);
 	for (uint32_t i = 0; i <= held; i++)
@@ -289,22 +296,7 @@ static struct key_class *make_class(struct stage_state *p,
 	for (uint32_t i = 0; i <= held; i++)
 		if (m->near[i])
 			class->places[class->n++] = 2 * i + m->exact[i];
-	return class;
-}
-
-/* Returns the class with these keys; NULL: out of memory. */
-static const struct key_class *class_of(struct stage_state *p,
-					struct layout_pair *lp,
-					const struct pair_keys *k)
-{
-	const struct key_class wanted = { .id = k->class };
-	struct key_class **found = tfind(&wanted, &lp->classes, by_class);
-	struct key_class *class;
-
-	if (found)
-		return *found;
-	class = make_class(p, k);
-	if (class && tsearch(class, &lp->classes, by_class))
+	if (tsearch(class, &lp->classes, by_class))
 		return class;
 	free(class);
 	return NULL;

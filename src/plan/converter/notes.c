@@ -100,17 +100,6 @@ static bool is_told_of_whole(int note)
 	       note == RSH_NOTE_REPLICA || note == RSH_NOTE_LACKING;
 }
 
-static int notes_add(struct rsh_plan *p, int note, char *text)
-{
-	if (!of_source[note])
-		return rsh_blueprint_note_difference(p, text);
-	return rsh_blueprint_note(p, text) ||
-			       rsh_blueprint_note_difference(
-				       p, strdup(of_source[note]))
-		       ? -ENOMEM
-		       : 0;
-}
-
 int rsh_notes_write(struct rsh_converter *c)
 {
 	const bool all_whole = c->n_whole == rsh_plan_n_files(c->plan);
@@ -132,7 +121,13 @@ int rsh_notes_write(struct rsh_converter *c)
 				      s->path ? " lacks " : "",
 				      rsh_names_text(c->cat->names, s->example),
 				      s->n > 1 ? " and others" : "", undo);
-		if (notes_add(c->plan, i, rc < 0 ? NULL : text))
+		if (rc < 0)
+			text = NULL;
+		if (of_source[i] ?
+		    rsh_blueprint_note(c->plan, text) ||
+		    rsh_blueprint_note_difference(c->plan,
+						  strdup(of_source[i])) :
+		    rsh_blueprint_note_difference(c->plan, text))
 			return -ENOMEM;
 	}
 	return 0;

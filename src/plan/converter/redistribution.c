@@ -102,16 +102,6 @@ static void cut_axes_of_item(struct cut_axes *s,
 				   : (uint32_t)it->opt_size;
 }
 
-/* Makes the axes of one device that holds the whole tensor. */
-static void cut_axes_of_whole(struct cut_axes *s, uint32_t n_dims)
-{
-	memset(s, 0, sizeof(*s));
-	s->n_mesh = 1;
-	s->mesh[0] = 1;
-	s->n_dims = n_dims;
-	s->shard = 1;
-}
-
 /* Assigns the innermost unused axes to the optimizer shard.  If only a part of
  * an axis is needed, splits the axis in two and assigns the inner part. */
 static bool take_shard(struct cut_axes *s)
@@ -345,8 +335,11 @@ static bool redist_plan(struct rsh_redistribution *r,
 	cut_axes_of_item(&axes[0], src, w->grid[0], &w->fold[0]);
 	if (dst)
 		cut_axes_of_item(&axes[1], dst, w->grid[1], &w->fold[1]);
-	else
-		cut_axes_of_whole(&axes[1], rsh_grid_n_dims(w->grid[0]));
+	else /* one device holds the whole tensor */
+		axes[1] = (struct cut_axes){
+			.n_mesh = 1, .mesh = { 1 }, .shard = 1,
+			.n_dims = rsh_grid_n_dims(w->grid[0]),
+		};
 	/* The converter works with made-up sizes, not with those of the
 	 * tensor. */
 	for (uint32_t d = 0; d < rsh_grid_n_dims(w->grid[0]); d++)

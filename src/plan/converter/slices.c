@@ -238,30 +238,24 @@ struct slices_checked {
 	bool alike;
 };
 
-static void slices_check(const struct rsh_slices *s, uint32_t unit,
-			     uint32_t rank, struct slices_checked *l)
-{
-	const struct rsh_catalogue *cat = s->files->cat;
-	const struct rsh_ckpt_index *ix = cat->index[rank];
-
-	if (ix == l->ix)
-		return;
-	l->ix = ix;
-	l->rec = rsh_ckpt_find(ix, s->name);
-	l->alike = l->rec && rsh_records_alike(ix, l->rec, s->ix, s->rec) &&
-		   rsh_record_check_chunks(cat, rank, l->rec, unit, NULL) == 0;
-}
-
 static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 		       struct slices_checked *l, struct rsh_error *err)
 {
 	const struct rsh_job_files *f = s->files;
+	const struct rsh_ckpt_index *ix = f->cat->index[rank];
 	const uint32_t key = s->item ? (rank - f->first_rank) % f->stage_ranks :
 				       0;
 	const uint32_t k = s->item ? rsh_job_files_from(f, key) : 0;
 	int rc;
 
-	slices_check(s, unit, rank, l);
+	if (ix != l->ix) {
+		l->ix = ix;
+		l->rec = rsh_ckpt_find(ix, s->name);
+		l->alike = l->rec &&
+			   rsh_records_alike(ix, l->rec, s->ix, s->rec) &&
+			   rsh_record_check_chunks(f->cat, rank, l->rec, unit,
+						   NULL) == 0;
+	}
 	if (!l->rec)
 		return 0;
 	if (!l->alike) {

@@ -227,34 +227,6 @@ static int by_offset(const void *a, const void *b)
 	return (x->record > y->record) - (x->record < y->record);
 }
 
-/* Fills the slots.  A record begins at the end of the previous content or, in a
- * format without headers, at its own content.  A record without content does
- * not move the end. */
-static int fill_slots(struct stage_state *p, const struct rsh_ckpt_index *ix,
-		      const struct placed *order, struct rsh_error *err)
-{
-	const bool headers = p->c->o.framing->type == RSH_FILE_CKPT;
-	uint64_t end = 0;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		const struct rsh_record *r = &ix->records[order[i].record];
-
-		p->slots[i] = (struct rsh_slot){
-			.offset = headers || !r->n_extents ? end :
-							     order[i].offset,
-			.content_bytes = r->content_bytes,
-			.name = r->name,
-			.shown = p->shown_of[r->name] == RSH_COPIED ?
-				RSH_COPIED : p->shown_of[r->name],
-		};
-		if (r->n_extents)
-			end = rsh_record_end(ix, r);
-		rc = rsh_stage_learn_copy_grid(p, r->name, err);
-	}
-	return rc;
-}
-
 /* Lists the records of a file in the order of the file. */
 static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 		      uint32_t rank, struct rsh_error *err)
@@ -262,7 +234,9 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	const struct rsh_ckpt_index *ix = p->c->cat->index[rank];
 	const uint32_t id = p->c->cat->index_id[rank];
 	cleanup_free struct placed *order = NULL;
-	uint64_t at = 0;
+	const bool headers = p->c->o.framing->type == RSH_FILE_CKPT;
+	uint64_t at = 0, end = 0;
+	int rc = 0;
 
 	f->n = ix->n_records;
 	f->slots = p->slots;
@@ -282,7 +256,24 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	qsort(order, ix->n_records, sizeof(*order), by_offset);
 	f->slots = p->slots;
 	p->slots_of = id + 1;
-	return fill_slots(p, ix, order, err);
+	/* A record begins at the end of the previous content or, in a format
+	 * without headers, at its own content.  A record without content does
+	 * not move the end. */
+	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
+		const struct rsh_record *r = &ix->records[order[i].record];
+
+		p->slots[i] = (struct rsh_slot){
+			.offset = headers || !r->n_extents ? end :
+							     order[i].offset,
+			.content_bytes = r->content_bytes,
+			.name = r->name,
+			.shown = p->shown_of[r->name],
+		};
+		if (r->n_extents)
+			end = rsh_record_end(ix, r);
+		rc = rsh_stage_learn_copy_grid(p, r->name, err);
+	}
+	return rc;
 }
 
 /* Does what is_kept() does, once for all files that share an index. */

@@ -126,16 +126,6 @@ static int trim_each_file(struct pass *p,
 	return rc;
 }
 
-/* Finds the age at which the files of this age and older have `excess`
- * bytes. */
-static void trim_find_cut(struct pass *p, uint64_t excess)
-{
-	p->cut = N_AGES - 1;
-	while (p->cut && p->by_age[p->cut] < excess)
-		excess -= p->by_age[p->cut--];
-	p->cut_rest = excess;
-}
-
 int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
 		  struct rsh_disk_look *out)
 {
@@ -148,7 +138,13 @@ int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
 	p->now = time(NULL);
 	rc = trim_each_file(p, trim_count);
 	if (rc == 0 && p->look.total > limit) {
-		trim_find_cut(p, p->look.total - target);
+		uint64_t excess = p->look.total - target;
+
+		/* The files of the age `cut` and older have these bytes. */
+		p->cut = N_AGES - 1;
+		while (p->cut && p->by_age[p->cut] < excess)
+			excess -= p->by_age[p->cut--];
+		p->cut_rest = excess;
 		rc = trim_each_file(p, trim_remove_old);
 	}
 	*out = p->look;

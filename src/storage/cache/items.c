@@ -111,40 +111,13 @@ static int item_claim(struct rsh_link *l, void *item)
 			      LEASE_SECONDS, true);
 }
 
-/* Says of each of the share's items what the answer means for it. */
-static void share_settle(struct share *sh, int code,
-			 struct rsh_servers_tally *tally)
-{
-	bool found = false;
-
-	tally->errors += rsh_request_failed(code);
-	for (size_t i = 0; i < sh->n; i++) {
-		struct rsh_item *item = &sh->items[i];
-
-		if (item->server != sh->server)
-			continue;
-		found |= item->state == RSH_ITEM_FOUND;
-		if (item->refused) {
-			rsh_servers_judge(sh->servers, sh->server, false);
-			tally->rejected++;
-			rsh_servers_request(sh->servers, sh->server,
-					    item_remove, item);
-			item->refused = false;
-		}
-		if (code && item->state != RSH_ITEM_FOUND &&
-		    item->state != RSH_ITEM_OURS)
-			item->state = RSH_ITEM_ALONE;
-	}
-	if (code == 0 && found)
-		rsh_servers_judge(sh->servers, sh->server, true);
-}
-
 void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 		     size_t n, struct rsh_servers_tally *tally)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct share sh = { s, items, n, items[i].server,
 				    RSH_ITEM_WANTED };
+		bool found = false;
 		int code;
 
 		if (!share_has(&sh, &items[i]))
@@ -154,7 +127,26 @@ void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 			continue;
 		}
 		code = rsh_servers_request(s, sh.server, share_get, &sh);
-		share_settle(&sh, code, tally);
+		tally->errors += rsh_request_failed(code);
+		for (size_t k = 0; k < n; k++) {
+			struct rsh_item *item = &items[k];
+
+			if (item->server != sh.server)
+				continue;
+			found |= item->state == RSH_ITEM_FOUND;
+			if (item->refused) {
+				rsh_servers_judge(s, sh.server, false);
+				tally->rejected++;
+				rsh_servers_request(s, sh.server,
+						    item_remove, item);
+				item->refused = false;
+			}
+			if (code && item->state != RSH_ITEM_FOUND &&
+			    item->state != RSH_ITEM_OURS)
+				item->state = RSH_ITEM_ALONE;
+		}
+		if (code == 0 && found)
+			rsh_servers_judge(s, sh.server, true);
 	}
 }
 

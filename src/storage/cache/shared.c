@@ -103,24 +103,6 @@ static bool shared_store_next(struct rsh_cache *c)
 	return true;
 }
 
-/* Stores the block in this thread, because the worker has too much work and
- * other nodes wait for the block.  The lock is held, and released meanwhile. */
-static void shared_store_now(struct rsh_cache *c, const struct rsh_item *item,
-			     struct rsh_cache_block *b)
-{
-	const struct rsh_shared_job job = shared_job_of(b, item);
-	cleanup_free uint8_t *value = NULL;
-	int code;
-
-	pthread_mutex_unlock(&c->lock);
-	if (b)
-		value = malloc(RSH_VALUE_HEADER + (size_t)job.item.stored);
-	code = shared_job_do(c->shared, &job, value);
-	pthread_mutex_lock(&c->lock);
-	if (b)
-		shared_count(c, &job.item, code);
-}
-
 /* Queues the block to be stored or, if it is NULL, its claim to be removed.
  * The lock is held, and may be released meanwhile. */
 static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
@@ -131,7 +113,20 @@ static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
 	if (sh->n >= RSH_SHARED_QUEUE ||
 	    (b && sh->n_blocks >= sh->max_blocks) ||
 	    !rsh_worker_kick(&sh->writer)) {
-		shared_store_now(c, item, b);
+		const struct rsh_shared_job job = shared_job_of(b, item);
+		cleanup_free uint8_t *value = NULL;
+		int code;
+
+		/* The worker has too much work, and other nodes wait for the
+		 * block: this thread stores it. */
+		pthread_mutex_unlock(&c->lock);
+		if (b)
+			value = malloc(RSH_VALUE_HEADER +
+				       (size_t)job.item.stored);
+		code = shared_job_do(c->shared, &job, value);
+		pthread_mutex_lock(&c->lock);
+		if (b)
+			shared_count(c, &job.item, code);
 		return;
 	}
 	if (b) {

@@ -228,29 +228,13 @@ static int index_add(struct rsh_names *names, const char *prefix,
 	return rsh_names_add(names, name, len) == RSH_NAME_NONE ? -ENOMEM : 0;
 }
 
-/* A name stands on each line; what begins with '#' is a remark. */
-static int index_lines(struct rsh_names *names, const char *prefix,
-		       const char *text)
-{
-	int rc = 0;
-
-	while (*text && rc == 0) {
-		size_t n = strcspn(text, "\r\n");
-
-		if (n && text[0] != '#')
-			rc = index_add(names, prefix, text, n);
-		text += n + (text[n] != '\0');
-	}
-	return rc;
-}
-
 static int index_names(struct rsh_names *names, const char *prefix,
 		       const struct object_get *g, struct rsh_error *err)
 {
-	int rc;
-	struct rsh_weight_map map;
-
 	const char begin = g->data[strspn(g->data, " \t\r\n")];
+	const char *text = g->data;
+	struct rsh_weight_map map;
+	int rc = 0;
 
 	if (begin == '{') {
 		rc = rsh_weight_map_parse(g->data, g->len, g->what, &map, err);
@@ -268,7 +252,14 @@ static int index_names(struct rsh_names *names, const char *prefix,
 				     "with one name on each line, or the index "
 				     "of a model's parts",
 				     g->what);
-	rc = index_lines(names, prefix, g->data);
+	/* A name is on each line; what begins with '#' is a remark. */
+	while (*text && rc == 0) {
+		size_t n = strcspn(text, "\r\n");
+
+		if (n && text[0] != '#')
+			rc = index_add(names, prefix, text, n);
+		text += n + (text[n] != '\0');
+	}
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

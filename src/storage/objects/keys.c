@@ -298,17 +298,6 @@ static int keys_choose(struct rsh_objects *o,
 	return o->service ? 0 : keys_no_keys(o, f, err);
 }
 
-static int keys_profile_names(struct rsh_objects *o, const char *given)
-{
-	o->profile = strdup(given ? given : "default");
-	if (!o->profile ||
-	    keys_path("AWS_SHARED_CREDENTIALS_FILE", "credentials",
-		      &o->credentials) ||
-	    keys_path("AWS_CONFIG_FILE", "config", &o->config))
-		return -ENOMEM;
-	return 0;
-}
-
 int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err)
@@ -322,7 +311,11 @@ int rsh_object_keys_find(struct rsh_objects *o,
 
 	if (!o->is_s3)
 		return 0;
-	if (keys_profile_names(o, named))
+	o->profile = strdup(named ? named : "default");
+	if (!o->profile ||
+	    keys_path("AWS_SHARED_CREDENTIALS_FILE", "credentials",
+		      &o->credentials) ||
+	    keys_path("AWS_CONFIG_FILE", "config", &o->config))
 		return rsh_error_nomem(err);
 	rc = keys_of_profile(o, &f, &found, err);
 	if (rc == 0 && named && !found)

@@ -238,27 +238,14 @@ static void loop_expire_transfer(struct object_loop *l,
 	loop_keep_transfer(l, t);
 }
 
-/* Before its first attempt a request has waited for others, so their progress
- * counts for it. */
-static void loop_begin_deadlines(const struct object_loop *l,
-				 struct object_request *requests)
-{
-	const uint64_t got = loop_got(l);
-	struct object_request *q;
-
-	for (q = requests; q; q = q->next)
-		if (!q->tries)
-			q->got = got;
-}
-
 static void loop_start(struct object_loop *l, struct object_request *requests)
 {
 	struct object_transfer *t = loop_take_transfer(l);
+	const uint64_t got = loop_got(l);
+	struct object_request *q, *next;
 	int rc;
 
 	if (!t) {
-		struct object_request *q, *next;
-
 		for (q = requests; q; q = next) {
 			next = q->next;
 			q->rc = rsh_error_nomem(&q->err);
@@ -266,7 +253,11 @@ static void loop_start(struct object_loop *l, struct object_request *requests)
 		}
 		return;
 	}
-	loop_begin_deadlines(l, requests);
+	/* Before its first attempt a request has waited for others, so their
+	 * progress counts for it. */
+	for (q = requests; q; q = q->next)
+		if (!q->tries)
+			q->got = got;
 	t->requests = requests;
 	t->heard = rsh_clock_ns();
 	t->next = l->running;
@@ -556,7 +547,7 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	return NULL;
 }
 
-static struct object_loop *loop_of(struct rsh_objects *o)
+int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
 {
 	struct object_loop *l;
 
@@ -565,13 +556,6 @@ static struct object_loop *loop_of(struct rsh_objects *o)
 		o->loop = object_loop_new(o);
 	l = o->loop;
 	pthread_mutex_unlock(&o->lock);
-	return l;
-}
-
-int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
-{
-	struct object_loop *l = loop_of(o);
-
 	if (!l)
 		return -ENOMEM;
 	q->loop = l;

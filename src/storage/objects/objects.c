@@ -31,20 +31,6 @@ static bool objects_copy(char **to, const char *from)
 	return *to || !from;
 }
 
-static int objects_region(struct rsh_objects *o, const char *given,
-			  const char *of_profile)
-{
-	const char *region =
-		rsh_object_first(given, rsh_object_env("AWS_REGION"),
-				 rsh_object_env("AWS_DEFAULT_REGION"));
-
-	region = rsh_object_first(region, of_profile, OBJECTS_REGION);
-	o->region = strdup(region);
-	if (asprintf(&o->signing, "aws:amz:%s:s3", region) < 0)
-		o->signing = NULL;
-	return o->region && o->signing ? 0 : -ENOMEM;
-}
-
 /* A daemon looks at it later, and from another directory. */
 static int objects_ca_file(struct rsh_objects *o,
 			   const struct rsh_objects_options *opts,
@@ -67,6 +53,8 @@ static int objects_settings(struct rsh_objects *o,
 			    const struct rsh_objects_options *opts,
 			    const struct keys_settings *s)
 {
+	const char *region;
+
 	o->requests = objects_number(opts->requests, RSH_OBJECTS_REQUESTS);
 	if (o->requests > OBJECTS_REQUESTS_MAX)
 		o->requests = OBJECTS_REQUESTS_MAX;
@@ -74,7 +62,13 @@ static int objects_settings(struct rsh_objects *o,
 	o->timeout_ms = objects_number(opts->timeout_ms, OBJECTS_TIMEOUT_MS);
 	if (!objects_copy(&o->index, opts->index))
 		return -ENOMEM;
-	return objects_region(o, opts->region, s->region);
+	region = rsh_object_first(opts->region, rsh_object_env("AWS_REGION"),
+				  rsh_object_env("AWS_DEFAULT_REGION"));
+	region = rsh_object_first(region, s->region, OBJECTS_REGION);
+	o->region = strdup(region);
+	if (asprintf(&o->signing, "aws:amz:%s:s3", region) < 0)
+		o->signing = NULL;
+	return o->region && o->signing ? 0 : -ENOMEM;
 }
 
 static const char *objects_endpoint(const struct rsh_objects_options *opts,

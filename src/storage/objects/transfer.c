@@ -83,18 +83,6 @@ static int transfer_add_condition(struct object_transfer *t)
 	return transfer_add_header(t, text);
 }
 
-static int transfer_add_headers(struct object_transfer *t)
-{
-	const char *const *more = t->requests->headers;
-	int rc = transfer_add_range(t);
-
-	if (rc == 0)
-		rc = transfer_add_condition(t);
-	for (size_t i = 0; more && more[i] && rc == 0; i++)
-		rc = transfer_add_header(t, more[i]);
-	return rc;
-}
-
 /* ---- received bytes ---- */
 
 static size_t transfer_take_header(char *line, size_t one, size_t len,
@@ -222,15 +210,6 @@ char *rsh_object_header(const char *name, const char *value)
 	return h;
 }
 
-static int transfer_set_token(struct object_transfer *t, const char *token)
-{
-	char *header = rsh_object_header("x-amz-security-token", token);
-	const int rc = header ? transfer_add_header(t, header) : -ENOMEM;
-
-	rsh_secret_free(header);
-	return rc;
-}
-
 static int transfer_set_keys(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;
@@ -245,8 +224,13 @@ static int transfer_set_keys(struct object_transfer *t)
 		rsh_curl.easy_setopt(t->easy, CURLOPT_USERNAME, o->keys.id);
 		rsh_curl.easy_setopt(t->easy, CURLOPT_PASSWORD, o->keys.secret);
 	}
-	if (o->keys.id && o->keys.token && rc == 0)
-		rc = transfer_set_token(t, o->keys.token);
+	if (o->keys.id && o->keys.token && rc == 0) {
+		char *header = rsh_object_header("x-amz-security-token",
+						 o->keys.token);
+
+		rc = header ? transfer_add_header(t, header) : -ENOMEM;
+		rsh_secret_free(header);
+	}
 	pthread_mutex_unlock(&o->lock);
 	return rc;
 }
@@ -263,17 +247,6 @@ static int transfer_set_identity(struct object_transfer *t)
 	if (o->user)
 		rsh_curl.easy_setopt(t->easy, CURLOPT_USERPWD, o->user);
 	return 0;
-}
-
-static void transfer_set_callbacks(struct object_transfer *t)
-{
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION,
-			     transfer_take_header);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
-			     transfer_take_body);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
 }
 
 static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
@@ -365,15 +338,26 @@ static void transfer_reset(struct object_transfer *t)
 
 int rsh_object_transfer_begin(struct object_transfer *t)
 {
+	const char *const *more = t->requests->headers;
 	int rc;
 
 	transfer_reset(t);
-	rc = transfer_add_headers(t);
+	rc = transfer_add_range(t);
+	if (rc == 0)
+		rc = transfer_add_condition(t);
+	for (size_t i = 0; more && more[i] && rc == 0; i++)
+		rc = transfer_add_header(t, more[i]);
 	if (rc == 0)
 		rc = transfer_set_identity(t);
 	if (rc)
 		return rc;
-	transfer_set_callbacks(t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION,
+			     transfer_take_header);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
+			     transfer_take_body);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
 	transfer_set_connection(t->objects, t->easy);
 	transfer_set_address(t);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);

@@ -240,15 +240,21 @@ int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
 	return 0;
 }
 
-/* Gives a handle back; if it is `dead` it is not used again. */
-static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
-			   struct rsh_handle *h, bool dead)
+int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		     int code)
 {
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_handle *surplus = NULL;
+	/* ENOMEM says nothing about the file.  A read of a file that changed may
+	 * fail in another way first. */
+	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
 
+	if (code == 0 || now == RSH_CHANGED)
+		code = now;
 	pthread_mutex_lock(&p->lock);
-	if (dead && f->open == h) {
+	/* A handle that has failed is not used again. */
+	if (code && code != ENOMEM && code != RSH_CHANGED && f->open == h) {
 		f->open = NULL;
 		p->n_open--;
 	}
@@ -262,18 +268,5 @@ static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
 	}
 	pthread_mutex_unlock(&p->lock);
 	rsh_handle_close(surplus);
-}
-
-int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
-		     int code)
-{
-	struct rsh_store_file *f = &s->files[file];
-	/* ENOMEM says nothing about the file.  A read of a file that changed may
-	 * fail in another way first. */
-	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
-
-	if (code == 0 || now == RSH_CHANGED)
-		code = now;
-	file_give_back(s, f, h, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
 }

@@ -509,9 +509,11 @@ static int file_look(struct rsh_medium *m, const char *name,
 	return look_from(m->dirfd, *name ? name : ".", out);
 }
 
-/* Takes ownership of the descriptor, or returns it if it is an -errno. */
-static int file_dir_new(int fd, struct rsh_dir **out)
+static int file_list(struct rsh_medium *m, const char *name,
+		     struct rsh_dir **out)
 {
+	int fd = access_open_from(m->dirfd, files_of(m)->follow_outside,
+				  *name ? name : ".", O_RDONLY | O_DIRECTORY);
 	struct open_dir *d;
 	int rc;
 
@@ -530,15 +532,6 @@ static int file_dir_new(int fd, struct rsh_dir **out)
 	rc = -errno;
 	free(d);
 	return rc;
-}
-
-static int file_list(struct rsh_medium *m, const char *name,
-		     struct rsh_dir **out)
-{
-	return file_dir_new(access_open_from(m->dirfd,
-					     files_of(m)->follow_outside,
-					     *name ? name : ".",
-					     O_RDONLY | O_DIRECTORY), out);
 }
 
 static int file_dir_next(struct rsh_dir *d, const char **name)

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outputs/peft.c shows an adapter (LoRA) as a directory of PEFT:
+ *
+ *   /adapter_model.safetensors
+ *   /adapter_config.json
+ *
+ * The config lists the modules by their full names, so it is the same whether
+ * all layers have an adapter or some. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/outputs/outputs.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/adapter_config.h"
+#include "rsh/wire/json_text.h"
+
+static const char before[] = "base_model.model.", after[] = ".lora_A.weight";
+
+static int peft_add_files(struct rsh_output_tree *t, uint32_t *config)
+{
+	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
+						 struct rsh_item, 2);
+	const struct rsh_output_text text = { .mode = 0444 };
+
+	if (!items || rsh_output_add_text(t, &text, config))
+		return -ENOMEM;
+	items[0] = (struct rsh_item){ RSH_ADAPTER_FILE_NAME, RSH_NODE_FILE, 0 };
+	items[1] = (struct rsh_item){ RSH_ADAPTER_CONFIG_NAME, RSH_NODE_FILE,
+				      *config };
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct rsh_row row = {
+			.n = 1, .step = 1, .parent = t->tree->root,
+			.first = i ? RSH_NODE_BESIDE(0) : RSH_NODE_OF_FILE(0),
+			.items = &items[i],
+		};
+
+		if (rsh_tree_add(t->tree, &row))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Writes the module of each matrix A, and returns the rank of the last one; 0:
+ * there is none. */
+static uint64_t peft_put_modules(const struct rsh_output_tree *t,
+				 struct rsh_json_text *to)
+{
+	const uint32_t n = rsh_plan_n_records(t->plan, 0);
+	uint64_t rank = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_virtual_record r;
+		const char *name;
+		size_t len;
+
+		rsh_plan_record(t->plan, 0, i, &r);
+		name = r.shape.name;
+		len = strlen(name);
+		if (strncmp(name, before, strlen(before)) != 0 ||
+		    len < strlen(before) + strlen(after) ||
+		    strcmp(name + len - strlen(after), after) != 0)
+			continue;
+		rsh_json_text_puts(to, rank ? ",\n    " : "\n    ");
+		if (!rsh_json_text_put_string(to, name + strlen(before),
+					      len - strlen(before) -
+					      strlen(after),
+					      RSH_ESCAPES_PYTHON))
+			to->failed = true;
+		rank = r.whole_dims[0];
+	}
+	return rank;
+}
+
+/* Writes a member and what follows it. */
+static void peft_put(struct rsh_json_text *to, const char *key,
+		     const char *value)
+{
+	rsh_json_text_puts(to, "  ");
+	rsh_json_text_put_string(to, key, strlen(key), RSH_ESCAPES_PYTHON);
+	rsh_json_text_puts(to, ": ");
+	rsh_json_text_puts(to, value);
+}
+
+static void peft_put_config(const struct rsh_output_tree *t,
+			    struct rsh_json_text *to)
+{
+	uint64_t rank;
+
+	rsh_json_text_puts(to, "{\n");
+	peft_put(to, "base_model_name_or_path", "null,\n");
+	peft_put(to, "bias", "\"none\",\n");
+	peft_put(to, "fan_in_fan_out", "false,\n");
+	peft_put(to, "inference_mode", "true,\n");
+	peft_put(to, "lora_alpha", "");
+	rsh_json_text_put_u64(to, t->lora_alpha);
+	rsh_json_text_puts(to, ",\n");
+	peft_put(to, "lora_dropout", "0.0,\n");
+	peft_put(to, "peft_type", "\"LORA\",\n");
+	peft_put(to, "task_type", "null,\n");
+	peft_put(to, "target_modules", "[");
+	rank = peft_put_modules(t, to);
+	rsh_json_text_puts(to, "\n  ],\n");
+	peft_put(to, "r", "");
+	rsh_json_text_put_u64(to, rank);
+	rsh_json_text_puts(to, "\n}\n");
+}
+
+static void peft_free(void *state)
+{
+	rsh_json_text_clear(state);
+	free(state);
+}
+
+static int peft_build(struct rsh_output_tree *t, struct rsh_error *err)
+{
+	struct rsh_json_text *config = t->state = calloc(1, sizeof(*config));
+	uint32_t leaf;
+
+	if (!config || peft_add_files(t, &leaf))
+		return rsh_error_nomem(err);
+	peft_put_config(t, config);
+	if (config->failed)
+		return rsh_error_nomem(err);
+	t->texts[leaf - rsh_plan_n_files(t->plan)].body =
+		rsh_body_of_text(config->data, config->len);
+	return 0;
+}
+
+const struct rsh_output rsh_output_peft = {
+	.name = "peft",
+	.digest = 3,
+	.suffix = ".safetensors",
+	.framing = &rsh_hf_framing,
+	.division = RSH_DIVIDE_RANKS,
+	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_ADAPTER,
+	.build = peft_build,
+	.free = peft_free,
+};
