@@ -105,6 +105,8 @@ fresh_begin()
 		echo 'APT::Install-Recommends "false";'
 		echo 'APT::Keep-Downloaded-Packages "true";'
 	} >"$fresh_root/etc/apt/apt.conf.d/90fresh"
+	# A machine that stops loses no more than this root.
+	echo force-unsafe-io >"$fresh_root/etc/dpkg/dpkg.cfg.d/90fresh"
 	mkdir -p "$fresh_root/ccache" "$fresh_caches/ccache"
 	mount -t proc proc "$fresh_root/proc" &&
 		mount --bind "$fresh_caches/ccache" "$fresh_root/ccache" &&

@@ -251,6 +251,9 @@ class Reader:
 
 # ---- random models ----
 
+SCHEMES = ("fp8", "fp4", "mxfp8", "mxfp4", "ct", "int4", "int8", "ct fp4", "gptq", "awq")
+
+
 class Drawer:
     """A model of a few tensors; columns are a multiple of 32, and blocks divide nothing."""
 
@@ -259,8 +262,7 @@ class Drawer:
         self.tensors = {"model.norm.weight": ("BF16", (6,), rng.randbytes(12))}
         self.config = {"model_type": "made_up", "quantization_config": {}}
         self.says = self.config["quantization_config"]
-        self.scheme = rng.choice(("fp8", "fp8", "fp4", "mxfp8", "mxfp4", "ct", "int4", "int8",
-                                  "ct fp4", "gptq", "awq"))
+        self.scheme = rng.choice(("fp8", *SCHEMES))
 
     def add(self, name, kind, *shape):
         data = self.rng.randbytes(WIDTHS[kind] * math.prod(shape))
@@ -278,8 +280,8 @@ class Drawer:
         rng, n = self.rng, math.prod(shape)
         wild = rng.random() < 0.3
         if kind in ("F8_E8M0", "U8"):
-            data = bytes(rng.randrange(256) if wild else rng.randrange(110, 140)
-                         for _ in range(n))
+            data = bytes(rng.choice((255, rng.randrange(256), rng.randrange(256)))
+                         if wild else rng.randrange(110, 140) for _ in range(n))
         elif wild or kind == "F8_E4M3":
             data = rng.randbytes(WIDTHS[kind] * n)
         else:

@@ -293,6 +293,7 @@ static int open_tree(const struct rsh_options *o, struct service *s,
 	/* The opener finds files below SOURCE, but a step may be a source of
 	 * its own. */
 	s->steps.files.store.opener = NULL;
+	s->steps.files.store.fresh = true;
 	return rsh_mount_steps_open(&s->steps, &s->vfs, err);
 }
 

@@ -256,7 +256,9 @@ static int check_steps(const struct rsh_options *o, struct rsh_error *err)
 				     "no steps", o->vfs.source);
 	if (o->io_mode == RSH_IO_PASSTHROUGH)
 		return rsh_error_set(err, EINVAL, "--io-mode passthrough "
-				     "cannot be used with --steps all");
+				     "cannot be used with --steps all: the "
+				     "kernel does not notice that a job "
+				     "overwrites a file");
 	return rsh_check_files(o, err);
 }
 

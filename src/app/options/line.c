@@ -177,7 +177,8 @@ char *rsh_options_meant(const struct rsh_options *o)
 		return NULL;
 	if (o->command->id == RSH_COMMAND_MOUNT && o->n_operands == 2)
 		line = line_swapped(o);
-	if (line)
+	/* One step is no SOURCE of all steps. */
+	if (line || o->steps)
 		return line;
 	source = rsh_source_meant(o->operands[0], &f->store, rsh_formats,
 				  &format);
