@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from rsh_mount import Mounted, MountError, reshardfs_program, sha256_of
 
+from bench_adapter_tree import AdapterTree
 from bench_models import ModelTree
 from bench_quantised_tree import SCHEMES, QuantisedTree
 from bench_saved import Saved
@@ -23,9 +24,9 @@ from bench_weights import Weights
 
 MIB = 1 << 20
 # What has a class of its own, by kind.
-TREES = {"checkpoint2": Checkpoint2Tree, "model": ModelTree, "weights_qkv": Weights,
-         "weights_gate": Weights, "weights_experts": Weights, "saved_bf16": Saved,
-         "saved_fp32": Saved, "saved_moments": Saved,
+TREES = {"adapter": AdapterTree, "checkpoint2": Checkpoint2Tree, "model": ModelTree,
+         "weights_qkv": Weights, "weights_gate": Weights, "weights_experts": Weights,
+         "saved_bf16": Saved, "saved_fp32": Saved, "saved_moments": Saved,
          **{"quantised_" + scheme: QuantisedTree for scheme in SCHEMES}}
 
 TOUCH = """

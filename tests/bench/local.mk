@@ -49,6 +49,9 @@ EXTRA_DIST += \
 	bench/bench_plot.py \
 	bench/bench_program.py \
 	bench/bench_program_rows.py \
+	bench/bench_adapter.py \
+	bench/bench_adapter_rows.py \
+	bench/bench_adapter_tree.py \
 	bench/bench_quantised.py \
 	bench/bench_quantised_rows.py \
 	bench/bench_quantised_tree.py \

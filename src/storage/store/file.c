@@ -210,7 +210,7 @@ int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
 {
 	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
-	struct rsh_handle *mine, *surplus;
+	struct rsh_handle *mine = NULL, *surplus;
 	int code;
 
 	pthread_mutex_lock(&p->lock);
@@ -219,7 +219,7 @@ int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
 	if (*out)
 		return 0;
 	code = file_open_same(s, f, &mine);
-	if (code) {
+	if (!mine) {
 		/* Nothing was read, so no place of it is to be tried again. */
 		atomic_store(&f->bad_len, 0);
 		return code;
