@@ -74,23 +74,6 @@ static int probe_address(struct rsh_objects *o, const char *address,
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }
 
-static int probe_one(struct rsh_objects *o, const char *name,
-		     struct rsh_http_answer *out, struct rsh_error *err)
-{
-	cleanup_free char *what = NULL;
-	char *address = rsh_object_address(o, name);
-	int rc;
-
-	if (!address || asprintf(&what, "%s/%s", o->url, name) < 0) {
-		what = NULL;
-		rsh_secret_free(address);
-		return rsh_error_nomem(err);
-	}
-	rc = probe_address(o, address, what, out, err);
-	rsh_secret_free(address);
-	return rc;
-}
-
 /* Servers without ranges give pages for directories as well. */
 static bool probe_is_file_name(const char *url)
 {
@@ -181,8 +164,17 @@ static int probe_work(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct index_probes *p = ctx;
 	const char *name = rsh_names_text(p->names, (uint32_t)i);
-	int rc = probe_one(p->o, name, &p->answers[i], err);
+	char *address = rsh_object_address(p->o, name);
+	cleanup_free char *what = NULL;
+	int rc;
 
+	if (!address || asprintf(&what, "%s/%s", p->o->url, name) < 0) {
+		what = NULL;
+		rc = rsh_error_nomem(err);
+	} else {
+		rc = probe_address(p->o, address, what, &p->answers[i], err);
+	}
+	rsh_secret_free(address);
 	if (rc == 0)
 		return 0;
 	memset(&p->answers[i], 0, sizeof(p->answers[i]));
