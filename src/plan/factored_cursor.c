@@ -11,6 +11,9 @@
 
 /* A smaller matrix is read faster element by element than as a tile. */
 #define TILE_LEAST 64
+/* A tile has at most so many elements of a row, or rows, at both ends that only
+ * complete units. */
+#define UNIT_SPARE 14
 
 /* Where an element is in the source. */
 struct factored_place {
@@ -232,14 +235,18 @@ static void factored_tile(const struct rsh_mapping *w,
 	const struct rsh_factored *f = s->factored;
 	const struct rsh_factor *x = &f->factors[f->x], *y = &f->factors[f->y];
 	const uint64_t most = RSH_TILE_BYTES / w->unit_out;
+	const uint64_t spare = f->tensor->quantised ? UNIT_SPARE : 0;
 	struct rsh_cursor_tile *t = &s->tile;
 	struct digit_range xs, ys;
+	uint64_t rows;
 
 	if (!factored_matrix(s, p, at, &xs, &ys) ||
 	    (xs.to - xs.from) * (ys.to - ys.from) < TILE_LEAST)
 		return;
 	range_block(&xs, most);
-	range_block(&ys, most / (xs.to - xs.from));
+	/* The tile gets more rows and columns if it begins or ends in units. */
+	rows = xs.to - xs.from + spare;
+	range_block(&ys, rsh_max_u64(most / rows, spare + 1) - spare);
 	t->row = xs.digit - xs.from;
 	t->n_rows = xs.to - xs.from;
 	t->column = ys.digit - ys.from;

@@ -23,8 +23,10 @@ struct rsh_piece_iter {
 	enum rsh_codec codec;
 	uint32_t in_unit;     /* bytes of a unit in the source file */
 	uint32_t out_unit;    /* bytes of an element in the virtual file */
-	uint32_t per;         /* elements of a unit: more than 1 only if they
-			       * are quantised */
+	uint32_t per;         /* elements of a row that a unit has, and rows
+			       * that it has: more than 1 only if they are
+			       * quantised */
+	uint32_t down;
 	struct rsh_chunks chunks;
 	uint8_t *header;      /* room for the header of any chunk */
 	size_t header_cap;
@@ -179,7 +181,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	it->ix = NULL;
 	it->tensor = NULL;
 	it->w = NULL;
-	it->per = 1;
+	it->per = it->down = 1;
 	it->rows.n = 0;
 	if (s->shown != RSH_COPIED) {
 		w = p->mappings[s->shown];
@@ -218,9 +220,11 @@ static bool find_source(struct rsh_piece_iter *it)
 		return false;
 	it->file = holder.file;
 	ix = rsh_catalogue_index(it->p->cat, holder.file);
-	if (t->quantised)
+	if (t->quantised) {
 		rsh_packing_unit(t->quantised->packing, &it->per,
 				 &it->in_unit);
+		it->down = rsh_packing_rows(t->quantised->packing);
+	}
 	if (holder.record != RSH_BY_NAME) {
 		it->ix = ix;
 		it->tensor = NULL;
@@ -306,27 +310,53 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 /* ---- scales and tiles ---- */
 
 /* Describes the cell of the cursor; `first` is an element of it.  A stack of
- * matrices has three dimensions; the last two of GPTQ's words are columns. */
+ * matrices has three dimensions. */
 static void find_scales(const struct rsh_piece_iter *it, uint64_t first,
 			struct rsh_scales *out)
 {
 	const struct rsh_tensor *t = it->cursor.tensor;
-	const bool words = t->quantised->packing == RSH_PACK_GPTQ;
-	const bool stack = t->n_dims == 3 && !words;
-	const uint64_t inner = words ? 8 : 1;
+	const bool stack = t->n_dims == 3;
 	struct rsh_box box;
 
 	rsh_cut_box(t->cut, t->dims, it->cursor.cell, &box);
 	*out = (struct rsh_scales){
 		.cat = it->p->cat, .tensor = t, .first = first,
 		.from = { stack ? box.from[0] : 0, box.from[stack],
-			  box.from[stack + 1] * inner },
-		.rows = box.size[stack], .columns = box.size[stack + 1] * inner,
+			  box.from[stack + 1] },
+		.rows = box.size[stack], .columns = box.size[stack + 1],
 	};
 }
 
-/* Sets the tile around a unit: the rows of the cursor's tile that are in the
- * same extent.  False: the row of the unit is in several extents. */
+/* Returns the number of elements of a row of the cursor's cell. */
+static uint64_t cell_columns(const struct rsh_piece_iter *it)
+{
+	const struct rsh_tensor *t = it->cursor.tensor;
+	struct rsh_box box;
+
+	rsh_cut_box(t->cut, t->dims, it->cursor.cell, &box);
+	return box.size[t->n_dims - 1];
+}
+
+/* Returns the byte of the record with the unit of an element of the cell.  Sets
+ * which of the unit's rows has the element. */
+static uint64_t unit_at(const struct rsh_piece_iter *it, uint64_t element,
+			uint64_t *row)
+{
+	uint64_t columns;
+
+	*row = 0;
+	if (it->down > 1) {
+		columns = cell_columns(it);
+		*row = element / columns % it->down;
+		element -= (element / columns -
+			    element / columns / it->down) * columns;
+	}
+	return element / it->per * it->in_unit;
+}
+
+/* Sets the tile around an element: the rows of the cursor's tile that are in
+ * the same extent.  False: the row of the element is in several extents, or the
+ * tile has rows that do not follow each other in units that need this. */
 static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 		      uint64_t *row, uint64_t *lead)
 {
@@ -334,13 +364,14 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
 	const uint64_t first = it->cursor.src - t->column;
 	const uint64_t stride = t->stride / it->per * it->in_unit;
-	uint64_t at = first / it->per * it->in_unit, n_columns, bytes, after;
+	uint64_t within, at = unit_at(it, first, &within);
+	uint64_t n_columns, bytes, before, after, n_rows;
 
 	*lead = first % it->per;
 	n_columns = (*lead + t->n_columns + it->per - 1) / it->per * it->per;
 	bytes = n_columns / it->per * it->in_unit;
 	if (t->stride % it->per ||
-	    n_columns > RSH_TILE_BYTES / it->out_unit / t->n_rows)
+	    (it->down > 1 && t->stride != cell_columns(it)))
 		return false;
 	while (at >= e->length) {
 		at -= e->length;
@@ -348,14 +379,20 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	}
 	if (bytes > e->length - at)
 		return false;
-	*row = rsh_min_u64(t->row, at / stride);
-	after = rsh_min_u64(t->n_rows - t->row - 1,
+	/* In rows of units. */
+	before = rsh_min_u64((t->row + it->down - 1 - within) / it->down,
+			     at / stride);
+	after = rsh_min_u64((within + t->n_rows - t->row - 1) / it->down,
 			    (e->length - at - bytes) / stride);
+	n_rows = (before + 1 + after) * it->down;
+	if (n_columns > RSH_TILE_BYTES / it->out_unit / n_rows)
+		return false;
+	*row = before * it->down + within;
 	out->tile = (struct rsh_tile){
 		.src_rank = it->file,
-		.src_offset = e->offset + at - *row * stride,
-		.n_rows = *row + 1 + after, .n_columns = n_columns,
-		.stride = t->stride, .per = it->per,
+		.src_offset = e->offset + at - before * stride,
+		.n_rows = n_rows, .n_columns = n_columns,
+		.stride = t->stride, .per = it->per, .down = it->down,
 		.unit_in = it->in_unit, .unit_out = it->out_unit,
 	};
 	return true;
@@ -363,7 +400,7 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 
 /* Gives the piece of a tile from byte `at` of the content on: the rest of a
  * column, and the columns after it if these are contiguous.  The tile may have
- * more columns at both ends, which complete units. */
+ * more columns and rows at both ends, which complete units. */
 static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 			struct rsh_piece *out)
 {
@@ -376,8 +413,9 @@ static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 	if (rsh_codec_is_scaled(it->codec))
 		find_scales(it, it->cursor.src - t->column - lead -
 				row * t->stride, &out->scales);
-	n = out->tile.n_rows - row;
-	if (t->column_step == out->tile.n_rows)
+	n = rsh_min_u64(out->tile.n_rows - row, t->n_rows - t->row);
+	if (row == t->row && t->n_rows == out->tile.n_rows &&
+	    t->n_rows == t->column_step)
 		n += (t->n_columns - t->column - 1) * out->tile.n_rows;
 	out->is_tiled = true;
 	out->tile_offset = ((lead + t->column) * out->tile.n_rows + row) *
@@ -413,7 +451,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 			  uint64_t limit, struct rsh_piece *out)
 {
 	uint64_t unit = at / it->out_unit, src = unit, run, left, n;
-	uint64_t lead, made;
+	uint64_t lead, made, row;
 
 	if (!it->w && it->rec->content_bytes == 0)
 		return zero_piece(it, limit, out);
@@ -435,7 +473,12 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	}
 	lead = src % it->per;
 	out->skip = (uint32_t)(lead * it->out_unit + at % it->out_unit);
-	find_extent(it, src / it->per * it->in_unit, &out->src_offset, &left);
+	find_extent(it, unit_at(it, src, &row), &out->src_offset, &left);
+	if (it->down > 1) {
+		const uint64_t columns = cell_columns(it);
+
+		run = rsh_min_u64(run, columns - src % columns);
+	}
 	run = rsh_min_u64(run, left / it->in_unit * it->per - lead);
 	n = rsh_min_u64(run * it->out_unit - at % it->out_unit, limit);
 	made = it->per * it->out_unit;

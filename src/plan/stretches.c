@@ -85,9 +85,10 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 			return false;
 	if (!rsh_mul_u64(q->n_rows, q->n_columns, &wanted) || n != wanted)
 		return false;
-	if (q->packing == RSH_PACK_GPTQ)
-		return q->groups && q->zeros && t->n_dims == 3 &&
-		       t->dims[1] == q->n_columns;
+	if (q->groups)
+		return t->n_dims == 2 && t->dims[1] == q->n_columns &&
+		       q->groups->n_dims == 1 &&
+		       q->groups->dims[0] == t->dims[0];
 	for (uint32_t d = 0; d + 1 < t->n_dims; d++)
 		if (!rsh_mul_u64(rows, t->dims[d], &rows))
 			return false;

@@ -32,11 +32,17 @@ uint8_t *rsh_scratch_make(uint8_t **scratch)
 	return *scratch;
 }
 
+/* Returns how many rows have elements in one unit. */
+static uint64_t tile_down(const struct rsh_tile *t)
+{
+	return t->down ? t->down : 1;
+}
+
 bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out)
 {
-	const uint64_t per = t->per ? t->per : 1;
-	const uint64_t stored = t->unit_in ? RSH_STRIP_BYTES / t->unit_in * per
-					   : 0;
+	const uint64_t per = t->per ? t->per : 1, down = tile_down(t);
+	const uint64_t stored = t->unit_in ?
+		RSH_STRIP_BYTES / t->unit_in * per * down : 0;
 	/* Packed elements grow to more than twice their size. */
 	const uint64_t most = t->unit_out ?
 		rsh_min_u64(stored, 2 * RSH_STRIP_BYTES / t->unit_out) : 0;
@@ -44,7 +50,8 @@ bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out)
 	uint64_t across;
 
 	if (most < ROWS_MIN * per || !t->n_rows || !t->n_columns ||
-	    t->stride < t->n_columns || t->stride % per || t->n_columns % per)
+	    t->stride < t->n_columns || t->stride % per ||
+	    t->n_columns % per || t->n_rows % down || ROWS_MIN % down)
 		return false;
 	*out = (struct rsh_strips){
 		.joined = t->stride - t->n_columns <= t->stride / WASTE_PART &&
@@ -52,7 +59,7 @@ bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out)
 		.width = rsh_min_u64(t->n_columns, most / rows / per * per),
 	};
 	out->height = rsh_min_u64(t->n_rows, most / (out->joined ? t->stride :
-								   out->width));
+						      out->width) / down * down);
 	out->down = (t->n_rows - 1) / out->height + 1;
 	across = (t->n_columns - 1) / out->width + 1;
 	return rsh_mul_u64(out->down, across, &out->n);
@@ -83,12 +90,13 @@ static int strip_read(struct rsh_source *source, const struct rsh_kept *k,
 	struct rsh_attempts a = { .wait = by->wait };
 	const uint64_t stride = rsh_tile_stored(t, t->stride);
 	uint64_t row_bytes = rsh_tile_stored(t, s->n_columns);
-	const uint64_t extent = (s->n_rows - 1) * stride + row_bytes;
-	uint64_t n_rows = s->n_rows, offset;
+	const uint64_t down = tile_down(t);
+	const uint64_t extent = (s->n_rows / down - 1) * stride + row_bytes;
+	uint64_t n_rows = s->n_rows / down, offset;
 	struct rsh_handle *h;
 
 	offset = t->src_offset +
-		 rsh_tile_stored(t, s->row * t->stride + s->column);
+		 rsh_tile_stored(t, s->row / down * t->stride + s->column);
 	if (k->strips.joined) {
 		row_bytes = extent;
 		n_rows = 1;
@@ -121,7 +129,7 @@ static int strip_decode_scaled(const struct rsh_kept *k, const struct strip *s,
 
 	for (uint64_t i = 0; rc == 0 && i < s->n_rows; i++) {
 		uint64_t n = by->first + (s->row + i) * t->stride + s->column;
-		const uint8_t *in = stored + i * s->stored_stride;
+		const uint8_t *in = stored + i / tile_down(t) * s->stored_stride;
 
 		for (uint64_t left = s->n_columns, part; left; left -= part) {
 			struct rsh_scaled m;

@@ -62,7 +62,7 @@ bool rsh_tile_key_same(const struct rsh_tile_key *a,
 	       a->tile.stride == b->tile.stride &&
 	       a->tile.unit_in == b->tile.unit_in &&
 	       a->tile.unit_out == b->tile.unit_out && a->codec == b->codec &&
-	       a->tile.per == b->tile.per &&
+	       a->tile.per == b->tile.per && a->tile.down == b->tile.down &&
 	       (!rsh_codec_is_scaled(a->codec) ||
 		(rsh_scales_same(&a->scales, &b->scales) &&
 		 a->scales.first == b->scales.first));

@@ -11,6 +11,7 @@
 
 #include "rsh/tensor/codec.h"
 #include "rsh/util/checked.h"
+#include "scaled_i.h"
 
 #define BF16_NAN 0x7fc0u
 #define F16_NAN 0x7e00u
@@ -20,6 +21,8 @@
 /* Elements of a stage: a multiple of the vectors and of all units. */
 #define STEP 128
 #define TOGETHER 4
+/* A step has several blocks if these are smaller. */
+#define BLOCK_LEAST 16
 
 typedef uint8_t bytes4 __attribute__((vector_size(4)));
 typedef uint16_t halves4 __attribute__((vector_size(8)));
@@ -31,38 +34,6 @@ typedef float floats4 __attribute__((vector_size(16)));
 struct step {
 	float v[STEP + TOGETHER];
 };
-
-enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is)
-{
-	*is = type == RSH_DTYPE_BFLOAT16 || type == RSH_DTYPE_FLOAT16 ||
-	      type == RSH_DTYPE_FLOAT32;
-	return type == RSH_DTYPE_BFLOAT16 ? RSH_PACK_BF16 :
-	       type == RSH_DTYPE_FLOAT16 ? RSH_PACK_F16 : RSH_PACK_F32;
-}
-
-bool rsh_packing_is_plain(enum rsh_packing p)
-{
-	return p >= RSH_PACK_BF16;
-}
-
-/* Returns the type of elements that are not quantised. */
-static enum rsh_dtype packing_type(enum rsh_packing p)
-{
-	return p == RSH_PACK_BF16 ? RSH_DTYPE_BFLOAT16 :
-	       p == RSH_PACK_F16 ? RSH_DTYPE_FLOAT16 : RSH_DTYPE_FLOAT32;
-}
-
-void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes)
-{
-	if (rsh_packing_is_plain(p)) {
-		*elements = 1;
-		*bytes = rsh_dtype_size(packing_type(p));
-		return;
-	}
-	*elements = p == RSH_PACK_AWQ || p == RSH_PACK_GPTQ ? 8 :
-		    p == RSH_PACK_E2M1 || p == RSH_PACK_U4 ? 2 : 1;
-	*bytes = *elements == 8 ? 4 : 1;
-}
 
 /* ---- small numbers ---- */
 
@@ -129,8 +100,15 @@ static void scaled_awq(const uint8_t *in, uint64_t n, float *out)
 		out[i] = scaled_nibble(in + i / 8 * 4, scaled_awq_order[i % 8]);
 }
 
-static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
-			   float *out)
+/* Each word has a number of this row. */
+static void scaled_gptq(const uint8_t *in, uint64_t row, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i++)
+		out[i] = in[4 * i + row % 8 / 2] >> 4 * (row % 2) & 15;
+}
+
+static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t row,
+			   uint64_t n, float *out)
 {
 	switch (p) {
 	case RSH_PACK_E4M3:
@@ -140,8 +118,10 @@ static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
 		scaled_nibbles(scaled_e2m1, in, n, out);
 		break;
 	case RSH_PACK_U4:
-	case RSH_PACK_GPTQ:
 		scaled_nibbles(scaled_u4, in, n, out);
+		break;
+	case RSH_PACK_GPTQ:
+		scaled_gptq(in, row, n, out);
 		break;
 	case RSH_PACK_U8:
 		for (uint64_t i = 0; i < n; i++)
@@ -153,7 +133,7 @@ static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t n,
 	case RSH_PACK_BF16:
 	case RSH_PACK_F16:
 	case RSH_PACK_F32:
-		rsh_scaled_widen(packing_type(p), in, n, out);
+		rsh_scaled_widen(rsh_packing_type(p), in, n, out);
 		break;
 	}
 }
@@ -198,25 +178,13 @@ static void scaled_by_columns(const struct rsh_scaled *m, uint64_t at,
 	}
 }
 
-/* Returns how many elements from column c on have scales that follow in
- * memory, or one scale. */
-static uint64_t scaled_stretch(const struct rsh_scaled *m, uint64_t c)
-{
-	return m->block[1] == 1 ? UINT64_MAX : m->block[1] - c % m->block[1];
-}
-
 /* Multiplies n elements of one row of the whole, from column c on. */
 static void scaled_row(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 		       uint64_t n, float *v)
 {
-	const uint64_t line = (row / m->block[0] - m->first_row) *
-			      m->scale_columns;
-
 	while (n) {
-		const uint64_t run = rsh_min_u64(n, scaled_stretch(m, c));
-		/* Columns that only fill the last unit have no scales. */
-		const uint64_t at = line + rsh_min_u64(c / m->block[1],
-						       m->scale_columns - 1);
+		const uint64_t run = rsh_min_u64(n, rsh_scaled_stretch(m, c));
+		const uint64_t at = rsh_scaled_at(m, row, c);
 
 		if (m->block[1] == 1) {
 			scaled_by_columns(m, at, run, v);
@@ -232,18 +200,6 @@ static void scaled_row(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 		v += run;
 		c += run;
 		n -= run;
-	}
-}
-
-/* A row of words is eight rows of the matrix; c counts elements along it. */
-static void scaled_gptq(const struct rsh_scaled *m, uint64_t row, uint64_t c,
-			uint64_t n, float *v)
-{
-	for (uint64_t i = 0; i < n; i++) {
-		const uint64_t at = (uint64_t)m->groups[8 * row + (c + i) % 8] *
-				    m->scale_columns + (c + i) / 8;
-
-		v[i] = (v[i] - m->zeros[at]) * m->scales[at];
 	}
 }
 
@@ -358,18 +314,12 @@ static void scaled_store_words(const float *v, uint64_t n, uint8_t *out)
 
 /* ---- decoding ---- */
 
-static bool scaled_is_step(enum rsh_dtype t)
-{
-	return t == RSH_DTYPE_BFLOAT16 || t == RSH_DTYPE_FLOAT16;
-}
-
 static void scaled_finish(const struct rsh_scaled *m, uint64_t n,
 			  struct step *s, uint8_t *out)
 {
-	/* Rounding twice to one type is rounding once. */
-	if (scaled_is_step(m->via) && m->via != m->then)
+	if (rsh_scaled_is_step(m->via, m->then))
 		scaled_round(m->via, n, s->v);
-	if (scaled_is_step(m->then) && m->then != m->to)
+	if (rsh_scaled_is_step(m->then, m->to))
 		scaled_round(m->then, n, s->v);
 	if (m->to == RSH_DTYPE_FLOAT32)
 		scaled_store_words(s->v, n, out);
@@ -382,7 +332,7 @@ static void scaled_merge(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 			 uint64_t n, float *v)
 {
 	const struct rsh_merge *all = &m->merge;
-	const bool rounds = scaled_is_step(m->then);
+	const bool rounds = rsh_scaled_is_step(m->then, RSH_DTYPE_FLOAT32);
 	const float *at = all->factors;
 	struct step more;
 
@@ -425,43 +375,96 @@ static void scaled_copy(const struct rsh_scaled *m, const uint8_t *in,
 				 bytes, out);
 }
 
-void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
-		       const uint8_t *in, uint64_t n, uint8_t *out)
+/* Returns how many elements are decoded in one step.  A step ends with a block,
+ * or with its last unit, so that the next one begins with whole vectors. */
+static uint64_t scaled_part(const struct rsh_scaled *m, uint64_t c, uint64_t n,
+			    uint32_t per)
+{
+	const uint64_t block = (rsh_scaled_stretch(m, c) + per - 1) / per * per;
+
+	n = rsh_min_u64(n, STEP);
+	return m->block[1] < BLOCK_LEAST ? n : rsh_min_u64(n, block);
+}
+
+/* Decodes up to STEP elements of one row of the whole. */
+static void scaled_step(const struct rsh_scaled *m, uint64_t row, uint64_t c,
+			uint64_t n, const uint8_t *in, uint8_t *out)
+{
+	struct step s;
+
+	/* Bits of an unfinished last vector are not used, but must be
+	 * numbers. */
+	memset(s.v + n, 0, sizeof(float[TOGETHER]));
+	scaled_numbers(m->packing, in, row, n, s.v);
+	if (rsh_packing_is_plain(m->packing))
+		scaled_merge(m, row, c, n, s.v);
+	else
+		scaled_row(m, row, c, n, s.v);
+	scaled_finish(m, n, &s, out);
+}
+
+/* Decodes what the processor's instructions can, of n elements of a row.  Returns
+ * how many. */
+static uint64_t scaled_by_processor(const struct rsh_scaled *m, uint64_t row,
+				    uint64_t c, uint64_t n, const uint8_t *in,
+				    uint8_t *out)
+{
+#ifdef __x86_64__
+	if (rsh_scaled_x86_can())
+		return rsh_scaled_x86(m, row, c, n, in, out);
+#endif
+	(void)m;
+	(void)row;
+	(void)c;
+	(void)n;
+	(void)in;
+	(void)out;
+	return 0;
+}
+
+static void scaled_decode(const struct rsh_scaled *m, uint64_t first,
+			  const uint8_t *in, uint64_t n, uint8_t *out,
+			  bool portably)
 {
 	const unsigned width = rsh_dtype_size(m->to);
 	uint32_t per, bytes;
 
 	rsh_packing_unit(m->packing, &per, &bytes);
 	if (rsh_packing_is_plain(m->packing) && !m->merge.n &&
-	    packing_type(m->packing) == m->then) {
+	    rsh_packing_type(m->packing) == m->then) {
 		scaled_copy(m, in, n * bytes, out);
 		return;
 	}
 	while (n) {
 		const uint64_t c = first % m->columns;
-		const uint64_t part = rsh_min_u64(rsh_min_u64(n, STEP),
-						  m->columns - c);
-		struct step s;
+		const uint64_t row = rsh_scaled_row(m, first);
+		const uint64_t left = rsh_min_u64(n, m->columns - c);
+		uint64_t part = 0;
 
-		/* Bits of an unfinished last vector are not used, but must be
-		 * numbers. */
-		memset(s.v + part, 0, sizeof(float[TOGETHER]));
-		scaled_numbers(m->packing, in, part, s.v);
-		if (rsh_packing_is_plain(m->packing))
-			scaled_merge(m, rsh_scaled_row(m, first),
-				     m->from[2] + c, part, s.v);
-		else if (m->packing == RSH_PACK_GPTQ)
-			scaled_gptq(m, rsh_scaled_row(m, first),
-				    m->from[2] + c, part, s.v);
-		else
-			scaled_row(m, rsh_scaled_row(m, first), m->from[2] + c,
-				   part, s.v);
-		scaled_finish(m, part, &s, out);
+		if (!portably)
+			part = scaled_by_processor(m, row, m->from[2] + c, left,
+						   in, out);
+		if (!part) {
+			part = scaled_part(m, m->from[2] + c, left, per);
+			scaled_step(m, row, m->from[2] + c, part, in, out);
+		}
 		in += part / per * bytes;
 		out += part * width;
 		first += part;
 		n -= part;
 	}
+}
+
+void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
+		       const uint8_t *in, uint64_t n, uint8_t *out)
+{
+	scaled_decode(m, first, in, n, out, false);
+}
+
+void rsh_scaled_decode_portably(const struct rsh_scaled *m, uint64_t first,
+				const uint8_t *in, uint64_t n, uint8_t *out)
+{
+	scaled_decode(m, first, in, n, out, true);
 }
 
 /* ---- scales and zero points as they are stored ---- */

@@ -19,16 +19,13 @@ static bool quantised_box(const struct rsh_tensor *in,
 			  const struct rsh_tensor *t, uint32_t per,
 			  const struct rsh_box *b, struct rsh_box *out)
 {
-	const uint32_t last = in->n_dims - 1;
+	const uint32_t down = rsh_packing_rows(t->quantised->packing);
 	uint64_t inner = per;
 
 	*out = *b;
 	out->n_dims = t->n_dims;
-	if (t->n_dims == in->n_dims + 1u) {
-		out->from[last + 1] = 0;
-		out->size[last + 1] = per;
-		return true;
-	}
+	out->from[0] *= down;
+	out->size[0] *= down;
 	/* Blocks of bytes become columns. */
 	for (uint32_t d = t->n_dims; d < in->n_dims; d++) {
 		if (b->size[d] != in->dims[d])
@@ -53,7 +50,9 @@ static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
 	if (!boxes)
 		return rsh_error_nomem(err);
 	/* A grid has ratios, which do not change. */
-	if (t->n_dims == in->n_dims && (rsh_cut_grid(in->cut) || per == 1))
+	if (t->n_dims == in->n_dims &&
+	    (rsh_cut_grid(in->cut) ||
+	     (per == 1 && rsh_packing_rows(t->quantised->packing) == 1)))
 		return 0;
 	for (uint32_t r = 0; fits && r < n; r++) {
 		struct rsh_box b;
@@ -97,14 +96,8 @@ static int quantised_add(struct quantised_work *w,
 	rsh_packing_unit(q->packing, &per, &bytes);
 	if (x->planes)
 		*d++ = x->planes;
-	if (q->packing == RSH_PACK_GPTQ) {
-		*d++ = x->rows / per;
-		*d++ = x->columns;
-		*d++ = per;
-	} else {
-		*d++ = x->rows;
-		*d++ = (x->columns + per - 1) / per * per;
-	}
+	*d++ = x->rows;
+	*d++ = (x->columns + per - 1) / per * per;
 	/* Padding after the last column fills a word. */
 	if (q->packing == RSH_PACK_U4 || q->packing == RSH_PACK_U8)
 		d[-1] = in->dims[in->n_dims - 1] *
@@ -120,30 +113,6 @@ static int quantised_add(struct quantised_work *w,
 }
 
 /* ---- the offer ---- */
-
-/* A row of GPTQ's words is eight rows: rows are counted by two dimensions. */
-static int quantised_factors(struct quantised_work *w,
-			     const struct quantised_tensor *x, uint32_t number,
-			     struct rsh_offer *o)
-{
-	struct rsh_factored_part *p =
-		rsh_arena_array(w->arena, struct rsh_factored_part, 1);
-	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor, 3);
-	uint64_t *zeros = rsh_arena_array(w->arena, uint64_t, 3);
-
-	if (!p || !f || !zeros)
-		return -ENOMEM;
-	f[0] = (struct rsh_factor){ x->columns, 1, 1, 0, 1 };
-	f[1] = (struct rsh_factor){ x->rows / 8, 8, 1, 1, 0 };
-	f[2] = (struct rsh_factor){ 8, 1, 1, 1, 2 };
-	*p = (struct rsh_factored_part){
-		.tensor = number, .n_factors = 3, .factors = f,
-		.shown_from = zeros, .from = zeros,
-	};
-	o->n_factored = 1;
-	o->factored = p;
-	return 0;
-}
 
 static int quantised_offer(struct quantised_work *w,
 			   const struct quantised_tensor *x, uint32_t number,
@@ -163,8 +132,6 @@ static int quantised_offer(struct quantised_work *w,
 	o->n_dims = first + 2;
 	o->dims = dims;
 	o->n_parts = o->n_factored = 0;
-	if (x->q.packing == RSH_PACK_GPTQ)
-		return quantised_factors(w, x, number, o);
 	*p = (struct rsh_recipe_part){ .tensor = number,
 				       .box = { .n_dims = o->n_dims } };
 	for (uint32_t i = 0; i < o->n_dims; i++) {

@@ -42,7 +42,7 @@ class Parameter:
     alias: list = None
 
     def __post_init__(self):
-        self._numbers = None
+        self._numbers = self._holders = None
 
     @property
     def file_type(self):
@@ -80,10 +80,11 @@ class Parameter:
 
     def holders(self):
         """{K: the ranks that hold it}, in the order in which ranks have them first."""
-        result = {}
-        for rank, number in sorted(zip(self.ranks, self.numbers())):
-            result.setdefault(number, []).append(rank)
-        return result
+        if self._holders is None:
+            self._holders = {}
+            for rank, number in sorted(zip(self.ranks, self.numbers())):
+                self._holders.setdefault(number, []).append(rank)
+        return self._holders
 
     def local_shape(self):
         return [size // count for size, count in zip(self.shape, self.splits())]

@@ -6,7 +6,6 @@ layout is a ms_formats.Layout.
 """
 
 import functools
-import json
 import math
 
 from ms_formats import Layout
@@ -91,24 +90,33 @@ def cuts(layout):
 
 
 @functools.lru_cache(maxsize=4096)
-def _cells(mesh, tensor_map, opt_step, opt_size):
-    """What cell() gives, of every rank."""
-    layout = Layout(list(mesh), json.loads(tensor_map), opt_step, opt_size)
-    count, members, result = shard_count(layout), {}, []
+def _of_all_ranks(mesh, tensor_map, opt_step, opt_size):
+    """([what cell() gives], [what replica() gives]) of every rank."""
+    entries = [list(e) if isinstance(e, tuple) else e for e in tensor_map]
+    layout = Layout(list(mesh), entries, opt_step, opt_size)
+    count, members, cells, replicas = shard_count(layout), {}, [], []
     for rank in range(device_count(layout)):
         position = model_position(layout, rank)
-        group = members.setdefault(tuple(position), [])
-        if count > 1:
-            position[0] = position[0] * count + len(group) % count
-        group.append(rank)
-        result.append(tuple(position))
-    return result
+        place = tuple(position)
+        before = members.get(place, 0)
+        members[place] = before + 1
+        replicas.append(before // count)
+        if count > 1 and position:
+            position[0] = position[0] * count + before % count
+        cells.append(tuple(position))
+    return cells, replicas
+
+
+def _known(layout):
+    return _of_all_ranks(
+        tuple(layout.dev_matrix),
+        tuple(tuple(e) if isinstance(e, list) else e for e in layout.tensor_map),
+        layout.opt_step, layout.opt_size)
 
 
 def cell(layout, rank):
     """The slice number of rank in every dimension, the optimizer shard counted."""
-    return _cells(tuple(layout.dev_matrix), json.dumps(layout.tensor_map),
-                  layout.opt_step, layout.opt_size)[rank]
+    return _known(layout)[0][rank]
 
 
 def region(layout, shape, rank):
@@ -126,8 +134,7 @@ def replica(layout, rank):
 
     Ranks of the same number hold one complete copy between them.
     """
-    rank %= device_count(layout)
-    return replica_group(layout, rank).index(rank) // shard_count(layout)
+    return _known(layout)[1][rank % device_count(layout)]
 
 
 def whole_shape(layout, slice_shape):

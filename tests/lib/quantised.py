@@ -297,9 +297,14 @@ class Drawer:
          "ct fp4": self.ct_fp4, "gptq": self.gptq, "awq": self.awq}[self.scheme]()
         return self
 
-    def shape(self, step=1):
+    def shape(self):
         rng = self.rng
-        return 4 * rng.randint(1, 6), 32 * step * rng.randint(1, 3)
+        return 4 * rng.randint(1, 6), 32 * rng.randint(1, 3)
+
+    def two_of(self, step):
+        """Sizes of two tensors, which are mostly equal."""
+        first, other = (step * self.rng.randint(1, 6) for _ in range(2))
+        return first, self.rng.choice((first, first, other))
 
     def fp8(self):
         rng = self.rng
@@ -370,23 +375,24 @@ class Drawer:
         self.says.update(quant_method="gptq", bits=4, group_size=32)
         if rng.random() < 0.5:
             self.says["checkpoint_format"] = "gptq_v2"
-        rows, columns = 8 * rng.randint(1, 6), 8 * rng.randint(1, 6)
-        groups = rng.randint(1, 4)
-        self.add("w.qweight", "I32", rows // 8, columns)
-        self.add("w.qzeros", "I32", groups, columns // 8)
-        self.scales("w.scales", rng.choice(("F16", "BF16")), groups, columns)
-        self.put("w.g_idx", "I32", (rows,), struct.pack(
-            f"<{rows}i", *(rng.randrange(groups) for _ in range(rows))))
+        rows, groups = 8 * rng.randint(1, 6), rng.randint(1, 4)
+        for i, columns in enumerate(self.two_of(8)):
+            self.add(f"w{i}.qweight", "I32", rows // 8, columns)
+            self.add(f"w{i}.qzeros", "I32", groups, columns // 8)
+            self.scales(f"w{i}.scales", rng.choice(("F16", "BF16")), groups, columns)
+            self.put(f"w{i}.g_idx", "I32", (rows,), struct.pack(
+                f"<{rows}i", *(rng.randrange(groups) for _ in range(rows))))
 
     def awq(self):
         rng = self.rng
-        rows, columns = 4 * rng.randint(1, 12), 8 * rng.randint(1, 6)
+        rows = 4 * rng.randint(1, 12)
         size = rng.choice((-1, 16, 32))
         groups = 1 if size < 0 else -(-rows // size)
         self.says.update(quant_method="awq", bits=4, group_size=size, version="gemm")
-        self.add("w.qweight", "I32", rows, columns // 8)
-        self.add("w.qzeros", "I32", groups, columns // 8)
-        self.scales("w.scales", "F16", groups, columns)
+        for i, columns in enumerate(self.two_of(8)):
+            self.add(f"w{i}.qweight", "I32", rows, columns // 8)
+            self.add(f"w{i}.qzeros", "I32", groups, columns // 8)
+            self.scales(f"w{i}.scales", "F16", groups, columns)
 
 
 def dense(tensors, config, kind):

@@ -174,14 +174,9 @@ class Maker:
             self._save_half(self._other_step(iteration + self.numbers.randrange(1, 9)))
         if not self.chance(0.2, "no tracker"):
             trees.save_tracker(self.root, iteration)
-        found = {name: p.content for name, p in step.parameters.items()
-                 if name not in step.absent and not self._gone(step, name, lost)}
+        left = {name for (name, _), files in step.holding().items() if not files <= lost}
+        found = {name: p.content for name, p in step.parameters.items() if name in left}
         return Saved(self.root, step, found, [str(way), *self.features])
-
-    @staticmethod
-    def _gone(step, name, lost):
-        return all(files <= lost for (held, _), files in step.holding().items()
-                   if held == name)
 
     def _save_damaged(self, step, lost):
         """The lost files are missing, or end too early unless they are a whole side."""
@@ -196,7 +191,8 @@ class Maker:
     def _lost(self, step):
         """Files without which every slice still lies somewhere, or all files of the
         optimizer."""
-        files = sorted({f for held in step.holding().values() for f in held})
+        holding = step.holding().values()
+        files = sorted({f for held in holding for f in held})
         if "opt" in step.kinds() and self.chance(0.15):
             self.features.append("no optimizer")
             return set(step.file_names("opt").values())
@@ -207,7 +203,7 @@ class Maker:
         self.numbers.shuffle(files)
         for name in files:
             if len(lost) < most and not any(
-                    held <= lost | {name} for held in step.holding().values()):
+                    held <= lost | {name} for held in holding):
                 lost.add(name)
         if lost:
             self.features.append(f"{len(lost)} files lost")

@@ -30,6 +30,7 @@ from demands import check, content, write  # noqa: E402
 from make_tree import Param, box, cut, strategy  # noqa: E402
 from quantised import TYPES, WIDTHS, Drawer, dense  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
+from rule_tables import Table  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from safetensors_format import (  # noqa: E402
@@ -116,16 +117,17 @@ def check_reader(name):
 
 def compare_export(directory, source, wanted, *options):
     out = os.path.join(directory, "out")
-    check(run("export", source, out, *options).status == GOOD, run("ls", source, *options))
+    check(run("export", source, out, "--format", "hf", *options).status == GOOD,
+          run("ls", source, *options))
     same(values_in(out), wanted)
 
 
-def as_model(directory, model, word, wanted):
+def as_model(directory, model, wanted, *options):
     source = written(os.path.join(directory, "model"), model.tensors, model.config)
-    compare_export(directory, source, wanted, "--dequantize", word)
+    compare_export(directory, source, wanted, *options)
 
 
-def as_chunks(directory, model, word, wanted):
+def as_chunks(directory, model, wanted, *options):
     """Every tensor is cut into boxes, which may divide blocks."""
     rng, config = model.rng, os.path.join(directory, "config")
     write(os.path.join(config, "config.json"), json.dumps(model.config).encode())
@@ -141,10 +143,10 @@ def as_chunks(directory, model, word, wanted):
     tree = Tree("torch", tensors, {}, rng)
     tree.release = "2.15"
     tree.write(source)
-    compare_export(directory, source, wanted, "--dequantize", word, "--config", config)
+    compare_export(directory, source, wanted, "--config", config, *options)
 
 
-def as_ranks(directory, model, word, wanted):
+def as_ranks(directory, model, wanted, *options):
     """Ranks have slices that divide blocks and packed bytes."""
     rng = model.rng
     mesh = rng.choice(([2, 2], [1, 32], [4, 2], [1, 4]))
@@ -159,7 +161,7 @@ def as_ranks(directory, model, word, wanted):
     write(wanted_file, strategy(params, "wanted", mesh))
     out = os.path.join(directory, "out")
     got = run("export", source, out, "--dst-strategy", wanted_file, "--format",
-              "safetensors", "--dequantize", word)
+              "safetensors", *options)
     check(got.status == GOOD, got)
     for rank in range(mesh[0] * mesh[1]):
         slices = {}
@@ -170,18 +172,56 @@ def as_ranks(directory, model, word, wanted):
         same(values_in(os.path.join(out, f"rank_{rank}")), slices)
 
 
+def rule_of(rng, name, shape):
+    """Another order of a matrix's elements."""
+    rules = [f"{name}[a, h] = t.{name}[h, a]"]
+    if shape[0] % 4 == 0:
+        rules.append(f"{name}[n b, h] = t.{name}[b n, h]")
+    if shape[1] % 4 == 0:
+        rules += [f"{name}[a, n b] = t.{name}[a, b n]", f"{name}[a, n b] = t.{name}[b a, n]"]
+    return rng.choice(rules)
+
+
+def some_rules(rng, tensors):
+    """A table that fuses two tensors, or transposes and permutes all."""
+    lines, matrices = ["let b = made_b"], []
+    for name, (_, shape, _) in tensors.items():
+        if len(shape) == 2:
+            matrices.append((name, shape))
+        else:
+            lines.append(f"{name} = t.{name}")
+    if len(matrices) > 1 and matrices[0][1][1] == matrices[1][1][1] and rng.random() < 0.8:
+        (first, one), (second, other) = matrices[:2]
+        rows, made = rng.choice((("a", "(a | c)"), ("f", "f (1 | 1)"))
+                                if one == other else (("a", "(a | c)"),))
+        more = "c" if rows == "a" else "f"
+        made = rng.choice((f"{made}, h", f"h, {made}"))
+        lines.append(f"{first}[{rows}, h] + {second}[{more}, h] = fused[{made}]")
+        matrices = matrices[2:]
+    lines += [rule_of(rng, name, shape) for name, shape in matrices]
+    return "\n".join(lines) + "\n"
+
+
 def random_case(seed):
     rng = random.Random(seed)
     model = Drawer(rng).draw()
     word = rng.choice(tuple(TYPES))
     way = rng.choice((as_model, as_chunks, as_ranks))
     wanted = dense(model.tensors, model.config, TYPES[word])
+    options = ["--dequantize", word]
     with tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
+        rules = None
+        if rng.random() < 0.4:
+            rules = some_rules(rng, wanted)
+            model.config["made_b"] = 4
+            wanted = Table(rules).convert(wanted, model.config, "hf")
+            options += ["--convert",
+                        write(os.path.join(directory, "own.rules"), rules.encode())]
         try:
-            way(directory, model, word, wanted)
+            way(directory, model, wanted, *options)
         except Exception as error:
             raise type(error)(f"--cases 1 --seed {seed} ({model.scheme}, {way.__name__}, "
-                              f"{word}): {error}") from error
+                              f"{options}, {rules}): {error}") from error
 
 
 # ---- options ----

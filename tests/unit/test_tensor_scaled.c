@@ -83,7 +83,7 @@ static void assert_half(const uint8_t *got, uint8_t v, float scale)
 
 static void every_byte(float scale)
 {
-	uint8_t in[256], out[512];
+	uint8_t in[256], out[512], same[512];
 	const struct rsh_scaled m = {
 		.to = RSH_DTYPE_BFLOAT16, .rows = 1, .columns = 256,
 		.block = { 1, 256 }, .scales = &scale, .scale_columns = 1,
@@ -91,7 +91,9 @@ static void every_byte(float scale)
 
 	for (int i = 0; i < 256; i++)
 		in[i] = (uint8_t)i;
+	rsh_scaled_decode_portably(&m, 0, in, 256, same);
 	rsh_scaled_decode(&m, 0, in, 256, out);
+	assert_memory_equal(out, same, 512);
 	for (int i = 0; i < 256; i++)
 		assert_half(out + 2 * i, (uint8_t)i, scale);
 }
@@ -189,8 +191,7 @@ static float number_of(enum rsh_packing p, const uint8_t *in, uint64_t r,
 	case RSH_PACK_AWQ:
 		return (float)bits_at(in, 32 * (n / 8) + 4 * awq[n % 8], 4);
 	case RSH_PACK_GPTQ:
-		/* Here r is a row of the matrix. */
-		return (float)bits_at(in, 32 * (r / 8 * (columns / 8) + c) +
+		return (float)bits_at(in, 32 * (r / 8 * columns + c) +
 					  4 * (r % 8), 4);
 	case RSH_PACK_BF16:
 	case RSH_PACK_F16:
@@ -263,33 +264,38 @@ static void some_cell(struct numbers *x)
 	const enum rsh_packing p =
 		(enum rsh_packing)numbers_below(x, RSH_PACK_GPTQ + 1);
 	const bool gptq = p == RSH_PACK_GPTQ;
-	uint32_t per, bytes;
+	uint32_t per, bytes, unit_rows;
 	struct rsh_scaled m = {
 		.packing = p, .via = some_type(x), .then = some_type(x),
 		.to = some_type(x),
 	};
-	uint64_t n, first, down, across;
-	uint8_t *in, *out, *zeros;
+	uint64_t n, first, down, across, at_unit;
+	uint8_t *in, *out, *same, *zeros;
 	uint32_t *groups;
 	float *scales;
 
 	rsh_packing_unit(p, &per, &bytes);
 	m.rows = 1 + numbers_below(x, 20);
-	m.columns = per * (1 + numbers_below(x, 40));
-	m.from[1] = numbers_below(x, 9);
+	unit_rows = rsh_packing_rows(p);
+	m.rows *= unit_rows;
+	m.columns = per * (1 + numbers_below(x, 40 + 160 / per));
+	m.from[1] = numbers_below(x, 9) * unit_rows;
 	m.from[2] = per * numbers_below(x, 9);
 	m.block[0] = 1 + numbers_below(x, 9);
-	m.block[1] = numbers_below(x, 3) ? 1 + numbers_below(x, 40) : 1;
+	m.block[1] = numbers_below(x, 3) ? 1 + numbers_below(x, 80) : 1;
+	if (gptq)
+		m.block[1] = 1;
 	m.first_row = gptq ? 0 : m.from[1] / m.block[0];
 	across = m.from[2] + m.columns;
-	across = gptq ? across / 8 : (across + m.block[1] - 1) / m.block[1];
+	across = (across + m.block[1] - 1) / m.block[1];
 	m.scale_columns = across;
 	down = gptq ? 7 : (m.from[1] + m.rows - 1) / m.block[0] + 1;
 	in = malloc(m.rows * m.columns / per * bytes);
 	out = malloc(4 * m.rows * m.columns);
+	same = malloc(4 * m.rows * m.columns);
 	scales = malloc(down * across * sizeof(*scales));
 	zeros = malloc(down * across);
-	groups = malloc(8 * (m.from[1] + m.rows) * sizeof(*groups));
+	groups = malloc((m.from[1] + m.rows) * sizeof(*groups));
 	for (uint64_t i = 0; i < m.rows * m.columns / per * bytes; i++)
 		in[i] = (uint8_t)numbers_next(x);
 	for (uint64_t i = 0; i < down * across; i++) {
@@ -298,7 +304,7 @@ static void some_cell(struct numbers *x)
 			(uint32_t)numbers_next(x));
 		zeros[i] = (uint8_t)numbers_below(x, 17);
 	}
-	for (uint64_t i = 0; i < 8 * (m.from[1] + m.rows); i++)
+	for (uint64_t i = 0; i < m.from[1] + m.rows; i++)
 		groups[i] = (uint32_t)numbers_below(x, down);
 	m.scales = scales;
 	m.zero = has_zeros(p) ? 8 : 0;
@@ -306,24 +312,23 @@ static void some_cell(struct numbers *x)
 	m.groups = gptq ? groups : NULL;
 	first = numbers_below(x, m.rows * m.columns / per) * per;
 	n = (1 + numbers_below(x, (m.rows * m.columns - first) / per)) * per;
-	rsh_scaled_decode(&m, first, in + first / per * bytes, n, out);
+	at_unit = first / per;
+	if (gptq) {
+		n = 1 + numbers_below(x, m.columns - first % m.columns);
+		at_unit = first / m.columns / 8 * m.columns + first % m.columns;
+	}
+	rsh_scaled_decode_portably(&m, first, in + at_unit * bytes, n, same);
+	rsh_scaled_decode(&m, first, in + at_unit * bytes, n, out);
+	assert_memory_equal(out, same, n * rsh_dtype_size(m.to));
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t r = (first + i) / m.columns;
 		uint64_t c = (first + i) % m.columns, at;
 		float v;
 
-		if (gptq) {
-			const uint64_t row = 8 * r + c % 8;
-
-			v = number_of(p, in, row, c / 8, m.columns);
-			at = groups[8 * m.from[1] + row] * across +
-			     m.from[2] / 8 + c / 8;
-		} else {
-			v = number_of(p, in, r, c, m.columns);
-			at = ((m.from[1] + r) / m.block[0] - m.first_row) *
-				     across +
-			     (m.from[2] + c) / m.block[1];
-		}
+		v = number_of(p, in, r, c, m.columns);
+		at = (gptq ? groups[m.from[1] + r] :
+		      (m.from[1] + r) / m.block[0] - m.first_row) * across +
+		     (m.from[2] + c) / m.block[1];
 		if (has_zeros(p))
 			v -= m.zeros ? zeros[at] : m.zero;
 		assert_made(&m, out + i * rsh_dtype_size(m.to),
@@ -331,6 +336,7 @@ static void some_cell(struct numbers *x)
 	}
 	free(in);
 	free(out);
+	free(same);
 	free(scales);
 	free(zeros);
 	free(groups);

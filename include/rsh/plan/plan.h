@@ -101,9 +101,12 @@ struct rsh_tile {
 	uint32_t unit_out;   /* bytes of an element as it is shown */
 	uint32_t per;        /* elements of a unit, which divide n_columns and
 			      * stride; 0 means 1 */
+	uint32_t down;       /* rows that have elements in one unit, which
+			      * divide n_rows: `stride` goes from one row of
+			      * units to the next; 0 means 1 */
 };
 
-/* Returns the bytes of n elements in the source. */
+/* Returns the bytes of n elements of a row in the source. */
 static inline uint64_t rsh_tile_stored(const struct rsh_tile *t, uint64_t n)
 {
 	return (t->per ? n / t->per : n) * t->unit_in;

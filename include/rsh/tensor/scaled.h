@@ -25,7 +25,8 @@ enum rsh_packing {
 	RSH_PACK_U8,
 	RSH_PACK_AWQ,  /* eight integers of 4 bits in a word, in AWQ's order */
 	/* Eight integers of 4 bits in a word, the low bits first, which belong
-	 * to eight rows of the matrix.  A row of words is eight rows. */
+	 * to eight rows of one column: each of these rows has an element in
+	 * every word of a row of words. */
 	RSH_PACK_GPTQ,
 	/* Elements that are not quantised, to which adapters are added. */
 	RSH_PACK_BF16,
@@ -38,9 +39,13 @@ enum rsh_packing {
 enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is);
 /* Returns whether the elements are not quantised. */
 bool rsh_packing_is_plain(enum rsh_packing p);
+/* Returns the type of such elements. */
+enum rsh_dtype rsh_packing_type(enum rsh_packing p);
 
-/* Sets how many elements a unit has, and how many bytes. */
+/* Sets how many elements of a row a unit has, and how many bytes. */
 void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes);
+/* Returns how many rows have elements in one unit: 8 for RSH_PACK_GPTQ, or 1. */
+uint32_t rsh_packing_rows(enum rsh_packing p);
 
 /* How zero points are packed: each is `bits` wide, the low bits first, in words
  * of 32 bits along the columns of their matrix, in AWQ's order along its
@@ -79,7 +84,8 @@ struct rsh_scaled {
 	const float *scales;
 	const uint8_t *zeros;     /* as scales; NULL: all are `zero` */
 	uint8_t zero;
-	const uint32_t *groups;   /* RSH_PACK_GPTQ: [row], the row of scales */
+	const uint32_t *groups;   /* [row of the whole]: the row of scales; NULL:
+				   * rows are in blocks */
 	/* Elements that are not quantised have no scales.  They are rounded to
 	 * `then`; after that, for each adapter in order, scale * sum is added
 	 * (tensor/low_rank.h) and the result rounded to `then`.  Elements
@@ -91,9 +97,13 @@ struct rsh_scaled {
 uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n);
 
 /* Decodes elements `first` to first + n - 1 of the cell in row-major order,
- * from `in`.  The first one and the one after the last begin a unit. */
+ * from `in`.  The first one and the one after the last begin a unit.  If units
+ * have several rows these elements are of one row, whose units are at `in`. */
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		       const uint8_t *in, uint64_t n, uint8_t *out);
+/* Does the same as on every processor. */
+void rsh_scaled_decode_portably(const struct rsh_scaled *m, uint64_t first,
+				const uint8_t *in, uint64_t n, uint8_t *out);
 
 /* Converts n scales of this type to Float32. */
 void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
