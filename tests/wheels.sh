@@ -13,7 +13,8 @@
 # each is built twice and must be the same file, that for x86_64 is tried on Debian 11,
 # 12, 13 and unstable and in containers (podman), and that for aarch64 under qemu-user,
 # which does not mount (tests/guests.sh does).  --keep copies the wheels to DIRECTORY.
-# RSH_AUDITWHEEL names the program that looks at wheels.
+# RSH_AUDITWHEEL names the program that looks at wheels, RSH_MOTO_PYTHON a Python with
+# moto, a server of S3, which the suites ask with --all.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -153,6 +154,35 @@ try_here()
 	cd /
 }
 
+# shellcheck disable=SC2086 # lists of options
+# try_storage SUITE: object storage with keys, with the libcurl that it has or gets.
+try_storage()
+{
+	logged peer fresh_moto "$work/demo"
+	set -- "$1" $address
+	keys="AWS_ACCESS_KEY_ID=$3 AWS_SECRET_ACCESS_KEY=$4 AWS_REGION=us-east-1"
+	keys="$keys AWS_ENDPOINT_URL=http://127.0.0.1:$2"
+	bucket="$STRATEGIES s3://bucket/tree/checkpoint"
+	! in_fresh env $keys $program ls s3://bucket/tree/checkpoint >"$work/said" 2>&1 ||
+		die "$1: object storage works without libcurl"
+	grep -q "install the package libcurl4" "$work/said" ||
+		die "$1, without libcurl: $(cat "$work/said")"
+	logged libcurl in_fresh apt-get -qq install libcurl4 libexpat1
+	if [ "$1" = bullseye ]; then # libcurl 7.74
+		! in_fresh env $keys $program ls s3://bucket/tree/checkpoint \
+			>"$work/said" 2>&1 &&
+			grep -q "requests with keys need libcurl 7.87" "$work/said" ||
+			die "$1, with an old libcurl: $(cat "$work/said")"
+		say "$1, s3://: it says which libcurl it needs"
+		return
+	fi
+	logged storage in_fresh env $keys sh -ec "cd /tmp/demo
+		$program mount $bucket /mnt
+		(cd /mnt && sha256sum --strict --check /tmp/demo/SHA256SUMS)
+		$program umount /mnt"
+	say "$1, s3:// with keys, libcurl installed later: the bytes are the converter's"
+}
+
 # try_suite SUITE: where nothing is but Python, with and without /dev/fuse; there is no
 # fusermount3.
 try_suite()
@@ -161,8 +191,9 @@ try_suite()
 	logged fresh fresh_begin
 	logged python in_fresh apt-get -qq install python3-venv python3-pip
 	if [ ! -e "$work/base.tar" ]; then
+		# What is mounted there can be of the same file system.
 		tar -C "$fresh_root" --one-file-system --exclude='./var/cache/*' \
-			-cf "$work/base.tar" .
+			--exclude='./ccache/*' -cf "$work/base.tar" .
 	fi
 	cp -r "$work/demo" "$work/read.py" "$wheel" "$fresh_root/tmp/"
 	program=/root/venv/bin/reshardfs
@@ -192,6 +223,7 @@ try_suite()
 		if $program mount $STRATEGIES checkpoint /mnt 2>/tmp/said; then exit 1; fi
 		grep 'there is no /dev/fuse: .* --device /dev/fuse --cap-add SYS_ADMIN' /tmp/said"
 	say "$1, without /dev/fuse: export works, and mount says what it needs"
+	[ -z "${RSH_MOTO_PYTHON:-}" ] || try_storage "$1"
 	fresh_end
 }
 

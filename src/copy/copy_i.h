@@ -58,7 +58,7 @@ int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
 			  uint64_t offset);
 
-/* ---- contents with a CRC (items.c) ---- */
+/* ---- contents with a CRC (digest.c) ---- */
 
 /* A content with the header and the trailer that have its CRC. */
 struct rsh_copy_item {

@@ -292,27 +292,6 @@ static int frame_sink(void *ctx, const uint8_t *data, size_t len,
 	return rsh_write_all(w->fd, data, len, offset);
 }
 
-/* Computes the CRCs of contents, and puts each into the header and the trailer
- * of its content once both are written. */
-static int write_crcs(struct writing *w, const uint8_t *data, size_t len,
-		      uint64_t offset)
-{
-	int rc = 0;
-
-	while (rc == 0 && w->in_item) {
-		const struct rsh_copy_item *item = &w->item;
-
-		rsh_copy_item_add(&w->item, data, len, offset);
-		if (offset + len < item->offset + item->n_header +
-				   item->bytes + item->n_trailer)
-			break;
-		rc = rsh_copy_item_frame(&w->items, item, frame_sink,
-					 frame_sink, w);
-		w->in_item = rsh_copy_items_next(&w->items, &w->item);
-	}
-	return rc;
-}
-
 static int write_sink(void *ctx, const uint8_t *data, size_t len,
 		      uint64_t offset)
 {
@@ -334,8 +313,23 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 				SYNC_FILE_RANGE_WRITE);
 		w->flushed = w->written;
 	}
-	if (w->items.framing)
-		return write_crcs(w, data, len, offset);
+	if (w->items.framing) {
+		/* Put the CRC of each content into its header and trailer once
+		 * both are written. */
+		rc = 0;
+		while (rc == 0 && w->in_item) {
+			const struct rsh_copy_item *item = &w->item;
+
+			rsh_copy_item_add(&w->item, data, len, offset);
+			if (offset + len < item->offset + item->n_header +
+					   item->bytes + item->n_trailer)
+				break;
+			rc = rsh_copy_item_frame(&w->items, item, frame_sink,
+						 frame_sink, w);
+			w->in_item = rsh_copy_items_next(&w->items, &w->item);
+		}
+		return rc;
+	}
 	return rsh_digest_sink(&w->digest, data, len, offset);
 }
 
@@ -388,43 +382,6 @@ static int describe_export(const struct job *j, const struct rsh_copy_file *f,
 	return 0;
 }
 
-static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
-		       struct rsh_manifest_file *file, uint64_t *sums, int fd)
-{
-	const struct rsh_copy_control silent = {
-		.stop = j->options->control.stop
-	};
-	struct writing w = { .fd = fd };
-	int rc = rsh_digest_init(&w.digest, file->records, file->n_records,
-				 sums);
-
-	rsh_copy_items_init(&w.items, j->vfs, f);
-	w.in_item = rsh_copy_items_next(&w.items, &w.item);
-	if (rc == 0)
-		rc = reserve(fd, f->size);
-	if (rc == 0)
-		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
-					   &j->options->control, write_sink,
-					   &w);
-	if (rc == 0 && w.items.framing)
-		rc = digest_exported(&silent, fd, f->size, &w.digest);
-	if (rc == 0)
-		file->xxh3 = rsh_digest_end(&w.digest);
-	rsh_digest_clear(&w.digest);
-	if (rc == 0)
-		rc = describe_export(j, f, fd, file);
-	if (rc == 0 && j->drop_pages)
-		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	if (rc == 0 && j->options->verify) {
-		const struct rsh_known k = { .size = file->size,
-					     .xxh3 = file->xxh3 };
-
-		rc = has_exported(j, &k, fd);
-		rc = rc > 0 ? 0 : rc ? rc : -EBADE;
-	}
-	return rc;
-}
-
 static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 		      struct rsh_arena *arena)
 {
@@ -433,12 +390,40 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	struct rsh_manifest_record *records;
 	uint64_t *sums;
 	int rc = rsh_copy_records(j->vfs, f, arena, &records, &file.n_records);
+	const struct rsh_copy_control silent = {
+		.stop = j->options->control.stop
+	};
+	struct writing w = { .fd = t->fd };
 
 	sums = rsh_arena_array(arena, uint64_t, file.n_records);
 	if (rc || !sums)
 		return -ENOMEM;
 	file.records = records;
-	rc = write_bytes(j, f, &file, sums, t->fd);
+	rc = rsh_digest_init(&w.digest, file.records, file.n_records, sums);
+	rsh_copy_items_init(&w.items, j->vfs, f);
+	w.in_item = rsh_copy_items_next(&w.items, &w.item);
+	if (rc == 0)
+		rc = reserve(t->fd, f->size);
+	if (rc == 0)
+		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
+					   &j->options->control, write_sink,
+					   &w);
+	if (rc == 0 && w.items.framing)
+		rc = digest_exported(&silent, t->fd, f->size, &w.digest);
+	if (rc == 0)
+		file.xxh3 = rsh_digest_end(&w.digest);
+	rsh_digest_clear(&w.digest);
+	if (rc == 0)
+		rc = describe_export(j, f, t->fd, &file);
+	if (rc == 0 && j->drop_pages)
+		posix_fadvise(t->fd, 0, 0, POSIX_FADV_DONTNEED);
+	if (rc == 0 && j->options->verify) {
+		const struct rsh_known k = { .size = file.size,
+					     .xxh3 = file.xxh3 };
+
+		rc = has_exported(j, &k, t->fd);
+		rc = rc > 0 ? 0 : rc ? rc : -EBADE;
+	}
 	for (uint32_t k = 0; k < file.n_records; k++)
 		records[k].xxh3 = sums[k];
 	return rc ? rc : rsh_manifest_writer_add(&j->draft, i, &file);

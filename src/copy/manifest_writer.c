@@ -209,25 +209,6 @@ static void writer_unlock(struct rsh_manifest_writer *s)
 	close(steal_fd(&s->lock_fd));
 }
 
-/* Opens and locks the record.  A run holds this lock until it closes the
- * record. */
-static int open_work_record(struct rsh_manifest_writer *s,
-			    struct rsh_error *err)
-{
-	int rc = open_locked(s, s->record, LOCK_NB, &s->record_fd);
-	struct stat st;
-
-	if (rc == -EWOULDBLOCK)
-		return rsh_error_set(err, EBUSY,
-			"%s is being written by another export", s->path);
-	if (rc == 0 && fstat(s->record_fd, &st) != 0)
-		rc = -errno;
-	if (rc)
-		return io_error(s, -rc, err);
-	atomic_store(&s->record_end, (uint64_t)st.st_size);
-	return 0;
-}
-
 static int keep_text(struct rsh_manifest_writer *s, const char *text,
 		     size_t len, uint64_t *offset)
 {
@@ -272,10 +253,18 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 	cleanup_free char *text = NULL;
 	uint64_t offset;
 	size_t len;
-	int rc = open_work_record(s, err);
-
-	if (rc == 0)
-		rc = recall_others(s, err);
+	struct stat st;
+	/* A run holds this lock until it closes the record. */
+	int rc = open_locked(s, s->record, LOCK_NB, &s->record_fd);
+	if (rc == -EWOULDBLOCK)
+		return rsh_error_set(err, EBUSY,
+			"%s is being written by another export", s->path);
+	if (rc == 0 && fstat(s->record_fd, &st) != 0)
+		rc = -errno;
+	if (rc)
+		return io_error(s, -rc, err);
+	atomic_store(&s->record_end, (uint64_t)st.st_size);
+	rc = recall_others(s, err);
 	if (rc)
 		return rc;
 	rc = recall(s, s->record_fd);
@@ -431,34 +420,27 @@ static int put_known(struct out *o, const struct rsh_known *k)
 	return rc ? rc : put_bytes(o, "\n", 1);
 }
 
-static int put_all(struct out *o)
+static int write_manifest(void *ctx, int fd)
 {
-	const struct rsh_manifest_writer *s = o->draft;
+	struct out o = { .draft = ctx, .fd = fd };
+	const struct rsh_manifest_writer *s = o.draft;
 	struct rsh_manifest_line line = { .kind = RSH_MANIFEST_HEAD,
 					  .head = s->origin->head };
 	uint64_t n = 0;
-	int rc = put_line(o, &line);
-
+	int rc = put_line(&o, &line);
 	line.kind = RSH_MANIFEST_SOURCE;
 	for (uint32_t i = 0; i < s->origin->n_sources && rc == 0; i++) {
 		line.source = s->origin->sources[i];
-		rc = put_line(o, &line);
+		rc = put_line(&o, &line);
 	}
 	for (size_t i = 0; i < s->list->n && rc == 0; i++)
 		if (s->known[i].fd >= 0) {
-			rc = put_known(o, &s->known[i]);
+			rc = put_known(&o, &s->known[i]);
 			n++;
 		}
 	line = (struct rsh_manifest_line){ .kind = RSH_MANIFEST_END,
 					   .n_files = n };
-	return rc ? rc : put_line(o, &line);
-}
-
-static int write_manifest(void *ctx, int fd)
-{
-	struct out o = { .draft = ctx, .fd = fd };
-	int rc = put_all(&o);
-
+	rc = rc ? rc : put_line(&o, &line);
 	if (rc == 0 && fsync(fd) != 0)
 		rc = -errno;
 	return rc;

@@ -27,11 +27,6 @@ struct job {
 	struct rsh_problem *problems; /* [file of the list] */
 };
 
-static int nomem_or(int rc, struct rsh_error *err)
-{
-	return rc ? rsh_error_nomem(err) : 0;
-}
-
 /* ---- one file while it is read ---- */
 
 struct check {
@@ -156,35 +151,7 @@ static int init_digests(const struct job *j, struct check *k,
 	return 0;
 }
 
-static int write_planned(struct job *j, size_t i, struct check *k,
-			 struct rsh_manifest_record *records, uint32_t n)
-{
-	const struct rsh_copy_file *f = &j->list.files[i];
-	const struct rsh_manifest_file file = {
-		.path = f->path, .size = f->size,
-		.xxh3 = rsh_digest_end(&k->by_plan),
-		.n_records = n, .records = records,
-	};
-
-	for (uint32_t r = 0; r < n; r++)
-		records[r].xxh3 = k->by_plan.sums[r];
-	return rsh_manifest_writer_add(&j->draft, i, &file);
-}
-
 /* ---- each file ---- */
-
-/* Copies of a mount's files do not have the CRCs that an export writes. */
-static int check_copy(const struct job *j, const struct rsh_copy_file *f,
-		      struct check *k)
-{
-	struct check copy = { .fd = k->fd, .buf = k->buf };
-	int rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
-				       &j->options->control, check_sink, &copy);
-
-	if (rc == 0)
-		k->differs = false;
-	return rc == -ECANCELED ? 0 : rc;
-}
 
 /* Reads and checks a file.  `said` is the manifest's line for the file; NULL:
  * it is not compared with a manifest. */
@@ -196,6 +163,7 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	struct rsh_manifest_record *records;
 	uint32_t n;
 	int rc = rsh_copy_records(j->vfs, f, &k->arena, &records, &n);
+	struct rsh_manifest_file file;
 
 	if (rc == 0)
 		rc = open_planned(j, f, k, p);
@@ -208,13 +176,31 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	if (rc == -ECANCELED)
 		rc = 0;
 	if (rc == 0 && k->differs && k->size == f->size &&
-	    rsh_copy_has_items(j->vfs, f))
-		rc = check_copy(j, f, k);
+	    rsh_copy_has_items(j->vfs, f)) {
+		/* Copies of a mount's files do not have the CRCs that an export
+		 * writes. */
+		struct check copy = { .fd = k->fd, .buf = k->buf };
+		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
+					   &j->options->control, check_sink,
+					   &copy);
+		if (rc == 0)
+			k->differs = false;
+		rc = rc == -ECANCELED ? 0 : rc;
+	}
 	if (rc == 0)
 		rc = tell_file(j, f, k, records, n, p);
 	if (rc == 0 && said)
 		rc = rsh_digest_compare(&k->by_manifest, said, NULL, p);
-	return rc || !k->has_by_plan ? rc : write_planned(j, i, k, records, n);
+	if (rc || !k->has_by_plan)
+		return rc;
+	file = (struct rsh_manifest_file){
+		.path = f->path, .size = f->size,
+		.xxh3 = rsh_digest_end(&k->by_plan),
+		.n_records = n, .records = records,
+	};
+	for (uint32_t r = 0; r < n; r++)
+		records[r].xxh3 = k->by_plan.sums[r];
+	return rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
 /* Finds the line of the manifest for a file.  *e is NULL if there is nothing to
@@ -252,9 +238,9 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 	if (!f->wanted)
 		return 0;
 	if (f->lost)
-		return nomem_or(rsh_problem_set(&j->problems[i], NULL, f->path,
-						"needs slices that are lost"),
-				err);
+		return rsh_problem_set(&j->problems[i], NULL, f->path,
+				       "needs slices that are lost") ?
+			rsh_error_nomem(err) : 0;
 	rc = find_said(j, i, &e);
 	if (rc)
 		return rsh_error_nomem(err);

@@ -141,24 +141,34 @@ static int tell_kinds(struct rsh_verify_job *j,
 	return p.record ? rsh_answer_add(j->out, &p) : -ENOMEM;
 }
 
-static int tell_difference(struct rsh_verify_job *j,
-			   const struct rsh_verify_leader *leader,
-			   const struct rsh_verify_file *f,
-			   const struct rsh_record *r, const char *what)
+int rsh_verify_compare(struct rsh_verify_job *j,
+		       struct rsh_verify_leader *leader,
+		       struct rsh_verify_file *f, const struct rsh_record *r,
+		       const char *what)
 {
 	const struct rsh_verify_file *a = leader->file;
 	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
 	struct rsh_problem p = { 0 };
 	struct rsh_verify_content ca = { j, a, NULL, leader->record };
 	struct rsh_verify_content cb = { j, f, NULL, r };
+	ptrdiff_t in_a, in_f = r - f->in.index->records;
 	uint64_t at = 0;
 	int rc;
 
+	if (!a) {
+		*leader = (struct rsh_verify_leader){ f, r };
+		return 0;
+	}
+	in_a = leader->record - a->in.index->records;
+	a->compared[in_a] = true;
+	f->compared[in_f] = true;
+	j->out->n_replicas++;
 	if (!same_kind(leader, f, r))
 		return tell_kinds(j, leader, f, r, what);
+	if (XXH128_isEqual(a->sums[in_a], f->sums[in_f]))
+		return 0;
 	rc = rsh_source_file_open(j->source, (uint32_t)(a - j->files), &ha,
 				  NULL);
-
 	if (rc == 0)
 		rc = rsh_source_file_open(j->source, (uint32_t)(f - j->files),
 					  &hb, NULL);
@@ -174,28 +184,6 @@ static int tell_difference(struct rsh_verify_job *j,
 			      place_of_content(&cb, at)))
 		return -ENOMEM;
 	return rsh_answer_add(j->out, &p);
-}
-
-int rsh_verify_compare(struct rsh_verify_job *j,
-		       struct rsh_verify_leader *leader,
-		       struct rsh_verify_file *f, const struct rsh_record *r,
-		       const char *what)
-{
-	const struct rsh_ckpt_index *l;
-
-	if (!leader->file) {
-		*leader = (struct rsh_verify_leader){ f, r };
-		return 0;
-	}
-	l = leader->file->in.index;
-	leader->file->compared[leader->record - l->records] = true;
-	f->compared[r - f->in.index->records] = true;
-	j->out->n_replicas++;
-	if (same_kind(leader, f, r) &&
-	    XXH128_isEqual(leader->file->sums[leader->record - l->records],
-			   f->sums[r - f->in.index->records]))
-		return 0;
-	return tell_difference(j, leader, f, r, what);
 }
 
 /* ---- by the strategy ---- */

@@ -173,13 +173,24 @@ static int find_absent(struct rsh_verify_job *j)
 	return 0;
 }
 
-/* If the format lists the files of a checkpoint, each slice may be in only one
- * of them, so missing files are reported by name. */
-static int find_absent_files(struct rsh_verify_job *j)
+static int by_strategy(struct rsh_verify_job *j)
 {
 	struct rsh_source_file_info f;
 	struct rsh_problem p;
 
+	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
+	j->by_rank = calloc((size_t)j->n_ranks + 1, sizeof(*j->by_rank));
+	if (!j->by_rank)
+		return -ENOMEM;
+	for (size_t i = j->n; i-- > 0;)
+		if (j->files[i].info.rank < j->n_ranks)
+			j->by_rank[j->files[i].info.rank] = &j->files[i];
+	if (!rsh_source_format(j->source)->absent)
+		return find_absent(j) ? -ENOMEM : rsh_verify_same(j);
+	if (rsh_verify_same(j))
+		return -ENOMEM;
+	/* If the format lists the files of a checkpoint, each slice may be in
+	 * only one of them, so missing files are reported by name. */
 	for (uint32_t i = 0; rsh_source_absent(j->source, i, &f); i++) {
 		p = (struct rsh_problem){ 0 };
 		if (j->n_lost == 0)
@@ -197,20 +208,6 @@ static int find_absent_files(struct rsh_verify_job *j)
 			       j->n_lost,
 			       rsh_names_text(j->names, j->lost), j->loser) ||
 	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
-}
-
-static int by_strategy(struct rsh_verify_job *j)
-{
-	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
-	j->by_rank = calloc((size_t)j->n_ranks + 1, sizeof(*j->by_rank));
-	if (!j->by_rank)
-		return -ENOMEM;
-	for (size_t i = j->n; i-- > 0;)
-		if (j->files[i].info.rank < j->n_ranks)
-			j->by_rank[j->files[i].info.rank] = &j->files[i];
-	if (!rsh_source_format(j->source)->absent)
-		return find_absent(j) ? -ENOMEM : rsh_verify_same(j);
-	return rsh_verify_same(j) ? -ENOMEM : find_absent_files(j);
 }
 
 /* ---- the whole check ---- */
@@ -235,14 +232,6 @@ static int make_files(struct rsh_verify_job *j)
 	return 0;
 }
 
-static int take_problems(struct rsh_verify_job *j)
-{
-	for (size_t i = 0; i < j->n; i++)
-		if (rsh_answer_add(j->out, &j->files[i].problem))
-			return -ENOMEM;
-	return 0;
-}
-
 /* Returns whether any record was compared with that of another file. */
 static bool count_records(struct rsh_verify_job *j,
 			  const struct rsh_verify_file *f, bool crc)
@@ -256,28 +245,6 @@ static bool count_records(struct rsh_verify_job *j,
 			j->out->uncompared += ix->records[r].content_bytes;
 	}
 	return any;
-}
-
-/* Counts what was compared.  The files are in ascending order of their
- * ranks. */
-static void count_compared(struct rsh_verify_job *j)
-{
-	const struct rsh_verify_file *last = NULL;
-
-	for (size_t i = 0; i < j->n; i++) {
-		const struct rsh_verify_file *f = &j->files[i];
-		bool crc;
-
-		if (!f->in.index)
-			continue;
-		crc = rsh_source_has_crc(j->source, f->in.index);
-		j->out->n_by_crc += crc;
-		j->out->n_unsummed += f->in.index->n_unsummed;
-		if (!count_records(j, f, crc))
-			continue;
-		j->out->n_ranks += !last || last->info.rank != f->info.rank;
-		last = f;
-	}
 }
 
 /* ---- by the format ---- */
@@ -334,7 +301,11 @@ static int judge_by_format(struct rsh_verify_job *j)
 
 static int judge_slices(struct rsh_verify_job *j, struct rsh_error *err)
 {
-	int rc = check_trailers(j) || take_problems(j) ? -ENOMEM : 0;
+	const struct rsh_verify_file *last = NULL;
+	int rc = check_trailers(j);
+
+	for (size_t i = 0; rc == 0 && i < j->n; i++)
+		rc = rsh_answer_add(j->out, &j->files[i].problem);
 
 	if (rc == 0 && rsh_source_format(j->source)->verify)
 		rc = judge_by_format(j);
@@ -342,21 +313,23 @@ static int judge_slices(struct rsh_verify_job *j, struct rsh_error *err)
 		rc = j->strategy ? by_strategy(j) : rsh_verify_same(j);
 	if (rc)
 		return rsh_error_nomem(err);
-	count_compared(j);
-	return 0;
-}
+	/* Count what was compared.  The files are in ascending order of their
+	 * ranks. */
+	for (size_t i = 0; i < j->n; i++) {
+		const struct rsh_verify_file *f = &j->files[i];
+		bool crc;
 
-static void job_clear(struct rsh_verify_job *j)
-{
-	for (size_t i = 0; j->files && i < j->n; i++) {
-		rsh_inspected_clear(&j->files[i].in);
-		free(j->files[i].sums);
-		free(j->files[i].compared);
-		free(j->files[i].problem.path);
-		free(j->files[i].problem.what);
+		if (!f->in.index)
+			continue;
+		crc = rsh_source_has_crc(j->source, f->in.index);
+		j->out->n_by_crc += crc;
+		j->out->n_unsummed += f->in.index->n_unsummed;
+		if (!count_records(j, f, crc))
+			continue;
+		j->out->n_ranks += !last || last->info.rank != f->info.rank;
+		last = f;
 	}
-	free(j->files);
-	free(j->by_rank);
+	return 0;
 }
 
 int rsh_verify_source(const struct rsh_verify_source *s,
@@ -376,6 +349,14 @@ int rsh_verify_source(const struct rsh_verify_source *s,
 				      &j, err);
 	if (rc == 0)
 		rc = judge_slices(&j, err);
-	job_clear(&j);
+	for (size_t i = 0; j.files && i < j.n; i++) {
+		rsh_inspected_clear(&j.files[i].in);
+		free(j.files[i].sums);
+		free(j.files[i].compared);
+		free(j.files[i].problem.path);
+		free(j.files[i].problem.what);
+	}
+	free(j.files);
+	free(j.by_rank);
 	return rc;
 }

@@ -44,11 +44,6 @@ static bool read_signals(FILE *f, struct signals *s)
 	return found == n;
 }
 
-static uint64_t bit(int number)
-{
-	return UINT64_C(1) << (number - 1);
-}
-
 int rsh_thread_dies(pid_t thread)
 {
 	static const int harmless[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH,
@@ -73,6 +68,6 @@ int rsh_thread_dies(pid_t thread)
 	 * nobody can block. */
 	fatal = (s.own | s.shared) & ~(s.blocked | s.ignored | s.caught);
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		fatal &= ~bit(harmless[i]);
+		fatal &= ~(UINT64_C(1) << (harmless[i] - 1));
 	return fatal != 0;
 }

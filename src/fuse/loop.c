@@ -91,16 +91,6 @@ static void loop_unlock(void *arg)
 	pthread_mutex_unlock(arg);
 }
 
-/* The thread can be cancelled while it waits. */
-static void loop_wait_until_open(struct rsh_loop *l)
-{
-	pthread_mutex_lock(&l->lock);
-	pthread_cleanup_push(loop_unlock, &l->lock);
-	while (!atomic_load(&l->open) && !fuse_session_exited(l->session))
-		pthread_cond_wait(&l->opened, &l->lock);
-	pthread_cleanup_pop(1);
-}
-
 static void loop_open_or_close(struct rsh_loop *l)
 {
 	bool open = atomic_load(&l->forced) ||
@@ -188,9 +178,15 @@ static void *worker_run(void *arg)
 		int rc;
 
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
-		if (w->extra)
-			loop_wait_until_open(l);
-		else if (atomic_load(&w->moves))
+		if (w->extra) {
+			/* The thread can be cancelled while it waits. */
+			pthread_mutex_lock(&l->lock);
+			pthread_cleanup_push(loop_unlock, &l->lock);
+			while (!atomic_load(&l->open) &&
+			       !fuse_session_exited(l->session))
+				pthread_cond_wait(&l->opened, &l->lock);
+			pthread_cleanup_pop(1);
+		} else if (atomic_load(&w->moves))
 			loop_linger(l);
 		rc = worker_receive(w);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);

@@ -321,22 +321,6 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 		rsh_log_warning("%s; the mount point remains mounted", said.text);
 }
 
-/* Receives fd, and puts the attached descriptors where the message has
- * descriptors of the other process. */
-static int take_found(int socket, int fd[2])
-{
-	int open[MOST_FDS];
-	size_t n, used = 0;
-	ssize_t got = take_message(socket, fd, 2 * sizeof(*fd), open, &n);
-
-	for (int i = 0; i < 2 && got == 2 * (ssize_t)sizeof(*fd); i++)
-		if (fd[i] >= 0)
-			fd[i] = used < n ? open[used++] : -EIO;
-	while (used < n)
-		close(open[used++]);
-	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
-}
-
 /* Sends a command that is answered on a separate socket.  Returns this socket
  * when there is an answer, or when the other end is closed; or -errno. */
 static int ask_aside(struct rsh_mounter *m, char *word, size_t length,
@@ -362,11 +346,25 @@ int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
 	char word[PATH_MAX];
 	const int length = snprintf(word, sizeof(word), "%c%s", FIND, name);
 	cleanup_fd int from = -1;
+	int open[MOST_FDS];
+	size_t n;
+	size_t used = 0;
+	ssize_t got;
 
 	if (length >= (int)sizeof(word))
 		return -ENAMETOOLONG;
 	from = ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
-	return from < 0 ? from : take_found(from, fd);
+	if (from < 0)
+		return from;
+	/* Receives fd, and puts the attached descriptors where the message has
+	 * descriptors of the other process. */
+	got = take_message(from, fd, 2 * sizeof(*fd), open, &n);
+	for (int i = 0; i < 2 && got == 2 * (ssize_t)sizeof(*fd); i++)
+		if (fd[i] >= 0)
+			fd[i] = used < n ? open[used++] : -EIO;
+	while (used < n)
+		close(open[used++]);
+	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
 }
 
 int rsh_mounter_ask_fatal_signals(struct rsh_mounter *m, pid_t thread)

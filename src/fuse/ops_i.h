@@ -269,7 +269,7 @@ void rsh_passthrough_free(struct rsh_server *s);
  * is called with NULL. */
 void rsh_libfuse_listen(struct rsh_error *err);
 
-/* dispatch.c.  rsh_op_queue() serves a request that may wait for the source; it
+/* pending.c.  rsh_op_queue() serves a request that may wait for the source; it
  * can be interrupted from then on.  `of_page` is as in rsh_pending_new(). */
 void rsh_op_queue(struct rsh_request *r, bool of_page);
 /* Serves a request, as a request that may wait for the source if the

@@ -46,7 +46,8 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 
 	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
 		return;
-	/* Source files of different steps have the same numbers. */
+	/* A job may overwrite a step in place, which only our reads notice.
+	 * Source files of different steps have the same numbers, too. */
 	if (rsh_vfs_has_steps(s->vfs)) {
 		say_off(s, "the mount shows several steps");
 		return;

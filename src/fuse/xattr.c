@@ -51,23 +51,43 @@ static void xattr_answer(void *ctx, int rc, uint64_t xxh3)
 	fuse_reply_buf(req, text, XXH3_DIGITS);
 }
 
+/* Returns 0 if the node is a file of a checkpoint. */
+static int xxh3_check(struct rsh_server *s, fuse_ino_t ino)
+{
+	struct rsh_vfs_at at;
+	struct stat st;
+	int rc = rsh_control_owns(ino) ? -ENODATA :
+		 rsh_vfs_enter(s->vfs, ino, false, &at);
+
+	if (rc)
+		return rc;
+	rc = rsh_vfs_stat(at.vfs, at.node, &st);
+	rsh_vfs_leave(&at);
+	return rc || !S_ISREG(st.st_mode) ? -ENODATA : 0;
+}
+
 /* The file is read only for somebody with room for the answer. */
-static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
+static void serve_xxh3(const struct rsh_request *r, int rc)
 {
 	static const struct rsh_digest_calls calls = { gave_up, xattr_answer };
-	struct rsh_server *s = fuse_req_userdata(req);
-	struct rsh_pending *p;
-	struct stat st;
+	struct rsh_pending *p = r->pending;
 
-	if (rsh_control_owns(ino) || rsh_vfs_has_steps(s->vfs) ||
-	    rsh_vfs_stat(s->vfs, ino, &st) || !S_ISREG(st.st_mode))
-		fuse_reply_err(req, ENODATA);
-	else if (room < XXH3_DIGITS)
-		reply_value(req, NULL, XXH3_DIGITS, room);
-	else if ((p = rsh_pending_new(s, req, false)))
-		rsh_digests_ask(s->digests, ino, &calls, p);
+	if (rc == 0)
+		rc = xxh3_check(r->server, r->ino);
+	if (rc == 0 && r->size >= XXH3_DIGITS && !p) {
+		p = rsh_pending_new(r->server, r->req, false);
+		rc = p ? 0 : -ENOMEM;
+	}
+	if (rc == 0 && r->size >= XXH3_DIGITS) {
+		rsh_digests_ask(r->server->digests, r->ino, &calls, p);
+		return;
+	}
+	if (!rsh_pending_end(p))
+		return;
+	if (rc)
+		fuse_reply_err(r->req, -rc);
 	else
-		fuse_reply_err(req, ENOMEM);
+		reply_value(r->req, NULL, XXH3_DIGITS, r->size);
 }
 
 static int xattr_read(const struct rsh_request *r, char **value, size_t *n)
@@ -106,10 +126,12 @@ void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		.req = req, .ino = ino, .size = room,
 	};
 
-	if (strcmp(name, RSH_ATTRIBUTE_XXH3) == 0)
-		get_xxh3(req, ino, room);
-	else
+	if (strcmp(name, RSH_ATTRIBUTE_XXH3) == 0) {
+		r.serve = serve_xxh3;
+		rsh_op_dispatch(&r);
+	} else {
 		rsh_op_dispatch_name(&r, name);
+	}
 }
 
 static void serve_listxattr(const struct rsh_request *r, int rc)

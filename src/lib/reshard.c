@@ -71,27 +71,6 @@ const char *reshard_error(void)
 
 /* ---- options ---- */
 
-static int take_options(struct rsh_options *o, char *source,
-			const char *const *given, struct rsh_error *err)
-{
-	int rc;
-
-	rsh_options_init(o);
-	rc = rsh_objects_hide(source, &o->objects) ? rsh_error_nomem(err) : 0;
-	o->command = &library;
-	o->vfs.source = source;
-	o->log_level = RSH_LOG_WARNING;
-	for (; rc == 0 && given && *given; given++)
-		rc = rsh_options_set(o, *given, err);
-	if (rc == 0 && (o->help || o->help_all || o->version))
-		rc = rsh_error_set(err, EINVAL, "help and version are for the "
-				   "command line");
-	if (rc == 0)
-		rc = rsh_check_conversion(o, err);
-	rsh_options_settle(o);
-	return rc;
-}
-
 static int start_log(const struct rsh_options *o, struct rsh_error *err)
 {
 	int rc = o->log_file ? rsh_log_to_file(o->log_file) : 0;
@@ -187,7 +166,21 @@ int reshard_open(const char *source, const char *const *options,
 		free(r);
 		return rsh_error_nomem(&last);
 	}
-	rc = take_options(&r->options, path, options, &err);
+	rsh_options_init(&r->options);
+	rc = rsh_objects_hide(path, &r->options.objects) ?
+	     rsh_error_nomem(&err) : 0;
+	r->options.command = &library;
+	r->options.vfs.source = path;
+	r->options.log_level = RSH_LOG_WARNING;
+	for (; rc == 0 && options && *options; options++)
+		rc = rsh_options_set(&r->options, *options, &err);
+	if (rc == 0 &&
+	    (r->options.help || r->options.help_all || r->options.version))
+		rc = rsh_error_set(&err, EINVAL, "help and version are for the "
+				   "command line");
+	if (rc == 0)
+		rc = rsh_check_conversion(&r->options, &err);
+	rsh_options_settle(&r->options);
 	if (rc == 0)
 		rc = start_log(&r->options, &err);
 	if (rc == 0)
@@ -332,23 +325,6 @@ static int want_find(const struct reshard *r, const struct reshard_want *w,
 	return 0;
 }
 
-static int want_failed(const struct reshard *r, const struct reshard_want *w,
-		       uint64_t offset, int rc)
-{
-	struct reshard_record rec;
-
-	if (rc == -ECANCELED || !w || reshard_record(r, w->file, w->record,
-						     &rec))
-		return rsh_error_set(&last, -rc, "%s: %s",
-				     r->options.vfs.source,
-				     rc == -ECANCELED ? "canceled" :
-							strerror(-rc));
-	return rsh_error_set(&last, -rc, "%s: %s: parameter %s at offset "
-			     "%" PRIu64 ": %s", r->options.vfs.source,
-			     r->files[w->file].name, rec.name, offset,
-			     strerror(-rc));
-}
-
 int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 		 size_t n, const struct reshard_load_options *given)
 {
@@ -357,6 +333,8 @@ int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 	cleanup_free struct rsh_want *found =
 		rsh_alloc_array(n, sizeof(*found));
 	int rc = 0;
+	const struct reshard_want *w;
+	struct reshard_record rec;
 
 	if (!found)
 		return rsh_error_nomem(&last);
@@ -373,6 +351,15 @@ int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 			      &failure);
 	if (rc == 0)
 		return 0;
-	return want_failed(r, failure.want ? &wants[failure.want - found] :
-			   NULL, failure.offset, rc);
+	w = failure.want ? &wants[failure.want - found] : NULL;
+	if (rc == -ECANCELED || !w || reshard_record(r, w->file, w->record,
+						     &rec))
+		return rsh_error_set(&last, -rc, "%s: %s",
+				     r->options.vfs.source,
+				     rc == -ECANCELED ? "canceled" :
+							strerror(-rc));
+	return rsh_error_set(&last, -rc, "%s: %s: parameter %s at offset "
+			     "%" PRIu64 ": %s",
+			     r->options.vfs.source, r->files[w->file].name,
+			     rec.name, failure.offset, strerror(-rc));
 }

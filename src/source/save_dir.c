@@ -195,20 +195,57 @@ static int step_explain(struct rsh_saved_step *t, const struct rsh_error *why)
 	return t->why ? 0 : -ENOMEM;
 }
 
+/* Returns whether the next look may have another result, although no file
+ * changes. */
+static bool is_passing(int code)
+{
+	static const int passing[] = { EIO,    ESTALE, ETIMEDOUT, EMFILE,
+				       ENFILE, EACCES, EAGAIN };
+
+	for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+		if (code == passing[i])
+			return true;
+	return false;
+}
+
+/* Checks whether a candidate is complete, or can be shown with the files that
+ * it has: then *partial is true.  The first sentence stays: it names what is
+ * missing.  A step in a directory of its own may be the newest one. */
+static int check_files(const struct look *l, struct rsh_source *s, uint32_t i,
+		       const struct rsh_saved_step *t, struct rsh_names *names,
+		       bool *partial, struct rsh_error *err)
+{
+	const struct rsh_save_dir_options *o = l->o;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	int rc = rsh_source_check_whole(s, i, names, err), covers;
+
+	*partial = false;
+	if (rc == 0 || rc == -ENOMEM || !o->covers ||
+	    s->format->owner != RSH_OWNER_RANK)
+		return rc;
+	covers = o->covers(o->ctx, t, o->partly && t->selected && !t->newest,
+			   &unused);
+	*partial = covers == 0;
+	return covers == 0 || covers == -ENOMEM || is_passing(-covers) ?
+	       covers : rc;
+}
+
 static int check_entry(const struct look *l, const struct rsh_saved_step *t,
 		       struct rsh_error *err)
 {
 	struct rsh_source_options files = *l->o->files;
 	struct rsh_names *names;
 	struct rsh_source *s;
+	bool partial;
 	int rc;
 
 	files.select = RSH_SELECT_NEWEST;
-	rc = rsh_source_open(t->path, 0, UINT32_MAX, &files, &s, err);
+	rc = rsh_source_open(t->path, l->o->first_rank, l->o->n_ranks, &files,
+			     &s, err);
 	if (rc)
 		return rc;
 	names = rsh_names_new();
-	rc = names ? rsh_source_check_whole(s, 0, names, err) :
+	rc = names ? check_files(l, s, 0, t, names, &partial, err) :
 		     rsh_error_nomem(err);
 	rsh_source_free(s);
 	rsh_names_free(names);
@@ -251,19 +288,6 @@ static bool step_take_before(const struct look *l, struct rsh_saved_step *t,
 		*t = copy;
 	}
 	return true;
-}
-
-/* Returns whether the next look may have another result, although no file
- * changes. */
-static bool is_passing(int code)
-{
-	static const int passing[] = { EIO,    ESTALE, ETIMEDOUT, EMFILE,
-				       ENFILE, EACCES, EAGAIN };
-
-	for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
-		if (code == passing[i])
-			return true;
-	return false;
 }
 
 /* Records the result of a check. */
@@ -356,7 +380,7 @@ static int take_entry(const struct look *l, const char *name,
 	struct rsh_step_name says = { .step = { .n = 0 } };
 	cleanup_free char *path = NULL, *copy = strdup(name);
 	const char *below = st->kind == RSH_IS_DIR ? find_below(l, name) : NULL;
-	struct rsh_saved_step *t;
+	struct rsh_saved_step like, *t;
 	struct rsh_stat at = *st;
 	int rc = 0;
 
@@ -370,12 +394,16 @@ static int take_entry(const struct look *l, const char *name,
 		path = NULL;
 		return -ENOMEM;
 	}
-	if (st->kind == RSH_IS_FILE && !is_step_file(l, path))
+	if (!copy)
+		return -ENOMEM;
+	like = (struct rsh_saved_step){
+		.name = copy, .path = path, .step = says.step,
+		.place = strlen(rsh_source_path(l->root)) + 1,
+	};
+	if (st->kind == RSH_IS_FILE && !rsh_saved_steps_find(l->before, &like) &&
+	    !is_step_file(l, path))
 		return 0;
-	t = copy ? saved_steps_add(l->out, &(struct rsh_saved_step){
-			.name = copy, .path = path, .step = says.step,
-			.place = strlen(rsh_source_path(l->root)) + 1,
-		}) : NULL;
+	t = saved_steps_add(l->out, &like);
 	if (!t)
 		return -ENOMEM;
 	if (below)
@@ -467,23 +495,14 @@ static void candidate_name(const struct rsh_step *step,
 			 step->numbers[0]);
 }
 
-/* Checks whether the step is complete, or can be shown with the files that it
- * has.  The first sentence stays: it names what is missing. */
 static int check_candidate(const struct look *l, struct rsh_source *s,
 			   uint32_t i, struct rsh_saved_step *t,
 			   struct rsh_names *names, struct rsh_error *err)
 {
-	const struct rsh_save_dir_options *o = l->o;
-	struct rsh_error unused = RSH_ERROR_INIT;
-	int rc = rsh_source_check_whole(s, i, names, err), covers;
+	bool partial;
+	int rc = check_files(l, s, i, t, names, &partial, err);
 
-	if (rc == 0 || rc == -ENOMEM || !o->covers ||
-	    s->format->owner != RSH_OWNER_RANK)
-		return rc;
-	covers = o->covers(o->ctx, t, o->partly && !t->newest, &unused);
-	if (covers == 0)
-		return step_keep_ranks(s, &s->candidates[i], t);
-	return covers == -ENOMEM || is_passing(-covers) ? covers : rc;
+	return partial ? step_keep_ranks(s, &s->candidates[i], t) : rc;
 }
 
 /* The files of ranks that the last look has not found do not change a step that

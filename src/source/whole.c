@@ -24,29 +24,22 @@ static int whole_check_files(const struct rsh_source *s, struct rsh_error *err)
 
 /* Ranks write their files independently of each other, and nothing says which
  * ranks there are except the strategy and the files of other steps. */
-static int whole_check_ranks(const struct rsh_source *s, uint32_t candidate,
-			     struct rsh_error *err)
+static int whole_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 {
-	const struct rsh_checkpoint *files = s->listing.files;
 	cleanup_free uint32_t *ranks = NULL;
-	size_t n, at, end;
+	size_t n = s->n_listed_ranks, at = 0;
 
-	if (s->n_listed_ranks == UINT32_MAX) {
-		if (rsh_source_ranks(s, &ranks, &n))
-			return rsh_error_nomem(err);
-	} else {
-		n = s->n_listed_ranks;
-	}
-	rsh_source_candidate_range(s, candidate, &at, &end);
-	if (at == end)
+	if (n == UINT32_MAX && rsh_source_ranks(s, &ranks, &n))
+		return rsh_error_nomem(err);
+	if (s->n_files == 0)
 		return rsh_error_set(err, ENOENT, "%s: it contains no "
 				     "checkpoint", s->path);
-	/* The files of a candidate ascend by rank. */
+	/* The chosen files ascend by rank. */
 	for (size_t i = 0; i < n; i++) {
 		const uint32_t rank = ranks ? ranks[i] :
 				      s->first_rank + (uint32_t)i;
 
-		if (at == end || files[at].rank != rank)
+		if (at == s->n_files || s->files[at].rank != rank)
 			return rsh_error_set(err, ENOENT, "%s: rank %u has no "
 					     "file of this step", s->path, rank);
 		at++;
@@ -68,5 +61,5 @@ int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 	if (s->format->whole)
 		return s->format->whole(s, err);
 	return s->format->owner == RSH_OWNER_RANK && !s->format->lone ?
-	       whole_check_ranks(s, candidate, err) : 0;
+	       whole_check_ranks(s, err) : 0;
 }

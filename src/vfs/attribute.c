@@ -153,6 +153,7 @@ int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
 	*first = NULL;
 	return -ENOMEM;
 }
+
 static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
 				  FILE *to)
 {

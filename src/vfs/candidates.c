@@ -21,29 +21,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* A message about a plan begins with a file of SOURCE or is about all of
- * SOURCE.  In the second case the path of SOURCE is added.  The sentence also
- * names damaged files, which were left out: the missing data may be in one of
- * them. */
-static void name_files(const struct rsh_vfs_config *cfg,
-		       const struct rsh_source *s, struct rsh_error *err)
-{
-	struct rsh_error plan;
-	char more[64] = "";
-	const char *first;
-	uint32_t n = rsh_source_n_bad(s, &first);
-
-	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
-		rsh_error_prefix(err, "%s", cfg->source);
-	plan = *err;
-	if (n > 1)
-		snprintf(more, sizeof(more),
-			 " (and %u other files are damaged)", n - 1);
-	if (n > 0)
-		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
-			      plan.text);
-}
-
 /* The state that the plans of all candidates have in common. */
 struct planning {
 	const struct rsh_vfs_config *cfg;
@@ -171,7 +148,23 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	int rc = convert(v, p, allow_missing, err);
 
 	if (rc) {
-		name_files(cfg, v->source, err);
+		/* A message about a plan begins with a file of SOURCE or is
+		 * about all of SOURCE.  In the second case the path of SOURCE
+		 * is added.  The sentence also names damaged files, which were
+		 * left out: the missing data may be in one of them. */
+		struct rsh_error plan;
+		char more[64] = "";
+		const char *first;
+		const uint32_t n = rsh_source_n_bad(v->source, &first);
+		if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
+			rsh_error_prefix(err, "%s", cfg->source);
+		plan = *err;
+		if (n > 1)
+			snprintf(more, sizeof(more),
+				 " (and %u other files are damaged)", n - 1);
+		if (n > 0)
+			rsh_error_set(err, plan.code, "%s%s; %s", first, more,
+				      plan.text);
 		return rc;
 	}
 	if (cfg->leave_states && rsh_vfs_note_states(v))
@@ -212,27 +205,6 @@ static int check_copied(struct rsh_reshard *v, struct rsh_error *err)
 					   err);
 }
 
-/* Without strategies the file of a rank is the rank's own file, so the contents
- * of other files do not matter. */
-static int check_contents(struct rsh_reshard *v,
-			  const struct rsh_vfs_config *cfg,
-			  struct rsh_error *err)
-{
-	const enum rsh_grid_rule rule = cfg->plan.compat ? RSH_GRID_CONVERTER :
-						      RSH_GRID_RUNTIME;
-	int rc;
-
-	if (cfg->contents_later || !rsh_source_format(v->source)->by_name ||
-	    (!v->src && !v->dst && cfg->plan.n_shown_ranks > 0) ||
-	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
-		return 0;
-	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
-	if (rc == 0 && v->src && !v->weights)
-		rc = check_copied(v, err);
-	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,
-						  v->src, rule, v->names, err);
-}
-
 /* Opens the files of the candidate, and reads its strategy if it contains its
  * own layout. */
 static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
@@ -261,6 +233,8 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 struct rsh_error *err)
 {
 	int rc = candidate_open(v, i, allow_missing, err);
+	const enum rsh_grid_rule rule = p->cfg->plan.compat ?
+		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
 
 	/* If each candidate contains its own layout, only these errors are
 	 * certain to occur with the next candidate as well. */
@@ -275,7 +249,17 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	/* If the strategy does not fit the contents, it does not fit those of
 	 * an older step either. */
 	*fatal = true;
-	return check_contents(v, p->cfg, err);
+	/* Without strategies the file of a rank is the rank's own file, so the
+	 * contents of other files do not matter. */
+	if (p->cfg->contents_later || !rsh_source_format(v->source)->by_name ||
+	    (!v->src && !v->dst && p->cfg->plan.n_shown_ranks > 0) ||
+	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
+		return 0;
+	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
+	if (rc == 0 && v->src && !v->weights)
+		rc = check_copied(v, err);
+	return rc ? rc : rsh_contents_check_older(v->source, &p->cfg->files,
+						  v->src, rule, v->names, err);
 }
 
 /* ---- candidates that cannot be used ---- */

@@ -14,6 +14,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 #include "rsh/util/xxh3.h"
+#include "rsh/vfs/steps.h"
 
 #define STOP_SECONDS 2
 
@@ -31,7 +32,7 @@ struct known {
 };
 
 struct rsh_digests {
-	const struct rsh_vfs *vfs;
+	struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
 	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t ended; /* the thread has ended */
@@ -105,11 +106,17 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 		       uint64_t node, uint64_t *xxh3)
 {
 	struct rsh_stream *stream;
+	struct rsh_vfs_at at;
 	XXH3_state_t *state;
-	int rc = rsh_vfs_open_stream(d->vfs, node, d->streams, &stream);
+	int rc = rsh_vfs_enter(d->vfs, node, false, &at);
 
 	if (rc)
 		return rc;
+	rc = rsh_vfs_open_stream(at.vfs, at.node, d->streams, &stream);
+	if (rc) {
+		rsh_vfs_leave(&at);
+		return rc;
+	}
 	state = XXH3_createState();
 	rc = -ENOMEM;
 	if (state) {
@@ -119,6 +126,7 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 	}
 	XXH3_freeState(state);
 	rsh_stream_close(stream);
+	rsh_vfs_leave(&at);
 	return rc;
 }
 
@@ -202,7 +210,7 @@ void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 	calls->answer(ctx, known ? 0 : rc, xxh3);
 }
 
-int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
+int rsh_digests_new(struct rsh_vfs *vfs, struct rsh_streams *streams,
 		    struct rsh_digests **out)
 {
 	struct rsh_digests *d = calloc(1, sizeof(*d));

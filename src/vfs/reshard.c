@@ -113,6 +113,7 @@ static void reshard_free(struct rsh_vfs *vfs)
 	rsh_names_free(v->names);
 	free(v);
 }
+
 /* ---- leaves ---- */
 
 static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)

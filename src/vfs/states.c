@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/states.c finds the parameters of a source that belong to an optimizer,
- * and so are not part of a model: states, gradients, steps and rates. */
+ * and so are not part of a model: states, gradients, steps and rates.  It reads
+ * the values that are not tensors. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -99,4 +100,86 @@ int rsh_vfs_note_states(struct rsh_reshard *v)
 		      s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",
 		      s.example, s.n > 1 ? "them" : "it");
 	return rsh_blueprint_note(v->plan, rc < 0 ? NULL : text);
+}
+
+/* ---- values that are not tensors ---- */
+
+/* Adds a note about the wanted values that the output cannot show. */
+static int values_note(struct rsh_reshard *v)
+{
+	const bool pickles = v->output->takes & RSH_TAKES_PICKLES;
+	const struct rsh_values *x = &v->extra;
+	const char *first = NULL;
+	uint32_t left = 0;
+	char *note;
+
+	for (uint32_t i = 0; i < x->n; i++) {
+		if (pickles ? x->values[i].pickle != NULL :
+			      x->values[i].json != NULL)
+			continue;
+		if (left++ == 0)
+			first = x->names[i];
+	}
+	if (left == 0)
+		return 0;
+	if (asprintf(&note, "%u value%s no tensor%s not shown, such as %s%s",
+		     left, left > 1 ? "s that are" : " that is",
+		     left > 1 ? "s are" : " is", first,
+		     left == x->n ? "" : pickles ? ", and the others are items" :
+		     ", and extra_state.json has the others") < 0)
+		note = NULL;
+	return rsh_blueprint_note(v->plan, note);
+}
+
+/* Adds a wanted number, unless it is 0, which means unknown. */
+static int values_add_number(struct rsh_values *v, const char *name,
+			     const struct rsh_plan_options *opts, uint64_t n)
+{
+	if (n == 0 || n > INT64_MAX ||
+	    (opts->wanted && !opts->wanted(opts->ctx, name)))
+		return 0;
+	v->names[v->n] = name;
+	return rsh_plain_make_number((int64_t)n, &v->values[v->n++]);
+}
+
+/* Adds what a Checkpoint 2.0 says beside its tensors, with the names of its
+ * common.json. */
+static int values_of_training(struct rsh_source *s,
+			      const struct rsh_plan_options *opts,
+			      struct rsh_values *v)
+{
+	static const char loss_scale[] = "loss_scale";
+	struct rsh_training_state state = { 0 };
+	struct rsh_candidate_step step;
+
+	rsh_source_candidate_step(s, rsh_source_chosen(s), &step);
+	if (rsh_source_training_state(s, &state) || rsh_values_alloc(v, 4) ||
+	    values_add_number(v, "epoch_num", opts, state.epoch) ||
+	    values_add_number(v, "global_step", opts, step.step) ||
+	    values_add_number(v, "global_batch_size", opts, state.batch_size))
+		return -ENOMEM;
+	if (state.loss_scale <= 0 ||
+	    (opts->wanted && !opts->wanted(opts->ctx, loss_scale)))
+		return 0;
+	v->names[v->n] = loss_scale;
+	return rsh_plain_make_real(state.loss_scale, &v->values[v->n++]);
+}
+
+int rsh_vfs_values(struct rsh_reshard *v, const struct rsh_plan_options *opts,
+		   struct rsh_error *err)
+{
+	const struct rsh_format *f = rsh_source_format(v->source);
+	int rc = 0;
+
+	rsh_values_clear(&v->extra);
+	if (!(v->output->takes & RSH_TAKES_VALUES))
+		return 0;
+	if (f->values)
+		rc = f->values(v->source, opts, &v->extra, err);
+	else if (f->training_state && v->output->takes & RSH_TAKES_PICKLES &&
+		 values_of_training(v->source, opts, &v->extra))
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && values_note(v))
+		rc = rsh_error_nomem(err);
+	return rc;
 }

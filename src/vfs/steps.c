@@ -55,12 +55,20 @@ static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
 			     s->cfg.dir.path, t->saved.name);
 }
 
-static int step_plan(struct rsh_steps *s, struct rsh_shown_step *t)
+static int step_need_tree(struct rsh_steps *s, struct rsh_shown_step *t)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_vfs *tree = NULL;
 	int rc;
 
+	while (!t->tree && s->planning && !s->stopping)
+		pthread_cond_wait(&s->changed, &s->lock);
+	if (t->tree)
+		return 0;
+	if (s->stopping)
+		return -EINTR;
+	if (!t->listed)
+		return -ESTALE;
 	/* An error is returned for a while, because a directory is entered
 	 * several times for each access. */
 	if (t->failed && rsh_clock_ns() - t->tried_ns < s->cfg.interval_ns)
@@ -78,17 +86,6 @@ static int step_plan(struct rsh_steps *s, struct rsh_shown_step *t)
 	return rc;
 }
 
-static int step_need_tree(struct rsh_steps *s, struct rsh_shown_step *t)
-{
-	while (!t->tree && s->planning && !s->stopping)
-		pthread_cond_wait(&s->changed, &s->lock);
-	if (t->tree)
-		return 0;
-	if (s->stopping)
-		return -EINTR;
-	return t->listed ? step_plan(s, t) : -ESTALE;
-}
-
 /* ---- nodes ---- */
 
 static int by_number(const void *key, const void *element)
@@ -100,30 +97,29 @@ static int by_number(const void *key, const void *element)
 	return (number > t->number) - (number < t->number);
 }
 
-static struct rsh_shown_step *step_numbered(struct rsh_steps *s,
-					    uint64_t number)
+static int enter_node(struct rsh_steps *s, uint64_t node, bool inside,
+		      struct rsh_vfs_at *at)
 {
-	struct rsh_shown_step **found = s->steps.n == 0 ? NULL :
+	const uint64_t number = node >> RSH_STEP_BITS;
+	struct rsh_shown_step *t, **found = s->steps.n == 0 ? NULL :
 		bsearch(&number, s->steps.v, s->steps.n, sizeof(*s->steps.v),
 			by_number);
-
-	return found ? *found : NULL;
-}
-
-static void enter_root(struct rsh_steps *s, uint64_t node,
-		       struct rsh_vfs_at *at)
-{
-	atomic_fetch_add(&s->root->users, 1);
-	*at = (struct rsh_vfs_at){
-		.vfs = &s->root->vfs, .node = node, .users = &s->root->users,
-	};
-}
-
-static int enter_step(struct rsh_steps *s, struct rsh_shown_step *t,
-		      uint64_t node, struct rsh_vfs_at *at)
-{
 	int rc;
 
+	if (number > 0 && !found)
+		return -ESTALE;
+	t = found ? *found : NULL;
+	if (number == 0 ||
+	    (!inside && t->listed &&
+	     node == (number << RSH_STEP_BITS | RSH_VFS_ROOT))) {
+		atomic_fetch_add(&s->root->users, 1);
+		*at = (struct rsh_vfs_at){
+			.vfs = &s->root->vfs,
+			.node = node,
+			.users = &s->root->users,
+		};
+		return 0;
+	}
 	atomic_fetch_add(&t->users, 1);
 	rc = step_need_tree(s, t);
 	if (rc) {
@@ -138,23 +134,6 @@ static int enter_step(struct rsh_steps *s, struct rsh_shown_step *t,
 		.users = &t->users,
 	};
 	return 0;
-}
-
-static int enter_node(struct rsh_steps *s, uint64_t node, bool inside,
-		      struct rsh_vfs_at *at)
-{
-	const uint64_t number = node >> RSH_STEP_BITS;
-	struct rsh_shown_step *t = step_numbered(s, number);
-
-	if (number > 0 && !t)
-		return -ESTALE;
-	if (number == 0 ||
-	    (!inside && t->listed &&
-	     node == (number << RSH_STEP_BITS | RSH_VFS_ROOT))) {
-		enter_root(s, node, at);
-		return 0;
-	}
-	return enter_step(s, t, node, at);
 }
 
 int rsh_vfs_enter(struct rsh_vfs *v, uint64_t node, bool inside,

@@ -137,16 +137,6 @@ static struct rsh_steps_root *root_new(struct rsh_steps *s)
 
 /* ---- what a look has found; lock held ---- */
 
-/* Returns whether the step was found again, in the same state. */
-static bool is_found(const struct rsh_saved_steps *now,
-		     const struct rsh_shown_step *t)
-{
-	const struct rsh_saved_step *f = rsh_saved_steps_find(now, &t->saved);
-
-	return f && !f->why && f->state.hash == t->saved.state.hash &&
-	       strcmp(f->path, t->saved.path) == 0;
-}
-
 static int list_add(struct rsh_shown_list *l, struct rsh_shown_step *t)
 {
 	int rc = rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v));
@@ -185,8 +175,13 @@ static bool steps_remove(struct rsh_steps *s, const struct rsh_saved_steps *now)
 	l->n = 0;
 	for (size_t i = 0; i < before; i++) {
 		struct rsh_shown_step *t = l->v[i];
+		const struct rsh_saved_step *f =
+			rsh_saved_steps_find(now, &t->saved);
 
-		t->listed = is_found(now, t);
+		/* It stays if it was found again, in the same state. */
+		t->listed = f && !f->why &&
+			    f->state.hash == t->saved.state.hash &&
+			    strcmp(f->path, t->saved.path) == 0;
 		if (t->listed)
 			l->v[l->n++] = t;
 		else
@@ -256,41 +251,11 @@ static int steps_replace(struct rsh_steps *s, const struct rsh_saved_steps *now)
 	return 0;
 }
 
-/* A directory that cannot be listed may be on a server that does not answer, so
- * its steps stay. */
-static void steps_unlisted(struct rsh_steps *s, const struct rsh_error *err)
-{
-	if (s->error.code != err->code)
-		rsh_log_warning("%s", err->text);
-	s->error = *err;
-}
-
-static int steps_look_once(struct rsh_steps *s, struct rsh_error *err)
-{
-	struct rsh_saved_steps now;
-	int rc = rsh_save_dir_look(&s->cfg.dir, &s->found, &now, err);
-
-	pthread_mutex_lock(&s->lock);
-	if (rc == 0 && steps_replace(s, &now))
-		rc = rsh_error_nomem(err);
-	if (rc == 0) {
-		const struct rsh_saved_steps old = s->found;
-
-		s->found = now;
-		now = old;
-		s->error.code = 0;
-	} else {
-		steps_unlisted(s, err);
-	}
-	pthread_mutex_unlock(&s->lock);
-	rsh_saved_steps_clear(&now);
-	return rc;
-}
-
 int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 {
 	uint64_t mine;
 	int rc = 0;
+	struct rsh_saved_steps now;
 
 	pthread_mutex_lock(&s->lock);
 	/* A look that has begun may have listed the directory before. */
@@ -303,7 +268,25 @@ int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 		s->looking = true;
 		s->n_begun++;
 		pthread_mutex_unlock(&s->lock);
-		rc = steps_look_once(s, err);
+		rc = rsh_save_dir_look(&s->cfg.dir, &s->found, &now, err);
+		pthread_mutex_lock(&s->lock);
+		if (rc == 0 && steps_replace(s, &now))
+			rc = rsh_error_nomem(err);
+		if (rc == 0) {
+			const struct rsh_saved_steps old = s->found;
+
+			s->found = now;
+			now = old;
+			s->error.code = 0;
+		} else {
+			/* A directory that cannot be listed may be on a server
+			 * that does not answer, so its steps stay. */
+			if (s->error.code != err->code)
+				rsh_log_warning("%s", err->text);
+			s->error = *err;
+		}
+		pthread_mutex_unlock(&s->lock);
+		rsh_saved_steps_clear(&now);
 		pthread_mutex_lock(&s->lock);
 		s->looking = false;
 		s->n_ended = s->n_begun;
@@ -322,11 +305,6 @@ void rsh_shown_step_free(struct rsh_shown_step *t)
 	free(t);
 }
 
-static bool is_unused(const struct rsh_shown_step *t)
-{
-	return t->tree && !t->planning && atomic_load(&t->users) == 0;
-}
-
 /* Finds a tree to free: of a step that was not used for a while, or the one
  * that was used first of too many. */
 static struct rsh_shown_step *sweep_find(struct rsh_steps *s, uint64_t now)
@@ -337,7 +315,7 @@ static struct rsh_shown_step *sweep_find(struct rsh_steps *s, uint64_t now)
 	for (size_t i = 0; i < s->steps.n; i++) {
 		struct rsh_shown_step *t = s->steps.v[i];
 
-		if (!is_unused(t))
+		if (!t->tree || t->planning || atomic_load(&t->users) > 0)
 			continue;
 		n++;
 		if (!first || t->used_ns < first->used_ns)
@@ -347,28 +325,26 @@ static struct rsh_shown_step *sweep_find(struct rsh_steps *s, uint64_t now)
 	       first : NULL;
 }
 
-/* Takes steps that have gone, if nobody uses them.  Without memory they stay
- * until the next time. */
-static void sweep_gone(struct rsh_steps *s, struct rsh_shown_list *gone)
+void rsh_steps_sweep(struct rsh_steps *s)
 {
-	struct rsh_shown_list *l = &s->steps;
-	const size_t before = l->n;
+	struct rsh_shown_list gone = { .n = 0 }, *l = &s->steps;
+	struct rsh_steps_root *r, *later;
+	struct rsh_shown_step *t;
+	struct rsh_vfs *tree;
+	size_t before;
 
+	pthread_mutex_lock(&s->lock);
+	/* Take steps that have gone, if nobody uses them.  Without memory they
+	 * stay until the next time. */
+	before = l->n;
 	l->n = 0;
 	for (size_t i = 0; i < before; i++) {
-		struct rsh_shown_step *t = l->v[i];
-
+		t = l->v[i];
 		if (t->listed || t->planning || atomic_load(&t->users) > 0 ||
-		    list_add(gone, t))
+		    list_add(&gone, t))
 			l->v[l->n++] = t;
 	}
-}
-
-/* Frees roots that were replaced, if nobody uses them. */
-static void sweep_roots(struct rsh_steps *s)
-{
-	struct rsh_steps_root *r, *later;
-
+	/* Free roots that were replaced, if nobody uses them. */
 	for (r = STAILQ_FIRST(&s->old); r; r = later) {
 		later = STAILQ_NEXT(r, next);
 		if (atomic_load(&r->users) > 0)
@@ -376,17 +352,6 @@ static void sweep_roots(struct rsh_steps *s)
 		STAILQ_REMOVE(&s->old, r, rsh_steps_root, next);
 		rsh_steps_root_free(r);
 	}
-}
-
-void rsh_steps_sweep(struct rsh_steps *s)
-{
-	struct rsh_shown_list gone = { .n = 0 };
-	struct rsh_shown_step *t;
-	struct rsh_vfs *tree;
-
-	pthread_mutex_lock(&s->lock);
-	sweep_gone(s, &gone);
-	sweep_roots(s);
 	while ((t = sweep_find(s, rsh_clock_ns()))) {
 		tree = t->tree;
 		t->tree = NULL;

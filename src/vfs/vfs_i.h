@@ -182,7 +182,7 @@ bool rsh_vfs_is_state(const char *name);
  * left out.  Returns 0 or -ENOMEM. */
 int rsh_vfs_note_states(struct rsh_reshard *v);
 /* Reads the wanted values that are not tensors into v->extra, if the output
- * shows such values (values.c).  Adds a note to the plan about those that it
+ * shows such values (states.c).  Adds a note to the plan about those that it
  * cannot show.  Returns 0, or -errno with a sentence. */
 int rsh_vfs_values(struct rsh_reshard *v, const struct rsh_plan_options *opts,
 		   struct rsh_error *err);

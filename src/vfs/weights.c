@@ -161,18 +161,6 @@ static void weights_take_size(void *ctx, uint32_t let, const char *key,
 		*l = (struct let_size){ LET_ONE, key, size };
 }
 
-static int weights_expect_sizes(struct weights_job *k, struct rsh_error *err)
-{
-	struct rsh_vfs_weights *w = k->v->weights;
-
-	free(w->lets);
-	w->table = k->table;
-	for (w->n_lets = 0; rsh_rule_table_let(k->table, w->n_lets); )
-		w->n_lets++;
-	w->lets = calloc(w->n_lets + 1, sizeof(*w->lets));
-	return w->lets ? 0 : rsh_error_nomem(err);
-}
-
 static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -206,46 +194,12 @@ static int weights_load(void *ctx, const struct rsh_catalogue *c,
 	return rsh_tensor_load(k->v->source, c, t, to, bytes, err);
 }
 
-/* Makes quantised weights dense. */
-static int weights_dequantise(struct weights_job *k, struct rsh_error *err)
-{
-	struct rsh_vfs_weights *w = k->v->weights;
-	const struct rsh_dequantise o = {
-		.config = w->config, .type = k->cfg->weights.dequantise,
-		.load = weights_load, .ctx = k,
-	};
-	struct rsh_offers all = { k->cat, k->in, k->n_in };
-	int rc = rsh_weights_dequantise(&o, &w->arena, &all, err);
-
-	w->dense = rc || (all.n == k->n_in && !o.type) ? RSH_DTYPE_UNKNOWN :
-		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
-	k->n_in = all.n;
-	return rc;
-}
-
 static int weights_same(void *ctx, const struct rsh_offer *a,
 			const struct rsh_offer *b, struct rsh_error *err)
 {
 	const struct weights_job *k = ctx;
 
 	return rsh_tensors_same(k->v->source, k->cat, a, b, err);
-}
-
-/* Adds the adapters to the weights. */
-static int weights_adapt(struct weights_job *k,
-			 const struct rsh_source_view *view,
-			 struct rsh_error *err)
-{
-	struct rsh_vfs_weights *w = k->v->weights;
-	struct rsh_offers all = { k->cat, k->in, k->n_in };
-
-	if (w->adapters.n && w->dense)
-		return rsh_error_set(err, ENOTSUP, "adapters cannot be merged "
-				     "into quantised weights: mount SOURCE with "
-				     "--dequantize, and use the mount as "
-				     "SOURCE");
-	return rsh_vfs_adapt(&w->adapters, k->cfg, view, &w->arena, &all,
-			     weights_keep_note, k, err);
 }
 
 static bool weights_alone(const struct weights_job *k)
@@ -372,41 +326,6 @@ static void weights_refused(void *ctx, const struct rsh_rule_table *t,
 	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
 }
 
-static int weights_choose(struct weights_job *k, struct rsh_error *err)
-{
-	const struct rsh_table_set *tables = &k->v->weights->tables;
-	const struct rsh_offers in = { k->cat, k->in, k->n_in };
-	struct rsh_weights_options o;
-	int rc;
-
-	weights_options(k, &o);
-	rc = rsh_weights_choose(&o, k->cfg->weights.from, tables->v, tables->n,
-				&in, weights_refused, &k->table, err);
-	if (rc == 0)
-		weights_note_choice(k);
-	return rc;
-}
-
-/* Checks that the strategies fit the side of SOURCE, which may not have been
- * known before. */
-static int weights_check_side(const struct weights_job *k,
-			      struct rsh_error *err)
-{
-	const enum rsh_side from = k->v->weights->from;
-
-	if (from == RSH_SIDE_MINDSPORE && k->v->dst)
-		return rsh_error_set(err, EINVAL,
-			"%s has MindSpore's names, which become Hugging "
-			"Face's: a strategy cannot list them (use "
-			"--dst-strategy none)", k->cfg->source);
-	if (from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
-		return rsh_error_set(err, EINVAL,
-			"%s has Hugging Face's names, but a strategy lists "
-			"MindSpore's: use --src-strategy none",
-				     k->cfg->source);
-	return 0;
-}
-
 /* Chooses the output that shows the converted weights, and returns its plan
  * options. */
 static struct rsh_plan_options weights_form(const struct weights_job *k)
@@ -425,13 +344,41 @@ static struct rsh_plan_options weights_form(const struct weights_job *k)
 /* Converts the weights by the table that is used. */
 static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 {
-	int rc = weights_choose(k, err);
+	struct rsh_vfs_weights *w = k->v->weights;
+	const struct rsh_offers in = { k->cat, k->in, k->n_in };
+	struct rsh_weights_options o;
+	int rc;
 
-	if (rc == 0)
-		rc = weights_expect_sizes(k, err);
-	if (rc == 0)
-		rc = weights_convert(k, err);
-	return rc ? rc : weights_check_side(k, err);
+	weights_options(k, &o);
+	rc = rsh_weights_choose(&o, k->cfg->weights.from, w->tables.v,
+				w->tables.n, &in, weights_refused, &k->table,
+				err);
+	if (rc)
+		return rc;
+	weights_note_choice(k);
+	free(w->lets);
+	w->table = k->table;
+	for (w->n_lets = 0; rsh_rule_table_let(k->table, w->n_lets); )
+		w->n_lets++;
+	w->lets = calloc(w->n_lets + 1, sizeof(*w->lets));
+	if (!w->lets)
+		return rsh_error_nomem(err);
+	rc = weights_convert(k, err);
+	if (rc)
+		return rc;
+	/* The strategies must fit the side of SOURCE, which may not have been
+	 * known before. */
+	if (w->from == RSH_SIDE_MINDSPORE && k->v->dst)
+		return rsh_error_set(err, EINVAL,
+			"%s has MindSpore's names, which become Hugging "
+			"Face's: a strategy cannot list them (use "
+			"--dst-strategy none)", k->cfg->source);
+	if (w->from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
+		return rsh_error_set(err, EINVAL,
+			"%s has Hugging Face's names, but a strategy lists "
+			"MindSpore's: use --src-strategy none",
+				     k->cfg->source);
+	return 0;
 }
 
 /* Gives the adapters PEFT's names. */
@@ -451,16 +398,6 @@ static int weights_show_own(struct weights_job *k, struct rsh_error *err)
 	return rc;
 }
 
-/* Shows the weights under their own names. */
-static int weights_as_named(struct weights_job *k)
-{
-	k->v->weights->from = k->v->src ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-	k->v->weights->is_published = !k->cfg->weights.config;
-	k->out = k->in;
-	k->n_out = k->n_in;
-	return 0;
-}
-
 static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -468,17 +405,39 @@ static int weights_plan(struct weights_job *k,
 	struct rsh_vfs_weights *w = k->v->weights;
 	struct rsh_plan_options form;
 	struct rsh_offers out;
+	const struct rsh_dequantise o = {
+		.config = w->config, .type = k->cfg->weights.dequantise,
+		.load = weights_load, .ctx = k,
+	};
+	struct rsh_offers all;
 	int rc = weights_read(k, view, err);
 
+	if (rc)
+		return rc;
+	/* Quantised weights become dense. */
+	all = (struct rsh_offers){ k->cat, k->in, k->n_in };
+	rc = rsh_weights_dequantise(&o, &w->arena, &all, err);
+	w->dense = rc || (all.n == k->n_in && !o.type) ? RSH_DTYPE_UNKNOWN :
+		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
+	k->n_in = all.n;
+	if (rc == 0 && w->adapters.n && w->dense)
+		return rsh_error_set(err, ENOTSUP, "adapters cannot be merged "
+				     "into quantised weights: mount SOURCE with "
+				     "--dequantize, and use the mount as "
+				     "SOURCE");
 	if (rc == 0)
-		rc = weights_dequantise(k, err);
-	if (rc == 0)
-		rc = weights_adapt(k, view, err);
+		rc = rsh_vfs_adapt(&w->adapters, k->cfg, view, &w->arena, &all,
+				   weights_keep_note, k, err);
 	if (rc == 0)
 		rc = weights_take_own(k, err);
-	if (rc == 0)
-		rc = k->cfg->weights.table ? weights_by_table(k, err) :
-					     weights_as_named(k);
+	if (rc == 0 && k->cfg->weights.table) {
+		rc = weights_by_table(k, err);
+	} else if (rc == 0) {
+		w->from = k->v->src ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
+		w->is_published = !k->cfg->weights.config;
+		k->out = k->in;
+		k->n_out = k->n_in;
+	}
 	if (rc == 0 && weights_alone(k))
 		rc = weights_show_own(k, err);
 	if (rc)
@@ -523,22 +482,6 @@ static const struct rsh_json_member *weights_find_key(
 	return m && m->kind == RSH_JSON_NUMBER ? m : NULL;
 }
 
-static int weights_add_key(struct rsh_json_edit *e, const char *path,
-			   const struct let_size *l, struct rsh_error *err)
-{
-	char text[24];
-
-	if (rsh_json_edit_find(e, NULL, l->key) ||
-	    rsh_json_edit_find(e, NULL, "text_config") ||
-	    !rsh_json_edit_find(e, NULL, "architectures"))
-		return 0;
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)l->size);
-	rsh_log_info("%s: \"%s\" is added as %s", path,
-		     l->key, text);
-	return rsh_json_edit_set(e, NULL, l->key, text) ?
-		rsh_error_nomem(err) : 0;
-}
-
 /* Returns whether the config.json has this size under one of the keys that the
  * table gives for the `let`. */
 static bool weights_is_said(const struct rsh_vfs_weights *w, uint32_t i,
@@ -567,8 +510,19 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 
 	if (weights_is_said(w, i, e))
 		return 0;
-	if (!m)
-		return weights_add_key(e, path, is, err);
+	if (!m) {
+		char text[24];
+
+		if (rsh_json_edit_find(e, NULL, is->key) ||
+		    rsh_json_edit_find(e, NULL, "text_config") ||
+		    !rsh_json_edit_find(e, NULL, "architectures"))
+			return 0;
+		snprintf(text, sizeof(text), "%llu",
+			 (unsigned long long)is->size);
+		rsh_log_info("%s: \"%s\" is added as %s", path, is->key, text);
+		return rsh_json_edit_set(e, NULL, is->key, text) ?
+		       rsh_error_nomem(err) : 0;
+	}
 	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, and the weights "
 					  "are converted with %llu (%s in line "
 					  "%u of %s)", path,

@@ -106,6 +106,10 @@ class Engine:
     def publish(self):
         pass
 
+    def another(self):
+        """The directory as another client has it."""
+        return self.store
+
     def forget(self, path):
         """What the kernel has of a file would be read though the engine hangs."""
         fd = os.open(path, os.O_RDONLY)
@@ -441,12 +445,21 @@ class Nfs(Engine):
 
     def begin(self):
         self.restart()
+        self.mount(self.path)
 
+    def mount(self, path):
         def mount():
-            how = f"hard,vers=4.1,port={self.port},addr=127.0.0.1,clientaddr=127.0.0.1"
-            subprocess.run(["mount", "-i", "-t", "nfs4", "-o", how, "127.0.0.1:/store",
-                            self.path], check=True)
-        await_mount(self.path, mount)
+            how = "hard,vers=4.1,addr=127.0.0.1,clientaddr=127.0.0.1,nosharecache"
+            subprocess.run(["mount", "-i", "-t", "nfs4", "-o", f"{how},port={self.port}",
+                            "127.0.0.1:/store", path], check=True)
+        await_mount(path, mount)
+
+    def another(self):
+        """The server remembers attributes as well, so what is written must pass it."""
+        path = self.folder("other")
+        if not os.path.ismount(path):
+            self.mount(path)
+        return path
 
     def restart(self):
         """Its mount has stayed."""
@@ -456,7 +469,9 @@ class Nfs(Engine):
         await_port(self.port, self.processes[0])
 
     def end(self):
-        subprocess.run(["umount", "-f", "-l", self.path], check=False)
+        for path in (self.path, self.folder("other")):
+            subprocess.run(["umount", "-f", "-l", path], check=False,
+                           stderr=subprocess.DEVNULL)
         self.kill()
 
 

@@ -138,14 +138,15 @@ fresh_clone()
 			tar -C "$fresh_root/root/reshardfs" --no-same-owner -xf -
 }
 
-# fresh_moto: has tests in it ask a moto that runs here, where it can be installed.  They
-# start a program that prints what tests/lib/s3_peer.py has printed.
+# fresh_moto [DIRECTORY]: has tests in it ask a moto that runs here, where it can be
+# installed.  They start a program that prints what tests/lib/s3_peer.py has printed,
+# which is in $address.
 fresh_moto()
 {
 	[ -n "${RSH_MOTO_PYTHON:-}" ] || return 0
 	peer=$fresh_root/tmp/peer
 	mkfifo "$peer.in" "$peer.out" || return
-	"$RSH_MOTO_PYTHON" -B "$top/tests/lib/s3_peer.py" <"$peer.in" >"$peer.out" &
+	"$RSH_MOTO_PYTHON" -B "$top/tests/lib/s3_peer.py" "$@" <"$peer.in" >"$peer.out" &
 	fresh_served=$!
 	# It ends when this is closed.
 	exec 8>"$peer.in"

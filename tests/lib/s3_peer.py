@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """moto, a server of S3 that verifies signatures, on the loopback, with a bucket
-for unit/test_objects_peer.  It prints "PORT KEY SECRET" and ends when its stdin
-does.  The bucket "bucket" has 1,203 objects below "dir/", and some with odd names
-below "odd names+/"; contents are those of lib/object_server.py."""
+for unit/test_objects_peer:
+
+    s3_peer.py [DIRECTORY]
+
+It prints "PORT KEY SECRET" and ends when its stdin does.  The bucket "bucket" has
+1,203 objects below "dir/", and some with odd names below "odd names+/"; contents are
+those of lib/object_server.py.  The files of DIRECTORY are below "tree/"."""
 import logging
 import os
+import pathlib
 import sys
 
 import boto3
@@ -19,7 +24,7 @@ ODD = ["plain", "blank and + plus", "percent%2F", "q?x=1&y#z", "ä~!'()*",
        "a=b,c;d:e@f$g", "deep/er/one"]
 
 
-def fill():
+def fill(directories):
     """Past HTTP, which takes its time."""
     storage = s3_backends["123456789012"]["aws"]
     storage.create_bucket("bucket", "us-east-1")
@@ -31,6 +36,11 @@ def fill():
         word = name.rpartition("/")[2].partition("~")[0]
         storage.put_object("bucket", f"odd names+/{name}",
                            object_server.content(word, 0, 0, 5000))
+    for directory in directories:
+        for path in pathlib.Path(directory).rglob("*"):
+            if path.is_file():
+                storage.put_object("bucket", f"tree/{path.relative_to(directory)}",
+                                   path.read_bytes())
 
 
 def user(iam):
@@ -52,7 +62,7 @@ def main():
     url = f"http://127.0.0.1:{port}"
     to = dict(endpoint_url=url, region_name="us-east-1",
               aws_access_key_id="any", aws_secret_access_key="any")
-    fill()
+    fill(sys.argv[1:2])
     key = user(boto3.client("iam", **to))
     # From here on it verifies.
     settings.INITIAL_NO_AUTH_ACTION_COUNT = 0

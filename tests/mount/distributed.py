@@ -10,6 +10,7 @@ NFS, which may take another kernel, is for nfs.py.
 """
 
 import errno
+import hashlib
 import os
 import subprocess
 import sys
@@ -21,15 +22,18 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from coming_and_going import (BEGIN, demand_bytes, demand_logged, demand_well,  # noqa: E402
                               error_of, fetched, log_lines, read_by_many)
 from demands import change, check, content, demand, within  # noqa: E402
-from engines import ENGINES, Gluster, Nfs, Radosgw  # noqa: E402
+from engines import ENGINES, Bindfs, Gluster, Nfs, Radosgw  # noqa: E402
 from rsh_cli import GOOD, IO, refused  # noqa: E402
 from rsh_mount import (Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        reshardfs_program, tree_difference)
 from s3_trial import run as run_program  # noqa: E402
 from s3_trial import write_model  # noqa: E402
+from savers import Checkpoint2, Dcp, TrainerInParts  # noqa: E402
 from small_job import Job, mounted  # noqa: E402
 
 STEP = (1, 5)
+# What is written into their store is a write of another client.
+SHOWN_AT_ONCE = (Nfs, Bindfs)
 SHAPES = {"up.weight": (1024, 301), "down.weight": (257, 512), "norm.gamma": (700,)}
 # Each read is one of the source.
 DIRECT = ("--io-mode", "direct", "--cache", "off")
@@ -124,6 +128,104 @@ def hung_for_good(engine, job):
         check(force.wait(60) == 0, m.log())
 
 
+# ---- steps that another client saves ----
+
+INTERVAL = 1
+# Networks answer from memory for a while, and an emulated guest is slow.
+SOON = 60
+
+
+def steps_shown(mount):
+    return sorted(name for name in os.listdir(mount.path) if name != "latest")
+
+
+def read_or_gone(read):
+    """What it returns; None if the step has gone."""
+    try:
+        return read()
+    except OSError as error:
+        check(error.errno in (errno.ENOENT, errno.ESTALE), str(error))
+        return None
+
+
+def steps_of(engine, saver):
+    """A mount of the directory into which another client saves."""
+    return Mounted(os.path.join(engine.path, os.path.basename(saver.source)), described=True,
+                   extra=("--steps", "all", "--steps-interval", str(INTERVAL), *DIRECT))
+
+
+def saved_by_another(engine, kind):
+    """A job whose directory another client has."""
+    saver = kind(tempfile.mkdtemp(dir=engine.directory))
+    os.rmdir(saver.source)
+    saver.source = tempfile.mkdtemp(dir=engine.another())
+    os.chmod(saver.source, 0o755)
+    return saver
+
+
+def steps_come_and_go(engine, job):
+    """Nobody looks up their names."""
+    for kind in (Checkpoint2, Dcp, TrainerInParts):
+        saver = saved_by_another(engine, kind)
+        with steps_of(engine, saver) as m:
+            for step in (1, 2):
+                name = saver.name(step)
+                for complete in saver.save(step):
+                    check(complete or name not in steps_shown(m), f"{name} is not complete")
+                within(SOON, lambda: name in steps_shown(m), f"{name} is shown\n" + m.log())
+                with Mounted(saver.path(name), described=True) as local:
+                    demand_bytes_of(os.path.join(m.path, name), hash_tree(local.path))
+            folder = os.open(os.path.join(m.path, saver.name(1)), os.O_RDONLY)
+            before = hash_tree(f"/proc/self/fd/{folder}/")
+            for _ in saver.remove(1):
+                after = read_or_gone(lambda: hash_tree(f"/proc/self/fd/{folder}/"))
+                check(after in (None, before), "a step that goes has other bytes")
+            os.close(folder)
+            within(SOON, lambda: steps_shown(m) == [saver.name(2)], "the step goes\n" + m.log())
+
+
+def demand_bytes_of(path, expected):
+    different = tree_difference(expected, hash_tree(path))
+    check(not different, "\n".join(different))
+
+
+class LargeParts(TrainerInParts):
+    """Readahead does not read a whole part."""
+
+    rows = 1 << 18
+
+
+def a_step_is_overwritten_in_place(engine, job):
+    """Files keep their names and sizes, and the client remembers their old times.  What was
+    opened never has bytes of the new save."""
+    saver = saved_by_another(engine, LargeParts)
+    saver.all_of(1)
+    name = saver.name(1)
+    parts = [n for n in os.listdir(saver.path(name)) if n.endswith(".safetensors")]
+    with Mounted(saver.path(name), described=True) as local:
+        before = hash_tree(local.path)
+    with steps_of(engine, saver) as m:
+        folder = os.open(os.path.join(m.path, name), os.O_RDONLY)
+        for part in before:
+            with open(f"/proc/self/fd/{folder}/{part}", "rb") as f:
+                f.read(4096)
+        for part in parts:
+            with open(saver.path(name, part), "r+b") as f:
+                f.seek(-(1 << 20), os.SEEK_END)
+                f.write(bytes(1 << 20))
+        for part in before:
+            path = f"/proc/self/fd/{folder}/{part}"
+            data = read_or_gone(lambda at=path: content(at))
+            check(data is None or hashlib.sha256(data).hexdigest() == before[part][1],
+                  f"{part} has bytes of two saves\n" + m.log())
+        os.close(folder)
+        within(SOON, lambda: steps_shown(m) == [], "an incomplete save goes\n" + m.log())
+        change(saver.path(name, "trainer_state.json"), b"{}")
+        within(SOON, lambda: steps_shown(m) == [name], "the new save is shown\n" + m.log())
+        with Mounted(saver.path(name), described=True) as local:
+            demand_bytes_of(os.path.join(m.path, name), hash_tree(local.path))
+
+
 # ---- GlusterFS ----
 
 def a_brick_is_killed_and_healed(engine, job):
@@ -193,6 +295,7 @@ def keys_that_are_wrong(engine, job):
 
 def tests_of(engine):
     return [the_bytes_of_a_local_tree,
+            *[steps_come_and_go, a_step_is_overwritten_in_place] * (engine in SHOWN_AT_ONCE),
             *[a_brick_is_killed_and_healed] * (engine is Gluster),
             *[more_objects_than_a_page_has, a_model_whose_objects_came_in_parts,
               keys_that_are_wrong] * (engine is Radosgw),

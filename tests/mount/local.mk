@@ -32,6 +32,7 @@ MOUNT += \
 	mount/lost_ranks.py \
 	mount/resume.py \
 	mount/steps.py \
+	mount/steps_options.py \
 	mount/ls.py \
 	mount/picture.py \
 	mount/plan.py \
@@ -128,6 +129,7 @@ EXTRA_DIST += \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \
+	lib/savers.py \
 	lib/demands.py \
 	lib/privileges.py \
 	lib/read_modes.py \

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "app/cli/text.h"
+#include "app/cli/printer.h"
 
 static void assert_shortened(const char *text, size_t n, const char *wanted)
 {

@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "rsh/app/commands.h"
-#include "rsh/app/digest.h"
-#include "rsh/app/exit.h"
+#include "rsh/app/options.h"
 #include "rsh/app/table.h"
 
 #define MAX_WORDS 16

@@ -66,7 +66,7 @@ static struct rsh_row files = {
 	.n = N_FILES, .first = 2, .step = 1, .parent = RSH_VFS_ROOT,
 	.kind = RSH_NODE_FILE, .leaf = 2,
 };
-static const struct rsh_vfs fake = {
+static struct rsh_vfs fake = {
 	.ops = &fake_ops,
 	.tree = { .root = RSH_VFS_ROOT, .rows = &files, .n_rows = 1 },
 };

@@ -6,7 +6,6 @@
 
 #include <jansson.h>
 
-#include "rsh/app/exit.h"
 #include "rsh/app/options.h"
 #include "rsh/vfs/inspect.h"
 

@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "rsh/fuse/server.h"
+#include "rsh/plan/plan.h"
 #include "rsh/storage/objects.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
@@ -165,5 +166,69 @@ char *rsh_options_keep(struct rsh_options *o, const char *text);
 
 /* Returns the machine's memory in bytes. */
 uint64_t rsh_physical_memory(void);
+
+/* ---- the exit status ---- */
+
+enum rsh_exit {
+	RSH_EXIT_GOOD = 0,
+	RSH_EXIT_NO = 1,    /* the command worked; its result is negative */
+	RSH_EXIT_USAGE = 2, /* the command line is wrong */
+	RSH_EXIT_INPUT = 3, /* an input is absent or not valid */
+	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */
+};
+
+/* Returns the exit status for 0 or -errno. */
+enum rsh_exit rsh_exit_of(int rc);
+
+/* Writes the error to standard error and the log; returns the exit status for
+ * `rc`. */
+enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
+			      const struct rsh_error *err);
+
+/* ---- operands that name ranks, "3" or "4-7" ---- */
+
+/* Checks that the operands from number `skip` on are ranks.  Returns 0, or
+ * -EINVAL with a sentence. */
+int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
+		    struct rsh_error *err);
+/* Marks in wanted[0..n) the ranks that the operands from number `skip` on name,
+ * or all ranks if there are no such operands.  Returns 0, or -EINVAL with a
+ * sentence if a rank does not exist. */
+int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
+		   bool *wanted, struct rsh_error *err);
+/* Marks the files of the ranks that the operands from number `skip` on name, in
+ * an array by the files of a plan.  The caller owns the array (from malloc).
+ * Returns 0, -EINVAL or -ENOMEM with a sentence. */
+int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
+			 const struct rsh_plan *plan, bool **wanted,
+			 struct rsh_error *err);
+
+/* ---- command lines to paste into a shell ---- */
+
+/* Any thread may call these.  The caller owns what they return (from
+ * malloc). */
+
+/* Makes the command line of a command with the operands (the array ends with
+ * NULL) and those given options that the command takes.  If it is not the
+ * command that was called, options that do not change what a mount shows are
+ * left out.  The line can be printed on a terminal.  NULL: out of memory. */
+char *rsh_options_line(const struct rsh_options *o,
+		       const struct rsh_command *command,
+		       const char *const *operands);
+
+/* Makes a corrected line for one that failed: with a SOURCE near the one that
+ * is not valid, or with SOURCE and MOUNTPOINT exchanged.  It looks into
+ * directories.  NULL: no correction is known. */
+char *rsh_options_meant(const struct rsh_options *o);
+
+/* ---- the digest of a conversion, for manifests ---- */
+
+/* Hashes all options that decide about the bytes, except the strategies and the
+ * options that choose files of SOURCE: manifests compare the content of those.
+ * The options must be settled; `store` is SOURCE's.  Returns 0, or -errno with
+ * a sentence about a file that cannot be read. */
+int rsh_options_digest(const struct rsh_vfs_config *cfg,
+		       const struct rsh_store *store, uint64_t *digest,
+		       struct rsh_error *err);
 
 #endif

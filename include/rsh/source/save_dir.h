@@ -15,8 +15,9 @@
  * removed and none was written: then it is being deleted.
  *
  * A step of rank files is also complete if some ranks have no file of it, but
- * the others have all that is asked for (`covers` below).  Then these files are
- * the step, and it does not change when other ranks save theirs.
+ * the others have all that is asked for (`covers` below).  If the format lists
+ * steps, these files are the step, and it does not change when other ranks save
+ * theirs.
  *
  * Threads: one thread at a time uses a directory; the result of a look does not
  * change.

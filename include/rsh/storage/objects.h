@@ -146,9 +146,9 @@ struct rsh_objects_listing {
  * a sentence; -ENOENT if there are no objects. */
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err);
-/* Does the same if the address is that of a single object, whose name is ""
- * then; -ENOENT: it is not.  This takes one request. */
-int rsh_objects_list_single(struct rsh_objects *o,
+/* Does the same for the single object with that name; "": the address itself.
+ * -ENOENT: there is none.  This takes one request. */
+int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 			    struct rsh_objects_listing *out,
 			    struct rsh_error *err);
 void rsh_objects_listing_free(struct rsh_objects_listing *l);

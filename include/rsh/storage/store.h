@@ -97,6 +97,9 @@ struct rsh_store_options {
 	 * are refused with EXDEV and a sentence.  The directory itself may be a
 	 * link, and a name that begins with '/' may be that of any file. */
 	bool follow_outside;
+	/* Other machines write here: servers are asked for names and attributes
+	 * each time.  The kernel's memory of them may be a minute old. */
+	bool fresh;
 	const struct rsh_store_opener *opener; /* NULL: none */
 	struct rsh_store_io *io;               /* NULL: none */
 };

@@ -32,7 +32,7 @@ struct rsh_digest_calls {
 
 /* Makes the digests of a tree.  The tree and the streams must outlive them.
  * Returns 0 or -errno. */
-int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
+int rsh_digests_new(struct rsh_vfs *vfs, struct rsh_streams *streams,
 		    struct rsh_digests **out);
 /* Ends all requests.  The caller must not make new ones.  Returns false if the
  * thread still waits for a read of the source after some seconds.  Then the

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "rsh/app/commands.h"
-#include "rsh/app/exit.h"
+#include "rsh/app/options.h"
 
 enum rsh_exit rsh_umount(const struct rsh_options *o);
 enum rsh_exit rsh_ls(const struct rsh_options *o);

@@ -98,18 +98,6 @@ static int list_tables(const struct rsh_printer *out, bool *good)
 
 /* ---- show ---- */
 
-static int show_table(const char *path, struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	size_t len;
-	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
-
-	/* A write error is detected at the end of the program. */
-	if (rc == 0)
-		(void)!fwrite(data, 1, len, stdout);
-	return rc;
-}
-
 /* ---- check: the report ---- */
 
 #define NAMED_MAX 3 /* so many tensors are named, the others are counted */
@@ -143,25 +131,6 @@ static const struct rsh_column columns[] = {
 	{ "SHAPE" },
 	{ "OF", .shorten = true },
 };
-
-static void checking_clear(struct checking *c)
-{
-	for (size_t i = 0; i < c->n_sentences; i++)
-		free(c->sentences[i]);
-	free(c->sentences);
-	free(c->used);
-	json_decref(c->tensors);
-	json_decref(c->passed);
-	json_decref(c->findings);
-	rsh_table_free(c->rows);
-	rsh_catalogue_free(c->in.cat);
-	rsh_arena_clear(&c->arena);
-	rsh_strategy_free(c->strategy);
-	rsh_source_free(c->source);
-	rsh_names_free(c->names);
-	rsh_model_config_free(c->config);
-	rsh_table_set_clear(&c->tables);
-}
 
 static const char *offer_shape(const struct rsh_offer *f,
 			       char text[RSH_LS_SHAPE_MAX])
@@ -474,7 +443,21 @@ static int check_table(const struct rsh_options *o, const char *path,
 	if (rc == 0 && print_report(&c))
 		rc = rsh_error_nomem(err);
 	*good = c.n_wrong == 0;
-	checking_clear(&c);
+	for (size_t i = 0; i < c.n_sentences; i++)
+		free(c.sentences[i]);
+	free(c.sentences);
+	free(c.used);
+	json_decref(c.tensors);
+	json_decref(c.passed);
+	json_decref(c.findings);
+	rsh_table_free(c.rows);
+	rsh_catalogue_free(c.in.cat);
+	rsh_arena_clear(&c.arena);
+	rsh_strategy_free(c.strategy);
+	rsh_source_free(c.source);
+	rsh_names_free(c.names);
+	rsh_model_config_free(c.config);
+	rsh_table_set_clear(&c.tables);
 	return rc;
 }
 
@@ -487,6 +470,8 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 	struct rsh_printer out;
 	bool good = true;
 	int rc = 0;
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
 
 	rsh_printer_init(&out, o);
 	if (o->form->id == RSH_COMMAND_TABLES)
@@ -496,8 +481,13 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
 	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_CHECK)
 		rc = check_table(o, path ? path : RSH_TABLE_AUTO, &good, &err);
-	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_SHOW)
-		rc = show_table(path, &err);
+	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_SHOW) {
+		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
+				    &err);
+		/* A write error is detected at the end of the program. */
+		if (rc == 0)
+			(void)!fwrite(data, 1, len, stdout);
+	}
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	return good ? RSH_EXIT_GOOD : RSH_EXIT_NO;

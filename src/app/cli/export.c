@@ -9,13 +9,12 @@
 #include <stdlib.h>
 
 #include "printer.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/copy/export.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "text.h"
 #include "work.h"
 
 /* ---- the summary ---- */
@@ -43,33 +42,6 @@ static int print_export_json(const struct rsh_printer *out,
 			       rsh_json_text(r->manifest)));
 }
 
-static void print_sentence(const struct rsh_printer *out,
-			   const struct rsh_work *w,
-			   const struct rsh_export_result *r, const char *step)
-{
-	const double seconds = rsh_work_seconds(w);
-	char size[32], time[32], rate[32];
-
-	rsh_printer_put(out, step);
-	fprintf(out->f, ": %" PRIu32 " file%s of %s written to ", r->n_written,
-		r->n_written == 1 ? "" : "s",
-		rsh_text_bytes(r->bytes_written, size, sizeof(size)));
-	rsh_printer_put(out, w->options->directory);
-	fprintf(out->f, "%s in %s, %s/s",
-		w->options->verify ? " and verified" : "",
-		rsh_text_seconds(seconds, time, sizeof(time)),
-		rsh_text_bytes(seconds > 0 ? (uint64_t)((double)
-			       r->bytes_written / seconds) : 0, rate,
-			       sizeof(rate)));
-	if (r->n_kept)
-		fprintf(out->f, "; %" PRIu32 " already existed", r->n_kept);
-	if (r->n_lost)
-		fprintf(out->f, "; %" PRIu32 " omitted because their slices "
-				"are lost",
-			r->n_lost);
-	fputc('\n', out->f);
-}
-
 static int report_export(const struct rsh_work *w,
 			 const struct rsh_export_result *r)
 {
@@ -84,8 +56,34 @@ static int report_export(const struct rsh_work *w,
 					  sizeof(step));
 	if (out.json)
 		return print_export_json(&out, w, r, step);
-	if (!w->options->quiet)
-		print_sentence(&out, w, r, step);
+	if (!w->options->quiet) {
+		const double seconds = rsh_work_seconds(w);
+		char size[32], time[32], rate[32];
+
+		rsh_printer_put(&out, step);
+		fprintf(out.f, ": %" PRIu32 " file%s of %s written to ",
+			r->n_written, r->n_written == 1 ? "" : "s",
+			rsh_text_bytes(r->bytes_written, size, sizeof(size)));
+		rsh_printer_put(&out, w->options->directory);
+		fprintf(out.f, "%s in %s, %s/s",
+			w->options->verify ? " and verified" : "",
+			rsh_text_seconds(seconds, time, sizeof(time)),
+			rsh_text_bytes(
+				seconds > 0 ?
+					(uint64_t)((double)r->bytes_written /
+						   seconds) :
+					0,
+				rate, sizeof(rate)));
+		if (r->n_kept)
+			fprintf(out.f, "; %" PRIu32 " already existed",
+				r->n_kept);
+		if (r->n_lost)
+			fprintf(out.f,
+				"; %" PRIu32 " omitted because their slices "
+				"are lost",
+				r->n_lost);
+		fputc('\n', out.f);
+	}
 	return 0;
 }
 

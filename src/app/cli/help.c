@@ -3,7 +3,6 @@
  * tables of commands and options, wrapped to a width. */
 #include "config.h"
 
-
 #include "commands.h"
 
 #include <string.h>

@@ -15,25 +15,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/choice.h"
 
-static void infer_clear(struct rsh_infer *x)
-{
-	for (size_t i = 0; i < x->n_tensors; i++) {
-		free(x->tensors[i].ranks);
-		free(x->tensors[i].group);
-	}
-	for (size_t i = 0; i < x->n_sets; i++)
-		free(x->sets[i].ranks);
-	for (size_t i = 0; i < x->n_sentences; i++)
-		free(x->sentences[i]);
-	free(x->tensors);
-	free(x->sets);
-	free(x->sentences);
-	free(x->there);
-	rsh_choice_free(x->choice);
-	rsh_source_free(x->source);
-	rsh_names_free(x->names);
-}
-
 /* ---- which step ---- */
 
 /* Chooses and indexes step i; *n is how many ranks have a valid file of it. */
@@ -95,31 +76,6 @@ static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 	return n == 1 ? 0 : look_at_subject(x, best, &most, err);
 }
 
-static int open_inferred(struct rsh_infer *x, struct rsh_error *err)
-{
-	const struct rsh_options *o = x->options;
-	struct rsh_source_options files = o->vfs.files;
-	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err);
-
-	if (rc == 0)
-		rc = rsh_source_open(o->vfs.source, 0, UINT32_MAX, &files,
-				     &x->source, err);
-	if (rc)
-		return rc;
-	if (!rsh_source_format(x->source)->by_name &&
-	    rsh_source_format(x->source)->layout == RSH_LAYOUT_WHOLE)
-		return rsh_error_set(err, EINVAL, "%s: a %s has no rank "
-				     "files to infer a strategy from",
-				     o->vfs.source,
-				     rsh_source_format(x->source)->says);
-	if (rsh_source_ranks(x->source, &x->there, &x->n_there))
-		return rsh_error_nomem(err);
-	rc = take_inferred_step(x, err);
-	if (rc == 0)
-		rsh_source_log_choice(x->source);
-	return rc;
-}
-
 /* ---- its tensors ---- */
 
 static bool is_subject(void *ctx, const char *name)
@@ -127,36 +83,6 @@ static bool is_subject(void *ctx, const char *name)
 	const struct rsh_infer *x = ctx;
 
 	return !x->choice || rsh_choice_wants(x->choice, name);
-}
-
-static int find_set(struct rsh_infer *x, const struct rsh_inferred *t,
-		    uint32_t *out)
-{
-	struct rsh_infer_set s = { .n = t->n_holders, .follows = true };
-
-	/* Mostly it is the set of the previous tensor. */
-	for (size_t i = x->n_sets; i-- > 0;)
-		if (x->sets[i].n == s.n &&
-		    memcmp(x->sets[i].ranks, t->holders,
-			   s.n * sizeof(*s.ranks)) == 0) {
-			*out = (uint32_t)i;
-			return 0;
-		}
-	s.ranks = rsh_alloc_array(s.n, sizeof(*s.ranks));
-	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
-				 sizeof(*x->sets))) {
-		free(s.ranks);
-		return -ENOMEM;
-	}
-	memcpy(s.ranks, t->holders, s.n * sizeof(*s.ranks));
-	s.first = s.ranks[0];
-	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
-	for (uint32_t i = 1; i < s.n; i++)
-		for (uint32_t r = s.ranks[i - 1] + 1; r < s.ranks[i]; r++)
-			s.follows &= !rsh_infer_has_file(x, r);
-	*out = (uint32_t)x->n_sets;
-	x->sets[x->n_sets++] = s;
-	return 0;
 }
 
 static int copy_numbers(uint32_t **to, const uint32_t *from, uint32_t n)
@@ -173,6 +99,7 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 {
 	struct rsh_infer *x = ctx;
 	struct rsh_infer_tensor *to;
+	struct rsh_infer_set s = { .n = t->n_holders, .follows = true };
 
 	if (rsh_grow(&x->tensors, &x->cap_tensors, x->n_tensors + 1,
 		     sizeof(*x->tensors)))
@@ -188,19 +115,57 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 	if (copy_numbers(&to->ranks, t->ranks, t->n) ||
 	    copy_numbers(&to->group, t->group, t->n))
 		return -ENOMEM;
-	return find_set(x, t, &to->set);
+	/* Mostly it is the set of the previous tensor. */
+	for (size_t i = x->n_sets; i-- > 0;)
+		if (x->sets[i].n == s.n &&
+		    memcmp(x->sets[i].ranks, t->holders,
+			   s.n * sizeof(*s.ranks)) == 0) {
+			to->set = (uint32_t)i;
+			return 0;
+		}
+	s.ranks = rsh_alloc_array(s.n, sizeof(*s.ranks));
+	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
+				 sizeof(*x->sets))) {
+		free(s.ranks);
+		return -ENOMEM;
+	}
+	memcpy(s.ranks, t->holders, s.n * sizeof(*s.ranks));
+	s.first = s.ranks[0];
+	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
+	for (uint32_t i = 1; i < s.n; i++)
+		for (uint32_t r = s.ranks[i - 1] + 1; r < s.ranks[i]; r++)
+			s.follows &= !rsh_infer_has_file(x, r);
+	to->set = (uint32_t)x->n_sets;
+	x->sets[x->n_sets++] = s;
+	return 0;
 }
 
 /* ---- all ---- */
 
 static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 {
+	const struct rsh_options *o = x->options;
 	struct rsh_printer out;
-	int rc = open_inferred(x, err);
+	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err);
 
+	if (rc == 0)
+		rc = rsh_source_open(o->vfs.source, 0, UINT32_MAX,
+				     &o->vfs.files, &x->source, err);
 	if (rc)
 		return rc;
-	rsh_printer_init(&out, x->options);
+	if (!rsh_source_format(x->source)->by_name &&
+	    rsh_source_format(x->source)->layout == RSH_LAYOUT_WHOLE)
+		return rsh_error_set(err, EINVAL, "%s: a %s has no rank "
+				     "files to infer a strategy from",
+				     o->vfs.source,
+				     rsh_source_format(x->source)->says);
+	if (rsh_source_ranks(x->source, &x->there, &x->n_there))
+		return rsh_error_nomem(err);
+	rc = take_inferred_step(x, err);
+	if (rc)
+		return rc;
+	rsh_source_log_choice(x->source);
+	rsh_printer_init(&out, o);
 	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
 	if (rc == 0)
 		rc = rsh_infer_explain(x);
@@ -217,6 +182,20 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 	struct rsh_infer x = { .options = o };
 	int rc = infer_layouts(&x, &err);
 
-	infer_clear(&x);
+	for (size_t i = 0; i < x.n_tensors; i++) {
+		free(x.tensors[i].ranks);
+		free(x.tensors[i].group);
+	}
+	for (size_t i = 0; i < x.n_sets; i++)
+		free(x.sets[i].ranks);
+	for (size_t i = 0; i < x.n_sentences; i++)
+		free(x.sentences[i]);
+	free(x.tensors);
+	free(x.sets);
+	free(x.sentences);
+	free(x.there);
+	rsh_choice_free(x.choice);
+	rsh_source_free(x.source);
+	rsh_names_free(x.names);
 	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
 }

@@ -9,7 +9,7 @@
 #define RSH_APP_CLI_INFER_H
 
 #include "printer.h"
-#include "rsh/app/exit.h"
+#include "rsh/app/options.h"
 #include "rsh/contents/infer.h"
 #include "rsh/strategy/partition.h"
 

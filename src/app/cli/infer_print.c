@@ -181,12 +181,18 @@ static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
 
 /* ---- below the table ---- */
 
-/* Prints " (a, b, c and 5 more)". */
-static void put_names(FILE *f, const struct rsh_infer *x, uint32_t set,
-		      enum rsh_verdict verdict, uint32_t n)
+static void print_set_verdict(FILE *f, const struct rsh_infer *x, uint32_t set,
+			      enum rsh_verdict verdict, const char *said)
 {
+	uint32_t n = x->sets[set].by_verdict[verdict];
 	uint32_t told = 0;
 
+	if (verdict == RSH_VERDICT_MESH)
+		n -= x->sets[set].n_fit;
+	if (n == 0)
+		return;
+	fprintf(f, "  %" PRIu32 " %s", n, said);
+	/* Print " (a, b, c and 5 more)". */
 	for (size_t i = 0; i < x->n_tensors && told < NAMES_MAX; i++) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
 		char *name;
@@ -201,19 +207,6 @@ static void put_names(FILE *f, const struct rsh_infer *x, uint32_t set,
 		fprintf(f, " and %" PRIu32 " more", n - told);
 	if (told > 0)
 		fputs(")\n", f);
-}
-
-static void print_set_verdict(FILE *f, const struct rsh_infer *x, uint32_t set,
-			      enum rsh_verdict verdict, const char *said)
-{
-	uint32_t n = x->sets[set].by_verdict[verdict];
-
-	if (verdict == RSH_VERDICT_MESH)
-		n -= x->sets[set].n_fit;
-	if (n == 0)
-		return;
-	fprintf(f, "  %" PRIu32 " %s", n, said);
-	put_names(f, x, set, verdict, n);
 }
 
 static void print_set(FILE *f, const struct rsh_infer *x, uint32_t set)

@@ -8,18 +8,9 @@
 #include "rsh/source/source.h"
 #include "rsh/strategy/derive.h"
 
-/* Each prints one kind of operand.  Returns 0 or -ENOMEM. */
-int rsh_ls_records(const struct rsh_printer *out, const char *path,
-		   const struct rsh_inspected *file,
-		   const struct rsh_names *names);
+/* Prints a strategy.  Returns 0 or -ENOMEM. */
 int rsh_ls_strategy(const struct rsh_printer *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names);
-
-/* Writes a shape as "[2,3]"; returns text. */
-#define RSH_LS_SHAPE_MAX (RSH_MAX_DIMS * 21 + 3)
-const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
-			 char text[RSH_LS_SHAPE_MAX]);
-json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n);
 
 /* Prints the steps of the open tree, and what a mount with these options would
  * show.  *taken is true if a mount would show something, or if the options do

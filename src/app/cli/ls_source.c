@@ -15,7 +15,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "text.h"
 
 /* This is the file of one rank at one step. */
 struct step_file {
@@ -71,28 +70,6 @@ static bool is_whole(const struct step *s)
 {
 	return !s->reason && s->n_missing == 0 && s->n_files > 0 &&
 	       s->n_valid == s->n_files;
-}
-
-static void tree_clear(struct tree *t)
-{
-	for (uint32_t i = 0; i < t->n_steps; i++) {
-		struct step *s = &t->steps[i];
-
-		for (size_t k = 0; k < s->n_files; k++) {
-			free(s->files[k].path);
-			free(s->files[k].reason);
-		}
-		free(s->files);
-		free(s->missing);
-		free(s->beyond);
-		free(s->reason);
-	}
-	free(t->steps);
-	free(t->ranks);
-	free(t->tensors.v);
-	free(t->model.architecture);
-	rsh_strategy_free(t->src);
-	rsh_names_free(t->names);
 }
 
 /* ---- reading ---- */
@@ -181,28 +158,6 @@ static int add_rank_files(const struct tree *t, struct step *s, uint32_t rank,
 	return rc;
 }
 
-/* Some steps list their files, so the ranks without a file are known. */
-static int add_absent(const struct tree *t, struct step *s)
-{
-	struct rsh_source_file_info f;
-	uint32_t n = 0;
-
-	while (rsh_source_absent(t->source, n, &f))
-		n++;
-	free(s->missing);
-	s->missing = rsh_alloc_array((size_t)n + 1, sizeof(*s->missing));
-	if (!s->missing)
-		return -ENOMEM;
-	for (uint32_t i = 0; rsh_source_absent(t->source, i, &f); i++)
-		s->missing[i] = f.rank;
-	qsort(s->missing, n, sizeof(*s->missing), rsh_by_u32);
-	for (uint32_t i = 0; i < n; i++)
-		if (s->n_missing == 0 ||
-		    s->missing[i] != s->missing[s->n_missing - 1])
-			s->missing[s->n_missing++] = s->missing[i];
-	return 0;
-}
-
 static int add_step_files(const struct tree *t, struct step *s,
 			  const struct rsh_source_view *view)
 {
@@ -220,8 +175,28 @@ static int add_step_files(const struct tree *t, struct step *s,
 		else if (add_rank_files(t, s, rank, view))
 			return -ENOMEM;
 	}
-	if (rsh_source_format(t->source)->absent)
-		return add_absent(t, s);
+	if (rsh_source_format(t->source)->absent) {
+		/* Some steps list their files, so the ranks without a file are
+		 * known. */
+		struct rsh_source_file_info f;
+		uint32_t n = 0;
+
+		while (rsh_source_absent(t->source, n, &f))
+			n++;
+		free(s->missing);
+		s->missing =
+			rsh_alloc_array((size_t)n + 1, sizeof(*s->missing));
+		if (!s->missing)
+			return -ENOMEM;
+		for (uint32_t i = 0; rsh_source_absent(t->source, i, &f); i++)
+			s->missing[i] = f.rank;
+		qsort(s->missing, n, sizeof(*s->missing), rsh_by_u32);
+		for (uint32_t i = 0; i < n; i++)
+			if (s->n_missing == 0 ||
+			    s->missing[i] != s->missing[s->n_missing - 1])
+				s->missing[s->n_missing++] = s->missing[i];
+		return 0;
+	}
 	for (size_t i = 0; i < t->n_ranks; i++)
 		if (t->ranks[i] >= view->n_ranks || !view->path[t->ranks[i]])
 			s->missing[s->n_missing++] = t->ranks[i];
@@ -533,40 +508,33 @@ static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 	return rc;
 }
 
-static int tree_print_steps(const struct rsh_printer *out,
-			    const struct tree *t)
-{
-	struct rsh_table *table = RSH_TABLE(columns);
-	int rc;
-
-	for (uint32_t i = 0; i < t->n_steps; i++) {
-		const struct step *s = &t->steps[i];
-		char size[32];
-
-		rsh_table_cell(table, "%s", s->text);
-		rsh_table_cell(table, "%s",
-			       rsh_file_type_suffix(s->format) + 1);
-		rsh_table_cell(table, "%zu/%zu", s->n_valid,
-			       s->n_files + s->n_missing);
-		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,
-							   sizeof(size)));
-		add_state(table, s, i < t->n_tried);
-	}
-	rc = rsh_table_print(table, out);
-	print_mount_verdict(out, t);
-	return rc;
-}
-
 static int print_tree(const struct rsh_printer *out, const struct tree *t)
 {
 	int rc = print_tensors(out, t);
+	struct rsh_table *table;
 
 	if (rc == 0 && t->is_model) {
 		rsh_ls_model_print(&t->model, out);
 		if (t->asked || t->refused)
 			print_mount_verdict(out, t);
 	} else if (rc == 0) {
-		rc = tree_print_steps(out, t);
+		table = RSH_TABLE(columns);
+		for (uint32_t i = 0; i < t->n_steps; i++) {
+			const struct step *s = &t->steps[i];
+			char size[32];
+
+			rsh_table_cell(table, "%s", s->text);
+			rsh_table_cell(table, "%s",
+				       rsh_file_type_suffix(s->format) + 1);
+			rsh_table_cell(table, "%zu/%zu", s->n_valid,
+				       s->n_files + s->n_missing);
+			rsh_table_cell(
+				table, "%s",
+				rsh_text_bytes(s->bytes, size, sizeof(size)));
+			add_state(table, s, i < t->n_tried);
+		}
+		rc = rsh_table_print(table, out);
+		print_mount_verdict(out, t);
 	}
 	return rc == 0 && has_next(t) ? rsh_ls_next_print(out, t->options) : rc;
 }
@@ -583,6 +551,23 @@ int rsh_ls_source(const struct rsh_printer *out, const struct rsh_options *o,
 	*taken = !t.refused;
 	if (rc == 0 && !*taken && !out->json)
 		rsh_log_error("%s", t.refusal.text);
-	tree_clear(&t);
+	for (uint32_t i = 0; i < t.n_steps; i++) {
+		struct step *s = &t.steps[i];
+
+		for (size_t k = 0; k < s->n_files; k++) {
+			free(s->files[k].path);
+			free(s->files[k].reason);
+		}
+		free(s->files);
+		free(s->missing);
+		free(s->beyond);
+		free(s->reason);
+	}
+	free(t.steps);
+	free(t.ranks);
+	free(t.tensors.v);
+	free(t.model.architecture);
+	rsh_strategy_free(t.src);
+	rsh_names_free(t.names);
 	return rc;
 }

@@ -111,29 +111,6 @@ static json_t *layout_json(const struct layout *l, const char *name)
 			 l->grid ? layout_replicas_json(l) : json_null());
 }
 
-static int print_layouts_json(const struct rsh_printer *out,
-			      const struct rsh_strategy *s,
-			      const struct rsh_names *names)
-{
-	json_t *all = json_array();
-
-	for (uint32_t i = 0; i < s->n_params; i++)
-		for (uint32_t k = 0; k < s->params[i].n_stages; k++) {
-			struct layout l;
-
-			layout_init(&l, s, &s->params[i].stages[k]);
-			json_array_append_new(
-				all, layout_json(&l, rsh_names_text(
-						names, s->params[i].name)));
-			rsh_grid_free(l.grid);
-		}
-	return rsh_printer_json(out, json_pack("{s:o,s:i,s:i,s:o}", "strategy",
-					      rsh_json_text(s->path), "stages",
-					      (int)s->n_stages, "stage_ranks",
-					      (int)s->stage_ranks, "parameters",
-					      all));
-}
-
 /* ---- for people ---- */
 
 static const struct rsh_column columns[] = {
@@ -227,6 +204,24 @@ static int print_layouts(const struct rsh_printer *out,
 int rsh_ls_strategy(const struct rsh_printer *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names)
 {
-	return out->json ? print_layouts_json(out, s, names) :
-			   print_layouts(out, s, names);
+	json_t *all;
+
+	if (!out->json)
+		return print_layouts(out, s, names);
+	all = json_array();
+	for (uint32_t i = 0; i < s->n_params; i++)
+		for (uint32_t k = 0; k < s->params[i].n_stages; k++) {
+			struct layout l;
+
+			layout_init(&l, s, &s->params[i].stages[k]);
+			json_array_append_new(
+				all, layout_json(&l, rsh_names_text(
+						names, s->params[i].name)));
+			rsh_grid_free(l.grid);
+		}
+	return rsh_printer_json(out, json_pack("{s:o,s:i,s:i,s:o}", "strategy",
+					      rsh_json_text(s->path), "stages",
+					      (int)s->n_stages, "stage_ranks",
+					      (int)s->stage_ranks, "parameters",
+					      all));
 }

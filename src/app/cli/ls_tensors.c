@@ -10,7 +10,6 @@
 
 #include "ls.h"
 #include "rsh/util/mem.h"
-#include "text.h"
 
 /* Takes the first record of each name.  Its whole shape is known by now. */
 static int add_tensor_records(struct rsh_ls_tensors *t,

@@ -13,8 +13,8 @@
 #include "commands.h"
 #include "plan.h"
 #include "rsh/app/commands.h"
-#include "rsh/app/line.h"
 #include "rsh/app/mount.h"
+#include "rsh/app/options.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -67,36 +67,11 @@ static enum rsh_exit finish_output(enum rsh_exit status)
 	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
 }
 
-static enum rsh_exit run_command(const struct rsh_options *o)
-{
-	struct rlimit limit;
-	int rc = 0;
-
-	rsh_log_set_level(o->log_level);
-	if (o->log_to == RSH_LOG_TO_FILE)
-		rc = rsh_log_to_file(o->log_file);
-	else if (o->log_to == RSH_LOG_TO_SYSLOG)
-		rsh_log_to_syslog();
-	else if (o->log_to == RSH_LOG_TO_JOURNAL)
-		rc = rsh_log_to_journal();
-	/* The log still goes to standard error. */
-	if (rc) {
-		rsh_log_error("%s: %s", o->log_file ? o->log_file :
-			      "the journal, " RSH_LOG_JOURNAL, strerror(-rc));
-		return rsh_exit_of(rc);
-	}
-	/* A source of a thousand ranks has a thousand files. */
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-	rsh_memory_save_addresses();
-	return finish_output(commands[o->command->id](o));
-}
-
 static enum rsh_exit run_or_help(const struct rsh_options *o)
 {
 	const bool helps = o->help || o->help_all;
+	struct rlimit limit;
+	int rc = 0;
 
 	if (helps && o->unnamed) {
 		rsh_help_program(stdout, o->help_all);
@@ -109,24 +84,36 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 		if (*RSH_LACKS)
 			printf("without: %s\n", RSH_LACKS);
 	} else {
-		return run_command(o);
+		rsh_log_set_level(o->log_level);
+		if (o->log_to == RSH_LOG_TO_FILE)
+			rc = rsh_log_to_file(o->log_file);
+		else if (o->log_to == RSH_LOG_TO_SYSLOG)
+			rsh_log_to_syslog();
+		else if (o->log_to == RSH_LOG_TO_JOURNAL)
+			rc = rsh_log_to_journal();
+		/* The log still goes to standard error. */
+		if (rc) {
+			rsh_log_error("%s: %s", o->log_file ? o->log_file :
+				      "the journal, " RSH_LOG_JOURNAL,
+				      strerror(-rc));
+			return rsh_exit_of(rc);
+		}
+		/* A source of a thousand ranks has a thousand files. */
+		if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+			limit.rlim_cur = limit.rlim_max;
+			setrlimit(RLIMIT_NOFILE, &limit);
+		}
+		rsh_memory_save_addresses();
+		return finish_output(commands[o->command->id](o));
 	}
 	return finish_output(RSH_EXIT_GOOD);
-}
-
-static bool say_meant(const struct rsh_options *o)
-{
-	cleanup_free char *line = rsh_options_meant(o);
-
-	if (line)
-		fprintf(stderr, "Did you mean: %s\n", line);
-	return line;
 }
 
 static int run_program(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char shown[2 * RSH_ERROR_TEXT_MAX];
+	cleanup_free char *line = NULL;
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
@@ -135,8 +122,11 @@ static int run_program(int argc, char **argv)
 	else
 		fprintf(stderr, "reshardfs: %s\n",
 			rsh_text_put(shown, sizeof(shown), err.text));
-	if ((status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT) &&
-	    !say_meant(&o) && status == RSH_EXIT_USAGE)
+	if (status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT)
+		line = rsh_options_meant(&o);
+	if (line)
+		fprintf(stderr, "Did you mean: %s\n", line);
+	else if (status == RSH_EXIT_USAGE)
 		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
 			o.unnamed ? "" : o.command->name,
 			o.unnamed ? "" : " ");

@@ -1,17 +1,135 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan.c runs `plan`, which prints what a conversion reads and
- * costs. */
+/* app/cli/plan.c runs `plan`, which prints what a conversion reads and costs.
+ * With --rank-list, which reads no checkpoint, it prints the lists of
+ * rank_list_for_transform. */
 #include "config.h"
 
 #include "commands.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
+#include "rsh/plan/rank_list.h"
+#include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+
+struct lists {
+	struct rsh_names *names;
+	struct rsh_strategy *src, *dst; /* NULL: none */
+	uint32_t n_ranks, n_sources;
+	bool *wanted;  /* [destination rank] */
+	bool *sources; /* [source rank]: in the list being printed */
+	json_t *json;  /* NULL: print lines */
+	bool refused;
+};
+
+static uint32_t count_list_ranks(const struct rsh_strategy *s)
+{
+	return s ? s->n_stages * s->stage_ranks : 1;
+}
+
+static int load_lists(const struct rsh_options *o, struct lists *l,
+		      struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = &o->vfs;
+	int rc;
+
+	l->names = rsh_names_new();
+	if (!l->names)
+		return rsh_error_nomem(err);
+	rc = rsh_vfs_load_strategies(cfg, l->names, &l->src, &l->dst, err);
+	if (rc)
+		return rc;
+	l->n_ranks = count_list_ranks(l->dst);
+	l->n_sources = count_list_ranks(l->src);
+	l->wanted = rsh_alloc_array(l->n_ranks, sizeof(*l->wanted));
+	l->sources = rsh_alloc_array(l->n_sources, sizeof(*l->sources));
+	l->json = o->json ? json_array() : NULL;
+	if (!l->wanted || !l->sources || (o->json && !l->json))
+		return rsh_error_nomem(err);
+	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
+}
+
+/* Prints a list; if `list` is NULL there is none, and `reason` says why.  The
+ * highest rank comes first, as in the lists of MindSpore's function. */
+static void tell_list(struct lists *l, const struct rsh_rank_list *list,
+		      uint32_t rank, const char *reason)
+{
+	json_t *sources = list ? json_array() : json_null();
+
+	if (list)
+		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
+	if (list && !l->json)
+		printf("%" PRIu32 ":", rank);
+	for (uint32_t s = l->n_sources; list && s-- > 0;) {
+		if (!l->sources[s])
+			continue;
+		if (l->json)
+			json_array_append_new(sources, json_integer(s));
+		else
+			printf(" %" PRIu32, s);
+	}
+	if (list && !l->json)
+		putchar('\n');
+	if (l->json)
+		json_array_append_new(l->json, json_pack(
+			"{s:i,s:O,s:o}", "rank", (int)rank, "sources", sources,
+			"reason", rsh_json_optional(reason)));
+	json_decref(sources);
+}
+
+static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
+{
+	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
+	uint32_t first = stage * per_stage;
+	struct rsh_rank_list *list = NULL;
+	int rc;
+
+	if (!memchr(l->wanted + first, true, per_stage))
+		return 0;
+	rc = rsh_rank_list_new(l->src, l->dst, stage, l->names, &list, err);
+	if (rc && rc != -EDOM)
+		return rc;
+	if (rc) {
+		l->refused = true;
+		rsh_log_error("stage %" PRIu32 ": %s", stage, err->text);
+	}
+	for (uint32_t r = first; r < first + per_stage; r++)
+		if (l->wanted[r])
+			tell_list(l, list, r, rc ? err->text : NULL);
+	rsh_rank_list_free(list);
+	return 0;
+}
+
+static int print_rank_lists(const struct rsh_options *o, bool *refused,
+			struct rsh_error *err)
+{
+	struct lists l = { 0 };
+	struct rsh_printer out;
+	int rc = load_lists(o, &l, err);
+
+	rsh_printer_init(&out, o);
+	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
+		rc = tell_stage(&l, s, err);
+	if (rc == 0 && l.json &&
+	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
+		rc = rsh_error_nomem(err);
+	*refused = l.refused;
+	free(l.wanted);
+	free(l.sources);
+	json_decref(l.json);
+	rsh_strategy_free(l.src);
+	rsh_strategy_free(l.dst);
+	rsh_names_free(l.names);
+	return rc;
+}
+
+/* ---- what a conversion reads ---- */
 
 static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
 		       struct rsh_error *err)
@@ -56,7 +174,7 @@ enum rsh_exit rsh_plan(const struct rsh_options *o)
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	if (o->rank_list)
-		rc = rsh_plan_rank_lists(o, &refused, &err);
+		rc = print_rank_lists(o, &refused, &err);
 	else
 		rc = rsh_vfs_open(&o->vfs, &vfs, &err);
 	if (rc == 0 && vfs)

@@ -6,11 +6,6 @@
 #include "printer.h"
 #include "rsh/vfs/inspect.h"
 
-/* Prints the lists of --rank-list; *refused is true if MindSpore has no list
- * for a rank.  Returns 0 or -errno with a sentence. */
-int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
-			struct rsh_error *err);
-
 /* ---- what a file reads (plan_measure.c) ---- */
 
 /* This is how many bytes one virtual file takes from one source file. */
@@ -40,7 +35,7 @@ struct rsh_plan_file {
 int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out);
 
-/* ---- where each byte comes from (plan_reads.c) ---- */
+/* ---- where each byte comes from (plan_measure.c) ---- */
 
 /* Makes an array of the records of a file: each has its offset, its bytes, and
  * a text about its origin.  The text "1:1361+1728 3:4096+512*72/2048" means

@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,5 +140,148 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		rc = sum_up(&w, out);
 	free(w.lengths.v);
 	free(w.sources.v);
+	return rc;
+}
+
+/* ---- where each byte comes from ----
+ *
+ * The description is short, so that whole jobs can be compared: records with
+ * equal descriptions take the same bytes.
+ */
+
+/* A run extends one of the last so many stretches, or begins a new one, because
+ * a row may take bytes from that many files. */
+#define STRETCHES_BACK 64
+
+/* This is a number of runs of a source file with equal lengths and equal
+ * distances. */
+struct stretch {
+	uint32_t rank;
+	uint64_t at, bytes, n, stride;
+};
+
+struct reads {
+	struct stretch *v;
+	size_t n, cap;
+	size_t next; /* index at which the search for the next run begins */
+};
+
+static bool stretch_takes(struct stretch *s, uint32_t rank, uint64_t at,
+			  uint64_t bytes)
+{
+	if (s->rank != rank || s->bytes != bytes || at <= s->at ||
+	    (s->n > 1 && at != s->at + s->n * s->stride))
+		return false;
+	s->stride = (at - s->at) / s->n;
+	s->n++;
+	return true;
+}
+
+static int reads_add(struct reads *r, uint32_t rank, uint64_t at,
+		     uint64_t bytes)
+{
+	const size_t back = r->n < STRETCHES_BACK ? r->n : STRETCHES_BACK;
+	struct stretch *last = r->n ? &r->v[r->n - 1] : NULL;
+
+	if (last && last->n == 1 && last->rank == rank &&
+	    last->at + last->bytes == at) {
+		last->bytes += bytes;
+		return 0;
+	}
+	for (size_t k = 0; k < back; k++) {
+		size_t i = r->n - back + (r->next + k) % back;
+
+		if (stretch_takes(&r->v[i], rank, at, bytes)) {
+			r->next = r->next + k + 1;
+			return 0;
+		}
+	}
+	if (rsh_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v)))
+		return -ENOMEM;
+	r->v[r->n++] = (struct stretch){ rank, at, bytes, 1, 0 };
+	r->next = 0;
+	return 0;
+}
+
+static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
+{
+	struct rsh_piece p;
+	int rc = 0;
+
+	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
+		const struct rsh_tile *t = &p.tile;
+
+		if (!p.is_tiled)
+			rc = reads_add(r, p.src_rank, p.src_offset,
+				       p.src_length);
+		for (uint64_t i = 0; p.is_tiled && i < t->n_rows && rc == 0 &&
+				     !p.tile_offset; i++)
+			rc = reads_add(r, t->src_rank, t->src_offset +
+				       i * rsh_tile_stored(t, t->stride),
+				       rsh_tile_stored(t, t->n_columns));
+	}
+	return rc ? rc : rsh_piece_iter_status(it);
+}
+
+static char *reads_text(const struct reads *r)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *f = open_memstream(&text, &length);
+
+	if (!f)
+		return NULL;
+	for (size_t i = 0; i < r->n; i++) {
+		const struct stretch *s = &r->v[i];
+		const bool whole = s->n > 1 && s->stride == s->bytes;
+
+		fprintf(f, "%s%" PRIu32 ":%" PRIu64 "+%" PRIu64, i ? " " : "",
+			s->rank, s->at, whole ? s->bytes * s->n : s->bytes);
+		if (s->n > 1 && !whole)
+			fprintf(f, "*%" PRIu64 "/%" PRIu64, s->n, s->stride);
+	}
+	if (fclose(f) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int add_slice(const struct rsh_plan *p, uint32_t file, uint32_t i,
+		     json_t *all)
+{
+	cleanup_free char *text = NULL;
+	struct rsh_virtual_record record;
+	struct rsh_piece_iter *it;
+	struct reads reads = { 0 };
+	int rc;
+
+	rsh_plan_record(p, file, i, &record);
+	it = rsh_piece_iter_content(p, file, i, 0, UINT64_MAX, NULL);
+	rc = it ? reads_collect(&reads, it) : -ENOMEM;
+	rsh_piece_iter_free(it);
+	if (rc == 0)
+		text = reads_text(&reads);
+	free(reads.v);
+	if (!text)
+		return -ENOMEM;
+	return json_array_append_new(all, json_pack(
+		"[o,o,s]", rsh_json_u64(record.offset),
+		rsh_json_u64(record.total_bytes), text)) ? -ENOMEM : 0;
+}
+
+int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file, json_t **out)
+{
+	const uint32_t n = rsh_plan_is_lost(p, file) ? 0 :
+		rsh_plan_n_records(p, file);
+	json_t *all = json_array();
+	int rc = all ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = add_slice(p, file, i, all);
+	if (rc) {
+		json_decref(all);
+		all = NULL;
+	}
+	*out = all;
 	return rc;
 }

@@ -11,7 +11,6 @@
 #include "plan.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
-#include "text.h"
 
 /* The estimate assumes that the source delivers so many bytes per second, and
  * that each run costs the following time beside its bytes: to find it, and its

@@ -10,6 +10,8 @@
 
 #include "rsh/app/json.h"
 #include "rsh/app/options.h"
+#include "rsh/tensor/box.h"
+#include "rsh/util/text.h"
 
 struct rsh_printer {
 	FILE *f;
@@ -28,6 +30,29 @@ int rsh_printer_json(const struct rsh_printer *out, json_t *value);
 void rsh_printer_put(const struct rsh_printer *out, const char *text);
 /* Prints a line, escaped. */
 void rsh_printer_line(const struct rsh_printer *out, const char *text);
+
+/* ---- text for terminals ---- */
+
+/* Returns how many columns of a terminal UTF-8 text takes: a Chinese, Japanese
+ * or Korean character takes two, a combining accent none. */
+size_t rsh_text_width(const char *s);
+/* Returns how many bytes at the beginning of `s` take at most `width`
+ * columns. */
+size_t rsh_text_fitting(const char *s, size_t width);
+/* Cuts `s` in place to `width` columns, at least 4, and replaces its middle by
+ * "...". */
+void rsh_text_shorten(char *s, size_t width);
+
+/* Formats bytes as "1.5 GiB"; returns text. */
+const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);
+/* Formats seconds as "250 ms", "12.5 s" or "3.1 h"; returns text. */
+const char *rsh_text_seconds(double seconds, char *text, size_t size);
+
+/* Writes a shape as "[2,3]"; returns text. */
+#define RSH_LS_SHAPE_MAX (RSH_MAX_DIMS * 21 + 3)
+const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
+			 char text[RSH_LS_SHAPE_MAX]);
+json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n);
 
 /* ---- tables ---- */
 

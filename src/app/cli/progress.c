@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "printer.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/thread.h"
-#include "text.h"
 
 #define BAR_PAUSE_MS 200
 #define LINE_PAUSE_MS 10000
@@ -52,56 +52,34 @@ static void time_text(char *text, size_t size, double seconds)
 			 s % 60);
 }
 
-struct figures {
-	unsigned percent;
-	char rate[32];
-	char left[32]; /* "-" before anything is done */
-};
-
-static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
-{
-	struct figures f = { .percent = 100, .left = "-" };
-	double rate = seconds > 0 ? (double)done / seconds : 0;
-	char bytes[24];
-
-	done = rsh_min_u64(done, total);
-	/* It is 100 only if nothing is left. */
-	if (done < total)
-		f.percent = (unsigned)rsh_min_u64(
-			(uint64_t)((double)done / (double)total * 100), 99);
-	rsh_text_bytes((uint64_t)rate, bytes, sizeof(bytes));
-	snprintf(f.rate, sizeof(f.rate), "%s/s", bytes);
-	if (rate > 0)
-		time_text(f.left, sizeof(f.left),
-			  (double)(total - done) / rate);
-	return f;
-}
-
-static void draw_bar(char *bar, unsigned width, unsigned percent)
-{
-	unsigned full = width * percent / 100;
-
-	for (unsigned i = 0; i < width; i++)
-		bar[i] = i < full ? '=' : i == full ? '>' : ' ';
-	bar[width] = '\0';
-}
-
 void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 		       size_t size)
 {
-	const struct figures f = figures_of(s->done, s->total, s->seconds);
+	const uint64_t done = rsh_min_u64(s->done, s->total);
+	const double rate = s->seconds > 0 ? (double)s->done / s->seconds : 0;
+	char bytes[24], per_second[32], left[32] = "-";
 	char all[32], so_far[32], bar[MAX_LINE], figures[128];
-	int room;
+	int room, full, percent = 100;
+
+	/* It is 100 only if nothing is left. */
+	if (done < s->total)
+		percent = (int)rsh_min_u64((uint64_t)((double)done /
+						      (double)s->total * 100),
+					   99);
+	rsh_text_bytes((uint64_t)rate, bytes, sizeof(bytes));
+	snprintf(per_second, sizeof(per_second), "%s/s", bytes);
+	if (rate > 0)
+		time_text(left, sizeof(left), (double)(s->total - done) / rate);
 
 	if (s->width == 0) {
 		rsh_text_bytes(s->total, all, sizeof(all));
 		rsh_text_bytes(s->done, so_far, sizeof(so_far));
-		snprintf(text, size, "%s: %u%% (%s of %s), %s, %s left",
-			 s->what, f.percent, so_far, all, f.rate, f.left);
+		snprintf(text, size, "%s: %d%% (%s of %s), %s, %s left",
+			 s->what, percent, so_far, all, per_second, left);
 		return;
 	}
-	snprintf(figures, sizeof(figures), "%3u%% %12s %8s left", f.percent,
-		 f.rate, f.left);
+	snprintf(figures, sizeof(figures), "%3d%% %12s %8s left", percent,
+		 per_second, left);
 	/* One column is left free, because a terminal may wrap at the last
 	 * one. */
 	room = (int)s->width - 1 - (int)strlen(s->what) - (int)strlen(figures) -
@@ -109,7 +87,10 @@ void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 	if (room >= (int)sizeof(bar))
 		room = (int)sizeof(bar) - 1;
 	if (room >= MIN_BAR) {
-		draw_bar(bar, (unsigned)room, f.percent);
+		full = room * percent / 100;
+		for (int i = 0; i < room; i++)
+			bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+		bar[room] = '\0';
 		snprintf(text, size, "%s [%s] %s", s->what, bar, figures);
 		return;
 	}
@@ -126,19 +107,6 @@ static unsigned bar_width(FILE *out)
 
 	return ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ?
 		w.ws_col : 80;
-}
-
-static void show_bar(const struct rsh_progress *p)
-{
-	const struct rsh_progress_state s = {
-		p->what, atomic_load(&p->done), p->total,
-		rsh_clock_since(p->start), p->terminal ? bar_width(p->out) : 0,
-	};
-	char text[MAX_LINE + 128];
-
-	rsh_progress_text(&s, text, sizeof(text));
-	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
-	fflush(p->out);
 }
 
 /* Waits; returns false if the end comes first. */
@@ -160,41 +128,39 @@ static void *shower(void *arg)
 {
 	struct rsh_progress *p = arg;
 
-	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS))
-		show_bar(p);
+	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS)) {
+		const struct rsh_progress_state s = {
+			p->what,
+			atomic_load(&p->done),
+			p->total,
+			rsh_clock_since(p->start),
+			p->terminal ? bar_width(p->out) : 0,
+		};
+		char text[MAX_LINE + 128];
+
+		rsh_progress_text(&s, text, sizeof(text));
+		fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
+		fflush(p->out);
+	}
 	return NULL;
-}
-
-static bool is_terminal(FILE *out)
-{
-	const char *term = getenv("TERM");
-
-	return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
-}
-
-static int start_bar_thread(struct rsh_progress *p)
-{
-	int rc = rsh_clock_cond_init(&p->wake);
-
-	if (rc)
-		return rc;
-	pthread_mutex_init(&p->lock, NULL);
-	return rsh_thread_start(&p->thread, shower, p);
 }
 
 struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
 					uint64_t total, bool quiet)
 {
 	struct rsh_progress *p = quiet ? NULL : calloc(1, sizeof(*p));
+	const char *term = getenv("TERM");
 
 	if (!p)
 		return NULL;
 	p->out = out;
 	p->what = what;
 	p->total = total;
-	p->terminal = is_terminal(out);
+	p->terminal = isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
 	p->start = rsh_clock_ns();
-	if (start_bar_thread(p)) {
+	pthread_mutex_init(&p->lock, NULL);
+	if (rsh_clock_cond_init(&p->wake) ||
+	    rsh_thread_start(&p->thread, shower, p)) {
 		free(p);
 		return NULL;
 	}

@@ -14,7 +14,6 @@
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
 #include "rsh/util/mem.h"
-#include "text.h"
 
 static const struct rsh_column figure_columns[] = {
 	{ "FIGURE" },
@@ -124,27 +123,22 @@ static int print_steps(const json_t *all, const struct rsh_printer *out)
 }
 
 /* A number means the last number of a name. */
-static bool is_step(const json_t *step, const char *wanted)
-{
-	const json_t *number = json_object_get(step, "step");
-	char *end;
-	const unsigned long long n = strtoull(wanted, &end, 10);
-
-	if (strcmp(text_of(step, "name"), wanted) == 0)
-		return true;
-	return *wanted && !*end && json_is_integer(number) &&
-	       (unsigned long long)json_integer_value(number) == n;
-}
-
 static bool has_step(const json_t *all, const char *wanted)
 {
-	const json_t *steps = json_object_get(all, "steps");
+	const json_t *steps = json_object_get(all, "steps"), *number;
+	char *end;
+	const unsigned long long n = strtoull(wanted, &end, 10);
 	size_t i;
 	json_t *step;
 
-	json_array_foreach(steps, i, step)
-		if (is_shown(step) && is_step(step, wanted))
+	json_array_foreach(steps, i, step) {
+		number = json_object_get(step, "step");
+		if (is_shown(step) &&
+		    (strcmp(text_of(step, "name"), wanted) == 0 ||
+		     (*wanted && !*end && json_is_integer(number) &&
+		      (unsigned long long)json_integer_value(number) == n)))
 			return true;
+	}
 	return false;
 }
 

@@ -209,27 +209,6 @@ static void tell_finding(void *ctx, const char *sentence)
 		rsh_printer_line(&c->out, sentence);
 }
 
-static int check_one(struct checking *c, const char *path,
-		     const struct rsh_derive_shapes *shapes,
-		     struct rsh_names *names, struct rsh_error *err)
-{
-	int rc;
-
-	c->n = 0;
-	c->findings = c->all ? json_array() : NULL;
-	rc = rsh_strategies_check(path, shapes, names, tell_finding, c, err);
-	if (c->all) {
-		json_array_append_new(c->all, json_pack("{s:o,s:o}", "strategy",
-							rsh_json_text(path),
-							"findings",
-							c->findings));
-	} else if (rc == 0 && !c->n && !c->quiet) {
-		rsh_printer_put(&c->out, path);
-		fputs(": good\n", c->out.f);
-	}
-	return rc;
-}
-
 static int check_strategies(const struct rsh_options *o,
 			    struct rsh_names *names, bool *any,
 			    struct rsh_error *err)
@@ -247,8 +226,21 @@ static int check_strategies(const struct rsh_options *o,
 				       err);
 	if (rc == 0)
 		rc = read_shapes(o, src, names, &shapes, err);
-	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++)
-		rc = check_one(&c, o->operands[i], shapes, names, err);
+	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++) {
+		c.n = 0;
+		c.findings = c.all ? json_array() : NULL;
+		rc = rsh_strategies_check(o->operands[i], shapes, names,
+					  tell_finding, &c, err);
+		if (c.all) {
+			json_array_append_new(
+				c.all, json_pack("{s:o,s:o}", "strategy",
+						 rsh_json_text(o->operands[i]),
+						 "findings", c.findings));
+		} else if (rc == 0 && !c.n && !c.quiet) {
+			rsh_printer_put(&c.out, o->operands[i]);
+			fputs(": good\n", c.out.f);
+		}
+	}
 	if (rc == 0 && c.all)
 		rc = rsh_printer_json(&c.out,
 				      json_pack("{s:O}", "strategies", c.all));

@@ -24,8 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rsh/app/exit.h"
 #include "rsh/app/mounted.h"
+#include "rsh/app/options.h"
 #include "rsh/util/log.h"
 
 /* A command is killed if it makes no progress in LOOKS_MAX looks, one after the
@@ -51,21 +51,17 @@ struct state {
 
 /* ---- observing ---- */
 
-static uint64_t cpu_time(pid_t pid)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t))
-		return 0;
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static struct state state_of(pid_t pid)
 {
-	struct state s = { .cpu_ns = cpu_time(pid) };
+	struct state s = { 0 };
+	struct timespec t;
+	clockid_t clock;
 	char path[64];
 	FILE *f;
+
+	if (!clock_getcpuclockid(pid, &clock) && !clock_gettime(clock, &t))
+		s.cpu_ns = (uint64_t)t.tv_sec * 1000000000 +
+			   (uint64_t)t.tv_nsec;
 
 	snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
 	f = fopen(path, "re");
@@ -160,56 +156,37 @@ static bool mount_answers(const char *path)
 
 /* ---- the command ---- */
 
-static int complain(const struct rsh_mounted *m)
-{
-	if (mount_answers(m->path))
-		rsh_log_error("%s: no data from this mount for %d seconds: "
-			      "its daemon answers, but its source does not",
-			      m->path, PATIENCE_SECONDS);
-	else
-		rsh_log_error("%s: the daemon of this mount does not answer: "
-			      "it is stopped or hangs (reshardfs umount "
-			      "--force unmounts it)", m->path);
-	return RSH_EXIT_IO;
-}
-
-/* Ends in the same way as the process has ended. */
-static int supervise_status(pid_t pid)
-{
-	int status;
-
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return RSH_EXIT_IO;
-	if (!WIFSIGNALED(status))
-		return WEXITSTATUS(status);
-	signal(WTERMSIG(status), SIG_DFL);
-	raise(WTERMSIG(status));
-	return RSH_EXIT_IO;
-}
-
-/* Returns whether an operand or the value of an option is a file in a mount. */
-static bool any_in_mount(int argc, char **argv, struct rsh_mounted *m)
-{
-	for (int i = 2; i < argc; i++)
-		if (*argv[i] != '-' && rsh_mounted_holds(argv[i], m))
-			return true;
-	return false;
-}
-
 int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv))
 {
 	struct rsh_mounted m;
-	int pipe;
+	int pipe, status, i = 2;
 	pid_t pid;
 
-	if (!any_in_mount(argc, argv, &m))
-		return run(argc, argv);
-	pid = fork_with_pipe(&pipe);
+	/* An operand or the value of an option may be a file in a mount. */
+	while (i < argc && (*argv[i] == '-' || !rsh_mounted_holds(argv[i], &m)))
+		i++;
+	pid = i < argc ? fork_with_pipe(&pipe) : 0;
 	if (pid <= 0)
 		return run(argc, argv);
-	if (ends(pid, pipe))
-		return supervise_status(pid);
+	if (ends(pid, pipe)) {
+		while (waitpid(pid, &status, 0) < 0)
+			if (errno != EINTR)
+				return RSH_EXIT_IO;
+		if (!WIFSIGNALED(status))
+			return WEXITSTATUS(status);
+		/* This process ends in the same way. */
+		signal(WTERMSIG(status), SIG_DFL);
+		raise(WTERMSIG(status));
+		return RSH_EXIT_IO;
+	}
 	give_up(pid);
-	return complain(&m);
+	if (mount_answers(m.path))
+		rsh_log_error("%s: no data from this mount for %d seconds: "
+			      "its daemon answers, but its source does not",
+			      m.path, PATIENCE_SECONDS);
+	else
+		rsh_log_error("%s: the daemon of this mount does not answer: "
+			      "it is stopped or hangs (reshardfs umount "
+			      "--force unmounts it)", m.path);
+	return RSH_EXIT_IO;
 }

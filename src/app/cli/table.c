@@ -9,7 +9,6 @@
 
 #include "printer.h"
 #include "rsh/util/mem.h"
-#include "text.h"
 
 #define GAP 2       /* blanks between columns */
 #define NARROWEST 8 /* columns that shortening leaves at least */
@@ -85,18 +84,6 @@ void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 
 /* ---- printing ---- */
 
-static void measure_columns(const struct rsh_table *t, size_t *widths)
-{
-	for (unsigned c = 0; c < t->n_columns; c++)
-		widths[c] = rsh_text_width(t->columns[c].title);
-	for (size_t i = 0; i < t->n; i++) {
-		size_t n = rsh_text_width(t->cells[i].text);
-
-		if (n > widths[i % t->n_columns])
-			widths[i % t->n_columns] = n;
-	}
-}
-
 /* Returns the widest column that can be made narrower, or n_columns if there is
  * none. */
 static unsigned widest(const struct rsh_table *t, const size_t *widths,
@@ -165,29 +152,13 @@ static void print_wrapped(const struct rsh_printer *out, const char *text,
 	}
 }
 
-static const char *color_of(const struct rsh_printer *out, enum rsh_mark mark)
-{
-	if (!out->color || mark == RSH_MARK_NONE)
-		return NULL;
-	return mark == RSH_MARK_GOOD ? "\033[32m" : "\033[31m";
-}
-
-static size_t indent_of(const size_t *widths, unsigned c)
-{
-	size_t n = c * GAP;
-
-	while (c-- > 0)
-		n += widths[c];
-	return n;
-}
-
 static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
 		       unsigned c, char *text, const char *color,
 		       const size_t *widths)
 {
 	const struct rsh_column *column = &t->columns[c];
 	const size_t width = widths[c];
-	size_t n, blanks;
+	size_t n, blanks, indent = c * GAP;
 
 	if (column->shorten && out->width)
 		rsh_text_shorten(text, width);
@@ -196,7 +167,9 @@ static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
 	if (c > 0)
 		fprintf(out->f, "%*s", GAP, "");
 	if (column->wrap && out->width) {
-		print_wrapped(out, text, color, indent_of(widths, c), width);
+		while (c-- > 0)
+			indent += widths[c];
+		print_wrapped(out, text, color, indent, width);
 		return;
 	}
 	if (column->right)
@@ -220,7 +193,14 @@ int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
 		rsh_table_free(t);
 		return -ENOMEM;
 	}
-	measure_columns(t, widths);
+	for (unsigned c = 0; c < t->n_columns; c++)
+		widths[c] = rsh_text_width(t->columns[c].title);
+	for (size_t i = 0; i < t->n; i++) {
+		size_t n = rsh_text_width(t->cells[i].text);
+
+		if (n > widths[i % t->n_columns])
+			widths[i % t->n_columns] = n;
+	}
 	if (out->width)
 		fit(t, widths, out->width);
 	for (unsigned c = 0; c < t->n_columns; c++) {
@@ -228,9 +208,14 @@ int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
 		print_cell(t, out, c, title, out->color ? "\033[1m" : NULL,
 			   widths);
 	}
-	for (size_t i = 0; i < t->n; i++)
+	for (size_t i = 0; i < t->n; i++) {
+		const enum rsh_mark mark = t->cells[i].mark;
+
 		print_cell(t, out, i % t->n_columns, t->cells[i].text,
-			   color_of(out, t->cells[i].mark), widths);
+			   !out->color || mark == RSH_MARK_NONE ? NULL :
+			   mark == RSH_MARK_GOOD ? "\033[32m" : "\033[31m",
+			   widths);
+	}
 	rsh_table_free(t);
 	return 0;
 }

@@ -13,17 +13,16 @@
 
 #include "printer.h"
 #include "rsh/app/check.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/app/reading.h"
-#include "rsh/plan/conversion.h"
 #include "rsh/copy/verify.h"
+#include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "text.h"
 #include "work.h"
 
 /* ---- printing the answer ---- */
@@ -69,12 +68,6 @@ struct phrases {
 static const char *plural(uint32_t n)
 {
 	return n == 1 ? "" : "s";
-}
-
-static bool is_compared(const struct rsh_answer *a)
-{
-	return a->n_by_manifest || a->n_by_plan || a->n_by_crc ||
-	       a->n_replicas;
 }
 
 static void phrases_of(const struct report *r, struct phrases *out)
@@ -151,22 +144,6 @@ static int print_answer_json(const struct rsh_printer *out,
 			       problems_json(a)));
 }
 
-static void print_problem(const struct rsh_printer *out,
-			  const struct rsh_problem *p)
-{
-	fputs(out->color ? "\033[31m" : "", out->f);
-	rsh_printer_put(out, p->path);
-	fputs(out->color ? "\033[0m: " : ": ", out->f);
-	rsh_printer_put(out, p->what);
-	if (p->record) {
-		fputs(", record ", out->f);
-		rsh_printer_put(out, p->record);
-	}
-	if (p->placed)
-		fprintf(out->f, ", offset %" PRIu64, p->offset);
-	fputc('\n', out->f);
-}
-
 static void print_notes(const struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
@@ -193,34 +170,26 @@ static void print_notes(const struct rsh_printer *out, const struct report *r)
 			a->n_unlisted == 1 ? "was" : "were");
 }
 
-/* The word "good" is printed only if something was compared. */
-static void print_verdict(const struct rsh_printer *out, const struct report *r)
-{
-	const struct rsh_answer *a = &r->answer;
-	struct phrases p;
-
-	phrases_of(r, &p);
-	for (unsigned i = 0; i < p.n; i++)
-		fprintf(out->f, "%s%s", i ? ", " : "", p.text[i]);
-	if (r->n_written)
-		fprintf(out->f, ", a manifest of %" PRIu32 " file%s written",
-			r->n_written, plural(r->n_written));
-	if (a->n_problems)
-		fprintf(out->f, ": %zu problem%s\n", a->n_problems,
-			a->n_problems == 1 ? "" : "s");
-	else if (a->uncompared || !is_compared(a))
-		fputs(": no problem found\n", out->f);
-	else
-		fputs(": good\n", out->f);
-}
-
 static void print_lines(const struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 	char size[32], time[32];
+	struct phrases p;
 
-	for (size_t i = 0; i < a->n_problems; i++)
-		print_problem(out, &a->problems[i]);
+	for (size_t i = 0; i < a->n_problems; i++) {
+		fputs(out->color ? "\033[31m" : "", out->f);
+		rsh_printer_put(out, a->problems[i].path);
+		fputs(out->color ? "\033[0m: " : ": ", out->f);
+		rsh_printer_put(out, a->problems[i].what);
+		if (a->problems[i].record) {
+			fputs(", record ", out->f);
+			rsh_printer_put(out, a->problems[i].record);
+		}
+		if (a->problems[i].placed)
+			fprintf(out->f, ", offset %" PRIu64,
+				a->problems[i].offset);
+		fputc('\n', out->f);
+	}
 	if (r->work.options->quiet)
 		return;
 	print_notes(out, r);
@@ -230,18 +199,21 @@ static void print_lines(const struct rsh_printer *out, const struct report *r)
 		rsh_text_bytes(a->bytes, size, sizeof(size)),
 		rsh_text_seconds(rsh_work_seconds(&r->work), time,
 				 sizeof(time)));
-	print_verdict(out, r);
-}
-
-static int print_answer(const struct report *r)
-{
-	struct rsh_printer out;
-
-	rsh_printer_init(&out, r->work.options);
-	if (out.json)
-		return print_answer_json(&out, r);
-	print_lines(&out, r);
-	return 0;
+	/* The word "good" is printed only if something was compared. */
+	phrases_of(r, &p);
+	for (unsigned i = 0; i < p.n; i++)
+		fprintf(out->f, "%s%s", i ? ", " : "", p.text[i]);
+	if (r->n_written)
+		fprintf(out->f, ", a manifest of %" PRIu32 " file%s written",
+			r->n_written, plural(r->n_written));
+	if (a->n_problems)
+		fprintf(out->f, ": %zu problem%s\n", a->n_problems,
+			a->n_problems == 1 ? "" : "s");
+	else if (a->uncompared || !(a->n_by_manifest || a->n_by_plan ||
+				    a->n_by_crc || a->n_replicas))
+		fputs(": no problem found\n", out->f);
+	else
+		fputs(": good\n", out->f);
 }
 
 static void take_verified_step(struct report *r, const struct rsh_source *s)
@@ -289,16 +261,6 @@ static int verify_files(struct report *r, struct rsh_error *err)
 	rc = find_tree(dir, err);
 	return rc ? rc : rsh_verify_files(manifest, dir, &o->vfs.files.store,
 					  &control, &r->answer, err);
-}
-
-/* Verifies a directory by the manifest in it. */
-static int verify_by_own_manifest(struct report *r, struct rsh_error *err)
-{
-	const struct rsh_options *o = r->work.options;
-	const struct rsh_copy_control control = rsh_work_control(&r->work);
-
-	return rsh_verify_files(NULL, o->operands[0], &o->vfs.files.store,
-				&control, &r->answer, err);
 }
 
 static int verify_plan(struct report *r, enum rsh_verify_kind kind,
@@ -355,31 +317,6 @@ static bool is_apart(const struct report *r, const struct rsh_source *source)
 	return false;
 }
 
-/* Verifies the step that a mount takes.  With --write-manifest it also writes a
- * manifest of what the mount would show. */
-static int verify_mounted(struct report *r, struct rsh_error *err)
-{
-	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	struct rsh_vfs_view view;
-	int rc;
-
-	if (!rsh_vfs_view(r->work.vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_verified_step(r, view.source);
-	rc = rsh_verify_source(&(struct rsh_verify_source){
-				view.source, view.src,
-				verify_is_whole(r, view.source), view.names,
-			       }, &control, &r->answer, err);
-	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
-		return rc;
-	rsh_work_end_progress(&r->work);
-	r->answer.n_files = 0;
-	r->answer.bytes = 0;
-	rc = verify_plan(r, RSH_VERIFY_SOURCE, err);
-	r->n_written = rc ? 0 : r->answer.n_files;
-	return rc;
-}
-
 /* Verifies the best step without a conversion. */
 static int verify_best(struct report *r, struct rsh_error *err)
 {
@@ -430,22 +367,12 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-/* Copies the result of comparing the source's files with the manifest in it. */
-static void take_manifest(struct rsh_answer *a, const struct rsh_answer *by)
-{
-	if (!by->n_by_manifest)
-		return;
-	a->n_by_manifest = by->n_by_manifest;
-	a->n_of = by->n_of;
-	a->n_unlisted = by->n_unlisted;
-	if (by->n_by_manifest >= by->n_of)
-		a->uncompared = 0;
-}
-
 static int ask_of_source(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const enum rsh_verify_kind kind = r->kind;
+	struct rsh_copy_control control;
+	struct rsh_vfs_view view;
 	int rc;
 
 	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
@@ -457,8 +384,26 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 		rc = rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
 	if (rc)
 		return rc;
-	return kind == RSH_VERIFY_SOURCE ? verify_mounted(r, err) :
-					   verify_plan(r, kind, err);
+	if (kind != RSH_VERIFY_SOURCE)
+		return verify_plan(r, kind, err);
+	/* Verify the step that a mount takes.  With --write-manifest also write
+	 * a manifest of what the mount would show. */
+	control = rsh_work_control(&r->work);
+	if (!rsh_vfs_view(r->work.vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	take_verified_step(r, view.source);
+	rc = rsh_verify_source(&(struct rsh_verify_source){
+				view.source, view.src,
+				verify_is_whole(r, view.source), view.names,
+			       }, &control, &r->answer, err);
+	if (rc || !o->write_manifest || r->answer.n_problems)
+		return rc;
+	rsh_work_end_progress(&r->work);
+	r->answer.n_files = 0;
+	r->answer.bytes = 0;
+	rc = verify_plan(r, RSH_VERIFY_SOURCE, err);
+	r->n_written = rc ? 0 : r->answer.n_files;
+	return rc;
 }
 
 static int ask_question(struct report *r, struct rsh_error *err)
@@ -466,13 +411,17 @@ static int ask_question(struct report *r, struct rsh_error *err)
 	const struct rsh_options *o = r->work.options;
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
 	struct rsh_answer by_manifest = { 0 };
+	struct rsh_copy_control control;
 	int rc;
 
 	r->kind = kind;
 	if (kind == RSH_VERIFY_FILES)
 		return verify_files(r, err);
 	if (kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
-		rc = verify_by_own_manifest(r, err);
+		/* Verify a directory by the manifest in it. */
+		control = rsh_work_control(&r->work);
+		rc = rsh_verify_files(NULL, o->operands[0], &o->vfs.files.store,
+				      &control, &r->answer, err);
 		if (rc || r->answer.n_problems || !rsh_verify_of_source(o))
 			return rc;
 		rsh_work_end_progress(&r->work);
@@ -480,13 +429,21 @@ static int ask_question(struct report *r, struct rsh_error *err)
 		r->answer = (struct rsh_answer){ 0 };
 	}
 	rc = ask_of_source(r, err);
-	take_manifest(&r->answer, &by_manifest);
+	if (by_manifest.n_by_manifest) {
+		r->answer.n_by_manifest = by_manifest.n_by_manifest;
+		r->answer.n_of = by_manifest.n_of;
+		r->answer.n_unlisted = by_manifest.n_unlisted;
+		if (by_manifest.n_by_manifest >= by_manifest.n_of)
+			r->answer.uncompared = 0;
+	}
 	return rc;
 }
+
 enum rsh_exit rsh_verify(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct report r = { 0 };
+	struct rsh_printer out;
 	enum rsh_exit status;
 	int rc;
 
@@ -495,7 +452,10 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	rsh_work_begin(&r.work, o, "verifying");
 	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);
-	if (rc == 0 && print_answer(&r))
+	rsh_printer_init(&out, o);
+	if (rc == 0 && !out.json)
+		print_lines(&out, &r);
+	else if (rc == 0 && print_answer_json(&out, &r))
 		rc = rsh_error_nomem(&err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;

@@ -18,13 +18,12 @@
 #include "printer.h"
 #include "progress.h"
 #include "rsh/app/mounted.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
-#include "text.h"
 #include "warm.h"
 
 #define READ_BYTES ((size_t)1024 * 1024)
@@ -142,13 +141,19 @@ static int count_warm_ranks(const char *path, uint32_t *n,
 	return 0;
 }
 
-static int walk_warm_ranks(struct warm *w, struct rsh_error *err)
+static int find_files(struct warm *w, struct rsh_error *err)
 {
 	const struct rsh_options *o = w->options;
+	cleanup_free char *root = NULL;
 	cleanup_free bool *wanted = NULL;
 	uint32_t n;
-	int rc = count_warm_ranks(o->mountpoint, &n, err);
+	int rc;
 
+	if (o->n_operands < 2) {
+		root = strdup(o->mountpoint);
+		return root ? walk_mount(w, root, err) : rsh_error_nomem(err);
+	}
+	rc = count_warm_ranks(o->mountpoint, &n, err);
 	if (rc)
 		return rc;
 	if (n == 0)
@@ -162,16 +167,6 @@ static int walk_warm_ranks(struct warm *w, struct rsh_error *err)
 		if (wanted[rank])
 			rc = walk_rank(w, rank, err);
 	return rc;
-}
-
-static int find_files(struct warm *w, struct rsh_error *err)
-{
-	cleanup_free char *root = NULL;
-
-	if (w->options->n_operands > 1)
-		return walk_warm_ranks(w, err);
-	root = strdup(w->options->mountpoint);
-	return root ? walk_mount(w, root, err) : rsh_error_nomem(err);
 }
 
 /* ---- reading ---- */
@@ -259,13 +254,29 @@ static enum rsh_exit read_warm_parts(struct warm *w)
 
 /* ---- the command ---- */
 
-static enum rsh_exit report_warm(const struct warm *w, double seconds)
+static enum rsh_exit warm_up(struct warm *w)
 {
 	const struct rsh_options *o = w->options;
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_exit status = RSH_EXIT_GOOD;
+	const uint64_t start = rsh_clock_ns();
 	const struct rsh_warm_parts *p = &w->parts;
 	char bytes[32], all[32], time[32];
+	int rc = check_mount(o->mountpoint, &err);
 	struct rsh_printer out;
+	double seconds;
 
+	if (rc == 0)
+		rc = find_files(w, &err);
+	if (rc == 0)
+		rc = find_parts(w, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	if (o->contents)
+		status = read_warm_parts(w);
+	if (status != RSH_EXIT_GOOD)
+		return status;
+	seconds = rsh_clock_since(start);
 	rsh_printer_init(&out, o);
 	if (o->json)
 		return rsh_exit_of(rsh_printer_json(&out, json_pack(
@@ -284,27 +295,6 @@ static enum rsh_exit report_warm(const struct warm *w, double seconds)
 	fprintf(out.f, "%s in %s\n", o->contents ? " read" : "",
 		rsh_text_seconds(seconds, time, sizeof(time)));
 	return RSH_EXIT_GOOD;
-}
-
-static enum rsh_exit warm_up(struct warm *w)
-{
-	const struct rsh_options *o = w->options;
-	struct rsh_error err = RSH_ERROR_INIT;
-	enum rsh_exit status = RSH_EXIT_GOOD;
-	const uint64_t start = rsh_clock_ns();
-	int rc = check_mount(o->mountpoint, &err);
-
-	if (rc == 0)
-		rc = find_files(w, &err);
-	if (rc == 0)
-		rc = find_parts(w, &err);
-	if (rc)
-		return rsh_exit_failed(o, rc, &err);
-	if (o->contents)
-		status = read_warm_parts(w);
-	return status == RSH_EXIT_GOOD ?
-		       report_warm(w, rsh_clock_since(start)) :
-		       status;
 }
 
 enum rsh_exit rsh_warm(const struct rsh_options *o)

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"

@@ -38,25 +38,6 @@ static void on_alarm(int sig)
 	raise(by);
 }
 
-/* From now on SIGINT, SIGTERM and SIGHUP set `interrupted`. */
-static void catch_interrupts(void)
-{
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction action = {
-		.sa_handler = on_signal,
-		.sa_flags = SA_RESTART | (int)SA_RESETHAND,
-	}, old;
-
-	sigemptyset(&action.sa_mask);
-	signal(SIGALRM, on_alarm);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		/* A signal that nohup(1) or a shell has set to be ignored stays
-		 * ignored. */
-		if (sigaction(signals[i], NULL, &old) == 0 &&
-		    old.sa_handler != SIG_IGN)
-			sigaction(signals[i], &action, NULL);
-}
-
 /* ---- the work ---- */
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
@@ -114,7 +95,22 @@ static void progress(void *ctx, uint64_t bytes)
 
 struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 {
-	catch_interrupts();
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = {
+		.sa_handler = on_signal,
+		.sa_flags = SA_RESTART | (int)SA_RESETHAND,
+	};
+	struct sigaction old;
+
+	/* From now on SIGINT, SIGTERM and SIGHUP set `interrupted`. */
+	sigemptyset(&action.sa_mask);
+	signal(SIGALRM, on_alarm);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		/* A signal that nohup(1) or a shell has set to be ignored stays
+		 * ignored. */
+		if (sigaction(signals[i], NULL, &old) == 0 &&
+		    old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &action, NULL);
 	return (struct rsh_copy_control){
 		.stop = &interrupted,
 		.begin = begin_progress,

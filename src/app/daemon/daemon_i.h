@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/daemon_i.h has the child process that serves a mount, and the
- * parent that waits until the child serves.
+/* app/daemon/daemon_i.h has the parts of a mount: the child process that serves
+ * it and the parent that waits until the child serves, signals, the mount that
+ * a mount point already has, the tree of all steps, and the control directory.
  *
  * The child keeps the standard streams until it serves, so that the user of the
  * command sees all errors before that.  Then the child writes to a pipe, and
@@ -9,10 +10,15 @@
 #ifndef RSH_APP_DAEMON_I_H
 #define RSH_APP_DAEMON_I_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "rsh/app/exit.h"
+#include "rsh/app/mount.h"
+#include "rsh/app/options.h"
+#include "rsh/fuse/server.h"
+#include "rsh/vfs/control.h"
+#include "rsh/vfs/steps.h"
 
 struct rsh_daemon {
 	pid_t child; /* 0 in the child */
@@ -64,5 +70,79 @@ void rsh_signals_stop(struct rsh_signals *s);
 /* Unmounts, by SIGTERM to the calling thread, when all processes have closed
  * the other end of the pipe `fd`; 0 means no pipe.  Returns 0 or -errno. */
 int rsh_holder_watch(unsigned fd);
+
+/* ---- the identity of a mount ---- */
+
+/* Returns SOURCE and the options of a mount as texts.  Their order and paths do
+ * not depend on how they were written, and options that do not change what a
+ * mount shows are omitted, such as the destination of the log.  The value is
+ * from jansson; NULL: memory is out.  Paths are resolved, so the working
+ * directory must still be that of the command. */
+json_t *rsh_identity(const struct rsh_options *o);
+
+/* ---- the mount that is there ---- */
+
+enum rsh_stack {
+	RSH_STACK_FREE, /* nothing, or another mount, is there; another mount is
+			 * logged as a notice */
+	RSH_STACK_SAME, /* a mount with the same source and options is there;
+			 * this is logged */
+};
+
+/* This must be called before the mount, in the directory of the command and in
+ * a process with one thread.  It waits while another process mounts there.
+ * *lock is -1 or a descriptor; other processes wait for this one until
+ * rsh_stack_unlock() or until the process ends.  The call does not wait for a
+ * mount that hangs.  Returns 0 or -errno with a sentence, also for a mount
+ * whose daemon is gone or does not answer. */
+int rsh_stack_look(const struct rsh_options *o, enum rsh_stack *found,
+		   int *lock, struct rsh_error *err);
+/* Unlocks also for processes that have inherited the lock. */
+void rsh_stack_unlock(int lock);
+
+/* ---- the tree of all steps of a job ---- */
+
+/* It must outlive the tree. */
+struct rsh_mount_steps {
+	const struct rsh_options *options;
+	struct rsh_source_options files; /* how files of steps are read */
+};
+
+/* Returns 0 or -errno with a sentence; *out must be freed after a failure too,
+ * if it is set. */
+int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
+			 struct rsh_error *err);
+/* Makes the content of .reshardfs/steps; NULL: memory is out.  Any thread may
+ * call it. */
+json_t *rsh_mount_steps_json(const struct rsh_vfs *v);
+
+/* ---- the files of the control directory .reshardfs ---- */
+
+/* The facts do not change once the mount serves. */
+struct rsh_facts {
+	const struct rsh_options *options;
+	rsh_mount_planner *plan;
+	const struct rsh_vfs *tree; /* the virtual tree beside that directory */
+	struct rsh_store_io *io;
+	const struct rsh_server *server;
+	/* Both paths are absolute, or as they were given if they could not be
+	 * resolved. */
+	char *source, *mountpoint;
+	uint64_t cache_bytes; /* upper limit of the cache */
+	json_t *identity; /* result of rsh_identity() */
+	uint64_t begun; /* time of the start, from rsh_clock_ns() */
+};
+
+/* This must be called before the mount, because it collects what cannot be
+ * found later.  Returns 0 or -ENOMEM. */
+int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
+		   rsh_mount_planner *plan);
+void rsh_facts_clear(struct rsh_facts *f);
+/* Returns the number of plans: one for each virtual file of a conversion. */
+uint32_t rsh_facts_n_plans(const struct rsh_facts *f);
+/* This is the `make` of rsh_control_options; its context is a struct
+ * rsh_facts. */
+int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
+		   char **text);
 
 #endif

@@ -3,21 +3,18 @@
  * that file is opened. */
 #include "config.h"
 
-#include "facts_i.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon_i.h"
 #include "rsh/app/figures.h"
 #include "rsh/app/json.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/attribute.h"
-#include "stack_i.h"
-#include "step_mounts_i.h"
 
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 		   rsh_mount_planner *plan)

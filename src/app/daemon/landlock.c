@@ -45,28 +45,17 @@ struct path_rule {
 	int32_t fd;
 } __attribute__((packed));
 
-static uint64_t fs_rights(int abi)
-{
-	return FS_1 | (abi >= 2 ? FS_REFER : 0) | (abi >= 3 ? FS_TRUNCATE : 0) |
-	       (abi >= 5 ? FS_IOCTL_DEV : 0);
-}
-
-static int version(void)
-{
-	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0,
-			    ASK_VERSION);
-}
-
 int rsh_landlock_new(bool abstract, bool any_port, int *abi)
 {
 	struct handled h = { 0 };
 	size_t size = sizeof(h.fs);
 	int fd;
 
-	*abi = version();
+	*abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
 	if (*abi < 1)
 		return *abi < 0 ? -errno : -ENOSYS;
-	h.fs = fs_rights(*abi);
+	h.fs = FS_1 | (*abi >= 2 ? FS_REFER : 0) |
+	       (*abi >= 3 ? FS_TRUNCATE : 0) | (*abi >= 5 ? FS_IOCTL_DEV : 0);
 	if (*abi >= 4) {
 		h.net = any_port ? 0 : NET_TCP;
 		size = offsetof(struct handled, scoped);

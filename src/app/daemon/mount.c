@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "daemon_i.h"
-#include "facts_i.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/reading.h"
 #include "rsh/fuse/server.h"
@@ -22,8 +21,6 @@
 #include "rsh/util/secret.h"
 #include "rsh/vfs/vfs.h"
 #include "sandbox_i.h"
-#include "stack_i.h"
-#include "step_mounts_i.h"
 
 struct service {
 	const struct rsh_options *options;
@@ -296,6 +293,7 @@ static int open_tree(const struct rsh_options *o, struct service *s,
 	/* The opener finds files below SOURCE, but a step may be a source of
 	 * its own. */
 	s->steps.files.store.opener = NULL;
+	s->steps.files.store.fresh = true;
 	return rsh_mount_steps_open(&s->steps, &s->vfs, err);
 }
 

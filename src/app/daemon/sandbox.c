@@ -98,25 +98,6 @@ static void allow_read(int rules, const struct rsh_options *o)
 	}
 }
 
-static void allow_loras(int rules, const struct rsh_weights_at *w)
-{
-	for (unsigned i = 0; i < w->n_loras; i++) {
-		rsh_landlock_allow(rules, w->loras[i].directory, false);
-		allow_links(rules, w->loras[i].directory);
-	}
-}
-
-/* With --steps all the options of a step are settled when it is planned: files
- * beside config.json may belong to the model. */
-static void allow_beside_config(int rules, const struct rsh_options *o)
-{
-	const char *config = o->steps ? o->vfs.weights.config : NULL;
-	cleanup_free char *dir = config ? rsh_config_directory(config) : NULL;
-
-	if (dir)
-		rsh_landlock_allow(rules, dir, false);
-}
-
 static void allow_mapped(void *rules, const char *path)
 {
 	rsh_landlock_allow(*(const int *)rules, path, false);
@@ -160,6 +141,9 @@ static int allow_files(int rules, const struct rsh_options *o,
 	const char *indexes = o->vfs.files.index_cache;
 	const char *map = o->vfs.files.source_map;
 	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
+	const char *config = o->steps ? o->vfs.weights.config : NULL;
+	cleanup_free char *beside = config ? rsh_config_directory(config) :
+					     NULL;
 	int rc;
 
 	if (!dir)
@@ -170,8 +154,15 @@ static int allow_files(int rules, const struct rsh_options *o,
 	if (rc)
 		return rc;
 	allow_read(rules, o);
-	allow_loras(rules, &o->vfs.weights);
-	allow_beside_config(rules, o);
+	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++) {
+		rsh_landlock_allow(rules, o->vfs.weights.loras[i].directory,
+				   false);
+		allow_links(rules, o->vfs.weights.loras[i].directory);
+	}
+	/* With --steps all the options of a step are settled when it is
+	 * planned: files beside config.json may belong to the model. */
+	if (beside)
+		rsh_landlock_allow(rules, beside, false);
 	/* The cache directories are created here, because nothing can be
 	 * created beside them later. */
 	if (blocks) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/daemon/stack.c checks whether a mount point already has a mount, and
- * whether that mount has the same source and options.
+ * whether that mount has the same source and options.  To compare two mounts,
+ * it lists the options in a fixed order and with absolute paths.
  *
  * The options of a mount are read from its control directory, by a separate
  * process: a process that waits for a daemon that hangs cannot be ended by a
@@ -8,13 +9,14 @@
  */
 #include "config.h"
 
-#include "stack_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -22,9 +24,92 @@
 #include <unistd.h>
 
 #include "rsh/app/control_client.h"
+#include "rsh/app/json.h"
 #include "rsh/app/mounted.h"
+#include "rsh/app/table.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+
+/* Returns the absolute path of a value that is a path (from malloc), by the
+ * name of the value in --help.  Returns NULL for other values, which are kept,
+ * such as a word that may be given instead of a path. */
+static char *full_path(const char *arg, const char *value)
+{
+	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
+					      "MOUNTPOINT", "TREE", "OUT",
+					      "MANIFEST", "STRATEGY", "TABLE" };
+
+	if (!value || strcmp(value, "none") == 0 || strcmp(value, "off") == 0)
+		return NULL;
+	for (size_t i = 0; arg && i < sizeof(places) / sizeof(places[0]); i++)
+		if (strstr(arg, places[i]))
+			return realpath(value, NULL);
+	return NULL;
+}
+
+/* Returns 0, or -1 if memory is out. */
+static int add_line(json_t *all, const char *name, const char *value)
+{
+	cleanup_free char *text = NULL;
+
+	if (asprintf(&text, "%s%s%s", name, value ? "=" : "",
+		     value ? value : "") < 0) {
+		text = NULL;
+		return -1;
+	}
+	return json_array_append_new(all, rsh_json_text(text));
+}
+
+static int add_given(json_t *all, const struct rsh_given *given)
+{
+	cleanup_free char *full = NULL;
+	size_t n, i = 0;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	while (i < n && !(table[i].name &&
+			  strcmp(table[i].name, given->name) == 0))
+		i++;
+	if (i == n || table[i].aside)
+		return 0;
+	full = full_path(table[i].arg, given->value);
+	return add_line(all, given->name, full ? full : given->value);
+}
+
+/* Compares options by name.  Options with the same name keep their order,
+ * because it may matter. */
+static int given_by_name(const void *a, const void *b)
+{
+	const struct rsh_given *x = a, *y = b;
+	const int order = strcmp(x->name, y->name);
+
+	return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+json_t *rsh_identity(const struct rsh_options *o)
+{
+	cleanup_free struct rsh_given *given =
+		rsh_alloc_array(o->n_given, sizeof(*given));
+	cleanup_free char *source = realpath(o->vfs.source, NULL);
+	json_t *all = json_array();
+	int rc;
+
+	if (!given || !all) {
+		json_decref(all);
+		return NULL;
+	}
+	for (size_t i = 0; i < o->n_given; i++)
+		given[i] = o->given[i];
+	qsort(given, o->n_given, sizeof(*given), given_by_name);
+	rc = add_line(all, "SOURCE", source ? source : o->vfs.source);
+	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
+		rc = add_given(all, &given[i]);
+	if (rc == 0)
+		return all;
+	json_decref(all);
+	return NULL;
+}
+
+/* ---- the mount that is there ---- */
 
 #define ANSWER_MS 10000
 #define PAUSE_MS 20
@@ -62,16 +147,6 @@ static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
 	_exit(write(pipe, &a, sizeof(a)) != sizeof(a));
 }
 
-/* If the process does not end, init reaps it later. */
-static void end_asker(pid_t pid)
-{
-	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
-
-	kill(pid, SIGKILL);
-	for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0; i++)
-		nanosleep(&pause, NULL);
-}
-
 static struct answer ask_in_time(const char *path, const json_t *identity)
 {
 	struct answer a = { .code = -ETIMEDOUT };
@@ -92,8 +167,15 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 		 read(ends[0], &a, sizeof(a)) != sizeof(a))
 		a = (struct answer){ .code = -EIO };
 	close(ends[0]);
-	if (pid > 0)
-		end_asker(pid);
+	if (pid > 0) {
+		/* If the process does not end, init reaps it later. */
+		const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+
+		kill(pid, SIGKILL);
+		for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0;
+		     i++)
+			nanosleep(&pause, NULL);
+	}
 	return a;
 }
 
@@ -129,16 +211,6 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 
 /* ---- one process at a time ---- */
 
-/* The exclusive lock is on the directory that will be mounted on.  Daemons hold
- * a shared lock there (mounted.h), also some daemons whose mount was detached:
- * there is no wait for shared locks.  If the file system has no locks, there is
- * no wait. */
-static bool is_locked_by_another(int fd)
-{
-	return flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK &&
-	       flock(fd, LOCK_SH | LOCK_NB) != 0;
-}
-
 static int look_at_mountpoint(const struct rsh_options *o,
 			      const json_t *identity, enum rsh_stack *found,
 			      int *lock, struct rsh_error *err)
@@ -162,8 +234,13 @@ static int look_at_mountpoint(const struct rsh_options *o,
 		rc = covers ? judge_mounted(&m, identity, found, err) : 0;
 		if (rc || *found == RSH_STACK_SAME)
 			return rc;
+		/* The exclusive lock is on the directory that will be mounted
+		 * on.  Daemons hold a shared lock there (mounted.h), also some
+		 * daemons whose mount was detached: there is no wait for shared
+		 * locks.  If the file system has no locks, there is no wait. */
 		fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0 && is_locked_by_another(fd)) {
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 &&
+		    errno == EWOULDBLOCK && flock(fd, LOCK_SH | LOCK_NB) != 0) {
 			if (++turns > LOCK_SECONDS * 1000 / PAUSE_MS)
 				return rsh_error_set(
 					err, ETIMEDOUT, "mount point %s: "

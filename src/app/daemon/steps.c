@@ -3,7 +3,7 @@
  * with the options of a mount of it alone. */
 #include "config.h"
 
-#include "step_mounts_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -91,23 +91,6 @@ static void take_status(void *ctx, const struct rsh_step_status *status)
 	look->newest = *status->saved;
 }
 
-/* A directory without steps may be that of a job which has not saved yet, or
- * one step by mistake. */
-static int check_source(const struct rsh_mount_steps *m, struct rsh_error *err)
-{
-	const char *path = m->options->vfs.source;
-	const struct rsh_format *f;
-	int bid;
-
-	f = rsh_source_format_at(path, &m->files.store, m->files.formats, &bid);
-	if (f && bid >= RSH_BID_MODEL && f->layout != RSH_LAYOUT_GIVEN)
-		return rsh_error_set(err, EINVAL, "%s: this is one checkpoint, "
-				     "but --steps all needs the directory "
-				     "above it", path);
-	rsh_log_notice("%s: it contains no step yet", path);
-	return 0;
-}
-
 /* Options that do not fit the newest step are refused before anything is
  * mounted. */
 static int check_first_look(struct rsh_mount_steps *m, const struct rsh_vfs *v,
@@ -120,8 +103,22 @@ static int check_first_look(struct rsh_mount_steps *m, const struct rsh_vfs *v,
 
 	rsh_steps_each(v, take_status, &look, &unlisted);
 	free(unlisted);
-	if (!look.any)
-		return check_source(m, err);
+	if (!look.any) {
+		/* A directory without steps may be that of a job which has not
+		 * saved yet, or one step by mistake. */
+		const char *path = m->options->vfs.source;
+		int bid;
+		const struct rsh_format *f = rsh_source_format_at(
+			path, &m->files.store, m->files.formats, &bid);
+
+		if (f && bid >= RSH_BID_MODEL && f->layout != RSH_LAYOUT_GIVEN)
+			return rsh_error_set(err, EINVAL, "%s: this is one "
+					     "checkpoint, but --steps all "
+					     "needs the directory above it",
+					     path);
+		rsh_log_notice("%s: it contains no step yet", path);
+		return 0;
+	}
 	if (!look.shown)
 		return 0;
 	rc = rsh_options_of_step(m->options, &look.newest, &m->files.store, &o,

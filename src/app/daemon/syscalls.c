@@ -99,59 +99,51 @@ static int refuse_odd_sockets(scmp_filter_ctx f)
 	return rc;
 }
 
-/* Refuses calls depending on their arguments: sockets except those of the log
- * and of systemd, signals to other processes, input for the terminal. */
-static int refuse_some(scmp_filter_ctx f, bool internet)
-{
-	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
-	int rc = internet ? refuse_odd_sockets(f) :
-		 seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-				  SCMP_SYS(socket), 1,
-				  SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
-
-	if (rc == 0)
-		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-				      SCMP_SYS(tgkill), 1,
-				      SCMP_A0_32(SCMP_CMP_NE,
-						 (uint32_t)getpid()));
-	for (int i = 0; i < 2 && rc == 0; i++)
-		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-				      SCMP_SYS(ioctl), 1,
-				      SCMP_A1_32(SCMP_CMP_EQ,
-						 (uint32_t)words[i]));
-	return rc;
-}
-
-/* A filter cannot read the arguments of clone3, so clone3 is refused; libc then
- * calls clone. */
-static int refuse_namespaces(scmp_filter_ctx f)
+int rsh_syscalls_refuse(bool internet)
 {
 	static const unsigned flags[] = {
 		CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET,
 		CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP,
 	};
-	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3),
-				  0);
+	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
 
-	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && rc == 0; i++)
-		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone),
-				      1, SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i],
-						 flags[i]));
-	return rc;
-}
-
-int rsh_syscalls_refuse(bool internet)
-{
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
 	int rc;
 
 	if (!f)
 		return -ENOMEM;
 	rc = refuse_all(f);
-	if (rc == 0)
-		rc = refuse_some(f, internet);
-	if (rc == 0)
-		rc = refuse_namespaces(f);
+	if (rc == 0) {
+		/* Refuse calls depending on their arguments: sockets except
+		 * those of the log and of systemd, signals to other processes,
+		 * input for the terminal. */
+		rc = internet ? refuse_odd_sockets(f) :
+			 seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+					  SCMP_SYS(socket), 1,
+					  SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
+		if (rc == 0)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+					      SCMP_SYS(tgkill), 1,
+					      SCMP_A0_32(SCMP_CMP_NE,
+							 (uint32_t)getpid()));
+		for (int i = 0; i < 2 && rc == 0; i++)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+					      SCMP_SYS(ioctl), 1,
+					      SCMP_A1_32(SCMP_CMP_EQ,
+							 (uint32_t)words[i]));
+	}
+	if (rc == 0) {
+		/* A filter cannot read the arguments of clone3, so clone3 is
+		 * refused; libc then calls clone. */
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS),
+				      SCMP_SYS(clone3), 0);
+		for (size_t i = 0;
+		     i < sizeof(flags) / sizeof(flags[0]) && rc == 0; i++)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+					      SCMP_SYS(clone), 1,
+					      SCMP_A0(SCMP_CMP_MASKED_EQ,
+						      flags[i], flags[i]));
+	}
 	if (rc == 0)
 		rc = seccomp_load(f);
 	seccomp_release(f);

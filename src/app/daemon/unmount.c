@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/daemon/unmount.c unmounts with umount2(2) as root and with fusermount3
- * otherwise, and waits until the daemon's lock on the directory is gone. */
+ * otherwise, and waits until the daemon's lock on the directory is gone.  By
+ * force it aborts the connection of the mount and ends its daemon. */
 #include "config.h"
 
 #include "rsh/app/mounted.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -46,21 +52,6 @@ static void read_complaint(int fd, char *text, size_t size)
 		memmove(text, colon + 2, strlen(colon + 2) + 1);
 }
 
-static void exec_fusermount(const char *path, bool lazy, int out)
-{
-	/* LC_ALL is set because the program searches the messages. */
-	setenv("LC_ALL", "C", 1);
-	dup2(out, STDERR_FILENO);
-	if (lazy)
-		execlp("fusermount3", "fusermount3", "-u", "-z", "--", path,
-		       (char *)NULL);
-	else
-		execlp("fusermount3", "fusermount3", "-u", "--", path,
-		       (char *)NULL);
-	dprintf(STDERR_FILENO, "fusermount3: %s\n", strerror(errno));
-	_exit(1);
-}
-
 static int in_use(const char *path, struct rsh_error *err)
 {
 	return rsh_error_set(err, EBUSY, "%s: in use; --lazy detaches it and "
@@ -77,8 +68,19 @@ static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
 	if (pipe2(ends, O_CLOEXEC))
 		return rsh_error_set(err, errno, "%s", strerror(errno));
 	pid = fork();
-	if (pid == 0)
-		exec_fusermount(path, lazy, ends[1]);
+	if (pid == 0) {
+		/* LC_ALL is set because the program searches the messages. */
+		setenv("LC_ALL", "C", 1);
+		dup2(ends[1], STDERR_FILENO);
+		if (lazy)
+			execlp("fusermount3", "fusermount3", "-u", "-z", "--",
+			       path, (char *)NULL);
+		else
+			execlp("fusermount3", "fusermount3", "-u", "--", path,
+			       (char *)NULL);
+		dprintf(STDERR_FILENO, "fusermount3: %s\n", strerror(errno));
+		_exit(1);
+	}
 	close(ends[1]);
 	if (pid > 0)
 		read_complaint(ends[0], complaint, sizeof(complaint));
@@ -140,4 +142,156 @@ bool rsh_unmount_wait(const char *path, unsigned seconds)
 		nanosleep(&pause, NULL);
 	}
 	return daemon_is_gone(path);
+}
+
+/* ---- by force ----
+ *
+ * The kernel aborts a FUSE connection if the user has the rights: every request
+ * then fails with ECONNABORTED, and the daemon ends because it can read no more
+ * requests.  The other steps are for a daemon that does not end, or whose
+ * connection could not be aborted.  The daemon is the process that holds the
+ * lock on the directory (mounted.h).
+ */
+
+/* A daemon ends without its blocked threads after a few of these seconds. */
+#define PATIENCE_SECONDS 10
+#define KILLED_SECONDS 5
+
+/* ---- the connection ---- */
+
+/* Returns 0 or -errno; *aborted is true if all waiting requests were
+ * aborted. */
+static int detach(const char *path, bool *aborted, struct rsh_error *err)
+{
+	cleanup_fd int fd = -1;
+	struct statx st;
+	char abort[64];
+	bool known;
+	int rc;
+
+	*aborted = umount2(path, MNT_FORCE | MNT_DETACH |
+			   UMOUNT_NOFOLLOW) == 0;
+	if (*aborted)
+		return 0;
+	/* The number of the connection is the minor number of the mount's
+	 * device.  The kernel returns it without a request to the daemon. */
+	known = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
+		      AT_NO_AUTOMOUNT, 0, &st) == 0;
+	rc = rsh_unmount(path, true, err);
+	if (rc || !known)
+		return rc;
+	/* The user that mounted has the right to do this; root may not have
+	 * it. */
+	snprintf(abort, sizeof(abort), "/sys/fs/fuse/connections/%u/abort",
+		 st.stx_dev_minor);
+	fd = open(abort, O_WRONLY | O_CLOEXEC);
+	*aborted = fd >= 0 && write(fd, "1", 1) == 1;
+	return 0;
+}
+
+/* ---- the daemon ---- */
+
+static bool is_called_reshardfs(pid_t pid)
+{
+	char path[64], name[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (!fgets(name, sizeof(name), f))
+		*name = '\0';
+	fclose(f);
+	name[strcspn(name, "\n")] = '\0';
+	return strcmp(name, "reshardfs") == 0;
+}
+
+/* A process in another mount namespace may hold a lock on the same directory
+ * because it has mounted there.  Such a process is not the daemon. */
+static bool shares_our_tree(pid_t pid)
+{
+	char path[64];
+	struct stat ours, theirs;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
+	if (stat("/proc/self/ns/mnt", &ours) != 0 || stat(path, &theirs) != 0)
+		return geteuid() != 0; /* a user may not read it */
+	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+/* Returns a pidfd of the process that holds the lock on the directory.  Returns
+ * -1 if there is none, or if more than one process may be it.  Devices are not
+ * compared, because /proc/locks has other numbers than stat(2) for some file
+ * systems. */
+static int open_daemon(const char *path)
+{
+	cleanup_free char *line = NULL;
+	int found = -1, pid;
+	struct stat st;
+	size_t cap = 0;
+	uint64_t inode;
+	unsigned n = 0;
+	FILE *f;
+
+	if (stat(path, &st) != 0)
+		return -1;
+	f = fopen("/proc/locks", "re");
+	if (!f)
+		return -1;
+	while (getline(&line, &cap, f) > 0) {
+		int fd = -1;
+
+		/* The lock is a shared flock. */
+		if (sscanf(line, "%*s FLOCK %*s READ %d %*x:%*x:%" SCNu64, &pid,
+			   &inode) == 2 && pid > 0 && inode == st.st_ino)
+			fd = rsh_pidfd_open(pid);
+		if (fd < 0)
+			continue;
+		if (is_called_reshardfs(pid) && shares_our_tree(pid) &&
+		    n++ == 0)
+			found = fd;
+		else
+			close(fd);
+	}
+	fclose(f);
+	if (n > 1) {
+		close(found);
+		return -1;
+	}
+	return found;
+}
+
+static bool ends_after(const char *path, int daemon, int signal,
+		       unsigned seconds)
+{
+	if (signal && rsh_pidfd_send_signal(daemon, signal) != 0)
+		rsh_log_debug("%s: cannot send signal %d to the daemon: %s",
+			      path, signal, strerror(errno));
+	return rsh_unmount_wait(path, seconds);
+}
+
+int rsh_unmount_force(const char *path, struct rsh_error *err)
+{
+	cleanup_fd int daemon = -1;
+	bool aborted;
+	int rc = detach(path, &aborted, err);
+
+	if (rc)
+		return rc;
+	daemon = open_daemon(path);
+	if (daemon < 0) {
+		if (rsh_unmount_wait(path, aborted ? PATIENCE_SECONDS : 0))
+			return 0;
+		return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its "
+				     "daemon has not ended and could not be "
+				     "identified", path);
+	}
+	if (ends_after(path, daemon, aborted ? 0 : SIGTERM, PATIENCE_SECONDS) ||
+	    ends_after(path, daemon, SIGKILL, KILLED_SECONDS))
+		return 0;
+	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon, "
+			     "killed %d seconds ago, has not ended: it waits "
+			     "for its source", path,
+			     KILLED_SECONDS);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "rsh/app/commands.h"
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"
 #include "rsh/source/source.h"
@@ -43,22 +43,6 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--%s \"%s\": \"{rank}\", "
 				     "the placeholder of the rank number, is "
 				     "missing", dir ? "rank-dir" : "file", value);
-	return 0;
-}
-
-/* The compatible mode must write the converter's bytes, so it is refused
- * together with options that the converter does not have. */
-static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
-{
-	const struct rsh_plan_options *p = &v->plan;
-
-	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
-			  v->only || v->drop ||
-			  p->unlisted != RSH_UNLISTED_COPY))
-		return rsh_error_set(err, EINVAL, "--compat=mindspore cannot "
-				     "be used with --unlisted, --only, "
-				     "--drop, --rename, --cast or "
-				     "--remove-redundancy");
 	return 0;
 }
 
@@ -202,6 +186,7 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 	const struct rsh_vfs_config *v = &o->vfs;
 	int rc = rsh_check_weights(o, err);
 	char hint[512];
+	const struct rsh_plan_options *p = &v->plan;
 
 	if (rc == 0 && o->format && o->format->layout == RSH_LAYOUT_WHOLE)
 		rc = check_settle_whole(o, err);
@@ -230,9 +215,16 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors), or "
 				     "--dst-mesh");
-	rc = check_compat(v, err);
-	if (rc == 0)
-		rc = check_output(v, err);
+	/* The compatible mode must write the converter's bytes, so it is
+	 * refused together with options that the converter does not have. */
+	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
+			  v->only || v->drop ||
+			  p->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore cannot "
+				     "be used with --unlisted, --only, "
+				     "--drop, --rename, --cast or "
+				     "--remove-redundancy");
+	rc = check_output(v, err);
 	return rc ? rc : rsh_check_files(o, err);
 }
 
@@ -240,21 +232,6 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	check_look(o);
 	return check_conversion(o, err);
-}
-
-/* Options of a conversion have no effect with --resume, so they are refused. */
-static int check_resume(const struct rsh_options *o, struct rsh_error *err)
-{
-	const char *bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
-			  "select mindspore" : NULL;
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
-
-	for (size_t i = 0; i < n; i++)
-		if (table[i].converts && rsh_option_given(o, table[i].name))
-			bad = table[i].name;
-	return bad ? rsh_error_set(err, EINVAL, "--%s cannot be used with "
-				   "--resume, which converts nothing", bad) : 0;
 }
 
 /* These choose one step, or need one. */
@@ -279,7 +256,9 @@ static int check_steps(const struct rsh_options *o, struct rsh_error *err)
 				     "no steps", o->vfs.source);
 	if (o->io_mode == RSH_IO_PASSTHROUGH)
 		return rsh_error_set(err, EINVAL, "--io-mode passthrough "
-				     "cannot be used with --steps all");
+				     "cannot be used with --steps all: the "
+				     "kernel does not notice that a job "
+				     "overwrites a file");
 	return rsh_check_files(o, err);
 }
 
@@ -346,6 +325,9 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;
+	const char *bad;
+	size_t n;
+	const struct rsh_option *table;
 
 	/* A daemon leaves its working directory, and other programs read the
 	 * table of mounts in other directories, so the path is made
@@ -366,7 +348,18 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	if (o->steps_interval)
 		return rsh_error_set(err, EINVAL, "--steps-interval needs "
 				     "--steps all");
-	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
+	if (!o->resume)
+		return rsh_check_conversion(o, err);
+	/* Options of a conversion have no effect with --resume, so they are
+	 * refused. */
+	bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
+			  "select mindspore" : NULL;
+	table = rsh_option_table(&n);
+	for (size_t i = 0; i < n; i++)
+		if (table[i].converts && rsh_option_given(o, table[i].name))
+			bad = table[i].name;
+	return bad ? rsh_error_set(err, EINVAL, "--%s cannot be used with "
+				   "--resume, which converts nothing", bad) : 0;
 }
 
 int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)

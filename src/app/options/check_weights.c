@@ -35,18 +35,6 @@ static bool source_is_sharded(const struct rsh_options *o)
 		o->format->words == RSH_WORDS_MINDSPORE);
 }
 
-/* If neither the side nor the format is given, the names of a whole model will
- * decide in which form it is shown. */
-static void check_whole_model(struct rsh_options *o)
-{
-	struct rsh_vfs_config *v = &o->vfs;
-
-	v->weights.follows = !v->weights.from &&
-		o->format && o->format->words == RSH_WORDS_EITHER &&
-		!rsh_option_given(o, "format") &&
-		!(v->src.from && v->dst.from) ? rsh_output_of_models() : NULL;
-}
-
 static int check_sides(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -60,7 +48,12 @@ static int check_sides(struct rsh_options *o, struct rsh_error *err)
 		w->from = FROM_MINDSPORE;
 	if (!w->from && v->dst.from == RSH_FROM_FILE)
 		w->from = FROM_HF;
-	check_whole_model(o);
+	/* If neither the side nor the format is given, the names of a whole
+	 * model will decide in which form it is shown. */
+	w->follows = !w->from && o->format &&
+		o->format->words == RSH_WORDS_EITHER &&
+		!rsh_option_given(o, "format") &&
+		!(v->src.from && v->dst.from) ? rsh_output_of_models() : NULL;
 	if (w->from == FROM_HF && v->src.from == RSH_FROM_FILE)
 		return rsh_error_set(err, EINVAL, "SOURCE has Hugging Face's "
 				     "names, but a strategy has MindSpore's: "

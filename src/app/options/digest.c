@@ -3,7 +3,7 @@
  * conversion, as marked in the table of options. */
 #include "config.h"
 
-#include "rsh/app/digest.h"
+#include "rsh/app/options.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * error of a command that failed. */
 #include "config.h"
 
-#include "rsh/app/exit.h"
+#include "rsh/app/options.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* app/options/line.c writes command lines that can be pasted into a shell. */
 #include "config.h"
 
-#include "rsh/app/line.h"
+#include "rsh/app/options.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -75,13 +75,18 @@ static const struct rsh_option *line_find(const char *name,
 	return NULL;
 }
 
-static int line_put(FILE *to, const struct rsh_options *o,
-		    const struct rsh_command *command,
-		    const char *const *operands)
+char *rsh_options_line(const struct rsh_options *o,
+		       const struct rsh_command *command,
+		       const char *const *operands)
 {
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
 	bool dash = false;
 	int rc = 0;
 
+	if (!to)
+		return NULL;
 	fprintf(to, "reshardfs %s", command->name);
 	for (size_t i = 0; i < o->n_given; i++) {
 		const struct rsh_option *def =
@@ -98,21 +103,6 @@ static int line_put(FILE *to, const struct rsh_options *o,
 		fputc(' ', to);
 		rc |= line_word(to, operands[i]);
 	}
-	return rc;
-}
-
-char *rsh_options_line(const struct rsh_options *o,
-		       const struct rsh_command *command,
-		       const char *const *operands)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	int rc;
-
-	if (!to)
-		return NULL;
-	rc = line_put(to, o, command, operands);
 	if (fclose(to) == 0 && rc == 0)
 		return text;
 	free(text);
@@ -168,30 +158,27 @@ static char *line_swapped(const struct rsh_options *o)
 	return rsh_options_line(o, o->command, operands);
 }
 
-/* Returns whether the operand is a file that the command reads by itself, so
- * that another SOURCE is not the correction. */
-static bool line_is_of_file(const struct rsh_options *o)
-{
-	return rsh_is_file(o->operands[0]) &&
-	       (o->command->id == RSH_COMMAND_VERIFY ||
-		(o->command->id == RSH_COMMAND_LS &&
-		 rsh_file_type_of(o->operands[0]) != RSH_FILE_OTHER));
-}
-
 char *rsh_options_meant(const struct rsh_options *o)
 {
 	const struct rsh_source_options *f = &o->vfs.files;
 	const struct rsh_format *format;
 	char *source, *line = NULL;
 
+	/* If the operand is a file that the command reads by itself, another
+	 * SOURCE is not the correction. */
 	if (!o->operands || o->n_operands == 0 || !o->vfs.source ||
 	    f->rank_dir || f->file || f->source_map ||
 	    o->command->operands[0] == NULL ||
-	    !strstr(o->command->operands[0], "SOURCE") || line_is_of_file(o))
+	    !strstr(o->command->operands[0], "SOURCE") ||
+	    (rsh_is_file(o->operands[0]) &&
+	     (o->command->id == RSH_COMMAND_VERIFY ||
+	      (o->command->id == RSH_COMMAND_LS &&
+	       rsh_file_type_of(o->operands[0]) != RSH_FILE_OTHER))))
 		return NULL;
 	if (o->command->id == RSH_COMMAND_MOUNT && o->n_operands == 2)
 		line = line_swapped(o);
-	if (line)
+	/* One step is no SOURCE of all steps. */
+	if (line || o->steps)
 		return line;
 	source = rsh_source_meant(o->operands[0], &f->store, rsh_formats,
 				  &format);

@@ -23,26 +23,6 @@ static const struct rsh_option *find_listed(const struct rsh_command *command,
 	return NULL;
 }
 
-static int refuse_listed(const struct rsh_command *command, const char *dash_o,
-			 const char *given, size_t n, struct rsh_error *err)
-{
-	size_t n_options;
-	const struct rsh_option *table = rsh_option_table(&n_options);
-	char text[RSH_SUGGESTION_BYTES];
-	struct rsh_suggestion guess;
-
-	rsh_suggestion_begin(&guess, given, n);
-	for (size_t i = 0; i < n_options; i++)
-		if (rsh_option_is_of(&table[i], command) && table[i].name)
-			rsh_suggestion_offer(&guess, table[i].name);
-	rsh_suggestion_put(&guess, dash_o, text);
-	/* Names in lists are usually written with '_'. */
-	for (char *c = strrchr(text, ' '); c && *c; c++)
-		*c = *c == '-' ? '_' : *c;
-	return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s", dash_o,
-			     (int)n, given, text);
-}
-
 static int apply_listed(struct rsh_options *o, char *given,
 			struct rsh_error *err)
 {
@@ -54,8 +34,24 @@ static int apply_listed(struct rsh_options *o, char *given,
 
 	if (value)
 		value++;
-	if (!def)
-		return refuse_listed(o->command, dash_o, given, n, err);
+	if (!def) {
+		size_t n_options;
+		const struct rsh_option *table = rsh_option_table(&n_options);
+		char text[RSH_SUGGESTION_BYTES];
+		struct rsh_suggestion guess;
+
+		rsh_suggestion_begin(&guess, given, n);
+		for (size_t i = 0; i < n_options; i++)
+			if (rsh_option_is_of(&table[i], o->command) &&
+			    table[i].name)
+				rsh_suggestion_offer(&guess, table[i].name);
+		rsh_suggestion_put(&guess, dash_o, text);
+		/* Names in lists are usually written with '_'. */
+		for (char *c = strrchr(text, ' '); c && *c; c++)
+			*c = *c == '-' ? '_' : *c;
+		return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s",
+				     dash_o, (int)n, given, text);
+	}
 	if (def->arg && !value)
 		return rsh_error_set(err, EINVAL, "%s%s needs a value (%s)",
 				     dash_o, given, def->arg);
@@ -82,23 +78,13 @@ static char *next_listed(char **list)
 	return start;
 }
 
-static int take_list(struct rsh_options *o, const char *value,
-		     struct rsh_error *err)
-{
-	char *list = rsh_options_keep(o, value), *one;
-	int rc = 0;
-
-	if (!list)
-		return rsh_error_nomem(err);
-	while (rc == 0 && (one = next_listed(&list)))
-		if (*one)
-			rc = apply_listed(o, one, err);
-	return rc;
-}
-
 int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
+	char *list;
+	char *one;
+	int rc = 0;
+
 	/* -o itself is not recorded as given; the options in its list are. */
 	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
 				  sizeof(*o->given)))
@@ -109,8 +95,15 @@ int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 		};
 		o->n_given++;
 	}
-	return def->set ? def->set(o, def, value, err) :
-			  take_list(o, value, err);
+	if (def->set)
+		return def->set(o, def, value, err);
+	list = rsh_options_keep(o, value);
+	if (!list)
+		return rsh_error_nomem(err);
+	while (rc == 0 && (one = next_listed(&list)))
+		if (*one)
+			rc = apply_listed(o, one, err);
+	return rc;
 }
 
 int rsh_options_set(struct rsh_options *o, const char *given,

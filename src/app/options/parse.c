@@ -10,8 +10,111 @@
 #include <unistd.h>
 
 #include "rsh/app/commands.h"
+#include "rsh/app/table.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/suggestion.h"
 #include "set_i.h"
+
+/* Lists the options of the command that begin with the word, as "--a, --b or
+ * --c"; returns their number. */
+static unsigned list_begun(const struct rsh_command *command, const char *word,
+			   size_t length, char *text, size_t size)
+{
+	size_t n, at = 0;
+	const struct rsh_option *table = rsh_option_table(&n), *last = NULL;
+	unsigned count = 0;
+
+	for (size_t i = 0; i < n && at < size; i++) {
+		const struct rsh_option *def = &table[i];
+
+		if (!rsh_option_is_of(def, command) || def->bare ||
+		    !def->name ||
+		    !rsh_suggestion_begins(def->name, word, length))
+			continue;
+		if (last)
+			at += (size_t)snprintf(text + at, size - at, "%s--%s",
+					       count > 1 ? ", " : "",
+					       last->name);
+		last = def;
+		count++;
+	}
+	if (last && at < size)
+		snprintf(text + at, size - at, "%s--%s",
+			 count > 1 ? " or " : "", last->name);
+	return count;
+}
+
+/* Lists the commands that have the option of that name, as "ls and plan". */
+static unsigned list_owners(const char *word, size_t length, char *text,
+			    size_t size)
+{
+	size_t n, n_commands, at = 0;
+	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_command *commands = rsh_command_table(&n_commands);
+	unsigned in = 0, count = 0, all;
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].name && !table[i].bare &&
+		    rsh_suggestion_same(table[i].name, word, length))
+			in |= table[i].commands;
+	for (size_t i = 0; i < n_commands; i++)
+		count += (in & RSH_IN(commands[i].id)) != 0;
+	all = count;
+	for (size_t i = 0; i < n_commands && at < size; i++)
+		if (in & RSH_IN(commands[i].id)) {
+			at += (size_t)snprintf(text + at, size - at, "%s%s",
+					       commands[i].name, --count > 1 ?
+					       ", " : count ? " and " : "");
+		}
+	return all;
+}
+
+static int unknown_long(const struct rsh_command *command, const char *word,
+		     bool before, struct rsh_error *err)
+{
+	const size_t length = strcspn(word, "=");
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+	char text[RSH_SUGGESTION_BYTES], names[256] = "";
+	struct rsh_suggestion guess;
+
+	if (list_begun(command, word, length, names, sizeof(names)) > 1)
+		return rsh_error_set(err, EINVAL, "option --%.*s is "
+				     "ambiguous: %s",
+				     (int)length, word, names);
+	if (list_owners(word, length, names, sizeof(names)))
+		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
+				     "it is an option of %s%s", command->name,
+				     (int)length, word, names,
+				     before ? ", to be given after the "
+					      "command" :
+				     "");
+	rsh_suggestion_begin(&guess, word, length);
+	for (size_t i = 0; i < n; i++)
+		if (rsh_option_is_of(&table[i], command) && table[i].name)
+			rsh_suggestion_offer(&guess, table[i].name);
+	rsh_suggestion_put(&guess,
+			   guess.best && strchr(guess.best, '_') ? "-o " : "--",
+			   text);
+	return rsh_error_set(err, EINVAL, "unknown option --%.*s%s",
+			     (int)length, word, text);
+}
+
+/* The word may be a long option with only one hyphen. */
+static int unknown_letter(const struct rsh_command *command, const char *word,
+		       int letter, struct rsh_error *err)
+{
+	char names[256] = "";
+
+	if (strlen(word) > 2 && word[0] == '-' && word[1] != '-' &&
+	    list_begun(command, word + 1, strcspn(word + 1, "="), names,
+		       sizeof(names)))
+		return rsh_error_set(err, EINVAL, "unknown option %s (did you "
+				     "mean %s?)", word, names);
+	return rsh_error_set(err, EINVAL, "unknown option -%c", letter);
+}
+
+/* ---- parsing ---- */
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
@@ -101,7 +204,7 @@ static int bad_option(const struct rsh_options *o, int c, char **argv,
 				     def->name);
 	/* getopt increments optind only after the last letter of a word. */
 	if (optopt)
-		return rsh_unknown_letter(o->command, next && next[0] == '-' &&
+		return unknown_letter(o->command, next && next[0] == '-' &&
 					  next[1] != '-' &&
 					  strchr(next, optopt) ? next : word,
 					  optopt, err);
@@ -109,7 +212,7 @@ static int bad_option(const struct rsh_options *o, int c, char **argv,
 	 * commands have. */
 	for (char **at = argv + optind; o->unnamed && *at; at++)
 		before |= rsh_command_find(*at) != NULL;
-	return rsh_unknown_long(o->command, word + 2, before, err);
+	return unknown_long(o->command, word + 2, before, err);
 }
 
 static bool wants_no_command(const struct rsh_options *o)
@@ -216,41 +319,6 @@ static int common_option(char *const *argv)
 	return 0;
 }
 
-/* Moves the command's name in front of options that all commands have, and
- * returns the first word that is not such an option; NULL if there is none. */
-static const char *first_word(int argc, char **argv)
-{
-	int at = 1, words;
-	char *word;
-
-	while (at < argc && (words = common_option(argv + at)))
-		at += words;
-	word = at < argc ? argv[at] : NULL;
-	if (word && rsh_command_find(word)) {
-		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
-		argv[1] = word;
-	}
-	return word;
-}
-
-/* Removes the command's name from argv, because getopt skips argv[0] as the
- * program's name. */
-static void take_command(int *argc, char ***argv, struct rsh_options *o)
-{
-	size_t n;
-
-	o->command = *argc > 1 ? rsh_command_find((*argv)[1]) : NULL;
-	o->unnamed = !o->command;
-	if (o->unnamed) {
-		o->command = rsh_command_table(&n);
-	} else {
-		(*argc)--;
-		(*argv)++;
-	}
-	if (*argc > 1)
-		o->form = rsh_command_form(o->command, (*argv)[1]);
-}
-
 static int parse_command(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -273,13 +341,33 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
-	const char *word = first_word(argc, argv);
-	char guess[RSH_SUGGESTION_BYTES];
+	char *word, guess[RSH_SUGGESTION_BYTES];
 	cleanup_free char *why = NULL;
-	int rc;
+	int rc, at = 1, words;
+	size_t n;
 
+	/* Options that all commands have may come before the command's name,
+	 * which is moved to the front. */
+	while (at < argc && (words = common_option(argv + at)))
+		at += words;
+	word = at < argc ? argv[at] : NULL;
+	if (word && rsh_command_find(word)) {
+		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+		argv[1] = word;
+	}
 	rsh_options_init(o);
-	take_command(&argc, &argv, o);
+	/* Remove the command's name from argv, because getopt skips argv[0] as
+	 * the program's name. */
+	o->command = argc > 1 ? rsh_command_find(argv[1]) : NULL;
+	o->unnamed = !o->command;
+	if (o->unnamed) {
+		o->command = rsh_command_table(&n);
+	} else {
+		argc--;
+		argv++;
+	}
+	if (argc > 1)
+		o->form = rsh_command_form(o->command, argv[1]);
 	rc = parse_command(argc, argv, o, err);
 	if (!o->unnamed || !word || !*word || *word == '-' ||
 	    strchr(word, '/') || access(word, F_OK) == 0)

@@ -3,7 +3,7 @@
  * them. */
 #include "config.h"
 
-#include "rsh/app/ranks.h"
+#include "rsh/app/options.h"
 
 #include <errno.h>
 #include <stdlib.h>

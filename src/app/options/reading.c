@@ -26,34 +26,6 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 				largest + largest / 4 + LOADER_BYTES, all);
 }
 
-/* A block that was prefetched is in memory when it is read, but it was read
- * from disk or loaded before.  So it is not counted as found in memory. */
-static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c,
-		      bool servers)
-{
-	const uint64_t memory = c->hits_plain -
-				rsh_min_u64(c->hits_plain, c->prefetched);
-
-	rsh_log(level, "cache: %" PRIu64 " blocks found in memory, %" PRIu64
-		" on disk, %" PRIu64 " loads, %" PRIu64 " blocks waited for; %"
-		PRIu64 " MiB of memory at most", memory,
-		c->hits_disk + c->prefetched_disk, c->loads, c->waits,
-		c->memory_peak / MIB);
-	if (c->packed)
-		rsh_log(level, "cache: %" PRIu64 " MiB compressed to "
-			"%" PRIu64 " MiB, %" PRIu64 " MiB not compressible",
-			c->packed_from / MIB, c->packed_to / MIB,
-			c->left_bytes / MIB);
-	if (servers)
-		rsh_log(level, "cache servers: %" PRIu64 " blocks found, "
-			"%" PRIu64 " MiB stored, %" PRIu64 " blocks waited "
-			"for, %" PRIu64 " waits timed out, %" PRIu64 " "
-			"requests failed, %" PRIu64 " values were rejected",
-			c->hits_shared + c->prefetched_shared,
-			c->shared_written_bytes / MIB, c->shared_waits,
-			c->shared_late, c->shared_errors, c->shared_rejected);
-}
-
 void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
 		     const struct rsh_stream_stats *streams)
 {
@@ -68,6 +40,40 @@ void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
 	rsh_store_io_stats_get(io, &s);
 	rsh_log(level, "%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
 		" failed", s.bytes / MIB, s.reads, s.failed);
-	if (s.cached)
-		log_cache(level, &s.cache, s.has_servers);
+	if (s.cached) {
+		/* A block that was prefetched is in memory when it is read, but
+		 * it was read from disk or loaded before.  So it is not counted
+		 * as found in memory. */
+		const uint64_t memory =
+			s.cache.hits_plain -
+			rsh_min_u64(s.cache.hits_plain, s.cache.prefetched);
+
+		rsh_log(level,
+			"cache: %" PRIu64 " blocks found in memory, %" PRIu64
+			" on disk, %" PRIu64 " loads, %" PRIu64
+			" blocks waited for; %" PRIu64 " MiB of memory at most",
+			memory, s.cache.hits_disk + s.cache.prefetched_disk,
+			s.cache.loads, s.cache.waits,
+			s.cache.memory_peak / MIB);
+		if (s.cache.packed)
+			rsh_log(level,
+				"cache: %" PRIu64 " MiB compressed to "
+				"%" PRIu64 " MiB, %" PRIu64
+				" MiB not compressible",
+				s.cache.packed_from / MIB,
+				s.cache.packed_to / MIB,
+				s.cache.left_bytes / MIB);
+		if (s.has_servers)
+			rsh_log(level,
+				"cache servers: %" PRIu64 " blocks found, "
+				"%" PRIu64 " MiB stored, %" PRIu64
+				" blocks waited "
+				"for, %" PRIu64 " waits timed out, %" PRIu64 " "
+				"requests failed, %" PRIu64
+				" values were rejected",
+				s.cache.hits_shared + s.cache.prefetched_shared,
+				s.cache.shared_written_bytes / MIB,
+				s.cache.shared_waits, s.cache.shared_late,
+				s.cache.shared_errors, s.cache.shared_rejected);
+	}
 }

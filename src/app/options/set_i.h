@@ -41,15 +41,4 @@ rsh_option_setter rsh_refuse_rw;
 /* Writes the words "a|b|c" as "a, b or c". */
 void rsh_words_put(char *to, size_t size, const char *words);
 
-/* ---- options that a command does not have (unknown.c) ---- */
-
-/* Sets the error for --word, which may be ambiguous or an option of another
- * command; `before` says that it is before the name of a command.  Returns
- * -EINVAL. */
-int rsh_unknown_long(const struct rsh_command *command, const char *word,
-		     bool before, struct rsh_error *err);
-/* Sets the error for a letter in `word`, such as "-xyz".  Returns -EINVAL. */
-int rsh_unknown_letter(const struct rsh_command *command, const char *word,
-		       int letter, struct rsh_error *err);
-
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/app/digest.h"
+#include "rsh/app/options.h"
 #include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"

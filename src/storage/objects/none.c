@@ -59,10 +59,11 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
-int rsh_objects_list_single(struct rsh_objects *o,
+int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 			    struct rsh_objects_listing *out,
 			    struct rsh_error *err)
 {
+	(void)name;
 	return rsh_objects_list(o, NULL, out, err);
 }
 

@@ -48,6 +48,7 @@ struct rsh_files {
 	atomic_uint_fast64_t search_after; /* no search for the root begins
 					    * before this */
 	bool follow_outside;
+	bool fresh; /* files_refresh() is needed */
 	const struct rsh_store_opener *opener;
 };
 
@@ -62,6 +63,7 @@ struct open_file {
 struct open_dir {
 	struct rsh_dir base;
 	DIR *dir;
+	bool fresh; /* as in the medium */
 };
 
 static const struct rsh_files *files_of(const struct rsh_medium *m)
@@ -75,6 +77,16 @@ static int handle_fd(const struct rsh_handle *h)
 }
 
 static const struct rsh_medium_ops files_ops;
+
+/* Has the kernel ask the server for attributes, which the next call uses. */
+static void files_refresh(bool fresh, int fd, const char *name)
+{
+	struct statx unused;
+
+	if (fresh)
+		statx(fd, name, AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+		      STATX_BASIC_STATS, &unused);
+}
 
 /* ---- access rights and links ----
  *
@@ -376,6 +388,7 @@ int rsh_files_compare(const struct rsh_store_identity *id, int fd, bool anew)
 static int file_compare(const struct rsh_handle *h,
 			const struct rsh_store_identity *id, bool anew)
 {
+	files_refresh(files_of(h->medium)->fresh, handle_fd(h), "");
 	return rsh_files_compare(id, handle_fd(h), anew);
 }
 
@@ -493,10 +506,12 @@ static bool file_leads(struct rsh_medium *m, const char *name,
 	return fd >= 0 && access_place_of(fd, place);
 }
 
-static int look_from(int dirfd, const char *name, struct rsh_stat *out)
+static int look_from(bool fresh, int dirfd, const char *name,
+		     struct rsh_stat *out)
 {
 	struct stat st;
 
+	files_refresh(fresh, dirfd, name);
 	if (fstatat(dirfd, name, &st, 0) != 0)
 		return -errno;
 	files_stat(&st, out);
@@ -506,7 +521,7 @@ static int look_from(int dirfd, const char *name, struct rsh_stat *out)
 static int file_look(struct rsh_medium *m, const char *name,
 		     struct rsh_stat *out)
 {
-	return look_from(m->dirfd, *name ? name : ".", out);
+	return look_from(files_of(m)->fresh, m->dirfd, *name ? name : ".", out);
 }
 
 static int file_list(struct rsh_medium *m, const char *name,
@@ -514,6 +529,7 @@ static int file_list(struct rsh_medium *m, const char *name,
 {
 	int fd = access_open_from(m->dirfd, files_of(m)->follow_outside,
 				  *name ? name : ".", O_RDONLY | O_DIRECTORY);
+	const bool fresh = files_of(m)->fresh;
 	struct open_dir *d;
 	int rc;
 
@@ -524,7 +540,8 @@ static int file_list(struct rsh_medium *m, const char *name,
 		close(fd);
 		return -ENOMEM;
 	}
-	*d = (struct open_dir){ { &files_ops }, rsh_dir_of(fd) };
+	files_refresh(fresh, fd, "");
+	*d = (struct open_dir){ { &files_ops }, rsh_dir_of(fd), fresh };
 	if (d->dir) {
 		*out = &d->base;
 		return 0;
@@ -549,7 +566,9 @@ static int file_dir_next(struct rsh_dir *d, const char **name)
 static int file_dir_look(struct rsh_dir *d, const char *name,
 			 struct rsh_stat *out)
 {
-	return look_from(dirfd(((struct open_dir *)d)->dir), name, out);
+	const struct open_dir *at = (struct open_dir *)d;
+
+	return look_from(at->fresh, dirfd(at->dir), name, out);
 }
 
 static void file_dir_close(struct rsh_dir *d)
@@ -610,6 +629,7 @@ static int files_open_root(struct rsh_files *f, const char *path)
 	if (fstatfs(m->dirfd, &fs) == 0)
 		f->fs_type = (uint32_t)fs.f_type;
 	m->is_remote = type_is_remote(f->fs_type);
+	f->fresh &= m->is_remote;
 	m->is_stacked = type_is_stacked(f->fs_type);
 	return 0;
 }
@@ -630,6 +650,7 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 		return rsh_error_nomem(err);
 	f->base.ops = &files_ops;
 	f->follow_outside = opts->follow_outside;
+	f->fresh = opts->fresh;
 	f->opener = opts->opener;
 	rc = files_open_root(f, path);
 	if (rc) {
@@ -646,8 +667,10 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 int rsh_handle_open_path(const char *path, struct rsh_handle **out)
 {
 	/* Such a file has no root, and its access rights are not used. */
-	static struct rsh_medium anywhere = { .ops = &files_ops, .dirfd = -1 };
+	static struct rsh_files anywhere = {
+		.base = { .ops = &files_ops, .dirfd = -1 },
+	};
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-	return file_handle_new(&anywhere, fd < 0 ? -errno : fd, out);
+	return file_handle_new(&anywhere.base, fd < 0 ? -errno : fd, out);
 }

@@ -242,19 +242,39 @@ static int objects_take_path(struct objects *o, const char *path)
 	return o->path && o->below ? 0 : -ENOMEM;
 }
 
-/* The address is that of a file: its directory is the root. */
-static int objects_take_single(struct objects *o, struct rsh_error *err)
+/* The address is that of a file: its directory is the root.  `name` is its name
+ * below the place; "": it is the place. */
+static int objects_take_single(struct objects *o, const char *name,
+			       struct rsh_error *err)
 {
-	const char *url = rsh_objects_url(o->place);
-	const char *slash = strrchr(url, '/');
-	int rc = rsh_objects_list_single(o->place, &o->listing, err);
+	cleanup_free char *url = strdup(*name ? o->path :
+					rsh_objects_url(o->place));
+	char *slash = url ? strrchr(url, '/') : NULL;
+	int rc = slash ? rsh_objects_list_single(o->place, name, &o->listing,
+						 err) : rsh_error_nomem(err);
 
 	if (rc)
 		return rc;
-	o->path = strndup(url, (size_t)(slash - url));
+	*slash = '\0';
+	free(o->path);
+	o->path = strdup(url);
 	o->single = strdup(slash + 1);
 	o->base.single = o->single;
 	return o->path && o->single ? 0 : rsh_error_nomem(err);
+}
+
+/* Below a place that was opened before, an object with the name of the path is
+ * asked for if nothing is below the path. */
+static int objects_list_below(struct objects *o, bool single,
+			      struct rsh_error *err)
+{
+	int rc = rsh_objects_list(o->place, o->below, &o->listing, err);
+	cleanup_free char *name = NULL;
+
+	if (rc != -ENOENT || !single)
+		return rc;
+	name = strndup(o->below, strlen(o->below) - 1);
+	return name ? objects_take_single(o, name, err) : rsh_error_nomem(err);
 }
 
 /* The names of the list of files are the listing's. */
@@ -265,11 +285,12 @@ static int objects_take_listing(struct objects *o, bool single,
 	struct rsh_medium *m = &o->base;
 	struct rsh_stat root;
 	const size_t n = o->below ? strlen(o->below) : 0;
-	int rc = rsh_objects_list(o->place, o->below, &o->listing, err);
+	int rc = o->below ? objects_list_below(o, single, err) :
+		 rsh_objects_list(o->place, NULL, &o->listing, err);
 
 	if (rc == -ENOTDIR && single &&
 	    !strncmp(rsh_objects_url(o->place), "s3://", 5))
-		rc = objects_take_single(o, err);
+		rc = objects_take_single(o, "", err);
 	if (rc)
 		return rc;
 	o->files = rsh_alloc_array(l->n, sizeof(*o->files));

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""mount --steps all with the other options of mount, and commands that get a step of it.
+
+The directory of a step has the files, the bytes and the hashes that a mount of this step
+alone with the same options has: each kind of source in each output format, converted,
+dequantised, and with adapters.
+"""
+
+import os
+import random
+import sys
+import tempfile
+
+HERE = os.environ.get("srcdir", ".")
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+from adapters import Adapter, Drawer  # noqa: E402
+from demands import check, content, demand, within  # noqa: E402
+from rsh_cli import GOOD, INPUT, run  # noqa: E402
+from rsh_mount import Mounted, Tap, hash_tree, require_mount, tree_difference  # noqa: E402
+from savers import (DATA, SEED, Checkpoint2, Dcp, Fsdp, Megatron, Ranks,  # noqa: E402
+                    RanksInSteps, Saver, TorchFiles, Trainer, TrainerInParts)
+
+STEPS = ["--steps", "all"]
+FORMATS = ("ckpt", "safetensors", "hf", "checkpoint2", "dcp")
+XXH3 = "user.reshardfs.xxh3"
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+class Copies(Saver):
+    """A step is a directory of tests/data; the index of its parts is written last."""
+
+    def __init__(self, directory, *origin):
+        super().__init__(directory)
+        self.origin = os.path.join(DATA, *origin)
+
+    def name(self, step):
+        return f"step-{step}"
+
+    def save(self, step):
+        for name in sorted(os.listdir(self.origin), key=lambda n: n.endswith(".index.json")):
+            if name != "expected.json":
+                for _ in self.put(f"{self.name(step)}/{name}",
+                                  content(os.path.join(self.origin, name))):
+                    yield False
+        yield True
+
+
+def saved(saver):
+    for step in (1, 2):
+        saver.all_of(step)
+    return saver
+
+
+def hashes(path, below=""):
+    """{file: hash}, and of the first file what the mount says."""
+    top = os.path.join(path, below)
+    tree = hash_tree(top)
+    first = min(os.path.join(at, name) for at, _, names in os.walk(top) for name in names)
+    return {**tree, XXH3: os.getxattr(first, XXH3)}
+
+
+def demand_same(saver, *words, to=None):
+    """The first of two steps; `words` are options of the mount, `to` is a strategy."""
+    name = saver.name(1)
+    (source, *_), more = saver.alone(name)
+    own = more.pop("extra", ())
+    with Mounted(source, **{**more, "dst_strategy": to}, extra=[*own, *words]) as alone:
+        wanted = hashes(alone.path)
+    with Mounted(saver.source, **{**saver.options(), "dst_strategy": to},
+                 extra=[*STEPS, *words]) as mount:
+        found = hashes(mount.path, name)
+    different = tree_difference(wanted, found)
+    check(not different, f"{words}: {different}")
+
+
+# What each kind may get beside a format.
+OPTIONS = {
+    Ranks: (["--cast", "float16"], ["--only", "up"], ["--prefix", "net"], ["--replicas", "off"],
+            ["--check", "full"], ["--io-mode", "direct"], ["--cache", "off"],
+            ["--index-cache", "off"], ["--sandbox", "off"]),
+    RanksInSteps: (["--drop", "norm"], ["--unlisted", "drop"], ["--allow-missing"]),
+    Checkpoint2: (["--cast", "float16"], ["--replicas", "off"]),
+    Dcp: (["--format", "hf", "--part-size", "1KiB"],),
+    Trainer: (["--format", "hf", "--optimizer", "keep"], ["--model-files", "none"]),
+    TorchFiles: (["--cast", "bfloat16"],),
+}
+for _saver in (Ranks, RanksInSteps, Checkpoint2, Dcp, Fsdp, Megatron, Trainer, TrainerInParts,
+               TorchFiles):
+    def _case(directory, kind=_saver):
+        saver = saved(kind(directory))
+        for words in [["--format", form] for form in FORMATS] + [*OPTIONS.get(kind, ())]:
+            demand_same(saver, *words)
+    _case.__name__ = f"each format of {_saver.__name__}"
+    TESTS.append(_case)
+
+
+@test
+def quantised_weights(directory):
+    for name in ("fp8-qwen3", "gpt_oss", "gptq", "ct-pack", "deepseek_v4"):
+        saver = saved(Copies(os.path.join(directory, name), "quantised", name))
+        for words in (["--format", "hf"], ["--dequantize", "bfloat16"],
+                      ["--dequantize", "float32", "--format", "dcp"]):
+            demand_same(saver, *words)
+
+
+@test
+def weights_in_another_form(directory):
+    saver = saved(Copies(os.path.join(directory, "qwen3"), "weights", "models", "qwen3"))
+    for words in ([], ["--format", "dcp"], ["--vocab-multiple", "7"]):
+        demand_same(saver, "--convert", "auto", *words)
+    demand_same(saver, "--convert", "auto", to=os.path.join(
+        DATA, "weights", "strategies", "qwen3.qwen3.dp2mp2.ckpt"))
+    saver = saved(Copies(os.path.join(directory, "back"), "weights", "mindspore", "qwen3"))
+    demand_same(saver, "--convert", "auto", "--config",
+                os.path.join(DATA, "weights", "models", "qwen3"))
+
+
+@test
+def adapters(directory):
+    saver = saved(Trainer(directory))
+    drawer, adapter = Drawer(random.Random(SEED)), Adapter()
+    adapter.add("layer.0", drawer.matrix("F32", 4, 5), drawer.matrix("F32", 8, 4), 2)
+    at = adapter.write(os.path.join(directory, "adapter"))
+    for words in (["--lora", at], ["--lora", at + ":3", "--format", "dcp"]):
+        demand_same(saver, *words)
+
+
+@test
+def a_step_that_cannot_be_converted(directory):
+    """The sentence of a mount of it alone is in .reshardfs/steps."""
+    saver = saved(Copies(directory, "quantised", "deepseek_v4"))
+    with Mounted(saver.source, extra=[*STEPS, "--format", "ckpt"], **saver.options()) as mount:
+        try:
+            os.listdir(os.path.join(mount.path, "step-1"))
+        except OSError:
+            pass
+        else:
+            check(False, "a step is shown that MindSpore cannot have")
+        demand(run("steps", mount.path).out, "which MindSpore does not have; --drop leaves it out")
+
+
+@test
+def commands_get_a_step(directory):
+    """It is a source as another directory."""
+    saver = saved(Copies(directory, "weights", "models", "qwen3"))
+    form = ["--format", "hf", "--model-files", "none"]
+    with Mounted(saver.source, extra=STEPS + form, **saver.options()) as mount:
+        step = os.path.join(mount.path, "step-1")
+        wanted = hash_tree(step)
+        for command in (["ls"], ["verify"], ["plan", *form]):
+            got = run(*command, step)
+            check(got.status == GOOD, f"{command}: {got}")
+        got = run("verify", *form, saver.path("step-1"), step)
+        check(got.status == GOOD, f"verify of both: {got}")
+        out = os.path.join(directory, "out")
+        got = run("export", *form, step, out)
+        check(got.status == GOOD, f"export: {got}")
+        for name, value in wanted.items():
+            check(hash_tree(out).get(name) == value, f"{name} is exported wrong")
+        with Mounted(step, described=True, extra=form) as inner:
+            check(not tree_difference(wanted, hash_tree(inner.path)), "a mount of it")
+        # A mount of all steps is a directory of steps; a network, for its daemon.
+        with Mounted(mount.path, extra=[*STEPS, *form, "--steps-interval", "1"],
+                     described=True) as inner:
+            check(sorted(os.listdir(inner.path)) == ["latest", "step-1", "step-2"],
+                  str(os.listdir(inner.path)))
+            check(not tree_difference(wanted, hash_tree(os.path.join(inner.path, "step-1"))),
+                  "a mount of all")
+            saver.all_of(3)
+            within(20, lambda: "step-3" in os.listdir(inner.path), "a new step is shown")
+        for command in ("stats", "steps", "umount"):
+            check(run(command, step).status == INPUT, f"{command} of a step")
+        got = run("ls", mount.path)
+        check(got.status == INPUT, str(got))
+        demand(got.err, " in it is a checkpoint")
+
+
+def main():
+    words = sys.argv[1:]
+    tests = [t for t in TESTS if not words or any(w in t.__name__ for w in words)]
+    require_mount()
+    tap = Tap(len(tests))
+    for function in tests:
+        with tap.test(function.__name__.replace("_", " ")), \
+                tempfile.TemporaryDirectory(prefix="reshardfs-steps-") as directory:
+            function(directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
