@@ -74,13 +74,19 @@ static int probe_address(struct rsh_objects *o, const char *address,
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }
 
-static int probe_self(struct rsh_objects *o, struct rsh_http_answer *out,
-		      struct rsh_error *err)
+static int probe_one(struct rsh_objects *o, const char *name,
+		     struct rsh_http_answer *out, struct rsh_error *err)
 {
-	char *address = rsh_object_own_address(o);
-	int rc = address ? probe_address(o, address, o->url, out, err) :
-			   rsh_error_nomem(err);
+	cleanup_free char *what = NULL;
+	char *address = rsh_object_address(o, name);
+	int rc;
 
+	if (!address || asprintf(&what, "%s/%s", o->url, name) < 0) {
+		what = NULL;
+		rsh_secret_free(address);
+		return rsh_error_nomem(err);
+	}
+	rc = probe_address(o, address, what, out, err);
 	rsh_secret_free(address);
 	return rc;
 }
@@ -96,9 +102,12 @@ static bool probe_is_file_name(const char *url)
 bool rsh_object_is_file(struct rsh_objects *o)
 {
 	struct rsh_http_answer answer = { .status = 0 };
+	char *address = rsh_object_own_address(o);
 	struct rsh_error err;
 
-	probe_self(o, &answer, &err);
+	if (address)
+		probe_address(o, address, o->url, &answer, &err);
+	rsh_secret_free(address);
 	return answer.status == 206 ||
 	       (answer.status == 200 && probe_is_file_name(o->url));
 }
@@ -124,23 +133,23 @@ static int probe_keep(struct rsh_object_listing *list, const char *name,
 	return to->key && (to->etag || !a->etag[0]) ? 0 : -ENOMEM;
 }
 
-int rsh_objects_list_single(struct rsh_objects *o, const char *name,
+int rsh_objects_list_single(struct rsh_objects *o,
 			    struct rsh_objects_listing *out,
 			    struct rsh_error *err)
 {
 	struct rsh_object_listing *list = calloc(1, sizeof(*list));
 	struct rsh_http_answer answer = { .status = 0 };
+	char *address = rsh_object_own_address(o);
 	int rc = -ENOMEM;
 
 	*out = (struct rsh_objects_listing){ .owned = list };
-	if (list)
-		rc = *name ? probe_one(o, name, &answer, err) :
-			     probe_self(o, &answer, err);
+	if (list && address)
+		rc = probe_address(o, address, o->url, &answer, err);
+	rsh_secret_free(address);
 	if (rc == 0 && (answer.status != 206 || !answer.has_total))
-		rc = rsh_error_set(err, ENOENT, "%s%s%s: not found", o->url,
-				   *name ? "/" : "", name);
+		rc = rsh_error_set(err, ENOENT, "%s: not found", o->url);
 	if (rc == 0)
-		rc = probe_keep(list, name, &answer);
+		rc = probe_keep(list, "", &answer);
 	if (rc == 0) {
 		out->objects = malloc(sizeof(*out->objects));
 		rc = out->objects ? 0 : -ENOMEM;
@@ -153,7 +162,7 @@ int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 		return rc == -ENOMEM ? rsh_error_nomem(err) : rc;
 	}
 	out->objects[out->n++] = (struct rsh_object){
-		.name = list->objects->key, .size = list->objects->size,
+		.name = "", .size = list->objects->size,
 		.mtime = list->objects->mtime, .etag = list->objects->etag,
 	};
 	return 0;
@@ -172,17 +181,8 @@ static int probe_work(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct index_probes *p = ctx;
 	const char *name = rsh_names_text(p->names, (uint32_t)i);
-	char *address = rsh_object_address(p->o, name);
-	cleanup_free char *what = NULL;
-	int rc;
+	int rc = probe_one(p->o, name, &p->answers[i], err);
 
-	if (!address || asprintf(&what, "%s/%s", p->o->url, name) < 0) {
-		what = NULL;
-		rc = rsh_error_nomem(err);
-	} else {
-		rc = probe_address(p->o, address, what, &p->answers[i], err);
-	}
-	rsh_secret_free(address);
 	if (rc == 0)
 		return 0;
 	memset(&p->answers[i], 0, sizeof(p->answers[i]));
