@@ -260,6 +260,26 @@ static int table_set_add(struct rsh_table_set *s, struct rsh_rule_table *t,
 	return 0;
 }
 
+/* A table may support several types of models, and another one is written for
+ * the model's. */
+static void table_set_prefer(struct rsh_table_set *s,
+			     const struct rsh_table_list *l,
+			     const struct rsh_model_config *config)
+{
+	const char *type = rsh_model_config_type(config);
+
+	for (size_t i = 0; type && i < l->n; i++)
+		for (size_t k = 1; strcmp(l->v[i].name, type) == 0 && k < s->n;
+		     k++) {
+			struct rsh_rule_table *t = s->v[k];
+
+			if (strcmp(rsh_rule_table_path(t), l->v[i].path) != 0)
+				continue;
+			memmove(s->v + 1, s->v, k * sizeof(*s->v));
+			s->v[0] = t;
+		}
+}
+
 static int tables_refuse_auto(const struct rsh_model_config *config,
 			      struct rsh_error *err)
 {
@@ -301,6 +321,8 @@ static int tables_load_suiting(const struct rsh_model_config *config,
 			rsh_rule_table_free(t);
 		rc = rc == -ENOMEM ? rc : 0;
 	}
+	if (out->n)
+		table_set_prefer(out, &l, config);
 	rsh_table_list_clear(&l);
 	if (rc)
 		return rsh_error_nomem(err);

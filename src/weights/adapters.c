@@ -27,6 +27,10 @@ struct adapting {
 	uint32_t n_names;
 	struct adapters_change *changes; /* [offer] */
 	struct rsh_adapted *done;
+	/* Of the present adapter: a square weight, and whether another weight is
+	 * stored otherwise than its config says. */
+	const struct rsh_offer *square;
+	bool differs;
 };
 
 /* ---- messages ---- */
@@ -196,10 +200,7 @@ static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
 {
 	const uint64_t rank = rsh_adapter_config_rank(
 		w->adapters[w->a].config, m->module);
-	const struct rsh_tensor *rows = m->turned ? m->a : m->b;
-	const struct rsh_tensor *columns = m->turned ? m->b : m->a;
-	const uint64_t product[] = { rows->dims[m->turned],
-				     columns->dims[!m->turned] };
+	const uint64_t product[] = { m->b->dims[0], m->a->dims[1] };
 	const struct rsh_offer *o = m->weight;
 
 	if (m->a->dims[0] != rank || m->b->dims[1] != rank)
@@ -209,19 +210,40 @@ static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
 				    (unsigned long long)m->b->dims[1],
 				    RSH_ADAPTER_CONFIG_NAME,
 				    (unsigned long long)rank);
-	if (o->n_dims != 2 || o->dims[0] != product[0] ||
-	    o->dims[1] != product[1])
+	if (o->n_dims != 2 || o->dims[m->turned] != product[0] ||
+	    o->dims[!m->turned] != product[1])
 		return adapting_bad(w, m->name, EINVAL, err, "and its other "
 				    "matrix give a product of [%llu,%llu], but "
 				    "%.400s has another shape",
-				    (unsigned long long)product[0],
-				    (unsigned long long)product[1],
+				    (unsigned long long)product[m->turned],
+				    (unsigned long long)product[!m->turned],
 				    rsh_names_text(w->cat->names, o->name));
 	return 0;
 }
 
+/* Sets whether the weight is stored transposed.  The shape tells it; PEFT's
+ * config has one value for all weights, even if they differ. */
+static void adapting_turn(struct adapting *w, struct pair *m)
+{
+	const struct rsh_offer *o = m->weight;
+	const uint64_t out = m->b->dims[0], in = m->a->dims[1];
+	const bool says = rsh_adapter_config_is_turned(
+		w->adapters[w->a].config);
+
+	if (m->embeds || o->n_dims != 2) {
+		m->turned = m->embeds;
+	} else if (out == in) {
+		m->turned = says;
+		w->square = o;
+	} else {
+		m->turned = says ? o->dims[0] != out || o->dims[1] != in :
+				   o->dims[0] == in && o->dims[1] == out;
+		w->differs |= m->turned != says;
+	}
+}
+
 /* Adds the product of two matrices to the weight of a module. */
-static int adapting_add(struct adapting *w, const struct pair *m,
+static int adapting_add(struct adapting *w, struct pair *m,
 			struct rsh_error *err)
 {
 	const struct rsh_adapter *by = &w->adapters[w->a];
@@ -232,8 +254,10 @@ static int adapting_add(struct adapting *w, const struct pair *m,
 		rc = adapting_check_factor(w, rsh_names_text(w->cat->names,
 							     m->b->name),
 					   m->b, err);
-	if (rc == 0)
-		rc = adapting_check_shapes(w, m, err);
+	if (rc)
+		return rc;
+	adapting_turn(w, m);
+	rc = adapting_check_shapes(w, m, err);
 	if (rc)
 		return rc;
 	c = adapting_change(w, m->weight);
@@ -265,9 +289,6 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	const struct rsh_record *second;
 	struct pair m = {
 		.name = name, .module = module, .embeds = matrices[kind].embeds,
-		.turned = matrices[kind].embeds ||
-			  rsh_adapter_config_is_turned(
-				  w->adapters[w->a].config),
 	};
 	int rc;
 
@@ -377,10 +398,19 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 	int rc = 0;
 
 	w->index = rsh_catalogue_index(w->cat, w->adapters[w->a].file);
+	w->square = NULL;
+	w->differs = false;
 	for (uint32_t pass = 0; pass < 2; pass++)
 		for (uint32_t i = 0; rc == 0 && i < w->index->n_records; i++)
 			rc = adapting_record_by_kind(w, &w->index->records[i],
 						     pass == 0, err);
+	if (rc == 0 && w->square && w->differs)
+		rc = adapting_bad(w, rsh_names_text(w->cat->names,
+						    w->square->name),
+				  ENOTSUP, err, "is square, and "
+				  "\"fan_in_fan_out\" is not true of other "
+				  "weights: it is not known whether this one "
+				  "is transposed");
 	if (rc == 0 && w->index->n_records == 0)
 		rc = rsh_error_set(err, EINVAL, "%s: the adapter has no tensor",
 				   rsh_catalogue_path(w->cat,

@@ -56,11 +56,25 @@ static void patterns_clear(struct patterns *p)
 	free(p->v);
 }
 
+#define PATTERN_MAX 1000
+
+/* Returns whether a pattern is compiled in little time and memory.  regcomp()
+ * copies what a count or a "+" repeats, so these must not be nested. */
+static bool pattern_is_small(const char *key)
+{
+	for (const char *at = key; *at; at++)
+		if (*at == '{' || (*at == '+' && at > key &&
+				   strchr("?*+)", at[-1]) &&
+				   (at < key + 2 || at[-2] != '\\')))
+			return false;
+	return strlen(key) <= PATTERN_MAX;
+}
+
 /* Makes the regular expression that PEFT matches with a module's name, in the
  * notation of POSIX.  Returns NULL if memory is out or the notation differs. */
 static char *pattern_text(const char *key)
 {
-	char *text = malloc(6 * strlen(key) + 16);
+	char *text = pattern_is_small(key) ? malloc(6 * strlen(key) + 16) : NULL;
 	char *to = text;
 
 	if (!text)
@@ -86,16 +100,17 @@ static char *pattern_text(const char *key)
 }
 
 static int patterns_add(struct patterns *p, const char *key,
-			const json_t *value, const char *path,
+			const json_t *value, bool whole, const char *path,
 			struct rsh_error *err)
 {
 	cleanup_free char *text = pattern_text(key);
 	const double number = json_number_value(value);
 
-	if (!json_is_number(value) || !(number > 0))
+	if (!(whole ? json_is_integer(value) : json_is_number(value)) ||
+	    !(number > 0))
 		return rsh_error_set(err, EBADMSG, "%s: the value of \"%.200s\" "
-				     "in a pattern is not a number above 0",
-				     path, key);
+				     "in a pattern is not a %snumber above 0",
+				     path, key, whole ? "whole " : "");
 	if (!text || regcomp(&p->v[p->n].re, text, REG_EXTENDED | REG_NOSUB))
 		return rsh_error_set(err, ENOTSUP, "%s: the pattern \"%.200s\" "
 				     "is a regular expression that is not "
@@ -105,7 +120,7 @@ static int patterns_add(struct patterns *p, const char *key,
 }
 
 static int patterns_read(struct patterns *p, const json_t *root,
-			 const char *name, const char *path,
+			 const char *name, bool whole, const char *path,
 			 struct rsh_error *err)
 {
 	json_t *all = json_object_get(root, name), *value;
@@ -117,7 +132,7 @@ static int patterns_read(struct patterns *p, const json_t *root,
 		return rsh_error_nomem(err);
 	json_object_foreach(all, key, value)
 		if (rc == 0)
-			rc = patterns_add(p, key, value, path, err);
+			rc = patterns_add(p, key, value, whole, path, err);
 	return rc;
 }
 
@@ -222,8 +237,8 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
-	rc = patterns_read(&c->ranks, root, "rank_pattern", c->path, err);
-	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern",
+	rc = patterns_read(&c->ranks, root, "rank_pattern", true, c->path, err);
+	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern", false,
 				       c->path, err);
 }
 

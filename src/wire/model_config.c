@@ -159,6 +159,11 @@ const char *rsh_model_config_architecture(const struct rsh_model_config *c,
 		json_object_get(c->root, "architectures"), i));
 }
 
+const char *rsh_model_config_type(const struct rsh_model_config *c)
+{
+	return json_string_value(json_object_get(c->root, "model_type"));
+}
+
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out)
 {

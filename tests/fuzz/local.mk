@@ -80,6 +80,11 @@ fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c $(FUZZ_SUPPORT)
 fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_derive_fuzz_LDADD = $(L_STRATEGY)
 
+FUZZ += fuzz/adapter_config.fuzz
+fuzz_adapter_config_fuzz_SOURCES = fuzz/fuzz_adapter_config.c $(FUZZ_SUPPORT)
+fuzz_adapter_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_adapter_config_fuzz_LDADD = $(L_WIRE)
+
 FUZZ += fuzz/model_config.fuzz
 fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
 fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -154,6 +159,7 @@ check-fuzz: fuzz-programs
 EXTRA_DIST += \
 	fuzz/run.sh \
 	fuzz/pack.sh \
+	fuzz/dict/adapter_config.dict \
 	fuzz/dict/checkpoint2.dict \
 	fuzz/dict/dcp_metadata.dict \
 	fuzz/dict/http_answer.dict \
@@ -165,6 +171,7 @@ EXTRA_DIST += \
 	fuzz/dict/safetensors.dict \
 	fuzz/dict/strategy.dict
 EXTRA_DIST += \
+	fuzz/corpus/adapter_config.tar.gz \
 	fuzz/corpus/block_file.tar.gz \
 	fuzz/corpus/checkpoint2.tar.gz \
 	fuzz/corpus/ckpt_scan.tar.gz

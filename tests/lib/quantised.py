@@ -251,6 +251,9 @@ class Reader:
 
 # ---- random models ----
 
+SCHEMES = ("fp8", "fp4", "mxfp8", "mxfp4", "ct", "int4", "int8", "ct fp4", "gptq", "awq")
+
+
 class Drawer:
     """A model of a few tensors; columns are a multiple of 32, and blocks divide nothing."""
 
@@ -259,8 +262,7 @@ class Drawer:
         self.tensors = {"model.norm.weight": ("BF16", (6,), rng.randbytes(12))}
         self.config = {"model_type": "made_up", "quantization_config": {}}
         self.says = self.config["quantization_config"]
-        self.scheme = rng.choice(("fp8", "fp8", "fp4", "mxfp8", "mxfp4", "ct", "int4", "int8",
-                                  "ct fp4", "gptq", "awq"))
+        self.scheme = rng.choice(("fp8", *SCHEMES))
 
     def add(self, name, kind, *shape):
         data = self.rng.randbytes(WIDTHS[kind] * math.prod(shape))

@@ -13,12 +13,14 @@ import argparse
 import errno
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
 import struct
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -28,7 +30,7 @@ from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
 from daemon_use import Peak, is_sanitized  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from make_tree import Param, box, cut, strategy  # noqa: E402
-from quantised import TYPES, WIDTHS, Drawer, dense  # noqa: E402
+from quantised import SCHEMES, TYPES, WIDTHS, Drawer, dense  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
 from rule_tables import Table  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
@@ -202,7 +204,25 @@ def some_rules(rng, tensors):
     return "\n".join(lines) + "\n"
 
 
+def drawn(model, way, rules):
+    """What a random model has that all of them together must have."""
+    has = {model.scheme, way.__name__, *(["own table"] if rules else [])}
+    for name, (kind, _, data) in model.tensors.items():
+        if kind == "F8_E4M3" and (b"\x7f" in data or b"\xff" in data):
+            has.add("NaN of E4M3")
+        if kind in ("F8_E8M0", "U8") and "scale" in name and b"\xff" in data:
+            has.add(f"0xff of {kind}")
+        if data and not any(data):
+            has.add("zeros")
+    return has
+
+
+ALL_DRAWN = {*SCHEMES, "as_model", "as_chunks", "as_ranks", "own table", "NaN of E4M3",
+             "0xff of F8_E8M0", "0xff of U8", "zeros"}
+
+
 def random_case(seed):
+    """Tests a model, and returns what it has."""
     rng = random.Random(seed)
     model = Drawer(rng).draw()
     word = rng.choice(tuple(TYPES))
@@ -222,6 +242,7 @@ def random_case(seed):
         except Exception as error:
             raise type(error)(f"--cases 1 --seed {seed} ({model.scheme}, {way.__name__}, "
                               f"{options}, {rules}): {error}") from error
+    return drawn(model, way, rules)
 
 
 # ---- options ----
@@ -326,25 +347,73 @@ def shapes_of_many(directory):
           "rows of 256" in got.err, got)
 
 
+def large_model(directory, scheme):
+    """Five matrices of 2048 x 4096."""
+    m, n = 2048, 4096
+    some = random.Random(7).randbytes(1 << 16)
+    few = some.translate(bytes(v & 1 | 0x3c for v in range(256)))
+
+    def tensor(kind, *shape, of=some):
+        size = WIDTHS[kind] * math.prod(shape)
+        return kind, shape, (of * (size // len(of) + 1))[:size]
+    order = struct.pack(f"<{n}i", *(i // 128 for i in range(n)))
+    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    integers = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+        "weights": {"num_bits": 4}}}}
+    tensors, says = {
+        "fp8": ({"weight": tensor("F8_E4M3", m, n),
+                 "weight_scale_inv": tensor("F32", m // 128, n // 128, of=few)}, fp8),
+        "fp4": ({"weight": tensor("I8", m, n // 2),
+                 "scale": tensor("F8_E8M0", m, n // 32, of=few)}, fp8),
+        "mxfp4": ({"weight_blocks": tensor("U8", 2, m // 2, n // 32, 16),
+                   "weight_scales": tensor("U8", 2, m // 2, n // 32, of=few)},
+                  {"quant_method": "mxfp4"}),
+        "int4": ({"weight_packed": tensor("I32", m, n // 8),
+                  "weight_scale": tensor("BF16", m, n // 32, of=few),
+                  "weight_shape": ("I32", (2,), struct.pack("<2i", m, n))}, integers),
+        "nvfp4": ({"weight_packed": tensor("U8", m, n // 2),
+                   "weight_scale": tensor("F8_E4M3", m, n // 16, of=few),
+                   "weight_global_scale": ("F32", (1,), struct.pack("<f", 7))}, integers),
+        "gptq": ({"qweight": tensor("I32", n // 8, m), "qzeros": tensor("I32", n // 128, m // 8),
+                  "scales": tensor("F16", n // 128, m, of=few), "g_idx": ("I32", (n,), order)},
+                 {"quant_method": "gptq", "bits": 4}),
+        "awq": ({"qweight": tensor("I32", n, m // 8), "qzeros": tensor("I32", n // 128, m // 8),
+                 "scales": tensor("F16", n // 128, m, of=few)},
+                {"quant_method": "awq", "bits": 4, "group_size": 128}),
+    }[scheme]
+    return written(os.path.join(directory, scheme), {
+        f"w{i}.{name}": one for i in range(5) for name, one in tensors.items()},
+        {"quantization_config": says})
+
+
+def read_by_eight(path):
+    """Eight threads read an eighth each, by 1 MiB."""
+    size = os.path.getsize(path)
+
+    def part(i):
+        with open(path, "rb", buffering=0) as f:
+            f.seek(size * i // 8)
+            while f.tell() < size * (i + 1) // 8:
+                check(f.read(1 << 20), path)
+    with ThreadPoolExecutor(8) as all_of:
+        list(all_of.map(part, range(8)))
+
+
 @test
 def memory_is_bounded(directory):
-    """the daemon needs at most 64 MiB beside its cache"""
-    n = 4096
-    codes = random.Random(7).randbytes(1 << 16) * (n * n >> 16)
-    source = written(os.path.join(directory, "large"), {
-        f"w{i}.weight{end}": tensor for i in range(4) for end, tensor in (
-            ("", ("F8_E4M3", (n, n), codes)),
-            ("_scale_inv", ("F32", (n // 128, n // 128),
-                            struct.pack("<f", 0.5) * (n // 128) ** 2)))},
-        {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})
-    with as_hf(source, "--dequantize", "bfloat16") as mount:
-        with Peak(mount.process.pid) as peak:
-            for name in os.listdir(mount.path):
-                with open(os.path.join(mount.path, name), "rb") as f:
-                    while f.read(1 << 20):
-                        pass
-        check(is_sanitized(mount.process.pid) or peak.mib <= 64,
-              f"{peak.mib:.0f} MiB")
+    """each scheme, eight readers: at most 64 MiB beside the cache and its tiles"""
+    for scheme in ("fp8", "fp4", "mxfp4", "int4", "nvfp4", "gptq", "awq"):
+        source = large_model(directory, scheme)
+        with as_hf(source, "--dequantize", "bfloat16") as mount:
+            with Peak(mount.process.pid) as peak:
+                for name in os.listdir(mount.path):
+                    if name.endswith(".safetensors"):
+                        read_by_eight(os.path.join(mount.path, name))
+            stats = json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))
+            tiles = stats["tiles"]["memory_peak_bytes"] / (1 << 20)
+            check(is_sanitized(mount.process.pid) or peak.mib - tiles <= 64,
+                  f"{scheme}: {peak.mib:.0f} MiB, of which tiles have {tiles:.0f}")
+        shutil.rmtree(source)
 
 
 def main():
@@ -365,8 +434,10 @@ def main():
                 tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
             function(directory)
     with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
+        had = set()
         for seed in range(chosen.seed, chosen.seed + chosen.cases):
-            random_case(seed)
+            had |= random_case(seed)
+        check(chosen.cases < 200 or had >= ALL_DRAWN, f"no {sorted(ALL_DRAWN - had)}")
     return tap.finish()
 
 

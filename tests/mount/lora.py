@@ -92,6 +92,24 @@ def fan_in_fan_out(directory):
 
 
 @test
+def shapes_tell(directory):
+    """the shape of a weight tells whether it is transposed; a square one does not"""
+    source, model, _ = small(directory)
+    drawer, adapter = Drawer(random.Random(8)), Adapter(fan_in_fan_out=True)
+    adapter.add("model.w", drawer.matrix("BF16", 4, 6), drawer.matrix("F16", 5, 4), 2)
+    wanted = merged(model, [(adapter, 1)])
+    adapter.config["fan_in_fan_out"] = False
+    at = adapter.write(directory + "/a")
+    same(exported(directory, source, "--lora", at), wanted)
+    square = {**model, "model.v.weight": drawer.matrix("BF16", 4, 4)}
+    adapter.add("model.v", drawer.matrix("F32", 4, 4), drawer.matrix("F32", 4, 4), 2)
+    refused(run("plan", written(directory + "/square", square), "--lora",
+                adapter.write(directory + "/b")), INPUT,
+            'model.v.weight is square, and "fan_in_fan_out" is not true of other weights: it is '
+            "not known whether this one is transposed")
+
+
+@test
 def exact_numbers(directory):
     """whole numbers are added exactly"""
     def of(kind, shape, values):
@@ -188,6 +206,15 @@ def wrong_configs(directory):
             ('"lora_alpha" is not a number', {"lora_alpha": "8"}),
             ('the pattern "(?=w)" is a regular expression that is not supported',
              {"rank_pattern": {"(?=w)": 4}}),
+            ('the pattern "w{9}" is a regular expression that is not supported',
+             {"alpha_pattern": {"w{9}": 4}}),
+            ('is a regular expression that is not supported', {"rank_pattern": {"w" * 1001: 4}}),
+            ('the pattern "w++++++++++++++++++++++++++++++++++++++++" is a regular expression that '
+             "is not supported", {"rank_pattern": {"w" + 40 * "+": 4}}),
+            ('is a regular expression that is not supported',
+             {"rank_pattern": {40 * "(" + "w" + 40 * "+)": 4}}),
+            ('the value of "w" in a pattern is not a whole number above 0',
+             {"rank_pattern": {"w": 4.5}}),
             ('the value of "w" in a pattern is not a number above 0',
              {"alpha_pattern": {"w": "x"}}))):
         bad_config(os.path.join(directory, str(i)), words, **config)

@@ -353,6 +353,14 @@ def test_auto(tap, directory):
                 t["name"]: t["shape"] for t in convert_json("check", table, hf)["tensors"]})
             chosen = convert_json("check", "--config", hf, "auto", other)
             check(os.path.basename(chosen["table"]) == f"{table}.rules", chosen["table"])
+    with tap.test("auto prefers the table of the model_type"):
+        for kind in "qwen2", "llama":
+            made = random_models.Model(4, kind)
+            hf = made_model(os.path.join(directory, "auto", "type", kind),
+                            {name: t[1] for name, t in made.tensors.items()},
+                            {**made.config, "model_type": kind})
+            chosen = convert_json("check", "auto", hf)["table"]
+            check(os.path.basename(chosen) == f"{kind}.rules", chosen)
     with tap.test("auto without config.json, and for a model that no table supports"):
         at = os.path.join(directory, "auto", "none")
         made_model(at, {"a.weight": (2,)})

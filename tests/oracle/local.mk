@@ -29,6 +29,7 @@ HUGGING_FACE = \
 	oracle/quantised_opens.py \
 	oracle/config_says.py \
 	oracle/lora_peft.py \
+	oracle/lora_mindformers.py \
 	oracle/dcp_loads_distributed.py \
 	oracle/hyperparallel_loads.py
 

@@ -4,7 +4,8 @@
 
 RSH_HF_PYTHON names a Python that has torch and peft.  Where all sums are exact every
 element has to have the same bits.  Other sums are those of a BLAS, which adds in an order
-of its own: the test counts the elements that differ.
+of its own: the test counts the elements that differ.  What a LoraConfig can ask for
+beside that is merged with the same bits, or refused in a sentence that names the key.
 """
 
 import argparse
@@ -15,6 +16,31 @@ import sys
 import tempfile
 
 TYPES = ("bfloat16", "float16", "float32")
+TARGETS = ["q", "up"]
+# {name: what is asked for}
+MERGED = {
+    "weights transposed and not": {"target_modules": ["q", "up", "c"]},
+    "use_rslora": {"target_modules": TARGETS, "use_rslora": True},
+    "patterns": {"target_modules": TARGETS, "rank_pattern": {"q": 2, r"layers\.1\.up": 8},
+                 "alpha_pattern": {r"layers\.\d\.q": 4, "up": 16}},
+    "layers_to_transform": {"target_modules": TARGETS, "layers_to_transform": [1],
+                            "layers_pattern": "layers"},
+    "exclude_modules": {"target_modules": TARGETS, "exclude_modules": r".*0\.up"},
+    "a pattern of modules": {"target_modules": r".*layers\.\d\.(q|up)"},
+    "modules_to_save": {"target_modules": TARGETS, "modules_to_save": ["head", "norm"]},
+    "an embedding": {"target_modules": ["embed"]},
+    "fan_in_fan_out": {"target_modules": ["c", "square"], "fan_in_fan_out": True},
+    "init_lora_weights": {"target_modules": TARGETS, "init_lora_weights": "orthogonal"},
+}
+REFUSED = {
+    "use_dora": {"target_modules": TARGETS, "use_dora": True},
+    "bias": {"target_modules": TARGETS, "bias": "lora_only"},
+    "lora_bias": {"target_modules": TARGETS, "lora_bias": True},
+    "target_parameters": {"target_modules": [], "target_parameters": ["experts.w"]},
+    "trainable_token_indices": {"target_modules": TARGETS, "trainable_token_indices": {"embed": [1]}},
+    "layer_replication": {"target_modules": TARGETS, "layer_replication": [[0, 2], [0, 2]]},
+    "init_lora_weights": {"target_modules": TARGETS, "init_lora_weights": "pissa"},
+}
 
 
 # ---- under RSH_HF_PYTHON ----
@@ -71,6 +97,73 @@ def make(directory, seed, exact):
               os.path.join(directory, "merged.safetensors"))
 
 
+def layered(torch):
+    """A model of two layers, whose numbers are small and whole."""
+    from transformers.pytorch_utils import Conv1D
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = torch.nn.Embedding(20, 32)
+            self.model = torch.nn.Module()
+            self.model.layers = torch.nn.ModuleList(torch.nn.Module() for _ in "ab")
+            for layer in self.model.layers:
+                layer.q = torch.nn.Linear(32, 24, bias=True)
+                layer.up = torch.nn.Linear(32, 48, bias=False)
+                layer.c = Conv1D(40, 32)
+                layer.square = Conv1D(32, 32)
+            self.experts = torch.nn.Module()
+            self.experts.w = torch.nn.Parameter(torch.zeros(2, 16, 24))
+            self.norm = torch.nn.LayerNorm(32)
+            self.head = torch.nn.Linear(32, 20, bias=False)
+
+    model = Model()
+    for tensor in model.parameters():
+        fill(torch, tensor, True, 1)
+    return model
+
+
+def make_all(directory):
+    """An adapter of each kind, beside its model and, if it is merged, that."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from safetensors.torch import save_file
+    torch.manual_seed(9)
+    for kind, cases in (("merged", MERGED), ("refused", REFUSED)):
+        for name, asked in cases.items():
+            at = os.path.join(directory, kind, name)
+            model = layered(torch)
+            os.makedirs(at + "/model")
+            save_file({n: t.clone() for n, t in model.state_dict().items()},
+                      at + "/model/model.safetensors")
+            with open(at + "/model/config.json", "w", encoding="utf-8") as f:
+                f.write("{}")
+            if "layer_replication" in asked:  # needs a model of LLaMA's form
+                save_refused(at, model, {"target_modules": TARGETS}, asked)
+                continue
+            adapted = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, **asked))
+            for n, tensor in adapted.named_parameters():
+                if "lora_" in n or "modules_to_save" in n:
+                    fill(torch, tensor, True, 1)
+            adapted.save_pretrained(at + "/adapter")
+            if kind == "merged":
+                save_file({n: t.contiguous()
+                           for n, t in adapted.merge_and_unload().state_dict().items()},
+                          at + "/merged.safetensors")
+
+
+def save_refused(at, model, plain, asked):
+    """An adapter whose config asks for what this model cannot have."""
+    import json
+    from peft import LoraConfig, get_peft_model
+    get_peft_model(model, LoraConfig(r=4, lora_alpha=8, **plain)).save_pretrained(at + "/adapter")
+    path = at + "/adapter/adapter_config.json"
+    with open(path, encoding="utf-8") as f:
+        config = {**json.load(f), **asked}
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(config, f)
+
+
 # ---- here ----
 
 def values(tensor):
@@ -107,7 +200,20 @@ def compare(tap, case, directory, exact):
                   case, f"{differ} of {n} elements differ, by up to {far}")
 
 
+def compare_all(tap, python, directory):
+    from rsh_cli import INPUT, run
+    subprocess.run([python, os.path.abspath(__file__), "make-all", directory], check=True)
+    for name in MERGED:
+        compare(tap, f"{name}: merged", os.path.join(directory, "merged", name), True)
+    for name in REFUSED:
+        at = os.path.join(directory, "refused", name)
+        said = run("plan", at + "/model", "--lora", at + "/adapter")
+        tap.ok(said.status == INPUT and f'"{name}" is' in said.err, f"{name}: refused", repr(said))
+
+
 def main():
+    if sys.argv[1:2] == ["make-all"]:
+        return make_all(sys.argv[2])
     if sys.argv[1:2] == ["make"]:
         return make(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "exact")
     sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
@@ -129,6 +235,8 @@ def main():
                             kind], check=True)
             compare(tap, f"{kind} numbers, --seed {seed} --cases 1", directory,
                     kind == "exact")
+    with tempfile.TemporaryDirectory(prefix="reshardfs-peft-") as directory:
+        compare_all(tap, python, directory)
     return tap.finish()
 
 

@@ -51,7 +51,8 @@ int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 
 /* These are the tables that a word on the command line means. */
 struct rsh_table_set {
-	struct rsh_rule_table **v; /* sorted by name; at least one */
+	struct rsh_rule_table **v; /* sorted by name, but that of the config's
+				    * "model_type" is first; at least one */
 	size_t n, cap;
 };
 /* Loads the table at a path, or, for RSH_TABLE_AUTO, all installed tables for

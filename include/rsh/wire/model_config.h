@@ -27,6 +27,8 @@ const char *rsh_model_config_path(const struct rsh_model_config *c);
 /* Returns the i-th of "architectures"; NULL past the last. */
 const char *rsh_model_config_architecture(const struct rsh_model_config *c,
 					  uint32_t i);
+/* Returns "model_type"; NULL: there is none. */
+const char *rsh_model_config_type(const struct rsh_model_config *c);
 /* Finds an integer >= 0.  Returns false if the key does not exist or has
  * another value (null is like a missing key).  Keys that are not at the top are
  * searched in "text_config". */
