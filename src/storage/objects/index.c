@@ -91,6 +91,17 @@ static int probe_one(struct rsh_objects *o, const char *name,
 	return rc;
 }
 
+static int probe_self(struct rsh_objects *o, struct rsh_http_answer *out,
+		      struct rsh_error *err)
+{
+	char *address = rsh_object_own_address(o);
+	int rc = address ? probe_address(o, address, o->url, out, err) :
+			   rsh_error_nomem(err);
+
+	rsh_secret_free(address);
+	return rc;
+}
+
 /* Servers without ranges give pages for directories as well. */
 static bool probe_is_file_name(const char *url)
 {
@@ -102,12 +113,9 @@ static bool probe_is_file_name(const char *url)
 bool rsh_object_is_file(struct rsh_objects *o)
 {
 	struct rsh_http_answer answer = { .status = 0 };
-	char *address = rsh_object_own_address(o);
 	struct rsh_error err;
 
-	if (address)
-		probe_address(o, address, o->url, &answer, &err);
-	rsh_secret_free(address);
+	probe_self(o, &answer, &err);
 	return answer.status == 206 ||
 	       (answer.status == 200 && probe_is_file_name(o->url));
 }
@@ -133,23 +141,23 @@ static int probe_keep(struct rsh_object_listing *list, const char *name,
 	return to->key && (to->etag || !a->etag[0]) ? 0 : -ENOMEM;
 }
 
-int rsh_objects_list_single(struct rsh_objects *o,
+int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 			    struct rsh_objects_listing *out,
 			    struct rsh_error *err)
 {
 	struct rsh_object_listing *list = calloc(1, sizeof(*list));
 	struct rsh_http_answer answer = { .status = 0 };
-	char *address = rsh_object_own_address(o);
 	int rc = -ENOMEM;
 
 	*out = (struct rsh_objects_listing){ .owned = list };
-	if (list && address)
-		rc = probe_address(o, address, o->url, &answer, err);
-	rsh_secret_free(address);
+	if (list)
+		rc = *name ? probe_one(o, name, &answer, err) :
+			     probe_self(o, &answer, err);
 	if (rc == 0 && (answer.status != 206 || !answer.has_total))
-		rc = rsh_error_set(err, ENOENT, "%s: not found", o->url);
+		rc = rsh_error_set(err, ENOENT, "%s%s%s: not found", o->url,
+				   *name ? "/" : "", name);
 	if (rc == 0)
-		rc = probe_keep(list, "", &answer);
+		rc = probe_keep(list, name, &answer);
 	if (rc == 0) {
 		out->objects = malloc(sizeof(*out->objects));
 		rc = out->objects ? 0 : -ENOMEM;
@@ -162,7 +170,7 @@ int rsh_objects_list_single(struct rsh_objects *o,
 		return rc == -ENOMEM ? rsh_error_nomem(err) : rc;
 	}
 	out->objects[out->n++] = (struct rsh_object){
-		.name = "", .size = list->objects->size,
+		.name = list->objects->key, .size = list->objects->size,
 		.mtime = list->objects->mtime, .etag = list->objects->etag,
 	};
 	return 0;
