@@ -310,20 +310,23 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 /* ---- scales and tiles ---- */
 
 /* Describes the cell of the cursor; `first` is an element of it.  A stack of
- * matrices has three dimensions. */
+ * matrices has three dimensions, or four if its rows are divided into blocks. */
 static void find_scales(const struct rsh_piece_iter *it, uint64_t first,
 			struct rsh_scales *out)
 {
 	const struct rsh_tensor *t = it->cursor.tensor;
-	const bool stack = t->n_dims == 3;
+	const bool stack = t->n_dims > 2, divided = t->n_dims > 3;
+	const uint32_t last = t->n_dims - 1;
 	struct rsh_box box;
 
 	rsh_cut_box(t->cut, t->dims, it->cursor.cell, &box);
 	*out = (struct rsh_scales){
 		.cat = it->p->cat, .tensor = t, .first = first,
 		.from = { stack ? box.from[0] : 0, box.from[stack],
-			  box.from[stack + 1] },
-		.rows = box.size[stack], .columns = box.size[stack + 1],
+			  box.from[last] },
+		.rows = box.size[stack], .columns = box.size[last],
+		.parts = divided ? box.size[2] : 0,
+		.first_part = divided ? box.from[2] : 0,
 	};
 }
 

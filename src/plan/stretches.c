@@ -76,7 +76,7 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 		return true;
 	if (rsh_packing_is_plain(q->packing))
 		return adapters_fit(t);
-	if (t->n_dims < 2 || t->n_dims > 3 || !q->scales || !q->n_columns ||
+	if (t->n_dims < 2 || t->n_dims > 4 || !q->scales || !q->n_columns ||
 	    !q->block[0] || !q->block[1] ||
 	    rsh_dtype_size(q->scale_type) != rsh_dtype_size(q->scales->dtype))
 		return false;

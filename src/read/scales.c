@@ -37,19 +37,30 @@ static uint64_t chunk_rows(const struct rsh_quantised *q)
 		return q->n_rows;
 	/* Rows of the first dimension are read completely. */
 	if (q->scales->n_dims == 3)
-		return q->scales->dims[1];
+		return q->n_rows / q->scales->dims[0];
 	return rsh_max_u64(CHUNK_BYTES / rsh_max_u64(row, 1) / CHUNK_ROWS, 1) *
 	       CHUNK_ROWS;
 }
 
+/* Sets where the cell is in the whole. */
+static void scales_place(const struct rsh_scales *s, struct rsh_scaled *m)
+{
+	const struct rsh_tensor *t = s->tensor;
+
+	m->rows = s->rows;
+	m->columns = s->columns;
+	m->plane_rows = t->n_dims > 2 ? t->dims[1] : 0;
+	memcpy(m->from, s->from, sizeof(m->from));
+	m->parts = s->parts;
+	m->first_part = s->first_part;
+	m->row_parts = t->n_dims > 3 ? t->dims[2] : 0;
+}
+
 static uint64_t scales_row(const struct rsh_scales *s, uint64_t n)
 {
-	const struct rsh_scaled m = {
-		.rows = s->rows, .columns = s->columns,
-		.plane_rows = s->tensor->n_dims == 3 ? s->tensor->dims[1] : 0,
-		.from = { s->from[0], s->from[1], s->from[2] },
-	};
+	struct rsh_scaled m;
 
+	scales_place(s, &m);
 	return rsh_scaled_row(&m, n);
 }
 
@@ -65,6 +76,7 @@ uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
 uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
+	const uint64_t lines = s->rows * rsh_max_u64(s->parts, 1);
 	uint64_t row, end, rows;
 
 	if (rsh_packing_is_plain(q->packing))
@@ -77,8 +89,9 @@ uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
 	if (!rsh_mul_u64((row / q->block[0] / chunk_rows(q) + 1) *
 			 chunk_rows(q), q->block[0], &end))
 		end = UINT64_MAX;
-	/* The rows of the next plane may be elsewhere in the whole. */
-	rows = rsh_min_u64(end - row, s->rows - n / s->columns % s->rows);
+	/* The rows of the next plane may be elsewhere in the whole.  A chunk has
+	 * all blocks of a plane if rows are divided. */
+	rows = rsh_min_u64(end - row, lines - n / s->columns % lines);
 	return rows * s->columns - n % s->columns;
 }
 
@@ -291,6 +304,7 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 				enum rsh_codec codec)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
+	struct rsh_scaled m;
 	struct chunk c;
 	uint64_t n;
 
@@ -298,12 +312,9 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 		return rsh_factors_by(s, chunk, codec);
 	c = chunk_at(s, chunk->chunk);
 	n = c.n * q->n_columns;
-	return (struct rsh_scaled){
+	m = (struct rsh_scaled){
 		.packing = q->packing, .via = q->via, .then = q->type,
 		.to = rsh_codec_scaled_type(codec),
-		.rows = s->rows, .columns = s->columns,
-		.plane_rows = s->tensor->n_dims == 3 ? s->tensor->dims[1] : 0,
-		.from = { s->from[0], s->from[1], s->from[2] },
 		.block = { q->block[0], q->block[1] },
 		.first_row = c.from, .scale_columns = q->n_columns,
 		.scales = (const float *)(const void *)chunk->data,
@@ -313,4 +324,6 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 			(const uint32_t *)(const void *)(chunk->data +
 			chunk->bytes - c.n_groups * sizeof(uint32_t)),
 	};
+	scales_place(s, &m);
+	return m;
 }

@@ -49,7 +49,8 @@ bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
 {
 	return a->tensor == b->tensor && a->rows == b->rows &&
 	       a->columns == b->columns && a->from[0] == b->from[0] &&
-	       a->from[1] == b->from[1] && a->from[2] == b->from[2];
+	       a->from[1] == b->from[1] && a->from[2] == b->from[2] &&
+	       a->parts == b->parts && a->first_part == b->first_part;
 }
 
 bool rsh_tile_key_same(const struct rsh_tile_key *a,

@@ -358,10 +358,13 @@ static void scaled_merge(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 
 uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n)
 {
-	const uint64_t row = n / m->columns;
+	const uint64_t line = n / m->columns;
+	const uint64_t row = m->parts ? line / m->parts : line;
+	const uint64_t whole = (m->from[0] + row / m->rows) * m->plane_rows +
+			       m->from[1] + row % m->rows;
 
-	return (m->from[0] + row / m->rows) * m->plane_rows + m->from[1] +
-	       row % m->rows;
+	return !m->parts ? whole :
+		whole * m->row_parts + m->first_part + line % m->parts;
 }
 
 /* Copies or casts elements without adapters, which keep the bits of a NaN. */

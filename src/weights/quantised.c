@@ -13,9 +13,8 @@
 
 /* ---- the tensor of the catalogue ---- */
 
-/* A box of the stored tensor in dimensions of the dense one.  Returns false if
- * it cannot be described so. */
-static bool quantised_box(const struct rsh_tensor *in,
+/* Gives a box of the stored tensor in dimensions of the dense one. */
+static void quantised_box(const struct rsh_tensor *in,
 			  const struct rsh_tensor *t, uint32_t per,
 			  const struct rsh_box *b, struct rsh_box *out)
 {
@@ -26,15 +25,11 @@ static bool quantised_box(const struct rsh_tensor *in,
 	out->n_dims = t->n_dims;
 	out->from[0] *= down;
 	out->size[0] *= down;
-	/* Blocks of bytes become columns. */
-	for (uint32_t d = t->n_dims; d < in->n_dims; d++) {
-		if (b->size[d] != in->dims[d])
-			return false;
+	/* Blocks of bytes that are not cut become columns. */
+	for (uint32_t d = t->n_dims; d < in->n_dims; d++)
 		inner *= in->dims[d];
-	}
 	out->from[t->n_dims - 1] *= inner;
 	out->size[t->n_dims - 1] *= inner;
-	return true;
 }
 
 static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
@@ -44,7 +39,6 @@ static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
 	const uint32_t n = rsh_cut_n_ranks(in->cut);
 	cleanup_free struct rsh_box *boxes = rsh_alloc_array(n, sizeof(*boxes));
 	struct rsh_cut *cut = NULL;
-	bool fits = true;
 	int rc;
 
 	if (!boxes)
@@ -54,16 +48,12 @@ static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
 	    (rsh_cut_grid(in->cut) ||
 	     (per == 1 && rsh_packing_rows(t->quantised->packing) == 1)))
 		return 0;
-	for (uint32_t r = 0; fits && r < n; r++) {
+	for (uint32_t r = 0; r < n; r++) {
 		struct rsh_box b;
 
 		rsh_cut_box(in->cut, in->dims, rsh_cut_cell(in->cut, r), &b);
-		fits = quantised_box(in, t, per, &b, &boxes[r]);
+		quantised_box(in, t, per, &b, &boxes[r]);
 	}
-	if (!fits)
-		return rsh_error_set(err, ENOTSUP, "%s is cut in the source "
-				     "inside of its blocks",
-				     rsh_names_text(w->cat->names, in->name));
 	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
 	if (rc)
 		return rc;
@@ -86,7 +76,7 @@ static int quantised_add(struct quantised_work *w,
 	struct rsh_quantised *q = rsh_arena_array(w->arena,
 						  struct rsh_quantised, 1);
 	struct rsh_tensor t = *in;
-	uint64_t dims[3], *d = dims;
+	uint64_t dims[4], *d = dims;
 	uint32_t per, bytes;
 	int rc;
 
@@ -97,7 +87,9 @@ static int quantised_add(struct quantised_work *w,
 	if (x->planes)
 		*d++ = x->planes;
 	*d++ = x->rows;
-	*d++ = (x->columns + per - 1) / per * per;
+	if (x->divided)
+		*d++ = x->columns / x->divided;
+	*d++ = x->divided ? x->divided : (x->columns + per - 1) / per * per;
 	/* Padding after the last column fills a word. */
 	if (q->packing == RSH_PACK_U4 || q->packing == RSH_PACK_U8)
 		d[-1] = in->dims[in->n_dims - 1] *
@@ -113,6 +105,32 @@ static int quantised_add(struct quantised_work *w,
 }
 
 /* ---- the offer ---- */
+
+/* A stack whose rows are divided into blocks is shown transposed: a column has
+ * the rows of all blocks. */
+static int quantised_offer_divided(struct quantised_work *w,
+				   const struct quantised_tensor *x,
+				   uint32_t number, struct rsh_offer *o)
+{
+	struct rsh_factored_part *p =
+		rsh_arena_array(w->arena, struct rsh_factored_part, 1);
+	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor, 4);
+	const uint64_t *zeros = rsh_arena_array(w->arena, uint64_t, 4);
+
+	if (!p || !f || !zeros)
+		return -ENOMEM;
+	f[0] = (struct rsh_factor){ x->planes, 1, 1, 0, 0 };
+	f[1] = (struct rsh_factor){ x->columns / x->divided, x->divided, 1,
+				    1, 2 };
+	f[2] = (struct rsh_factor){ x->divided, 1, 1, 1, 3 };
+	f[3] = (struct rsh_factor){ x->rows, 1, 1, 2, 1 };
+	*p = (struct rsh_factored_part){ .tensor = number, .n_factors = 4,
+					 .factors = f, .shown_from = zeros,
+					 .from = zeros };
+	o->n_factored = 1;
+	o->factored = p;
+	return 0;
+}
 
 static int quantised_offer(struct quantised_work *w,
 			   const struct quantised_tensor *x, uint32_t number,
@@ -132,6 +150,8 @@ static int quantised_offer(struct quantised_work *w,
 	o->n_dims = first + 2;
 	o->dims = dims;
 	o->n_parts = o->n_factored = 0;
+	if (x->divided)
+		return quantised_offer_divided(w, x, number, o);
 	*p = (struct rsh_recipe_part){ .tensor = number,
 				       .box = { .n_dims = o->n_dims } };
 	for (uint32_t i = 0; i < o->n_dims; i++) {

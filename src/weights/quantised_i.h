@@ -35,6 +35,9 @@ struct quantised_tensor {
 	uint64_t rows, columns; /* of the dense matrix as it is stored */
 	uint64_t planes;   /* 0: there is one, and no dimension for it */
 	bool transposed;   /* it is shown with rows and columns exchanged */
+	uint64_t divided;  /* 0: a row is one dimension of the catalogue's
+			    * tensor; otherwise blocks of so many elements have
+			    * one of their own, since the source cuts it */
 };
 
 /* ---- schemes.c ---- */

@@ -263,6 +263,7 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 			   struct rsh_error *err)
 {
 	const struct rsh_offer *o = &w->v[at], *s;
+	const struct rsh_tensor *in;
 
 	if (!quantised_ends(quantised_name(w, at), "_blocks", &t->stem))
 		return 0;
@@ -281,13 +282,19 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 	t->q.packing = RSH_PACK_E2M1;
 	t->q.scale_type = RSH_DTYPE_FLOAT8E8M0;
 	t->q.scales = quantised_take(w, at, t->stem, "_scales", err);
-	if (!t->q.scales)
+	in = quantised_plain(w, o, err);
+	if (!t->q.scales || !in)
 		return -ENOTSUP;
 	t->planes = o->dims[0];
 	t->rows = o->dims[1];
 	t->columns = 32 * o->dims[2];
 	t->q.n_rows = t->planes * t->rows;
 	t->q.n_columns = o->dims[2];
+	if (!rsh_cut_is_whole(in->cut, in->dims, 3)) {
+		t->divided = 32;
+		t->q.n_rows *= o->dims[2];
+		t->q.n_columns = 1;
+	}
 	t->transposed = true;
 	t->dense = "";
 	*is = true;

@@ -262,7 +262,7 @@ class Drawer:
         self.tensors = {"model.norm.weight": ("BF16", (6,), rng.randbytes(12))}
         self.config = {"model_type": "made_up", "quantization_config": {}}
         self.says = self.config["quantization_config"]
-        self.scheme = rng.choice(("fp8", *SCHEMES))
+        self.scheme = rng.choice(("fp8", "mxfp4", *SCHEMES))
 
     def add(self, name, kind, *shape):
         data = self.rng.randbytes(WIDTHS[kind] * math.prod(shape))

@@ -6,7 +6,7 @@
 
 The yardsticks are tests/data/quantised, models with hashes of what the official programs
 make of them, and lib/quantised.py, which computes random models in plain Python: whole,
-cut for ranks, and cut in the source (as a distributed checkpoint).
+cut for ranks, and cut in the source (as a distributed checkpoint, and as rank files).
 """
 
 import argparse
@@ -137,15 +137,58 @@ def as_chunks(directory, model, wanted, *options):
     tensors = {}
     for name, (kind, shape, data) in model.tensors.items():
         stored = (*shape[:-1], shape[-1] // 2) if kind == "F4" else shape
-        chunks = drawer.chunks(stored if len(stored) < 4 else stored[:3])
-        if len(stored) == 4:
-            chunks = [((*a, 0), (*b, stored[3])) for a, b in chunks]
+        chunks = drawer.chunks(stored)
+        if len(stored) == 4 and rng.random() < 0.6:
+            ends = [0, *sorted(rng.sample(range(1, 16), rng.randint(1, 3))), 16]
+            chunks = [((*at, a), (*size, b - a)) for at, size in drawer.chunks(stored[:3])
+                      for a, b in zip(ends, ends[1:])]
         tensors[name] = Tensor(kind, stored, data, chunks, {})
     source = os.path.join(directory, "dcp")
     tree = Tree("torch", tensors, {}, rng)
     tree.release = "2.15"
     tree.write(source)
     compare_export(directory, source, wanted, "--config", config, *options)
+    return {"parts of blocks" for t in tensors.values()
+            for _, size in t.chunks if len(size) == 4 and size[3] < 16}
+
+
+def files_of_ranks(directory, tensors, config, params, mesh):
+    """Writes them as rank files; gives these and the options to read them."""
+    source = os.path.join(directory, "ranks")
+    strategy_file = os.path.join(directory, "source.ckpt")
+    write(strategy_file, strategy(params, "source", mesh))
+    write(os.path.join(directory, "config", "config.json"), json.dumps(config).encode())
+    for rank in range(mesh[0] * mesh[1]):
+        slices = {}
+        for p in params:
+            starts, sizes = box(p.dims, mesh, p.source_map, (0, 0), rank)
+            kind, _, data = tensors[p.name]
+            if sizes != p.dims:
+                data = cut(data, p.dims, WIDTHS[kind], starts, sizes)
+            slices[p.name] = kind, tuple(sizes), data
+        write(os.path.join(source, f"rank_{rank}", f"net_rank_{rank}-1_1.safetensors"),
+              safetensors_bytes(slices))
+    return source, ["--src-strategy", strategy_file, "--config",
+                    os.path.join(directory, "config")]
+
+
+def as_files_of_ranks(directory, model, wanted, *options):
+    """Every tensor is cut by the axes of a mesh, also the bytes of a block."""
+    rng = model.rng
+    mesh = rng.choice(([2, 2], [1, 4], [4, 2], [2, 16]))
+    split = {0: mesh[1], 1: mesh[0], -1: 1}
+    params = []
+    for name, (kind, shape, _) in model.tensors.items():
+        axes = rng.sample((0, 1, -1, -1), len(shape))
+        if len(shape) == 4 and rng.random() < 0.6:
+            axes.sort(key=lambda a: a == 0)
+        axes = [a if n % split[a] == 0 and kind != "F4" else -1
+                for a, n in zip(axes, shape)]
+        params.append(Param(name, list(shape), kind, axes))
+    source, words = files_of_ranks(directory, model.tensors, model.config, params, mesh)
+    compare_export(directory, source, wanted, *words, *options)
+    return {"parts of blocks" for p in params
+            if len(p.dims) == 4 and split[p.source_map[3]] > 1}
 
 
 def as_ranks(directory, model, wanted, *options):
@@ -204,9 +247,9 @@ def some_rules(rng, tensors):
     return "\n".join(lines) + "\n"
 
 
-def drawn(model, way, rules):
+def drawn(model, way, rules, more):
     """What a random model has that all of them together must have."""
-    has = {model.scheme, way.__name__, *(["own table"] if rules else [])}
+    has = {model.scheme, way.__name__, *(["own table"] if rules else []), *(more or ())}
     for name, (kind, _, data) in model.tensors.items():
         if kind == "F8_E4M3" and (b"\x7f" in data or b"\xff" in data):
             has.add("NaN of E4M3")
@@ -217,8 +260,9 @@ def drawn(model, way, rules):
     return has
 
 
-ALL_DRAWN = {*SCHEMES, "as_model", "as_chunks", "as_ranks", "own table", "NaN of E4M3",
-             "0xff of F8_E8M0", "0xff of U8", "zeros"}
+WAYS = as_model, as_chunks, as_files_of_ranks, as_ranks
+ALL_DRAWN = {*SCHEMES, *(way.__name__ for way in WAYS), "own table", "NaN of E4M3",
+             "0xff of F8_E8M0", "0xff of U8", "zeros", "parts of blocks"}
 
 
 def random_case(seed):
@@ -226,23 +270,25 @@ def random_case(seed):
     rng = random.Random(seed)
     model = Drawer(rng).draw()
     word = rng.choice(tuple(TYPES))
-    way = rng.choice((as_model, as_chunks, as_ranks))
+    way = rng.choice(WAYS if model.scheme != "mxfp4" else
+                     (*WAYS, as_chunks, as_files_of_ranks))
     wanted = dense(model.tensors, model.config, TYPES[word])
     options = ["--dequantize", word]
     with tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
         rules = None
-        if rng.random() < 0.4:
+        # Rank files would have MindSpore's names.
+        if rng.random() < 0.4 and way is not as_files_of_ranks:
             rules = some_rules(rng, wanted)
             model.config["made_b"] = 4
             wanted = Table(rules).convert(wanted, model.config, "hf")
             options += ["--convert",
                         write(os.path.join(directory, "own.rules"), rules.encode())]
         try:
-            way(directory, model, wanted, *options)
+            more = way(directory, model, wanted, *options)
         except Exception as error:
             raise type(error)(f"--cases 1 --seed {seed} ({model.scheme}, {way.__name__}, "
                               f"{options}, {rules}): {error}") from error
-    return drawn(model, way, rules)
+    return drawn(model, way, rules, more)
 
 
 # ---- options ----

@@ -364,6 +364,21 @@ static void test_planes(void **state)
 	assert_int_equal(rsh_scaled_row(&m, 12), 35);
 }
 
+/* Each of the two blocks of a row, of seven of the whole, is a row. */
+static void test_parts_of_blocks(void **state)
+{
+	const struct rsh_scaled m = {
+		.rows = 3, .columns = 4, .plane_rows = 10, .from = { 2, 5, 8 },
+		.parts = 2, .first_part = 3, .row_parts = 7,
+	};
+
+	(void)state;
+	assert_int_equal(rsh_scaled_row(&m, 0), 25 * 7 + 3);
+	assert_int_equal(rsh_scaled_row(&m, 7), 25 * 7 + 4);
+	assert_int_equal(rsh_scaled_row(&m, 8), 26 * 7 + 3);
+	assert_int_equal(rsh_scaled_row(&m, 24), 35 * 7 + 3);
+}
+
 static void test_scales_widen(void **state)
 {
 	static const uint8_t e8m0[] = { 0, 1, 0x7f, 0xfe, 0xff };
@@ -409,6 +424,7 @@ int main(void)
 		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_packings),
 		cmocka_unit_test(test_planes),
+		cmocka_unit_test(test_parts_of_blocks),
 		cmocka_unit_test(test_scales_widen),
 		cmocka_unit_test(test_zeros_unpack),
 	};

@@ -36,7 +36,9 @@ struct rsh_tensor;
 
 /* How the elements of a tensor are quantised.  The tensor is a matrix or a
  * stack of matrices; the tensors beside it are matrices of the catalogue, or
- * have other dimensions and the same elements in the same order. */
+ * have other dimensions and the same elements in the same order.  If files have
+ * parts of blocks, a stack has a fourth dimension, the elements of a block; each
+ * block is then a row of the matrix that has scales. */
 struct rsh_quantised {
 	enum rsh_packing packing;
 	enum rsh_dtype via;  /* struct rsh_scaled */

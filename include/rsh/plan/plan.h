@@ -118,8 +118,9 @@ static inline uint64_t rsh_tile_stored(const struct rsh_tile *t, uint64_t n)
 struct rsh_scales {
 	const struct rsh_catalogue *cat;
 	const struct rsh_tensor *tensor; /* NULL: not quantised */
-	uint64_t from[3];                /* as in struct rsh_scaled */
+	uint64_t from[3]; /* these and the next lines as in struct rsh_scaled */
 	uint64_t rows, columns;
+	uint64_t parts, first_part;
 	uint64_t first;
 };
 

@@ -78,6 +78,11 @@ struct rsh_scaled {
 	uint64_t plane_rows;      /* of a plane of the whole */
 	uint64_t from[3];         /* plane, row and column of the cell's first
 				   * element */
+	/* If the cell has a part of each block, a row is divided into blocks,
+	 * and each is a row of `columns` elements of the whole matrix: the
+	 * blocks of a row of the cell (0: rows are not divided), the first of
+	 * them, and those of a row of the whole. */
+	uint64_t parts, first_part, row_parts;
 	uint64_t block[2];
 	uint64_t first_row;       /* of the scales: scales[0] is in this row */
 	uint64_t scale_columns;
