@@ -228,13 +228,17 @@ static int weights_check_tensor(struct weights_work *w,
 	return size ? weights_missing(w, x, n, numbers, err) : 0;
 }
 
-static bool weights_has_scales(const struct weights_work *w,
-			       const struct rsh_offer *o)
+/* Returns the tensor of the first part of an offer; NULL: it has none. */
+static const struct rsh_tensor *weights_stored(const struct weights_work *w,
+					       const struct rsh_offer *o)
 {
-	const struct rsh_quantised *q =
-		w->cat->tensors[o->parts->tensor]->quantised;
+	return o->n_factored ? w->cat->tensors[o->factored->tensor] :
+	       o->n_parts ? w->cat->tensors[o->parts->tensor] : NULL;
+}
 
-	return q && q->scales;
+static bool weights_has_scales(const struct rsh_tensor *t)
+{
+	return t->quantised && t->quantised->scales;
 }
 
 /* Checks that all sources have one type and one form. */
@@ -244,10 +248,12 @@ static int weights_check_types(struct weights_work *w,
 {
 	const uint32_t first = x->m->source;
 	const struct rsh_offer *a = &w->in[first];
+	const struct rsh_tensor *one = weights_stored(w, a);
 
 	for (uint32_t i = 1; i < x->n; i++) {
 		const uint32_t source = x->m[i].source;
 		const struct rsh_offer *b = &w->in[source];
+		const struct rsh_tensor *other = weights_stored(w, b);
 
 		if (a->dtype != b->dtype)
 			return weights_bad(w, x->u->rule, err, "%.400s is %s, "
@@ -256,16 +262,14 @@ static int weights_check_types(struct weights_work *w,
 					   rsh_dtype_name(b->dtype),
 					   weights_text(w, first),
 					   rsh_dtype_name(a->dtype));
-		if (a->n_parts && b->n_parts &&
-		    weights_has_scales(w, a) != weights_has_scales(w, b))
+		if (one && other &&
+		    weights_has_scales(one) != weights_has_scales(other))
 			return weights_bad(w, x->u->rule, err, "one of %.400s "
 					   "and %.400s has scales, and the "
 					   "other has none",
 					   weights_text(w, source),
 					   weights_text(w, first));
-		if (a->n_parts && b->n_parts &&
-		    w->cat->tensors[a->parts->tensor]->wide_bf16 !=
-		    w->cat->tensors[b->parts->tensor]->wide_bf16)
+		if (one && other && one->wide_bf16 != other->wide_bf16)
 			return weights_bad(w, x->u->rule, err, "one of %.400s "
 					   "and %.400s is stored as Float32, "
 					   "and the other is not",

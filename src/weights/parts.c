@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "weights_i.h"
 
 /* This is a tensor that is made, and one of its pairs, in dimensions of the
@@ -113,8 +114,13 @@ static void weights_find_pair(struct weights_work *w,
  * other dimensions. */
 static bool weights_is_whole(const struct rsh_offer *o)
 {
-	if (o->n_parts != 1 || o->n_factored)
+	if (o->n_parts + o->n_factored != 1)
 		return false;
+	for (uint32_t d = 0; o->n_factored && d < o->n_dims; d++)
+		if (o->factored->shown_from[d])
+			return false;
+	if (o->n_factored)
+		return true;
 	for (uint32_t d = 0; d < o->n_dims; d++)
 		if (o->parts->box.from[d] ||
 		    o->parts->box.size[d] != o->dims[d])
@@ -154,6 +160,100 @@ static const struct rsh_factor *weights_keep_factors(
 	p->kept_dims = n_dims;
 	memcpy(p->kept_axis, r->axis, n_dims);
 	return f;
+}
+
+/* Returns the factor of a source's dimension that has steps of this size: the
+ * one with the largest step that is not larger. */
+static const struct rsh_factor *
+weights_digit(const struct rsh_factored_part *by, uint8_t dim, uint64_t step)
+{
+	const struct rsh_factor *found = NULL;
+
+	for (uint32_t i = 0; i < by->n_factors; i++) {
+		const struct rsh_factor *f = &by->factors[i];
+
+		if (f->size > 1 && f->shown_dim == dim &&
+		    f->shown_step <= step &&
+		    (!found || f->shown_step > found->shown_step))
+			found = f;
+	}
+	return found;
+}
+
+/* Divides a factor over those by which the catalogue has the source.  Returns
+ * false if they have other borders. */
+static bool weights_divide(const struct rsh_factored_part *by,
+			   struct rsh_factor f, struct rsh_factor *out,
+			   uint32_t *n)
+{
+	if (f.size == 0) {
+		f.dim = 0;
+		out[(*n)++] = f;
+	}
+	while (f.size > 1) {
+		const struct rsh_factor *in = weights_digit(by, f.dim, f.step);
+		uint64_t all, size;
+
+		if (!in)
+			return false;
+		all = in->size * in->shown_step;
+		size = rsh_min_u64(all / f.step, f.size);
+		if (f.step % in->shown_step || all % f.step || size < 2 ||
+		    f.size % size)
+			return false;
+		out[(*n)++] = (struct rsh_factor){
+			.size = size, .shown_step = f.shown_step,
+			.step = f.step / in->shown_step * in->step,
+			.shown_dim = f.shown_dim, .dim = in->dim,
+		};
+		f.size /= size;
+		f.shown_step *= size;
+		f.step *= size;
+	}
+	return true;
+}
+
+/* Makes a part of a source that is itself described by factors. */
+static int weights_make_composed(struct weights_work *w,
+				 const struct weights_pair *p,
+				 const struct weights_match *m,
+				 uint32_t n_shown,
+				 struct rsh_factored_part *out,
+				 struct rsh_error *err)
+{
+	const struct rsh_factored_part *by = w->in[m->source].factored;
+	const uint32_t n = w->cat->tensors[by->tensor]->n_dims;
+	const size_t most = (size_t)p->n_factors * (by->n_factors + 1);
+	uint64_t *shown = rsh_arena_array(w->arena, uint64_t, n_shown + n);
+	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor,
+					       most);
+	uint64_t *from = shown + n_shown;
+
+	if (!shown || !f)
+		return rsh_error_nomem(err);
+	*out = (struct rsh_factored_part){
+		.tensor = by->tensor, .factors = f, .shown_from = shown,
+		.from = from,
+	};
+	memcpy(shown, p->shown_from, n_shown * sizeof(*shown));
+	weights_add_stacks(p->x, &p->x->u->names[p->from][p->tensor],
+			   m->numbers, &p->shown, shown);
+	memcpy(from, by->from, n * sizeof(*from));
+	/* The plan refuses a part that leaves one of these factors. */
+	for (uint32_t i = 0; i < by->n_factors; i++) {
+		const struct rsh_factor *in = &by->factors[i];
+
+		if (in->size > 1)
+			from[in->dim] += p->source_from[in->shown_dim] /
+					 in->shown_step % in->size * in->step;
+	}
+	for (uint32_t i = 0; i < p->n_factors; i++)
+		if (!weights_divide(by, p->factors[i], f, &out->n_factors))
+			return weights_bad(w, p->x->u->rule, err, "%s is "
+					   "stored in blocks that the rule "
+					   "divides",
+					   weights_text(w, m->source));
+	return 0;
 }
 
 static int weights_make_part(struct weights_work *w, struct weights_pair *p,
@@ -202,8 +302,11 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 				err->code = ENOTSUP;
 			return -ENOTSUP;
 		}
-		rc = weights_make_part(w, p, &p->x->m[i], o->n_dims,
-				       &parts[(*n)++], err);
+		rc = w->in[source].n_factored ?
+			weights_make_composed(w, p, &p->x->m[i], o->n_dims,
+					      &parts[(*n)++], err) :
+			weights_make_part(w, p, &p->x->m[i], o->n_dims,
+					  &parts[(*n)++], err);
 	}
 	return rc;
 }

@@ -218,7 +218,13 @@ def as_ranks(directory, model, wanted, *options):
 
 
 def rule_of(rng, name, shape):
-    """Another order of a matrix's elements."""
+    """Another order of a matrix's elements, or of a stack's."""
+    if len(shape) == 3:
+        return rng.choice((
+            f"{name} = t.{name}", f"{name}[e, h, f] = t.{name}[e, f, h]",
+            f"{name}[e, n b, f] = t.{name}[e, b n, f]",
+            f"{name}[e, h, f (1 | 1)] = t.{name}[e, (f | f), h]",
+            f"{name}[e, h (1 | 1), n b] = t.{name}[b n, (h | h), e]"))
     rules = [f"{name}[a, h] = t.{name}[h, a]"]
     if shape[0] % 4 == 0:
         rules.append(f"{name}[n b, h] = t.{name}[b n, h]")
@@ -233,6 +239,8 @@ def some_rules(rng, tensors):
     for name, (_, shape, _) in tensors.items():
         if len(shape) == 2:
             matrices.append((name, shape))
+        elif len(shape) == 3:
+            lines.append(rule_of(rng, name, shape))
         else:
             lines.append(f"{name} = t.{name}")
     if len(matrices) > 1 and matrices[0][1][1] == matrices[1][1][1] and rng.random() < 0.8:
@@ -345,6 +353,31 @@ def wrong_options(directory):
             "--dequantize needs SOURCE")
     refused(run("export", small(directory, "quark"), directory + "/out", "--dequantize",
                 "bfloat16"), INPUT, '"quant_method" "quark" is not supported by --dequantize')
+
+
+@test
+def blocks_that_rules_divide(directory):
+    """if the source cuts blocks, a rule may divide a matrix only between them"""
+    config = {"model_type": "made_up", "quantization_config": {"quant_method": "mxfp4"}}
+    numbers = random.Random(3)
+    tensors = {"e_blocks": ("U8", (1, 4, 3, 16), numbers.randbytes(192)),
+               "e_scales": ("U8", (1, 4, 3), numbers.randbytes(12))}
+    params = [Param("e_blocks", [1, 4, 3, 16], "U8", [-1, -1, -1, 0]),
+              Param("e_scales", [1, 4, 3], "U8", [-1, -1, -1])]
+    made = dense(tensors, config, "BF16")["e"][2]
+    for b, fits in ((32, True), (8, True), (96, True), (24, False)):
+        place = os.path.join(directory, str(b))
+        source, words = files_of_ranks(place, tensors, {**config, "made_b": b}, params, [1, 2])
+        rules = write(os.path.join(place, "own.rules"),
+                      b"let b = made_b\nt.e[e, b n, f] = e[e, n b, f]\n")
+        words += ["--convert", rules, "--dequantize", "bfloat16"]
+        if fits:
+            rows = [made[8 * i:8 * i + 8] for i in range(96)]
+            turned = b"".join(rows[n * b + i] for i in range(b) for n in range(96 // b))
+            compare_export(place, source, {"t.e": ("BF16", (1, 96, 4), turned)}, *words)
+        else:
+            refused(run("plan", source, *words), INPUT,
+                    "e is stored in blocks that the rule divides")
 
 
 @test
