@@ -77,14 +77,6 @@ static bool kind_is_called_weight(const char *name)
 	return false;
 }
 
-/* Returns whether the name is that of a gradient.  "accu_grads.dense.weight" is
- * the sum of one rank's batches, if the checkpoint was saved before the
- * reduction over the data parallel ranks. */
-static bool kind_is_gradient(const char *name)
-{
-	return memmem(name, strcspn(name, "."), "grad", strlen("grad"));
-}
-
 static enum rsh_tensor_kind kind_of_subject(const struct rsh_contents *c,
 					    const struct rsh_subject *s,
 					    const bool *has_state)
@@ -92,9 +84,12 @@ static enum rsh_tensor_kind kind_of_subject(const struct rsh_contents *c,
 	uint32_t of = rsh_contents_state_of(c, s->name);
 	const char *name = rsh_names_text(c->names, s->name);
 
+	/* "accu_grads.dense.weight" is the sum of one rank's batches, if the
+	 * checkpoint was saved before the reduction over the data parallel
+	 * ranks. */
 	if (of != RSH_NAME_NONE && rsh_ckpt_find(s->index, of))
-		return kind_is_gradient(name) ? RSH_TENSOR_OWN :
-						RSH_TENSOR_STATE;
+		return memmem(name, strcspn(name, "."), "grad", 4) ?
+		       RSH_TENSOR_OWN : RSH_TENSOR_STATE;
 	if (has_state[s->name])
 		return RSH_TENSOR_TRAINED;
 	return kind_is_float(s->record->dtype) && kind_is_called_weight(name) ?

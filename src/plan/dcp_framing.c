@@ -10,14 +10,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/wire/torch_item.h"
 
-/* Returns how many bytes behind an item of so many make the next one begin on a
- * multiple of the alignment. */
-static uint64_t dcp_padding(uint64_t bytes)
-{
-	return (RSH_TORCH_ALIGNMENT - bytes % RSH_TORCH_ALIGNMENT) %
-	       RSH_TORCH_ALIGNMENT;
-}
-
 static size_t dcp_write_header(const struct rsh_record_shape *s, uint64_t at,
 			       uint64_t chunk_bytes, uint32_t crc,
 			       uint8_t *buf)
@@ -39,8 +31,9 @@ static size_t dcp_write_trailer(const struct rsh_record_shape *s, uint64_t at,
 	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
 	c.crc = crc;
 	n = rsh_torch_item_tail(s, &c, buf);
-	/* A head is a multiple of the alignment. */
-	pad = dcp_padding(c.bytes + n);
+	/* The next item begins on a multiple of the alignment; a head is one. */
+	pad = (RSH_TORCH_ALIGNMENT - (c.bytes + n) % RSH_TORCH_ALIGNMENT) %
+	      RSH_TORCH_ALIGNMENT;
 	memset(buf + n, 0, pad);
 	return n + pad;
 }

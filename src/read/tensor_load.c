@@ -59,18 +59,17 @@ static const struct rsh_tensor *same_tensor(const struct rsh_catalogue *c,
 	       t->copies ? t : NULL;
 }
 
-static int same_read(struct rsh_source *source, const struct rsh_catalogue *c,
-		     const struct rsh_tensor *t, uint64_t from, uint64_t n,
-		     uint8_t *to, size_t bytes)
+/* Reads n rows. */
+static int same_read(const struct rsh_catalogue *c, const struct rsh_tensor *t,
+		     uint64_t from, uint64_t n, struct tensor_load *l)
 {
-	struct tensor_load l = { source, to, bytes };
 	struct rsh_box box = { .n_dims = t->n_dims };
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		box.size[d] = t->dims[d];
 	box.from[0] = from;
 	box.size[0] = n;
-	return rsh_tensor_box(c, t, &box, NULL, load_stretch, &l);
+	return rsh_tensor_box(c, t, &box, NULL, load_stretch, l);
 }
 
 int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,
@@ -96,9 +95,10 @@ int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,
 	for (uint64_t at = 0; at < a->dims[0]; at += step) {
 		const uint64_t n = rsh_min_u64(step, a->dims[0] - at);
 		const size_t bytes = (size_t)(n * row);
+		struct tensor_load l = { source, data, bytes };
+		struct tensor_load m = { source, data + SAME_BYTES, bytes };
 
-		if (same_read(source, c, x, at, n, data, bytes) ||
-		    same_read(source, c, y, at, n, data + SAME_BYTES, bytes))
+		if (same_read(c, x, at, n, &l) || same_read(c, y, at, n, &m))
 			return -ENOTSUP;
 		if (memcmp(data, data + SAME_BYTES, bytes) != 0)
 			return 0;

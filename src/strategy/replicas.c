@@ -87,47 +87,40 @@ static void divide(const struct rsh_grid *g, uint32_t base, uint32_t *first,
 	}
 }
 
-static int divide_stage(const struct rsh_strategy *s, uint32_t stage,
-			uint32_t *first, struct member *scratch)
-{
-	cleanup_free const struct rsh_strategy_item **seen = NULL;
-	size_t n = 0, cap = 0;
-
-	for (uint32_t i = 0; i < s->n_params; i++) {
-		const struct rsh_strategy_item *item =
-			rsh_param_item(&s->params[i], stage);
-		struct rsh_grid *g;
-		size_t k = 0;
-
-		while (item && k < n && !rsh_item_same_layout(seen[k], item))
-			k++;
-		if (!item || k < n)
-			continue;
-		if (rsh_grow(&seen, &cap, n + 1, sizeof(*seen)))
-			return -ENOMEM;
-		seen[n++] = item;
-		if (rsh_grid_new_unsized(item, &g, NULL))
-			continue;
-		divide(g, stage * s->stage_ranks, first, scratch);
-		rsh_grid_free(g);
-	}
-	return 0;
-}
-
 int rsh_strategy_replicas(const struct rsh_strategy *s, uint32_t *first)
 {
 	cleanup_free struct member *scratch =
 		rsh_alloc_array(s->stage_ranks, sizeof(*scratch));
+	cleanup_free const struct rsh_strategy_item **seen = NULL;
+	size_t cap = 0;
 
 	if (!scratch)
 		return -ENOMEM;
 	for (uint32_t stage = 0; stage < s->n_stages; stage++) {
-		uint32_t base = stage * s->stage_ranks;
+		const uint32_t base = stage * s->stage_ranks;
+		size_t n = 0;
 
 		for (uint32_t r = 0; r < s->stage_ranks; r++)
 			first[base + r] = base;
-		if (divide_stage(s, stage, first, scratch))
-			return -ENOMEM;
+		for (uint32_t i = 0; i < s->n_params; i++) {
+			const struct rsh_strategy_item *item =
+				rsh_param_item(&s->params[i], stage);
+			struct rsh_grid *g;
+			size_t k = 0;
+
+			while (item && k < n &&
+			       !rsh_item_same_layout(seen[k], item))
+				k++;
+			if (!item || k < n)
+				continue;
+			if (rsh_grow(&seen, &cap, n + 1, sizeof(*seen)))
+				return -ENOMEM;
+			seen[n++] = item;
+			if (rsh_grid_new_unsized(item, &g, NULL))
+				continue;
+			divide(g, base, first, scratch);
+			rsh_grid_free(g);
+		}
 	}
 	return 0;
 }

@@ -245,6 +245,22 @@ static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 	       !cfg->only && !cfg->drop;
 }
 
+static const char *table_name(const struct rsh_rule_table *t)
+{
+	const char *path = rsh_rule_table_path(t);
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static void weights_refused(void *ctx, const struct rsh_rule_table *t,
+			    const char *why)
+{
+	const struct weights_job *k = ctx;
+
+	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
+}
+
 /* Fills the options of a conversion by the table that is used. */
 static void weights_options(struct weights_job *k,
 			    struct rsh_weights_options *o)
@@ -260,6 +276,8 @@ static void weights_options(struct weights_job *k,
 			weights_wanted : NULL,
 		.sized = weights_take_size,
 		.note = weights_keep_note,
+		.refused = weights_refused,
+		.given = k->cfg->weights.from,
 		.ctx = k,
 	};
 }
@@ -273,8 +291,8 @@ static int weights_convert(struct weights_job *k, struct rsh_error *err)
 	int rc = 0;
 
 	weights_options(k, &o);
-	if (k->cfg->weights.from)
-		o.from = (enum rsh_side)(k->cfg->weights.from - 1);
+	if (o.given)
+		o.from = (enum rsh_side)(o.given - 1);
 	else
 		rc = rsh_weights_side(o.table, k->in, k->n_in, k->v->names,
 				      &o.from, err);
@@ -289,14 +307,6 @@ static int weights_convert(struct weights_job *k, struct rsh_error *err)
 		k->n_out = out.n;
 	}
 	return rc;
-}
-
-static const char *table_name(const struct rsh_rule_table *t)
-{
-	const char *path = rsh_rule_table_path(t);
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
 }
 
 /* Names and shapes may match several tables, so a note lists the others. */
@@ -316,14 +326,6 @@ static void weights_note_choice(struct weights_job *k)
 	snprintf(text, sizeof(text), "using %s; these support the model as "
 				     "well: %s", table_name(k->table), others);
 	weights_keep_note(k, text);
-}
-
-static void weights_refused(void *ctx, const struct rsh_rule_table *t,
-			    const char *why)
-{
-	const struct weights_job *k = ctx;
-
-	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
 }
 
 /* Chooses the output that shows the converted weights, and returns its plan
@@ -350,8 +352,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	int rc;
 
 	weights_options(k, &o);
-	rc = rsh_weights_choose(&o, k->cfg->weights.from, w->tables.v,
-				w->tables.n, &in, weights_refused, &k->table,
+	rc = rsh_weights_choose(&o, w->tables.v, w->tables.n, &in, &k->table,
 				err);
 	if (rc)
 		return rc;

@@ -397,7 +397,7 @@ static int adapting_record_by_kind(struct adapting *w,
 				   struct rsh_error *err)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
-	size_t stem, kind;
+	size_t stem = 0, kind;
 
 	if (strlen(name) >= ADAPTER_TEXT / 2)
 		return adapting_bad(w, "a tensor", ENOTSUP, err,

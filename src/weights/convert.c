@@ -151,15 +151,16 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 
 /* ---- tables ---- */
 
-static int weights_try_table(struct rsh_weights_options *o, int from,
+static int weights_try_table(struct rsh_weights_options *o,
 			     const struct rsh_offers *in, struct rsh_error *err)
 {
 	struct rsh_arena arena = { 0 };
 	struct rsh_offers out;
 	int rc = 0;
 
-	o->from = (enum rsh_side)(from - 1);
-	if (!from)
+	if (o->given)
+		o->from = (enum rsh_side)(o->given - 1);
+	else
 		rc = rsh_weights_side(o->table, in->v, in->n, in->cat->names,
 				      &o->from, err);
 	if (rc == 0)
@@ -168,12 +169,9 @@ static int weights_try_table(struct rsh_weights_options *o, int from,
 	return rc;
 }
 
-int rsh_weights_choose(const struct rsh_weights_options *o, int from,
+int rsh_weights_choose(const struct rsh_weights_options *o,
 		       struct rsh_rule_table *const *tables, size_t n,
 		       const struct rsh_offers *in,
-		       void (*refused)(void *ctx,
-				       const struct rsh_rule_table *t,
-				       const char *why),
 		       const struct rsh_rule_table **out,
 		       struct rsh_error *err)
 {
@@ -181,12 +179,13 @@ int rsh_weights_choose(const struct rsh_weights_options *o, int from,
 	for (size_t i = 0; n > 1 && i < n; i++) {
 		struct rsh_weights_options trial = {
 			.table = tables[i], .config = o->config,
+			.given = o->given,
 			.unlisted = RSH_UNLISTED_ERROR, .wanted = o->wanted,
 			.vocab_multiple = o->vocab_multiple, .untie = o->untie,
 			.ctx = o->ctx,
 		};
 		struct rsh_error why = RSH_ERROR_INIT;
-		int rc = weights_try_table(&trial, from, in, &why);
+		int rc = weights_try_table(&trial, in, &why);
 
 		if (rc == -ENOMEM)
 			return rsh_error_nomem(err);
@@ -194,8 +193,8 @@ int rsh_weights_choose(const struct rsh_weights_options *o, int from,
 			*out = tables[i];
 			break;
 		}
-		if (refused)
-			refused(o->ctx, tables[i], why.text);
+		if (o->refused)
+			o->refused(o->ctx, tables[i], why.text);
 	}
 	return 0;
 }

@@ -87,6 +87,14 @@ static int scheme_take(struct quantised_work *w,
 	return *out ? 0 : -ENOTSUP;
 }
 
+static int scheme_bad_type(const struct quantised_work *w, uint32_t at,
+			   struct rsh_error *err)
+{
+	return quantised_bad(w, at, err, "is %s, which is not how %s weights "
+			     "are quantised", rsh_dtype_name(w->v[at].dtype),
+			     w->says->method);
+}
+
 static bool scheme_is_float(enum rsh_dtype type)
 {
 	return type == RSH_DTYPE_FLOAT32 || type == RSH_DTYPE_BFLOAT16 ||
@@ -508,7 +516,8 @@ static int ct_recognise(struct quantised_work *w, uint32_t at,
 	} else if (o->dtype == RSH_DTYPE_INT32) {
 		rc = ct_integers(w, t, err);
 	} else {
-		return 0;
+		return !quantised_find(w, at, t->stem, "_scale") ? 0 :
+			scheme_bad_type(w, at, err);
 	}
 	t->dense = "";
 	*is = rc == 0;
@@ -696,11 +705,12 @@ static bool scheme_looks_packed(const struct quantised_work *w, uint32_t at)
 	size_t stem;
 
 	if (o->dtype == RSH_DTYPE_FLOAT8E4M3FN || scheme_is_byte(o) ||
-	    (o->dtype == RSH_DTYPE_INT32 && o->n_dims > 1))
+	    o->dtype == RSH_DTYPE_FLOAT8E8M0 ||
+	    ((o->dtype == RSH_DTYPE_INT32 || o->dtype == RSH_DTYPE_INT64) &&
+	     o->n_dims > 1))
 		for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 			if (quantised_ends(name, ends[i], &stem) &&
-			    (i < 3 || quantised_find(w, at, strlen(name),
-						     "_scale")))
+			    (i < 3 || fp8_scales(w, at, &stem)))
 				return true;
 	return false;
 }
@@ -716,9 +726,7 @@ int quantised_check_left(struct quantised_work *w, uint32_t at,
 		return !scheme_looks_packed(w, at) ? 0 :
 			quantised_refuse_method(w, err);
 	if (scheme_looks_packed(w, at))
-		return quantised_bad(w, at, err, "is %s, which is not how %s "
-				     "weights are quantised",
-				     rsh_dtype_name(o->dtype), w->says->method);
+		return scheme_bad_type(w, at, err);
 	if (o->dtype == RSH_DTYPE_FLOAT8E4M3FN ||
 	    o->dtype == RSH_DTYPE_FLOAT4X2)
 		return quantised_bad(w, at, err, "is %s and has no scales",

@@ -138,25 +138,11 @@ static int map_check_entry(const struct check *c, const struct raw_list *entry,
 	return 0;
 }
 
-static int check_map(const struct check *c)
-{
-	uint64_t used = 0;
-	int rc = 0;
-
-	if (!c->raw->has_map)
-		return bad_item(c, "no tensor map");
-	if (c->raw->n_map > RSH_STRATEGY_MAX_DIMS)
-		return bad_item(c, "a tensor map of %" PRIu32 " dimensions",
-				c->raw->n_map);
-	for (uint32_t i = 0; !rc && i < c->raw->n_map; i++)
-		rc = map_check_entry(c, &c->raw->map[i], &used);
-	return rc;
-}
-
 static int build_check_item(const struct check *c)
 {
 	const struct raw_item *raw = c->raw;
 	const struct raw_list *shape = &raw->shape;
+	uint64_t used = 0;
 	int rc;
 
 	if (!raw->name_len)
@@ -171,10 +157,18 @@ static int build_check_item(const struct check *c)
 				     " is damaged",
 				     c->b->path, c->b->n_items + 1);
 	rc = check_mesh(c);
-	if (!rc)
-		rc = check_map(c);
 	if (rc)
 		return rc;
+	if (!raw->has_map)
+		return bad_item(c, "no tensor map");
+	if (raw->n_map > RSH_STRATEGY_MAX_DIMS)
+		return bad_item(c, "a tensor map of %" PRIu32 " dimensions",
+				raw->n_map);
+	for (uint32_t i = 0; i < raw->n_map; i++) {
+		rc = map_check_entry(c, &raw->map[i], &used);
+		if (rc)
+			return rc;
+	}
 	if (shape->n > RSH_STRATEGY_MAX_DIMS)
 		return bad_item(c, "a shape of %" PRIu32 " dimensions",
 				shape->n);

@@ -181,24 +181,6 @@ new_layouts(struct rsh_arena *a, const struct rsh_strategy_item *it)
 	return l;
 }
 
-static Rsh__Pb__ParallelLayoutItem *
-new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
-	 uint32_t n_stages)
-{
-	Rsh__Pb__ParallelLayoutItem *item = new_message(
-		a, Rsh__Pb__ParallelLayoutItem,
-		RSH__PB__PARALLEL_LAYOUT_ITEM__INIT);
-	char *name = staged_name(a, s, n_stages);
-
-	if (!item || !name)
-		return NULL;
-	item->has_param_name = 1;
-	item->param_name.data = (uint8_t *)name;
-	item->param_name.len = strlen(name);
-	item->parallel_layouts = new_layouts(a, &s->item);
-	return item->parallel_layouts ? item : NULL;
-}
-
 /* Makes an item for the operator of a parameter.  Its strategy has the number
  * of slices of each dimension. */
 static Rsh__Pb__ParallelStrategyItem *
@@ -249,11 +231,21 @@ static int emit_pb(struct rsh_arena *a, const struct rsh_staged_items *items,
 	if (!map.parallel_strategy_item || !map.parallel_layout_item)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
-		map.parallel_strategy_item[i] = new_op(a, &items->v[i]);
-		map.parallel_layout_item[i] = new_item(a, &items->v[i],
-							   items->n_stages);
-		if (!map.parallel_strategy_item[i] ||
-		    !map.parallel_layout_item[i])
+		const struct rsh_staged_item *s = &items->v[i];
+		Rsh__Pb__ParallelLayoutItem *item = new_message(
+			a, Rsh__Pb__ParallelLayoutItem,
+			RSH__PB__PARALLEL_LAYOUT_ITEM__INIT);
+		char *name = staged_name(a, s, items->n_stages);
+
+		map.parallel_strategy_item[i] = new_op(a, s);
+		map.parallel_layout_item[i] = item;
+		if (!map.parallel_strategy_item[i] || !item || !name)
+			return -ENOMEM;
+		item->has_param_name = 1;
+		item->param_name.data = (uint8_t *)name;
+		item->param_name.len = strlen(name);
+		item->parallel_layouts = new_layouts(a, &s->item);
+		if (!item->parallel_layouts)
 			return -ENOMEM;
 	}
 	map.has_current_stage = 1;

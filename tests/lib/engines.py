@@ -110,6 +110,10 @@ class Engine:
         """The directory as another client has it."""
         return self.store
 
+    def remembering(self):
+        """The directory as a client has it that does not ask for attributes again."""
+        return self.path
+
     def forget(self, path):
         """What the kernel has of a file would be read though the engine hangs."""
         fd = os.open(path, os.O_RDONLY)
@@ -447,19 +451,27 @@ class Nfs(Engine):
         self.restart()
         self.mount(self.path)
 
-    def mount(self, path):
+    def mount(self, path, *more):
+        how = ["hard", "vers=4.1", "addr=127.0.0.1", "clientaddr=127.0.0.1", "nosharecache",
+               f"port={self.port}", *more]
+
         def mount():
-            how = "hard,vers=4.1,addr=127.0.0.1,clientaddr=127.0.0.1,nosharecache"
-            subprocess.run(["mount", "-i", "-t", "nfs4", "-o", f"{how},port={self.port}",
+            subprocess.run(["mount", "-i", "-t", "nfs4", "-o", ",".join(how),
                             "127.0.0.1:/store", path], check=True)
         await_mount(path, mount)
 
+    def mounted_at(self, name, *more):
+        path = self.folder(name)
+        if not os.path.ismount(path):
+            self.mount(path, *more)
+        return path
+
     def another(self):
         """The server remembers attributes as well, so what is written must pass it."""
-        path = self.folder("other")
-        if not os.path.ismount(path):
-            self.mount(path)
-        return path
+        return self.mounted_at("other")
+
+    def remembering(self):
+        return self.mounted_at("remembering", "actimeo=600")
 
     def restart(self):
         """Its mount has stayed."""
@@ -469,7 +481,7 @@ class Nfs(Engine):
         await_port(self.port, self.processes[0])
 
     def end(self):
-        for path in (self.path, self.folder("other")):
+        for path in (self.path, self.folder("other"), self.folder("remembering")):
             subprocess.run(["umount", "-f", "-l", path], check=False,
                            stderr=subprocess.DEVNULL)
         self.kill()

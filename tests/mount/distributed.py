@@ -131,8 +131,7 @@ def hung_for_good(engine, job):
 # ---- steps that another client saves ----
 
 INTERVAL = 1
-# Networks answer from memory for a while, and an emulated guest is slow.
-SOON = 60
+SOON = 60  # an emulated guest is slow
 
 
 def steps_shown(mount):
@@ -150,7 +149,8 @@ def read_or_gone(read):
 
 def steps_of(engine, saver):
     """A mount of the directory into which another client saves."""
-    return Mounted(os.path.join(engine.path, os.path.basename(saver.source)), described=True,
+    return Mounted(os.path.join(engine.remembering(), os.path.basename(saver.source)),
+                   described=True,
                    extra=("--steps", "all", "--steps-interval", str(INTERVAL), *DIRECT))
 
 

@@ -4,8 +4,9 @@
 
 RSH_HF_PYTHON names a Python that has torch.  Four processes under gloo load a mount into
 DTensors on a mesh of 2 x 2, each with placements drawn at random: every process gets the
-elements that the safetensors form of the same source has.  If that Python has
-Megatron-Core, its loader reads the same mount.
+elements that the safetensors form of the same source has.  Sources are rank files, and a
+checkpoint with transposed tensors, whose items say so by strides.  If that Python has
+Megatron-Core, its loader reads the same mounts.
 
     dcp_loads_distributed.py [--seed N]
     dcp_loads_distributed.py rank R SEED DIRECTORY MOUNT    what a process does
@@ -14,6 +15,7 @@ Megatron-Core, its loader reads the same mount.
 
 import argparse
 import json
+import math
 import os
 import random
 import subprocess
@@ -91,6 +93,8 @@ if sys.argv[1:2] == ["megatron"]:
     sys.exit(0)
 
 import make_tree  # noqa: E402
+from dcp_reader import Checkpoint  # noqa: E402
+from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
@@ -117,17 +121,29 @@ def ended(process):
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def source_of(numbers, directory):
-    """Rank files of a mesh, and the complete model of them as safetensors."""
+def rank_files(numbers, directory):
+    """(words, SOURCE): rank files of a mesh."""
     make_tree.write_tree(directory, *make_tree.random_tree(numbers, 12, 1 << 18), numbers)
-    strategy = os.path.join(directory, "source.ckpt")
-    source = os.path.join(directory, "source")
-    got = run("export", "--src-strategy", strategy, "--dst-strategy", "none", "--format",
-              "safetensors", source, os.path.join(directory, "whole2"))
-    check(got.status == GOOD, repr(got))
     os.rename(os.path.join(directory, "whole"), os.path.join(directory, "whole-ckpt"))
-    os.rename(os.path.join(directory, "whole2"), os.path.join(directory, "whole"))
-    return source, strategy
+    return ["--src-strategy", os.path.join(directory, "source.ckpt")], \
+        os.path.join(directory, "source")
+
+
+def transposed(numbers, directory):
+    """Tensors that a checkpoint has in other orders of dimensions than row-major."""
+    tensors = {}
+    for name, shape, order in (("matrix", (96, 160), (1, 0)), ("stack", (6, 40, 64), (0, 2, 1)),
+                               ("turned", (12, 8, 30), (2, 1, 0)), ("rows", (64, 48), (0, 1))):
+        content = numbers.randbytes(2 * math.prod(shape))
+        tensors[name] = Tensor("F16", shape, content, [((0,) * len(shape), shape)], {0: order})
+    Tree("torch", tensors, {}, numbers).write(os.path.join(directory, "source"))
+    return [], os.path.join(directory, "source")
+
+
+def are_strided(root):
+    shown = Checkpoint(root)
+    return {name for name in shown.tensors
+            if not all(item.in_rows for _, _, item in shown.items(name))}
 
 
 def main():
@@ -140,20 +156,27 @@ def main():
     tap = Tap()
     tap.diag(f"--seed {options.seed}")
     numbers = random.Random(options.seed)
-    for _ in range(3):
+    for make in rank_files, rank_files, rank_files, transposed:
         with tempfile.TemporaryDirectory() as directory:
-            source, strategy = source_of(numbers, directory)
-            with Mounted(source, src_strategy=strategy, dst_strategy=None,
-                         extra=["--format", "dcp"]) as mount:
+            words, source = make(numbers, directory)
+            got = run("export", *words, "--dst-strategy", "none", "--format", "safetensors",
+                      source, os.path.join(directory, "whole"))
+            check(got.status == GOOD, repr(got))
+            with Mounted(source, described=True, dst_strategy=None,
+                         extra=[*words, "--format", "dcp"]) as mount:
+                strided = are_strided(mount.path)
+                check(strided == ({"matrix", "stack", "turned"} if make is transposed else set()),
+                      strided)
                 ranks = [python("rank", str(r), str(options.seed), directory, mount.path)
                          for r in range(WORLD)]
-                judge(tap, "four processes", [ended(p) for p in ranks])
+                judge(tap, f"four processes, {make.__name__}", [ended(p) for p in ranks])
                 if subprocess.run([os.environ["RSH_HF_PYTHON"], "-c", "import megatron.core"],
                                   capture_output=True, check=False).returncode:
                     tap.skip("Megatron-Core loads it",
                              "RSH_HF_PYTHON does not name a Python that has Megatron-Core")
                     continue
-                judge(tap, "Megatron-Core", [ended(python("megatron", directory, mount.path))])
+                judge(tap, f"Megatron-Core, {make.__name__}",
+                      [ended(python("megatron", directory, mount.path))])
     return tap.finish()
 
 

@@ -335,6 +335,17 @@ static void test_packed_wrong(void **state)
 		    { "a.weight_scale", BF16, { 3, 1 } } },
 		  "a.weight is Int8, which is not how compressed-tensors "
 		  "weights are quantised", -EINVAL, false, { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight_packed", BF16, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 1 } } },
+		  "a.weight_packed is BFloat16, which is not how "
+		  "compressed-tensors weights are quantised", -EINVAL, false,
+		  { 0, 0 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight", I32, { 5, 5 } },
+		    { "a.scale", BF16, { 5, 1 } } },
+		  "a.weight is Int32, which is not how compressed-tensors "
+		  "weights are quantised", -EINVAL, false, { 0, 0 } },
 	};
 
 	(void)state;

@@ -35,6 +35,9 @@ struct rsh_weights_options {
 	const struct rsh_model_config *config; /* NULL: there is no
 					        * config.json */
 	enum rsh_side from;
+	/* The side for rsh_weights_choose(): 1 more than it, or 0 if the names
+	 * tell it. */
+	int given;
 	/* This decides about tensors that no rule names: they are an error, as
 	 * parameters that a strategy does not list; they are copied under their
 	 * own names; or they are left out. */
@@ -63,6 +66,10 @@ struct rsh_weights_options {
 	/* This is called with a sentence about what is skipped; it may be
 	 * NULL. */
 	void (*note)(void *ctx, const char *sentence);
+	/* rsh_weights_choose() calls this with the reason for each table that
+	 * it does not choose; it may be NULL. */
+	void (*refused)(void *ctx, const struct rsh_rule_table *t,
+			const char *why);
 	void *ctx;
 };
 
@@ -87,17 +94,12 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 
 /* Chooses one of n tables: the first one that converts all tensors of `in`, or
  * the first one if none does, so that its error can be reported.  Of `o` the
- * table, the side and the callbacks except `wanted` are not used, and a tensor
- * that no rule names is an error.  `from` is 0 if the names tell the side, else
- * 1 more than the side.  `refused` is called for each table before the chosen
- * one, with o->ctx and the reason; it may be NULL.  Returns 0 or -ENOMEM with a
+ * table and the callbacks except `wanted` and `refused` are not used, and a
+ * tensor that no rule names is an error.  Returns 0 or -ENOMEM with a
  * sentence. */
-int rsh_weights_choose(const struct rsh_weights_options *o, int from,
+int rsh_weights_choose(const struct rsh_weights_options *o,
 		       struct rsh_rule_table *const *tables, size_t n,
 		       const struct rsh_offers *in,
-		       void (*refused)(void *ctx,
-				       const struct rsh_rule_table *t,
-				       const char *why),
 		       const struct rsh_rule_table **out,
 		       struct rsh_error *err);
 

@@ -378,10 +378,11 @@ static int check_choose(struct checking *c, const char *path,
 	if (rc)
 		return rc;
 	o.config = c->config;
+	o.given = v->weights.from;
 	o.vocab_multiple = v->weights.vocab_multiple;
 	o.untie = v->weights.untie;
-	return rsh_weights_choose(&o, v->weights.from, c->tables.v, c->tables.n,
-				  &c->in, NULL, &c->table, err);
+	return rsh_weights_choose(&o, c->tables.v, c->tables.n, &c->in,
+				  &c->table, err);
 }
 
 static int check_same(void *ctx, const struct rsh_offer *a,

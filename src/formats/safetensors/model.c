@@ -101,14 +101,6 @@ static int model_add_parts(struct rsh_source *s,
 	return 0;
 }
 
-static bool model_names_part(const struct rsh_weight_map *map, const char *name)
-{
-	for (uint32_t i = 0; i < map->n_files; i++)
-		if (strcmp(map->files[i], name) == 0)
-			return true;
-	return false;
-}
-
 static int model_load_map(const struct rsh_source *s, const char *name,
 			  struct rsh_weight_map *map, struct rsh_error *err)
 {
@@ -161,8 +153,9 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	rc = model_load_map(s, name, &m->parts, err);
 	if (rc)
 		return rc;
-	hyper = strcmp(name, RSH_MODEL_MS_MAP) == 0 && model_has(s, MS_HYPER) &&
-		!model_names_part(&m->parts, MS_HYPER);
+	hyper = strcmp(name, RSH_MODEL_MS_MAP) == 0 && model_has(s, MS_HYPER);
+	for (uint32_t i = 0; i < m->parts.n_files; i++)
+		hyper = hyper && strcmp(m->parts.files[i], MS_HYPER) != 0;
 	if (model_add_parts(s, &m->parts, hyper))
 		return rsh_error_nomem(err);
 	rsh_log_info("%s/%s: a model of %zu parts", rsh_source_path(s), name,

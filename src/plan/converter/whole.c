@@ -83,18 +83,6 @@ static int layouts_match(struct equal_pairs *l,
 	return 1;
 }
 
-/* Returns whether both strategies list a parameter for the same stages. */
-static bool same_stages(const struct rsh_strategy_param *s,
-			const struct rsh_strategy_param *d)
-{
-	if (s->n_stages != d->n_stages)
-		return false;
-	for (uint32_t i = 0; i < s->n_stages; i++)
-		if (!rsh_param_in_stage(d, s->stages[i].stage))
-			return false;
-	return true;
-}
-
 /* Returns 1 if both sides cut a record of a file of this stage in the same way,
  * 0 if not, or -ENOMEM.  A record that no side lists for this stage is copied.
  * If only one side lists a record, the cut of the other side is not known. */
@@ -108,8 +96,11 @@ static int record_matches(const struct rsh_converter *c,
 
 	if (!s || !d)
 		return !s && !d;
-	if (!same_stages(s, d))
+	if (s->n_stages != d->n_stages)
 		return 0;
+	for (uint32_t i = 0; i < s->n_stages; i++)
+		if (!rsh_param_in_stage(d, s->stages[i].stage))
+			return 0;
 	if (!rsh_param_in_stage(s, stage))
 		return 1;
 	return layouts_match(l, rsh_param_item(s, stage),

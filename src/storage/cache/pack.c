@@ -54,40 +54,36 @@ static uint32_t content_pack(const uint8_t *content, uint32_t len,
 	return *room ? (uint32_t)rsh_pack(content, len, unit, *room, max) : 0;
 }
 
-/* The lock is held, and given up meanwhile. */
-static void block_pack(struct rsh_cache *c, struct rsh_cache_block *b,
-		       const struct rsh_cache_kind *kind, uint8_t **room)
-{
-	struct rsh_verdict *v = verdict_find(c, b->file, kind);
-	uint32_t n = 0;
-
-	if (v->left) {
-		v->left--;
-	} else {
-		pthread_mutex_unlock(&c->lock);
-		n = content_pack(b->mem, b->len, kind->unit, room);
-		pthread_mutex_lock(&c->lock);
-		v = verdict_find(c, b->file, kind);
-		v->left = n ? 0 : v->missed ? WAIT_AGAIN : WAIT_FIRST;
-		v->missed = !n;
-	}
-	if (!n) {
-		c->stats.left++;
-		c->stats.left_bytes += b->len;
-		return;
-	}
-	c->stats.packed++;
-	c->stats.packed_from += b->len;
-	c->stats.packed_to += n;
-	rsh_block_keep_packed(c, b, *room, n);
-}
-
 void rsh_blocks_pack(struct rsh_cache *c, struct rsh_cache_block **blocks,
 		     const struct rsh_cache_kind *kinds, unsigned n)
 {
 	cleanup_free uint8_t *room = NULL;
 
 	/* The first one is the longest: only the last of a file is short. */
-	for (unsigned i = 0; c->compress && i < n; i++)
-		block_pack(c, blocks[i], &kinds[i], &room);
+	for (unsigned i = 0; c->compress && i < n; i++) {
+		struct rsh_cache_block *b = blocks[i];
+		struct rsh_verdict *v = verdict_find(c, b->file, &kinds[i]);
+		uint32_t size = 0;
+
+		if (v->left) {
+			v->left--;
+		} else {
+			pthread_mutex_unlock(&c->lock);
+			size = content_pack(b->mem, b->len, kinds[i].unit,
+					    &room);
+			pthread_mutex_lock(&c->lock);
+			v = verdict_find(c, b->file, &kinds[i]);
+			v->left = size ? 0 : v->missed ? WAIT_AGAIN : WAIT_FIRST;
+			v->missed = !size;
+		}
+		if (!size) {
+			c->stats.left++;
+			c->stats.left_bytes += b->len;
+			continue;
+		}
+		c->stats.packed++;
+		c->stats.packed_from += b->len;
+		c->stats.packed_to += size;
+		rsh_block_keep_packed(c, b, room, size);
+	}
 }
