@@ -23,7 +23,8 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from daemon_use import field, is_sanitized, n_descriptors  # noqa: E402
+from daemon_use import (field, is_sanitized, n_descriptors,  # noqa: E402
+                        processor_seconds)
 from demands import check, content, demand, within, write  # noqa: E402
 from framework_formats import torch_zip  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
@@ -450,6 +451,35 @@ def changes_are_noticed_at_once(directory):
         for _ in saver.remove(1):
             pass
         within(20, lambda: saver.name(1) not in shown(mount), "it is not noticed")
+
+
+@test
+def many_steps_beside_many_other_files(directory):
+    """The time of mounting, and of a look, grows as the number of files does: each file
+    whose name has a number is looked into, but the directory is not listed for it."""
+    def seconds_of(n):
+        saver = TorchFiles(os.path.join(directory, f"{n}"))
+        for step in range(n):
+            saver.all_of(step)
+        for i in range(10 * n):
+            write(saver.path(f"event-{i}.log"), b"x")
+        first, look = [], []
+        for _ in range(3):
+            with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                         described=True) as mount:
+                check(len(shown(mount)) >= n + 1, f"{len(shown(mount))} steps of {n}")
+                first.append(processor_seconds(mount.process.pid))
+                saver.all_of(n)
+                check(os.path.exists(os.path.join(mount.path, saver.name(n))), "no new step")
+                look.append(processor_seconds(mount.process.pid) - first[-1])
+            for _ in saver.remove(n):
+                pass
+        return min(first), min(look)
+    few, many = seconds_of(100), seconds_of(200)
+    print(f"# 100 steps: {few[0]:.3f} s, a look {few[1]:.3f} s; "
+          f"200: {many[0]:.3f} s, {many[1]:.3f} s")
+    for one, two in zip(few, many):
+        check(two < 3 * one, f"twice as many files take {two / one:.1f} times as long")
 
 
 # ---- the command ----
