@@ -27,7 +27,7 @@ from daemon_use import (field, is_sanitized, n_descriptors,  # noqa: E402
                         processor_seconds)
 from demands import check, content, demand, within, write  # noqa: E402
 from framework_formats import torch_zip  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, IO, NO, USAGE, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from s3_trial import Server, set_environment  # noqa: E402
@@ -509,6 +509,44 @@ def the_command_lists_and_waits(directory):
         check(run("steps", "--wait", "20", mount.path).status == GOOD, "a step is there")
     got = run("steps", directory)
     check(got.status == INPUT and "reshardfs is not mounted there" in got.err, repr(got))
+
+
+def wait_for(mount, word):
+    return run("steps", "--wait", word, mount.path)
+
+
+@test
+def a_step_that_does_not_come_is_not_waited_for(directory):
+    """It was removed before somebody asked for it, and a later one is complete."""
+    trainer, ranks = Trainer(os.path.join(directory, "a")), Ranks(os.path.join(directory, "b"))
+    for saver, words, later in ((trainer, ("20", "checkpoint-20"), "checkpoint-30"),
+                                (ranks, ("1_20",), "1_30")):
+        saver.all_of(20)
+        with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                     **saver.options()) as mount:
+            check(wait_for(mount, words[0]).status == GOOD, "the step is there")
+            for _ in saver.remove(20):
+                pass
+            saver.all_of(30)
+            within(20, lambda m=mount, n=later: n in shown(m), "it is not noticed")
+            for word in words:
+                got = wait_for(mount, word)
+                check(got.status == NO, repr(got))
+                demand(got.err, f"step {word} is not there, but the later step {later} is: "
+                       "it was removed or never saved")
+            # What is being saved is waited for, and what comes later.
+            comes = saver.save(20)
+            for _ in range(2):
+                next(comes)
+            waits = [subprocess.Popen([reshardfs_program(), "steps", "--wait", word, mount.path],
+                                      stderr=subprocess.DEVNULL)
+                     for word in (words[0], saver.name(40))]
+            for _ in comes:
+                pass
+            check(waits[0].wait(60) == 0, "a step that is saved late is not waited for")
+            check(waits[1].poll() is None, "a wait has ended too early")
+            mount.kill()
+            check(waits[1].wait(60) in (INPUT, IO), f"the mount has ended: {waits[1].returncode}")
 
 
 @test
