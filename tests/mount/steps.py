@@ -566,6 +566,23 @@ def plans_are_given_back(directory):
         demand_step(saver, mount, saver.name(0))
 
 
+@test
+def plans_are_given_back_between_looks(directory):
+    """Each of many steps is visited once, before the mount looks at its source again."""
+    saver = TorchFiles(directory)
+    for step in range(60):
+        saver.all_of(step)
+    with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                 described=True) as mount:
+        before = n_descriptors(mount.process.pid)
+        for step in range(60):
+            check(hash_tree(os.path.join(mount.path, saver.name(step))), "no files")
+        planned = sum(s["planned"] for s in status_of(mount)["steps"])
+        check(0 < planned <= 5, f"{planned} steps are planned")
+        more = n_descriptors(mount.process.pid) - before
+        check(more < 45, f"60 visits: {more} more descriptors")
+
+
 # ---- wrong use ----
 
 @test
