@@ -50,7 +50,7 @@ static bool factor_fits(const struct rsh_tensor *t, bool turned, uint64_t n,
 	       t->dims[!turned] == rank && !t->quantised;
 }
 
-/* Returns whether elements that are not quantised fit their adapters. */
+/* Returns whether elements fit their adapters. */
 static bool adapters_fit(const struct rsh_tensor *t)
 {
 	const struct rsh_quantised *q = t->quantised;
@@ -74,8 +74,11 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 
 	if (!q)
 		return true;
+	if ((rsh_packing_is_plain(q->packing) || q->n_adapters) &&
+	    !adapters_fit(t))
+		return false;
 	if (rsh_packing_is_plain(q->packing))
-		return adapters_fit(t);
+		return true;
 	if (t->n_dims < 2 || t->n_dims > 3 || !q->scales || !q->n_columns ||
 	    !q->block[0] || !q->block[1] ||
 	    rsh_dtype_size(q->scale_type) != rsh_dtype_size(q->scales->dtype))

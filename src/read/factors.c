@@ -67,6 +67,13 @@ static struct block block_at(const struct rsh_scales *s, uint64_t chunk)
 	return b;
 }
 
+uint64_t rsh_factors_chunks(const struct rsh_scales *s)
+{
+	const struct block b = block_of(s);
+
+	return ((s->tensor->dims[0] - 1) / b.rows + 1) * b.across;
+}
+
 uint64_t rsh_factors_chunk(const struct rsh_scales *s, uint64_t n)
 {
 	const struct block b = block_of(s);
@@ -161,22 +168,14 @@ int rsh_factors_load(struct rsh_scales_read *r, uint64_t chunk, float *out)
 	return rc;
 }
 
-struct rsh_scaled rsh_factors_by(const struct rsh_scales *s,
-				 const struct rsh_kept *chunk,
-				 enum rsh_codec codec)
+struct rsh_merge rsh_factors_by(const struct rsh_scales *s, uint64_t chunk,
+				const float *factors)
 {
-	const struct block b = block_at(s, chunk->chunk);
+	const struct block b = block_at(s, chunk);
 
-	return (struct rsh_scaled){
-		.packing = b.q->packing, .then = b.q->type,
-		.to = rsh_codec_scaled_type(codec),
-		.rows = s->rows, .columns = s->columns,
-		.from = { s->from[0], s->from[1], s->from[2] },
-		.merge = {
-			.n = b.q->n_adapters, .by = b.q->adapters,
-			.factors = (const float *)(const void *)chunk->data,
-			.first_row = b.from[0], .n_rows = b.n[0],
-			.first_column = b.from[1], .n_columns = b.n[1],
-		},
+	return (struct rsh_merge){
+		.n = b.q->n_adapters, .by = b.q->adapters, .factors = factors,
+		.first_row = b.from[0], .n_rows = b.n[0],
+		.first_column = b.from[1], .n_columns = b.n[1],
 	};
 }

@@ -5,7 +5,10 @@
  * A chunk in memory has its scales as Float32, divided by the tensor's divisor
  * if there is one, then the zero points as bytes, and for rows that are in
  * groups, the groups.  Groups may be in any order, so these tensors have one
- * chunk. */
+ * chunk.
+ *
+ * If adapters are added to dense elements, a chunk has the scales of a chunk of
+ * scales, and then the numbers of a chunk of factors.c. */
 #include "config.h"
 
 #include "scales_i.h"
@@ -21,6 +24,16 @@
 #define CHUNK_BYTES ((uint64_t)512 * 1024)
 /* Words of zero points that are packed along rows have up to 8 of them. */
 #define CHUNK_ROWS 8
+
+static bool has_scales(const struct rsh_scales *s)
+{
+	return !rsh_packing_is_plain(s->tensor->quantised->packing);
+}
+
+static bool has_factors(const struct rsh_scales *s)
+{
+	return !has_scales(s) || s->tensor->quantised->n_adapters;
+}
 
 /* Rows [from, from + n) of the scales. */
 struct chunk {
@@ -53,23 +66,20 @@ static uint64_t scales_row(const struct rsh_scales *s, uint64_t n)
 	return rsh_scaled_row(&m, n);
 }
 
-uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
+static uint64_t scales_chunk(const struct rsh_scales *s, uint64_t n)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
 
-	if (rsh_packing_is_plain(q->packing))
-		return rsh_factors_chunk(s, n);
-	return q->groups ? 0 : scales_row(s, n) / q->block[0] / chunk_rows(q);
+	return !has_scales(s) || q->groups ? 0 :
+		scales_row(s, n) / q->block[0] / chunk_rows(q);
 }
 
-uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
+static uint64_t scales_reach(const struct rsh_scales *s, uint64_t n)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
 	uint64_t row, end, rows;
 
-	if (rsh_packing_is_plain(q->packing))
-		return rsh_factors_reach(s, n);
-	if (q->groups)
+	if (!has_scales(s) || q->groups)
 		return UINT64_MAX;
 	row = scales_row(s, n);
 	/* If the last block is not full this is too much, but there are no more
@@ -94,20 +104,65 @@ static struct chunk chunk_at(const struct rsh_scales *s, uint64_t number)
 	return c;
 }
 
-uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
+/* Returns the bytes of scales, 0 if they are too many. */
+static uint64_t scales_bytes(const struct rsh_scales *s, uint64_t number)
 {
-	struct chunk c;
+	const struct chunk c = chunk_at(s, number);
 	uint64_t n, bytes;
 
-	if (rsh_packing_is_plain(s->tensor->quantised->packing))
-		return rsh_factors_bytes(s, number);
-	c = chunk_at(s, number);
 	if (!rsh_mul_u64(c.n, c.q->n_columns, &n) ||
 	    !rsh_mul_u64(n, sizeof(float) + !!c.q->zeros, &bytes) ||
 	    c.n_groups > RSH_SCALES_MAX)
 		return 0;
 	bytes = (bytes + 3) / 4 * 4 + c.n_groups * sizeof(uint32_t);
 	return bytes <= RSH_SCALES_MAX ? bytes : 0;
+}
+
+/* ---- chunks of scales and factors ---- */
+
+/* The numbers of the chunk of scales and of that of factors. */
+struct both {
+	uint64_t scales, factors;
+};
+
+static struct both both_of(const struct rsh_scales *s, uint64_t number)
+{
+	const uint64_t n = has_factors(s) ? rsh_factors_chunks(s) : 1;
+
+	return (struct both){ number / n, number % n };
+}
+
+uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
+{
+	const uint64_t by_scales = scales_chunk(s, n);
+
+	return !has_factors(s) ? by_scales :
+		by_scales * rsh_factors_chunks(s) + rsh_factors_chunk(s, n);
+}
+
+uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
+{
+	const uint64_t reach = scales_reach(s, n);
+
+	return !has_factors(s) ? reach :
+		rsh_min_u64(reach, rsh_factors_reach(s, n));
+}
+
+/* Returns where the factors of a chunk begin. */
+static uint64_t factors_at(const struct rsh_scales *s, uint64_t number)
+{
+	return has_scales(s) ? scales_bytes(s, both_of(s, number).scales) : 0;
+}
+
+uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
+{
+	const uint64_t at = factors_at(s, number);
+	uint64_t bytes;
+
+	if (!has_factors(s) || (has_scales(s) && !at))
+		return at;
+	bytes = rsh_factors_bytes(s, both_of(s, number).factors);
+	return bytes && at + bytes <= RSH_SCALES_MAX ? at + bytes : 0;
 }
 
 /* ---- reading ---- */
@@ -260,30 +315,56 @@ static int scales_check_shape(struct rsh_scales_read *r,
 	return -EIO;
 }
 
+/* Reads a chunk of scales, which has `bytes`. */
+static int scales_load(struct rsh_scales_read *r, uint64_t number,
+		       uint8_t *out, uint64_t bytes)
+{
+	const struct chunk c = chunk_at(r->by, number);
+	const uint64_t n = c.n * c.q->n_columns;
+	int rc = scales_load_scales(r, &c, (float *)(void *)out);
+
+	if (rc == 0 && c.q->shape)
+		rc = scales_check_shape(r, c.q);
+	if (rc == 0 && c.q->zeros)
+		rc = scales_load_zeros(r, &c, out + n * sizeof(float));
+	if (rc == 0 && c.n_groups)
+		rc = scales_load_groups(r, &c, (uint32_t *)(void *)(out +
+			bytes - c.n_groups * sizeof(uint32_t)));
+	return rc;
+}
+
 int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
 		    const struct rsh_wait *wait)
 {
 	const struct rsh_scales *by = &k->key.scales;
-	const bool plain = rsh_packing_is_plain(by->tensor->quantised->packing);
+	const struct both both = both_of(by, k->chunk);
+	const uint64_t at = factors_at(by, k->chunk);
 	struct rsh_scales_read r = { source, k, wait, by, NULL };
-	struct chunk c;
-	uint64_t n;
-	int rc;
+	int rc = has_scales(by) ? scales_load(&r, both.scales, k->data, at) : 0;
 
-	if (plain)
-		return rsh_factors_load(&r, k->chunk,
-					(float *)(void *)k->data);
-	c = chunk_at(by, k->chunk);
-	n = c.n * c.q->n_columns;
-	rc = scales_load_scales(&r, &c, (float *)(void *)k->data);
-	if (rc == 0 && c.q->shape)
-		rc = scales_check_shape(&r, c.q);
-	if (rc == 0 && c.q->zeros)
-		rc = scales_load_zeros(&r, &c, k->data + n * sizeof(float));
-	if (rc == 0 && c.n_groups)
-		rc = scales_load_groups(&r, &c, (uint32_t *)(void *)(k->data +
-			k->bytes - c.n_groups * sizeof(uint32_t)));
-	return rc;
+	return rc || !has_factors(by) ? rc :
+		rsh_factors_load(&r, both.factors,
+				 (float *)(void *)(k->data + at));
+}
+
+/* Sets the scales of a chunk, which end at data + bytes. */
+static void scaled_by_scales(const struct rsh_scales *s, uint64_t number,
+			     const uint8_t *data, uint64_t bytes,
+			     struct rsh_scaled *m)
+{
+	const struct chunk c = chunk_at(s, number);
+	const struct rsh_quantised *q = c.q;
+
+	m->block[0] = q->block[0];
+	m->block[1] = q->block[1];
+	m->first_row = c.from;
+	m->scale_columns = q->n_columns;
+	m->scales = (const float *)(const void *)data;
+	m->zeros = q->zeros ? data + c.n * q->n_columns * sizeof(float) : NULL;
+	m->zero = q->zero;
+	m->groups = !q->groups ? NULL :
+		(const uint32_t *)(const void *)(data + bytes -
+		c.n_groups * sizeof(uint32_t));
 }
 
 struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
@@ -291,26 +372,20 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 				enum rsh_codec codec)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
-	struct chunk c;
-	uint64_t n;
-
-	if (rsh_packing_is_plain(q->packing))
-		return rsh_factors_by(s, chunk, codec);
-	c = chunk_at(s, chunk->chunk);
-	n = c.n * q->n_columns;
-	return (struct rsh_scaled){
+	const struct both both = both_of(s, chunk->chunk);
+	const uint64_t at = factors_at(s, chunk->chunk);
+	struct rsh_scaled m = {
 		.packing = q->packing, .via = q->via, .then = q->type,
 		.to = rsh_codec_scaled_type(codec),
 		.rows = s->rows, .columns = s->columns,
 		.plane_rows = s->tensor->n_dims == 3 ? s->tensor->dims[1] : 0,
 		.from = { s->from[0], s->from[1], s->from[2] },
-		.block = { q->block[0], q->block[1] },
-		.first_row = c.from, .scale_columns = q->n_columns,
-		.scales = (const float *)(const void *)chunk->data,
-		.zeros = q->zeros ? chunk->data + n * sizeof(float) : NULL,
-		.zero = q->zero,
-		.groups = !q->groups ? NULL :
-			(const uint32_t *)(const void *)(chunk->data +
-			chunk->bytes - c.n_groups * sizeof(uint32_t)),
 	};
+
+	if (has_scales(s))
+		scaled_by_scales(s, both.scales, chunk->data, at, &m);
+	if (has_factors(s))
+		m.merge = rsh_factors_by(s, both.factors,
+			(const float *)(const void *)(chunk->data + at));
+	return m;
 }

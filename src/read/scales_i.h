@@ -27,12 +27,13 @@ int rsh_scales_read_box(struct rsh_scales_read *r, const struct rsh_tensor *t,
  *
  * A chunk has what a block of the tensor needs, so its size is bounded. */
 
+/* Returns the number of chunks of a tensor. */
+uint64_t rsh_factors_chunks(const struct rsh_scales *s);
 uint64_t rsh_factors_chunk(const struct rsh_scales *s, uint64_t n);
 uint64_t rsh_factors_reach(const struct rsh_scales *s, uint64_t n);
 uint64_t rsh_factors_bytes(const struct rsh_scales *s, uint64_t chunk);
 int rsh_factors_load(struct rsh_scales_read *r, uint64_t chunk, float *out);
-struct rsh_scaled rsh_factors_by(const struct rsh_scales *s,
-				 const struct rsh_kept *chunk,
-				 enum rsh_codec codec);
+struct rsh_merge rsh_factors_by(const struct rsh_scales *s, uint64_t chunk,
+				const float *factors);
 
 #endif

@@ -385,9 +385,11 @@ bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest)
 void rsh_index_verdict_keep(int dirfd, uint64_t digest)
 {
 	char name[32];
-	cleanup_fd int fd = -1;
+	int fd;
 
 	verdict_name(digest, name);
 	fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
 		    0600);
+	if (fd >= 0)
+		close(fd);
 }

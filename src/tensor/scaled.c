@@ -317,8 +317,6 @@ static void scaled_store_words(const float *v, uint64_t n, uint8_t *out)
 static void scaled_finish(const struct rsh_scaled *m, uint64_t n,
 			  struct step *s, uint8_t *out)
 {
-	if (rsh_scaled_is_step(m->via, m->then))
-		scaled_round(m->via, n, s->v);
 	if (rsh_scaled_is_step(m->then, m->to))
 		scaled_round(m->then, n, s->v);
 	if (m->to == RSH_DTYPE_FLOAT32)
@@ -396,10 +394,12 @@ static void scaled_step(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 	 * numbers. */
 	memset(s.v + n, 0, sizeof(float[TOGETHER]));
 	scaled_numbers(m->packing, in, row, n, s.v);
-	if (rsh_packing_is_plain(m->packing))
-		scaled_merge(m, row, c, n, s.v);
-	else
+	if (!rsh_packing_is_plain(m->packing))
 		scaled_row(m, row, c, n, s.v);
+	if (rsh_scaled_is_step(m->via, m->then))
+		scaled_round(m->via, n, s.v);
+	if (rsh_packing_is_plain(m->packing) || m->merge.n)
+		scaled_merge(m, row, c, n, s.v);
 	scaled_finish(m, n, &s, out);
 }
 

@@ -15,7 +15,7 @@ bool rsh_scaled_x86_can(void);
 /* Decodes elements of one row of the whole, from column c on, as long as whole
  * vectors have one scale, or scales that follow each other.  Returns how many of
  * the n elements it decoded, which may be none.  Elements that are not quantised
- * are left alone. */
+ * and those with adapters are left alone. */
 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 			uint64_t n, const uint8_t *in, uint8_t *out);
 

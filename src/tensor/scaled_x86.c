@@ -268,7 +268,7 @@ X86 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row,
 	};
 	uint32_t per, bytes;
 
-	if (rsh_packing_is_plain(m->packing) || n < TOGETHER)
+	if (rsh_packing_is_plain(m->packing) || m->merge.n || n < TOGETHER)
 		return 0;
 	rsh_packing_unit(m->packing, &per, &bytes);
 	how.in = TOGETHER / per * bytes;

@@ -421,11 +421,6 @@ static int weights_plan(struct weights_job *k,
 	w->dense = rc || (all.n == k->n_in && !o.type) ? RSH_DTYPE_UNKNOWN :
 		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
 	k->n_in = all.n;
-	if (rc == 0 && w->adapters.n && w->dense)
-		return rsh_error_set(err, ENOTSUP, "adapters cannot be merged "
-				     "into quantised weights: mount SOURCE with "
-				     "--dequantize, and use the mount as "
-				     "SOURCE");
 	if (rc == 0)
 		rc = rsh_vfs_adapt(&w->adapters, k->cfg, view, &w->arena, &all,
 				   weights_keep_note, k, err);

@@ -151,18 +151,40 @@ struct pair {
 	const struct rsh_tensor *a, *b;
 };
 
+/* Returns whether an offer has one part, in which rows and columns are
+ * exchanged. */
+static bool offer_is_transposed(const struct rsh_offer *o)
+{
+	return o->n_parts == 1 && !o->n_factored && o->n_dims == 2 &&
+	       o->parts->axis[0] == 1 && o->parts->axis[1] == 0;
+}
+
+/* Returns the tensor that an offer shows completely, as it is or transposed;
+ * NULL: there is none. */
+static const struct rsh_tensor *offer_whole(const struct rsh_catalogue *cat,
+					    const struct rsh_offer *o)
+{
+	const struct rsh_tensor *t;
+
+	if (!offer_is_transposed(o))
+		return rsh_offer_tensor(cat, o);
+	t = cat->tensors[o->parts->tensor];
+	return t->n_dims == 2 && t->dims[0] == o->dims[1] &&
+	       t->dims[1] == o->dims[0] ? t : NULL;
+}
+
 /* Checks that adapters can be added to an offer. */
 static int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
 			  const char *name, struct rsh_error *err)
 {
-	const struct rsh_tensor *t = rsh_offer_tensor(w->cat, o);
+	const struct rsh_tensor *t = offer_whole(w->cat, o);
 	const char *text = rsh_names_text(w->cat->names, o->name);
 
 	if (!t)
 		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
 				    "%.400s is in the source in several parts, "
-				    "or transposed", text);
-	if (t->wide_bf16 || t->quantised || !rsh_quantised_plain(o->dtype))
+				    "or with other elements", text);
+	if (t->wide_bf16 || !rsh_quantised_plain(o->dtype))
 		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
 				    "%.400s is not stored as BFloat16, Float16 "
 				    "or Float32", text);
@@ -420,6 +442,18 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 
 /* ---- the offers ---- */
 
+/* Exchanges the rows and columns of what is added. */
+static void adapters_turn(const struct adapters_change *c)
+{
+	for (uint32_t i = 0; i < c->n; i++) {
+		const struct rsh_factors f = c->factors[i];
+
+		c->factors[i] = (struct rsh_factors){
+			f.columns, f.rows, !f.columns_turned, !f.rows_turned,
+		};
+	}
+}
+
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  const struct adapters_change *c, struct rsh_offer *o,
 			  struct rsh_error *err)
@@ -428,14 +462,17 @@ int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 		rsh_arena_array(arena, struct rsh_recipe_part, 1);
 	struct rsh_quantised *q =
 		rsh_arena_array(arena, struct rsh_quantised, 1);
+	const bool turned = !c->instead && offer_is_transposed(o);
 	struct rsh_tensor t;
 	uint32_t number;
 
 	if (!p || !q)
 		return rsh_error_nomem(err);
 	t = c->instead ? *c->instead : *cat->tensors[o->parts->tensor];
+	if (turned)
+		adapters_turn(c);
 	if (c->n || t.dtype != o->dtype) {
-		*q = *rsh_quantised_plain(t.dtype);
+		*q = t.quantised ? *t.quantised : *rsh_quantised_plain(t.dtype);
 		q->type = o->dtype;
 		q->n_adapters = c->n;
 		q->adapters = c->by;
@@ -445,6 +482,10 @@ int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 	if (rsh_catalogue_add(cat, &t, &number))
 		return rsh_error_nomem(err);
 	rsh_recipe_same(cat, number, p);
+	if (turned) {
+		*p = *o->parts;
+		p->tensor = number;
+	}
 	o->n_parts = 1;
 	o->parts = p;
 	o->n_factored = 0;

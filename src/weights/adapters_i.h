@@ -15,7 +15,8 @@ struct adapters_change {
 };
 
 /* Adds the changed tensor to the catalogue, and makes it the offer's.  The
- * offer is a tensor of the catalogue.  Returns 0 or -ENOMEM with a sentence. */
+ * offer is a whole tensor of the catalogue, or one that is transposed.  Returns
+ * 0 or -ENOMEM with a sentence. */
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  const struct adapters_change *c, struct rsh_offer *o,
 			  struct rsh_error *err);

@@ -6,7 +6,8 @@
 
 The yardsticks are tests/data/quantised, models with hashes of what the official programs
 make of them, and lib/quantised.py, which computes random models in plain Python: whole,
-cut for ranks, and cut in the source (as a distributed checkpoint).
+cut for ranks, cut in the source (as a distributed checkpoint), and with adapters that
+lib/adapters.py merges.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+import adapters  # noqa: E402
 import dcp_trees  # noqa: E402
 from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
 from daemon_use import Peak, is_sanitized  # noqa: E402
@@ -204,9 +206,28 @@ def some_rules(rng, tensors):
     return "\n".join(lines) + "\n"
 
 
-def drawn(model, way, rules):
+def some_adapter(rng, shapes):
+    """An adapter of some of the weights.  The numbers of a large rank have several chunks."""
+    drawer, rank = adapters.Drawer(rng), rng.choice((1, 3, 3, 20, 20, 2100, 8000))
+    adapter = adapters.Adapter(r=rank, lora_alpha=rank / 2)
+    for name, shape in shapes.items():
+        if not adapter.tensors or rng.random() < 0.5:
+            adapter.add(name[:-len(".weight")], *drawer.factors(shape, rank), 0.5)
+    return adapter
+
+
+def adaptable(model, wanted):
+    """{name: shape} of dense weights without padding after their last columns."""
+    unit = {"int4": 8, "int8": 4}.get(model.scheme, 1)
+    return {name: shape for name, (_, shape, _) in wanted.items()
+            if name.endswith(".weight") and len(shape) == 2 and shape[1] % unit == 0}
+
+
+def drawn(model, way, rules, adapter):
     """What a random model has that all of them together must have."""
     has = {model.scheme, way.__name__, *(["own table"] if rules else [])}
+    if adapter:
+        has.add("adapter of " + model.scheme)
     for name, (kind, _, data) in model.tensors.items():
         if kind == "F8_E4M3" and (b"\x7f" in data or b"\xff" in data):
             has.add("NaN of E4M3")
@@ -218,7 +239,8 @@ def drawn(model, way, rules):
 
 
 ALL_DRAWN = {*SCHEMES, "as_model", "as_chunks", "as_ranks", "own table", "NaN of E4M3",
-             "0xff of F8_E8M0", "0xff of U8", "zeros"}
+             "0xff of F8_E8M0", "0xff of U8", "zeros",
+             *("adapter of " + scheme for scheme in SCHEMES if scheme != "mxfp4")}
 
 
 def random_case(seed):
@@ -230,7 +252,11 @@ def random_case(seed):
     wanted = dense(model.tensors, model.config, TYPES[word])
     options = ["--dequantize", word]
     with tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
-        rules = None
+        rules, adapter, shapes = None, None, adaptable(model, wanted)
+        if shapes and rng.random() < 0.5:
+            adapter = some_adapter(rng, shapes)
+            wanted = adapters.merged(wanted, [(adapter, 1)])
+            options += ["--lora", adapter.write(os.path.join(directory, "adapter"))]
         if rng.random() < 0.4:
             rules = some_rules(rng, wanted)
             model.config["made_b"] = 4
@@ -242,7 +268,7 @@ def random_case(seed):
         except Exception as error:
             raise type(error)(f"--cases 1 --seed {seed} ({model.scheme}, {way.__name__}, "
                               f"{options}, {rules}): {error}") from error
-    return drawn(model, way, rules)
+    return drawn(model, way, rules, adapter)
 
 
 # ---- options ----

@@ -276,16 +276,68 @@ def wrong_bases(directory):
     other = written(directory + "/other", {**model, W: ("I8", (6, 5), bytes(30))})
     refused(run("plan", other, "--lora", at), INPUT, f"cannot be merged: {W} is not stored as "
             "BFloat16, Float16 or Float32")
-    fp8 = written(directory + "/fp8", {
-        W: ("F8_E4M3", (6, 5), bytes(30)),
-        "model.w.weight_scale_inv": ("F32", (1, 1), struct.pack("<f", 1))},
-                  {"quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 8]}})
-    refused(run("plan", fp8, "--lora", at), INPUT, "adapters cannot be merged into quantised "
-            "weights: mount SOURCE with --dequantize, and use the mount as SOURCE")
-    with Mounted(fp8, described=True, extra=[
-            "--format", "hf", "--dequantize", "bfloat16"]) as mount:
-        wanted = merged(values_in(mount.path), [(adapter, 1)])
-        same(exported(directory, mount.path, "--lora", at), wanted)
+    padded = written(directory + "/padded", {
+        "model.w.weight_packed": ("I32", (6, 1), bytes(24)),
+        "model.w.weight_scale": ("F32", (6, 1), bytes(24)),
+        "model.w.weight_shape": ("I32", (2,), struct.pack("<2i", 6, 5))},
+                     {"quantization_config": {"quant_method": "compressed-tensors",
+                      "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}})
+    refused(run("plan", padded, "--lora", at), INPUT, f"cannot be merged: {W} is in the source "
+            "in several parts, or with other elements")
+
+
+# ---- quantised models ----
+
+QUANTISED = os.path.abspath(os.path.join(LIB, "..", "data", "quantised"))
+
+
+def halves(rng, *shape):
+    """Numbers below 2, quickly."""
+    data = bytearray(rng.randbytes(2 * shape[0] * shape[1]))
+    data[1::2] = data[1::2].translate(bytes(b & 0xbf for b in range(256)))
+    return "F16", shape, bytes(data)
+
+
+def as_two_mounts(directory, source, rank, word, *options):
+    """The weights are those of a mount with --lora of a mount with --dequantize."""
+    rng, adapter = random.Random(rank), Adapter(r=rank, lora_alpha=rank)
+    with Mounted(source, described=True, extra=["--format", "hf", "--dequantize", word]) as dense:
+        for name, (_, shape, _) in values_in(dense.path).items():
+            if len(shape) == 2 and name.endswith(".weight"):
+                adapter.add(name[:-len(".weight")], halves(rng, rank, shape[1]),
+                            halves(rng, shape[0], rank), 1)
+        check(adapter.scales, f"{source} has no matrix")
+        at = adapter.write(directory + "/adapter")
+        with Mounted(dense.path, described=True, extra=["--format", "hf", "--lora", at]) as mount:
+            wanted = values_in(mount.path)
+    with Mounted(source, described=True, extra=[
+            "--format", "hf", "--model-files", source, "--lora", at, *options]) as mount:
+        same(values_in(mount.path), wanted)
+        said = json.loads(content(os.path.join(mount.path, "config.json")))
+        check("quantization_config" not in said, said)
+
+
+@test
+def quantised_bases(directory):
+    """quantised models are dequantised and merged as by two mounts"""
+    for name in ("gptq", "gptq_v2-desc_act", "awq", "ct-nvfp4", "mxfp8", "fp8-qwen3"):
+        for word in ("bfloat16", "float16", "float32"):
+            as_two_mounts(os.path.join(directory, name, word), os.path.join(QUANTISED, name), 8,
+                          word, "--dequantize", word)
+    as_two_mounts(directory, os.path.join(QUANTISED, "fp8-qwen3"), 5, "bfloat16")
+
+
+@test
+def large_quantised_base(directory):
+    """scales and matrices of several chunks"""
+    rng, m, n = random.Random(11), 2100, 2048
+    source = written(directory + "/model", {
+        "w.weight_packed": ("U8", (m, n // 2), rng.randbytes(m * n // 2)),
+        "w.weight_scale": ("F8_E4M3", (m, n // 16), rng.randbytes(m * n // 16)),
+        "w.weight_global_scale": ("F32", (1,), struct.pack("<f", 9))},
+                     {"quantization_config": {"quant_method": "compressed-tensors",
+                      "config_groups": {"group_0": {"weights": {"num_bits": 4}}}}})
+    as_two_mounts(directory, source, 200, "bfloat16")
 
 
 @test
@@ -297,8 +349,6 @@ def wrong_options(directory):
             "lora: ", "No such file or directory")
     refused(run("plan", source, "--lora", at + ":inf"), USAGE, "is not a finite number")
     refused(run("plan", source, *["--lora", at] * 9), USAGE, "more than 8 adapters")
-    refused(run("plan", source, "--lora", at, "--dequantize", "float16"), USAGE,
-            "--lora cannot be used with --dequantize")
     refused(run("plan", "s3://bucket/model", "--lora", at), USAGE,
             "--lora needs a SOURCE on disk, but s3://bucket/model is an address")
     refused(run("plan", source, "--lora", at, "--dst-ranks", "2"), USAGE,

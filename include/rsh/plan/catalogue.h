@@ -58,9 +58,9 @@ struct rsh_quantised {
 			    * modulo 2 to the power of zero_bits */
 	/* Int32: the row of scales of each row; NULL: rows are in blocks. */
 	const struct rsh_tensor *groups;
-	/* Elements that are not quantised (rsh_packing_is_plain()) have no
-	 * scales.  Adapters are added to them, which are these, with the
-	 * tensors `factors` [n_adapters]. */
+	/* Adapters that are added to the dense elements, with the tensors
+	 * `factors` [n_adapters].  Elements that are not quantised
+	 * (rsh_packing_is_plain()) have no scales. */
 	uint32_t n_adapters;
 	const struct rsh_low_rank *adapters;
 	const struct rsh_factors *factors;

@@ -86,10 +86,11 @@ struct rsh_scaled {
 	uint8_t zero;
 	const uint32_t *groups;   /* [row of the whole]: the row of scales; NULL:
 				   * rows are in blocks */
-	/* Elements that are not quantised have no scales.  They are rounded to
-	 * `then`; after that, for each adapter in order, scale * sum is added
-	 * (tensor/low_rank.h) and the result rounded to `then`.  Elements
-	 * without adapters keep their bits. */
+	/* Elements that are not quantised have no scales.  After elements of
+	 * both kinds were rounded to `then`, for each adapter in order scale *
+	 * sum is added (tensor/low_rank.h) and the result rounded to `then`.
+	 * Elements that are not quantised and have no adapters keep their
+	 * bits. */
 	struct rsh_merge merge;
 };
 

@@ -137,11 +137,6 @@ static int check_loras(struct rsh_options *o, struct rsh_error *err)
 	struct rsh_vfs_config *v = &o->vfs;
 	const struct rsh_weights_at *w = &v->weights;
 
-	if (w->n_loras && w->dequantise)
-		return rsh_error_set(err, EINVAL, "--lora cannot be used with "
-				     "--dequantize: mount SOURCE with "
-				     "--dequantize, and use the mount as "
-				     "SOURCE");
 	if (w->n_loras && rsh_store_is_address(v->source))
 		return rsh_error_set(err, EINVAL, "--lora needs a SOURCE on "
 				     "disk, but %s is an address", v->source);
