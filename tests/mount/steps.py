@@ -456,7 +456,7 @@ def changes_are_noticed_at_once(directory):
 @test
 def many_steps_beside_many_other_files(directory):
     """The time of mounting, and of a look, grows as the number of files does: each file
-    whose name has a number is looked into, but the directory is not listed for it."""
+    whose name has a number is looked into, without another listing of the directory."""
     def seconds_of(n):
         saver = TorchFiles(os.path.join(directory, f"{n}"))
         for step in range(n):
