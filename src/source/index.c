@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
@@ -510,8 +511,10 @@ static int index_beside(struct rsh_source *s, uint32_t file,
 		return rc;
 	ctx.handle = h;
 	bytes.size = rsh_store_identity(s->store, file)->size;
-	rc = rsh_file_scan(RSH_FILE_SAFETENSORS, &bytes, false, names, &ix,
-			   err);
+	rc = rsh_has_suffix(bytes.path, ".bin") ?
+		s->scan_bin(&bytes, false, names, &ix, err) :
+		rsh_file_scan(RSH_FILE_SAFETENSORS, &bytes, false, names, &ix,
+			      err);
 	if (rc)
 		return rc;
 	if (rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,

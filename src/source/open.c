@@ -70,6 +70,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->select = opts->select;
 	s->beside = opts->beside;
 	s->n_beside = opts->n_beside;
+	s->scan_bin = opts->scan_bin;
 	if (opts->index_cache)
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);

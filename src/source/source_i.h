@@ -119,6 +119,7 @@ struct rsh_source {
 	enum rsh_select select;
 	const char *const *beside; /* struct rsh_source_options */
 	uint32_t n_beside;
+	rsh_beside_scan *scan_bin;
 	int index_dirfd; /* where indexes are stored; -1: nowhere */
 
 	/* These are set by rsh_source_open(), and do not change afterwards. */

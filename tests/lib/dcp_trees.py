@@ -194,17 +194,31 @@ def _item(release, object_, stored, serialization_id):
                               (".data/serialization_id", serialization_id)])
 
 
-def tensor_item(release, dtype, size, stored, strides=None, serialization_id=b"0" * 40):
+def rebuilt(dtype, size, stored, strides=None, key="0"):
+    """A tensor as it is pickled."""
     width, name, storage = TYPES[dtype]
     args = [Stored("storage", Named("torch", storage) if storage else
-                   Named("torch.storage", "UntypedStorage"), "0", "cpu",
+                   Named("torch.storage", "UntypedStorage"), key, "cpu",
                    len(stored) // (width if storage else 1)),
             0, tuple(size), tuple(strides or row_strides(size)), False,
             collections.OrderedDict()]
     if not storage:
         args.append(Named("torch", name))
-    rebuild = Named("torch._utils", f"_rebuild_tensor_v{2 if storage else 3}")
-    return _item(release, pickled(Called(rebuild, *args), 2), stored, serialization_id)
+    return Called(Named("torch._utils", f"_rebuild_tensor_v{2 if storage else 3}"), *args)
+
+
+def tensor_item(release, dtype, size, stored, strides=None, serialization_id=b"0" * 40):
+    return _item(release, pickled(rebuilt(dtype, size, stored, strides), 2), stored,
+                 serialization_id)
+
+
+def torch_bytes(tensors):
+    """A file of torch.save() with {name: (dtype, size, data)}."""
+    named = {name: rebuilt(*tensor, key=str(i))
+             for i, (name, tensor) in enumerate(tensors.items())}
+    return archive([("data.pkl", pickled(named, 2)), ("byteorder", b"little"),
+                    *((f"data/{i}", data) for i, (_, _, data) in enumerate(tensors.values())),
+                    ("version", b"3\n")])
 
 
 def value_item(release, value, serialization_id=b"0" * 40):

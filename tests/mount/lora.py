@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import random
+import shutil
 import struct
 import sys
 import tempfile
@@ -21,7 +22,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from adapters import Adapter, Drawer, PREFIX, merged  # noqa: E402
-from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
+from dcp_trees import Tensor, Tree, _Drawer, torch_bytes  # noqa: E402
 from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
@@ -177,6 +178,22 @@ def digests_differ(directory):
     for words in (["--lora", at + ":2"], [], ["--lora", at, "--lora", at]):
         got = run("export", source, out, *words)
         check(got.status != GOOD, got)
+
+
+@test
+def files_of_torch(directory):
+    """adapter_model.bin, which torch.save() writes, unless safetensors are beside it"""
+    source, model, adapter = small(directory)
+    at = adapter.write(directory + "/a")
+    write(at + "/adapter_model.bin", b"not read")
+    wanted = merged(model, [(adapter, 1)])
+    same(exported(directory, source, "--lora", at), wanted)
+    os.remove(at + "/adapter_model.safetensors")
+    write(at + "/adapter_model.bin", torch_bytes(adapter.tensors))
+    shutil.rmtree(directory + "/out")
+    same(exported(directory, source, "--lora", at), wanted)
+    with Mounted(source, described=True, extra=["--format", "hf", "--lora", at]) as mount:
+        same(values_in(mount.path), wanted)
 
 
 # ---- what is wrong ----
@@ -354,8 +371,10 @@ def wrong_options(directory):
     refused(run("plan", source, "--lora", at, "--dst-ranks", "2"), USAGE,
             "cannot be used with --lora")
     os.rename(at + "/adapter_model.safetensors", at + "/adapter_model.bin")
-    refused(run("plan", source, "--lora", at), USAGE, "there is no adapter_model.safetensors: "
-            "save adapter_model.bin as safetensors")
+    refused(run("plan", source, "--lora", at), INPUT, "adapter_model.bin: ")
+    os.remove(at + "/adapter_model.bin")
+    refused(run("plan", source, "--lora", at), USAGE, "there is no adapter_model.safetensors and "
+            "no adapter_model.bin")
     write(at + "/adapter_model.safetensors", b"no safetensors")
     refused(run("plan", source, "--lora", at), INPUT, "adapter_model.safetensors")
 

@@ -31,6 +31,7 @@ MERGED = {
     "an embedding": {"target_modules": ["embed"]},
     "fan_in_fan_out": {"target_modules": ["c", "square"], "fan_in_fan_out": True},
     "init_lora_weights": {"target_modules": TARGETS, "init_lora_weights": "orthogonal"},
+    "adapter_model.bin": {"target_modules": ["q", "c"], "modules_to_save": ["head", "norm"]},
 }
 REFUSED = {
     "use_dora": {"target_modules": TARGETS, "use_dora": True},
@@ -145,7 +146,8 @@ def make_all(directory):
             for n, tensor in adapted.named_parameters():
                 if "lora_" in n or "modules_to_save" in n:
                     fill(torch, tensor, True, 1)
-            adapted.save_pretrained(at + "/adapter")
+            adapted.save_pretrained(at + "/adapter",
+                                    safe_serialization=name != "adapter_model.bin")
             if kind == "merged":
                 save_file({n: t.contiguous()
                            for n, t in adapted.merge_and_unload().state_dict().items()},

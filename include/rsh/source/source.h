@@ -30,6 +30,11 @@
 struct rsh_source;
 struct rsh_format; /* source/format.h */
 
+/* Makes the index of a file, as rsh_file_scan() (wire/file_type.h). */
+typedef int rsh_beside_scan(const struct rsh_byte_source *src, bool full,
+			    struct rsh_names *names,
+			    struct rsh_ckpt_index **out, struct rsh_error *err);
+
 /* This says which candidates there are, and in which order they are tried. */
 enum rsh_select {
 	RSH_SELECT_NEWEST,    /* the greatest epoch and step first */
@@ -84,11 +89,13 @@ struct rsh_source_options {
 	 * NULL.  NULL: only files of ranks. */
 	const struct rsh_format *const *formats;
 
-	/* These are absolute paths of safetensors files that do not belong to
-	 * the checkpoint, but are read for it.  The files have the numbers after
-	 * the highest rank. */
+	/* These are absolute paths of files that do not belong to the
+	 * checkpoint, but are read for it.  The files have the numbers after
+	 * the highest rank.  Files whose names end with ".bin" are scanned by
+	 * scan_bin, all others are safetensors. */
 	const char *const *beside;
 	uint32_t n_beside;
+	rsh_beside_scan *scan_bin;
 
 	struct rsh_store_options store; /* how files are opened and read */
 	enum rsh_check check;

@@ -12,6 +12,7 @@
 
 #define RSH_ADAPTER_CONFIG_NAME "adapter_config.json"
 #define RSH_ADAPTER_FILE_NAME "adapter_model.safetensors"
+#define RSH_ADAPTER_TORCH_NAME "adapter_model.bin"
 
 struct rsh_adapter_config;
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
@@ -130,34 +131,46 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 	return v->model_files ? 0 : rsh_error_nomem(err);
 }
 
+/* Takes the file that torch.save() wrote of an adapter. */
+static int check_torch_lora(struct rsh_options *o, unsigned i,
+			    struct rsh_error *err)
+{
+	struct rsh_weights_at *w = &o->vfs.weights;
+	const char *directory = w->loras[i].directory;
+	cleanup_free char *path = NULL;
+
+	if (asprintf(&path, "%s/" RSH_ADAPTER_TORCH_NAME, directory) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	if (!rsh_is_file(path))
+		return rsh_error_set(err, ENOENT, "%s: there is no "
+				     RSH_ADAPTER_FILE_NAME " and no "
+				     RSH_ADAPTER_TORCH_NAME, directory);
+	w->lora_files[i] = rsh_options_keep(o, path);
+	return w->lora_files[i] ? 0 : rsh_error_nomem(err);
+}
+
 /* Checks that the file of each adapter is there, and adds it to the files that
  * are read. */
 static int check_loras(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
-	const struct rsh_weights_at *w = &v->weights;
+	struct rsh_weights_at *w = &v->weights;
 
 	if (w->n_loras && rsh_store_is_address(v->source))
 		return rsh_error_set(err, EINVAL, "--lora needs a SOURCE on "
 				     "disk, but %s is an address", v->source);
 	for (unsigned i = 0; i < w->n_loras; i++) {
-		cleanup_free char *torch = NULL;
+		const int rc = rsh_is_file(w->lora_files[i]) ? 0 :
+			check_torch_lora(o, i, err);
 
-		if (rsh_is_file(w->lora_files[i]))
-			continue;
-		if (asprintf(&torch, "%s/adapter_model.bin",
-			     w->loras[i].directory) < 0) {
-			torch = NULL;
-			return rsh_error_nomem(err);
-		}
-		return rsh_error_set(err, ENOENT, "%s: there is no "
-				     RSH_ADAPTER_FILE_NAME "%s",
-				     w->loras[i].directory, rsh_is_file(torch) ?
-				     ": save adapter_model.bin as safetensors" :
-				     "");
+		if (rc)
+			return rc;
 	}
 	v->files.beside = w->lora_files;
 	v->files.n_beside = w->n_loras;
+	v->files.scan_bin = rsh_torch_scan_by_name;
 	return 0;
 }
 
