@@ -69,7 +69,8 @@ int rsh_source_look_at(const struct rsh_source *s,
 {
 	struct rsh_path_list names = { 0 };
 	struct rsh_look l = { .source = s, .opts = opts, .file = file };
-	int rc = look_list(s, &names, &l.listed);
+	/* Who looks at each file of a directory must not list it each time. */
+	int rc = file ? 0 : look_list(s, &names, &l.listed);
 
 	l.names = (const char *const *)names.v;
 	l.n = names.n;

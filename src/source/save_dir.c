@@ -231,7 +231,7 @@ static int check_files(const struct look *l, struct rsh_source *s, uint32_t i,
 }
 
 static int check_entry(const struct look *l, const struct rsh_saved_step *t,
-		       struct rsh_error *err)
+		       bool is_file, struct rsh_error *err)
 {
 	struct rsh_source_options files = *l->o->files;
 	struct rsh_names *names;
@@ -240,6 +240,10 @@ static int check_entry(const struct look *l, const struct rsh_saved_step *t,
 	int rc;
 
 	files.select = RSH_SELECT_NEWEST;
+	/* A directory has one index cache, which keeps the indexes of a few
+	 * files that are steps, and is written again for each of them. */
+	if (is_file)
+		files.index_cache = NULL;
 	rc = rsh_source_open(t->path, l->o->first_rank, l->o->n_ranks, &files,
 			     &s, err);
 	if (rc)
@@ -322,7 +326,8 @@ static bool is_being_removed(const struct look *l, struct rsh_saved_step *t,
 	return true;
 }
 
-static int judge_entry(const struct look *l, struct rsh_saved_step *t)
+static int judge_entry(const struct look *l, struct rsh_saved_step *t,
+		       bool is_file)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	int rc;
@@ -336,7 +341,7 @@ static int judge_entry(const struct look *l, struct rsh_saved_step *t)
 		return rc;
 	if (is_being_removed(l, t, &t->state, &err))
 		return step_explain(t, &err);
-	rc = check_entry(l, t, &err);
+	rc = check_entry(l, t, is_file, &err);
 	if (rc == 0 && !entry_is_same(l->o, t))
 		rc = rsh_error_set(&err, EAGAIN, "%s: it is being written",
 				   t->path);
@@ -412,7 +417,7 @@ static int take_entry(const struct look *l, const char *name,
 	if (rc == 0)
 		rc = state_of_entry(rsh_source_store(l->root),
 				    t->path + t->place, &at, &t->state);
-	return rc ? rc : judge_entry(l, t);
+	return rc ? rc : judge_entry(l, t, st->kind == RSH_IS_FILE);
 }
 
 static int look_at_entries(const struct look *l)

@@ -187,8 +187,8 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 int rsh_source_find_format(struct rsh_source *s,
 			   const struct rsh_source_options *opts,
 			   const char *file, struct rsh_error *err);
-/* Calls fn with the names in the root, or with the file in it.  Returns
- * -ENOMEM, or the result of fn. */
+/* Calls fn with the names in the root, or with the file in it and no names.
+ * Returns -ENOMEM, or the result of fn. */
 int rsh_source_look_at(const struct rsh_source *s,
 		       const struct rsh_source_options *opts, const char *file,
 		       int (*fn)(const struct rsh_look *look, void *ctx),

@@ -97,8 +97,9 @@ static int by_number(const void *key, const void *element)
 	return (number > t->number) - (number < t->number);
 }
 
+/* *planned is true if it planned a tree. */
 static int enter_node(struct rsh_steps *s, uint64_t node, bool inside,
-		      struct rsh_vfs_at *at)
+		      struct rsh_vfs_at *at, bool *planned)
 {
 	const uint64_t number = node >> RSH_STEP_BITS;
 	struct rsh_shown_step *t, **found = s->steps.n == 0 ? NULL :
@@ -121,6 +122,7 @@ static int enter_node(struct rsh_steps *s, uint64_t node, bool inside,
 		return 0;
 	}
 	atomic_fetch_add(&t->users, 1);
+	*planned = !t->tree;
 	rc = step_need_tree(s, t);
 	if (rc) {
 		atomic_fetch_sub(&t->users, 1);
@@ -140,14 +142,19 @@ int rsh_vfs_enter(struct rsh_vfs *v, uint64_t node, bool inside,
 		  struct rsh_vfs_at *at)
 {
 	struct rsh_steps *s = rsh_steps_of(v);
+	bool planned = false;
 	int rc;
 
 	*at = (struct rsh_vfs_at){ .vfs = v, .node = node, .lasting = true };
 	if (!rsh_vfs_has_steps(v) || rsh_control_owns(node))
 		return 0;
 	pthread_mutex_lock(&s->lock);
-	rc = enter_node(s, node, inside, at);
+	rc = enter_node(s, node, inside, at, &planned);
 	pthread_mutex_unlock(&s->lock);
+	/* Who visits all steps may plan hundreds of them before the thread
+	 * looks again. */
+	if (planned)
+		rsh_steps_sweep(s);
 	return rc;
 }
 

@@ -20,6 +20,11 @@ def n_descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def processor_seconds(pid):
+    """That all threads of a process have used."""
+    return time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes it
+
+
 def bytes_read(pid):
     """From block devices, so far."""
     with open(f"/proc/{pid}/io", encoding="ascii") as f:

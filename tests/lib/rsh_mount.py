@@ -177,7 +177,7 @@ class Mounted:
             return False
 
     def stop(self):
-        """Unmount and demand a clean end."""
+        """Unmount and demand a clean end; stop_limit is that of each of the two."""
         if self.process is None:
             return
         deadline = time.monotonic() + _seconds(self._stop_limit)
@@ -190,7 +190,7 @@ class Mounted:
                 raise self._trouble(f"fusermount3 -u failed: {said}")
             time.sleep(0.02)
         try:
-            status = self.process.wait(max(deadline - time.monotonic(), 1))
+            status = self.process.wait(_seconds(self._stop_limit))
         except subprocess.TimeoutExpired:
             raise self._trouble("the daemon still runs after the unmount") from None
         if status != 0:

@@ -44,6 +44,7 @@ TABLE = "a table of --convert; mount/tables.py converts with it"
 OTHERS = [
     ("reshardfs-mount.1", "latest_checkpointed_iteration.txt", "names of files"),
     ("reshardfs-mount.1", ".metadata", "names of files"),
+    ("reshardfs-mount.1", ".metadata", "names of files"),
     ("reshardfs-mount.1", "SOURCE=/data/ckpt8", "a file for systemd; mount/fstab.sh has one"),
     ("reshardfs-mount.1", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),
     ("mount.reshardfs.8", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),

@@ -23,10 +23,11 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from daemon_use import field, is_sanitized, n_descriptors  # noqa: E402
+from daemon_use import (field, is_sanitized, n_descriptors,  # noqa: E402
+                        processor_seconds)
 from demands import check, content, demand, within, write  # noqa: E402
 from framework_formats import torch_zip  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, IO, NO, USAGE, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from s3_trial import Server, set_environment  # noqa: E402
@@ -452,6 +453,35 @@ def changes_are_noticed_at_once(directory):
         within(20, lambda: saver.name(1) not in shown(mount), "it is not noticed")
 
 
+@test
+def many_steps_beside_many_other_files(directory):
+    """The time of mounting, and of a look, grows as the number of files does: each file
+    whose name has a number is looked into, without another listing of the directory."""
+    def seconds_of(n):
+        saver = TorchFiles(os.path.join(directory, f"{n}"))
+        for step in range(n):
+            saver.all_of(step)
+        for i in range(10 * n):
+            write(saver.path(f"event-{i}.log"), b"x")
+        first, look = [], []
+        for _ in range(3):
+            with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                         described=True) as mount:
+                check(len(shown(mount)) >= n + 1, f"{len(shown(mount))} steps of {n}")
+                first.append(processor_seconds(mount.process.pid))
+                saver.all_of(n)
+                check(os.path.exists(os.path.join(mount.path, saver.name(n))), "no new step")
+                look.append(processor_seconds(mount.process.pid) - first[-1])
+            for _ in saver.remove(n):
+                pass
+        return min(first), min(look)
+    few, many = seconds_of(100), seconds_of(200)
+    print(f"# 100 steps: {few[0]:.3f} s, a look {few[1]:.3f} s; "
+          f"200: {many[0]:.3f} s, {many[1]:.3f} s")
+    for one, two in zip(few, many):
+        check(two < 3 * one, f"twice as many files take {two / one:.1f} times as long")
+
+
 # ---- the command ----
 
 @test
@@ -481,6 +511,44 @@ def the_command_lists_and_waits(directory):
     check(got.status == INPUT and "reshardfs is not mounted there" in got.err, repr(got))
 
 
+def wait_for(mount, word):
+    return run("steps", "--wait", word, mount.path)
+
+
+@test
+def a_step_that_does_not_come_is_not_waited_for(directory):
+    """It was removed before somebody asked for it, and a later one is complete."""
+    trainer, ranks = Trainer(os.path.join(directory, "a")), Ranks(os.path.join(directory, "b"))
+    for saver, words, later in ((trainer, ("20", "checkpoint-20"), "checkpoint-30"),
+                                (ranks, ("1_20",), "1_30")):
+        saver.all_of(20)
+        with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                     **saver.options()) as mount:
+            check(wait_for(mount, words[0]).status == GOOD, "the step is there")
+            for _ in saver.remove(20):
+                pass
+            saver.all_of(30)
+            within(20, lambda m=mount, n=later: n in shown(m), "it is not noticed")
+            for word in words:
+                got = wait_for(mount, word)
+                check(got.status == NO, repr(got))
+                demand(got.err, f"step {word} is not there, but the later step {later} is: "
+                       "it was removed or never saved")
+            # What is being saved is waited for, and what comes later.
+            comes = saver.save(20)
+            for _ in range(2):
+                next(comes)
+            waits = [subprocess.Popen([reshardfs_program(), "steps", "--wait", word, mount.path],
+                                      stderr=subprocess.DEVNULL)
+                     for word in (words[0], saver.name(40))]
+            for _ in comes:
+                pass
+            check(waits[0].wait(60) == 0, "a step that is saved late is not waited for")
+            check(waits[1].poll() is None, "a wait has ended too early")
+            mount.kill()
+            check(waits[1].wait(60) in (INPUT, IO), f"the mount has ended: {waits[1].returncode}")
+
+
 @test
 def plans_are_given_back(directory):
     """Of nine steps that were looked into at most four keep their plans."""
@@ -496,6 +564,23 @@ def plans_are_given_back(directory):
         check(planned(), "no step is planned")
         within(10, lambda: len(planned()) <= 4, f"planned: {planned()}")
         demand_step(saver, mount, saver.name(0))
+
+
+@test
+def plans_are_given_back_between_looks(directory):
+    """Each of many steps is visited once, before the mount looks at its source again."""
+    saver = TorchFiles(directory)
+    for step in range(60):
+        saver.all_of(step)
+    with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                 described=True) as mount:
+        before = n_descriptors(mount.process.pid)
+        for step in range(60):
+            check(hash_tree(os.path.join(mount.path, saver.name(step))), "no files")
+        planned = sum(s["planned"] for s in status_of(mount)["steps"])
+        check(0 < planned <= 5, f"{planned} steps are planned")
+        more = n_descriptors(mount.process.pid) - before
+        check(more < 45, f"60 visits: {more} more descriptors")
 
 
 # ---- wrong use ----

@@ -37,8 +37,8 @@ struct rsh_look {
 	/* SOURCE is this file in the directory of the store; NULL: SOURCE is
 	 * the directory. */
 	const char *file;
-	bool listed;              /* the directory could be read, so `names` is
-				   * set */
+	bool listed;              /* `names` is set: SOURCE is a directory
+				   * that could be read */
 	const char *const *names; /* its entries, ascending */
 	size_t n;
 };

@@ -6,13 +6,17 @@
 #include "commands.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
+#include "rsh/source/resume_format.h"
 #include "rsh/util/mem.h"
 
 static const struct rsh_column figure_columns[] = {
@@ -123,36 +127,100 @@ static int print_steps(const json_t *all, const struct rsh_printer *out)
 }
 
 /* A number means the last number of a name. */
-static bool has_step(const json_t *all, const char *wanted)
+static bool is_wanted(const json_t *step, const char *wanted)
 {
-	const json_t *steps = json_object_get(all, "steps"), *number;
+	const json_t *number = json_object_get(step, "step");
 	char *end;
 	const unsigned long long n = strtoull(wanted, &end, 10);
+
+	return strcmp(text_of(step, "name"), wanted) == 0 ||
+	       (*wanted && !*end && json_is_integer(number) &&
+		(unsigned long long)json_integer_value(number) == n);
+}
+
+/* Returns whether a step has a later name than the wanted one: the same name
+ * with larger numbers.  A number alone is not compared with names of several
+ * numbers, such as epoch and step. */
+static bool is_later(const char *name, const char *wanted)
+{
+	struct rsh_step_name x = { .step = { .n = 0 } }, y = x;
+
+	if (strlen(name) > NAME_MAX || strlen(wanted) > NAME_MAX)
+		return false;
+	rsh_step_name_read(name, strlen(name), &x);
+	rsh_step_name_read(wanted, strlen(wanted), &y);
+	return y.step.n > 0 && x.step.n == y.step.n &&
+	       rsh_step_cmp(&x.step, &y.step) < 0 &&
+	       (strcmp(y.series, "#") == 0 || strcmp(x.series, y.series) == 0);
+}
+
+static bool has_step(const json_t *all, const char *wanted)
+{
+	const json_t *steps = json_object_get(all, "steps");
+	size_t i;
+	json_t *step;
+
+	json_array_foreach(steps, i, step)
+		if (is_shown(step) && is_wanted(step, wanted))
+			return true;
+	return false;
+}
+
+/* Finds a step that is shown and later than the wanted one, of which there is
+ * nothing.  NULL: the wanted one may come. */
+static const char *find_later(const json_t *all, const char *wanted)
+{
+	const json_t *steps = json_object_get(all, "steps");
+	const char *later = NULL;
 	size_t i;
 	json_t *step;
 
 	json_array_foreach(steps, i, step) {
-		number = json_object_get(step, "step");
-		if (is_shown(step) &&
-		    (strcmp(text_of(step, "name"), wanted) == 0 ||
-		     (*wanted && !*end && json_is_integer(number) &&
-		      (unsigned long long)json_integer_value(number) == n)))
-			return true;
+		if (is_wanted(step, wanted))
+			return NULL;
+		if (is_shown(step) && is_later(text_of(step, "name"), wanted))
+			later = text_of(step, "name");
 	}
-	return false;
+	return later;
 }
 
-/* Asks until the step is there. */
-static int wait_for_step(const struct rsh_options *o, json_t **all,
+/* A lookup of a name that is not there makes the mount look at its source. */
+static void look_anew(const struct rsh_options *o)
+{
+	cleanup_free char *path = NULL;
+
+	if (asprintf(&path, "%s/%s", o->mountpoint, o->wait) < 0)
+		path = NULL;
+	else
+		access(path, F_OK);
+}
+
+/* Asks until the step is there.  *gone is true if it does not come. */
+static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 			 struct rsh_error *err)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
+	bool looked = false;
 	int rc = 0;
 
+	*gone = false;
 	while (rc == 0 && !has_step(*all, o->wait)) {
+		const char *later = find_later(*all, o->wait);
+
+		*gone = later && looked;
+		if (*gone)
+			return rsh_error_set(err, ENOENT, "%s: step %s is not "
+					     "there, but the later step %s is: "
+					     "it was removed or never saved",
+					     o->mountpoint, o->wait, later);
+		/* The answer may be older than the step. */
+		looked = later;
+		if (looked)
+			look_anew(o);
+		else
+			nanosleep(&pause, NULL);
 		json_decref(*all);
 		*all = NULL;
-		nanosleep(&pause, NULL);
 		rc = rsh_control_query(o->mountpoint, "steps", all, err);
 	}
 	return rc;
@@ -166,12 +234,13 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_printer out;
 	json_t *all = NULL;
+	bool gone = false;
 	int rc = rsh_control_query(o->mountpoint, steps ? "steps" : "stats",
 				   &all, &err);
 
 	rsh_printer_init(&out, o);
 	if (rc == 0 && o->wait)
-		rc = wait_for_step(o, &all, &err);
+		rc = wait_for_step(o, &all, &gone, &err);
 	if (rc == 0 && o->json)
 		rc = rsh_printer_json(&out, json_incref(all));
 	else if (rc == 0 && !steps)
@@ -181,5 +250,8 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	json_decref(all);
 	if (rc == -ENOMEM)
 		rsh_error_nomem(&err);
-	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
+	if (rc == 0)
+		return RSH_EXIT_GOOD;
+	rsh_exit_failed(o, rc, &err);
+	return gone ? RSH_EXIT_NO : rsh_exit_of(rc);
 }
