@@ -249,9 +249,8 @@ static int weights_make_composed(struct weights_work *w,
 	}
 	for (uint32_t i = 0; i < p->n_factors; i++)
 		if (!weights_divide(by, p->factors[i], f, &out->n_factors))
-			return weights_bad(w, p->x->u->rule, err, "%s is "
-					   "stored in blocks that the rule "
-					   "divides",
+			return weights_bad(w, p->x->u->rule, err, "%s has "
+					   "blocks that the rule divides",
 					   weights_text(w, m->source));
 	return 0;
 }

@@ -404,7 +404,7 @@ def blocks_that_rules_divide(directory):
             compare_export(place, source, {"t.e": ("BF16", (1, 96, 4), turned)}, *words)
         else:
             refused(run("plan", source, *words), INPUT,
-                    "e is stored in blocks that the rule divides")
+                    "e has blocks that the rule divides")
 
 
 @test
