@@ -75,9 +75,11 @@ def open_for(where, path):
     if os.path.exists(path):
         os.unlink(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        # Permissions of the socket's directory decide which users can connect.  The
+        # socket has its mode from the start, since one may connect at once.
+        mask = os.umask(0o111)
         listener.bind(path)
-        # Permissions of the socket's directory decide which users can connect.
-        os.chmod(path, 0o666)
+        os.umask(mask)
         listener.listen(1)
         while True:
             serve_one(listener, where)
