@@ -13,8 +13,6 @@
 #include "rsh/strategy/partition.h"
 #include "rsh/util/mem.h"
 
-/* ---- the groups ---- */
-
 /* ---- explanations ---- */
 
 static const struct rsh_strategy_item *

@@ -453,9 +453,8 @@ static int write_file(struct job *j, size_t i, struct rsh_error *err)
 	rsh_temp_drop(&temp);
 	if (rc == -EBADE)
 		return rsh_error_set(err, EIO, "%s/%s: the bytes that were "
-					       "read back differ from those "
-					       "that were written", j->options->dir,
-				     f->path);
+				     "read back differ from those that were "
+				     "written", j->options->dir, f->path);
 	if (rc)
 		return file_error(j, f, rc, err);
 	j->state[i] = WRITTEN;

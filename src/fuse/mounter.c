@@ -280,8 +280,8 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 	}
 	if (rc) {
 		free(m);
-		return rsh_error_set(err, errno, "cannot start the process that mounts: %s",
-				     strerror(errno));
+		return rsh_error_set(err, errno, "cannot start the process "
+				     "that mounts: %s", strerror(errno));
 	}
 	close(ends[1]);
 	m->socket = ends[0];
@@ -318,7 +318,8 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 	int none = -1;
 
 	if (mounter_ask(m, UNMOUNT, &said, &none))
-		rsh_log_warning("%s; the mount point remains mounted", said.text);
+		rsh_log_warning("%s; the mount point remains mounted",
+				said.text);
 }
 
 /* Sends a command that is answered on a separate socket.  Returns this socket

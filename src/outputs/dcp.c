@@ -129,8 +129,8 @@ static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
 {
 	struct rsh_pickle_out *o = &d->metadata.out;
 
-	rsh_pickle_put_class(&d->metadata, MEMO_PROPERTIES, CHECKPOINT ".metadata",
-		      "TensorProperties");
+	rsh_pickle_put_class(&d->metadata, MEMO_PROPERTIES,
+			     CHECKPOINT ".metadata", "TensorProperties");
 	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
 	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
 	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
@@ -161,8 +161,9 @@ static void dcp_put_chunks(struct dcp_shown *d,
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		rsh_pickle_begin_object(&d->metadata, MEMO_CHUNK, CHECKPOINT ".metadata",
-				 "ChunkStorageMetadata");
+		rsh_pickle_begin_object(&d->metadata, MEMO_CHUNK,
+					CHECKPOINT ".metadata",
+					"ChunkStorageMetadata");
 		rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSETS, "offsets");
 		dcp_put_size(d, s->n_dims, c.offsets);
 		rsh_pickle_put_key(&d->metadata, MEMO_KEY_SIZES, "sizes");
@@ -191,8 +192,9 @@ static void dcp_put_tensor(struct dcp_shown *d, const struct rsh_tree *t,
 		dims[i] = (uint64_t)s->dims[i];
 	rsh_pickle_put_text(&d->metadata.out, s->name, s->name_len);
 	d->names[tensor] = rsh_pickle_remember(&d->metadata.out);
-	rsh_pickle_begin_object(&d->metadata, MEMO_TENSOR, CHECKPOINT ".metadata",
-			 "TensorStorageMetadata");
+	rsh_pickle_begin_object(&d->metadata, MEMO_TENSOR,
+				CHECKPOINT ".metadata",
+				"TensorStorageMetadata");
 	rsh_pickle_put_key(&d->metadata, MEMO_KEY_PROPERTIES, "properties");
 	dcp_put_properties(d, s->dtype);
 	rsh_pickle_put_key(&d->metadata, MEMO_KEY_SIZE, "size");
@@ -229,8 +231,8 @@ static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
 static void dcp_put_storage(struct dcp_shown *d, const struct rsh_tree *t,
 			    uint32_t file, uint64_t offset, uint64_t length)
 {
-	rsh_pickle_begin_object(&d->metadata, MEMO_STORAGE, CHECKPOINT ".filesystem",
-			 "_StorageInfo");
+	rsh_pickle_begin_object(&d->metadata, MEMO_STORAGE,
+				CHECKPOINT ".filesystem", "_StorageInfo");
 	rsh_pickle_put_key(&d->metadata, MEMO_KEY_PATH, "relative_path");
 	dcp_put_path(d, t, file);
 	rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSET, "offset");
@@ -258,8 +260,9 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		rsh_pickle_begin_object(&d->metadata, MEMO_INDEX, CHECKPOINT ".metadata",
-				 "MetadataIndex");
+		rsh_pickle_begin_object(&d->metadata, MEMO_INDEX,
+					CHECKPOINT ".metadata",
+					"MetadataIndex");
 		rsh_pickle_put_key(&d->metadata, MEMO_KEY_NAME, "fqn");
 		rsh_pickle_recall(o, d->names[tensor]);
 		rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSET, "offset");
@@ -305,8 +308,8 @@ static void dcp_put_value(struct dcp_shown *d, const struct rsh_tree *t,
 	(void)t;
 	rsh_pickle_put_text(&d->metadata.out, v->name, strlen(v->name));
 	d->names[number] = rsh_pickle_remember(&d->metadata.out);
-	rsh_pickle_begin_object(&d->metadata, MEMO_BYTES, CHECKPOINT ".metadata",
-			 "BytesStorageMetadata");
+	rsh_pickle_begin_object(&d->metadata, MEMO_BYTES,
+				CHECKPOINT ".metadata", "BytesStorageMetadata");
 	rsh_pickle_end_object(&d->metadata);
 }
 
@@ -322,8 +325,8 @@ static void dcp_put_value_place(struct dcp_shown *d, const struct rsh_tree *t,
 				const struct rsh_pickle_item *v,
 				uint32_t number)
 {
-	rsh_pickle_begin_object(&d->metadata, MEMO_INDEX, CHECKPOINT ".metadata",
-			 "MetadataIndex");
+	rsh_pickle_begin_object(&d->metadata, MEMO_INDEX,
+				CHECKPOINT ".metadata", "MetadataIndex");
 	rsh_pickle_put_key(&d->metadata, MEMO_KEY_NAME, "fqn");
 	rsh_pickle_recall(&d->metadata.out, d->names[number]);
 	rsh_pickle_end_object(&d->metadata);

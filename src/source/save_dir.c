@@ -176,7 +176,8 @@ static int state_of_entry(const struct rsh_store *store, const char *name,
 static bool is_unfinished_name(const char *name)
 {
 	return rsh_has_suffix(name, ".tmp") || rsh_has_suffix(name, "_tmp") ||
-	       rsh_has_suffix(name, ".partial") || rsh_has_suffix(name, "-unfinished");
+	       rsh_has_suffix(name, ".partial") ||
+	       rsh_has_suffix(name, "-unfinished");
 }
 
 /* ---- steps that are entries of the directory ---- */

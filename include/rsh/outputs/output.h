@@ -136,9 +136,9 @@ int rsh_output_add_text(struct rsh_output_tree *t,
 /* Adds the values that are not tensors, if there are any, as a file of JSON in
  * the root.  Returns 0 or -ENOMEM. */
 int rsh_output_add_values(struct rsh_output_tree *t);
-/* Adds a file with values to the root, as file `number` of these.  Its mode allows no more than those
- * of all files with values or tensors.  The arena or the output owns `name` and
- * `bytes`.  Returns 0 or -ENOMEM. */
+/* Adds a file with values to the root, as file `number` of these.  Its mode
+ * allows no more than those of all files with values or tensors.  The arena or
+ * the output owns `name` and `bytes`.  Returns 0 or -ENOMEM. */
 int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
 			       const char *name, const void *bytes, size_t n);
 /* Builds the tree of an output that has a directory for each rank and a file in

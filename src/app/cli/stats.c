@@ -127,7 +127,7 @@ static int print_steps(const json_t *all, const struct rsh_printer *out)
 }
 
 /* A number means the last number of a name. */
-static bool is_wanted(const json_t *step, const char *wanted)
+static bool is_wanted_step(const json_t *step, const char *wanted)
 {
 	const json_t *number = json_object_get(step, "step");
 	char *end;
@@ -161,7 +161,7 @@ static bool has_step(const json_t *all, const char *wanted)
 	json_t *step;
 
 	json_array_foreach(steps, i, step)
-		if (is_shown(step) && is_wanted(step, wanted))
+		if (is_shown(step) && is_wanted_step(step, wanted))
 			return true;
 	return false;
 }
@@ -176,7 +176,7 @@ static const char *find_later(const json_t *all, const char *wanted)
 	json_t *step;
 
 	json_array_foreach(steps, i, step) {
-		if (is_wanted(step, wanted))
+		if (is_wanted_step(step, wanted))
 			return NULL;
 		if (is_shown(step) && is_later(text_of(step, "name"), wanted))
 			later = text_of(step, "name");
@@ -185,7 +185,7 @@ static const char *find_later(const json_t *all, const char *wanted)
 }
 
 /* A lookup of a name that is not there makes the mount look at its source. */
-static void look_anew(const struct rsh_options *o)
+static void ask_to_look(const struct rsh_options *o)
 {
 	cleanup_free char *path = NULL;
 
@@ -216,7 +216,7 @@ static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 		/* The answer may be older than the step. */
 		looked = later;
 		if (looked)
-			look_anew(o);
+			ask_to_look(o);
 		else
 			nanosleep(&pause, NULL);
 		json_decref(*all);

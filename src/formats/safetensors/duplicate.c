@@ -127,8 +127,8 @@ static void twice_tell(const struct twice *t)
 				"transformers does, and not the parts that "
 				RSH_MODEL_HF_MAP " names: %u of its tensors "
 				"are in none of those that can be read, and "
-				"it lacks %u of theirs", rsh_source_path(t->s), less,
-				t->n_more);
+				"it lacks %u of theirs", rsh_source_path(t->s),
+				less, t->n_more);
 	else
 		rsh_log_info("%s: " RSH_MODEL_HF_SINGLE " is taken, as "
 			     "transformers does, and not the parts that "

@@ -227,8 +227,9 @@ static uint32_t *model_places(const struct rsh_source *s, uint32_t n)
 		return NULL;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		names[i] = (struct part_name){ rsh_store_name(rsh_source_store(s), i),
-					       i + 1 };
+		names[i] = (struct part_name){
+			rsh_store_name(rsh_source_store(s), i), i + 1
+		};
 	qsort(names, n, sizeof(*names), part_by_text);
 	for (uint32_t f = 0; f < map->n_files; f++) {
 		const struct part_name key = { map->files[f], 0 };
