@@ -377,14 +377,15 @@ static void scaled_copy(const struct rsh_scaled *m, const uint8_t *in,
 }
 
 /* Returns how many elements are decoded in one step.  A step ends with a block,
- * or with its last unit, so that the next one begins with whole vectors. */
+ * or with its last unit, so that the next one begins with whole vectors.
+ * Elements that are not quantised have no blocks (0). */
 static uint64_t scaled_part(const struct rsh_scaled *m, uint64_t c, uint64_t n,
 			    uint32_t per)
 {
-	const uint64_t block = (rsh_scaled_stretch(m, c) + per - 1) / per * per;
-
 	n = rsh_min_u64(n, STEP);
-	return m->block[1] < BLOCK_LEAST ? n : rsh_min_u64(n, block);
+	if (m->block[1] < BLOCK_LEAST)
+		return n;
+	return rsh_min_u64(n, (rsh_scaled_stretch(m, c) + per - 1) / per * per);
 }
 
 /* Decodes up to STEP elements of one row of the whole. */
