@@ -17,13 +17,18 @@
 #define X86_INLINE __attribute__((target("avx2,f16c"), always_inline)) inline
 #define TOGETHER 16
 
-/* gcc 10 and clang 14 do not know "f16c" by name. */
+/* gcc 10 and clang 14 do not know "f16c" by name.  CPUID is asked once: a virtual
+ * machine leaves to its host for it, which takes longer than decoding a row.
+ * Threads that ask together get the same answer. */
 bool rsh_scaled_x86_can(void)
 {
+	static _Atomic int known; /* 0: not asked yet; 1: no; 2: yes */
 	unsigned a, b, c, d;
 
-	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) &&
-	       (c & bit_F16C);
+	if (!known)
+		known = __builtin_cpu_supports("avx2") &&
+			__get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) ? 2 : 1;
+	return known == 2;
 }
 
 /* Sixteen numbers as Float32. */
