@@ -67,11 +67,14 @@ static size_t hint_series(const char *name)
 }
 
 /* Keeps the newest of several steps. */
-static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
+static void hint_keep_child(char kept[NAME_MAX + 1], const char *name,
+			    bool *several)
 {
 	const size_t n = hint_series(name);
 	const bool same = *kept && name[n] && hint_series(kept) == n &&
 			  strncmp(kept, name, n) == 0;
+
+	*several |= same;
 
 	if (!same)
 		hint_keep(kept, name);
@@ -84,16 +87,17 @@ static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
 static void hint_find_child(struct rsh_dir *dir, const char *path,
 			    const struct rsh_store_options *how,
 			    const struct rsh_format *const *formats,
-			    char child[NAME_MAX + 1])
+			    char child[NAME_MAX + 1], bool *several)
 {
 	unsigned looked_at = 0;
 	const char *name;
 
 	*child = '\0';
+	*several = false;
 	while (looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
 		looked_at++;
 		if (hint_is_checkpoint(path, name, how, formats))
-			hint_keep_child(child, name);
+			hint_keep_child(child, name, several);
 	}
 }
 
@@ -129,6 +133,7 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	struct rsh_error unused = RSH_ERROR_INIT;
 	char child[NAME_MAX + 1];
 	struct rsh_source *s;
+	bool several;
 
 	*buf = '\0';
 	if (rc == -ENOTDIR)
@@ -144,11 +149,11 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	}
 	if (*buf)
 		return;
-	hint_find_child(dir, path, how, formats, child);
+	hint_find_child(dir, path, how, formats, child, &several);
 	if (*child)
 		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
-				   "that?",
-			 child);
+				   "that%s?", child, several ?
+			 ", or mount --steps all, which shows each step" : "");
 }
 
 static char *hint_inside(const char *path, const struct rsh_store_options *how,
@@ -156,10 +161,11 @@ static char *hint_inside(const char *path, const struct rsh_store_options *how,
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	char child[NAME_MAX + 1], *found;
+	bool several;
 
 	if (rsh_dir_open_path(path, how, &dir))
 		return NULL;
-	hint_find_child(dir, path, how, formats, child);
+	hint_find_child(dir, path, how, formats, child, &several);
 	return *child && asprintf(&found, "%s/%s", path, child) >= 0 ? found :
 								     NULL;
 }
