@@ -202,6 +202,24 @@ static int weights_same(void *ctx, const struct rsh_offer *a,
 	return rsh_tensors_same(k->v->source, k->cat, a, b, err);
 }
 
+/* Merges the adapters that were loaded. */
+static int weights_adapt(struct weights_job *k,
+			 const struct rsh_source_view *view,
+			 struct rsh_offers *io, struct rsh_error *err)
+{
+	struct rsh_vfs_adapters *a = &k->v->weights->adapters;
+	char text[RSH_ERROR_TEXT_MAX];
+	int rc = rsh_vfs_adapt(a, view, &k->v->weights->arena, io, err);
+
+	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
+		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
+			 "replaced", k->cfg->weights.loras[i].directory,
+			 a->done[i].n_merged, a->done[i].n_replaced);
+		weights_keep_note(k, text);
+	}
+	return rc;
+}
+
 static bool weights_alone(const struct weights_job *k)
 {
 	return k->cfg->output->takes & RSH_TAKES_ADAPTER;
@@ -422,8 +440,7 @@ static int weights_plan(struct weights_job *k,
 		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
 	k->n_in = all.n;
 	if (rc == 0)
-		rc = rsh_vfs_adapt(&w->adapters, k->cfg, view, &w->arena, &all,
-				   weights_keep_note, k, err);
+		rc = weights_adapt(k, view, &all, err);
 	if (rc == 0)
 		rc = weights_take_own(k, err);
 	if (rc == 0 && k->cfg->weights.table) {
