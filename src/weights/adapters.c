@@ -41,16 +41,15 @@ __attribute__((format(printf, 5, 6))) static int
 adapting_bad(const struct adapting *w, const char *name, int code,
 	     struct rsh_error *err, const char *fmt, ...)
 {
-	char text[RSH_ERROR_TEXT_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rsh_error_vset(err, code, fmt, ap);
 	va_end(ap);
 	return rsh_error_set(err, code, "%s: %.400s %s",
 			     rsh_catalogue_path(w->cat,
 						w->adapters[w->a].file),
-			     name, text);
+			     name, err->text);
 }
 
 /* ---- tensors of the adapter ---- */
