@@ -62,34 +62,6 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 
 /* ---- loading ---- */
 
-/* A config.json in SOURCE is read by the rules of SOURCE: its links must not
- * point out of SOURCE. */
-static int weights_load_config(struct rsh_vfs_weights *w,
-			       const struct rsh_vfs_config *cfg,
-			       const struct rsh_store *store,
-			       struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
-	struct rsh_stat st;
-	size_t len;
-	int rc;
-
-	if (cfg->weights.config)
-		return rsh_model_config_load(cfg->weights.config, &w->config,
-					     err);
-	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
-		return 0;
-	if (asprintf(&path, "%s/" RSH_MODEL_CONFIG_NAME, cfg->source) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-			    &rsh_model_config_file, &data, &len, err);
-	return rc ? rc : rsh_model_config_parse(data, len, path, &w->config,
-						err);
-}
-
 int rsh_vfs_load_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 struct rsh_error *err)
@@ -102,8 +74,9 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 	v->weights = calloc(1, sizeof(*v->weights));
 	if (!v->weights)
 		return rsh_error_nomem(err);
-	rc = weights_load_config(v->weights, cfg, rsh_source_store(v->source),
-				 err);
+	rc = rsh_model_config_load(cfg->weights.config, cfg->source,
+				   rsh_source_store(v->source),
+				   &v->weights->config, err);
 	if (rc == 0)
 		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg, err);
 	if (rc || !table)
