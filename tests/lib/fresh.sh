@@ -214,6 +214,7 @@ fresh_rest()
 }
 
 # fresh_test NAME COMMAND...: what it prints is shown if it fails, and that is the end.
+# Otherwise the numbers of tests that make has counted are shown.
 fresh_test()
 {
 	number=$((number + 1))
@@ -221,6 +222,7 @@ fresh_test()
 	shift
 	if "$@" >"$fresh_log" 2>&1; then
 		echo "ok $number - $what"
+		sed -n 's/^# \(TOTAL\|PASS\|SKIP\|XFAIL\): */# \1 /p' "$fresh_log"
 	else
 		echo "not ok $number - $what${fresh_todo:+ # TODO $fresh_todo}"
 		[ -z "${fresh_todo:-}" ] || fresh_rest "$number"
