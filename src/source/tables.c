@@ -163,15 +163,32 @@ void rsh_table_list_clear(struct rsh_table_list *l)
 	*l = (struct rsh_table_list){ 0 };
 }
 
+int rsh_tables_none(struct rsh_error *err)
+{
+	char where[PATH_MAX] = "";
+	const char *dir;
+	size_t at = 0;
+
+	for (unsigned i = 0; (dir = rsh_tables_dir(i)) && at < sizeof(where);
+	     i++)
+		at += (size_t)snprintf(where + at, sizeof(where) - at, "%s%s",
+				       i ? " and " : "", dir);
+	return rsh_error_set(err, ENOENT, "there are no rule tables in %s: "
+					  "RESHARDFS_TABLES names another "
+					  "directory", where);
+}
+
 /* ---- one table ---- */
 
 /* Sets the error that there is no such table, and lists the tables. */
 static int table_unknown(const char *word, const struct rsh_table_list *l,
 			 struct rsh_error *err)
 {
-	char names[512] = "none";
+	char names[512];
 	size_t at = 0;
 
+	if (l->n == 0)
+		return rsh_tables_none(err);
 	for (size_t i = 0; i < l->n && at < sizeof(names); i++)
 		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
 				       i ? ", " : "", l->v[i].name);
@@ -321,12 +338,15 @@ static int tables_load_suiting(const struct rsh_model_config *config,
 			rsh_rule_table_free(t);
 		rc = rc == -ENOMEM ? rc : 0;
 	}
-	if (out->n)
-		table_set_prefer(out, &l, config);
-	rsh_table_list_clear(&l);
 	if (rc)
-		return rsh_error_nomem(err);
-	return out->n ? 0 : tables_refuse_auto(config, err);
+		rc = rsh_error_nomem(err);
+	else if (out->n)
+		table_set_prefer(out, &l, config);
+	else
+		rc = config && l.n == 0 ? rsh_tables_none(err) :
+					  tables_refuse_auto(config, err);
+	rsh_table_list_clear(&l);
+	return rc;
 }
 
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,

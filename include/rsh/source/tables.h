@@ -29,7 +29,8 @@ const char *rsh_tables_dir(unsigned i);
 
 /* Sets the path of the table that `word` means (from malloc): a word without
  * '/' and '.' is the name of an installed table, anything else a path.  Returns
- * 0, -ENOMEM, or -EINVAL with a sentence that lists the installed tables. */
+ * 0, -ENOMEM, -EINVAL with a sentence that lists the installed tables, or -ENOENT
+ * if there are none. */
 int rsh_table_find(const char *word, char **path, struct rsh_error *err);
 
 struct rsh_table_list {
@@ -43,6 +44,8 @@ struct rsh_table_list {
  * which is -ENOMEM. */
 int rsh_tables_list(struct rsh_table_list *out);
 void rsh_table_list_clear(struct rsh_table_list *l);
+/* Sets the error that there are no installed tables.  Returns -ENOENT. */
+int rsh_tables_none(struct rsh_error *err);
 
 /* Reads a table, which the caller owns.  Returns 0 or -errno with a
  * sentence. */

@@ -65,13 +65,20 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 }
 
 /* A table that cannot be read is listed with the reason. */
-static int list_tables(const struct rsh_printer *out, bool *good)
+static int list_tables(const struct rsh_printer *out, bool *good,
+		       struct rsh_error *err)
 {
-	struct rsh_table *rows = out->json ? NULL : RSH_TABLE(table_columns);
-	json_t *all = out->json ? json_array() : NULL;
+	struct rsh_table *rows = NULL;
+	json_t *all = NULL;
 	struct rsh_table_list l;
 	int rc = rsh_tables_list(&l);
 
+	if (rc == 0 && l.n == 0)
+		return rsh_tables_none(err);
+	if (out->json)
+		all = json_array();
+	else
+		rows = RSH_TABLE(table_columns);
 	for (size_t i = 0; rc != -ENOMEM && i < l.n; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
 		struct rsh_rule_table *t = NULL;
@@ -93,10 +100,8 @@ static int list_tables(const struct rsh_printer *out, bool *good)
 							   all)) :
 			   rsh_table_print(rows, out);
 	json_decref(all);
-	return rc;
+	return rc ? rsh_error_nomem(err) : 0;
 }
-
-/* ---- show ---- */
 
 /* ---- check: the report ---- */
 
@@ -476,7 +481,7 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 
 	rsh_printer_init(&out, o);
 	if (o->form->id == RSH_COMMAND_TABLES)
-		rc = list_tables(&out, &good) ? rsh_error_nomem(&err) : 0;
+		rc = list_tables(&out, &good, &err);
 	else if (o->form->id != RSH_COMMAND_TABLE_CHECK ||
 		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
 		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
