@@ -19,11 +19,15 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/adapter_config.h"
 
 const struct rsh_small_file rsh_rule_table_file = { "rule table",
 						    RSH_RULE_TABLE_MAX };
 const struct rsh_small_file rsh_model_config_file = { "config.json",
 						      RSH_MODEL_CONFIG_MAX };
+const struct rsh_small_file rsh_adapter_config_file = {
+	RSH_ADAPTER_CONFIG_NAME, (uint64_t)4 * 1024 * 1024,
+};
 
 #define TABLE_SUFFIX ".rules"
 

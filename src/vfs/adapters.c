@@ -8,17 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/adapters.h"
 
-#define CONFIG_MAX ((uint64_t)4 * 1024 * 1024)
-
-static int adapters_load_one(const char *directory,
+static int adapters_load_one(const struct rsh_store *store,
+			     const char *directory,
 			     struct rsh_adapter_config **out,
 			     struct rsh_error *err)
 {
-	static const struct rsh_small_file kind = { RSH_ADAPTER_CONFIG_NAME,
-						    CONFIG_MAX };
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *path = NULL;
 	size_t len;
@@ -28,19 +26,20 @@ static int adapters_load_one(const char *directory,
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_load_whole(path, &kind, &data, &len, err);
+	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,
+			    err);
 	return rc ? rc : rsh_adapter_config_parse(data, len, path, out, err);
 }
 
 int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
 			  const struct rsh_vfs_config *cfg,
-			  struct rsh_error *err)
+			  const struct rsh_store *store, struct rsh_error *err)
 {
 	const struct rsh_weights_at *w = &cfg->weights;
 	int rc = 0;
 
 	while (rc == 0 && a->n < w->n_loras) {
-		rc = adapters_load_one(w->loras[a->n].directory,
+		rc = adapters_load_one(store, w->loras[a->n].directory,
 				       &a->configs[a->n], err);
 		a->n += rc == 0;
 	}

@@ -140,10 +140,10 @@ struct rsh_vfs_adapters {
 	uint32_t n;
 	struct rsh_adapter_config *configs[RSH_LORAS_MAX];
 };
-/* Loads their configurations.  The caller clears them, also after a failure. */
+/* Loads their configurations, which the store has joined.  The caller clears them, also after a failure. */
 int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
 			  const struct rsh_vfs_config *cfg,
-			  struct rsh_error *err);
+			  const struct rsh_store *store, struct rsh_error *err);
 void rsh_vfs_adapters_clear(struct rsh_vfs_adapters *a);
 /* Merges them into the offers, whose memory is that of the arena, and calls
  * `note` with a sentence about each. */

@@ -105,7 +105,8 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 	rc = weights_load_config(v->weights, cfg, rsh_source_store(v->source),
 				 err);
 	if (rc == 0)
-		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg, err);
+		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg,
+					   rsh_source_store(v->source), err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,

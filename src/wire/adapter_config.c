@@ -34,7 +34,6 @@ struct rsh_adapter_config {
 	bool by_root; /* alpha is divided by the square root of the rank */
 	bool is_turned;
 	struct patterns ranks, alphas;
-	char path[];
 };
 
 /* ---- patterns ---- */
@@ -221,7 +220,7 @@ static int adapter_check(json_t *root, const char *path,
 /* ---- reading ---- */
 
 static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
-			struct rsh_error *err)
+			const char *path, struct rsh_error *err)
 {
 	const json_t *r = json_object_get(root, "r");
 	const json_t *alpha = json_object_get(root, "lora_alpha");
@@ -229,17 +228,17 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 
 	if (!json_is_integer(r) || json_integer_value(r) <= 0)
 		return rsh_error_set(err, EBADMSG, "%s: \"r\" is not a whole "
-				     "number above 0", c->path);
+				     "number above 0", path);
 	if (!json_is_number(alpha))
 		return rsh_error_set(err, EBADMSG, "%s: \"lora_alpha\" is not a "
-				     "number", c->path);
+				     "number", path);
 	c->rank = (uint64_t)json_integer_value(r);
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
-	rc = patterns_read(&c->ranks, root, "rank_pattern", true, c->path, err);
+	rc = patterns_read(&c->ranks, root, "rank_pattern", true, path, err);
 	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern", false,
-				       c->path, err);
+				       path, err);
 }
 
 int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
@@ -247,19 +246,17 @@ int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 			     struct rsh_error *err)
 {
 	cleanup_json json_t *root = NULL;
-	struct rsh_adapter_config *c =
-		calloc(1, sizeof(*c) + strlen(path) + 1);
+	struct rsh_adapter_config *c = calloc(1, sizeof(*c));
 	int rc;
 
 	if (!c)
 		return rsh_error_nomem(err);
-	strcpy(c->path, path);
 	rc = rsh_json_load(&(struct rsh_memory){ data, len }, 0, path,
 			   "an " RSH_ADAPTER_CONFIG_NAME, &root, err);
 	if (rc == 0)
 		rc = adapter_check(root, path, err);
 	if (rc == 0)
-		rc = adapter_read(c, root, err);
+		rc = adapter_read(c, root, path, err);
 	if (rc) {
 		rsh_adapter_config_free(c);
 		return rc;
@@ -275,11 +272,6 @@ void rsh_adapter_config_free(struct rsh_adapter_config *c)
 	patterns_clear(&c->ranks);
 	patterns_clear(&c->alphas);
 	free(c);
-}
-
-const char *rsh_adapter_config_path(const struct rsh_adapter_config *c)
-{
-	return c->path;
 }
 
 uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,

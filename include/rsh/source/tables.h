@@ -21,7 +21,8 @@
 
 #define RSH_MODEL_CONFIG_NAME "config.json"
 
-extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file;
+extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file,
+	rsh_adapter_config_file;
 
 /* Returns the directories in which tables are searched, in order, whether they
  * exist or not; NULL after the last one. */

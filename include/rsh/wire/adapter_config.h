@@ -25,7 +25,6 @@ int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 			     struct rsh_error *err);
 void rsh_adapter_config_free(struct rsh_adapter_config *c);
 
-const char *rsh_adapter_config_path(const struct rsh_adapter_config *c);
 /* Returns the rank of a module's adapter: "r", or the one of "rank_pattern". */
 uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
 				 const char *module);
