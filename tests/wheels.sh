@@ -164,8 +164,8 @@ try_storage()
 {
 	logged peer fresh_moto "$work/demo"
 	keys=$(storage_keys $address)
-	bucket="$STRATEGIES s3://bucket/tree/checkpoint"
-	! in_fresh env $keys $program ls s3://bucket/tree/checkpoint >"$work/said" 2>&1 ||
+	bucket="$STRATEGIES s3://bucket/tree+/checkpoint"
+	! in_fresh env $keys $program ls s3://bucket/tree+/checkpoint >"$work/said" 2>&1 ||
 		die "$1: object storage works without libcurl"
 	grep -q "install the package libcurl4" "$work/said" ||
 		die "$1, without libcurl: $(cat "$work/said")"
@@ -266,7 +266,7 @@ try_storage_aarch64()
 	# shellcheck disable=SC2046 # a list of variables
 	export $(storage_keys $address)
 	logged storage-aarch64 in_aarch64 "$program" export $STRATEGIES \
-		s3://bucket/tree/checkpoint "$exported-s3"
+		s3://bucket/tree+/checkpoint "$exported-s3"
 	moto_end
 	check_demo "$exported-s3" "aarch64, s3:// with keys"
 }
