@@ -48,14 +48,6 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 	return hint_is_source(path, &inner, formats, &unused);
 }
 
-/* Keeps the first name in sorted order; the order of the listing has no
- * effect. */
-static void hint_keep(char kept[NAME_MAX + 1], const char *name)
-{
-	if (!*kept || strverscmp(name, kept) < 0)
-		snprintf(kept, NAME_MAX + 1, "%s", name);
-}
-
 /* Returns the length of the name without a number at its end. */
 static size_t hint_series(const char *name)
 {
@@ -66,16 +58,16 @@ static size_t hint_series(const char *name)
 	return n;
 }
 
-/* Keeps the newest of several steps. */
+/* Keeps the newest of several steps, and the first of other names in sorted
+ * order; the order of the listing has no effect. */
 static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
 {
 	const size_t n = hint_series(name);
 	const bool same = *kept && name[n] && hint_series(kept) == n &&
 			  strncmp(kept, name, n) == 0;
 
-	if (!same)
-		hint_keep(kept, name);
-	else if (strverscmp(name, kept) > 0)
+	if (same ? strverscmp(name, kept) > 0 :
+		   !*kept || strverscmp(name, kept) < 0)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
@@ -151,19 +143,6 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 			 child);
 }
 
-static char *hint_inside(const char *path, const struct rsh_store_options *how,
-			 const struct rsh_format *const *formats)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	char child[NAME_MAX + 1], *found;
-
-	if (rsh_dir_open_path(path, how, &dir))
-		return NULL;
-	hint_find_child(dir, path, how, formats, child);
-	return *child && asprintf(&found, "%s/%s", path, child) >= 0 ? found :
-								     NULL;
-}
-
 /* The deepest file is SOURCE/rank_0/checkpoint/FILE. */
 #define ABOVE_MAX 3
 
@@ -197,8 +176,9 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		       const struct rsh_format **format)
 {
 	cleanup_free char *at = NULL;
+	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_store_options opts = { .objects = how->objects };
-	char *found;
+	char child[NAME_MAX + 1], *found;
 
 	if (hint_is_source(path, &opts, formats, format))
 		return NULL;
@@ -212,9 +192,12 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		free(at);
 		at = next;
 	}
-	found = hint_inside(path, &opts, formats);
-	if (found)
-		hint_is_source(found, &opts, formats, format);
+	if (rsh_dir_open_path(path, &opts, &dir))
+		return NULL;
+	hint_find_child(dir, path, &opts, formats, child);
+	if (!*child || asprintf(&found, "%s/%s", path, child) < 0)
+		return NULL;
+	hint_is_source(found, &opts, formats, format);
 	return found;
 }
 

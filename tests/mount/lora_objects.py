@@ -23,7 +23,7 @@ from run_seed import run_seed  # noqa: E402
 from s3_trial import Server, read_error, run, set_environment  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 
-S3 = "s3://bucket/tree/"
+S3 = "s3://bucket/tree+/"
 
 
 class Moto:
@@ -34,7 +34,7 @@ class Moto:
     def __init__(self, root):
         self.process = subprocess.Popen(
             [os.environ["RSH_MOTO_PYTHON"], "-B", os.path.join(LIB, "s3_peer.py"),
-             os.path.join(root, "bucket", "tree")],
+             os.path.join(root, "bucket", "tree+")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port, self.key, self.secret = self.process.stdout.readline().split()
 
@@ -54,7 +54,7 @@ class Trial:
         rng = random.Random(seed)
         draw = Drawer(rng).matrix
         self.directory = directory
-        self.at = os.path.join(directory, "s3", "bucket", "tree")
+        self.at = os.path.join(directory, "s3", "bucket", "tree+")
         self.model = {"model.w.weight": draw("BF16", 90, 70), "norm.weight": draw("F32", 70)}
         write(self.at + "/model/model.safetensors", safetensors_bytes(self.model))
         write(self.at + "/model/config.json", b"{}")
@@ -139,8 +139,8 @@ def test_steps(tap, trial, server):
 
 def test_wrong(tap, trial, server):
     """What is not there, each with a sentence."""
-    for address, words in (("s3://bucket/tree/none", "s3://bucket/tree/none"),
-                           ("s3://bucket/tree/model", "s3://bucket/tree/model/"
+    for address, words in (("s3://bucket/tree+/none", "s3://bucket/tree+/none"),
+                           ("s3://bucket/tree+/model", "s3://bucket/tree+/model/"
                             "adapter_config.json: No such file or directory"),
                            ("https://127.0.0.1/a", "the address of an adapter is "
                             "s3://BUCKET/PREFIX"),
