@@ -12,8 +12,8 @@
 #
 # Both are emulated, which takes half an hour or more.
 #
-# In each of them the demo is mounted, its bytes must be the converter's, and tests of
-# mounts run.  RSH_GUESTS names those that are to run: x86_64, aarch64, or both.
+# In each of them the demo is mounted, and read by the module, its bytes must be the
+# converter's, and tests of mounts run.  RSH_GUESTS names those that are to run: x86_64, aarch64, or both.
 set -eu
 
 [ $# -eq 1 ] || {
@@ -24,50 +24,15 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 wheels=$(cd "$1" && pwd)
 . "$top/tests/lib/setup.sh"
 . "$top/tests/lib/fresh.sh"
+. "$top/tests/lib/foreign.sh"
 
-GUEST_PACKAGES=python3,fuse3,attr,busybox-static
 GUEST_TESTS="read.sh umount.sh control.py options.sh daemon.sh sandbox.py"
-guest_kept=$fresh_caches/guests
 
-# guest_unpack ROOT: the packages that debootstrap has downloaded, without running
-# anything of them.
-guest_unpack()
-{
-	for package in "$1"/var/cache/apt/archives/*.deb; do
-		dpkg-deb --fsys-tarfile "$package" |
-			tar -C "$1" --keep-directory-symlink -xpf - || return
-	done
-	rm -rf "$1"/var/cache/apt/archives/* "$1"/debootstrap
-	# debootstrap makes a link of it to itself.
-	[ ! -L "$1/proc" ] || { rm "$1/proc" && mkdir "$1/proc"; }
-	cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"
-	cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"
-	[ -e "$1/usr/bin/awk" ] || ln -s mawk "$1/usr/bin/awk"
-	busybox depmod -b "$1" "$(cd "$1/lib/modules" && echo *)"
-}
-
-# guest_root SUITE ARCH KERNEL: sets $root; kept for 30 days.
-guest_root()
-{
-	root=$guest_kept/$1-$2
-	[ -z "$(find "$root.complete" -mtime "-$FRESH_DAYS" 2>/dev/null)" ] || return 0
-	say "Debian's $1 for $2, with $3"
-	rm -rf "$root" "$root.complete"
-	mkdir -p "$guest_kept"
-	debootstrap --variant=minbase --arch="$2" --foreign \
-		--include="$GUEST_PACKAGES,$3" "$1" "$root" "$(fresh_mirror)" \
-		>"$root.log" 2>&1 && guest_unpack "$root" >>"$root.log" 2>&1 || {
-		tail -n 5 "$root.log" >&2
-		die "there is no Debian $1 for $2, see $root.log"
-	}
-	touch "$root.complete"
-}
-
-# guest SUITE ARCH NAME KERNEL: Debian's name of the processor, and that of wheels.
+# guest SUITE ARCH NAME: Debian's name of the processor, and that of wheels.
 guest()
 {
 	case " ${RSH_GUESTS:-x86_64 aarch64} " in *" $3 "*) ;; *) return 0 ;; esac
-	guest_root "$1" "$2" "$4"
+	foreign_root "$1" "$2"
 	rm -rf "$root/site" "$root/root/reshardfs"
 	python3 -m pip install --quiet --no-index --no-deps --disable-pip-version-check \
 		--no-compile --only-binary=:all: --platform "manylinux_2_28_$3" \
@@ -85,6 +50,6 @@ guest()
 
 need_packages debootstrap qemu-system-x86 qemu-system-arm qemu-system-common busybox-static
 failed=
-guest bullseye amd64 x86_64 linux-image-amd64
-guest bookworm arm64 aarch64 linux-image-arm64
+guest bullseye amd64 x86_64
+guest bookworm arm64 aarch64
 [ -z "$failed" ] || die "a guest has failed"

@@ -20,6 +20,7 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tests/lib/setup.sh"
 . "$top/tests/lib/fresh.sh"
+. "$top/tests/lib/foreign.sh"
 . "$top/tests/lib/wheel_libraries.sh"
 unset MAKEFLAGS MAKELEVEL
 
@@ -114,19 +115,15 @@ check_demo()
 	say "$2: the bytes are the converter's"
 }
 
+# read_by_module WHAT COMMAND...: it runs lib/read_demo.py.
 read_by_module()
 {
-	cat >"$work/read.py" <<-END
-		import hashlib, reshardfs
-		with reshardfs.Source("checkpoint", src_strategy="strategy_8_cards.ckpt",
-		                      dst_strategy="strategy_4_cards.ckpt") as s:
-		    for f in s.files():
-		        print(hashlib.sha256(s.read(f.rank)).hexdigest() + "  " + f.name)
-	END
-	(cd "$work/demo" && "$@" "$work/read.py") | sort >"$work/read"
+	what=$1
+	shift
+	(cd "$work/demo" && "$@") | sort >"$work/read"
 	sort "$work/demo/SHA256SUMS" | cmp - "$work/read" ||
-		die "the module reads other bytes than the converter wrote"
-	say "the module: the bytes are the converter's"
+		die "$what, the module: other bytes than the converter wrote"
+	say "$what, the module: the bytes are the converter's"
 }
 
 # In a virtual environment, with nothing of ours in the environment.
@@ -143,7 +140,7 @@ try_here()
 	logged export "$program" export $STRATEGIES checkpoint "$work/exported"
 	check_demo "$work/exported" export
 	"$program" convert list | grep -q '^qwen3 ' || die "it finds no tables"
-	read_by_module "$work/venv/bin/python" -I
+	read_by_module here "$work/venv/bin/python" -I "$top/tests/lib/read_demo.py"
 	if [ -c /dev/fuse ]; then
 		mkdir "$work/mnt"
 		# shellcheck disable=SC2086
@@ -154,28 +151,25 @@ try_here()
 	cd /
 }
 
+# storage_keys PORT KEY SECRET: variables that name a moto.
+storage_keys()
+{
+	echo "AWS_ACCESS_KEY_ID=$2 AWS_SECRET_ACCESS_KEY=$3 AWS_REGION=us-east-1" \
+		"AWS_ENDPOINT_URL=http://127.0.0.1:$1"
+}
+
 # shellcheck disable=SC2086 # lists of options
 # try_storage SUITE: object storage with keys, with the libcurl that it has or gets.
 try_storage()
 {
 	logged peer fresh_moto "$work/demo"
-	set -- "$1" $address
-	keys="AWS_ACCESS_KEY_ID=$3 AWS_SECRET_ACCESS_KEY=$4 AWS_REGION=us-east-1"
-	keys="$keys AWS_ENDPOINT_URL=http://127.0.0.1:$2"
-	bucket="$STRATEGIES s3://bucket/tree/checkpoint"
-	! in_fresh env $keys $program ls s3://bucket/tree/checkpoint >"$work/said" 2>&1 ||
+	keys=$(storage_keys $address)
+	bucket="$STRATEGIES s3://bucket/tree+/checkpoint"
+	! in_fresh env $keys $program ls s3://bucket/tree+/checkpoint >"$work/said" 2>&1 ||
 		die "$1: object storage works without libcurl"
 	grep -q "install the package libcurl4" "$work/said" ||
 		die "$1, without libcurl: $(cat "$work/said")"
 	logged libcurl in_fresh apt-get -qq install libcurl4 libexpat1
-	if [ "$1" = bullseye ]; then # libcurl 7.74
-		! in_fresh env $keys $program ls s3://bucket/tree/checkpoint \
-			>"$work/said" 2>&1 &&
-			grep -q "requests with keys need libcurl 7.87" "$work/said" ||
-			die "$1, with an old libcurl: $(cat "$work/said")"
-		say "$1, s3://: it says which libcurl it needs"
-		return
-	fi
 	logged storage in_fresh env $keys sh -ec "cd /tmp/demo
 		$program mount $bucket /mnt
 		(cd /mnt && sha256sum --strict --check /tmp/demo/SHA256SUMS)
@@ -195,7 +189,7 @@ try_suite()
 		tar -C "$fresh_root" --one-file-system --exclude='./var/cache/*' \
 			--exclude='./ccache/*' -cf "$work/base.tar" .
 	fi
-	cp -r "$work/demo" "$work/read.py" "$wheel" "$fresh_root/tmp/"
+	cp -r "$work/demo" "$top/tests/lib/read_demo.py" "$wheel" "$fresh_root/tmp/"
 	program=/root/venv/bin/reshardfs
 	logged install in_fresh sh -ec "python3 -m venv /root/venv
 		/root/venv/bin/pip install --no-index /tmp/$(basename "$wheel")"
@@ -210,9 +204,8 @@ try_suite()
 		$program umount /mnt"
 	check_demo "$fresh_root/tmp/exported" "$1, export"
 	say "$1, mount by root without fusermount3: the bytes are the converter's"
-	in_fresh sh -c 'cd /tmp/demo && /root/venv/bin/python -I /tmp/read.py' |
-		sort | cmp - "$work/read" || die "the module does not work on $1"
-	say "$1, the module: the bytes are the converter's"
+	read_by_module "$1" in_fresh env --chdir=/tmp/demo /root/venv/bin/python -I \
+		/tmp/read_demo.py
 	# shellcheck disable=SC2016 # expanded there
 	logged without-fuse unshare --mount --propagation private sh -exc '
 		mount -t tmpfs tmpfs "$0/dev"
@@ -236,22 +229,15 @@ try_containers()
 	"$top/tests/lib/containers.sh" "$work/base.tar" "$work/wheels" "$work/demo" "$work/pods"
 }
 
-# foreign_root: sets $root, Debian 11 for aarch64; kept for the next time.  It is unpacked
-# and not configured: nothing of it runs by itself.
-foreign_root()
+# in_aarch64 PROGRAM ARGUMENT...: with the libraries of a Debian for aarch64.
+in_aarch64()
 {
-	root=$wheel_kept/bullseye-arm64
-	[ ! -e "$root.complete" ] || return 0
-	say "Debian 11 for aarch64"
-	rm -rf "$root"
-	logged debootstrap debootstrap --variant=minbase --arch=arm64 --foreign \
-		bullseye "$root" "$(fresh_mirror)"
-	touch "$root.complete"
+	qemu-aarch64-static -L "$root" "$@"
 }
 
 try_aarch64()
 {
-	foreign_root
+	foreign_root bookworm arm64
 	logged install-aarch64 "$work/venv/bin/pip" install --no-index --no-deps \
 		--disable-pip-version-check --only-binary=:all: \
 		--platform "manylinux_$(echo $WHEEL_GLIBC | tr . _)_aarch64" \
@@ -263,10 +249,26 @@ try_aarch64()
 		"export $STRATEGIES checkpoint $exported" "verify $exported" \
 		"verify $STRATEGIES checkpoint $exported"; do
 		# shellcheck disable=SC2086
-		logged qemu qemu-aarch64-static -L "$root" "$program" $command
+		logged qemu in_aarch64 "$program" $command
 	done
 	check_demo "$exported" "aarch64, export and verify"
+	export PYTHONPATH="$work/site"
+	read_by_module aarch64 in_aarch64 "$root/usr/bin/python3" "$top/tests/lib/read_demo.py"
+	unset PYTHONPATH
+	[ -z "${RSH_MOTO_PYTHON:-}" ] || try_storage_aarch64
 	cd /
+}
+
+# shellcheck disable=SC2086 # lists of options
+try_storage_aarch64()
+{
+	moto_begin "$work" "$work/demo"
+	# shellcheck disable=SC2046 # a list of variables
+	export $(storage_keys $address)
+	logged storage-aarch64 in_aarch64 "$program" export $STRATEGIES \
+		s3://bucket/tree+/checkpoint "$exported-s3"
+	moto_end
+	check_demo "$exported-s3" "aarch64, s3:// with keys"
 }
 
 audit()
@@ -281,7 +283,7 @@ audit()
 }
 
 # shellcheck disable=SC2086 # lists of names
-need_packages $WHEEL_PACKAGES ${all:+debootstrap qemu-user-static}
+need_packages $WHEEL_PACKAGES ${all:+debootstrap qemu-user-static busybox-static}
 prepare_source >"$work/autoreconf.log" 2>&1 || {
 	cat "$work/autoreconf.log" >&2
 	die "autoreconf failed"

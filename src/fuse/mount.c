@@ -134,60 +134,20 @@ int rsh_session_new(const struct rsh_server_options *o,
 
 #define READAHEAD_KB 1024
 
-/* Finds the device number of a mount, which is its name in /sys/class/bdi. It
- * is read from mountinfo, because the file system does not answer requests
- * yet. */
-static bool device_of_mount(const char *mountpoint, char *device, size_t max)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	cleanup_free char *line = NULL;
-	size_t cap = 0;
-	bool found = false;
-
-	if (!f)
-		return false;
-	/* If there are several mounts at the mount point, the last line is that
-	 * of the topmost one. */
-	while (getline(&line, &cap, f) > 0) {
-		char where[PATH_MAX], dev[32];
-		char *s, *to;
-
-		if (sscanf(line, "%*s %*s %31s %*s %4095s", dev, where) != 2)
-			continue;
-		/* mountinfo writes blanks and backslashes as \ooo. */
-		s = where;
-		to = s;
-		while (*s) {
-			if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-				*to++ = (char)((s[1] - '0') << 6 |
-					       (s[2] - '0') << 3 |
-					       (s[3] - '0'));
-				s += 4;
-			} else {
-				*to++ = *s++;
-			}
-		}
-		*to = '\0';
-		if (strcmp(where, mountpoint) == 0) {
-			snprintf(device, max, "%s", dev);
-			found = true;
-		}
-	}
-	fclose(f);
-	return found;
-}
-
 /* The kernel reads ahead 128 KiB on a new mount, even if the file system offers
  * more.  root can raise this.  If it is not raised, reads are only smaller. */
 static void raise_readahead(const char *mountpoint)
 {
-	char device[32], path[96], value[16];
+	char path[96], value[16];
+	struct statx st;
 	cleanup_fd int fd = -1;
 	int n = snprintf(value, sizeof(value), "%d", READAHEAD_KB);
 
-	if (!device_of_mount(mountpoint, device, sizeof(device)))
+	/* The file system does not answer requests yet, so none may be sent. */
+	if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
 		return;
-	snprintf(path, sizeof(path), "/sys/class/bdi/%s/read_ahead_kb", device);
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
+		 st.stx_dev_major, st.stx_dev_minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, value, (size_t)n) != n)
 		rsh_log_info("%s: %s: read-ahead stays at its default", path,

@@ -22,6 +22,7 @@
 #include "rsh/plan/param_kind.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/place.h"
@@ -89,36 +90,6 @@ static bool is_slice(const struct rsh_output_tree *t, uint32_t name)
 	return cut;
 }
 
-/* Describes the whole tensor of a record, which has the tensor or a slice. */
-static int describe_record(struct ckpt2_shown *c,
-			   const struct rsh_output_tree *t, uint32_t rank,
-			   const struct rsh_virtual_record *r,
-			   struct rsh_ckpt2_tensor *tensor)
-{
-	const uint32_t n = r->cut ? rsh_cut_n_ranks(r->cut) :
-			   t->dst ? t->dst->stage_ranks : 1;
-	uint64_t *dims;
-
-	*tensor = (struct rsh_ckpt2_tensor){
-		.name = r->shape.name,
-		.dtype = r->shape.dtype,
-		.n_dims = r->shape.n_dims,
-		.dims = r->whole_dims,
-		.cut = r->cut,
-		.first = rank - rank % n,
-		.n_ranks = n,
-	};
-	if (r->cut)
-		return 0;
-	tensor->dims = dims = rsh_arena_array(&c->arena, uint64_t,
-					      tensor->n_dims + 1);
-	if (!dims)
-		return -ENOMEM;
-	for (uint32_t d = 0; d < tensor->n_dims; d++)
-		dims[d] = (uint64_t)r->shape.dims[d];
-	return 0;
-}
-
 /* Adds the tensor of a record, unless a lower rank already has it.  Counters
  * are not described, as in mindformers: its loader would take them for tensors
  * of the network. */
@@ -126,7 +97,10 @@ static int ck2_add_tensor(struct ckpt2_shown *c,
 			  const struct rsh_output_tree *t, uint32_t file,
 			  const struct rsh_virtual_record *r)
 {
-	struct rsh_ckpt2_tensor *tensor = &c->tensors[c->n_tensors];
+	const uint32_t n = r->cut ? rsh_cut_n_ranks(r->cut) :
+			   t->dst ? t->dst->stage_ranks : 1;
+	const uint32_t rank = file / c->per_rank;
+	uint64_t *dims = NULL;
 
 	if (c->named[r->name] ||
 	    rsh_kind_of(r->shape.name) == RSH_KIND_COUNTER)
@@ -137,46 +111,32 @@ static int ck2_add_tensor(struct ckpt2_shown *c,
 			c->slice = r->shape.name;
 		return 0;
 	}
-	if (describe_record(c, t, file / c->per_rank, r, tensor))
-		return -ENOMEM;
-	tensor->opt = file % c->per_rank;
+	/* The record has the tensor or a slice of it. */
+	if (!r->cut) {
+		dims = rsh_arena_array(&c->arena, uint64_t,
+				       r->shape.n_dims + 1);
+		if (!dims)
+			return -ENOMEM;
+		for (uint32_t d = 0; d < r->shape.n_dims; d++)
+			dims[d] = (uint64_t)r->shape.dims[d];
+	}
+	c->tensors[c->n_tensors] = (struct rsh_ckpt2_tensor){
+		.name = r->shape.name,
+		.dtype = r->shape.dtype,
+		.n_dims = r->shape.n_dims,
+		.dims = dims ? dims : r->whole_dims,
+		.cut = r->cut,
+		.first = rank - rank % n,
+		.n_ranks = n,
+		.opt = file % c->per_rank,
+	};
 	c->names[c->n_tensors++] = r->name;
 	return 0;
-}
-
-static int look_at_file(struct ckpt2_shown *c, const struct rsh_output_tree *t,
-			uint32_t file, uint32_t n_names)
-{
-	const uint32_t n = rsh_plan_n_records(t->plan, file);
-	uint64_t *held;
-
-	if (file >= c->per_rank &&
-	    rsh_plan_same_records(t->plan, file, file - c->per_rank)) {
-		held = c->held[file - c->per_rank];
-	} else {
-		held = rsh_arena_array(&c->arena, uint64_t, n_names / 64 + 1);
-		if (held)
-			memset(held, 0, (n_names / 64 + 1) * sizeof(*held));
-	}
-	c->held[file] = held;
-	for (uint32_t i = 0; held && i < n; i++) {
-		struct rsh_virtual_record r = { 0 };
-
-		rsh_plan_record(t->plan, file, i, &r);
-		/* A lost record has no shape. */
-		if (!r.shape.name)
-			continue;
-		held[r.name / 64] |= UINT64_C(1) << r.name % 64;
-		if (ck2_add_tensor(c, t, file, &r))
-			return -ENOMEM;
-	}
-	return held ? 0 : -ENOMEM;
 }
 
 static int look_at_files(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
 	const uint32_t n_names = rsh_names_count(t->names);
-	int rc = 0;
 
 	c->tensors = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->tensors));
 	c->names = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->names));
@@ -184,9 +144,30 @@ static int look_at_files(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 	c->held = calloc((size_t)c->n_files + 1, sizeof(*c->held));
 	if (!c->tensors || !c->names || !c->named || !c->held)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < c->n_files && rc == 0; i++)
-		rc = look_at_file(c, t, i, n_names);
-	return rc;
+	for (uint32_t file = 0; file < c->n_files; file++) {
+		const bool same = file >= c->per_rank &&
+			rsh_plan_same_records(t->plan, file,
+					      file - c->per_rank);
+		uint64_t *held = same ? c->held[file - c->per_rank] :
+			rsh_arena_array(&c->arena, uint64_t, n_names / 64 + 1);
+
+		c->held[file] = held;
+		if (!held)
+			return -ENOMEM;
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, file);
+		     i++) {
+			struct rsh_virtual_record r = { 0 };
+
+			rsh_plan_record(t->plan, file, i, &r);
+			/* A lost record has no shape. */
+			if (!r.shape.name)
+				continue;
+			held[r.name / 64] |= UINT64_C(1) << r.name % 64;
+			if (ck2_add_tensor(c, t, file, &r))
+				return -ENOMEM;
+		}
+	}
+	return 0;
 }
 
 static bool file_holds(const void *ctx, uint32_t tensor, uint32_t rank)
@@ -274,31 +255,23 @@ static double read_counter(const struct ckpt2_shown *c,
 	return 0;
 }
 
-/* In a name such as "gpt-3_20.ckpt" the 20 counts steps of the third epoch.
- * The number of steps in an epoch is not known, so the saved counter is
- * used. */
-static uint64_t find_step(const struct ckpt2_shown *c,
-			  const struct rsh_output_tree *t,
-			  const struct rsh_candidate_step *named)
-{
-	const uint64_t step = named->stepped ? named->step : 0;
-	uint64_t counted;
-
-	if (named->stepped && named->epoch <= 1)
-		return step;
-	counted = (uint64_t)read_counter(c, t, "global_step");
-	return counted > step ? counted : step;
-}
-
 static int tell_step(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
 	struct rsh_candidate_step named;
 	struct rsh_training_state common = { 0 };
+	uint64_t counted;
 	int n;
 
 	rsh_source_candidate_step(t->source, rsh_source_chosen(t->source),
 				  &named);
-	common.step = find_step(c, t, &named);
+	common.step = named.stepped ? named.step : 0;
+	/* In a name such as "gpt-3_20.ckpt" the 20 counts steps of the third
+	 * epoch.  The number of steps in an epoch is not known, so the saved
+	 * counter is used. */
+	if (!named.stepped || named.epoch > 1) {
+		counted = (uint64_t)read_counter(c, t, "global_step");
+		common.step = rsh_max_u64(common.step, counted);
+	}
 	common.epoch = named.stepped ? named.epoch : 0;
 	common.loss_scale = read_counter(c, t, "loss_scale");
 	common.batch_size = (uint64_t)read_counter(c, t, "global_batch_size");
@@ -335,23 +308,6 @@ static int ckpt2_add_text(struct rsh_output_tree *t, struct rsh_item *item,
 	return rsh_output_add_text(t, &text, &item->leaf);
 }
 
-static int ckpt2_add_texts(struct ckpt2_shown *c, struct rsh_output_tree *t)
-{
-	const struct rsh_body metadata = {
-		.size = rsh_ckpt2_text_size(c->metadata),
-		.read = metadata_read, .of = c->metadata,
-	};
-	const struct rsh_body common =
-		rsh_body_of_text(c->common, c->common_bytes);
-	const struct rsh_body step = rsh_body_of_text(c->step, strlen(c->step));
-
-	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
-	if (ckpt2_add_text(t, &c->inside[0], "metadata.json", metadata) ||
-	    ckpt2_add_text(t, &c->inside[1], "common.json", common))
-		return -ENOMEM;
-	return ckpt2_add_text(t, &c->root[1], RSH_CKPT2_TRACKER, step);
-}
-
 static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
 {
 	static const char *const kinds[] = { "model-", "opt-" };
@@ -382,6 +338,7 @@ static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
 static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct ckpt2_shown *c = t->state = calloc(1, sizeof(*c));
+	struct rsh_body metadata = { .read = metadata_read };
 	int rc;
 
 	if (!c)
@@ -395,8 +352,17 @@ static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	snprintf(c->n_ranks_name, sizeof(c->n_ranks_name), "-%07" PRIu32 "%s",
 		 c->n_files / c->per_rank, t->output->suffix);
-	return ckpt2_add_texts(c, t) || ckpt2_add_rows(c, t) ?
-		rsh_error_nomem(err) : 0;
+	metadata.size = rsh_ckpt2_text_size(c->metadata);
+	metadata.of = c->metadata;
+	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
+	if (ckpt2_add_text(t, &c->inside[0], "metadata.json", metadata) ||
+	    ckpt2_add_text(t, &c->inside[1], "common.json",
+			   rsh_body_of_text(c->common, c->common_bytes)) ||
+	    ckpt2_add_text(t, &c->root[1], RSH_CKPT2_TRACKER,
+			   rsh_body_of_text(c->step, strlen(c->step))) ||
+	    ckpt2_add_rows(c, t))
+		return rsh_error_nomem(err);
+	return 0;
 }
 
 const struct rsh_output rsh_output_checkpoint2 = {

@@ -291,31 +291,13 @@ static void ck2_put_tensor(struct ckpt2_window *w,
 	ck2_put_text(w, "]}");
 }
 
-static void put_stored(struct ckpt2_window *w,
-		       const struct rsh_ckpt2_tree *tree,
-		       const struct rsh_ckpt2_tensor *t, uint32_t k,
-		       uint32_t rank)
-{
-	const uint32_t n = slice_n_ranks(t, k);
-	char name[RSH_CKPT2_NAME_MAX];
-
-	rsh_ckpt2_file_name(t->opt, rank, tree->n_ranks, name);
-	ck2_put_text(w, "[{\"file_name\":\"");
-	ck2_put_text(w, name);
-	ck2_put_text(w, "\",\"storage_rank\":");
-	put_number(w, rank);
-	ck2_put_text(w, ",\"rank_group\":[");
-	for (uint32_t i = 0; i < n; i++)
-		put_item(w, i, slice_rank(t, k, i));
-	ck2_put_text(w, "]}]");
-}
-
 /* Puts the entries of a tensor in storage_data. */
 static void put_storage(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 			uint32_t i)
 {
 	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
 	const uint32_t n = count_slices(t);
+	char name[RSH_CKPT2_NAME_MAX];
 	uint32_t rank, n_put = i;
 
 	if (i == 0)
@@ -327,8 +309,15 @@ static void put_storage(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 		ck2_put_text(w, x->keys[i]);
 		ck2_put_text(w, ", (");
 		put_number(w, k);
-		ck2_put_text(w, ",))\":");
-		put_stored(w, &x->tree, t, k, rank);
+		ck2_put_text(w, ",))\":[{\"file_name\":\"");
+		rsh_ckpt2_file_name(t->opt, rank, x->tree.n_ranks, name);
+		ck2_put_text(w, name);
+		ck2_put_text(w, "\",\"storage_rank\":");
+		put_number(w, rank);
+		ck2_put_text(w, ",\"rank_group\":[");
+		for (uint32_t r = 0; r < slice_n_ranks(t, k); r++)
+			put_item(w, r, slice_rank(t, k, r));
+		ck2_put_text(w, "]}]");
 	}
 	if (i + 1 == x->tree.n_tensors)
 		ck2_put_text(w, text_tail);

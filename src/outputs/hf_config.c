@@ -49,22 +49,12 @@ static int hf_check_tie(struct hf_check *h)
 
 /* ---- the whole file ---- */
 
-/* Finds where the decoder's keys are.  Returns false if this is not known. */
-static bool hf_knows_decoder(struct hf_check *h)
-{
-	const struct rsh_json_member *m = rsh_json_edit_find(h->e, NULL,
-							     HF_TEXT);
-
-	if (m && m->kind == RSH_JSON_OBJECT)
-		h->in = HF_TEXT;
-	return h->f.prefix &&
-	       (h->in || !strstr(h->f.prefix, "language_model."));
-}
-
 int rsh_hf_config_update(const struct rsh_hf_weights *w,
 			 struct rsh_json_edit *e, const char *path,
 			 bool complete, struct rsh_error *err)
 {
+	const struct rsh_json_member *text = rsh_json_edit_find(e, NULL,
+								HF_TEXT);
 	struct hf_check h = { .e = e, .path = path, .err = err };
 	int rc = hf_facts_find(w, &h.f);
 
@@ -73,7 +63,10 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 	h.complete = complete &&
 		     (rsh_json_edit_find(e, NULL, "model_type") ||
 		      rsh_json_edit_find(e, NULL, "architectures"));
-	if (hf_knows_decoder(&h)) {
+	if (text && text->kind == RSH_JSON_OBJECT)
+		h.in = HF_TEXT;
+	/* It must be known where the decoder's keys are. */
+	if (h.f.prefix && (h.in || !strstr(h.f.prefix, "language_model."))) {
 		rc = hf_check_sizes(&h);
 		if (rc == 0)
 			rc = hf_add_sizes(&h);

@@ -259,12 +259,6 @@ static void hf_find_shapes(struct hf_facts *f)
 
 /* ---- embedding and head ---- */
 
-static bool hf_is_head(const char *name)
-{
-	return strcmp(name, "lm_head.weight") == 0 ||
-	       strcmp(name, "language_model.lm_head.weight") == 0;
-}
-
 static void hf_find_head(struct hf_facts *f)
 {
 	uint32_t layer;
@@ -276,7 +270,9 @@ static void hf_find_head(struct hf_facts *f)
 	for (uint32_t i = 0; i < f->w->n; i++) {
 		const char *s = f->w->v[i].name;
 
-		if (hf_is_head(s) && f->w->v[i].n_dims == 2)
+		if ((strcmp(s, "lm_head.weight") == 0 ||
+		     strcmp(s, "language_model.lm_head.weight") == 0) &&
+		    f->w->v[i].n_dims == 2)
 			f->head = i;
 		else if (i != f->embedding && f->embedding != HF_NONE &&
 			 hf_alike(&f->w->v[i], &f->w->v[f->embedding]) &&
@@ -293,23 +289,19 @@ static bool hf_is_float(enum rsh_dtype t)
 	       t == RSH_DTYPE_FLOAT32 || t == RSH_DTYPE_FLOAT64;
 }
 
-static double hf_elements(const struct rsh_hf_weight *w)
-{
-	double n = 1;
-
-	for (uint32_t d = 0; d < w->n_dims; d++)
-		n *= (double)w->dims[d];
-	return n;
-}
-
 static void hf_find_dtype(struct hf_facts *f)
 {
 	double of[RSH_DTYPE_COUNT] = { 0 };
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < f->w->n; i++)
-		if (hf_is_float(f->w->v[i].dtype))
-			of[f->w->v[i].dtype] += hf_elements(&f->w->v[i]);
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const struct rsh_hf_weight *w = &f->w->v[i];
+		double elements = hf_is_float(w->dtype);
+
+		for (uint32_t d = 0; d < w->n_dims; d++)
+			elements *= (double)w->dims[d];
+		of[w->dtype] += elements;
+	}
 	for (unsigned t = 0; t < RSH_DTYPE_COUNT; t++) {
 		n += of[t] > 0;
 		if (of[t] > of[f->dtype])

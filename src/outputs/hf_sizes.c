@@ -36,18 +36,6 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 			       hf_miss(h, m->key, is, say);
 }
 
-static int hf_check_counts(struct hf_check *h)
-{
-	const struct rsh_json_member *more =
-		hf_find(h, "num_nextn_predict_layers");
-	int rc = hf_check_count(h, HF_LAYERS, h->f.n_layers,
-				more && more->kind == RSH_JSON_NUMBER ?
-				more->number : 0, "layers");
-
-	return rc ? rc : hf_check_count(h, HF_EXPERTS, h->f.n_experts, 0,
-					"experts");
-}
-
 /* ---- shapes ---- */
 
 /* In some models the embedding has more words than the head; "vocab_size" is
@@ -157,28 +145,6 @@ static int hf_check_several(struct hf_check *h, const struct hf_dim *dim,
 	return hf_refuse_several(h, keys, v, weight, d);
 }
 
-static int hf_check_shapes(struct hf_check *h)
-{
-	int rc = 0;
-
-	for (uint32_t k = 0; rc == 0 && k < HF_N_SHAPES; k++) {
-		const struct hf_shape *s = &hf_shapes[k];
-
-		if (h->f.of[k] == HF_NONE ||
-		    (s->attention && s->attention != h->f.attention))
-			continue;
-		for (uint32_t d = 0; rc == 0 && d < s->n_dims; d++) {
-			const struct hf_dim *dim = &s->dims[d];
-
-			if (dim->times || dim->b)
-				rc = hf_check_several(h, dim, h->f.of[k], d);
-			else if (dim->a)
-				rc = hf_check_one(h, dim->a, h->f.of[k], d);
-		}
-	}
-	return rc;
-}
-
 /* ---- heads ---- */
 
 /* Returns the size of the dimension that is `times` heads; 0 if there is
@@ -197,33 +163,47 @@ static uint64_t hf_heads_of(const struct hf_check *h, enum hf_key times)
 	return 0;
 }
 
-/* Compares queries with keys if "head_dim" is missing: both have heads of the
- * same size. */
-static int hf_check_ratio(struct hf_check *h)
+int hf_check_sizes(struct hf_check *h)
 {
+	const struct rsh_json_member *more =
+		hf_find(h, "num_nextn_predict_layers");
 	const struct rsh_json_member *q = hf_size(h, HF_HEADS, 0);
 	const struct rsh_json_member *kv = hf_size(h, HF_KV_HEADS, 0);
 	const uint64_t queries = hf_heads_of(h, HF_HEADS);
 	const uint64_t keys = hf_heads_of(h, HF_KV_HEADS);
 	char say[160];
 	uint64_t a, b;
+	int rc = hf_check_count(h, HF_LAYERS, h->f.n_layers,
+				more && more->kind == RSH_JSON_NUMBER ?
+				more->number : 0, "layers");
 
-	if (h->f.attention != HF_PLAIN || !queries || !keys || !q || !kv ||
-	    hf_size(h, HF_HEAD_DIM, 0) ||
+	if (rc == 0)
+		rc = hf_check_count(h, HF_EXPERTS, h->f.n_experts, 0,
+				    "experts");
+	for (uint32_t k = 0; rc == 0 && k < HF_N_SHAPES; k++) {
+		const struct hf_shape *s = &hf_shapes[k];
+
+		if (h->f.of[k] == HF_NONE ||
+		    (s->attention && s->attention != h->f.attention))
+			continue;
+		for (uint32_t d = 0; rc == 0 && d < s->n_dims; d++) {
+			const struct hf_dim *dim = &s->dims[d];
+
+			if (dim->times || dim->b)
+				rc = hf_check_several(h, dim, h->f.of[k], d);
+			else if (dim->a)
+				rc = hf_check_one(h, dim->a, h->f.of[k], d);
+		}
+	}
+	/* Queries are compared with keys if "head_dim" is missing: both have
+	 * heads of the same size. */
+	if (rc || h->f.attention != HF_PLAIN || !queries || !keys || !q ||
+	    !kv || hf_size(h, HF_HEAD_DIM, 0) ||
 	    (rsh_mul_u64(queries, kv->number, &a) &&
 	     rsh_mul_u64(keys, q->number, &b) && a == b))
-		return 0;
+		return rc;
 	snprintf(say, sizeof(say), "say %" PRIu64 " rows of keys for %" PRIu64
 		 " of queries, whose \"%s\" is %" PRIu64, keys, queries, q->key,
 		 q->number);
 	return hf_refuse_size(h, kv, say);
-}
-
-int hf_check_sizes(struct hf_check *h)
-{
-	int rc = hf_check_counts(h);
-
-	if (rc == 0)
-		rc = hf_check_shapes(h);
-	return rc ? rc : hf_check_ratio(h);
 }

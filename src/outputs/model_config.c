@@ -102,47 +102,21 @@ static void shown_note(void *ctx, const char *sentence)
 
 /* ---- one file ---- */
 
-static int config_update(struct shown_weights *s, struct rsh_json_edit *e,
-			 const char *path, bool complete,
-			 struct rsh_error *err)
+/* A file that is not JSON is shown unchanged: Python cannot read it either. */
+static int config_update_file(struct shown_weights *s, const char *dir,
+			      struct rsh_model_file *f, bool complete,
+			      struct rsh_error *err)
 {
 	const struct rsh_output_tree *t = s->t;
 	const struct rsh_hf_weights w = {
 		.v = s->weights, .n = s->n, .partial = t->partial,
 		.differ = shown_differ, .note = shown_note, .ctx = s,
 	};
-	int rc = complete && t->hold_config ?
-		t->hold_config(t->ctx, e, path, err) : 0;
-
-	if (rc > 0)
-		return 0;
-	return rc ? rc : rsh_hf_config_update(&w, e, path, complete, err);
-}
-
-static int config_replace(struct rsh_model_file *f,
-			  const struct rsh_json_edit *e, struct rsh_error *err)
-{
-	char *text;
-	size_t len;
-
-	if (!rsh_json_edit_changed(e))
-		return 0;
-	if (rsh_json_edit_write(e, &text, &len))
-		return rsh_error_nomem(err);
-	free(f->text);
-	f->text = text;
-	f->bytes = len;
-	return 0;
-}
-
-/* A file that is not JSON is shown unchanged: Python cannot read it either. */
-static int config_update_file(struct shown_weights *s, const char *dir,
-			      struct rsh_model_file *f, bool complete,
-			      struct rsh_error *err)
-{
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_json_edit *e = NULL;
 	cleanup_free char *path = NULL;
+	char *text;
+	size_t len;
 	int rc;
 
 	if (asprintf(&path, "%s/%s", dir, f->name) < 0) {
@@ -157,11 +131,21 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 				"compared with the weights", why.text);
 		return 0;
 	}
-	rc = config_update(s, e, path, complete, err);
+	if (complete && t->hold_config)
+		rc = t->hold_config(t->ctx, e, path, err);
 	if (rc == 0)
-		rc = config_replace(f, e, err);
+		rc = rsh_hf_config_update(&w, e, path, complete, err);
+	if (rc >= 0 && rsh_json_edit_changed(e)) {
+		rc = rsh_json_edit_write(e, &text, &len) ?
+			rsh_error_nomem(err) : 0;
+		if (rc == 0) {
+			free(f->text);
+			f->text = text;
+			f->bytes = len;
+		}
+	}
 	rsh_json_edit_free(e);
-	return rc;
+	return rc > 0 ? 0 : rc;
 }
 
 int rsh_model_configs_update(const struct rsh_output_tree *t,

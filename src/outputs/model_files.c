@@ -39,25 +39,6 @@ static bool is_model_file(struct rsh_dir *dir, const char *name)
 
 /* ---- one file ---- */
 
-static int model_file_read(struct rsh_model_file *f, struct rsh_handle *h,
-			   const char *path, struct rsh_error *err)
-{
-	f->text = rsh_alloc_array((size_t)f->bytes, 1);
-	if (!f->text)
-		return rsh_error_nomem(err);
-	for (uint64_t done = 0; done < f->bytes;) {
-		ssize_t n = rsh_handle_pread(h, f->text + done,
-					     (size_t)(f->bytes - done), done);
-
-		if (n <= 0)
-			return rsh_error_set(err, n ? (int)-n : EIO, "%s: %s",
-					     path, n ? strerror((int)-n) :
-					     "it changes while it is read");
-		done += (uint64_t)n;
-	}
-	return 0;
-}
-
 static int model_files_take(struct rsh_model_files *all, struct rsh_store *s,
 			    uint32_t file, uint64_t *bytes,
 			    struct rsh_error *err)
@@ -76,7 +57,20 @@ static int model_files_take(struct rsh_model_files *all, struct rsh_store *s,
 		return rsh_error_set(err, EFBIG, "%s: too large to be shown "
 				     "beside a model (--model-files names "
 				     "another directory, or none)", path);
-	return model_file_read(f, h, path, err);
+	f->text = rsh_alloc_array((size_t)f->bytes, 1);
+	if (!f->text)
+		return rsh_error_nomem(err);
+	for (uint64_t done = 0; done < f->bytes;) {
+		ssize_t n = rsh_handle_pread(h, f->text + done,
+					     (size_t)(f->bytes - done), done);
+
+		if (n <= 0)
+			return rsh_error_set(err, n ? (int)-n : EIO, "%s: %s",
+					     path, n ? strerror((int)-n) :
+					     "it changes while it is read");
+		done += (uint64_t)n;
+	}
+	return 0;
 }
 
 /* ---- all files ---- */

@@ -96,11 +96,11 @@ int rsh_output_add_values(struct rsh_output_tree *t)
 	return rsh_output_add_values_file(t, 0, VALUES_NAME, t->values_text, n);
 }
 
-static int ranks_add_rows(struct rsh_output_tree *t)
+int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct rsh_arena *arena = &t->tree->arena;
 	const uint32_t n = rsh_plan_n_files(t->plan);
-	char after[64];
+	char name[NAME_MAX + 1], after[64];
 	const int length = snprintf(after, sizeof(after), "%s%s",
 				    rsh_plan_name_suffix(t->plan),
 				    t->output->suffix);
@@ -117,17 +117,8 @@ static int ranks_add_rows(struct rsh_output_tree *t)
 		.after = rsh_arena_strndup(arena, after, (size_t)length),
 	};
 
-	if (!files.before || !files.after || rsh_tree_add(t->tree, &dirs))
-		return -ENOMEM;
-	return rsh_tree_add(t->tree, &files);
-}
-
-int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err)
-{
-	const uint32_t n = rsh_plan_n_files(t->plan);
-	char name[NAME_MAX + 1];
-
-	if (ranks_add_rows(t) || rsh_output_add_values(t))
+	if (!files.before || !files.after || rsh_tree_add(t->tree, &dirs) ||
+	    rsh_tree_add(t->tree, &files) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
 	if (n > 0 && rsh_output_file_name(t->tree, n - 1, name,
 					  sizeof(name)) > NAME_MAX)

@@ -43,14 +43,35 @@ static int peft_add_files(struct rsh_output_tree *t, uint32_t *config)
 	return 0;
 }
 
-/* Writes the module of each matrix A, and returns the rank of the last one; 0:
- * there is none. */
-static uint64_t peft_put_modules(const struct rsh_output_tree *t,
-				 struct rsh_json_text *to)
+/* Writes a member and what follows it. */
+static void peft_put(struct rsh_json_text *to, const char *key,
+		     const char *value)
+{
+	rsh_json_text_puts(to, "  ");
+	rsh_json_text_put_string(to, key, strlen(key), RSH_ESCAPES_PYTHON);
+	rsh_json_text_puts(to, ": ");
+	rsh_json_text_puts(to, value);
+}
+
+static void peft_put_config(const struct rsh_output_tree *t,
+			    struct rsh_json_text *to)
 {
 	const uint32_t n = rsh_plan_n_records(t->plan, 0);
 	uint64_t rank = 0;
 
+	rsh_json_text_puts(to, "{\n");
+	peft_put(to, "base_model_name_or_path", "null,\n");
+	peft_put(to, "bias", "\"none\",\n");
+	peft_put(to, "fan_in_fan_out", "false,\n");
+	peft_put(to, "inference_mode", "true,\n");
+	peft_put(to, "lora_alpha", "");
+	rsh_json_text_put_u64(to, t->lora_alpha);
+	rsh_json_text_puts(to, ",\n");
+	peft_put(to, "lora_dropout", "0.0,\n");
+	peft_put(to, "peft_type", "\"LORA\",\n");
+	peft_put(to, "task_type", "null,\n");
+	peft_put(to, "target_modules", "[");
+	/* The module of each matrix A; the rank is that of the last one. */
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_virtual_record r;
 		const char *name;
@@ -71,37 +92,6 @@ static uint64_t peft_put_modules(const struct rsh_output_tree *t,
 			to->failed = true;
 		rank = r.whole_dims[0];
 	}
-	return rank;
-}
-
-/* Writes a member and what follows it. */
-static void peft_put(struct rsh_json_text *to, const char *key,
-		     const char *value)
-{
-	rsh_json_text_puts(to, "  ");
-	rsh_json_text_put_string(to, key, strlen(key), RSH_ESCAPES_PYTHON);
-	rsh_json_text_puts(to, ": ");
-	rsh_json_text_puts(to, value);
-}
-
-static void peft_put_config(const struct rsh_output_tree *t,
-			    struct rsh_json_text *to)
-{
-	uint64_t rank;
-
-	rsh_json_text_puts(to, "{\n");
-	peft_put(to, "base_model_name_or_path", "null,\n");
-	peft_put(to, "bias", "\"none\",\n");
-	peft_put(to, "fan_in_fan_out", "false,\n");
-	peft_put(to, "inference_mode", "true,\n");
-	peft_put(to, "lora_alpha", "");
-	rsh_json_text_put_u64(to, t->lora_alpha);
-	rsh_json_text_puts(to, ",\n");
-	peft_put(to, "lora_dropout", "0.0,\n");
-	peft_put(to, "peft_type", "\"LORA\",\n");
-	peft_put(to, "task_type", "null,\n");
-	peft_put(to, "target_modules", "[");
-	rank = peft_put_modules(t, to);
 	rsh_json_text_puts(to, "\n  ],\n");
 	peft_put(to, "r", "");
 	rsh_json_text_put_u64(to, rank);

@@ -27,28 +27,12 @@ static int items_add_tensors(const struct rsh_plan *p, struct rsh_names *names)
 	return 0;
 }
 
-static int items_alloc(const struct rsh_values *v, struct rsh_pickle_items *out)
-{
-	size_t n = 0;
-
-	for (uint32_t i = 0; i < v->n; i++)
-		n += v->values[i].n_pickle + RSH_TORCH_TAIL_MAX;
-	out->v = rsh_alloc_array(v->n, sizeof(*out->v));
-	out->bytes = rsh_alloc_array(n, 1);
-	return out->v && out->bytes ? 0 : -ENOMEM;
-}
-
-static size_t items_copy(const struct rsh_plain *p, uint8_t *to)
-{
-	memcpy(to, p->pickle, p->n_pickle);
-	return p->n_pickle;
-}
-
 int rsh_pickle_items_make(const struct rsh_output_tree *t, bool archives,
 			  struct rsh_pickle_items *out)
 {
 	const struct rsh_values *v = t->values;
 	struct rsh_names *names;
+	size_t most = 0;
 	int rc;
 
 	*out = (struct rsh_pickle_items){ .n = 0 };
@@ -56,20 +40,25 @@ int rsh_pickle_items_make(const struct rsh_output_tree *t, bool archives,
 		return 0;
 	names = rsh_names_new();
 	rc = names ? items_add_tensors(t->plan, names) : -ENOMEM;
-	if (rc == 0)
-		rc = items_alloc(v, out);
+	for (uint32_t i = 0; i < v->n; i++)
+		most += v->values[i].n_pickle + RSH_TORCH_TAIL_MAX;
+	out->v = rsh_alloc_array(v->n, sizeof(*out->v));
+	out->bytes = rsh_alloc_array(most, 1);
+	if (!out->v || !out->bytes)
+		rc = -ENOMEM;
 	for (uint32_t i = 0; rc == 0 && i < v->n; i++) {
 		const struct rsh_plain *p = &v->values[i];
-		size_t n;
+		uint8_t *to = out->bytes + out->n_bytes;
+		size_t n = p->n_pickle;
 
 		if (!p->pickle ||
 		    rsh_names_find(names, v->names[i], strlen(v->names[i])) !=
 			    RSH_NAME_NONE)
 			continue;
-		n = archives ?
-			rsh_torch_save_pickle(p->pickle, p->n_pickle,
-					      out->bytes + out->n_bytes) :
-			items_copy(p, out->bytes + out->n_bytes);
+		if (archives)
+			n = rsh_torch_save_pickle(p->pickle, n, to);
+		else
+			memcpy(to, p->pickle, n);
 		out->v[out->n++] = (struct rsh_pickle_item){
 			v->names[i], out->n_bytes, n
 		};

@@ -85,11 +85,14 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 						 STREAM_WINDOWS));
 }
 
-/* Drops the windows of another stream that is not being read. */
-static bool stream_reclaim(const struct rsh_stream *for_whom, uint64_t now)
+/* Returns whether there may be one more window.  If there are too many, drops
+ * those of another stream that is not being read. */
+static bool stream_has_room(const struct rsh_stream *for_whom, uint64_t now)
 {
 	struct rsh_stream *st;
 
+	if (for_whom->all->n_listed < for_whom->all->max_windows)
+		return true;
 	TAILQ_FOREACH(st, &for_whom->all->open, next_open)
 		if (st != for_whom && st->n_windows &&
 		    now - st->last_ns > STALE_NS) {
@@ -97,20 +100,6 @@ static bool stream_reclaim(const struct rsh_stream *for_whom, uint64_t now)
 			return true;
 		}
 	return false;
-}
-
-static bool stream_has_room(const struct rsh_stream *st, uint64_t now)
-{
-	return st->all->n_listed < st->all->max_windows ||
-	       stream_reclaim(st, now);
-}
-
-/* Windows of a source with many parallel loads are added in groups, since the
- * source may read neighbouring ones together. */
-static unsigned stream_least_step(const struct rsh_stream *st)
-{
-	return rsh_stream_sleeps(st) ?
-	       rsh_depth_limit(&st->all->loads.depth) / STREAM_BUNCHES : 0;
 }
 
 void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
@@ -123,7 +112,11 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 
 	if (most > 1 && st->n_windows < most && rsh_stream_keeps_up(st))
 		most += BATCH;
-	if (st->n_windows && most < st->n_windows + stream_least_step(st))
+	/* Windows of a source with many parallel loads are added in groups,
+	 * since the source may read neighbouring ones together. */
+	if (st->n_windows && rsh_stream_sleeps(st) &&
+	    most < st->n_windows +
+		   rsh_depth_limit(&s->loads.depth) / STREAM_BUNCHES)
 		return;
 	while (st->n_windows < most && end < st->body.size) {
 		if (!stream_has_room(st, now))
@@ -160,27 +153,24 @@ void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset)
 		rsh_window_unlist(w);
 }
 
-/* A request has a cost that does not depend on its length, and the kernel
- * splits a buffer that begins inside a page into a long and a short request.
- * So the pace is measured over at least half a window. */
-static void stream_pace(struct rsh_stream *st, size_t len, uint64_t ns)
-{
-	st->spent_ns += ns;
-	st->spent_on += len;
-	if (st->spent_on < RSH_STREAM_MAX / 2)
-		return;
-	st->pace_ns = rsh_mean(st->pace_ns,
-			       st->spent_ns * RSH_STREAM_MAX / st->spent_on);
-	st->spent_ns = st->spent_on = 0;
-}
-
 bool rsh_stream_follow(struct rsh_stream *st, uint64_t offset, size_t len,
 		       uint64_t now)
 {
 	if (offset == st->next) {
 		st->run_bytes += len;
-		if (st->last_ns)
-			stream_pace(st, len, now - st->last_ns);
+		if (st->last_ns) {
+			st->spent_ns += now - st->last_ns;
+			st->spent_on += len;
+		}
+		/* A request has a cost that does not depend on its length, and
+		 * the kernel splits a buffer that begins inside a page into a
+		 * long and a short request.  So the pace is measured over at
+		 * least half a window. */
+		if (st->spent_on >= RSH_STREAM_MAX / 2) {
+			st->pace_ns = rsh_mean(st->pace_ns, st->spent_ns *
+					       RSH_STREAM_MAX / st->spent_on);
+			st->spent_ns = st->spent_on = 0;
+		}
 	} else if (!rsh_stream_window_at(st, offset)) {
 		rsh_windows_unlist(st);
 		st->run_bytes = 0;

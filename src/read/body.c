@@ -107,17 +107,6 @@ struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)
 /* So many loads of records are under way at most. */
 #define RECORD_LOADS 16
 
-/* From far away all of them are begun with: to find out how many pay takes long
- * there. */
-static void loading_expect(struct rsh_loading *l, bool far, bool shared)
-{
-	if (!far)
-		return;
-	l->blocked = RSH_BLOCKED_ONE;
-	rsh_depth_far(&l->loads.depth, RECORD_LOADS,
-		      shared ? 0 : RSH_LOAD_LONGEST_NS);
-}
-
 static int loading_new(bool far, bool shared, struct rsh_loading **out)
 {
 	struct rsh_loading *l = calloc(1, sizeof(*l));
@@ -125,8 +114,14 @@ static int loading_new(bool far, bool shared, struct rsh_loading **out)
 	if (l && pthread_mutex_init(&l->lock, NULL) == 0) {
 		if (rsh_load_limit_init(&l->loads, &l->lock, RECORD_LOADS,
 					rsh_clock_ns) == 0) {
-			loading_expect(l, far, shared);
 			*out = l;
+			if (!far)
+				return 0;
+			/* From far away all loads are begun with: to find out
+			 * how many pay takes long there. */
+			l->blocked = RSH_BLOCKED_ONE;
+			rsh_depth_far(&l->loads.depth, RECORD_LOADS,
+				      shared ? 0 : RSH_LOAD_LONGEST_NS);
 			return 0;
 		}
 		pthread_mutex_destroy(&l->lock);

@@ -169,14 +169,6 @@ static bool is_plain(uint64_t less_ns, uint64_t more_ns)
 	return more_ns > less_ns / 4 * 5;
 }
 
-/* More loads must be faster, at least a little; fewer loads must not be
- * slower. */
-static bool depth_pays(const struct rsh_depth *d, uint64_t ns)
-{
-	return d->step > 0 ? ns <= d->base_ns - d->base_ns / 50 :
-			     ns <= d->base_ns;
-}
-
 static void depth_judge(struct rsh_depth *d)
 {
 	const uint64_t ns = d->full_ns * MIB / d->work;
@@ -189,11 +181,12 @@ static void depth_judge(struct rsh_depth *d)
 			d->base_ns = (3 * d->base_ns + ns) / 4;
 		}
 		depth_choose_trial(d);
-	} else if (depth_pays(d, ns)) {
+	} else if (ns <= d->base_ns - (d->step > 0 ? d->base_ns / 50 : 0)) {
 		const bool plain = is_plain(ns, d->base_ns);
 		const int further = (int)depth_level_now(d) + d->step;
 
-		/* A clear improvement continues with the next level at once.  A
+		/* More loads must be faster, at least a little; fewer loads
+		 * must not be slower.  A clear improvement continues with the next level at once.  A
 		 * small one may be chance, and the level before is tried again
 		 * soon. */
 		d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);

@@ -118,22 +118,23 @@ static struct gather_group *gather_group(struct rsh_gather *g, uint32_t file)
 	return &g->groups[g->n_groups - 1];
 }
 
-static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
-			  uint8_t *dst)
+static int gather_add_piece(struct rsh_gather *g, const struct rsh_piece *p,
+			    uint8_t *dst)
 {
 	uint64_t offset = p->src_offset;
 	struct gather_group *group;
 	uint64_t first = 0;
 	uint32_t file, scales = 0;
 	uint16_t number;
-	int rc;
+	int rc = g->n_runs == RSH_BATCH_RUNS || g->n_groups == RSH_BATCH_GROUPS ?
+		 gather_flush(g) : 0;
 
-	if (rsh_codec_is_scaled(p->codec)) {
+	if (rc == 0 && rsh_codec_is_scaled(p->codec)) {
 		rc = gather_hold_scales(g, p, &scales);
-		if (rc)
-			return rc;
 		first = p->scales.first;
 	}
+	if (rc)
+		return rc;
 	if (!rsh_source_locate(g->source, p->src_rank, &offset, &file))
 		return -ENOENT;
 	group = gather_group(g, file);
@@ -178,15 +179,6 @@ static bool gather_repeat_row(struct rsh_gather *g,
 		g->runs[i].dst_stride = rows->bytes;
 	}
 	return true;
-}
-
-static int gather_add_piece(struct rsh_gather *g, const struct rsh_piece *p,
-			    uint8_t *dst)
-{
-	int rc = g->n_runs == RSH_BATCH_RUNS || g->n_groups == RSH_BATCH_GROUPS ?
-		 gather_flush(g) : 0;
-
-	return rc ? rc : gather_add_run(g, p, dst);
 }
 
 /* Returns how many stored bytes of a piece one run may have, so that they and
@@ -314,33 +306,6 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 
 /* ---- states for the next request; the last used one is first ---- */
 
-static struct rsh_gather *gather_take(struct rsh_gathers *all)
-{
-	struct rsh_gather *g;
-
-	pthread_mutex_lock(&all->lock);
-	g = all->idle;
-	if (g) {
-		all->idle = g->next_idle;
-		all->n_idle--;
-	}
-	pthread_mutex_unlock(&all->lock);
-	if (g)
-		return g;
-	g = malloc(sizeof(*g));
-	if (g) {
-		g->all = all;
-		g->source = all->source;
-		g->store = rsh_source_store(all->source);
-		g->tiles = all->tiles;
-		g->scratch = NULL;
-		g->n_scales = 0;
-		rsh_tile_copies_reset(&g->copies);
-		gather_reset(g);
-	}
-	return g;
-}
-
 static void gather_free(struct rsh_gather *g)
 {
 	free(g->scratch);
@@ -380,10 +345,29 @@ void rsh_gathers_free(struct rsh_gathers *all)
 struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all,
 				    const struct rsh_wait *wait)
 {
-	struct rsh_gather *g = gather_take(all);
+	struct rsh_gather *g;
 
-	if (g)
-		g->wait = wait;
+	pthread_mutex_lock(&all->lock);
+	g = all->idle;
+	if (g) {
+		all->idle = g->next_idle;
+		all->n_idle--;
+	}
+	pthread_mutex_unlock(&all->lock);
+	if (!g) {
+		g = malloc(sizeof(*g));
+		if (!g)
+			return NULL;
+		g->all = all;
+		g->source = all->source;
+		g->store = rsh_source_store(all->source);
+		g->tiles = all->tiles;
+		g->scratch = NULL;
+		g->n_scales = 0;
+		rsh_tile_copies_reset(&g->copies);
+		gather_reset(g);
+	}
+	g->wait = wait;
 	return g;
 }
 

@@ -26,17 +26,6 @@ void rsh_stream_unref(struct rsh_stream *st)
 	free(st);
 }
 
-/* New streams start with the measurements of the last load of all streams. */
-static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
-			 bool slept)
-{
-	if (whole)
-		st->load_ns = rsh_mean(st->load_ns, ns);
-	st->blocked = rsh_blocked(st->blocked, slept);
-	atomic_store(&st->all->blocked, st->blocked);
-	st->all->seen = true;
-}
-
 /* While memory is exhausted each read fails.  The interval limits the log
  * messages. */
 #define COMPLAIN_NS (UINT64_C(60) * 1000000000)
@@ -129,8 +118,13 @@ void rsh_window_load(struct rsh_window *w, bool demanded)
 		rsh_work_set_began(0);
 
 		pthread_mutex_lock(&s->lock);
-		stream_learn(st, w->len == RSH_STREAM_MAX,
-			     s->loads.now() - start, waits > 0);
+		if (w->len == RSH_STREAM_MAX)
+			st->load_ns = rsh_mean(st->load_ns,
+					       s->loads.now() - start);
+		st->blocked = rsh_blocked(st->blocked, waits > 0);
+		/* New streams start with the last measurement of all. */
+		atomic_store(&s->blocked, st->blocked);
+		s->seen = true;
 		w->data = to.data;
 		rsh_load_limit_end(&s->loads, &l.room, rc ? 0 : w->len,
 				   s->n_queued);

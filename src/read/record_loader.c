@@ -333,29 +333,6 @@ static void load_all(struct load *l, const struct rsh_records_load_options *o)
 		pthread_join(l->threads[i], NULL);
 }
 
-/* Returns -EIO if slices of a file are known to be lost; then nothing is
- * loaded. */
-static int load_look(struct load *l)
-{
-	uint32_t good = UINT32_MAX;
-
-	for (size_t i = 0; i < l->n; i++) {
-		const struct rsh_want *w = &l->wants[i];
-
-		l->all += w->bytes;
-		if (w->file == good)
-			continue;
-		good = w->file;
-		if (rsh_reader_is_lost(l->reader, w->file)) {
-			l->failure =
-				(struct rsh_records_load_failure){ w,
-								   w->offset };
-			return -EIO;
-		}
-	}
-	return 0;
-}
-
 int rsh_records_load(const struct rsh_reader *r, const struct rsh_want *wants,
 		     size_t n, const struct rsh_records_load_options *o,
 		     struct rsh_records_load_failure *failure)
@@ -363,12 +340,25 @@ int rsh_records_load(const struct rsh_reader *r, const struct rsh_want *wants,
 	struct load l = {
 		.reader = r, .wants = wants, .n = n, .common = r->loading,
 	};
-	int rc = rsh_clock_cond_init(&l.ended);
+	uint32_t good = UINT32_MAX;
+	int rc;
 
+	/* If slices of a file are known to be lost nothing is loaded. */
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_want *w = &wants[i];
+
+		l.all += w->bytes;
+		if (w->file != good && rsh_reader_is_lost(r, w->file)) {
+			*failure = (struct rsh_records_load_failure){
+				w, w->offset,
+			};
+			return -EIO;
+		}
+		good = w->file;
+	}
+	rc = rsh_clock_cond_init(&l.ended);
 	if (rc == 0) {
-		l.rc = load_look(&l);
-		if (l.rc == 0)
-			load_all(&l, o);
+		load_all(&l, o);
 		rc = l.rc;
 		pthread_cond_destroy(&l.ended);
 	}

@@ -77,14 +77,6 @@ static uint64_t scales_row(const struct rsh_scales *s, uint64_t n)
 	return rsh_scaled_row(&m, n);
 }
 
-static uint64_t scales_chunk(const struct rsh_scales *s, uint64_t n)
-{
-	const struct rsh_quantised *q = s->tensor->quantised;
-
-	return !has_scales(s) || q->groups ? 0 :
-		scales_row(s, n) / q->block[0] / chunk_rows(q);
-}
-
 static uint64_t scales_reach(const struct rsh_scales *s, uint64_t n)
 {
 	const struct rsh_quantised *q = s->tensor->quantised;
@@ -117,20 +109,6 @@ static struct chunk chunk_at(const struct rsh_scales *s, uint64_t number)
 	return c;
 }
 
-/* Returns the bytes of scales, 0 if they are too many. */
-static uint64_t scales_bytes(const struct rsh_scales *s, uint64_t number)
-{
-	const struct chunk c = chunk_at(s, number);
-	uint64_t n, bytes;
-
-	if (!rsh_mul_u64(c.n, c.q->n_columns, &n) ||
-	    !rsh_mul_u64(n, sizeof(float) + !!c.q->zeros, &bytes) ||
-	    c.n_groups > RSH_SCALES_MAX)
-		return 0;
-	bytes = (bytes + 3) / 4 * 4 + c.n_groups * sizeof(uint32_t);
-	return bytes <= RSH_SCALES_MAX ? bytes : 0;
-}
-
 /* ---- chunks of scales and factors ---- */
 
 /* The numbers of the chunk of scales and of that of factors. */
@@ -147,7 +125,9 @@ static struct both both_of(const struct rsh_scales *s, uint64_t number)
 
 uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
 {
-	const uint64_t by_scales = scales_chunk(s, n);
+	const struct rsh_quantised *q = s->tensor->quantised;
+	const uint64_t by_scales = !has_scales(s) || q->groups ? 0 :
+		scales_row(s, n) / q->block[0] / chunk_rows(q);
 
 	return !has_factors(s) ? by_scales :
 		by_scales * rsh_factors_chunks(s) + rsh_factors_chunk(s, n);
@@ -161,10 +141,22 @@ uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
 		rsh_min_u64(reach, rsh_factors_reach(s, n));
 }
 
-/* Returns where the factors of a chunk begin. */
+/* Returns where the factors of a chunk begin: the bytes of its scales, 0 if they
+ * are too many. */
 static uint64_t factors_at(const struct rsh_scales *s, uint64_t number)
 {
-	return has_scales(s) ? scales_bytes(s, both_of(s, number).scales) : 0;
+	struct chunk c;
+	uint64_t n, bytes;
+
+	if (!has_scales(s))
+		return 0;
+	c = chunk_at(s, both_of(s, number).scales);
+	if (!rsh_mul_u64(c.n, c.q->n_columns, &n) ||
+	    !rsh_mul_u64(n, sizeof(float) + !!c.q->zeros, &bytes) ||
+	    c.n_groups > RSH_SCALES_MAX)
+		return 0;
+	bytes = (bytes + 3) / 4 * 4 + c.n_groups * sizeof(uint32_t);
+	return bytes <= RSH_SCALES_MAX ? bytes : 0;
 }
 
 uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
@@ -328,24 +320,6 @@ static int scales_check_shape(struct rsh_scales_read *r,
 	return -EIO;
 }
 
-/* Reads a chunk of scales, which has `bytes`. */
-static int scales_load(struct rsh_scales_read *r, uint64_t number,
-		       uint8_t *out, uint64_t bytes)
-{
-	const struct chunk c = chunk_at(r->by, number);
-	const uint64_t n = c.n * c.q->n_columns;
-	int rc = scales_load_scales(r, &c, (float *)(void *)out);
-
-	if (rc == 0 && c.q->shape)
-		rc = scales_check_shape(r, c.q);
-	if (rc == 0 && c.q->zeros)
-		rc = scales_load_zeros(r, &c, out + n * sizeof(float));
-	if (rc == 0 && c.n_groups)
-		rc = scales_load_groups(r, &c, (uint32_t *)(void *)(out +
-			bytes - c.n_groups * sizeof(uint32_t)));
-	return rc;
-}
-
 int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
 		    const struct rsh_wait *wait)
 {
@@ -353,11 +327,27 @@ int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
 	const struct both both = both_of(by, k->chunk);
 	const uint64_t at = factors_at(by, k->chunk);
 	struct rsh_scales_read r = { source, k, wait, by, NULL };
-	int rc = has_scales(by) ? scales_load(&r, both.scales, k->data, at) : 0;
+	int rc = 0;
 
-	return rc || !has_factors(by) ? rc :
-		rsh_factors_load(&r, both.factors,
-				 (float *)(void *)(k->data + at));
+	if (has_scales(by)) {
+		const struct chunk c = chunk_at(by, both.scales);
+		const uint64_t n = c.n * c.q->n_columns;
+
+		rc = scales_load_scales(&r, &c, (float *)(void *)k->data);
+		if (rc == 0 && c.q->shape)
+			rc = scales_check_shape(&r, c.q);
+		if (rc == 0 && c.q->zeros)
+			rc = scales_load_zeros(&r, &c,
+					       k->data + n * sizeof(float));
+		if (rc == 0 && c.n_groups)
+			rc = scales_load_groups(&r, &c,
+				(uint32_t *)(void *)(k->data + at -
+				c.n_groups * sizeof(uint32_t)));
+	}
+	if (rc == 0 && has_factors(by))
+		rc = rsh_factors_load(&r, both.factors,
+				      (float *)(void *)(k->data + at));
+	return rc;
 }
 
 /* Sets the scales of a chunk, which end at data + bytes. */

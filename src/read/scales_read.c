@@ -10,29 +10,25 @@
 
 #include "rsh/util/checked.h"
 
-static int scales_keep_file(struct rsh_kept *k, uint32_t file)
-{
-	uint32_t *files;
-
-	for (uint32_t i = 0; i < k->n_files; i++)
-		if (k->files[i] == file)
-			return 0;
-	files = reallocarray(k->files, k->n_files + 1, sizeof(*files));
-	if (!files)
-		return -ENOMEM;
-	k->files = files;
-	k->files[k->n_files++] = file;
-	return 0;
-}
-
 static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
 {
 	const struct rsh_scales_read *r = ctx;
-	int rc = scales_keep_file(r->kept, x->file);
+	struct rsh_kept *k = r->kept;
+	uint32_t i = 0;
 
-	return rc ? rc : rsh_source_read_at(r->source, x->file, x->offset,
-					    r->to + x->at, (size_t)x->length,
-					    r->wait);
+	while (i < k->n_files && k->files[i] != x->file)
+		i++;
+	if (i == k->n_files) {
+		uint32_t *files = reallocarray(k->files, i + 1,
+					       sizeof(*files));
+
+		if (!files)
+			return -ENOMEM;
+		k->files = files;
+		k->files[k->n_files++] = x->file;
+	}
+	return rsh_source_read_at(r->source, x->file, x->offset, r->to + x->at,
+				  (size_t)x->length, r->wait);
 }
 
 int rsh_scales_read_box(struct rsh_scales_read *r, const struct rsh_tensor *t,

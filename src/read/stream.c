@@ -19,16 +19,6 @@
 
 /* ---- views; lock held ---- */
 
-/* Returns whether the thread that reads this window will prepare the only
- * queued one when it releases its view: the thread need not be woken, and has
- * the bytes in its processor's caches at the next read.  The reader must be
- * slow enough. */
-static bool stream_prepares_at_release(const struct rsh_stream *st)
-{
-	return st->all->prepare_at_release && st->all->n_queued == 1 &&
-	       !rsh_stream_sleeps(st) && rsh_stream_is_slow(st);
-}
-
 /* Waits for the bytes of a window that the caller uses.  Returns 0, or -errno
  * after it has removed the caller from the users. */
 static int window_await(struct rsh_streams *s, struct rsh_window *w,
@@ -76,53 +66,34 @@ static void view_release_parts(struct rsh_streams *s, struct rsh_view *view)
 	view->n_parts = 0;
 }
 
-/* Makes a window for a single read, which the caller uses.  Returns NULL if
- * memory is exhausted. */
-static struct rsh_window *stream_take_once(struct rsh_stream *st,
-					   uint64_t offset, size_t len)
-{
-	struct rsh_window *w = rsh_window_take(st, offset, len);
-
-	if (!w) {
-		rsh_streams_save(st->all);
-		w = rsh_window_take(st, offset, len);
-	}
-	if (!w)
-		rsh_streams_out_of_memory(st->all);
-	else
-		w->users++;
-	return w;
-}
-
-/* Finds a read of the same bytes that is in progress.  It is mostly a read of
- * the same reader, which was interrupted and reads again: a reader that is
- * interrupted more often than the source answers would otherwise never get the
- * bytes. */
-static struct rsh_window *stream_find_once(struct rsh_stream *st,
-					   uint64_t offset, size_t len)
-{
-	struct rsh_window *w;
-
-	TAILQ_FOREACH(w, &st->once, next)
-		if (w->offset == offset && w->len == len)
-			return w;
-	return NULL;
-}
-
-/* Reads exactly these bytes, into a separate window. */
+/* Reads exactly these bytes, into a separate window.
+ *
+ * A read of the same bytes that is in progress is mostly a read of the same
+ * reader, which was interrupted and reads again: a reader that is interrupted
+ * more often than the source answers would otherwise never get the bytes. */
 static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
 				size_t len, struct rsh_view *view)
 {
-	struct rsh_window *w = stream_find_once(st, offset, len);
+	struct rsh_window *w;
 	bool waited;
 	int rc;
 
+	TAILQ_FOREACH(w, &st->once, next)
+		if (w->offset == offset && w->len == len)
+			break;
 	if (w) {
 		w->users++;
 	} else {
-		w = stream_take_once(st, offset, len);
-		if (!w)
+		w = rsh_window_take(st, offset, len);
+		if (!w) {
+			rsh_streams_save(st->all);
+			w = rsh_window_take(st, offset, len);
+		}
+		if (!w) {
+			rsh_streams_out_of_memory(st->all);
 			return -ENOMEM;
+		}
+		w->users++;
 		TAILQ_INSERT_TAIL(&st->once, w, next);
 		rsh_window_load(w, true);
 		TAILQ_REMOVE(&st->once, w, next);
@@ -169,7 +140,13 @@ static ssize_t stream_read_windows(struct rsh_stream *st, uint64_t offset,
 				rsh_streams_wake(s); /* for the other windows */
 				rsh_window_load(w, true);
 				waited = true;
-			} else if (stream_prepares_at_release(w->stream)) {
+			} else if (s->prepare_at_release && s->n_queued == 1 &&
+				   !rsh_stream_sleeps(st) &&
+				   rsh_stream_is_slow(st)) {
+				/* This thread prepares the only queued window
+				 * when it releases its view: it need not be
+				 * woken, and has the bytes in its processor's
+				 * caches at the next read. */
 				s->left = true;
 			} else {
 				rsh_streams_wake(s);

@@ -14,15 +14,6 @@ void rsh_tile_copies_reset(struct rsh_tile_copies *c)
 	c->n = c->n_tiles = c->last_tile = 0;
 }
 
-static struct rsh_tile_key tile_key_of(const struct rsh_piece *p)
-{
-	struct rsh_tile_key key = { .tile = p->tile, .codec = p->codec };
-
-	if (rsh_codec_is_scaled(p->codec))
-		key.scales = p->scales;
-	return key;
-}
-
 /* Returns the number of the tile; n_tiles if it is not there. */
 static unsigned tile_copies_find(const struct rsh_tile_copies *c,
 				 const struct rsh_tile_key *key)
@@ -40,10 +31,14 @@ static unsigned tile_copies_find(const struct rsh_tile_copies *c,
 bool rsh_tile_copies_add(struct rsh_tile_copies *c, const struct rsh_piece *p,
 			 uint8_t *dst)
 {
-	const struct rsh_tile_key key = tile_key_of(p);
-	const unsigned i = tile_copies_find(c, &key);
-	struct rsh_copied_tile *t = &c->tiles[i];
+	struct rsh_tile_key key = { .tile = p->tile, .codec = p->codec };
+	struct rsh_copied_tile *t;
+	unsigned i;
 
+	if (rsh_codec_is_scaled(p->codec))
+		key.scales = p->scales;
+	i = tile_copies_find(c, &key);
+	t = &c->tiles[i];
 	if (c->n == RSH_COPIES || i == RSH_COPIED_TILES)
 		return false;
 	if (i == c->n_tiles) {
@@ -68,20 +63,6 @@ void rsh_tile_copies_move(struct rsh_tile_copies *c, ptrdiff_t by)
 		c->copies[i].dst += by;
 }
 
-/* Copies all that is wanted of one tile. */
-static int tile_copies_take(const struct rsh_tile_copies *c, unsigned first,
-			    const struct rsh_kept *k)
-{
-	for (unsigned i = first; i; i = c->copies[i].next) {
-		const struct rsh_tile_copy *one = &c->copies[i];
-
-		if (one->from > k->bytes || one->len > k->bytes - one->from)
-			return -EIO;
-		memcpy(one->dst, k->data + one->from, (size_t)one->len);
-	}
-	return 0;
-}
-
 int rsh_tile_copies_flush(struct rsh_tile_copies *c, struct rsh_tiles *tiles,
 			  const struct rsh_tile_hands *h)
 {
@@ -93,7 +74,17 @@ int rsh_tile_copies_flush(struct rsh_tile_copies *c, struct rsh_tiles *tiles,
 		rc = rsh_tiles_hold(tiles, &c->tiles[i].key, h, &k);
 		if (rc)
 			break;
-		rc = tile_copies_take(c, c->tiles[i].first, k);
+		for (unsigned at = c->tiles[i].first; rc == 0 && at;
+		     at = c->copies[at].next) {
+			const struct rsh_tile_copy *one = &c->copies[at];
+
+			if (one->from > k->bytes ||
+			    one->len > k->bytes - one->from)
+				rc = -EIO;
+			else
+				memcpy(one->dst, k->data + one->from,
+				       (size_t)one->len);
+		}
 		rsh_tiles_drop(tiles, k);
 	}
 	rsh_tile_copies_reset(c);

@@ -244,15 +244,6 @@ static struct rsh_kept *kept_new(struct rsh_tiles *t, const struct wish *w)
 	return k;
 }
 
-static void kept_use(struct rsh_tiles *t, struct rsh_kept *k)
-{
-	if (k->users++)
-		return;
-	if (k->state == RSH_TILE_READY)
-		TAILQ_REMOVE(&t->unused, k, unused);
-	t->n_in_use += !k->is_scales;
-}
-
 static void kept_unuse(struct rsh_tiles *t, struct rsh_kept *k)
 {
 	if (--k->users)
@@ -385,12 +376,16 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 			rc = -ENOMEM;
 			break;
 		}
-		kept_use(t, *out);
+		k = *out;
+		if (k->users++ == 0) {
+			if (k->state == RSH_TILE_READY)
+				TAILQ_REMOVE(&t->unused, k, unused);
+			t->n_in_use += !k->is_scales;
+		}
 		/* Loads strips until none is left, and waits for those that
 		 * other threads load.  Result: 0; -errno if a strip of this
 		 * thread failed; -EAGAIN if another thread failed, which may
 		 * have waited less long for the source. */
-		k = *out;
 		rc = 0;
 		if (h->helpers && k->state == RSH_TILE_LOADING) {
 			const uint64_t n = k->strips.n - k->next_strip;
@@ -421,16 +416,6 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 	return rc;
 }
 
-/* Plans make only tiles that pass this check. */
-static bool wish_is_sane(struct wish *w)
-{
-	const struct rsh_tile *t = &w->key->tile;
-
-	return rsh_mul_u64(t->n_rows, t->n_columns, &w->bytes) &&
-	       rsh_mul_u64(w->bytes, t->unit_out, &w->bytes) &&
-	       w->bytes <= TILE_MAX && rsh_strips_of(t, &w->strips);
-}
-
 /* The caller may hold a tile here without a deadlock: scales get memory beyond
  * the limit, so the threads that load them never wait for memory. */
 int rsh_tiles_hold_scales(struct rsh_tiles *t, const struct rsh_scales *s,
@@ -455,10 +440,14 @@ int rsh_tiles_hold_scales(struct rsh_tiles *t, const struct rsh_scales *s,
 int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 		   const struct rsh_tile_hands *h, struct rsh_kept **out)
 {
+	const struct rsh_tile *tile = &key->tile;
 	struct rsh_tile_hands hands = *h;
 	struct wish w = { .key = key };
 
-	if (!wish_is_sane(&w))
+	/* Plans make only tiles that pass this check. */
+	if (!rsh_mul_u64(tile->n_rows, tile->n_columns, &w.bytes) ||
+	    !rsh_mul_u64(w.bytes, tile->unit_out, &w.bytes) ||
+	    w.bytes > TILE_MAX || !rsh_strips_of(tile, &w.strips))
 		return -EIO;
 	rsh_store_take_tile_room(rsh_source_store(t->source));
 	hands.tiles = t;

@@ -21,7 +21,8 @@ uint64_t rsh_stream_maps(unsigned n_windows)
 	return rsh_areas_maps(rsh_window_area(), n_windows);
 }
 
-static struct rsh_window *window_new(struct rsh_stream *st)
+struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
+				   size_t len)
 {
 	struct rsh_window *w = calloc(1, sizeof(*w));
 
@@ -29,19 +30,10 @@ static struct rsh_window *window_new(struct rsh_stream *st)
 		return NULL;
 	w->stream = st;
 	w->area = rsh_area_take(&st->all->areas);
-	if (w->area)
-		return w;
-	free(w);
-	return NULL;
-}
-
-struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
-				   size_t len)
-{
-	struct rsh_window *w = window_new(st);
-
-	if (!w)
+	if (!w->area) {
+		free(w);
 		return NULL;
+	}
 	w->offset = offset;
 	w->len = (size_t)rsh_min_u64(len, st->body.size - offset);
 	w->state = RSH_WINDOW_QUEUED;

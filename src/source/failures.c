@@ -31,43 +31,29 @@ void rsh_failures_clear(struct rsh_failures *f)
 	free(f->v);
 }
 
-static void failures_add_text(struct rsh_failures *f, const char *which,
-			      const struct rsh_error *err)
-{
-	size_t room = sizeof(f->text) - f->length;
-	int n = snprintf(f->text + f->length, room, "; %s: %.*s%s", which,
-			 (int)f->share, err->text,
-			 strlen(err->text) > f->share ? "..." : "");
-
-	f->length += (size_t)n < room ? (size_t)n : room - 1;
-}
-
-/* A sentence about SOURCE as a whole begins with its path, which the log line
- * already has. */
-static const char *failures_without_source(const struct rsh_failures *f,
-					   const char *text)
-{
-	size_t n = strlen(f->source);
-
-	return strncmp(text, f->source, n) == 0 &&
-	       strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
-}
-
 int rsh_failures_add(struct rsh_failures *f, const char *which,
 		     const char *who, const struct rsh_error *err)
 {
+	const size_t n = strlen(f->source), room = sizeof(f->text) - f->length;
 	struct rsh_failure new = { .which = strdup(which) };
+	const char *why = err->text;
+	size_t more;
 
-	if (!new.which || asprintf(&new.why, "%s; %s", who,
-				   failures_without_source(f,
-							   err->text)) < 0) {
+	/* A sentence about SOURCE as a whole begins with its path, which the
+	 * log line already has. */
+	if (strncmp(why, f->source, n) == 0 && strncmp(why + n, ": ", 2) == 0)
+		why += n + 2;
+	if (!new.which || asprintf(&new.why, "%s; %s", who, why) < 0) {
 		free(new.which);
 		return -ENOMEM;
 	}
 	f->v[f->n++] = new;
 	rsh_log_info("%s: %s cannot be used: %s", f->source, which,
 		     err->text);
-	failures_add_text(f, which, err);
+	more = (size_t)snprintf(f->text + f->length, room, "; %s: %.*s%s",
+				which, (int)f->share, err->text,
+				strlen(err->text) > f->share ? "..." : "");
+	f->length += more < room ? more : room - 1;
 	return 0;
 }
 

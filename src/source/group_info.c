@@ -105,24 +105,6 @@ static int group_check_file(struct group_check *w, const char *path,
 
 /* ---- files beside the checkpoints ---- */
 
-static int group_check_in(struct group_check *w, const struct rsh_source *s,
-			  const struct rsh_rank_dir *dir, struct rsh_error *err)
-{
-	cleanup_free char *path = NULL;
-	cleanup_free uint8_t *data = NULL;
-	const char *name;
-	size_t len;
-	int rc;
-
-	if (asprintf(&path, "%s/%s/" FILE_NAME, s->path, dir->name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	name = path + strlen(s->path) + 1;
-	rc = rsh_store_load(s->store, name, &group_info_file, &data, &len, err);
-	return rc ? rc : group_check_bytes(w, path, dir->rank, data, len, err);
-}
-
 /* A file that was found, not given, may be unreadable, but must not contradict
  * the strategy. */
 static int group_check_beside(struct group_check *w, const struct rsh_source *s,
@@ -131,8 +113,21 @@ static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 	const struct rsh_listing *l = &s->listing;
 
 	for (size_t i = 0; i < l->n_dirs; i++) {
-		int rc = group_check_in(w, s, &l->dirs[i], err);
+		cleanup_free char *path = NULL;
+		cleanup_free uint8_t *data = NULL;
+		size_t len;
+		int rc;
 
+		if (asprintf(&path, "%s/%s/" FILE_NAME, s->path,
+			     l->dirs[i].name) < 0) {
+			path = NULL;
+			return rsh_error_nomem(err);
+		}
+		rc = rsh_store_load(s->store, path + strlen(s->path) + 1,
+				    &group_info_file, &data, &len, err);
+		if (rc == 0)
+			rc = group_check_bytes(w, path, l->dirs[i].rank, data,
+					       len, err);
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)

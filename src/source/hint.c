@@ -48,14 +48,6 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 	return hint_is_source(path, &inner, formats, &unused);
 }
 
-/* Keeps the first name in sorted order; the order of the listing has no
- * effect. */
-static void hint_keep(char kept[NAME_MAX + 1], const char *name)
-{
-	if (!*kept || strverscmp(name, kept) < 0)
-		snprintf(kept, NAME_MAX + 1, "%s", name);
-}
-
 /* Returns the length of the name without a number at its end. */
 static size_t hint_series(const char *name)
 {
@@ -66,7 +58,8 @@ static size_t hint_series(const char *name)
 	return n;
 }
 
-/* Keeps the newest of several steps. */
+/* Keeps the newest of several steps, and the first of other names in sorted
+ * order; the order of the listing has no effect. */
 static void hint_keep_child(char kept[NAME_MAX + 1], const char *name,
 			    bool *several)
 {
@@ -75,10 +68,8 @@ static void hint_keep_child(char kept[NAME_MAX + 1], const char *name,
 			  strncmp(kept, name, n) == 0;
 
 	*several |= same;
-
-	if (!same)
-		hint_keep(kept, name);
-	else if (strverscmp(name, kept) > 0)
+	if (same ? strverscmp(name, kept) > 0 :
+		   !*kept || strverscmp(name, kept) < 0)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
@@ -156,20 +147,6 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 			 ", or mount --steps all, which shows each step" : "");
 }
 
-static char *hint_inside(const char *path, const struct rsh_store_options *how,
-			 const struct rsh_format *const *formats)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	char child[NAME_MAX + 1], *found;
-	bool several;
-
-	if (rsh_dir_open_path(path, how, &dir))
-		return NULL;
-	hint_find_child(dir, path, how, formats, child, &several);
-	return *child && asprintf(&found, "%s/%s", path, child) >= 0 ? found :
-								     NULL;
-}
-
 /* The deepest file is SOURCE/rank_0/checkpoint/FILE. */
 #define ABOVE_MAX 3
 
@@ -203,8 +180,10 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		       const struct rsh_format **format)
 {
 	cleanup_free char *at = NULL;
+	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_store_options opts = { .objects = how->objects };
-	char *found;
+	char child[NAME_MAX + 1], *found;
+	bool several;
 
 	if (hint_is_source(path, &opts, formats, format))
 		return NULL;
@@ -218,9 +197,12 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		free(at);
 		at = next;
 	}
-	found = hint_inside(path, &opts, formats);
-	if (found)
-		hint_is_source(found, &opts, formats, format);
+	if (rsh_dir_open_path(path, &opts, &dir))
+		return NULL;
+	hint_find_child(dir, path, &opts, formats, child, &several);
+	if (!*child || asprintf(&found, "%s/%s", path, child) < 0)
+		return NULL;
+	hint_is_source(found, &opts, formats, format);
 	return found;
 }
 

@@ -103,27 +103,19 @@ static bool header_read_all(const struct rsh_byte_source *file, uint8_t *buf,
 	return true;
 }
 
-static uint64_t header_length(const uint8_t bytes[LENGTH_BYTES])
-{
-	uint64_t n = 0;
-
-	for (unsigned i = LENGTH_BYTES; i-- > 0;)
-		n = n << 8 | bytes[i];
-	return n;
-}
-
 static void header_read(const struct rsh_byte_source *file,
 		     struct header *out)
 {
 	uint8_t length[LENGTH_BYTES];
 	cleanup_free uint8_t *bytes = NULL;
-	uint64_t n;
+	uint64_t n = 0;
 
 	*out = (struct header){ .file = file };
 	if (file->size < LENGTH_BYTES ||
 	    !header_read_all(file, length, sizeof(length)))
 		return;
-	n = header_length(length);
+	for (unsigned i = LENGTH_BYTES; i-- > 0;)
+		n = n << 8 | length[i];
 	if (n > RSH_SAFETENSORS_HEADER_MAX || n > file->size - LENGTH_BYTES)
 		return;
 	bytes = rsh_alloc_array((size_t)n + LENGTH_BYTES, 1);
@@ -173,36 +165,25 @@ struct indexing {
 	uint32_t bad_file;    /* lowest file that was left out */
 };
 
-/* Adds an index, and takes ownership of it on success.  The lock must be
- * held. */
-static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
-			      XXH128_hash_t hash)
-{
-	struct rsh_source *s = x->source;
-
-	if (rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
-		     sizeof(*s->indexes)) ||
-	    table_keep(&x->distinct, hash, ix))
-		return -ENOMEM;
-	s->indexes[s->n_indexes++] = ix;
-	return 0;
-}
-
 /* Ranks of one stage mostly have the same records at the same offsets, so a
  * thousand ranks may need only one index. */
 static int index_share(struct indexing *x, struct rsh_source_file *f,
 		       struct rsh_ckpt_index *ix)
 {
 	const XXH128_hash_t hash = { .low64 = rsh_ckpt_index_hash(ix) };
+	struct rsh_source *s = x->source;
 	int rc = 0;
 
 	pthread_mutex_lock(&x->lock);
 	f->index = table_find(&x->distinct, hash);
 	if (!f->index || !rsh_ckpt_index_equal(f->index, ix)) {
 		f->index = NULL;
-		rc = index_add_distinct(x, ix, hash);
-		if (rc == 0)
-			f->index = ix;
+		if (rsh_grow(&s->indexes, &s->cap_indexes,
+			     (size_t)s->n_indexes + 1, sizeof(*s->indexes)) ||
+		    table_keep(&x->distinct, hash, ix))
+			rc = -ENOMEM;
+		else
+			f->index = s->indexes[s->n_indexes++] = ix;
 	}
 	pthread_mutex_unlock(&x->lock);
 	if (f->index != ix)

@@ -130,29 +130,24 @@ bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset)
 	return rsh_pread_all(fd, buf, len, offset) == (ssize_t)len;
 }
 
-/* Opens the file; *size is its length. */
-static int index_file_open(const struct rsh_index_cache *c, uint64_t *size)
+static int index_file_unpack(struct rsh_index_cache *c,
+			     struct rsh_index_head *head)
 {
+	cleanup_free uint8_t *packed = NULL;
 	cleanup_fd int fd = openat(c->dirfd, c->name, O_RDONLY | O_NOFOLLOW |
 				   O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
+	uint64_t n;
 
 	if (fd < 0 || fstat(fd, &st) != 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
 	    (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
-	if (st.st_size <= (off_t)sizeof(struct rsh_index_head) ||
+	if (st.st_size <= (off_t)sizeof(*head) ||
 	    (uint64_t)st.st_size > rsh_pack_bound(RSH_INDEX_FILE_MAX))
 		return -EBADMSG;
-	*size = (uint64_t)st.st_size;
-	return steal_fd(&fd);
-}
-
-/* Reads the head, and the n packed bytes after it. */
-static int index_file_read_all(int fd, struct rsh_index_head *head,
-			       uint8_t *packed, uint64_t n)
-{
+	n = (uint64_t)st.st_size - sizeof(*head);
 	if (!rsh_index_read_at(fd, head, sizeof(*head), 0) ||
 	    head->magic != RSH_INDEX_MAGIC)
 		return -EBADMSG;
@@ -163,29 +158,12 @@ static int index_file_read_all(int fd, struct rsh_index_head *head,
 	if (head->bytes < sizeof(*head) || head->bytes > RSH_INDEX_FILE_MAX ||
 	    head->bytes > n * RSH_INDEX_UNPACKED_MOST)
 		return -EBADMSG;
-	return rsh_index_read_at(fd, packed, n, sizeof(*head)) ? 0 : -EBADMSG;
-}
-
-static int index_file_unpack(struct rsh_index_cache *c,
-			     struct rsh_index_head *head)
-{
-	cleanup_free uint8_t *packed = NULL;
-	uint64_t size = 0;
-	cleanup_fd int fd = index_file_open(c, &size);
-	const uint64_t n = size - sizeof(*head);
-	int rc;
-
-	if (fd < 0)
-		return fd;
 	packed = malloc(n);
-	if (!packed)
-		return -ENOMEM;
-	rc = index_file_read_all(fd, head, packed, n);
-	if (rc)
-		return rc;
 	c->data = malloc(head->bytes);
-	if (!c->data)
+	if (!packed || !c->data)
 		return -ENOMEM;
+	if (!rsh_index_read_at(fd, packed, n, sizeof(*head)))
+		return -EBADMSG;
 	memcpy(c->data, head, sizeof(*head));
 	return rsh_unpack(packed, n, c->data + sizeof(*head),
 			  head->bytes - sizeof(*head)) ? 0 : -EBADMSG;
@@ -214,24 +192,6 @@ uint64_t rsh_index_sum(const struct rsh_index_head *head,
 	return XXH3_64bits_digest(&state);
 }
 
-static int check_tables(const struct rsh_index_cache *c,
-			const struct rsh_index_head *head)
-{
-	uint64_t first = sizeof(*head) + index_table_bytes(head);
-
-	if (rsh_index_sum(head, c->blobs, c->files) != head->sum)
-		return -EBADMSG;
-	for (uint32_t i = 0; i < head->n_blobs; i++)
-		if (c->blobs[i].offset < first ||
-		    c->blobs[i].offset > head->bytes ||
-		    c->blobs[i].length > head->bytes - c->blobs[i].offset)
-			return -EBADMSG;
-	for (uint32_t i = 0; i < head->n_files; i++)
-		if (c->files[i].blob >= head->n_blobs)
-			return -EBADMSG;
-	return 0;
-}
-
 static int index_by_key(const void *a, const void *b, void *cache)
 {
 	const struct rsh_index_file *f =
@@ -246,21 +206,29 @@ static int index_file_read(struct rsh_index_cache *c)
 	struct rsh_index_head head;
 	int rc = index_file_unpack(c, &head);
 	const uint8_t *blobs;
+	uint64_t first;
 
-	if (rc == 0 && index_table_bytes(&head) > head.bytes - sizeof(head))
-		rc = -EBADMSG;
-	if (rc == 0) {
-		blobs = c->data + sizeof(head);
-		c->blobs = (const void *)blobs;
-		c->files = (const void *)(blobs + head.n_blobs *
-						  sizeof(*c->blobs));
-		c->order = rsh_alloc_array(head.n_files, sizeof(*c->order));
-		rc = c->order ? 0 : -ENOMEM;
-	}
-	if (rc == 0)
-		rc = check_tables(c, &head);
 	if (rc)
 		return rc;
+	first = sizeof(head) + index_table_bytes(&head);
+	if (first > head.bytes)
+		return -EBADMSG;
+	blobs = c->data + sizeof(head);
+	c->blobs = (const void *)blobs;
+	c->files = (const void *)(blobs + head.n_blobs * sizeof(*c->blobs));
+	c->order = rsh_alloc_array(head.n_files, sizeof(*c->order));
+	if (!c->order)
+		return -ENOMEM;
+	if (rsh_index_sum(&head, c->blobs, c->files) != head.sum)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < head.n_blobs; i++)
+		if (c->blobs[i].offset < first ||
+		    c->blobs[i].offset > head.bytes ||
+		    c->blobs[i].length > head.bytes - c->blobs[i].offset)
+			return -EBADMSG;
+	for (uint32_t i = 0; i < head.n_files; i++)
+		if (c->files[i].blob >= head.n_blobs)
+			return -EBADMSG;
 	c->n_blobs = head.n_blobs;
 	c->n_files = head.n_files;
 	for (uint32_t i = 0; i < c->n_files; i++)

@@ -262,29 +262,6 @@ static uint8_t *draft_put(uint8_t *to, const void *data, size_t len)
 	return to + len;
 }
 
-/* Sets everything after the head, and the sum in the head. */
-static int draft_lay_out(const struct rsh_index_draft *d,
-			 struct rsh_index_head *head, uint8_t *to)
-{
-	cleanup_free struct rsh_index_blob *places =
-		rsh_alloc_array(d->n_blobs, sizeof(*places));
-	uint64_t at = sizeof(*head) + d->n_blobs * sizeof(*places) +
-		      d->n_files * sizeof(*d->files);
-
-	if (!places)
-		return -ENOMEM;
-	for (size_t i = 0; i < d->n_blobs; i++) {
-		places[i] = (struct rsh_index_blob){ at, d->blobs[i]->length };
-		at += d->blobs[i]->length;
-	}
-	head->sum = rsh_index_sum(head, places, d->files);
-	to = draft_put(to, places, d->n_blobs * sizeof(*places));
-	to = draft_put(to, d->files, d->n_files * sizeof(*d->files));
-	for (size_t i = 0; i < d->n_blobs; i++)
-		to = draft_put(to, d->blobs[i]->data, d->blobs[i]->length);
-	return 0;
-}
-
 static int draft_write(void *ctx, int fd)
 {
 	const struct rsh_index_draft *d = ctx;
@@ -297,14 +274,25 @@ static int draft_write(void *ctx, int fd)
 	const size_t len = d->bytes - sizeof(head);
 	const size_t max = rsh_pack_bound(len);
 	cleanup_free uint8_t *plain = malloc(len + 1), *packed = malloc(max);
+	cleanup_free struct rsh_index_blob *places =
+		rsh_alloc_array(d->n_blobs, sizeof(*places));
+	uint64_t at = sizeof(head) + d->n_blobs * sizeof(*places) +
+		      d->n_files * sizeof(*d->files);
+	uint8_t *to = plain;
 	size_t n;
 	int rc;
 
-	if (!plain || !packed)
+	if (!plain || !packed || !places)
 		return -ENOMEM;
-	rc = draft_lay_out(d, &head, plain);
-	if (rc)
-		return rc;
+	for (size_t i = 0; i < d->n_blobs; i++) {
+		places[i] = (struct rsh_index_blob){ at, d->blobs[i]->length };
+		at += d->blobs[i]->length;
+	}
+	head.sum = rsh_index_sum(&head, places, d->files);
+	to = draft_put(to, places, d->n_blobs * sizeof(*places));
+	to = draft_put(to, d->files, d->n_files * sizeof(*d->files));
+	for (size_t i = 0; i < d->n_blobs; i++)
+		to = draft_put(to, d->blobs[i]->data, d->blobs[i]->length);
 	n = rsh_pack(plain, len, 1, packed, max);
 	rc = rsh_write_all(fd, &head, sizeof(head), 0);
 	return rc ? rc : rsh_write_all(fd, packed, n, sizeof(head));
@@ -355,33 +343,9 @@ static int index_dir_by_age(const void *a, const void *b)
 	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-/* Removes a temporary file of a writer that was killed; adds any other file to
- * the list. */
-static int index_dir_look_at(int dirfd, const char *name, struct stored **list,
-			     size_t *n, size_t *cap)
-{
-	struct stat st;
-
-	if (!index_dir_is_ours(name) ||
-	    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-		return 0;
-	if (rsh_has_suffix(name, TEMPORARY_SUFFIX)) {
-		if (st.st_mtime < time(NULL) - TEMPORARY_SECONDS)
-			unlinkat(dirfd, name, 0);
-		return 0;
-	}
-	if (rsh_grow(list, cap, *n + 1, sizeof(**list)))
-		return -ENOMEM;
-	(*list)[*n] = (struct stored){
-		.bytes = (uint64_t)st.st_size + RSH_VERDICT_BYTES,
-		.mtime = st.st_mtim,
-	};
-	strcpy((*list)[(*n)++].name, name);
-	return 0;
-}
-
-/* Removes the files with the oldest last use until all together are small
- * enough; the file that was just written is the newest. */
+/* Removes temporary files of writers that were killed, and the files with the
+ * oldest last use until all together are small enough; the file that was just
+ * written is the newest. */
 static void index_dir_remove_oldest(const struct rsh_index_cache *c)
 {
 	cleanup_free struct stored *list = NULL;
@@ -390,12 +354,27 @@ static void index_dir_remove_oldest(const struct rsh_index_cache *c)
 	DIR *dir = rsh_dir_of(openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY |
 				     O_CLOEXEC));
 	const struct dirent *e;
+	struct stat st;
 
 	if (!dir)
 		return;
-	while ((e = readdir(dir)))
-		if (index_dir_look_at(c->dirfd, e->d_name, &list, &n, &cap))
+	while ((e = readdir(dir))) {
+		if (!index_dir_is_ours(e->d_name) ||
+		    fstatat(c->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+			continue;
+		if (rsh_has_suffix(e->d_name, TEMPORARY_SUFFIX)) {
+			if (st.st_mtime < time(NULL) - TEMPORARY_SECONDS)
+				unlinkat(c->dirfd, e->d_name, 0);
+			continue;
+		}
+		if (rsh_grow(&list, &cap, n + 1, sizeof(*list)))
 			break;
+		list[n] = (struct stored){
+			.bytes = (uint64_t)st.st_size + RSH_VERDICT_BYTES,
+			.mtime = st.st_mtim,
+		};
+		strcpy(list[n++].name, e->d_name);
+	}
 	closedir(dir);
 	if (n > 0)
 		qsort(list, n, sizeof(*list), index_dir_by_age);

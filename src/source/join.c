@@ -111,16 +111,6 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 
 /* Several files together are readable for users who can read all of them, and
  * have the time of the newest one. */
-static void join_attributes(struct rsh_store_attr *all,
-			    const struct rsh_store_attr *a)
-{
-	all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
-	if (a->mtime.tv_sec > all->mtime.tv_sec ||
-	    (a->mtime.tv_sec == all->mtime.tv_sec &&
-	     a->mtime.tv_nsec > all->mtime.tv_nsec))
-		all->mtime = a->mtime;
-}
-
 static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 {
 	free(s->rank_attr);
@@ -129,22 +119,25 @@ static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
 		uint32_t n, first = rsh_source_rank_first(s, rank, &n);
+		struct rsh_store_attr *all = &s->rank_attr[rank];
+		bool any = false;
 
-		if (n > 1) {
-			struct rsh_store_attr *out = &s->rank_attr[rank];
-			bool any = false;
+		for (uint32_t i = first; n > 1 && i < first + n; i++) {
+			const struct rsh_store_attr *a =
+				rsh_store_attr(s->store, i);
 
-			for (uint32_t i = first; i < first + n; i++) {
-				if (!s->files[i].index)
-					continue;
-				if (any)
-					join_attributes(out,
-							rsh_store_attr(s->store,
-								       i));
-				else
-					*out = *rsh_store_attr(s->store, i);
-				any = true;
-			}
+			if (!s->files[i].index)
+				continue;
+			if (!any)
+				*all = *a;
+			else
+				all->mode &= rsh_store_mode_as(a, all->uid,
+							       all->gid);
+			if (a->mtime.tv_sec > all->mtime.tv_sec ||
+			    (a->mtime.tv_sec == all->mtime.tv_sec &&
+			     a->mtime.tv_nsec > all->mtime.tv_nsec))
+				all->mtime = a->mtime;
+			any = true;
 		}
 	}
 	return 0;

@@ -35,11 +35,6 @@ static int place_order(const void *a, const void *b)
 	return (p->offset > q->offset) - (p->offset < q->offset);
 }
 
-static uint32_t record_unit(const struct rsh_record *r)
-{
-	return r->wide_bf16 ? 4 : rsh_dtype_size((enum rsh_dtype)r->dtype);
-}
-
 static int places_take(struct places *p, const struct rsh_ckpt_index *ix)
 {
 	p->index = ix;
@@ -48,12 +43,14 @@ static int places_take(struct places *p, const struct rsh_ckpt_index *ix)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
+		const uint32_t unit = r->wide_bf16 ? 4 :
+			rsh_dtype_size((enum rsh_dtype)r->dtype);
 
 		for (uint32_t k = 0; k < r->n_extents && p->n < ix->n_extents;
 		     k++)
 			p->v[p->n++] = (struct place){
 				ix->extents[r->first_extent + k].offset, i,
-				record_unit(r),
+				unit,
 			};
 	}
 	qsort(p->v, p->n, sizeof(*p->v), place_order);

@@ -72,35 +72,27 @@ static void log_passed_over(const struct rsh_source *s,
 		rsh_log_notice("%s/%s%s%s", s->path, p->first, why, more);
 }
 
-static int list_power_off(struct rsh_walk *w, const char *name,
-			  struct passed_over *incomplete, struct rsh_error *err)
-{
-	uint64_t epoch, step;
-	bool complete;
-
-	if (!rsh_power_off_read(name, &epoch, &step, &complete))
-		return 0;
-	if (!complete) {
-		pass_over(incomplete, name);
-		return 0;
-	}
-	w->dir_epoch = epoch;
-	w->dir_step = step;
-	w->n_dir = strlen(name);
-	return list_default(w, name, err);
-}
-
 static int list_power_offs(struct rsh_walk *w, struct passed_over *incomplete,
 			   struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int more = rsh_dir_open(w->source->store, "", &dir), rc = 0;
+	uint64_t epoch, step;
 	const char *name;
-	bool any = false;
+	bool any = false, complete;
 
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (!rsh_power_off_read(name, &epoch, &step, &complete))
+			continue;
+		if (!complete) {
+			pass_over(incomplete, name);
+			continue;
+		}
 		w->any = false;
-		rc = list_power_off(w, name, incomplete, err);
+		w->dir_epoch = epoch;
+		w->dir_step = step;
+		w->n_dir = strlen(name);
+		rc = list_default(w, name, err);
 		any |= w->any;
 	}
 	w->any = any;

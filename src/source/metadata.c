@@ -76,15 +76,6 @@ static void kept_name(const struct rsh_index_key *key, char name[64])
 
 /* ---- reading ---- */
 
-static bool kept_is_ours(int fd, struct stat *st)
-{
-	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) &&
-	       st->st_uid == geteuid() &&
-	       !(st->st_mode & (S_IWGRP | S_IWOTH)) &&
-	       (uint64_t)st->st_size > sizeof(struct kept_head) &&
-	       (uint64_t)st->st_size <= rsh_pack_bound(RSH_INDEX_FILE_MAX);
-}
-
 static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
 	const struct kept_text *t = ctx;
@@ -95,15 +86,35 @@ static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)n;
 }
 
-static int kept_parse(const struct rsh_index_key *key, const uint8_t *data,
-		      size_t len, const char *path, struct rsh_ckpt2 **out)
+static int kept_load(int dirfd, const struct rsh_index_key *key,
+		     const char *path, struct rsh_ckpt2 **out)
 {
-	struct kept_head head;
-	const size_t n = len - sizeof(head);
+	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *text = NULL;
+	cleanup_fd int fd = -1;
+	struct kept_head head;
 	struct kept_text t;
+	struct stat st;
+	char name[64];
+	size_t n;
 
-	memcpy(&head, data, sizeof(head));
+	kept_name(key, name);
+	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
+		    O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) ||
+	    (uint64_t)st.st_size <= sizeof(head) ||
+	    (uint64_t)st.st_size > rsh_pack_bound(RSH_INDEX_FILE_MAX))
+		return -ENOENT;
+	n = (size_t)st.st_size - sizeof(head);
+	data = malloc(n);
+	if (!data)
+		return -ENOMEM;
+	if (!rsh_index_read_at(fd, &head, sizeof(head), 0) ||
+	    !rsh_index_read_at(fd, data, n, sizeof(head)))
+		return -EBADMSG;
+	/* The time of the last use decides which files are removed first. */
+	futimens(fd, NULL);
 	if (head.magic != KEPT_MAGIC || head.version != KEPT_VERSION ||
 	    memcmp(&head.key, key, sizeof(*key)) != 0 || head.bytes == 0 ||
 	    head.bytes > RSH_INDEX_FILE_MAX ||
@@ -113,35 +124,12 @@ static int kept_parse(const struct rsh_index_key *key, const uint8_t *data,
 	if (!text)
 		return -ENOMEM;
 	t = (struct kept_text){ text, head.bytes };
-	if (!rsh_unpack(data + sizeof(head), n, (uint8_t *)text, t.len) ||
+	if (!rsh_unpack(data, n, (uint8_t *)text, t.len) ||
 	    head.sum != kept_sum(key, text, t.len))
 		return -EBADMSG;
 	return rsh_ckpt2_parse_kept(&(struct rsh_byte_source){
 		kept_pread, &t, t.len, path,
 	}, out, NULL);
-}
-
-static int kept_load(int dirfd, const struct rsh_index_key *key,
-		     const char *path, struct rsh_ckpt2 **out)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_fd int fd = -1;
-	struct stat st;
-	char name[64];
-
-	kept_name(key, name);
-	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
-		    O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || !kept_is_ours(fd, &st))
-		return -ENOENT;
-	data = malloc((size_t)st.st_size);
-	if (!data)
-		return -ENOMEM;
-	if (!rsh_index_read_at(fd, data, (size_t)st.st_size, 0))
-		return -EBADMSG;
-	/* The time of the last use decides which files are removed first. */
-	futimens(fd, NULL);
-	return kept_parse(key, data, (size_t)st.st_size, path, out);
 }
 
 /* ---- writing ---- */

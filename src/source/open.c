@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
@@ -53,6 +54,24 @@ static int open_explain(struct rsh_source *s,
 	return rsh_error_set(err, ENOENT, "%s%s", why.text, hint);
 }
 
+/* Opens the directories of files that do not belong to the checkpoint. */
+static int open_beside(struct rsh_source *s,
+		       const struct rsh_source_options *opts,
+		       struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < opts->n_beside; i++) {
+		const char *file = opts->beside[i];
+		cleanup_free char *directory =
+			strndup(file, (size_t)(strrchr(file, '/') - file));
+
+		rc = directory ? rsh_store_join(s->store, directory, err) :
+				 rsh_error_nomem(err);
+	}
+	return rc;
+}
+
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err)
@@ -83,6 +102,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->file = steal_pointer(&file);
 	if (rc == 0)
 		rc = s->format->open(s, opts, err);
+	if (rc == 0)
+		rc = open_beside(s, opts, err);
 	if (rc == -ENOENT && s->no_rank_dirs)
 		rc = open_explain(s, opts, err);
 	if (rc) {

@@ -107,41 +107,32 @@ static void resume_close(struct resume_opened *o)
 }
 #define cleanup_opened __attribute__((cleanup(resume_close)))
 
-static int resume_open_files(struct rsh_source *s,
-			     const struct rsh_saved *saved,
-			     struct resume_opened *o, struct rsh_error *err)
-{
-	o->handles = rsh_alloc_array(saved->n, sizeof(struct rsh_handle *));
-	o->bytes = rsh_alloc_array(saved->n, sizeof(*o->bytes));
-	if (!o->handles || !o->bytes)
-		return rsh_error_nomem(err);
-	while (o->n < saved->n) {
-		const uint32_t file = saved->first_file + (uint32_t)o->n;
-		int rc = rsh_store_identify(s->store, file, &o->handles[o->n],
-					    err);
-
-		if (rc)
-			return rc;
-		o->bytes[o->n] = (struct rsh_byte_source){
-			.pread_fn = rsh_handle_pread, .ctx = o->handles[o->n],
-			.size = rsh_store_identity(s->store, file)->size,
-			.path = rsh_store_path(s->store, file),
-		};
-		o->n++;
-	}
-	return 0;
-}
-
 static int resume_check_saved(struct rsh_source *s,
 			      const struct rsh_saved *saved,
 			      struct rsh_error *err)
 {
-	cleanup_opened struct resume_opened o = { 0 };
-	int rc = resume_open_files(s, saved, &o, err);
+	cleanup_opened struct resume_opened o = {
+		.handles = rsh_alloc_array(saved->n, sizeof(*o.handles)),
+		.bytes = rsh_alloc_array(saved->n, sizeof(*o.bytes)),
+	};
+	int rc = 0;
 
-	if (rc == 0)
-		rc = s->format->resume->check(o.bytes, saved->names, o.n,
-				       s->check == RSH_CHECK_FULL, err);
+	if (!o.handles || !o.bytes)
+		return rsh_error_nomem(err);
+	for (; o.n < saved->n; o.n++) {
+		const uint32_t file = saved->first_file + (uint32_t)o.n;
+
+		rc = rsh_store_identify(s->store, file, &o.handles[o.n], err);
+		if (rc)
+			return rc;
+		o.bytes[o.n] = (struct rsh_byte_source){
+			.pread_fn = rsh_handle_pread, .ctx = o.handles[o.n],
+			.size = rsh_store_identity(s->store, file)->size,
+			.path = rsh_store_path(s->store, file),
+		};
+	}
+	rc = s->format->resume->check(o.bytes, saved->names, o.n,
+				      s->check == RSH_CHECK_FULL, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
@@ -248,25 +239,13 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 				 "no checkpoint is complete on all ranks", err);
 }
 
-static void resume_log_choice(const struct rsh_resume *r)
-{
-	const struct rsh_source *s = r->source;
-	const char *unit = s->listing.dirs[0].name;
-	char beside[NAME_MAX + 128];
-
-	rsh_candidates_beside(s, beside, sizeof(beside));
-	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
-		       s->format->resume->name, r->n_saved,
-		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
-		       rsh_resume_step(r),
-		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
-}
-
 static int resume_choose_step(struct rsh_resume *r,
 			      const struct rsh_source_options *o,
 			      uint32_t fallbacks, struct rsh_error *err)
 {
 	struct rsh_source *s = r->source;
+	char beside[NAME_MAX + 128];
+	const char *unit;
 	struct rsh_failures f;
 	uint32_t n;
 	int rc = rsh_candidates_make(s, o, err);
@@ -282,7 +261,13 @@ static int resume_choose_step(struct rsh_resume *r,
 	rsh_failures_clear(&f);
 	if (rc)
 		return rc;
-	resume_log_choice(r);
+	unit = s->listing.dirs[0].name;
+	rsh_candidates_beside(s, beside, sizeof(beside));
+	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
+		       s->format->resume->name, r->n_saved,
+		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
+		       rsh_resume_step(r),
+		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
 	return s->format->resume->show(r, r->saved, r->n_saved) ?
 	       rsh_error_nomem(err) : 0;
 }
@@ -371,23 +356,6 @@ static int resume_find_kind(struct rsh_source *s,
 	return rc ? rc : resume_check_units(s, glob, err);
 }
 
-/* If SOURCE is a single step instead of the directory of all steps, this error
- * is reported first. */
-static int resume_refuse(const char *path,
-			 const struct rsh_source_options *opts,
-			 const struct rsh_format *const *formats, int rc,
-			 struct rsh_error *err)
-{
-	if (rc == -ENOMEM ||
-	    !rsh_source_is_one_step(path, &opts->store, formats))
-		return rc;
-	return rsh_error_set(err, EINVAL,
-			     "%s: this is one checkpoint, but "
-			     "--resume finds the newest of "
-			     "several: use the directory above it",
-			     path);
-}
-
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 		    uint32_t fallbacks,
 		    const struct rsh_format *const *formats,
@@ -406,8 +374,11 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 	}
 	if (rc == 0)
 		rc = resume_choose_step(r, opts, fallbacks, err);
-	if (rc)
-		rc = resume_refuse(path, opts, formats, rc, err);
+	if (rc && rc != -ENOMEM &&
+	    rsh_source_is_one_step(path, &opts->store, formats))
+		rc = rsh_error_set(err, EINVAL, "%s: this is one checkpoint, "
+				   "but --resume finds the newest of several: "
+				   "use the directory above it", path);
 	if (rc == 0 && rsh_store_start(r->source->store))
 		rc = rsh_error_nomem(err);
 	if (rc) {

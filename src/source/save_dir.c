@@ -222,26 +222,25 @@ static bool is_passing(int code)
 	return false;
 }
 
-/* Checks whether a candidate is complete, or can be shown with the files that
- * it has: then *partial is true.  The first sentence stays: it names what is
- * missing.  A step in a directory of its own may be the newest one. */
+/* Returns 0 if a candidate is complete, and 1 if it can be shown with the files
+ * that it has.  The first sentence stays: it names what is missing.  A step in a
+ * directory of its own may be the newest one. */
 static int check_files(struct look *l, struct rsh_source *s, uint32_t i,
 		       const struct rsh_saved_step *t, struct rsh_names *names,
-		       bool *partial, struct rsh_error *err)
+		       struct rsh_error *err)
 {
 	const struct rsh_save_dir_options *o = l->o;
 	struct rsh_error unused = RSH_ERROR_INIT;
 	int rc = rsh_source_check_whole(s, i, names, err), covers;
 
-	*partial = false;
 	if (rc == 0 || rc == -ENOMEM || !o->covers ||
 	    s->format->owner != RSH_OWNER_RANK)
 		return rc;
 	covers = o->covers(o->ctx, t, o->partly && t->selected && !t->newest,
 			   &unused);
-	*partial = covers == 0;
-	return covers == 0 || covers == -ENOMEM || is_passing(-covers) ?
-	       covers : rc;
+	if (covers == 0)
+		return 1;
+	return covers == -ENOMEM || is_passing(-covers) ? covers : rc;
 }
 
 static int check_entry(struct look *l, const struct rsh_saved_step *t,
@@ -250,7 +249,6 @@ static int check_entry(struct look *l, const struct rsh_saved_step *t,
 	struct rsh_source_options files = *l->o->files;
 	struct rsh_names *names;
 	struct rsh_source *s;
-	bool partial;
 	int rc;
 
 	files.select = RSH_SELECT_NEWEST;
@@ -263,11 +261,10 @@ static int check_entry(struct look *l, const struct rsh_saved_step *t,
 	if (rc)
 		return rc;
 	names = rsh_names_new();
-	rc = names ? check_files(l, s, 0, t, names, &partial, err) :
-		     rsh_error_nomem(err);
+	rc = names ? check_files(l, s, 0, t, names, err) : rsh_error_nomem(err);
 	rsh_source_free(s);
 	rsh_names_free(names);
-	return rc;
+	return rc > 0 ? 0 : rc;
 }
 
 /* Returns 0, -ESTALE or another -errno with a sentence. */
@@ -558,10 +555,9 @@ static int check_candidate(struct look *l, struct rsh_source *s,
 			   uint32_t i, struct rsh_saved_step *t,
 			   struct rsh_names *names, struct rsh_error *err)
 {
-	bool partial;
-	int rc = check_files(l, s, i, t, names, &partial, err);
+	const int rc = check_files(l, s, i, t, names, err);
 
-	return partial ? step_keep_ranks(s, &s->candidates[i], t) : rc;
+	return rc > 0 ? step_keep_ranks(s, &s->candidates[i], t) : rc;
 }
 
 /* Keeps the files of a step of all ranks. */

@@ -154,45 +154,24 @@ struct guess_round {
 	ssize_t got;
 };
 
-static void guess_read_block(const struct rsh_scan_prefetch *g,
-			     struct guess_block *b)
-{
-	ssize_t n = g->file->pread_fn(g->file->ctx, b->bytes, b->len,
-				      b->offset);
-
-	if (n == (ssize_t)b->len)
-		return;
-	free(b->bytes);
-	b->bytes = NULL;
-}
-
 /* This never fails: bytes that cannot be read in advance are read again if the
  * scan needs them. */
 static int guess_work(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct guess_round *r = ctx;
 	const struct rsh_byte_source *file = r->g->file;
+	struct guess_block *b = &r->g->blocks[i ? i - 1 : 0];
 
 	(void)err;
-	if (i)
-		guess_read_block(r->g, &r->g->blocks[i - 1]);
-	else
+	if (i == 0) {
 		r->got = file->pread_fn(file->ctx, r->buf, r->wanted.len,
 					r->wanted.offset);
+	} else if (file->pread_fn(file->ctx, b->bytes, b->len, b->offset) !=
+		   (ssize_t)b->len) {
+		free(b->bytes);
+		b->bytes = NULL;
+	}
 	return 0;
-}
-
-/* The number of predictions grows while they are right. */
-static ssize_t guess_round_run(struct guess_round *r)
-{
-	struct rsh_scan_prefetch *g = r->g;
-	const unsigned n = (unsigned)rsh_min_u64(2 * g->n_right + 1, g->most);
-	struct rsh_error err = RSH_ERROR_INIT;
-
-	guess_drop_blocks(g);
-	guess_add_next(g, n);
-	rsh_parallel_for(1 + g->n_blocks, 1 + g->n_blocks, guess_work, r, &err);
-	return r->got;
 }
 
 static const struct guess_block *guess_find(const struct rsh_scan_prefetch *g,
@@ -214,6 +193,7 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	struct guess_round round = {
 		.g = g, .wanted = { offset, len }, .buf = buf, .got = -ENOMEM,
 	};
+	struct rsh_error err = RSH_ERROR_INIT;
 	const struct guess_block *b;
 
 	if (len > LONGEST_BYTES ||
@@ -221,8 +201,17 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 		return g->file->pread_fn(g->file->ctx, buf, len, offset);
 	g->past[g->n_past++] = round.wanted;
 	b = guess_find(g, &round.wanted);
-	if (!b)
-		return guess_round_run(&round);
+	if (!b) {
+		/* The number of predictions grows while they are right. */
+		const unsigned n = (unsigned)rsh_min_u64(2 * g->n_right + 1,
+							 g->most);
+
+		guess_drop_blocks(g);
+		guess_add_next(g, n);
+		rsh_parallel_for(1 + g->n_blocks, 1 + g->n_blocks, guess_work,
+				 &round, &err);
+		return round.got;
+	}
 	g->n_right++;
 	memcpy(buf, b->bytes + (offset - b->offset), len);
 	return (ssize_t)len;

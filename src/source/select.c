@@ -150,18 +150,6 @@ static int select_nothing(struct rsh_source *s,
 			     *place ? place : "it", names);
 }
 
-/* Returns whether a listed file has the step and, if `epoch` is given, a later
- * epoch. */
-static bool select_later_epoch(const struct rsh_checkpoint *c,
-			       const struct rsh_source_options *o,
-			       const uint64_t *epoch)
-{
-	return select_is_step_of_epoch(c, o->step) &&
-	       (!epoch || c->step.numbers[0] > *epoch) &&
-	       (c->step.breakpoint ? o->breakpoints != RSH_BREAKPOINTS_OUT :
-				     o->breakpoints != RSH_BREAKPOINTS_ONLY);
-}
-
 /* Finds the least epoch after `after` that has the step. */
 static bool select_next_epoch(const struct rsh_listing *l,
 			      const struct rsh_source_options *o,
@@ -172,7 +160,11 @@ static bool select_next_epoch(const struct rsh_listing *l,
 	for (size_t i = 0; i < l->n; i++) {
 		const struct rsh_checkpoint *c = &l->files[i];
 
-		if (!select_later_epoch(c, o, after) ||
+		if (!select_is_step_of_epoch(c, o->step) ||
+		    (after && c->step.numbers[0] <= *after) ||
+		    o->breakpoints == (c->step.breakpoint ?
+				       RSH_BREAKPOINTS_OUT :
+				       RSH_BREAKPOINTS_ONLY) ||
 		    (found && c->step.numbers[0] >= *epoch))
 			continue;
 		*epoch = c->step.numbers[0];

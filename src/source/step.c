@@ -187,33 +187,22 @@ static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* Counts the ranks that have a file with a step.  Returns 0 or -ENOMEM. */
-static int step_count_ranks(const struct rsh_source *s, uint32_t *n_ranks)
+/* If the step of some files is unknown, no older step may be tried together
+ * with them.  So only one candidate is kept: the newest one that all other
+ * ranks have, or else the newest. */
+static int step_keep_one(struct rsh_source *s)
 {
 	const size_t n = s->listing.n - s->n_always;
 	cleanup_free uint32_t *ranks = rsh_alloc_array(n, sizeof(*ranks));
+	uint32_t n_ranks = 0;
 
 	if (!ranks)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		ranks[i] = s->listing.files[i].rank;
 	qsort(ranks, n, sizeof(*ranks), rsh_by_u32);
-	*n_ranks = 0;
 	for (size_t i = 0; i < n; i++)
-		*n_ranks += i == 0 || ranks[i] != ranks[i - 1];
-	return 0;
-}
-
-/* If the step of some files is unknown, no older step may be tried together
- * with them.  So only one candidate is kept: the newest one that all other
- * ranks have, or else the newest. */
-static int step_keep_one(struct rsh_source *s)
-{
-	uint32_t n_ranks;
-
-	if (step_count_ranks(s, &n_ranks))
-		return -ENOMEM;
-
+		n_ranks += i == 0 || ranks[i] != ranks[i - 1];
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
 		if (s->candidates[i].end - s->candidates[i].first < n_ranks)
 			continue;
@@ -260,42 +249,11 @@ static int step_name_series(struct rsh_listing *l)
 	return 0;
 }
 
-static int step_order_by_time(struct rsh_source *s)
-{
-	int rc = rsh_candidates_cut(s);
-
-	if (rc == 0)
-		rsh_candidates_by_mtime(s);
-	s->n_tried = s->n_candidates;
-	return rc;
-}
-
-/* Candidates without a step, which are last, are only listed and not tried. */
-static int step_leave_out_stepless(struct rsh_source *s)
-{
-	const struct rsh_listing *l = &s->listing;
-	int rc = rsh_candidates_cut(s);
-
-	while (rc == 0 && s->n_tried < s->n_candidates &&
-	       l->files[s->candidates[s->n_tried].first].step.n > 0)
-		s->n_tried++;
-	return rc;
-}
-
-static int step_order_by_step(struct rsh_source *s)
-{
-	int rc = rsh_candidates_cut(s);
-
-	if (rc == 0 && s->n_always > 0 && s->n_candidates > 0)
-		rc = step_keep_one(s);
-	s->n_tried = s->n_candidates;
-	return rc;
-}
-
 static int step_make_candidates(struct rsh_source *s, bool by_time,
 			   struct rsh_error *err)
 {
-	const bool beside = !by_time && step_wins(&s->listing);
+	const struct rsh_listing *l = &s->listing;
+	bool beside = !by_time && step_wins(&s->listing);
 	int rc;
 
 	step_forget_lone_runs(s);
@@ -304,16 +262,30 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
 	/* With --resume, if all names have no step, the time decides which one
 	 * is the newest. */
-	if (s->resumed && s->listing.files[0].step.n == 0)
+	if (s->resumed && l->files[0].step.n == 0) {
 		by_time = true;
+		beside = false;
+	}
 	if (!by_time && !beside) {
 		rc = step_take_stepless(s, err);
 		if (rc)
 			return rc;
 	}
-	rc = by_time ? step_order_by_time(s) :
-	     beside ? step_leave_out_stepless(s) : step_order_by_step(s);
-	return rc ? rsh_error_nomem(err) : 0;
+	if (rsh_candidates_cut(s))
+		return rsh_error_nomem(err);
+	if (by_time)
+		rsh_candidates_by_mtime(s);
+	else if (!beside && s->n_always > 0 && s->n_candidates > 0 &&
+		 step_keep_one(s))
+		return rsh_error_nomem(err);
+	if (!beside)
+		s->n_tried = s->n_candidates;
+	/* Candidates without a step beside others, which are last, are only
+	 * listed and not tried. */
+	while (s->n_tried < s->n_candidates &&
+	       l->files[s->candidates[s->n_tried].first].step.n > 0)
+		s->n_tried++;
+	return 0;
 }
 
 int rsh_candidates_make(struct rsh_source *s,

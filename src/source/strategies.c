@@ -21,50 +21,6 @@ static bool strategies_is_json(const char *path)
 	return n >= 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-static int strategies_list(char *const *paths, size_t n,
-			   struct rsh_path_list *list, struct rsh_error *err)
-{
-	for (size_t i = 0; i < n; i++) {
-		bool directory;
-		int rc = rsh_strategy_list(paths[i], false, list, &directory,
-					   err);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
-{
-	for (size_t i = 1; i < list->n; i++)
-		if (strategies_is_json(list->v[i]) !=
-		    strategies_is_json(list->v[0]))
-			return rsh_error_set(
-				err, EINVAL,
-				"%s and %s: strategies in protobuf and in JSON form cannot be merged",
-				list->v[0], list->v[i]);
-	return 0;
-}
-
-/* Loads all files; data[] has their bytes. */
-static int strategies_load_files(const struct rsh_path_list *list,
-				 uint8_t **data,
-				 struct rsh_strategy_bytes *files,
-				 struct rsh_error *err)
-{
-	for (size_t i = 0; i < list->n; i++) {
-		int rc = rsh_load_whole(list->v[i], &rsh_strategy_kind,
-					&data[i], &files[i].len, err);
-
-		if (rc)
-			return rc;
-		files[i].path = list->v[i];
-		files[i].data = data[i];
-	}
-	return 0;
-}
-
 int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 			size_t *len, struct rsh_error *err)
 {
@@ -72,10 +28,19 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
 	cleanup_free struct rsh_strategy_bytes *files = NULL;
 	cleanup_free uint8_t **data = NULL;
-	int rc = strategies_list(paths, n, &list, err);
+	bool directory;
+	int rc = 0;
 
-	if (rc == 0)
-		rc = check_forms(&list, err);
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		rc = rsh_strategy_list(paths[i], false, &list, &directory,
+				       err);
+	for (size_t i = 1; rc == 0 && i < list.n; i++)
+		if (strategies_is_json(list.v[i]) !=
+		    strategies_is_json(list.v[0]))
+			rc = rsh_error_set(err, EINVAL, "%s and %s: strategies "
+					   "in protobuf and in JSON form "
+					   "cannot be merged", list.v[0],
+					   list.v[i]);
 	if (rc)
 		return rc;
 	files = calloc(list.n, sizeof(*files));
@@ -83,7 +48,12 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 	if (!files || !data)
 		return rsh_error_nomem(err);
 	*json = strategies_is_json(list.v[0]);
-	rc = strategies_load_files(&list, data, files, err);
+	for (size_t i = 0; rc == 0 && i < list.n; i++) {
+		rc = rsh_load_whole(list.v[i], &rsh_strategy_kind, &data[i],
+				    &files[i].len, err);
+		files[i].path = list.v[i];
+		files[i].data = data[i];
+	}
 	if (rc == 0)
 		rc = rsh_strategy_join(files, list.n, *json, out, len, err);
 	for (size_t i = 0; i < list.n; i++)

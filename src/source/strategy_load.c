@@ -168,22 +168,6 @@ int rsh_strategy_load(const char *path, bool as_listed,
 	return strategy_merge_files(&list, form, path, names, out, err);
 }
 
-static int strategy_digest_file(const char *path, bool named,
-				XXH3_state_t *hash, struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	const char *name = strrchr(path, '/');
-	size_t len;
-	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err);
-
-	if (rc)
-		return rc;
-	if (named)
-		XXH3_64bits_update(hash, name, strlen(name) + 1);
-	XXH3_64bits_update(hash, data, len);
-	return 0;
-}
-
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err)
 {
@@ -204,8 +188,19 @@ int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	for (size_t i = 0; i < list.n && rc == 0; i++)
-		rc = strategy_digest_file(list.v[i], directory, hash, err);
+	for (size_t i = 0; i < list.n && rc == 0; i++) {
+		cleanup_free uint8_t *data = NULL;
+		const char *name = strrchr(list.v[i], '/');
+		size_t len;
+
+		rc = rsh_load_whole(list.v[i], &rsh_strategy_kind, &data, &len,
+				    err);
+		if (rc)
+			break;
+		if (directory)
+			XXH3_64bits_update(hash, name, strlen(name) + 1);
+		XXH3_64bits_update(hash, data, len);
+	}
 	*xxh3 = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;

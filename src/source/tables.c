@@ -19,11 +19,15 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/adapter_config.h"
 
 const struct rsh_small_file rsh_rule_table_file = { "rule table",
 						    RSH_RULE_TABLE_MAX };
 const struct rsh_small_file rsh_model_config_file = { "config.json",
 						      RSH_MODEL_CONFIG_MAX };
+const struct rsh_small_file rsh_adapter_config_file = {
+	RSH_ADAPTER_CONFIG_NAME, (uint64_t)4 * 1024 * 1024,
+};
 
 #define TABLE_SUFFIX ".rules"
 
@@ -163,15 +167,32 @@ void rsh_table_list_clear(struct rsh_table_list *l)
 	*l = (struct rsh_table_list){ 0 };
 }
 
+int rsh_tables_none(struct rsh_error *err)
+{
+	char where[PATH_MAX] = "";
+	const char *dir;
+	size_t at = 0;
+
+	for (unsigned i = 0; (dir = rsh_tables_dir(i)) && at < sizeof(where);
+	     i++)
+		at += (size_t)snprintf(where + at, sizeof(where) - at, "%s%s",
+				       i ? " and " : "", dir);
+	return rsh_error_set(err, ENOENT, "there are no rule tables in %s: "
+					  "RESHARDFS_TABLES names another "
+					  "directory", where);
+}
+
 /* ---- one table ---- */
 
 /* Sets the error that there is no such table, and lists the tables. */
 static int table_unknown(const char *word, const struct rsh_table_list *l,
 			 struct rsh_error *err)
 {
-	char names[512] = "none";
+	char names[512];
 	size_t at = 0;
 
+	if (l->n == 0)
+		return rsh_tables_none(err);
 	for (size_t i = 0; i < l->n && at < sizeof(names); i++)
 		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
 				       i ? ", " : "", l->v[i].name);
@@ -211,13 +232,30 @@ int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 	return rc ? rc : rsh_rule_table_parse(data, len, path, out, err);
 }
 
-int rsh_model_config_load(const char *path, struct rsh_model_config **out,
-			  struct rsh_error *err)
+int rsh_model_config_load(const char *path, const char *source,
+			  const struct rsh_store *store,
+			  struct rsh_model_config **out, struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *own = NULL;
+	struct rsh_stat st;
 	size_t len;
-	int rc = rsh_load_whole(path, &rsh_model_config_file, &data, &len, err);
+	int rc;
 
+	*out = NULL;
+	if (path) {
+		rc = rsh_load_whole(path, &rsh_model_config_file, &data, &len,
+				    err);
+	} else if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st)) {
+		return 0;
+	} else if (asprintf(&own, "%s/" RSH_MODEL_CONFIG_NAME, source) < 0) {
+		own = NULL;
+		return rsh_error_nomem(err);
+	} else {
+		path = own;
+		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+				    &rsh_model_config_file, &data, &len, err);
+	}
 	return rc ? rc : rsh_model_config_parse(data, len, path, out, err);
 }
 
@@ -321,12 +359,15 @@ static int tables_load_suiting(const struct rsh_model_config *config,
 			rsh_rule_table_free(t);
 		rc = rc == -ENOMEM ? rc : 0;
 	}
-	if (out->n)
-		table_set_prefer(out, &l, config);
-	rsh_table_list_clear(&l);
 	if (rc)
-		return rsh_error_nomem(err);
-	return out->n ? 0 : tables_refuse_auto(config, err);
+		rc = rsh_error_nomem(err);
+	else if (out->n)
+		table_set_prefer(out, &l, config);
+	else
+		rc = config && l.n == 0 ? rsh_tables_none(err) :
+					  tables_refuse_auto(config, err);
+	rsh_table_list_clear(&l);
+	return rc;
 }
 
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,

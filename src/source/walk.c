@@ -231,32 +231,20 @@ bool rsh_template_has_rank(const char *t, size_t n)
 	return memmem(t, n, RANK_MARK, strlen(RANK_MARK)) != NULL;
 }
 
-/* Parses the digits at s as a rank.  Returns what follows them; NULL if there
- * are none or they are not a rank. */
-static const char *template_read_rank(const char *s, uint32_t *rank)
-{
-	const size_t n = rsh_count_digits(s, strlen(s));
-	uint64_t v;
-
-	if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v))
-		return NULL;
-	*rank = (uint32_t)v;
-	return s + n;
-}
-
 static bool template_match(const char *t, const char *end, const char *s,
 			   uint32_t *rank);
 
 static bool template_match_rank(const char *t, const char *end, const char *s,
 				uint32_t *rank)
 {
-	uint32_t found;
+	const size_t n = rsh_count_digits(s, strlen(s));
+	uint64_t v;
 
-	s = template_read_rank(s, &found);
-	if (!s || (*rank != RSH_RANK_UNKNOWN && *rank != found))
+	if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v) ||
+	    (*rank != RSH_RANK_UNKNOWN && *rank != v))
 		return false;
-	*rank = found;
-	return template_match(t, end, s, rank);
+	*rank = (uint32_t)v;
+	return template_match(t, end, s + n, rank);
 }
 
 static bool template_match_any(const char *t, const char *end, const char *s,

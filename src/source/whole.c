@@ -9,19 +9,6 @@
 #include "rsh/util/mem.h"
 #include "source_i.h"
 
-static int whole_check_files(const struct rsh_source *s, struct rsh_error *err)
-{
-	struct rsh_source_file_info absent;
-
-	if (s->n_bad > 0)
-		return rsh_error_set(err, s->first_bad.code, "%s",
-				     s->first_bad.text);
-	if (rsh_source_absent(s, 0, &absent))
-		return rsh_error_set(err, ENOENT, "%s: %s is missing", s->path,
-				     absent.name);
-	return 0;
-}
-
 /* Ranks write their files independently of each other, and nothing says which
  * ranks there are except the strategy and the files of other steps. */
 static int whole_check_ranks(const struct rsh_source *s, struct rsh_error *err)
@@ -50,14 +37,19 @@ static int whole_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 			   struct rsh_names *names, struct rsh_error *err)
 {
+	struct rsh_source_file_info absent;
 	int rc = rsh_source_choose(s, candidate, err);
 
 	if (rc == 0)
 		rc = rsh_source_index(s, names, err);
-	if (rc == 0)
-		rc = whole_check_files(s, err);
 	if (rc)
 		return rc;
+	if (s->n_bad > 0)
+		return rsh_error_set(err, s->first_bad.code, "%s",
+				     s->first_bad.text);
+	if (rsh_source_absent(s, 0, &absent))
+		return rsh_error_set(err, ENOENT, "%s: %s is missing", s->path,
+				     absent.name);
 	if (s->format->whole)
 		return s->format->whole(s, err);
 	return s->format->owner == RSH_OWNER_RANK && !s->format->lone ?

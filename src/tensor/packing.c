@@ -2,14 +2,6 @@
 /* tensor/packing.c says how large the units of each packing are. */
 #include "rsh/tensor/scaled.h"
 
-enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is)
-{
-	*is = type == RSH_DTYPE_BFLOAT16 || type == RSH_DTYPE_FLOAT16 ||
-	      type == RSH_DTYPE_FLOAT32;
-	return type == RSH_DTYPE_BFLOAT16 ? RSH_PACK_BF16 :
-	       type == RSH_DTYPE_FLOAT16 ? RSH_PACK_F16 : RSH_PACK_F32;
-}
-
 bool rsh_packing_is_plain(enum rsh_packing p)
 {
 	return p >= RSH_PACK_BF16;

@@ -36,18 +36,8 @@ static int weights_copy_as(struct weights_work *w,
 	return weights_make_copy(w, text, c->u->rule, source, err);
 }
 
-/* Returns whether the copy has the numbers of its original. */
-static bool weights_is_copy_of(const struct weights_copying *c,
-			       const uint64_t *holes)
-{
-	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 };
-
-	weights_arrange(c->u, c->name, holes, numbers);
-	return memcmp(numbers, c->m->numbers,
-		      c->u->n_shared * sizeof(*numbers)) == 0;
-}
-
-/* The made tensors are sorted, so equal numbers are adjacent. */
+/* Copies the tensor for each made one that has its numbers and more.  The made
+ * tensors are sorted, so equal numbers are adjacent. */
 static int weights_copy_each(struct weights_work *w,
 			     const struct weights_copying *c,
 			     struct rsh_error *err)
@@ -58,8 +48,14 @@ static int weights_copy_each(struct weights_work *w,
 	int rc = 0;
 
 	for (uint32_t i = 0; i < c->n_own && rc == 0; i++) {
+		uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 };
+
 		if (weights_fit_begin(c->name, w->made[i].text, holes) !=
-		    WEIGHTS_YES || !weights_is_copy_of(c, holes) ||
+		    WEIGHTS_YES)
+			continue;
+		weights_arrange(c->u, c->name, holes, numbers);
+		if (memcmp(numbers, c->m->numbers,
+			   c->u->n_shared * sizeof(*numbers)) != 0 ||
 		    (any && memcmp(last, holes, bytes) == 0))
 			continue;
 		rc = weights_copy_as(w, c, holes, err);
@@ -71,34 +67,29 @@ static int weights_copy_each(struct weights_work *w,
 
 /* A copy is skipped because its original has the same elements.  If the
  * original is not made, the elements would be lost. */
-static int weights_check_copy(struct weights_work *w,
-			      const struct weights_match *m,
-			      struct rsh_error *err)
-{
-	const struct weights_unit *u = &w->units[m->unit];
-	const struct weights_name *n = &u->names[w->to][0];
-	uint64_t holes[WEIGHTS_HOLES_MAX];
-	char text[WEIGHTS_TEXT];
-	const struct weights_made key = { .text = text };
-
-	weights_spread(u, n, m->numbers, holes);
-	if (weights_print(n, holes, "", text) &&
-	    (!weights_is_wanted(w, text) ||
-	     (w->n_made && bsearch(&key, w->made, w->n_made, sizeof(key),
-				   weights_by_text))))
-		return 0;
-	return weights_bad(w, u->rule, err, "%.400s is a copy of what becomes "
-			   "%.400s, which is not there",
-			   weights_text(w, m->source), text);
-}
-
 int weights_check_copies(struct weights_work *w, struct rsh_error *err)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++)
-		rc = weights_wrong(w, weights_check_copy(w, &w->copies.m[i],
-							 err), err);
+	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++) {
+		const struct weights_match *m = &w->copies.m[i];
+		const struct weights_unit *u = &w->units[m->unit];
+		const struct weights_name *n = &u->names[w->to][0];
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+		char text[WEIGHTS_TEXT];
+		const struct weights_made key = { .text = text };
+
+		weights_spread(u, n, m->numbers, holes);
+		if (weights_print(n, holes, "", text) &&
+		    (!weights_is_wanted(w, text) ||
+		     (w->n_made && bsearch(&key, w->made, w->n_made,
+					   sizeof(key), weights_by_text))))
+			continue;
+		rc = weights_bad(w, u->rule, err, "%.400s is a copy of what "
+				 "becomes %.400s, which is not there",
+				 weights_text(w, m->source), text);
+		rc = weights_wrong(w, rc, err);
+	}
 	return rc;
 }
 

@@ -21,32 +21,6 @@ static int weights_list_add(struct weights_list *l,
 	return 0;
 }
 
-/* Compares a name with a template; if it fits, *m is set. */
-static int weights_try(struct weights_work *w, const char *text,
-		       const struct weights_template *t,
-		       struct weights_match *m, bool *fits,
-		       struct rsh_error *err)
-{
-	const struct weights_unit *u = &w->units[t->unit];
-	const struct weights_name *n = &u->names[t->side][t->tensor];
-	uint64_t holes[WEIGHTS_HOLES_MAX];
-	const enum weights_fit fit = weights_fit(n, text, holes);
-
-	*fits = fit != WEIGHTS_NO;
-	if (fit == WEIGHTS_UNKNOWN)
-		return weights_bad(w, u->rule, err, "%s may be meant, but no "
-				   "config.json says how large the numbers are "
-				   "of which it is one", text);
-	if (!*fits)
-		return 0;
-	m->unit = t->unit;
-	m->tensor = t->tensor;
-	m->n_shared = (uint16_t)u->n_shared;
-	memset(m->numbers, 0, sizeof(m->numbers));
-	weights_arrange(u, n, holes, m->numbers);
-	return 0;
-}
-
 /* Finds the rule for a name, NULL if there is none.  Originals of an `also` are
  * added to w->copies. */
 static int weights_take(struct weights_work *w, const char *text,
@@ -58,24 +32,36 @@ static int weights_take(struct weights_work *w, const char *text,
 	const struct weights_template *t = weights_find(w, text, &n);
 
 	*rule = NULL;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct rsh_rule *r = w->units[t[i].unit].rule;
-		const bool copies = r->kind == RSH_RULE_ALSO &&
-				    t[i].side == RSH_SIDE_MINDSPORE;
-		bool fits;
-		int rc;
+	for (; n > 0; n--, t++) {
+		const struct weights_unit *u = &w->units[t->unit];
+		const struct weights_name *name =
+			&u->names[t->side][t->tensor];
+		const bool copies = u->rule->kind == RSH_RULE_ALSO &&
+				    t->side == RSH_SIDE_MINDSPORE;
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+		enum weights_fit fit;
 
-		if (t[i].side != w->from || (!copies && *rule) ||
+		if (t->side != w->from || (!copies && *rule) ||
 		    (copies && m->state))
 			continue;
-		rc = weights_try(w, text, &t[i], &found, &fits, err);
-		if (rc == 0 && fits && copies)
-			rc = weights_list_add(&w->copies, &found, err);
-		if (rc)
-			return rc;
-		if (fits && !copies) {
-			*rule = r;
+		fit = weights_fit(name, text, holes);
+		if (fit == WEIGHTS_UNKNOWN)
+			return weights_bad(w, u->rule, err, "%s may be meant, "
+					   "but no config.json says how large "
+					   "the numbers are of which it is one",
+					   text);
+		if (fit == WEIGHTS_NO)
+			continue;
+		found.unit = t->unit;
+		found.tensor = t->tensor;
+		found.n_shared = (uint16_t)u->n_shared;
+		memset(found.numbers, 0, sizeof(found.numbers));
+		weights_arrange(u, name, holes, found.numbers);
+		if (!copies) {
+			*rule = u->rule;
 			*m = found;
+		} else if (weights_list_add(&w->copies, &found, err)) {
+			return -ENOMEM;
 		}
 	}
 	return 0;

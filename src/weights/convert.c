@@ -88,86 +88,50 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 
 /* ---- direction ---- */
 
-/* Sets which sides have rules that name the tensor. */
-static void weights_sides_of(struct weights_work *w, const char *text,
-			     bool *has)
-{
-	uint32_t n;
-	const struct weights_template *t = weights_find(w, text, &n);
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct weights_name *name =
-			&w->units[t[i].unit].names[t[i].side][t[i].tensor];
-		uint64_t holes[WEIGHTS_HOLES_MAX];
-
-		if (weights_fit(name, text, holes) != WEIGHTS_NO)
-			has[t[i].side] = true;
-	}
-}
-
 /* Names that both sides have do not show the direction, so they are not
  * counted. */
-static int weights_judge(const struct rsh_rule_table *table,
-			 const uint32_t *only, enum rsh_side *out,
-			 struct rsh_error *err)
-{
-	const char *path = rsh_rule_table_path(table);
-
-	if (only[0] && only[1])
-		return rsh_error_set(err, EINVAL, "%u of the tensors have "
-				     "names of the left side of %s, and %u of "
-				     "the right", only[0], path, only[1]);
-	if (!only[0] && !only[1])
-		return rsh_error_set(err, EINVAL, "none of the tensors has a "
-				     "name that only one side of %s has", path);
-	*out = only[RSH_SIDE_HF] ? RSH_SIDE_HF : RSH_SIDE_MINDSPORE;
-	return 0;
-}
-
 int rsh_weights_side(const struct rsh_rule_table *table,
 		     const struct rsh_offer *in, uint32_t n,
 		     const struct rsh_names *names, enum rsh_side *out,
 		     struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
+	const char *path = rsh_rule_table_path(table);
 	struct weights_work w = { .o = &o };
-	uint32_t only[RSH_N_SIDES] = { 0, 0 };
+	uint32_t hf = 0, mindspore = 0;
 	int rc = weights_read_lets(&w, err);
 
 	if (rc == 0)
 		rc = weights_read_units(&w, err);
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const char *text = rsh_names_text(names, in[i].name);
 		bool has[RSH_N_SIDES] = { false, false };
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+		uint32_t n_found;
+		const struct weights_template *t = weights_find(&w, text,
+								&n_found);
 
-		weights_sides_of(&w, rsh_names_text(names, in[i].name), has);
-		only[RSH_SIDE_HF] += has[0] && !has[1];
-		only[RSH_SIDE_MINDSPORE] += has[1] && !has[0];
+		for (; n_found > 0; n_found--, t++)
+			if (weights_fit(&w.units[t->unit].
+						names[t->side][t->tensor],
+					text, holes) != WEIGHTS_NO)
+				has[t->side] = true;
+		hf += has[RSH_SIDE_HF] && !has[RSH_SIDE_MINDSPORE];
+		mindspore += has[RSH_SIDE_MINDSPORE] && !has[RSH_SIDE_HF];
 	}
-	if (rc == 0)
-		rc = weights_judge(table, only, out, err);
+	if (rc == 0 && hf && mindspore)
+		rc = rsh_error_set(err, EINVAL, "%u of the tensors have names "
+				   "of the left side of %s, and %u of the "
+				   "right", hf, path, mindspore);
+	else if (rc == 0 && !hf && !mindspore)
+		rc = rsh_error_set(err, EINVAL, "none of the tensors has a "
+				   "name that only one side of %s has", path);
+	*out = hf ? RSH_SIDE_HF : RSH_SIDE_MINDSPORE;
 	weights_clear(&w);
 	return rc;
 }
 
 /* ---- tables ---- */
-
-static int weights_try_table(struct rsh_weights_options *o,
-			     const struct rsh_offers *in, struct rsh_error *err)
-{
-	struct rsh_arena arena = { 0 };
-	struct rsh_offers out;
-	int rc = 0;
-
-	if (o->given)
-		o->from = (enum rsh_side)(o->given - 1);
-	else
-		rc = rsh_weights_side(o->table, in->v, in->n, in->cat->names,
-				      &o->from, err);
-	if (rc == 0)
-		rc = rsh_weights_convert(o, in, &arena, &out, err);
-	rsh_arena_clear(&arena);
-	return rc;
-}
 
 int rsh_weights_choose(const struct rsh_weights_options *o,
 		       struct rsh_rule_table *const *tables, size_t n,
@@ -185,8 +149,20 @@ int rsh_weights_choose(const struct rsh_weights_options *o,
 			.ctx = o->ctx,
 		};
 		struct rsh_error why = RSH_ERROR_INIT;
-		int rc = weights_try_table(&trial, in, &why);
+		struct rsh_arena arena = { 0 };
+		struct rsh_offers made;
+		int rc = 0;
 
+		if (trial.given)
+			trial.from = (enum rsh_side)(trial.given - 1);
+		else
+			rc = rsh_weights_side(trial.table, in->v, in->n,
+					      in->cat->names, &trial.from,
+					      &why);
+		if (rc == 0)
+			rc = rsh_weights_convert(&trial, in, &arena, &made,
+						 &why);
+		rsh_arena_clear(&arena);
 		if (rc == -ENOMEM)
 			return rsh_error_nomem(err);
 		if (rc == 0) {

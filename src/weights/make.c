@@ -85,9 +85,7 @@ static int weights_make_one(struct weights_work *w, struct weights_instance *x,
 
 /* ---- all tensors of an instance ---- */
 
-typedef int weights_each_fn(struct weights_work *w, struct weights_instance *x,
-			    uint32_t tensor, const uint64_t *numbers,
-			    const char *text, struct rsh_error *err);
+#define WEIGHTS_FOUND 1
 
 /* Sets the next numbers of a stack; returns false after the last ones. */
 static bool weights_next(const struct weights_instance *x,
@@ -114,11 +112,10 @@ static uint64_t weights_stack_size(const struct weights_instance *x,
 	return size;
 }
 
-/* Calls `fn` for each wanted tensor that an instance makes for a tensor of the
- * rule. */
+/* Makes each wanted tensor of an instance for a tensor of the rule; without
+ * `make`, returns WEIGHTS_FOUND if there is one. */
 static int weights_each_of(struct weights_work *w, struct weights_instance *x,
-			   uint32_t tensor, weights_each_fn *fn,
-			   struct rsh_error *err)
+			   uint32_t tensor, bool make, struct rsh_error *err)
 {
 	const struct weights_name *n = &x->u->names[w->to][tensor];
 	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 }, holes[WEIGHTS_HOLES_MAX];
@@ -143,7 +140,8 @@ static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 					   "not known or too large",
 					   weights_text(w, x->m->source));
 		if (weights_is_wanted(w, text))
-			rc = fn(w, x, tensor, numbers, text, err);
+			rc = !make ? WEIGHTS_FOUND :
+			     weights_make_one(w, x, tensor, numbers, text, err);
 		(void)weights_next(x, letters, count,
 				   numbers + x->u->n_shared);
 	}
@@ -151,54 +149,16 @@ static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 }
 
 static int weights_each_made(struct weights_work *w, struct weights_instance *x,
-			     weights_each_fn *fn, struct rsh_error *err)
+			     bool make, struct rsh_error *err)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->to]; i++)
-		rc = weights_each_of(w, x, i, fn, err);
+		rc = weights_each_of(w, x, i, make, err);
 	return rc;
 }
 
 /* ---- completeness ---- */
-
-#define WEIGHTS_FOUND 1
-
-static int weights_found(struct weights_work *w, struct weights_instance *x,
-			 uint32_t tensor, const uint64_t *numbers,
-			 const char *text, struct rsh_error *err)
-{
-	(void)w;
-	(void)x;
-	(void)tensor;
-	(void)numbers;
-	(void)text;
-	(void)err;
-	return WEIGHTS_FOUND;
-}
-
-static int weights_missing(struct weights_work *w, struct weights_instance *x,
-			   const struct weights_name *n,
-			   const uint64_t *numbers, struct rsh_error *err)
-{
-	uint64_t holes[WEIGHTS_HOLES_MAX];
-	char text[WEIGHTS_TEXT] = "a tensor";
-
-	weights_spread(x->u, n, numbers, holes);
-	(void)weights_print(n, holes, weights_prefix(w, x, w->from), text);
-	return weights_bad(w, x->u->rule, err, "%.400s is missing, which the "
-			   "rule wants beside %.400s", text,
-			   weights_text(w, x->m->source));
-}
-
-static bool weights_all_known(const struct weights_instance *x,
-			      const uint32_t *letters, uint32_t n)
-{
-	while (n-- > 0)
-		if (!x->known[letters[n]])
-			return false;
-	return true;
-}
 
 /* Checks that the tensors of a stack are complete, numbered from 0.  If the
  * size of the stack is unknown, one tensor is enough. */
@@ -208,14 +168,16 @@ static int weights_check_tensor(struct weights_work *w,
 {
 	const struct weights_name *n = &x->u->names[w->from][tensor];
 	const uint32_t shared = x->u->n_shared;
-	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 };
+	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 }, holes[WEIGHTS_HOLES_MAX];
 	uint32_t letters[WEIGHTS_HOLES_MAX], at = x->first[tensor];
 	const uint32_t count = weights_stacks(x->u, n, letters);
 	uint64_t size = weights_stack_size(x, letters, count);
+	char text[WEIGHTS_TEXT] = "a tensor";
 
 	memcpy(numbers, x->m->numbers, shared * sizeof(*numbers));
-	if (at < x->first[tensor + 1] && !weights_all_known(x, letters, count))
-		return 0;
+	for (uint32_t i = 0; i < count && at < x->first[tensor + 1]; i++)
+		if (!x->known[letters[i]])
+			return 0;
 	for (; size > 0 && at < x->first[tensor + 1]; size--, at++) {
 		if (memcmp(numbers, x->m[at].numbers, sizeof(numbers)) != 0)
 			break;
@@ -225,7 +187,13 @@ static int weights_check_tensor(struct weights_work *w,
 		return weights_bad(w, x->u->rule, err, "%s is one more than "
 				   "the rule names", weights_text(w,
 							x->m[at].source));
-	return size ? weights_missing(w, x, n, numbers, err) : 0;
+	if (size == 0)
+		return 0;
+	weights_spread(x->u, n, numbers, holes);
+	(void)weights_print(n, holes, weights_prefix(w, x, w->from), text);
+	return weights_bad(w, x->u->rule, err, "%.400s is missing, which the "
+			   "rule wants beside %.400s", text,
+			   weights_text(w, x->m->source));
 }
 
 /* Returns the tensor of the first part of an offer; NULL: it has none. */
@@ -301,7 +269,7 @@ static int weights_make_instance(struct weights_work *w,
 	solved = weights_solve(w, x, &sizes);
 	if (solved == -ENOMEM)
 		return rsh_error_nomem(err);
-	rc = weights_each_made(w, x, weights_found, err);
+	rc = weights_each_made(w, x, false, err);
 	if (rc == 0) {
 		for (uint32_t i = 0; i < x->n; i++)
 			weights_passed(w, x->m[i].source, x->u->rule);
@@ -315,15 +283,7 @@ static int weights_make_instance(struct weights_work *w,
 	rc = rc ? rc : weights_check_types(w, x, err);
 	if (rc == 0 && solved)
 		return rsh_error_set(err, -solved, "%s", sizes.text);
-	return rc ? rc : weights_each_made(w, x, weights_make_one, err);
-}
-
-static bool weights_same_instance(const struct weights_match *a,
-				  const struct weights_match *b)
-{
-	return a->unit == b->unit && a->state == b->state &&
-	       memcmp(a->numbers, b->numbers,
-		      a->n_shared * sizeof(*a->numbers)) == 0;
+	return rc ? rc : weights_each_made(w, x, true, err);
 }
 
 int weights_make(struct weights_work *w, struct rsh_error *err)
@@ -349,8 +309,10 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 		x.u = &w->units[w->matches.m[at].unit];
 		x.m = &w->matches.m[at];
 		x.sources = w->sources + at;
-		while (at + n < w->matches.n &&
-		       weights_same_instance(x.m, x.m + n))
+		while (at + n < w->matches.n && x.m[n].unit == x.m->unit &&
+		       x.m[n].state == x.m->state &&
+		       memcmp(x.m[n].numbers, x.m->numbers,
+			      x.m->n_shared * sizeof(*x.m->numbers)) == 0)
 			n++;
 		x.n = n;
 		for (uint32_t t = 0, i = 0; t <= n_tensors; t++) {

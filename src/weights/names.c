@@ -153,9 +153,11 @@ static size_t weights_digits(const char *s)
 	return n;
 }
 
-static int weights_compare(const char *a, const char *b)
+int weights_by_text(const void *x, const void *y)
 {
-	const char *const a0 = a, *const b0 = b;
+	const char *const a0 = ((const struct weights_made *)x)->text;
+	const char *const b0 = ((const struct weights_made *)y)->text;
+	const char *a = a0, *b = b0;
 
 	while (*a && *b) {
 		int c;
@@ -182,11 +184,4 @@ static int weights_compare(const char *a, const char *b)
 	}
 	/* Texts that differ only in zeros before a number are different. */
 	return *a || *b ? (*a != 0) - (*b != 0) : strcmp(a0, b0);
-}
-
-int weights_by_text(const void *a, const void *b)
-{
-	const struct weights_made *x = a, *y = b;
-
-	return weights_compare(x->text, y->text);
 }

@@ -95,13 +95,31 @@ static const uint64_t *padding_dims(struct weights_work *w,
 
 /* ---- cutting off ---- */
 
-static int padding_cut(struct weights_work *w, struct rsh_offer *o,
-		       uint64_t rows, struct rsh_error *err)
+static int padding_cut_one(struct weights_work *w, struct rsh_offer *o,
+			   const struct rsh_rule_pad *p, const char *text,
+			   struct rsh_error *err)
 {
-	struct rsh_recipe_part *parts =
-		rsh_arena_array(w->arena, struct rsh_recipe_part, o->n_parts);
+	struct rsh_recipe_part *parts;
+	char sentence[160];
+	uint64_t rows, padded;
 	uint32_t n = 0;
+	int rc;
 
+	if (!weights_let(w, p->rows, &rows))
+		return 0;
+	rc = padding_rows(w, p, text, rows, &padded, err);
+	if (rc || !padded || (o->n_dims && o->dims[0] == rows))
+		return rc;
+	rc = padding_fits(w, p, text, o, err);
+	if (rc)
+		return rc;
+	if (o->dims[0] != padded) {
+		snprintf(sentence, sizeof(sentence), "has %" PRIu64 " rows, "
+			 "and %" PRIu64 " rows are padded to %" PRIu64,
+			 o->dims[0], rows, padded);
+		return padding_bad(w, p, text, sentence, err);
+	}
+	parts = rsh_arena_array(w->arena, struct rsh_recipe_part, o->n_parts);
 	o->dims = padding_dims(w, o, rows);
 	if (!parts || !o->dims)
 		return rsh_error_nomem(err);
@@ -117,30 +135,6 @@ static int padding_cut(struct weights_work *w, struct rsh_offer *o,
 	o->n_parts = n;
 	o->parts = parts;
 	return 0;
-}
-
-static int padding_cut_one(struct weights_work *w, struct rsh_offer *o,
-			   const struct rsh_rule_pad *p, const char *text,
-			   struct rsh_error *err)
-{
-	char sentence[160];
-	uint64_t rows, padded;
-	int rc;
-
-	if (!weights_let(w, p->rows, &rows))
-		return 0;
-	rc = padding_rows(w, p, text, rows, &padded, err);
-	if (rc || !padded || (o->n_dims && o->dims[0] == rows))
-		return rc;
-	rc = padding_fits(w, p, text, o, err);
-	if (rc)
-		return rc;
-	if (o->dims[0] == padded)
-		return padding_cut(w, o, rows, err);
-	snprintf(sentence, sizeof(sentence), "has %" PRIu64 " rows, and %"
-		 PRIu64 " rows are padded to %" PRIu64, o->dims[0], rows,
-		 padded);
-	return padding_bad(w, p, text, sentence, err);
 }
 
 int weights_cut_padding(struct weights_work *w, struct rsh_error *err)
@@ -171,30 +165,23 @@ int weights_cut_padding(struct weights_work *w, struct rsh_error *err)
 /* ---- adding ---- */
 
 /* Adds a tensor to the catalogue that is in no file: all elements are zero. */
-static int padding_zeros(struct weights_work *w, const struct rsh_offer *o,
-			 uint64_t rows, uint32_t *number)
+static int padding_add_zeros(struct weights_work *w, struct rsh_offer *o,
+			     uint64_t padded, struct rsh_recipe_part *out)
 {
 	const struct rsh_tensor *of = w->cat->tensors[o->parts->tensor];
+	const uint64_t rows = o->dims[0];
 	struct rsh_tensor t = {
 		.name = of->name, .dtype = of->dtype, .wide_bf16 = of->wide_bf16,
 		.n_dims = (uint8_t)o->n_dims,
-		.dims = padding_dims(w, o, rows),
+		.dims = padding_dims(w, o, padded - rows),
 	};
 	struct rsh_grid *g = NULL;
+	uint32_t number;
 
 	if (!t.dims || rsh_grid_new_whole(o->n_dims, &g, NULL))
 		return -ENOMEM;
 	t.cut = rsh_catalogue_keep_cut(w->cat, rsh_cut_of_grid(g));
-	return t.cut ? rsh_catalogue_add(w->cat, &t, number) : -ENOMEM;
-}
-
-static int padding_add_zeros(struct weights_work *w, struct rsh_offer *o,
-			     uint64_t padded, struct rsh_recipe_part *out)
-{
-	const uint64_t rows = o->dims[0];
-	uint32_t number;
-
-	if (padding_zeros(w, o, padded - rows, &number))
+	if (!t.cut || rsh_catalogue_add(w->cat, &t, &number))
 		return -ENOMEM;
 	rsh_recipe_same(w->cat, number, out);
 	out->box.from[0] = rows;

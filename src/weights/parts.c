@@ -310,47 +310,7 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 	return rc;
 }
 
-/* If adapters are added to some of the parts, the others are read in the same
- * way.  Returns 0 or -ENOMEM. */
-static int weights_level_parts(struct weights_work *w,
-			       struct rsh_factored_part *parts, uint32_t n)
-{
-	bool any = false;
-
-	for (uint32_t i = 0; i < n; i++)
-		any |= w->cat->tensors[parts[i].tensor]->quantised != NULL;
-	for (uint32_t i = 0; any && i < n; i++) {
-		struct rsh_tensor t = *w->cat->tensors[parts[i].tensor];
-
-		if (t.quantised)
-			continue;
-		t.quantised = rsh_quantised_plain(t.dtype);
-		if (rsh_catalogue_add(w->cat, &t, &parts[i].tensor))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /* ---- a tensor ---- */
-
-static int weights_make_dims(struct weights_work *w, struct weights_instance *x,
-			     uint32_t tensor, struct rsh_offer *o,
-			     struct rsh_error *err)
-{
-	const struct rsh_rule_tensor *t = &x->u->rule->tensors[w->to][tensor];
-	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
-
-	if (!dims)
-		return rsh_error_nomem(err);
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (!weights_dim(x, &t->dims[d], &dims[d]))
-			return weights_bad(w, x->u->rule, err, "what is made "
-					   "of %s is too large",
-					   weights_text(w, x->m[0].source));
-	o->n_dims = t->n_dims;
-	o->dims = dims;
-	return 0;
-}
 
 /* Returns the number of alternatives of a rule; 1 if it has none. */
 static uint32_t weights_count_pairs(const struct rsh_rule *r)
@@ -367,27 +327,46 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 		       struct rsh_offer *o, struct rsh_error *err)
 {
 	const struct rsh_rule *r = x->u->rule;
+	const struct rsh_rule_tensor *t = &r->tensors[w->to][tensor];
 	const bool gathers = r->n_tensors[w->to] == 1;
 	const uint32_t n_pairs = gathers ? weights_count_pairs(r) : 1;
-	struct rsh_factored_part *parts;
-	struct weights_pair p;
-	uint32_t n = 0;
-	int rc = weights_make_dims(w, x, tensor, o, err);
-
-	if (rc)
-		return rc;
-	parts = rsh_arena_array(w->arena, struct rsh_factored_part,
+	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
+	struct rsh_factored_part *parts =
+		rsh_arena_array(w->arena, struct rsh_factored_part,
 				r->n_tensors[w->from] > 1 ? x->n :
 				(size_t)n_pairs * x->n);
-	if (!parts)
+	struct weights_pair p;
+	bool any = false;
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (!dims || !parts)
 		return rsh_error_nomem(err);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!weights_dim(x, &t->dims[d], &dims[d]))
+			return weights_bad(w, r, err, "what is made of %s is "
+					   "too large",
+					   weights_text(w, x->m[0].source));
+	o->n_dims = t->n_dims;
+	o->dims = dims;
 	for (uint32_t i = 0; i < n_pairs && rc == 0; i++) {
 		weights_find_pair(w, x, tensor, gathers ? i : tensor, numbers,
 				  &p);
 		rc = weights_make_pair(w, &p, o, parts, &n, err);
 	}
-	if (rc == 0 && weights_level_parts(w, parts, n))
-		rc = rsh_error_nomem(err);
+	/* If adapters are added to some of the parts, the others are read in
+	 * the same way. */
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		any |= w->cat->tensors[parts[i].tensor]->quantised != NULL;
+	for (uint32_t i = 0; any && i < n; i++) {
+		struct rsh_tensor plain = *w->cat->tensors[parts[i].tensor];
+
+		if (plain.quantised)
+			continue;
+		plain.quantised = rsh_quantised_plain(plain.dtype);
+		if (rsh_catalogue_add(w->cat, &plain, &parts[i].tensor))
+			return rsh_error_nomem(err);
+	}
 	o->dtype = w->in[x->m[0].source].dtype;
 	o->n_factored = n;
 	o->factored = parts;

@@ -13,46 +13,36 @@
 
 /* ---- the tensor of the catalogue ---- */
 
-/* Gives a box of the stored tensor in dimensions of the dense one. */
-static void quantised_box(const struct rsh_tensor *in,
-			  const struct rsh_tensor *t, uint32_t per,
-			  const struct rsh_box *b, struct rsh_box *out)
-{
-	const uint32_t down = rsh_packing_rows(t->quantised->packing);
-	uint64_t inner = per;
-
-	*out = *b;
-	out->n_dims = t->n_dims;
-	out->from[0] *= down;
-	out->size[0] *= down;
-	/* Blocks of bytes that are not cut become columns. */
-	for (uint32_t d = t->n_dims; d < in->n_dims; d++)
-		inner *= in->dims[d];
-	out->from[t->n_dims - 1] *= inner;
-	out->size[t->n_dims - 1] *= inner;
-}
-
+/* Cuts the dense tensor as the stored one is cut. */
 static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
 			 uint32_t per, struct rsh_tensor *t,
 			 struct rsh_error *err)
 {
 	const uint32_t n = rsh_cut_n_ranks(in->cut);
+	const uint32_t down = rsh_packing_rows(t->quantised->packing);
 	cleanup_free struct rsh_box *boxes = rsh_alloc_array(n, sizeof(*boxes));
 	struct rsh_cut *cut = NULL;
+	uint64_t inner = per;
 	int rc;
 
 	if (!boxes)
 		return rsh_error_nomem(err);
 	/* A grid has ratios, which do not change. */
 	if (t->n_dims == in->n_dims &&
-	    (rsh_cut_grid(in->cut) ||
-	     (per == 1 && rsh_packing_rows(t->quantised->packing) == 1)))
+	    (rsh_cut_grid(in->cut) || (per == 1 && down == 1)))
 		return 0;
+	/* Blocks of bytes that are not cut become columns. */
+	for (uint32_t d = t->n_dims; d < in->n_dims; d++)
+		inner *= in->dims[d];
 	for (uint32_t r = 0; r < n; r++) {
-		struct rsh_box b;
+		struct rsh_box *b = &boxes[r];
 
-		rsh_cut_box(in->cut, in->dims, rsh_cut_cell(in->cut, r), &b);
-		quantised_box(in, t, per, &b, &boxes[r]);
+		rsh_cut_box(in->cut, in->dims, rsh_cut_cell(in->cut, r), b);
+		b->n_dims = t->n_dims;
+		b->from[0] *= down;
+		b->size[0] *= down;
+		b->from[t->n_dims - 1] *= inner;
+		b->size[t->n_dims - 1] *= inner;
 	}
 	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
 	if (rc)
@@ -167,43 +157,33 @@ static int quantised_offer(struct quantised_work *w,
 	return 0;
 }
 
-/* Gives the offer its dense name. */
-static int quantised_rename(struct quantised_work *w,
-			    const struct quantised_tensor *x,
-			    struct rsh_error *err)
+static int quantised_make(struct quantised_work *w,
+			  const struct quantised_tensor *x,
+			  struct rsh_error *err)
 {
 	struct rsh_offer *o = &w->v[x->at];
+	const struct rsh_tensor *in = quantised_plain(w, o, err);
 	const uint32_t there = quantised_index(w, x->at, x->stem, x->dense);
 	char text[QUANTISED_TEXT];
 	int len = snprintf(text, sizeof(text), "%.*s%s", (int)x->stem,
 			   quantised_name(w, x->at), x->dense);
+	uint32_t number = 0;
+	int rc;
 
+	if (!in)
+		return -ENOTSUP;
+	w->made[x->at] = true;
+	rc = quantised_add(w, x, in, &number, err);
+	if (rc)
+		return rc;
 	if (there && there != x->at + 1)
 		return quantised_bad(w, x->at, err, "becomes %.400s, which is "
 				     "in the source as well", text);
 	if (len < 0 || (size_t)len >= sizeof(text))
 		return quantised_bad(w, x->at, err, "has too long a name");
 	o->name = rsh_names_add(w->cat->names, text, (size_t)len);
-	return o->name == RSH_NAME_NONE ? rsh_error_nomem(err) : 0;
-}
-
-static int quantised_make(struct quantised_work *w,
-			  const struct quantised_tensor *x,
-			  struct rsh_error *err)
-{
-	const struct rsh_tensor *in = quantised_plain(w, &w->v[x->at], err);
-	uint32_t number = 0;
-	int rc;
-
-	if (!in)
-		return -ENOTSUP;
-	rc = quantised_add(w, x, in, &number, err);
-	if (rc == 0)
-		rc = quantised_rename(w, x, err);
-	if (rc == 0 && quantised_offer(w, x, number, &w->v[x->at]))
-		rc = rsh_error_nomem(err);
-	w->made[x->at] = true;
-	return rc;
+	return o->name == RSH_NAME_NONE || quantised_offer(w, x, number, o) ?
+		rsh_error_nomem(err) : 0;
 }
 
 /* ---- scales of activations ---- */
@@ -252,19 +232,6 @@ static void quantised_index_names(struct quantised_work *w)
 {
 	for (uint32_t i = 0; i < w->n; i++)
 		w->offer_of[w->v[i].name] = i + 1;
-}
-
-static int quantised_begin(struct quantised_work *w, struct rsh_arena *scratch,
-			   struct rsh_error *err)
-{
-	w->n_names = rsh_names_count(w->cat->names);
-	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
-	w->used = rsh_arena_array(scratch, bool, w->n);
-	w->made = rsh_arena_array(scratch, bool, w->n);
-	if (!w->offer_of || !w->used || !w->made)
-		return rsh_error_nomem(err);
-	quantised_index_names(w);
-	return 0;
 }
 
 /* Names of dense tensors are found after this, so it comes last. */
@@ -318,8 +285,16 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 				    NULL,
 	};
 	struct rsh_arena scratch = { 0 };
-	int rc = quantised_begin(&w, &scratch, err);
+	int rc = 0;
 
+	w.n_names = rsh_names_count(w.cat->names);
+	w.offer_of = rsh_arena_array(&scratch, uint32_t, w.n_names);
+	w.used = rsh_arena_array(&scratch, bool, w.n);
+	w.made = rsh_arena_array(&scratch, bool, w.n);
+	if (w.offer_of && w.used && w.made)
+		quantised_index_names(&w);
+	else
+		rc = rsh_error_nomem(err);
 	if (rc == 0 && o->type && !w.says)
 		rc = rsh_error_set(err, EINVAL, "--dequantize needs a "
 				   "config.json with \"quantization_config\", "

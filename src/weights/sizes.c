@@ -22,35 +22,27 @@ struct weights_equation {
 	uint32_t n_unknown; /* number of unknown letters; 2: two or more */
 };
 
-static bool weights_is_unknown(const struct weights_instance *x,
-			       struct weights_equation *e, const char *letter,
-			       uint64_t *size)
-{
-	const uint32_t i = weights_letter(x->u, letter);
-
-	if (x->known[i]) {
-		*size = x->sizes[i];
-		return false;
-	}
-	if (e->n_unknown == 0 || e->unknown != i)
-		e->n_unknown++;
-	e->unknown = i;
-	return true;
-}
-
 /* Returns the product of the known factors; *has is set if a factor is
  * unknown. */
 static uint64_t weights_known(const struct weights_instance *x,
 			      struct weights_equation *e,
 			      const struct rsh_rule_product *p, bool *has)
 {
-	uint64_t product = 1, size;
+	uint64_t product = 1;
 
-	for (uint32_t i = 0; i < p->n; i++)
-		if (weights_is_unknown(x, e, p->factors[i], &size))
-			*has = true;
-		else if (!rsh_mul_u64(product, size, &product))
-			e->too_large = true;
+	for (uint32_t i = 0; i < p->n; i++) {
+		const uint32_t k = weights_letter(x->u, p->factors[i]);
+
+		if (x->known[k]) {
+			if (!rsh_mul_u64(product, x->sizes[k], &product))
+				e->too_large = true;
+			continue;
+		}
+		if (e->n_unknown == 0 || e->unknown != k)
+			e->n_unknown++;
+		e->unknown = k;
+		*has = true;
+	}
 	return product;
 }
 
@@ -101,13 +93,6 @@ static bool weights_solve_one(struct weights_instance *x,
 	return true;
 }
 
-static bool weights_agrees(const struct weights_equation *e, uint64_t dim)
-{
-	uint64_t value;
-
-	return rsh_mul_u64(e->outer, e->c0, &value) && value == dim;
-}
-
 /* ---- sentences ---- */
 
 static const char *weights_shape_text(const struct rsh_offer *o, char *text)
@@ -115,53 +100,32 @@ static const char *weights_shape_text(const struct rsh_offer *o, char *text)
 	return rsh_dims_text(o->dims, o->n_dims, text, WEIGHTS_SHAPE);
 }
 
-/* Writes the sizes that are known. */
-static void weights_sizes_text(const struct weights_instance *x, char *text,
-			       size_t size)
-{
-	size_t at = 0;
-
-	*text = '\0';
-	for (uint32_t i = 0; i < x->u->n_letters && at + 64 < size; i++)
-		if (x->known[i])
-			at += (size_t)snprintf(text + at, size - at,
-					       "%s%.24s %" PRIu64,
-					       at ? ", " : "",
-					       x->u->letters[i], x->sizes[i]);
-}
-
-/* Writes the keys of config.json from which sizes come. */
-static void weights_keys_text(const struct weights_work *w,
-			      const struct weights_instance *x, char *text,
-			      size_t size)
-{
-	size_t at = 0;
-
-	*text = '\0';
-	for (uint32_t i = 0; i < x->u->n_letters && at + 256 < size; i++) {
-		char of[192];
-
-		weights_let_text(w, x->u->letters[i], of, sizeof(of));
-		if (*of)
-			at += (size_t)snprintf(text + at, size - at,
-					       "%s%.24s is of %s",
-					       at ? "; " : ": ",
-					       x->u->letters[i], of);
-	}
-}
-
+/* The sentence has the sizes that are known, and the keys of config.json that
+ * they come from. */
 static int weights_contradiction(struct weights_work *w,
 				 struct weights_instance *x, uint32_t match,
 				 uint32_t dim, const struct weights_equation *e,
 				 struct rsh_error *err)
 {
 	const uint32_t source = x->m[match].source;
-	char shape[WEIGHTS_SHAPE], sizes[512], of[64] = "";
-	char keys[512];
+	char shape[WEIGHTS_SHAPE], sizes[512] = "", keys[512] = "", of[64] = "";
+	size_t n = 0, k = 0;
 
 	weights_shape_text(&w->in[source], shape);
-	weights_sizes_text(x, sizes, sizeof(sizes));
-	weights_keys_text(w, x, keys, sizeof(keys));
+	for (uint32_t i = 0; i < x->u->n_letters; i++) {
+		const char *letter = x->u->letters[i];
+		char from[192];
+
+		if (x->known[i] && n + 64 < sizeof(sizes))
+			n += (size_t)snprintf(sizes + n, sizeof(sizes) - n,
+					      "%s%.24s %" PRIu64, n ? ", " : "",
+					      letter, x->sizes[i]);
+		weights_let_text(w, letter, from, sizeof(from));
+		if (*from && k + 256 < sizeof(keys))
+			k += (size_t)snprintf(keys + k, sizeof(keys) - k,
+					      "%s%.24s is of %s", k ? "; " : ": ",
+					      letter, from);
+	}
 	if (e->n_unknown)
 		snprintf(of, sizeof(of), ", whatever %.24s is",
 			 x->u->letters[e->unknown]);
@@ -173,19 +137,12 @@ static int weights_contradiction(struct weights_work *w,
 
 /* ---- one tensor of the rule ---- */
 
-static const struct rsh_rule_tensor *
-weights_rule_tensor(const struct weights_work *w,
-		    const struct weights_instance *x, uint32_t i)
-{
-	return &x->u->rule->tensors[w->from][i];
-}
-
 /* Checks that all tensors of a stack have the same shape. */
 static int weights_check_shapes(struct weights_work *w,
 				struct weights_instance *x, uint32_t tensor,
 				struct rsh_error *err)
 {
-	const struct rsh_rule_tensor *t = weights_rule_tensor(w, x, tensor);
+	const struct rsh_rule_tensor *t = &x->u->rule->tensors[w->from][tensor];
 	const uint32_t first = x->first[tensor];
 	const struct rsh_offer *a = &w->in[x->m[first].source];
 	char shape[WEIGHTS_SHAPE], other[WEIGHTS_SHAPE];
@@ -216,19 +173,21 @@ static int weights_solve_tensor(struct weights_work *w,
 				struct weights_instance *x, uint32_t tensor,
 				bool *more, struct rsh_error *err)
 {
-	const struct rsh_rule_tensor *t = weights_rule_tensor(w, x, tensor);
+	const struct rsh_rule_tensor *t = &x->u->rule->tensors[w->from][tensor];
 	const uint32_t first = x->first[tensor];
 	const struct rsh_offer *o = &w->in[x->m[first].source];
 
 	for (uint32_t d = 0; d < t->n_dims; d++) {
 		struct weights_equation e;
+		uint64_t size;
 		bool fits = true;
 
 		weights_set_up(x, &t->dims[d], &e);
 		if (e.too_large)
 			fits = false;
 		else if (e.n_unknown == 0)
-			fits = weights_agrees(&e, o->dims[d]);
+			fits = rsh_mul_u64(e.outer, e.c0, &size) &&
+			       size == o->dims[d];
 		else if (e.n_unknown == 1)
 			fits = weights_solve_one(x, &e, o->dims[d]);
 		if (!fits)

@@ -68,47 +68,23 @@ int weights_untie(struct weights_work *w, struct rsh_error *err)
 
 /* ---- for Hugging Face ---- */
 
-/* Sets *same to 1 if both have the same elements, 0 if not, -1 if this is not
- * known. */
-static int tied_compare(const struct weights_work *w,
-			const struct weights_made *a,
-			const struct weights_made *b, int *same,
-			struct rsh_error *err)
-{
-	const struct rsh_offer *x = &a->offer, *y = &b->offer;
-	int rc;
-
-	*same = 0;
-	if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-	    memcmp(x->dims, y->dims, x->n_dims * sizeof(*x->dims)) != 0)
-		return 0;
-	rc = w->o->same ? w->o->same(w->o->ctx, x, y, err) : -ENOTSUP;
-	*same = rc == -ENOTSUP ? -1 : rc;
-	return rc < 0 && rc != -ENOTSUP ? rc : 0;
-}
-
-/* The tensors that `also` lines make of the head are tied too. */
-static void tied_leave_out_also(struct weights_work *w, uint32_t head)
-{
-	struct weights_list *l = &w->copies;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < l->n; i++)
-		if (weights_given(w, l->m[i].source) != head)
-			l->m[n++] = l->m[i];
-	l->n = n;
-}
-
 /* Leaves out the copy.  If the copy was trained by itself, it must not be
  * lost. */
 static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 			  const struct weights_made *original,
 			  struct rsh_error *err)
 {
-	int same, rc = tied_compare(w, copy, original, &same, err);
+	const struct rsh_offer *x = &copy->offer, *y = &original->offer;
+	struct weights_list *l = &w->copies;
+	uint32_t n = 0;
+	int same = 0;
 
-	if (rc || same < 0)
-		return rc;
+	if (x->dtype == y->dtype && x->n_dims == y->n_dims &&
+	    memcmp(x->dims, y->dims, x->n_dims * sizeof(*x->dims)) == 0)
+		same = w->o->same ? w->o->same(w->o->ctx, x, y, err) :
+				    -ENOTSUP;
+	if (same < 0)
+		return same == -ENOTSUP ? 0 : same;
 	if (!same)
 		return rsh_error_set(err, EINVAL, "%s: \"tie_word_embeddings\" "
 				     "is true, and the weights say false: "
@@ -117,7 +93,11 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 				     copy->text, original->text);
 	weights_note(w, 1, *copy->sources, "is tied to the embedding by "
 		     "config.json, has the same elements and is left out");
-	tied_leave_out_also(w, *copy->sources);
+	/* The tensors that `also` lines make of the head are tied too. */
+	for (uint32_t i = 0; i < l->n; i++)
+		if (weights_given(w, l->m[i].source) != *copy->sources)
+			l->m[n++] = l->m[i];
+	l->n = n;
 	w->n_made--;
 	memmove(copy, copy + 1, (size_t)(w->made + w->n_made - copy) *
 				sizeof(*copy));

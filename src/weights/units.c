@@ -10,18 +10,6 @@
 
 /* ---- names with their prefixes ---- */
 
-static void weights_set_hole(const struct weights_work *w,
-			     const struct rsh_rule_hole *h,
-			     struct weights_hole *out)
-{
-	*out = (struct weights_hole){ .letter = h->letter,
-				      .least_name = h->least };
-	if (h->least)
-		out->least_known = weights_let(w, h->least, &out->least);
-	if (!out->least_known)
-		out->least = 0;
-}
-
 /* Appends a name to the text that *out already has. */
 static int weights_join(struct weights_work *w, const struct rsh_rule_name *n,
 			struct weights_name *out)
@@ -36,7 +24,14 @@ static int weights_join(struct weights_work *w, const struct rsh_rule_name *n,
 	memcpy(joined + a, n->texts[0], b);
 	out->texts[out->n_holes] = joined;
 	for (uint32_t i = 0; i < n->n_holes; i++) {
-		weights_set_hole(w, &n->holes[i], &out->holes[out->n_holes]);
+		struct weights_hole *h = &out->holes[out->n_holes];
+
+		*h = (struct weights_hole){ .letter = n->holes[i].letter,
+					    .least_name = n->holes[i].least };
+		h->least_known = h->least_name &&
+				 weights_let(w, h->least_name, &h->least);
+		if (!h->least_known)
+			h->least = 0;
 		out->texts[++out->n_holes] = n->texts[i + 1];
 	}
 	return 0;
@@ -171,25 +166,11 @@ static int weights_by_fold(const void *a, const void *b)
 	return c ? c : rsh_compare_u64(x->tensor, y->tensor);
 }
 
-static void weights_add_templates(struct weights_work *w, uint32_t unit)
-{
-	const struct weights_unit *u = &w->units[unit];
-
-	for (int s = 0; s < RSH_N_SIDES; s++)
-		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++)
-			w->templates[w->n_templates++] =
-				(struct weights_template){
-				.fold = weights_fold_name(&u->names[s][i]),
-				.unit = unit,
-				.side = (uint8_t)s,
-				.tensor = (uint8_t)i,
-			};
-}
-
 static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 			     uint32_t under)
 {
-	struct weights_unit *u = &w->units[w->n_units];
+	const uint32_t number = w->n_units++;
+	struct weights_unit *u = &w->units[number];
 	int rc = 0;
 	const struct weights_name *a, *b;
 	uint32_t most;
@@ -208,7 +189,6 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 		if (u->rule->n_tensors[RSH_SIDE_MINDSPORE] &&
 		    weights_name_has(b, a->holes[i].letter))
 			u->shared[u->n_shared++] = a->holes[i].letter;
-	weights_add_templates(w, w->n_units++);
 	/* A tensor and its alternative have the same letters. */
 	most = r->tensors[0][0].has_dims ?
 		       (r->n_tensors[0] + r->n_tensors[1]) * WEIGHTS_AXES_MAX :
@@ -220,6 +200,13 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++) {
 			const struct weights_name *n = &u->names[s][i];
 
+			w->templates[w->n_templates++] =
+				(struct weights_template){
+				.fold = weights_fold_name(n),
+				.unit = number,
+				.side = (uint8_t)s,
+				.tensor = (uint8_t)i,
+			};
 			weights_add_tensor(u, &u->rule->tensors[s][i]);
 			for (uint32_t k = 0; k < n->n_holes; k++)
 				if (!weights_is_shared(u, n->holes[k].letter))
@@ -229,34 +216,22 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 	return 0;
 }
 
-static int weights_count_units(const struct weights_work *w, uint32_t *units,
-			       uint32_t *names, struct rsh_error *err)
+int weights_read_units(struct weights_work *w, struct rsh_error *err)
 {
 	const struct rsh_rule *r;
+	uint32_t units = 0, names = 0;
 
-	*units = *names = 0;
 	for (uint32_t i = 0; (r = rsh_rule_table_rule(w->o->table, i)); i++) {
 		const uint32_t n = r->n_under ? r->n_under : 1;
 
-		*units += n;
-		*names += n * (r->n_tensors[0] + r->n_tensors[1]);
-		if (*names > WEIGHTS_NAMES_MAX)
+		units += n;
+		names += n * (r->n_tensors[0] + r->n_tensors[1]);
+		if (names > WEIGHTS_NAMES_MAX)
 			return rsh_error_set(err, EINVAL, "%s: more than %d "
 					     "names", rsh_rule_table_path(
 						w->o->table),
 					     WEIGHTS_NAMES_MAX);
 	}
-	return 0;
-}
-
-int weights_read_units(struct weights_work *w, struct rsh_error *err)
-{
-	const struct rsh_rule *r;
-	uint32_t units, names;
-	int rc = weights_count_units(w, &units, &names, err);
-
-	if (rc)
-		return rc;
 	w->units = rsh_arena_array(&w->scratch, struct weights_unit, units);
 	w->templates = rsh_arena_array(&w->scratch, struct weights_template,
 				       names);

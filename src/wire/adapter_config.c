@@ -34,7 +34,7 @@ struct rsh_adapter_config {
 	bool by_root; /* alpha is divided by the square root of the rank */
 	bool is_turned;
 	struct patterns ranks, alphas;
-	char path[];
+	json_t *parameters; /* a list of strings; NULL: none */
 };
 
 /* ---- patterns ---- */
@@ -158,7 +158,7 @@ static int adapter_check_kind(json_t *root, const char *path,
 			      struct rsh_error *err)
 {
 	static const char *const kinds[] = {
-		"lora_bias", "target_parameters", "trainable_token_indices",
+		"lora_bias", "trainable_token_indices",
 		"layer_replication", "alora_invocation_tokens",
 		"arrow_config", "kasa_config", "monteclora_config",
 		"velora_config",
@@ -220,8 +220,26 @@ static int adapter_check(json_t *root, const char *path,
 
 /* ---- reading ---- */
 
+static int parameters_read(struct rsh_adapter_config *c, const json_t *root,
+			   const char *path, struct rsh_error *err)
+{
+	json_t *list = json_object_get(root, "target_parameters"), *v;
+	bool good = json_is_array(list);
+	size_t i;
+
+	if (!adapter_asks(list))
+		return 0;
+	json_array_foreach(list, i, v)
+		good &= json_is_string(v);
+	if (!good)
+		return rsh_error_set(err, EBADMSG, "%s: \"target_parameters\" "
+				     "is not a list of texts", path);
+	c->parameters = json_incref(list);
+	return 0;
+}
+
 static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
-			struct rsh_error *err)
+			const char *path, struct rsh_error *err)
 {
 	const json_t *r = json_object_get(root, "r");
 	const json_t *alpha = json_object_get(root, "lora_alpha");
@@ -229,17 +247,20 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 
 	if (!json_is_integer(r) || json_integer_value(r) <= 0)
 		return rsh_error_set(err, EBADMSG, "%s: \"r\" is not a whole "
-				     "number above 0", c->path);
+				     "number above 0", path);
 	if (!json_is_number(alpha))
 		return rsh_error_set(err, EBADMSG, "%s: \"lora_alpha\" is not a "
-				     "number", c->path);
+				     "number", path);
 	c->rank = (uint64_t)json_integer_value(r);
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
-	rc = patterns_read(&c->ranks, root, "rank_pattern", true, c->path, err);
+	rc = parameters_read(c, root, path, err);
+	if (rc == 0)
+		rc = patterns_read(&c->ranks, root, "rank_pattern", true, path,
+				   err);
 	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern", false,
-				       c->path, err);
+				       path, err);
 }
 
 int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
@@ -247,19 +268,17 @@ int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 			     struct rsh_error *err)
 {
 	cleanup_json json_t *root = NULL;
-	struct rsh_adapter_config *c =
-		calloc(1, sizeof(*c) + strlen(path) + 1);
+	struct rsh_adapter_config *c = calloc(1, sizeof(*c));
 	int rc;
 
 	if (!c)
 		return rsh_error_nomem(err);
-	strcpy(c->path, path);
 	rc = rsh_json_load(&(struct rsh_memory){ data, len }, 0, path,
 			   "an " RSH_ADAPTER_CONFIG_NAME, &root, err);
 	if (rc == 0)
 		rc = adapter_check(root, path, err);
 	if (rc == 0)
-		rc = adapter_read(c, root, err);
+		rc = adapter_read(c, root, path, err);
 	if (rc) {
 		rsh_adapter_config_free(c);
 		return rc;
@@ -274,12 +293,8 @@ void rsh_adapter_config_free(struct rsh_adapter_config *c)
 		return;
 	patterns_clear(&c->ranks);
 	patterns_clear(&c->alphas);
+	json_decref(c->parameters);
 	free(c);
-}
-
-const char *rsh_adapter_config_path(const struct rsh_adapter_config *c)
-{
-	return c->path;
 }
 
 uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
@@ -297,6 +312,12 @@ double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 	const double rank = (double)rsh_adapter_config_rank(c, module);
 
 	return (p ? p->number : c->alpha) / (c->by_root ? sqrt(rank) : rank);
+}
+
+const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
+					 size_t i)
+{
+	return json_string_value(json_array_get(c->parameters, i));
 }
 
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c)

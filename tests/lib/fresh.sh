@@ -13,8 +13,8 @@
 FRESH_DAYS=30
 fresh_caches=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 fresh_root=
-# The process that serves as fresh_moto says, and what the tests call in its place.
-fresh_served=
+# The process that moto_begin has started, and what the tests call in its place.
+moto_served=
 fresh_peer=
 
 # fresh_choose SUITE: the release of the next one.
@@ -140,19 +140,35 @@ fresh_clone()
 			tar -C "$fresh_root/root/reshardfs" --no-same-owner -xf -
 }
 
+# moto_begin PIPES [DIRECTORY]: a moto that runs here, with its pipes in that directory,
+# until moto_end; sets $address to what tests/lib/s3_peer.py prints.
+moto_begin()
+{
+	pipes=$1
+	shift
+	mkfifo "$pipes/peer.in" "$pipes/peer.out" || return
+	"$RSH_MOTO_PYTHON" -B "$top/tests/lib/s3_peer.py" "$@" \
+		<"$pipes/peer.in" >"$pipes/peer.out" &
+	moto_served=$!
+	# It ends when this is closed.
+	exec 8>"$pipes/peer.in"
+	read -r address <"$pipes/peer.out"
+}
+
+moto_end()
+{
+	[ -n "$moto_served" ] || return 0
+	exec 8>&-
+	wait "$moto_served" || :
+	moto_served=
+}
+
 # fresh_moto [DIRECTORY]: has tests in it ask a moto that runs here, where it can be
-# installed.  They start a program that prints what tests/lib/s3_peer.py has printed,
-# which is in $address.
+# installed.  They start a program that prints what s3_peer.py has printed.
 fresh_moto()
 {
 	[ -n "${RSH_MOTO_PYTHON:-}" ] || return 0
-	peer=$fresh_root/tmp/peer
-	mkfifo "$peer.in" "$peer.out" || return
-	"$RSH_MOTO_PYTHON" -B "$top/tests/lib/s3_peer.py" "$@" <"$peer.in" >"$peer.out" &
-	fresh_served=$!
-	# It ends when this is closed.
-	exec 8>"$peer.in"
-	read -r address <"$peer.out" || return
+	moto_begin "$fresh_root/tmp" "$@" || return
 	fresh_peer=/usr/local/bin/peer
 	printf '#!/bin/sh\necho "%s"\nexec cat >/dev/null\n' "$address" >"$fresh_root$fresh_peer"
 	chmod +x "$fresh_root$fresh_peer"
@@ -171,12 +187,9 @@ fresh_remove()
 
 fresh_end()
 {
+	moto_end
+	fresh_peer=
 	[ -n "$fresh_root" ] || return 0
-	[ -z "$fresh_served" ] || {
-		exec 8>&-
-		wait "$fresh_served" || :
-		fresh_served='' fresh_peer=''
-	}
 	cp -ln "$fresh_root"/var/cache/apt/archives/*.deb "$fresh_kept/archives/" \
 		2>/dev/null || :
 	fresh_remove "$fresh_root"
@@ -214,6 +227,7 @@ fresh_rest()
 }
 
 # fresh_test NAME COMMAND...: what it prints is shown if it fails, and that is the end.
+# Otherwise the numbers of tests that make has counted are shown.
 fresh_test()
 {
 	number=$((number + 1))
@@ -221,6 +235,7 @@ fresh_test()
 	shift
 	if "$@" >"$fresh_log" 2>&1; then
 		echo "ok $number - $what"
+		sed -n 's/^# \(TOTAL\|PASS\|SKIP\|XFAIL\): */# \1 /p' "$fresh_log"
 	else
 		echo "not ok $number - $what${fresh_todo:+ # TODO $fresh_todo}"
 		[ -z "${fresh_todo:-}" ] || fresh_rest "$number"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What tests/guests.sh runs in a guest: the demo, and tests of mounts.
+# What tests/guests.sh runs in a guest: the demo, the module, and tests of mounts.
 #
 #   guest_tests.sh PROGRAM TEST...
 #
-# Each TEST is a file of tests/mount.  The last line is `N passed, N failed, N skipped`.
+# PROGRAM is that of an installed wheel.  Each TEST is a file of tests/mount.  The last line is `N passed, N failed, N skipped`.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 export RESHARDFS="$1" RESHARDFS_TABLES="$top/tables"
@@ -20,6 +20,10 @@ cd "$top/tests/data/demo"
 	--dst-strategy strategy_4_cards.ckpt checkpoint /tmp/mnt
 (cd /tmp/mnt && sha256sum --check --strict) <SHA256SUMS
 "$RESHARDFS" umount /tmp/mnt
+PYTHONPATH=${RESHARDFS%/reshardfs/bin/reshardfs} python3 "$top/tests/lib/read_demo.py" |
+	sort >/tmp/read
+sort SHA256SUMS | cmp - /tmp/read
+echo "the module: the bytes are the converter's"
 
 cd /tmp
 passed=0 failed=0 skipped=0

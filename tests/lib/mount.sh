@@ -224,6 +224,17 @@ ends_well() {
 		not_mounted
 }
 
+# stop_daemon: the daemon of run_daemon answers nothing when this returns; its threads
+# stop some time after the signal was sent.
+stop_daemon() {
+	kill -s STOP "$daemon_pid"
+	within 30 has_stopped "$daemon_pid"
+}
+
+has_stopped() {
+	[ -z "$(sed 's/.*) //; /^T/d' "/proc/$1"/task/*/stat 2>/dev/null)" ]
+}
+
 # ---- sources ----
 
 # make_source: $SRC, the strategies $T/source.ckpt and $T/wanted.ckpt, and the

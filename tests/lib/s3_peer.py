@@ -7,7 +7,7 @@ for unit/test_objects_peer:
 
 It prints "PORT KEY SECRET" and ends when its stdin does.  The bucket "bucket" has
 1,203 objects below "dir/", and some with odd names below "odd names+/"; contents are
-those of lib/object_server.py.  The files of DIRECTORY are below "tree/"."""
+those of lib/object_server.py.  The files of DIRECTORY are below "tree+/"."""
 import logging
 import os
 import pathlib
@@ -39,7 +39,7 @@ def fill(directories):
     for directory in directories:
         for path in pathlib.Path(directory).rglob("*"):
             if path.is_file():
-                storage.put_object("bucket", f"tree/{path.relative_to(directory)}",
+                storage.put_object("bucket", f"tree+/{path.relative_to(directory)}",
                                    path.read_bytes())
 
 

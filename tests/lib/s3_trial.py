@@ -155,9 +155,6 @@ def run_trials(*tests):
         trial = Trial(directory)
         with trial.server:
             set_environment(trial.server.port, directory)
-            if "requests with keys need libcurl 7.87 or later" in run("ls", trial.url).err:
-                print("1..0 # SKIP libcurl is too old to sign requests")
-                return 0
             for test in tests:
                 test(tap, trial)
     return tap.finish()

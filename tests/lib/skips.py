@@ -65,17 +65,6 @@ def fresh_fails(function):
     return fails("sh", "-c", f'top=$1; . "$top/tests/lib/fresh.sh"; {function}', "sh", TOP)
 
 
-def old_curl():
-    """Signs nothing."""
-    try:
-        curl = ctypes.CDLL("libcurl.so.4")
-    except OSError:
-        return False
-    curl.curl_version.restype = ctypes.c_char_p
-    version = re.findall(r"\d+", curl.curl_version().decode())[:2]
-    return [int(n) for n in version] < [7, 87]
-
-
 def no_memory_groups():
     with memory_cgroup(64 << 20) as group:
         return not group
@@ -125,7 +114,6 @@ def conditions(build):
         "no-passthrough": no_passthrough,
         "no-landlock": no_landlock,
         "no-memory-groups": no_memory_groups,
-        "old-curl": old_curl,
         "no-splice": lambda: not hasattr(os, "splice"),
         "no-scram": lambda: not memcached.HAS_SCRAM,
         "memory-disk": memory_disk,

@@ -43,6 +43,12 @@ import os, sys
 n = os.stat(sys.argv[1]).st_blksize
 assert n >= 4096 and n & (n - 1) == 0, n' "$file"
 
+# Only root, where sysfs can be written, may change it.
+bdi=/sys/class/bdi/$(stat -c '%d' "$MNT" | awk '{ print int($1 / 256) ":" $1 % 256 }')/read_ahead_kb
+if [ -w "$bdi" ]; then
+	equal "the kernel reads ahead 1 MiB" "$(cat "$bdi")" 1024
+fi
+
 # Absent names, and directories and files where the other is expected.
 refute "no such rank" stat "$MNT/rank_4"
 refute "a rank written another way" stat "$MNT/rank_01"

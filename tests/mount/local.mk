@@ -23,6 +23,7 @@ MOUNT += \
 	mount/dequantize.py \
 	mount/lora.py \
 	mount/lora_mindspore.py \
+	mount/lora_objects.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \
 	mount/selection.py \

@@ -89,7 +89,7 @@ exec 9<&-
 # ---- one that hangs, and a dead one ----
 
 run_daemon "$RESHARDFS" mount $(strategies) "$SRC" "$MNT"
-kill -s STOP "$daemon_pid"
+stop_daemon
 refuses "a mount that hangs" "umount --force $MNT"
 kill -s CONT "$daemon_pid"
 again "when it goes on" 1 "same options" $(strategies) "$SRC" "$MNT"

@@ -369,6 +369,16 @@ def test_auto(tap, directory):
         made_model(at, {"a.weight": (2,)}, {"architectures": ["XForCausalLM"]})
         said = convert("check", "auto", at)
         check(said.status == INPUT and "no table supports XForCausalLM" in said.err, said)
+    with tap.test("no tables are installed"):
+        empty = os.path.join(directory, "auto", "empty")
+        os.makedirs(empty)
+        for words in ("list",), ("list", "--json"), ("show", "qwen3"), ("check", "auto", at):
+            said = convert(*words, RESHARDFS_TABLES=empty)
+            # A directory of the installation may have some.
+            if f"there are no rule tables in {empty}" in said.err:
+                check(said.status == INPUT and said.out == "", said)
+            else:
+                check(words[0] != "list" or "qwen3" in said.out, said)
 
 
 def examples_of_manual():

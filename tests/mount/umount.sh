@@ -60,11 +60,11 @@ serve
 taken_down "a mount" "$MNT"
 check "the daemon ended with status 0" ends_well
 serve
-kill -STOP "$daemon_pid"
+stop_daemon
 { sleep 1; kill -CONT "$daemon_pid"; } &
 taken_down "it waits for a daemon that is slow to end" "$MNT"
 serve
-kill -STOP "$daemon_pid"
+stop_daemon
 : >"$T/said"
 {
 	timeout 30 sh -c 'until [ -s "$1" ]; do sleep 0.1; done' sh "$T/said"

@@ -51,7 +51,7 @@ class Job:
 
     def train(self):
         """Train, save, and go on without a break: the losses to repeat."""
-        step = self.gpt.new_training()
+        step = self.step = self.gpt.new_training()
         self.gpt.train(step, 0, STEPS)
         os.makedirs(os.path.dirname(self.original))
         self.ms.save_checkpoint(step, self.original,
@@ -67,7 +67,9 @@ class Job:
                 for name, parameter in self.ms.load_checkpoint(path, **options).items()}
 
     def resume(self, parameters):
-        return self.gpt.train(self.gpt.resumed_training(parameters), STEPS, STEPS)
+        """The losses of the same network, which is compiled already."""
+        self.gpt.resume(self.step, parameters)
+        return self.gpt.train(self.step, STEPS, STEPS)
 
     def mounted(self, destination):
         """A mount of the 8-card tree for a strategy file or None."""

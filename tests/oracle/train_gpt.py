@@ -94,15 +94,13 @@ def new_training():
     return step
 
 
-def resumed_training(parameters):
-    """A training step with the state of a checkpoint {name: Parameter}, all
-    of it: nothing may be left at its initial value."""
-    step = new_training()
+def resume(step, parameters):
+    """Gives a training step the state of a checkpoint {name: Parameter}, all
+    of it: nothing may keep the value that it had."""
     missing, unused = ms.load_param_into_net(step, parameters, strict_load=True)
     unused = set(unused) - {"epoch_num", "step_num"}
     if missing or unused:
         raise ValueError(f"not loaded: {missing}, not used: {unused}")
-    return step
 
 
 def batch(number, worker=0, workers=1):
@@ -135,7 +133,8 @@ def main():
         worker, workers = get_rank(), get_group_size()
         ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
     path = options.checkpoint.format(rank=worker)
-    step = resumed_training(ms.load_checkpoint(path))
+    step = new_training()
+    resume(step, ms.load_checkpoint(path))
     losses = train(step, options.first, options.steps, worker, workers)
     with open(options.losses.format(rank=worker), "w", encoding="utf-8") as f:
         json.dump({"checkpoint": path, "workers": workers, "losses": losses}, f)

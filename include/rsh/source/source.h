@@ -96,10 +96,10 @@ struct rsh_source_options {
 	 * NULL.  NULL: only files of ranks. */
 	const struct rsh_format *const *formats;
 
-	/* These are absolute paths of files that do not belong to the
-	 * checkpoint, but are read for it.  The files have the numbers after
-	 * the highest rank.  Files whose names end with ".bin" are scanned by
-	 * scan_bin, all others are safetensors. */
+	/* These are absolute paths or addresses of files that do not belong to
+	 * the checkpoint, but are read for it.  The files have the numbers
+	 * after the highest rank.  Files whose names end with ".bin" are
+	 * scanned by scan_bin, all others are safetensors. */
 	const char *const *beside;
 	uint32_t n_beside;
 	rsh_beside_scan *scan_bin;

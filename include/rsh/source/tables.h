@@ -21,7 +21,8 @@
 
 #define RSH_MODEL_CONFIG_NAME "config.json"
 
-extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file;
+extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file,
+	rsh_adapter_config_file;
 
 /* Returns the directories in which tables are searched, in order, whether they
  * exist or not; NULL after the last one. */
@@ -29,7 +30,8 @@ const char *rsh_tables_dir(unsigned i);
 
 /* Sets the path of the table that `word` means (from malloc): a word without
  * '/' and '.' is the name of an installed table, anything else a path.  Returns
- * 0, -ENOMEM, or -EINVAL with a sentence that lists the installed tables. */
+ * 0, -ENOMEM, -EINVAL with a sentence that lists the installed tables, or -ENOENT
+ * if there are none. */
 int rsh_table_find(const char *word, char **path, struct rsh_error *err);
 
 struct rsh_table_list {
@@ -43,6 +45,8 @@ struct rsh_table_list {
  * which is -ENOMEM. */
 int rsh_tables_list(struct rsh_table_list *out);
 void rsh_table_list_clear(struct rsh_table_list *l);
+/* Sets the error that there are no installed tables.  Returns -ENOENT. */
+int rsh_tables_none(struct rsh_error *err);
 
 /* Reads a table, which the caller owns.  Returns 0 or -errno with a
  * sentence. */
@@ -63,9 +67,13 @@ int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 		    struct rsh_table_set *out, struct rsh_error *err);
 void rsh_table_set_clear(struct rsh_table_set *s);
 
-/* Reads a config.json as rsh_rule_table_load() reads a table. */
-int rsh_model_config_load(const char *path, struct rsh_model_config **out,
-			  struct rsh_error *err);
+/* Reads the config.json at `path`, or that of SOURCE, which is the store's, if
+ * `path` is NULL.  That one is read by the rules of SOURCE: its links must not
+ * point out of SOURCE.  Sets NULL if SOURCE has none.  Returns 0 or -errno with
+ * a sentence. */
+int rsh_model_config_load(const char *path, const char *source,
+			  const struct rsh_store *store,
+			  struct rsh_model_config **out, struct rsh_error *err);
 
 /* Sets the path of the config.json in SOURCE (from malloc), NULL if there is
  * none.  Returns 0 or -ENOMEM. */

@@ -90,6 +90,10 @@ struct rsh_store_options {
 	/* The opened address, or one above it, which outlives the store; NULL:
 	 * the store opens it. */
 	struct rsh_objects *place;
+	/* The opened addresses of joined directories, which outlive the store;
+	 * some may be NULL. */
+	struct rsh_objects *const *joined;
+	unsigned n_joined;
 	/* The path may be the s3:// address of a single file.  Its directory
 	 * has only this file then. */
 	bool single;
@@ -119,6 +123,10 @@ int rsh_store_open(const char *path, const struct rsh_store_options *opts,
 /* No read may be running; s may be NULL.  If a thread hangs in a read, the
  * memory that it uses is not freed. */
 void rsh_store_free(struct rsh_store *s);
+/* Prepares for files of another directory, whose names are absolute paths or
+ * addresses.  Returns 0 or -errno with a sentence. */
+int rsh_store_join(struct rsh_store *s, const char *directory,
+		   struct rsh_error *err);
 
 /* Returns the path of the directory without trailing slashes. */
 const char *rsh_store_root(const struct rsh_store *s);
@@ -229,7 +237,9 @@ int rsh_load_whole(const char *path, const struct rsh_small_file *kind,
 /* ---- files ---- */
 
 struct rsh_store_entry {
-	const char *name; /* below the directory, or absolute; copied */
+	/* below the directory, or an absolute path, or below a joined
+	 * directory; copied */
+	const char *name;
 	uint32_t owner;   /* files of one owner fail together */
 	uint64_t epoch, step; /* part of its identity in a cache */
 };

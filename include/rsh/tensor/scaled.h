@@ -34,9 +34,6 @@ enum rsh_packing {
 	RSH_PACK_F32,
 };
 
-/* Returns the packing of elements that are not quantised, and sets *is if there
- * is one for their type. */
-enum rsh_packing rsh_packing_plain(enum rsh_dtype type, bool *is);
 /* Returns whether the elements are not quantised. */
 bool rsh_packing_is_plain(enum rsh_packing p);
 /* Returns the type of such elements. */

@@ -25,13 +25,15 @@ int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 			     struct rsh_error *err);
 void rsh_adapter_config_free(struct rsh_adapter_config *c);
 
-const char *rsh_adapter_config_path(const struct rsh_adapter_config *c);
 /* Returns the rank of a module's adapter: "r", or the one of "rank_pattern". */
 uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
 				 const char *module);
 /* Returns by what the product of a module's matrices is multiplied. */
 double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 				  const char *module);
+/* Returns name i of "target_parameters"; NULL: there are no more. */
+const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
+					 size_t i);
 /* Returns "fan_in_fan_out": weights are stored transposed. */
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c);
 

@@ -181,13 +181,9 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 {
 	const struct rsh_ckpt_index *ix = view->index[0];
 	struct rsh_source_file_info f;
-	const struct rsh_store *store = rsh_source_store(source);
 	struct rsh_model_config *config = NULL;
 	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_free uint8_t *data = NULL;
 	const char *name;
-	struct rsh_stat st;
-	size_t len;
 	int rc;
 
 	m->n_parts = rsh_source_n_files(source);
@@ -205,13 +201,9 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 	}
 	/* A config.json that cannot be read is ignored, because the weights are
 	 * listed. */
-	rc = rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st);
-	if (rc == 0)
-		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-				    &rsh_model_config_file, &data, &len, &why);
-	if (rc == 0)
-		rc = rsh_model_config_parse(data, len, path, &config, &why);
-	if (rc)
+	rc = rsh_model_config_load(NULL, path, rsh_source_store(source),
+				   &config, &why);
+	if (rc || !config)
 		return rc == -ENOMEM ? rc : 0;
 	name = rsh_model_config_architecture(config, 0);
 	m->architecture = name ? strdup(name) : NULL;

@@ -27,8 +27,9 @@ struct service {
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* path of the source, with all links resolved */
-	struct rsh_objects *objects; /* the objects at the source's address;
-				      * NULL: it has a path */
+	/* the objects at the addresses of SOURCE and of adapters; NULL: it has
+	 * a path */
+	struct rsh_objects *objects[1 + RSH_LORAS_MAX];
 	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
 	int lock; /* lock on the mountpoint until it is mounted; -1: none */
@@ -231,8 +232,15 @@ static int open_network(struct service *s, struct rsh_error *err)
 	int rc = 0;
 
 	if (rsh_store_is_address(o->vfs.source))
-		rc = rsh_objects_open(o->vfs.source, &o->objects, &s->objects,
-				      err);
+		rc = rsh_objects_open(o->vfs.source, &o->objects,
+				      &s->objects[0], err);
+	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++) {
+		const char *at = o->vfs.weights.loras[i].directory;
+
+		if (rsh_store_is_address(at))
+			rc = rsh_objects_open(at, &o->objects,
+					      &s->objects[1 + i], err);
+	}
 	if (rc == 0 && o->io.cache.servers.list &&
 	    o->io.caching != RSH_CACHING_OFF)
 		rc = rsh_cache_servers_open(&o->io.cache.servers, &s->servers,
@@ -258,14 +266,17 @@ static int confine_service(struct service *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
-	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, s->servers,
-						     err);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects,
+						     1 + RSH_LORAS_MAX,
+						     s->servers, err);
 }
 
 static void add_reading(struct service *s, struct rsh_source_options *files)
 {
 	files->store.io = s->io;
-	files->store.place = s->objects;
+	files->store.place = s->objects[0];
+	files->store.joined = s->objects + 1;
+	files->store.n_joined = RSH_LORAS_MAX;
 	s->opener = (struct rsh_store_opener){ ask_to_find, s->so.mounter };
 	files->store.opener = s->so.mounter ? &s->opener : NULL;
 }
@@ -384,7 +395,8 @@ static void end_service(struct service *s)
 	rsh_vfs_free(s->vfs);
 	rsh_store_io_free(s->io);
 	rsh_cache_servers_free(s->servers);
-	rsh_objects_free(s->objects);
+	for (unsigned i = 0; i < 1 + RSH_LORAS_MAX; i++)
+		rsh_objects_free(s->objects[i]);
 	free(s->place);
 }
 

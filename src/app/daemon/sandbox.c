@@ -103,29 +103,30 @@ static void allow_mapped(void *rules, const char *path)
 	rsh_landlock_allow(*(const int *)rules, path, false);
 }
 
-/* Allows connections to `place` and to the servers, whose host names are
+/* Allows connections to `place`. */
+static void allow_place(int rules, const struct rsh_objects *place)
+{
+	uint16_t ports[PORTS_MAX];
+	const size_t n = rsh_objects_ports(place, ports, PORTS_MAX);
+
+	rsh_objects_each_file(place, allow_mapped, &rules);
+	for (size_t i = 0; i < n; i++)
+		rsh_landlock_allow_port(rules, ports[i]);
+}
+
+/* Allows connections to places and to the servers, whose host names are
  * already resolved.  libc needs the files to look up names: names of hosts, and
  * the name of the machine, which libsasl2 uses to log in to a server. */
-static void allow_network(int rules, const struct rsh_objects *place,
-			  const struct rsh_cache_servers *servers)
+static void allow_network(int rules, const struct rsh_cache_servers *servers)
 {
 	static const char *const files[] = {
 		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
 		"/etc/gai.conf", "/etc/host.conf", "/etc/services",
 	};
-	uint16_t ports[PORTS_MAX], port;
-	size_t n = 0;
+	uint16_t port;
 
-	if (!place && !servers)
-		return;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		rsh_landlock_allow(rules, files[i], false);
-	if (place) {
-		n = rsh_objects_ports(place, ports, PORTS_MAX);
-		rsh_objects_each_file(place, allow_mapped, &rules);
-	}
-	for (size_t i = 0; i < n; i++)
-		rsh_landlock_allow_port(rules, ports[i]);
 	for (size_t i = 0;
 	     servers && (port = rsh_cache_servers_port(servers, i)); i++)
 		rsh_landlock_allow_port(rules, port);
@@ -184,7 +185,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 /* ---- all of it ---- */
 
 int rsh_sandbox_enter(const struct rsh_options *o,
-		      const struct rsh_objects *place,
+		      struct rsh_objects *const *places, unsigned n,
 		      const struct rsh_cache_servers *servers,
 		      struct rsh_error *err)
 {
@@ -192,7 +193,7 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 	uint16_t ports[PORTS_MAX];
 	cleanup_fd int rules = -1;
 	int abi, rc;
-	bool calls;
+	bool connects = servers, anywhere = false, calls;
 
 	/* These load what libc would open later: the time zone for the log, and
 	 * the library that cancels threads. */
@@ -210,18 +211,26 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 		return 0;
 	}
 	/* A place without ports may be anywhere. */
-	rules = rsh_landlock_new(notify && *notify == '@', place &&
-				 !rsh_objects_ports(place, ports, PORTS_MAX),
-				 &abi);
+	for (unsigned i = 0; i < n; i++)
+		if (places[i]) {
+			connects = true;
+			anywhere |= !rsh_objects_ports(places[i], ports,
+						       PORTS_MAX);
+		}
+	rules = rsh_landlock_new(notify && *notify == '@', anywhere, &abi);
 	rc = rules;
 	if (rules >= 0) {
 		rc = allow_files(rules, o, err);
 		if (rc)
 			return rc;
-		allow_network(rules, place, servers);
+		if (connects)
+			allow_network(rules, servers);
+		for (unsigned i = 0; i < n; i++)
+			if (places[i])
+				allow_place(rules, places[i]);
 		rc = rsh_landlock_enter(rules);
 	}
-	calls = rsh_syscalls_refuse(place || servers) == 0;
+	calls = rsh_syscalls_refuse(connects) == 0;
 	rsh_log_info("sandboxed: no new privileges, %s, %s",
 		     rc == 0 ? "own files only" : "no landlock",
 		     calls ? "own system calls only" : "no filter");

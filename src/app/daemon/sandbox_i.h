@@ -33,12 +33,12 @@
  * privileges, all files except those that the options name, and the system
  * calls that serving does not need.  If other users may read the mount,
  * debuggers and core dumps cannot read the process's memory.  A restriction
- * that the kernel does not have is omitted.  Connections are allowed to
- * `place`, the address of SOURCE, which is NULL if SOURCE is not an address,
+ * that the kernel does not have is omitted.  Connections are allowed to the n
+ * `places`, the addresses of SOURCE and of adapters, which are NULL for paths,
  * and to `servers`, which may be NULL.  Returns 0, or -errno with a sentence
  * about a file of the options that must be read for this. */
 int rsh_sandbox_enter(const struct rsh_options *o,
-		      const struct rsh_objects *place,
+		      struct rsh_objects *const *places, unsigned n,
 		      const struct rsh_cache_servers *servers,
 		      struct rsh_error *err);
 

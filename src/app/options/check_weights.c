@@ -151,18 +151,17 @@ static int check_torch_lora(struct rsh_options *o, unsigned i,
 	return w->lora_files[i] ? 0 : rsh_error_nomem(err);
 }
 
-/* Checks that the file of each adapter is there, and adds it to the files that
+/* Checks that the file of each adapter on disk is there, and adds them to the files that
  * are read. */
 static int check_loras(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	struct rsh_weights_at *w = &v->weights;
 
-	if (w->n_loras && rsh_store_is_address(v->source))
-		return rsh_error_set(err, EINVAL, "--lora needs a SOURCE on "
-				     "disk, but %s is an address", v->source);
 	for (unsigned i = 0; i < w->n_loras; i++) {
-		const int rc = rsh_is_file(w->lora_files[i]) ? 0 :
+		/* In object storage the source finds the file. */
+		const int rc = rsh_store_is_address(w->lora_files[i]) ||
+			rsh_is_file(w->lora_files[i]) ? 0 :
 			check_torch_lora(o, i, err);
 
 		if (rc)

@@ -94,27 +94,40 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 
 /* The file of an adapter is identified as the files of SOURCE are. */
 static int digest_lora(void *hash, const struct rsh_lora_at *at,
-		       const char *file, struct rsh_error *err)
+		       const char *file, const struct rsh_store *store,
+		       struct rsh_error *err)
 {
+	cleanup_handle struct rsh_handle *h = NULL;
 	cleanup_free char *config = NULL;
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_store_identity id;
+	uint64_t content;
 	uint64_t is[4];
-	struct stat st;
+	size_t len;
+	int rc = rsh_handle_open(store, file, &h);
 
-	if (stat(file, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", file,
-				     strerror(errno));
+	if (rc == 0)
+		rc = rsh_handle_identity(h, &id);
+	if (rc)
+		return rsh_store_open_error(store, file, rc, err);
 	if (asprintf(&config, "%s/" RSH_ADAPTER_CONFIG_NAME,
 		     at->directory) < 0) {
 		config = NULL;
 		return rsh_error_nomem(err);
 	}
-	is[0] = (uint64_t)st.st_size;
-	is[1] = (uint64_t)st.st_ino;
-	is[2] = (uint64_t)st.st_mtim.tv_sec;
-	is[3] = (uint64_t)st.st_mtim.tv_nsec;
+	is[0] = id.size;
+	is[1] = id.which[1];
+	is[2] = (uint64_t)id.mtime.tv_sec;
+	is[3] = (uint64_t)id.mtime.tv_nsec;
 	digest_bytes(hash, is, sizeof(is));
 	digest_bytes(hash, &at->scale, sizeof(at->scale));
-	return digest_file(hash, config, err);
+	rc = rsh_store_load(store, config, &rsh_adapter_config_file, &data,
+			    &len, err);
+	if (rc)
+		return rc;
+	content = XXH3_64bits(data, len);
+	XXH3_64bits_update(hash, &content, sizeof(content));
+	return 0;
 }
 
 /* The length is hashed before a text, so that two different lists never give
@@ -193,7 +206,7 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		digest_bytes(hash, &w->lora_alpha, sizeof(w->lora_alpha));
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],
-				 cfg->weights.lora_files[i], err);
+				 cfg->weights.lora_files[i], store, err);
 	if (rc == 0 && cfg->model_files)
 		rc = digest_model_files(hash, cfg, err);
 	return rc;

@@ -333,6 +333,18 @@ static size_t parse_scale(const char *value, double *scale)
 	return (size_t)(colon - value);
 }
 
+/* Returns the address of a directory as the files in it begin; NULL: it is not
+ * such an address.  Other addresses have no listing of their files. */
+static char *lora_address(const char *address)
+{
+	size_t n = strlen(address);
+
+	while (n > 0 && address[n - 1] == '/')
+		n--;
+	return strncmp(address, "s3://", 5) == 0 && n > 5 &&
+	       !strchr(address, '@') ? strndup(address, n) : NULL;
+}
+
 /* The option may be given several times. */
 int rsh_set_lora(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
@@ -351,7 +363,15 @@ int rsh_set_lora(struct rsh_options *o, const struct rsh_option *def,
 	if (!isfinite(scale))
 		return rsh_error_set(err, EINVAL, "%s: the scale of \"%s\" is "
 				     "not a finite number", def->name, value);
-	full = realpath(directory, NULL);
+	if (rsh_store_is_address(directory)) {
+		full = lora_address(directory);
+		if (!full)
+			return rsh_error_set(err, EINVAL, "%s: the address of "
+					     "an adapter is s3://BUCKET/PREFIX",
+					     def->name);
+	} else {
+		full = realpath(directory, NULL);
+	}
 	if (!full)
 		return rsh_error_set(err, EINVAL, "%s: %s: %s", def->name,
 				     directory, strerror(errno));

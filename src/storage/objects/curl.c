@@ -11,8 +11,6 @@
 #define CURL_FILE "libcurl.so.4"
 #define CURL_PACKAGE "libcurl4 (RPM: libcurl)"
 #define CURL_OLDEST 0x073d00
-/* Older ones sign otherwise, or not at all. */
-#define CURL_SIGNS 0x075700
 
 struct object_curl rsh_curl;
 
@@ -47,18 +45,6 @@ static int curl_load(struct rsh_error *err)
 				     "object storage needs libcurl 7.61 or later, and this is %s",
 				     v->version);
 	return 0;
-}
-
-int rsh_object_curl_signs(const char *url, struct rsh_error *err)
-{
-	const curl_version_info_data *v =
-		rsh_curl.version_info(CURLVERSION_NOW);
-
-	if (v->version_num >= CURL_SIGNS)
-		return 0;
-	return rsh_error_set(err, ENOTSUP,
-			     "%s: requests with keys need libcurl 7.87 or later, and this is %s; without keys this one does",
-			     url, v->version);
 }
 
 int rsh_object_curl_start(struct rsh_error *err)

@@ -10,9 +10,6 @@
 #include "rsh/util/error.h"
 
 /* The library is loaded at run time and may be newer than its header here. */
-#if !HAVE_DECL_CURLOPT_AWS_SIGV4
-#define CURLOPT_AWS_SIGV4 ((CURLoption)10305) /* 7.75 */
-#endif
 #if !HAVE_DECL_CURLOPT_PROTOCOLS_STR
 #define CURLOPT_PROTOCOLS_STR ((CURLoption)10318) /* 7.85 */
 #define CURLOPT_REDIR_PROTOCOLS_STR ((CURLoption)10319)
@@ -54,10 +51,6 @@ struct object_curl {
 
 /* It is filled in by rsh_object_curl_start(), and nothing is called before. */
 extern struct object_curl rsh_curl;
-
-/* Returns 0 if the library signs requests as S3 wants it, or -ENOTSUP with a
- * sentence that begins with `url`. */
-int rsh_object_curl_signs(const char *url, struct rsh_error *err);
 
 /* Loads libcurl and starts it, once a process; any thread may call this.  0 or
  * -errno with a sentence. */

@@ -264,10 +264,7 @@ static void loop_start(struct object_loop *l, struct object_request *requests)
 	l->running = t;
 	l->n_running++;
 	rc = rsh_object_transfer_begin(t);
-	if (rc == -ENOTSUP)
-		loop_transfer_over(l, t, CURLE_NOT_BUILT_IN);
-	else if (rc ||
-		 rsh_curl.multi_add_handle(l->multi, t->easy) != CURLM_OK)
+	if (rc || rsh_curl.multi_add_handle(l->multi, t->easy) != CURLM_OK)
 		loop_transfer_over(l, t, CURLE_OUT_OF_MEMORY);
 }
 

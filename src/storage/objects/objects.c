@@ -66,9 +66,7 @@ static int objects_settings(struct rsh_objects *o,
 				  rsh_object_env("AWS_DEFAULT_REGION"));
 	region = rsh_object_first(region, s->region, OBJECTS_REGION);
 	o->region = strdup(region);
-	if (asprintf(&o->signing, "aws:amz:%s:s3", region) < 0)
-		o->signing = NULL;
-	return o->region && o->signing ? 0 : -ENOMEM;
+	return o->region ? 0 : -ENOMEM;
 }
 
 static const char *objects_endpoint(const struct rsh_objects_options *opts,
@@ -153,7 +151,7 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 	if (rc == 0)
 		rc = rsh_object_curl_start(err);
 	if (rc == 0 && o->is_s3 && o->origin != KEYS_NONE)
-		rc = rsh_object_curl_signs(o->url, err);
+		rc = rsh_object_sign_start(o->url, err);
 	if (rc == 0)
 		rc = rsh_listing_start(err);
 	if (rc) {
@@ -176,7 +174,6 @@ void rsh_objects_free(struct rsh_objects *o)
 	free(o->base);
 	free(o->prefix);
 	free(o->region);
-	free(o->signing);
 	free(o->ca_file);
 	free(o->index);
 	free(o->profile);

@@ -62,7 +62,6 @@ struct rsh_objects {
 	char *query; /* secret: the text after the '?' of an address; or NULL */
 	char *user;     /* secret: NAME:PASSWORD of an address; or NULL */
 	char *region;
-	char *signing;  /* value of CURLOPT_AWS_SIGV4 */
 	char *ca_file;  /* NULL: libcurl's default */
 	char *index;    /* NULL: the default index files */
 	uint16_t port;
@@ -224,8 +223,7 @@ void rsh_object_loop_free(struct object_loop *l);
 
 /* The loop calls these functions in its thread. */
 
-/* Prepares a transfer whose requests and handle are set.  Returns 0, -ENOMEM,
- * or -ENOTSUP if this libcurl cannot sign. */
+/* Prepares a transfer whose requests and handle are set.  Returns 0 or -ENOMEM. */
 int rsh_object_transfer_begin(struct object_transfer *t);
 /* Evaluates the end of a transfer.  It is called before
  * rsh_object_transfer_ends() or rsh_object_transfer_clear(). */
@@ -266,6 +264,22 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 /* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out
  * of memory. */
 char *rsh_object_header(const char *name, const char *value);
+
+/* ---- signatures (sign.c) ---- */
+
+/* The hash of an empty body, which S3 requires as a header. */
+#define RSH_OBJECT_NO_BODY \
+	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+/* Loads libcrypto.  Returns 0, or -errno with a sentence that begins with `url`. */
+int rsh_object_sign_start(const char *url, struct rsh_error *err);
+/* Returns the header "Authorization" of a GET of this address, in secret memory, for
+ * rsh_secret_free(); NULL means out of memory.  `date` is the header "x-amz-date"
+ * ("20260102T030405Z"); the others that are signed are "x-amz-content-sha256" and,
+ * with a token, "x-amz-security-token".  A query has to be encoded, with its parameters
+ * in the order of the alphabet. */
+char *rsh_object_sign(const char *address, const char *region,
+		      const struct object_keys *keys, const char *date);
 
 /* Returns the deadline for a call without one. */
 uint64_t rsh_object_deadline(const struct rsh_objects *o);

@@ -195,11 +195,6 @@ static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
 
 /* ---- libcurl ---- */
 
-/* The hash of an empty body.  S3 requires this header, and not every libcurl
- * sends it. */
-#define REQUEST_NO_BODY "x-amz-content-sha256: " \
-	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-
 char *rsh_object_header(const char *name, const char *value)
 {
 	const size_t n = strlen(name) + strlen(value) + 3;
@@ -210,27 +205,50 @@ char *rsh_object_header(const char *name, const char *value)
 	return h;
 }
 
+/* Adds a header, and frees it. */
+static int transfer_add_secret(struct object_transfer *t, char *header)
+{
+	int rc = header ? transfer_add_header(t, header) : -ENOMEM;
+
+	rsh_secret_free(header);
+	return rc;
+}
+
+static int transfer_sign(struct object_transfer *t,
+			 const struct object_keys *keys)
+{
+	static const char name[] = "x-amz-date: ";
+	const time_t now = time(NULL);
+	char text[64];
+	struct tm tm;
+	int rc;
+
+	if (!gmtime_r(&now, &tm))
+		return -ENOMEM;
+	memcpy(text, name, sizeof(name));
+	strftime(text + sizeof(name) - 1, sizeof(text) - sizeof(name),
+		 "%Y%m%dT%H%M%SZ", &tm);
+	rc = transfer_add_header(t, text);
+	if (rc == 0 && keys->token)
+		rc = transfer_add_secret(t, rsh_object_header(
+			"x-amz-security-token", keys->token));
+	if (rc == 0)
+		rc = transfer_add_secret(t, rsh_object_sign(
+			t->requests->address, t->objects->region, keys,
+			text + sizeof(name) - 1));
+	return rc;
+}
+
 static int transfer_set_keys(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;
-	int rc = transfer_add_header(t, REQUEST_NO_BODY);
+	int rc = transfer_add_header(t, "x-amz-content-sha256: "
+				     RSH_OBJECT_NO_BODY);
 
 	pthread_mutex_lock(&o->lock);
 	t->keys_number = o->keys_number;
-	if (o->keys.id) {
-		if (rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4,
-					 o->signing))
-			rc = -ENOTSUP;
-		rsh_curl.easy_setopt(t->easy, CURLOPT_USERNAME, o->keys.id);
-		rsh_curl.easy_setopt(t->easy, CURLOPT_PASSWORD, o->keys.secret);
-	}
-	if (o->keys.id && o->keys.token && rc == 0) {
-		char *header = rsh_object_header("x-amz-security-token",
-						 o->keys.token);
-
-		rc = header ? transfer_add_header(t, header) : -ENOMEM;
-		rsh_secret_free(header);
-	}
+	if (o->keys.id && rc == 0)
+		rc = transfer_sign(t, &o->keys);
 	pthread_mutex_unlock(&o->lock);
 	return rc;
 }
@@ -268,21 +286,6 @@ static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
-/* libcurl removes "." and ".." from a path unless CURLOPT_PATH_AS_IS is set,
- * and since 8.13 it does not sign a path that has them. */
-static bool address_has_dots(const char *address)
-{
-	const char *end = address + strcspn(address, "?");
-
-	for (const char *p = address; (p = strstr(p, "/.")) && p < end; p++) {
-		const char *q = p + (p[2] == '.' ? 3 : 2);
-
-		if (q == end || *q == '/')
-			return true;
-	}
-	return false;
-}
-
 static void transfer_set_protocols(CURL *e, bool is_tls)
 {
 	const long all = CURLPROTO_HTTP | CURLPROTO_HTTPS;
@@ -306,9 +309,8 @@ static void transfer_set_address(struct object_transfer *t)
 	const struct object_request *q = t->requests;
 
 	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS,
-			     (long)(!t->objects->is_s3 ||
-				    address_has_dots(q->address)));
+	/* Otherwise libcurl removes "." and "..". */
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
 	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
 	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
 			     t->objects->is_s3 ? 0L : 1L);
@@ -481,10 +483,8 @@ static bool request_fail_here(struct object_request *q)
 		rsh_curl.version_info(CURLVERSION_NOW);
 
 	q->rc = rsh_error_set(&q->err, ENOTSUP,
-			      "%s: libcurl %s does not make this request (%s)%s",
-			      q->what, v->version, q->detail,
-			      address_has_dots(q->address) ?
-			      "; it may not sign names with \".\" or \"..\"" : "");
+			      "%s: libcurl %s does not make this request (%s)",
+			      q->what, v->version, q->detail);
 	return true;
 }
 

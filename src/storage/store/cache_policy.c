@@ -68,6 +68,8 @@ bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
 {
 	if (f->cached == RSH_CACHE_FILE_NONE)
 		return false;
+	if (f->medium->ops->keeps_nothing)
+		return true;
 	if (atomic_load(&s->way) == RSH_POLICY_OPEN)
 		policy_decide(s, f, h);
 	return atomic_load(&s->way) == RSH_POLICY_CACHE;
@@ -78,7 +80,7 @@ bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 	struct rsh_store_file *f = &s->files[file];
 	struct rsh_handle *h;
 
-	if (!s->medium->ops->descriptor)
+	if (!f->medium->ops->descriptor)
 		return false;
 	if (!s->opts.io || s->opts.io->faults)
 		return !s->opts.io;
@@ -118,7 +120,7 @@ void rsh_store_settle_files(struct rsh_store *s)
 		f->cached = rsh_cache_file_open(io->cache, &id);
 		if (!io->has_servers)
 			continue;
-		s->medium->ops->share(s->medium, f->name, &f->id, name);
+		f->medium->ops->share(f->medium, f->name, &f->id, name);
 		rsh_cache_file_share(io->cache, f->cached, name);
 	}
 	if (off)

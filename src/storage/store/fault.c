@@ -350,12 +350,11 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 	return 0;
 }
 
-/* ---- in front of a medium ---- */
+/* ---- in front of the media ---- */
 
 struct faulty {
 	struct rsh_medium base;
 	struct rsh_faults *faults;
-	struct rsh_medium *behind;
 };
 
 static ssize_t faulty_read(struct rsh_medium *m, struct rsh_handle *h,
@@ -377,7 +376,7 @@ static ssize_t faulty_read(struct rsh_medium *m, struct rsh_handle *h,
 		iov = &first;
 		n = 1;
 	}
-	return f->behind->ops->read(f->behind, h, iov, n, offset);
+	return h->medium->ops->read(h->medium, h, iov, n, offset);
 }
 
 static void faulty_free(struct rsh_medium *m)
@@ -390,8 +389,7 @@ static const struct rsh_medium_ops faulty_ops = {
 	.read = faulty_read,
 };
 
-struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
-				     struct rsh_medium *medium)
+struct rsh_medium *rsh_faults_medium(struct rsh_faults *f)
 {
 	struct faulty *m = calloc(1, sizeof(*m));
 
@@ -399,7 +397,6 @@ struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
 		return NULL;
 	m->base.ops = &faulty_ops;
 	m->faults = f;
-	m->behind = medium;
 	return &m->base;
 }
 

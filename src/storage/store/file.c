@@ -15,6 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "rsh/storage/objects.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -24,18 +25,37 @@
 
 /* ---- handles ---- */
 
+struct rsh_medium *rsh_store_medium(const struct rsh_store *s,
+				    const char **name)
+{
+	for (uint32_t i = 0; i < s->n_joined; i++) {
+		const struct rsh_joined *j = &s->joined[i];
+		const size_t n = strlen(j->directory);
+
+		if (strncmp(*name, j->directory, n) != 0 || (*name)[n] != '/')
+			continue;
+		/* Paths stay absolute: links may lead out of the directory. */
+		if (rsh_objects_is_url(*name))
+			*name += n + 1;
+		return j->medium;
+	}
+	return s->medium;
+}
+
 int rsh_handle_open(const struct rsh_store *s, const char *name,
 		    struct rsh_handle **out)
 {
+	struct rsh_medium *m = rsh_store_medium(s, &name);
+
 	*out = NULL;
-	return s->medium->ops->open(s->medium, name, out);
+	return m->ops->open(m, name, out);
 }
 
 int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			 struct rsh_error *err)
 {
 	const bool root = !*name || strcmp(name, ".") == 0;
-	const bool absolute = *name == '/';
+	const bool absolute = *name == '/' || rsh_objects_is_url(name);
 	const char *top = absolute ? "" : s->path;
 	const char *sep = absolute || root ? "" : "/";
 	char place[PATH_MAX];
@@ -116,10 +136,13 @@ int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
 			struct rsh_handle **out, struct rsh_error *err)
 {
 	const struct rsh_store_file *f = &s->files[file];
-	int rc = rsh_handle_open(s, f->name, out);
+	int rc;
 
+	*out = NULL;
+	rc = f->medium->ops->open(f->medium, f->name, out);
 	if (rc)
-		return rsh_store_open_error(s, f->name, rc, err);
+		return rsh_store_open_error(s, f->medium == s->medium ?
+					    f->name : f->path, rc, err);
 	(*out)->name = f->name;
 	return 0;
 }
@@ -186,15 +209,14 @@ static struct rsh_handle *pool_take_open(struct rsh_file_pool *p,
 }
 
 /* Opens the file if it is still the same.  0 or a positive errno. */
-static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
-			  struct rsh_handle **out)
+static int file_open_same(struct rsh_store_file *f, struct rsh_handle **out)
 {
-	const struct rsh_medium_ops *ops = s->medium->ops;
+	const struct rsh_medium_ops *ops = f->medium->ops;
 	cleanup_handle struct rsh_handle *h = NULL;
-	int rc = ops->open(s->medium, f->name, &h);
+	int rc = ops->open(f->medium, f->name, &h);
 
 	if (rc && ops->open_again)
-		rc = ops->open_again(s->medium, f->name, rc, &h);
+		rc = ops->open_again(f->medium, f->name, rc, &h);
 	if (rc)
 		return -rc;
 	h->name = f->name;
@@ -218,7 +240,7 @@ int rsh_store_take(struct rsh_store *s, uint32_t file, struct rsh_handle **out)
 	pthread_mutex_unlock(&p->lock);
 	if (*out)
 		return 0;
-	code = file_open_same(s, f, &mine);
+	code = file_open_same(f, &mine);
 	if (!mine) {
 		/* Nothing was read, so no place of it is to be tried again. */
 		atomic_store(&f->bad_len, 0);

@@ -37,10 +37,9 @@ void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		     uint64_t offset, void *buf, size_t len);
 bool rsh_faults_flip_any(const struct rsh_faults *f);
 
-/* Makes a medium that injects faults into reads of another one, and has no other
+/* Makes a medium that injects faults into reads of all others, and has no other
  * function; NULL: out of memory.  Both outlive it. */
-struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
-				     struct rsh_medium *medium);
+struct rsh_medium *rsh_faults_medium(struct rsh_faults *f);
 
 /* ---- reads (io.c) ---- */
 

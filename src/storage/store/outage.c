@@ -384,7 +384,7 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 	if (file_mark_changed(s, f, code))
 		return false;
 	/* Perhaps only the handle is dead. */
-	if (a->n == 1 && !s->medium->ops->tries_again &&
+	if (a->n == 1 && !f->medium->ops->tries_again &&
 	    atomic_load(&f->state) != RSH_FILE_FAILING)
 		return true;
 	/* The source came back after this attempt began: try again. */

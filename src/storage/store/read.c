@@ -87,7 +87,7 @@ int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
 	struct rsh_handle *h;
 	int rc;
 
-	if (!s->medium->ops->descriptor)
+	if (!s->files[file].medium->ops->descriptor)
 		return -ENOTSUP;
 	while ((h = rsh_store_attempt(s, &a))) {
 		if (copy >= 0)

@@ -37,9 +37,9 @@ static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 		if (!s->path)
 			return rsh_error_nomem(err);
 	}
-	s->content = io && io->faults ?
-		     rsh_faults_before(io->faults, s->medium) : s->medium;
-	return s->content ? 0 : rsh_error_nomem(err);
+	if (io && io->faults)
+		s->faulty = rsh_faults_medium(io->faults);
+	return s->faulty || !io || !io->faults ? 0 : rsh_error_nomem(err);
 }
 
 bool rsh_store_is_address(const char *path)
@@ -94,12 +94,51 @@ void rsh_store_free(struct rsh_store *s)
 	}
 	pthread_mutex_destroy(&s->pool.lock);
 	rsh_outage_destroy(&s->outage);
-	if (s->content && s->content != s->medium)
-		s->content->ops->free(s->content);
+	if (s->faulty)
+		s->faulty->ops->free(s->faulty);
+	while (s->n_joined > 0) {
+		const struct rsh_joined *j = &s->joined[--s->n_joined];
+
+		j->medium->ops->free(j->medium);
+		free(j->directory);
+	}
+	free(s->joined);
 	if (s->medium)
 		s->medium->ops->free(s->medium);
 	free(s->path);
 	free(s);
+}
+
+int rsh_store_join(struct rsh_store *s, const char *directory,
+		   struct rsh_error *err)
+{
+	const bool is_address = rsh_objects_is_url(directory);
+	struct rsh_store_options opts = s->opts;
+	struct rsh_joined j = { 0 };
+	int rc;
+
+	/* A file system has all absolute paths. */
+	if (!is_address && s->medium->ops->descriptor)
+		return 0;
+	opts.single = false;
+	opts.place = NULL;
+	for (unsigned i = 0; is_address && i < opts.n_joined; i++)
+		if (opts.joined[i] &&
+		    strcmp(rsh_objects_url(opts.joined[i]), directory) == 0)
+			opts.place = opts.joined[i];
+	if (rsh_grow(&s->joined, &s->cap_joined, (size_t)s->n_joined + 1,
+		     sizeof(*s->joined)))
+		return rsh_error_nomem(err);
+	rc = medium_open(directory, &opts, &j.medium, err);
+	if (rc)
+		return rc;
+	j.directory = strdup(directory);
+	if (!j.directory) {
+		j.medium->ops->free(j.medium);
+		return rsh_error_nomem(err);
+	}
+	s->joined[s->n_joined++] = j;
+	return 0;
 }
 
 const char *rsh_store_root(const struct rsh_store *s)
@@ -143,7 +182,9 @@ bool rsh_store_is_stacked(const struct rsh_store *s)
 int rsh_store_look(const struct rsh_store *s, const char *name,
 		   struct rsh_stat *out)
 {
-	return s->medium->ops->look(s->medium, name, out);
+	struct rsh_medium *m = rsh_store_medium(s, &name);
+
+	return m->ops->look(m, name, out);
 }
 
 int rsh_dir_open(const struct rsh_store *s, const char *name,
@@ -192,9 +233,17 @@ int rsh_dir_look(struct rsh_dir *d, const char *name, struct rsh_stat *out)
 
 /* ---- files ---- */
 
+/* Returns whether a name is not below the directory. */
+static bool store_is_full(const char *name)
+{
+	return *name == '/' || rsh_objects_is_url(name);
+}
+
 int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e)
 {
-	const bool absolute = *e->name == '/';
+	const bool absolute = store_is_full(e->name);
+	const char *name = e->name;
+	struct rsh_medium *m = rsh_store_medium(s, &name);
 	struct rsh_store_file *f;
 	char *path;
 
@@ -209,7 +258,7 @@ int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e)
 	f = &s->files[s->n_files++];
 	*f = (struct rsh_store_file){
 		.path = path,
-		.name = path + strlen(path) - strlen(e->name),
+		.name = path + strlen(path) - strlen(name), .medium = m,
 		.owner = e->owner, .epoch = e->epoch, .step = e->step,
 		.cached = RSH_CACHE_FILE_NONE,
 		.reported = ATOMIC_FLAG_INIT,
@@ -335,7 +384,8 @@ int rsh_store_load(const struct rsh_store *s, const char *name,
 
 	if (rc)
 		return rsh_store_open_error(s, name, rc, err);
-	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
+	if (asprintf(&path, "%s%s%s", store_is_full(name) ? "" : s->path,
+		     store_is_full(name) ? "" : "/", name) < 0) {
 		path = NULL;
 		return rsh_error_nomem(err);
 	}

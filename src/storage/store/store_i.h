@@ -94,7 +94,8 @@ bool rsh_outage_look(struct rsh_store *s);
 
 struct rsh_store_file {
 	char *path;
-	const char *name; /* points into `path` */
+	const char *name; /* in the medium; points into `path` */
+	struct rsh_medium *medium;
 	uint32_t owner;
 	uint64_t epoch, step;
 
@@ -132,6 +133,10 @@ struct rsh_file_pool {
 
 int rsh_pool_init(struct rsh_file_pool *pool);
 
+/* Returns the medium of a file, and changes *name to its name there. */
+struct rsh_medium *rsh_store_medium(const struct rsh_store *s,
+				    const char **name);
+
 /* Returns the result of rsh_store_compare(). `anew`: the file was opened by its
  * path, perhaps on another mount (see store.h). */
 int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
@@ -141,9 +146,15 @@ int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 
 struct rsh_store {
 	char *path;
-	struct rsh_medium *medium;
-	/* for reads of content: the medium, or faults in front of it */
-	struct rsh_medium *content;
+	struct rsh_medium *medium; /* of the directory */
+	struct rsh_medium *faulty; /* faults in front of all media; NULL: none */
+	/* other directories */
+	struct rsh_joined {
+		char *directory;
+		struct rsh_medium *medium;
+	} *joined;
+	uint32_t n_joined;
+	size_t cap_joined;
 	struct rsh_store_options opts;
 
 	uint32_t n_files;
