@@ -177,6 +177,9 @@ struct pair {
 				   * stack of these has another dimension */
 	bool embeds, turned;
 	bool is_parameter; /* the config targets it by its own name */
+	/* If the weight is a part of what the config targets: the number of
+	 * matrices of this, which one has the weight, and from which row. */
+	uint64_t n_planes, plane, first_row;
 	const struct rsh_tensor *a, *b;
 };
 
@@ -186,10 +189,11 @@ static const uint64_t *pair_dims(const struct rsh_offer *o)
 	return o->dims + o->n_dims - 2;
 }
 
-/* Returns the number of matrices of a weight. */
-static uint64_t pair_planes(const struct rsh_offer *o)
+/* Returns the number of matrices that have their parts of A and B. */
+static uint64_t pair_planes(const struct pair *m)
 {
-	return o->n_dims == 3 ? o->dims[0] : 1;
+	return m->n_planes ? m->n_planes :
+	       m->weight->n_dims == 3 ? m->weight->dims[0] : 1;
 }
 
 /* Returns whether an offer has one part, in which rows and columns are
@@ -268,7 +272,7 @@ static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
 	const bool stack = m->is_parameter && o->n_dims == 3;
 	uint64_t all = rank;
 
-	if (stack && !rsh_mul_u64(rank, o->dims[0], &all))
+	if (m->is_parameter && !rsh_mul_u64(rank, pair_planes(m), &all))
 		all = 0;
 	if (m->a->dims[0] != all || m->b->dims[1] != all)
 		return adapting_bad(w, m->name, EINVAL, err, "has rank %llu, "
@@ -277,6 +281,8 @@ static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
 				    (unsigned long long)m->b->dims[1],
 				    RSH_ADAPTER_CONFIG_NAME,
 				    (unsigned long long)all);
+	if (m->n_planes)
+		return 0;
 	if ((o->n_dims != 2 && !stack) ||
 	    pair_dims(o)[m->turned] != product[0] ||
 	    pair_dims(o)[!m->turned] != product[1])
@@ -334,7 +340,7 @@ static int adapting_add(struct adapting *w, struct pair *m,
 		return rsh_error_nomem(err);
 	/* PEFT multiplies a Float32 by a Python number, as Float32. */
 	c->by[c->n] = (struct rsh_low_rank){
-		.rank = (uint32_t)(m->a->dims[0] / pair_planes(m->weight)),
+		.rank = (uint32_t)(m->a->dims[0] / pair_planes(m)),
 		.scale = (float)(by->scale *
 				 rsh_adapter_config_scaling(by->config,
 							    m->module)),
@@ -343,7 +349,9 @@ static int adapting_add(struct adapting *w, struct pair *m,
 	c->factors[c->n] = m->turned ?
 		(struct rsh_factors){ m->a, m->b, true, true } :
 		(struct rsh_factors){ m->b, m->a, false, false };
-	c->factors[c->n++].n_planes = pair_planes(m->weight);
+	c->factors[c->n].n_planes = pair_planes(m);
+	c->factors[c->n].plane = m->plane;
+	c->factors[c->n++].first_row = m->first_row;
 	w->done[w->a].n_merged++;
 	return 0;
 }
@@ -394,10 +402,118 @@ static unsigned adapting_targets(const struct adapting *w, char *module,
 	return n;
 }
 
+/* Stacks of transformers 5 whose experts are apart in the files of models: each
+ * matrix has the rows of the parts one after the other. */
+static const struct apart {
+	const char *stack;
+	unsigned n;
+	const char *parts[2];
+} stacks_apart[] = {
+	{ "gate_up_proj", 2, { "gate_proj", "up_proj" } },
+	{ "gate_up_proj", 2, { "w1", "w3" } },
+	{ "down_proj", 1, { "down_proj" } },
+	{ "down_proj", 1, { "w2" } },
+};
+
+/* Finds the weight of a part of an expert; NULL: it is not in the source. */
+static struct rsh_offer *apart_offer(const struct adapting *w,
+				     const char *module, uint64_t expert,
+				     const char *part)
+{
+	char name[ADAPTER_TEXT];
+
+	snprintf(name, sizeof(name), "%.6000s.%llu.%s.weight", module,
+		 (unsigned long long)expert, part);
+	return adapting_offer(w, name);
+}
+
+/* Returns whether a product has the rows and columns of the parts. */
+static bool apart_fits(const struct adapting *w, const struct pair *m,
+		       const char *module, const struct apart *s)
+{
+	const struct rsh_offer *o = apart_offer(w, module, 0, s->parts[0]);
+
+	return o && o->n_dims == 2 && o->dims[1] == m->a->dims[1] &&
+	       m->b->dims[0] % s->n == 0 && o->dims[0] == m->b->dims[0] / s->n;
+}
+
+/* Finds the stack that a pair changes among those that the config targets;
+ * sets its name.  NULL: none, or several. */
+static const struct apart *apart_find(const struct adapting *w,
+				      const struct pair *m, const char *module,
+				      char *name)
+{
+	const struct rsh_adapter_config *config = w->adapters[w->a].config;
+	const struct apart *found = NULL;
+	const char *target;
+
+	for (size_t i = 0; (target = rsh_adapter_config_parameter(config, i));
+	     i++)
+		for (size_t k = 0; k < sizeof(stacks_apart) /
+				       sizeof(stacks_apart[0]); k++) {
+			const struct apart *s = &stacks_apart[k];
+			char text[ADAPTER_TEXT];
+
+			snprintf(text, sizeof(text), "%.6000s.%s", module,
+				 s->stack);
+			if (!name_ends(text, target) ||
+			    !apart_fits(w, m, module, s))
+				continue;
+			if (found)
+				return NULL;
+			found = s;
+			strcpy(name, text);
+		}
+	return found;
+}
+
+/* Merges a pair into the weights of experts that are apart in the source.  Sets
+ * *done if the config targets their stack. */
+static int adapting_apart(struct adapting *w, struct pair *m,
+			  const char *module, bool *done,
+			  struct rsh_error *err)
+{
+	char stack[ADAPTER_TEXT];
+	const struct apart *s = apart_find(w, m, module, stack);
+	const struct rsh_offer *first;
+	uint64_t rank;
+	int rc = 0;
+
+	*done = s;
+	if (!s)
+		return 0;
+	m->is_parameter = true;
+	m->module = stack;
+	rank = rsh_adapter_config_rank(w->adapters[w->a].config, stack);
+	m->n_planes = rsh_max_u64(m->a->dims[0] / rank, 1);
+	first = apart_offer(w, module, 0, s->parts[0]);
+	if (apart_offer(w, module, m->n_planes, s->parts[0]))
+		return adapting_bad(w, m->name, EINVAL, err, "is for %llu "
+				    "experts, but %.400s has more",
+				    (unsigned long long)m->n_planes, stack);
+	for (uint64_t i = 0; rc == 0 && i < m->n_planes * s->n; i++) {
+		m->plane = i / s->n;
+		m->first_row = i % s->n * first->dims[0];
+		m->weight = apart_offer(w, module, m->plane, s->parts[i % s->n]);
+		if (!m->weight || m->weight->n_dims != 2 ||
+		    m->weight->dims[0] != first->dims[0] ||
+		    m->weight->dims[1] != first->dims[1])
+			return adapting_bad(w, m->name, EINVAL, err, "changes "
+					    "%.400s, but expert %llu is missing "
+					    "or has another shape", stack,
+					    (unsigned long long)m->plane);
+		rc = adapting_plain(w, m->weight, m->name, err);
+		if (rc == 0)
+			rc = adapting_add(w, m, err);
+	}
+	return rc;
+}
+
 /* Finds the parameter that a pair of matrices changes, if the config targets
- * parameters of its module.  Writes its name to text[ADAPTER_TEXT]. */
+ * parameters of its module.  Writes its name to text[ADAPTER_TEXT].  Sets *done
+ * if the pair is merged already. */
 static int adapting_parameter(struct adapting *w, struct pair *m, char *text,
-			      struct rsh_error *err)
+			      bool *done, struct rsh_error *err)
 {
 	char module[ADAPTER_TEXT];
 	struct target t;
@@ -410,7 +526,7 @@ static int adapting_parameter(struct adapting *w, struct pair *m, char *text,
 	n = adapting_targets(w, module, (const uint64_t[]){
 			     m->b->dims[0], m->a->dims[1] }, &t);
 	if (n == 0)
-		return 0;
+		return adapting_apart(w, m, module, done, err);
 	if (n > 1)
 		return adapting_bad(w, m->name, ENOTSUP, err, "fits several of "
 				    "\"target_parameters\": it is not known "
@@ -471,6 +587,7 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	struct pair m = {
 		.name = name, .module = module, .embeds = matrices[kind].embeds,
 	};
+	bool done = false;
 	int rc;
 
 	second = matrix_module(name, kind, module, other) ?
@@ -486,8 +603,8 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	if (rc == 0)
 		rc = adapting_tensor(w, second, &m.b, err);
 	if (rc == 0 && !m.embeds)
-		rc = adapting_parameter(w, &m, weight, err);
-	if (rc)
+		rc = adapting_parameter(w, &m, weight, &done, err);
+	if (rc || done)
 		return rc;
 	if (!m.weight)
 		m.weight = adapting_offer(w, weight);

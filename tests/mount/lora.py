@@ -282,6 +282,46 @@ def stacks_in_blocks(directory):
 
 
 @test
+def stacks_apart(directory):
+    """an adapter of stacks, and a model whose experts are apart"""
+    drawer = Drawer(random.Random(15))
+    for kind, gate, up, down in (("BF16", "gate_proj", "up_proj", "down_proj"),
+                                 ("F32", "w1", "w3", "w2")):
+        at = os.path.join(directory, kind)
+        adapter = Adapter(target_parameters=["l.experts.gate_up_proj", "experts.down_proj"],
+                          rank_pattern={"experts.gate_up_proj": 3})
+        whole, apart = {}, {}
+        for name, parts, rank, outer, inner in (("gate_up_proj", (gate, up), 3, 5, 6),
+                                                ("down_proj", (down,), 4, 6, 5)):
+            pairs = of_experts(drawer, 3, rank, outer * len(parts), inner)[0]
+            middle = "" if name == "down_proj" else ".base_layer"
+            adapter.add("l.experts" + middle, *stacked(pairs), 2)
+            data = b""
+            for i in range(3):
+                for part in parts:
+                    weight = drawer.matrix(kind, outer, inner)
+                    apart[f"l.experts.{i}.{part}.weight"] = weight
+                    data += weight[2]
+            whole["l.experts." + name] = kind, (3, outer * len(parts), inner), data
+        lora = adapter.write(at + "/a")
+        merged_whole = exported(at, written(at + "/whole", whole), "--lora", lora)
+        shutil.rmtree(at + "/out")
+        source = written(at + "/apart", apart)
+        got = exported(at, source, "--lora", lora)
+        for name, parts in (("gate_up_proj", (gate, up)), ("down_proj", (down,))):
+            check(merged_whole["l.experts." + name][2] == b"".join(
+                got[f"l.experts.{i}.{part}.weight"][2] for i in range(3) for part in parts),
+                  f"{name} differs")
+        check({n: t[1] for n, t in got.items()} == {n: t[1] for n, t in apart.items()}, got)
+        more = {**apart, f"l.experts.3.{gate}.weight": apart[f"l.experts.0.{gate}.weight"]}
+        refused(run("plan", written(at + "/more", more), "--lora", lora), INPUT,
+                "is for 3 experts, but l.experts.gate_up_proj has more")
+        del apart[f"l.experts.1.{up}.weight"]
+        refused(run("plan", written(at + "/fewer", apart), "--lora", lora), INPUT,
+                "changes l.experts.gate_up_proj, but expert 1 is missing or has another shape")
+
+
+@test
 def stacks_that_are_not_known(directory):
     """stacks of which shapes tell too little, each with a sentence"""
     drawer = Drawer(random.Random(14))
