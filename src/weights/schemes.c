@@ -443,6 +443,20 @@ static int ct_take_shape(struct quantised_work *w, struct quantised_tensor *t,
 	return t->q.shape ? 0 : -ENOTSUP;
 }
 
+/* Returns whether the config may mean groups of so many columns, as far as it
+ * says; `whole`: that is a whole row. */
+static bool ct_has_group(const struct quantised_work *w, uint64_t size,
+			 bool whole)
+{
+	const struct rsh_quantisation *says = w->says;
+	bool has = says->n_sizes == 0 ||
+		   says->n_sizes > RSH_QUANTISED_BLOCKS_MAX;
+
+	for (uint32_t i = 0; !has && i < says->n_sizes; i++)
+		has = says->sizes[i] ? says->sizes[i] == size : whole;
+	return has;
+}
+
 /* Integers of 4 or 8 bits in words. */
 static int ct_integers(struct quantised_work *w, struct quantised_tensor *t,
 		       struct rsh_error *err)
@@ -482,6 +496,12 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t,
 	    s->dims[0] != t->rows || !s->dims[1] ||
 	    t->columns % s->dims[1])
 		return scheme_bad_scales(w, s, t, err);
+	if (!ct_has_group(w, t->columns / s->dims[1], s->dims[1] == 1))
+		return quantised_bad(w, t->at, err, "has %llu columns in %llu "
+				     "groups, and config.json has no such "
+				     "\"group_size\"",
+				     (unsigned long long)t->columns,
+				     (unsigned long long)s->dims[1]);
 	t->q.n_rows = t->rows;
 	t->q.n_columns = s->dims[1];
 	scheme_set_block(t, 1, t->columns / s->dims[1]);
@@ -722,6 +742,22 @@ static bool scheme_looks_packed(const struct quantised_work *w, uint32_t at)
 	return false;
 }
 
+/* Returns whether a tensor is beside quantised elements in some scheme. */
+static bool scheme_is_beside(const struct quantised_work *w, uint32_t at)
+{
+	static const char *const ends[] = {
+		".weight_scale", ".weight_scale_inv", ".weight_zero_point",
+		".weight_shape", ".weight_global_scale", ".qzeros", ".g_idx",
+	};
+	const char *name = quantised_name(w, at);
+	size_t stem;
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (quantised_ends(name, ends[i], &stem))
+			return true;
+	return scheme_is(w, "mxfp4") && quantised_ends(name, "_scales", &stem);
+}
+
 int quantised_check_left(struct quantised_work *w, uint32_t at,
 			 struct rsh_error *err)
 {
@@ -738,5 +774,8 @@ int quantised_check_left(struct quantised_work *w, uint32_t at,
 	    o->dtype == RSH_DTYPE_FLOAT4X2)
 		return quantised_bad(w, at, err, "is %s and has no scales",
 				     rsh_dtype_name(o->dtype));
+	if (scheme_is_beside(w, at))
+		return quantised_bad(w, at, err, "is there, but its quantised "
+				     "weight is missing or has another type");
 	return 0;
 }

@@ -73,6 +73,17 @@ static int model_add_block(struct rsh_model_config *c, const json_t *block,
 	return 0;
 }
 
+/* Adds a group's size; -1 is no size, as null is. */
+static void model_add_size(struct rsh_quantisation *q, const json_t *size)
+{
+	const json_int_t n = json_integer_value(size);
+
+	if (!size || q->n_sizes >= RSH_QUANTISED_BLOCKS_MAX)
+		q->n_sizes = RSH_QUANTISED_BLOCKS_MAX + 1;
+	else
+		q->sizes[q->n_sizes++] = n > 0 ? (uint64_t)n : 0;
+}
+
 static int model_read_quantisation(struct rsh_model_config *c,
 				   struct rsh_error *err)
 {
@@ -104,6 +115,7 @@ static int model_read_quantisation(struct rsh_model_config *c,
 
 		if (width > 0 && width < 32)
 			q->widths |= UINT32_C(1) << width;
+		model_add_size(q, json_object_get(weights, "group_size"));
 		if (rc == 0)
 			rc = model_add_block(c, json_object_get(weights,
 				"block_structure"), "block_structure", err);

@@ -346,6 +346,27 @@ static void test_packed_wrong(void **state)
 		    { "a.scale", BF16, { 5, 1 } } },
 		  "a.weight is Int32, which is not how compressed-tensors "
 		  "weights are quantised", -EINVAL, false, { 0, 0 } },
+		{ CT("\"num_bits\":4,\"group_size\":16"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 2 } },
+		    { "a.weight_shape", I32, { 2 } } },
+		  "a.weight_packed has 40 columns in 2 groups, and config.json "
+		  "has no such \"group_size\"", -EINVAL, false, { 5, 40 } },
+		{ CT("\"num_bits\":4,\"group_size\":null"),
+		  { { "a.weight_packed", I32, { 5, 5 } },
+		    { "a.weight_scale", BF16, { 5, 5 } },
+		    { "a.weight_shape", I32, { 2 } } },
+		  "a.weight_packed has 40 columns in 5 groups, and config.json "
+		  "has no such \"group_size\"", -EINVAL, false, { 5, 40 } },
+		{ CT("\"num_bits\":4"),
+		  { { "a.weight", BF16, { 5, 40 } },
+		    { "a.weight_scale", BF16, { 5, 1 } } },
+		  "a.weight_scale is there, but its quantised weight is "
+		  "missing or has another type", -EINVAL, false, { 0, 0 } },
+		{ QUANTISED(METHOD("mxfp4")),
+		  { { "e_scales", U8, { 2, 5, 3 } } },
+		  "e_scales is there, but its quantised weight is missing",
+		  -EINVAL, false, { 0, 0 } },
 	};
 
 	(void)state;

@@ -48,6 +48,10 @@ struct rsh_quantisation {
 	/* "weight_block_size", or the "block_structure" of each group. */
 	uint32_t n_blocks;
 	uint64_t blocks[RSH_QUANTISED_BLOCKS_MAX][2];
+	/* "group_size" of each group, 0: null.  More than
+	 * RSH_QUANTISED_BLOCKS_MAX: not known, or too many. */
+	uint32_t n_sizes;
+	uint64_t sizes[RSH_QUANTISED_BLOCKS_MAX];
 };
 /* Returns what it says; NULL if there is no "quantization_config". */
 const struct rsh_quantisation *
