@@ -214,14 +214,27 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 
 /* ---- the next command ---- */
 
+/* Returns whether the path is the directory, or something in it. */
+static bool next_is_in(const char *path, const char *dir)
+{
+	cleanup_free char *real = realpath(path, NULL);
+	cleanup_free char *top = realpath(dir, NULL);
+	const size_t n = top ? strlen(top) : 0;
+
+	return real && top && strncmp(real, top, n) == 0 &&
+	       (real[n] == '/' || real[n] == '\0');
+}
+
+/* A mount must not hide its SOURCE, which may be a mount itself. */
 static char *next_command(const struct rsh_options *o)
 {
-	const char *operands[] = { o->vfs.source, "mnt", NULL };
+	const char *point = next_is_in(o->vfs.source, "mnt") ? "mnt2" : "mnt";
+	const char *operands[] = { o->vfs.source, point, NULL };
 	cleanup_free char *line =
 		rsh_options_line(o, rsh_command_find("mount"), operands);
 	char *text;
 
-	return line && asprintf(&text, "mkdir -p mnt && %s", line) >= 0 ?
+	return line && asprintf(&text, "mkdir -p %s && %s", point, line) >= 0 ?
 	       text : NULL;
 }
 
