@@ -99,22 +99,16 @@ static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
 
 /* ---- the sentence ---- */
 
-int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
-			unsigned n_against, unsigned n_told,
-			struct rsh_error *err)
+/* Reads the tensor on every rank if there are not too many, so that the message
+ * can list all groups. */
+static void say_read_all(struct rsh_contents *c, struct rsh_subject *s)
 {
-	char whose[320], pair[128], seen[260] = "", would[384], layout[160];
-	char text[256];
-	const struct rsh_finding *f = &s->finding;
 	struct rsh_subject more = *s, *one = &more;
-	struct rsh_groups g;
-	bool explained;
 
+	if (s->expanded || s->n_local > RSH_CONTENTS_EXPLAIN)
+		return;
 	more.holders = NULL;
-	/* Reads the tensor on every rank if there are not too many, so that the
-	 * message can list all groups. */
-	if (!s->expanded && s->n_local <= RSH_CONTENTS_EXPLAIN &&
-	    rsh_subject_find_holders(c, &more, true) == 0) {
+	if (rsh_subject_find_holders(c, &more, true) == 0) {
 		for (unsigned i = 0; i < s->n_read; i++)
 			if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
 				rsh_contents_read(c, &one, 1, false);
@@ -123,10 +117,23 @@ int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 		    (more.finding.finer || more.finding.coarser)) {
 			free(s->holders);
 			*s = more;
-			more.holders = NULL;
+			return;
 		}
 	}
 	free(more.holders);
+}
+
+int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
+			unsigned n_against, unsigned n_told,
+			struct rsh_error *err)
+{
+	char whose[320], pair[128], seen[260] = "", would[384], layout[160];
+	char text[256];
+	const struct rsh_finding *f = &s->finding;
+	struct rsh_groups g;
+	bool explained;
+
+	say_read_all(c, s);
 	if (rsh_subject_group(s, &g) != 0) {
 		rsh_groups_clear(&g);
 		return rsh_error_nomem(err);

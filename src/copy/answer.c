@@ -28,22 +28,29 @@ void rsh_answer_clear(struct rsh_answer *a)
 	*a = (struct rsh_answer){ 0 };
 }
 
+__attribute__((format(printf, 4, 0)))
+static int problem_vset(struct rsh_problem *p, const char *dir,
+			const char *name, const char *fmt, va_list ap)
+{
+	problem_clear(p);
+	if (vasprintf(&p->what, fmt, ap) < 0)
+		p->what = NULL;
+	if (asprintf(&p->path, "%s%s%s", dir ? dir : "", dir ? "/" : "",
+		     name) < 0)
+		p->path = NULL;
+	return p->what && p->path ? 0 : -ENOMEM;
+}
+
 int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
 		    const char *fmt, ...)
 {
 	va_list ap;
 	int rc;
 
-	problem_clear(p);
 	va_start(ap, fmt);
-	rc = vasprintf(&p->what, fmt, ap);
+	rc = problem_vset(p, dir, name, fmt, ap);
 	va_end(ap);
-	if (rc < 0)
-		p->what = NULL;
-	if (asprintf(&p->path, "%s%s%s", dir ? dir : "", dir ? "/" : "",
-		     name) < 0)
-		p->path = NULL;
-	return p->what && p->path ? 0 : -ENOMEM;
+	return rc;
 }
 
 int rsh_problem_place(struct rsh_problem *p, const char *record,
@@ -66,6 +73,22 @@ int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p)
 	a->problems[a->n_problems++] = *p;
 	*p = (struct rsh_problem){ 0 };
 	return 0;
+}
+
+int rsh_answer_tell(struct rsh_answer *a, const char *dir, const char *name,
+		    const char *fmt, ...)
+{
+	struct rsh_problem p = { 0 };
+	va_list ap;
+	int rc;
+
+	va_start(ap, fmt);
+	rc = problem_vset(&p, dir, name, fmt, ap);
+	va_end(ap);
+	if (rc == 0)
+		rc = rsh_answer_add(a, &p);
+	problem_clear(&p);
+	return rc;
 }
 
 int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n)

@@ -307,6 +307,9 @@ int rsh_problem_place(struct rsh_problem *p, const char *record,
 /* Moves a problem to the answer, or does nothing if there is none.  Returns 0
  * or -ENOMEM. */
 int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
+/* Adds a problem that has no place to the answer.  Returns 0 or -ENOMEM. */
+int rsh_answer_tell(struct rsh_answer *a, const char *dir, const char *name,
+		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* Moves the problems of a list to the answer, and frees the list, which is from
  * malloc or NULL. */
 int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);

@@ -179,14 +179,11 @@ static int find_strangers(struct job *j, const char *dir,
  * counted. */
 static int tell_stranger(struct job *j, const char *path, const char *what)
 {
-	struct rsh_problem p = { 0 };
-
 	if (j->index.n < j->index.n_of) {
 		j->out->n_unlisted++;
 		return 0;
 	}
-	return rsh_problem_set(&p, j->dir, path, "%s", what) ||
-	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
+	return rsh_answer_tell(j->out, j->dir, path, "%s", what);
 }
 
 /* Returns whether the directory is empty.  A directory that cannot be listed

@@ -272,13 +272,10 @@ static int add_strangers(const struct job *j, struct rsh_answer *out)
 {
 	for (size_t i = 0; i < j->index.n; i++) {
 		const char *path = j->index.entries[i].path;
-		struct rsh_problem p = { 0 };
 
-		if (rsh_copy_list_find(&j->list, path))
-			continue;
-		if (rsh_problem_set(&p, NULL, path, "is in the manifest, and "
-				    "the conversion has no such file") ||
-		    rsh_answer_add(out, &p))
+		if (!rsh_copy_list_find(&j->list, path) &&
+		    rsh_answer_tell(out, NULL, path, "is in the manifest, and "
+				    "the conversion has no such file"))
 			return -ENOMEM;
 	}
 	return 0;

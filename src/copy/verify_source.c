@@ -154,7 +154,6 @@ static int find_absent(struct rsh_verify_job *j)
 	if (!first || rsh_strategy_replicas(j->strategy, first))
 		return -ENOMEM;
 	for (uint32_t r = 0; r < j->n_ranks; r++) {
-		struct rsh_problem p = { 0 };
 		char name[32];
 
 		if (j->by_rank[r] ||
@@ -165,9 +164,8 @@ static int find_absent(struct rsh_verify_job *j)
 			continue;
 		}
 		snprintf(name, sizeof(name), "rank %" PRIu32, r);
-		if (rsh_problem_set(&p, NULL, name, "has no file, and no other "
-				    "rank holds the same") ||
-		    rsh_answer_add(j->out, &p))
+		if (rsh_answer_tell(j->out, NULL, name, "has no file, and no "
+				    "other rank holds the same"))
 			return -ENOMEM;
 	}
 	return 0;
@@ -176,7 +174,6 @@ static int find_absent(struct rsh_verify_job *j)
 static int by_strategy(struct rsh_verify_job *j)
 {
 	struct rsh_source_file_info f;
-	struct rsh_problem p;
 
 	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
 	j->by_rank = calloc((size_t)j->n_ranks + 1, sizeof(*j->by_rank));
@@ -192,22 +189,18 @@ static int by_strategy(struct rsh_verify_job *j)
 	/* If the format lists the files of a checkpoint, each slice may be in
 	 * only one of them, so missing files are reported by name. */
 	for (uint32_t i = 0; rsh_source_absent(j->source, i, &f); i++) {
-		p = (struct rsh_problem){ 0 };
 		if (j->n_lost == 0)
 			j->out->n_made_up++;
-		else if (rsh_problem_set(&p, NULL, f.name, "is missing") ||
-			 rsh_answer_add(j->out, &p))
+		else if (rsh_answer_tell(j->out, NULL, f.name, "is missing"))
 			return -ENOMEM;
 	}
 	if (j->n_lost == 0)
 		return 0;
-	p = (struct rsh_problem){ 0 };
-	return rsh_problem_set(&p, NULL, j->strategy->path, "%" PRIu32
+	return rsh_answer_tell(j->out, NULL, j->strategy->path, "%" PRIu32
 			       " slices that it describes are in no sound "
 			       "file, such as that of %s on rank %" PRIu32,
 			       j->n_lost,
-			       rsh_names_text(j->names, j->lost), j->loser) ||
-	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
+			       rsh_names_text(j->names, j->lost), j->loser);
 }
 
 /* ---- the whole check ---- */
@@ -252,11 +245,9 @@ static bool count_records(struct rsh_verify_job *j,
 static int format_problem(void *ctx, const struct rsh_error *why)
 {
 	struct rsh_verify_job *j = ctx;
-	struct rsh_problem p = { 0 };
 
-	return rsh_problem_set(&p, NULL, rsh_source_path(j->source), "%s",
-			       why->text) ||
-	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
+	return rsh_answer_tell(j->out, NULL, rsh_source_path(j->source), "%s",
+			       why->text);
 }
 
 static int format_compare(void *ctx, uint32_t file, uint32_t record,

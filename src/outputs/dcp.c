@@ -13,7 +13,6 @@
  * have five fields, as torch wrote them before 2.9. */
 #include "config.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -21,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pickle_items_i.h"
 #include "pickle_objects_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/util/mem.h"
@@ -35,32 +33,11 @@ static const char megatron_config[] =
 	"\"sharded_backend_version\": 1, \"common_backend\": \"torch\", "
 	"\"common_backend_version\": 1}";
 
-/* These are texts, classes and other values of the pickle (pickle_objects_i.h).
- */
 enum dcp_memo {
-	MEMO_TENSOR,
-	MEMO_BYTES,
-	MEMO_PROPERTIES,
-	MEMO_CHUNK,
-	MEMO_INDEX,
-	MEMO_STORAGE,
-	MEMO_SIZE,
+	MEMO_SIZE = RSH_MEMO_OWN,
 	MEMO_LAYOUT,
 	MEMO_FORMAT,
-	MEMO_KEY_PROPERTIES,
-	MEMO_KEY_SIZE,
-	MEMO_KEY_CHUNKS,
-	MEMO_KEY_OFFSETS,
-	MEMO_KEY_SIZES,
-	MEMO_KEY_NAME,
-	MEMO_KEY_OFFSET,
-	MEMO_KEY_INDEX,
-	MEMO_KEY_PATH,
-	MEMO_KEY_LENGTH,
-	MEMO_DTYPE,
-	N_MEMOS = MEMO_DTYPE + RSH_DTYPE_COUNT,
 };
-static_assert(N_MEMOS <= RSH_PICKLE_MEMOS, "");
 
 struct dcp_shown {
 	struct rsh_pickle_objects metadata;
@@ -129,12 +106,12 @@ static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
 {
 	struct rsh_pickle_out *o = &d->metadata.out;
 
-	rsh_pickle_put_class(&d->metadata, MEMO_PROPERTIES,
+	rsh_pickle_put_class(&d->metadata, RSH_MEMO_PROPERTIES,
 			     CHECKPOINT ".metadata", "TensorProperties");
 	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
 	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
 	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	rsh_pickle_put_class(&d->metadata, MEMO_DTYPE + dtype, "torch",
+	rsh_pickle_put_class(&d->metadata, RSH_MEMO_DTYPE + dtype, "torch",
 		      rsh_torch_dtype_name(dtype));
 	dcp_put_call(d, MEMO_LAYOUT, "torch.serialization", "_get_layout",
 		     "torch.strided");
@@ -161,45 +138,38 @@ static void dcp_put_chunks(struct dcp_shown *d,
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		rsh_pickle_begin_object(&d->metadata, MEMO_CHUNK,
+		rsh_pickle_begin_object(&d->metadata, RSH_MEMO_CHUNK,
 					CHECKPOINT ".metadata",
 					"ChunkStorageMetadata");
-		rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSETS, "offsets");
+		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_OFFSETS, "offsets");
 		dcp_put_size(d, s->n_dims, c.offsets);
-		rsh_pickle_put_key(&d->metadata, MEMO_KEY_SIZES, "sizes");
+		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_SIZES, "sizes");
 		dcp_put_size(d, s->n_dims, c.sizes);
 		rsh_pickle_end_object(&d->metadata);
 	}
 	rsh_pickle_put(o, RSH_PICKLE_OP_APPENDS);
 }
 
-/* A function of this type puts one entry of a tensor, which is a record of a
- * file of the tree. */
-typedef void dcp_put_fn(struct dcp_shown *d, const struct rsh_tree *t,
-			uint32_t tensor, uint32_t file,
-			const struct rsh_virtual_record *r);
-
-static void dcp_put_tensor(struct dcp_shown *d, const struct rsh_tree *t,
-			   uint32_t tensor, uint32_t file,
-			   const struct rsh_virtual_record *r)
+static void dcp_put_tensor(const struct rsh_output_tree *t, uint32_t number,
+			   uint32_t file, const struct rsh_virtual_record *r)
 {
+	struct dcp_shown *d = t->state;
 	const struct rsh_record_shape *s = &r->shape;
 	uint64_t dims[RSH_MAX_DIMS];
 
-	(void)t;
 	(void)file;
 	for (unsigned i = 0; i < s->n_dims; i++)
 		dims[i] = (uint64_t)s->dims[i];
 	rsh_pickle_put_text(&d->metadata.out, s->name, s->name_len);
-	d->names[tensor] = rsh_pickle_remember(&d->metadata.out);
-	rsh_pickle_begin_object(&d->metadata, MEMO_TENSOR,
+	d->names[number] = rsh_pickle_remember(&d->metadata.out);
+	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_TENSOR,
 				CHECKPOINT ".metadata",
 				"TensorStorageMetadata");
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_PROPERTIES, "properties");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_PROPERTIES, "properties");
 	dcp_put_properties(d, s->dtype);
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_SIZE, "size");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_SIZE, "size");
 	dcp_put_size(d, s->n_dims, dims);
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_CHUNKS, "chunks");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_CHUNKS, "chunks");
 	dcp_put_chunks(d, s);
 	rsh_pickle_end_object(&d->metadata);
 }
@@ -231,22 +201,22 @@ static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
 static void dcp_put_storage(struct dcp_shown *d, const struct rsh_tree *t,
 			    uint32_t file, uint64_t offset, uint64_t length)
 {
-	rsh_pickle_begin_object(&d->metadata, MEMO_STORAGE,
+	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_STORAGE,
 				CHECKPOINT ".filesystem", "_StorageInfo");
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_PATH, "relative_path");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_PATH, "relative_path");
 	dcp_put_path(d, t, file);
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSET, "offset");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_OFFSET, "offset");
 	rsh_pickle_put_number(&d->metadata.out, offset);
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_LENGTH, "length");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_LENGTH, "length");
 	rsh_pickle_put_number(&d->metadata.out, length);
 	rsh_pickle_end_object(&d->metadata);
 }
 
 /* Puts the key of each item of a tensor, and its place. */
-static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
-			   uint32_t tensor, uint32_t file,
-			   const struct rsh_virtual_record *r)
+static void dcp_put_places(const struct rsh_output_tree *t, uint32_t number,
+			   uint32_t file, const struct rsh_virtual_record *r)
 {
+	struct dcp_shown *d = t->state;
 	struct rsh_pickle_out *o = &d->metadata.out;
 	const struct rsh_record_shape *s = &r->shape;
 	uint8_t tail[RSH_TORCH_TAIL_MAX];
@@ -260,18 +230,18 @@ static void dcp_put_places(struct dcp_shown *d, const struct rsh_tree *t,
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		rsh_pickle_begin_object(&d->metadata, MEMO_INDEX,
+		rsh_pickle_begin_object(&d->metadata, RSH_MEMO_INDEX,
 					CHECKPOINT ".metadata",
 					"MetadataIndex");
-		rsh_pickle_put_key(&d->metadata, MEMO_KEY_NAME, "fqn");
-		rsh_pickle_recall(o, d->names[tensor]);
-		rsh_pickle_put_key(&d->metadata, MEMO_KEY_OFFSET, "offset");
+		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_NAME, "fqn");
+		rsh_pickle_recall(o, d->names[number]);
+		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_OFFSET, "offset");
 		dcp_put_size(d, s->n_dims, c.offsets);
-		rsh_pickle_put_key(&d->metadata, MEMO_KEY_INDEX, "index");
+		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_INDEX, "index");
 		rsh_pickle_put_number(o, i);
 		rsh_pickle_end_object(&d->metadata);
 		/* Trailers end with padding that is not part of the item. */
-		dcp_put_storage(d, t, file, at, header + c.bytes +
+		dcp_put_storage(d, t->tree, file, at, header + c.bytes +
 				rsh_torch_item_tail(s, &c, tail));
 		at += k.full_header + c.bytes + k.full_trailer;
 	}
@@ -285,83 +255,55 @@ static void dcp_put_name(struct dcp_shown *d, uint32_t number)
 	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_TUPLE1);
 }
 
-static void dcp_put_names(struct dcp_shown *d, const struct rsh_tree *t,
-			  uint32_t tensor, uint32_t file,
-			  const struct rsh_virtual_record *r)
+static void dcp_put_names(const struct rsh_output_tree *t, uint32_t number,
+			  uint32_t file, const struct rsh_virtual_record *r)
 {
-	(void)t;
 	(void)file;
 	(void)r;
-	dcp_put_name(d, tensor);
+	dcp_put_name(t->state, number);
 }
 
 /* ---- values ---- */
 
-/* A function of this type puts one entry of a value, whose name has this
- * number. */
-typedef void dcp_put_value_fn(struct dcp_shown *d, const struct rsh_tree *t,
-			      const struct rsh_pickle_item *v, uint32_t number);
-
-static void dcp_put_value(struct dcp_shown *d, const struct rsh_tree *t,
-			  const struct rsh_pickle_item *v, uint32_t number)
+static void dcp_put_value(const struct rsh_output_tree *t, uint32_t number,
+			  const struct rsh_pickle_item *v)
 {
-	(void)t;
+	struct dcp_shown *d = t->state;
+
 	rsh_pickle_put_text(&d->metadata.out, v->name, strlen(v->name));
 	d->names[number] = rsh_pickle_remember(&d->metadata.out);
-	rsh_pickle_begin_object(&d->metadata, MEMO_BYTES,
+	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_BYTES,
 				CHECKPOINT ".metadata", "BytesStorageMetadata");
 	rsh_pickle_end_object(&d->metadata);
 }
 
-static void dcp_put_value_name(struct dcp_shown *d, const struct rsh_tree *t,
-			       const struct rsh_pickle_item *v, uint32_t number)
+static void dcp_put_value_name(const struct rsh_output_tree *t, uint32_t number,
+			       const struct rsh_pickle_item *v)
 {
-	(void)t;
 	(void)v;
-	dcp_put_name(d, number);
+	dcp_put_name(t->state, number);
 }
 
-static void dcp_put_value_place(struct dcp_shown *d, const struct rsh_tree *t,
-				const struct rsh_pickle_item *v,
-				uint32_t number)
+static void dcp_put_value_place(const struct rsh_output_tree *t,
+				uint32_t number,
+				const struct rsh_pickle_item *v)
 {
-	rsh_pickle_begin_object(&d->metadata, MEMO_INDEX,
+	struct dcp_shown *d = t->state;
+
+	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_INDEX,
 				CHECKPOINT ".metadata", "MetadataIndex");
-	rsh_pickle_put_key(&d->metadata, MEMO_KEY_NAME, "fqn");
+	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_NAME, "fqn");
 	rsh_pickle_recall(&d->metadata.out, d->names[number]);
 	rsh_pickle_end_object(&d->metadata);
-	dcp_put_storage(d, t, d->n_files, v->offset, v->length);
+	dcp_put_storage(d, t->tree, d->n_files, v->offset, v->length);
 }
 
 /* ---- the metadata ---- */
 
-/* Puts a member of the metadata: a dictionary whose entries these functions
- * put, for each tensor and each value. */
-static void dcp_put_member(struct dcp_shown *d,
-			   const struct rsh_output_tree *t, const char *key,
-			   dcp_put_fn *fn, dcp_put_value_fn *value_fn)
-{
-	uint32_t tensor = 0;
-
-	rsh_pickle_put_text(&d->metadata.out, key, strlen(key));
-	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_MARK);
-	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
-		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(t->plan, f, i, &r);
-			fn(d, t->tree, tensor++, f, &r);
-		}
-	for (uint32_t i = 0; i < d->values.n; i++)
-		value_fn(d, t->tree, &d->values.v[i], tensor + i);
-	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_SETITEMS);
-}
-
 static int dcp_make_metadata(struct dcp_shown *d,
 			     const struct rsh_output_tree *t)
 {
-	struct rsh_pickle_out *o = &d->metadata.out;
+	struct rsh_pickle_objects *p = &d->metadata;
 	size_t n = d->values.n;
 
 	for (uint32_t f = 0; f < d->n_files; f++)
@@ -370,20 +312,14 @@ static int dcp_make_metadata(struct dcp_shown *d,
 	d->files = calloc((size_t)d->n_files + 1, sizeof(*d->files));
 	if (!d->names || !d->files)
 		return -ENOMEM;
-	rsh_pickle_begin(o);
-	rsh_pickle_put_global(o, CHECKPOINT ".metadata", "Metadata");
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	dcp_put_member(d, t, "state_dict_metadata", dcp_put_tensor,
-		       dcp_put_value);
-	dcp_put_member(d, t, "planner_data", dcp_put_names, dcp_put_value_name);
-	dcp_put_member(d, t, "storage_data", dcp_put_places,
-		       dcp_put_value_place);
-	rsh_pickle_end_object(&d->metadata);
-	rsh_pickle_end(o);
-	return o->failed ? -ENOMEM : 0;
+	rsh_pickle_begin_metadata(p, CHECKPOINT ".metadata");
+	rsh_pickle_put_member(p, t, &d->values, "state_dict_metadata",
+			      dcp_put_tensor, dcp_put_value);
+	rsh_pickle_put_member(p, t, &d->values, "planner_data", dcp_put_names,
+			      dcp_put_value_name);
+	rsh_pickle_put_member(p, t, &d->values, "storage_data", dcp_put_places,
+			      dcp_put_value_place);
+	return rsh_pickle_end_metadata(p);
 }
 
 /* ---- the tree ---- */

@@ -11,7 +11,6 @@
  * platform of torch needs torch.load() of a version that reads safetensors. */
 #include "config.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -19,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pickle_items_i.h"
 #include "pickle_objects_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/util/mem.h"
@@ -31,29 +29,10 @@
 #define PART_BYTES (UINT64_C(64) * 1024 * 1024)
 
 enum hyper_memo {
-	MEMO_TENSOR,
-	MEMO_BYTES,
-	MEMO_PROPERTIES,
-	MEMO_CHUNK,
-	MEMO_INDEX,
-	MEMO_STORAGE,
-	MEMO_KEY_PROPERTIES,
-	MEMO_KEY_SIZE,
-	MEMO_KEY_CHUNKS,
-	MEMO_KEY_OFFSETS,
-	MEMO_KEY_SIZES,
-	MEMO_KEY_NAME,
-	MEMO_KEY_OFFSET,
-	MEMO_KEY_INDEX,
-	MEMO_KEY_PATH,
-	MEMO_KEY_LENGTH,
-	MEMO_KEY_DTYPE,
+	MEMO_KEY_DTYPE = RSH_MEMO_OWN,
 	MEMO_KEY_REQUIRES_GRAD,
 	MEMO_KEY_MEMORY_FORMAT,
-	MEMO_DTYPE,
-	N_MEMOS = MEMO_DTYPE + RSH_DTYPE_COUNT,
 };
-static_assert(N_MEMOS <= RSH_PICKLE_MEMOS, "");
 
 struct hyper_shown {
 	struct rsh_pickle_objects metadata;
@@ -71,7 +50,7 @@ static void hyper_free(void *state)
 	free(h);
 }
 
-/* ---- the metadata ---- */
+/* ---- tensors ---- */
 
 /* Puts a tuple: these numbers, or as many zeros if v is NULL. */
 static void hyper_put_tuple(struct hyper_shown *h, unsigned n, const int64_t *v)
@@ -92,9 +71,9 @@ static void hyper_put_properties(struct hyper_shown *h, enum rsh_dtype dtype)
 {
 	struct rsh_pickle_objects *p = &h->metadata;
 
-	rsh_pickle_begin_object(p, MEMO_PROPERTIES, MODULE, "TensorProperties");
+	rsh_pickle_begin_object(p, RSH_MEMO_PROPERTIES, MODULE, "TensorProperties");
 	rsh_pickle_put_key(p, MEMO_KEY_DTYPE, "dtype");
-	rsh_pickle_put_key(p, MEMO_DTYPE + dtype, rsh_dtype_name(dtype));
+	rsh_pickle_put_key(p, RSH_MEMO_DTYPE + dtype, rsh_dtype_name(dtype));
 	rsh_pickle_put_key(p, MEMO_KEY_REQUIRES_GRAD, "requires_grad");
 	rsh_pickle_put(&p->out, RSH_PICKLE_OP_FALSE);
 	rsh_pickle_put_key(p, MEMO_KEY_MEMORY_FORMAT, "memory_format");
@@ -110,35 +89,32 @@ static void hyper_put_chunks(struct hyper_shown *h,
 
 	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_LIST);
 	rsh_pickle_put(&p->out, RSH_PICKLE_OP_MARK);
-	rsh_pickle_begin_object(p, MEMO_CHUNK, MODULE, "ChunkStorageMetadata");
-	rsh_pickle_put_key(p, MEMO_KEY_OFFSETS, "offsets");
+	rsh_pickle_begin_object(p, RSH_MEMO_CHUNK, MODULE, "ChunkStorageMetadata");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_OFFSETS, "offsets");
 	hyper_put_tuple(h, s->n_dims, NULL);
-	rsh_pickle_put_key(p, MEMO_KEY_SIZES, "sizes");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_SIZES, "sizes");
 	hyper_put_tuple(h, s->n_dims, s->dims);
 	rsh_pickle_end_object(p);
 	rsh_pickle_put(&p->out, RSH_PICKLE_OP_APPENDS);
 }
 
-/* A function of this type puts one entry of a tensor, which is a record of a
- * file of the tree. */
-typedef void hyper_put_fn(struct hyper_shown *h, const struct rsh_tree *t,
-			  uint32_t file, const struct rsh_record_shape *s);
-
-static void hyper_put_tensor(struct hyper_shown *h, const struct rsh_tree *t,
-			     uint32_t file, const struct rsh_record_shape *s)
+static void hyper_put_tensor(const struct rsh_output_tree *t, uint32_t number,
+			     uint32_t file, const struct rsh_virtual_record *r)
 {
+	struct hyper_shown *h = t->state;
 	struct rsh_pickle_objects *p = &h->metadata;
+	const struct rsh_record_shape *s = &r->shape;
 
-	(void)t;
+	(void)number;
 	(void)file;
 	rsh_pickle_put_text(&p->out, s->name, s->name_len);
-	rsh_pickle_begin_object(p, MEMO_TENSOR, MODULE,
+	rsh_pickle_begin_object(p, RSH_MEMO_TENSOR, MODULE,
 				"TensorStorageMetadata");
-	rsh_pickle_put_key(p, MEMO_KEY_PROPERTIES, "properties");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_PROPERTIES, "properties");
 	hyper_put_properties(h, s->dtype);
-	rsh_pickle_put_key(p, MEMO_KEY_SIZE, "size");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_SIZE, "size");
 	hyper_put_tuple(h, s->n_dims, s->dims);
-	rsh_pickle_put_key(p, MEMO_KEY_CHUNKS, "chunks");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_CHUNKS, "chunks");
 	hyper_put_chunks(h, s);
 	rsh_pickle_end_object(p);
 }
@@ -150,12 +126,12 @@ static void hyper_put_place(struct hyper_shown *h, const char *name, size_t n,
 {
 	struct rsh_pickle_objects *p = &h->metadata;
 
-	rsh_pickle_begin_object(p, MEMO_INDEX, MODULE, "MetadataIndex");
-	rsh_pickle_put_key(p, MEMO_KEY_NAME, "fqn");
+	rsh_pickle_begin_object(p, RSH_MEMO_INDEX, MODULE, "MetadataIndex");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_NAME, "fqn");
 	rsh_pickle_put_text(&p->out, name, n);
-	rsh_pickle_put_key(p, MEMO_KEY_OFFSET, "offset");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_OFFSET, "offset");
 	hyper_put_tuple(h, n_dims, NULL);
-	rsh_pickle_put_key(p, MEMO_KEY_INDEX, "index");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_INDEX, "index");
 	if (is_tensor)
 		rsh_pickle_put_number(&p->out, 0);
 	else
@@ -168,90 +144,80 @@ static void hyper_put_storage(struct hyper_shown *h, const char *path,
 {
 	struct rsh_pickle_objects *p = &h->metadata;
 
-	rsh_pickle_begin_object(p, MEMO_STORAGE, STORAGE_MODULE, "StorageInfo");
-	rsh_pickle_put_key(p, MEMO_KEY_PATH, "relative_path");
+	rsh_pickle_begin_object(p, RSH_MEMO_STORAGE, STORAGE_MODULE, "StorageInfo");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_PATH, "relative_path");
 	rsh_pickle_put_text(&p->out, path, strlen(path));
-	rsh_pickle_put_key(p, MEMO_KEY_OFFSET, "offset");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_OFFSET, "offset");
 	rsh_pickle_put_number(&p->out, 0);
-	rsh_pickle_put_key(p, MEMO_KEY_LENGTH, "length");
+	rsh_pickle_put_key(p, RSH_MEMO_KEY_LENGTH, "length");
 	rsh_pickle_put_signed(&p->out, length);
 	rsh_pickle_end_object(p);
 }
 
 /* The header of the file says where a tensor is, so its length is -1. */
-static void hyper_put_file(struct hyper_shown *h, const struct rsh_tree *t,
-			   uint32_t file, const struct rsh_record_shape *s)
+static void hyper_put_file(const struct rsh_output_tree *t, uint32_t number,
+			   uint32_t file, const struct rsh_virtual_record *r)
 {
+	struct hyper_shown *h = t->state;
+	const struct rsh_record_shape *s = &r->shape;
 	char name[NAME_MAX + 1];
 
-	rsh_output_file_name(t, file, name, sizeof(name));
+	(void)number;
+	rsh_output_file_name(t->tree, file, name, sizeof(name));
 	hyper_put_place(h, s->name, s->name_len, s->n_dims, true);
 	hyper_put_storage(h, name, -1);
 }
 
-static void hyper_put_all(struct hyper_shown *h,
-			  const struct rsh_output_tree *t, hyper_put_fn *fn)
-{
-	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
-		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(t->plan, f, i, &r);
-			fn(h, t->tree, f, &r.shape);
-		}
-}
-
-static void hyper_begin_member(struct hyper_shown *h, const char *key)
-{
-	rsh_pickle_put_text(&h->metadata.out, key, strlen(key));
-	rsh_pickle_put(&h->metadata.out, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(&h->metadata.out, RSH_PICKLE_OP_MARK);
-}
+/* ---- values ---- */
 
 static void hyper_value_name(uint32_t i, char *name, size_t max)
 {
 	snprintf(name, max, "_value%" PRIu32 "_.bytes", i);
 }
 
+static void hyper_put_value(const struct rsh_output_tree *t, uint32_t number,
+			    const struct rsh_pickle_item *v)
+{
+	struct hyper_shown *h = t->state;
+	struct rsh_pickle_objects *p = &h->metadata;
+
+	(void)number;
+	rsh_pickle_put_text(&p->out, v->name, strlen(v->name));
+	rsh_pickle_begin_object(p, RSH_MEMO_BYTES, MODULE,
+				"BytesStorageMetadata");
+	rsh_pickle_end_object(p);
+}
+
+static void hyper_put_value_file(const struct rsh_output_tree *t,
+				 uint32_t number,
+				 const struct rsh_pickle_item *v)
+{
+	struct hyper_shown *h = t->state;
+	char name[NAME_MAX + 1];
+
+	(void)number;
+	hyper_value_name((uint32_t)(v - h->values.v), name, sizeof(name));
+	hyper_put_place(h, v->name, strlen(v->name), 0, false);
+	hyper_put_storage(h, name, (int64_t)v->length);
+}
+
+/* ---- the metadata ---- */
+
 static int hyper_make_metadata(struct hyper_shown *h,
 			       const struct rsh_output_tree *t)
 {
-	struct rsh_pickle_out *o = &h->metadata.out;
-	const struct rsh_pickle_items *values = &h->values;
-	char name[NAME_MAX + 1];
+	struct rsh_pickle_objects *p = &h->metadata;
 
-	rsh_pickle_begin(o);
-	rsh_pickle_put_global(o, MODULE, "Metadata");
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	hyper_begin_member(h, "state_dict_metadata");
-	hyper_put_all(h, t, hyper_put_tensor);
-	for (uint32_t i = 0; i < values->n; i++) {
-		rsh_pickle_put_text(o, values->v[i].name,
-				    strlen(values->v[i].name));
-		rsh_pickle_begin_object(&h->metadata, MEMO_BYTES, MODULE,
-					"BytesStorageMetadata");
-		rsh_pickle_end_object(&h->metadata);
-	}
-	rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
-	rsh_pickle_put_text(o, "planner_data", strlen("planner_data"));
-	rsh_pickle_put(o, RSH_PICKLE_OP_NONE);
-	hyper_begin_member(h, "storage_data");
-	hyper_put_all(h, t, hyper_put_file);
-	for (uint32_t i = 0; i < values->n; i++) {
-		hyper_value_name(i, name, sizeof(name));
-		hyper_put_place(h, values->v[i].name,
-				strlen(values->v[i].name), 0, false);
-		hyper_put_storage(h, name, (int64_t)values->v[i].length);
-	}
-	rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
-	rsh_pickle_put_text(o, "version", strlen("version"));
-	rsh_pickle_put_text(o, "1.0", strlen("1.0"));
-	rsh_pickle_end_object(&h->metadata);
-	rsh_pickle_end(o);
-	return o->failed ? -ENOMEM : 0;
+	rsh_pickle_begin_metadata(p, MODULE);
+	rsh_pickle_put_member(p, t, &h->values, "state_dict_metadata",
+			      hyper_put_tensor, hyper_put_value);
+	rsh_pickle_put_text(&p->out, "planner_data", strlen("planner_data"));
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_NONE);
+	rsh_pickle_put_member(p, t, &h->values, "storage_data", hyper_put_file,
+			      hyper_put_value_file);
+	rsh_pickle_put_text(&p->out, "version", strlen("version"));
+	rsh_pickle_put_text(&p->out, "1.0", strlen("1.0"));
+	return rsh_pickle_end_metadata(p);
 }
 
 /* ---- the tree ---- */

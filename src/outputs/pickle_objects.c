@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/pickle_objects.c writes the objects of a pickle. */
+/* outputs/pickle_objects.c writes the objects of the metadata of a distributed
+ * checkpoint. */
 #include "config.h"
 
 #include "pickle_objects_i.h"
 
+#include <errno.h>
 #include <string.h>
 
 bool rsh_pickle_known(struct rsh_pickle_objects *p, unsigned value)
@@ -36,18 +38,64 @@ void rsh_pickle_put_key(struct rsh_pickle_objects *p, unsigned value,
 	rsh_pickle_keep(p, value);
 }
 
+/* Makes an object of the class that was put, and begins its attributes. */
+static void pickle_begin_attributes(struct rsh_pickle_out *o)
+{
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+}
+
 void rsh_pickle_begin_object(struct rsh_pickle_objects *p, unsigned value,
 			     const char *module, const char *name)
 {
 	rsh_pickle_put_class(p, value, module, name);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_NEWOBJ);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_MARK);
+	pickle_begin_attributes(&p->out);
 }
 
 void rsh_pickle_end_object(struct rsh_pickle_objects *p)
 {
 	rsh_pickle_put(&p->out, RSH_PICKLE_OP_SETITEMS);
 	rsh_pickle_put(&p->out, RSH_PICKLE_OP_BUILD);
+}
+
+/* ---- the metadata ---- */
+
+void rsh_pickle_begin_metadata(struct rsh_pickle_objects *p, const char *module)
+{
+	rsh_pickle_begin(&p->out);
+	/* Its class occurs once, so it is not kept in the memo. */
+	rsh_pickle_put_global(&p->out, module, "Metadata");
+	pickle_begin_attributes(&p->out);
+}
+
+int rsh_pickle_end_metadata(struct rsh_pickle_objects *p)
+{
+	rsh_pickle_end_object(p);
+	rsh_pickle_end(&p->out);
+	return p->out.failed ? -ENOMEM : 0;
+}
+
+void rsh_pickle_put_member(struct rsh_pickle_objects *p,
+			   const struct rsh_output_tree *t,
+			   const struct rsh_pickle_items *values,
+			   const char *key, rsh_pickle_tensor_fn *put_tensor,
+			   rsh_pickle_value_fn *put_value)
+{
+	uint32_t number = 0;
+
+	rsh_pickle_put_text(&p->out, key, strlen(key));
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_DICT);
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_MARK);
+	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(t->plan, f, i, &r);
+			put_tensor(t, number++, f, &r);
+		}
+	for (uint32_t i = 0; i < values->n; i++)
+		put_value(t, number++, &values->v[i]);
+	rsh_pickle_put(&p->out, RSH_PICKLE_OP_SETITEMS);
 }

@@ -43,10 +43,12 @@ static uint64_t blocks_of(uint64_t n, uint64_t block)
 	return n / block + (n % block != 0);
 }
 
+/* A matrix has at least n rows, or columns if `turned`, and exactly `rank`
+ * columns, or rows. */
 static bool factor_fits(const struct rsh_tensor *t, bool turned, uint64_t n,
 			uint64_t rank)
 {
-	return t->n_dims == 2 && t->dims[turned] == n &&
+	return t->n_dims == 2 && t->dims[turned] >= n &&
 	       t->dims[!turned] == rank && !t->quantised;
 }
 
@@ -54,15 +56,20 @@ static bool factor_fits(const struct rsh_tensor *t, bool turned, uint64_t n,
 static bool adapters_fit(const struct rsh_tensor *t)
 {
 	const struct rsh_quantised *q = t->quantised;
-	bool fits = t->n_dims == 2;
+	bool fits = t->n_dims == 2 || t->n_dims == 3;
+	const uint64_t planes = t->n_dims == 3 ? t->dims[0] : 1;
+	const uint64_t *of = t->dims + t->n_dims - 2;
 
 	for (uint32_t i = 0; fits && i < q->n_adapters; i++) {
 		const struct rsh_factors *f = &q->factors[i];
-		const uint32_t rank = q->adapters[i].rank;
+		const uint64_t all = rsh_max_u64(f->n_planes, 1);
+		uint64_t rows, rank;
 
-		fits = factor_fits(f->rows, f->rows_turned, t->dims[0], rank) &&
-		       factor_fits(f->columns, !f->columns_turned, t->dims[1],
-				   rank);
+		fits = rsh_mul_u64(q->adapters[i].rank, all, &rank) &&
+		       rsh_add_u64(f->first_row, of[0], &rows) &&
+		       planes <= all && f->plane <= all - planes &&
+		       factor_fits(f->rows, f->rows_turned, rows, rank) &&
+		       factor_fits(f->columns, !f->columns_turned, of[1], rank);
 	}
 	return fits;
 }

@@ -103,6 +103,72 @@ void rsh_listing_clear(struct rsh_listing *l)
 	free(l->dirs);
 }
 
+/* ---- the files of one step ---- */
+
+void rsh_step_files_free(struct rsh_step_files *files)
+{
+	if (!files || atomic_fetch_sub(&files->users, 1) > 1)
+		return;
+	for (size_t i = 0; i < files->n; i++)
+		free(files->v[i].name);
+	free(files);
+}
+
+/* Returns whether the files are one of each directory of a rank, and nothing
+ * else belongs to the step. */
+static bool step_files_suffice(const struct rsh_source *s,
+			       const struct rsh_candidate *of)
+{
+	const struct rsh_listing *l = &s->listing;
+
+	if (s->format->owner != RSH_OWNER_RANK || s->n_always ||
+	    l->n_beyond || of->end - of->first != l->n_dirs)
+		return false;
+	for (size_t i = 0; i < l->n_dirs; i++) {
+		const struct rsh_checkpoint *c = &l->files[of->first + i];
+		const size_t n = strlen(l->dirs[i].name);
+
+		if (c->n_dir || c->rank != l->dirs[i].rank ||
+		    strncmp(c->name, l->dirs[i].name, n) != 0 ||
+		    c->name[n] != '/')
+			return false;
+	}
+	return true;
+}
+
+int rsh_step_files_new(const struct rsh_source *s,
+		       const struct rsh_candidate *of,
+		       struct rsh_step_files **out)
+{
+	const size_t n = of->end - of->first;
+	struct rsh_step_files *files;
+
+	*out = NULL;
+	if (!step_files_suffice(s, of))
+		return 0;
+	files = calloc(1, sizeof(*files) + n * sizeof(*files->v));
+	if (!files)
+		return -ENOMEM;
+	atomic_store(&files->users, 1);
+	for (; files->n < n; files->n++) {
+		const struct rsh_checkpoint *c =
+			&s->listing.files[of->first + files->n];
+		struct rsh_step_file *f = &files->v[files->n];
+
+		f->name = strdup(c->name);
+		if (!f->name) {
+			rsh_step_files_free(files);
+			return -ENOMEM;
+		}
+		f->rank = c->rank;
+		f->n_folder =
+			(uint32_t)strlen(s->listing.dirs[files->n].name);
+		f->mtime = c->mtime;
+	}
+	*out = files;
+	return 0;
+}
+
 /* ---- functions for formats ---- */
 
 int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)

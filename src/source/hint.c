@@ -60,12 +60,14 @@ static size_t hint_series(const char *name)
 
 /* Keeps the newest of several steps, and the first of other names in sorted
  * order; the order of the listing has no effect. */
-static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
+static void hint_keep_child(char kept[NAME_MAX + 1], const char *name,
+			    bool *several)
 {
 	const size_t n = hint_series(name);
 	const bool same = *kept && name[n] && hint_series(kept) == n &&
 			  strncmp(kept, name, n) == 0;
 
+	*several |= same;
 	if (same ? strverscmp(name, kept) > 0 :
 		   !*kept || strverscmp(name, kept) < 0)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
@@ -76,16 +78,17 @@ static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
 static void hint_find_child(struct rsh_dir *dir, const char *path,
 			    const struct rsh_store_options *how,
 			    const struct rsh_format *const *formats,
-			    char child[NAME_MAX + 1])
+			    char child[NAME_MAX + 1], bool *several)
 {
 	unsigned looked_at = 0;
 	const char *name;
 
 	*child = '\0';
+	*several = false;
 	while (looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
 		looked_at++;
 		if (hint_is_checkpoint(path, name, how, formats))
-			hint_keep_child(child, name);
+			hint_keep_child(child, name, several);
 	}
 }
 
@@ -121,6 +124,7 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	struct rsh_error unused = RSH_ERROR_INIT;
 	char child[NAME_MAX + 1];
 	struct rsh_source *s;
+	bool several;
 
 	*buf = '\0';
 	if (rc == -ENOTDIR)
@@ -136,11 +140,11 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	}
 	if (*buf)
 		return;
-	hint_find_child(dir, path, how, formats, child);
+	hint_find_child(dir, path, how, formats, child, &several);
 	if (*child)
 		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
-				   "that?",
-			 child);
+				   "that%s?", child, several ?
+			 ", or mount --steps all, which shows each step" : "");
 }
 
 /* The deepest file is SOURCE/rank_0/checkpoint/FILE. */
@@ -179,6 +183,7 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_store_options opts = { .objects = how->objects };
 	char child[NAME_MAX + 1], *found;
+	bool several;
 
 	if (hint_is_source(path, &opts, formats, format))
 		return NULL;
@@ -194,7 +199,7 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 	}
 	if (rsh_dir_open_path(path, &opts, &dir))
 		return NULL;
-	hint_find_child(dir, path, &opts, formats, child);
+	hint_find_child(dir, path, &opts, formats, child, &several);
 	if (!*child || asprintf(&found, "%s/%s", path, child) < 0)
 		return NULL;
 	hint_is_source(found, &opts, formats, format);

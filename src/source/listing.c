@@ -284,6 +284,24 @@ static int check_named(const struct rsh_walk *w, struct rsh_error *err)
 			     w->source->path, w->file);
 }
 
+static int list_known(struct rsh_walk *w, const struct rsh_step_files *files,
+		      struct rsh_error *err)
+{
+	for (size_t i = 0; i < files->n; i++) {
+		const struct rsh_step_file *f = &files->v[i];
+		cleanup_free char *dir = strndup(f->name, f->n_folder);
+		struct rsh_checkpoint c = {
+			.rank = f->rank, .name = strdup(f->name),
+			.mtime = f->mtime,
+		};
+
+		if (rsh_walk_add(w, &c) || !dir ||
+		    rsh_listing_add_dir(&w->source->listing, dir, f->rank))
+			return rsh_error_nomem(err);
+	}
+	return 0;
+}
+
 static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err)
@@ -295,6 +313,8 @@ static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 	int rc;
 	struct rsh_source_map *m;
 
+	if (opts->step_files)
+		return list_known(&w, opts->step_files, err);
 	if (opts->source_map) {
 		rc = load_map(opts->source_map, &m, err);
 		if (rc)

@@ -18,12 +18,16 @@
 /* A step has its files in SOURCE/STEP/rank_N/checkpoint at most. */
 #define DEPTH_MAX 4
 
+/* The files of this many ranks and steps are kept, with some 100 bytes each. */
+#define KEPT_FILES_MAX 65536
+
 void rsh_saved_step_clear(struct rsh_saved_step *t)
 {
 	free(t->name);
 	free(t->path);
 	free(t->ranks);
 	free(t->why);
+	rsh_step_files_free(t->files);
 }
 
 int rsh_saved_step_copy(const struct rsh_saved_step *from,
@@ -36,6 +40,8 @@ int rsh_saved_step_copy(const struct rsh_saved_step *from,
 	to->path = strdup(from->path);
 	to->ranks = from->ranks ? malloc(bytes) : NULL;
 	to->why = from->why ? strdup(from->why) : NULL;
+	if (to->files)
+		atomic_fetch_add(&to->files->users, 1);
 	if (!to->name || !to->path || (from->ranks && !to->ranks) ||
 	    (from->why && !to->why)) {
 		rsh_saved_step_clear(to);
@@ -51,6 +57,7 @@ void rsh_saved_steps_clear(struct rsh_saved_steps *l)
 	for (size_t i = 0; i < l->n; i++)
 		rsh_saved_step_clear(&l->v[i]);
 	free(l->v);
+	free(l->foreign);
 	*l = (struct rsh_saved_steps){ .n = 0 };
 }
 
@@ -137,6 +144,10 @@ static int state_add_dir(const struct rsh_store *store, const char *dir,
 	int rc = rsh_dir_open(store, dir, &at);
 	const char *name;
 
+	if (rc == -EACCES && *dir) {
+		state->unreadable = true;
+		return 0;
+	}
 	/* Something was removed in the meantime. */
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
@@ -188,6 +199,8 @@ struct look {
 	struct rsh_source *root;
 	const struct rsh_saved_steps *before;
 	struct rsh_saved_steps *out;
+	size_t n_kept; /* files of steps that are kept */
+	bool unreadable; /* a directory below it could not be read */
 };
 
 static int step_explain(struct rsh_saved_step *t, const struct rsh_error *why)
@@ -209,35 +222,33 @@ static bool is_passing(int code)
 	return false;
 }
 
-/* Checks whether a candidate is complete, or can be shown with the files that
- * it has: then *partial is true.  The first sentence stays: it names what is
- * missing.  A step in a directory of its own may be the newest one. */
-static int check_files(const struct look *l, struct rsh_source *s, uint32_t i,
+/* Returns 0 if a candidate is complete, and 1 if it can be shown with the files
+ * that it has.  The first sentence stays: it names what is missing.  A step in a
+ * directory of its own may be the newest one. */
+static int check_files(struct look *l, struct rsh_source *s, uint32_t i,
 		       const struct rsh_saved_step *t, struct rsh_names *names,
-		       bool *partial, struct rsh_error *err)
+		       struct rsh_error *err)
 {
 	const struct rsh_save_dir_options *o = l->o;
 	struct rsh_error unused = RSH_ERROR_INIT;
 	int rc = rsh_source_check_whole(s, i, names, err), covers;
 
-	*partial = false;
 	if (rc == 0 || rc == -ENOMEM || !o->covers ||
 	    s->format->owner != RSH_OWNER_RANK)
 		return rc;
 	covers = o->covers(o->ctx, t, o->partly && t->selected && !t->newest,
 			   &unused);
-	*partial = covers == 0;
-	return covers == 0 || covers == -ENOMEM || is_passing(-covers) ?
-	       covers : rc;
+	if (covers == 0)
+		return 1;
+	return covers == -ENOMEM || is_passing(-covers) ? covers : rc;
 }
 
-static int check_entry(const struct look *l, const struct rsh_saved_step *t,
+static int check_entry(struct look *l, const struct rsh_saved_step *t,
 		       bool is_file, struct rsh_error *err)
 {
 	struct rsh_source_options files = *l->o->files;
 	struct rsh_names *names;
 	struct rsh_source *s;
-	bool partial;
 	int rc;
 
 	files.select = RSH_SELECT_NEWEST;
@@ -250,29 +261,27 @@ static int check_entry(const struct look *l, const struct rsh_saved_step *t,
 	if (rc)
 		return rc;
 	names = rsh_names_new();
-	rc = names ? check_files(l, s, 0, t, names, &partial, err) :
-		     rsh_error_nomem(err);
+	rc = names ? check_files(l, s, 0, t, names, err) : rsh_error_nomem(err);
 	rsh_source_free(s);
 	rsh_names_free(names);
-	return rc;
+	return rc > 0 ? 0 : rc;
 }
 
-static bool entry_is_same(const struct rsh_save_dir_options *o,
-			  const struct rsh_saved_step *t)
+/* Returns 0, -ESTALE or another -errno with a sentence. */
+static int entry_check_same(const struct rsh_store *store,
+			    const struct rsh_saved_step *t,
+			    struct rsh_error *err)
 {
-	struct rsh_error unused = RSH_ERROR_INIT;
-	struct rsh_store *store;
+	const char *name = t->path + t->place;
 	struct rsh_files_state state;
 	struct rsh_stat st;
-	int rc;
+	int rc = rsh_store_look(store, name, &st);
 
-	if (rsh_store_open(o->path, &o->files->store, &store, &unused))
-		return false;
-	rc = rsh_store_look(store, t->path + t->place, &st);
 	if (rc == 0)
-		rc = state_of_entry(store, t->path + t->place, &st, &state);
-	rsh_store_free(store);
-	return rc == 0 && state.hash == t->state.hash;
+		rc = state_of_entry(store, name, &st, &state);
+	if (rc && rc != -ENOENT)
+		return rsh_store_open_error(store, name, rc, err);
+	return rc || state.hash != t->state.hash ? -ESTALE : 0;
 }
 
 /* Takes the result of the last look.  Returns false if there is none. */
@@ -322,12 +331,16 @@ static bool is_being_removed(const struct look *l, struct rsh_saved_step *t,
 		t->state.n = old->state.n;
 	if (is_newer(&old->state.newest, &t->state.newest))
 		t->state.newest = old->state.newest;
-	rsh_error_set(err, ENOENT, "%s: files were removed of step %s",
-		      l->o->path, t->name);
+	if (now->unreadable)
+		rsh_error_set(err, EACCES, "%s: a directory with files of "
+			      "step %s cannot be read", l->o->path, t->name);
+	else
+		rsh_error_set(err, ENOENT, "%s: files were removed of step %s",
+			      l->o->path, t->name);
 	return true;
 }
 
-static int judge_entry(const struct look *l, struct rsh_saved_step *t,
+static int judge_entry(struct look *l, struct rsh_saved_step *t,
 		       bool is_file)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -341,22 +354,55 @@ static int judge_entry(const struct look *l, struct rsh_saved_step *t,
 	if (step_take_before(l, t, &rc))
 		return rc;
 	if (is_being_removed(l, t, &t->state, &err))
-		return step_explain(t, &err);
+		return step_judge(t, -err.code, &err);
 	rc = check_entry(l, t, is_file, &err);
-	if (rc == 0 && !entry_is_same(l->o, t))
+	if (rc == 0 && entry_check_same(rsh_source_store(l->root), t, &err))
 		rc = rsh_error_set(&err, EAGAIN, "%s: it is being written",
 				   t->path);
 	return step_judge(t, rc, &err);
 }
 
-/* A file counts only if a format accepts it as SOURCE. */
-static bool is_step_file(const struct look *l, const char *path)
+static bool is_readable(const struct look *l, const char *name)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	char byte;
+
+	return rsh_handle_open(rsh_source_store(l->root), name, &h) == 0 &&
+	       rsh_handle_pread(h, &byte, 1, 0) >= 0;
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	return rsh_compare_u64(*(const uint64_t *)a, *(const uint64_t *)b);
+}
+
+static int foreign_add(struct rsh_saved_steps *l, uint64_t hash)
+{
+	int rc = rsh_grow(&l->foreign, &l->cap_foreign, l->n_foreign + 1,
+			  sizeof(*l->foreign));
+
+	if (rc == 0)
+		l->foreign[l->n_foreign++] = hash;
+	return rc;
+}
+
+/* A file counts only if a format accepts it as SOURCE.  Others are not opened
+ * again until they change. */
+static int check_step_file(const struct look *l, const char *name,
+			   const char *path, uint64_t hash, bool *is)
 {
 	const struct rsh_source_options *files = l->o->files;
+	const struct rsh_saved_steps *before = l->before;
+	bool known = before->n_foreign > 0 &&
+		     bsearch(&hash, before->foreign, before->n_foreign,
+			     sizeof(hash), by_hash);
 	int bid;
 
-	return rsh_source_format_at(path, &files->store, files->formats,
-				    &bid) && bid >= RSH_BID_MODEL;
+	*is = !known && rsh_source_format_at(path, &files->store,
+					     files->formats, &bid) &&
+	      bid >= RSH_BID_MODEL;
+	known = known || (!*is && is_readable(l, name));
+	return known ? foreign_add(l->out, hash) : 0;
 }
 
 /* Returns the directory in a step that has the weights; NULL: there is none. */
@@ -380,7 +426,7 @@ static const char *find_below(const struct look *l, const char *name)
 	return below;
 }
 
-static int take_entry(const struct look *l, const char *name,
+static int take_entry(struct look *l, const char *name,
 		      const struct rsh_stat *st)
 {
 	struct rsh_step_name says = { .step = { .n = 0 } };
@@ -388,6 +434,8 @@ static int take_entry(const struct look *l, const char *name,
 	const char *below = st->kind == RSH_IS_DIR ? find_below(l, name) : NULL;
 	struct rsh_saved_step like, *t;
 	struct rsh_stat at = *st;
+	struct rsh_files_state alone = { .hash = 0 };
+	bool is = true;
 	int rc = 0;
 
 	rsh_step_name_read(name, strlen(name), &says);
@@ -406,9 +454,11 @@ static int take_entry(const struct look *l, const char *name,
 		.name = copy, .path = path, .step = says.step,
 		.place = strlen(rsh_source_path(l->root)) + 1,
 	};
-	if (st->kind == RSH_IS_FILE && !rsh_saved_steps_find(l->before, &like) &&
-	    !is_step_file(l, path))
-		return 0;
+	state_add(&alone, name, st);
+	if (st->kind == RSH_IS_FILE && !rsh_saved_steps_find(l->before, &like))
+		rc = check_step_file(l, name, path, alone.hash, &is);
+	if (rc || !is)
+		return rc;
 	t = saved_steps_add(l->out, &like);
 	if (!t)
 		return -ENOMEM;
@@ -421,7 +471,7 @@ static int take_entry(const struct look *l, const char *name,
 	return rc ? rc : judge_entry(l, t, st->kind == RSH_IS_FILE);
 }
 
-static int look_at_entries(const struct look *l)
+static int look_at_entries(struct look *l)
 {
 	struct rsh_store *store = rsh_source_store(l->root);
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -501,40 +551,56 @@ static void candidate_name(const struct rsh_step *step,
 			 step->numbers[0]);
 }
 
-static int check_candidate(const struct look *l, struct rsh_source *s,
+static int check_candidate(struct look *l, struct rsh_source *s,
 			   uint32_t i, struct rsh_saved_step *t,
 			   struct rsh_names *names, struct rsh_error *err)
 {
-	bool partial;
-	int rc = check_files(l, s, i, t, names, &partial, err);
+	const int rc = check_files(l, s, i, t, names, err);
 
-	return partial ? step_keep_ranks(s, &s->candidates[i], t) : rc;
+	return rc > 0 ? step_keep_ranks(s, &s->candidates[i], t) : rc;
+}
+
+/* Keeps the files of a step of all ranks. */
+static int step_keep_files(struct look *l, struct rsh_source *s,
+			   const struct rsh_candidate *of,
+			   struct rsh_saved_step *t)
+{
+	const size_t n = of->end - of->first;
+
+	if (t->why || t->ranks || l->n_kept + n > KEPT_FILES_MAX)
+		return 0;
+	l->n_kept += n;
+	return rsh_step_files_new(s, of, &t->files);
 }
 
 /* The files of ranks that the last look has not found do not change a step that
  * is complete without them. */
-static int judge_candidate(const struct look *l, struct rsh_source *s,
+static int judge_candidate(struct look *l, struct rsh_source *s,
 			   uint32_t i, struct rsh_saved_step *t,
 			   struct rsh_names *names)
 {
 	const struct rsh_candidate *of = &s->candidates[i];
 	const struct rsh_saved_step *old = rsh_saved_steps_find(l->before, t);
 	const struct rsh_saved_step *known = old && !old->why ? old : t;
-	const struct rsh_files_state found = state_of_candidate(s, of, known);
+	struct rsh_files_state found = state_of_candidate(s, of, known);
 	struct rsh_error err = RSH_ERROR_INIT;
 	int rc;
 
+	found.unreadable = l->unreadable;
 	t->state = found;
-	if (step_take_before(l, t, &rc))
+	if (step_take_before(l, t, &rc)) {
+		l->n_kept += t->files ? t->files->n : 0;
 		return rc;
+	}
 	t->state = state_of_candidate(s, of, t);
 	if (is_being_removed(l, t, &found, &err))
-		return step_explain(t, &err);
+		return step_judge(t, -err.code, &err);
 	rc = check_candidate(l, s, i, t, names, &err);
-	return step_judge(t, rc, &err);
+	rc = step_judge(t, rc, &err);
+	return rc ? rc : step_keep_files(l, s, of, t);
 }
 
-static int take_candidate(const struct look *l, struct rsh_source *s,
+static int take_candidate(struct look *l, struct rsh_source *s,
 			  uint32_t i, struct rsh_names *names)
 {
 	const struct rsh_candidate *of = &s->candidates[i];
@@ -565,16 +631,40 @@ static int candidates_open(const struct rsh_save_dir_options *o,
 			       err);
 }
 
-static bool candidate_is_same(const struct rsh_save_dir_options *o,
-			      const struct rsh_saved_step *t)
+/* Asks for each file of the step.  Those that other ranks have saved since then
+ * belong to the next look. */
+static int kept_check_same(const struct rsh_store *store,
+			   const struct rsh_saved_step *t,
+			   struct rsh_error *err)
 {
-	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_files_state state = { .hash = 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < t->files->n && rc == 0; i++) {
+		const char *name = t->files->v[i].name;
+		struct rsh_stat st;
+
+		rc = rsh_store_look(store, name, &st);
+		st.size = 0;
+		if (rc == 0)
+			state_add(&state, name, &st);
+		else if (rc != -ENOENT && rc != -ENOTDIR)
+			return rsh_store_open_error(store, name, rc, err);
+	}
+	return rc || state.hash != t->state.hash ? -ESTALE : 0;
+}
+
+static int candidate_check_same(const struct rsh_save_dir_options *o,
+				const struct rsh_saved_step *t,
+				struct rsh_error *err)
+{
 	char name[CANDIDATE_NAME_BYTES];
 	struct rsh_source *s;
+	int rc = candidates_open(o, &s, err);
 	bool same = false;
 
-	if (candidates_open(o, &s, &unused))
-		return false;
+	if (rc)
+		return rc == -ENOENT ? -ESTALE : rc;
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
 		const struct rsh_candidate *of = &s->candidates[i];
 
@@ -585,16 +675,27 @@ static bool candidate_is_same(const struct rsh_save_dir_options *o,
 		break;
 	}
 	rsh_source_free(s);
-	return same;
+	return same ? 0 : -ESTALE;
 }
 
-bool rsh_saved_step_is_same(const struct rsh_save_dir_options *o,
-			    const struct rsh_saved_step *t)
+int rsh_saved_step_check(const struct rsh_save_dir_options *o,
+			 const struct rsh_saved_step *t, struct rsh_error *err)
 {
-	return t->selected ? candidate_is_same(o, t) : entry_is_same(o, t);
+	struct rsh_store *store;
+	int rc;
+
+	if (t->selected && !t->files)
+		return candidate_check_same(o, t, err);
+	rc = rsh_store_open(o->path, &o->files->store, &store, err);
+	if (rc)
+		return rc == -ENOENT ? -ESTALE : rc;
+	rc = t->selected ? kept_check_same(store, t, err) :
+			   entry_check_same(store, t, err);
+	rsh_store_free(store);
+	return rc;
 }
 
-static int look_at_candidates(const struct look *l, struct rsh_error *err)
+static int look_at_candidates(struct look *l, struct rsh_error *err)
 {
 	struct rsh_names *names;
 	struct rsh_source *s;
@@ -635,10 +736,13 @@ static int look_copy(const struct rsh_saved_steps *from,
 	for (size_t i = 0; i < from->n; i++)
 		if (!saved_steps_add(to, &from->v[i]))
 			return rsh_error_nomem(err);
+	for (size_t i = 0; i < from->n_foreign; i++)
+		if (foreign_add(to, from->foreign[i]))
+			return rsh_error_nomem(err);
 	return 0;
 }
 
-static int look_anew(const struct look *l, struct rsh_error *err)
+static int look_anew(struct look *l, struct rsh_error *err)
 {
 	int rc;
 
@@ -652,6 +756,9 @@ static int look_anew(const struct look *l, struct rsh_error *err)
 	}
 	if (rc == 0 && l->out->n > 0)
 		qsort(l->out->v, l->out->n, sizeof(*l->out->v), step_order);
+	if (l->out->n_foreign > 0)
+		qsort(l->out->foreign, l->out->n_foreign,
+		      sizeof(*l->out->foreign), by_hash);
 	/* A step that changed during the check must be checked again. */
 	for (size_t i = 0; i < l->out->n; i++)
 		if (l->out->v[i].state.hash == 0)
@@ -675,12 +782,13 @@ int rsh_save_dir_look(const struct rsh_save_dir_options *o,
 
 	*out = (struct rsh_saved_steps){ .n = 0 };
 	/* All steps were removed: object storage has no empty directories. */
-	if (rc == -ENOENT)
+	if (rc == -ENOENT && rsh_store_is_address(o->path))
 		return 0;
 	if (rc)
 		return rc;
 	rc = state_add_dir(rsh_source_store(l.root), "", DEPTH_MAX, &state);
 	out->state = state.hash;
+	l.unreadable = state.unreadable;
 	if (rc)
 		rsh_store_open_error(rsh_source_store(l.root), "", rc, err);
 	else if (out->state == before->state)

@@ -14,6 +14,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 /* Files of steps are in SOURCE/STEP/rank_N at most. */
@@ -22,14 +23,28 @@
 
 #define CHANGES                                                          \
 	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE |           \
-	 IN_CLOSE_WRITE | IN_ONLYDIR)
+	 IN_CLOSE_WRITE | IN_MOVE_SELF | IN_DELETE_SELF | IN_ONLYDIR)
 
 struct rsh_save_watch {
 	const struct rsh_save_dir_options *dir;
 	int fd;      /* of inotify */
 	int wake[2]; /* a pipe: rsh_save_watch_wake() writes to it */
 	unsigned n;  /* directories that the last update has found */
+	bool said;   /* it was logged that not all are watched */
 };
+
+/* Whatever is not watched is found at the end of the interval. */
+static void watch_say(const struct rsh_save_dir_options *o, int code)
+{
+	rsh_log_notice("%s: new steps are found only each --steps-interval: %s",
+		       o->path,
+		       code == ENOSPC ? "fs.inotify.max_user_watches is used "
+					"up" :
+		       code == EMFILE ? "fs.inotify.max_user_instances is used "
+					"up" :
+		       code == E2BIG ? "it has too many directories to watch" :
+				       strerror(code));
+}
 
 int rsh_save_watch_open(const struct rsh_save_dir_options *o,
 			struct rsh_save_watch **out)
@@ -44,6 +59,7 @@ int rsh_save_watch_open(const struct rsh_save_dir_options *o,
 	w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (w->fd < 0 || pipe2(w->wake, O_CLOEXEC | O_NONBLOCK)) {
 		rc = -errno;
+		watch_say(o, errno);
 		if (w->fd >= 0)
 			close(w->fd);
 		free(w);
@@ -63,8 +79,25 @@ void rsh_save_watch_free(struct rsh_save_watch *w)
 	free(w);
 }
 
-/* A directory that is already watched stays so.  What is not watched is found
- * at the end of the interval. */
+/* Returns whether the directory is watched.  One that is already watched stays
+ * so. */
+static bool watch_dir(struct rsh_save_watch *w, const char *path)
+{
+	int code = E2BIG;
+
+	if (w->n++ < WATCHES_MAX) {
+		if (inotify_add_watch(w->fd, path, CHANGES) >= 0)
+			return true;
+		code = errno;
+	}
+	/* Others have gone, or cannot be read, which the look says. */
+	if (!w->said && (code == ENOSPC || code == E2BIG)) {
+		watch_say(w->dir, code);
+		w->said = true;
+	}
+	return false;
+}
+
 static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
 		      const char *dir, unsigned depth)
 {
@@ -74,8 +107,7 @@ static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
 
 	if (asprintf(&full, "%s/%s", w->dir->path, dir) < 0)
 		full = NULL;
-	if (w->n++ >= WATCHES_MAX || !full ||
-	    inotify_add_watch(w->fd, full, CHANGES) < 0 || depth == 1 ||
+	if (!full || !watch_dir(w, full) || depth == 1 ||
 	    rsh_dir_open(store, dir, &at))
 		return;
 	while (rsh_dir_next(at, &name) > 0) {
@@ -92,11 +124,18 @@ static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
 	}
 }
 
-void rsh_save_watch_update(struct rsh_save_watch *w,
-			   const struct rsh_source *source)
+void rsh_save_watch_update(struct rsh_save_watch *w)
 {
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_store *store;
+
+	/* Another directory may have its place now. */
+	if (rsh_store_open(w->dir->path, &w->dir->files->store, &store,
+			   &unused))
+		return;
 	w->n = 0;
-	watch_add(w, rsh_source_store(source), "", WATCH_DEPTH);
+	watch_add(w, store, "", WATCH_DEPTH);
+	rsh_store_free(store);
 }
 
 /* Forgets the events: the next look finds what they say. */

@@ -5,6 +5,7 @@
 #define RSH_SOURCE_SOURCE_I_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "rsh/source/format.h"
 #include "rsh/source/metadata.h"
@@ -48,6 +49,27 @@ int rsh_listing_add_beyond(struct rsh_listing *l,
 			   const struct rsh_checkpoint *c);
 /* Adds the directory of a rank.  Returns 0 or -ENOMEM. */
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank);
+
+/* The users share it, and it does not change. */
+struct rsh_step_files {
+	atomic_uint users;
+	size_t n;
+	struct rsh_step_file {
+		char *name;        /* below the root; from malloc */
+		uint32_t rank;     /* ascends */
+		uint32_t n_folder; /* length of the directory of the rank at the
+				    * beginning of the name */
+		struct timespec mtime;
+	} v[];
+};
+struct rsh_candidate;
+/* Makes the list of a candidate's files.  *out is NULL if more than these files
+ * must be known to open it.  Returns 0 or -ENOMEM. */
+int rsh_step_files_new(const struct rsh_source *s,
+		       const struct rsh_candidate *of,
+		       struct rsh_step_files **out);
+/* Ends the use of the list, which may be NULL. */
+void rsh_step_files_free(struct rsh_step_files *files);
 
 extern const struct rsh_small_file rsh_strategy_kind; /* strategy_load.c */
 

@@ -232,13 +232,30 @@ int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 	return rc ? rc : rsh_rule_table_parse(data, len, path, out, err);
 }
 
-int rsh_model_config_load(const char *path, struct rsh_model_config **out,
-			  struct rsh_error *err)
+int rsh_model_config_load(const char *path, const char *source,
+			  const struct rsh_store *store,
+			  struct rsh_model_config **out, struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *own = NULL;
+	struct rsh_stat st;
 	size_t len;
-	int rc = rsh_load_whole(path, &rsh_model_config_file, &data, &len, err);
+	int rc;
 
+	*out = NULL;
+	if (path) {
+		rc = rsh_load_whole(path, &rsh_model_config_file, &data, &len,
+				    err);
+	} else if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st)) {
+		return 0;
+	} else if (asprintf(&own, "%s/" RSH_MODEL_CONFIG_NAME, source) < 0) {
+		own = NULL;
+		return rsh_error_nomem(err);
+	} else {
+		path = own;
+		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
+				    &rsh_model_config_file, &data, &len, err);
+	}
 	return rc ? rc : rsh_model_config_parse(data, len, path, out, err);
 }
 

@@ -11,14 +11,13 @@
 int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
 		      const char *fmt, ...)
 {
-	char reason[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
+	rsh_error_vset(d->err, EINVAL, fmt, ap);
 	va_end(ap);
-	return rsh_error_set(d->err, EINVAL, "%s: parameter %s: %s", d->path,
-			     p->text, reason);
+	rsh_error_prefix(d->err, "%s: parameter %s", d->path, p->text);
+	return -EINVAL;
 }
 
 int rsh_derive_note(struct derivation *d, const char *fmt, ...)

@@ -207,19 +207,6 @@ static bool boxes_are_same(const struct rsh_box *a, const struct rsh_box *b)
 	       memcmp(a->size, b->size, bytes) == 0;
 }
 
-static int boxes_alloc(struct rsh_boxes *b)
-{
-	const uint32_t n = b->n_ranks;
-
-	b->edges = rsh_alloc_array(n, 2 * b->n_dims * sizeof(*b->edges));
-	b->first_rank = rsh_alloc_array((size_t)n + 1, sizeof(*b->first_rank));
-	b->ranks = rsh_alloc_array(n, sizeof(*b->ranks));
-	b->cell_of = rsh_alloc_array(n, sizeof(*b->cell_of));
-	b->place_of = rsh_alloc_array(n, sizeof(*b->place_of));
-	return b->edges && b->first_rank && b->ranks && b->cell_of &&
-	       b->place_of ? 0 : -ENOMEM;
-}
-
 /* Makes cells of the sorted boxes, in which equal boxes are consecutive. */
 static void boxes_fill(struct rsh_boxes *b, const struct boxes_order *o)
 {
@@ -291,10 +278,17 @@ static bool boxes_have_all(const struct rsh_boxes *b, const uint64_t *dims)
 static int boxes_make_cells(struct rsh_boxes *b, struct boxes_order *o,
 			    const uint64_t *dims, struct rsh_error *err)
 {
+	const uint32_t n = b->n_ranks;
 	int rc;
 
-	qsort(o, b->n_ranks, sizeof(*o), boxes_by_curve);
-	if (boxes_alloc(b))
+	qsort(o, n, sizeof(*o), boxes_by_curve);
+	b->edges = rsh_alloc_array(n, 2 * b->n_dims * sizeof(*b->edges));
+	b->first_rank = rsh_alloc_array((size_t)n + 1, sizeof(*b->first_rank));
+	b->ranks = rsh_alloc_array(n, sizeof(*b->ranks));
+	b->cell_of = rsh_alloc_array(n, sizeof(*b->cell_of));
+	b->place_of = rsh_alloc_array(n, sizeof(*b->place_of));
+	if (!b->edges || !b->first_rank || !b->ranks || !b->cell_of ||
+	    !b->place_of)
 		return rsh_error_nomem(err);
 	boxes_fill(b, o);
 	if (boxes_make_tree(b))

@@ -21,19 +21,26 @@ static void format_cut(char *text, const char *fmt, va_list ap)
 		strcpy(text + RSH_ERROR_TEXT_MAX - 4, "...");
 }
 
-int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
+int rsh_error_vset(struct rsh_error *err, int code, const char *fmt, va_list ap)
 {
 	char text[RSH_ERROR_TEXT_MAX];
-	va_list ap;
 
 	if (!err)
 		return -code;
 	/* A second buffer is needed, since an argument may be err->text. */
-	va_start(ap, fmt);
 	format_cut(text, fmt, ap);
-	va_end(ap);
 	strcpy(err->text, text);
 	err->code = code;
+	return -code;
+}
+
+int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	rsh_error_vset(err, code, fmt, ap);
+	va_end(ap);
 	return -code;
 }
 

@@ -10,7 +10,6 @@
 
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
-#include "rsh/weights/adapters.h"
 
 static int adapters_load_one(const struct rsh_store *store,
 			     const char *directory,
@@ -39,8 +38,9 @@ int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
 	int rc = 0;
 
 	while (rc == 0 && a->n < w->n_loras) {
+		a->v[a->n].scale = w->loras[a->n].scale;
 		rc = adapters_load_one(store, w->loras[a->n].directory,
-				       &a->configs[a->n], err);
+				       &a->v[a->n].config, err);
 		a->n += rc == 0;
 	}
 	return rc;
@@ -49,37 +49,18 @@ int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
 void rsh_vfs_adapters_clear(struct rsh_vfs_adapters *a)
 {
 	while (a->n > 0)
-		rsh_adapter_config_free(a->configs[--a->n]);
+		rsh_adapter_config_free(a->v[--a->n].config);
 }
 
-int rsh_vfs_adapt(const struct rsh_vfs_adapters *a,
-		  const struct rsh_vfs_config *cfg,
+int rsh_vfs_adapt(struct rsh_vfs_adapters *a,
 		  const struct rsh_source_view *view, struct rsh_arena *arena,
-		  struct rsh_offers *io,
-		  void (*note)(void *ctx, const char *sentence), void *ctx,
-		  struct rsh_error *err)
+		  struct rsh_offers *io, struct rsh_error *err)
 {
-	struct rsh_adapter all[RSH_LORAS_MAX];
-	struct rsh_adapted done[RSH_LORAS_MAX];
-	char text[RSH_ERROR_TEXT_MAX];
-	int rc;
-
 	if (a->n == 0)
 		return 0;
 	if (rsh_catalogue_add_beside(io->cat, view))
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < a->n; i++)
-		all[i] = (struct rsh_adapter){
-			.config = a->configs[i],
-			.scale = cfg->weights.loras[i].scale,
-			.file = view->n_ranks + i,
-		};
-	rc = rsh_weights_adapt(all, a->n, arena, io, done, err);
-	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
-		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
-			 "replaced", cfg->weights.loras[i].directory,
-			 done[i].n_merged, done[i].n_replaced);
-		note(ctx, text);
-	}
-	return rc;
+		a->v[i].file = view->n_ranks + i;
+	return rsh_weights_adapt(a->v, a->n, arena, io, a->done, err);
 }

@@ -27,9 +27,10 @@ static const struct rsh_item items[] = {
 	{ "plan", RSH_NODE_DIR, RSH_NO_LEAF }, /* last, and left out if there
 						* are no plans */
 };
-/* With several steps this is the last one instead. */
-static const struct rsh_item steps_item = {
-	"steps", RSH_NODE_FILE, RSH_CONTROL_STEPS,
+/* With several steps these are the last ones instead. */
+static const struct rsh_item steps_items[] = {
+	{ "plan", RSH_NODE_FILE, RSH_CONTROL_NO_PLAN },
+	{ "steps", RSH_NODE_FILE, RSH_CONTROL_STEPS },
 };
 #define N_ITEMS (sizeof(items) / sizeof(items[0]))
 
@@ -65,8 +66,8 @@ int rsh_control_add(struct rsh_vfs *v, const struct rsh_control_options *o)
 		.before = "rank_", .after = ".json", .leaf = RSH_CONTROL_PLAN,
 	};
 	const struct rsh_row steps = {
-		.n = o->steps, .first = NODE_PLAN_DIR, .step = 1,
-		.parent = NODE_DIR, .items = &steps_item,
+		.n = o->steps ? 2 : 0, .first = NODE_PLAN_DIR, .step = 1,
+		.parent = NODE_DIR, .items = steps_items,
 	};
 	struct rsh_tree *t = &v->control;
 	int rc;

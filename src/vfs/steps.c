@@ -38,19 +38,27 @@ bool rsh_vfs_has_steps(const struct rsh_vfs *v)
 static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
 		     struct rsh_vfs **tree, struct rsh_error *err)
 {
-	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err);
-	struct rsh_error unused = RSH_ERROR_INIT;
+	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err), same;
+	struct rsh_error why = RSH_ERROR_INIT;
 
-	if (rsh_saved_step_is_same(&s->cfg.dir, &t->saved)) {
+	same = rsh_saved_step_check(&s->cfg.dir, &t->saved, &why);
+	if (same) {
+		rsh_vfs_free(*tree);
+		*tree = NULL;
+	}
+	/* A source that cannot be read now fails in many ways. */
+	if (same && same != -ESTALE) {
+		*err = why;
+		rc = same;
+	}
+	if (same != -ESTALE) {
 		if (rc)
 			rsh_log_warning("%s: %s cannot be shown: %s",
 					s->cfg.dir.path, t->saved.name,
 					err->text);
 		return rc;
 	}
-	rsh_vfs_free(*tree);
-	*tree = NULL;
-	rsh_steps_look(s, &unused);
+	rsh_steps_look(s, &why);
 	return rsh_error_set(err, ESTALE, "%s: %s has changed",
 			     s->cfg.dir.path, t->saved.name);
 }
@@ -249,7 +257,7 @@ static void *watch(void *arg)
 
 		pthread_mutex_unlock(&s->lock);
 		if (s->watch)
-			rsh_save_watch_update(s->watch, s->source);
+			rsh_save_watch_update(s->watch);
 		rsh_steps_look(s, &err);
 		rsh_steps_sweep(s);
 		pthread_mutex_lock(&s->lock);

@@ -5,8 +5,10 @@
 
 #include "step_trees_i.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
@@ -251,6 +253,34 @@ static int steps_replace(struct rsh_steps *s, const struct rsh_saved_steps *now)
 	return 0;
 }
 
+/* The sandbox does not let the mount read another directory that has the place
+ * of the one it was started with. */
+static int look_explain(const struct rsh_steps *s, struct rsh_error *err)
+{
+	const struct rsh_store_identity *was =
+		rsh_store_root_identity(rsh_source_store(s->source));
+	struct stat st;
+
+	if (stat(s->cfg.dir.path, &st) || (st.st_dev == was->which[0] &&
+					   st.st_ino == was->which[1]))
+		return -err->code;
+	return rsh_error_set(err, EACCES, "%s: another directory has its place "
+			     "now, which the sandbox of this mount does not "
+			     "allow: mount it again, or with --sandbox off",
+			     s->cfg.dir.path);
+}
+
+/* Logs that the directory cannot be listed, or can be again. */
+static void look_record(struct rsh_steps *s, int rc,
+			const struct rsh_error *err)
+{
+	if (rc && s->error.code != err->code)
+		rsh_log_warning("%s", err->text);
+	if (rc == 0 && s->error.code)
+		rsh_log_notice("%s: it can be listed again", s->cfg.dir.path);
+	s->error = rc ? *err : (struct rsh_error)RSH_ERROR_INIT;
+}
+
 int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 {
 	uint64_t mine;
@@ -269,22 +299,20 @@ int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 		s->n_begun++;
 		pthread_mutex_unlock(&s->lock);
 		rc = rsh_save_dir_look(&s->cfg.dir, &s->found, &now, err);
+		if (rc == -EACCES)
+			rc = look_explain(s, err);
 		pthread_mutex_lock(&s->lock);
-		if (rc == 0 && steps_replace(s, &now))
+		/* A directory that cannot be listed may be on a server that
+		 * does not answer, so its steps stay. */
+		if ((rc == 0 || rc == -ENOENT) && steps_replace(s, &now)) {
 			rc = rsh_error_nomem(err);
-		if (rc == 0) {
+		} else if (rc == 0 || rc == -ENOENT) {
 			const struct rsh_saved_steps old = s->found;
 
 			s->found = now;
 			now = old;
-			s->error.code = 0;
-		} else {
-			/* A directory that cannot be listed may be on a server
-			 * that does not answer, so its steps stay. */
-			if (s->error.code != err->code)
-				rsh_log_warning("%s", err->text);
-			s->error = *err;
 		}
+		look_record(s, rc, err);
 		pthread_mutex_unlock(&s->lock);
 		rsh_saved_steps_clear(&now);
 		pthread_mutex_lock(&s->lock);

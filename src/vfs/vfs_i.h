@@ -13,6 +13,7 @@
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
 #include "rsh/vfs/vfs.h"
+#include "rsh/weights/adapters.h"
 #include "rsh/wire/json_edit.h"
 
 /* attribute.h describes these. */
@@ -135,24 +136,21 @@ rsh_vfs_offer_options(const struct rsh_source *s,
 	return o;
 }
 
-/* The adapters that are merged (adapters.c). */
+/* The adapters that are merged, and what each did (adapters.c). */
 struct rsh_vfs_adapters {
 	uint32_t n;
-	struct rsh_adapter_config *configs[RSH_LORAS_MAX];
+	struct rsh_adapter v[RSH_LORAS_MAX];
+	struct rsh_adapted done[RSH_LORAS_MAX];
 };
 /* Loads their configurations, which the store has joined.  The caller clears them, also after a failure. */
 int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
 			  const struct rsh_vfs_config *cfg,
 			  const struct rsh_store *store, struct rsh_error *err);
 void rsh_vfs_adapters_clear(struct rsh_vfs_adapters *a);
-/* Merges them into the offers, whose memory is that of the arena, and calls
- * `note` with a sentence about each. */
-int rsh_vfs_adapt(const struct rsh_vfs_adapters *a,
-		  const struct rsh_vfs_config *cfg,
+/* Merges them into the offers, whose memory is that of the arena. */
+int rsh_vfs_adapt(struct rsh_vfs_adapters *a,
 		  const struct rsh_source_view *view, struct rsh_arena *arena,
-		  struct rsh_offers *io,
-		  void (*note)(void *ctx, const char *sentence), void *ctx,
-		  struct rsh_error *err);
+		  struct rsh_offers *io, struct rsh_error *err);
 
 /* If weights are to be converted to the other form, loads the rule tables and
  * the model's config.json (weights.c).  The source must be open. */

@@ -62,34 +62,6 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 
 /* ---- loading ---- */
 
-/* A config.json in SOURCE is read by the rules of SOURCE: its links must not
- * point out of SOURCE. */
-static int weights_load_config(struct rsh_vfs_weights *w,
-			       const struct rsh_vfs_config *cfg,
-			       const struct rsh_store *store,
-			       struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
-	struct rsh_stat st;
-	size_t len;
-	int rc;
-
-	if (cfg->weights.config)
-		return rsh_model_config_load(cfg->weights.config, &w->config,
-					     err);
-	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
-		return 0;
-	if (asprintf(&path, "%s/" RSH_MODEL_CONFIG_NAME, cfg->source) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-			    &rsh_model_config_file, &data, &len, err);
-	return rc ? rc : rsh_model_config_parse(data, len, path, &w->config,
-						err);
-}
-
 int rsh_vfs_load_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 struct rsh_error *err)
@@ -102,8 +74,9 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 	v->weights = calloc(1, sizeof(*v->weights));
 	if (!v->weights)
 		return rsh_error_nomem(err);
-	rc = weights_load_config(v->weights, cfg, rsh_source_store(v->source),
-				 err);
+	rc = rsh_model_config_load(cfg->weights.config, cfg->source,
+				   rsh_source_store(v->source),
+				   &v->weights->config, err);
 	if (rc == 0)
 		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg,
 					   rsh_source_store(v->source), err);
@@ -201,6 +174,24 @@ static int weights_same(void *ctx, const struct rsh_offer *a,
 	const struct weights_job *k = ctx;
 
 	return rsh_tensors_same(k->v->source, k->cat, a, b, err);
+}
+
+/* Merges the adapters that were loaded. */
+static int weights_adapt(struct weights_job *k,
+			 const struct rsh_source_view *view,
+			 struct rsh_offers *io, struct rsh_error *err)
+{
+	struct rsh_vfs_adapters *a = &k->v->weights->adapters;
+	char text[RSH_ERROR_TEXT_MAX];
+	int rc = rsh_vfs_adapt(a, view, &k->v->weights->arena, io, err);
+
+	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
+		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
+			 "replaced", k->cfg->weights.loras[i].directory,
+			 a->done[i].n_merged, a->done[i].n_replaced);
+		weights_keep_note(k, text);
+	}
+	return rc;
 }
 
 static bool weights_alone(const struct weights_job *k)
@@ -423,8 +414,7 @@ static int weights_plan(struct weights_job *k,
 		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
 	k->n_in = all.n;
 	if (rc == 0)
-		rc = rsh_vfs_adapt(&w->adapters, k->cfg, view, &w->arena, &all,
-				   weights_keep_note, k, err);
+		rc = weights_adapt(k, view, &all, err);
 	if (rc == 0)
 		rc = weights_take_own(k, err);
 	if (rc == 0 && k->cfg->weights.table) {

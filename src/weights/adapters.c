@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/adapters.h"
@@ -31,6 +32,9 @@ struct adapting {
 	 * stored otherwise than its config says. */
 	const struct rsh_offer *square;
 	bool differs;
+	/* How stacks that the config targets are stored, as far as shapes tell
+	 * it: each matrix as [out, in] or [in, out]. */
+	bool has_plain, has_turned;
 };
 
 /* ---- messages ---- */
@@ -41,16 +45,15 @@ __attribute__((format(printf, 5, 6))) static int
 adapting_bad(const struct adapting *w, const char *name, int code,
 	     struct rsh_error *err, const char *fmt, ...)
 {
-	char text[RSH_ERROR_TEXT_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rsh_error_vset(err, code, fmt, ap);
 	va_end(ap);
 	return rsh_error_set(err, code, "%s: %.400s %s",
 			     rsh_catalogue_path(w->cat,
 						w->adapters[w->a].file),
-			     name, text);
+			     name, err->text);
 }
 
 /* ---- tensors of the adapter ---- */
@@ -117,18 +120,42 @@ static bool matrix_end(const char *rest, bool embeds)
 }
 
 /* Returns which kind of matrix a name has, N_MATRICES if none. */
-static size_t matrix_kind(const char *name, size_t *stem)
+static size_t matrix_kind(const char *name)
 {
 	for (size_t i = 0; i < N_MATRICES; i++) {
 		const char *at = strstr(name, matrices[i].mark);
 		const char *rest = at ? at + strlen(matrices[i].mark) : NULL;
 
-		if (!rest || !matrix_end(rest, matrices[i].embeds))
-			continue;
-		*stem = (size_t)(at - name);
-		return i;
+		if (rest && matrix_end(rest, matrices[i].embeds))
+			return i;
 	}
 	return N_MATRICES;
+}
+
+/* Splits the name of a matrix into the name of its module and that of the other
+ * matrix, which have room for ADAPTER_TEXT bytes.  Returns false if it has not
+ * PEFT's prefix. */
+static bool matrix_module(const char *name, size_t kind, char *module,
+			  char *other)
+{
+	const char *at = strstr(name, matrices[kind].mark);
+	const int stem = (int)(at - name), before = (int)strlen(prefix);
+
+	snprintf(other, ADAPTER_TEXT, "%.*s%s%s", stem, name,
+		 matrices[kind].other, at + strlen(matrices[kind].mark));
+	if (strncmp(name, prefix, strlen(prefix)) != 0 || stem < before)
+		return false;
+	snprintf(module, ADAPTER_TEXT, "%.*s", stem - before, name + before);
+	return true;
+}
+
+/* Returns whether a name is another one, or ends with a dot and that. */
+static bool name_ends(const char *name, const char *end)
+{
+	const size_t n = strlen(name), k = strlen(end);
+
+	return n >= k && strcmp(name + n - k, end) == 0 &&
+	       (n == k || name[n - k - 1] == '.');
 }
 
 /* Removes a part of a name, if the name has it. */
@@ -146,10 +173,24 @@ static void name_without(char *name, const char *part)
 struct pair {
 	const char *name;   /* of A */
 	const char *module;
-	struct rsh_offer *weight; /* [out, in], or [in, out] if it is turned */
+	struct rsh_offer *weight; /* [out, in], or [in, out] if it is turned; a
+				   * stack of these has another dimension */
 	bool embeds, turned;
+	bool is_parameter; /* the config targets it by its own name */
 	const struct rsh_tensor *a, *b;
 };
+
+/* Returns the dimensions of a weight, or of each of a stack. */
+static const uint64_t *pair_dims(const struct rsh_offer *o)
+{
+	return o->dims + o->n_dims - 2;
+}
+
+/* Returns the number of matrices of a weight. */
+static uint64_t pair_planes(const struct rsh_offer *o)
+{
+	return o->n_dims == 3 ? o->dims[0] : 1;
+}
 
 /* Returns whether an offer has one part, in which rows and columns are
  * exchanged. */
@@ -224,16 +265,21 @@ static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
 		w->adapters[w->a].config, m->module);
 	const uint64_t product[] = { m->b->dims[0], m->a->dims[1] };
 	const struct rsh_offer *o = m->weight;
+	const bool stack = m->is_parameter && o->n_dims == 3;
+	uint64_t all = rank;
 
-	if (m->a->dims[0] != rank || m->b->dims[1] != rank)
+	if (stack && !rsh_mul_u64(rank, o->dims[0], &all))
+		all = 0;
+	if (m->a->dims[0] != all || m->b->dims[1] != all)
 		return adapting_bad(w, m->name, EINVAL, err, "has rank %llu, "
 				    "its other matrix %llu, and %s says %llu",
 				    (unsigned long long)m->a->dims[0],
 				    (unsigned long long)m->b->dims[1],
 				    RSH_ADAPTER_CONFIG_NAME,
-				    (unsigned long long)rank);
-	if (o->n_dims != 2 || o->dims[m->turned] != product[0] ||
-	    o->dims[!m->turned] != product[1])
+				    (unsigned long long)all);
+	if ((o->n_dims != 2 && !stack) ||
+	    pair_dims(o)[m->turned] != product[0] ||
+	    pair_dims(o)[!m->turned] != product[1])
 		return adapting_bad(w, m->name, EINVAL, err, "and its other "
 				    "matrix give a product of [%llu,%llu], but "
 				    "%.400s has another shape",
@@ -278,7 +324,8 @@ static int adapting_add(struct adapting *w, struct pair *m,
 					   m->b, err);
 	if (rc)
 		return rc;
-	adapting_turn(w, m);
+	if (!m->is_parameter)
+		adapting_turn(w, m);
 	rc = adapting_check_shapes(w, m, err);
 	if (rc)
 		return rc;
@@ -287,26 +334,138 @@ static int adapting_add(struct adapting *w, struct pair *m,
 		return rsh_error_nomem(err);
 	/* PEFT multiplies a Float32 by a Python number, as Float32. */
 	c->by[c->n] = (struct rsh_low_rank){
-		.rank = (uint32_t)m->a->dims[0],
+		.rank = (uint32_t)(m->a->dims[0] / pair_planes(m->weight)),
 		.scale = (float)(by->scale *
 				 rsh_adapter_config_scaling(by->config,
 							    m->module)),
-		.rounds = m->embeds,
+		.rounds = m->embeds || m->is_parameter,
 	};
-	c->factors[c->n++] = m->turned ?
+	c->factors[c->n] = m->turned ?
 		(struct rsh_factors){ m->a, m->b, true, true } :
 		(struct rsh_factors){ m->b, m->a, false, false };
+	c->factors[c->n++].n_planes = pair_planes(m->weight);
 	w->done[w->a].n_merged++;
 	return 0;
 }
 
+/* ---- parameters that are targeted by their own names ---- */
+
+/* A parameter of a module that the config targets. */
+struct target {
+	struct rsh_offer *weight;
+	char name[ADAPTER_TEXT];
+	bool plain, turned; /* a product fits it so */
+};
+
+/* Finds the parameters of a module that the config targets and that have the
+ * shape of a product.  Returns how many there are, and the last one.  PEFT
+ * nests the adapters of several parameters of a module, in an order that is not
+ * in their names: only shapes tell which is which. */
+static unsigned adapting_targets(const struct adapting *w, char *module,
+				 const uint64_t product[2], struct target *out)
+{
+	const struct rsh_adapter_config *config = w->adapters[w->a].config;
+	const char *target;
+	unsigned n = 0;
+
+	while (strstr(module, ".base_layer"))
+		name_without(module, ".base_layer");
+	for (size_t i = 0; (target = rsh_adapter_config_parameter(config, i));
+	     i++) {
+		const char *dot = strrchr(target, '.');
+		struct target t;
+
+		snprintf(t.name, sizeof(t.name), "%.6000s.%.1000s", module,
+			 dot ? dot + 1 : target);
+		t.weight = adapting_offer(w, t.name);
+		if (!name_ends(t.name, target) || !t.weight ||
+		    t.weight->n_dims < 2 || t.weight->n_dims > 3)
+			continue;
+		t.plain = pair_dims(t.weight)[0] == product[0] &&
+			  pair_dims(t.weight)[1] == product[1];
+		t.turned = t.weight->n_dims == 3 &&
+			   pair_dims(t.weight)[0] == product[1] &&
+			   pair_dims(t.weight)[1] == product[0];
+		if (t.plain || t.turned) {
+			*out = t;
+			n++;
+		}
+	}
+	return n;
+}
+
+/* Finds the parameter that a pair of matrices changes, if the config targets
+ * parameters of its module.  Writes its name to text[ADAPTER_TEXT]. */
+static int adapting_parameter(struct adapting *w, struct pair *m, char *text,
+			      struct rsh_error *err)
+{
+	char module[ADAPTER_TEXT];
+	struct target t;
+	unsigned n;
+
+	if (!rsh_adapter_config_parameter(w->adapters[w->a].config, 0) ||
+	    m->a->n_dims != 2 || m->b->n_dims != 2)
+		return 0;
+	snprintf(module, sizeof(module), "%s", m->module);
+	n = adapting_targets(w, module, (const uint64_t[]){
+			     m->b->dims[0], m->a->dims[1] }, &t);
+	if (n == 0)
+		return 0;
+	if (n > 1)
+		return adapting_bad(w, m->name, ENOTSUP, err, "fits several of "
+				    "\"target_parameters\": it is not known "
+				    "which one it changes");
+	if (t.plain && t.turned && w->has_plain == w->has_turned)
+		return adapting_bad(w, m->name, ENOTSUP, err, "changes %.400s, "
+				    "whose matrices are square: it is not known "
+				    "whether they are transposed", t.name);
+	m->weight = t.weight;
+	m->is_parameter = true;
+	m->turned = !t.plain || (t.turned && w->has_turned);
+	strcpy(text, t.name);
+	m->module = text;
+	return 0;
+}
+
+/* Looks how the stack that a matrix A changes is stored, if it tells. */
+static void adapting_look_at(struct adapting *w, const struct rsh_record *r)
+{
+	const char *name = rsh_names_text(w->cat->names, r->name);
+	char other[ADAPTER_TEXT], module[ADAPTER_TEXT];
+	const struct rsh_record *second;
+	struct target t;
+
+	if (strlen(name) >= ADAPTER_TEXT / 2 || matrix_kind(name) != 0 ||
+	    !matrix_module(name, 0, module, other))
+		return;
+	second = adapting_record(w, other);
+	if (!second || second->n_dims != 2 || r->n_dims != 2 ||
+	    adapting_targets(w, module, (const uint64_t[]){
+			     w->index->dims[second->first_dim],
+			     w->index->dims[r->first_dim + 1] }, &t) != 1 ||
+	    t.plain == t.turned || t.weight->n_dims != 3)
+		return;
+	w->has_plain |= t.plain;
+	w->has_turned |= t.turned;
+}
+
+static void adapting_look(struct adapting *w)
+{
+	w->has_plain = w->has_turned = false;
+	if (!rsh_adapter_config_parameter(w->adapters[w->a].config, 0))
+		return;
+	for (uint32_t i = 0; i < w->index->n_records; i++)
+		adapting_look_at(w, &w->index->records[i]);
+}
+
+/* ---- all matrices ---- */
+
 /* Merges a matrix A with its B.  A matrix B is merged with its A, and here it is
  * only checked that there is one. */
 static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
-			   size_t kind, size_t stem, struct rsh_error *err)
+			   size_t kind, struct rsh_error *err)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
-	const char *rest = name + stem + strlen(matrices[kind].mark);
 	char other[ADAPTER_TEXT], weight[ADAPTER_TEXT], module[ADAPTER_TEXT];
 	const struct rsh_record *second;
 	struct pair m = {
@@ -314,27 +473,28 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	};
 	int rc;
 
-	snprintf(other, sizeof(other), "%.*s%s%s", (int)stem, name,
-		 matrices[kind].other, rest);
-	second = adapting_record(w, other);
+	second = matrix_module(name, kind, module, other) ?
+		adapting_record(w, other) : NULL;
 	if (!second)
 		return adapting_bad(w, name, EINVAL, err, "is there, but %.400s "
 				    "is missing", other);
 	if (!matrices[kind].is_first)
 		return 0;
-	snprintf(module, sizeof(module), "%.*s",
-		 (int)(stem - strlen(prefix)), name + strlen(prefix));
 	snprintf(weight, sizeof(weight), "%.*s.weight",
-		 (int)(stem - strlen(prefix)), name + strlen(prefix));
-	m.weight = adapting_offer(w, weight);
+		 (int)sizeof(weight) - 8, module);
+	rc = adapting_tensor(w, r, &m.a, err);
+	if (rc == 0)
+		rc = adapting_tensor(w, second, &m.b, err);
+	if (rc == 0 && !m.embeds)
+		rc = adapting_parameter(w, &m, weight, err);
+	if (rc)
+		return rc;
+	if (!m.weight)
+		m.weight = adapting_offer(w, weight);
 	if (!m.weight)
 		return adapting_bad(w, name, EINVAL, err, "changes %.400s, which "
 				    "is not in the source", weight);
 	rc = adapting_plain(w, m.weight, name, err);
-	if (rc == 0)
-		rc = adapting_tensor(w, r, &m.a, err);
-	if (rc == 0)
-		rc = adapting_tensor(w, second, &m.b, err);
 	return rc ? rc : adapting_add(w, &m, err);
 }
 
@@ -397,7 +557,7 @@ static int adapting_record_by_kind(struct adapting *w,
 				   struct rsh_error *err)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
-	size_t stem = 0, kind;
+	size_t kind;
 
 	if (strlen(name) >= ADAPTER_TEXT / 2)
 		return adapting_bad(w, "a tensor", ENOTSUP, err,
@@ -405,14 +565,14 @@ static int adapting_record_by_kind(struct adapting *w,
 	if (strncmp(name, prefix, strlen(prefix)) != 0)
 		return adapting_bad(w, name, EINVAL, err, "does not begin with "
 				    "\"%s\", as the names of PEFT do", prefix);
-	kind = matrix_kind(name, &stem);
+	kind = matrix_kind(name);
 	if (kind == N_MATRICES && strstr(name, ".lora_"))
 		return adapting_bad(w, name, ENOTSUP, err, "is a part of an "
 				    "adapter that is not known");
 	if ((kind == N_MATRICES) != replaces)
 		return 0;
 	return replaces ? adapting_replace(w, r, err) :
-			  adapting_matrix(w, r, kind, stem, err);
+			  adapting_matrix(w, r, kind, err);
 }
 
 static int adapting_run_one(struct adapting *w, struct rsh_error *err)
@@ -420,6 +580,7 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 	int rc = 0;
 
 	w->index = rsh_catalogue_index(w->cat, w->adapters[w->a].file);
+	adapting_look(w);
 	w->square = NULL;
 	w->differs = false;
 	for (uint32_t pass = 0; pass < 2; pass++)

@@ -17,14 +17,13 @@ const char *quantised_name(const struct quantised_work *w, uint32_t at)
 int quantised_bad(const struct quantised_work *w, uint32_t at,
 		  struct rsh_error *err, const char *fmt, ...)
 {
-	char text[RSH_ERROR_TEXT_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rsh_error_vset(err, EINVAL, fmt, ap);
 	va_end(ap);
 	return rsh_error_set(err, EINVAL, "%.400s %s", quantised_name(w, at),
-			     text);
+			     err->text);
 }
 
 bool quantised_ends(const char *name, const char *end, size_t *stem)

@@ -16,15 +16,14 @@ const char *weights_text(const struct weights_work *w, uint32_t source)
 int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
 		struct rsh_error *err, const char *fmt, ...)
 {
-	char text[RSH_ERROR_TEXT_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rsh_error_vset(err, EINVAL, fmt, ap);
 	va_end(ap);
-	return rsh_error_set(err, EINVAL, "%s:%u: %s",
-			     rsh_rule_table_path(w->o->table), rule->line,
-			     text);
+	rsh_error_prefix(err, "%s:%u", rsh_rule_table_path(w->o->table),
+			 rule->line);
+	return -EINVAL;
 }
 
 int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err)

@@ -34,6 +34,7 @@ struct rsh_adapter_config {
 	bool by_root; /* alpha is divided by the square root of the rank */
 	bool is_turned;
 	struct patterns ranks, alphas;
+	json_t *parameters; /* a list of strings; NULL: none */
 };
 
 /* ---- patterns ---- */
@@ -157,7 +158,7 @@ static int adapter_check_kind(json_t *root, const char *path,
 			      struct rsh_error *err)
 {
 	static const char *const kinds[] = {
-		"lora_bias", "target_parameters", "trainable_token_indices",
+		"lora_bias", "trainable_token_indices",
 		"layer_replication", "alora_invocation_tokens",
 		"arrow_config", "kasa_config", "monteclora_config",
 		"velora_config",
@@ -219,6 +220,24 @@ static int adapter_check(json_t *root, const char *path,
 
 /* ---- reading ---- */
 
+static int parameters_read(struct rsh_adapter_config *c, const json_t *root,
+			   const char *path, struct rsh_error *err)
+{
+	json_t *list = json_object_get(root, "target_parameters"), *v;
+	bool good = json_is_array(list);
+	size_t i;
+
+	if (!adapter_asks(list))
+		return 0;
+	json_array_foreach(list, i, v)
+		good &= json_is_string(v);
+	if (!good)
+		return rsh_error_set(err, EBADMSG, "%s: \"target_parameters\" "
+				     "is not a list of texts", path);
+	c->parameters = json_incref(list);
+	return 0;
+}
+
 static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 			const char *path, struct rsh_error *err)
 {
@@ -236,7 +255,10 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
-	rc = patterns_read(&c->ranks, root, "rank_pattern", true, path, err);
+	rc = parameters_read(c, root, path, err);
+	if (rc == 0)
+		rc = patterns_read(&c->ranks, root, "rank_pattern", true, path,
+				   err);
 	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern", false,
 				       path, err);
 }
@@ -271,6 +293,7 @@ void rsh_adapter_config_free(struct rsh_adapter_config *c)
 		return;
 	patterns_clear(&c->ranks);
 	patterns_clear(&c->alphas);
+	json_decref(c->parameters);
 	free(c);
 }
 
@@ -289,6 +312,12 @@ double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 	const double rank = (double)rsh_adapter_config_rank(c, module);
 
 	return (p ? p->number : c->alpha) / (c->by_root ? sqrt(rank) : rank);
+}
+
+const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
+					 size_t i)
+{
+	return json_string_value(json_array_get(c->parameters, i));
 }
 
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c)

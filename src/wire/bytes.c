@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,14 +27,14 @@ int rsh_bytes_vdamaged(const struct rsh_byte_source *src, const char *name,
 		       uint64_t offset, struct rsh_error *err, const char *fmt,
 		       va_list ap)
 {
-	char reason[512];
-
-	vsnprintf(reason, sizeof(reason), fmt, ap);
-	if (!name)
-		return rsh_bytes_damaged(src, offset, reason, err);
-	return rsh_error_set(err, EBADMSG, "%s: parameter \"%s\" is damaged at "
-			     "offset %" PRIu64 ": %s", src->path, name, offset,
-			     reason);
+	rsh_error_vset(err, EBADMSG, fmt, ap);
+	if (name)
+		rsh_error_prefix(err, "%s: parameter \"%s\" is damaged at "
+				 "offset %" PRIu64, src->path, name, offset);
+	else
+		rsh_error_prefix(err, "%s: damaged at offset %" PRIu64,
+				 src->path, offset);
+	return -EBADMSG;
 }
 
 int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,

@@ -4,23 +4,19 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/util/text.h"
 
-#define RULE_SENTENCE 512
-
 int rule_bad(struct rule_parse *p, const char *fmt, ...)
 {
-	char text[RULE_SENTENCE];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rsh_error_vset(p->err, EBADMSG, fmt, ap);
 	va_end(ap);
-	return rsh_error_set(p->err, EBADMSG, "%s:%u: %s", p->t->path, p->line,
-			     text);
+	rsh_error_prefix(p->err, "%s:%u", p->t->path, p->line);
+	return -EBADMSG;
 }
 
 int rule_nomem(struct rule_parse *p)

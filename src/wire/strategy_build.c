@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,15 +82,14 @@ static int bad_item(const struct check *c, const char *fmt, ...)
 
 static int bad_item(const struct check *c, const char *fmt, ...)
 {
-	char reason[256];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, ap);
+	rsh_error_vset(c->err, EBADMSG, fmt, ap);
 	va_end(ap);
-	return rsh_error_set(c->err, EBADMSG,
-			     "%s: layout of parameter \"%.*s\": %s", c->b->path,
-			     (int)c->raw->name_len, c->raw->name, reason);
+	rsh_error_prefix(c->err, "%s: layout of parameter \"%.*s\"",
+			 c->b->path, (int)c->raw->name_len, c->raw->name);
+	return -EBADMSG;
 }
 
 static int check_mesh(const struct check *c)

@@ -34,6 +34,7 @@ MOUNT += \
 	mount/lost_ranks.py \
 	mount/resume.py \
 	mount/steps.py \
+	mount/steps_directory.py \
 	mount/steps_options.py \
 	mount/ls.py \
 	mount/picture.py \

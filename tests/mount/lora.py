@@ -9,7 +9,9 @@ whole or cut, has to equal the merged model in this form.
 """
 
 import argparse
+import array
 import errno
+import glob
 import json
 import os
 import random
@@ -196,6 +198,114 @@ def files_of_torch(directory):
         same(values_in(mount.path), wanted)
 
 
+# ---- stacks of experts ----
+
+def stacked(pairs):
+    """A and B of a stack, of F32: row p * r + k of A, and column k * n + p of B."""
+    (_, (r, inner), _), (_, (outer, _), _) = pairs[0]
+    a = "F32", (len(pairs) * r, inner), b"".join(x[2] for x, _ in pairs)
+    columns = [[y[2][4 * (r * i + k):4 * (r * i + k) + 4] for i in range(outer)]
+               for k in range(r) for _, y in pairs]
+    return a, ("F32", (outer, len(columns)), b"".join(x for row in zip(*columns) for x in row))
+
+
+def exchanged(tensor):
+    """A matrix of F32 with rows and columns exchanged."""
+    kind, (rows, columns), data = tensor
+    return kind, (columns, rows), b"".join(
+        data[4 * (i * columns + j):4 * (i * columns + j) + 4]
+        for j in range(columns) for i in range(rows))
+
+
+def of_experts(drawer, n, rank, outer, inner, most=1.0):
+    """[(A, B)], and a stack of weights, each [outer, inner]."""
+    pairs = [(drawer.matrix("F32", rank, inner, most=most),
+              drawer.matrix("F32", outer, rank, most=most)) for _ in range(n)]
+    return pairs, [drawer.matrix("F32", outer, inner) for _ in range(n)]
+
+
+@test
+def stacks_of_experts(directory):
+    """stacks are merged as their matrices are, each with its own part of the adapter"""
+    drawer = Drawer(random.Random(12))
+    for turned in (False, True):
+        at = os.path.join(directory, str(turned))
+        adapter, single = Adapter(target_parameters=["experts.up", "experts.down"]), Adapter()
+        model, apart, wanted = {}, {}, {}
+        # The matrices of "down" are square: those of "up" tell how they are stored.
+        for name, middle, outer in (("up", "", 9), ("down", ".base_layer", 6)):
+            pairs, weights = of_experts(drawer, 3, 4, outer, 6)
+            adapter.add("l.experts" + middle, *stacked(pairs), 2)
+            for i, (pair, weight) in enumerate(zip(pairs, weights)):
+                apart[f"{name}{i}.weight"] = weight
+                single.add(f"{name}{i}", *pair, 2)
+            as_shown = exchanged if turned else lambda x: x
+            shown = [as_shown(x) for x in weights]
+            model["l.experts." + name] = "F32", (3, *shown[0][1]), b"".join(x[2] for x in shown)
+            made = merged(apart, [(single, 1)])
+            wanted["l.experts." + name] = *model["l.experts." + name][:2], b"".join(
+                as_shown(made[f"{name}{i}.weight"])[2] for i in range(3))
+        source = written(at + "/model", model)
+        same(exported(at, source, "--lora", adapter.write(at + "/a")), wanted)
+
+
+@test
+def stacks_in_blocks(directory):
+    """stacks whose factors are several chunks, read in any order"""
+    rng = random.Random(13)
+    rank, outer, inner, n = 180, 800, 780, 2
+
+    def noise(rows, columns):
+        return "F32", (rows, columns), array.array(
+            "f", (rng.random() for _ in range(rows * columns))).tobytes()
+    pairs = [(noise(rank, inner), noise(outer, rank)) for _ in range(n)]
+    weights = [noise(outer, inner) for _ in range(n)]
+    stack, single = Adapter(r=rank, target_parameters=["experts.w"]), Adapter(r=rank)
+    stack.add("experts", *stacked(pairs), 1)
+    for i, pair in enumerate(pairs):
+        single.add(f"w{i}", *pair, 1)
+    apart = written(directory + "/apart", {f"w{i}.weight": w for i, w in enumerate(weights)})
+    source = written(directory + "/model", {"experts.w": (
+        "F32", (n, outer, inner), b"".join(w[2] for w in weights))})
+    made = exported(directory, apart, "--lora", single.write(directory + "/single"))
+    wanted = b"".join(made[f"w{i}.weight"][2] for i in range(n))
+    with Mounted(source, described=True, extra=[
+            "--format", "hf", "--lora", stack.write(directory + "/stack")]) as mount:
+        path = glob.glob(mount.path + "/*.safetensors")[0]
+        start = os.path.getsize(path) - len(wanted)
+        with open(path, "rb", buffering=0) as f:
+            for _ in range(40):
+                at, count = rng.randrange(len(wanted)), rng.choice((1, 7, 4000, 100000))
+                check(os.pread(f.fileno(), count, start + at) == wanted[at:at + count],
+                      f"{count} bytes at {at} differ")
+        check(content(path)[start:] == wanted, "the stack differs")
+
+
+@test
+def stacks_that_are_not_known(directory):
+    """stacks of which shapes tell too little, each with a sentence"""
+    drawer = Drawer(random.Random(14))
+    pairs, weights = of_experts(drawer, 2, 4, 6, 6)
+    square = "F32", (2, 6, 6), b"".join(x[2] for x in weights)
+    model = written(directory + "/model", {"experts.w": square, "experts.v": square})
+    adapter = Adapter(target_parameters=["experts.w"])
+    adapter.add("experts", *stacked(pairs), 2)
+    refused(run("plan", model, "--lora", adapter.write(directory + "/a")), INPUT,
+            "changes experts.w, whose matrices are square: it is not known whether they are "
+            "transposed")
+    adapter.config["target_parameters"].append("experts.v")
+    refused(run("plan", model, "--lora", adapter.write(directory + "/a")), INPUT,
+            'fits several of "target_parameters": it is not known which one it changes')
+    adapter.config["target_parameters"] = ["experts.u"]
+    refused(run("plan", model, "--lora", adapter.write(directory + "/a")), INPUT,
+            "changes experts.weight, which is not in the source")
+    wide = written(directory + "/wide", {"experts.w": ("F32", (2, 6, 7), bytes(336))})
+    adapter = Adapter(target_parameters=["w"], r=3)
+    adapter.add("experts", *stacked(of_experts(drawer, 2, 4, 6, 7)[0]), 2)
+    refused(run("plan", wide, "--lora", adapter.write(directory + "/b")), INPUT,
+            "has rank 8, its other matrix 8, and adapter_config.json says 6")
+
+
 # ---- what is wrong ----
 
 def bad_config(directory, words, **config):
@@ -215,7 +325,8 @@ def wrong_configs(directory):
             ('"use_dora" is set: such an adapter cannot be merged here', {"use_dora": True}),
             ('"use_qalora" is set', {"use_qalora": True}),
             ('"lora_bias" is set', {"lora_bias": True}),
-            ('"target_parameters" is set', {"target_parameters": ["experts.w"]}),
+            ('"target_parameters" is not a list of texts', {"target_parameters": [1]}),
+            ('"target_parameters" is not a list of texts', {"target_parameters": "experts.w"}),
             ('"layer_replication" is set', {"layer_replication": [[0, 1]]}),
             ('"init_lora_weights" is "pissa", which changes the weights of the base as well',
              {"init_lora_weights": "pissa"}),

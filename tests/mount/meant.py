@@ -118,6 +118,20 @@ def ls_says_what_a_model_is(p):
 
 
 @test
+def what_is_next_does_not_hide_its_source(p):
+    """SOURCE may be the mount that the last such line has made, or in its place."""
+    p.paste(p.next_of("qwen3"))
+    try:
+        line = p.next_of("mnt")
+        check(line == "mkdir -p mnt2 && reshardfs mount mnt mnt2", line)
+        check(MAP in p.works(line, "mnt2"), "a mount of a mount")
+    finally:
+        check(run("umount", p.path("mnt")).status == GOOD, "umount")
+    os.rename(p.path("qwen3"), p.path("mnt", "qwen3"))
+    check("mount mnt/qwen3 mnt2" in p.next_of("mnt/qwen3"), "in mnt")
+
+
+@test
 def what_is_next_works(p):
     check(p.works(p.next_of("qwen3"), "mnt") ==
           ["config.json", "model-00001-of-00001.safetensors", MAP], "a model")

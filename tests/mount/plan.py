@@ -244,6 +244,22 @@ def tensors_of_many_ranks(t):
           "the origins")
 
 
+def compat_is_named_where_it_is_allowed(_):
+    """A note says which option shows the converter's bytes, if that may be given."""
+    demo = os.path.join(LIB, "..", "data", "demo")
+    words = ["--src-strategy", os.path.join(demo, "strategy_8_cards.ckpt"),
+             os.path.join(demo, "checkpoint")]
+    undo = "(--compat=mindspore does the same)"
+    for more, named in ((["--dst-strategy", "none"], True), (["--format", "dcp"], False),
+                        (["--format", "hf"], False), (["--dst-strategy", "none", "--only", "emb"],
+                                                      False)):
+        got = run("plan", *words, *more)
+        check(got.status == GOOD and "BFloat16 NaNs are kept" in got.out, repr(got))
+        check((undo in got.out) == named, f"{more}: {got.out}")
+        got = run("plan", *words, *more, "--compat", "mindspore")
+        check((got.status == GOOD) == named, repr(got))
+
+
 def wrong_usage(t):
     source = t.saved("usage", 1, (2, 6))
     refused(run("plan"), USAGE, "SOURCE is missing")
@@ -259,7 +275,7 @@ CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, where_all_bytes_lie,
          the_median_of_different_runs,
          replicas_are_told, lost_slices, sizes_are_those_of_the_mount, some_ranks, the_estimate,
          tables_for_people, rank_lists, tensors_and_their_slices, tensors_of_many_ranks,
-         wrong_usage]
+         compat_is_named_where_it_is_allowed, wrong_usage]
 
 
 def main():

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -513,6 +514,40 @@ def the_command_lists_and_waits(directory):
 
 def wait_for(mount, word):
     return run("steps", "--wait", word, mount.path)
+
+
+@test
+def plans_of_steps(directory):
+    """.reshardfs/plan has the command that prints the plan of each step, as for a mount of
+    it alone."""
+    ranks, trainer = Ranks(os.path.join(directory, "a")), Trainer(os.path.join(directory, "b"))
+    for saver in ranks, trainer:
+        for step in (20, 30):
+            saver.all_of(step)
+        with mounted(saver, "--cast", "float16", "--cache", "off") as mount:
+            said = content(os.path.join(mount.path, ".reshardfs", "plan")).decode().splitlines()
+            check(said[0] == "Each step has a plan of its own, which is printed by" and
+                  len(said) == 3, str(said))
+            for step, line in zip((20, 30), said[1:]):
+                words, more = saver.alone(saver.name(step))
+                with Mounted(*words, **{**more, "extra": (*more.get("extra", ()), "--cast",
+                                                          "float16")}) as alone:
+                    wanted = json.loads(content(os.path.join(
+                        alone.path, ".reshardfs", "plan", "rank_0.json")))
+                got = run(*shlex.split(line)[1:], "--json", "--slices")
+                check(got.status == GOOD, repr(got))
+                check([f["slices"] for f in json.loads(got.out)["files"]] ==
+                      [f["slices"] for f in wanted["files"]], line)
+    for command in ("plan", "ls", "export"):
+        got = run(command, "--steps", "all", trainer.source)
+        check(got.status == USAGE, repr(got))
+        demand(got.err, f"{command} has no option --steps; it is an option of mount: give one "
+               "step as SOURCE, or of rank files by --select")
+    for command, status in (("plan", USAGE), ("ls", INPUT)):
+        got = run(command, trainer.source)
+        check(got.status == status, repr(got))
+        demand(got.err, "checkpoint-30 in it is a checkpoint: did you mean that, or mount "
+               "--steps all, which shows each step?")
 
 
 @test

@@ -3,10 +3,12 @@
 """README's table: every kind of SOURCE in every form, one test a cell.
 
 A small checkpoint of each kind is exported in each form, and what was written is read
-again as a SOURCE: the tensors are those of the checkpoint, bit for bit.  The same
-checkpoints in a bucket are exported as well.
+again as a SOURCE: the tensors are those of the checkpoint, bit for bit.  As a step of a
+job it is shown in each form by mount --steps all, and the step is read as a SOURCE.  The
+same checkpoints in a bucket are exported and shown as well.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -17,18 +19,28 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+import adapters  # noqa: E402
 import dcp_trees  # noqa: E402
 import forms  # noqa: E402
+import quantised  # noqa: E402
 import shown_model  # noqa: E402
 import torch_files  # noqa: E402
-from demands import content, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from forms import Form, Held  # noqa: E402
 from rsh_cli import run  # noqa: E402
-from rsh_mount import Tap, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from s3_trial import KEY, SECRET, Server  # noqa: E402
+from safetensors_format import safetensors_bytes  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(os.environ.get("srcdir", "."), "data"))
-OF_BUCKETS = ("ckpt of ranks", "hf", "dcp", "checkpoint2")
+OF_BUCKETS = ("ckpt of ranks", "hf", "dcp", "hyperparallel", "checkpoint2")
+STEPS = ("--steps", "all", "--steps-interval", "3600")
+# What frameworks write last.
+MARKERS = (".metadata", ".index.json", "metadata.json", "trainer_state.json")
+# Nothing says when all ranks have saved these, so they are no step of a job.
+NO_STEP = ("DCP, safetensors in shards",)
+# --lora needs a SOURCE on disk.
+LOCAL = ("a model with an adapter",)
 
 
 # ---- a checkpoint of each kind: (Held, {name: (type, shape, bytes)}, and names of what may
@@ -53,7 +65,7 @@ def written_as(what, words, source):
 
 
 def checkpoint2(directory):
-    return forms.some_checkpoint2(3, directory)
+    return forms.some_checkpoint2(8, directory)
 
 
 def distributed(kind):
@@ -91,6 +103,35 @@ def torch(name):
     return make
 
 
+def model(directory, tensors, config):
+    root = os.path.join(directory, "model")
+    write(os.path.join(root, "config.json"), json.dumps(config).encode())
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(tensors, {"format": "pt"}))
+    return root
+
+
+def quantised_model(scheme, seed, dense):
+    """As it is, or what lib/quantised.py makes of it."""
+    def make(directory):
+        drawer = quantised.Drawer(random.Random(seed))
+        drawer.scheme = scheme
+        drawer.draw()
+        root = model(directory, drawer.tensors, drawer.config)
+        if not dense:
+            return Held(scheme, root), drawer.tensors, ()
+        return (Held(scheme, root, ["--dequantize", "bfloat16"]),
+                quantised.dense(drawer.tensors, drawer.config, "BF16"), ())
+    return make
+
+
+def with_adapter(directory):
+    drawer = adapters.Drawer(random.Random(3))
+    tensors, adapter = drawer.model(), drawer.adapter()
+    at = adapter.write(os.path.join(directory, "adapter"))
+    return (Held("a model", model(directory, tensors, drawer.config()), ["--lora", at]),
+            adapters.merged(tensors, [(adapter, 1)]), ())
+
+
 KINDS = {
     "rank files .ckpt": written_as("ckpt", ["--dst-strategy", "CUT", "--format", "ckpt"],
                                    ["--src-strategy", "CUT"]),
@@ -109,41 +150,91 @@ KINDS = {
     "pytorch_model.bin in parts": torch("hf-bin-parts"),
     "consolidated.00.pth": torch("consolidated-2.15"),
     "Lightning": torch("lightning-2.15"),
+    "an fp8 model": quantised_model("fp8", 11, False),
+    "an fp8 model, dense": quantised_model("fp8", 5, True),
+    "an mxfp4 model, dense": quantised_model("mxfp4", 6, True),
+    "an int4 model, dense": quantised_model("int4", 7, True),
+    "a GPTQ model, dense": quantised_model("gptq", 9, True),
+    "a model with an adapter": with_adapter,
 }
 
 
 # ---- the cells ----
 
-def run_cell(held, form, values, beside):
-    with tempfile.TemporaryDirectory() as to:
-        again = form.of(held, os.path.join(to, "out"))
-        again.words = form.source
-        forms.same(again, random.Random(1), values, beside)
+class Exported:
+    """A checkpoint that `export` writes in a form."""
+
+    def __init__(self, held):
+        self.what, self.held = held.what, held
+
+    @contextlib.contextmanager
+    def of(self, form):
+        with tempfile.TemporaryDirectory() as to:
+            yield form.of(self.held, os.path.join(to, "out"))
+
+
+class Stepped(Exported):
+    """The same as the only step of a job."""
+
+    def __init__(self, held, jobs):
+        super().__init__(held)
+        self.what += ", a step"
+        self.jobs = jobs
+
+    @contextlib.contextmanager
+    def of(self, form):
+        with Mounted(self.jobs, described=True, env=self.held.env,
+                     extra=[*STEPS, *self.held.words, *form.wanted]) as mount:
+            latest = os.path.join(mount.path, "latest")
+            check(os.path.isdir(latest), content(
+                os.path.join(mount.path, ".reshardfs", "steps")).decode())
+            yield Held(self.what, latest)
+
+
+def copied(held, place):
+    if os.path.isdir(held.root):
+        shutil.copytree(held.root, place)
+        for at, _, names in os.walk(place):
+            for name in names:
+                if name.endswith(MARKERS):
+                    os.utime(os.path.join(at, name))
+        return place
+    os.makedirs(os.path.dirname(place))
+    return shutil.copyfile(held.root, place + os.path.splitext(held.root)[1])
+
+
+def cells_of(what, held, directory, bucket):
+    """(whence, the forms)"""
+    held.what = what
+    yield Exported(held), None
+    if what not in NO_STEP:
+        copied(held, os.path.join(directory, "jobs", "step-1"))
+        yield Stepped(held, os.path.join(directory, "jobs")), None
+    if bucket and what not in LOCAL:
+        root, env = bucket
+        place = copied(held, os.path.join(root, "bucket", str(list(KINDS).index(what)), "step-1"))
+        url = "s3://" + os.path.relpath(place, root)
+        remote = Held(f"{what} of a bucket", url, held.words, env)
+        yield Exported(remote), OF_BUCKETS
+        if what not in NO_STEP:
+            yield Stepped(remote, os.path.dirname(url)), OF_BUCKETS
 
 
 def run_kind(tap, what, directory, bucket):
     with tap.test(f"{what}: made"):
         held, values, beside = KINDS[what](os.path.join(directory, "made"))
     strategy, _ = forms.strategy_of(random.Random(2), values, os.path.join(directory, "dst"))
-    remote = None
-    if bucket:
-        root, env = bucket
-        name = os.path.join(str(list(KINDS).index(what)), os.path.basename(held.root))
-        place = os.path.join(root, "bucket", name)
-        if os.path.isdir(held.root):
-            shutil.copytree(held.root, place)
-        else:
-            write(place, content(held.root))
-        remote = Held(f"{what} of a bucket", f"s3://bucket/{name}", held.words, env)
-    for form in forms.forms_of(strategy, 1 << 14):
-        with tap.test(f"{what} -> {form.what}"):
-            run_cell(held, form, values, beside)
-        if remote and form.what in OF_BUCKETS:
-            with tap.test(f"{what} of a bucket -> {form.what}"):
-                run_cell(remote, form, values, beside)
+    for whence, of in cells_of(what, held, directory, bucket):
+        for form in forms.forms_of(strategy, 1 << 14):
+            if of and form.what not in of:
+                continue
+            with tap.test(f"{whence.what} -> {form.what}"), whence.of(form) as again:
+                again.words = form.source
+                forms.same(again, random.Random(1), values, beside)
 
 
 def main():
+    words = sys.argv[1:]
     require_mount()
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
@@ -157,6 +248,8 @@ def main():
             if without:
                 tap.diag("this program was built without object storage")
             for what in KINDS:
+                if words and not any(w in what for w in words):
+                    continue
                 run_kind(tap, what, os.path.join(directory, what),
                          None if without else (root, env))
     return tap.finish()

@@ -32,12 +32,18 @@ MERGED = {
     "fan_in_fan_out": {"target_modules": ["c", "square"], "fan_in_fan_out": True},
     "init_lora_weights": {"target_modules": TARGETS, "init_lora_weights": "orthogonal"},
     "adapter_model.bin": {"target_modules": ["q", "c"], "modules_to_save": ["head", "norm"]},
+    "a stack of experts": {"target_modules": [], "target_parameters": ["experts.w"]},
+    "stacks of one module": {"target_modules": ["q"], "target_parameters": [
+        "moe.down_proj", "moe.gate_up_proj"], "rank_pattern": {"moe.down_proj": 2}},
+    "stacks with rows and columns exchanged": {"target_modules": [], "target_parameters": [
+        "turned.gate_up_proj", "turned.down_proj"]},
+    "a parameter": {"target_modules": [], "target_parameters": ["q.weight"]},
+    "a list of experts": {"target_modules": r"each\.\d\.(up|down)"},
 }
 REFUSED = {
     "use_dora": {"target_modules": TARGETS, "use_dora": True},
     "bias": {"target_modules": TARGETS, "bias": "lora_only"},
     "lora_bias": {"target_modules": TARGETS, "lora_bias": True},
-    "target_parameters": {"target_modules": [], "target_parameters": ["experts.w"]},
     "trainable_token_indices": {"target_modules": TARGETS, "trainable_token_indices": {"embed": [1]}},
     "layer_replication": {"target_modules": TARGETS, "layer_replication": [[0, 2], [0, 2]]},
     "init_lora_weights": {"target_modules": TARGETS, "init_lora_weights": "pissa"},
@@ -52,6 +58,8 @@ def model_of(torch, rng, rows, columns):
     model.w = torch.nn.Linear(columns, rows, bias=False)
     model.e = torch.nn.Embedding(40 + rows, columns)
     model.head = torch.nn.Linear(columns, 8, bias=False)
+    model.experts = torch.nn.Module()
+    model.experts.w = torch.nn.Parameter(torch.zeros(3, rows, columns))
     return model.to(getattr(torch, rng.choice(TYPES)))
 
 
@@ -80,7 +88,7 @@ def make(directory, seed, exact):
     rank = rng.choice((1, 4, 8, 16, 64))
     config = LoraConfig(r=rank, lora_alpha=rng.choice((rank, 2 * rank)) if exact else
                         rng.choice((8, 16, 3)), use_rslora=not exact and rng.random() < 0.3,
-                        target_modules=["w", "e"],
+                        target_modules=["w", "e"], target_parameters=["experts.w"],
                         modules_to_save=["head"] if rng.random() < 0.5 else None)
     adapted = get_peft_model(model, config)
     stored = getattr(torch, rng.choice(TYPES))
@@ -96,6 +104,14 @@ def make(directory, seed, exact):
     save_file({n: t.to(stored) if "lora_" in n else t for n, t in load_file(path).items()}, path)
     save_file({n: t.contiguous() for n, t in adapted.merge_and_unload().state_dict().items()},
               os.path.join(directory, "merged.safetensors"))
+
+
+def experts(torch, up, down):
+    """A module with two stacks, as those of Qwen3-MoE or gpt-oss."""
+    made = torch.nn.Module()
+    made.gate_up_proj = torch.nn.Parameter(torch.zeros(up))
+    made.down_proj = torch.nn.Parameter(torch.zeros(down))
+    return made
 
 
 def layered(torch):
@@ -115,6 +131,13 @@ def layered(torch):
                 layer.square = Conv1D(32, 32)
             self.experts = torch.nn.Module()
             self.experts.w = torch.nn.Parameter(torch.zeros(2, 16, 24))
+            self.moe = experts(torch, (3, 48, 20), (3, 20, 24))
+            # Square matrices: those of the other stack tell.
+            self.turned = experts(torch, (3, 16, 32), (3, 16, 16))
+            self.turned.is_transposed = True
+            self.each = torch.nn.ModuleList(torch.nn.ModuleDict({
+                "up": torch.nn.Linear(20, 32, bias=False),
+                "down": torch.nn.Linear(32, 20, bias=False)}) for _ in "abc")
             self.norm = torch.nn.LayerNorm(32)
             self.head = torch.nn.Linear(32, 20, bias=False)
 

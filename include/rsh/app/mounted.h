@@ -11,6 +11,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "rsh/util/error.h"
 
@@ -30,6 +31,10 @@ int rsh_mounted_find(const char *path, struct rsh_mounted *out);
 /* Finds the mount of reshardfs that `path` is, or is inside.  Returns whether
  * there is one. */
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
+
+/* Kills a child process that may hang in a mount, and reaps it if it ends soon.
+ * Otherwise init reaps it later. */
+void rsh_mounted_kill_child(pid_t pid);
 
 /* ---- unmounting ---- */
 

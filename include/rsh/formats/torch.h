@@ -112,6 +112,11 @@ void rsh_torch_file_free(struct rsh_torch_file *f);
 
 /* ---- as an index ---- */
 
+struct rsh_pickle_value;
+/* Returns whether argument i of a call that builds a tensor marks it as the
+ * conjugate or the negative of its elements. */
+bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i);
+
 /* Finds the order of the dimensions, slowest first, in which elements with
  * these strides are contiguous; 0, 1, .. if there are no elements.  Returns
  * false if they are not contiguous in any order; then the order is that of the

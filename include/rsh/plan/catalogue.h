@@ -70,10 +70,16 @@ struct rsh_quantised {
 
 /* The two matrices of an adapter.  Number k of row r is rows[r, k], or rows[k,
  * r] if `rows_turned`; number k of column c is columns[k, c], or columns[c, k]
- * if `columns_turned`. */
+ * if `columns_turned`.
+ *
+ * Adapters of a stack have the numbers of all n_planes matrices: number k of
+ * matrix p has the index k * n_planes + p as a column, and p * rank + k as a
+ * row.  `plane` is the matrix of the tensor's first one. */
 struct rsh_factors {
 	const struct rsh_tensor *rows, *columns;
 	bool rows_turned, columns_turned;
+	uint64_t n_planes, plane; /* n_planes 0: as 1 */
+	uint64_t first_row; /* of the product: the tensor's first row */
 };
 
 /* One tensor of the source, with all its cells. */

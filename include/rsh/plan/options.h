@@ -26,6 +26,8 @@ struct rsh_plan_options {
 	 * wrong or lossy.  This has no effect where the converter writes
 	 * nothing. */
 	bool compat;
+	bool may_compat; /* it could be so with the other options: notes say
+			  * when that shows the converter's bytes */
 	/* If the file of a slice is missing, or lacks the parameter, read the
 	 * slice from another rank that holds it. */
 	bool replicas;

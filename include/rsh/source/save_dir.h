@@ -33,6 +33,7 @@ struct rsh_files_state {
 	uint64_t hash; /* of names, sizes and mtimes; 0: unknown */
 	uint64_t n; /* how many there are, without temporary ones */
 	struct timespec newest; /* mtime */
+	bool unreadable; /* a directory could not be read, and is left out */
 };
 
 struct rsh_saved_step {
@@ -48,6 +49,10 @@ struct rsh_saved_step {
 	uint32_t *ranks;
 	size_t n_ranks;
 	bool newest; /* no rank has a file of a later step */
+	/* The files of all ranks, by which it is opened without listing the
+	 * directory of all steps again (rsh_source_options).  NULL: that has to
+	 * be listed. */
+	struct rsh_step_files *files;
 	struct rsh_files_state state;
 	char *why; /* a sentence: why it is not complete; NULL: it is */
 };
@@ -62,6 +67,10 @@ struct rsh_saved_steps {
 	struct rsh_saved_step *v;
 	size_t n, cap;
 	uint64_t state; /* hash of the whole directory; 0: unknown */
+	/* Hashes of the names, sizes and mtimes of files that are no step
+	 * although their names have a number, in ascending order. */
+	uint64_t *foreign;
+	size_t n_foreign, cap_foreign;
 };
 void rsh_saved_steps_clear(struct rsh_saved_steps *l);
 /* Finds the step with the name of `like`; NULL: there is none. */
@@ -94,26 +103,28 @@ int rsh_save_dir_open(const struct rsh_save_dir_options *o,
 		      struct rsh_source **out, struct rsh_error *err);
 /* Lists the steps.  `before` is the result of the last look, or empty: what was
  * found about a step with the same state is used again.  Returns 0, or -errno
- * with a sentence if the directory cannot be listed. */
+ * with a sentence if the directory cannot be listed.  With -ENOENT it does not
+ * exist, and there are no steps. */
 int rsh_save_dir_look(const struct rsh_save_dir_options *o,
 		      const struct rsh_saved_steps *before,
 		      struct rsh_saved_steps *out, struct rsh_error *err);
-/* Returns whether the files of the step have the state of the look now. */
-bool rsh_saved_step_is_same(const struct rsh_save_dir_options *o,
-			    const struct rsh_saved_step *step);
+/* Checks that the files of the step still have the state of the look.  Returns
+ * 0, -ESTALE if they have changed, or another -errno with a sentence. */
+int rsh_saved_step_check(const struct rsh_save_dir_options *o,
+			 const struct rsh_saved_step *step,
+			 struct rsh_error *err);
 
 /* ---- waiting for changes ---- */
 
 struct rsh_save_watch;
 /* Makes a watch of a directory on a local file system; *o must outlive it.
- * Returns 0 or -errno. */
+ * Returns 0 or -errno.  What the kernel's limits do not let it watch is logged
+ * once. */
 int rsh_save_watch_open(const struct rsh_save_dir_options *o,
 			struct rsh_save_watch **out);
 void rsh_save_watch_free(struct rsh_save_watch *w); /* w may be NULL */
-/* Watches the directories that there are now; `source` is from
- * rsh_save_dir_open(). */
-void rsh_save_watch_update(struct rsh_save_watch *w,
-			   const struct rsh_source *source);
+/* Watches the directories that there are now. */
+void rsh_save_watch_update(struct rsh_save_watch *w);
 /* Waits for this time at most.  Returns whether something has changed.  One
  * thread at a time may wait or update. */
 bool rsh_save_watch_wait(struct rsh_save_watch *w, uint64_t ns);

@@ -67,6 +67,10 @@ enum rsh_check {
 			      * with the strategy */
 };
 
+/* The files of one step, one of each directory of a rank, as a look at all
+ * steps has found them (source/save_dir.h). */
+struct rsh_step_files;
+
 struct rsh_source_options {
 	enum rsh_select select;
 	uint64_t epoch, step; /* for RSH_SELECT_STEP and _LONE_STEP */
@@ -84,6 +88,9 @@ struct rsh_source_options {
 	 * none. */
 	const char *source_map;
 	bool unsharded; /* no strategy file says how it is cut */
+	/* These are the files of ranks, which are not listed then; NULL: they
+	 * are listed. */
+	const struct rsh_step_files *step_files;
 
 	/* These are the formats that the source may have; the list ends with
 	 * NULL.  NULL: only files of ranks. */

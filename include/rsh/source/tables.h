@@ -67,9 +67,13 @@ int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 		    struct rsh_table_set *out, struct rsh_error *err);
 void rsh_table_set_clear(struct rsh_table_set *s);
 
-/* Reads a config.json as rsh_rule_table_load() reads a table. */
-int rsh_model_config_load(const char *path, struct rsh_model_config **out,
-			  struct rsh_error *err);
+/* Reads the config.json at `path`, or that of SOURCE, which is the store's, if
+ * `path` is NULL.  That one is read by the rules of SOURCE: its links must not
+ * point out of SOURCE.  Sets NULL if SOURCE has none.  Returns 0 or -errno with
+ * a sentence. */
+int rsh_model_config_load(const char *path, const char *source,
+			  const struct rsh_store *store,
+			  struct rsh_model_config **out, struct rsh_error *err);
 
 /* Sets the path of the config.json in SOURCE (from malloc), NULL if there is
  * none.  Returns 0 or -ENOMEM. */

@@ -28,6 +28,8 @@ struct rsh_error {
  * only the code is returned.  A second call replaces the first sentence. */
 int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+int rsh_error_vset(struct rsh_error *err, int code, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
 
 /* Prepends "<text>: " to the sentence; `err` may be NULL. */
 void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)

@@ -29,13 +29,14 @@ enum rsh_control_file {
 	RSH_CONTROL_LOG,
 	RSH_CONTROL_CONFIG,
 	RSH_CONTROL_STEPS,
+	RSH_CONTROL_NO_PLAN, /* with several steps: which command prints one */
 	RSH_CONTROL_PLAN, /* the plan of one rank */
 };
 
 struct rsh_control_options {
 	/* The number of plans.  If it is 0 there is no directory `plan`. */
 	uint32_t n_plans;
-	bool steps; /* there is a file `steps`, and no plan */
+	bool steps; /* there is a file `steps`, and `plan` is a file */
 	/* Makes the text of a file (from malloc).  Any thread may call it.
 	 * Returns 0 or -errno. */
 	int (*make)(void *ctx, enum rsh_control_file which, uint32_t rank,

@@ -16,7 +16,7 @@
 #include "rsh/wire/adapter_config.h"
 
 struct rsh_adapter {
-	const struct rsh_adapter_config *config;
+	struct rsh_adapter_config *config;
 	double scale;  /* multiplies the scaling of the config */
 	uint32_t file; /* number of its file in the catalogue */
 };

@@ -31,6 +31,9 @@ uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
 /* Returns by what the product of a module's matrices is multiplied. */
 double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 				  const char *module);
+/* Returns name i of "target_parameters"; NULL: there are no more. */
+const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
+					 size_t i);
 /* Returns "fan_in_fan_out": weights are stored transposed. */
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c);
 

@@ -311,17 +311,15 @@ static int check_load(void *ctx, const struct rsh_catalogue *c,
 	return rsh_tensor_load(k->source, c, t, to, bytes, err);
 }
 
-/* Takes the step that a mount would try first, and makes quantised weights
- * dense, as a mount does. */
-static int check_read_source(struct checking *c, struct rsh_error *err)
+static int check_open_source(struct checking *c, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &c->o->vfs;
 	struct rsh_source_options files = v->files;
-	struct rsh_plan_options all = v->plan;
-	struct rsh_source_view view;
-	struct rsh_offers in;
 	int rc = 0;
 
+	c->names = rsh_names_new();
+	if (!c->names)
+		return rsh_error_nomem(err);
 	files.unsharded = !v->src.path;
 	if (v->src.path)
 		rc = rsh_strategy_load(v->src.path, false, c->names,
@@ -332,8 +330,19 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	if (rc == 0 && v->src.path &&
 	    rsh_source_format(c->source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(c->source, err);
-	if (rc == 0)
-		rc = rsh_source_choose(c->source, 0, err);
+	return rc;
+}
+
+/* Takes the step that a mount would try first, and makes quantised weights
+ * dense, as a mount does. */
+static int check_read_source(struct checking *c, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &c->o->vfs;
+	struct rsh_plan_options all = v->plan;
+	struct rsh_source_view view;
+	struct rsh_offers in;
+	int rc = rsh_source_choose(c->source, 0, err);
+
 	if (rc == 0)
 		rc = rsh_source_index(c->source, c->names, err);
 	if (rc == 0 && !c->strategy)
@@ -363,23 +372,17 @@ static int check_choose(struct checking *c, const char *path,
 			struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &c->o->vfs;
-	const char *config = v->weights.config;
 	struct rsh_weights_options o = { 0 };
-	cleanup_free char *beside = NULL;
-	int rc = 0;
+	int rc = v->source ? check_open_source(c, err) : 0;
 
-	if (v->source && !config && rsh_model_config_in(v->source, &beside))
-		return rsh_error_nomem(err);
-	if (v->source && (config || beside))
-		rc = rsh_model_config_load(config ? config : beside, &c->config,
-					   err);
+	if (rc == 0 && v->source)
+		rc = rsh_model_config_load(v->weights.config, v->source,
+					   rsh_source_store(c->source),
+					   &c->config, err);
 	if (rc == 0)
 		rc = rsh_tables_load(path, c->config, &c->tables, err);
-	if (rc == 0 && v->source) {
-		c->names = rsh_names_new();
-		rc = c->names ? check_read_source(c, err) :
-				rsh_error_nomem(err);
-	}
+	if (rc == 0 && v->source)
+		rc = check_read_source(c, err);
 	if (rc)
 		return rc;
 	o.config = c->config;

@@ -181,13 +181,9 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 {
 	const struct rsh_ckpt_index *ix = view->index[0];
 	struct rsh_source_file_info f;
-	const struct rsh_store *store = rsh_source_store(source);
 	struct rsh_model_config *config = NULL;
 	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_free uint8_t *data = NULL;
 	const char *name;
-	struct rsh_stat st;
-	size_t len;
 	int rc;
 
 	m->n_parts = rsh_source_n_files(source);
@@ -205,13 +201,9 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 	}
 	/* A config.json that cannot be read is ignored, because the weights are
 	 * listed. */
-	rc = rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st);
-	if (rc == 0)
-		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-				    &rsh_model_config_file, &data, &len, &why);
-	if (rc == 0)
-		rc = rsh_model_config_parse(data, len, path, &config, &why);
-	if (rc)
+	rc = rsh_model_config_load(NULL, path, rsh_source_store(source),
+				   &config, &why);
+	if (rc || !config)
 		return rc == -ENOMEM ? rc : 0;
 	name = rsh_model_config_architecture(config, 0);
 	m->architecture = name ? strdup(name) : NULL;
@@ -222,14 +214,27 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 
 /* ---- the next command ---- */
 
+/* Returns whether the path is the directory, or something in it. */
+static bool next_is_in(const char *path, const char *dir)
+{
+	cleanup_free char *real = realpath(path, NULL);
+	cleanup_free char *top = realpath(dir, NULL);
+	const size_t n = top ? strlen(top) : 0;
+
+	return real && top && strncmp(real, top, n) == 0 &&
+	       (real[n] == '/' || real[n] == '\0');
+}
+
+/* A mount must not hide its SOURCE, which may be a mount itself. */
 static char *next_command(const struct rsh_options *o)
 {
-	const char *operands[] = { o->vfs.source, "mnt", NULL };
+	const char *point = next_is_in(o->vfs.source, "mnt") ? "mnt2" : "mnt";
+	const char *operands[] = { o->vfs.source, point, NULL };
 	cleanup_free char *line =
 		rsh_options_line(o, rsh_command_find("mount"), operands);
 	char *text;
 
-	return line && asprintf(&text, "mkdir -p mnt && %s", line) >= 0 ?
+	return line && asprintf(&text, "mkdir -p %s && %s", point, line) >= 0 ?
 	       text : NULL;
 }
 

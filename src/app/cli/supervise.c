@@ -104,16 +104,6 @@ static bool ends(pid_t pid, int pipe)
 	return true;
 }
 
-/* If the process does not end, init reaps it later. */
-static void give_up(pid_t pid)
-{
-	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
-
-	kill(pid, SIGKILL);
-	for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0; i++)
-		nanosleep(&pause, NULL);
-}
-
 /* Forks.  The pipe is closed when the child ends, and the child is killed when
  * this process ends.  Returns -1 if that fails. */
 static pid_t fork_with_pipe(int *pipe)
@@ -150,7 +140,7 @@ static bool mount_answers(const char *path)
 		return false;
 	answers = is_closed(pipe, ANSWER_MS);
 	close(pipe);
-	give_up(pid);
+	rsh_mounted_kill_child(pid);
 	return answers;
 }
 
@@ -179,7 +169,7 @@ int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv))
 		raise(WTERMSIG(status));
 		return RSH_EXIT_IO;
 	}
-	give_up(pid);
+	rsh_mounted_kill_child(pid);
 	if (mount_answers(m.path))
 		rsh_log_error("%s: no data from this mount for %d seconds: "
 			      "its daemon answers, but its source does not",

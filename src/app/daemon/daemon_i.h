@@ -115,6 +115,10 @@ int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
 /* Makes the content of .reshardfs/steps; NULL: memory is out.  Any thread may
  * call it. */
 json_t *rsh_mount_steps_json(const struct rsh_vfs *v);
+/* Makes a text with the command that prints the plan of each step, with these
+ * options of the mount (from malloc).  Returns 0 or -ENOMEM. */
+int rsh_mount_steps_plans(const struct rsh_options *o, const struct rsh_vfs *v,
+			  char **text);
 
 /* ---- the files of the control directory .reshardfs ---- */
 

@@ -206,6 +206,8 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		return dump(config_json(f), text);
 	case RSH_CONTROL_STEPS:
 		return dump(rsh_mount_steps_json(f->tree), text);
+	case RSH_CONTROL_NO_PLAN:
+		return rsh_mount_steps_plans(f->options, f->tree, text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
 		rc = f->plan(f->options, &view, rank, &value);

@@ -9,9 +9,12 @@
 #include <errno.h>
 #include <libgen.h>
 #include <mntent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
@@ -121,4 +124,13 @@ bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
 		*at = end;
 	} while (*at);
 	return false;
+}
+
+void rsh_mounted_kill_child(pid_t pid)
+{
+	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+
+	kill(pid, SIGKILL);
+	for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0; i++)
+		nanosleep(&pause, NULL);
 }

@@ -14,12 +14,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -167,15 +165,8 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 		 read(ends[0], &a, sizeof(a)) != sizeof(a))
 		a = (struct answer){ .code = -EIO };
 	close(ends[0]);
-	if (pid > 0) {
-		/* If the process does not end, init reaps it later. */
-		const struct timespec pause = { .tv_nsec = 1000 * 1000 };
-
-		kill(pid, SIGKILL);
-		for (int i = 0; i < 100 && waitpid(pid, NULL, WNOHANG) == 0;
-		     i++)
-			nanosleep(&pause, NULL);
-	}
+	if (pid > 0)
+		rsh_mounted_kill_child(pid);
 	return a;
 }
 

@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "rsh/app/commands.h"
 #include "rsh/app/json.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 /* Opens the tree of one step. */
 static int open_as(const struct rsh_mount_steps *m,
@@ -148,7 +150,49 @@ int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
 	return rc ? rc : check_first_look(m, *out, err);
 }
 
-/* ---- the file of the control directory ---- */
+/* ---- the files of the control directory ---- */
+
+struct plans {
+	const struct rsh_options *options;
+	FILE *to;
+};
+
+static void write_plan(void *ctx, const struct rsh_step_status *status)
+{
+	const struct plans *p = ctx;
+	const struct rsh_saved_step *saved = status->saved;
+	const char *operands[] = { saved->path, NULL };
+	cleanup_free char *line = NULL;
+
+	if (!status->shown)
+		return;
+	line = rsh_options_line(p->options, rsh_command_find("plan"), operands);
+	if (!line)
+		return;
+	fputs(line, p->to);
+	if (saved->selected)
+		fprintf(p->to, " --select=%s%s", saved->step.n < 2 ? "step=" :
+			"", saved->name);
+	fputc('\n', p->to);
+}
+
+int rsh_mount_steps_plans(const struct rsh_options *o, const struct rsh_vfs *v,
+			  char **text)
+{
+	size_t length;
+	struct plans p = { o, open_memstream(text, &length) };
+	char *unlisted = NULL;
+
+	if (!p.to)
+		return -ENOMEM;
+	fputs("Each step has a plan of its own, which is printed by\n", p.to);
+	rsh_steps_each(v, write_plan, &p, &unlisted);
+	free(unlisted);
+	if (fclose(p.to) == 0)
+		return 0;
+	free(*text);
+	return -ENOMEM;
+}
 
 /* The last number of a name is its step. */
 static json_t *number_json(const struct rsh_step *step)

@@ -186,7 +186,8 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 	const struct rsh_vfs_config *v = &o->vfs;
 	int rc = rsh_check_weights(o, err);
 	char hint[512];
-	const struct rsh_plan_options *p = &v->plan;
+	struct rsh_plan_options *p = &o->vfs.plan;
+	bool differs;
 
 	if (rc == 0 && o->format && o->format->layout == RSH_LAYOUT_WHOLE)
 		rc = check_settle_whole(o, err);
@@ -217,14 +218,16 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 				     "--dst-mesh");
 	/* The compatible mode must write the converter's bytes, so it is
 	 * refused together with options that the converter does not have. */
-	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
-			  v->only || v->drop ||
-			  p->unlisted != RSH_UNLISTED_COPY))
+	differs = p->remove_redundancy || p->cast || v->rename || v->only ||
+		  v->drop || p->unlisted != RSH_UNLISTED_COPY;
+	if (p->compat && differs)
 		return rsh_error_set(err, EINVAL, "--compat=mindspore cannot "
 				     "be used with --unlisted, --only, "
 				     "--drop, --rename, --cast or "
 				     "--remove-redundancy");
 	rc = check_output(v, err);
+	p->may_compat = !differs && (v->output->takes & RSH_TAKES_RANKS) &&
+			(v->output->takes & RSH_TAKES_CONVERTER);
 	return rc ? rc : rsh_check_files(o, err);
 }
 

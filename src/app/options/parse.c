@@ -84,11 +84,15 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 				     (int)length, word, names);
 	if (list_owners(word, length, names, sizeof(names)))
 		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
-				     "it is an option of %s%s", command->name,
+				     "it is an option of %s%s%s", command->name,
 				     (int)length, word, names,
 				     before ? ", to be given after the "
 					      "command" :
-				     "");
+				     "",
+				     length == strlen("steps") &&
+				     strncmp(word, "steps", length) == 0 ?
+				     ": give one step as SOURCE, or of rank "
+				     "files by --select" : "");
 	rsh_suggestion_begin(&guess, word, length);
 	for (size_t i = 0; i < n; i++)
 		if (rsh_option_is_of(&table[i], command) && table[i].name)

@@ -24,6 +24,7 @@ int rsh_options_of_step(const struct rsh_options *o,
 	out->vfs.source = step->path;
 	out->vfs.fallbacks = 0;
 	f->store = *store;
+	f->step_files = step->files;
 	if (step->selected && step->step.n >= 2) {
 		f->select = RSH_SELECT_STEP;
 		f->epoch = step->step.numbers[0];

@@ -57,21 +57,6 @@ struct step_dir {
 	struct rsh_step step;
 };
 
-static int checkpoint2_add_file(const struct step_dir *d, const char *file,
-				uint32_t rank, const struct timespec *mtime)
-{
-	struct rsh_checkpoint c = {
-		.rank = rank, .mtime = *mtime, .step = d->step,
-		.label = strdup(d->label),
-	};
-
-	if (!c.label)
-		return -ENOMEM;
-	if (asprintf(&c.name, "%s%s%s", d->name, *d->name ? "/" : "", file) < 0)
-		c.name = NULL;
-	return rsh_source_list(d->source, &c);
-}
-
 /* A file that is being written has another suffix. */
 static int checkpoint2_list_step(const struct step_dir *d,
 				 struct rsh_error *err)
@@ -84,12 +69,23 @@ static int checkpoint2_list_step(const struct step_dir *d,
 	const char *name;
 
 	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		struct rsh_checkpoint c = { .step = d->step };
+
 		if (!rsh_ckpt2_name_parse(name, &parts))
 			continue;
 		if (rsh_dir_look(dir, name, &st))
 			st = (struct rsh_stat){ .kind = RSH_IS_FILE };
-		if (st.kind == RSH_IS_FILE &&
-		    checkpoint2_add_file(d, name, parts.rank, &st.attr.mtime))
+		if (st.kind != RSH_IS_FILE)
+			continue;
+		c.rank = parts.rank;
+		c.mtime = st.attr.mtime;
+		c.label = strdup(d->label);
+		if (!c.label)
+			return rsh_error_nomem(err);
+		if (asprintf(&c.name, "%s%s%s", d->name, *d->name ? "/" : "",
+			     name) < 0)
+			c.name = NULL;
+		if (rsh_source_list(d->source, &c))
 			return rsh_error_nomem(err);
 	}
 	/* A step is left out if its directory cannot be read to the end. */

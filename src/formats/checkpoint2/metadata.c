@@ -92,17 +92,6 @@ static int described_by_name(const void *name, const void *file)
 	return strcmp(name, ((const struct rsh_ckpt2_file *)file)->name);
 }
 
-/* If no record of a file is described, as in an optimizer's file that has only
- * counters, the rank is taken from the file's name, if names have ranks. */
-static uint32_t described_rank_by_name(const struct rsh_ckpt2 *m,
-				       const char *name)
-{
-	struct rsh_ckpt2_name parts;
-
-	return rsh_ckpt2_name_parse(name, &parts) && parts.of == m->n_ranks &&
-	       parts.rank < m->n_ranks ? parts.rank : RSH_RANK_UNKNOWN;
-}
-
 /* Finds which of the described files exist. */
 static int described_take_files(struct rsh_source *s, size_t first, size_t end,
 				struct rsh_described *d)
@@ -121,11 +110,16 @@ static int described_take_files(struct rsh_source *s, size_t first, size_t end,
 		const struct rsh_ckpt2_file *named =
 			bsearch(file->base, m->files, n, sizeof(*m->files),
 				described_by_name);
+		const bool parsed = rsh_ckpt2_name_parse(file->base, &parts);
 
-		d->any_opt |= rsh_ckpt2_name_parse(file->base, &parts) &&
-			      parts.opt;
+		d->any_opt |= parsed && parts.opt;
+		/* If no record of a file is described, as in an optimizer's
+		 * file that has only counters, the rank is taken from the
+		 * file's name, if names have ranks. */
 		file->rank = named ? named->rank :
-				     described_rank_by_name(m, file->base);
+			     parsed && parts.of == m->n_ranks &&
+			     parts.rank < m->n_ranks ? parts.rank :
+						       RSH_RANK_UNKNOWN;
 		if (named)
 			present[named - m->files] = true;
 		if (file->rank == RSH_RANK_UNKNOWN)

@@ -45,34 +45,23 @@ static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
 
 /* ---- checking ---- */
 
-/* *alone is true if the files are of one card. */
-static int ckpt2_check_tensors(const struct rsh_byte_source *files,
-			       const char *const *names, size_t n, bool full,
-			       bool *alone, struct rsh_error *err)
-{
-	struct rsh_ckpt2_name parts;
-	int rc = 0;
-
-	*alone = false;
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		if (rsh_file_type_of(names[i]) != RSH_FILE_SAFETENSORS)
-			continue;
-		*alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
-			  parts.of == 1;
-		rc = rsh_step_check_tensors(&files[i], full, err);
-	}
-	return rc;
-}
-
 static int ckpt2_check(const struct rsh_byte_source *files,
 		       const char *const *names, size_t n, bool full,
 		       struct rsh_error *err)
 {
 	const size_t at = rsh_step_place(names, n, ckpt2_metadata);
-	bool alone;
-	int rc = ckpt2_check_tensors(files, names, n, full, &alone, err);
+	struct rsh_ckpt2_name parts;
 	struct rsh_ckpt2 *c = NULL;
+	bool alone = false; /* the files are of one card */
+	int rc = 0;
 
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (rsh_file_type_of(names[i]) != RSH_FILE_SAFETENSORS)
+			continue;
+		alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
+			 parts.of == 1;
+		rc = rsh_step_check_tensors(&files[i], full, err);
+	}
 	if (rc)
 		return rc;
 	if (at == n)

@@ -139,17 +139,6 @@ static int ranks_check_absent(struct ranks_reader *r,
 	return 0;
 }
 
-static void ranks_log(const struct ranks_reader *r)
-{
-	if (r->n_strings)
-		rsh_log_info("strings left out: %u (%s%s)", r->n_strings,
-			     rsh_names_text(r->files.cat->names, r->string),
-			     r->n_strings > 1 ? " and others" : "");
-	if (r->n_lost)
-		rsh_log_warning("parameters left out, for no file holds them: "
-				"%u; %s", r->n_lost, r->lost.text);
-}
-
 /* ---- all tensors ---- */
 
 static int ranks_fill(struct ranks_reader *r, struct rsh_error *err)
@@ -220,7 +209,16 @@ int rsh_ranks_read(const struct rsh_source_view *view,
 					      ranks_fill(&r, err);
 
 	if (rc == 0) {
-		ranks_log(&r);
+		if (r.n_strings)
+			rsh_log_info("strings left out: %u (%s%s)",
+				     r.n_strings,
+				     rsh_names_text(r.files.cat->names,
+						    r.string),
+				     r.n_strings > 1 ? " and others" : "");
+		if (r.n_lost)
+			rsh_log_warning("parameters left out, for no file "
+					"holds them: %u; %s", r.n_lost,
+					r.lost.text);
 		*out = (struct rsh_offers){
 			steal_pointer(&r.files.cat), r.offers, r.n,
 		};

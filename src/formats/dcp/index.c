@@ -68,48 +68,6 @@ static bool place_is_there(const struct rsh_dcp_place *p, uint64_t size)
 	return p->offset <= size && p->length <= size - p->offset;
 }
 
-static struct rsh_ckpt_index *dcp_index_new(const struct rsh_dcp_place *p,
-					    size_t n, uint64_t size)
-{
-	struct rsh_ckpt_index *ix;
-	size_t n_dims = 0;
-
-	for (size_t i = 0; i < n; i++)
-		n_dims += p[i].tensor->n_dims;
-	ix = rsh_ckpt_index_new(n, n, n_dims);
-	if (ix)
-		ix->file_bytes = size;
-	return ix;
-}
-
-/* The index has room for as many dimensions as the tensor has. */
-static int dcp_index_add(struct rsh_ckpt_index *ix,
-			 const struct rsh_dcp_place *p,
-			 const struct rsh_dcp_item *item,
-			 struct rsh_names *names)
-{
-	struct rsh_record *r = &ix->records[ix->n_records];
-	char name[NAME_BYTES];
-	size_t len = item_name(p->offset, p->length, item, name);
-
-	*r = (struct rsh_record){
-		.name = rsh_names_add(names, name, len),
-		.dtype = (uint8_t)item->dtype, .n_dims = (uint8_t)item->n_dims,
-		.first_dim = ix->n_dims, .first_extent = ix->n_extents,
-		.n_extents = 1, .content_bytes = item->bytes,
-	};
-	if (r->name == RSH_NAME_NONE)
-		return -ENOMEM;
-	for (uint32_t d = 0; d < item->n_dims; d++)
-		ix->dims[ix->n_dims++] =
-			(int64_t)item->dims[item->order[d]];
-	ix->extents[ix->n_extents++] = (struct rsh_extent){
-		item->offset, item->bytes,
-	};
-	ix->n_records++;
-	return 0;
-}
-
 static int dcp_contradicts(const struct rsh_dcp_place *p, const char *path,
 			   const char *what, struct rsh_error *err)
 {
@@ -123,6 +81,8 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 			  const struct rsh_byte_source *bytes, bool full,
 			  struct rsh_names *names, struct rsh_error *err)
 {
+	struct rsh_record *r = &ix->records[ix->n_records];
+	char name[NAME_BYTES];
 	struct rsh_dcp_item item;
 	int rc = rsh_dcp_item_read(bytes, p->offset, p->length, &item, err);
 
@@ -137,7 +97,24 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 	if (rc)
 		return rc;
 	ix->n_unsummed += full && !item.has_crc;
-	return dcp_index_add(ix, p, &item, names) ? rsh_error_nomem(err) : 0;
+	*r = (struct rsh_record){
+		.name = rsh_names_add(names, name,
+				      item_name(p->offset, p->length, &item,
+						name)),
+		.dtype = (uint8_t)item.dtype, .n_dims = (uint8_t)item.n_dims,
+		.first_dim = ix->n_dims, .first_extent = ix->n_extents,
+		.n_extents = 1, .content_bytes = item.bytes,
+	};
+	if (r->name == RSH_NAME_NONE)
+		return rsh_error_nomem(err);
+	/* The index has room for as many dimensions as the tensor has. */
+	for (uint32_t d = 0; d < item.n_dims; d++)
+		ix->dims[ix->n_dims++] = (int64_t)item.dims[item.order[d]];
+	ix->extents[ix->n_extents++] = (struct rsh_extent){
+		item.offset, item.bytes,
+	};
+	ix->n_records++;
+	return 0;
 }
 
 /* Checks that all items of the file are within it. */
@@ -172,7 +149,7 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 	const struct rsh_source_dcp *d = rsh_dcp_of(job->source);
 	const struct rsh_byte_source *bytes = job->bytes;
 	const bool full = job->how != RSH_SCAN_HEADERS;
-	size_t n;
+	size_t n, n_dims = 0;
 	const struct rsh_dcp_place *p = file_places(d, job->file, &n);
 	struct rsh_ckpt_index *ix;
 	uint32_t twice;
@@ -187,9 +164,12 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 					      err) :
 		       rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full,
 				     job->names, out, err);
-	ix = dcp_index_new(p, n, bytes->size);
+	for (size_t i = 0; i < n; i++)
+		n_dims += p[i].tensor->n_dims;
+	ix = rsh_ckpt_index_new(n, n, n_dims);
 	if (!ix)
 		return rsh_error_nomem(err);
+	ix->file_bytes = bytes->size;
 	for (size_t i = 0; i < n && rc == 0; i++)
 		if (place_is_there(&p[i], bytes->size))
 			rc = dcp_index_item(ix, &p[i], bytes, full, job->names,
@@ -309,24 +289,6 @@ static bool held_shape_fits(const struct rsh_dcp_chunk *c,
 	return true;
 }
 
-static int held_refuse(const struct rsh_dcp_tensor *t, const char *path,
-		       const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r, struct rsh_error *err)
-{
-	const uint64_t at = r->n_extents ?
-			    ix->extents[r->first_extent].offset : 0;
-
-	if (r->dtype != t->dtype)
-		return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset "
-				     "%" PRIu64 " is %s, and %s by the "
-				     "metadata", path, t->name, at,
-				     rsh_dtype_name(r->dtype),
-				     rsh_dtype_name(t->dtype));
-	return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset %" PRIu64
-			     " has another shape than the metadata says", path,
-			     t->name, at);
-}
-
 /* Finds a tensor of a file of torch.save() that is not in row-major order. */
 static const struct rsh_record *find_ordered(const struct rsh_ckpt_index *ix,
 					     const struct rsh_names *names,
@@ -380,12 +342,22 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 	const struct rsh_ckpt_index *ix =
 		c->file < view->n_ranks ? view->index[c->file] : NULL;
 	const struct rsh_record *r;
+	uint64_t at;
 
 	if (!ix || !find_record(d, t, c, ix, view->names, out))
 		return -ENOENT;
 	r = &ix->records[out->record];
-	if (r->dtype != t->dtype || r->n_dims != t->n_dims ||
-	    !held_shape_fits(c, ix, r, out->order))
-		return held_refuse(t, view->path[c->file], ix, r, err);
+	at = r->n_extents ? ix->extents[r->first_extent].offset : 0;
+	if (r->dtype != t->dtype)
+		return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset "
+				     "%" PRIu64 " is %s, and %s by the "
+				     "metadata", view->path[c->file], t->name,
+				     at, rsh_dtype_name(r->dtype),
+				     rsh_dtype_name(t->dtype));
+	if (r->n_dims != t->n_dims || !held_shape_fits(c, ix, r, out->order))
+		return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset "
+				     "%" PRIu64 " has another shape than the "
+				     "metadata says", view->path[c->file],
+				     t->name, at);
 	return 0;
 }

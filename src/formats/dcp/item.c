@@ -197,15 +197,6 @@ static bool item_take_storage(const struct rsh_pickle_value *v,
 	return item_number(&id[4], &t->n_stored);
 }
 
-/* Returns whether a tensor is marked as the conjugate or the negative of its
- * elements. */
-static bool item_is_marked(const struct rsh_pickle_value *args, uint32_t i)
-{
-	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
-		return false;
-	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
-}
-
 /* Reads the arguments of the functions of torch._utils that build tensors. */
 static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 {
@@ -224,7 +215,7 @@ static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 		return false;
 	if (args->kind != RSH_PV_TUPLE || args->n < (typed ? 7 : 6) ||
 	    !item_take_storage(&args->items[0], t) ||
-	    item_is_marked(args, typed ? 7 : 6))
+	    rsh_torch_is_marked(args, typed ? 7 : 6))
 		return false;
 	if (typed)
 		t->dtype = rsh_torch_dtype(&args->items[6]);
@@ -415,54 +406,41 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 
 /* ---- values ---- */
 
-static int item_read_value(struct item_reader *r, struct rsh_plain *out)
-{
-	struct rsh_zip_entry e = { .at = 0 };
-	struct rsh_pickle_value v;
-	const char *root = NULL;
-	size_t n = 0;
-	int rc = item_find_object(r, &e, &root, &n);
-
-	if (rc == 0)
-		rc = item_read_object(r, &e, &v);
-	return rc ? rc : rsh_plain_make(&v, out);
-}
-
-/* Reads a file that is only a pickle. */
-static int item_read_bare(struct item_reader *r,
-			  const struct rsh_byte_source *file,
-			  struct rsh_plain *out)
-{
-	static const struct rsh_pickle_rules rules = { .ctx = NULL };
-	struct rsh_pickle_value v;
-	int rc;
-
-	if (file->size > OBJECT_MAX)
-		return 0;
-	r->pickle.at = 0;
-	r->pickle.src = file;
-	r->pickle.err = r->err;
-	rc = rsh_pickle_values(&r->pickle, &rules, &r->values, &v);
-	return rc ? rc : rsh_plain_make(&v, out);
-}
-
+/* Without a length the file is only a pickle. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		       uint64_t length, struct rsh_plain *out,
 		       struct rsh_error *err)
 {
+	static const struct rsh_pickle_rules rules = { .ctx = NULL };
 	const bool bare = length == RSH_DCP_BY_NAME;
+	struct rsh_zip_entry e = { .at = 0 };
+	struct rsh_pickle_value v;
 	char path[ITEM_PATH_MAX];
 	cleanup_free struct item_reader *r =
 		item_reader_new(file, offset, length, path, err);
+	const char *root = NULL;
+	size_t n = 0;
 	int rc;
 
 	*out = (struct rsh_plain){ .json = NULL };
 	if (!r)
 		return rsh_error_nomem(err);
-	rc = bare ? 0 : item_open(r, file, offset, length);
+	if (bare && file->size > OBJECT_MAX)
+		return 0;
+	if (bare) {
+		r->pickle.at = 0;
+		r->pickle.src = file;
+		r->pickle.err = r->err;
+		rc = rsh_pickle_values(&r->pickle, &rules, &r->values, &v);
+	} else {
+		rc = item_open(r, file, offset, length);
+		if (rc == 0)
+			rc = item_find_object(r, &e, &root, &n);
+		if (rc == 0)
+			rc = item_read_object(r, &e, &v);
+	}
 	if (rc == 0)
-		rc = bare ? item_read_bare(r, file, out) :
-			    item_read_value(r, out);
+		rc = rsh_plain_make(&v, out);
 	rsh_arena_clear(&r->values);
 	return rc;
 }

@@ -139,21 +139,6 @@ static uint32_t join_file(struct dcp_join *j, const struct rsh_dcp *part,
 					      strlen(path))];
 }
 
-static int dcp_join_files(struct dcp_join *j,
-			  const struct rsh_dcp *const *parts, uint32_t n)
-{
-	j->files.names = rsh_names_new();
-	if (!j->files.names)
-		return rsh_error_nomem(j->err);
-	for (uint32_t i = 0; i < n; i++)
-		for (uint32_t f = 0; f < parts[i]->n_files; f++)
-			if (rsh_names_add(j->files.names, parts[i]->files[f],
-					  strlen(parts[i]->files[f])) ==
-			    RSH_NAME_NONE)
-				return rsh_error_nomem(j->err);
-	return rsh_dcp_files_sort(&j->files, j->d, j->err);
-}
-
 static uint64_t *join_numbers(struct dcp_join *j, const uint64_t *from,
 			      uint32_t n)
 {
@@ -199,23 +184,6 @@ static int join_copy_value(struct dcp_join *j, const struct rsh_dcp_value *v)
 					     strlen(v->file));
 	return to->name && (to->file || !v->file) ? 0 :
 						    rsh_error_nomem(j->err);
-}
-
-static int join_copy(struct dcp_join *j, const struct rsh_dcp *part)
-{
-	for (uint32_t i = 0; i < part->n_tensors; i++) {
-		int rc = join_copy_tensor(j, part, &part->tensors[i]);
-
-		if (rc)
-			return rc;
-	}
-	for (uint32_t i = 0; i < part->n_values; i++) {
-		int rc = join_copy_value(j, &part->values[i]);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 /* Makes one tensor from n tensors that have the same name. */
@@ -270,24 +238,23 @@ static int join_unite_all(struct dcp_join *j)
 	return 0;
 }
 
-static void join_unite_values(struct dcp_join *j)
-{
-	uint32_t n = 0;
-
-	for (size_t i = 0; i < j->n_values; i++)
-		if (n == 0 || strcmp(j->values[n - 1].name, j->values[i].name))
-			j->values[n++] = j->values[i];
-	j->d->values = j->values;
-	j->d->n_values = n;
-}
-
 static int join_all(struct dcp_join *j, const struct rsh_dcp *const *parts,
 		    uint32_t n)
 {
 	cleanup_free struct rsh_dcp_tensor *tensors = NULL;
 	size_t n_tensors = 0, n_values = 0;
-	int rc = dcp_join_files(j, parts, n);
+	int rc;
 
+	j->files.names = rsh_names_new();
+	if (!j->files.names)
+		return rsh_error_nomem(j->err);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t f = 0; f < parts[i]->n_files; f++)
+			if (rsh_names_add(j->files.names, parts[i]->files[f],
+					  strlen(parts[i]->files[f])) ==
+			    RSH_NAME_NONE)
+				return rsh_error_nomem(j->err);
+	rc = rsh_dcp_files_sort(&j->files, j->d, j->err);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		n_tensors += parts[i]->n_tensors;
 		n_values += parts[i]->n_values;
@@ -304,13 +271,24 @@ static int join_all(struct dcp_join *j, const struct rsh_dcp *const *parts,
 				    n_values);
 	if (!tensors || !j->values)
 		return rsh_error_nomem(j->err);
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		rc = join_copy(j, parts[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t t = 0; t < parts[i]->n_tensors && rc == 0; t++)
+			rc = join_copy_tensor(j, parts[i],
+					      &parts[i]->tensors[t]);
+		for (uint32_t v = 0; v < parts[i]->n_values && rc == 0; v++)
+			rc = join_copy_value(j, &parts[i]->values[v]);
+	}
 	if (rc)
 		return rc;
 	qsort(tensors, n_tensors, sizeof(*tensors), rsh_dcp_tensor_by_name);
 	qsort(j->values, n_values, sizeof(*j->values), rsh_dcp_value_by_name);
-	join_unite_values(j);
+	for (size_t i = 0, last = 0; i < j->n_values; i++)
+		if (i == 0 ||
+		    strcmp(j->values[last].name, j->values[i].name) != 0) {
+			last = j->d->n_values++;
+			j->values[last] = j->values[i];
+		}
+	j->d->values = j->values;
 	return join_unite_all(j);
 }
 

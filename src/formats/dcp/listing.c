@@ -213,22 +213,6 @@ static int dcp_by_place(const void *a, const void *b)
 	return rsh_compare_u64(x->length, y->length);
 }
 
-static void dcp_add_places(struct rsh_source_dcp *d,
-			   const struct rsh_dcp_tensor *t)
-{
-	for (uint32_t k = 0; k < t->n_chunks; k++) {
-		const struct rsh_dcp_chunk *c = &t->chunks[k];
-
-		if (c->file == RSH_DCP_NO_FILE ||
-		    c->length == RSH_DCP_BY_NAME ||
-		    rsh_dcp_chunk_is_empty(t, c))
-			continue;
-		d->places[d->n++] = (struct rsh_dcp_place){
-			c->file, c->offset, c->length, t,
-		};
-	}
-}
-
 /* Lists the items of each file, each once. */
 static int dcp_place_all(struct rsh_source_dcp *d)
 {
@@ -241,8 +225,20 @@ static int dcp_place_all(struct rsh_source_dcp *d)
 	if (!d->places || !d->holds)
 		return -ENOMEM;
 	rsh_dcp_mark_files(d->pub, d->holds);
-	for (uint32_t i = 0; i < d->pub->n_tensors; i++)
-		dcp_add_places(d, &d->pub->tensors[i]);
+	for (uint32_t i = 0; i < d->pub->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->pub->tensors[i];
+
+		for (uint32_t k = 0; k < t->n_chunks; k++) {
+			const struct rsh_dcp_chunk *c = &t->chunks[k];
+
+			if (c->file != RSH_DCP_NO_FILE &&
+			    c->length != RSH_DCP_BY_NAME &&
+			    !rsh_dcp_chunk_is_empty(t, c))
+				d->places[d->n++] = (struct rsh_dcp_place){
+					c->file, c->offset, c->length, t,
+				};
+		}
+	}
 	if (d->n > 0)
 		qsort(d->places, d->n, sizeof(*d->places), dcp_by_place);
 	for (size_t i = 0; i < d->n; i++)
@@ -250,22 +246,6 @@ static int dcp_place_all(struct rsh_source_dcp *d)
 		    dcp_by_place(&d->places[kept - 1], &d->places[i]) != 0)
 			d->places[kept++] = d->places[i];
 	d->n = kept;
-	return 0;
-}
-
-static int dcp_list_files(struct rsh_source *s)
-{
-	const struct rsh_dcp *d = rsh_source_dcp(s);
-
-	for (uint32_t i = 0; i < d->n_files; i++) {
-		const struct rsh_checkpoint c = {
-			.rank = i, .name = strdup(d->files[i]),
-		};
-
-		if (rsh_source_list(s, &c))
-			return -ENOMEM;
-	}
-	rsh_source_take_list(s);
 	return 0;
 }
 
@@ -288,8 +268,17 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	/* Parsing a large .metadata took several times the memory that is kept,
 	 * in pieces that malloc does not return to the system by itself. */
 	malloc_trim(0);
-	if (dcp_place_all(d) || dcp_list_files(s))
+	if (dcp_place_all(d))
 		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < d->pub->n_files; i++) {
+		const struct rsh_checkpoint c = {
+			.rank = i, .name = strdup(d->pub->files[i]),
+		};
+
+		if (rsh_source_list(s, &c))
+			return rsh_error_nomem(err);
+	}
+	rsh_source_take_list(s);
 	rsh_log_info("%s: a distributed checkpoint of %u tensors in %u files",
 		     rsh_source_path(s), d->pub->n_tensors, d->pub->n_files);
 	return 0;

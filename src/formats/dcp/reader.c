@@ -171,17 +171,6 @@ static bool found_is_uniform(const struct found_tensor *f)
 	return true;
 }
 
-static void permute_box(const struct rsh_dcp_tensor *t,
-			const struct rsh_dcp_chunk *c, const uint8_t *order,
-			struct rsh_box *to)
-{
-	to->n_dims = t->n_dims;
-	for (uint32_t d = 0; d < t->n_dims; d++) {
-		to->from[d] = c->from[order[d]];
-		to->size[d] = c->size[order[d]];
-	}
-}
-
 /* These are the chunks that are stored in one order. */
 struct ordered {
 	uint8_t order[RSH_MAX_DIMS];
@@ -198,11 +187,16 @@ static void ordered_take(struct ordered *o, struct found_tensor *f,
 	memcpy(o->order, f->chunks[first].held.order, f->tensor->n_dims);
 	for (uint32_t i = first; i < f->n; i++) {
 		struct found_chunk *c = &f->chunks[i];
+		struct rsh_box *box = &o->boxes[o->n];
 
 		if (c->taken || !same_order(f, first, i))
 			continue;
 		c->taken = true;
-		permute_box(f->tensor, c->chunk, o->order, &o->boxes[o->n]);
+		box->n_dims = f->tensor->n_dims;
+		for (uint32_t d = 0; d < box->n_dims; d++) {
+			box->from[d] = c->chunk->from[o->order[d]];
+			box->size[d] = c->chunk->size[o->order[d]];
+		}
 		o->chunks[o->n] = c->chunk;
 		if (c->there)
 			o->holders[o->n_holders++] = (struct rsh_holder){
@@ -210,18 +204,6 @@ static void ordered_take(struct ordered *o, struct found_tensor *f,
 			};
 		o->n++;
 	}
-}
-
-/* A tensor that has no chunks becomes one box without a holder.  A tensor
- * without elements does too. */
-static void ordered_take_none(struct ordered *o, const struct found_tensor *f)
-{
-	for (uint32_t d = 0; d < f->tensor->n_dims; d++) {
-		o->order[d] = (uint8_t)d;
-		o->boxes[0].size[d] = f->tensor->dims[d];
-	}
-	o->boxes[0].n_dims = f->tensor->n_dims;
-	o->n = 1;
 }
 
 /* Reports the boxes that have no copy. */
@@ -288,8 +270,16 @@ static int reader_add_order(struct dcp_reader *r, struct found_tensor *f,
 		return rsh_error_nomem(err);
 	if (f->n)
 		ordered_take(&o, f, first);
-	else
-		ordered_take_none(&o, f);
+	/* A tensor without chunks or elements becomes one box without a
+	 * holder. */
+	for (uint32_t d = 0; !f->n && d < f->tensor->n_dims; d++) {
+		o.order[d] = (uint8_t)d;
+		boxes->size[d] = f->tensor->dims[d];
+	}
+	if (!f->n) {
+		boxes->n_dims = f->tensor->n_dims;
+		o.n = 1;
+	}
 	rc = ordered_add(r, f, &o, number, err);
 	memcpy(order, o.order, f->tensor->n_dims);
 	return rc;
@@ -455,32 +445,6 @@ static int reader_add_tensor(struct dcp_reader *r,
 
 /* ---- all tensors ---- */
 
-/* A catalogue knows only the names that exist when it is made. */
-static int reader_name_all(const struct rsh_dcp *d, struct rsh_names *names,
-			   uint32_t *ids)
-{
-	for (uint32_t i = 0; i < d->n_tensors; i++) {
-		const char *name = d->tensors[i].name;
-
-		ids[i] = rsh_names_add(names, name, strlen(name));
-		if (ids[i] == RSH_NAME_NONE)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int reader_check_lacking(const struct dcp_reader *r,
-				struct rsh_error *err)
-{
-	if (r->n_lacking == 0 || r->opts->allow_missing)
-		return 0;
-	if (r->n_lacking == 1)
-		return rsh_error_set(err, ENOENT, "%s", r->lacking.text);
-	return rsh_error_set(err, ENOENT, "%s (%" PRIu64 " boxes of %u tensors "
-			     "are lacking in all)", r->lacking.text,
-			     r->n_lacking, r->n_tensors_lacking);
-}
-
 static int reader_fill(struct dcp_reader *r, struct rsh_error *err)
 {
 	const struct rsh_dcp *d = r->dcp;
@@ -490,14 +454,28 @@ static int reader_fill(struct dcp_reader *r, struct rsh_error *err)
 
 	r->offers = rsh_arena_array(r->arena, struct rsh_offer,
 				    (size_t)d->n_tensors + 1);
-	if (!ids || !r->offers || reader_name_all(d, r->view->names, ids))
+	if (!ids || !r->offers)
 		return rsh_error_nomem(err);
+	/* A catalogue knows only the names that exist when it is made. */
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const char *name = d->tensors[i].name;
+
+		ids[i] = rsh_names_add(r->view->names, name, strlen(name));
+		if (ids[i] == RSH_NAME_NONE)
+			return rsh_error_nomem(err);
+	}
 	r->cat = rsh_catalogue_new(r->view);
 	if (!r->cat)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
 		rc = reader_add_tensor(r, &d->tensors[i], ids[i], err);
-	return rc ? rc : reader_check_lacking(r, err);
+	if (rc || r->n_lacking == 0 || r->opts->allow_missing)
+		return rc;
+	if (r->n_lacking == 1)
+		return rsh_error_set(err, ENOENT, "%s", r->lacking.text);
+	return rsh_error_set(err, ENOENT, "%s (%" PRIu64 " boxes of %u tensors "
+			     "are lacking in all)", r->lacking.text,
+			     r->n_lacking, r->n_tensors_lacking);
 }
 
 int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,

@@ -168,28 +168,13 @@ static int gather_offsets(void *ctx, const char *name, uint32_t n_dims,
 	return 0;
 }
 
-/* Without offsets it is not known which part of a tensor the file has. */
-static int gather_check(const struct gathering *g, uint32_t file, size_t first,
-			struct rsh_error *err)
-{
-	const struct shards *s = g->shards;
-	size_t i = first;
-
-	while (i < g->n && g->pieces[i].placed)
-		i++;
-	if (i == g->n)
-		return 0;
-	return rsh_error_set(err, EBADMSG, "%s: " INFO " does not tell the "
-			     "offsets of tensor %s", s->v[file].path,
-			     rsh_names_text(s->tensors, g->pieces[i].tensor));
-}
-
 static int gather_file(struct gathering *g, uint32_t file,
 		       struct rsh_error *err)
 {
 	const struct shard *s = &g->shards->v[file];
 	const char *info = shard_info(s);
 	struct offsets_of o = { g, file, g->n, NULL };
+	size_t at = g->n;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < s->index->n_records; i++)
@@ -203,7 +188,16 @@ static int gather_file(struct gathering *g, uint32_t file,
 		return rsh_error_set(err, EBADMSG, "%s: the offsets of tensor "
 				     "%s do not fit its shape", s->path,
 				     o.wrong);
-	return rc ? rc : gather_check(g, file, o.first, err);
+	while (at < g->n && g->pieces[at].placed)
+		at++;
+	/* Without offsets it is not known which part of a tensor the file
+	 * has. */
+	if (rc == 0 && at < g->n)
+		return rsh_error_set(err, EBADMSG, "%s: " INFO " does not tell "
+				     "the offsets of tensor %s", s->path,
+				     rsh_names_text(g->shards->tensors,
+						    g->pieces[at].tensor));
+	return rc;
 }
 
 static int piece_by_tensor(const void *a, const void *b, void *names)
@@ -214,17 +208,6 @@ static int piece_by_tensor(const void *a, const void *b, void *names)
 		return strcmp(rsh_names_text(names, x->tensor),
 			      rsh_names_text(names, y->tensor));
 	return rsh_by_u32(&x->file, &y->file);
-}
-
-static int gather_contradiction(const struct gathering *g,
-				const struct piece *a, const struct piece *b,
-				struct rsh_error *err)
-{
-	return rsh_error_set(err, EBADMSG, "%s and %s: type or number of "
-			     "dimensions of tensor %s differ",
-			     g->shards->v[a->file].path,
-			     g->shards->v[b->file].path,
-			     rsh_names_text(g->shards->tensors, a->tensor));
 }
 
 /* Makes a tensor from n pieces. */
@@ -246,7 +229,12 @@ static int gather_tensor(struct gathering *g, const struct piece *p, size_t n,
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < n; i++) {
 		if (p[i].dtype != t->dtype || p[i].n_dims != t->n_dims)
-			return gather_contradiction(g, p, &p[i], err);
+			return rsh_error_set(err, EBADMSG, "%s and %s: type or "
+					     "number of dimensions of tensor "
+					     "%s differ",
+					     g->shards->v[p->file].path,
+					     g->shards->v[p[i].file].path,
+					     name);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = rsh_max_u64(dims[d], p[i].from[d] +
 						       p[i].size[d]);

@@ -24,18 +24,14 @@ static const char megatron_iteration[] = "iter_";
 
 /* ---- finding ---- */
 
-static bool dcp_is_metadata(const char *name)
-{
-	return strcmp(name, RSH_DCP_METADATA) == 0 || rsh_dcp_is_of_rank(name);
-}
-
 static int dcp_look_at_file(struct rsh_finder *f, void *ctx, const char *name,
 			    const struct rsh_stat *st, struct rsh_error *err)
 {
 	bool *is = ctx;
 
 	(void)f, (void)st, (void)err;
-	*is |= dcp_is_metadata(name) || rsh_has_suffix(name, dcp_items);
+	*is |= strcmp(name, RSH_DCP_METADATA) == 0 ||
+	       rsh_dcp_is_of_rank(name) || rsh_has_suffix(name, dcp_items);
 	return 0;
 }
 
@@ -79,19 +75,6 @@ static const struct rsh_byte_source *step_file(const struct dcp_step *s,
 	return at < s->n ? &s->files[at] : NULL;
 }
 
-static int step_check_item(const struct rsh_byte_source *file,
-			   const struct rsh_dcp_chunk *c, struct rsh_error *err)
-{
-	struct rsh_dcp_item item;
-	int rc = rsh_dcp_item_read(file, c->offset, c->length, &item, err);
-
-	if (rc)
-		return rc;
-	if (!item.has_crc)
-		rsh_step_say_unsummed(file->path);
-	return rsh_dcp_item_check(file, &item, err);
-}
-
 static int step_check_chunk(const struct dcp_step *s,
 			    const struct rsh_byte_source *const *files,
 			    const struct rsh_dcp_tensor *t,
@@ -99,6 +82,8 @@ static int step_check_chunk(const struct dcp_step *s,
 			    struct rsh_error *err)
 {
 	const struct rsh_byte_source *file;
+	struct rsh_dcp_item item;
+	int rc;
 
 	if (rsh_dcp_chunk_is_empty(t, c))
 		return 0;
@@ -111,7 +96,14 @@ static int step_check_chunk(const struct dcp_step *s,
 	if (c->offset > file->size || c->length > file->size - c->offset)
 		return rsh_error_set(err, EBADMSG, "%s: it is too short for "
 				     "tensor %s", file->path, t->name);
-	return s->full ? step_check_item(file, c, err) : 0;
+	if (!s->full)
+		return 0;
+	rc = rsh_dcp_item_read(file, c->offset, c->length, &item, err);
+	if (rc)
+		return rc;
+	if (!item.has_crc)
+		rsh_step_say_unsummed(file->path);
+	return rsh_dcp_item_check(file, &item, err);
 }
 
 static int step_check_tensor(const struct dcp_step *s,

@@ -65,24 +65,6 @@ static int dcp_read_key(struct rsh_dcp_reader *r,
 	return rc;
 }
 
-/* Reads the name of a file, which must be in the directory. */
-static int dcp_read_path(const struct rsh_dcp_reader *r,
-			 const struct rsh_pickle_value *v, const char **out)
-{
-	const char *path = NULL;
-	int rc = rsh_dcp_name(r, v, &path);
-
-	*out = path;
-	if (rc)
-		return rc;
-	if (strchr(path, '/') || strcmp(path, ".") == 0 ||
-	    strcmp(path, "..") == 0)
-		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
-				     PRIu64 ": \"%s\" is not a file name",
-				     r->src->path, r->at, path);
-	return 0;
-}
-
 /* Reads offset and length.  HyperParallel's writer does not know the length of
  * an item in a safetensors file, and writes -1. */
 static int dcp_read_place(const struct rsh_dcp_reader *r,
@@ -126,6 +108,7 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 			 const struct rsh_pickle_value *v,
 			 struct rsh_dcp_entry *e)
 {
+	const char *path = NULL;
 	int rc = rsh_dcp_expect(r, v, r->d->by_name ? "StorageInfo" :
 						      "_StorageInfo");
 
@@ -135,8 +118,17 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 		return rsh_error_set(r->err, ENOTSUP, "%s: the item of \"%s\" "
 				     "is compressed or encrypted, which is "
 				     "not supported", r->src->path, e->name);
-	rc = dcp_read_path(r, rsh_dcp_attribute(v, "relative_path"), &e->path);
-	return rc ? rc : dcp_read_place(r, v, e);
+	rc = rsh_dcp_name(r, rsh_dcp_attribute(v, "relative_path"), &path);
+	if (rc)
+		return rc;
+	/* The file must be in the directory. */
+	if (strchr(path, '/') || strcmp(path, ".") == 0 ||
+	    strcmp(path, "..") == 0)
+		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
+				     PRIu64 ": \"%s\" is not a file name",
+				     r->src->path, r->at, path);
+	e->path = path;
+	return dcp_read_place(r, v, e);
 }
 
 /* Sets the file number of each item. */

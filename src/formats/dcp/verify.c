@@ -20,19 +20,6 @@ struct held_chunk {
 	struct rsh_dcp_held held;
 };
 
-static int check_cover(const struct rsh_verifier *v,
-		       const struct rsh_dcp_tensor *t)
-{
-	struct rsh_error why = RSH_ERROR_INIT;
-	uint64_t n = 0;
-	int rc = rsh_dcp_uncovered(t, &n, &why);
-
-	if (rc == 0 && n > 0)
-		rc = rsh_error_set(&why, EBADMSG, "tensor %s: %" PRIu64
-				   " elements are in no chunk", t->name, n);
-	return rc == 0 || rc == -ENOMEM ? rc : v->problem(v->ctx, &why);
-}
-
 /* ---- the content of the files ---- */
 
 static int by_box(const void *a, const void *b, void *n_dims)
@@ -127,9 +114,19 @@ int rsh_dcp_verify(const struct rsh_verifier *v)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++) {
-		rc = check_cover(v, &d->tensors[i]);
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+		struct rsh_error why = RSH_ERROR_INIT;
+		uint64_t n = 0;
+
+		rc = rsh_dcp_uncovered(t, &n, &why);
+		if (rc == 0 && n > 0)
+			rc = rsh_error_set(&why, EBADMSG, "tensor %s: %" PRIu64
+					   " elements are in no chunk",
+					   t->name, n);
+		if (rc && rc != -ENOMEM)
+			rc = v->problem(v->ctx, &why);
 		if (rc == 0)
-			rc = check_held(v, &d->tensors[i]);
+			rc = check_held(v, t);
 	}
 	return rc;
 }

@@ -176,27 +176,20 @@ static int tar_check(const struct rsh_byte_source *src, struct rsh_error *err)
 
 /* ---- all forms ---- */
 
-static int torch_check_plain(struct rsh_pickle *p)
-{
-	int rc = rsh_pickle_skip(p);
-
-	if (rc)
-		return rc;
-	return p->at == p->src->size ? 0 :
-	       rsh_bytes_damaged(p->src, p->at,
-				 "bytes after the end of the pickle", p->err);
-}
-
 static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,
 			       struct rsh_error *err)
 {
 	cleanup_free struct rsh_pickle *p = calloc(1, sizeof(*p));
+	int rc;
 
 	if (!p)
 		return rsh_error_nomem(err);
 	p->src = src;
 	p->err = err;
-	return legacy ? rsh_torch_legacy_check(p) : torch_check_plain(p);
+	rc = legacy ? rsh_torch_legacy_check(p) : rsh_pickle_skip(p);
+	return rc || legacy || p->at == src->size ? rc :
+	       rsh_bytes_damaged(src, p->at, "bytes after the end of the "
+				 "pickle", err);
 }
 
 enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n)

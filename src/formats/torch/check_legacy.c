@@ -145,19 +145,6 @@ static int legacy_follow(struct legacy_object *o,
 	return rc;
 }
 
-static int legacy_read_object(struct legacy_object *o)
-{
-	struct rsh_pickle_step step = { .instruction = 0 };
-	int rc = 0;
-
-	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
-		rc = rsh_pickle_next(o->p, &step);
-		if (rc == 0)
-			rc = legacy_follow(o, &step);
-	}
-	return rc;
-}
-
 static int legacy_by_key(const void *a, const void *b)
 {
 	const struct legacy_storage *x = a, *y = b;
@@ -198,12 +185,16 @@ int rsh_torch_legacy_check(struct rsh_pickle *p)
 	struct legacy_object o = {
 		.p = p, .storage_word = rsh_pickle_hash("storage"),
 	};
+	struct rsh_pickle_step step = { .instruction = 0 };
 	int rc = 0;
 
 	for (unsigned i = 0; i < PICKLES_BEFORE && rc == 0; i++)
 		rc = rsh_pickle_skip(p);
-	if (rc == 0)
-		rc = legacy_read_object(&o);
+	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
+		rc = rsh_pickle_next(p, &step);
+		if (rc == 0)
+			rc = legacy_follow(&o, &step);
+	}
 	/* The last pickle lists the keys of the storages. */
 	if (rc == 0)
 		rc = rsh_pickle_skip(p);

@@ -98,18 +98,6 @@ static int torch_finish(struct rsh_torch_reader *r)
 	return f->tensors && f->values ? 0 : rsh_error_nomem(r->err);
 }
 
-static void torch_reader_free(struct rsh_torch_reader *r)
-{
-	rsh_torch_view_clear(&r->view);
-	rsh_arena_clear(&r->values);
-	rsh_names_free(r->keys);
-	free(r->stored);
-	free(r->name);
-	free(r->tensors);
-	free(r->found);
-	free(r);
-}
-
 int rsh_torch_file_read(const struct rsh_byte_source *src,
 			struct rsh_torch_file **out, struct rsh_error *err)
 {
@@ -135,8 +123,16 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		if (rc == 0)
 			rc = torch_finish(r);
 	}
-	if (r)
-		torch_reader_free(r);
+	if (r) {
+		rsh_torch_view_clear(&r->view);
+		rsh_arena_clear(&r->values);
+		rsh_names_free(r->keys);
+		free(r->stored);
+		free(r->name);
+		free(r->tensors);
+		free(r->found);
+		free(r);
+	}
 	if (rc)
 		rsh_torch_file_free(f);
 	else

@@ -67,24 +67,19 @@ static bool torch_is_consolidated(const char *name)
 
 /* ---- bidding ---- */
 
-static enum rsh_torch_form torch_form(const struct rsh_store *store,
-				      const char *name)
+/* A bare pickle is not accepted, because its content may be anything. */
+static bool torch_is_file(const struct rsh_store *store, const char *name)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
+	enum rsh_torch_form form = RSH_TORCH_NONE;
 	uint8_t start[RSH_TORCH_START];
 	ssize_t n;
 
 	if (rsh_handle_open(store, name, &h))
-		return RSH_TORCH_NONE;
+		return false;
 	n = rsh_handle_pread(h, start, sizeof(start), 0);
-	return n > 0 ? rsh_torch_form(start, (size_t)n) : RSH_TORCH_NONE;
-}
-
-/* A bare pickle is not accepted, because its content may be anything. */
-static bool torch_is_file(const struct rsh_store *store, const char *name)
-{
-	const enum rsh_torch_form form = torch_form(store, name);
-
+	if (n > 0)
+		form = rsh_torch_form(start, (size_t)n);
 	return form != RSH_TORCH_NONE && form != RSH_TORCH_PICKLE;
 }
 

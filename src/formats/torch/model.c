@@ -174,13 +174,6 @@ int rsh_torch_verify(const struct rsh_verifier *v)
 
 /* ---- values ---- */
 
-static bool torch_wants(const struct rsh_torch_value *v,
-			const struct rsh_plan_options *opts)
-{
-	return !v->make &&
-	       (!opts->wanted || opts->wanted(opts->ctx, v->name));
-}
-
 /* The state of the source keeps its values for other plans, so they are
  * copied. */
 static int torch_copy_plain(const struct rsh_plain *from, struct rsh_plain *to)
@@ -210,7 +203,8 @@ static int torch_take_values(const struct rsh_torch_file *f,
 	for (uint32_t i = 0; i < f->n_values; i++) {
 		const struct rsh_torch_value *v = &f->values[i];
 
-		if (!torch_wants(v, opts))
+		if (v->make ||
+		    (opts->wanted && !opts->wanted(opts->ctx, v->name)))
 			continue;
 		out->names[out->n] = v->name;
 		if (torch_copy_plain(&v->plain, &out->values[out->n++]))
@@ -251,28 +245,8 @@ int rsh_torch_values(struct rsh_source *s,
 
 /* ---- lists ---- */
 
-/* Makes a box of the whole tensor in this file. */
-static const struct rsh_listed_chunk *
-torch_list_chunk(struct rsh_arena *arena, const struct rsh_torch_file *f,
-		 const struct rsh_torch_tensor *t, const char *file)
-{
-	struct rsh_listed_chunk *c =
-		rsh_arena_array(arena, struct rsh_listed_chunk, 1);
-	uint64_t *from = rsh_arena_array(arena, uint64_t, t->n_dims);
-
-	if (!c || !from)
-		return NULL;
-	*c = (struct rsh_listed_chunk){
-		.from = from, .size = t->dims, .file = file, .placed = true,
-		.offset = f->storages[t->storage].offset +
-			  t->from * rsh_dtype_size(t->dtype),
-		.length = t->elements * rsh_dtype_size(t->dtype),
-	};
-	return c;
-}
-
-/* Adds the tensors of a file.  If tensors share a storage, the entries of the
- * later ones name the first one. */
+/* Adds the tensors of a file, each in a box of the whole.  If tensors share a
+ * storage, the entries of the later ones name the first one. */
 static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
 			      struct rsh_arena *arena,
 			      struct rsh_listed_tensor *to)
@@ -284,17 +258,28 @@ static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < f->n_tensors; i++) {
 		const struct rsh_torch_tensor *t = &f->tensors[i];
+		const unsigned width = rsh_dtype_size(t->dtype);
+		struct rsh_listed_chunk *c =
+			rsh_arena_array(arena, struct rsh_listed_chunk, 1);
+		uint64_t *from = rsh_arena_array(arena, uint64_t, t->n_dims);
 
+		if (!c || !from)
+			return -ENOMEM;
+		*c = (struct rsh_listed_chunk){
+			.from = from, .size = t->dims, .file = file,
+			.placed = true,
+			.offset = f->storages[t->storage].offset +
+				  t->from * width,
+			.length = t->elements * width,
+		};
 		to[i] = (struct rsh_listed_tensor){
 			.name = t->name, .dtype = t->dtype,
 			.n_dims = t->n_dims, .dims = t->dims, .n_chunks = 1,
-			.chunks = torch_list_chunk(arena, f, t, file),
+			.chunks = c,
 			.shares = first[t->storage],
 		};
 		if (!first[t->storage])
 			first[t->storage] = t->name;
-		if (!to[i].chunks)
-			return -ENOMEM;
 	}
 	return 0;
 }

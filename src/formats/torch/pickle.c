@@ -249,39 +249,6 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 	return torch_refuse(r, c->callee);
 }
 
-/* Stores the number of a storage's elements.  One storage may be named several
- * times, also by several classes; its size in bytes must be the same then. */
-static int torch_note_storage(struct rsh_torch_reader *r, uint64_t at,
-			      const struct rsh_pickle_value *id)
-{
-	const uint32_t known = rsh_names_count(r->keys);
-	const uint32_t number = rsh_names_add(r->keys, id[2].text, id[2].n);
-	const struct rsh_torch_stored s = {
-		.key = number == RSH_NAME_NONE ? NULL :
-		       rsh_names_text(r->keys, number),
-		.width = rsh_torch_storage_bytes(
-			rsh_pickle_hash(id[1].class->name)),
-		.count = (uint64_t)id[4].number,
-	};
-	uint64_t bytes, before;
-
-	if (!s.key)
-		return rsh_error_nomem(r->err);
-	if (!rsh_mul_u64(s.count, s.width, &bytes) || bytes > INT64_MAX)
-		return rsh_torch_bad(r, at, "a storage of more bytes than can "
-				     "be");
-	if (number < known) {
-		before = r->stored[number].count * r->stored[number].width;
-		return before == bytes ? 0 :
-		       rsh_torch_bad(r, at, "a storage of two sizes");
-	}
-	if (rsh_grow(&r->stored, &r->cap_stored, r->n_stored + 1,
-		     sizeof(*r->stored)))
-		return rsh_error_nomem(r->err);
-	r->stored[r->n_stored++] = s;
-	return 0;
-}
-
 /* A persistent id is ("storage", class, key, location, elements).  The old form
  * also has a view of another storage, which has been None for a long time. */
 static int torch_persistent(void *ctx, uint64_t at,
@@ -289,6 +256,10 @@ static int torch_persistent(void *ctx, uint64_t at,
 {
 	struct rsh_torch_reader *r = ctx;
 	const struct rsh_pickle_value *v = id->items;
+	const uint32_t known = rsh_names_count(r->keys);
+	struct rsh_torch_stored s;
+	uint64_t bytes;
+	uint32_t number;
 
 	if (id->kind != RSH_PV_TUPLE || (id->n != 5 && id->n != 6) ||
 	    !rsh_pickle_is_text(&v[0], "storage") ||
@@ -301,7 +272,29 @@ static int torch_persistent(void *ctx, uint64_t at,
 	if (id->n == 6 && v[5].kind != RSH_PV_NONE)
 		return rsh_torch_bad(r, at, "a storage that is a view of "
 				     "another one");
-	return torch_note_storage(r, at, v);
+	number = rsh_names_add(r->keys, v[2].text, v[2].n);
+	if (number == RSH_NAME_NONE)
+		return rsh_error_nomem(r->err);
+	s = (struct rsh_torch_stored){
+		.key = rsh_names_text(r->keys, number),
+		.width = rsh_torch_storage_bytes(
+			rsh_pickle_hash(v[1].class->name)),
+		.count = (uint64_t)v[4].number,
+	};
+	if (!rsh_mul_u64(s.count, s.width, &bytes) || bytes > INT64_MAX)
+		return rsh_torch_bad(r, at, "a storage of more bytes than can "
+				     "be");
+	/* One storage may be named several times, also by several classes; its
+	 * size in bytes must be the same then. */
+	if (number < known)
+		return r->stored[number].count * r->stored[number].width ==
+		       bytes ? 0 :
+		       rsh_torch_bad(r, at, "a storage of two sizes");
+	if (rsh_grow(&r->stored, &r->cap_stored, r->n_stored + 1,
+		     sizeof(*r->stored)))
+		return rsh_error_nomem(r->err);
+	r->stored[r->n_stored++] = s;
+	return 0;
 }
 
 int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,

@@ -156,9 +156,7 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	return 0;
 }
 
-/* Returns whether the tensor is marked as the conjugate or the negative of its
- * elements. */
-static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
+bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 {
 	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
 		return false;
@@ -186,7 +184,7 @@ static int walk_look_at(struct rsh_torch_reader *r,
 	w->has_dtype = strcmp(name, "_rebuild_tensor_v3") == 0;
 	if (w->has_dtype || strcmp(name, "_rebuild_tensor_v2") == 0 ||
 	    strcmp(name, "_rebuild_tensor") == 0) {
-		if (walk_is_marked(args, w->has_dtype ? 7 : 6))
+		if (rsh_torch_is_marked(args, w->has_dtype ? 7 : 6))
 			w->make = "conjugate or negative";
 		return 0;
 	}
@@ -460,13 +458,19 @@ static int walk_value(struct rsh_torch_reader *r,
 	}
 }
 
-/* Only a container has names to show. */
-static int walk_refuse_root(struct rsh_torch_reader *r,
-			    const struct rsh_pickle_value *root)
+int rsh_torch_walk(struct rsh_torch_reader *r,
+		   const struct rsh_pickle_value *root)
 {
+	const uint64_t most = r->pickle_bytes * SHOWN_PER_BYTE + SHOWN_AT_LEAST;
 	const struct rsh_pickle_class *c =
 		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
 
+	r->visits_left = r->name_bytes_left = most;
+	r->json_bytes_left = r->pickle_bytes_left = most;
+	/* Only a container has names to show. */
+	if (root->kind == RSH_PV_DICT || root->kind == RSH_PV_LIST ||
+	    root->kind == RSH_PV_TUPLE)
+		return walk_value(r, root, 0);
 	if (c && (strcmp(c->module, "torch._utils") == 0 ||
 		  strcmp(c->module, "torch._tensor") == 0))
 		return rsh_error_set(r->err, ENOTSUP, "%s: one tensor without "
@@ -477,17 +481,4 @@ static int walk_refuse_root(struct rsh_torch_reader *r,
 				     r->src.path, c->module, c->name);
 	return rsh_error_set(r->err, ENOTSUP, "%s: neither a dictionary nor a "
 			     "list of tensors", r->src.path);
-}
-
-int rsh_torch_walk(struct rsh_torch_reader *r,
-		   const struct rsh_pickle_value *root)
-{
-	const uint64_t most = r->pickle_bytes * SHOWN_PER_BYTE + SHOWN_AT_LEAST;
-
-	if (root->kind != RSH_PV_DICT && root->kind != RSH_PV_LIST &&
-	    root->kind != RSH_PV_TUPLE)
-		return walk_refuse_root(r, root);
-	r->visits_left = r->name_bytes_left = most;
-	r->json_bytes_left = r->pickle_bytes_left = most;
-	return walk_value(r, root, 0);
 }

@@ -49,23 +49,6 @@ struct zip_reader {
 
 /* ---- the directory ---- */
 
-static int zip_add_entry(struct zip_reader *z, const struct rsh_zip_entry *e)
-{
-	struct rsh_torch_reader *r = z->r;
-	struct zip_entry *to;
-
-	if (rsh_grow(&z->entries, &z->cap, z->n + 1, sizeof(*z->entries)))
-		return rsh_error_nomem(r->err);
-	to = &z->entries[z->n++];
-	to->e = *e;
-	to->content = 0;
-	to->name = rsh_arena_strndup(&r->values, (const char *)e->name,
-				     e->n_name);
-	to->e.name = (const uint8_t *)to->name;
-	to->e.extra = NULL;
-	return to->name ? 0 : rsh_error_nomem(r->err);
-}
-
 static int zip_by_place(const void *a, const void *b)
 {
 	const struct zip_entry *x = a, *y = b;
@@ -119,11 +102,23 @@ static int zip_read_entries(struct zip_reader *z)
 	rc = rsh_torch_view_load(&r->view, at, d->bytes, r->err);
 	for (uint64_t i = 0; i < d->n_entries && rc == 0; i++) {
 		struct rsh_zip_entry e;
+		struct zip_entry *to;
 
 		rc = rsh_zip_read_entry(&r->src, d, at, z->room, &e, r->err);
-		if (rc == 0)
-			rc = zip_add_entry(z, &e);
-		at = rc ? at : rsh_zip_next_entry(&e);
+		if (rc)
+			break;
+		if (rsh_grow(&z->entries, &z->cap, z->n + 1,
+			     sizeof(*z->entries)))
+			return rsh_error_nomem(r->err);
+		at = rsh_zip_next_entry(&e);
+		to = &z->entries[z->n++];
+		*to = (struct zip_entry){ .e = e };
+		to->name = rsh_arena_strndup(&r->values, (const char *)e.name,
+					     e.n_name);
+		if (!to->name)
+			return rsh_error_nomem(r->err);
+		to->e.name = (const uint8_t *)to->name;
+		to->e.extra = NULL;
 	}
 	if (rc == 0 && at != d->end)
 		rc = rsh_torch_bad(r, at, "the zip directory has more entries "

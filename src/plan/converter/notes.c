@@ -106,7 +106,7 @@ int rsh_notes_write(struct rsh_converter *c)
 
 	for (int i = 0; i < RSH_NOTE_COUNT; i++) {
 		const struct rsh_note_state *s = &c->notes[i];
-		const char *undo = undone_by_compat[i] ?
+		const char *undo = undone_by_compat[i] && c->o.may_compat ?
 			" (--compat=mindspore does the same)" : "";
 		char *text;
 		int rc;
