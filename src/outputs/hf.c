@@ -105,33 +105,6 @@ static int hf_add_beside(struct rsh_output_tree *t,
 
 /* ---- the map ---- */
 
-static int hf_list_weights(const struct rsh_output_tree *t,
-			   struct rsh_arena *arena, struct rsh_weight_map *map,
-			   struct rsh_weight *weights, const char **files)
-{
-	for (uint32_t f = 0; f < map->n_files; f++) {
-		uint32_t n = rsh_plan_n_records(t->plan, f);
-		char name[NAME_MAX + 1];
-
-		rsh_output_file_name(t->tree, f, name, sizeof(name));
-		files[f] = rsh_arena_strndup(arena, name, strlen(name));
-		if (!files[f])
-			return -ENOMEM;
-		for (uint32_t i = 0; i < n; i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(t->plan, f, i, &r);
-			weights[map->n_weights++] = (struct rsh_weight){
-				r.shape.name, f
-			};
-			map->total_size += r.shape.content_bytes;
-		}
-	}
-	map->weights = weights;
-	map->files = files;
-	return 0;
-}
-
 static int hf_make_map(const struct rsh_output_tree *t, char **text,
 		       size_t *bytes, struct rsh_error *err)
 {
@@ -143,15 +116,33 @@ static int hf_make_map(const struct rsh_output_tree *t, char **text,
 		rsh_alloc_array(map.n_files, sizeof(*files));
 	struct rsh_arena arena = { 0 };
 	size_t n = 0;
-	int rc;
+	int rc = 0;
 
 	for (uint32_t f = 0; f < map.n_files; f++)
 		n += rsh_plan_n_records(t->plan, f);
 	weights = rsh_alloc_array(n, sizeof(*weights));
-	if (!weights || !files ||
-	    hf_list_weights(t, &arena, &map, weights, files))
+	if (!weights || !files)
 		rc = rsh_error_nomem(err);
-	else
+	for (uint32_t f = 0; rc == 0 && f < map.n_files; f++) {
+		char name[NAME_MAX + 1];
+
+		rsh_output_file_name(t->tree, f, name, sizeof(name));
+		files[f] = rsh_arena_strndup(&arena, name, strlen(name));
+		if (!files[f])
+			rc = rsh_error_nomem(err);
+		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(t->plan, f, i, &r);
+			weights[map.n_weights++] = (struct rsh_weight){
+				r.shape.name, f
+			};
+			map.total_size += r.shape.content_bytes;
+		}
+	}
+	map.weights = weights;
+	map.files = files;
+	if (rc == 0)
 		rc = rsh_weight_map_format(&map, text, bytes, err);
 	rsh_arena_clear(&arena);
 	return rc;

@@ -107,39 +107,12 @@ static bool places_are_siblings(const struct tree_place *a,
 	       memcmp(a->path, b->path, a->dir_len) == 0;
 }
 
-/* Rows and directories have the same order, so the directory of the next row
- * never comes before that of this one. */
-static int tree_add_rows(struct rsh_tree *t, const struct tree_places *p,
-			 const struct rsh_item *items)
-{
-	size_t dir = 0, n;
-	int rc = 0;
-
-	for (size_t i = 0; i < p->n && rc == 0; i += n) {
-		struct rsh_row row = {
-			.first = t->root + 1 + i, .step = 1,
-			.parent = t->root, .items = &items[i],
-		};
-
-		for (n = 1; i + n < p->n &&
-			    places_are_siblings(&p->list[i], &p->list[i + n]);
-				n++)
-			;
-		if (p->list[i].depth > 1) {
-			while (!place_is_in(&p->list[i], &p->list[dir]))
-				dir++;
-			row.parent = t->root + 1 + dir;
-		}
-		row.n = (uint32_t)n;
-		rc = rsh_tree_add(t, &row);
-	}
-	return rc;
-}
-
 static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 {
 	struct rsh_item *items =
 		rsh_arena_array(&t->arena, struct rsh_item, p->n);
+	size_t dir = 0, n;
+	int rc = 0;
 
 	if (!items)
 		return -ENOMEM;
@@ -158,7 +131,27 @@ static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 		if (!items[i].name)
 			return -ENOMEM;
 	}
-	return tree_add_rows(t, p, items);
+	/* Rows and directories have the same order, so the directory of the
+	 * next row never comes before that of this one. */
+	for (size_t i = 0; i < p->n && rc == 0; i += n) {
+		struct rsh_row row = {
+			.first = t->root + 1 + i, .step = 1,
+			.parent = t->root, .items = &items[i],
+		};
+
+		for (n = 1; i + n < p->n &&
+			    places_are_siblings(&p->list[i], &p->list[i + n]);
+		     n++)
+			;
+		if (p->list[i].depth > 1) {
+			while (!place_is_in(&p->list[i], &p->list[dir]))
+				dir++;
+			row.parent = t->root + 1 + dir;
+		}
+		row.n = (uint32_t)n;
+		rc = rsh_tree_add(t, &row);
+	}
+	return rc;
 }
 
 int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,

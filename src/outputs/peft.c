@@ -19,30 +19,6 @@
 
 static const char before[] = "base_model.model.", after[] = ".lora_A.weight";
 
-static int peft_add_files(struct rsh_output_tree *t, uint32_t *config)
-{
-	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
-						 struct rsh_item, 2);
-	const struct rsh_output_text text = { .mode = 0444 };
-
-	if (!items || rsh_output_add_text(t, &text, config))
-		return -ENOMEM;
-	items[0] = (struct rsh_item){ RSH_ADAPTER_FILE_NAME, RSH_NODE_FILE, 0 };
-	items[1] = (struct rsh_item){ RSH_ADAPTER_CONFIG_NAME, RSH_NODE_FILE,
-				      *config };
-	for (uint32_t i = 0; i < 2; i++) {
-		const struct rsh_row row = {
-			.n = 1, .step = 1, .parent = t->tree->root,
-			.first = i ? RSH_NODE_BESIDE(0) : RSH_NODE_OF_FILE(0),
-			.items = &items[i],
-		};
-
-		if (rsh_tree_add(t->tree, &row))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /* Writes a member and what follows it. */
 static void peft_put(struct rsh_json_text *to, const char *key,
 		     const char *value)
@@ -107,16 +83,30 @@ static void peft_free(void *state)
 static int peft_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct rsh_json_text *config = t->state = calloc(1, sizeof(*config));
-	uint32_t leaf;
+	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
+						 struct rsh_item, 2);
+	struct rsh_output_text text = { .mode = 0444 };
+	int rc;
 
-	if (!config || peft_add_files(t, &leaf))
+	if (!config || !items)
 		return rsh_error_nomem(err);
 	peft_put_config(t, config);
-	if (config->failed)
-		return rsh_error_nomem(err);
-	t->texts[leaf - rsh_plan_n_files(t->plan)].body =
-		rsh_body_of_text(config->data, config->len);
-	return 0;
+	text.body = rsh_body_of_text(config->data, config->len);
+	items[0] = (struct rsh_item){ RSH_ADAPTER_FILE_NAME, RSH_NODE_FILE, 0 };
+	items[1] = (struct rsh_item){ RSH_ADAPTER_CONFIG_NAME, RSH_NODE_FILE,
+				      0 };
+	rc = config->failed ? -ENOMEM :
+	     rsh_output_add_text(t, &text, &items[1].leaf);
+	for (uint32_t i = 0; rc == 0 && i < 2; i++) {
+		const struct rsh_row row = {
+			.n = 1, .step = 1, .parent = t->tree->root,
+			.first = i ? RSH_NODE_BESIDE(0) : RSH_NODE_OF_FILE(0),
+			.items = &items[i],
+		};
+
+		rc = rsh_tree_add(t->tree, &row);
+	}
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 const struct rsh_output rsh_output_peft = {

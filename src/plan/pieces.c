@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/pieces.c finds the places in source files from which the bytes of a
  * range of a virtual file come. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,6 +17,7 @@ struct rsh_piece_iter {
 	uint64_t end;
 	uint32_t slot;
 	bool content; /* the iterator covers only the content of the slot */
+	bool no_memory; /* memory was out when a header was needed */
 
 	/* The current slot. */
 	bool entered;
@@ -27,17 +29,16 @@ struct rsh_piece_iter {
 			       * that it has: more than 1 only if they are
 			       * quantised */
 	uint32_t down;
+	uint32_t file;        /* the source file of the slot's content */
 	struct rsh_chunks chunks;
 	uint8_t *header;      /* room for the header of any chunk */
 	size_t header_cap;
-	bool no_memory; /* memory was out when a header was needed */
 
 	/* The source of the slot's content.  A copied slot has one record.  A
 	 * shown slot has a record in each source file; files that share an
 	 * index share the record. */
 	const struct rsh_mapping *w; /* NULL: copied */
 	struct rsh_cursor cursor;
-	uint32_t file;
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_tensor *tensor; /* the tensor that `rec` is of */
 	const struct rsh_record *rec;
@@ -49,6 +50,9 @@ struct rsh_piece_iter {
 	uint64_t row_pos; /* where the next piece of the row has to be */
 	uint64_t row_end;
 };
+/* A read makes an iterator.  The memory of each thread in glibc, which needs no
+ * lock, is for sizes up to this. */
+static_assert(sizeof(struct rsh_piece_iter) <= 1032, "");
 
 static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
 {
@@ -484,20 +488,22 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	}
 	run = rsh_min_u64(run, left / it->in_unit * it->per - lead);
 	n = rsh_min_u64(run * it->out_unit - at % it->out_unit, limit);
-	made = it->per * it->out_unit;
 	out->length = n;
-	out->src_length = (out->skip + n + made - 1) / made * it->in_unit;
-	if (it->codec == RSH_CODEC_NONE && it->out_unit > 1) {
+	if (it->codec == RSH_CODEC_NONE) {
 		out->src_offset += out->skip;
 		out->src_length = n;
 		out->skip = 0;
+	} else {
+		made = it->per * it->out_unit;
+		out->src_length = (out->skip + n + made - 1) / made *
+				  it->in_unit;
+		if (rsh_codec_is_scaled(it->codec))
+			find_scales(it, src - lead, &out->scales);
 	}
 	out->src_rank = it->file;
 	out->codec = it->codec;
 	out->is_header = false;
 	out->header = NULL;
-	if (rsh_codec_is_scaled(it->codec))
-		find_scales(it, src - lead, &out->scales);
 	follow_row(it, unit, n, left, limit);
 	return true;
 }

@@ -87,7 +87,7 @@ static void depth_start(struct rsh_depth *d, uint64_t now)
 {
 	d->measuring = true;
 	d->start_ns = now;
-	d->full_ns = d->sum_ns = d->work = 0;
+	d->full_ns = d->work = 0;
 	d->n_ended = 0;
 }
 

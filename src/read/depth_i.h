@@ -65,7 +65,7 @@ struct rsh_depth {
 	 * began before it have ended. */
 	bool measuring, full; /* full: readers want as many loads as are
 			       * allowed */
-	uint64_t before_ns, start_ns, full_ns, sum_ns;
+	uint64_t before_ns, start_ns, full_ns;
 	unsigned n_before, n_ended;
 	uint64_t work;
 };

@@ -275,15 +275,6 @@ static int check_dirs(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* It is an error if no file has the name that --file gives. */
-static int check_named(const struct rsh_walk *w, struct rsh_error *err)
-{
-	if (!w->file || w->named)
-		return 0;
-	return rsh_error_set(err, ENOENT, "%s: no rank has a file named %s",
-			     w->source->path, w->file);
-}
-
 static int list_known(struct rsh_walk *w, const struct rsh_step_files *files,
 		      struct rsh_error *err)
 {
@@ -334,8 +325,9 @@ static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 	}
 	rc = list_described(&w, opts, err);
 	rsh_walk_log_unreadable(&w);
-	if (rc == 0)
-		rc = check_named(&w, err);
+	if (rc == 0 && w.file && !w.named)
+		rc = rsh_error_set(err, ENOENT, "%s: no rank has a file named "
+				   "%s", s->path, w.file);
 	if (rc)
 		return rc;
 	if (s->listing.n_dirs > 0)

@@ -47,14 +47,6 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 	}
 }
 
-static bool say_is_chosen(const struct rsh_source *s, uint32_t rank)
-{
-	uint32_t n;
-
-	rsh_source_rank_first(s, rank, &n);
-	return n > 0;
-}
-
 /* Logs the ranks that have checkpoints, but none of the chosen candidate. */
 static void say_absent(const struct rsh_source *s, const char *choice)
 {
@@ -64,9 +56,11 @@ static void say_absent(const struct rsh_source *s, const char *choice)
 	uint32_t n = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
+		uint32_t n_chosen;
 		size_t k = 0;
 
-		if (say_is_chosen(s, l->files[i].rank))
+		rsh_source_rank_first(s, l->files[i].rank, &n_chosen);
+		if (n_chosen > 0)
 			continue;
 		while (l->files[k].rank != l->files[i].rank)
 			k++;

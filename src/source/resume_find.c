@@ -42,21 +42,6 @@ static int find_names(struct rsh_dir *dir, bool hidden,
 	return rc;
 }
 
-/* Sets the kind of an entry; RSH_IS_OTHER if the entry was deleted in the
- * meantime. */
-static int find_look(const struct rsh_finder *f, struct rsh_dir *at,
-		     const char *dir, const char *name, struct rsh_stat *st,
-		     struct rsh_error *err)
-{
-	int rc = rsh_dir_look(at, name, st);
-
-	st->kind = rc ? RSH_IS_OTHER : st->kind;
-	if (rc == 0 || rc == -ENOENT)
-		return 0;
-	return rsh_error_set(err, -rc, "%s%s%s/%s: %s", f->source->path,
-			     *dir ? "/" : "", dir, name, strerror(-rc));
-}
-
 struct find_each {
 	const char *dir;
 	enum rsh_stat_kind kind;
@@ -78,8 +63,15 @@ static int find_each(struct rsh_finder *f, const struct find_each *what,
 		return rsh_store_open_error(f->source->store, what->dir, rc,
 					    err);
 	for (size_t i = 0; i < all.n && rc == 0; i++) {
-		rc = find_look(f, at, what->dir, all.v[i], &st, err);
-		if (rc == 0 && st.kind == what->kind)
+		rc = rsh_dir_look(at, all.v[i], &st);
+		if (rc == -ENOENT) /* it was deleted in the meantime */
+			rc = 0;
+		else if (rc)
+			return rsh_error_set(err, -rc, "%s%s%s/%s: %s",
+					     f->source->path,
+					     *what->dir ? "/" : "", what->dir,
+					     all.v[i], strerror(-rc));
+		else if (st.kind == what->kind)
 			rc = fn(f, ctx, all.v[i], &st, err);
 	}
 	return rc;
@@ -158,16 +150,6 @@ struct find_in_ranks {
 	uint32_t unit;
 };
 
-/* Returns whether the name is like rank_3 or ckpt_3. */
-static bool find_is_rank_dir(const char *name)
-{
-	const size_t n = strlen("rank_");
-
-	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && name[n] &&
-	       name[n + rsh_count_digits(name + n, strlen(name + n))] == '\0';
-}
-
 static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,
 			 const struct rsh_stat *st, struct rsh_error *err)
 {
@@ -204,10 +186,13 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 			  const struct rsh_stat *st, struct rsh_error *err)
 {
 	struct find_in_ranks *x = ctx;
+	const size_t n = strlen("rank_");
 	int rc;
 
 	(void)st;
-	if (!find_is_rank_dir(name))
+	if ((strncmp(name, "rank_", n) != 0 &&
+	     strncmp(name, "ckpt_", n) != 0) || !name[n] ||
+	    name[n + rsh_count_digits(name + n, strlen(name + n))])
 		return 0;
 	x->any_dir = true;
 	x->dir = name;
@@ -263,27 +248,24 @@ static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
 	       rsh_error_nomem(err) : 0;
 }
 
-/* Lists SOURCE/rank_N or ckpt_N, and directories named checkpoint* in them.  If
- * there is no such directory, it lists SOURCE, where names may have ranks. */
-static int resume_find_ranks(struct rsh_finder *f, struct rsh_error *err)
-{
-	struct find_in_ranks x = { .dir = "" };
-	int rc = rsh_finder_each(f, "", RSH_IS_DIR, found_rank_dir, &x, err);
-
-	if (rc || x.any_dir)
-		return rc;
-	rc = rsh_finder_each(f, "", RSH_IS_FILE, found_rank_name, &x, err);
-	return rc ? rc :
-	       rsh_finder_each(f, "", RSH_IS_FILE, found_in_root, &x, err);
-}
-
+/* Without a function of the format, lists SOURCE/rank_N or ckpt_N, and
+ * directories named checkpoint* in them.  If there is no such directory, it
+ * lists SOURCE, where names may have ranks. */
 int rsh_resume_find(struct rsh_source *s,
 		    const struct rsh_resume_format *resume,
 		    const struct rsh_source_options *o, struct rsh_error *err)
 {
 	struct rsh_finder f = { .source = s, .resume = resume,
 				.options = o };
+	struct find_in_ranks x = { .dir = "" };
+	int rc;
 
-	return resume->find ? resume->find(&f, err) :
-			      resume_find_ranks(&f, err);
+	if (resume->find)
+		return resume->find(&f, err);
+	rc = rsh_finder_each(&f, "", RSH_IS_DIR, found_rank_dir, &x, err);
+	if (rc || x.any_dir)
+		return rc;
+	rc = rsh_finder_each(&f, "", RSH_IS_FILE, found_rank_name, &x, err);
+	return rc ? rc :
+	       rsh_finder_each(&f, "", RSH_IS_FILE, found_in_root, &x, err);
 }

@@ -129,29 +129,23 @@ static int tables_add(struct rsh_table_list *l, const char *dir,
 	return 0;
 }
 
-static int tables_add_dir(struct rsh_table_list *l, const char *path)
-{
-	DIR *dir = opendir(path);
-	const struct dirent *e;
-	int rc = 0;
-
-	while (rc == 0 && dir && (e = readdir(dir)))
-		if (e->d_name[0] != '.' &&
-		    rsh_has_suffix(e->d_name, TABLE_SUFFIX))
-			rc = tables_add(l, path, e->d_name);
-	if (dir)
-		closedir(dir);
-	return rc;
-}
-
 int rsh_tables_list(struct rsh_table_list *out)
 {
-	const char *dir;
+	const char *path;
 	int rc = 0;
 
 	*out = (struct rsh_table_list){ 0 };
-	for (unsigned i = 0; rc == 0 && (dir = rsh_tables_dir(i)); i++)
-		rc = tables_add_dir(out, dir);
+	for (unsigned i = 0; rc == 0 && (path = rsh_tables_dir(i)); i++) {
+		DIR *dir = opendir(path);
+		const struct dirent *e;
+
+		while (rc == 0 && dir && (e = readdir(dir)))
+			if (e->d_name[0] != '.' &&
+			    rsh_has_suffix(e->d_name, TABLE_SUFFIX))
+				rc = tables_add(out, path, e->d_name);
+		if (dir)
+			closedir(dir);
+	}
 	if (out->n)
 		qsort(out->v, out->n, sizeof(*out->v), table_by_name);
 	return rc;

@@ -153,25 +153,6 @@ static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* The name of a rank is the common part of its files' names, even if one of the
- * files is missing. */
-static int source_name_ranks(struct rsh_source *s)
-{
-	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
-	if (!s->rank_paths)
-		return -ENOMEM;
-	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
-		if (s->by_rank[rank + 1] == s->by_rank[rank])
-			continue;
-		s->rank_paths[rank] =
-			s->format->rank_path(s->view_path[rank]);
-		if (!s->rank_paths[rank])
-			return -ENOMEM;
-		s->view_path[rank] = s->rank_paths[rank];
-	}
-	return 0;
-}
-
 int rsh_source_number_files(struct rsh_source *s)
 {
 	size_t n;
@@ -195,7 +176,23 @@ int rsh_source_number_files(struct rsh_source *s)
 	}
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
 		s->by_rank[rank + 1] += s->by_rank[rank];
-	return !s->resumed && s->format->rank_path ? source_name_ranks(s) : 0;
+	if (s->resumed || !s->format->rank_path)
+		return 0;
+	/* The name of a rank is the common part of its files' names, even if
+	 * one of the files is missing. */
+	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
+	if (!s->rank_paths)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
+		if (s->by_rank[rank + 1] == s->by_rank[rank])
+			continue;
+		s->rank_paths[rank] =
+			s->format->rank_path(s->view_path[rank]);
+		if (!s->rank_paths[rank])
+			return -ENOMEM;
+		s->view_path[rank] = s->rank_paths[rank];
+	}
+	return 0;
 }
 
 /* Adds the files that do not belong to the checkpoint. */

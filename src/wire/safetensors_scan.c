@@ -175,15 +175,6 @@ static int read_metadata(struct scan *s, struct rsh_safetensors_meta *meta)
 					     json_string_length(value));
 		if (!e->key || !e->value)
 			return rsh_error_nomem(s->err);
-		if (!strcmp(key, "format"))
-			meta->format = e->value;
-		if (!strcmp(key, "remove_redundancy")) {
-			/* MindSpore reads any other value as false. */
-			meta->remove_redundancy = !strcmp(e->value, "True");
-			meta->has_remove_redundancy =
-				meta->remove_redundancy ||
-				!strcmp(e->value, "False");
-		}
 		if (strcmp(key, "crc_num"))
 			continue;
 		meta->has_crc = rsh_digits_read(e->value, strlen(e->value),

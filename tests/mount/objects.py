@@ -317,6 +317,18 @@ def test_tls(tap, trial):
             tap.ok(not found, "and nobody else is", repr(found))
 
 
+def test_convert_check(tap, trial):
+    """It reads the model's config.json where a mount reads it."""
+    model = os.path.join(os.path.dirname(LIB), "data", "weights", "models", "llama")
+    shutil.copytree(model, os.path.join(trial.directory, "s3", "bucket", "llama"))
+    with tap.test("convert check auto takes the config.json of the address"):
+        with Server(os.path.join(trial.directory, "s3")) as server:
+            local = run("convert", "check", "auto", model)
+            got = run("convert", "check", "auto",
+                      f"http://127.0.0.1:{server.port}/bucket/llama")
+        check(got.status == local.status == GOOD and got.out == local.out, (got, local))
+
+
 def test_arguments(tap, trial):
     """Who lists processes sees no secret, whichever argument has it."""
     for words in (["ls"], ["strategy", "check", "--src-strategy", "none",
@@ -340,4 +352,4 @@ def test_arguments(tap, trial):
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
                         test_commands, test_said, test_module, test_libraries, test_tls,
-                        test_arguments))
+                        test_convert_check, test_arguments))

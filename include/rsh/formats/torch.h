@@ -90,7 +90,6 @@ struct rsh_torch_value {
 };
 
 struct rsh_torch_file {
-	bool is_zip;
 	/* All are in the order of the file. */
 	uint32_t n_tensors, n_values, n_storages;
 	const struct rsh_torch_tensor *tensors;

@@ -394,8 +394,8 @@ ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file,
 #define RSH_STORE_TILES_MIN ((uint64_t)32 * 1024 * 1024)
 #define RSH_STORE_TILES_MAX ((uint64_t)256 * 1024 * 1024)
 uint64_t rsh_store_tile_room(const struct rsh_store *s);
-/* Moves this memory from the cache to tiles, if the cache has so much; called
- * for the first tile. */
+/* Moves this memory from the cache to tiles, but at most half of the cache's
+ * limit; called for the first tile. */
 void rsh_store_take_tile_room(struct rsh_store *s);
 /* Sets the statistics of tiles: how many were loaded, and their memory. */
 void rsh_store_count_tiles(struct rsh_store *s, uint64_t loaded,

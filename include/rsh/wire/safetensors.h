@@ -40,9 +40,6 @@ struct rsh_safetensors_meta {
 	uint32_t n_entries; /* all of them, in the order of the file */
 	const struct rsh_safetensors_entry *entries;
 
-	const char *format; /* "ms", "pt", ...; NULL: not given */
-	bool has_remove_redundancy;
-	bool remove_redundancy; /* some ranks keep parameters for others */
 	bool has_crc;
 	uint32_t crc; /* of names and contents, in the order of the names:
 		       * not a checksum of the file's bytes */

@@ -406,7 +406,6 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 
 /* ---- values ---- */
 
-/* Without a length the file is only a pickle. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		       uint64_t length, struct rsh_plain *out,
 		       struct rsh_error *err)

@@ -86,7 +86,6 @@ static int torch_finish(struct rsh_torch_reader *r)
 
 	for (size_t i = 0; i < r->n_tensors; i++)
 		r->storages[r->tensors[i].storage].n_tensors++;
-	f->is_zip = !r->legacy;
 	f->file_bytes = r->src.size;
 	f->n_tensors = (uint32_t)r->n_tensors;
 	f->n_values = (uint32_t)r->n_found;

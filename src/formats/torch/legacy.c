@@ -115,7 +115,6 @@ int rsh_torch_read_legacy(struct rsh_torch_reader *r)
 	struct rsh_pickle_value root, keys;
 	int rc;
 
-	r->legacy = true;
 	r->pickle.at = 0;
 	rc = legacy_read_system(r, end);
 	if (rc == 0)

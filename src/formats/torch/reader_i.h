@@ -46,7 +46,6 @@ struct rsh_torch_reader {
 	struct rsh_arena values;    /* memory of the pickles' values */
 	struct rsh_torch_file *file;
 	struct rsh_pickle pickle;
-	bool legacy;
 	struct rsh_names *keys;     /* keys of the storages, by number */
 	struct rsh_torch_stored *stored;
 	size_t n_stored, cap_stored;

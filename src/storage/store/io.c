@@ -131,7 +131,8 @@ void rsh_store_take_tile_room(struct rsh_store *s)
 	struct rsh_store_io *io = s->opts.io;
 
 	if (io && io->cache && !atomic_exchange(&io->ceded, true))
-		rsh_cache_cede(io->cache, rsh_store_tile_room(s));
+		rsh_cache_cede(io->cache, rsh_min_u64(rsh_store_tile_room(s),
+						      io->memory_bytes / 2));
 }
 
 void rsh_store_count_tiles(struct rsh_store *s, uint64_t loaded, uint64_t bytes)
