@@ -104,9 +104,9 @@ struct reshard_record {
 	uint32_t n_dims;
 	int64_t dims[RESHARD_MAX_DIMS];
 	uint64_t bytes; /* bytes of content */
-	/* Start of the record in the file.  In a .ckpt this is the header of its
-	 * first chunk; header and content follow for each chunk of 512 MiB.  In
-	 * a safetensors file it is the content, which has no header. */
+	/* Start of the record in the file.  In a .ckpt this is the header of
+	 * its first chunk; header and content follow for each chunk of 512 MiB.
+	 * In a safetensors file it is the content, which has no header. */
 	uint64_t offset;
 	uint64_t stored; /* bytes from `offset`, with headers */
 };

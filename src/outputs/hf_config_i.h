@@ -54,8 +54,8 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 			 bool complete, struct rsh_error *err);
 
 /* Corrects the config.json and the generation_config.json beside a model to
- * match the weights that are shown (model_config.c).  Returns 0 or -errno with a
- * sentence. */
+ * match the weights that are shown (model_config.c).  Returns 0 or -errno with
+ * a sentence. */
 int rsh_model_configs_update(const struct rsh_output_tree *t,
 			     struct rsh_model_files *files,
 			     struct rsh_error *err);

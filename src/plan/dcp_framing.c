@@ -31,7 +31,8 @@ static size_t dcp_write_trailer(const struct rsh_record_shape *s, uint64_t at,
 	rsh_torch_chunk_at(s, at, chunk_bytes, &c);
 	c.crc = crc;
 	n = rsh_torch_item_tail(s, &c, buf);
-	/* The next item begins on a multiple of the alignment; a head is one. */
+	/* The next item begins on a multiple of the alignment; a head is
+	 * one. */
 	pad = (RSH_TORCH_ALIGNMENT - (c.bytes + n) % RSH_TORCH_ALIGNMENT) %
 	      RSH_TORCH_ALIGNMENT;
 	memset(buf + n, 0, pad);

@@ -17,7 +17,8 @@ struct ordering {
 	 * 0: it has no neighbours */
 	uint64_t strides[RSH_MAX_DIMS];
 	uint8_t *order;
-	uint8_t place[RSH_MAX_DIMS]; /* [shown dimension]: its index in `order` */
+	/* [shown dimension]: its index in `order` */
+	uint8_t place[RSH_MAX_DIMS];
 };
 
 static uint32_t order_n_parts(const struct rsh_recipe *r)

@@ -314,7 +314,8 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 /* ---- scales and tiles ---- */
 
 /* Describes the cell of the cursor; `first` is an element of it.  A stack of
- * matrices has three dimensions, or four if its rows are divided into blocks. */
+ * matrices has three dimensions, or four if its rows are divided into
+ * blocks. */
 static void find_scales(const struct rsh_piece_iter *it, uint64_t first,
 			struct rsh_scales *out)
 {

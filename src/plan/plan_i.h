@@ -108,8 +108,8 @@ struct rsh_pair {
  * codec. */
 bool rsh_recipe_types_fit(const struct rsh_shown *t,
 			  const struct rsh_tensor *in);
-/* Returns whether the scales of a tensor have the right shape; true if it is not
- * quantised. */
+/* Returns whether the scales of a tensor have the right shape; true if it is
+ * not quantised. */
 bool rsh_quantised_fits(const struct rsh_tensor *t);
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err);

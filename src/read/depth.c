@@ -186,9 +186,9 @@ static void depth_judge(struct rsh_depth *d)
 		const int further = (int)depth_level_now(d) + d->step;
 
 		/* More loads must be faster, at least a little; fewer loads
-		 * must not be slower.  A clear improvement continues with the next level at once.  A
-		 * small one may be chance, and the level before is tried again
-		 * soon. */
+		 * must not be slower.  A clear improvement continues with the
+		 * next level at once.  A small one may be chance, and the level
+		 * before is tried again soon. */
 		d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);
 		d->level = depth_level_now(d);
 		d->at[d->level].pause = PAUSE_MIN;

@@ -91,8 +91,8 @@ static uint64_t scales_reach(const struct rsh_scales *s, uint64_t n)
 	if (!rsh_mul_u64((row / q->block[0] / chunk_rows(q) + 1) *
 			 chunk_rows(q), q->block[0], &end))
 		end = UINT64_MAX;
-	/* The rows of the next plane may be elsewhere in the whole.  A chunk has
-	 * all blocks of a plane if rows are divided. */
+	/* The rows of the next plane may be elsewhere in the whole.  A chunk
+	 * has all blocks of a plane if rows are divided. */
 	rows = rsh_min_u64(end - row, lines - n / s->columns % lines);
 	return rows * s->columns - n % s->columns;
 }
@@ -141,8 +141,8 @@ uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
 		rsh_min_u64(reach, rsh_factors_reach(s, n));
 }
 
-/* Returns where the factors of a chunk begin: the bytes of its scales, 0 if they
- * are too many. */
+/* Returns where the factors of a chunk begin: the bytes of its scales, 0 if
+ * they are too many. */
 static uint64_t factors_at(const struct rsh_scales *s, uint64_t number)
 {
 	struct chunk c;

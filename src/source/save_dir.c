@@ -223,8 +223,8 @@ static bool is_passing(int code)
 }
 
 /* Returns 0 if a candidate is complete, and 1 if it can be shown with the files
- * that it has.  The first sentence stays: it names what is missing.  A step in a
- * directory of its own may be the newest one. */
+ * that it has.  The first sentence stays: it names what is missing.  A step in
+ * a directory of its own may be the newest one. */
 static int check_files(struct look *l, struct rsh_source *s, uint32_t i,
 		       const struct rsh_saved_step *t, struct rsh_names *names,
 		       struct rsh_error *err)

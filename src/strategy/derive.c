@@ -57,8 +57,8 @@ static void add_axes(struct derivation *d)
 
 /* ---- parameters ---- */
 
-/* Returns whether a parameter has one element.  The planner lists only parameters
- * that operators compute with; counters are not among them. */
+/* Returns whether a parameter has one element.  The planner lists only
+ * parameters that operators compute with; counters are not among them. */
 static bool derive_is_number(const struct derive_shape *s)
 {
 	int64_t n = 1;

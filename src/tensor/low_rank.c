@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/low_rank.c computes elements of the product of two small matrices.
  *
- * Every element is computed by fused multiply-adds in the same order.  Where the
- * processor has none, numbers of double precision give the same result. */
+ * Every element is computed by fused multiply-adds in the same order.  Where
+ * the processor has none, numbers of double precision give the same result. */
 #include "config.h"
 
 #include "rsh/tensor/low_rank.h"

@@ -407,8 +407,8 @@ static void scaled_step(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 	scaled_finish(m, n, &s, out);
 }
 
-/* Decodes what the processor's instructions can, of n elements of a row.  Returns
- * how many. */
+/* Decodes what the processor's instructions can, of n elements of a row.
+ * Returns how many. */
 static uint64_t scaled_by_processor(const struct rsh_scaled *m, uint64_t row,
 				    uint64_t c, uint64_t n, const uint8_t *in,
 				    uint8_t *out)

@@ -13,9 +13,9 @@
 /* Returns whether the processor has what the next function needs. */
 bool rsh_scaled_x86_can(void);
 /* Decodes elements of one row of the whole, from column c on, as long as whole
- * vectors have one scale, or scales that follow each other.  Returns how many of
- * the n elements it decoded, which may be none.  Elements that are not quantised
- * and those with adapters are left alone. */
+ * vectors have one scale, or scales that follow each other.  Returns how many
+ * of the n elements it decoded, which may be none.  Elements that are not
+ * quantised and those with adapters are left alone. */
 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 			uint64_t n, const uint8_t *in, uint8_t *out);
 
@@ -29,8 +29,8 @@ static inline uint64_t rsh_scaled_stretch(const struct rsh_scaled *m,
 	return m->block[1] == 1 ? UINT64_MAX : m->block[1] - c % m->block[1];
 }
 
-/* Returns the index of the scale of an element.  Columns that only fill the last
- * unit have no scales. */
+/* Returns the index of the scale of an element.  Columns that only fill the
+ * last unit have no scales. */
 static inline uint64_t rsh_scaled_at(const struct rsh_scaled *m, uint64_t row,
 				     uint64_t c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/scaled_x86.c converts quantised elements by AVX2 and F16C, sixteen at a
- * time.  unit/test_tensor_scaled compares it with scaled.c. */
+/* tensor/scaled_x86.c converts quantised elements by AVX2 and F16C, sixteen at
+ * a time.  unit/test_tensor_scaled compares it with scaled.c. */
 #include "config.h"
 
 #include "scaled_i.h"
@@ -17,9 +17,9 @@
 #define X86_INLINE __attribute__((target("avx2,f16c"), always_inline)) inline
 #define TOGETHER 16
 
-/* gcc 10 and clang 14 do not know "f16c" by name.  CPUID is asked once: a virtual
- * machine leaves to its host for it, which takes longer than decoding a row.
- * Threads that ask together get the same answer. */
+/* gcc 10 and clang 14 do not know "f16c" by name.  CPUID is asked once: a
+ * virtual machine leaves to its host for it, which takes longer than decoding a
+ * row.  Threads that ask together get the same answer. */
 bool rsh_scaled_x86_can(void)
 {
 	static _Atomic int known; /* 0: not asked yet; 1: no; 2: yes */

@@ -142,7 +142,8 @@ struct rsh_vfs_adapters {
 	struct rsh_adapter v[RSH_LORAS_MAX];
 	struct rsh_adapted done[RSH_LORAS_MAX];
 };
-/* Loads their configurations, which the store has joined.  The caller clears them, also after a failure. */
+/* Loads their configurations, which the store has joined.  The caller clears
+ * them, also after a failure. */
 int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
 			  const struct rsh_vfs_config *cfg,
 			  const struct rsh_store *store, struct rsh_error *err);

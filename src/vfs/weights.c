@@ -199,7 +199,8 @@ static bool weights_alone(const struct weights_job *k)
 	return k->cfg->output->takes & RSH_TAKES_ADAPTER;
 }
 
-/* Merges the adapters that SOURCE has beside its weights, or keeps them alone. */
+/* Merges the adapters that SOURCE has beside its weights, or keeps them
+ * alone. */
 static int weights_take_own(struct weights_job *k, struct rsh_error *err)
 {
 	struct rsh_vfs_weights *w = k->v->weights;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/adapters.c finds the weights to which adapters are added, and replaces
- * their offers. */
+/* weights/adapters.c finds the weights to which adapters are added, and
+ * replaces their offers. */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -28,8 +28,8 @@ struct adapting {
 	uint32_t n_names;
 	struct adapters_change *changes; /* [offer] */
 	struct rsh_adapted *done;
-	/* Of the present adapter: a square weight, and whether another weight is
-	 * stored otherwise than its config says. */
+	/* Of the present adapter: a square weight, and whether another weight
+	 * is stored otherwise than its config says. */
 	const struct rsh_offer *square;
 	bool differs;
 	/* How stacks that the config targets are stored, as far as shapes tell
@@ -576,8 +576,8 @@ static void adapting_look(struct adapting *w)
 
 /* ---- all matrices ---- */
 
-/* Merges a matrix A with its B.  A matrix B is merged with its A, and here it is
- * only checked that there is one. */
+/* Merges a matrix A with its B.  A matrix B is merged with its A, and here it
+ * is only checked that there is one. */
 static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 			   size_t kind, struct rsh_error *err)
 {

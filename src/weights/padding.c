@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/padding.c adds rows to tensors of MindSpore's form, and cuts them off:
- * the vocabulary is padded to a multiple so that it can be sharded. */
+/* weights/padding.c adds rows to tensors of MindSpore's form, and cuts them
+ * off:  the vocabulary is padded to a multiple so that it can be sharded. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

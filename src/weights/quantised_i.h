@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/quantised_i.h - making dense tensors of quantised ones: schemes.c
- * knows the schemes, quantised_names.c finds tensors by their names, quantised.c
- * replaces the offers. */
+ * knows the schemes, quantised_names.c finds tensors by their names,
+ * quantised.c replaces the offers. */
 #ifndef RSH_WEIGHTS_QUANTISED_I_H
 #define RSH_WEIGHTS_QUANTISED_I_H
 
 #include "rsh/weights/quantised.h"
 
 #define QUANTISED_TEXT ((size_t)8192) /* longest name */
-/* The contents of weight_shape are compared when mounting if the source does not
- * have more tensors: each is a read of its own. */
+/* The contents of weight_shape are compared when mounting if the source does
+ * not have more tensors: each is a read of its own. */
 #define QUANTISED_FEW 4096
 
 struct quantised_work {
@@ -67,8 +67,8 @@ const char *quantised_name(const struct quantised_work *w, uint32_t at);
 /* Returns whether the name is longer than the end and has it; *stem is the
  * length of what is before it. */
 bool quantised_ends(const char *name, const char *end, size_t *stem);
-/* Returns 1 + the index of the offer with this name, 0 if there is none: the first
- * `stem` bytes of another's, and an end. */
+/* Returns 1 + the index of the offer with this name, 0 if there is none: the
+ * first `stem` bytes of another's, and an end. */
 uint32_t quantised_index(const struct quantised_work *w, uint32_t at,
 			 size_t stem, const char *end);
 /* Finds the offer with this name: the first `stem` bytes of another's, and an
@@ -82,7 +82,8 @@ const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
 					 const struct rsh_offer *o,
 					 struct rsh_error *err);
 /* Returns the tensor of the offer with this name, which exists, and marks the
- * offer as one that is not shown.  NULL with a sentence as quantised_plain(). */
+ * offer as one that is not shown.  NULL with a sentence as
+ * quantised_plain(). */
 const struct rsh_tensor *quantised_take(struct quantised_work *w, uint32_t at,
 					size_t stem, const char *end,
 					struct rsh_error *err);

@@ -385,9 +385,9 @@ static unsigned ct_width(const struct quantised_work *w, uint64_t columns,
 	return 0;
 }
 
-/* Finds how many columns a packed matrix has, and their width.  The last word of
- * a row may have padding, so the words tell it only if there are many groups;
- * then weight_shape is compared when the scales are read. */
+/* Finds how many columns a packed matrix has, and their width.  The last word
+ * of a row may have padding, so the words tell it only if there are many
+ * groups; then weight_shape is compared when the scales are read. */
 static int ct_columns(struct quantised_work *w, struct quantised_tensor *t,
 		      uint64_t words, uint64_t groups, struct rsh_error *err)
 {

@@ -138,7 +138,8 @@ static int patterns_read(struct patterns *p, const json_t *root,
 
 /* ---- what cannot be merged ---- */
 
-/* Returns whether a value asks for something: it is not null, false or empty. */
+/* Returns whether a value asks for something: it is not null, false or
+ * empty. */
 static bool adapter_asks(const json_t *v)
 {
 	return v && !json_is_null(v) && !json_is_false(v) &&

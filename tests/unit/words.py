@@ -3,6 +3,7 @@
 """Words that are not used where users read: README, doc/, manuals, help and messages.
 
 Each has what to write instead.  The list holds what can be avoided everywhere.
+And comments of the code have lines of at most 80 columns.
 """
 
 import os
@@ -107,6 +108,16 @@ def hits_of_file(path):
     return hits(plain(read(path)) if path.startswith("man") else read(path))
 
 
+def wide_comments(path):
+    """path:line of each line of a comment that is wider than 80 columns."""
+    inside = False
+    for number, line in enumerate(read(path).split("\n"), 1):
+        inside = inside or "/*" in line
+        if inside and len(line.expandtabs(8)) > 80:
+            yield f"{path}:{number}"
+        inside = inside and "*/" not in line
+
+
 def help_pages():
     yield "help", run("--help").out
     for command in re.findall(r"^  ([a-z]+) ", run("--help").out, re.M):
@@ -130,6 +141,9 @@ def main():
         bad = [f'{path}:{line}: "{word}" ({instead})' for path, found in group.items()
                for line, word, instead in found if not path.startswith(tuple(NOT_YET))]
         tap.ok(not bad, f"{name}: no word that is not used", "\n".join(bad))
+    wide = [place for directory in ("src", "include")
+            for path in files_below(directory, r"\.[ch]$") for place in wide_comments(path)]
+    tap.ok(not wide, "comments: at most 80 columns", "\n".join(wide))
     done = [p for p in NOT_YET if not any(path.startswith(p) for path in dirty)]
     tap.ok(not done, "what is listed as not done has such words", f"take out: {done}")
     return tap.finish()

@@ -37,8 +37,8 @@ struct rsh_tensor;
 /* How the elements of a tensor are quantised.  The tensor is a matrix or a
  * stack of matrices; the tensors beside it are matrices of the catalogue, or
  * have other dimensions and the same elements in the same order.  If files have
- * parts of blocks, a stack has a fourth dimension, the elements of a block; each
- * block is then a row of the matrix that has scales. */
+ * parts of blocks, a stack has a fourth dimension, the elements of a block;
+ * each block is then a row of the matrix that has scales. */
 struct rsh_quantised {
 	enum rsh_packing packing;
 	enum rsh_dtype via;  /* struct rsh_scaled */
@@ -133,8 +133,8 @@ struct rsh_catalogue {
  * memory. */
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view);
 void rsh_catalogue_free(struct rsh_catalogue *c);
-/* Adds the files beside the checkpoint that the view of the catalogue has.  They
- * have the same numbers.  Returns 0 or -ENOMEM. */
+/* Adds the files beside the checkpoint that the view of the catalogue has.
+ * They have the same numbers.  Returns 0 or -ENOMEM. */
 int rsh_catalogue_add_beside(struct rsh_catalogue *c,
 			     const struct rsh_source_view *view);
 /* Updates n_names after names were added to the table. */
@@ -208,8 +208,8 @@ void rsh_quantised_each(const struct rsh_quantised *q,
 			void (*each)(void *ctx, const struct rsh_tensor *t),
 			void *ctx);
 
-/* Returns how tensors of this type are described that are not quantised and have
- * no adapter; NULL: adapters cannot be added to tensors of this type. */
+/* Returns how tensors of this type are described that are not quantised and
+ * have no adapter; NULL: adapters cannot be added to tensors of this type. */
 const struct rsh_quantised *rsh_quantised_plain(enum rsh_dtype type);
 
 /* Bytes of a record that are contiguous in a file. */

@@ -30,8 +30,8 @@ const char *rsh_tables_dir(unsigned i);
 
 /* Sets the path of the table that `word` means (from malloc): a word without
  * '/' and '.' is the name of an installed table, anything else a path.  Returns
- * 0, -ENOMEM, -EINVAL with a sentence that lists the installed tables, or -ENOENT
- * if there are none. */
+ * 0, -ENOMEM, -EINVAL with a sentence that lists the installed tables, or
+ * -ENOENT if there are none. */
 int rsh_table_find(const char *word, char **path, struct rsh_error *err);
 
 struct rsh_table_list {

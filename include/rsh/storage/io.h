@@ -41,7 +41,7 @@ struct rsh_store_io_options {
 	 *   eio          a read that touches the range fails
 	 *   short        reads return less than was requested, at least a byte
 	 *   truncate     the file ends where the range begins
-	 *   flip         a bit of each byte of the range is flipped, the same one
+	 *   flip         a bit of each byte of the range is flipped, the same
 	 *                in each read; PROBABILITY is that of a byte, and
 	 *                seed=NUMBER chooses other bytes and bits
 	 *   delay=TIME   each read takes so much longer (us, ms, s), and with

@@ -166,8 +166,8 @@ struct rsh_object_range {
 /* Reads a range, which must be within the size of the object.  `deadline` is a
  * time of rsh_clock_ns() at which it returns; 0: timeout_ms after the call, or
  * after the last progress of this read or of reads that it waits for, at most
- * five times as long.  Any thread may call this.  Returns 0 if all bytes were read, or, with a sentence in err
- * unless that is NULL,
+ * five times as long.  Any thread may call this.  Returns 0 if all bytes were
+ * read, or, with a sentence in err unless that is NULL,
  *
  *   -EREMCHG    the object is not the one that was listed
  *   -ENOENT     it was removed

@@ -37,8 +37,8 @@ struct rsh_grid_sizes {
 /* Makes the grid of `item` for a tensor of these sizes.  An expanded map (with
  * more entries than dimensions, as in JSON files) is folded back onto the
  * dimensions with the item's shape.  -EINVAL means that map and dimensions do
- * not fit, a dimension of the whole tensor cannot be divided, the shard does not
- * fit the mesh, or the strategy has another shape. */
+ * not fit, a dimension of the whole tensor cannot be divided, the shard does
+ * not fit the mesh, or the strategy has another shape. */
 int rsh_grid_new(const struct rsh_strategy_item *item,
 		 const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err);
@@ -66,8 +66,8 @@ struct rsh_fold {
 
 /* Folds an expanded map back onto the dimensions; a map with as many entries as
  * dimensions is not changed.  `shard` is the size of the optimizer shard, which
- * cuts dimension 0 again.  Returns 0, or -EINVAL with a sentence if the map does
- * not fit the dimensions, or fits them in several ways. */
+ * cuts dimension 0 again.  Returns 0, or -EINVAL with a sentence if the map
+ * does not fit the dimensions, or fits them in several ways. */
 int rsh_fold_map(const struct rsh_strategy_item *item,
 		 const struct rsh_grid_sizes *sizes, uint32_t shard,
 		 struct rsh_fold *out, struct rsh_error *err);

@@ -41,7 +41,8 @@ enum rsh_dtype rsh_packing_type(enum rsh_packing p);
 
 /* Sets how many elements of a row a unit has, and how many bytes. */
 void rsh_packing_unit(enum rsh_packing p, uint32_t *elements, uint32_t *bytes);
-/* Returns how many rows have elements in one unit: 8 for RSH_PACK_GPTQ, or 1. */
+/* Returns how many rows have elements in one unit: 8 for RSH_PACK_GPTQ, or
+ * 1. */
 uint32_t rsh_packing_rows(enum rsh_packing p);
 
 /* How zero points are packed: each is `bits` wide, the low bits first, in words
@@ -86,8 +87,8 @@ struct rsh_scaled {
 	const float *scales;
 	const uint8_t *zeros;     /* as scales; NULL: all are `zero` */
 	uint8_t zero;
-	const uint32_t *groups;   /* [row of the whole]: the row of scales; NULL:
-				   * rows are in blocks */
+	const uint32_t *groups;   /* [row of the whole]: the row of scales;
+				   * NULL: rows are in blocks */
 	/* Elements that are not quantised have no scales.  After elements of
 	 * both kinds were rounded to `then`, for each adapter in order scale *
 	 * sum is added (tensor/low_rank.h) and the result rounded to `then`.

@@ -6,9 +6,9 @@
  *   /latest        a link to the newest complete step
  *
  * The root changes, so it is not a struct rsh_vfs that is read directly.  Its
- * owner asks for the tree that has a node (rsh_vfs_enter), uses that tree, which
- * does not change, and returns it (rsh_vfs_leave).  This works for a mount of
- * one step as well.
+ * owner asks for the tree that has a node (rsh_vfs_enter), uses that tree,
+ * which does not change, and returns it (rsh_vfs_leave).  This works for a
+ * mount of one step as well.
  *
  * A step gets a number when it is complete, which is a part of the numbers of
  * its nodes and is never used again.  If one of its files changes it becomes
@@ -16,13 +16,13 @@
  * unless somebody still uses its tree.  So nodes of two steps, or of two states
  * of a step, are never mixed.
  *
- * The tree of a step is planned when somebody enters it.  Trees that nobody uses
- * are freed: at once if the step has gone, after a minute, or if there are more
- * than four of them.
+ * The tree of a step is planned when somebody enters it.  Trees that nobody
+ * uses are freed: at once if the step has gone, after a minute, or if there are
+ * more than four of them.
  *
- * Threads: any thread may call these functions, after rsh_steps_open() and until
- * rsh_vfs_free().  Trees are planned one at a time, and the directory is looked
- * at by one thread at a time.  No lock is held during either.
+ * Threads: any thread may call these functions, after rsh_steps_open() and
+ * until rsh_vfs_free().  Trees are planned one at a time, and the directory is
+ * looked at by one thread at a time.  No lock is held during either.
  */
 #ifndef RSH_VFS_STEPS_H
 #define RSH_VFS_STEPS_H

@@ -4,8 +4,8 @@
  *
  * The tensors of an adapter have the names that PEFT writes:
  * base_model.model.MODULE.lora_A.weight and lora_B.weight, lora_embedding_A and
- * lora_embedding_B, each perhaps with ".default".  Any other tensor replaces the
- * one of the model that has its name.
+ * lora_embedding_B, each perhaps with ".default".  Any other tensor replaces
+ * the one of the model that has its name.
  *
  * One thread merges; nothing is read. */
 #ifndef RSH_WEIGHTS_ADAPTERS_H
@@ -26,11 +26,11 @@ struct rsh_adapted {
 	uint32_t n_merged, n_replaced;
 };
 
-/* Merges the n adapters in this order into the offers, which have Hugging Face's
- * names.  Adds tensors to the catalogue, which are valid as long as `arena`.
- * Sets out[n].  Returns 0, -ENOMEM, or -EINVAL or -ENOTSUP with a sentence that
- * names file and tensor: it fits no tensor of the model, has another shape or
- * type, or its other matrix is missing. */
+/* Merges the n adapters in this order into the offers, which have Hugging
+ * Face's names.  Adds tensors to the catalogue, which are valid as long as
+ * `arena`.  Sets out[n].  Returns 0, -ENOMEM, or -EINVAL or -ENOTSUP with a
+ * sentence that names file and tensor: it fits no tensor of the model, has
+ * another shape or type, or its other matrix is missing. */
 int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
 		      struct rsh_arena *arena, struct rsh_offers *io,
 		      struct rsh_adapted *out, struct rsh_error *err);

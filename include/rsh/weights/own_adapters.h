@@ -48,12 +48,12 @@ int rsh_weights_stand_ins(const struct rsh_own_adapters *a,
 			  struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  struct rsh_offers *out, struct rsh_error *err);
 
-/* Replaces offers that a table has made of the stand-ins.  Instead of each there
- * are two matrices with PEFT's names: the A of the weight of which it is a part,
- * and those rows of its B that are the rows of this part.  Returns 0, -ENOMEM,
- * or -ENOTSUP with a sentence if PEFT cannot have such an adapter: a tensor is
- * made of several weights, or has its columns in another order, or ranks
- * differ. */
+/* Replaces offers that a table has made of the stand-ins.  Instead of each
+ * there are two matrices with PEFT's names: the A of the weight of which it is
+ * a part, and those rows of its B that are the rows of this part.  Returns 0,
+ * -ENOMEM, or -ENOTSUP with a sentence if PEFT cannot have such an adapter: a
+ * tensor is made of several weights, or has its columns in another order, or
+ * ranks differ. */
 int rsh_weights_show_own(const struct rsh_own_adapters *a,
 			 const struct rsh_offers *stand_ins,
 			 struct rsh_arena *arena, struct rsh_offers *io,

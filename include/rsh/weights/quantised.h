@@ -3,10 +3,11 @@
  * tensor and the tensors beside it (scales, zero points) become one tensor with
  * the shape that the model's code has.
  *
- * "quantization_config" of config.json gives the scheme; names, types and shapes
- * of tensors tell the rest.  Schemes: fp8 and mxfp8 (also DeepSeek-V4, with
- * fp4), mxfp4 (gpt-oss), compressed-tensors (float, int4, int8, nvfp4, mxfp4),
- * gptq and awq of 4 bits.  reshardfs-convert(1) says what each computes.
+ * "quantization_config" of config.json gives the scheme; names, types and
+ * shapes of tensors tell the rest.  Schemes: fp8 and mxfp8 (also DeepSeek-V4,
+ * with fp4), mxfp4 (gpt-oss), compressed-tensors (float, int4, int8, nvfp4,
+ * mxfp4), gptq and awq of 4 bits.  reshardfs-convert(1) says what each
+ * computes.
  *
  * One thread converts; it reads nothing but by `load`. */
 #ifndef RSH_WEIGHTS_QUANTISED_H

@@ -17,9 +17,9 @@
 struct rsh_adapter_config;
 
 /* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
- * *out, which the caller frees, -ENOMEM, or -EBADMSG or -ENOTSUP with a sentence
- * that names path and key: a value is not valid, or what it asks for cannot be
- * merged by adding a product. */
+ * *out, which the caller frees, -ENOMEM, or -EBADMSG or -ENOTSUP with a
+ * sentence that names path and key: a value is not valid, or what it asks for
+ * cannot be merged by adding a product. */
 int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 			     struct rsh_adapter_config **out,
 			     struct rsh_error *err);

@@ -5,9 +5,9 @@
  * are only parsed and checked one by one.
  *
  * "#" begins a comment at the beginning of a line or after a blank.  The first
- * word of a line gives its kind (for, let, under, also, skip, state, pad, tied),
- * but it is a tensor's name if "=" follows it.  Several `under` lines are in a row if
- * only comments and empty lines are between them.
+ * word of a line gives its kind (for, let, under, also, skip, state, pad,
+ * tied), but it is a tensor's name if "=" follows it.  Several `under` lines
+ * are in a row if only comments and empty lines are between them.
  *
  * The parser checks that a rule is consistent:
  * - If a rule has alternatives, one side has one tensor and the other side has
@@ -152,8 +152,8 @@ void rsh_rule_table_free(struct rsh_rule_table *t);
 const char *rsh_rule_table_path(const struct rsh_rule_table *t);
 /* Returns the first comment, which describes the table; "" if there is none. */
 const char *rsh_rule_table_title(const struct rsh_rule_table *t);
-/* These return the i-th architecture, let, state, pad, tied, rule; NULL past the
- * last. */
+/* These return the i-th architecture, let, state, pad, tied, rule; NULL past
+ * the last. */
 const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i);
 const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
 					      uint32_t i);

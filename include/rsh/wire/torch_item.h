@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/torch_item.h - a part of a tensor in the form of torch.save(): a zip
  * archive.  The elements are between a head and a tail, which depend on type,
- * shape and order of dimensions only.  An item of a distributed checkpoint is such an archive.
+ * shape and order of dimensions only.  An item of a distributed checkpoint is
+ * such an archive.
  *
  * torch 2.3.1 to 2.15.0 load this form, as a file and as a part of a larger
  * file.  A checksum of the elements that is 0 was not computed: torch writes it
@@ -45,9 +46,9 @@ const char *rsh_torch_storage_name(enum rsh_dtype t);
 
 /* Returns the size in bytes of all chunks of a tensor but the last.  A chunk is
  * whole rows of the first dimension in its order that is not 1, as many as fit
- * into RSH_TORCH_CHUNK_BYTES.  If one row is larger, a chunk is an equal part of it.
- * A tensor that fits into one chunk is one chunk.  So is an empty tensor: its
- * chunk has 0 bytes. */
+ * into RSH_TORCH_CHUNK_BYTES.  If one row is larger, a chunk is an equal part
+ * of it.  A tensor that fits into one chunk is one chunk.  So is an empty
+ * tensor: its chunk has 0 bytes. */
 uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s);
 /* Describes the chunk whose elements begin at byte `at` of the tensor.  All
  * chunks but the last have `chunk_bytes`. */
@@ -55,8 +56,8 @@ void rsh_torch_chunk_at(const struct rsh_record_shape *s, uint64_t at,
 			uint64_t chunk_bytes, struct rsh_torch_chunk *out);
 
 /* Writes the part of an item before the elements of a chunk, in the order of
- * s->order.  `buf` has RSH_TORCH_HEAD_MAX bytes.  Returns the number of bytes written, a multiple of
- * RSH_TORCH_ALIGNMENT. */
+ * s->order.  `buf` has RSH_TORCH_HEAD_MAX bytes.  Returns the number of bytes
+ * written, a multiple of RSH_TORCH_ALIGNMENT. */
 size_t rsh_torch_item_head(const struct rsh_record_shape *s,
 			   const struct rsh_torch_chunk *c, uint8_t *buf);
 /* Writes the part of an item after the elements.  `buf` has RSH_TORCH_TAIL_MAX
@@ -64,8 +65,8 @@ size_t rsh_torch_item_head(const struct rsh_record_shape *s,
 size_t rsh_torch_item_tail(const struct rsh_record_shape *s,
 			   const struct rsh_torch_chunk *c, uint8_t *buf);
 /* Writes a file of torch.save() of a value without tensors, from its pickle of
- * n bytes.  `buf` has n + RSH_TORCH_TAIL_MAX bytes.  Returns the number of bytes
- * written. */
+ * n bytes.  `buf` has n + RSH_TORCH_TAIL_MAX bytes.  Returns the number of
+ * bytes written. */
 size_t rsh_torch_save_pickle(const void *pickle, size_t n, uint8_t *buf);
 
 #endif

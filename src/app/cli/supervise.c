@@ -90,8 +90,8 @@ static bool ends(pid_t pid, int pipe)
 	while (!is_closed(pipe, LOOK_MS)) {
 		const struct state now = state_of(pid);
 
-		/* If the kernel does not count what a process reads, the command
-		 * is never killed. */
+		/* If the kernel does not count what a process reads, the
+		 * command is never killed. */
 		if (!now.known || now.bytes != before.bytes ||
 		    now.calls != before.calls ||
 		    now.cpu_ns > before.cpu_ns + BUSY_NS) {

@@ -151,8 +151,8 @@ static int check_torch_lora(struct rsh_options *o, unsigned i,
 	return w->lora_files[i] ? 0 : rsh_error_nomem(err);
 }
 
-/* Checks that the file of each adapter on disk is there, and adds them to the files that
- * are read. */
+/* Checks that the file of each adapter on disk is there, and adds them to the
+ * files that are read. */
 static int check_loras(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;

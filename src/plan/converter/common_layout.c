@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/common_layout.c refines two layouts to a common mesh and a common
- * shape, as MindSpore's RedistributionLayoutTransfer does before it infers
- * operators. */
+/* plan/converter/common_layout.c refines two layouts to a common mesh and a
+ * common shape, as MindSpore's RedistributionLayoutTransfer does before it
+ * infers operators. */
 #include <string.h>
 
 #include "tensor_layout_i.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/dst_stage.c decides which parameters are resharded or copied for
- * the ranks of one destination stage. */
+/* plan/converter/dst_stage.c decides which parameters are resharded or copied
+ * for the ranks of one destination stage. */
 #include <errno.h>
 #include <stdlib.h>
 

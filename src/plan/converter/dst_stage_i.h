@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/dst_stage_i.h - the state of planning one destination stage, for
- * the files of converter/ only:
+/* plan/converter/dst_stage_i.h - the state of planning one destination stage,
+ * for the files of converter/ only:
  *   dst_stage.c    which parameters are resharded, which records a file has
  *   loaded_keys.c  which source ranks the converter would load
  *   order.c        the order of records that follows from these

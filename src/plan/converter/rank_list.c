@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/rank_list.c computes MindSpore's rank_list_for_transform.  This is
- * one list of local ranks for all pairs of layouts.  It is repeated for every
- * source stage that has parameters of the destination stage. */
+/* plan/converter/rank_list.c computes MindSpore's rank_list_for_transform.
+ * This is one list of local ranks for all pairs of layouts.  It is repeated for
+ * every source stage that has parameters of the destination stage. */
 #include "rsh/plan/rank_list.h"
 
 #include <errno.h>

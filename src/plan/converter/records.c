@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/records.c finds the properties of one record of a virtual file: its
- * source, its name and type, and whether the converter would drop it. */
+/* plan/converter/records.c finds the properties of one record of a virtual
+ * file: its source, its name and type, and whether the converter would drop
+ * it. */
 #include <errno.h>
 #include <string.h>
 

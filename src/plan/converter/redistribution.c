@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/redistribution.c computes which source ranks MindSpore's converter
- * loads for a destination rank, without inferring operators as it does.
+/* plan/converter/redistribution.c computes which source ranks MindSpore's
+ * converter loads for a destination rank, without inferring operators as it
+ * does.
  *
  * Both layouts are refined to one mesh and one shape (common_layout.c).  A mesh
  * axis is "gathered" if it cuts a dimension of the source that it does not cut

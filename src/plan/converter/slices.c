@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/slices.c finds the files of a parameter's slices and checks them
- * against the strategy.
+/* plan/converter/slices.c finds the files of a parameter's slices and checks
+ * them against the strategy.
  *
  * A job may have a million ranks of which few have a file, so loops visit only
  * the files that exist. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/converter/tensor_layout_i.h - a layout as MindSpore's converter describes it.
- * It has a mesh and dimensions.  Each dimension is cut over one mesh axis or
- * none.  There are no axes or dimensions of size 1. */
+/* plan/converter/tensor_layout_i.h - a layout as MindSpore's converter
+ * describes it.  It has a mesh and dimensions.  Each dimension is cut over one
+ * mesh axis or none.  There are no axes or dimensions of size 1. */
 #ifndef RSH_CONVERTER_TENSOR_LAYOUT_I_H
 #define RSH_CONVERTER_TENSOR_LAYOUT_I_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/binary_protocol.c speaks the protocol of packets, which is the only one
- * that knows logins.  A packet is a head, extras, a name and a value; all
- * numbers are big-endian:
+/* storage/cache/binary_protocol.c speaks the protocol of packets, which is the
+ * only one that knows logins.  A packet is a head, extras, a name and a value;
+ * all numbers are big-endian:
  *
  *    0  0x80 of a request, 0x81 of a reply
  *    1  what is asked

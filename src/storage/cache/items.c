@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/items.c asks servers for blocks, claims them, and puts them there. */
+/* storage/cache/items.c asks servers for blocks, claims them, and puts them
+ * there. */
 #include "config.h"
 
 #include "servers_i.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/login.c logs in to servers that want it, by libsasl2, which agrees with
- * the server upon how.  It is loaded where there is a login, and all of its
- * memory is secret. */
+/* storage/cache/login.c logs in to servers that want it, by libsasl2, which
+ * agrees with the server upon how.  It is loaded where there is a login, and
+ * all of its memory is secret. */
 #include "config.h"
 
 #include "protocol_i.h"

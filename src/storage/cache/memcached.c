@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/memcached.c has links, which speak memcached's protocol themselves.
+/* storage/cache/memcached.c has links, which speak memcached's protocol
+ * themselves.
  *
  * The library for that, libmemcached, asserts that a server answers as it
- * expects: an END to `add` ends the process, which may be a program that trains.
- * Checks in front of it would have to parse all replies, as these files do.  A
- * process for it would have to be forked in programs that have threads, and
- * every value would be copied once more.  What is needed are three commands,
- * get, store and delete: in lines (text_protocol.c), and where there is a login
- * in packets (binary_protocol.c).  These are 150 and 300 lines, which take any
- * bytes and are fuzzed (fuzz/fuzz_memcached.c), and there is a library less. */
+ * expects: an END to `add` ends the process, which may be a program that
+ * trains.  Checks in front of it would have to parse all replies, as these
+ * files do.  A process for it would have to be forked in programs that have
+ * threads, and every value would be copied once more.  What is needed are three
+ * commands, get, store and delete: in lines (text_protocol.c), and where there
+ * is a login in packets (binary_protocol.c).  These are 150 and 300 lines,
+ * which take any bytes and are fuzzed (fuzz/fuzz_memcached.c), and there is a
+ * library less. */
 #include "config.h"
 
 #include "protocol_i.h"

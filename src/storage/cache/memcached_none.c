@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/memcached_none.c stands in for links in a build without memcached,
- * where no servers can be opened. */
+/* storage/cache/memcached_none.c stands in for links in a build without
+ * memcached, where no servers can be opened. */
 #include "config.h"
 
 #include "memcached_i.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/pack.c decides for each tensor whether its blocks are compressed.
+/* storage/cache/pack.c decides for each tensor whether its blocks are
+ * compressed.
  *
- * A sample of a block shows whether compression pays.  If the last samples of a tensor
- * did not pay, only one block in 32 is sampled: rows that no training step has changed
- * may begin in the middle of the tensor. */
+ * A sample of a block shows whether compression pays.  If the last samples of a
+ * tensor did not pay, only one block in 32 is sampled: rows that no training
+ * step has changed may begin in the middle of the tensor. */
 #include "config.h"
 
 #include "cache_i.h"
@@ -13,8 +14,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
-/* This many blocks are not sampled after one sample that did not pay, which may be an
- * exception, and after the second in a row. */
+/* This many blocks are not sampled after one sample that did not pay, which may
+ * be an exception, and after the second in a row. */
 #define WAIT_FIRST 1
 #define WAIT_AGAIN 31
 
@@ -37,8 +38,8 @@ static struct rsh_verdict *verdict_find(struct rsh_cache *c,
 	return v;
 }
 
-/* Compresses the content to `room` if that pays; `room` is allocated for this length if
- * it is NULL.  Returns the compressed size, or 0. */
+/* Compresses the content to `room` if that pays; `room` is allocated for this
+ * length if it is NULL.  Returns the compressed size, or 0. */
 static uint32_t content_pack(const uint8_t *content, uint32_t len,
 			     unsigned unit, uint8_t **room)
 {

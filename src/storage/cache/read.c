@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/cache/read.c reads blocks, and loads missing ones.
  *
- * A thread that misses a block puts it into the table as LOADING, loads it without the
- * lock, and settles it; other threads that need it wait for this.  A thread that has
- * blocks LOADING never waits for another thread, so threads cannot wait for each other
- * in a circle.  It waits for another node only for a short time (shared_i.h). */
+ * A thread that misses a block puts it into the table as LOADING, loads it
+ * without the lock, and settles it; other threads that need it wait for this.
+ * A thread that has blocks LOADING never waits for another thread, so threads
+ * cannot wait for each other in a circle.  It waits for another node only for a
+ * short time (shared_i.h). */
 #include "config.h"
 
 #include "disk_i.h"
@@ -17,8 +18,8 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
-/* Functions return this besides 0 and -errno: there is no memory for the block, so the
- * read bypasses the cache. */
+/* Functions return this besides 0 and -errno: there is no memory for the block,
+ * so the read bypasses the cache. */
 enum { NO_ROOM = 1 };
 
 struct read_request {
@@ -26,8 +27,8 @@ struct read_request {
 	rsh_cache_file file;
 	uint64_t size; /* of the file */
 	const struct rsh_cache_loader *loader;
-	uint64_t n_behind; /* blocks that it loaded ahead: they count as misses, not
-			    * as hits */
+	uint64_t n_behind; /* blocks that it loaded ahead: they count as misses,
+			    * not as hits */
 };
 
 /* Neighbouring blocks in use by a thread. */
@@ -43,9 +44,9 @@ struct found_blocks {
 
 /* ---- claiming ---- */
 
-/* Puts block `first` and its next neighbours, up to n, into the table as LOADING.  It
- * stops at a block that is in the table, or if memory is out.  The lock is held, and may
- * be given up. */
+/* Puts block `first` and its next neighbours, up to n, into the table as
+ * LOADING.  It stops at a block that is in the table, or if memory is out.  The
+ * lock is held, and may be given up. */
 static void run_claim(struct read_request *rq, uint64_t first, uint64_t n,
 		      struct block_run *run)
 {
@@ -168,8 +169,8 @@ static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 	return found == RSH_DISK_HIT;
 }
 
-/* Loads the blocks that are still LOADING, except those that another node loads.
- * Returns 0 or a positive errno. */
+/* Loads the blocks that are still LOADING, except those that another node
+ * loads.  Returns 0 or a positive errno. */
 static int run_load_rest(struct read_request *rq, struct block_run *run,
 			 struct rsh_lookup *h)
 {
@@ -242,8 +243,9 @@ static void run_take_plain(struct read_request *rq, uint64_t first, uint64_t n,
 	}
 }
 
-/* Claims blocks from `first` on, up to n, and loads them.  Returns 0 with the run
- * held, which may be none, or -errno.  The lock is held, and may be given up. */
+/* Claims blocks from `first` on, up to n, and loads them.  Returns 0 with the
+ * run held, which may be none, or -errno.  The lock is held, and may be given
+ * up. */
 static int run_load_missing(struct read_request *rq, uint64_t first, uint64_t n,
 			    struct block_run *run)
 {
@@ -262,9 +264,10 @@ static int run_load_missing(struct read_request *rq, uint64_t first, uint64_t n,
 	return rc;
 }
 
-/* Loads missing blocks of [number, end), as many as one load takes, while another thread
- * loads a block before them: waiting for that first would take twice as long.  Returns 0
- * or -errno.  The lock is held, and may be given up. */
+/* Loads missing blocks of [number, end), as many as one load takes, while
+ * another thread loads a block before them: waiting for that first would take
+ * twice as long.  Returns 0 or -errno.  The lock is held, and may be given
+ * up. */
 static int request_load_behind(struct read_request *rq, uint64_t number,
 			       uint64_t end)
 {
@@ -283,8 +286,9 @@ static int request_load_behind(struct read_request *rq, uint64_t number,
 	return 0;
 }
 
-/* Becomes a user of block `first`, and of the next ones if they are found or loaded with
- * it.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given up. */
+/* Becomes a user of block `first`, and of the next ones if they are found or
+ * loaded with it.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be
+ * given up. */
 static int run_hold(struct read_request *rq, uint64_t first, uint64_t n,
 		    struct block_run *run)
 {
@@ -344,8 +348,9 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 	return -rc;
 }
 
-/* Copies from the run and releases it; *got is the number of bytes.  Returns 0, or -EIO
- * if a compressed block is damaged.  The lock is held, and given up for the copy. */
+/* Copies from the run and releases it; *got is the number of bytes.  Returns 0,
+ * or -EIO if a compressed block is damaged.  The lock is held, and given up for
+ * the copy. */
 static int run_copy_out(struct rsh_cache *c, struct block_run *run,
 			uint64_t offset, uint8_t *buf, size_t len, size_t *got)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/servers.c opens servers, keeps their state and their connections. */
+/* storage/cache/servers.c opens servers, keeps their state and their
+ * connections. */
 #include "config.h"
 
 #include "servers_i.h"
@@ -43,8 +44,8 @@ struct server {
 	bool off;        /* it is not used until `off_until` */
 	bool probing;    /* a thread tries whether it works again */
 	bool complained; /* since it last worked */
-	/* The request with an unexpected answer; the server works again when such a
-	 * request succeeds.  NULL: any request. */
+	/* The request with an unexpected answer; the server works again when
+	 * such a request succeeds.  NULL: any request. */
 	rsh_link_request_fn *failed_at;
 	uint64_t off_until;
 	uint64_t doubt_until; /* claims there may be stale */
@@ -149,7 +150,8 @@ static int server_take(struct server *v, const char *host, unsigned port)
 		return -ENOMEM;
 	snprintf(text, sizeof(text), "%s:%u", host, port);
 	v->id = XXH3_64bits(text, strlen(text));
-	/* Names are resolved once: it can take longer than a reader may wait. */
+	/* Names are resolved once: it can take longer than a reader may
+	 * wait. */
 	rc = getaddrinfo(host, strrchr(text, ':') + 1, &how, &found);
 	if (rc) {
 		rsh_log_warning("cache server %s: %s; it is not used",
@@ -296,8 +298,9 @@ static bool server_may_be_asked(const struct server *v)
 	       (!v->off || (!v->probing && rsh_clock_ns() >= v->off_until));
 }
 
-/* The server with the greatest weight stores the group (rendezvous hashing).  So the
- * groups of a failed server go to all others evenly, and no other group moves. */
+/* The server with the greatest weight stores the group (rendezvous hashing).
+ * So the groups of a failed server go to all others evenly, and no other group
+ * moves. */
 static uint64_t server_weight(const struct server *v, const uint64_t group[2])
 {
 	const uint64_t words[3] = {
@@ -337,8 +340,8 @@ bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
 	return doubtful;
 }
 
-/* Stops using the server for a while, and logs one line for all failures until it works
- * again.  The lock is held. */
+/* Stops using the server for a while, and logs one line for all failures until
+ * it works again.  The lock is held. */
 static void server_stop(struct rsh_cache_servers *s, struct server *v,
 			const char *why)
 {
@@ -353,8 +356,8 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 	v->complained = true;
 }
 
-/* Notes that a request succeeded; NULL: one that returned a correct value.  The lock is
- * held. */
+/* Notes that a request succeeded; NULL: one that returned a correct value.  The
+ * lock is held. */
 static void server_works(const struct rsh_cache_servers *s, struct server *v,
 			 rsh_link_request_fn *fn)
 {
@@ -398,8 +401,8 @@ struct visit {
 	bool probes; /* the request tries a failed server */
 };
 
-/* Takes a link.  Returns false if the server is not used, or if its links are in use for
- * too long. */
+/* Takes a link.  Returns false if the server is not used, or if its links are
+ * in use for too long. */
 static bool server_enter(struct rsh_cache_servers *s, struct server *v,
 			 struct visit *out)
 {
@@ -452,7 +455,8 @@ static const char *request_why(int code)
 	}
 }
 
-/* Returns the link, NULL if it was closed, and notes the result of the request. */
+/* Returns the link, NULL if it was closed, and notes the result of the
+ * request. */
 static void server_leave(struct rsh_cache_servers *s, struct server *v,
 			 const struct visit *visit, rsh_link_request_fn *fn,
 			 int code)
@@ -469,8 +473,8 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 			v->failed_at = fn;
 		server_stop(s, v, request_why(code));
 	} else if (!v->off || visit->probes) {
-		/* A request that began before the failure does not show that the
-		 * server works again. */
+		/* A request that began before the failure does not show that
+		 * the server works again. */
 		server_works(s, v, fn);
 	}
 	if (l && code != ENOSPC && !failed) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/cache/text_protocol.c speaks the protocol of lines: memcached's protocol.txt
- * has its words. */
+/* storage/cache/text_protocol.c speaks the protocol of lines: memcached's
+ * protocol.txt has its words. */
 #include "config.h"
 
 #include "protocol_i.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/curl.c loads libcurl and starts it, with all of its memory secret. */
+/* storage/objects/curl.c loads libcurl and starts it, with all of its memory
+ * secret. */
 #include "config.h"
 
 #include "objects_i.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/curl_i.h - the functions of libcurl that this room calls.  The library
- * is loaded when the first address is opened, so that those who mount local
- * files do not wait for it, nor need to have it. */
+/* storage/objects/curl_i.h - the functions of libcurl that this room calls.
+ * The library is loaded when the first address is opened, so that those who
+ * mount local files do not wait for it, nor need to have it. */
 #ifndef RSH_STORAGE_CURL_I_H
 #define RSH_STORAGE_CURL_I_H
 

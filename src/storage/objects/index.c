@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/index.c lists what lies below an address of a server that gives no
- * listings: a file there names the others, and the server is asked for a byte
- * of each, which tells how large it is and whether ranges are to be had. */
+/* storage/objects/index.c lists what lies below an address of a server that
+ * gives no listings: a file there names the others, and the server is asked for
+ * a byte of each, which tells how large it is and whether ranges are to be
+ * had. */
 #include "config.h"
 
 #include "objects_i.h"

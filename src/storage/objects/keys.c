@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/keys.c finds keys and settings where Amazon's tools have them: the
- * environment, profiles in files, services of containers and machines.  A
- * service is asked only where the environment or an option names it. */
+/* storage/objects/keys.c finds keys and settings where Amazon's tools have
+ * them: the environment, profiles in files, services of containers and
+ * machines.  A service is asked only where the environment or an option names
+ * it. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -335,7 +336,8 @@ int rsh_object_keys_find(struct rsh_objects *o,
 
 /* ---- services ---- */
 
-/* The token of the environment, or what now stands in the file that it names. */
+/* The token of the environment, or what now stands in the file that it
+ * names. */
 static int keys_service_token(const struct rsh_objects *o, char **out)
 {
 	const char *path =

@@ -223,7 +223,8 @@ void rsh_object_loop_free(struct object_loop *l);
 
 /* The loop calls these functions in its thread. */
 
-/* Prepares a transfer whose requests and handle are set.  Returns 0 or -ENOMEM. */
+/* Prepares a transfer whose requests and handle are set.  Returns 0 or
+ * -ENOMEM. */
 int rsh_object_transfer_begin(struct object_transfer *t);
 /* Evaluates the end of a transfer.  It is called before
  * rsh_object_transfer_ends() or rsh_object_transfer_clear(). */
@@ -271,13 +272,14 @@ char *rsh_object_header(const char *name, const char *value);
 #define RSH_OBJECT_NO_BODY \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-/* Loads libcrypto.  Returns 0, or -errno with a sentence that begins with `url`. */
+/* Loads libcrypto.  Returns 0, or -errno with a sentence that begins with
+ * `url`. */
 int rsh_object_sign_start(const char *url, struct rsh_error *err);
-/* Returns the header "Authorization" of a GET of this address, in secret memory, for
- * rsh_secret_free(); NULL means out of memory.  `date` is the header "x-amz-date"
- * ("20260102T030405Z"); the others that are signed are "x-amz-content-sha256" and,
- * with a token, "x-amz-security-token".  A query has to be encoded, with its parameters
- * in the order of the alphabet. */
+/* Returns the header "Authorization" of a GET of this address, in secret
+ * memory, for rsh_secret_free(); NULL means out of memory.  `date` is the
+ * header "x-amz-date" ("20260102T030405Z"); the others that are signed are
+ * "x-amz-content-sha256" and, with a token, "x-amz-security-token".  A query
+ * has to be encoded, with its parameters in the order of the alphabet. */
 char *rsh_object_sign(const char *address, const char *region,
 		      const struct object_keys *keys, const char *date);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/sign.c signs requests (AWS Signature Version 4).  libcurl can sign
- * as well, but right from 7.87 on only, and 8.14 signs a '+' of a query wrong. */
+/* storage/objects/sign.c signs requests (AWS Signature Version 4).  libcurl can
+ * sign as well, but right from 7.87 on only, and 8.14 signs a '+' of a query
+ * wrong. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -78,8 +79,8 @@ int rsh_object_sign_start(const char *url, struct rsh_error *err)
 
 /* ---- the parts of a signature ---- */
 
-/* Finds the parts of http[s]://HOST[:PORT]/PATH[?QUERY].  libcurl sends no port that
- * is the scheme's own. */
+/* Finds the parts of http[s]://HOST[:PORT]/PATH[?QUERY].  libcurl sends no port
+ * that is the scheme's own. */
 struct sign_address {
 	const char *host, *path, *query;
 	size_t n_host, n_path;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/transfer.c sets libcurl's options for a request, and makes its
- * result from the answer: bytes, a failure, or a retry after a pause. */
+/* storage/objects/transfer.c sets libcurl's options for a request, and makes
+ * its result from the answer: bytes, a failure, or a retry after a pause. */
 #include "config.h"
 
 #include "objects_i.h"

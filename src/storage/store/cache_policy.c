@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/cache_policy.c decides whether files are read directly or through the
- * cache; storage/io.h says how. */
+/* storage/store/cache_policy.c decides whether files are read directly or
+ * through the cache; storage/io.h says how. */
 #include "config.h"
 
 #include "store_i.h"
@@ -11,8 +11,8 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
-/* A read of this length from the page cache takes about 10 us, and even on a busy machine
- * less than SLOW_NS; from a network or a disk it takes longer. */
+/* A read of this length from the page cache takes about 10 us, and even on a
+ * busy machine less than SLOW_NS; from a network or a disk it takes longer. */
 #define SAMPLE_BYTES (64 * 1024)
 #define SLOW_NS 400000
 
@@ -28,8 +28,8 @@ static void policy_settle(struct rsh_store *s, enum rsh_cache_policy way)
 		     "through the cache" : "straight");
 }
 
-/* Until it is decided each reader measures for itself, so that no reader waits for another
- * one's file.  A read that fails decides nothing. */
+/* Until it is decided each reader measures for itself, so that no reader waits
+ * for another one's file.  A read that fails decides nothing. */
 static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 			  struct rsh_handle *h)
 {
@@ -46,8 +46,8 @@ static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 	}
 	buf = malloc(len ? len : 1);
 	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
-	/* The second read of the same bytes is measured, and again in case the machine
-	 * is busy. */
+	/* The second read of the same bytes is measured, and again in case the
+	 * machine is busy. */
 	for (int i = 0; i < 2 && told; i++) {
 		const uint64_t start = rsh_clock_ns();
 
@@ -86,7 +86,8 @@ bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 		return !s->opts.io;
 	if (f->cached == RSH_CACHE_FILE_NONE)
 		return true;
-	/* An error is ignored here: the next read of the file meets it again. */
+	/* An error is ignored here: the next read of the file meets it
+	 * again. */
 	if (atomic_load(&s->way) == RSH_POLICY_OPEN &&
 	    rsh_store_take(s, file, &h) == 0) {
 		rsh_file_is_cached(s, f, h);

@@ -269,8 +269,8 @@ static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 	return ns < (double)MOST_NS ? (uint64_t)ns : MOST_NS;
 }
 
-/* Delays a read like a line with this latency and rate: latencies overlap, bytes are
- * sent one after the other. */
+/* Delays a read like a line with this latency and rate: latencies overlap,
+ * bytes are sent one after the other. */
 static void fault_delay(struct rsh_faults *f, struct fault *fault,
 				size_t len)
 {
@@ -296,7 +296,8 @@ static void fault_delay(struct rsh_faults *f, struct fault *fault,
 	atomic_fetch_sub(&fault->under_way, 1);
 }
 
-/* Decrements the number unless it is 0 or UINT64_MAX.  Returns false if it was 0. */
+/* Decrements the number unless it is 0 or UINT64_MAX.  Returns false if it was
+ * 0. */
 static bool fault_count(atomic_uint_fast64_t *number)
 {
 	uint64_t left = atomic_load(number);
@@ -410,8 +411,8 @@ bool rsh_faults_flip_any(const struct rsh_faults *f)
 	return false;
 }
 
-/* Which bits are flipped depends on their offsets only, so that repeated reads return
- * the same bytes. */
+/* Which bits are flipped depends on their offsets only, so that repeated reads
+ * return the same bytes. */
 static void fault_flip_bytes(const struct fault *fault, uint64_t file,
 			     uint64_t at, uint8_t *p, size_t n)
 {

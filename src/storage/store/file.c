@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/file.c keeps files open, and proves that they are still those that were
- * identified.
+/* storage/store/file.c keeps files open, and proves that they are still those
+ * that were identified.
  *
  * A handle in use is never closed, so a reader needs the pool's lock only to
  * take and to give back; opening, reading and closing happen outside it. */
@@ -268,8 +268,8 @@ int rsh_store_finish(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_handle *surplus = NULL;
-	/* ENOMEM says nothing about the file.  A read of a file that changed may
-	 * fail in another way first. */
+	/* ENOMEM says nothing about the file.  A read of a file that changed
+	 * may fail in another way first. */
 	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
 
 	if (code == 0 || now == RSH_CHANGED)

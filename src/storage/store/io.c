@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/io.c reads the content of files: all reads of content come here. */
+/* storage/store/io.c reads the content of files: all reads of content come
+ * here. */
 #include "config.h"
 
 #include "store_i.h"
@@ -18,10 +19,12 @@
 /* A retry reads at most this much of a range that failed. */
 #define AGAIN_BYTES (1024 * 1024)
 
-/* The page cache consists of folios of up to this length, and drops complete ones only. */
+/* The page cache consists of folios of up to this length, and drops complete
+ * ones only. */
 #define PIECE_BYTES ((uint64_t)2 * 1024 * 1024)
 
-/* The number of free bytes is at most this old; a few MB are read in this time. */
+/* The number of free bytes is at most this old; a few MB are read in this
+ * time. */
 #define FREE_FRESH_NS UINT64_C(500000)
 
 static void io_find_kind(void *ctx, uint64_t offset, uint32_t len,
@@ -174,9 +177,9 @@ static struct rsh_medium *io_medium(const struct rsh_store *s,
 	return s->faulty ? s->faulty : h->medium;
 }
 
-/* Fills the n buffers of `iov`, which it changes, with `len` bytes from the offset on, as
- * one read.  Returns 0, or a positive errno after it has noted the range,
- * unless l->file is NULL. */
+/* Fills the n buffers of `iov`, which it changes, with `len` bytes from the
+ * offset on, as one read.  Returns 0, or a positive errno after it has noted
+ * the range, unless l->file is NULL. */
 static int io_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 		   size_t len, uint64_t offset)
 {
@@ -234,7 +237,8 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 
 	if (!buf)
 		return ENOMEM;
-	/* A read from the page cache would not show whether the file answers. */
+	/* A read from the page cache would not show whether the file
+	 * answers. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
 	return io_read(&l, &iov, 1, n, at);

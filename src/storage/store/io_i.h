@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/io_i.h - reads of files and injected faults; only this room includes
- * it. */
+/* storage/store/io_i.h - reads of files and injected faults; only this room
+ * includes it. */
 #ifndef RSH_STORAGE_IO_I_H
 #define RSH_STORAGE_IO_I_H
 
@@ -19,20 +19,20 @@ struct rsh_store_file;
 
 struct rsh_faults;
 
-/* Parses a text of faults.  Returns 0, -EINVAL with a sentence that names the fault, or
- * -ENOMEM. */
+/* Parses a text of faults.  Returns 0, -EINVAL with a sentence that names the
+ * fault, or -ENOMEM. */
 int rsh_faults_new(const char *text, struct rsh_faults **out,
 		   struct rsh_error *err);
 void rsh_faults_free(struct rsh_faults *f);
 
-/* Call this before a read of [offset, offset + *len) of the file: it waits if the read is
- * delayed, and may reduce *len (to 0: the file ends here).  Returns 0 or a positive
- * errno. */
+/* Call this before a read of [offset, offset + *len) of the file: it waits if
+ * the read is delayed, and may reduce *len (to 0: the file ends here).  Returns
+ * 0 or a positive errno. */
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		     size_t *len);
 
-/* Call this after a read of [offset, offset + len): it flips the same bits of a file each
- * time. */
+/* Call this after a read of [offset, offset + len): it flips the same bits of a
+ * file each time. */
 void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		     uint64_t offset, void *buf, size_t len);
 bool rsh_faults_flip_any(const struct rsh_faults *f);
@@ -97,8 +97,8 @@ enum rsh_cache_policy {
 
 /* Opens the files in the cache. */
 void rsh_store_settle_files(struct rsh_store *s);
-/* Returns whether the file is read through the cache; the first calls may read the file to
- * decide it. */
+/* Returns whether the file is read through the cache; the first calls may read
+ * the file to decide it. */
 bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h);
 

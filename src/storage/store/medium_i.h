@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/medium_i.h - the medium of the files of a store; only this room includes
- * it.
+/* storage/store/medium_i.h - the medium of the files of a store; only this room
+ * includes it.
  *
- * A medium finds files by their names below its root, opens and reads them.  It does not
- * know the list of files, the cache or outages, which are the store's.  There are files
- * of a file system (files.c), objects behind HTTP (objects.c), and injected faults in
- * front of another medium (fault.c).
+ * A medium finds files by their names below its root, opens and reads them.  It
+ * does not know the list of files, the cache or outages, which are the store's.
+ * There are files of a file system (files.c), objects behind HTTP (objects.c),
+ * and injected faults in front of another medium (fault.c).
  *
- * Names are as in store.h; "" is the root.  Any thread may call `open` and the functions
- * of an open file.  Functions return 0 or -errno if nothing else is said.
+ * Names are as in store.h; "" is the root.  Any thread may call `open` and the
+ * functions of an open file.  Functions return 0 or -errno if nothing else is
+ * said.
  */
 #ifndef RSH_STORAGE_MEDIUM_I_H
 #define RSH_STORAGE_MEDIUM_I_H
@@ -30,8 +31,8 @@ struct rsh_medium {
 		    * system */
 };
 
-/* The number of users is guarded by the pool's lock.  The last user closes a handle that
- * its file no longer has. */
+/* The number of users is guarded by the pool's lock.  The last user closes a
+ * handle that its file no longer has. */
 struct rsh_handle {
 	struct rsh_medium *medium;
 	const char *name; /* that of the store's file, or NULL */
@@ -54,12 +55,13 @@ struct rsh_medium_ops {
 	/* Opens a file; the caller closes the handle. */
 	int (*open)(struct rsh_medium *m, const char *name,
 		    struct rsh_handle **out);
-	/* Searches the root again and opens a file, after `open` has failed with rc,
-	 * which is returned if that does not help.  NULL: roots do not move. */
+	/* Searches the root again and opens a file, after `open` has failed
+	 * with rc, which is returned if that does not help.  NULL: roots do not
+	 * move. */
 	int (*open_again)(struct rsh_medium *m, const char *name, int rc,
 			  struct rsh_handle **out);
-	/* Writes the target of a link that leads out; returns false if it is unknown.
-	 * NULL: there are no links. */
+	/* Writes the target of a link that leads out; returns false if it is
+	 * unknown.  NULL: there are no links. */
 	bool (*leads)(struct rsh_medium *m, const char *name,
 		      char place[PATH_MAX]);
 	int (*look)(struct rsh_medium *m, const char *name,
@@ -80,16 +82,16 @@ struct rsh_medium_ops {
 	/* Gets identity and attributes in one call; each may be NULL. */
 	int (*identify)(const struct rsh_handle *h,
 			struct rsh_store_identity *id, struct rsh_stat *st);
-	/* Computes a name of the content that is equal on all nodes with the same path
-	 * or address of the root: from name, times and what a server returns, not
-	 * from numbers of the local kernel. */
+	/* Computes a name of the content that is equal on all nodes with the
+	 * same path or address of the root: from name, times and what a server
+	 * returns, not from numbers of the local kernel. */
 	void (*share)(const struct rsh_medium *m, const char *name,
 		      const struct rsh_store_identity *id, uint64_t out[2]);
-	/* Reduces the mode by the access control list and the directories above.
-	 * NULL: no reduction. */
+	/* Reduces the mode by the access control list and the directories
+	 * above.  NULL: no reduction. */
 	void (*limit)(const struct rsh_handle *h, struct rsh_store_attr *attr);
-	/* Compares with the file that was identified.  Returns 0, RSH_CHANGED or a
-	 * positive errno; `anew` as above. */
+	/* Compares with the file that was identified.  Returns 0, RSH_CHANGED
+	 * or a positive errno; `anew` as above. */
 	int (*compare)(const struct rsh_handle *h,
 		       const struct rsh_store_identity *id, bool anew);
 	/* Reads like preadv(2).  Returns the number of bytes or -errno, also
@@ -101,7 +103,8 @@ struct rsh_medium_ops {
 		      uint64_t len);
 	/* Returns whether the file is on a network or FUSE file system. */
 	bool (*is_remote)(const struct rsh_handle *h);
-	/* Returns the descriptor, which the handle owns.  NULL: there is none. */
+	/* Returns the descriptor, which the handle owns.  NULL: there is
+	 * none. */
 	int (*descriptor)(const struct rsh_handle *h);
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/name_list_dir_i.h - directories for a medium that has none: a list of
- * all files with their names below the root, in which a slash is what there is
- * of a directory.  For this room only; nothing here does I/O, and any thread
- * may call it while the list stays as it is. */
+/* storage/store/name_list_dir_i.h - directories for a medium that has none: a
+ * list of all files with their names below the root, in which a slash is what
+ * there is of a directory.  For this room only; nothing here does I/O, and any
+ * thread may call it while the list stays as it is. */
 #ifndef RSH_STORAGE_NAME_LIST_DIR_I_H
 #define RSH_STORAGE_NAME_LIST_DIR_I_H
 

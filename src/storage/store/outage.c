@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/outage.c decides what a failed read means, keeps the state of failed
- * files, and runs the thread that tries them again.  Reads wait here for files. */
+/* storage/store/outage.c decides what a failed read means, keeps the state of
+ * failed files, and runs the thread that tries them again.  Reads wait here for
+ * files. */
 #include "config.h"
 
 #include "store_i.h"
@@ -18,18 +19,20 @@
 #define FIRST_PAUSE_NS UINT64_C(50000000)
 #define LONGEST_PAUSE_NS UINT64_C(10000000000)
 
-/* A read that succeeds on a failed file wakes the thread, at most this often. */
+/* A read that succeeds on a failed file wakes the thread, at most this
+ * often. */
 #define LOOK_AGAIN_NS UINT64_C(1000000000)
 
-/* Network file systems that come back may report for a moment that a file is missing or
- * is another one.  So during an outage, and for this time after it, a file must look
- * changed for this time to count as changed. */
+/* Network file systems that come back may report for a moment that a file is
+ * missing or is another one.  So during an outage, and for this time after it,
+ * a file must look changed for this time to count as changed. */
 #define SETTLE_NS UINT64_C(3000000000)
 
 /* One read makes no more attempts than this. */
 #define MOST_ATTEMPTS 8
 
-/* Each waiting read occupies a thread; others must remain for other requests. */
+/* Each waiting read occupies a thread; others must remain for other
+ * requests. */
 #define MOST_WAITING 32
 
 /* The thread stops a look after this many files that still fail. */
@@ -105,8 +108,8 @@ static void file_set_state(struct rsh_store *s, struct rsh_store_file *f,
 		atomic_fetch_add(&s->n_marks, 1);
 }
 
-/* Returns whether the result of an attempt shows that the file has changed.  The lock is
- * held. */
+/* Returns whether the result of an attempt shows that the file has changed.
+ * The lock is held. */
 static bool file_is_changed(struct rsh_outage *o, struct rsh_store_file *f,
 			    int code)
 {
@@ -132,8 +135,8 @@ static bool file_is_changed(struct rsh_outage *o, struct rsh_store_file *f,
 
 /* ---- begin and end of an outage ---- */
 
-/* Begins an outage unless there is one already, and decides whether it is logged.  Returns
- * true if it began.  The lock is held. */
+/* Begins an outage unless there is one already, and decides whether it is
+ * logged.  Returns true if it began.  The lock is held. */
 static bool outage_begin(struct rsh_outage *o)
 {
 	const uint64_t now = o->now(), n = (now - o->counted_ns) / SPARE_NS;
@@ -238,7 +241,8 @@ bool rsh_outage_look(struct rsh_store *s)
 	return any;
 }
 
-/* Pauses the thread.  Returns false if the thread has to end.  The lock is held. */
+/* Pauses the thread.  Returns false if the thread has to end.  The lock is
+ * held. */
 static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 {
 	const uint64_t until = rsh_clock_ns() + ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/store/store.c keeps a store from opening to closing: its directory, and the
- * files that are added to it. */
+/* storage/store/store.c keeps a store from opening to closing: its directory,
+ * and the files that are added to it. */
 #include "config.h"
 
 #include "store_i.h"
