@@ -309,6 +309,27 @@ static bool scheme_looks_packed(const struct quantised_work *w, uint32_t at)
 	return false;
 }
 
+/* Returns whether X.scale can only be the scales of X.weight, by its type or
+ * shape: other tensors have such names as well. */
+static bool scheme_scales_weight(const struct quantised_work *w, uint32_t at,
+				 size_t stem)
+{
+	const struct rsh_offer *s = &w->v[at],
+		*o = quantised_find(w, at, stem, ".weight");
+
+	if (s->dtype == RSH_DTYPE_FLOAT8E8M0)
+		return true;
+	for (uint32_t i = 0; o && o->n_dims == 2 && i < w->says->n_blocks;
+	     i++) {
+		const uint64_t *b = w->says->blocks[i];
+
+		if (scheme_has_shape(s, scheme_blocks(o->dims[0], b[0]),
+				     scheme_blocks(o->dims[1], b[1])))
+			return true;
+	}
+	return false;
+}
+
 /* Returns whether a tensor is beside quantised elements in some scheme. */
 static bool scheme_is_beside(const struct quantised_work *w, uint32_t at)
 {
@@ -322,6 +343,8 @@ static bool scheme_is_beside(const struct quantised_work *w, uint32_t at)
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		if (quantised_ends(name, ends[i], &stem))
 			return true;
+	if (quantised_ends(name, ".scale", &stem))
+		return scheme_scales_weight(w, at, stem);
 	return scheme_is(w, "mxfp4") && quantised_ends(name, "_scales", &stem);
 }
 
