@@ -25,6 +25,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -335,12 +336,8 @@ static bool index_dir_is_ours(const char *name)
 
 static int index_dir_by_age(const void *a, const void *b)
 {
-	const struct timespec *x = &((const struct stored *)a)->mtime;
-	const struct timespec *y = &((const struct stored *)b)->mtime;
-
-	if (x->tv_sec != y->tv_sec)
-		return x->tv_sec < y->tv_sec ? -1 : 1;
-	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
+	return rsh_clock_compare(&((const struct stored *)a)->mtime,
+				 &((const struct stored *)b)->mtime);
 }
 
 /* Removes temporary files of writers that were killed, and the files with the

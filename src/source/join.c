@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -133,9 +134,7 @@ static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 			else
 				all->mode &= rsh_store_mode_as(a, all->uid,
 							       all->gid);
-			if (a->mtime.tv_sec > all->mtime.tv_sec ||
-			    (a->mtime.tv_sec == all->mtime.tv_sec &&
-			     a->mtime.tv_nsec > all->mtime.tv_nsec))
+			if (rsh_clock_compare(&a->mtime, &all->mtime) > 0)
 				all->mtime = a->mtime;
 			any = true;
 		}

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
@@ -155,20 +156,13 @@ int rsh_candidates_cut(struct rsh_source *s)
 
 /* ---- by time ---- */
 
-static int order_times(const struct timespec *x, const struct timespec *y)
-{
-	if (x->tv_sec != y->tv_sec)
-		return x->tv_sec > y->tv_sec ? -1 : 1;
-	return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
-}
-
 static const struct timespec *order_newest(const struct rsh_listing *l,
 					   const struct rsh_candidate *c)
 {
 	const struct timespec *t = &l->files[c->first].mtime;
 
 	for (size_t i = c->first + 1; i < c->end; i++)
-		if (order_times(&l->files[i].mtime, t) < 0)
+		if (rsh_clock_compare(&l->files[i].mtime, t) > 0)
 			t = &l->files[i].mtime;
 	return t;
 }
@@ -176,7 +170,8 @@ static const struct timespec *order_newest(const struct rsh_listing *l,
 static int order_by_mtime(const void *a, const void *b, void *listing)
 {
 	const struct rsh_candidate *p = a, *q = b;
-	int d = order_times(order_newest(listing, p), order_newest(listing, q));
+	int d = rsh_clock_compare(order_newest(listing, q),
+				  order_newest(listing, p));
 
 	return d ? d : order_u64(p->first, q->first);
 }

@@ -23,6 +23,15 @@ static inline double rsh_clock_since(uint64_t ns)
 	return (double)(rsh_clock_ns() - ns) / 1e9;
 }
 
+/* Compares two times as strcmp() compares strings; an earlier one is less. */
+static inline int rsh_clock_compare(const struct timespec *a,
+				    const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ?
+	       (a->tv_sec > b->tv_sec) - (a->tv_sec < b->tv_sec) :
+	       (a->tv_nsec > b->tv_nsec) - (a->tv_nsec < b->tv_nsec);
+}
+
 /* Initializes a condition for rsh_clock_wait().  Returns 0 or -errno. */
 static inline int rsh_clock_cond_init(pthread_cond_t *cond)
 {
