@@ -63,13 +63,15 @@ static bool adapters_fit(const struct rsh_tensor *t)
 	for (uint32_t i = 0; fits && i < q->n_adapters; i++) {
 		const struct rsh_factors *f = &q->factors[i];
 		const uint64_t all = rsh_max_u64(f->n_planes, 1);
-		uint64_t rows, rank;
+		uint64_t rows, columns, rank;
 
 		fits = rsh_mul_u64(q->adapters[i].rank, all, &rank) &&
-		       rsh_add_u64(f->first_row, of[0], &rows) &&
+		       rsh_add_u64(f->first[0], of[0], &rows) &&
+		       rsh_add_u64(f->first[1], of[1], &columns) &&
 		       planes <= all && f->plane <= all - planes &&
 		       factor_fits(f->rows, f->rows_turned, rows, rank) &&
-		       factor_fits(f->columns, !f->columns_turned, of[1], rank);
+		       factor_fits(f->columns, !f->columns_turned, columns,
+				   rank);
 	}
 	return fits;
 }

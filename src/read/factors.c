@@ -213,10 +213,11 @@ int rsh_factors_load(struct rsh_scales_read *r, uint64_t chunk, float *out)
 		const uint64_t plane = f->plane + b.plane;
 		const struct factor both[] = {
 			{ f->rows, f->rows_turned, false,
-			  f->first_row + b.from[0], b.n[0], rank, plane,
+			  f->first[0] + b.from[0], b.n[0], rank, plane,
 			  f->n_planes },
-			{ f->columns, !f->columns_turned, true, b.from[1],
-			  b.n[1], rank, plane, f->n_planes },
+			{ f->columns, !f->columns_turned, true,
+			  f->first[1] + b.from[1], b.n[1], rank, plane,
+			  f->n_planes },
 		};
 
 		for (unsigned k = 0; rc == 0 && k < 2; k++) {

@@ -351,7 +351,7 @@ static int adapting_add(struct adapting *w, struct pair *m,
 		(struct rsh_factors){ m->b, m->a, false, false };
 	c->factors[c->n].n_planes = pair_planes(m);
 	c->factors[c->n].plane = m->plane;
-	c->factors[c->n++].first_row = m->first_row;
+	c->factors[c->n++].first[0] = m->first_row;
 	w->done[w->a].n_merged++;
 	return 0;
 }
@@ -728,6 +728,7 @@ static void adapters_turn(const struct adapters_change *c)
 
 		c->factors[i] = (struct rsh_factors){
 			f.columns, f.rows, !f.columns_turned, !f.rows_turned,
+			f.n_planes, f.plane, { f.first[1], f.first[0] },
 		};
 	}
 }

@@ -495,6 +495,39 @@ def quantised_bases(directory):
     as_two_mounts(directory, os.path.join(QUANTISED, "fp8-qwen3"), 5, "bfloat16")
 
 
+def gptq(rng, name, outer, inner):
+    """The tensors of a weight [outer, inner] of GPTQ, which are stored transposed."""
+    return {name + ".qweight": ("I32", (inner // 8, outer), rng.randbytes(inner * outer // 2)),
+            name + ".qzeros": ("I32", (2, outer // 8), rng.randbytes(outer)),
+            name + ".scales": halves(rng, 2, outer),
+            name + ".g_idx": ("I32", (inner,), struct.pack(
+                f"<{inner}i", *(rng.randrange(2) for _ in range(inner))))}
+
+
+@test
+def quantised_experts(directory):
+    """an adapter of stacks, and experts that are apart, quantised and transposed"""
+    for n in (1, 3):
+        rng, at = random.Random(n), os.path.join(directory, str(n))
+        model, adapter = {}, Adapter(target_parameters=["experts.gate_up_proj"])
+        for i in range(n):
+            for part in ("gate_proj", "up_proj"):
+                model.update(gptq(rng, f"l.experts.{i}.{part}", 16, 24))
+        pairs = of_experts(Drawer(rng), n, 4, 32, 24)[0]
+        adapter.add("l.experts", *stacked(pairs), 2)
+        source = written(at + "/model", model, {"quantization_config": {
+            "quant_method": "gptq", "bits": 4, "group_size": 12, "desc_act": True}})
+        lora, dense = adapter.write(at + "/a"), ("--dequantize", "float32")
+        with Mounted(source, described=True, extra=["--format", "hf", *dense]) as first:
+            with Mounted(first.path, described=True,
+                         extra=["--format", "hf", "--lora", lora]) as second:
+                wanted = values_in(second.path)
+            check(values_in(first.path) != wanted, "nothing is merged")
+        with Mounted(source, described=True,
+                     extra=["--format", "hf", *dense, "--lora", lora]) as mount:
+            same(values_in(mount.path), wanted)
+
+
 @test
 def large_quantised_base(directory):
     """scales and matrices of several chunks"""

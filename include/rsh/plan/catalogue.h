@@ -79,7 +79,8 @@ struct rsh_factors {
 	const struct rsh_tensor *rows, *columns;
 	bool rows_turned, columns_turned;
 	uint64_t n_planes, plane; /* n_planes 0: as 1 */
-	uint64_t first_row; /* of the product: the tensor's first row */
+	uint64_t first[2]; /* row and column of the product: the tensor's
+			    * first element */
 };
 
 /* One tensor of the source, with all its cells. */
