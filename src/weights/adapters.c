@@ -249,6 +249,20 @@ static struct adapters_change *adapting_change(struct adapting *w,
 	return c->by && c->factors ? c : NULL;
 }
 
+/* Checks that no other tensor of the adapter has changed an offer in this way:
+ * there is memory for one of each adapter. */
+static int adapting_once(const struct adapting *w, const char *name,
+			 const struct rsh_offer *o, uint32_t *last,
+			 struct rsh_error *err)
+{
+	if (*last == w->a + 1)
+		return adapting_bad(w, name, EINVAL, err, "changes %.400s, as "
+				    "another tensor of the adapter does",
+				    rsh_names_text(w->cat->names, o->name));
+	*last = w->a + 1;
+	return 0;
+}
+
 static int adapting_check_factor(const struct adapting *w, const char *name,
 				 const struct rsh_tensor *t,
 				 struct rsh_error *err)
@@ -338,6 +352,9 @@ static int adapting_add(struct adapting *w, struct pair *m,
 	c = adapting_change(w, m->weight);
 	if (!c)
 		return rsh_error_nomem(err);
+	rc = adapting_once(w, m->name, m->weight, &c->added_by, err);
+	if (rc)
+		return rc;
 	/* PEFT multiplies a Float32 by a Python number, as Float32. */
 	c->by[c->n] = (struct rsh_low_rank){
 		.rank = (uint32_t)(m->a->dims[0] / pair_planes(m)),
@@ -661,6 +678,9 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 	c = adapting_change(w, o);
 	if (!c)
 		return rsh_error_nomem(err);
+	rc = adapting_once(w, name, o, &c->replaced_by, err);
+	if (rc)
+		return rc;
 	c->instead = t;
 	w->done[w->a].n_replaced++;
 	return 0;

@@ -12,6 +12,9 @@ struct adapters_change {
 	struct rsh_low_rank *by;     /* [n] */
 	struct rsh_factors *factors; /* [n] */
 	const struct rsh_tensor *instead; /* NULL: it is not replaced */
+	/* 1 + the number of the adapter that was added last, or has replaced
+	 * it; 0: none */
+	uint32_t added_by, replaced_by;
 };
 
 /* Adds the changed tensor to the catalogue, and makes it the offer's.  The

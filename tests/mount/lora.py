@@ -431,6 +431,11 @@ def wrong_tensors(directory):
              lambda t: t.update({f"{PREFIX}norm.weight": matrix("BF16", 6)})),
             (f"{PREFIX}norm.weight is Float32 and replaces norm.weight, which is BFloat16",
              lambda t: t.update({f"{PREFIX}norm.weight": matrix("F32", 5)})),
+            (f"changes {W}, as another tensor of the adapter does", lambda t: t.update(
+                {name.replace(".weight", ".default.weight"): t[name] for name in (a, b)})),
+            ("changes norm.weight, as another tensor of the adapter does",
+             lambda t: t.update({f"{PREFIX}norm{middle}.weight": matrix("BF16", 5)
+                                 for middle in ("", ".modules_to_save.default")})),
             ("a tensor has too long a name", renamed("model.w", "w" * 5000)),
             ("the adapter has no tensor", dict.clear))):
         bad_tensors(os.path.join(directory, str(i)), words, change)
