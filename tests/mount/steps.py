@@ -87,7 +87,8 @@ def each_operation(saver, tap_name):
                       f"complete: {complete}\n{why(mount, name)}")
                 if not complete and os.path.isdir(saver.path(name)):
                     check(why(mount, name), f"{name}, operation {i}: it is not said why")
-            check(why(mount, name) is None, f"{name}: {why(mount, name)}")
+            # A look of the other thread may have begun before the last operation.
+            within(10, lambda n=name: why(mount, n) is None, f"{name}: it is said to lack files")
             demand_step(saver, mount, name)
             check(os.readlink(os.path.join(mount.path, "latest")) == name, "latest")
         check(shown(mount) == sorted([saver.name(20), saver.name(30), "latest"]),
@@ -479,8 +480,10 @@ def many_steps_beside_many_other_files(directory):
     few, many = seconds_of(100), seconds_of(200)
     print(f"# 100 steps: {few[0]:.3f} s, a look {few[1]:.3f} s; "
           f"200: {many[0]:.3f} s, {many[1]:.3f} s")
+    # A clock tick is 0.01 s, and on a busy machine some come too often.
     for one, two in zip(few, many):
-        check(two < 3 * one, f"twice as many files take {two / one:.1f} times as long")
+        check(two < 3 * max(one, 0.05),
+              f"twice as many files take {two:.3f} s and not {one:.3f} s")
 
 
 # ---- the command ----

@@ -77,7 +77,7 @@ void job_files(struct job *j, uint32_t n, const struct tensor *tensors)
 static int try_plan(struct job *j, bool compat)
 {
 	struct rsh_plan_options opts = {
-		.compat = compat,
+		.compat = compat, .may_compat = true,
 		.framing = j->part_bytes ? &rsh_hf_framing :
 			   j->format == RSH_FILE_CKPT ? &rsh_ckpt_framing :
 			   &rsh_safetensors_framing,
