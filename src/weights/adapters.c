@@ -1,98 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/adapters.c finds the weights to which adapters are added, and
- * replaces their offers. */
+/* weights/adapters.c finds the weights to which adapters are added, and those
+ * that they replace. */
 #include <errno.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
-#include "rsh/util/files.h"
-#include "rsh/util/mem.h"
-#include "rsh/weights/adapters.h"
 #include "adapters_i.h"
+#include "rsh/util/checked.h"
 
 #define ADAPTER_TEXT ((size_t)8192) /* longest name */
-
-struct adapting {
-	const struct rsh_adapter *adapters;
-	uint32_t n_adapters, a; /* the present one */
-	struct rsh_arena *arena;
-	struct rsh_catalogue *cat;
-	const struct rsh_ckpt_index *index; /* of the present adapter */
-	struct rsh_offer *v;
-	uint32_t n;
-	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
-	uint32_t n_names;
-	struct adapters_change *changes; /* [offer] */
-	struct rsh_adapted *done;
-	/* Of the present adapter: a square weight, and whether another weight
-	 * is stored otherwise than its config says. */
-	const struct rsh_offer *square;
-	bool differs;
-	/* How stacks that the config targets are stored, as far as shapes tell
-	 * it: each matrix as [out, in] or [in, out]. */
-	bool has_plain, has_turned;
-};
-
-/* ---- messages ---- */
-
-/* Sets a sentence that begins with the file and a tensor of it; returns
- * -code. */
-__attribute__((format(printf, 5, 6))) static int
-adapting_bad(const struct adapting *w, const char *name, int code,
-	     struct rsh_error *err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	rsh_error_vset(err, code, fmt, ap);
-	va_end(ap);
-	return rsh_error_set(err, code, "%s: %.400s %s",
-			     rsh_catalogue_path(w->cat,
-						w->adapters[w->a].file),
-			     name, err->text);
-}
-
-/* ---- tensors of the adapter ---- */
-
-static int adapting_tensor(struct adapting *w, const struct rsh_record *r,
-			   const struct rsh_tensor **out,
-			   struct rsh_error *err)
-{
-	uint32_t number;
-	const int rc = rsh_catalogue_add_record(
-		w->cat, w->adapters[w->a].file, w->index,
-		(uint32_t)(r - w->index->records), &number, err);
-
-	if (rc == 0)
-		*out = w->cat->tensors[number];
-	return rc;
-}
-
-/* Finds a record by its name; NULL: there is none. */
-static const struct rsh_record *adapting_record(const struct adapting *w,
-						const char *name)
-{
-	const uint32_t number = rsh_names_find(w->cat->names, name,
-					       strlen(name));
-
-	return number == RSH_NAME_NONE ? NULL :
-					 rsh_ckpt_find(w->index, number);
-}
-
-/* Finds the offer with a name; NULL: there is none. */
-static struct rsh_offer *adapting_offer(const struct adapting *w,
-					const char *name)
-{
-	const uint32_t number = rsh_names_find(w->cat->names, name,
-					       strlen(name));
-	const uint32_t at = number < w->n_names ? w->offer_of[number] : 0;
-
-	return at ? &w->v[at - 1] : NULL;
-}
 
 /* ---- names ---- */
 
@@ -167,212 +83,6 @@ static void name_without(char *name, const char *part)
 		memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
 }
 
-/* ---- merging ---- */
-
-/* The two matrices of a module, A [rank, in] and B [out, rank]. */
-struct pair {
-	const char *name;   /* of A */
-	const char *module;
-	struct rsh_offer *weight; /* [out, in], or [in, out] if it is turned; a
-				   * stack of these has another dimension */
-	bool embeds, turned;
-	bool is_parameter; /* the config targets it by its own name */
-	/* If the weight is a part of what the config targets: the number of
-	 * matrices of this, which one has the weight, and from which row. */
-	uint64_t n_planes, plane, first_row;
-	const struct rsh_tensor *a, *b;
-};
-
-/* Returns the dimensions of a weight, or of each of a stack. */
-static const uint64_t *pair_dims(const struct rsh_offer *o)
-{
-	return o->dims + o->n_dims - 2;
-}
-
-/* Returns the number of matrices that have their parts of A and B. */
-static uint64_t pair_planes(const struct pair *m)
-{
-	return m->n_planes ? m->n_planes :
-	       m->weight->n_dims == 3 ? m->weight->dims[0] : 1;
-}
-
-/* Returns whether an offer has one part, in which rows and columns are
- * exchanged. */
-static bool offer_is_transposed(const struct rsh_offer *o)
-{
-	return o->n_parts == 1 && !o->n_factored && o->n_dims == 2 &&
-	       o->parts->axis[0] == 1 && o->parts->axis[1] == 0;
-}
-
-/* Returns the tensor that an offer shows completely, as it is or transposed;
- * NULL: there is none. */
-static const struct rsh_tensor *offer_whole(const struct rsh_catalogue *cat,
-					    const struct rsh_offer *o)
-{
-	const struct rsh_tensor *t;
-
-	if (!offer_is_transposed(o))
-		return rsh_offer_tensor(cat, o);
-	t = cat->tensors[o->parts->tensor];
-	return t->n_dims == 2 && t->dims[0] == o->dims[1] &&
-	       t->dims[1] == o->dims[0] ? t : NULL;
-}
-
-/* Checks that adapters can be added to an offer. */
-static int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
-			  const char *name, struct rsh_error *err)
-{
-	const struct rsh_tensor *t = offer_whole(w->cat, o);
-	const char *text = rsh_names_text(w->cat->names, o->name);
-
-	if (!t)
-		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
-				    "%.400s is in the source in several parts, "
-				    "or with other elements", text);
-	if (t->wide_bf16 || !rsh_quantised_plain(o->dtype))
-		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
-				    "%.400s is not stored as BFloat16, Float16 "
-				    "or Float32", text);
-	return 0;
-}
-
-static struct adapters_change *adapting_change(struct adapting *w,
-				      const struct rsh_offer *o)
-{
-	struct adapters_change *c = &w->changes[o - w->v];
-
-	if (c->by)
-		return c;
-	c->by = rsh_arena_array(w->arena, struct rsh_low_rank, w->n_adapters);
-	c->factors = rsh_arena_array(w->arena, struct rsh_factors,
-				     w->n_adapters);
-	return c->by && c->factors ? c : NULL;
-}
-
-/* Checks that no other tensor of the adapter has changed an offer in this way:
- * there is memory for one of each adapter. */
-static int adapting_once(const struct adapting *w, const char *name,
-			 const struct rsh_offer *o, uint32_t *last,
-			 struct rsh_error *err)
-{
-	if (*last == w->a + 1)
-		return adapting_bad(w, name, EINVAL, err, "changes %.400s, as "
-				    "another tensor of the adapter does",
-				    rsh_names_text(w->cat->names, o->name));
-	*last = w->a + 1;
-	return 0;
-}
-
-static int adapting_check_factor(const struct adapting *w, const char *name,
-				 const struct rsh_tensor *t,
-				 struct rsh_error *err)
-{
-	if (t->n_dims != 2)
-		return adapting_bad(w, name, ENOTSUP, err, "is not a matrix");
-	if (!rsh_quantised_plain(t->dtype))
-		return adapting_bad(w, name, ENOTSUP, err, "is %s, and not "
-				    "BFloat16, Float16 or Float32",
-				    rsh_dtype_name(t->dtype));
-	return 0;
-}
-
-static int adapting_check_shapes(const struct adapting *w, const struct pair *m,
-				 struct rsh_error *err)
-{
-	const uint64_t rank = rsh_adapter_config_rank(
-		w->adapters[w->a].config, m->module);
-	const uint64_t product[] = { m->b->dims[0], m->a->dims[1] };
-	const struct rsh_offer *o = m->weight;
-	const bool stack = m->is_parameter && o->n_dims == 3;
-	uint64_t all = rank;
-
-	if (m->is_parameter && !rsh_mul_u64(rank, pair_planes(m), &all))
-		all = 0;
-	if (m->a->dims[0] != all || m->b->dims[1] != all)
-		return adapting_bad(w, m->name, EINVAL, err, "has rank %llu, "
-				    "its other matrix %llu, and %s says %llu",
-				    (unsigned long long)m->a->dims[0],
-				    (unsigned long long)m->b->dims[1],
-				    RSH_ADAPTER_CONFIG_NAME,
-				    (unsigned long long)all);
-	if (m->n_planes)
-		return 0;
-	if ((o->n_dims != 2 && !stack) ||
-	    pair_dims(o)[m->turned] != product[0] ||
-	    pair_dims(o)[!m->turned] != product[1])
-		return adapting_bad(w, m->name, EINVAL, err, "and its other "
-				    "matrix give a product of [%llu,%llu], but "
-				    "%.400s has another shape",
-				    (unsigned long long)product[m->turned],
-				    (unsigned long long)product[!m->turned],
-				    rsh_names_text(w->cat->names, o->name));
-	return 0;
-}
-
-/* Sets whether the weight is stored transposed.  The shape tells it; PEFT's
- * config has one value for all weights, even if they differ. */
-static void adapting_turn(struct adapting *w, struct pair *m)
-{
-	const struct rsh_offer *o = m->weight;
-	const uint64_t out = m->b->dims[0], in = m->a->dims[1];
-	const bool says = rsh_adapter_config_is_turned(
-		w->adapters[w->a].config);
-
-	if (m->embeds || o->n_dims != 2) {
-		m->turned = m->embeds;
-	} else if (out == in) {
-		m->turned = says;
-		w->square = o;
-	} else {
-		m->turned = says ? o->dims[0] != out || o->dims[1] != in :
-				   o->dims[0] == in && o->dims[1] == out;
-		w->differs |= m->turned != says;
-	}
-}
-
-/* Adds the product of two matrices to the weight of a module. */
-static int adapting_add(struct adapting *w, struct pair *m,
-			struct rsh_error *err)
-{
-	const struct rsh_adapter *by = &w->adapters[w->a];
-	struct adapters_change *c;
-	int rc = adapting_check_factor(w, m->name, m->a, err);
-
-	if (rc == 0)
-		rc = adapting_check_factor(w, rsh_names_text(w->cat->names,
-							     m->b->name),
-					   m->b, err);
-	if (rc)
-		return rc;
-	if (!m->is_parameter)
-		adapting_turn(w, m);
-	rc = adapting_check_shapes(w, m, err);
-	if (rc)
-		return rc;
-	c = adapting_change(w, m->weight);
-	if (!c)
-		return rsh_error_nomem(err);
-	rc = adapting_once(w, m->name, m->weight, &c->added_by, err);
-	if (rc)
-		return rc;
-	/* PEFT multiplies a Float32 by a Python number, as Float32. */
-	c->by[c->n] = (struct rsh_low_rank){
-		.rank = (uint32_t)(m->a->dims[0] / pair_planes(m)),
-		.scale = (float)(by->scale *
-				 rsh_adapter_config_scaling(by->config,
-							    m->module)),
-		.rounds = m->embeds || m->is_parameter,
-	};
-	c->factors[c->n] = m->turned ?
-		(struct rsh_factors){ m->a, m->b, true, true } :
-		(struct rsh_factors){ m->b, m->a, false, false };
-	c->factors[c->n].n_planes = pair_planes(m);
-	c->factors[c->n].plane = m->plane;
-	c->factors[c->n++].first[0] = m->first_row;
-	w->done[w->a].n_merged++;
-	return 0;
-}
-
 /* ---- parameters that are targeted by their own names ---- */
 
 /* A parameter of a module that the config targets. */
@@ -406,11 +116,11 @@ static unsigned adapting_targets(const struct adapting *w, char *module,
 		if (!name_ends(t.name, target) || !t.weight ||
 		    t.weight->n_dims < 2 || t.weight->n_dims > 3)
 			continue;
-		t.plain = pair_dims(t.weight)[0] == product[0] &&
-			  pair_dims(t.weight)[1] == product[1];
+		t.plain = adapting_dims(t.weight)[0] == product[0] &&
+			  adapting_dims(t.weight)[1] == product[1];
 		t.turned = t.weight->n_dims == 3 &&
-			   pair_dims(t.weight)[0] == product[1] &&
-			   pair_dims(t.weight)[1] == product[0];
+			   adapting_dims(t.weight)[0] == product[1] &&
+			   adapting_dims(t.weight)[1] == product[0];
 		if (t.plain || t.turned) {
 			*out = t;
 			n++;
@@ -445,7 +155,7 @@ static struct rsh_offer *apart_offer(const struct adapting *w,
 }
 
 /* Returns whether a product has the rows and columns of the parts. */
-static bool apart_fits(const struct adapting *w, const struct pair *m,
+static bool apart_fits(const struct adapting *w, const struct adapting_pair *m,
 		       const char *module, const struct apart *s)
 {
 	const struct rsh_offer *o = apart_offer(w, module, 0, s->parts[0]);
@@ -457,8 +167,8 @@ static bool apart_fits(const struct adapting *w, const struct pair *m,
 /* Finds the stack that a pair changes among those that the config targets;
  * sets its name.  NULL: none, or several. */
 static const struct apart *apart_find(const struct adapting *w,
-				      const struct pair *m, const char *module,
-				      char *name)
+				      const struct adapting_pair *m,
+				      const char *module, char *name)
 {
 	const struct rsh_adapter_config *config = w->adapters[w->a].config;
 	const struct apart *found = NULL;
@@ -486,7 +196,7 @@ static const struct apart *apart_find(const struct adapting *w,
 
 /* Merges a pair into the weights of experts that are apart in the source.  Sets
  * *done if the config targets their stack. */
-static int adapting_apart(struct adapting *w, struct pair *m,
+static int adapting_apart(struct adapting *w, struct adapting_pair *m,
 			  const char *module, bool *done,
 			  struct rsh_error *err)
 {
@@ -529,8 +239,8 @@ static int adapting_apart(struct adapting *w, struct pair *m,
 /* Finds the parameter that a pair of matrices changes, if the config targets
  * parameters of its module.  Writes its name to text[ADAPTER_TEXT].  Sets *done
  * if the pair is merged already. */
-static int adapting_parameter(struct adapting *w, struct pair *m, char *text,
-			      bool *done, struct rsh_error *err)
+static int adapting_parameter(struct adapting *w, struct adapting_pair *m,
+			      char *text, bool *done, struct rsh_error *err)
 {
 	char module[ADAPTER_TEXT];
 	struct target t;
@@ -601,7 +311,7 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	const char *name = rsh_names_text(w->cat->names, r->name);
 	char other[ADAPTER_TEXT], weight[ADAPTER_TEXT], module[ADAPTER_TEXT];
 	const struct rsh_record *second;
-	struct pair m = {
+	struct adapting_pair m = {
 		.name = name, .module = module, .embeds = matrices[kind].embeds,
 	};
 	bool done = false;
@@ -738,58 +448,7 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 	return rc;
 }
 
-/* ---- the offers ---- */
-
-/* Exchanges the rows and columns of what is added. */
-static void adapters_turn(const struct adapters_change *c)
-{
-	for (uint32_t i = 0; i < c->n; i++) {
-		const struct rsh_factors f = c->factors[i];
-
-		c->factors[i] = (struct rsh_factors){
-			f.columns, f.rows, !f.columns_turned, !f.rows_turned,
-			f.n_planes, f.plane, { f.first[1], f.first[0] },
-		};
-	}
-}
-
-int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
-			  const struct adapters_change *c, struct rsh_offer *o,
-			  struct rsh_error *err)
-{
-	struct rsh_recipe_part *p =
-		rsh_arena_array(arena, struct rsh_recipe_part, 1);
-	struct rsh_quantised *q =
-		rsh_arena_array(arena, struct rsh_quantised, 1);
-	const bool turned = !c->instead && offer_is_transposed(o);
-	struct rsh_tensor t;
-	uint32_t number;
-
-	if (!p || !q)
-		return rsh_error_nomem(err);
-	t = c->instead ? *c->instead : *cat->tensors[o->parts->tensor];
-	if (turned)
-		adapters_turn(c);
-	if (c->n || t.dtype != o->dtype) {
-		*q = t.quantised ? *t.quantised : *rsh_quantised_plain(t.dtype);
-		q->type = o->dtype;
-		q->n_adapters = c->n;
-		q->adapters = c->by;
-		q->factors = c->factors;
-		t.quantised = q;
-	}
-	if (rsh_catalogue_add(cat, &t, &number))
-		return rsh_error_nomem(err);
-	rsh_recipe_same(cat, number, p);
-	if (turned) {
-		*p = *o->parts;
-		p->tensor = number;
-	}
-	o->n_parts = 1;
-	o->parts = p;
-	o->n_factored = 0;
-	return 0;
-}
+/* ---- all adapters ---- */
 
 static int adapting_begin(struct adapting *w, struct rsh_arena *scratch)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/adapters_i.h - what adapters do to an offer; for adapters.c and
- * own_adapters.c only. */
+/* weights/adapters_i.h - what adapters do to an offer; for adapters.c,
+ * adapters_merge.c and own_adapters.c only. */
 #ifndef RSH_WEIGHTS_ADAPTERS_I_H
 #define RSH_WEIGHTS_ADAPTERS_I_H
 
 #include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
+#include "rsh/weights/adapters.h"
 
 struct adapters_change {
 	uint32_t n;
@@ -16,6 +17,78 @@ struct adapters_change {
 	 * it; 0: none */
 	uint32_t added_by, replaced_by;
 };
+
+struct adapting {
+	const struct rsh_adapter *adapters;
+	uint32_t n_adapters, a; /* the present one */
+	struct rsh_arena *arena;
+	struct rsh_catalogue *cat;
+	const struct rsh_ckpt_index *index; /* of the present adapter */
+	struct rsh_offer *v;
+	uint32_t n;
+	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
+	uint32_t n_names;
+	struct adapters_change *changes; /* [offer] */
+	struct rsh_adapted *done;
+	/* Of the present adapter: a square weight, and whether another weight
+	 * is stored otherwise than its config says. */
+	const struct rsh_offer *square;
+	bool differs;
+	/* How stacks that the config targets are stored, as far as shapes tell
+	 * it: each matrix as [out, in] or [in, out]. */
+	bool has_plain, has_turned;
+};
+
+/* The two matrices of a module, A [rank, in] and B [out, rank]. */
+struct adapting_pair {
+	const char *name;   /* of A */
+	const char *module;
+	struct rsh_offer *weight; /* [out, in], or [in, out] if it is turned; a
+				   * stack of these has another dimension */
+	bool embeds, turned;
+	bool is_parameter; /* the config targets it by its own name */
+	/* If the weight is a part of what the config targets: the number of
+	 * matrices of this, which one has the weight, and from which row. */
+	uint64_t n_planes, plane, first_row;
+	const struct rsh_tensor *a, *b;
+};
+
+/* Sets a sentence that begins with the file and a tensor of it; returns
+ * -code. */
+int adapting_bad(const struct adapting *w, const char *name, int code,
+		 struct rsh_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+
+/* Adds a record of the adapter to the catalogue.  Returns 0 or -errno with a
+ * sentence. */
+int adapting_tensor(struct adapting *w, const struct rsh_record *r,
+		    const struct rsh_tensor **out, struct rsh_error *err);
+/* Finds a record by its name; NULL: there is none. */
+const struct rsh_record *adapting_record(const struct adapting *w,
+					 const char *name);
+/* Finds the offer with a name; NULL: there is none. */
+struct rsh_offer *adapting_offer(const struct adapting *w, const char *name);
+
+/* Returns the dimensions of a weight, or of each of a stack. */
+const uint64_t *adapting_dims(const struct rsh_offer *o);
+/* Checks that adapters can be added to an offer.  Returns 0, or -ENOTSUP with a
+ * sentence. */
+int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
+		   const char *name, struct rsh_error *err);
+/* Returns what is done to an offer, with memory for a change by each adapter;
+ * NULL: out of memory. */
+struct adapters_change *adapting_change(struct adapting *w,
+					const struct rsh_offer *o);
+/* Checks that no other tensor of the adapter has changed an offer in this way:
+ * there is memory for one of each adapter.  Returns 0, or -EINVAL with a
+ * sentence. */
+int adapting_once(const struct adapting *w, const char *name,
+		  const struct rsh_offer *o, uint32_t *last,
+		  struct rsh_error *err);
+/* Adds the product of two matrices to the weight of a module.  Returns 0 or
+ * -errno with a sentence. */
+int adapting_add(struct adapting *w, struct adapting_pair *m,
+		 struct rsh_error *err);
 
 /* Adds the changed tensor to the catalogue, and makes it the offer's.  The
  * offer is a whole tensor of the catalogue, or one that is transposed.  Returns
