@@ -58,16 +58,35 @@ static void patterns_clear(struct patterns *p)
 
 #define PATTERN_MAX 1000
 
+/* Repeated groups in a pattern: if they are nested, the time for each of them
+ * doubles. */
+#define GROUPS_MAX 6
+
 /* Returns whether a pattern is compiled in little time and memory.  regcomp()
- * copies what a count or a "+" repeats, so these must not be nested. */
+ * copies what a count or a "+" repeats, and follows nested repetitions again and
+ * again.  Python refuses a repetition of a repetition too, but "?" after one
+ * makes it lazy. */
 static bool pattern_is_small(const char *key)
 {
-	for (const char *at = key; *at; at++)
-		if (*at == '{' || (*at == '+' && at > key &&
-				   strchr("?*+)", at[-1]) &&
-				   (at < key + 2 || at[-2] != '\\')))
+	unsigned repeats = 0, n_groups = 0;
+	char before = 0;
+
+	if (strlen(key) > PATTERN_MAX)
+		return false;
+	for (; *key; key++) {
+		const bool is_escape = *key == '\\' && key[1];
+		const bool is_repeat = strchr("?*+", *key);
+
+		repeats = is_repeat ? repeats + 1 : 0;
+		n_groups += is_repeat && before == ')';
+		if (*key == '{' || (*key == '+' && before == ')') ||
+		    repeats > 2 || (repeats == 2 && *key != '?') ||
+		    n_groups > GROUPS_MAX)
 			return false;
-	return strlen(key) <= PATTERN_MAX;
+		before = is_escape ? 0 : *key;
+		key += is_escape;
+	}
+	return true;
 }
 
 /* Makes the regular expression that PEFT matches with a module's name, in the

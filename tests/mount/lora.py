@@ -381,6 +381,12 @@ def wrong_configs(directory):
              "is not supported", {"rank_pattern": {"w" + 40 * "+": 4}}),
             ('is a regular expression that is not supported',
              {"rank_pattern": {40 * "(" + "w" + 40 * "+)": 4}}),
+            ('is a regular expression that is not supported',
+             {"rank_pattern": {40 * "(" + "w" + 40 * ")*": 4}}),
+            ('the pattern "w*?*" is a regular expression that is not supported',
+             {"rank_pattern": {"w*?*": 4}}),
+            ('the pattern ".*(w' + 60 * "*" + '|b).*" is a regular expression that is not '
+             "supported", {"rank_pattern": {".*(w" + 60 * "*" + "|b).*": 4}}),
             ('the value of "w" in a pattern is not a whole number above 0',
              {"rank_pattern": {"w": 4.5}}),
             ('the value of "w" in a pattern is not a number above 0',
