@@ -63,9 +63,9 @@ static void patterns_clear(struct patterns *p)
 #define GROUPS_MAX 6
 
 /* Returns whether a pattern is compiled in little time and memory.  regcomp()
- * copies what a count or a "+" repeats, and follows nested repetitions again and
- * again.  Python refuses a repetition of a repetition too, but "?" after one
- * makes it lazy. */
+ * copies what a count or a "+" repeats, and follows nested repetitions again
+ * and again.  Python refuses a repetition of a repetition too, but "?" after
+ * one makes it lazy. */
 static bool pattern_is_small(const char *key)
 {
 	unsigned repeats = 0, n_groups = 0;
