@@ -406,6 +406,13 @@ class Tap:
         for line in str(text).splitlines() or [""]:
             self._say(f"# {line}")
 
+    def in_directories(self, prefix, tests, name):
+        """Runs functions, each with an empty directory and as the test name(function)."""
+        for function in tests:
+            with self.test(name(function)), \
+                    tempfile.TemporaryDirectory(prefix=prefix) as directory:
+                function(directory)
+
     @contextlib.contextmanager
     def test(self, name):
         """The block is one test: it passes unless it raises."""

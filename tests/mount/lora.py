@@ -697,10 +697,7 @@ def main():
     chosen = parser.parse_args()
     require_mount()
     tap = Tap()
-    for function in TESTS:
-        with tap.test(function.__doc__), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-lora-") as directory:
-            function(directory)
+    tap.in_directories("reshardfs-lora-", TESTS, lambda f: f.__doc__)
     with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
         for seed in range(chosen.seed, chosen.seed + chosen.cases):
             random_case(seed)

@@ -839,10 +839,7 @@ def main():
     tests = [t for t in TESTS if not wanted or any(w in t.__name__ for w in wanted)]
     require_mount()
     tap = Tap(len(tests))
-    for function in tests:
-        with tap.test(function.__name__.replace("_", " ")), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-steps-") as directory:
-            function(directory)
+    tap.in_directories("reshardfs-steps-", tests, lambda f: f.__name__.replace("_", " "))
     return tap.finish()
 
 

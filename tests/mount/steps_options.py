@@ -10,7 +10,6 @@ dequantised, and with adapters.
 import os
 import random
 import sys
-import tempfile
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
@@ -187,10 +186,7 @@ def main():
     tests = [t for t in TESTS if not words or any(w in t.__name__ for w in words)]
     require_mount()
     tap = Tap(len(tests))
-    for function in tests:
-        with tap.test(function.__name__.replace("_", " ")), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-steps-") as directory:
-            function(directory)
+    tap.in_directories("reshardfs-steps-", tests, lambda f: f.__name__.replace("_", " "))
     return tap.finish()
 
 
