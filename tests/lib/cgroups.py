@@ -4,7 +4,7 @@
 import contextlib
 import os
 
-from rsh_mount import reshardfs_program
+from privileges import program_is, wrapper
 
 
 def cgroup_parent():
@@ -47,16 +47,8 @@ def memory_cgroup(limit):
 @contextlib.contextmanager
 def program_in(cgroup, directory):
     """RESHARDFS starts in the cgroup."""
-    program = reshardfs_program()
     if not cgroup:
         yield
         return
-    wrapper = os.path.join(directory, "in-cgroup")
-    with open(wrapper, "w", encoding="utf-8") as f:
-        f.write(f"#!/bin/sh\necho $$ >'{cgroup}/cgroup.procs' && exec '{program}' \"$@\"\n")
-    os.chmod(wrapper, 0o700)
-    os.environ["RESHARDFS"] = wrapper
-    try:
+    with program_is(wrapper(directory, "", f"echo $$ >'{cgroup}/cgroup.procs' || exit")):
         yield
-    finally:
-        os.environ["RESHARDFS"] = program

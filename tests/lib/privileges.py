@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program with less than root has, with limits, and with mounts of its own."""
 
+import contextlib
 import os
 import stat
 import subprocess
 
-from rsh_mount import Skipped
+from rsh_mount import Skipped, reshardfs_program
 
 # Root that is refused what the mode of a file refuses.
 WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
@@ -16,7 +17,7 @@ def wrapper(directory, before, setting=":"):
     path = os.path.join(directory, "program")
     with open(path, "w", encoding="utf-8") as f:
         f.write(f"#!/bin/sh\n{setting}\n"
-                f"exec {before}'{os.environ['RESHARDFS']}' \"$@\"\n")
+                f"exec {before}'{reshardfs_program()}' \"$@\"\n")
     os.chmod(path, stat.S_IRWXU)
     return path
 
@@ -29,13 +30,20 @@ def own_mounts(setting, *command):
     return [alone, "sh", "-c", setting, "sh", *command]
 
 
-def with_program(program, run):
+@contextlib.contextmanager
+def program_is(program):
+    """What the block starts is this program."""
     bare = os.environ["RESHARDFS"]
     os.environ["RESHARDFS"] = program
     try:
-        return run()
+        yield
     finally:
         os.environ["RESHARDFS"] = bare
+
+
+def with_program(program, run):
+    with program_is(program):
+        return run()
 
 
 def where_modes_count(directory, run):

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import mmap
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from ms_formats import Record  # noqa: E402
+from privileges import program_is, wrapper  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from small_job import LAYOUTS, SHAPES, Job  # noqa: E402
@@ -93,16 +93,8 @@ def demand_passed(m, rank):
 @contextlib.contextmanager
 def few_descriptors(job):
     """Mounts that are made here keep one source file open at most."""
-    program = reshardfs_program()
-    wrapper = os.path.join(job.directory, "few-descriptors")
-    with open(wrapper, "w", encoding="utf-8") as f:
-        f.write(f'#!/bin/sh\nulimit -n 100\nexec {shlex.quote(program)} "$@"\n')
-    os.chmod(wrapper, 0o755)
-    os.environ["RESHARDFS"] = wrapper
-    try:
+    with program_is(wrapper(job.directory, "", "ulimit -n 100")):
         yield
-    finally:
-        os.environ["RESHARDFS"] = program
 
 
 def stale(path, good):

@@ -20,7 +20,7 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, within, write  # noqa: E402
-from privileges import where_modes_count  # noqa: E402
+from privileges import program_is, where_modes_count, wrapper  # noqa: E402
 from rsh_mount import (Mounted, Skipped, Tap, hash_tree, mount_command,  # noqa: E402
                        require_mount, tree_difference)
 from s3_trial import Server, set_environment  # noqa: E402
@@ -275,17 +275,10 @@ def limits_of_inotify(directory):
 @contextlib.contextmanager
 def traced(log):
     """The program under strace, with which LeakSanitizer does not work."""
-    bare = os.environ["RESHARDFS"]
-    program = log + ".sh"
-    write(program, "#!/bin/sh\nexport ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0\n"
-          f"exec strace -f -o '{log}' -e trace=file,getdents64 -e "
-          f"signal=none '{bare}' \"$@\"\n".encode())
-    os.chmod(program, 0o755)
-    os.environ["RESHARDFS"] = program
-    try:
+    program = wrapper(os.path.dirname(log), f"strace -f -o '{log}' -e trace=file,getdents64 "
+                      "-e signal=none ", "export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0")
+    with program_is(program):
         yield
-    finally:
-        os.environ["RESHARDFS"] = bare
 
 
 @test
@@ -350,10 +343,7 @@ def main():
     tests = [t for t in TESTS if not words or any(w in t.__name__ for w in words)]
     require_mount()
     tap = Tap(len(tests))
-    for function in tests:
-        with tap.test(function.__name__.replace("_", " ")), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-steps-") as directory:
-            function(directory)
+    tap.in_directories("reshardfs-steps-", tests, lambda f: f.__name__.replace("_", " "))
     return tap.finish()
 
 
