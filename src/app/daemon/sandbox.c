@@ -114,9 +114,9 @@ static void allow_place(int rules, const struct rsh_objects *place)
 		rsh_landlock_allow_port(rules, ports[i]);
 }
 
-/* Allows connections to places and to the servers, whose host names are
- * already resolved.  libc needs the files to look up names: names of hosts, and
- * the name of the machine, which libsasl2 uses to log in to a server. */
+/* Allows connections to the servers, whose host names are already resolved.
+ * libc needs the files to look up names: names of hosts, and the name of the
+ * machine, which libsasl2 uses to log in to a server. */
 static void allow_network(int rules, const struct rsh_cache_servers *servers)
 {
 	static const char *const files[] = {
