@@ -75,34 +75,42 @@ static void run_copy_rows(const struct gather_run *r, uint8_t *dst,
 	}
 }
 
-static void run_decode(const struct rsh_gather *g, const struct gather_run *r,
-		       const uint8_t *stored, uint8_t *out)
+/* Decodes the elements of a run.  If these are more than its bytes (the run
+ * begins or ends within an element) it needs a buffer. */
+static void run_decode(const struct gather_hand *by, const struct gather_run *r,
+		       const uint8_t *stored)
 {
-	const struct gather_scales *scales = &g->scales[r->scales];
+	const struct gather_scales *scales = &by->gather->scales[r->scales];
 	const enum rsh_codec codec = (enum rsh_codec)r->codec;
+	const bool is_scaled = rsh_codec_is_scaled(codec);
 	struct rsh_scaled m;
-	uint32_t per, in;
+	uint32_t per = 1, in, width;
+	uint64_t n;
+	uint8_t *out;
 
-	if (!rsh_codec_is_scaled(codec)) {
-		rsh_codec_decode(codec, stored, r->src_len, out);
-		return;
+	rsh_codec_units(codec, &in, &width);
+	if (is_scaled) {
+		m = rsh_scaled_by(&scales->by, scales->chunk, codec);
+		rsh_packing_unit(m.packing, &per, &in);
 	}
-	m = rsh_scaled_by(&scales->by, scales->chunk, codec);
-	rsh_packing_unit(m.packing, &per, &in);
-	rsh_scaled_decode(&m, r->number, stored, r->src_len / in * per, out);
+	n = r->src_len / in * per;
+	out = n * width == r->dst_len ? r->dst :
+		rsh_scratch_decoded(*by->scratch);
+	if (is_scaled)
+		rsh_scaled_decode(&m, r->number, stored, n, out);
+	else
+		rsh_codec_decode(codec, stored, r->src_len, out);
+	if (out != r->dst)
+		memcpy(r->dst, out + r->skip, r->dst_len);
 }
 
 static void run_scatter(const struct gather_hand *by,
 			const struct gather_run *r, const uint8_t *stored)
 {
-	uint8_t *decoded = rsh_scratch_decoded(*by->scratch);
-
-	if (r->codec == RSH_CODEC_NONE) {
+	if (r->codec == RSH_CODEC_NONE)
 		run_copy_rows(r, r->dst, stored, r->n_rows);
-		return;
-	}
-	run_decode(by->gather, r, stored, decoded);
-	memcpy(r->dst, decoded + r->skip, r->dst_len);
+	else
+		run_decode(by, r, stored);
 }
 
 /* Returns the number of bytes from the first byte of the run to its last. */

@@ -98,6 +98,11 @@ X86_INLINE static struct x86_numbers x86_e2m1(const uint8_t *in)
 			     _mm_unpackhi_epi8(_mm_setzero_si128(), v));
 }
 
+X86_INLINE static struct x86_numbers x86_u4(const uint8_t *in)
+{
+	return x86_of_bytes(x86_nibbles(in));
+}
+
 X86_INLINE static struct x86_numbers x86_awq(const uint8_t *in)
 {
 	const __m128i order = _mm_setr_epi8(0, 4, 1, 5, 2, 6, 3, 7,
@@ -128,7 +133,7 @@ X86_INLINE static struct x86_numbers x86_load(enum rsh_packing p, uint64_t row,
 	case RSH_PACK_E2M1:
 		return x86_e2m1(in);
 	case RSH_PACK_U4:
-		return x86_of_bytes(x86_nibbles(in));
+		return x86_u4(in);
 	case RSH_PACK_AWQ:
 		return x86_awq(in);
 	case RSH_PACK_GPTQ:
@@ -174,24 +179,29 @@ X86_INLINE static __m256 x86_round(enum rsh_dtype to, __m256 f)
 		x86_bf16(f), _mm256_set1_epi32(-0x10000)));
 }
 
+X86_INLINE static __m256i x86_halves(enum rsh_dtype to, struct x86_numbers x)
+{
+	__m256i a, b;
+
+	if (to == RSH_DTYPE_FLOAT16)
+		return _mm256_set_m128i(x86_f16(x.v[1]), x86_f16(x.v[0]));
+	a = _mm256_srli_epi32(x86_bf16(x.v[0]), 16);
+	b = _mm256_srli_epi32(x86_bf16(x.v[1]), 16);
+	return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+}
+
 X86_INLINE static void x86_store(enum rsh_dtype to, struct x86_numbers x,
 				 uint8_t *out)
 {
 	__m256i *at = (__m256i *)(void *)out;
-	__m256i a, b;
 
-	if (to == RSH_DTYPE_FLOAT32) {
-		a = _mm256_castps_si256(x86_one_nan(x.v[0]));
-		b = _mm256_castps_si256(x86_one_nan(x.v[1]));
-		_mm256_storeu_si256(at + 1, b);
-	} else if (to == RSH_DTYPE_FLOAT16) {
-		a = _mm256_set_m128i(x86_f16(x.v[1]), x86_f16(x.v[0]));
-	} else {
-		a = _mm256_srli_epi32(x86_bf16(x.v[0]), 16);
-		b = _mm256_srli_epi32(x86_bf16(x.v[1]), 16);
-		a = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+	if (to != RSH_DTYPE_FLOAT32) {
+		_mm256_storeu_si256(at, x86_halves(to, x));
+		return;
 	}
-	_mm256_storeu_si256(at, a);
+	for (unsigned k = 0; k < 2; k++)
+		_mm256_storeu_si256(at + k,
+				    _mm256_castps_si256(x86_one_nan(x.v[k])));
 }
 
 /* ---- decoding ---- */
@@ -199,7 +209,6 @@ X86_INLINE static void x86_store(enum rsh_dtype to, struct x86_numbers x,
 /* The scales and zero points of sixteen elements. */
 struct x86_by {
 	struct x86_numbers scale, zero;
-	bool has_zero;
 };
 
 X86_INLINE static void x86_load_by(const struct rsh_scaled *m, uint64_t at,
@@ -218,17 +227,41 @@ X86_INLINE static void x86_set_by(const struct rsh_scaled *m, uint64_t at,
 	by->scale.v[0] = by->scale.v[1] = _mm256_set1_ps(m->scales[at]);
 	by->zero.v[0] = by->zero.v[1] =
 		_mm256_set1_ps(m->zeros ? m->zeros[at] : m->zero);
-	by->has_zero = m->packing != RSH_PACK_E4M3 &&
-		       m->packing != RSH_PACK_E2M1;
 }
 
 /* How the sixteen elements of a vector are converted. */
 struct x86_how {
 	const struct rsh_scaled *m;
+	enum rsh_packing packing;
 	uint64_t row;
 	bool via, then;
 	unsigned in, out; /* bytes of sixteen elements */
 };
+
+X86_INLINE static __m256 x86_make_eight(const struct x86_how *how,
+					const struct x86_by *by, unsigned k,
+					__m256 v)
+{
+	const struct rsh_scaled *m = how->m;
+
+	/* -0 minus 0 would be +0 only for integers. */
+	if (how->packing != RSH_PACK_E4M3 && how->packing != RSH_PACK_E2M1)
+		v = _mm256_sub_ps(v, by->zero.v[k]);
+	v = _mm256_mul_ps(v, by->scale.v[k]);
+	if (how->via)
+		v = x86_round(m->via, v);
+	if (how->then)
+		v = x86_round(m->then, v);
+	return v;
+}
+
+X86_INLINE static struct x86_numbers x86_make(const struct x86_how *how,
+					      const struct x86_by *by,
+					      struct x86_numbers x)
+{
+	return (struct x86_numbers){ { x86_make_eight(how, by, 0, x.v[0]),
+				       x86_make_eight(how, by, 1, x.v[1]) } };
+}
 
 /* Decodes n elements, of whole vectors, whose scales are at `at` or follow each
  * other from there. */
@@ -240,42 +273,78 @@ X86_INLINE static void x86_decode(const struct x86_how *how, uint64_t at,
 
 	x86_set_by(m, at, &by);
 	for (uint64_t i = 0; i < n; i += TOGETHER) {
-		struct x86_numbers x = x86_load(m->packing, how->row, in);
-
 		if (m->block[1] == 1)
 			x86_load_by(m, at + i, &by);
-		for (unsigned k = 0; k < 2; k++) {
-			/* -0 minus 0 would be +0 only for integers. */
-			if (by.has_zero)
-				x.v[k] = _mm256_sub_ps(x.v[k], by.zero.v[k]);
-			x.v[k] = _mm256_mul_ps(x.v[k], by.scale.v[k]);
-			if (how->via)
-				x.v[k] = x86_round(m->via, x.v[k]);
-			if (how->then)
-				x.v[k] = x86_round(m->then, x.v[k]);
-		}
-		x86_store(m->to, x, out);
+		x86_store(m->to, x86_make(how, &by, x86_load(how->packing,
+							     how->row, in)),
+			  out);
 		in += how->in;
 		out += how->out;
 	}
 }
 
-X86 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row,
-			    uint64_t c, uint64_t n, const uint8_t *in,
-			    uint8_t *out)
+/* Elements of 4 bits with one scale have sixteen values. */
+X86_INLINE static bool x86_has_table(const struct x86_how *how)
+{
+	return (how->packing == RSH_PACK_E2M1 ||
+		how->packing == RSH_PACK_U4) &&
+	       how->m->block[1] >= TOGETHER &&
+	       how->m->to != RSH_DTYPE_FLOAT32;
+}
+
+/* Decodes n such elements.  It makes all values of the scale, and looks up the
+ * low bytes and the high ones. */
+X86_INLINE static void x86_look_up(const struct x86_how *how, uint64_t at,
+				   uint64_t n, const uint8_t *in, uint8_t *out)
+{
+	static const uint8_t all[8] = {
+		0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe,
+	};
+	const struct rsh_scaled *m = how->m;
+	__m256i values, bytes;
+	__m128i low, high;
+	struct x86_by by;
+
+	x86_set_by(m, at, &by);
+	values = x86_halves(m->to, x86_make(how, &by,
+		how->packing == RSH_PACK_E2M1 ? x86_e2m1(all) : x86_u4(all)));
+	bytes = _mm256_permute4x64_epi64(
+		_mm256_packus_epi16(
+			_mm256_and_si256(values, _mm256_set1_epi16(0xff)),
+			_mm256_srli_epi16(values, 8)),
+		0xd8);
+	low = _mm256_castsi256_si128(bytes);
+	high = _mm256_extracti128_si256(bytes, 1);
+	for (uint64_t i = 0; i < n; i += TOGETHER) {
+		__m128i *to = (__m128i *)(void *)out;
+		const __m128i v = x86_nibbles(in);
+		const __m128i a = _mm_shuffle_epi8(low, v);
+		const __m128i b = _mm_shuffle_epi8(high, v);
+
+		_mm_storeu_si128(to, _mm_unpacklo_epi8(a, b));
+		_mm_storeu_si128(to + 1, _mm_unpackhi_epi8(a, b));
+		in += how->in;
+		out += how->out;
+	}
+}
+
+/* The packing is a constant of each call, so that the compiler removes what
+ * depends on it from the loops. */
+X86_INLINE static uint64_t x86_row(const struct rsh_scaled *m,
+				   enum rsh_packing packing, uint64_t row,
+				   uint64_t c, uint64_t n, const uint8_t *in,
+				   uint8_t *out)
 {
 	uint64_t at, last, run, done = 0;
 	struct x86_how how = {
-		.m = m, .row = row,
+		.m = m, .packing = packing, .row = row,
 		.via = rsh_scaled_is_step(m->via, m->then),
 		.then = rsh_scaled_is_step(m->then, m->to),
 		.out = TOGETHER * rsh_dtype_size(m->to),
 	};
 	uint32_t per, bytes;
 
-	if (rsh_packing_is_plain(m->packing) || m->merge.n || n < TOGETHER)
-		return 0;
-	rsh_packing_unit(m->packing, &per, &bytes);
+	rsh_packing_unit(packing, &per, &bytes);
 	how.in = TOGETHER / per * bytes;
 	at = rsh_scaled_at(m, row, c);
 	last = rsh_scaled_at(m, row, UINT64_MAX);
@@ -283,7 +352,10 @@ X86 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row,
 	for (;;) {
 		const uint64_t whole = rsh_min_u64(run, n) / TOGETHER;
 
-		x86_decode(&how, at, whole * TOGETHER, in, out);
+		if (x86_has_table(&how))
+			x86_look_up(&how, at, whole * TOGETHER, in, out);
+		else
+			x86_decode(&how, at, whole * TOGETHER, in, out);
 		done += whole * TOGETHER;
 		n -= whole * TOGETHER;
 		if (whole * TOGETHER != run || n < TOGETHER)
@@ -292,6 +364,28 @@ X86 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row,
 		out += whole * how.out;
 		at += at < last;
 		run = m->block[1];
+	}
+}
+
+#define ROW(p) \
+	case p: \
+		return x86_row(m, p, row, c, n, in, out)
+
+X86 uint64_t rsh_scaled_x86(const struct rsh_scaled *m, uint64_t row,
+			    uint64_t c, uint64_t n, const uint8_t *in,
+			    uint8_t *out)
+{
+	if (m->merge.n || n < TOGETHER)
+		return 0;
+	switch (m->packing) {
+	ROW(RSH_PACK_E4M3);
+	ROW(RSH_PACK_E2M1);
+	ROW(RSH_PACK_U4);
+	ROW(RSH_PACK_U8);
+	ROW(RSH_PACK_AWQ);
+	ROW(RSH_PACK_GPTQ);
+	default:
+		return 0;
 	}
 }
 
