@@ -47,6 +47,9 @@ AUDITWHEEL=6.8.2
 MATPLOTLIB=3.10.7
 ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
 JOBS=${JOBS:-$(nproc)}
+# The Python for which packages are installed below: where another one stands before it,
+# python3 is often a script that takes longer than most programs that the tests start.
+export PATH="/usr/bin:$PATH"
 # What was compiled before need not be compiled again, in another clone either.
 ! [ -d /usr/lib/ccache ] ||
 	export PATH="/usr/lib/ccache:$PATH" CCACHE_BASEDIR="$top" CCACHE_NOHASHDIR=1
