@@ -576,6 +576,8 @@ def wrong_options(directory):
     at = adapter.write(directory + "/a")
     refused(run("plan", source, "--lora", directory + "/none"), USAGE,
             "lora: ", "No such file or directory")
+    for words in ("", ":2"):
+        refused(run("plan", source, "--lora", words), USAGE, "lora: the path is empty")
     refused(run("plan", source, "--lora", at + ":inf"), USAGE, "is not a finite number")
     refused(run("plan", source, *["--lora", at] * 9), USAGE, "more than 8 adapters")
     refused(run("plan", source, "--lora", at, "--dst-ranks", "2"), USAGE,
