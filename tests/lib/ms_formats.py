@@ -29,7 +29,12 @@ class FormatError(ValueError):
 
 # --- protobuf wire format -------------------------------------------------
 
+_SMALL = [bytes([value]) for value in range(0x80)]
+
+
 def varint(value):
+    if 0 <= value < 0x80:
+        return _SMALL[value]
     value &= (1 << 64) - 1  # a negative number takes ten bytes
     out = bytearray()
     while value >= 0x80:
