@@ -363,8 +363,9 @@ static uint64_t unit_at(const struct rsh_piece_iter *it, uint64_t element,
 }
 
 /* Sets the tile around an element: the rows of the cursor's tile that are in
- * the same extent.  False: the row of the element is in several extents, or the
- * tile has rows that do not follow each other in units that need this. */
+ * the same extent.  False: the row of the element is in several extents, the
+ * tile has rows that do not follow each other in units that need this, or
+ * neighbouring rows have elements of one unit. */
 static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 		      uint64_t *row, uint64_t *lead)
 {
@@ -378,7 +379,7 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	*lead = first % it->per;
 	n_columns = (*lead + t->n_columns + it->per - 1) / it->per * it->per;
 	bytes = n_columns / it->per * it->in_unit;
-	if (t->stride % it->per ||
+	if (t->stride % it->per || n_columns > t->stride ||
 	    (it->down > 1 && t->stride != cell_columns(it)))
 		return false;
 	while (at >= e->length) {
