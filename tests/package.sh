@@ -64,7 +64,8 @@ logged fresh fresh_begin
 logged clone fresh_clone
 logged build-dep in_fresh apt-get -qq build-dep ./reshardfs
 say "building reshardfs $version"
-logged dist in_fresh sh -ec 'cd reshardfs && autoreconf -fi &&
+case " ${DEB_BUILD_OPTIONS:-} " in *" noopt "*) xz=-0 ;; *) xz=-e ;; esac
+logged dist in_fresh env XZ_OPT="$xz" sh -ec 'cd reshardfs && autoreconf -fi &&
 	mkdir -p build/dist && cd build/dist &&
 	../../configure --quiet --disable-tests && make dist && mv ./*.tar.xz /root'
 [ -f "$fresh_root/root/reshardfs-$upstream.tar.xz" ] ||
@@ -110,6 +111,9 @@ in_fresh sh -ec 'lintian --fail-on error --allow-root --suppress-tags \
 # shellcheck disable=SC2016
 logged wheel in_fresh sh -ec 'python3 -m venv venv
 	case " ${DEB_BUILD_OPTIONS:-} " in *" noopt "*) export CFLAGS=-O0 ;; esac
+	# ccache knows what is below here.
+	mkdir tmp
+	export TMPDIR="$PWD/tmp"
 	venv/bin/pip wheel --no-deps reshardfs-"$1".tar.xz
 	venv/bin/pip install --no-deps --target site ./*.whl' sh "$upstream"
 for made in whl deb dsc changes buildinfo tar.xz; do

@@ -51,7 +51,7 @@ struct rsh_piece_iter {
 	uint64_t row_end;
 };
 /* A read makes an iterator.  The memory of each thread in glibc, which needs no
- * lock, is for sizes up to this. */
+ * lock, is for sizes up to this.  malloc() takes from it; calloc() does not. */
 static_assert(sizeof(struct rsh_piece_iter) <= 1032, "");
 
 static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
@@ -88,13 +88,13 @@ static struct rsh_piece_iter *pieces_new(const struct rsh_plan *p,
 					 uint32_t rank, uint64_t offset,
 					 uint64_t length, uint64_t bytes)
 {
-	struct rsh_piece_iter *it = calloc(1, sizeof(*it));
+	struct rsh_piece_iter *it = malloc(sizeof(*it));
 
 	if (!it)
 		return NULL;
-	it->p = p;
-	it->f = &p->files[rank];
-	it->pos = offset;
+	*it = (struct rsh_piece_iter){
+		.p = p, .f = &p->files[rank], .pos = offset,
+	};
 	if (!rsh_add_u64(offset, length, &it->end) || it->end > bytes)
 		it->end = bytes;
 	return it;
@@ -363,8 +363,9 @@ static uint64_t unit_at(const struct rsh_piece_iter *it, uint64_t element,
 }
 
 /* Sets the tile around an element: the rows of the cursor's tile that are in
- * the same extent.  False: the row of the element is in several extents, or the
- * tile has rows that do not follow each other in units that need this. */
+ * the same extent.  False: the row of the element is in several extents, the
+ * tile has rows that do not follow each other in units that need this, or
+ * neighbouring rows have elements of one unit. */
 static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 		      uint64_t *row, uint64_t *lead)
 {
@@ -378,7 +379,7 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	*lead = first % it->per;
 	n_columns = (*lead + t->n_columns + it->per - 1) / it->per * it->per;
 	bytes = n_columns / it->per * it->in_unit;
-	if (t->stride % it->per ||
+	if (t->stride % it->per || n_columns > t->stride ||
 	    (it->down > 1 && t->stride != cell_columns(it)))
 		return false;
 	while (at >= e->length) {

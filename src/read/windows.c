@@ -24,20 +24,22 @@ uint64_t rsh_stream_maps(unsigned n_windows)
 struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
 				   size_t len)
 {
-	struct rsh_window *w = calloc(1, sizeof(*w));
+	/* Each read takes a window; calloc() does not use the memory that glibc
+	 * keeps for each thread. */
+	struct rsh_window *w = malloc(sizeof(*w));
 
 	if (!w)
 		return NULL;
-	w->stream = st;
-	w->area = rsh_area_take(&st->all->areas);
-	if (!w->area) {
-		free(w);
-		return NULL;
-	}
-	w->offset = offset;
-	w->len = (size_t)rsh_min_u64(len, st->body.size - offset);
-	w->state = RSH_WINDOW_QUEUED;
-	return w;
+	*w = (struct rsh_window){
+		.stream = st, .area = rsh_area_take(&st->all->areas),
+		.offset = offset,
+		.len = (size_t)rsh_min_u64(len, st->body.size - offset),
+		.state = RSH_WINDOW_QUEUED,
+	};
+	if (w->area)
+		return w;
+	free(w);
+	return NULL;
 }
 
 void rsh_window_settle(struct rsh_streams *s, struct rsh_window *w)

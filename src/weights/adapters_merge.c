@@ -162,6 +162,10 @@ static int adapting_check_shapes(const struct adapting *w,
 	const bool stack = m->is_parameter && o->n_dims == 3;
 	uint64_t all = rank;
 
+	if (stack && o->dims[0] == 0)
+		return adapting_bad(w, m->name, EINVAL, err, "changes %.400s, "
+				    "which has no matrix",
+				    rsh_names_text(w->cat->names, o->name));
 	if (m->is_parameter && !rsh_mul_u64(rank, pair_planes(m), &all))
 		all = 0;
 	if (m->a->dims[0] != all || m->b->dims[1] != all)

@@ -323,7 +323,8 @@ static uint64_t item_size(const struct rsh_record_shape *s, unsigned i)
 
 uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s)
 {
-	const uint64_t max = RSH_TORCH_CHUNK_BYTES;
+	const uint64_t max = s->order ? RSH_TORCH_ORDERED_BYTES :
+					RSH_TORCH_CHUNK_BYTES;
 	uint64_t inner = s->content_bytes, n;
 	unsigned d = 0;
 

@@ -8,124 +8,125 @@
 # new inputs into the corpus.
 FUZZ =
 FUZZ_SUPPORT = fuzz/fuzz_support.h
+FUZZ_LINK = $(LINK) -fsanitize=fuzzer
 
 FUZZ += fuzz/ckpt_scan.fuzz
 fuzz_ckpt_scan_fuzz_SOURCES = fuzz/fuzz_ckpt_scan.c $(FUZZ_SUPPORT)
-fuzz_ckpt_scan_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_ckpt_scan_fuzz_LINK = $(FUZZ_LINK)
 fuzz_ckpt_scan_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/safetensors.fuzz
 fuzz_safetensors_fuzz_SOURCES = fuzz/fuzz_safetensors.c $(FUZZ_SUPPORT)
-fuzz_safetensors_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_safetensors_fuzz_LINK = $(FUZZ_LINK)
 fuzz_safetensors_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/weight_map.fuzz
 fuzz_weight_map_fuzz_SOURCES = fuzz/fuzz_weight_map.c $(FUZZ_SUPPORT)
-fuzz_weight_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_weight_map_fuzz_LINK = $(FUZZ_LINK)
 fuzz_weight_map_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/formats_check.fuzz
 fuzz_formats_check_fuzz_SOURCES = fuzz/fuzz_formats_check.c $(FUZZ_SUPPORT)
-fuzz_formats_check_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_formats_check_fuzz_LINK = $(FUZZ_LINK)
 fuzz_formats_check_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/dcp_metadata.fuzz
 fuzz_dcp_metadata_fuzz_SOURCES = fuzz/fuzz_dcp_metadata.c $(FUZZ_SUPPORT)
-fuzz_dcp_metadata_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_dcp_metadata_fuzz_LINK = $(FUZZ_LINK)
 fuzz_dcp_metadata_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/dcp_item.fuzz
 fuzz_dcp_item_fuzz_SOURCES = fuzz/fuzz_dcp_item.c $(FUZZ_SUPPORT)
-fuzz_dcp_item_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_dcp_item_fuzz_LINK = $(FUZZ_LINK)
 fuzz_dcp_item_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/torch.fuzz
 fuzz_torch_fuzz_SOURCES = fuzz/fuzz_torch.c $(FUZZ_SUPPORT)
-fuzz_torch_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_torch_fuzz_LINK = $(FUZZ_LINK)
 fuzz_torch_fuzz_LDADD = $(L_FORMATS)
 
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)
-fuzz_source_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_source_map_fuzz_LINK = $(FUZZ_LINK)
 fuzz_source_map_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/group_info.fuzz
 fuzz_group_info_fuzz_SOURCES = fuzz/fuzz_group_info.c $(FUZZ_SUPPORT)
-fuzz_group_info_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_group_info_fuzz_LINK = $(FUZZ_LINK)
 fuzz_group_info_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/strategy.fuzz
 fuzz_strategy_fuzz_SOURCES = fuzz/fuzz_strategy.c $(FUZZ_SUPPORT)
-fuzz_strategy_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_strategy_fuzz_LINK = $(FUZZ_LINK)
 fuzz_strategy_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/manifest.fuzz
 fuzz_manifest_fuzz_SOURCES = fuzz/fuzz_manifest.c $(FUZZ_SUPPORT)
-fuzz_manifest_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_manifest_fuzz_LINK = $(FUZZ_LINK)
 fuzz_manifest_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/index_codec.fuzz
 fuzz_index_codec_fuzz_SOURCES = fuzz/fuzz_index_codec.c $(FUZZ_SUPPORT)
 fuzz_index_codec_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
-fuzz_index_codec_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_index_codec_fuzz_LINK = $(FUZZ_LINK)
 fuzz_index_codec_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/checkpoint2.fuzz
 fuzz_checkpoint2_fuzz_SOURCES = fuzz/fuzz_checkpoint2.c $(FUZZ_SUPPORT)
-fuzz_checkpoint2_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_checkpoint2_fuzz_LINK = $(FUZZ_LINK)
 fuzz_checkpoint2_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/derive.fuzz
 fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c $(FUZZ_SUPPORT)
-fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_derive_fuzz_LINK = $(FUZZ_LINK)
 fuzz_derive_fuzz_LDADD = $(L_STRATEGY)
 
 FUZZ += fuzz/adapter_config.fuzz
 fuzz_adapter_config_fuzz_SOURCES = fuzz/fuzz_adapter_config.c $(FUZZ_SUPPORT)
-fuzz_adapter_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_adapter_config_fuzz_LINK = $(FUZZ_LINK)
 fuzz_adapter_config_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/model_config.fuzz
 fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
-fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_model_config_fuzz_LINK = $(FUZZ_LINK)
 fuzz_model_config_fuzz_LDADD = $(L_OUTPUTS)
 
 FUZZ += fuzz/quantised.fuzz
 fuzz_quantised_fuzz_SOURCES = fuzz/fuzz_quantised.c $(FUZZ_SUPPORT)
-fuzz_quantised_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_quantised_fuzz_LINK = $(FUZZ_LINK)
 fuzz_quantised_fuzz_LDADD = $(L_PLAN)
 
 FUZZ += fuzz/rule_table.fuzz
 fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c $(FUZZ_SUPPORT)
-fuzz_rule_table_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_rule_table_fuzz_LINK = $(FUZZ_LINK)
 fuzz_rule_table_fuzz_LDADD = $(L_PLAN)
 
 FUZZ += fuzz/block_file.fuzz
 fuzz_block_file_fuzz_SOURCES = fuzz/fuzz_block_file.c $(FUZZ_SUPPORT)
-fuzz_block_file_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_block_file_fuzz_LINK = $(FUZZ_LINK)
 fuzz_block_file_fuzz_LDADD = $(L_CACHE)
 
 FUZZ += fuzz/index_cache.fuzz
 fuzz_index_cache_fuzz_SOURCES = fuzz/fuzz_index_cache.c $(FUZZ_SUPPORT)
-fuzz_index_cache_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_index_cache_fuzz_LINK = $(FUZZ_LINK)
 fuzz_index_cache_fuzz_LDADD = $(L_SOURCE)
 
 FUZZ += fuzz/http_answer.fuzz
 fuzz_http_answer_fuzz_SOURCES = fuzz/fuzz_http_answer.c $(FUZZ_SUPPORT)
-fuzz_http_answer_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_http_answer_fuzz_LINK = $(FUZZ_LINK)
 fuzz_http_answer_fuzz_LDADD = $(L_WIRE)
 
 if S3
 FUZZ += fuzz/object_listing.fuzz
 fuzz_object_listing_fuzz_SOURCES = fuzz/fuzz_object_listing.c $(FUZZ_SUPPORT)
-fuzz_object_listing_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_object_listing_fuzz_LINK = $(FUZZ_LINK)
 fuzz_object_listing_fuzz_LDADD = $(L_WIRE)
 endif
 
 if MEMCACHED
 FUZZ += fuzz/memcached.fuzz
 fuzz_memcached_fuzz_SOURCES = fuzz/fuzz_memcached.c $(FUZZ_SUPPORT)
-fuzz_memcached_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_memcached_fuzz_LINK = $(FUZZ_LINK)
 fuzz_memcached_fuzz_LDADD = $(L_CACHE)
 endif
 

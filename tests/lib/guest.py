@@ -10,9 +10,11 @@ program finds the machine's own files, with an empty /tmp and /run, the environm
 the directory of who starts it, and is root.  With --root it finds the files of another
 system, for a processor that `uname -m` calls ARCH, whose kernel and busybox are used, and
 has no environment.  The exit status is the program's, 125 if the guest did not come so
-far.  It takes qemu, which needs nothing of the processor, its virtiofsd and busybox.
+far: then the end of what it and its kernel said is printed.  It takes qemu, which needs
+nothing of the processor, its virtiofsd and busybox.
 """
 
+import collections
 import glob
 import os
 import shlex
@@ -29,8 +31,12 @@ MODULES = ["virtio_pci", "virtiofs", "fuse"]
 BEGIN = "guest: begins"
 STATUS = "guest: the status is "
 MEMORY = "1536M"
-# The machine, its processor, and the console of its kernel.
-MACHINES = {"x86_64": ("q35", "max", "ttyS0"), "aarch64": ("virt", "cortex-a72", "ttyAMA0")}
+# What is printed of a guest that does not come to the program.
+LINES = 30
+# The machine, its processor, and what the kernel is told.  A guest that gets little time
+# loses ticks of its timer, and Linux then says that the timer does not work, and stops.
+MACHINES = {"x86_64": ("q35", "max", "console=ttyS0 no_timer_check"),
+            "aarch64": ("virt", "cortex-a72", "console=ttyAMA0")}
 
 INIT = """#!/bin/busybox sh
 export PATH=/bin
@@ -119,7 +125,7 @@ def run_in(root, arch, command):
 
 def start(directory, root, arch, packed):
     kernel, = glob.glob(os.path.join(directory, "boot", "vmlinuz-*"))
-    board, processor, console = MACHINES[arch]
+    board, processor, told = MACHINES[arch]
     status = 125
     with tempfile.TemporaryDirectory(prefix="reshardfs-guest-") as private:
         socket = os.path.join(private, "socket")
@@ -141,17 +147,23 @@ def start(directory, root, arch, packed):
              "-chardev", f"socket,id=files,path={socket}",
              "-device", "vhost-user-fs-pci,chardev=files,tag=root",
              "-kernel", kernel, "-initrd", image, "-serial", "stdio",
-             "-append", f"console={console} quiet loglevel=0 panic=-1"],
+             # With 0 a kernel that stops would not say why.
+             "-append", f"{told} quiet loglevel=1 panic=-1"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
-        begun = False
+        begun, before = False, collections.deque(maxlen=LINES)
         for line in machine.stdout:
             line = line.rstrip("\r\n")
             if line.startswith(STATUS):
                 status = int(line[len(STATUS):])
             elif begun:
                 print(line, flush=True)
+            else:
+                before.append("".join(filter(str.isprintable, line)))
             begun = begun or line.endswith(BEGIN)
         machine.wait()
+        if not begun:
+            print(*before, f"the guest ended before its program, qemu with status "
+                  f"{machine.returncode}", sep="\n", flush=True)
         server.terminate()
         server.wait()
     return status

@@ -72,11 +72,11 @@ def cut(content, dims, width, starts, sizes):
     row = width
     for dim in dims[1:]:
         row *= dim
-    rows = (content[row * i:row * (i + 1)]
-            for i in range(starts[0], starts[0] + sizes[0]))
+    first = starts[0]
     if sizes[1:] == dims[1:]:
-        return b"".join(rows)
-    return b"".join(cut(r, dims[1:], width, starts[1:], sizes[1:]) for r in rows)
+        return content[row * first:row * (first + sizes[0])]
+    return b"".join(cut(content[row * i:row * (i + 1)], dims[1:], width, starts[1:], sizes[1:])
+                    for i in range(first, first + sizes[0]))
 
 
 def box(dims, mesh, tensor_map, shard, rank):

@@ -71,9 +71,11 @@ def stand_in():
 
 
 def _checkpoint():
-    if "mindformers" not in sys.modules:
-        stand_in()
+    if "mindformers" in sys.modules:
+        return sys.modules["mindformers.checkpoint.checkpoint"]
+    stand_in()
     from mindformers.checkpoint import checkpoint
+    gc.freeze()  # what MindSpore has made is not looked at after each load
     return checkpoint
 
 
@@ -100,10 +102,12 @@ def _types():
 def _cell(parameters):
     """A cell that holds zeros under these names."""
     import mindspore
-    cell = mindspore.nn.Cell()
+    import numpy
+    cell, types_ = mindspore.nn.Cell(), _types()
     for number, (name, parameter) in enumerate(parameters.items()):
-        zeros = mindspore.ops.zeros(tuple(parameter.local_shape()),
-                                    _types()[parameter.dtype.lower()])
+        # Zeros that MindSpore computes would be waited for, one after the other.
+        zeros = mindspore.Tensor(numpy.zeros(tuple(parameter.local_shape()), numpy.float32),
+                                 types_[parameter.dtype.lower()])
         cell.insert_param_to_cell(f"p{number}", mindspore.Parameter(zeros, name=name),
                                   check_name_contain_dot=False)
     return cell

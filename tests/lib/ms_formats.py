@@ -29,7 +29,12 @@ class FormatError(ValueError):
 
 # --- protobuf wire format -------------------------------------------------
 
+_SMALL = [bytes([value]) for value in range(0x80)]
+
+
 def varint(value):
+    if 0 <= value < 0x80:
+        return _SMALL[value]
     value &= (1 << 64) - 1  # a negative number takes ten bytes
     out = bytearray()
     while value >= 0x80:
@@ -43,8 +48,12 @@ def _number(number, value):
     return varint(number << 3) + varint(value)
 
 
+def _blob_head(number, length):
+    return varint(number << 3 | 2) + varint(length)
+
+
 def _blob(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
+    return _blob_head(number, len(data)) + data
 
 
 def _read_varint(data, at):
@@ -156,16 +165,21 @@ def _modernise(record):
 
 def checkpoint_bytes(records, crc=False):
     """The file that save_checkpoint writes of {name: Record}."""
-    out = bytearray()
+    out = []  # joined once: contents are large
     for name, record in records.items():
         head = b"".join(_number(1, d) for d in record.dims)
         head += _blob(2, record.dtype.encode())
         for start in range(0, max(len(record.content), 1), CHUNK_BYTES):
-            tensor = head + _blob(3, record.content[start:start + CHUNK_BYTES])
-            out += _blob(1, _blob(1, name.encode()) + _blob(2, tensor))
+            content = memoryview(record.content)[start:start + CHUNK_BYTES]
+            tensor = head + _blob_head(3, len(content))
+            value = _blob(1, name.encode()) + _blob_head(2, len(tensor) + len(content)) + tensor
+            out += [_blob_head(1, len(value) + len(content)), value, content]
     if crc:
-        out += b"crc_num" + zlib.crc32(out).to_bytes(10, "big")
-    return bytes(out)
+        total = 0
+        for part in out:
+            total = zlib.crc32(part, total)
+        out += [b"crc_num", total.to_bytes(10, "big")]
+    return b"".join(out)
 
 
 # --- strategy files -------------------------------------------------------

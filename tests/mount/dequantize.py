@@ -408,6 +408,24 @@ def blocks_that_rules_divide(directory):
 
 
 @test
+def units_that_rules_divide(directory):
+    """neighbouring rows of a part have elements of one byte"""
+    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    numbers = random.Random(4)
+    tensors = {"w.weight": ("I8", (8, 48), numbers.randbytes(384)),
+               "w.scale": ("F8_E8M0", (8, 3), bytes(range(110, 134)))}
+    for f, p in ((2, 1), (6, 3), (9, 3)):
+        model = {**config, "made_f": f, "made_p": p}
+        rules = ("let f = made_f\nlet p = made_p\nlet q = made_p\n"
+                 "w.weight[a, (p | n f | q)] = x.weight[a, p] + y.weight[a, f n] + z.weight[a, q]\n")
+        place = os.path.join(directory, str(f))
+        compare_export(place, written(place + "/model", tensors, model),
+                       Table(rules).convert(dense(tensors, model, "F32"), model, "hf"),
+                       "--convert", write(place + "/own.rules", rules.encode()),
+                       "--dequantize", "float32")
+
+
+@test
 def lazily_wrong(directory):
     """what only the contents tell is an error of the read"""
     source, _ = model_of(directory, "gptq")

@@ -65,6 +65,7 @@ class Tree:
     def strategy(self):
         return self.set.directory() if self.set.is_pipeline else self.set.stage_files[0]
 
+    @functools.cache
     def slices(self, rank):
         """{parameter: its part} of what the rank's stage lists."""
         stage, local = divmod(rank, self.set.device_count)

@@ -322,6 +322,23 @@ def stacks_apart(directory):
 
 
 @test
+def empty_stacks(directory):
+    """stacks of no matrix, and of matrices without rows or columns"""
+    for n, outer, inner in ((0, 4, 6), (2, 0, 6), (2, 4, 0)):
+        at = f"{directory}/{n}-{outer}-{inner}"
+        model = {"experts.w": ("F32", (n, outer, inner), b""), W: ("F32", (1,), bytes(4))}
+        adapter = Adapter(r=3, target_parameters=["experts.w"])
+        adapter.add("experts", ("F32", (3 * n, inner), bytes(12 * n * inner)),
+                    ("F32", (outer, 3 * n), bytes(12 * n * outer)), 1)
+        source, lora = written(at + "/model", model), adapter.write(at + "/a")
+        if n:
+            same(exported(at, source, "--lora", lora), model)
+        else:
+            refused(run("plan", source, "--lora", lora), INPUT,
+                    "changes experts.w, which has no matrix")
+
+
+@test
 def stacks_that_are_not_known(directory):
     """stacks of which shapes tell too little, each with a sentence"""
     drawer = Drawer(random.Random(14))
@@ -559,6 +576,8 @@ def wrong_options(directory):
     at = adapter.write(directory + "/a")
     refused(run("plan", source, "--lora", directory + "/none"), USAGE,
             "lora: ", "No such file or directory")
+    for words in ("", ":2"):
+        refused(run("plan", source, "--lora", words), USAGE, "lora: the path is empty")
     refused(run("plan", source, "--lora", at + ":inf"), USAGE, "is not a finite number")
     refused(run("plan", source, *["--lora", at] * 9), USAGE, "more than 8 adapters")
     refused(run("plan", source, "--lora", at, "--dst-ranks", "2"), USAGE,

@@ -53,34 +53,44 @@ def stages(root, n):
 
 
 def processor_time(directory, *words):
-    """The least of some runs of what a program computes that writes an index cache."""
-    best = float("inf")
-    for _ in range(3):
-        index = tempfile.mkdtemp(prefix="index-", dir=directory)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        got = run(*words, f"--index-cache={index}")
-        check(got.status == GOOD, got)
-        best = min(best, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
-    return best
+    """What a program computes that writes an index cache."""
+    index = tempfile.mkdtemp(prefix="index-", dir=directory)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    got = run(*words, f"--index-cache={index}")
+    check(got.status == GOOD, got)
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+
+def parts(root, n):
+    model(root, n, n)
+
+
+def tensors(root, n):
+    model(root, n, 4)
 
 
 KINDS = {
-    "parts": (6000, lambda root, n: model(root, n, n), ["--format=hf"]),
-    "parts into parts": (6000, lambda root, n: model(root, n, n),
-                         ["--format=hf", "--part-size=64"]),
-    "tensors": (20000, lambda root, n: model(root, n, 4), ["--format=hf"]),
+    "parts": (6000, parts, ["--format=hf"]),
+    "parts into parts": (6000, parts, ["--format=hf", "--part-size=64"]),
+    "tensors": (20000, tensors, ["--format=hf"]),
     "stages": (2000, stages, []),
 }
 
 
 def grows(directory, kind):
     n, make, words = KINDS[kind]
-    taken = []
-    for times in (1, TIMES):
-        root = os.path.join(directory, str(times))
-        make(root, n * times)
-        taken.append(processor_time(directory, "plan", "-q", "--src-strategy=none",
-                                    "--dst-strategy=none", *words, root))
+    roots = [os.path.join(directory, f"{make.__name__}-{times}") for times in (1, TIMES)]
+    for root, times in zip(roots, (1, TIMES)):
+        if not os.path.isdir(root):
+            make(root, n * times)
+    taken = [float("inf")] * 2
+    # The least of some runs, if one is not enough to tell.
+    for _ in range(3):
+        taken = [min(least, processor_time(
+            directory, "plan", "-q", "--src-strategy=none", "--dst-strategy=none", *words, root))
+            for least, root in zip(taken, roots)]
+        if taken[1] < LIMIT * max(taken[0], FLOOR):
+            break
     print(f"# {kind}: {n} in {taken[0]:.2f} s, {TIMES} times as many in {taken[1]:.2f} s of "
           "processor time", flush=True)
     check(taken[1] < LIMIT * max(taken[0], FLOOR),
@@ -103,10 +113,10 @@ def more_parts_than_descriptors(directory):
 def main():
     require_mount()
     tap = Tap(len(KINDS) + 1)
-    for kind in KINDS:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-many-") as directory, \
-                tap.test(f"four times as many {kind}"):
-            grows(directory, kind)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-many-") as directory:
+        for kind in KINDS:
+            with tap.test(f"four times as many {kind}"):
+                grows(directory, kind)
     with tempfile.TemporaryDirectory(prefix="reshardfs-many-") as directory, \
             tap.test("more parts than descriptors"):
         more_parts_than_descriptors(directory)

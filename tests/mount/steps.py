@@ -623,6 +623,30 @@ def plans_are_given_back_between_looks(directory):
         check(more < 45, f"60 visits: {more} more descriptors")
 
 
+@test
+def memory_and_descriptors_are_bounded(directory):
+    """Of 500 steps, the last 400 that are visited leave no more than the first 100."""
+    for kind in Ranks, TorchFiles:
+        saver = kind(os.path.join(directory, kind.__name__))
+        for step in range(500):
+            saver.all_of(step)
+        with Mounted(saver.source, extra=("--steps", "all", "--steps-interval", "3600"),
+                     **saver.options()) as mount:
+            pid, kept = mount.process.pid, []
+            for first, last in (0, 100), (100, 500):
+                for step in range(first, last):
+                    check(hash_tree(os.path.join(mount.path, saver.name(step))), "no files")
+                kept.append((n_descriptors(pid), field(pid, "RssAnon")))
+            (descriptors, kib), (more_descriptors, more_kib) = kept[0], kept[-1]
+            print(f"# {kind.__name__}: {descriptors} and {more_descriptors} descriptors, "
+                  f"{kib} and {more_kib} KiB")
+            # The kernel releases files some time after they are closed.
+            within(10, lambda p=pid, d=descriptors: n_descriptors(p) <= d + 8,
+                   f"{descriptors} descriptors became {more_descriptors}")
+            if not is_sanitized(pid):
+                check(more_kib < kib + 4096, f"{kib} KiB became {more_kib}")
+
+
 # ---- wrong use ----
 
 @test

@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
@@ -281,12 +282,16 @@ def traced(log):
         yield
 
 
-@test
-def visits_do_not_list_the_directory_of_all_steps(directory):
-    """Rank files of all steps lie in the same directories; a visit asks for its own."""
+def need_strace():
     if subprocess.run(["strace", "true"], stdout=subprocess.DEVNULL,
                       stderr=subprocess.DEVNULL, check=False).returncode:
         raise Skipped("no strace")
+
+
+@test
+def visits_do_not_list_the_directory_of_all_steps(directory):
+    """Rank files of all steps lie in the same directories; a visit asks for its own."""
+    need_strace()
     saver, log = Ranks(directory), os.path.join(directory, "strace")
     for step in range(10):
         saver.all_of(step)
@@ -305,16 +310,22 @@ def visits_do_not_list_the_directory_of_all_steps(directory):
           f"{len(found)} calls for a step that nobody visits, such as {found[:1]}")
 
 
+def in_bucket(directory):
+    """A job that the server shows as s3://job."""
+    saver = TorchFiles(os.path.join(directory, "job"))
+    bucket = os.path.join(directory, "s3", "job")
+    os.rename(saver.source, bucket)
+    saver.source = bucket
+    return saver
+
+
 @test
 def other_files_are_looked_into_once(directory):
     """In a bucket each of these is a request: files with numbers that are no steps."""
     os.mkdir(os.path.join(directory, "s3"))
     with Server(os.path.join(directory, "s3")) as server:
         set_environment(server.port, directory)
-        saver = TorchFiles(os.path.join(directory, "job"))
-        bucket = os.path.join(directory, "s3", "job")
-        os.rename(saver.source, bucket)
-        saver.source = bucket
+        saver = in_bucket(directory)
         for i in range(20):
             write(saver.path(f"event-{i}.log"), b"x" * i)
         saver.all_of(1)
@@ -336,6 +347,49 @@ def other_files_are_looked_into_once(directory):
             different = tree_difference(hash_tree(os.path.join(mount.path, "epoch_1.pt")),
                                         hash_tree(os.path.join(mount.path, "event-7.log")))
             check(not different, str(different))
+
+
+def demand_looks(interval, count):
+    """So often, and not more often, while nobody looks into the mount."""
+    count()
+    begun = time.monotonic()
+    time.sleep(5)
+    looks, seconds = count(), time.monotonic() - begun
+    # At most one more than the intervals that have passed.
+    check(5 // (2 * interval) <= looks <= seconds / interval + 1,
+          f"{looks} looks in {seconds:.1f} s, one each {interval} s are wanted")
+
+
+@test
+def an_idle_directory_is_looked_at_each_interval(directory):
+    saver, log = TorchFiles(directory), os.path.join(directory, "strace")
+    saver.all_of(1)
+
+    def looks():
+        nonlocal seen
+        lines, before = content(log).decode().splitlines(), seen
+        seen = len(lines)
+        return sum("inotify_add_watch" in line for line in lines[before:])
+    need_strace()
+    for interval, words in (1, STEPS), (2, STEPS[:2]), (3600, SLOWLY):
+        seen = 0
+        with traced(log), mounted(saver, "--sandbox", "off", steps=words) as mount:
+            demand_shown(mount, "epoch_1.pt", "latest")
+            demand_looks(interval, looks)
+
+
+@test
+def an_idle_bucket_is_looked_at_each_interval(directory):
+    os.mkdir(os.path.join(directory, "s3"))
+    with Server(os.path.join(directory, "s3")) as server:
+        set_environment(server.port, directory)
+        saver = in_bucket(directory)
+        saver.all_of(1)
+        for interval, words in (1, STEPS), (30, STEPS[:2]):
+            with Mounted("s3://job", extra=words, described=True) as mount:
+                demand_shown(mount, "epoch_1.pt", "latest")
+                demand_looks(interval,
+                             lambda: sum("list-type=" in r for r in server.requests()))
 
 
 def main():

@@ -89,9 +89,9 @@ from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 
 MIB = 1 << 20
 MESH = [1, 2]
-# "rows" has three items, of 64, 64 and 32 MiB; each other tensor has one.
-ROWS = Param("rows", [81920, 1024], "Float16", [0, -1])
-INNER = Param("inner", [4096, 4096], "Float16", [-1, 0])
+# "rows" has nine items of 16 MiB and one of 8; each other tensor has one.
+ROWS = Param("rows", [77824, 1024], "Float16", [0, -1])
+INNER = Param("inner", [2048, 4096], "Float16", [-1, 0])
 SMALL = [Param(f"small.{i}", [256, 64], "Float32", [0, -1]) for i in range(64)]
 PARAMS = [*SMALL[:32], ROWS, INNER, *SMALL[32:]]
 # At the end of an item, the windows that are prepared ahead of its reader.
@@ -144,12 +144,12 @@ def read_rows(checkpoint, first, end):
 
 
 def run_reader(tap, directory, tensors):
-    for name, needed in (("small.3", 64 << 10), ("inner", 32 * MIB)):
+    for name, needed in (("small.3", 64 << 10), ("inner", 16 * MIB)):
         with tap.test(f"the reader loads {name}"), Counted(directory, needed) as root:
             ((_, _, item),) = Checkpoint(root).items(name)
             check(item.content == tensors[name], "other bytes")
-    for first, end, needed, items in ((40000, 50000, 64 * MIB, 1), (70000, 70001, 32 * MIB, 1),
-                                      (30000, 40000, 128 * MIB, 2)):
+    for first, end, needed, items in ((40000, 50000, 48 * MIB, 3), (70000, 70001, 16 * MIB, 1),
+                                      (30000, 40000, 32 * MIB, 2), (77000, 77001, 8 * MIB, 1)):
         with tap.test(f"the reader loads rows {first} to {end - 1}"), \
                 Counted(directory, needed, (items, None)) as root:
             row = 2 * ROWS.dims[1]
@@ -173,13 +173,13 @@ def run_torch(tap, directory, tensors):
     if not os.environ.get("RSH_HF_PYTHON"):
         tap.skip("torch loads some of it", "RSH_HF_PYTHON does not name a Python that has torch")
         return
-    for names, needed in ((["small.3", "small.40"], 128 << 10), (["inner"], 32 * MIB)):
+    for names, needed in ((["small.3", "small.40"], 128 << 10), (["inner"], 16 * MIB)):
         with tap.test(f"torch loads {', '.join(names)}"), Counted(directory, needed) as root:
             ended(python("torch", root, *names),
                   json.dumps({name: tensors[name].hex() for name in names}))
-    # Both of them need the second item.
+    # Both of them need the fifth item.
     with tap.test("two processes of torch load half of the rows each"), \
-            Counted(directory, 160 * MIB, (4, 224 * MIB)) as root:
+            Counted(directory, 152 * MIB, (10, 168 * MIB)) as root:
         meeting = os.path.join(directory, "meeting")
         with open(meeting + ".expected", "wb") as f:
             f.write(tensors["rows"])

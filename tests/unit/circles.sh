@@ -13,12 +13,12 @@ command -v nm >/dev/null && command -v tsort >/dev/null || {
 # Prints "user definer" for each symbol that one object of a directory takes from
 # another.
 uses() {
-	find "$1" -name '*.o' | while read -r object; do
-		# An object of a file that was renamed does not count.
-		source=$(echo "$object" | sed "s,^$builddir/,,
-			s,/\.libs/,/,; s,/[a-z]*_la-,/,; s,/reshardfs-,/,; s,\.o\$,.c,")
-		[ -f "$sources/$source" ] && nm -A "$object"
-	done | sed 's,/\.libs/,/,; s,/lib[a-z]*_la-,/,; s/\.o:/ /' | awk '
+	# An object of a file that was renamed does not count.
+	find "$1" -name '*.o' | sed "h; s,^$builddir/,,
+		s,/\.libs/,/,; s,/[a-z]*_la-,/,; s,/reshardfs-,/,; s,\.o\$,.c,
+		G; s/\n/ /" | while read -r source object; do
+		[ ! -f "$sources/$source" ] || echo "$object"
+	done | xargs -r nm -A | sed 's,/\.libs/,/,; s,/lib[a-z]*_la-,/,; s/\.o:/ /' | awk '
 		NF == 4 && $3 ~ /[TDBR]/ { definer[$4] = $1 }
 		NF == 3 && $2 == "U" { n++; user[n] = $1; symbol[n] = $3 }
 		END {

@@ -44,14 +44,14 @@ static void test_chunks_of_known_shapes(void **state)
 	} cases[] = {
 		{ 2, { 5, 3 }, 15 },
 		{ 2, { 0, 3 }, 0 },
-		/* Whole rows, as many as 64 MiB have room for. */
-		{ 2, { 8192, 8192 }, 2048 * 8192 },
-		{ 2, { 100000, 1000 }, 16777 * 1000 },
-		{ 3, { 1, 100000, 1000 }, 16777 * 1000 },
-		/* A row of 128 MiB is cut in halves, */
-		{ 3, { 6, 4096, 8192 }, 2048 * 8192 },
-		/* one of 3 * 2^23 elements in two parts, */
-		{ 3, { 2, 3072, 8192 }, 1536 * 8192 },
+		/* Whole rows, as many as 16 MiB have room for. */
+		{ 2, { 8192, 8192 }, 512 * 8192 },
+		{ 2, { 100000, 1000 }, 4194 * 1000 },
+		{ 3, { 1, 100000, 1000 }, 4194 * 1000 },
+		/* A row of 128 MiB is cut into eight parts, */
+		{ 3, { 6, 4096, 8192 }, 512 * 8192 },
+		/* one of 3 * 2^23 elements into six, */
+		{ 3, { 2, 3072, 8192 }, 512 * 8192 },
 		/* and one whose length is prime is left whole. */
 		{ 3, { 2, 16777259, 1 }, 16777259 },
 		{ 4, { 2, 3, 16777259, 2 }, 16777259 * 2 },
@@ -65,6 +65,19 @@ static void test_chunks_of_known_shapes(void **state)
 		assert_int_equal(rsh_torch_chunk_bytes(&s),
 				 4 * cases[i].elements);
 	}
+}
+
+/* Parts of a transposed matrix would be columns. */
+static void test_chunk_of_another_order(void **state)
+{
+	static const uint8_t turned[] = { 1, 0 };
+	int64_t dims[] = { 4096, 8192 };
+	struct rsh_record_shape s = shape_of(RSH_DTYPE_FLOAT16, 2, dims);
+
+	(void)state;
+	assert_int_equal(rsh_torch_chunk_bytes(&s), RSH_TORCH_CHUNK_BYTES);
+	s.order = turned;
+	assert_int_equal(rsh_torch_chunk_bytes(&s), s.content_bytes);
 }
 
 /* Elements before the first of a box in the whole tensor. */
@@ -253,6 +266,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_chunks_of_known_shapes),
+		cmocka_unit_test(test_chunk_of_another_order),
 		cmocka_unit_test(test_random_chunks),
 		cmocka_unit_test(test_archives),
 		cmocka_unit_test(test_every_type),

@@ -25,8 +25,13 @@
 #define RSH_TORCH_HEAD_MAX 4096
 #define RSH_TORCH_TAIL_MAX 1024
 /* A torch loader loads a whole item into memory, so larger tensors are cut into
- * items of about this size. */
-#define RSH_TORCH_CHUNK_BYTES ((uint64_t)64 << 20)
+ * items of about this size.  glibc keeps freed memory below 32 MiB for the next
+ * item.  Memory for a larger item is mapped and cleared anew for each.  With
+ * much smaller items, a loader spends its time between them. */
+#define RSH_TORCH_CHUNK_BYTES ((uint64_t)16 << 20)
+/* A tensor in another order is one item up to this size: several would not have
+ * whole rows. */
+#define RSH_TORCH_ORDERED_BYTES ((uint64_t)64 << 20)
 
 /* This is a part of a tensor: it has `sizes` elements and begins at
  * `offsets`. */
@@ -46,9 +51,10 @@ const char *rsh_torch_storage_name(enum rsh_dtype t);
 
 /* Returns the size in bytes of all chunks of a tensor but the last.  A chunk is
  * whole rows of the first dimension in its order that is not 1, as many as fit
- * into RSH_TORCH_CHUNK_BYTES.  If one row is larger, a chunk is an equal part
- * of it.  A tensor that fits into one chunk is one chunk.  So is an empty
- * tensor: its chunk has 0 bytes. */
+ * into RSH_TORCH_CHUNK_BYTES, or RSH_TORCH_ORDERED_BYTES if the tensor has an
+ * order.  If one row is larger, a chunk is an equal part of it.  A tensor that
+ * fits into one chunk is one chunk.  So is an empty tensor: its chunk has 0
+ * bytes. */
 uint64_t rsh_torch_chunk_bytes(const struct rsh_record_shape *s);
 /* Describes the chunk whose elements begin at byte `at` of the tensor.  All
  * chunks but the last have `chunk_bytes`. */

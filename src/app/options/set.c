@@ -363,6 +363,9 @@ int rsh_set_lora(struct rsh_options *o, const struct rsh_option *def,
 	if (!isfinite(scale))
 		return rsh_error_set(err, EINVAL, "%s: the scale of \"%s\" is "
 				     "not a finite number", def->name, value);
+	if (!*directory)
+		return rsh_error_set(err, EINVAL, "%s: the path is empty",
+				     def->name);
 	if (rsh_store_is_address(directory)) {
 		full = lora_address(directory);
 		if (!full)

@@ -34,6 +34,7 @@ static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 			  struct rsh_handle *h)
 {
 	const struct rsh_store_io *io = s->opts.io;
+	const struct rsh_store_load load = { s, f, h };
 	const uint64_t at = f->id.size / 2;
 	const size_t len = (size_t)rsh_min_u64(f->id.size - at, SAMPLE_BYTES);
 	uint64_t ns = UINT64_MAX;
@@ -45,14 +46,16 @@ static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 		return;
 	}
 	buf = malloc(len ? len : 1);
-	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
+	told = buf != NULL;
 	/* The second read of the same bytes is measured, and again in case the
 	 * machine is busy. */
-	for (int i = 0; i < 2 && told; i++) {
+	for (int i = 0; i < 3 && told; i++) {
 		const uint64_t start = rsh_clock_ns();
+		struct iovec iov = { buf, len };
 
-		told = rsh_file_read(s, f, h, buf, len, at) == 0;
-		ns = rsh_min_u64(ns, rsh_clock_ns() - start);
+		told = rsh_file_read(&load, &iov, 1, len, at) == 0;
+		if (i > 0)
+			ns = rsh_min_u64(ns, rsh_clock_ns() - start);
 	}
 	free(buf);
 	if (!told)

@@ -177,11 +177,8 @@ static struct rsh_medium *io_medium(const struct rsh_store *s,
 	return s->faulty ? s->faulty : h->medium;
 }
 
-/* Fills the n buffers of `iov`, which it changes, with `len` bytes from the
- * offset on, as one read.  Returns 0, or a positive errno after it has noted
- * the range, unless l->file is NULL. */
-static int io_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
-		   size_t len, uint64_t offset)
+int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
+		  size_t len, uint64_t offset)
 {
 	const struct rsh_store *s = l->store;
 	struct rsh_medium *m = io_medium(s, l->handle);
@@ -212,15 +209,6 @@ static int io_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 	return rc;
 }
 
-int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
-		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
-{
-	const struct rsh_store_load l = { s, f, h };
-	struct iovec iov = { buf, len };
-
-	return io_read(&l, &iov, 1, len, offset);
-}
-
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h)
 {
@@ -241,7 +229,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	 * answers. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
-	return io_read(&l, &iov, 1, n, at);
+	return rsh_file_read(&l, &iov, 1, n, at);
 }
 
 /* Other reads use the blocks later: bytes of a changed file must not be stored
@@ -258,7 +246,7 @@ int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		copy[i] = iov[i];
 		len += iov[i].iov_len;
 	}
-	rc = io_read(l, copy, (size_t)n_iov, len, offset);
+	rc = rsh_file_read(l, copy, (size_t)n_iov, len, offset);
 	if (rc)
 		return rc;
 	rc = rsh_file_compare(l->file, l->handle, true);

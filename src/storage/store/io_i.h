@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "rsh/storage/io.h"
 
@@ -64,16 +65,17 @@ struct rsh_store_io {
 /* Makes rsh_store_io_free() keep the object. */
 void rsh_store_io_keep(struct rsh_store_io *io);
 
-/* Reads all of [offset, offset + len) without the cache.  Returns like
- * rsh_store_pread(). */
-int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
-		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset);
 /* What is read; the ctx of rsh_file_load_blocks(). */
 struct rsh_store_load {
 	struct rsh_store *store;
 	struct rsh_store_file *file;
 	struct rsh_handle *handle;
 };
+/* Fills the n buffers of `iov`, which it changes, with `len` bytes from the
+ * offset on, without the cache, as one read.  Returns 0, or a positive errno
+ * after it has noted the range, unless l->file is NULL. */
+int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
+		  size_t len, uint64_t offset);
 /* Loads blocks for the cache.  It is an rsh_cache_load_fn. */
 int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 			 int n_iov);

@@ -33,7 +33,9 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 			rc = -rsh_cache_read(cache, f->cached, offset, buf,
 					     len, &loader);
 	} else {
-		rc = rsh_file_read(s, f, h, buf, len, offset);
+		struct iovec iov = { buf, len };
+
+		rc = rsh_file_read(&load, &iov, 1, len, offset);
 	}
 	if (rc == 0)
 		rsh_file_flip(s, f, offset, buf, len);
