@@ -111,9 +111,6 @@ in_fresh sh -ec 'lintian --fail-on error --allow-root --suppress-tags \
 # shellcheck disable=SC2016
 logged wheel in_fresh sh -ec 'python3 -m venv venv
 	case " ${DEB_BUILD_OPTIONS:-} " in *" noopt "*) export CFLAGS=-O0 ;; esac
-	# ccache knows what is below here.
-	mkdir tmp
-	export TMPDIR="$PWD/tmp"
 	venv/bin/pip wheel --no-deps reshardfs-"$1".tar.xz
 	venv/bin/pip install --no-deps --target site ./*.whl' sh "$upstream"
 for made in whl deb dsc changes buildinfo tar.xz; do
