@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the reader of an adapter_config.json ends in a
- * sentence, or knows a rank and a scaling for each module. */
+ * sentence, or knows a rank and a scaling for each module, and names of
+ * parameters. */
 #include "fuzz_support.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_adapter_config *c;
+	const char *name;
 
 	if (rsh_adapter_config_parse(data, size, "f", &c, &err)) {
 		require(err.code && strncmp(err.text, "f:", 2) == 0);
@@ -24,6 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		require(rsh_adapter_config_rank(c, modules[i]) > 0);
 		require(!isnan(rsh_adapter_config_scaling(c, modules[i])));
 	}
+	for (size_t i = 0; (name = rsh_adapter_config_parameter(c, i)); i++)
+		require(strlen(name) < size);
 	(void)rsh_adapter_config_is_turned(c);
 	rsh_adapter_config_free(c);
 	return 0;
