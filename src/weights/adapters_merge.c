@@ -74,12 +74,15 @@ static uint64_t pair_planes(const struct adapting_pair *m)
 	       m->weight->n_dims == 3 ? m->weight->dims[0] : 1;
 }
 
-/* Returns whether an offer has one part, in which rows and columns are
- * exchanged. */
+/* Returns whether an offer has one part, in which the rows and columns of a
+ * matrix, or of each matrix of a stack, are exchanged. */
 static bool offer_is_transposed(const struct rsh_offer *o)
 {
-	return o->n_parts == 1 && !o->n_factored && o->n_dims == 2 &&
-	       o->parts->axis[0] == 1 && o->parts->axis[1] == 0;
+	const uint8_t row = o->n_dims - 2;
+
+	return o->n_parts == 1 && !o->n_factored &&
+	       (o->n_dims == 2 || (o->n_dims == 3 && !o->parts->axis[0])) &&
+	       o->parts->axis[row] == row + 1 && o->parts->axis[row + 1] == row;
 }
 
 /* Returns the tensor that an offer shows completely, as it is or transposed;
@@ -88,12 +91,15 @@ static const struct rsh_tensor *offer_whole(const struct rsh_catalogue *cat,
 					    const struct rsh_offer *o)
 {
 	const struct rsh_tensor *t;
+	bool whole;
 
 	if (!offer_is_transposed(o))
 		return rsh_offer_tensor(cat, o);
 	t = cat->tensors[o->parts->tensor];
-	return t->n_dims == 2 && t->dims[0] == o->dims[1] &&
-	       t->dims[1] == o->dims[0] ? t : NULL;
+	whole = t->n_dims == o->n_dims;
+	for (uint32_t i = 0; i < o->n_dims && whole; i++)
+		whole = t->dims[o->parts->axis[i]] == o->dims[i];
+	return whole ? t : NULL;
 }
 
 int adapting_plain(const struct adapting *w, const struct rsh_offer *o,

@@ -557,6 +557,33 @@ def quantised_experts(directory):
 
 
 @test
+def stacks_of_gpt_oss(directory):
+    """an adapter of MXFP4 stacks, whose matrices are stored transposed"""
+    source, drawer = os.path.join(QUANTISED, "gpt_oss"), Drawer(random.Random(14))
+    parameters = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+    for word in ("bfloat16", "float16", "float32"):
+        at, dense = os.path.join(directory, word), ("--format", "hf", "--dequantize", word)
+        adapter = Adapter(target_parameters=parameters)
+        with Mounted(source, described=True, extra=[*dense]) as first:
+            before = values_in(first.path)
+            names = sorted(n for n in before if n.endswith(tuple(parameters)))
+            check(len(names) == 4, names)
+            # PEFT calls the module of the second parameter the base layer of the first.
+            for name, middle in zip(names, 2 * ("", ".base_layer")):
+                n, inner, outer = before[name][1]
+                pairs = of_experts(drawer, n, 4, outer, inner)[0]
+                adapter.add(name.rpartition(".")[0] + middle, *stacked(pairs), 2)
+            lora = adapter.write(at + "/a")
+            with Mounted(first.path, described=True,
+                         extra=["--format", "hf", "--lora", lora]) as second:
+                wanted = values_in(second.path)
+        check(all(wanted[n] != before[n] for n in names), "nothing is merged")
+        with Mounted(source, described=True, extra=[
+                *dense, "--model-files", source, "--lora", lora]) as mount:
+            same(values_in(mount.path), wanted)
+
+
+@test
 def large_quantised_base(directory):
     """scales and matrices of several chunks"""
     rng, m, n = random.Random(11), 2100, 2048
