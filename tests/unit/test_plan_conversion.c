@@ -48,6 +48,27 @@ static void only_loaded_ranks_give_the_order(void **state)
 	job_free(j);
 }
 
+/* No file has "gone": nothing tells the dimensions of its longer map, and it has
+ * no say. */
+static void unsaved_maps_of_other_lengths_load_nothing(void **state)
+{
+	struct job *j = job_new(LAYOUT("a", "[4]", "[0]") ","
+				LAYOUT("b", "[4]", "[0]") ","
+				LAYOUT("gone", "[2,2]", "[0,1]"),
+				LAYOUT("a", "[2,2]", "[1]") ","
+				LAYOUT("b", "[2,2]", "[1]") ","
+				LAYOUT("gone", "[2,2]", "[1,0,-1]"));
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(F32("b", 2), F32("a", 2)));
+	for (uint32_t r = 2; r < 4; r++)
+		job_file(j, r, FILE_WITH(F32("a", 2), F32("b", 2)));
+	job_plan(j);
+	assert_records(j, 0, "b[4] a[4]");
+	assert_records(j, 3, "a[4] b[4]");
+	job_free(j);
+}
+
 /* The files of the last stage are loaded first. */
 static void last_stage_comes_first(void **state)
 {
@@ -411,6 +432,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(highest_rank_gives_the_order),
 		cmocka_unit_test(only_loaded_ranks_give_the_order),
+		cmocka_unit_test(unsaved_maps_of_other_lengths_load_nothing),
 		cmocka_unit_test(last_stage_comes_first),
 		cmocka_unit_test(other_stages_are_left_out),
 		cmocka_unit_test(listed_on_one_side_is_copied),

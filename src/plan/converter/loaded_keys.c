@@ -47,6 +47,9 @@ static int keys_add_pair(struct stage_state *p,
 	struct layout_pair *lp;
 	int rc;
 
+	/* No record tells how the longer map is folded. */
+	if (shown == RSH_COPIED && dst && dst->n_map != src->n_map)
+		return 0;
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		lp = &p->pairs[i];
 		if (!rsh_item_same_layout(lp->src, src) ||
