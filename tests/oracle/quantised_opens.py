@@ -16,7 +16,7 @@ a thousandth of the parameters, half a gigabyte.  The others are tiny.
 The last test asks the official programs about random models of lib/quantised.py.
 
     quantised_opens.py [--seed S] [--cases N] [MODEL...]     the test
-    quantised_opens.py make|open|large|official ...          in the other Python
+    quantised_opens.py make|open|compare|official ...          in the other Python
 """
 
 import argparse
@@ -672,7 +672,7 @@ def mount_large(tap, stack, root):
     path = os.path.join(root, "large")
     mounts = Mounts(stack, root, "large", "deepseek_v4", large_shapes(path))
     with tap.test("large: the model of its ranks, and experts of all ranks"):
-        other_python(__file__, "large", path, mounts.ranks, mounts.back, json.dumps(MESH))
+        other_python(__file__, "compare", path, mounts.ranks, mounts.back, json.dumps(MESH))
     return path, mounts.dense
 
 
@@ -722,7 +722,7 @@ def test_all(tap, root, chosen):
 
 
 def main():
-    other = {"make": make, "open": open_all, "large": large, "official": official,
+    other = {"make": make, "open": open_all, "compare": large, "official": official,
              "installed": installed}
     if sys.argv[1:2] and sys.argv[1] in other:
         return other[sys.argv[1]](*sys.argv[2:])
