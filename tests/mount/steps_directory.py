@@ -310,22 +310,22 @@ def visits_do_not_list_the_directory_of_all_steps(directory):
           f"{len(found)} calls for a step that nobody visits, such as {found[:1]}")
 
 
+@contextlib.contextmanager
 def in_bucket(directory):
-    """A job that the server shows as s3://job."""
-    saver = TorchFiles(os.path.join(directory, "job"))
-    bucket = os.path.join(directory, "s3", "job")
-    os.rename(saver.source, bucket)
-    saver.source = bucket
-    return saver
+    """A job, and the server that shows it as s3://job."""
+    root, saver = os.path.join(directory, "s3"), TorchFiles(os.path.join(directory, "job"))
+    os.mkdir(root)
+    os.rename(saver.source, os.path.join(root, "job"))
+    saver.source = os.path.join(root, "job")
+    with Server(root) as server:
+        set_environment(server.port, directory)
+        yield saver, server
 
 
 @test
 def other_files_are_looked_into_once(directory):
     """In a bucket each of these is a request: files with numbers that are no steps."""
-    os.mkdir(os.path.join(directory, "s3"))
-    with Server(os.path.join(directory, "s3")) as server:
-        set_environment(server.port, directory)
-        saver = in_bucket(directory)
+    with in_bucket(directory) as (saver, server):
         for i in range(20):
             write(saver.path(f"event-{i}.log"), b"x" * i)
         saver.all_of(1)
@@ -380,10 +380,7 @@ def an_idle_directory_is_looked_at_each_interval(directory):
 
 @test
 def an_idle_bucket_is_looked_at_each_interval(directory):
-    os.mkdir(os.path.join(directory, "s3"))
-    with Server(os.path.join(directory, "s3")) as server:
-        set_environment(server.port, directory)
-        saver = in_bucket(directory)
+    with in_bucket(directory) as (saver, server):
         saver.all_of(1)
         for interval, words in (1, STEPS), (30, STEPS[:2]):
             with Mounted("s3://job", extra=words, described=True) as mount:
