@@ -29,7 +29,7 @@
 # skip that tests/skips does not expect on this machine is a failure.  While the tests
 # of the plain build run, the later builds are made with what they leave.  What tests
 # draw follows from RSH_TEST_SEED, and that from the tree unless it is given.  At
-# the end stand the programs that took most of the processors; the last line is
+# the end stand the programs that took most processor time; the last line is
 # `N passed, N failed`, with `, N skipped` if any were.
 set -eu
 
@@ -386,9 +386,9 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-# dearest NUMBER: the programs that took most of the processors, of the legs whose
-# programs take the time that they need.
-dearest()
+# most_processor_time NUMBER: the programs that took most of it, of the legs whose programs
+# take the time that they need.
+most_processor_time()
 {
 	for name in $legs; do
 		case $name in dist | fuzz) continue ;; esac
@@ -397,7 +397,7 @@ dearest()
 			/^:processor:/ { print $2, seconds, leg, substr(FILENAME, 3) }' {} +)
 	done | sort -k 1,1nr -k 4 | head -n "$1" |
 		while read -r processor seconds name program; do
-			printf '%6d s of processor, %6d s, %-5s  %s\n' "$processor" "$seconds" \
+			printf '%6d s of processor time in %6d s  %-5s  %s\n' "$processor" "$seconds" \
 				"$name" "${program%.trs}"
 		done
 }
@@ -456,8 +456,8 @@ leg tsan 'stress tests' \
 	'mount/stress.sh mount/steps.py unit/test_cache_stress mount/library_races.py'
 fuzz_leg
 
-say "what the processors did most:"
-dearest 20
+say "the programs that took most processor time:"
+most_processor_time 20
 if [ $skipped -gt 0 ]; then
 	say "$passed passed, $failed failed, $skipped skipped"
 else
