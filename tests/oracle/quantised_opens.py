@@ -16,7 +16,7 @@ a thousandth of the parameters, half a gigabyte.  The others are tiny.
 The last test asks the official programs about random models of lib/quantised.py.
 
     quantised_opens.py [--seed S] [--cases N] [MODEL...]     the test
-    quantised_opens.py make|open|compare|official ...          in the other Python
+    quantised_opens.py make|open|compare|official ...        in the other Python
 """
 
 import argparse
