@@ -5,7 +5,7 @@
 # Expects lib/setup.sh and lib/fresh.sh.
 # shellcheck shell=sh disable=SC2034,SC2154
 
-FOREIGN_PACKAGES=python3,fuse3,attr,busybox-static,libcurl4,libexpat1
+FOREIGN_PACKAGES=python3,fuse3,attr,busybox-static,curl,libexpat1
 foreign_kept=$fresh_caches/foreign
 
 # foreign_unpack ROOT: the packages that debootstrap has downloaded.
@@ -24,16 +24,17 @@ foreign_unpack()
 	busybox depmod -b "$1" "$(cd "$1/lib/modules" && echo *)"
 }
 
-# foreign_root SUITE ARCH: Debian's name of the processor.  Sets $root; kept for 30 days.
+# foreign_root SUITE ARCH [KERNEL]: Debian's names of the processor and, if it is another
+# one, of the kernel.  Sets $root; kept for 30 days.
 foreign_root()
 {
-	root=$foreign_kept/$1-$2
+	root=$foreign_kept/$1-${3:-$2}
 	[ -z "$(find "$root.complete" -mtime "-$FRESH_DAYS" 2>/dev/null)" ] || return 0
 	say "Debian's $1 for $2"
 	rm -rf "$root" "$root.complete"
 	mkdir -p "$foreign_kept"
 	debootstrap --variant=minbase --arch="$2" --foreign \
-		--include="$FOREIGN_PACKAGES,linux-image-$2" "$1" "$root" "$(fresh_mirror)" \
+		--include="$FOREIGN_PACKAGES,linux-image-${3:-$2}" "$1" "$root" "$(fresh_mirror)" \
 		>"$root.log" 2>&1 && foreign_unpack "$root" >>"$root.log" 2>&1 || {
 		tail -n 5 "$root.log" >&2
 		die "there is no Debian $1 for $2, see $root.log"
