@@ -21,6 +21,7 @@
 #define MS UINT64_C(1000000)
 /* The longest sleep of the thread. */
 #define LOOP_IDLE_MS 60000
+#define STALL_DOUBLED_MAX 3
 /* Consecutive ranges are joined up to about this many bytes. */
 #define LOOP_JOIN_MAX (UINT64_C(24) << 20)
 /* The time that a request waits for others to join it. */
@@ -398,9 +399,14 @@ static void loop_expire_waiting(struct object_loop *l, uint64_t now)
 	}
 }
 
+/* A server may need longer than that for each answer, so a request that waited
+ * in vain gets twice the time. */
 static uint64_t transfer_stall_at(const struct object_transfer *t)
 {
-	return t->heard + t->objects->stall_ms * MS;
+	const unsigned doubled = t->requests->silent < STALL_DOUBLED_MAX ?
+				 t->requests->silent : STALL_DOUBLED_MAX;
+
+	return t->heard + (t->objects->stall_ms * MS << doubled);
 }
 
 static void loop_expire_running(struct object_loop *l, uint64_t now)

@@ -494,6 +494,8 @@ static bool request_end_broken(const struct object_transfer *t,
 {
 	bool absent = q->tries >= REQUEST_ABSENT_MAX;
 
+	if (code == CURLE_OPERATION_TIMEDOUT && !t->has_taken)
+		q->silent++;
 	q->why = rsh_object_why(code);
 	q->detail = rsh_object_detail(t, code);
 	switch (code) {
