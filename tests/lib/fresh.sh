@@ -259,7 +259,7 @@ fresh_tests()
 	}
 	number=0
 	fresh_log=$(mktemp)
-	trap 'fresh_end; rm -f "$fresh_log"' EXIT
+	trap 'fresh_end; rm -f "$fresh_log" "$fresh_log.times"' EXIT
 	trap 'exit 1' HUP INT TERM
 	fresh_count=$1
 	echo "1..$1"
@@ -273,16 +273,31 @@ fresh_rest()
 	done
 }
 
+# fresh_spent: sets $spent to the seconds of processor time so far, of all that was
+# waited for.
+fresh_spent()
+{
+	times >"$fresh_log.times" # in a shell of its own it would be of that
+	spent=$(awk -F '[ ms]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' \
+		"$fresh_log.times")
+}
+
 # fresh_test NAME COMMAND...: what it prints is shown if it fails, and that is the end.
-# Otherwise the numbers of tests that make has counted are shown.
+# Otherwise its processor time is shown, the numbers of tests that make has counted, and
+# what a build does without.
 fresh_test()
 {
 	number=$((number + 1))
 	what=$1
 	shift
+	fresh_spent
+	before=$spent
 	if "$@" >"$fresh_log" 2>&1; then
 		echo "ok $number - $what"
-		sed -n 's/^# \(TOTAL\|PASS\|SKIP\|XFAIL\): */# \1 /p' "$fresh_log"
+		fresh_spent
+		echo "# $((spent - before)) s of processor time"
+		sed -n 's/^# \(TOTAL\|PASS\|SKIP\|XFAIL\): */# \1 /p
+			s/^\(libfuse\|without:\) /# &/p' "$fresh_log"
 	else
 		echo "not ok $number - $what${fresh_todo:+ # TODO $fresh_todo}"
 		[ -z "${fresh_todo:-}" ] || fresh_rest "$number"
