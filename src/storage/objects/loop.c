@@ -478,7 +478,7 @@ static void loop_look_at_ends(struct object_loop *l)
 		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
 		loop_transfer_over(l, t, m->data.result ==
 				   RSH_CURLE_UNVERIFIED_OLD ?
-				   CURLE_PEER_FAILED_VERIFICATION :
+				   RSH_CURLE_UNVERIFIED :
 				   m->data.result);
 	}
 }
