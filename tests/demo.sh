@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds reshardfs and mounts a checkpoint of 8 cards as one of 4.
 #
-# Runs on Debian 12, as root if packages are to be installed.  The checkpoint
+# Runs on Debian and Ubuntu, as root if packages are to be installed.  The checkpoint
 # is tests/data/demo; what the mount shows is held against the hashes of the
 # files that MindSpore's own converter made of it.
 set -eu
@@ -17,6 +17,7 @@ reshardfs=$build/src/reshardfs
 
 # shellcheck disable=SC2086 # a list of names
 need_packages $BUILD_PACKAGES
+need_xxhash
 need_fuse
 
 say "building in build/demo"

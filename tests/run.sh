@@ -20,8 +20,8 @@
 # Runs all tests of a plain build; in a fresh Debian, where one can be had
 # (tests/lib/fresh.sh), what README says first, its way to install with unit tests and
 # mounts, and tests/package.sh; with --suites also a build, unit tests, mounts and the
-# demo in Debian 11, 13 and unstable, and a cross-build to aarch64, which takes half an
-# hour more; there or here `make distcheck`, with tests that would miss a
+# demo in Debian 11, 13 and unstable and Ubuntu 20.04, 22.04 and 24.04, and a cross-build
+# to aarch64, which takes an hour more; there or here `make distcheck`, with tests that would miss a
 # file of the archive; a few of a build without S3 and memcached; unit and mount
 # tests once more under the address and undefined behaviour sanitizers; the stress
 # tests for half a minute each under the thread sanitizer; and feeds each parser

@@ -21,6 +21,7 @@ import random
 import struct
 import zlib
 
+from run_seed import random_bytes
 from safetensors_format import NAMES, safetensors_bytes
 
 # As safetensors calls the types: bytes of an element, torch's name, its storage.
@@ -518,7 +519,7 @@ class _Drawer:
         shape = self.shape()
         if shape and rng.random() < 0.05 and self.kind == "torch":
             shape = (0, *shape[1:])
-        content = rng.randbytes(TYPES[dtype][0] * math.prod(shape))
+        content = random_bytes(rng, TYPES[dtype][0] * math.prod(shape))
         if dtype == "BOOL":
             content = bytes(b & 1 for b in content)
         chunks, orders = self.chunks(shape), {}

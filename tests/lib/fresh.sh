@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# A fresh Debian, with nothing in it but what every Debian has and ccache, to show that
-# what we say is needed is all that is needed: for tests/fresh/*.sh and
+# A fresh Debian or Ubuntu, with nothing in it but what every one of them has and ccache,
+# to show that what we say is needed is all that is needed: for tests/fresh/*.sh and
 # tests/package.sh.
 #
 # Expects $top, the source directory, and takes the release from $fresh_suite: Debian 12
 # unless it is set.  The base system is kept for the next time, and packages that were
 # downloaded with it, for 30 days (some 600 MB in $fresh_kept).  What was compiled is
 # kept as well: several of these builds compile the same.
-# RSH_DEBIAN_MIRROR says where they come from, or apt does.
+# RSH_DEBIAN_MIRROR says where Debian comes from, or apt does; RSH_UBUNTU_MIRROR where
+# Ubuntu does.
 # shellcheck shell=sh disable=SC2154
 
 FRESH_DAYS=30
+# The keys of Ubuntu's archive, which Debian 12 does not have.
+UBUNTU_KEYRING=pool/main/u/ubuntu-keyring/ubuntu-keyring_2021.03.26_all.deb
+UBUNTU_KEYRING_SHA256=0d0e7ed6b112f5d03eabf3c7eb01ebdacf9c57714b279e90495cfc58c8c4520f
 fresh_caches=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 fresh_root=
 # The process that moto_begin has started, and what the tests call in its place.
@@ -21,11 +25,20 @@ fresh_peer=
 fresh_choose()
 {
 	fresh_suite=$1
-	fresh_kept=$fresh_caches/debian-$1
+	case $1 in
+	focal | jammy | noble) fresh_system=Ubuntu ;;
+	*) fresh_system=Debian ;;
+	esac
+	fresh_kept=$fresh_caches/$(echo "$fresh_system" | tr '[:upper:]' '[:lower:]')-$1
 }
 
 fresh_mirror()
 {
+	[ "$fresh_system" = Debian ] || {
+		mirror=${RSH_UBUNTU_MIRROR:-http://archive.ubuntu.com/ubuntu}
+		echo "${mirror%/}"
+		return
+	}
 	# shellcheck disable=SC2016 # apt expands it
 	mirror=${RSH_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' \
 		'Created-By: Packages' 'Release: bookworm' 2>/dev/null | head -n 1)}
@@ -43,13 +56,20 @@ fresh_lacks()
 	elif ! fresh_may_mount; then
 		echo "mount(8) may not mount"
 	elif ! fresh_answers; then
-		echo "there is no Debian mirror: $(fresh_mirror) does not answer"
+		echo "there is no $fresh_system mirror: $(fresh_mirror) does not answer"
 	fi
+}
+
+# fresh_get FILE TARGET: of the mirror.
+fresh_get()
+{
+	wget -q -T 30 -t 2 -O "$2" "$(fresh_mirror)/$1"
 }
 
 fresh_answers()
 {
-	wget -q -T 30 -t 2 -O /dev/null "$(fresh_mirror)/dists/$fresh_suite/Release"
+	fresh_get "dists/$fresh_suite/Release" /dev/null &&
+		{ [ "$fresh_system" = Debian ] || fresh_get "$UBUNTU_KEYRING" /dev/null; }
 }
 
 fresh_may_mount()
@@ -61,6 +81,30 @@ fresh_may_mount()
 	return $may
 }
 
+# ubuntu_keyring DIRECTORY: unpacks it there.
+ubuntu_keyring()
+{
+	fresh_get "$UBUNTU_KEYRING" "$1.deb" &&
+		echo "$UBUNTU_KEYRING_SHA256  $1.deb" | sha256sum --quiet --check &&
+		dpkg-deb -x "$1.deb" "$1"
+}
+
+# fresh_debootstrap DIRECTORY OPTION...
+fresh_debootstrap()
+{
+	directory=$1
+	shift
+	set -- --variant=minbase --force-check-gpg "$@"
+	if [ "$fresh_system" = Ubuntu ]; then
+		ubuntu_keyring "$fresh_kept/keyring" || return
+		set -- --components=main,universe --keyring \
+			"$fresh_kept/keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg" "$@"
+	fi
+	# debootstrap of Debian 12 does not know each Ubuntu by name; they have one script.
+	debootstrap "$@" "$fresh_suite" "$directory" "$(fresh_mirror)" \
+		"$([ "$fresh_system" = Debian ] || echo gutsy)"
+}
+
 # For whoever holds the lock.
 fresh_base()
 {
@@ -68,12 +112,15 @@ fresh_base()
 		return 0
 	rm -rf "$fresh_kept/base" "$fresh_kept/archives" "$fresh_kept/base.log"
 	mkdir "$fresh_kept/archives"
-	debootstrap --variant=minbase --include=ca-certificates,ccache \
-		--cache-dir="$fresh_kept/archives" "$fresh_suite" "$fresh_kept/base" \
-		"$(fresh_mirror)" >"$fresh_kept/base.new" 2>&1 || {
+	fresh_debootstrap "$fresh_kept/base" --include=ca-certificates,ccache \
+		--cache-dir="$fresh_kept/archives" >"$fresh_kept/base.new" 2>&1 || {
 		tail -n 5 "$fresh_kept/base.new" >&2
 		return 1
 	}
+	# What its users have: releases of compilers and libraries change there.
+	[ "$fresh_system" = Debian ] ||
+		echo "deb $(fresh_mirror) $fresh_suite-updates main universe" \
+			>>"$fresh_kept/base/etc/apt/sources.list"
 	chroot "$fresh_kept/base" apt-get clean
 	mv "$fresh_kept/base.new" "$fresh_kept/base.log"
 }
@@ -212,7 +259,7 @@ fresh_tests()
 	}
 	number=0
 	fresh_log=$(mktemp)
-	trap 'fresh_end; rm -f "$fresh_log"' EXIT
+	trap 'fresh_end; rm -f "$fresh_log" "$fresh_log.times"' EXIT
 	trap 'exit 1' HUP INT TERM
 	fresh_count=$1
 	echo "1..$1"
@@ -226,16 +273,31 @@ fresh_rest()
 	done
 }
 
+# fresh_spent: sets $spent to the seconds of processor time so far, of all that was
+# waited for.
+fresh_spent()
+{
+	times >"$fresh_log.times" # in a shell of its own it would be of that
+	spent=$(awk -F '[ ms]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' \
+		"$fresh_log.times")
+}
+
 # fresh_test NAME COMMAND...: what it prints is shown if it fails, and that is the end.
-# Otherwise the numbers of tests that make has counted are shown.
+# Otherwise its processor time is shown, the numbers of tests that make has counted, and
+# what a build does without.
 fresh_test()
 {
 	number=$((number + 1))
 	what=$1
 	shift
+	fresh_spent
+	before=$spent
 	if "$@" >"$fresh_log" 2>&1; then
 		echo "ok $number - $what"
-		sed -n 's/^# \(TOTAL\|PASS\|SKIP\|XFAIL\): */# \1 /p' "$fresh_log"
+		fresh_spent
+		echo "# $((spent - before)) s of processor time"
+		sed -n 's/^# \(TOTAL\|PASS\|SKIP\|XFAIL\): */# \1 /p
+			s/^\(libfuse\|without:\) /# &/p' "$fresh_log"
 	else
 		echo "not ok $number - $what${fresh_todo:+ # TODO $fresh_todo}"
 		[ -z "${fresh_todo:-}" ] || fresh_rest "$number"

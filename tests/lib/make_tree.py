@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from ms_formats import (ELEMENT_BYTES, Layout, Record, StageFile,
                         checkpoint_bytes, strategy_bytes)
+from run_seed import random_bytes
 
 SOURCE_MESH = [2, 4]
 WANTED_MESH = [2, 2]
@@ -156,7 +157,7 @@ def write_tree(directory, params, source_mesh, wanted_mesh, numbers):
         n = ELEMENT_BYTES[p.dtype]
         for dim in p.dims:
             n *= dim
-        tensors[p.name] = numbers.randbytes(n) if p.dtype != "Bool" else \
+        tensors[p.name] = random_bytes(numbers, n) if p.dtype != "Bool" else \
             bytes(numbers.randrange(2) for _ in range(n))
 
     listed_first = sorted(params, key=lambda p: p.source_map is None)

@@ -25,7 +25,8 @@ those after the last are answered as they should be; an action that begins with
   noetag     sends none
   whole      sends all of the object with status 200
   gzip, parts  says that the body is compressed, or several
-  stall      sends half and then nothing; hang: nothing at all
+  stall      sends half and then nothing; hang: nothing at all; late: all of it, but
+             only after 1.5 s
   drip       sends a body in many pieces; slow: in 15, one each 0.3 s; ooze: a byte
              each 0.1 s
   far        sends the client on to the name without actions; round: to this name;
@@ -236,6 +237,8 @@ class Handler(socketserver.StreamRequestHandler):
         self.alter(action, headers, first, last, size)
         if action == "hang":
             self.wait_for_client()
+        if action == "late":
+            time.sleep(1.5)
         if action == "reset0":
             self.reset()
         return self.send_body(action, status, headers, data)
@@ -315,6 +318,8 @@ class Handler(socketserver.StreamRequestHandler):
                                   body)
         if action == "hang":
             self.wait_for_client()
+        if action == "late":
+            time.sleep(1.5)
         return self.answer(200, body)
 
     def list_page(self, prefix, spec, first, end, count):

@@ -47,7 +47,8 @@ def main(command_status, daemon_status, *command):
     except ChildProcessError:
         write(daemon_status, "none")
     else:
-        write(daemon_status, os.waitstatus_to_exitcode(status))
+        write(daemon_status,
+              os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seed of a run that was given none.
+"""The seed of a run that was given none, and random bytes.
 
 tests/run.sh makes RSH_TEST_SEED of the tree that is tested, so that whoever runs the
 tests of a commit draws the same cases, and each commit draws new ones.
@@ -17,3 +17,8 @@ def run_seed():
         return int.from_bytes(os.urandom(4), "big")
     name = os.path.basename(sys.argv[0])
     return int.from_bytes(hashlib.sha256(f"{given} {name}".encode()).digest()[:4], "big")
+
+
+def random_bytes(numbers, count):
+    """Those of numbers.randbytes(count), which Python 3.8 does not have."""
+    return numbers.getrandbits(8 * count).to_bytes(count, "little") if count else b""

@@ -124,6 +124,30 @@ need_packages()
 		die "could not install $missing"
 }
 
+# Where the distribution's xxhash is older than 0.8 (Ubuntu 20.04), whose hashes are
+# others, this installs what a later release is made from, in /usr/local.
+XXHASH=pool/main/x/xxhash/xxhash_0.8.1.orig.tar.gz
+XXHASH_SHA256=3bb6b7d6f30c591dd65aaaff1c8b7a5b94d81687998ca9400082c739a690436c
+need_xxhash()
+{
+	pkg-config --exists 'libxxhash < 0.8' || return 0
+	say "installing xxhash 0.8.1 in /usr/local"
+	install_xxhash >/dev/null || die "could not install xxhash 0.8.1; run as root"
+}
+
+install_xxhash()
+(
+	sources=$(mktemp -d) || exit
+	trap 'rm -rf "$sources"' EXIT
+	cd "$sources" || exit
+	# shellcheck disable=SC2016 # apt expands it
+	mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+		head -n 1)
+	/usr/lib/apt/apt-helper download-file "${mirror%/}/$XXHASH" xxhash.tar.gz \
+		"SHA256:$XXHASH_SHA256" &&
+		tar -xzf xxhash.tar.gz --strip-components 1 && make install && ldconfig
+)
+
 need_fuse()
 {
 	[ -c /dev/fuse ] ||

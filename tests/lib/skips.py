@@ -107,6 +107,7 @@ def conditions(build):
         "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),
         "no-mounts": lambda: fresh_fails("fresh_may_mount"),
         "no-mirror": lambda: fresh_fails("fresh_answers"),
+        "no-ubuntu": lambda: fresh_fails("fresh_choose focal; fresh_answers"),
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
         "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),

@@ -18,6 +18,7 @@ from ms_formats import (ELEMENT_BYTES, Layout, Record, StageFile,
                         checkpoint_bytes, strategy_bytes)
 from rsh_mount import (MountError, Mounted, expect_failure, hash_tree,
                        tree_difference)
+from run_seed import random_bytes
 
 
 # Two replicas of four slices: ranks 0 and 4, 1 and 5, 2 and 6, 3 and 7.
@@ -50,7 +51,7 @@ class Job:
             dims = tuple(d // s for d, s in zip(self.shapes[name],
                                                 splits(layout)))
             numbers = random.Random(f"{epoch} {step} {name} {model_position(layout, rank)}")
-            content = numbers.randbytes(math.prod(dims) * ELEMENT_BYTES["Float32"])
+            content = random_bytes(numbers, math.prod(dims) * ELEMENT_BYTES["Float32"])
             result[name] = Record(dims, "Float32", content)
         for name, value in (("epoch_num", epoch), ("step_num", step)):
             result[name] = Record((), "Int64", value.to_bytes(8, "little"))

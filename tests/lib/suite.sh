@@ -1,11 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-# A build without a warning, unit tests, a few mounts and the demo in a fresh Debian of
-# another age: for tests/fresh/debian-*.sh, which set $fresh_suite and may set
-# $fresh_todo.
+# A build without a warning, unit tests, a few mounts and the demo in a fresh Debian or
+# Ubuntu of another age: for tests/fresh/{debian,ubuntu}-*.sh, which set $fresh_suite and
+# may set $fresh_todo.  RSH_FRESH_LOCAL names a directory for its /usr/local: libraries of
+# other releases than it has, such as libfuse 3.3 and curl 7.61, that were built in it.
 # shellcheck shell=sh disable=SC2016,SC2154 # expanded there; lib/fresh.sh
 set -eu
 top=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
 . "$top/tests/lib/fresh.sh"
+
+# Packages come first, so that these are what pkg-config and the linker find first.
+suite_packages()
+{
+	in_clone sh -exc '
+		top=$PWD && . tests/lib/setup.sh &&
+		need_packages $BUILD_PACKAGES python3 attr xxhash rsync \
+			memcached sasl2-bin libsasl2-modules &&
+		need_xxhash' &&
+		if [ -n "${RSH_FRESH_LOCAL:-}" ]; then
+			cp -a "$RSH_FRESH_LOCAL/." "$fresh_root/usr/local/" && in_fresh ldconfig
+		fi
+}
 
 # In the directory of tests/demo.sh, which takes the build as it is.
 build_suite()
@@ -25,12 +39,9 @@ suite_tests()
 }
 
 fresh_tests 7
-fresh_test "a fresh Debian" fresh_begin
+fresh_test "a fresh $fresh_system" fresh_begin
 fresh_test "a clone" fresh_clone
-fresh_test "its packages" in_clone sh -exc '
-	top=$PWD && . tests/lib/setup.sh &&
-	need_packages $BUILD_PACKAGES python3 attr xxhash rsync \
-		memcached sasl2-bin libsasl2-modules'
+fresh_test "its packages" suite_packages
 export CFLAGS=-O0
 fresh_test "a build without a warning" build_suite
 fresh_test "unit tests, and mounts" suite_tests

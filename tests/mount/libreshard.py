@@ -19,7 +19,7 @@ from library_use import (LIBRARY, check_parts, check_records, compare,  # noqa: 
                          content, run)
 from rsh_cli import demo_tree  # noqa: E402
 from rsh_mount import Tap, require_mount  # noqa: E402
-from run_seed import run_seed  # noqa: E402
+from run_seed import random_bytes, run_seed  # noqa: E402
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 FIRST_NODE = "LIBRESHARD_0.1"
@@ -27,7 +27,8 @@ NODES = {"reshard_load": "LIBRESHARD_0.3"}  # of what came later
 
 
 def exported():
-    said = subprocess.run(["nm", "-D", "--defined-only", os.path.join(LIBRARY, "libreshard.so")],
+    said = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions",
+                           os.path.join(LIBRARY, "libreshard.so")],
                           capture_output=True, check=True, text=True).stdout
     return {line.split()[-1] for line in said.splitlines()}
 
@@ -104,7 +105,7 @@ def main():
             check(files[-1][:2] == (2**32 - 1, "model.safetensors.index.json"), files[-1])
             check(len(files) > 2 and not files[-1][3], files)
         with tap.test("what an item has in another order, row by row"):
-            tensor = Tensor("F16", (32, 48), numbers.randbytes(32 * 48 * 2),
+            tensor = Tensor("F16", (32, 48), random_bytes(numbers, 32 * 48 * 2),
                             [((0, 0), (32, 48))], {0: (1, 0)})
             turned = os.path.join(work, "turned")
             Tree("torch", {"w": tensor}, {}, numbers).write(turned)

@@ -800,6 +800,23 @@ static void pages_are_listed(void **state)
 	teardown(&f);
 }
 
+/* A server that takes longer than the time for an answer gets more of it, or no
+ * attempt would end well. */
+static void slow_servers_get_time(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects_listing l;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	assert_int_equal(read_name(f.o, "a~*late", &err), 0);
+	assert_int_equal(list_url(&f, "s3://b/l@10~*late", &l, &err), 0);
+	assert_int_equal(l.n, 10);
+	rsh_objects_listing_free(&l);
+	teardown(&f);
+}
+
 static void bad_listings_have_a_reason(void **state)
 {
 	static const struct lasting bad[] = {
@@ -1474,6 +1491,7 @@ int main(void)
 		cmocka_unit_test(ranges_without_etag_are_read),
 		cmocka_unit_test(what_passes_is_survived),
 		cmocka_unit_test(silence_is_survived),
+		cmocka_unit_test(slow_servers_get_time),
 		cmocka_unit_test(slow_reads_have_time),
 		cmocka_unit_test(what_lasts_has_a_reason),
 		cmocka_unit_test(deadlines_are_kept),

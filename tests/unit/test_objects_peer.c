@@ -17,6 +17,8 @@
 #include "rsh/util/thread.h"
 #include "support.h"
 
+#define PATIENCE_MS 600000
+
 UNIT_TEST_NAME(a_server_verifies_what_is_signed);
 
 struct peer {
@@ -47,7 +49,12 @@ static void peer_start(struct peer *p, const char *python)
 static int list(const char *url, struct rsh_objects **o,
 		struct rsh_objects_listing *l, struct rsh_error *err)
 {
-	assert_int_equal(rsh_objects_open(url, NULL, o, err), 0);
+	/* Beside many other programs moto takes minutes for a page. */
+	const struct rsh_objects_options opts = {
+		.stall_ms = PATIENCE_MS, .timeout_ms = PATIENCE_MS,
+	};
+
+	assert_int_equal(rsh_objects_open(url, &opts, o, err), 0);
 	return rsh_objects_list(*o, NULL, l, err);
 }
 
@@ -123,7 +130,8 @@ static void expect_no_other(void)
 static void expect_no_strangers(void)
 {
 	const struct rsh_objects_options opts = {
-		.keys = RSH_OBJECTS_KEYS_NONE
+		.keys = RSH_OBJECTS_KEYS_NONE,
+		.stall_ms = PATIENCE_MS, .timeout_ms = PATIENCE_MS,
 	};
 	const struct rsh_object object = { .name = "file_0100", .size = 100 };
 	struct rsh_error err = RSH_ERROR_INIT;

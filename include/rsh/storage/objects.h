@@ -75,7 +75,8 @@ struct rsh_objects_options {
 	unsigned requests;   /* most requests in progress; 0:
 			      * RSH_OBJECTS_REQUESTS */
 	unsigned stall_ms;   /* a request without a byte for this time is
-			      * repeated; 0: 5,000 */
+			      * repeated; the time doubles, up to 8 times this,
+			      * as long as no content arrives; 0: 5,000 */
 	unsigned timeout_ms; /* timeout of a request of a listing, and of a read
 			      * without a deadline while no byte arrives; 0:
 			      * 60,000 */

@@ -21,6 +21,10 @@
 #define MS UINT64_C(1000000)
 /* The longest sleep of the thread. */
 #define LOOP_IDLE_MS 60000
+/* libcurl before 7.66 may sleep on after it has found the address of a
+ * server. */
+#define LOOP_LOOKUP_MS 50
+#define STALL_DOUBLED_MAX 3
 /* Consecutive ranges are joined up to about this many bytes. */
 #define LOOP_JOIN_MAX (UINT64_C(24) << 20)
 /* The time that a request waits for others to join it. */
@@ -398,9 +402,14 @@ static void loop_expire_waiting(struct object_loop *l, uint64_t now)
 	}
 }
 
+/* A server may need longer than that for each answer, so a request that waited
+ * in vain gets twice the time. */
 static uint64_t transfer_stall_at(const struct object_transfer *t)
 {
-	return t->heard + t->objects->stall_ms * MS;
+	const unsigned doubled = t->requests->silent < STALL_DOUBLED_MAX ?
+				 t->requests->silent : STALL_DOUBLED_MAX;
+
+	return t->heard + (t->objects->stall_ms * MS << doubled);
 }
 
 static void loop_expire_running(struct object_loop *l, uint64_t now)
@@ -427,6 +436,8 @@ static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 	for (t = l->running; t; t = t->next) {
 		until = rsh_min_u64(until, transfer_deadline(t));
 		until = rsh_min_u64(until, transfer_stall_at(t));
+		if (!t->answer.status)
+			until = rsh_min_u64(until, now + LOOP_LOOKUP_MS * MS);
 	}
 	for (q = l->waiting.first; q; q = q->next) {
 		until = rsh_min_u64(until, waiting_deadline(q, got));
@@ -472,7 +483,7 @@ static void loop_look_at_ends(struct object_loop *l)
 		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
 		loop_transfer_over(l, t, m->data.result ==
 				   RSH_CURLE_UNVERIFIED_OLD ?
-				   CURLE_PEER_FAILED_VERIFICATION :
+				   RSH_CURLE_UNVERIFIED :
 				   m->data.result);
 	}
 }

@@ -175,6 +175,8 @@ struct object_request {
 	uint64_t transfer_from; /* begin of its range in this transfer */
 	unsigned tries, wrong; /* transfers so far; those of them without a
 				* correct answer */
+	unsigned silent; /* transfers without a byte of a correct body that
+			  * ended after stall_ms; the next one has longer */
 	unsigned keys_number;
 };
 

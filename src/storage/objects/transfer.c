@@ -494,10 +494,12 @@ static bool request_end_broken(const struct object_transfer *t,
 {
 	bool absent = q->tries >= REQUEST_ABSENT_MAX;
 
+	if (code == CURLE_OPERATION_TIMEDOUT && !t->has_taken)
+		q->silent++;
 	q->why = rsh_object_why(code);
 	q->detail = rsh_object_detail(t, code);
 	switch (code) {
-	case CURLE_PEER_FAILED_VERIFICATION:
+	case RSH_CURLE_UNVERIFIED:
 	case CURLE_SSL_CACERT_BADFILE:
 	case CURLE_SSL_CIPHER:
 		return request_fail(t, q, EPROTO, q->why);

@@ -18,7 +18,7 @@ const char *rsh_object_why(CURLcode code)
 	case CURLE_SSL_CONNECT_ERROR:
 	case CURLE_SSL_CIPHER:
 		return "does not answer by TLS: is it an http:// server?";
-	case CURLE_PEER_FAILED_VERIFICATION:
+	case RSH_CURLE_UNVERIFIED:
 		return "has a certificate that is not trusted: see --ca-file";
 	case CURLE_SSL_CACERT_BADFILE:
 		return "cannot be verified, because the CA file cannot be read";
