@@ -158,6 +158,7 @@ static void draw(struct drawn *r)
 
 /* ---- its text ---- */
 
+__attribute__((format(printf, 2, 3)))
 static void say(char *text, const char *fmt, ...)
 {
 	const size_t at = strlen(text);
