@@ -20,8 +20,8 @@
 /* Older libraries need these options, but newer headers warn of their names. */
 #define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
 #define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
-/* CURLE_PEER_FAILED_VERIFICATION, and the separate code that libcurl before 7.62
- * had for names of hosts; its headers gave that the name of this one. */
+/* CURLE_PEER_FAILED_VERIFICATION, and the separate code that libcurl before
+ * 7.62 had for names of hosts; its headers gave that the name of this one. */
 #define RSH_CURLE_UNVERIFIED ((CURLcode)60)
 #define RSH_CURLE_UNVERIFIED_OLD ((CURLcode)51)
 

@@ -21,6 +21,9 @@
 #define MS UINT64_C(1000000)
 /* The longest sleep of the thread. */
 #define LOOP_IDLE_MS 60000
+/* libcurl before 7.66 may sleep on after it has found the address of a
+ * server. */
+#define LOOP_LOOKUP_MS 50
 #define STALL_DOUBLED_MAX 3
 /* Consecutive ranges are joined up to about this many bytes. */
 #define LOOP_JOIN_MAX (UINT64_C(24) << 20)
@@ -433,6 +436,8 @@ static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 	for (t = l->running; t; t = t->next) {
 		until = rsh_min_u64(until, transfer_deadline(t));
 		until = rsh_min_u64(until, transfer_stall_at(t));
+		if (!t->answer.status)
+			until = rsh_min_u64(until, now + LOOP_LOOKUP_MS * MS);
 	}
 	for (q = l->waiting.first; q; q = q->next) {
 		until = rsh_min_u64(until, waiting_deadline(q, got));
