@@ -36,6 +36,8 @@ foreign_unpack()
 	cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"
 	cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"
 	[ -e "$1/usr/bin/awk" ] || ln -s mawk "$1/usr/bin/awk"
+	chmod u+s "$1/bin/fusermount3"
+	ln -sf ../proc/self/mounts "$1/etc/mtab"
 	busybox depmod -b "$1" "$(cd "$1/lib/modules" && echo *)"
 }
 

@@ -27,7 +27,8 @@ NODES = {"reshard_load": "LIBRESHARD_0.3"}  # of what came later
 
 
 def exported():
-    said = subprocess.run(["nm", "-D", "--defined-only", os.path.join(LIBRARY, "libreshard.so")],
+    said = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions",
+                           os.path.join(LIBRARY, "libreshard.so")],
                           capture_output=True, check=True, text=True).stdout
     return {line.split()[-1] for line in said.splitlines()}
 
