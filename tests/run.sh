@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the tests need and runs all of them.
 #
-#   tests/run.sh [--no-oracle] [--suites]
+#   tests/run.sh [--no-oracle] [--suites[='NAME...']]
 #
 # Runs on Debian 12, as root if packages are to be installed.  The oracle is the
 # real MindSpore, in a virtual environment that is kept for the next time under
@@ -21,8 +21,9 @@
 # (tests/lib/fresh.sh), what README says first, its way to install with unit tests and
 # mounts, and tests/package.sh; with --suites also a build, unit tests, mounts and the
 # demo in Debian 11, 13 and unstable and Ubuntu 20.04, 22.04 and 24.04, and a cross-build
-# to aarch64, which takes an hour more; there or here `make distcheck`, with tests that would miss a
-# file of the archive; a few of a build without S3 and memcached; unit and mount
+# to aarch64, which takes an hour more, or of these those that are named (as
+# `debian-11 aarch64`); there or here `make distcheck`, with tests that would miss a file of
+# the archive; a few of a build without S3 and memcached; unit and mount
 # tests once more under the address and undefined behaviour sanitizers; the stress
 # tests for half a minute each under the thread sanitizer; and feeds each parser
 # of files with broken ones for RSH_FUZZ_SECONDS (8) s.  Warnings are errors.  A
@@ -61,14 +62,20 @@ usage()
 
 cache=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 oracle=yes
+# Those of SUITES in tests/Makefile.am that every run has, as --suites names them.
 suites=
 for word; do
 	case $word in
 	--no-oracle) oracle=no ;;
-	--suites) suites=yes ;;
+	--suites) suites=all ;;
+	--suites=*) suites=${word#*=} ;;
 	-h | --help) usage; exit 0 ;;
 	*) usage >&2; die "unknown argument: $word" ;;
 	esac
+done
+for suite in $suites; do
+	[ "$suite" = all ] || [ -f "$top/tests/fresh/$suite.sh" ] ||
+		die "there is no tests/fresh/$suite.sh"
 done
 
 # ---- the oracle ----
@@ -266,10 +273,13 @@ build_bare()
 		--without-memcached
 }
 
-# Reports name lines; nobody looks at variables, which take a quarter of the time.
+# Reports name lines; nobody looks at variables, which take a quarter of the time.  What is
+# undefined is a trap, which AddressSanitizer reports with its line: for messages the compiler
+# would add 6 MB of data, which each process relocates, registers and searches for leaks.
 build_asan()
 {
-	build_in "$top/build/asan" --enable-werror CFLAGS='-g1 -O1' \
+	build_in "$top/build/asan" --enable-werror LDFLAGS=-no-pie \
+		CFLAGS='-g1 -O1 -fsanitize-undefined-trap-on-error' \
 		--enable-sanitizer=address,undefined
 }
 
@@ -333,12 +343,24 @@ dist_leg()
 	fi
 }
 
+# The programs of $suites.
+# shellcheck disable=SC2016 # make expands it
+suite_programs()
+{
+	for suite in $suites; do
+		case $suite in
+		all) printf ' $(SUITES)' ;;
+		*) printf ' fresh/%s.sh' "$suite" ;;
+		esac
+	done
+}
+
 # What a machine of ours has by chance is not there.
 fresh_leg()
 {
 	begin_leg fresh "README's commands and the packages, in a fresh Debian"
 	if configure_in "$build" --disable-tests >"$log" 2>&1; then
-		run_leg check TESTS="\$(FRESH) ${suites:+\$(SUITES)}" check_PROGRAMS=
+		run_leg check TESTS="\$(FRESH)$(suite_programs)" check_PROGRAMS=
 	else
 		no_build
 	fi
@@ -442,7 +464,7 @@ only=
 RSH_TEST_SEED=$((RSH_TEST_SEED + 1))
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
-export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:handle_sigill=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export RSH_ORACLE_PAIRS="${RSH_ORACLE_PAIRS:-60}"
