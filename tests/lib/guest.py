@@ -27,8 +27,8 @@ import time
 VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 PROGRAMS = ["qemu-system-x86_64", VIRTIOFSD, "busybox"]
 MODULES = ["virtio_pci", "virtiofs", "9pnet_virtio", "9p", "fuse"]
-# How a guest mounts its files, by the module that its kernel must have; the first one is
-# taken.  Linux before 5.4 has no virtiofs, and Debian's kernels for clouds have no 9p.
+# How a guest mounts its files, by the module that its kernel must have, loaded or built in;
+# the first one is taken.  Linux before 5.4 has no virtiofs, and Debian's kernels for clouds have no 9p.
 SHARES = {"virtiofs": "-t virtiofs",
           "9p": "-t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose"}
 # The first and the last line that the guest says.
@@ -79,7 +79,11 @@ def modules(directory, names):
 
 
 def share(directory):
-    return next(name for name in SHARES if modules(directory, [name]))
+    top, = glob.glob(os.path.join(directory, "lib", "modules", "*"))
+    with open(os.path.join(top, "modules.builtin"), encoding="ascii") as f:
+        built = f.read()
+    return next(name for name in SHARES
+                if f"/{name}.ko\n" in built or modules(directory, [name]))
 
 
 def archive(files, folders):
