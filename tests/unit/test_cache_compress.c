@@ -351,7 +351,7 @@ static void test_any(void **state)
 	struct numbers x = { numbers_seed() };
 
 	(void)state;
-	for (unsigned turn = 0; turn < 30; turn++) {
+	for (unsigned turn = 0; turn < (unsigned)rounds(30); turn++) {
 		char *dir = tree_make();
 		const unsigned room = 3 + (unsigned)numbers_below(&x, 60);
 		struct made_file files[4];
