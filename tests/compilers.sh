@@ -5,9 +5,10 @@
 #   tests/compilers.sh [--tests] [SUITE:COMPILER...]
 #
 # Runs as root where a fresh Debian can be had (tests/lib/fresh.sh), half an hour for all
-# of them.  Each compiler is Debian's of that suite.  They compile the program and the
-# library, with --tests the programs of the tests as well; nothing of that is linked or
-# run.  Those that find something are named at the end, with logs in build/compilers.
+# of them.  Each compiler is Debian's of that suite, except clang-12: none has it, and it
+# comes with zig 0.8.1 from PyPI.  They compile the program and the library, with --tests
+# the programs of the tests as well; nothing of that is linked or run.  Those that find
+# something are named at the end, with logs in build/compilers.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,7 +16,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tests/lib/fresh.sh"
 unset MAKEFLAGS MAKELEVEL
 
-COMPILERS="bullseye:gcc-10 bullseye:clang-11 bullseye:clang-13
+COMPILERS="bullseye:gcc-10 bullseye:clang-11 bullseye:clang-12 bullseye:clang-13
 	bookworm:gcc-12 bookworm:clang-14 bookworm:clang-15 bookworm:clang-16
 	trixie:gcc-14 trixie:clang-17 trixie:clang-18 trixie:clang-19
 	sid:gcc-16 sid:clang-23"
@@ -45,6 +46,29 @@ compilers_of()
 	done
 }
 
+# packages_of COMPILER...
+packages_of()
+{
+	for compiler; do
+		case $compiler in
+		clang-12) echo python3-pip ;;
+		*) echo "$compiler" ;;
+		esac
+	done
+}
+
+# zig is this clang as well, without its own headers.
+install_clang_12()
+{
+	cat >"$fresh_root/usr/local/bin/clang-12" <<-END
+		#!/bin/sh
+		exec /opt/zig/ziglang/zig clang -target $(uname -m)-linux-gnu \
+			-isystem /opt/zig/ziglang/lib/include "\$@"
+	END
+	chmod +x "$fresh_root/usr/local/bin/clang-12"
+	in_fresh pip3 install --quiet --target /opt/zig ziglang==0.8.1
+}
+
 # begin_suite COMPILER...: a fresh Debian with them, and configure.  In place of libtool,
 # which takes longer than a compiler, is what compiles and does not link: it leaves empty
 # files, also those that the programs of the tests depend on.
@@ -61,10 +85,11 @@ begin_suite()
 			case $1 in --*) shift ;; *) exec "$@" ;; esac
 		done
 	END
-	# shellcheck disable=SC2016 # expanded there
+	# shellcheck disable=SC2016,SC2046 # expanded there; a list of names
 	in_clone sh -exc '
 		top=$PWD && . tests/lib/setup.sh && need_packages $BUILD_PACKAGES python3 "$@"
-		autoreconf -fi' sh "$@"
+		autoreconf -fi' sh $(packages_of "$@") || return
+	case " $* " in *" clang-12 "*) install_clang_12 ;; esac
 }
 
 # compile COMPILER: all errors of all files.  What clang warns of does not depend on

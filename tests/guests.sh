@@ -10,6 +10,7 @@
 #   focal     Ubuntu 20.04 with Linux 4.18, on x86_64
 #   bullseye  Debian 11 with its kernel, 5.10, on x86_64
 #   bookworm  Debian 12 with its kernel, 6.1, on aarch64
+#   trixie    Debian 13 with its kernel, 6.12, on aarch64 with pages of 16 KiB
 #
 # All are emulated, which takes half an hour or more for each.
 #
@@ -30,11 +31,12 @@ wheels=$(cd "$1" && pwd)
 
 GUEST_TESTS=${RSH_GUEST_TESTS:-umount.sh control.py options.sh daemon.sh sandbox.py read.sh}
 
-# guest SUITE ARCH NAME: Debian's name of the processor, and that of wheels.
+# guest SUITE ARCH NAME [KERNEL]: Debian's name of the processor, that of wheels, and
+# Debian's name of the kernel if it is another one.
 guest()
 {
 	case " ${RSH_GUESTS:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
-	foreign_root "$1" "$2"
+	foreign_root "$1" "$2" "${4:-$2}"
 	rm -rf "$root/site" "$root/root/reshardfs"
 	python3 -m pip install --quiet --no-index --no-deps --disable-pip-version-check \
 		--no-compile --only-binary=:all: --platform "manylinux_2_28_$3" \
@@ -55,4 +57,5 @@ failed=
 guest focal amd64 x86_64
 guest bullseye amd64 x86_64
 guest bookworm arm64 aarch64
+guest trixie arm64 aarch64 arm64-16k
 [ -z "$failed" ] || die "a guest has failed"

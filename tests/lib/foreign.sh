@@ -6,7 +6,7 @@
 # Expects lib/setup.sh and lib/fresh.sh.
 # shellcheck shell=sh disable=SC2034,SC2154
 
-FOREIGN_PACKAGES=python3,fuse3,attr,busybox-static,libcurl4,libexpat1
+FOREIGN_PACKAGES=python3,fuse3,attr,busybox-static,curl,libexpat1
 foreign_kept=$fresh_caches/foreign
 # The oldest kernel that we promise, which Ubuntu 18.04 had for a time.
 OLD_KERNEL=pool/main/l/linux-hwe/linux-%s-4.18.0-25-generic_4.18.0-25.26~18.04.1_amd64.deb
@@ -41,27 +41,28 @@ foreign_unpack()
 	busybox depmod -b "$1" "$(cd "$1/lib/modules" && echo *)"
 }
 
-# foreign_make ARCH: of what is chosen, in $root.
+# foreign_make ARCH KERNEL: of what is chosen, in $root.
 foreign_make()
 {
 	packages=$FOREIGN_PACKAGES
-	[ "$fresh_system" = Ubuntu ] || packages=$packages,linux-image-$1
+	[ "$fresh_system" = Ubuntu ] || packages=$packages,linux-image-$2
 	fresh_debootstrap "$root" --arch="$1" --foreign --include="$packages" &&
 		{ [ "$fresh_system" = Debian ] ||
 			foreign_old_kernel "$root/var/cache/apt/archives"; } &&
 		foreign_unpack "$root"
 }
 
-# foreign_root SUITE ARCH: Debian's name of the processor.  Sets $root; kept for 30 days.
+# foreign_root SUITE ARCH [KERNEL]: Debian's names of the processor and, if it is another
+# one, of the kernel.  Sets $root; kept for 30 days.
 foreign_root()
 {
 	fresh_choose "$1"
-	root=$foreign_kept/$1-$2
+	root=$foreign_kept/$1-${3:-$2}
 	[ -z "$(find "$root.complete" -mtime "-$FRESH_DAYS" 2>/dev/null)" ] || return 0
 	say "$fresh_system's $1 for $2"
 	rm -rf "$root" "$root.complete"
 	mkdir -p "$foreign_kept" "$fresh_kept"
-	foreign_make "$2" >"$root.log" 2>&1 || {
+	foreign_make "$2" "${3:-$2}" >"$root.log" 2>&1 || {
 		tail -n 5 "$root.log" >&2
 		die "there is no $fresh_system $1 for $2, see $root.log"
 	}

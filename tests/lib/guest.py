@@ -11,7 +11,7 @@ the directory of who starts it, and is root.  With --root it finds the files of 
 system, for a processor that `uname -m` calls ARCH, whose kernel and busybox are used, and
 has no environment.  The exit status is the program's, 125 if the guest did not come so
 far: then the end of what it and its kernel said is printed.  It takes qemu, which needs
-nothing of the processor, and busybox.
+nothing of the processor, its virtiofsd and busybox.
 """
 
 import collections
@@ -22,10 +22,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
-PROGRAMS = ["qemu-system-x86_64", "busybox"]
-# Linux 4.18 has 9p, and no virtiofs.
-MODULES = ["virtio_pci", "9pnet_virtio", "9p", "fuse"]
+VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
+PROGRAMS = ["qemu-system-x86_64", VIRTIOFSD, "busybox"]
+MODULES = ["virtio_pci", "virtiofs", "9pnet_virtio", "9p", "fuse"]
+# How a guest mounts its files, by the module that its kernel must have, loaded or built in;
+# the first one is taken.  Linux before 5.4 has no virtiofs, and Debian's kernels for clouds have no 9p.
+SHARES = {"virtiofs": "-t virtiofs",
+          "9p": "-t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose"}
 # The first and the last line that the guest says.
 BEGIN = "guest: begins"
 STATUS = "guest: the status is "
@@ -35,7 +40,8 @@ LINES = 30
 # The machine, its processor, and what the kernel is told.  A guest that gets little time
 # loses ticks of its timer, and Linux then says that the timer does not work, and stops.
 MACHINES = {"x86_64": ("q35", "max", "console=ttyS0 no_timer_check"),
-            "aarch64": ("virt", "cortex-a72", "console=ttyAMA0")}
+            # The other processors have no pages of 16 KiB, or take more time to emulate.
+            "aarch64": ("virt", "neoverse-n1", "console=ttyAMA0")}
 
 INIT = """#!/bin/busybox sh
 export PATH=/bin
@@ -43,7 +49,7 @@ busybox mount -t proc proc /proc
 busybox mount -t sysfs sys /sys
 busybox mount -t devtmpfs dev /dev
 for module in {modules}; do busybox insmod $module; done
-busybox mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=loose root /root
+busybox mount {share} root /root
 for folder in proc sys dev; do busybox mount --move /$folder /root/$folder; done
 for folder in tmp run; do busybox mount -t tmpfs tmp /root/$folder; done
 busybox mkdir -p /root/dev/pts
@@ -70,6 +76,14 @@ def modules(directory, names):
             if path not in order:
                 order.append(path)
     return [os.path.join(top, path) for path in order]
+
+
+def share(directory):
+    top, = glob.glob(os.path.join(directory, "lib", "modules", "*"))
+    with open(os.path.join(top, "modules.builtin"), encoding="ascii") as f:
+        built = f.read()
+    return next(name for name in SHARES
+                if f"/{name}.ko\n" in built or modules(directory, [name]))
 
 
 def archive(files, folders):
@@ -102,7 +116,7 @@ def initramfs(directory, names, command, busybox, words):
     script = " ".join(word if word == "\n" else shlex.quote(word) for word in words)
     files["init"] = (0o755, INIT.format(modules=" ".join("/" + name for name in files),
                                         command=shlex.quote(script), begin=BEGIN,
-                                        status=STATUS).encode())
+                                        share=SHARES[share(directory)], status=STATUS).encode())
     files["bin/busybox"] = (0o755, content(busybox))
     return archive(files, ["bin", "modules", "proc", "sys", "dev", "root"])
 
@@ -122,6 +136,20 @@ def run_in(root, arch, command):
                            ["/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp"]))
 
 
+def serve(root, socket):
+    """Starts virtiofsd, and returns it and the options of qemu."""
+    server = subprocess.Popen(
+        [VIRTIOFSD, f"--socket-path={socket}", "-o",
+         f"source={root},cache=always,sandbox=chroot"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while server.poll() is None and not os.path.exists(socket):
+        time.sleep(0.01)
+    return server, ["-object", f"memory-backend-memfd,id=memory,size={MEMORY},share=on",
+                    "-numa", "node,memdev=memory",
+                    "-chardev", f"socket,id=files,path={socket}",
+                    "-device", "vhost-user-fs-pci,chardev=files,tag=root"]
+
+
 def start(directory, root, arch, packed):
     kernel, = glob.glob(os.path.join(directory, "boot", "vmlinuz-*"))
     board, processor, told = MACHINES[arch]
@@ -131,11 +159,14 @@ def start(directory, root, arch, packed):
         with open(image, "wb") as f:
             f.write(packed)
         sys.stdout.flush()
+        server, files = None, ["-virtfs", f"local,path={root},mount_tag=root,"
+                               "security_model=passthrough,multidevs=remap"]
+        if share(directory) == "virtiofs":
+            server, files = serve(root, os.path.join(private, "socket"))
         machine = subprocess.Popen(
             [f"qemu-system-{arch}", "-accel", "tcg,thread=multi", "-machine", board,
              "-cpu", processor, "-smp", "2", "-m", MEMORY,
-             "-nodefaults", "-nographic", "-no-reboot", "-virtfs",
-             f"local,path={root},mount_tag=root,security_model=passthrough,multidevs=remap",
+             "-nodefaults", "-nographic", "-no-reboot", *files,
              "-kernel", kernel, "-initrd", image, "-serial", "stdio",
              # With 0 a kernel that stops would not say why.
              "-append", f"{told} quiet loglevel=1 panic=-1"],
@@ -154,6 +185,9 @@ def start(directory, root, arch, packed):
         if not begun:
             print(*before, f"the guest ended before its program, qemu with status "
                   f"{machine.returncode}", sep="\n", flush=True)
+        if server:
+            server.terminate()
+            server.wait()
     return status
 
 

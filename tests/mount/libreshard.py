@@ -30,7 +30,8 @@ def exported():
     said = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions",
                            os.path.join(LIBRARY, "libreshard.so")],
                           capture_output=True, check=True, text=True).stdout
-    return {line.split()[-1] for line in said.splitlines()}
+    # The nodes themselves are absolute.
+    return {name for _, kind, name in map(str.split, said.splitlines()) if kind != "A"}
 
 
 def declared():
@@ -83,7 +84,7 @@ def main():
         with tap.test("exported is what the header declares, and nothing else"):
             wanted = {f"{name}@@{NODES.get(name, FIRST_NODE)}" for name in declared()}
             check(len(wanted) >= 10, wanted)
-            check(exported() - {FIRST_NODE, *NODES.values()} == wanted, exported() ^ wanted)
+            check(exported() == wanted, exported() ^ wanted)
         with tap.test("its soname is that of its version, and it needs no FUSE"):
             said = subprocess.run(["objdump", "-p", os.path.join(LIBRARY, "libreshard.so")],
                                   capture_output=True, check=True, text=True).stdout

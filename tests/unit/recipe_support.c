@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "rsh/util/checked.h"
+#include "support.h"
 
 #define MOST_DIMS 4
 
@@ -26,7 +27,8 @@ void scene_cases(uint64_t (*each)(void))
 {
 	const char *seed = getenv("RSH_SEED"), *cases = getenv("RSH_CASES");
 	uint64_t first = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
-	uint64_t n = cases ? strtoull(cases, NULL, 10) : 3000, checked = 0;
+	uint64_t n = cases ? strtoull(cases, NULL, 10) : (uint64_t)rounds(3000),
+		 checked = 0;
 
 	print_message("# RSH_SEED=%llu RSH_CASES=%llu\n",
 		      (unsigned long long)first, (unsigned long long)n);

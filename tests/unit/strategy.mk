@@ -44,6 +44,8 @@ WEIGHTS_SUPPORT = \
 RECIPE_SUPPORT = \
 	unit/recipe_support.h \
 	unit/recipe_support.c \
+	unit/support.h \
+	unit/support.c \
 	$(PLAN_SUPPORT)
 
 unit_test_strategy_fold_SOURCES = unit/test_strategy_fold.c $(STRATEGY_SUPPORT)

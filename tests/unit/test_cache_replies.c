@@ -562,7 +562,7 @@ static void replies_at_random(void **state)
 {
 	const char *given = getenv("RSH_TEST_REPLIES");
 	const unsigned n = given ? (unsigned)strtoul(given, NULL, 10) :
-				   N_RANDOM;
+				   (unsigned)rounds(N_RANDOM);
 	struct numbers x = { numbers_seed() };
 	unsigned used = 0;
 	struct reply r = { 0 };

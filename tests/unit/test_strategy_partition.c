@@ -16,7 +16,7 @@
 #include "support.h"
 
 #define MAX_RANKS 512
-#define CASES 4000
+#define CASES ((unsigned)rounds(4000))
 #define UNKNOWN RSH_PARTITION_UNKNOWN
 
 struct mesh {

@@ -158,6 +158,7 @@ static void draw(struct drawn *r)
 
 /* ---- its text ---- */
 
+__attribute__((format(printf, 2, 3)))
 static void say(char *text, const char *fmt, ...)
 {
 	const size_t at = strlen(text);
@@ -395,7 +396,7 @@ static void form_clear(struct form *f)
 /* ---- what weights/ makes of it ---- */
 
 static uint32_t case_number;
-static const char *case_rule;
+static char case_rule[TEXT];
 
 #define REQUIRE(x)                                                \
 	do {                                                      \
@@ -501,22 +502,20 @@ static struct form meant[RSH_N_SIDES], there, back;
 static uint32_t run_case(void)
 {
 	struct drawn r;
-	char rule[TEXT];
 	uint32_t done = 0;
 
 	draw(&r);
-	say_rule(&r, rule);
-	case_rule = rule;
+	say_rule(&r, case_rule);
 	mean(&r, meant);
 	for (int s = 0; s < RSH_N_SIDES; s++) {
-		int rc = convert(&meant[s], s, rule, &there);
+		int rc = convert(&meant[s], s, case_rule, &there);
 
 		REQUIRE(rc == 0 || !r.all_known);
 		if (rc == 0) {
 			done++;
 			compare(&there, &meant[!s]);
 		}
-		if (rc == 0 && convert(&there, !s, rule, &back) == 0)
+		if (rc == 0 && convert(&there, !s, case_rule, &back) == 0)
 			compare(&back, &meant[s]);
 		form_clear(&there);
 		form_clear(&back);

@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/wire/safetensors.h"
+#include "support.h"
 
 static struct scanned scan_source(struct rsh_byte_source src)
 {
@@ -672,8 +673,10 @@ static void test_flipped_bits(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_FIXTURES; i++) {
 		struct buffer file = load_file(fixtures[i]);
+		const int n = rounds((int)file.len * 8);
 
-		for (size_t bit = 0; bit < file.len * 8; bit++) {
+		for (int k = 0; k < n; k++) {
+			const size_t bit = file.len * 8 * (size_t)k / (size_t)n;
 			struct scanned s;
 
 			file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);

@@ -108,6 +108,7 @@ void model_add_lines(struct model *m, const char *lines)
 	}
 }
 
+__attribute__((format(printf, 2, 3)))
 static void model_log(struct model *m, const char *fmt, ...)
 {
 	const size_t at = strlen(m->log);

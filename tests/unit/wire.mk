@@ -72,7 +72,8 @@ unit_test_formats_check_LDADD = $(L_FORMATS)
 unit_test_wire_torch_item_SOURCES = unit/test_wire_torch_item.c
 unit_test_wire_torch_item_CPPFLAGS = $(AM_CPPFLAGS) $(ZLIB_CFLAGS)
 unit_test_wire_torch_item_LDADD = $(L_WIRE)
-unit_test_wire_safetensors_SOURCES = unit/test_wire_safetensors.c $(WIRE_SUPPORT)
+unit_test_wire_safetensors_SOURCES = unit/test_wire_safetensors.c $(WIRE_SUPPORT) \
+	unit/support.h unit/support.c
 unit_test_wire_safetensors_LDADD = $(L_WIRE)
 unit_test_wire_safetensors_emit_SOURCES = unit/test_wire_safetensors_emit.c $(WIRE_SUPPORT)
 unit_test_wire_safetensors_emit_LDADD = $(L_WIRE)
@@ -85,7 +86,8 @@ unit_test_wire_rule_table_LDADD = $(L_WIRE)
 unit_test_formats_dcp_SOURCES = unit/test_formats_dcp.c $(WIRE_SUPPORT)
 unit_test_formats_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_formats_dcp_LDADD = $(L_FORMATS)
-unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT)
+unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT) \
+	unit/support.h unit/support.c
 unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)
 unit_test_outputs_checkpoint2_SOURCES = \
 	unit/test_outputs_checkpoint2.c \
