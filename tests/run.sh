@@ -292,7 +292,7 @@ build_asan()
 
 build_tsan()
 {
-	build_in "$top/build/tsan" --enable-werror CFLAGS='-g1 -O2' \
+	build_in "$top/build/tsan" --enable-werror CFLAGS='-g1 -O1' \
 		--enable-sanitizer=thread
 }
 
