@@ -32,7 +32,7 @@ fresh_test "what they install mounts" mount_demo
 fresh_test "the packages of the tests" in_clone sh -exc '
 	top=$PWD && . tests/lib/setup.sh && need_packages $BUILD_PACKAGES $TEST_PACKAGES'
 fresh_test "unit tests, and mounts" make_tests build/install check \
-	TESTS='$(filter-out mount/cache_servers.py mount/objects.py,$(QUICK_FRESH_12))'
+	TESTS='$(filter-out mount/cache_servers.py mount/objects.py,$(QUICK_SYSTEM))'
 # Those use more of what a machine has by chance, or make mount namespaces.
 fresh_test "what looks with other programs" make_tests build/install check TESTS="mount/cache_servers.py
 	mount/objects.py mount/log_targets.py mount/fstab.sh mount/job.sh mount/stack.sh"

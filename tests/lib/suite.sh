@@ -3,6 +3,7 @@
 # Ubuntu of another age: for tests/fresh/{debian,ubuntu}-*.sh, which set $fresh_suite and
 # may set $fresh_todo.  RSH_FRESH_LOCAL names a directory for its /usr/local: libraries of
 # other releases than it has, such as libfuse 3.3 and curl 7.61, that were built in it.
+# RSH_SUITE_TESTS names a list of tests/Makefile.am, QUICK_FRESH unless it is set.
 # shellcheck shell=sh disable=SC2016,SC2154 # expanded there; lib/fresh.sh
 set -eu
 top=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
@@ -36,7 +37,7 @@ build_suite()
 # Random cases of arithmetic are for other builds.
 suite_tests()
 {
-	fresh_moto && make_tests build/demo check TESTS='$(QUICK_FRESH)' \
+	fresh_moto && make_tests build/demo check TESTS="\$(${RSH_SUITE_TESTS:-QUICK_FRESH})" \
 		RSH_PROPERTY_CASES=1000
 }
 
