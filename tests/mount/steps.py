@@ -796,17 +796,19 @@ class Crowd:
                 thread.start()
             begun, pid = time.monotonic(), self.mount.process.pid
             early = 0
-            while not self.problems and (time.monotonic() < begun + seconds or
-                                         self.lookups < lookups):
-                time.sleep(0.2)
-                if not early and time.monotonic() > begun + seconds / 3:
-                    early = field(pid, "RssAnon")
-            sanitized = is_sanitized(pid)
-            self.memory, self.files = field(pid, "RssAnon"), n_descriptors(pid)
-            self.grown = self.memory - early
-            self.stop.set()
-            for thread in threads:
-                thread.join()
+            try:
+                while not self.problems and (time.monotonic() < begun + seconds or
+                                             self.lookups < lookups):
+                    time.sleep(0.2)
+                    if not early and time.monotonic() > begun + seconds / 3:
+                        early = field(pid, "RssAnon")
+                sanitized = is_sanitized(pid)
+                self.memory, self.files = field(pid, "RssAnon"), n_descriptors(pid)
+                self.grown = self.memory - early
+            finally:  # a daemon that has ended has no such fields
+                self.stop.set()
+                for thread in threads:
+                    thread.join()
             check(not self.problems, "\n".join(self.problems[:5]))
             check(self.loads > 5, f"only {self.loads} loads")
             for step in self.there:
@@ -844,7 +846,7 @@ def jobs_of_all_frameworks_save_for_long(directory):
     def run_one(crowd):
         try:
             crowd.run(seconds, 0)
-        except MountError as e:
+        except Exception as e:  # pylint: disable=broad-except
             failed.append(f"{type(crowd.saver).__name__}: {e}")
     threads = [threading.Thread(target=run_one, args=(c,)) for c in crowds]
     for thread in threads:

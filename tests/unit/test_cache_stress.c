@@ -452,6 +452,54 @@ static void test_full_disk(void **state)
 		assert_int_equal(status, 0);
 }
 
+/* ---- room that is ceded ---- */
+
+static struct rsh_cache_file_id numbered_id(uint64_t number)
+{
+	return (struct rsh_cache_file_id){ .dev = 1, .ino = number, .size = 1 };
+}
+
+static void *opener_main(void *arg)
+{
+	for (uint64_t i = 0; i < 5000; i++) {
+		const struct rsh_cache_file_id id = numbered_id(i);
+
+		rsh_cache_file_open(arg, &id);
+	}
+	return NULL;
+}
+
+/* Steps are opened while the first transposed weights of another one are
+ * read. */
+static void test_room_is_ceded(void **state)
+{
+	const struct rsh_cache_options opts = { .memory_bytes = MEMORY,
+						.block_bytes = BLOCK };
+	struct rsh_cache *c = cache_make(&opts);
+	const struct rsh_cache_file_id known = numbered_id(0);
+	rsh_cache_file file = rsh_cache_file_open(c, &known), last = file;
+	unsigned n = 0;
+	pthread_t opener;
+
+	(void)state;
+	assert_int_not_equal(file, RSH_CACHE_FILE_NONE);
+	assert_int_equal(pthread_create(&opener, NULL, opener_main, c), 0);
+	while (rsh_cache_cede(c, 4 * KIB))
+		n++;
+	pthread_join(opener, NULL);
+	assert_true(n > 0);
+	/* No more files are cached than there is room for; those that had
+	 * room before still are. */
+	for (uint64_t i = 0; i < MEMORY && last != RSH_CACHE_FILE_NONE; i++) {
+		const struct rsh_cache_file_id id = numbered_id(10000 + i);
+
+		last = rsh_cache_file_open(c, &id);
+	}
+	assert_int_equal(last, RSH_CACHE_FILE_NONE);
+	assert_int_equal(rsh_cache_file_open(c, &known), file);
+	rsh_cache_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,6 +507,7 @@ int main(void)
 		cmocka_unit_test(test_failing_loads),
 		cmocka_unit_test(test_vanishing_directory),
 		UNIT_TEST_MAY_SKIP(test_full_disk),
+		cmocka_unit_test(test_room_is_ceded),
 	};
 
 	/* The failures would be logged as such. */

@@ -132,7 +132,6 @@ struct rsh_shared;
 
 struct rsh_cache {
 	/* These do not change. */
-	uint64_t bound;
 	uint32_t block_bytes, page_bytes;
 	unsigned block_shift;
 	uint32_t n_heads; /* a power of two */
@@ -156,6 +155,7 @@ struct rsh_cache {
 	struct rsh_file_table files;
 
 	uint32_t n_in_use;    /* blocks with users */
+	uint64_t bound;       /* bytes; rsh_cache_cede() lowers it */
 	uint64_t used;        /* bytes, <= bound */
 	uint64_t bookkeeping; /* the part of `used` that is not for blocks */
 	uint64_t plain_bytes; /* the part of `used` that is for blocks */

@@ -92,8 +92,6 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 	rsh_cache_file file = RSH_CACHE_FILE_NONE;
 	uint32_t *slot;
 
-	if (!c->bound)
-		return RSH_CACHE_FILE_NONE;
 	pthread_mutex_lock(&c->lock);
 	do {
 		slot = t->cap ? file_table_slot(t, id) : NULL;
