@@ -11,8 +11,9 @@
 # the demo is exported, read by the module and, where there is /dev/fuse, mounted:
 # the bytes must be the converter's.  With --all the wheel for aarch64 is built as well,
 # each is built twice and must be the same file, that for x86_64 is tried on Debian 11,
-# 12, 13 and unstable, Ubuntu 20.04, 22.04 and 24.04, and in containers (podman), and that for aarch64 under qemu-user,
-# which does not mount (tests/guests.sh does).  --keep copies the wheels to DIRECTORY.
+# 12, 13 and unstable, Ubuntu 20.04, 22.04 and 24.04, and in containers (podman), and that
+# for aarch64 under qemu-user, which does not mount (tests/guests.sh does).  --keep copies
+# the wheels to DIRECTORY.
 # RSH_AUDITWHEEL names the program that looks at wheels, RSH_MOTO_PYTHON a Python with
 # moto, a server of S3, which the suites ask with --all.
 set -eu
