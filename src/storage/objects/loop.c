@@ -21,9 +21,10 @@
 #define MS UINT64_C(1000000)
 /* The longest sleep of the thread. */
 #define LOOP_IDLE_MS 60000
-/* libcurl before 7.66 may sleep on after it has found the address of a
- * server. */
+/* libcurl before 7.66 may sleep on after it has found the address of a server,
+ * so the thread looks again after this time. */
 #define LOOP_LOOKUP_MS 50
+#define CURL_ENDS_LOOKUPS 0x074200
 #define STALL_DOUBLED_MAX 3
 /* Consecutive ranges are joined up to about this many bytes. */
 #define LOOP_JOIN_MAX (UINT64_C(24) << 20)
@@ -39,6 +40,7 @@ struct object_loop {
 	pthread_t thread;
 	CURLM *multi;
 	int wake; /* eventfd that wakes the thread */
+	unsigned unanswered_ms; /* longest sleep before an answer begins */
 
 	pthread_mutex_t lock; /* guards the next two members and `is_done` of
 			       * requests */
@@ -406,10 +408,8 @@ static void loop_expire_waiting(struct object_loop *l, uint64_t now)
  * in vain gets twice the time. */
 static uint64_t transfer_stall_at(const struct object_transfer *t)
 {
-	const unsigned doubled = t->requests->silent < STALL_DOUBLED_MAX ?
-				 t->requests->silent : STALL_DOUBLED_MAX;
-
-	return t->heard + (t->objects->stall_ms * MS << doubled);
+	return t->heard + (t->objects->stall_ms * MS <<
+			   rsh_min_u64(t->requests->silent, STALL_DOUBLED_MAX));
 }
 
 static void loop_expire_running(struct object_loop *l, uint64_t now)
@@ -437,7 +437,8 @@ static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 		until = rsh_min_u64(until, transfer_deadline(t));
 		until = rsh_min_u64(until, transfer_stall_at(t));
 		if (!t->answer.status)
-			until = rsh_min_u64(until, now + LOOP_LOOKUP_MS * MS);
+			until = rsh_min_u64(until,
+					    now + l->unanswered_ms * MS);
 	}
 	for (q = l->waiting.first; q; q = q->next) {
 		until = rsh_min_u64(until, waiting_deadline(q, got));
@@ -531,10 +532,14 @@ static void *loop_run(void *ctx)
 static struct object_loop *object_loop_new(struct rsh_objects *o)
 {
 	struct object_loop *l = calloc(1, sizeof(*l));
+	const unsigned curl =
+		rsh_curl.version_info(CURLVERSION_NOW)->version_num;
 
 	if (!l)
 		return NULL;
 	l->o = o;
+	l->unanswered_ms = curl < CURL_ENDS_LOOKUPS ? LOOP_LOOKUP_MS :
+						      LOOP_IDLE_MS;
 	pthread_mutex_init(&l->lock, NULL);
 	list_clear(&l->arrived);
 	list_clear(&l->waiting);
