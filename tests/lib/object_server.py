@@ -222,6 +222,12 @@ class Handler(socketserver.StreamRequestHandler):
                                ETag=etag)
         return self.body(plain, version, size, asked, action, etag)
 
+    def wait_before_answer(self, action):
+        if action == "hang":
+            self.wait_for_client()
+        if action == "late":
+            time.sleep(1.5)
+
     def body(self, name, version, size, asked, action, etag):
         if asked is None or action == "whole":
             first, last, status = 0, size - 1, 200
@@ -235,10 +241,7 @@ class Handler(socketserver.StreamRequestHandler):
         if status == 206:
             headers["Content-Range"] = f"bytes {first}-{last}/{size}"
         self.alter(action, headers, first, last, size)
-        if action == "hang":
-            self.wait_for_client()
-        if action == "late":
-            time.sleep(1.5)
+        self.wait_before_answer(action)
         if action == "reset0":
             self.reset()
         return self.send_body(action, status, headers, data)
@@ -316,10 +319,7 @@ class Handler(socketserver.StreamRequestHandler):
         if action in ("reset", "trunc", "stall"):
             return self.send_body(action, 200, {"Content-Length": len(body)},
                                   body)
-        if action == "hang":
-            self.wait_for_client()
-        if action == "late":
-            time.sleep(1.5)
+        self.wait_before_answer(action)
         return self.answer(200, body)
 
     def list_page(self, prefix, spec, first, end, count):
