@@ -21,13 +21,13 @@
 # (tests/lib/fresh.sh), what README says first, its way to install with unit tests and
 # mounts, and tests/package.sh; in Debian 11, 13 and unstable a build, the demo, and the unit
 # tests and mounts that a system can change; a cross-build to aarch64 with unit tests under
-# qemu.  --suites runs all tests of these and of Ubuntu 20.04, 22.04 and 24.04, which takes an
-# hour more, or of those that are named (as `debian-11 ubuntu-20.04`).  It runs `make
-# distcheck`, with tests that would miss a file of
-# the archive; a few of a build without S3 and memcached; unit and mount
+# qemu; `make distcheck`, in the fresh Debian or here, with tests that would miss a file of the
+# archive; a few of a build without S3 and memcached; unit and mount
 # tests once more under the address and undefined behaviour sanitizers; the stress
 # tests for half a minute each under the thread sanitizer; and feeds each parser
-# of files with broken ones for RSH_FUZZ_SECONDS (8) s.  Warnings are errors.  A
+# of files with broken ones for RSH_FUZZ_SECONDS (8) s.  --suites runs all tests of the other
+# releases and of Ubuntu 20.04, 22.04 and 24.04, which takes an hour more, or of those that are
+# named (as `debian-11 ubuntu-20.04`).  Warnings are errors.  A
 # skip that tests/skips does not expect on this machine is a failure.  While the tests
 # of the plain build run, the later builds are made with what they leave.  What tests
 # draw follows from RSH_TEST_SEED, and that from the tree unless it is given.  At
