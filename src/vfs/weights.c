@@ -16,12 +16,76 @@
 #include "rsh/plan/blueprint.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
+#include "rsh/source/tables.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/own_adapters.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
+
+/* ---- adapters ---- */
+
+static int adapters_load_one(const struct rsh_store *store,
+			     const char *directory,
+			     struct rsh_adapter_config **out,
+			     struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *path = NULL;
+	size_t len;
+	int rc;
+
+	if (asprintf(&path, "%s/" RSH_ADAPTER_CONFIG_NAME, directory) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,
+			    err);
+	return rc ? rc : rsh_adapter_config_parse(data, len, path, out, err);
+}
+
+/* Loads their configurations, which the store has joined.  The caller clears
+ * them, also after a failure. */
+static int vfs_load_adapters(struct rsh_vfs_adapters *a,
+			     const struct rsh_vfs_config *cfg,
+			     const struct rsh_store *store,
+			     struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &cfg->weights;
+	int rc = 0;
+
+	while (rc == 0 && a->n < w->n_loras) {
+		a->v[a->n].scale = w->loras[a->n].scale;
+		rc = adapters_load_one(store, w->loras[a->n].directory,
+				       &a->v[a->n].config, err);
+		a->n += rc == 0;
+	}
+	return rc;
+}
+
+static void vfs_adapters_clear(struct rsh_vfs_adapters *a)
+{
+	while (a->n > 0)
+		rsh_adapter_config_free(a->v[--a->n].config);
+}
+
+/* Merges them into the offers, whose memory is that of the arena. */
+static int vfs_adapt(struct rsh_vfs_adapters *a,
+		     const struct rsh_source_view *view,
+		     struct rsh_arena *arena, struct rsh_offers *io,
+		     struct rsh_error *err)
+{
+	if (a->n == 0)
+		return 0;
+	if (rsh_catalogue_add_beside(io->cat, view))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < a->n; i++)
+		a->v[i].file = view->n_ranks + i;
+	return rsh_weights_adapt(a->v, a->n, arena, io, a->done, err);
+}
+
+/* ---- weights in the other form ---- */
 
 /* The size of a `let` of the table in the conversion. */
 struct let_size {
@@ -55,7 +119,7 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 	rsh_model_config_free(w->config);
 	free(w->lets);
 	rsh_arena_clear(&w->arena);
-	rsh_vfs_adapters_clear(&w->adapters);
+	vfs_adapters_clear(&w->adapters);
 	free(w->note);
 	free(w);
 }
@@ -78,8 +142,8 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 				   rsh_source_store(v->source),
 				   &v->weights->config, err);
 	if (rc == 0)
-		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg,
-					   rsh_source_store(v->source), err);
+		rc = vfs_load_adapters(&v->weights->adapters, cfg,
+				       rsh_source_store(v->source), err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
@@ -183,7 +247,7 @@ static int weights_adapt(struct weights_job *k,
 {
 	struct rsh_vfs_adapters *a = &k->v->weights->adapters;
 	char text[RSH_ERROR_TEXT_MAX];
-	int rc = rsh_vfs_adapt(a, view, &k->v->weights->arena, io, err);
+	int rc = vfs_adapt(a, view, &k->v->weights->arena, io, err);
 
 	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
 		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
