@@ -85,8 +85,7 @@ int rsh_answer_tell(struct rsh_answer *a, const char *dir, const char *name,
 	va_start(ap, fmt);
 	rc = problem_vset(&p, dir, name, fmt, ap);
 	va_end(ap);
-	if (rc == 0)
-		rc = rsh_answer_add(a, &p);
+	rc = rc ?: rsh_answer_add(a, &p);
 	problem_clear(&p);
 	return rc;
 }
@@ -96,8 +95,7 @@ int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n)
 	int rc = 0;
 
 	for (size_t i = 0; list && i < n; i++) {
-		if (rc == 0)
-			rc = rsh_answer_add(a, &list[i]);
+		rc = rc ?: rsh_answer_add(a, &list[i]);
 		problem_clear(&list[i]);
 	}
 	free(list);

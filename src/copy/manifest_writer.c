@@ -272,9 +272,8 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 		rc = -errno;
 	if (rc == 0) {
 		atomic_store(&s->record_end, 0);
-		rc = rsh_manifest_emit(&head, &text, &len);
-		if (rc == 0)
-			rc = keep_text(s, text, len, &offset);
+		rc = rsh_manifest_emit(&head, &text, &len) ?:
+		     keep_text(s, text, len, &offset);
 	}
 	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
@@ -295,11 +294,9 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < list->n; i++)
 		s->known[i] = (struct rsh_known){ .fd = -1 };
-	rc = open_store_dir(s, path, &o->share, err);
-	if (rc == 0)
-		rc = writer_lock(s, err);
-	if (rc == 0)
-		rc = open_records(s, err);
+	rc = open_store_dir(s, path, &o->share, err) ?:
+	     writer_lock(s, err) ?:
+	     open_records(s, err);
 	writer_unlock(s);
 	return rc;
 }

@@ -50,9 +50,8 @@ static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
 
 	if (!sums || rsh_digest_init(&d, f->records, f->n_records, sums))
 		return -ENOMEM;
-	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d);
-	if (rc == 0)
-		rc = rsh_digest_compare(&d, f, j->dir, out);
+	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d) ?:
+	     rsh_digest_compare(&d, f, j->dir, out);
 	rsh_digest_clear(&d);
 	return rc;
 }
@@ -61,10 +60,9 @@ static int open_listed(const struct job *j, const char *path,
 		       struct rsh_handle **h, uint64_t *size)
 {
 	struct rsh_stat st;
-	int rc = rsh_handle_open(j->tree, path, h);
+	int rc = rsh_handle_open(j->tree, path, h) ?:
+		 rsh_handle_look(*h, &st);
 
-	if (rc == 0)
-		rc = rsh_handle_look(*h, &st);
 	if (rc)
 		return rc;
 	*size = st.size;
@@ -305,11 +303,9 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		return rsh_error_nomem(err);
 	}
 	manifest = manifest ? manifest : own;
-	rc = rsh_store_open(dir, &opts, &j.tree, err);
-	if (rc == 0)
-		rc = open_manifest(&j, manifest, err);
-	if (rc == 0)
-		rc = check_listed_all(&j, err);
+	rc = rsh_store_open(dir, &opts, &j.tree, err) ?:
+	     open_manifest(&j, manifest, err) ?:
+	     check_listed_all(&j, err);
 	n = out->n_problems;
 	if (rc == 0) {
 		cleanup_free char *real = realpath(j.dir, NULL);

@@ -148,8 +148,7 @@ static void serve_getattr(const struct rsh_request *r, int rc)
 	struct rsh_vfs_at at;
 	struct stat st;
 
-	if (rc == 0)
-		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0) {
 		rc = op_stat(r->server, &at, at.node, &st);
 		seconds = op_seconds(&at);
@@ -180,8 +179,7 @@ static void serve_readlink(const struct rsh_request *r, int rc)
 	const char *target = NULL;
 	struct rsh_vfs_at at = { .users = NULL };
 
-	if (rc == 0)
-		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0)
 		target = rsh_vfs_link(at.vfs, at.node);
 	if (rc == 0 && !target)

@@ -72,8 +72,7 @@ static void serve_xxh3(const struct rsh_request *r, int rc)
 	static const struct rsh_digest_calls calls = { gave_up, xattr_answer };
 	struct rsh_pending *p = r->pending;
 
-	if (rc == 0)
-		rc = xxh3_check(r->server, r->ino);
+	rc = rc ?: xxh3_check(r->server, r->ino);
 	if (rc == 0 && r->size >= XXH3_DIGITS && !p) {
 		p = rsh_pending_new(r->server, r->req, false);
 		rc = p ? 0 : -ENOMEM;
@@ -140,8 +139,7 @@ static void serve_listxattr(const struct rsh_request *r, int rc)
 	struct rsh_vfs_at at;
 	size_t n = 0;
 
-	if (rc == 0)
-		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0) {
 		n = rsh_vfs_attribute_names(at.vfs, at.node, names);
 		rsh_vfs_leave(&at);

@@ -252,9 +252,8 @@ static int pickle_read_operand(struct rsh_pickle *p,
 	case LINE:
 		return pickle_read_line(p, &out->hash);
 	case LINES_2:
-		rc = pickle_read_line(p, &out->hash);
-		if (rc == 0)
-			rc = pickle_read_line(p, &out->hash);
+		rc = pickle_read_line(p, &out->hash) ?:
+		     pickle_read_line(p, &out->hash);
 		out->n_text = p->at - out->at - 1;
 		return rc;
 	case UNKNOWN:

@@ -27,10 +27,9 @@ static int rule_line_for(struct rule_parse *p)
 
 	do {
 		int rc = rule_room(p, &t->suits, &t->suits_cap, t->n_suits,
-				   sizeof(*t->suits));
+				   sizeof(*t->suits)) ?:
+			 rule_parse_word(p, &t->suits[t->n_suits]);
 
-		if (rc == 0)
-			rc = rule_parse_word(p, &t->suits[t->n_suits]);
 		if (rc)
 			return rc;
 		t->n_suits++;
@@ -72,8 +71,7 @@ static int rule_line_let(struct rule_parse *p)
 
 	if (rc == 0 && t->n_lets == RULE_LETS_MAX)
 		rc = rule_bad(p, "more than %d `let`", RULE_LETS_MAX);
-	if (rc == 0)
-		rc = rule_parse_let(p, &let);
+	rc = rc ?: rule_parse_let(p, &let);
 	if (rc)
 		return rc;
 	old = rule_find_let(t, let.name);
@@ -125,13 +123,10 @@ static int rule_line_under(struct rule_parse *p)
 	if (p->n_under == RULE_UNDER_MAX)
 		return rule_bad(p, "more than %d `under` in a row",
 				RULE_UNDER_MAX);
-	rc = rule_parse_name(p, &under.prefix[RSH_SIDE_HF]);
-	if (rc == 0)
-		rc = rule_equals(p);
-	if (rc == 0)
-		rc = rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]);
-	if (rc == 0)
-		rc = rule_parse_end(p);
+	rc = rule_parse_name(p, &under.prefix[RSH_SIDE_HF]) ?:
+	     rule_equals(p) ?:
+	     rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]) ?:
+	     rule_parse_end(p);
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
 		rc = rule_check_least(p, &under.prefix[s]);
 	if (rc == 0)
@@ -163,12 +158,10 @@ static int rule_line_state(struct rule_parse *p)
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++) {
 		if (s)
 			rc = rule_equals(p);
-		if (rc == 0)
-			rc = rule_parse_plain(p, "what a state's name begins "
-					      "with", &state.prefix[s]);
+		rc = rc ?: rule_parse_plain(p, "what a state's name begins "
+					    "with", &state.prefix[s]);
 	}
-	if (rc == 0)
-		rc = rule_parse_end(p);
+	rc = rc ?: rule_parse_end(p);
 	if (rc == 0)
 		t->states[t->n_states++] = state;
 	return rc;
@@ -191,21 +184,15 @@ static int rule_line_pad(struct rule_parse *p)
 	struct rsh_rule_pad pad = { .line = p->line };
 	const char *with = NULL;
 	int rc = rule_room(p, &t->pads, &t->pads_cap, t->n_pads,
-			   sizeof(*t->pads));
+			   sizeof(*t->pads)) ?:
+		 rule_parse_plain(p, "the name of a padded tensor",
+				  &pad.name) ?:
+		 rule_equals(p) ?:
+		 rule_parse_let_name(p, &pad.rows) ?:
+		 rule_parse_let_name(p, &pad.multiple) ?:
+		 rule_parse_word(p, &with) ?:
+		 rule_parse_end(p);
 
-	if (rc == 0)
-		rc = rule_parse_plain(p, "the name of a padded tensor",
-				      &pad.name);
-	if (rc == 0)
-		rc = rule_equals(p);
-	if (rc == 0)
-		rc = rule_parse_let_name(p, &pad.rows);
-	if (rc == 0)
-		rc = rule_parse_let_name(p, &pad.multiple);
-	if (rc == 0)
-		rc = rule_parse_word(p, &with);
-	if (rc == 0)
-		rc = rule_parse_end(p);
 	if (rc)
 		return rc;
 	pad.last = strcmp(with, "last") == 0;
@@ -220,18 +207,14 @@ static int rule_line_tied(struct rule_parse *p)
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_tied tied = { .line = p->line };
 	int rc = rule_room(p, &t->tied, &t->tied_cap, t->n_tied,
-			   sizeof(*t->tied));
+			   sizeof(*t->tied)) ?:
+		 rule_parse_plain(p, "the name of a tied tensor",
+				  &tied.copy) ?:
+		 rule_equals(p) ?:
+		 rule_parse_plain(p, "the name of a tied tensor",
+				  &tied.original) ?:
+		 rule_parse_end(p);
 
-	if (rc == 0)
-		rc = rule_parse_plain(p, "the name of a tied tensor",
-				      &tied.copy);
-	if (rc == 0)
-		rc = rule_equals(p);
-	if (rc == 0)
-		rc = rule_parse_plain(p, "the name of a tied tensor",
-				      &tied.original);
-	if (rc == 0)
-		rc = rule_parse_end(p);
 	if (rc == 0)
 		t->tied[t->n_tied++] = tied;
 	return rc;
@@ -250,9 +233,8 @@ static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 		if (n == RULE_TENSORS_MAX)
 			return rule_bad(p, "more than %d tensors on one side",
 					RULE_TENSORS_MAX);
-		rc = rule_parse_tensor(p, &list[n++]);
-		if (rc == 0)
-			rc = rule_check_least(p, &list[n - 1].name);
+		rc = rule_parse_tensor(p, &list[n++]) ?:
+		     rule_check_least(p, &list[n - 1].name);
 	} while (rc == 0 && rule_take(p, '+'));
 	if (rc)
 		return rc;
@@ -271,16 +253,14 @@ static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule r = { .kind = kind, .line = p->line, .text = text };
 	int rc = rule_room(p, &t->rules, &t->rules_cap, t->n_rules,
-			   sizeof(*t->rules));
+			   sizeof(*t->rules)) ?:
+		 rule_parse_side(p, &r, RSH_SIDE_HF);
 
-	if (rc == 0)
-		rc = rule_parse_side(p, &r, RSH_SIDE_HF);
 	if (rc == 0 && kind != RSH_RULE_SKIP)
 		rc = rule_equals(p);
 	if (rc == 0 && kind != RSH_RULE_SKIP)
 		rc = rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
-	if (rc == 0)
-		rc = rule_parse_end(p);
+	rc = rc ?: rule_parse_end(p);
 	if (rc)
 		return rc;
 	if (kind != RSH_RULE_SAME &&

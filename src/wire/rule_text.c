@@ -153,13 +153,11 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 		if (rc == 0 && (p->at == p->end || *p->at != '}'))
 			rc = rule_wanted(p, "the \"}\" of a hole");
 		p->at += rc == 0;
-		if (rc == 0)
-			rc = rule_parse_text(p, &texts[++n]);
+		rc = rc ?: rule_parse_text(p, &texts[++n]);
 	}
 	if (rc == 0 && n == 0 && !*texts[0])
 		rc = rule_wanted(p, "the name of a tensor");
-	if (rc == 0)
-		rc = rule_check_texts(p, texts, n);
+	rc = rc ?: rule_check_texts(p, texts, n);
 	if (rc)
 		return rc;
 	t = rsh_arena_array(&p->t->arena, const char *, n + 1);

@@ -144,8 +144,7 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 	j.map.current_stage = 1;
 	j.map.n_parallel_strategy_item = j.n_ops;
 	j.map.n_parallel_layout_item = j.n_items;
-	if (!rc)
-		rc = rsh_strategy_pack(&j.map, out, len);
+	rc = rc ?: rsh_strategy_pack(&j.map, out, len);
 	for (size_t i = 0; j.names && i < j.n_items; i++)
 		free(j.names[i]);
 	free(j.names);
@@ -201,9 +200,8 @@ static int join_json(const struct part *parts, size_t n, void **out,
 			if (rc)
 				break;
 		}
-		if (!rc)
-			rc = json_object_update(ops, json_object_get(root,
-						"parallel_strategy_item"));
+		rc = rc ?: json_object_update(ops, json_object_get(root,
+					      "parallel_strategy_item"));
 	}
 	if (rc) {
 		json_decref(ops);

@@ -324,9 +324,8 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 	if (v->src.path)
 		rc = rsh_strategy_load(v->src.path, false, c->names,
 				       &c->strategy, err);
-	if (rc == 0)
-		rc = rsh_source_open(v->source, 0, UINT32_MAX, &files,
-				     &c->source, err);
+	rc = rc ?: rsh_source_open(v->source, 0, UINT32_MAX, &files,
+				   &c->source, err);
 	if (rc == 0 && v->src.path &&
 	    rsh_source_format(c->source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(c->source, err);
@@ -341,10 +340,9 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	struct rsh_plan_options all = v->plan;
 	struct rsh_source_view view;
 	struct rsh_offers in;
-	int rc = rsh_source_choose(c->source, 0, err);
+	int rc = rsh_source_choose(c->source, 0, err) ?:
+		 rsh_source_index(c->source, c->names, err);
 
-	if (rc == 0)
-		rc = rsh_source_index(c->source, c->names, err);
 	if (rc == 0 && !c->strategy)
 		rc = rsh_source_strategy(c->source, false, c->names,
 					 &c->strategy, err);
@@ -379,8 +377,7 @@ static int check_choose(struct checking *c, const char *path,
 		rc = rsh_model_config_load(v->weights.config, v->source,
 					   rsh_source_store(c->source),
 					   &c->config, err);
-	if (rc == 0)
-		rc = rsh_tables_load(path, c->config, &c->tables, err);
+	rc = rc ?: rsh_tables_load(path, c->config, &c->tables, err);
 	if (rc == 0 && v->source)
 		rc = check_read_source(c, err);
 	if (rc)

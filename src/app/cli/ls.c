@@ -242,9 +242,8 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	 * are not logged. */
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(RSH_LOG_ERROR);
-	rc = open_subject(o, &s, &err);
-	if (rc == 0)
-		rc = print_subject(o, &s, &taken, &err);
+	rc = open_subject(o, &s, &err) ?:
+	     print_subject(o, &s, &taken, &err);
 	rsh_source_free(s.source);
 	rsh_strategy_free(s.strategy);
 	rsh_inspected_clear(&s.file);

@@ -228,8 +228,7 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		rc = rsh_plan_measure(view->plan, rank * n + i, &files[i]);
-	if (rc == 0)
-		rc = collect_sources(&r, &s);
+	rc = rc ?: collect_sources(&r, &s);
 	*out = rc ? NULL : report_json(&r, &s);
 	sources_clear(&s);
 	for (uint32_t i = 0; i < n; i++)

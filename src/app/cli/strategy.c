@@ -164,20 +164,16 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 
 	if (strcmp(o->vfs.source, "none") != 0)
 		rc = rsh_strategy_load(o->vfs.source, false, names, &src, err);
-	if (rc == 0)
-		rc = read_shapes(o, src, names, &shapes, err);
+	rc = rc ?: read_shapes(o, src, names, &shapes, err);
 	if (rc == 0 && o->vfs.drop)
 		rc = rsh_derive_options_set(o->vfs.derive, RSH_DERIVE_DROP,
 					    o->vfs.drop, err);
-	if (rc == 0)
-		rc = rsh_strategy_derive(src, shapes, o->vfs.derive, names,
-					 &derived, err);
-	if (rc == 0)
-		rc = rsh_strategy_emit(&derived->items,
-				       is_json_output(o->output), &data, &len,
-				       err);
-	if (rc == 0)
-		rc = write_strategy(o->output, data, len, err);
+	rc = rc ?: rsh_strategy_derive(src, shapes, o->vfs.derive, names,
+				       &derived, err) ?:
+		   rsh_strategy_emit(&derived->items,
+				     is_json_output(o->output), &data, &len,
+				     err) ?:
+		   write_strategy(o->output, data, len, err);
 	for (uint32_t i = 0; rc == 0 && i < derived->n_notes; i++)
 		rsh_log_notice("%s", derived->notes[i]);
 	rsh_derived_free(derived);
@@ -224,8 +220,7 @@ static int check_strategies(const struct rsh_options *o,
 	if (o->vfs.src.path)
 		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
-	if (rc == 0)
-		rc = read_shapes(o, src, names, &shapes, err);
+	rc = rc ?: read_shapes(o, src, names, &shapes, err);
 	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++) {
 		c.n = 0;
 		c.findings = c.all ? json_array() : NULL;

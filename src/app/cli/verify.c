@@ -338,19 +338,16 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0 && strategy)
 		rsh_conversion_source_ranks(strategy, NULL, names, true, &first,
 					    &n);
-	if (rc == 0)
-		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
-				     err);
+	rc = rc ?: rsh_source_open(o->vfs.source, first, n, &files, &source,
+				   err);
 	if (rc == 0 && path &&
 	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(source, err);
-	if (rc == 0)
-		rc = rsh_source_choose(source, 0, err);
+	rc = rc ?: rsh_source_choose(source, 0, err);
 	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
-		rc = rsh_source_index(source, names, err);
-		if (rc == 0)
-			rc = rsh_source_strategy(source, true, names, &strategy,
-						 err);
+		rc = rsh_source_index(source, names, err) ?:
+		     rsh_source_strategy(source, true, names, &strategy,
+					 err);
 	}
 	if (rc == 0) {
 		take_verified_step(r, source);
@@ -380,8 +377,7 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
 	/* The content of a converted tree says nothing about replicas of the
 	 * source. */
-	if (rc == 0)
-		rc = rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
+	rc = rc ?: rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
 	if (rc)
 		return rc;
 	if (kind != RSH_VERIFY_SOURCE)

@@ -266,10 +266,8 @@ static enum rsh_exit warm_up(struct warm *w)
 	struct rsh_printer out;
 	double seconds;
 
-	if (rc == 0)
-		rc = find_files(w, &err);
-	if (rc == 0)
-		rc = find_parts(w, &err);
+	rc = rc ?: find_files(w, &err) ?:
+		   find_parts(w, &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->contents)

@@ -326,8 +326,7 @@ int rsh_warm_divide(const struct rsh_options *o,
 	};
 	int rc = share_name_files(&d) ? rsh_error_nomem(err) : 0;
 
-	if (rc == 0)
-		rc = add_plans(&d, err);
+	rc = rc ?: add_plans(&d, err);
 	if (rc == 0 && add_other_files(&d))
 		rc = rsh_error_nomem(err);
 	if (rc == 0) {

@@ -85,8 +85,7 @@ int rsh_mounted_find(const char *given, struct rsh_mounted *m)
 
 	m->n = 0;
 	*m->type = *m->source = '\0';
-	if (rc == 0)
-		rc = look_up(m);
+	rc = rc ?: look_up(m);
 	if (rc == 0 && m->n)
 		return 0;
 	if (!realpath(given, m->path))

@@ -197,10 +197,9 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	struct rsh_weights_at *w = &v->weights;
-	int rc = check_own_adapters(o, err);
+	int rc = check_own_adapters(o, err) ?:
+		 check_loras(o, err);
 
-	if (rc == 0)
-		rc = check_loras(o, err);
 	if (rc)
 		return rc;
 	if (!w->table && w->from)
@@ -225,10 +224,8 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :
 							RSH_UNLISTED_ERROR;
-	rc = check_sides(o, err);
-	if (rc == 0)
-		rc = check_assume(o, err);
-	if (rc == 0)
-		rc = check_find_table(o, err);
+	rc = check_sides(o, err) ?:
+	     check_assume(o, err) ?:
+	     check_find_table(o, err);
 	return rc ? rc : check_assume_beside(o, err);
 }

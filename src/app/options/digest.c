@@ -104,10 +104,9 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	uint64_t content;
 	uint64_t is[4];
 	size_t len;
-	int rc = rsh_handle_open(store, file, &h);
+	int rc = rsh_handle_open(store, file, &h) ?:
+		 rsh_handle_identity(h, &id);
 
-	if (rc == 0)
-		rc = rsh_handle_identity(h, &id);
 	if (rc)
 		return rsh_store_open_error(store, file, rc, err);
 	if (asprintf(&config, "%s/" RSH_ADAPTER_CONFIG_NAME,
@@ -195,8 +194,7 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
 			digest_tables(hash, err) :
 			digest_file(hash, w->table, err);
-		if (rc == 0)
-			rc = digest_config(hash, cfg, store, err);
+		rc = rc ?: digest_config(hash, cfg, store, err);
 	}
 	if (rc == 0 && w->dequantise) {
 		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));

@@ -157,8 +157,7 @@ int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 	if (rc == 0 && (answer.status != 206 || !answer.has_total))
 		rc = rsh_error_set(err, ENOENT, "%s%s%s: not found", o->url,
 				   *name ? "/" : "", name);
-	if (rc == 0)
-		rc = probe_keep(list, name, &answer);
+	rc = rc ?: probe_keep(list, name, &answer);
 	if (rc == 0) {
 		out->objects = malloc(sizeof(*out->objects));
 		rc = out->objects ? 0 : -ENOMEM;
@@ -293,8 +292,7 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 	g.what = what;
 	rc = rsh_object_get(o, &g, rsh_object_carry_out, err);
 	rsh_secret_free(address);
-	if (rc == 0)
-		rc = index_names(names, prefix, &g, err);
+	rc = rc ?: index_names(names, prefix, &g, err);
 	if (rc == 0 && index_add(names, prefix, name, strlen(name)))
 		rc = rsh_error_nomem(err);
 	rsh_secret_free(g.data);
@@ -343,9 +341,8 @@ int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 
 	if (!p.names)
 		return rsh_error_nomem(err);
-	rc = index_find_names(o, prefix, &p, err);
-	if (rc == 0)
-		rc = probe_all(&p, list, err);
+	rc = index_find_names(o, prefix, &p, err) ?:
+	     probe_all(&p, list, err);
 	rsh_names_free(p.names);
 	return rc;
 }

@@ -191,11 +191,10 @@ static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 			   bool *found, struct rsh_error *err)
 {
 	int rc = keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
-			      err);
+			      err) ?:
+		 keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+			      o->profile, f, found, err);
 
-	if (rc == 0)
-		rc = keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
-				  o->profile, f, found, err);
 	return rc ? rc : keys_of_services(o, f, err);
 }
 
@@ -324,8 +323,7 @@ int rsh_object_keys_find(struct rsh_objects *o,
 				   "there is no profile \"%s\" in %s or %s",
 				   named, o->credentials ? o->credentials : "?",
 				   o->config ? o->config : "?");
-	if (rc == 0)
-		rc = keys_choose(o, opts, &f, err);
+	rc = rc ?: keys_choose(o, opts, &f, err);
 	if (rc == 0) {
 		*out = f.settings;
 		memset(&f.settings, 0, sizeof(f.settings));
@@ -421,9 +419,8 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 	}
 	session.address = address;
 	rc = keys_ask(o, &session, "X-aws-ec2-metadata-token-ttl-seconds",
-		      "21600", err);
-	if (rc == 0)
-		rc = keys_of_path(o, &role, session.data, "", err);
+		      "21600", err) ?:
+	     keys_of_path(o, &role, session.data, "", err);
 	if (rc == 0) {
 		role.data[strcspn(role.data, "\r\n")] = '\0';
 		rc = keys_of_path(o, g, session.data, role.data, err);

@@ -190,8 +190,7 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 	memset(out, 0, sizeof(*out));
 	rc = o->is_s3 ? list_pages(o, prefix, &list, err) :
 			rsh_object_list_index(o, prefix, &list, err);
-	if (rc == 0)
-		rc = list_make(o, &list, out, err);
+	rc = rc ?: list_make(o, &list, out, err);
 	rsh_object_listing_clear(&list);
 	if (rc == 0 && out->n == 0) {
 		rsh_objects_listing_free(out);

@@ -328,8 +328,7 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 		rc = rsh_objects_open(path, opts->objects, &o->place, err);
 	else if (objects_take_path(o, path))
 		rc = rsh_error_nomem(err);
-	if (rc == 0)
-		rc = objects_take_listing(o, opts->single, err);
+	rc = rc ?: objects_take_listing(o, opts->single, err);
 	if (rc) {
 		objects_free(&o->base);
 		return rc;
