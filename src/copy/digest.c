@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "copy_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 

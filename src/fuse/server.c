@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/util/checked.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 /* While reads compute, one thread for each processor is enough, up to this

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
+#include "printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ls.h"
 #include "rsh/util/mem.h"
 
 __attribute__((format(printf, 2, 3)))

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"

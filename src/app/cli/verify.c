@@ -7,14 +7,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/options.h"
-#include "rsh/app/reading.h"
 #include "rsh/copy/verify.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"

@@ -14,8 +14,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "rsh/app/table.h"
 #include "rsh/util/log.h"

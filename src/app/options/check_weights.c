@@ -11,12 +11,10 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
-#include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"

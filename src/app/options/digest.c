@@ -3,11 +3,9 @@
  * conversion, as marked in the table of options. */
 #include "config.h"
 
-#include "rsh/app/options.h"
+#include "rsh/app/table.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,7 +15,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/wire/adapter_config.h"
-#include "set_i.h"
 
 /* The number of bytes is hashed before the bytes. */
 static void digest_bytes(void *hash, const void *data, size_t len)

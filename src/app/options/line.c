@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"

@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rsh/source/step.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/aws_keys.h"
