@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static void problem_clear(struct rsh_problem *p)
 {
@@ -35,9 +36,8 @@ static int problem_vset(struct rsh_problem *p, const char *dir,
 	problem_clear(p);
 	if (vasprintf(&p->what, fmt, ap) < 0)
 		p->what = NULL;
-	if (asprintf(&p->path, "%s%s%s", dir ? dir : "", dir ? "/" : "",
-		     name) < 0)
-		p->path = NULL;
+	p->path = rsh_text_format("%s%s%s", dir ? dir : "", dir ? "/" : "",
+				  name);
 	return p->what && p->path ? 0 : -ENOMEM;
 }
 

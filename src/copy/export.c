@@ -24,6 +24,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* After each so many bytes, writing them to the disk is started, so that the
  * final sync takes little time. */
@@ -501,12 +502,10 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 	if (rc)
 		return rc;
 	o = j->options;
-	if (asprintf(&out->manifest, "%s%s%s", o->manifest ? "" : o->dir,
-		     o->manifest ? "" : "/",
-		     o->manifest ? o->manifest : RSH_MANIFEST_NAME) < 0) {
-		out->manifest = NULL;
+	out->manifest = o->manifest ? strdup(o->manifest) :
+			rsh_text_format("%s/" RSH_MANIFEST_NAME, o->dir);
+	if (!out->manifest)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_manifest_writer_open(&j->draft, out->manifest,
 				      &(struct rsh_manifest_writer_options){
 					      o->share, o->overwrite },

@@ -30,6 +30,7 @@
 
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define COPY_BYTES ((size_t)256 * 1024)
 
@@ -144,10 +145,12 @@ static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
 	s->name = strdup(slash ? slash + 1 : path);
 	dir = slash ? strndup(path, slash == path ? 1 :
 			      (size_t)(slash - path)) : strdup(".");
-	if (!s->path || !s->name || !dir ||
-	    asprintf(&s->record, ".%s%s.part", s->name, of) < 0 ||
-	    asprintf(&s->lock, ".%s.lock", s->name) < 0 ||
-	    asprintf(&s->fresh, ".%s.new", s->name) < 0)
+	if (!s->path || !s->name || !dir)
+		return rsh_error_nomem(err);
+	s->record = rsh_text_format(".%s%s.part", s->name, of);
+	s->lock = rsh_text_format(".%s.lock", s->name);
+	s->fresh = rsh_text_format(".%s.new", s->name);
+	if (!s->record || !s->lock || !s->fresh)
 		return rsh_error_nomem(err);
 	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return s->dirfd < 0 ? io_error(s, errno, err) : 0;

@@ -15,6 +15,7 @@
 #include "rsh/storage/store.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* The largest manifest that is loaded from a remote store; it is loaded
  * whole. */
@@ -230,7 +231,8 @@ static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
 			continue;
 		if (rsh_copy_stopped(j->control))
 			return rsh_error_set(err, EINTR, "interrupted");
-		if (asprintf(&path, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+		if (!path)
 			return rsh_error_nomem(err);
 		rc = look_at_stranger(j, d, name, path, err);
 		free(path);
@@ -297,11 +299,10 @@ int rsh_verify_files(const char *manifest, const char *dir,
 	size_t n;
 	int rc = 0;
 
-	if (!manifest && asprintf(&own, "%s/%s", dir, RSH_MANIFEST_NAME) < 0) {
-		own = NULL;
+	if (!manifest)
+		manifest = own = rsh_text_format("%s/" RSH_MANIFEST_NAME, dir);
+	if (!manifest)
 		return rsh_error_nomem(err);
-	}
-	manifest = manifest ? manifest : own;
 	rc = rsh_store_open(dir, &opts, &j.tree, err) ?:
 	     open_manifest(&j, manifest, err) ?:
 	     check_listed_all(&j, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_join.c joins the files of a pipeline's stages into one. */
+#include "rsh/util/text.h"
 #include "rsh/wire/strategy_emit.h"
 
 #include <errno.h>
@@ -191,11 +192,11 @@ static int join_json(const struct part *parts, size_t n, void **out,
 		json_object_foreach(from, name, layout) {
 			char *staged;
 
-			rc = asprintf(&staged, "%lld-%s",
-				      (long long)parts[i].stage, name);
-			if (rc < 0)
-				break;
-			rc = json_object_set(layouts, staged, layout);
+			staged = rsh_text_format("%lld-%s",
+						 (long long)parts[i].stage,
+						 name);
+			rc = staged ? json_object_set(layouts, staged, layout) :
+				      -ENOMEM;
 			free(staged);
 			if (rc)
 				break;

@@ -20,6 +20,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/strategy_emit.h"
 
 static bool is_json_output(const char *path)
@@ -75,21 +76,18 @@ static int write_strategy(const char *path, const void *data, size_t len,
 {
 	struct content content = { data, len };
 	cleanup_free char *target = realpath(path, NULL);
-	cleanup_free char *temporary = NULL;
 	const char *file = target ? target : path;
+	cleanup_free char *temporary =
+		rsh_text_format("%s.tmp-%ld", file, (long)getpid());
 	struct stat st;
 	int rc;
 
-	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
+	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode))
 		rc = write_into(target, &content);
-	} else if (asprintf(&temporary, "%s.tmp-%ld", file,
-			    (long)getpid()) < 0) {
-		temporary = NULL;
-		rc = -ENOMEM;
-	} else {
-		rc = rsh_file_replace(AT_FDCWD, file, temporary, 0666,
-				      write_buffer, &content);
-	}
+	else
+		rc = temporary ? rsh_file_replace(AT_FDCWD, file, temporary,
+						  0666, write_buffer,
+						  &content) : -ENOMEM;
 	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 

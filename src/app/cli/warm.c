@@ -23,6 +23,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/thread.h"
 #include "warm.h"
 
@@ -108,10 +109,9 @@ static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 {
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/rank_%u", w->options->mountpoint, rank) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	return walk_mount(w, path, err);
 }
 

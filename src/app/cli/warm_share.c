@@ -24,6 +24,7 @@
 #include "rsh/app/options.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
 
 /* Bytes between two parts of a file, such as headers, are read with the parts
@@ -193,10 +194,9 @@ static int add_plans(struct dividing *d, struct rsh_error *err)
 	uint32_t n;
 	int rc;
 
-	if (asprintf(&dir, "%s/.reshardfs/plan", d->options->mountpoint) < 0) {
-		dir = NULL;
+	dir = rsh_text_format("%s/.reshardfs/plan", d->options->mountpoint);
+	if (!dir)
 		return rsh_error_nomem(err);
-	}
 	rc = count_plans(dir, &n, err);
 	if (rc || n == 0)
 		return rc;

@@ -18,6 +18,7 @@
 #include "rsh/app/table.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #ifdef WITH_SANITIZER
 #define IS_SANITIZED 1
@@ -39,12 +40,11 @@ static void allow_links(int rules, const char *path)
 	while (dir && (e = readdir(dir))) {
 		cleanup_free char *entry = NULL;
 
-		if (e->d_name[0] == '.' ||
-		    asprintf(&entry, "%s/%s", path, e->d_name) < 0) {
-			entry = NULL;
+		if (e->d_name[0] == '.')
 			continue;
-		}
-		rsh_landlock_allow(rules, entry, false);
+		entry = rsh_text_format("%s/%s", path, e->d_name);
+		if (entry)
+			rsh_landlock_allow(rules, entry, false);
 	}
 	if (dir)
 		closedir(dir);

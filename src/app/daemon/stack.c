@@ -27,6 +27,7 @@
 #include "rsh/app/table.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* Returns the absolute path of a value that is a path (from malloc), by the
  * name of the value in --help.  Returns NULL for other values, which are kept,
@@ -50,11 +51,10 @@ static int add_line(json_t *all, const char *name, const char *value)
 {
 	cleanup_free char *text = NULL;
 
-	if (asprintf(&text, "%s%s%s", name, value ? "=" : "",
-		     value ? value : "") < 0) {
-		text = NULL;
+	text = rsh_text_format("%s%s%s", name, value ? "=" : "",
+			       value ? value : "");
+	if (!text)
 		return -1;
-	}
 	return json_array_append_new(all, rsh_json_text(text));
 }
 

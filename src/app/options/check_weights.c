@@ -18,6 +18,7 @@
 #include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
 #define FROM_HF (1 + RSH_SIDE_HF)
@@ -137,10 +138,9 @@ static int check_torch_lora(struct rsh_options *o, unsigned i,
 	const char *directory = w->loras[i].directory;
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/" RSH_ADAPTER_TORCH_NAME, directory) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/" RSH_ADAPTER_TORCH_NAME, directory);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	if (!rsh_is_file(path))
 		return rsh_error_set(err, ENOENT, "%s: there is no "
 				     RSH_ADAPTER_FILE_NAME " and no "

@@ -13,6 +13,7 @@
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/wire/adapter_config.h"
 
@@ -106,11 +107,9 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 
 	if (rc)
 		return rsh_store_open_error(store, file, rc, err);
-	if (asprintf(&config, "%s/" RSH_ADAPTER_CONFIG_NAME,
-		     at->directory) < 0) {
-		config = NULL;
+	config = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, at->directory);
+	if (!config)
 		return rsh_error_nomem(err);
-	}
 	is[0] = id.size;
 	is[1] = id.which[1];
 	is[2] = (uint64_t)id.mtime.tv_sec;

@@ -308,8 +308,7 @@ int rsh_set_config(struct rsh_options *o, const struct rsh_option *def,
 
 	if (stat(value, &st) != 0 || !S_ISDIR(st.st_mode))
 		return rsh_set_path(o, def, value, err);
-	if (asprintf(&path, "%s/config.json", value) < 0)
-		path = NULL;
+	path = rsh_text_format("%s/config.json", value);
 	value = path ? rsh_options_keep(o, path) : NULL;
 	return value ? rsh_set_text(o, def, value, err) : rsh_error_nomem(err);
 }
@@ -377,10 +376,9 @@ int rsh_set_lora(struct rsh_options *o, const struct rsh_option *def,
 	if (!full)
 		return rsh_error_set(err, EINVAL, "%s: %s: %s", def->name,
 				     directory, strerror(errno));
-	if (asprintf(&file, "%s/" RSH_ADAPTER_FILE_NAME, full) < 0) {
-		file = NULL;
+	file = rsh_text_format("%s/" RSH_ADAPTER_FILE_NAME, full);
+	if (!file)
 		return rsh_error_nomem(err);
-	}
 	at->scale = scale;
 	at->directory = rsh_options_keep(o, full);
 	w->lora_files[w->n_loras] = rsh_options_keep(o, file);
