@@ -18,6 +18,7 @@
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 
@@ -50,18 +51,14 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 		       const struct rsh_rule_table *t,
 		       const struct rsh_error *why)
 {
-	char suits[512] = "-";
 	const char *one;
-	size_t n = 0;
 
-	for (uint32_t i = 0; t && (one = rsh_rule_table_suits(t, i)) &&
-			     n < sizeof(suits); i++)
-		n += (size_t)snprintf(suits + n, sizeof(suits) - n, "%s%s",
-				      i ? ", " : "", one);
 	rsh_table_cell(rows, "%s", at->name);
 	rsh_table_mark(rows, t ? RSH_MARK_NONE : RSH_MARK_BAD,
 		       t ? rsh_rule_table_title(t) : why->text);
-	rsh_table_cell(rows, "%s", suits);
+	rsh_table_cell(rows, "%s", t && rsh_rule_table_suits(t, 0) ? "" : "-");
+	for (uint32_t i = 0; t && (one = rsh_rule_table_suits(t, i)); i++)
+		rsh_table_add(rows, "%s%s", i ? ", " : "", one);
 }
 
 /* A table that cannot be read is listed with the reason. */
@@ -168,9 +165,7 @@ static void add_offer_row(struct checking *c, const struct rsh_rule *rule,
 			  const struct rsh_offer *made, const uint32_t *sources,
 			  uint32_t n)
 {
-	char text[NAMED_MAX * (1024 + RSH_LS_SHAPE_MAX) + 64] = "";
 	char shape[RSH_LS_SHAPE_MAX];
-	size_t at = 0;
 
 	if (rule)
 		rsh_table_cell(c->rows, "%" PRIu32, rule->line);
@@ -180,18 +175,16 @@ static void add_offer_row(struct checking *c, const struct rsh_rule *rule,
 							    made->name) :
 					     "nothing");
 	rsh_table_cell(c->rows, "%s", made ? offer_shape(made, shape) : "-");
+	rsh_table_cell(c->rows, "%s", "");
 	for (uint32_t i = 0; i < n && i < NAMED_MAX; i++) {
 		const struct rsh_offer *f = &c->in.v[sources[i]];
 
-		at += (size_t)snprintf(text + at, sizeof(text) - at,
-				       "%s%.1000s %s", i ? " + " : "",
-				       rsh_names_text(c->names, f->name),
-				       offer_shape(f, shape));
+		rsh_table_add(c->rows, "%s%s %s", i ? " + " : "",
+			      rsh_names_text(c->names, f->name),
+			      offer_shape(f, shape));
 	}
 	if (n > NAMED_MAX)
-		snprintf(text + at, sizeof(text) - at, " and %" PRIu32 " more",
-			 n - NAMED_MAX);
-	rsh_table_cell(c->rows, "%s", text);
+		rsh_table_add(c->rows, " and %" PRIu32 " more", n - NAMED_MAX);
 }
 
 /* These are callbacks for rsh_weights_check() and rsh_weights_check_table(). */
@@ -246,12 +239,9 @@ static void report_finding(void *ctx, bool wrong, const char *sentence)
 			c->nomem = true;
 		return;
 	}
-	if (asprintf(&line, "%s%s", wrong ? "" : "remark: ", sentence) < 0) {
-		c->nomem = true;
-		return;
-	}
-	if (rsh_grow(&c->sentences, &c->sentences_cap, c->n_sentences + 1,
-		     sizeof(*c->sentences))) {
+	line = rsh_text_format("%s%s", wrong ? "" : "remark: ", sentence);
+	if (!line || rsh_grow(&c->sentences, &c->sentences_cap,
+			      c->n_sentences + 1, sizeof(*c->sentences))) {
 		free(line);
 		c->nomem = true;
 		return;
