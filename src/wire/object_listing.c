@@ -12,6 +12,7 @@
 
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/http_answer.h"
 
 #define XML_FUNCTIONS(F) \
@@ -72,7 +73,7 @@ struct rsh_listing_parser {
 	enum listing_element open[MAX_DEPTH];
 	unsigned depth;
 	bool has_size;
-	struct rsh_listed object; /* the object being read */
+	struct rsh_object object; /* the object being read */
 	char text[MAX_TEXT];
 	size_t len;
 };
@@ -138,17 +139,6 @@ static bool listing_decode(char *s)
 	return true;
 }
 
-static bool listing_size(const char *text, uint64_t *out)
-{
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return false;
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return errno == 0 && *end == '\0' && *out <= INT64_MAX;
-}
-
 static const char *listing_keep(struct rsh_listing_parser *p)
 {
 	const char *s = rsh_arena_strndup(&p->list->arena, p->text, p->len);
@@ -172,7 +162,7 @@ static void listing_object(struct rsh_listing_parser *p)
 {
 	struct rsh_object_listing *l = p->list;
 
-	if (!p->object.key || !p->object.key[0] || !p->has_size) {
+	if (!p->object.name || !p->object.name[0] || !p->has_size) {
 		listing_fail(p, -EBADMSG);
 		return;
 	}
@@ -247,14 +237,15 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 		listing_object(p);
 		break;
 	case IN_KEY:
-		p->object.key = listing_keep(p);
+		p->object.name = listing_keep(p);
 		break;
 	case IN_TAG:
 		if (p->len && p->len < RSH_ETAG_MAX)
 			p->object.etag = listing_keep(p);
 		break;
 	case IN_SIZE:
-		p->has_size = listing_size(p->text, &p->object.size);
+		p->has_size = rsh_digits_read(p->text, p->len, INT64_MAX,
+					      &p->object.size);
 		if (!p->has_size)
 			listing_fail(p, -EBADMSG);
 		break;
@@ -359,7 +350,7 @@ int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 	/* EncodingType may come after the keys. */
 	for (size_t i = p->first; last && !p->rc && l && p->is_encoded &&
 				  i < l->n; i++)
-		if (!listing_decode((char *)(uintptr_t)l->objects[i].key))
+		if (!listing_decode((char *)(uintptr_t)l->objects[i].name))
 			p->rc = -EBADMSG;
 	return p->rc;
 }
