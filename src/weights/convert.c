@@ -96,7 +96,7 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 		     struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
-	const char *path = rsh_rule_table_path(table);
+	const char *path = table->path;
 	struct weights_work w = { .o = &o };
 	uint32_t hf = 0, mindspore = 0;
 	int rc = weights_read_lets(&w, err);

@@ -53,11 +53,11 @@ static int tied_add_source(struct weights_work *w, uint32_t source,
 
 int weights_untie(struct weights_work *w, struct rsh_error *err)
 {
-	const struct rsh_rule_tied *t;
+	const uint32_t n = w->o->untie ? w->o->table->n_tied : 0;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && w->o->untie &&
-			     (t = rsh_rule_table_tied(w->o->table, i)); i++) {
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const struct rsh_rule_tied *t = &w->o->table->tied[i];
 		const uint32_t source = tied_find_source(w, t->original);
 
 		if (source < w->n && tied_find_source(w, t->copy) == w->n)
@@ -106,11 +106,10 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 
 int weights_tie(struct weights_work *w, struct rsh_error *err)
 {
-	const struct rsh_rule_tied *t;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 &&
-			     (t = rsh_rule_table_tied(w->o->table, i)); i++) {
+	for (uint32_t i = 0; rc == 0 && i < w->o->table->n_tied; i++) {
+		const struct rsh_rule_tied *t = &w->o->table->tied[i];
 		struct weights_made *copy = tied_find_made(w, t->copy);
 		const struct weights_made *original =
 			tied_find_made(w, t->original);

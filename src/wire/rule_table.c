@@ -47,7 +47,7 @@ static const struct rsh_rule_let *rule_find_let(const struct rsh_rule_table *t,
 	return NULL;
 }
 
-static bool rule_let_uses(const struct rsh_rule_let *l, const char *name)
+bool rsh_rule_let_uses(const struct rsh_rule_let *l, const char *name)
 {
 	for (uint32_t i = 0; i < l->n_terms; i++)
 		for (uint32_t k = 0; k < l->terms[i].n; k++) {
@@ -78,10 +78,10 @@ static int rule_line_let(struct rule_parse *p)
 	if (old)
 		return rule_bad(p, "%s is there already, in line %u", let.name,
 				old->line);
-	if (rule_let_uses(&let, let.name))
+	if (rsh_rule_let_uses(&let, let.name))
 		return rule_bad(p, "%s is made of itself", let.name);
 	for (uint32_t i = 0; i < t->n_lets; i++)
-		if (rule_let_uses(&t->lets[i], let.name))
+		if (rsh_rule_let_uses(&t->lets[i], let.name))
 			return rule_bad(p, "line %u, which comes before, uses "
 					"%s", t->lets[i].line, let.name);
 	t->lets[t->n_lets++] = let;
@@ -225,7 +225,7 @@ static int rule_line_tied(struct rule_parse *p)
 static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 			   enum rsh_side side)
 {
-	struct rsh_rule_tensor list[RULE_TENSORS_MAX], *kept;
+	struct rsh_rule_tensor list[RULE_TENSORS_MAX];
 	uint32_t n = 0;
 	int rc;
 
@@ -238,13 +238,9 @@ static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 	} while (rc == 0 && rule_take(p, '+'));
 	if (rc)
 		return rc;
-	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_tensor, n);
-	if (!kept)
-		return rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	r->tensors[side] = kept;
+	r->tensors[side] = rule_keep_list(p, list, n * sizeof(*list));
 	r->n_tensors[side] = n;
-	return 0;
+	return r->tensors[side] ? 0 : rule_nomem(p);
 }
 
 static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
@@ -352,7 +348,7 @@ static int rule_cut_line(struct rule_parse *p)
 		if (*c != '#' ||
 		    (c > begin && c[-1] != ' ' && c[-1] != '\t'))
 			continue;
-		if (c == begin && !p->t->title) {
+		if (c == begin && !*p->t->title) {
 			p->at = c + 1;
 			rule_skip_blanks(p);
 			p->t->title = rule_keep_line(p);
@@ -382,6 +378,7 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 	p.t = calloc(1, sizeof(*p.t));
 	if (!p.t)
 		return rsh_error_nomem(err);
+	p.t->title = "";
 	p.t->path = rsh_arena_strndup(&p.t->arena, path, strlen(path));
 	rc = p.t->path ? 0 : rule_nomem(&p);
 	for (p.line = 1; at < end && rc == 0; p.line++) {
@@ -417,29 +414,6 @@ void rsh_rule_table_free(struct rsh_rule_table *t)
 	free(t);
 }
 
-/* ---- access ---- */
-
-const char *rsh_rule_table_path(const struct rsh_rule_table *t)
-{
-	return t->path;
-}
-
-const char *rsh_rule_table_title(const struct rsh_rule_table *t)
-{
-	return t->title ? t->title : "";
-}
-
-const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i)
-{
-	return i < t->n_suits ? t->suits[i] : NULL;
-}
-
-const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
-					      uint32_t i)
-{
-	return i < t->n_lets ? &t->lets[i] : NULL;
-}
-
 const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 			     const struct rsh_rule_let *l, uint32_t term)
 {
@@ -449,28 +423,4 @@ const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 	    rule_find_let(t, k->operands->key))
 		return NULL;
 	return k->operands->key;
-}
-
-const struct rsh_rule_state *
-rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i)
-{
-	return i < t->n_states ? &t->states[i] : NULL;
-}
-
-const struct rsh_rule_pad *rsh_rule_table_pad(const struct rsh_rule_table *t,
-					      uint32_t i)
-{
-	return i < t->n_pads ? &t->pads[i] : NULL;
-}
-
-const struct rsh_rule_tied *rsh_rule_table_tied(const struct rsh_rule_table *t,
-						uint32_t i)
-{
-	return i < t->n_tied ? &t->tied[i] : NULL;
-}
-
-const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,
-					   uint32_t i)
-{
-	return i < t->n_rules ? &t->rules[i] : NULL;
 }

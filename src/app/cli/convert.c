@@ -35,14 +35,13 @@ static json_t *listed_json(const struct rsh_table_at *at,
 			   const struct rsh_error *why)
 {
 	json_t *suits = json_array();
-	const char *one;
 
-	for (uint32_t i = 0; t && (one = rsh_rule_table_suits(t, i)); i++)
-		json_array_append_new(suits, rsh_json_text(one));
+	for (uint32_t i = 0; t && i < t->n_suits; i++)
+		json_array_append_new(suits, rsh_json_text(t->suits[i]));
 	return json_pack("{s:o,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(at->name), "path",
 			 rsh_json_text(at->path), "title",
-			 rsh_json_optional(t ? rsh_rule_table_title(t) : NULL),
+			 rsh_json_optional(t ? t->title : NULL),
 			 "architectures", suits, "reason",
 			 rsh_json_optional(t ? NULL : why->text));
 }
@@ -51,14 +50,12 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 		       const struct rsh_rule_table *t,
 		       const struct rsh_error *why)
 {
-	const char *one;
-
 	rsh_table_cell(rows, "%s", at->name);
 	rsh_table_mark(rows, t ? RSH_MARK_NONE : RSH_MARK_BAD,
-		       t ? rsh_rule_table_title(t) : why->text);
-	rsh_table_cell(rows, "%s", t && rsh_rule_table_suits(t, 0) ? "" : "-");
-	for (uint32_t i = 0; t && (one = rsh_rule_table_suits(t, i)); i++)
-		rsh_table_add(rows, "%s%s", i ? ", " : "", one);
+		       t ? t->title : why->text);
+	rsh_table_cell(rows, "%s", t && t->n_suits ? "" : "-");
+	for (uint32_t i = 0; t && i < t->n_suits; i++)
+		rsh_table_add(rows, "%s%s", i ? ", " : "", t->suits[i]);
 }
 
 /* A table that cannot be read is listed with the reason. */
@@ -264,7 +261,7 @@ static int print_report(struct checking *c)
 	if (c->tensors)
 		return rsh_printer_json(&c->out, json_pack(
 			"{s:o,s:o,s:O,s:O,s:O}", "table",
-			rsh_json_text(rsh_rule_table_path(c->table)), "from",
+			rsh_json_text(c->table->path), "from",
 			c->used ? json_string(sides[c->from]) : json_null(),
 			"tensors", c->tensors, "passed", c->passed, "findings",
 			c->findings));
@@ -275,7 +272,7 @@ static int print_report(struct checking *c)
 		rsh_printer_line(&c->out, c->sentences[i]);
 	if (c->o->quiet)
 		return 0;
-	rsh_printer_put(&c->out, rsh_rule_table_path(c->table));
+	rsh_printer_put(&c->out, c->table->path);
 	fputs(": ", c->out.f);
 	if (c->used)
 		fprintf(c->out.f, "%" PRIu32 " tensors of %s are made of "
