@@ -129,10 +129,10 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 
 /* Lists the objects below the address whose names begin with `prefix` (NULL:
  * all).  An S3 server needs one request for each 1,000 objects.  Keys that end
- * in a slash, or have an empty, "." or ".." component, are left out.  The
- * caller clears the listing, which is sorted by name as strcmp() compares; names
- * are those below the address, and "" is the address itself.  Returns 0 or -errno (see rsh_objects_read()) with
- * a sentence; -ENOENT if there are no objects. */
+ * in a slash, or have an empty, "." or ".." component, are left out.  Names are
+ * those below the address, without a slash at their begin, and sorted as
+ * strcmp() compares.  The caller clears the listing.  Returns 0 or -errno (see
+ * rsh_objects_read()) with a sentence; -ENOENT if there are no objects. */
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_object_listing *out, struct rsh_error *err);
 /* Does the same for the single object with that name; "": the address itself.
