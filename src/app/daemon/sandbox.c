@@ -75,16 +75,15 @@ static void allow_path(int rules, const char *path)
 static void allow_read(int rules, const struct rsh_options *o)
 {
 	const char *rule_table = o->vfs.weights.table, *path;
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!table[i].opens && !table[i].opens_links)
+	while ((def = rsh_option_next(def))) {
+		if (!def->opens && !def->opens_links)
 			continue;
-		path = *(const char *const *)((const char *)o + table[i].at);
+		path = *(const char *const *)((const char *)o + def->at);
 		if (path)
 			allow_path(rules, path);
-		if (path && table[i].opens_links)
+		if (path && def->opens_links)
 			allow_links(rules, path);
 	}
 	if (!rule_table ||

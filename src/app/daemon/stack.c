@@ -58,18 +58,16 @@ static int add_line(json_t *all, const char *name, const char *value)
 	return json_array_append_new(all, rsh_json_text(text));
 }
 
-static int add_given(json_t *all, const struct rsh_given *given)
+static int add_given(json_t *all, const struct rsh_command *command,
+		     const struct rsh_given *given)
 {
 	cleanup_free char *full = NULL;
-	size_t n, i = 0;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def =
+		rsh_option_find(command, given->name, strlen(given->name));
 
-	while (i < n && !(table[i].name &&
-			  strcmp(table[i].name, given->name) == 0))
-		i++;
-	if (i == n || table[i].aside)
+	if (!def || def->aside)
 		return 0;
-	full = full_path(table[i].arg, given->value);
+	full = full_path(def->arg, given->value);
 	return add_line(all, given->name, full ? full : given->value);
 }
 
@@ -100,7 +98,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 	qsort(given, o->n_given, sizeof(*given), given_by_name);
 	rc = add_line(all, "SOURCE", source ? source : o->vfs.source);
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
-		rc = add_given(all, &given[i]);
+		rc = add_given(all, o->command, &given[i]);
 	if (rc == 0)
 		return all;
 	json_decref(all);

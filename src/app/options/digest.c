@@ -163,14 +163,13 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	const size_t base = offsetof(struct rsh_options, vfs);
 	const struct rsh_weights_at *w = &cfg->weights;
 	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		if (table[i].decides)
-			rc = digest_member(hash, &table[i], (const char *)cfg +
-					   (table[i].at - base), err);
+	while (rc == 0 && (def = rsh_option_next(def)))
+		if (def->decides)
+			rc = digest_member(hash, def, (const char *)cfg +
+					   (def->at - base), err);
 	if (cfg->output->digest)
 		XXH3_64bits_update(hash, &cfg->output->digest,
 				   sizeof(cfg->output->digest));

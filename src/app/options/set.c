@@ -113,13 +113,10 @@ int rsh_set_servers(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	unsigned long n;
-	char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoul(value, &end, 10);
-	if (errno || *end || value[0] < '0' || value[0] > '9' ||
-	    n < def->min || n > def->max)
+	if (!rsh_digits_read(value, strlen(value), def->max, &n) ||
+	    n < def->min)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a number "
 				     "from %u to %u", def->name, value,
 				     def->min, def->max);
@@ -227,16 +224,10 @@ int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 /* Parses "<epoch>_<step>". */
 static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
 {
-	char *end;
+	const size_t n = strcspn(value, "_");
 
-	if (*value < '0' || *value > '9')
-		return false;
-	errno = 0;
-	*epoch = strtoull(value, &end, 10);
-	if (errno || *end != '_' || end[1] < '0' || end[1] > '9')
-		return false;
-	*step = strtoull(end + 1, &end, 10);
-	return !errno && !*end;
+	return value[n] && rsh_number_read(value, n, epoch) &&
+	       rsh_number_read(value + n + 1, strlen(value + n + 1), step);
 }
 
 int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
@@ -406,27 +397,18 @@ int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 static bool parse_bytes(const char *value, uint64_t *bytes)
 {
 	static const char prefixes[] = "KMGT";
-	unsigned long long n;
-	uint64_t unit = 1;
-	const char *prefix;
-	char *end;
+	const size_t digits = rsh_count_digits(value, strlen(value));
+	const char *end = value + digits;
+	const char *prefix = *end ? strchr(prefixes, *end) : NULL;
+	const bool decimal = prefix && strcmp(end + 1, "B") == 0;
+	uint64_t n, unit = 1;
 
-	if (*value < '0' || *value > '9')
+	if (!rsh_number_read(value, digits, &n) || (*end && !prefix) ||
+	    (prefix && end[1] && !decimal && strcmp(end + 1, "iB") != 0))
 		return false;
-	errno = 0;
-	n = strtoull(value, &end, 10);
-	prefix = *end ? strchr(prefixes, *end) : NULL;
-	if (prefix) {
-		bool decimal = strcmp(end + 1, "B") == 0;
-
-		if (end[1] && !decimal && strcmp(end + 1, "iB") != 0)
-			return false;
-		for (const char *p = prefixes; p <= prefix; p++)
-			unit *= decimal ? 1000 : 1024;
-	} else if (*end) {
-		return false;
-	}
-	return !errno && !__builtin_mul_overflow(n, unit, bytes);
+	for (const char *p = prefixes; prefix && p <= prefix; p++)
+		unit *= decimal ? 1000 : 1024;
+	return !__builtin_mul_overflow(n, unit, bytes);
 }
 
 int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
@@ -443,12 +425,11 @@ int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	unsigned long percent;
-	char *end;
+	const size_t digits = rsh_count_digits(value, strlen(value));
+	uint64_t percent;
 
-	errno = 0;
-	percent = strtoul(value, &end, 10);
-	if (errno || *value < '0' || *value > '9' || strcmp(end, "%") != 0)
+	if (!rsh_number_read(value, digits, &percent) ||
+	    strcmp(value + digits, "%") != 0)
 		return rsh_set_size(o, def, value, err);
 	if (percent > 100)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is more than "
