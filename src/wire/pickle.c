@@ -132,9 +132,8 @@ static int pickle_next_number(struct rsh_pickle *p, unsigned width,
 static int pickle_skip_counted(struct rsh_pickle *p, unsigned width)
 {
 	uint64_t n;
-	int rc = pickle_next_number(p, width, &n);
-
-	return rc ? rc : pickle_skip(p, n);
+	return pickle_next_number(p, width, &n) ?:
+	       pickle_skip(p, n);
 }
 
 /* ---- operands ---- */

@@ -97,17 +97,15 @@ int rsh_set_regex(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_faults(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	int rc = rsh_faults_check(value, err);
-
-	return rc ? rc : rsh_set_string(o, def, value, err);
+	return rsh_faults_check(value, err) ?:
+	       rsh_set_string(o, def, value, err);
 }
 
 int rsh_set_servers(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
-	int rc = rsh_cache_servers_check(value, err);
-
-	return rc ? rc : rsh_set_string(o, def, value, err);
+	return rsh_cache_servers_check(value, err) ?:
+	       rsh_set_string(o, def, value, err);
 }
 
 int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,

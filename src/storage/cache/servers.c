@@ -128,9 +128,8 @@ static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
 int rsh_cache_servers_check(const char *list, struct rsh_error *err)
 {
 	uint32_t n;
-	int rc = list_count(list, &n, err);
-
-	return rc ? rc : rsh_memcached_check(err);
+	return list_count(list, &n, err) ?:
+	       rsh_memcached_check(err);
 }
 
 /* ---- opening ---- */
