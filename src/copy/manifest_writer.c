@@ -135,16 +135,13 @@ static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
 			  const struct rsh_copy_share *share,
 			  struct rsh_error *err)
 {
-	cleanup_free char *dir = NULL;
-	const char *slash = strrchr(path, '/');
+	cleanup_free char *dir = rsh_path_directory(path);
 	char of[32] = "";
 
 	if (share->of)
 		snprintf(of, sizeof(of), ".%u-%u", share->number, share->of);
 	s->path = strdup(path);
-	s->name = strdup(slash ? slash + 1 : path);
-	dir = slash ? strndup(path, slash == path ? 1 :
-			      (size_t)(slash - path)) : strdup(".");
+	s->name = strdup(rsh_path_name(path));
 	if (!s->path || !s->name || !dir)
 		return rsh_error_nomem(err);
 	s->record = rsh_text_format(".%s%s.part", s->name, of);

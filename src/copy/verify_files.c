@@ -156,12 +156,11 @@ static bool has_below(const struct rsh_manifest_index *x, const char *dir)
 static bool is_beside(const struct job *j, const char *path,
 		      const struct rsh_stat *st)
 {
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
+	const char *name = rsh_path_name(path);
 
 	if (j->manifest && strcmp(path, j->manifest) == 0)
 		return true;
-	if (!slash && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
+	if (name == path && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
 		       (strcmp(path, CONTROL_NAME) == 0 &&
 			st->kind == RSH_IS_DIR)))
 		return true;

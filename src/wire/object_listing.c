@@ -10,6 +10,7 @@
 
 #include <expat.h>
 
+#include "json_scan_i.h"
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -103,36 +104,21 @@ static void listing_fail(struct rsh_listing_parser *p, int rc)
 
 /* ---- texts ---- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Decodes a key in place.  A name cannot contain a byte of zero. */
 static bool listing_decode(char *s)
 {
+	const char *end = s + strlen(s);
 	char *to = s;
+	uint32_t c;
 
 	for (; *s; s++) {
-		int high, low;
-
-		if (*s == '+') {
-			*to++ = ' ';
-			continue;
-		}
 		if (*s != '%') {
-			*to++ = *s;
+			*to++ = *s == '+' ? ' ' : *s;
 			continue;
 		}
-		high = hex_value(s[1]);
-		low = high < 0 ? -1 : hex_value(s[2]);
-		if (low < 0 || (high == 0 && low == 0))
+		if (!rsh_json_hex(s + 1, end, 2, &c) || !c)
 			return false;
-		*to++ = (char)(high * 16 + low);
+		*to++ = (char)c;
 		s += 2;
 	}
 	*to = '\0';

@@ -18,7 +18,6 @@
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 
@@ -118,8 +117,7 @@ struct checking {
 	bool *used; /* [in]: a tensor is made of it; NULL: there is no source */
 	struct rsh_table *rows;
 	json_t *tensors, *passed, *findings; /* NULL: not JSON */
-	char **sentences;
-	size_t n_sentences, sentences_cap;
+	struct rsh_sentences sentences;
 	uint32_t n_made, n_used, n_passed, n_wrong;
 	bool nomem;
 };
@@ -225,25 +223,14 @@ static void report_passed(void *ctx, uint32_t source,
 static void report_finding(void *ctx, bool wrong, const char *sentence)
 {
 	struct checking *c = ctx;
-	char *line;
 
 	c->n_wrong += wrong;
-	if (c->findings) {
-		if (json_array_append_new(
-			    c->findings,
-			    json_pack("{s:b,s:o}", "wrong", wrong, "sentence",
-				      rsh_json_text(sentence))))
-			c->nomem = true;
-		return;
-	}
-	line = rsh_text_format("%s%s", wrong ? "" : "remark: ", sentence);
-	if (!line || rsh_grow(&c->sentences, &c->sentences_cap,
-			      c->n_sentences + 1, sizeof(*c->sentences))) {
-		free(line);
+	if (c->findings ? json_array_append_new(c->findings, json_pack(
+				"{s:b,s:o}", "wrong", wrong, "sentence",
+				rsh_json_text(sentence))) :
+			  rsh_sentences_add(&c->sentences, "%s%s", wrong ? "" :
+					    "remark: ", sentence))
 		c->nomem = true;
-		return;
-	}
-	c->sentences[c->n_sentences++] = line;
 }
 
 static void report_wrong(void *ctx, const char *sentence)
@@ -268,8 +255,8 @@ static int print_report(struct checking *c)
 	if (c->used && !c->o->quiet &&
 	    rsh_table_print(steal_pointer(&c->rows), &c->out))
 		return -ENOMEM;
-	for (size_t i = 0; i < c->n_sentences; i++)
-		rsh_printer_line(&c->out, c->sentences[i]);
+	for (size_t i = 0; i < c->sentences.n; i++)
+		rsh_printer_line(&c->out, c->sentences.v[i]);
 	if (c->o->quiet)
 		return 0;
 	rsh_printer_put(&c->out, c->table->path);
@@ -436,9 +423,7 @@ static int check_table(const struct rsh_options *o, const char *path,
 	if (rc == 0 && print_report(&c))
 		rc = rsh_error_nomem(err);
 	*good = c.n_wrong == 0;
-	for (size_t i = 0; i < c.n_sentences; i++)
-		free(c.sentences[i]);
-	free(c.sentences);
+	rsh_sentences_clear(&c.sentences);
 	free(c.used);
 	json_decref(c.tensors);
 	json_decref(c.passed);

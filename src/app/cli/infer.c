@@ -183,11 +183,9 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 	}
 	for (size_t i = 0; i < x.n_sets; i++)
 		free(x.sets[i].ranks);
-	for (size_t i = 0; i < x.n_sentences; i++)
-		free(x.sentences[i]);
 	free(x.tensors);
 	free(x.sets);
-	free(x.sentences);
+	rsh_sentences_clear(&x.sentences);
 	free(x.there);
 	rsh_choice_free(x.choice);
 	rsh_source_free(x.source);

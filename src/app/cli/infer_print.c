@@ -307,7 +307,7 @@ static json_t *sentences_json(const struct rsh_infer *x, size_t from,
 	json_t *all = json_array();
 
 	for (size_t i = from; i < end; i++)
-		json_array_append_new(all, rsh_json_text(x->sentences[i]));
+		json_array_append_new(all, rsh_json_text(x->sentences.v[i]));
 	return all;
 }
 
@@ -336,7 +336,7 @@ static int print_inferred_json(const struct rsh_printer *out,
 			       rsh_json_text(x->step), "parameters", tensors,
 			       "sets", sets, "hints",
 			       sentences_json(x, 0, x->n_hints), "unknown",
-			       sentences_json(x, x->n_hints, x->n_sentences)));
+			       sentences_json(x, x->n_hints, x->sentences.n)));
 }
 
 /* ---- all ---- */
@@ -346,7 +346,7 @@ static void print_sentences(const struct rsh_printer *out,
 {
 	for (size_t i = from; i < end; i++) {
 		fputs("- ", out->f);
-		rsh_printer_line(out, x->sentences[i]);
+		rsh_printer_line(out, x->sentences.v[i]);
 	}
 }
 
@@ -375,6 +375,6 @@ int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x)
 		fputs("\nHints:\n", out->f);
 	print_sentences(out, x, 0, x->n_hints);
 	fputs("\nContents cannot tell\n", out->f);
-	print_sentences(out, x, x->n_hints, x->n_sentences);
+	print_sentences(out, x, x->n_hints, x->sentences.n);
 	return 0;
 }

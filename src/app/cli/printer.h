@@ -32,6 +32,17 @@ void rsh_printer_put(const struct rsh_printer *out, const char *text);
 /* Prints a line, escaped. */
 void rsh_printer_line(const struct rsh_printer *out, const char *text);
 
+/* ---- sentences that are printed later ---- */
+
+struct rsh_sentences {
+	char **v; /* from malloc */
+	size_t n, cap;
+};
+/* Returns 0 or -ENOMEM. */
+int rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void rsh_sentences_clear(struct rsh_sentences *s);
+
 /* ---- text for terminals ---- */
 
 /* Returns how many columns of a terminal UTF-8 text takes: a Chinese, Japanese

@@ -238,7 +238,7 @@ static int verify_files(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	const char *manifest = o->operands[0], *dir, *slash;
+	const char *manifest = o->operands[0], *dir;
 	cleanup_free char *beside = NULL;
 	int rc;
 
@@ -248,13 +248,9 @@ static int verify_files(struct report *r, struct rsh_error *err)
 		dir = o->operands[0];
 	}
 	if (!dir) {
-		slash = strrchr(manifest, '/');
-		beside = slash ? strndup(manifest, slash == manifest ? 1 :
-					 (size_t)(slash - manifest)) :
-				 strdup(".");
+		dir = beside = rsh_path_directory(manifest);
 		if (!beside)
 			return rsh_error_nomem(err);
-		dir = beside;
 	}
 	rc = find_tree(dir, err);
 	return rc ? rc : rsh_verify_files(manifest, dir, &o->vfs.files.store,

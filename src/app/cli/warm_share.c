@@ -23,6 +23,7 @@
 
 #include "rsh/app/options.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
@@ -69,13 +70,10 @@ static int share_name_files(struct dividing *d)
 	d->names = rsh_alloc_array(d->n_files + 1, sizeof(*d->names));
 	if (!d->names)
 		return -ENOMEM;
-	for (size_t i = 0; i < d->n_files; i++) {
-		const char *slash = strrchr(d->files[i].path, '/');
-
+	for (size_t i = 0; i < d->n_files; i++)
 		d->names[i] = (struct named){
-			slash ? slash + 1 : d->files[i].path, i, false
+			rsh_path_name(d->files[i].path), i, false
 		};
-	}
 	qsort(d->names, d->n_files, sizeof(*d->names), named_order);
 	return 0;
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "rsh/app/table.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -140,7 +141,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 	const char *map = o->vfs.files.source_map;
 	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
 	const char *config = o->steps ? o->vfs.weights.config : NULL;
-	cleanup_free char *beside = config ? rsh_config_directory(config) :
+	cleanup_free char *beside = config ? rsh_path_directory(config) :
 					     NULL;
 	int rc;
 

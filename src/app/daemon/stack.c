@@ -147,24 +147,17 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 {
 	struct answer a = { .code = -ETIMEDOUT };
 	struct pollfd p = { .events = POLLIN };
-	int ends[2];
-	pid_t pid;
+	const pid_t pid = rsh_fork_with_pipe(&p.fd);
 
-	if (pipe2(ends, O_CLOEXEC))
-		return (struct answer){ .code = -errno };
-	pid = fork();
-	if (pid == 0)
-		answer_by_pipe(ends[1], path, identity);
-	close(ends[1]);
-	p.fd = ends[0];
 	if (pid < 0)
-		a.code = -errno;
-	else if (poll(&p, 1, ANSWER_MS) == 1 &&
-		 read(ends[0], &a, sizeof(a)) != sizeof(a))
+		return (struct answer){ .code = pid };
+	if (pid == 0)
+		answer_by_pipe(p.fd, path, identity);
+	if (poll(&p, 1, ANSWER_MS) == 1 &&
+	    read(p.fd, &a, sizeof(a)) != sizeof(a))
 		a = (struct answer){ .code = -EIO };
-	close(ends[0]);
-	if (pid > 0)
-		rsh_mounted_kill_child(pid);
+	close(p.fd);
+	rsh_mounted_kill_child(pid);
 	return a;
 }
 

@@ -104,14 +104,6 @@ static int check_find_table(struct rsh_options *o, struct rsh_error *err)
 	return w->table ? 0 : rsh_error_nomem(err);
 }
 
-char *rsh_config_directory(const char *config)
-{
-	const char *slash = strrchr(config, '/');
-
-	return !slash ? strdup(".") :
-	       strndup(config, slash == config ? 1 : (size_t)(slash - config));
-}
-
 /* The files that belong to a Hugging Face model are in the directory of its
  * config.json. */
 static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
@@ -125,7 +117,7 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 	if (!config || !(takes & RSH_TAKES_MODEL_FILES) ||
 	    v->weights.from == FROM_HF || rsh_option_given(o, "model-files"))
 		return 0;
-	dir = rsh_config_directory(config);
+	dir = rsh_path_directory(config);
 	v->model_files = dir ? rsh_options_keep(o, dir) : NULL;
 	return v->model_files ? 0 : rsh_error_nomem(err);
 }
