@@ -13,6 +13,7 @@
 
 #include "copy_i.h"
 #include "rsh/storage/store.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -269,7 +270,7 @@ static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 			    &len, err);
 	if (rc)
 		return rc;
-	memfd = memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
+	memfd = rsh_memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
 	if (memfd < 0)
 		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
 				     RSH_MANIFEST_NAME, strerror(errno));

@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -144,7 +145,8 @@ static void raise_readahead(const char *mountpoint)
 	int n = snprintf(value, sizeof(value), "%d", READAHEAD_KB);
 
 	/* The file system does not answer requests yet, so none may be sent. */
-	if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+	if (rsh_statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE,
+		      &st))
 		return;
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
 		 st.stx_dev_major, st.stx_dev_minor);

@@ -3,6 +3,7 @@
  * the limits of the process's control groups. */
 #include "rsh/util/memory_limits.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -69,13 +70,17 @@ uint64_t rsh_memory_left_to_map(void)
 
 void rsh_memory_save_addresses(void)
 {
+	/* The wheel works with glibc 2.17, which does not have it. */
+	int (*set_default)(const pthread_attr_t *);
 	pthread_attr_t attr;
 
 	if (lowest_limit() == RSH_MEMORY_UNLIMITED || pthread_attr_init(&attr))
 		return;
 	mallopt(M_ARENA_MAX, 1);
-	if (pthread_attr_setstacksize(&attr, STACK_BYTES) == 0)
-		pthread_setattr_default_np(&attr);
+	*(void **)&set_default =
+		dlsym(RTLD_DEFAULT, "pthread_setattr_default_np");
+	if (set_default && pthread_attr_setstacksize(&attr, STACK_BYTES) == 0)
+		set_default(&attr);
 	pthread_attr_destroy(&attr);
 }
 

@@ -171,8 +171,10 @@ static int detach(const char *path, bool *aborted, struct rsh_error *err)
 		return 0;
 	/* The number of the connection is the minor number of the mount's
 	 * device.  The kernel returns it without a request to the daemon. */
-	known = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
-		      AT_NO_AUTOMOUNT, 0, &st) == 0;
+	known = rsh_statx(AT_FDCWD, path,
+			  AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
+				  AT_NO_AUTOMOUNT,
+			  0, &st) == 0;
 	rc = rsh_unmount(path, true, err);
 	if (rc || !known)
 		return rc;

@@ -11,10 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/random.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -22,6 +22,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -240,7 +241,7 @@ static int disk_block_write(struct rsh_disk *d, struct disk_block *b)
 	uint64_t salt = 0;
 
 	/* No other process uses the temporary name. */
-	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
+	if (rsh_getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
 		salt = d->clock_ns();
 	snprintf(temp, sizeof(temp), "%llx-%llx-%llx.tmp",
 		 (unsigned long long)salt, (unsigned long long)getpid(),

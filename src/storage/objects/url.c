@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/secret.h"
 #include "rsh/util/text.h"
 
 /* ---- texts that grow ---- */
@@ -203,7 +204,7 @@ static int url_split(char *text, char **user, char **query)
 			(*query)[strcspn(*query, "#")] = '\0';
 	}
 	if (mark)
-		explicit_bzero(mark, strlen(mark));
+		rsh_secret_wipe(mark, strlen(mark));
 	at = memrchr(host, '@', strcspn(host, "/"));
 	if (!at || rc)
 		return rc;
@@ -212,7 +213,7 @@ static int url_split(char *text, char **user, char **query)
 	len = strlen(at + 1);
 	memmove(host, at + 1, len);
 	/* What has moved ends before where it did. */
-	explicit_bzero(host + len, (size_t)(at + 1 - host));
+	rsh_secret_wipe(host + len, (size_t)(at + 1 - host));
 	return rc;
 }
 
