@@ -18,6 +18,7 @@
 #include "rsh/util/compat.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* While this is set, error messages of libfuse become the sentence of this
  * error. */
@@ -96,8 +97,7 @@ static bool collect_options(const struct rsh_server_options *o, char **opts)
 	if (!o->mount_opts)
 		return true;
 	have = *opts;
-	if (asprintf(opts, "%s,%s", have, o->mount_opts) < 0)
-		*opts = NULL;
+	*opts = rsh_text_format("%s,%s", have, o->mount_opts);
 	free(have);
 	return *opts != NULL;
 }

@@ -16,6 +16,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- mapped memory ---- */
 
@@ -105,10 +106,9 @@ static FILE *open_in(const char *group, const char *name)
 {
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/%s", group, name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/%s", group, name);
+	if (!path)
 		return NULL;
-	}
 	return fopen(path, "re");
 }
 
@@ -168,10 +168,9 @@ static uint64_t limits_along(const char *path, const struct names *n)
 	uint64_t least = RSH_MEMORY_UNLIMITED;
 	char *end;
 
-	if (asprintf(&group, "%s%s", n->mount, path) < 0) {
-		group = NULL;
+	group = rsh_text_format("%s%s", n->mount, path);
+	if (!group)
 		return least;
-	}
 	for (;;) {
 		least = rsh_min_u64(least, limits_of(group, n));
 		end = strrchr(group, '/');

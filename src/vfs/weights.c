@@ -304,7 +304,7 @@ static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 
 static const char *table_name(const struct rsh_rule_table *t)
 {
-	const char *path = rsh_rule_table_path(t);
+	const char *path = t->path;
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
@@ -416,8 +416,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	weights_note_choice(k);
 	free(w->lets);
 	w->table = k->table;
-	for (w->n_lets = 0; rsh_rule_table_let(k->table, w->n_lets); )
-		w->n_lets++;
+	w->n_lets = k->table->n_lets;
 	w->lets = calloc(w->n_lets + 1, sizeof(*w->lets));
 	if (!w->lets)
 		return rsh_error_nomem(err);
@@ -539,7 +538,7 @@ static const struct rsh_json_member *weights_find_key(
 static bool weights_is_said(const struct rsh_vfs_weights *w, uint32_t i,
 			    const struct rsh_json_edit *e)
 {
-	const struct rsh_rule_let *l = rsh_rule_table_let(w->table, i);
+	const struct rsh_rule_let *l = &w->table->lets[i];
 
 	for (uint32_t k = 0; k < l->n_terms; k++) {
 		const char *key = rsh_rule_let_key(w->table, l, k);
@@ -556,7 +555,7 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 			    struct rsh_json_edit *e, const char *path,
 			    struct rsh_error *err)
 {
-	const struct rsh_rule_let *l = rsh_rule_table_let(w->table, i);
+	const struct rsh_rule_let *l = &w->table->lets[i];
 	const struct let_size *is = &w->lets[i];
 	const struct rsh_json_member *m = weights_find_key(e, is->key);
 
@@ -580,7 +579,7 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 					  "%u of %s)", path,
 			     is->key, (unsigned long long)m->number,
 			     (unsigned long long)is->size, l->name, l->line,
-			     rsh_rule_table_path(w->table));
+			     w->table->path);
 }
 
 /* Dense weights are not quantised any more, and have the type that was asked

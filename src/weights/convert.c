@@ -58,11 +58,11 @@ static int tied_add_source(struct weights_work *w, uint32_t source,
 /* Before rules are used: adds tied tensors that a Hugging Face source lacks. */
 static int weights_untie(struct weights_work *w, struct rsh_error *err)
 {
-	const struct rsh_rule_tied *t;
+	const uint32_t n = w->o->untie ? w->o->table->n_tied : 0;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && w->o->untie &&
-			     (t = rsh_rule_table_tied(w->o->table, i)); i++) {
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const struct rsh_rule_tied *t = &w->o->table->tied[i];
 		const uint32_t source = tied_find_source(w, t->original);
 
 		if (source < w->n && tied_find_source(w, t->copy) == w->n)
@@ -113,11 +113,10 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
  * form. */
 static int weights_tie(struct weights_work *w, struct rsh_error *err)
 {
-	const struct rsh_rule_tied *t;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 &&
-			     (t = rsh_rule_table_tied(w->o->table, i)); i++) {
+	for (uint32_t i = 0; rc == 0 && i < w->o->table->n_tied; i++) {
+		const struct rsh_rule_tied *t = &w->o->table->tied[i];
 		struct weights_made *copy = tied_find_made(w, t->copy);
 		const struct weights_made *original =
 			tied_find_made(w, t->original);
@@ -338,7 +337,7 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 		     struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
-	const char *path = rsh_rule_table_path(table);
+	const char *path = table->path;
 	struct weights_work w = { .o = &o };
 	uint32_t hf = 0, mindspore = 0;
 	int rc = weights_read_lets(&w, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_join.c joins the files of a pipeline's stages into one. */
+#include "rsh/util/text.h"
 #include "rsh/wire/strategy_emit.h"
 
 #include <errno.h>
@@ -144,8 +145,7 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 	j.map.current_stage = 1;
 	j.map.n_parallel_strategy_item = j.n_ops;
 	j.map.n_parallel_layout_item = j.n_items;
-	if (!rc)
-		rc = rsh_strategy_pack(&j.map, out, len);
+	rc = rc ?: rsh_strategy_pack(&j.map, out, len);
 	for (size_t i = 0; j.names && i < j.n_items; i++)
 		free(j.names[i]);
 	free(j.names);
@@ -192,18 +192,17 @@ static int join_json(const struct part *parts, size_t n, void **out,
 		json_object_foreach(from, name, layout) {
 			char *staged;
 
-			rc = asprintf(&staged, "%lld-%s",
-				      (long long)parts[i].stage, name);
-			if (rc < 0)
-				break;
-			rc = json_object_set(layouts, staged, layout);
+			staged = rsh_text_format("%lld-%s",
+						 (long long)parts[i].stage,
+						 name);
+			rc = staged ? json_object_set(layouts, staged, layout) :
+				      -ENOMEM;
 			free(staged);
 			if (rc)
 				break;
 		}
-		if (!rc)
-			rc = json_object_update(ops, json_object_get(root,
-						"parallel_strategy_item"));
+		rc = rc ?: json_object_update(ops, json_object_get(root,
+					      "parallel_strategy_item"));
 	}
 	if (rc) {
 		json_decref(ops);

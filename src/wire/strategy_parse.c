@@ -77,8 +77,7 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 					     "%s: the strategy file holds no parameter layout",
 					     path);
 	}
-	if (!rc)
-		rc = rsh_strategy_builder_finish(b, out, err);
+	rc = rc ?: rsh_strategy_builder_finish(b, out, err);
 	if (!rc)
 		(*out)->content_hash = XXH3_64bits(text->data, len);
 	return rc;

@@ -14,6 +14,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/vfs/attribute.h"
 
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
@@ -183,7 +184,8 @@ static int dump(json_t *value, char **text)
 	cleanup_free char *json =
 		rsh_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 
-	return json && asprintf(text, "%s\n", json) >= 0 ? 0 : -ENOMEM;
+	*text = json ? rsh_text_format("%s\n", json) : NULL;
+	return *text ? 0 : -ENOMEM;
 }
 
 int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/random.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,8 +289,7 @@ static enum outcome disk_block_try(struct rsh_disk *d, struct disk_block *b,
 	rc = disk_make_room(d, cost, removed);
 	if (rc == EFBIG)
 		return LEFT;
-	if (rc == 0)
-		rc = disk_block_write(d, b);
+	rc = rc ?: disk_block_write(d, b);
 	d->was_off = rc != 0;
 	if (rc) {
 		disk_stop(d, &d->writes_off_until,

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/aws_keys.h"
 
 #define KEYS_FILE_MAX ((size_t)1 << 20)
@@ -191,11 +191,10 @@ static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 			   bool *found, struct rsh_error *err)
 {
 	int rc = keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
-			      err);
+			      err) ?:
+		 keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+			      o->profile, f, found, err);
 
-	if (rc == 0)
-		rc = keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
-				  o->profile, f, found, err);
 	return rc ? rc : keys_of_services(o, f, err);
 }
 
@@ -207,17 +206,14 @@ static int keys_path(const char *variable, const char *name, char **out)
 {
 	const char *given = rsh_object_env(variable);
 	const char *home = rsh_object_env("HOME");
-	int n = 0;
 
 	if (given && !strncmp(given, "~/", 2) && home)
-		n = asprintf(out, "%s%s", home, given + 1);
+		*out = rsh_text_format("%s%s", home, given + 1);
 	else if (given)
-		n = asprintf(out, "%s", given);
+		*out = strdup(given);
 	else if (home)
-		n = asprintf(out, "%s/.aws/%s", home, name);
-	if (n < 0)
-		*out = NULL;
-	return n < 0 ? -ENOMEM : 0;
+		*out = rsh_text_format("%s/.aws/%s", home, name);
+	return *out || !(given || home) ? 0 : -ENOMEM;
 }
 
 static int keys_of_environment(struct object_keys *k)
@@ -242,25 +238,16 @@ static int keys_find_service(struct rsh_objects *o,
 		rsh_object_env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
 	const char *host = rsh_object_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
 	const char *token = rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-	int n = 0;
 
-	if (below)
-		n = asprintf(&o->service, KEYS_CONTAINER_HOST "%s", below);
-	else if (full)
-		n = asprintf(&o->service, "%s", full);
-	else if (host || opts->keys == RSH_OBJECTS_KEYS_INSTANCE)
-		n = asprintf(&o->service, "%s", host ? host :
-						       KEYS_INSTANCE_HOST);
-	if (n < 0) {
-		o->service = NULL;
-		return -ENOMEM;
-	}
 	o->service_token = rsh_secret_dup(token);
 	if (token && !o->service_token)
 		return -ENOMEM;
-	if (o->service)
-		o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
-	return 0;
+	if (!below && !full && !host && opts->keys != RSH_OBJECTS_KEYS_INSTANCE)
+		return 0;
+	o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
+	o->service = below ? rsh_text_format(KEYS_CONTAINER_HOST "%s", below) :
+		     strdup(full ? full : host ? host : KEYS_INSTANCE_HOST);
+	return o->service ? 0 : -ENOMEM;
 }
 
 /* ---- which of them ---- */
@@ -324,8 +311,7 @@ int rsh_object_keys_find(struct rsh_objects *o,
 				   "there is no profile \"%s\" in %s or %s",
 				   named, o->credentials ? o->credentials : "?",
 				   o->config ? o->config : "?");
-	if (rc == 0)
-		rc = keys_choose(o, opts, &f, err);
+	rc = rc ?: keys_choose(o, opts, &f, err);
 	if (rc == 0) {
 		*out = f.settings;
 		memset(&f.settings, 0, sizeof(f.settings));
@@ -396,11 +382,10 @@ static int keys_of_path(struct rsh_objects *o, struct object_get *g,
 {
 	cleanup_free char *address = NULL;
 
-	if (asprintf(&address, "%s/latest/meta-data/iam/security-credentials/%s",
-		     o->service, name) < 0) {
-		address = NULL;
+	address = rsh_text_format("%s/latest/meta-data/iam/"
+				  "security-credentials/%s", o->service, name);
+	if (!address)
 		return rsh_error_nomem(err);
-	}
 	g->address = address;
 	g->is_put = false;
 	return keys_ask(o, g, "X-aws-ec2-metadata-token", session, err);
@@ -415,15 +400,13 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 	cleanup_free char *address = NULL;
 	int rc;
 
-	if (asprintf(&address, "%s/latest/api/token", o->service) < 0) {
-		address = NULL;
+	address = rsh_text_format("%s/latest/api/token", o->service);
+	if (!address)
 		return rsh_error_nomem(err);
-	}
 	session.address = address;
 	rc = keys_ask(o, &session, "X-aws-ec2-metadata-token-ttl-seconds",
-		      "21600", err);
-	if (rc == 0)
-		rc = keys_of_path(o, &role, session.data, "", err);
+		      "21600", err) ?:
+	     keys_of_path(o, &role, session.data, "", err);
 	if (rc == 0) {
 		role.data[strcspn(role.data, "\r\n")] = '\0';
 		rc = keys_of_path(o, g, session.data, role.data, err);

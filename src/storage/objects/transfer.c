@@ -232,10 +232,9 @@ static int transfer_sign(struct object_transfer *t,
 	if (rc == 0 && keys->token)
 		rc = transfer_add_secret(t, rsh_object_header(
 			"x-amz-security-token", keys->token));
-	if (rc == 0)
-		rc = transfer_add_secret(t, rsh_object_sign(
-			t->requests->address, t->objects->region, keys,
-			text + sizeof(name) - 1));
+	rc = rc ?: transfer_add_secret(t, rsh_object_sign(
+		      t->requests->address, t->objects->region, keys,
+		      text + sizeof(name) - 1));
 	return rc;
 }
 
@@ -344,13 +343,11 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	int rc;
 
 	transfer_reset(t);
-	rc = transfer_add_range(t);
-	if (rc == 0)
-		rc = transfer_add_condition(t);
+	rc = transfer_add_range(t) ?:
+	     transfer_add_condition(t);
 	for (size_t i = 0; more && more[i] && rc == 0; i++)
 		rc = transfer_add_header(t, more[i]);
-	if (rc == 0)
-		rc = transfer_set_identity(t);
+	rc = rc ?: transfer_set_identity(t);
 	if (rc)
 		return rc;
 	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);

@@ -20,7 +20,6 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/compat.h"
-#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
