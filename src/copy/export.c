@@ -250,15 +250,6 @@ static void forget_others(struct job *j)
 
 /* ---- room ---- */
 
-static uint64_t bytes_to_write(const struct job *j)
-{
-	uint64_t bytes = 0;
-
-	for (size_t k = 0; k < j->n_todo; k++)
-		bytes += j->list.files[j->todo[k]].size;
-	return bytes;
-}
-
 static int check_room(const struct job *j, uint64_t bytes,
 		      struct rsh_error *err)
 {
@@ -545,10 +536,12 @@ static int find_todo(struct job *j, struct rsh_error *err)
 static int write_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
-	const uint64_t bytes = bytes_to_write(j);
-	int rc = check_room(j, bytes, err);
-	uint64_t memory;
+	uint64_t memory, bytes = 0;
+	int rc;
 
+	for (size_t k = 0; k < j->n_todo; k++)
+		bytes += j->list.files[j->todo[k]].size;
+	rc = check_room(j, bytes, err);
 	if (rc)
 		return rc;
 	forget_others(j);
@@ -568,16 +561,6 @@ static int write_all(struct job *j, struct rsh_error *err)
 		rc = rsh_error_set(err, errno, "%s: %s", j->options->dir,
 				   strerror(errno));
 	return rc;
-}
-
-static int finish_export(struct job *j, struct rsh_error *err)
-{
-	int rc = rsh_manifest_writer_join(&j->draft, err);
-
-	if (rc)
-		return rc;
-	forget_others(j);
-	return rsh_manifest_writer_finish(&j->draft, err);
 }
 
 int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
@@ -608,7 +591,11 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 				out->bytes_written += f->size;
 		}
 	}
-	rc = rc ?: finish_export(&j, err);
+	rc = rc ?: rsh_manifest_writer_join(&j.draft, err);
+	if (rc == 0) {
+		forget_others(&j);
+		rc = rsh_manifest_writer_finish(&j.draft, err);
+	}
 	rsh_streams_free(j.streams);
 	rsh_manifest_writer_clear(&j.draft);
 	rsh_origin_clear(&j.origin);

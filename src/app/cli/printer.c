@@ -150,24 +150,18 @@ static unsigned output_width(void)
 	return DEFAULT_WIDTH;
 }
 
-/* NO_COLOR is the variable of https://no-color.org. */
-static bool wants_color(void)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-
-	return !(no && *no) && !(term && strcmp(term, "dumb") == 0);
-}
-
 void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o)
 {
-	bool terminal = isatty(STDOUT_FILENO);
+	/* NO_COLOR is the variable of https://no-color.org. */
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+	const bool terminal = isatty(STDOUT_FILENO);
 
 	*out = (struct rsh_printer){
 		.f = stdout,
 		.json = o->json,
 		.color = o->color == RSH_COLOR_ALWAYS ||
 			 (o->color == RSH_COLOR_AUTO && terminal &&
-			  wants_color()),
+			  !(no && *no) && !(term && strcmp(term, "dumb") == 0)),
 		.width = terminal ? output_width() : 0,
 	};
 }

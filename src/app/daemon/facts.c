@@ -87,32 +87,6 @@ static json_t *heading(const struct rsh_facts *f)
 			 "log_level", rsh_log_level_name(rsh_log_get_level()));
 }
 
-static json_t *stats_json(const struct rsh_facts *f)
-{
-	struct rsh_figures figures;
-	json_t *all = heading(f);
-
-	take_figures(f, &figures);
-	if (all && rsh_figures_json(&figures, all)) {
-		json_decref(all);
-		return NULL;
-	}
-	return all;
-}
-
-static int make_metrics(const struct rsh_facts *f, char **text)
-{
-	struct rsh_figures figures;
-	size_t length;
-	FILE *to = open_memstream(text, &length);
-
-	if (!to)
-		return -ENOMEM;
-	take_figures(f, &figures);
-	rsh_figures_metrics(&figures, to);
-	return fclose(to) ? -ENOMEM : 0;
-}
-
 /* ---- config ---- */
 
 static json_t *cache_json(const struct rsh_facts *f, bool cached)
@@ -192,15 +166,29 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		   char **text)
 {
 	const struct rsh_facts *f = facts;
+	struct rsh_figures figures;
 	struct rsh_vfs_view view;
 	json_t *value = NULL;
+	size_t length;
+	FILE *to;
 	int rc;
 
 	switch (which) {
 	case RSH_CONTROL_STATS:
-		return dump(stats_json(f), text);
+		value = heading(f);
+		take_figures(f, &figures);
+		if (value && rsh_figures_json(&figures, value)) {
+			json_decref(value);
+			value = NULL;
+		}
+		return dump(value, text);
 	case RSH_CONTROL_METRICS:
-		return make_metrics(f, text);
+		to = open_memstream(text, &length);
+		if (!to)
+			return -ENOMEM;
+		take_figures(f, &figures);
+		rsh_figures_metrics(&figures, to);
+		return fclose(to) ? -ENOMEM : 0;
 	case RSH_CONTROL_LOG:
 		*text = rsh_log_recent();
 		return *text ? 0 : -ENOMEM;

@@ -216,19 +216,6 @@ static int keys_path(const char *variable, const char *name, char **out)
 	return *out || !(given || home) ? 0 : -ENOMEM;
 }
 
-static int keys_of_environment(struct object_keys *k)
-{
-	k->id = rsh_secret_dup(rsh_object_env("AWS_ACCESS_KEY_ID"));
-	k->secret = rsh_secret_dup(rsh_object_env("AWS_SECRET_ACCESS_KEY"));
-	k->token = rsh_secret_dup(rsh_object_env("AWS_SESSION_TOKEN"));
-	if (!k->id || !k->secret ||
-	    (rsh_object_env("AWS_SESSION_TOKEN") && !k->token)) {
-		rsh_object_keys_clear(k);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
 /* Finds the service that is named, if one is. */
 static int keys_find_service(struct rsh_objects *o,
 			     const struct rsh_objects_options *opts)
@@ -252,18 +239,6 @@ static int keys_find_service(struct rsh_objects *o,
 
 /* ---- which of them ---- */
 
-static int keys_no_keys(const struct rsh_objects *o, const struct keys_found *f,
-			struct rsh_error *err)
-{
-	if (f->needs_program)
-		return rsh_error_set(err, ENOTSUP,
-				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-				     o->profile);
-	return rsh_error_set(err, ENOENT,
-			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
-			     o->url);
-}
-
 static int keys_choose(struct rsh_objects *o,
 		       const struct rsh_objects_options *opts,
 		       struct keys_found *f, struct rsh_error *err)
@@ -272,8 +247,16 @@ static int keys_choose(struct rsh_objects *o,
 		return 0;
 	if (!opts->profile && rsh_object_env("AWS_ACCESS_KEY_ID") &&
 	    rsh_object_env("AWS_SECRET_ACCESS_KEY")) {
+		struct object_keys *k = &o->keys;
+		const char *token = rsh_object_env("AWS_SESSION_TOKEN");
+
 		o->origin = KEYS_FIXED;
-		return keys_of_environment(&o->keys) ? rsh_error_nomem(err) : 0;
+		k->id = rsh_secret_dup(rsh_object_env("AWS_ACCESS_KEY_ID"));
+		k->secret = rsh_secret_dup(
+			rsh_object_env("AWS_SECRET_ACCESS_KEY"));
+		k->token = rsh_secret_dup(token);
+		return k->id && k->secret && (k->token || !token) ? 0 :
+		       rsh_error_nomem(err);
 	}
 	if (f->keys.id && f->keys.secret) {
 		o->origin = KEYS_PROFILE;
@@ -283,7 +266,15 @@ static int keys_choose(struct rsh_objects *o,
 	}
 	if (keys_find_service(o, opts))
 		return rsh_error_nomem(err);
-	return o->service ? 0 : keys_no_keys(o, f, err);
+	if (o->service)
+		return 0;
+	if (f->needs_program)
+		return rsh_error_set(err, ENOTSUP,
+				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+				     o->profile);
+	return rsh_error_set(err, ENOENT,
+			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
+			     o->url);
 }
 
 int rsh_object_keys_find(struct rsh_objects *o,

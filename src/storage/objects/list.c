@@ -33,21 +33,11 @@ static void list_restart(struct object_request *q)
 	p->parser = rsh_listing_parser_new(p->list, &p->page);
 }
 
-static int list_refuse(struct object_request *q)
-{
-	char server[300];
-
-	rsh_object_put_server(server, sizeof(server), q->address);
-	return rsh_error_set(&q->err, EIO, "%s: the listing of the server "
-			     "%s cannot be parsed: is it an S3 server?  "
-			     "AWS_ENDPOINT_URL sets the server",
-			     q->what, server);
-}
-
 static bool list_parse(struct object_request *q, const char *data, size_t len,
 		       bool last)
 {
 	struct list_page *p = q->ctx;
+	char server[300];
 	int rc = p->parser ? rsh_listing_parse(p->parser, data, len, last) :
 			     -ENOMEM;
 
@@ -56,9 +46,14 @@ static bool list_parse(struct object_request *q, const char *data, size_t len,
 	if (rc == -ENOMEM)
 		q->rc = rsh_error_set(&q->err, ENOMEM, "%s: out of memory",
 				      q->what);
-	else if (rc)
-		q->rc = list_refuse(q);
-	return rc == 0;
+	if (rc == 0 || rc == -ENOMEM)
+		return rc == 0;
+	rsh_object_put_server(server, sizeof(server), q->address);
+	q->rc = rsh_error_set(&q->err, EIO, "%s: the listing of the server "
+			      "%s cannot be parsed: is it an S3 server?  "
+			      "AWS_ENDPOINT_URL sets the server", q->what,
+			      server);
+	return false;
 }
 
 static bool list_take_page(struct object_request *q, const char *data,
