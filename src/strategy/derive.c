@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive.c runs the steps of a derivation, and collects its
- * parameters. */
+/* strategy/derive.c runs the steps of a derivation, collects its parameters,
+ * and computes optimizer shards. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static int derive_opt_begin(struct derivation *d)
 			       d->src ? d->src->path : "the source");
 }
 
-/* ---- the result ---- */
+/* ---- the shard of a parameter ---- */
 
 static int opt_not_known(struct derivation *d, const struct derive_param *p,
 			 const char *why)
@@ -193,8 +193,6 @@ static int derive_opt_shard(struct derivation *d, struct derive_param *p)
 	p->out.opt_size = d->opt < 0 ? -1 : (int32_t)ranks;
 	return 0;
 }
-
-/* ---- strategies ---- */
 
 /* Pipelines accumulate gradients in parameters whose names begin with this. */
 #define ACCU_GRADS "accu_grads."

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/convert.c runs a conversion, and finds its direction and its
- * table. */
+/* weights/convert.c runs a conversion, and finds its direction and its table.
+ * It also makes tied tensors and copies. */
 #include "weights_i.h"
 
 #include <errno.h>

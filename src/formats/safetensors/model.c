@@ -150,9 +150,8 @@ static void twice_tell(const struct twice *t)
 }
 
 /* Compares the headers of the parts that a map names with that of the one file
- * that has all, and logs which is used.  Returns 0, or -errno
- * with a sentence: -EINVAL if they have different types or shapes of a
- * tensor. */
+ * that has all, and logs which is used.  Returns 0, or -errno with a sentence:
+ * -EINVAL if they have different types or shapes of a tensor. */
 static int model_check_duplicate(const struct rsh_source *s,
 				 const struct rsh_weight_map *map,
 				 struct rsh_error *err)
