@@ -172,8 +172,11 @@ def libraries(linked: Dict[str, str]) -> Tuple[Dict[str, bytes], str]:
                                     b"\0%b\0" % own_name(other).encode())
         files[f"reshardfs/{name}"] = binary
         oldest = max([oldest, *map(int, re.findall(rb"\0GLIBC_2\.(\d+)(?=\0)", binary))])
-    kind = f"manylinux_2_{oldest}" if len(along) == len(others) else "linux"
-    return files, f"{kind}_{machine(content(linked['bin/reshardfs']))}"
+    names = [f"manylinux_2_{oldest}"] if len(along) == len(others) else ["linux"]
+    # pip before 20.3 knows no other names.
+    names += {"manylinux_2_17": ["manylinux2014"]}.get(names[0], [])
+    processor = machine(content(linked["bin/reshardfs"]))
+    return files, ".".join(f"{name}_{processor}" for name in names)
 
 
 def machine(program: bytes) -> str:
@@ -231,7 +234,8 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None,
     files[f"{info}/METADATA"] = metadata()
     files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: reshardfs\n"
                               "Root-Is-Purelib: false\n"
-                              f"Tag: py3-none-{platform}\n").encode()
+                              + "".join(f"Tag: py3-none-{name}\n"
+                                        for name in platform.split("."))).encode()
     record = ""
     name = f"{stem()}-py3-none-{platform}.whl"
     with zipfile.ZipFile(os.path.join(wheel_directory, name), "w",

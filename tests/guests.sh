@@ -39,7 +39,7 @@ guest()
 	foreign_root "$1" "$2" "${4:-$2}"
 	rm -rf "$root/site" "$root/root/reshardfs"
 	python3 -m pip install --quiet --no-index --no-deps --disable-pip-version-check \
-		--no-compile --only-binary=:all: --platform "manylinux_2_28_$3" \
+		--no-compile --only-binary=:all: --platform "manylinux2014_$3" \
 		--target "$root/site" "$wheels"/*_"$3".whl
 	mkdir -p "$root/root/reshardfs"
 	git -C "$top" ls-files -z tests tables man mount-helpers README.md |

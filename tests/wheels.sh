@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds wheels for every Linux with glibc 2.28 or newer, and tries them.
+# Builds wheels for every Linux with glibc 2.17 or newer, and tries them.
 #
 #   tests/wheels.sh [--all] [--keep DIRECTORY]
 #
@@ -11,8 +11,9 @@
 # the demo is exported, read by the module and, where there is /dev/fuse, mounted:
 # the bytes must be the converter's.  With --all the wheel for aarch64 is built as well,
 # each is built twice and must be the same file, that for x86_64 is tried on Debian 11,
-# 12, 13 and unstable, Ubuntu 20.04, 22.04 and 24.04, and in containers (podman), and that
-# for aarch64 under qemu-user, which does not mount (tests/guests.sh does).  --keep copies
+# 12, 13 and unstable, Ubuntu 20.04, 22.04 and 24.04, its program on Ubuntu 16.04 (glibc
+# 2.23), and in containers (podman), and that for aarch64 under qemu-user, which does not
+# mount (tests/guests.sh does).  --keep copies
 # the wheels to DIRECTORY.
 # RSH_AUDITWHEEL names the program that looks at wheels, RSH_MOTO_PYTHON a Python with
 # moto, a server of S3, which the suites ask with --all.
@@ -76,6 +77,12 @@ configure_wheel()
 		SASL_CFLAGS=' ' SASL_LIBS=' '
 }
 
+# platforms ARCH: those that the name of the wheel is to have.
+platforms()
+{
+	echo "manylinux_$(echo $WHEEL_GLIBC | tr . _)_$1.manylinux2014_$1"
+}
+
 # build_wheel ARCH BUILD DIRECTORY: sets $wheel.
 build_wheel()
 {
@@ -90,7 +97,7 @@ backend.build_wheel(sys.argv[2], {"build-dir": sys.argv[3], "licences": sys.argv
 	wheel=$(find "$3" -name "*_$1.whl")
 	[ -n "$wheel" ] || die "there is no wheel for $1 in $3"
 	case $wheel in
-	*-manylinux_2_28_"$1".whl | *-manylinux_2_1?_"$1".whl | *-manylinux_2_2[0-7]_"$1".whl) ;;
+	*-"$(platforms "$1")".whl) ;;
 	*) die "$(basename "$wheel") is for newer systems than glibc $WHEEL_GLIBC" ;;
 	esac
 	say "$(basename "$wheel"): $(wc -c <"$wheel") bytes"
@@ -178,8 +185,36 @@ try_storage()
 	say "$1, s3:// with keys, libcurl installed later: the bytes are the converter's"
 }
 
-# try_suite SUITE: where nothing is but Python, with and without /dev/fuse; there is no
-# fusermount3.
+# try_program SUITE: $program, in a fresh one with the demo; there is no fusermount3.
+try_program()
+{
+	logged try in_fresh sh -ec "cd /tmp/demo
+		$program --version
+		$program ls checkpoint
+		$program plan $STRATEGIES checkpoint
+		$program export $STRATEGIES checkpoint /tmp/exported
+		$program verify /tmp/exported
+		$program mount $STRATEGIES checkpoint /mnt
+		(cd /mnt && sha256sum --strict --check /tmp/demo/SHA256SUMS)
+		$program umount /mnt"
+	check_demo "$fresh_root/tmp/exported" "$1, export"
+	say "$1, mount by root without fusermount3: the bytes are the converter's"
+}
+
+# try_old SUITE: the program alone, where Python is too old for the module.
+try_old()
+{
+	fresh_choose "$1"
+	logged fresh fresh_begin
+	python3 -m zipfile -e "$wheel" "$fresh_root/opt"
+	chmod +x "$fresh_root/opt/reshardfs/bin/reshardfs"
+	cp -r "$work/demo" "$fresh_root/tmp/"
+	program=/opt/reshardfs/bin/reshardfs
+	try_program "$1"
+	fresh_end
+}
+
+# try_suite SUITE: where nothing is but Python, with and without /dev/fuse.
 try_suite()
 {
 	fresh_choose "$1"
@@ -193,20 +228,8 @@ try_suite()
 	cp -r "$work/demo" "$top/tests/lib/read_demo.py" "$wheel" "$fresh_root/tmp/"
 	program=/root/venv/bin/reshardfs
 	logged venv in_fresh python3 -m venv /root/venv
-	# Its pip does not know the names of such wheels; doc/install.md says what to do.
-	[ "$1" != focal ] || logged pip in_fresh /root/venv/bin/pip install --upgrade pip
 	logged install in_fresh /root/venv/bin/pip install --no-index "/tmp/$(basename "$wheel")"
-	logged try in_fresh sh -ec "cd /tmp/demo
-		$program --version
-		$program ls checkpoint
-		$program plan $STRATEGIES checkpoint
-		$program export $STRATEGIES checkpoint /tmp/exported
-		$program verify /tmp/exported
-		$program mount $STRATEGIES checkpoint /mnt
-		(cd /mnt && sha256sum --strict --check /tmp/demo/SHA256SUMS)
-		$program umount /mnt"
-	check_demo "$fresh_root/tmp/exported" "$1, export"
-	say "$1, mount by root without fusermount3: the bytes are the converter's"
+	try_program "$1"
 	read_by_module "$1" in_fresh env --chdir=/tmp/demo /root/venv/bin/python -I \
 		/tmp/read_demo.py
 	# shellcheck disable=SC2016 # expanded there
@@ -279,8 +302,9 @@ audit()
 	[ -n "${RSH_AUDITWHEEL:-}" ] || return 0
 	said=$("$RSH_AUDITWHEEL" show "$wheel" | tr '\n' ' ')
 	tag=$(basename "$wheel" .whl)
+	tag=${tag##*-}
 	case $said in
-	*"platform tag: \"${tag##*-}\""*) say "auditwheel: ${tag##*-}" ;;
+	*"platform tag: \"${tag%%.*}\""*) say "auditwheel: ${tag%%.*}" ;;
 	*) die "auditwheel says otherwise: $said" ;;
 	esac
 }
@@ -303,6 +327,7 @@ if [ -n "$all" ]; then
 	for suite in $WHEEL_SUITES; do
 		try_suite "$suite"
 	done
+	try_old xenial
 	try_containers
 	build_wheel aarch64 "$top/build/wheel-aarch64" "$work/wheels"
 	build_twice aarch64

@@ -198,8 +198,7 @@ int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 	int rc = b ? 0 : -ENOMEM;
 
 	rsh_contents_init(&c, s, names);
-	if (rc == 0)
-		rc = rsh_contents_list(&c);
+	rc = rc ?: rsh_contents_list(&c);
 	for (uint32_t i = 0; i < c.n_subjects && rc == 0; i++) {
 		struct rsh_subject *one = &c.subjects[i];
 

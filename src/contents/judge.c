@@ -16,7 +16,6 @@
 
 #include "contents_i.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

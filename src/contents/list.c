@@ -393,8 +393,7 @@ int rsh_contents_list_unlisted(struct rsh_contents *c, const bool *copied)
 
 	for (uint32_t i = 0; i < c->src->n_stages && rc == 0; i++)
 		rc = list_stage_unlisted(c, i, copied, seen);
-	if (rc == 0)
-		rc = list_name_kinds(c);
+	rc = rc ?: list_name_kinds(c);
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++) {
 		const struct rsh_subject *s = &c->subjects[i];
 

@@ -207,14 +207,11 @@ int rsh_contents_check_older(struct rsh_source *s,
 	o.check = RSH_CHECK_STRUCTURE;
 	rsh_source_view(s, names, &x.view);
 	rc = rsh_source_open(rsh_source_path(s), 0, UINT32_MAX, &o, &older,
-			     &ignored);
-	if (rc == 0)
-		rc = rsh_source_choose(older, 0, &ignored);
-	if (rc == 0)
-		rc = rsh_source_index(older, names, &ignored);
-	if (rc == 0)
-		rc = rsh_contents_infer(older, names, older_wants,
-					older_compare, &x);
+			     &ignored) ?:
+	     rsh_source_choose(older, 0, &ignored) ?:
+	     rsh_source_index(older, names, &ignored) ?:
+	     rsh_contents_infer(older, names, older_wants,
+				older_compare, &x);
 	/* A step that cannot be read proves nothing. */
 	if (rc)
 		rsh_log_info("%s: an older step was not compared: %s",

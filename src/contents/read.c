@@ -7,7 +7,6 @@
 
 #include "contents_i.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

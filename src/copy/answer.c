@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static void problem_clear(struct rsh_problem *p)
 {
@@ -35,9 +36,8 @@ static int problem_vset(struct rsh_problem *p, const char *dir,
 	problem_clear(p);
 	if (vasprintf(&p->what, fmt, ap) < 0)
 		p->what = NULL;
-	if (asprintf(&p->path, "%s%s%s", dir ? dir : "", dir ? "/" : "",
-		     name) < 0)
-		p->path = NULL;
+	p->path = rsh_text_format("%s%s%s", dir ? dir : "", dir ? "/" : "",
+				  name);
 	return p->what && p->path ? 0 : -ENOMEM;
 }
 
@@ -85,8 +85,7 @@ int rsh_answer_tell(struct rsh_answer *a, const char *dir, const char *name,
 	va_start(ap, fmt);
 	rc = problem_vset(&p, dir, name, fmt, ap);
 	va_end(ap);
-	if (rc == 0)
-		rc = rsh_answer_add(a, &p);
+	rc = rc ?: rsh_answer_add(a, &p);
 	problem_clear(&p);
 	return rc;
 }
@@ -96,8 +95,7 @@ int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n)
 	int rc = 0;
 
 	for (size_t i = 0; list && i < n; i++) {
-		if (rc == 0)
-			rc = rsh_answer_add(a, &list[i]);
+		rc = rc ?: rsh_answer_add(a, &list[i]);
 		problem_clear(&list[i]);
 	}
 	free(list);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
@@ -189,15 +188,12 @@ int rsh_copy_feed_exported(const struct rsh_vfs *vfs,
 		const uint64_t from = item.offset + item.n_header;
 		const uint64_t to = from + item.bytes;
 
-		rc = feed_range(stream, from, to, &silent, crc_sink, &item);
-		if (rc == 0)
-			rc = rsh_copy_item_frame(&items, &item, sink, NULL,
-						 ctx);
-		if (rc == 0)
-			rc = feed_range(stream, from, to, c, sink, ctx);
-		if (rc == 0)
-			rc = rsh_copy_item_frame(&items, &item, NULL, sink,
-						 ctx);
+		rc = feed_range(stream, from, to, &silent, crc_sink, &item) ?:
+		     rsh_copy_item_frame(&items, &item, sink, NULL,
+					 ctx) ?:
+		     feed_range(stream, from, to, c, sink, ctx) ?:
+		     rsh_copy_item_frame(&items, &item, NULL, sink,
+					 ctx);
 	}
 	rsh_stream_close(stream);
 	return rc;

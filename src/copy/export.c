@@ -24,6 +24,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* After each so many bytes, writing them to the disk is started, so that the
  * final sync takes little time. */
@@ -249,15 +250,6 @@ static void forget_others(struct job *j)
 
 /* ---- room ---- */
 
-static uint64_t bytes_to_write(const struct job *j)
-{
-	uint64_t bytes = 0;
-
-	for (size_t k = 0; k < j->n_todo; k++)
-		bytes += j->list.files[j->todo[k]].size;
-	return bytes;
-}
-
 static int check_room(const struct job *j, uint64_t bytes,
 		      struct rsh_error *err)
 {
@@ -402,19 +394,16 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	rc = rsh_digest_init(&w.digest, file.records, file.n_records, sums);
 	rsh_copy_items_init(&w.items, j->vfs, f);
 	w.in_item = rsh_copy_items_next(&w.items, &w.item);
-	if (rc == 0)
-		rc = reserve(t->fd, f->size);
-	if (rc == 0)
-		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
-					   &j->options->control, write_sink,
-					   &w);
+	rc = rc ?: reserve(t->fd, f->size) ?:
+		   rsh_copy_feed_virtual(j->vfs, j->streams, f,
+					 &j->options->control, write_sink,
+					 &w);
 	if (rc == 0 && w.items.framing)
 		rc = digest_exported(&silent, t->fd, f->size, &w.digest);
 	if (rc == 0)
 		file.xxh3 = rsh_digest_end(&w.digest);
 	rsh_digest_clear(&w.digest);
-	if (rc == 0)
-		rc = describe_export(j, f, t->fd, &file);
+	rc = rc ?: describe_export(j, f, t->fd, &file);
 	if (rc == 0 && j->drop_pages)
 		posix_fadvise(t->fd, 0, 0, POSIX_FADV_DONTNEED);
 	if (rc == 0 && j->options->verify) {
@@ -442,14 +431,12 @@ static int write_file(struct job *j, size_t i, struct rsh_error *err)
 	int rc = rsh_copy_stopped(&j->options->control) ? -EINTR :
 		open_parent(j, f, true, &name, &dirfd);
 
-	if (rc == 0)
-		rc = rsh_temp_open(&temp, dirfd, own);
+	rc = rc ?: rsh_temp_open(&temp, dirfd, own);
 	if (rc)
 		return file_error(j, f, rc, err);
 	rc = write_temp(j, i, &temp, &arena);
 	rsh_arena_clear(&arena);
-	if (rc == 0)
-		rc = rsh_temp_commit(&temp, name, j->state[i] == TO_REPLACE);
+	rc = rc ?: rsh_temp_commit(&temp, name, j->state[i] == TO_REPLACE);
 	rsh_temp_drop(&temp);
 	if (rc == -EBADE)
 		return rsh_error_set(err, EIO, "%s/%s: the bytes that were "
@@ -506,12 +493,10 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 	if (rc)
 		return rc;
 	o = j->options;
-	if (asprintf(&out->manifest, "%s%s%s", o->manifest ? "" : o->dir,
-		     o->manifest ? "" : "/",
-		     o->manifest ? o->manifest : RSH_MANIFEST_NAME) < 0) {
-		out->manifest = NULL;
+	out->manifest = o->manifest ? strdup(o->manifest) :
+			rsh_text_format("%s/" RSH_MANIFEST_NAME, o->dir);
+	if (!out->manifest)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_manifest_writer_open(&j->draft, out->manifest,
 				      &(struct rsh_manifest_writer_options){
 					      o->share, o->overwrite },
@@ -551,10 +536,12 @@ static int find_todo(struct job *j, struct rsh_error *err)
 static int write_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
-	const uint64_t bytes = bytes_to_write(j);
-	int rc = check_room(j, bytes, err);
-	uint64_t memory;
+	uint64_t memory, bytes = 0;
+	int rc;
 
+	for (size_t k = 0; k < j->n_todo; k++)
+		bytes += j->list.files[j->todo[k]].size;
+	rc = check_room(j, bytes, err);
 	if (rc)
 		return rc;
 	forget_others(j);
@@ -576,16 +563,6 @@ static int write_all(struct job *j, struct rsh_error *err)
 	return rc;
 }
 
-static int finish_export(struct job *j, struct rsh_error *err)
-{
-	int rc = rsh_manifest_writer_join(&j->draft, err);
-
-	if (rc)
-		return rc;
-	forget_others(j);
-	return rsh_manifest_writer_finish(&j->draft, err);
-}
-
 int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	       const struct rsh_export_options *o,
 	       struct rsh_export_result *out, struct rsh_error *err)
@@ -595,11 +572,9 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	int rc;
 
 	*out = (struct rsh_export_result){ 0 };
-	rc = prepare_export(&j, cfg, out, err);
-	if (rc == 0)
-		rc = find_todo(&j, err);
-	if (rc == 0)
-		rc = write_all(&j, err);
+	rc = prepare_export(&j, cfg, out, err) ?:
+	     find_todo(&j, err) ?:
+	     write_all(&j, err);
 	if (j.state) {
 		for (size_t i = 0; i < j.list.n; i++) {
 			const struct rsh_copy_file *f = &j.list.files[i];
@@ -616,8 +591,11 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 				out->bytes_written += f->size;
 		}
 	}
-	if (rc == 0)
-		rc = finish_export(&j, err);
+	rc = rc ?: rsh_manifest_writer_join(&j.draft, err);
+	if (rc == 0) {
+		forget_others(&j);
+		rc = rsh_manifest_writer_finish(&j.draft, err);
+	}
 	rsh_streams_free(j.streams);
 	rsh_manifest_writer_clear(&j.draft);
 	rsh_origin_clear(&j.origin);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 struct walk {
 	const struct rsh_vfs *vfs;
@@ -35,7 +36,8 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 		.mode = st->st_mode & 07777,
 		.wanted = true,
 	};
-	if (asprintf(&f->path, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+	f->path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+	if (!f->path)
 		return -ENOMEM;
 	l->n++;
 	if (!rsh_vfs_rank(w->vfs, node, &f->rank))

@@ -30,6 +30,7 @@
 
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define COPY_BYTES ((size_t)256 * 1024)
 
@@ -134,20 +135,19 @@ static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
 			  const struct rsh_copy_share *share,
 			  struct rsh_error *err)
 {
-	cleanup_free char *dir = NULL;
-	const char *slash = strrchr(path, '/');
+	cleanup_free char *dir = rsh_path_directory(path);
 	char of[32] = "";
 
 	if (share->of)
 		snprintf(of, sizeof(of), ".%u-%u", share->number, share->of);
 	s->path = strdup(path);
-	s->name = strdup(slash ? slash + 1 : path);
-	dir = slash ? strndup(path, slash == path ? 1 :
-			      (size_t)(slash - path)) : strdup(".");
-	if (!s->path || !s->name || !dir ||
-	    asprintf(&s->record, ".%s%s.part", s->name, of) < 0 ||
-	    asprintf(&s->lock, ".%s.lock", s->name) < 0 ||
-	    asprintf(&s->fresh, ".%s.new", s->name) < 0)
+	s->name = strdup(rsh_path_name(path));
+	if (!s->path || !s->name || !dir)
+		return rsh_error_nomem(err);
+	s->record = rsh_text_format(".%s%s.part", s->name, of);
+	s->lock = rsh_text_format(".%s.lock", s->name);
+	s->fresh = rsh_text_format(".%s.new", s->name);
+	if (!s->record || !s->lock || !s->fresh)
 		return rsh_error_nomem(err);
 	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return s->dirfd < 0 ? io_error(s, errno, err) : 0;
@@ -272,9 +272,8 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 		rc = -errno;
 	if (rc == 0) {
 		atomic_store(&s->record_end, 0);
-		rc = rsh_manifest_emit(&head, &text, &len);
-		if (rc == 0)
-			rc = keep_text(s, text, len, &offset);
+		rc = rsh_manifest_emit(&head, &text, &len) ?:
+		     keep_text(s, text, len, &offset);
 	}
 	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
@@ -295,11 +294,9 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < list->n; i++)
 		s->known[i] = (struct rsh_known){ .fd = -1 };
-	rc = open_store_dir(s, path, &o->share, err);
-	if (rc == 0)
-		rc = writer_lock(s, err);
-	if (rc == 0)
-		rc = open_records(s, err);
+	rc = open_store_dir(s, path, &o->share, err) ?:
+	     writer_lock(s, err) ?:
+	     open_records(s, err);
 	writer_unlock(s);
 	return rc;
 }

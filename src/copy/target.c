@@ -14,12 +14,12 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/mem.h"
 
 #define TEMP_NAMES ".reshardfs-*.part"
@@ -182,7 +182,8 @@ int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
  * does not support RENAME_NOREPLACE, checks this before the rename. */
 static int rename_new(const struct rsh_temp *t, const char *name)
 {
-	if (renameat2(t->dirfd, t->name, t->dirfd, name, RENAME_NOREPLACE) == 0)
+	if (rsh_renameat2(t->dirfd, t->name, t->dirfd, name,
+			  RENAME_NOREPLACE) == 0)
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "copy_i.h"
 #include "rsh/storage/store.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* The largest manifest that is loaded from a remote store; it is loaded
  * whole. */
@@ -50,9 +51,8 @@ static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
 
 	if (!sums || rsh_digest_init(&d, f->records, f->n_records, sums))
 		return -ENOMEM;
-	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d);
-	if (rc == 0)
-		rc = rsh_digest_compare(&d, f, j->dir, out);
+	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d) ?:
+	     rsh_digest_compare(&d, f, j->dir, out);
 	rsh_digest_clear(&d);
 	return rc;
 }
@@ -61,10 +61,9 @@ static int open_listed(const struct job *j, const char *path,
 		       struct rsh_handle **h, uint64_t *size)
 {
 	struct rsh_stat st;
-	int rc = rsh_handle_open(j->tree, path, h);
+	int rc = rsh_handle_open(j->tree, path, h) ?:
+		 rsh_handle_look(*h, &st);
 
-	if (rc == 0)
-		rc = rsh_handle_look(*h, &st);
 	if (rc)
 		return rc;
 	*size = st.size;
@@ -158,12 +157,11 @@ static bool has_below(const struct rsh_manifest_index *x, const char *dir)
 static bool is_beside(const struct job *j, const char *path,
 		      const struct rsh_stat *st)
 {
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
+	const char *name = rsh_path_name(path);
 
 	if (j->manifest && strcmp(path, j->manifest) == 0)
 		return true;
-	if (!slash && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
+	if (name == path && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
 		       (strcmp(path, CONTROL_NAME) == 0 &&
 			st->kind == RSH_IS_DIR)))
 		return true;
@@ -233,7 +231,8 @@ static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
 			continue;
 		if (rsh_copy_stopped(j->control))
 			return rsh_error_set(err, EINTR, "interrupted");
-		if (asprintf(&path, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+		if (!path)
 			return rsh_error_nomem(err);
 		rc = look_at_stranger(j, d, name, path, err);
 		free(path);
@@ -271,7 +270,7 @@ static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 			    &len, err);
 	if (rc)
 		return rc;
-	memfd = memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
+	memfd = rsh_memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
 	if (memfd < 0)
 		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
 				     RSH_MANIFEST_NAME, strerror(errno));
@@ -300,16 +299,13 @@ int rsh_verify_files(const char *manifest, const char *dir,
 	size_t n;
 	int rc = 0;
 
-	if (!manifest && asprintf(&own, "%s/%s", dir, RSH_MANIFEST_NAME) < 0) {
-		own = NULL;
+	if (!manifest)
+		manifest = own = rsh_text_format("%s/" RSH_MANIFEST_NAME, dir);
+	if (!manifest)
 		return rsh_error_nomem(err);
-	}
-	manifest = manifest ? manifest : own;
-	rc = rsh_store_open(dir, &opts, &j.tree, err);
-	if (rc == 0)
-		rc = open_manifest(&j, manifest, err);
-	if (rc == 0)
-		rc = check_listed_all(&j, err);
+	rc = rsh_store_open(dir, &opts, &j.tree, err) ?:
+	     open_manifest(&j, manifest, err) ?:
+	     check_listed_all(&j, err);
 	n = out->n_problems;
 	if (rc == 0) {
 		cleanup_free char *real = realpath(j.dir, NULL);

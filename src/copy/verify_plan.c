@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "copy_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
@@ -165,10 +164,8 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	int rc = rsh_copy_records(j->vfs, f, &k->arena, &records, &n);
 	struct rsh_manifest_file file;
 
-	if (rc == 0)
-		rc = open_planned(j, f, k, p);
-	if (rc == 0)
-		rc = init_digests(j, k, said, records, n);
+	rc = rc ?: open_planned(j, f, k, p) ?:
+		   init_digests(j, k, said, records, n);
 	if (rc == 0 && (k->fd >= 0 || k->has_by_manifest || k->has_by_plan))
 		rc = rsh_copy_feed_exported(j->vfs, j->streams, f,
 					    &j->options->control, check_sink,
@@ -187,8 +184,7 @@ static int run_check(struct job *j, size_t i, struct check *k,
 			k->differs = false;
 		rc = rc == -ECANCELED ? 0 : rc;
 	}
-	if (rc == 0)
-		rc = tell_file(j, f, k, records, n, p);
+	rc = rc ?: tell_file(j, f, k, records, n, p);
 	if (rc == 0 && said)
 		rc = rsh_digest_compare(&k->by_manifest, said, NULL, p);
 	if (rc || !k->has_by_plan)
@@ -331,10 +327,9 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 {
 	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
 			 .draft = RSH_DRAFT_NONE };
-	int rc = prepare_plan(&j, cfg, out, err);
+	int rc = prepare_plan(&j, cfg, out, err) ?:
+		 open_plan_store(&j, err);
 
-	if (rc == 0)
-		rc = open_plan_store(&j, err);
 	if (rc == 0) {
 		const struct rsh_copy_control *c = &j.options->control;
 

@@ -168,14 +168,12 @@ int rsh_verify_compare(struct rsh_verify_job *j,
 	if (XXH128_isEqual(a->sums[in_a], f->sums[in_f]))
 		return 0;
 	rc = rsh_source_file_open(j->source, (uint32_t)(a - j->files), &ha,
-				  NULL);
-	if (rc == 0)
-		rc = rsh_source_file_open(j->source, (uint32_t)(f - j->files),
-					  &hb, NULL);
+				  NULL) ?:
+	     rsh_source_file_open(j->source, (uint32_t)(f - j->files),
+				  &hb, NULL);
 	ca.handle = ha;
 	cb.handle = hb;
-	if (rc == 0)
-		rc = find_difference(&ca, &cb, &at);
+	rc = rc ?: find_difference(&ca, &cb, &at);
 	if (rc == -ENOMEM ||
 	    rsh_problem_set(&p, NULL, f->info.path, "differs from the same "
 			    "%s of rank %" PRIu32 " (%s)", what, a->info.rank,

@@ -74,11 +74,10 @@ static int verify_look_into(const struct rsh_verify_job *j,
 {
 	const uint32_t i = (uint32_t)(f - j->files);
 	cleanup_handle struct rsh_handle *h = NULL;
-	int rc = rsh_source_file_open(j->source, i, &h, why);
+	int rc = rsh_source_file_open(j->source, i, &h, why) ?:
+		 rsh_source_file_inspect(j->source, i, h, j->names,
+					 &f->in, why);
 
-	if (rc == 0)
-		rc = rsh_source_file_inspect(j->source, i, h, j->names,
-					     &f->in, why);
 	if (rc)
 		return rc;
 	rc = hash_records(j, f, h);
@@ -335,11 +334,9 @@ int rsh_verify_source(const struct rsh_verify_source *s,
 
 	if (rc == 0 && control->begin)
 		control->begin(control->ctx, out->bytes);
-	if (rc == 0)
-		rc = rsh_parallel_for(control->n_jobs, j.n, check_saved_file,
-				      &j, err);
-	if (rc == 0)
-		rc = judge_slices(&j, err);
+	rc = rc ?: rsh_parallel_for(control->n_jobs, j.n, check_saved_file,
+				    &j, err) ?:
+		   judge_slices(&j, err);
 	for (size_t i = 0; j.files && i < j.n; i++) {
 		rsh_inspected_clear(&j.files[i].in);
 		free(j.files[i].sums);

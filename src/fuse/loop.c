@@ -356,8 +356,7 @@ int rsh_loop_run(struct rsh_server *server)
 	}
 	rsh_queue_close(&server->queue);
 	server->stuck = !loop_join_workers(l);
-	if (rc == 0)
-		rc = atomic_load(&l->error);
+	rc = rc ?: atomic_load(&l->error);
 	/* A stuck worker still uses these. */
 	if (!server->stuck) {
 		pthread_cond_destroy(&l->opened);

@@ -15,8 +15,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "rsh/util/compat.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* While this is set, error messages of libfuse become the sentence of this
  * error. */
@@ -95,8 +97,7 @@ static bool collect_options(const struct rsh_server_options *o, char **opts)
 	if (!o->mount_opts)
 		return true;
 	have = *opts;
-	if (asprintf(opts, "%s,%s", have, o->mount_opts) < 0)
-		*opts = NULL;
+	*opts = rsh_text_format("%s,%s", have, o->mount_opts);
 	free(have);
 	return *opts != NULL;
 }
@@ -144,7 +145,8 @@ static void raise_readahead(const char *mountpoint)
 	int n = snprintf(value, sizeof(value), "%d", READAHEAD_KB);
 
 	/* The file system does not answer requests yet, so none may be sent. */
-	if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE, &st))
+	if (rsh_statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, STATX_TYPE,
+		      &st))
 		return;
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb",
 		 st.stx_dev_major, st.stx_dev_minor);

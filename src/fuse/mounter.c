@@ -262,8 +262,7 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 	struct rsh_mounter *m;
 	int ends[2];
 
-	if (rc == 0)
-		rc = rsh_mount_rights_check(mountpoint, err);
+	rc = rc ?: rsh_mount_rights_check(mountpoint, err);
 	if (rc)
 		return rc;
 	m = calloc(1, sizeof(*m));

@@ -124,22 +124,15 @@ static void serve_lookup(const struct rsh_request *r, int rc)
 	 * name. */
 	if (rc == 0 && e.ino == 0 && e.entry_timeout <= 0)
 		rc = -ENOENT;
-	if (!rsh_pending_end(r->pending))
-		return;
-	if (rc)
-		fuse_reply_err(r->req, -rc);
-	else
+	if (rsh_op_end(r, rc))
 		fuse_reply_entry(r->req, &e);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct rsh_request r = {
-		.server = fuse_req_userdata(req), .serve = serve_lookup,
-		.req = req, .ino = parent,
-	};
-
-	rsh_op_dispatch_name(&r, name);
+	rsh_op_dispatch_name(&(struct rsh_request){
+		.serve = serve_lookup, .req = req, .ino = parent,
+	}, name);
 }
 
 static void serve_getattr(const struct rsh_request *r, int rc)
@@ -148,31 +141,23 @@ static void serve_getattr(const struct rsh_request *r, int rc)
 	struct rsh_vfs_at at;
 	struct stat st;
 
-	if (rc == 0)
-		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0) {
 		rc = op_stat(r->server, &at, at.node, &st);
 		seconds = op_seconds(&at);
 		rsh_vfs_leave(&at);
 	}
-	if (!rsh_pending_end(r->pending))
-		return;
-	if (rc)
-		fuse_reply_err(r->req, -rc);
-	else
+	if (rsh_op_end(r, rc))
 		fuse_reply_attr(r->req, &st, seconds);
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
-	struct rsh_request r = {
-		.server = fuse_req_userdata(req), .serve = serve_getattr,
-		.req = req, .ino = ino,
-	};
-
 	(void)fi;
-	rsh_op_dispatch(&r);
+	rsh_op_dispatch(&(struct rsh_request){
+		.serve = serve_getattr, .req = req, .ino = ino,
+	});
 }
 
 static void serve_readlink(const struct rsh_request *r, int rc)
@@ -180,29 +165,21 @@ static void serve_readlink(const struct rsh_request *r, int rc)
 	const char *target = NULL;
 	struct rsh_vfs_at at = { .users = NULL };
 
-	if (rc == 0)
-		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0)
 		target = rsh_vfs_link(at.vfs, at.node);
 	if (rc == 0 && !target)
 		rc = -EINVAL;
-	if (rsh_pending_end(r->pending)) {
-		if (rc)
-			fuse_reply_err(r->req, -rc);
-		else
-			fuse_reply_readlink(r->req, target);
-	}
+	if (rsh_op_end(r, rc))
+		fuse_reply_readlink(r->req, target);
 	rsh_vfs_leave(&at);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	struct rsh_request r = {
-		.server = fuse_req_userdata(req), .serve = serve_readlink,
-		.req = req, .ino = ino,
-	};
-
-	rsh_op_dispatch(&r);
+	rsh_op_dispatch(&(struct rsh_request){
+		.serve = serve_readlink, .req = req, .ino = ino,
+	});
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -262,9 +239,7 @@ static void serve_opendir(const struct rsh_request *r, int rc)
 		rc = op_open_dir(s, r->ino, &at, &f);
 	else if (rc == 0)
 		rc = -EINTR;
-	mine = rsh_pending_end(r->pending);
-	if (mine && rc)
-		fuse_reply_err(r->req, -rc);
+	mine = rsh_op_end(r, rc);
 	if (rc)
 		return;
 #ifdef HAVE_STRUCT_FUSE_FILE_INFO_CACHE_READDIR
@@ -279,12 +254,9 @@ static void serve_opendir(const struct rsh_request *r, int rc)
 static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
-	struct rsh_request r = {
-		.server = fuse_req_userdata(req), .serve = serve_opendir,
-		.req = req, .ino = ino, .fi = *fi,
-	};
-
-	rsh_op_dispatch(&r);
+	rsh_op_dispatch(&(struct rsh_request){
+		.serve = serve_opendir, .req = req, .ino = ino, .fi = *fi,
+	});
 }
 
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino,
@@ -403,9 +375,7 @@ static void serve_open(const struct rsh_request *r, int rc)
 
 	if (rc == 0 && !rsh_pending_is_over(r->pending))
 		rc = op_open_file(s, r, &f);
-	mine = rsh_pending_end(r->pending);
-	if (mine && rc)
-		fuse_reply_err(r->req, -rc);
+	mine = rsh_op_end(r, rc);
 	if (!mine && f)
 		op_close_file(s, NULL, f);
 	if (!mine || !f)
@@ -428,8 +398,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
 	struct rsh_request r = {
-		.server = s, .serve = serve_open, .req = req, .ino = ino,
-		.fi = *fi,
+		.serve = serve_open, .req = req, .ino = ino, .fi = *fi,
 	};
 
 	if (rsh_control_owns(ino))
@@ -481,10 +450,9 @@ static void serve_read(const struct rsh_request *r, int rc)
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct rsh_server *s = fuse_req_userdata(req);
 	struct rsh_request r = {
-		.server = s, .serve = serve_read, .req = req, .ino = ino,
-		.size = size, .off = off, .fi = *fi,
+		.serve = serve_read, .req = req, .ino = ino, .size = size,
+		.off = off, .fi = *fi,
 	};
 
 	if (rsh_control_owns(ino)) {

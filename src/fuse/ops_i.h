@@ -77,7 +77,7 @@ struct rsh_request {
 	 * not allowed to start, and the reply is this error.  The thread that
 	 * takes the request from the queue calls this. */
 	void (*serve)(const struct rsh_request *r, int rc);
-	struct rsh_server *server;
+	struct rsh_server *server; /* set when it is dispatched or queued */
 	fuse_req_t req; /* not to be used before `pending` is claimed */
 	struct rsh_pending *pending;
 	struct rsh_stream *stream; /* the stream that is read; it is held */
@@ -278,6 +278,9 @@ void rsh_op_dispatch(struct rsh_request *r);
 /* Does the same for a request with a name, which is copied if it is needed
  * later. */
 void rsh_op_dispatch_name(struct rsh_request *r, const char *name);
+/* Ends a request, and answers it if `rc` is an error.  Returns true if the
+ * caller has to answer it. */
+bool rsh_op_end(const struct rsh_request *r, int rc);
 /* serve() calls it when it no longer needs the name. */
 void rsh_op_free_name(const struct rsh_request *r);
 

@@ -228,6 +228,7 @@ void rsh_op_queue(struct rsh_request *r, bool of_page)
 	int rc;
 
 	/* The request can be interrupted from now on. */
+	r->server = fuse_req_userdata(r->req);
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
 	rc = r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
 	if (rc != RSH_QUEUE_LATER)
@@ -238,6 +239,7 @@ void rsh_op_queue(struct rsh_request *r, bool of_page)
 
 void rsh_op_dispatch(struct rsh_request *r)
 {
+	r->server = fuse_req_userdata(r->req);
 	if (rsh_vfs_has_steps(r->server->vfs))
 		rsh_op_queue(r, false);
 	else
@@ -246,11 +248,22 @@ void rsh_op_dispatch(struct rsh_request *r)
 
 void rsh_op_dispatch_name(struct rsh_request *r, const char *name)
 {
-	r->name = rsh_vfs_has_steps(r->server->vfs) ? strdup(name) : name;
+	const struct rsh_server *s = fuse_req_userdata(r->req);
+
+	r->name = rsh_vfs_has_steps(s->vfs) ? strdup(name) : name;
 	if (r->name)
 		rsh_op_dispatch(r);
 	else
 		fuse_reply_err(r->req, ENOMEM);
+}
+
+bool rsh_op_end(const struct rsh_request *r, int rc)
+{
+	const bool mine = rsh_pending_end(r->pending);
+
+	if (mine && rc)
+		fuse_reply_err(r->req, -rc);
+	return mine && rc == 0;
 }
 
 void rsh_op_free_name(const struct rsh_request *r)

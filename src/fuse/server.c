@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/util/checked.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 /* While reads compute, one thread for each processor is enough, up to this
@@ -153,13 +151,10 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	choose_threads(s, o);
 
 	rsh_libfuse_listen(&said);
-	rc = rsh_session_new(o, &rsh_fuse_ops, s, &s->session, &said);
-	if (rc == 0)
-		rc = rsh_streams_new(&streams, &s->streams);
-	if (rc == 0)
-		rc = rsh_digests_new(vfs, s->streams, &s->digests);
-	if (rc == 0)
-		rc = mount_session(s, mountpoint, &said);
+	rc = rsh_session_new(o, &rsh_fuse_ops, s, &s->session, &said) ?:
+	     rsh_streams_new(&streams, &s->streams) ?:
+	     rsh_digests_new(vfs, s->streams, &s->digests) ?:
+	     mount_session(s, mountpoint, &said);
 	rsh_libfuse_listen(NULL);
 	if (rc) {
 		rsh_server_free(s);

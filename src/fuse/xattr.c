@@ -72,8 +72,7 @@ static void serve_xxh3(const struct rsh_request *r, int rc)
 	static const struct rsh_digest_calls calls = { gave_up, xattr_answer };
 	struct rsh_pending *p = r->pending;
 
-	if (rc == 0)
-		rc = xxh3_check(r->server, r->ino);
+	rc = rc ?: xxh3_check(r->server, r->ino);
 	if (rc == 0 && r->size >= XXH3_DIGITS && !p) {
 		p = rsh_pending_new(r->server, r->req, false);
 		rc = p ? 0 : -ENOMEM;
@@ -82,39 +81,26 @@ static void serve_xxh3(const struct rsh_request *r, int rc)
 		rsh_digests_ask(r->server->digests, r->ino, &calls, p);
 		return;
 	}
-	if (!rsh_pending_end(p))
-		return;
-	if (rc)
-		fuse_reply_err(r->req, -rc);
-	else
+	if (rsh_op_end(r, rc))
 		reply_value(r->req, NULL, XXH3_DIGITS, r->size);
-}
-
-static int xattr_read(const struct rsh_request *r, char **value, size_t *n)
-{
-	struct rsh_vfs_at at;
-	int rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
-
-	if (rc)
-		return rc;
-	rc = rsh_vfs_attribute(at.vfs, at.node, r->name, value, n);
-	rsh_vfs_leave(&at);
-	return rc;
 }
 
 static void serve_getxattr(const struct rsh_request *r, int rc)
 {
 	cleanup_free char *value = NULL;
+	struct rsh_vfs_at at;
 	size_t n = 0;
 
-	if (rc == 0 && !rsh_pending_is_over(r->pending))
-		rc = xattr_read(r, &value, &n);
+	if (rc == 0 && !rsh_pending_is_over(r->pending)) {
+		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+		if (rc == 0) {
+			rc = rsh_vfs_attribute(at.vfs, at.node, r->name,
+					       &value, &n);
+			rsh_vfs_leave(&at);
+		}
+	}
 	rsh_op_free_name(r);
-	if (!rsh_pending_end(r->pending))
-		return;
-	if (rc)
-		fuse_reply_err(r->req, -rc);
-	else
+	if (rsh_op_end(r, rc))
 		reply_value(r->req, value, n, r->size);
 }
 
@@ -122,8 +108,7 @@ void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		     size_t room)
 {
 	struct rsh_request r = {
-		.server = fuse_req_userdata(req), .serve = serve_getxattr,
-		.req = req, .ino = ino, .size = room,
+		.serve = serve_getxattr, .req = req, .ino = ino, .size = room,
 	};
 
 	if (strcmp(name, RSH_ATTRIBUTE_XXH3) == 0) {
@@ -140,26 +125,18 @@ static void serve_listxattr(const struct rsh_request *r, int rc)
 	struct rsh_vfs_at at;
 	size_t n = 0;
 
-	if (rc == 0)
-		rc = rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
+	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0) {
 		n = rsh_vfs_attribute_names(at.vfs, at.node, names);
 		rsh_vfs_leave(&at);
 	}
-	if (!rsh_pending_end(r->pending))
-		return;
-	if (rc)
-		fuse_reply_err(r->req, -rc);
-	else
+	if (rsh_op_end(r, rc))
 		reply_value(r->req, names, n, r->size);
 }
 
 void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
-	struct rsh_request r = {
-		.server = fuse_req_userdata(req), .serve = serve_listxattr,
-		.req = req, .ino = ino, .size = room,
-	};
-
-	rsh_op_dispatch(&r);
+	rsh_op_dispatch(&(struct rsh_request){
+		.serve = serve_listxattr, .req = req, .ino = ino, .size = room,
+	});
 }

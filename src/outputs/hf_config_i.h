@@ -53,18 +53,11 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 			 struct rsh_json_edit *e, const char *path,
 			 bool complete, struct rsh_error *err);
 
-/* Corrects the config.json and the generation_config.json beside a model to
- * match the weights that are shown (model_config.c).  Returns 0 or -errno with
- * a sentence. */
-int rsh_model_configs_update(const struct rsh_output_tree *t,
-			     struct rsh_model_files *files,
-			     struct rsh_error *err);
-
 /* ---- facts about the weights (hf_facts.c) ---- */
 
 #define HF_NONE UINT32_MAX
 
-/* These are the sizes in config.json; some have several names (hf_keys.c). */
+/* These are the sizes in config.json; some have several names (hf_config.c). */
 enum hf_key {
 	HF_KEY_NONE,
 	HF_LAYERS,
@@ -133,70 +126,5 @@ struct hf_facts {
 
 /* Returns 0 or -ENOMEM. */
 int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out);
-
-/* ---- the comparison ---- */
-
-#define HF_TEXT "text_config"
-
-struct hf_check {
-	struct hf_facts f;
-	struct rsh_json_edit *e;
-	const char *in; /* where the decoder's keys are; NULL: at the top */
-	const char *path;
-	bool complete;  /* add missing keys */
-	uint64_t added[HF_N_KEYS]; /* sizes to add; 0: none */
-	bool doubtful[HF_N_KEYS];  /* weights imply different values */
-	struct rsh_error *err;
-};
-
-static inline const struct rsh_hf_weight *hf_weight(const struct hf_check *h,
-						    uint32_t i)
-{
-	return &h->f.w->v[i];
-}
-
-/* Checks sizes, and the numbers of layers and experts (hf_sizes.c).  Passes
- * missing sizes to hf_add_size(). */
-int hf_check_sizes(struct hf_check *h);
-/* Check "quantization_config" and set "dtype" (hf_types.c). */
-int hf_check_quantization(struct hf_check *h);
-int hf_set_all_types(struct hf_check *h);
-
-/* ---- keys (hf_keys.c) ---- */
-
-/* Returns whether the model predicts the next word, and so has a head. */
-bool hf_predicts_words(const struct hf_check *h);
-/* Finds a key of the decoder. */
-const struct rsh_json_member *hf_find(const struct hf_check *h,
-				      const char *key);
-/* Returns the i-th of a key's names that has a size; NULL past the last. */
-const struct rsh_json_member *hf_size(const struct hf_check *h,
-				      enum hf_key key, unsigned i);
-/* Returns the size in the file, or the one that will be added.  Returns false
- * if there is none. */
-bool hf_value(const struct hf_check *h, enum hf_key key, uint64_t *value);
-int hf_set(struct hf_check *h, const char *in, const char *key,
-	   const char *value);
-/* Adds a key at the top, if missing keys are added at all. */
-int hf_add(struct hf_check *h, const char *key, const char *value);
-/* Stores a size that is missing in the file.  If two weights imply different
- * values, the size is doubtful. */
-void hf_add_size(struct hf_check *h, enum hf_key key, uint64_t size);
-/* Adds all stored sizes that are not doubtful. */
-int hf_add_sizes(struct hf_check *h);
-
-/* Writes "NAME has shape [..]" and returns `text`. */
-const char *hf_shape_text(const struct hf_check *h, uint32_t i, char *text,
-			  size_t size);
-/* Sets the error for a key whose value is `is`; `say` is what the weights
- * imply. */
-int hf_refuse(const struct hf_check *h, const char *key, const char *is,
-	      const char *say);
-int hf_refuse_size(const struct hf_check *h, const struct rsh_json_member *m,
-		   const char *say);
-/* Does the same if something is missing in the weights.  If the options leave
- * tensors out, it is a note instead. */
-int hf_miss(const struct hf_check *h, const char *key, const char *is,
-	    const char *say);
 
 #endif

@@ -7,7 +7,6 @@
 #ifndef RSH_OUTPUTS_PICKLE_OBJECTS_I_H
 #define RSH_OUTPUTS_PICKLE_OBJECTS_I_H
 
-#include "pickle_items_i.h"
 #include "rsh/outputs/outputs.h"
 #include "rsh/tensor/dtype.h"
 #include "rsh/wire/pickle_emit.h"
@@ -56,6 +55,28 @@ void rsh_pickle_put_key(struct rsh_pickle_objects *p, unsigned value,
 void rsh_pickle_begin_object(struct rsh_pickle_objects *p, unsigned value,
 			     const char *module, const char *name);
 void rsh_pickle_end_object(struct rsh_pickle_objects *p);
+
+/* ---- values that are not tensors ---- */
+
+struct rsh_pickle_item {
+	const char *name; /* the source owns it */
+	uint64_t offset, length; /* in bytes[] */
+};
+
+struct rsh_pickle_items {
+	struct rsh_pickle_item *v;
+	uint32_t n;
+	uint8_t *bytes;
+	size_t n_bytes;
+};
+
+/* Makes an item of each value that is plain data, except if a tensor of the
+ * plan has its name: a pickle, or with `archives` a file of torch.save().  The
+ * caller must call rsh_pickle_items_clear(), also after a failure.  Returns 0
+ * or -ENOMEM. */
+int rsh_pickle_items_make(const struct rsh_output_tree *t, bool archives,
+			  struct rsh_pickle_items *out);
+void rsh_pickle_items_clear(struct rsh_pickle_items *items);
 
 /* ---- the metadata ---- */
 

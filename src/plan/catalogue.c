@@ -121,13 +121,9 @@ struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
 static int catalogue_lengthen(void *array, uint32_t n, uint32_t more,
 			      size_t size)
 {
-	void **at = array;
-	void *longer = reallocarray(*at, (size_t)n + more + 1, size);
+	size_t room = n;
 
-	if (!longer)
-		return -ENOMEM;
-	*at = longer;
-	return 0;
+	return rsh_grow(array, &room, (size_t)n + more + 1, size);
 }
 
 int rsh_catalogue_add_beside(struct rsh_catalogue *c,

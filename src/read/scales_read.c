@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
 {
@@ -19,12 +20,10 @@ static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
 	while (i < k->n_files && k->files[i] != x->file)
 		i++;
 	if (i == k->n_files) {
-		uint32_t *files = reallocarray(k->files, i + 1,
-					       sizeof(*files));
+		size_t room = i;
 
-		if (!files)
+		if (rsh_grow(&k->files, &room, i + 1, sizeof(*k->files)))
 			return -ENOMEM;
-		k->files = files;
 		k->files[k->n_files++] = x->file;
 	}
 	return rsh_source_read_at(r->source, x->file, x->offset, r->to + x->at,

@@ -23,6 +23,17 @@ int rsh_path_list_add(struct rsh_path_list *l, const char *path)
 	return 0;
 }
 
+static int path_order(const void *a, const void *b)
+{
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+void rsh_path_list_sort(struct rsh_path_list *l)
+{
+	if (l->n > 0)
+		qsort(l->v, l->n, sizeof(*l->v), path_order);
+}
+
 void rsh_path_list_clear(struct rsh_path_list *l)
 {
 	for (size_t i = 0; i < l->n; i++)

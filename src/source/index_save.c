@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include <xxhash.h>
 
 #include "rsh/util/clock.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -305,7 +305,7 @@ static int draft_replace(struct rsh_index_draft *d)
 	uint64_t number;
 	char name[64];
 
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+	if (rsh_getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -errno;
 	snprintf(name, sizeof(name), "%s.%016" PRIx64 TEMPORARY_SUFFIX, c->name,
 		 number);

@@ -16,12 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "rsh/strategy/checkpoint2.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -161,7 +161,7 @@ static int kept_save(int dirfd, const struct rsh_index_key *key,
 	packed = malloc(rsh_pack_bound(len));
 	if (!packed)
 		return -ENOMEM;
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+	if (rsh_getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -errno;
 	f.head.bytes = len;
 	f.head.sum = kept_sum(key, text, len);

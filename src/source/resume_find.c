@@ -21,12 +21,6 @@ struct rsh_finder {
 
 /* ---- directories ---- */
 
-/* rank_2 is before rank_10. */
-static int find_order(const void *a, const void *b)
-{
-	return strverscmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Returns the sorted names of a directory. */
 static int find_names(struct rsh_dir *dir, bool hidden,
 		      struct rsh_path_list *all)
@@ -37,8 +31,7 @@ static int find_names(struct rsh_dir *dir, bool hidden,
 	while ((rc = rsh_dir_next(dir, &name)) > 0)
 		if ((hidden || *name != '.') && rsh_path_list_add(all, name))
 			return -ENOMEM;
-	if (rc == 0 && all->n > 0)
-		qsort(all->v, all->n, sizeof(*all->v), find_order);
+	rsh_path_list_sort(all);
 	return rc;
 }
 
@@ -51,8 +44,7 @@ struct find_each {
 static int find_each(struct rsh_finder *f, const struct find_each *what,
 		     rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
-	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list all =
-		{ 0 };
+	cleanup_path_list struct rsh_path_list all = { 0 };
 	cleanup_dir struct rsh_dir *at = NULL;
 	int rc = rsh_dir_open(f->source->store, what->dir, &at);
 	struct rsh_stat st;

@@ -73,13 +73,6 @@ void rsh_step_files_free(struct rsh_step_files *files);
 
 extern const struct rsh_small_file rsh_strategy_kind; /* strategy_load.c */
 
-struct rsh_path_list {
-	char **v; /* from malloc, and so are the strings */
-	size_t n, cap;
-};
-/* Adds a copy of the path.  Returns 0 or -ENOMEM. */
-int rsh_path_list_add(struct rsh_path_list *l, const char *path);
-void rsh_path_list_clear(struct rsh_path_list *l);
 /* Adds the strategy files of `path`: the file itself, or the files in the
  * directory, sorted by name or `as_listed` (strategy_load.c). */
 int rsh_strategy_list(const char *path, bool as_listed,

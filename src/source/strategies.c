@@ -24,8 +24,7 @@ static bool strategies_is_json(const char *path)
 int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 			size_t *len, struct rsh_error *err)
 {
-	__attribute__((cleanup(
-		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
+	cleanup_path_list struct rsh_path_list list = { 0 };
 	cleanup_free struct rsh_strategy_bytes *files = NULL;
 	cleanup_free uint8_t **data = NULL;
 	bool directory;
@@ -119,8 +118,7 @@ int rsh_strategies_check(const char *path,
 			 rsh_strategy_report_fn *report, void *ctx,
 			 struct rsh_error *err)
 {
-	__attribute__((cleanup(
-		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
+	cleanup_path_list struct rsh_path_list list = { 0 };
 	struct rsh_error bad = RSH_ERROR_INIT;
 	struct rsh_strategy_file **files;
 	cleanup_free char *metadata = NULL;

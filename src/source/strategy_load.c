@@ -148,8 +148,7 @@ int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err)
 {
-	__attribute__((cleanup(
-		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
+	cleanup_path_list struct rsh_path_list list = { 0 };
 	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
 	cleanup_free char *metadata = NULL;
 	bool directory;
@@ -171,8 +170,7 @@ int rsh_strategy_load(const char *path, bool as_listed,
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err)
 {
-	__attribute__((cleanup(
-		rsh_path_list_clear))) struct rsh_path_list list = { 0 };
+	cleanup_path_list struct rsh_path_list list = { 0 };
 	cleanup_free char *metadata = NULL;
 	XXH3_state_t *hash;
 	bool directory;

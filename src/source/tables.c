@@ -270,11 +270,11 @@ int rsh_model_config_in(const char *source, char **path)
 static bool table_suits(const struct rsh_rule_table *t,
 			const struct rsh_model_config *c)
 {
-	const char *has, *suits;
+	const char *has;
 
 	for (uint32_t i = 0; (has = rsh_model_config_architecture(c, i)); i++)
-		for (uint32_t k = 0; (suits = rsh_rule_table_suits(t, k)); k++)
-			if (strcmp(has, suits) == 0)
+		for (uint32_t k = 0; k < t->n_suits; k++)
+			if (strcmp(has, t->suits[k]) == 0)
 				return true;
 	return false;
 }
@@ -305,7 +305,7 @@ static void table_set_prefer(struct rsh_table_set *s,
 		     k++) {
 			struct rsh_rule_table *t = s->v[k];
 
-			if (strcmp(rsh_rule_table_path(t), l->v[i].path) != 0)
+			if (strcmp(t->path, l->v[i].path) != 0)
 				continue;
 			memmove(s->v + 1, s->v, k * sizeof(*s->v));
 			s->v[0] = t;

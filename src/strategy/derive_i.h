@@ -169,12 +169,6 @@ uint32_t rsh_derive_styles_of(const struct derivation *d,
 /* Computes mesh and map of p->out (derive_mesh.c). */
 int rsh_derive_layout(struct derivation *d, struct derive_param *p);
 
-/* rsh_derive_opt_begin() finds which optimizer shard is wanted.
- * rsh_derive_opt_shard() computes the shard of p->out, whose mesh and map must
- * be set (derive_opt.c). */
-int rsh_derive_opt_begin(struct derivation *d);
-int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p);
-
 /* Sets p->stages of all parameters (derive_stage.c). */
 int rsh_derive_stages(struct derivation *d);
 

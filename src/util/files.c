@@ -19,6 +19,21 @@ bool rsh_has_suffix(const char *name, const char *suffix)
 	return n > k && memcmp(name + n - k, suffix, k) == 0;
 }
 
+const char *rsh_path_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+char *rsh_path_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return !slash ? strdup(".") :
+	       strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
 bool rsh_is_file(const char *path)
 {
 	struct stat st;

@@ -3,6 +3,7 @@
  * the limits of the process's control groups. */
 #include "rsh/util/memory_limits.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- mapped memory ---- */
 
@@ -68,13 +70,17 @@ uint64_t rsh_memory_left_to_map(void)
 
 void rsh_memory_save_addresses(void)
 {
+	/* The wheel works with glibc 2.17, which does not have it. */
+	int (*set_default)(const pthread_attr_t *);
 	pthread_attr_t attr;
 
 	if (lowest_limit() == RSH_MEMORY_UNLIMITED || pthread_attr_init(&attr))
 		return;
 	mallopt(M_ARENA_MAX, 1);
-	if (pthread_attr_setstacksize(&attr, STACK_BYTES) == 0)
-		pthread_setattr_default_np(&attr);
+	*(void **)&set_default =
+		dlsym(RTLD_DEFAULT, "pthread_setattr_default_np");
+	if (set_default && pthread_attr_setstacksize(&attr, STACK_BYTES) == 0)
+		set_default(&attr);
 	pthread_attr_destroy(&attr);
 }
 
@@ -100,10 +106,9 @@ static FILE *open_in(const char *group, const char *name)
 {
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/%s", group, name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/%s", group, name);
+	if (!path)
 		return NULL;
-	}
 	return fopen(path, "re");
 }
 
@@ -163,10 +168,9 @@ static uint64_t limits_along(const char *path, const struct names *n)
 	uint64_t least = RSH_MEMORY_UNLIMITED;
 	char *end;
 
-	if (asprintf(&group, "%s%s", n->mount, path) < 0) {
-		group = NULL;
+	group = rsh_text_format("%s%s", n->mount, path);
+	if (!group)
 		return least;
-	}
 	for (;;) {
 		least = rsh_min_u64(least, limits_of(group, n));
 		end = strrchr(group, '/');

@@ -98,6 +98,13 @@ void *rsh_secret_alloc(size_t size)
 	return h + 1;
 }
 
+void rsh_secret_wipe(void *p, size_t n)
+{
+	memset(p, 0, n);
+	/* The compiler must expect that the zeros are read here. */
+	__asm__ volatile("" : : "r"(p) : "memory");
+}
+
 void rsh_secret_free(void *p)
 {
 	union secret_head *h;
@@ -109,7 +116,7 @@ void rsh_secret_free(void *p)
 	h = (union secret_head *)p - 1;
 	f = (struct secret_free *)(void *)h;
 	class = h->class;
-	explicit_bzero(p, h->size - sizeof(*h));
+	rsh_secret_wipe(p, h->size - sizeof(*h));
 	if (class == SECRET_CLASSES) {
 		munmap(h, h->size);
 		return;
@@ -166,7 +173,7 @@ void rsh_secret_wipe_environment(void)
 		char *value = getenv(names[i]);
 
 		if (value)
-			explicit_bzero(value, strlen(value));
+			rsh_secret_wipe(value, strlen(value));
 		unsetenv(names[i]);
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/text.c escapes characters that mislead a terminal or a reader, appends
- * to bounded texts, and reads UTF-8 and numbers. */
+/* util/text.c escapes characters that mislead a terminal or a reader, formats
+ * texts, and reads UTF-8 and numbers. */
 #include "rsh/util/text.h"
 
 #include <stdarg.h>
@@ -139,6 +139,18 @@ char *rsh_text_json(const char *json)
 	if (text)
 		*to = '\0';
 	return text;
+}
+
+char *rsh_text_format(const char *fmt, ...)
+{
+	va_list args;
+	char *text;
+	int n;
+
+	va_start(args, fmt);
+	n = vasprintf(&text, fmt, args);
+	va_end(args);
+	return n < 0 ? NULL : text;
 }
 
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)

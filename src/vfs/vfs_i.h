@@ -80,7 +80,7 @@ int rsh_attribute_path(FILE *to, const char *path);
 struct rsh_vfs_file {
 	struct timespec mtime;
 	/* 0: not known yet; 1: no source file equals this file; else 2 + the
-	 * number of the source file that equals it (backing.c). */
+	 * number of the source file that equals it. */
 	atomic_uint_fast64_t backing;
 	mode_t mode;
 	atomic_bool reported; /* the log says that the file is lost */
@@ -142,16 +142,6 @@ struct rsh_vfs_adapters {
 	struct rsh_adapter v[RSH_LORAS_MAX];
 	struct rsh_adapted done[RSH_LORAS_MAX];
 };
-/* Loads their configurations, which the store has joined.  The caller clears
- * them, also after a failure. */
-int rsh_vfs_load_adapters(struct rsh_vfs_adapters *a,
-			  const struct rsh_vfs_config *cfg,
-			  const struct rsh_store *store, struct rsh_error *err);
-void rsh_vfs_adapters_clear(struct rsh_vfs_adapters *a);
-/* Merges them into the offers, whose memory is that of the arena. */
-int rsh_vfs_adapt(struct rsh_vfs_adapters *a,
-		  const struct rsh_source_view *view, struct rsh_arena *arena,
-		  struct rsh_offers *io, struct rsh_error *err);
 
 /* If weights are to be converted to the other form, loads the rule tables and
  * the model's config.json (weights.c).  The source must be open. */
@@ -191,12 +181,6 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		      struct rsh_error *err);
 
 extern const struct rsh_vfs_ops rsh_reshard_ops;
-
-int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
-			uint32_t *file);
-
-int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t leaf,
-			  enum rsh_attribute which, FILE *to);
 
 static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)
 {

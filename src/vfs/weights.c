@@ -16,12 +16,76 @@
 #include "rsh/plan/blueprint.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
+#include "rsh/source/tables.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/own_adapters.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
+
+/* ---- adapters ---- */
+
+static int adapters_load_one(const struct rsh_store *store,
+			     const char *directory,
+			     struct rsh_adapter_config **out,
+			     struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *path = NULL;
+	size_t len;
+	int rc;
+
+	if (asprintf(&path, "%s/" RSH_ADAPTER_CONFIG_NAME, directory) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,
+			    err);
+	return rc ? rc : rsh_adapter_config_parse(data, len, path, out, err);
+}
+
+/* Loads their configurations, which the store has joined.  The caller clears
+ * them, also after a failure. */
+static int vfs_load_adapters(struct rsh_vfs_adapters *a,
+			     const struct rsh_vfs_config *cfg,
+			     const struct rsh_store *store,
+			     struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &cfg->weights;
+	int rc = 0;
+
+	while (rc == 0 && a->n < w->n_loras) {
+		a->v[a->n].scale = w->loras[a->n].scale;
+		rc = adapters_load_one(store, w->loras[a->n].directory,
+				       &a->v[a->n].config, err);
+		a->n += rc == 0;
+	}
+	return rc;
+}
+
+static void vfs_adapters_clear(struct rsh_vfs_adapters *a)
+{
+	while (a->n > 0)
+		rsh_adapter_config_free(a->v[--a->n].config);
+}
+
+/* Merges them into the offers, whose memory is that of the arena. */
+static int vfs_adapt(struct rsh_vfs_adapters *a,
+		     const struct rsh_source_view *view,
+		     struct rsh_arena *arena, struct rsh_offers *io,
+		     struct rsh_error *err)
+{
+	if (a->n == 0)
+		return 0;
+	if (rsh_catalogue_add_beside(io->cat, view))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < a->n; i++)
+		a->v[i].file = view->n_ranks + i;
+	return rsh_weights_adapt(a->v, a->n, arena, io, a->done, err);
+}
+
+/* ---- weights in the other form ---- */
 
 /* The size of a `let` of the table in the conversion. */
 struct let_size {
@@ -55,7 +119,7 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 	rsh_model_config_free(w->config);
 	free(w->lets);
 	rsh_arena_clear(&w->arena);
-	rsh_vfs_adapters_clear(&w->adapters);
+	vfs_adapters_clear(&w->adapters);
 	free(w->note);
 	free(w);
 }
@@ -78,8 +142,8 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 				   rsh_source_store(v->source),
 				   &v->weights->config, err);
 	if (rc == 0)
-		rc = rsh_vfs_load_adapters(&v->weights->adapters, cfg,
-					   rsh_source_store(v->source), err);
+		rc = vfs_load_adapters(&v->weights->adapters, cfg,
+				       rsh_source_store(v->source), err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
@@ -183,7 +247,7 @@ static int weights_adapt(struct weights_job *k,
 {
 	struct rsh_vfs_adapters *a = &k->v->weights->adapters;
 	char text[RSH_ERROR_TEXT_MAX];
-	int rc = rsh_vfs_adapt(a, view, &k->v->weights->arena, io, err);
+	int rc = vfs_adapt(a, view, &k->v->weights->arena, io, err);
 
 	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
 		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
@@ -240,7 +304,7 @@ static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 
 static const char *table_name(const struct rsh_rule_table *t)
 {
-	const char *path = rsh_rule_table_path(t);
+	const char *path = t->path;
 	const char *slash = strrchr(path, '/');
 
 	return slash ? slash + 1 : path;
@@ -352,8 +416,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	weights_note_choice(k);
 	free(w->lets);
 	w->table = k->table;
-	for (w->n_lets = 0; rsh_rule_table_let(k->table, w->n_lets); )
-		w->n_lets++;
+	w->n_lets = k->table->n_lets;
 	w->lets = calloc(w->n_lets + 1, sizeof(*w->lets));
 	if (!w->lets)
 		return rsh_error_nomem(err);
@@ -475,7 +538,7 @@ static const struct rsh_json_member *weights_find_key(
 static bool weights_is_said(const struct rsh_vfs_weights *w, uint32_t i,
 			    const struct rsh_json_edit *e)
 {
-	const struct rsh_rule_let *l = rsh_rule_table_let(w->table, i);
+	const struct rsh_rule_let *l = &w->table->lets[i];
 
 	for (uint32_t k = 0; k < l->n_terms; k++) {
 		const char *key = rsh_rule_let_key(w->table, l, k);
@@ -492,7 +555,7 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 			    struct rsh_json_edit *e, const char *path,
 			    struct rsh_error *err)
 {
-	const struct rsh_rule_let *l = rsh_rule_table_let(w->table, i);
+	const struct rsh_rule_let *l = &w->table->lets[i];
 	const struct let_size *is = &w->lets[i];
 	const struct rsh_json_member *m = weights_find_key(e, is->key);
 
@@ -516,7 +579,7 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 					  "%u of %s)", path,
 			     is->key, (unsigned long long)m->number,
 			     (unsigned long long)is->size, l->name, l->line,
-			     rsh_rule_table_path(w->table));
+			     w->table->path);
 }
 
 /* Dense weights are not quantised any more, and have the type that was asked

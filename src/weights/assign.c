@@ -74,15 +74,14 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 {
 	const char *text = weights_text(w, source);
 	struct weights_match m = { .source = source };
-	const struct rsh_rule_state *s;
 	const struct rsh_rule *rule;
 	int rc = weights_take(w, text, &m, &rule, err);
 
-	while (rc == 0 && !rule &&
-	       (s = rsh_rule_table_state(w->o->table, m.state))) {
+	while (rc == 0 && !rule && m.state < w->o->table->n_states) {
+		const struct rsh_rule_state *s =
+			&w->o->table->states[m.state++];
 		const size_t len = strlen(s->prefix[w->from]);
 
-		m.state++;
 		if (strncmp(text, s->prefix[w->from], len) == 0)
 			rc = weights_take(w, text + len, &m, &rule, err);
 	}
@@ -105,7 +104,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 			return rsh_error_set(err, EINVAL,
 					     "no rule of %s names tensor "
 					     "%s",
-					     rsh_rule_table_path(w->o->table),
+					     w->o->table->path,
 					     text);
 		} else if (w->n_dropped++ == 0) {
 			w->a_dropped = source;

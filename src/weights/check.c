@@ -36,7 +36,7 @@ int rsh_weights_check(const struct rsh_weights_options *o,
 		rc = rsh_error_set(err, EINVAL, "%u contradiction%s between %s "
 				   "and the source", w.n_wrong,
 				   w.n_wrong > 1 ? "s" : "",
-				   rsh_rule_table_path(o->table));
+				   o->table->path);
 	weights_clear(&w);
 	return rc;
 }
@@ -110,7 +110,7 @@ static void weights_say(struct weights_talk *k, bool wrong, uint32_t line,
 	if (other)
 		snprintf(of, sizeof(of), " line %u", other);
 	snprintf(text, sizeof(text), "%.400s:%u: %.1200s %s%s",
-		 rsh_rule_table_path(k->w->o->table), line, name, what, of);
+		 k->w->o->table->path, line, name, what, of);
 	k->wrong |= wrong;
 	k->say(k->ctx, wrong, text);
 }
@@ -162,8 +162,7 @@ static int weights_check_claims(struct weights_talk *k)
 
 static bool weights_let_is_used(const struct weights_work *w, const char *name)
 {
-	const struct rsh_rule_let *l;
-	const struct rsh_rule_pad *p;
+	const struct rsh_rule_table *table = w->o->table;
 
 	for (uint32_t i = 0; i < w->n_units; i++)
 		if (weights_letter(&w->units[i], name) < w->units[i].n_letters)
@@ -178,18 +177,13 @@ static bool weights_let_is_used(const struct weights_work *w, const char *name)
 			    strcmp(n->holes[m].least_name, name) == 0)
 				return true;
 	}
-	for (uint32_t i = 0; (p = rsh_rule_table_pad(w->o->table, i)); i++)
-		if (strcmp(p->rows, name) == 0 ||
-		    strcmp(p->multiple, name) == 0)
+	for (uint32_t i = 0; i < table->n_pads; i++)
+		if (strcmp(table->pads[i].rows, name) == 0 ||
+		    strcmp(table->pads[i].multiple, name) == 0)
 			return true;
-	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
-		for (uint32_t t = 0; t < l->n_terms; t++)
-			for (uint32_t k = 0; k < l->terms[t].n; k++) {
-				const char *key = l->terms[t].operands[k].key;
-
-				if (key && strcmp(key, name) == 0)
-					return true;
-			}
+	for (uint32_t i = 0; i < table->n_lets; i++)
+		if (rsh_rule_let_uses(&table->lets[i], name))
+			return true;
 	return false;
 }
 
@@ -210,15 +204,10 @@ int rsh_weights_check_table(const struct rsh_rule_table *table,
 		say(ctx, true, err.text);
 	if (rc == 0)
 		rc = weights_check_claims(&k);
-	if (rc == 0) {
-		const struct rsh_rule_let *l;
-
-		for (uint32_t i = 0; (l = rsh_rule_table_let(k.w->o->table, i));
-		     i++)
-			if (!weights_let_is_used(k.w, l->name))
-				weights_say(&k, false, l->line,
-					    "is used nowhere", l->name, 0);
-	}
+	for (uint32_t i = 0; rc == 0 && i < table->n_lets; i++)
+		if (!weights_let_is_used(k.w, table->lets[i].name))
+			weights_say(&k, false, table->lets[i].line,
+				    "is used nowhere", table->lets[i].name, 0);
 	weights_clear(&w);
 	return rc == 0 && k.wrong ? -EINVAL : rc;
 }

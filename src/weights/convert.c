@@ -1,12 +1,253 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/convert.c runs a conversion, and finds its direction and its
  * table. */
+#include "weights_i.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
-#include "weights_i.h"
+
+/* ---- tied tensors ---- */
+
+static uint32_t tied_find_source(const struct weights_work *w, const char *name)
+{
+	uint32_t i = 0;
+
+	while (i < w->n && strcmp(weights_text(w, i), name) != 0)
+		i++;
+	return i;
+}
+
+static struct weights_made *tied_find_made(const struct weights_work *w,
+					   const char *name)
+{
+	for (uint32_t i = 0; i < w->n_made; i++)
+		if (strcmp(w->made[i].text, name) == 0)
+			return &w->made[i];
+	return NULL;
+}
+
+/* ---- from Hugging Face ---- */
+
+/* Adds the offer of `source` under another name. */
+static int tied_add_source(struct weights_work *w, uint32_t source,
+			   const char *name, struct rsh_error *err)
+{
+	struct rsh_offer *in = rsh_arena_array(w->arena, struct rsh_offer,
+					       w->n + 1);
+	uint32_t *given = rsh_arena_array(&w->scratch, uint32_t, w->n + 1);
+
+	if (!in || !given)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->n; i++)
+		given[i] = weights_given(w, i);
+	given[w->n] = given[source];
+	memcpy(in, w->in, w->n * sizeof(*in));
+	in[w->n] = in[source];
+	in[w->n].name = rsh_names_add(w->cat->names, name, strlen(name));
+	if (in[w->n].name == RSH_NAME_NONE)
+		return rsh_error_nomem(err);
+	w->in = in;
+	w->given = given;
+	w->n++;
+	return 0;
+}
+
+/* Before rules are used: adds tied tensors that a Hugging Face source lacks. */
+static int weights_untie(struct weights_work *w, struct rsh_error *err)
+{
+	const uint32_t n = w->o->untie ? w->o->table->n_tied : 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const struct rsh_rule_tied *t = &w->o->table->tied[i];
+		const uint32_t source = tied_find_source(w, t->original);
+
+		if (source < w->n && tied_find_source(w, t->copy) == w->n)
+			rc = tied_add_source(w, source, t->copy, err);
+	}
+	return rc;
+}
+
+/* ---- for Hugging Face ---- */
+
+/* Leaves out the copy.  If the copy was trained by itself, it must not be
+ * lost. */
+static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
+			  const struct weights_made *original,
+			  struct rsh_error *err)
+{
+	const struct rsh_offer *x = &copy->offer, *y = &original->offer;
+	struct weights_list *l = &w->copies;
+	uint32_t n = 0;
+	int same = 0;
+
+	if (x->dtype == y->dtype && x->n_dims == y->n_dims &&
+	    memcmp(x->dims, y->dims, x->n_dims * sizeof(*x->dims)) == 0)
+		same = w->o->same ? w->o->same(w->o->ctx, x, y, err) :
+				    -ENOTSUP;
+	if (same < 0)
+		return same == -ENOTSUP ? 0 : same;
+	if (!same)
+		return rsh_error_set(err, EINVAL, "%s: \"tie_word_embeddings\" "
+				     "is true, and the weights say false: "
+				     "%.200s is not %.200s",
+				     rsh_model_config_path(w->o->config),
+				     copy->text, original->text);
+	weights_note(w, 1, *copy->sources, "is tied to the embedding by "
+		     "config.json, has the same elements and is left out");
+	/* The tensors that `also` lines make of the head are tied too. */
+	for (uint32_t i = 0; i < l->n; i++)
+		if (weights_given(w, l->m[i].source) != *copy->sources)
+			l->m[n++] = l->m[i];
+	l->n = n;
+	w->n_made--;
+	memmove(copy, copy + 1, (size_t)(w->made + w->n_made - copy) *
+				sizeof(*copy));
+	return 0;
+}
+
+/* After rules were used: adds or leaves out tied tensors of Hugging Face's
+ * form. */
+static int weights_tie(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < w->o->table->n_tied; i++) {
+		const struct rsh_rule_tied *t = &w->o->table->tied[i];
+		struct weights_made *copy = tied_find_made(w, t->copy);
+		const struct weights_made *original =
+			tied_find_made(w, t->original);
+		const bool is_tied = w->o->config &&
+				     rsh_model_config_is_tied(w->o->config);
+
+		if (original && copy && is_tied)
+			rc = tied_leave_out(w, copy, original, err);
+		else if (original && !copy && !is_tied && w->o->untie)
+			rc = weights_make_copy(w, t->copy, original->rule,
+					       original->sources, err);
+		rc = weights_wrong(w, rc, err);
+	}
+	return rc;
+}
+
+/* ---- copies ----
+ *
+ * The name of a copy may have numbers that the name of the original does not
+ * have.  These are the numbers of the other tensors that are made: if there is
+ * a model.layers.61, it gets a copy. */
+
+struct weights_copying {
+	const struct weights_unit *u;
+	const struct weights_name *name;
+	const struct weights_match *m;
+	uint32_t n_own; /* number of made tensors that are not copies */
+};
+
+static int weights_copy_as(struct weights_work *w,
+			   const struct weights_copying *c,
+			   const uint64_t *holes, struct rsh_error *err)
+{
+	char text[WEIGHTS_TEXT];
+	uint32_t *source = rsh_arena_array(w->arena, uint32_t, 1);
+
+	if (!source)
+		return rsh_error_nomem(err);
+	*source = c->m->source;
+	if (!weights_print(c->name, holes, "", text))
+		return weights_bad(w, c->u->rule, err, "a number in the name "
+				   "of a copy of %s is not known or too large",
+				   weights_text(w, c->m->source));
+	return weights_make_copy(w, text, c->u->rule, source, err);
+}
+
+/* Copies the tensor for each made one that has its numbers and more.  The made
+ * tensors are sorted, so equal numbers are adjacent. */
+static int weights_copy_each(struct weights_work *w,
+			     const struct weights_copying *c,
+			     struct rsh_error *err)
+{
+	uint64_t last[WEIGHTS_HOLES_MAX], holes[WEIGHTS_HOLES_MAX];
+	const size_t bytes = c->name->n_holes * sizeof(*holes);
+	bool any = false;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < c->n_own && rc == 0; i++) {
+		uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 };
+
+		if (weights_fit_begin(c->name, w->made[i].text, holes) !=
+		    WEIGHTS_YES)
+			continue;
+		weights_arrange(c->u, c->name, holes, numbers);
+		if (memcmp(numbers, c->m->numbers,
+			   c->u->n_shared * sizeof(*numbers)) != 0 ||
+		    (any && memcmp(last, holes, bytes) == 0))
+			continue;
+		rc = weights_copy_as(w, c, holes, err);
+		memcpy(last, holes, bytes);
+		any = true;
+	}
+	return rc;
+}
+
+/* A copy is skipped because its original has the same elements.  If the
+ * original is not made, the elements would be lost. */
+static int weights_check_copies(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++) {
+		const struct weights_match *m = &w->copies.m[i];
+		const struct weights_unit *u = &w->units[m->unit];
+		const struct weights_name *n = &u->names[w->to][0];
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+		char text[WEIGHTS_TEXT];
+		const struct weights_made key = { .text = text };
+
+		weights_spread(u, n, m->numbers, holes);
+		if (weights_print(n, holes, "", text) &&
+		    (!weights_is_wanted(w, text) ||
+		     (w->n_made && bsearch(&key, w->made, w->n_made,
+					   sizeof(key), weights_by_text))))
+			continue;
+		rc = weights_bad(w, u->rule, err, "%.400s is a copy of what "
+				 "becomes %.400s, which is not there",
+				 weights_text(w, m->source), text);
+		rc = weights_wrong(w, rc, err);
+	}
+	return rc;
+}
+
+static int weights_make_also(struct weights_work *w, struct rsh_error *err)
+{
+	const uint32_t n_own = w->n_made;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++) {
+		const struct weights_match *m = &w->copies.m[i];
+		const struct weights_unit *u = &w->units[m->unit];
+		const struct weights_copying c = {
+			.u = u,
+			.name = &u->names[w->to][0],
+			.m = m,
+			.n_own = n_own,
+		};
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+
+		if (c.name->n_holes > u->n_shared) {
+			rc = weights_copy_each(w, &c, err);
+		} else {
+			weights_spread(u, c.name, m->numbers, holes);
+			rc = weights_copy_as(w, &c, holes, err);
+		}
+		rc = weights_wrong(w, rc, err);
+	}
+	return rc;
+}
+
+/* ---- the conversion ---- */
 
 static void weights_sort(struct weights_work *w)
 {
@@ -96,7 +337,7 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 		     struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
-	const char *path = rsh_rule_table_path(table);
+	const char *path = table->path;
 	struct weights_work w = { .o = &o };
 	uint32_t hf = 0, mindspore = 0;
 	int rc = weights_read_lets(&w, err);

@@ -13,9 +13,8 @@ static const char *weights_prefix(const struct weights_work *w,
 				  const struct weights_instance *x,
 				  enum rsh_side side)
 {
-	return x->m->state ? rsh_rule_table_state(w->o->table,
-						  x->m->state - 1)->
-			     prefix[side] : "";
+	return x->m->state ?
+	       w->o->table->states[x->m->state - 1].prefix[side] : "";
 }
 
 /* ---- making a tensor ---- */
@@ -28,7 +27,7 @@ static int weights_new(struct weights_work *w, const char *text,
 	if (w->n_made == WEIGHTS_MADE_MAX)
 		return rsh_error_set(err, EINVAL, "%s makes more than %u "
 				     "tensors",
-				     rsh_rule_table_path(w->o->table),
+				     w->o->table->path,
 				     WEIGHTS_MADE_MAX);
 	if (rsh_grow(&w->made, &w->made_cap, (size_t)w->n_made + 1,
 		     sizeof(*w->made)))

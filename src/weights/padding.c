@@ -19,14 +19,15 @@ static const struct rsh_rule_pad *padding_of(const struct weights_work *w,
 					     const char *text)
 {
 	const struct rsh_rule_table *t = w->o->table;
-	const struct rsh_rule_state *s;
-	const struct rsh_rule_pad *p;
 
-	for (uint32_t i = 0; (p = rsh_rule_table_pad(t, i)); i++) {
+	for (uint32_t i = 0; i < t->n_pads; i++) {
+		const struct rsh_rule_pad *p = &t->pads[i];
+
 		if (strcmp(text, p->name) == 0)
 			return p;
-		for (uint32_t k = 0; (s = rsh_rule_table_state(t, k)); k++) {
-			const char *prefix = s->prefix[RSH_SIDE_MINDSPORE];
+		for (uint32_t k = 0; k < t->n_states; k++) {
+			const char *prefix =
+				t->states[k].prefix[RSH_SIDE_MINDSPORE];
 			const size_t len = strlen(prefix);
 
 			if (strncmp(text, prefix, len) == 0 &&
@@ -42,7 +43,7 @@ static int padding_bad(const struct weights_work *w,
 		       const char *what, struct rsh_error *err)
 {
 	return rsh_error_set(err, EINVAL, "%s:%u: %.400s %s",
-			     rsh_rule_table_path(w->o->table), p->line, text,
+			     w->o->table->path, p->line, text,
 			     what);
 }
 

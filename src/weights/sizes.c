@@ -284,10 +284,8 @@ int weights_solve(struct weights_work *w, struct weights_instance *x,
 					 w->o->config ? "" :
 					 " (there is no config.json)");
 	if (rc == 0 && w->o->sized) {
-		const struct rsh_rule_let *l;
-
-		for (uint32_t k = 0; (l = rsh_rule_table_let(w->o->table, k));
-		     k++) {
+		for (uint32_t k = 0; k < w->o->table->n_lets; k++) {
+			const struct rsh_rule_let *l = &w->o->table->lets[k];
 			const uint32_t i = weights_letter(x->u, l->name);
 			const char *key = w->let_known[k] ?
 				weights_let_key(w, l->name) :

@@ -218,18 +218,18 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 
 int weights_read_units(struct weights_work *w, struct rsh_error *err)
 {
+	const struct rsh_rule_table *t = w->o->table;
 	const struct rsh_rule *r;
 	uint32_t units = 0, names = 0;
 
-	for (uint32_t i = 0; (r = rsh_rule_table_rule(w->o->table, i)); i++) {
+	for (r = t->rules; r < t->rules + t->n_rules; r++) {
 		const uint32_t n = r->n_under ? r->n_under : 1;
 
 		units += n;
 		names += n * (r->n_tensors[0] + r->n_tensors[1]);
 		if (names > WEIGHTS_NAMES_MAX)
 			return rsh_error_set(err, EINVAL, "%s: more than %d "
-					     "names", rsh_rule_table_path(
-						w->o->table),
+					     "names", t->path,
 					     WEIGHTS_NAMES_MAX);
 	}
 	w->units = rsh_arena_array(&w->scratch, struct weights_unit, units);
@@ -237,7 +237,7 @@ int weights_read_units(struct weights_work *w, struct rsh_error *err)
 				       names);
 	if (!w->units || !w->templates)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; (r = rsh_rule_table_rule(w->o->table, i)); i++)
+	for (r = t->rules; r < t->rules + t->n_rules; r++)
 		for (uint32_t u = 0; u < (r->n_under ? r->n_under : 1); u++)
 			if (weights_read_unit(w, r, u))
 				return rsh_error_nomem(err);

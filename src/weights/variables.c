@@ -11,10 +11,8 @@
 bool weights_let(const struct weights_work *w, const char *name,
 		 uint64_t *value)
 {
-	const struct rsh_rule_let *l;
-
-	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
-		if (strcmp(l->name, name) == 0) {
+	for (uint32_t i = 0; i < w->o->table->n_lets; i++)
+		if (strcmp(w->o->table->lets[i].name, name) == 0) {
 			*value = w->lets[i];
 			return w->let_known[i];
 		}
@@ -24,10 +22,8 @@ bool weights_let(const struct weights_work *w, const char *name,
 static const struct rsh_rule_term *
 weights_let_term(const struct weights_work *w, const char *name)
 {
-	const struct rsh_rule_let *l;
-
-	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
-		if (strcmp(l->name, name) == 0)
+	for (uint32_t i = 0; i < w->o->table->n_lets; i++)
+		if (strcmp(w->o->table->lets[i].name, name) == 0)
 			return w->let_terms[i];
 	return NULL;
 }
@@ -152,7 +148,7 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 			return rsh_error_set(err, EINVAL, "%s:%u: with the "
 					     "numbers of %s, %s is not an "
 					     "integer of 0 or more: it is of %s",
-					     rsh_rule_table_path(w->o->table),
+					     w->o->table->path,
 					     l->line, w->o->config ?
 					     rsh_model_config_path(w->o->config)
 					     : "the table", l->name,
@@ -168,21 +164,16 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 
 int weights_read_lets(struct weights_work *w, struct rsh_error *err)
 {
-	const struct rsh_rule_let *l;
-	uint32_t n = 0;
+	const uint32_t n = w->o->table->n_lets;
 	int rc = 0;
 
-	while (rsh_rule_table_let(w->o->table, n))
-		n++;
 	w->lets = rsh_arena_array(&w->scratch, uint64_t, n);
 	w->let_known = rsh_arena_array(&w->scratch, bool, n);
 	w->let_terms = rsh_arena_array(&w->scratch,
 				       const struct rsh_rule_term *, n);
 	if (!w->lets || !w->let_known || !w->let_terms)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		l = rsh_rule_table_let(w->o->table, i);
-		rc = weights_read_let(w, i, l, err);
-	}
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rc = weights_read_let(w, i, &w->o->table->lets[i], err);
 	return rc;
 }

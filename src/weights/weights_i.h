@@ -4,9 +4,9 @@
  * A *unit* is a rule with one of its prefixes.  Every source tensor is assigned
  * to the first unit that names it (assign.c).  The tensors of a unit with the
  * same numbers in their names are an *instance* of it, such as layer 3 of a
- * model.  For an instance, sizes.c finds the sizes of its letters, strides.c
- * finds where each tensor has its elements, and parts.c makes the factored
- * parts from the positions on both sides.
+ * model.  For an instance, sizes.c finds the sizes of its letters; parts.c
+ * finds where each tensor has its elements, and makes the factored parts from
+ * the positions on both sides.
  *
  * Functions return 0 or -errno with a sentence, unless they say otherwise.
  */
@@ -221,28 +221,6 @@ int weights_assign(struct weights_work *w, struct rsh_error *err);
 int weights_solve(struct weights_work *w, struct weights_instance *x,
 		  struct rsh_error *err);
 
-/* ---- strides.c ---- */
-
-/* The next element on this axis is `step` further in dimension `dim`. */
-struct weights_axis {
-	uint32_t letter;
-	uint8_t dim;
-	uint64_t step;
-};
-/* This says where a tensor, or an alternative of it, has its elements. */
-struct weights_place {
-	uint32_t n;
-	struct weights_axis axes[WEIGHTS_AXES_MAX];
-	uint8_t from_dim; /* dimension in which the alternative begins */
-	uint64_t from;
-};
-/* Computes the size of a dimension.  Returns false if it is too large. */
-bool weights_dim(const struct weights_instance *x,
-		 const struct rsh_rule_dim *dim, uint64_t *size);
-void weights_find_place(const struct weights_instance *x,
-			const struct rsh_rule_tensor *t, uint32_t alternative,
-			struct weights_place *out);
-
 /* ---- parts.c ---- */
 
 /* Makes the parts of a tensor of an instance; sets the dimensions of *o, which
@@ -263,26 +241,12 @@ int weights_make_copy(struct weights_work *w, const char *text,
 		      const struct rsh_rule *rule, const uint32_t *source,
 		      struct rsh_error *err);
 
-/* ---- aliases.c ---- */
-
-int weights_make_also(struct weights_work *w, struct rsh_error *err);
-/* Checks that the original of each skipped copy is made. */
-int weights_check_copies(struct weights_work *w, struct rsh_error *err);
-
 /* ---- padding.c ---- */
 
 /* Cuts the padding of MindSpore's tensors off. */
 int weights_cut_padding(struct weights_work *w, struct rsh_error *err);
 /* Adds the padding to MindSpore's tensors, which are made. */
 int weights_add_padding(struct weights_work *w, struct rsh_error *err);
-
-/* ---- tied.c ---- */
-
-/* Before rules are used: adds tied tensors that a Hugging Face source lacks. */
-int weights_untie(struct weights_work *w, struct rsh_error *err);
-/* After rules were used: adds or leaves out tied tensors of Hugging Face's
- * form. */
-int weights_tie(struct weights_work *w, struct rsh_error *err);
 
 /* ---- convert.c ---- */
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <regex.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,8 +149,7 @@ static int patterns_read(struct patterns *p, const json_t *root,
 	if (!p->v)
 		return rsh_error_nomem(err);
 	json_object_foreach(all, key, value)
-		if (rc == 0)
-			rc = patterns_add(p, key, value, whole, path, err);
+		rc = rc ?: patterns_add(p, key, value, whole, path, err);
 	return rc;
 }
 
@@ -275,10 +273,9 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
-	rc = parameters_read(c, root, path, err);
-	if (rc == 0)
-		rc = patterns_read(&c->ranks, root, "rank_pattern", true, path,
-				   err);
+	rc = parameters_read(c, root, path, err) ?:
+	     patterns_read(&c->ranks, root, "rank_pattern", true, path,
+			   err);
 	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern", false,
 				       path, err);
 }
@@ -294,11 +291,9 @@ int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 	if (!c)
 		return rsh_error_nomem(err);
 	rc = rsh_json_load(&(struct rsh_memory){ data, len }, 0, path,
-			   "an " RSH_ADAPTER_CONFIG_NAME, &root, err);
-	if (rc == 0)
-		rc = adapter_check(root, path, err);
-	if (rc == 0)
-		rc = adapter_read(c, root, path, err);
+			   "an " RSH_ADAPTER_CONFIG_NAME, &root, err) ?:
+	     adapter_check(root, path, err) ?:
+	     adapter_read(c, root, path, err);
 	if (rc) {
 		rsh_adapter_config_free(c);
 		return rc;

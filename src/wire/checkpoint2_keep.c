@@ -14,25 +14,22 @@
 #include "rsh/wire/json_text.h"
 #include "rsh/wire/strategy_file.h"
 
-static void keep_ranks(struct rsh_json_text *t, const struct rsh_ckpt2_ranks *r)
+static void keep_list(struct rsh_json_text *t, const uint32_t *v, uint32_t n)
 {
-	for (uint32_t i = 0; i < r->n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		rsh_json_text_puts(t, i ? "," : "[");
-		rsh_json_text_put_u64(t, r->ranks[i]);
+		rsh_json_text_put_u64(t, v[i]);
 	}
-	rsh_json_text_puts(t, r->n ? "]" : "[]");
+	rsh_json_text_puts(t, n ? "]" : "[]");
 }
 
 static void keep_layout(struct rsh_json_text *t, const struct rsh_ckpt2_param *p)
 {
 	const struct rsh_strategy_item *it = p->layout;
 
-	rsh_json_text_puts(t, "{\"device_matrix\":[");
-	for (uint32_t i = 0; i < it->n_mesh; i++) {
-		rsh_json_text_puts(t, i ? "," : "");
-		rsh_json_text_put_u64(t, it->mesh[i]);
-	}
-	rsh_json_text_puts(t, "],\"tensor_map\":[");
+	rsh_json_text_puts(t, "{\"device_matrix\":");
+	keep_list(t, it->mesh, it->n_mesh);
+	rsh_json_text_puts(t, ",\"tensor_map\":[");
 	for (uint32_t d = 0; d < it->n_map; d++) {
 		rsh_json_text_puts(t, d ? "," : "");
 		rsh_json_text_puts(t, it->nested ? "[" : "");
@@ -44,7 +41,7 @@ static void keep_layout(struct rsh_json_text *t, const struct rsh_ckpt2_param *p
 		rsh_json_text_puts(t, it->nested ? "]" : "");
 	}
 	rsh_json_text_puts(t, "],\"rank_list\":");
-	keep_ranks(t, p->ranks);
+	keep_list(t, p->ranks->ranks, p->ranks->n);
 	rsh_json_text_puts(t, "}");
 }
 
@@ -71,7 +68,7 @@ static bool keep_param(struct rsh_json_text *t, const struct ckpt2_owned *c,
 	rsh_json_text_put_u64(t, p->n_stored);
 	if (!p->layout) {
 		rsh_json_text_puts(t, ",\"holders\":");
-		keep_ranks(t, p->ranks);
+		keep_list(t, p->ranks->ranks, p->ranks->n);
 	}
 	rsh_json_text_puts(t, ",\"layout\":");
 	if (!p->layout) {

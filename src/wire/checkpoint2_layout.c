@@ -132,23 +132,18 @@ const struct ckpt2_list *rsh_ckpt2_list_keep(struct ckpt2_layouts *l,
 	return kept ? *kept : NULL;
 }
 
-static uint32_t ck2_place_of(const struct ckpt2_list *l, uint32_t rank)
+uint32_t rsh_ckpt2_slice_of(const struct ckpt2_layout *layout, uint32_t rank)
 {
+	const struct ckpt2_list *l = layout->list;
 	const struct ckpt2_place key = { rank, 0 };
-	const struct ckpt2_place *found;
+	const struct ckpt2_place *found = !l->places ? NULL :
+		bsearch(&key, l->places, l->pub.n, sizeof(key), ck2_by_rank);
+	const uint32_t begin = l->pub.ranks[0];
 
-	if (!l->places)
-		return rank >= l->pub.ranks[0] &&
-				       rank - l->pub.ranks[0] < l->pub.n ?
-			       rank - l->pub.ranks[0] :
-			       rank % l->pub.n;
-	found = bsearch(&key, l->places, l->pub.n, sizeof(key), ck2_by_rank);
-	return found ? found->place : rank % l->pub.n;
-}
-
-uint32_t rsh_ckpt2_slice_of(const struct ckpt2_layout *l, uint32_t rank)
-{
-	return l->slices[ck2_place_of(l->list, rank)];
+	return layout->slices[found ? found->place :
+			      !l->places && rank >= begin &&
+			      rank - begin < l->pub.n ? rank - begin :
+			      rank % l->pub.n];
 }
 
 /* ---- layouts ---- */

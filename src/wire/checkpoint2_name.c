@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "rsh/util/files.h"
 #include "rsh/util/text.h"
 
 #define STEP_PREFIX "iteration_"

@@ -395,10 +395,9 @@ static int scan_records(struct scan *s)
 			s->skipped = true;
 			continue;
 		}
-		rc = read_value(s, &f, &values[current]);
-		if (!rc)
-			rc = add_value(s, &values[current],
-				       &values[!current]);
+		rc = read_value(s, &f, &values[current]) ?:
+		     add_value(s, &values[current],
+			       &values[!current]);
 		if (rc)
 			return rc;
 		current = !current;
@@ -529,11 +528,9 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 	if (!ix)
 		return rsh_error_nomem(err);
 	ix->file_bytes = src->size;
-	rc = check_crc_trailer(s);
-	if (!rc)
-		rc = check_encryption(s);
-	if (!rc)
-		rc = scan_records(s);
+	rc = check_crc_trailer(s) ?:
+	     check_encryption(s) ?:
+	     scan_records(s);
 	if (!rc && !src->size)
 		rc = rsh_error_set(err, EBADMSG, "%s: the file is empty",
 				   src->path);
@@ -542,8 +539,7 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 				   "%s: the file holds no parameter%s",
 				   src->path, s->skipped ?
 				   "; it is not a checkpoint" : "");
-	if (!rc)
-		rc = scan_index_names(s);
+	rc = rc ?: scan_index_names(s);
 	if (rc) {
 		rsh_ckpt_index_free(ix);
 		return rc;

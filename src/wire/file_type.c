@@ -24,20 +24,6 @@ const char *rsh_file_type_suffix(enum rsh_file_type f)
 	return suffixes[f];
 }
 
-static int scan_ckpt(const struct rsh_byte_source *src, bool full,
-		     struct rsh_names *names, struct rsh_ckpt_index **out,
-		     struct rsh_error *err)
-{
-	int rc = rsh_ckpt_scan(src, names, out, err);
-
-	if (rc || !full)
-		return rc;
-	rc = rsh_ckpt_check_crc(src, *out, err);
-	if (rc)
-		rsh_ckpt_index_free(*out);
-	return rc;
-}
-
 static int scan_safetensors(const struct rsh_byte_source *src, bool full,
 			    struct rsh_names *names,
 			    struct rsh_ckpt_index **out, struct rsh_error *err)
@@ -60,7 +46,15 @@ int rsh_file_scan(enum rsh_file_type f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	return f == RSH_FILE_SAFETENSORS ?
-	       scan_safetensors(src, full, names, out, err) :
-	       scan_ckpt(src, full, names, out, err);
+	int rc;
+
+	if (f == RSH_FILE_SAFETENSORS)
+		return scan_safetensors(src, full, names, out, err);
+	rc = rsh_ckpt_scan(src, names, out, err);
+	if (rc || !full)
+		return rc;
+	rc = rsh_ckpt_check_crc(src, *out, err);
+	if (rc)
+		rsh_ckpt_index_free(*out);
+	return rc;
 }

@@ -105,16 +105,6 @@ bool rsh_http_date(const char *text, size_t len, int64_t *out, long *ns)
 
 /* ---- headers ---- */
 
-static void answer_length(struct rsh_http_answer *a, struct header_text t)
-{
-	uint64_t v;
-
-	if (!header_number(&t, &v) || t.len || (a->has_length && a->length != v))
-		a->is_broken = true;
-	a->has_length = true;
-	a->length = v;
-}
-
 /* Parses "bytes 0-9/100".  A star may replace either the range or the total
  * size. */
 static bool answer_parse_range(struct rsh_http_answer *a, struct header_text t)
@@ -166,7 +156,7 @@ void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 {
 	struct header_text name = { line, len }, v;
 	const char *colon;
-	uint64_t status;
+	uint64_t status, length = 0;
 
 	if (header_word(&name, "HTTP/")) {
 		memset(a, 0, sizeof(*a));
@@ -184,22 +174,26 @@ void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 	v = (struct header_text){ colon + 1, len - name.len - 1 };
 	header_trim(&name);
 	header_trim(&v);
-	if (header_is(&name, "Content-Length"))
-		answer_length(a, v);
-	else if (header_is(&name, "Content-Range"))
+	if (header_is(&name, "Content-Length")) {
+		a->is_broken |= !header_number(&v, &length) || v.len ||
+				(a->has_length && a->length != length);
+		a->has_length = true;
+		a->length = length;
+	} else if (header_is(&name, "Content-Range")) {
 		a->is_broken |= !answer_parse_range(a, v);
-	else if (header_is(&name, "Content-Encoding"))
+	} else if (header_is(&name, "Content-Encoding")) {
 		a->is_encoded |= v.len && !header_is(&v, "identity");
-	else if (header_is(&name, "Content-Type"))
+	} else if (header_is(&name, "Content-Type")) {
 		a->is_multipart |= header_word(&v, "multipart/");
-	else if (header_is(&name, "ETag"))
+	} else if (header_is(&name, "ETag")) {
 		answer_text(a->etag, sizeof(a->etag), &v);
-	else if (header_is(&name, "x-amz-bucket-region"))
+	} else if (header_is(&name, "x-amz-bucket-region")) {
 		answer_text(a->region, sizeof(a->region), &v);
-	else if (header_is(&name, "Last-Modified"))
+	} else if (header_is(&name, "Last-Modified")) {
 		rsh_http_date(v.p, v.len, &a->modified, NULL);
-	else if (header_is(&name, "Retry-After"))
+	} else if (header_is(&name, "Retry-After")) {
 		answer_wait(a, v, now);
+	}
 }
 
 /* ---- checks ---- */

@@ -116,9 +116,8 @@ static int model_read_quantisation(struct rsh_model_config *c,
 		if (width > 0 && width < 32)
 			q->widths |= UINT32_C(1) << width;
 		model_add_size(q, json_object_get(weights, "group_size"));
-		if (rc == 0)
-			rc = model_add_block(c, json_object_get(weights,
-				"block_structure"), "block_structure", err);
+		rc = rc ?: model_add_block(c, json_object_get(weights,
+			      "block_structure"), "block_structure", err);
 	}
 	return rc;
 }
@@ -140,10 +139,8 @@ int rsh_model_config_parse(const void *data, size_t len, const char *path,
 	rc = rsh_json_load(&(struct rsh_memory){ data, len },
 			   0, c->path, "a config.json", &c->root, err);
 	c->text = json_object_get(c->root, "text_config");
-	if (rc == 0)
-		rc = model_check_architectures(c, err);
-	if (rc == 0)
-		rc = model_read_quantisation(c, err);
+	rc = rc ?: model_check_architectures(c, err) ?:
+		   model_read_quantisation(c, err);
 	if (rc)
 		rsh_model_config_free(c);
 	else

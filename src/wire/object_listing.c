@@ -10,8 +10,10 @@
 
 #include <expat.h>
 
+#include "json_scan_i.h"
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/http_answer.h"
 
 #define XML_FUNCTIONS(F) \
@@ -72,7 +74,7 @@ struct rsh_listing_parser {
 	enum listing_element open[MAX_DEPTH];
 	unsigned depth;
 	bool has_size;
-	struct rsh_listed object; /* the object being read */
+	struct rsh_object object; /* the object being read */
 	char text[MAX_TEXT];
 	size_t len;
 };
@@ -102,51 +104,25 @@ static void listing_fail(struct rsh_listing_parser *p, int rc)
 
 /* ---- texts ---- */
 
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Decodes a key in place.  A name cannot contain a byte of zero. */
 static bool listing_decode(char *s)
 {
+	const char *end = s + strlen(s);
 	char *to = s;
+	uint32_t c;
 
 	for (; *s; s++) {
-		int high, low;
-
-		if (*s == '+') {
-			*to++ = ' ';
-			continue;
-		}
 		if (*s != '%') {
-			*to++ = *s;
+			*to++ = *s == '+' ? ' ' : *s;
 			continue;
 		}
-		high = hex_value(s[1]);
-		low = high < 0 ? -1 : hex_value(s[2]);
-		if (low < 0 || (high == 0 && low == 0))
+		if (!rsh_json_hex(s + 1, end, 2, &c) || !c)
 			return false;
-		*to++ = (char)(high * 16 + low);
+		*to++ = (char)c;
 		s += 2;
 	}
 	*to = '\0';
 	return true;
-}
-
-static bool listing_size(const char *text, uint64_t *out)
-{
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return false;
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return errno == 0 && *end == '\0' && *out <= INT64_MAX;
 }
 
 static const char *listing_keep(struct rsh_listing_parser *p)
@@ -172,7 +148,7 @@ static void listing_object(struct rsh_listing_parser *p)
 {
 	struct rsh_object_listing *l = p->list;
 
-	if (!p->object.key || !p->object.key[0] || !p->has_size) {
+	if (!p->object.name || !p->object.name[0] || !p->has_size) {
 		listing_fail(p, -EBADMSG);
 		return;
 	}
@@ -247,14 +223,15 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 		listing_object(p);
 		break;
 	case IN_KEY:
-		p->object.key = listing_keep(p);
+		p->object.name = listing_keep(p);
 		break;
 	case IN_TAG:
 		if (p->len && p->len < RSH_ETAG_MAX)
 			p->object.etag = listing_keep(p);
 		break;
 	case IN_SIZE:
-		p->has_size = listing_size(p->text, &p->object.size);
+		p->has_size = rsh_digits_read(p->text, p->len, INT64_MAX,
+					      &p->object.size);
 		if (!p->has_size)
 			listing_fail(p, -EBADMSG);
 		break;
@@ -359,7 +336,7 @@ int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 	/* EncodingType may come after the keys. */
 	for (size_t i = p->first; last && !p->rc && l && p->is_encoded &&
 				  i < l->n; i++)
-		if (!listing_decode((char *)(uintptr_t)l->objects[i].key))
+		if (!listing_decode((char *)(uintptr_t)l->objects[i].name))
 			p->rc = -EBADMSG;
 	return p->rc;
 }

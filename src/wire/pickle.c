@@ -132,9 +132,8 @@ static int pickle_next_number(struct rsh_pickle *p, unsigned width,
 static int pickle_skip_counted(struct rsh_pickle *p, unsigned width)
 {
 	uint64_t n;
-	int rc = pickle_next_number(p, width, &n);
-
-	return rc ? rc : pickle_skip(p, n);
+	return pickle_next_number(p, width, &n) ?:
+	       pickle_skip(p, n);
 }
 
 /* ---- operands ---- */
@@ -252,9 +251,8 @@ static int pickle_read_operand(struct rsh_pickle *p,
 	case LINE:
 		return pickle_read_line(p, &out->hash);
 	case LINES_2:
-		rc = pickle_read_line(p, &out->hash);
-		if (rc == 0)
-			rc = pickle_read_line(p, &out->hash);
+		rc = pickle_read_line(p, &out->hash) ?:
+		     pickle_read_line(p, &out->hash);
 		out->n_text = p->at - out->at - 1;
 		return rc;
 	case UNKNOWN:

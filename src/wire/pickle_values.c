@@ -434,8 +434,7 @@ static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 		m->at = step.at;
 		if (rc == 0 && first && step.instruction != PROTO)
 			return machine_bad(m, "no pickle");
-		if (rc == 0)
-			rc = machine_follow(m, &step);
+		rc = rc ?: machine_follow(m, &step);
 	}
 	if (rc)
 		return rc;

@@ -95,8 +95,7 @@ static int json_put_dict(FILE *to, const struct rsh_pickle_list *l,
 		else
 			rc = -ENOTSUP;
 		fputs(": ", to);
-		if (rc == 0)
-			rc = pickle_json_put(to, &key[1], depth);
+		rc = rc ?: pickle_json_put(to, &key[1], depth);
 	}
 	fputc('}', to);
 	return rc;

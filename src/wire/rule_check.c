@@ -145,8 +145,7 @@ static int rule_list_letters(const struct rule_reading *x, enum rsh_side side,
 			rc = rule_add_product(x,
 					      &dim->alternatives[alternative],
 					      out);
-		if (rc == 0)
-			rc = rule_add_product(x, &dim->after, out);
+		rc = rc ?: rule_add_product(x, &dim->after, out);
 	}
 	return rc;
 }
@@ -245,10 +244,8 @@ static int rule_check_pairs(const struct rule_reading *x, uint32_t n)
 		for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
 			rc = rule_list_letters(x, s, x->r->n_tensors[s] > 1 ?
 					       i : 0, i, &side[s]);
-		if (rc == 0)
-			rc = rule_check_within(x, &side[0], &side[1]);
-		if (rc == 0)
-			rc = rule_check_within(x, &side[1], &side[0]);
+		rc = rc ?: rule_check_within(x, &side[0], &side[1]) ?:
+			   rule_check_within(x, &side[1], &side[0]);
 	}
 	return rc;
 }

@@ -27,10 +27,9 @@ static int rule_line_for(struct rule_parse *p)
 
 	do {
 		int rc = rule_room(p, &t->suits, &t->suits_cap, t->n_suits,
-				   sizeof(*t->suits));
+				   sizeof(*t->suits)) ?:
+			 rule_parse_word(p, &t->suits[t->n_suits]);
 
-		if (rc == 0)
-			rc = rule_parse_word(p, &t->suits[t->n_suits]);
 		if (rc)
 			return rc;
 		t->n_suits++;
@@ -48,7 +47,7 @@ static const struct rsh_rule_let *rule_find_let(const struct rsh_rule_table *t,
 	return NULL;
 }
 
-static bool rule_let_uses(const struct rsh_rule_let *l, const char *name)
+bool rsh_rule_let_uses(const struct rsh_rule_let *l, const char *name)
 {
 	for (uint32_t i = 0; i < l->n_terms; i++)
 		for (uint32_t k = 0; k < l->terms[i].n; k++) {
@@ -72,18 +71,17 @@ static int rule_line_let(struct rule_parse *p)
 
 	if (rc == 0 && t->n_lets == RULE_LETS_MAX)
 		rc = rule_bad(p, "more than %d `let`", RULE_LETS_MAX);
-	if (rc == 0)
-		rc = rule_parse_let(p, &let);
+	rc = rc ?: rule_parse_let(p, &let);
 	if (rc)
 		return rc;
 	old = rule_find_let(t, let.name);
 	if (old)
 		return rule_bad(p, "%s is there already, in line %u", let.name,
 				old->line);
-	if (rule_let_uses(&let, let.name))
+	if (rsh_rule_let_uses(&let, let.name))
 		return rule_bad(p, "%s is made of itself", let.name);
 	for (uint32_t i = 0; i < t->n_lets; i++)
-		if (rule_let_uses(&t->lets[i], let.name))
+		if (rsh_rule_let_uses(&t->lets[i], let.name))
 			return rule_bad(p, "line %u, which comes before, uses "
 					"%s", t->lets[i].line, let.name);
 	t->lets[t->n_lets++] = let;
@@ -125,13 +123,10 @@ static int rule_line_under(struct rule_parse *p)
 	if (p->n_under == RULE_UNDER_MAX)
 		return rule_bad(p, "more than %d `under` in a row",
 				RULE_UNDER_MAX);
-	rc = rule_parse_name(p, &under.prefix[RSH_SIDE_HF]);
-	if (rc == 0)
-		rc = rule_equals(p);
-	if (rc == 0)
-		rc = rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]);
-	if (rc == 0)
-		rc = rule_parse_end(p);
+	rc = rule_parse_name(p, &under.prefix[RSH_SIDE_HF]) ?:
+	     rule_equals(p) ?:
+	     rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]) ?:
+	     rule_parse_end(p);
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
 		rc = rule_check_least(p, &under.prefix[s]);
 	if (rc == 0)
@@ -163,12 +158,10 @@ static int rule_line_state(struct rule_parse *p)
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++) {
 		if (s)
 			rc = rule_equals(p);
-		if (rc == 0)
-			rc = rule_parse_plain(p, "what a state's name begins "
-					      "with", &state.prefix[s]);
+		rc = rc ?: rule_parse_plain(p, "what a state's name begins "
+					    "with", &state.prefix[s]);
 	}
-	if (rc == 0)
-		rc = rule_parse_end(p);
+	rc = rc ?: rule_parse_end(p);
 	if (rc == 0)
 		t->states[t->n_states++] = state;
 	return rc;
@@ -191,21 +184,15 @@ static int rule_line_pad(struct rule_parse *p)
 	struct rsh_rule_pad pad = { .line = p->line };
 	const char *with = NULL;
 	int rc = rule_room(p, &t->pads, &t->pads_cap, t->n_pads,
-			   sizeof(*t->pads));
+			   sizeof(*t->pads)) ?:
+		 rule_parse_plain(p, "the name of a padded tensor",
+				  &pad.name) ?:
+		 rule_equals(p) ?:
+		 rule_parse_let_name(p, &pad.rows) ?:
+		 rule_parse_let_name(p, &pad.multiple) ?:
+		 rule_parse_word(p, &with) ?:
+		 rule_parse_end(p);
 
-	if (rc == 0)
-		rc = rule_parse_plain(p, "the name of a padded tensor",
-				      &pad.name);
-	if (rc == 0)
-		rc = rule_equals(p);
-	if (rc == 0)
-		rc = rule_parse_let_name(p, &pad.rows);
-	if (rc == 0)
-		rc = rule_parse_let_name(p, &pad.multiple);
-	if (rc == 0)
-		rc = rule_parse_word(p, &with);
-	if (rc == 0)
-		rc = rule_parse_end(p);
 	if (rc)
 		return rc;
 	pad.last = strcmp(with, "last") == 0;
@@ -220,18 +207,14 @@ static int rule_line_tied(struct rule_parse *p)
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_tied tied = { .line = p->line };
 	int rc = rule_room(p, &t->tied, &t->tied_cap, t->n_tied,
-			   sizeof(*t->tied));
+			   sizeof(*t->tied)) ?:
+		 rule_parse_plain(p, "the name of a tied tensor",
+				  &tied.copy) ?:
+		 rule_equals(p) ?:
+		 rule_parse_plain(p, "the name of a tied tensor",
+				  &tied.original) ?:
+		 rule_parse_end(p);
 
-	if (rc == 0)
-		rc = rule_parse_plain(p, "the name of a tied tensor",
-				      &tied.copy);
-	if (rc == 0)
-		rc = rule_equals(p);
-	if (rc == 0)
-		rc = rule_parse_plain(p, "the name of a tied tensor",
-				      &tied.original);
-	if (rc == 0)
-		rc = rule_parse_end(p);
 	if (rc == 0)
 		t->tied[t->n_tied++] = tied;
 	return rc;
@@ -242,7 +225,7 @@ static int rule_line_tied(struct rule_parse *p)
 static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 			   enum rsh_side side)
 {
-	struct rsh_rule_tensor list[RULE_TENSORS_MAX], *kept;
+	struct rsh_rule_tensor list[RULE_TENSORS_MAX];
 	uint32_t n = 0;
 	int rc;
 
@@ -250,19 +233,14 @@ static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 		if (n == RULE_TENSORS_MAX)
 			return rule_bad(p, "more than %d tensors on one side",
 					RULE_TENSORS_MAX);
-		rc = rule_parse_tensor(p, &list[n++]);
-		if (rc == 0)
-			rc = rule_check_least(p, &list[n - 1].name);
+		rc = rule_parse_tensor(p, &list[n++]) ?:
+		     rule_check_least(p, &list[n - 1].name);
 	} while (rc == 0 && rule_take(p, '+'));
 	if (rc)
 		return rc;
-	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_tensor, n);
-	if (!kept)
-		return rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	r->tensors[side] = kept;
+	r->tensors[side] = rule_keep_list(p, list, n * sizeof(*list));
 	r->n_tensors[side] = n;
-	return 0;
+	return r->tensors[side] ? 0 : rule_nomem(p);
 }
 
 static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
@@ -271,16 +249,14 @@ static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule r = { .kind = kind, .line = p->line, .text = text };
 	int rc = rule_room(p, &t->rules, &t->rules_cap, t->n_rules,
-			   sizeof(*t->rules));
+			   sizeof(*t->rules)) ?:
+		 rule_parse_side(p, &r, RSH_SIDE_HF);
 
-	if (rc == 0)
-		rc = rule_parse_side(p, &r, RSH_SIDE_HF);
 	if (rc == 0 && kind != RSH_RULE_SKIP)
 		rc = rule_equals(p);
 	if (rc == 0 && kind != RSH_RULE_SKIP)
 		rc = rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
-	if (rc == 0)
-		rc = rule_parse_end(p);
+	rc = rc ?: rule_parse_end(p);
 	if (rc)
 		return rc;
 	if (kind != RSH_RULE_SAME &&
@@ -372,7 +348,7 @@ static int rule_cut_line(struct rule_parse *p)
 		if (*c != '#' ||
 		    (c > begin && c[-1] != ' ' && c[-1] != '\t'))
 			continue;
-		if (c == begin && !p->t->title) {
+		if (c == begin && !*p->t->title) {
 			p->at = c + 1;
 			rule_skip_blanks(p);
 			p->t->title = rule_keep_line(p);
@@ -402,6 +378,7 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 	p.t = calloc(1, sizeof(*p.t));
 	if (!p.t)
 		return rsh_error_nomem(err);
+	p.t->title = "";
 	p.t->path = rsh_arena_strndup(&p.t->arena, path, strlen(path));
 	rc = p.t->path ? 0 : rule_nomem(&p);
 	for (p.line = 1; at < end && rc == 0; p.line++) {
@@ -437,29 +414,6 @@ void rsh_rule_table_free(struct rsh_rule_table *t)
 	free(t);
 }
 
-/* ---- access ---- */
-
-const char *rsh_rule_table_path(const struct rsh_rule_table *t)
-{
-	return t->path;
-}
-
-const char *rsh_rule_table_title(const struct rsh_rule_table *t)
-{
-	return t->title ? t->title : "";
-}
-
-const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i)
-{
-	return i < t->n_suits ? t->suits[i] : NULL;
-}
-
-const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
-					      uint32_t i)
-{
-	return i < t->n_lets ? &t->lets[i] : NULL;
-}
-
 const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 			     const struct rsh_rule_let *l, uint32_t term)
 {
@@ -469,28 +423,4 @@ const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 	    rule_find_let(t, k->operands->key))
 		return NULL;
 	return k->operands->key;
-}
-
-const struct rsh_rule_state *
-rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i)
-{
-	return i < t->n_states ? &t->states[i] : NULL;
-}
-
-const struct rsh_rule_pad *rsh_rule_table_pad(const struct rsh_rule_table *t,
-					      uint32_t i)
-{
-	return i < t->n_pads ? &t->pads[i] : NULL;
-}
-
-const struct rsh_rule_tied *rsh_rule_table_tied(const struct rsh_rule_table *t,
-						uint32_t i)
-{
-	return i < t->n_tied ? &t->tied[i] : NULL;
-}
-
-const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,
-					   uint32_t i)
-{
-	return i < t->n_rules ? &t->rules[i] : NULL;
 }

@@ -8,7 +8,6 @@
 #define RSH_WIRE_RULE_TABLE_I_H
 
 #include "rsh/tensor/box.h"
-#include "rsh/util/arena.h"
 #include "rsh/wire/rule_table.h"
 
 /* These limits are at least three times what tables of real models need. */
@@ -21,19 +20,6 @@
 #define RULE_TERMS_MAX 8    /* of a let, and operands of a term */
 #define RULE_LINES_MAX 4096 /* of each kind except `let` */
 #define RULE_LETS_MAX 256
-
-struct rsh_rule_table {
-	struct rsh_arena arena; /* memory of all that the table returns */
-	const char *path, *title;
-	const char **suits;
-	struct rsh_rule_let *lets;
-	struct rsh_rule_state *states;
-	struct rsh_rule_pad *pads;
-	struct rsh_rule_tied *tied;
-	struct rsh_rule *rules;
-	uint32_t n_suits, n_lets, n_states, n_pads, n_tied, n_rules;
-	size_t suits_cap, lets_cap, states_cap, pads_cap, tied_cap, rules_cap;
-};
 
 struct rule_parse {
 	struct rsh_rule_table *t;
@@ -53,6 +39,8 @@ int rule_nomem(struct rule_parse *p);
 void rule_skip_blanks(struct rule_parse *p);
 /* If the character is next, skips it and the blanks around it. */
 bool rule_take(struct rule_parse *p, char c);
+/* Returns a copy that the table owns; NULL means out of memory. */
+const void *rule_keep_list(struct rule_parse *p, const void *list, size_t size);
 /* Reads a word of letters, digits and "_" that does not begin with a digit. */
 int rule_parse_word(struct rule_parse *p, const char **out);
 /* Returns whether the prefix of `under` is put before the name. */

@@ -84,6 +84,13 @@ static int rule_keep(struct rule_parse *p, const char *from, const char **out)
 	return *out ? 0 : rule_nomem(p);
 }
 
+const void *rule_keep_list(struct rule_parse *p, const void *list, size_t size)
+{
+	void *kept = rsh_arena_alloc(&p->t->arena, size, _Alignof(max_align_t));
+
+	return kept ? memcpy(kept, list, size) : NULL;
+}
+
 int rule_parse_word(struct rule_parse *p, const char **out)
 {
 	const char *from = p->at;
@@ -134,8 +141,6 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 	struct rsh_rule_hole holes[RULE_HOLES_MAX];
 	uint32_t n = 0;
 	int rc = rule_parse_text(p, &texts[0]);
-	const char **t;
-	struct rsh_rule_hole *h;
 
 	while (rc == 0 && p->at < p->end && *p->at == '{') {
 		if (n == RULE_HOLES_MAX)
@@ -153,23 +158,18 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 		if (rc == 0 && (p->at == p->end || *p->at != '}'))
 			rc = rule_wanted(p, "the \"}\" of a hole");
 		p->at += rc == 0;
-		if (rc == 0)
-			rc = rule_parse_text(p, &texts[++n]);
+		rc = rc ?: rule_parse_text(p, &texts[++n]);
 	}
 	if (rc == 0 && n == 0 && !*texts[0])
 		rc = rule_wanted(p, "the name of a tensor");
-	if (rc == 0)
-		rc = rule_check_texts(p, texts, n);
+	rc = rc ?: rule_check_texts(p, texts, n);
 	if (rc)
 		return rc;
-	t = rsh_arena_array(&p->t->arena, const char *, n + 1);
-	h = rsh_arena_array(&p->t->arena, struct rsh_rule_hole, n);
-	if (!t || !h)
-		return rule_nomem(p);
-	memcpy(t, texts, (n + 1) * sizeof(*t));
-	memcpy(h, holes, n * sizeof(*h));
-	*out = (struct rsh_rule_name){ n, t, h };
-	return 0;
+	*out = (struct rsh_rule_name){
+		n, rule_keep_list(p, texts, (n + 1) * sizeof(*texts)),
+		rule_keep_list(p, holes, n * sizeof(*holes)),
+	};
+	return out->texts && out->holes ? 0 : rule_nomem(p);
 }
 
 /* ---- dimensions ---- */
@@ -179,7 +179,7 @@ int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out)
 static int rule_parse_product(struct rule_parse *p,
 			      struct rsh_rule_product *out, bool *found)
 {
-	const char *list[RULE_FACTORS_MAX], **kept;
+	const char *list[RULE_FACTORS_MAX];
 	uint32_t n = 0;
 	int rc;
 
@@ -205,12 +205,10 @@ static int rule_parse_product(struct rule_parse *p,
 		rule_skip_blanks(p);
 		*found = true;
 	}
-	kept = rsh_arena_array(&p->t->arena, const char *, n);
-	if (!kept)
-		return rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	*out = (struct rsh_rule_product){ n, kept };
-	return 0;
+	*out = (struct rsh_rule_product){
+		n, rule_keep_list(p, list, n * sizeof(*list)),
+	};
+	return out->factors ? 0 : rule_nomem(p);
 }
 
 static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
@@ -218,7 +216,6 @@ static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
 	bool before, after;
 	int rc = rule_parse_product(p, &out->before, &before);
 	struct rsh_rule_product list[RULE_TENSORS_MAX];
-	struct rsh_rule_product *kept;
 	uint32_t n = 0;
 	bool found;
 
@@ -240,12 +237,10 @@ static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
 		rc = rule_wanted(p, "\"|\" or \")\"");
 	if (rc)
 		return rc;
-	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_product, n);
-	if (!kept)
-		return rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	out->alternatives = kept;
+	out->alternatives = rule_keep_list(p, list, n * sizeof(*list));
 	out->n_alternatives = n;
+	if (!out->alternatives)
+		return rule_nomem(p);
 	rc = rule_parse_product(p, &out->after, &after);
 	if (rc == 0 && p->at < p->end && *p->at == '(')
 		rc = rule_bad(p, "two lists of alternatives in one dimension");
@@ -255,7 +250,7 @@ static int rule_parse_dim(struct rule_parse *p, struct rsh_rule_dim *out)
 /* Reads the text after a "[". */
 static int rule_parse_dims(struct rule_parse *p, struct rsh_rule_tensor *out)
 {
-	struct rsh_rule_dim list[RSH_MAX_DIMS], *kept;
+	struct rsh_rule_dim list[RSH_MAX_DIMS];
 	uint32_t n = 0;
 	int rc = 0;
 
@@ -272,13 +267,9 @@ static int rule_parse_dims(struct rule_parse *p, struct rsh_rule_tensor *out)
 		rc = rule_wanted(p, "\",\" or \"]\"");
 	if (rc)
 		return rc;
-	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_dim, n);
-	if (!kept)
-		return rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	out->dims = kept;
+	out->dims = rule_keep_list(p, list, n * sizeof(*list));
 	out->n_dims = n;
-	return 0;
+	return out->dims ? 0 : rule_nomem(p);
 }
 
 int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out)
@@ -313,7 +304,6 @@ static int rule_parse_operand(struct rule_parse *p,
 static int rule_parse_term(struct rule_parse *p, struct rsh_rule_term *out)
 {
 	struct rsh_rule_operand list[RULE_TERMS_MAX] = { { .operation = '+' } };
-	struct rsh_rule_operand *kept;
 	uint32_t n = 0;
 	int rc;
 
@@ -327,17 +317,15 @@ static int rule_parse_term(struct rule_parse *p, struct rsh_rule_term *out)
 					RULE_TERMS_MAX);
 		list[n] = (struct rsh_rule_operand){ .operation = *p->at++ };
 	}
-	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_operand, n);
-	if (rc || !kept)
-		return rc ? rc : rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	*out = (struct rsh_rule_term){ n, kept };
-	return 0;
+	*out = (struct rsh_rule_term){
+		n, rule_keep_list(p, list, n * sizeof(*list)),
+	};
+	return rc ?: (out->operands ? 0 : rule_nomem(p));
 }
 
 int rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out)
 {
-	struct rsh_rule_term list[RULE_TERMS_MAX], *kept;
+	struct rsh_rule_term list[RULE_TERMS_MAX];
 	uint32_t n = 0;
 	int rc = rule_parse_word(p, &out->name);
 
@@ -353,11 +341,7 @@ int rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out)
 	} while (rc == 0 && rule_take(p, '|'));
 	if (rc)
 		return rc;
-	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_term, n);
-	if (!kept)
-		return rule_nomem(p);
-	memcpy(kept, list, n * sizeof(*kept));
-	out->terms = kept;
+	out->terms = rule_keep_list(p, list, n * sizeof(*list));
 	out->n_terms = n;
-	return rule_parse_end(p);
+	return out->terms ? rule_parse_end(p) : rule_nomem(p);
 }

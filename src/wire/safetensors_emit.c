@@ -175,8 +175,7 @@ int rsh_safetensors_header(const struct rsh_safetensors_contents *c,
 	rsh_json_text_puts(&t, "}");
 	while (!t.failed && t.len % ALIGNMENT)
 		rsh_json_text_puts(&t, " ");
-	if (!rc)
-		rc = finish(&t, err);
+	rc = rc ?: finish(&t, err);
 	if (rc) {
 		rsh_json_text_clear(&t);
 		return rc;

@@ -11,7 +11,7 @@
 
 #include "rsh/util/mem.h"
 #include "rsh/wire/json_load.h"
-#include "safetensors_i.h"
+#include "rsh/wire/json_text.h"
 
 static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 		      const char *name, const json_t *value, const char *path,

@@ -359,9 +359,8 @@ static int st_add_record(struct scan *s, const struct tensor *t,
 		.first_extent = ix->n_extents,
 		.content_bytes = t->end - t->begin,
 	};
-	rc = check_place(s, t, expected);
-	if (!rc)
-		rc = st_add_shape(s, t, &bytes);
+	rc = check_place(s, t, expected) ?:
+	     st_add_shape(s, t, &bytes);
 	if (rc)
 		return rc;
 	if (bytes != r->content_bytes)
@@ -419,13 +418,10 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 
 	if (meta)
 		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
-	rc = read_header(&s);
-	if (!rc)
-		rc = check_metadata(&s);
-	if (!rc)
-		rc = read_tensors(&s);
-	if (!rc)
-		rc = add_records(&s);
+	rc = read_header(&s) ?:
+	     check_metadata(&s) ?:
+	     read_tensors(&s) ?:
+	     add_records(&s);
 	if (!rc && meta)
 		rc = read_metadata(&s, meta);
 	free(s.tensors);

@@ -9,29 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
-
-struct strategy_builder {
-	const char *path;
-	/* owns everything that the finished file points to */
-	struct rsh_arena arena;
-	struct rsh_names *seen; /* ids are indexes of items */
-	struct rsh_strategy_item *items;
-	size_t cap_items;
-	uint32_t n_items;
-	bool json;
-	bool has_stage;
-	uint32_t first_stage;
-	struct rsh_strategy_op *ops;
-	size_t cap_ops;
-	uint32_t n_ops;
-	/* NULL: the first bad item is an error */
-	rsh_strategy_report_fn *report;
-	void *report_ctx;
-	uint32_t n_reported;
-};
 
 /* ---- raw items ---- */
 
@@ -258,13 +237,6 @@ void rsh_strategy_builder_free(struct strategy_builder *b)
 	free(b);
 }
 
-void rsh_strategy_builder_report(struct strategy_builder *b,
-				 rsh_strategy_report_fn *report, void *ctx)
-{
-	b->report = report;
-	b->report_ctx = ctx;
-}
-
 int rsh_strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 			       struct rsh_error *err)
 {
@@ -315,11 +287,6 @@ int rsh_strategy_builder_item(struct strategy_builder *b,
 	b->items[i] = item;
 	b->n_items = rsh_names_count(b->seen);
 	return 0;
-}
-
-uint32_t rsh_strategy_builder_n_seen(const struct strategy_builder *b)
-{
-	return b->n_items + b->n_reported;
 }
 
 int rsh_strategy_builder_finish(struct strategy_builder *b,

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/strategy_file.h"
 
@@ -42,7 +43,26 @@ void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis);
 /* Empties the item. */
 void rsh_raw_item_reset(struct raw_item *raw);
 
-struct strategy_builder;
+struct strategy_builder {
+	const char *path;
+	/* owns everything that the finished file points to */
+	struct rsh_arena arena;
+	struct rsh_names *seen; /* ids are indexes of items */
+	struct rsh_strategy_item *items;
+	size_t cap_items;
+	uint32_t n_items;
+	bool json;
+	bool has_stage;
+	uint32_t first_stage;
+	struct rsh_strategy_op *ops;
+	size_t cap_ops;
+	uint32_t n_ops;
+	/* Gets the message about a bad item, which is left out; NULL: a bad
+	 * item is an error. */
+	rsh_strategy_report_fn *report;
+	void *report_ctx;
+	uint32_t n_reported;
+};
 
 /* Makes a builder.  Returns NULL if out of memory. `path` must outlive the
  * builder. */
@@ -57,13 +77,6 @@ int rsh_strategy_builder_item(struct strategy_builder *b,
 /* Adds an operator; the `len` bytes at `name` are copied. */
 int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 			    size_t len, bool tuples, struct rsh_error *err);
-/* From now on, `report` gets the message about a bad item, and the item is left
- * out.  If `report` is NULL, a bad item is an error. */
-void rsh_strategy_builder_report(struct strategy_builder *b,
-				 rsh_strategy_report_fn *report, void *ctx);
-/* Returns the number of layout items so far, including those that were left
- * out. */
-uint32_t rsh_strategy_builder_n_seen(const struct strategy_builder *b);
 /* Takes the file out of the builder, which can then only be freed. */
 int rsh_strategy_builder_finish(struct strategy_builder *b,
 				struct rsh_strategy_file **out,

@@ -136,14 +136,12 @@ int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 	int64_t stage = 0;
 	void *first;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
-			       0, path, "a strategy file", &root, err);
+			       0, path, "a strategy file", &root, err) ?:
+		 get_section(path, root, "parallel_strategy_item",
+			     &strategies, err) ?:
+		 get_section(path, root, "parallel_layout_item", &layouts,
+			     err);
 
-	if (!rc)
-		rc = get_section(path, root, "parallel_strategy_item",
-				 &strategies, err);
-	if (!rc)
-		rc = get_section(path, root, "parallel_layout_item", &layouts,
-				 err);
 	if (rc)
 		return rc;
 	first = json_object_iter(strategies);

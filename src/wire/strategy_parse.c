@@ -62,12 +62,13 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 	b = rsh_strategy_builder_new(path, json);
 	if (!b)
 		return rsh_error_nomem(err);
-	rsh_strategy_builder_report(b, report, ctx);
+	b->report = report;
+	b->report_ctx = ctx;
 	rc = json ? rsh_strategy_read_json(text->data, len, path, b, err) :
 		    rsh_strategy_read_pb(text->data, len, path, b, err);
 	/* A checkpoint can be parsed as a protobuf strategy whose fields are
 	 * all unknown. */
-	if (rc != -ENOMEM && !rsh_strategy_builder_n_seen(b)) {
+	if (rc != -ENOMEM && b->n_items + b->n_reported == 0) {
 		if (is_checkpoint(text->data, len, path))
 			return rsh_error_set(err, EBADMSG,
 					     "%s: this is a checkpoint, not a strategy file",
@@ -77,8 +78,7 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 					     "%s: the strategy file holds no parameter layout",
 					     path);
 	}
-	if (!rc)
-		rc = rsh_strategy_builder_finish(b, out, err);
+	rc = rc ?: rsh_strategy_builder_finish(b, out, err);
 	if (!rc)
 		(*out)->content_hash = XXH3_64bits(text->data, len);
 	return rc;

@@ -63,11 +63,10 @@ int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
 		if (i == 0)
 			rc = rsh_strategy_builder_stage(b, s ? s->stage : 0,
 							err);
-		if (!rc)
-			rc = rsh_strategy_builder_op(
-				b, (const char *)op->node_name.data,
-				op->node_name.len,
-				s && s->n_parallel_strategy, err);
+		rc = rc ?: rsh_strategy_builder_op(
+			      b, (const char *)op->node_name.data,
+			      op->node_name.len,
+			      s && s->n_parallel_strategy, err);
 	}
 	for (size_t i = 0; !rc && i < map->n_parallel_layout_item; i++)
 		rc = pb_read_item(map->parallel_layout_item[i], b, err);

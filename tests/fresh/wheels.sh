@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The wheel for every Linux with glibc 2.28, and that it installs, exports and mounts:
+# The wheel for every Linux with glibc 2.17, and that it installs, exports and mounts:
 # tests/wheels.sh without what takes longest.  It needs no fresh Debian.
 set -eu
 top=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)

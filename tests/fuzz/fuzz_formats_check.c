@@ -9,7 +9,7 @@
 
 #include "formats/ckpt/ckpt_i.h"
 #include "formats/tensorflow/index_i.h"
-#include "formats/torch/torch_i.h"
+#include "rsh/formats/torch.h"
 
 static void expect_reason(int rc, const struct rsh_error *err)
 {
@@ -27,8 +27,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int rc;
 
 	expect_reason(rsh_torch_check(&src, size & 1, &unsummed, &err), &err);
-	err = (struct rsh_error)RSH_ERROR_INIT;
-	expect_reason(rsh_torch_zip_check(&src, size & 1, &unsummed, &err), &err);
 	err = (struct rsh_error)RSH_ERROR_INIT;
 	expect_reason(rsh_tf_index_check(&src, shards, 2, size & 1, &err),
 		      &err);

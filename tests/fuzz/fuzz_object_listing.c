@@ -27,7 +27,7 @@ static void check_list(const struct rsh_object_listing *l,
 		       const struct rsh_listing_page *page)
 {
 	for (size_t i = 0; i < l->n; i++) {
-		require(l->objects[i].key && l->objects[i].key[0]);
+		require(l->objects[i].name && l->objects[i].name[0]);
 		require(l->objects[i].size <= INT64_MAX);
 		require(!l->objects[i].etag || strlen(l->objects[i].etag) < 256);
 	}
@@ -49,7 +49,7 @@ static void check_listing(const uint8_t *data, size_t size)
 		check_list(&a, &page);
 		require(a.n == b.n && page.more == again.more);
 		for (size_t i = 0; i < a.n; i++)
-			require(!strcmp(a.objects[i].key, b.objects[i].key));
+			require(!strcmp(a.objects[i].name, b.objects[i].name));
 	}
 	rsh_object_listing_clear(&a);
 	rsh_object_listing_clear(&b);

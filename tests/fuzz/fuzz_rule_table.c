@@ -106,7 +106,7 @@ static void make_up(const struct rsh_rule_table *t, int side,
 	memset(m, 0, sizeof(*m));
 	m->names = view.names;
 	m->cat = rsh_catalogue_new(&view);
-	for (uint32_t i = 0; (r = rsh_rule_table_rule(t, i)); i++)
+	for (r = t->rules; r < t->rules + t->n_rules; r++)
 		for (uint32_t k = 0; k < r->n_tensors[side]; k++)
 			add_named(m, r, side, &r->tensors[side][k]);
 }

@@ -26,7 +26,7 @@ fresh_choose()
 {
 	fresh_suite=$1
 	case $1 in
-	focal | jammy | noble) fresh_system=Ubuntu ;;
+	xenial | focal | jammy | noble) fresh_system=Ubuntu ;;
 	*) fresh_system=Debian ;;
 	esac
 	fresh_kept=$fresh_caches/$(echo "$fresh_system" | tr '[:upper:]' '[:lower:]')-$1

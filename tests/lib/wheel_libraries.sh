@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The compiler and the static libraries of a wheel for every Linux with glibc 2.28:
+# The compiler and the static libraries of a wheel for every Linux with glibc 2.17:
 # for tests/wheels.sh.
 #
 # zig (PyPI: ziglang) compiles for any architecture and any glibc.  The sources of the
@@ -9,7 +9,7 @@
 # Expects $top, and say() and die() of lib/setup.sh.
 # shellcheck shell=sh disable=SC2154
 
-WHEEL_GLIBC=2.28
+WHEEL_GLIBC=2.17
 WHEEL_SUITE=bookworm
 WHEEL_DAYS=30
 WHEEL_TOOLS="ziglang==0.17.1 meson==1.7.2 ninja==1.11.1.4"

@@ -12,7 +12,7 @@
 
 #include "formats/ckpt/ckpt_i.h"
 #include "formats/tensorflow/index_i.h"
-#include "formats/torch/torch_i.h"
+#include "rsh/formats/torch.h"
 #include "wire_support.h"
 
 #define SHARD_BYTES 128

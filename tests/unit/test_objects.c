@@ -752,7 +752,7 @@ static void drawn_faults_give_right_bytes(void **state)
 /* ---- listings ---- */
 
 static int list_url(struct fixture *f, const char *url,
-		    struct rsh_objects_listing *l, struct rsh_error *err)
+		    struct rsh_object_listing *l, struct rsh_error *err)
 {
 	const struct rsh_objects_options o = {
 		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 1000,
@@ -763,7 +763,7 @@ static int list_url(struct fixture *f, const char *url,
 	return rsh_objects_list(f->o, NULL, l, err);
 }
 
-static void expect_listed(const struct rsh_objects_listing *l, size_t n)
+static void expect_listed(const struct rsh_object_listing *l, size_t n)
 {
 	assert_int_equal(l->n, n);
 	for (size_t i = 0; i < n; i++) {
@@ -785,18 +785,18 @@ static void expect_listed(const struct rsh_objects_listing *l, size_t n)
 static void pages_are_listed(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct fixture f;
 
 	(void)state;
 	setup(&f);
 	assert_int_equal(list_url(&f, "s3://b/l@2500/", &l, &err), 0);
 	expect_listed(&l, 2500);
-	rsh_objects_listing_free(&l);
+	rsh_object_listing_clear(&l);
 	assert_int_equal(list_url(&f, "s3://b/l@1000~500~reset~429~trunc~hang",
 				  &l, &err), 0);
 	expect_listed(&l, 1000);
-	rsh_objects_listing_free(&l);
+	rsh_object_listing_clear(&l);
 	teardown(&f);
 }
 
@@ -805,7 +805,7 @@ static void pages_are_listed(void **state)
 static void slow_servers_get_time(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct fixture f;
 
 	(void)state;
@@ -813,7 +813,7 @@ static void slow_servers_get_time(void **state)
 	assert_int_equal(read_name(f.o, "a~*late", &err), 0);
 	assert_int_equal(list_url(&f, "s3://b/l@10~*late", &l, &err), 0);
 	assert_int_equal(l.n, 10);
-	rsh_objects_listing_free(&l);
+	rsh_object_listing_clear(&l);
 	teardown(&f);
 }
 
@@ -828,7 +828,7 @@ static void bad_listings_have_a_reason(void **state)
 		{ "s3://b/l@10~403-AccessDenied", -EACCES, "AccessDenied" },
 		{ "s3://b/l@10~403-SignatureDoesNotMatch", -EACCES, "secret" },
 	};
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct fixture f;
 
 	(void)state;
@@ -856,7 +856,7 @@ static void expect_names(struct fixture *f, const char *index,
 {
 	const struct rsh_objects_options o = { .index = index };
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	char url[128], got[16] = "";
 	struct iovec v = { got, 3 };
 
@@ -872,7 +872,7 @@ static void expect_names(struct fixture *f, const char *index,
 	assert_int_equal(rsh_objects_read(f->o, &(struct rsh_object_range){
 				&l.objects[0], 0, &v, 1 }, 0, &err), 0);
 	assert_string_equal(got, "{ }");
-	rsh_objects_listing_free(&l);
+	rsh_object_listing_clear(&l);
 }
 
 static void index_files_name_objects(void **state)
@@ -904,7 +904,7 @@ static void no_index_is_said(void **state)
 {
 	const struct rsh_objects_options page = { .index = "page" }, o = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct fixture f;
 	char url[128];
 

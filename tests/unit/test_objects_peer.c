@@ -47,7 +47,7 @@ static void peer_start(struct peer *p, const char *python)
 }
 
 static int list(const char *url, struct rsh_objects **o,
-		struct rsh_objects_listing *l, struct rsh_error *err)
+		struct rsh_object_listing *l, struct rsh_error *err)
 {
 	/* Beside many other programs moto takes minutes for a page. */
 	const struct rsh_objects_options opts = {
@@ -79,7 +79,7 @@ static int read_inner(struct rsh_objects *o, const struct rsh_object *object,
 
 struct listed {
 	struct rsh_objects *o;
-	const struct rsh_objects_listing *l;
+	const struct rsh_object_listing *l;
 };
 
 static int read_each(void *ctx, size_t i, struct rsh_error *err)
@@ -92,7 +92,7 @@ static int read_each(void *ctx, size_t i, struct rsh_error *err)
 static void expect_all(const char *url, size_t n, size_t n_read)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct rsh_objects *o;
 	struct listed all = { NULL, &l };
 
@@ -102,14 +102,14 @@ static void expect_all(const char *url, size_t n, size_t n_read)
 	assert_int_equal(l.n, n);
 	if (rsh_parallel_for(4, n_read, read_each, &all, &err))
 		fail_msg("%s", err.text);
-	rsh_objects_listing_free(&l);
+	rsh_object_listing_clear(&l);
 	rsh_objects_free(o);
 }
 
 static void expect_no_other(void)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct rsh_object other;
 	struct rsh_objects *o;
 
@@ -123,7 +123,7 @@ static void expect_no_other(void)
 	other = l.objects[0];
 	other.name = "not there";
 	assert_int_equal(read_inner(o, &other, &err), -ENOENT);
-	rsh_objects_listing_free(&l);
+	rsh_object_listing_clear(&l);
 	rsh_objects_free(o);
 }
 
@@ -146,7 +146,7 @@ static void expect_no_strangers(void)
 static void expect_refused(const char *url, int rc)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_listing l;
+	struct rsh_object_listing l;
 	struct rsh_objects *o;
 	int got = list(url, &o, &l, &err);
 

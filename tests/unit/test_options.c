@@ -405,8 +405,8 @@ static void test_log_targets(void **state)
 
 static void test_tables(void **state)
 {
-	size_t n, n_commands;
-	const struct rsh_option *table = rsh_option_table(&n);
+	size_t n_commands;
+	const struct rsh_option *a = NULL, *b;
 	const struct rsh_command *commands = rsh_command_table(&n_commands);
 	unsigned all = 0;
 
@@ -417,23 +417,23 @@ static void test_tables(void **state)
 		assert_false(all & RSH_IN(commands[i].id));
 		all |= RSH_IN(commands[i].id);
 	}
-	for (size_t i = 0; i < n; i++) {
+	while ((a = rsh_option_next(a))) {
 		/* A heading is of no command, so that nobody takes it. */
-		assert_true(!table[i].commands ==
-			    !(table[i].name || table[i].letter));
+		assert_true(!a->commands ==
+			    !(a->name || a->letter));
 		/* -o has no setter of its own. */
-		if (table[i].letter == 'o' && !table[i].name)
-			assert_true(table[i].commands && !table[i].set);
+		if (a->letter == 'o' && !a->name)
+			assert_true(a->commands && !a->set);
 		else
-			assert_true(!table[i].commands == !table[i].set);
-		assert_non_null(table[i].help);
-		for (size_t k = 0; k < i; k++) {
-			if (!(table[i].commands & table[k].commands))
+			assert_true(!a->commands == !a->set);
+		assert_non_null(a->help);
+		for (b = NULL; (b = rsh_option_next(b)) != a;) {
+			if (!(a->commands & b->commands))
 				continue;
-			assert_false(table[i].letter &&
-				     table[i].letter == table[k].letter);
-			assert_false(table[i].name && table[k].name &&
-				     !strcmp(table[i].name, table[k].name));
+			assert_false(a->letter &&
+				     a->letter == b->letter);
+			assert_false(a->name && b->name &&
+				     !strcmp(a->name, b->name));
 		}
 	}
 }

@@ -55,12 +55,12 @@ static void pages_are_read_however_they_are_cut(void **state)
 		assert_true(p.is_listing && p.more);
 		assert_string_equal(p.next, "1/+=");
 		assert_int_equal(l.n, 2);
-		assert_string_equal(l.objects[0].key, "a/b c\xc3\xa4");
+		assert_string_equal(l.objects[0].name, "a/b c\xc3\xa4");
 		assert_string_equal(l.objects[0].etag, "\"x\"");
 		assert_int_equal(l.objects[0].size, 12);
 		assert_int_equal(l.objects[0].mtime.tv_sec, 1000000000);
 		assert_int_equal(l.objects[0].mtime.tv_nsec, 250000000);
-		assert_string_equal(l.objects[1].key, "<&>");
+		assert_string_equal(l.objects[1].name, "<&>");
 		assert_null(l.objects[1].etag);
 		rsh_object_listing_clear(&l);
 	}

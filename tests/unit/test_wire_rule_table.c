@@ -57,19 +57,19 @@ static void test_table(void **state)
 		"skip .rope\n"
 		".e.{e}.w[f, h] = .w[e h, 1 (f)]\n"
 		"let = state\n");
-	const struct rsh_rule *r = rsh_rule_table_rule(t, 2);
+	const struct rsh_rule *r = &t->rules[2];
 
 	(void)state;
-	assert_string_equal(rsh_rule_table_title(t), "Model: left = right");
-	assert_string_equal(rsh_rule_table_suits(t, 1), "B");
-	assert_null(rsh_rule_table_suits(t, 2));
-	assert_string_equal(rsh_rule_table_let(t, 1)->name, "r");
-	assert_int_equal(rsh_rule_table_let(t, 1)->n_terms, 2);
-	assert_int_equal(rsh_rule_table_let(t, 1)->terms[0].n, 4);
-	assert_int_equal(rsh_rule_table_let(t, 1)->terms[0].operands[3].number,
+	assert_string_equal(t->title, "Model: left = right");
+	assert_string_equal(t->suits[1], "B");
+	assert_int_equal(t->n_suits, 2);
+	assert_string_equal(t->lets[1].name, "r");
+	assert_int_equal(t->lets[1].n_terms, 2);
+	assert_int_equal(t->lets[1].terms[0].n, 4);
+	assert_int_equal(t->lets[1].terms[0].operands[3].number,
 			 1);
-	assert_string_equal(rsh_rule_table_state(t, 0)->prefix[1], "adam_m.");
-	assert_int_equal(rsh_rule_table_rule(t, 1)->kind, RSH_RULE_ALSO);
+	assert_string_equal(t->states[0].prefix[1], "adam_m.");
+	assert_int_equal(t->rules[1].kind, RSH_RULE_ALSO);
 	assert_int_equal(r->line, 13);
 	assert_int_equal(r->n_under, 2);
 	assert_string_equal(r->under[0].prefix[0].holes[0].least, "L");
@@ -77,11 +77,11 @@ static void test_table(void **state)
 	assert_int_equal(r->tensors[1][0].dims[0].n_alternatives, 2);
 	assert_string_equal(r->tensors[1][0].dims[0].alternatives[0].factors[1],
 			    "d");
-	assert_int_equal(rsh_rule_table_rule(t, 3)->kind, RSH_RULE_SKIP);
-	r = rsh_rule_table_rule(t, 5);
+	assert_int_equal(t->rules[3].kind, RSH_RULE_SKIP);
+	r = &t->rules[5];
 	assert_string_equal(r->text, "let = state");
 	assert_string_equal(r->tensors[0][0].name.texts[0], "let");
-	assert_null(rsh_rule_table_rule(t, 6));
+	assert_int_equal(t->n_rules, 6);
 	rsh_rule_table_free(t);
 }
 

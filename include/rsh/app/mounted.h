@@ -32,6 +32,9 @@ int rsh_mounted_find(const char *path, struct rsh_mounted *out);
  * there is one. */
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
 
+/* Forks.  The parent gets the end of a pipe to read from in *pipe, the child
+ * the other end.  Returns as fork(2) does, or -errno. */
+pid_t rsh_fork_with_pipe(int *pipe);
 /* Kills a child process that may hang in a mount, and reaps it if it ends soon.
  * Otherwise init reaps it later. */
 void rsh_mounted_kill_child(pid_t pid);

@@ -145,8 +145,6 @@ int rsh_options_of_step(const struct rsh_options *o,
 			struct rsh_options *out, struct rsh_error *err);
 void rsh_options_clear_step(struct rsh_options *out);
 
-/* Returns the directory of --config, from malloc; NULL: memory is out. */
-char *rsh_config_directory(const char *config);
 /* Returns whether the option of that name was given. */
 bool rsh_option_given(const struct rsh_options *o, const char *name);
 

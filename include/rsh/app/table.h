@@ -68,12 +68,29 @@ struct rsh_option {
 #define RSH_IN(id) (1u << (id))
 #define RSH_IN_ALL (~0u)
 
-const struct rsh_option *rsh_option_table(size_t *n);
+/* Returns the row after `def` (NULL: the first one), also if it is a heading;
+ * NULL after the last one. */
+const struct rsh_option *rsh_option_next(const struct rsh_option *def);
+/* Finds the option of a command by its name, which has n characters, with '-'
+ * or '_'; NULL: there is none. */
+const struct rsh_option *rsh_option_find(const struct rsh_command *command,
+					 const char *name, size_t n);
 
 static inline bool rsh_option_is_of(const struct rsh_option *def,
 				    const struct rsh_command *command)
 {
 	return def->commands & RSH_IN(command->id);
+}
+
+/* Does rsh_option_next() for the options of a command. */
+static inline const struct rsh_option *
+rsh_option_next_of(const struct rsh_command *command,
+		   const struct rsh_option *def)
+{
+	do {
+		def = rsh_option_next(def);
+	} while (def && !rsh_option_is_of(def, command));
+	return def;
 }
 
 #endif

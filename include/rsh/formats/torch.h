@@ -59,6 +59,8 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err);
 
+extern const struct rsh_resume_format rsh_torch_resume;
+
 /* ---- the content of a file ---- */
 
 struct rsh_torch_storage {

@@ -334,6 +334,18 @@ struct rsh_checkpoint {
 	struct timespec mtime;
 };
 
+/* A list of names or paths. */
+struct rsh_path_list {
+	char **v; /* from malloc, and so are the strings */
+	size_t n, cap;
+};
+/* Adds a copy of the path.  Returns 0 or -ENOMEM. */
+int rsh_path_list_add(struct rsh_path_list *l, const char *path);
+/* Sorts it as strverscmp() does: rank_2 is before rank_10. */
+void rsh_path_list_sort(struct rsh_path_list *l);
+void rsh_path_list_clear(struct rsh_path_list *l);
+#define cleanup_path_list __attribute__((cleanup(rsh_path_list_clear)))
+
 /* Adds a file, and sets its `base`.  It takes ownership of name and label
  * (NULL: memory was out), also on failure.  Returns 0 or -ENOMEM. */
 int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c);

@@ -32,6 +32,7 @@
 #include <time.h>
 
 #include "rsh/util/error.h"
+#include "rsh/wire/object_listing.h"
 
 struct rsh_objects;
 
@@ -126,33 +127,19 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 
 /* ---- the listing ---- */
 
-struct rsh_object {
-	const char *name; /* below the address, without a slash at its begin;
-			   * "": the address itself */
-	uint64_t size;
-	struct timespec mtime; /* Last-Modified; zero: unknown */
-	const char *etag; /* with its quotes; NULL: none */
-};
-
-struct rsh_objects_listing {
-	struct rsh_object *objects; /* by name, as strcmp() compares */
-	size_t n;
-	void *owned; /* the memory of the names */
-};
-
 /* Lists the objects below the address whose names begin with `prefix` (NULL:
  * all).  An S3 server needs one request for each 1,000 objects.  Keys that end
- * in a slash, or have an empty, "." or ".." component, are left out.  The
- * caller frees the listing.  Returns 0 or -errno (see rsh_objects_read()) with
- * a sentence; -ENOENT if there are no objects. */
+ * in a slash, or have an empty, "." or ".." component, are left out.  Names are
+ * those below the address, without a slash at their begin, and sorted as
+ * strcmp() compares.  The caller clears the listing.  Returns 0 or -errno (see
+ * rsh_objects_read()) with a sentence; -ENOENT if there are no objects. */
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
-		     struct rsh_objects_listing *out, struct rsh_error *err);
+		     struct rsh_object_listing *out, struct rsh_error *err);
 /* Does the same for the single object with that name; "": the address itself.
  * -ENOENT: there is none.  This takes one request. */
 int rsh_objects_list_single(struct rsh_objects *o, const char *name,
-			    struct rsh_objects_listing *out,
+			    struct rsh_object_listing *out,
 			    struct rsh_error *err);
-void rsh_objects_listing_free(struct rsh_objects_listing *l);
 
 /* ---- bytes ---- */
 

@@ -12,8 +12,10 @@
 #define RSH_UTIL_COMPAT_H
 
 #include <linux/magic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,7 +36,7 @@
 #define SYS_landlock_restrict_self 446
 #endif
 
-/* glibc has these from 2.36 on. */
+/* glibc has these two from 2.36 on. */
 static inline int rsh_pidfd_open(int pid)
 {
 	return (int)syscall(SYS_pidfd_open, pid, 0);
@@ -56,6 +58,35 @@ static inline int rsh_openat2(int dirfd, const char *path, int flags,
 	} how = { (unsigned)flags, 0, resolve };
 
 	return (int)syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+}
+
+/* ---- functions of glibc 2.25 to 2.28; the wheel works with 2.17 ---- */
+
+static inline ssize_t rsh_getrandom(void *to, size_t n, unsigned flags)
+{
+	return syscall(SYS_getrandom, to, n, flags);
+}
+
+static inline int rsh_memfd_create(const char *name, unsigned flags)
+{
+	return (int)syscall(SYS_memfd_create, name, flags);
+}
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+
+static inline int rsh_renameat2(int from_fd, const char *from, int to_fd,
+				const char *to, unsigned flags)
+{
+	return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
+}
+
+struct statx;
+static inline int rsh_statx(int dirfd, const char *path, int flags,
+			    unsigned mask, struct statx *st)
+{
+	return (int)syscall(SYS_statx, dirfd, path, flags, mask, st);
 }
 
 /* ---- memory ---- */

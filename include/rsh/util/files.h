@@ -13,6 +13,11 @@
 
 /* Returns whether the name is longer than the suffix and ends in it. */
 bool rsh_has_suffix(const char *name, const char *suffix);
+/* Returns the part of a path behind its last slash. */
+const char *rsh_path_name(const char *path);
+/* Returns the directory of a path, from malloc: "." if it has no slash; NULL
+ * means out of memory. */
+char *rsh_path_directory(const char *path);
 /* Returns false for NULL, for a directory, and if stat(2) fails. */
 bool rsh_is_file(const char *path);
 

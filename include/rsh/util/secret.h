@@ -15,6 +15,9 @@ void *rsh_secret_realloc(void *p, size_t size);
 void rsh_secret_free(void *p);
 char *rsh_secret_dup(const char *s); /* NULL gives NULL */
 
+/* Overwrites n bytes with zeros, though nothing reads them afterwards. */
+void rsh_secret_wipe(void *p, size_t n);
+
 /* Wipes and removes the environment variables that hold secrets.  Call it when
  * they have been read, and only in a process of the program itself, not in a
  * library. */

@@ -31,6 +31,10 @@ char *rsh_text_escape(const char *s);
  * caller frees it; NULL means out of memory. */
 char *rsh_text_json(const char *json);
 
+/* Returns a formatted text from malloc; NULL means out of memory. */
+char *rsh_text_format(const char *fmt, ...)
+	__attribute__((format(printf, 1, 2)));
+
 /* Appends to text[size] at *at and cuts what does not fit.  *at grows by the
  * full length. */
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)

@@ -14,15 +14,16 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 
-struct rsh_listed {
-	const char *key, *etag; /* etag NULL: it has none */
+struct rsh_object {
+	const char *name; /* in a page: its key */
+	const char *etag; /* with its quotes; NULL: none */
 	uint64_t size;
-	struct timespec mtime;
+	struct timespec mtime; /* Last-Modified; zero: unknown */
 };
 
 /* A listing whose bytes are all zero is empty. */
 struct rsh_object_listing {
-	struct rsh_listed *objects; /* in the order of the pages */
+	struct rsh_object *objects; /* in the order of the pages */
 	size_t n, cap;
 	struct rsh_arena arena;
 };

@@ -18,8 +18,8 @@
  *   or its letter is a factor on the other side (this is a *stack*).
  *
  * A table does not change after it is parsed, so any thread may read it.  It
- * owns everything that the functions return.  Names, holes and factors are
- * texts without spaces. */
+ * owns all that it points to.  Names, holes and factors are texts without
+ * spaces. */
 #ifndef RSH_WIRE_RULE_TABLE_H
 #define RSH_WIRE_RULE_TABLE_H
 
@@ -27,6 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 
 /* Rule tables are small; a larger file is damaged or not a table. */
@@ -140,7 +141,20 @@ struct rsh_rule_tied {
 	uint32_t line;
 };
 
-struct rsh_rule_table;
+/* Lines of a kind are in the order of the file. */
+struct rsh_rule_table {
+	struct rsh_arena arena; /* of all texts and lists */
+	const char *path;
+	const char *title; /* the first comment; "": none */
+	const char **suits; /* architectures */
+	struct rsh_rule_let *lets;
+	struct rsh_rule_state *states;
+	struct rsh_rule_pad *pads;
+	struct rsh_rule_tied *tied;
+	struct rsh_rule *rules;
+	uint32_t n_suits, n_lets, n_states, n_pads, n_tied, n_rules;
+	size_t suits_cap, lets_cap, states_cap, pads_cap, tied_cap, rules_cap;
+};
 
 /* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
  * *out, which the caller frees, -ENOMEM, or -EBADMSG with a sentence that names
@@ -149,25 +163,11 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 			 struct rsh_rule_table **out, struct rsh_error *err);
 void rsh_rule_table_free(struct rsh_rule_table *t);
 
-const char *rsh_rule_table_path(const struct rsh_rule_table *t);
-/* Returns the first comment, which describes the table; "" if there is none. */
-const char *rsh_rule_table_title(const struct rsh_rule_table *t);
-/* These return the i-th architecture, let, state, pad, tied, rule; NULL past
- * the last. */
-const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i);
-const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
-					      uint32_t i);
+/* Returns whether an operand is the key or `let` of that name. */
+bool rsh_rule_let_uses(const struct rsh_rule_let *l, const char *name);
 /* Returns the key of a term that has one operand, if that is a key of
  * config.json.  Returns NULL for all other terms. */
 const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 			     const struct rsh_rule_let *l, uint32_t term);
-const struct rsh_rule_state *
-rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i);
-const struct rsh_rule_pad *rsh_rule_table_pad(const struct rsh_rule_table *t,
-					      uint32_t i);
-const struct rsh_rule_tied *rsh_rule_table_tied(const struct rsh_rule_table *t,
-						uint32_t i);
-const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,
-					   uint32_t i);
 
 #endif

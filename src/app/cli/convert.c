@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
+#include "printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
@@ -34,14 +34,13 @@ static json_t *listed_json(const struct rsh_table_at *at,
 			   const struct rsh_error *why)
 {
 	json_t *suits = json_array();
-	const char *one;
 
-	for (uint32_t i = 0; t && (one = rsh_rule_table_suits(t, i)); i++)
-		json_array_append_new(suits, rsh_json_text(one));
+	for (uint32_t i = 0; t && i < t->n_suits; i++)
+		json_array_append_new(suits, rsh_json_text(t->suits[i]));
 	return json_pack("{s:o,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(at->name), "path",
 			 rsh_json_text(at->path), "title",
-			 rsh_json_optional(t ? rsh_rule_table_title(t) : NULL),
+			 rsh_json_optional(t ? t->title : NULL),
 			 "architectures", suits, "reason",
 			 rsh_json_optional(t ? NULL : why->text));
 }
@@ -50,18 +49,12 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 		       const struct rsh_rule_table *t,
 		       const struct rsh_error *why)
 {
-	char suits[512] = "-";
-	const char *one;
-	size_t n = 0;
-
-	for (uint32_t i = 0; t && (one = rsh_rule_table_suits(t, i)) &&
-			     n < sizeof(suits); i++)
-		n += (size_t)snprintf(suits + n, sizeof(suits) - n, "%s%s",
-				      i ? ", " : "", one);
 	rsh_table_cell(rows, "%s", at->name);
 	rsh_table_mark(rows, t ? RSH_MARK_NONE : RSH_MARK_BAD,
-		       t ? rsh_rule_table_title(t) : why->text);
-	rsh_table_cell(rows, "%s", suits);
+		       t ? t->title : why->text);
+	rsh_table_cell(rows, "%s", t && t->n_suits ? "" : "-");
+	for (uint32_t i = 0; t && i < t->n_suits; i++)
+		rsh_table_add(rows, "%s%s", i ? ", " : "", t->suits[i]);
 }
 
 /* A table that cannot be read is listed with the reason. */
@@ -124,8 +117,7 @@ struct checking {
 	bool *used; /* [in]: a tensor is made of it; NULL: there is no source */
 	struct rsh_table *rows;
 	json_t *tensors, *passed, *findings; /* NULL: not JSON */
-	char **sentences;
-	size_t n_sentences, sentences_cap;
+	struct rsh_sentences sentences;
 	uint32_t n_made, n_used, n_passed, n_wrong;
 	bool nomem;
 };
@@ -168,9 +160,7 @@ static void add_offer_row(struct checking *c, const struct rsh_rule *rule,
 			  const struct rsh_offer *made, const uint32_t *sources,
 			  uint32_t n)
 {
-	char text[NAMED_MAX * (1024 + RSH_LS_SHAPE_MAX) + 64] = "";
 	char shape[RSH_LS_SHAPE_MAX];
-	size_t at = 0;
 
 	if (rule)
 		rsh_table_cell(c->rows, "%" PRIu32, rule->line);
@@ -180,18 +170,16 @@ static void add_offer_row(struct checking *c, const struct rsh_rule *rule,
 							    made->name) :
 					     "nothing");
 	rsh_table_cell(c->rows, "%s", made ? offer_shape(made, shape) : "-");
+	rsh_table_cell(c->rows, "%s", "");
 	for (uint32_t i = 0; i < n && i < NAMED_MAX; i++) {
 		const struct rsh_offer *f = &c->in.v[sources[i]];
 
-		at += (size_t)snprintf(text + at, sizeof(text) - at,
-				       "%s%.1000s %s", i ? " + " : "",
-				       rsh_names_text(c->names, f->name),
-				       offer_shape(f, shape));
+		rsh_table_add(c->rows, "%s%s %s", i ? " + " : "",
+			      rsh_names_text(c->names, f->name),
+			      offer_shape(f, shape));
 	}
 	if (n > NAMED_MAX)
-		snprintf(text + at, sizeof(text) - at, " and %" PRIu32 " more",
-			 n - NAMED_MAX);
-	rsh_table_cell(c->rows, "%s", text);
+		rsh_table_add(c->rows, " and %" PRIu32 " more", n - NAMED_MAX);
 }
 
 /* These are callbacks for rsh_weights_check() and rsh_weights_check_table(). */
@@ -235,28 +223,14 @@ static void report_passed(void *ctx, uint32_t source,
 static void report_finding(void *ctx, bool wrong, const char *sentence)
 {
 	struct checking *c = ctx;
-	char *line;
 
 	c->n_wrong += wrong;
-	if (c->findings) {
-		if (json_array_append_new(
-			    c->findings,
-			    json_pack("{s:b,s:o}", "wrong", wrong, "sentence",
-				      rsh_json_text(sentence))))
-			c->nomem = true;
-		return;
-	}
-	if (asprintf(&line, "%s%s", wrong ? "" : "remark: ", sentence) < 0) {
+	if (c->findings ? json_array_append_new(c->findings, json_pack(
+				"{s:b,s:o}", "wrong", wrong, "sentence",
+				rsh_json_text(sentence))) :
+			  rsh_sentences_add(&c->sentences, "%s%s", wrong ? "" :
+					    "remark: ", sentence))
 		c->nomem = true;
-		return;
-	}
-	if (rsh_grow(&c->sentences, &c->sentences_cap, c->n_sentences + 1,
-		     sizeof(*c->sentences))) {
-		free(line);
-		c->nomem = true;
-		return;
-	}
-	c->sentences[c->n_sentences++] = line;
 }
 
 static void report_wrong(void *ctx, const char *sentence)
@@ -274,18 +248,18 @@ static int print_report(struct checking *c)
 	if (c->tensors)
 		return rsh_printer_json(&c->out, json_pack(
 			"{s:o,s:o,s:O,s:O,s:O}", "table",
-			rsh_json_text(rsh_rule_table_path(c->table)), "from",
+			rsh_json_text(c->table->path), "from",
 			c->used ? json_string(sides[c->from]) : json_null(),
 			"tensors", c->tensors, "passed", c->passed, "findings",
 			c->findings));
 	if (c->used && !c->o->quiet &&
 	    rsh_table_print(steal_pointer(&c->rows), &c->out))
 		return -ENOMEM;
-	for (size_t i = 0; i < c->n_sentences; i++)
-		rsh_printer_line(&c->out, c->sentences[i]);
+	for (size_t i = 0; i < c->sentences.n; i++)
+		rsh_printer_line(&c->out, c->sentences.v[i]);
 	if (c->o->quiet)
 		return 0;
-	rsh_printer_put(&c->out, rsh_rule_table_path(c->table));
+	rsh_printer_put(&c->out, c->table->path);
 	fputs(": ", c->out.f);
 	if (c->used)
 		fprintf(c->out.f, "%" PRIu32 " tensors of %s are made of "
@@ -324,9 +298,8 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 	if (v->src.path)
 		rc = rsh_strategy_load(v->src.path, false, c->names,
 				       &c->strategy, err);
-	if (rc == 0)
-		rc = rsh_source_open(v->source, 0, UINT32_MAX, &files,
-				     &c->source, err);
+	rc = rc ?: rsh_source_open(v->source, 0, UINT32_MAX, &files,
+				   &c->source, err);
 	if (rc == 0 && v->src.path &&
 	    rsh_source_format(c->source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(c->source, err);
@@ -341,10 +314,9 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	struct rsh_plan_options all = v->plan;
 	struct rsh_source_view view;
 	struct rsh_offers in;
-	int rc = rsh_source_choose(c->source, 0, err);
+	int rc = rsh_source_choose(c->source, 0, err) ?:
+		 rsh_source_index(c->source, c->names, err);
 
-	if (rc == 0)
-		rc = rsh_source_index(c->source, c->names, err);
 	if (rc == 0 && !c->strategy)
 		rc = rsh_source_strategy(c->source, false, c->names,
 					 &c->strategy, err);
@@ -379,8 +351,7 @@ static int check_choose(struct checking *c, const char *path,
 		rc = rsh_model_config_load(v->weights.config, v->source,
 					   rsh_source_store(c->source),
 					   &c->config, err);
-	if (rc == 0)
-		rc = rsh_tables_load(path, c->config, &c->tables, err);
+	rc = rc ?: rsh_tables_load(path, c->config, &c->tables, err);
 	if (rc == 0 && v->source)
 		rc = check_read_source(c, err);
 	if (rc)
@@ -452,9 +423,7 @@ static int check_table(const struct rsh_options *o, const char *path,
 	if (rc == 0 && print_report(&c))
 		rc = rsh_error_nomem(err);
 	*good = c.n_wrong == 0;
-	for (size_t i = 0; i < c.n_sentences; i++)
-		free(c.sentences[i]);
-	free(c.sentences);
+	rsh_sentences_clear(&c.sentences);
 	free(c.used);
 	json_decref(c.tensors);
 	json_decref(c.passed);

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "printer.h"
 #include "rsh/app/options.h"
@@ -137,9 +136,8 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&w, o, "exporting");
-	rc = rsh_work_open(&w, false, &err);
-	if (rc == 0)
-		rc = export_ranks(&w, &result, &err);
+	rc = rsh_work_open(&w, false, &err) ?:
+	     export_ranks(&w, &result, &err);
 	rsh_work_end_progress(&w);
 	if (rc)
 		explain(rc, &result, &err);

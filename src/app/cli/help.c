@@ -78,25 +78,24 @@ static void help_option(FILE *f, const struct rsh_option *def)
  * whether all were printed. */
 static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
-	size_t n, n_own = 0;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 	const char *heading = "";
+	size_t n_own = 0;
 
-	for (size_t i = 0; i < n; i++)
-		n_own += rsh_option_is_of(&table[i], command);
+	while ((def = rsh_option_next_of(command, def)))
+		n_own++;
 	if (!all)
 		fputc('\n', f);
-	for (size_t i = 0; i < n; i++) {
-		if (!table[i].commands)
-			heading = table[i].help;
-		if (!table[i].commands ||
-		    !rsh_option_is_of(&table[i], command) ||
-		    !(all || table[i].first || n_own <= FEW_OPTIONS))
+	while ((def = rsh_option_next(def))) {
+		if (!def->commands)
+			heading = def->help;
+		if (!rsh_option_is_of(def, command) ||
+		    !(all || def->first || n_own <= FEW_OPTIONS))
 			continue;
 		if (all && heading)
 			fprintf(f, "\n%s:\n", heading);
 		heading = NULL;
-		help_option(f, &table[i]);
+		help_option(f, def);
 	}
 	return all || n_own <= FEW_OPTIONS;
 }
@@ -120,9 +119,9 @@ void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 
 void rsh_help_program(FILE *f, bool all)
 {
-	size_t n_commands, n;
+	size_t n_commands;
 	const struct rsh_command *commands = rsh_command_table(&n_commands);
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
 	fputs("usage: reshardfs COMMAND [options] ...\n"
 	      "       reshardfs [options] SOURCE MOUNTPOINT\n\n"
@@ -132,9 +131,9 @@ void rsh_help_program(FILE *f, bool all)
 		help_entry(f, commands[i].name, commands[i].summary,
 			   SUMMARY_COLUMN);
 	fputs("\nOptions of all commands, also before COMMAND:\n", f);
-	for (size_t i = 0; i < n; i++)
-		if (table[i].commands == RSH_IN_ALL && (all || !table[i].arg))
-			help_option(f, &table[i]);
+	while ((def = rsh_option_next(def)))
+		if (def->commands == RSH_IN_ALL && (all || !def->arg))
+			help_option(f, def);
 	fputs("\nOptions of a command: reshardfs COMMAND --help\n", f);
 }
 

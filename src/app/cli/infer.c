@@ -29,9 +29,8 @@ static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
 	if (!x->names)
 		return rsh_error_nomem(err);
 	*n = 0;
-	rc = rsh_source_choose(x->source, i, err);
-	if (rc == 0)
-		rc = rsh_source_index(x->source, x->names, err);
+	rc = rsh_source_choose(x->source, i, err) ?:
+	     rsh_source_index(x->source, x->names, err);
 	rsh_source_view(x->source, x->names, &x->view);
 	for (size_t k = 0; rc == 0 && k < x->n_there; k++)
 		*n += rsh_infer_has_file(x, x->there[k]);
@@ -146,11 +145,10 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 {
 	const struct rsh_options *o = x->options;
 	struct rsh_printer out;
-	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err);
+	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err) ?:
+		 rsh_source_open(o->vfs.source, 0, UINT32_MAX,
+				 &o->vfs.files, &x->source, err);
 
-	if (rc == 0)
-		rc = rsh_source_open(o->vfs.source, 0, UINT32_MAX,
-				     &o->vfs.files, &x->source, err);
 	if (rc)
 		return rc;
 	if (!rsh_source_format(x->source)->by_name &&
@@ -167,12 +165,9 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	rsh_source_log_choice(x->source);
 	rsh_printer_init(&out, o);
 	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
-	if (rc == 0)
-		rc = rsh_infer_explain(x);
-	if (rc == 0)
-		rc = rsh_infer_print_messages(x);
-	if (rc == 0)
-		rc = rsh_infer_print(&out, x);
+	rc = rc ?: rsh_infer_explain(x) ?:
+		   rsh_infer_print_messages(x) ?:
+		   rsh_infer_print(&out, x);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -188,11 +183,9 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 	}
 	for (size_t i = 0; i < x.n_sets; i++)
 		free(x.sets[i].ranks);
-	for (size_t i = 0; i < x.n_sentences; i++)
-		free(x.sentences[i]);
 	free(x.tensors);
 	free(x.sets);
-	free(x.sentences);
+	rsh_sentences_clear(&x.sentences);
 	free(x.there);
 	rsh_choice_free(x.choice);
 	rsh_source_free(x.source);

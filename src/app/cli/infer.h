@@ -79,8 +79,7 @@ struct rsh_infer {
 	size_t n_tensors, cap_tensors;
 	struct rsh_infer_set *sets;
 	size_t n_sets, cap_sets;
-	char **sentences; /* from malloc */
-	size_t n_sentences, cap_sentences;
+	struct rsh_sentences sentences;
 	size_t n_hints; /* hints come first; the others are what cannot be
 			 * known */
 };

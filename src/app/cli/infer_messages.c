@@ -6,33 +6,12 @@
 #include "infer.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ls.h"
 #include "rsh/util/mem.h"
 
-__attribute__((format(printf, 2, 3)))
-static int say(struct rsh_infer *x, const char *fmt, ...)
-{
-	char *text;
-	va_list args;
-	int n;
-
-	va_start(args, fmt);
-	n = vasprintf(&text, fmt, args);
-	va_end(args);
-	if (n < 0)
-		return -ENOMEM;
-	if (rsh_grow(&x->sentences, &x->cap_sentences, x->n_sentences + 1,
-		     sizeof(*x->sentences))) {
-		free(text);
-		return -ENOMEM;
-	}
-	x->sentences[x->n_sentences++] = text;
-	return 0;
-}
+#define say(x, ...) rsh_sentences_add(&(x)->sentences, __VA_ARGS__)
 
 static const char *hint_shape(const struct rsh_ckpt_index *ix,
 			      const struct rsh_record *r, char *text)
@@ -211,7 +190,7 @@ int rsh_infer_print_messages(struct rsh_infer *x)
 	rc = rc ? rc : say_sets(x);
 	rc = rc ? rc : say_states(x);
 	rc = rc ? rc : say_odd_shapes(x);
-	x->n_hints = x->n_sentences;
+	x->n_hints = x->sentences.n;
 	for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown) && rc == 0;
 	     i++)
 		rc = say(x, "%s", unknown[i]);

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -33,7 +32,7 @@ static const struct rsh_column columns[] = {
 /* ---- ranks ---- */
 
 /* Prints ranks as "0-3", "0,4", "0-2,4-7" or "0,8,16,...,1016". */
-static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
+static void put_ranks(struct rsh_table *to, const uint32_t *ranks, uint32_t n)
 {
 	unsigned told = 0;
 	uint32_t end;
@@ -45,23 +44,23 @@ static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
 				  ranks[end] == ranks[end - 1] + 1; end++)
 			;
 		if (++told == RANKS_MAX && end < n) {
-			fprintf(f, ",...,%" PRIu32, ranks[n - 1]);
+			rsh_table_add(to, ",...,%" PRIu32, ranks[n - 1]);
 			return;
 		}
-		fprintf(f, "%s%" PRIu32, i ? "," : "", ranks[i]);
+		rsh_table_add(to, "%s%" PRIu32, i ? "," : "", ranks[i]);
 		if (run)
-			fprintf(f, "-%" PRIu32, ranks[end - 1]);
+			rsh_table_add(to, "-%" PRIu32, ranks[end - 1]);
 	}
 }
 
-static void put_groups(FILE *f, const uint32_t *ranks, const uint32_t *group,
-		       uint32_t n, uint32_t n_groups)
+static void put_groups(struct rsh_table *to, const uint32_t *ranks,
+		       const uint32_t *group, uint32_t n, uint32_t n_groups)
 {
 	cleanup_free uint32_t *some = rsh_alloc_array(n, sizeof(*some));
 	uint32_t told = 0;
 
 	if (n_groups == n || n_groups == 1 || !some) {
-		fputs(n_groups == 1 ? "all" : "-", f);
+		rsh_table_add(to, "%s", n_groups == 1 ? "all" : "-");
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
@@ -71,15 +70,15 @@ static void put_groups(FILE *f, const uint32_t *ranks, const uint32_t *group,
 			first++;
 		if (first != i)
 			continue;
-		fputs(told ? " | " : "", f);
+		rsh_table_add(to, "%s", told ? " | " : "");
 		if (told++ == GROUPS_MAX) {
-			fprintf(f, "... (%" PRIu32 " groups)", n_groups);
+			rsh_table_add(to, "... (%" PRIu32 " groups)", n_groups);
 			return;
 		}
 		for (uint32_t j = i; j < n; j++)
 			if (group[j] == group[i])
 				some[k++] = ranks[j];
-		put_ranks(f, some, k);
+		put_ranks(to, some, k);
 	}
 }
 
@@ -97,26 +96,26 @@ static uint32_t count_groups(const uint32_t *group, uint32_t n, uint32_t span)
 
 /* Prints the groups of the tensor's mesh, or else the groups that were
  * compared. */
-static int put_same(FILE *f, const struct rsh_infer *x,
+static int put_same(struct rsh_table *to, const struct rsh_infer *x,
 		    const struct rsh_infer_tensor *t)
 {
 	const struct rsh_infer_set *s = &x->sets[t->set];
 	cleanup_free uint32_t *group = NULL;
 
 	if (t->n < 2) {
-		fputs("-", f);
+		rsh_table_add(to, "-");
 		return 0;
 	}
 	if (t->verdict != RSH_VERDICT_MESH) {
-		put_groups(f, t->ranks, t->group, t->n, t->n_groups);
+		put_groups(to, t->ranks, t->group, t->n, t->n_groups);
 		if (t->n < s->n)
-			fprintf(f, " of %" PRIu32 " compared", t->n);
+			rsh_table_add(to, " of %" PRIu32 " compared", t->n);
 		return 0;
 	}
 	group = rsh_infer_groups(x, t);
 	if (!group)
 		return -ENOMEM;
-	put_groups(f, s->ranks, group, s->n,
+	put_groups(to, s->ranks, group, s->n,
 		   count_groups(group, s->n, s->span));
 	return 0;
 }
@@ -152,30 +151,17 @@ static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t)
 {
 	const struct rsh_infer_set *s = &x->sets[t->set];
-	char shape[RSH_LS_SHAPE_MAX];
-	char *text = NULL;
-	size_t size;
-	FILE *f;
 	int rc;
 
 	rsh_table_cell(table, "%s", rsh_names_text(x->names, t->name));
-	rsh_table_cell(table, "%s",
-		       rsh_dtype_name((enum rsh_dtype)t->record->dtype));
-	rsh_table_cell(table, "%s",
-		       rsh_ls_shape(rsh_record_dims(t->index, t->record),
-				    t->record->n_dims, shape));
-	f = open_memstream(&text, &size);
-	if (!f)
-		return -ENOMEM;
-	put_ranks(f, s->ranks, s->n);
-	fputc('\0', f);
-	rc = put_same(f, x, t);
-	if (fclose(f) == 0 && rc == 0) {
-		rsh_table_cell(table, "%s", text);
-		rsh_table_cell(table, "%s", text + strlen(text) + 1);
-		add_mesh(table, t);
-	}
-	free(text);
+	rsh_table_type(table, (enum rsh_dtype)t->record->dtype,
+		       rsh_record_dims(t->index, t->record),
+		       t->record->n_dims);
+	rsh_table_cell(table, "%s", "");
+	put_ranks(table, s->ranks, s->n);
+	rsh_table_cell(table, "%s", "");
+	rc = put_same(table, x, t);
+	add_mesh(table, t);
 	return rc;
 }
 
@@ -321,7 +307,7 @@ static json_t *sentences_json(const struct rsh_infer *x, size_t from,
 	json_t *all = json_array();
 
 	for (size_t i = from; i < end; i++)
-		json_array_append_new(all, rsh_json_text(x->sentences[i]));
+		json_array_append_new(all, rsh_json_text(x->sentences.v[i]));
 	return all;
 }
 
@@ -350,7 +336,7 @@ static int print_inferred_json(const struct rsh_printer *out,
 			       rsh_json_text(x->step), "parameters", tensors,
 			       "sets", sets, "hints",
 			       sentences_json(x, 0, x->n_hints), "unknown",
-			       sentences_json(x, x->n_hints, x->n_sentences)));
+			       sentences_json(x, x->n_hints, x->sentences.n)));
 }
 
 /* ---- all ---- */
@@ -360,7 +346,7 @@ static void print_sentences(const struct rsh_printer *out,
 {
 	for (size_t i = from; i < end; i++) {
 		fputs("- ", out->f);
-		rsh_printer_line(out, x->sentences[i]);
+		rsh_printer_line(out, x->sentences.v[i]);
 	}
 }
 
@@ -389,6 +375,6 @@ int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x)
 		fputs("\nHints:\n", out->f);
 	print_sentences(out, x, 0, x->n_hints);
 	fputs("\nContents cannot tell\n", out->f);
-	print_sentences(out, x, x->n_hints, x->n_sentences);
+	print_sentences(out, x, x->n_hints, x->sentences.n);
 	return 0;
 }

@@ -53,7 +53,7 @@ static int print_records(const struct rsh_printer *out,
 {
 	const struct rsh_ckpt_index *ix = file->index;
 	struct rsh_table *t = RSH_TABLE(columns);
-	char shape[RSH_LS_SHAPE_MAX], text[32];
+	char text[32];
 	uint64_t content = 0;
 	int rc;
 
@@ -61,10 +61,8 @@ static int print_records(const struct rsh_printer *out,
 		const struct rsh_record *r = &ix->records[i];
 
 		rsh_table_cell(t, "%s", rsh_names_text(names, r->name));
-		rsh_table_cell(t, "%s",
-			       rsh_dtype_name((enum rsh_dtype)r->dtype));
-		rsh_table_cell(t, "%s", rsh_ls_shape(rsh_record_dims(ix, r),
-						     r->n_dims, shape));
+		rsh_table_type(t, (enum rsh_dtype)r->dtype,
+			       rsh_record_dims(ix, r), r->n_dims);
 		rsh_table_cell(t, "%" PRIu64, r->content_bytes);
 		if (r->n_extents)
 			rsh_table_cell(t, "%" PRIu64,
@@ -242,9 +240,8 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	 * are not logged. */
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(RSH_LOG_ERROR);
-	rc = open_subject(o, &s, &err);
-	if (rc == 0)
-		rc = print_subject(o, &s, &taken, &err);
+	rc = open_subject(o, &s, &err) ?:
+	     print_subject(o, &s, &taken, &err);
 	rsh_source_free(s.source);
 	rsh_strategy_free(s.strategy);
 	rsh_inspected_clear(&s.file);

@@ -221,13 +221,11 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 		if (t->src)
 			rc = rsh_contents_check_ranks(t->source, t->src, NULL,
 						      &t->refusal);
-		if (rc == 0)
-			rc = rsh_contents_check(t->source, t->src, NULL, rule,
-						t->names, &t->refusal);
-		if (rc == 0)
-			rc = rsh_contents_check_older(t->source, &v->files,
-						      t->src, rule, t->names,
-						      &t->refusal);
+		rc = rc ?: rsh_contents_check(t->source, t->src, NULL, rule,
+					      t->names, &t->refusal) ?:
+			   rsh_contents_check_older(t->source, &v->files,
+						    t->src, rule, t->names,
+						    &t->refusal);
 		t->refused = rc != 0;
 		if (rc == -ENOMEM)
 			return rc;
@@ -246,9 +244,8 @@ static int look_at_step(struct tree *t, uint32_t i)
 
 	rsh_source_candidate_text(t->source, i, s->text, sizeof(s->text));
 	rsh_source_candidate_step(t->source, i, &s->number);
-	rc = rsh_source_choose(t->source, i, &err);
-	if (rc == 0)
-		rc = rsh_source_index(t->source, t->names, &err);
+	rc = rsh_source_choose(t->source, i, &err) ?:
+	     rsh_source_index(t->source, t->names, &err);
 	if (rc == 0 &&
 	    rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN) {
 		rsh_strategy_free(t->src);
@@ -311,8 +308,7 @@ static int look_at_tree(struct tree *t, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	while (rc == 0 && t->n_steps < n)
 		rc = look_at_step(t, t->n_steps++);
-	if (rc == 0)
-		rc = ask_mount(t);
+	rc = rc ?: ask_mount(t);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

@@ -94,16 +94,13 @@ static json_t *layout_replicas_json(const struct layout *l)
 static json_t *layout_json(const struct layout *l, const char *name)
 {
 	const struct rsh_strategy_item *it = l->item;
-	json_t *mesh = json_array();
-	json_t *shape = it->n_shape ? json_array() : json_null();
 
-	for (uint32_t i = 0; i < it->n_mesh; i++)
-		json_array_append_new(mesh, json_integer(it->mesh[i]));
-	for (uint32_t i = 0; i < it->n_shape; i++)
-		json_array_append_new(shape, json_integer(it->shape[i]));
 	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "stage", (int)l->stage, "mesh",
-			 mesh, "map", map_json(it), "shape", shape, "split",
+			 rsh_json_u32s(it->mesh, it->n_mesh), "map",
+			 map_json(it), "shape", it->n_shape ?
+			 rsh_ls_shape_json(it->shape, it->n_shape) :
+			 json_null(), "split",
 			 l->grid ? split_json(l) : json_null(),
 			 "optimizer_shard", it->opt_step && it->opt_size ?
 			 json_pack("{s:i,s:i}", "step", it->opt_step, "size",
@@ -123,44 +120,21 @@ static const struct rsh_column columns[] = {
 	{ "SAME ON RANKS", .shorten = true },
 };
 
-static void put_layout_groups(FILE *f, const struct layout *l)
+/* Adds the cells of the split and of the ranks with the same slice. */
+static void add_grid(struct rsh_table *t, const struct rsh_grid *g,
+		     const struct layout *l)
 {
-	if (!l->grid || rsh_grid_n_replicas(l->grid) == 1) {
-		fputs(l->grid ? "-" : "?", f);
-		return;
-	}
-	for (uint32_t r = 0, n = 0; r < rsh_grid_n_ranks(l->grid); r++) {
-		if (!leads_group(l, r))
-			continue;
-		fputs(n++ ? " " : "", f);
-		for (uint32_t i = 0; i < rsh_grid_n_replicas(l->grid); i++)
-			fprintf(f, "%s%" PRIu32, i ? "," : "",
-				group_member(l, r, i));
-	}
-}
+	const uint32_t n_same = g ? rsh_grid_n_replicas(g) : 0;
 
-static void put_split(FILE *f, const struct layout *l)
-{
-	for (uint32_t d = 0; l->grid && d < rsh_grid_n_dims(l->grid); d++)
-		fprintf(f, "%s%" PRIu32, d ? "x" : "",
-			rsh_grid_split(l->grid, d));
-	if (!l->grid)
-		fputc('?', f);
-}
-
-static void stream_cell(struct rsh_table *t, const struct layout *l,
-			void (*put)(FILE *f, const struct layout *l))
-{
-	char *text = NULL;
-	size_t n;
-	FILE *f = open_memstream(&text, &n);
-
-	if (f) {
-		put(f, l);
-		fclose(f);
-	}
-	rsh_table_cell(t, "%s", text ? text : "");
-	free(text);
+	rsh_table_cell(t, "%s", g ? "" : "?");
+	for (uint32_t d = 0; g && d < rsh_grid_n_dims(g); d++)
+		rsh_table_add(t, "%s%" PRIu32, d ? "x" : "",
+			      rsh_grid_split(g, d));
+	rsh_table_cell(t, "%s", !g ? "?" : n_same == 1 ? "-" : "");
+	for (uint32_t r = 0; n_same > 1 && r < rsh_grid_n_ranks(g); r++)
+		for (uint32_t i = 0; leads_group(l, r) && i < n_same; i++)
+			rsh_table_add(t, "%s%" PRIu32, i ? "," : r ? " " : "",
+				      group_member(l, r, i));
 }
 
 static int print_layouts(const struct rsh_printer *out,
@@ -190,8 +164,7 @@ static int print_layouts(const struct rsh_printer *out,
 					       (int32_t)it->opt_size);
 			else
 				rsh_table_cell(t, "-");
-			stream_cell(t, &l, put_split);
-			stream_cell(t, &l, put_layout_groups);
+			add_grid(t, l.grid, &l);
 			rsh_grid_free(l.grid);
 		}
 	rc = rsh_table_print(t, out);

@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,9 +126,7 @@ int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
 		const struct rsh_ls_tensor *one = &t->v[i];
 
 		rsh_table_cell(table, "%s", rsh_names_text(names, one->name));
-		rsh_table_cell(table, "%s", rsh_dtype_name(one->dtype));
-		rsh_table_cell(table, "%s", rsh_ls_shape(one->whole,
-							 one->n_dims, text));
+		rsh_table_type(table, one->dtype, one->whole, one->n_dims);
 		rsh_table_cell(table, "%s", rsh_ls_shape(one->dims,
 							 one->n_dims, text));
 		bytes += one->bytes;

@@ -17,6 +17,7 @@
 #include "rsh/storage/store.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/model_config.h"
 
 /* ---- JSON ---- */
@@ -113,8 +114,8 @@ static int print_whole(const struct rsh_printer *out,
 		       const struct rsh_listed *l)
 {
 	struct rsh_table *table = RSH_TABLE(columns);
-	char text[RSH_LS_SHAPE_MAX];
 	uint64_t bytes = 0;
+	char text[32];
 	int rc;
 
 	for (uint32_t i = 0; i < l->n_tensors; i++) {
@@ -125,10 +126,8 @@ static int print_whole(const struct rsh_printer *out,
 			whole *= t->dims[d];
 		bytes += whole;
 		rsh_table_cell(table, "%s", t->name);
-		rsh_table_cell(table, "%s", rsh_dtype_name(t->dtype));
-		rsh_table_cell(table, "%s",
-			       rsh_ls_shape((const int64_t *)t->dims, t->n_dims,
-					    text));
+		rsh_table_type(table, t->dtype, (const int64_t *)t->dims,
+			       t->n_dims);
 		if (t->shares)
 			rsh_table_cell(table, "as %s", t->shares);
 		else
@@ -232,10 +231,8 @@ static char *next_command(const struct rsh_options *o)
 	const char *operands[] = { o->vfs.source, point, NULL };
 	cleanup_free char *line =
 		rsh_options_line(o, rsh_command_find("mount"), operands);
-	char *text;
 
-	return line && asprintf(&text, "mkdir -p %s && %s", point, line) >= 0 ?
-	       text : NULL;
+	return line ? rsh_text_format("mkdir -p %s && %s", point, line) : NULL;
 }
 
 int rsh_ls_next_print(const struct rsh_printer *out,

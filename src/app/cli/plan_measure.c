@@ -136,8 +136,7 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
 	rc = it ? walk_pieces(&w, it) : -ENOMEM;
 	rsh_piece_iter_free(it);
-	if (rc == 0)
-		rc = sum_up(&w, out);
+	rc = rc ?: sum_up(&w, out);
 	free(w.lengths.v);
 	free(w.sources.v);
 	return rc;

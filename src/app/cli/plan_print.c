@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "plan.h"
@@ -228,8 +227,7 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		rc = rsh_plan_measure(view->plan, rank * n + i, &files[i]);
-	if (rc == 0)
-		rc = collect_sources(&r, &s);
+	rc = rc ?: collect_sources(&r, &s);
 	*out = rc ? NULL : report_json(&r, &s);
 	sources_clear(&s);
 	for (uint32_t i = 0; i < n; i++)
@@ -266,42 +264,9 @@ static void bytes_cell(struct rsh_table *t, uint64_t bytes)
 	rsh_table_cell(t, "%s", rsh_text_bytes(bytes, text, sizeof(text)));
 }
 
-/* This collects the text of one cell. */
-struct line {
-	char *text;
-	size_t length;
-	FILE *f; /* NULL: out of memory, the cell stays empty */
-};
-
-static void line_open(struct line *l)
-{
-	*l = (struct line){ 0 };
-	l->f = open_memstream(&l->text, &l->length);
-}
-
-__attribute__((format(printf, 2, 3)))
-static void line_add(struct line *l, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	if (l->f)
-		vfprintf(l->f, fmt, ap);
-	va_end(ap);
-}
-
-static void line_cell(struct rsh_table *t, struct line *l)
-{
-	if (l->f)
-		fclose(l->f);
-	rsh_table_cell(t, "%s", l->text && *l->text ? l->text : "-");
-	free(l->text);
-}
-
 static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
 {
 	char text[32];
-	struct line from;
 
 	rsh_table_cell(t, "%" PRIu32 "%s%s", f->rank, f->kind ? " " : "",
 		       f->kind ? f->kind : "");
@@ -318,34 +283,31 @@ static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
 		rsh_table_mark(t, RSH_MARK_BAD, "slices are lost");
 		return;
 	}
-	line_open(&from);
+	rsh_table_cell(t, "%s", f->n_sources ? "" : "-");
 	for (size_t i = 0; i < f->n_sources; i++)
-		line_add(&from, "%s%" PRIu32 ": %s", i ? ", " : "",
-			 f->sources[i].rank,
-			 rsh_text_bytes(f->sources[i].bytes, text,
-					sizeof(text)));
-	line_cell(t, &from);
+		rsh_table_add(t, "%s%" PRIu32 ": %s", i ? ", " : "",
+			      f->sources[i].rank,
+			      rsh_text_bytes(f->sources[i].bytes, text,
+					     sizeof(text)));
 }
 
 static void add_source_row(struct rsh_table *t, const struct sources *s,
 			   const struct source *one)
 {
-	struct line users, replicas;
 	bool any = false;
 
 	rsh_table_cell(t, "%" PRIu32, one->rank);
 	bytes_cell(t, one->bytes);
-	line_open(&users);
+	rsh_table_cell(t, "%s", one->n_users ? "" : "-");
 	for (size_t i = 0; i < one->n_users; i++)
-		line_add(&users, "%s%" PRIu32, i ? " " : "", one->users[i]);
-	line_cell(t, &users);
-	line_open(&replicas);
+		rsh_table_add(t, "%s%" PRIu32, i ? " " : "", one->users[i]);
+	rsh_table_cell(t, "%s", "");
 	for (uint32_t r = 0; r < s->n_first; r++)
 		if (r != one->rank && s->first[r] == one->group) {
-			line_add(&replicas, "%s%" PRIu32, any ? " " : "", r);
+			rsh_table_add(t, "%s%" PRIu32, any ? " " : "", r);
 			any = true;
 		}
-	line_cell(t, &replicas);
+	rsh_table_add(t, "%s", any ? "" : "-");
 	rsh_table_cell(t, "%s", one->path);
 }
 

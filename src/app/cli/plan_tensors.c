@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
 #include "plan.h"
 #include "rsh/plan/query.h"
 #include "rsh/strategy/grid.h"

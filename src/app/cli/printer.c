@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <locale.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,24 +150,18 @@ static unsigned output_width(void)
 	return DEFAULT_WIDTH;
 }
 
-/* NO_COLOR is the variable of https://no-color.org. */
-static bool wants_color(void)
-{
-	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-
-	return !(no && *no) && !(term && strcmp(term, "dumb") == 0);
-}
-
 void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o)
 {
-	bool terminal = isatty(STDOUT_FILENO);
+	/* NO_COLOR is the variable of https://no-color.org. */
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+	const bool terminal = isatty(STDOUT_FILENO);
 
 	*out = (struct rsh_printer){
 		.f = stdout,
 		.json = o->json,
 		.color = o->color == RSH_COLOR_ALWAYS ||
 			 (o->color == RSH_COLOR_AUTO && terminal &&
-			  wants_color()),
+			  !(no && *no) && !(term && strcmp(term, "dumb") == 0)),
 		.width = terminal ? output_width() : 0,
 	};
 }
@@ -193,6 +188,27 @@ int rsh_printer_json(const struct rsh_printer *out, json_t *value)
 		return -ENOMEM;
 	fprintf(out->f, "%s\n", text);
 	return 0;
+}
+
+int rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)))
+		return -ENOMEM;
+	va_start(args, fmt);
+	n = vasprintf(&s->v[s->n], fmt, args);
+	va_end(args);
+	s->n += n >= 0;
+	return n < 0 ? -ENOMEM : 0;
+}
+
+void rsh_sentences_clear(struct rsh_sentences *s)
+{
+	for (size_t i = 0; i < s->n; i++)
+		free(s->v[i]);
+	free(s->v);
 }
 
 json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)

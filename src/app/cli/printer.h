@@ -11,6 +11,7 @@
 #include "rsh/app/json.h"
 #include "rsh/app/options.h"
 #include "rsh/tensor/box.h"
+#include "rsh/tensor/dtype.h"
 #include "rsh/util/text.h"
 
 struct rsh_printer {
@@ -30,6 +31,17 @@ int rsh_printer_json(const struct rsh_printer *out, json_t *value);
 void rsh_printer_put(const struct rsh_printer *out, const char *text);
 /* Prints a line, escaped. */
 void rsh_printer_line(const struct rsh_printer *out, const char *text);
+
+/* ---- sentences that are printed later ---- */
+
+struct rsh_sentences {
+	char **v; /* from malloc */
+	size_t n, cap;
+};
+/* Returns 0 or -ENOMEM. */
+int rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void rsh_sentences_clear(struct rsh_sentences *s);
 
 /* ---- text for terminals ---- */
 
@@ -75,9 +87,15 @@ struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n);
 #define RSH_TABLE(columns) \
 	rsh_table_new(columns, sizeof(columns) / sizeof((columns)[0]))
 void rsh_table_free(struct rsh_table *t);
-/* Adds the next cell of the row; the text is escaped (util/text.h). */
+/* Adds the next cell of the row; texts are escaped (util/text.h). */
 void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Adds to the text of the cell that was added last. */
+void rsh_table_add(struct rsh_table *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Adds cells for the type of a tensor and a shape of it. */
+void rsh_table_type(struct rsh_table *t, enum rsh_dtype dtype,
+		    const int64_t *dims, uint32_t n);
 void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
 		    const char *text);
 /* Prints the table, and frees it in any case.  Returns 0 or -ENOMEM. */

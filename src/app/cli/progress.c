@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "printer.h"
@@ -101,14 +100,6 @@ void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 
 /* ---- printing ---- */
 
-static unsigned bar_width(FILE *out)
-{
-	struct winsize w;
-
-	return ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ?
-		w.ws_col : 80;
-}
-
 /* Waits; returns false if the end comes first. */
 static bool pause_ms(struct rsh_progress *p, unsigned ms)
 {
@@ -127,14 +118,15 @@ static bool pause_ms(struct rsh_progress *p, unsigned ms)
 static void *shower(void *arg)
 {
 	struct rsh_progress *p = arg;
+	struct winsize w;
 
 	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS)) {
+		const bool known = ioctl(fileno(p->out), TIOCGWINSZ, &w) == 0 &&
+				   w.ws_col > 1;
 		const struct rsh_progress_state s = {
-			p->what,
-			atomic_load(&p->done),
-			p->total,
+			p->what, atomic_load(&p->done), p->total,
 			rsh_clock_since(p->start),
-			p->terminal ? bar_width(p->out) : 0,
+			!p->terminal ? 0 : known ? w.ws_col : 80,
 		};
 		char text[MAX_LINE + 128];
 

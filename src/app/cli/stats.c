@@ -18,6 +18,7 @@
 #include "rsh/app/figures.h"
 #include "rsh/source/resume_format.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static const struct rsh_column figure_columns[] = {
 	{ "FIGURE" },
@@ -184,24 +185,15 @@ static const char *find_later(const json_t *all, const char *wanted)
 	return later;
 }
 
-/* A lookup of a name that is not there makes the mount look at its source. */
-static void ask_to_look(const struct rsh_options *o)
-{
-	cleanup_free char *path = NULL;
-
-	if (asprintf(&path, "%s/%s", o->mountpoint, o->wait) < 0)
-		path = NULL;
-	else
-		access(path, F_OK);
-}
-
 /* Asks until the step is there.  *gone is true if it does not come. */
 static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 			 struct rsh_error *err)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
+	cleanup_free char *path = rsh_text_format("%s/%s", o->mountpoint,
+						  o->wait);
 	bool looked = false;
-	int rc = 0;
+	int rc = path ? 0 : rsh_error_nomem(err);
 
 	*gone = false;
 	while (rc == 0 && !has_step(*all, o->wait)) {
@@ -213,10 +205,11 @@ static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 					     "there, but the later step %s is: "
 					     "it was removed or never saved",
 					     o->mountpoint, o->wait, later);
-		/* The answer may be older than the step. */
+		/* The answer may be older than the step.  A lookup of a name
+		 * that is not there makes the mount look at its source. */
 		looked = later;
 		if (looked)
-			ask_to_look(o);
+			access(path, F_OK);
 		else
 			nanosleep(&pause, NULL);
 		json_decref(*all);

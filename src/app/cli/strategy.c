@@ -20,6 +20,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/strategy_emit.h"
 
 static bool is_json_output(const char *path)
@@ -75,21 +76,18 @@ static int write_strategy(const char *path, const void *data, size_t len,
 {
 	struct content content = { data, len };
 	cleanup_free char *target = realpath(path, NULL);
-	cleanup_free char *temporary = NULL;
 	const char *file = target ? target : path;
+	cleanup_free char *temporary =
+		rsh_text_format("%s.tmp-%ld", file, (long)getpid());
 	struct stat st;
 	int rc;
 
-	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
+	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode))
 		rc = write_into(target, &content);
-	} else if (asprintf(&temporary, "%s.tmp-%ld", file,
-			    (long)getpid()) < 0) {
-		temporary = NULL;
-		rc = -ENOMEM;
-	} else {
-		rc = rsh_file_replace(AT_FDCWD, file, temporary, 0666,
-				      write_buffer, &content);
-	}
+	else
+		rc = temporary ? rsh_file_replace(AT_FDCWD, file, temporary,
+						  0666, write_buffer,
+						  &content) : -ENOMEM;
 	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) : 0;
 }
 
@@ -164,20 +162,16 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 
 	if (strcmp(o->vfs.source, "none") != 0)
 		rc = rsh_strategy_load(o->vfs.source, false, names, &src, err);
-	if (rc == 0)
-		rc = read_shapes(o, src, names, &shapes, err);
+	rc = rc ?: read_shapes(o, src, names, &shapes, err);
 	if (rc == 0 && o->vfs.drop)
 		rc = rsh_derive_options_set(o->vfs.derive, RSH_DERIVE_DROP,
 					    o->vfs.drop, err);
-	if (rc == 0)
-		rc = rsh_strategy_derive(src, shapes, o->vfs.derive, names,
-					 &derived, err);
-	if (rc == 0)
-		rc = rsh_strategy_emit(&derived->items,
-				       is_json_output(o->output), &data, &len,
-				       err);
-	if (rc == 0)
-		rc = write_strategy(o->output, data, len, err);
+	rc = rc ?: rsh_strategy_derive(src, shapes, o->vfs.derive, names,
+				       &derived, err) ?:
+		   rsh_strategy_emit(&derived->items,
+				     is_json_output(o->output), &data, &len,
+				     err) ?:
+		   write_strategy(o->output, data, len, err);
 	for (uint32_t i = 0; rc == 0 && i < derived->n_notes; i++)
 		rsh_log_notice("%s", derived->notes[i]);
 	rsh_derived_free(derived);
@@ -224,8 +218,7 @@ static int check_strategies(const struct rsh_options *o,
 	if (o->vfs.src.path)
 		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
-	if (rc == 0)
-		rc = read_shapes(o, src, names, &shapes, err);
+	rc = rc ?: read_shapes(o, src, names, &shapes, err);
 	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++) {
 		c.n = 0;
 		c.findings = c.all ? json_array() : NULL;

@@ -105,21 +105,12 @@ static bool ends(pid_t pid, int pipe)
 }
 
 /* Forks.  The pipe is closed when the child ends, and the child is killed when
- * this process ends.  Returns -1 if that fails. */
-static pid_t fork_with_pipe(int *pipe)
+ * this process ends.  Returns -errno if that fails. */
+static pid_t fork_bound(int *pipe)
 {
 	const pid_t parent = getpid();
-	int two[2];
-	pid_t pid;
+	const pid_t pid = rsh_fork_with_pipe(pipe);
 
-	if (pipe2(two, O_CLOEXEC))
-		return -1;
-	pid = fork();
-	close(two[pid != 0]);
-	if (pid < 0)
-		close(two[0]);
-	else if (pid)
-		*pipe = two[0];
 	if (pid == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) ||
 			 getppid() != parent))
 		_exit(RSH_EXIT_IO);
@@ -132,7 +123,7 @@ static bool mount_answers(const char *path)
 	struct statvfs st;
 	int pipe;
 	bool answers;
-	pid_t pid = fork_with_pipe(&pipe);
+	pid_t pid = fork_bound(&pipe);
 
 	if (pid == 0)
 		_exit(statvfs(path, &st) != 0);
@@ -155,7 +146,7 @@ int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv))
 	/* An operand or the value of an option may be a file in a mount. */
 	while (i < argc && (*argv[i] == '-' || !rsh_mounted_holds(argv[i], &m)))
 		i++;
-	pid = i < argc ? fork_with_pipe(&pipe) : 0;
+	pid = i < argc ? fork_bound(&pipe) : 0;
 	if (pid <= 0)
 		return run(argc, argv);
 	if (ends(pid, pipe)) {

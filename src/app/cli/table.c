@@ -48,38 +48,66 @@ void rsh_table_free(struct rsh_table *t)
 	free(t);
 }
 
-void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark, const char *text)
+static void table_begin_cell(struct rsh_table *t, enum rsh_mark mark)
 {
-	char *escaped;
+	if (!t || t->failed)
+		return;
+	t->failed = rsh_grow(&t->cells, &t->cap, t->n + 1,
+			     sizeof(*t->cells)) != 0;
+	if (!t->failed)
+		t->cells[t->n++] = (struct cell){ NULL, mark };
+}
+
+__attribute__((format(printf, 2, 0)))
+static void table_vadd(struct rsh_table *t, const char *fmt, va_list ap)
+{
+	cleanup_free char *text = NULL, *escaped = NULL, *before = NULL;
+	struct cell *c;
 
 	if (!t || t->failed)
 		return;
-	escaped = rsh_text_escape(text);
-	t->failed = !escaped || rsh_grow(&t->cells, &t->cap, t->n + 1,
-					 sizeof(*t->cells));
-	if (t->failed)
-		free(escaped);
-	else
-		t->cells[t->n++] = (struct cell){ escaped, mark };
+	c = &t->cells[t->n - 1];
+	before = c->text;
+	if (vasprintf(&text, fmt, ap) < 0)
+		text = NULL;
+	escaped = text ? rsh_text_escape(text) : NULL;
+	c->text = escaped ? rsh_text_format("%s%s", before ? before : "",
+					    escaped) : NULL;
+	t->failed = !c->text;
 }
 
 void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 {
-	char *text;
 	va_list ap;
-	int n;
 
-	if (!t || t->failed)
-		return;
+	table_begin_cell(t, RSH_MARK_NONE);
 	va_start(ap, fmt);
-	n = vasprintf(&text, fmt, ap);
+	table_vadd(t, fmt, ap);
 	va_end(ap);
-	if (n < 0) {
-		t->failed = true;
-		return;
-	}
-	rsh_table_mark(t, RSH_MARK_NONE, text);
-	free(text);
+}
+
+void rsh_table_add(struct rsh_table *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	table_vadd(t, fmt, ap);
+	va_end(ap);
+}
+
+void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark, const char *text)
+{
+	table_begin_cell(t, mark);
+	rsh_table_add(t, "%s", text);
+}
+
+void rsh_table_type(struct rsh_table *t, enum rsh_dtype dtype,
+		    const int64_t *dims, uint32_t n)
+{
+	char text[RSH_LS_SHAPE_MAX];
+
+	rsh_table_cell(t, "%s", rsh_dtype_name(dtype));
+	rsh_table_cell(t, "%s", rsh_ls_shape(dims, n, text));
 }
 
 /* ---- printing ---- */

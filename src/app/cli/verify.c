@@ -7,14 +7,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/options.h"
-#include "rsh/app/reading.h"
 #include "rsh/copy/verify.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
@@ -240,7 +238,7 @@ static int verify_files(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	const char *manifest = o->operands[0], *dir, *slash;
+	const char *manifest = o->operands[0], *dir;
 	cleanup_free char *beside = NULL;
 	int rc;
 
@@ -250,13 +248,9 @@ static int verify_files(struct report *r, struct rsh_error *err)
 		dir = o->operands[0];
 	}
 	if (!dir) {
-		slash = strrchr(manifest, '/');
-		beside = slash ? strndup(manifest, slash == manifest ? 1 :
-					 (size_t)(slash - manifest)) :
-				 strdup(".");
+		dir = beside = rsh_path_directory(manifest);
 		if (!beside)
 			return rsh_error_nomem(err);
-		dir = beside;
 	}
 	rc = find_tree(dir, err);
 	return rc ? rc : rsh_verify_files(manifest, dir, &o->vfs.files.store,
@@ -338,19 +332,16 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0 && strategy)
 		rsh_conversion_source_ranks(strategy, NULL, names, true, &first,
 					    &n);
-	if (rc == 0)
-		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
-				     err);
+	rc = rc ?: rsh_source_open(o->vfs.source, first, n, &files, &source,
+				   err);
 	if (rc == 0 && path &&
 	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(source, err);
-	if (rc == 0)
-		rc = rsh_source_choose(source, 0, err);
+	rc = rc ?: rsh_source_choose(source, 0, err);
 	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
-		rc = rsh_source_index(source, names, err);
-		if (rc == 0)
-			rc = rsh_source_strategy(source, true, names, &strategy,
-						 err);
+		rc = rsh_source_index(source, names, err) ?:
+		     rsh_source_strategy(source, true, names, &strategy,
+					 err);
 	}
 	if (rc == 0) {
 		take_verified_step(r, source);
@@ -380,8 +371,7 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
 	/* The content of a converted tree says nothing about replicas of the
 	 * source. */
-	if (rc == 0)
-		rc = rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
+	rc = rc ?: rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
 	if (rc)
 		return rc;
 	if (kind != RSH_VERIFY_SOURCE)

@@ -23,6 +23,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/thread.h"
 #include "warm.h"
 
@@ -108,10 +109,9 @@ static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 {
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/rank_%u", w->options->mountpoint, rank) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	return walk_mount(w, path, err);
 }
 
@@ -266,10 +266,8 @@ static enum rsh_exit warm_up(struct warm *w)
 	struct rsh_printer out;
 	double seconds;
 
-	if (rc == 0)
-		rc = find_files(w, &err);
-	if (rc == 0)
-		rc = find_parts(w, &err);
+	rc = rc ?: find_files(w, &err) ?:
+		   find_parts(w, &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->contents)

@@ -23,7 +23,9 @@
 
 #include "rsh/app/options.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
 
 /* Bytes between two parts of a file, such as headers, are read with the parts
@@ -68,13 +70,10 @@ static int share_name_files(struct dividing *d)
 	d->names = rsh_alloc_array(d->n_files + 1, sizeof(*d->names));
 	if (!d->names)
 		return -ENOMEM;
-	for (size_t i = 0; i < d->n_files; i++) {
-		const char *slash = strrchr(d->files[i].path, '/');
-
+	for (size_t i = 0; i < d->n_files; i++)
 		d->names[i] = (struct named){
-			slash ? slash + 1 : d->files[i].path, i, false
+			rsh_path_name(d->files[i].path), i, false
 		};
-	}
 	qsort(d->names, d->n_files, sizeof(*d->names), named_order);
 	return 0;
 }
@@ -193,10 +192,9 @@ static int add_plans(struct dividing *d, struct rsh_error *err)
 	uint32_t n;
 	int rc;
 
-	if (asprintf(&dir, "%s/.reshardfs/plan", d->options->mountpoint) < 0) {
-		dir = NULL;
+	dir = rsh_text_format("%s/.reshardfs/plan", d->options->mountpoint);
+	if (!dir)
 		return rsh_error_nomem(err);
-	}
 	rc = count_plans(dir, &n, err);
 	if (rc || n == 0)
 		return rc;
@@ -326,8 +324,7 @@ int rsh_warm_divide(const struct rsh_options *o,
 	};
 	int rc = share_name_files(&d) ? rsh_error_nomem(err) : 0;
 
-	if (rc == 0)
-		rc = add_plans(&d, err);
+	rc = rc ?: add_plans(&d, err);
 	if (rc == 0 && add_other_files(&d))
 		rc = rsh_error_nomem(err);
 	if (rc == 0) {

@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -33,20 +32,10 @@
 int rsh_daemon_start(struct rsh_daemon *d)
 {
 	pid_t parent = getpid();
-	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC))
-		return -errno;
-	d->child = fork();
-	if (d->child < 0) {
-		int code = errno;
-
-		close(ends[0]);
-		close(ends[1]);
-		return -code;
-	}
-	d->pipe = ends[d->child == 0];
-	close(ends[d->child != 0]);
+	d->child = rsh_fork_with_pipe(&d->pipe);
+	if (d->child < 0)
+		return d->child;
 	if (d->child == 0) {
 		/* If the waiting command is interrupted, the child must not
 		 * mount. */

@@ -14,6 +14,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/vfs/attribute.h"
 
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
@@ -84,32 +85,6 @@ static json_t *heading(const struct rsh_facts *f)
 			 rsh_json_text(f->source), "mountpoint",
 			 rsh_json_text(f->mountpoint), "step", shown,
 			 "log_level", rsh_log_level_name(rsh_log_get_level()));
-}
-
-static json_t *stats_json(const struct rsh_facts *f)
-{
-	struct rsh_figures figures;
-	json_t *all = heading(f);
-
-	take_figures(f, &figures);
-	if (all && rsh_figures_json(&figures, all)) {
-		json_decref(all);
-		return NULL;
-	}
-	return all;
-}
-
-static int make_metrics(const struct rsh_facts *f, char **text)
-{
-	struct rsh_figures figures;
-	size_t length;
-	FILE *to = open_memstream(text, &length);
-
-	if (!to)
-		return -ENOMEM;
-	take_figures(f, &figures);
-	rsh_figures_metrics(&figures, to);
-	return fclose(to) ? -ENOMEM : 0;
 }
 
 /* ---- config ---- */
@@ -183,22 +158,37 @@ static int dump(json_t *value, char **text)
 	cleanup_free char *json =
 		rsh_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 
-	return json && asprintf(text, "%s\n", json) >= 0 ? 0 : -ENOMEM;
+	*text = json ? rsh_text_format("%s\n", json) : NULL;
+	return *text ? 0 : -ENOMEM;
 }
 
 int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		   char **text)
 {
 	const struct rsh_facts *f = facts;
+	struct rsh_figures figures;
 	struct rsh_vfs_view view;
 	json_t *value = NULL;
+	size_t length;
+	FILE *to;
 	int rc;
 
 	switch (which) {
 	case RSH_CONTROL_STATS:
-		return dump(stats_json(f), text);
+		value = heading(f);
+		take_figures(f, &figures);
+		if (value && rsh_figures_json(&figures, value)) {
+			json_decref(value);
+			value = NULL;
+		}
+		return dump(value, text);
 	case RSH_CONTROL_METRICS:
-		return make_metrics(f, text);
+		to = open_memstream(text, &length);
+		if (!to)
+			return -ENOMEM;
+		take_figures(f, &figures);
+		rsh_figures_metrics(&figures, to);
+		return fclose(to) ? -ENOMEM : 0;
 	case RSH_CONTROL_LOG:
 		*text = rsh_log_recent();
 		return *text ? 0 : -ENOMEM;

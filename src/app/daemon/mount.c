@@ -178,8 +178,7 @@ static int add_control(struct service *s, struct rsh_error *err)
 	s->facts.cache_bytes = cache_bytes(s);
 	co.n_plans = rsh_facts_n_plans(&s->facts);
 	co.steps = rsh_vfs_has_steps(s->vfs);
-	if (rc == 0)
-		rc = rsh_control_add(s->vfs, &co);
+	rc = rc ?: rsh_control_add(s->vfs, &co);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -331,19 +330,14 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	 * other users is read. */
 	s->room.map = rsh_memory_left_to_map();
 	s->room.resident = rsh_memory_left_resident();
-	rc = confine_service(s, err);
-	if (rc == 0)
-		rc = open_io(s, err);
-	if (rc == 0)
-		rc = open_tree(o, s, err);
-	if (rc == 0)
-		rc = add_control(s, err);
-	if (rc == 0)
-		rc = fit_memory(s, err);
+	rc = confine_service(s, err) ?:
+	     open_io(s, err) ?:
+	     open_tree(o, s, err) ?:
+	     add_control(s, err) ?:
+	     fit_memory(s, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
-	if (rc == 0)
-		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
+	rc = rc ?: rsh_server_mount(s->vfs, &s->so, &s->server, err);
 	/* A command that has waited for the lock then checks what is
 	 * mounted. */
 	rsh_stack_unlock(s->lock);
@@ -351,11 +345,9 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	s->facts.server = s->server;
 	if (rc)
 		return rc;
-	rc = rsh_signals_start(tell_statistics, s, &s->signals);
-	if (rc == 0)
-		rc = rsh_steps_start(s->vfs);
-	if (rc == 0)
-		rc = rsh_holder_watch(o->holder);
+	rc = rsh_signals_start(tell_statistics, s, &s->signals) ?:
+	     rsh_steps_start(s->vfs) ?:
+	     rsh_holder_watch(o->holder);
 	return rc ? rsh_error_set(err, -rc, "cannot start the signal thread: "
 					    "%s",
 				  strerror(-rc)) : 0;

@@ -7,6 +7,7 @@
 #include "rsh/app/mounted.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <mntent.h>
 #include <signal.h>
@@ -85,8 +86,7 @@ int rsh_mounted_find(const char *given, struct rsh_mounted *m)
 
 	m->n = 0;
 	*m->type = *m->source = '\0';
-	if (rc == 0)
-		rc = look_up(m);
+	rc = rc ?: look_up(m);
 	if (rc == 0 && m->n)
 		return 0;
 	if (!realpath(given, m->path))
@@ -124,6 +124,23 @@ bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
 		*at = end;
 	} while (*at);
 	return false;
+}
+
+pid_t rsh_fork_with_pipe(int *pipe)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	pid = fork();
+	if (pid < 0)
+		pid = -errno;
+	close(ends[pid != 0]);
+	if (pid < 0)
+		close(ends[0]);
+	*pipe = ends[pid == 0];
+	return pid;
 }
 
 void rsh_mounted_kill_child(pid_t pid)

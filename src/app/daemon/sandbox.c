@@ -14,12 +14,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "rsh/app/table.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #ifdef WITH_SANITIZER
 #define IS_SANITIZED 1
@@ -41,12 +41,11 @@ static void allow_links(int rules, const char *path)
 	while (dir && (e = readdir(dir))) {
 		cleanup_free char *entry = NULL;
 
-		if (e->d_name[0] == '.' ||
-		    asprintf(&entry, "%s/%s", path, e->d_name) < 0) {
-			entry = NULL;
+		if (e->d_name[0] == '.')
 			continue;
-		}
-		rsh_landlock_allow(rules, entry, false);
+		entry = rsh_text_format("%s/%s", path, e->d_name);
+		if (entry)
+			rsh_landlock_allow(rules, entry, false);
 	}
 	if (dir)
 		closedir(dir);
@@ -77,16 +76,15 @@ static void allow_path(int rules, const char *path)
 static void allow_read(int rules, const struct rsh_options *o)
 {
 	const char *rule_table = o->vfs.weights.table, *path;
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!table[i].opens && !table[i].opens_links)
+	while ((def = rsh_option_next(def))) {
+		if (!def->opens && !def->opens_links)
 			continue;
-		path = *(const char *const *)((const char *)o + table[i].at);
+		path = *(const char *const *)((const char *)o + def->at);
 		if (path)
 			allow_path(rules, path);
-		if (path && table[i].opens_links)
+		if (path && def->opens_links)
 			allow_links(rules, path);
 	}
 	if (!rule_table ||
@@ -143,7 +141,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 	const char *map = o->vfs.files.source_map;
 	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
 	const char *config = o->steps ? o->vfs.weights.config : NULL;
-	cleanup_free char *beside = config ? rsh_config_directory(config) :
+	cleanup_free char *beside = config ? rsh_path_directory(config) :
 					     NULL;
 	int rc;
 

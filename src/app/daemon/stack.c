@@ -27,6 +27,7 @@
 #include "rsh/app/table.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* Returns the absolute path of a value that is a path (from malloc), by the
  * name of the value in --help.  Returns NULL for other values, which are kept,
@@ -50,26 +51,23 @@ static int add_line(json_t *all, const char *name, const char *value)
 {
 	cleanup_free char *text = NULL;
 
-	if (asprintf(&text, "%s%s%s", name, value ? "=" : "",
-		     value ? value : "") < 0) {
-		text = NULL;
+	text = rsh_text_format("%s%s%s", name, value ? "=" : "",
+			       value ? value : "");
+	if (!text)
 		return -1;
-	}
 	return json_array_append_new(all, rsh_json_text(text));
 }
 
-static int add_given(json_t *all, const struct rsh_given *given)
+static int add_given(json_t *all, const struct rsh_command *command,
+		     const struct rsh_given *given)
 {
 	cleanup_free char *full = NULL;
-	size_t n, i = 0;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def =
+		rsh_option_find(command, given->name, strlen(given->name));
 
-	while (i < n && !(table[i].name &&
-			  strcmp(table[i].name, given->name) == 0))
-		i++;
-	if (i == n || table[i].aside)
+	if (!def || def->aside)
 		return 0;
-	full = full_path(table[i].arg, given->value);
+	full = full_path(def->arg, given->value);
 	return add_line(all, given->name, full ? full : given->value);
 }
 
@@ -100,7 +98,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 	qsort(given, o->n_given, sizeof(*given), given_by_name);
 	rc = add_line(all, "SOURCE", source ? source : o->vfs.source);
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
-		rc = add_given(all, &given[i]);
+		rc = add_given(all, o->command, &given[i]);
 	if (rc == 0)
 		return all;
 	json_decref(all);
@@ -149,24 +147,17 @@ static struct answer ask_in_time(const char *path, const json_t *identity)
 {
 	struct answer a = { .code = -ETIMEDOUT };
 	struct pollfd p = { .events = POLLIN };
-	int ends[2];
-	pid_t pid;
+	const pid_t pid = rsh_fork_with_pipe(&p.fd);
 
-	if (pipe2(ends, O_CLOEXEC))
-		return (struct answer){ .code = -errno };
-	pid = fork();
-	if (pid == 0)
-		answer_by_pipe(ends[1], path, identity);
-	close(ends[1]);
-	p.fd = ends[0];
 	if (pid < 0)
-		a.code = -errno;
-	else if (poll(&p, 1, ANSWER_MS) == 1 &&
-		 read(ends[0], &a, sizeof(a)) != sizeof(a))
+		return (struct answer){ .code = pid };
+	if (pid == 0)
+		answer_by_pipe(p.fd, path, identity);
+	if (poll(&p, 1, ANSWER_MS) == 1 &&
+	    read(p.fd, &a, sizeof(a)) != sizeof(a))
 		a = (struct answer){ .code = -EIO };
-	close(ends[0]);
-	if (pid > 0)
-		rsh_mounted_kill_child(pid);
+	close(p.fd);
+	rsh_mounted_kill_child(pid);
 	return a;
 }
 

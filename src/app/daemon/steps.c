@@ -25,8 +25,7 @@ static int open_as(const struct rsh_mount_steps *m,
 				     err);
 
 	o.vfs.plan.allow_missing = partly;
-	if (rc == 0)
-		rc = rsh_vfs_open(&o.vfs, out, err);
+	rc = rc ?: rsh_vfs_open(&o.vfs, out, err);
 	rsh_options_clear_step(&o);
 	return rc;
 }
@@ -143,10 +142,9 @@ int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
 		.uid = o->vfs.tree.uid, .gid = o->vfs.tree.gid,
 		.open = open_step, .ctx = m,
 	};
-	int rc = find_ranks(o, &cfg.dir.first_rank, &cfg.dir.n_ranks, err);
+	int rc = find_ranks(o, &cfg.dir.first_rank, &cfg.dir.n_ranks, err) ?:
+		 rsh_steps_open(&cfg, out, err);
 
-	if (rc == 0)
-		rc = rsh_steps_open(&cfg, out, err);
 	return rc ? rc : check_first_look(m, *out, err);
 }
 

@@ -121,11 +121,10 @@ int rsh_syscalls_refuse(bool internet)
 			 seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
 					  SCMP_SYS(socket), 1,
 					  SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
-		if (rc == 0)
-			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-					      SCMP_SYS(tgkill), 1,
-					      SCMP_A0_32(SCMP_CMP_NE,
-							 (uint32_t)getpid()));
+		rc = rc ?: seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+					    SCMP_SYS(tgkill), 1,
+					    SCMP_A0_32(SCMP_CMP_NE,
+						       (uint32_t)getpid()));
 		for (int i = 0; i < 2 && rc == 0; i++)
 			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
 					      SCMP_SYS(ioctl), 1,
@@ -144,8 +143,7 @@ int rsh_syscalls_refuse(bool internet)
 					      SCMP_A0(SCMP_CMP_MASKED_EQ,
 						      flags[i], flags[i]));
 	}
-	if (rc == 0)
-		rc = seccomp_load(f);
+	rc = rc ?: seccomp_load(f);
 	seccomp_release(f);
 	return rc;
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -62,16 +61,15 @@ static int in_use(const char *path, struct rsh_error *err)
 static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
 {
 	char complaint[256] = "";
-	int ends[2], status = -1;
-	pid_t pid;
+	int pipe, status = -1;
+	const pid_t pid = rsh_fork_with_pipe(&pipe);
 
-	if (pipe2(ends, O_CLOEXEC))
-		return rsh_error_set(err, errno, "%s", strerror(errno));
-	pid = fork();
+	if (pid < 0)
+		return rsh_error_set(err, -pid, "%s", strerror(-pid));
 	if (pid == 0) {
 		/* LC_ALL is set because the program searches the messages. */
 		setenv("LC_ALL", "C", 1);
-		dup2(ends[1], STDERR_FILENO);
+		dup2(pipe, STDERR_FILENO);
 		if (lazy)
 			execlp("fusermount3", "fusermount3", "-u", "-z", "--",
 			       path, (char *)NULL);
@@ -81,13 +79,11 @@ static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
 		dprintf(STDERR_FILENO, "fusermount3: %s\n", strerror(errno));
 		_exit(1);
 	}
-	close(ends[1]);
-	if (pid > 0)
-		read_complaint(ends[0], complaint, sizeof(complaint));
-	close(ends[0]);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	read_complaint(pipe, complaint, sizeof(complaint));
+	close(pipe);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	if (pid > 0 && status == 0)
+	if (status == 0)
 		return 0;
 	if (strstr(complaint, "resource busy"))
 		return in_use(path, err);
@@ -175,8 +171,10 @@ static int detach(const char *path, bool *aborted, struct rsh_error *err)
 		return 0;
 	/* The number of the connection is the minor number of the mount's
 	 * device.  The kernel returns it without a request to the daemon. */
-	known = statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
-		      AT_NO_AUTOMOUNT, 0, &st) == 0;
+	known = rsh_statx(AT_FDCWD, path,
+			  AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
+				  AT_NO_AUTOMOUNT,
+			  0, &st) == 0;
 	rc = rsh_unmount(path, true, err);
 	if (rc || !known)
 		return rc;

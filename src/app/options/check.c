@@ -329,8 +329,7 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;
 	const char *bad;
-	size_t n;
-	const struct rsh_option *table;
+	const struct rsh_option *def = NULL;
 
 	/* A daemon leaves its working directory, and other programs read the
 	 * table of mounts in other directories, so the path is made
@@ -357,10 +356,9 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	 * refused. */
 	bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
 			  "select mindspore" : NULL;
-	table = rsh_option_table(&n);
-	for (size_t i = 0; i < n; i++)
-		if (table[i].converts && rsh_option_given(o, table[i].name))
-			bad = table[i].name;
+	while ((def = rsh_option_next(def)))
+		if (def->converts && rsh_option_given(o, def->name))
+			bad = def->name;
 	return bad ? rsh_error_set(err, EINVAL, "--%s cannot be used with "
 				   "--resume, which converts nothing", bad) : 0;
 }
@@ -434,12 +432,11 @@ const char *rsh_verify_of_source(const struct rsh_options *o)
 	static const char *const others[] = {
 		"select", "breakpoint", "fallbacks", "check", "write-manifest",
 	};
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
-	for (size_t i = 0; i < n; i++)
-		if (table[i].converts && rsh_option_given(o, table[i].name))
-			return table[i].name;
+	while ((def = rsh_option_next(def)))
+		if (def->converts && rsh_option_given(o, def->name))
+			return def->name;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (rsh_option_given(o, others[i]))
 			return others[i];

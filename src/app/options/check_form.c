@@ -84,14 +84,10 @@ static int check_form_use(const struct rsh_options *o, bool tree,
 			  const char *without, struct rsh_error *err)
 {
 	const size_t from = offsetof(struct rsh_options, vfs.files);
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct rsh_option *def = &table[i];
-
-		if (!rsh_option_is_of(def, o->command) || !def->name ||
-		    !rsh_option_given(o, def->name))
+	while ((def = rsh_option_next_of(o->command, def))) {
+		if (!def->name || !rsh_option_given(o, def->name))
 			continue;
 		if (!rsh_option_is_of(def, o->form))
 			return rsh_error_set(err, EINVAL, "%s does not take "

@@ -11,15 +11,14 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
-#include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
 #define FROM_HF (1 + RSH_SIDE_HF)
@@ -105,14 +104,6 @@ static int check_find_table(struct rsh_options *o, struct rsh_error *err)
 	return w->table ? 0 : rsh_error_nomem(err);
 }
 
-char *rsh_config_directory(const char *config)
-{
-	const char *slash = strrchr(config, '/');
-
-	return !slash ? strdup(".") :
-	       strndup(config, slash == config ? 1 : (size_t)(slash - config));
-}
-
 /* The files that belong to a Hugging Face model are in the directory of its
  * config.json. */
 static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
@@ -126,7 +117,7 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 	if (!config || !(takes & RSH_TAKES_MODEL_FILES) ||
 	    v->weights.from == FROM_HF || rsh_option_given(o, "model-files"))
 		return 0;
-	dir = rsh_config_directory(config);
+	dir = rsh_path_directory(config);
 	v->model_files = dir ? rsh_options_keep(o, dir) : NULL;
 	return v->model_files ? 0 : rsh_error_nomem(err);
 }
@@ -139,10 +130,9 @@ static int check_torch_lora(struct rsh_options *o, unsigned i,
 	const char *directory = w->loras[i].directory;
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s/" RSH_ADAPTER_TORCH_NAME, directory) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/" RSH_ADAPTER_TORCH_NAME, directory);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	if (!rsh_is_file(path))
 		return rsh_error_set(err, ENOENT, "%s: there is no "
 				     RSH_ADAPTER_FILE_NAME " and no "
@@ -197,10 +187,9 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	struct rsh_weights_at *w = &v->weights;
-	int rc = check_own_adapters(o, err);
+	int rc = check_own_adapters(o, err) ?:
+		 check_loras(o, err);
 
-	if (rc == 0)
-		rc = check_loras(o, err);
 	if (rc)
 		return rc;
 	if (!w->table && w->from)
@@ -225,10 +214,8 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :
 							RSH_UNLISTED_ERROR;
-	rc = check_sides(o, err);
-	if (rc == 0)
-		rc = check_assume(o, err);
-	if (rc == 0)
-		rc = check_find_table(o, err);
+	rc = check_sides(o, err) ?:
+	     check_assume(o, err) ?:
+	     check_find_table(o, err);
 	return rc ? rc : check_assume_beside(o, err);
 }

@@ -3,11 +3,9 @@
  * conversion, as marked in the table of options. */
 #include "config.h"
 
-#include "rsh/app/options.h"
+#include "rsh/app/table.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,9 +13,9 @@
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/wire/adapter_config.h"
-#include "set_i.h"
 
 /* The number of bytes is hashed before the bytes. */
 static void digest_bytes(void *hash, const void *data, size_t len)
@@ -104,17 +102,14 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	uint64_t content;
 	uint64_t is[4];
 	size_t len;
-	int rc = rsh_handle_open(store, file, &h);
+	int rc = rsh_handle_open(store, file, &h) ?:
+		 rsh_handle_identity(h, &id);
 
-	if (rc == 0)
-		rc = rsh_handle_identity(h, &id);
 	if (rc)
 		return rsh_store_open_error(store, file, rc, err);
-	if (asprintf(&config, "%s/" RSH_ADAPTER_CONFIG_NAME,
-		     at->directory) < 0) {
-		config = NULL;
+	config = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, at->directory);
+	if (!config)
 		return rsh_error_nomem(err);
-	}
 	is[0] = id.size;
 	is[1] = id.which[1];
 	is[2] = (uint64_t)id.mtime.tv_sec;
@@ -168,14 +163,13 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	const size_t base = offsetof(struct rsh_options, vfs);
 	const struct rsh_weights_at *w = &cfg->weights;
 	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		if (table[i].decides)
-			rc = digest_member(hash, &table[i], (const char *)cfg +
-					   (table[i].at - base), err);
+	while (rc == 0 && (def = rsh_option_next(def)))
+		if (def->decides)
+			rc = digest_member(hash, def, (const char *)cfg +
+					   (def->at - base), err);
 	if (cfg->output->digest)
 		XXH3_64bits_update(hash, &cfg->output->digest,
 				   sizeof(cfg->output->digest));
@@ -195,8 +189,7 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
 			digest_tables(hash, err) :
 			digest_file(hash, w->table, err);
-		if (rc == 0)
-			rc = digest_config(hash, cfg, store, err);
+		rc = rc ?: digest_config(hash, cfg, store, err);
 	}
 	if (rc == 0 && w->dequantise) {
 		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));

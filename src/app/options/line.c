@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"
@@ -62,19 +61,6 @@ static int line_option(FILE *to, const struct rsh_option *def,
 	return line_word(to, given->value);
 }
 
-static const struct rsh_option *line_find(const char *name,
-					  const struct rsh_command *command)
-{
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
-
-	for (size_t i = 0; i < n; i++)
-		if (table[i].name && rsh_option_is_of(&table[i], command) &&
-		    strcmp(table[i].name, name) == 0)
-			return &table[i];
-	return NULL;
-}
-
 char *rsh_options_line(const struct rsh_options *o,
 		       const struct rsh_command *command,
 		       const char *const *operands)
@@ -89,8 +75,9 @@ char *rsh_options_line(const struct rsh_options *o,
 		return NULL;
 	fprintf(to, "reshardfs %s", command->name);
 	for (size_t i = 0; i < o->n_given; i++) {
+		const char *name = o->given[i].name;
 		const struct rsh_option *def =
-			line_find(o->given[i].name, command);
+			rsh_option_find(command, name, strlen(name));
 
 		if (def && (!def->aside || command == o->command))
 			rc |= line_option(to, def, &o->given[i]);

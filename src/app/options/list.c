@@ -4,24 +4,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
 #include "set_i.h"
-
-static const struct rsh_option *find_listed(const struct rsh_command *command,
-					    const char *given, size_t n)
-{
-	size_t n_options;
-	const struct rsh_option *table = rsh_option_table(&n_options);
-
-	for (size_t i = 0; i < n_options; i++)
-		if (rsh_option_is_of(&table[i], command) && table[i].name &&
-		    rsh_suggestion_same(table[i].name, given, n))
-			return &table[i];
-	return NULL;
-}
 
 static int apply_listed(struct rsh_options *o, char *given,
 			struct rsh_error *err)
@@ -30,21 +16,18 @@ static int apply_listed(struct rsh_options *o, char *given,
 	const char *dash_o = o->command->id == RSH_COMMAND_LIBRARY ? "" : "-o ";
 	char *value = strchr(given, '=');
 	size_t n = value ? (size_t)(value - given) : strlen(given);
-	const struct rsh_option *def = find_listed(o->command, given, n);
+	const struct rsh_option *def = rsh_option_find(o->command, given, n);
 
 	if (value)
 		value++;
 	if (!def) {
-		size_t n_options;
-		const struct rsh_option *table = rsh_option_table(&n_options);
 		char text[RSH_SUGGESTION_BYTES];
 		struct rsh_suggestion guess;
 
 		rsh_suggestion_begin(&guess, given, n);
-		for (size_t i = 0; i < n_options; i++)
-			if (rsh_option_is_of(&table[i], o->command) &&
-			    table[i].name)
-				rsh_suggestion_offer(&guess, table[i].name);
+		while ((def = rsh_option_next_of(o->command, def)))
+			if (def->name)
+				rsh_suggestion_offer(&guess, def->name);
 		rsh_suggestion_put(&guess, dash_o, text);
 		/* Names in lists are usually written with '_'. */
 		for (char *c = strrchr(text, ' '); c && *c; c++)

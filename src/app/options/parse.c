@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "rsh/app/table.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/suggestion.h"
+#include "rsh/util/text.h"
 #include "set_i.h"
 
 /* Lists the options of the command that begin with the word, as "--a, --b or
@@ -20,27 +20,23 @@
 static unsigned list_begun(const struct rsh_command *command, const char *word,
 			   size_t length, char *text, size_t size)
 {
-	size_t n, at = 0;
-	const struct rsh_option *table = rsh_option_table(&n), *last = NULL;
+	const struct rsh_option *def = NULL, *last = NULL;
 	unsigned count = 0;
+	size_t at = 0;
 
-	for (size_t i = 0; i < n && at < size; i++) {
-		const struct rsh_option *def = &table[i];
-
-		if (!rsh_option_is_of(def, command) || def->bare ||
-		    !def->name ||
+	while ((def = rsh_option_next_of(command, def))) {
+		if (def->bare || !def->name ||
 		    !rsh_suggestion_begins(def->name, word, length))
 			continue;
 		if (last)
-			at += (size_t)snprintf(text + at, size - at, "%s--%s",
-					       count > 1 ? ", " : "",
-					       last->name);
+			rsh_text_add(text, size, &at, "%s--%s",
+				     count > 1 ? ", " : "", last->name);
 		last = def;
 		count++;
 	}
-	if (last && at < size)
-		snprintf(text + at, size - at, "%s--%s",
-			 count > 1 ? " or " : "", last->name);
+	if (last)
+		rsh_text_add(text, size, &at, "%s--%s",
+			     count > 1 ? " or " : "", last->name);
 	return count;
 }
 
@@ -48,24 +44,23 @@ static unsigned list_begun(const struct rsh_command *command, const char *word,
 static unsigned list_owners(const char *word, size_t length, char *text,
 			    size_t size)
 {
-	size_t n, n_commands, at = 0;
-	const struct rsh_option *table = rsh_option_table(&n);
+	size_t n_commands, at = 0;
+	const struct rsh_option *def = NULL;
 	const struct rsh_command *commands = rsh_command_table(&n_commands);
 	unsigned in = 0, count = 0, all;
 
-	for (size_t i = 0; i < n; i++)
-		if (table[i].name && !table[i].bare &&
-		    rsh_suggestion_same(table[i].name, word, length))
-			in |= table[i].commands;
+	while ((def = rsh_option_next(def)))
+		if (def->name && !def->bare &&
+		    rsh_suggestion_same(def->name, word, length))
+			in |= def->commands;
 	for (size_t i = 0; i < n_commands; i++)
 		count += (in & RSH_IN(commands[i].id)) != 0;
 	all = count;
-	for (size_t i = 0; i < n_commands && at < size; i++)
-		if (in & RSH_IN(commands[i].id)) {
-			at += (size_t)snprintf(text + at, size - at, "%s%s",
-					       commands[i].name, --count > 1 ?
-					       ", " : count ? " and " : "");
-		}
+	for (size_t i = 0; i < n_commands; i++)
+		if (in & RSH_IN(commands[i].id))
+			rsh_text_add(text, size, &at, "%s%s",
+				     commands[i].name, --count > 1 ? ", " :
+				     count ? " and " : "");
 	return all;
 }
 
@@ -73,8 +68,7 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 		     bool before, struct rsh_error *err)
 {
 	const size_t length = strcspn(word, "=");
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 	char text[RSH_SUGGESTION_BYTES], names[256] = "";
 	struct rsh_suggestion guess;
 
@@ -94,9 +88,9 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 				     ": give one step as SOURCE, or of rank "
 				     "files by --select" : "");
 	rsh_suggestion_begin(&guess, word, length);
-	for (size_t i = 0; i < n; i++)
-		if (rsh_option_is_of(&table[i], command) && table[i].name)
-			rsh_suggestion_offer(&guess, table[i].name);
+	while ((def = rsh_option_next_of(command, def)))
+		if (def->name)
+			rsh_suggestion_offer(&guess, def->name);
 	rsh_suggestion_put(&guess,
 			   guess.best && strchr(guess.best, '_') ? "-o " : "--",
 			   text);
@@ -132,20 +126,21 @@ struct getopt_tables {
 
 static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
 {
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *const first = rsh_option_next(NULL);
+	const struct rsh_option *def = NULL;
 	struct option *to;
 	char *letter, *name;
+	size_t n = 0;
 
+	while ((def = rsh_option_next(def)))
+		n++;
 	t->letters = letter = rsh_alloc_array(2 * n + 2, 1);
 	t->longs = to = rsh_alloc_array(2 * n + 1, sizeof(*t->longs));
 	if (!letter || !to)
 		return -ENOMEM;
 	*letter++ = ':'; /* getopt returns what is wrong and prints nothing */
-	for (size_t i = 0; i < n; i++) {
-		const struct rsh_option *def = &table[i];
-
-		if (def->bare || !rsh_option_is_of(def, o->command))
+	while ((def = rsh_option_next_of(o->command, def))) {
+		if (def->bare)
 			continue;
 		if (def->letter)
 			*letter++ = def->letter;
@@ -156,7 +151,7 @@ static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
 		*to++ = (struct option){
 			.name = def->name,
 			.has_arg = def->arg ? required_argument : no_argument,
-			.val = FIRST_LONG_VALUE + (int)i,
+			.val = FIRST_LONG_VALUE + (int)(def - first),
 		};
 		if (!strchr(def->name, '-'))
 			continue;
@@ -176,16 +171,14 @@ static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
 static const struct rsh_option *find_option(const struct rsh_command *command,
 					    int c)
 {
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
 	if (c >= FIRST_LONG_VALUE)
-		return &table[c - FIRST_LONG_VALUE];
-	for (size_t i = 0; c && i < n; i++)
-		if (c == table[i].letter &&
-		    rsh_option_is_of(&table[i], command))
-			return &table[i];
-	return NULL;
+		return rsh_option_next(NULL) + (c - FIRST_LONG_VALUE);
+	while (c && (def = rsh_option_next_of(command, def)) &&
+	       c != def->letter)
+		;
+	return def;
 }
 
 /* ---- unknown options ---- */
@@ -307,12 +300,9 @@ static int common_option(char *const *argv)
 	const char *word = argv[0];
 	const bool is_long = word[0] == '-' && word[1] == '-' && word[2];
 	const size_t length = is_long ? strcspn(word + 2, "=") : 0;
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_option *def = NULL;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct rsh_option *def = &table[i];
-
+	while ((def = rsh_option_next(def))) {
 		if (def->commands != RSH_IN_ALL)
 			continue;
 		if (is_long ? rsh_suggestion_begins(def->name, word + 2, length)
@@ -334,8 +324,7 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 	o->n_operands = (unsigned)(argc - optind);
 	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
 		rc = hide_secrets(o, o->operands[i], err);
-	if (rc == 0)
-		rc = count_operands(o, err);
+	rc = rc ?: count_operands(o, err);
 	if (rc == 0)
 		rc = o->command->check(o, err);
 	rsh_options_settle(o);

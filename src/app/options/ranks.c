@@ -6,33 +6,25 @@
 #include "rsh/app/options.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
-
-static bool parse_rank_number(const char **s, uint32_t *out)
-{
-	unsigned long n;
-	char *end;
-
-	if (**s < '0' || **s > '9')
-		return false;
-	errno = 0;
-	n = strtoul(*s, &end, 10);
-	*s = end;
-	*out = (uint32_t)n;
-	return !errno && n < UINT32_MAX;
-}
+#include "rsh/util/text.h"
 
 static bool parse_ranks(const char *s, uint32_t *first, uint32_t *last)
 {
-	if (!parse_rank_number(&s, first))
+	const size_t n = strcspn(s, "-");
+	uint64_t from, to;
+
+	if (!rsh_digits_read(s, n, UINT32_MAX - 1, &from))
 		return false;
-	*last = *first;
-	if (*s == '-' && (s++, !parse_rank_number(&s, last)))
+	to = from;
+	if (s[n] && !rsh_digits_read(s + n + 1, strlen(s + n + 1),
+				     UINT32_MAX - 1, &to))
 		return false;
-	return !*s && *first <= *last;
+	*first = (uint32_t)from;
+	*last = (uint32_t)to;
+	return from <= to;
 }
 
 int rsh_ranks_check(const struct rsh_options *o, unsigned skip,

@@ -14,7 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rsh/source/step.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
@@ -98,29 +97,24 @@ int rsh_set_regex(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_faults(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	int rc = rsh_faults_check(value, err);
-
-	return rc ? rc : rsh_set_string(o, def, value, err);
+	return rsh_faults_check(value, err) ?:
+	       rsh_set_string(o, def, value, err);
 }
 
 int rsh_set_servers(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
-	int rc = rsh_cache_servers_check(value, err);
-
-	return rc ? rc : rsh_set_string(o, def, value, err);
+	return rsh_cache_servers_check(value, err) ?:
+	       rsh_set_string(o, def, value, err);
 }
 
 int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	unsigned long n;
-	char *end;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoul(value, &end, 10);
-	if (errno || *end || value[0] < '0' || value[0] > '9' ||
-	    n < def->min || n > def->max)
+	if (!rsh_digits_read(value, strlen(value), def->max, &n) ||
+	    n < def->min)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a number "
 				     "from %u to %u", def->name, value,
 				     def->min, def->max);
@@ -228,16 +222,10 @@ int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 /* Parses "<epoch>_<step>". */
 static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
 {
-	char *end;
+	const size_t n = strcspn(value, "_");
 
-	if (*value < '0' || *value > '9')
-		return false;
-	errno = 0;
-	*epoch = strtoull(value, &end, 10);
-	if (errno || *end != '_' || end[1] < '0' || end[1] > '9')
-		return false;
-	*step = strtoull(end + 1, &end, 10);
-	return !errno && !*end;
+	return value[n] && rsh_number_read(value, n, epoch) &&
+	       rsh_number_read(value + n + 1, strlen(value + n + 1), step);
 }
 
 int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
@@ -309,8 +297,7 @@ int rsh_set_config(struct rsh_options *o, const struct rsh_option *def,
 
 	if (stat(value, &st) != 0 || !S_ISDIR(st.st_mode))
 		return rsh_set_path(o, def, value, err);
-	if (asprintf(&path, "%s/config.json", value) < 0)
-		path = NULL;
+	path = rsh_text_format("%s/config.json", value);
 	value = path ? rsh_options_keep(o, path) : NULL;
 	return value ? rsh_set_text(o, def, value, err) : rsh_error_nomem(err);
 }
@@ -378,10 +365,9 @@ int rsh_set_lora(struct rsh_options *o, const struct rsh_option *def,
 	if (!full)
 		return rsh_error_set(err, EINVAL, "%s: %s: %s", def->name,
 				     directory, strerror(errno));
-	if (asprintf(&file, "%s/" RSH_ADAPTER_FILE_NAME, full) < 0) {
-		file = NULL;
+	file = rsh_text_format("%s/" RSH_ADAPTER_FILE_NAME, full);
+	if (!file)
 		return rsh_error_nomem(err);
-	}
 	at->scale = scale;
 	at->directory = rsh_options_keep(o, full);
 	w->lora_files[w->n_loras] = rsh_options_keep(o, file);
@@ -409,27 +395,18 @@ int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 static bool parse_bytes(const char *value, uint64_t *bytes)
 {
 	static const char prefixes[] = "KMGT";
-	unsigned long long n;
-	uint64_t unit = 1;
-	const char *prefix;
-	char *end;
+	const size_t digits = rsh_count_digits(value, strlen(value));
+	const char *end = value + digits;
+	const char *prefix = *end ? strchr(prefixes, *end) : NULL;
+	const bool decimal = prefix && strcmp(end + 1, "B") == 0;
+	uint64_t n, unit = 1;
 
-	if (*value < '0' || *value > '9')
+	if (!rsh_number_read(value, digits, &n) || (*end && !prefix) ||
+	    (prefix && end[1] && !decimal && strcmp(end + 1, "iB") != 0))
 		return false;
-	errno = 0;
-	n = strtoull(value, &end, 10);
-	prefix = *end ? strchr(prefixes, *end) : NULL;
-	if (prefix) {
-		bool decimal = strcmp(end + 1, "B") == 0;
-
-		if (end[1] && !decimal && strcmp(end + 1, "iB") != 0)
-			return false;
-		for (const char *p = prefixes; p <= prefix; p++)
-			unit *= decimal ? 1000 : 1024;
-	} else if (*end) {
-		return false;
-	}
-	return !errno && !__builtin_mul_overflow(n, unit, bytes);
+	for (const char *p = prefixes; prefix && p <= prefix; p++)
+		unit *= decimal ? 1000 : 1024;
+	return !__builtin_mul_overflow(n, unit, bytes);
 }
 
 int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
@@ -446,12 +423,11 @@ int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	unsigned long percent;
-	char *end;
+	const size_t digits = rsh_count_digits(value, strlen(value));
+	uint64_t percent;
 
-	errno = 0;
-	percent = strtoul(value, &end, 10);
-	if (errno || *value < '0' || *value > '9' || strcmp(end, "%") != 0)
+	if (!rsh_number_read(value, digits, &percent) ||
+	    strcmp(value + digits, "%") != 0)
 		return rsh_set_size(o, def, value, err);
 	if (percent > 100)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is more than "

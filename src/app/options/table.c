@@ -428,8 +428,19 @@ static const struct rsh_option table[] = {
 	MOUNT8("defcontext", "CONTEXT"), MOUNT8("rootcontext", "CONTEXT"),
 };
 
-const struct rsh_option *rsh_option_table(size_t *n)
+const struct rsh_option *rsh_option_next(const struct rsh_option *def)
 {
-	*n = sizeof(table) / sizeof(table[0]);
-	return table;
+	def = def ? def + 1 : table;
+	return def < table + sizeof(table) / sizeof(table[0]) ? def : NULL;
+}
+
+const struct rsh_option *rsh_option_find(const struct rsh_command *command,
+					 const char *name, size_t n)
+{
+	const struct rsh_option *def = NULL;
+
+	while ((def = rsh_option_next_of(command, def)) &&
+	       !(def->name && rsh_suggestion_same(def->name, name, n)))
+		;
+	return def;
 }

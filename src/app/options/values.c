@@ -12,7 +12,6 @@
 #include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "set_i.h"
 
 /* Hugging Face's tools use this size. */
 #define DEFAULT_PART_BYTES UINT64_C(5000000000)

@@ -1,14 +1,471 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/checkpoint2.c - the format Checkpoint 2.0 of MindSpore
- * Transformers. */
+/* formats/checkpoint2/checkpoint2.c - the format Checkpoint 2.0, as MindSpore
+ * Transformers saves it:
+ *
+ *   SOURCE/latest_checkpointed_iteration.txt   the tracker
+ *   SOURCE/iteration_00000008/                 a step, which SOURCE itself may
+ *       metadata.json                          be; it names files and ranks
+ *       model-0000003-0000008.safetensors      rank 3's weights
+ *       opt-0000003-0000008.safetensors        and the optimizer's state
+ *       common.json                            the state of training
+ *
+ * Each step is a candidate.  The step in the tracker comes first, because the
+ * job has confirmed only that one as complete.  The others come next, the
+ * newest first. */
 #include "config.h"
 
 #include "steps_i.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/json_load.h"
+
+/* A step has 20 digits at most. */
+static const struct rsh_small_file tracker_file = { "tracker", 4096 };
+
+/* ---- bidding ---- */
+
+/* A tracker alone is not enough: Megatron-LM's tracker has the same name. */
+static int checkpoint2_bid(const struct rsh_look *l)
+{
+	struct rsh_ckpt2_name parts;
+	bool found = false;
+	uint64_t step;
+
+	if (l->file || !rsh_look_is_plain(l) || rsh_look_is_sharded(l))
+		return RSH_BID_NO;
+	for (size_t i = 0; i < l->n; i++) {
+		if (rsh_format_is_rank_dir(l->names[i]))
+			return RSH_BID_NO;
+		found |= rsh_ckpt2_step_parse(l->names[i], &step) ||
+			 rsh_ckpt2_name_parse(l->names[i], &parts);
+	}
+	return found ? RSH_BID_STEPS : RSH_BID_NO;
+}
+
+/* ---- its files ---- */
+
+/* This is a directory of one step. */
+struct step_dir {
+	struct rsh_source *source;
+	const char *name; /* below the root; "" means the root */
+	const char *label;
+	struct rsh_step step;
+};
+
+/* A file that is being written has another suffix. */
+static int checkpoint2_list_step(const struct step_dir *d,
+				 struct rsh_error *err)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(rsh_source_store(d->source), d->name, &dir);
+	const size_t n = rsh_source_n_on_list(d->source);
+	struct rsh_ckpt2_name parts;
+	struct rsh_stat st;
+	const char *name;
+
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		struct rsh_checkpoint c = { .step = d->step };
+
+		if (!rsh_ckpt2_name_parse(name, &parts))
+			continue;
+		if (rsh_dir_look(dir, name, &st))
+			st = (struct rsh_stat){ .kind = RSH_IS_FILE };
+		if (st.kind != RSH_IS_FILE)
+			continue;
+		c.rank = parts.rank;
+		c.mtime = st.attr.mtime;
+		c.label = strdup(d->label);
+		if (!c.label)
+			return rsh_error_nomem(err);
+		if (asprintf(&c.name, "%s%s%s", d->name, *d->name ? "/" : "",
+			     name) < 0)
+			c.name = NULL;
+		if (rsh_source_list(d->source, &c))
+			return rsh_error_nomem(err);
+	}
+	/* A step is left out if its directory cannot be read to the end. */
+	if (more < 0) {
+		rsh_source_unlist(d->source, n);
+		return rsh_source_unreadable(d->source, d->name, more, err);
+	}
+	if (rsh_source_n_on_list(d->source) == n)
+		rsh_log_info("%s/%s: no file in it was completed",
+			     rsh_source_path(d->source), d->name);
+	return 0;
+}
+
+/* SOURCE itself is a step, perhaps under another name, "." or a link. */
+static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
+{
+	cleanup_free char *real = realpath(rsh_source_path(s), NULL);
+	const char *path = real ? real : rsh_source_path(s);
+	const char *slash = strrchr(path, '/');
+	struct step_dir d = { .source = s, .name = "" };
+
+	d.label = slash && slash[1] ? slash + 1 : path;
+	if (rsh_ckpt2_step_parse(d.label, &d.step.numbers[0]))
+		d.step.n = 1;
+	return checkpoint2_list_step(&d, err);
+}
+
+/* ---- the tracker ---- */
+
+/* Reads the tracker, if there is one.  Returns false if it has no step. */
+static bool tracker_read(const struct rsh_source *s, uint64_t *step)
+{
+	static const char name[] = RSH_CKPT2_TRACKER, blanks[] = " \t\r\n";
+	struct rsh_error err = RSH_ERROR_INIT;
+	cleanup_free uint8_t *data = NULL;
+	size_t len, n;
+	const char *text;
+
+	if (rsh_store_load(rsh_source_store(s), name, &tracker_file, &data,
+			   &len, &err)) {
+		if (err.code != ENOENT)
+			rsh_log_warning("%s; the newest complete step is "
+					"taken", err.text);
+		return false;
+	}
+	data[len] = '\0';
+	text = (const char *)data + strspn((const char *)data, blanks);
+	n = rsh_count_digits(text, strlen(text));
+	if (!text[n + strspn(text + n, blanks)] &&
+	    rsh_number_read(text, n, step))
+		return true;
+	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
+			"step is taken",
+			rsh_source_path(s), name);
+	return false;
+}
+
+static void tracker_goes_first(struct rsh_source *s)
+{
+	const uint32_t n = rsh_source_n_candidates(s);
+	size_t first, end;
+	uint64_t step;
+
+	if (!tracker_read(s, &step))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		rsh_source_candidate_range(s, i, &first, &end);
+		if (first < end &&
+		    rsh_source_on_list(s, first)->step.numbers[0] == step) {
+			rsh_source_try_first(s, i);
+			return;
+		}
+	}
+	rsh_log_warning("%s/" RSH_CKPT2_TRACKER
+			": it names step %llu, which is "
+			"not there; the newest complete step is taken",
+			rsh_source_path(s), (unsigned long long)step);
+}
+
+/* ---- listing ---- */
+
+static int checkpoint2_open(struct rsh_source *s,
+			    const struct rsh_source_options *opts,
+			    struct rsh_error *err)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	const struct rsh_checkpoint *one;
+	const char *name;
+	bool lone;
+	int rc = 0, more;
+
+	if (opts->select == RSH_SELECT_MINDSPORE)
+		return rsh_error_set(err, EINVAL, "%s: the converter, whose "
+				     "choice --select mindspore and "
+				     "--compat=mindspore are, reads no "
+				     "Checkpoint 2.0", rsh_source_path(s));
+	more = rsh_dir_open(rsh_source_store(s), "", &dir);
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		struct step_dir d = {
+			.source = s, .name = name, .label = name,
+			.step = { .n = 1 },
+		};
+
+		if (rsh_ckpt2_step_parse(name, &d.step.numbers[0]))
+			rc = checkpoint2_list_step(&d, err);
+	}
+	if (dir && more < 0)
+		rc = rsh_store_open_error(rsh_source_store(s), "", more, err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = checkpoint2_list_lone(s, err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = rsh_error_set(err, ENOENT, "%s: no step in it has a file "
+				   "that was completed", rsh_source_path(s));
+	if (rc)
+		return rc;
+	one = rsh_source_on_list(s, 0);
+	lone = one->name == one->base;
+	rc = rsh_source_sort_steps(s, opts, err);
+	if (rc == 0 && opts->select == RSH_SELECT_NEWEST && !lone)
+		tracker_goes_first(s);
+	return rc;
+}
+
+#define METADATA "metadata.json"
+
+static void described_free(void *described)
+{
+	struct rsh_described *d = described;
+
+	if (!d)
+		return;
+	rsh_ckpt2_free(d->metadata);
+	free(d->absent);
+	free(d->path);
+	free(d);
+}
+
+/* Returns the name of a rank's files for messages, which is made from the name
+ * of one of them (from malloc).  Returns NULL if out of memory. */
+static char *described_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	struct rsh_ckpt2_name parts;
+	size_t at;
+	char *out;
+
+	if (!rsh_ckpt2_name_parse(base, &parts))
+		return strdup(path);
+	at = parts.n_prefix ? parts.n_prefix + 1 : 0;
+	if (asprintf(&out, "%.*s*%s", (int)(base - path + (ptrdiff_t)at), path,
+		     base + at + strlen(parts.opt ? "opt" : "model")) < 0)
+		return NULL;
+	return out;
+}
+
+/* ---- metadata.json ---- */
+
+static int described_load(const struct rsh_source *s, size_t first, size_t end,
+			  struct rsh_described *d, struct rsh_error *err)
+{
+	const struct rsh_checkpoint *one = rsh_source_on_list(s, first);
+	cleanup_free char *name = NULL;
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_ckpt2_name parts;
+	int rc;
+
+	if (asprintf(&name, "%.*s" METADATA, (int)(one->base - one->name),
+		     one->name) < 0)
+		name = NULL;
+	if (!name || asprintf(&d->path, "%s/%s", rsh_source_path(s), name) < 0) {
+		d->path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_handle_open(rsh_source_store(s), name, &h);
+	if (rc && rc != -ENOENT)
+		return rsh_store_open_error(rsh_source_store(s), name, rc, err);
+	/* A step of one card has no metadata.json. */
+	for (size_t i = first; rc && i < end; i++)
+		if (rsh_ckpt2_name_parse(rsh_source_on_list(s, i)->base,
+					 &parts) &&
+		    (parts.of > 1 || parts.rank > 0))
+			return rsh_error_set(err, ENOENT, "%s is missing, which "
+					     "says how the files of %u ranks "
+					     "belong together: the save was not "
+					     "finished", d->path, parts.of);
+	if (rc)
+		return 0;
+	/* An injected fault must not be stored in the index cache, and the
+	 * cache must not hide it. */
+	rc = rsh_index_key_take(h, &d->key);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", d->path,
+				     strerror(-rc));
+	return rsh_metadata_parse(rsh_source_index_dir(s), h, d->path,
+				  &d->metadata, err);
+}
+
+/* ---- ranks of the files ---- */
+
+static int described_by_name(const void *name, const void *file)
+{
+	return strcmp(name, ((const struct rsh_ckpt2_file *)file)->name);
+}
+
+/* Finds which of the described files exist. */
+static int described_take_files(struct rsh_source *s, size_t first, size_t end,
+				struct rsh_described *d)
+{
+	const struct rsh_ckpt2 *m = d->metadata;
+	const uint32_t n = m->n_files;
+	/* [file of the metadata] */
+	cleanup_free bool *present = calloc((size_t)n + 1, sizeof(*present));
+	struct rsh_ckpt2_name parts;
+
+	d->absent = rsh_alloc_array(n, sizeof(*d->absent));
+	if (!present || !d->absent)
+		return -ENOMEM;
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *file = rsh_source_on_list(s, i);
+		const struct rsh_ckpt2_file *named =
+			bsearch(file->base, m->files, n, sizeof(*m->files),
+				described_by_name);
+		const bool parsed = rsh_ckpt2_name_parse(file->base, &parts);
+
+		d->any_opt |= parsed && parts.opt;
+		/* If no record of a file is described, as in an optimizer's
+		 * file that has only counters, the rank is taken from the
+		 * file's name, if names have ranks. */
+		file->rank = named ? named->rank :
+			     parsed && parts.of == m->n_ranks &&
+			     parts.rank < m->n_ranks ? parts.rank :
+						       RSH_RANK_UNKNOWN;
+		if (named)
+			present[named - m->files] = true;
+		if (file->rank == RSH_RANK_UNKNOWN)
+			rsh_log_info("%s/%s: " METADATA " does not list the "
+				     "file, which is left out",
+				     rsh_source_path(s), file->name);
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (!present[i])
+			d->absent[d->n_absent++] = i;
+	return 0;
+}
+
+/* Reads the metadata.json of a candidate and sets the ranks of its files in the
+ * listing.  Files that are not in it get RSH_RANK_UNKNOWN.  Returns 0 or -errno
+ * with a sentence: the step is not complete, or cannot be parsed. */
+static int checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
+			      struct rsh_error *err)
+{
+	struct rsh_described *d = calloc(1, sizeof(*d));
+	size_t first, end;
+	int rc;
+
+	described_free(rsh_source_state(s));
+	rsh_source_keep(s, NULL);
+	rsh_source_candidate_range(s, candidate, &first, &end);
+	rc = d ? described_load(s, first, end, d, err) : rsh_error_nomem(err);
+	if (rc == 0 && d->metadata && described_take_files(s, first, end, d))
+		rc = rsh_error_nomem(err);
+	if (rc || !d->metadata) {
+		described_free(d);
+		return rc;
+	}
+	rsh_source_keep(s, d);
+	return 0;
+}
+
+static bool checkpoint2_absent(const struct rsh_source *s, uint32_t i,
+			       struct rsh_source_file_info *out)
+{
+	const struct rsh_described *d = rsh_source_state(s);
+	const struct rsh_ckpt2_file *f;
+
+	if (!d || i >= d->n_absent)
+		return false;
+	f = &d->metadata->files[d->absent[i]];
+	*out = (struct rsh_source_file_info){
+		.rank = f->rank, .name = f->name, .path = f->name,
+	};
+	return true;
+}
+
+static const char *checkpoint2_notes(const struct rsh_source *s,
+				     const char *choice, FILE *to)
+{
+	const struct rsh_described *d = rsh_source_state(s);
+	const struct rsh_ckpt2 *m = d ? d->metadata : NULL;
+
+	if (!d)
+		return NULL;
+	if (choice)
+		fprintf(to, "; several steps, taking %s", choice);
+	if (d->n_absent > 0)
+		fprintf(to, "; %u of the %u files that it names are not there, "
+			"such as %s", d->n_absent, m->n_files,
+			m->files[d->absent[d->n_absent - 1]].name);
+	if (d->n_nowhere > 0)
+		fprintf(to, "; %u of the %u parameters that it describes are "
+			"in no file and left out, such as %s", d->n_nowhere,
+			m->n_params, d->nowhere);
+	if (d->n_unlisted > 0)
+		fprintf(to, "; %u parameters in the files are not described "
+			"and count as unlisted, such as %s", d->n_unlisted,
+			d->unlisted);
+	return d->path;
+}
+
+/* ---- common.json ---- */
+
+/* A common.json has only a few numbers. */
+static const struct rsh_small_file common_file = { "common.json", 64 << 10 };
+
+static void common_take(const json_t *all, const char *key, uint64_t *out)
+{
+	const json_int_t n = json_integer_value(json_object_get(all, key));
+
+	if (n > 0)
+		*out = (uint64_t)n;
+}
+
+int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
+				 struct rsh_training_state *c,
+				 struct rsh_error *err)
+{
+	json_t *all;
+	double loss;
+	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
+			       0, path, "a common.json", &all, err);
+
+	if (rc)
+		return rc;
+	common_take(all, "epoch_num", &c->epoch);
+	common_take(all, "global_batch_size", &c->batch_size);
+	loss = json_number_value(json_object_get(all, "loss_scale"));
+	if (loss > 0)
+		c->loss_scale = loss;
+	json_decref(all);
+	return 0;
+}
+
+static int checkpoint2_training_state(const struct rsh_source *s,
+				      struct rsh_training_state *out)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	cleanup_free char *name = NULL, *path = NULL;
+	cleanup_free uint8_t *data = NULL;
+	const struct rsh_checkpoint *one;
+	size_t first, end, len;
+	int rc;
+
+	rsh_source_candidate_range(s, rsh_source_chosen(s), &first, &end);
+	if (first == end)
+		return 0;
+	one = rsh_source_on_list(s, first);
+	if (asprintf(&name, "%.*scommon.json", (int)(one->base - one->name),
+		     one->name) < 0)
+		name = NULL;
+	if (!name || asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
+		path = NULL;
+		return -ENOMEM;
+	}
+	rc = rsh_store_load(rsh_source_store(s), name, &common_file, &data,
+			    &len, &err);
+	if (rc == 0)
+		rc = rsh_checkpoint2_common_parse(data, len, path, out, &err);
+	if (rc && rc != -ENOMEM)
+		rsh_log_notice("%s", err.text);
+	return rc == -ENOMEM ? rc : 0;
+}
+
+/* ---- the format ---- */
 
 static bool checkpoint2_is_step(const struct rsh_look *l)
 {
@@ -44,18 +501,18 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.owner = RSH_OWNER_RANKS,
 	.by_name = true,
 	.words = RSH_WORDS_MINDSPORE,
-	.bid = rsh_checkpoint2_bid,
+	.bid = checkpoint2_bid,
 	.is_step = checkpoint2_is_step,
-	.open = rsh_checkpoint2_open,
-	.close = rsh_described_free,
-	.choose = rsh_checkpoint2_choose,
+	.open = checkpoint2_open,
+	.close = described_free,
+	.choose = checkpoint2_choose,
 	.strategy = rsh_checkpoint2_strategy,
-	.rank_path = rsh_described_path,
+	.rank_path = described_path,
 	.step_text = checkpoint2_step_text,
-	.step_notes = rsh_checkpoint2_notes,
-	.absent = rsh_checkpoint2_absent,
+	.step_notes = checkpoint2_notes,
+	.absent = checkpoint2_absent,
 	.key = checkpoint2_key,
-	.training_state = rsh_checkpoint2_training_state,
+	.training_state = checkpoint2_training_state,
 	.read = rsh_ranks_offer,
 	.plan = rsh_ranks_plan,
 	.resume = &rsh_checkpoint2_resume,

@@ -12,17 +12,6 @@
 #include "rsh/source/metadata.h"
 #include "rsh/wire/checkpoint2.h"
 
-/* struct rsh_format describes the functions that are its members. */
-
-/* ---- finding steps (listing.c) ---- */
-
-int rsh_checkpoint2_bid(const struct rsh_look *look);
-int rsh_checkpoint2_open(struct rsh_source *s,
-			 const struct rsh_source_options *opts,
-			 struct rsh_error *err);
-
-/* ---- the description of a step (metadata.c, reconcile.c) ---- */
-
 /* This is the state of a source; NULL until a step with a metadata.json is
  * chosen. */
 struct rsh_described {
@@ -39,27 +28,10 @@ struct rsh_described {
 	const char *nowhere, *unlisted;
 };
 
-/* Reads the metadata.json of a candidate and sets the ranks of its files in the
- * listing.  Files that are not in it get RSH_RANK_UNKNOWN.  Returns 0 or -errno
- * with a sentence: the step is not complete, or cannot be parsed. */
-int rsh_checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
-			   struct rsh_error *err);
-void rsh_described_free(void *described);
-bool rsh_checkpoint2_absent(const struct rsh_source *s, uint32_t i,
-			    struct rsh_source_file_info *out);
-const char *rsh_checkpoint2_notes(const struct rsh_source *s,
-				  const char *choice, FILE *to);
-/* Returns the name of a rank's files for messages, which is made from the name
- * of one of them (from malloc).  Returns NULL if out of memory. */
-char *rsh_described_path(const char *path);
 int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 			     struct rsh_names *names,
 			     struct rsh_strategy **out, struct rsh_error *err);
 
-/* ---- common.json (training_state.c) ---- */
-
-int rsh_checkpoint2_training_state(const struct rsh_source *s,
-				   struct rsh_training_state *out);
 /* Reads all fields but the step.  Numbers that the text does not have stay
  * unchanged.  Returns 0, -ENOMEM, or -EBADMSG with a sentence if it is not a
  * JSON object. */

@@ -19,6 +19,7 @@
 #include "rsh/formats/dcp.h"
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/names.h"
 
 /* This is the place of an item with elements. */
 struct rsh_dcp_place {
@@ -49,6 +50,23 @@ static inline const struct rsh_dcp *rsh_source_dcp(const struct rsh_source *s)
 {
 	return rsh_dcp_of(s)->pub;
 }
+
+/* ---- the metadata (metadata.c, join.c) ---- */
+
+/* These are the files of a checkpoint, by number. */
+struct rsh_dcp_files {
+	struct rsh_names *names; /* in the order of appearance */
+	uint32_t *number;        /* number of each name in ascending order */
+};
+
+/* Numbers the files in ascending order and stores them in *d. */
+int rsh_dcp_files_sort(struct rsh_dcp_files *f, struct rsh_dcp *d,
+		       struct rsh_error *err);
+void rsh_dcp_files_clear(struct rsh_dcp_files *f);
+
+/* Compares names, for qsort(). */
+int rsh_dcp_tensor_by_name(const void *a, const void *b);
+int rsh_dcp_value_by_name(const void *a, const void *b);
 
 /* ---- its files (listing.c) ---- */
 
@@ -112,7 +130,7 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		      const struct rsh_source_view *view,
 		      struct rsh_dcp_held *out, struct rsh_error *err);
 
-/* ---- its tensors (reader.c, values.c, list.c, verify.c) ---- */
+/* ---- its tensors (reader.c) ---- */
 
 /* Makes the catalogue and the offers of the tensors in `wanted`.  Of the
  * options, wanted, allow_missing and report_lost are used.  With allow_missing,
@@ -122,16 +140,9 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
  * if no file has a chunk, -ENOTSUP if an element type is not known. */
 int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		 struct rsh_error *err);
-/* Reads the wanted values, several at a time; see struct rsh_format. */
-int rsh_dcp_values(struct rsh_source *source,
-		   const struct rsh_plan_options *opts,
-		   struct rsh_values *out, struct rsh_error *err);
 void rsh_dcp_each(const struct rsh_source *s,
 		  void (*fn)(void *ctx, const char *name, uint64_t bytes),
 		  void *ctx);
-int rsh_dcp_list(const struct rsh_source *s, struct rsh_arena *arena,
-		 struct rsh_listed *out, struct rsh_error *err);
-int rsh_dcp_verify(const struct rsh_verifier *v);
 /* Computes how many of a tensor's elements are in no chunk.  Returns 0,
  * -ENOMEM, or -errno with a sentence that names the tensor: -EINVAL if boxes
  * overlap in part or are outside the tensor, -EFBIG if there are too many

@@ -2,7 +2,7 @@
 /* formats/dcp/join.c joins the metadata that each rank of one save wrote. */
 #include "config.h"
 
-#include "metadata_i.h"
+#include "dcp_i.h"
 
 #include <errno.h>
 #include <stdlib.h>

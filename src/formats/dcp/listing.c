@@ -17,28 +17,16 @@
 
 /* ---- the content of the directory ---- */
 
-struct dcp_names {
-	char **v; /* from malloc, as are its strings */
-	size_t n, cap;
-};
-
 struct dcp_found {
 	bool whole;             /* there is a .metadata */
-	struct dcp_names ranks; /* metadata of ranks, ascending by name */
-	struct dcp_names shards;
+	struct rsh_path_list ranks; /* metadata of ranks, ascending by name */
+	struct rsh_path_list shards;
 };
-
-static void dcp_names_clear(struct dcp_names *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->v[i]);
-	free(l->v);
-}
 
 static void dcp_found_clear(struct dcp_found *f)
 {
-	dcp_names_clear(&f->ranks);
-	dcp_names_clear(&f->shards);
+	rsh_path_list_clear(&f->ranks);
+	rsh_path_list_clear(&f->shards);
 }
 #define cleanup_found __attribute__((cleanup(dcp_found_clear)))
 
@@ -64,23 +52,6 @@ bool rsh_dcp_is_of_rank(const char *name)
 	return false;
 }
 
-static int dcp_add_name(struct dcp_names *l, const char *name)
-{
-	char *copy = strdup(name);
-
-	if (!copy || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
-		free(copy);
-		return -ENOMEM;
-	}
-	l->v[l->n++] = copy;
-	return 0;
-}
-
-static int dcp_by_name(const void *a, const void *b)
-{
-	return strverscmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Returns 0, -ENOMEM, or the error if the directory cannot be read to its
  * end. */
 static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
@@ -92,18 +63,14 @@ static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		f->whole |= strcmp(name, RSH_DCP_METADATA) == 0;
 		if (rsh_dcp_is_of_rank(name))
-			rc = dcp_add_name(&f->ranks, name);
+			rc = rsh_path_list_add(&f->ranks, name);
 		else if (rsh_dcp_is_shard(name))
-			rc = dcp_add_name(&f->shards, name);
+			rc = rsh_path_list_add(&f->shards, name);
 	}
 	if (dir && more < 0)
 		rc = more;
-	if (f->ranks.n > 0)
-		qsort(f->ranks.v, f->ranks.n, sizeof(*f->ranks.v),
-		      dcp_by_name);
-	if (f->shards.n > 0)
-		qsort(f->shards.v, f->shards.n, sizeof(*f->shards.v),
-		      dcp_by_name);
+	rsh_path_list_sort(&f->ranks);
+	rsh_path_list_sort(&f->shards);
 	return rc;
 }
 
@@ -145,8 +112,8 @@ static int dcp_parse(const struct rsh_source *s, const char *name,
 }
 
 static int dcp_parse_ranks(const struct rsh_source *s,
-			   const struct dcp_names *l, struct rsh_dcp **out,
-			   struct rsh_error *err)
+			   const struct rsh_path_list *l,
+			   struct rsh_dcp **out, struct rsh_error *err)
 {
 	cleanup_free struct rsh_dcp **parts = calloc(l->n, sizeof(*parts));
 	uint32_t n = 0;

@@ -1,21 +1,342 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/dcp/metadata.c reads a ".metadata": it takes tensors and their chunks
- * from the values that the pickle builds.
+ * from the values that the pickle builds, and from storage_data the file and
+ * the place of each item.
  *
  * A crafted file may use one value in many places. Therefore no path through
  * the values is longer than a few steps, names and lists of attributes are
  * short, and there are at most as many chunks as the file has room for. */
 #include "config.h"
 
-#include "metadata_i.h"
+#include "dcp_i.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/pickle_values.h"
 #include "rsh/wire/torch_dtype.h"
+
+#define NAME_MAX_BYTES 4096
+#define ATTRIBUTES_MAX 64
+
+#define RSH_DCP_NO_INDEX (-1)
+
+/* This is an entry of storage_data: the key of an item and its place. */
+struct rsh_dcp_entry {
+	const char *name;
+	const struct rsh_pickle_value *from;
+	uint32_t n_dims;
+	uint32_t file; /* or RSH_DCP_NO_FILE for a value */
+	const char *path;
+	/* index among the tensor's chunks, or RSH_DCP_NO_INDEX */
+	int64_t index;
+	uint64_t offset, length;
+};
+
+struct rsh_dcp_reader {
+	const struct rsh_byte_source *src;
+	struct rsh_error *err;
+	struct rsh_arena values; /* memory of the pickle's values */
+	struct rsh_dcp *d;
+	struct rsh_dcp_files files;
+	struct rsh_dcp_entry *entries; /* sorted */
+	uint32_t n_entries;
+	uint64_t n_chunks; /* of all tensors */
+	const char *name;  /* the current tensor */
+	uint64_t at;       /* offset of the current object */
+};
+
+/* Sets a sentence about the current tensor and object.  Returns -EBADMSG. */
+static int dcp_bad(const struct rsh_dcp_reader *r, const char *what)
+{
+	if (!r->name)
+		return rsh_bytes_damaged(r->src, r->at, what, r->err);
+	return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %" PRIu64
+			     ": \"%s\": %s", r->src->path, r->at, r->name,
+			     what);
+}
+
+/* Returns whether a value is an object of one of the needed classes. */
+static bool dcp_is_made_of(const struct rsh_pickle_value *v, const char *class)
+{
+	static const char torch[] = "torch.distributed.";
+	static const char hyper[] = "hyper_parallel.core.";
+	const struct rsh_pickle_class *c =
+		v->kind == RSH_PV_OBJECT ? v->object->class : NULL;
+
+	return c && strcmp(c->name, class) == 0 &&
+	       (strncmp(c->module, torch, sizeof(torch) - 1) == 0 ||
+		strncmp(c->module, hyper, sizeof(hyper) - 1) == 0);
+}
+
+/* Checks whether a value is an object of a class, and makes it the current
+ * object. */
+static int dcp_expect(struct rsh_dcp_reader *r,
+		      const struct rsh_pickle_value *v, const char *class)
+{
+	const struct rsh_pickle_value *state;
+
+	if (!dcp_is_made_of(v, class))
+		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
+				     PRIu64 ": something else than a %s",
+				     r->src->path, r->at, class);
+	r->at = v->object->at;
+	state = &v->object->state;
+	return state->kind == RSH_PV_DICT &&
+	       state->list->n > 2 * ATTRIBUTES_MAX ?
+		       dcp_bad(r, "an object with too many attributes") : 0;
+}
+
+/* Returns an attribute of an object, or None if the object does not have it. */
+static const struct rsh_pickle_value *
+dcp_attribute(const struct rsh_pickle_value *v, const char *name)
+{
+	static const struct rsh_pickle_value none = { .kind = RSH_PV_NONE };
+	const struct rsh_pickle_value *found =
+		rsh_pickle_find(&v->object->state, name);
+
+	return found ? found : &none;
+}
+
+/* Reads a text as a name: it must be short and have no NUL. */
+static int dcp_name(const struct rsh_dcp_reader *r,
+		    const struct rsh_pickle_value *v, const char **out)
+{
+	if (v->kind != RSH_PV_TEXT || v->n == 0 || v->n > NAME_MAX_BYTES ||
+	    memchr(v->text, '\0', v->n))
+		return dcp_bad(r, "not a name");
+	*out = v->text;
+	return 0;
+}
+
+/* Reads the offsets or the sizes of a box; out has room for n_dims of them. */
+static int dcp_numbers(const struct rsh_dcp_reader *r,
+		       const struct rsh_pickle_value *v, uint32_t n_dims,
+		       uint64_t *out)
+{
+	if (v->kind != RSH_PV_TUPLE || v->n != n_dims)
+		return dcp_bad(r, "a box whose numbers are not one for "
+			       "each dimension");
+	for (uint32_t d = 0; d < n_dims; d++) {
+		if (v->items[d].kind != RSH_PV_NUMBER || v->items[d].number < 0)
+			return dcp_bad(r, "a size or an offset that is not "
+				       "an integer of 0 or more");
+		out[d] = (uint64_t)v->items[d].number;
+	}
+	return 0;
+}
+
+static int dcp_entry_compare_box(const struct rsh_dcp_entry *x,
+				 const struct rsh_dcp_entry *y)
+{
+	int order = x->name == y->name ? 0 : strcmp(x->name, y->name);
+
+	if (order == 0)
+		order = rsh_compare_u64(x->n_dims, y->n_dims);
+	for (uint32_t d = 0; d < x->n_dims && order == 0; d++)
+		order = rsh_compare_u64((uint64_t)x->from[d].number,
+					(uint64_t)y->from[d].number);
+	return order;
+}
+
+static int dcp_entry_compare(const void *a, const void *b)
+{
+	const struct rsh_dcp_entry *x = a, *y = b;
+	int order = dcp_entry_compare_box(x, y);
+
+	if (order == 0)
+		order = (x->index > y->index) - (x->index < y->index);
+	if (order == 0)
+		order = strcmp(x->path, y->path);
+	return order ? order : rsh_compare_u64(x->offset, y->offset);
+}
+
+/* Reads a MetadataIndex. */
+static int dcp_read_key(struct rsh_dcp_reader *r,
+			const struct rsh_pickle_value *v,
+			struct rsh_dcp_entry *e)
+{
+	const struct rsh_pickle_value *from, *index;
+	uint64_t numbers[RSH_MAX_DIMS];
+	int rc = dcp_expect(r, v, "MetadataIndex");
+
+	if (rc == 0)
+		rc = dcp_name(r, dcp_attribute(v, "fqn"), &e->name);
+	if (rc)
+		return rc;
+	index = dcp_attribute(v, "index");
+	e->index = index->kind == RSH_PV_NUMBER && index->number >= 0 ?
+		   index->number : RSH_DCP_NO_INDEX;
+	from = dcp_attribute(v, "offset");
+	if (from->kind == RSH_PV_NONE)
+		return 0;
+	if (from->n > RSH_MAX_DIMS)
+		return dcp_bad(r, "a chunk of too many dimensions");
+	rc = dcp_numbers(r, from, from->n, numbers);
+	e->from = from->items;
+	e->n_dims = from->n;
+	return rc;
+}
+
+/* Reads offset and length.  HyperParallel's writer does not know the length of
+ * an item in a safetensors file, and writes -1. */
+static int dcp_read_place(const struct rsh_dcp_reader *r,
+			  const struct rsh_pickle_value *v,
+			  struct rsh_dcp_entry *e)
+{
+	const struct rsh_pickle_value *offset = dcp_attribute(v, "offset");
+	const struct rsh_pickle_value *length = dcp_attribute(v, "length");
+	uint64_t end;
+
+	if (offset->kind != RSH_PV_NUMBER || offset->number < 0 ||
+	    length->kind != RSH_PV_NUMBER ||
+	    length->number < (r->d->by_name ? -1 : 0))
+		return dcp_bad(r, "an item without offset and length");
+	e->offset = (uint64_t)offset->number;
+	e->length = length->number < 0 ? RSH_DCP_BY_NAME :
+					 (uint64_t)length->number;
+	return length->number < 0 || (rsh_add_u64(e->offset, e->length, &end) &&
+				      end <= INT64_MAX) ? 0 :
+	       dcp_bad(r, "an item that ends behind any file");
+}
+
+/* Returns whether the items are stored without transforms such as
+ * compression. */
+static bool dcp_is_plain(const struct rsh_pickle_value *transforms)
+{
+	switch (transforms->kind) {
+	case RSH_PV_NONE:
+		return true;
+	case RSH_PV_TUPLE:
+		return transforms->n == 0;
+	case RSH_PV_LIST:
+		return transforms->list->n == 0;
+	default:
+		return false;
+	}
+}
+
+/* Reads a _StorageInfo, which HyperParallel calls StorageInfo. */
+static int dcp_read_info(struct rsh_dcp_reader *r,
+			 const struct rsh_pickle_value *v,
+			 struct rsh_dcp_entry *e)
+{
+	const char *path = NULL;
+	int rc = dcp_expect(r, v, r->d->by_name ? "StorageInfo" :
+						  "_StorageInfo");
+
+	if (rc)
+		return rc;
+	if (!dcp_is_plain(dcp_attribute(v, "transform_descriptors")))
+		return rsh_error_set(r->err, ENOTSUP, "%s: the item of \"%s\" "
+				     "is compressed or encrypted, which is "
+				     "not supported", r->src->path, e->name);
+	rc = dcp_name(r, dcp_attribute(v, "relative_path"), &path);
+	if (rc)
+		return rc;
+	/* The file must be in the directory. */
+	if (strchr(path, '/') || strcmp(path, ".") == 0 ||
+	    strcmp(path, "..") == 0)
+		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
+				     PRIu64 ": \"%s\" is not a file name",
+				     r->src->path, r->at, path);
+	e->path = path;
+	return dcp_read_place(r, v, e);
+}
+
+/* Sets the file number of each item. */
+static int dcp_number_files(struct rsh_dcp_reader *r)
+{
+	int rc;
+
+	for (uint32_t i = 0; i < r->n_entries; i++) {
+		struct rsh_dcp_entry *e = &r->entries[i];
+
+		e->file = RSH_DCP_NO_FILE;
+		/* The file of this item has no tensors. */
+		if (r->d->by_name && e->length != RSH_DCP_BY_NAME)
+			continue;
+		e->file = rsh_names_add(r->files.names, e->path,
+					strlen(e->path));
+		if (e->file == RSH_NAME_NONE)
+			return rsh_error_nomem(r->err);
+	}
+	rc = rsh_dcp_files_sort(&r->files, r->d, r->err);
+	for (uint32_t i = 0; i < r->n_entries && rc == 0; i++)
+		if (r->entries[i].file != RSH_DCP_NO_FILE)
+			r->entries[i].file =
+				r->files.number[r->entries[i].file];
+	return rc;
+}
+
+/* Reads storage_data. */
+static int dcp_read_entries(struct rsh_dcp_reader *r,
+			    const struct rsh_pickle_value *v)
+{
+	const struct rsh_pickle_list *l = v->list;
+	int rc = 0;
+
+	if (v->kind != RSH_PV_DICT)
+		return dcp_bad(r, "a Metadata without storage_data");
+	r->files.names = rsh_names_new();
+	r->entries = calloc(l->n / 2 + 1, sizeof(*r->entries));
+	if (!r->files.names || !r->entries)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < l->n && rc == 0; i += 2) {
+		struct rsh_dcp_entry *e = &r->entries[r->n_entries++];
+
+		rc = dcp_read_key(r, &l->values[i], e);
+		if (rc == 0)
+			rc = dcp_read_info(r, &l->values[i + 1], e);
+	}
+	if (rc == 0)
+		rc = dcp_number_files(r);
+	if (rc)
+		return rc;
+	if (r->n_entries > 0)
+		qsort(r->entries, r->n_entries, sizeof(*r->entries),
+		      dcp_entry_compare);
+	return 0;
+}
+
+/* Returns the first entry with the same name and offsets whose index is not
+ * lower.  Returns NULL if there is none. */
+static const struct rsh_dcp_entry *
+dcp_entry_from(const struct rsh_dcp_reader *r, const struct rsh_dcp_entry *key)
+{
+	uint32_t low = 0, high = r->n_entries;
+
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
+
+		if (dcp_entry_compare(&r->entries[middle], key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < r->n_entries &&
+	       dcp_entry_compare_box(&r->entries[low], key) == 0 ?
+		       &r->entries[low] : NULL;
+}
+
+/* Finds the item of a chunk.  The index is a hint that distinguishes copies.
+ * Returns NULL if there is none. */
+static const struct rsh_dcp_entry *
+dcp_entry_find(const struct rsh_dcp_reader *r, const struct rsh_dcp_entry *key)
+{
+	const struct rsh_dcp_entry *e = dcp_entry_from(r, key);
+	struct rsh_dcp_entry any = *key;
+
+	if (e && e->index == key->index)
+		return e;
+	any.index = RSH_DCP_NO_INDEX;
+	return dcp_entry_from(r, &any);
+}
 
 /* A chunk takes at least this many bytes of a pickle. */
 #define CHUNK_LEAST_BYTES 8
@@ -41,21 +362,21 @@ static int dcp_read_chunk(struct rsh_dcp_reader *r,
 					 2 * (size_t)t->n_dims);
 	const struct rsh_pickle_value *offsets;
 	const struct rsh_dcp_entry *e;
-	int rc = from ? rsh_dcp_expect(r, v, "ChunkStorageMetadata") :
+	int rc = from ? dcp_expect(r, v, "ChunkStorageMetadata") :
 			rsh_error_nomem(r->err);
 
 	if (rc)
 		return rc;
-	offsets = rsh_dcp_attribute(v, "offsets");
-	rc = rsh_dcp_numbers(r, offsets, t->n_dims, from);
+	offsets = dcp_attribute(v, "offsets");
+	rc = dcp_numbers(r, offsets, t->n_dims, from);
 	if (rc == 0)
-		rc = rsh_dcp_numbers(r, rsh_dcp_attribute(v, "sizes"),
-				     t->n_dims, from + t->n_dims);
+		rc = dcp_numbers(r, dcp_attribute(v, "sizes"),
+				 t->n_dims, from + t->n_dims);
 	if (rc == 0 && !dcp_is_inside(t, from, from + t->n_dims))
-		rc = rsh_dcp_bad(r, "a chunk that leaves the tensor");
+		rc = dcp_bad(r, "a chunk that leaves the tensor");
 	if (rc)
 		return rc;
-	e = rsh_dcp_entry_find(r, &(struct rsh_dcp_entry){
+	e = dcp_entry_find(r, &(struct rsh_dcp_entry){
 		.name = t->name, .from = offsets->items, .n_dims = t->n_dims,
 		.path = "", .index = index,
 	});
@@ -75,10 +396,10 @@ static int dcp_read_chunks(struct rsh_dcp_reader *r,
 	int rc = 0;
 
 	if (v->kind != RSH_PV_LIST)
-		return rsh_dcp_bad(r, "a tensor without a list of chunks");
+		return dcp_bad(r, "a tensor without a list of chunks");
 	r->n_chunks += v->list->n;
 	if (r->n_chunks > r->src->size / CHUNK_LEAST_BYTES)
-		return rsh_dcp_bad(r, "more chunks than the file has room for");
+		return dcp_bad(r, "more chunks than the file has room for");
 	chunks = rsh_arena_array(&r->d->arena_, struct rsh_dcp_chunk,
 				 v->list->n);
 	if (!chunks)
@@ -110,29 +431,29 @@ static int dcp_read_tensor(struct rsh_dcp_reader *r,
 {
 	const struct rsh_pickle_value *size, *properties;
 	uint64_t *dims;
-	int rc = rsh_dcp_expect(r, v, "TensorStorageMetadata");
+	int rc = dcp_expect(r, v, "TensorStorageMetadata");
 
 	if (rc)
 		return rc;
-	size = rsh_dcp_attribute(v, "size");
+	size = dcp_attribute(v, "size");
 	if (size->kind != RSH_PV_TUPLE || size->n > RSH_MAX_DIMS)
-		return rsh_dcp_bad(r, "a tensor without a size");
+		return dcp_bad(r, "a tensor without a size");
 	dims = rsh_arena_array(&r->d->arena_, uint64_t, size->n);
 	if (!dims)
 		return rsh_error_nomem(r->err);
-	rc = rsh_dcp_numbers(r, size, size->n, dims);
+	rc = dcp_numbers(r, size, size->n, dims);
 	if (rc)
 		return rc;
 	t->n_dims = size->n;
 	t->dims = dims;
 	if (!rsh_dcp_is_countable(t))
-		return rsh_dcp_bad(r, "a tensor whose bytes cannot be counted");
-	properties = rsh_dcp_attribute(v, "properties");
-	rc = rsh_dcp_expect(r, properties, "TensorProperties");
+		return dcp_bad(r, "a tensor whose bytes cannot be counted");
+	properties = dcp_attribute(v, "properties");
+	rc = dcp_expect(r, properties, "TensorProperties");
 	if (rc)
 		return rc;
 	t->dtype = dcp_dtype(properties);
-	return dcp_read_chunks(r, rsh_dcp_attribute(v, "chunks"), t);
+	return dcp_read_chunks(r, dcp_attribute(v, "chunks"), t);
 }
 
 static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
@@ -140,7 +461,7 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 	const struct rsh_dcp_entry key = {
 		.name = v->name, .path = "", .index = RSH_DCP_NO_INDEX,
 	};
-	const struct rsh_dcp_entry *e = rsh_dcp_entry_find(r, &key);
+	const struct rsh_dcp_entry *e = dcp_entry_find(r, &key);
 
 	if (!e)
 		return 0;
@@ -158,12 +479,12 @@ static int dcp_read_named(struct rsh_dcp_reader *r,
 			  struct rsh_dcp_value *values)
 {
 	const char *name = NULL;
-	int rc = rsh_dcp_name(r, &v[0], &name);
+	int rc = dcp_name(r, &v[0], &name);
 
 	if (rc)
 		return rc;
 	r->name = name;
-	if (rsh_dcp_is_made_of(&v[1], "BytesStorageMetadata")) {
+	if (dcp_is_made_of(&v[1], "BytesStorageMetadata")) {
 		values += r->d->n_values++;
 		values->name = name;
 		rc = dcp_read_value(r, values);
@@ -187,7 +508,7 @@ static int dcp_check_names(struct rsh_dcp_reader *r)
 	for (uint32_t i = 1; i < r->d->n_values; i++)
 		if (strcmp(v[i - 1].name, v[i].name) == 0)
 			r->name = v[i].name;
-	return r->name ? rsh_dcp_bad(r, "it is there twice") : 0;
+	return r->name ? dcp_bad(r, "it is there twice") : 0;
 }
 
 static int dcp_keep_name(struct rsh_dcp_reader *r, const char **name)
@@ -204,7 +525,7 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 	int rc = 0;
 
 	if (v->kind != RSH_PV_DICT)
-		return rsh_dcp_bad(r, "a Metadata without state_dict_metadata");
+		return dcp_bad(r, "a Metadata without state_dict_metadata");
 	tensors = rsh_arena_array(&r->d->arena_, struct rsh_dcp_tensor,
 				  v->list->n / 2);
 	values = rsh_arena_array(&r->d->arena_, struct rsh_dcp_value,
@@ -246,15 +567,15 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 	p->err = r->err;
 	rc = rsh_pickle_values(p, &rules, &r->values, &root);
 	if (rc == 0)
-		rc = rsh_dcp_expect(r, &root, "Metadata");
+		rc = dcp_expect(r, &root, "Metadata");
 	if (rc)
 		return rc;
 	r->d->by_name = root.object->class->module[0] == 'h';
-	rc = rsh_dcp_read_entries(r, rsh_dcp_attribute(&root, "storage_data"));
+	rc = dcp_read_entries(r, dcp_attribute(&root, "storage_data"));
 	if (rc)
 		return rc;
 	r->at = root.object->at;
-	return dcp_read_all(r, rsh_dcp_attribute(&root, "state_dict_metadata"));
+	return dcp_read_all(r, dcp_attribute(&root, "state_dict_metadata"));
 }
 
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,

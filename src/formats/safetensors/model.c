@@ -6,8 +6,6 @@
  * of one rank. */
 #include "config.h"
 
-#include "model_i.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +17,173 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/safetensors.h"
+
+#define HF_MAP "model.safetensors.index.json"
+#define MS_MAP "param_name_map.json"
+/* A model of one part needs no map. */
+#define HF_SINGLE "model.safetensors"
+#define TORCH_SINGLE "pytorch_model.bin"
+#define TORCH_MAP "pytorch_model.bin.index.json"
+#define TENSOR_TEXT 160
+
+/* ---- a model that is there twice ----
+ *
+ * Whole in one file, which transformers loads, and in parts with a map, which
+ * it ignores.  If a tensor differs between them, one of them is out of date,
+ * and it is not known which. */
+
+struct twice {
+	const struct rsh_source *s;
+	struct rsh_names *names; /* of this comparison */
+	struct rsh_ckpt_index *one;
+	uint32_t n_parts, n_read;
+	/* number of tensors that both have, and that only the parts have */
+	uint32_t n_shared, n_more;
+};
+
+/* Reads the header of a file in the root. */
+static int twice_scan(const struct twice *t, const char *name,
+		      struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	cleanup_format_file struct rsh_format_file f;
+	int rc = rsh_format_file_open(t->s, name, &f, err);
+
+	return rc ? rc : rsh_safetensors_scan(&f.bytes, t->names, out, NULL,
+					      err);
+}
+
+/* Returns a text such as "Float32 [2,3]". */
+static const char *twice_text(const struct rsh_ckpt_index *ix,
+			      const struct rsh_record *r, char *text)
+{
+	const int64_t *dims = rsh_record_dims(ix, r);
+	size_t at = (size_t)snprintf(text, TENSOR_TEXT, "%s [",
+				     rsh_dtype_name(r->dtype));
+
+	for (uint32_t d = 0; d < r->n_dims && at + 24 < TENSOR_TEXT; d++)
+		at += (size_t)snprintf(text + at, TENSOR_TEXT - at, "%s%lld",
+				       d ? "," : "", (long long)dims[d]);
+	snprintf(text + at, TENSOR_TEXT - at, "]");
+	return text;
+}
+
+static int twice_compare(struct twice *t, const char *name,
+			 const struct rsh_ckpt_index *part,
+			 struct rsh_error *err)
+{
+	char here[TENSOR_TEXT], there[TENSOR_TEXT];
+
+	for (uint32_t i = 0; i < part->n_records; i++) {
+		const struct rsh_record *y = &part->records[i];
+		const struct rsh_record *x = rsh_ckpt_find(t->one, y->name);
+
+		if (!x) {
+			t->n_more++;
+			continue;
+		}
+		t->n_shared++;
+		if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
+		    memcmp(rsh_record_dims(t->one, x),
+			   rsh_record_dims(part, y),
+			   x->n_dims * sizeof(int64_t)) != 0)
+			return rsh_error_set(err, EINVAL, "%s: there are two "
+					     "models: %s is %s in "
+					     HF_SINGLE " and %s in "
+					     "%s, which " HF_MAP
+					     " names: move one of them away",
+					     rsh_source_path(t->s),
+					     rsh_names_text(t->names, y->name),
+					     twice_text(t->one, x, here),
+					     twice_text(part, y, there), name);
+	}
+	return 0;
+}
+
+static int twice_compare_part(struct twice *t, const char *name,
+			      struct rsh_error *err)
+{
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_ckpt_index *part;
+	int rc;
+
+	if (strcmp(name, HF_SINGLE) == 0)
+		return 0;
+	t->n_parts++;
+	rc = twice_scan(t, name, &part, &why);
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	if (rc) {
+		rsh_log_info("%s; it is not compared with " HF_SINGLE,
+			     why.text);
+		return 0;
+	}
+	t->n_read++;
+	rc = twice_compare(t, name, part, err);
+	rsh_ckpt_index_free(part);
+	return rc;
+}
+
+static void twice_tell(const struct twice *t)
+{
+	const uint32_t less = t->one->n_records - t->n_shared;
+
+	if (t->n_parts == 0)
+		return;
+	if (t->n_read == 0)
+		rsh_log_info("%s: " HF_SINGLE " is taken, as "
+			     "transformers does; none of the parts that "
+			     HF_MAP " names can be read",
+			     rsh_source_path(t->s));
+	else if (t->n_more || less)
+		rsh_log_warning("%s: " HF_SINGLE " is taken, as "
+				"transformers does, and not the parts that "
+				HF_MAP " names: %u of its tensors "
+				"are in none of those that can be read, and "
+				"it lacks %u of theirs", rsh_source_path(t->s),
+				less, t->n_more);
+	else
+		rsh_log_info("%s: " HF_SINGLE " is taken, as "
+			     "transformers does, and not the parts that "
+			     HF_MAP " names: both have the same "
+			     "tensors", rsh_source_path(t->s));
+}
+
+/* Compares the headers of the parts that a map names with that of the one file
+ * that has all, and logs which is used.  Returns 0, or -errno
+ * with a sentence: -EINVAL if they have different types or shapes of a
+ * tensor. */
+static int model_check_duplicate(const struct rsh_source *s,
+				 const struct rsh_weight_map *map,
+				 struct rsh_error *err)
+{
+	struct twice t = { .s = s, .names = rsh_names_new() };
+	int rc = t.names ? twice_scan(&t, HF_SINGLE, &t.one, err) :
+			   rsh_error_nomem(err);
+
+	for (uint32_t i = 0; rc == 0 && i < map->n_files; i++)
+		rc = twice_compare_part(&t, map->files[i], err);
+	if (rc == 0)
+		twice_tell(&t);
+	rsh_ckpt_index_free(t.one);
+	rsh_names_free(t.names);
+	return rc;
+}
+
+/* Logs that the directory also has the model in PyTorch's files. */
+static void model_tell_torch(const struct rsh_source *s)
+{
+	static const char *const names[] = { TORCH_SINGLE, TORCH_MAP };
+	struct rsh_stat st;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (rsh_store_look(rsh_source_store(s), names[i], &st) == 0) {
+			rsh_log_info("%s: the safetensors are taken, as "
+				     "transformers does; %s was not looked at",
+				     rsh_source_path(s), names[i]);
+			return;
+		}
+}
 
 /* This file has parameters that are not in a strategy.  It is in the directory
  * of MindSpore's map, but is not listed in the map. */
@@ -48,25 +213,25 @@ static bool model_is_asked(const struct rsh_look *l)
 static int hf_bid(const struct rsh_look *l)
 {
 	return model_is_asked(l) &&
-	       (rsh_look_has(l, RSH_MODEL_HF_MAP) ||
-		(rsh_look_has(l, RSH_MODEL_HF_SINGLE) &&
-		 !rsh_look_has(l, RSH_MODEL_MS_MAP))) ?
+	       (rsh_look_has(l, HF_MAP) ||
+		(rsh_look_has(l, HF_SINGLE) &&
+		 !rsh_look_has(l, MS_MAP))) ?
 	       RSH_BID_MODEL : RSH_BID_NO;
 }
 
 static int ms_parts_bid(const struct rsh_look *l)
 {
-	return model_is_asked(l) && rsh_look_has(l, RSH_MODEL_MS_MAP) &&
-	       !rsh_look_has(l, RSH_MODEL_HF_MAP) ? RSH_BID_MODEL : RSH_BID_NO;
+	return model_is_asked(l) && rsh_look_has(l, MS_MAP) &&
+	       !rsh_look_has(l, HF_MAP) ? RSH_BID_MODEL : RSH_BID_NO;
 }
 
 static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 {
 	const char *part = NULL;
 
-	if (rsh_look_has(l, RSH_MODEL_HF_MAP) ||
-	    rsh_look_has(l, RSH_MODEL_MS_MAP) ||
-	    rsh_look_has(l, RSH_MODEL_HF_SINGLE)) {
+	if (rsh_look_has(l, HF_MAP) ||
+	    rsh_look_has(l, MS_MAP) ||
+	    rsh_look_has(l, HF_SINGLE)) {
 		snprintf(buf, max, "; it is a whole model, of which no "
 			 "strategy speaks: --src-strategy none");
 		return;
@@ -77,7 +242,7 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 			part = l->names[i];
 	if (part)
 		snprintf(buf, max, "; %s may be a part of a model, and no "
-			 RSH_MODEL_HF_MAP " is beside it", part);
+			 HF_MAP " is beside it", part);
 }
 
 /* ---- listing ---- */
@@ -120,19 +285,19 @@ static int model_load_map(const struct rsh_source *s, const char *name,
 /* transformers loads the one file, even if there is a map. */
 static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 {
-	static const char *const file = RSH_MODEL_HF_SINGLE;
+	static const char *const file = HF_SINGLE;
 	const struct rsh_weight_map one = { .n_files = 1, .files = &file };
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_weight_map map = { 0 };
 	int rc = 0;
 
-	if (!model_has(s, RSH_MODEL_HF_MAP))
+	if (!model_has(s, HF_MAP))
 		;
-	else if (model_load_map(s, RSH_MODEL_HF_MAP, &map, &why)) {
-		rsh_log_warning("%s; " RSH_MODEL_HF_SINGLE " is taken",
+	else if (model_load_map(s, HF_MAP, &map, &why)) {
+		rsh_log_warning("%s; " HF_SINGLE " is taken",
 				why.text);
 	} else {
-		rc = rsh_model_check_duplicate(s, &map, err);
+		rc = model_check_duplicate(s, &map, err);
 		rsh_weight_map_clear(&map);
 	}
 	if (rc == 0 && model_add_parts(s, &one, false))
@@ -153,7 +318,7 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	rc = model_load_map(s, name, &m->parts, err);
 	if (rc)
 		return rc;
-	hyper = strcmp(name, RSH_MODEL_MS_MAP) == 0 && model_has(s, MS_HYPER);
+	hyper = strcmp(name, MS_MAP) == 0 && model_has(s, MS_HYPER);
 	for (uint32_t i = 0; i < m->parts.n_files; i++)
 		hyper = hyper && strcmp(m->parts.files[i], MS_HYPER) != 0;
 	if (model_add_parts(s, &m->parts, hyper))
@@ -166,14 +331,14 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 static int hf_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		   struct rsh_error *err)
 {
-	const bool single = model_has(s, RSH_MODEL_HF_SINGLE) ||
-			    !model_has(s, RSH_MODEL_HF_MAP);
+	const bool single = model_has(s, HF_SINGLE) ||
+			    !model_has(s, HF_MAP);
 	int rc = single ? model_list_single(s, err) :
-			  model_list_parts(s, RSH_MODEL_HF_MAP, err);
+			  model_list_parts(s, HF_MAP, err);
 
 	(void)opts;
 	if (rc == 0)
-		rsh_model_tell_torch(s);
+		model_tell_torch(s);
 	return rc;
 }
 
@@ -181,11 +346,11 @@ static int ms_parts_open(struct rsh_source *s,
 			 const struct rsh_source_options *opts,
 			 struct rsh_error *err)
 {
-	int rc = model_list_parts(s, RSH_MODEL_MS_MAP, err);
+	int rc = model_list_parts(s, MS_MAP, err);
 
 	(void)opts;
 	if (rc == 0)
-		rsh_model_tell_torch(s);
+		model_tell_torch(s);
 	return rc;
 }
 

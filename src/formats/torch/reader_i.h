@@ -75,9 +75,7 @@ int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,
 int rsh_torch_walk(struct rsh_torch_reader *r,
 		   const struct rsh_pickle_value *root);
 
-/* These read the content of a file of either form.  They set the places of
- * file->storages. */
+/* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);
-int rsh_torch_read_legacy(struct rsh_torch_reader *r);
 
 #endif

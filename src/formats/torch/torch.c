@@ -1,16 +1,655 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/torch/torch.c - two formats of PyTorch's own files: a single file (or
  * a directory that has only one), and models in the layouts of transformers and
- * Meta. */
+ * Meta: pytorch_model.bin or its parts, or consolidated.00.pth. */
 #include "config.h"
 
-#include "torch_i.h"
-
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/torch.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/safetensors.h"
+
+#define TORCH_MAP "pytorch_model.bin.index.json"
+#define TORCH_SINGLE "pytorch_model.bin"
+
+/* This is the state of a source: one file or all parts of a model. */
+struct rsh_source_torch {
+	bool has_map;
+	struct rsh_weight_map map; /* of its parts */
+	uint32_t n;
+	char **names; /* [n] */
+	/* The mutex guards `files` while several threads make indexes.  Each
+	 * file is parsed by one thread. */
+	pthread_mutex_t lock;
+	/* [n]: content, by the number of the file */
+	struct rsh_torch_file **files;
+};
+
+/* ---- names ---- */
+
+/* Returns whether the name is that of a file that may have a model's
+ * weights. */
+static bool torch_may_hold(const char *name)
+{
+	static const char *const suffixes[] = {
+		".pt", ".pth", ".pth.tar", ".ckpt",
+	};
+	static const char *const others[] = {
+		"optimizer.pt", "scheduler.pt", "scaler.pt",
+	};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(name, others[i]) == 0)
+			return false;
+	if (strncmp(name, "rng_state", strlen("rng_state")) == 0)
+		return false;
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (rsh_has_suffix(name, suffixes[i]))
+			return true;
+	return false;
+}
+
+/* Returns whether the name is that of a rank's slice, as Megatron and DeepSpeed
+ * write them. */
+static bool torch_is_slice(const char *name)
+{
+	return strncmp(name, "mp_rank_", strlen("mp_rank_")) == 0 ||
+	       strncmp(name, "zero_pp_rank_", strlen("zero_pp_rank_")) == 0 ||
+	       strcmp(name, "model_optim_rng.pt") == 0;
+}
+
+static bool torch_is_consolidated(const char *name)
+{
+	static const char before[] = "consolidated.", after[] = ".pth";
+	const size_t n = sizeof(before) - 1;
+	size_t digits;
+
+	if (strncmp(name, before, n) != 0)
+		return false;
+	digits = rsh_count_digits(name + n, strlen(name + n));
+	return digits > 0 && strcmp(name + n + digits, after) == 0;
+}
+
+/* ---- bidding ---- */
+
+/* A bare pickle is not accepted, because its content may be anything. */
+static bool torch_is_file(const struct rsh_store *store, const char *name)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	enum rsh_torch_form form = RSH_TORCH_NONE;
+	uint8_t start[RSH_TORCH_START];
+	ssize_t n;
+
+	if (rsh_handle_open(store, name, &h))
+		return false;
+	n = rsh_handle_pread(h, start, sizeof(start), 0);
+	if (n > 0)
+		form = rsh_torch_form(start, (size_t)n);
+	return form != RSH_TORCH_NONE && form != RSH_TORCH_PICKLE;
+}
+
+/* A model has no steps to select. */
+static bool torch_is_asked(const struct rsh_look *l)
+{
+	return rsh_look_is_plain(l) && !rsh_look_is_sharded(l);
+}
+
+/* Returns how many entries may have weights, and sets the first one. */
+static size_t torch_count(const struct rsh_look *l, const char **first)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (torch_may_hold(l->names[i]) && n++ == 0)
+			*first = l->names[i];
+	return n;
+}
+
+/* If both exist, transformers prefers the safetensors. */
+static bool torch_is_shadowed(const struct rsh_look *l)
+{
+	return rsh_look_has(l, "model.safetensors") ||
+	       rsh_look_has(l, "model.safetensors.index.json") ||
+	       rsh_look_has(l, "param_name_map.json");
+}
+
+static size_t torch_count_consolidated(const struct rsh_look *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		n += torch_is_consolidated(l->names[i]);
+	return n;
+}
+
+static int torch_model_bid(const struct rsh_look *l)
+{
+	if (l->file || !torch_is_asked(l) || torch_is_shadowed(l))
+		return RSH_BID_NO;
+	return rsh_look_has(l, TORCH_SINGLE) || rsh_look_has(l, TORCH_MAP) ||
+	       torch_count_consolidated(l) > 0 ? RSH_BID_MODEL : RSH_BID_NO;
+}
+
+static int torch_file_bid(const struct rsh_look *l)
+{
+	const struct rsh_store *store = rsh_source_store(l->source);
+	const char *first = NULL;
+
+	if (!torch_is_asked(l))
+		return RSH_BID_NO;
+	/* Files of distributed checkpoints are concatenations of such
+	 * archives. */
+	if (l->file && rsh_has_suffix(l->file, ".distcp"))
+		return RSH_BID_NO;
+	if (l->file)
+		return torch_is_file(store, l->file) ? RSH_BID_SURE :
+						       RSH_BID_NO;
+	if (torch_is_shadowed(l) || torch_model_bid(l) ||
+	    torch_count(l, &first) != 1)
+		return RSH_BID_NO;
+	return torch_is_file(store, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
+}
+
+static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
+{
+	const char *first = NULL;
+	const size_t n = torch_count(l, &first);
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (!torch_is_slice(l->names[i]))
+			continue;
+		snprintf(buf, max, "; %s is one rank's slice of a model, as "
+			 "Megatron and DeepSpeed write them, and nothing says "
+			 "how slices are joined", l->names[i]);
+		return;
+	}
+	if (n > 1 && torch_is_file(rsh_source_store(l->source), first))
+		snprintf(buf, max, "; it has %zu files that may be of PyTorch, "
+			 "such as %s: give one of them as SOURCE", n, first);
+}
+
+/* ---- listing ---- */
+
+static int torch_list_all(struct rsh_source *s, const char *const *names,
+			  uint32_t n, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+
+	t->files = calloc((size_t)n + 1, sizeof(*t->files));
+	t->names = calloc((size_t)n + 1, sizeof(*t->names));
+	if (!t->files || !t->names)
+		return rsh_error_nomem(err);
+	t->n = n;
+	for (uint32_t i = 0; i < n; i++) {
+		t->names[i] = strdup(names[i]);
+		if (!t->names[i] || rsh_format_list_file(s, names[i]))
+			return rsh_error_nomem(err);
+	}
+	rsh_source_take_list(s);
+	return 0;
+}
+
+static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return rsh_error_nomem(err);
+	pthread_mutex_init(&t->lock, NULL);
+	rsh_source_keep(s, t);
+	return 0;
+}
+
+static void torch_close(void *state)
+{
+	struct rsh_source_torch *t = state;
+
+	if (!t)
+		return;
+	for (uint32_t i = 0; i < t->n; i++) {
+		rsh_torch_file_free(t->files[i]);
+		free(t->names[i]);
+	}
+	if (t->has_map)
+		rsh_weight_map_clear(&t->map);
+	pthread_mutex_destroy(&t->lock);
+	free(t->files);
+	free(t->names);
+	free(t);
+}
+
+/* ---- opening ---- */
+
+/* Finds the first entry of the directory for which `is` returns true, and
+ * counts these entries; *first is from malloc. */
+static int torch_search(const struct rsh_source *s, bool (*is)(const char *),
+			char **first, size_t *n, struct rsh_error *err)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	const struct rsh_store *store = rsh_source_store(s);
+	int more = rsh_dir_open(store, "", &dir);
+	const char *name;
+
+	*n = 0;
+	*first = NULL;
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (!is(name) || (*n)++ > 0)
+			continue;
+		*first = strdup(name);
+		if (!*first)
+			return rsh_error_nomem(err);
+	}
+	return more < 0 ? rsh_store_open_error(store, "", more, err) : 0;
+}
+
+static int torch_file_open(struct rsh_source *s,
+			   const struct rsh_source_options *opts,
+			   struct rsh_error *err)
+{
+	const char *file = rsh_source_file(s);
+	cleanup_free char *found = NULL;
+	size_t n;
+	int rc = torch_state_new(s, err);
+
+	(void)opts;
+	if (rc)
+		return rc;
+	if (!file) {
+		rc = torch_search(s, torch_may_hold, &found, &n, err);
+		if (rc == 0 && n != 1)
+			rc = rsh_error_set(err, ENOENT,
+					   "%s: the file of "
+					   "PyTorch in it was removed, or "
+					   "another one came",
+					   rsh_source_path(s));
+		file = found;
+	}
+	if (rc)
+		return rc;
+	if (torch_is_slice(file))
+		return rsh_error_set(err, ENOTSUP, "%s/%s: one rank's slice of "
+				     "a model, as Megatron and DeepSpeed write "
+				     "them; nothing in it says how slices are "
+				     "joined", rsh_source_path(s), file);
+	return torch_list_all(s, &file, 1, err);
+}
+
+/* Meta's models: a single file is whole, several files are slices. */
+static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
+{
+	cleanup_free char *found = NULL;
+	const char *name;
+	size_t n;
+	int rc = torch_search(s, torch_is_consolidated, &found, &n, err);
+
+	if (rc)
+		return rc;
+	if (n > 1)
+		return rsh_error_set(err, ENOTSUP, "%s: consolidated.*.pth are "
+				     "%zu slices of one model, and nothing in "
+				     "them says how they are joined",
+				     rsh_source_path(s), n);
+	name = found;
+	return n == 1 ? torch_list_all(s, &name, 1, err) :
+	       rsh_error_set(err, ENOENT, "%s: its model was removed",
+			     rsh_source_path(s));
+}
+
+/* transformers loads the one file, even if there is a map. */
+static int torch_model_open(struct rsh_source *s,
+			    const struct rsh_source_options *opts,
+			    struct rsh_error *err)
+{
+	static const char *const single = TORCH_SINGLE;
+	const struct rsh_store *store = rsh_source_store(s);
+	struct rsh_source_torch *t;
+	struct rsh_stat st;
+	int rc = torch_state_new(s, err);
+
+	(void)opts;
+	if (rc)
+		return rc;
+	if (rsh_store_look(store, TORCH_SINGLE, &st) == 0)
+		return torch_list_all(s, &single, 1, err);
+	if (rsh_store_look(store, TORCH_MAP, &st))
+		return torch_open_consolidated(s, err);
+	t = rsh_source_state(s);
+	rc = rsh_format_load_map(s, TORCH_MAP, &t->map, err);
+	t->has_map = rc == 0;
+	if (rc == 0)
+		rc = torch_list_all(s, t->map.files, t->map.n_files, err);
+	if (rc == 0)
+		rsh_log_info("%s/" TORCH_MAP ": a model of %u parts",
+			     rsh_source_path(s), t->n);
+	return rc;
+}
+
+/* ---- indexes ---- */
+
+/* The content that was read is kept, also for torch_values(). */
+static int torch_scan(const struct rsh_scan_job *job,
+		      struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(job->source);
+	const uint32_t file = job->file;
+	struct rsh_torch_file *f;
+	uint32_t n_unsummed = 0;
+	int rc = rsh_torch_file_read(job->bytes, &f, err);
+
+	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
+		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
+	if (rc == 0)
+		rc = rsh_torch_index(f, job->names, out, err);
+	if (rc) {
+		rsh_torch_file_free(f);
+		return rc;
+	}
+	(*out)->n_unsummed = n_unsummed;
+	pthread_mutex_lock(&t->lock);
+	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
+		struct rsh_torch_file *before = t->files[file];
+
+		t->files[file] = f;
+		f = before;
+	}
+	pthread_mutex_unlock(&t->lock);
+	rsh_torch_file_free(f);
+	return 0;
+}
+
+/* An index has no strides, so the file must be read. */
+static bool torch_fits(const struct rsh_source *s, uint32_t file,
+		       const struct rsh_ckpt_index *ix, struct rsh_names *names)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	(void)ix, (void)names;
+	return t->files[file];
+}
+
+static bool torch_has_crc(const struct rsh_source *s,
+			  const struct rsh_ckpt_index *ix)
+{
+	(void)s;
+	return ix->n_records > 0 && ix->n_unsummed == 0;
+}
+
+/* ---- tensors ---- */
+
+/* Checks that each part has the tensors that the map assigns to it, and no
+ * others. */
+static int torch_check_map(const struct rsh_source *s, uint32_t file,
+			   struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+	const struct rsh_torch_file *f = t->files[file];
+	const char *name = rsh_store_name(rsh_source_store(s), file);
+	cleanup_free const char **held =
+		rsh_alloc_array(f->n_tensors, sizeof(*held));
+	uint32_t n = 0;
+
+	if (!held)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		held[i] = f->tensors[i].name;
+	qsort(held, f->n_tensors, sizeof(*held), rsh_by_text);
+	for (uint32_t i = 0; i < t->map.n_weights; i++) {
+		const struct rsh_weight *w = &t->map.weights[i];
+
+		if (strcmp(t->map.files[w->file], name) != 0)
+			continue;
+		n++;
+		if (!bsearch(&w->name, held, f->n_tensors, sizeof(*held),
+			     rsh_by_text))
+			return rsh_error_set(err, EBADMSG, "%s/%s: it lacks "
+					     "tensor %s, which the map of its "
+					     "parts says is in it",
+					     rsh_source_path(s), name, w->name);
+	}
+	return n == f->n_tensors ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u tensors, and the "
+			     "map of its parts says %u", rsh_source_path(s),
+			     name, f->n_tensors, n);
+}
+
+static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		int rc;
+
+		if (!t->files[i])
+			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
+					     "read", rsh_source_path(s),
+					     rsh_store_name(rsh_source_store(s),
+							    i));
+		rc = t->has_map ? torch_check_map(s, i, err) : 0;
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		      struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(job->source);
+	int rc = torch_check_files(job->source, err);
+	const struct rsh_torch_value *first = NULL;
+	uint32_t n = 0;
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < t->n; i++)
+		for (uint32_t k = 0; k < t->files[i]->n_values; k++)
+			if (t->files[i]->values[k].make && n++ == 0)
+				first = &t->files[i]->values[k];
+	if (n)
+		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
+				"such as %s (%s)", rsh_source_path(job->source),
+				n,
+				n > 1 ? "s that are" : " that is",
+				n > 1 ? "s are" : " is", first->name,
+				first->make);
+	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
+				t->n, job, out, err);
+}
+
+static void torch_each(const struct rsh_source *s,
+		       void (*fn)(void *ctx, const char *name, uint64_t bytes),
+		       void *ctx)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+
+	for (uint32_t i = 0; i < t->n; i++)
+		for (uint32_t k = 0; t->files[i] && k < t->files[i]->n_tensors;
+		     k++) {
+			const struct rsh_torch_tensor *one =
+				&t->files[i]->tensors[k];
+
+			fn(ctx, one->name, one->elements *
+					   rsh_dtype_size(one->dtype));
+		}
+}
+
+/* The indexes have all that is needed to check the files against each other; no
+ * content is read again. */
+static int torch_verify(const struct rsh_verifier *v)
+{
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = torch_check_files(v->source, &why);
+
+	return rc == 0 || rc == -ENOMEM ? rc : v->problem(v->ctx, &why);
+}
+
+/* ---- values ---- */
+
+/* The state of the source keeps its values for other plans, so they are
+ * copied. */
+static int torch_copy_plain(const struct rsh_plain *from, struct rsh_plain *to)
+{
+	*to = (struct rsh_plain){ .n_pickle = from->n_pickle };
+	if (from->pickle) {
+		to->pickle = rsh_alloc_array(from->n_pickle, 1);
+		if (!to->pickle)
+			return -ENOMEM;
+		memcpy(to->pickle, from->pickle, from->n_pickle);
+	}
+	if (from->json) {
+		to->json = strdup(from->json);
+		if (!to->json)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Returns how many of the file's values are plain data, or -ENOMEM. */
+static int torch_take_values(const struct rsh_torch_file *f,
+			     const struct rsh_plan_options *opts,
+			     struct rsh_values *out)
+{
+	int n_plain = 0;
+
+	for (uint32_t i = 0; i < f->n_values; i++) {
+		const struct rsh_torch_value *v = &f->values[i];
+
+		if (v->make ||
+		    (opts->wanted && !opts->wanted(opts->ctx, v->name)))
+			continue;
+		out->names[out->n] = v->name;
+		if (torch_copy_plain(&v->plain, &out->values[out->n++]))
+			return -ENOMEM;
+		n_plain += v->plain.pickle != NULL;
+	}
+	return n_plain;
+}
+
+static int torch_values(struct rsh_source *s,
+			const struct rsh_plan_options *opts,
+			struct rsh_values *out, struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+	bool first = true;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		n += t->files[i] ? t->files[i]->n_values : 0;
+	if (rsh_values_alloc(out, n))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < t->n; i++) {
+		int n_plain;
+
+		if (!t->files[i])
+			continue;
+		n_plain = torch_take_values(t->files[i], opts, out);
+		if (n_plain < 0)
+			return rsh_error_nomem(err);
+		if (n_plain == 0)
+			continue;
+		rsh_values_join_attr(out, rsh_store_attr(rsh_source_store(s),
+							 i), first);
+		first = false;
+	}
+	return 0;
+}
+
+/* ---- lists ---- */
+
+/* Adds the tensors of a file, each in a box of the whole.  If tensors share a
+ * storage, the entries of the later ones name the first one. */
+static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
+			      struct rsh_arena *arena,
+			      struct rsh_listed_tensor *to)
+{
+	cleanup_free const char **first =
+		calloc((size_t)f->n_storages + 1, sizeof(*first));
+
+	if (!first)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->n_tensors; i++) {
+		const struct rsh_torch_tensor *t = &f->tensors[i];
+		const unsigned width = rsh_dtype_size(t->dtype);
+		struct rsh_listed_chunk *c =
+			rsh_arena_array(arena, struct rsh_listed_chunk, 1);
+		uint64_t *from = rsh_arena_array(arena, uint64_t, t->n_dims);
+
+		if (!c || !from)
+			return -ENOMEM;
+		*c = (struct rsh_listed_chunk){
+			.from = from, .size = t->dims, .file = file,
+			.placed = true,
+			.offset = f->storages[t->storage].offset +
+				  t->from * width,
+			.length = t->elements * width,
+		};
+		to[i] = (struct rsh_listed_tensor){
+			.name = t->name, .dtype = t->dtype,
+			.n_dims = t->n_dims, .dims = t->dims, .n_chunks = 1,
+			.chunks = c,
+			.shares = first[t->storage],
+		};
+		if (!first[t->storage])
+			first[t->storage] = t->name;
+	}
+	return 0;
+}
+
+static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
+		      struct rsh_listed *out, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+	struct rsh_listed_tensor *tensors;
+	const char **values;
+	size_t n = 0, n_values = 0;
+
+	*out = (struct rsh_listed){ .wrong = RSH_ERROR_INIT };
+	for (uint32_t i = 0; i < t->n; i++) {
+		cleanup_format_file struct rsh_format_file f = { .path = NULL };
+		int rc = 0;
+
+		/* A file without an index has not been read. */
+		if (!t->files[i])
+			rc = rsh_format_file_open(s, t->names[i], &f, err);
+		if (rc == 0 && !t->files[i])
+			rc = rsh_torch_file_read(&f.bytes, &t->files[i], err);
+		if (rc)
+			return rc;
+		n += t->files[i] ? t->files[i]->n_tensors : 0;
+		n_values += t->files[i] ? t->files[i]->n_values : 0;
+	}
+	tensors = rsh_arena_array(arena, struct rsh_listed_tensor, n);
+	values = rsh_arena_array(arena, const char *, n_values);
+	if (!tensors || !values)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < t->n; i++) {
+		const struct rsh_torch_file *f = t->files[i];
+
+		if (f && torch_list_tensors(f, t->names[i], arena,
+					    tensors + out->n_tensors))
+			return rsh_error_nomem(err);
+		out->n_tensors += f ? f->n_tensors : 0;
+		for (uint32_t k = 0; f && k < f->n_values; k++)
+			values[out->n_values++] = f->values[k].name;
+	}
+	out->tensors = tensors;
+	out->values = values;
+	out->files = (const char *const *)t->names;
+	out->n_files = t->n;
+	return 0;
+}
+
+/* ---- the formats ---- */
 
 /* The file's name is shown for SOURCE. */
 static void torch_step_text(const struct rsh_source *s, uint32_t i, char *text,
@@ -37,21 +676,21 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 
 #define TORCH                                                              \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
-	.any_type = true, .any_copy = true, .close = rsh_torch_close,      \
-	.scan = rsh_torch_scan, .fits = rsh_torch_fits,                    \
-	.has_crc = rsh_torch_has_crc, .step_text = torch_step_text,        \
-	.read = rsh_torch_read, .values = rsh_torch_values,                \
-	.each = rsh_torch_each, .list = rsh_torch_list,                    \
-	.verify = rsh_torch_verify
+	.any_type = true, .any_copy = true, .close = torch_close,      \
+	.scan = torch_scan, .fits = torch_fits,                    \
+	.has_crc = torch_has_crc, .step_text = torch_step_text,        \
+	.read = torch_read, .values = torch_values,                \
+	.each = torch_each, .list = torch_list,                    \
+	.verify = torch_verify
 
 const struct rsh_format rsh_torch_format = {
 	TORCH,
 	.name = "torch",
 	.says = "checkpoint of PyTorch",
 	.shown = RSH_SHOWN_HF,
-	.bid = rsh_torch_file_bid,
-	.hint = rsh_torch_hint,
-	.open = rsh_torch_file_open,
+	.bid = torch_file_bid,
+	.hint = torch_hint,
+	.open = torch_file_open,
 	.whole = torch_file_whole,
 	.resume = &rsh_torch_resume,
 };
@@ -62,7 +701,7 @@ const struct rsh_format rsh_torch_model_format = {
 	.says = "whole model",
 	.shown = RSH_SHOWN_HF_BESIDE,
 	.words = RSH_WORDS_EITHER,
-	.bid = rsh_torch_model_bid,
-	.open = rsh_torch_model_open,
+	.bid = torch_model_bid,
+	.open = torch_model_open,
 	.whole = rsh_format_model_whole,
 };

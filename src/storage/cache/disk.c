@@ -11,11 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <linux/random.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -23,6 +22,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -241,7 +241,7 @@ static int disk_block_write(struct rsh_disk *d, struct disk_block *b)
 	uint64_t salt = 0;
 
 	/* No other process uses the temporary name. */
-	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
+	if (rsh_getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
 		salt = d->clock_ns();
 	snprintf(temp, sizeof(temp), "%llx-%llx-%llx.tmp",
 		 (unsigned long long)salt, (unsigned long long)getpid(),
@@ -289,8 +289,7 @@ static enum outcome disk_block_try(struct rsh_disk *d, struct disk_block *b,
 	rc = disk_make_room(d, cost, removed);
 	if (rc == EFBIG)
 		return LEFT;
-	if (rc == 0)
-		rc = disk_block_write(d, b);
+	rc = rc ?: disk_block_write(d, b);
 	d->was_off = rc != 0;
 	if (rc) {
 		disk_stop(d, &d->writes_off_until,

@@ -128,9 +128,8 @@ static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
 int rsh_cache_servers_check(const char *list, struct rsh_error *err)
 {
 	uint32_t n;
-	int rc = list_count(list, &n, err);
-
-	return rc ? rc : rsh_memcached_check(err);
+	return list_count(list, &n, err) ?:
+	       rsh_memcached_check(err);
 }
 
 /* ---- opening ---- */
@@ -216,12 +215,9 @@ static int servers_init(struct rsh_cache_servers *s,
 	s->retry_ns = NS_PER_S * (o->retry_seconds ? o->retry_seconds :
 						     DEFAULT_RETRY_SECONDS);
 	s->wait_ns = NS_PER_MS * (o->wait_ms ? o->wait_ms : DEFAULT_WAIT_MS);
-	if (rc == 0)
-		rc = rsh_value_key_read(o->key_file, &s->key, err);
-	if (rc == 0)
-		rc = servers_take_login(s, err);
-	if (rc == 0)
-		rc = servers_take_list(s, o->list, err);
+	rc = rc ?: rsh_value_key_read(o->key_file, &s->key, err) ?:
+		   servers_take_login(s, err) ?:
+		   servers_take_list(s, o->list, err);
 	if (rc)
 		return rc;
 	if (pthread_mutex_init(&s->lock, NULL) ||

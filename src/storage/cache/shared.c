@@ -291,20 +291,6 @@ static bool lookup_has(const struct rsh_lookup *h, bool taken)
 	return false;
 }
 
-/* Ends the wait for all claims.  Returns the number of blocks. */
-static unsigned lookup_give_up(struct rsh_lookup *h)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < h->n; i++) {
-		if (h->items[i].state != RSH_ITEM_TAKEN)
-			continue;
-		h->items[i].state = RSH_ITEM_ALONE;
-		n++;
-	}
-	return n;
-}
-
 /* Returns the minimum time to wait for a claim. */
 static uint64_t shared_least_wait(const struct rsh_shared *sh)
 {
@@ -352,8 +338,13 @@ bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten)
 	while (!lookup_has(h, false)) {
 		struct timespec t;
 
+		/* End the wait for all claims. */
 		if (hasten || rsh_clock_ns() >= h->until) {
-			late = lookup_give_up(h);
+			for (unsigned i = 0; i < h->n; i++)
+				if (h->items[i].state == RSH_ITEM_TAKEN) {
+					h->items[i].state = RSH_ITEM_ALONE;
+					late++;
+				}
 			break;
 		}
 		h->pause = h->pause ? rsh_min_u64(h->pause + h->pause / 2,

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "rsh/util/text.h"
 
 static struct iovec iov_of(const void *at, size_t n)
 {
@@ -30,17 +31,11 @@ static int line_errno(const char *line)
 /* Takes " NUMBER" off the line.  Is it one, of this at most? */
 static bool take_number(const char **at, uint64_t max, uint64_t *out)
 {
-	const char *s = *at;
+	const char *s = *at + 1;
+	const size_t n = **at == ' ' ? rsh_count_digits(s, strlen(s)) : 0;
 
-	if (*s++ != ' ' || *s < '0' || *s > '9')
-		return false;
-	for (*out = 0; *s >= '0' && *s <= '9'; s++) {
-		if (__builtin_mul_overflow(*out, 10, out) ||
-		    __builtin_add_overflow(*out, (uint64_t)(*s - '0'), out))
-			return false;
-	}
-	*at = s;
-	return *out <= max;
+	*at = s + n;
+	return rsh_digits_read(s, n, max, out);
 }
 
 /* Reads "VALUE name flags length", perhaps with a version behind it.  Returns

@@ -13,11 +13,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/util/files.h"
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/secret.h"
 #include "rsh/util/xxh3.h"
 
 #define KEY_MIN 32
@@ -94,7 +94,7 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 void rsh_value_key_clear(struct rsh_value_key *key)
 {
 	if (key->bytes)
-		explicit_bzero(key->bytes, KEY_MAX);
+		rsh_secret_wipe(key->bytes, KEY_MAX);
 	free(key->bytes);
 	*key = (struct rsh_value_key){ 0 };
 }

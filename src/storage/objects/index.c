@@ -16,6 +16,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
+#include "rsh/util/text.h"
 #include "rsh/util/thread.h"
 #include "rsh/wire/safetensors.h"
 
@@ -78,16 +79,11 @@ static int probe_address(struct rsh_objects *o, const char *address,
 static int probe_one(struct rsh_objects *o, const char *name,
 		     struct rsh_http_answer *out, struct rsh_error *err)
 {
-	cleanup_free char *what = NULL;
+	cleanup_free char *what = rsh_text_format("%s/%s", o->url, name);
 	char *address = rsh_object_address(o, name);
-	int rc;
+	int rc = what && address ? probe_address(o, address, what, out, err) :
+				   rsh_error_nomem(err);
 
-	if (!address || asprintf(&what, "%s/%s", o->url, name) < 0) {
-		what = NULL;
-		rsh_secret_free(address);
-		return rsh_error_nomem(err);
-	}
-	rc = probe_address(o, address, what, out, err);
 	rsh_secret_free(address);
 	return rc;
 }
@@ -124,14 +120,14 @@ bool rsh_object_is_file(struct rsh_objects *o)
 static int probe_keep(struct rsh_object_listing *list, const char *name,
 		      const struct rsh_http_answer *a)
 {
-	struct rsh_listed *to;
+	struct rsh_object *to;
 
 	if (rsh_grow(&list->objects, &list->cap, list->n + 1,
 		     sizeof(*list->objects)))
 		return -ENOMEM;
 	to = &list->objects[list->n];
-	*to = (struct rsh_listed){
-		.key = rsh_arena_strndup(&list->arena, name, strlen(name)),
+	*to = (struct rsh_object){
+		.name = rsh_arena_strndup(&list->arena, name, strlen(name)),
 		.size = a->has_total ? a->total : 0,
 		.mtime.tv_sec = a->modified,
 	};
@@ -139,42 +135,26 @@ static int probe_keep(struct rsh_object_listing *list, const char *name,
 		to->etag = rsh_arena_strndup(&list->arena, a->etag,
 					     strlen(a->etag));
 	list->n++;
-	return to->key && (to->etag || !a->etag[0]) ? 0 : -ENOMEM;
+	return to->name && (to->etag || !a->etag[0]) ? 0 : -ENOMEM;
 }
 
 int rsh_objects_list_single(struct rsh_objects *o, const char *name,
-			    struct rsh_objects_listing *out,
+			    struct rsh_object_listing *out,
 			    struct rsh_error *err)
 {
-	struct rsh_object_listing *list = calloc(1, sizeof(*list));
 	struct rsh_http_answer answer = { .status = 0 };
-	int rc = -ENOMEM;
+	int rc = *name ? probe_one(o, name, &answer, err) :
+			 probe_self(o, &answer, err);
 
-	*out = (struct rsh_objects_listing){ .owned = list };
-	if (list)
-		rc = *name ? probe_one(o, name, &answer, err) :
-			     probe_self(o, &answer, err);
+	*out = (struct rsh_object_listing){ .n = 0 };
 	if (rc == 0 && (answer.status != 206 || !answer.has_total))
 		rc = rsh_error_set(err, ENOENT, "%s%s%s: not found", o->url,
 				   *name ? "/" : "", name);
-	if (rc == 0)
-		rc = probe_keep(list, name, &answer);
-	if (rc == 0) {
-		out->objects = malloc(sizeof(*out->objects));
-		rc = out->objects ? 0 : -ENOMEM;
-	}
-	if (rc) {
-		if (list)
-			rsh_object_listing_clear(list);
-		free(list);
-		*out = (struct rsh_objects_listing){ .n = 0 };
-		return rc == -ENOMEM ? rsh_error_nomem(err) : rc;
-	}
-	out->objects[out->n++] = (struct rsh_object){
-		.name = list->objects->key, .size = list->objects->size,
-		.mtime = list->objects->mtime, .etag = list->objects->etag,
-	};
-	return 0;
+	if (rc == 0 && probe_keep(out, name, &answer))
+		rc = rsh_error_nomem(err);
+	if (rc)
+		rsh_object_listing_clear(out);
+	return rc;
 }
 
 /* ---- all of them ---- */
@@ -278,23 +258,17 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 {
 	const char *name = o->index ? o->index : INDEX_OF_MODEL;
 	char *address = rsh_object_address(o, name);
-	cleanup_free char *what = NULL;
+	cleanup_free char *what = rsh_text_format("%s/%s", o->url, name);
 	struct object_get g = {
-		.address = address, .sign = true, .max = INDEX_MAX,
-		.deadline = rsh_object_deadline(o),
+		.address = address, .what = what, .sign = true,
+		.max = INDEX_MAX, .deadline = rsh_object_deadline(o),
 	};
-	int rc;
+	int rc = what && address ?
+		rsh_object_get(o, &g, rsh_object_carry_out, err) :
+		rsh_error_nomem(err);
 
-	if (!address || asprintf(&what, "%s/%s", o->url, name) < 0) {
-		what = NULL;
-		rsh_secret_free(address);
-		return rsh_error_nomem(err);
-	}
-	g.what = what;
-	rc = rsh_object_get(o, &g, rsh_object_carry_out, err);
 	rsh_secret_free(address);
-	if (rc == 0)
-		rc = index_names(names, prefix, &g, err);
+	rc = rc ?: index_names(names, prefix, &g, err);
 	if (rc == 0 && index_add(names, prefix, name, strlen(name)))
 		rc = rsh_error_nomem(err);
 	rsh_secret_free(g.data);
@@ -343,9 +317,8 @@ int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 
 	if (!p.names)
 		return rsh_error_nomem(err);
-	rc = index_find_names(o, prefix, &p, err);
-	if (rc == 0)
-		rc = probe_all(&p, list, err);
+	rc = index_find_names(o, prefix, &p, err) ?:
+	     probe_all(&p, list, err);
 	rsh_names_free(p.names);
 	return rc;
 }

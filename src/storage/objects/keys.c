@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/aws_keys.h"
 
 #define KEYS_FILE_MAX ((size_t)1 << 20)
@@ -191,11 +191,10 @@ static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 			   bool *found, struct rsh_error *err)
 {
 	int rc = keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
-			      err);
+			      err) ?:
+		 keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+			      o->profile, f, found, err);
 
-	if (rc == 0)
-		rc = keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
-				  o->profile, f, found, err);
 	return rc ? rc : keys_of_services(o, f, err);
 }
 
@@ -207,30 +206,14 @@ static int keys_path(const char *variable, const char *name, char **out)
 {
 	const char *given = rsh_object_env(variable);
 	const char *home = rsh_object_env("HOME");
-	int n = 0;
 
 	if (given && !strncmp(given, "~/", 2) && home)
-		n = asprintf(out, "%s%s", home, given + 1);
+		*out = rsh_text_format("%s%s", home, given + 1);
 	else if (given)
-		n = asprintf(out, "%s", given);
+		*out = strdup(given);
 	else if (home)
-		n = asprintf(out, "%s/.aws/%s", home, name);
-	if (n < 0)
-		*out = NULL;
-	return n < 0 ? -ENOMEM : 0;
-}
-
-static int keys_of_environment(struct object_keys *k)
-{
-	k->id = rsh_secret_dup(rsh_object_env("AWS_ACCESS_KEY_ID"));
-	k->secret = rsh_secret_dup(rsh_object_env("AWS_SECRET_ACCESS_KEY"));
-	k->token = rsh_secret_dup(rsh_object_env("AWS_SESSION_TOKEN"));
-	if (!k->id || !k->secret ||
-	    (rsh_object_env("AWS_SESSION_TOKEN") && !k->token)) {
-		rsh_object_keys_clear(k);
-		return -ENOMEM;
-	}
-	return 0;
+		*out = rsh_text_format("%s/.aws/%s", home, name);
+	return *out || !(given || home) ? 0 : -ENOMEM;
 }
 
 /* Finds the service that is named, if one is. */
@@ -242,40 +225,19 @@ static int keys_find_service(struct rsh_objects *o,
 		rsh_object_env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
 	const char *host = rsh_object_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
 	const char *token = rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-	int n = 0;
 
-	if (below)
-		n = asprintf(&o->service, KEYS_CONTAINER_HOST "%s", below);
-	else if (full)
-		n = asprintf(&o->service, "%s", full);
-	else if (host || opts->keys == RSH_OBJECTS_KEYS_INSTANCE)
-		n = asprintf(&o->service, "%s", host ? host :
-						       KEYS_INSTANCE_HOST);
-	if (n < 0) {
-		o->service = NULL;
-		return -ENOMEM;
-	}
 	o->service_token = rsh_secret_dup(token);
 	if (token && !o->service_token)
 		return -ENOMEM;
-	if (o->service)
-		o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
-	return 0;
+	if (!below && !full && !host && opts->keys != RSH_OBJECTS_KEYS_INSTANCE)
+		return 0;
+	o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
+	o->service = below ? rsh_text_format(KEYS_CONTAINER_HOST "%s", below) :
+		     strdup(full ? full : host ? host : KEYS_INSTANCE_HOST);
+	return o->service ? 0 : -ENOMEM;
 }
 
 /* ---- which of them ---- */
-
-static int keys_no_keys(const struct rsh_objects *o, const struct keys_found *f,
-			struct rsh_error *err)
-{
-	if (f->needs_program)
-		return rsh_error_set(err, ENOTSUP,
-				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-				     o->profile);
-	return rsh_error_set(err, ENOENT,
-			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
-			     o->url);
-}
 
 static int keys_choose(struct rsh_objects *o,
 		       const struct rsh_objects_options *opts,
@@ -285,8 +247,16 @@ static int keys_choose(struct rsh_objects *o,
 		return 0;
 	if (!opts->profile && rsh_object_env("AWS_ACCESS_KEY_ID") &&
 	    rsh_object_env("AWS_SECRET_ACCESS_KEY")) {
+		struct object_keys *k = &o->keys;
+		const char *token = rsh_object_env("AWS_SESSION_TOKEN");
+
 		o->origin = KEYS_FIXED;
-		return keys_of_environment(&o->keys) ? rsh_error_nomem(err) : 0;
+		k->id = rsh_secret_dup(rsh_object_env("AWS_ACCESS_KEY_ID"));
+		k->secret = rsh_secret_dup(
+			rsh_object_env("AWS_SECRET_ACCESS_KEY"));
+		k->token = rsh_secret_dup(token);
+		return k->id && k->secret && (k->token || !token) ? 0 :
+		       rsh_error_nomem(err);
 	}
 	if (f->keys.id && f->keys.secret) {
 		o->origin = KEYS_PROFILE;
@@ -296,7 +266,15 @@ static int keys_choose(struct rsh_objects *o,
 	}
 	if (keys_find_service(o, opts))
 		return rsh_error_nomem(err);
-	return o->service ? 0 : keys_no_keys(o, f, err);
+	if (o->service)
+		return 0;
+	if (f->needs_program)
+		return rsh_error_set(err, ENOTSUP,
+				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+				     o->profile);
+	return rsh_error_set(err, ENOENT,
+			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
+			     o->url);
 }
 
 int rsh_object_keys_find(struct rsh_objects *o,
@@ -324,8 +302,7 @@ int rsh_object_keys_find(struct rsh_objects *o,
 				   "there is no profile \"%s\" in %s or %s",
 				   named, o->credentials ? o->credentials : "?",
 				   o->config ? o->config : "?");
-	if (rc == 0)
-		rc = keys_choose(o, opts, &f, err);
+	rc = rc ?: keys_choose(o, opts, &f, err);
 	if (rc == 0) {
 		*out = f.settings;
 		memset(&f.settings, 0, sizeof(f.settings));
@@ -396,11 +373,10 @@ static int keys_of_path(struct rsh_objects *o, struct object_get *g,
 {
 	cleanup_free char *address = NULL;
 
-	if (asprintf(&address, "%s/latest/meta-data/iam/security-credentials/%s",
-		     o->service, name) < 0) {
-		address = NULL;
+	address = rsh_text_format("%s/latest/meta-data/iam/"
+				  "security-credentials/%s", o->service, name);
+	if (!address)
 		return rsh_error_nomem(err);
-	}
 	g->address = address;
 	g->is_put = false;
 	return keys_ask(o, g, "X-aws-ec2-metadata-token", session, err);
@@ -415,15 +391,13 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 	cleanup_free char *address = NULL;
 	int rc;
 
-	if (asprintf(&address, "%s/latest/api/token", o->service) < 0) {
-		address = NULL;
+	address = rsh_text_format("%s/latest/api/token", o->service);
+	if (!address)
 		return rsh_error_nomem(err);
-	}
 	session.address = address;
 	rc = keys_ask(o, &session, "X-aws-ec2-metadata-token-ttl-seconds",
-		      "21600", err);
-	if (rc == 0)
-		rc = keys_of_path(o, &role, session.data, "", err);
+		      "21600", err) ?:
+	     keys_of_path(o, &role, session.data, "", err);
 	if (rc == 0) {
 		role.data[strcspn(role.data, "\r\n")] = '\0';
 		rc = keys_of_path(o, g, session.data, role.data, err);

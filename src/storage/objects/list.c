@@ -33,21 +33,11 @@ static void list_restart(struct object_request *q)
 	p->parser = rsh_listing_parser_new(p->list, &p->page);
 }
 
-static int list_refuse(struct object_request *q)
-{
-	char server[300];
-
-	rsh_object_put_server(server, sizeof(server), q->address);
-	return rsh_error_set(&q->err, EIO, "%s: the listing of the server "
-			     "%s cannot be parsed: is it an S3 server?  "
-			     "AWS_ENDPOINT_URL sets the server",
-			     q->what, server);
-}
-
 static bool list_parse(struct object_request *q, const char *data, size_t len,
 		       bool last)
 {
 	struct list_page *p = q->ctx;
+	char server[300];
 	int rc = p->parser ? rsh_listing_parse(p->parser, data, len, last) :
 			     -ENOMEM;
 
@@ -56,9 +46,14 @@ static bool list_parse(struct object_request *q, const char *data, size_t len,
 	if (rc == -ENOMEM)
 		q->rc = rsh_error_set(&q->err, ENOMEM, "%s: out of memory",
 				      q->what);
-	else if (rc)
-		q->rc = list_refuse(q);
-	return rc == 0;
+	if (rc == 0 || rc == -ENOMEM)
+		return rc == 0;
+	rsh_object_put_server(server, sizeof(server), q->address);
+	q->rc = rsh_error_set(&q->err, EIO, "%s: the listing of the server "
+			      "%s cannot be parsed: is it an S3 server?  "
+			      "AWS_ENDPOINT_URL sets the server", q->what,
+			      server);
+	return false;
 }
 
 static bool list_take_page(struct object_request *q, const char *data,
@@ -127,39 +122,29 @@ static int list_compare(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int list_make(const struct rsh_objects *o,
-		     struct rsh_object_listing *list,
-		     struct rsh_objects_listing *out, struct rsh_error *err)
+/* Keeps the objects that may have a name here, once, by name. */
+static void list_settle(const struct rsh_objects *o,
+			struct rsh_object_listing *list)
 {
-	size_t skip = strlen(o->prefix);
-	size_t to = 0;
+	const size_t skip = strlen(o->prefix), n = list->n;
+	struct rsh_object *v = list->objects;
+	size_t to = 1;
 
-	out->objects = rsh_alloc_array(list->n, sizeof(*out->objects));
-	out->owned = malloc(sizeof(*list));
-	if (!out->objects || !out->owned) {
-		rsh_objects_listing_free(out);
-		return rsh_error_nomem(err);
-	}
-	for (size_t i = 0; i < list->n; i++) {
-		const struct rsh_listed *from = &list->objects[i];
-
-		if (strncmp(from->key, o->prefix, skip) ||
-		    !from->key[skip] || !rsh_object_is_name(from->key + skip))
+	list->n = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (strncmp(v[i].name, o->prefix, skip) || !v[i].name[skip] ||
+		    !rsh_object_is_name(v[i].name + skip))
 			continue;
-		out->objects[out->n++] = (struct rsh_object){
-			.name = from->key + skip, .size = from->size,
-			.mtime = from->mtime, .etag = from->etag,
-		};
+		v[list->n] = v[i];
+		v[list->n++].name += skip;
 	}
-	qsort(out->objects, out->n, sizeof(*out->objects), list_compare);
-	for (size_t i = 0; i < out->n; i++)
-		if (!to ||
-		    strcmp(out->objects[to - 1].name, out->objects[i].name))
-			out->objects[to++] = out->objects[i];
-	out->n = to;
-	memcpy(out->owned, list, sizeof(*list));
-	memset(list, 0, sizeof(*list));
-	return 0;
+	if (list->n == 0)
+		return;
+	qsort(v, list->n, sizeof(*v), list_compare);
+	for (size_t i = 1; i < list->n; i++)
+		if (strcmp(v[to - 1].name, v[i].name) != 0)
+			v[to++] = v[i];
+	list->n = to;
 }
 
 /* Says why there is nothing. */
@@ -182,31 +167,19 @@ static int list_nothing(struct rsh_objects *o, struct rsh_error *err)
 }
 
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
-		     struct rsh_objects_listing *out, struct rsh_error *err)
+		     struct rsh_object_listing *out, struct rsh_error *err)
 {
-	struct rsh_object_listing list = { .n = 0 };
 	int rc;
 
-	memset(out, 0, sizeof(*out));
-	rc = o->is_s3 ? list_pages(o, prefix, &list, err) :
-			rsh_object_list_index(o, prefix, &list, err);
+	*out = (struct rsh_object_listing){ .n = 0 };
+	rc = o->is_s3 ? list_pages(o, prefix, out, err) :
+			rsh_object_list_index(o, prefix, out, err);
 	if (rc == 0)
-		rc = list_make(o, &list, out, err);
-	rsh_object_listing_clear(&list);
-	if (rc == 0 && out->n == 0) {
-		rsh_objects_listing_free(out);
-		return prefix ? rsh_error_set(err, ENOENT, "%s: not found",
-					      o->url) :
-				list_nothing(o, err);
-	}
-	return rc;
-}
-
-void rsh_objects_listing_free(struct rsh_objects_listing *l)
-{
-	if (l->owned)
-		rsh_object_listing_clear(l->owned);
-	free(l->owned);
-	free(l->objects);
-	memset(l, 0, sizeof(*l));
+		list_settle(o, out);
+	if (rc || out->n == 0)
+		rsh_object_listing_clear(out);
+	if (rc || out->n > 0)
+		return rc;
+	return prefix ? rsh_error_set(err, ENOENT, "%s: not found", o->url) :
+			list_nothing(o, err);
 }

@@ -370,20 +370,6 @@ static struct object_request *loop_take_due(struct object_loop *l,
 	return row.first;
 }
 
-/* Starts the requests that are due, in their order. */
-static void loop_start_due(struct object_loop *l, uint64_t now)
-{
-	struct object_request *q;
-	uint64_t share;
-
-	if (l->n_running >= loop_limit(l))
-		return;
-	share = loop_share(l, now);
-	while (l->n_running < loop_limit(l) &&
-	       (q = loop_take_due(l, share, now)))
-		loop_start(l, q);
-}
-
 /* ---- time ---- */
 
 static void loop_expire_waiting(struct object_loop *l, uint64_t now)
@@ -498,31 +484,30 @@ static void loop_wake(struct object_loop *l)
 		rsh_log_debug("eventfd: %s", strerror(errno));
 }
 
-static void loop_sleep(struct object_loop *l, int ms)
-{
-	struct curl_waitfd wake = { .fd = l->wake, .events = CURL_WAIT_POLLIN };
-	uint64_t count;
-
-	rsh_curl.multi_wait(l->multi, &wake, 1, ms, NULL);
-	if (read(l->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		rsh_log_debug("eventfd: %s", strerror(errno));
-}
-
 static void *loop_run(void *ctx)
 {
 	struct object_loop *l = ctx;
+	struct curl_waitfd wake = { .fd = l->wake, .events = CURL_WAIT_POLLIN };
 	int running;
 
 	while (loop_take_arrived(l)) {
-		uint64_t now = rsh_clock_ns();
+		const uint64_t now = rsh_clock_ns();
+		struct object_request *q;
+		uint64_t share, count;
 
 		loop_expire_waiting(l, now);
 		loop_expire_running(l, now);
-		loop_start_due(l, now);
+		/* Start the requests that are due, in their order. */
+		share = l->n_running < loop_limit(l) ? loop_share(l, now) : 0;
+		while (l->n_running < loop_limit(l) &&
+		       (q = loop_take_due(l, share, now)))
+			loop_start(l, q);
 		rsh_curl.multi_perform(l->multi, &running);
 		loop_look_at_ends(l);
-		now = rsh_clock_ns();
-		loop_sleep(l, loop_pause_ms(l, now));
+		rsh_curl.multi_wait(l->multi, &wake, 1,
+				    loop_pause_ms(l, rsh_clock_ns()), NULL);
+		if (read(l->wake, &count, sizeof(count)) < 0 && errno != EAGAIN)
+			rsh_log_debug("eventfd: %s", strerror(errno));
 	}
 	return NULL;
 }

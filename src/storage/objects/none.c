@@ -53,21 +53,21 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 }
 
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
-		     struct rsh_objects_listing *out, struct rsh_error *err)
+		     struct rsh_object_listing *out, struct rsh_error *err)
 {
 	(void)o, (void)prefix, (void)out;
 	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
 int rsh_objects_list_single(struct rsh_objects *o, const char *name,
-			    struct rsh_objects_listing *out,
+			    struct rsh_object_listing *out,
 			    struct rsh_error *err)
 {
 	(void)name;
 	return rsh_objects_list(o, NULL, out, err);
 }
 
-void rsh_objects_listing_free(struct rsh_objects_listing *l)
+void rsh_object_listing_clear(struct rsh_object_listing *l)
 {
 	(void)l;
 }

@@ -5,7 +5,6 @@
 #include "objects_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -113,19 +112,15 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 {
 	struct keys_settings s = { NULL };
 	enum rsh_objects_style style;
-	int rc = rsh_object_url_parse(o, url, opts, err);
+	int rc = rsh_object_url_parse(o, url, opts, err) ?:
+		 rsh_object_keys_find(o, opts, &s, err) ?:
+		 objects_ca_file(o, opts, &s, err);
 
-	if (rc == 0)
-		rc = rsh_object_keys_find(o, opts, &s, err);
-	if (rc == 0)
-		rc = objects_ca_file(o, opts, &s, err);
 	if (rc == 0 && objects_settings(o, opts, &s))
 		rc = rsh_error_nomem(err);
-	if (rc == 0)
-		rc = objects_style(o, opts, &s, &style, err);
-	if (rc == 0)
-		rc = rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
-					   style, err);
+	rc = rc ?: objects_style(o, opts, &s, &style, err) ?:
+		   rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
+					 style, err);
 	rsh_object_settings_clear(&s);
 	/* A proxy may be named in either case of letters, or for everything. */
 	o->has_proxy = rsh_object_env("http_proxy") ||
@@ -147,13 +142,11 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 		return rsh_error_nomem(err);
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_cond_init(&o->renewed, NULL);
-	rc = objects_fill(o, url, opts ? opts : &none, err);
-	if (rc == 0)
-		rc = rsh_object_curl_start(err);
+	rc = objects_fill(o, url, opts ? opts : &none, err) ?:
+	     rsh_object_curl_start(err);
 	if (rc == 0 && o->is_s3 && o->origin != KEYS_NONE)
 		rc = rsh_object_sign_start(o->url, err);
-	if (rc == 0)
-		rc = rsh_listing_start(err);
+	rc = rc ?: rsh_listing_start(err);
 	if (rc) {
 		rsh_objects_free(o);
 		return rc;

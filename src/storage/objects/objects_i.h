@@ -13,7 +13,6 @@
 #include "rsh/storage/objects.h"
 #include "rsh/util/secret.h"
 #include "rsh/wire/http_answer.h"
-#include "rsh/wire/object_listing.h"
 
 /* ---- settings (keys.c) ---- */
 

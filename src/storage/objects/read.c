@@ -12,6 +12,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static enum rsh_http_verdict range_judge(const struct object_transfer *t,
 					 const char **why)
@@ -102,11 +103,10 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 				     object->name);
 	if (q.len == 0)
 		return 0;
-	if (asprintf(&what, "%s%s%s", o->url, *object->name ? "/" : "",
-		     object->name) < 0) {
-		what = NULL;
+	what = rsh_text_format("%s%s%s", o->url, *object->name ? "/" : "",
+			       object->name);
+	if (!what)
 		return rsh_error_nomem(err);
-	}
 	q.what = what;
 	rc = range_carry_out(o, &q, object);
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;

@@ -51,7 +51,7 @@ static bool sign_next(const void *key, size_t n_key, const char *text, size_t n,
 			n_next == sizeof(next);
 
 	memcpy(out, next, sizeof(next));
-	explicit_bzero(next, sizeof(next));
+	rsh_secret_wipe(next, sizeof(next));
 	return ok;
 }
 
@@ -195,6 +195,6 @@ char *rsh_object_sign(const char *address, const char *region,
 		     scope, hex);
 	if (sign_next(key, sizeof(key), text, (size_t)n, key))
 		header = sign_header(keys, scope, key);
-	explicit_bzero(key, sizeof(key));
+	rsh_secret_wipe(key, sizeof(key));
 	return header;
 }

@@ -232,24 +232,9 @@ static int transfer_sign(struct object_transfer *t,
 	if (rc == 0 && keys->token)
 		rc = transfer_add_secret(t, rsh_object_header(
 			"x-amz-security-token", keys->token));
-	if (rc == 0)
-		rc = transfer_add_secret(t, rsh_object_sign(
-			t->requests->address, t->objects->region, keys,
-			text + sizeof(name) - 1));
-	return rc;
-}
-
-static int transfer_set_keys(struct object_transfer *t)
-{
-	struct rsh_objects *o = t->objects;
-	int rc = transfer_add_header(t, "x-amz-content-sha256: "
-				     RSH_OBJECT_NO_BODY);
-
-	pthread_mutex_lock(&o->lock);
-	t->keys_number = o->keys_number;
-	if (o->keys.id && rc == 0)
-		rc = transfer_sign(t, &o->keys);
-	pthread_mutex_unlock(&o->lock);
+	rc = rc ?: transfer_add_secret(t, rsh_object_sign(
+		      t->requests->address, t->objects->region, keys,
+		      text + sizeof(name) - 1));
 	return rc;
 }
 
@@ -257,14 +242,23 @@ static int transfer_set_keys(struct object_transfer *t)
 static int transfer_set_identity(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;
+	int rc;
 
 	if (!t->requests->sign)
 		return 0;
-	if (o->is_s3)
-		return transfer_set_keys(t);
-	if (o->user)
-		rsh_curl.easy_setopt(t->easy, CURLOPT_USERPWD, o->user);
-	return 0;
+	if (!o->is_s3) {
+		if (o->user)
+			rsh_curl.easy_setopt(t->easy, CURLOPT_USERPWD, o->user);
+		return 0;
+	}
+	rc = transfer_add_header(t, "x-amz-content-sha256: "
+				 RSH_OBJECT_NO_BODY);
+	pthread_mutex_lock(&o->lock);
+	t->keys_number = o->keys_number;
+	if (o->keys.id && rc == 0)
+		rc = transfer_sign(t, &o->keys);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
 }
 
 static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
@@ -344,13 +338,11 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	int rc;
 
 	transfer_reset(t);
-	rc = transfer_add_range(t);
-	if (rc == 0)
-		rc = transfer_add_condition(t);
+	rc = transfer_add_range(t) ?:
+	     transfer_add_condition(t);
 	for (size_t i = 0; more && more[i] && rc == 0; i++)
 		rc = transfer_add_header(t, more[i]);
-	if (rc == 0)
-		rc = transfer_set_identity(t);
+	rc = rc ?: transfer_set_identity(t);
 	if (rc)
 		return rc;
 	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
@@ -475,24 +467,11 @@ static bool request_is_elsewhere(const struct object_transfer *t,
 	return true;
 }
 
-/* Ends a request that libcurl did not send: a retry would fail in the same
- * way. */
-static bool request_fail_here(struct object_request *q)
-{
-	const curl_version_info_data *v =
-		rsh_curl.version_info(CURLVERSION_NOW);
-
-	q->rc = rsh_error_set(&q->err, ENOTSUP,
-			      "%s: libcurl %s does not make this request (%s)",
-			      q->what, v->version, q->detail);
-	return true;
-}
-
 /* Ends or retries a request without a complete answer. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
 {
-	bool absent = q->tries >= REQUEST_ABSENT_MAX;
+	int absent = 0;
 
 	if (code == CURLE_OPERATION_TIMEDOUT && !t->has_taken)
 		q->silent++;
@@ -503,28 +482,36 @@ static bool request_end_broken(const struct object_transfer *t,
 	case CURLE_SSL_CACERT_BADFILE:
 	case CURLE_SSL_CIPHER:
 		return request_fail(t, q, EPROTO, q->why);
-	case CURLE_SSL_CONNECT_ERROR:
-		return absent ? request_fail(t, q, EPROTO, q->why) :
-				request_again(t, q, 0);
-	case CURLE_COULDNT_RESOLVE_HOST:
-	case CURLE_COULDNT_RESOLVE_PROXY:
-		return absent ? request_fail(t, q, EHOSTUNREACH, q->why) :
-				request_again(t, q, 0);
-	case CURLE_COULDNT_CONNECT:
-		return absent ? request_fail(t, q, ECONNREFUSED, q->why) :
-				request_again(t, q, 0);
 	case CURLE_UNSUPPORTED_PROTOCOL:
 	case CURLE_URL_MALFORMAT:
 	case CURLE_TOO_MANY_REDIRECTS:
 		return request_fail(t, q, EIO, q->why);
+	/* libcurl did not send the request: a retry would fail in the same
+	 * way. */
 	case CURLE_BAD_FUNCTION_ARGUMENT:
 	case CURLE_FAILED_INIT:
 	case CURLE_NOT_BUILT_IN:
 	case CURLE_UNKNOWN_OPTION:
-		return request_fail_here(q);
+		q->rc = rsh_error_set(&q->err, ENOTSUP, "%s: libcurl %s does "
+				      "not make this request (%s)", q->what,
+				      rsh_curl.version_info(CURLVERSION_NOW)->
+				      version, q->detail);
+		return true;
+	case CURLE_SSL_CONNECT_ERROR:
+		absent = EPROTO;
+		break;
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+		absent = EHOSTUNREACH;
+		break;
+	case CURLE_COULDNT_CONNECT:
+		absent = ECONNREFUSED;
+		break;
 	default:
-		return request_again(t, q, 0);
+		break;
 	}
+	return absent && q->tries >= REQUEST_ABSENT_MAX ?
+	       request_fail(t, q, absent, q->why) : request_again(t, q, 0);
 }
 
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/secret.h"
+#include "rsh/util/text.h"
 
 /* ---- texts that grow ---- */
 
@@ -202,7 +204,7 @@ static int url_split(char *text, char **user, char **query)
 			(*query)[strcspn(*query, "#")] = '\0';
 	}
 	if (mark)
-		explicit_bzero(mark, strlen(mark));
+		rsh_secret_wipe(mark, strlen(mark));
 	at = memrchr(host, '@', strcspn(host, "/"));
 	if (!at || rc)
 		return rc;
@@ -211,7 +213,7 @@ static int url_split(char *text, char **user, char **query)
 	len = strlen(at + 1);
 	memmove(host, at + 1, len);
 	/* What has moved ends before where it did. */
-	explicit_bzero(host + len, (size_t)(at + 1 - host));
+	rsh_secret_wipe(host + len, (size_t)(at + 1 - host));
 	return rc;
 }
 
@@ -296,10 +298,9 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 			       "s3://BUCKET/PREFIX",
 			       err);
 	key = bucket + n + strspn(bucket + n, "/");
-	if (asprintf(&o->prefix, "%s/", key) < 0) {
-		o->prefix = NULL;
+	o->prefix = rsh_text_format("%s/", key);
+	if (!o->prefix)
 		return rsh_error_nomem(err);
-	}
 	url_cut_slashes(o->prefix);
 	if (o->prefix[0])
 		strcat(o->prefix, "/");
@@ -324,19 +325,15 @@ static int url_endpoint(const struct rsh_objects *o, const char *given,
 			char **out, struct rsh_error *err)
 {
 	const char *china = strncmp(o->region, "cn-", 3) ? "" : ".cn";
-	int n;
 
 	if (!given || !*given)
-		n = asprintf(out, "https://s3.%s.amazonaws.com%s", o->region,
-			     china);
-	else if (strstr(given, "://"))
-		n = asprintf(out, "%s", given);
+		*out = rsh_text_format("https://s3.%s.amazonaws.com%s",
+				       o->region, china);
 	else
-		n = asprintf(out, "https://%s", given);
-	if (n < 0) {
-		*out = NULL;
+		*out = rsh_text_format("%s%s", strstr(given, "://") ? "" :
+				       "https://", given);
+	if (!*out)
 		return rsh_error_nomem(err);
-	}
 	url_cut_end(*out);
 	if (url_has_blanks(*out) || strpbrk(*out, "?#@") ||
 	    !rsh_objects_is_url(*out) || !strncmp(*out, "s3:", 3))
@@ -388,13 +385,10 @@ int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 		      &o->port))
 		return url_bad(endpoint, PLACE_NO_HOST, err);
 	if (url_host_style(endpoint, bucket, (size_t)n, style))
-		rc = asprintf(&o->base, "%.*s%.*s.%s", (int)(host - endpoint),
-			      endpoint, n, bucket, host);
+		o->base = rsh_text_format("%.*s%.*s.%s",
+					  (int)(host - endpoint), endpoint, n,
+					  bucket, host);
 	else
-		rc = asprintf(&o->base, "%s/%.*s", endpoint, n, bucket);
-	if (rc < 0) {
-		o->base = NULL;
-		return rsh_error_nomem(err);
-	}
-	return 0;
+		o->base = rsh_text_format("%s/%.*s", endpoint, n, bucket);
+	return o->base ? 0 : rsh_error_nomem(err);
 }

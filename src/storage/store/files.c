@@ -20,7 +20,6 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/compat.h"
-#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
@@ -84,8 +83,8 @@ static void files_refresh(bool fresh, int fd, const char *name)
 	struct statx unused;
 
 	if (fresh)
-		statx(fd, name, AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
-		      STATX_BASIC_STATS, &unused);
+		rsh_statx(fd, name, AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+			  STATX_BASIC_STATS, &unused);
 }
 
 /* ---- access rights and links ----
@@ -437,8 +436,8 @@ static int file_open_again(struct rsh_medium *m, const char *name, int rc,
 	 * always searched. */
 	if (!f->place ||
 	    (*name != '/' &&
-	     statx(m->dirfd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
-		   STATX_BASIC_STATS, &stx) == 0))
+	     rsh_statx(m->dirfd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+		       STATX_BASIC_STATS, &stx) == 0))
 		return rc;
 	/* Waits for the time of the next search, and does not search if another
 	 * thread's search fails meanwhile. */

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 struct list_dir {
 	struct rsh_dir base;
@@ -48,11 +49,9 @@ rsh_name_list_find(const struct rsh_name_list *f, const char *name)
 /* Makes what the names in a directory begin with (from malloc). */
 static char *list_prefix(const char *name)
 {
-	char *prefix;
-
 	if (!*name || strcmp(name, ".") == 0)
 		return strdup("");
-	return asprintf(&prefix, "%s/", name) < 0 ? NULL : prefix;
+	return rsh_text_format("%s/", name);
 }
 
 static bool list_begins_with(const struct rsh_name_list *f, size_t i,
@@ -149,10 +148,9 @@ int rsh_name_list_dir_look(struct rsh_dir *dir, const char *name,
 	const struct list_dir *d = (const struct list_dir *)dir;
 	cleanup_free char *path = NULL;
 
-	if (asprintf(&path, "%s%s", d->prefix, name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s%s", d->prefix, name);
+	if (!path)
 		return -ENOMEM;
-	}
 	return rsh_name_list_look(d->flat, path, out);
 }
 

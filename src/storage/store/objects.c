@@ -23,6 +23,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define SAY_AGAIN_NS UINT64_C(10000000000)
 
@@ -34,7 +35,7 @@ struct objects {
 	 * address; NULL: the place itself. */
 	char *below, *path;
 	char *single; /* as in the medium */
-	struct rsh_objects_listing listing;
+	struct rsh_object_listing listing;
 	atomic_uint_fast64_t said; /* when a failure was logged; 0: never */
 	struct rsh_name_list flat;
 	struct rsh_name_list_file
@@ -200,7 +201,7 @@ static void objects_free(struct rsh_medium *m)
 {
 	struct objects *o = objects_of(m);
 
-	rsh_objects_listing_free(&o->listing);
+	rsh_object_listing_clear(&o->listing);
 	if (o->is_mine)
 		rsh_objects_free(o->place);
 	free(o->files);
@@ -237,8 +238,7 @@ static int objects_take_path(struct objects *o, const char *path)
 	if (strncmp(path, url, n) != 0 || path[n] != '/' || !path[n + 1])
 		return 0;
 	o->path = strdup(path);
-	if (asprintf(&o->below, "%s/", path + n + 1) < 0)
-		o->below = NULL;
+	o->below = rsh_text_format("%s/", path + n + 1);
 	return o->path && o->below ? 0 : -ENOMEM;
 }
 
@@ -281,7 +281,7 @@ static int objects_list_below(struct objects *o, bool single,
 static int objects_take_listing(struct objects *o, bool single,
 				struct rsh_error *err)
 {
-	const struct rsh_objects_listing *l = &o->listing;
+	const struct rsh_object_listing *l = &o->listing;
 	struct rsh_medium *m = &o->base;
 	struct rsh_stat root;
 	const size_t n = o->below ? strlen(o->below) : 0;
@@ -328,8 +328,7 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 		rc = rsh_objects_open(path, opts->objects, &o->place, err);
 	else if (objects_take_path(o, path))
 		rc = rsh_error_nomem(err);
-	if (rc == 0)
-		rc = objects_take_listing(o, opts->single, err);
+	rc = rc ?: objects_take_listing(o, opts->single, err);
 	if (rc) {
 		objects_free(&o->base);
 		return rc;

@@ -28,10 +28,9 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 		 * blocks are loaded before this read waits for blocks that
 		 * others load. */
 		rc = -rsh_cache_prefetch(cache, f->cached, offset, len,
-					 &loader);
-		if (rc == 0)
-			rc = -rsh_cache_read(cache, f->cached, offset, buf,
-					     len, &loader);
+					 &loader) ?:
+		     -rsh_cache_read(cache, f->cached, offset, buf,
+				     len, &loader);
 	} else {
 		struct iovec iov = { buf, len };
 

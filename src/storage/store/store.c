@@ -11,6 +11,7 @@
 
 #include "rsh/storage/objects.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- the directory ---- */
 
@@ -247,11 +248,10 @@ int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e)
 	struct rsh_store_file *f;
 	char *path;
 
-	if (asprintf(&path, "%s%s%s", absolute ? "" : s->path,
-		     absolute ? "" : "/", e->name) < 0)
-		return -ENOMEM;
-	if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
-		     sizeof(*s->files))) {
+	path = rsh_text_format("%s%s%s", absolute ? "" : s->path,
+			       absolute ? "" : "/", e->name);
+	if (!path || rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
+			      sizeof(*s->files))) {
 		free(path);
 		return -ENOMEM;
 	}
@@ -384,10 +384,9 @@ int rsh_store_load(const struct rsh_store *s, const char *name,
 
 	if (rc)
 		return rsh_store_open_error(s, name, rc, err);
-	if (asprintf(&path, "%s%s%s", store_is_full(name) ? "" : s->path,
-		     store_is_full(name) ? "" : "/", name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s%s%s", store_is_full(name) ? "" : s->path,
+			       store_is_full(name) ? "" : "/", name);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	return load_open(h, path, kind, out, len, err);
 }
