@@ -108,10 +108,14 @@ logged install-lintian in_fresh apt-get -qq install lintian python3-venv
 in_fresh sh -ec 'lintian --fail-on error --allow-root --suppress-tags \
 	symbols-file-contains-current-version-with-debian-revision ./*.changes' ||
 	die "lintian finds errors"
+# In a directory that has the same name each time: pip would unpack the archive in another
+# one, where ccache finds nothing.
 # shellcheck disable=SC2016
 logged wheel in_fresh sh -ec 'python3 -m venv venv
 	case " ${DEB_BUILD_OPTIONS:-} " in *" noopt "*) export CFLAGS=-O0 ;; esac
-	venv/bin/pip wheel --no-deps reshardfs-"$1".tar.xz
+	mkdir sources
+	tar -C sources -xf reshardfs-"$1".tar.xz
+	venv/bin/pip wheel --no-deps sources/reshardfs-"$1"
 	venv/bin/pip install --no-deps --target site ./*.whl' sh "$upstream"
 for made in whl deb dsc changes buildinfo tar.xz; do
 	cp "$fresh_root"/root/*."$made" "$work/"

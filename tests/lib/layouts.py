@@ -62,10 +62,21 @@ def model_position(layout, rank):
     return position
 
 
+def _as_tuples(tensor_map):
+    return tuple(tuple(e) if isinstance(e, list) else e for e in tensor_map)
+
+
+@functools.lru_cache(maxsize=4096)
+def _positions(mesh, tensor_map):
+    """What model_position() gives of every rank."""
+    layout = Layout(list(mesh), [list(e) if isinstance(e, tuple) else e for e in tensor_map])
+    return [model_position(layout, rank) for rank in range(device_count(layout))]
+
+
 def replica_group(layout, rank):
     """The ranks that hold the same model-parallel slice, ascending."""
-    mine = model_position(layout, rank)
-    return [r for r in range(device_count(layout)) if model_position(layout, r) == mine]
+    positions = _positions(tuple(layout.dev_matrix), _as_tuples(layout.tensor_map))
+    return [r for r, position in enumerate(positions) if position == positions[rank]]
 
 
 def shard_count(layout):
@@ -95,8 +106,7 @@ def _of_all_ranks(mesh, tensor_map, opt_step, opt_size):
     entries = [list(e) if isinstance(e, tuple) else e for e in tensor_map]
     layout = Layout(list(mesh), entries, opt_step, opt_size)
     count, members, cells, replicas = shard_count(layout), {}, [], []
-    for rank in range(device_count(layout)):
-        position = model_position(layout, rank)
+    for position in map(list, _positions(mesh, tensor_map)):
         place = tuple(position)
         before = members.get(place, 0)
         members[place] = before + 1
@@ -108,10 +118,8 @@ def _of_all_ranks(mesh, tensor_map, opt_step, opt_size):
 
 
 def _known(layout):
-    return _of_all_ranks(
-        tuple(layout.dev_matrix),
-        tuple(tuple(e) if isinstance(e, list) else e for e in layout.tensor_map),
-        layout.opt_step, layout.opt_size)
+    return _of_all_ranks(tuple(layout.dev_matrix), _as_tuples(layout.tensor_map),
+                         layout.opt_step, layout.opt_size)
 
 
 def cell(layout, rank):

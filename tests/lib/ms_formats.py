@@ -7,6 +7,7 @@ small files of tests and reads each of them whole.
 """
 
 import array
+import functools
 import json
 import math
 import os
@@ -29,12 +30,8 @@ class FormatError(ValueError):
 
 # --- protobuf wire format -------------------------------------------------
 
-_SMALL = [bytes([value]) for value in range(0x80)]
-
-
+@functools.lru_cache(maxsize=4096)
 def varint(value):
-    if 0 <= value < 0x80:
-        return _SMALL[value]
     value &= (1 << 64) - 1  # a negative number takes ten bytes
     out = bytearray()
     while value >= 0x80:
@@ -44,10 +41,12 @@ def varint(value):
     return bytes(out)
 
 
+@functools.lru_cache(maxsize=4096)
 def _number(number, value):
     return varint(number << 3) + varint(value)
 
 
+@functools.lru_cache(maxsize=4096)
 def _blob_head(number, length):
     return varint(number << 3 | 2) + varint(length)
 

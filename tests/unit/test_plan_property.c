@@ -855,16 +855,28 @@ static void run_case(uint64_t seed, plan_fn *plan)
 
 /* ---- lost ranks ---- */
 
-/* Does this part of the whole tensor lie in the slice that rank r holds? */
-static bool holds(const struct whole *w, const struct layout *l, int ranks,
-		  int r, const int64_t *place)
-{
-	for (int d = 0; l && d < w->n_dims; d++) {
-		int64_t len = w->dims[d] / parts(l, d);
+/* Where the slice that a rank holds begins and ends in the whole tensor.  It is computed once
+ * for all elements, which took most of this program's time. */
+struct slice {
+	int64_t from[MAX_DIM], to[MAX_DIM];
+};
 
-		if (place[d] / len != part_of(l, ranks, r, d))
-			return false;
+static void slice_of(const struct whole *w, const struct layout *l, int ranks,
+		     int r, struct slice *s)
+{
+	for (int d = 0; d < w->n_dims; d++) {
+		int64_t len = l ? w->dims[d] / parts(l, d) : w->dims[d];
+
+		s->from[d] = l ? len * part_of(l, ranks, r, d) : 0;
+		s->to[d] = s->from[d] + len;
 	}
+}
+
+static bool holds(const struct slice *s, int n_dims, const int64_t *place)
+{
+	for (int d = 0; d < n_dims; d++)
+		if (place[d] < s->from[d] || place[d] >= s->to[d])
+			return false;
 	return true;
 }
 
@@ -876,8 +888,15 @@ static bool can_be_had(const struct test_case *t, const bool *healthy, int p,
 	const struct whole *w = &t->w[p];
 	const struct layout *from = t->src.none ? NULL : &t->src.layout[p];
 	const struct layout *to = t->dst.none ? NULL : &t->dst.layout[p];
+	struct slice wanted, there[MAX_RANKS * MAX_STAGES];
 	int64_t n = 1;
+	int n_there = 0;
 
+	slice_of(w, to, t->dst.ranks, rank % t->dst.ranks, &wanted);
+	for (int g = 0; g < t->n_files; g++)
+		if (healthy[g] && held(t, p, g))
+			slice_of(w, from, t->src.ranks, g % t->src.ranks,
+				 &there[n_there++]);
 	for (int d = 0; d < w->n_dims; d++)
 		n *= w->dims[d];
 	for (int64_t e = 0; e < n; e++) {
@@ -886,12 +905,10 @@ static bool can_be_had(const struct test_case *t, const bool *healthy, int p,
 
 		for (int d = w->n_dims; d-- > 0; rest /= w->dims[d])
 			place[d] = rest % w->dims[d];
-		if (!holds(w, to, t->dst.ranks, rank % t->dst.ranks, place))
+		if (!holds(&wanted, w->n_dims, place))
 			continue;
-		for (int g = 0; g < t->n_files && !found; g++)
-			found = healthy[g] && held(t, p, g) &&
-				holds(w, from, t->src.ranks, g % t->src.ranks,
-				      place);
+		for (int g = 0; g < n_there && !found; g++)
+			found = holds(&there[g], w->n_dims, place);
 		if (!found)
 			return false;
 	}
