@@ -67,6 +67,8 @@ logged()
 configure_wheel()
 {
 	export PKG_CONFIG_LIBDIR="$wheel_prefix/lib/pkgconfig"
+	# An older build may have been for other libraries.
+	grep -qs "$wheel_prefix" "$2/config.status" || rm -rf "$2"
 	# Headers of what is loaded at run time have no file for pkg-config.
 	configure_in "$2" --host="$1-linux-gnu" --disable-tests \
 		CC=wheel-cc AR=wheel-ar RANLIB=wheel-ranlib \
