@@ -16,6 +16,7 @@
 
 struct cell {
 	char *text;
+	size_t length, cap; /* bytes of the text, and room for them */
 	enum rsh_mark mark;
 };
 
@@ -55,25 +56,29 @@ static void table_begin_cell(struct rsh_table *t, enum rsh_mark mark)
 	t->failed = rsh_grow(&t->cells, &t->cap, t->n + 1,
 			     sizeof(*t->cells)) != 0;
 	if (!t->failed)
-		t->cells[t->n++] = (struct cell){ NULL, mark };
+		t->cells[t->n++] = (struct cell){ .mark = mark };
 }
 
 __attribute__((format(printf, 2, 0)))
 static void table_vadd(struct rsh_table *t, const char *fmt, va_list ap)
 {
-	cleanup_free char *text = NULL, *escaped = NULL, *before = NULL;
+	cleanup_free char *text = NULL, *escaped = NULL;
 	struct cell *c;
+	size_t n;
 
 	if (!t || t->failed)
 		return;
 	c = &t->cells[t->n - 1];
-	before = c->text;
 	if (vasprintf(&text, fmt, ap) < 0)
 		text = NULL;
 	escaped = text ? rsh_text_escape(text) : NULL;
-	c->text = escaped ? rsh_text_format("%s%s", before ? before : "",
-					    escaped) : NULL;
-	t->failed = !c->text;
+	n = escaped ? strlen(escaped) : 0;
+	t->failed = !escaped ||
+		    rsh_grow(&c->text, &c->cap, c->length + n + 1, 1) != 0;
+	if (t->failed)
+		return;
+	memcpy(c->text + c->length, escaped, n + 1);
+	c->length += n;
 }
 
 void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
