@@ -40,11 +40,16 @@ SECONDS_A_CLASS = 30
 
 def load_one(path):
     """What transformers finds wrong, or [types of the parameters]."""
+    import torch
     from transformers import AutoModelForCausalLM
     model, said = AutoModelForCausalLM.from_pretrained(path, dtype="auto",
                                                        output_loading_info=True)
     wrong = {key: sorted(map(str, value)) for key, value in said.items() if value}
-    return wrong or sorted({str(p.dtype).removeprefix("torch.") for p in model.parameters()})
+    # Some classes have parameters that are float32, whatever the type is.
+    kept = {*(model._keep_in_fp32_modules or ()), *(model._keep_in_fp32_modules_strict or ())}
+    return wrong or sorted({str(p.dtype).removeprefix("torch.")
+                            for name, p in model.named_parameters()
+                            if p.dtype != torch.float32 or not any(part in name for part in kept)})
 
 
 def load(paths):
