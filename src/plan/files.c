@@ -25,8 +25,8 @@ static bool is_same_list(const struct rsh_slot_list *l,
 
 /* Returns the plan's copy of a file's records, and takes over the layout's
  * header.  NULL: out of memory. */
-static const struct rsh_slot_list *keep_list(struct rsh_plan *p,
-					     struct rsh_file_layout *f)
+static const struct rsh_slot_list *
+files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 {
 	cleanup_free uint8_t *header = f->header;
 	struct rsh_slot_list *l;
@@ -75,7 +75,7 @@ int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
 
 	if (rc)
 		return rc;
-	v->list = keep_list(p, &layout);
+	v->list = files_keep_list(p, &layout);
 	if (!v->list)
 		return rsh_error_nomem(err);
 	rc = rsh_plan_list_sources(p, v, err);
@@ -95,7 +95,7 @@ int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
 
 	if (!v)
 		return rsh_error_nomem(err);
-	v->list = keep_list(p, &layout);
+	v->list = files_keep_list(p, &layout);
 	v->sources = malloc(sizeof(*v->sources));
 	if (!v->list || !v->sources) {
 		free(v->sources);

@@ -152,7 +152,7 @@ static int torch_find_form(struct rsh_torch_reader *r,
 	return rc;
 }
 
-static int torch_read(struct rsh_torch_reader *r)
+static int torch_file_read(struct rsh_torch_reader *r)
 {
 	const uint64_t tail = rsh_min_u64(r->src.size, TAIL_BYTES);
 	enum rsh_torch_form form = RSH_TORCH_ZIP;
@@ -238,7 +238,7 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		};
 		r->err = err;
 		r->file = f;
-		rc = torch_read(r);
+		rc = torch_file_read(r);
 		if (rc == 0)
 			rc = torch_finish(r);
 	}
