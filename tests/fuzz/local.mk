@@ -12,7 +12,7 @@ FUZZ_LINK = $(LINK) -fsanitize=fuzzer
 # The parsers of a layer stand on no more than these: clang takes a second for each file
 # of the others.
 PARSERS_SOURCE = ../src/.libs/libsource.a ../src/.libs/libstore.a $(L_WIRE)
-PARSERS_FORMATS = ../src/.libs/libformats.a $(L_PLAN)
+PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE)
 PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_WIRE)
 
 FUZZ += fuzz/ckpt_scan.fuzz
@@ -145,6 +145,7 @@ LAYERS_OF_PARSERS = \
 	libconverter.la \
 	libweights.la \
 	libcache.la \
+	libobjects.la \
 	libstore.la \
 	libsource.la \
 	libformats.la \
