@@ -162,12 +162,12 @@ fresh_begin()
 		in_fresh apt-get -qq update
 }
 
-# in_fresh COMMAND...: in its /root, with next to nothing in the environment.
+# in_fresh [NAME=VALUE]... COMMAND...: in its /root, with next to nothing in the environment.
 in_fresh()
 {
 	# env(1) of Ubuntu 16.04 has no --chdir.
 	# shellcheck disable=SC2016 # expanded there
-	set -- sh -c 'cd /root && exec "$@"' sh "$@"
+	set -- sh -c 'cd /root && exec env "$@"' sh "$@"
 	for given in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY \
 		CFLAGS DEB_BUILD_OPTIONS JOBS RSH_TEST_SEED; do
 		eval "[ -z \"\${$given:-}\" ] || set -- env \"$given=\$$given\" \"\$@\""
