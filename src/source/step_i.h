@@ -7,8 +7,7 @@
  * runs and series are always distinguished, and a file without a step is never
  * used together with files that have one.
  */
-#ifndef RSH_SOURCE_STEP_I_H
-#define RSH_SOURCE_STEP_I_H
+#pragma once
 
 #include "source_i.h"
 
@@ -57,5 +56,3 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 /* Writes the end of a sentence about candidates that are not tried, or "". */
 void rsh_candidates_beside(const struct rsh_source *s, char *text,
 			   size_t size);
-
-#endif

@@ -7,8 +7,7 @@
  * hold the same slice, and the file of the lowest stage is preferred.  One
  * thread calls these functions.
  */
-#ifndef RSH_PLAN_SLICES_H
-#define RSH_PLAN_SLICES_H
+#pragma once
 
 #include "rsh/plan/catalogue.h"
 #include "rsh/strategy/grid.h"
@@ -115,5 +114,3 @@ int rsh_record_check_chunks(const struct rsh_catalogue *cat, uint32_t file,
 const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
 				 const struct rsh_record *r, char *text,
 				 size_t size);
-
-#endif

@@ -12,8 +12,7 @@
  * otherwise.  Threads: until a source is open, one thread calls them; then any
  * thread may call the functions that take a `const struct rsh_source *`.
  */
-#ifndef RSH_SOURCE_FORMAT_H
-#define RSH_SOURCE_FORMAT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -382,5 +381,3 @@ unsigned rsh_source_scan_threads(const struct rsh_source *s);
 /* Returns the directory of the index cache, in which a format may keep data
  * about open files; -1 if there is none, or if faults are injected. */
 int rsh_source_index_dir(const struct rsh_source *s);
-
-#endif

@@ -14,8 +14,7 @@
  * read and checked for changes as all source files are.  Threads: one thread
  * opens; the entries do not change afterwards.
  */
-#ifndef RSH_SOURCE_RESUME_H
-#define RSH_SOURCE_RESUME_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
 const char *rsh_resume_step(const struct rsh_resume *r);
 /* Returns the source, which r owns. */
 struct rsh_source *rsh_resume_source(const struct rsh_resume *r);
-
-#endif

@@ -6,8 +6,7 @@
  * parses names and checks files; it does not find, sort or choose checkpoints.
  * Threads: one thread at a time calls its functions.
  */
-#ifndef RSH_SOURCE_RESUME_FORMAT_H
-#define RSH_SOURCE_RESUME_FORMAT_H
+#pragma once
 
 #include <limits.h>
 
@@ -115,5 +114,3 @@ int rsh_resume_show_files(struct rsh_resume *r, const struct rsh_saved *s,
  * each. */
 int rsh_resume_show_each(struct rsh_resume *r, const struct rsh_saved *saved,
 			 size_t n, const char *(*suffix)(const char *name));
-
-#endif

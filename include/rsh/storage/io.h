@@ -14,8 +14,7 @@
  * systems in any case: they outlive the page cache and reduce the reads of
  * other nodes.
  */
-#ifndef RSH_STORAGE_IO_H
-#define RSH_STORAGE_IO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes,
 
 void rsh_store_io_stats_get(const struct rsh_store_io *io,
 			     struct rsh_store_io_stats *out);
-
-#endif

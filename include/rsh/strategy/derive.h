@@ -13,8 +13,7 @@
  * This is arithmetic without I/O.  Objects have no lock: one thread at a time
  * may use one.  Functions return 0, or -errno with a sentence.
  */
-#ifndef RSH_STRATEGY_DERIVE_H
-#define RSH_STRATEGY_DERIVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -134,5 +133,3 @@ struct rsh_strategy_checked {
 int rsh_strategy_check(const struct rsh_strategy_checked *c,
 		       struct rsh_names *names, rsh_strategy_report_fn *report,
 		       void *ctx, struct rsh_error *err);
-
-#endif

@@ -8,8 +8,7 @@
  * another way to group the same ranks.  A mesh is a plain value; the functions
  * have no state, so any thread may call them.
  */
-#ifndef RSH_STRATEGY_MESH_H
-#define RSH_STRATEGY_MESH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ uint32_t rsh_mesh_size(const struct rsh_mesh *m, const char *name);
 bool rsh_mesh_has(const struct rsh_mesh *m, const char *name);
 /* Returns the ranks of a stage, dp * cp * mp. */
 uint32_t rsh_mesh_stage_ranks(const struct rsh_mesh *m);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A piece never moves and lives as long as the arena.  An arena has no lock:
  * its owner serialises the calls. */
-#ifndef RSH_UTIL_ARENA_H
-#define RSH_UTIL_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -32,5 +31,3 @@ void rsh_arena_clear(struct rsh_arena *a);
 	((type *)rsh_arena_alloc_array_(a, n, sizeof(type), _Alignof(type)))
 void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
 			     size_t align);
-
-#endif

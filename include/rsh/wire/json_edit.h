@@ -8,8 +8,7 @@
  * Infinity.
  *
  * One thread edits at a time. */
-#ifndef RSH_WIRE_JSON_EDIT_H
-#define RSH_WIRE_JSON_EDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ bool rsh_json_edit_changed(const struct rsh_json_edit *e);
  * frees, or -ENOMEM. */
 int rsh_json_edit_write(const struct rsh_json_edit *e, char **out,
 			size_t *len);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/plan.h has the parts of the command `plan`. */
-#ifndef RSH_APP_CLI_PLAN_H
-#define RSH_APP_CLI_PLAN_H
+#pragma once
 
 #include "printer.h"
 #include "rsh/vfs/inspect.h"
@@ -71,5 +70,3 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 /* Returns 0 or -ENOMEM. */
 int rsh_plan_print(const struct rsh_options *o,
 		   const struct rsh_plan_report *report);
-
-#endif
