@@ -151,11 +151,9 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  rsh_copy_sink *sink, void *ctx)
 {
 	struct rsh_stream *stream;
-	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream);
+	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream) ?:
+		 feed_range(stream, 0, f->size, c, sink, ctx);
 
-	if (rc)
-		return rc;
-	rc = feed_range(stream, 0, f->size, c, sink, ctx);
 	rsh_stream_close(stream);
 	return rc;
 }

@@ -137,13 +137,10 @@ static int digest_exported(const struct rsh_copy_control *c, int fd,
 static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
 	struct rsh_digest d;
-	int rc = rsh_digest_init(&d, NULL, 0, NULL);
+	int rc = rsh_digest_init(&d, NULL, 0, NULL) ?:
+		 digest_exported(&j->options->control, fd, k->size, &d) ?:
+		 rsh_digest_end(&d) == k->xxh3;
 
-	if (rc)
-		return rc;
-	rc = digest_exported(&j->options->control, fd, k->size, &d);
-	if (rc == 0)
-		rc = rsh_digest_end(&d) == k->xxh3;
 	rsh_digest_clear(&d);
 	return rc;
 }

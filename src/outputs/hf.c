@@ -334,11 +334,9 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 		return rc;
 	if (hf_add_parts(t, &map) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
-	rc = model_configs_update(t, &m->beside, err);
-	if (rc == 0)
-		rc = hf_add_beside(t, &m->beside, err);
-	if (rc == 0)
-		rc = hf_make_map(t, &m->map, &bytes, err);
+	rc = model_configs_update(t, &m->beside, err) ?:
+	     hf_add_beside(t, &m->beside, err) ?:
+	     hf_make_map(t, &m->map, &bytes, err);
 	if (rc == 0)
 		t->texts[map - rsh_plan_n_files(t->plan)].body =
 			rsh_body_of_text(m->map, bytes);

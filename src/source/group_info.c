@@ -98,9 +98,9 @@ static int group_check_file(struct group_check *w, const char *path,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &group_info_file, &data, &len, err);
 
-	return rc ? rc : group_check_bytes(w, path, rank, data, len, err);
+	return rsh_load_whole(path, &group_info_file, &data, &len, err) ?:
+	       group_check_bytes(w, path, rank, data, len, err);
 }
 
 /* ---- files beside the checkpoints ---- */
@@ -124,10 +124,9 @@ static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 			return rsh_error_nomem(err);
 		}
 		rc = rsh_store_load(s->store, path + strlen(s->path) + 1,
-				    &group_info_file, &data, &len, err);
-		if (rc == 0)
-			rc = group_check_bytes(w, path, l->dirs[i].rank, data,
-					       len, err);
+				    &group_info_file, &data, &len, err) ?:
+		     group_check_bytes(w, path, l->dirs[i].rank, data,
+				       len, err);
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)

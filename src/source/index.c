@@ -315,9 +315,8 @@ static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 	if (f->index)
 		return 0;
 	rc = rsh_index_cache_load(x->source->index_cache, which, x->names,
-				  &ix);
-	if (rc == 0)
-		rc = index_share(x, f, ix);
+				  &ix) ?:
+	     index_share(x, f, ix);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&x->lock);

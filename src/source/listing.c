@@ -141,10 +141,8 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 {
 	struct rsh_source *s = w->source;
 	struct passed_over incomplete = { 0 };
-	int rc = refuse_incomplete(s, err);
+	int rc = refuse_incomplete(s, err) ?: list_default(w, "", err);
 
-	if (rc == 0)
-		rc = list_default(w, "", err);
 	if (rc == 0 && w->any)
 		mention_power_offs(s);
 	else if (rc == 0 && s->select != RSH_SELECT_MINDSPORE)
@@ -215,9 +213,9 @@ static int load_map(const char *map, struct rsh_source_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(map, &source_map_file, &data, &len, err);
 
-	return rc ? rc : rsh_source_map_parse(data, len, map, out, err);
+	return rsh_load_whole(map, &source_map_file, &data, &len, err) ?:
+	       rsh_source_map_parse(data, len, map, out, err);
 }
 
 int rsh_source_map_each(const char *map,
@@ -340,7 +338,6 @@ int rsh_source_list_ranks(struct rsh_source *s,
 			  const struct rsh_source_options *opts,
 			  struct rsh_error *err)
 {
-	int rc = listing_make(s, s->first_rank, s->n_listed_ranks, opts, err);
-
-	return rc ? rc : rsh_candidates_make(s, opts, err);
+	return listing_make(s, s->first_rank, s->n_listed_ranks, opts, err) ?:
+	       rsh_candidates_make(s, opts, err);
 }

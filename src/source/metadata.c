@@ -137,9 +137,9 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 static int kept_write(void *ctx, int fd)
 {
 	const struct kept_file *f = ctx;
-	int rc = rsh_write_all(fd, &f->head, sizeof(f->head), 0);
 
-	return rc ? rc : rsh_write_all(fd, f->packed, f->n, sizeof(f->head));
+	return rsh_write_all(fd, &f->head, sizeof(f->head), 0) ?:
+	       rsh_write_all(fd, f->packed, f->n, sizeof(f->head));
 }
 
 static int kept_save(int dirfd, const struct rsh_index_key *key,
@@ -183,10 +183,8 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 	struct rsh_index_key key, after;
 	time_t now = time(NULL);
 	struct rsh_stat st;
-	int rc = rsh_handle_look(h, &st);
+	int rc = rsh_handle_look(h, &st) ?: rsh_index_key_take(h, &key);
 
-	if (rc == 0)
-		rc = rsh_index_key_take(h, &key);
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
 	if (st.kind != RSH_IS_FILE)
@@ -293,11 +291,9 @@ int rsh_metadata_strategy(const char *path, struct rsh_names *names,
 			  struct rsh_strategy **out, struct rsh_error *err)
 {
 	struct rsh_ckpt2 *c;
-	int rc = rsh_metadata_load(path, &c, err);
+	int rc = rsh_metadata_load(path, &c, err) ?:
+		 rsh_strategy_of_checkpoint2(c, path, names, out, err);
 
-	if (rc)
-		return rc;
-	rc = rsh_strategy_of_checkpoint2(c, path, names, out, err);
 	rsh_ckpt2_free(c);
 	return rc;
 }

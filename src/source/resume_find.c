@@ -179,7 +179,6 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 {
 	struct find_in_ranks *x = ctx;
 	const size_t n = strlen("rank_");
-	int rc;
 
 	(void)st;
 	if ((strncmp(name, "rank_", n) != 0 &&
@@ -190,9 +189,9 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 	x->dir = name;
 	if (rsh_finder_unit(f, name, &x->unit))
 		return rsh_error_nomem(err);
-	rc = rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err);
-	return rc ? rc : rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir,
-					 x, err);
+	return rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err) ?:
+	       rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir,
+			       x, err);
 }
 
 static bool find_rank_in(const char *label, uint64_t *rank)

@@ -168,10 +168,9 @@ static int save_entry_check_same(const struct rsh_store *store,
 	const char *name = t->path + t->place;
 	struct rsh_files_state state;
 	struct rsh_stat st;
-	int rc = rsh_store_look(store, name, &st);
+	int rc = rsh_store_look(store, name, &st) ?:
+		 rsh_files_state_of(store, name, &st, &state);
 
-	if (rc == 0)
-		rc = rsh_files_state_of(store, name, &st, &state);
 	if (rc && rc != -ENOENT)
 		return rsh_store_open_error(store, name, rc, err);
 	return rc || state.hash != t->state.hash ? -ESTALE : 0;

@@ -48,10 +48,9 @@ static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err);
+	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err) ?:
+		 rsh_strategy_parse(data, len, path, out, err);
 
-	if (rc == 0)
-		rc = rsh_strategy_parse(data, len, path, out, err);
 	return rc == -EBADMSG ? strategy_say_other(path, err) : rc;
 }
 
@@ -60,9 +59,9 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &names_file, &data, &len, err);
 
-	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
+	return rsh_load_whole(path, &names_file, &data, &len, err) ?:
+	       rsh_name_map_parse(data, len, path, out, err);
 }
 
 static int strategy_read_names(DIR *dir, const char *path,

@@ -533,11 +533,7 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 	if (!d->notes)
 		return rsh_error_nomem(d->err);
 	add_axes(d);
-	rc = add_params(d);
-	if (rc == 0)
-		rc = name_bases(d);
-	if (rc == 0)
-		rc = rsh_derive_name_axes(d);
+	rc = add_params(d) ?: name_bases(d) ?: rsh_derive_name_axes(d);
 	if (rc == 0 && d->dst_stages == 1 && d->src_stages > 1)
 		rc = drop_gradients(d);
 	if (rc == 0 && d->dst_stages > 1 && d->src_stages == 1)
@@ -589,9 +585,8 @@ int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
 
 	if (!files)
 		return rsh_error_nomem(err);
-	rc = rsh_strategy_emit(&d->items, false, &data, &len, err);
-	if (rc == 0)
-		rc = rsh_strategy_parse(data, len, path, files, err);
+	rc = rsh_strategy_emit(&d->items, false, &data, &len, err) ?:
+	     rsh_strategy_parse(data, len, path, files, err);
 	if (rc == 0)
 		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
 				RSH_STRATEGY_FILE, path }, names, out, err);

@@ -359,7 +359,6 @@ bool rsh_boxes_is_whole(const struct rsh_boxes *b, const uint64_t *dims,
 
 int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b)
 {
-	int rc;
 
 	if (a->n_dims != b->n_dims)
 		return a->n_dims < b->n_dims ? -1 : 1;
@@ -370,10 +369,10 @@ int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b)
 	/* Equal boxes may cover one tensor and leave gaps in another. */
 	if (a->complete != b->complete)
 		return a->complete ? -1 : 1;
-	rc = memcmp(a->edges, b->edges, (size_t)a->n_cells * 2 * a->n_dims *
-		    sizeof(*a->edges));
-	return rc ? rc : memcmp(a->cell_of, b->cell_of,
-				a->n_ranks * sizeof(*a->cell_of));
+	return memcmp(a->edges, b->edges, (size_t)a->n_cells * 2 * a->n_dims *
+		      sizeof(*a->edges)) ?:
+	       memcmp(a->cell_of, b->cell_of,
+		      a->n_ranks * sizeof(*a->cell_of));
 }
 
 /* ---- gaps ---- */

@@ -108,11 +108,9 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 	struct rsh_stream *stream;
 	struct rsh_vfs_at at;
 	XXH3_state_t *state;
-	int rc = rsh_vfs_enter(d->vfs, node, false, &at);
+	int rc = rsh_vfs_enter(d->vfs, node, false, &at) ?:
+		 rsh_vfs_open_stream(at.vfs, at.node, d->streams, &stream);
 
-	if (rc)
-		return rc;
-	rc = rsh_vfs_open_stream(at.vfs, at.node, d->streams, &stream);
 	if (rc) {
 		rsh_vfs_leave(&at);
 		return rc;
@@ -221,9 +219,8 @@ int rsh_digests_new(struct rsh_vfs *vfs, struct rsh_streams *streams,
 	d->vfs = vfs;
 	d->streams = streams;
 	TAILQ_INIT(&d->fresh);
-	rc = -pthread_mutex_init(&d->lock, NULL);
-	if (rc == 0)
-		rc = -pthread_cond_init(&d->ended, NULL);
+	rc = -pthread_mutex_init(&d->lock, NULL) ?:
+	     -pthread_cond_init(&d->ended, NULL);
 	if (rc) {
 		free(d);
 		return rc;

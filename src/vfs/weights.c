@@ -140,10 +140,9 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 		return rsh_error_nomem(err);
 	rc = rsh_model_config_load(cfg->weights.config, cfg->source,
 				   rsh_source_store(v->source),
-				   &v->weights->config, err);
-	if (rc == 0)
-		rc = vfs_load_adapters(&v->weights->adapters, cfg,
-				       rsh_source_store(v->source), err);
+				   &v->weights->config, err) ?:
+	     vfs_load_adapters(&v->weights->adapters, cfg,
+			       rsh_source_store(v->source), err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,

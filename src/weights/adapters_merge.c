@@ -221,12 +221,11 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 {
 	const struct rsh_adapter *by = &w->adapters[w->a];
 	struct adapters_change *c;
-	int rc = adapting_check_factor(w, m->name, m->a, err);
+	int rc = adapting_check_factor(w, m->name, m->a, err) ?:
+		 adapting_check_factor(w, rsh_names_text(w->cat->names,
+							 m->b->name),
+				       m->b, err);
 
-	if (rc == 0)
-		rc = adapting_check_factor(w, rsh_names_text(w->cat->names,
-							     m->b->name),
-					   m->b, err);
 	if (rc)
 		return rc;
 	if (!m->is_parameter)

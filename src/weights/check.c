@@ -196,10 +196,8 @@ int rsh_weights_check_table(const struct rsh_rule_table *table,
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct weights_work w = { .o = &o };
 	struct weights_talk k = { .w = &w, .say = say, .ctx = ctx };
-	int rc = weights_read_lets(&w, &err);
+	int rc = weights_read_lets(&w, &err) ?: weights_read_units(&w, &err);
 
-	if (rc == 0)
-		rc = weights_read_units(&w, &err);
 	if (rc && rc != -ENOMEM)
 		say(ctx, true, err.text);
 	if (rc == 0)

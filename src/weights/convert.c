@@ -340,10 +340,8 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 	const char *path = table->path;
 	struct weights_work w = { .o = &o };
 	uint32_t hf = 0, mindspore = 0;
-	int rc = weights_read_lets(&w, err);
+	int rc = weights_read_lets(&w, err) ?: weights_read_units(&w, err);
 
-	if (rc == 0)
-		rc = weights_read_units(&w, err);
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		const char *text = rsh_names_text(names, in[i].name);
 		bool has[RSH_N_SIDES] = { false, false };

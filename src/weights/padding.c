@@ -272,8 +272,8 @@ static int padding_add_one(struct weights_work *w, struct weights_made *m,
 			 o->dims[0], rows, p->rows);
 		return padding_bad(w, p, m->text, sentence, err);
 	}
-	rc = padding_fits(w, p, m->text, o, err);
-	return rc ? rc : padding_add(w, o, p, m->text, padded, err);
+	return padding_fits(w, p, m->text, o, err) ?:
+	       padding_add(w, o, p, m->text, padded, err);
 }
 
 int weights_add_padding(struct weights_work *w, struct rsh_error *err)

@@ -188,9 +188,8 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 	zeros = (struct scheme_beside){
 		".qzeros", RSH_DTYPE_INT32, n_groups, t->columns / 8
 	};
-	rc = scheme_take(w, t, &scales, &t->q.scales, err);
-	if (rc == 0)
-		rc = scheme_take(w, t, &zeros, &t->q.zeros, err);
+	rc = scheme_take(w, t, &scales, &t->q.scales, err) ?:
+	     scheme_take(w, t, &zeros, &t->q.zeros, err);
 	if (rc == 0 && gptq)
 		rc = gptq_take_groups(w, t, err);
 	*is = rc == 0;

@@ -171,7 +171,6 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 	json_t *value = NULL;
 	size_t length;
 	FILE *to;
-	int rc;
 
 	switch (which) {
 	case RSH_CONTROL_STATS:
@@ -200,8 +199,8 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		return rsh_mount_steps_plans(f->options, f->tree, text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
-		rc = f->plan(f->options, &view, rank, &value);
-		return rc ? rc : dump(value, text);
+		return f->plan(f->options, &view, rank, &value) ?:
+		       dump(value, text);
 	}
 	return -ENOENT;
 }

@@ -214,8 +214,8 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :
 							RSH_UNLISTED_ERROR;
-	rc = check_sides(o, err) ?:
-	     check_assume(o, err) ?:
-	     check_find_table(o, err);
-	return rc ? rc : check_assume_beside(o, err);
+	return check_sides(o, err) ?:
+	       check_assume(o, err) ?:
+	       check_find_table(o, err) ?:
+	       check_assume_beside(o, err);
 }

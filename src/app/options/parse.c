@@ -324,9 +324,7 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 	o->n_operands = (unsigned)(argc - optind);
 	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
 		rc = hide_secrets(o, o->operands[i], err);
-	rc = rc ?: count_operands(o, err);
-	if (rc == 0)
-		rc = o->command->check(o, err);
+	rc = rc ?: count_operands(o, err) ?: o->command->check(o, err);
 	rsh_options_settle(o);
 	return rc;
 }

@@ -457,9 +457,8 @@ static int checkpoint2_training_state(const struct rsh_source *s,
 		return -ENOMEM;
 	}
 	rc = rsh_store_load(rsh_source_store(s), name, &common_file, &data,
-			    &len, &err);
-	if (rc == 0)
-		rc = rsh_checkpoint2_common_parse(data, len, path, out, &err);
+			    &len, &err) ?:
+	     rsh_checkpoint2_common_parse(data, len, path, out, &err);
 	if (rc && rc != -ENOMEM)
 		rsh_log_notice("%s", err.text);
 	return rc == -ENOMEM ? rc : 0;

@@ -106,9 +106,9 @@ static int dcp_parse(const struct rsh_source *s, const char *name,
 		     struct rsh_dcp **out, struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file f;
-	int rc = rsh_format_file_open(s, name, &f, err);
 
-	return rc ? rc : rsh_dcp_parse(&f.bytes, out, err);
+	return rsh_format_file_open(s, name, &f, err) ?:
+	       rsh_dcp_parse(&f.bytes, out, err);
 }
 
 static int dcp_parse_ranks(const struct rsh_source *s,

@@ -163,10 +163,9 @@ static int dcp_read_key(struct rsh_dcp_reader *r,
 {
 	const struct rsh_pickle_value *from, *index;
 	uint64_t numbers[RSH_MAX_DIMS];
-	int rc = dcp_expect(r, v, "MetadataIndex");
+	int rc = dcp_expect(r, v, "MetadataIndex") ?:
+		 dcp_name(r, dcp_attribute(v, "fqn"), &e->name);
 
-	if (rc == 0)
-		rc = dcp_name(r, dcp_attribute(v, "fqn"), &e->name);
 	if (rc)
 		return rc;
 	index = dcp_attribute(v, "index");
@@ -368,10 +367,9 @@ static int dcp_read_chunk(struct rsh_dcp_reader *r,
 	if (rc)
 		return rc;
 	offsets = dcp_attribute(v, "offsets");
-	rc = dcp_numbers(r, offsets, t->n_dims, from);
-	if (rc == 0)
-		rc = dcp_numbers(r, dcp_attribute(v, "sizes"),
-				 t->n_dims, from + t->n_dims);
+	rc = dcp_numbers(r, offsets, t->n_dims, from) ?:
+	     dcp_numbers(r, dcp_attribute(v, "sizes"),
+			 t->n_dims, from + t->n_dims);
 	if (rc == 0 && !dcp_is_inside(t, from, from + t->n_dims))
 		rc = dcp_bad(r, "a chunk that leaves the tensor");
 	if (rc)
@@ -565,9 +563,8 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 		return rsh_error_nomem(r->err);
 	p->src = r->src;
 	p->err = r->err;
-	rc = rsh_pickle_values(p, &rules, &r->values, &root);
-	if (rc == 0)
-		rc = dcp_expect(r, &root, "Metadata");
+	rc = rsh_pickle_values(p, &rules, &r->values, &root) ?:
+	     dcp_expect(r, &root, "Metadata");
 	if (rc)
 		return rc;
 	r->d->by_name = root.object->class->module[0] == 'h';

@@ -47,10 +47,10 @@ static int twice_scan(const struct twice *t, const char *name,
 		      struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file f;
-	int rc = rsh_format_file_open(t->s, name, &f, err);
 
-	return rc ? rc : rsh_safetensors_scan(&f.bytes, t->names, out, NULL,
-					      err);
+	return rsh_format_file_open(t->s, name, &f, err) ?:
+	       rsh_safetensors_scan(&f.bytes, t->names, out, NULL,
+				    err);
 }
 
 /* Returns a text such as "Float32 [2,3]". */

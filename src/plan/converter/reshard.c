@@ -94,11 +94,9 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		whole[d] = (int64_t)t->dims[d];
-	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err);
-	if (rc == 0)
-		rc = note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut));
-	if (rc == 0)
-		rc = note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
+	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err) ?:
+	     note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut)) ?:
+	     note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
 	if (rc)
 		return refuse(m, rc, err);
 	out.recipe.codec = rsh_record_codec(m->c, m->s.rec, &out.dtype);

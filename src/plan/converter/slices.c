@@ -246,7 +246,6 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 	const uint32_t key = s->item ? (rank - f->first_rank) % f->stage_ranks :
 				       0;
 	const uint32_t k = s->item ? rsh_job_files_from(f, key) : 0;
-	int rc;
 
 	if (ix != l->ix) {
 		l->ix = ix;
@@ -261,9 +260,9 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 	if (!l->alike) {
 		if (s->found[k] && !s->all_alike)
 			return 0;
-		rc = slices_compare(s, rank, l->rec, err);
-		return rc ? rc : rsh_record_check_chunks(f->cat, rank, l->rec,
-							 unit, err);
+		return slices_compare(s, rank, l->rec, err) ?:
+		       rsh_record_check_chunks(f->cat, rank, l->rec,
+					       unit, err);
 	}
 	s->found[k] = true;
 	s->holders[s->n++] = (struct rsh_holder){ key, rank, RSH_BY_NAME };

@@ -72,9 +72,7 @@ static int layouts_match(struct equal_pairs *l,
 		if (rsh_item_same_layout(l->v[i].a, a) &&
 		    rsh_item_same_layout(l->v[i].b, b))
 			return 1;
-	rc = same_slices(a, b, dims, n_dims);
-	if (rc == 0)
-		rc = same_slices(b, a, dims, n_dims);
+	rc = same_slices(a, b, dims, n_dims) ?: same_slices(b, a, dims, n_dims);
 	if (rc <= 0)
 		return rc;
 	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
@@ -327,11 +325,10 @@ int rsh_stage_take_whole(struct stage_state *p, struct rsh_shown_file *f,
 	if (origin == RSH_NO_FILE)
 		return 0;
 	whole.lost = false;
-	rc = list_slots(p, &whole, origin, err);
-	if (rc == 0)
-		rc = rsh_blueprint_add_whole(c->plan, &whole, origin,
-					     c->cat->index[origin]->file_bytes,
-					     err);
+	rc = list_slots(p, &whole, origin, err) ?:
+	     rsh_blueprint_add_whole(c->plan, &whole, origin,
+				     c->cat->index[origin]->file_bytes,
+				     err);
 	if (rc)
 		return rc;
 	*taken = true;
