@@ -225,8 +225,7 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !s->overwrite)
 		return rsh_error_set(err, EEXIST,
 			"%s exists and is not of this conversion (--overwrite "
-			"replaces it)",
-				     s->path);
+			"replaces it)", s->path);
 	if (rc >= 0) {
 		DIR *dir =
 			rsh_dir_of(openat(s->dirfd, ".",

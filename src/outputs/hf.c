@@ -78,8 +78,7 @@ static int shown_list(const struct rsh_output_tree *t, struct shown_weights *s,
 static bool shown_read(const struct shown_weights *s, uint32_t i, uint64_t at,
 		       uint8_t *to, size_t len)
 {
-	const struct rsh_body b = rsh_body_of_plan(s->t->reader,
-						   s->at[i].file);
+	const struct rsh_body b = rsh_body_of_plan(s->t->reader, s->at[i].file);
 
 	return !rsh_plan_is_lost(s->t->plan, s->at[i].file) &&
 	       rsh_body_read(&b, to, len, s->at[i].offset + at) ==
@@ -171,16 +170,14 @@ static int model_configs_update(const struct rsh_output_tree *t,
 
 	for (size_t i = 0; rc == 0 && i < files->n; i++) {
 		struct rsh_model_file *f = &files->v[i];
-		const bool config = strcmp(f->name,
-					   RSH_MODEL_CONFIG_NAME) == 0;
+		const bool config = strcmp(f->name, RSH_MODEL_CONFIG_NAME) == 0;
 
 		if (!config && strcmp(f->name, GENERATION_NAME) != 0)
 			continue;
 		if (!s.t)
 			rc = shown_list(t, &s, err);
 		if (rc == 0)
-			rc = config_update_file(&s, files->dir, f, config,
-						err);
+			rc = config_update_file(&s, files->dir, f, config, err);
 	}
 	free(s.weights);
 	free(s.at);

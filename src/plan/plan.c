@@ -271,8 +271,7 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 	if (out->resharded) {
 		rsh_plan_shape(p, p->mappings[s->shown], f->member,
 			       &out->shape);
-	} else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL,
-				  &from)) {
+	} else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL, &from)) {
 		const struct rsh_ckpt_index *ix =
 			rsh_catalogue_index(p->cat, from);
 

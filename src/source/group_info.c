@@ -130,8 +130,7 @@ static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)
-			rsh_log_warning("%s: the file is ignored",
-					err->text);
+			rsh_log_warning("%s: the file is ignored", err->text);
 	}
 	return 0;
 }

@@ -103,8 +103,7 @@ static bool header_read_all(const struct rsh_byte_source *file, uint8_t *buf,
 	return true;
 }
 
-static void header_read(const struct rsh_byte_source *file,
-		     struct header *out)
+static void header_read(const struct rsh_byte_source *file, struct header *out)
 {
 	uint8_t length[LENGTH_BYTES];
 	cleanup_free uint8_t *bytes = NULL;
@@ -289,8 +288,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
 		if (rc == 0 && header.bytes &&
-		    table_keep(&x->headers, header.hash,
-					 s->files[file].index))
+		    table_keep(&x->headers, header.hash, s->files[file].index))
 			rc = rsh_error_nomem(err);
 		pthread_mutex_unlock(&x->lock);
 	}
@@ -528,8 +526,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	 * processors do not help. */
 	rc = rsh_parallel_for(s->check == RSH_CHECK_FULL ? s->n_threads :
 			      rsh_source_scan_threads(s), s->n_files,
-			      index_or_leave_out,
-			      &x, err);
+			      index_or_leave_out, &x, err);
 	if (s->check == RSH_CHECK_FULL)
 		index_leave_out_cut(&x);
 	/* All files of a job are similar, so there is one warning for all. */
@@ -539,8 +536,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		rsh_log_warning("%s: %" PRIu64
 				" items have no CRC, since torch "
 				"computed none: their contents cannot be "
-				"checked",
-				s->path, n);
+				"checked", s->path, n);
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);

@@ -70,18 +70,16 @@ static void tree_keeps(void *blob)
 static int blob_by_index(const void *a, const void *b)
 {
 	const struct blob *x = a, *y = b;
-	const uintptr_t p = (uintptr_t)x->index, q = (uintptr_t)y->index;
 
-	return (p > q) - (p < q);
+	return rsh_compare_u64((uintptr_t)x->index, (uintptr_t)y->index);
 }
 
 static int blob_by_data(const void *a, const void *b)
 {
 	const struct blob *x = a, *y = b;
 
-	if (x->length != y->length)
-		return x->length < y->length ? -1 : 1;
-	return memcmp(x->data, y->data, x->length);
+	return rsh_compare_u64(x->length, y->length) ?:
+	       memcmp(x->data, y->data, x->length);
 }
 
 static void draft_free(struct rsh_index_draft *d)

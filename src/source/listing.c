@@ -133,8 +133,7 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 	if (!rsh_power_off_read(slash ? slash + 1 : path, &epoch, &step,
 				&complete) || complete)
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: this save is incomplete",
-			     path);
+	return rsh_error_set(err, EINVAL, "%s: this save is incomplete", path);
 }
 
 static int list_usual(struct rsh_walk *w, struct rsh_error *err)
@@ -245,9 +244,7 @@ static int dir_by_rank(const void *a, const void *b)
 {
 	const struct rsh_rank_dir *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name);
 }
 
 /* A rank may have a directory in each power-off save, but not two directories

@@ -298,8 +298,7 @@ int rsh_metadata_strategy(const char *path, struct rsh_names *names,
 	return rc;
 }
 
-int rsh_metadata_digest(const char *path, uint64_t *xxh3,
-			struct rsh_error *err)
+int rsh_metadata_digest(const char *path, uint64_t *xxh3, struct rsh_error *err)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	ssize_t n = rsh_handle_open_path(path, &h);

@@ -190,8 +190,7 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 	if (rsh_finder_unit(f, name, &x->unit))
 		return rsh_error_nomem(err);
 	return rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err) ?:
-	       rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir,
-			       x, err);
+	       rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir, x, err);
 }
 
 static bool find_rank_in(const char *label, uint64_t *rank)

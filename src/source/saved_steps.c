@@ -188,8 +188,7 @@ int rsh_files_state_add_dir(const struct rsh_store *store, const char *dir,
 }
 
 int rsh_files_state_of(const struct rsh_store *store, const char *name,
-		       const struct rsh_stat *st,
-		       struct rsh_files_state *state)
+		       const struct rsh_stat *st, struct rsh_files_state *state)
 {
 	*state = (struct rsh_files_state){ .hash = 0 };
 	rsh_files_state_add(state, name, st);

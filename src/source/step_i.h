@@ -42,8 +42,7 @@ bool rsh_name_is_selected(const char *label,
 			  const struct rsh_source_options *o);
 /* Removes files that are not selected from the listing.  Returns 0, or -ENOENT
  * with a sentence if there were files and none is left. */
-int rsh_listing_select(struct rsh_source *s,
-		       const struct rsh_source_options *o,
+int rsh_listing_select(struct rsh_source *s, const struct rsh_source_options *o,
 		       struct rsh_error *err);
 /* Sets the error that files of c's rank cannot be distinguished; returns
  * -EINVAL. */
@@ -54,5 +53,4 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 /* ---- messages.c ---- */
 
 /* Writes the end of a sentence about candidates that are not tried, or "". */
-void rsh_candidates_beside(const struct rsh_source *s, char *text,
-			   size_t size);
+void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size);

@@ -330,8 +330,7 @@ static int tables_refuse_auto(const struct rsh_model_config *config,
 }
 
 static int tables_load_suiting(const struct rsh_model_config *config,
-			       struct rsh_table_set *out,
-			       struct rsh_error *err)
+			       struct rsh_table_set *out, struct rsh_error *err)
 {
 	struct rsh_table_list l = { 0 };
 	int rc = 0;

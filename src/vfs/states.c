@@ -41,8 +41,7 @@ static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 
 /* The files of neighbouring ranks mostly share an index, so the result of the
  * last index is used again. */
-static int states_of_ranks(const struct rsh_source_view *view,
-			   struct states *s)
+static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
 {
 	cleanup_free bool *seen =
 		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
@@ -93,8 +92,7 @@ int rsh_vfs_note_states(struct rsh_reshard *v)
 	if (s.bytes < 1000000)
 		snprintf(size, sizeof(size), "%" PRIu64 " bytes", s.bytes);
 	else
-		snprintf(size, sizeof(size), "%.1f MB",
-			 (double)s.bytes / 1e6);
+		snprintf(size, sizeof(size), "%.1f MB", (double)s.bytes / 1e6);
 	rc = asprintf(&text, "%u tensor%s of an optimizer, %s in the source, "
 		      "%s left out, such as %s (--optimizer keep shows %s)",
 		      s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",

@@ -432,8 +432,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (w->from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
 		return rsh_error_set(err, EINVAL,
 			"%s has Hugging Face's names, but a strategy lists "
-			"MindSpore's: use --src-strategy none",
-				     k->cfg->source);
+			"MindSpore's: use --src-strategy none", k->cfg->source);
 	return 0;
 }
 

@@ -197,8 +197,7 @@ static const struct apart *apart_find(const struct adapting *w,
 /* Merges a pair into the weights of experts that are apart in the source.  Sets
  * *done if the config targets their stack. */
 static int adapting_apart(struct adapting *w, struct adapting_pair *m,
-			  const char *module, bool *done,
-			  struct rsh_error *err)
+			  const char *module, bool *done, struct rsh_error *err)
 {
 	char stack[ADAPTER_TEXT];
 	const struct apart *s = apart_find(w, m, module, stack);

@@ -231,8 +231,7 @@ static int own_merge(struct own_work *w, const struct rsh_own_adapter *x,
 	if (!o)
 		return rsh_error_set(err, EINVAL, "%.400s changes %.400s%s, "
 				     "which is not in the source",
-				     own_text(w, &x->a), x->module,
-				     weight_end);
+				     own_text(w, &x->a), x->module, weight_end);
 	rc = own_check_weight(w, x, o, err);
 	if (rc)
 		return rc;

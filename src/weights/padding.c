@@ -43,8 +43,7 @@ static int padding_bad(const struct weights_work *w,
 		       const char *what, struct rsh_error *err)
 {
 	return rsh_error_set(err, EINVAL, "%s:%u: %.400s %s",
-			     w->o->table->path, p->line, text,
-			     what);
+			     w->o->table->path, p->line, text, what);
 }
 
 /* Sets the number of rows with padding; 0 if the multiple is not known, and

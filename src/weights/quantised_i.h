@@ -90,3 +90,8 @@ const struct rsh_tensor *quantised_take(struct quantised_work *w, uint32_t at,
 int quantised_bad(const struct quantised_work *w, uint32_t at,
 		  struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+/* Sets a sentence: the tensor beside it is missing whose name has this end;
+ * returns -EINVAL. */
+int quantised_lacks(const struct quantised_work *w,
+		    const struct quantised_tensor *t, const char *end,
+		    struct rsh_error *err);

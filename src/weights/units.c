@@ -157,13 +157,11 @@ void weights_spread(const struct weights_unit *u, const struct weights_name *n,
 static int weights_by_fold(const void *a, const void *b)
 {
 	const struct weights_template *x = a, *y = b;
-	int c = rsh_compare_u64(x->fold, y->fold);
 
-	if (c == 0)
-		c = rsh_compare_u64(x->unit, y->unit);
-	if (c == 0)
-		c = rsh_compare_u64(x->side, y->side);
-	return c ? c : rsh_compare_u64(x->tensor, y->tensor);
+	return rsh_compare_u64(x->fold, y->fold) ?:
+	       rsh_compare_u64(x->unit, y->unit) ?:
+	       rsh_compare_u64(x->side, y->side) ?:
+	       rsh_compare_u64(x->tensor, y->tensor);
 }
 
 static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,

@@ -93,8 +93,8 @@ struct weights_work {
 	const struct rsh_weights_watch *watch;
 	uint32_t n_wrong;
 
-	bool *let_known;
-	const struct rsh_rule_term **let_terms; /* the terms that were used */
+	const struct rsh_rule_term **let_terms; /* the terms that were used;
+						 * NULL: keys are absent */
 	uint64_t *lets;
 	struct weights_unit *units;
 	uint32_t n_units;

@@ -213,8 +213,7 @@ static int adapter_check_begin(const json_t *root, const char *path,
 			     path, text);
 }
 
-static int adapter_check(json_t *root, const char *path,
-			 struct rsh_error *err)
+static int adapter_check(json_t *root, const char *path, struct rsh_error *err)
 {
 	const char *type = json_string_value(json_object_get(root,
 							     "peft_type"));

@@ -30,8 +30,7 @@ static int strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
 
 /* Writes both sections as JSON to *out, which the caller frees.  Takes
  * ownership of the sections.  Returns 0 or -ENOMEM. */
-static int strategy_dump(json_t *ops, json_t *layouts, void **out,
-			 size_t *len)
+static int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 {
 	json_t *root = json_pack("{s:i,s:o,s:o}", "current_stage", 1,
 				 "parallel_strategy_item", ops,
@@ -66,8 +65,7 @@ static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 	cleanup_free char *name = NULL;
 
 	if (n_stages == 1)
-		return rsh_arena_strndup(a, s->item.name,
-					 strlen(s->item.name));
+		return rsh_arena_strndup(a, s->item.name, strlen(s->item.name));
 	name = rsh_text_format("%u-%s", s->stage, s->item.name);
 	return name ? rsh_arena_strndup(a, name, strlen(name)) : NULL;
 }
@@ -453,8 +451,7 @@ static int joined_add(struct joined *j, const struct part *p)
 		item->has_param_name = 1;
 		item->param_name.data = (uint8_t *)name;
 		item->param_name.len = (size_t)n + old.len;
-		j->map.parallel_layout_item[j->n_items] =
-			&j->items[j->n_items];
+		j->map.parallel_layout_item[j->n_items] = &j->items[j->n_items];
 		j->n_items++;
 	}
 	return 0;
@@ -560,8 +557,7 @@ static int join_json(const struct part *parts, size_t n, void **out,
 /* ---- either format ---- */
 
 int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
-		      bool json, void **out, size_t *len,
-		      struct rsh_error *err)
+		      bool json, void **out, size_t *len, struct rsh_error *err)
 {
 	cleanup_free struct part *parts = calloc(n, sizeof(*parts));
 	int rc = parts ? 0 : rsh_error_nomem(err);

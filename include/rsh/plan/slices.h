@@ -79,8 +79,7 @@ bool rsh_slices_begin(struct rsh_slices *s);
  * The file of another stage is used only if it is equal.  No chunk of a record
  * may end within a unit of `unit` bytes.  0, -ENOMEM, or -EINVAL with a message
  * that names both files. */
-int rsh_slices_find(struct rsh_slices *s, uint32_t unit,
-		    struct rsh_error *err);
+int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err);
 void rsh_slices_clear(struct rsh_slices *s);
 
 /* Makes the cut of a layout, which the catalogue owns.  A NULL layout means one

@@ -131,8 +131,7 @@ struct rsh_verifier {
 	int (*problem)(void *ctx, const struct rsh_error *why);
 	/* Compares the contents of two files.  Returns 0 or -ENOMEM. */
 	int (*compare)(void *ctx, uint32_t file, uint32_t record,
-		       uint32_t other, uint32_t other_record,
-		       const char *what);
+		       uint32_t other, uint32_t other_record, const char *what);
 };
 
 /* This says how much of a file is read. */

@@ -48,8 +48,7 @@ struct rsh_resume_entry {
  * reasons if none is complete.
  */
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
-		    uint32_t fallbacks,
-		    const struct rsh_format *const *formats,
+		    uint32_t fallbacks, const struct rsh_format *const *formats,
 		    struct rsh_resume **out, struct rsh_error *err);
 void rsh_resume_free(struct rsh_resume *r);
 

@@ -105,8 +105,7 @@ char *rsh_resume_printf(struct rsh_resume *r, const char *fmt, ...)
 int rsh_resume_show_text(struct rsh_resume *r, const struct rsh_saved *s,
 			 const char *dir, const char *name, const char *text);
 int rsh_resume_show_link(struct rsh_resume *r, const struct rsh_saved *s,
-			 const char *dir, const char *name,
-			 const char *target);
+			 const char *dir, const char *name, const char *target);
 /* Shows the files of s below `dir` of the mount. */
 int rsh_resume_show_files(struct rsh_resume *r, const struct rsh_saved *s,
 			  const char *dir);

@@ -71,8 +71,7 @@ void rsh_derive_shapes_free(struct rsh_derive_shapes *s);
 int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			  const struct rsh_strategy *src, uint32_t rank,
 			  const struct rsh_ckpt_index *index,
-			  const struct rsh_names *names,
-			  struct rsh_error *err);
+			  const struct rsh_names *names, struct rsh_error *err);
 
 /* Returns the dimensions of a whole tensor.  `s` owns them; they are valid
  * until something is added.  NULL means that they are unknown, or that it is

@@ -38,8 +38,7 @@ int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 /* Parses the `len` bytes of an axis name: a letter, then letters, digits and
  * '_'.  "tp" becomes "mp".  Returns false if the name is not valid or too
  * long. */
-bool rsh_mesh_name(const char *text, size_t len,
-		   char out[RSH_MESH_NAME_SIZE]);
+bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE]);
 
 /* Returns the size of the axis, 1 if the mesh does not have it. */
 uint32_t rsh_mesh_size(const struct rsh_mesh *m, const char *name);

@@ -136,5 +136,4 @@ int rsh_weights_check(const struct rsh_weights_options *o,
  * Returns 0 if there is no error; -EINVAL; or -ENOMEM. */
 int rsh_weights_check_table(const struct rsh_rule_table *table,
 			    void (*say)(void *ctx, bool wrong,
-					const char *sentence),
-			    void *ctx);
+					const char *sentence), void *ctx);

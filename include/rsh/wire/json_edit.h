@@ -65,5 +65,4 @@ void rsh_json_edit_drop(struct rsh_json_edit *e, const char *in,
 bool rsh_json_edit_changed(const struct rsh_json_edit *e);
 /* Writes the text with its changes.  Returns 0 and *out, which the caller
  * frees, or -ENOMEM. */
-int rsh_json_edit_write(const struct rsh_json_edit *e, char **out,
-			size_t *len);
+int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len);

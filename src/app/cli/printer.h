@@ -95,7 +95,6 @@ void rsh_table_add(struct rsh_table *t, const char *fmt, ...)
 /* Adds cells for the type of a tensor and a shape of it. */
 void rsh_table_type(struct rsh_table *t, enum rsh_dtype dtype,
 		    const int64_t *dims, uint32_t n);
-void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
-		    const char *text);
+void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark, const char *text);
 /* Prints the table, and frees it in any case.  Returns 0 or -ENOMEM. */
 int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out);

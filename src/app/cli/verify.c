@@ -339,8 +339,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	rc = rc ?: rsh_source_choose(source, 0, err);
 	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
 		rc = rsh_source_index(source, names, err) ?:
-		     rsh_source_strategy(source, true, names, &strategy,
-					 err);
+		     rsh_source_strategy(source, true, names, &strategy, err);
 	}
 	if (rc == 0) {
 		take_verified_step(r, source);

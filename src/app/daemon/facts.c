@@ -98,8 +98,7 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:b}", "memory_bytes",
 			 rsh_json_u64(f->cache_bytes), "compress",
 			 c->compress == RSH_COMPRESS_OFF ? "off" : "auto",
-			 "directory",
-			 rsh_json_optional(c->dir), "disk_bytes",
+			 "directory", rsh_json_optional(c->dir), "disk_bytes",
 			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null(),
 			 "servers", rsh_json_optional(c->servers.list),
 			 "keyed", c->servers.key_file != NULL);

@@ -77,8 +77,7 @@ static int check_assume(struct rsh_options *o, struct rsh_error *err)
 	if (!(v->output->takes & RSH_TAKES_HF_NAMES))
 		return rsh_error_set(err, EINVAL, "--format %s is for "
 				     "MindSpore's names, but the output has "
-				     "Hugging Face's",
-				     v->output->name);
+				     "Hugging Face's", v->output->name);
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
 	if (rsh_option_given(o, "format"))

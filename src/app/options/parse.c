@@ -74,8 +74,7 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)
 		return rsh_error_set(err, EINVAL, "option --%.*s is "
-				     "ambiguous: %s",
-				     (int)length, word, names);
+				     "ambiguous: %s", (int)length, word, names);
 	if (list_owners(word, length, names, sizeof(names)))
 		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
 				     "it is an option of %s%s%s", command->name,

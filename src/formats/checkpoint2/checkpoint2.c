@@ -144,8 +144,7 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	    rsh_number_read(text, n, step))
 		return true;
 	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
-			"step is taken",
-			rsh_source_path(s), name);
+			"step is taken", rsh_source_path(s), name);
 	return false;
 }
 

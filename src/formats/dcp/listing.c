@@ -173,11 +173,9 @@ static int dcp_by_place(const void *a, const void *b)
 {
 	const struct rsh_dcp_place *x = a, *y = b;
 
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return rsh_compare_u64(x->length, y->length);
+	return rsh_compare_u64(x->file, y->file) ?:
+	       rsh_compare_u64(x->offset, y->offset) ?:
+	       rsh_compare_u64(x->length, y->length);
 }
 
 /* Lists the items of each file, each once. */

@@ -147,13 +147,11 @@ static int dcp_entry_compare_box(const struct rsh_dcp_entry *x,
 static int dcp_entry_compare(const void *a, const void *b)
 {
 	const struct rsh_dcp_entry *x = a, *y = b;
-	int order = dcp_entry_compare_box(x, y);
 
-	if (order == 0)
-		order = (x->index > y->index) - (x->index < y->index);
-	if (order == 0)
-		order = strcmp(x->path, y->path);
-	return order ? order : rsh_compare_u64(x->offset, y->offset);
+	return dcp_entry_compare_box(x, y) ?:
+	       (x->index > y->index) - (x->index < y->index) ?:
+	       strcmp(x->path, y->path) ?:
+	       rsh_compare_u64(x->offset, y->offset);
 }
 
 /* Reads a MetadataIndex. */

@@ -71,8 +71,7 @@ static void reader_lack_chunk(struct dcp_reader *r,
 		snprintf(text + at, sizeof(text) - (size_t)at, "no file");
 	else if (!ix)
 		snprintf(text + at, sizeof(text) - (size_t)at,
-			 "%s, which cannot be read",
-			 r->dcp->files[c->file]);
+			 "%s, which cannot be read", r->dcp->files[c->file]);
 	else
 		snprintf(text + at, sizeof(text) - (size_t)at, "%s, which "
 			 "ends after %" PRIu64 " bytes",

@@ -111,8 +111,7 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 		return rsh_error_set(err, EBADMSG, "%s: its data files are "
 				     "not there", index->path);
 	return tensorflow_collect(files, names, n, shards, err) ?:
-	       rsh_tf_index_check(index, shards, (uint32_t)n - 1,
-				  full, err);
+	       rsh_tf_index_check(index, shards, (uint32_t)n - 1, full, err);
 }
 
 /* ---- showing ---- */

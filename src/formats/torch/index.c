@@ -325,8 +325,7 @@ static int offer_all_factored(struct torch_offering *o,
 }
 
 static int offer_tensor(struct torch_offering *o,
-			const struct rsh_torch_tensor *t,
-			struct rsh_error *err)
+			const struct rsh_torch_tensor *t, struct rsh_error *err)
 {
 	const struct rsh_ckpt_index *ix = o->view->index[0];
 	const struct rsh_record *r =

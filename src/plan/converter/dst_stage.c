@@ -127,8 +127,7 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 
 /* Handles a file without resharded records.  Either a file that it needs is
  * missing, or the strategies are of another model, which is an error. */
-static int nothing_resharded(struct stage_state *p,
-				 struct rsh_shown_file *f,
+static int nothing_resharded(struct stage_state *p, struct rsh_shown_file *f,
 				 struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;

@@ -83,8 +83,7 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
 	s->n++;
 }
 
-void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
-			  uint32_t name)
+void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank, uint32_t name)
 {
 	struct rsh_note_state *s = &c->notes[RSH_NOTE_LACKING];
 

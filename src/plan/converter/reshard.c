@@ -25,8 +25,7 @@ static int refuse(const struct making *m, int rc, struct rsh_error *err)
 	rsh_error_prefix(
 		err,
 		"%s: parameter %s of shape %s cannot go from %s%s%s%s "
-		"to %s%s%s%s",
-		rsh_catalogue_path(c->cat, m->s.rank),
+		"to %s%s%s%s", rsh_catalogue_path(c->cat, m->s.rank),
 		rsh_names_text(c->cat->names, m->s.name),
 		rsh_record_dims_text(m->s.ix, m->s.rec, dims, sizeof(dims)),
 		rsh_item_text(m->s.item, from, sizeof(from)),
