@@ -150,9 +150,11 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  rsh_copy_sink *sink, void *ctx)
 {
 	struct rsh_stream *stream;
-	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream) ?:
-		 feed_range(stream, 0, f->size, c, sink, ctx);
+	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream);
 
+	if (rc)
+		return rc;
+	rc = feed_range(stream, 0, f->size, c, sink, ctx);
 	rsh_stream_close(stream);
 	return rc;
 }

@@ -137,10 +137,12 @@ static int digest_exported(const struct rsh_copy_control *c, int fd,
 static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
 	struct rsh_digest d;
-	int rc = rsh_digest_init(&d, NULL, 0, NULL) ?:
-		 digest_exported(&j->options->control, fd, k->size, &d) ?:
-		 rsh_digest_end(&d) == k->xxh3;
+	int rc = rsh_digest_init(&d, NULL, 0, NULL);
 
+	if (rc)
+		return rc;
+	rc = digest_exported(&j->options->control, fd, k->size, &d) ?:
+	     rsh_digest_end(&d) == k->xxh3;
 	rsh_digest_clear(&d);
 	return rc;
 }

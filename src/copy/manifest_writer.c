@@ -263,7 +263,10 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 	if (rc)
 		return io_error(s, -rc, err);
 	atomic_store(&s->record_end, (uint64_t)st.st_size);
-	rc = recall_others(s, err) ?: recall(s, s->record_fd);
+	rc = recall_others(s, err);
+	if (rc)
+		return rc;
+	rc = recall(s, s->record_fd);
 	if (rc == 0 && ftruncate(s->record_fd, 0) != 0)
 		rc = -errno;
 	if (rc == 0) {
@@ -383,9 +386,11 @@ static int put_line(struct out *o, const struct rsh_manifest_line *line)
 {
 	char *text;
 	size_t len;
-	int rc = rsh_manifest_emit(line, &text, &len) ?:
-		 put_bytes(o, text, len);
+	int rc = rsh_manifest_emit(line, &text, &len);
 
+	if (rc)
+		return rc;
+	rc = put_bytes(o, text, len);
 	free(text);
 	return rc;
 }

@@ -88,8 +88,10 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 				       " bytes, not %" PRIu64, size, e->size) ?
 			rsh_error_nomem(err) : 0;
 	if (rc == 0) {
-		rc = rsh_manifest_index_get(&j->index, e, &line, err) ?:
-		     digest_listed(j, &line.file, h, p);
+		rc = rsh_manifest_index_get(&j->index, e, &line, err);
+		if (rc)
+			return rc;
+		rc = digest_listed(j, &line.file, h, p);
 		rsh_manifest_line_clear(&line);
 	}
 	if (rc == -EINTR)

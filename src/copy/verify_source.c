@@ -76,9 +76,11 @@ static int verify_look_into(const struct rsh_verify_job *j,
 	cleanup_handle struct rsh_handle *h = NULL;
 	int rc = rsh_source_file_open(j->source, i, &h, why) ?:
 		 rsh_source_file_inspect(j->source, i, h, j->names,
-					 &f->in, why) ?:
-		 hash_records(j, f, h);
+					 &f->in, why);
 
+	if (rc)
+		return rc;
+	rc = hash_records(j, f, h);
 	return rc ? rsh_error_set(why, -rc, "%s: %s", f->info.path,
 				  strerror(-rc)) : 0;
 }

@@ -115,9 +115,11 @@ static int redundancy_unsaved(struct rsh_redundancy *d,
 			      struct rsh_error *err)
 {
 	struct rsh_grid *unsized;
-	int rc = rsh_grid_new_unsized(item, &unsized, err) ?:
-		 redundancy_next(d, unsized, keeps, err);
+	int rc = rsh_grid_new_unsized(item, &unsized, err);
 
+	if (rc)
+		return rc;
+	rc = redundancy_next(d, unsized, keeps, err);
 	rsh_grid_free(unsized);
 	return rc;
 }

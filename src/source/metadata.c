@@ -291,9 +291,11 @@ int rsh_metadata_strategy(const char *path, struct rsh_names *names,
 			  struct rsh_strategy **out, struct rsh_error *err)
 {
 	struct rsh_ckpt2 *c;
-	int rc = rsh_metadata_load(path, &c, err) ?:
-		 rsh_strategy_of_checkpoint2(c, path, names, out, err);
+	int rc = rsh_metadata_load(path, &c, err);
 
+	if (rc)
+		return rc;
+	rc = rsh_strategy_of_checkpoint2(c, path, names, out, err);
 	rsh_ckpt2_free(c);
 	return rc;
 }

@@ -108,9 +108,11 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 	struct rsh_stream *stream;
 	struct rsh_vfs_at at;
 	XXH3_state_t *state;
-	int rc = rsh_vfs_enter(d->vfs, node, false, &at) ?:
-		 rsh_vfs_open_stream(at.vfs, at.node, d->streams, &stream);
+	int rc = rsh_vfs_enter(d->vfs, node, false, &at);
 
+	if (rc)
+		return rc;
+	rc = rsh_vfs_open_stream(at.vfs, at.node, d->streams, &stream);
 	if (rc) {
 		rsh_vfs_leave(&at);
 		return rc;

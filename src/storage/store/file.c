@@ -152,9 +152,11 @@ int rsh_store_identify(struct rsh_store *s, uint32_t file,
 	struct rsh_store_file *f = &s->files[file];
 	cleanup_handle struct rsh_handle *h = NULL;
 	struct rsh_stat st;
-	int rc = rsh_store_open_file(s, file, &h, err) ?:
-		 h->medium->ops->identify(h, &f->id, &st);
+	int rc = rsh_store_open_file(s, file, &h, err);
 
+	if (rc)
+		return rc;
+	rc = h->medium->ops->identify(h, &f->id, &st);
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", f->path,
 				     strerror(-rc));

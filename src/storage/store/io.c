@@ -244,8 +244,10 @@ int rsh_file_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		copy[i] = iov[i];
 		len += iov[i].iov_len;
 	}
-	rc = rsh_file_read(l, copy, (size_t)n_iov, len, offset) ?:
-	     rsh_file_compare(l->file, l->handle, true);
+	rc = rsh_file_read(l, copy, (size_t)n_iov, len, offset);
+	if (rc)
+		return rc;
+	rc = rsh_file_compare(l->file, l->handle, true);
 	if (rc)
 		file_note_failure(l->file, offset, len);
 	return rc;

@@ -200,9 +200,11 @@ int rsh_dir_open_path(const char *path, const struct rsh_store_options *how,
 {
 	struct rsh_error unused = RSH_ERROR_INIT;
 	struct rsh_medium *m;
-	int rc = medium_open(path, how, &m, &unused) ?:
-		 m->ops->list(m, "", out);
+	int rc = medium_open(path, how, &m, &unused);
 
+	if (rc)
+		return rc;
+	rc = m->ops->list(m, "", out);
 	if (rc)
 		m->ops->free(m);
 	else
