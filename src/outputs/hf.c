@@ -21,6 +21,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/safetensors.h"
 
 /* ---- config.json beside a model ---- */
@@ -129,10 +130,9 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 	size_t len;
 	int rc;
 
-	if (asprintf(&path, "%s/%s", dir, f->name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/%s", dir, f->name);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_json_edit_open(f->text, (size_t)f->bytes, path, &e, &why);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);

@@ -12,6 +12,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/source_map.h"
 
 #define SUBDIRS "/checkpoint*"
@@ -193,7 +194,6 @@ static char *mapped_path(const char *map, const char *path)
 {
 	const char *slash = strrchr(map, '/');
 	cleanup_free char *dir = NULL, *real = NULL;
-	char *joined;
 
 	if (*path == '/')
 		return strdup(path);
@@ -202,9 +202,7 @@ static char *mapped_path(const char *map, const char *path)
 		return NULL;
 	/* The path is made absolute because the working directory changes. */
 	real = realpath(dir, NULL);
-	if (asprintf(&joined, "%s/%s", real ? real : dir, path) < 0)
-		return NULL;
-	return joined;
+	return rsh_text_format("%s/%s", real ? real : dir, path);
 }
 
 static int load_map(const char *map, struct rsh_source_map **out,

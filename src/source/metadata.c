@@ -26,6 +26,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
+#include "rsh/util/text.h"
 
 #define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
 #define KEPT_VERSION 2
@@ -255,19 +256,18 @@ int rsh_metadata_find(const char *path, char **out, struct rsh_error *err)
 	struct stat st;
 	uint64_t step;
 	char *p;
-	int n;
 
 	*out = NULL;
 	if (stat(path, &st) != 0)
 		return 0; /* the caller reports it if it needs the file */
 	if (!S_ISDIR(st.st_mode))
-		n = asprintf(&p, "%s", path);
+		p = strdup(path);
 	else if (metadata_tracked(path, &step))
-		n = asprintf(&p, "%s/iteration_%08" PRIu64 "/" METADATA_NAME,
-			     path, step);
+		p = rsh_text_format("%s/iteration_%08" PRIu64 "/" METADATA_NAME,
+				    path, step);
 	else
-		n = asprintf(&p, "%s/" METADATA_NAME, path);
-	if (n < 0)
+		p = rsh_text_format("%s/" METADATA_NAME, path);
+	if (!p)
 		return rsh_error_nomem(err);
 	if (metadata_is(p))
 		*out = p;

@@ -119,8 +119,7 @@ int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 
 	if (!rsh_name_is_selected(name->label, f->options))
 		return 0;
-	if (asprintf(&c.name, "%s%s%s", dir, *dir ? "/" : "", file) < 0)
-		c.name = NULL;
+	c.name = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", file);
 	c.label = strdup(name->label);
 	c.series = strdup(name->series);
 	if (!c.name || !c.label || !c.series ||
@@ -166,10 +165,9 @@ static int found_inner_dir(struct rsh_finder *f, void *ctx, const char *name,
 	(void)st;
 	if (strncmp(name, prefix, strlen(prefix)) != 0)
 		return 0;
-	if (asprintf(&dir, "%s/%s", inner.dir, name) < 0) {
-		dir = NULL;
+	dir = rsh_text_format("%s/%s", inner.dir, name);
+	if (!dir)
 		return rsh_error_nomem(err);
-	}
 	inner.dir = dir;
 	return rsh_finder_each(f, dir, RSH_IS_FILE, found_in_rank, &inner, err);
 }

@@ -19,6 +19,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
 const struct rsh_small_file rsh_rule_table_file = { "rule table",
@@ -118,8 +119,7 @@ static int tables_add(struct rsh_table_list *l, const char *dir,
 		free(at.name);
 		return 0;
 	}
-	if (asprintf(&at.path, "%s/%s", dir, file) < 0)
-		at.path = NULL;
+	at.path = rsh_text_format("%s/%s", dir, file);
 	if (!at.path || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
 		free(at.name);
 		free(at.path);

@@ -20,6 +20,7 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/weights/own_adapters.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
@@ -36,10 +37,9 @@ static int adapters_load_one(const struct rsh_store *store,
 	size_t len;
 	int rc;
 
-	if (asprintf(&path, "%s/" RSH_ADAPTER_CONFIG_NAME, directory) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,
 			    err);
 	return rc ? rc : rsh_adapter_config_parse(data, len, path, out, err);

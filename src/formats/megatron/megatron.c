@@ -10,7 +10,6 @@
 #include "rsh/formats/formats.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +57,7 @@ static int megatron_found_mp_rank(struct rsh_finder *f, void *ctx,
 	(void)st;
 	if (!megatron_is(name, megatron_mp_rank))
 		return 0;
-	if (asprintf(&path, "%s/%s", d->name.label, name) < 0)
-		path = NULL;
+	path = rsh_text_format("%s/%s", d->name.label, name);
 	if (!path || rsh_finder_unit(f, name, &d->unit))
 		return rsh_error_nomem(err);
 	d->path = path;
