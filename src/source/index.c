@@ -25,6 +25,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
+#include "rsh/wire/bytes.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
@@ -90,19 +91,6 @@ struct header {
 
 #define LENGTH_BYTES 8
 
-static bool header_read_all(const struct rsh_byte_source *file, uint8_t *buf,
-			    size_t len)
-{
-	for (size_t at = 0; at < len;) {
-		ssize_t n = file->pread_fn(file->ctx, buf + at, len - at, at);
-
-		if (n <= 0)
-			return false;
-		at += (size_t)n;
-	}
-	return true;
-}
-
 static void header_read(const struct rsh_byte_source *file, struct header *out)
 {
 	uint8_t length[LENGTH_BYTES];
@@ -111,14 +99,15 @@ static void header_read(const struct rsh_byte_source *file, struct header *out)
 
 	*out = (struct header){ .file = file };
 	if (file->size < LENGTH_BYTES ||
-	    !header_read_all(file, length, sizeof(length)))
+	    rsh_bytes_read(file, length, sizeof(length), 0, NULL))
 		return;
 	for (unsigned i = LENGTH_BYTES; i-- > 0;)
 		n = n << 8 | length[i];
 	if (n > RSH_SAFETENSORS_HEADER_MAX || n > file->size - LENGTH_BYTES)
 		return;
 	bytes = rsh_alloc_array((size_t)n + LENGTH_BYTES, 1);
-	if (!bytes || !header_read_all(file, bytes, (size_t)n + LENGTH_BYTES))
+	if (!bytes ||
+	    rsh_bytes_read(file, bytes, (size_t)n + LENGTH_BYTES, 0, NULL))
 		return;
 	out->n = (size_t)n + LENGTH_BYTES;
 	/* The size is included because it decides whether the header is
