@@ -94,11 +94,13 @@ struct hf_shape {
 	uint32_t n_dims;
 	struct hf_dim dims[2];
 };
-#define HF_N_SHAPES 30
+#define HF_N_SHAPES 32
 extern const struct hf_shape hf_shapes[HF_N_SHAPES];
 /* This shape is the norm of queries.  It is as long as one head, or as all
  * heads. */
-#define HF_QUERY_NORM 19
+#define HF_QUERY_NORM 20
+/* This shape has the rows of queries, keys and values in one matrix. */
+#define HF_FUSED_HEADS 21
 
 /* These are the facts in names, shapes and types of the weights.  A weight is
  * given by its number, or is HF_NONE. */
