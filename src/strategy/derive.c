@@ -411,17 +411,14 @@ static int add_gradients(struct derivation *d)
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct derive_param *p = &d->params[d->n_params];
-		size_t len = strlen(d->params[i].text);
 		char *text;
 
 		if (!trained[i] || d->params[i].left_out)
 			continue;
-		text = rsh_arena_alloc(d->arena, sizeof(ACCU_GRADS) + len, 1);
+		text = rsh_arena_format(d->arena, ACCU_GRADS "%s",
+					d->params[i].text);
 		if (!text)
 			return rsh_error_nomem(d->err);
-		memcpy(text, ACCU_GRADS, sizeof(ACCU_GRADS) - 1);
-		memcpy(text + sizeof(ACCU_GRADS) - 1, d->params[i].text,
-		       len + 1);
 		*p = d->params[i];
 		p->text = text;
 		p->base = i;

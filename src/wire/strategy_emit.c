@@ -62,25 +62,13 @@ static int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 			 uint32_t n_stages)
 {
-	cleanup_free char *name = NULL;
-
-	if (n_stages == 1)
-		return rsh_arena_strndup(a, s->item.name, strlen(s->item.name));
-	name = rsh_text_format("%u-%s", s->stage, s->item.name);
-	return name ? rsh_arena_strndup(a, name, strlen(name)) : NULL;
+	return n_stages == 1 ? rsh_arena_format(a, "%s", s->item.name) :
+	       rsh_arena_format(a, "%u-%s", s->stage, s->item.name);
 }
 
 static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 {
-	static const char primitive[] = "Parameter_";
-	size_t n = sizeof(primitive) - 1, len = strlen(s->item.name);
-	char *name = rsh_arena_alloc(a, n + len + 1, 1);
-
-	if (!name)
-		return NULL;
-	memcpy(name, primitive, n);
-	memcpy(name + n, s->item.name, len + 1);
-	return name;
+	return rsh_arena_format(a, "Parameter_%s", s->item.name);
 }
 
 /* Returns the number of slices of one dimension. */
@@ -530,11 +518,9 @@ static int join_json(const struct part *parts, size_t n, void **out,
 		if (is_repeated(parts, i))
 			continue;
 		json_object_foreach(from, name, layout) {
-			char *staged;
+			char *staged = rsh_text_format(
+				"%lld-%s", (long long)parts[i].stage, name);
 
-			staged = rsh_text_format("%lld-%s",
-						 (long long)parts[i].stage,
-						 name);
 			rc = staged ? json_object_set(layouts, staged, layout) :
 				      -ENOMEM;
 			free(staged);

@@ -22,6 +22,9 @@ void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align);
 /* Returns a NUL-terminated copy of the `len` bytes at `s`, which lives as long
  * as the arena; NULL means out of memory. */
 char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len);
+/* Does the same with a text as of printf(). */
+char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* Frees all pieces; the arena is empty then. */
 void rsh_arena_clear(struct rsh_arena *a);
 
