@@ -511,9 +511,8 @@ static int hf_set_types_of_parts(struct hf_check *h, const struct hf_type *is)
 		    strcmp(m->key, HF_QUANTIZED) == 0 ||
 		    !rsh_has_suffix(m->key, "_config"))
 			continue;
-		rc = hf_set_type(h, m->key, "dtype", is);
-		if (rc == 0)
-			rc = hf_set_type(h, m->key, "torch_dtype", is);
+		rc = hf_set_type(h, m->key, "dtype", is) ?:
+		     hf_set_type(h, m->key, "torch_dtype", is);
 	}
 	return rc;
 }
@@ -540,9 +539,8 @@ static int hf_set_all_types(struct hf_check *h)
 	/* For quantized weights the type of the computation is not known. */
 	if (!is || h->f.packed != HF_NONE || h->f.packed_ints != HF_NONE)
 		return 0;
-	rc = hf_set_type(h, NULL, "dtype", is);
-	if (rc == 0)
-		rc = hf_set_type(h, NULL, "torch_dtype", is);
+	rc = hf_set_type(h, NULL, "dtype", is) ?:
+	     hf_set_type(h, NULL, "torch_dtype", is);
 	if (rc == 0 && h->f.one_dtype)
 		rc = hf_set_types_of_parts(h, is);
 	if (rc || h->in || hf_find(h, "dtype") || hf_find(h, "torch_dtype"))
@@ -661,11 +659,7 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 		h.in = HF_TEXT;
 	/* It must be known where the decoder's keys are. */
 	if (h.f.prefix && (h.in || !strstr(h.f.prefix, "language_model."))) {
-		rc = hf_check_sizes(&h);
-		if (rc == 0)
-			rc = hf_add_sizes(&h);
-		if (rc == 0)
-			rc = hf_check_tie(&h);
+		rc = hf_check_sizes(&h) ?: hf_add_sizes(&h) ?: hf_check_tie(&h);
 	}
 	if (rc == 0)
 		rc = hf_check_quantization(&h);

@@ -13,8 +13,7 @@
  * is refused with its own config.json.
  *
  * No file is read. */
-#ifndef RSH_OUTPUTS_HF_CONFIG_I_H
-#define RSH_OUTPUTS_HF_CONFIG_I_H
+#pragma once
 
 #include "rsh/outputs/model_files.h"
 #include "rsh/outputs/output.h"
@@ -128,5 +127,3 @@ struct hf_facts {
 
 /* Returns 0 or -ENOMEM. */
 int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out);
-
-#endif
