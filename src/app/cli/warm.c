@@ -108,9 +108,9 @@ static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
 
 static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 {
-	cleanup_free char *path = NULL;
+	cleanup_free char *path =
+		rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
 
-	path = rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
 	if (!path)
 		return rsh_error_nomem(err);
 	return walk_mount(w, path, err);

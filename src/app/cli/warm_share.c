@@ -187,12 +187,12 @@ static int count_plans(const char *dir, uint32_t *n, struct rsh_error *err)
 
 static int add_plans(struct dividing *d, struct rsh_error *err)
 {
-	cleanup_free char *dir = NULL;
+	cleanup_free char *dir =
+		rsh_text_format("%s/.reshardfs/plan", d->options->mountpoint);
 	cleanup_free bool *wanted = NULL;
 	uint32_t n;
 	int rc;
 
-	dir = rsh_text_format("%s/.reshardfs/plan", d->options->mountpoint);
 	if (!dir)
 		return rsh_error_nomem(err);
 	rc = count_plans(dir, &n, err);
