@@ -177,8 +177,7 @@ static int count_plans(const char *dir, uint32_t *n, struct rsh_error *err)
 	if (!d && errno == ENOENT)
 		return 0;
 	if (!d)
-		return rsh_error_set(err, errno, "%s: %s", dir,
-				     strerror(errno));
+		return rsh_error_file(err, errno, dir);
 	while ((e = readdir(d)))
 		*n += strncmp(e->d_name, "rank_", 5) == 0;
 	closedir(d);

@@ -161,7 +161,7 @@ static int keys_of_file(const char *path, enum rsh_aws_section kind,
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	*found |= rsh_aws_section(text, len, kind, name,
 				  kind == RSH_AWS_SERVICES ?
 				  keys_service_setting : keys_setting, f);
