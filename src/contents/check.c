@@ -184,8 +184,7 @@ static int check_all(struct rsh_contents *c, const bool *copied,
 		return rsh_error_nomem(err);
 	if (copied)
 		return !rsh_contents_judge_unlisted(c);
-	rc = rsh_contents_judge(c, err);
-	return rc ? rc : rsh_contents_check_shapes(c, err);
+	return rsh_contents_judge(c, err) ?: rsh_contents_check_shapes(c, err);
 }
 
 /* Checks the tensors that the strategy lists or, with `copied`, the copied

@@ -12,8 +12,7 @@
  *   infer.c    finds, without a strategy, which ranks hold the same
  *   ranks.c    checks for ranks that the strategy does not have, in the
  *              chosen step and in older ones */
-#ifndef RSH_CONTENTS_CONTENTS_I_H
-#define RSH_CONTENTS_CONTENTS_I_H
+#pragma once
 
 #include "rsh/contents/contents.h"
 #include "rsh/source/sample.h"
@@ -214,5 +213,3 @@ int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err);
 int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *worst,
 			unsigned n_against, unsigned n_told,
 			struct rsh_error *err);
-
-#endif

@@ -17,17 +17,17 @@
 static int holder_by_cell(const void *a, const void *b)
 {
 	const struct rsh_sampled *x = a, *y = b;
-	int d = rsh_compare_u64(x->cell, y->cell);
 
-	return d ? d : rsh_compare_u64(x->rank, y->rank);
+	return rsh_compare_u64(x->cell, y->cell) ?:
+	       rsh_compare_u64(x->rank, y->rank);
 }
 
 static int holder_by_hash(const void *a, const void *b)
 {
 	const struct rsh_sampled *x = a, *y = b;
-	int d = rsh_compare_u64(x->hash, y->hash);
 
-	return d ? d : rsh_compare_u64(x->rank, y->rank);
+	return rsh_compare_u64(x->hash, y->hash) ?:
+	       rsh_compare_u64(x->rank, y->rank);
 }
 
 uint32_t rsh_subject_enough(const struct rsh_subject *s)

@@ -190,8 +190,7 @@ static int infer_tell(const struct rsh_contents *c,
 }
 
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
-		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn,
-		       void *ctx)
+		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn, void *ctx)
 {
 	struct rsh_contents c = { .src = NULL };
 	struct infer_batch *b = calloc(1, sizeof(*b));

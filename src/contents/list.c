@@ -445,9 +445,8 @@ static int order_by_layout(const void *a, const void *b)
 static int order_by_turn(const void *a, const void *b)
 {
 	const struct rsh_subject *x = a, *y = b;
-	int d = rsh_compare_u64(x->n_read, y->n_read);
 
-	return d ? d : order_by_layout(a, b);
+	return rsh_compare_u64(x->n_read, y->n_read) ?: order_by_layout(a, b);
 }
 
 void rsh_contents_sort(struct rsh_contents *c)

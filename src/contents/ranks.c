@@ -210,8 +210,7 @@ int rsh_contents_check_older(struct rsh_source *s,
 			     &ignored) ?:
 	     rsh_source_choose(older, 0, &ignored) ?:
 	     rsh_source_index(older, names, &ignored) ?:
-	     rsh_contents_infer(older, names, older_wants,
-				older_compare, &x);
+	     rsh_contents_infer(older, names, older_wants, older_compare, &x);
 	/* A step that cannot be read proves nothing. */
 	if (rc)
 		rsh_log_info("%s: an older step was not compared: %s",

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/copy_i.h - the parts of export and verify, for the files of copy/ only.
  */
-#ifndef RSH_COPY_COPY_I_H
-#define RSH_COPY_COPY_I_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -351,5 +350,3 @@ int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace);
 void rsh_temp_drop(struct rsh_temp *t);
 /* Removes the temporary files in a directory whose writers have ended. */
 void rsh_temp_sweep(int dirfd);
-
-#endif

@@ -47,8 +47,7 @@ static void end_records(struct rsh_digest *d, uint64_t offset)
 	}
 }
 
-int rsh_digest_sink(void *ctx, const uint8_t *data, size_t len,
-		    uint64_t offset)
+int rsh_digest_sink(void *ctx, const uint8_t *data, size_t len, uint64_t offset)
 {
 	struct rsh_digest *d = ctx;
 	const uint64_t end = offset + len;
@@ -189,11 +188,9 @@ int rsh_copy_feed_exported(const struct rsh_vfs *vfs,
 		const uint64_t to = from + item.bytes;
 
 		rc = feed_range(stream, from, to, &silent, crc_sink, &item) ?:
-		     rsh_copy_item_frame(&items, &item, sink, NULL,
-					 ctx) ?:
+		     rsh_copy_item_frame(&items, &item, sink, NULL, ctx) ?:
 		     feed_range(stream, from, to, c, sink, ctx) ?:
-		     rsh_copy_item_frame(&items, &item, NULL, sink,
-					 ctx);
+		     rsh_copy_item_frame(&items, &item, NULL, sink, ctx);
 	}
 	rsh_stream_close(stream);
 	return rc;

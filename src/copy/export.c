@@ -141,9 +141,8 @@ static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 
 	if (rc)
 		return rc;
-	rc = digest_exported(&j->options->control, fd, k->size, &d);
-	if (rc == 0)
-		rc = rsh_digest_end(&d) == k->xxh3;
+	rc = digest_exported(&j->options->control, fd, k->size, &d) ?:
+	     rsh_digest_end(&d) == k->xxh3;
 	rsh_digest_clear(&d);
 	return rc;
 }
@@ -396,8 +395,7 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	w.in_item = rsh_copy_items_next(&w.items, &w.item);
 	rc = rc ?: reserve(t->fd, f->size) ?:
 		   rsh_copy_feed_virtual(j->vfs, j->streams, f,
-					 &j->options->control, write_sink,
-					 &w);
+					 &j->options->control, write_sink, &w);
 	if (rc == 0 && w.items.framing)
 		rc = digest_exported(&silent, t->fd, f->size, &w.digest);
 	if (rc == 0)

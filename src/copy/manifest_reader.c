@@ -47,13 +47,11 @@ static int read_more(struct rsh_lines *l, struct rsh_error *err)
 				     (unsigned long long)l->number + 1);
 	if (rsh_grow(&l->buf, &l->cap, l->len + READ_BYTES, 1))
 		return rsh_error_nomem(err);
-	do {
-		n = pread(l->fd, l->buf + l->len, READ_BYTES,
-			  (off_t)(l->offset + l->len));
-	} while (n < 0 && errno == EINTR);
+	n = rsh_pread_all(l->fd, l->buf + l->len, READ_BYTES,
+			  l->offset + l->len);
 	if (n < 0)
-		return rsh_error_set(err, errno, "%s: %s", l->path,
-				     strerror(errno));
+		return rsh_error_set(err, (int)-n, "%s: %s", l->path,
+				     strerror((int)-n));
 	l->ended = n == 0;
 	l->len += (size_t)n;
 	return 0;

@@ -28,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -225,8 +226,7 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !s->overwrite)
 		return rsh_error_set(err, EEXIST,
 			"%s exists and is not of this conversion (--overwrite "
-			"replaces it)",
-				     s->path);
+			"replaces it)", s->path);
 	if (rc >= 0) {
 		DIR *dir =
 			rsh_dir_of(openat(s->dirfd, ".",
@@ -403,14 +403,12 @@ static int put_known(struct out *o, const struct rsh_known *k)
 	int rc = buf ? 0 : -ENOMEM;
 
 	while (rc == 0 && done < k->len) {
-		size_t want = k->len - done < COPY_BYTES ? k->len - done :
-							   COPY_BYTES;
-		ssize_t n = pread(k->fd, buf, want, (off_t)(k->offset + done));
+		ssize_t n = rsh_pread_all(k->fd, buf, rsh_min_u64(
+					  k->len - done, COPY_BYTES),
+					  k->offset + done);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n <= 0)
-			return n ? -errno : -EIO;
+			return n ? (int)n : -EIO;
 		rc = put_bytes(o, buf, (size_t)n);
 		done += (size_t)n;
 	}

@@ -231,8 +231,7 @@ static int compare_stage(struct rsh_verify_job *j, uint32_t name,
 static int compare_by_name(struct rsh_verify_job *j)
 {
 	cleanup_free struct rsh_verify_leader *leaders =
-		calloc((size_t)rsh_names_count(j->names) + 1,
-		       sizeof(*leaders));
+		calloc((size_t)rsh_names_count(j->names) + 1, sizeof(*leaders));
 	int rc = leaders ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < j->n && rc == 0; i++) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/verify_source_i.h - the state of source files while they are verified,
  * for verify_source.c and verify_same.c only. */
-#ifndef RSH_COPY_VERIFY_SOURCE_I_H
-#define RSH_COPY_VERIFY_SOURCE_I_H
+#pragma once
 
 #include "copy_i.h"
 #include "rsh/source/inspect.h"
@@ -73,5 +72,3 @@ int rsh_verify_compare(struct rsh_verify_job *j,
  * hold whole parameters, compares the parameters that have the same name.  0 or
  * -ENOMEM. */
 int rsh_verify_same(struct rsh_verify_job *j);
-
-#endif

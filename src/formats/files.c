@@ -5,7 +5,6 @@
 #include "rsh/formats/files.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,10 +26,9 @@ int rsh_format_file_open(const struct rsh_source *s, const char *name,
 	rc = rsh_handle_open(store, name, &out->handle);
 	if (rc)
 		return rsh_store_open_error(store, name, rc, err);
-	if (asprintf(&out->path, "%s/%s", rsh_source_path(s), name) < 0) {
-		out->path = NULL;
+	out->path = rsh_text_format("%s/%s", rsh_source_path(s), name);
+	if (!out->path)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_handle_look(out->handle, &st);
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", out->path,
@@ -69,10 +67,9 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 
 	if (rc)
 		return rc;
-	if (asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/%s", rsh_source_path(s), name);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	return rsh_weight_map_parse(data, len, path, map, err);
 }
 

@@ -53,8 +53,7 @@ void rsh_step_say_unsummed(const char *path)
 
 	if (!atomic_flag_test_and_set(&said))
 		rsh_log_warning("%s: the file has no CRCs (set_crc32_options(False)): "
-				"its contents are not checked",
-				path);
+				"its contents are not checked", path);
 }
 
 int rsh_step_dirs_show(struct rsh_resume *r, const struct rsh_saved *saved,

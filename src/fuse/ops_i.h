@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/ops_i.h has the request handlers and what they share, for this layer
  * only. */
-#ifndef RSH_FUSE_OPS_I_H
-#define RSH_FUSE_OPS_I_H
+#pragma once
 
 #include <fuse_lowlevel.h>
 #include <pthread.h>
@@ -297,5 +296,3 @@ void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
-
-#endif

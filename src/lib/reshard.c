@@ -347,8 +347,7 @@ int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 	}
 	rc = rsh_records_load(r->view.reader, found, n,
 			      &(struct rsh_records_load_options){
-				      o.threads, o.progress, o.ctx },
-			      &failure);
+				      o.threads, o.progress, o.ctx }, &failure);
 	if (rc == 0)
 		return 0;
 	w = failure.want ? &wants[failure.want - found] : NULL;

@@ -88,8 +88,7 @@ static int axis_by_stride(const void *a, const void *b)
 }
 
 /* Makes the layout of a tensor.  Returns false if no map can express it. */
-static bool layout_make(const struct rsh_ckpt2_tensor *t,
-			struct emit_layout *l)
+static bool layout_make(const struct rsh_ckpt2_tensor *t, struct emit_layout *l)
 {
 	const struct rsh_grid *g = t->cut ? rsh_cut_grid(t->cut) : NULL;
 	const struct rsh_grid_spec *s = g ? rsh_grid_spec(g) : NULL;
@@ -349,8 +348,7 @@ static bool has_control(const char *name)
 static int quote_text(const char *s, size_t len, char **out)
 {
 	struct rsh_json_text json = { 0 };
-	bool good = rsh_json_text_put_string(&json, s, len,
-					     RSH_ESCAPES_SERDE);
+	bool good = rsh_json_text_put_string(&json, s, len, RSH_ESCAPES_SERDE);
 
 	if (good && !json.failed) {
 		*out = json.data;

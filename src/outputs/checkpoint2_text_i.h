@@ -11,8 +11,7 @@
  *
  * Threads: a text does not change after it is made, so any thread may read
  * it. */
-#ifndef RSH_OUTPUTS_CHECKPOINT2_TEXT_I_H
-#define RSH_OUTPUTS_CHECKPOINT2_TEXT_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ int rsh_ckpt2_file_name(bool opt, uint32_t rank, uint32_t n_ranks, char *name);
 /* Writes a common.json with the keys that every release knows; a value of 0 is
  * written as null.  The caller frees *out.  Returns the length, or -ENOMEM. */
 int rsh_ckpt2_common_format(const struct rsh_training_state *c, char **out);
-
-#endif

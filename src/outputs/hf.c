@@ -21,6 +21,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/safetensors.h"
 
 /* ---- config.json beside a model ---- */
@@ -78,8 +79,7 @@ static int shown_list(const struct rsh_output_tree *t, struct shown_weights *s,
 static bool shown_read(const struct shown_weights *s, uint32_t i, uint64_t at,
 		       uint8_t *to, size_t len)
 {
-	const struct rsh_body b = rsh_body_of_plan(s->t->reader,
-						   s->at[i].file);
+	const struct rsh_body b = rsh_body_of_plan(s->t->reader, s->at[i].file);
 
 	return !rsh_plan_is_lost(s->t->plan, s->at[i].file) &&
 	       rsh_body_read(&b, to, len, s->at[i].offset + at) ==
@@ -130,10 +130,9 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 	size_t len;
 	int rc;
 
-	if (asprintf(&path, "%s/%s", dir, f->name) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/%s", dir, f->name);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_json_edit_open(f->text, (size_t)f->bytes, path, &e, &why);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
@@ -171,16 +170,14 @@ static int model_configs_update(const struct rsh_output_tree *t,
 
 	for (size_t i = 0; rc == 0 && i < files->n; i++) {
 		struct rsh_model_file *f = &files->v[i];
-		const bool config = strcmp(f->name,
-					   RSH_MODEL_CONFIG_NAME) == 0;
+		const bool config = strcmp(f->name, RSH_MODEL_CONFIG_NAME) == 0;
 
 		if (!config && strcmp(f->name, GENERATION_NAME) != 0)
 			continue;
 		if (!s.t)
 			rc = shown_list(t, &s, err);
 		if (rc == 0)
-			rc = config_update_file(&s, files->dir, f, config,
-						err);
+			rc = config_update_file(&s, files->dir, f, config, err);
 	}
 	free(s.weights);
 	free(s.at);
@@ -334,11 +331,9 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 		return rc;
 	if (hf_add_parts(t, &map) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
-	rc = model_configs_update(t, &m->beside, err);
-	if (rc == 0)
-		rc = hf_add_beside(t, &m->beside, err);
-	if (rc == 0)
-		rc = hf_make_map(t, &m->map, &bytes, err);
+	rc = model_configs_update(t, &m->beside, err) ?:
+	     hf_add_beside(t, &m->beside, err) ?:
+	     hf_make_map(t, &m->map, &bytes, err);
 	if (rc == 0)
 		t->texts[map - rsh_plan_n_files(t->plan)].body =
 			rsh_body_of_text(m->map, bytes);

@@ -54,23 +54,27 @@ static const char *const hf_names[HF_N_KEYS][HF_NAMES] = {
 	[HF_V_DIM] = { "v_head_dim" },
 };
 
-/* Returns whether the model predicts the next word, and so has a head. */
-static bool hf_predicts_words(const struct hf_check *h)
-{
-	const struct rsh_json_member *m =
-		rsh_json_edit_find(h->e, NULL, "architectures");
-	static const char causal[] = "ForCausalLM\"";
-	const char *s = m ? rsh_json_edit_text(h->e) + m->offset : NULL;
-
-	return m && memmem(s, m->length, causal, sizeof(causal) - 1);
-}
-
 /* If a part of a model has no such key, the default of its class is used.  So
  * the top of the file, which may describe another part, is not searched. */
 static const struct rsh_json_member *hf_find(const struct hf_check *h,
 					     const char *key)
 {
 	return rsh_json_edit_find(h->e, h->in, key);
+}
+
+/* Returns whether the value of a member has this text.  m may be NULL. */
+static bool hf_mentions(const struct hf_check *h,
+			const struct rsh_json_member *m, const char *text)
+{
+	return m && memmem(rsh_json_edit_text(h->e) + m->offset, m->length,
+			   text, strlen(text));
+}
+
+/* Returns whether the model predicts the next word, and so has a head. */
+static bool hf_predicts_words(const struct hf_check *h)
+{
+	return hf_mentions(h, rsh_json_edit_find(h->e, NULL, "architectures"),
+			   "ForCausalLM\"");
 }
 
 /* Returns the i-th of a key's names that has a size; NULL past the last. */
@@ -221,6 +225,10 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 			  uint64_t more, const char *what)
 {
 	const struct rsh_json_member *m = hf_size(h, key, 0), *other;
+	/* Some models count the attention and the MLP of a layer as two. */
+	const uint64_t size = key == HF_LAYERS &&
+		hf_mentions(h, hf_find(h, "layer_types"), "\"mlp\"") ?
+		2 * (uint64_t)n : n;
 	char say[96], is[24];
 
 	if (n == 0)
@@ -228,18 +236,18 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 	/* Models have different keys for the number of experts. */
 	if (!m) {
 		if (!h->f.w->partial && key != HF_EXPERTS)
-			hf_add_size(h, key, n);
+			hf_add_size(h, key, size);
 		return 0;
 	}
 	for (unsigned i = 0; (other = hf_size(h, key, i)); i++)
-		if (other->number == n || (more && other->number < n &&
-					   other->number + more == n))
+		if (other->number == size || (more && other->number < size &&
+					      other->number + more == size))
 			return 0;
-	snprintf(say, sizeof(say), "say %" PRIu32 " (%s are numbered 0 to "
-		 "%" PRIu32 ")", n, what, n - 1);
+	snprintf(say, sizeof(say), "say %" PRIu64 " (%s are numbered 0 to "
+		 "%" PRIu32 ")", size, what, n - 1);
 	snprintf(is, sizeof(is), "%" PRIu64, m->number);
-	return n > m->number ? hf_refuse(h, m->key, is, say) :
-			       hf_miss(h, m->key, is, say);
+	return size > m->number ? hf_refuse(h, m->key, is, say) :
+				  hf_miss(h, m->key, is, say);
 }
 
 /* ---- shapes ---- */
@@ -377,10 +385,10 @@ static int hf_check_sizes(struct hf_check *h)
 		hf_find(h, "num_nextn_predict_layers");
 	const struct rsh_json_member *q = hf_size(h, HF_HEADS, 0);
 	const struct rsh_json_member *kv = hf_size(h, HF_KV_HEADS, 0);
+	const uint32_t fused = h->f.of[HF_FUSED_HEADS];
 	const uint64_t queries = hf_heads_of(h, HF_HEADS);
-	const uint64_t keys = hf_heads_of(h, HF_KV_HEADS);
+	uint64_t keys = hf_heads_of(h, HF_KV_HEADS), a, b;
 	char say[160];
-	uint64_t a, b;
 	int rc = hf_check_count(h, HF_LAYERS, h->f.n_layers,
 				more && more->kind == RSH_JSON_NUMBER ?
 				more->number : 0, "layers");
@@ -403,10 +411,14 @@ static int hf_check_sizes(struct hf_check *h)
 				rc = hf_check_one(h, dim->a, h->f.of[k], d);
 		}
 	}
-	/* Queries are compared with keys if "head_dim" is missing: both have
-	 * heads of the same size. */
+	if (fused != HF_NONE) {
+		a = (uint64_t)hf_weight(h, fused)->dims[0];
+		keys = a > queries ? (a - queries) / 2 : 0;
+	}
+	/* Queries are compared with keys where "head_dim" did not tell: both
+	 * have heads of the same size. */
 	if (rc || h->f.attention != HF_PLAIN || !queries || !keys || !q ||
-	    !kv || hf_size(h, HF_HEAD_DIM, 0) ||
+	    !kv || (hf_size(h, HF_HEAD_DIM, 0) && fused == HF_NONE) ||
 	    (rsh_mul_u64(queries, kv->number, &a) &&
 	     rsh_mul_u64(keys, q->number, &b) && a == b))
 		return rc;
@@ -499,9 +511,8 @@ static int hf_set_types_of_parts(struct hf_check *h, const struct hf_type *is)
 		    strcmp(m->key, HF_QUANTIZED) == 0 ||
 		    !rsh_has_suffix(m->key, "_config"))
 			continue;
-		rc = hf_set_type(h, m->key, "dtype", is);
-		if (rc == 0)
-			rc = hf_set_type(h, m->key, "torch_dtype", is);
+		rc = hf_set_type(h, m->key, "dtype", is) ?:
+		     hf_set_type(h, m->key, "torch_dtype", is);
 	}
 	return rc;
 }
@@ -528,9 +539,8 @@ static int hf_set_all_types(struct hf_check *h)
 	/* For quantized weights the type of the computation is not known. */
 	if (!is || h->f.packed != HF_NONE || h->f.packed_ints != HF_NONE)
 		return 0;
-	rc = hf_set_type(h, NULL, "dtype", is);
-	if (rc == 0)
-		rc = hf_set_type(h, NULL, "torch_dtype", is);
+	rc = hf_set_type(h, NULL, "dtype", is) ?:
+	     hf_set_type(h, NULL, "torch_dtype", is);
 	if (rc == 0 && h->f.one_dtype)
 		rc = hf_set_types_of_parts(h, is);
 	if (rc || h->in || hf_find(h, "dtype") || hf_find(h, "torch_dtype"))
@@ -649,11 +659,7 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 		h.in = HF_TEXT;
 	/* It must be known where the decoder's keys are. */
 	if (h.f.prefix && (h.in || !strstr(h.f.prefix, "language_model."))) {
-		rc = hf_check_sizes(&h);
-		if (rc == 0)
-			rc = hf_add_sizes(&h);
-		if (rc == 0)
-			rc = hf_check_tie(&h);
+		rc = hf_check_sizes(&h) ?: hf_add_sizes(&h) ?: hf_check_tie(&h);
 	}
 	if (rc == 0)
 		rc = hf_check_quantization(&h);

@@ -13,8 +13,7 @@
  * is refused with its own config.json.
  *
  * No file is read. */
-#ifndef RSH_OUTPUTS_HF_CONFIG_I_H
-#define RSH_OUTPUTS_HF_CONFIG_I_H
+#pragma once
 
 #include "rsh/outputs/model_files.h"
 #include "rsh/outputs/output.h"
@@ -95,11 +94,13 @@ struct hf_shape {
 	uint32_t n_dims;
 	struct hf_dim dims[2];
 };
-#define HF_N_SHAPES 30
+#define HF_N_SHAPES 32
 extern const struct hf_shape hf_shapes[HF_N_SHAPES];
 /* This shape is the norm of queries.  It is as long as one head, or as all
  * heads. */
-#define HF_QUERY_NORM 19
+#define HF_QUERY_NORM 20
+/* This shape has the rows of queries, keys and values in one matrix. */
+#define HF_FUSED_HEADS 21
 
 /* These are the facts in names, shapes and types of the weights.  A weight is
  * given by its number, or is HF_NONE. */
@@ -126,5 +127,3 @@ struct hf_facts {
 
 /* Returns 0 or -ENOMEM. */
 int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out);
-
-#endif

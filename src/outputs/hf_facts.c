@@ -176,6 +176,8 @@ const struct hf_shape hf_shapes[HF_N_SHAPES] = {
 	  MATRIX(ONE(EXPERT_MLP), ONE(HIDDEN)) },
 	{ "mlp.experts.{}.down_proj.weight", true, HF_EITHER,
 	  MATRIX(ONE(HIDDEN), ONE(EXPERT_MLP)) },
+	{ "mlp.experts.gate_up_proj_bias", true, HF_EITHER,
+	  MATRIX(ONE(EXPERTS), SUM(MLP, MLP)) },
 	{ "self_attn.o_proj.weight", true, HF_PLAIN,
 	  MATRIX(ONE(HIDDEN), PRODUCT(HEADS, HEAD_DIM)) },
 	{ "self_attn.k_proj.weight", true, HF_PLAIN,
@@ -184,6 +186,9 @@ const struct hf_shape hf_shapes[HF_N_SHAPES] = {
 	  MATRIX(PRODUCT(KV_HEADS, HEAD_DIM), ONE(HIDDEN)) },
 	[HF_QUERY_NORM] =
 	{ "self_attn.q_norm.weight", true, HF_PLAIN, VECTOR(OTHER) },
+	[HF_FUSED_HEADS] =
+	{ "self_attn.qkv_proj.weight", true, HF_PLAIN,
+	  MATRIX(OTHER, ONE(HIDDEN)) },
 	{ "self_attn.q_a_proj.weight", true, HF_EITHER,
 	  MATRIX(ONE(Q_RANK), ONE(HIDDEN)) },
 	{ "self_attn.q_a_layernorm.weight", true, HF_EITHER,

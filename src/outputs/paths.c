@@ -164,9 +164,7 @@ int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
 		rc = places_add(&p, &paths[i]);
 	if (rc == 0 && p.n) {
 		qsort(p.list, p.n, sizeof(*p.list), by_depth_and_name);
-		rc = places_merge(&p);
-		if (rc == 0)
-			rc = tree_add_items(t, &p);
+		rc = places_merge(&p) ?: tree_add_items(t, &p);
 	}
 	free(p.list);
 	return rc;

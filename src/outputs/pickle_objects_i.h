@@ -4,8 +4,7 @@
  * written once, and recalled from the memo later.
  *
  * One thread writes a pickle. */
-#ifndef RSH_OUTPUTS_PICKLE_OBJECTS_I_H
-#define RSH_OUTPUTS_PICKLE_OBJECTS_I_H
+#pragma once
 
 #include "rsh/outputs/outputs.h"
 #include "rsh/tensor/dtype.h"
@@ -104,5 +103,3 @@ void rsh_pickle_put_member(struct rsh_pickle_objects *p,
 			   const struct rsh_pickle_items *values,
 			   const char *key, rsh_pickle_tensor_fn *put_tensor,
 			   rsh_pickle_value_fn *put_value);
-
-#endif

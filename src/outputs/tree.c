@@ -164,8 +164,7 @@ static uint64_t row_find(const struct rsh_row *row, uint64_t dir,
 	return 0;
 }
 
-uint64_t rsh_tree_find(const struct rsh_tree *t, uint64_t dir,
-		       const char *name)
+uint64_t rsh_tree_find(const struct rsh_tree *t, uint64_t dir, const char *name)
 {
 	uint64_t found = 0;
 

@@ -43,9 +43,8 @@ static int holders_by_place(const void *a, const void *b)
 {
 	const struct placed_holder *x = a, *y = b;
 
-	if (x->place != y->place)
-		return x->place < y->place ? -1 : 1;
-	return x->given < y->given ? -1 : x->given > y->given;
+	return rsh_compare_u64(x->place, y->place) ?:
+	       rsh_compare_u64(x->given, y->given);
 }
 
 static int copies_place(struct rsh_copies *c, const struct rsh_holder *holders)

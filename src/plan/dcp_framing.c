@@ -11,8 +11,7 @@
 #include "rsh/wire/torch_item.h"
 
 static size_t dcp_write_header(const struct rsh_record_shape *s, uint64_t at,
-			       uint64_t chunk_bytes, uint32_t crc,
-			       uint8_t *buf)
+			       uint64_t chunk_bytes, uint32_t crc, uint8_t *buf)
 {
 	struct rsh_torch_chunk c;
 

@@ -373,9 +373,8 @@ static int factor_by_shown(const void *a, const void *b)
 {
 	const struct rsh_factor *x = a, *y = b;
 
-	if (x->shown_dim != y->shown_dim)
-		return x->shown_dim < y->shown_dim ? -1 : 1;
-	return rsh_compare_u64(y->shown_step, x->shown_step);
+	return rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
+	       rsh_compare_u64(y->shown_step, x->shown_step);
 }
 
 /* Merges factors that are contiguous on both sides. */

@@ -164,8 +164,7 @@ static void range_cut(struct digit_range *r, uint64_t step,
 /* Cuts both ranges to a stretch of one dimension along which `inner` has steps
  * of 1.  False: the stretch begins or ends between the digits of `inner`. */
 static bool ranges_cut(struct digit_range *outer, uint64_t step,
-		       const struct digit_range *inner,
-		       const struct stretch *s)
+		       const struct digit_range *inner, const struct stretch *s)
 {
 	const uint64_t rest = inner->to - inner->from - 1;
 	const uint64_t before = inner->digit - inner->from;

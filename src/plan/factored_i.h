@@ -7,8 +7,7 @@
  *
  * A part is described in spans, as mappings are.  Along a span its factors are
  * the digits of mixed-radix numbers, the most significant first. */
-#ifndef RSH_PLAN_FACTORED_I_H
-#define RSH_PLAN_FACTORED_I_H
+#pragma once
 
 #include "plan_i.h"
 
@@ -133,5 +132,3 @@ void rsh_digit_box_shown(const struct rsh_digit_box *b,
 /* Returns whether some of the elements are in no cell of the part's tensor.
  * Then *gap contains some of these elements, and no others. */
 bool rsh_digit_box_gap(const struct rsh_digit_box *b, struct rsh_box *gap);
-
-#endif

@@ -170,8 +170,7 @@ static void digit_box_cut(struct rsh_digit_box *b, uint32_t h, uint64_t from,
 			i++;
 		first = from > v.base + rest ?
 			(from - v.base - rest + step - 1) / step : 0;
-		last = rsh_min_u64((to - 1 - v.base) / step,
-				   v.of[at].size - 1);
+		last = rsh_min_u64((to - 1 - v.base) / step, v.of[at].size - 1);
 		b->to[i] = b->from[i] + last + 1;
 		b->from[i] += first;
 		v.base += first * step;

@@ -50,9 +50,8 @@ static int lost_by_name(const void *a, const void *b)
 {
 	const struct rsh_lost *x = a, *y = b;
 
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return x->shown < y->shown ? -1 : x->shown > y->shown;
+	return rsh_compare_u64(x->name, y->name) ?:
+	       rsh_compare_u64(x->shown, y->shown);
 }
 
 /* ---- one parameter ---- */

@@ -22,8 +22,7 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 			err, ENOENT,
 			"rank %u has no valid checkpoint file, but "
 			"rank %u needs its slice of parameter "
-			"%s%s",
-			file, rank, text, more);
+			"%s%s", file, rank, text, more);
 	return rsh_error_set(err, ENOENT,
 			     "%s: the file is valid, but lacks parameter %s, "
 			     "of which rank %u needs its slice%s",
@@ -165,8 +164,7 @@ static int missing_slice(const struct need *n, uint32_t name, uint32_t rank,
 	if (!rsh_cut_grid(n->tensor->cut))
 		return missing_box(n, name, rank, err);
 	if (p->ops.explain)
-		p->ops.explain(p->ops.ctx, rank, name, more,
-				  sizeof(more));
+		p->ops.explain(p->ops.ctx, rank, name, more, sizeof(more));
 	return rsh_blueprint_missing(p, n->lowest, rank, name, more, err);
 }
 

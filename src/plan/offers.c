@@ -2,7 +2,6 @@
 /* plan/offers.c is the policy for offers: each file has the offers of its
  * stage, in their order. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "rsh/plan/param_kind.h"
@@ -10,6 +9,7 @@
 #include "rsh/plan/writer.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define LAYOUT_TEXT 160
 
@@ -279,8 +279,6 @@ static bool offers_is_deduplicated(void *ctx, uint32_t stage,
 static int offers_note_absent(const struct offering *s)
 {
 	uint32_t n = 0, example = RSH_NAME_NONE;
-	char *text;
-	int rc;
 
 	for (uint32_t i = 0; s->dst && i < s->dst->n_params; i++) {
 		uint32_t name = s->dst->params[i].name;
@@ -292,29 +290,24 @@ static int offers_note_absent(const struct offering *s)
 	}
 	if (n == 0)
 		return 0;
-	rc = asprintf(&text, "%u parameter%s that %s lists %s not in the "
-		      "source (%s%s)", n, n > 1 ? "s" : "", s->dst->path,
-		      n > 1 ? "are" : "is", offers_name(s, example),
-		      n > 1 ? " and others" : "");
-	return rsh_blueprint_note(s->w->plan, rc < 0 ? NULL : text);
+	return rsh_blueprint_note(s->w->plan, rsh_text_format(
+		"%u parameter%s that %s lists %s not in the source (%s%s)", n,
+		n > 1 ? "s" : "", s->dst->path, n > 1 ? "are" : "is",
+		offers_name(s, example), n > 1 ? " and others" : ""));
 }
 
 static int offers_end(void *ctx)
 {
 	const struct offering *s = ctx;
 	const uint32_t name = s->state->replaced;
-	char *text;
-	int rc;
 
 	if (offers_note_absent(s))
 		return -ENOMEM;
 	if (name == RSH_NAME_NONE)
 		return 0;
-	rc = asprintf(&text, "slices that are missing are read from replicas "
-			     "(%s%s)",
-		      offers_name(s, name), s->state->others ? " and others" :
-							       "");
-	return rsh_blueprint_note(s->w->plan, rc < 0 ? NULL : text);
+	return rsh_blueprint_note(s->w->plan, rsh_text_format(
+		"slices that are missing are read from replicas (%s%s)",
+		offers_name(s, name), s->state->others ? " and others" : ""));
 }
 
 /* ---- making ---- */

@@ -225,8 +225,7 @@ static bool find_source(struct rsh_piece_iter *it)
 	it->file = holder.file;
 	ix = rsh_catalogue_index(it->p->cat, holder.file);
 	if (t->quantised) {
-		rsh_packing_unit(t->quantised->packing, &it->per,
-				 &it->in_unit);
+		rsh_packing_unit(t->quantised->packing, &it->per, &it->in_unit);
 		it->down = rsh_packing_rows(t->quantised->packing);
 	}
 	if (holder.record != RSH_BY_NAME) {

@@ -88,10 +88,9 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err)
 {
 	struct rsh_mapping *w;
-	int rc = rsh_mapping_make(p, t, &w, err);
+	int rc = rsh_mapping_make(p, t, &w, err) ?:
+		 rsh_mapping_keep_order(p, t, w, err);
 
-	if (rc == 0)
-		rc = rsh_mapping_keep_order(p, t, w, err);
 	if (rc)
 		return rc;
 	if (rsh_grow(&p->mappings, &p->mappings_cap, p->n_mappings + 1,
@@ -272,8 +271,7 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 	if (out->resharded) {
 		rsh_plan_shape(p, p->mappings[s->shown], f->member,
 			       &out->shape);
-	} else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL,
-				  &from)) {
+	} else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL, &from)) {
 		const struct rsh_ckpt_index *ix =
 			rsh_catalogue_index(p->cat, from);
 

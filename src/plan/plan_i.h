@@ -10,8 +10,7 @@
  *   lost.c     the slices that no file holds
  *   pieces.c   from a range of a file to the places of its bytes
  */
-#ifndef RSH_PLAN_PLAN_I_H
-#define RSH_PLAN_PLAN_I_H
+#pragma once
 
 #include "rsh/plan/blueprint.h"
 #include "rsh/util/arena.h"
@@ -267,5 +266,3 @@ int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 int rsh_plan_report_lost(struct rsh_plan *p,
 			 void (*report)(void *ctx, const char *sentence),
 			 void *ctx, struct rsh_error *err);
-
-#endif

@@ -248,8 +248,7 @@ static int writer_plan_stage(struct writer *w, uint32_t stage,
 						       p))
 				w->dedup_names[w->n_dedup++] = p->name;
 		}
-		redundancy_sort(w->dedup_names, w->n_dedup,
-				w->w.cat->names);
+		redundancy_sort(w->dedup_names, w->n_dedup, w->w.cat->names);
 	}
 	for (uint32_t local = 0; rc == 0 && local < n; local++)
 		rc = writer_add_file(w, stage * n + local, local, err);

@@ -102,8 +102,7 @@ static bool stream_has_room(const struct rsh_stream *for_whom, uint64_t now)
 	return false;
 }
 
-void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
-			   uint64_t now)
+void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset, uint64_t now)
 {
 	struct rsh_streams *s = st->all;
 	struct rsh_window *w = TAILQ_LAST(&st->windows, rsh_window_list);
@@ -128,8 +127,7 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 		end += w->len;
 	}
 	s->stats.most_ahead = rsh_max_u64(s->stats.most_ahead, st->n_windows);
-	s->stats.most_windows = rsh_max_u64(s->stats.most_windows,
-					    s->n_listed);
+	s->stats.most_windows = rsh_max_u64(s->stats.most_windows, s->n_listed);
 }
 
 struct rsh_window *rsh_stream_window_at(struct rsh_stream *st, uint64_t offset)

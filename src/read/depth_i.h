@@ -23,8 +23,7 @@
  *
  * Threads: the caller holds a lock and passes the time.
  */
-#ifndef RSH_READ_DEPTH_I_H
-#define RSH_READ_DEPTH_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -95,5 +94,3 @@ void rsh_depth_end(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 uint64_t rsh_depth_patience(const struct rsh_depth *d);
 /* No longer counts the loads in progress if they hang. */
 void rsh_depth_look(struct rsh_depth *d, uint64_t now);
-
-#endif

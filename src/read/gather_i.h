@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/gather_i.h reads many pieces of source files together.  It is for this
  * layer only. */
-#ifndef RSH_READ_GATHER_I_H
-#define RSH_READ_GATHER_I_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 /* Reads what has not been read yet, unless rc is an error, which drops all
  * pieces.  Returns 0 or -errno; an error does not say which target failed. */
 int rsh_gather_end(struct rsh_gathers *all, struct rsh_gather *g, int rc);
-
-#endif

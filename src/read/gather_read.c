@@ -276,8 +276,7 @@ static void stretch_end(struct rsh_gather *g, const struct rsh_handle *h,
 			struct gather_stretch *s)
 {
 	if (s->end > s->start)
-		rsh_store_spent(g->store, h, s->start, s->end - s->start,
-				true);
+		rsh_store_spent(g->store, h, s->start, s->end - s->start, true);
 	s->start = s->end = 0;
 }
 
@@ -305,8 +304,7 @@ static void stretch_add_read(struct rsh_gather *g, const struct rsh_handle *h,
 		return;
 	}
 	for (uint64_t i = 0; i < r->n_rows; i++)
-		stretch_extend(g, h, s, r->src + i * r->src_stride,
-			       r->src_len);
+		stretch_extend(g, h, s, r->src + i * r->src_stride, r->src_len);
 }
 
 /* ---- reads sent at once ---- */

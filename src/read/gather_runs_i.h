@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/gather_runs_i.h - the runs that a gather has collected, and how they are
  * read; for gather.c and gather_read.c only. */
-#ifndef RSH_READ_GATHER_RUNS_I_H
-#define RSH_READ_GATHER_RUNS_I_H
+#pragma once
 
 #include "gather_i.h"
 #include "helpers_i.h"
@@ -73,5 +72,3 @@ struct rsh_gathers {
 
 /* Reads all runs and keeps them in the gather.  Returns 0 or -errno. */
 int rsh_gather_read_runs(struct rsh_gather *g);
-
-#endif

@@ -2,8 +2,7 @@
 /* read/helpers_i.h - threads that help with a read of a source with a long
  * latency, where most of the time is spent waiting.  Only this directory
  * includes it. */
-#ifndef RSH_READ_HELPERS_I_H
-#define RSH_READ_HELPERS_I_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ struct rsh_helpers {
  * or the first -errno of a piece. */
 int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_parallel_work *work,
 		    void *ctx);
-
-#endif

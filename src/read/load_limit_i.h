@@ -8,8 +8,7 @@
  * many there are.
  *
  * All functions are called with the lock held. */
-#ifndef RSH_READ_LOAD_LIMIT_I_H
-#define RSH_READ_LOAD_LIMIT_I_H
+#pragma once
 
 #include <pthread.h>
 
@@ -66,5 +65,3 @@ static inline unsigned rsh_blocked(unsigned old, bool slept)
 {
 	return (7 * old + (slept ? RSH_BLOCKED_ONE : 0)) / 8;
 }
-
-#endif

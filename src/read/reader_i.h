@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/reader_i.h - the parts of a reader; only this directory includes it.
  * Any thread may call these functions. */
-#ifndef RSH_READ_READER_I_H
-#define RSH_READ_READER_I_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -58,5 +57,3 @@ bool rsh_reader_attempt(const struct rsh_reader *r,
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,
 				     const struct rsh_reader_attempts *a,
 				     const struct rsh_wait *wait);
-
-#endif

@@ -2,8 +2,7 @@
 /* read/scales_i.h - what is read beside the elements of a tensor: scales
  * (scales.c) and the matrices of adapters (factors.c), both by scales_read.c;
  * for these files only. */
-#ifndef RSH_READ_SCALES_I_H
-#define RSH_READ_SCALES_I_H
+#pragma once
 
 #include "tiles_i.h"
 
@@ -35,5 +34,3 @@ uint64_t rsh_factors_bytes(const struct rsh_scales *s, uint64_t chunk);
 int rsh_factors_load(struct rsh_scales_read *r, uint64_t chunk, float *out);
 struct rsh_merge rsh_factors_by(const struct rsh_scales *s, uint64_t chunk,
 				const float *factors);
-
-#endif

@@ -5,8 +5,7 @@
  * decides which windows are prepared ahead.  load_limit.c decides how many are
  * filled at a time.  stream.c reads them.  The caller of each function holds
  * the lock of the streams. */
-#ifndef RSH_READ_STREAM_I_H
-#define RSH_READ_STREAM_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -168,5 +167,3 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 struct rsh_window *rsh_stream_window_at(struct rsh_stream *st, uint64_t offset);
 /* Drops windows that are so far behind that no reader will read them. */
 void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset);
-
-#endif

@@ -40,8 +40,7 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 	rc = rsh_tensor_box(c, t, &all, NULL, load_stretch, &l);
 	return rc == 0 ? 0 :
 		rsh_error_set(err, -rc, "tensor %s cannot be read: %s",
-			      rsh_names_text(c->names, t->name),
-			      strerror(-rc));
+			      rsh_names_text(c->names, t->name), strerror(-rc));
 }
 
 /* ---- comparing ---- */

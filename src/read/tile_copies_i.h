@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/tile_copies_i.h - what one request is to copy from tiles; for this room
  * only. */
-#ifndef RSH_READ_TILE_COPIES_I_H
-#define RSH_READ_TILE_COPIES_I_H
+#pragma once
 
 #include <stddef.h>
 
@@ -38,5 +37,3 @@ void rsh_tile_copies_move(struct rsh_tile_copies *c, ptrdiff_t by);
 /* Copies all and forgets them.  0 or -errno. */
 int rsh_tile_copies_flush(struct rsh_tile_copies *c, struct rsh_tiles *tiles,
 			  const struct rsh_tile_hands *h);
-
-#endif

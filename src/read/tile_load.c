@@ -140,8 +140,7 @@ static int strip_decode_scaled(const struct rsh_kept *k, const struct strip *s,
 				chunk = NULL;
 			}
 			if (!chunk) {
-				rc = h->hold_scales(h->tiles, by, n, h,
-						    &chunk);
+				rc = h->hold_scales(h->tiles, by, n, h, &chunk);
 				if (rc)
 					break;
 			}

@@ -17,8 +17,7 @@
  * Threads: any thread may call all functions except rsh_tiles_new() and
  * rsh_tiles_free().
  */
-#ifndef RSH_READ_TILES_I_H
-#define RSH_READ_TILES_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -167,5 +166,3 @@ bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out);
 /* Loads strip i.  Returns 0 or -errno. */
 int rsh_strip_load(struct rsh_source *s, struct rsh_kept *k, uint64_t i,
 		   const struct rsh_tile_hands *h);
-
-#endif

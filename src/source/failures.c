@@ -48,8 +48,7 @@ int rsh_failures_add(struct rsh_failures *f, const char *which,
 		return -ENOMEM;
 	}
 	f->v[f->n++] = new;
-	rsh_log_info("%s: %s cannot be used: %s", f->source, which,
-		     err->text);
+	rsh_log_info("%s: %s cannot be used: %s", f->source, which, err->text);
 	more = (size_t)snprintf(f->text + f->length, room, "; %s: %.*s%s",
 				which, (int)f->share, err->text,
 				strlen(err->text) > f->share ? "..." : "");

@@ -172,8 +172,7 @@ int rsh_step_files_new(const struct rsh_source *s,
 			return -ENOMEM;
 		}
 		f->rank = c->rank;
-		f->n_folder =
-			(uint32_t)strlen(s->listing.dirs[files->n].name);
+		f->n_folder = (uint32_t)strlen(s->listing.dirs[files->n].name);
 		f->mtime = c->mtime;
 	}
 	*out = files;

@@ -16,6 +16,7 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/group_info.h"
 
 #define FILE_NAME "group_info.pb"
@@ -98,9 +99,9 @@ static int group_check_file(struct group_check *w, const char *path,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &group_info_file, &data, &len, err);
 
-	return rc ? rc : group_check_bytes(w, path, rank, data, len, err);
+	return rsh_load_whole(path, &group_info_file, &data, &len, err) ?:
+	       group_check_bytes(w, path, rank, data, len, err);
 }
 
 /* ---- files beside the checkpoints ---- */
@@ -118,21 +119,18 @@ static int group_check_beside(struct group_check *w, const struct rsh_source *s,
 		size_t len;
 		int rc;
 
-		if (asprintf(&path, "%s/%s/" FILE_NAME, s->path,
-			     l->dirs[i].name) < 0) {
-			path = NULL;
+		path = rsh_text_format("%s/%s/" FILE_NAME, s->path,
+				       l->dirs[i].name);
+		if (!path)
 			return rsh_error_nomem(err);
-		}
 		rc = rsh_store_load(s->store, path + strlen(s->path) + 1,
-				    &group_info_file, &data, &len, err);
-		if (rc == 0)
-			rc = group_check_bytes(w, path, l->dirs[i].rank, data,
-					       len, err);
+				    &group_info_file, &data, &len, err) ?:
+		     group_check_bytes(w, path, l->dirs[i].rank, data,
+				       len, err);
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)
-			rsh_log_warning("%s: the file is ignored",
-					err->text);
+			rsh_log_warning("%s: the file is ignored", err->text);
 	}
 	return 0;
 }

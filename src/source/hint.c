@@ -16,6 +16,7 @@
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* Opening directories takes time, and one suggestion is enough. */
 #define LOOKED_AT_MAX 64
@@ -39,13 +40,10 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 	 * entries. */
 	const struct rsh_store_options inner = { .objects = how->objects };
 	const struct rsh_format *unused;
-	cleanup_free char *path = NULL;
+	cleanup_free char *path = name[0] == '.' ? NULL :
+				  rsh_text_format("%s/%s", dir, name);
 
-	if (name[0] == '.' || asprintf(&path, "%s/%s", dir, name) < 0) {
-		path = NULL;
-		return false;
-	}
-	return hint_is_source(path, &inner, formats, &unused);
+	return path && hint_is_source(path, &inner, formats, &unused);
 }
 
 /* Returns the length of the name without a number at its end. */
@@ -157,7 +155,6 @@ static char *hint_above(const char *path)
 	const char *host = strstr(path, "://");
 	size_t n = strlen(path);
 	const char *slash, *name;
-	char *above = NULL;
 
 	while (n > 1 && path[n - 1] == '/')
 		n--;
@@ -169,8 +166,7 @@ static char *hint_above(const char *path)
 		return NULL;
 	if (strncmp(name, ".", n - (size_t)(name - path)) == 0 ||
 	    strncmp(name, "..", n - (size_t)(name - path)) == 0)
-		return asprintf(&above, "%.*s/..", (int)n, path) < 0 ? NULL :
-								       above;
+		return rsh_text_format("%.*s/..", (int)n, path);
 	return !slash ? strdup(".") : slash == path ? strdup("/") :
 	       strndup(path, (size_t)(slash - path));
 }
@@ -200,9 +196,9 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 	if (rsh_dir_open_path(path, &opts, &dir))
 		return NULL;
 	hint_find_child(dir, path, &opts, formats, child, &several);
-	if (!*child || asprintf(&found, "%s/%s", path, child) < 0)
-		return NULL;
-	hint_is_source(found, &opts, formats, format);
+	found = *child ? rsh_text_format("%s/%s", path, child) : NULL;
+	if (found)
+		hint_is_source(found, &opts, formats, format);
 	return found;
 }
 
@@ -252,9 +248,8 @@ static bool other_is_megatron(const char *path)
 	if (!rsh_has_suffix(path, name) ||
 	    (n >= sizeof(name) && path[n - sizeof(name)] != '/'))
 		return false;
-	if (asprintf(&beside, "%.*s.metadata",
-		     (int)(n + 1 - sizeof(name)), path) < 0)
-		beside = NULL;
+	beside = rsh_text_format("%.*s.metadata",
+				 (int)(n + 1 - sizeof(name)), path);
 	return beside && access(beside, F_OK) == 0;
 }
 

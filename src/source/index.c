@@ -25,6 +25,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
+#include "rsh/wire/bytes.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
@@ -90,21 +91,7 @@ struct header {
 
 #define LENGTH_BYTES 8
 
-static bool header_read_all(const struct rsh_byte_source *file, uint8_t *buf,
-			    size_t len)
-{
-	for (size_t at = 0; at < len;) {
-		ssize_t n = file->pread_fn(file->ctx, buf + at, len - at, at);
-
-		if (n <= 0)
-			return false;
-		at += (size_t)n;
-	}
-	return true;
-}
-
-static void header_read(const struct rsh_byte_source *file,
-		     struct header *out)
+static void header_read(const struct rsh_byte_source *file, struct header *out)
 {
 	uint8_t length[LENGTH_BYTES];
 	cleanup_free uint8_t *bytes = NULL;
@@ -112,14 +99,15 @@ static void header_read(const struct rsh_byte_source *file,
 
 	*out = (struct header){ .file = file };
 	if (file->size < LENGTH_BYTES ||
-	    !header_read_all(file, length, sizeof(length)))
+	    rsh_bytes_read(file, length, sizeof(length), 0, NULL))
 		return;
 	for (unsigned i = LENGTH_BYTES; i-- > 0;)
 		n = n << 8 | length[i];
 	if (n > RSH_SAFETENSORS_HEADER_MAX || n > file->size - LENGTH_BYTES)
 		return;
 	bytes = rsh_alloc_array((size_t)n + LENGTH_BYTES, 1);
-	if (!bytes || !header_read_all(file, bytes, (size_t)n + LENGTH_BYTES))
+	if (!bytes ||
+	    rsh_bytes_read(file, bytes, (size_t)n + LENGTH_BYTES, 0, NULL))
 		return;
 	out->n = (size_t)n + LENGTH_BYTES;
 	/* The size is included because it decides whether the header is
@@ -289,8 +277,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
 		if (rc == 0 && header.bytes &&
-		    table_keep(&x->headers, header.hash,
-					 s->files[file].index))
+		    table_keep(&x->headers, header.hash, s->files[file].index))
 			rc = rsh_error_nomem(err);
 		pthread_mutex_unlock(&x->lock);
 	}
@@ -315,9 +302,8 @@ static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 	if (f->index)
 		return 0;
 	rc = rsh_index_cache_load(x->source->index_cache, which, x->names,
-				  &ix);
-	if (rc == 0)
-		rc = index_share(x, f, ix);
+				  &ix) ?:
+	     index_share(x, f, ix);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&x->lock);
@@ -529,8 +515,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	 * processors do not help. */
 	rc = rsh_parallel_for(s->check == RSH_CHECK_FULL ? s->n_threads :
 			      rsh_source_scan_threads(s), s->n_files,
-			      index_or_leave_out,
-			      &x, err);
+			      index_or_leave_out, &x, err);
 	if (s->check == RSH_CHECK_FULL)
 		index_leave_out_cut(&x);
 	/* All files of a job are similar, so there is one warning for all. */
@@ -540,8 +525,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		rsh_log_warning("%s: %" PRIu64
 				" items have no CRC, since torch "
 				"computed none: their contents cannot be "
-				"checked",
-				s->path, n);
+				"checked", s->path, n);
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);

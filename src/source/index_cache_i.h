@@ -12,8 +12,7 @@
  * restore mtimes.  A file that changed less than two seconds before the mount
  * is not stored, because a second change could result in the same times.
  */
-#ifndef RSH_SOURCE_INDEX_CACHE_I_H
-#define RSH_SOURCE_INDEX_CACHE_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -154,5 +153,3 @@ const uint8_t *rsh_index_cache_blob(const struct rsh_index_cache *c,
 
 _Static_assert(sizeof(struct rsh_index_head) == 40 &&
 	       sizeof(struct rsh_index_file) == 64, "the form of the file");
-
-#endif

@@ -70,18 +70,16 @@ static void tree_keeps(void *blob)
 static int blob_by_index(const void *a, const void *b)
 {
 	const struct blob *x = a, *y = b;
-	const uintptr_t p = (uintptr_t)x->index, q = (uintptr_t)y->index;
 
-	return (p > q) - (p < q);
+	return rsh_compare_u64((uintptr_t)x->index, (uintptr_t)y->index);
 }
 
 static int blob_by_data(const void *a, const void *b)
 {
 	const struct blob *x = a, *y = b;
 
-	if (x->length != y->length)
-		return x->length < y->length ? -1 : 1;
-	return memcmp(x->data, y->data, x->length);
+	return rsh_compare_u64(x->length, y->length) ?:
+	       memcmp(x->data, y->data, x->length);
 }
 
 static void draft_free(struct rsh_index_draft *d)
@@ -281,7 +279,6 @@ static int draft_write(void *ctx, int fd)
 		      d->n_files * sizeof(*d->files);
 	uint8_t *to = plain;
 	size_t n;
-	int rc;
 
 	if (!plain || !packed || !places)
 		return -ENOMEM;
@@ -295,8 +292,8 @@ static int draft_write(void *ctx, int fd)
 	for (size_t i = 0; i < d->n_blobs; i++)
 		to = draft_put(to, d->blobs[i]->data, d->blobs[i]->length);
 	n = rsh_pack(plain, len, 1, packed, max);
-	rc = rsh_write_all(fd, &head, sizeof(head), 0);
-	return rc ? rc : rsh_write_all(fd, packed, n, sizeof(head));
+	return rsh_write_all(fd, &head, sizeof(head), 0) ?:
+	       rsh_write_all(fd, packed, n, sizeof(head));
 }
 
 static int draft_replace(struct rsh_index_draft *d)
@@ -397,10 +394,8 @@ static void *draft_saver(void *arg)
 {
 	struct rsh_index_draft *d = arg;
 	const struct rsh_index_cache *c = d->cache;
-	int rc = draft_keep_others(d);
+	int rc = draft_keep_others(d) ?: draft_replace(d);
 
-	if (rc == 0)
-		rc = draft_replace(d);
 	if (rc)
 		draft_say_failed(c, rc);
 	else

@@ -12,6 +12,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/source_map.h"
 
 #define SUBDIRS "/checkpoint*"
@@ -133,18 +134,15 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 	if (!rsh_power_off_read(slash ? slash + 1 : path, &epoch, &step,
 				&complete) || complete)
 		return 0;
-	return rsh_error_set(err, EINVAL, "%s: this save is incomplete",
-			     path);
+	return rsh_error_set(err, EINVAL, "%s: this save is incomplete", path);
 }
 
 static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 {
 	struct rsh_source *s = w->source;
 	struct passed_over incomplete = { 0 };
-	int rc = refuse_incomplete(s, err);
+	int rc = refuse_incomplete(s, err) ?: list_default(w, "", err);
 
-	if (rc == 0)
-		rc = list_default(w, "", err);
 	if (rc == 0 && w->any)
 		mention_power_offs(s);
 	else if (rc == 0 && s->select != RSH_SELECT_MINDSPORE)
@@ -196,7 +194,6 @@ static char *mapped_path(const char *map, const char *path)
 {
 	const char *slash = strrchr(map, '/');
 	cleanup_free char *dir = NULL, *real = NULL;
-	char *joined;
 
 	if (*path == '/')
 		return strdup(path);
@@ -205,9 +202,7 @@ static char *mapped_path(const char *map, const char *path)
 		return NULL;
 	/* The path is made absolute because the working directory changes. */
 	real = realpath(dir, NULL);
-	if (asprintf(&joined, "%s/%s", real ? real : dir, path) < 0)
-		return NULL;
-	return joined;
+	return rsh_text_format("%s/%s", real ? real : dir, path);
 }
 
 static int load_map(const char *map, struct rsh_source_map **out,
@@ -215,9 +210,9 @@ static int load_map(const char *map, struct rsh_source_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(map, &source_map_file, &data, &len, err);
 
-	return rc ? rc : rsh_source_map_parse(data, len, map, out, err);
+	return rsh_load_whole(map, &source_map_file, &data, &len, err) ?:
+	       rsh_source_map_parse(data, len, map, out, err);
 }
 
 int rsh_source_map_each(const char *map,
@@ -247,9 +242,7 @@ static int dir_by_rank(const void *a, const void *b)
 {
 	const struct rsh_rank_dir *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name);
 }
 
 /* A rank may have a directory in each power-off save, but not two directories
@@ -340,7 +333,6 @@ int rsh_source_list_ranks(struct rsh_source *s,
 			  const struct rsh_source_options *opts,
 			  struct rsh_error *err)
 {
-	int rc = listing_make(s, s->first_rank, s->n_listed_ranks, opts, err);
-
-	return rc ? rc : rsh_candidates_make(s, opts, err);
+	return listing_make(s, s->first_rank, s->n_listed_ranks, opts, err) ?:
+	       rsh_candidates_make(s, opts, err);
 }

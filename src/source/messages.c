@@ -87,8 +87,7 @@ void rsh_source_log_left_out(const struct rsh_source *s)
 			s->first_bad.text, s->n_bad - 1, s->n_files);
 }
 
-void rsh_candidates_beside(const struct rsh_source *s, char *text,
-			   size_t size)
+void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 {
 	*text = '\0';
 	if (s->n_tried < s->n_candidates)

@@ -26,6 +26,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
+#include "rsh/util/text.h"
 
 #define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
 #define KEPT_VERSION 2
@@ -137,9 +138,9 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 static int kept_write(void *ctx, int fd)
 {
 	const struct kept_file *f = ctx;
-	int rc = rsh_write_all(fd, &f->head, sizeof(f->head), 0);
 
-	return rc ? rc : rsh_write_all(fd, f->packed, f->n, sizeof(f->head));
+	return rsh_write_all(fd, &f->head, sizeof(f->head), 0) ?:
+	       rsh_write_all(fd, f->packed, f->n, sizeof(f->head));
 }
 
 static int kept_save(int dirfd, const struct rsh_index_key *key,
@@ -183,10 +184,8 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 	struct rsh_index_key key, after;
 	time_t now = time(NULL);
 	struct rsh_stat st;
-	int rc = rsh_handle_look(h, &st);
+	int rc = rsh_handle_look(h, &st) ?: rsh_index_key_take(h, &key);
 
-	if (rc == 0)
-		rc = rsh_index_key_take(h, &key);
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
 	if (st.kind != RSH_IS_FILE)
@@ -257,19 +256,18 @@ int rsh_metadata_find(const char *path, char **out, struct rsh_error *err)
 	struct stat st;
 	uint64_t step;
 	char *p;
-	int n;
 
 	*out = NULL;
 	if (stat(path, &st) != 0)
 		return 0; /* the caller reports it if it needs the file */
 	if (!S_ISDIR(st.st_mode))
-		n = asprintf(&p, "%s", path);
+		p = strdup(path);
 	else if (metadata_tracked(path, &step))
-		n = asprintf(&p, "%s/iteration_%08" PRIu64 "/" METADATA_NAME,
-			     path, step);
+		p = rsh_text_format("%s/iteration_%08" PRIu64 "/" METADATA_NAME,
+				    path, step);
 	else
-		n = asprintf(&p, "%s/" METADATA_NAME, path);
-	if (n < 0)
+		p = rsh_text_format("%s/" METADATA_NAME, path);
+	if (!p)
 		return rsh_error_nomem(err);
 	if (metadata_is(p))
 		*out = p;
@@ -302,8 +300,7 @@ int rsh_metadata_strategy(const char *path, struct rsh_names *names,
 	return rc;
 }
 
-int rsh_metadata_digest(const char *path, uint64_t *xxh3,
-			struct rsh_error *err)
+int rsh_metadata_digest(const char *path, uint64_t *xxh3, struct rsh_error *err)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	ssize_t n = rsh_handle_open_path(path, &h);

@@ -13,26 +13,21 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-static int order_u64(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y)
 {
-	int d = order_u64(y->dir_epoch, x->dir_epoch);
+	int d = rsh_compare_u64(y->dir_epoch, x->dir_epoch) ?:
+		rsh_compare_u64(y->dir_step, x->dir_step);
 
-	d = d ? d : order_u64(y->dir_step, x->dir_step);
 	for (unsigned i = 0; d == 0 && i < x->n && i < y->n; i++)
-		d = order_u64(y->numbers[i], x->numbers[i]);
-	return d ? d : order_u64(y->n, x->n);
+		d = rsh_compare_u64(y->numbers[i], x->numbers[i]);
+	return d ? d : rsh_compare_u64(y->n, x->n);
 }
 
 /* Puts files with a step before files without one. */
 static int order_stepped(const struct rsh_checkpoint *x,
 			 const struct rsh_checkpoint *y)
 {
-	return order_u64(y->step.n > 0, x->step.n > 0);
+	return rsh_compare_u64(y->step.n > 0, x->step.n > 0);
 }
 
 /* Orders two saves of one step: tft_... is from one version of MindSpore, and
@@ -41,7 +36,7 @@ static int order_dirs(const struct rsh_checkpoint *x,
 		      const struct rsh_checkpoint *y)
 {
 	if (x->n_dir != y->n_dir)
-		return order_u64(y->n_dir, x->n_dir);
+		return rsh_compare_u64(y->n_dir, x->n_dir);
 	return memcmp(y->name, x->name, x->n_dir);
 }
 
@@ -58,10 +53,10 @@ static int order_candidates(const struct rsh_checkpoint *x,
 	int d = order_stepped(x, y);
 
 	if (d == 0 && x->step.n > 0) {
-		d = rsh_step_cmp(&x->step, &y->step);
-		d = d ? d : order_dirs(x, y);
-		d = d ? d : order_u64(y->step.run, x->step.run);
-		d = d ? d : order_u64(x->step.breakpoint, y->step.breakpoint);
+		d = rsh_step_cmp(&x->step, &y->step) ?:
+		    order_dirs(x, y) ?:
+		    rsh_compare_u64(y->step.run, x->step.run) ?:
+		    rsh_compare_u64(x->step.breakpoint, y->step.breakpoint);
 	}
 	return d ? d : order_series(x, y);
 }
@@ -69,9 +64,7 @@ static int order_candidates(const struct rsh_checkpoint *x,
 static int order_ranks(const struct rsh_checkpoint *x,
 		       const struct rsh_checkpoint *y)
 {
-	int d = order_u64(x->rank, y->rank);
-
-	return d ? d : strcmp(x->name, y->name);
+	return rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name);
 }
 
 static int order_by_rank(const void *a, const void *b)
@@ -96,13 +89,13 @@ static int order_by_rank_and_numbers(const void *a, const void *b)
 {
 	const struct rsh_checkpoint *x = a, *y = b;
 	uint64_t m[2], n[2];
-	int d = order_u64(x->rank, y->rank);
 
 	order_last_numbers(x->name, m);
 	order_last_numbers(y->name, n);
-	d = d ? d : order_u64(m[0], n[0]);
-	d = d ? d : order_u64(m[1], n[1]);
-	return d ? d : order_ranks(x, y);
+	return rsh_compare_u64(x->rank, y->rank) ?:
+	       rsh_compare_u64(m[0], n[0]) ?:
+	       rsh_compare_u64(m[1], n[1]) ?:
+	       order_ranks(x, y);
 }
 
 static int order_by_step_and_rank(const void *a, const void *b)
@@ -116,9 +109,7 @@ static int order_by_step_and_rank(const void *a, const void *b)
 
 static int order_by_candidate(const void *a, const void *b)
 {
-	int d = order_candidates(a, b);
-
-	return d ? d : order_ranks(a, b);
+	return order_candidates(a, b) ?: order_ranks(a, b);
 }
 
 void rsh_listing_sort(struct rsh_listing *l, enum rsh_order order)
@@ -170,10 +161,10 @@ static const struct timespec *order_newest(const struct rsh_listing *l,
 static int order_by_mtime(const void *a, const void *b, void *listing)
 {
 	const struct rsh_candidate *p = a, *q = b;
-	int d = rsh_clock_compare(order_newest(listing, q),
-				  order_newest(listing, p));
 
-	return d ? d : order_u64(p->first, q->first);
+	return rsh_clock_compare(order_newest(listing, q),
+				 order_newest(listing, p)) ?:
+	       rsh_compare_u64(p->first, q->first);
 }
 
 void rsh_candidates_by_mtime(struct rsh_source *s)

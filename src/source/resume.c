@@ -75,8 +75,7 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 			if (!resume_are_one(c, c - 1))
 				return rsh_error_set(err, EBADMSG,
 			"%s and %s have the same rank and step: use --select "
-			"name=GLOB", c[-1].label,
-						     c->label);
+			"name=GLOB", c[-1].label, c->label);
 		} else if (c->rank != r->n_saved) {
 			break;
 		} else if (resume_add_saved(r, c, file)) {
@@ -136,8 +135,7 @@ static int resume_check_saved(struct rsh_source *s,
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
-		if (rsh_store_compare(s->store,
-				      saved->first_file + (uint32_t)i,
+		if (rsh_store_compare(s->store, saved->first_file + (uint32_t)i,
 				      o.handles[i]))
 			return rsh_error_set(err, ESTALE, "%s: it is being "
 					     "written", o.bytes[i].path);
@@ -357,8 +355,7 @@ static int resume_find_kind(struct rsh_source *s,
 }
 
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
-		    uint32_t fallbacks,
-		    const struct rsh_format *const *formats,
+		    uint32_t fallbacks, const struct rsh_format *const *formats,
 		    struct rsh_resume **out, struct rsh_error *err)
 {
 	struct rsh_resume *r = calloc(1, sizeof(*r));

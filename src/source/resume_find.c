@@ -119,8 +119,7 @@ int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 
 	if (!rsh_name_is_selected(name->label, f->options))
 		return 0;
-	if (asprintf(&c.name, "%s%s%s", dir, *dir ? "/" : "", file) < 0)
-		c.name = NULL;
+	c.name = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", file);
 	c.label = strdup(name->label);
 	c.series = strdup(name->series);
 	if (!c.name || !c.label || !c.series ||
@@ -166,10 +165,9 @@ static int found_inner_dir(struct rsh_finder *f, void *ctx, const char *name,
 	(void)st;
 	if (strncmp(name, prefix, strlen(prefix)) != 0)
 		return 0;
-	if (asprintf(&dir, "%s/%s", inner.dir, name) < 0) {
-		dir = NULL;
+	dir = rsh_text_format("%s/%s", inner.dir, name);
+	if (!dir)
 		return rsh_error_nomem(err);
-	}
 	inner.dir = dir;
 	return rsh_finder_each(f, dir, RSH_IS_FILE, found_in_rank, &inner, err);
 }
@@ -179,7 +177,6 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 {
 	struct find_in_ranks *x = ctx;
 	const size_t n = strlen("rank_");
-	int rc;
 
 	(void)st;
 	if ((strncmp(name, "rank_", n) != 0 &&
@@ -190,9 +187,8 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 	x->dir = name;
 	if (rsh_finder_unit(f, name, &x->unit))
 		return rsh_error_nomem(err);
-	rc = rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err);
-	return rc ? rc : rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir,
-					 x, err);
+	return rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err) ?:
+	       rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir, x, err);
 }
 
 static bool find_rank_in(const char *label, uint64_t *rank)

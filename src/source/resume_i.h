@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_i.h has the state of --resume (resume*.c). */
-#ifndef RSH_SOURCE_RESUME_I_H
-#define RSH_SOURCE_RESUME_I_H
+#pragma once
 
 #include "rsh/source/resume.h"
 #include "rsh/util/arena.h"
@@ -24,5 +23,3 @@ struct rsh_resume {
 int rsh_resume_find(struct rsh_source *s,
 		    const struct rsh_resume_format *resume,
 		    const struct rsh_source_options *o, struct rsh_error *err);
-
-#endif

@@ -14,6 +14,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* What one look uses. */
 struct rsh_save_look {
@@ -168,10 +169,9 @@ static int save_entry_check_same(const struct rsh_store *store,
 	const char *name = t->path + t->place;
 	struct rsh_files_state state;
 	struct rsh_stat st;
-	int rc = rsh_store_look(store, name, &st);
+	int rc = rsh_store_look(store, name, &st) ?:
+		 rsh_files_state_of(store, name, &st, &state);
 
-	if (rc == 0)
-		rc = rsh_files_state_of(store, name, &st, &state);
 	if (rc && rc != -ENOENT)
 		return rsh_store_open_error(store, name, rc, err);
 	return rc || state.hash != t->state.hash ? -ESTALE : 0;
@@ -237,10 +237,9 @@ static const char *find_below(const struct rsh_save_look *l, const char *name)
 
 		if (!(*f)->below)
 			continue;
-		if (asprintf(&path, "%s/%s", name, (*f)->below) < 0)
-			path = NULL;
-		else if (rsh_store_look(rsh_source_store(l->root), path, &st) ==
-				 0 && st.kind == RSH_IS_DIR)
+		path = rsh_text_format("%s/%s", name, (*f)->below);
+		if (path && rsh_store_look(rsh_source_store(l->root), path,
+					   &st) == 0 && st.kind == RSH_IS_DIR)
 			below = (*f)->below;
 	}
 	return below;
@@ -263,11 +262,10 @@ static int take_entry(struct rsh_save_look *l, const char *name,
 	    (st->kind == RSH_IS_FILE &&
 	     (says.step.n == 0 || is_unfinished_name(name))))
 		return 0;
-	if (asprintf(&path, "%s/%s%s%s", rsh_source_path(l->root), name,
-		     below ? "/" : "", below ? below : "") < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/%s%s%s", rsh_source_path(l->root), name,
+			       below ? "/" : "", below ? below : "");
+	if (!path)
 		return -ENOMEM;
-	}
 	if (!copy)
 		return -ENOMEM;
 	like = (struct rsh_saved_step){

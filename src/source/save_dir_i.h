@@ -3,8 +3,7 @@
  * save_dir.c and saved_steps.c, which has the list of steps and the state of
  * their files.  Functions return 0 or -errno, with a sentence if they have an
  * `err`. */
-#ifndef RSH_SOURCE_SAVE_DIR_I_H
-#define RSH_SOURCE_SAVE_DIR_I_H
+#pragma once
 
 #include "rsh/source/save_dir.h"
 
@@ -30,5 +29,3 @@ int rsh_files_state_add_dir(const struct rsh_store *store, const char *dir,
 int rsh_files_state_of(const struct rsh_store *store, const char *name,
 		       const struct rsh_stat *st,
 		       struct rsh_files_state *state);
-
-#endif

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -16,6 +15,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* Files of steps are in SOURCE/STEP/rank_N at most. */
 #define WATCH_DEPTH 3
@@ -105,8 +105,7 @@ static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
 	cleanup_free char *full = NULL;
 	const char *name;
 
-	if (asprintf(&full, "%s/%s", w->dir->path, dir) < 0)
-		full = NULL;
+	full = rsh_text_format("%s/%s", w->dir->path, dir);
 	if (!full || !watch_dir(w, full) || depth == 1 ||
 	    rsh_dir_open(store, dir, &at))
 		return;
@@ -117,8 +116,7 @@ static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
 		if (*name == '.' || rsh_dir_look(at, name, &st) ||
 		    st.kind != RSH_IS_DIR)
 			continue;
-		if (asprintf(&path, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
-			path = NULL;
+		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
 		if (path)
 			watch_add(w, store, path, depth - 1);
 	}

@@ -6,7 +6,6 @@
 #include "save_dir_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -14,6 +13,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "source_i.h"
 
 void rsh_saved_step_clear(struct rsh_saved_step *t)
@@ -175,10 +175,9 @@ int rsh_files_state_add_dir(const struct rsh_store *store, const char *dir,
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
 		    is_removed_file(name) || rsh_dir_look(at, name, &st))
 			continue;
-		if (asprintf(&path, "%s%s%s", dir, *dir ? "/" : "", name) < 0) {
-			path = NULL;
+		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+		if (!path)
 			return -ENOMEM;
-		}
 		rsh_files_state_add(state, path, &st);
 		if (st.kind == RSH_IS_DIR && depth > 1)
 			rc = rsh_files_state_add_dir(store, path, depth - 1,
@@ -188,8 +187,7 @@ int rsh_files_state_add_dir(const struct rsh_store *store, const char *dir,
 }
 
 int rsh_files_state_of(const struct rsh_store *store, const char *name,
-		       const struct rsh_stat *st,
-		       struct rsh_files_state *state)
+		       const struct rsh_stat *st, struct rsh_files_state *state)
 {
 	*state = (struct rsh_files_state){ .hash = 0 };
 	rsh_files_state_add(state, name, st);

@@ -9,8 +9,7 @@
  * wrong prediction costs one request and nothing else, because a scan always
  * gets the bytes of the offset that it reads.
  */
-#ifndef RSH_SOURCE_SCAN_PREFETCH_I_H
-#define RSH_SOURCE_SCAN_PREFETCH_I_H
+#pragma once
 
 #include "rsh/wire/ckpt.h"
 
@@ -32,5 +31,3 @@ rsh_scan_prefetch_new(const struct rsh_byte_source *file, unsigned n);
 struct rsh_byte_source rsh_scan_prefetch_source(struct rsh_scan_prefetch *g,
 					const struct rsh_byte_source *file);
 void rsh_scan_prefetch_free(struct rsh_scan_prefetch *g);
-
-#endif

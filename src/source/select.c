@@ -65,8 +65,7 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 			     *place ? "/" : "", place, names);
 }
 
-bool rsh_name_is_selected(const char *label,
-			  const struct rsh_source_options *o)
+bool rsh_name_is_selected(const char *label, const struct rsh_source_options *o)
 {
 	return o->select != RSH_SELECT_NAME ||
 	       fnmatch(o->glob, label, FNM_PERIOD) == 0;
@@ -135,8 +134,7 @@ static int select_nothing(struct rsh_source *s,
 		snprintf(what, sizeof(what), "no checkpoint of step %llu",
 			 (unsigned long long)o->step);
 	else if (o->select == RSH_SELECT_NAME)
-		snprintf(what, sizeof(what), "no checkpoint named %s",
-			 o->glob);
+		snprintf(what, sizeof(what), "no checkpoint named %s", o->glob);
 	else if (o->breakpoints == RSH_BREAKPOINTS_ONLY)
 		snprintf(what, sizeof(what), "no breakpoint checkpoint");
 	rsh_listing_sort(&s->listing, RSH_BY_RANK);
@@ -213,8 +211,7 @@ static int select_find_epoch(const struct rsh_source *s,
 	return 0;
 }
 
-int rsh_listing_select(struct rsh_source *s,
-		       const struct rsh_source_options *o,
+int rsh_listing_select(struct rsh_source *s, const struct rsh_source_options *o,
 		       struct rsh_error *err)
 {
 	struct rsh_source_options found = *o;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/source_i.h has the parts of a source tree.  It is private to
  * src/source. */
-#ifndef RSH_SOURCE_SOURCE_I_H
-#define RSH_SOURCE_SOURCE_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -234,5 +233,3 @@ void rsh_source_kinds_free(struct rsh_source_kinds *k);
  * Returns 0 or -errno with a sentence. */
 int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err);
-
-#endif

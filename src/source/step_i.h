@@ -7,8 +7,7 @@
  * runs and series are always distinguished, and a file without a step is never
  * used together with files that have one.
  */
-#ifndef RSH_SOURCE_STEP_I_H
-#define RSH_SOURCE_STEP_I_H
+#pragma once
 
 #include "source_i.h"
 
@@ -43,8 +42,7 @@ bool rsh_name_is_selected(const char *label,
 			  const struct rsh_source_options *o);
 /* Removes files that are not selected from the listing.  Returns 0, or -ENOENT
  * with a sentence if there were files and none is left. */
-int rsh_listing_select(struct rsh_source *s,
-		       const struct rsh_source_options *o,
+int rsh_listing_select(struct rsh_source *s, const struct rsh_source_options *o,
 		       struct rsh_error *err);
 /* Sets the error that files of c's rank cannot be distinguished; returns
  * -EINVAL. */
@@ -55,7 +53,4 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 /* ---- messages.c ---- */
 
 /* Writes the end of a sentence about candidates that are not tried, or "". */
-void rsh_candidates_beside(const struct rsh_source *s, char *text,
-			   size_t size);
-
-#endif
+void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size);

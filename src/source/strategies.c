@@ -31,8 +31,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = rsh_strategy_list(paths[i], false, &list, &directory,
-				       err);
+		rc = rsh_strategy_list(paths[i], false, &list, &directory, err);
 	for (size_t i = 1; rc == 0 && i < list.n; i++)
 		if (strategies_is_json(list.v[i]) !=
 		    strategies_is_json(list.v[0]))

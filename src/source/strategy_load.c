@@ -48,10 +48,9 @@ static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err);
+	int rc = rsh_load_whole(path, &rsh_strategy_kind, &data, &len, err) ?:
+		 rsh_strategy_parse(data, len, path, out, err);
 
-	if (rc == 0)
-		rc = rsh_strategy_parse(data, len, path, out, err);
 	return rc == -EBADMSG ? strategy_say_other(path, err) : rc;
 }
 
@@ -60,9 +59,9 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &names_file, &data, &len, err);
 
-	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
+	return rsh_load_whole(path, &names_file, &data, &len, err) ?:
+	       rsh_name_map_parse(data, len, path, out, err);
 }
 
 static int strategy_read_names(DIR *dir, const char *path,
@@ -110,8 +109,7 @@ static int strategy_merge_files(const struct rsh_path_list *l,
 		rc = strategy_load_file(l->v[n], &files[n], err);
 	if (rc == 0)
 		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, n,
-				form, path }, names,
-					  out, err);
+				form, path }, names, out, err);
 	for (n--; n > 0; n--)
 		rsh_strategy_file_free(files[n - 1]);
 	free(files);
@@ -137,8 +135,7 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		rc = strategy_read_names(dir, path, list, err);
 		closedir(dir);
 		if (rc == 0 && !as_listed)
-			qsort(list->v, list->n, sizeof(*list->v),
-			      rsh_by_text);
+			qsort(list->v, list->n, sizeof(*list->v), rsh_by_text);
 		return rc;
 	}
 	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;
@@ -157,8 +154,7 @@ int rsh_strategy_load(const char *path, bool as_listed,
 	if (metadata)
 		return rsh_metadata_strategy(metadata, names, out, err);
 	if (rc == 0)
-		rc = rsh_strategy_list(path, as_listed, &list, &directory,
-				       err);
+		rc = rsh_strategy_list(path, as_listed, &list, &directory, err);
 	if (rc)
 		return rc;
 	if (directory)
@@ -167,8 +163,7 @@ int rsh_strategy_load(const char *path, bool as_listed,
 	return strategy_merge_files(&list, form, path, names, out, err);
 }
 
-int rsh_strategy_digest(const char *path, uint64_t *xxh3,
-			struct rsh_error *err)
+int rsh_strategy_digest(const char *path, uint64_t *xxh3, struct rsh_error *err)
 {
 	cleanup_path_list struct rsh_path_list list = { 0 };
 	cleanup_free char *metadata = NULL;

@@ -19,6 +19,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
 const struct rsh_small_file rsh_rule_table_file = { "rule table",
@@ -118,8 +119,7 @@ static int tables_add(struct rsh_table_list *l, const char *dir,
 		free(at.name);
 		return 0;
 	}
-	if (asprintf(&at.path, "%s/%s", dir, file) < 0)
-		at.path = NULL;
+	at.path = rsh_text_format("%s/%s", dir, file);
 	if (!at.path || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
 		free(at.name);
 		free(at.path);
@@ -221,9 +221,9 @@ int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
 
-	return rc ? rc : rsh_rule_table_parse(data, len, path, out, err);
+	return rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err) ?:
+	       rsh_rule_table_parse(data, len, path, out, err);
 }
 
 int rsh_model_config_load(const char *path, const char *source,
@@ -330,8 +330,7 @@ static int tables_refuse_auto(const struct rsh_model_config *config,
 }
 
 static int tables_load_suiting(const struct rsh_model_config *config,
-			       struct rsh_table_set *out,
-			       struct rsh_error *err)
+			       struct rsh_table_set *out, struct rsh_error *err)
 {
 	struct rsh_table_list l = { 0 };
 	int rc = 0;
@@ -368,13 +367,11 @@ int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 		    struct rsh_table_set *out, struct rsh_error *err)
 {
 	struct rsh_rule_table *t;
-	int rc;
 
 	*out = (struct rsh_table_set){ 0 };
 	if (strcmp(path, RSH_TABLE_AUTO) == 0)
 		return tables_load_suiting(config, out, err);
-	rc = rsh_rule_table_load(path, &t, err);
-	return rc ? rc : table_set_add(out, t, err);
+	return rsh_rule_table_load(path, &t, err) ?: table_set_add(out, t, err);
 }
 
 void rsh_table_set_clear(struct rsh_table_set *s)

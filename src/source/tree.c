@@ -117,8 +117,7 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 		    s->files[i].rank == s->files[i - 1].rank)
 			return rsh_error_set(err, EINVAL,
 			"%s: several checkpoints of rank %u match: %s and %s: "
-			"use --select name=GLOB", s->path,
-					     s->files[i].rank,
+			"use --select name=GLOB", s->path, s->files[i].rank,
 					     rsh_store_name(s->store, i - 1),
 					     rsh_store_name(s->store, i));
 	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= RSH_MAX_RANKS)
@@ -186,8 +185,7 @@ int rsh_source_number_files(struct rsh_source *s)
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
 		if (s->by_rank[rank + 1] == s->by_rank[rank])
 			continue;
-		s->rank_paths[rank] =
-			s->format->rank_path(s->view_path[rank]);
+		s->rank_paths[rank] = s->format->rank_path(s->view_path[rank]);
 		if (!s->rank_paths[rank])
 			return -ENOMEM;
 		s->view_path[rank] = s->rank_paths[rank];

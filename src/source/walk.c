@@ -39,11 +39,7 @@ int rsh_walk_add(struct rsh_walk *w, struct rsh_checkpoint *c)
 
 static char *walk_join(const char *dir, const char *name, size_t n)
 {
-	char *path;
-
-	if (asprintf(&path, "%s%s%.*s", dir, *dir ? "/" : "", (int)n, name) < 0)
-		return NULL;
-	return path;
+	return rsh_text_format("%s%s%.*s", dir, *dir ? "/" : "", (int)n, name);
 }
 
 int rsh_walk_unreadable(struct rsh_walk *w, const char *dir, int rc,

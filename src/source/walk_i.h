@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/walk_i.h searches a tree for its checkpoints.  It is private to
  * src/source. */
-#ifndef RSH_SOURCE_WALK_I_H
-#define RSH_SOURCE_WALK_I_H
+#pragma once
 
 #include "source_i.h"
 
@@ -36,5 +35,3 @@ int rsh_walk_add(struct rsh_walk *w, struct rsh_checkpoint *c);
  * `rank` if it is known.  Returns 0 or -errno with a sentence. */
 int rsh_walk_template(struct rsh_walk *w, const char *at, const char *rest,
 		      uint32_t rank, struct rsh_error *err);
-
-#endif

@@ -38,10 +38,9 @@ int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 			   struct rsh_names *names, struct rsh_error *err)
 {
 	struct rsh_source_file_info absent;
-	int rc = rsh_source_choose(s, candidate, err);
+	int rc = rsh_source_choose(s, candidate, err) ?:
+		 rsh_source_index(s, names, err);
 
-	if (rc == 0)
-		rc = rsh_source_index(s, names, err);
 	if (rc)
 		return rc;
 	if (s->n_bad > 0)

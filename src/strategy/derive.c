@@ -411,17 +411,14 @@ static int add_gradients(struct derivation *d)
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		struct derive_param *p = &d->params[d->n_params];
-		size_t len = strlen(d->params[i].text);
 		char *text;
 
 		if (!trained[i] || d->params[i].left_out)
 			continue;
-		text = rsh_arena_alloc(d->arena, sizeof(ACCU_GRADS) + len, 1);
+		text = rsh_arena_format(d->arena, ACCU_GRADS "%s",
+					d->params[i].text);
 		if (!text)
 			return rsh_error_nomem(d->err);
-		memcpy(text, ACCU_GRADS, sizeof(ACCU_GRADS) - 1);
-		memcpy(text + sizeof(ACCU_GRADS) - 1, d->params[i].text,
-		       len + 1);
 		*p = d->params[i];
 		p->text = text;
 		p->base = i;
@@ -533,11 +530,7 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 	if (!d->notes)
 		return rsh_error_nomem(d->err);
 	add_axes(d);
-	rc = add_params(d);
-	if (rc == 0)
-		rc = name_bases(d);
-	if (rc == 0)
-		rc = rsh_derive_name_axes(d);
+	rc = add_params(d) ?: name_bases(d) ?: rsh_derive_name_axes(d);
 	if (rc == 0 && d->dst_stages == 1 && d->src_stages > 1)
 		rc = drop_gradients(d);
 	if (rc == 0 && d->dst_stages > 1 && d->src_stages == 1)
@@ -589,9 +582,8 @@ int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
 
 	if (!files)
 		return rsh_error_nomem(err);
-	rc = rsh_strategy_emit(&d->items, false, &data, &len, err);
-	if (rc == 0)
-		rc = rsh_strategy_parse(data, len, path, files, err);
+	rc = rsh_strategy_emit(&d->items, false, &data, &len, err) ?:
+	     rsh_strategy_parse(data, len, path, files, err);
 	if (rc == 0)
 		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
 				RSH_STRATEGY_FILE, path }, names, out, err);

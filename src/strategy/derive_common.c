@@ -30,8 +30,7 @@ int rsh_derive_note(struct derivation *d, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	d->notes[d->n_notes] =
-		rsh_arena_strndup(d->arena, text, strlen(text));
+	d->notes[d->n_notes] = rsh_arena_strndup(d->arena, text, strlen(text));
 	return d->notes[d->n_notes++] ? 0 : rsh_error_nomem(d->err);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy/derive_i.h has what the parts of a derivation share.  It is private
  * to src/strategy. */
-#ifndef RSH_STRATEGY_DERIVE_I_H
-#define RSH_STRATEGY_DERIVE_I_H
+#pragma once
 
 #include <regex.h>
 #include <stdbool.h>
@@ -171,5 +170,3 @@ int rsh_derive_layout(struct derivation *d, struct derive_param *p);
 
 /* Sets p->stages of all parameters (derive_stage.c). */
 int rsh_derive_stages(struct derivation *d);
-
-#endif

@@ -195,9 +195,8 @@ int rsh_grid_new(const struct rsh_strategy_item *it,
 
 	if (n_dims > RSH_MAX_DIMS || it->n_mesh > RSH_MAX_AXES)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
-	rc = shard_size(it, n_dims, &shard, err);
-	if (rc == 0)
-		rc = rsh_fold_map(it, sizes, shard, &fold, err);
+	rc = shard_size(it, n_dims, &shard, err) ?:
+	     rsh_fold_map(it, sizes, shard, &fold, err);
 	if (rc)
 		return rc;
 	/* Equal grids must have equal bytes, including padding. */

@@ -359,21 +359,14 @@ bool rsh_boxes_is_whole(const struct rsh_boxes *b, const uint64_t *dims,
 
 int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b)
 {
-	int rc;
-
-	if (a->n_dims != b->n_dims)
-		return a->n_dims < b->n_dims ? -1 : 1;
-	if (a->n_ranks != b->n_ranks)
-		return a->n_ranks < b->n_ranks ? -1 : 1;
-	if (a->n_cells != b->n_cells)
-		return a->n_cells < b->n_cells ? -1 : 1;
 	/* Equal boxes may cover one tensor and leave gaps in another. */
-	if (a->complete != b->complete)
-		return a->complete ? -1 : 1;
-	rc = memcmp(a->edges, b->edges, (size_t)a->n_cells * 2 * a->n_dims *
-		    sizeof(*a->edges));
-	return rc ? rc : memcmp(a->cell_of, b->cell_of,
-				a->n_ranks * sizeof(*a->cell_of));
+	return rsh_compare_u64(a->n_dims, b->n_dims) ?:
+	       rsh_compare_u64(a->n_ranks, b->n_ranks) ?:
+	       rsh_compare_u64(a->n_cells, b->n_cells) ?:
+	       rsh_compare_u64(b->complete, a->complete) ?:
+	       memcmp(a->edges, b->edges, (size_t)a->n_cells * 2 * a->n_dims *
+		      sizeof(*a->edges)) ?:
+	       memcmp(a->cell_of, b->cell_of, a->n_ranks * sizeof(*a->cell_of));
 }
 
 /* ---- gaps ---- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/boxes_i.h - a cut as a list of boxes, for the files of tensor/
  * only. */
-#ifndef RSH_TENSOR_BOXES_I_H
-#define RSH_TENSOR_BOXES_I_H
+#pragma once
 
 #include "rsh/tensor/cut.h"
 
@@ -38,5 +37,3 @@ uint64_t rsh_boxes_overlap(const struct rsh_boxes *b, const struct rsh_box *box,
 bool rsh_boxes_gap(const struct rsh_boxes *b, const struct rsh_box *box,
 		   struct rsh_box *gap);
 int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b);
-
-#endif

@@ -120,8 +120,7 @@ low_rank_x86(const float *row, const float *columns, uint64_t stride,
 	for (; i < n; i++) {
 		out[i] = 0;
 		for (uint32_t k = 0; k < rank; k++)
-			out[i] = __builtin_fmaf(row[k],
-						columns[k * stride + i],
+			out[i] = __builtin_fmaf(row[k], columns[k * stride + i],
 						out[i]);
 	}
 }

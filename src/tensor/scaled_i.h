@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/scaled_i.h - the same conversion by the instructions of a processor;
  * for scaled.c only. */
-#ifndef RSH_TENSOR_SCALED_I_H
-#define RSH_TENSOR_SCALED_I_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -49,5 +48,3 @@ static inline bool rsh_scaled_is_step(enum rsh_dtype step, enum rsh_dtype next)
 	return (step == RSH_DTYPE_BFLOAT16 || step == RSH_DTYPE_FLOAT16) &&
 	       step != next;
 }
-
-#endif

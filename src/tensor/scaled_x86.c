@@ -311,8 +311,7 @@ X86_INLINE static void x86_look_up(const struct x86_how *how, uint64_t at,
 	bytes = _mm256_permute4x64_epi64(
 		_mm256_packus_epi16(
 			_mm256_and_si256(values, _mm256_set1_epi16(0xff)),
-			_mm256_srli_epi16(values, 8)),
-		0xd8);
+			_mm256_srli_epi16(values, 8)), 0xd8);
 	low = _mm256_castsi256_si128(bytes);
 	high = _mm256_extracti128_si256(bytes, 1);
 	for (uint64_t i = 0; i < n; i += TOGETHER) {

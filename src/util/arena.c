@@ -3,7 +3,9 @@
  * gets a block of its own. */
 #include "rsh/util/arena.h"
 
+#include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +89,24 @@ char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len)
 	if (copy)
 		memcpy(copy, s, len); /* the rest is zeroed already */
 	return copy;
+}
+
+char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
+{
+	char *text = NULL;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (n >= 0)
+		text = rsh_arena_alloc(a, (size_t)n + 1, 1);
+	va_start(ap, fmt);
+	if (text)
+		vsnprintf(text, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	return text;
 }
 
 void rsh_arena_clear(struct rsh_arena *a)

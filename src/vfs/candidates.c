@@ -72,9 +72,8 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	if (f->plan)
 		return f->plan(job, out, err);
 	in_arena.arena = &arena;
-	rc = f->read(&in_arena, &o, err);
-	if (rc == 0)
-		rc = rsh_write_plan(&o, job->dst, &opts, out, err);
+	rc = f->read(&in_arena, &o, err) ?:
+	     rsh_write_plan(&o, job->dst, &opts, out, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }
@@ -90,7 +89,6 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 		.dst = v->dst, .opts = &opts,
 	};
 	uint32_t rank = 0;
-	int rc;
 
 	rsh_output_set(cfg->output, cfg->plan.part_bytes, &opts);
 	opts.allow_missing = allow_missing;
@@ -107,8 +105,8 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 				     "checkpoint file");
 	if (v->weights)
 		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
-	rc = plan_source(&job, &v->plan, err);
-	return rc ? rc : rsh_vfs_values(v, &opts, err);
+	return plan_source(&job, &v->plan, err) ?:
+	       rsh_vfs_values(v, &opts, err);
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the

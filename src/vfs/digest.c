@@ -221,9 +221,8 @@ int rsh_digests_new(struct rsh_vfs *vfs, struct rsh_streams *streams,
 	d->vfs = vfs;
 	d->streams = streams;
 	TAILQ_INIT(&d->fresh);
-	rc = -pthread_mutex_init(&d->lock, NULL);
-	if (rc == 0)
-		rc = -pthread_cond_init(&d->ended, NULL);
+	rc = -pthread_mutex_init(&d->lock, NULL) ?:
+	     -pthread_cond_init(&d->ended, NULL);
 	if (rc) {
 		free(d);
 		return rc;

@@ -337,8 +337,7 @@ static int reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 		fputs(step, to);
 		break;
 	case RSH_ATTRIBUTE_RECORD_COUNT:
-		fprintf(to, "%" PRIu32, rsh_plan_n_records(v->plan,
-								 rank));
+		fprintf(to, "%" PRIu32, rsh_plan_n_records(v->plan, rank));
 		break;
 	case RSH_N_ATTRIBUTES:
 		return -ENODATA;
@@ -360,8 +359,7 @@ static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 {
 	const struct rsh_tree *t = &v->vfs.tree;
 	uint32_t n;
-	const uint32_t *ranks =
-		rsh_plan_sources(v->plan, rank, &n);
+	const uint32_t *ranks = rsh_plan_sources(v->plan, rank, &n);
 	bool any = false;
 
 	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = t->dir_mtime };

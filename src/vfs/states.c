@@ -15,6 +15,7 @@
 #include "rsh/plan/param_kind.h"
 #include "rsh/source/format.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 struct states {
 	uint32_t n;
@@ -41,8 +42,7 @@ static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 
 /* The files of neighbouring ranks mostly share an index, so the result of the
  * last index is used again. */
-static int states_of_ranks(const struct rsh_source_view *view,
-			   struct states *s)
+static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
 {
 	cleanup_free bool *seen =
 		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
@@ -80,7 +80,7 @@ int rsh_vfs_note_states(struct rsh_reshard *v)
 	const struct rsh_format *f = rsh_source_format(v->source);
 	struct rsh_source_view view;
 	struct states s = { 0 };
-	char size[32], *text;
+	char size[32];
 	int rc = 0;
 
 	rsh_source_view(v->source, v->names, &view);
@@ -93,13 +93,12 @@ int rsh_vfs_note_states(struct rsh_reshard *v)
 	if (s.bytes < 1000000)
 		snprintf(size, sizeof(size), "%" PRIu64 " bytes", s.bytes);
 	else
-		snprintf(size, sizeof(size), "%.1f MB",
-			 (double)s.bytes / 1e6);
-	rc = asprintf(&text, "%u tensor%s of an optimizer, %s in the source, "
-		      "%s left out, such as %s (--optimizer keep shows %s)",
-		      s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",
-		      s.example, s.n > 1 ? "them" : "it");
-	return rsh_blueprint_note(v->plan, rc < 0 ? NULL : text);
+		snprintf(size, sizeof(size), "%.1f MB", (double)s.bytes / 1e6);
+	return rsh_blueprint_note(v->plan, rsh_text_format(
+		"%u tensor%s of an optimizer, %s in the source, "
+		"%s left out, such as %s (--optimizer keep shows %s)",
+		s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",
+		s.example, s.n > 1 ? "them" : "it"));
 }
 
 /* ---- values that are not tensors ---- */
@@ -111,7 +110,6 @@ static int values_note(struct rsh_reshard *v)
 	const struct rsh_values *x = &v->extra;
 	const char *first = NULL;
 	uint32_t left = 0;
-	char *note;
 
 	for (uint32_t i = 0; i < x->n; i++) {
 		if (pickles ? x->values[i].pickle != NULL :
@@ -122,13 +120,12 @@ static int values_note(struct rsh_reshard *v)
 	}
 	if (left == 0)
 		return 0;
-	if (asprintf(&note, "%u value%s no tensor%s not shown, such as %s%s",
-		     left, left > 1 ? "s that are" : " that is",
-		     left > 1 ? "s are" : " is", first,
-		     left == x->n ? "" : pickles ? ", and the others are items" :
-		     ", and extra_state.json has the others") < 0)
-		note = NULL;
-	return rsh_blueprint_note(v->plan, note);
+	return rsh_blueprint_note(v->plan, rsh_text_format(
+		"%u value%s no tensor%s not shown, such as %s%s", left,
+		left > 1 ? "s that are" : " that is",
+		left > 1 ? "s are" : " is", first,
+		left == x->n ? "" : pickles ? ", and the others are items" :
+		", and extra_state.json has the others"));
 }
 
 /* Adds a wanted number, unless it is 0, which means unknown. */

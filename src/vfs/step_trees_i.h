@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/step_trees_i.h - the state of a tree of several steps, for steps.c and
  * steps_look.c. */
-#ifndef RSH_VFS_STEP_TREES_I_H
-#define RSH_VFS_STEP_TREES_I_H
+#pragma once
 
 #include <pthread.h>
 #include <sys/queue.h>
@@ -88,5 +87,3 @@ int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err);
 void rsh_steps_sweep(struct rsh_steps *s);
 void rsh_shown_step_free(struct rsh_shown_step *t);
 void rsh_steps_root_free(struct rsh_steps_root *r);
-
-#endif

@@ -114,8 +114,8 @@ static int root_fill(struct rsh_steps_root *r, const struct rsh_shown_list *l)
 	r->latest = strdup(l->v[l->n - 1]->saved.name);
 	if (!r->latest)
 		return -ENOMEM;
-	rc = root_name(r, RSH_STEPS_LATEST, RSH_NODE_LINK, &items[l->n]);
-	return rc ? rc : root_add(r, RSH_VFS_ROOT + 1, 1, &items[l->n]);
+	return root_name(r, RSH_STEPS_LATEST, RSH_NODE_LINK, &items[l->n]) ?:
+	       root_add(r, RSH_VFS_ROOT + 1, 1, &items[l->n]);
 }
 
 /* Makes the root of the listed steps. */

@@ -148,18 +148,17 @@ int rsh_vfs_open_stream(const struct rsh_vfs *v, uint64_t node,
 			struct rsh_streams *s, struct rsh_stream **out)
 {
 	struct rsh_body body;
-	int rc = rsh_vfs_body(v, node, &body);
 
-	return rc ? rc : rsh_stream_open(s, &body, out);
+	return rsh_vfs_body(v, node, &body) ?: rsh_stream_open(s, &body, out);
 }
 
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset)
 {
 	struct rsh_body body;
-	int rc = rsh_vfs_body(v, node, &body);
 
-	return rc ? rc : rsh_body_read(&body, buf, len, offset);
+	return rsh_vfs_body(v, node, &body) ?:
+	       rsh_body_read(&body, buf, len, offset);
 }
 
 int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)

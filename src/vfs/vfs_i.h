@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/vfs_i.h - the internal structures of virtual trees, for the files of vfs/
  * only. */
-#ifndef RSH_VFS_VFS_I_H
-#define RSH_VFS_VFS_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -186,5 +185,3 @@ static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)
 {
 	return (const struct rsh_reshard *)v;
 }
-
-#endif

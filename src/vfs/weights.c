@@ -20,6 +20,7 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/weights/own_adapters.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
@@ -36,10 +37,9 @@ static int adapters_load_one(const struct rsh_store *store,
 	size_t len;
 	int rc;
 
-	if (asprintf(&path, "%s/" RSH_ADAPTER_CONFIG_NAME, directory) < 0) {
-		path = NULL;
+	path = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
+	if (!path)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,
 			    err);
 	return rc ? rc : rsh_adapter_config_parse(data, len, path, out, err);
@@ -140,10 +140,9 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 		return rsh_error_nomem(err);
 	rc = rsh_model_config_load(cfg->weights.config, cfg->source,
 				   rsh_source_store(v->source),
-				   &v->weights->config, err);
-	if (rc == 0)
-		rc = vfs_load_adapters(&v->weights->adapters, cfg,
-				       rsh_source_store(v->source), err);
+				   &v->weights->config, err) ?:
+	     vfs_load_adapters(&v->weights->adapters, cfg,
+			       rsh_source_store(v->source), err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
@@ -433,8 +432,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (w->from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
 		return rsh_error_set(err, EINVAL,
 			"%s has Hugging Face's names, but a strategy lists "
-			"MindSpore's: use --src-strategy none",
-				     k->cfg->source);
+			"MindSpore's: use --src-strategy none", k->cfg->source);
 	return 0;
 }
 

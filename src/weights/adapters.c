@@ -197,8 +197,7 @@ static const struct apart *apart_find(const struct adapting *w,
 /* Merges a pair into the weights of experts that are apart in the source.  Sets
  * *done if the config targets their stack. */
 static int adapting_apart(struct adapting *w, struct adapting_pair *m,
-			  const char *module, bool *done,
-			  struct rsh_error *err)
+			  const char *module, bool *done, struct rsh_error *err)
 {
 	char stack[ADAPTER_TEXT];
 	const struct apart *s = apart_find(w, m, module, stack);
@@ -229,9 +228,8 @@ static int adapting_apart(struct adapting *w, struct adapting_pair *m,
 					    "%.400s, but expert %llu is missing "
 					    "or has another shape", stack,
 					    (unsigned long long)m->plane);
-		rc = adapting_plain(w, m->weight, m->name, err);
-		if (rc == 0)
-			rc = adapting_add(w, m, err);
+		rc = adapting_plain(w, m->weight, m->name, err) ?:
+		     adapting_add(w, m, err);
 	}
 	return rc;
 }
@@ -326,9 +324,8 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 		return 0;
 	snprintf(weight, sizeof(weight), "%.*s.weight",
 		 (int)sizeof(weight) - 8, module);
-	rc = adapting_tensor(w, r, &m.a, err);
-	if (rc == 0)
-		rc = adapting_tensor(w, second, &m.b, err);
+	rc = adapting_tensor(w, r, &m.a, err) ?:
+	     adapting_tensor(w, second, &m.b, err);
 	if (rc == 0 && !m.embeds)
 		rc = adapting_parameter(w, &m, weight, &done, err);
 	if (rc || done)
@@ -338,8 +335,8 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	if (!m.weight)
 		return adapting_bad(w, name, EINVAL, err, "changes %.400s, which "
 				    "is not in the source", weight);
-	rc = adapting_plain(w, m.weight, name, err);
-	return rc ? rc : adapting_add(w, &m, err);
+	return adapting_plain(w, m.weight, name, err) ?:
+	       adapting_add(w, &m, err);
 }
 
 /* ---- replacing ---- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/adapters_i.h - what adapters do to an offer; for adapters.c,
  * adapters_merge.c and own_adapters.c only. */
-#ifndef RSH_WEIGHTS_ADAPTERS_I_H
-#define RSH_WEIGHTS_ADAPTERS_I_H
+#pragma once
 
 #include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
@@ -96,5 +95,3 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  const struct adapters_change *c, struct rsh_offer *o,
 			  struct rsh_error *err);
-
-#endif

@@ -19,16 +19,14 @@ int adapting_bad(const struct adapting *w, const char *name, int code,
 	rsh_error_vset(err, code, fmt, ap);
 	va_end(ap);
 	return rsh_error_set(err, code, "%s: %.400s %s",
-			     rsh_catalogue_path(w->cat,
-						w->adapters[w->a].file),
+			     rsh_catalogue_path(w->cat, w->adapters[w->a].file),
 			     name, err->text);
 }
 
 /* ---- tensors of the adapter ---- */
 
 int adapting_tensor(struct adapting *w, const struct rsh_record *r,
-		    const struct rsh_tensor **out,
-		    struct rsh_error *err)
+		    const struct rsh_tensor **out, struct rsh_error *err)
 {
 	uint32_t number;
 	const int rc = rsh_catalogue_add_record(
@@ -50,8 +48,7 @@ const struct rsh_record *adapting_record(const struct adapting *w,
 					 rsh_ckpt_find(w->index, number);
 }
 
-struct rsh_offer *adapting_offer(const struct adapting *w,
-				 const char *name)
+struct rsh_offer *adapting_offer(const struct adapting *w, const char *name)
 {
 	const uint32_t number = rsh_names_find(w->cat->names, name,
 					       strlen(name));
@@ -221,12 +218,11 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 {
 	const struct rsh_adapter *by = &w->adapters[w->a];
 	struct adapters_change *c;
-	int rc = adapting_check_factor(w, m->name, m->a, err);
+	int rc = adapting_check_factor(w, m->name, m->a, err) ?:
+		 adapting_check_factor(w, rsh_names_text(w->cat->names,
+							 m->b->name),
+				       m->b, err);
 
-	if (rc == 0)
-		rc = adapting_check_factor(w, rsh_names_text(w->cat->names,
-							     m->b->name),
-					   m->b, err);
 	if (rc)
 		return rc;
 	if (!m->is_parameter)

@@ -34,8 +34,7 @@ static int weights_take(struct weights_work *w, const char *text,
 	*rule = NULL;
 	for (; n > 0; n--, t++) {
 		const struct weights_unit *u = &w->units[t->unit];
-		const struct weights_name *name =
-			&u->names[t->side][t->tensor];
+		const struct weights_name *name = &u->names[t->side][t->tensor];
 		const bool copies = u->rule->kind == RSH_RULE_ALSO &&
 				    t->side == RSH_SIDE_MINDSPORE;
 		uint64_t holes[WEIGHTS_HOLES_MAX];
@@ -103,9 +102,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 		} else if (w->o->unlisted == RSH_UNLISTED_ERROR) {
 			return rsh_error_set(err, EINVAL,
 					     "no rule of %s names tensor "
-					     "%s",
-					     w->o->table->path,
-					     text);
+					     "%s", w->o->table->path, text);
 		} else if (w->n_dropped++ == 0) {
 			w->a_dropped = source;
 		}

@@ -35,8 +35,7 @@ int rsh_weights_check(const struct rsh_weights_options *o,
 	else if (w.n_wrong)
 		rc = rsh_error_set(err, EINVAL, "%u contradiction%s between %s "
 				   "and the source", w.n_wrong,
-				   w.n_wrong > 1 ? "s" : "",
-				   o->table->path);
+				   w.n_wrong > 1 ? "s" : "", o->table->path);
 	weights_clear(&w);
 	return rc;
 }
@@ -61,13 +60,11 @@ struct weights_talk {
 static int weights_by_claim(const void *a, const void *b)
 {
 	const struct weights_claim *x = a, *y = b;
-	int c = rsh_compare_u64(x->t->side, y->t->side);
 
-	if (c == 0)
-		c = strcmp(x->text, y->text);
-	if (c == 0)
-		c = rsh_compare_u64(x->t->unit, y->t->unit);
-	return c ? c : rsh_compare_u64(x->t->tensor, y->t->tensor);
+	return rsh_compare_u64(x->t->side, y->t->side) ?:
+	       strcmp(x->text, y->text) ?:
+	       rsh_compare_u64(x->t->unit, y->t->unit) ?:
+	       rsh_compare_u64(x->t->tensor, y->t->tensor);
 }
 
 static char *weights_claim_text(struct weights_work *w,
@@ -189,17 +186,14 @@ static bool weights_let_is_used(const struct weights_work *w, const char *name)
 
 int rsh_weights_check_table(const struct rsh_rule_table *table,
 			    void (*say)(void *ctx, bool wrong,
-					const char *sentence),
-			    void *ctx)
+					const char *sentence), void *ctx)
 {
 	const struct rsh_weights_options o = { .table = table };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct weights_work w = { .o = &o };
 	struct weights_talk k = { .w = &w, .say = say, .ctx = ctx };
-	int rc = weights_read_lets(&w, &err);
+	int rc = weights_read_lets(&w, &err) ?: weights_read_units(&w, &err);
 
-	if (rc == 0)
-		rc = weights_read_units(&w, &err);
 	if (rc && rc != -ENOMEM)
 		say(ctx, true, err.text);
 	if (rc == 0)

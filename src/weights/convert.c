@@ -272,24 +272,19 @@ static int weights_made_twice(const struct weights_work *w, uint32_t i,
 
 int weights_run(struct weights_work *w, struct rsh_error *err)
 {
-	int rc = weights_read_lets(w, err);
+	const bool from_hf = w->o->from == RSH_SIDE_HF;
+	int rc;
 
 	w->from = w->o->from;
-	w->to = w->from == RSH_SIDE_HF ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-	if (rc == 0)
-		rc = weights_read_units(w, err);
-	if (rc == 0)
-		rc = w->from == RSH_SIDE_HF ? weights_untie(w, err) :
-					      weights_cut_padding(w, err);
-	if (rc == 0)
-		rc = weights_assign(w, err);
-	if (rc == 0)
-		rc = weights_make(w, err);
-	if (rc == 0)
-		rc = w->from == RSH_SIDE_HF ? weights_add_padding(w, err) :
-					      weights_tie(w, err);
+	w->to = from_hf ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
+	rc = weights_read_lets(w, err) ?:
+	     weights_read_units(w, err) ?:
+	     (from_hf ? weights_untie(w, err) : weights_cut_padding(w, err)) ?:
+	     weights_assign(w, err) ?:
+	     weights_make(w, err) ?:
+	     (from_hf ? weights_add_padding(w, err) : weights_tie(w, err));
 	weights_sort(w);
-	if (rc == 0 && w->from == RSH_SIDE_HF) {
+	if (rc == 0 && from_hf) {
 		rc = weights_check_copies(w, err);
 	} else if (rc == 0 && w->copies.n) {
 		rc = weights_make_also(w, err);
@@ -340,10 +335,8 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 	const char *path = table->path;
 	struct weights_work w = { .o = &o };
 	uint32_t hf = 0, mindspore = 0;
-	int rc = weights_read_lets(&w, err);
+	int rc = weights_read_lets(&w, err) ?: weights_read_units(&w, err);
 
-	if (rc == 0)
-		rc = weights_read_units(&w, err);
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		const char *text = rsh_names_text(names, in[i].name);
 		bool has[RSH_N_SIDES] = { false, false };
@@ -377,8 +370,7 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 int rsh_weights_choose(const struct rsh_weights_options *o,
 		       struct rsh_rule_table *const *tables, size_t n,
 		       const struct rsh_offers *in,
-		       const struct rsh_rule_table **out,
-		       struct rsh_error *err)
+		       const struct rsh_rule_table **out, struct rsh_error *err)
 {
 	*out = tables[0];
 	for (size_t i = 0; n > 1 && i < n; i++) {

@@ -26,8 +26,7 @@ static int weights_new(struct weights_work *w, const char *text,
 
 	if (w->n_made == WEIGHTS_MADE_MAX)
 		return rsh_error_set(err, EINVAL, "%s makes more than %u "
-				     "tensors",
-				     w->o->table->path,
+				     "tensors", w->o->table->path,
 				     WEIGHTS_MADE_MAX);
 	if (rsh_grow(&w->made, &w->made_cap, (size_t)w->n_made + 1,
 		     sizeof(*w->made)))
@@ -132,8 +131,7 @@ static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 	memcpy(numbers, x->m->numbers, x->u->n_shared * sizeof(*numbers));
 	for (uint64_t i = 0; i < size && rc == 0; i++) {
 		weights_spread(x->u, n, numbers, holes);
-		if (!weights_print(n, holes, weights_prefix(w, x, w->to),
-				   text))
+		if (!weights_print(n, holes, weights_prefix(w, x, w->to), text))
 			return weights_bad(w, x->u->rule, err, "a number in "
 					   "the name of what becomes of %s is "
 					   "not known or too large",
@@ -141,8 +139,7 @@ static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 		if (weights_is_wanted(w, text))
 			rc = !make ? WEIGHTS_FOUND :
 			     weights_make_one(w, x, tensor, numbers, text, err);
-		(void)weights_next(x, letters, count,
-				   numbers + x->u->n_shared);
+		(void)weights_next(x, letters, count, numbers + x->u->n_shared);
 	}
 	return rc;
 }
@@ -279,10 +276,10 @@ static int weights_make_instance(struct weights_work *w,
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
 	     i++)
 		rc = weights_check_tensor(w, x, i, err);
-	rc = rc ? rc : weights_check_types(w, x, err);
+	rc = rc ?: weights_check_types(w, x, err);
 	if (rc == 0 && solved)
 		return rsh_error_set(err, -solved, "%s", sizes.text);
-	return rc ? rc : weights_each_made(w, x, true, err);
+	return rc ?: weights_each_made(w, x, true, err);
 }
 
 int weights_make(struct weights_work *w, struct rsh_error *err)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/text.h"
 #include "weights_i.h"
 
 static bool weights_is_digit(char c)
@@ -62,22 +63,16 @@ static enum weights_fit weights_fit_holes(const struct weights_name *n,
 	for (uint32_t i = 0; i < n->n_holes; i++) {
 		const struct weights_hole *h = &n->holes[i];
 		const size_t len = strlen(n->texts[i]);
-		const char *c;
+		size_t digits;
 
 		if (strncmp(*s, n->texts[i], len) != 0)
 			return WEIGHTS_NO;
 		*s += len;
-		c = *s;
-		numbers[i] = 0;
-		if (!weights_is_digit(*c) ||
-		    (*c == '0' && weights_is_digit(c[1])))
+		digits = strspn(*s, "0123456789");
+		if ((**s == '0' && digits > 1) ||
+		    !rsh_number_read(*s, digits, &numbers[i]))
 			return WEIGHTS_NO;
-		for (; weights_is_digit(*c); c++)
-			if (!rsh_mul_u64(numbers[i], 10, &numbers[i]) ||
-			    !rsh_add_u64(numbers[i], (uint64_t)(*c - '0'),
-					 &numbers[i]))
-				return WEIGHTS_NO;
-		*s = c;
+		*s += digits;
 		if (h->least_name && !h->least_known)
 			fit = WEIGHTS_UNKNOWN;
 		if (numbers[i] < h->least)
@@ -144,15 +139,6 @@ bool weights_print(const struct weights_name *n, const uint64_t *numbers,
 
 /* ---- order ---- */
 
-static size_t weights_digits(const char *s)
-{
-	size_t n = 0;
-
-	while (weights_is_digit(s[n]))
-		n++;
-	return n;
-}
-
 int weights_by_text(const void *x, const void *y)
 {
 	const char *const a0 = ((const struct weights_made *)x)->text;
@@ -169,8 +155,8 @@ int weights_by_text(const void *x, const void *y)
 				a++;
 			while (*b == '0' && weights_is_digit(b[1]))
 				b++;
-			na = weights_digits(a);
-			nb = weights_digits(b);
+			na = strspn(a, "0123456789");
+			nb = strspn(b, "0123456789");
 			c = na != nb ? (na > nb) - (na < nb) : memcmp(a, b, na);
 			a += na;
 			b += nb;

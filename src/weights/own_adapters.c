@@ -95,10 +95,9 @@ static int own_check_matrix(const struct own_work *w, const struct rsh_offer *o,
 static int own_check(const struct own_work *w, const struct rsh_own_adapter *x,
 		     struct rsh_error *err)
 {
-	int rc = own_check_matrix(w, &x->a, err);
+	int rc = own_check_matrix(w, &x->a, err) ?:
+		 own_check_matrix(w, &x->b, err);
 
-	if (rc == 0)
-		rc = own_check_matrix(w, &x->b, err);
 	if (rc == 0 && (x->a.dims[0] != x->b.dims[1] || x->a.dims[0] == 0 ||
 			x->a.dims[0] > UINT32_MAX))
 		rc = rsh_error_set(err, EINVAL, "%.400s has rank %llu, and its "
@@ -232,8 +231,7 @@ static int own_merge(struct own_work *w, const struct rsh_own_adapter *x,
 	if (!o)
 		return rsh_error_set(err, EINVAL, "%.400s changes %.400s%s, "
 				     "which is not in the source",
-				     own_text(w, &x->a), x->module,
-				     weight_end);
+				     own_text(w, &x->a), x->module, weight_end);
 	rc = own_check_weight(w, x, o, err);
 	if (rc)
 		return rc;

@@ -43,8 +43,7 @@ static int padding_bad(const struct weights_work *w,
 		       const char *what, struct rsh_error *err)
 {
 	return rsh_error_set(err, EINVAL, "%s:%u: %.400s %s",
-			     w->o->table->path, p->line, text,
-			     what);
+			     w->o->table->path, p->line, text, what);
 }
 
 /* Sets the number of rows with padding; 0 if the multiple is not known, and
@@ -272,8 +271,8 @@ static int padding_add_one(struct weights_work *w, struct weights_made *m,
 			 o->dims[0], rows, p->rows);
 		return padding_bad(w, p, m->text, sentence, err);
 	}
-	rc = padding_fits(w, p, m->text, o, err);
-	return rc ? rc : padding_add(w, o, p, m->text, padded, err);
+	return padding_fits(w, p, m->text, o, err) ?:
+	       padding_add(w, o, p, m->text, padded, err);
 }
 
 int weights_add_padding(struct weights_work *w, struct rsh_error *err)

@@ -303,12 +303,9 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 				   "there is none: use --config");
 	if (rc == 0 && o->type && !quantised_is_known(&w))
 		rc = quantised_refuse_method(&w, err);
-	if (rc == 0)
-		rc = quantised_check_config(&w, err);
-	if (rc == 0)
-		rc = quantised_run(&w, err);
-	if (rc == 0)
-		rc = quantised_finish(&w, &scratch, io, err);
+	rc = rc ?: quantised_check_config(&w, err) ?:
+		   quantised_run(&w, err) ?:
+		   quantised_finish(&w, &scratch, io, err);
 	rsh_arena_clear(&scratch);
 	return rc;
 }

@@ -2,8 +2,7 @@
 /* weights/quantised_i.h - making dense tensors of quantised ones: schemes.c
  * knows the schemes, quantised_names.c finds tensors by their names,
  * quantised.c replaces the offers. */
-#ifndef RSH_WEIGHTS_QUANTISED_I_H
-#define RSH_WEIGHTS_QUANTISED_I_H
+#pragma once
 
 #include "rsh/weights/quantised.h"
 
@@ -91,5 +90,8 @@ const struct rsh_tensor *quantised_take(struct quantised_work *w, uint32_t at,
 int quantised_bad(const struct quantised_work *w, uint32_t at,
 		  struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-
-#endif
+/* Sets a sentence: the tensor beside it is missing whose name has this end;
+ * returns -EINVAL. */
+int quantised_lacks(const struct quantised_work *w,
+		    const struct quantised_tensor *t, const char *end,
+		    struct rsh_error *err);

@@ -26,6 +26,15 @@ int quantised_bad(const struct quantised_work *w, uint32_t at,
 			     err->text);
 }
 
+int quantised_lacks(const struct quantised_work *w,
+		    const struct quantised_tensor *t, const char *end,
+		    struct rsh_error *err)
+{
+	return quantised_bad(w, t->at, err, "is quantised, and %.*s%s is not "
+			     "in the source", (int)t->stem,
+			     quantised_name(w, t->at), end);
+}
+
 bool quantised_ends(const char *name, const char *end, size_t *stem)
 {
 	*stem = strlen(name) - strlen(end);

@@ -135,9 +135,7 @@ static int ct_take_shape(struct quantised_work *w, struct quantised_tensor *t,
 	const struct rsh_offer *o = quantised_find(w, t->at, t->stem, "_shape");
 
 	if (!o)
-		return quantised_bad(w, t->at, err, "is quantised, and %.*s%s "
-				     "is not in the source", (int)t->stem,
-				     quantised_name(w, t->at), "_shape");
+		return quantised_lacks(w, t, "_shape", err);
 	if ((o->dtype != RSH_DTYPE_INT32 && o->dtype != RSH_DTYPE_INT64) ||
 	    o->n_dims != 1 || o->dims[0] != 2)
 		return rsh_error_set(err, EINVAL, "%s is not two integers",
@@ -176,9 +174,7 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t,
 				     quantised_name(w, t->at));
 	s = quantised_find(w, t->at, t->stem, "_scale");
 	if (!s)
-		return quantised_bad(w, t->at, err, "is quantised, and %.*s%s "
-				     "is not in the source", (int)t->stem,
-				     quantised_name(w, t->at), "_scale");
+		return quantised_lacks(w, t, "_scale", err);
 	t->q.scale_type = t->q.via = s->dtype;
 	t->rows = o->dims[0];
 	rc = ct_take_shape(w, t, err);

@@ -40,8 +40,7 @@ bool scheme_is_byte(const struct rsh_offer *o)
 	       o->dtype == RSH_DTYPE_FLOAT4X2;
 }
 
-int scheme_take(struct quantised_work *w,
-		const struct quantised_tensor *t,
+int scheme_take(struct quantised_work *w, const struct quantised_tensor *t,
 		const struct scheme_beside *want,
 		const struct rsh_tensor **out, struct rsh_error *err)
 {
@@ -50,9 +49,7 @@ int scheme_take(struct quantised_work *w,
 	char is[160];
 
 	if (!o)
-		return quantised_bad(w, t->at, err, "is quantised, and %.*s%s "
-				     "is not in the source", (int)t->stem,
-				     quantised_name(w, t->at), want->end);
+		return quantised_lacks(w, t, want->end, err);
 	if (o->dtype != want->type ||
 	    !scheme_has_shape(o, want->rows, want->columns))
 		return rsh_error_set(err, EINVAL, "%.400s is %s %s, which does "
@@ -124,8 +121,7 @@ static bool scheme_find_block(const struct quantised_work *w,
 	return true;
 }
 
-int scheme_bad_blocks(const struct quantised_work *w,
-		      const struct rsh_offer *s,
+int scheme_bad_blocks(const struct quantised_work *w, const struct rsh_offer *s,
 		      const struct quantised_tensor *t,
 		      const uint64_t block[2], struct rsh_error *err)
 {
@@ -137,10 +133,8 @@ int scheme_bad_blocks(const struct quantised_work *w,
 			     (unsigned long long)block[1]);
 }
 
-int scheme_bad_scales(const struct quantised_work *w,
-		      const struct rsh_offer *s,
-		      const struct quantised_tensor *t,
-		      struct rsh_error *err)
+int scheme_bad_scales(const struct quantised_work *w, const struct rsh_offer *s,
+		      const struct quantised_tensor *t, struct rsh_error *err)
 {
 	const char *name = rsh_names_text(w->cat->names, s->name);
 	char is[160];

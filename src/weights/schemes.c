@@ -89,9 +89,7 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 				     "bytes, as mxfp4 has");
 	s = quantised_find(w, at, t->stem, "_scales");
 	if (!s)
-		return quantised_bad(w, at, err, "is quantised, and %.*s%s is "
-				     "not in the source", (int)t->stem,
-				     quantised_name(w, at), "_scales");
+		return quantised_lacks(w, t, "_scales", err);
 	scheme_set_block(t, 1, 32);
 	if (s->dtype != RSH_DTYPE_UINT8 || s->n_dims != 3 ||
 	    memcmp(s->dims, o->dims, 3 * sizeof(*s->dims)) != 0)
@@ -188,9 +186,8 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 	zeros = (struct scheme_beside){
 		".qzeros", RSH_DTYPE_INT32, n_groups, t->columns / 8
 	};
-	rc = scheme_take(w, t, &scales, &t->q.scales, err);
-	if (rc == 0)
-		rc = scheme_take(w, t, &zeros, &t->q.zeros, err);
+	rc = scheme_take(w, t, &scales, &t->q.scales, err) ?:
+	     scheme_take(w, t, &zeros, &t->q.zeros, err);
 	if (rc == 0 && gptq)
 		rc = gptq_take_groups(w, t, err);
 	*is = rc == 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/schemes_i.h - what the schemes of quantised weights share; schemes.c
  * has the list of them. */
-#ifndef RSH_WEIGHTS_SCHEMES_I_H
-#define RSH_WEIGHTS_SCHEMES_I_H
+#pragma once
 
 #include "quantised_i.h"
 
@@ -52,5 +51,3 @@ int scheme_bad_scales(const struct quantised_work *w, const struct rsh_offer *s,
 int scheme_recognise_compressed(struct quantised_work *w, uint32_t at,
 				struct quantised_tensor *t, bool *is,
 				struct rsh_error *err);
-
-#endif

@@ -156,8 +156,7 @@ static int weights_check_shapes(struct weights_work *w,
 		const struct rsh_offer *b = &w->in[x->m[i].source];
 
 		if (b->n_dims == a->n_dims &&
-		    memcmp(a->dims, b->dims,
-			   a->n_dims * sizeof(*a->dims)) == 0)
+		    memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0)
 			continue;
 		return weights_bad(w, x->u->rule, err, "%s has shape %s, and "
 				   "%s has %s", weights_text(w, x->m[i].source),
@@ -206,8 +205,7 @@ static int weights_count_stack(struct weights_work *w,
 			       bool *more, struct rsh_error *err)
 {
 	uint32_t letters[WEIGHTS_HOLES_MAX];
-	const uint32_t n = weights_stacks(x->u,
-					  &x->u->names[w->from][tensor],
+	const uint32_t n = weights_stacks(x->u, &x->u->names[w->from][tensor],
 					  letters);
 
 	for (uint32_t s = 0; s < n; s++) {
@@ -216,8 +214,7 @@ static int weights_count_stack(struct weights_work *w,
 
 		for (uint32_t i = x->first[tensor]; i < x->first[tensor + 1];
 		     i++) {
-			const uint64_t k =
-				x->m[i].numbers[x->u->n_shared + s];
+			const uint64_t k = x->m[i].numbers[x->u->n_shared + s];
 
 			most = rsh_max_u64(most, k);
 		}
@@ -287,7 +284,7 @@ int weights_solve(struct weights_work *w, struct weights_instance *x,
 		for (uint32_t k = 0; k < w->o->table->n_lets; k++) {
 			const struct rsh_rule_let *l = &w->o->table->lets[k];
 			const uint32_t i = weights_letter(x->u, l->name);
-			const char *key = w->let_known[k] ?
+			const char *key = w->let_terms[k] ?
 				weights_let_key(w, l->name) :
 				rsh_rule_let_key(w->o->table, l, 0);
 

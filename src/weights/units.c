@@ -14,15 +14,11 @@
 static int weights_join(struct weights_work *w, const struct rsh_rule_name *n,
 			struct weights_name *out)
 {
-	const char *last = out->texts[out->n_holes];
-	const size_t a = strlen(last), b = strlen(n->texts[0]);
-	char *joined = rsh_arena_alloc(&w->scratch, a + b + 1, 1);
+	const char **last = &out->texts[out->n_holes];
 
-	if (!joined)
+	*last = rsh_arena_format(&w->scratch, "%s%s", *last, n->texts[0]);
+	if (!*last)
 		return -ENOMEM;
-	memcpy(joined, last, a);
-	memcpy(joined + a, n->texts[0], b);
-	out->texts[out->n_holes] = joined;
 	for (uint32_t i = 0; i < n->n_holes; i++) {
 		struct weights_hole *h = &out->holes[out->n_holes];
 
@@ -157,13 +153,11 @@ void weights_spread(const struct weights_unit *u, const struct weights_name *n,
 static int weights_by_fold(const void *a, const void *b)
 {
 	const struct weights_template *x = a, *y = b;
-	int c = rsh_compare_u64(x->fold, y->fold);
 
-	if (c == 0)
-		c = rsh_compare_u64(x->unit, y->unit);
-	if (c == 0)
-		c = rsh_compare_u64(x->side, y->side);
-	return c ? c : rsh_compare_u64(x->tensor, y->tensor);
+	return rsh_compare_u64(x->fold, y->fold) ?:
+	       rsh_compare_u64(x->unit, y->unit) ?:
+	       rsh_compare_u64(x->side, y->side) ?:
+	       rsh_compare_u64(x->tensor, y->tensor);
 }
 
 static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,

@@ -8,32 +8,33 @@
 #include "rsh/util/checked.h"
 #include "weights_i.h"
 
-bool weights_let(const struct weights_work *w, const char *name,
+/* Returns the term that was used for a `let`; NULL: there is no such `let`, or
+ * its keys are absent. */
+static const struct rsh_rule_term *
+weights_let_term(const struct weights_work *w, const char *name,
 		 uint64_t *value)
 {
 	for (uint32_t i = 0; i < w->o->table->n_lets; i++)
 		if (strcmp(w->o->table->lets[i].name, name) == 0) {
 			*value = w->lets[i];
-			return w->let_known[i];
+			return w->let_terms[i];
 		}
-	return false;
+	return NULL;
 }
 
-static const struct rsh_rule_term *
-weights_let_term(const struct weights_work *w, const char *name)
+bool weights_let(const struct weights_work *w, const char *name,
+		 uint64_t *value)
 {
-	for (uint32_t i = 0; i < w->o->table->n_lets; i++)
-		if (strcmp(w->o->table->lets[i].name, name) == 0)
-			return w->let_terms[i];
-	return NULL;
+	return weights_let_term(w, name, value) != NULL;
 }
 
 const char *weights_let_key(const struct weights_work *w, const char *name)
 {
-	const struct rsh_rule_term *t = weights_let_term(w, name);
+	uint64_t value;
+	const struct rsh_rule_term *t = weights_let_term(w, name, &value);
 	const char *key = t && t->n == 1 ? t->operands->key : NULL;
 
-	return key && !weights_let_term(w, key) ? key : NULL;
+	return key && !weights_let(w, key, &value) ? key : NULL;
 }
 
 static bool weights_operand(const struct weights_work *w,
@@ -130,7 +131,8 @@ static const char *weights_term_text(const struct weights_work *w,
 const char *weights_let_text(const struct weights_work *w, const char *name,
 			     char *text, size_t size)
 {
-	const struct rsh_rule_term *t = weights_let_term(w, name);
+	uint64_t value;
+	const struct rsh_rule_term *t = weights_let_term(w, name, &value);
 
 	*text = '\0';
 	return t ? weights_term_text(w, t, text, size) : text;
@@ -155,7 +157,6 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 					     weights_term_text(w, &l->terms[k],
 							       text,
 							       sizeof(text)));
-		w->let_known[i] = true;
 		w->let_terms[i] = &l->terms[k];
 		break;
 	}
@@ -168,10 +169,9 @@ int weights_read_lets(struct weights_work *w, struct rsh_error *err)
 	int rc = 0;
 
 	w->lets = rsh_arena_array(&w->scratch, uint64_t, n);
-	w->let_known = rsh_arena_array(&w->scratch, bool, n);
 	w->let_terms = rsh_arena_array(&w->scratch,
 				       const struct rsh_rule_term *, n);
-	if (!w->lets || !w->let_known || !w->let_terms)
+	if (!w->lets || !w->let_terms)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; rc == 0 && i < n; i++)
 		rc = weights_read_let(w, i, &w->o->table->lets[i], err);

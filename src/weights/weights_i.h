@@ -10,8 +10,7 @@
  *
  * Functions return 0 or -errno with a sentence, unless they say otherwise.
  */
-#ifndef RSH_WEIGHTS_WEIGHTS_I_H
-#define RSH_WEIGHTS_WEIGHTS_I_H
+#pragma once
 
 #include "rsh/weights/weights.h"
 
@@ -94,8 +93,8 @@ struct weights_work {
 	const struct rsh_weights_watch *watch;
 	uint32_t n_wrong;
 
-	bool *let_known;
-	const struct rsh_rule_term **let_terms; /* the terms that were used */
+	const struct rsh_rule_term **let_terms; /* the terms that were used;
+						 * NULL: keys are absent */
 	uint64_t *lets;
 	struct weights_unit *units;
 	uint32_t n_units;
@@ -252,5 +251,3 @@ int weights_add_padding(struct weights_work *w, struct rsh_error *err);
 
 /* Runs a conversion up to the sorted list of made tensors. */
 int weights_run(struct weights_work *w, struct rsh_error *err);
-
-#endif

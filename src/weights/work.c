@@ -21,8 +21,7 @@ int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
 	va_start(ap, fmt);
 	rsh_error_vset(err, EINVAL, fmt, ap);
 	va_end(ap);
-	rsh_error_prefix(err, "%s:%u", w->o->table->path,
-			 rule->line);
+	rsh_error_prefix(err, "%s:%u", w->o->table->path, rule->line);
 	return -EINVAL;
 }
 

@@ -213,13 +213,11 @@ static int adapter_check_begin(const json_t *root, const char *path,
 			     path, text);
 }
 
-static int adapter_check(json_t *root, const char *path,
-			 struct rsh_error *err)
+static int adapter_check(json_t *root, const char *path, struct rsh_error *err)
 {
 	const char *type = json_string_value(json_object_get(root,
 							     "peft_type"));
 	const json_t *bias = json_object_get(root, "bias");
-	int rc;
 
 	if (!type || strcmp(type, "LORA") != 0)
 		return rsh_error_set(err, ENOTSUP, "%s: \"peft_type\" is %s%.100s%s,"
@@ -232,8 +230,8 @@ static int adapter_check(json_t *root, const char *path,
 		return rsh_error_set(err, ENOTSUP, "%s: \"bias\" is not "
 				     "\"none\": biases of an adapter cannot be "
 				     "merged here", path);
-	rc = adapter_check_kind(root, path, err);
-	return rc ? rc : adapter_check_begin(root, path, err);
+	return adapter_check_kind(root, path, err) ?:
+	       adapter_check_begin(root, path, err);
 }
 
 /* ---- reading ---- */
@@ -261,7 +259,6 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 {
 	const json_t *r = json_object_get(root, "r");
 	const json_t *alpha = json_object_get(root, "lora_alpha");
-	int rc;
 
 	if (!json_is_integer(r) || json_integer_value(r) <= 0)
 		return rsh_error_set(err, EBADMSG, "%s: \"r\" is not a whole "
@@ -273,11 +270,11 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
-	rc = parameters_read(c, root, path, err) ?:
-	     patterns_read(&c->ranks, root, "rank_pattern", true, path,
-			   err);
-	return rc ? rc : patterns_read(&c->alphas, root, "alpha_pattern", false,
-				       path, err);
+	return parameters_read(c, root, path, err) ?:
+	       patterns_read(&c->ranks, root, "rank_pattern", true, path,
+			     err) ?:
+	       patterns_read(&c->alphas, root, "alpha_pattern", false,
+			     path, err);
 }
 
 int rsh_adapter_config_parse(const void *data, size_t len, const char *path,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/checkpoint2_i.h - the declarations shared by the readers of
  * metadata.json.  Only this directory includes it. */
-#ifndef RSH_WIRE_CHECKPOINT2_I_H
-#define RSH_WIRE_CHECKPOINT2_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -129,5 +128,3 @@ void rsh_ckpt2_read_stored(struct ckpt2_reader *r);
  * place. */
 bool rsh_ckpt2_key_parse(const struct json_string *key,
 			 struct json_string *name, uint32_t *slice);
-
-#endif

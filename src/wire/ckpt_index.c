@@ -76,9 +76,9 @@ static int index_by_name_id(const void *a, const void *b, void *records)
 {
 	const struct rsh_record *r = records;
 	const uint32_t *i = a, *k = b;
-	uint32_t x = r[*i].name, y = r[*k].name;
 
-	return x != y ? (x > y) - (x < y) : (*i > *k) - (*i < *k);
+	return rsh_compare_u64(r[*i].name, r[*k].name) ?:
+	       rsh_compare_u64(*i, *k);
 }
 
 int rsh_ckpt_index_sort(struct rsh_ckpt_index *ix, uint32_t *twice)
@@ -151,8 +151,7 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 
 /* Records are compared and hashed member by member, since their padding may
  * have any value. */
-static bool record_equal(const struct rsh_record *a,
-			 const struct rsh_record *b)
+static bool record_equal(const struct rsh_record *a, const struct rsh_record *b)
 {
 	return a->name == b->name && a->dtype == b->dtype &&
 	       a->n_dims == b->n_dims && a->wide_bf16 == b->wide_bf16 &&

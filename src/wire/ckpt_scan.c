@@ -396,8 +396,7 @@ static int scan_records(struct scan *s)
 			continue;
 		}
 		rc = read_value(s, &f, &values[current]) ?:
-		     add_value(s, &values[current],
-			       &values[!current]);
+		     add_value(s, &values[current], &values[!current]);
 		if (rc)
 			return rc;
 		current = !current;

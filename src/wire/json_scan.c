@@ -93,8 +93,7 @@ void rsh_json_seek(struct json_scan *s, uint64_t offset)
 static bool js_more(struct json_scan *s)
 {
 	size_t kept = (size_t)(s->end - s->p), got;
-	uint64_t len = rsh_min_u64(WINDOW_BYTES - kept,
-				   s->src->size - s->next);
+	uint64_t len = rsh_min_u64(WINDOW_BYTES - kept, s->src->size - s->next);
 	int rc;
 
 	if (!len)

@@ -5,8 +5,7 @@
  * After a failure everything returns false, rc is the error, and the first
  * sentence is kept.  So a reader needs to check rc only once, at the end of a
  * list or an object. */
-#ifndef RSH_WIRE_JSON_SCAN_I_H
-#define RSH_WIRE_JSON_SCAN_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ static inline bool rsh_json_is(const struct json_string *s, const char *word,
 }
 #define JSON_IS(string, literal) \
 	rsh_json_is(string, literal, sizeof(literal) - 1)
-
-#endif

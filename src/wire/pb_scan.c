@@ -139,8 +139,7 @@ int rsh_pb_next(struct pb_scan *s, uint64_t *pos, uint64_t end,
 		return rsh_pb_damaged(s, f->offset,
 				      "a field of %" PRIu64
 				      " bytes in a message that has %" PRIu64
-				      " left",
-				      f->length, end - f->offset);
+				      " left", f->length, end - f->offset);
 	*pos = f->offset + f->length;
 	return 0;
 }

@@ -5,8 +5,7 @@
  * Numbers in the file are not trusted before they are checked.  rsh_pb_next()
  * checks every field against the end of the message that contains it, so its
  * caller may rely on `offset + length <= end`. */
-#ifndef RSH_WIRE_PB_SCAN_I_H
-#define RSH_WIRE_PB_SCAN_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ static inline bool rsh_pb_is(const struct pb_field *f, uint32_t number,
 {
 	return f->number == number && f->wire == wire;
 }
-
-#endif

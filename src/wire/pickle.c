@@ -107,8 +107,7 @@ static int pickle_skip(struct rsh_pickle *p, uint64_t n)
 {
 	if (n > p->src->size - p->at)
 		return rsh_bytes_damaged(p->src, p->at, "truncated within a "
-					 "pickle",
-					 p->err);
+					 "pickle", p->err);
 	p->at += n;
 	return 0;
 }

@@ -48,8 +48,7 @@ static uint32_t rule_count_holes(const struct rule_reading *x,
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < x->r->n_tensors[side]; i++) {
-		const struct rsh_rule_name *name =
-			&x->r->tensors[side][i].name;
+		const struct rsh_rule_name *name = &x->r->tensors[side][i].name;
 
 		n += rule_name_has(name, letter) ||
 		     (rule_is_under(name) && prefix &&
@@ -196,8 +195,7 @@ static int rule_check_prefix(const struct rule_reading *x, enum rsh_side side,
 	for (uint32_t i = 0; prefix && i < prefix->n_holes; i++)
 		if (rule_name_has(n, prefix->holes[i].letter))
 			return rule_bad(x->p, "{%s} is twice in one name, below "
-					"its prefix",
-					prefix->holes[i].letter);
+					"its prefix", prefix->holes[i].letter);
 	return 0;
 }
 

@@ -208,8 +208,7 @@ static int rule_line_tied(struct rule_parse *p)
 	struct rsh_rule_tied tied = { .line = p->line };
 	int rc = rule_room(p, &t->tied, &t->tied_cap, t->n_tied,
 			   sizeof(*t->tied)) ?:
-		 rule_parse_plain(p, "the name of a tied tensor",
-				  &tied.copy) ?:
+		 rule_parse_plain(p, "the name of a tied tensor", &tied.copy) ?:
 		 rule_equals(p) ?:
 		 rule_parse_plain(p, "the name of a tied tensor",
 				  &tied.original) ?:
@@ -283,8 +282,7 @@ static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 
 static const char *rule_keep_line(struct rule_parse *p)
 {
-	return rsh_arena_strndup(&p->t->arena, p->at,
-				 (size_t)(p->end - p->at));
+	return rsh_arena_strndup(&p->t->arena, p->at, (size_t)(p->end - p->at));
 }
 
 /* Returns whether this is the line's first word.  A word before "=" is a

@@ -4,8 +4,7 @@
  * rule_table.c reads the lines, rule_text.c parses one line, and rule_check.c
  * checks that both sides of a rule describe the same elements.  All functions
  * return 0, -ENOMEM, or -EBADMSG with a sentence. */
-#ifndef RSH_WIRE_RULE_TABLE_I_H
-#define RSH_WIRE_RULE_TABLE_I_H
+#pragma once
 
 #include "rsh/tensor/box.h"
 #include "rsh/wire/rule_table.h"
@@ -55,5 +54,3 @@ int rule_parse_end(struct rule_parse *p);
 
 /* Checks that both sides describe the same elements, with each prefix. */
 int rule_check(struct rule_parse *p, const struct rsh_rule *r);
-
-#endif

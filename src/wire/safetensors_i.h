@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_i.h - the table of element types of safetensors; only this
  * directory includes it. */
-#ifndef RSH_WIRE_SAFETENSORS_I_H
-#define RSH_WIRE_SAFETENSORS_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ enum safetensors_known rsh_safetensors_dtype_parse(const char *s,
 /* Returns the rank of a type; tensors are written by descending rank. Returns
  * -1 if the format does not have the type. */
 int rsh_safetensors_dtype_rank(enum rsh_dtype t);
-
-#endif

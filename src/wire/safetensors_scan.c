@@ -70,8 +70,7 @@ static int read_exactly(struct scan *s, void *buf, size_t len, uint64_t offset)
 	if (rc == 0 && got < len)
 		return st_damaged(s, NULL, offset + got,
 				  "the file ends here, though it has %" PRIu64
-				  " bytes",
-				  s->src->size);
+				  " bytes", s->src->size);
 	return rc;
 }
 
@@ -113,8 +112,7 @@ static int read_header(struct scan *s)
 		return rc;
 	s->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
 	if (!s->header)
-		return st_damaged(s, NULL,
-				  SAFETENSORS_LENGTH_BYTES +
+		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES +
 					  (uint64_t)where.position,
 				  "the header is not JSON: %s", where.text);
 	if (!json_is_object(s->header))
@@ -256,12 +254,10 @@ static int compare_tensors(const void *a, const void *b)
 {
 	const struct tensor *x = a, *y = b;
 
-	if (x->begin != y->begin)
-		return x->begin < y->begin ? -1 : 1;
-	if (x->end != y->end)
-		return x->end < y->end ? -1 : 1;
 	/* Tensors without elements have equal offsets. */
-	return x->place < y->place ? -1 : x->place > y->place;
+	return rsh_compare_u64(x->begin, y->begin) ?:
+	       rsh_compare_u64(x->end, y->end) ?:
+	       rsh_compare_u64(x->place, y->place);
 }
 
 static int read_tensors(struct scan *s)
@@ -333,8 +329,7 @@ static int check_place(struct scan *s, const struct tensor *t,
 	if (t->end < t->begin)
 		return st_damaged(s, t->name, s->data + t->begin,
 				  "its data_offsets are %" PRIu64
-				  " and %" PRIu64,
-				  t->begin, t->end);
+				  " and %" PRIu64, t->begin, t->end);
 	if (t->end > room)
 		return st_damaged(
 			s, t->name, s->data + t->begin,
@@ -402,8 +397,7 @@ static int add_records(struct scan *s)
 		return st_damaged(
 			s, NULL, s->data + end,
 			"the tensors end here, but the file has %" PRIu64
-			" bytes",
-			s->src->size);
+			" bytes", s->src->size);
 	return 0;
 }
 

@@ -263,8 +263,7 @@ int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 }
 
 int rsh_strategy_builder_item(struct strategy_builder *b,
-			      const struct raw_item *raw,
-			      struct rsh_error *err)
+			      const struct raw_item *raw, struct rsh_error *err)
 {
 	struct rsh_error bad = RSH_ERROR_INIT;
 	const struct check check = { b, raw, b->report ? &bad : err };

@@ -2,8 +2,7 @@
 /* wire/strategy_build_i.h - the builder of strategy files.  Both readers pass
  * it what they read.  It checks every number once and packs a file into one
  * arena.  Only this directory includes it. */
-#ifndef RSH_WIRE_STRATEGY_BUILD_I_H
-#define RSH_WIRE_STRATEGY_BUILD_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,5 +86,3 @@ int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
 			 struct strategy_builder *b, struct rsh_error *err);
 int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 			   struct strategy_builder *b, struct rsh_error *err);
-
-#endif

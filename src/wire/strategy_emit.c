@@ -30,8 +30,7 @@ static int strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
 
 /* Writes both sections as JSON to *out, which the caller frees.  Takes
  * ownership of the sections.  Returns 0 or -ENOMEM. */
-static int strategy_dump(json_t *ops, json_t *layouts, void **out,
-			 size_t *len)
+static int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 {
 	json_t *root = json_pack("{s:i,s:o,s:o}", "current_stage", 1,
 				 "parallel_strategy_item", ops,
@@ -63,26 +62,13 @@ static int strategy_dump(json_t *ops, json_t *layouts, void **out,
 static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 			 uint32_t n_stages)
 {
-	cleanup_free char *name = NULL;
-
-	if (n_stages == 1)
-		return rsh_arena_strndup(a, s->item.name,
-					 strlen(s->item.name));
-	name = rsh_text_format("%u-%s", s->stage, s->item.name);
-	return name ? rsh_arena_strndup(a, name, strlen(name)) : NULL;
+	return n_stages == 1 ? rsh_arena_format(a, "%s", s->item.name) :
+	       rsh_arena_format(a, "%u-%s", s->stage, s->item.name);
 }
 
 static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 {
-	static const char primitive[] = "Parameter_";
-	size_t n = sizeof(primitive) - 1, len = strlen(s->item.name);
-	char *name = rsh_arena_alloc(a, n + len + 1, 1);
-
-	if (!name)
-		return NULL;
-	memcpy(name, primitive, n);
-	memcpy(name + n, s->item.name, len + 1);
-	return name;
+	return rsh_arena_format(a, "Parameter_%s", s->item.name);
 }
 
 /* Returns the number of slices of one dimension. */
@@ -453,8 +439,7 @@ static int joined_add(struct joined *j, const struct part *p)
 		item->has_param_name = 1;
 		item->param_name.data = (uint8_t *)name;
 		item->param_name.len = (size_t)n + old.len;
-		j->map.parallel_layout_item[j->n_items] =
-			&j->items[j->n_items];
+		j->map.parallel_layout_item[j->n_items] = &j->items[j->n_items];
 		j->n_items++;
 	}
 	return 0;
@@ -533,11 +518,9 @@ static int join_json(const struct part *parts, size_t n, void **out,
 		if (is_repeated(parts, i))
 			continue;
 		json_object_foreach(from, name, layout) {
-			char *staged;
+			char *staged = rsh_text_format(
+				"%lld-%s", (long long)parts[i].stage, name);
 
-			staged = rsh_text_format("%lld-%s",
-						 (long long)parts[i].stage,
-						 name);
 			rc = staged ? json_object_set(layouts, staged, layout) :
 				      -ENOMEM;
 			free(staged);
@@ -560,8 +543,7 @@ static int join_json(const struct part *parts, size_t n, void **out,
 /* ---- either format ---- */
 
 int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
-		      bool json, void **out, size_t *len,
-		      struct rsh_error *err)
+		      bool json, void **out, size_t *len, struct rsh_error *err)
 {
 	cleanup_free struct part *parts = calloc(n, sizeof(*parts));
 	int rc = parts ? 0 : rsh_error_nomem(err);

@@ -139,8 +139,7 @@ int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 			       0, path, "a strategy file", &root, err) ?:
 		 get_section(path, root, "parallel_strategy_item",
 			     &strategies, err) ?:
-		 get_section(path, root, "parallel_layout_item", &layouts,
-			     err);
+		 get_section(path, root, "parallel_layout_item", &layouts, err);
 
 	if (rc)
 		return rc;

@@ -8,6 +8,7 @@ is shown is in oracle/config_says.py.
 """
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -279,6 +280,42 @@ def sizes(directory):
                     Beside(directory, {"config.json": changed(name, **{key: value})}).refused(
                         model_of(name), "config.json: ", f'"{key}" ', str(value),
                         "and the weights say")
+
+
+@test
+def fused(directory):
+    """sizes of matrices that hold several are compared as well"""
+    root, hidden, heads, kv, mlp = os.path.join(directory, "fused"), 32, 4, 2, 48
+    shapes = {"model.embed_tokens.weight": (64, hidden), "lm_head.weight": (64, hidden)}
+    for layer in "01":
+        at = f"model.layers.{layer}."
+        shapes[at + "self_attn.qkv_proj.weight"] = (8 * (heads + 2 * kv), hidden)
+        shapes[at + "self_attn.o_proj.weight"] = (hidden, 8 * heads)
+        shapes[at + "mlp.experts.gate_up_proj_bias"] = (3, 2 * mlp)
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes({
+        name: ("F16", shape, bytes(2 * math.prod(shape))) for name, shape in shapes.items()}))
+    right = {"architectures": ["XForCausalLM"], "num_hidden_layers": 2, "hidden_size": hidden,
+             "vocab_size": 64, "num_attention_heads": heads, "num_key_value_heads": kv,
+             "num_local_experts": 3, "intermediate_size": mlp, "dtype": "float16",
+             "tie_word_embeddings": False}
+    for config in (right, {**right, "head_dim": 8}):
+        text = json.dumps(config).encode()
+        expect(directory, root, text, text)
+        for key, value in (("num_attention_heads", 8), ("num_attention_heads", 2),
+                           ("num_key_value_heads", 4), ("num_key_value_heads", 1),
+                           ("num_local_experts", 4), ("intermediate_size", 96)):
+            wrong = json.dumps({**config, key: value}).encode()
+            Beside(directory, {"config.json": wrong}).refused(
+                root, f'"{key}" ', str(value), "and the weights say")
+
+
+@test
+def blocks(directory):
+    """an attention and an MLP may count as two layers"""
+    text = changed("qwen3", num_hidden_layers=4, layer_types=["full_attention", "mlp"] * 2)
+    expect(directory, model_of("qwen3"), text, text)
+    Beside(directory, {"config.json": changed("qwen3", layer_types=["x", "mlp"] * 2)}).refused(
+        model_of("qwen3"), '"num_hidden_layers" is 2, and the weights say 4')
 
 
 @test

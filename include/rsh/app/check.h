@@ -6,8 +6,7 @@
  * Each check takes the operands out of the options, and returns 0, or -EINVAL
  * or -ENOMEM with a sentence.  The thread that fills the options calls it.
  */
-#ifndef RSH_APP_CHECK_H
-#define RSH_APP_CHECK_H
+#pragma once
 
 #include "rsh/app/options.h"
 
@@ -56,5 +55,3 @@ bool rsh_verify_has_manifest(const struct rsh_options *o);
 /* Returns the first given option that describes SOURCE as a checkpoint, so that
  * a manifest in SOURCE is not enough; NULL if there is none. */
 const char *rsh_verify_of_source(const struct rsh_options *o);
-
-#endif

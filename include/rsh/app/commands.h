@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/commands.h offers the table of subcommands, from which the parser and
  * --help are made.  The table is constant, and any thread may read it. */
-#ifndef RSH_APP_COMMANDS_H
-#define RSH_APP_COMMANDS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -68,5 +67,3 @@ const char *rsh_command_form_word(const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is similar to a command, or
  * else "". */
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES]);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/control_client.h lets commands read the files of a mount's control
  * directory. */
-#ifndef RSH_APP_CONTROL_CLIENT_H
-#define RSH_APP_CONTROL_CLIENT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -17,5 +16,3 @@ int rsh_control_query(const char *path, const char *name, json_t **out,
 /* Sets the sentence for a path that is not a mount of reshardfs; returns
  * -EINVAL. */
 int rsh_control_refuse(const char *path, struct rsh_error *err);
-
-#endif

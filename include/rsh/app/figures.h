@@ -3,8 +3,7 @@
  * statistics as JSON and as Prometheus text are made from it, and so is the
  * table that `stats` prints.  The table is constant, and any thread may use
  * it. */
-#ifndef RSH_APP_FIGURES_H
-#define RSH_APP_FIGURES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ struct rsh_figure {
 
 /* Returns the figures in the order in which they are printed. */
 const struct rsh_figure *rsh_figure_table(size_t *n);
-
-#endif

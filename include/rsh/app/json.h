@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/json.h makes the JSON of a mount's control directory and of commands.
  * The caller owns what is returned, which is NULL if memory is out. */
-#ifndef RSH_APP_JSON_H
-#define RSH_APP_JSON_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ json_t *rsh_json_optional(const char *s);
 json_t *rsh_json_u64(uint64_t n);
 /* Makes an array of n numbers, such as ranks. */
 json_t *rsh_json_u32s(const uint32_t *v, size_t n);
-
-#endif

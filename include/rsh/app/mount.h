@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/mount.h runs a mount from beginning to end, which is all that the command
  * `mount` does. */
-#ifndef RSH_APP_MOUNT_H
-#define RSH_APP_MOUNT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -19,5 +18,3 @@ typedef int rsh_mount_planner(const struct rsh_options *o,
  * mount is unmounted.  In the daemon process it returns as in the foreground.
  * It must be called before any thread is started. */
 enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan);
-
-#endif

@@ -6,8 +6,7 @@
  * Threads: any thread may look what is mounted; the functions that unmount
  * start processes, and are for commands with one thread.  Errors are -errno.
  */
-#ifndef RSH_APP_MOUNTED_H
-#define RSH_APP_MOUNTED_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -63,5 +62,3 @@ bool rsh_unmount_wait(const char *path, unsigned seconds);
  * fail, and ends its daemon.  Returns 0 or -errno with a sentence; with
  * -ETIMEDOUT everything was done except that the daemon has not ended. */
 int rsh_unmount_force(const char *path, struct rsh_error *err);
-
-#endif

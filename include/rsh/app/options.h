@@ -6,8 +6,7 @@
  * pointers point to memory of argv, of the caller or of the struct itself;
  * rsh_options_clear() frees what the struct owns.
  */
-#ifndef RSH_APP_OPTIONS_H
-#define RSH_APP_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -228,5 +227,3 @@ char *rsh_options_meant(const struct rsh_options *o);
 int rsh_options_digest(const struct rsh_vfs_config *cfg,
 		       const struct rsh_store *store, uint64_t *digest,
 		       struct rsh_error *err);
-
-#endif

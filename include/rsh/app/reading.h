@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/reading.h is for all commands that read the content of SOURCE. */
-#ifndef RSH_APP_READING_H
-#define RSH_APP_READING_H
+#pragma once
 
 #include "rsh/app/options.h"
 #include "rsh/read/stream.h"
@@ -18,5 +17,3 @@ void rsh_reading_keep_free(const struct rsh_options *o,
  * NULL. */
 void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
 		     const struct rsh_stream_stats *streams);
-
-#endif

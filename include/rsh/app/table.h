@@ -9,8 +9,7 @@
  * -o it is also written -o name, with '_' for '-'.  Options marked `bare` are
  * only written with -o, as users of mount(8) expect.
  */
-#ifndef RSH_APP_TABLE_H
-#define RSH_APP_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,5 +91,3 @@ rsh_option_next_of(const struct rsh_command *command,
 	} while (def && !rsh_option_is_of(def, command));
 	return def;
 }
-
-#endif

@@ -19,8 +19,7 @@
  * Threads: one thread calls these functions, which read with several threads.
  * They keep nothing after a call.
  */
-#ifndef RSH_CONTENTS_CONTENTS_H
-#define RSH_CONTENTS_CONTENTS_H
+#pragma once
 
 #include "rsh/source/source.h"
 #include "rsh/strategy/grid.h"
@@ -65,5 +64,3 @@ int rsh_contents_check_older(struct rsh_source *s,
 			     const struct rsh_strategy *src,
 			     enum rsh_grid_rule rule, struct rsh_names *names,
 			     struct rsh_error *err);
-
-#endif

@@ -2,8 +2,7 @@
 /* contents/infer.h finds what the bytes of a tree show about its strategy,
  * without a strategy.  Threads: one thread calls these functions, which read
  * with several threads. */
-#ifndef RSH_CONTENTS_INFER_H
-#define RSH_CONTENTS_INFER_H
+#pragma once
 
 #include "rsh/source/source.h"
 
@@ -48,5 +47,3 @@ typedef int rsh_infer_fn(void *ctx, const struct rsh_inferred *t);
 int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn,
 		       void *ctx);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/copy.h - types that export and verify share: how to stop the work, how
  * to report its progress, and how to divide the files. */
-#ifndef RSH_COPY_COPY_H
-#define RSH_COPY_COPY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,5 +27,3 @@ struct rsh_copy_share {
 	unsigned number; /* from 0 on */
 	unsigned of;     /* number of shares; 0: the files are not divided */
 };
-
-#endif

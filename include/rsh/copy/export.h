@@ -14,8 +14,7 @@
  * exports may run at once, but exports into one manifest must have different
  * shares.
  */
-#ifndef RSH_COPY_EXPORT_H
-#define RSH_COPY_EXPORT_H
+#pragma once
 
 #include "rsh/copy/copy.h"
 #include "rsh/vfs/vfs.h"
@@ -53,5 +52,3 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	       const struct rsh_export_options *o,
 	       struct rsh_export_result *out, struct rsh_error *err);
 void rsh_export_result_clear(struct rsh_export_result *r);
-
-#endif

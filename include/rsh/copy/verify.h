@@ -8,8 +8,7 @@
  *
  * Threads: one caller at a time.  The functions start threads of their own.
  */
-#ifndef RSH_COPY_VERIFY_H
-#define RSH_COPY_VERIFY_H
+#pragma once
 
 #include "rsh/copy/copy.h"
 #include "rsh/vfs/vfs.h"
@@ -90,5 +89,3 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		     const struct rsh_store_options *how,
 		     const struct rsh_copy_control *control,
 		     struct rsh_answer *out, struct rsh_error *err);
-
-#endif

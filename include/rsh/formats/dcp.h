@@ -13,8 +13,7 @@
  * is a zip archive of torch.save(), at an offset in a ".distcp" file.
  * HyperParallel stores the chunks of a rank in a safetensors file, under the
  * tensor's name. */
-#ifndef RSH_FORMATS_DCP_H
-#define RSH_FORMATS_DCP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -134,5 +133,3 @@ typedef int rsh_dcp_offsets_fn(void *ctx, const char *name, uint32_t n_dims,
 int rsh_dcp_sharding_info(const char *text, const char *path,
 			  rsh_dcp_offsets_fn *each, void *ctx,
 			  struct rsh_error *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/files.h - files of a source that a format reads by name: a file that
  * is not indexed, a map of parts. */
-#ifndef RSH_FORMATS_FILES_H
-#define RSH_FORMATS_FILES_H
+#pragma once
 
 #include "rsh/source/format.h"
 #include "rsh/wire/ckpt.h"
@@ -42,5 +41,3 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err);
 /* Returns whether a directory has the name of a rank: rank_3, ckpt_3. */
 bool rsh_format_is_rank_dir(const char *name);
-
-#endif

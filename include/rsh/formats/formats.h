@@ -2,8 +2,7 @@
 /* formats/formats.h - the list of all checkpoint formats.  Each is a directory
  * of src/formats and a line of the list.  source/format.h has their
  * contract. */
-#ifndef RSH_FORMATS_FORMATS_H
-#define RSH_FORMATS_FORMATS_H
+#pragma once
 
 #include "rsh/source/format.h"
 
@@ -22,5 +21,3 @@ extern const struct rsh_format *const rsh_formats[];
 
 /* Makes no bid.  Formats that are only for --resume use it. */
 int rsh_no_bid(const struct rsh_look *look);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * It does not follow MindSpore's converter; see plan/conversion.h for
  * that. */
-#ifndef RSH_FORMATS_RANKS_H
-#define RSH_FORMATS_RANKS_H
+#pragma once
 
 #include "rsh/plan/writer.h"
 #include "rsh/source/format.h"
@@ -47,5 +46,3 @@ int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
 		    struct rsh_error *err);
 int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,
 		   struct rsh_error *err);
-
-#endif

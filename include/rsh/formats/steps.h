@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/steps.h - functions for formats whose steps are directories. */
-#ifndef RSH_FORMATS_STEPS_H
-#define RSH_FORMATS_STEPS_H
+#pragma once
 
 #include "rsh/source/resume_format.h"
 
@@ -35,5 +34,3 @@ void rsh_step_say_unsummed(const char *path);
  * it ends without a newline.  Returns 0 or -ENOMEM. */
 int rsh_step_dirs_show(struct rsh_resume *r, const struct rsh_saved *saved,
 		       size_t n, bool tracked);
-
-#endif

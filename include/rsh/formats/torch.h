@@ -11,8 +11,7 @@
  *
  * The data does not change after it was read, and any thread may read it. The
  * caller that read it frees it. */
-#ifndef RSH_FORMATS_TORCH_H
-#define RSH_FORMATS_TORCH_H
+#pragma once
 
 #include "rsh/plan/writer.h"
 #include "rsh/source/format.h"
@@ -172,5 +171,3 @@ int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 		     const struct rsh_read_job *job, struct rsh_offers *out,
 		     struct rsh_error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * any thread may call rsh_server_stats() and rsh_server_is_direct().  Errors
  * are -errno, with a sentence if a reason is known.
  */
-#ifndef RSH_FUSE_SERVER_H
-#define RSH_FUSE_SERVER_H
+#pragma once
 
 #include "rsh/util/error.h"
 #include "rsh/read/stream.h"
@@ -122,5 +121,3 @@ void rsh_server_free(struct rsh_server *s);
 
 /* Returns the version of libfuse, for --version. */
 const char *rsh_server_library_version(void);
-
-#endif

@@ -4,8 +4,7 @@
  * that a mount can show them even if their directory changes later.
  *
  * They do not change after they are loaded, so any thread may read them. */
-#ifndef RSH_OUTPUTS_MODEL_FILES_H
-#define RSH_OUTPUTS_MODEL_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ int rsh_model_files_load(const char *dir, const char *source,
 			 const struct rsh_store_options *how,
 			 struct rsh_model_files *out, struct rsh_error *err);
 void rsh_model_files_clear(struct rsh_model_files *f);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Threads: an output is constant.  One thread builds a tree; any thread may
  * read it after that. */
-#ifndef RSH_OUTPUTS_OUTPUT_H
-#define RSH_OUTPUTS_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -148,5 +147,3 @@ int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err);
  * of snprintf(). */
 int rsh_output_file_name(const struct rsh_tree *t, uint32_t file, char *name,
 			 size_t max);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outputs/outputs.h - the list of all outputs (output.h).  Any thread may call
  * these functions. */
-#ifndef RSH_OUTPUTS_OUTPUTS_H
-#define RSH_OUTPUTS_OUTPUTS_H
+#pragma once
 
 #include "rsh/plan/conversion.h"
 #include "rsh/outputs/output.h"
@@ -42,5 +41,3 @@ void rsh_output_names(unsigned takes, char *text, size_t size);
  * `part_bytes` is used for outputs with parts. */
 void rsh_output_set(const struct rsh_output *o, uint64_t part_bytes,
 		    struct rsh_plan_options *opts);
-
-#endif

@@ -15,8 +15,7 @@
  * leaves.
  *
  * A tree does not change after it is built; then any thread may read it. */
-#ifndef RSH_OUTPUTS_TREE_H
-#define RSH_OUTPUTS_TREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -110,5 +109,3 @@ uint64_t rsh_tree_n_nodes(const struct rsh_tree *t);
 /* Writes the name of a node that is not the root.  Returns the result of
  * snprintf(). */
 int rsh_node_name(const struct rsh_node *node, char *name, size_t max);
-
-#endif

@@ -21,8 +21,7 @@
  *   fused of q and k two parts: q has the upper rows, k the lower ones
  *   layer 3 of a stack [L,m,n]     axis FIXED 0 1    base 3 0 0
  */
-#ifndef RSH_PLAN_BLUEPRINT_H
-#define RSH_PLAN_BLUEPRINT_H
+#pragma once
 
 #include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
@@ -237,5 +236,3 @@ void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix);
 int rsh_blueprint_finish(struct rsh_plan *p,
 			 void (*report)(void *ctx, const char *sentence),
 			 void *ctx, struct rsh_error *err);
-
-#endif

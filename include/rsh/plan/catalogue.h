@@ -16,8 +16,7 @@
  * its tensors, cuts and copies.  It owns neither names nor indexes.  Functions
  * fail only if memory is out.
  */
-#ifndef RSH_PLAN_CATALOGUE_H
-#define RSH_PLAN_CATALOGUE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -243,5 +242,3 @@ static inline bool rsh_is_avoided(const atomic_bool *avoid, uint32_t file)
 	return avoid && atomic_load_explicit(&avoid[file],
 					     memory_order_relaxed);
 }
-
-#endif

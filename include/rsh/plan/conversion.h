@@ -11,8 +11,7 @@
  * that file is missing, it equals the file of a rank that holds the same
  * slices.  One thread makes a plan.
  */
-#ifndef RSH_PLAN_CONVERSION_H
-#define RSH_PLAN_CONVERSION_H
+#pragma once
 
 #include "rsh/plan/files.h"
 #include "rsh/plan/framing.h"
@@ -38,5 +37,3 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
 		const struct rsh_plan_options *opts,
 		struct rsh_plan **out, struct rsh_error *err);
-
-#endif

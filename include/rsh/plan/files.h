@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/files.h - the files of a source.  rsh_source_view() gives them to the
  * reader of a format, and the reader makes a catalogue of them. */
-#ifndef RSH_PLAN_FILES_H
-#define RSH_PLAN_FILES_H
+#pragma once
 
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
@@ -27,5 +26,3 @@ struct rsh_source_view {
 	 * differences from it are pointless. */
 	bool foreign;
 };
-
-#endif

@@ -4,8 +4,7 @@
  *
  * A framing has no state; any thread may call it.
  */
-#ifndef RSH_PLAN_FRAMING_H
-#define RSH_PLAN_FRAMING_H
+#pragma once
 
 #include "rsh/plan/blueprint.h"
 
@@ -87,5 +86,3 @@ extern const struct rsh_framing rsh_dcp_framing;
  * -EFBIG. */
 int rsh_layout_too_large(const struct rsh_record_shape *s,
 			 struct rsh_error *err);
-
-#endif

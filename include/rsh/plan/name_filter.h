@@ -4,8 +4,7 @@
  *
  * rsh_name_filter_fill() fills a filter once; then any thread may read it.
  */
-#ifndef RSH_PLAN_NAME_FILTER_H
-#define RSH_PLAN_NAME_FILTER_H
+#pragma once
 
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/catalogue.h"
@@ -43,5 +42,3 @@ int rsh_name_filter_check(const struct rsh_name_filter *c,
  * files.  Returns what rsh_blueprint_add_file() does. */
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
 			const struct rsh_shown_file *f, struct rsh_error *err);
-
-#endif

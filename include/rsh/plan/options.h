@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/options.h - the user's options for the files that are planned.  They do
  * not depend on the source's format. */
-#ifndef RSH_PLAN_OPTIONS_H
-#define RSH_PLAN_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ struct rsh_plan_options {
 	void (*report_lost)(void *ctx, const char *sentence);
 	void *ctx;
 };
-
-#endif

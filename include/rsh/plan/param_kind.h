@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/param_kind.h - derives from the name of a parameter whether it is a
  * weight or belongs to the optimizer. */
-#ifndef RSH_PLAN_PARAM_KIND_H
-#define RSH_PLAN_PARAM_KIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ bool rsh_is_optimizer_param(const char *written);
  * not weights.  Names with the prefixes of MindSpore's optimizer states are not
  * weights either. */
 bool rsh_is_weight(const char *name, uint32_t n_dims);
-
-#endif

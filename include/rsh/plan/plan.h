@@ -11,8 +11,7 @@
  * A plan is immutable once it is made (plan/blueprint.h), and any thread may
  * use it.  It owns what its functions return.  The caller owns iterators.
  */
-#ifndef RSH_PLAN_PLAN_H
-#define RSH_PLAN_PLAN_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -185,5 +184,3 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it,
 			 const struct rsh_rows *rows);
 
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
-
-#endif

@@ -10,8 +10,7 @@
  * of writer.h shows the offers of a format; that of plan/conversion.h does
  * what MindSpore's converter does with rank files.
  */
-#ifndef RSH_PLAN_POLICY_H
-#define RSH_PLAN_POLICY_H
+#pragma once
 
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/name_filter.h"
@@ -82,5 +81,3 @@ int rsh_write_plan_by(struct rsh_catalogue *cat,
 			const struct rsh_strategy *dst,
 			const struct rsh_plan_options *opts,
 			struct rsh_plan **out, struct rsh_error *err);
-
-#endif

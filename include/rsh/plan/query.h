@@ -2,8 +2,7 @@
 /* plan/query.h - returns the tensors of a plan and the origins of their slices,
  * for the command `plan` and its picture.  The plan owns what the functions
  * return.  Any thread may call them. */
-#ifndef RSH_PLAN_QUERY_H
-#define RSH_PLAN_QUERY_H
+#pragma once
 
 #include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
@@ -40,5 +39,3 @@ typedef void rsh_origin_fn(void *ctx, const struct rsh_box *box,
 			   const struct rsh_holder *holder);
 void rsh_plan_origins(const struct rsh_plan *p, uint32_t i, uint32_t member,
 		      rsh_origin_fn *each, void *ctx);
-
-#endif

@@ -3,8 +3,7 @@
  * source ranks whose files a conversion needs, and uses only the strategies.
  * The list is the union of the ranks of all pairs of layouts
  * (plan/redistribution.h). */
-#ifndef RSH_PLAN_RANK_LIST_H
-#define RSH_PLAN_RANK_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void rsh_rank_list_free(struct rsh_rank_list *l);
  * file of global source rank i. */
 void rsh_rank_list_mark(const struct rsh_rank_list *l, uint32_t rank,
 			bool *ranks, uint32_t n);
-
-#endif

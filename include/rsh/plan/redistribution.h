@@ -9,8 +9,7 @@
  * rank_list_for_transform of MindSpore 2.10.0 for tens of thousands of random
  * pairs of layouts.  Objects are immutable; any thread may use them.
  */
-#ifndef RSH_PLAN_REDISTRIBUTION_H
-#define RSH_PLAN_REDISTRIBUTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ uint64_t rsh_redistribution_count(const struct rsh_redistribution *r);
  * ranks. */
 uint32_t rsh_redistribution_class(const struct rsh_redistribution *r,
 				  uint32_t rank);
-
-#endif

@@ -7,8 +7,7 @@
  * hold the same slice, and the file of the lowest stage is preferred.  One
  * thread calls these functions.
  */
-#ifndef RSH_PLAN_SLICES_H
-#define RSH_PLAN_SLICES_H
+#pragma once
 
 #include "rsh/plan/catalogue.h"
 #include "rsh/strategy/grid.h"
@@ -80,8 +79,7 @@ bool rsh_slices_begin(struct rsh_slices *s);
  * The file of another stage is used only if it is equal.  No chunk of a record
  * may end within a unit of `unit` bytes.  0, -ENOMEM, or -EINVAL with a message
  * that names both files. */
-int rsh_slices_find(struct rsh_slices *s, uint32_t unit,
-		    struct rsh_error *err);
+int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err);
 void rsh_slices_clear(struct rsh_slices *s);
 
 /* Makes the cut of a layout, which the catalogue owns.  A NULL layout means one
@@ -115,5 +113,3 @@ int rsh_record_check_chunks(const struct rsh_catalogue *cat, uint32_t file,
 const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
 				 const struct rsh_record *r, char *text,
 				 size_t size);
-
-#endif

@@ -11,8 +11,7 @@
  * records are in the order of the offers.  A cast does not change flattened
  * optimizer states (rsh_is_flattened_state()).
  */
-#ifndef RSH_PLAN_WRITER_H
-#define RSH_PLAN_WRITER_H
+#pragma once
 
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/options.h"
@@ -53,5 +52,3 @@ int rsh_write_plan(const struct rsh_offers *offers,
 		   const struct rsh_strategy *dst,
 		   const struct rsh_plan_options *opts,
 		   struct rsh_plan **out, struct rsh_error *err);
-
-#endif

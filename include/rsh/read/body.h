@@ -7,8 +7,7 @@
  *
  * Threads: any thread may read any body.  Errors are -errno.
  */
-#ifndef RSH_READ_BODY_H
-#define RSH_READ_BODY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 /* No read may be running when the reader is freed. */
 void rsh_reader_free(struct rsh_reader *r);
 struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file);
-
-#endif

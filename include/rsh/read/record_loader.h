@@ -5,8 +5,7 @@
  * As for bodies (read/body.h), replicas replace files that failed, and no byte
  * of a source file that changed is returned.
  */
-#ifndef RSH_READ_RECORD_LOADER_H
-#define RSH_READ_RECORD_LOADER_H
+#pragma once
 
 #include "rsh/read/body.h"
 
@@ -38,5 +37,3 @@ struct rsh_records_load_failure {
 int rsh_records_load(const struct rsh_reader *r, const struct rsh_want *wants,
 		     size_t n, const struct rsh_records_load_options *o,
 		     struct rsh_records_load_failure *failure);
-
-#endif

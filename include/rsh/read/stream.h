@@ -16,8 +16,7 @@
  * Threads: any thread may use any stream, several at once.  No lock is held
  * while bytes are prepared.  Errors are -errno.
  */
-#ifndef RSH_READ_STREAM_H
-#define RSH_READ_STREAM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdbool.h>
@@ -137,5 +136,3 @@ struct rsh_view {
 ssize_t rsh_stream_read(struct rsh_stream *st, uint64_t offset, size_t len,
 			struct rsh_view *view);
 void rsh_view_release(struct rsh_view *view);
-
-#endif

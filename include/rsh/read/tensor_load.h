@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/tensor_load.h - reads a small tensor of a source while a tree is
  * planned.  Any thread may call this. */
-#ifndef RSH_READ_TENSOR_LOAD_H
-#define RSH_READ_TENSOR_LOAD_H
+#pragma once
 
 #include "rsh/plan/writer.h"
 #include "rsh/plan/catalogue.h"
@@ -20,5 +19,3 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,
 		     const struct rsh_offer *a, const struct rsh_offer *b,
 		     struct rsh_error *err);
-
-#endif

@@ -2,8 +2,7 @@
 /* source/failures.h collects the candidates that could not be used, and why.
  * They are logged if another candidate is used, or are one message if none is.
  * Threads: one thread uses it. */
-#ifndef RSH_SOURCE_FAILURES_H
-#define RSH_SOURCE_FAILURES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
  * -code. */
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,
 		      const char *what, struct rsh_error *err);
-
-#endif

@@ -12,8 +12,7 @@
  * otherwise.  Threads: until a source is open, one thread calls them; then any
  * thread may call the functions that take a `const struct rsh_source *`.
  */
-#ifndef RSH_SOURCE_FORMAT_H
-#define RSH_SOURCE_FORMAT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -132,8 +131,7 @@ struct rsh_verifier {
 	int (*problem)(void *ctx, const struct rsh_error *why);
 	/* Compares the contents of two files.  Returns 0 or -ENOMEM. */
 	int (*compare)(void *ctx, uint32_t file, uint32_t record,
-		       uint32_t other, uint32_t other_record,
-		       const char *what);
+		       uint32_t other, uint32_t other_record, const char *what);
 };
 
 /* This says how much of a file is read. */
@@ -382,5 +380,3 @@ unsigned rsh_source_scan_threads(const struct rsh_source *s);
 /* Returns the directory of the index cache, in which a format may keep data
  * about open files; -1 if there is none, or if faults are injected. */
 int rsh_source_index_dir(const struct rsh_source *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/inspect.h reads one checkpoint file, or the checkpoints of a tree, for
  * commands that list them. */
-#ifndef RSH_SOURCE_INSPECT_H
-#define RSH_SOURCE_INSPECT_H
+#pragma once
 
 #include "rsh/source/source.h"
 #include "rsh/wire/safetensors.h"
@@ -112,5 +111,3 @@ bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 /* Sets the ranks that have a directory or a file of any candidate, ascending
  * (from malloc).  Returns 0 or -ENOMEM. */
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n);
-
-#endif

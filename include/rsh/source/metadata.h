@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/metadata.h parses a metadata.json of Checkpoint 2.0, which is a
  * strategy as well. */
-#ifndef RSH_SOURCE_METADATA_H
-#define RSH_SOURCE_METADATA_H
+#pragma once
 
 #include "rsh/storage/store.h"
 #include "rsh/util/error.h"
@@ -24,5 +23,3 @@ struct rsh_index_key {
 };
 /* Sets the key of an open file.  Returns 0 or -errno. */
 int rsh_index_key_take(const struct rsh_handle *h, struct rsh_index_key *key);
-
-#endif

@@ -14,8 +14,7 @@
  * read and checked for changes as all source files are.  Threads: one thread
  * opens; the entries do not change afterwards.
  */
-#ifndef RSH_SOURCE_RESUME_H
-#define RSH_SOURCE_RESUME_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,8 +48,7 @@ struct rsh_resume_entry {
  * reasons if none is complete.
  */
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
-		    uint32_t fallbacks,
-		    const struct rsh_format *const *formats,
+		    uint32_t fallbacks, const struct rsh_format *const *formats,
 		    struct rsh_resume **out, struct rsh_error *err);
 void rsh_resume_free(struct rsh_resume *r);
 
@@ -61,5 +59,3 @@ const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
 const char *rsh_resume_step(const struct rsh_resume *r);
 /* Returns the source, which r owns. */
 struct rsh_source *rsh_resume_source(const struct rsh_resume *r);
-
-#endif

@@ -6,8 +6,7 @@
  * parses names and checks files; it does not find, sort or choose checkpoints.
  * Threads: one thread at a time calls its functions.
  */
-#ifndef RSH_SOURCE_RESUME_FORMAT_H
-#define RSH_SOURCE_RESUME_FORMAT_H
+#pragma once
 
 #include <limits.h>
 
@@ -106,8 +105,7 @@ char *rsh_resume_printf(struct rsh_resume *r, const char *fmt, ...)
 int rsh_resume_show_text(struct rsh_resume *r, const struct rsh_saved *s,
 			 const char *dir, const char *name, const char *text);
 int rsh_resume_show_link(struct rsh_resume *r, const struct rsh_saved *s,
-			 const char *dir, const char *name,
-			 const char *target);
+			 const char *dir, const char *name, const char *target);
 /* Shows the files of s below `dir` of the mount. */
 int rsh_resume_show_files(struct rsh_resume *r, const struct rsh_saved *s,
 			  const char *dir);
@@ -115,5 +113,3 @@ int rsh_resume_show_files(struct rsh_resume *r, const struct rsh_saved *s,
  * each. */
 int rsh_resume_show_each(struct rsh_resume *r, const struct rsh_saved *saved,
 			 size_t n, const char *(*suffix)(const char *name));
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/sample.h has the functions for contents/, which compares the contents
  * of a source with its strategy when its files are chosen and indexed. */
-#ifndef RSH_SOURCE_SAMPLE_H
-#define RSH_SOURCE_SAMPLE_H
+#pragma once
 
 #include "rsh/source/source.h"
 
@@ -42,5 +41,3 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest);
  * error, and store that a check found none. */
 bool rsh_source_was_right(const struct rsh_source *s, uint64_t digest);
 void rsh_source_keep_right(const struct rsh_source *s, uint64_t digest);
-
-#endif

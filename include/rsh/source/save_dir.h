@@ -22,8 +22,7 @@
  * Threads: one thread at a time uses a directory; the result of a look does not
  * change.
  */
-#ifndef RSH_SOURCE_SAVE_DIR_H
-#define RSH_SOURCE_SAVE_DIR_H
+#pragma once
 
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
@@ -130,5 +129,3 @@ void rsh_save_watch_update(struct rsh_save_watch *w);
 bool rsh_save_watch_wait(struct rsh_save_watch *w, uint64_t ns);
 /* Ends the wait of another thread. */
 void rsh_save_watch_wake(struct rsh_save_watch *w);
-
-#endif

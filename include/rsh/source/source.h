@@ -13,8 +13,7 @@
  * This describes a tree of rank files.  Formats find, list and read all others
  * (source/format.h).
  */
-#ifndef RSH_SOURCE_SOURCE_H
-#define RSH_SOURCE_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -270,5 +269,3 @@ int rsh_source_map_each(const char *map,
 /* Reads the JSON file of old and new parameter names. */
 int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 		      struct rsh_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * number that does not fit 64 bits is not a number: if a name has one in the
  * place of a step, it has no step.
  */
-#ifndef RSH_SOURCE_STEP_H
-#define RSH_SOURCE_STEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
  * "-<epoch>_<step>"; *complete is true unless "_tmp" follows. */
 bool rsh_power_off_read(const char *name, uint64_t *epoch, uint64_t *step,
 			bool *complete);
-
-#endif

@@ -2,8 +2,7 @@
 /* source/strategies.h joins strategy files, checks them, and reads the shapes
  * in a checkpoint from which new strategies are derived.  Nothing is kept
  * between calls. */
-#ifndef RSH_SOURCE_STRATEGIES_H
-#define RSH_SOURCE_STRATEGIES_H
+#pragma once
 
 #include "rsh/source/source.h"
 #include "rsh/strategy/derive.h"
@@ -30,5 +29,3 @@ int rsh_strategies_check(const char *path,
 int rsh_source_shapes(const char *path, const struct rsh_source_options *opts,
 		      const struct rsh_strategy *src, struct rsh_names *names,
 		      struct rsh_derive_shapes *out, struct rsh_error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * ../share/reshardfs/tables relative to the library, and the one that was set
  * by configure.  Any thread may call these functions.
  */
-#ifndef RSH_SOURCE_TABLES_H
-#define RSH_SOURCE_TABLES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -78,5 +77,3 @@ int rsh_model_config_load(const char *path, const char *source,
 /* Sets the path of the config.json in SOURCE (from malloc), NULL if there is
  * none.  Returns 0 or -ENOMEM. */
 int rsh_model_config_in(const char *source, char **path);
-
-#endif

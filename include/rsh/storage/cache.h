@@ -28,8 +28,7 @@
  * A process may make a cache, open files in it, fork, and use it in the child
  * only.
  */
-#ifndef RSH_STORAGE_CACHE_H
-#define RSH_STORAGE_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -261,5 +260,3 @@ struct rsh_cache_stats {
 };
 
 void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out);
-
-#endif

@@ -14,8 +14,7 @@
  * systems in any case: they outlive the page cache and reduce the reads of
  * other nodes.
  */
-#ifndef RSH_STORAGE_IO_H
-#define RSH_STORAGE_IO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -84,10 +83,7 @@ void rsh_store_io_free(struct rsh_store_io *io);
  * only a few bytes were needed are dropped at once.  With `all` the pages of
  * all reads are dropped, because the kernel caches the files of the mount.  Any
  * thread may call this. */
-void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes,
-			     bool all);
+void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes, bool all);
 
 void rsh_store_io_stats_get(const struct rsh_store_io *io,
 			     struct rsh_store_io_stats *out);
-
-#endif

@@ -21,8 +21,7 @@
  * Secrets are in memory that is excluded from core files and is wiped when it
  * is freed.  No message contains them.
  */
-#ifndef RSH_STORAGE_OBJECTS_H
-#define RSH_STORAGE_OBJECTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -174,5 +173,3 @@ struct rsh_objects_stats {
 };
 void rsh_objects_stats_get(const struct rsh_objects *o,
 			   struct rsh_objects_stats *out);
-
-#endif

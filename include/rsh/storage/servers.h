@@ -14,8 +14,7 @@
  * If the environment variables MEMCACHED_USERNAME and MEMCACHED_PASSWORD are
  * set when the servers are opened, they are used to log in (SASL).
  */
-#ifndef RSH_STORAGE_SERVERS_H
-#define RSH_STORAGE_SERVERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ void rsh_cache_servers_free(struct rsh_cache_servers *s);
 
 /* Returns the port of server i, or 0 if i is the number of servers or more. */
 uint16_t rsh_cache_servers_port(const struct rsh_cache_servers *s, size_t i);
-
-#endif

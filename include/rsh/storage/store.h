@@ -40,8 +40,7 @@
  * returns the mtime as ctime (sshfs, rclone), another file with the same name,
  * size and mtime counts as the old one.
  */
-#ifndef RSH_STORAGE_STORE_H
-#define RSH_STORAGE_STORE_H
+#pragma once
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -434,5 +433,3 @@ struct rsh_store_outages {
 };
 void rsh_store_outages(const struct rsh_store *s,
 		       struct rsh_store_outages *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy/checkpoint2.h makes the strategy that a metadata.json of Checkpoint
  * 2.0 describes. */
-#ifndef RSH_STRATEGY_CHECKPOINT2_H
-#define RSH_STRATEGY_CHECKPOINT2_H
+#pragma once
 
 #include "rsh/strategy/strategy.h"
 #include "rsh/wire/checkpoint2.h"
@@ -22,5 +21,3 @@ int rsh_strategy_of_checkpoint2(const struct rsh_ckpt2 *c, const char *path,
 				struct rsh_names *names,
 				struct rsh_strategy **out,
 				struct rsh_error *err);
-
-#endif

@@ -13,8 +13,7 @@
  * This is arithmetic without I/O.  Objects have no lock: one thread at a time
  * may use one.  Functions return 0, or -errno with a sentence.
  */
-#ifndef RSH_STRATEGY_DERIVE_H
-#define RSH_STRATEGY_DERIVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -72,8 +71,7 @@ void rsh_derive_shapes_free(struct rsh_derive_shapes *s);
 int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			  const struct rsh_strategy *src, uint32_t rank,
 			  const struct rsh_ckpt_index *index,
-			  const struct rsh_names *names,
-			  struct rsh_error *err);
+			  const struct rsh_names *names, struct rsh_error *err);
 
 /* Returns the dimensions of a whole tensor.  `s` owns them; they are valid
  * until something is added.  NULL means that they are unknown, or that it is
@@ -134,5 +132,3 @@ struct rsh_strategy_checked {
 int rsh_strategy_check(const struct rsh_strategy_checked *c,
 		       struct rsh_names *names, rsh_strategy_report_fn *report,
 		       void *ctx, struct rsh_error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * arithmetic without I/O or state, so any thread may call it.  Functions return
  * 0 and *out, which the caller frees, or -EINVAL or -ENOMEM with a sentence.
  */
-#ifndef RSH_STRATEGY_GRID_H
-#define RSH_STRATEGY_GRID_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ int rsh_fold_map(const struct rsh_strategy_item *item,
 /* Returns into how many slices one map entry cuts. */
 uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
 			     const struct rsh_map_entry *e);
-
-#endif

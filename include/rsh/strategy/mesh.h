@@ -8,8 +8,7 @@
  * another way to group the same ranks.  A mesh is a plain value; the functions
  * have no state, so any thread may call them.
  */
-#ifndef RSH_STRATEGY_MESH_H
-#define RSH_STRATEGY_MESH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,13 +38,10 @@ int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 /* Parses the `len` bytes of an axis name: a letter, then letters, digits and
  * '_'.  "tp" becomes "mp".  Returns false if the name is not valid or too
  * long. */
-bool rsh_mesh_name(const char *text, size_t len,
-		   char out[RSH_MESH_NAME_SIZE]);
+bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE]);
 
 /* Returns the size of the axis, 1 if the mesh does not have it. */
 uint32_t rsh_mesh_size(const struct rsh_mesh *m, const char *name);
 bool rsh_mesh_has(const struct rsh_mesh *m, const char *name);
 /* Returns the ranks of a stage, dp * cp * mp. */
 uint32_t rsh_mesh_stage_ranks(const struct rsh_mesh *m);
-
-#endif

@@ -6,8 +6,7 @@
  * with 0 <= group[r] < n, and ranks that hold the same have the same number.
  * This is arithmetic without I/O or state, so any thread may call it.
  */
-#ifndef RSH_STRATEGY_PARTITION_H
-#define RSH_STRATEGY_PARTITION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ const char *rsh_partition_ranks_text(const uint32_t *ranks, uint32_t n,
  * memory is out. */
 const char *rsh_partition_text(const uint32_t *ranks, const uint32_t *group,
 			       uint32_t n, char *text, size_t size);
-
-#endif

@@ -9,8 +9,7 @@
  * points, so any thread may read it.  Names are numbers of the table with which
  * it was made.
  */
-#ifndef RSH_STRATEGY_STRATEGY_H
-#define RSH_STRATEGY_STRATEGY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -140,5 +139,3 @@ const char *rsh_item_mesh_text(const struct rsh_strategy_item *it, char *text,
 			       size_t size);
 const char *rsh_item_map_text(const struct rsh_strategy_item *it, char *text,
 			      size_t size);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/box.h - a box: a part of a tensor with an offset and a size in each
  * dimension.  This is arithmetic; any thread may call it. */
-#ifndef RSH_TENSOR_BOX_H
-#define RSH_TENSOR_BOX_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,
 /* Formats a box for messages as a slice of numpy: "[4:8,0:4]", "[]" for a
  * scalar; cut if too long.  Returns text. */
 const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size);
-
-#endif

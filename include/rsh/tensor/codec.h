@@ -2,8 +2,7 @@
 /* tensor/codec.h - element-wise conversions from stored bytes to the bytes of
  * the virtual file.  A tensor has at most one conversion.  These functions have
  * no state and cannot fail; any thread may call them. */
-#ifndef RSH_TENSOR_CODEC_H
-#define RSH_TENSOR_CODEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide,
  * number of bytes written.  in == out is allowed if elements do not grow. */
 size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
 			size_t n_bytes, uint8_t *out);
-
-#endif

@@ -21,8 +21,7 @@
  * dimension; `box`, `at` and cells are of that tensor.  Only functions that
  * make a cut can fail.
  */
-#ifndef RSH_TENSOR_CUT_H
-#define RSH_TENSOR_CUT_H
+#pragma once
 
 #include "rsh/tensor/grid.h"
 #include "rsh/util/error.h"
@@ -91,5 +90,3 @@ bool rsh_cut_gap(const struct rsh_cut *c, const struct rsh_box *box,
  * grid only equals a grid over the same axes; a list with gaps does not equal
  * one without. */
 int rsh_cut_compare(const struct rsh_cut *a, const struct rsh_cut *b);
-
-#endif

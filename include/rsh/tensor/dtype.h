@@ -7,8 +7,7 @@
  * points, four bytes an element.  Names of safetensors are in
  * wire/safetensors_dtype.c.  The index cache stores the numbers: append new
  * types. */
-#ifndef RSH_TENSOR_DTYPE_H
-#define RSH_TENSOR_DTYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ const char *rsh_dtype_name(enum rsh_dtype t);
 unsigned rsh_dtype_size(enum rsh_dtype t);
 /* Returns whether MindSpore has the type, so that a .ckpt may contain it. */
 bool rsh_dtype_in_mindspore(enum rsh_dtype t);
-
-#endif

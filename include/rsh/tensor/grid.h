@@ -13,8 +13,7 @@
  * This is arithmetic.  A grid is immutable, so any thread may read it; the
  * caller that made it frees it.  Ranks count modulo n_ranks.
  */
-#ifndef RSH_TENSOR_GRID_H
-#define RSH_TENSOR_GRID_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,5 +93,3 @@ int rsh_grid_compare(const struct rsh_grid *a, const struct rsh_grid *b);
 /* Returns whether both grids put the same slices on the same ranks, whatever
  * their axes. */
 bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * This is arithmetic without state; any thread may call it, and nothing
  * fails. */
-#ifndef RSH_TENSOR_LOW_RANK_H
-#define RSH_TENSOR_LOW_RANK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ void rsh_low_rank_portable(const float *row, const float *columns,
 void rsh_low_rank_scale(float scale, uint64_t n, float *v);
 /* Adds n numbers to `v`. */
 void rsh_low_rank_add(const float *more, uint64_t n, float *v);
-
-#endif

@@ -10,8 +10,7 @@
  *
  * This is arithmetic without state; any thread may call it, and nothing
  * fails. */
-#ifndef RSH_TENSOR_SCALED_H
-#define RSH_TENSOR_SCALED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -117,5 +116,3 @@ void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
 void rsh_scaled_unpack_zeros(enum rsh_zeros_packing p, unsigned bits,
 			     const uint8_t *in, uint64_t n_rows,
 			     uint64_t n_columns, uint8_t *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/transpose.h - transposes a matrix.  This is arithmetic without state;
  * any thread may call it, and nothing fails. */
-#ifndef RSH_TENSOR_TRANSPOSE_H
-#define RSH_TENSOR_TRANSPOSE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct rsh_transpose {
  * are moved by vectors if the compiler supports them. */
 void rsh_transpose(const struct rsh_transpose *t, const uint8_t *in,
 		   uint8_t *out);
-
-#endif

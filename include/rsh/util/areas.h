@@ -9,8 +9,7 @@
  *
  * Threads: the caller lets one thread at a time use a pool.
  */
-#ifndef RSH_UTIL_AREAS_H
-#define RSH_UTIL_AREAS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ void rsh_areas_destroy(struct rsh_areas *a);
 void *rsh_area_take(struct rsh_areas *a);
 /* Returns an area to the pool.  One unused slab is kept, others are freed. */
 void rsh_area_return(struct rsh_areas *a, void *area);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A piece never moves and lives as long as the arena.  An arena has no lock:
  * its owner serialises the calls. */
-#ifndef RSH_UTIL_ARENA_H
-#define RSH_UTIL_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -23,6 +22,9 @@ void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align);
 /* Returns a NUL-terminated copy of the `len` bytes at `s`, which lives as long
  * as the arena; NULL means out of memory. */
 char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len);
+/* Does the same with a text as of printf(). */
+char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* Frees all pieces; the arena is empty then. */
 void rsh_arena_clear(struct rsh_arena *a);
 
@@ -32,5 +34,3 @@ void rsh_arena_clear(struct rsh_arena *a);
 	((type *)rsh_arena_alloc_array_(a, n, sizeof(type), _Alignof(type)))
 void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
 			     size_t align);
-
-#endif

@@ -7,8 +7,7 @@
  * switch of the thread does.
  *
  * Threads: each function is about the thread that calls it.  None fails. */
-#ifndef RSH_UTIL_BLOCKING_H
-#define RSH_UTIL_BLOCKING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ unsigned long rsh_blocking_count(void);
  * began. */
 void rsh_work_set_began(uint64_t ns);
 uint64_t rsh_work_began(void);
-
-#endif

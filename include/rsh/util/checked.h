@@ -3,8 +3,7 @@
  *
  * A helper that returns bool returns false on overflow, and *out is then
  * undefined.  All are pure; any thread may call them. */
-#ifndef RSH_UTIL_CHECKED_H
-#define RSH_UTIL_CHECKED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ static inline uint64_t rsh_max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/clock.h - a monotonic clock, and waiting by it.  Any thread may call
  * these functions. */
-#ifndef RSH_UTIL_CLOCK_H
-#define RSH_UTIL_CLOCK_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ static inline int rsh_clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
 
 	return pthread_cond_timedwait(cond, lock, &until);
 }
-
-#endif

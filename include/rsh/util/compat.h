@@ -8,8 +8,7 @@
  * Any thread may call them.  They return what the call returns: -1 with errno
  * on failure (ENOSYS if the kernel does not have the call).
  */
-#ifndef RSH_UTIL_COMPAT_H
-#define RSH_UTIL_COMPAT_H
+#pragma once
 
 #include <linux/magic.h>
 #include <stddef.h>
@@ -105,6 +104,4 @@ static inline int rsh_statx(int dirfd, const char *path, int flags,
 #endif
 #ifndef CEPH_SUPER_MAGIC
 #define CEPH_SUPER_MAGIC 0x00c36400
-#endif
-
 #endif

@@ -8,8 +8,7 @@
  * Names are not escaped in it; the code that shows the sentence escapes it
  * (text.h).
  */
-#ifndef RSH_UTIL_ERROR_H
-#define RSH_UTIL_ERROR_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -38,5 +37,3 @@ void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 /* Sets the sentence for out of memory and returns -ENOMEM; `err` may be
  * NULL. */
 int rsh_error_nomem(struct rsh_error *err);
-
-#endif

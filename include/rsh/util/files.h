@@ -2,8 +2,7 @@
 /* util/files.h - suffixes of file names, complete reads and writes, atomic
  * replacement of files, and lists of buffers.  No function keeps state: any
  * thread may call them. */
-#ifndef RSH_UTIL_FILES_H
-#define RSH_UTIL_FILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ static inline void rsh_iov_advance(struct iovec **v, size_t *count, size_t n)
 	(*v)->iov_base = (char *)(*v)->iov_base + n;
 	(*v)->iov_len -= n;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * A library stays loaded until the process ends.  Any thread may call this:
  * threads that fill one table at the same time write the same addresses.
  */
-#ifndef RSH_UTIL_LIBRARY_H
-#define RSH_UTIL_LIBRARY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -31,5 +30,3 @@ int rsh_library_load(const char *file, const char *package, const char *what,
 int rsh_library_load_crypto(const char *what,
 			    const struct rsh_library_symbol *symbols, size_t n,
 			    struct rsh_error *err);
-
-#endif

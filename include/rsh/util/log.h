@@ -10,8 +10,7 @@
  * Threads: any thread may call all functions.  A line is one write(2).  Logging
  * keeps errno.
  */
-#ifndef RSH_UTIL_LOG_H
-#define RSH_UTIL_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 		if (rsh_log_enabled(RSH_LOG_DEBUG))     \
 			rsh_log(RSH_LOG_DEBUG, __VA_ARGS__); \
 	} while (0)
-
-#endif

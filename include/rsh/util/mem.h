@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/mem.h - scope guards for pointers and descriptors, growing arrays, and
  * sorted arrays.  No function keeps state: any thread may call them. */
-#ifndef RSH_UTIL_MEM_H
-#define RSH_UTIL_MEM_H
+#pragma once
 
 #include <dirent.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ static inline int steal_fd(int *fd)
 /* Does fdopendir(), but closes the descriptor on failure.  NULL means failure
  * with errno; a negative fd leaves errno as it was. */
 DIR *rsh_dir_of(int fd);
-
-#endif

@@ -4,8 +4,7 @@
  * function fails: an unknown limit counts as no limit.
  *
  * Threads: any thread may call these, except rsh_memory_save_addresses(). */
-#ifndef RSH_UTIL_MEMORY_LIMITS_H
-#define RSH_UTIL_MEMORY_LIMITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ uint64_t rsh_memory_left_resident(void);
  * arena of malloc, which would map 64 MiB for each thread.  Call it before any
  * thread is started. */
 void rsh_memory_save_addresses(void);
-
-#endif

@@ -10,8 +10,7 @@
  * add() or find(), or from another thread with a happens-before (a join, the
  * publication of the tree).
  */
-#ifndef RSH_UTIL_NAMES_H
-#define RSH_UTIL_NAMES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ uint32_t rsh_names_find(struct rsh_names *t, const char *s, size_t len);
  * it. */
 const char *rsh_names_text(const struct rsh_names *t, uint32_t id);
 uint32_t rsh_names_count(const struct rsh_names *t);
-
-#endif

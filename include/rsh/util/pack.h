@@ -7,8 +7,7 @@
  * No function here allocates; all need up to 80 KiB of stack.  Any thread may
  * call them.
  */
-#ifndef RSH_UTIL_PACK_H
-#define RSH_UTIL_PACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ bool rsh_unpack(const uint8_t *in, size_t n, uint8_t *out, size_t len);
 
 /* Guesses from a sample of the bytes whether packing pays. */
 bool rsh_pack_pays(const uint8_t *in, size_t len, unsigned unit);
-
-#endif

@@ -9,8 +9,7 @@
  * page-aligned buffer is often in this zone.  This is arithmetic; any thread
  * may call it.
  */
-#ifndef RSH_UTIL_PLACE_H
-#define RSH_UTIL_PLACE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ static inline size_t rsh_place(uint64_t origin)
 
 	return place ? place : line;
 }
-
-#endif

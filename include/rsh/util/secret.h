@@ -3,8 +3,7 @@
  * wiped when it is freed.  Libraries that copy secrets allocate all of their
  * memory here.  Any thread may call these functions, except the last one.
  */
-#ifndef RSH_UTIL_SECRET_H
-#define RSH_UTIL_SECRET_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ void rsh_secret_wipe(void *p, size_t n);
  * they have been read, and only in a process of the program itself, not in a
  * library. */
 void rsh_secret_wipe_environment(void);
-
-#endif

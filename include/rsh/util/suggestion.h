@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/suggestion.h - finds the known name that a mistyped word is closest to.
  * One thread at a time uses a suggestion. */
-#ifndef RSH_UTIL_SUGGESTION_H
-#define RSH_UTIL_SUGGESTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ void rsh_suggestion_put(const struct rsh_suggestion *g, const char *before,
  * '-' and '_' count as equal; rsh_suggestion_same(): and is no longer. */
 bool rsh_suggestion_begins(const char *name, const char *word, size_t n);
 bool rsh_suggestion_same(const char *name, const char *word, size_t n);
-
-#endif

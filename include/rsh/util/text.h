@@ -12,8 +12,7 @@
  * Here are also the readers of UTF-8 and of decimal numbers.  All functions are
  * pure; any thread may call them.
  */
-#ifndef RSH_UTIL_TEXT_H
-#define RSH_UTIL_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ static inline bool rsh_number_read(const char *digits, size_t n, uint64_t *out)
 /* Returns how many of the first n characters of s are leading digits.  A NUL
  * ends them. */
 size_t rsh_count_digits(const char *s, size_t n);
-
-#endif

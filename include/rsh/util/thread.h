@@ -2,8 +2,7 @@
 /* util/thread.h - threads and parallel loops.  All threads block all signals:
  * these are for the main thread of the program, or for the application that
  * uses the library.  Any thread may call these functions. */
-#ifndef RSH_UTIL_THREAD_H
-#define RSH_UTIL_THREAD_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ typedef int rsh_parallel_work(void *ctx, size_t i, struct rsh_error *err);
  * returned, with its sentence in err, which must not be NULL. */
 int rsh_parallel_for(unsigned n_threads, size_t n, rsh_parallel_work *work,
 		     void *ctx, struct rsh_error *err);
-
-#endif

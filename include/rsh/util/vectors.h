@@ -2,8 +2,7 @@
 /* util/vectors.h - interleaves vectors of 16 bytes, which processors do in one
  * instruction.  RSH_HAS_VECTORS is defined if the compiler supports it; the
  * including file also has code without vectors. */
-#ifndef RSH_UTIL_VECTORS_H
-#define RSH_UTIL_VECTORS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -44,6 +43,4 @@ typedef uint64_t rsh_vector_8 __attribute__((vector_size(RSH_VECTOR)));
 #define RSH_UNROLL _Pragma("GCC unroll 16")
 #else
 #define RSH_UNROLL
-#endif
-
 #endif

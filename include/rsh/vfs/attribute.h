@@ -16,8 +16,7 @@
  * directories and links have none.  Paths and the step are escaped
  * (util/text.h).  Any thread may call these functions.
  */
-#ifndef RSH_VFS_ATTRIBUTE_H
-#define RSH_VFS_ATTRIBUTE_H
+#pragma once
 
 #include "rsh/vfs/vfs.h"
 
@@ -38,5 +37,3 @@ int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 /* Gives the step without escaping it, from malloc.  Returns 0, -ENODATA or
  * -ENOMEM. */
 int rsh_vfs_step(const struct rsh_vfs *v, char **step);
-
-#endif

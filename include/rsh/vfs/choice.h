@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/choice.h - selects parameters by --only and --drop.  A choice is
  * immutable; any thread may use it. */
-#ifndef RSH_VFS_CHOICE_H
-#define RSH_VFS_CHOICE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 void rsh_choice_free(struct rsh_choice *c);
 /* Returns whether the name is wanted; `c` must not be NULL. */
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Threads: the tree never changes, so any thread may use it.
  */
-#ifndef RSH_VFS_CONTROL_H
-#define RSH_VFS_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -53,5 +52,3 @@ bool rsh_control_owns(uint64_t node);
 /* Makes the current text of a file of the directory (from malloc).  Returns 0,
  * -EISDIR, -ENOENT, or the error of rsh_control_options.make(). */
 int rsh_control_make(const struct rsh_vfs *v, uint64_t node, char **text);
-
-#endif

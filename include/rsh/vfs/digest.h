@@ -9,8 +9,7 @@
  * Threads: any thread may call rsh_digests_ask().  No lock is held while a file
  * is read or a callback is called.
  */
-#ifndef RSH_VFS_DIGEST_H
-#define RSH_VFS_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ void rsh_digests_free(struct rsh_digests *d);
  * returns. */
 void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 		     const struct rsh_digest_calls *calls, void *ctx);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/inspect.h - returns the objects from which a tree was made, for commands
  * that report on the tree.  Any thread may call these functions. */
-#ifndef RSH_VFS_INSPECT_H
-#define RSH_VFS_INSPECT_H
+#pragma once
 
 #include "rsh/vfs/vfs.h"
 
@@ -37,5 +36,3 @@ void rsh_vfs_file_name(const struct rsh_vfs *v, uint32_t file, char *name,
  * -ENOMEM. */
 int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
 		     uint32_t *n);
-
-#endif

@@ -24,8 +24,7 @@
  * until rsh_vfs_free().  Trees are planned one at a time, and the directory is
  * looked at by one thread at a time.  No lock is held during either.
  */
-#ifndef RSH_VFS_STEPS_H
-#define RSH_VFS_STEPS_H
+#pragma once
 
 #include "rsh/source/save_dir.h"
 #include "rsh/vfs/vfs.h"
@@ -99,5 +98,3 @@ struct rsh_step_status {
 void rsh_steps_each(const struct rsh_vfs *v,
 		    void (*fn)(void *ctx, const struct rsh_step_status *status),
 		    void *ctx, char **unlisted);
-
-#endif

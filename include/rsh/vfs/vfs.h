@@ -12,8 +12,7 @@
  * node numbers; 1 is the root.  Errors are -errno, with a sentence where the
  * function takes a struct rsh_error.
  */
-#ifndef RSH_VFS_VFS_H
-#define RSH_VFS_VFS_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/stat.h>
@@ -218,5 +217,3 @@ uint64_t rsh_vfs_largest(const struct rsh_vfs *v);
 /* Gives the figures for df.  The total is the sum of the virtual files' sizes,
  * and nothing is free. */
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out);
-
-#endif

@@ -8,8 +8,7 @@
  * the one of the model that has its name.
  *
  * One thread merges; nothing is read. */
-#ifndef RSH_WEIGHTS_ADAPTERS_H
-#define RSH_WEIGHTS_ADAPTERS_H
+#pragma once
 
 #include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
@@ -34,5 +33,3 @@ struct rsh_adapted {
 int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
 		      struct rsh_arena *arena, struct rsh_offers *io,
 		      struct rsh_adapted *out, struct rsh_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  *   MODULE.lora_a                 PyNative
  *
  * and the same with B.  One thread uses these functions; nothing is read. */
-#ifndef RSH_WEIGHTS_OWN_ADAPTERS_H
-#define RSH_WEIGHTS_OWN_ADAPTERS_H
+#pragma once
 
 #include "rsh/weights/weights.h"
 
@@ -58,5 +57,3 @@ int rsh_weights_show_own(const struct rsh_own_adapters *a,
 			 const struct rsh_offers *stand_ins,
 			 struct rsh_arena *arena, struct rsh_offers *io,
 			 struct rsh_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  * computes.
  *
  * One thread converts; it reads nothing but by `load`. */
-#ifndef RSH_WEIGHTS_QUANTISED_H
-#define RSH_WEIGHTS_QUANTISED_H
+#pragma once
 
 #include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
@@ -38,5 +37,3 @@ struct rsh_dequantise {
 int rsh_weights_dequantise(const struct rsh_dequantise *o,
 			   struct rsh_arena *arena, struct rsh_offers *io,
 			   struct rsh_error *err);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * This is arithmetic, and no file is read; one thread converts.
  */
-#ifndef RSH_WEIGHTS_WEIGHTS_H
-#define RSH_WEIGHTS_WEIGHTS_H
+#pragma once
 
 #include "rsh/util/arena.h"
 #include "rsh/wire/model_config.h"
@@ -137,7 +136,4 @@ int rsh_weights_check(const struct rsh_weights_options *o,
  * Returns 0 if there is no error; -EINVAL; or -ENOMEM. */
 int rsh_weights_check_table(const struct rsh_rule_table *table,
 			    void (*say)(void *ctx, bool wrong,
-					const char *sentence),
-			    void *ctx);
-
-#endif
+					const char *sentence), void *ctx);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/adapter_config.h - the adapter_config.json of a PEFT adapter (LoRA).  It
  * does not change after it is parsed, so any thread may read it. */
-#ifndef RSH_WIRE_ADAPTER_CONFIG_H
-#define RSH_WIRE_ADAPTER_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 					 size_t i);
 /* Returns "fan_in_fan_out": weights are stored transposed. */
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Both functions work within the caller's text and copy nothing, so that the
  * caller can wipe a secret.  They keep no state; any thread may call them. */
-#ifndef RSH_WIRE_AWS_KEYS_H
-#define RSH_WIRE_AWS_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ bool rsh_aws_section(char *text, size_t len, enum rsh_aws_section kind,
  * members are skipped.  A NUL must follow the text.  The text is changed.
  * Returns false if the text is not such an object. */
 bool rsh_aws_answer(char *text, size_t len, rsh_aws_setting *each, void *ctx);
-
-#endif

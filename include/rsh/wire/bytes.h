@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/bytes.h - little-endian numbers and exact reads. */
-#ifndef RSH_WIRE_BYTES_H
-#define RSH_WIRE_BYTES_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ struct rsh_memory {
 	size_t len;
 };
 ssize_t rsh_memory_pread(void *ctx, void *buf, size_t len, uint64_t offset);
-
-#endif

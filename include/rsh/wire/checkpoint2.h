@@ -15,8 +15,7 @@
  * The file may have hundreds of megabytes, so it is read as a stream and little
  * is kept.  Each layout is kept once.  Of storage_data, only the rank of each
  * file and the slices that have a file are kept. */
-#ifndef RSH_WIRE_CHECKPOINT2_H
-#define RSH_WIRE_CHECKPOINT2_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -113,5 +112,3 @@ bool rsh_ckpt2_step_parse(const char *name, uint64_t *step);
 /* The tracker file has this name.  It contains the step of the newest complete
  * directory in decimal. */
 #define RSH_CKPT2_TRACKER "latest_checkpointed_iteration.txt"
-
-#endif

@@ -14,8 +14,7 @@
  * Threads: files can be scanned at the same time, also with one table of names.
  * An index does not change after it is made, so any thread may read it; its
  * owner frees it. */
-#ifndef RSH_WIRE_CKPT_H
-#define RSH_WIRE_CKPT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -183,5 +182,3 @@ size_t rsh_ckpt_header_write(const struct rsh_record_shape *s,
 /* Computes the size in bytes of the whole parameter: all chunks with their
  * headers.  Returns false on overflow. */
 bool rsh_ckpt_emit_size(const struct rsh_record_shape *s, uint64_t *out);
-
-#endif

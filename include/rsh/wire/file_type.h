@@ -2,8 +2,7 @@
 /* wire/file_type.h - the two types of checkpoint files, which are recognized by
  * the suffixes of their names, and functions for both.  Any thread may call
  * these functions. */
-#ifndef RSH_WIRE_FILE_TYPE_H
-#define RSH_WIRE_FILE_TYPE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ const char *rsh_file_type_suffix(enum rsh_file_type f);
 int rsh_file_scan(enum rsh_file_type f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err);
-
-#endif

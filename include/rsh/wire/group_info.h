@@ -3,8 +3,7 @@
  * GROUP_INFO_FILE.  It is a ParallelGroupMap (proto/node_strategy.proto). Its
  * ckpt_restore_rank_list names the ranks whose checkpoints can replace the
  * rank's own.  Any thread may call this function. */
-#ifndef RSH_WIRE_GROUP_INFO_H
-#define RSH_WIRE_GROUP_INFO_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@
  * Returns 0, or -ENOMEM or -EBADMSG with a sentence. */
 int rsh_group_info_parse(const void *data, size_t len, const char *path,
 			 uint32_t **ranks, uint32_t *n, struct rsh_error *err);
-
-#endif

@@ -2,8 +2,7 @@
 /* wire/http_answer.h - parses a server's answer to a request for a range, and
  * checks whether the answer fits the request.  All functions are pure; any
  * thread may call them. */
-#ifndef RSH_WIRE_HTTP_ANSWER_H
-#define RSH_WIRE_HTTP_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 				     const char **why);
 /* Checks the status only, for a request without a range. */
 enum rsh_http_verdict rsh_http_judge_status(int status, const char **why);
-
-#endif

@@ -7,8 +7,7 @@
  * of all the rest.  Equal files give equal bytes.  The bytes say whether there
  * is a CRC trailer, but do not contain its value.  Any thread may call these
  * functions. */
-#ifndef RSH_WIRE_INDEX_CODEC_H
-#define RSH_WIRE_INDEX_CODEC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ int rsh_index_decode(const uint8_t *data, size_t len, struct rsh_names *names,
 
 /* Returns whether the checksum matches the bytes; checks nothing else. */
 bool rsh_index_intact(const uint8_t *data, size_t len);
-
-#endif

@@ -8,8 +8,7 @@
  * Infinity.
  *
  * One thread edits at a time. */
-#ifndef RSH_WIRE_JSON_EDIT_H
-#define RSH_WIRE_JSON_EDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,7 +65,4 @@ void rsh_json_edit_drop(struct rsh_json_edit *e, const char *in,
 bool rsh_json_edit_changed(const struct rsh_json_edit *e);
 /* Writes the text with its changes.  Returns 0 and *out, which the caller
  * frees, or -ENOMEM. */
-int rsh_json_edit_write(const struct rsh_json_edit *e, char **out,
-			size_t *len);
-
-#endif
+int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len);

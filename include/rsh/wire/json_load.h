@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/json_load.h - loads a small JSON file as a tree of jansson. */
-#ifndef RSH_WIRE_JSON_LOAD_H
-#define RSH_WIRE_JSON_LOAD_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 /* Calls json_decref() at the end of a scope. */
 void rsh_json_unref(struct json_t **j);
 #define cleanup_json __attribute__((cleanup(rsh_json_unref)))
-
-#endif

@@ -2,8 +2,7 @@
 /* wire/json_text.h - writes JSON byte for byte as serde_json and Python's json
  * do.  (jansson escapes differently: it uses upper-case digits and escapes
  * DEL.) */
-#ifndef RSH_WIRE_JSON_TEXT_H
-#define RSH_WIRE_JSON_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ bool rsh_is_utf8(const char *s, size_t len);
  * writes nothing. */
 bool rsh_json_text_put_string(struct rsh_json_text *t, const char *s,
 			      size_t len, enum rsh_json_escapes escapes);
-
-#endif

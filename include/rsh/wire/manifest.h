@@ -7,8 +7,7 @@
  * first line is the head, the last one the end; between them are the sources,
  * then the files.  reshardfs(5) describes the keys.  The functions keep no
  * state, so any thread may call them. */
-#ifndef RSH_WIRE_MANIFEST_H
-#define RSH_WIRE_MANIFEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -113,5 +112,3 @@ int rsh_manifest_parse(const char *text, size_t len, const char *path,
 		       uint64_t number, struct rsh_manifest_line *out,
 		       struct rsh_error *err);
 void rsh_manifest_line_clear(struct rsh_manifest_line *line);
-
-#endif

@@ -2,8 +2,7 @@
 /* wire/model_config.h - the config.json of a Hugging Face model: its
  * architecture and its numbers.  It does not change after it is parsed, so any
  * thread may read it.  It owns everything that the functions return. */
-#ifndef RSH_WIRE_MODEL_CONFIG_H
-#define RSH_WIRE_MODEL_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ struct rsh_quantisation {
 /* Returns what it says; NULL if there is no "quantization_config". */
 const struct rsh_quantisation *
 rsh_model_config_quantisation(const struct rsh_model_config *c);
-
-#endif

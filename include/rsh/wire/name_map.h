@@ -2,8 +2,7 @@
 /* wire/name_map.h - a JSON object of strings, from old parameter name to new
  * one, like the converter's name_map argument.  A map does not change after it
  * is parsed, so any thread may read it. */
-#ifndef RSH_WIRE_NAME_MAP_H
-#define RSH_WIRE_NAME_MAP_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ const char *rsh_name_map_get(const struct rsh_name_map *m, const char *name);
 /* Calls `each` for all old names, in no particular order. */
 void rsh_name_map_each(const struct rsh_name_map *m,
 		       void (*each)(void *ctx, const char *name), void *ctx);
-
-#endif

@@ -3,8 +3,7 @@
  * report errors, while it is received.
  *
  * Each page adds objects to a listing.  One thread uses a listing. */
-#ifndef RSH_WIRE_OBJECT_LISTING_H
-#define RSH_WIRE_OBJECT_LISTING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ rsh_listing_parser_new(struct rsh_object_listing *l,
 int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		      size_t len, bool last);
 void rsh_listing_parser_free(struct rsh_listing_parser *p);
-
-#endif

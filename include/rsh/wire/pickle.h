@@ -3,8 +3,7 @@
  *
  * A pickle is a program for a stack machine.  These functions do not build or
  * call anything: they only read instructions. */
-#ifndef RSH_WIRE_PICKLE_H
-#define RSH_WIRE_PICKLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ int rsh_pickle_text(struct rsh_pickle *p, const struct rsh_pickle_step *s,
 int rsh_pickle_skip(struct rsh_pickle *p);
 /* Returns the hash that a step has for this text. */
 uint64_t rsh_pickle_hash(const char *text);
-
-#endif

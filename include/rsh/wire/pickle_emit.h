@@ -4,8 +4,7 @@
  *
  * After a failure (no memory, or the buffer is full) nothing more is written
  * and `failed` is set.  One thread writes a pickle. */
-#ifndef RSH_WIRE_PICKLE_EMIT_H
-#define RSH_WIRE_PICKLE_EMIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ void rsh_pickle_put_global(struct rsh_pickle_out *o, const char *module,
 uint32_t rsh_pickle_remember(struct rsh_pickle_out *o);
 /* Puts a value of the memo. */
 void rsh_pickle_recall(struct rsh_pickle_out *o, uint32_t number);
-
-#endif

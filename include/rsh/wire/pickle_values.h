@@ -6,8 +6,7 @@
  * so a caller must limit the depth of a recursion.
  *
  * Values and their containers take memory in proportion to the pickle. */
-#ifndef RSH_WIRE_PICKLE_VALUES_H
-#define RSH_WIRE_PICKLE_VALUES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -106,5 +105,3 @@ bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
  * Returns NULL if there is none, or if *v is not a dictionary. */
 const struct rsh_pickle_value *
 rsh_pickle_find(const struct rsh_pickle_value *v, const char *key);
-
-#endif

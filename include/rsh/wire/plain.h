@@ -2,8 +2,7 @@
 /* wire/plain.h - values of plain data, as JSON and as a pickle.
  *
  * A value does not change after it is made; then any thread may read it. */
-#ifndef RSH_WIRE_PLAIN_H
-#define RSH_WIRE_PLAIN_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void rsh_plain_clear(struct rsh_plain *p);
  * from malloc and ends in a newline.  Returns 0 or -ENOMEM. */
 int rsh_plain_join(const char *const *names, const struct rsh_plain *values,
 		   uint32_t n, char **out, size_t *len);
-
-#endif

@@ -20,8 +20,7 @@
  * A table does not change after it is parsed, so any thread may read it.  It
  * owns all that it points to.  Names, holes and factors are texts without
  * spaces. */
-#ifndef RSH_WIRE_RULE_TABLE_H
-#define RSH_WIRE_RULE_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -169,5 +168,3 @@ bool rsh_rule_let_uses(const struct rsh_rule_let *l, const char *name);
  * config.json.  Returns NULL for all other terms. */
 const char *rsh_rule_let_key(const struct rsh_rule_table *t,
 			     const struct rsh_rule_let *l, uint32_t term);
-
-#endif

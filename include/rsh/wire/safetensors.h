@@ -12,8 +12,7 @@
  * of their offsets.  MindSpore supports fewer types.  The scan accepts what the
  * library accepts, with these exceptions: a name that is empty, occurs twice or
  * contains a NUL, and a tensor given as a list. */
-#ifndef RSH_WIRE_SAFETENSORS_H
-#define RSH_WIRE_SAFETENSORS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -165,5 +164,3 @@ void rsh_weight_map_clear(struct rsh_weight_map *map);
  * -ENOMEM. */
 int rsh_weight_map_format(const struct rsh_weight_map *map, char **out,
 			  size_t *out_len, struct rsh_error *err);
-
-#endif

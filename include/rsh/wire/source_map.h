@@ -3,8 +3,7 @@
  * form that transform_checkpoint_by_rank accepts: {"0": "path", "1": "path",
  * ...}.  A map does not change after it is parsed, so any thread may read
  * it. */
-#ifndef RSH_WIRE_SOURCE_MAP_H
-#define RSH_WIRE_SOURCE_MAP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ struct rsh_source_map {
 int rsh_source_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_source_map **out, struct rsh_error *err);
 void rsh_source_map_free(struct rsh_source_map *m);
-
-#endif

@@ -5,8 +5,7 @@
  * fields in the order of their numbers, and JSON is the output of Python's
  * json.dump, so that files of equal content have equal bytes.  The functions
  * keep no state, so any thread may call them. */
-#ifndef RSH_WIRE_STRATEGY_EMIT_H
-#define RSH_WIRE_STRATEGY_EMIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ struct rsh_staged_items {
  * nested maps. */
 int rsh_strategy_emit(const struct rsh_staged_items *items, bool json,
 		      void **out, size_t *len, struct rsh_error *err);
-
-#endif

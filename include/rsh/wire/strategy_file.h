@@ -7,8 +7,7 @@
  * order; if two items have one name, the last one is used, at the place of the
  * first one.  A file does not change after it is parsed, so any thread may read
  * it; the caller that parsed it frees it. */
-#ifndef RSH_WIRE_STRATEGY_FILE_H
-#define RSH_WIRE_STRATEGY_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 			   struct rsh_error *err);
 
 void rsh_strategy_file_free(struct rsh_strategy_file *f);
-
-#endif

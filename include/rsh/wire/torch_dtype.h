@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/torch_dtype.h - the names of element types and storages in pickles of
  * torch. */
-#ifndef RSH_WIRE_TORCH_DTYPE_H
-#define RSH_WIRE_TORCH_DTYPE_H
+#pragma once
 
 #include "rsh/wire/pickle_values.h"
 
@@ -21,5 +20,3 @@ enum rsh_dtype rsh_torch_storage_dtype(const struct rsh_pickle_value *v);
 /* Returns the bytes of an element of a storage, given the rsh_pickle_hash() of
  * its class name.  Returns 0 if the class is not known. */
 unsigned rsh_torch_storage_bytes(uint64_t hash);
-
-#endif

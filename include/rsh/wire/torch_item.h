@@ -9,8 +9,7 @@
  * after set_crc32_options(False), and never verifies it.
  *
  * The functions keep no state, so any thread may call them. */
-#ifndef RSH_WIRE_TORCH_ITEM_H
-#define RSH_WIRE_TORCH_ITEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ size_t rsh_torch_item_tail(const struct rsh_record_shape *s,
  * n bytes.  `buf` has n + RSH_TORCH_TAIL_MAX bytes.  Returns the number of
  * bytes written. */
 size_t rsh_torch_save_pickle(const void *pickle, size_t n, uint8_t *buf);
-
-#endif

@@ -5,8 +5,7 @@
  * name or takes ownership of the descriptor (whose identity is being proved),
  * and accepts archives that torch.load() does not (with bytes before the
  * archive). */
-#ifndef RSH_WIRE_ZIP_H
-#define RSH_WIRE_ZIP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ int rsh_zip_read_local(const struct rsh_byte_source *src,
 /* Returns whether an entry is "<directory>/data.pkl", the object that
  * torch.load() builds. */
 bool rsh_zip_is_torch_object(const struct rsh_zip_entry *e);
-
-#endif

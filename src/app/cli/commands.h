@@ -2,8 +2,7 @@
 /* app/cli/commands.h declares the commands for main().  Each command takes
  * options that were checked for it, prints its errors, and returns the exit
  * status. */
-#ifndef RSH_APP_CLI_COMMANDS_H
-#define RSH_APP_CLI_COMMANDS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -33,5 +32,3 @@ void rsh_help_command(FILE *f, const struct rsh_command *command, bool all);
  * without progress.  The caller must not have started any thread; both
  * processes return. */
 int rsh_supervise(int argc, char **argv, int (*run)(int argc, char **argv));
-
-#endif

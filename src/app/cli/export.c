@@ -71,16 +71,14 @@ static int report_export(const struct rsh_work *w,
 				seconds > 0 ?
 					(uint64_t)((double)r->bytes_written /
 						   seconds) :
-					0,
-				rate, sizeof(rate)));
+					0, rate, sizeof(rate)));
 		if (r->n_kept)
 			fprintf(out.f, "; %" PRIu32 " already existed",
 				r->n_kept);
 		if (r->n_lost)
 			fprintf(out.f,
 				"; %" PRIu32 " omitted because their slices "
-				"are lost",
-				r->n_lost);
+				"are lost", r->n_lost);
 		fputc('\n', out.f);
 	}
 	return 0;

@@ -5,8 +5,7 @@
  * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
  * infer_messages.c prints hints, and what cannot be known, as sentences.
  * infer_print.c prints the table, or JSON. */
-#ifndef RSH_APP_CLI_INFER_H
-#define RSH_APP_CLI_INFER_H
+#pragma once
 
 #include "printer.h"
 #include "rsh/app/options.h"
@@ -106,5 +105,3 @@ int rsh_infer_print_messages(struct rsh_infer *x);
 
 /* Returns 0 or -ENOMEM. */
 int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x);
-
-#endif

@@ -192,11 +192,9 @@ static int by_use(const void *a, const void *b)
 {
 	const struct use *x = a, *y = b;
 
-	if (x->n_weights != y->n_weights)
-		return x->n_weights > y->n_weights ? -1 : 1;
-	if (x->n != y->n)
-		return x->n > y->n ? -1 : 1;
-	return (x->first > y->first) - (x->first < y->first);
+	return rsh_compare_u64(y->n_weights, x->n_weights) ?:
+	       rsh_compare_u64(y->n, x->n) ?:
+	       rsh_compare_u64(x->first, y->first);
 }
 
 static bool explains(const struct rsh_infer_mesh *m,

@@ -113,8 +113,7 @@ static int say_odd_shapes(struct rsh_infer *x)
 		x,
 		"%u tensor%s not of one shape or type on all ranks: %s "
 		"is %s on rank %u and %s on rank %u; where only one dimension "
-		"differs, that one is cut",
-		n, n == 1 ? " is" : "s are",
+		"differs, that one is cut", n, n == 1 ? " is" : "s are",
 		rsh_names_text(x->names, first->name),
 		hint_shape(first->index, first->record, a),
 		x->sets[first->set].ranks[0],
@@ -139,8 +138,7 @@ static int say_sets(struct rsh_infer *x)
 		   "ranks hold the same data: either pipeline stages, or a "
 		   "save with redundancy removed; in that case the replicas "
 		   "are unknown, and a tensor has as many slices as ranks "
-		   "that hold it",
-		   x->n_sets);
+		   "that hold it", x->n_sets);
 }
 
 static int say_lost(struct rsh_infer *x)

@@ -155,8 +155,7 @@ static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
 
 	rsh_table_cell(table, "%s", rsh_names_text(x->names, t->name));
 	rsh_table_type(table, (enum rsh_dtype)t->record->dtype,
-		       rsh_record_dims(t->index, t->record),
-		       t->record->n_dims);
+		       rsh_record_dims(t->index, t->record), t->record->n_dims);
 	rsh_table_cell(table, "%s", "");
 	put_ranks(table, s->ranks, s->n);
 	rsh_table_cell(table, "%s", "");

@@ -137,8 +137,7 @@ static int say_other_file(const char *path, int rc, struct rsh_error *err)
 		return rc;
 	if (!of_directory)
 		return rsh_error_set(err, -rc, "%s: not a checkpoint file or "
-				     "strategy, but %s",
-				     path, what);
+				     "strategy, but %s", path, what);
 	return rsh_error_set(err, -rc, "%s: this is %s; ls takes its "
 			     "directory, %.*s", path, what,
 			     slash && slash > path ? (int)(slash - path) : 1,
@@ -224,8 +223,7 @@ static int print_subject(const struct rsh_options *o, struct subject *s,
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);
 	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
-			   ls_records(&out, o->vfs.source, &s->file,
-					  s->names);
+			   ls_records(&out, o->vfs.source, &s->file, s->names);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/ls.h has the parts of the command `ls`. */
-#ifndef RSH_APP_CLI_LS_H
-#define RSH_APP_CLI_LS_H
+#pragma once
 
 #include "printer.h"
 #include "rsh/source/inspect.h"
@@ -83,5 +82,3 @@ json_t *rsh_ls_tensors_json(const struct rsh_ls_tensors *t,
 int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
 			 const struct rsh_printer *out,
 			 const struct rsh_names *names);
-
-#endif

@@ -285,8 +285,7 @@ static int ask_mount(struct tree *t)
 					  t->takes, sizeof(t->takes));
 		t->n_virtual = rsh_plan_n_files(view.plan);
 		for (uint32_t i = 0; i < t->n_virtual; i++)
-			t->virtual_bytes += rsh_plan_size(view.plan,
-								i);
+			t->virtual_bytes += rsh_plan_size(view.plan, i);
 	}
 	rsh_vfs_free(vfs);
 	return 0;
@@ -456,8 +455,7 @@ static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 	}
 	for (size_t i = 0; i < s->n_files && !s->reason; i++)
 		if (s->files[i].reason) {
-			rsh_table_mark(table, RSH_MARK_BAD,
-				       s->files[i].reason);
+			rsh_table_mark(table, RSH_MARK_BAD, s->files[i].reason);
 			return;
 		}
 	ranks_text("no file", s->missing, s->n_missing, ranks);

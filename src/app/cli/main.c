@@ -128,8 +128,7 @@ static int run_program(int argc, char **argv)
 		fprintf(stderr, "Did you mean: %s\n", line);
 	else if (status == RSH_EXIT_USAGE)
 		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
-			o.unnamed ? "" : o.command->name,
-			o.unnamed ? "" : " ");
+			o.unnamed ? "" : o.command->name, o.unnamed ? "" : " ");
 	rsh_options_clear(&o);
 	return (int)status;
 }

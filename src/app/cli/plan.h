@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/plan.h has the parts of the command `plan`. */
-#ifndef RSH_APP_CLI_PLAN_H
-#define RSH_APP_CLI_PLAN_H
+#pragma once
 
 #include "printer.h"
 #include "rsh/vfs/inspect.h"
@@ -42,8 +41,7 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
  * 1728 bytes at offset 1361 of source rank 1, and 72 runs of 512 bytes of
  * source rank 3, the first at offset 4096 and each next one 2048 bytes later.
  * Returns 0 or -ENOMEM. */
-int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file,
-			 json_t **out);
+int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file, json_t **out);
 
 /* ---- how tensors are cut (plan_tensors.c) ---- */
 
@@ -71,5 +69,3 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 /* Returns 0 or -ENOMEM. */
 int rsh_plan_print(const struct rsh_options *o,
 		   const struct rsh_plan_report *report);
-
-#endif

@@ -163,8 +163,7 @@ static json_t *planned_file_json(const struct rsh_plan_report *r,
 	file = json_pack(
 		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
 		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
-		"records", (int)rsh_plan_n_records(r->view->plan,
-							 f->file),
+		"records", (int)rsh_plan_n_records(r->view->plan, f->file),
 		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
 		"runs", "count", rsh_json_u64(f->n_runs), "min",
 		rsh_json_u64(f->min_run), "median",
@@ -333,8 +332,7 @@ static int print_tables(const struct rsh_printer *out,
 	fputc('\n', out->f);
 	rsh_printer_put(out, s->step);
 	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
-		"in about %s at %d MB/s\n", r->n,
-		r->n == 1 ? "" : "s",
+		"in about %s at %d MB/s\n", r->n, r->n == 1 ? "" : "s",
 		rsh_text_bytes(all.bytes, size, sizeof(size)),
 		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), s->n,
 		s->n == 1 ? "" : "s",

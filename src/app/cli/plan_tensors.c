@@ -46,9 +46,8 @@ static int by_member(const void *a, const void *b)
 {
 	const struct holding *x = a, *y = b;
 
-	if (x->member != y->member)
-		return x->member < y->member ? -1 : 1;
-	return (x->file > y->file) - (x->file < y->file);
+	return rsh_compare_u64(x->member, y->member) ?:
+	       rsh_compare_u64(x->file, y->file);
 }
 
 static int side_add(struct side *s, uint32_t member, uint32_t file)

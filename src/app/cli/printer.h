@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/printer.h prints what commands write to standard output: tables, or
  * JSON for programs. */
-#ifndef RSH_APP_CLI_PRINTER_H
-#define RSH_APP_CLI_PRINTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -96,9 +95,6 @@ void rsh_table_add(struct rsh_table *t, const char *fmt, ...)
 /* Adds cells for the type of a tensor and a shape of it. */
 void rsh_table_type(struct rsh_table *t, enum rsh_dtype dtype,
 		    const int64_t *dims, uint32_t n);
-void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
-		    const char *text);
+void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark, const char *text);
 /* Prints the table, and frees it in any case.  Returns 0 or -ENOMEM. */
 int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/progress.h shows the progress of a long command: on a terminal as a
  * bar that is drawn repeatedly, or as a line in a log from time to time. */
-#ifndef RSH_APP_CLI_PROGRESS_H
-#define RSH_APP_CLI_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ struct rsh_progress_state {
  * `size`. */
 void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 		       size_t size);
-
-#endif

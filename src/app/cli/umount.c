@@ -23,8 +23,7 @@ static int wait_for_daemon(const char *path, struct rsh_error *err)
 	if (rsh_unmount_wait(path, WAIT_SECONDS - SILENT_SECONDS))
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
-			     "has not ended in %d seconds", path,
-			     WAIT_SECONDS);
+			     "has not ended in %d seconds", path, WAIT_SECONDS);
 }
 
 static int take_down(const struct rsh_options *o, struct rsh_error *err)
@@ -41,15 +40,13 @@ static int take_down(const struct rsh_options *o, struct rsh_error *err)
 				     "there", o->mountpoint);
 	if (strcmp(m.type, RSH_MOUNTED_TYPE) != 0)
 		return rsh_error_set(err, EINVAL, "%s: a mount of type %s, "
-				     "not of reshardfs", o->mountpoint,
-				     m.type);
+				     "not of reshardfs", o->mountpoint, m.type);
 	if (o->force) {
 		rc = rsh_unmount_force(path, err);
 		if (rc == 0)
 			rsh_log_notice("%s: unmounted by force: its daemon "
 				       "has ended, and open files return "
-				       "errors",
-				       path);
+				       "errors", path);
 		return rc;
 	}
 	rc = rsh_unmount(path, o->lazy, err);

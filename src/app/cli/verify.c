@@ -240,7 +240,6 @@ static int verify_files(struct report *r, struct rsh_error *err)
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	const char *manifest = o->operands[0], *dir;
 	cleanup_free char *beside = NULL;
-	int rc;
 
 	dir = o->n_operands > 1 ? o->operands[1] : NULL;
 	if (dir && !rsh_is_file(manifest)) {
@@ -252,9 +251,9 @@ static int verify_files(struct report *r, struct rsh_error *err)
 		if (!beside)
 			return rsh_error_nomem(err);
 	}
-	rc = find_tree(dir, err);
-	return rc ? rc : rsh_verify_files(manifest, dir, &o->vfs.files.store,
-					  &control, &r->answer, err);
+	return find_tree(dir, err) ?:
+	       rsh_verify_files(manifest, dir, &o->vfs.files.store,
+				&control, &r->answer, err);
 }
 
 static int verify_plan(struct report *r, enum rsh_verify_kind kind,
@@ -340,8 +339,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	rc = rc ?: rsh_source_choose(source, 0, err);
 	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
 		rc = rsh_source_index(source, names, err) ?:
-		     rsh_source_strategy(source, true, names, &strategy,
-					 err);
+		     rsh_source_strategy(source, true, names, &strategy, err);
 	}
 	if (rc == 0) {
 		take_verified_step(r, source);

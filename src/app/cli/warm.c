@@ -21,6 +21,7 @@
 #include "rsh/app/options.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -204,13 +205,11 @@ static int read_part(struct warm *w, const struct rsh_warm_part *p, void *buf)
 	if (fd < 0)
 		return errno;
 	while (at < end) {
-		ssize_t n = pread(fd, buf, rsh_min_u64(end - at, READ_BYTES),
-				  (off_t)at);
+		ssize_t n = rsh_pread_all(fd, buf, rsh_min_u64(end - at,
+					  READ_BYTES), at);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n <= 0)
-			return n < 0 ? errno : 0;
+			return (int)-n;
 		at += (uint64_t)n;
 		rsh_progress_add(w->progress, (uint64_t)n);
 	}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/warm.h has the parts of the command `warm`. */
-#ifndef RSH_APP_CLI_WARM_H
-#define RSH_APP_CLI_WARM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct rsh_warm_parts {
 int rsh_warm_divide(const struct rsh_options *o,
 		    const struct rsh_warm_file *files, size_t n_files,
 		    struct rsh_warm_parts *out, struct rsh_error *err);
-
-#endif

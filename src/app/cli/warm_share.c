@@ -210,37 +210,30 @@ static int add_plans(struct dividing *d, struct rsh_error *err)
 
 /* ---- the share ---- */
 
-static int compare_u64(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 static int by_hash(const void *a, const void *b)
 {
 	const struct slice *x = a, *y = b;
-	int d = compare_u64(x->hash, y->hash);
 
-	if (d == 0)
-		d = compare_u64(x->part.file, y->part.file);
-	return d ? d : compare_u64(x->part.offset, y->part.offset);
+	return rsh_compare_u64(x->hash, y->hash) ?:
+	       rsh_compare_u64(x->part.file, y->part.file) ?:
+	       rsh_compare_u64(x->part.offset, y->part.offset);
 }
 
 static int share_by_source(const void *a, const void *b)
 {
 	const struct slice *x = a, *y = b;
-	int d = compare_u64(x->rank, y->rank);
 
-	if (d == 0)
-		d = compare_u64(x->at, y->at);
-	return d ? d : compare_u64(x->hash, y->hash);
+	return rsh_compare_u64(x->rank, y->rank) ?:
+	       rsh_compare_u64(x->at, y->at) ?:
+	       rsh_compare_u64(x->hash, y->hash);
 }
 
 static int part_order(const void *a, const void *b)
 {
 	const struct rsh_warm_part *x = a, *y = b;
-	int d = compare_u64(x->file, y->file);
 
-	return d ? d : compare_u64(x->offset, y->offset);
+	return rsh_compare_u64(x->file, y->file) ?:
+	       rsh_compare_u64(x->offset, y->offset);
 }
 
 /* Keeps one of equal slices, and sorts them. */
@@ -269,8 +262,7 @@ static uint64_t share_begin(uint64_t all, uint64_t i, uint64_t n)
 static int take_share(const struct dividing *d, struct rsh_warm_parts *out)
 {
 	const struct rsh_options *o = d->options;
-	const uint64_t from = share_begin(out->distinct, o->share,
-					  o->n_shares);
+	const uint64_t from = share_begin(out->distinct, o->share, o->n_shares);
 	const uint64_t to = share_begin(out->distinct, o->share + 1,
 					o->n_shares);
 	uint64_t at = 0;

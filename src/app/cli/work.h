@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/work.h has what commands that read all bytes of a tree share: they
  * open the tree, and show their progress. */
-#ifndef RSH_APP_CLI_WORK_H
-#define RSH_APP_CLI_WORK_H
+#pragma once
 
 #include "progress.h"
 #include "rsh/app/options.h"
@@ -37,5 +36,3 @@ struct rsh_copy_control rsh_work_control(struct rsh_work *w);
 double rsh_work_seconds(const struct rsh_work *w);
 /* Returns how many bytes of SOURCE were read. */
 uint64_t rsh_work_source_bytes(const struct rsh_work *w);
-
-#endif

@@ -7,8 +7,7 @@
  * command sees all errors before that.  Then the child writes to a pipe, and
  * the parent checks the mount itself.
  */
-#ifndef RSH_APP_DAEMON_I_H
-#define RSH_APP_DAEMON_I_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -148,5 +147,3 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f);
  * rsh_facts. */
 int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		   char **text);
-
-#endif

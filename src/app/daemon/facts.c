@@ -98,8 +98,7 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:b}", "memory_bytes",
 			 rsh_json_u64(f->cache_bytes), "compress",
 			 c->compress == RSH_COMPRESS_OFF ? "off" : "auto",
-			 "directory",
-			 rsh_json_optional(c->dir), "disk_bytes",
+			 "directory", rsh_json_optional(c->dir), "disk_bytes",
 			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null(),
 			 "servers", rsh_json_optional(c->servers.list),
 			 "keyed", c->servers.key_file != NULL);
@@ -171,7 +170,6 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 	json_t *value = NULL;
 	size_t length;
 	FILE *to;
-	int rc;
 
 	switch (which) {
 	case RSH_CONTROL_STATS:
@@ -200,8 +198,8 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		return rsh_mount_steps_plans(f->options, f->tree, text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
-		rc = f->plan(f->options, &view, rank, &value);
-		return rc ? rc : dump(value, text);
+		return f->plan(f->options, &view, rank, &value) ?:
+		       dump(value, text);
 	}
 	return -ENOENT;
 }

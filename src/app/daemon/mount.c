@@ -158,8 +158,7 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 		  (CACHE_PART - 1);
 	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or "
 			     "-d leaves %" PRIu64 " MiB, but a mount needs "
-			     "%" PRIu64 " more",
-			     map / MIB, missing / MIB + 1);
+			     "%" PRIu64 " more", map / MIB, missing / MIB + 1);
 }
 
 /* ---- beginning and end ---- */
@@ -349,8 +348,7 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	     rsh_steps_start(s->vfs) ?:
 	     rsh_holder_watch(o->holder);
 	return rc ? rsh_error_set(err, -rc, "cannot start the signal thread: "
-					    "%s",
-				  strerror(-rc)) : 0;
+					    "%s", strerror(-rc)) : 0;
 }
 
 static int run_service(struct service *s)

@@ -19,8 +19,7 @@
  * Builds with a sanitizer need ptrace and /proc: they have no filter of system
  * calls and may read /proc.
  */
-#ifndef RSH_APP_SANDBOX_I_H
-#define RSH_APP_SANDBOX_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ int rsh_landlock_enter(int rules);
  * unless `internet` is true.  Returns 0 or -errno: -ENOTSUP in a build without
  * libseccomp or with a sanitizer, which needs some of the calls. */
 int rsh_syscalls_refuse(bool internet);
-
-#endif

@@ -76,9 +76,8 @@ static int add_given(json_t *all, const struct rsh_command *command,
 static int given_by_name(const void *a, const void *b)
 {
 	const struct rsh_given *x = a, *y = b;
-	const int order = strcmp(x->name, y->name);
 
-	return order ? order : (x->at > y->at) - (x->at < y->at);
+	return strcmp(x->name, y->name) ?: rsh_compare_u64(x->at, y->at);
 }
 
 json_t *rsh_identity(const struct rsh_options *o)

@@ -142,10 +142,9 @@ int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
 		.uid = o->vfs.tree.uid, .gid = o->vfs.tree.gid,
 		.open = open_step, .ctx = m,
 	};
-	int rc = find_ranks(o, &cfg.dir.first_rank, &cfg.dir.n_ranks, err) ?:
-		 rsh_steps_open(&cfg, out, err);
-
-	return rc ? rc : check_first_look(m, *out, err);
+	return find_ranks(o, &cfg.dir.first_rank, &cfg.dir.n_ranks, err) ?:
+	       rsh_steps_open(&cfg, out, err) ?:
+	       check_first_look(m, *out, err);
 }
 
 /* ---- the files of the control directory ---- */

@@ -173,8 +173,7 @@ static int detach(const char *path, bool *aborted, struct rsh_error *err)
 	 * device.  The kernel returns it without a request to the daemon. */
 	known = rsh_statx(AT_FDCWD, path,
 			  AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW |
-				  AT_NO_AUTOMOUNT,
-			  0, &st) == 0;
+				  AT_NO_AUTOMOUNT, 0, &st) == 0;
 	rc = rsh_unmount(path, true, err);
 	if (rc || !known)
 		return rc;
@@ -290,6 +289,5 @@ int rsh_unmount_force(const char *path, struct rsh_error *err)
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon, "
 			     "killed %d seconds ago, has not ended: it waits "
-			     "for its source", path,
-			     KILLED_SECONDS);
+			     "for its source", path, KILLED_SECONDS);
 }

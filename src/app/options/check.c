@@ -73,8 +73,7 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--format %s shows one whole "
 				     "model, of which each rank loads its part: "
 				     "leave out --dst-strategy, --dst-mesh, "
-				     "--dst-ranks and --compat",
-				     out->name);
+				     "--dst-ranks and --compat", out->name);
 	if (!(out->takes & RSH_TAKES_CONVERTER) && converters)
 		return rsh_error_set(err, EINVAL, "--format %s cannot be "
 				     "used with --dst-ranks or --compat",
@@ -158,8 +157,7 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
 		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
 				     "choose a step, but SOURCE is a single "
-				     "%s",
-				     o->format->says);
+				     "%s", o->format->says);
 	if (v->dst.from == RSH_FROM_DERIVED)
 		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
 				     "strategy, but a %s has none: use "

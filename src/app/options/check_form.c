@@ -95,8 +95,7 @@ static int check_form_use(const struct rsh_options *o, bool tree,
 		if (!tree && def->at >= from &&
 		    def->at < from + sizeof(struct rsh_source_options))
 			return rsh_error_set(err, EINVAL, "%s: --%s needs %s",
-					     o->form->name,
-					     def->name, without);
+					     o->form->name, def->name, without);
 	}
 	return rsh_check_files(o, err);
 }

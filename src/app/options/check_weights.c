@@ -77,8 +77,7 @@ static int check_assume(struct rsh_options *o, struct rsh_error *err)
 	if (!(v->output->takes & RSH_TAKES_HF_NAMES))
 		return rsh_error_set(err, EINVAL, "--format %s is for "
 				     "MindSpore's names, but the output has "
-				     "Hugging Face's",
-				     v->output->name);
+				     "Hugging Face's", v->output->name);
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
 	if (rsh_option_given(o, "format"))
@@ -214,8 +213,8 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 		return check_assume_beside(o, err);
 	w->unlisted = rsh_option_given(o, "unlisted") ? v->plan.unlisted :
 							RSH_UNLISTED_ERROR;
-	rc = check_sides(o, err) ?:
-	     check_assume(o, err) ?:
-	     check_find_table(o, err);
-	return rc ? rc : check_assume_beside(o, err);
+	return check_sides(o, err) ?:
+	       check_assume(o, err) ?:
+	       check_find_table(o, err) ?:
+	       check_assume_beside(o, err);
 }

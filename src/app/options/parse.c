@@ -74,8 +74,7 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)
 		return rsh_error_set(err, EINVAL, "option --%.*s is "
-				     "ambiguous: %s",
-				     (int)length, word, names);
+				     "ambiguous: %s", (int)length, word, names);
 	if (list_owners(word, length, names, sizeof(names)))
 		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
 				     "it is an option of %s%s%s", command->name,
@@ -324,9 +323,7 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 	o->n_operands = (unsigned)(argc - optind);
 	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
 		rc = hide_secrets(o, o->operands[i], err);
-	rc = rc ?: count_operands(o, err);
-	if (rc == 0)
-		rc = o->command->check(o, err);
+	rc = rc ?: count_operands(o, err) ?: o->command->check(o, err);
 	rsh_options_settle(o);
 	return rc;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/options/set_i.h declares the setters of options.  It is private to
  * app/options. */
-#ifndef RSH_APP_SET_I_H
-#define RSH_APP_SET_I_H
+#pragma once
 
 #include "rsh/app/table.h"
 
@@ -40,5 +39,3 @@ rsh_option_setter rsh_refuse_rw;
 
 /* Writes the words "a|b|c" as "a, b or c". */
 void rsh_words_put(char *to, size_t size, const char *words);
-
-#endif

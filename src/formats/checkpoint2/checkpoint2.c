@@ -88,9 +88,8 @@ static int checkpoint2_list_step(const struct step_dir *d,
 		c.label = strdup(d->label);
 		if (!c.label)
 			return rsh_error_nomem(err);
-		if (asprintf(&c.name, "%s%s%s", d->name, *d->name ? "/" : "",
-			     name) < 0)
-			c.name = NULL;
+		c.name = rsh_text_format("%s%s%s", d->name, *d->name ? "/" : "",
+					 name);
 		if (rsh_source_list(d->source, &c))
 			return rsh_error_nomem(err);
 	}
@@ -144,8 +143,7 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	    rsh_number_read(text, n, step))
 		return true;
 	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
-			"step is taken",
-			rsh_source_path(s), name);
+			"step is taken", rsh_source_path(s), name);
 	return false;
 }
 
@@ -237,15 +235,13 @@ static char *described_path(const char *path)
 	const char *base = slash ? slash + 1 : path;
 	struct rsh_ckpt2_name parts;
 	size_t at;
-	char *out;
 
 	if (!rsh_ckpt2_name_parse(base, &parts))
 		return strdup(path);
 	at = parts.n_prefix ? parts.n_prefix + 1 : 0;
-	if (asprintf(&out, "%.*s*%s", (int)(base - path + (ptrdiff_t)at), path,
-		     base + at + strlen(parts.opt ? "opt" : "model")) < 0)
-		return NULL;
-	return out;
+	return rsh_text_format("%.*s*%s", (int)(base - path + (ptrdiff_t)at),
+			       path, base + at +
+			       strlen(parts.opt ? "opt" : "model"));
 }
 
 /* ---- metadata.json ---- */
@@ -259,13 +255,12 @@ static int described_load(const struct rsh_source *s, size_t first, size_t end,
 	struct rsh_ckpt2_name parts;
 	int rc;
 
-	if (asprintf(&name, "%.*s" METADATA, (int)(one->base - one->name),
-		     one->name) < 0)
-		name = NULL;
-	if (!name || asprintf(&d->path, "%s/%s", rsh_source_path(s), name) < 0) {
-		d->path = NULL;
+	name = rsh_text_format("%.*s" METADATA, (int)(one->base - one->name),
+			       one->name);
+	d->path = name ? rsh_text_format("%s/%s", rsh_source_path(s), name) :
+			 NULL;
+	if (!d->path)
 		return rsh_error_nomem(err);
-	}
 	rc = rsh_handle_open(rsh_source_store(s), name, &h);
 	if (rc && rc != -ENOENT)
 		return rsh_store_open_error(rsh_source_store(s), name, rc, err);
@@ -449,17 +444,14 @@ static int checkpoint2_training_state(const struct rsh_source *s,
 	if (first == end)
 		return 0;
 	one = rsh_source_on_list(s, first);
-	if (asprintf(&name, "%.*scommon.json", (int)(one->base - one->name),
-		     one->name) < 0)
-		name = NULL;
-	if (!name || asprintf(&path, "%s/%s", rsh_source_path(s), name) < 0) {
-		path = NULL;
+	name = rsh_text_format("%.*scommon.json", (int)(one->base - one->name),
+			       one->name);
+	path = name ? rsh_text_format("%s/%s", rsh_source_path(s), name) : NULL;
+	if (!path)
 		return -ENOMEM;
-	}
 	rc = rsh_store_load(rsh_source_store(s), name, &common_file, &data,
-			    &len, &err);
-	if (rc == 0)
-		rc = rsh_checkpoint2_common_parse(data, len, path, out, &err);
+			    &len, &err) ?:
+	     rsh_checkpoint2_common_parse(data, len, path, out, &err);
 	if (rc && rc != -ENOMEM)
 		rsh_log_notice("%s", err.text);
 	return rc == -ENOMEM ? rc : 0;

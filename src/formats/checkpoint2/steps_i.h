@@ -5,8 +5,7 @@
  * A tree has a directory for each step.  In it every rank has two files, one of
  * weights and one of the optimizer's state.  They count as one file, whose
  * index covers both.  The metadata.json of a step is its strategy. */
-#ifndef RSH_FORMATS_CHECKPOINT2_STEPS_I_H
-#define RSH_FORMATS_CHECKPOINT2_STEPS_I_H
+#pragma once
 
 #include "rsh/source/format.h"
 #include "rsh/source/metadata.h"
@@ -40,5 +39,3 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 				 struct rsh_error *err);
 
 extern const struct rsh_resume_format rsh_checkpoint2_resume;
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/ckpt/ckpt_i.h - MindSpore's rank files; only this directory includes
  * it. */
-#ifndef RSH_FORMATS_CKPT_I_H
-#define RSH_FORMATS_CKPT_I_H
+#pragma once
 
 #include "rsh/source/format.h"
 
@@ -15,5 +14,3 @@ int rsh_encrypted_check(const struct rsh_byte_source *src,
 			struct rsh_error *err);
 
 extern const struct rsh_resume_format rsh_ckpt_resume;
-
-#endif

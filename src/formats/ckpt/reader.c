@@ -210,8 +210,7 @@ int rsh_ranks_read(const struct rsh_source_view *view,
 
 	if (rc == 0) {
 		if (r.n_strings)
-			rsh_log_info("strings left out: %u (%s%s)",
-				     r.n_strings,
+			rsh_log_info("strings left out: %u (%s%s)", r.n_strings,
 				     rsh_names_text(r.files.cat->names,
 						    r.string),
 				     r.n_strings > 1 ? " and others" : "");

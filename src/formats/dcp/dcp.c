@@ -41,10 +41,9 @@ struct values {
 static int value_open(const struct values *all, const struct rsh_dcp_value *v,
 		      struct rsh_handle **h, struct rsh_stat *st)
 {
-	int rc = rsh_handle_open(rsh_source_store(all->source), v->file, h);
+	int rc = rsh_handle_open(rsh_source_store(all->source), v->file, h) ?:
+		 rsh_handle_look(*h, st);
 
-	if (rc == 0)
-		rc = rsh_handle_look(*h, st);
 	return rc ? rc : st->kind == RSH_IS_FILE ? 0 : -EINVAL;
 }
 

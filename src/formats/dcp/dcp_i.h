@@ -13,8 +13,7 @@
  * tensors' names.
  *
  * The data of a source does not change, and any thread may read it. */
-#ifndef RSH_FORMATS_DCP_I_H
-#define RSH_FORMATS_DCP_I_H
+#pragma once
 
 #include "rsh/formats/dcp.h"
 #include "rsh/source/format.h"
@@ -151,5 +150,3 @@ int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
 		      struct rsh_error *err);
 
 extern const struct rsh_resume_format rsh_dcp_resume;
-
-#endif

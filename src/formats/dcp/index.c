@@ -221,8 +221,7 @@ bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
 		if (!place_is_there(&p[i], ix->file_bytes))
 			continue;
 		while (r < ix->n_records &&
-		       !record_is_of(rsh_names_text(names,
-						    ix->records[r].name),
+		       !record_is_of(rsh_names_text(names, ix->records[r].name),
 				     p[i].offset, p[i].length, &order))
 			r++;
 		if (r++ >= ix->n_records)

@@ -307,10 +307,9 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 static int item_find_object(struct item_reader *r, struct rsh_zip_entry *e,
 			    const char **root, size_t *n)
 {
-	int rc = rsh_zip_read_directory(&r->src, &r->directory, r->err);
+	int rc = rsh_zip_read_directory(&r->src, &r->directory, r->err) ?:
+		 item_find(r, NULL, 0, "", e);
 
-	if (rc == 0)
-		rc = item_find(r, NULL, 0, "", e);
 	if (rc)
 		return rc;
 	if (e->at == 0)
@@ -381,9 +380,7 @@ int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 	if (!r)
 		return rsh_error_nomem(err);
 	*out = (struct rsh_dcp_item){ 0 };
-	rc = item_open(r, file, offset, length);
-	if (rc == 0)
-		rc = item_read(r, out);
+	rc = item_open(r, file, offset, length) ?: item_read(r, out);
 	rsh_arena_clear(&r->values);
 	return rc;
 }
@@ -432,11 +429,9 @@ int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		r->pickle.err = r->err;
 		rc = rsh_pickle_values(&r->pickle, &rules, &r->values, &v);
 	} else {
-		rc = item_open(r, file, offset, length);
-		if (rc == 0)
-			rc = item_find_object(r, &e, &root, &n);
-		if (rc == 0)
-			rc = item_read_object(r, &e, &v);
+		rc = item_open(r, file, offset, length) ?:
+		     item_find_object(r, &e, &root, &n) ?:
+		     item_read_object(r, &e, &v);
 	}
 	if (rc == 0)
 		rc = rsh_plain_make(&v, out);

@@ -97,10 +97,9 @@ static uint32_t dcp_tensor_file(const struct rsh_dcp_tensor *t)
 int rsh_dcp_tensor_by_name(const void *a, const void *b)
 {
 	const struct rsh_dcp_tensor *x = a, *y = b;
-	int order = strcmp(x->name, y->name);
 
-	return order ? order : rsh_compare_u64(dcp_tensor_file(x),
-					       dcp_tensor_file(y));
+	return strcmp(x->name, y->name) ?:
+	       rsh_compare_u64(dcp_tensor_file(x), dcp_tensor_file(y));
 }
 
 int rsh_dcp_value_by_name(const void *a, const void *b)

@@ -106,9 +106,9 @@ static int dcp_parse(const struct rsh_source *s, const char *name,
 		     struct rsh_dcp **out, struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file f;
-	int rc = rsh_format_file_open(s, name, &f, err);
 
-	return rc ? rc : rsh_dcp_parse(&f.bytes, out, err);
+	return rsh_format_file_open(s, name, &f, err) ?:
+	       rsh_dcp_parse(&f.bytes, out, err);
 }
 
 static int dcp_parse_ranks(const struct rsh_source *s,
@@ -173,11 +173,9 @@ static int dcp_by_place(const void *a, const void *b)
 {
 	const struct rsh_dcp_place *x = a, *y = b;
 
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return rsh_compare_u64(x->length, y->length);
+	return rsh_compare_u64(x->file, y->file) ?:
+	       rsh_compare_u64(x->offset, y->offset) ?:
+	       rsh_compare_u64(x->length, y->length);
 }
 
 /* Lists the items of each file, each once. */

@@ -147,13 +147,11 @@ static int dcp_entry_compare_box(const struct rsh_dcp_entry *x,
 static int dcp_entry_compare(const void *a, const void *b)
 {
 	const struct rsh_dcp_entry *x = a, *y = b;
-	int order = dcp_entry_compare_box(x, y);
 
-	if (order == 0)
-		order = (x->index > y->index) - (x->index < y->index);
-	if (order == 0)
-		order = strcmp(x->path, y->path);
-	return order ? order : rsh_compare_u64(x->offset, y->offset);
+	return dcp_entry_compare_box(x, y) ?:
+	       (x->index > y->index) - (x->index < y->index) ?:
+	       strcmp(x->path, y->path) ?:
+	       rsh_compare_u64(x->offset, y->offset);
 }
 
 /* Reads a MetadataIndex. */
@@ -163,10 +161,9 @@ static int dcp_read_key(struct rsh_dcp_reader *r,
 {
 	const struct rsh_pickle_value *from, *index;
 	uint64_t numbers[RSH_MAX_DIMS];
-	int rc = dcp_expect(r, v, "MetadataIndex");
+	int rc = dcp_expect(r, v, "MetadataIndex") ?:
+		 dcp_name(r, dcp_attribute(v, "fqn"), &e->name);
 
-	if (rc == 0)
-		rc = dcp_name(r, dcp_attribute(v, "fqn"), &e->name);
 	if (rc)
 		return rc;
 	index = dcp_attribute(v, "index");
@@ -368,10 +365,9 @@ static int dcp_read_chunk(struct rsh_dcp_reader *r,
 	if (rc)
 		return rc;
 	offsets = dcp_attribute(v, "offsets");
-	rc = dcp_numbers(r, offsets, t->n_dims, from);
-	if (rc == 0)
-		rc = dcp_numbers(r, dcp_attribute(v, "sizes"),
-				 t->n_dims, from + t->n_dims);
+	rc = dcp_numbers(r, offsets, t->n_dims, from) ?:
+	     dcp_numbers(r, dcp_attribute(v, "sizes"),
+			 t->n_dims, from + t->n_dims);
 	if (rc == 0 && !dcp_is_inside(t, from, from + t->n_dims))
 		rc = dcp_bad(r, "a chunk that leaves the tensor");
 	if (rc)
@@ -565,9 +561,8 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 		return rsh_error_nomem(r->err);
 	p->src = r->src;
 	p->err = r->err;
-	rc = rsh_pickle_values(p, &rules, &r->values, &root);
-	if (rc == 0)
-		rc = dcp_expect(r, &root, "Metadata");
+	rc = rsh_pickle_values(p, &rules, &r->values, &root) ?:
+	     dcp_expect(r, &root, "Metadata");
 	if (rc)
 		return rc;
 	r->d->by_name = root.object->class->module[0] == 'h';

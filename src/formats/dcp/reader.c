@@ -71,8 +71,7 @@ static void reader_lack_chunk(struct dcp_reader *r,
 		snprintf(text + at, sizeof(text) - (size_t)at, "no file");
 	else if (!ix)
 		snprintf(text + at, sizeof(text) - (size_t)at,
-			 "%s, which cannot be read",
-			 r->dcp->files[c->file]);
+			 "%s, which cannot be read", r->dcp->files[c->file]);
 	else
 		snprintf(text + at, sizeof(text) - (size_t)at, "%s, which "
 			 "ends after %" PRIu64 " bytes",
@@ -302,9 +301,9 @@ static int part_by_box(const void *a, const void *b)
 {
 	const struct rsh_recipe_part *x = a, *y = b;
 	const size_t bytes = x->box.n_dims * sizeof(x->box.from[0]);
-	int rc = memcmp(x->box.from, y->box.from, bytes);
 
-	return rc ? rc : memcmp(x->box.size, y->box.size, bytes);
+	return memcmp(x->box.from, y->box.from, bytes) ?:
+	       memcmp(x->box.size, y->box.size, bytes);
 }
 
 static void part_keep(void *part)
@@ -416,9 +415,8 @@ static int reader_add_found(struct dcp_reader *r, struct found_tensor *f,
 		.n_dims = f->tensor->n_dims, .dims = f->tensor->dims,
 		.parts = parts,
 	};
-	rc = reader_add_orders(r, f, parts, &o->n_parts, err);
-	if (rc == 0)
-		rc = reader_check_covered(r, f, err);
+	rc = reader_add_orders(r, f, parts, &o->n_parts, err) ?:
+	     reader_check_covered(r, f, err);
 	r->n_tensors_lacking += r->n_lacking > before;
 	r->n += rc == 0 && !(r->leave_out && r->n_lacking > before);
 	return rc;

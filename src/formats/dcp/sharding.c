@@ -31,8 +31,7 @@ static int sharding_read(const char *name, const json_t *v, const char *path,
 			return rsh_error_set(err, EBADMSG, "%s: "
 					     "DCP_SHARDING_INFO: an offset of "
 					     "\"%s\" is not an integer of 0 "
-					     "or more",
-					     path, name);
+					     "or more", path, name);
 		offsets[i] = (uint64_t)json_integer_value(offset);
 	}
 	*n_dims = (uint32_t)json_array_size(list);

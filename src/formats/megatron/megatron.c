@@ -10,7 +10,6 @@
 #include "rsh/formats/formats.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +57,7 @@ static int megatron_found_mp_rank(struct rsh_finder *f, void *ctx,
 	(void)st;
 	if (!megatron_is(name, megatron_mp_rank))
 		return 0;
-	if (asprintf(&path, "%s/%s", d->name.label, name) < 0)
-		path = NULL;
+	path = rsh_text_format("%s/%s", d->name.label, name);
 	if (!path || rsh_finder_unit(f, name, &d->unit))
 		return rsh_error_nomem(err);
 	d->path = path;
@@ -68,8 +66,7 @@ static int megatron_found_mp_rank(struct rsh_finder *f, void *ctx,
 }
 
 static int megatron_found_iteration(struct rsh_finder *f, void *ctx,
-				    const char *name,
-				    const struct rsh_stat *st,
+				    const char *name, const struct rsh_stat *st,
 				    struct rsh_error *err)
 {
 	const char *digits = name + strlen(megatron_iteration);
@@ -77,8 +74,7 @@ static int megatron_found_iteration(struct rsh_finder *f, void *ctx,
 
 	(void)ctx, (void)st;
 	if (!megatron_is(name, megatron_iteration) ||
-	    !rsh_number_read(digits, strlen(digits),
-			     &d.name.step.numbers[0]))
+	    !rsh_number_read(digits, strlen(digits), &d.name.step.numbers[0]))
 		return 0;
 	d.name.step.n = 1;
 	strcpy(d.name.series, megatron_iteration);
@@ -109,8 +105,7 @@ static int megatron_agree(const char *source, const struct rsh_saved *saved,
 	for (size_t i = 0; i < n; i++)
 		for (size_t f = 0; f < saved[i].n; f++)
 			for (size_t k = 0; k < n; k++)
-				if (!megatron_has(&saved[k],
-						  saved[i].names[f]))
+				if (!megatron_has(&saved[k], saved[i].names[f]))
 					return rsh_error_set(err, EBADMSG,
 						"%s/%s has no %s, which %s has",
 						source, saved[k].dir,

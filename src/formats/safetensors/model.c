@@ -47,10 +47,9 @@ static int twice_scan(const struct twice *t, const char *name,
 		      struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file f;
-	int rc = rsh_format_file_open(t->s, name, &f, err);
 
-	return rc ? rc : rsh_safetensors_scan(&f.bytes, t->names, out, NULL,
-					      err);
+	return rsh_format_file_open(t->s, name, &f, err) ?:
+	       rsh_safetensors_scan(&f.bytes, t->names, out, NULL, err);
 }
 
 /* Returns a text such as "Float32 [2,3]". */
@@ -84,8 +83,7 @@ static int twice_compare(struct twice *t, const char *name,
 		}
 		t->n_shared++;
 		if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-		    memcmp(rsh_record_dims(t->one, x),
-			   rsh_record_dims(part, y),
+		    memcmp(rsh_record_dims(t->one, x), rsh_record_dims(part, y),
 			   x->n_dims * sizeof(int64_t)) != 0)
 			return rsh_error_set(err, EINVAL, "%s: there are two "
 					     "models: %s is %s in "
@@ -293,8 +291,7 @@ static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 	if (!model_has(s, HF_MAP))
 		;
 	else if (model_load_map(s, HF_MAP, &map, &why)) {
-		rsh_log_warning("%s; " HF_SINGLE " is taken",
-				why.text);
+		rsh_log_warning("%s; " HF_SINGLE " is taken", why.text);
 	} else {
 		rc = model_check_duplicate(s, &map, err);
 		rsh_weight_map_clear(&map);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/tensorflow/index_i.h - the .index of a TensorFlow 2 checkpoint; only
  * this directory includes it. */
-#ifndef RSH_FORMATS_TENSORFLOW_INDEX_I_H
-#define RSH_FORMATS_TENSORFLOW_INDEX_I_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@
 int rsh_tf_index_check(const struct rsh_byte_source *index,
 		       const struct rsh_byte_source *const *shards,
 		       uint32_t n_shards, bool full, struct rsh_error *err);
-
-#endif

@@ -98,7 +98,6 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 	cleanup_free const struct rsh_byte_source **shards =
 		calloc(n, sizeof(*shards));
 	const struct rsh_byte_source *index = NULL;
-	int rc;
 
 	if (!shards)
 		return rsh_error_nomem(err);
@@ -111,9 +110,8 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 	if (n == 1)
 		return rsh_error_set(err, EBADMSG, "%s: its data files are "
 				     "not there", index->path);
-	rc = tensorflow_collect(files, names, n, shards, err);
-	return rc ? rc : rsh_tf_index_check(index, shards, (uint32_t)n - 1,
-					    full, err);
+	return tensorflow_collect(files, names, n, shards, err) ?:
+	       rsh_tf_index_check(index, shards, (uint32_t)n - 1, full, err);
 }
 
 /* ---- showing ---- */
@@ -160,15 +158,13 @@ static int tensorflow_show(struct rsh_resume *r, const struct rsh_saved *saved,
 		const struct rsh_saved *s = &saved[i];
 
 		tensorflow_quote(s->label, name);
-		rc = rsh_resume_show_files(r, s, s->unit);
-		if (rc == 0)
-			rc = tensorflow_show_links(r, s);
-		if (rc == 0)
-			rc = rsh_resume_show_text(r, s, s->unit, "checkpoint",
-				rsh_resume_printf(r,
-					"model_checkpoint_path: \"%s\"\n"
-					"all_model_checkpoint_paths: \"%s\"\n",
-					name, name));
+		rc = rsh_resume_show_files(r, s, s->unit) ?:
+		     tensorflow_show_links(r, s) ?:
+		     rsh_resume_show_text(r, s, s->unit, "checkpoint",
+			rsh_resume_printf(r,
+				"model_checkpoint_path: \"%s\"\n"
+				"all_model_checkpoint_paths: \"%s\"\n",
+				name, name));
 	}
 	return rc;
 }

@@ -116,17 +116,13 @@ static int torch_read_legacy(struct rsh_torch_reader *r)
 {
 	const uint64_t end = rsh_min_u64(r->src.size, PICKLES_MAX);
 	struct rsh_pickle_value root, keys;
-	int rc;
 
 	r->pickle.at = 0;
-	rc = legacy_read_system(r, end);
-	if (rc == 0)
-		rc = rsh_torch_pickle(r, end, true, &root);
-	if (rc == 0)
-		rc = rsh_torch_pickle(r, end, true, &keys);
-	if (rc == 0)
-		rc = legacy_place_all(r, &keys);
-	return rc ? rc : rsh_torch_walk(r, &root);
+	return legacy_read_system(r, end) ?:
+	       rsh_torch_pickle(r, end, true, &root) ?:
+	       rsh_torch_pickle(r, end, true, &keys) ?:
+	       legacy_place_all(r, &keys) ?:
+	       rsh_torch_walk(r, &root);
 }
 
 /* ---- either form ---- */
@@ -238,9 +234,7 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		};
 		r->err = err;
 		r->file = f;
-		rc = torch_file_read(r);
-		if (rc == 0)
-			rc = torch_finish(r);
+		rc = torch_file_read(r) ?: torch_finish(r);
 	}
 	if (r) {
 		rsh_torch_view_clear(&r->view);

@@ -149,7 +149,6 @@ static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
 	char order[RSH_MAX_DIMS * 3 + 2];
 	size_t n = 0;
 	bool in_rows = true;
-	char *name;
 
 	rsh_torch_layout(t, &l);
 	if (!l.dense)
@@ -161,12 +160,9 @@ static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
 	}
 	if (in_rows)
 		return 0;
-	name = rsh_arena_alloc(arena, strlen(t->name) + n + 2, 1);
-	if (!name)
-		return -ENOMEM;
-	sprintf(name, "%s" RSH_TORCH_ORDER "%s", t->name, order);
-	t->name = name;
-	return 0;
+	t->name = rsh_arena_format(arena, "%s" RSH_TORCH_ORDER "%s", t->name,
+				   order);
+	return t->name ? 0 : -ENOMEM;
 }
 
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
@@ -325,8 +321,7 @@ static int offer_all_factored(struct torch_offering *o,
 }
 
 static int offer_tensor(struct torch_offering *o,
-			const struct rsh_torch_tensor *t,
-			struct rsh_error *err)
+			const struct rsh_torch_tensor *t, struct rsh_error *err)
 {
 	const struct rsh_ckpt_index *ix = o->view->index[0];
 	const struct rsh_record *r =

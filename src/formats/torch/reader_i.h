@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/torch/reader_i.h - declarations shared by the readers of the two
  * forms of a file; only this directory includes it. */
-#ifndef RSH_FORMATS_TORCH_READER_I_H
-#define RSH_FORMATS_TORCH_READER_I_H
+#pragma once
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/names.h"
@@ -77,5 +76,3 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 
 /* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);
-
-#endif

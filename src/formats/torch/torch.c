@@ -458,8 +458,7 @@ static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	if (n)
 		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
 				"such as %s (%s)", rsh_source_path(job->source),
-				n,
-				n > 1 ? "s that are" : " that is",
+				n, n > 1 ? "s that are" : " that is",
 				n > 1 ? "s are" : " is", first->name,
 				first->make);
 	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,

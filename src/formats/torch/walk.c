@@ -132,9 +132,8 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	if (!walk_number(&v[1], &t.from) || v[2].kind != RSH_PV_TUPLE)
 		return walk_bad(r, "a tensor without a place and sizes");
 	t.n_dims = v[2].n;
-	rc = walk_numbers(r, &v[2], t.n_dims, &t.dims);
-	if (rc == 0)
-		rc = walk_numbers(r, &v[3], t.n_dims, &t.strides);
+	rc = walk_numbers(r, &v[2], t.n_dims, &t.dims) ?:
+	     walk_numbers(r, &v[3], t.n_dims, &t.strides);
 	if (rc)
 		return rc;
 	if (w->has_dtype && v[6].kind != RSH_PV_CLASS)
@@ -343,8 +342,7 @@ static int walk_object(struct rsh_torch_reader *r,
 		return walk_add_value(r, v, is ? w.make : NULL);
 	if (r->unnamed)
 		return walk_bad(r, "a tensor whose name is not a text");
-	rc = walk_keep_name(r, &name);
-	return rc ? rc : walk_add_tensor(r, name, &w);
+	return walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);
 }
 
 /* ---- the walk ---- */
@@ -390,10 +388,9 @@ static int walk_item(struct rsh_torch_reader *r,
 {
 	const size_t n_name = r->n_name;
 	const bool unnamed = r->unnamed;
-	int rc = walk_push_key(r, depth == 0, key);
+	int rc = walk_push_key(r, depth == 0, key) ?:
+		 walk_value(r, v, depth + 1);
 
-	if (rc == 0)
-		rc = walk_value(r, v, depth + 1);
 	if (rc)
 		return rc;
 	r->n_name = n_name;

@@ -278,9 +278,8 @@ static int zip_load_object(struct zip_reader *z)
 		return rsh_torch_bad(r, z->object->e.at, "a data.pkl of more "
 				     "than 1 GiB");
 	rc = rsh_torch_view_load(&r->view, at, n + LOCAL_BYTES + EXTRA_MAX +
-				 z->object->e.n_name + BEHIND_OBJECT, r->err);
-	if (rc == 0)
-		rc = rsh_bytes_read(&r->src, found, sizeof(found), 0, r->err);
+				 z->object->e.n_name + BEHIND_OBJECT, r->err) ?:
+	     rsh_bytes_read(&r->src, found, sizeof(found), 0, r->err);
 	if (rc == 0 && memcmp(found, start, sizeof(start)) != 0)
 		rc = rsh_torch_bad(r, 0, "no zip archive at the file's "
 				   "beginning");
@@ -379,20 +378,14 @@ static int zip_read(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
 	struct rsh_pickle_value root;
-	int rc = rsh_zip_read_directory(&r->src, &z->directory, r->err);
+	int rc = rsh_zip_read_directory(&r->src, &z->directory, r->err) ?:
+		 zip_read_entries(z) ?:
+		 zip_find_object(z) ?:
+		 zip_load_object(z) ?:
+		 zip_locate_all(z) ?:
+		 zip_check_order(z) ?:
+		 zip_check_object(z);
 
-	if (rc == 0)
-		rc = zip_read_entries(z);
-	if (rc == 0)
-		rc = zip_find_object(z);
-	if (rc == 0)
-		rc = zip_load_object(z);
-	if (rc == 0)
-		rc = zip_locate_all(z);
-	if (rc == 0)
-		rc = zip_check_order(z);
-	if (rc == 0)
-		rc = zip_check_object(z);
 	if (rc)
 		return rc;
 	r->pickle.at = z->object->content;

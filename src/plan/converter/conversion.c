@@ -97,8 +97,7 @@ static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 		      sizeof(from));
 	rsh_item_text(
 		d ? rsh_param_dest_stage(c->dst, d, rank, c->o.compat)->item
-		  : NULL,
-		to, sizeof(to));
+		  : NULL, to, sizeof(to));
 	snprintf(text, size, " (from %s to %s)", from, to);
 }
 

@@ -47,8 +47,7 @@
  * only for the first of several stages that need the same ranks; and in each
  * file it notes the Int4 of all source files.
  */
-#ifndef RSH_CONVERTER_CONVERTER_I_H
-#define RSH_CONVERTER_CONVERTER_I_H
+#pragma once
 
 #include "rsh/plan/conversion.h"
 #include "rsh/plan/slices.h"
@@ -188,5 +187,3 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name);
 void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
 			  uint32_t name);
 int rsh_notes_write(struct rsh_converter *c);
-
-#endif

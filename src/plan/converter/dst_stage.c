@@ -127,8 +127,7 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 
 /* Handles a file without resharded records.  Either a file that it needs is
  * missing, or the strategies are of another model, which is an error. */
-static int nothing_resharded(struct stage_state *p,
-				 struct rsh_shown_file *f,
+static int nothing_resharded(struct stage_state *p, struct rsh_shown_file *f,
 				 struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
@@ -238,7 +237,6 @@ int rsh_dst_stage_begin(void *ctx, uint32_t stage, struct rsh_error *err)
 	struct rsh_converter *c = p->c;
 	const size_t n_names = (size_t)c->cat->n_names + 1;
 	const size_t n_indexes = (size_t)c->cat->n_indexes + 1;
-	int rc;
 
 	rsh_stage_clear(p);
 	*p = (struct stage_state){
@@ -256,8 +254,6 @@ int rsh_dst_stage_begin(void *ctx, uint32_t stage, struct rsh_error *err)
 	if (!p->action || !p->seen || !p->seen_index || !p->seq || !p->whole ||
 	    marks_init(c, &p->marks) || marks_init(c, &p->some))
 		return rsh_error_nomem(err);
-	rc = collect_stages(p, err);
-	if (rc == 0)
-		rc = show_resharded(p, err);
-	return rc ? rc : rsh_stage_collect_pairs(p, err);
+	return collect_stages(p, err) ?: show_resharded(p, err) ?:
+	       rsh_stage_collect_pairs(p, err);
 }

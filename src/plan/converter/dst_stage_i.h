@@ -6,8 +6,7 @@
  *   order.c        the order of records that follows from these
  *   records.c      one record
  *   whole.c        files that equal a source file */
-#ifndef RSH_CONVERTER_DST_STAGE_I_H
-#define RSH_CONVERTER_DST_STAGE_I_H
+#pragma once
 
 #include "converter_i.h"
 #include "rsh/plan/redistribution.h"
@@ -122,5 +121,3 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 /* If the file can equal a source file, adds it and sets *taken (whole.c). */
 int rsh_stage_take_whole(struct stage_state *p, struct rsh_shown_file *f,
 			   bool *taken, struct rsh_error *err);
-
-#endif

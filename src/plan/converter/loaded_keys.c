@@ -260,8 +260,7 @@ static void each_key(const struct stage_state *p, const struct pair_keys *k,
 	struct cell_marking cells = { m, k };
 
 	if (k->lp->redist)
-		rsh_redistribution_each(k->lp->redist, k->local, keys_mark,
-					&m);
+		rsh_redistribution_each(k->lp->redist, k->local, keys_mark, &m);
 	else
 		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, &cells);
 }

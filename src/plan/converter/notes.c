@@ -2,8 +2,9 @@
 /* plan/converter/notes.c counts differences from the result of MindSpore's
  * converter, and writes notes about them. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "rsh/util/text.h"
 
 #include "converter_i.h"
 
@@ -83,8 +84,7 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
 	s->n++;
 }
 
-void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
-			  uint32_t name)
+void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank, uint32_t name)
 {
 	struct rsh_note_state *s = &c->notes[RSH_NOTE_LACKING];
 
@@ -109,20 +109,17 @@ int rsh_notes_write(struct rsh_converter *c)
 		const char *undo = undone_by_compat[i] && c->o.may_compat ?
 			" (--compat=mindspore does the same)" : "";
 		char *text;
-		int rc;
 
 		if (s->n == 0 || (all_whole && !is_told_of_whole(i)))
 			continue;
 		if (s->example == RSH_NAME_NONE)
-			rc = asprintf(&text, "%s%s", sentences[i], undo);
+			text = rsh_text_format("%s%s", sentences[i], undo);
 		else
-			rc = asprintf(&text, "%s (%s%s%s%s)%s", sentences[i],
-				      s->path ? s->path : "",
-				      s->path ? " lacks " : "",
-				      rsh_names_text(c->cat->names, s->example),
-				      s->n > 1 ? " and others" : "", undo);
-		if (rc < 0)
-			text = NULL;
+			text = rsh_text_format("%s (%s%s%s%s)%s", sentences[i],
+				s->path ? s->path : "",
+				s->path ? " lacks " : "",
+				rsh_names_text(c->cat->names, s->example),
+				s->n > 1 ? " and others" : "", undo);
 		if (of_source[i] ?
 		    rsh_blueprint_note(c->plan, text) ||
 		    rsh_blueprint_note_difference(c->plan,

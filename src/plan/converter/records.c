@@ -75,10 +75,9 @@ static int describe(struct stage_state *p, const struct rsh_shown_file *f,
 	const struct rsh_record *r;
 	enum rsh_codec codec;
 	uint32_t rank;
-	int rc = rsh_stage_learn_copy_grid(p, name, err);
+	int rc = rsh_stage_learn_copy_grid(p, name, err) ?:
+		 find_copy(p, f, name, &rank, err);
 
-	if (rc == 0)
-		rc = find_copy(p, f, name, &rank, err);
 	if (rc)
 		return rc;
 	ix = rsh_catalogue_index(c->cat, rank);

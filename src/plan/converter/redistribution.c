@@ -296,7 +296,6 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 {
 	struct rsh_strategy_item plain[2];
 	int64_t made_up[RSH_MAX_DIMS];
-	int rc;
 
 	if (n_dims > RSH_MAX_DIMS)
 		return -EDOM;
@@ -316,8 +315,8 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 			dst = &plain[1];
 		}
 	}
-	rc = side_new(w, 0, src, whole, n_dims);
-	return rc ? rc : side_new(w, 1, dst, whole, n_dims);
+	return side_new(w, 0, src, whole, n_dims) ?:
+	       side_new(w, 1, dst, whole, n_dims);
 }
 
 static bool redist_plan(struct rsh_redistribution *r,

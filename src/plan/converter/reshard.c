@@ -25,8 +25,7 @@ static int refuse(const struct making *m, int rc, struct rsh_error *err)
 	rsh_error_prefix(
 		err,
 		"%s: parameter %s of shape %s cannot go from %s%s%s%s "
-		"to %s%s%s%s",
-		rsh_catalogue_path(c->cat, m->s.rank),
+		"to %s%s%s%s", rsh_catalogue_path(c->cat, m->s.rank),
 		rsh_names_text(c->cat->names, m->s.name),
 		rsh_record_dims_text(m->s.ix, m->s.rec, dims, sizeof(dims)),
 		rsh_item_text(m->s.item, from, sizeof(from)),
@@ -94,11 +93,9 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		whole[d] = (int64_t)t->dims[d];
-	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err);
-	if (rc == 0)
-		rc = note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut));
-	if (rc == 0)
-		rc = note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
+	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err) ?:
+	     note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut)) ?:
+	     note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
 	if (rc)
 		return refuse(m, rc, err);
 	out.recipe.codec = rsh_record_codec(m->c, m->s.rec, &out.dtype);

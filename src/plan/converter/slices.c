@@ -29,8 +29,7 @@ void rsh_job_files_of(const struct rsh_job_files *f, uint32_t stage,
 		      uint32_t *from, uint32_t *to)
 {
 	*from = rsh_catalogue_present_from(f->cat, rsh_job_rank(f, stage, 0));
-	*to = rsh_catalogue_present_from(f->cat,
-					 rsh_job_rank(f, stage + 1, 0));
+	*to = rsh_catalogue_present_from(f->cat, rsh_job_rank(f, stage + 1, 0));
 }
 
 int rsh_job_files_list(struct rsh_job_files *f)
@@ -212,8 +211,7 @@ static int slices_compare(const struct rsh_slices *s, uint32_t rank,
 		return rsh_error_set(
 			err, EINVAL,
 			"%s: parameter %s is %s%s, but in %s it is "
-			"%s%s",
-			rsh_catalogue_path(cat, rank), name,
+			"%s%s", rsh_catalogue_path(cat, rank), name,
 			rsh_dtype_name(r->dtype),
 			r->wide_bf16 ? " of 4 bytes" : "",
 			rsh_catalogue_path(cat, s->rank),
@@ -246,7 +244,6 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 	const uint32_t key = s->item ? (rank - f->first_rank) % f->stage_ranks :
 				       0;
 	const uint32_t k = s->item ? rsh_job_files_from(f, key) : 0;
-	int rc;
 
 	if (ix != l->ix) {
 		l->ix = ix;
@@ -261,9 +258,8 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 	if (!l->alike) {
 		if (s->found[k] && !s->all_alike)
 			return 0;
-		rc = slices_compare(s, rank, l->rec, err);
-		return rc ? rc : rsh_record_check_chunks(f->cat, rank, l->rec,
-							 unit, err);
+		return slices_compare(s, rank, l->rec, err) ?:
+		       rsh_record_check_chunks(f->cat, rank, l->rec, unit, err);
 	}
 	s->found[k] = true;
 	s->holders[s->n++] = (struct rsh_holder){ key, rank, RSH_BY_NAME };

@@ -2,8 +2,7 @@
 /* plan/converter/tensor_layout_i.h - a layout as MindSpore's converter
  * describes it.  It has a mesh and dimensions.  Each dimension is cut over one
  * mesh axis or none.  There are no axes or dimensions of size 1. */
-#ifndef RSH_CONVERTER_TENSOR_LAYOUT_I_H
-#define RSH_CONVERTER_TENSOR_LAYOUT_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ static inline bool rsh_layout_add_dim(struct rsh_tensor_layout *p,
 
 /* Removes axes and dimensions of size 1. */
 void rsh_layout_trim(struct rsh_tensor_layout *p);
-
-#endif

@@ -72,9 +72,7 @@ static int layouts_match(struct equal_pairs *l,
 		if (rsh_item_same_layout(l->v[i].a, a) &&
 		    rsh_item_same_layout(l->v[i].b, b))
 			return 1;
-	rc = same_slices(a, b, dims, n_dims);
-	if (rc == 0)
-		rc = same_slices(b, a, dims, n_dims);
+	rc = same_slices(a, b, dims, n_dims) ?: same_slices(b, a, dims, n_dims);
 	if (rc <= 0)
 		return rc;
 	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
@@ -127,8 +125,7 @@ static int files_match(const struct rsh_converter *c)
 			continue;
 		*met = stage + 1;
 		for (uint32_t r = 0; r < ix->n_records && rc > 0; r++)
-			rc = record_matches(c, ix, &ix->records[r], stage,
-					     &l);
+			rc = record_matches(c, ix, &ix->records[r], stage, &l);
 	}
 	return rc;
 }
@@ -154,8 +151,7 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	if (!c->src || !c->o.replicas)
 		return 0;
 	c->same_as = rsh_alloc_array(rsh_job_rank(&c->files, c->files.n_stages,
-						  0),
-				     sizeof(*c->same_as));
+						  0), sizeof(*c->same_as));
 	return c->same_as ? rsh_strategy_replicas(c->src, c->same_as) : -ENOMEM;
 }
 
@@ -213,9 +209,8 @@ static int by_offset(const void *a, const void *b)
 {
 	const struct placed *x = a, *y = b;
 
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return (x->record > y->record) - (x->record < y->record);
+	return rsh_compare_u64(x->offset, y->offset) ?:
+	       rsh_compare_u64(x->record, y->record);
 }
 
 /* Lists the records of a file in the order of the file. */
@@ -327,11 +322,9 @@ int rsh_stage_take_whole(struct stage_state *p, struct rsh_shown_file *f,
 	if (origin == RSH_NO_FILE)
 		return 0;
 	whole.lost = false;
-	rc = list_slots(p, &whole, origin, err);
-	if (rc == 0)
-		rc = rsh_blueprint_add_whole(c->plan, &whole, origin,
-					     c->cat->index[origin]->file_bytes,
-					     err);
+	rc = list_slots(p, &whole, origin, err) ?:
+	     rsh_blueprint_add_whole(c->plan, &whole, origin,
+				     c->cat->index[origin]->file_bytes, err);
 	if (rc)
 		return rc;
 	*taken = true;

@@ -15,8 +15,7 @@
  *   96  xxh3 of bytes 0 to 95, 8 bytes
  *  104  the content, or the result of rsh_pack()
  */
-#ifndef RSH_STORAGE_BLOCK_FILE_I_H
-#define RSH_STORAGE_BLOCK_FILE_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  const struct rsh_block_key *key,
 			  const void *bytes, uint32_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/cache/cache_i.h - the parts of a cache; for this layer only. */
-#ifndef RSH_STORAGE_CACHE_I_H
-#define RSH_STORAGE_CACHE_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -218,5 +217,3 @@ void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 
 /* Frees all memory.  No block has users and no other call is in progress. */
 void rsh_memory_clear(struct rsh_cache *c);
-
-#endif

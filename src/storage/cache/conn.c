@@ -109,8 +109,7 @@ int rsh_conn_send(struct rsh_conn *c, struct iovec *v, size_t n)
 static int conn_fill(struct rsh_conn *c)
 {
 	for (;;) {
-		ssize_t got = recv(c->fd, c->buf + c->end, c->size - c->end,
-				   0);
+		ssize_t got = recv(c->fd, c->buf + c->end, c->size - c->end, 0);
 		int code = 0;
 
 		if (got > 0) {
@@ -162,8 +161,7 @@ int rsh_conn_take_line(struct rsh_conn *c, const char **line)
 	char *at, *end;
 
 	for (; !code; code = conn_fill(c)) {
-		const size_t n = rsh_min_u64(c->end - c->begin,
-					     LINE_MAX_BYTES);
+		const size_t n = rsh_min_u64(c->end - c->begin, LINE_MAX_BYTES);
 
 		at = (char *)c->buf + c->begin;
 		end = n ? memchr(at, '\n', n) : NULL;

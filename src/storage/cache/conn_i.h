@@ -7,8 +7,7 @@
  * more bytes arrive than allowed.  After a failure the connection can only be
  * closed.
  */
-#ifndef RSH_STORAGE_CONN_I_H
-#define RSH_STORAGE_CONN_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ int rsh_conn_take_line(struct rsh_conn *c, const char **line);
 /* Checks that no bytes have arrived between two requests: they would belong to
  * neither. */
 int rsh_conn_is_quiet(const struct rsh_conn *c);
-
-#endif

@@ -79,8 +79,7 @@ static bool disk_reopen(struct rsh_disk *d)
 	cleanup_fd int fd = disk_dir_open(d->path, &why);
 
 	if (fd < 0 || dup3(fd, d->fd, O_CLOEXEC) < 0) {
-		disk_stop(d, &d->writes_off_until,
-			  why ? why : strerror(errno));
+		disk_stop(d, &d->writes_off_until, why ? why : strerror(errno));
 		return false;
 	}
 	d->looked = false;

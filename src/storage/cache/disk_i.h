@@ -13,8 +13,7 @@
  * from the page cache, because data loaders count free memory without it.
  * Blocks that arrive faster than the disk can write are not written.
  */
-#ifndef RSH_STORAGE_DISK_I_H
-#define RSH_STORAGE_DISK_I_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -92,5 +91,3 @@ struct rsh_disk_look {
  * 0 or a positive errno. */
 int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
 		  struct rsh_disk_look *out);
-
-#endif

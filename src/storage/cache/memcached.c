@@ -69,9 +69,7 @@ static int link_begin(struct rsh_link *l)
 int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
 		 rsh_link_value_fn *fn, void *ctx)
 {
-	int code = link_begin(l);
-
-	return code ? code : l->protocol->get(&l->conn, names, n, fn, ctx);
+	return link_begin(l) ?: l->protocol->get(&l->conn, names, n, fn, ctx);
 }
 
 int rsh_link_store(struct rsh_link *l, const char *name, const void *value,
@@ -85,7 +83,5 @@ int rsh_link_store(struct rsh_link *l, const char *name, const void *value,
 
 int rsh_link_remove(struct rsh_link *l, const char *name)
 {
-	int code = link_begin(l);
-
-	return code ? code : l->protocol->remove(&l->conn, name);
+	return link_begin(l) ?: l->protocol->remove(&l->conn, name);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/cache/memcached_i.h has the requests to a memcached server; for this
  * layer only. */
-#ifndef RSH_STORAGE_MEMCACHED_I_H
-#define RSH_STORAGE_MEMCACHED_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
 int rsh_link_store(struct rsh_link *l, const char *name, const void *value,
 		   size_t n, unsigned seconds, bool add);
 int rsh_link_remove(struct rsh_link *l, const char *name);
-
-#endif

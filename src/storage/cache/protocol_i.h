@@ -4,8 +4,7 @@
  *
  * The contract of links in memcached_i.h applies to these functions, too.
  */
-#ifndef RSH_STORAGE_PROTOCOL_I_H
-#define RSH_STORAGE_PROTOCOL_I_H
+#pragma once
 
 #include "conn_i.h"
 #include "memcached_i.h"
@@ -48,5 +47,3 @@ int rsh_packet_take(struct rsh_conn *c, unsigned what, struct rsh_packet *out);
 /* Logs in (SASL).  rsh_memcached_login_load() must have been called. */
 int rsh_memcached_login(struct rsh_conn *c, const struct rsh_address *to,
 			const struct rsh_login *login);
-
-#endif

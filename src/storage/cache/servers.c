@@ -116,8 +116,7 @@ static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
 		if (!good)
 			return rsh_error_set(err, EINVAL, "--cache-servers: "
 					     "\"%s\" is not a list of "
-					     "HOST[:PORT]",
-					     list);
+					     "HOST[:PORT]", list);
 		++*n;
 	}
 	return *n <= RSH_CACHE_SERVERS_MAX ? 0 :

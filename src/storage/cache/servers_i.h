@@ -10,8 +10,7 @@
  * server.  A server that hung has claims of nodes that no longer use it, so for
  * a while no node waits for a claim there (rsh_servers_is_doubtful()).
  */
-#ifndef RSH_STORAGE_SERVERS_I_H
-#define RSH_STORAGE_SERVERS_I_H
+#pragma once
 
 #include <errno.h>
 
@@ -95,5 +94,3 @@ static inline bool rsh_request_failed(int code)
 
 /* Notes whether the server returned a correct value. */
 void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good);
-
-#endif

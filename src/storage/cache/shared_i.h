@@ -8,8 +8,7 @@
  * block themselves.  A node waits for other nodes only when it has loaded all
  * that it has claimed, so nodes cannot wait for each other in a circle.
  */
-#ifndef RSH_STORAGE_SHARED_I_H
-#define RSH_STORAGE_SHARED_I_H
+#pragma once
 
 #include "cache_i.h"
 #include "servers_i.h"
@@ -72,5 +71,3 @@ void rsh_lookup_loaded(struct rsh_cache *c, struct rsh_lookup *h,
  * claimed, until it is stored, and then settled, or has to be loaded here.
  * Returns false if there is none left.  With `hasten` it does not wait. */
 bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten);
-
-#endif

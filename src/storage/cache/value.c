@@ -67,8 +67,7 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 	if (!path)
 		return 0;
 	rc = rsh_library_load_crypto("--cache-key-file", symbols,
-				     sizeof(symbols) / sizeof(symbols[0]),
-				     err);
+				     sizeof(symbols) / sizeof(symbols[0]), err);
 	if (rc)
 		return rc;
 	out->bytes = malloc(KEY_MAX);

@@ -21,8 +21,7 @@
  * A name without a block may have a lease as its value: the node that stored it
  * is loading the block.
  */
-#ifndef RSH_STORAGE_VALUE_I_H
-#define RSH_STORAGE_VALUE_I_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ void rsh_value_seal(const struct rsh_value_key *key,
 bool rsh_value_check(const struct rsh_value_key *key,
 		     const uint8_t digest[RSH_VALUE_DIGEST],
 		     const uint8_t *value, size_t n, uint32_t len);
-
-#endif

@@ -2,8 +2,7 @@
 /* storage/objects/curl_i.h - the functions of libcurl that this room calls.
  * The library is loaded when the first address is opened, so that those who
  * mount local files do not wait for it, nor need to have it. */
-#ifndef RSH_STORAGE_CURL_I_H
-#define RSH_STORAGE_CURL_I_H
+#pragma once
 
 #include <curl/curl.h>
 
@@ -57,5 +56,3 @@ extern struct object_curl rsh_curl;
 /* Loads libcurl and starts it, once a process; any thread may call this.  0 or
  * -errno with a sentence. */
 int rsh_object_curl_start(struct rsh_error *err);
-
-#endif

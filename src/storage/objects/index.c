@@ -239,8 +239,7 @@ static int index_names(struct rsh_names *names, const char *prefix,
 		return rsh_error_set(err, EBADMSG, "%s: a web page, not a list "
 				     "of names; --source-index names a file "
 				     "with one name on each line, or the index "
-				     "of a model's parts",
-				     g->what);
+				     "of a model's parts", g->what);
 	/* A name is on each line; what begins with '#' is a remark. */
 	while (*text && rc == 0) {
 		size_t n = strcspn(text, "\r\n");

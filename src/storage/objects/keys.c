@@ -190,12 +190,11 @@ static int keys_of_services(const struct rsh_objects *o, struct keys_found *f,
 static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 			   bool *found, struct rsh_error *err)
 {
-	int rc = keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
-			      err) ?:
-		 keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
-			      o->profile, f, found, err);
-
-	return rc ? rc : keys_of_services(o, f, err);
+	return keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
+			    err) ?:
+	       keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+			    o->profile, f, found, err) ?:
+	       keys_of_services(o, f, err);
 }
 
 /* ---- the environment ---- */

@@ -162,8 +162,7 @@ static int list_nothing(struct rsh_objects *o, struct rsh_error *err)
 				     o->url, o->prefix);
 	return rsh_error_set(err, ENOENT, "%s: not found: there is neither a "
 			     "list of files nor model.safetensors; "
-			     "--source-index names a list of files",
-			     o->url);
+			     "--source-index names a list of files", o->url);
 }
 
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,

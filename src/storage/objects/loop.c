@@ -423,8 +423,7 @@ static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 		until = rsh_min_u64(until, transfer_deadline(t));
 		until = rsh_min_u64(until, transfer_stall_at(t));
 		if (!t->answer.status)
-			until = rsh_min_u64(until,
-					    now + l->unanswered_ms * MS);
+			until = rsh_min_u64(until, now + l->unanswered_ms * MS);
 	}
 	for (q = l->waiting.first; q; q = q->next) {
 		until = rsh_min_u64(until, waiting_deadline(q, got));

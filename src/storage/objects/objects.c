@@ -44,8 +44,7 @@ static int objects_ca_file(struct rsh_objects *o,
 		return 0;
 	o->ca_file = realpath(ca, NULL);
 	return o->ca_file ? 0 :
-	       rsh_error_set(err, errno, "CA file %s: %s", ca,
-			     strerror(errno));
+	       rsh_error_set(err, errno, "CA file %s: %s", ca, strerror(errno));
 }
 
 static int objects_settings(struct rsh_objects *o,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/objects/objects_i.h - what the files of this directory share: an
  * address, its credentials, and requests that a thread carries out. */
-#ifndef RSH_STORAGE_OBJECTS_I_H
-#define RSH_STORAGE_OBJECTS_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -298,5 +297,3 @@ int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 bool rsh_object_is_name(const char *name);
 /* Returns whether the address is that of a file. */
 bool rsh_object_is_file(struct rsh_objects *o);
-
-#endif

@@ -258,8 +258,7 @@ static int url_of_http(struct rsh_objects *o, const char *url,
 		return rsh_error_nomem(err);
 	if (url_has_blanks(o->url) || (o->query && url_has_blanks(o->query)))
 		return url_bad(o->url,
-			       "this address contains blanks: write %20",
-			       err);
+			       "this address contains blanks: write %20", err);
 	host = strstr(o->base, "://") + 3;
 	if (!url_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
 		      &o->port))
@@ -290,13 +289,11 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 	if (o->user || opts->user)
 		return url_bad(o->url,
 			       "an S3 address cannot contain keys: set them in "
-			       "the environment or a profile",
-			       err);
+			       "the environment or a profile", err);
 	if (!url_is_bucket(bucket, n))
 		return url_bad(o->url,
 			       "not a valid bucket: use s3://BUCKET or "
-			       "s3://BUCKET/PREFIX",
-			       err);
+			       "s3://BUCKET/PREFIX", err);
 	key = bucket + n + strspn(bucket + n, "/");
 	o->prefix = rsh_text_format("%s/", key);
 	if (!o->prefix)
@@ -312,8 +309,7 @@ int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 			 struct rsh_error *err)
 {
 	if (!rsh_objects_is_url(url))
-		return url_bad(url, "not an address of object storage",
-			       err);
+		return url_bad(url, "not an address of object storage", err);
 	if (!strncmp(url, "s3://", 5))
 		return url_of_s3(o, url, opts, err);
 	return url_of_http(o, url, opts, err);

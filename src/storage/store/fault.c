@@ -271,8 +271,7 @@ static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 
 /* Delays a read like a line with this latency and rate: latencies overlap,
  * bytes are sent one after the other. */
-static void fault_delay(struct rsh_faults *f, struct fault *fault,
-				size_t len)
+static void fault_delay(struct rsh_faults *f, struct fault *fault, size_t len)
 {
 	const unsigned others = atomic_fetch_add(&fault->under_way, 1);
 	uint64_t until = rsh_clock_ns() +

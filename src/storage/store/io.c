@@ -189,8 +189,7 @@ int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 
 	while (at - offset < len && rc == 0) {
 		const long begin = rsh_blocking_begin();
-		const ssize_t got = m->ops->read(m, l->handle, iov, (int)n,
-						 at);
+		const ssize_t got = m->ops->read(m, l->handle, iov, (int)n, at);
 
 		rsh_blocking_end(begin);
 		if (got > 0) {
@@ -212,8 +211,7 @@ int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h)
 {
-	const uint64_t at = rsh_min_u64(atomic_load(&f->bad_at),
-					f->id.size);
+	const uint64_t at = rsh_min_u64(atomic_load(&f->bad_at), f->id.size);
 	const uint64_t left = f->id.size - at;
 	/* If the open failed, at least one byte is read. */
 	const uint64_t len = rsh_max_u64(atomic_load(&f->bad_len), 1);
@@ -266,8 +264,7 @@ void rsh_file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
 		rsh_faults_flip(io->faults, f->name, offset, buf, len);
 }
 
-ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
-			     uint64_t offset)
+ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len, uint64_t offset)
 {
 	struct rsh_store_scan *in = scan;
 	ssize_t n = rsh_handle_pread(in->handle, buf, len, offset);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/store/io_i.h - reads of files and injected faults; only this room
  * includes it. */
-#ifndef RSH_STORAGE_IO_I_H
-#define RSH_STORAGE_IO_I_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -103,5 +102,3 @@ void rsh_store_settle_files(struct rsh_store *s);
  * the file to decide it. */
 bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h);
-
-#endif

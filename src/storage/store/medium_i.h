@@ -11,8 +11,7 @@
  * functions of an open file.  Functions return 0 or -errno if nothing else is
  * said.
  */
-#ifndef RSH_STORAGE_MEDIUM_I_H
-#define RSH_STORAGE_MEDIUM_I_H
+#pragma once
 
 #include <limits.h>
 #include <sys/uio.h>
@@ -113,5 +112,3 @@ rsh_medium_open_fn rsh_files_open;
 rsh_medium_open_fn rsh_objects_medium;
 /* Returns what `compare` of the medium of files does. */
 int rsh_files_compare(const struct rsh_store_identity *id, int fd, bool anew);
-
-#endif

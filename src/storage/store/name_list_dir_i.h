@@ -3,8 +3,7 @@
  * list of all files with their names below the root, in which a slash is what
  * there is of a directory.  For this room only; nothing here does I/O, and any
  * thread may call it while the list stays as it is. */
-#ifndef RSH_STORAGE_NAME_LIST_DIR_I_H
-#define RSH_STORAGE_NAME_LIST_DIR_I_H
+#pragma once
 
 #include "medium_i.h"
 
@@ -39,5 +38,3 @@ int rsh_name_list_dir_next(struct rsh_dir *d, const char **name);
 int rsh_name_list_dir_look(struct rsh_dir *d, const char *name,
 		      struct rsh_stat *out);
 void rsh_name_list_dir_close(struct rsh_dir *d);
-
-#endif

@@ -223,8 +223,7 @@ bool rsh_outage_look(struct rsh_store *s)
 	bool any = false;
 
 	for (uint32_t i = 0; i < s->n_files && in_vain < MOST_IN_VAIN; i++) {
-		struct rsh_store_file *f =
-			&s->files[(first + i) % s->n_files];
+		struct rsh_store_file *f = &s->files[(first + i) % s->n_files];
 
 		if (atomic_load(&f->state) != RSH_FILE_FAILING)
 			continue;
@@ -448,8 +447,7 @@ void rsh_outage_destroy(struct rsh_outage *o)
 	pthread_mutex_destroy(&o->lock);
 }
 
-void rsh_store_outages(const struct rsh_store *s,
-			struct rsh_store_outages *out)
+void rsh_store_outages(const struct rsh_store *s, struct rsh_store_outages *out)
 {
 	*out = (struct rsh_store_outages){
 		.n = atomic_load(&s->outage.n_outages),

@@ -48,8 +48,7 @@ struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
 	bool over = false;
 
 	if (a->handle) {
-		a->code = rsh_store_finish(s, a->file, a->handle,
-					   a->code);
+		a->code = rsh_store_finish(s, a->file, a->handle, a->code);
 		a->handle = NULL;
 		over = !a->code || !rsh_outage_again(s, f, a->code, a);
 	}

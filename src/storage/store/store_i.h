@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/store/store_i.h - the parts of a store; only this directory includes
  * it. */
-#ifndef RSH_STORAGE_STORE_I_H
-#define RSH_STORAGE_STORE_I_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -181,5 +180,3 @@ static inline uint32_t rsh_store_number(const struct rsh_store *s,
 {
 	return (uint32_t)(f - s->files);
 }
-
-#endif
