@@ -28,7 +28,8 @@ packages()
 			esac
 		done
 		apt-get -qq install $programs $libraries \
-			crossbuild-essential-arm64 qemu-user-static python3'
+			crossbuild-essential-arm64 qemu-user-static python3' &&
+		fresh_keep
 }
 
 build_cross()
@@ -56,6 +57,7 @@ unit_tests()
 steps=6
 [ -z "${RSH_SUITE_TESTS:-}" ] || steps=5
 fresh_tests $steps
+fresh_with aarch64 tests/lib/setup.sh tests/fresh/aarch64.sh
 fresh_test "a fresh Debian" fresh_begin
 fresh_test "a clone" fresh_clone
 fresh_test "packages of aarch64" packages

@@ -5,8 +5,9 @@
 #
 # Expects $top, the source directory, and takes the release from $fresh_suite: Debian 12
 # unless it is set.  The base system is kept for the next time, and packages that were
-# downloaded with it, for 30 days (some 600 MB in $fresh_kept).  What was compiled is
-# kept as well: several of these builds compile the same.
+# downloaded with it, for 30 days (some 600 MB in $fresh_kept), and with it systems that have
+# packages of a list (fresh_ready; some 1 GB each).  What was compiled is kept as well:
+# several of these builds compile the same.
 # RSH_DEBIAN_MIRROR says where Debian comes from, or apt does; RSH_UBUNTU_MIRROR where
 # Ubuntu does.
 # shellcheck shell=sh disable=SC2154
@@ -17,6 +18,8 @@ UBUNTU_KEYRING=pool/main/u/ubuntu-keyring/ubuntu-keyring_2021.03.26_all.deb
 UBUNTU_KEYRING_SHA256=0d0e7ed6b112f5d03eabf3c7eb01ebdacf9c57714b279e90495cfc58c8c4520f
 fresh_caches=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 fresh_root=
+# What the next one is a copy of, if it is there, instead of the base system.
+fresh_ready=
 # The process that moto_begin has started, and what the tests call in its place.
 moto_served=
 fresh_peer=
@@ -110,7 +113,8 @@ fresh_base()
 {
 	[ -z "$(find "$fresh_kept/base.log" -mtime "-$FRESH_DAYS" 2>/dev/null)" ] ||
 		return 0
-	rm -rf "$fresh_kept/base" "$fresh_kept/archives" "$fresh_kept/base.log"
+	rm -rf "$fresh_kept/base" "$fresh_kept/archives" "$fresh_kept/base.log" \
+		"$fresh_kept"/ready-*
 	mkdir "$fresh_kept/archives"
 	fresh_debootstrap "$fresh_kept/base" --include=ca-certificates,ccache \
 		--cache-dir="$fresh_kept/archives" >"$fresh_kept/base.new" 2>&1 || {
@@ -125,6 +129,35 @@ fresh_base()
 	mv "$fresh_kept/base.new" "$fresh_kept/base.log"
 }
 
+# fresh_with NAME FILE...: the next one has the packages that these files of the sources
+# name, if fresh_keep has been called since they were changed.
+fresh_with()
+{
+	fresh_ready=$1
+	shift
+	fresh_ready=$fresh_kept/ready-$fresh_ready-$(cd "$top" && cat "$@" | cksum | cut -d ' ' -f 1)
+}
+
+# fresh_keep: keeps what has been installed by now, without the sources, if fresh_with has
+# been called.
+fresh_keep()
+{
+	if [ -z "$fresh_ready" ] || [ -d "$fresh_ready" ]; then
+		return 0
+	fi
+	(
+		flock 9
+		rm -rf "${fresh_ready%-*}"-*
+		mkdir "$fresh_ready.new" &&
+			tar -C "$fresh_root" --xattrs --xattrs-include='*' --numeric-owner \
+				--one-file-system --exclude=./root/reshardfs --exclude='./ccache/*' \
+				--exclude='./var/cache/apt/archives/*.deb' -cf - . |
+			tar -C "$fresh_ready.new" --xattrs --xattrs-include='*' \
+				--numeric-owner -xpf - &&
+			mv "$fresh_ready.new" "$fresh_ready"
+	) 9>"$fresh_kept/lock"
+}
+
 # fresh_begin: makes one in $fresh_root, which the caller's trap gives to fresh_end.
 fresh_begin()
 {
@@ -137,7 +170,10 @@ fresh_begin()
 			while read -r old; do
 				fresh_remove "$old"
 			done
-		fresh_base && cp -a "$fresh_kept/base/." "$fresh_root/" &&
+		fresh_base || exit
+		from=$fresh_kept/base
+		[ ! -d "$fresh_ready" ] || from=$fresh_ready
+		cp -a "$from/." "$fresh_root/" &&
 			cp -al "$fresh_kept/archives/." \
 				"$fresh_root/var/cache/apt/archives/" &&
 			touch "$fresh_root"

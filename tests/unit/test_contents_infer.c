@@ -170,7 +170,7 @@ static void test_random_trees(void **state)
 	struct numbers x = { numbers_seed() };
 
 	(void)state;
-	for (unsigned i = 0; i < 30; i++) {
+	for (unsigned i = 0; i < (unsigned)rounds(30); i++) {
 		struct tree *t = calloc(1, sizeof(*t));
 		unsigned n_asked = 0;
 
@@ -214,7 +214,7 @@ static int remember(void *ctx, const struct rsh_inferred *got)
 static void test_order(void **state)
 {
 	(void)state;
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < (unsigned)rounds(20); i++) {
 		struct tree *t = calloc(1, sizeof(*t));
 		char *path, said[64] = "";
 

@@ -274,7 +274,7 @@ static void test_random(void **state)
 	struct numbers x = { numbers_seed() };
 
 	(void)state;
-	for (int i = 0; i < 60; i++) {
+	for (int i = 0; i < rounds(60); i++) {
 		struct headers *f = headers_new();
 		struct found plain, guessed;
 

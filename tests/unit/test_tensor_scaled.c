@@ -110,7 +110,7 @@ static void test_every_byte(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
 		every_byte(plain[i]);
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < rounds(2000); i++)
 		every_byte(float_of((uint32_t)numbers_next(&x)));
 }
 
@@ -154,7 +154,7 @@ static void test_blocks(void **state)
 	struct numbers x = { numbers_seed() };
 
 	(void)state;
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < rounds(2000); i++)
 		some_matrix(&x);
 }
 
@@ -347,7 +347,7 @@ static void test_packings(void **state)
 	struct numbers x = { numbers_seed() };
 
 	(void)state;
-	for (int i = 0; i < 3000; i++)
+	for (int i = 0; i < rounds(3000); i++)
 		some_cell(&x);
 }
 
