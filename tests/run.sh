@@ -23,8 +23,8 @@
 # tests and mounts that a system can change; a cross-build to aarch64 with unit tests under
 # qemu; `make distcheck`, in the fresh Debian or here, with tests that would miss a file of the
 # archive; a few of a build without S3 and memcached; unit and mount
-# tests once more under the address and undefined behaviour sanitizers; the stress
-# tests for half a minute each under the thread sanitizer; and feeds each parser
+# tests once more under the address and undefined behaviour sanitizers, with half of
+# their rounds; the stress tests for 16 s each under the thread sanitizer; and feeds each parser
 # of files with broken ones for RSH_FUZZ_SECONDS (8) s.  --suites runs all tests of the other
 # releases and of Ubuntu 20.04, 22.04 and 24.04, which takes an hour more, or of those that are
 # named (as `debian-11 ubuntu-20.04`).  Warnings are errors.  A
@@ -475,11 +475,13 @@ export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 export RSH_ORACLE_PAIRS="${RSH_ORACLE_PAIRS:-60}"
+# Rounds and cases of unit tests: the plain build made all of them.
+export RSH_FEWER="${RSH_FEWER:-2}"
 # shellcheck disable=SC2016
 leg asan 'unit tests and mounts' \
 	"$(longest_first '$(filter-out $(UNSANITIZED),$(UNIT) $(MOUNT))')"
 # The readers are to race for a while here.
-export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-30}"
+export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-16}"
 only='unit/test_cache_stress mount/libreshard'
 leg tsan 'stress tests' \
 	'mount/stress.sh mount/steps.py unit/test_cache_stress mount/library_races.py'

@@ -12,6 +12,7 @@ fewer ranks than there are nodes, several nodes load the same rank.
 import concurrent.futures
 import contextlib
 import ctypes
+import functools
 import json
 import math
 import mmap
@@ -65,8 +66,13 @@ def record(layout, name, shape, dtype, rank):
     """What a rank has of a parameter; those that have the same, have the same bytes."""
     part = region(in_dimensions_of(layout, shape), shape, rank)
     dims = [s.stop - s.start for s in part]
-    draw = random.Random(f"{name} {[s.start for s in part]}")
-    return Record(dims, dtype, draw.randbytes(math.prod(dims) * ELEMENT_BYTES[dtype]))
+    return Record(dims, dtype, drawn(f"{name} {[s.start for s in part]}",
+                                     math.prod(dims) * ELEMENT_BYTES[dtype]))
+
+
+@functools.lru_cache(None)
+def drawn(what, length):
+    return random.Random(what).randbytes(length)
 
 
 def save(directory, shape):

@@ -76,8 +76,12 @@ def cut(content, dims, width, starts, sizes):
     first = starts[0]
     if sizes[1:] == dims[1:]:
         return content[row * first:row * (first + sizes[0])]
-    return b"".join(cut(content[row * i:row * (i + 1)], dims[1:], width, starts[1:], sizes[1:])
-                    for i in range(first, first + sizes[0]))
+    places = range(row * first, row * (first + sizes[0]), row)
+    if len(dims) == 2:
+        begin, end = width * starts[1], width * (starts[1] + sizes[1])
+        return b"".join([content[at + begin:at + end] for at in places])
+    return b"".join(cut(content[at:at + row], dims[1:], width, starts[1:], sizes[1:])
+                    for at in places)
 
 
 def box(dims, mesh, tensor_map, shard, rank):

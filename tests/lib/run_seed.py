@@ -19,6 +19,14 @@ def run_seed():
     return int.from_bytes(hashlib.sha256(f"{given} {name}".encode()).digest()[:4], "big")
 
 
+def half_if_sanitized(cases, number=0):
+    """All cases, or every second one where the sanitizers look on, for which each takes
+    several times as long; the plain build has all.  The seed and `number` say which."""
+    if "sanitize" not in os.environ.get("SANITIZER_FLAGS", ""):
+        return list(cases)
+    return list(cases)[(run_seed() + number) % 2::2]
+
+
 def random_bytes(numbers, count):
     """Those of numbers.randbytes(count), which Python 3.8 does not have."""
     return numbers.getrandbits(8 * count).to_bytes(count, "little") if count else b""

@@ -30,7 +30,7 @@
 #define N_CROWD 32
 #define N_LOADS 8
 #define N_SPOILT 3
-#define RACE_READS 200
+#define RACE_READS 100
 
 static struct reshard *open_source(char **words)
 {

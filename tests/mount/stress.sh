@@ -3,12 +3,12 @@
 # Thirty-two readers of a source larger than the cache, all at once: half at
 # random offsets, half from front to back; straight and through a cache whose
 # directory is good, full and vanishing, with faults for which replicas make up;
-# on few and on many threads.  RSH_STRESS_SECONDS says for how long in all (12);
+# on few and on many threads.  RSH_STRESS_SECONDS says for how long in all (6);
 # meant for builds with --enable-sanitizer, too, whose reports mount_stop finds
 # in the log.
 . "${srcdir:-.}/lib/mount.sh"
 
-: "${RSH_STRESS_SECONDS:=12}"
+: "${RSH_STRESS_SECONDS:=6}"
 : "${RSH_STRESS_SEED:=${RSH_TEST_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}}"
 make_source
 echo "# seed $RSH_STRESS_SEED"

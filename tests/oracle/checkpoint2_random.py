@@ -25,7 +25,7 @@ from checkpoint2_trees import Step  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_mount import Mounted  # noqa: E402
 
-PAIRS = 200
+PAIRS = 120
 
 
 def wrong_records(records, wanted, scalars):

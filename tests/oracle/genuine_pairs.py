@@ -47,7 +47,7 @@ import rsh_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
 PREFIX = "checkpoint_"
-PAIRS = "60"
+PAIRS = "36"
 # Of one source.
 DESTINATIONS = 6
 

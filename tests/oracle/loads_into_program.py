@@ -11,7 +11,7 @@ module refuses with the same sentence.
 
     loads_into_program.py [--seed N] [--pairs N] [--jobs N]
 
-Five times RSH_ORACLE_PAIRS are run: nothing is converted by MindSpore here.
+Three times RSH_ORACLE_PAIRS are run: nothing is converted by MindSpore here.
 """
 
 import os
@@ -26,7 +26,7 @@ import random_pairs  # noqa: E402
 import rsh_mount  # noqa: E402
 from demands import check  # noqa: E402
 
-PAIRS = 5 * int(os.environ.get("RSH_ORACLE_PAIRS", 60))
+PAIRS = 3 * int(os.environ.get("RSH_ORACLE_PAIRS", 60))
 MOST_RANKS = 3  # of a pair
 
 WAYS = ("all", "all", "chosen", "in parts", "in the background", "net", "net", "net")

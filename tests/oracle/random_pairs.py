@@ -711,7 +711,7 @@ def judge_mixture(tap, counts):
 
 
 def main():
-    parser = random_cases.parser(__doc__, 200)
+    parser = random_cases.parser(__doc__, 120)
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")
     options = parser.parse_args()
     return run(options, Workshop, options.subject, judge=judge_mixture)

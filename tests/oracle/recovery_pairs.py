@@ -35,17 +35,17 @@ from rsh_mount import Mounted, expect_failure  # noqa: E402
 
 LOST = re.compile(r"lost: parameter (\S+),")
 EXTRA = ["--unlisted", "drop"]
-PAIRS = 200
+PAIRS = 120
 # Sets of lost ranks of one source, at most, and of all.
 SUBSETS = 8
-CASES = 500
+CASES = 300
 
 WHOLE = "whole without them"
 REFUSED = "refused, lost parameters named"
 REFUSED_AND_MOUNTED = "refused, and the rest with --allow-missing"
 THEMSELVES = "cut alike: files are themselves"
 OTHERS = "cut alike: files are themselves, or another rank's"
-# The seed of a pair with OTHERS, of which 200 may draw none.
+# The seed of a pair with OTHERS, of which so few may draw none.
 WITH_OTHERS = (71005017,)
 
 def listed_names(conversion, stage):

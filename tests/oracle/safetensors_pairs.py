@@ -302,7 +302,7 @@ def judge_mixture(tap, counts):
 
 
 def main():
-    options = random_cases.parser(__doc__, 100).parse_args()
+    options = random_cases.parser(__doc__, 60).parse_args()
     return random_pairs.run(options, Workshop, judge=judge_mixture)
 
 

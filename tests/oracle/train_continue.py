@@ -191,9 +191,9 @@ def free_port():
         return s.getsockname()[1]
 
 
-def msrun(job, name, checkpoint):
-    """The losses of each worker of a data parallel job on a checkpoint."""
-    folder = os.path.join(job.work, name)
+def msrun(job, checkpoints):
+    """The losses of each worker of a data parallel job from each checkpoint."""
+    folder = os.path.join(job.work, "workers")
     logs = os.path.join(folder, "log")
     losses = os.path.join(folder, "losses_{rank}.json")
     os.makedirs(folder)
@@ -201,7 +201,7 @@ def msrun(job, name, checkpoint):
     command = [os.path.join(bin_dir, "msrun"), f"--worker_num={WORKERS}",
                f"--local_worker_num={WORKERS}", "--master_addr=127.0.0.1",
                f"--master_port={free_port()}", f"--log_dir={logs}", "--join=True",
-               os.path.join(HERE, "train_gpt.py"), "--checkpoint", checkpoint,
+               os.path.join(HERE, "train_gpt.py"), *(word for path in checkpoints for word in ("--checkpoint", path)),
                "--first", str(STEPS), "--steps", str(STEPS), "--losses", losses]
     env = {**os.environ, "PATH": bin_dir + os.pathsep + os.environ["PATH"]}
     done = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL,
@@ -218,7 +218,8 @@ def msrun(job, name, checkpoint):
                                  f"{done.returncode}\n{done.stdout}\n"
                                  + worker_log(logs, worker)) from None
     for worker, said in enumerate(result):
-        if said["workers"] != WORKERS or said["checkpoint"] != checkpoint.format(rank=worker):
+        if said["workers"] != WORKERS or said["checkpoints"] != [
+                path.format(rank=worker) for path in checkpoints]:
             raise AssertionError(f"worker {worker} was another job: {said}")
     return [said["losses"] for said in result]
 
@@ -233,13 +234,12 @@ def worker_log(logs, worker):
 
 
 def check_workers(tap, job):
-    expected = msrun(job, "workers-original", job.original)
     with job.mounted(data_parallel_strategy(job)) as mount:
-        found = msrun(job, "workers-mount", rank_file(mount.path, "{rank}"))
-    for worker in range(WORKERS):
-        tap.equal(found[worker], expected[worker],
+        losses = msrun(job, [job.original, rank_file(mount.path, "{rank}")])
+    for worker, (expected, found) in enumerate(losses):
+        tap.equal(found, expected,
                   f"worker {worker} of msrun goes on from its own rank_{worker}")
-    tap.ok(expected[0] != expected[1], "each worker had its own share of the data")
+    tap.ok(losses[0][0] != losses[1][0], "each worker had its own share of the data")
 
 
 def main():

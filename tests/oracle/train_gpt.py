@@ -4,9 +4,10 @@
 
     train_gpt.py --checkpoint FILE --first N --steps N --losses FILE
 
-trains on from a checkpoint and writes the losses as JSON.  Started by msrun it
-is one worker of a data parallel job: `{rank}` in FILE stands for its rank, and
-each worker has its own share of every batch.
+trains on from a checkpoint, or from one after the other if --checkpoint is given
+again, and writes the losses from each as JSON.  Started by msrun it is one worker of
+a data parallel job: `{rank}` in FILE stands for its rank, and each worker has its own
+share of every batch.
 
 Everything is drawn from seeds, so that a training that goes on from the same
 state gives the same losses to the last bit.
@@ -120,7 +121,7 @@ def train(step, first, steps, worker=0, workers=1):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", required=True)
+    parser.add_argument("--checkpoint", required=True, action="append")
     parser.add_argument("--first", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--losses", required=True)
@@ -132,12 +133,14 @@ def main():
         init()
         worker, workers = get_rank(), get_group_size()
         ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
-    path = options.checkpoint.format(rank=worker)
+    paths = [path.format(rank=worker) for path in options.checkpoint]
     step = new_training()
-    resume(step, ms.load_checkpoint(path))
-    losses = train(step, options.first, options.steps, worker, workers)
+    losses = []
+    for path in paths:
+        resume(step, ms.load_checkpoint(path))
+        losses.append(train(step, options.first, options.steps, worker, workers))
     with open(options.losses.format(rank=worker), "w", encoding="utf-8") as f:
-        json.dump({"checkpoint": path, "workers": workers, "losses": losses}, f)
+        json.dump({"checkpoints": paths, "workers": workers, "losses": losses}, f)
 
 
 if __name__ == "__main__":

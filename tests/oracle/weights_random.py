@@ -34,7 +34,7 @@ from random_jobs import Tree  # noqa: E402
 from rsh_mount import Mounted  # noqa: E402
 from safetensors_format import NAMES, values_of  # noqa: E402
 
-PAIRS = 100
+PAIRS = 60
 TYPES = {short: name for name, short in NAMES.items() if name != "Int4"}
 
 

@@ -35,7 +35,7 @@ uint64_t numbers_below(struct numbers *x, uint64_t n);
 /* $RSH_TEST_SEED, or one from the clock; printed as a TAP comment. */
 uint64_t numbers_seed(void);
 
-/* Returns the number of rounds of a test that makes `n` where nothing is emulated:
+/* Returns the number of rounds of a test that makes `n` where they are fast:
  * $RSH_FEWER times fewer, and at least one. */
 int rounds(int n);
 

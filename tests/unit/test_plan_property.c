@@ -28,11 +28,12 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
+#include "support.h"
 
-#define DEFAULT_CASES 12000
-#define DEFAULT_LOSSES 4000
-#define DEFAULT_ALIKE 4000
-#define DEFAULT_OFFERED 4000
+#define DEFAULT_CASES ((uint64_t)rounds(12000))
+#define DEFAULT_LOSSES ((uint64_t)rounds(4000))
+#define DEFAULT_ALIKE ((uint64_t)rounds(4000))
+#define DEFAULT_OFFERED ((uint64_t)rounds(4000))
 #define MAX_PARAMS 4
 #define MAX_STAGES 3
 #define MAX_MESH 5

@@ -622,7 +622,7 @@ static void random_requests(unsigned n_files, size_t file_bytes)
 
 	for (int i = 0; i < 2; i++) {
 		/* Helpers are threads, which take their time to begin. */
-		const int n = f->far ? 50 : 200;
+		const int n = rounds(f->far ? 50 : 200);
 
 		atomic_store(&skipped, 0);
 		for (int k = 0; k < n; k++)
