@@ -35,13 +35,11 @@ packages()
 build_cross()
 {
 	in_clone sh -exc '
-		autoreconf -fi
-		mkdir -p build/aarch64
-		cd build/aarch64
+		top=$PWD && . tests/lib/setup.sh
 		export PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig:/usr/share/pkgconfig
-		../../configure --quiet --host=aarch64-linux-gnu --enable-werror
-		make -j"${JOBS:-$(nproc)}"
-		make -C tests -j"${JOBS:-$(nproc)}" check TESTS='
+		prepare_source
+		build_in build/aarch64 --host=aarch64-linux-gnu --enable-werror
+		make -C build/aarch64/tests -j"${JOBS:-$(nproc)}" check TESTS='
 }
 
 # unit_tests PAGE: those that qemu can run, in a run of tests/run.sh without one that
