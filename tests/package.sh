@@ -60,18 +60,21 @@ version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$top/debian/changelog")
 upstream=${version%-*}
 
 say "a fresh Debian from $(fresh_mirror), with what debian/control names"
+fresh_with package debian/control
 logged fresh fresh_begin
 logged clone fresh_clone
 logged build-dep in_fresh apt-get -qq build-dep ./reshardfs
+logged keep fresh_keep
+fresh_ready=
 say "building reshardfs $version"
-case " ${DEB_BUILD_OPTIONS:-} " in *" noopt "*) xz=-0 ;; *) xz=-e ;; esac
+case " ${DEB_BUILD_OPTIONS:-} " in *" noopt "*) xz=-0 level=0 ;; *) xz=-e level=6 ;; esac
 logged dist in_fresh env XZ_OPT="$xz" sh -ec 'cd reshardfs && autoreconf -fi &&
 	mkdir -p build/dist && cd build/dist &&
 	../../configure --quiet --disable-tests && make dist && mv ./*.tar.xz /root'
 [ -f "$fresh_root/root/reshardfs-$upstream.tar.xz" ] ||
 	die "make dist is not of version $upstream, which debian/changelog names"
 # shellcheck disable=SC2016 # expanded there
-logged buildpackage in_fresh sh -ec '
+logged buildpackage in_fresh env DPKG_DEB_COMPRESSOR_LEVEL="$level" sh -ec '
 	ln reshardfs-"$1".tar.xz reshardfs_"$1".orig.tar.xz
 	tar -xf reshardfs-"$1".tar.xz
 	cp -r reshardfs/debian reshardfs-"$1"/
@@ -86,6 +89,7 @@ logged install-rpm in_fresh apt-get -qq install rpm
 logged rpmbuild in_fresh sh -ec '
 	rpmbuild --nodeps -bb --define "_topdir /root/rpm" --define "_sourcedir /root" \
 		--define "debug_package %{nil}" --define "optflags -O0" \
+		--define "_binary_payload w0.gzdio" \
 		--define "_smp_mflags -j${JOBS:-$(nproc)}" \
 		--define "python3_sitelib /usr/lib/python3/dist-packages" \
 		reshardfs-"$1"/packaging/reshardfs.spec
