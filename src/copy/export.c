@@ -556,8 +556,7 @@ static int write_all(struct job *j, struct rsh_error *err)
 	for (size_t i = j->n_todo - j->n_last; rc == 0 && i < j->n_todo; i++)
 		rc = write_file(j, j->todo[i], err);
 	if (fsync(j->dirfd) != 0 && rc == 0)
-		rc = rsh_error_set(err, errno, "%s: %s", j->options->dir,
-				   strerror(errno));
+		rc = rsh_error_file(err, errno, j->options->dir);
 	return rc;
 }
 

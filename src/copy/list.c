@@ -102,9 +102,8 @@ static int listed_by_size(const void *a, const void *b)
 {
 	const struct rsh_copy_file *const *x = a, *const *y = b;
 
-	if ((*x)->size != (*y)->size)
-		return (*x)->size < (*y)->size ? 1 : -1;
-	return strcmp((*x)->path, (*y)->path);
+	return rsh_compare_u64((*y)->size, (*x)->size) ?:
+	       strcmp((*x)->path, (*y)->path);
 }
 
 /* Assigns the largest remaining file to the share with the fewest bytes (the

@@ -50,8 +50,7 @@ static int read_more(struct rsh_lines *l, struct rsh_error *err)
 	n = rsh_pread_all(l->fd, l->buf + l->len, READ_BYTES,
 			  l->offset + l->len);
 	if (n < 0)
-		return rsh_error_set(err, (int)-n, "%s: %s", l->path,
-				     strerror((int)-n));
+		return rsh_error_file(err, (int)-n, l->path);
 	l->ended = n == 0;
 	l->len += (size_t)n;
 	return 0;
@@ -207,7 +206,7 @@ int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
 
 	*x = (struct rsh_manifest_index){ .path = path, .fd = -1 };
 	rc = rsh_open_regular(NULL, path, &fd, &size);
-	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) :
+	return rc ? rsh_error_file(err, -rc, path) :
 		    rsh_manifest_index_read(x, fd, path, err);
 }
 

@@ -35,12 +35,6 @@
 
 #define COPY_BYTES ((size_t)256 * 1024)
 
-static int io_error(const struct rsh_manifest_writer *s, int code,
-		    struct rsh_error *err)
-{
-	return rsh_error_set(err, code, "%s: %s", s->path, strerror(code));
-}
-
 /* ---- existing manifests and records ---- */
 
 static void learn_line(struct rsh_manifest_writer *s, const struct rsh_lines *l,
@@ -151,7 +145,7 @@ static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
 	if (!s->record || !s->lock || !s->fresh)
 		return rsh_error_nomem(err);
 	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return s->dirfd < 0 ? io_error(s, errno, err) : 0;
+	return s->dirfd < 0 ? rsh_error_file(err, errno, s->path) : 0;
 }
 
 /* Returns the mode of the manifest.  A user may read it only if the user may
@@ -199,7 +193,7 @@ static int writer_lock(struct rsh_manifest_writer *s, struct rsh_error *err)
 
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
-	return rc ? io_error(s, -rc, err) : 0;
+	return rc ? rsh_error_file(err, -rc, s->path) : 0;
 }
 
 static void writer_unlock(struct rsh_manifest_writer *s)
@@ -241,7 +235,7 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 			closedir(dir);
 		rc = rc < 0 ? rc : 0;
 	}
-	return rc < 0 ? io_error(s, -rc, err) : 0;
+	return rc < 0 ? rsh_error_file(err, -rc, s->path) : 0;
 }
 
 /* Begins or resumes the record.  The caller holds the lock. */
@@ -262,7 +256,7 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 	if (rc == 0 && fstat(s->record_fd, &st) != 0)
 		rc = -errno;
 	if (rc)
-		return io_error(s, -rc, err);
+		return rsh_error_file(err, -rc, s->path);
 	atomic_store(&s->record_end, (uint64_t)st.st_size);
 	rc = recall_others(s, err);
 	if (rc)
@@ -275,7 +269,7 @@ static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
 		rc = rsh_manifest_emit(&head, &text, &len) ?:
 		     keep_text(s, text, len, &offset);
 	}
-	return rc < 0 ? io_error(s, -rc, err) : 0;
+	return rc < 0 ? rsh_error_file(err, -rc, s->path) : 0;
 }
 
 int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
@@ -479,10 +473,10 @@ int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
 	rc = rsh_file_replace(s->dirfd, s->name, s->fresh, mode_of(s->list),
 			      write_manifest, s);
 	if (rc)
-		return io_error(s, -rc, err);
+		return rsh_error_file(err, -rc, s->path);
 	unlinkat(s->dirfd, s->record, 0);
 	for (size_t i = s->n_before; i < s->n_others; i++)
 		remove_record(s, &s->others[i]);
 	writer_unlock(s);
-	return fsync(s->dirfd) == 0 ? 0 : io_error(s, errno, err);
+	return fsync(s->dirfd) == 0 ? 0 : rsh_error_file(err, errno, s->path);
 }

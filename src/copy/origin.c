@@ -126,8 +126,7 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 			strdup(rsh_store_root(rsh_source_store(view.source))) :
 			realpath(cfg->source, NULL);
 	if (!out->source_path)
-		return rsh_error_set(err, errno, "%s: %s", cfg->source,
-				     strerror(errno));
+		return rsh_error_file(err, errno, cfg->source);
 	rsh_source_candidate_text(view.source, rsh_source_chosen(view.source),
 				  out->step, sizeof(out->step));
 	out->head.program = PACKAGE_VERSION;

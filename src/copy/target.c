@@ -94,8 +94,7 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 	if (dirfd < 0)
 		return 0;
 	if (fstat(dirfd, &root) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
+		return rsh_error_file(err, errno, path);
 	/* If SOURCE is a single file, a copy may be written to its
 	 * directory. */
 	if (rsh_source_file(source)) {
@@ -106,7 +105,7 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 			rc = is_below(rc, &root);
 	}
 	if (rc < 0)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	return rc ? rsh_error_set(err, EINVAL, "%s is SOURCE or in it, where "
 					       "nothing is ever written", path) : 0;
 }

@@ -257,8 +257,7 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 	rsh_arena_clear(&k.arena);
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
-	return rc ? rsh_error_set(err, -rc, "%s: %s", f->path, strerror(-rc)) :
-		    0;
+	return rc ? rsh_error_file(err, -rc, f->path) : 0;
 }
 
 /* ---- all files ---- */

@@ -81,8 +81,7 @@ static int verify_look_into(const struct rsh_verify_job *j,
 	if (rc)
 		return rc;
 	rc = hash_records(j, f, h);
-	return rc ? rsh_error_set(why, -rc, "%s: %s", f->info.path,
-				  strerror(-rc)) : 0;
+	return rc ? rsh_error_file(why, -rc, f->info.path) : 0;
 }
 
 /* Checks a file.  If it is damaged, this is a problem in the answer.  If memory

@@ -31,8 +31,7 @@ int rsh_format_file_open(const struct rsh_source *s, const char *name,
 		return rsh_error_nomem(err);
 	rc = rsh_handle_look(out->handle, &st);
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", out->path,
-				     strerror(-rc));
+		return rsh_error_file(err, -rc, out->path);
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     out->path);

@@ -76,8 +76,7 @@ static int start_log(const struct rsh_options *o, struct rsh_error *err)
 	int rc = o->log_file ? rsh_log_to_file(o->log_file) : 0;
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", o->log_file,
-				     strerror(-rc));
+		return rsh_error_file(err, -rc, o->log_file);
 	rsh_log_set_level(o->log_level);
 	return 0;
 }

@@ -125,12 +125,11 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 	};
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_json_edit *e = NULL;
-	cleanup_free char *path = NULL;
+	cleanup_free char *path = rsh_text_format("%s/%s", dir, f->name);
 	char *text;
 	size_t len;
 	int rc;
 
-	path = rsh_text_format("%s/%s", dir, f->name);
 	if (!path)
 		return rsh_error_nomem(err);
 	rc = rsh_json_edit_open(f->text, (size_t)f->bytes, path, &e, &why);

@@ -173,13 +173,12 @@ static const char *hf_shape_text(const struct hf_check *h, uint32_t i,
 				 char *text, size_t size)
 {
 	const struct rsh_hf_weight *w = hf_weight(h, i);
-	size_t at = (size_t)snprintf(text, size, "%.400s has shape [", w->name);
+	size_t at = (size_t)snprintf(text, size, "%.400s has shape ", w->name);
 
-	for (uint32_t d = 0; d < w->n_dims && at < size; d++)
-		at += (size_t)snprintf(text + at, size - at, "%s%" PRId64,
-				       d ? "," : "", w->dims[d]);
+	/* No size is negative. */
 	if (at < size)
-		snprintf(text + at, size - at, "]");
+		rsh_dims_text((const uint64_t *)w->dims, w->n_dims, text + at,
+			      size - at);
 	return text;
 }
 
@@ -658,9 +657,8 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 	if (text && text->kind == RSH_JSON_OBJECT)
 		h.in = HF_TEXT;
 	/* It must be known where the decoder's keys are. */
-	if (h.f.prefix && (h.in || !strstr(h.f.prefix, "language_model."))) {
+	if (h.f.prefix && (h.in || !strstr(h.f.prefix, "language_model.")))
 		rc = hf_check_sizes(&h) ?: hf_add_sizes(&h) ?: hf_check_tie(&h);
-	}
 	if (rc == 0)
 		rc = hf_check_quantization(&h);
 	return rc ? rc : hf_set_all_types(&h);

@@ -17,6 +17,7 @@
 
 #include "rsh/outputs/model_files.h"
 #include "rsh/outputs/output.h"
+#include "rsh/tensor/box.h"
 #include "rsh/tensor/dtype.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/json_edit.h"

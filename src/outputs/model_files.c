@@ -112,8 +112,7 @@ static int model_files_read(struct rsh_model_files *all, struct rsh_store *s,
 	int rc = model_files_list(all, s);
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", rsh_store_root(s),
-				     strerror(-rc));
+		return rsh_error_file(err, -rc, rsh_store_root(s));
 	for (size_t i = 0; rc == 0 && i < all->n; i++) {
 		const struct rsh_store_entry e = { .name = all->v[i].name };
 

@@ -141,14 +141,11 @@ static int copies_compare(const void *a, const void *b)
 {
 	const struct rsh_copies *x = a, *y = b;
 
-	if (x->cut != y->cut)
-		return (uintptr_t)x->cut < (uintptr_t)y->cut ? -1 : 1;
-	if (x->n != y->n)
-		return x->n < y->n ? -1 : 1;
-	if (x->replicas != y->replicas)
-		return x->replicas ? 1 : -1;
-	return x->n ? memcmp(x->holders, y->holders,
-			     x->n * sizeof(*x->holders)) : 0;
+	return rsh_compare_u64((uintptr_t)x->cut, (uintptr_t)y->cut) ?:
+	       rsh_compare_u64(x->n, y->n) ?:
+	       rsh_compare_u64(x->replicas, y->replicas) ?:
+	       (x->n ? memcmp(x->holders, y->holders,
+			      x->n * sizeof(*x->holders)) : 0);
 }
 
 /* Most tensors with the same cut are in the same files, so their copies are

@@ -21,7 +21,7 @@ static int inspect_size(const struct rsh_handle *h, const char *path,
 	int rc = rsh_handle_look(h, &st);
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
@@ -70,7 +70,7 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 
 	*out = (struct rsh_inspected){ 0 };
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	return inspect_open(path, &in, check_crc, names, out, err);
 }
 

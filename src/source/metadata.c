@@ -187,7 +187,7 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 	int rc = rsh_handle_look(h, &st) ?: rsh_index_key_take(h, &key);
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
 				     path);
@@ -283,7 +283,7 @@ int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
 	int rc = rsh_handle_open_path(path, &h);
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	return rsh_metadata_parse(-1, h, path, out, err);
 }
 
@@ -319,6 +319,5 @@ int rsh_metadata_digest(const char *path, uint64_t *xxh3, struct rsh_error *err)
 	}
 	*xxh3 = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
-	return n == 0 ? 0 : rsh_error_set(err, (int)-n, "%s: %s", path,
-					  strerror((int)-n));
+	return n == 0 ? 0 : rsh_error_file(err, (int)-n, path);
 }

@@ -102,10 +102,9 @@ static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
 		      const char *dir, unsigned depth)
 {
 	cleanup_dir struct rsh_dir *at = NULL;
-	cleanup_free char *full = NULL;
+	cleanup_free char *full = rsh_text_format("%s/%s", w->dir->path, dir);
 	const char *name;
 
-	full = rsh_text_format("%s/%s", w->dir->path, dir);
 	if (!full || !watch_dir(w, full) || depth == 1 ||
 	    rsh_dir_open(store, dir, &at))
 		return;

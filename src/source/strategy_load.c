@@ -27,11 +27,6 @@ const struct rsh_small_file rsh_strategy_kind = { "strategy",
 static const struct rsh_small_file names_file = { "map of names",
 						  STRATEGY_BYTES_MAX };
 
-static int strategy_system_error(struct rsh_error *err, const char *path)
-{
-	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
-}
-
 /* If the file is not a strategy, the error says what it is, because the
  * parser's error would not help. */
 static int strategy_say_other(const char *path, struct rsh_error *err)
@@ -84,7 +79,7 @@ static int strategy_read_names(DIR *dir, const char *path,
 			return rsh_error_nomem(err);
 	}
 	if (errno)
-		return strategy_system_error(err, path);
+		return rsh_error_file(err, errno, path);
 	if (l->n == 0)
 		return rsh_error_set(err, EINVAL, "%s: no strategy file "
 				     "(*.ckpt or *.json) in this directory",
@@ -131,7 +126,7 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		int rc;
 
 		if (!dir)
-			return strategy_system_error(err, path);
+			return rsh_error_file(err, errno, path);
 		rc = strategy_read_names(dir, path, list, err);
 		closedir(dir);
 		if (rc == 0 && !as_listed)

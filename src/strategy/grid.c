@@ -261,18 +261,6 @@ int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
  * unsplit if the planner removed a mesh axis of size 1.
  */
 
-uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
-			     const struct rsh_map_entry *e)
-{
-	uint32_t split = 1;
-
-	/* This cannot overflow: each axis occurs only once, and the mesh has
-	 * fewer than 2^31 ranks. */
-	for (uint32_t i = 0; i < e->n; i++)
-		split *= item->mesh[item->n_mesh - 1 - (uint32_t)e->axes[i]];
-	return split;
-}
-
 struct folding {
 	const struct rsh_strategy_item *item;
 	const struct rsh_grid_sizes *sizes;

@@ -57,6 +57,11 @@ void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	rsh_error_set(err, err->code, "%s: %s", text, err->text);
 }
 
+int rsh_error_file(struct rsh_error *err, int code, const char *path)
+{
+	return rsh_error_set(err, code, "%s: %s", path, strerror(code));
+}
+
 int rsh_error_nomem(struct rsh_error *err)
 {
 	return rsh_error_set(err, ENOMEM, "out of memory");

@@ -104,9 +104,8 @@ static const struct names v2 = {
 
 static FILE *open_in(const char *group, const char *name)
 {
-	cleanup_free char *path = NULL;
+	cleanup_free char *path = rsh_text_format("%s/%s", group, name);
 
-	path = rsh_text_format("%s/%s", group, name);
 	if (!path)
 		return NULL;
 	return fopen(path, "re");
@@ -164,11 +163,10 @@ static uint64_t limits_of(const char *group, const struct names *n)
  * outside. */
 static uint64_t limits_along(const char *path, const struct names *n)
 {
-	cleanup_free char *group = NULL;
+	cleanup_free char *group = rsh_text_format("%s%s", n->mount, path);
 	uint64_t least = RSH_MEMORY_UNLIMITED;
 	char *end;
 
-	group = rsh_text_format("%s%s", n->mount, path);
 	if (!group)
 		return least;
 	for (;;) {

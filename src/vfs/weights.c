@@ -33,11 +33,11 @@ static int adapters_load_one(const struct rsh_store *store,
 			     struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
+	cleanup_free char *path =
+		rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
 	size_t len;
 	int rc;
 
-	path = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
 	if (!path)
 		return rsh_error_nomem(err);
 	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,

@@ -5,11 +5,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pb_scan_i.h"
+#include "rsh/tensor/box.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -215,14 +215,7 @@ static int read_value(struct scan *s, const struct pb_field *value,
 
 static const char *scan_dims_text(const struct value *v, char *buf, size_t size)
 {
-	size_t used = 0;
-
-	buf[0] = '\0';
-	for (uint32_t i = 0; i < v->n_dims && used < size; i++)
-		used += (size_t)snprintf(buf + used, size - used,
-					 "%s%" PRId64, i ? "," : "",
-					 v->dims[i]);
-	return buf;
+	return rsh_dims_text((const uint64_t *)v->dims, v->n_dims, buf, size);
 }
 
 /* Returns whether the content of the open record has the size of `elements`
@@ -269,7 +262,7 @@ static int close_record(struct scan *s, const struct value *v)
 	}
 	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
 		return rsh_pb_damaged(&s->pb, v->offset,
-				      "dimensions [%s] are out of range",
+				      "dimensions %s are out of range",
 				      scan_dims_text(v, dims, sizeof(dims)));
 	/* MindSpore <= 2.2 writes a scalar's dims as [0]. */
 	if (v->n_dims == 1 && !v->dims[0] && scan_content_fits(s, r, 1)) {
@@ -283,7 +276,7 @@ static int close_record(struct scan *s, const struct value *v)
 		return rsh_pb_damaged(&s->pb, s->run_offset, "no content");
 	return rsh_pb_damaged(&s->pb, s->run_offset,
 			      "its content has %" PRIu64
-			      " bytes, which is not %s [%s]",
+			      " bytes, which is not %s %s",
 			      r->content_bytes, rsh_dtype_name(r->dtype),
 			      scan_dims_text(v, dims, sizeof(dims)));
 }

@@ -71,16 +71,6 @@ static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 	return rsh_arena_format(a, "Parameter_%s", s->item.name);
 }
 
-/* Returns the number of slices of one dimension. */
-static uint32_t emit_split_of(const struct rsh_strategy_item *it, uint32_t dim)
-{
-	uint32_t n = 1;
-
-	for (uint32_t i = 0; i < it->map[dim].n; i++)
-		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[dim].axes[i]];
-	return n;
-}
-
 /* ---- protobuf ---- */
 
 #define new_message(a, type, init)                                  \
@@ -199,7 +189,7 @@ new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
 		return NULL;
 	split->n_dim = it->n_map;
 	for (uint32_t e = 0; e < it->n_map; e++)
-		split->dim[e] = emit_split_of(it, e);
+		split->dim[e] = rsh_map_entry_split(it, &it->map[e]);
 	s->has_stage = 1;
 	s->stage = item->stage;
 	s->parallel_strategy[0] = split;
@@ -289,7 +279,8 @@ static json_t *json_op(const struct rsh_staged_item *s)
 	json_t *all = json_array(), *split = json_array();
 
 	for (uint32_t e = 0; e < s->item.n_map; e++)
-		json_put(&split, emit_split_of(&s->item, e));
+		json_put(&split,
+			 rsh_map_entry_split(&s->item, &s->item.map[e]));
 	if (s->tuples && json_array_append(all, split)) {
 		json_decref(all);
 		all = NULL;

@@ -27,19 +27,18 @@ suite_packages()
 build_suite()
 {
 	in_clone sh -exc '
-		autoreconf -fi
-		mkdir -p build/demo
-		cd build/demo
-		../../configure --quiet --enable-werror
-		make -j"${JOBS:-$(nproc)}"
-		src/reshardfs --version'
+		top=$PWD && . tests/lib/setup.sh
+		prepare_source
+		build_in build/demo --enable-werror
+		build/demo/src/reshardfs --version'
 }
 
-# Random cases of arithmetic are for other builds.
+# Random cases of arithmetic are for other builds.  No program is made that does not run.
 suite_tests()
 {
-	fresh_moto && make_tests build/demo check TESTS="\$(${RSH_SUITE_TESTS:-QUICK_FRESH})" \
-		RSH_PROPERTY_CASES=1000
+	list=${RSH_SUITE_TESTS:-QUICK_FRESH}
+	fresh_moto && make_tests build/demo check TESTS="\$($list)" RSH_PROPERTY_CASES=1000 \
+		check_PROGRAMS="\$(filter unit/%,\$($list)) mount/libreshard"
 }
 
 fresh_tests 7

@@ -70,7 +70,3 @@ struct rsh_fold {
 int rsh_fold_map(const struct rsh_strategy_item *item,
 		 const struct rsh_grid_sizes *sizes, uint32_t shard,
 		 struct rsh_fold *out, struct rsh_error *err);
-
-/* Returns into how many slices one map entry cuts. */
-uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
-			     const struct rsh_map_entry *e);

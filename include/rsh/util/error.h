@@ -34,6 +34,9 @@ int rsh_error_vset(struct rsh_error *err, int code, const char *fmt, va_list ap)
 void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Sets "<path>: <text of the errno>" and returns -code; `err` may be NULL. */
+int rsh_error_file(struct rsh_error *err, int code, const char *path);
+
 /* Sets the sentence for out of memory and returns -ENOMEM; `err` may be
  * NULL. */
 int rsh_error_nomem(struct rsh_error *err);

@@ -44,6 +44,19 @@ struct rsh_strategy_item {
 	int32_t opt_size;     /* opt_weight_shard_size; -1: the whole group */
 };
 
+/* Returns into how many slices one map entry cuts. */
+static inline uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
+					   const struct rsh_map_entry *e)
+{
+	uint32_t split = 1;
+
+	/* This cannot overflow: each axis occurs only once, and the mesh has
+	 * fewer than 2^31 ranks. */
+	for (uint32_t i = 0; i < e->n; i++)
+		split *= item->mesh[item->n_mesh - 1 - (uint32_t)e->axes[i]];
+	return split;
+}
+
 /* This is an operator of the planned network (ParallelStrategyItem). */
 struct rsh_strategy_op {
 	const char *name; /* "<primitive>_<its first parameter>" */

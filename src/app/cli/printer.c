@@ -7,7 +7,6 @@
 #include "printer.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
 #include <pthread.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "rsh/tensor/box.h"
 #include "rsh/util/mem.h"
 
 /* The C library knows the width of characters only in a UTF-8 locale, and the
@@ -223,10 +223,5 @@ json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
 const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
 			 char text[RSH_LS_SHAPE_MAX])
 {
-	char *to = stpcpy(text, "[");
-
-	for (uint32_t d = 0; d < n; d++)
-		to += sprintf(to, "%s%" PRId64, d ? "," : "", dims[d]);
-	strcpy(to, "]");
-	return text;
+	return rsh_dims_text((const uint64_t *)dims, n, text, RSH_LS_SHAPE_MAX);
 }

@@ -88,7 +88,7 @@ static int write_strategy(const char *path, const void *data, size_t len,
 		rc = temporary ? rsh_file_replace(AT_FDCWD, file, temporary,
 						  0666, write_buffer,
 						  &content) : -ENOMEM;
-	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) : 0;
+	return rc ? rsh_error_file(err, -rc, path) : 0;
 }
 
 /* ---- show ---- */

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "printer.h"
@@ -229,8 +228,7 @@ static int find_tree(const char *dir, struct rsh_error *err)
 	struct stat st;
 
 	if (stat(dir, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", dir,
-				     strerror(errno));
+		return rsh_error_file(err, errno, dir);
 	return 0;
 }
 

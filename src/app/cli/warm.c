@@ -44,11 +44,6 @@ struct warm {
 	atomic_bool failed;
 };
 
-static int fail_file(const char *path, int code, struct rsh_error *err)
-{
-	return rsh_error_set(err, code, "%s: %s", path, strerror(code));
-}
-
 /* ---- the mount ---- */
 
 static int check_mount(const char *path, struct rsh_error *err)
@@ -57,7 +52,7 @@ static int check_mount(const char *path, struct rsh_error *err)
 	struct stat st;
 
 	if (stat(path, &st) != 0)
-		return fail_file(path, errno, err);
+		return rsh_error_file(err, errno, path);
 	if (!S_ISDIR(st.st_mode) || st.st_ino != ROOT_INODE ||
 	    rsh_mounted_find(path, &mounted) ||
 	    strcmp(mounted.type, RSH_MOUNTED_TYPE) != 0)
@@ -92,25 +87,25 @@ static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
 	FTSENT *e;
 
 	if (!fts)
-		return fail_file(path, errno, err);
+		return rsh_error_file(err, errno, path);
 	while (rc == 0 && (errno = 0, e = fts_read(fts))) {
 		if (e->fts_info == FTS_F && add_warm_file(w, e))
 			rc = rsh_error_nomem(err);
 		else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
 			 e->fts_info == FTS_NS)
-			rc = fail_file(e->fts_path, e->fts_errno, err);
+			rc = rsh_error_file(err, e->fts_errno, e->fts_path);
 	}
 	if (rc == 0 && errno)
-		rc = fail_file(path, errno, err);
+		rc = rsh_error_file(err, errno, path);
 	fts_close(fts);
 	return rc;
 }
 
 static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 {
-	cleanup_free char *path = NULL;
+	cleanup_free char *path =
+		rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
 
-	path = rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
 	if (!path)
 		return rsh_error_nomem(err);
 	return walk_mount(w, path, err);
@@ -128,7 +123,7 @@ static int count_warm_ranks(const char *path, uint32_t *n,
 
 	*n = 0;
 	if (!dir)
-		return fail_file(path, errno, err);
+		return rsh_error_file(err, errno, path);
 	while ((errno = 0, e = readdir(dir)))
 		if (sscanf(e->d_name, "rank_%8u%n", &rank, &end) == 1 &&
 		    !e->d_name[end] && rank < MAX_RANKS && rank >= *n)
@@ -136,7 +131,7 @@ static int count_warm_ranks(const char *path, uint32_t *n,
 	if (errno) {
 		end = errno;
 		closedir(dir);
-		return fail_file(path, end, err);
+		return rsh_error_file(err, end, path);
 	}
 	closedir(dir);
 	return 0;

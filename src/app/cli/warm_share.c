@@ -177,8 +177,7 @@ static int count_plans(const char *dir, uint32_t *n, struct rsh_error *err)
 	if (!d && errno == ENOENT)
 		return 0;
 	if (!d)
-		return rsh_error_set(err, errno, "%s: %s", dir,
-				     strerror(errno));
+		return rsh_error_file(err, errno, dir);
 	while ((e = readdir(d)))
 		*n += strncmp(e->d_name, "rank_", 5) == 0;
 	closedir(d);
@@ -187,12 +186,12 @@ static int count_plans(const char *dir, uint32_t *n, struct rsh_error *err)
 
 static int add_plans(struct dividing *d, struct rsh_error *err)
 {
-	cleanup_free char *dir = NULL;
+	cleanup_free char *dir =
+		rsh_text_format("%s/.reshardfs/plan", d->options->mountpoint);
 	cleanup_free bool *wanted = NULL;
 	uint32_t n;
 	int rc;
 
-	dir = rsh_text_format("%s/.reshardfs/plan", d->options->mountpoint);
 	if (!dir)
 		return rsh_error_nomem(err);
 	rc = count_plans(dir, &n, err);

@@ -46,8 +46,7 @@ static int open_answer(const char *path, const char *name,
 		return rsh_error_set(err, EACCES, "%s: access denied: only "
 				     "root and the user that mounted it can "
 				     "read its statistics", path);
-	return fd < 0 ? rsh_error_set(err, errno, "%s: %s", path,
-				      strerror(errno)) : fd;
+	return fd < 0 ? rsh_error_file(err, errno, path) : fd;
 }
 
 int rsh_control_query(const char *path, const char *name, json_t **out,
@@ -64,8 +63,7 @@ int rsh_control_query(const char *path, const char *name, json_t **out,
 		return fd;
 	n = rsh_read_all(fd, text, MAX_BYTES);
 	if (n < 0 && n != -EISDIR)
-		return rsh_error_set(err, (int)-n, "%s: %s", path,
-				     strerror((int)-n));
+		return rsh_error_file(err, (int)-n, path);
 	*out = n < 0 || n == MAX_BYTES ? NULL :
 	       json_loadb(text, (size_t)n, 0, NULL);
 	return *out ? 0 : rsh_control_refuse(path, err);

@@ -99,7 +99,7 @@ int rsh_unmount(const char *path, bool lazy, struct rsh_error *err)
 		return run_fusermount(path, lazy, err);
 	if (errno == EBUSY)
 		return in_use(path, err);
-	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
+	return rsh_error_file(err, errno, path);
 }
 
 /* ---- waiting for its daemon ---- */

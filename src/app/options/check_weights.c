@@ -127,9 +127,9 @@ static int check_torch_lora(struct rsh_options *o, unsigned i,
 {
 	struct rsh_weights_at *w = &o->vfs.weights;
 	const char *directory = w->loras[i].directory;
-	cleanup_free char *path = NULL;
+	cleanup_free char *path =
+		rsh_text_format("%s/" RSH_ADAPTER_TORCH_NAME, directory);
 
-	path = rsh_text_format("%s/" RSH_ADAPTER_TORCH_NAME, directory);
 	if (!path)
 		return rsh_error_nomem(err);
 	if (!rsh_is_file(path))

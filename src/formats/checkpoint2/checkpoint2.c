@@ -279,8 +279,7 @@ static int described_load(const struct rsh_source *s, size_t first, size_t end,
 	 * cache must not hide it. */
 	rc = rsh_index_key_take(h, &d->key);
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", d->path,
-				     strerror(-rc));
+		return rsh_error_file(err, -rc, d->path);
 	return rsh_metadata_parse(rsh_source_index_dir(s), h, d->path,
 				  &d->metadata, err);
 }

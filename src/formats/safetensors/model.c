@@ -14,6 +14,7 @@
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
+#include "rsh/plan/slices.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -56,14 +57,10 @@ static int twice_scan(const struct twice *t, const char *name,
 static const char *twice_text(const struct rsh_ckpt_index *ix,
 			      const struct rsh_record *r, char *text)
 {
-	const int64_t *dims = rsh_record_dims(ix, r);
-	size_t at = (size_t)snprintf(text, TENSOR_TEXT, "%s [",
+	size_t at = (size_t)snprintf(text, TENSOR_TEXT, "%s ",
 				     rsh_dtype_name(r->dtype));
 
-	for (uint32_t d = 0; d < r->n_dims && at + 24 < TENSOR_TEXT; d++)
-		at += (size_t)snprintf(text + at, TENSOR_TEXT - at, "%s%lld",
-				       d ? "," : "", (long long)dims[d]);
-	snprintf(text + at, TENSOR_TEXT - at, "]");
+	rsh_record_dims_text(ix, r, text + at, TENSOR_TEXT - at);
 	return text;
 }
 

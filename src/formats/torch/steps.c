@@ -203,9 +203,8 @@ static int torch_legacy_check(struct rsh_pickle *p)
 
 	for (unsigned i = 0; i < PICKLES_BEFORE && rc == 0; i++)
 		rc = rsh_pickle_skip(p);
-	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
+	while (rc == 0 && step.instruction != RSH_PICKLE_STOP)
 		rc = rsh_pickle_next(p, &step) ?: legacy_follow(&o, &step);
-	}
 	/* The last pickle lists the keys of the storages. */
 	if (rc == 0)
 		rc = rsh_pickle_skip(p);

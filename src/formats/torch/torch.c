@@ -619,13 +619,12 @@ static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 
 		/* A file without an index has not been read. */
 		if (!t->files[i])
-			rc = rsh_format_file_open(s, t->names[i], &f, err);
-		if (rc == 0 && !t->files[i])
-			rc = rsh_torch_file_read(&f.bytes, &t->files[i], err);
+			rc = rsh_format_file_open(s, t->names[i], &f, err) ?:
+			     rsh_torch_file_read(&f.bytes, &t->files[i], err);
 		if (rc)
 			return rc;
-		n += t->files[i] ? t->files[i]->n_tensors : 0;
-		n_values += t->files[i] ? t->files[i]->n_values : 0;
+		n += t->files[i]->n_tensors;
+		n_values += t->files[i]->n_values;
 	}
 	tensors = rsh_arena_array(arena, struct rsh_listed_tensor, n);
 	values = rsh_arena_array(arena, const char *, n_values);
@@ -634,11 +633,11 @@ static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct rsh_torch_file *f = t->files[i];
 
-		if (f && torch_list_tensors(f, t->names[i], arena,
-					    tensors + out->n_tensors))
+		if (torch_list_tensors(f, t->names[i], arena,
+				       tensors + out->n_tensors))
 			return rsh_error_nomem(err);
-		out->n_tensors += f ? f->n_tensors : 0;
-		for (uint32_t k = 0; f && k < f->n_values; k++)
+		out->n_tensors += f->n_tensors;
+		for (uint32_t k = 0; k < f->n_values; k++)
 			values[out->n_values++] = f->values[k].name;
 	}
 	out->tensors = tensors;

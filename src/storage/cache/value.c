@@ -76,8 +76,7 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? -errno : rsh_read_all(fd, out->bytes, KEY_MAX);
 	if (n < 0)
-		return rsh_error_set(err, (int)-n, "%s: %s", path,
-				     strerror((int)-n));
+		return rsh_error_file(err, (int)-n, path);
 	if (n < KEY_MIN)
 		return rsh_error_set(err, EINVAL, "%s: the key has %zd bytes; "
 				     "it must have at least %d", path, n, KEY_MIN);

@@ -161,7 +161,7 @@ static int keys_of_file(const char *path, enum rsh_aws_section kind,
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_file(err, -rc, path);
 	*found |= rsh_aws_section(text, len, kind, name,
 				  kind == RSH_AWS_SERVICES ?
 				  keys_service_setting : keys_setting, f);
@@ -387,10 +387,10 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 {
 	struct object_get session = { .deadline = g->deadline, .is_put = true };
 	struct object_get role = { .deadline = g->deadline };
-	cleanup_free char *address = NULL;
+	cleanup_free char *address =
+		rsh_text_format("%s/latest/api/token", o->service);
 	int rc;
 
-	address = rsh_text_format("%s/latest/api/token", o->service);
 	if (!address)
 		return rsh_error_nomem(err);
 	session.address = address;

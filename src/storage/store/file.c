@@ -158,8 +158,7 @@ int rsh_store_identify(struct rsh_store *s, uint32_t file,
 		return rc;
 	rc = h->medium->ops->identify(h, &f->id, &st);
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", f->path,
-				     strerror(-rc));
+		return rsh_error_file(err, -rc, f->path);
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     f->path);

@@ -146,9 +146,8 @@ int rsh_name_list_dir_look(struct rsh_dir *dir, const char *name,
 			   struct rsh_stat *out)
 {
 	const struct list_dir *d = (const struct list_dir *)dir;
-	cleanup_free char *path = NULL;
+	cleanup_free char *path = rsh_text_format("%s%s", d->prefix, name);
 
-	path = rsh_text_format("%s%s", d->prefix, name);
 	if (!path)
 		return -ENOMEM;
 	return rsh_name_list_look(d->flat, path, out);

@@ -338,8 +338,7 @@ static int load_open(struct rsh_handle *h, const char *path,
 	ssize_t n = rsh_handle_look(h, &st);
 
 	if (n)
-		return rsh_error_set(err, (int)-n, "%s: %s", path,
-				     strerror((int)-n));
+		return rsh_error_file(err, (int)-n, path);
 	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
@@ -353,8 +352,7 @@ static int load_open(struct rsh_handle *h, const char *path,
 		n = rsh_handle_pread(h, data + *len, (size_t)st.size - *len,
 				     *len);
 		if (n < 0)
-			return rsh_error_set(err, (int)-n, "%s: %s", path,
-					     strerror((int)-n));
+			return rsh_error_file(err, (int)-n, path);
 		if (n == 0)
 			break;
 	}
