@@ -4,8 +4,8 @@
 
 Its own memory stays within 64 MiB and the cache: of rank files cut along the first or the
 last axis, of tensors that the source has transposed, which stay so or are turned, and of
-one that is cast.  Eight readers ask for items as torch does: their ends, their heads, then all of each, in orders
-of their own; what they read is compared.  With RSH_HF_PYTHON, four processes of torch
+one that is cast.  Eight readers ask for items as torch does, half of them for every second one: their ends,
+their heads, then all of each, in orders of their own; what they read is compared.  With RSH_HF_PYTHON, four processes of torch
 load the same mounts as well.
 """
 
@@ -130,7 +130,6 @@ def read_into(fd, buffer, offset):
 
 
 def load(path, chunks, stored, seed):
-    # Each is for half of the readers.
     chunks = list(chunks)[seed % 2::2]
     random.Random(seed).shuffle(chunks)
     # One for all items: memory that is new each time costs more than to read into it.

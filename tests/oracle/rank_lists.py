@@ -3,9 +3,9 @@
 """`reshardfs plan --rank-list` against MindSpore's rank_list_for_transform.
 
 For each ordered pair within a family of tests/data/strategies, with `none` as
-well, and half of the destination ranks, drawn by --seed, the two lists must be the same, in the same
-order; where the function raises, the program must have no list either and say
-so with exit status 1.  `plan` alone must need no rank that holds nothing: for
+well, and half of the destination ranks, drawn by --seed, the two lists must be the
+same, in the same order; where the function raises, the program must have no list
+either and say so with exit status 1.  `plan` alone must need no rank that holds nothing: for
 rows over 8 devices to rows over 4, two ranks and not eight.
 
 Then the strategies of random_pairs.py, from --seed on: whatever list MindSpore

@@ -201,8 +201,10 @@ def msrun(job, checkpoints):
     command = [os.path.join(bin_dir, "msrun"), f"--worker_num={WORKERS}",
                f"--local_worker_num={WORKERS}", "--master_addr=127.0.0.1",
                f"--master_port={free_port()}", f"--log_dir={logs}", "--join=True",
-               os.path.join(HERE, "train_gpt.py"), *(word for path in checkpoints for word in ("--checkpoint", path)),
-               "--first", str(STEPS), "--steps", str(STEPS), "--losses", losses]
+               os.path.join(HERE, "train_gpt.py"), "--first", str(STEPS),
+               "--steps", str(STEPS), "--losses", losses]
+    for path in checkpoints:
+        command += ["--checkpoint", path]
     env = {**os.environ, "PATH": bin_dir + os.pathsep + os.environ["PATH"]}
     done = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
