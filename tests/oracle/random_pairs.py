@@ -5,7 +5,7 @@
 Every pair is drawn from a seed: a network, a source and a destination
 strategy.  MindSpore saves the source's rank files and converts them with
 transform_checkpoints; the mount of the same source must then show the same
-names and, file by file, the same sha256.  Where the converter raises, or is
+names and, file by file, the same sha256.  Where the converter raises or crashes, or is
 known to give wrong data, the mount is held against naive_reshard.py instead,
 and against the converter once more under `--compat mindspore`.  So it is where
 both strategies cut everything alike, which a share of the pairs is drawn to do:
@@ -633,8 +633,14 @@ class Workshop:
                 shutil.rmtree(os.path.join(source, f"rank_{rank}"))
 
     def convert(self, pair, source, root, src_file, dst_file):
-        """(hashes of the converter's tree, None) or (None, why it raised)."""
+        """(hashes of the converter's tree, None) or (None, why it raised).  What it has begun
+        and not ended when the pair is run again has killed the worker."""
         target = os.path.join(root, "converted")
+        begun = os.path.join(os.path.dirname(Pair.blocks), f"begun-{pair.seed}")
+        if os.path.exists(begun):
+            return None, "it crashed"
+        with open(begun, "x", encoding="ascii"):
+            pass
         try:
             self.ms.transform_checkpoints(source, target, pair.prefix, src_file, dst_file)
         except Exception as error:
@@ -644,6 +650,8 @@ class Workshop:
                 if re.search(pattern, text):
                     return None, kind
             raise
+        finally:
+            os.unlink(begun)
         return rsh_mount.hash_tree(target), None
 
     @staticmethod
@@ -697,9 +705,10 @@ def run(options, workshop, subject="mount", **words):
     rsh_mount.require_oracle()
     if subject == "mount":
         rsh_mount.require_mount()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
-        return random_cases.run(options, start_worker, run_pair,
-                                initargs=(workshop, blocks, subject), **words)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-pairs-") as shared:
+        return random_cases.run(
+            options, start_worker, run_pair,
+            initargs=(workshop, os.path.join(shared, "blocks"), subject), **words)
 
 
 def judge_mixture(tap, counts):
