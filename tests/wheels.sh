@@ -63,6 +63,12 @@ logged()
 
 # ---- building ----
 
+# The name of wheel-cc does not tell ccache which compiler it is, nor its time that it is the
+# same as before.
+ccache=
+! command -v ccache >/dev/null ||
+	ccache='env CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK=content ccache '
+
 # configure_wheel ARCH BUILD
 configure_wheel()
 {
@@ -71,7 +77,7 @@ configure_wheel()
 	grep -qs "$wheel_prefix" "$2/config.status" || rm -rf "$2"
 	# Headers of what is loaded at run time have no file for pkg-config.
 	configure_in "$2" --host="$1-linux-gnu" --disable-tests \
-		CC=wheel-cc AR=wheel-ar RANLIB=wheel-ranlib \
+		CC="${ccache}wheel-cc" AR=wheel-ar RANLIB=wheel-ranlib \
 		PKG_CONFIG="pkg-config --static" \
 		CPPFLAGS="-I$wheel_prefix/include" \
 		CFLAGS="-O2 -ffile-prefix-map=$top=. -ffile-prefix-map=$2=." \
@@ -108,7 +114,9 @@ backend.build_wheel(sys.argv[2], {"build-dir": sys.argv[3], "licences": sys.argv
 
 build_twice()
 {
+	export CCACHE_DISABLE=1
 	build_wheel "$1" "$work/again-$1" "$work/again"
+	unset CCACHE_DISABLE
 	cmp "$wheel" "$work/wheels/$(basename "$wheel")" ||
 		die "the second build is another file"
 	say "a second build is the same file"

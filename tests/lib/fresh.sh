@@ -154,7 +154,7 @@ fresh_keep()
 				--exclude='./var/cache/apt/archives/*.deb' -cf - . |
 			tar -C "$fresh_ready.new" --xattrs --xattrs-include='*' \
 				--numeric-owner -xpf - &&
-			mv "$fresh_ready.new" "$fresh_ready"
+			touch "$fresh_ready.new" && mv "$fresh_ready.new" "$fresh_ready"
 	) 9>"$fresh_kept/lock"
 }
 
@@ -172,6 +172,9 @@ fresh_begin()
 			done
 		fresh_base || exit
 		from=$fresh_kept/base
+		# Unstable changes by the day.
+		[ "$fresh_suite" != sid ] || find "$fresh_kept" -maxdepth 1 -name 'ready-*' \
+			-mtime +0 -exec rm -rf {} +
 		[ ! -d "$fresh_ready" ] || from=$fresh_ready
 		cp -a "$from/." "$fresh_root/" &&
 			cp -al "$fresh_kept/archives/." \

@@ -42,8 +42,7 @@ suite_tests()
 }
 
 fresh_tests 7
-# Not where packages change by the day.
-[ -n "${fresh_todo:-}" ] || fresh_with suite tests/lib/setup.sh tests/lib/suite.sh
+fresh_with suite tests/lib/setup.sh tests/lib/suite.sh
 fresh_test "a fresh $fresh_system" fresh_begin
 fresh_test "a clone" fresh_clone
 fresh_test "its packages" suite_packages
