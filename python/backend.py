@@ -126,7 +126,8 @@ def link(build: str) -> Dict[str, str]:
     run("make", "-s", jobs, where=os.path.join(build, "proto"))
     run("make", "-s", jobs, "wheel/libreshard.la", "wheel/reshardfs",
         where=os.path.join(build, "src"))
-    run("make", "-s", "mount.reshardfs", where=os.path.join(build, "mount-helpers"))
+    run("make", "-s", "mount.reshardfs", "AM_LDFLAGS=-s",
+        where=os.path.join(build, "mount-helpers"))
     return {name: os.path.join(build, *path) for name, path in LINKED.items()}
 
 
