@@ -367,9 +367,7 @@ fresh_leg()
 {
 	begin_leg fresh "README's commands and the packages, in a fresh Debian"
 	if configure_in "$build" --disable-tests >"$log" 2>&1; then
-		# They compile with all processors in turn, and install packages with one.
-		run_leg -j"$((3 * JOBS))" check TESTS="\$(FRESH)$(suite_programs)" \
-			check_PROGRAMS=
+		run_leg check TESTS="\$(FRESH)$(suite_programs)" check_PROGRAMS=
 	else
 		no_build
 	fi

@@ -2,6 +2,7 @@
 """Who can see a secret of a mount: all that is told, shown, left on disk, or would
 stand in a core file."""
 
+import contextlib
 import errno
 import os
 import re
@@ -66,7 +67,9 @@ def around(mount, *directories):
     for directory in directories:
         for root, _, names in os.walk(directory):
             for name in names:
-                yield name.encode() + content(os.path.join(root, name))
+                # The mount may replace a file just now.
+                with contextlib.suppress(FileNotFoundError):
+                    yield name.encode() + content(os.path.join(root, name))
 
 
 def found(mount, secret, *directories):
