@@ -12,9 +12,9 @@
 #include <string.h>
 
 /* These are signals that have come, to the thread or to all of its process, and
- * what is done with them. */
+ * what is done with them.  `tracer` is its debugger, 0 if it has none. */
 struct signals {
-	uint64_t own, shared, blocked, ignored, caught;
+	uint64_t own, shared, blocked, ignored, caught, tracer;
 };
 
 static bool read_signals(FILE *f, struct signals *s)
@@ -25,7 +25,7 @@ static bool read_signals(FILE *f, struct signals *s)
 	} wanted[] = {
 		{ "SigPnd:", &s->own }, { "ShdPnd:", &s->shared },
 		{ "SigBlk:", &s->blocked }, { "SigIgn:", &s->ignored },
-		{ "SigCgt:", &s->caught },
+		{ "SigCgt:", &s->caught }, { "TracerPid:", &s->tracer },
 	};
 	const size_t n = sizeof(wanted) / sizeof(wanted[0]);
 	size_t found = 0;
@@ -67,6 +67,8 @@ int rsh_thread_dies(pid_t thread)
 	/* The kernel sends SIGKILL to all threads of a process that ends, which
 	 * nobody can block. */
 	fatal = (s.own | s.shared) & ~(s.blocked | s.ignored | s.caught);
+	if (s.tracer)
+		fatal &= UINT64_C(1) << (SIGKILL - 1);
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
 		fatal &= ~(UINT64_C(1) << (harmless[i] - 1));
 	return fatal != 0;

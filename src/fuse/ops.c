@@ -404,7 +404,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (rsh_control_owns(ino))
 		rsh_control_op_open(req, ino, fi);
 	else if (s->passthrough.granted)
-		rsh_op_queue(&r, false); /* opening may compare bytes */
+		rsh_op_queue(&r); /* opening may compare bytes */
 	else
 		rsh_op_dispatch(&r);
 }
@@ -461,9 +461,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	}
 	r.stream = rsh_open_file_of(fi)->stream;
 	rsh_stream_hold(r.stream);
-	/* The kernel names an owner of its locks only where a process reads,
-	 * not where a page is filled. */
-	rsh_op_queue(&r, fi->lock_owner == 0);
+	rsh_op_queue(&r);
 }
 
 /* ---- writes ----

@@ -177,7 +177,8 @@ void rsh_mounter_unmount(struct rsh_mounter *m);
 /* Calls rsh_thread_dies() in that process, because it may read /proc. */
 int rsh_mounter_ask_fatal_signals(struct rsh_mounter *m, pid_t thread);
 /* fatal_signals.c: returns 1 if the thread has a pending signal that will end
- * it, 0 if not, or -errno if this is unknown. */
+ * it, 0 if not, or -errno if this is unknown.  A debugger decides about every
+ * signal of its thread but SIGKILL. */
 int rsh_thread_dies(pid_t thread);
 /* Closes the connection of a descriptor, whose number stays open because
  * libfuse still uses it. */
@@ -189,10 +190,8 @@ void rsh_interrupts_destroy(struct rsh_interrupts *i);
  * calls it.  Returns the ns until the next call is needed, unless `news` is
  * posted before. */
 uint64_t rsh_interrupts_answer(struct rsh_server *s);
-/* `of_page` is true if the kernel needs the bytes for its page cache or for a
- * mapping.  Returns NULL if memory is exhausted. */
-struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req,
-				    bool of_page);
+/* Returns NULL if memory is exhausted. */
+struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req);
 fuse_req_t rsh_pending_req(const struct rsh_pending *p);
 /* Returns whether the request has already been answered with EINTR. */
 bool rsh_pending_is_over(struct rsh_pending *p);
@@ -269,8 +268,8 @@ void rsh_passthrough_free(struct rsh_server *s);
 void rsh_libfuse_listen(struct rsh_error *err);
 
 /* pending.c.  rsh_op_queue() serves a request that may wait for the source; it
- * can be interrupted from then on.  `of_page` is as in rsh_pending_new(). */
-void rsh_op_queue(struct rsh_request *r, bool of_page);
+ * can be interrupted from then on. */
+void rsh_op_queue(struct rsh_request *r);
 /* Serves a request, as a request that may wait for the source if the
  * mount has several steps: their trees are made when they are needed. */
 void rsh_op_dispatch(struct rsh_request *r);

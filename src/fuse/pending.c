@@ -7,11 +7,12 @@
  * which of the two threads replies; the other one does not use the request
  * again, because libfuse frees it.
  *
- * A process that is being killed gets EINTR at once.  Others get it a little
- * later, in case the source answers by then: a signal with a handler does not
- * end the process, and few programs expect EINTR from a file.  A page fault
- * fails only for a process that is being killed: others would repeat it
- * forever, or get SIGBUS, or EFAULT in a system call.
+ * Only a process that is being killed gets EINTR.  Every other request goes on:
+ * a signal that has a handler, stops the process or comes from a debugger does
+ * not end it, and programs do not expect EINTR from a file.  numpy.fromfile()
+ * then returns an array of zeros; a page fault would be repeated forever, or
+ * end in SIGBUS.  The kernel tells of the first signal alone, so the process of
+ * an interrupted request is asked again until the source answers.
  */
 #include "config.h"
 
@@ -21,18 +22,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 
-/* Users do not notice this delay after Ctrl-C. */
-#define GRACE_NS UINT64_C(100000000)
-/* The delay of a page fault if it is unknown whether its process is being
- * killed. */
-#define LONG_GRACE_NS UINT64_C(3000000000)
+/* How long after an interrupt its process is asked again: the longer it waits
+ * already, the later.  Users do not notice these delays after Ctrl-C. */
+#define SHORTEST_PAUSE_NS UINT64_C(50000000)
+#define LONGEST_PAUSE_NS UINT64_C(500000000)
 
 struct rsh_pending {
 	struct rsh_server *server;
 	fuse_req_t req;
-	bool of_page;
 	pid_t reader; /* thread; 0: in another PID namespace */
 
 	/* The lock of the server's interrupts guards all below. */
@@ -77,16 +77,14 @@ static void interrupt(fuse_req_t req, void *data)
 		sem_post(i->news);
 }
 
-struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req,
-				    bool of_page)
+struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req)
 {
 	struct rsh_pending *p = malloc(sizeof(*p));
 
 	if (!p)
 		return NULL;
 	*p = (struct rsh_pending){
-		.server = s, .req = req, .of_page = of_page,
-		.reader = fuse_req_ctx(req)->pid,
+		.server = s, .req = req, .reader = fuse_req_ctx(req)->pid,
 	};
 	fuse_req_interrupt_func(req, interrupt, p);
 	return p;
@@ -149,42 +147,48 @@ bool rsh_pending_end(struct rsh_pending *p)
 	return mine;
 }
 
-/* Returns the next request that is due, with `held` set and its next check
- * GRACE_NS later.  If there is none, returns NULL, and *wait is the time until
- * one will be due. */
+static uint64_t pending_pause(const struct rsh_pending *p, uint64_t now)
+{
+	const uint64_t pause = (now - p->since_ns) / 4;
+
+	if (pause < SHORTEST_PAUSE_NS)
+		return SHORTEST_PAUSE_NS;
+	return pause < LONGEST_PAUSE_NS ? pause : LONGEST_PAUSE_NS;
+}
+
+/* Returns a request that is due, with `held` set and the time of its next
+ * check.  If there is none, returns NULL, and *wait is the time until one will
+ * be due. */
 static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 {
 	const uint64_t now = rsh_clock_ns();
 	struct rsh_pending *p;
 
+	*wait = UINT64_MAX;
 	pthread_mutex_lock(&i->lock);
-	p = TAILQ_FIRST(&i->list);
-	if (!p) {
-		*wait = UINT64_MAX;
-	} else if (p->due_ns > now) {
-		*wait = p->due_ns - now;
-		p = NULL;
-	} else {
-		TAILQ_REMOVE(&i->list, p, next);
-		TAILQ_INSERT_TAIL(&i->list, p, next);
-		p->due_ns = now + GRACE_NS;
+	TAILQ_FOREACH(p, &i->list, next) {
+		if (p->due_ns <= now)
+			break;
+		*wait = rsh_min_u64(*wait, p->due_ns - now);
+	}
+	if (p) {
+		p->due_ns = now + pending_pause(p, now);
 		p->held = true;
 	}
 	pthread_mutex_unlock(&i->lock);
 	return p;
 }
 
-/* This may take a while, because another process reads /proc. */
+/* This may take a while, because another process reads /proc.  If it is not
+ * known whether the reader is being killed (it is in a PID namespace that this
+ * process does not see, or /proc hides it) its request goes on. */
 static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 {
-	const uint64_t waited = rsh_clock_ns() - p->since_ns;
-	int dies;
+	const int dies = s->mounter
+		? rsh_mounter_ask_fatal_signals(s->mounter, p->reader)
+		: rsh_thread_dies(p->reader);
 
-	if (!p->of_page && waited >= GRACE_NS)
-		return true;
-	dies = s->mounter ? rsh_mounter_ask_fatal_signals(s->mounter, p->reader)
-			  : rsh_thread_dies(p->reader);
-	return dies < 0 ? waited >= LONG_GRACE_NS : dies;
+	return dies > 0;
 }
 
 uint64_t rsh_interrupts_answer(struct rsh_server *s)
@@ -223,13 +227,13 @@ uint64_t rsh_interrupts_answer(struct rsh_server *s)
 
 /* ---- requests that may wait for the source ---- */
 
-void rsh_op_queue(struct rsh_request *r, bool of_page)
+void rsh_op_queue(struct rsh_request *r)
 {
 	int rc;
 
 	/* The request can be interrupted from now on. */
 	r->server = fuse_req_userdata(r->req);
-	r->pending = rsh_pending_new(r->server, r->req, of_page);
+	r->pending = rsh_pending_new(r->server, r->req);
 	rc = r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
 	if (rc != RSH_QUEUE_LATER)
 		r->serve(r, rc);
@@ -241,7 +245,7 @@ void rsh_op_dispatch(struct rsh_request *r)
 {
 	r->server = fuse_req_userdata(r->req);
 	if (rsh_vfs_has_steps(r->server->vfs))
-		rsh_op_queue(r, false);
+		rsh_op_queue(r);
 	else
 		r->serve(r, 0);
 }

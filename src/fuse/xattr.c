@@ -74,7 +74,7 @@ static void serve_xxh3(const struct rsh_request *r, int rc)
 
 	rc = rc ?: xxh3_check(r->server, r->ino);
 	if (rc == 0 && r->size >= XXH3_DIGITS && !p) {
-		p = rsh_pending_new(r->server, r->req, false);
+		p = rsh_pending_new(r->server, r->req);
 		rc = p ? 0 : -ENOMEM;
 	}
 	if (rc == 0 && r->size >= XXH3_DIGITS) {
