@@ -48,6 +48,7 @@ OPTIONS: Dict[str, str] = {
     "compat": "mindspore",
     "foreground": "",
     "stack": "",
+    "allow_non_empty": "",
     "sandbox": "auto|off",
     "steps_interval": "SECONDS",
     "debug": "",

@@ -66,6 +66,7 @@ MOUNT += \
 	mount/hanging.sh \
 	mount/killed.py \
 	mount/no_answer.py \
+	mount/mount_points.py \
 	mount/notify.py \
 	mount/job.sh \
 	mount/fstab.sh \

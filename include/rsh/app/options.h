@@ -85,6 +85,7 @@ struct rsh_options {
 	bool contents;
 	bool foreground;
 	bool stack;
+	bool allow_non_empty;
 	bool no_sandbox;
 	bool debug;
 	enum rsh_log_to log_to;

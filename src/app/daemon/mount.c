@@ -427,6 +427,9 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 		return rsh_exit_failed(o, rc, &err);
 	if (found == RSH_STACK_SAME)
 		return RSH_EXIT_GOOD;
+	rc = rsh_mount_check_hidden(o, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
 	if (o->foreground)
 		return serve_mount(o, plan, lock, NULL);
 	rc = rsh_daemon_start(&d);

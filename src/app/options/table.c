@@ -251,6 +251,9 @@ static const struct rsh_option table[] = {
 	{ "stack", 0, NULL, MOUNT,
 	  "mount again even if SOURCE is mounted there with the same options",
 	  rsh_set_flag, AT(stack), .aside = true },
+	{ "allow-non-empty", 0, NULL, MOUNT,
+	  "hide the files of a MOUNTPOINT that is not empty", rsh_set_flag,
+	  AT(allow_non_empty), .aside = true },
 	{ "sandbox", 0, "auto|off", MOUNT,
 	  "sandbox the daemon with landlock and seccomp, as far as the kernel "
 	  "has them (default: auto)", rsh_set_word, AT(no_sandbox) },
