@@ -70,14 +70,6 @@ check "leaves open files readable" sh -c "cmp - '$reference' <&9"
 exec 9<&-
 check "until they are closed, then status 0" ends_well
 
-# Over SOURCE itself: the tree was opened before.
-cp -a "$T/source" "$T/over"
-start_daemon $(strategies) "$T/over" "$T/over"
-equal "a mount over SOURCE: the command succeeds" "$command_status" 0
-check "shows the virtual tree" cmp "$T/over/rank_0/checkpoint_0.ckpt" "$reference"
-check "and is unmounted" fusermount3 -u "$T/over"
-check "with status 0" ends_well
-
 # ---- standard streams that are closed ----
 
 # What is opened in their place must not get what is printed or logged.

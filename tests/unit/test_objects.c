@@ -1209,6 +1209,71 @@ static void services_are_asked_where_named(void **state)
 	teardown(&f);
 }
 
+/* A proxy would see the token and the keys.  Only the service is asked: the
+ * proxy that is named for the rest does not answer. */
+static void services_are_asked_without_a_proxy(void **state)
+{
+	static const char *const names[] = { "http_proxy", "all_proxy",
+					     "ALL_PROXY" };
+	struct rsh_error err = RSH_ERROR_INIT;
+	char address[128];
+	struct fixture f;
+
+	(void)state;
+	for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
+		setup_server(&f, NULL);
+		snprintf(address, sizeof(address), "%s/credentials", f.endpoint);
+		if (i % 2)
+			setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f.endpoint, 1);
+		else
+			setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
+		setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "let me in", 1);
+		setenv(names[i / 2], "http://127.0.0.1:1", 1);
+		assert_int_equal(open_signed(&f, NULL, &err), 0);
+		assert_true(read_with(f.o, &(struct one_read){
+				"a", 0, 5, .deadline_ms = 1000 }, &err) < 0);
+		expect_told(&f, i % 2 ? "/latest/api/token" : "/credentials", true);
+		expect_told(&f, i % 2 ? "ttl" : "let me in", true);
+		expect_told(&f, "/bucket", false);
+		unsetenv(names[i / 2]);
+		teardown(&f);
+	}
+}
+
+static void tokens_are_not_sent_in_clear(void **state)
+{
+	static const struct {
+		const char *address;
+		bool refused;
+	} cases[] = {
+		{ "http://10.1.2.3/keys", true },
+		{ "http://keys.example/v1", true },
+		{ "http://localhost.example/", true },
+		{ "http://127.0.0.1.example/", true },
+		{ "http://169.254.170.20/", true },
+		{ "HTTP://keys", true },
+		{ "http://localhost:8080/keys", false },
+		{ "http://127.3.2.1/", false },
+		{ "http://[::1]:80/", false },
+		{ "http://169.254.170.23/v1/credentials", false },
+		{ "http://[fd00:ec2::23]/v1/credentials", false },
+		{ "https://keys.example/v1", false },
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", cases[i].address, 1);
+		assert_int_equal(open_signed(&f, NULL, &err),
+				 cases[i].refused ? -EINVAL : 0);
+		if (cases[i].refused)
+			assert_non_null(strstr(err.text, "would send a secret in clear"));
+	}
+	teardown(&f);
+}
+
 static void services_without_keys_are_said(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -1514,6 +1579,8 @@ int main(void)
 		cmocka_unit_test(endpoints_come_from_where_they_are),
 		cmocka_unit_test(keys_are_renewed),
 		cmocka_unit_test(services_are_asked_where_named),
+		cmocka_unit_test(services_are_asked_without_a_proxy),
+		cmocka_unit_test(tokens_are_not_sent_in_clear),
 		cmocka_unit_test(services_without_keys_are_said),
 		UNIT_TEST_MAY_SKIP(secrets_are_in_no_core),
 		cmocka_unit_test(certificates_are_verified),

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "rsh/util/files.h"
@@ -215,9 +216,34 @@ static int keys_path(const char *variable, const char *name, char **out)
 	return *out || !(given || home) ? 0 : -ENOMEM;
 }
 
+/* Returns whether a request to this address can be read on a network.  AWS's
+ * own programs send the token in clear to these hosts alone. */
+static bool keys_are_exposed(const char *address)
+{
+	static const char *const local[] = {
+		"127.", "localhost", "[::1]", "169.254.170.2", "169.254.170.23",
+		"[fd00:ec2::23]",
+	};
+	size_t n;
+
+	if (strncasecmp(address, "http://", 7) != 0)
+		return false;
+	address += 7;
+	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++) {
+		n = strlen(local[i]);
+		if (strncasecmp(address, local[i], n) == 0 &&
+		    (i == 0 ? strspn(address, "0123456789.") ==
+			      strcspn(address, ":/") :
+			      strcspn(address + n, ":/") == 0))
+			return false;
+	}
+	return true;
+}
+
 /* Finds the service that is named, if one is. */
 static int keys_find_service(struct rsh_objects *o,
-			     const struct rsh_objects_options *opts)
+			     const struct rsh_objects_options *opts,
+			     struct rsh_error *err)
 {
 	const char *full = rsh_object_env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
 	const char *below =
@@ -227,13 +253,17 @@ static int keys_find_service(struct rsh_objects *o,
 
 	o->service_token = rsh_secret_dup(token);
 	if (token && !o->service_token)
-		return -ENOMEM;
+		return rsh_error_nomem(err);
+	if (!below && full && keys_are_exposed(full))
+		return rsh_error_set(err, EINVAL,
+				     "AWS_CONTAINER_CREDENTIALS_FULL_URI: \"%s\" would send a secret in clear; use https, or an address of this machine",
+				     full);
 	if (!below && !full && !host && opts->keys != RSH_OBJECTS_KEYS_INSTANCE)
 		return 0;
 	o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
 	o->service = below ? rsh_text_format(KEYS_CONTAINER_HOST "%s", below) :
 		     strdup(full ? full : host ? host : KEYS_INSTANCE_HOST);
-	return o->service ? 0 : -ENOMEM;
+	return o->service ? 0 : rsh_error_nomem(err);
 }
 
 /* ---- which of them ---- */
@@ -242,6 +272,8 @@ static int keys_choose(struct rsh_objects *o,
 		       const struct rsh_objects_options *opts,
 		       struct keys_found *f, struct rsh_error *err)
 {
+	int rc;
+
 	if (opts->keys == RSH_OBJECTS_KEYS_NONE || !o->is_s3)
 		return 0;
 	if (!opts->profile && rsh_object_env("AWS_ACCESS_KEY_ID") &&
@@ -263,10 +295,9 @@ static int keys_choose(struct rsh_objects *o,
 		memset(&f->keys, 0, sizeof(f->keys));
 		return 0;
 	}
-	if (keys_find_service(o, opts))
-		return rsh_error_nomem(err);
-	if (o->service)
-		return 0;
+	rc = keys_find_service(o, opts, err);
+	if (rc || o->service)
+		return rc;
 	if (f->needs_program)
 		return rsh_error_set(err, ENOTSUP,
 				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -342,6 +373,7 @@ static int keys_ask(struct rsh_objects *o, struct object_get *g,
 	if (value && !header)
 		return rsh_error_nomem(err);
 	g->what = "the credentials service";
+	g->direct = true;
 	g->headers = header ? headers : NULL;
 	g->max = KEYS_FILE_MAX;
 	rc = rsh_object_get(o, g, rsh_object_once, err);

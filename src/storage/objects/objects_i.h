@@ -132,6 +132,7 @@ struct object_request {
 	uint64_t since;    /* waiting requests are in this order; 0: first */
 	bool sign;         /* use the credentials of the address */
 	bool is_put;       /* a PUT, for a credentials service */
+	bool direct;       /* without a proxy, which would see its secrets */
 	const char *const *headers; /* additional headers, NULL at the end; or
 				     * NULL */
 	object_judge *judge; /* NULL: only the status is checked */
@@ -253,7 +254,7 @@ void rsh_object_expire(struct object_request *q);
 struct object_get {
 	const char *address, *what;
 	const char *const *headers;
-	bool sign, is_put;
+	bool sign, is_put, direct;
 	uint64_t deadline;
 	size_t max;
 	char *data; /* the result, for rsh_secret_free() */

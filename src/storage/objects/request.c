@@ -52,8 +52,8 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 	struct object_request q = {
 		.address = g->address, .what = g->what, .ctx = g,
 		.deadline = g->deadline, .sign = g->sign, .is_put = g->is_put,
-		.headers = g->headers, .sink = get_take,
-		.restart = get_restart,
+		.direct = g->direct, .headers = g->headers,
+		.sink = get_take, .restart = get_restart,
 	};
 	int rc;
 

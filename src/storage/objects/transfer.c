@@ -309,6 +309,8 @@ static void transfer_set_address(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
 			     t->objects->is_s3 ? 0L : 1L);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
+	if (q->direct)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
 	if (q->is_put) {
 		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
 		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
