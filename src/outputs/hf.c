@@ -234,39 +234,105 @@ static int hf_add_parts(struct rsh_output_tree *t, uint32_t *map_leaf)
 	return rsh_tree_add(t->tree, &of_map);
 }
 
-/* Their numbers come after that of the file of values. */
+/* The files beside a model that are added to the tree, in the order of their
+ * paths.  Their numbers come after that of the file of values. */
+struct beside_nodes {
+	struct rsh_output_tree *t;
+	const struct rsh_model_files *files;
+	uint64_t next; /* the number of the next node */
+};
+
+/* Returns how many files from file i on are in the same subdirectory below the
+ * first `skip` characters of the path, or 0 if file i is in none. */
+static size_t beside_in_directory(const struct rsh_model_files *files, size_t i,
+				  size_t end, size_t skip)
+{
+	const char *path = files->v[i].name, *slash = strchr(path + skip, '/');
+	size_t n = 1;
+
+	if (!slash)
+		return 0;
+	while (i + n < end &&
+	       strncmp(files->v[i + n].name, path, slash - path + 1) == 0)
+		n++;
+	return n;
+}
+
+static int beside_add_file(struct beside_nodes *b, size_t i, size_t skip,
+			   struct rsh_item *item, struct rsh_error *err)
+{
+	const struct rsh_model_file *f = &b->files->v[i];
+	const struct rsh_output_text text = {
+		.body = rsh_body_of_text(f->text, f->bytes), .attr = &f->attr,
+	};
+
+	*item = (struct rsh_item){ f->name + skip, RSH_NODE_FILE, 0 };
+	if (!skip && rsh_tree_find(b->t->tree, b->t->tree->root, f->name))
+		return rsh_error_set(err, EEXIST, "%s is there twice: beside "
+				     "the model, and as a file of its own",
+				     f->name);
+	return rsh_output_add_text(b->t, &text, &item->leaf) ?
+	       rsh_error_nomem(err) : 0;
+}
+
+/* Adds the files from..end, whose paths begin with the same `skip` characters,
+ * to the directory with the number `parent`. */
+static int beside_add(struct beside_nodes *b, size_t from, size_t end,
+		      size_t skip, uint64_t parent, struct rsh_error *err)
+{
+	struct rsh_arena *arena = &b->t->tree->arena;
+	struct rsh_item *items = rsh_arena_array(arena, struct rsh_item,
+						 end - from);
+	struct rsh_row row = {
+		.step = 1, .parent = parent, .items = items, .first = b->next,
+	};
+	int rc = items ? 0 : rsh_error_nomem(err);
+	uint64_t child;
+	size_t n;
+
+	for (size_t i = from; rc == 0 && i < end; i += n ? n : 1) {
+		struct rsh_item *item = &items[row.n++];
+
+		n = beside_in_directory(b->files, i, end, skip);
+		if (n == 0) {
+			rc = beside_add_file(b, i, skip, item, err);
+			continue;
+		}
+		*item = (struct rsh_item){
+			rsh_arena_strndup(arena, b->files->v[i].name + skip,
+					  strcspn(b->files->v[i].name + skip,
+						  "/")),
+			RSH_NODE_DIR, RSH_NO_LEAF,
+		};
+		if (!item->name)
+			rc = rsh_error_nomem(err);
+	}
+	if (rc == 0 && rsh_tree_add(b->t->tree, &row))
+		rc = rsh_error_nomem(err);
+	if (rc)
+		return rc;
+	child = row.first;
+	b->next += row.n;
+	for (size_t i = from; rc == 0 && i < end; i += n ? n : 1, child++) {
+		n = beside_in_directory(b->files, i, end, skip);
+		if (n)
+			rc = beside_add(b, i, i + n, skip + 1 +
+					strlen(items[child - row.first].name),
+					child, err);
+	}
+	return rc;
+}
+
 static int hf_add_beside(struct rsh_output_tree *t,
 			 const struct rsh_model_files *beside,
 			 struct rsh_error *err)
 {
-	const uint32_t n = (uint32_t)beside->n;
-	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
-						 struct rsh_item, n);
-	const struct rsh_row row = {
-		.n = n, .step = 1, .parent = t->tree->root, .items = items,
-		.first = RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1,
+	struct beside_nodes b = {
+		t, beside, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1,
 	};
 
-	if (n == 0)
-		return 0;
-	if (!items)
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct rsh_model_file *f = &beside->v[i];
-		const struct rsh_output_text text = {
-			.body = rsh_body_of_text(f->text, f->bytes),
-			.attr = &f->attr,
-		};
-
-		if (rsh_tree_find(t->tree, t->tree->root, f->name))
-			return rsh_error_set(err, EEXIST, "%s is there twice: "
-					     "beside the model, and as a file "
-					     "of its own", f->name);
-		items[i] = (struct rsh_item){ f->name, RSH_NODE_FILE, 0 };
-		if (rsh_output_add_text(t, &text, &items[i].leaf))
-			return rsh_error_nomem(err);
-	}
-	return rsh_tree_add(t->tree, &row) ? rsh_error_nomem(err) : 0;
+	return beside->n ? beside_add(&b, 0, beside->n, 0, t->tree->root, err) :
+			   0;
 }
 
 /* ---- the map ---- */
@@ -323,11 +389,13 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 
 	if (!m)
 		return rsh_error_nomem(err);
-	rc = t->model_files ?
-		rsh_model_files_load(t->model_files, t->source_path, t->store,
-				     &m->beside, err) : 0;
+	rc = t->beside.dir || t->beside.config ?
+		rsh_model_files_load(&t->beside, &m->beside, err) : 0;
 	if (rc)
 		return rc;
+	if (m->beside.left_out)
+		rsh_log_notice("%s: not shown beside the model: %s",
+			       m->beside.dir, m->beside.left_out);
 	if (hf_add_parts(t, &map) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
 	rc = model_configs_update(t, &m->beside, err) ?:

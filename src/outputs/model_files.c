@@ -1,15 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_files.c loads the files beside the weights of a model. */
+/* outputs/model_files.c loads the files beside the weights of a model.
+ *
+ * A file of the directory, or a subdirectory with all that it has, is a unit,
+ * which is shown whole or not at all. */
 #include "config.h"
 
 #include "rsh/outputs/model_files.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/inspect.h"
+#include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+/* Subdirectories of a model have few files; SOURCE may be beside others. */
+#define FILES_IN_UNIT 1000
+#define DEPTH_MAX 8
+/* So many units are named in a message. */
+#define NAMED_MAX 5
+
+struct unit {
+	char *name; /* with a slash at the end for a subdirectory */
+	size_t first, n; /* its files */
+	uint64_t bytes;
+	char *why; /* it is left out; NULL: it is shown */
+};
+
+struct loading {
+	struct rsh_store *store;
+	const struct rsh_source *own; /* NULL: weights are passed over */
+	struct rsh_model_files *out;
+	struct unit *units;
+	size_t n, cap;
+};
 
 /* Returns whether a file is one of weights, from any tool, a map of weights, or
  * the manifest of an export, which lists other files. */
@@ -27,135 +56,373 @@ static bool is_of_weights(const char *name)
 	       strcmp(name, "reshardfs-manifest.jsonl") == 0;
 }
 
-static bool is_model_file(struct rsh_dir *dir, const char *name)
+/* Returns whether the weights of the file are shown, or it is not known. */
+static bool are_shown(const struct loading *l, const char *name)
 {
-	struct rsh_stat st;
+	if (!l->own || rsh_has_suffix(name, ".json") ||
+	    rsh_has_suffix(name, ".jsonl"))
+		return true;
+	for (uint32_t i = 0; i < rsh_source_n_files(l->own); i++) {
+		struct rsh_source_file_info info;
 
-	if (name[0] == '.' || is_of_weights(name))
-		return false;
-	/* A failure is reported when the file is opened. */
-	return rsh_dir_look(dir, name, &st) || st.kind == RSH_IS_FILE;
+		rsh_source_file_info(l->own, i, &info);
+		if (strcmp(info.name, name) == 0)
+			return true;
+	}
+	return false;
 }
 
-/* ---- one file ---- */
-
-static int model_files_take(struct rsh_model_files *all, struct rsh_store *s,
-			    uint32_t file, uint64_t *bytes,
-			    struct rsh_error *err)
+/* Notes the first reason to leave a unit out.  Returns 0 or -ENOMEM. */
+__attribute__((format(printf, 2, 3)))
+static int unit_leave(struct unit *u, const char *fmt, ...)
 {
-	struct rsh_model_file *f = &all->v[file];
-	const char *path = rsh_store_path(s, file);
+	va_list ap;
+	int n;
+
+	if (u->why)
+		return 0;
+	va_start(ap, fmt);
+	n = vasprintf(&u->why, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		u->why = NULL;
+	return n < 0 ? -ENOMEM : 0;
+}
+
+static int unit_leave_failed(struct unit *u, const char *name, int rc)
+{
+	const bool whole = !strchr(name, '/');
+	const char *why = rc == -ENOENT ? "a link to nothing" :
+			  rc == -EXDEV ? "a link that leads out of the "
+					 "directory" : strerror(-rc);
+
+	return rc == -ENOMEM ? rc : unit_leave(u, "%s%s%s", whole ? "" : name,
+					       whole ? "" : ": ", why);
+}
+
+/* ---- what is there ---- */
+
+static int unit_add_file(struct loading *l, struct unit *u, const char *name,
+			 const struct rsh_stat *st)
+{
+	struct rsh_model_files *out = l->out;
+
+	if (u->n >= FILES_IN_UNIT)
+		return unit_leave(u, "more than %d files", FILES_IN_UNIT);
+	if (rsh_grow(&out->v, &out->cap, out->n + 1, sizeof(*out->v)))
+		return -ENOMEM;
+	out->v[out->n] = (struct rsh_model_file){
+		.name = strdup(name), .bytes = st->size,
+	};
+	u->n++;
+	if (!out->v[out->n++].name)
+		return -ENOMEM;
+	u->bytes += st->size;
+	if (st->size <= RSH_MODEL_FILE_MAX)
+		return 0;
+	return unit_leave(u, "%slarger than %d MiB",
+			  strchr(name, '/') ? "a file is " : "",
+			  (int)(RSH_MODEL_FILE_MAX >> 20));
+}
+
+/* Adds what is below a subdirectory.  A unit that is left out is not listed to
+ * its end. */
+static int unit_add_below(struct loading *l, struct unit *u, const char *path,
+			  unsigned depth)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int rc = rsh_dir_open(l->store, path, &dir);
+	const char *name;
+
+	if (rc)
+		return unit_leave_failed(u, path, rc);
+	if (depth > DEPTH_MAX)
+		return unit_leave(u, "more than %d directories deep",
+				  DEPTH_MAX);
+	while (!u->why && (rc = rsh_dir_next(dir, &name)) > 0) {
+		cleanup_free char *below = NULL;
+		struct rsh_stat st;
+
+		if (name[0] == '.')
+			continue;
+		below = rsh_text_format("%s/%s", path, name);
+		if (!below)
+			return -ENOMEM;
+		rc = rsh_dir_look(dir, name, &st);
+		if (rc)
+			rc = unit_leave_failed(u, below, rc);
+		else if (st.kind == RSH_IS_DIR)
+			rc = unit_add_below(l, u, below, depth + 1);
+		else if (st.kind == RSH_IS_FILE)
+			rc = unit_add_file(l, u, below, &st);
+		if (rc)
+			return rc;
+	}
+	return rc < 0 ? unit_leave_failed(u, path, rc) : 0;
+}
+
+static int units_add(struct loading *l, struct rsh_dir *dir, const char *name)
+{
+	const bool weights = is_of_weights(name);
+	struct rsh_stat st;
+	int rc = rsh_dir_look(dir, name, &st);
+	const bool is_dir = rc == 0 && st.kind == RSH_IS_DIR;
+	struct unit *u;
+
+	if ((rc == 0 && st.kind == RSH_IS_OTHER) ||
+	    (weights && !is_dir && are_shown(l, name)))
+		return 0;
+	if (rsh_grow(&l->units, &l->cap, l->n + 1, sizeof(*l->units)))
+		return -ENOMEM;
+	u = &l->units[l->n];
+	*u = (struct unit){
+		.name = rsh_text_format("%s%s", name, is_dir ? "/" : ""),
+		.first = l->out->n,
+	};
+	if (!u->name)
+		return -ENOMEM;
+	l->n++;
+	if (rc)
+		return unit_leave_failed(u, name, rc);
+	if (is_dir)
+		return unit_add_below(l, u, name, 1);
+	return weights ? unit_leave(u, "not of these weights") :
+			 unit_add_file(l, u, name, &st);
+}
+
+static int units_list(struct loading *l)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int rc = rsh_dir_open(l->store, "", &dir);
+	const char *name;
+
+	while (rc >= 0 && (rc = rsh_dir_next(dir, &name)) > 0)
+		if (name[0] != '.')
+			rc = units_add(l, dir, name);
+	return rc;
+}
+
+/* ---- what is read ---- */
+
+static int unit_by_size(const void *a, const void *b)
+{
+	const struct unit *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* Small files are those that a model needs, so they have precedence. */
+static int units_choose(struct loading *l)
+{
+	uint64_t bytes = 0;
+
+	if (l->n)
+		qsort(l->units, l->n, sizeof(*l->units), unit_by_size);
+	for (size_t i = 0; i < l->n; i++) {
+		struct unit *u = &l->units[i];
+
+		if (u->why)
+			continue;
+		if (u->bytes > RSH_MODEL_FILES_MAX - bytes &&
+		    unit_leave(u, "more than %d MiB with the smaller ones",
+			       (int)(RSH_MODEL_FILES_MAX >> 20)))
+			return -ENOMEM;
+		if (!u->why)
+			bytes += u->bytes;
+	}
+	return 0;
+}
+
+/* Returns 0 or -errno. */
+static int file_read(struct rsh_store *s, uint32_t file,
+		     struct rsh_model_file *f)
+{
 	cleanup_handle struct rsh_handle *h = NULL;
-	int rc = rsh_store_identify(s, file, &h, err);
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = rsh_store_identify(s, file, &h, &why);
 
 	if (rc)
 		return rc;
+	if (rsh_store_identity(s, file)->size != f->bytes)
+		return -ESTALE;
 	f->attr = *rsh_store_attr(s, file);
-	f->bytes = rsh_store_identity(s, file)->size;
-	*bytes += f->bytes;
-	if (f->bytes > RSH_MODEL_FILE_MAX || *bytes > RSH_MODEL_FILES_MAX)
-		return rsh_error_set(err, EFBIG, "%s: too large to be shown "
-				     "beside a model (--model-files names "
-				     "another directory, or none)", path);
 	f->text = rsh_alloc_array((size_t)f->bytes, 1);
 	if (!f->text)
-		return rsh_error_nomem(err);
+		return -ENOMEM;
 	for (uint64_t done = 0; done < f->bytes;) {
 		ssize_t n = rsh_handle_pread(h, f->text + done,
 					     (size_t)(f->bytes - done), done);
 
 		if (n <= 0)
-			return rsh_error_set(err, n ? (int)-n : EIO, "%s: %s",
-					     path, n ? strerror((int)-n) :
-					     "it changes while it is read");
+			return n ? (int)n : -ESTALE;
 		done += (uint64_t)n;
 	}
 	return 0;
 }
 
-/* ---- all files ---- */
+static int units_read(struct loading *l)
+{
+	uint32_t file = 0;
 
-static int model_file_by_name(const void *a, const void *b)
+	for (size_t i = 0; i < l->n; i++) {
+		struct unit *u = &l->units[i];
+
+		for (size_t k = 0; k < u->n && !u->why; k++) {
+			struct rsh_model_file *f = &l->out->v[u->first + k];
+			const struct rsh_store_entry e = { .name = f->name };
+			int rc;
+
+			if (rsh_store_add(l->store, &e))
+				return -ENOMEM;
+			rc = file_read(l->store, file++, f);
+			if (rc && unit_leave_failed(u, f->name, rc))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* ---- the result ---- */
+
+static void file_clear(struct rsh_model_file *f)
+{
+	free(f->name);
+	free(f->text);
+	*f = (struct rsh_model_file){ 0 };
+}
+
+static int file_by_name(const void *a, const void *b)
 {
 	const struct rsh_model_file *x = a, *y = b;
 
 	return strcmp(x->name, y->name);
 }
 
-static int model_files_list(struct rsh_model_files *all,
-			    const struct rsh_store *s)
+/* Drops the files of units that are left out, and says which these are. */
+static int units_settle(struct loading *l)
 {
-	cleanup_dir struct rsh_dir *dir = NULL;
-	int more = rsh_dir_open(s, "", &dir);
-	const char *name;
+	struct rsh_model_files *out = l->out;
+	char text[2048];
+	size_t at = 0, left = 0, n = 0;
 
-	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		if (!is_model_file(dir, name))
-			continue;
-		if (rsh_grow(&all->v, &all->cap, all->n + 1, sizeof(*all->v)))
-			return -ENOMEM;
-		all->v[all->n] = (struct rsh_model_file){
-			.name = strdup(name),
-		};
-		if (!all->v[all->n++].name)
-			return -ENOMEM;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct unit *u = &l->units[i];
+
+		for (size_t k = 0; u->why && k < u->n; k++)
+			file_clear(&out->v[u->first + k]);
+		if (u->why && ++left <= NAMED_MAX)
+			rsh_text_add(text, sizeof(text), &at, "%s%s (%s)",
+				     left > 1 ? ", " : "", u->name, u->why);
 	}
-	if (all->n && more == 0)
-		qsort(all->v, all->n, sizeof(*all->v), model_file_by_name);
-	return more;
+	for (size_t i = 0; i < out->n; i++)
+		if (out->v[i].name)
+			out->v[n++] = out->v[i];
+	out->n = n;
+	if (n)
+		qsort(out->v, n, sizeof(*out->v), file_by_name);
+	if (left > NAMED_MAX)
+		rsh_text_add(text, sizeof(text), &at, " and %zu more",
+			     left - NAMED_MAX);
+	if (left)
+		out->left_out = strdup(text);
+	return left && !out->left_out ? -ENOMEM : 0;
 }
 
-static int model_files_read(struct rsh_model_files *all, struct rsh_store *s,
-			    struct rsh_error *err)
-{
-	uint64_t bytes = 0;
-	int rc = model_files_list(all, s);
-
-	if (rc)
-		return rsh_error_file(err, -rc, rsh_store_root(s));
-	for (size_t i = 0; rc == 0 && i < all->n; i++) {
-		const struct rsh_store_entry e = { .name = all->v[i].name };
-
-		if (rsh_store_add(s, &e))
-			return rsh_error_nomem(err);
-		rc = model_files_take(all, s, (uint32_t)i, &bytes, err);
-	}
-	return rc;
-}
-
-int rsh_model_files_load(const char *dir, const char *source,
-			 const struct rsh_store_options *how,
-			 struct rsh_model_files *out, struct rsh_error *err)
+static int directory_load(const struct rsh_model_files_at *at,
+			  struct rsh_model_files *out, struct rsh_error *err)
 {
 	struct rsh_store_options opts = {
-		.follow_outside = how->follow_outside,
+		.follow_outside = at->store->follow_outside,
 	};
-	struct rsh_store *s = NULL;
+	struct loading l = { .out = out };
 	int rc;
 
-	if (strcmp(dir, source) == 0) {
-		opts.objects = how->objects;
-		opts.place = how->place;
+	if (strcmp(at->dir, at->source) == 0) {
+		opts.objects = at->store->objects;
+		opts.place = at->store->place;
+		l.own = at->own;
 	}
-	rc = rsh_store_open(dir, &opts, &s, err);
-	*out = (struct rsh_model_files){ .dir = strdup(dir) };
-	if (rc == 0 && !out->dir)
-		rc = rsh_error_nomem(err);
-	if (rc)
+	rc = rsh_store_open(at->dir, &opts, &l.store, err);
+	if (rc) {
 		rsh_error_prefix(err, "--model-files");
-	else
-		rc = model_files_read(out, s, err);
-	rsh_store_free(s);
+		return rc;
+	}
+	rc = units_list(&l);
+	if (rc)
+		rc = rsh_error_file(err, -rc, rsh_store_root(l.store));
+	else if (units_choose(&l) || units_read(&l) || units_settle(&l))
+		rc = rsh_error_nomem(err);
+	rsh_store_free(l.store);
+	for (size_t i = 0; i < l.n; i++) {
+		free(l.units[i].name);
+		free(l.units[i].why);
+	}
+	free(l.units);
 	return rc;
+}
+
+/* Puts a file of any name in the place of the directory's config.json. */
+static int config_load(const char *path, struct rsh_model_files *out,
+		       struct rsh_error *err)
+{
+	const struct rsh_small_file kind = { "config.json",
+					     RSH_MODEL_FILE_MAX };
+	struct rsh_model_file f = { .name = strdup(RSH_MODEL_CONFIG_NAME) };
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_stat st;
+	uint8_t *text;
+	size_t i = 0, len;
+	int rc = f.name ? rsh_load_whole(path, &kind, &text, &len, err) :
+			  rsh_error_nomem(err);
+
+	if (rc == 0) {
+		f.text = (char *)text;
+		f.bytes = len;
+		rc = rsh_handle_open_path(path, &h) ?: rsh_handle_look(h, &st);
+		if (rc)
+			rsh_error_file(err, -rc, path);
+	}
+	while (i < out->n && strcmp(out->v[i].name, f.name ? f.name : ""))
+		i++;
+	if (rc == 0 && i == out->n &&
+	    rsh_grow(&out->v, &out->cap, out->n + 1, sizeof(*out->v)))
+		rc = rsh_error_nomem(err);
+	if (rc) {
+		file_clear(&f);
+		return rc;
+	}
+	f.attr = st.attr;
+	f.attr.mode &= 0444;
+	if (i == out->n)
+		out->n++;
+	else
+		file_clear(&out->v[i]);
+	out->v[i] = f;
+	qsort(out->v, out->n, sizeof(*out->v), file_by_name);
+	return 0;
+}
+
+int rsh_model_files_load(const struct rsh_model_files_at *at,
+			 struct rsh_model_files *out, struct rsh_error *err)
+{
+	const char *dir = at->dir ? at->dir : at->source;
+	int rc;
+
+	*out = (struct rsh_model_files){ .dir = strdup(dir) };
+	if (!out->dir)
+		return rsh_error_nomem(err);
+	rc = at->dir ? directory_load(at, out, err) : 0;
+	return rc || !at->config ? rc : config_load(at->config, out, err);
 }
 
 void rsh_model_files_clear(struct rsh_model_files *f)
 {
-	for (size_t i = 0; i < f->n; i++) {
-		free(f->v[i].name);
-		free(f->v[i].text);
-	}
+	for (size_t i = 0; i < f->n; i++)
+		file_clear(&f->v[i]);
 	free(f->v);
 	free(f->dir);
+	free(f->left_out);
 	*f = (struct rsh_model_files){ 0 };
 }

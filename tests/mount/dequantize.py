@@ -54,7 +54,9 @@ def test(function):
 
 
 def as_hf(source, *words):
-    return Mounted(source, described=True, extra=["--format", "hf", *words])
+    """The weights alone, unless the words say otherwise."""
+    return Mounted(source, described=True, extra=["--format", "hf", "--model-files", "none",
+                                                  *words])
 
 
 def model_of(directory, name):

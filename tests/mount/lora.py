@@ -497,14 +497,15 @@ def halves(rng, *shape):
 def as_two_mounts(directory, source, rank, word, *options):
     """The weights are those of a mount with --lora of a mount with --dequantize."""
     rng, adapter = random.Random(rank), Adapter(r=rank, lora_alpha=rank)
-    with Mounted(source, described=True, extra=["--format", "hf", "--dequantize", word]) as dense:
+    bare = ["--format", "hf", "--model-files", "none"]
+    with Mounted(source, described=True, extra=[*bare, "--dequantize", word]) as dense:
         for name, (_, shape, _) in values_in(dense.path).items():
             if len(shape) == 2 and name.endswith(".weight"):
                 adapter.add(name[:-len(".weight")], halves(rng, rank, shape[1]),
                             halves(rng, shape[0], rank), 1)
         check(adapter.scales, f"{source} has no matrix")
         at = adapter.write(directory + "/adapter")
-        with Mounted(dense.path, described=True, extra=["--format", "hf", "--lora", at]) as mount:
+        with Mounted(dense.path, described=True, extra=[*bare, "--lora", at]) as mount:
             wanted = values_in(mount.path)
     with Mounted(source, described=True, extra=[
             "--format", "hf", "--model-files", source, "--lora", at, *options]) as mount:

@@ -455,6 +455,16 @@ def converted(directory):
             dtype = json.loads(config_of(name))["dtype"]
             check(text == replaced(config_of(name), (f'"dtype": "{dtype}"',
                                                      '"dtype": "float32"')), text)
+        # Of another name, beside another config.json, and the other files of its directory.
+        other = Beside(directory, {"v2.json": config_of(name), "config.json": b"{}",
+                                   "tokenizer.json": b"[]"})
+        words_v2 = [*words, "--config", os.path.join(other.path, "v2.json")]
+        with Mounted(ranks, extra=words_v2) as mount:
+            text = content(os.path.join(mount.path, "config.json"))
+            check(text == config_of(name), text)
+            check(content(os.path.join(mount.path, "tokenizer.json")) == b"[]", "tokenizer")
+        with Mounted(ranks, extra=[*words_v2, "--model-files", "none"]) as mount:
+            check("config.json" not in os.listdir(mount.path), "none")
         for wrong in (said + 1, said * 2):
             beside = Beside(directory, {"config.json": changed(name, **{key: wrong})})
             _, log = expect_failure(ranks, extra=[*words, "--config", own, "--model-files",

@@ -16,11 +16,11 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import check  # noqa: E402
+from demands import change, check, demand, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, NO  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, hash_tree, require_mount  # noqa: E402
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
                                 values_of)
 
@@ -32,12 +32,6 @@ PART_BYTES = 3 * 1000 ** 2
 def same(found, expected, what):
     different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
     check(not different, f"{what}: {different} differ")
-
-
-def write(path, data):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(data)
 
 
 class Models:
@@ -209,9 +203,11 @@ def main():
 def run_beside(tap, models):
     """Files of a model that are no weights."""
     beside = os.path.join(models.directory, "beside")
-    texts = {"config.json": b"{}\n", "tokenizer.model": os.urandom(300000), "empty.txt": b""}
+    texts = {"config.json": b"{}\n", "tokenizer.model": os.urandom(300000), "empty.txt": b"",
+             "1_Pooling/config.json": b"[]", "2_Dense/model.safetensors": b"as it is",
+             "2_Dense/more/a/b.txt": b"deep", "2_Dense.json": b"{}"}
     others = {"model.safetensors": b"", "model.safetensors.index.json": b"{}",
-              "pytorch_model.bin": b"", ".gitattributes": b"", "old/config.json": b"[]"}
+              "pytorch_model.bin": b"", ".gitattributes": b"", "1_Pooling/.hidden": b""}
     for name, text in {**texts, **others}.items():
         write(os.path.join(beside, name), text)
     words = ["--src-strategy", models.src, "--dst-strategy", "none", "--format", "hf",
@@ -219,9 +215,9 @@ def run_beside(tap, models):
     with tap.test("files beside the parts"):
         with Mounted(models.source, src_strategy=models.src, extra=words[4:]) as mount:
             names, _ = read_model(mount.path)
-            found = sorted(os.listdir(mount.path))
+            found = set(hash_tree(mount.path))
             check(set(texts) | {HF_MAP} == {n for n in found if not n.startswith("model-")},
-                  found)
+                  str(found))
             for name, text in texts.items():
                 path = os.path.join(mount.path, name)
                 with open(path, "rb") as f:
@@ -242,18 +238,68 @@ def run_beside(tap, models):
         check(got.status == NO and "config.json" in got.out + got.err, repr(got))
         got = run_program("export", *words, models.source, to)
         check(got.status != GOOD and "not of this conversion" in got.err, repr(got))
-    for what, name, said in (("a link that leads out", "link.json", "leads out of"),
-                             ("too large a file", "large.txt", "too large to be shown")):
-        with tap.test(f"refused beside the parts: {what}"):
-            path = os.path.join(beside, name)
-            if name == "link.json":
-                os.symlink("/etc/hostname", path)
-            else:
-                write(path, b"")
-                os.truncate(path, (64 << 20) + 1)
-            _, log = expect_failure(models.source, src_strategy=models.src, extra=words[4:])
-            check(said in log and name in log, log)
-            os.unlink(path)
+    with tap.test("what cannot be shown beside the parts is left out, and said once"):
+        left_out_beside(models, beside, words)
+    with tap.test("what is large beside the parts leaves room for what is small"):
+        for number in range(9):
+            write(os.path.join(beside, f"figure{number}.png"), b"")
+            os.truncate(os.path.join(beside, f"figure{number}.png"), 30 << 20)
+        with Mounted(models.source, src_strategy=models.src, extra=words[4:]) as mount:
+            found = os.listdir(mount.path)
+            check(set(texts) <= set(hash_tree(mount.path)), str(found))
+            check("figure7.png" in found and "figure8.png" not in found, str(found))
+            demand(mount.log(), "figure8.png (more than 256 MiB with the smaller ones)")
+
+
+def left_out_beside(models, beside, words):
+    big = write(os.path.join(beside, "big/c.txt"), b"")
+    os.truncate(big, (64 << 20) + 1)
+    write(os.path.join(beside, "big/a.txt"), b"small")
+    for number in range(1001):
+        write(os.path.join(beside, f"many/{number}"), b"")
+    write(os.path.join(beside, "/".join("123456789"), "deep"), b"")
+    os.makedirs(os.path.join(beside, "links"))
+    for name, to in (("gone.md", "nothing"), ("out.json", "/etc/hostname"),
+                     ("links/round", "round"), ("socket", "pipe")):
+        os.symlink(to, os.path.join(beside, name))
+    os.mkfifo(os.path.join(beside, "pipe"))
+    with Mounted(models.source, src_strategy=models.src, extra=words[4:]) as mount:
+        found = set(hash_tree(mount.path))
+        check(not [n for n in found if n.startswith(("big", "many", "1/", "links", "gone", "out",
+                                                     "pipe", "socket"))], str(found))
+        check("config.json" in found and "2_Dense/more/a/b.txt" in found, str(found))
+        said = [line for line in mount.log().splitlines() if "not shown beside" in line]
+        check(len(said) == 1, mount.log())
+        demand(said[0], "links/ (links/round: ", "1/ (more than 8 directories deep)",
+               "gone.md (a link to nothing)", "out.json (a link that leads out of the directory)",
+               " and 1 more")
+    for name in ("links", "1", "many"):
+        shutil.rmtree(os.path.join(beside, name))
+    with Mounted(models.source, src_strategy=models.src, extra=words[4:]) as mount:
+        demand(mount.log(), "big/ (a file is larger than 64 MiB)")
+    shutil.rmtree(os.path.join(beside, "big"))
+    for name in ("gone.md", "out.json", "socket", "pipe"):
+        os.remove(os.path.join(beside, name))
+
+
+def defaults_change_nothing(models):
+    """An option that states the default changes nothing."""
+    root = models.hf_model("defaults")
+    write(os.path.join(root, "config.json"), b"{}\n")
+    write(os.path.join(root, "tokenizer.json"), b"{}\n")
+    write(os.path.join(root, "1_Pooling/config.json"), b"{}\n")
+    with Mounted(root, described=True) as mount:
+        wanted = hash_tree(mount.path)
+    defaults = [["--src-strategy", "none"], ["--dst-strategy", "none"], ["--format", "hf"],
+                ["--model-files", root], ["--part-size", "5GB"], ["--unlisted", "copy"]]
+    for mask in range(1 << len(defaults)):
+        words = [w for i, o in enumerate(defaults) if mask >> i & 1 for w in o]
+        to = os.path.join(models.directory, "defaults-out")
+        got = run_program("export", *words, root, to)
+        check(got.status == GOOD, f"{words}: {got!r}")
+        os.remove(os.path.join(to, "reshardfs-manifest.jsonl"))
+        same(hash_tree(to), wanted, str(words))
+        shutil.rmtree(to)
 
 
 def run_twice(tap, models):
@@ -375,6 +421,8 @@ def run(tap, models):
                   "the map is not as new as the newest part")
 
     run_beside(tap, models)
+    with tap.test("defaults that are written out change nothing"):
+        defaults_change_nothing(models)
     run_twice(tap, models)
 
     with tap.test("a parameter in two parts, of which MindSpore's map names one"):

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/source/source.h"
 #include "rsh/storage/store.h"
 #include "rsh/util/error.h"
 
@@ -17,7 +18,7 @@
 #define RSH_MODEL_FILES_MAX (UINT64_C(256) * 1024 * 1024)
 
 struct rsh_model_file {
-	char *name;
+	char *name; /* below the directory: "1_Pooling/config.json" */
 	char *text;
 	uint64_t bytes;
 	struct rsh_store_attr attr;
@@ -26,15 +27,29 @@ struct rsh_model_files {
 	char *dir; /* for messages */
 	struct rsh_model_file *v; /* sorted by name */
 	size_t n, cap;
+	char *left_out; /* names and reasons, for a message; NULL: none */
 };
 
-/* Loads the regular files of a directory, except weights, maps of weights, and
- * files whose names begin with a dot.  `how` has the options of SOURCE.  For a
- * directory that is not SOURCE, only the option for links that lead out of it
- * is used.  The caller owns the loaded files, also after a failure.  Returns 0
- * or -errno with a sentence that names a file: -EFBIG if one file, or all
- * together, are larger than the limit. */
-int rsh_model_files_load(const char *dir, const char *source,
-			 const struct rsh_store_options *how,
+struct rsh_model_files_at {
+	const char *dir;    /* NULL: no directory, but perhaps `config` */
+	const char *config; /* the file that becomes config.json; NULL: that of
+			     * the directory */
+	const char *source; /* the path of SOURCE */
+	const struct rsh_store_options *store; /* the options of SOURCE */
+	/* With it, *left_out also has files of weights in the directory of
+	 * SOURCE that are not files of SOURCE.  NULL: it does not. */
+	const struct rsh_source *own;
+};
+
+/* Loads the regular files of a directory and of its subdirectories.  Weights
+ * and maps of weights of the directory itself, and names that begin with a dot,
+ * do not belong to them.  For a directory that is not SOURCE, only the option
+ * for links that lead out of it is used.
+ *
+ * A model is usable without most of these files, so none stops a mount: what
+ * cannot be read or is larger than the limit is left out, a subdirectory as a
+ * whole, and *left_out says so.  The caller owns the loaded files, also after a
+ * failure.  Returns 0 or -errno with a sentence. */
+int rsh_model_files_load(const struct rsh_model_files_at *at,
 			 struct rsh_model_files *out, struct rsh_error *err);
 void rsh_model_files_clear(struct rsh_model_files *f);

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/outputs/model_files.h"
 #include "rsh/outputs/tree.h"
 #include "rsh/plan/framing.h"
 #include "rsh/read/body.h"
@@ -98,11 +99,8 @@ struct rsh_output_tree {
 	/* The members below are valid while the tree is built.  The members
 	 * above must outlive it. */
 	const char *prefix; /* of the files of ranks */
-	/* The directory whose files are shown beside a model (NULL: none), the
-	 * path of SOURCE, and the options with which SOURCE is opened. */
-	const char *model_files;
-	const char *source_path;
-	const struct rsh_store_options *store;
+	/* The files that are shown beside a model. */
+	struct rsh_model_files_at beside;
 	bool partial; /* the options leave tensors out */
 	unsigned lora_alpha; /* of an adapter that is shown */
 	/* Compares a config.json with the sizes with which the weights were

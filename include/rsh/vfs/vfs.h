@@ -119,6 +119,9 @@ struct rsh_vfs_config {
 	/* A directory with files that an output may show in the directory of a
 	 * model.  NULL: there is none. */
 	const char *model_files;
+	/* The file that is shown as its config.json.  NULL: that of
+	 * model_files, if there is one. */
+	const char *shown_config;
 	/* The options that choose the files of SOURCE.  If the best candidate
 	 * is not complete, up to `fallbacks` further candidates are tried. */
 	struct rsh_source_options files;

@@ -132,13 +132,14 @@ static bool check_wants_model(const struct rsh_options *o)
 	const struct rsh_vfs_config *v = &o->vfs;
 	const bool formed = rsh_option_given(o, "format");
 
+	if (v->dst.from && v->dst.from != RSH_FROM_NONE)
+		return false;
 	if (o->format->shown == RSH_SHOWN_HF_BESIDE)
-		return !v->dst.from && !v->weights.table &&
+		return !v->weights.table &&
 		       (v->output == rsh_output_of_models() || !formed) &&
 		       !v->plan.n_shown_ranks && !v->plan.compat;
 	return o->format->shown == RSH_SHOWN_HF && !formed &&
-	       v->weights.from != 1 + RSH_SIDE_HF &&
-	       (!v->dst.from || v->dst.from == RSH_FROM_NONE);
+	       v->weights.from != 1 + RSH_SIDE_HF;
 }
 
 /* A whole model is shown as a whole model unless the options say otherwise.  A
@@ -223,6 +224,9 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 				     "be used with --unlisted, --only, "
 				     "--drop, --rename, --cast or "
 				     "--remove-redundancy");
+	if (v->output->takes & RSH_TAKES_MODEL_FILES &&
+	    !rsh_option_given(o, "model-files"))
+		o->vfs.shown_config = v->weights.config;
 	rc = check_output(v, err);
 	p->may_compat = !differs && (v->output->takes & RSH_TAKES_RANKS) &&
 			(v->output->takes & RSH_TAKES_CONVERTER);

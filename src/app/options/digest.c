@@ -27,9 +27,12 @@ static void digest_bytes(void *hash, const void *data, size_t len)
 static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 			      struct rsh_error *err)
 {
+	const struct rsh_model_files_at at = {
+		cfg->model_files, cfg->shown_config, cfg->source,
+		&cfg->files.store, NULL,
+	};
 	struct rsh_model_files files;
-	int rc = rsh_model_files_load(cfg->model_files, cfg->source,
-				      &cfg->files.store, &files, err);
+	int rc = rsh_model_files_load(&at, &files, err);
 
 	for (size_t i = 0; rc == 0 && i < files.n; i++) {
 		const struct rsh_model_file *f = &files.v[i];
@@ -200,7 +203,7 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],
 				 cfg->weights.lora_files[i], store, err);
-	if (rc == 0 && cfg->model_files)
+	if (rc == 0 && (cfg->model_files || cfg->shown_config))
 		rc = digest_model_files(hash, cfg, err);
 	return rc;
 }
