@@ -338,6 +338,8 @@ struct rsh_temp {
 	int dirfd; /* the caller's */
 	int fd;
 	char name[64];
+	unsigned place; /* 1 + its place in the list of rsh_temp_remove_all();
+			 * 0: none */
 };
 
 /* Makes the file.  `number` must be unique in the directory.  Returns 0 or

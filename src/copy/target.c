@@ -11,8 +11,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,8 +21,10 @@
 
 #include "rsh/util/compat.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
-#define TEMP_NAMES ".reshardfs-*.part"
+#define TEMP_PREFIX ".reshardfs-"
+#define TEMP_SUFFIX ".part"
 
 /* ---- refused targets ---- */
 
@@ -155,18 +157,62 @@ static int remove_dead(int dirfd, const char *name)
 	return has_name(fd) && unlinkat(dirfd, name, 0) != 0 ? -errno : 0;
 }
 
+/* The temporary files of this process, for a signal handler.  A place is free
+ * while its `dirfd` is -1, taken while it is -2, and otherwise its name is
+ * complete. */
+static struct temp_place {
+	atomic_int dirfd;
+	char name[sizeof(((struct rsh_temp *)0)->name)];
+} temp_places[RSH_COPY_JOBS_MAX] = {
+	[0 ... RSH_COPY_JOBS_MAX - 1] = { .dirfd = -1 },
+};
+
+static void temp_enlist(struct rsh_temp *t)
+{
+	for (unsigned i = 0; i < RSH_COPY_JOBS_MAX; i++) {
+		struct temp_place *p = &temp_places[i];
+		int free_place = -1;
+
+		if (!atomic_compare_exchange_strong(&p->dirfd, &free_place, -2))
+			continue;
+		memcpy(p->name, t->name, sizeof(p->name));
+		atomic_store(&p->dirfd, t->dirfd);
+		t->place = i + 1;
+		return;
+	}
+}
+
+static void temp_delist(struct rsh_temp *t)
+{
+	if (t->place)
+		atomic_store(&temp_places[t->place - 1].dirfd, -1);
+	t->place = 0;
+}
+
+void rsh_temp_remove_all(void)
+{
+	for (unsigned i = 0; i < RSH_COPY_JOBS_MAX; i++) {
+		const int dirfd = atomic_load(&temp_places[i].dirfd);
+
+		if (dirfd >= 0)
+			unlinkat(dirfd, temp_places[i].name, 0);
+	}
+}
+
 int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
 {
 	*t = (struct rsh_temp){ .dirfd = dirfd, .fd = -1 };
-	snprintf(t->name, sizeof(t->name), ".reshardfs-%" PRIu32 ".part",
+	snprintf(t->name, sizeof(t->name), TEMP_PREFIX "%" PRIu32 TEMP_SUFFIX,
 		 number);
 	for (;;) {
 		int rc;
 
 		t->fd = openat(dirfd, t->name,
 			       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (t->fd >= 0 && lock(t->fd) && has_name(t->fd))
+		if (t->fd >= 0 && lock(t->fd) && has_name(t->fd)) {
+			temp_enlist(t);
 			return 0;
+		}
 		if (t->fd < 0 && errno != EEXIST)
 			return -errno;
 		if (t->fd >= 0)
@@ -201,6 +247,7 @@ int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace)
 		rc = -errno;
 	if (rc)
 		return rc;
+	temp_delist(t);
 	close(steal_fd(&t->fd));
 	return fsync(t->dirfd) == 0 ? 0 : -errno;
 }
@@ -209,8 +256,23 @@ void rsh_temp_drop(struct rsh_temp *t)
 {
 	if (t->fd < 0)
 		return;
+	temp_delist(t);
 	unlinkat(t->dirfd, t->name, 0);
 	close(steal_fd(&t->fd));
+}
+
+/* Returns whether rsh_temp_open() makes files of this name.  The record of a
+ * manifest has a similar name (.reshardfs-manifest.jsonl.part), but a run that
+ * was killed needs it to resume. */
+static bool is_temp_name(const char *name)
+{
+	const size_t n = strlen(TEMP_PREFIX);
+	size_t digits;
+
+	if (strncmp(name, TEMP_PREFIX, n) != 0)
+		return false;
+	digits = rsh_count_digits(name + n, SIZE_MAX);
+	return digits && strcmp(name + n + digits, TEMP_SUFFIX) == 0;
 }
 
 void rsh_temp_sweep(int dirfd)
@@ -222,7 +284,7 @@ void rsh_temp_sweep(int dirfd)
 	if (!dir)
 		return;
 	while ((e = readdir(dir)))
-		if (fnmatch(TEMP_NAMES, e->d_name, 0) == 0)
+		if (is_temp_name(e->d_name))
 			remove_dead(dirfd, e->d_name);
 	closedir(dir);
 }

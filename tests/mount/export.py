@@ -6,6 +6,7 @@ The yardstick is what make_tree.py expects of a mount of its tree, and mounts.
 """
 
 import contextlib
+import glob
 import json
 import os
 import pty
@@ -225,6 +226,40 @@ def interrupted(p):
         check(not temporary(left) and MANIFEST not in left, left)
     p.export()
     p.whole()
+
+
+def interrupted_while_the_source_hangs(p):
+    """There is no answer to wait for, and nothing half is left."""
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        process = p.start("--fault=delay=60s", "--jobs=3", "--cache=off")
+        wait_for(lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 3,
+                 "three files begun")
+        process.send_signal(sig)
+        process.communicate(timeout=30 * TIMEOUT_SCALE)
+        check(process.returncode == -sig, process.returncode)
+        left = p.nothing_half()
+        check(not temporary(left) and MANIFEST not in left, left)
+    p.export()
+    p.whole()
+
+
+def killed_beside_other_runs(p):
+    """Another run in OUTDIR does not remove the record that a killed run resumes from: with
+    a manifest of its own, as another share, and at the same time."""
+    others = (("--manifest", p.path("b.jsonl"), "2", "3"),
+              ("--manifest", p.path("out", "b.jsonl"), "2", "3"), ("--share=1/2",))
+    for other in others:
+        words = ["--share=0/2"] if other[0] == "--share=1/2" else ["0", "1"]
+        process = p.start(*SLOW, *words)
+        wait_for(lambda: glob.glob(p.path("out", "rank_*", "*.ckpt")), "the first file")
+        process.kill()
+        process.communicate()
+        got = p.run(*other)
+        check(got.status == GOOD, repr(got))
+        said = p.export(*words)
+        check(said["files"]["kept"] >= 1, said)
+        p.export("--overwrite")
+        shutil.rmtree(p.out)
 
 
 def two_at_once(p):
@@ -522,7 +557,7 @@ def wrong_usage(p):
 
 CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_manifest_says,
          again_is_quick, damage_is_found_by_verify, killed_and_gone_on, killed_over_and_over,
-         interrupted, two_at_once, divided_among_several, other_shares_go_on,
+         interrupted, interrupted_while_the_source_hangs, killed_beside_other_runs, two_at_once, divided_among_several, other_shares_go_on,
          one_share_after_the_other, shares_of_two_conversions, a_manifest_behind_a_link,
          other_files_are_there, another_conversion_is_there,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,

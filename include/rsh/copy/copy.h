@@ -7,6 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The most files that are processed at the same time. */
+#define RSH_COPY_JOBS_MAX 1000
+
+/* Removes the temporary files that this process is writing.  A signal handler
+ * may call this if it ends the process after that. */
+void rsh_temp_remove_all(void);
+
 struct rsh_copy_control {
 	/* Once this flag is set, all work ends soon with -EINTR.  NULL: the
 	 * work cannot be stopped. */

@@ -35,6 +35,7 @@ static void on_signal(int sig)
 static void on_alarm(int sig)
 {
 	(void)sig;
+	rsh_temp_remove_all();
 	raise(by);
 }
 

@@ -7,6 +7,7 @@
 
 #include <limits.h>
 
+#include "rsh/copy/copy.h"
 #include "set_i.h"
 
 #define ALL RSH_IN_ALL
@@ -271,7 +272,7 @@ static const struct rsh_option table[] = {
 	  "comma-separated options, as in fstab", .first = true },
 	{ "jobs", 'j', "N", WORKS,
 	  "files to process in parallel (default: CPUs)", rsh_set_number,
-	  AT(jobs), .min = 1, .max = 1000, .first = true },
+	  AT(jobs), .min = 1, .max = RSH_COPY_JOBS_MAX, .first = true },
 	{ "verify", 0, NULL, EXPORT, "read back each file and compare its hash",
 	  rsh_set_flag, AT(verify), .first = true },
 	{ "overwrite", 0, NULL, WORKS,
