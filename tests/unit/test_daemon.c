@@ -3,20 +3,28 @@
  * dies. */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "app/daemon/daemon_i.h"
+#include "app/daemon/sandbox_i.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
 
@@ -222,6 +230,91 @@ static void test_parent_dies(void **state)
 	close(alive[0]);
 }
 
+/* ---- the filter of system calls ---- */
+
+/* Each function returns 0, or the errno of the call. */
+
+static int unix_socket(int type)
+{
+	const int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+
+	return fd < 0 ? errno : close(fd);
+}
+
+static int internet_socket(int family)
+{
+	const int fd = socket(family, SOCK_STREAM, 0);
+
+	return fd < 0 ? errno : close(fd);
+}
+
+static int times_by_path(void)
+{
+	return utimensat(AT_FDCWD, log_path, NULL, 0) ? errno : 0;
+}
+
+static int times_by_descriptor(void)
+{
+	const int fd = open(log_path, O_RDONLY | O_CLOEXEC);
+	const int rc = futimens(fd, NULL) ? errno : 0;
+
+	close(fd);
+	return rc;
+}
+
+/* Returns the line of the first call whose result is another one. */
+#define WANT(call, result) do { if ((call) != (result)) return __LINE__; } while (0)
+
+static int calls_in_filter(bool internet, bool datagrams)
+{
+	const struct sched_param param = { .sched_priority = 0 };
+	int ends[2];
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    rsh_syscalls_refuse(internet, datagrams))
+		return -1;
+	WANT(unix_socket(SOCK_STREAM), EPERM);
+	WANT(unix_socket(SOCK_STREAM | SOCK_NONBLOCK), EPERM);
+	WANT(unix_socket(SOCK_SEQPACKET), EPERM);
+	WANT(unix_socket(SOCK_DGRAM), datagrams ? 0 : EPERM);
+	WANT(unix_socket(SOCK_DGRAM | SOCK_NONBLOCK), datagrams ? 0 : EPERM);
+	WANT(internet_socket(AF_INET), internet ? 0 : EAFNOSUPPORT);
+	WANT(internet_socket(AF_INET6) == EAFNOSUPPORT, !internet);
+	WANT(internet_socket(AF_PACKET), EAFNOSUPPORT);
+	WANT(internet_socket(AF_VSOCK), EAFNOSUPPORT);
+	/* The process that mounts is asked by such a pair. */
+	WANT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	WANT(connect(ends[0], (const struct sockaddr *)&(struct sockaddr_un){
+		AF_UNIX, "/dev/log" }, sizeof(struct sockaddr_un)) == 0, false);
+	WANT(times_by_path(), EPERM);
+	WANT(times_by_descriptor(), 0);
+	WANT(utimes(log_path, NULL) ? errno : 0, EPERM);
+	WANT(setpriority(PRIO_PROCESS, 0, 1) ? errno : 0, EPERM);
+	WANT(sched_setscheduler(0, SCHED_BATCH, &param) ? errno : 0, EPERM);
+	WANT(chmod(log_path, 0600) ? errno : 0, EPERM);
+	return 0;
+}
+
+static void test_calls_are_refused(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		const pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			const int line = calls_in_filter(i & 1, i & 2);
+
+			_exit(line < 0 ? 1 : line == 0 ? 0 : 2 + line % 200);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		/* Builds with a sanitizer have no filter. */
+		if (status == 1 << 8)
+			skip();
+		assert_int_equal(status, 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +326,7 @@ int main(void)
 		cmocka_unit_test(test_ends_too_early),
 		cmocka_unit_test(test_mount_does_not_answer),
 		cmocka_unit_test(test_parent_dies),
+		cmocka_unit_test(test_calls_are_refused),
 	};
 
 	return cmocka_run_group_tests_name("cli_daemon", tests, setup,

@@ -180,6 +180,14 @@ static int allow_files(int rules, const struct rsh_options *o,
 	return 0;
 }
 
+/* Returns whether a socket of datagrams is needed later. */
+static bool sends_datagrams(const struct rsh_options *o)
+{
+	return getenv("NOTIFY_SOCKET") || o->log_to == RSH_LOG_TO_SYSLOG ||
+	       o->log_to == RSH_LOG_TO_JOURNAL ||
+	       (o->log_to == RSH_LOG_TO_AUTO && !o->foreground);
+}
+
 /* ---- all of it ---- */
 
 int rsh_sandbox_enter(const struct rsh_options *o,
@@ -228,7 +236,7 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 				allow_place(rules, places[i]);
 		rc = rsh_landlock_enter(rules);
 	}
-	calls = rsh_syscalls_refuse(connects) == 0;
+	calls = rsh_syscalls_refuse(connects, sends_datagrams(o)) == 0;
 	rsh_log_info("sandboxed: no new privileges, %s, %s",
 		     rc == 0 ? "own files only" : "no landlock",
 		     calls ? "own system calls only" : "no filter");

@@ -17,9 +17,10 @@
 
 #if !defined(HAVE_SECCOMP) || defined(WITH_SANITIZER)
 
-int rsh_syscalls_refuse(bool internet)
+int rsh_syscalls_refuse(bool internet, bool datagrams)
 {
 	(void)internet;
+	(void)datagrams;
 	return -ENOTSUP;
 }
 
@@ -42,9 +43,9 @@ static const char *const refused[] = {
 	"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid",
 	"setfsuid", "setfsgid", "setgroups", "capset", "unshare", "setns",
 	"personality",
-	/* These change owners, modes and attributes, which landlock does not
-	 * restrict, or make links and special files. */
-	"chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown",
+	/* These change owners, modes, times and attributes, which landlock does
+	 * not restrict, or make links and special files. */
+	"utime", "utimes", "futimesat", "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown",
 	"fchownat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
 	"removexattr", "lremovexattr", "fremovexattr", "removexattrat",
 	"truncate", "truncate64", "mknod", "mknodat", "link", "linkat",
@@ -61,6 +62,9 @@ static const char *const refused[] = {
 	"request_key", "init_module", "finit_module", "delete_module",
 	"kexec_load", "kexec_file_load", "modify_ldt", "lookup_dcookie",
 	"nfsservctl", "vm86", "vm86old",
+	/* These take processor time from others. */
+	"setpriority", "ioprio_set", "sched_setscheduler", "sched_setparam",
+	"sched_setattr",
 	/* These affect the whole machine. */
 	"reboot", "acct", "syslog", "vhangup", "iopl", "ioperm", "settimeofday",
 	"stime", "clock_settime", "clock_settime64", "clock_adjtime",
@@ -82,24 +86,63 @@ static int refuse_all(scmp_filter_ctx f)
 	return 0;
 }
 
+/* A program of the user listens to a stream (docker.sock, D-Bus, ssh-agent), and
+ * landlock does not restrict that.  The log and systemd are told by datagrams.
+ * The kernel takes SOCK_RAW for a datagram socket. */
+static int refuse_unix_sockets(scmp_filter_ctx f, bool datagrams)
+{
+	static const unsigned streams[] = { SOCK_STREAM, SOCK_SEQPACKET };
+	int rc = 0;
+
+	if (!datagrams)
+		return seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+					SCMP_SYS(socket), 1,
+					SCMP_A0_32(SCMP_CMP_EQ, AF_UNIX));
+	for (unsigned i = 0; i < 2 && rc == 0; i++)
+		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+				      SCMP_SYS(socket), 2,
+				      SCMP_A0_32(SCMP_CMP_EQ, AF_UNIX),
+				      SCMP_A1_32(SCMP_CMP_MASKED_EQ, 0xf,
+						 streams[i]));
+	return rc;
+}
+
 /* Refuses all sockets except internet sockets and the netlink socket with which
- * the lookup of names reads the addresses of the machine. */
-static int refuse_odd_sockets(scmp_filter_ctx f)
+ * the lookup of names reads the addresses of the machine, or these too. */
+static int refuse_odd_sockets(scmp_filter_ctx f, bool internet)
 {
 	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
 				  SCMP_SYS(socket), 1,
 				  SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK));
 
-	for (unsigned family = 0; family < AF_NETLINK && rc == 0; family++)
-		if (family != AF_UNIX && family != AF_INET &&
-		    family != AF_INET6)
+	for (unsigned family = 0; family <= AF_NETLINK && rc == 0; family++)
+		if (family != AF_UNIX &&
+		    !(internet && (family == AF_INET || family == AF_INET6 ||
+				   family == AF_NETLINK)))
 			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
 					      SCMP_SYS(socket), 1,
 					      SCMP_A0_32(SCMP_CMP_EQ, family));
 	return rc;
 }
 
-int rsh_syscalls_refuse(bool internet)
+/* Caches note the time of use in files that are open; other files are named by
+ * a path. */
+static int refuse_times(scmp_filter_ctx f)
+{
+	static const char *const names[] = { "utimensat", "utimensat_time64" };
+	int rc = 0;
+
+	for (unsigned i = 0; i < 2 && rc == 0; i++) {
+		const int number = seccomp_syscall_resolve_name(names[i]);
+
+		if (number != __NR_SCMP_ERROR)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), number,
+					      1, SCMP_A1(SCMP_CMP_NE, 0));
+	}
+	return rc;
+}
+
+int rsh_syscalls_refuse(bool internet, bool datagrams)
 {
 	static const unsigned flags[] = {
 		CLONE_NEWUSER, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET,
@@ -117,14 +160,13 @@ int rsh_syscalls_refuse(bool internet)
 		/* Refuse calls depending on their arguments: sockets except
 		 * those of the log and of systemd, signals to other processes,
 		 * input for the terminal. */
-		rc = internet ? refuse_odd_sockets(f) :
-			 seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-					  SCMP_SYS(socket), 1,
-					  SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
-		rc = rc ?: seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-					    SCMP_SYS(tgkill), 1,
-					    SCMP_A0_32(SCMP_CMP_NE,
-						       (uint32_t)getpid()));
+		rc = refuse_odd_sockets(f, internet) ?:
+		     refuse_unix_sockets(f, datagrams) ?:
+		     refuse_times(f) ?:
+		     seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
+				      SCMP_SYS(tgkill), 1,
+				      SCMP_A0_32(SCMP_CMP_NE,
+						 (uint32_t)getpid()));
 		for (int i = 0; i < 2 && rc == 0; i++)
 			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
 					      SCMP_SYS(ioctl), 1,
