@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-import importlib
+import functools
 import math
 from typing import Any, NamedTuple, Tuple
 
+from ._imports import imported
 from ._library import Error, Record
 from ._memory import numpy
 
@@ -79,11 +80,12 @@ def narrow(record: Record, content: Any) -> Any:
     return np.ascontiguousarray(content.view("<u2")[1::2]).view(np.uint8)
 
 
+# A search for a module that is not there takes longer than a small tensor.
+@functools.lru_cache(maxsize=None)
 def numpy_type(of: Kind) -> Any:
     if of.ml_dtypes:
         try:
-            ml_dtypes = importlib.import_module("ml_dtypes")
-            return numpy().dtype(getattr(ml_dtypes, of.ml_dtypes))
+            return numpy().dtype(getattr(imported("ml_dtypes"), of.ml_dtypes))
         except (ImportError, AttributeError):
             pass
     return numpy().dtype(of.plain)
@@ -94,7 +96,7 @@ def as_numpy(content: Any, shape: Tuple[int, ...], of: Kind) -> Any:
 
 
 def as_torch(content: Any, shape: Tuple[int, ...], of: Kind) -> Any:
-    torch = importlib.import_module("torch")
+    torch = imported("torch")
     dtype = getattr(torch, of.torch, None)
     if dtype is None:
         raise Error(f"torch {torch.__version__} has no {of.torch}")

@@ -11,6 +11,7 @@ import threading
 from typing import (Any, Iterable, Iterator, List, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
+from . import _imports
 from ._memory import fresh
 from ._options import spoken, words
 from ._progress import Progress, Tell, watched
@@ -131,14 +132,15 @@ _PROTOTYPES = {
 # Path of the library in a wheel; see backend.py.
 _BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib",
                         "libreshard.so")
-_library: Any = None
-_library_lock = threading.Lock()  # guards _library
+_library: Any = None  # _imports.lock held to write
 
 
 def _lib() -> Any:
     """The library, which is loaded at first use: a mount does not need it."""
     global _library
-    with _library_lock:
+    if _library is not None:
+        return _library
+    with _imports.lock:
         if _library is not None:
             return _library
         bundled = _BUNDLED if os.path.exists(_BUNDLED) else "libreshard.so.0"
@@ -168,14 +170,14 @@ def _check(status: int) -> int:
 class Source:
     """An open checkpoint.
 
-    Any number of threads can read at the same time.  Call close() when none of
-    them reads.  A child of a fork must open its own.
+    Any number of threads can read at the same time.  After close() no read begins;
+    reads that have begun end.  A child of a fork must open its own.
     """
 
     def __init__(self, source: Path, **options: Any) -> None:
         self._lock = threading.Lock()  # guards the next two
         self._handle: Optional[ctypes.c_void_p] = None
-        self._loads = 0
+        self._uses = 0
         self._process = os.getpid()
         said = [os.fsencode(word) for word in words(options)]
         handle = ctypes.c_void_p()
@@ -192,18 +194,18 @@ class Source:
         return self._handle
 
     @contextlib.contextmanager
-    def _loading(self) -> Iterator[ctypes.c_void_p]:
-        """A load that hangs can outlive close(): the last load to end closes the
-        handle then."""
+    def _using(self) -> Iterator[ctypes.c_void_p]:
+        """A read can outlive close(): the last one to end closes the handle then."""
+        self._open()  # a child of a fork may have inherited a lock that is taken
         with self._lock:
             handle = self._open()
-            self._loads += 1
+            self._uses += 1
         try:
             yield handle
         finally:
             with self._lock:
-                self._loads -= 1
-                closes = self._handle is None and not self._loads
+                self._uses -= 1
+                closes = self._handle is None and not self._uses
             if closes:
                 _lib().reshard_close(handle)
 
@@ -215,7 +217,7 @@ class Source:
             return
         with self._lock:
             handle, self._handle = self._handle, None
-            closes = handle is not None and not self._loads
+            closes = handle is not None and not self._uses
         if closes:
             _lib().reshard_close(handle)
 
@@ -234,29 +236,34 @@ class Source:
         if not 0 <= number < _NO_RANK:
             raise ValueError(f"{number} is not the number of a file")
         f = _CFile()
-        _check(_lib().reshard_file(self._open(), number, ctypes.byref(f)))
-        return File(None if f.rank == _NO_RANK else f.rank,
-                    os.fsdecode(f.name), f.size)
+        with self._using() as handle:
+            _check(_lib().reshard_file(handle, number, ctypes.byref(f)))
+            return File(None if f.rank == _NO_RANK else f.rank,
+                        os.fsdecode(f.name), f.size)
 
     def files(self) -> List[File]:
         """All files; the file of rank n has number n."""
-        return [self._file(i)
-                for i in range(_lib().reshard_n_files(self._open()))]
+        with self._using() as handle:
+            return [self._file(i)
+                    for i in range(_lib().reshard_n_files(handle))]
 
     def records(self, rank: int) -> List[Record]:
         """The records in the file of a rank, in its order."""
-        self._file(rank)
-        found, c = [], _CRecord()
-        for n in range(_lib().reshard_n_records(self._open(), rank)):
-            _check(_lib().reshard_record(self._open(), rank, n,
-                                         ctypes.byref(c)))
-            dtype, shape = c.dtype.decode(), tuple(c.dims[:c.n_dims])
-            # MindSpore up to 2.2 wrote scalars this way.
-            if shape == (0,) and c.bytes and dtype != "str":
-                shape = ()
-            found.append(Record(c.name.decode(errors="surrogateescape"), dtype,
-                                shape, c.bytes, c.offset, c.stored))
-        return found
+        with self._using() as handle:
+            self._file(rank)
+            return [self._record(handle, rank, n)
+                    for n in range(_lib().reshard_n_records(handle, rank))]
+
+    @staticmethod
+    def _record(handle: ctypes.c_void_p, rank: int, n: int) -> Record:
+        c = _CRecord()
+        _check(_lib().reshard_record(handle, rank, n, ctypes.byref(c)))
+        dtype, shape = c.dtype.decode(), tuple(c.dims[:c.n_dims])
+        # MindSpore up to 2.2 wrote scalars this way.
+        if shape == (0,) and c.bytes and dtype != "str":
+            shape = ()
+        return Record(c.name.decode(errors="surrogateescape"), dtype, shape,
+                      c.bytes, c.offset, c.stored)
 
     def readinto(self, rank: int, buffer: Any, offset: int = 0) -> int:
         """Read into a writable buffer, from `offset` of the file of a rank.
@@ -273,8 +280,9 @@ class Source:
             # As in _load_into().
             place = (ctypes.c_char * 0).from_buffer(view)
             try:
-                return _check(_lib().reshard_read(self._open(), rank, place,
-                                                  len(view), offset))
+                with self._using() as handle:
+                    return _check(_lib().reshard_read(handle, rank, place,
+                                                      len(view), offset))
             finally:
                 del place
 
@@ -328,7 +336,7 @@ class Source:
             options = _CLoadOptions(ctypes.sizeof(_CLoadOptions), threads)
             if tell is not None:
                 options.progress = _told_to(tell)
-            with self._loading() as handle:
+            with self._using() as handle:
                 _check(_lib().reshard_load(handle, wants, n,
                                            ctypes.byref(options)))
 

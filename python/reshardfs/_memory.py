@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import mmap
 from typing import Any
+
+from ._imports import imported
 
 HUGE = 2 << 20  # size of a huge page in bytes
 _PAGE = mmap.PAGESIZE
@@ -14,7 +15,7 @@ _PAGE = mmap.PAGESIZE
 
 def numpy() -> Any:
     """The module numpy, which is imported only if an array is needed."""
-    return importlib.import_module("numpy")
+    return imported("numpy")
 
 
 def fresh(size: int) -> Any:

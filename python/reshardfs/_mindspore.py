@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import logging
 import threading
 import traceback
@@ -14,6 +13,7 @@ from concurrent.futures import CancelledError, Future
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List,
                     NamedTuple, Optional, Tuple)
 
+from ._imports import imported
 from ._kinds import is_text, kind, narrow
 from ._library import Error, Path, Record, Source
 from ._memory import fresh
@@ -189,7 +189,7 @@ class _Load:
     """One call of load_checkpoint: its arguments, and its future."""
 
     def __init__(self, threads: int, future: Optional[_Loading] = None) -> None:
-        self.mindspore = importlib.import_module("mindspore")
+        self.mindspore = imported("mindspore")
         self.tell: Optional[Moved] = None
         self.threads = threads
         self.future = future

@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -208,6 +209,69 @@ def test_mount(tap, t):
         check(any(": 4 files, " in line for line in said), said)
 
 
+def closed_while_read(t):
+    s = reshardfs.Source(t.source, **t.both)
+    reads = (lambda: check(s.read(1) == t.expected(1), "bytes"), s.files,
+             lambda: check(len(s.records(2)) > 5, "records"),
+             lambda: check(s.readinto(3, bytearray(999), 7) == 999, "readinto"),
+             lambda: check(bool(s.read(0, 5, 9)), "a range"))
+    wrong, begun = [], threading.Semaphore(0)
+
+    def loop(read):
+        try:
+            while True:
+                read()
+                begun.release()
+        except ValueError as error:
+            if "closed" not in str(error):
+                wrong.append(error)
+        except BaseException as error:  # pylint: disable=broad-except
+            wrong.append(error)
+
+    threads = [threading.Thread(target=loop, args=(read,)) for read in reads]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        begun.acquire()
+    s.close()
+    for thread in threads:
+        thread.join()
+    check(not wrong, wrong)
+
+
+def forked_while_read(t):
+    """No lock that a thread of the parent has may stop a child."""
+    stop = threading.Event()
+    s = reshardfs.Source(t.source, **t.both)
+
+    def loop():
+        while not stop.is_set():
+            s.read(1, 100, 5000)
+            reshardfs.files(t.source, **t.both)
+
+    threads = [threading.Thread(target=loop) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    ends = []
+    for _ in range(30):
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(60)
+            good = False
+            try:
+                refused("before a fork", s.read, 1)
+                with reshardfs.Source(t.source, **t.both) as own:
+                    good = own.read(2) == t.expected(2)
+            finally:
+                os._exit(0 if good else 1)
+        ends.append(os.waitpid(pid, 0)[1])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    s.close()
+    check(not any(ends), ends)
+
+
 def test_library(tap, t):
     with tap.test("files"):
         found = reshardfs.files(t.source, **t.both)
@@ -267,6 +331,11 @@ def test_library(tap, t):
             for thread in threads:
                 thread.join()
         check(not wrong, wrong)
+    with tap.test("close while threads read: right bytes, or that it is closed"):
+        for _ in range(60):
+            closed_while_read(t)
+    with tap.test("children of forks read while threads of the parent do"):
+        forked_while_read(t)
     with tap.test("errors"):
         check(refused("absent", reshardfs.files, "absent", **t.both).errno == 2, "errno")
         refused("allow_other", reshardfs.files, t.source, allow_other=True, **t.both)

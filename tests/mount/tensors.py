@@ -13,6 +13,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -197,11 +198,14 @@ def every_type_of_element(case):
         check((array.dtype, array.shape) == (dtype, record.dims), f"{name} is {array!r}")
         check(array.tobytes() == record.content and array.flags.writeable, name)
         check(t.get_slice(name)[...].tobytes() == record.content, f"part of {name}")
+    # The first look decides for the process.
+    rfs._kinds.numpy_type.cache_clear()
     sys.modules["ml_dtypes"] = types.SimpleNamespace(
         bfloat16=np.float16, float8_e4m3fn=np.int8)
     check(t["brain"].dtype == np.float16 and t["fp8"].dtype == np.int8 and
           t["fp8_wide"].dtype == np.uint8, "ml_dtypes are not used")
-    del sys.modules["ml_dtypes"]
+    del sys.modules["ml_dtypes"], rfs._imports._modules["ml_dtypes"]
+    rfs._kinds.numpy_type.cache_clear()
 
 
 @test
@@ -640,6 +644,39 @@ def a_child_of_a_fork_opens_anew(case):
             os._exit(status)  # pylint: disable=protected-access
     check(os.waitpid(child, 0)[1] == 0, "the child failed")
     demand_same(t.load(), expected)
+
+
+@test
+def a_child_of_a_fork_does_not_wait_for_imports(case):
+    """Threads of the parent look for ml_dtypes, which may not be there, load the library
+    and share a source."""
+    code = """
+import os, signal, sys, threading
+sys.path[:0] = {path!r}
+import reshardfs
+options = dict(src_strategy="none", dst_strategy="none")
+first = reshardfs.tensors({source!r}, 0, **options)
+go = threading.Barrier(4)
+def load():
+    go.wait()
+    first.load()
+threads = [threading.Thread(target=load) for _ in range(3)]
+for thread in threads:
+    thread.start()
+go.wait()
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    first.load()
+    os._exit(0)
+for thread in threads:
+    thread.join()
+sys.exit(os.waitpid(pid, 0)[1] != 0)
+"""
+    for _ in range(10):
+        got = subprocess.run([sys.executable, "-c", code.format(
+            path=sys.path, source=case.kinds)], check=False)
+        check(got.returncode == 0, "a child hung")
 
 
 @test
