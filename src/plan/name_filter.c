@@ -13,29 +13,64 @@ static uint32_t filter_nth(const uint32_t *which, uint32_t i)
 	return which ? which[i] : i;
 }
 
+struct shown_name {
+	const char *text;
+	uint32_t name;
+};
+
+static int shown_by_text(const void *a, const void *b)
+{
+	const struct shown_name *x = a, *y = b;
+
+	return strcmp(x->text, y->text);
+}
+
+/* Returns whether a parameter that is not renamed is in no file, so that only a
+ * strategy has it. */
+static bool filter_is_of_strategy(const struct rsh_name_filter *c,
+				  const struct rsh_catalogue *cat,
+				  uint32_t name)
+{
+	return !c->renamed[name] && cat->n_ends &&
+	       (name >= cat->n_ends || cat->first[name] == UINT32_MAX);
+}
+
 /* Two parameters must not be written under one name. */
 static int filter_check_renamed(const struct rsh_name_filter *c,
 				const struct rsh_catalogue *cat,
 				const uint32_t *which, uint32_t n_names,
 				struct rsh_error *err)
 {
-	cleanup_free const char **all = rsh_alloc_array(n_names, sizeof(*all));
+	cleanup_free struct shown_name *all =
+		rsh_alloc_array(n_names, sizeof(*all));
 	uint32_t n = 0;
 
 	if (!all)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < n_names; i++) {
-		uint32_t name = filter_nth(which, i);
+		const uint32_t name = filter_nth(which, i);
 
 		if (!c->unwanted[name])
-			all[n++] = c->renamed[name] ? c->renamed[name] :
-				rsh_names_text(cat->names, name);
+			all[n++] = (struct shown_name){
+				c->renamed[name] ? c->renamed[name] :
+					rsh_names_text(cat->names, name), name,
+			};
 	}
-	qsort(all, n, sizeof(*all), rsh_by_text);
-	for (uint32_t i = 1; i < n; i++)
-		if (strcmp(all[i - 1], all[i]) == 0)
-			return rsh_error_set(err, EINVAL, "renaming gives two "
-					     "parameters the name %s", all[i]);
+	qsort(all, n, sizeof(*all), shown_by_text);
+	for (uint32_t i = 1; i < n; i++) {
+		const char *text = all[i].text;
+
+		if (strcmp(all[i - 1].text, text) != 0)
+			continue;
+		if (filter_is_of_strategy(c, cat, all[i - 1].name) ||
+		    filter_is_of_strategy(c, cat, all[i].name))
+			return rsh_error_set(err, EINVAL, "a strategy has %s, "
+					     "a new name of --rename; "
+					     "strategies need the names in "
+					     "SOURCE", text);
+		return rsh_error_set(err, EINVAL, "renaming gives two "
+				     "parameters the name %s", text);
+	}
 	return 0;
 }
 

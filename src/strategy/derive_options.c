@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/pattern.h"
 #include "rsh/util/text.h"
 
 struct rsh_derive_options *rsh_derive_options_new(void)
@@ -92,23 +93,12 @@ static int parse_layers(struct rsh_derive_options *o, const char *text,
 	return 0;
 }
 
-static int compile(regex_t *re, const char *text, struct rsh_error *err)
-{
-	char why[256];
-	int rc = regcomp(re, text, REG_EXTENDED | REG_NOSUB);
-
-	if (!rc)
-		return 0;
-	regerror(rc, re, why, sizeof(why));
-	return rsh_error_set(err, EINVAL, "regular expression \"%s\": %s",
-			     text, why);
-}
-
 static int set_regex(regex_t *re, bool *has, const char *text,
 		     struct rsh_error *err)
 {
 	regex_t fresh;
-	int rc = compile(&fresh, text, err);
+	int rc = rsh_pattern_compile(&fresh, "regular expression", text,
+				     err);
 
 	if (rc)
 		return rc;
@@ -191,7 +181,8 @@ static int add_rule(struct derive_rules *rules, const char *text,
 	regex = strndup(text, (size_t)(eq - text));
 	if (!regex)
 		return rsh_error_nomem(err);
-	rc = compile(&rule.re, regex, err);
+	rc = rsh_pattern_compile(&rule.re, "regular expression", regex,
+				 err);
 	if (rc)
 		return rc;
 	rule.text = strdup(text);

@@ -74,7 +74,10 @@ bool rsh_log_enabled(enum rsh_log_level level)
 
 int rsh_log_to_file(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	/* Nobody may read a pipe, and then neither the open nor a line of the
+	 * log may wait. */
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK |
+			    O_CLOEXEC, 0600);
 	int old = atomic_load(&file_fd);
 
 	if (fd < 0)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/pattern.h"
 #include "rsh/util/text.h"
 #include "rsh/vfs/choice.h"
 
@@ -18,18 +19,6 @@ struct rsh_choice {
 	bool has_only, has_drop;
 	regex_t only, drop;
 };
-
-static int choice_compile(regex_t *to, const char *option, const char *text,
-			  struct rsh_error *err)
-{
-	int rc = regcomp(to, text, REG_EXTENDED | REG_NOSUB);
-	char why[256];
-
-	if (rc == 0)
-		return 0;
-	regerror(rc, to, why, sizeof(why));
-	return rsh_error_set(err, EINVAL, "%s: \"%s\": %s", option, text, why);
-}
 
 int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 		   struct rsh_error *err)
@@ -44,11 +33,11 @@ int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 	if (!c)
 		return rsh_error_nomem(err);
 	if (only) {
-		rc = choice_compile(&c->only, "only", only, err);
+		rc = rsh_pattern_compile(&c->only, "only:", only, err);
 		c->has_only = rc == 0;
 	}
 	if (rc == 0 && drop) {
-		rc = choice_compile(&c->drop, "drop", drop, err);
+		rc = rsh_pattern_compile(&c->drop, "drop:", drop, err);
 		c->has_drop = rc == 0;
 	}
 	if (rc)

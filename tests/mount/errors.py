@@ -338,6 +338,14 @@ def names_that_are_none(t):
     return [f'{path}: "w": old and new name have to be strings that are not empty']
 
 
+def renamed_in_the_strategy(t):
+    path = os.path.join(t.directory, "names.json")
+    t.write(path, b'{"w": "tok"}')
+    t.write_strategy(t.dst, {"tok": Layout([2], [0, -1]), "v": Layout([2], [0])})
+    t.extra = ["--rename", path]
+    return ["a strategy has tok, a new name of --rename; strategies need the names in SOURCE"]
+
+
 def not_listed(t):
     t.write_strategy(t.dst, {"w": Layout([2], [0, -1])})
     t.extra = ["--unlisted", "error"]

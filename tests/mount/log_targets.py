@@ -15,7 +15,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from rsh_cli import INPUT, run  # noqa: E402
+from rsh_cli import INPUT, IO, run  # noqa: E402
 from rsh_mount import Tap, reshardfs_program  # noqa: E402
 
 OWN_MOUNTS = os.path.join(LIB, "own_mounts.sh")
@@ -91,6 +91,18 @@ def main():
         line = open(path, encoding="utf-8").read()
         tap.ok(re.fullmatch(r"\d{4}-\S+ " + re.escape(said), line), "file: a line with the time", line)
         tap.equal(os.stat(path).st_mode & 0o777, 0o600, "file: it is private")
+
+        pipe = os.path.join(root, "pipe")
+        os.mkfifo(pipe)
+        got = run(*WORDS, f"--log-to=file:{pipe}")
+        tap.equal((got.status, got.err),
+                  (IO, f"reshardfs: error: {pipe}: no process reads this pipe\n"),
+                  "file: a pipe that no process reads is refused")
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        got = run(*WORDS, f"--log-to=file:{pipe}")
+        tap.equal((got.status, os.read(reader, 65536).decode().partition(" ")[2]), (INPUT, said),
+                  "file: one that is read gets the lines")
+        os.close(reader)
 
         if not can_unshare(root):
             tap.skip("syslog and journal", "needs a mount namespace of its own")

@@ -7,6 +7,7 @@ UNIT += \
 	unit/test_util_mem \
 	unit/test_util_names \
 	unit/test_util_pack \
+	unit/test_util_pattern \
 	unit/test_util_areas \
 	unit/test_util_files \
 	unit/test_util_parallel \
@@ -34,6 +35,8 @@ WIRE_SUPPORT = \
 	unit/wire_support.h \
 	unit/wire_support.c
 
+unit_test_util_pattern_SOURCES = unit/test_util_pattern.c
+unit_test_util_pattern_LDADD = $(L_UTIL)
 unit_test_util_pack_SOURCES = unit/test_util_pack.c unit/support.h unit/support.c
 unit_test_util_pack_LDADD = $(L_UTIL)
 unit_test_util_error_SOURCES = unit/test_util_error.c

@@ -95,6 +95,7 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 		if (rc) {
 			rsh_log_error("%s: %s", o->log_file ? o->log_file :
 				      "the journal, " RSH_LOG_JOURNAL,
+				      rc == -ENXIO ? "no process reads this pipe" :
 				      strerror(-rc));
 			return rsh_exit_of(rc);
 		}

@@ -65,8 +65,9 @@ int rsh_landlock_enter(int rules);
 /* ---- system calls that a daemon does not need ---- */
 
 /* Makes these calls fail with EPERM in this thread and those that it starts.
- * PR_SET_NO_NEW_PRIVS must be set before.  Internet sockets are allowed
- * only if `internet` is true, and Unix sockets of datagrams, which the log and
- * systemd receive, only if `datagrams` is true.  Returns 0 or -errno: -ENOTSUP in a build without
- * libseccomp or with a sanitizer, which needs some of the calls. */
+ * PR_SET_NO_NEW_PRIVS must be set before.  Internet sockets are allowed only if
+ * `internet` is true, and Unix sockets of datagrams, which the log and systemd
+ * receive, only if `datagrams` is true.  Returns 0 or -errno: -ENOTSUP in a
+ * build without libseccomp or with a sanitizer, which needs some of the
+ * calls. */
 int rsh_syscalls_refuse(bool internet, bool datagrams);

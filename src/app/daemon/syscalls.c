@@ -86,9 +86,9 @@ static int refuse_all(scmp_filter_ctx f)
 	return 0;
 }
 
-/* A program of the user listens to a stream (docker.sock, D-Bus, ssh-agent), and
- * landlock does not restrict that.  The log and systemd are told by datagrams.
- * The kernel takes SOCK_RAW for a datagram socket. */
+/* Programs of the user listen to streams (docker.sock, D-Bus, ssh-agent), and
+ * landlock does not restrict connections to them.  The log and systemd receive
+ * datagrams.  The kernel takes SOCK_RAW for a datagram socket. */
 static int refuse_unix_sockets(scmp_filter_ctx f, bool datagrams)
 {
 	static const unsigned streams[] = { SOCK_STREAM, SOCK_SEQPACKET };

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/pattern.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
@@ -81,15 +81,13 @@ int rsh_set_path(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_regex(struct rsh_options *o, const struct rsh_option *def,
 		  const char *value, struct rsh_error *err)
 {
+	cleanup_free char *what = rsh_text_format("%s:", def->name);
 	regex_t re;
-	int rc = regcomp(&re, value, REG_EXTENDED | REG_NOSUB);
-	char why[256];
+	int rc = what ? rsh_pattern_compile(&re, what, value, err) :
+			rsh_error_nomem(err);
 
-	if (rc) {
-		regerror(rc, &re, why, sizeof(why));
-		return rsh_error_set(err, EINVAL, "%s: \"%s\": %s", def->name,
-				     value, why);
-	}
+	if (rc)
+		return rc;
 	regfree(&re);
 	return rsh_set_text(o, def, value, err);
 }
