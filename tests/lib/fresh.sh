@@ -183,6 +183,8 @@ fresh_begin()
 	) 9>"$fresh_kept/lock" || return
 	# The way to the network is the machine's; nothing else is.
 	cp /etc/resolv.conf /etc/hosts "$fresh_root/etc/"
+	# fusermount3 of some releases needs it.
+	ln -sf ../proc/self/mounts "$fresh_root/etc/mtab"
 	cp /etc/ssl/certs/ca-certificates.crt "$fresh_root/etc/ssl/certs/" 2>/dev/null
 	[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$fresh_root/etc/"
 	{
@@ -204,6 +206,7 @@ fresh_begin()
 # in_fresh [NAME=VALUE]... COMMAND...: in its /root, with next to nothing in the environment.
 in_fresh()
 {
+	# What it leaves running must not keep the pipe of moto_begin open.
 	# env(1) of Ubuntu 16.04 has no --chdir.
 	# shellcheck disable=SC2016 # expanded there
 	set -- sh -c 'cd /root && exec env "$@"' sh "$@"
@@ -215,7 +218,7 @@ in_fresh()
 	chroot "$fresh_root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 \
 		CCACHE_DIR=/ccache CCACHE_BASEDIR=/root CCACHE_NOHASHDIR=1 \
 		PATH=/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-		DEBIAN_FRONTEND=noninteractive "$@" </dev/null
+		DEBIAN_FRONTEND=noninteractive "$@" </dev/null 8>&-
 }
 
 # fresh_clone: the sources in its /root/reshardfs, as a clone has them: what git does not
@@ -247,6 +250,12 @@ moto_end()
 {
 	[ -n "$moto_served" ] || return 0
 	exec 8>&-
+	# A daemon that a test has left may have the pipe open.
+	for _ in 1 2 3 4 5; do
+		kill -0 "$moto_served" 2>/dev/null || break
+		sleep 1
+	done
+	kill "$moto_served" 2>/dev/null || :
 	wait "$moto_served" || :
 	moto_served=
 }

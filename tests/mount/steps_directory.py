@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import stat
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -283,8 +284,9 @@ def traced(log):
 
 
 def need_strace():
-    if subprocess.run(["strace", "true"], stdout=subprocess.DEVNULL,
-                      stderr=subprocess.DEVNULL, check=False).returncode:
+    if not shutil.which("strace") or subprocess.run(
+            ["strace", "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            check=False).returncode:
         raise Skipped("no strace")
 
 
