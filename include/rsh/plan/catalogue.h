@@ -146,6 +146,12 @@ void rsh_catalogue_update_names(struct rsh_catalogue *c);
  * -ENOMEM. */
 int rsh_catalogue_find_kinds(struct rsh_catalogue *c);
 
+/* Checks that no tensor of its files is quantised, unless some were made dense:
+ * a cast would round scales, and not change codes.  Returns 0, -ENOMEM, or
+ * -EINVAL with a sentence. */
+int rsh_catalogue_check_cast(const struct rsh_catalogue *c,
+			     struct rsh_error *err);
+
 /* Takes the cut over, also on failure, and returns the catalogue's cut that is
  * equal to it.  NULL: out of memory, or `cut` is NULL. */
 const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
