@@ -19,7 +19,6 @@
 
 #include "checkpoint2_text_i.h"
 #include "rsh/outputs/outputs.h"
-#include "rsh/plan/param_kind.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
@@ -103,7 +102,7 @@ static int ck2_add_tensor(struct ckpt2_shown *c,
 	uint64_t *dims = NULL;
 
 	if (c->named[r->name] ||
-	    rsh_kind_of(r->shape.name) == RSH_KIND_COUNTER)
+	    rsh_plan_kind(t->plan, r->name, r->shape.name) == RSH_KIND_COUNTER)
 		return 0;
 	c->named[r->name] = true;
 	if (!r->cut && is_slice(t, r->name)) {

@@ -117,6 +117,13 @@ struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
 	return c;
 }
 
+int rsh_catalogue_find_kinds(struct rsh_catalogue *c)
+{
+	if (!c->kinds)
+		c->kinds = rsh_kinds_new(c->names, c->index, c->n_files);
+	return c->kinds ? 0 : -ENOMEM;
+}
+
 /* Adds `more` to the length of an array.  Returns 0 or -ENOMEM. */
 static int catalogue_lengthen(void *array, uint32_t n, uint32_t more,
 			      size_t size)
@@ -181,6 +188,7 @@ void rsh_catalogue_free(struct rsh_catalogue *c)
 	free(c->present);
 	free(c->first);
 	free(c->last);
+	rsh_kinds_free(c->kinds);
 	free(c);
 }
 

@@ -148,8 +148,12 @@ int rsh_blueprint_add_parts(struct rsh_plan *p,
 
 /* Moves the records of the second file after those of the first, and keeps the
  * order within each file.  0 or -ENOMEM. */
-static int split_records(const struct rsh_shown_file *f,
-			bool (*in_second)(const char *name), uint32_t *n_first)
+static int split_records(const struct rsh_plan *p,
+			 const struct rsh_shown_file *f,
+			 bool (*in_second)(const void *ctx,
+					   const struct rsh_catalogue *cat,
+					   uint32_t name),
+			 const void *ctx, uint32_t *n_first)
 {
 	cleanup_free struct rsh_slot *slots =
 		rsh_alloc_array(f->n, sizeof(*slots));
@@ -160,7 +164,7 @@ static int split_records(const struct rsh_shown_file *f,
 	if (!slots || !shapes)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < f->n; i++) {
-		if (in_second(f->shapes[i].name)) {
+		if (in_second(ctx, p->cat, f->slots[i].name)) {
 			slots[n_second] = f->slots[i];
 			shapes[n_second++] = f->shapes[i];
 		} else {
@@ -175,14 +179,16 @@ static int split_records(const struct rsh_shown_file *f,
 }
 
 int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
-			  bool (*in_second)(const char *name),
-			  struct rsh_error *err)
+			  bool (*in_second)(const void *ctx,
+					    const struct rsh_catalogue *cat,
+					    uint32_t name),
+			  const void *ctx, struct rsh_error *err)
 {
 	struct rsh_shown_file one = *f;
 	int rc;
 
 	p->two_files = true;
-	if (f->n && split_records(f, in_second, &one.n))
+	if (f->n && split_records(p, f, in_second, ctx, &one.n))
 		return rsh_error_nomem(err);
 	rc = rsh_blueprint_add_file(p, &one, err);
 	one.slots += one.n;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "rsh/plan/name_filter.h"
-#include "rsh/plan/param_kind.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
 
 static uint32_t filter_nth(const uint32_t *which, uint32_t i)
@@ -74,6 +74,23 @@ static int filter_check_renamed(const struct rsh_name_filter *c,
 	return 0;
 }
 
+/* The loader of a file knows states by their written names. */
+static enum rsh_kind filter_kind(const struct rsh_name_filter *c,
+				 const struct rsh_catalogue *cat, uint32_t name)
+{
+	const char *written = rsh_name_filter_name(c, name);
+
+	return written ? rsh_kind_of(written) :
+			 rsh_kinds_of(cat->kinds, name,
+				      rsh_names_text(cat->names, name));
+}
+
+bool rsh_name_filter_apart(const struct rsh_name_filter *c,
+			   const struct rsh_catalogue *cat, uint32_t name)
+{
+	return rsh_kind_is_of_optimizer(filter_kind(c, cat, name));
+}
+
 int rsh_name_filter_fill(struct rsh_name_filter *c,
 			const struct rsh_catalogue *cat, const uint32_t *which,
 			uint32_t n, const struct rsh_plan_options *o,
@@ -91,6 +108,7 @@ int rsh_name_filter_fill(struct rsh_name_filter *c,
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t name = filter_nth(which, i);
 		const char *text = rsh_names_text(cat->names, name);
+		enum rsh_kind kind;
 
 		if (o->wanted)
 			c->unwanted[name] = !o->wanted(o->ctx, text);
@@ -98,12 +116,11 @@ int rsh_name_filter_fill(struct rsh_name_filter *c,
 			c->renamed[name] = o->rename(o->ctx, text);
 		if (c->division != RSH_DIVIDE_KINDS)
 			continue;
-		if (c->renamed && c->renamed[name])
-			text = c->renamed[name];
-		if (rsh_kind_of(text) == RSH_KIND_GRADIENT)
+		kind = filter_kind(c, cat, name);
+		if (kind == RSH_KIND_GRADIENT)
 			c->unwanted[name] = true;
 		c->two_files |= !c->unwanted[name] &&
-				rsh_is_optimizer_param(text);
+				rsh_kind_is_of_optimizer(kind);
 	}
 	return o->rename ? filter_check_renamed(c, cat, which, n, err) : 0;
 }
@@ -132,11 +149,17 @@ int rsh_name_filter_check(const struct rsh_name_filter *c,
 					  "--rename)");
 }
 
+static bool filter_in_second(const void *ctx, const struct rsh_catalogue *cat,
+			     uint32_t name)
+{
+	return rsh_name_filter_apart(ctx, cat, name);
+}
+
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
 			const struct rsh_shown_file *f, struct rsh_error *err)
 {
 	if (c->two_files)
-		return rsh_blueprint_add_two(p, f, rsh_is_optimizer_param, err);
+		return rsh_blueprint_add_two(p, f, filter_in_second, c, err);
 	return c->division == RSH_DIVIDE_PARTS ?
 		rsh_blueprint_add_parts(p, f, c->part_bytes, err) :
 		rsh_blueprint_add_file(p, f, err);

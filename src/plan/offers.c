@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rsh/plan/param_kind.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/plan/policy.h"
 #include "rsh/plan/writer.h"
 #include "rsh/strategy/grid.h"
@@ -106,9 +106,9 @@ static void offers_codec(const struct offering *s, const struct rsh_offer *o,
 		o->n_parts ? tensors[o->parts->tensor] : NULL;
 	const bool wide = first && first->wide_bf16;
 	const char *name = offers_name(s, o->name);
-	const enum rsh_dtype cast = rsh_is_weight(name, o->n_dims) &&
-				    !rsh_is_flattened_state(name) ?
-		s->w->o->cast : RSH_DTYPE_UNKNOWN;
+	const enum rsh_dtype cast = o->n_dims > 0 &&
+		rsh_kinds_of(s->w->cat->kinds, o->name, name) ==
+		RSH_KIND_WEIGHT ? s->w->o->cast : RSH_DTYPE_UNKNOWN;
 
 	if (first && first->quantised) {
 		t->dtype = cast == RSH_DTYPE_UNKNOWN ? first->quantised->type :
@@ -263,7 +263,7 @@ static bool offers_is_wanted(const struct offering *s, uint32_t name)
 	if (s->offered[name])
 		return !s->w->filter->unwanted[name];
 	if (o->division == RSH_DIVIDE_KINDS &&
-	    rsh_kind_of(text) == RSH_KIND_GRADIENT)
+	    rsh_kinds_of(s->w->cat->kinds, name, text) == RSH_KIND_GRADIENT)
 		return false;
 	return !o->wanted || o->wanted(o->ctx, text);
 }

@@ -13,17 +13,36 @@ static bool has_prefix(const char *name, const char *const *prefixes, size_t n)
 	return false;
 }
 
-bool rsh_is_weight(const char *name, uint32_t n_dims)
+/* Names of MindSpore 2.10.0 (nn.optim, mint.optim, experimental.optim) and of
+ * mindformers 2.1.0 that are no usual names of modules. */
+static bool is_state(const char *name)
 {
 	static const char *const prefixes[] = {
-		"adam_m.", "adam_v.", "accu_grads.", "moments.", "moment1.",
-		"moment2.", "momentum.", "exp_avg.", "exp_avg_sq.",
-		"accum.", "mean_square.", "mean_gradient.",
+		"adam_m.", "adam_v.", "moments.", "moment1.", "moment2.",
+		"momentum.", "momentum_buf.", "exp_avg.", "exp_avg_sq.",
+		"max_exp_avg_sq.", "exp_inf.", "accum.", "accum_update.",
+		"mean_square.", "mean_gradient.", "mean_grad.", "lamb_m.",
+		"lamb_v.", "vhat.", "muon_m.", "main_param.",
+		"pma_weight_ema.", "pma_weight_sma.",
+		"exp_avg_sq_", "exp_avg_insta_", "mu_product_",
 	};
 
-	return n_dims > 0 &&
-	       !has_prefix(name, prefixes,
-			   sizeof(prefixes) / sizeof(prefixes[0]));
+	return has_prefix(name, prefixes,
+			  sizeof(prefixes) / sizeof(prefixes[0]));
+}
+
+bool rsh_kind_is_state_beside(const char *name, size_t length)
+{
+	static const char *const prefixes[] = {
+		"linear.", "stat.", "moment.", "prev.", "step_size.", "ax.",
+		"ax_.", "mu_", "eta_",
+	};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (strlen(prefixes[i]) == length &&
+		    strncmp(name, prefixes[i], length) == 0)
+			return true;
+	return false;
 }
 
 static bool is_counter(const char *name)
@@ -32,7 +51,9 @@ static bool is_counter(const char *name)
 		"global_step", "learning_rate", "weight_decay", "beta1_power",
 		"beta2_power", "scale_sense", "current_iterator_step",
 		"last_overflow_iterator_step", "epoch_num", "step_num",
-		"loss_scale", "global_batch_size",
+		"loss_scale", "global_batch_size", "state_step", "step_t",
+		"afactor_step", "cov_step", "momentum", "fake_lr",
+		"fake_param",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -43,15 +64,13 @@ static bool is_counter(const char *name)
 
 enum rsh_kind rsh_kind_of(const char *name)
 {
-	static const char *const gradient = "accu_grads.", *const muon =
-		"muon_m.";
+	static const char *const gradient = "accu_grads.";
 
 	if (has_prefix(name, &gradient, 1))
 		return RSH_KIND_GRADIENT;
 	if (is_counter(name))
 		return RSH_KIND_COUNTER;
-	return rsh_is_weight(name, 1) && !has_prefix(name, &muon, 1) ?
-		RSH_KIND_WEIGHT : RSH_KIND_STATE;
+	return is_state(name) ? RSH_KIND_STATE : RSH_KIND_WEIGHT;
 }
 
 bool rsh_is_flattened_state(const char *name)
@@ -59,11 +78,4 @@ bool rsh_is_flattened_state(const char *name)
 	static const char *const prefixes[] = { "optimizer.", "optim." };
 
 	return has_prefix(name, prefixes, 2);
-}
-
-bool rsh_is_optimizer_param(const char *written)
-{
-	const enum rsh_kind kind = rsh_kind_of(written);
-
-	return kind == RSH_KIND_STATE || kind == RSH_KIND_COUNTER;
 }

@@ -176,6 +176,12 @@ bool rsh_plan_note_is_difference(const struct rsh_plan *p, uint32_t i)
 	return p->notes[i].difference;
 }
 
+enum rsh_kind rsh_plan_kind(const struct rsh_plan *p, uint32_t name,
+			    const char *text)
+{
+	return rsh_kinds_of(p->cat->kinds, name, text);
+}
+
 const char *rsh_plan_lost(const struct rsh_plan *p)
 {
 	return p->n_lost ? p->first_lost.text : NULL;

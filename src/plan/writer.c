@@ -273,6 +273,15 @@ static int writer_prepare(struct writer *w, struct rsh_error *err)
 	}
 	if (!w->w.shown)
 		return rsh_error_nomem(err);
+	if ((w->w.o->division == RSH_DIVIDE_KINDS ||
+	     w->w.o->cast != RSH_DTYPE_UNKNOWN) &&
+	    rsh_catalogue_find_kinds(w->w.cat))
+		return rsh_error_nomem(err);
+	if (w->w.o->cast != RSH_DTYPE_UNKNOWN) {
+		rc = rsh_catalogue_check_cast(w->w.cat, err);
+		if (rc)
+			return rc;
+	}
 	rc = rsh_name_filter_fill(p->filter, w->w.cat, p->names,
 				 p->names ? p->n_names : w->w.cat->n_names,
 				 w->w.o, err);

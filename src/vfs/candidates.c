@@ -26,6 +26,8 @@ struct planning {
 	const struct rsh_vfs_config *cfg;
 	const struct rsh_name_map *renames;
 	struct rsh_choice *choice;
+	struct rsh_kinds *kinds; /* of a candidate's parameters; NULL: they are
+				  * not asked for */
 	struct rsh_names *asked; /* names that were looked up in the choice or
 				  * in the renames */
 };
@@ -43,7 +45,8 @@ static bool is_wanted(void *ctx, const char *name)
 	const struct planning *p = ctx;
 
 	rsh_names_add(p->asked, name, strlen(name));
-	if (p->cfg->leave_states && rsh_vfs_is_state(name))
+	if (p->cfg->leave_states &&
+	    rsh_kinds_of_text(p->kinds, name) != RSH_KIND_WEIGHT)
 		return false;
 	return !p->choice || rsh_choice_wants(p->choice, name);
 }
@@ -97,6 +100,13 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	opts.report_lost = report_lost;
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
+	rsh_kinds_free(p->kinds);
+	p->kinds = NULL;
+	if (cfg->leave_states || opts.cast != RSH_DTYPE_UNKNOWN) {
+		p->kinds = rsh_kinds_new(v->names, view.index, view.n_ranks);
+		if (!p->kinds)
+			return rsh_error_nomem(err);
+	}
 	/* Without strategies no later step would report missing files. */
 	while (rank < view.n_ranks && !view.index[rank])
 		rank++;
@@ -165,8 +175,11 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 				      plan.text);
 		return rc;
 	}
-	if (cfg->leave_states && rsh_vfs_note_states(v))
+	if (cfg->leave_states && rsh_vfs_note_states(v, p->kinds))
 		return rsh_error_nomem(err);
+	note = rsh_kinds_doubt(p->kinds);
+	if (note)
+		rsh_log_warning("%s: %s", cfg->source, note);
 	note = rsh_plan_lost(v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
@@ -374,6 +387,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 	if (p.asked)
 		rsh_vfs_tell_unused(cfg, p.renames, p.asked);
 	rsh_names_free(p.asked);
+	rsh_kinds_free(p.kinds);
 	rsh_choice_free(p.choice);
 	if (rc == 0)
 		rsh_source_log_choice(v->source);

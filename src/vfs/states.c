@@ -12,28 +12,23 @@
 #include <stdlib.h>
 
 #include "rsh/plan/blueprint.h"
-#include "rsh/plan/param_kind.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/source/format.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 struct states {
+	const struct rsh_kinds *kinds;
 	uint32_t n;
 	uint64_t bytes;
 	const char *example;
 };
 
-bool rsh_vfs_is_state(const char *name)
-{
-	return rsh_kind_of(name) != RSH_KIND_WEIGHT ||
-	       rsh_is_flattened_state(name);
-}
-
 static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
 {
 	struct states *s = ctx;
 
-	if (!rsh_vfs_is_state(name))
+	if (rsh_kinds_of_text(s->kinds, name) == RSH_KIND_WEIGHT)
 		return;
 	s->bytes += bytes;
 	if (s->n++ == 0)
@@ -62,7 +57,8 @@ static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
 			const struct rsh_record *r = &ix->records[i];
 			const char *name = rsh_names_text(view->names, r->name);
 
-			if (!rsh_vfs_is_state(name))
+			if (rsh_kinds_of(s->kinds, r->name, name) ==
+			    RSH_KIND_WEIGHT)
 				continue;
 			bytes += r->content_bytes;
 			if (!seen[r->name] && s->n++ == 0)
@@ -75,11 +71,11 @@ static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
 	return 0;
 }
 
-int rsh_vfs_note_states(struct rsh_reshard *v)
+int rsh_vfs_note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
 {
 	const struct rsh_format *f = rsh_source_format(v->source);
 	struct rsh_source_view view;
-	struct states s = { 0 };
+	struct states s = { .kinds = kinds };
 	char size[32];
 	int rc = 0;
 

@@ -8,6 +8,7 @@
 
 #include "rsh/outputs/outputs.h"
 #include "rsh/outputs/tree.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/source/format.h"
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
@@ -163,12 +164,9 @@ int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
-/* Returns whether a parameter belongs to an optimizer and is not a weight of
- * the model (states.c). */
-bool rsh_vfs_is_state(const char *name);
 /* Adds a note to the plan about the optimizer parameters of the source that are
  * left out.  Returns 0 or -ENOMEM. */
-int rsh_vfs_note_states(struct rsh_reshard *v);
+int rsh_vfs_note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds);
 /* Reads the wanted values that are not tensors into v->extra, if the output
  * shows such values (states.c).  Adds a note to the plan about those that it
  * cannot show.  Returns 0, or -errno with a sentence. */

@@ -126,6 +126,30 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 
 /* ---- loading ---- */
 
+/* Other programs say in a file of their own that weights are quantised.  Checks
+ * that there is none if config.json does not say it. */
+static int vfs_check_quantisation(const struct rsh_reshard *v,
+				  const struct rsh_vfs_config *cfg,
+				  struct rsh_error *err)
+{
+	static const char *const files[] = {
+		"hf_quant_config.json", "quant_model_description.json",
+	};
+	const struct rsh_model_config *c = v->weights->config;
+	struct rsh_stat st;
+
+	if (c && rsh_model_config_quantisation(c))
+		return 0;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (rsh_store_look(rsh_source_store(v->source), files[i],
+				   &st) == 0)
+			return rsh_error_set(err, ENOTSUP, "%s/%s says that "
+				"weights are quantised in a way that "
+				"--dequantize does not support", cfg->source,
+				files[i]);
+	return 0;
+}
+
 int rsh_vfs_load_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 struct rsh_error *err)
@@ -142,7 +166,8 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 				   rsh_source_store(v->source),
 				   &v->weights->config, err) ?:
 	     vfs_load_adapters(&v->weights->adapters, cfg,
-			       rsh_source_store(v->source), err);
+			       rsh_source_store(v->source), err) ?:
+	     vfs_check_quantisation(v, cfg, err);
 	if (rc || !table)
 		return rc;
 	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
@@ -219,7 +244,7 @@ static int weights_read(struct weights_job *k,
 	k->cat = in.cat;
 	k->in = in.v;
 	k->n_in = in.n;
-	return 0;
+	return rsh_catalogue_find_kinds(in.cat) ? rsh_error_nomem(err) : 0;
 }
 
 static int weights_load(void *ctx, const struct rsh_catalogue *c,

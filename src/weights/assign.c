@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/plan/param_kind.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
 #include "weights_i.h"
 
@@ -90,8 +90,8 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 		if (w->from == RSH_SIDE_MINDSPORE &&
 		    (w->in[source].n_dims == 0 ||
 		     w->in[source].dtype == RSH_DTYPE_STR ||
-		     rsh_kind_of(text) != RSH_KIND_WEIGHT ||
-		     rsh_is_flattened_state(text))) {
+		     rsh_kinds_of(w->cat->kinds, w->in[source].name, text) !=
+			RSH_KIND_WEIGHT)) {
 			if (w->n_states++ == 0)
 				w->a_state = source;
 		} else if (!weights_is_wanted(w, text)) {

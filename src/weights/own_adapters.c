@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "adapters_i.h"
-#include "rsh/plan/param_kind.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
@@ -149,7 +149,8 @@ static int own_take_all(struct own_work *w, struct rsh_own_adapters *out,
 		const char *name = own_text(w, &w->v[i]);
 		const int matrix = own_matrix(name);
 
-		if (rsh_is_optimizer_param(name))
+		if (rsh_kind_is_of_optimizer(rsh_kinds_of(
+			w->cat->kinds, w->v[i].name, name)))
 			continue;
 		if (matrix >= 0)
 			rc = own_take(w, &w->v[i], matrix, out, err);

@@ -203,6 +203,8 @@ static void quantised_drop_activations(struct quantised_work *w)
 {
 	static const char *const beside[] = {
 		".activation_scale", ".input_scale", ".input_global_scale",
+		".input_zero_point", ".output_scale", ".output_zero_point",
+		".output_global_scale",
 	};
 	static const char *const attention[] = {
 		"self_attn.k_scale", "self_attn.v_scale", "self_attn.q_scale",
@@ -212,14 +214,15 @@ static void quantised_drop_activations(struct quantised_work *w)
 	for (uint32_t i = 0; i < w->n; i++) {
 		const char *name = quantised_name(w, i);
 
-		for (size_t k = 0; k < 3; k++) {
+		for (size_t k = 0; k < sizeof(beside) /
+				       sizeof(beside[0]); k++) {
 			const uint32_t at = !quantised_ends(name, beside[k],
 							    &stem) ? 0 :
 				quantised_index(w, i, stem, ".weight");
 
 			if (at && w->made[at - 1])
 				w->used[i] = true;
-			if (quantised_ends(name, attention[k], &stem) &&
+			if (k < 3 && quantised_ends(name, attention[k], &stem) &&
 			    quantised_has_made(w, name, stem + 10))
 				w->used[i] = true;
 		}
@@ -247,6 +250,14 @@ static int quantised_finish(struct quantised_work *w, struct rsh_arena *scratch,
 		return rsh_error_nomem(err);
 	quantised_index_names(w);
 	quantised_drop_activations(w);
+	for (uint32_t i = 0; i < w->n; i++) {
+		const int rc = w->used[i] || w->made[i] ? 0 :
+			       quantised_check_unread(w, i, err);
+
+		if (rc)
+			return rc;
+	}
+	/* The arrays are by the numbers of offers, so these move at last. */
 	for (uint32_t i = 0; i < w->n; i++)
 		if (!w->used[i])
 			io->v[n++] = w->v[i];
@@ -301,8 +312,6 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 				   "but %s", o->config ?
 				   rsh_model_config_path(o->config) :
 				   "there is none: use --config");
-	if (rc == 0 && o->type && !quantised_is_known(&w))
-		rc = quantised_refuse_method(&w, err);
 	rc = rc ?: quantised_check_config(&w, err) ?:
 		   quantised_run(&w, err) ?:
 		   quantised_finish(&w, &scratch, io, err);

@@ -50,15 +50,14 @@ int quantised_recognise(struct quantised_work *w, uint32_t at,
  * quantised.  Returns 0, or -EINVAL or -ENOTSUP with a sentence. */
 int quantised_check_left(struct quantised_work *w, uint32_t at,
 			 struct rsh_error *err);
-/* Checks the bits and the version of a known method.  Returns 0, or -ENOTSUP
- * with a sentence. */
+/* Checks, after all are dense, that a tensor is not beside one of them without
+ * being read.  Returns 0, or -EINVAL with a sentence. */
+int quantised_check_unread(struct quantised_work *w, uint32_t at,
+			   struct rsh_error *err);
+/* Checks that the method is known, its bits, its version and all keys.  Returns
+ * 0, or -errno with a sentence. */
 int quantised_check_config(const struct quantised_work *w,
 			   struct rsh_error *err);
-/* Sets a sentence about a method that is not known; returns -errno. */
-int quantised_refuse_method(const struct quantised_work *w,
-			    struct rsh_error *err);
-/* Returns whether the method is known. */
-bool quantised_is_known(const struct quantised_work *w);
 
 /* ---- quantised_names.c ---- */
 

@@ -223,13 +223,8 @@ static size_t scheme_of(const struct quantised_work *w)
 	return i;
 }
 
-bool quantised_is_known(const struct quantised_work *w)
-{
-	return scheme_of(w) < N_SCHEMES;
-}
-
-int quantised_refuse_method(const struct quantised_work *w,
-			    struct rsh_error *err)
+static int quantised_refuse_method(const struct quantised_work *w,
+				   struct rsh_error *err)
 {
 	const char *path = rsh_model_config_path(w->o->config);
 
@@ -250,7 +245,7 @@ int quantised_check_config(const struct quantised_work *w,
 	const char *const *v;
 
 	if (i == N_SCHEMES)
-		return 0;
+		return w->says ? quantised_refuse_method(w, err) : 0;
 	v = schemes[i].versions;
 	if (schemes[i].bits && w->says->bits != schemes[i].bits)
 		return rsh_error_set(err, ENOTSUP, "%s: %s of %llu bits is not "
@@ -258,13 +253,19 @@ int quantised_check_config(const struct quantised_work *w,
 				     schemes[i].method,
 				     (unsigned long long)w->says->bits,
 				     (unsigned long long)schemes[i].bits);
-	if (!v[0] || !w->says->version ||
-	    strcmp(w->says->version, v[0]) == 0 ||
-	    (v[1] && strcmp(w->says->version, v[1]) == 0))
-		return 0;
-	return rsh_error_set(err, ENOTSUP, "%s: version \"%s\" of %s is not "
-			     "supported", path, w->says->version,
-			     schemes[i].method);
+	if (v[0] && w->says->version &&
+	    strcmp(w->says->version, v[0]) != 0 &&
+	    (!v[1] || strcmp(w->says->version, v[1]) != 0))
+		return rsh_error_set(err, ENOTSUP, "%s: version \"%s\" of %s is "
+				     "not supported", path, w->says->version,
+				     schemes[i].method);
+	if (w->says->unknown)
+		return rsh_error_set(err, ENOTSUP, "%s: \"%s\" of "
+				     "\"quantization_config\" is set, and "
+				     "--dequantize does not know what it "
+				     "changes in the model", path,
+				     w->says->unknown);
+	return 0;
 }
 
 /* Without a scheme only fp8 is recognised, by the names of its scales. */
@@ -334,6 +335,7 @@ static bool scheme_is_beside(const struct quantised_work *w, uint32_t at)
 		".weight_scale", ".weight_scale_inv", ".weight_zero_point",
 		".weight_shape", ".weight_global_scale", ".qzeros", ".g_idx",
 	};
+	const bool words = scheme_is(w, "gptq") || scheme_is(w, "awq");
 	const char *name = quantised_name(w, at);
 	size_t stem;
 
@@ -342,7 +344,61 @@ static bool scheme_is_beside(const struct quantised_work *w, uint32_t at)
 			return true;
 	if (quantised_ends(name, ".scale", &stem))
 		return scheme_scales_weight(w, at, stem);
-	return scheme_is(w, "mxfp4") && quantised_ends(name, "_scales", &stem);
+	/* AWQ has scales of activations as well ("act.scales"). */
+	return (scheme_is(w, "mxfp4") &&
+		quantised_ends(name, "_scales", &stem)) ||
+	       (words && quantised_ends(name, ".scales", &stem));
+}
+
+/* Returns whether a tensor is beside a weight that is dense now, and is neither
+ * a bias nor about activations. */
+static bool scheme_is_unread(const struct quantised_work *w, uint32_t at)
+{
+	const char *name = quantised_name(w, at);
+	const char *dot = strrchr(name, '.');
+	const uint32_t weight = dot ?
+		quantised_index(w, at, (size_t)(dot - name), ".weight") : 0;
+	const char *word = dot ? dot + 1 : name;
+	size_t stem;
+
+	if (weight == 0 || weight == at + 1 || !w->made[weight - 1] ||
+	    strncmp(word, "input_", 6) == 0 ||
+	    strncmp(word, "output_", 7) == 0 ||
+	    strncmp(word, "activation_", 11) == 0)
+		return false;
+	return strcmp(word, "bias") != 0 && !quantised_ends(word, "_bias", &stem);
+}
+
+/* Returns whether a tensor that no config explains cannot be a dense weight: it
+ * has integers, or eight bits and scales beside it. */
+static bool scheme_is_odd(const struct quantised_work *w, uint32_t at)
+{
+	static const char *const codes[] = {
+		".weight", ".qweight", "_packed", "_qdata", ".W_q", "._data",
+		"_blocks",
+	};
+	static const char *const scales[] = {
+		".weight_scale", ".weight_scale_inv", ".scale", ".scales",
+		".scale_weight", ".weight_scales",
+	};
+	const struct rsh_offer *o = &w->v[at];
+	const char *name = quantised_name(w, at);
+	size_t stem;
+
+	if (w->says || o->n_dims == 0 || scheme_is_float(o->dtype) ||
+	    o->dtype == RSH_DTYPE_FLOAT64 || o->dtype == RSH_DTYPE_BOOL)
+		return false;
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+		if (!quantised_ends(name, codes[i], &stem))
+			continue;
+		if (o->dtype != RSH_DTYPE_FLOAT8E4M3FN &&
+		    o->dtype != RSH_DTYPE_FLOAT8E5M2)
+			return true;
+		for (size_t k = 0; k < sizeof(scales) / sizeof(scales[0]); k++)
+			if (quantised_find(w, at, stem, scales[k]))
+				return true;
+	}
+	return false;
 }
 
 int quantised_check_left(struct quantised_work *w, uint32_t at,
@@ -350,11 +406,14 @@ int quantised_check_left(struct quantised_work *w, uint32_t at,
 {
 	const struct rsh_offer *o = &w->v[at];
 
+	if (scheme_is_odd(w, at))
+		return rsh_error_set(err, ENOTSUP, "%.400s is %s and looks "
+				     "quantised, but no config.json has a "
+				     "\"quantization_config\" that says how",
+				     quantised_name(w, at),
+				     rsh_dtype_name(o->dtype));
 	if (!w->says)
 		return 0;
-	if (!quantised_is_known(w))
-		return !scheme_looks_packed(w, at) ? 0 :
-			quantised_refuse_method(w, err);
 	if (scheme_looks_packed(w, at))
 		return scheme_bad_type(w, at, err);
 	if (o->dtype == RSH_DTYPE_FLOAT8E4M3FN ||
@@ -363,6 +422,17 @@ int quantised_check_left(struct quantised_work *w, uint32_t at,
 				     rsh_dtype_name(o->dtype));
 	if (scheme_is_beside(w, at))
 		return quantised_bad(w, at, err, "is there, but its quantised "
-				     "weight is missing or has another type");
+				     "weight is missing or has another type; "
+				     "scales of activations (awq) cannot be "
+				     "part of a dense model");
 	return 0;
+}
+
+int quantised_check_unread(struct quantised_work *w, uint32_t at,
+			   struct rsh_error *err)
+{
+	if (!w->says || !scheme_is_unread(w, at))
+		return 0;
+	return quantised_bad(w, at, err, "is beside a quantised weight, and %s "
+			     "does not have such a tensor", w->says->method);
 }

@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include "quantisation_keys_i.h"
 #include "rsh/wire/json_load.h"
 
 struct rsh_model_config {
@@ -18,14 +19,14 @@ struct rsh_model_config {
 	const json_t *text;
 	bool is_quantised;
 	struct rsh_quantisation quantisation;
+	char *unknown; /* of the quantisation */
 	char path[];
 };
 
 /* Finds a key at the top, or else in the configuration of the text model. */
-static const json_t *model_find(const struct rsh_model_config *c,
-				const char *key)
+static json_t *model_find(const struct rsh_model_config *c, const char *key)
 {
-	const json_t *v = json_object_get(c->root, key);
+	json_t *v = json_object_get(c->root, key);
 
 	return v && !json_is_null(v) ? v : json_object_get(c->text, key);
 }
@@ -88,15 +89,21 @@ static int model_read_quantisation(struct rsh_model_config *c,
 				   struct rsh_error *err)
 {
 	struct rsh_quantisation *q = &c->quantisation;
-	const json_t *all = model_find(c, "quantization_config");
+	json_t *all = model_find(c, "quantization_config");
 	const char *key;
 	json_t *group;
 	int rc;
 
-	c->is_quantised = json_is_object(all);
+	/* Older compressed-tensors has this name. */
+	if (!all)
+		all = model_find(c, "compression_config");
+	c->is_quantised = json_is_object(all) && json_object_size(all) > 0;
 	if (!c->is_quantised)
 		return 0;
 	q->method = json_string_value(json_object_get(all, "quant_method"));
+	if (quantisation_find_unknown(all, q->method, &c->unknown))
+		return rsh_error_nomem(err);
+	q->unknown = c->unknown;
 	q->version = json_string_value(json_object_get(all,
 						       "checkpoint_format"));
 	if (!q->version)
@@ -153,6 +160,7 @@ void rsh_model_config_free(struct rsh_model_config *c)
 	if (!c)
 		return;
 	json_decref(c->root);
+	free(c->unknown);
 	free(c);
 }
 

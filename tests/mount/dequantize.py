@@ -384,6 +384,118 @@ def wrong_options(directory):
                 "bfloat16"), INPUT, '"quant_method" "quark" is not supported by --dequantize')
 
 
+KEYS = [
+    ("gptq", {"rotation": "random"}, '"rotation"'),
+    ("gptq", {"activation": {"mode": "w4afp8"}}, '"activation"'),
+    ("gptq", {"meta": {"preprocessors": [{"code": "smoother"}]}}, '"meta.preprocessors"'),
+    ("gptq", {"adapter": {"name": "lora"}}, '"adapter"'),
+    ("awq", {"rotate": True}, '"rotate"'),
+    ("fp8", {"hadamard_group_size": 128}, '"hadamard_group_size"'),
+    ("mxfp4", {"online_rotation": "r4"}, '"online_rotation"'),
+    ("compressed-tensors", {"sparsity_config": {"format": "sparse-24-bitmask"}},
+     '"sparsity_config.format"'),
+    ("compressed-tensors", {"config_groups": {"g": {"weights": {"num_bits": 4, "lut": [1]}}}},
+     '"config_groups.g.weights.lut"'),
+    ("compressed-tensors", {"config_groups": {"g": {"transform": {"R": 1}}}},
+     '"config_groups.g.transform"'),
+]
+# What says nothing about the weights: the same dense model.
+HARMLESS = [
+    ("fp8", {"activation_scheme": "dynamic", "fmt": "e4m3", "rotation": None, "extra": {},
+             "more": [], "less": "", "other": False, "modules_to_not_convert": ["lm_head"]}),
+    ("fp8", {"ignored_layers": ["lm_head"], "scale_fmt": "ue8m0"}),
+]
+
+
+@test
+def keys_that_are_not_known(directory):
+    """a key of the config that is set and not known is refused by its name"""
+    rules = write(os.path.join(directory, "own.rules"), b"w = w.weight\n")
+    for method, says, name in KEYS:
+        bits = {"bits": 4} if method in ("gptq", "awq") else {}
+        source = small(directory, method, **{"weight_block_size": None, **bits, **says})
+        for words in (["--dequantize", "float16"], ["--convert", rules, "--from", "hf"]):
+            refused(run("plan", source, "--dst-strategy", "none", *words), INPUT,
+                    name + ' of "quantization_config" is set')
+    for method, says in HARMLESS:
+        with as_hf(small(directory, method, **says), "--dequantize", "float32") as mount:
+            check(list(values_in(mount.path)) == ["w.weight"], "other tensors")
+
+
+def odd(directory, config, tensors, **files):
+    source = written(os.path.join(directory, "odd"),
+                     {"n.weight": ("BF16", (4,), bytes(8)), **tensors}, config)
+    for name, text in files.items():
+        write(os.path.join(source, name + ".json"), text)
+    return source
+
+
+@test
+def codes_are_no_weights(directory):
+    """--convert shows no codes of a form that is not known, nor drops them"""
+    rules = write(os.path.join(directory, "own.rules"), b"n.weight = n.weight\nw = w.weight\n")
+    say = {"quantization_config": {"quant_method": "vptq"}}
+    scale = {"w.scales": ("F32", (4,), bytes(16))}
+    cases = [
+        (say, {"w.weight": ("BF16", (4,), bytes(8))}, {}, '"vptq" is not supported'),
+        ({}, {"w.weight": ("I16", (4, 4), bytes(32)), **scale}, {}, "looks quantised"),
+        ({}, {"w.weight": ("U32", (4, 4), bytes(64)), **scale}, {}, "looks quantised"),
+        ({}, {"w.W_q": ("U8", (4, 4), bytes(16))}, {}, "looks quantised"),
+        ({}, {"w.weight": ("F8_E5M2", (4, 4), bytes(16)), **scale}, {}, "looks quantised"),
+        ({}, {"w.weight": ("BF16", (4,), bytes(8))}, {"hf_quant_config": b"{}"},
+         "hf_quant_config.json says that weights are quantised"),
+        ({}, {"w.weight": ("BF16", (4,), bytes(8))}, {"quant_model_description": b"{}"},
+         "quant_model_description.json says that weights are quantised"),
+    ]
+    for config, tensors, files, what in cases:
+        shutil.rmtree(os.path.join(directory, "odd"), ignore_errors=True)
+        source = odd(directory, config, tensors, **files)
+        for unlisted in "error", "drop":
+            refused(run("plan", source, "--convert", rules, "--from", "hf", "--dst-strategy",
+                        "none", "--unlisted", unlisted), INPUT, what)
+
+
+@test
+def tensors_that_nobody_reads(directory):
+    """a tensor beside a quantised weight has to be one of its scheme"""
+    source = small(directory)
+    shutil.rmtree(source)
+    w = {"w.weight": ("F8_E4M3", (4, 4), bytes(range(16))),
+         "w.weight_scale_inv": ("F32", (1, 1), struct.pack("<f", 0.5)),
+         "w.bias": ("BF16", (4,), bytes(8)), "w.input_scale": ("F32", (1,), bytes(4))}
+    config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [4, 4]}}
+    for more in "w.rotation", "w.weight_smooth", "w.pre_quant_scale":
+        shutil.rmtree(os.path.join(directory, "small"), ignore_errors=True)
+        source = written(os.path.join(directory, "small"),
+                         {**w, more: ("F32", (4,), bytes(16))}, config)
+        refused(run("plan", source, "--dequantize", "float16"), INPUT,
+                f"{more} is beside a quantised weight")
+    shutil.rmtree(os.path.join(directory, "small"))
+    with as_hf(written(os.path.join(directory, "small"), w, config), "--dequantize",
+               "float16") as mount:
+        check(sorted(values_in(mount.path)) == ["w.bias", "w.weight"], "other tensors")
+
+
+@test
+def cast_of_codes(directory):
+    """--cast of a quantised model is refused, in all its forms"""
+    forms = [
+        {"w.weight": ("F8_E4M3", (4, 4), bytes(16)),
+         "w.weight_scale_inv": ("F32", (1, 1), bytes(4))},
+        {"w.weight": ("I8", (4, 4), bytes(16)), "w.SCB": ("F32", (4,), bytes(16))},
+        {"w.weight": ("U8", (8, 1), bytes(8)), "w.weight.absmax": ("F32", (1,), bytes(4))},
+        {"w_blocks": ("U8", (1, 4, 1, 16), bytes(64)), "w_scales": ("U8", (1, 4, 1), bytes(4))},
+        {"w.W_q": ("U8", (4, 4), bytes(16)), "w.scale": ("F16", (4,), bytes(8))},
+    ]
+    for i, tensors in enumerate(forms):
+        source = written(os.path.join(directory, f"form{i}"), tensors, {})
+        for kind in "bfloat16", "float32":
+            got = run("export", source, os.path.join(directory, "out"), "--format", "hf",
+                      "--cast", kind)
+            refused(got, INPUT, "is quantised: --cast would round")
+            check("--dequantize" in got.err, got)
+
+
 @test
 def blocks_that_rules_divide(directory):
     """if the source cuts blocks, a rule may divide a matrix only between them"""

@@ -11,6 +11,7 @@ MOUNT += \
 	mount/large.py \
 	mount/metadata.py \
 	mount/models.py \
+	mount/states.py \
 	mount/many_parts.py \
 	mount/whole_models.py \
 	mount/meant.py \

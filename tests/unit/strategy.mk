@@ -15,6 +15,7 @@ UNIT += \
 	unit/test_plan_conversion \
 	unit/test_plan_errors \
 	unit/test_plan_framing \
+	unit/test_plan_kinds \
 	unit/test_plan_pieces \
 	unit/test_plan_whole \
 	unit/test_plan_recipe \
@@ -79,6 +80,8 @@ unit_test_plan_errors_SOURCES = unit/test_plan_errors.c $(PLAN_SUPPORT)
 unit_test_plan_errors_LDADD = $(L_PLAN)
 unit_test_plan_framing_SOURCES = unit/test_plan_framing.c $(PLAN_SUPPORT)
 unit_test_plan_framing_LDADD = $(L_PLAN)
+unit_test_plan_kinds_SOURCES = unit/test_plan_kinds.c unit/support.c unit/support.h
+unit_test_plan_kinds_LDADD = $(L_PLAN)
 unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
 unit_test_plan_pieces_LDADD = $(L_PLAN)
 unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
@@ -126,7 +129,9 @@ unit_test_formats_ranks_SOURCES = unit/test_formats_ranks.c $(PLAN_SUPPORT)
 unit_test_formats_ranks_LDADD = $(L_FORMATS)
 
 EXTRA_DIST += \
+	unit/data/make_optimizer_states.py \
 	unit/data/make_rank_lists.py \
+	unit/data/optimizer_states \
 	unit/data/rank_lists.json
 
 # Which layer may include what; a script, so it runs with the mounted tests.

@@ -173,8 +173,6 @@ static void test_made(void **state)
 		/* By itself only what is quantised changes. */
 		{ "{}", { { "a.weight", FP8, { 6, 9 } } }, "a.weight [6,9]", 0,
 		  true, { 0, 0 } },
-		{ QUANTISED(METHOD("other")), { { "a.weight", BF16, { 6 } } },
-		  "a.weight [6]", 0, true, { 0, 0 } },
 	};
 
 	(void)state;
@@ -201,6 +199,19 @@ static void test_config_wrong(void **state)
 		{ QUANTISED(METHOD("hqq")),
 		  { { "a.weight_packed", I32, { 1, 1 } } },
 		  "\"quant_method\" \"hqq\" is not supported by --dequantize",
+		  -ENOTSUP, true, { 0, 0 } },
+		{ "{}", { { "a.weight", I32, { 6, 4 } } },
+		  "a.weight is Int32 and looks quantised, but no config.json "
+		  "has a \"quantization_config\" that says how", -ENOTSUP,
+		  true, { 0, 0 } },
+		/* Weights may be packed under any name. */
+		{ QUANTISED(METHOD("other")), { { "a.weight", BF16, { 6 } } },
+		  "\"quant_method\" \"other\" is not supported by "
+		  "--dequantize", -ENOTSUP, true, { 0, 0 } },
+		{ QUANTISED(METHOD("fp8") ",\"rotation\":\"r1\""),
+		  { { "a", BF16, { 1 } } },
+		  "C: \"rotation\" of \"quantization_config\" is set, and "
+		  "--dequantize does not know what it changes in the model",
 		  -ENOTSUP, true, { 0, 0 } },
 		{ QUANTISED(METHOD("gptq") ",\"bits\":8"),
 		  { { "a", BF16, { 1 } } },

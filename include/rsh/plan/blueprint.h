@@ -192,12 +192,14 @@ int rsh_blueprint_add_parts(struct rsh_plan *p,
 			    const struct rsh_shown_file *whole, uint64_t limit,
 			    struct rsh_error *err);
 
-/* Adds the records as two files: the second has those for whose written names
+/* Adds the records as two files: the second has those for whose names
  * `in_second` returns true.  A plan has two files for every rank or for none.
  * Returns what rsh_blueprint_add_file() does. */
 int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
-			  bool (*in_second)(const char *name),
-			  struct rsh_error *err);
+			  bool (*in_second)(const void *ctx,
+					    const struct rsh_catalogue *cat,
+					    uint32_t name),
+			  const void *ctx, struct rsh_error *err);
 
 /* Adds a file that equals source file `origin`, byte for byte.  Its size is
  * `bytes`.  The caller sets the offsets of its slots.  It may have no slots if

@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 
 #include "rsh/plan/files.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/tensor/cut.h"
 #include "rsh/tensor/scaled.h"
 
@@ -126,6 +127,7 @@ struct rsh_catalogue {
 	struct rsh_tensor **tensors;
 	size_t tensors_cap;
 	void *cuts, *copies; /* tsearch() trees */
+	struct rsh_kinds *kinds; /* NULL: they were not asked for */
 };
 
 /* Makes a catalogue of the files of a view, without tensors.  The view's
@@ -139,6 +141,16 @@ int rsh_catalogue_add_beside(struct rsh_catalogue *c,
 			     const struct rsh_source_view *view);
 /* Updates n_names after names were added to the table. */
 void rsh_catalogue_update_names(struct rsh_catalogue *c);
+
+/* Finds the kinds of the parameters of its files, once.  Returns 0 or
+ * -ENOMEM. */
+int rsh_catalogue_find_kinds(struct rsh_catalogue *c);
+
+/* Checks that no tensor of its files is quantised, unless some were made dense:
+ * a cast would round scales, and not change codes.  Returns 0, -ENOMEM, or
+ * -EINVAL with a sentence. */
+int rsh_catalogue_check_cast(const struct rsh_catalogue *c,
+			     struct rsh_error *err);
 
 /* Takes the cut over, also on failure, and returns the catalogue's cut that is
  * equal to it.  NULL: out of memory, or `cut` is NULL. */

@@ -32,6 +32,10 @@ void rsh_name_filter_clear(struct rsh_name_filter *c);
 /* Returns the name that is written for a name; NULL: the name itself. */
 const char *rsh_name_filter_name(const struct rsh_name_filter *c,
 				 uint32_t name);
+/* Returns whether a parameter belongs to the optimizer, and so to the second
+ * file of RSH_DIVIDE_KINDS.  The catalogue's kinds were found. */
+bool rsh_name_filter_apart(const struct rsh_name_filter *c,
+			   const struct rsh_catalogue *cat, uint32_t name);
 /* Returns -EINVAL with a message if the filter leaves no parameters in the
  * files of any rank.  The file of a single rank may have none, for example if
  * the selected parameters are in another stage. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/param_kind.h - derives from the name of a parameter whether it is a
- * weight or belongs to the optimizer. */
+ * weight or belongs to the optimizer, as far as a name tells it (kinds.h). */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* The kind of a MindSpore parameter, which follows from its name. */
@@ -20,11 +21,14 @@ enum rsh_kind rsh_kind_of(const char *name);
  * key is "optimizer" or "optim". */
 bool rsh_is_flattened_state(const char *name);
 
-/* Returns whether the parameter belongs to the optimizer.  With
- * RSH_DIVIDE_KINDS such parameters are in the second file of a rank. */
-bool rsh_is_optimizer_param(const char *written);
+/* Returns whether the first `length` bytes of a name are a prefix of states in
+ * MindSpore that modules have as a name too: it is a state only if there is a
+ * parameter with the rest of its name. */
+bool rsh_kind_is_state_beside(const char *name, size_t length);
 
-/* Returns whether the parameter is a weight, which a cast changes.  Scalars are
- * not weights.  Names with the prefixes of MindSpore's optimizer states are not
- * weights either. */
-bool rsh_is_weight(const char *name, uint32_t n_dims);
+/* Returns whether such parameters belong to the optimizer.  With
+ * RSH_DIVIDE_KINDS they are in the second file of a rank. */
+static inline bool rsh_kind_is_of_optimizer(enum rsh_kind kind)
+{
+	return kind == RSH_KIND_STATE || kind == RSH_KIND_COUNTER;
+}

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/plan/param_kind.h"
 #include "rsh/tensor/codec.h"
 #include "rsh/tensor/cut.h"
 #include "rsh/util/error.h"
@@ -35,6 +36,10 @@ const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i);
 /* Returns whether note i is about a difference from what MindSpore's converter
  * would write. */
 bool rsh_plan_note_is_difference(const struct rsh_plan *p, uint32_t i);
+
+/* Returns the kind of a parameter of a plan that divides or casts kinds. */
+enum rsh_kind rsh_plan_kind(const struct rsh_plan *p, uint32_t name,
+			    const char *text);
 
 /* Returns a sentence about the lost slices, with the first as an example; NULL:
  * none is lost. */

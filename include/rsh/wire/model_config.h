@@ -39,6 +39,9 @@ bool rsh_model_config_is_tied(const struct rsh_model_config *c);
 #define RSH_QUANTISED_BLOCKS_MAX 8
 struct rsh_quantisation {
 	const char *method;  /* "quant_method"; NULL: none */
+	/* The first key that is set and not known to leave the dense weights as
+	 * they are; NULL: none, or the method is not known. */
+	const char *unknown;
 	const char *version; /* of the method: "version" or
 			      * "checkpoint_format"; NULL: none */
 	uint64_t bits;       /* 0: none */

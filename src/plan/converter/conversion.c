@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "dst_stage_i.h"
-#include "rsh/plan/param_kind.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -180,7 +179,7 @@ static int find_optimizer_params(struct rsh_converter *c, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < c->cat->n_names; i++)
 		apart[i] = !c->chosen.unwanted[i] &&
-			   rsh_is_optimizer_param(rsh_written_name(c, i));
+			   rsh_name_filter_apart(&c->chosen, c->cat, i);
 	c->chosen.two_files = false;
 	for (uint32_t i = 0; i < c->cat->n_present; i++) {
 		const struct rsh_ckpt_index *ix =

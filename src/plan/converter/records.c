@@ -7,7 +7,7 @@
 
 #include "converter_i.h"
 #include "dst_stage_i.h"
-#include "rsh/plan/param_kind.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -145,7 +145,9 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 
 	*dtype = c->o.compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
 							   r->dtype;
-	if (rsh_is_weight(rsh_names_text(c->cat->names, r->name), r->n_dims))
+	if (c->o.cast != RSH_DTYPE_UNKNOWN && r->n_dims > 0 &&
+	    rsh_kinds_of(c->cat->kinds, r->name, rsh_names_text(
+			 c->cat->names, r->name)) == RSH_KIND_WEIGHT)
 		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->o.cast);
 	if (cast != RSH_CODEC_COUNT) {
 		*dtype = c->o.cast;
