@@ -174,6 +174,7 @@ int rsh_step_files_new(const struct rsh_source *s,
 		f->rank = c->rank;
 		f->n_folder = (uint32_t)strlen(s->listing.dirs[files->n].name);
 		f->mtime = c->mtime;
+		f->ctime = c->ctime;
 	}
 	*out = files;
 	return 0;

@@ -142,6 +142,7 @@ struct indexing {
 	time_t began;
 	struct caching *caching; /* by file; NULL: no index cache */
 	atomic_uint n_scanned;
+	atomic_flag told_no_ctime;
 
 	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad and
 			       * first_bad */
@@ -325,6 +326,11 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	    rsh_store_compare(s->store, file, h))
 		return false;
 	c->settled = rsh_index_key_settled(&c->key, x->began);
+	if (!c->key.keeps_ctime &&
+	    !atomic_flag_test_and_set(&x->told_no_ctime))
+		rsh_log_info("%s: the index cache is not used: the file system "
+			     "does not keep the time of the last change "
+			     "(ctime)", s->path);
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
 	/* With checksums the content must be read again, so a stored index is
@@ -504,6 +510,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 {
 	struct indexing x = {
 		.source = s, .names = names,
+		.told_no_ctime = ATOMIC_FLAG_INIT,
 	};
 	int rc;
 	uint64_t n = 0;

@@ -43,6 +43,7 @@ int rsh_index_key_take(const struct rsh_handle *h, struct rsh_index_key *key)
 	if (rc)
 		return rc;
 	*key = (struct rsh_index_key){
+		.place = id.place, .keeps_ctime = id.keeps_ctime,
 		.dev = id.which[0], .ino = id.which[1], .size = id.size,
 		.mtime = id.mtime.tv_sec, .ctime = id.ctime.tv_sec,
 		.mtime_ns = (uint32_t)id.mtime.tv_nsec,
@@ -53,7 +54,7 @@ int rsh_index_key_take(const struct rsh_handle *h, struct rsh_index_key *key)
 
 bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now)
 {
-	return key->mtime < now - SETTLING_SECONDS &&
+	return key->keeps_ctime && key->mtime < now - SETTLING_SECONDS &&
 	       key->ctime < now - SETTLING_SECONDS;
 }
 
@@ -249,7 +250,8 @@ rsh_index_cache_open(int dirfd, const struct rsh_store_identity *root,
 	c->path = path;
 	c->dirfd = dirfd;
 	snprintf(c->name, sizeof(c->name), "%016" PRIx64 RSH_INDEX_SUFFIX,
-		 XXH3_64bits(root->which, sizeof(root->which)));
+		 XXH3_64bits_withSeed(root->which, sizeof(root->which),
+				      root->keeps_ctime ? root->place : 0));
 	rc = index_file_read(c);
 	if (rc && rc != -ENOENT)
 		rsh_log_info("%s: the index cache is not used: %s",

@@ -25,8 +25,9 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-/* Returns whether the file was unchanged for so long at `now` that a later
- * change must change its times. */
+/* Returns whether the key may be stored: the file system keeps the ctime, and
+ * the file was unchanged for so long at `now` that a later change must change
+ * its times. */
 bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now);
 
 /* Opens the directory, and creates it if it is missing.  Returns -1 if that
@@ -85,7 +86,7 @@ void rsh_index_verdict_keep(int dirfd, uint64_t digest);
 /* ---- format of the file, for index_cache.c and index_save.c ---- */
 
 #define RSH_INDEX_MAGIC UINT64_C(0x7865646e69687372) /* "rshindex" */
-#define RSH_INDEX_VERSION 2
+#define RSH_INDEX_VERSION 3
 /* RSH_INDEX_FILE_MAX is more than the unpacked file of a tree ever needs;
  * RSH_INDEX_DIR_MAX is the limit for all files together. */
 #define RSH_INDEX_FILE_MAX (UINT64_C(32) << 20)
@@ -152,4 +153,4 @@ const uint8_t *rsh_index_cache_blob(const struct rsh_index_cache *c,
 				    uint32_t which, size_t *len);
 
 _Static_assert(sizeof(struct rsh_index_head) == 40 &&
-	       sizeof(struct rsh_index_file) == 64, "the form of the file");
+	       sizeof(struct rsh_index_file) == 80, "the form of the file");

@@ -276,7 +276,7 @@ static int list_known(struct rsh_walk *w, const struct rsh_step_files *files,
 		cleanup_free char *dir = strndup(f->name, f->n_folder);
 		struct rsh_checkpoint c = {
 			.rank = f->rank, .name = strdup(f->name),
-			.mtime = f->mtime,
+			.mtime = f->mtime, .ctime = f->ctime,
 		};
 
 		if (rsh_walk_add(w, &c) || !dir ||

@@ -29,7 +29,7 @@
 #include "rsh/util/text.h"
 
 #define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
-#define KEPT_VERSION 2
+#define KEPT_VERSION 3
 /* Reading a smaller one is faster than looking it up. */
 #define KEPT_FROM_BYTES (UINT64_C(1) << 20)
 

@@ -115,7 +115,8 @@ int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 {
 	struct rsh_listing *l = &f->source->listing;
 	struct rsh_checkpoint c = { .rank = unit, .step = name->step,
-				    .mtime = st->attr.mtime };
+				    .mtime = st->attr.mtime,
+				    .ctime = st->attr.ctime };
 
 	if (!rsh_name_is_selected(name->label, f->options))
 		return 0;

@@ -338,8 +338,10 @@ state_of_candidate(const struct rsh_source *s, const struct rsh_candidate *of,
 
 	for (size_t i = of->first; i < of->end; i++) {
 		const struct rsh_checkpoint *c = &s->listing.files[i];
-		const struct rsh_stat st = { .kind = RSH_IS_FILE,
-					     .attr.mtime = c->mtime };
+		const struct rsh_stat st = {
+			.kind = RSH_IS_FILE,
+			.attr = { .mtime = c->mtime, .ctime = c->ctime },
+		};
 
 		if (step_has_rank(t, c->rank, &at))
 			rsh_files_state_add(&state, c->name, &st);

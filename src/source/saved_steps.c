@@ -143,6 +143,8 @@ void rsh_files_state_add(struct rsh_files_state *state, const char *path,
 		(uint64_t)st->kind, dir ? 0 : st->size,
 		dir ? 0 : (uint64_t)st->attr.mtime.tv_sec,
 		dir ? 0 : (uint64_t)st->attr.mtime.tv_nsec,
+		dir ? 0 : (uint64_t)st->attr.ctime.tv_sec,
+		dir ? 0 : (uint64_t)st->attr.ctime.tv_nsec,
 	};
 
 	state->hash += XXH3_64bits_withSeed(path, strlen(path),

@@ -58,7 +58,7 @@ struct rsh_step_files {
 		uint32_t rank;     /* ascends */
 		uint32_t n_folder; /* length of the directory of the rank at the
 				    * beginning of the name */
-		struct timespec mtime;
+		struct timespec mtime, ctime;
 	} v[];
 };
 struct rsh_candidate;

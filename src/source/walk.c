@@ -91,12 +91,15 @@ static bool walk_is_out_of_reach(int rc)
  * as a file: opening it reports the error, and the file used instead is
  * logged. */
 static bool walk_is_file(struct rsh_dir *dir, const char *name,
-			 struct timespec *mtime)
+			 struct rsh_checkpoint *c)
 {
 	struct rsh_stat st;
 	int rc = rsh_dir_look(dir, name, &st);
 
-	*mtime = rc ? (struct timespec){ 0 } : st.attr.mtime;
+	if (rc == 0) {
+		c->mtime = st.attr.mtime;
+		c->ctime = st.attr.ctime;
+	}
 	return rc ? walk_is_out_of_reach(rc) : st.kind == RSH_IS_FILE;
 }
 
@@ -115,7 +118,7 @@ static int walk_list_files(struct rsh_walk *w, const char *at, uint32_t rank,
 		};
 
 		if (!walk_matches(w, name, &c.rank) ||
-		    !walk_is_file(dir, name, &c.mtime))
+		    !walk_is_file(dir, name, &c))
 			continue;
 		w->any = w->named = true;
 		c.name = walk_join(at, name, strlen(name));

@@ -77,6 +77,7 @@ int rsh_control_add(struct rsh_vfs *v, const struct rsh_control_options *o)
 		.uid = v->tree.uid, .gid = v->tree.gid,
 	};
 	clock_gettime(CLOCK_REALTIME, &t->dir_mtime);
+	t->ctime = t->dir_mtime;
 	v->tell = *o;
 	rc = rsh_tree_add(t, &files);
 	if (rc == 0 && o->steps)

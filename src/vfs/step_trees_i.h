@@ -20,6 +20,7 @@ struct rsh_shown_step {
 	uint64_t number; /* from 1 */
 	struct rsh_saved_step saved; /* it owns the strings */
 	atomic_uint users;           /* of the tree; grows under the lock */
+	struct timespec ctime; /* of its trees, which may be planned again */
 
 	/* The lock of the steps guards all below. */
 	bool listed;          /* it is in the root */

@@ -41,6 +41,8 @@ static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
 	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err), same;
 	struct rsh_error why = RSH_ERROR_INIT;
 
+	if (rc == 0)
+		(*tree)->tree.ctime = t->ctime;
 	same = rsh_saved_step_check(&s->cfg.dir, &t->saved, &why);
 	if (same) {
 		rsh_vfs_free(*tree);

@@ -159,6 +159,7 @@ static struct rsh_shown_step *step_new(struct rsh_steps *s,
 	}
 	t->why = (struct rsh_error)RSH_ERROR_INIT;
 	t->number = s->n_steps + 1;
+	clock_gettime(CLOCK_REALTIME, &t->ctime);
 	if (list_add(&s->steps, t)) {
 		rsh_shown_step_free(t);
 		return NULL;

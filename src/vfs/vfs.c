@@ -26,6 +26,7 @@ void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
 	v->tree.gid = gid;
 	v->tree.dir_mode = rsh_store_mode_as(&a, uid, gid) & 0555;
 	v->tree.dir_mtime = a.mtime;
+	clock_gettime(CLOCK_REALTIME, &v->tree.ctime);
 }
 
 void rsh_vfs_clear(struct rsh_vfs *v)
@@ -94,7 +95,7 @@ int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 		.st_blocks = (blkcnt_t)((leaf.size + STAT_BLOCK_BYTES - 1) /
 					STAT_BLOCK_BYTES),
 		.st_mtim = leaf.mtime,
-		.st_ctim = leaf.mtime,
+		.st_ctim = t->ctime,
 		.st_atim = leaf.mtime,
 	};
 	return rc;

@@ -64,8 +64,8 @@ struct rsh_vfs {
 	struct rsh_control_options tell;
 };
 
-/* Makes the root of a tree, with the time and the permission bits of the root
- * of the source.  uid and gid own all nodes. */
+/* Makes the root of a tree, with the mtime and the permission bits of the root
+ * of the source, and the present time as ctime.  uid and gid own all nodes. */
 void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
 		 gid_t gid);
 /* Frees the fields that all kinds of tree have in common. */

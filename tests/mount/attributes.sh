@@ -27,8 +27,9 @@ equal "links of a directory" "$(stat -c %h "$MNT/rank_1")" 2
 equal "links of a file" "$(stat -c %h "$file")" 1
 equal "mtime of a file: the newest of its sources" \
 	"$(TZ=UTC stat -c %y "$file")" "2025-01-02 03:04:05.987654321 +0000"
-equal "atime and ctime are the same" "$(stat -c '%X %Z' "$file")" \
-	"$(stat -c '%Y %Y' "$file")"
+equal "the atime is the mtime" "$(stat -c %X "$file")" "$(stat -c %Y "$file")"
+check "the ctime is the time of the mount" \
+	test "$(stat -c %Z "$file")" -ge "$(($(date +%s) - 300))"
 equal "mtime of a directory: that of SOURCE" \
 	"$(TZ=UTC stat -c %y "$MNT")" "2023-03-03 03:03:03.000000000 +0000"
 

@@ -146,6 +146,7 @@ static int mem_identify(const struct rsh_handle *handle,
 	if (id)
 		*id = (struct rsh_store_identity){
 			.size = f->size, .mtime = f->mtime, .ctime = f->mtime,
+			.keeps_ctime = true,
 			.which = { h->file, h->version },
 		};
 	if (st)

@@ -142,7 +142,7 @@ static void test_format(void **state)
 {
 	static const uint8_t content[] = "some content";
 	const struct rsh_block_key key = {
-		.file = { 0x0102, 3, 1000000, -5, 999999999, 7, 8 },
+		.file = { 0x0102, 3, 1000000, -5, 999999999, 7, 8, 9, false },
 		.offset = 65536, .len = sizeof(content),
 	};
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
@@ -154,14 +154,14 @@ static void test_format(void **state)
 	(void)state;
 	/* As other processes, of other releases, know them. */
 	rsh_block_file_name(&key, name);
-	assert_string_equal(name, "8f02dcdc165b29e08d912276df9d5563.blk");
+	assert_string_equal(name, "93338a0eca2ccb036a01a4b4236bfed6.blk");
 	assert_true(rsh_block_file_is_name(name));
 	rsh_block_file_header(&key, content, sizeof(content), header);
-	assert_memory_equal(header, "rshblk2\n\x02\x01\0", 11);
-	assert_memory_equal(header + 80,
+	assert_memory_equal(header, "rshblk3\n\x02\x01\0", 11);
+	assert_memory_equal(header + 88,
 			    "\x0d\0\0\0\0\0\0\0"
 			    "\xe0\x6b\xc8\x65\x00\xe4\x57\xa6"
-			    "\x91\xf6\x09\x0f\xe9\x20\xa0\x4c", 24);
+			    "\x52\x8a\xc6\x46\xf5\x4a\xc5\x41", 24);
 
 	assert_true(rsh_block_file_parse(header, &read, &n, &hash));
 	assert_int_equal(n, sizeof(content));
@@ -195,12 +195,12 @@ static void test_keys(void **state)
 	const struct rsh_block_key key = key_of(1, 0);
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	char name[RSH_BLOCK_FILE_NAME_MAX], other[RSH_BLOCK_FILE_NAME_MAX];
-	struct rsh_block_key k[9];
+	struct rsh_block_key k[10];
 
 	(void)state;
 	rsh_block_file_name(&key, name);
 	rsh_block_file_header(&key, content, BLOCK, header);
-	for (int i = 0; i < 9; i++)
+	for (int i = 0; i < 10; i++)
 		k[i] = key;
 	k[0].file.dev++;
 	k[1].file.ino++;
@@ -211,7 +211,8 @@ static void test_keys(void **state)
 	k[6].file.step++;
 	k[7].offset += BLOCK;
 	k[8].len /= 2;
-	for (int i = 0; i < 9; i++) {
+	k[9].file.state++;
+	for (int i = 0; i < 10; i++) {
 		rsh_block_file_name(&k[i], other);
 		assert_string_not_equal(name, other);
 		assert_false(rsh_block_file_check(header, &k[i], content,
@@ -386,7 +387,7 @@ static void flip(const char *path, off_t at)
 
 static void test_flipped_bytes(void **state)
 {
-	const off_t places[] = { 0, 7, 8, 30, 64, 72, 80, 88, 96, 103, 104,
+	const off_t places[] = { 0, 7, 8, 30, 64, 72, 80, 88, 96, 104, 111, 112,
 				 5000, 103 + BLOCK };
 	char *dir = tree_make();
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -406,7 +407,7 @@ static void comes_and_goes_all_the_time(void **state)
 
 static void moved_away_and_back(void **state)
 {
-	char name[64], path[512], away[520];
+	char name[64], path[512], dir[512], away[520];
 	struct fixture f;
 
 	(void)state;
@@ -414,21 +415,58 @@ static void moved_away_and_back(void **state)
 	f.store->pool.max_open = 1;
 	name_of(2, name);
 	snprintf(path, sizeof(path), "%s/%s", f.tree, name);
-	snprintf(away, sizeof(away), "%s.away", path);
+	snprintf(dir, sizeof(dir), "%s/dir_2", f.tree);
+	snprintf(away, sizeof(away), "%s.away", dir);
 	/* It is closed for others that are wanted. */
 	for (unsigned i = 2; i < 2 + 2 * N_FILES; i++)
 		assert_int_equal(read_file(&f, i % N_FILES, false), 0);
-	assert_int_equal(rename(path, away), 0);
+	assert_int_equal(rename(dir, away), 0);
 	assert_int_equal(read_file(&f, 2, true), -ESTALE);
 	/* It is no outage, and nothing is waited for. */
 	expect_state(&f, 1, false, 0);
 	tree_write(f.tree, name, f.content[3], BYTES);
 	assert_int_equal(read_file(&f, 2, true), -ESTALE);
-	assert_int_equal(rename(away, path), 0);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(dir), 0);
+	assert_int_equal(rename(away, dir), 0);
 	assert_int_equal(read_file(&f, 2, true), 0);
 	expect_state(&f, 0, false, 0);
 	assert_false(rsh_store_failed(f.store)[2]);
 	teardown(&f);
+}
+
+/* Each of these changes the ctime, and the mtime stays or is restored. */
+static void status_changes(void **state)
+{
+	char name[64], path[512], other[520];
+	struct fixture f;
+
+	(void)state;
+	for (int way = 0; way < 4; way++) {
+		struct timespec times[2];
+		struct stat st;
+		int rc;
+
+		setup_with(&f, NULL);
+		name_of(2, name);
+		snprintf(path, sizeof(path), "%s/%s", f.tree, name);
+		snprintf(other, sizeof(other), "%s.other", path);
+		assert_int_equal(read_file(&f, 2, true), 0);
+		assert_int_equal(stat(path, &st), 0);
+		times[0] = st.st_atim;
+		times[1] = st.st_mtim;
+		/* The clock of files is not finer than this. */
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		rc = way == 0 ? utimensat(AT_FDCWD, path, times, 0) :
+		     way == 1 ? chmod(path, 0600 ^ (st.st_mode & 0777)) :
+		     way == 2 ? link(path, other) : unlink(path);
+		assert_int_equal(rc, 0);
+		/* What is open stays when its last name goes. */
+		assert_int_equal(read_file(&f, 2, true), way < 3 ? -ESTALE : 0);
+		if (way == 2)
+			assert_int_equal(unlink(other), 0);
+		teardown(&f);
+	}
 }
 
 /* A descriptor that cannot be asked says nothing about the file. */
@@ -479,7 +517,7 @@ static void not_there_for_a_moment(void **state)
 
 	(void)state;
 	setup_outage(&f);
-	rename_file(&f, "dir_2/file", "away");
+	rename_file(&f, "dir_2", "away");
 	assert_int_equal(read_file(&f, 2, false), -EIO);
 	expect_state(&f, 2, true, 1);
 	assert_true(rsh_outage_look(f.store)); /* file 1 is back */
@@ -487,7 +525,7 @@ static void not_there_for_a_moment(void **state)
 	now_ns += 1000000000;
 	assert_int_equal(read_file(&f, 2, false), -EIO);
 	assert_false(rsh_outage_look(f.store));
-	rename_file(&f, "away", "dir_2/file");
+	rename_file(&f, "away", "dir_2");
 	now_ns += UINT64_C(60000000000);
 	assert_true(rsh_outage_look(f.store));
 	assert_int_equal(read_file(&f, 2, false), 0);
@@ -502,20 +540,20 @@ static void gone_in_an_outage(void **state)
 
 	(void)state;
 	setup_outage(&f);
-	rename_file(&f, "dir_2/file", "away");
+	rename_file(&f, "dir_2", "away");
 	assert_int_equal(read_file(&f, 2, false), -EIO);
 	now_ns += UINT64_C(2000000000);
 	assert_int_equal(read_file(&f, 2, false), -EIO);
 	now_ns += UINT64_C(1000000000);
 	assert_int_equal(read_file(&f, 2, false), -ESTALE);
-	rename_file(&f, "away", "dir_2/file");
+	rename_file(&f, "away", "dir_2");
 	assert_int_equal(read_file(&f, 2, false), 0);
 	assert_true(rsh_outage_look(f.store));
 	expect_state(&f, 0, false, 1);
 	/* A while after the outage what is gone is gone at once. */
 	now_ns += UINT64_C(3000000000);
 	read_file(&f, 0, false);
-	rename_file(&f, "dir_2/file", "away");
+	rename_file(&f, "dir_2", "away");
 	assert_int_equal(read_file(&f, 2, false), -ESTALE);
 	expect_state(&f, 1, false, 1);
 	teardown(&f);
@@ -538,6 +576,7 @@ int main(void)
 		cmocka_unit_test(closed_in_the_middle),
 		cmocka_unit_test(comes_and_goes_all_the_time),
 		cmocka_unit_test(moved_away_and_back),
+		cmocka_unit_test(status_changes),
 		cmocka_unit_test(not_there_for_a_moment),
 		cmocka_unit_test(gone_in_an_outage),
 		cmocka_unit_test(not_told_is_not_changed),

@@ -63,6 +63,9 @@ struct rsh_tree {
 	gid_t gid;
 	mode_t dir_mode; /* permission bits of all directories */
 	struct timespec dir_mtime;
+	/* Of all nodes: a time that no other mount or step has, since a reader
+	 * of the mount recognises a file by it. */
+	struct timespec ctime;
 
 	struct rsh_row *rows;
 	size_t n_rows, cap_rows;

@@ -329,7 +329,7 @@ struct rsh_checkpoint {
 	struct rsh_step step;
 	size_t n_dir;     /* length of the directory of a power-off save at the
 			   * beginning of the name */
-	struct timespec mtime;
+	struct timespec mtime, ctime;
 };
 
 /* A list of names or paths. */

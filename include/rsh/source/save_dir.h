@@ -10,7 +10,7 @@
  *
  * The format decides whether a step is complete (`whole`, source/format.h), by
  * the order in which its framework writes files.  A step is checked once, and
- * again when the name, the size or the mtime of one of its files has changed.
+ * again when the name, the size or a time of one of its files has changed.
  * It is not complete if its files change during the check, or if a file was
  * removed and none was written: then it is being deleted.
  *
@@ -29,7 +29,7 @@
 
 /* This is the state of the files of a step. */
 struct rsh_files_state {
-	uint64_t hash; /* of names, sizes and mtimes; 0: unknown */
+	uint64_t hash; /* of names, sizes, mtimes and ctimes; 0: unknown */
 	uint64_t n; /* how many there are, without temporary ones */
 	struct timespec newest; /* mtime */
 	bool unreadable; /* a directory could not be read, and is left out */
@@ -66,7 +66,7 @@ struct rsh_saved_steps {
 	struct rsh_saved_step *v;
 	size_t n, cap;
 	uint64_t state; /* hash of the whole directory; 0: unknown */
-	/* Hashes of the names, sizes and mtimes of files that are no step
+	/* Hashes of the names, sizes and times of files that are no step
 	 * although their names have a number, in ascending order. */
 	uint64_t *foreign;
 	size_t n_foreign, cap_foreign;

@@ -112,13 +112,17 @@ void rsh_cache_free(struct rsh_cache *c);
 /* ---- files ---- */
 
 /* Files with equal identities have the same content, in this process and in all
- * that share the directory. */
+ * that share the directory.  With `memory_only` this is so in this process
+ * alone, and blocks are not stored in the directory. */
 struct rsh_cache_file_id {
 	uint64_t dev, ino;
 	uint64_t size;
 	int64_t mtime_sec;
 	uint32_t mtime_nsec;
 	uint64_t epoch, step; /* of the checkpoint that it belongs to */
+	uint64_t state; /* a hash of everything else that tells it from others:
+			 * ctime, file system */
+	bool memory_only;
 };
 
 /* A handle is valid as long as the cache. */

@@ -21,10 +21,13 @@
  * There may be more files than descriptors: unused files are closed and opened
  * again.
  *
- * Identity: device, inode, size and mtime of a file are recorded when it is
- * identified, and compared when it is opened again and after each read.  A read
- * of a file that changed fails with -ESTALE; it never returns bytes of two
- * files.
+ * Identity: device, inode, size, mtime and ctime of a file are recorded when it
+ * is identified, and compared when it is opened again and after each read.  A
+ * read of a file that changed fails with -ESTALE; it never returns bytes of two
+ * files.  The ctime is compared because `rsync --inplace -t` and `touch -r`
+ * restore the mtime.  It also changes with the mode, the owner, the name and
+ * the number of links.  Only the removal of the last name is allowed, as jobs
+ * remove old checkpoints while they are read.
  *
  * A file that cannot be reached counts as unchanged.  Its handle is closed and
  * it is opened again.  If that fails as well the read fails with -EIO.  From
@@ -33,12 +36,11 @@
  *
  * If the root itself is dead, as after the end of a FUSE server, files are
  * searched below the path of the root; they are on another device then.  Name,
- * inode, size and mtime must be the same.  On FUSE file systems an equal ctime
- * replaces device and inode, at any time, because many servers (s3fs, all that
- * use libfuse's inode numbers) renumber what the kernel has dropped.
- * GlusterFS, whose inodes are stable, has a true ctime as well.  If a server
- * returns the mtime as ctime (sshfs, rclone), another file with the same name,
- * size and mtime counts as the old one.
+ * inode, size and times must be the same.  On FUSE file systems the inode need
+ * not be, at any time, because many servers (s3fs, all that use libfuse's inode
+ * numbers) renumber what the kernel has dropped.  If the file system does not
+ * keep the ctime (squashfs; sshfs and rclone return the mtime), a file of
+ * another mount always counts as changed.
  */
 #pragma once
 
@@ -153,7 +155,7 @@ struct rsh_store_attr {
 	mode_t mode;
 	uid_t uid;
 	gid_t gid;
-	struct timespec mtime;
+	struct timespec mtime, ctime;
 };
 void rsh_store_root_attr(const struct rsh_store *s, struct rsh_store_attr *out);
 /* Returns a mode for the owner `uid` and group `gid` that gives access only to
@@ -283,6 +285,13 @@ struct rsh_store_identity {
 	/* Device and inode, or another number that differs between files of one
 	 * size and mtime. */
 	uint64_t which[2];
+	/* Whether every change of the content changes the ctime or the ETag.
+	 * Otherwise other files may have the same identity, before and after
+	 * this mount of their file system. */
+	bool keeps_ctime;
+	/* The number of the file system, or that of its mount if it does not
+	 * keep the ctime; 0: unknown. */
+	uint64_t place;
 };
 /* Gets the present identity of an open file.  Returns 0 or -errno. */
 int rsh_handle_identity(const struct rsh_handle *h,

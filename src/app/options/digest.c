@@ -103,7 +103,7 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	cleanup_free uint8_t *data = NULL;
 	struct rsh_store_identity id;
 	uint64_t content;
-	uint64_t is[4];
+	uint64_t is[6];
 	size_t len;
 	int rc = rsh_handle_open(store, file, &h) ?:
 		 rsh_handle_identity(h, &id);
@@ -117,6 +117,8 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	is[1] = id.which[1];
 	is[2] = (uint64_t)id.mtime.tv_sec;
 	is[3] = (uint64_t)id.mtime.tv_nsec;
+	is[4] = (uint64_t)id.ctime.tv_sec;
+	is[5] = (uint64_t)id.ctime.tv_nsec;
 	digest_bytes(hash, is, sizeof(is));
 	digest_bytes(hash, &at->scale, sizeof(at->scale));
 	rc = rsh_store_load(store, config, &rsh_adapter_config_file, &data,

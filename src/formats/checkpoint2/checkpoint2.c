@@ -85,6 +85,7 @@ static int checkpoint2_list_step(const struct step_dir *d,
 			continue;
 		c.rank = parts.rank;
 		c.mtime = st.attr.mtime;
+		c.ctime = st.attr.ctime;
 		c.label = strdup(d->label);
 		if (!c.label)
 			return rsh_error_nomem(err);

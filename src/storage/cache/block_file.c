@@ -13,10 +13,10 @@
 
 #include "rsh/util/xxh3.h"
 
-static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '2', '\n' };
+static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '3', '\n' };
 
-enum { KEY_WORDS = 9, KEY_AT = 8, STORED_AT = 80, BYTES_HASH_AT = 88,
-       HASH_AT = 96 };
+enum { KEY_WORDS = 10, KEY_AT = 8, STORED_AT = 88, BYTES_HASH_AT = 96,
+       HASH_AT = 104 };
 
 static void block_word_put(uint8_t *at, uint64_t v)
 {
@@ -37,7 +37,8 @@ static void block_key_write(const struct rsh_block_key *key, uint8_t *out)
 	const struct rsh_cache_file_id *f = &key->file;
 	const uint64_t words[KEY_WORDS] = {
 		f->dev, f->ino, f->size, (uint64_t)f->mtime_sec,
-		f->mtime_nsec, f->epoch, f->step, key->offset, key->len,
+		f->mtime_nsec, f->epoch, f->step, f->state, key->offset,
+		key->len,
 	};
 
 	for (size_t i = 0; i < KEY_WORDS; i++)
@@ -87,8 +88,8 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 		words[i] = block_word_get(header + KEY_AT + 8 * i);
 	size = words[2];
 	nsec = words[4];
-	offset = words[7];
-	len = words[8];
+	offset = words[8];
+	len = words[9];
 	stored = block_word_get(header + STORED_AT);
 	if (nsec > UINT32_MAX || len == 0 || len > RSH_BLOCK_MAX ||
 	    offset > size || len > size - offset || stored == 0 ||
@@ -98,7 +99,8 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 		.file = { .dev = words[0], .ino = words[1], .size = size,
 			  .mtime_sec = (int64_t)words[3],
 			  .mtime_nsec = (uint32_t)nsec,
-			  .epoch = words[5], .step = words[6] },
+			  .epoch = words[5], .step = words[6],
+			  .state = words[7] },
 		.offset = offset,
 		.len = (uint32_t)len,
 	};

@@ -4,16 +4,16 @@
  *
  * All numbers are little-endian:
  *
- *    0  "rshblk2\n"
+ *    0  "rshblk3\n"
  *    8  identity of the source file: device, inode, size, seconds and
- *       nanoseconds of its mtime, epoch, step; 8 bytes each
- *   64  offset of the block in the source file, 8 bytes
- *   72  length of the block, 8 bytes
- *   80  number of bytes after the header, 8 bytes: the length of the block,
+ *       nanoseconds of its mtime, epoch, step, state; 8 bytes each
+ *   72  offset of the block in the source file, 8 bytes
+ *   80  length of the block, 8 bytes
+ *   88  number of bytes after the header, 8 bytes: the length of the block,
  *       or less if it is compressed
- *   88  xxh3 of the bytes after the header, 8 bytes
- *   96  xxh3 of bytes 0 to 95, 8 bytes
- *  104  the content, or the result of rsh_pack()
+ *   96  xxh3 of the bytes after the header, 8 bytes
+ *  104  xxh3 of bytes 0 to 103, 8 bytes
+ *  112  the content, or the result of rsh_pack()
  */
 #pragma once
 
@@ -24,7 +24,7 @@
 #include "rsh/storage/cache.h"
 
 #define RSH_BLOCK_MAX (UINT32_C(4) << 20)
-#define RSH_BLOCK_FILE_HEADER 104
+#define RSH_BLOCK_FILE_HEADER 112
 
 /* A key identifies a block: blocks with equal keys have the same content. */
 struct rsh_block_key {

@@ -163,6 +163,14 @@ struct rsh_cache {
 	struct rsh_cache_stats stats; /* only its counters are used */
 };
 
+/* Returns whether blocks of the file are stored in the directory.  The lock is
+ * held. */
+static inline bool rsh_file_is_on_disk(const struct rsh_cache *c,
+				       rsh_cache_file file)
+{
+	return c->disk && !c->files.files[file].memory_only;
+}
+
 /* The lock is held in all of these functions except rsh_memory_clear(). */
 
 /* Counts `bytes` of bookkeeping, and evicts blocks if needed; it may release

@@ -22,7 +22,7 @@ static uint64_t file_id_hash(const struct rsh_cache_file_id *id)
 {
 	const uint64_t words[] = {
 		id->dev, id->ino, id->size, (uint64_t)id->mtime_sec,
-		id->mtime_nsec, id->epoch, id->step,
+		id->mtime_nsec, id->epoch, id->step, id->state,
 	};
 
 	return XXH3_64bits(words, sizeof(words));
@@ -34,7 +34,8 @@ static bool file_id_same(const struct rsh_cache_file_id *a,
 	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
 	       a->mtime_sec == b->mtime_sec &&
 	       a->mtime_nsec == b->mtime_nsec && a->epoch == b->epoch &&
-	       a->step == b->step;
+	       a->step == b->step && a->state == b->state &&
+	       a->memory_only == b->memory_only;
 }
 
 /* Returns the slot of the identity, or the empty one where it would be. */

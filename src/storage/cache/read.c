@@ -143,7 +143,8 @@ static int run_load(struct read_request *rq, struct rsh_cache_block **blocks,
 	}
 	if (rc == 0)
 		rsh_blocks_pack(c, blocks, kinds, n);
-	for (unsigned i = 0; rc == 0 && c->disk && i < n; i++)
+	for (unsigned i = 0; rc == 0 && rsh_file_is_on_disk(c, rq->file) &&
+	     i < n; i++)
 		rsh_disk_enqueue(c, blocks[i]);
 	return rc;
 }
@@ -204,7 +205,8 @@ static int run_fill(struct read_request *rq, struct block_run *run,
 	int rc = 0, failed;
 
 	*found = (struct found_blocks){ 0 };
-	for (unsigned i = 0; c->disk && i < run->n; i++)
+	for (unsigned i = 0; rsh_file_is_on_disk(c, rq->file) && i < run->n;
+	     i++)
 		found->disk += block_find_on_disk(c, run->blocks[i]);
 	if (!c->shared) {
 		rc = run_load_rest(rq, run, NULL);

@@ -198,7 +198,7 @@ static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h,
 					      h->items[i].stored);
 		free(h->items[i].packed);
 		h->items[i].packed = NULL;
-		if (c->disk)
+		if (rsh_file_is_on_disk(c, b->file))
 			rsh_disk_enqueue(c, b);
 	}
 }

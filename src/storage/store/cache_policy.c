@@ -10,6 +10,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/xxh3.h"
 
 /* A read of this length from the page cache takes about 10 us, and even on a
  * busy machine less than SLOW_NS; from a network or a disk it takes longer. */
@@ -99,10 +100,23 @@ bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 	return atomic_load(&s->way) != RSH_POLICY_CACHE;
 }
 
+/* Hashes what tells the file from others and is not in the identity of a file
+ * of the cache itself. */
+static uint64_t policy_state(const struct rsh_store_identity *id)
+{
+	const uint64_t words[] = {
+		(uint64_t)id->ctime.tv_sec, (uint64_t)id->ctime.tv_nsec,
+		id->place,
+	};
+
+	return XXH3_64bits(words, sizeof(words));
+}
+
 void rsh_store_settle_files(struct rsh_store *s)
 {
 	const struct rsh_store_io *io = s->opts.io;
 	const bool off = !io || !io->cache;
+	uint32_t n_alone = 0;
 
 	atomic_store(&s->way, RSH_POLICY_OPEN);
 	for (uint32_t i = 0; i < s->n_files; i++) {
@@ -115,6 +129,8 @@ void rsh_store_settle_files(struct rsh_store *s)
 			.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
 			.epoch = f->epoch,
 			.step = f->step,
+			.state = policy_state(&f->id),
+			.memory_only = !f->id.keeps_ctime,
 		};
 		uint64_t name[2];
 
@@ -122,11 +138,16 @@ void rsh_store_settle_files(struct rsh_store *s)
 		if (off || !f->id.size)
 			continue;
 		f->cached = rsh_cache_file_open(io->cache, &id);
-		if (!io->has_servers)
+		n_alone += id.memory_only;
+		if (!io->has_servers || id.memory_only)
 			continue;
 		f->medium->ops->share(f->medium, f->name, &f->id, name);
 		rsh_cache_file_share(io->cache, f->cached, name);
 	}
+	if (n_alone > 0 && (io->has_dir || io->has_servers))
+		rsh_log_notice("%s: blocks are cached in memory alone, since "
+			       "the file system does not keep the time of the "
+			       "last change (ctime)", s->path);
 	if (off)
 		policy_settle(s, RSH_POLICY_STRAIGHT);
 	else if (io->caching == RSH_CACHING_ON ||

@@ -218,8 +218,9 @@ static int file_open_same(struct rsh_store_file *f, struct rsh_handle **out)
 	if (rc)
 		return -rc;
 	h->name = f->name;
-	/* An absolute name is always found by path. */
-	h->anew |= *f->name == '/';
+	/* An absolute name is always found by path, and a directory below the
+	 * root may have been mounted again. */
+	h->anew |= *f->name == '/' || !f->id.keeps_ctime;
 	rc = rsh_file_compare(f, h, h->anew);
 	if (rc == 0)
 		*out = steal_pointer(&h);

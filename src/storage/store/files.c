@@ -3,12 +3,12 @@
  * directory of a file system. */
 #include "config.h"
 
+#include "file_system_i.h"
 #include "medium_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +23,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 
-/* File systems that linux/magic.h does not have. */
-#define BEEGFS_MAGIC 0x19830326
-#define GPFS_MAGIC 0x47504653
-#define LUSTRE_MAGIC 0x0bd00bd0
-/* linux/fuse.h has this number too, but is for FUSE servers. */
-#define RSH_FUSE_MAGIC 0x65735546
-
 #define FD_PATH_MAX 32
 
 /* After a search that did not find the root, the next one does not begin before
@@ -43,7 +36,8 @@
 struct rsh_files {
 	struct rsh_medium base;
 	char *place; /* path of the root without links; NULL: unknown */
-	uint32_t fs_type; /* f_type of the root's file system */
+	struct statfs fs; /* of the root; f_type is 0 if it is unknown */
+	dev_t root_dev;
 	atomic_uint_fast64_t search_after; /* no search for the root begins
 					    * before this */
 	bool follow_outside;
@@ -212,47 +206,12 @@ void rsh_store_find(const char *place, bool outside, const char *name,
 		access_open_from(fd[0], outside, name, OPEN_FLAGS);
 }
 
-/* ---- file systems ---- */
-
-static bool type_is_remote(uint32_t type)
-{
-	switch (type) {
-	case NFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case CIFS_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-	case CEPH_SUPER_MAGIC:
-	case V9FS_MAGIC:
-	case AFS_SUPER_MAGIC:
-	case CODA_SUPER_MAGIC:
-	case BEEGFS_MAGIC:
-	case GPFS_MAGIC:
-	case LUSTRE_MAGIC:
-	case RSH_FUSE_MAGIC:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool type_is_stacked(uint32_t type)
-{
-	switch (type) {
-	case OVERLAYFS_SUPER_MAGIC:
-	case ECRYPTFS_SUPER_MAGIC:
-	case RSH_FUSE_MAGIC:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static bool file_is_remote(const struct rsh_handle *h)
 {
 	struct statfs fs;
 
 	return fstatfs(handle_fd(h), &fs) == 0 &&
-	       type_is_remote((uint32_t)fs.f_type);
+	       rsh_file_system_is_remote((uint32_t)fs.f_type);
 }
 
 /* ---- identities ---- */
@@ -266,18 +225,28 @@ static void files_stat(const struct stat *st, struct rsh_stat *out)
 		.attr = {
 			.mode = st->st_mode & 07777, .uid = st->st_uid,
 			.gid = st->st_gid, .mtime = st->st_mtim,
+			.ctime = st->st_ctim,
 		},
 	};
 }
 
-static void files_identity(const struct stat *st,
-			     struct rsh_store_identity *out)
+static void files_identity(const struct rsh_files *f, int fd,
+			   const struct stat *st,
+			   struct rsh_store_identity *out)
 {
+	struct statfs fs = f->fs;
+
 	*out = (struct rsh_store_identity){
 		.size = (uint64_t)st->st_size,
 		.mtime = st->st_mtim, .ctime = st->st_ctim,
 		.which = { st->st_dev, st->st_ino },
 	};
+	/* While the root is open no other file system has its device. */
+	if ((!fs.f_type || st->st_dev != f->root_dev) && fstatfs(fd, &fs) != 0)
+		return;
+	out->keeps_ctime = rsh_file_system_keeps_ctime(&fs, st, f->root_dev);
+	out->place = out->keeps_ctime ? rsh_file_system_number(&fs) :
+		     rsh_file_system_mount(fd);
 }
 
 static int file_identify(const struct rsh_handle *h,
@@ -288,7 +257,7 @@ static int file_identify(const struct rsh_handle *h,
 	if (fstat(handle_fd(h), &st) != 0)
 		return -errno;
 	if (id)
-		files_identity(&st, id);
+		files_identity(files_of(h->medium), handle_fd(h), &st, id);
 	if (out)
 		files_stat(&st, out);
 	return 0;
@@ -303,13 +272,14 @@ static void file_share(const struct rsh_medium *m, const char *name,
 	const uint64_t times[] = {
 		(uint64_t)id->mtime.tv_sec, (uint64_t)id->mtime.tv_nsec,
 		(uint64_t)id->ctime.tv_sec, (uint64_t)id->ctime.tv_nsec,
+		id->place,
 	};
 	cleanup_free char *text = NULL;
 	XXH128_hash_t hash;
 	int n = -1;
 
 	out[0] = out[1] = 0;
-	if (place)
+	if (place && id->keeps_ctime)
 		n = asprintf(&text, "%s%c%s", place, 0, name);
 	if (n < 0) {
 		text = NULL;
@@ -346,42 +316,51 @@ static void file_limit(const struct rsh_handle *h, struct rsh_store_attr *attr)
 	}
 }
 
-static bool identity_same_time(const struct timespec *a,
-			       const struct timespec *b)
+/* Compares the file systems of a file that was opened by path.  0, RSH_CHANGED
+ * or a positive errno. */
+static int identity_compare_anew(const struct rsh_store_identity *id, int fd,
+				 const struct stat *st)
 {
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
-}
+	const bool same_dev = st->st_dev == id->which[0];
+	const bool same_ino = st->st_ino == id->which[1];
+	struct statfs fs;
 
-/* Returns whether a file with another device or inode may be the one that was
- * identified. */
-static bool identity_is_renumbered(const struct rsh_store_identity *id,
-				   const struct statfs *fs,
-				   const struct stat *st, bool anew)
-{
-	/* Many FUSE servers number inodes when they are first used, and again
-	 * after the kernel has dropped them. */
-	if ((uint32_t)fs->f_type == RSH_FUSE_MAGIC)
-		return identity_same_time(&st->st_ctim, &id->ctime);
-	return anew && st->st_dev != id->which[0] && st->st_ino == id->which[1];
+	if (same_dev && same_ino && id->keeps_ctime)
+		return 0;
+	/* The kernel may cache the result of fstat() for a second after a
+	 * server has died. */
+	if (fstatfs(fd, &fs) != 0)
+		return errno;
+	if (!same_ino && !rsh_file_system_renumbers((uint32_t)fs.f_type))
+		return RSH_CHANGED;
+	/* If no ctime tells one content from another, only the mount does. */
+	return id->place == (id->keeps_ctime ? rsh_file_system_number(&fs) :
+			     rsh_file_system_mount(fd)) ? 0 : RSH_CHANGED;
 }
 
 int rsh_files_compare(const struct rsh_store_identity *id, int fd, bool anew)
 {
 	struct statfs fs;
 	struct stat st;
+	bool same;
 
 	if (fstat(fd, &st) != 0)
 		return errno;
+	same = st.st_dev == id->which[0] && st.st_ino == id->which[1];
 	if ((uint64_t)st.st_size != id->size ||
-	    !identity_same_time(&st.st_mtim, &id->mtime))
+	    rsh_clock_compare(&st.st_mtim, &id->mtime) != 0)
 		return RSH_CHANGED;
-	if (st.st_dev == id->which[0] && st.st_ino == id->which[1])
+	/* The removal of its last name changes the ctime, not the content. */
+	if (rsh_clock_compare(&st.st_ctim, &id->ctime) != 0)
+		return same && st.st_nlink == 0 ? 0 : RSH_CHANGED;
+	if (anew)
+		return identity_compare_anew(id, fd, &st);
+	if (same)
 		return 0;
-	/* The kernel may cache the result of fstat() for a second after a
-	 * server has died. */
 	if (fstatfs(fd, &fs) != 0)
 		return errno;
-	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
+	return st.st_dev == id->which[0] &&
+	       rsh_file_system_renumbers((uint32_t)fs.f_type) ? 0 : RSH_CHANGED;
 }
 
 static int file_compare(const struct rsh_handle *h,
@@ -453,7 +432,7 @@ static int file_open_again(struct rsh_medium *m, const char *name, int rc,
 	/* A mount point without a mount is a directory too, so the file systems
 	 * are compared. */
 	alike = fd[0] >= 0 && fstatfs(fd[0], &fs) == 0 &&
-		(uint32_t)fs.f_type == f->fs_type;
+		fs.f_type == f->fs.f_type;
 	if (fd[0] >= 0)
 		close(fd[0]);
 	if (alike) {
@@ -614,7 +593,7 @@ static int files_open_root(struct rsh_files *f, const char *path)
 	struct rsh_medium *m = &f->base;
 	char place[PATH_MAX];
 	struct rsh_stat root;
-	struct statfs fs;
+	uint32_t type;
 	struct stat st;
 
 	m->dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -622,14 +601,16 @@ static int files_open_root(struct rsh_files *f, const char *path)
 		return -errno;
 	files_stat(&st, &root);
 	m->attr = root.attr;
-	files_identity(&st, &m->root);
 	if (access_place_of(m->dirfd, place))
 		f->place = strdup(place);
-	if (fstatfs(m->dirfd, &fs) == 0)
-		f->fs_type = (uint32_t)fs.f_type;
-	m->is_remote = type_is_remote(f->fs_type);
+	if (fstatfs(m->dirfd, &f->fs) != 0)
+		f->fs.f_type = 0;
+	f->root_dev = st.st_dev;
+	files_identity(f, m->dirfd, &st, &m->root);
+	type = (uint32_t)f->fs.f_type;
+	m->is_remote = rsh_file_system_is_remote(type);
 	f->fresh &= m->is_remote;
-	m->is_stacked = type_is_stacked(f->fs_type);
+	m->is_stacked = rsh_file_system_is_stacked(type);
 	return 0;
 }
 

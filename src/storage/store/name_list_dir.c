@@ -68,7 +68,7 @@ void rsh_name_list_stat(const struct rsh_name_list *f,
 	*out = (struct rsh_stat){
 		.kind = RSH_IS_FILE, .size = file->size,
 		.attr = { .mode = S_IRUSR, .uid = f->uid, .gid = f->gid,
-			  .mtime = file->mtime },
+			  .mtime = file->mtime, .ctime = file->mtime },
 	};
 }
 

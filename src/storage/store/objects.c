@@ -127,7 +127,7 @@ static int object_identify(const struct rsh_handle *h,
 	if (id) {
 		*id = (struct rsh_store_identity){
 			.size = object->size, .mtime = object->mtime,
-			.ctime = object->mtime,
+			.ctime = object->mtime, .keeps_ctime = true,
 		};
 		objects_hash(o, object->name, object->etag, id->which);
 	}

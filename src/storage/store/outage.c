@@ -64,7 +64,8 @@ static const char *code_words(int code)
 {
 	switch (code) {
 	case RSH_CHANGED:
-		return "changed since it was mounted";
+		return "changed since it was mounted: its inode, size, mtime "
+		       "or ctime is another one";
 	case EXDEV:
 		return "it leads out of SOURCE now";
 	default:
