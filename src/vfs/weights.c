@@ -71,7 +71,7 @@ static void vfs_adapters_clear(struct rsh_vfs_adapters *a)
 }
 
 /* Merges them into the offers, whose memory is that of the arena. */
-static int vfs_adapt(struct rsh_vfs_adapters *a,
+static int vfs_adapt(struct rsh_vfs_adapters *a, struct rsh_adapters *how,
 		     const struct rsh_source_view *view,
 		     struct rsh_arena *arena, struct rsh_offers *io,
 		     struct rsh_error *err)
@@ -82,7 +82,9 @@ static int vfs_adapt(struct rsh_vfs_adapters *a,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < a->n; i++)
 		a->v[i].file = view->n_ranks + i;
-	return rsh_weights_adapt(a->v, a->n, arena, io, a->done, err);
+	how->v = a->v;
+	how->n = a->n;
+	return rsh_weights_adapt(how, arena, io, a->done, err);
 }
 
 /* ---- weights in the other form ---- */
@@ -104,6 +106,7 @@ struct rsh_vfs_weights {
 	enum rsh_dtype dense; /* RSH_DTYPE_UNKNOWN: no weight was quantised */
 	bool is_published; /* SOURCE is shown under its own names, with its own
 			    * config.json */
+	bool untied; /* an adapter made two weights of embedding and head */
 	struct rsh_vfs_adapters adapters;
 	char *note; /* a note for the plan; NULL: none */
 	const struct rsh_rule_table *table; /* the table that is used */
@@ -270,8 +273,17 @@ static int weights_adapt(struct weights_job *k,
 			 struct rsh_offers *io, struct rsh_error *err)
 {
 	struct rsh_vfs_adapters *a = &k->v->weights->adapters;
+	struct rsh_adapters how = {
+		.config = k->v->weights->config, .same = weights_same,
+		.ctx = k, .untied = &k->v->weights->untied,
+	};
 	char text[RSH_ERROR_TEXT_MAX];
-	int rc = vfs_adapt(a, view, &k->v->weights->arena, io, err);
+	int rc;
+
+	k->v->weights->untied = false;
+	rc = vfs_adapt(a, &how, view, &k->v->weights->arena, io, err);
+	k->in = io->v;
+	k->n_in = io->n;
 
 	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
 		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
@@ -498,6 +510,7 @@ static int weights_plan(struct weights_job *k,
 	all = (struct rsh_offers){ k->cat, k->in, k->n_in };
 	rc = rsh_weights_dequantise(&o, &w->arena, &all, err);
 	w->dense = rc || (all.n == k->n_in && !o.type) ? RSH_DTYPE_UNKNOWN :
+		   k->opts->cast ? k->opts->cast :
 		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
 	k->n_in = all.n;
 	if (rc == 0)
@@ -628,11 +641,26 @@ static int weights_hold_dense(const struct rsh_vfs_weights *w,
 	return w->is_published;
 }
 
+/* The flag follows the weights. */
+static int weights_hold_untied(struct rsh_json_edit *e, struct rsh_error *err)
+{
+	static const char key[] = "tie_word_embeddings", text[] = "text_config";
+
+	if (rsh_json_edit_set(e, NULL, key, "false") ||
+	    (rsh_json_edit_find(e, text, key) &&
+	     rsh_json_edit_set(e, text, key, "false")))
+		return rsh_error_nomem(err);
+	return 0;
+}
+
 int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err)
 {
 	const struct rsh_vfs_weights *w = ctx;
-	int rc = w->dense ? weights_hold_dense(w, e, err) : 0;
+	int rc = w->untied ? weights_hold_untied(e, err) : 0;
+
+	if (rc == 0 && w->dense)
+		rc = weights_hold_dense(w, e, err);
 
 	for (uint32_t i = 0; rc == 0 && i < w->n_lets; i++)
 		if (w->lets[i].sizes == LET_ONE)

@@ -112,7 +112,7 @@ static unsigned adapting_targets(const struct adapting *w, char *module,
 
 		snprintf(t.name, sizeof(t.name), "%.6000s.%.1000s", module,
 			 dot ? dot + 1 : target);
-		t.weight = adapting_offer(w, t.name);
+		t.weight = adapting_find(w, t.name);
 		if (!name_ends(t.name, target) || !t.weight ||
 		    t.weight->n_dims < 2 || t.weight->n_dims > 3)
 			continue;
@@ -151,7 +151,7 @@ static struct rsh_offer *apart_offer(const struct adapting *w,
 
 	snprintf(name, sizeof(name), "%.6000s.%llu.%s.weight", module,
 		 (unsigned long long)expert, part);
-	return adapting_offer(w, name);
+	return adapting_find(w, name);
 }
 
 /* Returns whether a product has the rows and columns of the parts. */
@@ -304,7 +304,8 @@ static void adapting_look(struct adapting *w)
 /* Merges a matrix A with its B.  A matrix B is merged with its A, and here it
  * is only checked that there is one. */
 static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
-			   size_t kind, struct rsh_error *err)
+			   size_t kind, bool of_tied_head,
+			   struct rsh_error *err)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
 	char other[ADAPTER_TEXT], weight[ADAPTER_TEXT], module[ADAPTER_TEXT];
@@ -320,10 +321,11 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	if (!second)
 		return adapting_bad(w, name, EINVAL, err, "is there, but %.400s "
 				    "is missing", other);
-	if (!matrices[kind].is_first)
-		return 0;
 	snprintf(weight, sizeof(weight), "%.*s.weight",
 		 (int)sizeof(weight) - 8, module);
+	m.is_tied_head = adapting_is_tied_head(w, weight);
+	if (!matrices[kind].is_first || m.is_tied_head != of_tied_head)
+		return 0;
 	rc = adapting_tensor(w, r, &m.a, err) ?:
 	     adapting_tensor(w, second, &m.b, err);
 	if (rc == 0 && !m.embeds)
@@ -331,7 +333,7 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	if (rc || done)
 		return rc;
 	if (!m.weight)
-		m.weight = adapting_offer(w, weight);
+		m.weight = adapting_find(w, weight);
 	if (!m.weight)
 		return adapting_bad(w, name, EINVAL, err, "changes %.400s, which "
 				    "is not in the source", weight);
@@ -364,7 +366,7 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 	name_without(plain, ".base_layer");
 	name_without(plain, ".modules_to_save.default");
 	name_without(plain, ".modules_to_save");
-	o = adapting_offer(w, plain);
+	o = adapting_find(w, plain);
 	if (!o)
 		return adapting_bad(w, name, EINVAL, err, "replaces %.400s, "
 				    "which is not in the source", plain);
@@ -385,7 +387,15 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 	c = adapting_change(w, o);
 	if (!c)
 		return rsh_error_nomem(err);
-	rc = adapting_once(w, name, o, &c->replaced_by, err);
+	/* Of tied weights the head's is loaded last. */
+	if (w->tie.tied && o == &w->v[w->tie.embedding - 1]) {
+		if (c->replaced_by == w->a + 1 &&
+		    !adapting_is_tied_head(w, plain))
+			return 0;
+		c->replaced_by = w->a + 1;
+	} else {
+		rc = adapting_once(w, name, o, &c->replaced_by, err);
+	}
 	if (rc)
 		return rc;
 	c->instead = t;
@@ -395,9 +405,10 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 
 /* ---- one adapter ---- */
 
-/* Replaces weights, or adds to them: an adapter adds to what it replaces. */
+/* Replaces weights (pass 0), adds to them (pass 1), or adds to a tied head
+ * (pass 2). */
 static int adapting_record_by_kind(struct adapting *w,
-				   const struct rsh_record *r, bool replaces,
+				   const struct rsh_record *r, unsigned pass,
 				   struct rsh_error *err)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
@@ -413,24 +424,26 @@ static int adapting_record_by_kind(struct adapting *w,
 	if (kind == N_MATRICES && strstr(name, ".lora_"))
 		return adapting_bad(w, name, ENOTSUP, err, "is a part of an "
 				    "adapter that is not known");
-	if ((kind == N_MATRICES) != replaces)
+	if ((kind == N_MATRICES) != (pass == 0))
 		return 0;
-	return replaces ? adapting_replace(w, r, err) :
-			  adapting_matrix(w, r, kind, err);
+	return pass == 0 ? adapting_replace(w, r, err) :
+			   adapting_matrix(w, r, kind, pass == 2, err);
 }
 
 static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 {
-	int rc = 0;
+	int rc;
 
 	w->index = rsh_catalogue_index(w->cat, w->adapters[w->a].file);
+	rc = adapters_tie_prepare(w, err);
 	adapting_look(w);
 	w->square = NULL;
 	w->differs = false;
-	for (uint32_t pass = 0; pass < 2; pass++)
+	/* An adapter adds to what it replaces, and to a tied head last. */
+	for (unsigned pass = 0; pass < 3; pass++)
 		for (uint32_t i = 0; rc == 0 && i < w->index->n_records; i++)
 			rc = adapting_record_by_kind(w, &w->index->records[i],
-						     pass == 0, err);
+						     pass, err);
 	if (rc == 0 && w->square && w->differs)
 		rc = adapting_bad(w, rsh_names_text(w->cat->names,
 						    w->square->name),
@@ -449,35 +462,49 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 
 static int adapting_begin(struct adapting *w, struct rsh_arena *scratch)
 {
+	/* There may be a head more. */
+	struct rsh_offer *v = rsh_arena_array(w->arena, struct rsh_offer,
+					      (size_t)w->n + 1);
+
 	rsh_catalogue_update_names(w->cat);
 	w->n_names = rsh_names_count(w->cat->names);
 	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
-	w->changes = rsh_arena_array(scratch, struct adapters_change, w->n);
-	if (!w->offer_of || !w->changes)
+	w->changes = rsh_arena_array(scratch, struct adapters_change,
+				     (size_t)w->n + 1);
+	if (!v || !w->offer_of || !w->changes)
 		return -ENOMEM;
+	if (w->n)
+		memcpy(v, w->v, w->n * sizeof(*v));
+	w->v = v;
 	for (uint32_t i = 0; i < w->n; i++)
 		w->offer_of[w->v[i].name] = i + 1;
+	adapters_tie_find(w);
 	return 0;
 }
 
-int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
-		      struct rsh_arena *arena, struct rsh_offers *io,
-		      struct rsh_adapted *out, struct rsh_error *err)
+int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
+		      struct rsh_offers *io, struct rsh_adapted *out,
+		      struct rsh_error *err)
 {
 	struct adapting w = {
-		.adapters = adapters, .n_adapters = n, .arena = arena,
+		.adapters = how->v, .n_adapters = how->n, .arena = arena,
 		.cat = io->cat, .v = io->v, .n = io->n, .done = out,
+		.how = how,
 	};
 	struct rsh_arena scratch = { 0 };
 	int rc = adapting_begin(&w, &scratch) ? rsh_error_nomem(err) : 0;
 
-	memset(out, 0, n * sizeof(*out));
-	for (; rc == 0 && w.a < n; w.a++)
+	memset(out, 0, how->n * sizeof(*out));
+	for (; rc == 0 && w.a < how->n; w.a++)
 		rc = adapting_run_one(&w, err);
 	for (uint32_t i = 0; rc == 0 && i < w.n; i++)
 		if (w.changes[i].by)
 			rc = adapters_change_offer(w.cat, w.arena,
 						   &w.changes[i], &w.v[i], err);
+	if (rc == 0)
+		adapters_tie_finish(&w);
 	rsh_arena_clear(&scratch);
+	io->v = w.v;
+	io->n = w.n;
 	return rc;
 }

@@ -17,6 +17,14 @@ struct adapters_change {
 	uint32_t added_by, replaced_by;
 };
 
+/* The embedding and the head of a model.  While they are tied the head's name
+ * means the embedding's offer. */
+struct adapters_tie {
+	uint32_t embedding, head; /* 1 + index of the offer; 0: none */
+	char head_name[512];
+	bool tied;
+};
+
 struct adapting {
 	const struct rsh_adapter *adapters;
 	uint32_t n_adapters, a; /* the present one */
@@ -28,6 +36,8 @@ struct adapting {
 	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
 	uint32_t n_names;
 	struct adapters_change *changes; /* [offer] */
+	const struct rsh_adapters *how;
+	struct adapters_tie tie;
 	struct rsh_adapted *done;
 	/* Of the present adapter: a square weight, and whether another weight
 	 * is stored otherwise than its config says. */
@@ -45,6 +55,7 @@ struct adapting_pair {
 	struct rsh_offer *weight; /* [out, in], or [in, out] if it is turned; a
 				   * stack of these has another dimension */
 	bool embeds, turned;
+	bool is_tied_head; /* the weight is the embedding */
 	bool is_parameter; /* the config targets it by its own name */
 	/* If the weight is a part of what the config targets: the number of
 	 * matrices of this, which one has the weight, and from which row. */
@@ -67,6 +78,24 @@ const struct rsh_record *adapting_record(const struct adapting *w,
 					 const char *name);
 /* Finds the offer with a name; NULL: there is none. */
 struct rsh_offer *adapting_offer(const struct adapting *w, const char *name);
+
+/* Finds the offer of a weight by the name of it in memory, or by another one
+ * that it has in files; NULL: there is none. */
+struct rsh_offer *adapting_find(const struct adapting *w, const char *name);
+/* Returns whether this is the name of a head that is tied. */
+bool adapting_is_tied_head(const struct adapting *w, const char *name);
+
+/* ---- adapters_tied.c ---- */
+
+/* Finds the embedding and the head, and whether they are tied.  There must be
+ * room for one more offer and its change. */
+void adapters_tie_find(struct adapting *w);
+/* Prepares what is tied for the present adapter, which may give the embedding
+ * or the head a weight of its own.  Returns 0, or -errno with a sentence. */
+int adapters_tie_prepare(struct adapting *w, struct rsh_error *err);
+/* Leaves out the head that files have, if it is tied to an embedding that has
+ * changed. */
+void adapters_tie_finish(struct adapting *w);
 
 /* Returns the dimensions of a weight, or of each of a stack. */
 const uint64_t *adapting_dims(const struct rsh_offer *o);

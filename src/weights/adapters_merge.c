@@ -123,9 +123,11 @@ struct adapters_change *adapting_change(struct adapting *w,
 
 	if (c->by)
 		return c;
-	c->by = rsh_arena_array(w->arena, struct rsh_low_rank, w->n_adapters);
+	/* Embedding and head may be one tensor. */
+	c->by = rsh_arena_array(w->arena, struct rsh_low_rank,
+				2 * (size_t)w->n_adapters);
 	c->factors = rsh_arena_array(w->arena, struct rsh_factors,
-				     w->n_adapters);
+				     2 * (size_t)w->n_adapters);
 	return c->by && c->factors ? c : NULL;
 }
 
@@ -233,7 +235,8 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 	c = adapting_change(w, m->weight);
 	if (!c)
 		return rsh_error_nomem(err);
-	rc = adapting_once(w, m->name, m->weight, &c->added_by, err);
+	if (!m->is_tied_head)
+		rc = adapting_once(w, m->name, m->weight, &c->added_by, err);
 	if (rc)
 		return rc;
 	/* PEFT multiplies a Float32 by a Python number, as Float32. */

@@ -34,6 +34,8 @@ struct rsh_adapter_config {
 	bool is_turned;
 	struct patterns ranks, alphas;
 	json_t *parameters; /* a list of strings; NULL: none */
+	json_t *saved; /* "modules_to_save"; NULL: none */
+	bool ties;     /* "ensure_weight_tying" */
 };
 
 /* ---- patterns ---- */
@@ -270,6 +272,8 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 	c->alpha = json_number_value(alpha);
 	c->by_root = json_is_true(json_object_get(root, "use_rslora"));
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
+	c->ties = json_is_true(json_object_get(root, "ensure_weight_tying"));
+	c->saved = json_incref(json_object_get(root, "modules_to_save"));
 	return parameters_read(c, root, path, err) ?:
 	       patterns_read(&c->ranks, root, "rank_pattern", true, path,
 			     err) ?:
@@ -306,6 +310,7 @@ void rsh_adapter_config_free(struct rsh_adapter_config *c)
 	patterns_clear(&c->ranks);
 	patterns_clear(&c->alphas);
 	json_decref(c->parameters);
+	json_decref(c->saved);
 	free(c);
 }
 
@@ -330,6 +335,25 @@ const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 					 size_t i)
 {
 	return json_string_value(json_array_get(c->parameters, i));
+}
+
+bool rsh_adapter_config_saves(const struct rsh_adapter_config *c,
+			      const char *module)
+{
+	const size_t length = strlen(module);
+	json_t *v;
+	size_t i;
+
+	json_array_foreach(c->saved, i, v) {
+		const char *text = json_string_value(v);
+		const size_t n = text ? strlen(text) : SIZE_MAX;
+
+		if (!c->ties && n <= length &&
+		    strcmp(module + length - n, text) == 0 &&
+		    (n == length || module[length - n - 1] == '.'))
+			return true;
+	}
+	return false;
 }
 
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c)

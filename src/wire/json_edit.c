@@ -223,6 +223,27 @@ const struct rsh_json_member *rsh_json_edit_at(const struct rsh_json_edit *e,
 	return NULL;
 }
 
+/* Makes a member say what its new value is: a word, a number, or a string
+ * without escapes. */
+static int edit_say(struct rsh_json_edit *e, struct rsh_json_member *m,
+		    const char *value)
+{
+	const size_t n = strlen(value);
+
+	m->kind = RSH_JSON_OTHER;
+	if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0) {
+		m->kind = RSH_JSON_BOOL;
+		m->number = *value == 't';
+	} else if (n >= 2 && *value == '"') {
+		m->kind = RSH_JSON_STRING;
+		m->string = rsh_arena_strndup(&e->arena, value + 1, n - 2);
+		return m->string ? 0 : -ENOMEM;
+	} else if (rsh_number_read(value, n, &m->number)) {
+		m->kind = RSH_JSON_NUMBER;
+	}
+	return 0;
+}
+
 int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		      const char *value)
 {
@@ -237,6 +258,8 @@ int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		if (edit_is(e, i, in, key)) {
 			e->v[i].value = copy;
 			found = true;
+			if (edit_say(e, &e->v[i].m, value))
+				return -ENOMEM;
 		}
 	if (found || in)
 		return 0;

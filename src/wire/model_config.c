@@ -198,6 +198,24 @@ rsh_model_config_quantisation(const struct rsh_model_config *c)
 	return c->is_quantised ? &c->quantisation : NULL;
 }
 
+bool rsh_model_config_has(const struct rsh_model_config *c, const char *key)
+{
+	const json_t *v = model_find(c, key);
+
+	return v && !json_is_null(v);
+}
+
+bool rsh_model_config_predicts_words(const struct rsh_model_config *c)
+{
+	const char *name;
+
+	for (uint32_t i = 0; (name = rsh_model_config_architecture(c, i)); i++)
+		if (strstr(name, "ForCausalLM") ||
+		    strstr(name, "ForConditionalGeneration"))
+			return true;
+	return false;
+}
+
 bool rsh_model_config_is_tied(const struct rsh_model_config *c)
 {
 	return json_is_true(model_find(c, "tie_word_embeddings"));

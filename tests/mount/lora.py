@@ -23,7 +23,8 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from adapters import Adapter, Drawer, PREFIX, merged  # noqa: E402
+from adapters import (  # noqa: E402
+    Adapter, Drawer, PREFIX, added, merged, product, transposed)
 from dcp_trees import Tensor, Tree, _Drawer, torch_bytes  # noqa: E402
 from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
@@ -321,6 +322,124 @@ def stacks_apart(directory):
                 "changes l.experts.gate_up_proj, but expert 1 is missing or has another shape")
 
 
+# ---- tied embeddings ----
+
+E, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+# What PEFT 0.21.2 and transformers 5.24.0 make of a tied model: {title: (config, tensors of
+# the adapter, what the embedding is, what the head is; None: it is tied)}.  "e" and "h" are
+# tensors that replace embedding and head, "E" is the base's, "M" and "L" are the adapters of
+# embedding and head.
+TIED = {
+    "embedding saved": ({"modules_to_save": ["embed_tokens"]}, "e", "e", "E"),
+    "head saved": ({"modules_to_save": ["lm_head"]}, "h", "E", "h"),
+    "both saved": ({"modules_to_save": ["embed_tokens", "lm_head"]}, "eh", "e", "h"),
+    "embedding saved, adapter of the head": (
+        {"modules_to_save": ["embed_tokens"]}, "eL", "e", "EL"),
+    "head saved, adapter of the embedding": ({"modules_to_save": ["lm_head"]}, "hM", "EM", "h"),
+    "saved, but tied": (
+        {"modules_to_save": ["embed_tokens"], "ensure_weight_tying": True}, "e", "e", None),
+    "adapter of the head": ({}, "L", "EL", None),
+    "adapter of the embedding": ({}, "M", "EM", None),
+    "adapters of both": ({}, "ML", "EML", None),
+    "weights of both": ({}, "eh", "h", None),
+    "weight of the head": ({}, "h", "h", None),
+    "weight of the embedding": ({}, "e", "e", None),
+    "weight and adapter": ({}, "eL", "eL", None),
+}
+
+
+def tied_model(directory, names, tie, stored):
+    drawer = Drawer(random.Random(11))
+    tensors = {names[E]: drawer.matrix("BF16", 12, 8), "norm.weight": drawer.matrix("BF16", 5)}
+    if stored:
+        tensors[names[HEAD]] = tensors[names[E]]
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 12,
+              "hidden_size": 8}
+    if tie is not None:
+        config["tie_word_embeddings"] = tie
+    return written(directory, tensors, config), tensors, drawer
+
+
+def tied_adapter(directory, config, parts, drawer):
+    adapter = Adapter(r=4, **config)
+    own = {}
+    for part, name in ("e", E), ("h", HEAD):
+        if part in parts:
+            own[part] = drawer.matrix("BF16", 12, 8)
+            adapter.replace(name, own[part])
+    if "M" in parts:
+        own["M"] = drawer.matrix("F32", 4, 12), drawer.matrix("F32", 8, 4)
+        adapter.add(E[:-len(".weight")], *own["M"], 2, end="", kind="lora_embedding")
+    if "L" in parts:
+        own["L"] = drawer.matrix("F32", 4, 8), drawer.matrix("F32", 12, 4)
+        adapter.add(HEAD[:-len(".weight")], *own["L"], 2)
+    adapter.write(directory)
+    return own
+
+
+def of_recipe(recipe, base, own):
+    made = base if recipe[0] == "E" else own[recipe[0]]
+    for part in recipe[1:]:
+        a, b = own[part]
+        rows = product(b, a)
+        made = added(made, transposed(rows) if part == "M" else rows, 2.0, part == "M")
+    return made
+
+
+def tied_case(directory, title, names=None, tie=True, stored=False):
+    names = names or {E: E, HEAD: HEAD}
+    config, parts, embedding, head = TIED[title]
+    source, tensors, drawer = tied_model(os.path.join(directory, "model"), names, tie, stored)
+    own = tied_adapter(os.path.join(directory, "adapter"), config, parts, drawer)
+    wanted = {**tensors, names[E]: of_recipe(embedding, tensors[names[E]], own)}
+    wanted.pop(names[HEAD], None)
+    if head:
+        wanted[names[HEAD]] = of_recipe(head, tensors[names[E]], own)
+    with Mounted(source, described=True, extra=[
+            "--format", "hf", "--model-files", source, "--lora",
+            os.path.join(directory, "adapter")]) as m:
+        same(values_in(m.path), wanted)
+        says = json.loads(content(os.path.join(m.path, "config.json")))
+        check(says.get("tie_word_embeddings", not head) == (not head), f"{title}: {says}")
+
+
+@test
+def tied_embeddings(directory):
+    """adapters of tied embeddings and heads are merged as PEFT merges them"""
+    for title in TIED:
+        for stored in False, True:
+            tied_case(os.path.join(directory, f"{title}-{stored}"), title, stored=stored)
+    tied_case(os.path.join(directory, "unsaid"), "adapters of both", tie=None)
+
+
+@test
+def names_of_other_releases(directory):
+    """adapters have the names in memory, files those of another release of transformers"""
+    for i, begin in enumerate(("language_model.model.", "model.language_model.")):
+        names = {E: begin + "embed_tokens.weight", HEAD: "lm_head.weight" if i else
+                 "language_model.lm_head.weight"}
+        for title in "head saved", "both saved", "adapter of the head", "weights of both":
+            tied_case(os.path.join(directory, f"{i}{title}"), title, names)
+    drawer = Drawer(random.Random(3))
+    for memory, files in (
+            ("model.language_model.layers.0.q", "model.layers.0.q"),
+            ("model.language_model.layers.0.q", "language_model.model.layers.0.q"),
+            ("language_model.model.layers.0.q", "model.language_model.layers.0.q"),
+            ("model.layers.0.q", "model.language_model.layers.0.q"),
+            ("model.visual.blocks.0.q", "visual.blocks.0.q"),
+            ("visual.blocks.0.q", "model.visual.blocks.0.q")):
+        place = os.path.join(directory, f"{memory}-{files}")
+        model = {files + ".weight": drawer.matrix("BF16", 6, 5)}
+        source = written(os.path.join(place, "model"), model)
+        adapter = Adapter()
+        adapter.add(memory, drawer.matrix("F32", 4, 5), drawer.matrix("F32", 6, 4), 2)
+        adapter.write(os.path.join(place, "adapter"))
+        scale, a, b, _ = adapter.scales[memory]
+        wanted = {files + ".weight": added(
+            model[files + ".weight"], product(b, a), float(scale), False)}
+        same(exported(place, source, "--lora", os.path.join(place, "adapter")), wanted)
+
+
 @test
 def empty_stacks(directory):
     """stacks of no matrix, and of matrices without rows or columns"""
@@ -469,7 +588,7 @@ def wrong_bases(directory):
     """weights to which no adapter can be added"""
     _, model, adapter = small(directory)
     at = adapter.write(directory + "/a")
-    other = written(directory + "/other", {**model, W: ("I8", (6, 5), bytes(30))})
+    other = written(directory + "/other", {**model, W: ("F64", (6, 5), bytes(240))})
     refused(run("plan", other, "--lora", at), INPUT, f"cannot be merged: {W} is not stored as "
             "BFloat16, Float16 or Float32")
     padded = written(directory + "/padded", {

@@ -13,6 +13,7 @@
 #include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
 #include "rsh/wire/adapter_config.h"
+#include "rsh/wire/model_config.h"
 
 struct rsh_adapter {
 	struct rsh_adapter_config *config;
@@ -25,11 +26,24 @@ struct rsh_adapted {
 	uint32_t n_merged, n_replaced;
 };
 
+struct rsh_adapters {
+	const struct rsh_adapter *v; /* [n] */
+	uint32_t n;
+	const struct rsh_model_config *config; /* of the model; NULL: none */
+	/* Returns what rsh_tensors_same() does. */
+	int (*same)(void *ctx, const struct rsh_offer *a,
+		    const struct rsh_offer *b, struct rsh_error *err);
+	void *ctx;
+	/* Set to true if embedding and head were tied, and an adapter gives one
+	 * of them a weight of its own. */
+	bool *untied;
+};
+
 /* Merges the n adapters in this order into the offers, which have Hugging
  * Face's names.  Adds tensors to the catalogue, which are valid as long as
  * `arena`.  Sets out[n].  Returns 0, -ENOMEM, or -EINVAL or -ENOTSUP with a
  * sentence that names file and tensor: it fits no tensor of the model, has
  * another shape or type, or its other matrix is missing. */
-int rsh_weights_adapt(const struct rsh_adapter *adapters, uint32_t n,
-		      struct rsh_arena *arena, struct rsh_offers *io,
-		      struct rsh_adapted *out, struct rsh_error *err);
+int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
+		      struct rsh_offers *io, struct rsh_adapted *out,
+		      struct rsh_error *err);

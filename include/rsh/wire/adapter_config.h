@@ -33,5 +33,9 @@ double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 /* Returns name i of "target_parameters"; NULL: there are no more. */
 const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 					 size_t i);
+/* Returns whether "modules_to_save" has the module, which then has a weight of
+ * its own, unless "ensure_weight_tying". */
+bool rsh_adapter_config_saves(const struct rsh_adapter_config *c,
+			      const char *module);
 /* Returns "fan_in_fan_out": weights are stored transposed. */
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c);

@@ -44,8 +44,9 @@ void rsh_json_edit_free(struct rsh_json_edit *e);
 
 /* Returns the original text. */
 const char *rsh_json_edit_text(const struct rsh_json_edit *e);
-/* Finds a member in the original text: in the object `in`, or at the top if
- * `in` is NULL.  Returns NULL if there is none. */
+/* Finds a member of the original text: in the object `in`, or at the top if
+ * `in` is NULL.  Its value is the one that was set last; offset and length are
+ * of the original one.  Returns NULL if there is none. */
 const struct rsh_json_member *rsh_json_edit_find(const struct rsh_json_edit *e,
 						 const char *in,
 						 const char *key);

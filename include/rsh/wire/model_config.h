@@ -33,6 +33,10 @@ const char *rsh_model_config_type(const struct rsh_model_config *c);
  * searched in "text_config". */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
+/* Returns whether the file has a key, with any value but null. */
+bool rsh_model_config_has(const struct rsh_model_config *c, const char *key);
+/* Returns whether the model predicts the next word, and so has a head. */
+bool rsh_model_config_predicts_words(const struct rsh_model_config *c);
 /* Returns whether "tie_word_embeddings" is true. */
 bool rsh_model_config_is_tied(const struct rsh_model_config *c);
 /* What "quantization_config" says.  Values of other types are as if missing. */
