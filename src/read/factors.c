@@ -19,6 +19,9 @@
 #define HALF_BYTES ((uint64_t)512 * 1024)
 #define LEAST_ROWS 16
 #define LEAST_COLUMNS 64
+_Static_assert(RSH_LOW_RANK_MAX * (LEAST_ROWS + LEAST_COLUMNS) *
+		       sizeof(float) <= RSH_SCALES_MAX,
+	       "the numbers of the least block fit into memory");
 
 struct block {
 	const struct rsh_quantised *q;

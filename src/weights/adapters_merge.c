@@ -215,6 +215,24 @@ static void adapting_turn(struct adapting *w, struct adapting_pair *m)
 	}
 }
 
+/* Checks that the ranks of all adapters of a weight are not too large. */
+static int adapting_check_rank(const struct adapting *w,
+			       const struct adapting_pair *m,
+			       const struct adapters_change *c,
+			       struct rsh_error *err)
+{
+	uint64_t rank = m->a->dims[0] / pair_planes(m);
+
+	for (uint32_t i = 0; i < c->n; i++)
+		rank += c->by[i].rank;
+	if (rank <= RSH_LOW_RANK_MAX)
+		return 0;
+	return adapting_bad(w, m->name, ENOTSUP, err, "gives a weight adapters "
+			    "of rank %llu in all, and %u is the largest that "
+			    "can be merged", (unsigned long long)rank,
+			    RSH_LOW_RANK_MAX);
+}
+
 int adapting_add(struct adapting *w, struct adapting_pair *m,
 		 struct rsh_error *err)
 {
@@ -235,7 +253,8 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 	c = adapting_change(w, m->weight);
 	if (!c)
 		return rsh_error_nomem(err);
-	if (!m->is_tied_head)
+	rc = adapting_check_rank(w, m, c, err);
+	if (rc == 0 && !m->is_tied_head)
 		rc = adapting_once(w, m->name, m->weight, &c->added_by, err);
 	if (rc)
 		return rc;

@@ -21,6 +21,7 @@ static const char *const ends[][2] = {
 	{ ".lora_A.weight", ".lora_B.weight" },
 	{ ".mindpet_delta_lora_a", ".mindpet_delta_lora_b" },
 	{ ".mindpet_delta_lora_A", ".mindpet_delta_lora_B" },
+	{ ".tk_delta_lora_a", ".tk_delta_lora_b" },
 	{ ".lora_a", ".lora_b" },
 };
 #define N_ENDS (sizeof(ends) / sizeof(ends[0]))
@@ -104,6 +105,12 @@ static int own_check(const struct own_work *w, const struct rsh_own_adapter *x,
 				   "other matrix %llu", own_text(w, &x->a),
 				   (unsigned long long)x->a.dims[0],
 				   (unsigned long long)x->b.dims[1]);
+	if (rc == 0 && x->a.dims[0] > RSH_LOW_RANK_MAX)
+		rc = rsh_error_set(err, ENOTSUP, "%.400s has rank %llu, and %u "
+				   "is the largest that can be merged",
+				   own_text(w, &x->a),
+				   (unsigned long long)x->a.dims[0],
+				   RSH_LOW_RANK_MAX);
 	return rc;
 }
 

@@ -136,10 +136,55 @@ def links_and_colons(directory):
     for name in os.listdir(directory + "/blobs"):
         os.symlink(f"../blobs/{name}", f"{directory}/a:b/{name}")
     for words, scale in (("", 1), (":2", 2)):
+        refused(run("plan", source, "--lora", directory + "/a:b" + words), USAGE,
+                "leads out of --lora, to " + os.path.realpath(directory) + "/blobs/",
+                "--follow-outside allows it")
         with Mounted(source, described=True, extra=[
-                "--format", "hf", "--lora", directory + "/a:b" + words]) as mount:
+                "--format", "hf", "--follow-outside", "--lora",
+                directory + "/a:b" + words]) as mount:
             same(values_in(mount.path), merged(model, [(adapter, scale)]))
             check("1 tensors are merged, 0 are replaced" in mount.log(), mount.log())
+
+
+@test
+def links_within(directory):
+    """links in the directory, and a link to it, need no option; one link out is enough"""
+    source, model, adapter = small(directory)
+    at = adapter.write(directory + "/a")
+    os.mkdir(at + "/files")
+    for name in "adapter_config.json", "adapter_model.safetensors":
+        os.rename(f"{at}/{name}", f"{at}/files/{name}")
+        os.symlink(f"files/{name}", f"{at}/{name}")
+    os.symlink("a", directory + "/link")
+    for place in at, directory + "/link":
+        shutil.rmtree(directory + "/out", ignore_errors=True)
+        same(exported(directory, source, "--lora", place), merged(model, [(adapter, 1)]))
+    for name in "adapter_config.json", "adapter_model.safetensors":
+        shutil.copy(f"{at}/files/{name}", f"{directory}/{name}")
+        os.remove(f"{at}/{name}")
+        os.symlink(f"../{name}", f"{at}/{name}")
+        refused(run("plan", source, "--lora", at), USAGE, f"{name} leads out of --lora")
+        os.remove(f"{at}/{name}")
+        os.symlink(f"files/{name}", f"{at}/{name}")
+
+
+@test
+def large_ranks(directory):
+    """a rank that cannot be merged is refused at the start, one adapter's or of several"""
+    def of_rank(place, rank):
+        adapter = Adapter(r=rank)
+        adapter.add("model.w", ("BF16", (rank, 5), bytes(10 * rank)),
+                    ("BF16", (6, rank), bytes(12 * rank)), 2)
+        return adapter.write(directory + place)
+    model = {W: ("BF16", (6, 5), b"\x80\x3f" * 30)}
+    source = written(directory + "/model", model)
+    for ranks in (1000000,), (200001,), (150000, 60000):
+        words = []
+        for rank in ranks:
+            words += ["--lora", of_rank(f"/{rank}", rank)]
+        refused(run("plan", source, *words), INPUT, f"of rank {sum(ranks)} in all, and 200000 "
+                "is the largest that can be merged")
+    same(exported(directory, source, "--lora", of_rank("/most", 200000)), model)
 
 
 @test

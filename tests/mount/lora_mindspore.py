@@ -33,7 +33,8 @@ DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
 # The names of both matrices in mindformers.
 NAMES = ((".lora_A.weight", ".lora_B.weight"), (".lora_a", ".lora_b"),
          (".mindpet_delta_lora_a", ".mindpet_delta_lora_b"),
-         (".mindpet_delta_lora_A", ".mindpet_delta_lora_B"))
+         (".mindpet_delta_lora_A", ".mindpet_delta_lora_B"),
+         (".tk_delta_lora_a", ".tk_delta_lora_b"))
 LLAMA = (("model.embed_tokens.", "model.tok_embeddings.embedding_"), ("model.norm.", "model.norm_out."),
          ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm"),
          ("self_attn.q_proj", "attention.wq"), ("self_attn.k_proj", "attention.wk"),
@@ -317,7 +318,7 @@ def wrong_adapters(directory):
             (f"{a} and its other matrix give a product of [6,5], but {at}.weight has another "
              "shape", both, lambda t, _, m: t.update({a: m("F32", 2, 5)})),
             (f"{a} cannot be merged: {at}.weight is not stored as BFloat16, Float16 or Float32",
-             both, lambda t, *_: t.update({at + ".weight": ("I8", (6, 4), bytes(24))})),
+             both, lambda t, *_: t.update({at + ".weight": ("F64", (6, 4), bytes(192))})),
             ("mlp.experts.weight1_lora_a is a part of the adapter of experts, which is not "
              "supported", peft, lambda t, _, m: t.update(
                  {"decoder.layers.0.mlp.experts.weight1_lora_a": m("F32", 2, 4, 2)})),

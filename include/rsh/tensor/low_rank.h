@@ -15,6 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The largest sum of the ranks of all adapters of a weight: the numbers of a
+ * block of it must fit into memory. */
+#define RSH_LOW_RANK_MAX 200000
+
 /* What an adapter does to a weight. */
 struct rsh_low_rank {
 	uint32_t rank;

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/torch.h"
@@ -140,6 +141,35 @@ static int check_torch_lora(struct rsh_options *o, unsigned i,
 	return w->lora_files[i] ? 0 : rsh_error_nomem(err);
 }
 
+/* Checks that a file of an adapter on disk is in its directory, whose path has
+ * no link, as files of SOURCE are.  A missing file is not looked at. */
+static int check_inside(const struct rsh_options *o, const char *directory,
+			const char *path, struct rsh_error *err)
+{
+	const size_t n = strlen(directory);
+	cleanup_free char *place = realpath(path, NULL);
+
+	if (!place || o->vfs.files.store.follow_outside || n == 1 ||
+	    (strncmp(place, directory, n) == 0 && place[n] == '/'))
+		return 0;
+	return rsh_error_set(err, EXDEV, "%s leads out of --lora, to %s: "
+			     "--follow-outside allows it", path, place);
+}
+
+static int check_lora_links(const struct rsh_options *o, unsigned i,
+			    struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &o->vfs.weights;
+	const char *directory = w->loras[i].directory;
+	cleanup_free char *config =
+		rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
+
+	if (!config)
+		return rsh_error_nomem(err);
+	return check_inside(o, directory, config, err) ?:
+	       check_inside(o, directory, w->lora_files[i], err);
+}
+
 /* Checks that the file of each adapter on disk is there, and adds them to the
  * files that are read. */
 static int check_loras(struct rsh_options *o, struct rsh_error *err)
@@ -148,11 +178,15 @@ static int check_loras(struct rsh_options *o, struct rsh_error *err)
 	struct rsh_weights_at *w = &v->weights;
 
 	for (unsigned i = 0; i < w->n_loras; i++) {
-		/* In object storage the source finds the file. */
-		const int rc = rsh_store_is_address(w->lora_files[i]) ||
-			rsh_is_file(w->lora_files[i]) ? 0 :
-			check_torch_lora(o, i, err);
+		int rc = 0;
 
+		/* In object storage the source finds the file. */
+		if (rsh_store_is_address(w->lora_files[i]))
+			continue;
+		if (!rsh_is_file(w->lora_files[i]))
+			rc = check_torch_lora(o, i, err);
+		if (rc == 0)
+			rc = check_lora_links(o, i, err);
 		if (rc)
 			return rc;
 	}
