@@ -64,6 +64,14 @@ void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 				f->source, f->v[i].which, taken, f->v[i].why);
 }
 
+int rsh_failures_unread(const char *source, const char *which,
+			const struct rsh_error *why, struct rsh_error *err)
+{
+	return rsh_error_set(err, why->code, "%s: %s cannot be read now: %s: "
+			     "try again, or select another step "
+			     "(--select name=GLOB)", source, which, why->text);
+}
+
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,
 		      const char *what, struct rsh_error *err)
 {

@@ -144,14 +144,15 @@ struct indexing {
 	atomic_uint n_scanned;
 	atomic_flag told_no_ctime;
 
-	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad and
-			       * first_bad */
+	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad,
+			       * first_bad and unread */
 	/* [number of a stored index]: the shared index; NULL: it was not read
 	 * yet. */
 	const struct rsh_ckpt_index **stored;
 	struct index_table distinct; /* source->indexes by their hash */
 	struct index_table headers;  /* by the hash of a header */
 	uint32_t bad_file;    /* lowest file that was left out */
+	uint32_t unread_file; /* lowest one that cannot be read now */
 };
 
 /* Ranks of one stage mostly have the same records at the same offsets, so a
@@ -209,7 +210,7 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 		return rc;
 	if (rsh_store_compare(s->store, file, h)) {
 		rsh_ckpt_index_free(ix);
-		return rsh_error_set(err, ESTALE, "%s: it is being written",
+		return rsh_error_set(err, EAGAIN, "%s: it is being written",
 				     bytes->path);
 	}
 	return index_share(x, &s->files[file], ix) ? rsh_error_nomem(err) : 0;
@@ -428,6 +429,11 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 		s->first_bad = *err;
 		x->bad_file = file;
 	}
+	if (rsh_errno_is_unread(err->code) &&
+	    (!s->unread.code || file < x->unread_file)) {
+		s->unread = *err;
+		x->unread_file = file;
+	}
 	pthread_mutex_unlock(&x->lock);
 	if (rsh_source_owner(s) != RSH_OWNER_MODEL)
 		rsh_log_info("%s: the file is left out", err->text);
@@ -499,7 +505,7 @@ static int index_beside(struct rsh_source *s, uint32_t file,
 	s->files[file].index = ix;
 	s->view_index[s->files[file].rank] = ix;
 	if (rsh_store_compare(s->store, file, h))
-		return rsh_error_set(err, ESTALE, "%s: it is being written",
+		return rsh_error_set(err, EAGAIN, "%s: it is being written",
 				     bytes.path);
 	rsh_store_adopt(s->store, file, steal_pointer(&h));
 	return 0;

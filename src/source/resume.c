@@ -137,7 +137,7 @@ static int resume_check_saved(struct rsh_source *s,
 	for (size_t i = 0; i < o.n; i++)
 		if (rsh_store_compare(s->store, saved->first_file + (uint32_t)i,
 				      o.handles[i]))
-			return rsh_error_set(err, ESTALE, "%s: it is being "
+			return rsh_error_set(err, EAGAIN, "%s: it is being "
 					     "written", o.bytes[i].path);
 	for (size_t i = 0; i < o.n; i++)
 		rsh_store_adopt(s->store, saved->first_file + (uint32_t)i,
@@ -230,6 +230,11 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			*err = why;
 			return rc;
 		}
+		/* It may be complete, so an older one is not taken. */
+		if (rsh_errno_is_unread(-rc))
+			return rsh_failures_unread(r->source->path,
+						   resume_label(r, i), &why,
+						   err);
 		if (resume_failed(f, r, i, &why))
 			return rsh_error_nomem(err);
 	}

@@ -40,13 +40,7 @@ static int save_look_explain(struct rsh_saved_step *t,
  * changes. */
 static bool is_passing(int code)
 {
-	static const int passing[] = { EIO,    ESTALE, ETIMEDOUT, EMFILE,
-				       ENFILE, EACCES, EAGAIN };
-
-	for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
-		if (code == passing[i])
-			return true;
-	return false;
+	return code == EAGAIN || rsh_errno_is_unread(code);
 }
 
 /* The first sentence stays: it names what is missing.  A step in a directory of
@@ -98,6 +92,7 @@ static int save_look_judge(struct rsh_saved_step *t, int rc,
 		return 0;
 	if (is_passing(-rc))
 		t->state.hash = 0;
+	t->unread = rsh_errno_is_unread(-rc);
 	return rc == -ENOMEM ? rc : save_look_explain(t, err);
 }
 
@@ -300,10 +295,12 @@ static int save_look_at_entries(struct rsh_save_look *l)
 		struct rsh_stat st;
 
 		/* A mount has a link with the second name. */
-		if (*name == '.' || strcmp(name, "latest") == 0 ||
-		    rsh_dir_look(dir, name, &st))
+		if (*name == '.' || strcmp(name, "latest") == 0)
 			continue;
-		rc = take_entry(l, name, &st);
+		rc = rsh_dir_look(dir, name, &st);
+		if (rc && !rsh_errno_is_unread(-rc))
+			continue;
+		rc = rc ?: take_entry(l, name, &st);
 		/* The entry was removed in the meantime. */
 		if (rc == -ENOENT)
 			rc = 0;

@@ -175,7 +175,11 @@ int rsh_files_state_add_dir(const struct rsh_store *store, const char *dir,
 		struct rsh_stat st;
 
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-		    is_removed_file(name) || rsh_dir_look(at, name, &st))
+		    is_removed_file(name))
+			continue;
+		rc = rsh_dir_look(at, name, &st);
+		state->unreadable |= rsh_errno_is_unread(-rc);
+		if (rc)
 			continue;
 		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
 		if (!path)

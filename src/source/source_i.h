@@ -158,6 +158,9 @@ struct rsh_source {
 	enum rsh_file_type type; /* type of all files, if they have one */
 	uint32_t n_bad; /* number of files that were left out */
 	struct rsh_error first_bad;
+	/* Why the first file that cannot be read now (rsh_errno_is_unread) was
+	 * left out, or the step cannot be opened; code 0: all could be read. */
+	struct rsh_error unread;
 
 	uint32_t n_files;
 	size_t cap_files;

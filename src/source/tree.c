@@ -49,6 +49,7 @@ static void source_forget_choice(struct rsh_source *s)
 	s->view_path = NULL;
 	s->rank_attr = NULL;
 	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
+	s->unread.code = 0;
 	s->cap_indexes = s->cap_files = 0;
 	s->joined = false;
 }
@@ -233,15 +234,29 @@ uint32_t rsh_source_n_candidates(const struct rsh_source *s)
 	return s->n_tried ? s->n_tried : 1;
 }
 
-int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
+/* A step whose directory could not be listed has that directory in place of its
+ * files. */
+static int choose_check_listed(const struct rsh_source *s, uint32_t i,
+			       struct rsh_error *err)
 {
-	int rc;
+	size_t at, end;
 
-	if (!rsh_store_clear(s->store))
-		return rsh_error_set(err, EIO, "%s: a read has not returned",
-				     s->path);
-	source_forget_choice(s);
-	s->chosen = i;
+	for (rsh_source_candidate_range(s, i, &at, &end); at < end; at++) {
+		const struct rsh_checkpoint *c = &s->listing.files[at];
+
+		if (c->unread)
+			return rsh_store_open_error(s->store, c->name,
+						    c->unread, err);
+	}
+	return 0;
+}
+
+static int choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
+{
+	int rc = choose_check_listed(s, i, err);
+
+	if (rc)
+		return rc;
 	rc = s->format->choose && !s->resumed ? s->format->choose(s, i, err) :
 						0;
 	if (rc == 0 && source_collect_files(s, i))
@@ -252,6 +267,21 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 		rc = source_take_type(s, err);
 	if (rc == 0 && (rsh_source_number_files(s) || source_add_beside(s)))
 		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
+{
+	int rc;
+
+	if (!rsh_store_clear(s->store))
+		return rsh_error_set(err, EIO, "%s: a read has not returned",
+				     s->path);
+	source_forget_choice(s);
+	s->chosen = i;
+	rc = choose(s, i, err);
+	if (rsh_errno_is_unread(-rc))
+		s->unread = *err;
 	return rc;
 }
 
@@ -370,6 +400,11 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 struct rsh_store *rsh_source_store(const struct rsh_source *s)
 {
 	return s->store;
+}
+
+const struct rsh_error *rsh_source_unread(const struct rsh_source *s)
+{
+	return s->unread.code ? &s->unread : NULL;
 }
 
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)

@@ -46,7 +46,9 @@ int rsh_walk_unreadable(struct rsh_walk *w, const char *dir, int rc,
 			struct rsh_error *err)
 {
 	rsh_store_open_error(w->source->store, dir, rc, err);
-	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond))
+	/* A directory of a step may be that of the newest one. */
+	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond) ||
+	    (w->n_dir && !w->beyond && rsh_errno_is_unread(-rc)))
 		return rc;
 	if (!w->again && !w->beyond) {
 		if (w->n_unreadable++ == 0)
@@ -83,8 +85,7 @@ static bool walk_matches(const struct rsh_walk *w, const char *name,
  * A broken link does not exist. */
 static bool walk_is_out_of_reach(int rc)
 {
-	return rc != -ENOENT && rc != -ENOTDIR && rc != -ELOOP &&
-	       rc != -ENAMETOOLONG && rc != -EACCES;
+	return rsh_errno_is_unread(-rc);
 }
 
 /* Returns whether the entry is a file.  An entry that cannot be reached counts

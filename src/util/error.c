@@ -66,3 +66,23 @@ int rsh_error_nomem(struct rsh_error *err)
 {
 	return rsh_error_set(err, ENOMEM, "out of memory");
 }
+
+/* Whatever is not known to come from a parser or from a missing file counts as
+ * unread: an error is better than an older step. */
+bool rsh_errno_is_unread(int code)
+{
+	static const int lost[] = {
+		/* it is absent */
+		ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG,
+		/* it is being written */
+		EAGAIN, EREMCHG,
+		/* it is damaged, or is not what is read here */
+		EBADMSG, EINVAL, ENOTSUP, EFBIG, EDOM, ENOSYS, ERANGE,
+		EOVERFLOW, EILSEQ,
+	};
+
+	for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
+		if (code == lost[i])
+			return false;
+	return code != 0;
+}

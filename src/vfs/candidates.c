@@ -237,6 +237,23 @@ static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
 					     &v->src, err);
 }
 
+/* A candidate that cannot be read now may be whole, so no older one is taken
+ * in its place; nor is a rank left out that nothing can replace. */
+static int refuse_unread(const struct rsh_reshard *v, uint32_t i, int rc,
+			 bool allow_missing, bool *fatal, struct rsh_error *err)
+{
+	const struct rsh_error *unread = rsh_source_unread(v->source);
+	char which[256];
+
+	if (!unread || (rc == 0 && (v->src || allow_missing)) ||
+	    (rc && rsh_source_n_candidates(v->source) == 1))
+		return rc;
+	*fatal = true;
+	rsh_source_candidate_text(v->source, i, which, sizeof(which));
+	return rsh_failures_unread(rsh_source_path(v->source), which, unread,
+				   err);
+}
+
 /* Opens, plans and checks a candidate.  Sets *fatal if no other candidate may
  * be tried. */
 static int try_candidate(struct rsh_reshard *v, struct planning *p,
@@ -252,9 +269,10 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	*fatal = rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
 		 rc == -ENOMEM || rc == -EXDEV;
 	if (rc)
-		return rc;
+		return refuse_unread(v, i, rc, allow_missing, fatal, err);
 	rc = candidates_plan(v, p, allow_missing, err);
 	*fatal = rc == -ENOMEM;
+	rc = refuse_unread(v, i, rc, allow_missing, fatal, err);
 	if (rc)
 		return rc;
 	/* If the strategy does not fit the contents, it does not fit those of

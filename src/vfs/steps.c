@@ -350,6 +350,28 @@ static const struct rsh_vfs_ops steps_ops = {
 	.source = steps_source,
 };
 
+/* Refuses to begin with an older step because the newest one cannot be read
+ * now. */
+static int check_newest(const struct rsh_steps *s, struct rsh_error *err)
+{
+	const struct rsh_saved_step *unread = NULL;
+
+	for (size_t i = s->found.n; i-- > 0;) {
+		const struct rsh_saved_step *t = &s->found.v[i];
+
+		if (!t->why)
+			return !unread ? 0 :
+			       rsh_error_set(err, EACCES, "%s: step %s cannot "
+					     "be read now: %s: try again, or "
+					     "mount %s without --steps",
+					     s->cfg.dir.path, unread->name,
+					     unread->why, t->path);
+		if (!unread && t->unread && t->step.n > 0)
+			unread = t;
+	}
+	return 0;
+}
+
 int rsh_steps_open(const struct rsh_steps_config *cfg, struct rsh_vfs **out,
 		   struct rsh_error *err)
 {
@@ -378,7 +400,7 @@ int rsh_steps_open(const struct rsh_steps_config *cfg, struct rsh_vfs **out,
 			REMOTE_NS : LOCAL_NS;
 	if (rc == 0) {
 		rsh_vfs_own(&s->vfs, s->source, cfg->uid, cfg->gid);
-		rc = rsh_steps_look(s, err);
+		rc = rsh_steps_look(s, err) ?: check_newest(s, err);
 	}
 	if (rc) {
 		rsh_vfs_free(&s->vfs);

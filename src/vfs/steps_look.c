@@ -181,10 +181,11 @@ static bool steps_remove(struct rsh_steps *s, const struct rsh_saved_steps *now)
 		const struct rsh_saved_step *f =
 			rsh_saved_steps_find(now, &t->saved);
 
-		/* It stays if it was found again, in the same state. */
-		t->listed = f && !f->why &&
-			    f->state.hash == t->saved.state.hash &&
-			    strcmp(f->path, t->saved.path) == 0;
+		/* It stays if it was found again, in the same state, or if its
+		 * state cannot be read now: `latest` must not go back. */
+		t->listed = f && strcmp(f->path, t->saved.path) == 0 &&
+			    (f->why ? f->unread : f->state.hash ==
+						  t->saved.state.hash);
 		if (t->listed)
 			l->v[l->n++] = t;
 		else
@@ -207,7 +208,7 @@ static int steps_list(struct rsh_steps *s, const struct rsh_saved_steps *now,
 			strcmp(s->listed.v[at]->saved.name, f->name) == 0;
 		struct rsh_shown_step *t;
 
-		if (f->why)
+		if (f->why && !(old && f->unread))
 			continue;
 		t = old ? s->listed.v[at++] : step_new(s, f);
 		if (!t || list_add(all, t))

@@ -34,6 +34,7 @@ MOUNT += \
 	mount/damage.py \
 	mount/lost_ranks.py \
 	mount/resume.py \
+	mount/unread_steps.py \
 	mount/steps.py \
 	mount/steps_directory.py \
 	mount/steps_options.py \

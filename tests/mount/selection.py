@@ -286,11 +286,13 @@ def permission_denied(job):
     def run():
         os.chmod(new[1], 0)
         shows(job, (1, 10), words=["rank_1/net-1_10.ckpt: Permission denied"])
-        shows(job, (1, 5), "--replicas", "off")
+        said = ["epoch 1 step 10 cannot be read now", "--select name=GLOB"]
+        refuses(job, "--replicas", "off", words=[*said, "net-1_10.ckpt: Permission denied"])
         os.chmod(new[5], 0)
-        shows(job, (1, 5), words=["epoch 1 step 10 cannot be used"])
+        refuses(job, words=said)
+        shows(job, (1, 5), "--select", "name=net-1_5.ckpt")
         os.chmod(os.path.dirname(new[1]), 0)
-        shows(job, (1, 5), words=["rank_1: Permission denied"])
+        refuses(job, words=said)
         os.chmod(os.path.dirname(new[1]), 0o755)
 
     where_modes_count(job.directory, run)

@@ -35,6 +35,10 @@ int rsh_failures_add(struct rsh_failures *f, const char *which,
  * instead. */
 void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 		      const char *taken);
+/* Sets the message about a candidate that cannot be read now because of *why,
+ * so that no older one may be taken in its place; returns -code. */
+int rsh_failures_unread(const char *source, const char *which,
+			const struct rsh_error *why, struct rsh_error *err);
 /* Sets the message that none of all n_all candidates can be used; returns
  * -code. */
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,

@@ -330,6 +330,8 @@ struct rsh_checkpoint {
 	size_t n_dir;     /* length of the directory of a power-off save at the
 			   * beginning of the name */
 	struct timespec mtime, ctime;
+	int unread; /* -errno: this is the directory of a step, which could not
+		     * be listed; 0: this is a file */
 };
 
 /* A list of names or paths. */

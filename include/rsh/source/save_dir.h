@@ -54,6 +54,8 @@ struct rsh_saved_step {
 	struct rsh_step_files *files;
 	struct rsh_files_state state;
 	char *why; /* a sentence: why it is not complete; NULL: it is */
+	bool unread; /* with why: it cannot be read now, so it may be
+		      * complete (rsh_errno_is_unread) */
 };
 
 /* Makes a copy.  Returns 0 or -ENOMEM. */

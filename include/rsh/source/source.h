@@ -209,6 +209,9 @@ int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
 /* Returns how many files were left out, and sets the sentence about the first
  * one. */
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
+/* Returns why a file of the chosen candidate, or all of it, cannot be read now
+ * (rsh_errno_is_unread); NULL: nothing of it was refused. */
+const struct rsh_error *rsh_source_unread(const struct rsh_source *s);
 /* Fills a view for the reader of a format.  The source owns what the view
  * points to, except the names, and keeps it until another candidate is chosen.
  * A rank without a file has a NULL index. */

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 #define RSH_ERROR_TEXT_MAX 2048
 
@@ -40,3 +41,9 @@ int rsh_error_file(struct rsh_error *err, int code, const char *path);
 /* Sets the sentence for out of memory and returns -ENOMEM; `err` may be
  * NULL. */
 int rsh_error_nomem(struct rsh_error *err);
+
+/* Returns whether an error that a file was opened, read or parsed with means
+ * that its storage refuses or does not answer now, so that nothing is known of
+ * the file.  Otherwise the file is absent, is being written (EAGAIN), or its
+ * bytes were read and are damaged.  `code` is a positive errno. */
+bool rsh_errno_is_unread(int code);

@@ -63,6 +63,22 @@ struct step_dir {
 	struct rsh_step step;
 };
 
+/* A step whose directory cannot be read to the end stays a candidate: it is an
+ * error if it is tried, and does not matter if a newer one is taken. */
+static int checkpoint2_list_unread(const struct step_dir *d, int rc,
+				   struct rsh_error *err)
+{
+	struct rsh_checkpoint c = { .step = d->step, .unread = rc };
+
+	if (!*d->name || !rsh_errno_is_unread(-rc))
+		return rsh_source_unreadable(d->source, d->name, rc, err);
+	c.label = strdup(d->label);
+	c.name = strdup(d->name);
+	if (c.label && c.name && rsh_source_list(d->source, &c) == 0)
+		return 0;
+	return rsh_error_nomem(err);
+}
+
 /* A file that is being written has another suffix. */
 static int checkpoint2_list_step(const struct step_dir *d,
 				 struct rsh_error *err)
@@ -94,10 +110,9 @@ static int checkpoint2_list_step(const struct step_dir *d,
 		if (rsh_source_list(d->source, &c))
 			return rsh_error_nomem(err);
 	}
-	/* A step is left out if its directory cannot be read to the end. */
 	if (more < 0) {
 		rsh_source_unlist(d->source, n);
-		return rsh_source_unreadable(d->source, d->name, more, err);
+		return checkpoint2_list_unread(d, more, err);
 	}
 	if (rsh_source_n_on_list(d->source) == n)
 		rsh_log_info("%s/%s: no file in it was completed",
@@ -121,8 +136,10 @@ static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
 
 /* ---- the tracker ---- */
 
-/* Reads the tracker, if there is one.  Returns false if it has no step. */
-static bool tracker_read(const struct rsh_source *s, uint64_t *step)
+/* Reads the tracker, if there is one.  Returns 1 if it has a step, 0 if not,
+ * or -errno with a sentence if it cannot be read now. */
+static int tracker_read(const struct rsh_source *s, uint64_t *step,
+			struct rsh_error *why)
 {
 	static const char name[] = RSH_CKPT2_TRACKER, blanks[] = " \t\r\n";
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -132,42 +149,48 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 
 	if (rsh_store_load(rsh_source_store(s), name, &tracker_file, &data,
 			   &len, &err)) {
+		if (rsh_errno_is_unread(err.code))
+			return rsh_error_set(why, err.code, "%s: try again, or "
+					     "select a step (--select "
+					     "name=GLOB)", err.text);
 		if (err.code != ENOENT)
 			rsh_log_warning("%s; the newest complete step is "
 					"taken", err.text);
-		return false;
+		return 0;
 	}
 	data[len] = '\0';
 	text = (const char *)data + strspn((const char *)data, blanks);
 	n = rsh_count_digits(text, strlen(text));
 	if (!text[n + strspn(text + n, blanks)] &&
 	    rsh_number_read(text, n, step))
-		return true;
+		return 1;
 	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
 			"step is taken", rsh_source_path(s), name);
-	return false;
+	return 0;
 }
 
-static void tracker_goes_first(struct rsh_source *s)
+static int tracker_goes_first(struct rsh_source *s, struct rsh_error *err)
 {
 	const uint32_t n = rsh_source_n_candidates(s);
 	size_t first, end;
 	uint64_t step;
+	int rc = tracker_read(s, &step, err);
 
-	if (!tracker_read(s, &step))
-		return;
+	if (rc <= 0)
+		return rc;
 	for (uint32_t i = 0; i < n; i++) {
 		rsh_source_candidate_range(s, i, &first, &end);
 		if (first < end &&
 		    rsh_source_on_list(s, first)->step.numbers[0] == step) {
 			rsh_source_try_first(s, i);
-			return;
+			return 0;
 		}
 	}
 	rsh_log_warning("%s/" RSH_CKPT2_TRACKER
 			": it names step %llu, which is "
 			"not there; the newest complete step is taken",
 			rsh_source_path(s), (unsigned long long)step);
+	return 0;
 }
 
 /* ---- listing ---- */
@@ -207,10 +230,10 @@ static int checkpoint2_open(struct rsh_source *s,
 	if (rc)
 		return rc;
 	one = rsh_source_on_list(s, 0);
-	lone = one->name == one->base;
+	lone = one->name == one->base && !one->unread;
 	rc = rsh_source_sort_steps(s, opts, err);
 	if (rc == 0 && opts->select == RSH_SELECT_NEWEST && !lone)
-		tracker_goes_first(s);
+		rc = tracker_goes_first(s, err);
 	return rc;
 }
 
