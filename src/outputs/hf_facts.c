@@ -230,6 +230,15 @@ static bool hf_alike(const struct rsh_hf_weight *a,
 	       memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0;
 }
 
+/* Integers are codes of quantised weights: several may be in one element, and
+ * the matrix may be transposed. */
+static bool hf_shape_is_known(enum rsh_dtype t)
+{
+	return t == RSH_DTYPE_FLOAT16 || t == RSH_DTYPE_BFLOAT16 ||
+	       t == RSH_DTYPE_FLOAT32 || t == RSH_DTYPE_FLOAT64 ||
+	       t == RSH_DTYPE_FLOAT8E4M3FN || t == RSH_DTYPE_FLOAT8E5M2;
+}
+
 static void hf_find_shapes(struct hf_facts *f)
 {
 	bool varies[HF_N_SHAPES] = { false };
@@ -247,6 +256,7 @@ static void hf_find_shapes(struct hf_facts *f)
 		}
 		for (uint32_t k = 0; k < HF_N_SHAPES; k++) {
 			if (hf_shapes[k].layer != of_layer ||
+			    !hf_shape_is_known(w->dtype) ||
 			    !hf_is_called(s, hf_shapes[k].name))
 				continue;
 			if (f->of[k] == HF_NONE)

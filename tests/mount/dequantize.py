@@ -477,6 +477,28 @@ def tensors_that_nobody_reads(directory):
 
 
 @test
+def sizes_of_codes(directory):
+    """sizes in config.json are not compared with weights that are stored as integers"""
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8,
+              "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 4,
+              "tie_word_embeddings": False, "quantization_config": {"quant_method": "other"}}
+    same_size = {"model.embed_tokens.weight": ("BF16", (4, 8), bytes(64)),
+                 "lm_head.weight": ("BF16", (4, 8), bytes(64))}
+    at = "model.layers.0.mlp.gate_proj.weight"
+    for i, (kind, shape) in enumerate((("U8", (16, 4)), ("U8", (64, 1)), ("U32", (16, 1)),
+                                       ("I8", (8, 16)), ("I16", (1, 8)))):
+        size = {"U8": 1, "I8": 1, "I16": 2, "U32": 4}[kind] * math.prod(shape)
+        source = written(os.path.join(directory, str(i)),
+                         {**same_size, at: (kind, shape, bytes(size))}, config)
+        with as_hf(source) as mount:
+            same(values_in(mount.path), values_in(source))
+    source = written(os.path.join(directory, "f8"),
+                     {**same_size, at: ("F8_E4M3", (16, 4), bytes(64))}, config)
+    refused(run("export", source, os.path.join(directory, "out"), "--format", "hf",
+                "--model-files", source), INPUT, '"hidden_size" is 8, and the weights say 4')
+
+
+@test
 def cast_of_codes(directory):
     """--cast of a quantised model is refused, in all its forms"""
     forms = [
