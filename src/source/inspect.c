@@ -132,6 +132,7 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 		.inode = id->which[1],
 		.bytes = id->size,
 		.mtime = id->mtime,
+		.ctime = id->ctime,
 	};
 }
 
