@@ -143,6 +143,7 @@ struct rsh_origin {
 	struct rsh_manifest_head head;
 	struct rsh_manifest_source *sources;
 	uint32_t n_sources;
+	uint64_t ctimes; /* a hash of those of the sources */
 	char *source_path;
 	char step[256];
 };

@@ -84,6 +84,7 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 		hash_number(hash, (uint64_t)s->mtime_s);
 		hash_number(hash, s->mtime_ns);
 	}
+	hash_number(hash, o->ctimes);
 	o->head.conversion = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;
@@ -115,6 +116,7 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
 	struct rsh_vfs_view view;
+	uint64_t ctime[2];
 	int rc;
 	uint32_t n;
 
@@ -150,6 +152,10 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 			.inode = f.inode, .mtime_s = f.mtime.tv_sec,
 			.mtime_ns = (uint32_t)f.mtime.tv_nsec,
 		};
+		ctime[0] = (uint64_t)f.ctime.tv_sec;
+		ctime[1] = (uint64_t)f.ctime.tv_nsec;
+		out->ctimes = XXH3_64bits_withSeed(ctime, sizeof(ctime),
+						   out->ctimes);
 	}
 	rc = cfg->src.from == RSH_FROM_SOURCE ?
 		take_made(view.src, &view, &out->head.src, err) :

@@ -132,6 +132,7 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 		.inode = id->which[1],
 		.bytes = id->size,
 		.mtime = id->mtime,
+		.ctime = id->ctime,
 	};
 }
 
@@ -227,8 +228,11 @@ int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
 
 	if (!all)
 		return -ENOMEM;
+	/* A rank may have thousands of files, and this is called for each
+	 * step. */
 	for (size_t i = 0; i < l->n; i++)
-		if (l->files[i].rank != RSH_RANK_UNKNOWN)
+		if (l->files[i].rank != RSH_RANK_UNKNOWN &&
+		    (have == 0 || all[have - 1] != l->files[i].rank))
 			all[have++] = l->files[i].rank;
 	for (size_t i = 0; i < l->n_dirs; i++)
 		all[have++] = l->dirs[i].rank;

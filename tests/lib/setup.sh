@@ -13,7 +13,9 @@ BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 FUZZ_PACKAGES="clang libclang-rt-dev"
 # What single tests look with; those say so where it is missing.
 TEST_PACKAGES="python3 python3-venv python3-yaml mypy attr strace xxhash rsync jq zsh
-	shellcheck systemd xz-utils memcached sasl2-bin libsasl2-modules nginx debootstrap"
+	shellcheck systemd xz-utils memcached sasl2-bin libsasl2-modules nginx debootstrap
+	squashfs-tools erofs-utils xfsprogs btrfs-progs squashfuse fuse-overlayfs sshfs
+	openssh-sftp-server"
 # Of mount/distributed.py and those that read from a store: some 150 MB.
 ENGINE_PACKAGES="glusterfs-server glusterfs-client rclone s3fs bindfs
 	ceph-mon ceph-osd ceph-common radosgw"
@@ -57,6 +59,9 @@ DNF_NAMES="pkg-config /usr/bin/pkg-config
 	xz-utils /usr/bin/xz
 	sasl2-bin cyrus-sasl
 	libsasl2-modules cyrus-sasl-lib
+	squashfuse -
+	sshfs -
+	openssh-sftp-server openssh-server
 	glusterfs-client glusterfs-fuse
 	ceph-common -
 	ceph-mon -

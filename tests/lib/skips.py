@@ -56,6 +56,14 @@ def fuse_is_roots():
     return not mode & stat.S_IWOTH and (os.geteuid() != 0 or no_namespaces())
 
 
+def few_file_systems():
+    """Whether mount/identity_table.py may lack a file system of the kernel."""
+    with open("/proc/filesystems", encoding="utf-8") as f:
+        known = f.read().split()
+    return not os.path.exists("/dev/loop-control") or not {
+        "ext4", "xfs", "btrfs", "squashfs", "erofs", "overlay"} <= set(known)
+
+
 def no_namespaces():
     return fails("unshare", "--mount", "true")
 
@@ -110,6 +118,7 @@ def conditions(build):
         "no-ubuntu": lambda: fresh_fails("fresh_choose focal; fresh_answers"),
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
+        "few-file-systems": few_file_systems,
         "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),
         "fuse-is-roots": fuse_is_roots,
         "no-passthrough": no_passthrough,

@@ -60,6 +60,7 @@ MOUNT += \
 	mount/kubernetes.py \
 	mount/identity.py \
 	mount/identity_sets.py \
+	mount/identity_table.py \
 	mount/engine.py \
 	mount/faults.py \
 	mount/memory.py \

@@ -70,7 +70,7 @@ struct rsh_source_file_info {
 	dev_t dev;
 	ino_t inode;
 	uint64_t bytes;
-	struct timespec mtime;
+	struct timespec mtime, ctime;
 };
 /* Opens file i of the chosen candidate as for a mount; the caller owns the
  * handle.  Returns 0 or -errno with a sentence; -EXDEV if the file is outside
