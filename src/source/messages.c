@@ -36,6 +36,11 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 	}
 	if (c->n_dir)
 		at = snprintf(text, size, "%.*s ", (int)c->n_dir, c->name);
+	if (c->step.n == 1) {
+		snprintf(text + at, size - (size_t)at, "step %llu",
+			 (unsigned long long)c->step.numbers[0]);
+		return;
+	}
 	snprintf(text + at, size - (size_t)at, "epoch %llu step %llu%s",
 		 (unsigned long long)c->step.numbers[0],
 		 (unsigned long long)c->step.numbers[1],

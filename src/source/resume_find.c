@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
@@ -41,6 +42,13 @@ struct find_each {
 	bool hidden; /* also names that begin with a dot */
 };
 
+/* Returns whether a directory that must not be read cannot be a rank's or that
+ * of a step, as the lost+found of a file system. */
+static bool find_is_foreign(const char *dir)
+{
+	return *dir && !dir[strcspn(dir, "0123456789")];
+}
+
 static int find_each(struct rsh_finder *f, const struct find_each *what,
 		     rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
@@ -51,6 +59,12 @@ static int find_each(struct rsh_finder *f, const struct find_each *what,
 
 	if (rc == 0)
 		rc = find_names(at, what->hidden, &all);
+	if (rc == -EACCES && find_is_foreign(what->dir)) {
+		rsh_log_info("%s/%s: permission denied; it has no step in its "
+			     "name, and is left out", f->source->path,
+			     what->dir);
+		return 0;
+	}
 	if (rc)
 		return rsh_store_open_error(f->source->store, what->dir, rc,
 					    err);

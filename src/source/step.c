@@ -253,9 +253,12 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 			   struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
-	bool beside = !by_time && step_wins(&s->listing);
+	bool beside;
 	int rc;
 
+	if (!by_time && rsh_step_numbers_take(&s->listing))
+		return rsh_error_nomem(err);
+	beside = !by_time && step_wins(&s->listing);
 	step_forget_lone_runs(s);
 	if (!s->resumed && (by_time || beside) && step_name_series(&s->listing))
 		return rsh_error_nomem(err);

@@ -54,3 +54,8 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 
 /* Writes the end of a sentence about candidates that are not tried, or "". */
 void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size);
+
+/* Sets the steps of files whose names have none as ModelCheckpoint writes it,
+ * but one number in which the names of a rank differ (step_number.c).  Returns
+ * 0 or -ENOMEM. */
+int rsh_step_numbers_take(struct rsh_listing *l);

@@ -77,6 +77,18 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 	const json_t *v;
 	json_int_t size;
 
+	v = json_object_get(json_object_get(root, "metadata"),
+			    "delta_encoding");
+	if (v)
+		return rsh_error_set(err, ENOTSUP, "%s: the weights are a "
+				     "delta of version %s (delta_encoding %s), "
+				     "not a model: the engine that pulls them, "
+				     "such as SGLang, applies it to that "
+				     "version", path,
+				     json_string_value(json_object_get(
+					json_object_get(root, "metadata"),
+					"base_version")) ?: "?",
+				     json_string_value(v) ?: "?");
 	/* In the flat form, a string would be the file of a weight with that
 	 * name. */
 	if (!weights || json_is_string(weights))

@@ -250,6 +250,30 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	return 0;
 }
 
+/* A version of weights that is a delta has compressed bytes, all UInt8 of one
+ * dimension, and the checksum of each tensor under its name. */
+static int check_no_delta(struct scan *s)
+{
+	bool is = s->metadata && s->n_tensors > 0;
+
+	for (uint32_t i = 0; i < s->n_tensors && is; i++) {
+		const struct tensor *t = &s->tensors[i];
+		const json_t *sum = json_object_get(s->metadata, t->name);
+		const char *text = sum ? json_string_value(sum) : "";
+		const size_t n = strlen(text);
+
+		is = t->dtype == RSH_DTYPE_UINT8 &&
+		     json_array_size(t->shape) == 1 &&
+		     (n == 8 || n == 32 || n == 64) &&
+		     strspn(text, "0123456789abcdef") == n;
+	}
+	return !is ? 0 :
+	       rsh_error_set(s->err, ENOTSUP, "%s: the weights are a delta of "
+			     "another version, not a model: the engine that "
+			     "pulls them, such as SGLang, applies it to that "
+			     "version", s->src->path);
+}
+
 static int compare_tensors(const void *a, const void *b)
 {
 	const struct tensor *x = a, *y = b;
@@ -282,7 +306,7 @@ static int read_tensors(struct scan *s)
 			return rc;
 	}
 	qsort(s->tensors, s->n_tensors, sizeof(*s->tensors), compare_tensors);
-	return 0;
+	return check_no_delta(s);
 }
 
 /* ---- the index ---- */

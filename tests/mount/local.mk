@@ -20,6 +20,7 @@ MOUNT += \
 	mount/dcp_memory.py \
 	mount/made_up_format.py \
 	mount/torch_files.py \
+	mount/slices.py \
 	mount/convert.py \
 	mount/dequantize.py \
 	mount/lora.py \

@@ -20,7 +20,7 @@ import zlib
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import demand, error_line  # noqa: E402
+from demands import check, demand, error_line, write  # noqa: E402
 from framework_formats import (odd_bundle_indexes, safetensors_bytes,  # noqa: E402
                                tensor_bundle, torch_legacy, torch_tar, torch_zip)
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
@@ -534,6 +534,34 @@ def permission_denied_to_other_kinds(tree):
         tensorflow(tree)
         os.chmod(tree.full("ckpt-10.data-00001-of-00002"), 0)
         tree.refused("ckpt-10", "cannot be read now", "Permission denied", status=4)
+
+    where_modes_count(os.path.dirname(tree.path), run)
+
+
+@case
+def one_number_is_the_step(tree):
+    for i, form in enumerate(("e{}", "NAME-{}", "LeNet5_{}_step")):
+        for step in (1, 9, 10):
+            for rank in range(2):
+                write(tree.full(f"rank_{rank}/{form.format(step)}.ckpt"),
+                      ms_file(i * 100 + step, rank))
+                write(tree.full(f"rank_{rank}/best.ckpt"), ms_file(999, rank))
+        with tree.mounted() as m:
+            latest = os.readlink(os.path.join(m.path, "rank_1/latest.ckpt"))
+            check(latest == f"{form.format(10)}.ckpt", m.log())
+        shutil.rmtree(tree.full("rank_0"))
+        shutil.rmtree(tree.full("rank_1"))
+
+
+@case
+def a_directory_of_roots_is_not_a_step(tree):
+    def run():
+        mindspore(tree)
+        os.makedirs(tree.full("lost+found"), exist_ok=True)
+        os.chmod(tree.full("lost+found"), 0)
+        with tree.mounted() as m:
+            check_shown(m, one_file_each(tree, 3, "net-2_10.ckpt", "ckpt"))
+        os.chmod(tree.full("lost+found"), 0o700)
 
     where_modes_count(os.path.dirname(tree.path), run)
 

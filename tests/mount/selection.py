@@ -9,6 +9,7 @@ would be none of them.
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -296,6 +297,34 @@ def permission_denied(job):
         os.chmod(os.path.dirname(new[1]), 0o755)
 
     where_modes_count(job.directory, run)
+
+
+# ---- names with one number ----
+
+@test
+def one_number_is_the_step(job):
+    for form in ("e{}.ckpt", "LeNet5_{}_step.ckpt", "net_iter_{}.ckpt", "v2-ema-{}.ckpt"):
+        if os.path.isdir(job.source):
+            shutil.rmtree(job.source)
+        os.makedirs(job.source)
+        for step in (2, 9, 10):
+            saved = job.save(1, step, name=form.format(step))
+        for path in saved.values():
+            shutil.copy(path, os.path.join(os.path.dirname(path), "best.ckpt"))
+        shows(job, (1, 10))
+        got = run("ls", job.source)
+        check(got.status == GOOD and "newest complete: step 10" in got.out, f"{form}: {got}")
+        shows(job, (1, 9), "--select", "name=" + form.format(9))
+        os.truncate(saved[1], 20)
+        os.truncate(saved[5], 20)
+        shows(job, (1, 9), words=["step 10 cannot be used"])
+
+
+@test
+def the_number_of_the_rank_is_no_step(job):
+    for rank, path in job.save(1, 5).items():
+        os.rename(path, os.path.join(os.path.dirname(path), f"checkpoint_{rank}.ckpt"))
+    shows(job, (1, 5))
 
 
 # ---- --select ----

@@ -59,12 +59,15 @@ static bool torch_may_hold(const char *name)
 	return false;
 }
 
-/* Returns whether the name is that of a rank's slice, as Megatron and DeepSpeed
- * write them. */
+/* Returns whether the name is that of a rank's slice, as Megatron, DeepSpeed
+ * (bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt) and verl
+ * (optim_world_size_2_rank_0.pt) write them. */
 static bool torch_is_slice(const char *name)
 {
-	return strncmp(name, "mp_rank_", strlen("mp_rank_")) == 0 ||
-	       strncmp(name, "zero_pp_rank_", strlen("zero_pp_rank_")) == 0 ||
+	const char *of = strstr(name, "_world_size_");
+
+	return strstr(name, "mp_rank_") || strstr(name, "zero_pp_rank_") ||
+	       (of && strstr(of, "_rank_")) ||
 	       strcmp(name, "model_optim_rng.pt") == 0;
 }
 

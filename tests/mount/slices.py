@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What is one rank's part, or one link of a chain of weight versions, is not a model: it is
+refused by its content, whatever it is called, and what reads it whole is named."""
+
+import json
+import os
+import struct
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from dcp_trees import archive, pickled, rebuilt, torch_bytes  # noqa: E402
+from demands import write  # noqa: E402
+from rsh_cli import GOOD, run  # noqa: E402
+from rsh_mount import Tap, expect_failure, require_mount  # noqa: E402
+
+
+def refused(tap, what, source, *words):
+    said = [run("ls", source).err]
+    if not source.endswith(".safetensors"):  # one such file is no SOURCE of a mount
+        said.append(expect_failure(source, described=True)[1])
+    for got in said:
+        tap.ok(all(word in got for word in words), what, got)
+
+
+def deepspeed(tap, at):
+    """Parts under names that no list has."""
+    data = b"\1\2\3\4"
+    tensor = rebuilt("F32", (1,), data)
+    parts = {
+        "state.pt": {"optimizer_state_dict": {"fp32_flat_groups": [tensor]}},
+        "renamed.pth": {"optimizer_state_dict": {"single_partition_of_fp32_groups": [tensor]}},
+        "weights.ckpt": {"module": {"w": tensor}, "ds_version": "0.9.0"},
+    }
+    for name, value in parts.items():
+        write(os.path.join(at, name), archive(
+            [("data.pkl", pickled(value, 2)), ("data/0", data), ("version", b"3\n")]))
+        refused(tap, f"DeepSpeed, {name}", os.path.join(at, name), "one rank's part",
+                "zero_to_fp32.py")
+    model = torch_bytes({"w": ("F32", (1,), data)})
+    for name in ("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+                 "expp_rank_1_mp_rank_00_optim_states.pt",
+                 "layer_0_expert_2_mp_rank_00_model_states.pt",
+                 "optim_world_size_4_rank_3.pt"):
+        write(os.path.join(at, name), model)
+        refused(tap, name, os.path.join(at, name), "one rank's slice")
+    write(os.path.join(at, "model.pt"), model)
+    got = run("ls", os.path.join(at, "model.pt"))
+    tap.ok(got.status == GOOD, "a model", f"{got}")
+
+
+def safetensors(tensors, metadata):
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def deltas(tap, at):
+    frames = {"a.weight": ("U8", [5], b"12345"), "b.weight": ("U8", [3], b"abc")}
+    for sum_, digits in (("xxh3-128", 32), ("adler32", 8), ("blake3", 64)):
+        path = os.path.join(at, sum_ + ".safetensors")
+        write(path, safetensors(frames, dict.fromkeys(frames, "0f" * (digits // 2))))
+        refused(tap, f"a delta, {sum_}", path, "delta", "SGLang")
+    for encoding in ("xor", "overwrite", "sparse"):
+        version = os.path.join(at, encoding)
+        os.makedirs(version)
+        write(os.path.join(version, "model-00000-of-00001.safetensors"),
+              safetensors(frames, None))
+        write(os.path.join(version, "model.safetensors.index.json"), json.dumps(
+            {"metadata": {"version": "000002", "base_version": "000001",
+                          "delta_encoding": encoding},
+             "weight_map": dict.fromkeys(frames, "model-00000-of-00001.safetensors")}
+        ).encode())
+        refused(tap, f"a version, {encoding}", version, "delta of version 000001", encoding)
+    path = os.path.join(at, "plain.safetensors")
+    write(path, safetensors(frames, {"format": "pt"}))
+    got = run("ls", path)
+    tap.ok(got.status == GOOD, "bytes that are a model's", f"{got}")
+
+
+if __name__ == "__main__":
+    require_mount()
+    TAP = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-slices-") as directory:
+        deepspeed(TAP, directory)
+        deltas(TAP, directory)
+    sys.exit(TAP.finish())
