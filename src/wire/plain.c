@@ -135,6 +135,33 @@ static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
 static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
 		     unsigned depth);
 
+/* Puts bytes, which protocol 2 has as a call: of a text in Latin-1, or without
+ * arguments if there are none. */
+static int plain_put_bytes(struct rsh_pickle_out *o,
+			   const struct rsh_pickle_object *call, unsigned depth)
+{
+	const struct rsh_pickle_class *c = call->class;
+	const struct rsh_pickle_value *args = &call->args;
+	int rc;
+
+	if (!c || args->kind != RSH_PV_TUPLE ||
+	    call->state.kind != RSH_PV_NONE)
+		return -ENOTSUP;
+	if (!(args->n == 0 && strcmp(c->name, "bytes") == 0 &&
+	      (strcmp(c->module, "builtins") == 0 ||
+	       strcmp(c->module, "__builtin__") == 0)) &&
+	    !(args->n == 2 && strcmp(c->module, "_codecs") == 0 &&
+	      strcmp(c->name, "encode") == 0 &&
+	      args->items[0].kind == RSH_PV_TEXT &&
+	      args->items[1].kind == RSH_PV_TEXT &&
+	      strcmp(args->items[1].text, "latin1") == 0))
+		return -ENOTSUP;
+	rsh_pickle_put_global(o, c->module, c->name);
+	rc = plain_put(o, args, depth);
+	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
+	return rc;
+}
+
 /* Puts n values, which a mark and an instruction enclose. */
 static int plain_put_all(struct rsh_pickle_out *o,
 			 const struct rsh_pickle_value *v, uint32_t n,
@@ -192,6 +219,8 @@ static int plain_put(struct rsh_pickle_out *o, const struct rsh_pickle_value *v,
 		rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
 		return plain_put_all(o, v->list->values, v->list->n, depth,
 				     RSH_PICKLE_OP_SETITEMS);
+	case RSH_PV_OBJECT:
+		return plain_put_bytes(o, v->object, depth);
 	default:
 		return -ENOTSUP;
 	}

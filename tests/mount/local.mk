@@ -17,6 +17,7 @@ MOUNT += \
 	mount/meant.py \
 	mount/model_config.py \
 	mount/dcp.py \
+	mount/dcp_values.py \
 	mount/dcp_memory.py \
 	mount/made_up_format.py \
 	mount/torch_files.py \

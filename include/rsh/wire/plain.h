@@ -9,7 +9,7 @@
 
 struct rsh_pickle_value;
 
-/* This is a value of plain data: None, bools, numbers of 64 bits, texts, and
+/* This is a value of plain data: None, bools, numbers of 64 bits, texts, bytes, and
  * tuples, lists and dictionaries of these. */
 struct rsh_plain {
 	/* NULL: JSON cannot express it, because of a key, an infinity or a

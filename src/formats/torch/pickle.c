@@ -43,6 +43,7 @@ static const struct {
 	{ "torch", "device", INERT },
 	{ "torch.serialization", "_get_layout", INERT },
 	{ "_codecs", "encode", INERT },
+	{ "builtins", "bytes", INERT }, { "__builtin__", "bytes", INERT },
 	{ "builtins", "set", INERT }, { "__builtin__", "set", INERT },
 	{ "builtins", "frozenset", INERT },
 	{ "__builtin__", "frozenset", INERT },
