@@ -52,9 +52,11 @@ def unpickled(data):
 
 
 class Plain(pickle.Unpickler):
-    """Nothing but plain data."""
+    """Nothing but plain data; protocol 2 has bytes as a call."""
 
     def find_class(self, module, name):
+        if (module, name) in (("_codecs", "encode"), ("__builtin__", "bytes")):
+            return super().find_class(module, name)
         raise AssertionError(f"a value names {module}.{name}")
 
 

@@ -9,8 +9,8 @@
 
 struct rsh_pickle_value;
 
-/* This is a value of plain data: None, bools, numbers of 64 bits, texts, bytes, and
- * tuples, lists and dictionaries of these. */
+/* This is a value of plain data: None, bools, numbers of 64 bits, texts, bytes,
+ * and tuples, lists and dictionaries of these. */
 struct rsh_plain {
 	/* NULL: JSON cannot express it, because of a key, an infinity or a
 	 * NaN */
