@@ -104,8 +104,6 @@ struct rsh_vfs_weights {
 	struct rsh_arena arena;
 	enum rsh_side from;
 	enum rsh_dtype dense; /* RSH_DTYPE_UNKNOWN: no weight was quantised */
-	bool is_published; /* SOURCE is shown under its own names, with its own
-			    * config.json */
 	bool untied; /* an adapter made two weights of embedding and head */
 	struct rsh_vfs_adapters adapters;
 	char *note; /* a note for the plan; NULL: none */
@@ -521,7 +519,6 @@ static int weights_plan(struct weights_job *k,
 		rc = weights_by_table(k, err);
 	} else if (rc == 0) {
 		w->from = k->v->src ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-		w->is_published = !k->cfg->weights.config;
 		k->out = k->in;
 		k->n_out = k->n_in;
 	}
@@ -638,7 +635,7 @@ static int weights_hold_dense(const struct rsh_vfs_weights *w,
 			    rsh_json_edit_set(e, in[i], types[k], type))
 				return rsh_error_nomem(err);
 		}
-	return w->is_published;
+	return 0;
 }
 
 /* The flag follows the weights. */

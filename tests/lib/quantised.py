@@ -7,7 +7,10 @@ dictionary of config.json, and gives the same form.  Standard library only.
 """
 
 import functools
+import json
 import math
+import os
+import shutil
 import struct
 
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -15,6 +18,27 @@ AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 WIDTHS = {"BF16": 2, "F16": 2, "F32": 4, "F8_E4M3": 1, "F8_E8M0": 1, "U8": 1, "I8": 1,
           "F4": 1, "I32": 4, "I64": 8}
 TYPES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
+
+
+# ---- committed models ----
+
+def without_sizes(config):
+    """The sizes in config.json of data/quantised are not those of the tensors."""
+    return {k: v if k == "quantization_config" or not isinstance(v, dict) else without_sizes(v)
+            for k, v in config.items() if not isinstance(v, int) or isinstance(v, bool)}
+
+
+def published(model, to):
+    """A copy of one as it would be published, and what is expected of it."""
+    shutil.copytree(model, to)
+    os.remove(os.path.join(to, "expected.json"))
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as f:
+        config = without_sizes(json.load(f))
+    with open(os.path.join(to, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    with open(os.path.join(model, "expected.json"), encoding="utf-8") as f:
+        expected = json.load(f)
+    return {**expected, "config": without_sizes(expected["config"])}
 
 
 # ---- numbers ----

@@ -30,12 +30,13 @@ import adapters  # noqa: E402
 import dcp_trees  # noqa: E402
 from dcp_trees import Tensor, Tree, _Drawer  # noqa: E402
 from daemon_use import Peak, is_sanitized  # noqa: E402
-from demands import check, content, write  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
 from make_tree import Param, box, cut, strategy  # noqa: E402
-from quantised import SCHEMES, TYPES, WIDTHS, Drawer, dense  # noqa: E402
+from quantised import (SCHEMES, TYPES, WIDTHS, Drawer, dense, published,  # noqa: E402
+                       without_sizes)
 from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
 from rule_tables import Table  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, run_seed  # noqa: E402
 from safetensors_format import (  # noqa: E402
     Tensors, read_model, safetensors_bytes, values_in)
@@ -60,12 +61,8 @@ def as_hf(source, *words):
 
 
 def model_of(directory, name):
-    """A fixture as it would be published: without what is expected of it."""
     path = os.path.join(directory, name)
-    shutil.copytree(os.path.join(DATA, name), path)
-    os.remove(os.path.join(path, "expected.json"))
-    with open(os.path.join(DATA, name, "expected.json"), encoding="utf-8") as f:
-        return path, json.load(f)
+    return path, published(os.path.join(DATA, name), path)
 
 
 def written(directory, tensors, config):
@@ -104,7 +101,9 @@ def check_fixture(directory, name):
                   hashlib.sha256(got[tensor][2]).hexdigest() == is_["sha256"],
                   f"{tensor} changed")
         if word == "bfloat16":
-            check(said == expected["config"], f"config.json is {said}")
+            # Sizes are added from the weights.
+            check(without_sizes(said) == {**without_sizes(said), **expected["config"]},
+                  f"config.json is {said}")
         check("quantization_config" not in json.dumps(said), said)
 
 
@@ -326,6 +325,24 @@ def random_case(seed):
             raise type(error)(f"--cases 1 --seed {seed} ({model.scheme}, {way.__name__}, "
                               f"{options}, {rules}): {error}") from error
     return drawn(model, way, rules, adapter, more)
+
+
+@test
+def config_is_compared(directory):
+    """a config.json that contradicts the dense weights is refused, alone and with --cast"""
+    source, _ = model_of(directory, "gptq")
+    config = json.loads(content(os.path.join(source, "config.json")))
+    for cast in ((), ("--cast", "float32")):
+        words = ["--format", "hf", "--dequantize", "bfloat16", *cast]
+        for key, wrong, right in (("hidden_size", 64, 72), ("num_hidden_layers", 2, 1),
+                                  ("vocab_size", 14, 13), ("intermediate_size", 25, 24)):
+            write(os.path.join(source, "config.json"), json.dumps({**config, key: wrong}).encode())
+            _, log = expect_failure(source, described=True, extra=words)
+            demand(log, f'"{key}" is {wrong}', f"the weights say {right}")
+            write(os.path.join(source, "config.json"), json.dumps({**config, key: right}).encode())
+            with Mounted(source, described=True, extra=words) as mount:
+                said = json.loads(content(os.path.join(mount.path, "config.json")))
+                check(said[key] == right and "quantization_config" not in said, said)
 
 
 # ---- options ----

@@ -28,6 +28,7 @@ from adapters import (  # noqa: E402
 from dcp_trees import Tensor, Tree, _Drawer, torch_bytes  # noqa: E402
 from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
+from quantised import published  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
@@ -682,10 +683,12 @@ def as_two_mounts(directory, source, rank, word, *options):
 def quantised_bases(directory):
     """quantised models are dequantised and merged as by two mounts"""
     for name in ("gptq", "gptq_v2-desc_act", "awq", "ct-nvfp4", "mxfp8", "fp8-qwen3"):
+        source = os.path.join(directory, name, "model")
+        published(os.path.join(QUANTISED, name), source)
         for word in ("bfloat16", "float16", "float32"):
-            as_two_mounts(os.path.join(directory, name, word), os.path.join(QUANTISED, name), 8,
-                          word, "--dequantize", word)
-    as_two_mounts(directory, os.path.join(QUANTISED, "fp8-qwen3"), 5, "bfloat16")
+            as_two_mounts(os.path.join(directory, name, word), source, 8, word,
+                          "--dequantize", word)
+    as_two_mounts(directory, source, 5, "bfloat16")
 
 
 def gptq(rng, name, outer, inner):
