@@ -420,7 +420,7 @@ def shown_values(root, *words):
 
 def run_values(tap, directory):
     """What is not a tensor, shown by --format dcp as torch wrote it."""
-    kinds = {**KINDS, "plain.betas": (0.9, 0.999)}
+    kinds = {**KINDS, "plain.betas": (0.9, 0.999), "plain.bytes": b"abc"}
     with tap.test("values are items"):
         found, said = shown_values(source_of("torch-2.15/kinds"))
         check(found == kinds and isinstance(found["plain.betas"], tuple), found)
