@@ -247,20 +247,44 @@ static void dcp_put_places(const struct rsh_output_tree *t, uint32_t number,
 	}
 }
 
-/* Puts an entry of the flat dictionary of names: name -> (name,). */
-static void dcp_put_name(struct dcp_shown *d, uint32_t number)
+/* Puts the entry of a name: the keys that lead to it in the dictionaries of the
+ * source, or the name alone. */
+static void dcp_put_name(const struct rsh_output_tree *t, uint32_t number,
+			 const char *name)
 {
-	rsh_pickle_recall(&d->metadata.out, d->names[number]);
-	rsh_pickle_recall(&d->metadata.out, d->names[number]);
-	rsh_pickle_put(&d->metadata.out, RSH_PICKLE_OP_TUPLE1);
+	const struct rsh_name_path *path = rsh_values_path(t->values, name);
+	struct dcp_shown *d = t->state;
+	struct rsh_pickle_out *o = &d->metadata.out;
+
+	rsh_pickle_recall(o, d->names[number]);
+	if (!path) {
+		rsh_pickle_recall(o, d->names[number]);
+		rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
+		return;
+	}
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	for (uint32_t i = 0; i < path->n; i++) {
+		const struct rsh_path_key *k = &path->keys[i];
+
+		if (k->text)
+			rsh_pickle_put_text(o, k->text, strlen(k->text));
+		else
+			rsh_pickle_put_number(o, k->index);
+	}
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
 }
 
 static void dcp_put_names(const struct rsh_output_tree *t, uint32_t number,
 			  uint32_t file, const struct rsh_virtual_record *r)
 {
+	char *name = strndup(r->shape.name, r->shape.name_len);
+
 	(void)file;
-	(void)r;
-	dcp_put_name(t->state, number);
+	if (name)
+		dcp_put_name(t, number, name);
+	else
+		((struct dcp_shown *)t->state)->metadata.out.failed = true;
+	free(name);
 }
 
 /* ---- values ---- */
@@ -280,8 +304,7 @@ static void dcp_put_value(const struct rsh_output_tree *t, uint32_t number,
 static void dcp_put_value_name(const struct rsh_output_tree *t, uint32_t number,
 			       const struct rsh_pickle_item *v)
 {
-	(void)v;
-	dcp_put_name(t->state, number);
+	dcp_put_name(t, number, v->name);
 }
 
 static void dcp_put_value_place(const struct rsh_output_tree *t,

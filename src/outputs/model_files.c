@@ -17,6 +17,7 @@
 #include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/names.h"
 #include "rsh/util/text.h"
 
 /* Subdirectories of a model have few files; SOURCE may be beside others. */
@@ -34,7 +35,8 @@ struct unit {
 
 struct loading {
 	struct rsh_store *store;
-	const struct rsh_source *own; /* NULL: weights are passed over */
+	struct rsh_names *own; /* the files of SOURCE; NULL: weights are passed
+				* over */
 	struct rsh_model_files *out;
 	struct unit *units;
 	size_t n, cap;
@@ -59,17 +61,25 @@ static bool is_of_weights(const char *name)
 /* Returns whether the weights of the file are shown, or it is not known. */
 static bool are_shown(const struct loading *l, const char *name)
 {
-	if (!l->own || rsh_has_suffix(name, ".json") ||
-	    rsh_has_suffix(name, ".jsonl"))
-		return true;
-	for (uint32_t i = 0; i < rsh_source_n_files(l->own); i++) {
+	return !l->own || rsh_has_suffix(name, ".json") ||
+	       rsh_has_suffix(name, ".jsonl") ||
+	       rsh_names_find(l->own, name, strlen(name)) != RSH_NAME_NONE;
+}
+
+static int own_files_list(const struct rsh_source *s, struct rsh_names **out)
+{
+	*out = s ? rsh_names_new() : NULL;
+	if (s && !*out)
+		return -ENOMEM;
+	for (uint32_t i = 0; s && i < rsh_source_n_files(s); i++) {
 		struct rsh_source_file_info info;
 
-		rsh_source_file_info(l->own, i, &info);
-		if (strcmp(info.name, name) == 0)
-			return true;
+		rsh_source_file_info(s, i, &info);
+		if (rsh_names_add(*out, info.name, strlen(info.name)) ==
+		    RSH_NAME_NONE)
+			return -ENOMEM;
 	}
-	return false;
+	return 0;
 }
 
 /* Notes the first reason to leave a unit out.  Returns 0 or -ENOMEM. */
@@ -337,16 +347,21 @@ static int directory_load(const struct rsh_model_files_at *at,
 		.follow_outside = at->store->follow_outside,
 	};
 	struct loading l = { .out = out };
-	int rc;
+	int rc = 0;
 
 	if (strcmp(at->dir, at->source) == 0) {
 		opts.objects = at->store->objects;
 		opts.place = at->store->place;
-		l.own = at->own;
+		rc = own_files_list(at->own, &l.own);
+	}
+	if (rc) {
+		rsh_names_free(l.own);
+		return rsh_error_nomem(err);
 	}
 	rc = rsh_store_open(at->dir, &opts, &l.store, err);
 	if (rc) {
 		rsh_error_prefix(err, "--model-files");
+		rsh_names_free(l.own);
 		return rc;
 	}
 	rc = units_list(&l);
@@ -360,6 +375,7 @@ static int directory_load(const struct rsh_model_files_at *at,
 		free(l.units[i].why);
 	}
 	free(l.units);
+	rsh_names_free(l.own);
 	return rc;
 }
 

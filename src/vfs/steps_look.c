@@ -181,11 +181,12 @@ static bool steps_remove(struct rsh_steps *s, const struct rsh_saved_steps *now)
 		const struct rsh_saved_step *f =
 			rsh_saved_steps_find(now, &t->saved);
 
-		/* It stays if it was found again, in the same state, or if its
-		 * state cannot be read now: `latest` must not go back. */
+		/* It stays if it was found again, in the same state.  The
+		 * newest also stays if its state cannot be read now: `latest`
+		 * must not go back. */
 		t->listed = f && strcmp(f->path, t->saved.path) == 0 &&
-			    (f->why ? f->unread : f->state.hash ==
-						  t->saved.state.hash);
+			    (f->why ? f->unread && i + 1 == before :
+				      f->state.hash == t->saved.state.hash);
 		if (t->listed)
 			l->v[l->n++] = t;
 		else

@@ -99,6 +99,16 @@ def read_by_many(mount, job, step):
     check(all(good for good, _ in counts), counts)
 
 
+def give_ctimes(directory):
+    """Gives files a ctime that is not their mtime, as the chmod of MindSpore does:
+    otherwise nothing tells that a FUSE server keeps it."""
+    for at, _, names in os.walk(directory):
+        for path in (os.path.join(at, name) for name in names):
+            while os.stat(path).st_ctime_ns == os.stat(path).st_mtime_ns:
+                time.sleep(0.002)
+                os.chmod(path, os.stat(path).st_mode & 0o7777)
+
+
 class Mirror:
     """Shows job.source at another place, which becomes the job's source."""
 
@@ -111,17 +121,8 @@ class Mirror:
         os.makedirs(self.path, exist_ok=True)
         job.source = self.path
 
-    def keep_ctimes(self):
-        """Gives files a ctime that is not their mtime, as the chmod of MindSpore does:
-        otherwise nothing tells that the server keeps it."""
-        for at, _, names in os.walk(self.real):
-            for path in (os.path.join(at, name) for name in names):
-                while os.stat(path).st_ctime_ns == os.stat(path).st_mtime_ns:
-                    time.sleep(0.002)
-                    os.chmod(path, os.stat(path).st_mode & 0o7777)
-
     def come(self):
-        self.keep_ctimes()
+        give_ctimes(self.real)
         here = os.stat(self.path).st_dev
         self.process = subprocess.Popen(
             [MIRROR, self.real, self.sickness, self.path, *self.options],

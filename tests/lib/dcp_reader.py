@@ -128,7 +128,7 @@ class Checkpoint:
                   for index, place in self.metadata.storage_data.items()}
         self.tensors, self.values_at = {}, {}
         for name, tensor in self.metadata.state_dict_metadata.items():
-            assert self.metadata.planner_data[name] == (name,), name
+            assert ".".join(map(str, self.metadata.planner_data[name])) == name, name
             if type(tensor).__name__.endswith("BytesStorageMetadata"):
                 self.values_at[name] = places.pop((name, None))
                 continue

@@ -75,6 +75,9 @@ class Engine:
 
     programs = ()
     waits = False
+    # Whether files have another ctime than their mtime, by which they are known again after
+    # the server has been started anew.
+    keeps_ctime = True
 
     def __init__(self, directory):
         self.directory = directory
@@ -169,6 +172,7 @@ class Bindfs(FuseEngine):
 
 
 class Rclone(FuseEngine):
+    keeps_ctime = False
     programs = ("rclone",)
 
     def command(self):
@@ -224,6 +228,8 @@ class Overlay(Bindfs):
 
 class S3(FuseEngine):
     """The server goes on when the file system is killed, and hangs in its stead."""
+
+    keeps_ctime = False
 
     def begin(self):
         self.server = spawn([sys.executable, os.path.join(HERE, "s3_server.py"),

@@ -281,9 +281,10 @@ def keys_and_logins_that_are_half(tree):
     key = write(os.path.join(tree.directory, "short.key"), b"too short")
     words = ("mount", "--cache-servers", "127.0.0.1:1", "--src-strategy", tree.job.strategy,
              "--dst-strategy", tree.job.strategy)
-    said = run(*words, "--cache-key-file", key, tree.job.source, tree.directory)
+    point = tempfile.mkdtemp(dir=tree.directory)
+    said = run(*words, "--cache-key-file", key, tree.job.source, point)
     check(f"{key}: the key has 9 bytes; it must have at least 32" in said.err, said)
-    said = run(*words, tree.job.source, tree.directory, env={"MEMCACHED_USERNAME": "job"})
+    said = run(*words, tree.job.source, point, env={"MEMCACHED_USERNAME": "job"})
     check("set both MEMCACHED_USERNAME and MEMCACHED_PASSWORD, or none of them" in said.err, said)
 
 

@@ -121,7 +121,8 @@ def errors(job):
               f"--log-to=file:{job.directory}/log")
     check(got.status == INPUT, got)
     is_a_log(got.err, PARAM)
-    for words in (["ls", FILE], ["mount", "--resume", FILE, job.directory], ["umount", FILE],
+    point = tempfile.mkdtemp(dir=job.directory)
+    for words in (["ls", FILE], ["mount", "--resume", FILE, point], ["umount", FILE],
                   ["plan", job.source, "--src-strategy", FILE, "--dst-strategy", "none"]):
         got = run(*words)
         check(got.status not in (GOOD, NO), got)

@@ -348,8 +348,8 @@ def test_safetensors(tap, directory):
     with tap.test("safetensors, and a model in parts"):
         trees = []
         for read in (1, 0):
-            with Mounted(source, extra=["--log-level", "info", "--index-cache",
-                                        source + ".cache"]) as mount:
+            with Mounted(source, extra=["--format", "ckpt", "--log-level", "info",
+                                        "--index-cache", source + ".cache"]) as mount:
                 trees.append(hash_tree(mount.path))
                 assert f"1 files indexed, {read} of them read" in mount.log(), mount.log()
         assert trees[0] == trees[1]

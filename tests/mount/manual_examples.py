@@ -27,6 +27,7 @@ from adapters import Adapter  # noqa: E402
 from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
+from quantised import published  # noqa: E402
 from rsh_cli import GOOD, PLAIN, run  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import Server, set_environment  # noqa: E402
@@ -116,6 +117,8 @@ class Place:
                   self.hf, os.path.join(self.made, "trained"))
         check(got.status == GOOD, got)
         self.tune()
+        published(os.path.join(DATA, "quantised", "deepseek_v4"),
+                  os.path.join(self.made, "quantised"))
         make_pipeline(self.made)
         os.makedirs(os.path.join(root, "bin"))
         os.symlink(reshardfs_program(), os.path.join(root, "bin", "reshardfs"))
@@ -166,8 +169,7 @@ class Place:
                              ("m4.ckpt", self.m4), ("qwen3", self.hf), ("Qwen3-8B", self.hf),
                              ("Llama-3-8B", os.path.join(DATA, "weights", "models", "llama")),
                              ("model", os.path.join(self.made, "model")),
-                             ("DeepSeek-V4-Flash",
-                              os.path.join(DATA, "quantised", "deepseek_v4")),
+                             ("DeepSeek-V4-Flash", os.path.join(self.made, "quantised")),
                              ("dcp", os.path.join(DATA, "dcp", "torch-2.15", "fsdp2")),
                              ("train.pt", os.path.join(DATA, "torch", "nested-2.15.pt"))):
             os.symlink(target, os.path.join(self.work, name))

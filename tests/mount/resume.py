@@ -516,10 +516,16 @@ def permission_denied(tree):
         tree.refused("rank_1/net-2_10.ckpt: Permission denied", extra=["--select=2_10"],
                      status=4)
         os.chmod(path, 0o600)
-        # What was opened at mounting stays open.
+        # A change of the mode is a change of the file.
         with tree.mounted() as m:
-            os.chmod(path, 0)
             check_shown(m, newest)
+            os.chmod(path, 0)
+            try:
+                with open(os.path.join(m.path, "rank_1", "net-2_10.ckpt"), "rb") as f:
+                    f.read()
+                check(False, "no error")
+            except OSError as error:
+                check(error.errno == errno.ESTALE, error)
         os.chmod(path, 0o600)
         os.chmod(tree.full("rank_1"), 0)
         tree.refused("rank_1", "Permission denied", status=4)

@@ -115,12 +115,13 @@ def a_model_is_shown_as_that_model(directory):
 def one_option_says_the_rest(directory):
     whole = values_of_model(QWEN3)
     for words in (["--src-strategy", "none"], ["--format", "hf"], ["--part-size", "20KB"],
-                  ["--src-strategy", "none", "--format", "hf"]):
+                  ["--dst-strategy", "none"], ["--src-strategy", "none", "--format", "hf"],
+                  ["--src-strategy", "none", "--dst-strategy", "none"]):
         with Shown(*words, QWEN3) as m:
             check(MAP in m.files() and "config.json" in m.files(), f"{words}: {m.files()}")
             check(values_of_model(m.path) == whole, words)
-    for words in (["--dst-strategy", "none"], ["--src-strategy", "none", "--dst-strategy", "none"],
-                  ["--format", "safetensors"], ["--format", "ckpt"], ["--compat", "mindspore"]):
+    for words in (["--format", "safetensors"], ["--format", "ckpt"], ["--compat", "mindspore"],
+                  ["--dst-strategy", "none", "--format", "ckpt"]):
         with Shown(*words, QWEN3) as m:
             name, = m.files()
             check(name.startswith("rank_0/checkpoint_0."), f"{words}: {name}")
@@ -195,7 +196,7 @@ def and_so_does_the_library(directory):
               {n: v[2] for n, v in whole.items()}, "Source")
     check(set(reshardfs.tensors(QWEN3)) == set(whole), "tensors")
     check(list(reshardfs.tensors(QWEN3, convert="qwen3"))[0].startswith("decoder."), "convert")
-    check([f.name for f in reshardfs.files(QWEN3, dst_strategy="none")] ==
+    check([f.name for f in reshardfs.files(QWEN3, dst_strategy="none", format="ckpt")] ==
           ["rank_0/checkpoint_0.ckpt"], "files")
     with reshardfs.mounted(QWEN3) as m:
         check(values_of_model(m.path) == whole, "mounted")

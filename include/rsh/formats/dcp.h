@@ -46,6 +46,8 @@ struct rsh_dcp_tensor {
 	const uint64_t *dims;
 	uint32_t n_chunks;
 	const struct rsh_dcp_chunk *chunks; /* in the order of the file */
+	uint32_t n_keys; /* 0: the name is the only key */
+	const struct rsh_path_key *keys; /* from planner_data */
 };
 
 /* This is a value that is not a tensor.  If there are several copies, it is the
@@ -54,6 +56,8 @@ struct rsh_dcp_value {
 	const char *name;
 	const char *file; /* NULL: not in storage_data */
 	uint64_t offset, length;
+	uint32_t n_keys; /* as of a tensor */
+	const struct rsh_path_key *keys;
 };
 
 struct rsh_dcp {

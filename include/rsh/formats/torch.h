@@ -81,6 +81,9 @@ struct rsh_torch_tensor {
 	uint32_t storage; /* its number */
 	/* the first element, counted from the beginning of the storage */
 	uint64_t from;
+	/* The keys of which the name is made; 0: it is the only one. */
+	uint32_t n_keys;
+	const struct rsh_path_key *keys;
 };
 
 /* This is a value that is not a tensor, or a tensor of an unsupported kind. */
@@ -88,6 +91,8 @@ struct rsh_torch_value {
 	const char *name;
 	struct rsh_plain plain; /* without a pickle: it is not plain data */
 	const char *make; /* kind of a tensor that cannot be shown; else NULL */
+	uint32_t n_keys; /* as of a tensor */
+	const struct rsh_path_key *keys;
 };
 
 struct rsh_torch_file {

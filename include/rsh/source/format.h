@@ -86,6 +86,14 @@ struct rsh_read_job {
 	struct rsh_arena *arena; /* owns the offers */
 };
 
+/* The way to a tensor or value through nested dictionaries and lists, of which
+ * its name is made. */
+struct rsh_name_path {
+	const char *name;
+	const struct rsh_path_key *keys;
+	uint32_t n;
+};
+
 /* These are the values of a source that are not tensors. */
 struct rsh_values {
 	uint32_t n;
@@ -93,6 +101,10 @@ struct rsh_values {
 	struct rsh_plain *values; /* [n] */
 	struct rsh_store_attr attr; /* readable for users who can read all files
 				     * with values */
+	/* Of tensors and values; the source owns names and keys.  Sorted by
+	 * rsh_values_sort_paths().  A name that is not here is the only key. */
+	struct rsh_name_path *paths;
+	size_t n_paths, cap_paths;
 };
 
 /* These are the contents of a source that is one whole model, for `ls`. */
@@ -306,6 +318,13 @@ int rsh_values_alloc(struct rsh_values *v, size_t n);
 /* Limits the mode to that of a file with a value; `first`: sets it. */
 void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a,
 			  bool first);
+/* Adds the path of a name, unless n is 0.  Returns 0 or -ENOMEM. */
+int rsh_values_add_path(struct rsh_values *v, const char *name,
+			const struct rsh_path_key *keys, uint32_t n);
+void rsh_values_sort_paths(struct rsh_values *v);
+/* Returns NULL if the name is the only key. */
+const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,
+					    const char *name);
 void rsh_values_clear(struct rsh_values *v);
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s);

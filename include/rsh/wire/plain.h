@@ -19,6 +19,13 @@ struct rsh_plain {
 			  * deep or too long */
 	size_t n_pickle;
 };
+/* A step of the way through nested containers: the key of a dictionary or, with
+ * `text` NULL, the index of a list. */
+struct rsh_path_key {
+	const char *text;
+	uint64_t index;
+};
+
 /* These write a value in both forms.  The caller must call rsh_plain_clear().
  * Returns 0 or -ENOMEM. */
 int rsh_plain_make(const struct rsh_pickle_value *v, struct rsh_plain *out);

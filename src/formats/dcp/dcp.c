@@ -77,6 +77,21 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
+static int values_add_paths(const struct rsh_dcp *d, struct rsh_values *out)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
+		rc = rsh_values_add_path(out, d->tensors[i].name,
+					 d->tensors[i].keys,
+					 d->tensors[i].n_keys);
+	for (uint32_t i = 0; i < d->n_values && rc == 0; i++)
+		rc = rsh_values_add_path(out, d->values[i].name,
+					 d->values[i].keys,
+					 d->values[i].n_keys);
+	return rc;
+}
+
 /* Reads the wanted values, several at a time; see struct rsh_format. */
 static int dcp_values(struct rsh_source *source,
 		      const struct rsh_plan_options *opts,
@@ -91,8 +106,9 @@ static int dcp_values(struct rsh_source *source,
 	struct values all = { source, wanted, attrs, out };
 	int rc = rsh_values_alloc(out, n);
 
-	if (rc || !wanted || !attrs)
+	if (rc || !wanted || !attrs || values_add_paths(d, out))
 		return rsh_error_nomem(err);
+	rsh_values_sort_paths(out);
 	for (uint32_t i = 0; i < n; i++)
 		if (!opts->wanted ||
 		    opts->wanted(opts->ctx, d->values[i].name)) {

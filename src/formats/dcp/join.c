@@ -148,6 +148,26 @@ static uint64_t *join_numbers(struct dcp_join *j, const uint64_t *from,
 	return to;
 }
 
+/* Returns a copy of a path; NULL: out of memory. */
+static struct rsh_path_key *join_keys(struct dcp_join *j,
+				      const struct rsh_path_key *from,
+				      uint32_t n)
+{
+	struct rsh_path_key *to = rsh_arena_array(&j->d->arena_,
+						  struct rsh_path_key, n);
+
+	for (uint32_t i = 0; to && i < n; i++) {
+		to[i] = from[i];
+		if (!from[i].text)
+			continue;
+		to[i].text = rsh_arena_strndup(&j->d->arena_, from[i].text,
+					       strlen(from[i].text));
+		if (!to[i].text)
+			return NULL;
+	}
+	return to;
+}
+
 static int join_copy_tensor(struct dcp_join *j, const struct rsh_dcp *part,
 			    const struct rsh_dcp_tensor *t)
 {
@@ -159,7 +179,8 @@ static int join_copy_tensor(struct dcp_join *j, const struct rsh_dcp *part,
 	to->name = rsh_arena_strndup(&j->d->arena_, t->name, strlen(t->name));
 	to->dims = join_numbers(j, t->dims, t->n_dims);
 	to->chunks = chunks;
-	if (!to->name || !to->dims || !chunks)
+	to->keys = join_keys(j, t->keys, t->n_keys);
+	if (!to->name || !to->dims || !chunks || !to->keys)
 		return rsh_error_nomem(j->err);
 	for (uint32_t i = 0; i < t->n_chunks; i++) {
 		chunks[i] = t->chunks[i];
@@ -181,8 +202,9 @@ static int join_copy_value(struct dcp_join *j, const struct rsh_dcp_value *v)
 	if (v->file)
 		to->file = rsh_arena_strndup(&j->d->arena_, v->file,
 					     strlen(v->file));
-	return to->name && (to->file || !v->file) ? 0 :
-						    rsh_error_nomem(j->err);
+	to->keys = join_keys(j, v->keys, v->n_keys);
+	return to->name && to->keys && (to->file || !v->file) ? 0 :
+	       rsh_error_nomem(j->err);
 }
 
 /* Makes one tensor from n tensors that have the same name. */

@@ -24,6 +24,10 @@
 #define NAME_MAX_BYTES 4096
 #define ATTRIBUTES_MAX 64
 
+/* Limits the bytes of all paths; each key takes two bytes of a pickle. */
+#define PATHS_PER_BYTE 16
+#define PATHS_AT_LEAST 65536
+
 #define RSH_DCP_NO_INDEX (-1)
 
 /* This is an entry of storage_data: the key of an item and its place. */
@@ -38,6 +42,13 @@ struct rsh_dcp_entry {
 	uint64_t offset, length;
 };
 
+/* An entry of planner_data: a name, and the keys of which it is made. */
+struct dcp_planned {
+	const char *name;
+	const struct rsh_pickle_value *keys;
+	uint32_t n;
+};
+
 struct rsh_dcp_reader {
 	const struct rsh_byte_source *src;
 	struct rsh_error *err;
@@ -47,6 +58,10 @@ struct rsh_dcp_reader {
 	struct rsh_dcp_entry *entries; /* sorted */
 	uint32_t n_entries;
 	uint64_t n_chunks; /* of all tensors */
+	/* Entries of planner_data that have a path, sorted. */
+	struct dcp_planned *planned;
+	uint32_t n_planned;
+	uint64_t path_bytes_left;
 	const char *name;  /* the current tensor */
 	uint64_t at;       /* offset of the current object */
 };
@@ -468,6 +483,103 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 	return v->file ? 0 : rsh_error_nomem(r->err);
 }
 
+/* ---- planner_data ---- */
+
+static int dcp_planned_by_name(const void *a, const void *b)
+{
+	const struct dcp_planned *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Returns whether the values are keys, and more than the name alone. */
+static bool dcp_is_path(const struct dcp_planned *p)
+{
+	if (p->n == 1 && p->keys->kind == RSH_PV_TEXT &&
+	    strcmp(p->keys->text, p->name) == 0)
+		return false;
+	for (uint32_t i = 0; i < p->n; i++) {
+		const struct rsh_pickle_value *k = &p->keys[i];
+
+		if ((k->kind != RSH_PV_NUMBER || k->number < 0) &&
+		    (k->kind != RSH_PV_TEXT || k->n > NAME_MAX_BYTES ||
+		     memchr(k->text, '\0', k->n)))
+			return false;
+	}
+	return p->n > 0;
+}
+
+/* Lists the paths.  What is none is not an error: torch loads without them. */
+static int dcp_read_planned(struct rsh_dcp_reader *r,
+			    const struct rsh_pickle_value *v)
+{
+	const struct rsh_pickle_list *l = v->list;
+
+	if (v->kind != RSH_PV_DICT)
+		return 0;
+	r->planned = calloc(l->n / 2 + 1, sizeof(*r->planned));
+	if (!r->planned)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i + 1 < l->n; i += 2) {
+		const struct rsh_pickle_value *to = &l->values[i + 1];
+		struct dcp_planned *p = &r->planned[r->n_planned];
+		const bool is_list = to->kind == RSH_PV_LIST;
+
+		if (l->values[i].kind != RSH_PV_TEXT ||
+		    (!is_list && to->kind != RSH_PV_TUPLE))
+			continue;
+		*p = (struct dcp_planned){
+			l->values[i].text,
+			is_list ? to->list->values : to->items,
+			is_list ? to->list->n : to->n,
+		};
+		r->n_planned += dcp_is_path(p);
+	}
+	if (r->n_planned)
+		qsort(r->planned, r->n_planned, sizeof(*r->planned),
+		      dcp_planned_by_name);
+	return 0;
+}
+
+/* Copies the path of a name.  A crafted file may use one path for many
+ * names. */
+static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
+			 const struct rsh_path_key **out, uint32_t *n)
+{
+	const struct dcp_planned key = { .name = name };
+	const struct dcp_planned *p = r->n_planned ?
+		bsearch(&key, r->planned, r->n_planned, sizeof(*p),
+			dcp_planned_by_name) : NULL;
+	struct rsh_path_key *keys;
+
+	if (!p)
+		return 0;
+	keys = rsh_arena_array(&r->d->arena_, struct rsh_path_key, p->n);
+	if (!keys)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < p->n; i++) {
+		const struct rsh_pickle_value *k = &p->keys[i];
+		const uint64_t bytes = sizeof(*keys) +
+			(k->kind == RSH_PV_TEXT ? k->n : 0);
+
+		if (bytes > r->path_bytes_left)
+			return dcp_bad(r, "paths of more bytes than the file "
+				       "has room for");
+		r->path_bytes_left -= bytes;
+		keys[i].text = NULL;
+		if (k->kind == RSH_PV_NUMBER)
+			keys[i].index = (uint64_t)k->number;
+		else
+			keys[i].text = rsh_arena_strndup(&r->d->arena_,
+							 k->text, k->n);
+		if (k->kind == RSH_PV_TEXT && !keys[i].text)
+			return rsh_error_nomem(r->err);
+	}
+	*out = keys;
+	*n = p->n;
+	return 0;
+}
+
 /* Reads the entry of a name in state_dict_metadata. */
 static int dcp_read_named(struct rsh_dcp_reader *r,
 			  const struct rsh_pickle_value *v,
@@ -542,9 +654,13 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 	 * repeat a long name very often. */
 	rc = dcp_check_names(r);
 	for (uint32_t i = 0; i < r->d->n_tensors && rc == 0; i++)
-		rc = dcp_keep_name(r, &tensors[i].name);
+		rc = dcp_keep_name(r, &tensors[i].name) ?:
+		     dcp_keep_path(r, tensors[i].name, &tensors[i].keys,
+				   &tensors[i].n_keys);
 	for (uint32_t i = 0; i < r->d->n_values && rc == 0; i++)
-		rc = dcp_keep_name(r, &values[i].name);
+		rc = dcp_keep_name(r, &values[i].name) ?:
+		     dcp_keep_path(r, values[i].name, &values[i].keys,
+				   &values[i].n_keys);
 	return rc;
 }
 
@@ -570,6 +686,9 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 	if (rc)
 		return rc;
 	r->at = root.object->at;
+	rc = dcp_read_planned(r, dcp_attribute(&root, "planner_data"));
+	if (rc)
+		return rc;
 	return dcp_read_all(r, dcp_attribute(&root, "state_dict_metadata"));
 }
 
@@ -583,10 +702,12 @@ int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 	r.d = calloc(1, sizeof(*r.d));
 	if (!r.d)
 		return rsh_error_nomem(err);
+	r.path_bytes_left = PATHS_PER_BYTE * src->size + PATHS_AT_LEAST;
 	rc = dcp_read_metadata(&r);
 	rsh_arena_clear(&r.values);
 	rsh_dcp_files_clear(&r.files);
 	free(r.entries);
+	free(r.planned);
 	if (rc)
 		rsh_dcp_free(r.d);
 	else

@@ -267,6 +267,7 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		rsh_names_free(r->keys);
 		free(r->stored);
 		free(r->name);
+		free(r->steps);
 		free(r->tensors);
 		free(r->found);
 		free(r);

@@ -38,6 +38,13 @@ struct rsh_torch_stored {
 	uint64_t count; /* from the first class that names it */
 };
 
+/* A key of the current name: where its text is in the name, or an index. */
+struct rsh_torch_step {
+	size_t at, n;
+	bool is_index;
+	uint64_t index;
+};
+
 struct rsh_torch_reader {
 	struct rsh_byte_source src; /* reads through the view */
 	struct rsh_torch_view view;
@@ -53,7 +60,9 @@ struct rsh_torch_reader {
 	/* The walk over the object uses these. */
 	char *name;
 	size_t n_name, cap_name;
-	uint64_t visits_left, name_bytes_left;
+	struct rsh_torch_step *steps; /* keys of the current name */
+	size_t n_steps, cap_steps;
+	uint64_t visits_left, name_bytes_left, path_bytes_left;
 	uint64_t json_bytes_left, pickle_bytes_left;
 	bool unnamed; /* a key of the current path is not a name */
 	struct rsh_torch_tensor *tensors;

@@ -537,6 +537,22 @@ static int torch_take_values(const struct rsh_torch_file *f,
 	return n_plain;
 }
 
+static int torch_add_paths(const struct rsh_torch_file *f,
+			   struct rsh_values *out)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++)
+		rc = rsh_values_add_path(out, f->tensors[i].name,
+					 f->tensors[i].keys,
+					 f->tensors[i].n_keys);
+	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
+		rc = rsh_values_add_path(out, f->values[i].name,
+					 f->values[i].keys,
+					 f->values[i].n_keys);
+	return rc;
+}
+
 static int torch_values(struct rsh_source *s,
 			const struct rsh_plan_options *opts,
 			struct rsh_values *out, struct rsh_error *err)
@@ -555,7 +571,7 @@ static int torch_values(struct rsh_source *s,
 		if (!t->files[i])
 			continue;
 		n_plain = torch_take_values(t->files[i], opts, out);
-		if (n_plain < 0)
+		if (n_plain < 0 || torch_add_paths(t->files[i], out))
 			return rsh_error_nomem(err);
 		if (n_plain == 0)
 			continue;
@@ -563,6 +579,7 @@ static int torch_values(struct rsh_source *s,
 							 i), first);
 		first = false;
 	}
+	rsh_values_sort_paths(out);
 	return 0;
 }
 

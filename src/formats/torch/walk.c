@@ -268,6 +268,41 @@ static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
 	return 0;
 }
 
+/* Stores the keys of the current name.  As in torch's own distributed
+ * checkpoints keys of dictionaries are texts, and indexes of lists numbers. */
+static int walk_keep_path(struct rsh_torch_reader *r,
+			  const struct rsh_path_key **out, uint32_t *n)
+{
+	struct rsh_arena *arena = &r->file->arena_;
+	const uint64_t bytes = r->n_name + r->n_steps * sizeof(**out);
+	struct rsh_path_key *keys;
+
+	*n = 0;
+	if (r->n_steps < 2)
+		return 0;
+	if (bytes > r->path_bytes_left)
+		return walk_bad(r, "names of more bytes than the pickle has "
+				"room for");
+	r->path_bytes_left -= bytes;
+	keys = rsh_arena_array(arena, struct rsh_path_key, r->n_steps);
+	if (!keys)
+		return rsh_error_nomem(r->err);
+	for (size_t i = 0; i < r->n_steps; i++) {
+		const struct rsh_torch_step *s = &r->steps[i];
+
+		keys[i] = (struct rsh_path_key){
+			.index = s->index,
+			.text = s->is_index ? NULL :
+				rsh_arena_strndup(arena, r->name + s->at, s->n),
+		};
+		if (!s->is_index && !keys[i].text)
+			return rsh_error_nomem(r->err);
+	}
+	*out = keys;
+	*n = (uint32_t)r->n_steps;
+	return 0;
+}
+
 /* ---- values ---- */
 
 /* Copies the value into the arena of the file, if there is room for it. */
@@ -307,7 +342,8 @@ static int walk_add_value(struct rsh_torch_reader *r,
 	 * name. */
 	if (r->unnamed)
 		return 0;
-	rc = walk_keep_name(r, &value.name);
+	rc = walk_keep_name(r, &value.name) ?:
+	     walk_keep_path(r, &value.keys, &value.n_keys);
 	if (rc)
 		return rc;
 	if (!make && walk_keep_plain(r, v, &value.plain))
@@ -329,6 +365,7 @@ static int walk_object(struct rsh_torch_reader *r,
 		       const struct rsh_pickle_value *v)
 {
 	struct walk_tensor w = { .args = NULL };
+	struct rsh_torch_tensor *t;
 	const char *name = NULL;
 	bool is = false;
 	int rc = 0;
@@ -342,7 +379,11 @@ static int walk_object(struct rsh_torch_reader *r,
 		return walk_add_value(r, v, is ? w.make : NULL);
 	if (r->unnamed)
 		return walk_bad(r, "a tensor whose name is not a text");
-	return walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);
+	rc = walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);
+	if (rc)
+		return rc;
+	t = &r->tensors[r->n_tensors - 1];
+	return walk_keep_path(r, &t->keys, &t->n_keys);
 }
 
 /* ---- the walk ---- */
@@ -383,14 +424,23 @@ static int walk_value(struct rsh_torch_reader *r,
 
 /* Walks over the value of one key or index. */
 static int walk_item(struct rsh_torch_reader *r,
-		     const struct rsh_pickle_value *key,
+		     const struct rsh_pickle_value *key, bool is_index,
 		     const struct rsh_pickle_value *v, unsigned depth)
 {
-	const size_t n_name = r->n_name;
+	const size_t n_name = r->n_name, at = n_name + (depth > 0);
 	const bool unnamed = r->unnamed;
-	int rc = walk_push_key(r, depth == 0, key) ?:
-		 walk_value(r, v, depth + 1);
+	int rc = walk_push_key(r, depth == 0, key);
 
+	if (rc == 0 && rsh_grow(&r->steps, &r->cap_steps, r->n_steps + 1,
+				sizeof(*r->steps)))
+		rc = rsh_error_nomem(r->err);
+	if (rc)
+		return rc;
+	r->steps[r->n_steps++] = (struct rsh_torch_step){
+		at, r->n_name - at, is_index, (uint64_t)key->number,
+	};
+	rc = walk_value(r, v, depth + 1);
+	r->n_steps--;
 	if (rc)
 		return rc;
 	r->n_name = n_name;
@@ -416,7 +466,7 @@ static int walk_list(struct rsh_torch_reader *r,
 			.kind = RSH_PV_NUMBER, .number = i,
 		};
 
-		rc = walk_item(r, &index, &v[i], depth);
+		rc = walk_item(r, &index, true, &v[i], depth);
 	}
 	return rc;
 }
@@ -430,7 +480,8 @@ static int walk_dict(struct rsh_torch_reader *r,
 	if (l->n == 0 && depth > 0)
 		return walk_add_value(r, v, NULL);
 	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2)
-		rc = walk_item(r, &l->values[i], &l->values[i + 1], depth);
+		rc = walk_item(r, &l->values[i], false, &l->values[i + 1],
+			       depth);
 	return rc;
 }
 
@@ -462,7 +513,7 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	const struct rsh_pickle_class *c =
 		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
 
-	r->visits_left = r->name_bytes_left = most;
+	r->visits_left = r->name_bytes_left = r->path_bytes_left = most;
 	r->json_bytes_left = r->pickle_bytes_left = most;
 	/* Only a container has names to show. */
 	if (root->kind == RSH_PV_DICT || root->kind == RSH_PV_LIST ||
