@@ -85,13 +85,12 @@ def killed_and_not_known_again(engine, job):
     the server has been started anew, so reads of them fail until the next mount."""
     with mounted(job, *DIRECT) as m:
         demand_bytes(m, job.expected(*STEP))
-        with read_by_many(m, job, STEP):
-            engine.kill()
-            within(60, lambda: fetched(m)["unreachable"], "it is noticed\n" + m.log())
-            engine.restart()
-            for rank in (0, 5):
-                within(60, lambda r=rank: error_of(shown(m, r))[0] == errno.ESTALE,
-                       "ESTALE\n" + m.log())
+        engine.kill()
+        within(60, lambda: error_of(shown(m, 0))[0] == errno.EIO, "EIO\n" + m.log())
+        engine.restart()
+        for rank in (0, 5):
+            within(60, lambda r=rank: error_of(shown(m, r))[0] == errno.ESTALE,
+                   "ESTALE\n" + m.log())
         demand(m.log(), "changed since it was mounted")
     with mounted(job, *DIRECT) as m:
         demand_bytes(m, job.expected(*STEP))
