@@ -9,6 +9,7 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "weights_i.h"
 
 static int weights_list_add(struct weights_list *l,
@@ -66,6 +67,44 @@ static int weights_take(struct weights_work *w, const char *text,
 	return 0;
 }
 
+/* Returns whether a rule names this tensor on the side of SOURCE. */
+static bool weights_is_named(const struct weights_work *w, const char *text)
+{
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	uint32_t n;
+	const struct weights_template *t = weights_find(w, text, &n);
+
+	for (; n > 0; n--, t++)
+		if (t->side == w->from &&
+		    weights_fit(&w->units[t->unit].names[t->side][t->tensor],
+				text, holes) != WEIGHTS_NO)
+			return true;
+	return false;
+}
+
+/* Refuses to leave out a tensor that has the place of a weight of the table, as
+ * the codes of an unknown scheme have: the model would lack the weight. */
+static int weights_drop(struct weights_work *w, uint32_t source,
+			const char *text, struct rsh_error *err)
+{
+	const char *dot = strrchr(text, '.');
+	cleanup_free char *weight = !dot ? NULL :
+		rsh_text_format("%.*s.weight", (int)(dot - text), text);
+
+	if (dot && !weight)
+		return rsh_error_nomem(err);
+	if (weight && weights_is_named(w, weight) &&
+	    rsh_names_find(w->cat->names, weight, strlen(weight)) ==
+		    RSH_NAME_NONE)
+		return rsh_error_set(err, EINVAL, "%s is missing, which %s "
+				     "names, and %s has its place: --unlisted "
+				     "drop would leave the weight out", weight,
+				     w->o->table->path, text);
+	if (w->n_dropped++ == 0)
+		w->a_dropped = source;
+	return 0;
+}
+
 /* ---- all tensors ---- */
 
 static int weights_assign_one(struct weights_work *w, uint32_t source,
@@ -103,11 +142,11 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 			return rsh_error_set(err, EINVAL,
 					     "no rule of %s names tensor "
 					     "%s", w->o->table->path, text);
-		} else if (w->n_dropped++ == 0) {
-			w->a_dropped = source;
+		} else {
+			rc = weights_drop(w, source, text, err);
 		}
 		weights_passed(w, source, NULL);
-		return 0;
+		return rc;
 	}
 	if (rule->kind == RSH_RULE_SAME)
 		return weights_list_add(&w->matches, &m, err);

@@ -307,6 +307,20 @@ def left_over(directory):
         same(hashes(found), expected, "with it")
 
 
+@test
+def left_over_in_place(directory):
+    """what has the place of a weight is not left out, as codes of an unknown scheme have"""
+    for ends, by in (("proj.weight", "codes"), ("down_proj.weight", "w_packed"),
+                     ("layernorm.weight", "scaled")):
+        def other(values, config, ends=ends, by=by):
+            for name in [n for n in values if n.endswith(ends)]:
+                values[name[:-len("weight")] + by] = values.pop(name)
+        root = made_of("qwen3", directory, other)
+        refused_as(root, [], by)
+        refused_as(root, ["--unlisted", "drop"], f"{ends} is missing, which ",
+                   f"{by} has its place: --unlisted drop would leave the weight out")
+
+
 # ---- options that ask names ----
 
 @test
