@@ -138,9 +138,20 @@ class Image(Place):
 
     def put(self, version):
         path = self.image()
-        run(*self.make, path)
+        self.format(path)
         run("mount", "-o", "loop", path, self.root)
         write_tree(self.root, version)
+
+    def format(self, path):
+        """mkfs.btrfs looks at all mounts, and other tests may have one whose server is dead."""
+        end = time.monotonic() + 60
+        while True:
+            try:
+                return run(*self.make, path)
+            except OSError as error:
+                if "endpoint is not connected" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
 
 
 class Ext4(Image):

@@ -285,7 +285,9 @@ def main():
         os.environ.pop("RSH_MINDFORMERS", None)
     else:
         rsh_mount.require_oracle()
-    return random_cases.run(options, start_worker, run_case, judge=judge_mixture,
+    # Few tables have blocks of fp8, so a draw may miss them.
+    always = [seed for seed in range(200) if "fp8" in random_models.Model(seed).features][:1]
+    return random_cases.run(options, start_worker, run_case, judge=judge_mixture, always=always,
                             skipped={"mindformers' own converters": why} if why else {})
 
 
