@@ -8,12 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/json_load.h"
 
 /* The maps of the largest known models have a few megabytes. */
 static const struct rsh_small_file map_file = { "map of a model's parts",
 						UINT64_C(256) << 20 };
+
+/* The Trainer logs each step in its state, with a few hundred bytes. */
+#define MARKER_MAX (UINT64_C(1) << 30)
 
 int rsh_format_file_open(const struct rsh_source *s, const char *name,
 			 struct rsh_format_file *out, struct rsh_error *err)
@@ -72,6 +77,24 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 	return rsh_weight_map_parse(data, len, path, map, err);
 }
 
+/* Other markers are written under another name first, or are read anyway. */
+static int check_json_ended(const struct rsh_source *s, const char *marker,
+			    struct rsh_error *err)
+{
+	static const struct rsh_small_file kind = { "file that a saver writes "
+						    "last", MARKER_MAX };
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_store_load(rsh_source_store(s), marker, &kind, &data, &len,
+				err);
+
+	if (rc || rsh_json_is_ended(&(struct rsh_memory){ data, len }))
+		return rc;
+	return rsh_error_set(err, EBADMSG, "%s: its %s, which is written last, "
+			     "does not end: the save has not ended, or it was "
+			     "cut off", rsh_source_path(s), marker);
+}
+
 int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 			    struct rsh_error *err)
 {
@@ -94,7 +117,8 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 				     "without its times", rsh_source_path(s),
 				     f.name, marker);
 	}
-	return 0;
+	return rsh_has_suffix(marker, ".json") ?
+	       check_json_ended(s, marker, err) : 0;
 }
 
 /* The Trainer of transformers saves into checkpoint-N. */

@@ -168,8 +168,10 @@ static void serve_readlink(const struct rsh_request *r, int rc)
 	rc = rc ?: rsh_vfs_enter(r->server->vfs, r->ino, false, &at);
 	if (rc == 0)
 		target = rsh_vfs_link(at.vfs, at.node);
+	/* `latest` is gone while no step is shown.  The kernel looks up the
+	 * name again. */
 	if (rc == 0 && !target)
-		rc = -EINVAL;
+		rc = -ESTALE;
 	if (rsh_op_end(r, rc))
 		fuse_reply_readlink(r->req, target);
 	rsh_vfs_leave(&at);

@@ -27,6 +27,26 @@ int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 			     "%d)", path, where.text, where.line, where.column);
 }
 
+bool rsh_json_is_ended(const struct rsh_memory *text)
+{
+	const char *p = (const char *)text->data;
+	bool quoted = false;
+	size_t depth = 0;
+
+	for (size_t i = 0; i < text->len; i++) {
+		if (quoted && p[i] == '\\')
+			i++;
+		else if (p[i] == '"')
+			quoted = !quoted;
+		else if (!quoted && (p[i] == '{' || p[i] == '['))
+			depth++;
+		else if (!quoted && (p[i] == '}' || p[i] == ']') &&
+			 (depth == 0 || --depth == 0))
+			return true;
+	}
+	return false;
+}
+
 void rsh_json_unref(json_t **j)
 {
 	json_decref(*j);

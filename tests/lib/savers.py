@@ -240,8 +240,8 @@ class Megatron(Saver):
                 for _ in self.rename(path, data, path + ".tmp"):
                     yield False
                 continue
-            for _ in self.put(path, data):
-                yield name == "metadata.json"
+            for i, _ in enumerate(self.put(path, data)):
+                yield name == "metadata.json" and i == 2
         write(self.path("latest_checkpointed_iteration.txt"), str(step).encode())
         yield True
 

@@ -338,6 +338,48 @@ def the_last_file_of_the_trainer_is_missing(directory):
 
 
 @test
+def the_last_file_is_written_in_place(directory):
+    """Which the Trainer and Megatron-Core do: a step is shown when it has its end."""
+    for saver, marker, whole in (
+            (Trainer(os.path.join(directory, "a")), "trainer_state.json",
+             b'{"log_history": [{"loss": NaN, "note": "}"}], "epoch": 1.0}'),
+            (TrainerInParts(os.path.join(directory, "b")), "trainer_state.json", b"{}\n"),
+            (Megatron(os.path.join(directory, "c")), "metadata.json",
+             b'{"sharded_backend": "torch_dist", "common": {}}')):
+        saver.all_of(5)
+        path = saver.path(saver.name(5), marker)
+        # The file has the times of its end: only its bytes tell.
+        for n in (0, 1, len(whole) // 2, len(whole.strip()) - 1, len(whole)):
+            write(path, whole[:n])
+            with mounted(saver) as mount:
+                check(os.path.isdir(os.path.join(mount.path, saver.name(5))) ==
+                      (n == len(whole)), f"{marker}, {n} bytes: {shown(mount)}")
+                if n < len(whole):
+                    demand(why(mount, saver.name(5)), f"its {marker}, which is written last, "
+                           "does not end: the save has not ended, or it was cut off")
+
+
+@test
+def latest_is_gone_while_no_step_is_shown(directory):
+    saver = Ranks(directory)
+    saver.all_of(5)
+    with mounted(saver) as mount:
+        name = os.path.join(mount.path, "latest")
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW)
+        check(os.readlink("", dir_fd=fd) == "1_5", "the link")
+        for _ in saver.remove(5):
+            pass
+        within(20, lambda: shown(mount) == [], "the step stays")
+        try:
+            os.readlink("", dir_fd=fd)
+            check(False, "a link to no step")
+        except OSError as e:
+            check(e.errno == errno.ESTALE, f"{e}")
+        os.close(fd)
+        check(not os.path.lexists(name), "latest stays")
+
+
+@test
 def metadata_before_the_files(directory):
     saver = Checkpoint2(directory)
     with mounted(saver) as mount:
@@ -812,7 +854,7 @@ class Crowd:
                 self.stop.set()
                 for thread in threads:
                     thread.join()
-            check(not self.problems, "\n".join(self.problems[:5]))
+            check(not self.problems, "\n".join(self.problems[:5]) + f"\n{self.mount.log()[-4000:]}")
             check(self.loads >= LOADS, f"only {self.loads} loads")
             for step in self.there:
                 name = self.saver.name(step)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "rsh/wire/json_edit.h"
+#include "rsh/wire/json_load.h"
 
 static struct rsh_json_edit *open_text(const char *text)
 {
@@ -72,6 +73,22 @@ static void test_finding(void **state)
 	assert_string_equal(rsh_json_edit_at(e, 8)->key, "n");
 	assert_null(rsh_json_edit_at(e, 10));
 	rsh_json_edit_free(e);
+}
+
+static void test_the_end(void **state)
+{
+	static const char text[] = "{\"a\": [{}, \"}]\\\"}\"], "
+				   "\"nan\": NaN, \"o\": {\"p\": 1}}\n";
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(text); n++)
+		assert_int_equal(rsh_json_is_ended(&(struct rsh_memory){
+					 (const uint8_t *)text, n }),
+				 n + 2 >= sizeof(text));
+	assert_true(rsh_json_is_ended(&(struct rsh_memory){
+		(const uint8_t *)"[1]", 3 }));
+	assert_false(rsh_json_is_ended(&(struct rsh_memory){
+		(const uint8_t *)"12\\", 3 }));
 }
 
 static void test_setting(void **state)
@@ -176,6 +193,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_finding),
+		cmocka_unit_test(test_the_end),
 		cmocka_unit_test(test_setting),
 		cmocka_unit_test(test_adding),
 		cmocka_unit_test(test_leaving_out),

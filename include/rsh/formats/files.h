@@ -30,9 +30,10 @@ int rsh_format_list_file(struct rsh_source *s, const char *name);
 int rsh_format_load_map(const struct rsh_source *s, const char *name,
 			struct rsh_weight_map *map, struct rsh_error *err);
 
-/* Checks that a step has the file `marker`, which its framework writes last,
- * and that no file of the step is younger: a directory that is saved into again
- * has the marker of the last save.  Returns 0 or -errno with a sentence. */
+/* Checks that a step has the file `marker`, which its framework writes last, to
+ * its end if it is JSON, and that no file of the step is younger: a directory
+ * that is saved into again has the marker of the last save.  Returns 0 or
+ * -errno with a sentence. */
 int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 			    struct rsh_error *err);
 /* Is the `whole` of models as transformers saves them: the marker is

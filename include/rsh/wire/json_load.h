@@ -2,6 +2,7 @@
 /* wire/json_load.h - loads a small JSON file as a tree of jansson. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "rsh/util/error.h"
@@ -15,6 +16,11 @@ struct json_t;
  * where the text is not JSON, or that it is not an object. */
 int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 		  const char *what, struct json_t **out, struct rsh_error *err);
+
+/* Returns whether the text ends with the end of its outermost object or array.
+ * It may still not be JSON.  A saver that writes a file in place has not ended
+ * before. */
+bool rsh_json_is_ended(const struct rsh_memory *text);
 
 /* Calls json_decref() at the end of a scope. */
 void rsh_json_unref(struct json_t **j);
