@@ -277,14 +277,8 @@ static void dcp_put_name(const struct rsh_output_tree *t, uint32_t number,
 static void dcp_put_names(const struct rsh_output_tree *t, uint32_t number,
 			  uint32_t file, const struct rsh_virtual_record *r)
 {
-	char *name = strndup(r->shape.name, r->shape.name_len);
-
 	(void)file;
-	if (name)
-		dcp_put_name(t, number, name);
-	else
-		((struct dcp_shown *)t->state)->metadata.out.failed = true;
-	free(name);
+	dcp_put_name(t, number, r->shape.name);
 }
 
 /* ---- values ---- */

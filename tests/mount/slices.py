@@ -8,11 +8,13 @@ import os
 import struct
 import sys
 import tempfile
+from argparse import Namespace
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from dcp_trees import archive, pickled, rebuilt, torch_bytes  # noqa: E402
+from dcp_trees import (Called, Named, archive, made, pickled, rebuilt,  # noqa: E402
+                       torch_bytes)
 from demands import write  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap, expect_failure, require_mount  # noqa: E402
@@ -36,10 +38,8 @@ def deepspeed(tap, at):
         "weights.ckpt": {"module": {"w": tensor}, "ds_version": "0.9.0"},
     }
     for name, value in parts.items():
-        write(os.path.join(at, name), archive(
-            [("data.pkl", pickled(value, 2)), ("data/0", data), ("version", b"3\n")]))
-        refused(tap, f"DeepSpeed, {name}", os.path.join(at, name), "one rank's part",
-                "zero_to_fp32.py")
+        refused(tap, f"DeepSpeed, {name}", torch_file(at, name, value, data),
+                "one rank's part", "zero_to_fp32.py")
     model = torch_bytes({"w": ("F32", (1,), data)})
     for name in ("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
                  "expp_rank_1_mp_rank_00_optim_states.pt",
@@ -50,6 +50,58 @@ def deepspeed(tap, at):
     write(os.path.join(at, "model.pt"), model)
     got = run("ls", os.path.join(at, "model.pt"))
     tap.ok(got.status == GOOD, "a model", f"{got}")
+
+
+def torch_file(at, name, value, data):
+    write(os.path.join(at, name), archive(
+        [("data.pkl", pickled(value, 2)), ("data/0", data), ("version", b"3\n")]))
+    return os.path.join(at, name)
+
+
+def megatron(tap, at):
+    data = b"\1\2\3\4"
+    tensor = rebuilt("F32", (1,), data)
+    whole = {"tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1, "lr": 0.1}
+    for i, sizes in enumerate(({"tensor_model_parallel_size": 2},
+                               {"pipeline_model_parallel_size": 4},
+                               {"expert_model_parallel_size": 8})):
+        path = torch_file(at, f"weights-{i}.pt", {
+            "args": Namespace(**{**whole, **sizes}), "checkpoint_version": 3.0,
+            "model0" if i == 1 else "model": {"decoder.w": tensor}}, data)
+        refused(tap, f"Megatron, {sizes}", path, "slice of a model of Megatron-LM",
+                f"{max(sizes.values())}")
+    path = torch_file(at, "none.pt", {"args": None, "checkpoint_version": 3.0,
+                                      "model": {"decoder.w": tensor}}, data)
+    refused(tap, "Megatron without args", path, "file of Megatron-LM", "do not say")
+    for name, value in (
+            ("whole.pt", {"args": Namespace(**whole), "checkpoint_version": 3.0,
+                          "model": {"decoder.w": tensor}}),
+            ("temp_rank_0.pt", {"w": tensor}), ("stamp_rank_1.pt", {"w": tensor}),
+            ("other.pt", {"checkpoint_version": 1, "state": {"w": tensor}})):
+        got = run("ls", torch_file(at, name, value, data))
+        tap.ok(got.status == GOOD, f"{name}: a whole model", f"{got}")
+
+
+def distributed_tensors(tap, at):
+    """As verl, FSDP and tensor parallelism leave them in each rank's file."""
+    data = b"\1\2\3\4"
+    local = rebuilt("F32", (1,), data)
+    for i, (module, meta) in enumerate((
+            ("torch.distributed.tensor", "torch.distributed.tensor._dtensor_spec"),
+            ("torch.distributed._tensor.api", "torch.distributed._tensor.placement_types"))):
+        dtensor = Named(module, "DTensor")
+        shell = Called(Named("torch._tensor", "_rebuild_from_type_v2"),
+                       Named("torch._utils", "_rebuild_wrapper_subclass"), dtensor,
+                       (dtensor, (2,)), {"_local_tensor": local})
+        with_meta = {"w": shell, "meta": Called(Named(meta, "TensorMeta"), (2,), (1,))}
+        for name, value in (("shell", {"w": shell}), ("nested", {"state": {"0": [shell]}}),
+                            ("meta", with_meta)):
+            refused(tap, f"{module}, {name}", torch_file(at, f"{name}-{i}.pt", value, data),
+                    "one rank's part of a model", "distributed")
+    sharded = made("torch.distributed._shard.sharded_tensor.api", "ShardedTensor",
+                   shards=[local])
+    refused(tap, "a ShardedTensor", torch_file(at, "sharded.pt", {"w": sharded}, data),
+            "one rank's part of a model", "ShardedTensor")
 
 
 def safetensors(tensors, metadata):
@@ -90,5 +142,7 @@ if __name__ == "__main__":
     TAP = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-slices-") as directory:
         deepspeed(TAP, directory)
+        megatron(TAP, directory)
+        distributed_tensors(TAP, directory)
         deltas(TAP, directory)
     sys.exit(TAP.finish())

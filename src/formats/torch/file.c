@@ -213,30 +213,6 @@ static int torch_finish(struct rsh_torch_reader *r)
 	return f->tensors && f->values ? 0 : rsh_error_nomem(r->err);
 }
 
-/* DeepSpeed says in each file which version wrote it, whatever the file is
- * called, and each file is one rank's. */
-static int torch_check_whole(const struct rsh_torch_file *f, const char *path,
-			     struct rsh_error *err)
-{
-	static const char *const partitions[] = {
-		"optimizer_state_dict.single_partition_of_fp32_groups.",
-		"optimizer_state_dict.fp32_flat_groups.",
-	};
-	bool is = false;
-
-	for (uint32_t i = 0; i < f->n_values; i++)
-		is |= strcmp(f->values[i].name, "ds_version") == 0;
-	for (uint32_t i = 0; i < f->n_tensors; i++)
-		for (size_t k = 0; k < 2; k++)
-			is |= strncmp(f->tensors[i].name, partitions[k],
-				      strlen(partitions[k])) == 0;
-	return !is ? 0 :
-	       rsh_error_set(err, ENOTSUP, "%s: one rank's part of a "
-			     "checkpoint of DeepSpeed, not a model: "
-			     "zero_to_fp32.py, which DeepSpeed writes with it, "
-			     "makes the whole model", path);
-}
-
 int rsh_torch_file_read(const struct rsh_byte_source *src,
 			struct rsh_torch_file **out, struct rsh_error *err)
 {
@@ -258,8 +234,7 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		};
 		r->err = err;
 		r->file = f;
-		rc = torch_file_read(r) ?: torch_finish(r) ?:
-		     torch_check_whole(f, src->path, err);
+		rc = torch_file_read(r) ?: torch_finish(r);
 	}
 	if (r) {
 		rsh_torch_view_clear(&r->view);

@@ -101,6 +101,8 @@ static int torch_refuse(struct rsh_torch_reader *r,
 				     "call what it has made itself; nothing "
 				     "is called, and the file is refused",
 				     r->src.path);
+	if (rsh_torch_is_part(callee->class))
+		return rsh_torch_refuse_part(r, callee->class);
 	return rsh_error_set(r->err, EBADMSG, "%s: its pickle would call "
 			     "%.100s.%.100s, which is not on the list of what "
 			     "is harmless; nothing is called, and the file is "

@@ -4,6 +4,7 @@
  * Meta: pytorch_model.bin or its parts, or consolidated.00.pth. */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -59,6 +60,17 @@ static bool torch_may_hold(const char *name)
 	return false;
 }
 
+/* Returns whether the text is in the name, not behind a letter: temp_rank_0.pt
+ * does not have "mp_rank_". */
+static bool torch_has_word(const char *name, const char *text)
+{
+	const char *at = strstr(name, text);
+
+	while (at && at > name && isalpha((unsigned char)at[-1]))
+		at = strstr(at + 1, text);
+	return at;
+}
+
 /* Returns whether the name is that of a rank's slice, as Megatron, DeepSpeed
  * (bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt) and verl
  * (optim_world_size_2_rank_0.pt) write them. */
@@ -66,7 +78,8 @@ static bool torch_is_slice(const char *name)
 {
 	const char *of = strstr(name, "_world_size_");
 
-	return strstr(name, "mp_rank_") || strstr(name, "zero_pp_rank_") ||
+	return torch_has_word(name, "mp_rank_") ||
+	       torch_has_word(name, "zero_pp_rank_") ||
 	       (of && strstr(of, "_rank_")) ||
 	       strcmp(name, "model_optim_rng.pt") == 0;
 }

@@ -200,6 +200,8 @@ static int walk_look_at(struct rsh_torch_reader *r,
 			return walk_bad(r, "a tensor that is built of nothing");
 		return walk_look_at(r, v[0].class, &v[2], w, depth + 1, is);
 	}
+	if (rsh_torch_is_part(class))
+		return rsh_torch_refuse_part(r, class);
 	w->make = name;
 	return 0;
 }
@@ -370,6 +372,8 @@ static int walk_object(struct rsh_torch_reader *r,
 	bool is = false;
 	int rc = 0;
 
+	if (v->object->class && rsh_torch_is_part(v->object->class))
+		return rsh_torch_refuse_part(r, v->object->class);
 	if (v->object->class)
 		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
 				  &is);
@@ -512,9 +516,13 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	const uint64_t most = r->pickle_bytes * SHOWN_PER_BYTE + SHOWN_AT_LEAST;
 	const struct rsh_pickle_class *c =
 		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
+	int rc;
 
 	r->visits_left = r->name_bytes_left = r->path_bytes_left = most;
 	r->json_bytes_left = r->pickle_bytes_left = most;
+	rc = rsh_torch_check_whole(r, root);
+	if (rc)
+		return rc;
 	/* Only a container has names to show. */
 	if (root->kind == RSH_PV_DICT || root->kind == RSH_PV_LIST ||
 	    root->kind == RSH_PV_TUPLE)
