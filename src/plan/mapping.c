@@ -383,30 +383,6 @@ static int make_slices(struct rsh_mapping_build *k, struct rsh_error *err)
 	return 0;
 }
 
-static int copy_given(struct rsh_mapping_build *k)
-{
-	struct rsh_arena *a = &k->p->arena;
-	const struct rsh_shown *t = k->t;
-	const uint32_t n = t->recipe.n_parts;
-	uint64_t *dims = rsh_arena_array(a, uint64_t, t->n_dims);
-	struct rsh_recipe_part *parts;
-
-	if (!dims)
-		return -ENOMEM;
-	if (t->n_dims)
-		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
-	k->w->dims = dims;
-	/* These mappings do not use the parts as they were given. */
-	if (k->w->pair != RSH_NO_PAIR || k->w->is_factored)
-		return 0;
-	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
-	if (!parts)
-		return -ENOMEM;
-	memcpy(parts, t->recipe.parts, n * sizeof(*parts));
-	k->w->recipe = parts;
-	return 0;
-}
-
 static bool is_shown_as_is(const struct rsh_shown *t,
 			   const struct rsh_tensor *in)
 {
@@ -420,6 +396,32 @@ static bool is_shown_as_is(const struct rsh_shown *t,
 		    r->box.size[d] != t->dims[d])
 			return false;
 	return true;
+}
+
+static int copy_given(struct rsh_mapping_build *k)
+{
+	struct rsh_arena *a = &k->p->arena;
+	const struct rsh_shown *t = k->t;
+	const uint32_t n = t->recipe.n_parts;
+	struct rsh_tensor *const *tensors = k->p->cat->tensors;
+	uint64_t *dims = rsh_arena_array(a, uint64_t, t->n_dims);
+	struct rsh_recipe_part *parts;
+
+	if (!dims)
+		return -ENOMEM;
+	if (t->n_dims)
+		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
+	k->w->dims = dims;
+	/* These mappings do not use the parts as they were given. */
+	if (k->w->pair != RSH_NO_PAIR || k->w->is_factored ||
+	    (n == 1 && is_shown_as_is(t, tensors[t->recipe.parts->tensor])))
+		return 0;
+	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
+	if (!parts)
+		return -ENOMEM;
+	memcpy(parts, t->recipe.parts, n * sizeof(*parts));
+	k->w->recipe = parts;
+	return 0;
 }
 
 static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,

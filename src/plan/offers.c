@@ -44,6 +44,8 @@ const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,
 	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
 		c->tensors[p->tensor] : NULL;
 
+	if (o->same)
+		return c->tensors[o->same - 1];
 	if (!t || t->n_dims != o->n_dims)
 		return NULL;
 	for (uint32_t d = 0; d < o->n_dims; d++)
@@ -59,6 +61,25 @@ const struct rsh_tensor *rsh_offer_tensor(const struct rsh_catalogue *c,
 	const struct rsh_tensor *t = rsh_offer_rows_of(c, o);
 
 	return t && (o->n_dims == 0 || t->dims[0] == o->dims[0]) ? t : NULL;
+}
+
+int rsh_offers_expand(struct rsh_offers *offers, struct rsh_arena *arena)
+{
+	for (uint32_t i = 0; i < offers->n; i++) {
+		struct rsh_offer *o = &offers->v[i];
+		struct rsh_recipe_part *p;
+
+		if (!o->same)
+			continue;
+		p = rsh_arena_array(arena, struct rsh_recipe_part, 1);
+		if (!p)
+			return -ENOMEM;
+		rsh_recipe_same(offers->cat, o->same - 1, p);
+		o->n_parts = 1;
+		o->parts = p;
+		o->same = 0;
+	}
+	return 0;
 }
 
 /* ---- functions for the plan ---- */
@@ -101,9 +122,10 @@ static void offers_codec(const struct offering *s, const struct rsh_offer *o,
 			 struct rsh_shown *t)
 {
 	struct rsh_tensor *const *tensors = s->w->cat->tensors;
+	const struct rsh_recipe *r = &t->recipe;
 	const struct rsh_tensor *first =
-		o->n_factored ? tensors[o->factored->tensor] :
-		o->n_parts ? tensors[o->parts->tensor] : NULL;
+		r->n_factored ? tensors[r->factored->tensor] :
+		r->n_parts ? tensors[r->parts->tensor] : NULL;
 	const bool wide = first && first->wide_bf16;
 	const char *name = offers_name(s, o->name);
 	const enum rsh_dtype cast = o->n_dims > 0 &&
@@ -185,8 +207,14 @@ static int offers_show(struct offering *s, uint32_t i,
 			    .n_factored = o->n_factored,
 			    .factored = o->factored },
 	};
+	struct rsh_recipe_part same;
 	int rc = offers_cut(s, o, item, &t.cut, err);
 
+	if (o->same) {
+		rsh_recipe_same(s->w->cat, o->same - 1, &same);
+		t.recipe.n_parts = 1;
+		t.recipe.parts = &same;
+	}
 	offers_codec(s, o, &t);
 	if (rc == 0)
 		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],

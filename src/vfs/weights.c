@@ -245,7 +245,8 @@ static int weights_read(struct weights_job *k,
 	k->cat = in.cat;
 	k->in = in.v;
 	k->n_in = in.n;
-	return rsh_catalogue_find_kinds(in.cat) ? rsh_error_nomem(err) : 0;
+	return rsh_offers_expand(&in, job.arena) ||
+	       rsh_catalogue_find_kinds(in.cat) ? rsh_error_nomem(err) : 0;
 }
 
 static int weights_load(void *ctx, const struct rsh_catalogue *c,

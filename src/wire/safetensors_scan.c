@@ -2,6 +2,9 @@
 /* wire/safetensors_scan.c scans a safetensors file: it reads the whole header
  * and no content.
  *
+ * Each member of the header is parsed for itself: a tree of all of them takes
+ * ten times the memory of the text.
+ *
  * The header's length is checked against the file before memory of that size is
  * allocated.  The offsets are checked in the order of the tensors: each tensor
  * must begin where the previous one ended. */
@@ -15,6 +18,7 @@
 
 #include <jansson.h>
 
+#include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -23,23 +27,26 @@
 
 /* This is one tensor of the header. */
 struct tensor {
-	const char *name; /* owned by the JSON */
-	const json_t *shape;
-	enum rsh_dtype dtype;
+	const char *name; /* in the arena, as `dims` */
+	const uint64_t *dims;
 	uint64_t begin; /* data_offsets */
 	uint64_t end;
 	uint32_t place; /* its place in the header */
+	uint8_t dtype, n_dims;
 };
 
 struct scan {
 	const struct rsh_byte_source *src;
 	struct rsh_names *names;
 	struct rsh_error *err;
-	json_t *header;
-	json_t *metadata; /* borrowed from header; NULL: none */
+	char *text;       /* the header */
+	size_t len, at;   /* its bytes, and how many are parsed */
+	json_t *metadata; /* NULL: none */
 	uint64_t data;    /* offset of the tensors' bytes */
+	struct rsh_arena arena;
 	struct tensor *tensors;
 	uint32_t n_tensors;
+	size_t cap, n_dims; /* of all tensors */
 	struct rsh_ckpt_index *index;
 };
 
@@ -74,13 +81,11 @@ static int read_exactly(struct scan *s, void *buf, size_t len, uint64_t offset)
 	return rc;
 }
 
-static int read_header(struct scan *s)
+static int load_header(struct scan *s)
 {
-	cleanup_free char *text = NULL;
 	uint64_t len = 0;
 	int rc;
 	uint8_t bytes[SAFETENSORS_LENGTH_BYTES];
-	json_error_t where;
 
 	if (!s->src->size)
 		return rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
@@ -103,21 +108,50 @@ static int read_header(struct scan *s)
 				  "a header of %" PRIu64
 				  " bytes in a file of %" PRIu64,
 				  len, s->src->size);
-	text = rsh_alloc_array(len, 1);
-	if (!text)
+	s->text = rsh_alloc_array(len, 1);
+	if (!s->text)
 		return rsh_error_nomem(s->err);
+	s->len = len;
 	s->data = SAFETENSORS_LENGTH_BYTES + len;
-	rc = read_exactly(s, text, len, SAFETENSORS_LENGTH_BYTES);
-	if (rc)
-		return rc;
-	s->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
-	if (!s->header)
-		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES +
-					  (uint64_t)where.position,
-				  "the header is not JSON: %s", where.text);
-	if (!json_is_object(s->header))
-		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
-				  "the header is not a JSON object");
+	return read_exactly(s, s->text, len, SAFETENSORS_LENGTH_BYTES);
+}
+
+static int st_not_json(struct scan *s, size_t at, const char *why)
+{
+	return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES + (uint64_t)at,
+			  "the header is not JSON: %s", why);
+}
+
+/* Returns the next character that is not blank; 0: there is none. */
+static char st_peek(struct scan *s)
+{
+	while (s->at < s->len && memchr(" \t\n\r", s->text[s->at], 4))
+		s->at++;
+	return s->at < s->len ? s->text[s->at] : '\0';
+}
+
+static int st_expect(struct scan *s, char c, const char *what)
+{
+	if (st_peek(s) != c)
+		return st_not_json(s, s->at, what);
+	s->at++;
+	return 0;
+}
+
+/* Parses the next value. */
+static int st_value(struct scan *s, json_t **out)
+{
+	json_error_t where;
+
+	*out = json_loadb(s->text + s->at, s->len - s->at,
+			  JSON_REJECT_DUPLICATES | JSON_DECODE_ANY |
+			  JSON_DISABLE_EOF_CHECK, &where);
+	if (!*out)
+		return json_error_code(&where) == json_error_out_of_memory ?
+		       rsh_error_nomem(s->err) :
+		       st_not_json(s, s->at + (size_t)where.position,
+				   where.text);
+	s->at += (size_t)where.position;
 	return 0;
 }
 
@@ -130,16 +164,22 @@ static int bad_metadata(struct scan *s, const char *key, const char *what)
 			  key, what);
 }
 
-static int check_metadata(struct scan *s)
+static int st_is_twice(struct scan *s, const char *name)
+{
+	return st_damaged(s, name, SAFETENSORS_LENGTH_BYTES, "the header is "
+			  "not JSON: it has this as a duplicate object key");
+}
+
+static int take_metadata(struct scan *s, json_t *from)
 {
 	const char *key;
 	json_t *value;
 
-	s->metadata = json_object_get(s->header, SAFETENSORS_METADATA);
-	if (json_is_null(s->metadata))
-		s->metadata = NULL;
-	if (!s->metadata)
+	if (s->metadata)
+		return st_is_twice(s, SAFETENSORS_METADATA);
+	if (json_is_null(from))
 		return 0;
+	s->metadata = json_incref(from);
 	if (!json_is_object(s->metadata))
 		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
 				  "\"" SAFETENSORS_METADATA
@@ -200,11 +240,30 @@ static bool st_get_u64(const json_t *v, uint64_t *out)
 	return json_is_integer(v) && i >= 0;
 }
 
+static int st_read_shape(struct scan *s, const json_t *shape, struct tensor *t)
+{
+	const size_t n = json_array_size(shape);
+	uint64_t *dims = rsh_arena_array(&s->arena, uint64_t, n);
+
+	if (!dims)
+		return rsh_error_nomem(s->err);
+	for (size_t i = 0; i < n; i++)
+		if (!st_get_u64(json_array_get(shape, i), &dims[i]))
+			return st_damaged(s, t->name, s->data + t->begin,
+					  "dimension %zu is not a size", i);
+	t->dims = dims;
+	t->n_dims = (uint8_t)n;
+	s->n_dims += n;
+	return 0;
+}
+
 static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 {
 	const json_t *offsets = json_object_get(info, "data_offsets");
+	enum rsh_dtype dtype;
 	const json_t *v;
 	const char *text;
+	int rc;
 
 	if (!*t->name)
 		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
@@ -218,36 +277,48 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	    !st_get_u64(json_array_get(offsets, 1), &t->end))
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 				  "\"data_offsets\" is not a pair of offsets");
-	t->shape = json_object_get(info, "shape");
-	if (!json_is_array(t->shape))
+	v = json_object_get(info, "shape");
+	if (!json_is_array(v))
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 				  "\"shape\" is not a list");
-	if (json_array_size(t->shape) > RSH_MAX_DIMS)
+	if (json_array_size(v) > RSH_MAX_DIMS)
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 				  "more than %d dimensions", RSH_MAX_DIMS);
+	rc = st_read_shape(s, v, t);
+	if (rc)
+		return rc;
 	v = json_object_get(info, "dtype");
 	text = json_string_value(v);
 	if (!text)
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 				  "\"dtype\" is not a string");
-	switch (rsh_safetensors_dtype_parse(text, &t->dtype)) {
+	switch (rsh_safetensors_dtype_parse(text, &dtype)) {
 	case SAFETENSORS_DTYPE:
-		break;
+		t->dtype = (uint8_t)dtype;
+		return 0;
 	case SAFETENSORS_DTYPE_FOREIGN:
 		return rsh_error_set(
 			s->err, ENOTSUP,
 			"%s: parameter \"%s\" is of element type %s, which is not supported",
 			s->src->path, t->name, text);
 	case SAFETENSORS_DTYPE_UNKNOWN:
+	default:
 		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 				  "unknown element type \"%.64s\"", text);
 	}
-	if (t->dtype == RSH_DTYPE_INT8 && s->metadata) {
-		v = json_object_get(s->metadata, t->name);
+}
+
+/* The metadata says which Int8 are Int4. */
+static void find_int4(struct scan *s)
+{
+	for (uint32_t i = 0; s->metadata && i < s->n_tensors; i++) {
+		struct tensor *t = &s->tensors[i];
+		const json_t *v = t->dtype != RSH_DTYPE_INT8 ? NULL :
+				  json_object_get(s->metadata, t->name);
+
 		if (v && !strcmp(json_string_value(v), SAFETENSORS_INT4))
 			t->dtype = RSH_DTYPE_INT4;
 	}
-	return 0;
 }
 
 /* A version of weights that is a delta has compressed bytes, all UInt8 of one
@@ -263,7 +334,7 @@ static int check_no_delta(struct scan *s)
 		const size_t n = strlen(text);
 
 		is = t->dtype == RSH_DTYPE_UINT8 &&
-		     json_array_size(t->shape) == 1 &&
+		     t->n_dims == 1 &&
 		     (n == 8 || n == 32 || n == 64) &&
 		     strspn(text, "0123456789abcdef") == n;
 	}
@@ -284,29 +355,80 @@ static int compare_tensors(const void *a, const void *b)
 	       rsh_compare_u64(x->place, y->place);
 }
 
-static int read_tensors(struct scan *s)
+/* Two records of one name and place would be said to overlap.  Other duplicates
+ * are found when the index is sorted by name. */
+static int check_twice(struct scan *s)
 {
-	const char *name;
-	json_t *info;
+	for (uint32_t i = 1; i < s->n_tensors; i++)
+		if (s->tensors[i].begin == s->tensors[i - 1].begin &&
+		    strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)
+			return st_is_twice(s, s->tensors[i].name);
+	return 0;
+}
+
+static int add_tensor(struct scan *s, const char *name, const json_t *info)
+{
+	struct tensor t = { .place = s->n_tensors };
 	int rc;
 
-	/* A header has fewer tensors than 32 bits can count. */
-	s->tensors = rsh_alloc_array(json_object_size(s->header),
-				     sizeof(*s->tensors));
-	if (!s->tensors)
+	t.name = rsh_arena_strndup(&s->arena, name, strlen(name));
+	if (!t.name || rsh_grow(&s->tensors, &s->cap, (size_t)s->n_tensors + 1,
+				sizeof(*s->tensors)))
 		return rsh_error_nomem(s->err);
-	json_object_foreach(s->header, name, info) {
-		struct tensor *t = &s->tensors[s->n_tensors];
+	rc = st_read_tensor(s, info, &t);
+	/* A header has fewer tensors than 32 bits can count. */
+	if (rc == 0)
+		s->tensors[s->n_tensors++] = t;
+	return rc;
+}
 
-		if (!strcmp(name, SAFETENSORS_METADATA))
-			continue;
-		*t = (struct tensor){ .name = name, .place = s->n_tensors++ };
-		rc = st_read_tensor(s, info, t);
-		if (rc)
-			return rc;
-	}
-	qsort(s->tensors, s->n_tensors, sizeof(*s->tensors), compare_tensors);
-	return check_no_delta(s);
+static int read_member(struct scan *s)
+{
+	json_t *key = NULL, *value = NULL;
+	const char *name;
+	int rc = st_peek(s) == '"' ? st_value(s, &key) :
+		 st_not_json(s, s->at, "a name or '}' expected");
+
+	rc = rc ?: st_expect(s, ':', "':' expected") ?: st_value(s, &value);
+	name = json_string_value(key);
+	if (rc == 0)
+		rc = strcmp(name, SAFETENSORS_METADATA) == 0 ?
+		     take_metadata(s, value) : add_tensor(s, name, value);
+	json_decref(key);
+	json_decref(value);
+	return rc;
+}
+
+static int read_members(struct scan *s)
+{
+	int rc;
+
+	if (st_peek(s) == '[')
+		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+				  "the header is not a JSON object");
+	rc = st_expect(s, '{', "'{' expected");
+	if (rc == 0 && st_peek(s) != '}')
+		do {
+			rc = read_member(s);
+		} while (rc == 0 && st_peek(s) == ',' && ++s->at);
+	rc = rc ?: st_expect(s, '}', "',' or '}' expected");
+	return rc || !st_peek(s) ? rc :
+	       st_not_json(s, s->at, "end of file expected");
+}
+
+static int read_header(struct scan *s)
+{
+	int rc = load_header(s) ?: read_members(s);
+
+	free(s->text);
+	s->text = NULL;
+	if (rc)
+		return rc;
+	find_int4(s);
+	if (s->n_tensors > 0)
+		qsort(s->tensors, s->n_tensors, sizeof(*s->tensors),
+		      compare_tensors);
+	return check_twice(s) ?: check_no_delta(s);
 }
 
 /* ---- the index ---- */
@@ -315,16 +437,12 @@ static int read_tensors(struct scan *s)
 static int st_add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 {
 	struct rsh_ckpt_index *ix = s->index;
-	size_t n = json_array_size(t->shape);
+	const size_t n = t->n_dims;
 	int64_t *dims = ix->dims + ix->n_dims;
-	uint64_t dim, elements;
+	uint64_t elements;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!st_get_u64(json_array_get(t->shape, i), &dim))
-			return st_damaged(s, t->name, s->data + t->begin,
-					  "dimension %zu is not a size", i);
-		dims[i] = (int64_t)dim;
-	}
+	for (size_t i = 0; i < n; i++)
+		dims[i] = (int64_t)t->dims[i];
 	/* The shape of F4 counts numbers, and a byte has two of them. */
 	if (t->dtype == RSH_DTYPE_FLOAT4X2) {
 		if (n == 0 || dims[n - 1] % 2)
@@ -372,8 +490,8 @@ static int st_add_record(struct scan *s, const struct tensor *t,
 	int rc;
 
 	*r = (struct rsh_record){
-		.dtype = (uint8_t)t->dtype,
-		.n_dims = (uint8_t)json_array_size(t->shape),
+		.dtype = t->dtype,
+		.n_dims = t->n_dims,
 		.first_dim = ix->n_dims,
 		.first_extent = ix->n_extents,
 		.content_bytes = t->end - t->begin,
@@ -402,12 +520,9 @@ static int st_add_record(struct scan *s, const struct tensor *t,
 static int add_records(struct scan *s)
 {
 	uint64_t end = 0;
-	size_t n_dims = 0;
 	int rc;
 
-	for (uint32_t i = 0; i < s->n_tensors; i++)
-		n_dims += json_array_size(s->tensors[i].shape);
-	s->index = rsh_ckpt_index_new(s->n_tensors, s->n_tensors, n_dims);
+	s->index = rsh_ckpt_index_new(s->n_tensors, s->n_tensors, s->n_dims);
 	if (!s->index)
 		return rsh_error_nomem(s->err);
 	s->index->file_bytes = s->src->size;
@@ -425,33 +540,36 @@ static int add_records(struct scan *s)
 	return 0;
 }
 
+static int check_names(struct scan *s)
+{
+	uint32_t twice;
+
+	return !rsh_ckpt_index_sort(s->index, &twice) ? 0 :
+	       st_is_twice(s, rsh_names_text(s->names, twice));
+}
+
 int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_names *names, struct rsh_ckpt_index **out,
 			 struct rsh_safetensors_meta *meta,
 			 struct rsh_error *err)
 {
 	struct scan s = { .src = src, .names = names, .err = err };
-	uint32_t twice;
 	int rc;
 
 	if (meta)
 		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
-	rc = read_header(&s) ?:
-	     check_metadata(&s) ?:
-	     read_tensors(&s) ?:
-	     add_records(&s);
+	rc = read_header(&s) ?: add_records(&s) ?: check_names(&s);
 	if (!rc && meta)
 		rc = read_metadata(&s, meta);
 	free(s.tensors);
-	json_decref(s.header);
+	rsh_arena_clear(&s.arena);
+	json_decref(s.metadata);
 	if (rc) {
 		rsh_ckpt_index_free(s.index);
 		if (meta)
 			rsh_safetensors_meta_clear(meta);
 		return rc;
 	}
-	/* The names in a header are unique, so this cannot fail. */
-	rsh_ckpt_index_sort(s.index, &twice);
 	*out = s.index;
 	return 0;
 }

@@ -6,6 +6,9 @@ Its own memory stays within 64 MiB and the cache; where a memory cgroup can be
 made (as root, of either version), it runs in one with little more than that,
 page cache included, and is not killed.  RSH_MEMORY_MIB is the size of the source
 (496, in two files).
+
+Of a checkpoint of very many tensors, what is known of a tensor has a few hundred bytes,
+in any form.
 """
 
 import concurrent.futures
@@ -18,9 +21,12 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from big_tree import MIB, BigTree  # noqa: E402
 from cgroups import memory_cgroup, program_in  # noqa: E402
-from daemon_use import Peak, is_sanitized  # noqa: E402
+from daemon_use import Peak, field, is_sanitized  # noqa: E402
+from dcp_trees import torch_bytes  # noqa: E402
+from demands import write  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, require_mount,  # noqa: E402
                        reshardfs_program)
+from safetensors_format import safetensors_bytes  # noqa: E402
 
 SOURCE_MIB = int(os.environ.get("RSH_MEMORY_MIB", "496"))
 OWN_MIB = 64
@@ -32,6 +38,7 @@ READERS = 32
 # Of each reader, and where each read of the source takes 10 ms.
 READER_MIB = 40
 SLOW_MIB = 10
+MANY = 60000  # tensors
 MODES = (("direct", "off", ""), ("direct", "on", ""), ("cached", "on", ""),
          ("direct", "off", "delay=10ms"), ("direct", "on", "delay=10ms"))
 
@@ -75,9 +82,33 @@ def run(tree, io_mode, cache, fault):
         return None if is_sanitized(mount.process.pid) else peak.mib
 
 
+def peak_of(path):
+    """The most KiB that a mount of it had."""
+    with Mounted(path, described=True) as mount:
+        return field(mount.process.pid, "VmHWM")
+
+
+def many_tensors(tap, directory):
+    names = [f"layers.{i // 100}.mlp.experts.{i % 100}.w" for i in range(MANY)]
+    # The objects of a pickle are all needed at once.
+    for name, make, most in (("model.safetensors", safetensors_bytes, 800),
+                             ("model.pt", torch_bytes, 2000)):
+        few, many = (os.path.join(directory, f"{n} in {name}") for n in (1, MANY))
+        for path, n in ((few, 1), (many, MANY)):
+            write(os.path.join(path, name),
+                  make({x: ("F32", (2,), b"abcdefgh") for x in names[:n]}))
+        grown = peak_of(many) - peak_of(few)
+        tap.ok(has_sanitizer() or grown * 1024 < MANY * most,
+               f"{name} of {MANY} tensors: {most} bytes for each at most",
+               f"{grown * 1024 / MANY:.0f} bytes")
+        tap.diag(f"{grown * 1024 / MANY:.0f} bytes")
+
+
 def main():
     require_mount()
     tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-memory-") as directory:
+        many_tensors(tap, directory)
     with tempfile.TemporaryDirectory(prefix="reshardfs-memory-") as directory:
         tree = BigTree(directory, SOURCE_MIB)
         for io_mode, cache, fault in MODES:

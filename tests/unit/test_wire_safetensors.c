@@ -470,9 +470,21 @@ static void test_bad_json(void **state)
 		const char *word;
 	} headers[] = {
 		{ "{", "not JSON" },
-		{ "{} x", "offset 12" },
+		{ "{} x", "offset 11" },
+		{ "{\"__metadata__\":{},\"__metadata__\":{}}", "duplicate" },
+		{ "{" A_2 ",}", "a name or '}' expected" },
+		{ "{,}", "a name or '}' expected" },
+		{ "{\"a\" 1}", "':' expected" },
+		{ "{\"a\":}", "not JSON" },
+		{ "{" A_2 " " A_2 "}", "',' or '}'" },
+		{ "{1:2}", "not JSON" },
 		{ "[]", "not a JSON object" },
 		{ "{" A_2 "," A_2 "}", "duplicate" },
+		{ "{\"a\":{\"dtype\":\"I8\",\"shape\":[0],"
+		  "\"data_offsets\":[0,0]},\"a\":{\"dtype\":\"I16\","
+		  "\"shape\":[0],\"data_offsets\":[0,0]}}", "duplicate" },
+		{ "{\"a\":{\"dtype\":\"I8\",\"dtype\":\"I8\"}}",
+		  "duplicate" },
 		{ "{\"a\\u0000\":{}}", "NUL" },
 		{ "{\"\\ud800\":{}}", "not JSON" },
 		{ "{\"a\xff\":{}}", "byte 0xff" },

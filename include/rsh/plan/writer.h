@@ -16,6 +16,7 @@
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/options.h"
 #include "rsh/strategy/strategy.h"
+#include "rsh/util/arena.h"
 
 /* A tensor that can be shown, and its recipe.  Names are unique. */
 struct rsh_offer {
@@ -23,6 +24,9 @@ struct rsh_offer {
 	enum rsh_dtype dtype;  /* as it is stored */
 	uint32_t n_dims;
 	const uint64_t *dims;
+	/* 1 + the number of the tensor that is shown as it is, for which a part
+	 * would take 800 bytes; 0: the offer has parts. */
+	uint32_t same;
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
 	/* Factored parts, instead of `parts`. */
@@ -43,6 +47,10 @@ struct rsh_offers {
 	struct rsh_offer *v;
 	uint32_t n;
 };
+
+/* Gives parts to the offers that have none, for who looks at parts.  Returns 0
+ * or -ENOMEM. */
+int rsh_offers_expand(struct rsh_offers *offers, struct rsh_arena *arena);
 
 /* Plans the files.  The options compat and n_shown_ranks have no effect.  Takes
  * the catalogue over, also on failure.  The catalogue's names and `dst` must

@@ -332,6 +332,8 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	if (rc)
 		return rc;
 	c->in = in;
+	if (rsh_offers_expand(&c->in, &c->arena))
+		return rsh_error_nomem(err);
 	return rsh_weights_dequantise(&(struct rsh_dequantise){
 		.config = c->config, .type = v->weights.dequantise,
 		.load = check_load, .ctx = c,

@@ -38,7 +38,6 @@ static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 						  rsh_dtype_size(s->rec->dtype);
 	const struct rsh_catalogue *c = s->files->cat;
 	char dims[160], layout[160];
-	struct rsh_recipe_part *part;
 	const struct rsh_tensor *t;
 	uint32_t tensor;
 	int rc = rsh_slices_find(s, unit, err);
@@ -58,15 +57,11 @@ static int ranks_add_slices(struct ranks_reader *r, struct rsh_slices *s,
 				 s->files->src->path);
 	if (rc)
 		return rc;
-	part = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
-	if (!part)
-		return rsh_error_nomem(err);
-	rsh_recipe_same(c, tensor, part);
 	t = c->tensors[tensor];
 	/* The catalogue's tensors are valid as long as the plan. */
 	r->offers[r->n++] = (struct rsh_offer){
 		.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims,
-		.dims = t->dims, .n_parts = 1, .parts = part,
+		.dims = t->dims, .same = tensor + 1,
 	};
 	return 0;
 }

@@ -333,13 +333,38 @@ static int reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
 	return 0;
 }
 
+/* Makes the offer of a tensor whose chunks all have one order. */
+static int offer_uniform(struct dcp_reader *r, const struct found_tensor *f,
+			 uint32_t number, const uint8_t *order,
+			 struct rsh_offer *o)
+{
+	struct rsh_box whole = { .n_dims = f->tensor->n_dims };
+	struct rsh_recipe_part *part;
+	uint32_t d = 0;
+
+	while (d < whole.n_dims && order[d] == d)
+		d++;
+	if (d == whole.n_dims) {
+		o->same = number + 1;
+		return 0;
+	}
+	part = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
+	if (!part)
+		return -ENOMEM;
+	memcpy(whole.size, f->tensor->dims,
+	       whole.n_dims * sizeof(whole.size[0]));
+	part_of_box(part, number, &whole, order);
+	o->parts = part;
+	o->n_parts = 1;
+	return 0;
+}
+
 /* Adds the tensors of all orders and the parts that use them. */
 static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
-			     struct rsh_recipe_part *parts, uint32_t *n_parts,
-			     struct rsh_error *err)
+			     struct rsh_recipe_part *parts,
+			     struct rsh_offer *o, struct rsh_error *err)
 {
 	uint8_t order[RSH_MAX_DIMS];
-	struct rsh_box whole = { .n_dims = f->tensor->n_dims };
 	uint32_t number = 0, i = 0;
 	int rc;
 
@@ -352,16 +377,11 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 		if (rc)
 			return rc;
 		if (!found_is_uniform(f) &&
-		    reader_add_parts(parts, n_parts, f, first, number))
+		    reader_add_parts(parts, &o->n_parts, f, first, number))
 			return rsh_error_nomem(err);
 	} while (++i < f->n);
-	if (!found_is_uniform(f))
-		return 0;
-	memcpy(whole.size, f->tensor->dims,
-	       whole.n_dims * sizeof(whole.size[0]));
-	part_of_box(parts, number, &whole, order);
-	*n_parts = 1;
-	return 0;
+	return !found_is_uniform(f) ? 0 :
+	       offer_uniform(r, f, number, order, o) ? rsh_error_nomem(err) : 0;
 }
 
 static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
@@ -399,23 +419,23 @@ static int reader_check_covered(struct dcp_reader *r,
 static int reader_add_found(struct dcp_reader *r, struct found_tensor *f,
 			    struct rsh_error *err)
 {
-	struct rsh_recipe_part *parts;
+	struct rsh_recipe_part *parts = NULL;
 	struct rsh_offer *o = &r->offers[r->n];
 	const uint64_t before = r->n_lacking;
 	int rc = find_chunks(r, f, err);
 
 	if (rc)
 		return rc;
-	parts = rsh_arena_array(r->arena, struct rsh_recipe_part,
-				found_is_uniform(f) ? 1 : f->n);
-	if (!parts)
+	if (!found_is_uniform(f))
+		parts = rsh_arena_array(r->arena, struct rsh_recipe_part, f->n);
+	if (!parts && !found_is_uniform(f))
 		return rsh_error_nomem(err);
 	*o = (struct rsh_offer){
 		.name = f->name, .dtype = f->tensor->dtype,
 		.n_dims = f->tensor->n_dims, .dims = f->tensor->dims,
 		.parts = parts,
 	};
-	rc = reader_add_orders(r, f, parts, &o->n_parts, err) ?:
+	rc = reader_add_orders(r, f, parts, o, err) ?:
 	     reader_check_covered(r, f, err);
 	r->n_tensors_lacking += r->n_lacking > before;
 	r->n += rc == 0 && !(r->leave_out && r->n_lacking > before);
