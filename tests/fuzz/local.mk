@@ -15,6 +15,19 @@ PARSERS_SOURCE = ../src/.libs/libsource.a ../src/.libs/libstore.a $(L_WIRE)
 PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE)
 PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_WIRE)
 
+# The same with the inputs that are known, by any compiler.
+REPLAY = $(FUZZ:fuzz/%.fuzz=fuzz/replay_%.replay)
+REPLAY_LIBS = $(L_OUTPUTS)
+fuzz/replay.o: fuzz/replay.c
+	$(AM_V_CC)$(COMPILE) -c -o $@ $<
+fuzz/replay_%.o: fuzz/fuzz_%.c $(FUZZ_SUPPORT)
+	$(AM_V_CC)$(COMPILE) -c -o $@ $<
+fuzz/replay_%.replay: fuzz/replay.o fuzz/replay_%.o $(filter %.a,$(REPLAY_LIBS))
+	$(AM_V_CCLD)$(LINK) fuzz/replay.o fuzz/replay_$*.o $(REPLAY_LIBS) $(LIBS)
+.PRECIOUS: fuzz/replay_%.o
+EXTRA_DIST += fuzz/replay.c fuzz/replay.sh
+CLEANFILES += fuzz/*.o $(REPLAY)
+
 FUZZ += fuzz/ckpt_scan.fuzz
 fuzz_ckpt_scan_fuzz_SOURCES = fuzz/fuzz_ckpt_scan.c $(FUZZ_SUPPORT)
 fuzz_ckpt_scan_fuzz_LINK = $(FUZZ_LINK)
