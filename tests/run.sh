@@ -1,36 +1,38 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what the tests need and runs all of them.
+# Installs what the tests need and runs them.
 #
-#   tests/run.sh [--no-oracle] [--suites[='NAME...']]
+#   tests/run.sh [--all] [--no-oracle] [--suites[='NAME...']]
 #
-# Runs on Debian 12, as root if packages are to be installed.  The oracle is the
-# real MindSpore, in a virtual environment that is kept for the next time under
-# ${XDG_CACHE_HOME:-~/.cache}/reshardfs (about 3 GB); --no-oracle does without
-# it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in the
-# environment names a Python that has it already; with RSH_HF_PYTHON, one that has
+# Runs on Debian 12, as root if packages are to be installed; it says first what it will
+# install, and starts no service.  The oracle is the real MindSpore, in a virtual environment
+# that is kept for the next time under ${XDG_CACHE_HOME:-~/.cache}/reshardfs (about 3 GB);
+# --no-oracle does without it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in
+# the environment names a Python that has it already; with RSH_HF_PYTHON, one that has
 # transformers and torch, models are loaded by the Hugging Face tools as well.
 # mindformers, of which only the loader of checkpoints runs, is kept there too, or is
 # where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.  So it is
-# with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.  RSH_AUDITWHEEL
-# names the program that looks at wheels, and RSH_PLOT_PYTHON a Python that has
-# matplotlib; both are installed so as well.
-# RSH_GUEST_KERNEL names a kernel for a guest, as tests/distributed.sh unpacks one.
+# with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.
 #
-# Runs all tests of a plain build; in a fresh Debian, where one can be had
-# (tests/lib/fresh.sh), what README says first, its way to install with unit tests and
-# mounts, and tests/package.sh; in Debian 11, 13 and unstable a build, the demo, and the unit
-# tests and mounts that a system can change; a cross-build to aarch64 with unit tests under
-# qemu; `make distcheck`, in the fresh Debian or here, with tests that would miss a file of the
-# archive; a few of a build without S3 and memcached; unit and mount
-# tests once more under the address and undefined behaviour sanitizers, with half of
-# their rounds; the stress tests for 16 s each under the thread sanitizer; and feeds each parser
-# of files with broken ones for RSH_FUZZ_SECONDS (8) s.  --suites runs all tests of the other
-# releases and of Ubuntu 20.04, 22.04 and 24.04, which takes an hour more, or of those that are
-# named (as `debian-11 ubuntu-20.04`).  Warnings are errors.  A
-# skip that tests/skips does not expect on this machine is a failure.  While the tests
-# of the plain build run, the later builds are made with what they leave.  What tests
-# draw follows from RSH_TEST_SEED, and that from the tree unless it is given.  At
+# Without --all: the unit tests and the mounts of a build with the address and undefined
+# behaviour sanitizers, and what the fuzz targets found before; by a plain build those mounts
+# that tell most, what a sanitizer does not let run, and a quarter of the comparisons with the
+# oracle.
+#
+# --all is for releases and for large changes: all of these by both builds, with other cases
+# and all comparisons; in a fresh Debian, where one can be had (tests/lib/fresh.sh), what
+# README says first, its way to install, tests/package.sh and the wheels; in Debian 11, 13 and
+# unstable a build, the demo, and the unit tests and mounts that a system can change; a
+# cross-build to aarch64 with unit tests under qemu; `make distcheck`; a few of a build without
+# S3 and memcached; distributed file systems; the stress tests under the thread sanitizer; each
+# parser of files fed with broken ones for RSH_FUZZ_SECONDS (8) s.  RSH_AUDITWHEEL names the
+# program that looks at wheels, RSH_PLOT_PYTHON a Python that has matplotlib, and
+# RSH_GUEST_KERNEL a kernel for a guest, as tests/distributed.sh unpacks one.  --suites, which
+# means --all, runs all tests of the other releases and of Ubuntu 20.04, 22.04 and 24.04, which
+# takes an hour more, or of those that are named (as `debian-11 ubuntu-20.04`).
+#
+# Warnings are errors.  A skip that tests/skips does not expect on this machine is a failure.
+# What tests draw follows from RSH_TEST_SEED, and that from the tree unless it is given.  At
 # the end stand the programs that took most processor time; the last line is
 # `N passed, N failed`, with `, N skipped` if any were.
 set -eu
@@ -63,14 +65,17 @@ usage()
 
 cache=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 oracle=yes
+all=no
 # Those of SUITES in tests/Makefile.am that every run has, as --suites names them; of their
 # tests it has those that a system can change.
 suites='debian-11 debian-13 debian-unstable aarch64'
 export RSH_SUITE_TESTS=QUICK_SYSTEM
 for word; do
 	case $word in
+	--all) all=yes ;;
 	--no-oracle) oracle=no ;;
 	--suites | --suites=*)
+		all=yes
 		suites=${word#--suites}
 		suites=${suites#=}
 		suites=${suites:-all}
@@ -84,6 +89,27 @@ for suite in $suites; do
 	[ "$suite" = all ] || [ -f "$top/tests/fresh/$suite.sh" ] ||
 		die "there is no tests/fresh/$suite.sh"
 done
+
+# What will happen to this machine, before anything does.
+say_plan()
+{
+	# shellcheck disable=SC2086
+	missing=$(missing_packages $packages)
+	# shellcheck disable=SC2086
+	set -- $missing
+	if [ $# -gt 0 ]; then
+		say "will install $# packages and what they need: $missing"
+	else
+		say "all packages are installed"
+	fi
+	if [ $oracle = yes ] && [ -z "${RSH_ORACLE_PYTHON:-}" ] &&
+	   ! [ -d "$cache/mindspore-$MINDSPORE" ]; then
+		say "will download MindSpore and moto into $cache: 1 GB, 3 GB on disk"
+	fi
+	say "will build below $top/build: $([ $all = yes ] && echo 16 || echo 2) GB"
+	say "starts servers on loopback and mounts below ${TMPDIR:-/tmp}; both end with their tests"
+	say "takes $([ $all = yes ] && echo 45 || echo 15) minutes on two cores, and the downloads"
+}
 
 # ---- the oracle ----
 
@@ -305,15 +331,15 @@ build_fuzz()
 		make -C "$top/build/fuzz/tests" -j"$JOBS" fuzz-programs
 }
 
-# Makes what later legs build, of what the tests that run meanwhile leave of the
-# processors.  What fails here fails again, and is told, when the leg comes.
+# build_ahead NAME...: makes what later legs build, of what the tests that run meanwhile leave
+# of the processors.  What fails here fails again, and is told, when the leg comes.
 build_ahead()
 {
 	renice -n 19 -p "$(exec sh -c 'echo $PPID')"
 	build_asan && make -C "$top/build/asan/tests" -j"$JOBS" check TESTS=
-	build_tsan
-	build_fuzz
-	build_bare
+	for name; do
+		"build_$name"
+	done
 }
 
 # ---- legs ----
@@ -431,12 +457,76 @@ most_processor_time()
 		done
 }
 
+# ---- both runs ----
+
+# The sanitizers slow everything down, and stop at the first report.
+use_sanitizers()
+{
+	export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
+	export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:handle_sigill=1
+	export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+	export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+}
+
+# shellcheck disable=SC2016 # make expands it
+run_gate()
+{
+	export RSH_SHARE="${RSH_SHARE:-4}"
+	only="mount/libreshard mount/made_up_format mount/mirror"
+	leg plain 'the oracle, and the quick tests' \
+		"$(longest_first "\$(GATE_PLAIN) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
+	only=
+	wait "$ahead" || :
+	trap - EXIT
+	use_sanitizers
+	leg asan 'unit tests, mounts and inputs of fuzzers' "$(longest_first '$(GATE_ASAN)')"
+}
+
+# shellcheck disable=SC2016
+run_all()
+{
+	leg plain 'all tests' \
+		"$(longest_first "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
+	fresh_leg
+	# The fresh Debian does this, where there is one.
+	[ -z "$(fresh_lacks)" ] || dist_leg
+	wait "$ahead" || :
+	trap - EXIT
+	only='unit/test_cache_servers unit/test_options'
+	leg bare 'what a build without libraries says' \
+		"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py"
+	only=
+	# Other cases than those of the plain build.
+	RSH_TEST_SEED=$((RSH_TEST_SEED + 1))
+	use_sanitizers
+	export RSH_ORACLE_PAIRS="${RSH_ORACLE_PAIRS:-60}"
+	# Rounds and cases of unit tests: the plain build made all of them.
+	export RSH_FEWER="${RSH_FEWER:-2}"
+	leg asan 'unit tests and mounts' \
+		"$(longest_first '$(filter-out $(UNSANITIZED),$(UNIT) $(MOUNT)) $(REPLAY)')"
+	# The readers are to race for a while here.
+	export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-16}"
+	only='unit/test_cache_stress mount/libreshard'
+	leg tsan 'stress tests' \
+		'mount/stress.sh mount/steps.py unit/test_cache_stress mount/library_races.py'
+	fuzz_leg
+}
+
+packages="$BUILD_PACKAGES $TEST_PACKAGES"
+ahead_of=
+if [ $all = yes ]; then
+	packages="$packages $FUZZ_PACKAGES $LARGE_PACKAGES"
+	ahead_of='tsan fuzz bare'
+fi
+say_plan
 # shellcheck disable=SC2086 # lists of names
-need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES $ENGINE_PACKAGES
+need_packages $packages
 need_fuse
 need_moto
-need_auditwheel
-need_matplotlib
+if [ $all = yes ]; then
+	need_auditwheel
+	need_matplotlib
+fi
 if [ $oracle = yes ]; then
 	need_oracle
 	need_mindformers
@@ -452,40 +542,14 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 
 export RSH_TEST_SEED="${RSH_TEST_SEED:-$(tree_number)}"
 say "seed: RSH_TEST_SEED=$RSH_TEST_SEED"
-build_ahead </dev/null >"$top/build/ahead.log" 2>&1 &
+# shellcheck disable=SC2086
+build_ahead $ahead_of </dev/null >"$top/build/ahead.log" 2>&1 &
 ahead=$!
 trap 'kill "$ahead" 2>/dev/null || :' EXIT
-leg plain "all tests" \
-	"$(longest_first "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
-fresh_leg
-# The fresh Debian does this, where there is one.
-[ -z "$(fresh_lacks)" ] || dist_leg
-wait "$ahead" || :
-trap - EXIT
-only='unit/test_cache_servers unit/test_options'
-leg bare 'what a build without libraries says' \
-	"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py"
-only=
-
-# Other cases than those of the plain build.
-RSH_TEST_SEED=$((RSH_TEST_SEED + 1))
-# Sanitizers slow everything down, and stop at the first report.
-export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
-export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:handle_sigill=1
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-export RSH_ORACLE_PAIRS="${RSH_ORACLE_PAIRS:-60}"
-# Rounds and cases of unit tests: the plain build made all of them.
-export RSH_FEWER="${RSH_FEWER:-2}"
-# shellcheck disable=SC2016
-leg asan 'unit tests and mounts' \
-	"$(longest_first '$(filter-out $(UNSANITIZED),$(UNIT) $(MOUNT))')"
-# The readers are to race for a while here.
-export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-16}"
-only='unit/test_cache_stress mount/libreshard'
-leg tsan 'stress tests' \
-	'mount/stress.sh mount/steps.py unit/test_cache_stress mount/library_races.py'
-fuzz_leg
+case $all in
+yes) run_all ;;
+*) run_gate ;;
+esac
 
 say "the programs that took most processor time:"
 most_processor_time 20

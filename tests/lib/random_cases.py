@@ -15,7 +15,7 @@ import traceback
 import typing
 
 from rsh_mount import Tap
-from run_seed import run_seed
+from run_seed import run_seed, share
 
 # Few cases may happen to be of one kind.
 ENOUGH_TO_JUDGE = 50
@@ -43,7 +43,7 @@ def parser(doc, pairs):
     """RSH_ORACLE_PAIRS takes the place of the program's own number of pairs.  Of few a
     second process would take longer to begin than to judge them: most import MindSpore."""
     if pairs is not None:
-        pairs = int(os.environ.get("RSH_ORACLE_PAIRS", pairs))
+        pairs = int(os.environ.get("RSH_ORACLE_PAIRS", share(pairs)))
     result = argparse.ArgumentParser(description=doc.splitlines()[0])
     result.add_argument("--seed", type=int, default=None)
     result.add_argument("--pairs", type=int, default=pairs)

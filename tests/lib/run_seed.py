@@ -19,6 +19,16 @@ def run_seed():
     return int.from_bytes(hashlib.sha256(f"{given} {name}".encode()).digest()[:4], "big")
 
 
+def share(cases):
+    """One in RSH_SHARE cases, a number or a list of them, at least one; which they are
+    follows from the seed."""
+    n = int(os.environ.get("RSH_SHARE", 1))
+    if isinstance(cases, int):
+        return -(-cases // n)
+    cases = list(cases)
+    return cases[run_seed() % min(n, len(cases))::n] if cases else cases
+
+
 def half_if_sanitized(cases, number=0):
     """All cases, or every second one where the sanitizers look on, for which each takes
     several times as long; the plain build has all.  The seed and `number` say which."""

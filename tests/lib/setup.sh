@@ -13,11 +13,11 @@ BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 FUZZ_PACKAGES="clang libclang-rt-dev"
 # What single tests look with; those say so where it is missing.
 TEST_PACKAGES="python3 python3-venv python3-yaml mypy attr strace xxhash rsync jq zsh
-	shellcheck systemd xz-utils memcached sasl2-bin libsasl2-modules nginx debootstrap
-	squashfs-tools erofs-utils xfsprogs btrfs-progs squashfuse fuse-overlayfs sshfs
-	openssh-sftp-server"
-# Of mount/distributed.py and those that read from a store: some 150 MB.
-ENGINE_PACKAGES="glusterfs-server glusterfs-client rclone s3fs bindfs
+	shellcheck systemd xz-utils memcached sasl2-bin libsasl2-modules nginx"
+# Of LARGE in tests/Makefile.am: file systems, and engines of some 150 MB.
+LARGE_PACKAGES="squashfs-tools erofs-utils xfsprogs btrfs-progs squashfuse fuse-overlayfs
+	sshfs openssh-sftp-server debootstrap
+	glusterfs-server glusterfs-client rclone s3fs bindfs
 	ceph-mon ceph-osd ceph-common radosgw"
 
 say()
@@ -103,11 +103,23 @@ missing_packages()
 	done
 }
 
-# No service of a package is started: tests start what they need.
+# The services that packages above bring.
+SERVICES="nginx memcached saslauthd glusterd ceph.target"
+
+# Those of them that the machine would start when it boots.
+services_enabled()
+{
+	for service in $SERVICES; do
+		! systemctl --quiet is-enabled "$service" >/dev/null 2>&1 || printf '%s ' "$service"
+	done
+}
+
+# No service of a package is started, now or at the next boot: tests start what they need.
 install_packages()
 {
 	if command -v dpkg-query >/dev/null; then
 		export DEBIAN_FRONTEND=noninteractive
+		before=$(services_enabled)
 		policy=/usr/sbin/policy-rc.d
 		if [ -e "$policy" ] || ! [ -w "${policy%/*}" ]; then
 			policy=
@@ -119,6 +131,12 @@ install_packages()
 		apt-get -qq update &&
 			apt-get -qq install -y --no-install-recommends "$@" || rc=$?
 		[ -z "$policy" ] || rm -f "$policy"
+		for service in $(services_enabled); do
+			case " $before " in
+			*" $service "*) ;;
+			*) systemctl --quiet disable "$service" >/dev/null 2>&1 || : ;;
+			esac
+		done
 		return $rc
 	else
 		dnf -q -y --setopt=install_weak_deps=False install "$@"

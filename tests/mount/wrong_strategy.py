@@ -45,6 +45,7 @@ from random_jobs import Network, Tree, Way, random_job, write_strategy  # noqa: 
 from rsh_cli import GOOD, INPUT, NO, PLAIN, demo_tree, run, run_json  # noqa: E402
 from rsh_mount import (Mounted, Skipped, expect_failure,  # noqa: E402
                        reshardfs_program, skip_all)
+from run_seed import share  # noqa: E402
 
 CASES = 2700  # with those of genuine sets, which are fewer, 2,000 at least
 CASES_OF_A_TREE = 20
@@ -540,7 +541,7 @@ def main():
     if "sanitize" in os.environ.get("SANITIZER_FLAGS", "") and "LD_PRELOAD" not in os.environ:
         skip_all("Python does not load what a sanitizer is built into")
     parser = random_cases.parser(__doc__, None)
-    parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--cases", type=int, default=share(CASES))
     options = parser.parse_args()
     if options.seed is None:
         options.seed = SEED

@@ -23,6 +23,7 @@ import genuine_sets  # noqa: E402
 import rsh_mount  # noqa: E402
 from genuine_pairs import whole_names  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
+from run_seed import share  # noqa: E402
 
 PREFIX = "checkpoint_"
 VOCABULARY = "tok_embeddings|lm_head=0:"
@@ -183,7 +184,8 @@ def main():
     sets = [name for names in genuine_sets.families().values() for name in names]
     pipelines = [name for name in sets
                  if genuine_sets.GenuineSet(name, "/nonexistent").is_pipeline]
-    tap = rsh_mount.Tap(len(pipelines) + 1 + len(PAIRS))
+    pipelines, pairs = share(pipelines), share(PAIRS)
+    tap = rsh_mount.Tap(len(pipelines) + 1 + len(pairs))
     with tempfile.TemporaryDirectory(prefix="reshardfs-derived-") as work:
         bench = Bench(work)
         for name in pipelines:
@@ -191,7 +193,7 @@ def main():
                 bench.merged(name)
         with tap.test("derive a JSON file"):
             bench.derived_json()
-        for pair in PAIRS:
+        for pair in pairs:
             with tap.test(f"derive {pair[0] or 'none'} -> {pair[1]}"):
                 bench.derived(*pair)
     return tap.finish()

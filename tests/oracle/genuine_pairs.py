@@ -44,10 +44,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import genuine_sets  # noqa: E402
 import rsh_mount  # noqa: E402
-from run_seed import run_seed  # noqa: E402
+from run_seed import run_seed, share  # noqa: E402
 
 PREFIX = "checkpoint_"
-PAIRS = "36"
+PAIRS = 36
 # Of one source.
 DESTINATIONS = 6
 
@@ -272,7 +272,7 @@ def main():
     parser.add_argument("--family", choices=sorted(genuine_sets.families()))
     parser.add_argument("--pair", metavar="SRC:DST", help="names of sets, or none")
     parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--pairs", default=os.environ.get("RSH_GENUINE_PAIRS", PAIRS),
+    parser.add_argument("--pairs", default=os.environ.get("RSH_GENUINE_PAIRS", share(PAIRS)),
                         help="how many, or all")
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")
     options = parser.parse_args()

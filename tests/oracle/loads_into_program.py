@@ -25,8 +25,9 @@ import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
 import rsh_mount  # noqa: E402
 from demands import check  # noqa: E402
+from run_seed import share  # noqa: E402
 
-PAIRS = 3 * int(os.environ.get("RSH_ORACLE_PAIRS", 60))
+PAIRS = 3 * int(os.environ.get("RSH_ORACLE_PAIRS", share(60)))
 MOST_RANKS = 3  # of a pair
 
 WAYS = ("all", "all", "chosen", "in parts", "in the background", "net", "net", "net")

@@ -30,7 +30,7 @@ import rsh_mount  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import NO, run, run_json  # noqa: E402
-from run_seed import run_seed  # noqa: E402
+from run_seed import run_seed, share  # noqa: E402
 
 
 class Different(AssertionError):
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--family", help="this one only")
     parser.add_argument("--pair", help="SRC:DST, sets or none")
     parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--pairs", type=int, default=share(40))
     arguments = parser.parse_args()
     rsh_mount.require_oracle()
     genuine_sets.oracle_environment()
@@ -166,7 +166,7 @@ def main():
             if arguments.family not in (None, family):
                 continue
             sets = {name: genuine_sets.GenuineSet(name, work) for name in names}
-            for src, dst in pairs_of(names):
+            for src, dst in pairs_of(names) if arguments.pair else share(pairs_of(names)):
                 name = f"{src or 'none'}:{dst or 'none'}"
                 if arguments.pair not in (None, name):
                     continue
