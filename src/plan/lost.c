@@ -288,7 +288,7 @@ static bool is_of_parts(const struct loss *l)
 	if (l->first->shown == RSH_COPIED)
 		return false;
 	w = l->p->mappings[l->first->shown];
-	return w->is_factored || w->recipe;
+	return w->pair == RSH_NO_PAIR;
 }
 
 static void report_loss(struct loss_report *t, const struct loss *l, uint32_t n)

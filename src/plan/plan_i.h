@@ -88,8 +88,9 @@ struct rsh_mapping {
 	const struct rsh_span *spans;
 	const struct rsh_mapping_part *parts;
 	const struct rsh_recipe_part *recipe; /* the parts as they were given;
-					       * NULL: the mapping has a pair,
-					       * or factored parts */
+					       * NULL: the tensor is shown as
+					       * it is, or has factored
+					       * parts */
 	const struct rsh_factored *factored;
 	const uint64_t *reach; /* [factored part]: where those up to it end
 				* along span `by` */

@@ -243,6 +243,7 @@ static uint32_t check_genuine(const char *path, json_t *tensors)
 			}, .opts = &opts, .arena = &arena,
 		    }, &offers, &err))
 		fail_msg("%s", err.text);
+	assert_int_equal(rsh_offers_expand(&offers, &arena), 0);
 	for (uint32_t i = 0; i < offers.n; i++) {
 		const struct rsh_offer *o = &offers.v[i];
 

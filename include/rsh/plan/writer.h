@@ -24,14 +24,14 @@ struct rsh_offer {
 	enum rsh_dtype dtype;  /* as it is stored */
 	uint32_t n_dims;
 	const uint64_t *dims;
-	/* 1 + the number of the tensor that is shown as it is, for which a part
-	 * would take 800 bytes; 0: the offer has parts. */
-	uint32_t same;
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
 	/* Factored parts, instead of `parts`. */
 	uint32_t n_factored;
 	const struct rsh_factored_part *factored;
+	/* 1 + the number of the tensor that is shown as it is, for which a part
+	 * would take 800 bytes; 0: the offer has parts. */
+	uint32_t same;
 };
 
 /* Return the tensor of the catalogue that an offer is unchanged, or of which it
