@@ -5,6 +5,7 @@ model, without what an optimizer kept, and a mount that goes well says little.
 
 The yardstick are the genuine trees of data/."""
 
+import json
 import os
 import shutil
 import sys
@@ -15,11 +16,11 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import genuine  # noqa: E402
-from demands import check, content, demand  # noqa: E402
-from rsh_cli import GOOD, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes, values_of  # noqa: E402
-from ms_formats import read_checkpoint  # noqa: E402
+from ms_formats import Record, checkpoint_bytes, read_checkpoint  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
@@ -213,6 +214,120 @@ def what_does_not_say_it_is_asked_for(directory):
     for words in (["--select", "3_40"], ["--breakpoint", "only"]):
         refused(run("plan", *words, QWEN3), USAGE, "SOURCE is a single whole model")
     refused(run("plan", "--dst-mesh", "dp=2", QWEN3), USAGE, "a whole model has none")
+
+# ---- models of other names ----
+
+A, B = {"model.a": ("F32", (2,), bytes(range(8)))}, {"model.b": ("F32", (2,), bytes(range(8, 16)))}
+
+
+def file_of(path, values):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(safetensors_bytes(values) if path.endswith(".safetensors") else
+                checkpoint_bytes({name: Record(dims, "Float32", data)
+                                  for name, (_, dims, data) in values.items()}))
+    return path
+
+
+def map_of(path, files):
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"metadata": {}, "weight_map": files}, f)
+    return path
+
+
+def is_shown(source, values, files=None):
+    """Exported with no option, the model has these values, and these files beside it."""
+    with tempfile.TemporaryDirectory(prefix="reshardfs-names-") as directory:
+        to = os.path.join(directory, "out")
+        got = run("export", source, to)
+        check(got.status == GOOD, f"{source}: {got!r}")
+        check(values_of_model(to) == values, source)
+        check(files is None or sorted(os.listdir(to)) == sorted(
+            [*files, "model-00001-of-00001.safetensors", MAP, "reshardfs-manifest.jsonl"]),
+            f"{source}: {os.listdir(to)}")
+        return got.err
+
+
+@test
+def one_file_of_any_name_is_a_model(directory):
+    for name in ("llama2_7b.ckpt", "mindspore_model.ckpt", "transformer.safetensors",
+                 "diffusion_pytorch_model.fp16.safetensors", "w-00001-of-00001.safetensors"):
+        root = os.path.join(directory, name.replace(".", "_"))
+        path = file_of(os.path.join(root, name), {**A, **B})
+        is_shown(path, {**A, **B}, [])
+        with open(os.path.join(root, "config.json"), "w", encoding="utf-8") as f:
+            f.write('{"model_type": "mine"}')
+        for source in (root, path):
+            is_shown(source, {**A, **B}, ["config.json"])
+        check(run("ls", path).out.count("model.") == 2, "the records of the file")
+    with Shown(path) as m:
+        check(values_of_model(m.path) == {**A, **B}, "mounted")
+
+
+@test
+def a_map_of_any_name_is_a_model(directory):
+    for number, (name, first, second) in enumerate((
+            ("w8a8.safetensors.index.json", "w8a8-1.safetensors", "w8a8-2.safetensors"),
+            ("mindspore_model.ckpt.index.json", "m-00001-of-00002.ckpt", "m-00002-of-00002.ckpt"),
+            ("d.safetensors.index.fp16.json", "./d-1.safetensors", ".//sub/./d-2.safetensors"),
+            (MAP, "parts/1/w.safetensors", "./parts//2/w.safetensors"))):
+        root = os.path.join(directory, str(number))
+        file_of(os.path.normpath(os.path.join(root, first)), A)
+        file_of(os.path.normpath(os.path.join(root, second)), B)
+        path = map_of(os.path.join(root, name), {"model.a": first, "model.b": second})
+        for source in (root, path):
+            is_shown(source, {**A, **B}, [])
+    for wrong in ("../0/w8a8-1.safetensors", "/tmp/w.safetensors", "parts/", "", "a/../b.ckpt"):
+        map_of(path, {"model.a": wrong})
+        refused(run("plan", root), INPUT, "is not a file below the directory of the map")
+    map_of(path, {"model.a": "parts/1/w.gguf"})
+    refused(run("plan", root), INPUT, "neither a .safetensors nor a .ckpt file")
+
+
+@test
+def the_map_says_in_which_part_a_tensor_is(directory):
+    other = {"model.b": ("F32", (2,), bytes(range(16, 24)))}
+    longer = {"model.b": ("F32", (3,), bytes(range(12)))}
+    for number, (first, second, chosen) in enumerate((
+            ({**A, **B}, other, 1), ({**A, **B}, other, 2), ({**A, **B}, longer, 2))):
+        root = os.path.join(directory, str(number))
+        parts = ["x.safetensors", "y.safetensors"]
+        for part, values in zip(parts, (first, second)):
+            file_of(os.path.join(root, part), values)
+        files = {"model.a": parts[0], "model.b": parts[chosen - 1]}
+        if chosen == 1:
+            file_of(os.path.join(root, parts[1]), {**second, "model.c": A["model.a"]})
+            files["model.c"] = parts[1]
+        map_of(os.path.join(root, MAP), files)
+        wanted = {**A, "model.b": (first if chosen == 1 else second)["model.b"]}
+        if chosen == 1:
+            wanted["model.c"] = A["model.a"]
+        said = is_shown(root, wanted)
+        demand(said, "1 copies of tensors are in other parts than the map says")
+        # A map that is wrong about one tensor decides about none.
+        map_of(os.path.join(root, MAP), {**files, "model.x": parts[1]})
+        refused(run("plan", root), INPUT, "model.b is in two of its files")
+
+
+@test
+def what_may_be_a_part_is_not_a_model(directory):
+    def place(*names):
+        return file_of(os.path.join(directory, *names), A)
+    for source, words in (
+            (place("part", "m-00002-of-00003.safetensors"), "is a part of a model"),
+            (place("rank_1", "net-1_10.ckpt"), "is a file of one rank"),
+            (place("rank_2", "checkpoint", "net.safetensors"), "is a file of one rank"),
+            (place("flat", "llama_rank_3-1_10.ckpt"), "is a file of one rank"),
+            (place("lora", "adapter_model.safetensors"), "is a part of a model, or beside one")):
+        refused(run("plan", source), USAGE, "--src-strategy is missing", words)
+        refused(run("plan", os.path.dirname(source)), USAGE, "--src-strategy is missing")
+    place("several", "a.safetensors")
+    place("several", "b.ckpt")
+    refused(run("plan", os.path.join(directory, "several")), USAGE,
+            "it has 2 files that may be a whole model, such as a.safetensors")
+    is_shown(os.path.join(directory, "several", "b.ckpt"), A)
+    write(os.path.join(directory, "damaged", "net.ckpt"), b"hello")
+    refused(run("plan", os.path.join(directory, "damaged")), INPUT, "net.ckpt: damaged at offset")
 
 
 # ---- what is an optimizer's ----
