@@ -295,6 +295,12 @@ static int ms_parts_bid(const struct rsh_look *l)
 	       RSH_BID_MODEL : RSH_BID_NO;
 }
 
+/* Beside a strategy, files have slices. */
+static bool model_is_strategy(const char *name)
+{
+	return strstr(name, "strategy") != NULL;
+}
+
 /* Says why a single file is not taken as a model. */
 static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 {
@@ -311,7 +317,7 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 
 static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 {
-	const char *first = NULL, *part = NULL;
+	const char *first = NULL, *part = NULL, *strategy;
 	size_t n;
 
 	if (l->file) {
@@ -327,7 +333,7 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	}
 	n = rsh_look_count(l, rsh_format_is_map, &first) ?:
 	    rsh_look_count(l, rsh_format_may_hold_model, &first);
-	if (n > 1) {
+	if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0) {
 		snprintf(buf, max, "; it has %zu files that may be a whole "
 			 "model, such as %s: give one of them as SOURCE", n,
 			 first);

@@ -415,26 +415,51 @@ static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
-		      struct rsh_error *err)
+/* Logs which tensors are left out.  Refuses those that are wanted and of which
+ * it is not known what they are. */
+static int torch_check_left_out(const struct rsh_read_job *job,
+				struct rsh_error *err)
 {
 	const struct rsh_source_torch *t = rsh_source_state(job->source);
-	int rc = torch_check_files(job->source, err);
+	const struct rsh_plan_options *o = job->opts;
 	const struct rsh_torch_value *first = NULL;
 	uint32_t n = 0;
 
-	if (rc)
-		return rc;
 	for (uint32_t i = 0; i < t->n; i++)
-		for (uint32_t k = 0; k < t->files[i]->n_values; k++)
-			if (t->files[i]->values[k].make && n++ == 0)
-				first = &t->files[i]->values[k];
+		for (uint32_t k = 0; k < t->files[i]->n_values; k++) {
+			const struct rsh_torch_value *v =
+				&t->files[i]->values[k];
+
+			if (!v->make)
+				continue;
+			if (v->lost && (!o->wanted ||
+					o->wanted(o->ctx, v->name)))
+				return rsh_error_set(err, ENOTSUP, "%s has "
+						     "tensors, but is %s, "
+						     "which is not known: "
+						     "--drop leaves it out",
+						     v->name, v->make);
+			if (n++ == 0)
+				first = v;
+		}
 	if (n)
 		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
 				"such as %s (%s)", rsh_source_path(job->source),
 				n, n > 1 ? "s that are" : " that is",
 				n > 1 ? "s are" : " is", first->name,
 				first->make);
+	return 0;
+}
+
+static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		      struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(job->source);
+	int rc = torch_check_files(job->source, err) ?:
+		 torch_check_left_out(job, err);
+
+	if (rc)
+		return rc;
 	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
 				t->n, job, out, err);
 }
