@@ -114,7 +114,8 @@ def right(directory):
 
 ODD = ('\r\n {"architectures" :["LlamaForCausalLM"]\t,"model_type":"llama","\\u0061":"\u4e2d'
        '\\ud83d\\ude00\\/","vocab_size":7,"vocab_size" : 64 , "x":[NaN,-Infinity,1E5,{"dtype":'
-       '"float32"}],"hidden_size":32,"num_hidden_layers":2,"intermediate_size":48,'
+       '"float32"}],"long":-100000000000000001988462483865600000000000,"most":1e999,'
+       '"hidden_size":32,"num_hidden_layers":2,"intermediate_size":48,'
        '"num_attention_heads":4,"num_key_value_heads":2,"tie_word_embeddings":false,'
        '"torch_dtype"  :"float16","dtype" :"torch.float16", "":1}  \n\n')
 

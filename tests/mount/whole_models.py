@@ -310,6 +310,28 @@ def the_map_says_in_which_part_a_tensor_is(directory):
 
 
 @test
+def json_is_read_as_python_writes_it(directory):
+    values = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    for number, odd in enumerate((float("nan"), float("-inf"), 10 ** 40, -(1 << 63) - 1)):
+        root = os.path.join(directory, str(number))
+        shutil.copytree(QWEN3, root, copy_function=shutil.copyfile)
+        os.chmod(root, 0o755)
+        for name, key in (("config.json", "rope"), (MAP, "metadata")):
+            path = os.path.join(root, name)
+            with open(path, encoding="utf-8") as f:
+                said = json.load(f)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"odd": odd, **said, key: {"total_size": [odd]}}
+                          if name == "config.json" else {**said, key: {"total_size": odd}}, f)
+        to = os.path.join(directory, "out")
+        got = run("export", "--convert", "auto", "--dst-strategy", "none", root, to)
+        check(got.status == GOOD, f"{odd}: {got!r}")
+        found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
+        check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in values.items()}, odd)
+        shutil.rmtree(to)
+
+
+@test
 def what_may_be_a_part_is_not_a_model(directory):
     def place(*names):
         return file_of(os.path.join(directory, *names), A)
