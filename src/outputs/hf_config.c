@@ -183,12 +183,22 @@ static const char *hf_shape_text(const struct hf_check *h, uint32_t i,
 }
 
 /* Sets the error for a key whose value is `is`; `say` is what the weights
- * imply. */
+ * imply.  A model that is shown as it is saved, with its own file, is not
+ * refused, as its weights may be packed or made for another program. */
 static int hf_refuse(const struct hf_check *h, const char *key, const char *is,
 		     const char *say)
 {
-	return rsh_error_set(h->err, EINVAL, "%s: \"%s\" is %s, and the "
-			     "weights %s", h->path, key, is, say);
+	char text[RSH_ERROR_TEXT_MAX];
+
+	if (!h->f.w->as_saved)
+		return rsh_error_set(h->err, EINVAL, "%s: \"%s\" is %s, and "
+				     "the weights %s", h->path, key, is, say);
+	snprintf(text, sizeof(text), "%.600s: \"%.80s\" is %.80s, and the weights "
+		 "%.1000s; the model is shown as it is saved", h->path, key, is,
+		 say);
+	if (h->f.w->note)
+		h->f.w->note(h->f.w->ctx, text);
+	return 0;
 }
 
 static int hf_refuse_size(const struct hf_check *h,
@@ -209,7 +219,7 @@ static int hf_miss(const struct hf_check *h, const char *key, const char *is,
 
 	if (!h->f.w->partial)
 		return hf_refuse(h, key, is, say);
-	snprintf(text, sizeof(text), "%.1000s: \"%s\" is %s, and the weights "
+	snprintf(text, sizeof(text), "%.600s: \"%.80s\" is %.80s, and the weights "
 		 "that are left %.400s", h->path, key, is, say);
 	if (h->f.w->note)
 		h->f.w->note(h->f.w->ctx, text);
@@ -625,7 +635,7 @@ static int hf_check_tie(struct hf_check *h)
 			  f->embedding != HF_NONE;
 	char say[600];
 
-	if (h->in || !hf_predicts_words(h) || (m && m->kind != RSH_JSON_BOOL) ||
+	if (h->in || f->drafts || !hf_predicts_words(h) || (m && m->kind != RSH_JSON_BOOL) ||
 	    (m && !m->number == !tied) || (!tied && !hf_head_differs(h)))
 		return 0;
 	if (!m)

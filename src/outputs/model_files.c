@@ -345,6 +345,14 @@ static int units_settle(struct loading *l)
 	return left && !out->left_out ? -ENOMEM : 0;
 }
 
+bool rsh_model_files_own(const struct rsh_model_files_at *at)
+{
+	cleanup_free char *of_source = rsh_source_directory(at->source);
+
+	return of_source && at->dir && !at->config &&
+	       strcmp(at->dir, of_source) == 0;
+}
+
 static int directory_load(const struct rsh_model_files_at *at,
 			  struct rsh_model_files *out, struct rsh_error *err)
 {
@@ -352,10 +360,10 @@ static int directory_load(const struct rsh_model_files_at *at,
 		.follow_outside = at->store->follow_outside,
 	};
 	struct loading l = { .out = out };
-	cleanup_free char *of_source = rsh_source_directory(at->source);
-	int rc = of_source ? 0 : -ENOMEM;
+	int rc = 0;
 
-	if (rc == 0 && strcmp(at->dir, of_source) == 0) {
+	if (rsh_model_files_own(&(struct rsh_model_files_at){
+		.dir = at->dir, .source = at->source })) {
 		opts.objects = at->store->objects;
 		opts.place = at->store->place;
 		rc = own_files_list(at->own, &l.own);
