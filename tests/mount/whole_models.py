@@ -352,6 +352,72 @@ def what_may_be_a_part_is_not_a_model(directory):
     refused(run("plan", os.path.join(directory, "damaged")), INPUT, "net.ckpt: damaged at offset")
 
 
+# ---- the cache of Hugging Face ----
+
+def cached(directory, name, source):
+    """What huggingface_hub leaves of a download; the snapshot."""
+    root = os.path.join(directory, "hub", f"models--{name}")
+    snapshot = os.path.join(root, "snapshots", "0123abcd")
+    os.makedirs(os.path.join(root, "refs"))
+    os.makedirs(os.path.join(root, "blobs"))
+    with open(os.path.join(root, "refs", "main"), "w", encoding="utf-8") as f:
+        f.write("0123abcd")
+    for at, _, files in os.walk(source):
+        for file in files:
+            path = os.path.join(snapshot, os.path.relpath(os.path.join(at, file), source))
+            blob = os.path.join(root, "blobs", f"{len(os.listdir(os.path.join(root, 'blobs')))}e")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copyfile(os.path.join(at, file), blob)
+            os.symlink(os.path.relpath(blob, os.path.dirname(path)), path)
+    return snapshot
+
+
+@test
+def a_snapshot_of_hugging_faces_cache(directory):
+    snapshot = cached(directory, "me--qwen3", QWEN3)
+    wanted = values_of_model(QWEN3)
+    link = os.path.join(directory, "link")
+    os.symlink(snapshot, link)
+    for source in (snapshot, link, os.path.join(snapshot, MAP), snapshot + "/."):
+        with Shown(source) as m:
+            check(values_of_model(m.path) == wanted, source)
+            check("config.json" in m.files(), f"{source}: {m.files()}")
+    check(run("verify", snapshot).status == GOOD, "verify")
+    # A directory of a snapshot, as diffusers has them.
+    other = os.path.join(directory, "pipe")
+    shutil.copytree(QWEN3, os.path.join(other, "unet"), copy_function=shutil.copyfile)
+    is_shown(os.path.join(cached(directory, "me--pipe", other), "unet"), wanted)
+
+
+@test
+def links_of_a_snapshot_lead_to_its_own_blobs_alone(directory):
+    snapshot = cached(directory, "me--qwen3", QWEN3)
+    other = cached(directory, "me--other", single(directory))
+    config = os.path.join(snapshot, "config.json")
+    path = os.path.join(snapshot, "model-00003-of-00005.safetensors")
+    blob = os.path.realpath(path)
+    hub = os.path.join(directory, "hub")
+    os.mkdir(os.path.join(os.path.dirname(blob), "deep"))
+    for place in (os.path.join(hub, "models--me--other", "blobs", "x"),
+                  os.path.join(hub, "models--me--qwen3", "x"),
+                  os.path.join(hub, "models--me--qwen3", "blobs", "deep", "x"),
+                  os.path.join(hub, "models--me--qwen3", "blobsx"),
+                  os.path.join(directory, "x")):
+        os.unlink(path)
+        os.rename(blob, place)
+        os.symlink(place, path)
+        refused(run("plan", snapshot), INPUT, path, "leads out of SOURCE, to " + place)
+        check(run("plan", "--follow-outside", snapshot).status == GOOD, place)
+        blob = place
+    # A directory that only has the name of one.
+    plain = os.path.join(directory, "snapshots", "0123abcd")
+    os.makedirs(plain)
+    os.symlink(os.path.realpath(config), os.path.join(plain, "config.json"))
+    os.symlink(os.path.realpath(os.path.join(other, "model.safetensors")),
+               os.path.join(plain, "model.safetensors"))
+    refused(run("plan", plain), INPUT, "leads out of SOURCE")
+
+
 # ---- what is an optimizer's ----
 
 def is_state(name):
