@@ -11,6 +11,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
+#include "rsh/weights/wrapped.h"
 
 #define HF_TEXT "text_config"
 
@@ -648,6 +649,28 @@ static int hf_check_tie(struct hf_check *h)
 	return hf_refuse(h, key, "true", say);
 }
 
+/* ---- names ---- */
+
+/* Says if the names are those of a wrapped model: transformers would look for
+ * other ones, and initialize all weights. */
+static void hf_check_names(const struct hf_check *h)
+{
+	const struct rsh_hf_weights *w = h->f.w;
+	const char *first = NULL;
+	char text[RSH_ERROR_TEXT_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->n; i++)
+		if (rsh_name_is_wrapped(w->v[i].name) && n++ == 0)
+			first = w->v[i].name;
+	if (n == 0 || !h->complete || !w->note)
+		return;
+	snprintf(text, sizeof(text), "%.600s: no model has the names of %u "
+		 "weights, such as %.400s: they have words of wrappers, which "
+		 "--rename removes", h->path, n, first);
+	w->note(w->ctx, text);
+}
+
 /* ---- the whole file ---- */
 
 int rsh_hf_config_update(const struct rsh_hf_weights *w,
@@ -664,6 +687,7 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 	h.complete = complete &&
 		     (rsh_json_edit_find(e, NULL, "model_type") ||
 		      rsh_json_edit_find(e, NULL, "architectures"));
+	hf_check_names(&h);
 	if (text && text->kind == RSH_JSON_OBJECT)
 		h.in = HF_TEXT;
 	/* It must be known where the decoder's keys are. */

@@ -352,6 +352,47 @@ def what_may_be_a_part_is_not_a_model(directory):
     refused(run("plan", os.path.join(directory, "damaged")), INPUT, "net.ckpt: damaged at offset")
 
 
+# ---- names of wrapped modules ----
+
+def wrapped_as(name, how):
+    """The name that a wrapped Qwen3 saves."""
+    layer = ".".join(name.split(".")[:3])
+    return {"ddp": "module." + name,
+            "compiled": "_orig_mod." + name,
+            "both": "module._orig_mod." + name, "compiled ddp": "_orig_mod.module." + name,
+            "fsdp": "_fsdp_wrapped_module." + name.replace(
+                layer, layer + "._fsdp_wrapped_module", 1) if ".layers." in name else name,
+            "layers": name.replace(layer, layer + "._orig_mod._checkpoint_wrapped_module", 1)
+            if ".layers." in name else name}[how]
+
+
+@test
+def names_of_wrapped_modules(directory):
+    wanted = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    values = values_of_model(QWEN3)
+    for how in ("ddp", "compiled", "both", "compiled ddp", "fsdp", "layers"):
+        root = os.path.join(directory, how.replace(" ", "_"))
+        file_of(os.path.join(root, "model.safetensors"),
+                {wrapped_as(n, how): v for n, v in values.items()})
+        shutil.copy(os.path.join(QWEN3, "config.json"), root)
+        to = os.path.join(directory, "out")
+        got = run("export", "--log-level", "info", "--convert", "auto", "--dst-strategy", "none",
+                  root, to)
+        check(got.status == GOOD, f"{how}: {got!r}")
+        demand(got.err, "names are used without the words of wrappers")
+        found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
+        check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in wanted.items()}, how)
+        shutil.rmtree(to)
+        check(run("convert", "check", "auto", root).status == GOOD, f"convert check: {how}")
+        # Without it the names stay, and the log says that no model has them.
+        demand(is_shown(root, {wrapped_as(n, how): v for n, v in values.items()}),
+               "no model has the names of ", "they have words of wrappers")
+    # "module." of some weights alone is a module of the model.
+    file_of(os.path.join(root, "model.safetensors"),
+            {n if "layers" in n else "module." + n: v for n, v in values.items()})
+    refused(run("plan", "--convert", "auto", root), INPUT, "module.")
+
+
 # ---- the cache of Hugging Face ----
 
 def cached(directory, name, source):
