@@ -243,6 +243,17 @@ def of_a_bucket(p):
         line = p.next_of("--source-style", "path", "s3://bucket/qwen3")
         check("--source-style=path" in line and p.works(line, "mnt") ==
               ["config.json", "model-00001-of-00001.safetensors", MAP], line)
+        # The map of the parts is the model, and so is a file that has all of it.
+        parts = os.path.join(root, "bucket", "parts")
+        os.makedirs(parts)
+        for at, name in ((MAP, "w.safetensors.index.json"), ("config.json", "config.json")):
+            shutil.copy(os.path.join(root, "bucket", "qwen3", at), os.path.join(parts, name))
+        for name in os.listdir(os.path.join(root, "bucket", "qwen3")):
+            if name.endswith(".safetensors"):
+                shutil.copy(os.path.join(root, "bucket", "qwen3", name), parts)
+        for source in ("parts", "parts/w.safetensors.index.json", f"qwen3/{MAP}"):
+            check(p.works(f"reshardfs mount s3://bucket/{source} mnt", "mnt") ==
+                  ["config.json", "model-00001-of-00001.safetensors", MAP], source)
         for wrong in ("qwen3/config.json", "qwen3/onnx"):
             line = p.meant("mount", f"s3://bucket/{wrong}", "empty")
             check(MAP in p.works(line, "empty"), line)

@@ -164,7 +164,7 @@ static int check_show_beside(struct rsh_options *o, struct rsh_error *err)
 	config = dir ? rsh_text_format("%s/" RSH_MODEL_CONFIG_NAME, dir) : NULL;
 	if (!config)
 		return rsh_error_nomem(err);
-	if (!rsh_is_file(config))
+	if (!rsh_store_is_address(dir) && !rsh_is_file(config))
 		return 0;
 	v->model_files = rsh_options_keep(o, dir);
 	return v->model_files ? 0 : rsh_error_nomem(err);
