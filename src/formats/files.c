@@ -11,6 +11,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/json_load.h"
 
 /* The maps of the largest known models have a few megabytes. */
@@ -58,6 +59,106 @@ int rsh_format_list_file(struct rsh_source *s, const char *name)
 	const struct rsh_checkpoint c = { .name = strdup(name) };
 
 	return rsh_source_list(s, &c);
+}
+
+/* ---- a model whose files have any name ---- */
+
+/* Returns whether the name ends in -00001-of-00003, as parts do; a model of one
+ * part is whole. */
+static bool is_part(const char *name)
+{
+	static const char of[] = "-of-";
+	const char *at = strstr(name, of), *count;
+	size_t n;
+
+	if (!at || at == name || !rsh_count_digits(at - 1, 1))
+		return false;
+	count = at + strlen(of);
+	n = rsh_count_digits(count, strlen(count));
+	return n > 0 && strtoul(count, NULL, 10) != 1;
+}
+
+bool rsh_format_may_hold_model(const char *name)
+{
+	static const char *const suffixes[] = {
+		".safetensors", ".ckpt", ".pt", ".pth", ".pth.tar",
+	};
+	static const char *const others[] = {
+		"optimizer.", "scheduler.", "scaler.", "rng_state",
+		"adapter_model.", "hyper_param.",
+	};
+
+	if (name[0] == '.' || is_part(name))
+		return false;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strncmp(name, others[i], strlen(others[i])) == 0)
+			return false;
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (rsh_has_suffix(name, suffixes[i]))
+			return true;
+	return false;
+}
+
+/* diffusers puts the name of a variant into that of the map:
+ * NAME.safetensors.index.fp16.json. */
+bool rsh_format_is_map(const char *name)
+{
+	static const char index[] = ".index.";
+	const char *at = strstr(name, index);
+	cleanup_free char *of = NULL;
+
+	if (name[0] == '.' || !at || !rsh_has_suffix(at, ".json"))
+		return false;
+	of = strndup(name, (size_t)(at - name));
+	return of && rsh_file_type_of(of) != RSH_FILE_OTHER;
+}
+
+bool rsh_format_is_of_rank(const struct rsh_source *s, const char *name)
+{
+	const char *path = rsh_source_path(s);
+	cleanup_free char *real = rsh_store_is_address(path) ? strdup(path) :
+				  realpath(path, NULL);
+	size_t begin, end;
+
+	if (rsh_rank_in_name(name, strlen(name), &begin, &end))
+		return true;
+	for (const char *at = real; at && *at; at += strcspn(at, "/")) {
+		at += strspn(at, "/");
+		if (rsh_format_is_rank_dir(at))
+			return true;
+	}
+	return false;
+}
+
+size_t rsh_look_count(const struct rsh_look *l, bool (*is)(const char *),
+		      const char **first)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (is(l->names[i]) && n++ == 0)
+			*first = l->names[i];
+	return n;
+}
+
+int rsh_format_search(const struct rsh_source *s, bool (*is)(const char *),
+		      char **first, size_t *n, struct rsh_error *err)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	const struct rsh_store *store = rsh_source_store(s);
+	int more = rsh_dir_open(store, "", &dir);
+	const char *name;
+
+	*n = 0;
+	*first = NULL;
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (!is(name) || (*n)++ > 0)
+			continue;
+		*first = strdup(name);
+		if (!*first)
+			return rsh_error_nomem(err);
+	}
+	return more < 0 ? rsh_store_open_error(store, "", more, err) : 0;
 }
 
 int rsh_format_load_map(const struct rsh_source *s, const char *name,

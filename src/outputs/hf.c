@@ -121,6 +121,7 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 	const struct rsh_output_tree *t = s->t;
 	const struct rsh_hf_weights w = {
 		.v = s->weights, .n = s->n, .partial = t->partial,
+		.as_saved = t->as_saved && rsh_model_files_own(&t->beside),
 		.differ = shown_differ, .note = shown_note, .ctx = s,
 	};
 	struct rsh_error why = RSH_ERROR_INIT;

@@ -11,6 +11,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
+#include "rsh/weights/wrapped.h"
 
 #define HF_TEXT "text_config"
 
@@ -183,12 +184,22 @@ static const char *hf_shape_text(const struct hf_check *h, uint32_t i,
 }
 
 /* Sets the error for a key whose value is `is`; `say` is what the weights
- * imply. */
+ * imply.  A model that is shown as it is saved, with its own file, is not
+ * refused, as its weights may be packed or made for another program. */
 static int hf_refuse(const struct hf_check *h, const char *key, const char *is,
 		     const char *say)
 {
-	return rsh_error_set(h->err, EINVAL, "%s: \"%s\" is %s, and the "
-			     "weights %s", h->path, key, is, say);
+	char text[RSH_ERROR_TEXT_MAX];
+
+	if (!h->f.w->as_saved)
+		return rsh_error_set(h->err, EINVAL, "%s: \"%s\" is %s, and "
+				     "the weights %s", h->path, key, is, say);
+	snprintf(text, sizeof(text), "%.600s: \"%.80s\" is %.80s, and the weights "
+		 "%.1000s; the model is shown as it is saved", h->path, key, is,
+		 say);
+	if (h->f.w->note)
+		h->f.w->note(h->f.w->ctx, text);
+	return 0;
 }
 
 static int hf_refuse_size(const struct hf_check *h,
@@ -209,7 +220,7 @@ static int hf_miss(const struct hf_check *h, const char *key, const char *is,
 
 	if (!h->f.w->partial)
 		return hf_refuse(h, key, is, say);
-	snprintf(text, sizeof(text), "%.1000s: \"%s\" is %s, and the weights "
+	snprintf(text, sizeof(text), "%.600s: \"%.80s\" is %.80s, and the weights "
 		 "that are left %.400s", h->path, key, is, say);
 	if (h->f.w->note)
 		h->f.w->note(h->f.w->ctx, text);
@@ -625,7 +636,7 @@ static int hf_check_tie(struct hf_check *h)
 			  f->embedding != HF_NONE;
 	char say[600];
 
-	if (h->in || !hf_predicts_words(h) || (m && m->kind != RSH_JSON_BOOL) ||
+	if (h->in || f->drafts || !hf_predicts_words(h) || (m && m->kind != RSH_JSON_BOOL) ||
 	    (m && !m->number == !tied) || (!tied && !hf_head_differs(h)))
 		return 0;
 	if (!m)
@@ -636,6 +647,28 @@ static int hf_check_tie(struct hf_check *h)
 	snprintf(say, sizeof(say), "say false: %.200s is not %.200s",
 		 hf_weight(h, f->head)->name, hf_weight(h, f->embedding)->name);
 	return hf_refuse(h, key, "true", say);
+}
+
+/* ---- names ---- */
+
+/* Says if the names are those of a wrapped model: transformers would look for
+ * other ones, and initialize all weights. */
+static void hf_check_names(const struct hf_check *h)
+{
+	const struct rsh_hf_weights *w = h->f.w;
+	const char *first = NULL;
+	char text[RSH_ERROR_TEXT_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->n; i++)
+		if (rsh_name_is_wrapped(w->v[i].name) && n++ == 0)
+			first = w->v[i].name;
+	if (n == 0 || !h->complete || !w->note)
+		return;
+	snprintf(text, sizeof(text), "%.600s: no model has the names of %u "
+		 "weights, such as %.400s: they have words of wrappers, which "
+		 "--rename removes", h->path, n, first);
+	w->note(w->ctx, text);
 }
 
 /* ---- the whole file ---- */
@@ -654,6 +687,7 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 	h.complete = complete &&
 		     (rsh_json_edit_find(e, NULL, "model_type") ||
 		      rsh_json_edit_find(e, NULL, "architectures"));
+	hf_check_names(&h);
 	if (text && text->kind == RSH_JSON_OBJECT)
 		h.in = HF_TEXT;
 	/* It must be known where the decoder's keys are. */

@@ -35,6 +35,9 @@ struct rsh_hf_weights {
 	/* The options leave tensors out.  Tensors that the config has and the
 	 * weights do not are passed to `note`, and are not an error. */
 	bool partial;
+	/* Weights and config.json are shown as SOURCE has them: all differences
+	 * are passed to `note`. */
+	bool as_saved;
 	/* Returns whether the contents of two tensors of one type and shape are
 	 * known to differ. */
 	bool (*differ)(void *ctx, uint32_t a, uint32_t b);
@@ -116,6 +119,7 @@ struct hf_facts {
 	uint32_t of[HF_N_SHAPES];
 	uint32_t embedding, head; /* at most one of each */
 	bool other_head; /* some other tensor could be the head */
+	bool drafts; /* it drafts words for another model, whose head it uses */
 	/* the most frequent type among elements of floating-point types of 16
 	 * bits and more; RSH_DTYPE_UNKNOWN: there are none */
 	enum rsh_dtype dtype;

@@ -274,6 +274,16 @@ static void hf_find_shapes(struct hf_facts *f)
 
 /* ---- embedding and head ---- */
 
+/* EAGLE joins the embedding and hidden states of the other model by this
+ * matrix. */
+static bool hf_is_of_draft(const struct rsh_hf_weight *w)
+{
+	return (strcmp(w->name, "fc.weight") == 0 ||
+		strcmp(w->name, "model.fc.weight") == 0) && w->n_dims == 2 &&
+	       w->dims[0] > 0 && w->dims[1] > w->dims[0] &&
+	       w->dims[1] % w->dims[0] == 0;
+}
+
 static void hf_find_head(struct hf_facts *f)
 {
 	uint32_t layer;
@@ -285,6 +295,7 @@ static void hf_find_head(struct hf_facts *f)
 	for (uint32_t i = 0; i < f->w->n; i++) {
 		const char *s = f->w->v[i].name;
 
+		f->drafts |= hf_is_of_draft(&f->w->v[i]);
 		if ((strcmp(s, "lm_head.weight") == 0 ||
 		     strcmp(s, "language_model.lm_head.weight") == 0) &&
 		    f->w->v[i].n_dims == 2)

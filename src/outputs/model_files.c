@@ -47,14 +47,15 @@ struct loading {
 static bool is_of_weights(const char *name)
 {
 	static const char *const suffixes[] = {
-		".safetensors", ".index.json", ".bin", ".pt", ".pth", ".ckpt",
+		".safetensors", ".bin", ".pt", ".pth", ".ckpt",
 		".distcp", ".gguf", ".h5", ".msgpack", ".onnx",
 	};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (rsh_has_suffix(name, suffixes[i]))
 			return true;
-	return strcmp(name, "param_name_map.json") == 0 ||
+	return (strstr(name, ".index.") && rsh_has_suffix(name, ".json")) ||
+	       strcmp(name, "param_name_map.json") == 0 ||
 	       strcmp(name, "reshardfs-manifest.jsonl") == 0;
 }
 
@@ -158,6 +159,10 @@ static int unit_add_below(struct loading *l, struct unit *u, const char *path,
 		below = rsh_text_format("%s/%s", path, name);
 		if (!below)
 			return -ENOMEM;
+		/* Parts of the weights may be in a subdirectory. */
+		if (l->own && rsh_names_find(l->own, below, strlen(below)) !=
+			      RSH_NAME_NONE)
+			continue;
 		rc = rsh_dir_look(dir, name, &st);
 		if (rc)
 			rc = unit_leave_failed(u, below, rc);
@@ -340,6 +345,14 @@ static int units_settle(struct loading *l)
 	return left && !out->left_out ? -ENOMEM : 0;
 }
 
+bool rsh_model_files_own(const struct rsh_model_files_at *at)
+{
+	cleanup_free char *of_source = rsh_source_directory(at->source);
+
+	return of_source && at->dir && !at->config &&
+	       strcmp(at->dir, of_source) == 0;
+}
+
 static int directory_load(const struct rsh_model_files_at *at,
 			  struct rsh_model_files *out, struct rsh_error *err)
 {
@@ -349,7 +362,8 @@ static int directory_load(const struct rsh_model_files_at *at,
 	struct loading l = { .out = out };
 	int rc = 0;
 
-	if (strcmp(at->dir, at->source) == 0) {
+	if (rsh_model_files_own(&(struct rsh_model_files_at){
+		.dir = at->dir, .source = at->source })) {
 		opts.objects = at->store->objects;
 		opts.place = at->store->place;
 		rc = own_files_list(at->own, &l.own);

@@ -108,6 +108,24 @@ static int hint_ask_formats(const struct rsh_look *look, void *ctx)
 	return 0;
 }
 
+/* Says why no format takes a single file. */
+static void hint_of_file(const char *path, const struct rsh_store_options *how,
+			 struct format_hint *h)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	cleanup_free char *file = NULL;
+	struct rsh_source *s;
+
+	if (rsh_source_open_root(path, how, &s, &file, &unused) == 0) {
+		if (file)
+			rsh_source_look_at(s, NULL, file, hint_ask_formats, h);
+		rsh_source_free(s);
+	}
+	if (!*h->buf)
+		snprintf(h->buf, h->max, "; %s is a file, but not one that has "
+			 "a whole model", path);
+}
+
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max)
@@ -126,8 +144,7 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 
 	*buf = '\0';
 	if (rc == -ENOTDIR)
-		snprintf(buf, max, "; %s is a file, but SOURCE must be a "
-				   "directory", path);
+		hint_of_file(path, &opts, &h);
 	else if (rc)
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 	if (rc)

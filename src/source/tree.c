@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -307,11 +308,21 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 	return 0;
 }
 
+/* Returns whether an address is that of a map from weights to parts, which are
+ * in its directory. */
+static bool source_is_map(const char *path, const char *slash)
+{
+	return rsh_store_is_address(path) && slash &&
+	       strstr(slash, ".index.") && rsh_has_suffix(slash, ".json");
+}
+
 char *rsh_source_directory(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	struct stat st;
 
+	if (source_is_map(path, slash))
+		return strndup(path, (size_t)(slash - path));
 	if (rsh_store_is_address(path) || stat(path, &st) != 0 ||
 	    !S_ISREG(st.st_mode))
 		return strdup(path);
@@ -347,9 +358,10 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 	cleanup_free char *dir = rsh_source_directory(path);
 	const char *slash = strrchr(path, '/');
 	struct rsh_error unused = RSH_ERROR_INIT;
+	int rc;
 
 	*file = NULL;
-	if (dir && rsh_store_is_address(path))
+	if (dir && rsh_store_is_address(path) && strcmp(dir, path) == 0)
 		return source_open_address(path, opts, out, file, err);
 	if (dir && strcmp(dir, path) == 0)
 		return rsh_source_new(path, opts, out, err);
@@ -359,11 +371,14 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 		*file = NULL;
 		return rsh_error_nomem(err);
 	}
-	if (rsh_source_new(dir, opts, out, &unused) == 0)
+	rc = rsh_source_new(dir, opts, out,
+			    rsh_store_is_address(path) ? err : &unused);
+	if (rc == 0)
 		return 0;
 	free(*file);
 	*file = NULL;
-	return rsh_source_new(path, opts, out, err);
+	return rsh_store_is_address(path) ? rc :
+	       rsh_source_new(path, opts, out, err);
 }
 
 void rsh_source_free(struct rsh_source *s)

@@ -416,6 +416,9 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			&cfg->files.store, v->source,
 		},
 		.partial = cfg->only || cfg->drop,
+		.as_saved = !v->weights && !v->src && !v->renames &&
+			    !cfg->only && !cfg->drop &&
+			    cfg->plan.cast == RSH_DTYPE_UNKNOWN,
 		.lora_alpha = cfg->weights.lora_alpha,
 		.hold_config = v->weights ? rsh_vfs_weights_hold : NULL,
 		.ctx = v->weights,

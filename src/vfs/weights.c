@@ -24,6 +24,7 @@
 #include "rsh/weights/own_adapters.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
+#include "rsh/weights/wrapped.h"
 
 /* ---- adapters ---- */
 
@@ -224,6 +225,23 @@ static void weights_take_size(void *ctx, uint32_t let, const char *key,
 		*l = (struct let_size){ LET_ONE, key, size };
 }
 
+/* Tables have the names of the model itself. */
+static int weights_unwrap(struct weights_job *k, struct rsh_error *err)
+{
+	struct rsh_offers all = { k->cat, k->in, k->n_in };
+	char text[96];
+	uint32_t n;
+	int rc = rsh_weights_unwrap(&all, &k->v->weights->arena, &n, err);
+
+	if (rc || n == 0)
+		return rc;
+	k->in = all.v;
+	snprintf(text, sizeof(text), "%u names are used without the words of "
+		 "wrappers, such as \"module.\"", n);
+	weights_keep_note(k, text);
+	return 0;
+}
+
 static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -245,8 +263,10 @@ static int weights_read(struct weights_job *k,
 	k->cat = in.cat;
 	k->in = in.v;
 	k->n_in = in.n;
-	return rsh_offers_expand(&in, job.arena) ||
-	       rsh_catalogue_find_kinds(in.cat) ? rsh_error_nomem(err) : 0;
+	if (rsh_offers_expand(&in, job.arena) ||
+	    rsh_catalogue_find_kinds(in.cat))
+		return rsh_error_nomem(err);
+	return k->cfg->weights.table ? weights_unwrap(k, err) : 0;
 }
 
 static int weights_load(void *ctx, const struct rsh_catalogue *c,

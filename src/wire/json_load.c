@@ -3,14 +3,101 @@
 #include "rsh/wire/json_load.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <jansson.h>
+
+#include "rsh/util/mem.h"
+
+/* ---- what Python writes and JSON does not have ---- */
+
+static bool is_in_number(char c)
+{
+	return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' ||
+	       c == 'e' || c == 'E';
+}
+
+/* Returns whether the n characters are a number that jansson cannot
+ * represent. */
+static bool is_beyond(const char *number, size_t n)
+{
+	char *end;
+
+	errno = 0;
+	(void)strtoll(number, &end, 10);
+	if (errno == ERANGE && end == number + n)
+		return true;
+	return isinf(strtod(number, &end)) && end == number + n;
+}
+
+static size_t string_length(const char *s)
+{
+	size_t n = 1;
+
+	while (s[n] && s[n] != '"')
+		n += s[n] == '\\' && s[n + 1] ? 2 : 1;
+	return n + (s[n] == '"');
+}
+
+/* Sets *n to the length of the string, number or character at s.  Returns
+ * whether it is a value that JSON, or jansson, does not have. */
+static bool is_of_python(const char *s, size_t *n)
+{
+	static const char *const words[] = { "NaN", "Infinity", "-Infinity" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strncmp(s, words[i], strlen(words[i])) == 0) {
+			*n = strlen(words[i]);
+			return true;
+		}
+	*n = *s == '"' ? string_length(s) : 1;
+	if (*s != '-' && (*s < '0' || *s > '9'))
+		return false;
+	while (is_in_number(s[*n]))
+		(*n)++;
+	return is_beyond(s, *n);
+}
+
+/* Makes a string of each such value, so that nobody takes it for a number; the
+ * length of the text, and so the places in messages, stay the same. */
+static json_t *parse_python(const struct rsh_memory *text, size_t flags,
+			    json_error_t *where)
+{
+	cleanup_free char *copy = rsh_alloc_array(text->len + 1, 1);
+	size_t n;
+
+	if (!copy)
+		return NULL;
+	memcpy(copy, text->data, text->len);
+	copy[text->len] = '\0';
+	for (char *p = copy; *p; p += n)
+		if (is_of_python(p, &n))
+			p[0] = p[n - 1] = '"';
+	return json_loadb(copy, text->len, flags, where);
+}
+
+json_t *rsh_json_parse(const struct rsh_memory *text, size_t flags,
+		       json_error_t *where)
+{
+	json_t *root = json_loadb(text->data, text->len, flags, where);
+	const enum json_error_code code = json_error_code(where);
+
+	if (root || (code != json_error_invalid_syntax &&
+		     code != json_error_numeric_overflow))
+		return root;
+	return parse_python(text, flags, where);
+}
+
+/* ---- objects ---- */
 
 int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 		  const char *what, json_t **out, struct rsh_error *err)
 {
 	json_error_t where;
-	json_t *root = json_loadb(text->data, text->len, flags, &where);
+	json_t *root = rsh_json_parse(text, flags, &where);
 
 	if (json_is_object(root)) {
 		*out = root;

@@ -364,8 +364,10 @@ bool rsh_json_word(struct json_scan *s, const char *word)
 	return true;
 }
 
+/* Python writes integers of any length. */
 static void js_skip_number(struct json_scan *s)
 {
+	bool any = false;
 	size_t n;
 
 	js_fill(s, MAX_NUMBER_BYTES);
@@ -374,11 +376,13 @@ static void js_skip_number(struct json_scan *s)
 		rsh_json_word(s, "Infinity");
 		return;
 	}
-	n = strspn(s->p, "+-.0123456789Ee");
-	if (!n || n >= MAX_NUMBER_BYTES)
-		js_expected(s, "a value");
-	else
+	do {
+		n = strspn(s->p, "+-.0123456789Ee");
+		any |= n > 0;
 		s->p += n;
+	} while (n > 0 && s->p == s->end && js_more(s));
+	if (!any)
+		js_expected(s, "a value");
 }
 
 void rsh_json_skip(struct json_scan *s)

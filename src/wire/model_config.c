@@ -4,6 +4,7 @@
 
 #include "rsh/wire/model_config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct rsh_model_config {
 	bool is_quantised;
 	struct rsh_quantisation quantisation;
 	char *unknown; /* of the quantisation */
+	char *method, *version; /* in lower case */
 	char path[];
 };
 
@@ -85,12 +87,58 @@ static void model_add_size(struct rsh_quantisation *q, const json_t *size)
 		q->sizes[q->n_sizes++] = n > 0 ? (uint64_t)n : 0;
 }
 
+/* Sets *out to the text of the first of these keys that has one, in lower case:
+ * tools write "awq", "AWQ", "gemm" and "GEMM".  Returns 0 or -ENOMEM. */
+static int model_read_word(const json_t *all, const char *const *keys,
+			   char **out)
+{
+	const char *s = NULL;
+
+	for (; *keys && !s; keys++)
+		s = json_string_value(json_object_get(all, *keys));
+	*out = s ? strdup(s) : NULL;
+	for (char *p = *out; p && *p; p++)
+		*p = (char)tolower((unsigned char)*p);
+	return s && !*out ? -ENOMEM : 0;
+}
+
+/* Returns the number of the first of two keys that has one; 0: neither has. */
+static json_int_t model_read_either(const json_t *all, const char *key,
+				    const char *other)
+{
+	const json_t *v = json_object_get(all, key);
+
+	return json_integer_value(json_is_integer(v) ? v :
+				  json_object_get(all, other));
+}
+
+/* Reads the method and the version of its format. */
+static int model_read_method(struct rsh_model_config *c, const json_t *all)
+{
+	static const char *const methods[] = {
+		"quant_method", "method", NULL,
+	};
+	/* That of compressed-tensors is another thing. */
+	static const char *const gptq[] = {
+		"checkpoint_format", "format", "version", NULL,
+	};
+	static const char *const versions[] = {
+		"checkpoint_format", "version", NULL,
+	};
+	int rc = model_read_word(all, methods, &c->method);
+
+	return rc ? rc : model_read_word(all, c->method &&
+					 strcmp(c->method, "gptq") == 0 ?
+					 gptq : versions, &c->version);
+}
+
 static int model_read_quantisation(struct rsh_model_config *c,
 				   struct rsh_error *err)
 {
 	struct rsh_quantisation *q = &c->quantisation;
 	json_t *all = model_find(c, "quantization_config");
 	const char *key;
+	json_int_t bits;
 	json_t *group;
 	int rc;
 
@@ -100,19 +148,16 @@ static int model_read_quantisation(struct rsh_model_config *c,
 	c->is_quantised = json_is_object(all) && json_object_size(all) > 0;
 	if (!c->is_quantised)
 		return 0;
-	q->method = json_string_value(json_object_get(all, "quant_method"));
+	if (model_read_method(c, all))
+		return rsh_error_nomem(err);
+	q->method = c->method;
+	q->version = c->version;
 	if (quantisation_find_unknown(all, q->method, &c->unknown))
 		return rsh_error_nomem(err);
 	q->unknown = c->unknown;
-	q->version = json_string_value(json_object_get(all,
-						       "checkpoint_format"));
-	if (!q->version)
-		q->version = json_string_value(json_object_get(all,
-							       "version"));
-	if (json_integer_value(json_object_get(all, "bits")) > 0)
-		q->bits = (uint64_t)json_integer_value(
-			json_object_get(all, "bits"));
-	q->group_size = json_integer_value(json_object_get(all, "group_size"));
+	bits = model_read_either(all, "bits", "w_bit");
+	q->bits = bits > 0 ? (uint64_t)bits : 0;
+	q->group_size = model_read_either(all, "group_size", "q_group_size");
 	rc = model_add_block(c, json_object_get(all, "weight_block_size"),
 			     "weight_block_size", err);
 	json_object_foreach(json_object_get(all, "config_groups"), key, group) {
@@ -161,6 +206,8 @@ void rsh_model_config_free(struct rsh_model_config *c)
 		return;
 	json_decref(c->root);
 	free(c->unknown);
+	free(c->method);
+	free(c->version);
 	free(c);
 }
 

@@ -11,11 +11,16 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 
+#define POP_MARK '1'
+#define DUP '2'
 #define PROTO 0x80
+#define LONG4 0x8b
 #define BINBYTES8 0x8e
 #define EMPTY_SET 0x8f
 #define ADDITEMS 0x90
 #define FROZENSET 0x91
+#define NEWOBJ_EX 0x92
+#define BYTEARRAY8 0x96
 
 struct machine {
 	struct rsh_pickle *p;
@@ -170,13 +175,12 @@ static int machine_grow_list(struct machine *m, struct rsh_pickle_list *l,
 	return 0;
 }
 
-/* Moves the top n values into the list or dictionary below them.  Other objects
- * that accept values, such as instances of a class derived from list, ignore
- * them. */
+/* Moves the top n values into the list, dictionary or object below them. */
 static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
 			  size_t n)
 {
 	const struct rsh_pickle_value *to;
+	struct rsh_pickle_list *list;
 	int rc;
 
 	if (m->n <= n || (kind == RSH_PV_DICT && n % 2))
@@ -185,13 +189,15 @@ static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
 	if (to->kind != kind && to->kind != RSH_PV_OBJECT)
 		return machine_bad(m, "a pickle that fills what is neither "
 				   "list nor dictionary");
-	if (to->kind == kind && kind != RSH_PV_OTHER && n > 0) {
-		rc = machine_grow_list(m, to->list, n);
+	list = to->kind == RSH_PV_OBJECT ? &to->object->items :
+	       kind != RSH_PV_OTHER ? to->list : NULL;
+	if (list && n > 0) {
+		rc = machine_grow_list(m, list, n);
 		if (rc)
 			return rc;
-		memcpy(to->list->values + to->list->n, m->stack + m->n - n,
+		memcpy(list->values + list->n, m->stack + m->n - n,
 		       n * sizeof(*m->stack));
-		to->list->n += (uint32_t)n;
+		list->n += (uint32_t)n;
 	}
 	m->n -= n;
 	return 0;
@@ -201,7 +207,7 @@ static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
 
 static int machine_push_object(struct machine *m,
 			       const struct rsh_pickle_class *class,
-			       struct rsh_pickle_value args)
+			       struct rsh_pickle_value args, bool is_new)
 {
 	struct rsh_pickle_object *o =
 		rsh_arena_array(m->arena, struct rsh_pickle_object, 1);
@@ -209,7 +215,7 @@ static int machine_push_object(struct machine *m,
 	if (!o)
 		return rsh_error_nomem(m->p->err);
 	*o = (struct rsh_pickle_object){
-		.at = m->at, .class = class, .args = args,
+		.at = m->at, .class = class, .args = args, .is_new = is_new,
 		.state.kind = RSH_PV_NONE,
 	};
 	return machine_push(m, (struct rsh_pickle_value){
@@ -219,6 +225,8 @@ static int machine_push_object(struct machine *m,
 
 static int machine_make(struct machine *m, bool is_new)
 {
+	static const struct rsh_pickle_class no_class = { "", "" };
+	struct rsh_pickle_value *both;
 	const struct rsh_pickle_value class = m->stack[m->n - 2];
 	const struct rsh_pickle_value args = m->stack[m->n - 1];
 	struct rsh_pickle_value made = { .kind = RSH_PV_OBJECT };
@@ -238,8 +246,16 @@ static int machine_make(struct machine *m, bool is_new)
 		}, &made);
 	if (rc || made.kind != RSH_PV_OBJECT)
 		return rc ? rc : machine_push(m, made);
-	return machine_push_object(m, class.kind == RSH_PV_CLASS ?
-				   class.class : NULL, args);
+	if (class.kind == RSH_PV_CLASS)
+		return machine_push_object(m, class.class, args, is_new);
+	both = rsh_arena_array(m->arena, struct rsh_pickle_value, 2);
+	if (!both)
+		return rsh_error_nomem(m->p->err);
+	both[0] = class;
+	both[1] = args;
+	return machine_push_object(m, &no_class, (struct rsh_pickle_value){
+		.kind = RSH_PV_TUPLE, .n = 2, .items = both,
+	}, is_new);
 }
 
 static int machine_persistent(struct machine *m)
@@ -252,7 +268,8 @@ static int machine_persistent(struct machine *m)
 	if (m->rules->persistent)
 		rc = m->rules->persistent(m->rules->ctx, m->at,
 					  &m->stack[m->n]);
-	return rc ? rc : machine_push_object(m, NULL, m->stack[m->n]);
+	return rc ? rc : machine_push_object(m, NULL, m->stack[m->n],
+					      false);
 }
 
 /* ---- instructions ---- */
@@ -282,6 +299,9 @@ static int machine_to_mark(struct machine *m, uint8_t instruction)
 		return machine_extend(m, RSH_PV_LIST, n);
 	case ADDITEMS:
 		return machine_extend(m, RSH_PV_OTHER, n);
+	case POP_MARK:
+		m->n -= n;
+		return 0;
 	case FROZENSET:
 		m->n -= n;
 		return machine_push_kind(m, RSH_PV_OTHER, 0);
@@ -314,6 +334,7 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 {
 	const struct rsh_pickle_value *v =
 		m->n < 2 ? NULL : &m->stack[m->n - 2];
+	int rc;
 
 	switch (s->instruction) {
 	case 'c':
@@ -326,6 +347,9 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 		return machine_push_class(m, v[0].text, v[1].text);
 	case 'R': case 0x81: /* NEWOBJ */
 		return machine_make(m, s->instruction != 'R');
+	case NEWOBJ_EX: /* as NEWOBJ, with named arguments */
+		rc = machine_tuple(m, 2);
+		return rc ? rc : machine_make(m, true);
 	case 'b':
 		if (v[0].kind == RSH_PV_OBJECT)
 			v[0].object->state = v[1];
@@ -350,7 +374,8 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 					 (int64_t)s->number);
 	case 'G':
 		return machine_push_real(m);
-	case 'B': case 'C': case BINBYTES8: case EMPTY_SET:
+	case 'B': case 'C': case BINBYTES8: case EMPTY_SET: case LONG4:
+	case BYTEARRAY8:
 		return machine_push_kind(m, RSH_PV_OTHER, 0);
 	case 'X': case 0x8c: case 0x8d:
 	case 'T': case 'U': /* texts of Python 2 */
@@ -378,8 +403,11 @@ static unsigned machine_needs(const struct rsh_pickle_step *s)
 
 static bool machine_is_of_any_object(uint8_t instruction)
 {
-	return instruction == '0' || instruction == 'T' || instruction == 'U' ||
-	       (instruction >= BINBYTES8 && instruction <= FROZENSET);
+	return instruction == '0' || instruction == POP_MARK ||
+	       instruction == DUP || instruction == 'T' ||
+	       instruction == 'U' || instruction == LONG4 ||
+	       (instruction >= BINBYTES8 && instruction <= NEWOBJ_EX) ||
+	       instruction == BYTEARRAY8;
 }
 
 static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
@@ -410,7 +438,9 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 	case '0': /* POP */
 		m->n--;
 		return 0;
-	case 't': case 'e': case 'u': case ADDITEMS: case FROZENSET:
+	case DUP:
+		return machine_push(m, m->stack[m->n - 1]);
+	case POP_MARK: case 't': case 'e': case 'u': case ADDITEMS: case FROZENSET:
 		return machine_to_mark(m, s->instruction);
 	default:
 		return machine_combine(m, s);

@@ -13,24 +13,53 @@
 #include "rsh/wire/json_load.h"
 #include "rsh/wire/json_text.h"
 
+/* Writes the path of a part without "." and repeated slashes.  Returns its
+ * length; 0: it is not a path of a file below the directory of the map. */
+static size_t part_path(const char *file, char *to)
+{
+	size_t n = 0, k;
+
+	if (*file == '/')
+		return 0;
+	for (;; file += k + 1) {
+		k = strcspn(file, "/");
+		if (k == 2 && file[0] == '.' && file[1] == '.')
+			return 0;
+		if (!file[k])
+			break;
+		if (k == 0 || (k == 1 && *file == '.'))
+			continue;
+		memcpy(to + n, file, k + 1);
+		n += k + 1;
+	}
+	if (k == 0 || (k == 1 && *file == '.'))
+		return 0;
+	memcpy(to + n, file, k);
+	return n + k;
+}
+
 static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 		      const char *name, const json_t *value, const char *path,
 		      struct rsh_error *err)
 {
 	const char *file = json_string_value(value);
+	cleanup_free char *part = NULL;
+	size_t n;
 
 	if (!file)
 		return rsh_error_set(err, EBADMSG,
 				     "%s: the file of \"%s\" is not a string",
 				     path, name);
-	/* A part must be in the directory of the map. */
-	if (!*file || strchr(file, '/') || !strcmp(file, ".") ||
-	    !strcmp(file, ".."))
+	part = rsh_alloc_array(strlen(file) + 1, 1);
+	if (!part)
+		return rsh_error_nomem(err);
+	n = part_path(file, part);
+	if (n == 0)
 		return rsh_error_set(err, EBADMSG,
-				     "%s: \"%s\" is said to be in \"%s\", which is not a file name",
+				     "%s: \"%s\" is said to be in \"%s\", which is not a file below the directory of the map",
 				     path, name, file);
 	w->name = rsh_arena_strndup(&map->arena_, name, strlen(name));
-	w->file = rsh_names_add(map->file_names_, file, strlen(file));
+	w->file = rsh_names_add(map->file_names_, part, n);
 	if (!w->name || w->file == RSH_NAME_NONE)
 		return rsh_error_nomem(err);
 	return 0;

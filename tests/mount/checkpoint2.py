@@ -581,7 +581,7 @@ def what_is_not_the_save_directory():
         got = run("plan", *words)
         check(got.status == USAGE, f"{got}")
         demand(got.err, "in it is a checkpoint: did you mean that?" if words == (DATA,) else
-               "metadata.json is a file, but SOURCE must be a directory")
+               "metadata.json is a file, but not one that has a whole model")
     _, said = expect_failure(step, resume=True)
     demand(error_line(said), "this is one checkpoint", "use the directory above it")
 

@@ -122,8 +122,8 @@ def check_reader(name):
 
 def compare_export(directory, source, wanted, *options):
     out = os.path.join(directory, "out")
-    check(run("export", source, out, "--format", "hf", *options).status == GOOD,
-          run("ls", source, *options))
+    got = run("export", source, out, "--format", "hf", *options)
+    check(got.status == GOOD, f"{got!r}\n{run('ls', source, *options)!r}")
     same(values_in(out), wanted)
 
 
@@ -511,8 +511,14 @@ def sizes_of_codes(directory):
             same(values_in(mount.path), values_in(source))
     source = written(os.path.join(directory, "f8"),
                      {**same_size, at: ("F8_E4M3", (16, 4), bytes(64))}, config)
+    beside = os.path.join(directory, "beside")
+    write(os.path.join(beside, "config.json"), json.dumps(config).encode())
+    words = '"hidden_size" is 8, and the weights say 4'
     refused(run("export", source, os.path.join(directory, "out"), "--format", "hf",
-                "--model-files", source), INPUT, '"hidden_size" is 8, and the weights say 4')
+                "--model-files", beside), INPUT, words)
+    # The model's own file stops nothing that leaves the weights as they are.
+    got = run("export", source, os.path.join(directory, "out"))
+    check(got.status == GOOD and words in got.err, repr(got))
 
 
 @test
@@ -601,6 +607,44 @@ def lazily_wrong(directory):
             check(error.errno == errno.EIO, error)
         check(".g_idx: group 9999 of row " in mount.log() and
               "is not one of the 3 rows of its scales" in mount.log(), mount.log())
+
+
+@test
+def spellings(directory):
+    """the keys and words of AWQ and GPTQ as their tools write them"""
+    def again(name, keys):
+        return {keys.get(key, key): value for key, value in name.items()}
+    for number, (scheme, keys, words) in enumerate((
+            ("awq", {}, {"version": "GEMM"}), ("awq", {}, {"quant_method": "AWQ"}),
+            ("awq", {"bits": "w_bit", "group_size": "q_group_size"}, {"version": "GEMM"}),
+            ("awq", {"bits": "w_bit"}, {"zero_point": True}), ("awq", {"quant_method": "method"}, {}),
+            ("gptq", {}, {"quant_method": "GPTQ"}), ("gptq", {"checkpoint_format": "format"}, {}),
+            ("gptq", {"checkpoint_format": "format", "quant_method": "method"}, {}),
+            ("gptq", {"checkpoint_format": "format"}, {"format": None}),
+            ("gptq", {}, {"format": "gptq"}), ("fp8", {}, {"quant_method": "FP8"}))):
+        for seed in range(3):
+            model = Drawer(random.Random(100 * number + seed))
+            model.says.clear()
+            getattr(model, scheme)()
+            if scheme == "gptq" and seed == 1:
+                model.says["checkpoint_format"] = "gptq_v2"
+            elif scheme == "gptq":
+                model.says.pop("checkpoint_format", None)
+            wanted = dense(model.tensors, model.config, "BF16")
+            said = {**again(model.says, keys), **words}
+            if words.get("format", "") == "gptq" and seed == 1:
+                said["format"] = "gptq_v2"
+            if words.get("format", "") is None and seed == 1:
+                said["format"] = "GPTQ_v2"
+            place = os.path.join(directory, f"{number}-{seed}")
+            os.mkdir(place)
+            source = written(place + "/model", model.tensors,
+                             {**model.config, "quantization_config": said})
+            compare_export(place, source, wanted, "--dequantize", "bfloat16")
+    source = written(os.path.join(directory, "gemv"), model.tensors, {"quantization_config": {
+        "quant_method": "AWQ", "w_bit": 4, "version": "GEMV"}})
+    refused(run("plan", "--dequantize", "bfloat16", source), INPUT,
+            'version "gemv" of awq is not supported')
 
 
 @test

@@ -138,7 +138,7 @@ EXTRA_DIST += \
 	lib/memcached.py \
 	lib/compressible.py \
 	lib/small_job.py \
-	lib/savers.py \
+	lib/savers.py lib/torch_zip.py \
 	lib/demands.py \
 	lib/privileges.py \
 	lib/read_modes.py \

@@ -145,6 +145,15 @@ def links_and_colons(directory):
                 directory + "/a:b" + words]) as mount:
             same(values_in(mount.path), merged(model, [(adapter, scale)]))
             check("1 tensors are merged, 0 are replaced" in mount.log(), mount.log())
+    # In the cache of Hugging Face the links lead to blobs of the same adapter.
+    cache = directory + "/models--me--lora"
+    os.makedirs(cache + "/snapshots/1234")
+    os.rename(directory + "/blobs", cache + "/blobs")
+    for name in os.listdir(cache + "/blobs"):
+        os.symlink(f"../../blobs/{name}", f"{cache}/snapshots/1234/{name}")
+    with Mounted(source, described=True, extra=[
+            "--format", "hf", "--lora", cache + "/snapshots/1234"]) as mount:
+        same(values_in(mount.path), merged(model, [(adapter, 1)]))
 
 
 @test

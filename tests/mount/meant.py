@@ -193,11 +193,11 @@ def a_level_too_high_or_too_low(p):
 
 @test
 def a_file_instead_of_its_directory(p):
-    for name in ("config.json", MAP, "model-00003-of-00005.safetensors"):
+    for name in ("config.json", "model-00003-of-00005.safetensors"):
         line = p.meant("mount", f"qwen3/{name}", "empty")
         check(MAP in p.works(line, "empty"), line)
-    for name in ("config.json", MAP):
-        p.lists(p.meant("ls", f"qwen3/{name}", status=INPUT), "Qwen3ForCausalLM")
+    p.lists(p.meant("ls", "qwen3/config.json", status=INPUT), "Qwen3ForCausalLM")
+    check(MAP in p.works(p.next_of(f"qwen3/{MAP}"), "mnt"), "the map is the model")
     line = p.meant("mount", "steps/step-9/.metadata", "empty")
     check("step-9" in line and MAP in p.works(line, "empty"), line)
     path = os.path.join(p.tree, "rank_0", os.listdir(os.path.join(p.tree, "rank_0"))[0])
@@ -243,6 +243,17 @@ def of_a_bucket(p):
         line = p.next_of("--source-style", "path", "s3://bucket/qwen3")
         check("--source-style=path" in line and p.works(line, "mnt") ==
               ["config.json", "model-00001-of-00001.safetensors", MAP], line)
+        # The map of the parts is the model, and so is a file that has all of it.
+        parts = os.path.join(root, "bucket", "parts")
+        os.makedirs(parts)
+        for at, name in ((MAP, "w.safetensors.index.json"), ("config.json", "config.json")):
+            shutil.copy(os.path.join(root, "bucket", "qwen3", at), os.path.join(parts, name))
+        for name in os.listdir(os.path.join(root, "bucket", "qwen3")):
+            if name.endswith(".safetensors"):
+                shutil.copy(os.path.join(root, "bucket", "qwen3", name), parts)
+        for source in ("parts", "parts/w.safetensors.index.json", f"qwen3/{MAP}"):
+            check(p.works(f"reshardfs mount s3://bucket/{source} mnt", "mnt") ==
+                  ["config.json", "model-00001-of-00001.safetensors", MAP], source)
         for wrong in ("qwen3/config.json", "qwen3/onnx"):
             line = p.meant("mount", f"s3://bucket/{wrong}", "empty")
             check(MAP in p.works(line, "empty"), line)

@@ -17,7 +17,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path[:0] = [LIB]
 
-from demands import check, content, demand, write  # noqa: E402
+from demands import change, check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
@@ -114,7 +114,8 @@ def right(directory):
 
 ODD = ('\r\n {"architectures" :["LlamaForCausalLM"]\t,"model_type":"llama","\\u0061":"\u4e2d'
        '\\ud83d\\ude00\\/","vocab_size":7,"vocab_size" : 64 , "x":[NaN,-Infinity,1E5,{"dtype":'
-       '"float32"}],"hidden_size":32,"num_hidden_layers":2,"intermediate_size":48,'
+       '"float32"}],"long":-100000000000000001988462483865600000000000,"most":1e999,'
+       '"hidden_size":32,"num_hidden_layers":2,"intermediate_size":48,'
        '"num_attention_heads":4,"num_key_value_heads":2,"tie_word_embeddings":false,'
        '"torch_dtype"  :"float16","dtype" :"torch.float16", "":1}  \n\n')
 
@@ -526,6 +527,50 @@ def exported(directory):
     write(os.path.join(beside.path, "config.json"), changed("qwen3", vocab_size=5))
     for command in (["export", *words, to + "2"], ["plan", *words]):
         refused(run(*command), INPUT, '"vocab_size" is 5, and the weights say 64')
+
+
+# ---- a model as it is saved ----
+
+@test
+def as_saved(directory):
+    """a wrong or odd config.json does not stop a mount that changes nothing"""
+    model = os.path.join(directory, "saved")
+    shutil.copytree(model_of("llama"), model, copy_function=shutil.copyfile)
+    os.chmod(model, 0o755)
+    path = os.path.join(model, "config.json")
+    plain = config_of("llama").decode()
+    for key, value in (("vocab_size", 99), ("num_hidden_layers", 7), ("hidden_size", 64),
+                       ("num_key_value_heads", 1), ("tie_word_embeddings", True)):
+        config = json.loads(plain)
+        if key == "tie_word_embeddings" and config.get(key) is True:
+            value = False
+        change(path, json.dumps({**config, key: value}).encode())
+        with Mounted(model, extra=["--format", "hf"]) as mount:
+            demand(mount.log(), f'"{key}" is {json.dumps(value)}, and the weights ',
+                   "; the model is shown as it is saved")
+            check(json.loads(content(os.path.join(mount.path, "config.json")))[key] == value, key)
+        # A mount that changes the weights has to know that the two fit.
+        _, said = expect_failure(model, extra=["--format", "hf", "--cast", "float32"])
+        demand(said, f'"{key}" is {json.dumps(value)}, and the weights ')
+
+
+@test
+def drafts(directory):
+    """a draft of EAGLE has no head, also where its type changes"""
+    for number, times in enumerate((2, 3, 2)):
+        model = os.path.join(directory, f"draft{number}")
+        os.makedirs(model)
+        prefix = "model." if number == 2 else ""
+        values = {f"{prefix}layers.0.self_attn.q_proj.weight": ("BF16", (16, 16), bytes(512)),
+                  f"{prefix}fc.weight": ("BF16", (16, 16 * times), bytes(512 * times)),
+                  f"{prefix}embed_tokens.weight": ("BF16", (64, 16), bytes(2048))}
+        write(os.path.join(model, "model.safetensors"), safetensors_bytes(values))
+        change(os.path.join(model, "config.json"), json.dumps({
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16,
+            "num_hidden_layers": 1, "vocab_size": 64, "tie_word_embeddings": False}).encode())
+        for words in ([], ["--cast", "float32"]):
+            with Mounted(model, extra=["--format", "hf", *words]) as mount:
+                check("tie_word_embeddings" not in mount.log(), mount.log())
 
 
 def main():

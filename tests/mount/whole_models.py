@@ -5,6 +5,7 @@ model, without what an optimizer kept, and a mount that goes well says little.
 
 The yardstick are the genuine trees of data/."""
 
+import json
 import os
 import shutil
 import sys
@@ -15,11 +16,11 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import genuine  # noqa: E402
-from demands import check, content, demand  # noqa: E402
-from rsh_cli import GOOD, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes, values_of  # noqa: E402
-from ms_formats import read_checkpoint  # noqa: E402
+from ms_formats import Record, checkpoint_bytes, read_checkpoint  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
@@ -213,6 +214,249 @@ def what_does_not_say_it_is_asked_for(directory):
     for words in (["--select", "3_40"], ["--breakpoint", "only"]):
         refused(run("plan", *words, QWEN3), USAGE, "SOURCE is a single whole model")
     refused(run("plan", "--dst-mesh", "dp=2", QWEN3), USAGE, "a whole model has none")
+
+# ---- models of other names ----
+
+A, B = {"model.a": ("F32", (2,), bytes(range(8)))}, {"model.b": ("F32", (2,), bytes(range(8, 16)))}
+
+
+def file_of(path, values):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(safetensors_bytes(values) if path.endswith(".safetensors") else
+                checkpoint_bytes({name: Record(dims, "Float32", data)
+                                  for name, (_, dims, data) in values.items()}))
+    return path
+
+
+def map_of(path, files):
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"metadata": {}, "weight_map": files}, f)
+    return path
+
+
+def is_shown(source, values, files=None):
+    """Exported with no option, the model has these values, and these files beside it."""
+    with tempfile.TemporaryDirectory(prefix="reshardfs-names-") as directory:
+        to = os.path.join(directory, "out")
+        got = run("export", source, to)
+        check(got.status == GOOD, f"{source}: {got!r}")
+        check(values_of_model(to) == values, source)
+        check(files is None or sorted(os.listdir(to)) == sorted(
+            [*files, "model-00001-of-00001.safetensors", MAP, "reshardfs-manifest.jsonl"]),
+            f"{source}: {os.listdir(to)}")
+        return got.err
+
+
+@test
+def one_file_of_any_name_is_a_model(directory):
+    for name in ("llama2_7b.ckpt", "mindspore_model.ckpt", "transformer.safetensors",
+                 "diffusion_pytorch_model.fp16.safetensors", "w-00001-of-00001.safetensors"):
+        root = os.path.join(directory, name.replace(".", "_"))
+        path = file_of(os.path.join(root, name), {**A, **B})
+        is_shown(path, {**A, **B}, [])
+        with open(os.path.join(root, "config.json"), "w", encoding="utf-8") as f:
+            f.write('{"model_type": "mine"}')
+        for source in (root, path):
+            is_shown(source, {**A, **B}, ["config.json"])
+        check(run("ls", path).out.count("model.") == 2, "the records of the file")
+    with Shown(path) as m:
+        check(values_of_model(m.path) == {**A, **B}, "mounted")
+
+
+@test
+def a_map_of_any_name_is_a_model(directory):
+    for number, (name, first, second) in enumerate((
+            ("w8a8.safetensors.index.json", "w8a8-1.safetensors", "w8a8-2.safetensors"),
+            ("mindspore_model.ckpt.index.json", "m-00001-of-00002.ckpt", "m-00002-of-00002.ckpt"),
+            ("d.safetensors.index.fp16.json", "./d-1.safetensors", ".//sub/./d-2.safetensors"),
+            (MAP, "parts/1/w.safetensors", "./parts//2/w.safetensors"))):
+        root = os.path.join(directory, str(number))
+        file_of(os.path.normpath(os.path.join(root, first)), A)
+        file_of(os.path.normpath(os.path.join(root, second)), B)
+        path = map_of(os.path.join(root, name), {"model.a": first, "model.b": second})
+        for source in (root, path):
+            is_shown(source, {**A, **B}, [])
+    for wrong in ("../0/w8a8-1.safetensors", "/tmp/w.safetensors", "parts/", "", "a/../b.ckpt"):
+        map_of(path, {"model.a": wrong})
+        refused(run("plan", root), INPUT, "is not a file below the directory of the map")
+    map_of(path, {"model.a": "parts/1/w.gguf"})
+    refused(run("plan", root), INPUT, "neither a .safetensors nor a .ckpt file")
+
+
+@test
+def the_map_says_in_which_part_a_tensor_is(directory):
+    other = {"model.b": ("F32", (2,), bytes(range(16, 24)))}
+    longer = {"model.b": ("F32", (3,), bytes(range(12)))}
+    for number, (first, second, chosen) in enumerate((
+            ({**A, **B}, other, 1), ({**A, **B}, other, 2), ({**A, **B}, longer, 2))):
+        root = os.path.join(directory, str(number))
+        parts = ["x.safetensors", "y.safetensors"]
+        for part, values in zip(parts, (first, second)):
+            file_of(os.path.join(root, part), values)
+        files = {"model.a": parts[0], "model.b": parts[chosen - 1]}
+        if chosen == 1:
+            file_of(os.path.join(root, parts[1]), {**second, "model.c": A["model.a"]})
+            files["model.c"] = parts[1]
+        map_of(os.path.join(root, MAP), files)
+        wanted = {**A, "model.b": (first if chosen == 1 else second)["model.b"]}
+        if chosen == 1:
+            wanted["model.c"] = A["model.a"]
+        said = is_shown(root, wanted)
+        demand(said, "1 copies of tensors are in other parts than the map says")
+        # A map that is wrong about one tensor decides about none.
+        map_of(os.path.join(root, MAP), {**files, "model.x": parts[1]})
+        refused(run("plan", root), INPUT, "model.b is in two of its files")
+
+
+@test
+def json_is_read_as_python_writes_it(directory):
+    values = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    for number, odd in enumerate((float("nan"), float("-inf"), 10 ** 40, -(1 << 63) - 1)):
+        root = os.path.join(directory, str(number))
+        shutil.copytree(QWEN3, root, copy_function=shutil.copyfile)
+        os.chmod(root, 0o755)
+        for name, key in (("config.json", "rope"), (MAP, "metadata")):
+            path = os.path.join(root, name)
+            with open(path, encoding="utf-8") as f:
+                said = json.load(f)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"odd": odd, **said, key: {"total_size": [odd]}}
+                          if name == "config.json" else {**said, key: {"total_size": odd}}, f)
+        to = os.path.join(directory, "out")
+        got = run("export", "--convert", "auto", "--dst-strategy", "none", root, to)
+        check(got.status == GOOD, f"{odd}: {got!r}")
+        found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
+        check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in values.items()}, odd)
+        shutil.rmtree(to)
+
+
+@test
+def what_may_be_a_part_is_not_a_model(directory):
+    def place(*names):
+        return file_of(os.path.join(directory, *names), A)
+    for source, words in (
+            (place("part", "m-00002-of-00003.safetensors"), "is a part of a model"),
+            (place("rank_1", "net-1_10.ckpt"), "is a file of one rank"),
+            (place("rank_2", "checkpoint", "net.safetensors"), "is a file of one rank"),
+            (place("flat", "llama_rank_3-1_10.ckpt"), "is a file of one rank"),
+            (place("lora", "adapter_model.safetensors"), "is a part of a model, or beside one")):
+        refused(run("plan", source), USAGE, "--src-strategy is missing", words)
+        refused(run("plan", os.path.dirname(source)), USAGE, "--src-strategy is missing")
+    place("several", "a.safetensors")
+    place("several", "b.ckpt")
+    refused(run("plan", os.path.join(directory, "several")), USAGE,
+            "it has 2 files that may be a whole model, such as a.safetensors")
+    is_shown(os.path.join(directory, "several", "b.ckpt"), A)
+    write(os.path.join(directory, "damaged", "net.ckpt"), b"hello")
+    refused(run("plan", os.path.join(directory, "damaged")), INPUT, "net.ckpt: damaged at offset")
+
+
+# ---- names of wrapped modules ----
+
+def wrapped_as(name, how):
+    """The name that a wrapped Qwen3 saves."""
+    layer = ".".join(name.split(".")[:3])
+    return {"ddp": "module." + name,
+            "compiled": "_orig_mod." + name,
+            "both": "module._orig_mod." + name, "compiled ddp": "_orig_mod.module." + name,
+            "fsdp": "_fsdp_wrapped_module." + name.replace(
+                layer, layer + "._fsdp_wrapped_module", 1) if ".layers." in name else name,
+            "layers": name.replace(layer, layer + "._orig_mod._checkpoint_wrapped_module", 1)
+            if ".layers." in name else name}[how]
+
+
+@test
+def names_of_wrapped_modules(directory):
+    wanted = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    values = values_of_model(QWEN3)
+    for how in ("ddp", "compiled", "both", "compiled ddp", "fsdp", "layers"):
+        root = os.path.join(directory, how.replace(" ", "_"))
+        file_of(os.path.join(root, "model.safetensors"),
+                {wrapped_as(n, how): v for n, v in values.items()})
+        shutil.copy(os.path.join(QWEN3, "config.json"), root)
+        to = os.path.join(directory, "out")
+        got = run("export", "--log-level", "info", "--convert", "auto", "--dst-strategy", "none",
+                  root, to)
+        check(got.status == GOOD, f"{how}: {got!r}")
+        demand(got.err, "names are used without the words of wrappers")
+        found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
+        check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in wanted.items()}, how)
+        shutil.rmtree(to)
+        check(run("convert", "check", "auto", root).status == GOOD, f"convert check: {how}")
+        # Without it the names stay, and the log says that no model has them.
+        demand(is_shown(root, {wrapped_as(n, how): v for n, v in values.items()}),
+               "no model has the names of ", "they have words of wrappers")
+    # "module." of some weights alone is a module of the model.
+    file_of(os.path.join(root, "model.safetensors"),
+            {n if "layers" in n else "module." + n: v for n, v in values.items()})
+    refused(run("plan", "--convert", "auto", root), INPUT, "module.")
+
+
+# ---- the cache of Hugging Face ----
+
+def cached(directory, name, source):
+    """What huggingface_hub leaves of a download; the snapshot."""
+    root = os.path.join(directory, "hub", f"models--{name}")
+    snapshot = os.path.join(root, "snapshots", "0123abcd")
+    os.makedirs(os.path.join(root, "refs"))
+    os.makedirs(os.path.join(root, "blobs"))
+    with open(os.path.join(root, "refs", "main"), "w", encoding="utf-8") as f:
+        f.write("0123abcd")
+    for at, _, files in os.walk(source):
+        for file in files:
+            path = os.path.join(snapshot, os.path.relpath(os.path.join(at, file), source))
+            blob = os.path.join(root, "blobs", f"{len(os.listdir(os.path.join(root, 'blobs')))}e")
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copyfile(os.path.join(at, file), blob)
+            os.symlink(os.path.relpath(blob, os.path.dirname(path)), path)
+    return snapshot
+
+
+@test
+def a_snapshot_of_hugging_faces_cache(directory):
+    snapshot = cached(directory, "me--qwen3", QWEN3)
+    wanted = values_of_model(QWEN3)
+    link = os.path.join(directory, "link")
+    os.symlink(snapshot, link)
+    for source in (snapshot, link, os.path.join(snapshot, MAP), snapshot + "/."):
+        with Shown(source) as m:
+            check(values_of_model(m.path) == wanted, source)
+            check("config.json" in m.files(), f"{source}: {m.files()}")
+    check(run("verify", snapshot).status == GOOD, "verify")
+    # A directory of a snapshot, as diffusers has them.
+    other = os.path.join(directory, "pipe")
+    shutil.copytree(QWEN3, os.path.join(other, "unet"), copy_function=shutil.copyfile)
+    is_shown(os.path.join(cached(directory, "me--pipe", other), "unet"), wanted)
+
+
+@test
+def links_of_a_snapshot_lead_to_its_own_blobs_alone(directory):
+    snapshot = cached(directory, "me--qwen3", QWEN3)
+    other = cached(directory, "me--other", single(directory))
+    config = os.path.join(snapshot, "config.json")
+    path = os.path.join(snapshot, "model-00003-of-00005.safetensors")
+    blob = os.path.realpath(path)
+    hub = os.path.join(directory, "hub")
+    os.mkdir(os.path.join(os.path.dirname(blob), "deep"))
+    for place in (os.path.join(hub, "models--me--other", "blobs", "x"),
+                  os.path.join(hub, "models--me--qwen3", "x"),
+                  os.path.join(hub, "models--me--qwen3", "blobs", "deep", "x"),
+                  os.path.join(hub, "models--me--qwen3", "blobsx"),
+                  os.path.join(directory, "x")):
+        os.unlink(path)
+        os.rename(blob, place)
+        os.symlink(place, path)
+        refused(run("plan", snapshot), INPUT, path, "leads out of SOURCE, to " + place)
+        check(run("plan", "--follow-outside", snapshot).status == GOOD, place)
+        blob = place
+    # A directory that only has the name of one.
+    plain = os.path.join(directory, "snapshots", "0123abcd")
+    os.makedirs(plain)
+    os.symlink(os.path.realpath(config), os.path.join(plain, "config.json"))
+    os.symlink(os.path.realpath(os.path.join(other, "model.safetensors")),
+               os.path.join(plain, "model.safetensors"))
+    refused(run("plan", plain), INPUT, "leads out of SOURCE")
 
 
 # ---- what is an optimizer's ----

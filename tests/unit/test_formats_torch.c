@@ -500,17 +500,19 @@ static const struct made made[] = {
 	MADE("a call by OBJ", IN_DICT("(cos\nsystem\n" TEXT("\2", "ls") "o"),
 	     EBADMSG, "0x6f"),
 	MADE("a call by NEWOBJ_EX", IN_DICT("cos\nsystem\n" TEXT("\2", "ls")
-					    "\x85}\x92"), EBADMSG, "0x92"),
+					    "\x85}\x92"), EBADMSG, "os.system"),
 	MADE("a name by STACK_GLOBAL", IN_DICT(TEXT("\2", "os")
 		TEXT("\6", "system") "\x93" TEXT("\2", "ls") "\x85R"),
 	     EBADMSG, "os.system"),
 	MADE("an extension", IN_DICT("\x82\1"), EBADMSG, "0x82"),
 	MADE("PERSID", IN_DICT("Px\n"), EBADMSG, "0x50"),
 	MADE("a call of what was made", IN_DICT("cbuiltins\nset\n]\x85R"
-		TEXT("\2", "ls") "\x85R"), EBADMSG, "has made itself"),
+		TEXT("\2", "ls") "\x85R"), 0, ""),
+	MADE("a call of a call", IN_DICT("cmine\nmake\n)R)R)R"), 0, ""),
 	MADE("getattr", IN_DICT("cbuiltins\ngetattr\n" TEXT("\1", "a")
-				TEXT("\1", "b") "\x86R"), EBADMSG,
-	     "builtins.getattr"),
+				TEXT("\1", "b") "\x86R"), 0, ""),
+	MADE("eval", IN_DICT("cbuiltins\neval\n" TEXT("\1", "1") "\x85R"),
+	     EBADMSG, "builtins.eval, which weights never need"),
 	MADE("a call without arguments", IN_DICT("cos\nabort\n)R"), EBADMSG,
 	     "os.abort"),
 	MADE("a call in a tensor's type",
@@ -533,7 +535,20 @@ static const struct made made[] = {
 	MADE("a member of an enum", "\x80\2}" KEY("\1", "w") TENSOR "s"
 	     KEY("\1", "a") "cmine\nColour\nK\1\x85Rs.", 0, ""),
 	MADE("an instance with arguments", IN_DICT("cmine\nThing\n"
-		TEXT("\1", "x") "\x85\x81"), EBADMSG, "mine.Thing"),
+		TEXT("\1", "x") "\x85\x81"), 0, ""),
+	MADE("an instance with named arguments", IN_DICT("cmine\nThing\n"
+		TEXT("\1", "x") "\x85}" KEY("\1", "a") "K\1s\x92"), 0, ""),
+	MADE("a value that holds itself", IN_DICT("cmine\nA\n)\x81q\0h\0b"),
+	     0, ""),
+	MADE("NEWOBJ_EX of too few", "\x80\2}}\x92.", EBADMSG,
+	     "more than there is"),
+	MADE("POP_MARK and DUP", "\x80\2(K\1K\2" "1}2" "0" KEY("\1", "w")
+	     TENSOR "s.", 0, ""),
+	MADE("a large integer and bytes", IN_DICT(
+		"\x8b\2\0\0\0\1\1\x96\1\0\0\0\0\0\0\0x\x86"), 0, ""),
+	MADE("what a call has made as storage", IN_DICT(
+		TENSOR_OF("cmine\nmake\n)R)R", "K\0", "K\2\x85",
+			  "K\1\x85")), EBADMSG, "without a storage"),
 	/* numbers */
 	MADE("beyond its storage", IN_DICT(TENSOR_OF(STORAGE, "K\1",
 		"K\2K\3\x86", "K\3K\1\x86")), EBADMSG, "leaves its storage"),

@@ -277,7 +277,7 @@ static void test_json_refused(void **state)
 			    "stage -1");
 	assert_json_refused(LAYOUTS(ITEM("w", "\"dev_matrix\":"
 					      "[99999999999999999999]")),
-			    "not JSON");
+			    "is not a list of integers");
 }
 
 /* ---- values that no layout has ---- */

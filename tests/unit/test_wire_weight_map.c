@@ -141,14 +141,26 @@ static void test_names_of_files(void **state)
 	assert_weight(&map, 2, "c", "...");
 	rsh_weight_map_clear(&map);
 
+	/* Paths below the directory of the map, two of which are equal. */
+	map = parse("{\"a\":\"./f\",\"b\":\"f\",\"c\":\"a//./b/..c\"}");
+	assert_int_equal(map.n_files, 2);
+	assert_weight(&map, 0, "a", "f");
+	assert_weight(&map, 1, "b", "f");
+	assert_weight(&map, 2, "c", "a/b/..c");
+	rsh_weight_map_clear(&map);
+
 	assert_refused("{\"w\":\"\"}", "\"w\"");
-	assert_refused("{\"w\":\".\"}", "not a file name");
-	assert_refused("{\"w\":\"..\"}", "not a file name");
+	assert_refused("{\"w\":\".\"}", "not a file below");
+	assert_refused("{\"w\":\"..\"}", "not a file below");
+	assert_refused("{\"w\":\"a/\"}", "\"a/\"");
+	assert_refused("{\"w\":\"a/.\"}", "\"a/.\"");
+	assert_refused("{\"w\":\"a/..\"}", "\"a/..\"");
 	assert_refused("{\"w\":\"/etc/passwd\"}", "\"/etc/passwd\"");
 	assert_refused("{\"w\":\"../f\"}", "\"../f\"");
-	assert_refused("{\"w\":\"a/b\"}", "\"a/b\"");
+	assert_refused("{\"w\":\"a/../b\"}", "\"a/../b\"");
+	assert_refused("{\"w\":\"./\"}", "\"./\"");
 	assert_refused("{\"w\":\"b\\u0000\"}", "not JSON");
-	assert_refused("{\"weight_map\":{\"v\":\"f\",\"w\":\"a/b\"}}", "\"w\"");
+	assert_refused("{\"weight_map\":{\"v\":\"f\",\"w\":\"/b\"}}", "\"w\"");
 }
 
 static void test_other_json(void **state)

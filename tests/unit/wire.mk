@@ -23,6 +23,7 @@ UNIT += \
 	unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map \
 	unit/test_wire_json_edit \
+	unit/test_wire_json_load \
 	unit/test_wire_rule_table \
 	unit/test_formats_dcp \
 	unit/test_formats_dcp_damage \
@@ -82,6 +83,8 @@ unit_test_wire_safetensors_emit_SOURCES = unit/test_wire_safetensors_emit.c $(WI
 unit_test_wire_safetensors_emit_LDADD = $(L_WIRE)
 unit_test_wire_json_edit_SOURCES = unit/test_wire_json_edit.c $(WIRE_SUPPORT)
 unit_test_wire_json_edit_LDADD = $(L_WIRE)
+unit_test_wire_json_load_SOURCES = unit/test_wire_json_load.c $(WIRE_SUPPORT)
+unit_test_wire_json_load_LDADD = $(L_WIRE)
 unit_test_wire_weight_map_SOURCES = unit/test_wire_weight_map.c $(WIRE_SUPPORT)
 unit_test_wire_weight_map_LDADD = $(L_WIRE)
 unit_test_wire_rule_table_SOURCES = unit/test_wire_rule_table.c

@@ -25,6 +25,27 @@ void rsh_format_file_close(struct rsh_format_file *f);
 /* Adds a file to the source's list.  Returns 0 or -ENOMEM. */
 int rsh_format_list_file(struct rsh_source *s, const char *name);
 
+/* ---- a model whose files have any name ---- */
+
+/* Returns whether a file with that name may have all weights of a model: not
+ * one of its parts, not a rank's slice, and not what is saved beside a model,
+ * such as optimizer.pt and adapters. */
+bool rsh_format_may_hold_model(const char *name);
+/* Returns whether the name is that of a map from weights to .safetensors or
+ * .ckpt files, such as NAME.safetensors.index.json. */
+bool rsh_format_is_map(const char *name);
+/* Returns whether the name of a file, or of a directory in which it is, has the
+ * number of a rank.  Nothing in such a file says whether it is whole. */
+bool rsh_format_is_of_rank(const struct rsh_source *s, const char *name);
+/* Returns the number of entries for which `is` returns true, and sets the first
+ * one. */
+size_t rsh_look_count(const struct rsh_look *l, bool (*is)(const char *),
+		      const char **first);
+/* Does the same with the directory of an open source; *first is from malloc.
+ * Returns 0 or -errno with a sentence. */
+int rsh_format_search(const struct rsh_source *s, bool (*is)(const char *),
+		      char **first, size_t *n, struct rsh_error *err);
+
 /* Reads the map from weights to parts of a model.  Returns 0, or -errno with a
  * sentence.  The caller owns the map. */
 int rsh_format_load_map(const struct rsh_source *s, const char *name,

@@ -4,10 +4,10 @@
  *
  * A file is a zip archive (since PyTorch 1.6) or pickles followed by storages.
  * The reader calls and imports nothing from a pickle.  A class is only a name.
- * A call of a name on the list of harmless ones becomes a value without effect.
- * For any other call the file is refused, even if the result of the call is not
- * used.  Names are flattened: keys and indexes are joined by dots.  A tensor is
- * a view of a storage, which several tensors may share.
+ * A call becomes a value without effect.  If a call that is not known has
+ * tensors in its arguments, its value is marked; a file with a call that only
+ * an attack makes is refused.  Names are flattened: keys and indexes are joined
+ * by dots.  A tensor is a view of a storage, which several tensors may share.
  *
  * The data does not change after it was read, and any thread may read it. The
  * caller that read it frees it. */
@@ -90,7 +90,10 @@ struct rsh_torch_tensor {
 struct rsh_torch_value {
 	const char *name;
 	struct rsh_plain plain; /* without a pickle: it is not plain data */
-	const char *make; /* kind of a tensor that cannot be shown; else NULL */
+	/* The kind of a tensor that cannot be shown, or of an object with
+	 * tensors; else NULL. */
+	const char *make;
+	bool lost; /* a call that is not known made it of tensors */
 	uint32_t n_keys; /* as of a tensor */
 	const struct rsh_path_key *keys;
 };
@@ -117,7 +120,12 @@ void rsh_torch_file_free(struct rsh_torch_file *f);
 
 /* ---- as an index ---- */
 
+struct rsh_pickle_class;
 struct rsh_pickle_value;
+/* Returns whether the function builds a tensor that torch.save() wrote on an
+ * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
+ * of the device, which does not change the bytes. */
+bool rsh_torch_is_npu(const struct rsh_pickle_class *class);
 /* Returns whether argument i of a call that builds a tensor marks it as the
  * conjugate or the negative of its elements. */
 bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i);

@@ -6,6 +6,7 @@
  * They do not change after they are loaded, so any thread may read them. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,4 +53,6 @@ struct rsh_model_files_at {
  * failure.  Returns 0 or -errno with a sentence. */
 int rsh_model_files_load(const struct rsh_model_files_at *at,
 			 struct rsh_model_files *out, struct rsh_error *err);
+/* Returns whether all these files are of the directory of SOURCE. */
+bool rsh_model_files_own(const struct rsh_model_files_at *at);
 void rsh_model_files_clear(struct rsh_model_files *f);

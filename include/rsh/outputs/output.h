@@ -102,6 +102,7 @@ struct rsh_output_tree {
 	/* The files that are shown beside a model. */
 	struct rsh_model_files_at beside;
 	bool partial; /* the options leave tensors out */
+	bool as_saved; /* the options change no tensor and no name */
 	unsigned lora_alpha; /* of an adapter that is shown */
 	/* Compares a config.json with the sizes with which the weights were
 	 * made, and adds missing sizes.  NULL: the config.json is shown

@@ -121,7 +121,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
 /* Returns the directory with the files of SOURCE: SOURCE itself or, if it is a
- * file, the file's directory (from malloc).  NULL: out of memory. */
+ * file, the file's directory (from malloc); of addresses only those of maps
+ * from weights to parts are files here.  NULL: out of memory. */
 char *rsh_source_directory(const char *path);
 /* Returns the format of an open source. */
 const struct rsh_format *rsh_source_format(const struct rsh_source *s);

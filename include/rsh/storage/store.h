@@ -99,8 +99,10 @@ struct rsh_store_options {
 	 * has only this file then. */
 	bool single;
 	/* Links below the directory may lead out of it.  Otherwise such links
-	 * are refused with EXDEV and a sentence.  The directory itself may be a
-	 * link, and a name that begins with '/' may be that of any file. */
+	 * are refused with EXDEV and a sentence, but in a snapshot of the cache
+	 * of Hugging Face they may lead to the blobs of the same model.  The
+	 * directory itself may be a link, and a name that begins with '/' may
+	 * be that of any file. */
 	bool follow_outside;
 	/* Other machines write here: servers are asked for names and attributes
 	 * each time.  The kernel's memory of them may be a minute old. */
@@ -108,6 +110,13 @@ struct rsh_store_options {
 	const struct rsh_store_opener *opener; /* NULL: none */
 	struct rsh_store_io *io;               /* NULL: none */
 };
+
+/* Returns whether a path is that of a blob of the model of which `directory` is
+ * a snapshot, in the cache of Hugging Face.  Both are without links. */
+bool rsh_store_is_blob(const char *directory, const char *path);
+/* Returns the directory of the blobs of a snapshot (from malloc); NULL if
+ * `directory` is no snapshot, or memory is out. */
+char *rsh_store_blobs(const char *directory);
 
 /* Returns whether `path` is an address of objects on an HTTP server. */
 bool rsh_store_is_address(const char *path);

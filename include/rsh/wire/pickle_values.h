@@ -45,6 +45,7 @@ struct rsh_pickle_value {
 struct rsh_pickle_list {
 	struct rsh_pickle_value *values;
 	uint32_t n, cap;
+	uint32_t seen; /* as of an object */
 };
 
 struct rsh_pickle_class {
@@ -53,11 +54,17 @@ struct rsh_pickle_class {
 
 struct rsh_pickle_object {
 	uint64_t at; /* offset at which it is made */
-	/* The callee and its arguments.  NULL: the callee is not a class, or
-	 * the object is a persistent id, which is then in args. */
+	/* The callee and its arguments; without a name if the callee is not a
+	 * class.  NULL: the object is a persistent id, which is in args. */
 	const struct rsh_pickle_class *class;
 	struct rsh_pickle_value args;
 	struct rsh_pickle_value state; /* RSH_PV_NONE: it has none */
+	/* Items that were put into it, as into a class derived from list or
+	 * dict. */
+	struct rsh_pickle_list items;
+	bool is_new; /* an instance, made without its constructor */
+	/* For a caller that looks at each object once. */
+	uint32_t seen;
 };
 
 /* This is a call that Python would make for REDUCE or NEWOBJ. */

@@ -147,9 +147,9 @@ struct rsh_weight_map {
 
 /* Parses model.safetensors.index.json (Hugging Face), or MindSpore's
  * param_name_map.json.  The latter is the same since 2.6, and only {weight:
- * file} before; `path` is for messages.  The files are in the directory of the
- * map: a name with a '/', "." and ".." are errors.  A map that names a weight
- * twice or names no weight is an error too.
+ * file} before; `path` is for messages.  The files are below the directory of
+ * the map, and their paths are without "." and "//": an absolute path and ".."
+ * are errors.  A map that names a weight twice or no weight is an error too.
  *
  * Returns 0 and *out, which the caller clears; or -EBADMSG with a sentence that
  * names path and weight, or -ENOMEM.  *out is empty after a failure. */

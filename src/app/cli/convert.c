@@ -20,6 +20,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
+#include "rsh/weights/wrapped.h"
 
 /* ---- list ---- */
 
@@ -314,6 +315,7 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	struct rsh_plan_options all = v->plan;
 	struct rsh_source_view view;
 	struct rsh_offers in;
+	uint32_t n_wrapped;
 	int rc = rsh_source_choose(c->source, 0, err) ?:
 		 rsh_source_index(c->source, c->names, err);
 
@@ -334,7 +336,8 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	c->in = in;
 	if (rsh_offers_expand(&c->in, &c->arena))
 		return rsh_error_nomem(err);
-	return rsh_weights_dequantise(&(struct rsh_dequantise){
+	return rsh_weights_unwrap(&c->in, &c->arena, &n_wrapped, err) ?:
+	       rsh_weights_dequantise(&(struct rsh_dequantise){
 		.config = c->config, .type = v->weights.dequantise,
 		.load = check_load, .ctx = c,
 	}, &c->arena, &c->in, err);

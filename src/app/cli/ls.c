@@ -192,6 +192,7 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 			struct rsh_error *err)
 {
 	struct stat st;
+	const struct rsh_format *format = NULL;
 	int bid = RSH_BID_NO;
 
 	s->names = rsh_names_new();
@@ -203,11 +204,16 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 		return rsh_error_set(err, errno, "%s: %s%s", o->vfs.source,
 				     strerror(errno),
 				     rsh_store_hint(o->vfs.source));
-	/* A single file may be a source. */
+	/* A single file may be a source.  Of one that has records these are
+	 * listed. */
 	if (!S_ISDIR(st.st_mode))
-		rsh_source_format_at(o->vfs.source, &o->vfs.files.store,
-				     o->vfs.files.formats, &bid);
-	return S_ISDIR(st.st_mode) || bid > RSH_BID_ANY ?
+		format = rsh_source_format_at(o->vfs.source,
+					      &o->vfs.files.store,
+					      o->vfs.files.formats, &bid);
+	if (format && format->by_name &&
+	    rsh_file_type_of(o->vfs.source) != RSH_FILE_OTHER)
+		format = NULL;
+	return S_ISDIR(st.st_mode) || (format && bid > RSH_BID_ANY) ?
 	       open_directory(o, s, err) : open_ls_file(o, s, err);
 }
 

@@ -227,11 +227,11 @@ static int ask_to_find(void *ctx, const char *name, int fd[2])
 static int open_network(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc = 0;
+	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
+	int rc = dir ? 0 : rsh_error_nomem(err);
 
-	if (rsh_store_is_address(o->vfs.source))
-		rc = rsh_objects_open(o->vfs.source, &o->objects,
-				      &s->objects[0], err);
+	if (rc == 0 && rsh_store_is_address(dir))
+		rc = rsh_objects_open(dir, &o->objects, &s->objects[0], err);
 	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++) {
 		const char *at = o->vfs.weights.loras[i].directory;
 

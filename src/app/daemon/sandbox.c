@@ -71,6 +71,17 @@ static void allow_path(int rules, const char *path)
 		rsh_landlock_allow(rules, fixed, false);
 }
 
+/* Allows a directory of a model, and what links in a snapshot of Hugging Face's
+ * cache lead to. */
+static void allow_model(int rules, const char *directory)
+{
+	cleanup_free char *blobs = rsh_store_blobs(directory);
+
+	rsh_landlock_allow(rules, directory, false);
+	if (blobs)
+		rsh_landlock_allow(rules, blobs, false);
+}
+
 /* Allows the files of options that the table marks as opened.  The table of
  * rules is chosen only when the model is known, so all are allowed. */
 static void allow_read(int rules, const struct rsh_options *o)
@@ -147,15 +158,16 @@ static int allow_files(int rules, const struct rsh_options *o,
 
 	if (!dir)
 		return rsh_error_nomem(err);
-	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ? "/" : dir,
-			   false);
+	if (o->vfs.files.store.follow_outside)
+		rsh_landlock_allow(rules, "/", false);
+	else
+		allow_model(rules, dir);
 	rc = map ? rsh_source_map_each(map, allow_mapped, &rules, err) : 0;
 	if (rc)
 		return rc;
 	allow_read(rules, o);
 	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++) {
-		rsh_landlock_allow(rules, o->vfs.weights.loras[i].directory,
-				   false);
+		allow_model(rules, o->vfs.weights.loras[i].directory);
 		allow_links(rules, o->vfs.weights.loras[i].directory);
 	}
 	/* With --steps all the options of a step are settled when it is

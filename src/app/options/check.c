@@ -14,8 +14,11 @@
 #include "rsh/app/table.h"
 #include "rsh/formats/formats.h"
 #include "rsh/source/source.h"
+#include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/manifest.h"
 
 int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
@@ -142,6 +145,31 @@ static bool check_wants_model(const struct rsh_options *o)
 	       v->weights.from != 1 + RSH_SIDE_HF;
 }
 
+/* Sets the directory whose files are shown beside the weights: that of SOURCE.
+ * Beside a single file they belong to it if a config.json is there. */
+static int check_show_beside(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	cleanup_free char *dir = rsh_source_directory(v->source);
+	cleanup_free char *config = NULL;
+
+	if (rsh_option_given(o, "model-files") ||
+	    (rsh_store_is_address(v->source) &&
+	     rsh_file_type_of(v->source) != RSH_FILE_OTHER))
+		return 0;
+	if (dir && strcmp(dir, v->source) == 0) {
+		v->model_files = v->source;
+		return 0;
+	}
+	config = dir ? rsh_text_format("%s/" RSH_MODEL_CONFIG_NAME, dir) : NULL;
+	if (!config)
+		return rsh_error_nomem(err);
+	if (!rsh_store_is_address(dir) && !rsh_is_file(config))
+		return 0;
+	v->model_files = rsh_options_keep(o, dir);
+	return v->model_files ? 0 : rsh_error_nomem(err);
+}
+
 /* A whole model is shown as a whole model unless the options say otherwise.  A
  * Hugging Face model is shown with the files beside its weights. */
 static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
@@ -173,10 +201,8 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 	if (!as_model)
 		return 0;
 	v->output = rsh_output_of_models();
-	if (o->format->shown == RSH_SHOWN_HF_BESIDE &&
-	    !rsh_option_given(o, "model-files"))
-		v->model_files = v->source;
-	return 0;
+	return o->format->shown == RSH_SHOWN_HF_BESIDE ?
+	       check_show_beside(o, err) : 0;
 }
 
 /* check_look() must have been called before. */

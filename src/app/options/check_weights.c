@@ -150,7 +150,8 @@ static int check_inside(const struct rsh_options *o, const char *directory,
 	cleanup_free char *place = realpath(path, NULL);
 
 	if (!place || o->vfs.files.store.follow_outside || n == 1 ||
-	    (strncmp(place, directory, n) == 0 && place[n] == '/'))
+	    (strncmp(place, directory, n) == 0 && place[n] == '/') ||
+	    rsh_store_is_blob(directory, place))
 		return 0;
 	return rsh_error_set(err, EXDEV, "%s leads out of --lora, to %s: "
 			     "--follow-outside allows it", path, place);

@@ -202,7 +202,7 @@ static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 {
 	const struct rsh_pickle_value *args;
 	struct rsh_pickle_value class = { .kind = RSH_PV_CLASS };
-	bool typed;
+	bool typed, of_npu;
 
 	if (v->kind != RSH_PV_OBJECT || !v->object->class)
 		return false;
@@ -210,12 +210,13 @@ static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 	class.class = v->object->class;
 	typed = rsh_pickle_is_class(&class, "torch._utils",
 				    "_rebuild_tensor_v3");
-	if (!typed && !rsh_pickle_is_class(&class, "torch._utils",
-					   "_rebuild_tensor_v2"))
+	of_npu = rsh_torch_is_npu(class.class);
+	if (!typed && !of_npu &&
+	    !rsh_pickle_is_class(&class, "torch._utils", "_rebuild_tensor_v2"))
 		return false;
 	if (args->kind != RSH_PV_TUPLE || args->n < (typed ? 7 : 6) ||
 	    !item_take_storage(&args->items[0], t) ||
-	    rsh_torch_is_marked(args, typed ? 7 : 6))
+	    (!of_npu && rsh_torch_is_marked(args, typed ? 7 : 6)))
 		return false;
 	if (typed)
 		t->dtype = rsh_torch_dtype(&args->items[6]);

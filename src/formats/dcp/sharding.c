@@ -6,13 +6,11 @@
 #include "rsh/formats/dcp.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include <jansson.h>
 
-static void sharding_unref(json_t **j)
-{
-	json_decref(*j);
-}
+#include "rsh/wire/json_load.h"
 
 static int sharding_read(const char *name, const json_t *v, const char *path,
 			 uint64_t *offsets, uint32_t *n_dims,
@@ -43,8 +41,9 @@ int rsh_dcp_sharding_info(const char *text, const char *path,
 			  struct rsh_error *err)
 {
 	json_error_t where;
-	__attribute__((cleanup(sharding_unref))) json_t *root =
-		json_loads(text, JSON_REJECT_DUPLICATES, &where);
+	cleanup_json json_t *root =
+		rsh_json_parse(&(struct rsh_memory){ text, strlen(text) },
+			       JSON_REJECT_DUPLICATES, &where);
 	const char *name;
 	json_t *v;
 	int rc = 0;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/safetensors/model.c - two formats of whole models.  The first is
  * Hugging Face's model.safetensors.index.json and the files that it names, or
- * model.safetensors alone.  The second is MindSpore's param_name_map.json with
- * part*.safetensors and hyper_param.safetensors. In both, the parts are files
- * of one rank. */
+ * model.safetensors alone; other frameworks give them other names, and
+ * mindformers writes .ckpt files.  The second is MindSpore's
+ * param_name_map.json with part*.safetensors and hyper_param.safetensors. In
+ * both, the parts are files of one rank. */
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +16,13 @@
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
+#include "rsh/formats/torch.h"
 #include "rsh/plan/slices.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
 #define HF_MAP "model.safetensors.index.json"
@@ -27,6 +32,9 @@
 #define TORCH_SINGLE "pytorch_model.bin"
 #define TORCH_MAP "pytorch_model.bin.index.json"
 #define TENSOR_TEXT 160
+/* The first field of a strategy file is a number, and of a checkpoint a
+ * message. */
+#define STRATEGY_BEGIN 0x08
 
 /* ---- a model that is there twice ----
  *
@@ -36,6 +44,7 @@
 
 struct twice {
 	const struct rsh_source *s;
+	const char *single, *map_name;
 	struct rsh_names *names; /* of this comparison */
 	struct rsh_ckpt_index *one;
 	uint32_t n_parts, n_read;
@@ -50,7 +59,8 @@ static int twice_scan(const struct twice *t, const char *name,
 	cleanup_format_file struct rsh_format_file f;
 
 	return rsh_format_file_open(t->s, name, &f, err) ?:
-	       rsh_safetensors_scan(&f.bytes, t->names, out, NULL, err);
+	       rsh_file_scan(rsh_file_type_of(name), &f.bytes, false, t->names,
+			     out, err);
 }
 
 /* Returns a text such as "Float32 [2,3]". */
@@ -83,14 +93,15 @@ static int twice_compare(struct twice *t, const char *name,
 		    memcmp(rsh_record_dims(t->one, x), rsh_record_dims(part, y),
 			   x->n_dims * sizeof(int64_t)) != 0)
 			return rsh_error_set(err, EINVAL, "%s: there are two "
-					     "models: %s is %s in "
-					     HF_SINGLE " and %s in "
-					     "%s, which " HF_MAP
-					     " names: move one of them away",
+					     "models: %s is %s in %s and %s in "
+					     "%s, which %s names: move one of "
+					     "them away",
 					     rsh_source_path(t->s),
 					     rsh_names_text(t->names, y->name),
 					     twice_text(t->one, x, here),
-					     twice_text(part, y, there), name);
+					     t->single,
+					     twice_text(part, y, there), name,
+					     t->map_name);
 	}
 	return 0;
 }
@@ -102,15 +113,15 @@ static int twice_compare_part(struct twice *t, const char *name,
 	struct rsh_ckpt_index *part;
 	int rc;
 
-	if (strcmp(name, HF_SINGLE) == 0)
+	if (strcmp(name, t->single) == 0)
 		return 0;
 	t->n_parts++;
 	rc = twice_scan(t, name, &part, &why);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {
-		rsh_log_info("%s; it is not compared with " HF_SINGLE,
-			     why.text);
+		rsh_log_info("%s; it is not compared with %s", why.text,
+			     t->single);
 		return 0;
 	}
 	t->n_read++;
@@ -126,33 +137,36 @@ static void twice_tell(const struct twice *t)
 	if (t->n_parts == 0)
 		return;
 	if (t->n_read == 0)
-		rsh_log_info("%s: " HF_SINGLE " is taken, as "
-			     "transformers does; none of the parts that "
-			     HF_MAP " names can be read",
-			     rsh_source_path(t->s));
+		rsh_log_info("%s: %s is taken, as transformers does; none of "
+			     "the parts that %s names can be read",
+			     rsh_source_path(t->s), t->single, t->map_name);
 	else if (t->n_more || less)
-		rsh_log_warning("%s: " HF_SINGLE " is taken, as "
-				"transformers does, and not the parts that "
-				HF_MAP " names: %u of its tensors "
-				"are in none of those that can be read, and "
-				"it lacks %u of theirs", rsh_source_path(t->s),
+		rsh_log_warning("%s: %s is taken, as transformers does, and "
+				"not the parts that %s names: %u of its "
+				"tensors are in none of those that can be "
+				"read, and it lacks %u of theirs",
+				rsh_source_path(t->s), t->single, t->map_name,
 				less, t->n_more);
 	else
-		rsh_log_info("%s: " HF_SINGLE " is taken, as "
-			     "transformers does, and not the parts that "
-			     HF_MAP " names: both have the same "
-			     "tensors", rsh_source_path(t->s));
+		rsh_log_info("%s: %s is taken, as transformers does, and not "
+			     "the parts that %s names: both have the same "
+			     "tensors", rsh_source_path(t->s), t->single,
+			     t->map_name);
 }
 
 /* Compares the headers of the parts that a map names with that of the one file
  * that has all, and logs which is used.  Returns 0, or -errno with a sentence:
  * -EINVAL if they have different types or shapes of a tensor. */
 static int model_check_duplicate(const struct rsh_source *s,
+				 const char *single, const char *map_name,
 				 const struct rsh_weight_map *map,
 				 struct rsh_error *err)
 {
-	struct twice t = { .s = s, .names = rsh_names_new() };
-	int rc = t.names ? twice_scan(&t, HF_SINGLE, &t.one, err) :
+	struct twice t = {
+		.s = s, .single = single, .map_name = map_name,
+		.names = rsh_names_new(),
+	};
+	int rc = t.names ? twice_scan(&t, single, &t.one, err) :
 			   rsh_error_nomem(err);
 
 	for (uint32_t i = 0; rc == 0 && i < map->n_files; i++)
@@ -197,37 +211,132 @@ static bool model_is_asked(const struct rsh_look *l)
 {
 	const struct rsh_source_options *o = l->opts;
 
-	return !l->file && rsh_look_is_plain(l) && !rsh_look_is_sharded(l) &&
+	return rsh_look_is_plain(l) && !rsh_look_is_sharded(l) &&
 	       (!o || (o->breakpoints != RSH_BREAKPOINTS_ONLY &&
 		       (o->select == RSH_SELECT_NEWEST ||
 			o->select == RSH_SELECT_MINDSPORE)));
 }
 
+/* Returns whether the file is one of a checkpoint that other files of its
+ * directory describe. */
+static bool model_is_described(const struct rsh_look *l)
+{
+	static const char *const by[] = {
+		"metadata.json", ".metadata", MS_MAP,
+	};
+
+	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++)
+		if (rsh_look_has(l, by[i]))
+			return true;
+	return false;
+}
+
+/* Files of PyTorch and strategies may have the suffix .ckpt too.  What cannot
+ * be read is taken: opening it reports the error. */
+static bool model_is_mindspores(const struct rsh_look *l, const char *name)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	uint8_t start[RSH_TORCH_START];
+	ssize_t n;
+
+	if (rsh_handle_open(rsh_source_store(l->source), name, &h))
+		return true;
+	n = rsh_handle_pread(h, start, sizeof(start), 0);
+	return n <= 0 || (*start != STRATEGY_BEGIN &&
+			  rsh_torch_form(start, (size_t)n) == RSH_TORCH_NONE);
+}
+
+/* Returns whether the file may have a whole model. */
+static bool model_is_whole(const struct rsh_look *l, const char *name)
+{
+	return rsh_file_type_of(name) != RSH_FILE_OTHER &&
+	       rsh_format_may_hold_model(name) && !model_is_described(l) &&
+	       !rsh_format_is_of_rank(l->source, name) &&
+	       (rsh_file_type_of(name) != RSH_FILE_CKPT ||
+		model_is_mindspores(l, name));
+}
+
+/* Finds the model of a directory without the usual names: the only map, or the
+ * only file. */
+static int hf_bid_other_names(const struct rsh_look *l)
+{
+	const char *name;
+	const size_t n_maps = rsh_look_count(l, rsh_format_is_map, &name);
+
+	if (n_maps > 0)
+		return n_maps == 1 ? RSH_BID_MODEL - 1 : RSH_BID_NO;
+	return rsh_look_count(l, rsh_format_may_hold_model, &name) == 1 &&
+	       model_is_whole(l, name) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
+}
+
 /* If there are both a map and one file, transformers loads the one file. */
 static int hf_bid(const struct rsh_look *l)
 {
-	return model_is_asked(l) &&
-	       (rsh_look_has(l, HF_MAP) ||
-		(rsh_look_has(l, HF_SINGLE) &&
-		 !rsh_look_has(l, MS_MAP))) ?
-	       RSH_BID_MODEL : RSH_BID_NO;
+	if (!model_is_asked(l))
+		return RSH_BID_NO;
+	if (l->file)
+		return rsh_format_is_map(l->file) ||
+		       model_is_whole(l, l->file) ? RSH_BID_SURE : RSH_BID_NO;
+	if (rsh_look_has(l, HF_MAP))
+		return RSH_BID_MODEL;
+	if (rsh_look_has(l, MS_MAP))
+		return RSH_BID_NO;
+	return rsh_look_has(l, HF_SINGLE) ? RSH_BID_MODEL :
+					    hf_bid_other_names(l);
 }
 
 static int ms_parts_bid(const struct rsh_look *l)
 {
-	return model_is_asked(l) && rsh_look_has(l, MS_MAP) &&
-	       !rsh_look_has(l, HF_MAP) ? RSH_BID_MODEL : RSH_BID_NO;
+	if (!model_is_asked(l))
+		return RSH_BID_NO;
+	if (l->file)
+		return strcmp(l->file, MS_MAP) == 0 ? RSH_BID_SURE : RSH_BID_NO;
+	return rsh_look_has(l, MS_MAP) && !rsh_look_has(l, HF_MAP) ?
+	       RSH_BID_MODEL : RSH_BID_NO;
+}
+
+/* Beside a strategy, files have slices. */
+static bool model_is_strategy(const char *name)
+{
+	return strstr(name, "strategy") != NULL;
+}
+
+/* Says why a single file is not taken as a model. */
+static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
+{
+	if (rsh_file_type_of(l->file) == RSH_FILE_OTHER)
+		return;
+	if (rsh_format_is_of_rank(l->source, l->file))
+		snprintf(buf, max, "; %s is a file of one rank, which may have "
+			 "slices: give the directory of all ranks", l->file);
+	else if (!rsh_format_may_hold_model(l->file) || model_is_described(l))
+		snprintf(buf, max, "; %s is a part of a model, or beside one: "
+			 "give the directory or the map of the parts",
+			 l->file);
 }
 
 static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 {
-	const char *part = NULL;
+	const char *first = NULL, *part = NULL, *strategy;
+	size_t n;
 
+	if (l->file) {
+		model_hint_file(l, buf, max);
+		return;
+	}
 	if (rsh_look_has(l, HF_MAP) ||
 	    rsh_look_has(l, MS_MAP) ||
 	    rsh_look_has(l, HF_SINGLE)) {
 		snprintf(buf, max, "; it is a whole model, of which no "
 			 "strategy speaks: --src-strategy none");
+		return;
+	}
+	n = rsh_look_count(l, rsh_format_is_map, &first) ?:
+	    rsh_look_count(l, rsh_format_may_hold_model, &first);
+	if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0) {
+		snprintf(buf, max, "; it has %zu files that may be a whole "
+			 "model, such as %s: give one of them as SOURCE", n,
+			 first);
 		return;
 	}
 	for (size_t i = 0; i < l->n; i++)
@@ -266,9 +375,9 @@ static int model_load_map(const struct rsh_source *s, const char *name,
 	int rc = rsh_format_load_map(s, name, map, err);
 
 	for (uint32_t i = 0; rc == 0 && i < map->n_files; i++)
-		if (rsh_file_type_of(map->files[i]) != RSH_FILE_SAFETENSORS)
-			rc = rsh_error_set(err, EINVAL, "%s/%s: %s is not a "
-					   "safetensors file",
+		if (rsh_file_type_of(map->files[i]) == RSH_FILE_OTHER)
+			rc = rsh_error_set(err, EINVAL, "%s/%s: %s is neither "
+					   "a .safetensors nor a .ckpt file",
 					   rsh_source_path(s), name,
 					   map->files[i]);
 	if (rc)
@@ -276,21 +385,22 @@ static int model_load_map(const struct rsh_source *s, const char *name,
 	return rc;
 }
 
-/* transformers loads the one file, even if there is a map. */
-static int model_list_single(struct rsh_source *s, struct rsh_error *err)
+/* Lists the one file, and compares it with the parts of the map; NULL: there is
+ * no map. */
+static int model_list_single(struct rsh_source *s, const char *file,
+			     const char *map_name, struct rsh_error *err)
 {
-	static const char *const file = HF_SINGLE;
 	const struct rsh_weight_map one = { .n_files = 1, .files = &file };
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_weight_map map = { 0 };
 	int rc = 0;
 
-	if (!model_has(s, HF_MAP))
+	if (!map_name)
 		;
-	else if (model_load_map(s, HF_MAP, &map, &why)) {
-		rsh_log_warning("%s; " HF_SINGLE " is taken", why.text);
+	else if (model_load_map(s, map_name, &map, &why)) {
+		rsh_log_warning("%s; %s is taken", why.text, file);
 	} else {
-		rc = model_check_duplicate(s, &map, err);
+		rc = model_check_duplicate(s, file, map_name, &map, err);
 		rsh_weight_map_clear(&map);
 	}
 	if (rc == 0 && model_add_parts(s, &one, false))
@@ -321,15 +431,57 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	return 0;
 }
 
+/* Lists the parts of the map, or the one file that has them all: transformers
+ * loads that, even if there is a map. */
+static int hf_list_map(struct rsh_source *s, const char *map,
+		       struct rsh_error *err)
+{
+	cleanup_free char *single = strndup(map, (size_t)(strstr(map, ".index.")
+							  - map));
+
+	if (!single)
+		return rsh_error_nomem(err);
+	return model_has(s, single) ? model_list_single(s, single, map, err) :
+				      model_list_parts(s, map, err);
+}
+
+/* Lists the model of a directory without the usual names. */
+static int hf_list_other_names(struct rsh_source *s, struct rsh_error *err)
+{
+	cleanup_free char *map = NULL, *file = NULL;
+	size_t n_maps, n_files = 0;
+	int rc = rsh_format_search(s, rsh_format_is_map, &map, &n_maps, err);
+
+	if (rc == 0 && n_maps == 0)
+		rc = rsh_format_search(s, rsh_format_may_hold_model, &file,
+				       &n_files, err);
+	if (rc)
+		return rc;
+	if (n_maps + n_files != 1)
+		return rsh_error_set(err, ENOENT, "%s: the model in it was "
+				     "removed, or another one came",
+				     rsh_source_path(s));
+	return map ? hf_list_map(s, map, err) :
+		     model_list_single(s, file, NULL, err);
+}
+
 static int hf_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		   struct rsh_error *err)
 {
-	const bool single = model_has(s, HF_SINGLE) ||
-			    !model_has(s, HF_MAP);
-	int rc = single ? model_list_single(s, err) :
-			  model_list_parts(s, HF_MAP, err);
+	const char *file = rsh_source_file(s);
+	int rc;
 
 	(void)opts;
+	if (file)
+		return rsh_format_is_map(file) ?
+		       model_list_parts(s, file, err) :
+		       model_list_single(s, file, NULL, err);
+	if (model_has(s, HF_MAP))
+		rc = hf_list_map(s, HF_MAP, err);
+	else if (model_has(s, HF_SINGLE))
+		rc = model_list_single(s, HF_SINGLE, NULL, err);
+	else
+		rc = hf_list_other_names(s, err);
 	if (rc == 0)
 		model_tell_torch(s);
 	return rc;
@@ -399,24 +551,33 @@ static uint32_t *model_places(const struct rsh_source *s, uint32_t n)
 	return part;
 }
 
-/* Scripts of mindformers write the parameters that prediction layers share with
- * the network twice, and the map says which copy is loaded. */
-static int ms_parts_home(const struct rsh_source *s, uint32_t n,
-			 struct rsh_names *names, uint32_t *home)
+/* If a parameter is in two parts, the map says which copy is loaded.  Scripts
+ * of mindformers write those that prediction layers share with the network
+ * twice. A map that is wrong about a parameter was made for other parts, and
+ * decides nothing. */
+static int model_home(const struct rsh_source *s, uint32_t n,
+		      struct rsh_names *names, uint32_t *home)
 {
 	const struct model *m = rsh_source_state(s);
 	const struct rsh_weight_map *map = &m->parts;
 	cleanup_free uint32_t *part = model_places(s, n);
+	bool right = true;
 
 	if (!part)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < map->n_weights; i++) {
+	for (uint32_t i = 0; i < map->n_weights && right; i++) {
 		const char *text = map->weights[i].name;
-		uint32_t name = rsh_names_find(names, text, strlen(text));
+		const uint32_t name = rsh_names_find(names, text, strlen(text));
+		const uint32_t at = part[map->weights[i].file];
+		const struct rsh_ckpt_index *ix =
+			at ? rsh_source_file_index(s, at - 1) : NULL;
 
-		if (name != RSH_NAME_NONE)
-			home[name] = part[map->weights[i].file];
+		right = ix && name != RSH_NAME_NONE && rsh_ckpt_find(ix, name);
+		if (right)
+			home[name] = at;
 	}
+	if (!right)
+		memset(home, 0, rsh_names_count(names) * sizeof(*home));
 	return 0;
 }
 
@@ -448,6 +609,26 @@ static void model_indexed(const struct rsh_source *s, struct rsh_names *names)
 				n > 1 ? " and others" : "");
 }
 
+/* transformers reads the last copy of a tensor that is in several parts. */
+static void hf_indexed(const struct rsh_source *s, struct rsh_names *names)
+{
+	struct rsh_source_view view;
+	uint64_t n = 0;
+
+	model_indexed(s, names);
+	rsh_source_view(s, names, &view);
+	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
+		const struct rsh_ckpt_index *ix = rsh_source_file_index(s, i);
+
+		n += ix ? ix->n_records : 0;
+	}
+	if (view.index[0] && n > view.index[0]->n_records)
+		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "
+				"other parts than the map says, and are not "
+				"read", rsh_source_path(s),
+				n - view.index[0]->n_records);
+}
+
 static void model_step_text(const struct rsh_source *s, uint32_t i, char *text,
 			    size_t size)
 {
@@ -459,7 +640,7 @@ static void model_step_text(const struct rsh_source *s, uint32_t i, char *text,
 	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,               \
 	.owner = RSH_OWNER_MODEL, .lone = true, .by_name = true,           \
 	.words = RSH_WORDS_EITHER, .close = model_close,                   \
-	.indexed = model_indexed, .step_text = model_step_text,            \
+	.home = model_home, .step_text = model_step_text,                  \
 	.read = rsh_ranks_offer, .plan = rsh_ranks_plan
 
 const struct rsh_format rsh_hf_format = {
@@ -469,6 +650,7 @@ const struct rsh_format rsh_hf_format = {
 	.bid = hf_bid,
 	.hint = model_hint,
 	.open = hf_open,
+	.indexed = hf_indexed,
 	.whole = rsh_format_model_whole,
 };
 
@@ -477,5 +659,5 @@ const struct rsh_format rsh_ms_parts_format = {
 	.name = "mindspore-parts",
 	.bid = ms_parts_bid,
 	.open = ms_parts_open,
-	.home = ms_parts_home,
+	.indexed = model_indexed,
 };

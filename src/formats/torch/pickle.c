@@ -17,8 +17,9 @@
 
 /* This is the result of calling a name. */
 enum torch_made {
-	REFUSED,
+	UNKNOWN, /* a value of which nothing is known */
 	INERT,   /* a value without effect */
+	REFUSED, /* only an attack calls it */
 	MAPPING, /* a dictionary made from the arguments */
 	SEQUENCE,
 };
@@ -30,6 +31,8 @@ static const struct {
 } torch_calls[] = {
 	{ "torch._utils", "_rebuild_*", INERT },
 	{ "torch._tensor", "_rebuild_from_type_v2", INERT },
+	{ "torch_npu.*", "_rebuild_npu_tensor", INERT },
+	{ "torch_npu.*", "Format", INERT },
 	{ "collections", "OrderedDict", MAPPING },
 	{ "collections", "defaultdict", MAPPING },
 	{ "collections", "Counter", MAPPING },
@@ -41,6 +44,7 @@ static const struct {
 	{ "__builtin__", "tuple", SEQUENCE },
 	{ "torch", "Size", INERT },
 	{ "torch", "device", INERT },
+	{ "torch._C", "Generator", INERT },
 	{ "torch.serialization", "_get_layout", INERT },
 	{ "_codecs", "encode", INERT },
 	{ "builtins", "bytes", INERT }, { "__builtin__", "bytes", INERT },
@@ -67,6 +71,23 @@ static const struct {
 	{ "pathlib._local", "P*Path", INERT },
 	{ "pathlib._local", "Path", INERT },
 	{ "pathlib._local", "WindowsPath", INERT },
+	/* These run programs or read files when Python loads the pickle. */
+	{ "os", "*", REFUSED }, { "posix", "*", REFUSED },
+	{ "nt", "*", REFUSED }, { "subprocess", "*", REFUSED },
+	{ "commands", "*", REFUSED }, /* subprocess in Python 2 */
+	{ "sys", "*", REFUSED }, { "runpy", "*", REFUSED },
+	{ "pty", "*", REFUSED }, { "socket", "*", REFUSED },
+	{ "shutil", "*", REFUSED }, { "importlib*", "*", REFUSED },
+	{ "ctypes*", "*", REFUSED }, { "webbrowser", "*", REFUSED },
+	{ "builtins", "eval", REFUSED }, { "__builtin__", "eval", REFUSED },
+	{ "builtins", "exec", REFUSED }, { "__builtin__", "exec", REFUSED },
+	{ "builtins", "compile", REFUSED },
+	{ "__builtin__", "compile", REFUSED },
+	{ "builtins", "__import__", REFUSED },
+	{ "__builtin__", "__import__", REFUSED },
+	{ "builtins", "open", REFUSED }, { "__builtin__", "open", REFUSED },
+	{ "io", "open", REFUSED }, { "_io", "open", REFUSED },
+	{ "__builtin__", "execfile", REFUSED },
 };
 
 static bool torch_name_fits(const char *pattern, const char *name)
@@ -82,32 +103,29 @@ static bool torch_name_fits(const char *pattern, const char *name)
 	       strcmp(name + len - n_after, star + 1) == 0;
 }
 
-static enum torch_made torch_look_up(const struct rsh_pickle_value *callee)
+static enum torch_made torch_find(const struct rsh_pickle_class *class)
 {
 	const size_t n = sizeof(torch_calls) / sizeof(torch_calls[0]);
 
-	for (size_t i = 0; callee->kind == RSH_PV_CLASS && i < n; i++)
-		if (strcmp(torch_calls[i].module, callee->class->module) == 0 &&
-		    torch_name_fits(torch_calls[i].name, callee->class->name))
+	for (size_t i = 0; i < n; i++)
+		if (torch_name_fits(torch_calls[i].module, class->module) &&
+		    torch_name_fits(torch_calls[i].name, class->name))
 			return torch_calls[i].made;
-	return REFUSED;
+	return UNKNOWN;
+}
+
+bool rsh_torch_is_known(const struct rsh_pickle_class *class)
+{
+	return torch_find(class) != UNKNOWN;
 }
 
 static int torch_refuse(struct rsh_torch_reader *r,
-			const struct rsh_pickle_value *callee)
+			const struct rsh_pickle_class *class)
 {
-	if (callee->kind != RSH_PV_CLASS)
-		return rsh_error_set(r->err, EBADMSG, "%s: its pickle would "
-				     "call what it has made itself; nothing "
-				     "is called, and the file is refused",
-				     r->src.path);
-	if (rsh_torch_is_part(callee->class))
-		return rsh_torch_refuse_part(r, callee->class);
 	return rsh_error_set(r->err, EBADMSG, "%s: its pickle would call "
-			     "%.100s.%.100s, which is not on the list of what "
-			     "is harmless; nothing is called, and the file is "
-			     "refused", r->src.path, callee->class->module,
-			     callee->class->name);
+			     "%.100s.%.100s, which weights never need; "
+			     "nothing is called, and the file is refused",
+			     r->src.path, class->module, class->name);
 }
 
 /* ---- containers ---- */
@@ -188,13 +206,13 @@ static int torch_make_mapping(struct rsh_torch_reader *r,
 	if (c->args->n <= (uint32_t)has_factory)
 		return torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
 	if (c->args->n > 1 + (uint32_t)has_factory)
-		return torch_refuse(r, c->callee);
+		return torch_refuse(r, c->callee->class);
 	if (of->kind == RSH_PV_DICT)
 		return torch_make_list(r, RSH_PV_DICT, of->list->values,
 				       of->list->n, out);
 	if (of->kind == RSH_PV_LIST)
 		return torch_make_pairs(r, of->list, out);
-	return torch_refuse(r, c->callee);
+	return torch_refuse(r, c->callee->class);
 }
 
 static int torch_make_sequence(struct rsh_torch_reader *r,
@@ -210,46 +228,51 @@ static int torch_make_sequence(struct rsh_torch_reader *r,
 				       of->list->n, out);
 	if (c->args->n == 1 && of->kind == RSH_PV_TUPLE)
 		return torch_make_list(r, RSH_PV_LIST, of->items, of->n, out);
-	return torch_refuse(r, c->callee);
+	return torch_refuse(r, c->callee->class);
 }
 
 /* ---- rules ---- */
 
-static bool torch_has_numbers_alone(const struct rsh_pickle_value *args)
+/* _rebuild_from_type_v2(function, type, arguments, state) would call the
+ * function in its arguments. */
+static bool torch_rebuilds_known(const struct rsh_pickle_call *c)
 {
-	for (uint32_t i = 0; i < args->n; i++)
-		if (args->items[i].kind != RSH_PV_NUMBER)
-			return false;
-	return args->n > 0;
+	const struct rsh_pickle_value *of = c->args->items;
+
+	if (!rsh_pickle_is_class(c->callee, "torch._tensor",
+				 "_rebuild_from_type_v2"))
+		return true;
+	return c->args->n > 0 && of->kind == RSH_PV_CLASS &&
+	       torch_find(of->class) == INERT;
 }
 
+/* A call that is not on the list becomes a value without a meaning.  The walk
+ * refuses it if it has tensors. */
 static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 		      struct rsh_pickle_value *out)
 {
 	struct rsh_torch_reader *r = ctx;
-	const enum torch_made made = torch_look_up(c->callee);
+	const struct rsh_pickle_value *of = c->args->items;
 
-	if (made == MAPPING)
+	if (c->callee->kind != RSH_PV_CLASS)
+		return 0;
+	switch (torch_find(c->callee->class)) {
+	case MAPPING:
 		return torch_make_mapping(r, c, out);
-	if (made == SEQUENCE)
+	case SEQUENCE:
 		return torch_make_sequence(r, c, out);
-	if (made == INERT) {
-		/* _rebuild_from_type_v2(function, type, arguments, state) would
-		 * call the function in its arguments. */
-		if (rsh_pickle_is_class(c->callee, "torch._tensor",
-					"_rebuild_from_type_v2") &&
-		    (c->args->n == 0 ||
-		     torch_look_up(&c->args->items[0]) != INERT))
-			return torch_refuse(r, c->args->n ? &c->args->items[0] :
-							    c->callee);
-		return 0;
+	case REFUSED:
+		return torch_refuse(r, c->callee->class);
+	case INERT:
+		if (torch_rebuilds_known(c))
+			return 0;
+		return torch_refuse(r, c->args->n > 0 &&
+				    of->kind == RSH_PV_CLASS ? of->class :
+				    c->callee->class);
+	case UNKNOWN:
+		break;
 	}
-	/* Accepted are an instance made without its constructor, and a member
-	 * of an enum. */
-	if (c->callee->kind == RSH_PV_CLASS &&
-	    (c->is_new ? c->args->n == 0 : torch_has_numbers_alone(c->args)))
-		return 0;
-	return torch_refuse(r, c->callee);
+	return 0;
 }
 
 /* A persistent id is ("storage", class, key, location, elements).  The old form

@@ -64,6 +64,7 @@ struct rsh_torch_reader {
 	size_t n_steps, cap_steps;
 	uint64_t visits_left, name_bytes_left, path_bytes_left;
 	uint64_t json_bytes_left, pickle_bytes_left;
+	uint32_t search; /* number of the search for tensors in objects */
 	bool unnamed; /* a key of the current path is not a name */
 	struct rsh_torch_tensor *tensors;
 	struct rsh_torch_value *found;
@@ -79,11 +80,13 @@ int rsh_torch_bad(const struct rsh_torch_reader *r, uint64_t at,
  * beyond `end`.  The storages that it names are added to the known ones. */
 int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,
 		     struct rsh_pickle_value *out);
+/* Returns whether it is known what the call of a name makes. */
+bool rsh_torch_is_known(const struct rsh_pickle_class *class);
 /* Finds the tensors and values of the object. */
 int rsh_torch_walk(struct rsh_torch_reader *r,
 		   const struct rsh_pickle_value *root);
 
-/* Returns whether the class is of distributed tensors (DTensor, ShardedTensor),
+/* Returns whether the class makes distributed tensors (DTensor, ShardedTensor),
  * so that its file has one rank's part. */
 bool rsh_torch_is_part(const struct rsh_pickle_class *class);
 /* Sets the sentence for such a file.  Returns -ENOTSUP. */

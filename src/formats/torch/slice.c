@@ -22,10 +22,9 @@ int rsh_torch_refuse_part(struct rsh_torch_reader *r,
 
 bool rsh_torch_is_part(const struct rsh_pickle_class *class)
 {
-	static const char module[] = "torch.distributed.";
-
-	return strncmp(class->module, module, strlen(module)) == 0 ||
-	       strcmp(class->name, "_rebuild_wrapper_subclass") == 0;
+	return strcmp(class->name, "_rebuild_wrapper_subclass") == 0 ||
+	       strcmp(class->name, "DTensor") == 0 ||
+	       strcmp(class->name, "ShardedTensor") == 0;
 }
 
 /* DeepSpeed says in each file which version wrote it. */

@@ -38,28 +38,6 @@ struct rsh_source_torch {
 
 /* ---- names ---- */
 
-/* Returns whether the name is that of a file that may have a model's
- * weights. */
-static bool torch_may_hold(const char *name)
-{
-	static const char *const suffixes[] = {
-		".pt", ".pth", ".pth.tar", ".ckpt",
-	};
-	static const char *const others[] = {
-		"optimizer.pt", "scheduler.pt", "scaler.pt",
-	};
-
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (strcmp(name, others[i]) == 0)
-			return false;
-	if (strncmp(name, "rng_state", strlen("rng_state")) == 0)
-		return false;
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (rsh_has_suffix(name, suffixes[i]))
-			return true;
-	return false;
-}
-
 /* Returns whether the text is in the name, not behind a letter: temp_rank_0.pt
  * does not have "mp_rank_". */
 static bool torch_has_word(const char *name, const char *text)
@@ -82,6 +60,14 @@ static bool torch_is_slice(const char *name)
 	       torch_has_word(name, "zero_pp_rank_") ||
 	       (of && strstr(of, "_rank_")) ||
 	       strcmp(name, "model_optim_rng.pt") == 0;
+}
+
+/* Returns whether the name is that of a map from weights to parts. */
+static bool torch_is_map(const char *name)
+{
+	return name[0] != '.' && (rsh_has_suffix(name, ".bin.index.json") ||
+				  rsh_has_suffix(name, ".pt.index.json") ||
+				  rsh_has_suffix(name, ".pth.index.json"));
 }
 
 static bool torch_is_consolidated(const char *name)
@@ -120,17 +106,6 @@ static bool torch_is_asked(const struct rsh_look *l)
 	return rsh_look_is_plain(l) && !rsh_look_is_sharded(l);
 }
 
-/* Returns how many entries may have weights, and sets the first one. */
-static size_t torch_count(const struct rsh_look *l, const char **first)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < l->n; i++)
-		if (torch_may_hold(l->names[i]) && n++ == 0)
-			*first = l->names[i];
-	return n;
-}
-
 /* If both exist, transformers prefers the safetensors. */
 static bool torch_is_shadowed(const struct rsh_look *l)
 {
@@ -139,21 +114,22 @@ static bool torch_is_shadowed(const struct rsh_look *l)
 	       rsh_look_has(l, "param_name_map.json");
 }
 
-static size_t torch_count_consolidated(const struct rsh_look *l)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < l->n; i++)
-		n += torch_is_consolidated(l->names[i]);
-	return n;
-}
-
 static int torch_model_bid(const struct rsh_look *l)
 {
-	if (l->file || !torch_is_asked(l) || torch_is_shadowed(l))
+	const char *first;
+
+	if (!torch_is_asked(l))
 		return RSH_BID_NO;
-	return rsh_look_has(l, TORCH_SINGLE) || rsh_look_has(l, TORCH_MAP) ||
-	       torch_count_consolidated(l) > 0 ? RSH_BID_MODEL : RSH_BID_NO;
+	if (l->file)
+		return torch_is_map(l->file) ? RSH_BID_SURE : RSH_BID_NO;
+	if (torch_is_shadowed(l))
+		return RSH_BID_NO;
+	if (rsh_look_has(l, TORCH_SINGLE) || rsh_look_has(l, TORCH_MAP) ||
+	    rsh_look_count(l, torch_is_consolidated, &first) > 0)
+		return RSH_BID_MODEL;
+	return rsh_look_count(l, rsh_format_is_map, &first) == 0 &&
+	       rsh_look_count(l, torch_is_map, &first) == 1 ?
+	       RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
 static int torch_file_bid(const struct rsh_look *l)
@@ -171,7 +147,8 @@ static int torch_file_bid(const struct rsh_look *l)
 		return torch_is_file(store, l->file) ? RSH_BID_SURE :
 						       RSH_BID_NO;
 	if (torch_is_shadowed(l) || torch_model_bid(l) ||
-	    torch_count(l, &first) != 1)
+	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
+	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1)
 		return RSH_BID_NO;
 	return torch_is_file(store, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
@@ -179,7 +156,7 @@ static int torch_file_bid(const struct rsh_look *l)
 static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 {
 	const char *first = NULL;
-	const size_t n = torch_count(l, &first);
+	const size_t n = rsh_look_count(l, rsh_format_may_hold_model, &first);
 
 	for (size_t i = 0; i < l->n; i++) {
 		if (!torch_is_slice(l->names[i]))
@@ -246,28 +223,6 @@ static void torch_close(void *state)
 
 /* ---- opening ---- */
 
-/* Finds the first entry of the directory for which `is` returns true, and
- * counts these entries; *first is from malloc. */
-static int torch_search(const struct rsh_source *s, bool (*is)(const char *),
-			char **first, size_t *n, struct rsh_error *err)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	const struct rsh_store *store = rsh_source_store(s);
-	int more = rsh_dir_open(store, "", &dir);
-	const char *name;
-
-	*n = 0;
-	*first = NULL;
-	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		if (!is(name) || (*n)++ > 0)
-			continue;
-		*first = strdup(name);
-		if (!*first)
-			return rsh_error_nomem(err);
-	}
-	return more < 0 ? rsh_store_open_error(store, "", more, err) : 0;
-}
-
 static int torch_file_open(struct rsh_source *s,
 			   const struct rsh_source_options *opts,
 			   struct rsh_error *err)
@@ -281,7 +236,8 @@ static int torch_file_open(struct rsh_source *s,
 	if (rc)
 		return rc;
 	if (!file) {
-		rc = torch_search(s, torch_may_hold, &found, &n, err);
+		rc = rsh_format_search(s, rsh_format_may_hold_model, &found, &n,
+				       err);
 		if (rc == 0 && n != 1)
 			rc = rsh_error_set(err, ENOENT,
 					   "%s: the file of "
@@ -306,7 +262,7 @@ static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
 	cleanup_free char *found = NULL;
 	const char *name;
 	size_t n;
-	int rc = torch_search(s, torch_is_consolidated, &found, &n, err);
+	int rc = rsh_format_search(s, torch_is_consolidated, &found, &n, err);
 
 	if (rc)
 		return rc;
@@ -321,6 +277,21 @@ static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
 			     rsh_source_path(s));
 }
 
+static int torch_open_parts(struct rsh_source *s, const char *map,
+			    struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+	int rc = rsh_format_load_map(s, map, &t->map, err);
+
+	t->has_map = rc == 0;
+	if (rc == 0)
+		rc = torch_list_all(s, t->map.files, t->map.n_files, err);
+	if (rc == 0)
+		rsh_log_info("%s/%s: a model of %u parts", rsh_source_path(s),
+			     map, t->n);
+	return rc;
+}
+
 /* transformers loads the one file, even if there is a map. */
 static int torch_model_open(struct rsh_source *s,
 			    const struct rsh_source_options *opts,
@@ -328,26 +299,26 @@ static int torch_model_open(struct rsh_source *s,
 {
 	static const char *const single = TORCH_SINGLE;
 	const struct rsh_store *store = rsh_source_store(s);
-	struct rsh_source_torch *t;
+	const char *file = rsh_source_file(s);
+	cleanup_free char *map = NULL;
 	struct rsh_stat st;
+	size_t n;
 	int rc = torch_state_new(s, err);
 
 	(void)opts;
 	if (rc)
 		return rc;
+	if (file)
+		return torch_open_parts(s, file, err);
 	if (rsh_store_look(store, TORCH_SINGLE, &st) == 0)
 		return torch_list_all(s, &single, 1, err);
-	if (rsh_store_look(store, TORCH_MAP, &st))
-		return torch_open_consolidated(s, err);
-	t = rsh_source_state(s);
-	rc = rsh_format_load_map(s, TORCH_MAP, &t->map, err);
-	t->has_map = rc == 0;
-	if (rc == 0)
-		rc = torch_list_all(s, t->map.files, t->map.n_files, err);
-	if (rc == 0)
-		rsh_log_info("%s/" TORCH_MAP ": a model of %u parts",
-			     rsh_source_path(s), t->n);
-	return rc;
+	if (rsh_store_look(store, TORCH_MAP, &st) == 0)
+		return torch_open_parts(s, TORCH_MAP, err);
+	rc = rsh_format_search(s, torch_is_map, &map, &n, err);
+	if (rc)
+		return rc;
+	return n == 1 ? torch_open_parts(s, map, err) :
+			torch_open_consolidated(s, err);
 }
 
 /* ---- indexes ---- */
@@ -457,26 +428,51 @@ static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
-		      struct rsh_error *err)
+/* Logs which tensors are left out.  Refuses those that are wanted and of which
+ * it is not known what they are. */
+static int torch_check_left_out(const struct rsh_read_job *job,
+				struct rsh_error *err)
 {
 	const struct rsh_source_torch *t = rsh_source_state(job->source);
-	int rc = torch_check_files(job->source, err);
+	const struct rsh_plan_options *o = job->opts;
 	const struct rsh_torch_value *first = NULL;
 	uint32_t n = 0;
 
-	if (rc)
-		return rc;
 	for (uint32_t i = 0; i < t->n; i++)
-		for (uint32_t k = 0; k < t->files[i]->n_values; k++)
-			if (t->files[i]->values[k].make && n++ == 0)
-				first = &t->files[i]->values[k];
+		for (uint32_t k = 0; k < t->files[i]->n_values; k++) {
+			const struct rsh_torch_value *v =
+				&t->files[i]->values[k];
+
+			if (!v->make)
+				continue;
+			if (v->lost && (!o->wanted ||
+					o->wanted(o->ctx, v->name)))
+				return rsh_error_set(err, ENOTSUP, "%s has "
+						     "tensors, but is %s, "
+						     "which is not known: "
+						     "--drop leaves it out",
+						     v->name, v->make);
+			if (n++ == 0)
+				first = v;
+		}
 	if (n)
 		rsh_log_warning("%s: %u tensor%s no plain array%s left out, "
 				"such as %s (%s)", rsh_source_path(job->source),
 				n, n > 1 ? "s that are" : " that is",
 				n > 1 ? "s are" : " is", first->name,
 				first->make);
+	return 0;
+}
+
+static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		      struct rsh_error *err)
+{
+	const struct rsh_source_torch *t = rsh_source_state(job->source);
+	int rc = torch_check_files(job->source, err) ?:
+		 torch_check_left_out(job, err);
+
+	if (rc)
+		return rc;
 	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
 				t->n, job, out, err);
 }

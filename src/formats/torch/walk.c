@@ -155,6 +155,12 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	return 0;
 }
 
+bool rsh_torch_is_npu(const struct rsh_pickle_class *class)
+{
+	return strncmp(class->module, "torch_npu.", 10) == 0 &&
+	       strcmp(class->name, "_rebuild_npu_tensor") == 0;
+}
+
 bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 {
 	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
@@ -171,8 +177,9 @@ static int walk_look_at(struct rsh_torch_reader *r,
 {
 	const char *name = class->name;
 	const struct rsh_pickle_value *v = args->items;
+	const bool of_npu = rsh_torch_is_npu(class);
 
-	*is = strcmp(class->module, "torch._utils") == 0 ||
+	*is = of_npu || strcmp(class->module, "torch._utils") == 0 ||
 	      strcmp(class->module, "torch._tensor") == 0;
 	if (!*is || w->make)
 		return 0;
@@ -181,9 +188,10 @@ static int walk_look_at(struct rsh_torch_reader *r,
 				"an end");
 	w->args = args;
 	w->has_dtype = strcmp(name, "_rebuild_tensor_v3") == 0;
-	if (w->has_dtype || strcmp(name, "_rebuild_tensor_v2") == 0 ||
+	if (w->has_dtype || of_npu ||
+	    strcmp(name, "_rebuild_tensor_v2") == 0 ||
 	    strcmp(name, "_rebuild_tensor") == 0) {
-		if (rsh_torch_is_marked(args, w->has_dtype ? 7 : 6))
+		if (!of_npu && rsh_torch_is_marked(args, w->has_dtype ? 7 : 6))
 			w->make = "conjugate or negative";
 		return 0;
 	}
@@ -333,9 +341,11 @@ static int walk_keep_plain(struct rsh_torch_reader *r,
 	return rc;
 }
 
-/* Adds a value that is not a tensor, or a tensor that is not shown. */
+/* Adds a value that is not a tensor, or one with tensors that are not shown;
+ * `lost`: it is not known what these tensors are. */
 static int walk_add_value(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *v, const char *make)
+			  const struct rsh_pickle_value *v, const char *make,
+			  bool lost)
 {
 	struct rsh_torch_value value = { .name = NULL };
 	int rc;
@@ -344,6 +354,7 @@ static int walk_add_value(struct rsh_torch_reader *r,
 	 * name. */
 	if (r->unnamed)
 		return 0;
+	value.lost = lost;
 	rc = walk_keep_name(r, &value.name) ?:
 	     walk_keep_path(r, &value.keys, &value.n_keys);
 	if (rc)
@@ -352,7 +363,7 @@ static int walk_add_value(struct rsh_torch_reader *r,
 		return rsh_error_nomem(r->err);
 	if (make) {
 		value.make = rsh_arena_strndup(&r->file->arena_, make,
-					       strnlen(make, 100));
+					       strnlen(make, 255));
 		if (!value.make)
 			return rsh_error_nomem(r->err);
 	}
@@ -361,6 +372,95 @@ static int walk_add_value(struct rsh_torch_reader *r,
 		return rsh_error_nomem(r->err);
 	r->found[r->n_found++] = value;
 	return 0;
+}
+
+static int walk_visit(struct rsh_torch_reader *r, unsigned depth)
+{
+	if (depth > DEPTH_MAX)
+		return walk_bad(r, "containers in containers without an end");
+	return r->visits_left-- > 0 ? 0 :
+	       walk_bad(r, "more values than the pickle has room for");
+}
+
+static int walk_find_storage(struct rsh_torch_reader *r,
+			     const struct rsh_pickle_value *v, uint32_t n,
+			     unsigned depth, bool *found);
+
+/* Searches a list, dictionary or object that this search has not seen. */
+static int walk_find_in(struct rsh_torch_reader *r,
+			const struct rsh_pickle_value *v, unsigned depth,
+			bool *found)
+{
+	struct rsh_pickle_object *o;
+	uint32_t *seen = v->kind == RSH_PV_OBJECT ? &v->object->seen :
+						    &v->list->seen;
+
+	if (*seen == r->search)
+		return 0;
+	*seen = r->search;
+	if (v->kind != RSH_PV_OBJECT)
+		return walk_find_storage(r, v->list->values, v->list->n, depth,
+					 found);
+	o = v->object;
+	*found = !o->class;
+	if (*found)
+		return 0;
+	return walk_find_storage(r, &o->args, 1, depth, found) ?:
+	       walk_find_storage(r, &o->state, 1, depth, found) ?:
+	       walk_find_storage(r, o->items.values, o->items.n, depth, found);
+}
+
+/* Finds out whether any of n values has a storage, at any depth.  Objects may
+ * contain each other, so each is looked at once; those without one stay
+ * known. */
+static int walk_find_storage(struct rsh_torch_reader *r,
+			     const struct rsh_pickle_value *v, uint32_t n,
+			     unsigned depth, bool *found)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < n && rc == 0 && !*found; i++) {
+		rc = walk_visit(r, depth);
+		if (rc)
+			return rc;
+		switch ((enum rsh_pickle_kind)v[i].kind) {
+		case RSH_PV_TUPLE:
+			rc = walk_find_storage(r, v[i].items, v[i].n,
+					       depth + 1, found);
+			break;
+		case RSH_PV_LIST:
+		case RSH_PV_DICT:
+		case RSH_PV_OBJECT:
+			rc = walk_find_in(r, &v[i], depth + 1, found);
+			break;
+		default:
+			break;
+		}
+	}
+	return rc;
+}
+
+/* Adds an object that is no tensor.  If it has tensors, they are not shown. */
+static int walk_opaque(struct rsh_torch_reader *r,
+		       const struct rsh_pickle_value *v)
+{
+	const struct rsh_pickle_object *o = v->object;
+	bool found = false;
+	char make[256];
+	int rc = walk_find_storage(r, v, 1, 0, &found);
+
+	if (rc || !found)
+		return rc ? rc : walk_add_value(r, v, NULL, false);
+	/* The containers of this search may have storages. */
+	r->search++;
+	if (r->unnamed)
+		return walk_bad(r, "a tensor whose name is not a text");
+	if (!o->class)
+		return walk_add_value(r, v, "a storage", false);
+	snprintf(make, sizeof(make), "an object of %.100s.%.100s",
+		 o->class->module, o->class->name);
+	return walk_add_value(r, v, make, !o->is_new &&
+			      !rsh_torch_is_known(o->class));
 }
 
 static int walk_object(struct rsh_torch_reader *r,
@@ -379,8 +479,10 @@ static int walk_object(struct rsh_torch_reader *r,
 				  &is);
 	if (rc)
 		return rc;
-	if (!is || w.make)
-		return walk_add_value(r, v, is ? w.make : NULL);
+	if (!is)
+		return walk_opaque(r, v);
+	if (w.make)
+		return walk_add_value(r, v, w.make, false);
 	if (r->unnamed)
 		return walk_bad(r, "a tensor whose name is not a text");
 	rc = walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);
@@ -391,14 +493,6 @@ static int walk_object(struct rsh_torch_reader *r,
 }
 
 /* ---- the walk ---- */
-
-static int walk_visit(struct rsh_torch_reader *r, unsigned depth)
-{
-	if (depth > DEPTH_MAX)
-		return walk_bad(r, "containers in containers without an end");
-	return r->visits_left-- > 0 ? 0 :
-	       walk_bad(r, "more values than the pickle has room for");
-}
 
 /* Finds out whether a list contains a tensor or a dictionary at any depth. */
 static int walk_holds_more(struct rsh_torch_reader *r,
@@ -464,7 +558,7 @@ static int walk_list(struct rsh_torch_reader *r,
 	if (rc)
 		return rc;
 	if (!more && depth > 0)
-		return walk_add_value(r, list, NULL);
+		return walk_add_value(r, list, NULL, false);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		const struct rsh_pickle_value index = {
 			.kind = RSH_PV_NUMBER, .number = i,
@@ -482,7 +576,7 @@ static int walk_dict(struct rsh_torch_reader *r,
 	int rc = 0;
 
 	if (l->n == 0 && depth > 0)
-		return walk_add_value(r, v, NULL);
+		return walk_add_value(r, v, NULL, false);
 	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2)
 		rc = walk_item(r, &l->values[i], false, &l->values[i + 1],
 			       depth);
@@ -506,7 +600,7 @@ static int walk_value(struct rsh_torch_reader *r,
 	case RSH_PV_OBJECT:
 		return walk_object(r, v);
 	default:
-		return walk_add_value(r, v, NULL);
+		return walk_add_value(r, v, NULL, false);
 	}
 }
 
@@ -518,6 +612,7 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
 	int rc;
 
+	r->search = 1;
 	r->visits_left = r->name_bytes_left = r->path_bytes_left = most;
 	r->json_bytes_left = r->pickle_bytes_left = most;
 	rc = rsh_torch_check_whole(r, root);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/wrapped.h - names of weights that were saved from a wrapped module.
+ *
+ * torch.compile puts "_orig_mod." before the names of what it compiles, FSDP
+ * "_fsdp_wrapped_module.", activation checkpointing
+ * "_checkpoint_wrapped_module.", and DataParallel and DistributedDataParallel
+ * "module." before all names of the model.
+ *
+ * This is arithmetic without I/O. */
+#pragma once
+
+#include "rsh/plan/writer.h"
+#include "rsh/util/arena.h"
+
+/* Returns whether the name has a word of a wrapper, at its beginning or after a
+ * dot; "module." counts only at the beginning. */
+bool rsh_name_is_wrapped(const char *name);
+
+/* Gives offers the names without wrappers, "module." only if all have it. *n is
+ * the number of names that changed.  The names are added to the table of the
+ * catalogue.  Returns 0 or -ENOMEM with a sentence. */
+int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
+		       uint32_t *n, struct rsh_error *err);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/wrapped.c removes the words of wrappers from names of weights. */
+#include "rsh/weights/wrapped.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char of_model[] = "module.";
+
+/* Returns the length of the wrapper's word at s; 0 if there is none.  No model
+ * has a module of such a name. */
+static size_t wrapper_at(const char *s)
+{
+	static const char *const words[] = {
+		"_orig_mod.", "_fsdp_wrapped_module.",
+		"_checkpoint_wrapped_module.",
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strncmp(s, words[i], strlen(words[i])) == 0)
+			return strlen(words[i]);
+	return 0;
+}
+
+static size_t of_model_at(const char *s)
+{
+	const size_t n = strlen(of_model);
+
+	return strncmp(s, of_model, n) == 0 ? n : 0;
+}
+
+/* Writes the name without wrappers, except "module.", to a text of the same
+ * size. */
+static void strip(const char *name, char *to)
+{
+	while (*name) {
+		const size_t n = wrapper_at(name);
+		const size_t part = strcspn(name, ".");
+
+		if (n > 0) {
+			name += n;
+			continue;
+		}
+		memcpy(to, name, part);
+		to += part;
+		name += part;
+		if (*name == '.')
+			*to++ = *name++;
+	}
+	*to = '\0';
+}
+
+bool rsh_name_is_wrapped(const char *name)
+{
+	if (of_model_at(name))
+		return true;
+	for (; name; name = strchr(name, '.')) {
+		name += *name == '.';
+		if (wrapper_at(name))
+			return true;
+	}
+	return false;
+}
+
+/* Sets the stripped name of each offer.  *all is set if all begin with
+ * "module.". */
+static int unwrap_texts(const struct rsh_offers *in, struct rsh_arena *arena,
+			char **texts, bool *all)
+{
+	*all = in->n > 0;
+	for (uint32_t i = 0; i < in->n; i++) {
+		const char *name = rsh_names_text(in->cat->names,
+						  in->v[i].name);
+
+		texts[i] = rsh_arena_alloc(arena, strlen(name) + 1, 1);
+		if (!texts[i])
+			return -ENOMEM;
+		strip(name, texts[i]);
+		*all &= of_model_at(texts[i]) > 0;
+	}
+	return 0;
+}
+
+int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
+		       uint32_t *n, struct rsh_error *err)
+{
+	struct rsh_offer *v = rsh_arena_array(arena, struct rsh_offer, io->n);
+	char **texts = rsh_arena_array(arena, char *, io->n);
+	bool all;
+
+	*n = 0;
+	if (!v || !texts || unwrap_texts(io, arena, texts, &all))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < io->n; i++) {
+		const char *text = texts[i] + (all ? strlen(of_model) : 0);
+
+		v[i] = io->v[i];
+		v[i].name = rsh_names_add(io->cat->names, text, strlen(text));
+		if (v[i].name == RSH_NAME_NONE)
+			return rsh_error_nomem(err);
+		*n += v[i].name != io->v[i].name;
+	}
+	rsh_catalogue_update_names(io->cat);
+	if (*n)
+		io->v = v;
+	return 0;
+}
