@@ -230,6 +230,9 @@ static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
 			assert_int_equal(e.crc, crc32(0, entry,
 						      (uInt)e.content_bytes));
 		}
+		e.original_bytes++;
+		assert_int_equal(rsh_zip_read_local(&src, &d, &e, local,
+						    &content, &err), -EBADMSG);
 	}
 	assert_int_equal(at, d.end);
 }
