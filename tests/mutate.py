@@ -12,9 +12,10 @@ these.  A test has killed a change if it fails or takes far longer than without 
 Changes are drawn by --seed from the text of lines, so the same ones are drawn from a tree
 that differs elsewhere, whichever tests run.  BUILD/trace is a build that records which code
 ran, and BUILD/plain is the one whose objects are replaced.  Which lines a test reaches is
-found once for each state of a program.  To see one change again:
+found once for each state of a program.  Tests take RSH_FEWER=8 times fewer rounds, unless
+the environment says otherwise.  To try all changes of one line with all rounds:
 
-    tests/mutate.py --at src/plan/pieces.c:120 --list
+    RSH_FEWER=1 tests/mutate.py --at src/plan/pieces.c:120 --verbose
 """
 
 import argparse
@@ -205,7 +206,9 @@ class Source:
             one = self.text[self.tokens[a][2]:self.tokens[b][3]]
             two = self.text[self.tokens[c][2]:self.tokens[d][3]]
             between = self.text[self.tokens[b][3]:self.tokens[c][2]]
-            if one != two and not (one[0] == two[0] == '"'):
+            # Sizes of arrays are products.
+            product = re.search(r"alloc|array", self.tokens[i][1]) and "sizeof" in one + two
+            if one != two and not product and not (one[0] == two[0] == '"'):
                 yield "swap", a, d, two + between + one, statement
 
     def _dropped(self, i, before, begin):
@@ -292,7 +295,7 @@ class Reached:
         self.trace = os.path.join(build, "trace")
         self.marks = os.path.join(self.trace, "reached")
         self.file = os.path.join(build, "reached.json")
-        self.known = collections.defaultdict(set)
+        self.known = {}
         try:
             with open(self.file, encoding="utf-8") as f:
                 self.tests = json.load(f)
@@ -318,7 +321,7 @@ class Reached:
                 os.mkdir(self.marks)
                 os.chmod(self.marks, 0o1777)
                 run_test(self.trace, test, 600, self.limits)
-                pairs, known = set(), set()
+                pairs = set()
                 for build_id in os.listdir(self.marks):
                     if build_id not in paths:
                         continue
@@ -328,23 +331,28 @@ class Reached:
                     with open(os.path.join(self.marks, build_id), "rb") as f:
                         marks = f.read()
                     for at, lines in done[build_id].items():
-                        known |= lines
                         if marks[at]:
                             pairs |= lines
                     if "/tests/" in paths[build_id]:
                         del done[build_id]
-                self.tests[test] = {"of": needs, "lines": lines_of(pairs),
-                                    "known": lines_of(known)}
+                self.tests[test] = {"of": needs, "lines": lines_of(pairs)}
                 self.save()
         by_line = collections.defaultdict(list)
         for test in tests:
             for path, lines in self.tests[test]["lines"].items():
                 for line in lines:
                     by_line[path, line].append(test)
-        for found in self.tests.values():
-            for path, lines in found["known"].items():
-                self.known[path] |= set(lines)
+        self._find_known(os.path.join(self.trace, "src", "reshardfs"), ids)
         return by_line
+
+    def _find_known(self, program, ids):
+        """All lines of the program that the compiler made code of."""
+        kept = self.tests.setdefault("program", {})
+        if kept.get("of") != ids[program]:
+            blocks = rows_of(program, Object(program).load().calls)
+            kept.update(of=ids[program], lines=lines_of(set().union(*blocks.values())))
+            self.save()
+        self.known = {path: set(lines) for path, lines in kept["lines"].items()}
 
 
 def say(text):
@@ -424,6 +432,8 @@ class Builds:
         self.plain, self.trace = (os.path.join(build, name) for name in ("plain", "trace"))
         self.object = os.path.join(self.plain, "changed.o")
         self.commands, self.originals = {}, {}
+        self.names = None  # {source: object}
+        self.stderr = ""   # of the last compilation
 
     def make(self, tests):
         """Both builds as the sources are now."""
@@ -484,6 +494,8 @@ class Builds:
         """The object of that text, or None: it does not compile."""
         name = os.path.relpath(path, "src")
         target = self._target(name)
+        if not target:
+            return None  # a program's own
         line = self._dry("src", os.path.join(TOP, path), target, rf"-c -o {re.escape(target)}")
         words = shlex.split(line[line.index("--mode=compile"):].split("&&")[0]
                             .replace("`", "'"))[1:]
@@ -514,7 +526,7 @@ class Builds:
     def _target(self, name):
         """Objects of libraries with flags of their own have another name."""
         base = os.path.join(self.plain, "src")
-        if not hasattr(self, "names"):
+        if self.names is None:
             self.names = {}
             for at, _, files in os.walk(base):
                 for file in files:
@@ -522,7 +534,7 @@ class Builds:
                         found = os.path.relpath(os.path.join(at, file), base)
                         plain = re.sub(r"[^/]*_la-(?=[^/]*$)", "", found)
                         self.names[plain[:-3] + ".c"] = found
-        return self.names[name]
+        return self.names.get(name)
 
     def same(self, source, made):
         if source.path not in self.originals:
@@ -552,18 +564,14 @@ class Builds:
             line = self._dry("src", "libutil.la", name, rf" -o {re.escape(name)}(\s|$)")
             words = shlex.split(line)
             words = words[words.index("--mode=link") + 1:]
-            if name.endswith(".la"):
-                text = subprocess.run(["../libtool", "--tag=CC", "--dry-run", "--mode=link", *words],
-                                      cwd=src, text=True, check=True, capture_output=True).stdout
-                words = next(shlex.split(line.removeprefix("libtool: link: "))
-                             for line in text.splitlines() if " -shared " in line)
-                at = words.index("-o")
-                made = os.path.join(src, words[at + 1])
-            else:
-                words = [re.sub(r"(\S+)/(lib\w+)\.la$", r"\1/.libs/\2.a", "./" + word)
-                         if word.endswith(".la") else word for word in words]
-                at = words.index("-o")
-                made = os.path.join(src, name)
+            text = subprocess.run(["../libtool", "--tag=CC", "--dry-run", "--mode=link", *words],
+                                  cwd=src, text=True, check=True, capture_output=True).stdout
+            # Of the commands that libtool would run, the one that links.
+            words = next(words for words in map(shlex.split, text.splitlines())
+                         if "-o" in words and (name == "reshardfs" or "-shared" in words))
+            words = words[words.index("link:") + 1:]
+            at = words.index("-o")
+            made = os.path.join(src, words[at + 1])
             if not os.path.exists(made + ".unchanged"):
                 shutil.copy2(made, made + ".unchanged")
             words[at + 1:at + 2] = [made + ".changed", "-Wl,--allow-multiple-definition",
@@ -586,13 +594,15 @@ class Run:
         self.builds = Builds(self.build)
         self.rooms = collections.defaultdict(collections.Counter)
         self.kills = collections.defaultdict(list)  # (test, what fails): changes
+        self.count, self.began, self.lock = 0, time.monotonic(), None
         os.environ.setdefault("RSH_TEST_SEED", str(options.seed))
+        os.environ.setdefault("RSH_FEWER", "8")
 
     def limits(self):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if not self.options.kinds & {"mount", "oracle"}:
-            # What asks for memory without end must not take the machine's.
-            resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+            # What asks for memory without end must not get all of it.
+            resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 
     def prepare(self):
         for name in "trace", "plain":
@@ -615,27 +625,31 @@ class Run:
         for test in tests:
             say(f"how long does {test} take?")
             key = reached.tests[test]
-            if "seconds" not in key or self.options.kinds - {"unit"}:
+            fewer = os.environ["RSH_FEWER"]
+            if key.get("fewer") != fewer or self.options.kinds - {"unit"}:
                 failed, key["seconds"] = run_test(self.builds.plain, test, 600, self.limits)
+                key["fewer"] = fewer
                 if failed:
                     print(f"{test} is left out, it fails without a change: {failed[0]}")
-                    del key["seconds"]
+                    del key["seconds"], key["fewer"]
             if key.get("seconds", self.options.longest) < self.options.longest:
                 self.seconds[test] = key["seconds"]
         reached.save()
 
     def draw(self):
         every = []
-        where, _, line = (self.options.at or "").partition(":")
+        at = [place.partition(":") for place in (self.options.at or "").split(",") if place]
         for path, known in sorted(self.known.items()):
             room = room_of(path)
             if (self.options.room and room not in self.options.room.split(",")) or \
-                    not path.endswith(".c") or (where and path != where) or \
+                    not path.endswith(".c") or \
+                    (at and path not in [where for where, _, _ in at]) or \
                     not os.path.exists(os.path.join(TOP, path)):
                 continue
             every += Source(path).changes(known, self.options.seed)
-        if line:
-            every = [c for c in every if c.line == int(line)]
+        if at:
+            every = [c for c in every if any(c.path == where and line in {"", str(c.line)}
+                                             for where, _, line in at)]
         return sorted(every, key=lambda change: change.key)
 
     def one(self, change, source):
@@ -667,20 +681,20 @@ class Run:
 
     def main(self):
         self.prepare()
-        changes, sources, count = self.draw(), {}, 0
-        began = time.monotonic()
-        for change in changes:
-            if count == self.options.number:
+        sources = {}
+        self.began = time.monotonic()
+        for change in self.draw():
+            if self.count == self.options.number:
                 break
             source = sources.setdefault(change.path, Source(change.path))
             if self.options.list:
                 result, by = "drawn", ""
             else:
-                say(f"{count} {change.path}:{change.line}")
+                say(f"{self.count} {change.path}:{change.line}")
                 result, by = self.one(change, source)
             if result is None:
                 continue
-            count += 1
+            self.count += 1
             self.rooms[room_of(change.path)][result] += 1
             if result != "killed" or self.options.verbose:
                 print(f"{change.path}:{change.line}: {result}: {change.kind}: "
@@ -688,13 +702,13 @@ class Run:
                       f"   | {source.words(source.line(change.start))}{'   ' + by if by else ''}",
                       flush=True)
         if not self.options.list:
-            self.report(count, time.monotonic() - began)
+            self.report()
 
-    def report(self, count, took):
+    def report(self):
+        took = time.monotonic() - self.began
         say("")
         if self.options.every:
-            every = collections.Counter(c for c in {(c, t) for t, found in self.kills.items()
-                                                    for c in found} for c in c[:1])
+            every = collections.Counter(c for found in self.kills.values() for c in set(found))
             for (test, what), found in sorted(self.kills.items()):
                 alone = sum(every[c] == 1 for c in set(found))
                 print(f"{test}: {what}: kills {len(set(found))}, of which no other kills {alone}")
@@ -707,7 +721,7 @@ class Run:
             if found is not total:
                 total.update(found)
         print(f"seed {self.options.seed}, tests {self.options.tests}: "
-              f"{took / max(count, 1):.1f} s a change")
+              f"{took / max(self.count, 1):.1f} s a change")
 
 
 def short(text):
@@ -726,7 +740,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--number", type=int, default=400, help="how many changes (400)")
     parser.add_argument("--room", help="only in these directories of src: plan,read")
-    parser.add_argument("--at", help="only in this FILE or FILE:LINE")
+    parser.add_argument("--at", help="only in these files or lines: FILE,FILE:LINE")
     parser.add_argument("--tests", default="unit",
                         help="kinds or names: unit,mount,oracle,mount/read.sh (unit)")
     parser.add_argument("--longest", type=float, default=600,
@@ -739,7 +753,7 @@ def main():
     try:
         run.main()
     except KeyboardInterrupt:
-        run.report(0, 0)
+        run.report()
     finally:
         run.builds.put_back()
 
