@@ -73,6 +73,8 @@ static void check_member(struct scene *s, const struct target *t,
 	rsh_blueprint_shape(s->plan, shown, member, &shape);
 	slot.content_bytes = shape.content_bytes;
 	assert_int_equal(shape.content_bytes, n);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		assert_int_equal(shape.dims[d], box.size[d]);
 	if (rsh_blueprint_add_file(s->plan, &f, &err))
 		fail_msg("%s", err.text);
 	rsh_plan_record(s->plan, number, 0, &r);
