@@ -145,7 +145,7 @@ EXTRA_DIST += unit/licence.sh
 # Words that users do not meet.
 MOUNT += unit/words.py unit/messages.py unit/hacking.py
 EXTRA_DIST += unit/words.py unit/messages.py unit/hacking.py unit/data/messages \
-	reached.sh lib/reached.c lib/reached.py
+	mutate.py reached.sh lib/reached.c lib/reached.py
 
 # And are the types of the Python module right?
 MOUNT += unit/types.sh

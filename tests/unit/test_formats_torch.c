@@ -595,6 +595,11 @@ static const struct made made[] = {
 	MADE("a tensor of a storage alone", IN_DICT(
 		"ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE "tR"),
 	     EBADMSG, "a tensor without sizes and strides"),
+	MADE("a place that is a text", IN_DICT(TENSOR_OF(STORAGE,
+		TEXT("\1", "a"), "K\2\x85", "K\1\x85")), EBADMSG,
+	     "a tensor without a place and sizes"),
+	MADE("sizes that are a number", IN_DICT(TENSOR_OF(STORAGE, "K\0", "K\2",
+		"K\1\x85")), EBADMSG, "a tensor without a place and sizes"),
 	MADE("no type", IN_DICT("ctorch._utils\n_rebuild_tensor_v3\n(" STORAGE
 		"K\0K\2\x85K\1\x85\x89NNtR"), EBADMSG,
 	     "a tensor without a type"),
@@ -729,6 +734,40 @@ static void test_not_shown(void **state)
 	buffer_free(&b);
 }
 
+/* A list is one value, unless there is a tensor anywhere in it. */
+static void test_lists(void **state)
+{
+#define LIST(what, name, n_values) { what, sizeof(what) - 1, name, n_values }
+	static const struct {
+		const char *pickle;
+		size_t n;
+		const char *name; /* NULL: no tensor */
+		uint32_t n_values;
+	} cases[] = {
+		LIST(IN_DICT("]K\1aK\2a"), NULL, 1),
+		LIST(IN_DICT("]" TENSOR "aK\1a"), "w.0", 1),
+		LIST(IN_DICT("]K\1a" TENSOR "a"), "w.1", 1),
+		LIST(IN_DICT("]K\1aK\2aK\3a" TENSOR "a"), "w.3", 3),
+		LIST(IN_DICT("]K\1aK\2" TENSOR "\x86" "a"), "w.1.1", 2),
+		LIST(IN_DICT("]K\1a]K\2a" TENSOR "aa"), "w.1.1", 2),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buffer b = make_file(cases[i].pickle, cases[i].n);
+		struct rsh_torch_file *f;
+		struct rsh_error err;
+
+		assert_int_equal(read_bytes(&b, &f, &err), 0);
+		assert_int_equal(f->n_tensors, cases[i].name != NULL);
+		assert_int_equal(f->n_values, cases[i].n_values);
+		if (cases[i].name)
+			assert_string_equal(f->tensors[0].name, cases[i].name);
+		rsh_torch_file_free(f);
+		buffer_free(&b);
+	}
+}
+
 static void check_archive(const char *what, const struct entry *entries,
 			  size_t n, const char *words)
 {
@@ -845,6 +884,7 @@ int main(void)
 		cmocka_unit_test(test_made),
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_not_shown),
+		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_archives),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_flipped),

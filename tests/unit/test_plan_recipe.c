@@ -73,6 +73,8 @@ static void check_member(struct scene *s, const struct target *t,
 	rsh_blueprint_shape(s->plan, shown, member, &shape);
 	slot.content_bytes = shape.content_bytes;
 	assert_int_equal(shape.content_bytes, n);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		assert_int_equal(shape.dims[d], box.size[d]);
 	if (rsh_blueprint_add_file(s->plan, &f, &err))
 		fail_msg("%s", err.text);
 	rsh_plan_record(s->plan, number, 0, &r);
@@ -93,6 +95,27 @@ static void check_member(struct scene *s, const struct target *t,
 	s->checked += n;
 }
 
+/* Shows a target, and checks the slices of all ranks. */
+static void check_target(struct scene *s, const struct target *t,
+			 const struct rsh_framing *framing,
+			 const struct rsh_cut *cut)
+{
+	const struct rsh_shown show = {
+		.dtype = t->wide ? RSH_DTYPE_FLOAT32 : RSH_DTYPE_BFLOAT16,
+		.n_dims = (uint8_t)t->n_dims, .dims = t->dims, .cut = cut,
+		.recipe = { t->n_parts, t->parts,
+			    t->wide ? RSH_CODEC_BF16_TO_F32 : RSH_CODEC_NONE,
+			    t->n_factored, t->factored },
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint32_t shown;
+
+	if (rsh_blueprint_show(s->plan, &show, &shown, &err))
+		fail_msg("%s", err.text);
+	for (uint32_t r = 0; r < rsh_cut_n_ranks(cut); r++)
+		check_member(s, t, framing, cut, shown, r);
+}
+
 static uint64_t check_scene(void)
 {
 	const struct rsh_plan_ops writer = { 0 };
@@ -103,7 +126,6 @@ static uint64_t check_scene(void)
 		.framing = ordered ? &rsh_dcp_framing : &rsh_ckpt_framing,
 		.replicas = true,
 	};
-	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t n_tensors = 1 + scene_below(MAX_TENSORS);
 	struct scene s = { .names = rsh_names_new() };
 
@@ -115,27 +137,12 @@ static uint64_t check_scene(void)
 	for (int i = 0; i < 4; i++) {
 		const struct rsh_cut *cut;
 		static struct target t;
-		struct rsh_shown show;
-		uint32_t shown;
 
 		scene_target(&s, n_tensors, &t);
 		cut = rsh_catalogue_keep_cut(s.cat, ordered ?
 			rsh_cut_of_grid(rsh_grid_make_whole(t.n_dims)) :
 			scene_cut(t.dims, t.n_dims));
-		show = (struct rsh_shown){
-			.dtype = t.wide ? RSH_DTYPE_FLOAT32 :
-					  RSH_DTYPE_BFLOAT16,
-			.n_dims = (uint8_t)t.n_dims, .dims = t.dims,
-			.cut = cut,
-			.recipe = { t.n_parts, t.parts,
-				    t.wide ? RSH_CODEC_BF16_TO_F32 :
-					     RSH_CODEC_NONE,
-				    t.n_factored, t.factored },
-		};
-		if (rsh_blueprint_show(s.plan, &show, &shown, &err))
-			fail_msg("%s", err.text);
-		for (uint32_t r = 0; r < rsh_cut_n_ranks(cut); r++)
-			check_member(&s, &t, b.framing, cut, shown, r);
+		check_target(&s, &t, b.framing, cut);
 	}
 	scene_clear(&s);
 	return s.checked;
@@ -149,10 +156,65 @@ static void every_element_is_in_its_place(void **unused)
 	assert_true(reordered > 0);
 }
 
+/* A dimension of a random tensor that has at least n elements. */
+static uint32_t scene_long_source(struct scene *s, uint64_t n)
+{
+	for (;;) {
+		*s = (struct scene){ .names = rsh_names_new() };
+		scene_source(s, 0);
+		scene_catalogue(s, 1);
+		for (uint32_t d = 0; d < s->tensors[0].n_dims; d++)
+			if (s->tensors[0].dims[d] >= n)
+				return d;
+		scene_clear(s);
+	}
+}
+
+/* Part 0 has every other element up to the end; the others, which end long
+ * before, lie between its elements. */
+static void parts_inside_another_one_are_found(void **unused)
+{
+	static const struct { uint64_t first, n; } at[MAX_PARTS] = {
+		{ 0, 6 }, { 1, 2 }, { 5, 2 }, { 9, 1 },
+	};
+	const struct rsh_plan_ops writer = { 0 };
+	const struct rsh_blueprint b = { .framing = &rsh_ckpt_framing,
+					 .replicas = true };
+	static struct target t = { .n_dims = 1, .dims = { 11 },
+				   .n_factored = MAX_PARTS };
+	struct scene s;
+	uint64_t step = 1;
+	uint32_t d;
+
+	(void)unused;
+	scene_seed(1);
+	d = scene_long_source(&s, at[0].n);
+	for (uint32_t i = d + 1; i < s.tensors[0].n_dims; i++)
+		step *= s.tensors[0].dims[i];
+	for (uint32_t i = 0; i < MAX_PARTS; i++) {
+		t.factors[i][0] = (struct rsh_factor){ at[i].n, 2, 1, 0,
+						       (uint8_t)d };
+		t.shown_from[i][0] = at[i].first;
+		t.factored[i] = (struct rsh_factored_part){
+			0, 1, t.factors[i], t.shown_from[i], t.from[i],
+		};
+		for (uint32_t k = 0; k < at[i].n; k++)
+			t.places[at[i].first + 2 * k] = (struct scene_place){
+				0, (uint32_t)(k * step),
+			};
+	}
+	s.plan = rsh_blueprint_new(s.cat, &writer, &b);
+	check_target(&s, &t, b.framing, rsh_catalogue_keep_cut(
+		s.cat, rsh_cut_of_grid(rsh_grid_make_whole(1))));
+	assert_int_equal(s.checked, 22);
+	scene_clear(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_element_is_in_its_place),
+		cmocka_unit_test(parts_inside_another_one_are_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,6 +126,15 @@ static void test_made(void **state)
 		    { "n.weight", BF16, { 6 } } },
 		  "a.weight [6,9] b.activation_scale [1] n.weight [6]", 0,
 		  false, { 0, 0 } },
+		/* The scales of a cache of keys and values are left out beside
+		 * projections that were quantised. */
+		{ QUANTISED(METHOD("fp8") BLOCKS),
+		  { { "l.self_attn.q_proj.weight", FP8, { 6, 9 } },
+		    { "l.self_attn.q_proj.weight_scale_inv", F32, { 2, 2 } },
+		    { "l.self_attn.q_scale", F32, { 1 } },
+		    { "l.self_attn.k_scale", F32, { 1 } },
+		    { "l.self_attn.v_scale", F32, { 1 } } },
+		  "l.self_attn.q_proj.weight [6,9]", 0, false, { 0, 0 } },
 		{ QUANTISED(METHOD("fp8") BLOCKS),
 		  { { "n.weight", BF16, { 6, 9 } }, { "n.scale", F32, { 9 } },
 		    { "m.scale", F32, { 2, 2 } } },

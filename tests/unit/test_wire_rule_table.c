@@ -104,6 +104,8 @@ static void test_refused(void **state)
 		  "two lists of alternatives on one side" },
 		{ "a[(y | z)] = b[(y | z | x)]",
 		  "2 alternatives on the left and 3 on the right" },
+		{ "a.{l}.{e}[l] = b.{l}.{e}[l]", "l is a number in names of both" },
+		{ "a.{l}.{e}[e] = b.{e}.{l}[e]", "e is a number in names of both" },
 		{ "let v = 1\npad a = v v ones\na = b",
 		  "T:2: padding is zeros or last, not ones" },
 		{ "let v = 1\npad a = v m zeros\na = b",

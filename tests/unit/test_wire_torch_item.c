@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,9 @@ static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
 	it.n_head = rsh_torch_item_head(&s, &c, it.head);
 	it.n_tail = rsh_torch_item_tail(&s, &c, it.tail);
 	assert_int_equal(it.n_head % RSH_TORCH_ALIGNMENT, 0);
+	/* A reader of the directory does not see bytes before the first entry. */
+	assert_memory_equal(it.head, "PK\3\4", 4);
+	assert_memory_equal(it.tail, "PK\3\4", 4);
 	assert_true(it.n_head <= sizeof(it.head));
 	assert_int_equal(it.n_tail, n_tail);
 	src.size = it.n_head + bytes + it.n_tail;
@@ -226,6 +230,9 @@ static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
 			assert_int_equal(e.crc, crc32(0, entry,
 						      (uInt)e.content_bytes));
 		}
+		e.original_bytes++;
+		assert_int_equal(rsh_zip_read_local(&src, &d, &e, local,
+						    &content, &err), -EBADMSG);
 	}
 	assert_int_equal(at, d.end);
 }
@@ -262,6 +269,65 @@ static void test_every_type(void **state)
 			    "bfloat16");
 }
 
+/* ---- extra fields ---- */
+
+static ssize_t entry_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	memcpy(buf, (const uint8_t *)ctx + offset, len);
+	return (ssize_t)len;
+}
+
+/* The numbers of zip64 come behind extra fields of other kinds. */
+static void test_extra_fields(void **state)
+{
+	/* The lengths of the other fields, and how much their last one claims to
+	 * have more. */
+	static const struct { uint8_t n, len[2], more; int rc; } cases[] = {
+		{ 0, { 0 }, 0, 0 }, { 1, { 0 }, 0, 0 }, { 1, { 1 }, 0, 0 },
+		{ 2, { 5, 3 }, 0, 0 }, { 1, { 4 }, 29, -EBADMSG },
+		{ 1, { 200 }, 0, 0 },
+	};
+	static uint8_t room[RSH_ZIP_ROOM];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint8_t h[512] = "PK\1\2", *p = h + 47;
+		struct rsh_byte_source src = {
+			.pread_fn = entry_pread, .ctx = h, .path = "entry",
+			.size = sizeof(h),
+		};
+		const struct rsh_zip_directory d = { .end = sizeof(h) };
+		struct rsh_zip_entry e;
+		struct rsh_error err;
+
+		memset(h + 20, 0xff, 8); /* both sizes */
+		memset(h + 42, 0xff, 4); /* and the offset are in zip64 */
+		h[28] = 1;
+		h[46] = 'n';
+		for (unsigned k = 0; k < cases[i].n; k++) {
+			p[0] = 0x55;
+			p[2] = cases[i].len[k];
+			p += 4 + p[2];
+		}
+		p[cases[i].n ? 2 - 4 - cases[i].len[cases[i].n - 1] : 3] +=
+			cases[i].more;
+		p[0] = 1;
+		p[2] = 24;
+		p[4] = 70;
+		p[12] = 80;
+		p[20] = 90;
+		h[30] = (uint8_t)(p + 28 - h - 47);
+		assert_int_equal(rsh_zip_read_entry(&src, &d, 0, room, &e,
+						    &err), cases[i].rc);
+		if (cases[i].rc)
+			continue;
+		assert_true(e.is_wide);
+		assert_int_equal(e.original_bytes, 70);
+		assert_int_equal(e.content_bytes, 80);
+		assert_int_equal(e.local_offset, 90);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +336,7 @@ int main(void)
 		cmocka_unit_test(test_random_chunks),
 		cmocka_unit_test(test_archives),
 		cmocka_unit_test(test_every_type),
+		cmocka_unit_test(test_extra_fields),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
