@@ -206,7 +206,7 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	/* A single file may be a source. */
 	if (!S_ISDIR(st.st_mode))
 		rsh_source_format_at(o->vfs.source, &o->vfs.files.store,
-				     o->vfs.files.formats, &bid);
+				     o->vfs.files.formats, &bid, err);
 	return S_ISDIR(st.st_mode) || bid > RSH_BID_ANY ?
 	       open_directory(o, s, err) : open_ls_file(o, s, err);
 }
