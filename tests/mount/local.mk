@@ -16,6 +16,7 @@ MOUNT += \
 	mount/whole_models.py \
 	mount/meant.py \
 	mount/first_words.py \
+	mount/nearly_s3.py \
 	mount/model_config.py \
 	mount/dcp.py \
 	mount/dcp_values.py \

@@ -79,6 +79,9 @@ struct rsh_objects {
 	pthread_cond_t renewed;
 	struct object_loop *loop; /* NULL: not started */
 
+	/* It refuses requests with conditions; and tags of its listings are not
+	 * those of its answers. */
+	atomic_bool no_conditions, tags_differ;
 	atomic_uint_fast64_t n_requests, n_retries, n_bytes, n_connections;
 };
 
@@ -102,8 +105,15 @@ char *rsh_object_address(const struct rsh_objects *o, const char *name);
 /* Returns the opened address itself, without a slash at its end, for
  * rsh_secret_free(). */
 char *rsh_object_own_address(const struct rsh_objects *o);
+/* How a page of a listing is asked for. */
+struct object_list_at {
+	bool is_first_version; /* of the protocol, which has keys for tokens */
+	bool is_plain;         /* keys are not to be URL-encoded */
+	/* the token of the next page or, in version 1, the key before it */
+	char after[RSH_LISTING_TOKEN_MAX];
+};
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
-			      const char *token);
+			      const struct object_list_at *at);
 
 /* ---- requests (transfer.c, loop.c, request.c, why.c) ---- */
 
@@ -157,6 +167,7 @@ struct object_request {
 	/* The result: 0, or -errno with a sentence. */
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
+	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
 	struct rsh_http_answer answer; /* the last answer */
 
@@ -192,6 +203,8 @@ struct object_transfer {
 	struct object_request *requests;
 	uint64_t first, len; /* the range of the transfer */
 	bool has_taken;      /* bytes of a correct body were received */
+	bool is_whole;       /* the body is the whole object, of which... */
+	uint64_t skip;       /* ...so many bytes come before the range */
 	uint64_t heard;      /* time of the last byte */
 	uint64_t got;        /* time of the last byte of a correct body; 0:
 			      * never */

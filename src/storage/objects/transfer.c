@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
@@ -104,6 +105,8 @@ static void transfer_judge(struct object_transfer *t)
 	t->why = "gives no answer";
 	t->verdict = judge ? judge(t, &t->why) :
 			     rsh_http_judge_status(t->answer.status, &t->why);
+	t->is_whole = t->requests->has_range && t->answer.status == 200;
+	t->skip = t->first;
 }
 
 /* The body is too long.  What this transfer has brought for its unfinished
@@ -142,6 +145,16 @@ static bool transfer_take_right(struct object_transfer *t, const char *data,
 {
 	struct object_request *q = t->requests;
 
+	if (t->is_whole) {
+		const size_t n = (size_t)rsh_min_u64(t->skip, len);
+
+		t->skip -= n;
+		data += n;
+		len = (size_t)rsh_min_u64(len - n,
+					  t->first + t->len - q->first);
+		if (!len)
+			return true;
+	}
 	while (q->has_range && len > q->len && q->next) {
 		const size_t part = (size_t)q->len;
 
@@ -323,7 +336,7 @@ static void transfer_reset(struct object_transfer *t)
 
 	memset(&t->answer, 0, sizeof(t->answer));
 	memset(&t->page, 0, sizeof(t->page));
-	t->is_judged = t->has_taken = false;
+	t->is_judged = t->has_taken = t->is_whole = false;
 	t->refusal_len = 0;
 	t->got = 0;
 	t->first = t->requests->first;
@@ -443,6 +456,8 @@ static void transfer_reconsider(struct object_transfer *t)
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
 		{ "InvalidObjectState", RSH_HTTP_REFUSED,
 		  "has archived this object" },
+		{ "InvalidArgument", RSH_HTTP_UNSUPPORTED,
+		  "finds the request wrong" },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
@@ -566,6 +581,9 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 	case RSH_HTTP_REFUSED:
 		q->is_refused = true;
 		return request_fail(t, q, EACCES, t->why);
+	case RSH_HTTP_UNSUPPORTED:
+		q->is_unsupported = true;
+		return request_fail(t, q, EIO, t->why);
 	case RSH_HTTP_LATER:
 		return request_again(t, q, t->answer.has_wait ?
 				     t->answer.wait_s * UINT64_C(1000) : 0);
