@@ -115,7 +115,7 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, files=None, hook=None, pem=None, **habits):
+    def __init__(self, files=None, hook=None, pem=None, port=0, **habits):
         self.files = dict(files or {})
         self.hook = hook
         self.requests = []
@@ -129,7 +129,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.matches = lambda asked, tag: asked == tag
         for name, value in habits.items():
             setattr(self, name, value)
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", port), Handler)
         if pem:
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(pem)

@@ -17,6 +17,7 @@ MOUNT += \
 	mount/meant.py \
 	mount/first_words.py \
 	mount/nearly_s3.py \
+	mount/renewed_files.py \
 	mount/model_config.py \
 	mount/dcp.py \
 	mount/dcp_values.py \

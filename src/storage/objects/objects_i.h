@@ -21,6 +21,10 @@ const char *rsh_object_env(const char *name);
 /* Returns the first text that is neither NULL nor empty, or NULL. */
 const char *rsh_object_first(const char *a, const char *b, const char *c);
 
+/* Makes a path from malloc absolute without following links; NULL stays NULL.
+ * Returns 0 or -ENOMEM. */
+int rsh_object_absolute(char **path);
+
 /* ---- credentials (keys.c) ---- */
 
 /* The values are in secret memory.  If `id` is NULL requests are not signed. */
@@ -68,7 +72,9 @@ struct rsh_objects {
 
 	enum keys_origin origin;
 	char *profile;
-	char *credentials, *config; /* paths of files */
+	char *credentials, *config; /* absolute paths of files */
+	char *token_file; /* that of the token for the service; or NULL */
+	struct rsh_objects_opener opener; /* open NULL: none */
 	char *service; /* address of a credentials service */
 	char *service_token; /* secret: token for the service; or NULL */
 
@@ -77,6 +83,11 @@ struct rsh_objects {
 	unsigned keys_number; /* number of renewals */
 	bool renewing;
 	pthread_cond_t renewed;
+	/* The file of certificates as it was read anew, and how often; NULL:
+	 * libcurl has read it. */
+	char *ca_text;
+	size_t ca_length;
+	unsigned ca_number;
 	struct object_loop *loop; /* NULL: not started */
 
 	/* It refuses requests with conditions; and tags of its listings are not
@@ -89,6 +100,11 @@ struct rsh_objects {
 int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err);
+
+/* Calls fn for the file, or for all files that may be the one, of which libcurl
+ * has its certificates. */
+void rsh_object_each_ca_file(void (*fn)(void *ctx, const char *path),
+			     void *ctx);
 
 /* Set url, base, prefix and related members from an address.  There are two
  * steps, because the first one does not need the profile, and the profile may
@@ -167,6 +183,8 @@ struct object_request {
 	/* The result: 0, or -errno with a sentence. */
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
+	bool is_untrusted; /* no certificate that is known has signed that of the
+			    * server */
 	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
 	struct rsh_http_answer answer; /* the last answer */
@@ -187,7 +205,7 @@ struct object_request {
 				* correct answer */
 	unsigned silent; /* transfers without a byte of a correct body that
 			  * ended after stall_ms; the next one has longer */
-	unsigned keys_number;
+	unsigned keys_number, ca_number;
 };
 
 /* An attempt to carry out a request, or several requests with consecutive
@@ -215,7 +233,7 @@ struct object_transfer {
 	struct rsh_listing_parser *refusal;
 	struct rsh_listing_page page;
 	size_t refusal_len;
-	unsigned keys_number;
+	unsigned keys_number, ca_number;
 	/* A transfer that continues calls this when its first request is done.
 	 * It must not use that request again. */
 	void (*first_done)(struct object_transfer *t);

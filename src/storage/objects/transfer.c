@@ -274,7 +274,30 @@ static int transfer_set_identity(struct object_transfer *t)
 	return rc;
 }
 
-static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
+/* libcurl reads the file of certificates at the first connection, and keeps what
+ * it has read: later the file may be another one, which the sandbox does not
+ * open.  If the kept certificates do not suffice, those of a text are used. */
+static void transfer_set_certificates(struct object_transfer *t)
+{
+	struct rsh_objects *o = t->objects;
+	struct curl_blob blob = { .flags = CURL_BLOB_COPY };
+
+	/* With one file for all certificates they are parsed once for all
+	 * connections. */
+	rsh_curl.easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
+	rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CA_CACHE_TIMEOUT, -1L);
+	if (o->ca_file)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_CAINFO, o->ca_file);
+	pthread_mutex_lock(&o->lock);
+	t->ca_number = o->ca_number;
+	blob.data = o->ca_text;
+	blob.len = o->ca_length;
+	if (o->ca_text)
+		rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CAINFO_BLOB, &blob);
+	pthread_mutex_unlock(&o->lock);
+}
+
+static void transfer_set_connection(CURL *e)
 {
 	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	/* A name lookup that hangs must not delay other requests. */
@@ -286,11 +309,6 @@ static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-	/* With one file for all certificates they are parsed once for all
-	 * connections. */
-	rsh_curl.easy_setopt(e, CURLOPT_CAPATH, NULL);
-	if (o->ca_file)
-		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
 static void transfer_set_protocols(CURL *e, bool is_tls)
@@ -367,7 +385,8 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
 			     transfer_take_body);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	transfer_set_connection(t->objects, t->easy);
+	transfer_set_connection(t->easy);
+	transfer_set_certificates(t);
 	transfer_set_address(t);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
 	atomic_fetch_add(&t->objects->n_requests, 1);
@@ -497,6 +516,8 @@ static bool request_end_broken(const struct object_transfer *t,
 	switch (code) {
 	case RSH_CURLE_UNVERIFIED:
 	case CURLE_SSL_CACERT_BADFILE:
+		q->is_untrusted = true;
+		return request_fail(t, q, EPROTO, q->why);
 	case CURLE_SSL_CIPHER:
 		return request_fail(t, q, EPROTO, q->why);
 	case CURLE_UNSUPPORTED_PROTOCOL:
@@ -552,6 +573,7 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 {
 	q->answer = t->answer;
 	q->keys_number = t->keys_number;
+	q->ca_number = t->ca_number;
 	if (t->is_judged)
 		q->why = t->why;
 	if (q->rc)
