@@ -60,7 +60,7 @@ REFUSALS = {
     "501": (always(501, "NotImplemented"), {}, IO, ["HTTP 501 NotImplemented"]),
     "503": (always(503, "SlowDown"), {}, IO, ["no answer in time", "HTTP 503"]),
     "redirect": (always(307, "", Location="https://s3.example.test/x"), {}, IO,
-                 ["redirects to https://s3.example.test", "AWS_ENDPOINT_URL"]),
+                 ["redirects to https://s3.example.test (HTTP 307)"]),
     "region": (always(400, "AuthorizationHeaderMalformed", "<Region>there</Region>"), {}, INPUT,
                ['the bucket is in region "there"; set AWS_REGION']),
     "expired": (always(400, "ExpiredToken"), {}, IO, ["credentials have expired"]),
@@ -68,7 +68,12 @@ REFUSALS = {
     "archived": (of_objects(403, "InvalidObjectState"), {}, IO, ["has archived this object"]),
     "proxy": (None, {"http_proxy": "http://user:hunter2@127.0.0.1:CLOSED"}, IO,
               ["the proxy http://127.0.0.1:CLOSED cannot be reached"]),
-    "certificate": ("tls", {}, IO, ["certificate that is not trusted: see --ca-file"]),
+    "proxy's password": (None, {"http_proxy": "http://user:hunter2@127.0.0.1:P407"}, IO,
+                         ["the proxy http://127.0.0.1:P407 wants a name and a password (HTTP 407)"
+                          "; http_proxy or https_proxy sets the proxy"]),
+    "proxy's own": (None, {"http_proxy": "http://127.0.0.1:P503"}, IO,
+                    ["(HTTP 503), by the proxy http://127.0.0.1:P503"]),
+    "certificate": ("tls", {}, IO, ["has a certificate that is not trusted: see "]),
     "name": (None, {"AWS_ENDPOINT_URL": "http://no.such.name.invalid"}, IO,
              ["http://no.such.name.invalid cannot be found"]),
     "down": (None, {"AWS_ENDPOINT_URL": "http://127.0.0.1:CLOSED"}, IO,
@@ -96,9 +101,16 @@ def refusal(directory, name, table):
     hook, more, status, words = REFUSALS[name]
     files = {f"m/{n}": open(os.path.join(QWEN3, n), "rb").read() for n in os.listdir(QWEN3)}
     tls = hook == "tls"
-    port = str(closed_port())
-    with Server(files, None if tls else hook, PEM if tls else None) as server:
-        more = {k: v and v.replace("CLOSED", port) for k, v in more.items()}
+    with Server(files, None if tls else hook, PEM if tls else None) as server, \
+            Server(hook=always(407, "")) as asking, Server(hook=always(503, "")) as failing:
+        def filled(text):
+            for word, port in (("CLOSED", closed), ("P407", asking.server_port),
+                               ("P503", failing.server_port)):
+                text = text.replace(word, str(port))
+            return text
+
+        closed = closed_port()
+        more = {k: v and filled(v) for k, v in more.items()}
         env = environment(PLAIN, server.url, directory, PYTHONPATH=os.path.join(TOP, "python"),
                           LIBRESHARD=os.path.join(os.path.dirname(reshardfs_program()), ".libs",
                                                   "libreshard.so.0"))
@@ -113,7 +125,7 @@ def refusal(directory, name, table):
             table.append(f"{name} | {command} | {got.returncode} | "
                          f"{said.strip().splitlines()[-1] if said.strip() else ''}")
             for word in words:
-                check(word.replace("CLOSED", port) in said, f"{name}: {command}: no {word!r}: {said}")
+                check(filled(word) in said, f"{name}: {command}: no {word!r}: {said}")
             check(NEEDS not in said and "damaged" not in said and "hunter2" not in said and
                   "No such file" not in said, f"{name}: {command}: {said}")
             check(got.returncode == (status if command != "Python" else 1),

@@ -321,7 +321,7 @@ static const struct lasting {
 	{ "a~*broken", -EIO, "cannot be" },
 	{ "a~*norange", -EIO, "which range" },
 	{ "a~*noetag", -EIO, "name the object" },
-	{ "a~*parts", -EIO, "something else" },
+	{ "a~*parts", -EIO, "sends something else than bytes" },
 	{ "a~*416", -EIO, "HTTP 416" },
 	{ "a~*501", -EIO, "HTTP 501" },
 	{ "a~*302", -EIO, "redirects to another address (HTTP 302" },

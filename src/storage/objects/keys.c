@@ -339,8 +339,11 @@ static int keys_choose(struct rsh_objects *o,
 		return rsh_error_set(err, ENOTSUP,
 				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 				     o->profile);
+	if (rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"))
+		return rsh_error_set(err, ENOTSUP,
+				     "AWS_WEB_IDENTITY_TOKEN_FILE: roles of web identities are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
 	return rsh_error_set(err, ENOENT,
-			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
+			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests, or --source-keys instance for the role of this machine",
 			     o->url);
 }
 

@@ -111,6 +111,10 @@ static int list_first_page(struct rsh_objects *o, const char *prefix,
 		at->is_plain = true;
 		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
 	}
+	if (rc && strstr(first.text, "AccessDenied"))
+		return rsh_error_set(err, first.code, "%s: the keys need the "
+				     "right to list the bucket, s3:ListBucket",
+				     first.text);
 	return rc ? rsh_error_set(err, first.code, "%s", first.text) : 0;
 }
 

@@ -125,6 +125,8 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 		   rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
 					 style, err);
 	rsh_object_settings_clear(&s);
+	if (rc == 0)
+		o->proxy = rsh_object_proxy(o->base);
 	/* A proxy may be named in either case of letters, or for everything. */
 	o->has_proxy = rsh_object_env("http_proxy") ||
 		       rsh_object_env("https_proxy") ||
@@ -177,6 +179,7 @@ void rsh_objects_free(struct rsh_objects *o)
 	free(o->config);
 	free(o->token_file);
 	free(o->ca_text);
+	free(o->proxy);
 	free(o->service);
 	rsh_secret_free(o->service_token);
 	pthread_cond_destroy(&o->renewed);

@@ -67,6 +67,7 @@ struct rsh_objects {
 	char *ca_file;  /* NULL: libcurl's default */
 	char *index;    /* NULL: the default index files */
 	uint16_t port;
+	char *proxy; /* address of the proxy, without its password; NULL: none */
 	bool has_proxy;
 	unsigned requests, stall_ms, timeout_ms;
 
@@ -183,6 +184,7 @@ struct object_request {
 	/* The result: 0, or -errno with a sentence. */
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
+	bool is_unconnected; /* there was no connection to server or proxy */
 	bool is_untrusted; /* no certificate that is known has signed that of the
 			    * server */
 	bool is_unsupported; /* the server never answers such requests */
@@ -196,6 +198,8 @@ struct object_request {
 	pthread_cond_t done;
 	const char *why;       /* the error of the server; NULL: none */
 	const char *detail;    /* libcurl's text for it; NULL: none */
+	const char *proxy;     /* as in struct rsh_objects */
+	char redirect[200];    /* the server to which the answer leads; or "" */
 	uint64_t due;          /* time from which it may begin */
 	uint64_t got;          /* time of the last progress of this request, or
 				* of other ones before its first attempt; 0:
@@ -271,6 +275,9 @@ void rsh_object_transfer_clear(struct object_transfer *t);
  * text of the system or of libcurl for it.  Both are constant texts. */
 const char *rsh_object_why(CURLcode code);
 const char *rsh_object_detail(const struct object_transfer *t, CURLcode code);
+/* Returns the proxy that the environment sets for an address (from malloc),
+ * without name and password.  NULL: none, or out of memory. */
+char *rsh_object_proxy(const char *address);
 /* Writes scheme, host and port of an address. */
 void rsh_object_put_server(char *to, size_t size, const char *address);
 /* Writes "the server WHY (DETAIL)" for the last attempt.  `code` is the

@@ -475,6 +475,12 @@ static void transfer_reconsider(struct object_transfer *t)
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
 		{ "InvalidObjectState", RSH_HTTP_REFUSED,
 		  "has archived this object" },
+		{ "SecondLevelDomainForbidden", RSH_HTTP_REFUSED,
+		  "wants the bucket in its name: use --source-style host" },
+		{ "InvalidPathAccess", RSH_HTTP_REFUSED,
+		  "wants the bucket in its name: use --source-style host" },
+		{ "MethodNotAllowed", RSH_HTTP_UNSUPPORTED,
+		  "may want the bucket in its name: try --source-style host" },
 		{ "InvalidArgument", RSH_HTTP_UNSUPPORTED,
 		  "finds the request wrong" },
 	};
@@ -513,6 +519,9 @@ static bool request_end_broken(const struct object_transfer *t,
 		q->silent++;
 	q->why = rsh_object_why(code);
 	q->detail = rsh_object_detail(t, code);
+	/* The proxy has answered in place of the server. */
+	if (q->proxy && t->answer.status >= 400 && t->answer.status < 500)
+		return request_fail(t, q, EACCES, "cannot be reached");
 	switch (code) {
 	case RSH_CURLE_UNVERIFIED:
 	case CURLE_SSL_CACERT_BADFILE:
@@ -568,6 +577,25 @@ void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 		transfer_reconsider(t);
 }
 
+/* Sets where the answer leads, and whether there was a connection. */
+static void request_set_place(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code)
+{
+	char *to = NULL;
+
+	q->redirect[0] = '\0';
+	q->is_unconnected = code == CURLE_COULDNT_CONNECT ||
+			    code == CURLE_COULDNT_RESOLVE_PROXY;
+	if (t->objects->is_s3 && t->answer.status >= 300 &&
+	    t->answer.status < 400)
+		rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
+	if (!to)
+		return;
+	rsh_object_put_server(q->redirect, sizeof(q->redirect), to);
+	if (strncmp(q->redirect, q->address, strlen(q->redirect)) == 0)
+		q->redirect[0] = '\0';
+}
+
 bool rsh_object_transfer_ends(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code)
 {
@@ -576,6 +604,7 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 	q->ca_number = t->ca_number;
 	if (t->is_judged)
 		q->why = t->why;
+	request_set_place(t, q, code);
 	if (q->rc)
 		return true;
 	if (!t->is_judged)
