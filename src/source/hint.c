@@ -249,7 +249,11 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_store_options opts = { .objects = how->objects };
-	char child[NAME_MAX + 1], *found;
+	char child[NAME_MAX + 1], said[512] = "", *found;
+	const struct rsh_format *const none[] = { NULL };
+	struct format_hint h = { formats ? formats : none, said, sizeof(said) };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_source *s;
 	bool several;
 
 	if (hint_is_source(path, &opts, formats, format))
@@ -257,6 +261,14 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 	found = hint_whole(path, how, formats, format);
 	if (found || rsh_dir_open_path(path, &opts, &dir))
 		return found;
+	/* What a format says of the directory is true of its entries, too: a
+	 * slice is no model. */
+	if (rsh_source_new(path, &opts, &s, &unused) == 0) {
+		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
+		rsh_source_free(s);
+	}
+	if (*said)
+		return NULL;
 	hint_find_child(dir, path, &opts, formats, child, &several);
 	found = *child ? rsh_text_format("%s/%s", path, child) : NULL;
 	if (found)

@@ -159,6 +159,9 @@ def first_commands(d, tree, src):
     file("pointer.pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
     file("text.pth", b"hello")
     os.symlink(os.path.abspath(QWEN3), os.path.join(d, "above", "qwen3"))
+    for name in ("megatron/mp_rank_00/model_optim_rng.pt", "verl/model_world_size_2_rank_0.pt",
+                 "deepspeed/zero_pp_rank_0_mp_rank_00_optim_states.pt"):
+        file(name, b"PK\3\4" + bytes(64))
     rank = "source/rank_0"
     return {
         "mount Qwen/Qwen3-8B mnt": (INPUT, "No such file or directory; a model of the Hugging "
@@ -192,6 +195,11 @@ def first_commands(d, tree, src):
         # What is above another directory is another checkpoint; and a mount needs a place.
         "mount above/nothing mnt": (INPUT, "the directory is empty"),
         "mount above/qwen3/onnx mnt": (INPUT, "onnx: No such file or directory"),
+        # A slice is no model.
+        "mount megatron mnt": (INPUT, "mp_rank_00 is one rank's slice of a model"),
+        "ls megatron/mp_rank_00": (INPUT, "model_optim_rng.pt is one rank's slice"),
+        "plan verl": (INPUT, "model_world_size_2_rank_0.pt is one rank's slice"),
+        "plan deepspeed": (INPUT, "zero_pp_rank_0_mp_rank_00_optim_states.pt is one rank's"),
         "mount above elsewhere": (INPUT, "Did you mean: reshardfs ls above/qwen3\n"),
         "ls above/qwen3/config.json": (INPUT, "Did you mean: reshardfs ls above/qwen3\n"),
     }

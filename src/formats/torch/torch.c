@@ -157,7 +157,7 @@ static int torch_file_bid(const struct rsh_look *l)
 		return torch_is_file(l, l->file) ? RSH_BID_SURE :
 						       RSH_BID_NO;
 	if (torch_is_shadowed(l) || torch_model_bid(l) ||
-	    torch_count(l, &first) != 1)
+	    torch_count(l, &first) != 1 || torch_is_slice(first))
 		return RSH_BID_NO;
 	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
