@@ -117,7 +117,9 @@ static void hint_about_names(const struct rsh_look *l, char *buf, size_t max)
 		for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
 			of_ranks |= strncasecmp(name, words[k],
 						strlen(words[k])) == 0;
+		/* The usual name needs no option. */
 		if (of_ranks && name[n] && n < 32 &&
+		    (n != 5 || strncmp(name, "rank_", n) != 0) &&
 		    rsh_store_look(l->source->store, name, &st) == 0 &&
 		    st.kind == RSH_IS_DIR)
 			snprintf(buf, max, "; if %s is the directory of a "

@@ -209,6 +209,7 @@ def first_command(d, line, status, words):
     got, _ = run([reshardfs_program(), *line.split()], {**PLAIN, "HOME": d}, d)
     check(got.returncode == status and words in got.stderr, f"{line}: {got}")
     check((NEEDS in got.stderr) == (words == NEEDS), f"{line}: {got}")
+    check(NEEDS not in got.stderr or "--rank-dir" not in got.stderr, f"{line}: {got}")
     if "Did you mean" not in words:
         check("Did you mean" not in got.stderr, f"{line}: {got}")
     return f"{line} | {got.returncode} | {got.stderr.strip()}"
