@@ -50,6 +50,12 @@ bool rsh_look_has(const struct rsh_look *l, const char *name)
 	return rsh_store_look(l->source->store, name, &st) == 0;
 }
 
+void rsh_look_fail(const struct rsh_look *l, const char *name, int rc)
+{
+	if (rsh_errno_is_unread(-rc) && !l->failed->code)
+		rsh_store_open_error(l->source->store, name, rc, l->failed);
+}
+
 bool rsh_look_is_plain(const struct rsh_look *l)
 {
 	const struct rsh_source_options *o = l->opts;
@@ -65,10 +71,13 @@ bool rsh_look_is_sharded(const struct rsh_look *l)
 int rsh_source_look_at(const struct rsh_source *s,
 		       const struct rsh_source_options *opts, const char *file,
 		       int (*fn)(const struct rsh_look *look, void *ctx),
-		       void *ctx)
+		       void *ctx, struct rsh_error *err)
 {
 	struct rsh_path_list names = { 0 };
-	struct rsh_look l = { .source = s, .opts = opts, .file = file };
+	struct rsh_error failed = RSH_ERROR_INIT;
+	struct rsh_look l = {
+		.source = s, .opts = opts, .file = file, .failed = &failed,
+	};
 	/* Who looks at each file of a directory must not list it each time. */
 	int rc = file ? 0 : look_list(s, &names, &l.listed);
 
@@ -77,7 +86,10 @@ int rsh_source_look_at(const struct rsh_source *s,
 	if (rc == 0)
 		rc = fn(&l, ctx);
 	rsh_path_list_clear(&names);
-	return rc;
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	return failed.code ? rsh_error_set(err, failed.code, "%s", failed.text) :
+			     rc;
 }
 
 struct bidding {
@@ -114,32 +126,37 @@ int rsh_source_find_format(struct rsh_source *s,
 {
 	struct bidding b = bidding_of(opts->formats);
 
+	int rc;
+
 	s->formats = b.formats;
-	if (rsh_source_look_at(s, opts, file, look_for_bids, &b))
-		return rsh_error_nomem(err);
-	s->format = b.best;
-	return 0;
+	rc = rsh_source_look_at(s, opts, file, look_for_bids, &b, err);
+	if (rc == 0)
+		s->format = b.best;
+	return rc;
 }
 
 const struct rsh_format *
 rsh_source_format_at(const char *path, const struct rsh_store_options *how,
-		     const struct rsh_format *const *formats, int *bid)
+		     const struct rsh_format *const *formats, int *bid,
+		     struct rsh_error *err)
 {
 	const struct rsh_store_options opts = {
 		.objects = how->objects, .place = how->place,
 	};
 	struct bidding b = bidding_of(formats);
-	struct rsh_error unused = RSH_ERROR_INIT;
 	cleanup_free char *file = NULL;
 	struct rsh_source *s;
+	int rc;
 
 	*bid = RSH_BID_NO;
-	if (rsh_source_open_root(path, &opts, &s, &file, &unused))
+	err->code = 0;
+	if (rsh_source_open_root(path, &opts, &s, &file, err))
 		return NULL;
-	if (rsh_source_look_at(s, NULL, file, look_for_bids, &b) == 0)
+	rc = rsh_source_look_at(s, NULL, file, look_for_bids, &b, err);
+	if (rc == 0)
 		*bid = b.bid;
 	rsh_source_free(s);
-	return b.best;
+	return rc ? NULL : b.best;
 }
 
 static int look_for_step(const struct rsh_look *l, void *ctx)
@@ -166,7 +183,7 @@ bool rsh_source_is_one_step(const char *path,
 
 	if (rsh_source_new(path, &opts, &s, &unused))
 		return false;
-	is = rsh_source_look_at(s, NULL, NULL, look_for_step, &b) > 0;
+	is = rsh_source_look_at(s, NULL, NULL, look_for_step, &b, &unused) > 0;
 	rsh_source_free(s);
 	return is;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "rsh/source/inspect.h"
@@ -26,9 +27,10 @@ static bool hint_is_source(const char *path,
 			   const struct rsh_format *const *formats,
 			   const struct rsh_format **format)
 {
+	struct rsh_error unused = RSH_ERROR_INIT;
 	int bid;
 
-	*format = rsh_source_format_at(path, how, formats, &bid);
+	*format = rsh_source_format_at(path, how, formats, &bid, &unused);
 	return bid > RSH_BID_ANY;
 }
 
@@ -97,6 +99,37 @@ struct format_hint {
 	size_t max;
 };
 
+/* Directories such as rank0 or device_1 may be those of ranks. */
+static void hint_about_names(const struct rsh_look *l, char *buf, size_t max)
+{
+	static const char *const words[] = { "rank", "device", "card", "npu" };
+
+	/* A directory of a file system lists "." and "..". */
+	bool any = false;
+
+	for (size_t i = 0; i < l->n && !*buf; i++) {
+		const char *name = l->names[i];
+		const size_t n = hint_series(name);
+		struct rsh_stat st;
+		bool of_ranks = false;
+
+		any |= strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+		for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
+			of_ranks |= strncasecmp(name, words[k],
+						strlen(words[k])) == 0;
+		/* The usual name needs no option. */
+		if (of_ranks && name[n] && n < 32 &&
+		    (n != 5 || strncmp(name, "rank_", n) != 0) &&
+		    rsh_store_look(l->source->store, name, &st) == 0 &&
+		    st.kind == RSH_IS_DIR)
+			snprintf(buf, max, "; if %s is the directory of a "
+				 "rank, use --rank-dir '%.*s{rank}'", name,
+				 (int)n, name);
+	}
+	if (l->listed && !any)
+		snprintf(buf, max, "; the directory is empty");
+}
+
 static int hint_ask_formats(const struct rsh_look *look, void *ctx)
 {
 	const struct format_hint *h = ctx;
@@ -105,25 +138,19 @@ static int hint_ask_formats(const struct rsh_look *look, void *ctx)
 	     f++)
 		if ((*f)->hint)
 			(*f)->hint(look, h->buf, h->max);
+	if (!*h->buf && !look->file)
+		hint_about_names(look, h->buf, h->max);
 	return 0;
 }
 
-/* Says why no format takes a single file. */
-static void hint_of_file(const char *path, const struct rsh_store_options *how,
-			 struct format_hint *h)
+void rsh_source_hint_file(const struct rsh_source *s, const char *file,
+			  char *buf, size_t max)
 {
+	struct format_hint h = { s->formats, buf, max };
 	struct rsh_error unused = RSH_ERROR_INIT;
-	cleanup_free char *file = NULL;
-	struct rsh_source *s;
 
-	if (rsh_source_open_root(path, how, &s, &file, &unused) == 0) {
-		if (file)
-			rsh_source_look_at(s, NULL, file, hint_ask_formats, h);
-		rsh_source_free(s);
-	}
-	if (!*h->buf)
-		snprintf(h->buf, h->max, "; %s is a file, but not one that has "
-			 "a whole model", path);
+	*buf = '\0';
+	rsh_source_look_at(s, NULL, file, hint_ask_formats, &h, &unused);
 }
 
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
@@ -143,14 +170,12 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	bool several;
 
 	*buf = '\0';
-	if (rc == -ENOTDIR)
-		hint_of_file(path, &opts, &h);
-	else if (rc)
+	if (rc)
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 	if (rc)
 		return;
 	if (rsh_source_new(path, &opts, &s, &unused) == 0) {
-		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h);
+		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
 		rsh_source_free(s);
 	}
 	if (*buf)
@@ -162,55 +187,99 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 			 ", or mount --steps all, which shows each step" : "");
 }
 
-/* The deepest file is SOURCE/rank_0/checkpoint/FILE. */
-#define ABOVE_MAX 3
-
 /* Returns the directory above a path; NULL if there is none, or if it cannot be
  * computed from the path. */
 static char *hint_above(const char *path)
 {
 	const char *host = strstr(path, "://");
 	size_t n = strlen(path);
-	const char *slash, *name;
+	const char *slash;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	slash = memrchr(path, '/', n);
+	if (host && (!slash || slash < host + strlen("://")))
+		return NULL;
+	return !slash ? strdup(".") : slash == path ? strdup("/") :
+	       strndup(path, (size_t)(slash - path));
+}
+
+/* Returns whether the last part of a path is the directory of a rank, or one
+ * that MindFormers puts into it. */
+static bool hint_is_of_rank(const char *path)
+{
+	static const char rank[] = "rank_";
+	size_t n = strlen(path);
+	const char *name, *slash;
 
 	while (n > 1 && path[n - 1] == '/')
 		n--;
 	slash = memrchr(path, '/', n);
 	name = slash ? slash + 1 : path;
-	if (host && (!slash || slash < host + strlen("://")))
-		return NULL;
-	if (n == 1 && *path == '/')
-		return NULL;
-	if (strncmp(name, ".", n - (size_t)(name - path)) == 0 ||
-	    strncmp(name, "..", n - (size_t)(name - path)) == 0)
-		return rsh_text_format("%.*s/..", (int)n, path);
-	return !slash ? strdup(".") : slash == path ? strdup("/") :
-	       strndup(path, (size_t)(slash - path));
+	n -= (size_t)(name - path);
+	if ((n == 10 && strncmp(name, "checkpoint", n) == 0) ||
+	    (n == 7 && strncmp(name, "network", n) == 0)) {
+		cleanup_free char *above = hint_above(path);
+
+		return above && hint_is_of_rank(above);
+	}
+	return n > sizeof(rank) - 1 &&
+	       strncmp(name, rank, sizeof(rank) - 1) == 0 &&
+	       rsh_count_digits(name + sizeof(rank) - 1,
+				n - (sizeof(rank) - 1)) ==
+	       n - (sizeof(rank) - 1);
+}
+
+/* Returns the source of which a path is only a part: the directory of a file,
+ * or of a rank.  What is above any other directory is another checkpoint. */
+static char *hint_whole(const char *path, const struct rsh_store_options *how,
+			const struct rsh_format *const *formats,
+			const struct rsh_format **format)
+{
+	const struct rsh_store_options opts = { .objects = how->objects };
+	cleanup_dir struct rsh_dir *dir = NULL;
+	const bool is_file = rsh_dir_open_path(path, &opts, &dir) == -ENOTDIR;
+	char *at = is_file ? hint_above(path) : strdup(path);
+
+	if (at && is_file && hint_is_source(at, &opts, formats, format))
+		return at;
+	while (at && hint_is_of_rank(at)) {
+		char *next = hint_above(at);
+
+		free(at);
+		at = next;
+		if (at && hint_is_source(at, &opts, formats, format))
+			return at;
+	}
+	free(at);
+	return NULL;
 }
 
 char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		       const struct rsh_format *const *formats,
 		       const struct rsh_format **format)
 {
-	cleanup_free char *at = NULL;
 	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_store_options opts = { .objects = how->objects };
-	char child[NAME_MAX + 1], *found;
+	char child[NAME_MAX + 1], said[512] = "", *found;
+	const struct rsh_format *const none[] = { NULL };
+	struct format_hint h = { formats ? formats : none, said, sizeof(said) };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_source *s;
 	bool several;
 
 	if (hint_is_source(path, &opts, formats, format))
 		return NULL;
-	at = hint_above(path);
-	for (int i = 0; at && i < ABOVE_MAX; i++) {
-		char *next;
-
-		if (hint_is_source(at, &opts, formats, format))
-			return steal_pointer(&at);
-		next = hint_above(at);
-		free(at);
-		at = next;
+	found = hint_whole(path, how, formats, format);
+	if (found || rsh_dir_open_path(path, &opts, &dir))
+		return found;
+	/* What a format says of the directory is true of its entries, too: a
+	 * slice is no model. */
+	if (rsh_source_new(path, &opts, &s, &unused) == 0) {
+		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
+		rsh_source_free(s);
 	}
-	if (rsh_dir_open_path(path, &opts, &dir))
+	if (*said)
 		return NULL;
 	hint_find_child(dir, path, &opts, formats, child, &several);
 	found = *child ? rsh_text_format("%s/%s", path, child) : NULL;
@@ -236,6 +305,8 @@ static const struct {
 } other_begins[] = {
 	{ "PK\3\4", "a zip archive, as torch.save() writes them" },
 	{ "\x80\2", "a pickle of Python" },
+	{ "version https://git-lfs", "a pointer of git-lfs in place of the "
+				     "file, which git lfs pull gets" },
 	{ "GGUF", "a GGUF file" },
 	{ "\x89HDF", "an HDF5 file" },
 	{ "\x93NUMPY", "an array of numpy" },
@@ -272,7 +343,7 @@ static bool other_is_megatron(const char *path)
 
 const char *rsh_other_file(const char *path, bool *of_directory)
 {
-	char begin[16];
+	char begin[32];
 
 	*of_directory = true;
 	if (other_is_megatron(path))

@@ -424,6 +424,8 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 {
 	struct rsh_source *s = x->source;
 
+	free(s->files[file].why);
+	s->files[file].why = strdup(err->text);
 	pthread_mutex_lock(&x->lock);
 	if (s->n_bad++ == 0 || file < x->bad_file) {
 		s->first_bad = *err;

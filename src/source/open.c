@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/source/format.h"
+#include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -72,6 +73,30 @@ static int open_beside(struct rsh_source *s,
 	return rc;
 }
 
+/* SOURCE is a file that no format accepts. */
+static int open_refuse_file(const char *path, const struct rsh_source *s,
+			    const char *file, struct rsh_error *err)
+{
+	struct rsh_stat st;
+	bool unused;
+	const char *what = rsh_other_file(path, &unused);
+	const bool empty = rsh_store_look(s->store, file, &st) == 0 &&
+			   st.kind == RSH_IS_FILE && st.size == 0;
+	char hint[512];
+
+	if (empty || what)
+		return rsh_error_set(err, EINVAL, "%s: %s%s: SOURCE is the "
+				     "directory of a checkpoint, or one file "
+				     "with all its tensors", path,
+				     empty ? "the file is empty" : "this is ",
+				     empty ? "" : what);
+	rsh_source_hint_file(s, file, hint, sizeof(hint));
+	return rsh_error_set(err, EINVAL, "%s: this file is no checkpoint%s",
+			     path, *hint ? hint : ": SOURCE is the directory "
+			     "of a checkpoint, or one file with all its "
+			     "tensors");
+}
+
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err)
@@ -96,8 +121,11 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	rc = rsh_source_find_format(s, opts, file, err);
 	/* No format accepts that file as a source. */
 	if (rc == 0 && !s->format) {
+		rc = open_refuse_file(path, s, file, err);
 		rsh_source_free(s);
-		return rsh_source_new(path, &opts->store, out, err);
+		/* Of an address it is not known whether it is a file. */
+		return rsh_store_is_address(path) ?
+		       rsh_source_new(path, &opts->store, out, err) : rc;
 	}
 	s->file = steal_pointer(&file);
 	if (rc == 0)

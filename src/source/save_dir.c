@@ -211,10 +211,11 @@ static int check_step_file(const struct rsh_save_look *l, const char *name,
 {
 	const struct rsh_source_options *files = l->o->files;
 	bool known = rsh_saved_steps_has_foreign(l->before, hash);
+	struct rsh_error unused = RSH_ERROR_INIT;
 	int bid;
 
 	*is = !known && rsh_source_format_at(path, &files->store,
-					     files->formats, &bid) &&
+					     files->formats, &bid, &unused) &&
 	      bid >= RSH_BID_MODEL;
 	known = known || (!*is && is_readable(l, name));
 	return known ? rsh_saved_steps_add_foreign(l->out, hash) : 0;
@@ -524,12 +525,14 @@ static int save_look_at_ranks(struct rsh_save_look *l, struct rsh_error *err)
 static bool format_lists_steps(const struct rsh_save_dir_options *o)
 {
 	const struct rsh_source_options *f = o->files;
+	struct rsh_error unused = RSH_ERROR_INIT;
 	const struct rsh_format *format;
 	int bid;
 
 	if (f->rank_dir || f->file)
 		return true;
-	format = rsh_source_format_at(o->path, &f->store, f->formats, &bid);
+	format = rsh_source_format_at(o->path, &f->store, f->formats, &bid,
+				      &unused);
 	return format && bid >= RSH_BID_RANKS && !format->lone &&
 	       !format->is_step;
 }

@@ -152,6 +152,7 @@ struct guess_round {
 	struct guess_read wanted;
 	void *buf;
 	ssize_t got;
+	struct rsh_error why; /* the sentence that the reading thread kept */
 };
 
 /* This never fails: bytes that cannot be read in advance are read again if the
@@ -166,6 +167,8 @@ static int guess_work(void *ctx, size_t i, struct rsh_error *err)
 	if (i == 0) {
 		r->got = file->pread_fn(file->ctx, r->buf, r->wanted.len,
 					r->wanted.offset);
+		if (r->got < 0)
+			rsh_error_kept(&r->why, (int)-r->got, file->path);
 	} else if (file->pread_fn(file->ctx, b->bytes, b->len, b->offset) !=
 		   (ssize_t)b->len) {
 		free(b->bytes);
@@ -210,6 +213,8 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 		guess_add_next(g, n);
 		rsh_parallel_for(1 + g->n_blocks, 1 + g->n_blocks, guess_work,
 				 &round, &err);
+		if (round.why.code)
+			rsh_error_keep(&round.why);
 		return round.got;
 	}
 	g->n_right++;

@@ -119,6 +119,7 @@ struct rsh_source_file {
 		        * of the rank */
 	/* This is set by rsh_source_index(), and does not change afterwards. */
 	const struct rsh_ckpt_index *index;
+	char *why; /* why it was left out; NULL: it was not */
 };
 
 struct rsh_source {
@@ -209,7 +210,10 @@ int rsh_source_find_format(struct rsh_source *s,
 int rsh_source_look_at(const struct rsh_source *s,
 		       const struct rsh_source_options *opts, const char *file,
 		       int (*fn)(const struct rsh_look *look, void *ctx),
-		       void *ctx);
+		       void *ctx, struct rsh_error *err);
+/* Writes what formats say of a file that none of them accepts, "; ...", or "". */
+void rsh_source_hint_file(const struct rsh_source *s, const char *file,
+			  char *buf, size_t max);
 /* Makes the index of a file, with the scan of its format. */
 int rsh_source_scan_file(const struct rsh_scan_job *job,
 			 struct rsh_ckpt_index **out, struct rsh_error *err);

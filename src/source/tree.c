@@ -34,6 +34,8 @@ static void source_forget_choice(struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_indexes; i++)
 		rsh_ckpt_index_free(s->indexes[i]);
 	free(s->indexes);
+	for (uint32_t i = 0; i < s->n_files; i++)
+		free(s->files[i].why);
 	free(s->files);
 	free(s->by_rank);
 	free(s->view_index);

@@ -57,8 +57,28 @@ void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	rsh_error_set(err, err->code, "%s: %s", text, err->text);
 }
 
+static _Thread_local struct rsh_error kept;
+
+void rsh_error_keep(const struct rsh_error *why)
+{
+	rsh_error_set(&kept, why->code, "%s", why->text);
+}
+
+bool rsh_error_kept(struct rsh_error *err, int code, const char *path)
+{
+	const size_t n = strlen(path);
+
+	if (!code || kept.code != code || strncmp(kept.text, path, n) != 0 ||
+	    kept.text[n] != ':')
+		return false;
+	rsh_error_set(err, code, "%s", kept.text);
+	return true;
+}
+
 int rsh_error_file(struct rsh_error *err, int code, const char *path)
 {
+	if (rsh_error_kept(err, code, path))
+		return -code;
 	return rsh_error_set(err, code, "%s: %s", path, strerror(code));
 }
 

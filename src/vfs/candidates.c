@@ -148,6 +148,36 @@ static int log_notes(const struct rsh_reshard *v,
 	return 0;
 }
 
+/* A message about a plan begins with a file of SOURCE or is about all of
+ * SOURCE.  In the second case the path of SOURCE is added.  The sentence also
+ * names damaged files, which were left out: the missing data may be in one of
+ * them.  Nothing is known of files that could not be read, so then this is the
+ * whole sentence. */
+static int explain_plan(const struct rsh_reshard *v,
+			const struct rsh_vfs_config *cfg, int rc,
+			struct rsh_error *err)
+{
+	const struct rsh_error *unread = rsh_source_unread(v->source);
+	struct rsh_error plan;
+	char more[64] = "";
+	const char *first;
+	const uint32_t n = rsh_source_n_bad(v->source, &first);
+
+	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
+		rsh_error_prefix(err, "%s", cfg->source);
+	plan = *err;
+	if (n > 1)
+		snprintf(more, sizeof(more), " (and %u other files %s)", n - 1,
+			 unread ? "cannot be used" : "are damaged");
+	if (unread)
+		return rsh_error_set(err, unread->code, "%s%s", unread->text,
+				     more);
+	if (n > 0)
+		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
+			      plan.text);
+	return rc;
+}
+
 static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 			   bool allow_missing, struct rsh_error *err)
 {
@@ -155,26 +185,8 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	const char *note;
 	int rc = convert(v, p, allow_missing, err);
 
-	if (rc) {
-		/* A message about a plan begins with a file of SOURCE or is
-		 * about all of SOURCE.  In the second case the path of SOURCE
-		 * is added.  The sentence also names damaged files, which were
-		 * left out: the missing data may be in one of them. */
-		struct rsh_error plan;
-		char more[64] = "";
-		const char *first;
-		const uint32_t n = rsh_source_n_bad(v->source, &first);
-		if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
-			rsh_error_prefix(err, "%s", cfg->source);
-		plan = *err;
-		if (n > 1)
-			snprintf(more, sizeof(more),
-				 " (and %u other files are damaged)", n - 1);
-		if (n > 0)
-			rsh_error_set(err, plan.code, "%s%s; %s", first, more,
-				      plan.text);
-		return rc;
-	}
+	if (rc)
+		return explain_plan(v, cfg, rc, err);
 	if (cfg->leave_states && rsh_vfs_note_states(v, p->kinds))
 		return rsh_error_nomem(err);
 	note = rsh_kinds_doubt(p->kinds);

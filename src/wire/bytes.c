@@ -43,6 +43,8 @@ int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,
 {
 	ssize_t n = src->pread_fn(src->ctx, buf, len, offset);
 
+	if (n < 0 && rsh_error_kept(err, (int)-n, src->path))
+		return (int)n;
 	if (n < 0)
 		return rsh_error_set(err, (int)-n, "%s: cannot read at offset %"
 				     PRIu64 ": %s", src->path, offset,

@@ -223,7 +223,7 @@ enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 	case 501:
 	case 505:
 		*why = "does not know such requests";
-		return RSH_HTTP_WRONG;
+		return RSH_HTTP_UNSUPPORTED;
 	}
 	*why = status >= 500 ? "reports an error of its own" :
 	       status >= 300 && status < 400 ? "redirects to another address" :
@@ -234,11 +234,32 @@ enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 
 /* Weak tags are compared as strong ones: proxies that compress make tags weak,
  * and compressed answers are refused anyway. */
+static struct header_text answer_bare_tag(const char *tag)
+{
+	struct header_text t = { tag, strlen(tag) };
+
+	header_word(&t, "W/");
+	if (t.len >= 2 && t.p[0] == '"' && t.p[t.len - 1] == '"')
+		t.p++, t.len -= 2;
+	return t;
+}
+
+/* Servers differ in quotes and in the case of hexadecimal digits. */
 static bool answer_same_tag(const char *a, const char *b)
 {
-	a += strncmp(a, "W/", 2) ? 0 : 2;
-	b += strncmp(b, "W/", 2) ? 0 : 2;
-	return strcmp(a, b) == 0;
+	const struct header_text x = answer_bare_tag(a), y = answer_bare_tag(b);
+
+	return x.len == y.len && strncasecmp(x.p, y.p, x.len) == 0;
+}
+
+/* Returns whether size and date say that the object is the listed one. */
+static bool answer_fits_listing(const struct rsh_http_answer *a,
+				const struct rsh_http_asked *asked)
+{
+	return asked->is_listed && asked->modified &&
+	       a->modified == asked->modified &&
+	       (a->has_total ? a->total == asked->size :
+		a->status == 200 && a->has_length && a->length == asked->size);
 }
 
 static enum rsh_http_verdict judge_wrong(const char **why, const char *text)
@@ -266,12 +287,12 @@ enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 		return v;
 	if (a->is_broken)
 		return judge_wrong(why, "sends headers that cannot be");
-	if (a->is_encoded || a->is_multipart)
+	if ((a->is_encoded && !asked->is_label) || a->is_multipart)
 		return judge_wrong(why, "sends something else than bytes");
-	if (asked->etag && !a->etag[0])
-		return judge_wrong(why, "does not name the object that it sends");
-	if (asked->etag && !answer_same_tag(a->etag, asked->etag))
-		return judge_changed(why);
+	if (asked->etag && !answer_same_tag(a->etag, asked->etag) &&
+	    !answer_fits_listing(a, asked))
+		return a->etag[0] ? judge_changed(why) :
+		       judge_wrong(why, "does not name the object that it sends");
 	if (!asked->etag && asked->modified && a->modified &&
 	    a->modified != asked->modified)
 		return judge_changed(why);
@@ -279,9 +300,14 @@ enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
 		return judge_changed(why);
 	/* The answer to a range request may be the whole object. */
 	if (a->status == 200) {
-		if (asked->first || asked->len != asked->size)
+		if (asked->len != asked->size &&
+		    (!a->has_length || a->length != asked->size ||
+		     asked->size > RSH_HTTP_WHOLE_MAX))
 			return judge_wrong(why, "does not support ranges of "
 						"bytes");
+		return !a->has_length || a->length == asked->size ?
+		       RSH_HTTP_RIGHT :
+		       judge_wrong(why, "sends a body of another length");
 	} else if (!a->has_range) {
 		return judge_wrong(why, "does not say which range it sends");
 	} else if (a->first != asked->first ||

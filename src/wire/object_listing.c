@@ -59,6 +59,7 @@ enum listing_element {
 	IN_MODIFIED,
 	IN_MORE,
 	IN_NEXT,
+	IN_MARKER,
 	IN_ENCODING,
 	IN_CODE,
 	IN_REGION,
@@ -86,6 +87,7 @@ static const struct listing_name {
 	{ IN_LIST, IN_CONTENTS, "Contents" },
 	{ IN_LIST, IN_MORE, "IsTruncated" },
 	{ IN_LIST, IN_NEXT, "NextContinuationToken" },
+	{ IN_LIST, IN_MARKER, "NextMarker" },
 	{ IN_LIST, IN_ENCODING, "EncodingType" },
 	{ IN_CONTENTS, IN_KEY, "Key" },
 	{ IN_CONTENTS, IN_SIZE, "Size" },
@@ -156,6 +158,7 @@ static void listing_object(struct rsh_listing_parser *p)
 		listing_fail(p, -ENOMEM);
 		return;
 	}
+	p->object.is_listed = true;
 	l->objects[l->n++] = p->object;
 }
 
@@ -245,6 +248,9 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	case IN_NEXT:
 		listing_copy(page->next, sizeof(page->next), p->text);
 		break;
+	case IN_MARKER:
+		listing_copy(page->marker, sizeof(page->marker), p->text);
+		break;
 	case IN_ENCODING:
 		p->is_encoded = !strcmp(p->text, "url");
 		break;
@@ -331,7 +337,7 @@ int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		}
 		at = n ? at + n : at;
 	} while (len);
-	if (last && p->page->more && !p->page->next[0])
+	if (last && p->is_encoded && !listing_decode(p->page->marker))
 		p->rc = -EBADMSG;
 	/* EncodingType may come after the keys. */
 	for (size_t i = p->first; last && !p->rc && l && p->is_encoded &&
@@ -351,6 +357,8 @@ void rsh_listing_parser_free(struct rsh_listing_parser *p)
 
 void rsh_object_listing_clear(struct rsh_object_listing *l)
 {
+	for (size_t i = 0; i < l->n; i++)
+		free(l->objects[i].held);
 	free(l->objects);
 	rsh_arena_clear(&l->arena);
 	memset(l, 0, sizeof(*l));

@@ -570,7 +570,7 @@ def options_that_ask_for_what_it_has_not():
     demand(got.err, "step=N")
     with tempfile.TemporaryDirectory() as empty:
         write(os.path.join(empty, TRACKER), b"8")
-        demand(run("plan", empty).err, "--src-strategy is missing")
+        demand(run("plan", empty).err, "no rank_N directory in it")
 
 
 @test
@@ -579,9 +579,9 @@ def what_is_not_the_save_directory():
     step = os.path.join(root, "iteration_00000008")
     for words in ((DATA,), (os.path.join(step, "metadata.json"),)):
         got = run("plan", *words)
-        check(got.status == USAGE, f"{got}")
+        check(got.status == INPUT, f"{got}")
         demand(got.err, "in it is a checkpoint: did you mean that?" if words == (DATA,) else
-               "metadata.json is a file, but not one that has a whole model")
+               "metadata.json: this file is no checkpoint")
     _, said = expect_failure(step, resume=True)
     demand(error_line(said), "this is one checkpoint", "use the directory above it")
 

@@ -15,6 +15,9 @@ MOUNT += \
 	mount/many_parts.py \
 	mount/whole_models.py \
 	mount/meant.py \
+	mount/first_words.py \
+	mount/nearly_s3.py \
+	mount/renewed_files.py \
 	mount/model_config.py \
 	mount/dcp.py \
 	mount/dcp_values.py \

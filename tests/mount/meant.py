@@ -161,10 +161,10 @@ def names_that_a_shell_takes_apart(p):
 
 @test
 def the_directory_of_one_rank(p):
-    p.lists(p.meant("mount", "source/rank_0", "empty"), "epoch 3 step 40")
+    p.lists(p.meant("mount", "source/rank_0", "empty", status=INPUT), "epoch 3 step 40")
     p.lists(p.meant("ls", "source/rank_0", status=INPUT), "epoch 3 step 40")
     p.lists(p.meant("ls", "source/rank_0/", status=INPUT), "epoch 3 step 40")
-    p.lists(p.meant("plan", "source/rank_0"), "epoch 3 step 40")
+    p.lists(p.meant("plan", "source/rank_0", status=INPUT), "epoch 3 step 40")
     os.mkdir(p.path("source", "rank_0", "checkpoint"))
     p.lists(p.meant("ls", "source/rank_0/checkpoint", status=INPUT), "epoch 3 step 40")
     words = ["--src-strategy", p.src, "--dst-strategy", p.dst]
@@ -174,34 +174,34 @@ def the_directory_of_one_rank(p):
 
 @test
 def a_level_too_high_or_too_low(p):
-    line = p.meant("mount", "steps", "empty")
+    line = p.meant("mount", "steps", "empty", status=INPUT)
     check("step-10 " in line and MAP in p.works(line, "empty"), line)
     p.lists(p.meant("ls", "steps", status=INPUT), "model.embed.weight")
-    check(p.paste(p.meant("export", "steps", "out")).returncode == 0 and
+    check(p.paste(p.meant("export", "steps", "out", status=INPUT)).returncode == 0 and
           MAP in os.listdir(p.path("out")), "export")
     shutil.rmtree(p.path("steps"))
     shutil.rmtree(p.path("out"))
     os.makedirs(p.path("above", "checkpoint"))
     os.rename(p.tree, p.path("above", "checkpoint", "tree"))
     p.lists(p.meant("ls", "above/checkpoint", status=INPUT), "epoch 3 step 40")
+    # What is above a directory that is not a rank's is another checkpoint.
     os.mkdir(p.path("qwen3", "onnx"))
-    line = p.meant("mount", "qwen3/onnx", "empty")
-    check(MAP in p.works(line, "empty"), line)
-    line = p.meant("mount", "qwen3/nowhere", "empty")
-    check(MAP in p.works(line, "empty"), line)
+    for wrong in ("qwen3/onnx", "qwen3/nowhere"):
+        got = p.run("mount", wrong, "empty")
+        check(got.status == INPUT and MEANT not in got.err, got)
 
 
 @test
 def a_file_instead_of_its_directory(p):
     for name in ("config.json", "model-00003-of-00005.safetensors"):
-        line = p.meant("mount", f"qwen3/{name}", "empty")
+        line = p.meant("mount", f"qwen3/{name}", "empty", status=INPUT)
         check(MAP in p.works(line, "empty"), line)
     p.lists(p.meant("ls", "qwen3/config.json", status=INPUT), "Qwen3ForCausalLM")
     check(MAP in p.works(p.next_of(f"qwen3/{MAP}"), "mnt"), "the map is the model")
-    line = p.meant("mount", "steps/step-9/.metadata", "empty")
+    line = p.meant("mount", "steps/step-9/.metadata", "empty", status=INPUT)
     check("step-9" in line and MAP in p.works(line, "empty"), line)
     path = os.path.join(p.tree, "rank_0", os.listdir(os.path.join(p.tree, "rank_0"))[0])
-    p.lists(p.meant("mount", path, "empty"), "epoch 3 step 40")
+    p.lists(p.meant("mount", path, "empty", status=INPUT), "epoch 3 step 40")
     # A file that is listed by itself is meant itself, whatever is wrong with it.
     os.chmod(path, 0o600)
     os.truncate(path, 100)
@@ -210,9 +210,9 @@ def a_file_instead_of_its_directory(p):
 
 @test
 def source_and_mountpoint_exchanged(p):
-    line = p.meant("mount", "empty", "qwen3")
+    line = p.meant("mount", "empty", "qwen3", status=INPUT)
     check(line == "reshardfs mount qwen3 empty" and MAP in p.works(line, "empty"), line)
-    p.lists(p.meant("mount", "empty", "source"), "epoch 3 step 40")
+    p.lists(p.meant("mount", "empty", "source", status=INPUT), "epoch 3 step 40")
     words = ["--src-strategy", p.src, "--dst-strategy", p.dst]
     line = p.meant("mount", *words, "empty", "source", status=INPUT)
     check(len(p.works(line, "empty")) == 4, line)
@@ -254,13 +254,12 @@ def of_a_bucket(p):
         for source in ("parts", "parts/w.safetensors.index.json", f"qwen3/{MAP}"):
             check(p.works(f"reshardfs mount s3://bucket/{source} mnt", "mnt") ==
                   ["config.json", "model-00001-of-00001.safetensors", MAP], source)
-        for wrong in ("qwen3/config.json", "qwen3/onnx"):
-            line = p.meant("mount", f"s3://bucket/{wrong}", "empty")
-            check(MAP in p.works(line, "empty"), line)
-        line = p.meant("mount", "s3://bucket/steps", "empty")
+        line = p.meant("mount", "s3://bucket/qwen3/config.json", "empty", status=INPUT)
+        check(MAP in p.works(line, "empty"), line)
+        line = p.meant("mount", "s3://bucket/steps", "empty", status=INPUT)
         check("step-10" in line and MAP in p.works(line, "empty"), line)
         p.lists(p.meant("ls", "s3://bucket/source/rank_0", status=INPUT), "epoch 3 step 40")
-        line = p.meant("mount", "empty", "s3://bucket/qwen3")
+        line = p.meant("mount", "empty", "s3://bucket/qwen3", status=INPUT)
         check(MAP in p.works(line, "empty"), line)
 
 
@@ -278,7 +277,8 @@ def of_a_web_server(p):
         line = p.next_of(*words)
         check(p.works(line, "mnt") == ["config.json", "model-00001-of-00001.safetensors", MAP],
               line)
-        line = p.meant("mount", "--ca-file", PEM, f"{url}/qwen3/config.json", "empty")
+        line = p.meant("mount", "--ca-file", PEM, f"{url}/qwen3/config.json", "empty",
+                       status=INPUT)
         check(MAP in p.works(line, "empty"), line)
     finally:
         server.stdin.close()

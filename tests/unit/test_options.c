@@ -48,9 +48,22 @@ static void refuse(const char *const *words, const char *word)
 	struct rsh_options o;
 	struct rsh_error err;
 
-	assert_int_equal(parse(words, &o, &err), -EINVAL);
+	if (parse(words, &o, &err) != -EINVAL)
+		fail_msg("%s", err.text);
 	if (!strstr(err.text, word))
 		fail_msg("no \"%s\" in: %s", word, err.text);
+	rsh_options_clear(&o);
+}
+
+/* SOURCE is looked at before anything is said about its strategy. */
+static void refuse_absent(const char *const *words)
+{
+	struct rsh_options o;
+	struct rsh_error err;
+
+	assert_int_equal(parse(words, &o, &err), -ENOENT);
+	assert_int_equal(o.look, -ENOENT);
+	assert_non_null(strstr(err.text, "No such file or directory"));
 	rsh_options_clear(&o);
 }
 
@@ -171,8 +184,8 @@ static void test_convert_refused(void **state)
 	(void)state;
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf"),
 	       "--dst-strategy is missing");
-	refuse(WORDS("a", "b", "--convert=auto", "--dst-strategy=none"),
-	       "--src-strategy is missing");
+	refuse_absent(WORDS("mount", "a", "b", "--convert=auto",
+			    "--dst-strategy=none"));
 	refuse(WORDS("a", "b", "--from=hf", "--dst-strategy=s"), "--from needs --convert");
 	refuse(WORDS("a", "b", "--config=c", "--src-strategy=none",
 		     "--dst-strategy=s"), "--config needs --convert");
@@ -584,7 +597,8 @@ static void test_refused(void **state)
 	refuse(WORDS("convert"), "list, show or check is missing");
 	refuse((const char *const[]){ "reshardfs", NULL }, "command or ");
 	refuse(WORDS("mount", "a", "b", "--json"), "--json");
-	refuse(WORDS("a", "b"), "--src-strategy");
+	refuse(WORDS("a", "b"), "no such file to mount");
+	refuse_absent(WORDS("mount", "a", "b"));
 	refuse(WORDS("a", "b", "--src-strategy=x"), "--dst-strategy");
 	refuse(WORDS("a", "b", "c"), "c");
 	refuse(WORDS("a", "b", "--nonsense"), "--nonsense");

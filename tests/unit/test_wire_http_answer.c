@@ -27,6 +27,10 @@ static const struct judged {
 	  "HTTP/1.1 206 Partial\r\n" TAG RANGE, RSH_HTTP_RIGHT },
 	{ "HTTP/1.1 206 x\r\nETag: W/\"a\"\r\n"
 	  "content-range:bytes 10-19/*\r\n", RSH_HTTP_RIGHT },
+	{ "HTTP/1.1 206 x\r\nETag: a\r\n" RANGE, RSH_HTTP_RIGHT },
+	{ "HTTP/1.1 206 x\r\nETag: W/\"A\"\r\n" RANGE, RSH_HTTP_RIGHT },
+	{ "HTTP/1.1 206 x\r\nETag: \"aa\"\r\n" RANGE, RSH_HTTP_CHANGED },
+	{ "HTTP/1.1 206 x\r\nETag: \"\r\n" RANGE, RSH_HTTP_CHANGED },
 	{ "HTTP/1.1 206 x\r\n" TAG, RSH_HTTP_WRONG },
 	{ "HTTP/1.1 206 x\r\n" RANGE, RSH_HTTP_WRONG },
 	{ "HTTP/1.1 206 x\r\n" TAG RANGE RANGE, RSH_HTTP_WRONG },
@@ -60,7 +64,7 @@ static const struct judged {
 	{ "HTTP/1.1 404 x\r\n", RSH_HTTP_GONE },
 	{ "HTTP/1.1 429 x\r\n", RSH_HTTP_LATER },
 	{ "HTTP/1.1 503 x\r\n", RSH_HTTP_LATER },
-	{ "HTTP/1.1 501 x\r\n", RSH_HTTP_WRONG },
+	{ "HTTP/1.1 501 x\r\n", RSH_HTTP_UNSUPPORTED },
 	{ "HTTP/1.1 x\r\n" TAG RANGE, RSH_HTTP_WRONG },
 	{ "", RSH_HTTP_WRONG },
 };
@@ -109,8 +113,55 @@ static void whole_objects_will_do(void **state)
 	asked.modified = NOW - 1;
 	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_CHANGED);
 	asked.modified = 0;
+	/* A part is taken from it, unless it is long. */
 	asked.len = 99;
+	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_RIGHT);
+	asked.size = 101;
 	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_WRONG);
+	asked.size = RSH_HTTP_WHOLE_MAX + 1;
+	answer_parse(&a, "HTTP/1.1 200 OK\r\nContent-Length: 8388609\r\n");
+	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_WRONG);
+	answer_parse(&a, "HTTP/1.1 200 OK\r\n");
+	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_WRONG);
+}
+
+/* Tags of listings may not be those of answers; then size and date decide. */
+static void listed_tags_may_differ(void **state)
+{
+#define DATE "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n"
+	static const struct {
+		const char *text;
+		enum rsh_http_verdict verdict;
+	} listed[] = {
+		{ "HTTP/1.1 206 x\r\nETag: \"b\"\r\n" RANGE DATE, RSH_HTTP_RIGHT },
+		{ "HTTP/1.1 206 x\r\n" RANGE DATE, RSH_HTTP_RIGHT },
+		{ "HTTP/1.1 206 x\r\nETag: \"b\"\r\n" RANGE, RSH_HTTP_CHANGED },
+		{ "HTTP/1.1 206 x\r\n" RANGE, RSH_HTTP_WRONG },
+		{ "HTTP/1.1 206 x\r\nETag: \"b\"\r\n" DATE
+		  "Content-Range: bytes 10-19/101\r\n", RSH_HTTP_CHANGED },
+		{ "HTTP/1.1 206 x\r\nETag: \"b\"\r\n" RANGE
+		  "Last-Modified: Sun, 09 Sep 2001 01:46:41 GMT\r\n",
+		  RSH_HTTP_CHANGED },
+	};
+	struct rsh_http_asked asked = {
+		.first = 10, .len = 10, .size = 100, .etag = "\"a\"",
+		.modified = NOW, .is_listed = true, .is_label = true,
+	};
+	struct rsh_http_answer a;
+	const char *why;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(listed) / sizeof(listed[0]); i++) {
+		answer_parse(&a, listed[i].text);
+		if (rsh_http_judge(&a, &asked, &why) != listed[i].verdict)
+			fail_msg("%s", listed[i].text);
+	}
+	answer_parse(&a, "HTTP/1.1 206 x\r\n" TAG RANGE
+			 "Content-Encoding: aws-chunked\r\n");
+	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_RIGHT);
+	asked.modified = 0;
+	answer_parse(&a, listed[0].text);
+	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_CHANGED);
 }
 
 static void pauses_are_read(void **state)
@@ -154,6 +205,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(answers_are_judged),
 		cmocka_unit_test(whole_objects_will_do),
+		cmocka_unit_test(listed_tags_may_differ),
 		cmocka_unit_test(pauses_are_read),
 		cmocka_unit_test(dates_are_read),
 	};

@@ -92,7 +92,8 @@ static void what_is_no_listing_is_refused(void **state)
 		     "<Size>1</Size></Contents>" TAIL,
 		HEAD "<EncodingType>url</EncodingType><Contents><Key>a%00</Key>"
 		     "<Size>1</Size></Contents>" TAIL,
-		HEAD "<IsTruncated>true</IsTruncated>" TAIL,
+		HEAD "<EncodingType>url</EncodingType><NextMarker>a%0</NextMarker>"
+		TAIL,
 		HEAD "<a><a><a><a><a><a><a><a></a></a></a></a></a></a></a></a>"
 		TAIL,
 	};
@@ -105,6 +106,32 @@ static void what_is_no_listing_is_refused(void **state)
 		 "</Contents>" TAIL, 0);
 	expect_bad(large);
 	free(large);
+}
+
+/* Version 1 of the protocol has keys for tokens. */
+static void markers_are_read(void **state)
+{
+	static const struct {
+		const char *text, *marker;
+	} cases[] = {
+		{ HEAD "<IsTruncated>true</IsTruncated>" TAIL, "" },
+		{ HEAD "<IsTruncated>true</IsTruncated><NextMarker>a%20b"
+		       "</NextMarker>" TAIL, "a%20b" },
+		{ HEAD "<IsTruncated>true</IsTruncated><NextMarker>a%20b"
+		       "</NextMarker><EncodingType>url</EncodingType>" TAIL,
+		  "a b" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rsh_object_listing l = { NULL };
+		struct rsh_listing_page p;
+
+		assert_int_equal(parse_at(cases[i].text, 0, &l, &p), 0);
+		assert_true(p.more && !p.next[0]);
+		assert_string_equal(p.marker, cases[i].marker);
+		rsh_object_listing_clear(&l);
+	}
 }
 
 static void refusals_are_read(void **state)
@@ -198,6 +225,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_are_read_however_they_are_cut),
 		cmocka_unit_test(what_is_no_listing_is_refused),
+		cmocka_unit_test(markers_are_read),
 		cmocka_unit_test(refusals_are_read),
 		cmocka_unit_test(profiles_are_read),
 		cmocka_unit_test(answers_are_read),

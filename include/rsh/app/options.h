@@ -61,6 +61,8 @@ struct rsh_options {
 	/* This is the format that SOURCE itself shows; NULL: SOURCE does not
 	 * show one, or a strategy or names of files decide. */
 	const struct rsh_format *format;
+	int look; /* -errno if the command line was refused because SOURCE could
+		   * not be looked at */
 	const char *mountpoint;
 	const char *checkpoint; /* NULL: not given, as for those below */
 	const char *output;

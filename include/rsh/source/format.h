@@ -40,7 +40,13 @@ struct rsh_look {
 				   * that could be read */
 	const char *const *names; /* its entries, ascending */
 	size_t n;
+	struct rsh_error *failed; /* code 0: every file that was looked into
+				   * could be read */
 };
+/* Says that a file which decides about a bid could not be opened or read, with
+ * -errno.  If nothing is known of the file after that (rsh_errno_is_unread()),
+ * the look itself fails. */
+void rsh_look_fail(const struct rsh_look *l, const char *name, int rc);
 /* Returns whether an entry with that name exists. */
 bool rsh_look_has(const struct rsh_look *l, const char *name);
 /* Returns whether the layout of files is the usual one (no --rank-dir, --file,

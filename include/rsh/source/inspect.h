@@ -67,6 +67,8 @@ struct rsh_source_file_info {
 	const char *path; /* path in messages */
 	bool valid;       /* it was not left out; otherwise the members below
 			   * are unknown */
+	const char *why;  /* why it was left out; NULL: it was not, or memory
+			   * was out */
 	dev_t dev;
 	ino_t inode;
 	uint64_t bytes;

@@ -128,10 +128,12 @@ char *rsh_source_directory(const char *path);
 const struct rsh_format *rsh_source_format(const struct rsh_source *s);
 /* Returns the format of a path of which nothing else is known, and sets *bid to
  * its bid (enum rsh_bid); RSH_BID_ANY means that nothing there shows the
- * format.  NULL: it cannot be opened.  Any thread may call it. */
+ * format.  NULL: no format takes it or, if err->code is not 0, it cannot be
+ * opened or read.  Any thread may call it. */
 const struct rsh_format *
 rsh_source_format_at(const char *path, const struct rsh_store_options *how,
-		     const struct rsh_format *const *formats, int *bid);
+		     const struct rsh_format *const *formats, int *bid,
+		     struct rsh_error *err);
 /* Finds the source that may have been meant by a path that is not one: above
  * it, if it is a file or the directory of one rank, or in it.  Returns its path
  * (from malloc) and its format; NULL: nothing is found, or the path is a

@@ -119,6 +119,16 @@ const char *rsh_objects_url(const struct rsh_objects *o);
  * later, except those by which libc resolves names. */
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx);
+/* Opens files by their present names outside the sandbox, in which a file that
+ * was renamed into place later cannot be opened: `open` returns a descriptor or
+ * -errno, and is given a path of rsh_objects_each_file().  Call this before the
+ * first request. */
+struct rsh_objects_opener {
+	int (*open)(void *ctx, const char *path);
+	void *ctx;
+};
+void rsh_objects_set_opener(struct rsh_objects *o,
+			    const struct rsh_objects_opener *opener);
 /* Puts the TCP ports that may be connected to into ports[max] and returns their
  * number; 0 means any port, as with a proxy. */
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,

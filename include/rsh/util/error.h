@@ -35,8 +35,18 @@ int rsh_error_vset(struct rsh_error *err, int code, const char *fmt, va_list ap)
 void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Sets "<path>: <text of the errno>" and returns -code; `err` may be NULL. */
+/* Sets "<path>: <text of the errno>" and returns -code; `err` may be NULL.  If
+ * the calling thread has kept a sentence with that code about that path, sets
+ * this sentence instead. */
 int rsh_error_file(struct rsh_error *err, int code, const char *path);
+
+/* A read returns only a number, so its caller cannot say why a server refused
+ * it.  Keeps the sentence for rsh_error_kept() of the calling thread, in place
+ * of the one before; it begins with the path and ": ". */
+void rsh_error_keep(const struct rsh_error *why);
+/* Sets *err to the sentence that is kept, if it has that code and is about that
+ * path, and returns whether it did. */
+bool rsh_error_kept(struct rsh_error *err, int code, const char *path);
 
 /* Sets the sentence for out of memory and returns -ENOMEM; `err` may be
  * NULL. */

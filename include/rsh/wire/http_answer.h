@@ -47,7 +47,16 @@ struct rsh_http_asked {
 	/* NULL: it has none; `modified` is compared then */
 	const char *etag;
 	int64_t modified;    /* when it was modified; 0: unknown */
+	/* The tag is that of a listing.  Some servers put other tags, or none,
+	 * into answers, so size and date decide if they are known. */
+	bool is_listed;
+	/* Content-Encoding is a label that whoever stored the object has given
+	 * it, and the bytes are sent as they were stored. */
+	bool is_label;
 };
+
+/* Larger bodies are not read to get a part of them. */
+#define RSH_HTTP_WHOLE_MAX (UINT64_C(8) << 20)
 
 enum rsh_http_verdict {
 	RSH_HTTP_RIGHT,   /* the body has the requested bytes */
@@ -56,6 +65,7 @@ enum rsh_http_verdict {
 	RSH_HTTP_REFUSED, /* access is denied */
 	RSH_HTTP_GONE,    /* there is no such object */
 	RSH_HTTP_WRONG,   /* the answer does not fit the request */
+	RSH_HTTP_UNSUPPORTED, /* the server never answers such requests */
 };
 
 /* Checks an answer after its headers were received.  For all results but

@@ -15,9 +15,14 @@
 
 struct rsh_object {
 	const char *name; /* in a page: its key */
-	const char *etag; /* with its quotes; NULL: none */
+	const char *etag; /* as it was given; NULL: none */
 	uint64_t size;
 	struct timespec mtime; /* Last-Modified; zero: unknown */
+	bool is_listed; /* the tag is that of a listing */
+	/* The tag of the first answer with bytes of it, "" if it had none; NULL:
+	 * there was no such answer.  From malloc; any thread may set it once,
+	 * as rsh_objects_read() does. */
+	_Atomic(char *) held;
 };
 
 /* A listing whose bytes are all zero is empty. */
@@ -34,8 +39,9 @@ void rsh_object_listing_clear(struct rsh_object_listing *l);
 struct rsh_listing_page {
 	bool is_listing; /* false: the server refused */
 	bool more;       /* there are further pages */
-	/* the token with which to request the next page */
-	char next[RSH_LISTING_TOKEN_MAX];
+	/* The token with which to request the next page, or the key after which
+	 * it begins; "": none, as version 1 of the protocol has no token. */
+	char next[RSH_LISTING_TOKEN_MAX], marker[RSH_LISTING_TOKEN_MAX];
 	char code[64];     /* code of a refusal: NoSuchKey, SlowDown, .. */
 	char region[64];   /* region of the bucket, in a refusal */
 };

@@ -209,7 +209,7 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	if (!S_ISDIR(st.st_mode))
 		format = rsh_source_format_at(o->vfs.source,
 					      &o->vfs.files.store,
-					      o->vfs.files.formats, &bid);
+					      o->vfs.files.formats, &bid, err);
 	if (format && format->by_name &&
 	    rsh_file_type_of(o->vfs.source) != RSH_FILE_OTHER)
 		format = NULL;

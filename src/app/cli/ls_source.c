@@ -62,6 +62,8 @@ struct tree {
 	uint64_t virtual_bytes;
 	bool refused;
 	struct rsh_error refusal;
+	struct rsh_error unread; /* why the first of all files that could not be
+				  * read was not; code 0: there is none */
 	uint32_t n_tried; /* number of steps that a mount tries; the other steps
 			   * then do not count */
 };
@@ -98,42 +100,23 @@ static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 	return 0;
 }
 
-/* Finds out why a file was left out. */
-static int ask_reason(const struct tree *t, struct step_file *f)
-{
-	struct rsh_names *names = rsh_names_new();
-	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_inspected in;
-	const char *reason;
-
-	if (!names)
-		return -ENOMEM;
-	rsh_source_n_bad(t->source, &reason);
-	if (rsh_inspect_file(f->path,
-			     t->options->vfs.files.check == RSH_CHECK_FULL,
-			     names, &in, &err))
-		reason = err.text;
-	f->bytes = in.bytes;
-	f->reason = strdup(reason);
-	rsh_inspected_clear(&in);
-	rsh_names_free(names);
-	return f->reason ? 0 : -ENOMEM;
-}
-
 static int add_step_file(const struct tree *t, struct step *s,
 			 const struct rsh_source_file_info *info)
 {
 	struct step_file *f = &s->files[s->n_files++];
+	const char *first;
 
 	*f = (struct step_file){ .rank = info->rank,
 				 .path = strdup(info->path) };
 	if (!f->path)
 		return -ENOMEM;
-	if (!info->valid && !s->reason && ask_reason(t, f))
-		return -ENOMEM;
-	if (info->valid) {
-		f->bytes = info->bytes;
-		s->n_valid++;
+	f->bytes = info->bytes;
+	s->n_valid += info->valid;
+	if (!info->valid && !s->reason) {
+		rsh_source_n_bad(t->source, &first);
+		f->reason = strdup(info->why ? info->why : first);
+		if (!f->reason)
+			return -ENOMEM;
 	}
 	s->bytes += f->bytes;
 	return 0;
@@ -242,6 +225,8 @@ static int look_at_step(struct tree *t, uint32_t i)
 	struct rsh_source_view view;
 	int rc;
 
+	const struct rsh_error *unread;
+
 	rsh_source_candidate_text(t->source, i, s->text, sizeof(s->text));
 	rsh_source_candidate_step(t->source, i, &s->number);
 	rc = rsh_source_choose(t->source, i, &err) ?:
@@ -252,6 +237,9 @@ static int look_at_step(struct tree *t, uint32_t i)
 		rc = rsh_source_strategy(t->source, true, t->names, &t->src,
 					 &err);
 	}
+	unread = rsh_source_unread(t->source);
+	if (unread && !t->unread.code)
+		t->unread = *unread;
 	if (rc)
 		s->reason = strdup(err.text);
 	rsh_source_view(t->source, t->names, &view);
@@ -545,6 +533,8 @@ int rsh_ls_source(const struct rsh_printer *out, const struct rsh_options *o,
 	*taken = !t.refused;
 	if (rc == 0 && !*taken && !out->json)
 		rsh_log_error("%s", t.refusal.text);
+	if (rc == 0 && t.unread.code)
+		rc = rsh_error_set(err, t.unread.code, "%s", t.unread.text);
 	for (uint32_t i = 0; i < t.n_steps; i++) {
 		struct step *s = &t.steps[i];
 

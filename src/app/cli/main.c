@@ -120,6 +120,8 @@ static int run_program(int argc, char **argv)
 
 	if (rsh_options_parse(argc, argv, &o, &err) == 0)
 		status = run_or_help(&o);
+	else if (o.look)
+		status = rsh_exit_failed(&o, o.look, &err);
 	else
 		fprintf(stderr, "reshardfs: %s\n",
 			rsh_text_put(shown, sizeof(shown), err.text));

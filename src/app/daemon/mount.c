@@ -5,6 +5,7 @@
 #include "rsh/app/mount.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,15 +207,39 @@ static void find_for_source(void *ctx, const char *name, int fd[2])
 	struct wanted w = {
 		.name = name,
 		.found = *name != '/' || f->store.follow_outside,
-	};
+	}, of_user = { .name = name };
 
 	if (!w.found && f->source_map &&
 	    rsh_source_map_each(f->source_map, look_for, &w, &err))
 		rsh_log_warning("%s", err.text);
 	for (unsigned i = 0; i < s->options->vfs.weights.n_loras; i++)
 		look_for(&w, s->options->vfs.weights.lora_files[i]);
-	if (w.found)
+	/* Keys and certificates are files of the user, not of the source. */
+	if (!w.found)
+		for (unsigned i = 0; i < 1 + RSH_LORAS_MAX; i++)
+			if (s->objects[i])
+				rsh_objects_each_file(s->objects[i], look_for,
+						      &of_user);
+	if (of_user.found) {
+		fd[0] = -ENOENT;
+		fd[1] = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		fd[1] = fd[1] < 0 ? -errno : fd[1];
+		return;
+	}
+	if (w.found && s->place)
 		rsh_store_find(s->place, f->store.follow_outside, name, fd);
+}
+
+static int ask_to_open(void *ctx, const char *path)
+{
+	int fd[2];
+	int rc = rsh_mounter_find(ctx, path, fd);
+
+	if (rc)
+		return rc;
+	if (fd[0] >= 0)
+		close(fd[0]);
+	return fd[1];
 }
 
 static int ask_to_find(void *ctx, const char *name, int fd[2])
@@ -257,12 +282,17 @@ static int confine_service(struct service *s, struct rsh_error *err)
 
 	if (rc == 0 && !o->no_sandbox) {
 		s->place = realpath(dir, NULL);
-		s->so.find = s->place ? find_for_source : NULL;
+		s->so.find = find_for_source;
 		s->so.find_ctx = s;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
 	}
 	if (rc)
 		return rc;
+	for (unsigned i = 0; s->so.mounter && i < 1 + RSH_LORAS_MAX; i++)
+		if (s->objects[i])
+			rsh_objects_set_opener(
+				s->objects[i], &(struct rsh_objects_opener){
+					ask_to_open, s->so.mounter });
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
 	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects,
 						     1 + RSH_LORAS_MAX,

@@ -108,9 +108,10 @@ static int check_first_look(struct rsh_mount_steps *m, const struct rsh_vfs *v,
 		/* A directory without steps may be that of a job which has not
 		 * saved yet, or one step by mistake. */
 		const char *path = m->options->vfs.source;
+		struct rsh_error unused = RSH_ERROR_INIT;
 		int bid;
 		const struct rsh_format *f = rsh_source_format_at(
-			path, &m->files.store, m->files.formats, &bid);
+			path, &m->files.store, m->files.formats, &bid, &unused);
 
 		if (f && bid >= RSH_BID_MODEL && f->layout != RSH_LAYOUT_GIVEN)
 			return rsh_error_set(err, EINVAL, "%s: this is one "

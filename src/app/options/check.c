@@ -101,21 +101,45 @@ static int check_output(const struct rsh_vfs_config *v, struct rsh_error *err)
 /* ---- a source that describes itself ---- */
 
 /* Looking at SOURCE costs requests if it is behind HTTP, so this is done
- * once. */
-static void check_look(struct rsh_options *o)
+ * once.  If its storage refuses, nothing else would be true about SOURCE. */
+static int check_look(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	const struct rsh_source_options *f = &v->files;
+	struct rsh_error why = RSH_ERROR_INIT;
 	int bid;
 
 	o->format = NULL;
 	if (v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
 	    f->source_map)
-		return;
+		return 0;
 	o->format = rsh_source_format_at(v->source, &f->store, rsh_formats,
-					 &bid);
+					 &bid, &why);
 	if (o->format && o->format->layout == RSH_LAYOUT_GIVEN)
 		o->format = NULL;
+	if (!rsh_errno_is_unread(why.code))
+		return 0;
+	o->look = -why.code;
+	return rsh_error_set(err, why.code, "%s", why.text);
+}
+
+/* Only rank files need a strategy, so SOURCE must have some. */
+static int check_needs_strategy(struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	struct rsh_source_options files = v->files;
+	struct rsh_source *s;
+	char hint[512];
+
+	files.formats = rsh_formats;
+	o->look = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s, err);
+	if (o->look)
+		return o->look;
+	rsh_source_free(s);
+	rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
+			sizeof(hint));
+	return rsh_error_set(err, EINVAL, "--src-strategy is missing (\"none\" "
+			     "if SOURCE is not sharded)%s", hint);
 }
 
 /* A source that describes its sharding is shown as one whole model by
@@ -210,7 +234,6 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	int rc = rsh_check_weights(o, err);
-	char hint[512];
 	struct rsh_plan_options *p = &o->vfs.plan;
 	bool differs;
 
@@ -230,13 +253,8 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 				     "use --dst-strategy");
 	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
 		o->vfs.dst.from = RSH_FROM_NONE;
-	if (!v->src.from) {
-		rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
-				sizeof(hint));
-		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
-				     "(\"none\" if SOURCE is not sharded)%s",
-				     hint);
-	}
+	if (!v->src.from)
+		return check_needs_strategy(o, err);
 	if (!v->dst.from)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors), or "
@@ -261,8 +279,7 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
-	check_look(o);
-	return check_conversion(o, err);
+	return check_look(o, err) ?: check_conversion(o, err);
 }
 
 /* These choose one step, or need one. */
@@ -296,8 +313,12 @@ static int check_steps(const struct rsh_options *o, struct rsh_error *err)
 /* If both strategies are given or known, ls prints what a mount would show. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
+	int rc;
+
 	o->vfs.source = o->operands[0];
-	check_look(o);
+	rc = check_look(o, err);
+	if (rc)
+		return rc;
 	if (o->format && o->format->layout == RSH_LAYOUT_OWN)
 		check_settle_own(&o->vfs);
 	return rsh_options_convert(o) || rsh_weights_change(&o->vfs.weights) ||
@@ -411,12 +432,14 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 {
 	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
 	const struct rsh_store_options *how = &o->vfs.files.store;
+	struct rsh_error unused = RSH_ERROR_INIT;
 	const struct rsh_format *f;
 	int bid;
 
 	/* A single file may be a source. */
 	if (rsh_is_file(o->operands[0])) {
-		rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
+		rsh_source_format_at(o->operands[0], how, rsh_formats, &bid,
+				     &unused);
 		if (bid <= RSH_BID_ANY)
 			return RSH_VERIFY_FILES;
 	}
@@ -428,7 +451,8 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	    rsh_weights_change(&o->vfs.weights))
 		return RSH_VERIFY_MANIFEST;
 	/* A whole model may also be the output of an export. */
-	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid);
+	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid,
+				 &unused);
 	return f && (f->layout == RSH_LAYOUT_OWN ||
 		     (f->layout == RSH_LAYOUT_WHOLE && f->list)) ?
 	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/app/commands.h"
 #include "rsh/app/table.h"
@@ -118,7 +119,9 @@ static char *line_with_source(const struct rsh_options *o, const char *source,
 	struct rsh_options bare = { .n_given = 0 };
 	const unsigned n = o->n_operands;
 
-	if (!line_suits(o, f))
+	/* Where a mount cannot be made, the line would fail. */
+	if (!line_suits(o, f) ||
+	    (o->mountpoint && access(o->mountpoint, F_OK) != 0))
 		return rsh_options_line(&bare, rsh_command_find("ls"),
 					operands);
 	for (unsigned i = 1; i < n && i < OPERANDS_MAX; i++)
@@ -131,13 +134,14 @@ static char *line_swapped(const struct rsh_options *o)
 {
 	const char *operands[] = { o->operands[1], o->operands[0], NULL };
 	const struct rsh_store_options how = { .objects = &o->objects };
+	struct rsh_error unused = RSH_ERROR_INIT;
 	const struct rsh_format *f;
 	int bid;
 
-	rsh_source_format_at(operands[1], &how, rsh_formats, &bid);
+	rsh_source_format_at(operands[1], &how, rsh_formats, &bid, &unused);
 	if (bid > RSH_BID_ANY)
 		return NULL;
-	f = rsh_source_format_at(operands[0], &how, rsh_formats, &bid);
+	f = rsh_source_format_at(operands[0], &how, rsh_formats, &bid, &unused);
 	if (bid <= RSH_BID_ANY)
 		return NULL;
 	if (!line_suits(o, f))

@@ -366,8 +366,10 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	 * operand the message is already the right one.  Two operands may be a
 	 * correct mount of a SOURCE that does not exist. */
 	rsh_command_guess(word, guess);
-	if (rc == -EINVAL ? o->n_operands == 1 : rc || !*guess)
+	if (rc == -EINVAL || o->look == -ENOENT ? o->n_operands == 1 :
+						  rc || !*guess)
 		return rc;
+	o->look = 0;
 	why = strdup(err->text);
 	if (!why)
 		return rsh_error_nomem(err);

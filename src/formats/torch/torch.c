@@ -85,16 +85,16 @@ static bool torch_is_consolidated(const char *name)
 /* ---- bidding ---- */
 
 /* A bare pickle is not accepted, because its content may be anything. */
-static bool torch_is_file(const struct rsh_store *store, const char *name)
+static bool torch_is_file(const struct rsh_look *l, const char *name)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	enum rsh_torch_form form = RSH_TORCH_NONE;
 	uint8_t start[RSH_TORCH_START];
-	ssize_t n;
+	ssize_t n = rsh_handle_open(rsh_source_store(l->source), name, &h);
 
-	if (rsh_handle_open(store, name, &h))
-		return false;
-	n = rsh_handle_pread(h, start, sizeof(start), 0);
+	if (n == 0)
+		n = rsh_handle_pread(h, start, sizeof(start), 0);
+	rsh_look_fail(l, name, n < 0 ? (int)n : 0);
 	if (n > 0)
 		form = rsh_torch_form(start, (size_t)n);
 	return form != RSH_TORCH_NONE && form != RSH_TORCH_PICKLE;
@@ -134,7 +134,6 @@ static int torch_model_bid(const struct rsh_look *l)
 
 static int torch_file_bid(const struct rsh_look *l)
 {
-	const struct rsh_store *store = rsh_source_store(l->source);
 	const char *first = NULL;
 
 	if (!torch_is_asked(l))
@@ -144,13 +143,14 @@ static int torch_file_bid(const struct rsh_look *l)
 	if (l->file && rsh_has_suffix(l->file, ".distcp"))
 		return RSH_BID_NO;
 	if (l->file)
-		return torch_is_file(store, l->file) ? RSH_BID_SURE :
+		return torch_is_file(l, l->file) ? RSH_BID_SURE :
 						       RSH_BID_NO;
 	if (torch_is_shadowed(l) || torch_model_bid(l) ||
 	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
-	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1)
+	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
+	    torch_is_slice(first))
 		return RSH_BID_NO;
-	return torch_is_file(store, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
+	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
 static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
@@ -166,7 +166,7 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 			 "how slices are joined", l->names[i]);
 		return;
 	}
-	if (n > 1 && torch_is_file(rsh_source_store(l->source), first))
+	if (n > 1 && torch_is_file(l, first))
 		snprintf(buf, max, "; it has %zu files that may be of PyTorch, "
 			 "such as %s: give one of them as SOURCE", n, first);
 }

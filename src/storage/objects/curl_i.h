@@ -18,6 +18,8 @@
 #endif
 /* Older libraries need these options, but newer headers warn of their names. */
 #define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
+#define RSH_CURLOPT_CA_CACHE_TIMEOUT ((CURLoption)321) /* 7.87 */
+#define RSH_CURLOPT_CAINFO_BLOB ((CURLoption)40309)    /* 7.77 */
 #define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
 /* CURLE_PEER_FAILED_VERIFICATION, and the separate code that libcurl before
  * 7.62 had for names of hosts; its headers gave that the name of this one. */

@@ -48,6 +48,10 @@ static enum rsh_http_verdict probe_judge(const struct object_transfer *t,
 	if (a->status == 206 && !a->is_broken && !a->is_encoded &&
 	    a->has_range && a->has_total && a->first == 0 && a->last == 0)
 		return RSH_HTTP_RIGHT;
+	/* Servers that compress or cache small files give them whole. */
+	if (a->status == 200 && a->has_length && !a->is_broken &&
+	    !a->is_encoded && a->length <= RSH_HTTP_WHOLE_MAX)
+		return RSH_HTTP_RIGHT;
 	*why = "does not support ranges of bytes";
 	return a->status == 200 || a->status == 206 ?
 	       RSH_HTTP_WRONG : rsh_http_judge_status(a->status, why);
@@ -128,7 +132,8 @@ static int probe_keep(struct rsh_object_listing *list, const char *name,
 	to = &list->objects[list->n];
 	*to = (struct rsh_object){
 		.name = rsh_arena_strndup(&list->arena, name, strlen(name)),
-		.size = a->has_total ? a->total : 0,
+		.size = a->has_total ? a->total :
+			a->status == 200 ? a->length : 0,
 		.mtime.tv_sec = a->modified,
 	};
 	if (a->etag[0])

@@ -129,14 +129,27 @@ static void keys_found_clear(struct keys_found *f)
 
 /* ---- files ---- */
 
-/* Reads a file into secret memory, with a NUL behind it. */
-static int keys_load(const char *path, char **text, size_t *len)
+/* Opens a file by its present name.  Tools that renew keys or certificates
+ * write another file and rename it, which the sandbox does not know. */
+static int keys_open(const struct rsh_objects *o, const char *path)
 {
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd >= 0)
+		return fd;
+	fd = -errno;
+	return o->opener.open ? o->opener.open(o->opener.ctx, path) : fd;
+}
+
+/* Reads a file into secret memory, with a NUL behind it. */
+static int keys_load(const struct rsh_objects *o, const char *path,
+		     char **text, size_t *len)
+{
+	cleanup_fd int fd = keys_open(o, path);
 	ssize_t n;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	*text = rsh_secret_alloc(KEYS_FILE_MAX + 1);
 	if (!*text)
 		return -ENOMEM;
@@ -151,13 +164,14 @@ static int keys_load(const char *path, char **text, size_t *len)
 }
 
 /* Reads a section of one file; no file is one without it. */
-static int keys_of_file(const char *path, enum rsh_aws_section kind,
-			const char *name, struct keys_found *f, bool *found,
+static int keys_of_file(const struct rsh_objects *o, const char *path,
+			enum rsh_aws_section kind, const char *name,
+			struct keys_found *f, bool *found,
 			struct rsh_error *err)
 {
 	char *text;
 	size_t len;
-	int rc = path ? keys_load(path, &text, &len) : -ENOENT;
+	int rc = path ? keys_load(o, path, &text, &len) : -ENOENT;
 
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
@@ -177,7 +191,7 @@ static int keys_of_services(const struct rsh_objects *o, struct keys_found *f,
 {
 	const char *name = f->settings.services;
 	bool found = !name;
-	int rc = name ? keys_of_file(o->config, RSH_AWS_SERVICES, name, f,
+	int rc = name ? keys_of_file(o, o->config, RSH_AWS_SERVICES, name, f,
 				     &found, err) : 0;
 
 	if (rc || found)
@@ -191,14 +205,30 @@ static int keys_of_services(const struct rsh_objects *o, struct keys_found *f,
 static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 			   bool *found, struct rsh_error *err)
 {
-	return keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
+	return keys_of_file(o, o->config, RSH_AWS_PROFILE, o->profile, f, found,
 			    err) ?:
-	       keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+	       keys_of_file(o, o->credentials, RSH_AWS_CREDENTIALS,
 			    o->profile, f, found, err) ?:
 	       keys_of_services(o, f, err);
 }
 
 /* ---- the environment ---- */
+
+/* A daemon leaves the working directory, so a path is made absolute.  Links in
+ * it are kept, since they may lead elsewhere when the file is opened again. */
+int rsh_object_absolute(char **path)
+{
+	cleanup_free char *given = *path;
+	cleanup_free char *here = NULL;
+
+	if (!given || *given == '/') {
+		given = NULL;
+		return 0;
+	}
+	here = getcwd(NULL, 0);
+	*path = rsh_text_format("%s/%s", here ? here : "", given);
+	return *path ? 0 : -ENOMEM;
+}
 
 /* Gives the path of the variable, or that below the home directory; NULL where
  * there is none. */
@@ -213,7 +243,9 @@ static int keys_path(const char *variable, const char *name, char **out)
 		*out = strdup(given);
 	else if (home)
 		*out = rsh_text_format("%s/.aws/%s", home, name);
-	return *out || !(given || home) ? 0 : -ENOMEM;
+	if (!*out)
+		return given || home ? -ENOMEM : 0;
+	return rsh_object_absolute(out);
 }
 
 /* Returns whether a request to this address can be read on a network.  AWS's
@@ -251,8 +283,13 @@ static int keys_find_service(struct rsh_objects *o,
 	const char *host = rsh_object_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
 	const char *token = rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
 
+	const char *file =
+		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+
 	o->service_token = rsh_secret_dup(token);
-	if (token && !o->service_token)
+	o->token_file = file ? strdup(file) : NULL;
+	if ((token && !o->service_token) || (file && !o->token_file) ||
+	    rsh_object_absolute(&o->token_file))
 		return rsh_error_nomem(err);
 	if (!below && full && keys_are_exposed(full))
 		return rsh_error_set(err, EINVAL,
@@ -302,8 +339,11 @@ static int keys_choose(struct rsh_objects *o,
 		return rsh_error_set(err, ENOTSUP,
 				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 				     o->profile);
+	if (rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"))
+		return rsh_error_set(err, ENOTSUP,
+				     "AWS_WEB_IDENTITY_TOKEN_FILE: roles of web identities are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
 	return rsh_error_set(err, ENOENT,
-			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests",
+			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests, or --source-keys instance for the role of this machine",
 			     o->url);
 }
 
@@ -347,17 +387,15 @@ int rsh_object_keys_find(struct rsh_objects *o,
  * names. */
 static int keys_service_token(const struct rsh_objects *o, char **out)
 {
-	const char *path =
-		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 	size_t len;
 	int rc;
 
 	*out = NULL;
-	if (!path) {
+	if (!o->token_file) {
 		*out = rsh_secret_dup(o->service_token);
 		return o->service_token && !*out ? -ENOMEM : 0;
 	}
-	rc = keys_load(path, out, &len);
+	rc = keys_load(o, o->token_file, out, &len);
 	if (rc == 0)
 		(*out)[strcspn(*out, "\r\n")] = '\0';
 	return rc;
@@ -521,7 +559,62 @@ static int keys_renew(struct rsh_objects *o, unsigned number,
 	return rc;
 }
 
+/* ---- certificates ---- */
+
+static void keys_first_ca_file(void *ctx, const char *path)
+{
+	const char **first = ctx;
+
+	if (!*first && access(path, F_OK) == 0)
+		*first = path;
+}
+
+/* Reads the file of certificates, which libcurl reads only once, unless another
+ * thread has done so since it was read for the `number`th time.  Returns
+ * whether there is another text than that of the failed request. */
+static bool keys_read_ca(struct rsh_objects *o, unsigned number)
+{
+	const char *path = o->ca_file;
+	char *secret = NULL, *text = NULL;
+	size_t len = 0;
+	bool is_other;
+
+	if (!path)
+		rsh_object_each_ca_file(keys_first_ca_file, &path);
+	if (!path || keys_load(o, path, &secret, &len))
+		return false;
+	text = malloc(len + 1);
+	if (text)
+		memcpy(text, secret, len + 1);
+	rsh_secret_free(secret);
+	pthread_mutex_lock(&o->lock);
+	is_other = text && (o->ca_number != number || !o->ca_text ||
+			    len != o->ca_length ||
+			    memcmp(text, o->ca_text, len) != 0);
+	if (is_other && o->ca_number == number) {
+		free(o->ca_text);
+		o->ca_text = text;
+		o->ca_length = len;
+		o->ca_number++;
+		text = NULL;
+	}
+	pthread_mutex_unlock(&o->lock);
+	free(text);
+	return is_other;
+}
+
 /* ---- requests with credentials ---- */
+
+static int keys_again(struct rsh_objects *o, struct object_request *q)
+{
+	q->rc = 0;
+	q->is_refused = q->is_untrusted = false;
+	q->tries = q->wrong = 0;
+	q->due = 0;
+	if (!q->has_range && q->restart)
+		q->restart(q);
+	return rsh_object_once(o, q);
+}
 
 int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q)
 {
@@ -534,15 +627,11 @@ int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q)
 			return rc;
 	}
 	rc = rsh_object_once(o, q);
+	if (q->is_untrusted && o->opener.open && keys_read_ca(o, q->ca_number))
+		rc = keys_again(o, q);
 	if (!q->sign || !q->is_refused || o->origin <= KEYS_FIXED)
 		return rc;
 	if (keys_renew(o, q->keys_number, q->deadline, NULL))
 		return rc;
-	q->rc = 0;
-	q->is_refused = false;
-	q->tries = q->wrong = 0;
-	q->due = 0;
-	if (!q->has_range && q->restart)
-		q->restart(q);
-	return rsh_object_once(o, q);
+	return keys_again(o, q);
 }

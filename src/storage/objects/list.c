@@ -5,9 +5,11 @@
 #include "objects_i.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 /* No source has so many files. */
@@ -68,10 +70,10 @@ static bool list_finish(struct object_request *q)
 }
 
 static int list_one_page(struct rsh_objects *o, const char *prefix,
-			 const char *token, struct list_page *p,
-			 struct rsh_error *err)
+			 const struct object_list_at *at, struct list_page *p,
+			 bool *is_unsupported, struct rsh_error *err)
 {
-	char *address = rsh_object_list_address(o, prefix, token);
+	char *address = rsh_object_list_address(o, prefix, at);
 	struct object_request q = {
 		.address = address, .what = o->url, .sign = true, .ctx = p,
 		.deadline = rsh_object_deadline(o), .sink = list_take_page,
@@ -84,32 +86,82 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 	p->before = p->list->n;
 	list_restart(&q);
 	rc = rsh_object_carry_out(o, &q);
+	*is_unsupported = rc && q.is_unsupported;
 	rsh_listing_parser_free(p->parser);
 	rsh_secret_free(address);
 	p->parser = NULL;
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }
 
-/* A server that says the same place twice would never come to an end. */
+/* Servers that know the first version of the protocol only, or no encoding of
+ * keys, refuse the first page. */
+static int list_first_page(struct rsh_objects *o, const char *prefix,
+			   struct object_list_at *at, struct list_page *p,
+			   struct rsh_error *err)
+{
+	struct rsh_error first = RSH_ERROR_INIT, again = RSH_ERROR_INIT;
+	bool is_unsupported;
+	int rc = list_one_page(o, prefix, at, p, &is_unsupported, &first);
+
+	if (rc && is_unsupported) {
+		at->is_first_version = true;
+		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
+	}
+	if (rc && is_unsupported) {
+		at->is_plain = true;
+		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
+	}
+	if (rc && strstr(first.text, "AccessDenied"))
+		return rsh_error_set(err, first.code, "%s: the keys need the "
+				     "right to list the bucket, s3:ListBucket",
+				     first.text);
+	return rc ? rsh_error_set(err, first.code, "%s", first.text) : 0;
+}
+
+static int list_repeats(const struct rsh_objects *o, struct rsh_error *err)
+{
+	return rsh_error_set(err, EIO, "%s: the server returns the same page "
+			     "of the listing again", o->url);
+}
+
+/* Sets where the next page begins.  A server that says the same place twice
+ * would never come to an end; if it knows keys for places, it may. */
+static int list_advance(const struct rsh_objects *o, struct object_list_at *at,
+			const struct list_page *p, struct rsh_error *err)
+{
+	const struct rsh_object_listing *l = p->list;
+	const char *last = l->n > p->before ? l->objects[l->n - 1].name : "";
+	const char *before = p->before ? l->objects[p->before - 1].name : "";
+	const char *next = p->page.next;
+
+	if (*last && strcmp(last, before) == 0)
+		return list_repeats(o, err);
+	if (!*next || strcmp(next, at->after) == 0)
+		at->is_first_version = true;
+	if (at->is_first_version)
+		next = p->page.marker[0] ? p->page.marker : last;
+	if (!*next || strcmp(next, at->after) == 0)
+		return list_repeats(o, err);
+	snprintf(at->after, sizeof(at->after), "%s", next);
+	return 0;
+}
+
 static int list_pages(struct rsh_objects *o, const char *prefix,
 		      struct rsh_object_listing *list, struct rsh_error *err)
 {
 	struct list_page p = { .list = list };
-	char token[RSH_LISTING_TOKEN_MAX] = "";
-	int rc;
+	struct object_list_at at = { .after = "" };
+	bool unused;
+	int rc = list_first_page(o, prefix, &at, &p, err);
 
-	do {
-		rc = list_one_page(o, prefix, token, &p, err);
-		if (rc == 0 && p.page.more && !strcmp(token, p.page.next))
-			rc = rsh_error_set(err, EIO,
-					   "%s: the server returns the same page of the listing again",
-					   o->url);
+	while (rc == 0 && p.page.more) {
+		rc = list_advance(o, &at, &p, err) ?:
+		     list_one_page(o, prefix, &at, &p, &unused, err);
 		if (rc == 0 && list->n > LIST_MAX)
 			rc = rsh_error_set(err, EFBIG,
 					   "%s: more than %zu objects",
 					   o->url, LIST_MAX);
-		memcpy(token, p.page.next, sizeof(token));
-	} while (rc == 0 && p.page.more);
+	}
 	return rc;
 }
 
@@ -122,22 +174,64 @@ static int list_compare(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+/* Returns whether an empty object has the name of a directory: tools that show
+ * buckets as directories make such objects. */
+static bool list_is_directory(const struct rsh_object_listing *list, size_t at)
+{
+	const char *name = list->objects[at].name;
+	const size_t n = strlen(name);
+
+	/* Names with a byte below '/' after this one come first. */
+	for (size_t i = at + 1; i < list->n && list->objects[at].size == 0; i++) {
+		const char *next = list->objects[i].name;
+
+		if (strncmp(next, name, n) != 0 || next[n] > '/')
+			return false;
+		if (next[n] == '/')
+			return true;
+	}
+	return false;
+}
+
+/* Drops such objects from a sorted listing. */
+static void list_drop_directories(struct rsh_object_listing *list)
+{
+	size_t to = 0;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (!list_is_directory(list, i))
+			list->objects[to++] = list->objects[i];
+	list->n = to;
+}
+
 /* Keeps the objects that may have a name here, once, by name. */
 static void list_settle(const struct rsh_objects *o,
 			struct rsh_object_listing *list)
 {
 	const size_t skip = strlen(o->prefix), n = list->n;
 	struct rsh_object *v = list->objects;
-	size_t to = 1;
+	const char *odd = NULL;
+	size_t to = 1, n_odd = 0;
 
 	list->n = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (strncmp(v[i].name, o->prefix, skip) || !v[i].name[skip] ||
-		    !rsh_object_is_name(v[i].name + skip))
+		const char *name = v[i].name;
+
+		if (strncmp(name, o->prefix, skip) || !name[skip])
 			continue;
+		if (!rsh_object_is_name(name + skip)) {
+			/* What ends in a slash stands for a directory. */
+			if (name[strlen(name) - 1] != '/' && n_odd++ == 0)
+				odd = name;
+			continue;
+		}
 		v[list->n] = v[i];
 		v[list->n++].name += skip;
 	}
+	if (n_odd)
+		rsh_log_warning("%s: %zu keys are left out, such as \"%s\", "
+				"since they cannot be paths: they have an empty "
+				"part, . or ..", o->url, n_odd, odd);
 	if (list->n == 0)
 		return;
 	qsort(v, list->n, sizeof(*v), list_compare);
@@ -145,6 +239,7 @@ static void list_settle(const struct rsh_objects *o,
 		if (strcmp(v[to - 1].name, v[i].name) != 0)
 			v[to++] = v[i];
 	list->n = to;
+	list_drop_directories(list);
 }
 
 /* Says why there is nothing. */

@@ -45,6 +45,12 @@ void rsh_objects_each_file(const struct rsh_objects *o,
 	(void)o, (void)fn, (void)ctx;
 }
 
+void rsh_objects_set_opener(struct rsh_objects *o,
+			    const struct rsh_objects_opener *opener)
+{
+	(void)o, (void)opener;
+}
+
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 			 size_t max)
 {

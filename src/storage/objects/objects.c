@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "rsh/util/mem.h"
 
@@ -42,9 +43,12 @@ static int objects_ca_file(struct rsh_objects *o,
 	ca = rsh_object_first(ca, rsh_object_env("SSL_CERT_FILE"), NULL);
 	if (!ca)
 		return 0;
-	o->ca_file = realpath(ca, NULL);
-	return o->ca_file ? 0 :
-	       rsh_error_set(err, errno, "CA file %s: %s", ca, strerror(errno));
+	if (access(ca, F_OK) != 0)
+		return rsh_error_set(err, errno, "CA file %s: %s", ca,
+				     strerror(errno));
+	o->ca_file = strdup(ca);
+	return o->ca_file && rsh_object_absolute(&o->ca_file) == 0 ?
+	       0 : rsh_error_nomem(err);
 }
 
 static int objects_settings(struct rsh_objects *o,
@@ -121,6 +125,8 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 		   rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
 					 style, err);
 	rsh_object_settings_clear(&s);
+	if (rc == 0)
+		o->proxy = rsh_object_proxy(o->base);
 	/* A proxy may be named in either case of letters, or for everything. */
 	o->has_proxy = rsh_object_env("http_proxy") ||
 		       rsh_object_env("https_proxy") ||
@@ -171,6 +177,9 @@ void rsh_objects_free(struct rsh_objects *o)
 	free(o->profile);
 	free(o->credentials);
 	free(o->config);
+	free(o->token_file);
+	free(o->ca_text);
+	free(o->proxy);
 	free(o->service);
 	rsh_secret_free(o->service_token);
 	pthread_cond_destroy(&o->renewed);
@@ -187,8 +196,7 @@ const char *rsh_objects_url(const struct rsh_objects *o)
 
 #ifdef HAVE_CURL_VERSION_INFO_DATA_CAINFO
 
-static void objects_each_ca_file(void (*fn)(void *ctx, const char *path),
-				 void *ctx)
+void rsh_object_each_ca_file(void (*fn)(void *ctx, const char *path), void *ctx)
 {
 	const curl_version_info_data *v =
 		rsh_curl.version_info(CURLVERSION_NOW);
@@ -201,8 +209,7 @@ static void objects_each_ca_file(void (*fn)(void *ctx, const char *path),
 
 /* libcurl does not say which file it was built for: these are Debian's and Red
  * Hat's. */
-static void objects_each_ca_file(void (*fn)(void *ctx, const char *path),
-				 void *ctx)
+void rsh_object_each_ca_file(void (*fn)(void *ctx, const char *path), void *ctx)
 {
 	fn(ctx, "/etc/ssl/certs/ca-certificates.crt");
 	fn(ctx, "/etc/pki/tls/certs/ca-bundle.crt");
@@ -213,19 +220,22 @@ static void objects_each_ca_file(void (*fn)(void *ctx, const char *path),
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {
-	const char *token =
-		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-
 	if (o->ca_file)
 		fn(ctx, o->ca_file);
 	else
-		objects_each_ca_file(fn, ctx);
+		rsh_object_each_ca_file(fn, ctx);
 	if (o->origin == KEYS_PROFILE && o->credentials)
 		fn(ctx, o->credentials);
 	if (o->origin == KEYS_PROFILE && o->config)
 		fn(ctx, o->config);
-	if (o->origin == KEYS_CONTAINER && token)
-		fn(ctx, token);
+	if (o->origin == KEYS_CONTAINER && o->token_file)
+		fn(ctx, o->token_file);
+}
+
+void rsh_objects_set_opener(struct rsh_objects *o,
+			    const struct rsh_objects_opener *opener)
+{
+	o->opener = *opener;
 }
 
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,

@@ -21,6 +21,10 @@ const char *rsh_object_env(const char *name);
 /* Returns the first text that is neither NULL nor empty, or NULL. */
 const char *rsh_object_first(const char *a, const char *b, const char *c);
 
+/* Makes a path from malloc absolute without following links; NULL stays NULL.
+ * Returns 0 or -ENOMEM. */
+int rsh_object_absolute(char **path);
+
 /* ---- credentials (keys.c) ---- */
 
 /* The values are in secret memory.  If `id` is NULL requests are not signed. */
@@ -63,12 +67,15 @@ struct rsh_objects {
 	char *ca_file;  /* NULL: libcurl's default */
 	char *index;    /* NULL: the default index files */
 	uint16_t port;
+	char *proxy; /* address of the proxy, without its password; NULL: none */
 	bool has_proxy;
 	unsigned requests, stall_ms, timeout_ms;
 
 	enum keys_origin origin;
 	char *profile;
-	char *credentials, *config; /* paths of files */
+	char *credentials, *config; /* absolute paths of files */
+	char *token_file; /* that of the token for the service; or NULL */
+	struct rsh_objects_opener opener; /* open NULL: none */
 	char *service; /* address of a credentials service */
 	char *service_token; /* secret: token for the service; or NULL */
 
@@ -77,8 +84,16 @@ struct rsh_objects {
 	unsigned keys_number; /* number of renewals */
 	bool renewing;
 	pthread_cond_t renewed;
+	/* The file of certificates as it was read anew, and how often; NULL:
+	 * libcurl has read it. */
+	char *ca_text;
+	size_t ca_length;
+	unsigned ca_number;
 	struct object_loop *loop; /* NULL: not started */
 
+	/* It refuses requests with conditions; and tags of its listings are not
+	 * those of its answers. */
+	atomic_bool no_conditions, tags_differ;
 	atomic_uint_fast64_t n_requests, n_retries, n_bytes, n_connections;
 };
 
@@ -86,6 +101,11 @@ struct rsh_objects {
 int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err);
+
+/* Calls fn for the file, or for all files that may be the one, of which libcurl
+ * has its certificates. */
+void rsh_object_each_ca_file(void (*fn)(void *ctx, const char *path),
+			     void *ctx);
 
 /* Set url, base, prefix and related members from an address.  There are two
  * steps, because the first one does not need the profile, and the profile may
@@ -102,8 +122,15 @@ char *rsh_object_address(const struct rsh_objects *o, const char *name);
 /* Returns the opened address itself, without a slash at its end, for
  * rsh_secret_free(). */
 char *rsh_object_own_address(const struct rsh_objects *o);
+/* How a page of a listing is asked for. */
+struct object_list_at {
+	bool is_first_version; /* of the protocol, which has keys for tokens */
+	bool is_plain;         /* keys are not to be URL-encoded */
+	/* the token of the next page or, in version 1, the key before it */
+	char after[RSH_LISTING_TOKEN_MAX];
+};
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
-			      const char *token);
+			      const struct object_list_at *at);
 
 /* ---- requests (transfer.c, loop.c, request.c, why.c) ---- */
 
@@ -157,6 +184,10 @@ struct object_request {
 	/* The result: 0, or -errno with a sentence. */
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
+	bool is_unconnected; /* there was no connection to server or proxy */
+	bool is_untrusted; /* no certificate that is known has signed that of the
+			    * server */
+	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
 	struct rsh_http_answer answer; /* the last answer */
 
@@ -167,6 +198,8 @@ struct object_request {
 	pthread_cond_t done;
 	const char *why;       /* the error of the server; NULL: none */
 	const char *detail;    /* libcurl's text for it; NULL: none */
+	const char *proxy;     /* as in struct rsh_objects */
+	char redirect[200];    /* the server to which the answer leads; or "" */
 	uint64_t due;          /* time from which it may begin */
 	uint64_t got;          /* time of the last progress of this request, or
 				* of other ones before its first attempt; 0:
@@ -176,7 +209,7 @@ struct object_request {
 				* correct answer */
 	unsigned silent; /* transfers without a byte of a correct body that
 			  * ended after stall_ms; the next one has longer */
-	unsigned keys_number;
+	unsigned keys_number, ca_number;
 };
 
 /* An attempt to carry out a request, or several requests with consecutive
@@ -192,6 +225,8 @@ struct object_transfer {
 	struct object_request *requests;
 	uint64_t first, len; /* the range of the transfer */
 	bool has_taken;      /* bytes of a correct body were received */
+	bool is_whole;       /* the body is the whole object, of which... */
+	uint64_t skip;       /* ...so many bytes come before the range */
 	uint64_t heard;      /* time of the last byte */
 	uint64_t got;        /* time of the last byte of a correct body; 0:
 			      * never */
@@ -202,7 +237,7 @@ struct object_transfer {
 	struct rsh_listing_parser *refusal;
 	struct rsh_listing_page page;
 	size_t refusal_len;
-	unsigned keys_number;
+	unsigned keys_number, ca_number;
 	/* A transfer that continues calls this when its first request is done.
 	 * It must not use that request again. */
 	void (*first_done)(struct object_transfer *t);
@@ -240,6 +275,9 @@ void rsh_object_transfer_clear(struct object_transfer *t);
  * text of the system or of libcurl for it.  Both are constant texts. */
 const char *rsh_object_why(CURLcode code);
 const char *rsh_object_detail(const struct object_transfer *t, CURLcode code);
+/* Returns the proxy that the environment sets for an address (from malloc),
+ * without name and password.  NULL: none, or out of memory. */
+char *rsh_object_proxy(const char *address);
 /* Writes scheme, host and port of an address. */
 void rsh_object_put_server(char *to, size_t size, const char *address);
 /* Writes "the server WHY (DETAIL)" for the last attempt.  `code` is the

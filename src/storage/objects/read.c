@@ -5,7 +5,9 @@
 #include "objects_i.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/blocking.h"
@@ -14,16 +16,50 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
+/* The tag by which answers are known: of the first answer, or else of the
+ * listing.  NULL: there is none. */
+static const char *range_tag(const struct rsh_object *object)
+{
+	const char *held = atomic_load(&object->held);
+
+	return !held ? object->etag : *held ? held : NULL;
+}
+
+/* Returns whether no answer with bytes of the object has been seen. */
+static bool range_is_first(const struct rsh_object *object)
+{
+	return object->is_listed && !atomic_load(&object->held);
+}
+
+/* Bytes of the object are only taken from answers with the tag of the first
+ * one. */
+static void range_hold(struct rsh_objects *o, const struct rsh_object *object,
+		       const char *tag)
+{
+	struct rsh_object *to = (struct rsh_object *)(uintptr_t)object;
+	char *none = NULL, *held = strdup(tag);
+
+	if (held && !atomic_compare_exchange_strong(&to->held, &none, held))
+		free(held);
+	if (object->etag && strcmp(object->etag, tag) != 0)
+		o->tags_differ = true;
+}
+
 static enum rsh_http_verdict range_judge(const struct object_transfer *t,
 					 const char **why)
 {
 	const struct rsh_object *object = t->requests->object;
+	const bool is_first = range_is_first(object);
 	const struct rsh_http_asked asked = {
 		.first = t->first, .len = t->len, .size = object->size,
-		.etag = object->etag, .modified = object->mtime.tv_sec,
+		.etag = range_tag(object), .modified = object->mtime.tv_sec,
+		.is_listed = is_first, .is_label = t->objects->is_s3,
 	};
+	const enum rsh_http_verdict v = rsh_http_judge(&t->answer, &asked, why);
 
-	return rsh_http_judge(&t->answer, &asked, why);
+	if (v == RSH_HTTP_RIGHT && is_first)
+		range_hold(t->objects, object, t->answer.etag);
+	return v;
 }
 
 /* Copies to the vectors, from where q->first has its place in them. */
@@ -64,18 +100,54 @@ static int range_check(const struct rsh_object_range *r, uint64_t *len)
 
 /* The listing knows the second in which an object was modified and so does the
  * server; what either knows beyond that is not compared. */
-static int range_carry_out(struct rsh_objects *o, struct object_request *q,
-			   const struct rsh_object *object)
+static void range_condition(const struct rsh_objects *o,
+			    struct object_request *q)
 {
-	char *address = rsh_object_address(o, object->name);
+	const struct rsh_object *object = q->object;
+	const char *tag = range_tag(object);
+
+	if (o->no_conditions || (o->tags_differ && range_is_first(object)))
+		return;
+	q->etag = tag;
+	q->unmodified_since = tag ? 0 : object->mtime.tv_sec;
+}
+
+/* Some servers refuse every condition, or list other tags than those of the
+ * objects.  So the first request for an object is made again without one; its
+ * answer is compared with the listing. */
+static int range_carry_out_plainly(struct rsh_objects *o,
+				   struct object_request *q)
+{
+	const bool never = q->is_unsupported;
+	const char *asked = q->etag ? q->etag : "";
+	int rc;
+
+	q->rc = 0;
+	q->is_unsupported = false;
+	q->tries = q->wrong = 0;
+	q->due = 0;
+	q->etag = NULL;
+	q->unmodified_since = 0;
+	rc = rsh_object_carry_out(o, q);
+	if (rc == 0 && (never || strcmp(asked, q->answer.etag) == 0))
+		o->no_conditions = true;
+	return rc;
+}
+
+static int range_carry_out(struct rsh_objects *o, struct object_request *q)
+{
+	const bool is_first = range_is_first(q->object);
+	char *address = rsh_object_address(o, q->object->name);
 	int rc;
 
 	if (!address)
 		return rsh_error_nomem(&q->err);
 	q->address = address;
-	q->etag = object->etag;
-	q->unmodified_since = object->mtime.tv_sec;
+	range_condition(o, q);
 	rc = rsh_object_carry_out(o, q);
+	if (rc && is_first && (q->etag || q->unmodified_since) &&
+	    (q->answer.status == 412 || q->is_unsupported))
+		rc = range_carry_out_plainly(o, q);
 	rsh_secret_free(address);
 	return rc;
 }
@@ -108,6 +180,6 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 	if (!what)
 		return rsh_error_nomem(err);
 	q.what = what;
-	rc = range_carry_out(o, &q, object);
+	rc = range_carry_out(o, &q);
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
@@ -104,6 +105,8 @@ static void transfer_judge(struct object_transfer *t)
 	t->why = "gives no answer";
 	t->verdict = judge ? judge(t, &t->why) :
 			     rsh_http_judge_status(t->answer.status, &t->why);
+	t->is_whole = t->requests->has_range && t->answer.status == 200;
+	t->skip = t->first;
 }
 
 /* The body is too long.  What this transfer has brought for its unfinished
@@ -142,6 +145,16 @@ static bool transfer_take_right(struct object_transfer *t, const char *data,
 {
 	struct object_request *q = t->requests;
 
+	if (t->is_whole) {
+		const size_t n = (size_t)rsh_min_u64(t->skip, len);
+
+		t->skip -= n;
+		data += n;
+		len = (size_t)rsh_min_u64(len - n,
+					  t->first + t->len - q->first);
+		if (!len)
+			return true;
+	}
 	while (q->has_range && len > q->len && q->next) {
 		const size_t part = (size_t)q->len;
 
@@ -261,7 +274,30 @@ static int transfer_set_identity(struct object_transfer *t)
 	return rc;
 }
 
-static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
+/* libcurl reads the file of certificates at the first connection, and keeps what
+ * it has read: later the file may be another one, which the sandbox does not
+ * open.  If the kept certificates do not suffice, those of a text are used. */
+static void transfer_set_certificates(struct object_transfer *t)
+{
+	struct rsh_objects *o = t->objects;
+	struct curl_blob blob = { .flags = CURL_BLOB_COPY };
+
+	/* With one file for all certificates they are parsed once for all
+	 * connections. */
+	rsh_curl.easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
+	rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CA_CACHE_TIMEOUT, -1L);
+	if (o->ca_file)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_CAINFO, o->ca_file);
+	pthread_mutex_lock(&o->lock);
+	t->ca_number = o->ca_number;
+	blob.data = o->ca_text;
+	blob.len = o->ca_length;
+	if (o->ca_text)
+		rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CAINFO_BLOB, &blob);
+	pthread_mutex_unlock(&o->lock);
+}
+
+static void transfer_set_connection(CURL *e)
 {
 	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	/* A name lookup that hangs must not delay other requests. */
@@ -273,11 +309,6 @@ static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-	/* With one file for all certificates they are parsed once for all
-	 * connections. */
-	rsh_curl.easy_setopt(e, CURLOPT_CAPATH, NULL);
-	if (o->ca_file)
-		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
 static void transfer_set_protocols(CURL *e, bool is_tls)
@@ -323,7 +354,7 @@ static void transfer_reset(struct object_transfer *t)
 
 	memset(&t->answer, 0, sizeof(t->answer));
 	memset(&t->page, 0, sizeof(t->page));
-	t->is_judged = t->has_taken = false;
+	t->is_judged = t->has_taken = t->is_whole = false;
 	t->refusal_len = 0;
 	t->got = 0;
 	t->first = t->requests->first;
@@ -354,7 +385,8 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
 			     transfer_take_body);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	transfer_set_connection(t->objects, t->easy);
+	transfer_set_connection(t->easy);
+	transfer_set_certificates(t);
 	transfer_set_address(t);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
 	atomic_fetch_add(&t->objects->n_requests, 1);
@@ -443,6 +475,14 @@ static void transfer_reconsider(struct object_transfer *t)
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
 		{ "InvalidObjectState", RSH_HTTP_REFUSED,
 		  "has archived this object" },
+		{ "SecondLevelDomainForbidden", RSH_HTTP_REFUSED,
+		  "wants the bucket in its name: use --source-style host" },
+		{ "InvalidPathAccess", RSH_HTTP_REFUSED,
+		  "wants the bucket in its name: use --source-style host" },
+		{ "MethodNotAllowed", RSH_HTTP_UNSUPPORTED,
+		  "may want the bucket in its name: try --source-style host" },
+		{ "InvalidArgument", RSH_HTTP_UNSUPPORTED,
+		  "finds the request wrong" },
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
@@ -479,9 +519,14 @@ static bool request_end_broken(const struct object_transfer *t,
 		q->silent++;
 	q->why = rsh_object_why(code);
 	q->detail = rsh_object_detail(t, code);
+	/* The proxy has answered in place of the server. */
+	if (q->proxy && t->answer.status >= 400 && t->answer.status < 500)
+		return request_fail(t, q, EACCES, "cannot be reached");
 	switch (code) {
 	case RSH_CURLE_UNVERIFIED:
 	case CURLE_SSL_CACERT_BADFILE:
+		q->is_untrusted = true;
+		return request_fail(t, q, EPROTO, q->why);
 	case CURLE_SSL_CIPHER:
 		return request_fail(t, q, EPROTO, q->why);
 	case CURLE_UNSUPPORTED_PROTOCOL:
@@ -532,13 +577,34 @@ void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 		transfer_reconsider(t);
 }
 
+/* Sets where the answer leads, and whether there was a connection. */
+static void request_set_place(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code)
+{
+	char *to = NULL;
+
+	q->redirect[0] = '\0';
+	q->is_unconnected = code == CURLE_COULDNT_CONNECT ||
+			    code == CURLE_COULDNT_RESOLVE_PROXY;
+	if (t->objects->is_s3 && t->answer.status >= 300 &&
+	    t->answer.status < 400)
+		rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
+	if (!to)
+		return;
+	rsh_object_put_server(q->redirect, sizeof(q->redirect), to);
+	if (strncmp(q->redirect, q->address, strlen(q->redirect)) == 0)
+		q->redirect[0] = '\0';
+}
+
 bool rsh_object_transfer_ends(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code)
 {
 	q->answer = t->answer;
 	q->keys_number = t->keys_number;
+	q->ca_number = t->ca_number;
 	if (t->is_judged)
 		q->why = t->why;
+	request_set_place(t, q, code);
 	if (q->rc)
 		return true;
 	if (!t->is_judged)
@@ -566,6 +632,9 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 	case RSH_HTTP_REFUSED:
 		q->is_refused = true;
 		return request_fail(t, q, EACCES, t->why);
+	case RSH_HTTP_UNSUPPORTED:
+		q->is_unsupported = true;
+		return request_fail(t, q, EIO, t->why);
 	case RSH_HTTP_LATER:
 		return request_again(t, q, t->answer.has_wait ?
 				     t->answer.wait_s * UINT64_C(1000) : 0);

@@ -115,18 +115,27 @@ char *rsh_object_address(const struct rsh_objects *o, const char *name)
 /* The parameters stand in the order of the alphabet, since they are signed so.
  */
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
-			      const char *token)
+			      const struct object_list_at *at)
 {
 	struct url_text t = { NULL };
 
 	url_add(&t, o->base);
 	url_add(&t, "/?");
-	if (token && *token) {
+	if (!at->is_first_version && *at->after) {
 		url_add(&t, "continuation-token=");
-		url_encode(&t, token, false);
+		url_encode(&t, at->after, false);
 		url_add(&t, "&");
 	}
-	url_add(&t, "encoding-type=url&list-type=2&prefix=");
+	if (!at->is_plain)
+		url_add(&t, "encoding-type=url&");
+	if (!at->is_first_version)
+		url_add(&t, "list-type=2&");
+	if (at->is_first_version && *at->after) {
+		url_add(&t, "marker=");
+		url_encode(&t, at->after, false);
+		url_add(&t, "&");
+	}
+	url_add(&t, "prefix=");
 	url_encode(&t, o->prefix, false);
 	if (prefix)
 		url_encode(&t, prefix, false);

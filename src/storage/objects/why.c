@@ -6,6 +6,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+#include "rsh/util/text.h"
 
 const char *rsh_object_why(CURLcode code)
 {
@@ -58,23 +61,84 @@ void rsh_object_put_server(char *to, size_t size, const char *address)
 	snprintf(to, size, "%.*s", n, address);
 }
 
+/* Returns whether a list as no_proxy has it names the host, or may do so: of
+ * networks this is not decided here. */
+static bool why_is_exempt(const char *list, const char *host, size_t n)
+{
+	while (list && *list) {
+		const size_t len = strcspn(list, ", ");
+		const char *word = *list == '.' ? list + 1 : list;
+		const size_t m = len - (size_t)(word - list);
+
+		if ((len == 1 && *list == '*') || memchr(list, '/', len) ||
+		    (m && m <= n && !strncasecmp(host + n - m, word, m) &&
+		     (m == n || host[n - m - 1] == '.')))
+			return true;
+		list += len;
+		list += strspn(list, ", ");
+	}
+	return false;
+}
+
+char *rsh_object_proxy(const char *address)
+{
+	const bool is_tls = !strncmp(address, "https:", 6);
+	const char *host = strstr(address, "://") + 3;
+	const char *given = rsh_object_first(
+		is_tls ? rsh_object_env("https_proxy") :
+			 rsh_object_env("http_proxy"),
+		is_tls ? rsh_object_env("HTTPS_PROXY") : NULL,
+		rsh_object_first(rsh_object_env("all_proxy"),
+				 rsh_object_env("ALL_PROXY"), NULL));
+	const char *list = rsh_object_first(rsh_object_env("no_proxy"),
+					    rsh_object_env("NO_PROXY"), NULL);
+	const char *scheme = given ? strstr(given, "://") : NULL;
+	const char *at;
+
+	if (!given || why_is_exempt(list, host, strcspn(host, ":/?")))
+		return NULL;
+	at = strrchr(given, '@');
+	return rsh_text_format("%.*s%s",
+			       scheme ? (int)(scheme - given) + 3 : 0, given,
+			       at ? at + 1 : scheme ? scheme + 3 : given);
+}
+
+/* The connection to the proxy, or its answer, is the cause. */
+static bool why_is_of_proxy(const struct object_request *q)
+{
+	return q->proxy && (q->is_unconnected || q->answer.status == 407);
+}
+
 void rsh_object_say(const struct object_request *q, const char *code,
 		    char *to, size_t size)
 {
 	const bool is_s3 = !strncmp(q->what, "s3:", 3);
 	const int status = q->answer.status;
-	char server[300] = "", detail[160];
+	const bool is_proxy = why_is_of_proxy(q);
+	char server[300] = "", detail[160], by[256] = "";
 
 	if (!status || is_s3)
 		rsh_object_put_server(server, sizeof(server), q->address);
+	if (is_proxy)
+		snprintf(server, sizeof(server), "%s", q->proxy);
+	else if (q->proxy)
+		snprintf(by, sizeof(by), ", by the proxy %s", q->proxy);
 	if (status)
 		snprintf(detail, sizeof(detail), "HTTP %d%s%s", status,
 			 *code ? " " : "", code);
 	else
 		snprintf(detail, sizeof(detail), "%s",
 			 q->detail ? q->detail : "no answer");
-	snprintf(to, size, "the server%s%s %s (%s)%s", *server ? " " : "",
-		 server, q->why, detail,
-		 is_s3 && !status ?
-		 "; AWS_ENDPOINT_URL sets the server" : "");
+	if (q->redirect[0]) {
+		snprintf(to, size, "the server %s redirects to %s (%s)%s%s",
+			 server, q->redirect, detail, by, is_s3 ?
+			 "; AWS_ENDPOINT_URL sets the server" : "");
+		return;
+	}
+	snprintf(to, size, "the %s%s%s %s (%s)%s%s",
+		 is_proxy ? "proxy" : "server", *server ? " " : "", server,
+		 status == 407 && is_proxy ? "wants a name and a password" :
+		 q->why, detail, by,
+		 is_proxy ? "; http_proxy or https_proxy sets the proxy" :
+		 is_s3 && !status ? "; AWS_ENDPOINT_URL sets the server" : "");
 }

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -61,9 +62,9 @@ int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 
 	if (root)
 		name = "";
+	snprintf(place, sizeof(place), "%s%s%s", top, sep, name);
 	if (rc != -EXDEV)
-		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
-				     strerror(-rc));
+		return rsh_error_file(err, -rc, place);
 	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
 			     "--follow-outside allows it", top, sep, name,
 			     s->medium->ops->leads &&

@@ -661,10 +661,24 @@ static int files_open_root(struct rsh_files *f, const char *path)
 	return 0;
 }
 
+/* Names of models on the Hub are OWNER/MODEL. */
+static bool files_is_hub_name(const char *path)
+{
+	const char *slash = strchr(path, '/');
+	cleanup_free char *owner =
+		slash ? strndup(path, (size_t)(slash - path)) : NULL;
+
+	return owner && !strchr("/.~", *path) && slash[1] &&
+	       !strchr(slash + 1, '/') && access(owner, F_OK) != 0;
+}
+
 const char *rsh_store_hint(const char *path)
 {
-	return strstr(path, ":/") && !strchr("/.", *path) ?
-	       "; addresses begin with s3://, https:// or http://" : "";
+	if (strstr(path, ":/") && !strchr("/.", *path))
+		return "; addresses begin with s3://, https:// or http://";
+	return files_is_hub_name(path) && access(path, F_OK) != 0 ?
+	       "; a model of the Hugging Face Hub is downloaded first: "
+	       "hf download OWNER/MODEL --local-dir DIR" : "";
 }
 
 int rsh_files_open(const char *path, const struct rsh_store_options *opts,

@@ -180,8 +180,8 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 			      object, offset, within, k }, 0, &err);
 	if (rc == 0)
 		return (ssize_t)all;
-	/* There is no place in a number for why it failed; of many that fail
-	 * together one is enough. */
+	rsh_error_keep(&err);
+	/* Of many that fail together one is enough. */
 	now = rsh_clock_ns();
 	said = atomic_load(&o->said);
 	if ((!said || now - said >= SAY_AGAIN_NS) &&

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a first command says that cannot succeed: what is wrong and where, and no
+cause that is not the true one.  SOURCE is looked at once."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+sys.path.insert(0, LIB)
+
+import genuine  # noqa: E402
+from demands import check, write  # noqa: E402
+from near_s3 import Server, environment  # noqa: E402
+from rsh_cli import INPUT, IO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
+
+QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
+PEM = os.path.join(os.path.dirname(os.path.abspath(LIB)), "unit", "data", "objects.pem")
+PATIENCE = 2  # seconds of --source-timeout
+NEEDS = "--src-strategy is missing"
+
+
+def run(words, env, cwd):
+    began = time.monotonic()
+    got = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, check=False,
+                         stdin=subprocess.DEVNULL, timeout=120 * TIMEOUT_SCALE)
+    return got, time.monotonic() - began
+
+
+# ---- refusals of object storage ----
+
+def always(status, code, more="", **headers):
+    return lambda h, path, query: h.refuse(status, code, more, **headers)
+
+
+def of_objects(status, code):
+    """The bucket is listed, but nothing in it can be read."""
+    return lambda h, path, query: h.refuse(status, code) if path.strip("/") != "b" else None
+
+
+def closed_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+# name: (hook, environment, exit status, words)
+REFUSALS = {
+    "403": (always(403, "AccessDenied"), {}, IO, ["denies access (HTTP 403 AccessDenied)"]),
+    "403 of objects": (of_objects(403, "AccessDenied"), {}, IO,
+                       ["/m/", "denies access (HTTP 403 AccessDenied)"]),
+    "404": (always(404, "NoSuchBucket"), {}, INPUT, ["no such bucket (HTTP 404"]),
+    "412": (of_objects(412, "PreconditionFailed"), {}, IO, ["HTTP 412 PreconditionFailed"]),
+    "501": (always(501, "NotImplemented"), {}, IO, ["HTTP 501 NotImplemented"]),
+    "503": (always(503, "SlowDown"), {}, IO, ["no answer in time", "HTTP 503"]),
+    "redirect": (always(307, "", Location="https://s3.example.test/x"), {}, IO,
+                 ["redirects to https://s3.example.test (HTTP 307)"]),
+    "region": (always(400, "AuthorizationHeaderMalformed", "<Region>there</Region>"), {}, INPUT,
+               ['the bucket is in region "there"; set AWS_REGION']),
+    "expired": (always(400, "ExpiredToken"), {}, IO, ["credentials have expired"]),
+    "clock": (always(403, "RequestTimeTooSkewed"), {}, IO, ["check this machine's clock"]),
+    "archived": (of_objects(403, "InvalidObjectState"), {}, IO, ["has archived this object"]),
+    "proxy": (None, {"http_proxy": "http://user:hunter2@127.0.0.1:CLOSED"}, IO,
+              ["the proxy http://127.0.0.1:CLOSED cannot be reached"]),
+    "proxy's password": (None, {"http_proxy": "http://user:hunter2@127.0.0.1:P407"}, IO,
+                         ["the proxy http://127.0.0.1:P407 wants a name and a password (HTTP 407)"
+                          "; http_proxy or https_proxy sets the proxy"]),
+    "proxy's own": (None, {"http_proxy": "http://127.0.0.1:P503"}, IO,
+                    ["(HTTP 503), by the proxy http://127.0.0.1:P503"]),
+    "certificate": ("tls", {}, IO, ["has a certificate that is not trusted: see "]),
+    "name": (None, {"AWS_ENDPOINT_URL": "http://no.such.name.invalid"}, IO,
+             ["http://no.such.name.invalid cannot be found"]),
+    "down": (None, {"AWS_ENDPOINT_URL": "http://127.0.0.1:CLOSED"}, IO,
+             ["cannot be reached (Connection refused)"]),
+    "no keys": (None, {"AWS_ACCESS_KEY_ID": None, "AWS_SECRET_ACCESS_KEY": None}, INPUT,
+                ["no credentials"]),
+}
+
+
+def commands(directory):
+    program, python = [reshardfs_program()], sys.executable
+    wait = ["--source-timeout", str(PATIENCE)]
+    load = ("import sys, reshardfs\n"
+            "try:\n    reshardfs.tensors('s3://b/m', source_timeout='%d')\n"
+            "except reshardfs.Error as e:\n    sys.exit('error: %%s' %% e)\n" % PATIENCE)
+    mnt, out = os.path.join(directory, "mnt"), os.path.join(directory, "out")
+    return {"mount": program + ["mount", *wait, "s3://b/m", mnt],
+            "ls": program + ["ls", *wait, "s3://b/m"],
+            "plan": program + ["plan", *wait, "s3://b/m"],
+            "export": program + ["export", *wait, "s3://b/m", out],
+            "Python": [python, "-c", load]}
+
+
+def refusal(directory, name, table):
+    hook, more, status, words = REFUSALS[name]
+    files = {f"m/{n}": open(os.path.join(QWEN3, n), "rb").read() for n in os.listdir(QWEN3)}
+    tls = hook == "tls"
+    with Server(files, None if tls else hook, PEM if tls else None) as server, \
+            Server(hook=always(407, "")) as asking, Server(hook=always(503, "")) as failing:
+        def filled(text):
+            for word, port in (("CLOSED", closed), ("P407", asking.server_port),
+                               ("P503", failing.server_port)):
+                text = text.replace(word, str(port))
+            return text
+
+        closed = closed_port()
+        more = {k: v and filled(v) for k, v in more.items()}
+        env = environment(PLAIN, server.url, directory, PYTHONPATH=os.path.join(TOP, "python"),
+                          LIBRESHARD=os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                                  "libreshard.so.0"))
+        env.update({k: v for k, v in more.items() if v is not None})
+        for k in [k for k, v in more.items() if v is None]:
+            del env[k]
+        for command, line in commands(directory).items():
+            if command == "Python" and sanitized():
+                continue
+            got, took = run(line, env, directory)
+            said = got.stderr
+            table.append(f"{name} | {command} | {got.returncode} | "
+                         f"{said.strip().splitlines()[-1] if said.strip() else ''}")
+            for word in words:
+                check(filled(word) in said, f"{name}: {command}: no {word!r}: {said}")
+            check(NEEDS not in said and "damaged" not in said and "hunter2" not in said and
+                  "No such file" not in said, f"{name}: {command}: {said}")
+            check(got.returncode == (status if command != "Python" else 1),
+                  f"{name}: {command}: {got.returncode}: {said}")
+            # Once for the look, and once for what the look allows.
+            check(took < 2 * PATIENCE + 6 * TIMEOUT_SCALE, f"{name}: {command}: {took:.1f} s")
+
+
+def sanitized():
+    return bool(os.environ.get("SANITIZER_FLAGS"))
+
+
+# ---- commands that people type first ----
+
+def first_commands(d, tree, src):
+    """{words: (exit status, sentences)}"""
+    def empty(*names):
+        path = os.path.join(d, *names)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def file(name, data):
+        return os.path.relpath(write(os.path.join(d, name), data), d)
+
+    empty("mnt"), empty("empty"), empty("job", "rank0"), empty("job", "rank1")
+    empty("dev", "device_0"), empty("above", "nothing")
+    empty("snap", "refs"), empty("snap", "snapshots")
+    file("empty.pt", b"")
+    file("page.safetensors", b"<!DOCTYPE html><html>please log in</html>")
+    file("model.gguf", b"GGUF" + bytes(60))
+    file("pointer.pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    file("text.pth", b"hello")
+    os.symlink(os.path.abspath(QWEN3), os.path.join(d, "above", "qwen3"))
+    for name in ("megatron/mp_rank_00/model_optim_rng.pt", "verl/model_world_size_2_rank_0.pt",
+                 "deepspeed/zero_pp_rank_0_mp_rank_00_optim_states.pt"):
+        file(name, b"PK\3\4" + bytes(64))
+    rank = "source/rank_0"
+    return {
+        "mount Qwen/Qwen3-8B mnt": (INPUT, "No such file or directory; a model of the Hugging "
+                                           "Face Hub is downloaded first: hf download"),
+        "ls Qwen/Qwen3-8B": (INPUT, "hf download"),
+        "plan meta-llama/Llama-3": (INPUT, "hf download"),
+        "mount empty mnt": (INPUT, "the directory is empty"),
+        "ls empty": (INPUT, "the directory is empty"),
+        "export empty out": (INPUT, "the directory is empty"),
+        "mount empty.pt mnt": (INPUT, "empty.pt: the file is empty"),
+        "plan empty.pt": (INPUT, "empty.pt: the file is empty"),
+        "mount job mnt": (INPUT, "--rank-dir 'rank{rank}'"),
+        "ls job": (INPUT, "--rank-dir 'rank{rank}'"),
+        "mount dev mnt": (INPUT, "--rank-dir 'device_{rank}'"),
+        "mount nowhere mnt": (INPUT, "nowhere: No such file or directory"),
+        "mount /no/where mnt": (INPUT, "/no/where: No such file or directory"),
+        "ls nowhere": (INPUT, "nowhere: No such file or directory"),
+        "mount model.gguf mnt": (INPUT, "this is a GGUF file"),
+        "mount pointer.pt mnt": (INPUT, "a pointer of git-lfs"),
+        "mount text.pth mnt": (INPUT, "this file is no checkpoint"),
+        "mount s3a://b/c mnt": (INPUT, "addresses begin with s3://"),
+        "mount hf://Qwen/Qwen3 mnt": (INPUT, "addresses begin with s3://"),
+        # Only here nothing else is wrong.
+        "mount source mnt": (USAGE, NEEDS),
+        "plan source": (USAGE, NEEDS),
+        "export source out": (USAGE, NEEDS),
+        f"mount --src-strategy {src} source mnt": (USAGE, "--dst-strategy is missing"),
+        f"mount {rank} mnt": (INPUT, "Did you mean: reshardfs ls source\n"),
+        f"ls {rank}/": (INPUT, "Did you mean: reshardfs ls source\n"),
+        "mount above mnt": (INPUT, "Did you mean: reshardfs mount above/qwen3 mnt\n"),
+        # What is above another directory is another checkpoint; and a mount needs a place.
+        "mount above/nothing mnt": (INPUT, "the directory is empty"),
+        "mount above/qwen3/onnx mnt": (INPUT, "onnx: No such file or directory"),
+        # A slice is no model.
+        "mount megatron mnt": (INPUT, "mp_rank_00 is one rank's slice of a model"),
+        "ls megatron/mp_rank_00": (INPUT, "model_optim_rng.pt is one rank's slice"),
+        "plan verl": (INPUT, "model_world_size_2_rank_0.pt is one rank's slice"),
+        "plan deepspeed": (INPUT, "zero_pp_rank_0_mp_rank_00_optim_states.pt is one rank's"),
+        "mount above elsewhere": (INPUT, "Did you mean: reshardfs ls above/qwen3\n"),
+        "ls above/qwen3/config.json": (INPUT, "Did you mean: reshardfs ls above/qwen3\n"),
+    }
+
+
+def first_command(d, line, status, words):
+    got, _ = run([reshardfs_program(), *line.split()], {**PLAIN, "HOME": d}, d)
+    check(got.returncode == status and words in got.stderr, f"{line}: {got}")
+    check((NEEDS in got.stderr) == (words == NEEDS), f"{line}: {got}")
+    check(NEEDS not in got.stderr or "--rank-dir" not in got.stderr, f"{line}: {got}")
+    if "Did you mean" not in words:
+        check("Did you mean" not in got.stderr, f"{line}: {got}")
+    return f"{line} | {got.returncode} | {got.stderr.strip()}"
+
+
+def main():
+    require_mount()
+    end_if_built_without("object storage", "ls", "s3://bucket/none")
+    tap = Tap()
+    show = "--show" in sys.argv
+    table = []
+    with tempfile.TemporaryDirectory(prefix="reshardfs-first-") as d:
+        d = os.path.realpath(d)
+        _, src, _ = demo_tree(d)
+        for line, (status, words) in first_commands(d, "source", src).items():
+            with tap.test(line):
+                table.append(first_command(d, line, status, words))
+    for name in REFUSALS:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-first-") as d:
+            os.mkdir(os.path.join(d, "mnt"))
+            with tap.test(f"refusal: {name}"):
+                refusal(d, name, table)
+    if show:
+        print("\n".join("# " + line.replace("\n", " / ") for line in table))
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

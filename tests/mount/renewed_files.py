@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Keys and certificates that are renewed while a mount lives.  Tools that renew them
+write another file and rename it, or a directory, or lead a link elsewhere."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+import genuine  # noqa: E402
+from demands import check, write  # noqa: E402
+from near_s3 import Server, environment  # noqa: E402
+from rsh_cli import PLAIN, end_if_built_without  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
+
+QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
+PEM = os.path.join(os.path.dirname(os.path.abspath(LIB)), "unit", "data", "objects.pem")
+MODEL = {f"m/{n}": open(os.path.join(QWEN3, n), "rb").read() for n in os.listdir(QWEN3)}
+SHOWN = "model-00001-of-00001.safetensors"
+
+
+def section(key, name="default"):
+    return (f"[{name}]\naws_access_key_id = {key}\naws_secret_access_key = s\n"
+            "aws_session_token = t\n").encode()
+
+
+def renamed(path, data):
+    write(path + ".new", data)
+    os.rename(path + ".new", path)
+
+
+def mounted(d, env, words, renew):
+    """What is read before and after `renew`."""
+    mnt = os.path.join(d, "mnt")
+    os.makedirs(mnt, exist_ok=True)
+    got = subprocess.run([reshardfs_program(), "mount", "--cache", "off", "--index-cache", "off",
+                          "--source-timeout", "5", *words, "s3://b/m", mnt], env=env, cwd=d,
+                         capture_output=True, text=True, check=False, timeout=60 * TIMEOUT_SCALE)
+    check(got.returncode == 0, got.stderr)
+    try:
+        fd = os.open(os.path.join(mnt, SHOWN), os.O_RDONLY)
+        size = os.fstat(fd).st_size
+        before = os.pread(fd, size // 2, 0)
+        renew()
+        after = os.pread(fd, size - size // 2, size // 2)
+        os.close(fd)
+        return before + after
+    finally:
+        subprocess.run([reshardfs_program(), "umount", "--force", mnt], check=False,
+                       capture_output=True, timeout=60 * TIMEOUT_SCALE)
+
+
+class Keys:
+    """A server that knows one key at a time."""
+
+    def __init__(self):
+        self.valid = "OLD"
+        self.token = b"pod-1"
+
+    def __call__(self, h, path, _query):
+        if path == "/keys":
+            if h.headers.get("Authorization", "").encode() != self.token:
+                return h.refuse(401)
+            h.answer(200, json.dumps({"AccessKeyId": self.valid, "SecretAccessKey": "s",
+                                      "Token": "t", "Expiration": "2099-01-01T00:00:00Z"}).encode())
+            return True
+        m = re.search(r"Credential=([^/]+)/", h.headers.get("Authorization", ""))
+        return h.refuse(400, "ExpiredToken") if not m or m[1] != self.valid else None
+
+
+def directory_is_renamed(d):
+    """The whole directory of the file is replaced, as by a deployment."""
+    write(f"{d}/etc/keys", section("OLD"))
+
+    def renew():
+        os.rename(f"{d}/etc", f"{d}/etc.old")
+        write(f"{d}/etc.new/keys", section("NEW"))
+        os.rename(f"{d}/etc.new", f"{d}/etc")
+        shutil.rmtree(f"{d}/etc.old")
+    return {"AWS_SHARED_CREDENTIALS_FILE": f"{d}/etc/keys"}, renew
+
+
+def link_leads_elsewhere(d):
+    write(f"{d}/v1", section("OLD"))
+    os.symlink("v1", f"{d}/keys")
+
+    def renew():
+        write(f"{d}/v2", section("NEW"))
+        os.symlink("v2", f"{d}/keys.new")
+        os.rename(f"{d}/keys.new", f"{d}/keys")
+        os.unlink(f"{d}/v1")
+    return {"AWS_SHARED_CREDENTIALS_FILE": f"{d}/keys"}, renew
+
+
+def profile_of_a_relative_config(d):
+    write(f"{d}/conf/config", section("OLD", "profile job"))
+    return ({"AWS_CONFIG_FILE": "conf/config", "AWS_PROFILE": "job"},
+            lambda: renamed(f"{d}/conf/config", section("NEW", "profile job")))
+
+
+def twice_in_a_row(d):
+    path = write(f"{d}/keys", section("OLD"))
+
+    def renew():
+        renamed(path, section("ELSE"))
+        renamed(path, section("NEW"))
+    return {"AWS_SHARED_CREDENTIALS_FILE": path}, renew
+
+
+def home(d):
+    path = write(f"{d}/.aws/credentials", section("OLD"))
+    return {}, lambda: renamed(path, section("NEW"))
+
+
+def relative_token(d):
+    write(f"{d}/token", b"pod-1")
+    return ({"AWS_CONTAINER_CREDENTIALS_FULL_URI": "URL/keys",
+             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": "token"},
+            lambda: renamed(f"{d}/token", b"pod-2"))
+
+
+def keys(d, case, wanted):
+    with Server(MODEL, Keys()) as server:
+        more, renew = case(d)
+        env = environment(PLAIN, server.url, d, AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None,
+                          **{k: v.replace("URL", server.url) for k, v in more.items()})
+
+        def change():
+            server.hook.valid, server.hook.token = "NEW", b"pod-2"
+            renew()
+        check(mounted(d, env, [], change) == wanted, "other bytes")
+
+
+def closing(h, _path, _query):
+    h.close_connection = True
+
+
+def certificates(d, words, wanted):
+    """The server gets a certificate of another authority, and the file both."""
+    new = f"{d}/new.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                    f"{d}/key", "-out", f"{d}/crt"], check=True, capture_output=True)
+    with open(new, "w", encoding="ascii") as f:
+        for part in "key", "crt":
+            with open(f"{d}/{part}", encoding="ascii") as part_file:
+                f.write(part_file.read())
+    with open(PEM, "rb") as f:
+        write(f"{d}/ca", f.read())
+    first = Server(MODEL, closing, PEM)
+    port = first.server_port
+    servers = [first]
+
+    def renew():
+        with open(f"{d}/crt", "rb") as f:
+            renamed(f"{d}/ca", f.read())
+        first.__exit__()
+        servers.append(Server(MODEL, closing, new, port=port))
+    try:
+        env = environment(PLAIN, first.url, d, AWS_CA_BUNDLE="ca" if not words else None)
+        check(mounted(d, env, words, renew) == wanted, "other bytes")
+    finally:
+        servers[-1].__exit__()
+
+
+def main():
+    require_mount()
+    end_if_built_without("object storage", "ls", "s3://bucket/none")
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, Server(MODEL) as server:
+        wanted = mounted(d, environment(PLAIN, server.url, d), [], lambda: None)
+    for case in (directory_is_renamed, link_leads_elsewhere, profile_of_a_relative_config,
+                 twice_in_a_row, home, relative_token):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, \
+                tap.test(f"keys: {case.__name__.replace('_', ' ')}"):
+            keys(d, case, wanted)
+    for words in ([], ["--ca-file", "ca"]):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, \
+                tap.test(f"certificates: {words or 'AWS_CA_BUNDLE'}"):
+            certificates(d, words, wanted)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
