@@ -91,7 +91,7 @@ static int open_refuse_file(const char *path, const struct rsh_source *s,
 				     empty ? "the file is empty" : "this is ",
 				     empty ? "" : what);
 	rsh_source_hint_file(s, file, hint, sizeof(hint));
-	return rsh_error_set(err, EINVAL, "%s: this file is no checkpoint%s",
+	return rsh_error_set(err, EINVAL, "%s: this file is not a checkpoint%s",
 			     path, *hint ? hint : ": SOURCE is the directory "
 			     "of a checkpoint, or one file with all its "
 			     "tensors");

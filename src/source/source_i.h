@@ -211,7 +211,8 @@ int rsh_source_look_at(const struct rsh_source *s,
 		       const struct rsh_source_options *opts, const char *file,
 		       int (*fn)(const struct rsh_look *look, void *ctx),
 		       void *ctx, struct rsh_error *err);
-/* Writes what formats say of a file that none of them accepts, "; ...", or "". */
+/* Writes what formats say of a file that none of them accepts: "; ...", or
+ * "". */
 void rsh_source_hint_file(const struct rsh_source *s, const char *file,
 			  char *buf, size_t max);
 /* Makes the index of a file, with the scan of its format. */

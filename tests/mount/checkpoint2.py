@@ -581,7 +581,7 @@ def what_is_not_the_save_directory():
         got = run("plan", *words)
         check(got.status == INPUT, f"{got}")
         demand(got.err, "in it is a checkpoint: did you mean that?" if words == (DATA,) else
-               "metadata.json: this file is no checkpoint")
+               "metadata.json: this file is not a checkpoint")
     _, said = expect_failure(step, resume=True)
     demand(error_line(said), "this is one checkpoint", "use the directory above it")
 

@@ -195,7 +195,7 @@ def source_missing(t):
 
 def source_is_a_file(t):
     t.source = t.src
-    return [f"{t.source}: this file is no checkpoint: SOURCE is the directory"]
+    return [f"{t.source}: this file is not a checkpoint: SOURCE is the directory"]
 
 
 def source_without_ranks(t):

@@ -11,7 +11,8 @@ import tempfile
 import time
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+TOP = os.path.abspath(os.environ.get("top_srcdir", os.path.join(
+    os.environ.get("srcdir", "."), "..")))
 sys.path.insert(0, LIB)
 
 import genuine  # noqa: E402
@@ -181,7 +182,7 @@ def first_commands(d, tree, src):
         "ls nowhere": (INPUT, "nowhere: No such file or directory"),
         "mount model.gguf mnt": (INPUT, "this is a GGUF file"),
         "mount pointer.pt mnt": (INPUT, "a pointer of git-lfs"),
-        "mount text.pth mnt": (INPUT, "this file is no checkpoint"),
+        "mount text.pth mnt": (INPUT, "this file is not a checkpoint"),
         "mount s3a://b/c mnt": (INPUT, "addresses begin with s3://"),
         "mount hf://Qwen/Qwen3 mnt": (INPUT, "addresses begin with s3://"),
         # Only here nothing else is wrong.

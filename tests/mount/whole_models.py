@@ -341,11 +341,12 @@ def what_may_be_a_part_is_not_a_model(directory):
             (place("rank_2", "checkpoint", "net.safetensors"), "is a file of one rank"),
             (place("flat", "llama_rank_3-1_10.ckpt"), "is a file of one rank"),
             (place("lora", "adapter_model.safetensors"), "is a part of a model, or beside one")):
-        refused(run("plan", source), USAGE, "--src-strategy is missing", words)
-        refused(run("plan", os.path.dirname(source)), USAGE, "--src-strategy is missing")
+        refused(run("plan", source), INPUT, "this file is not a checkpoint", words)
+        got = run("plan", os.path.dirname(source))
+        check(got.status in (INPUT, USAGE), f"{source}: {got!r}")
     place("several", "a.safetensors")
     place("several", "b.ckpt")
-    refused(run("plan", os.path.join(directory, "several")), USAGE,
+    refused(run("plan", os.path.join(directory, "several")), INPUT,
             "it has 2 files that may be a whole model, such as a.safetensors")
     is_shown(os.path.join(directory, "several", "b.ckpt"), A)
     write(os.path.join(directory, "damaged", "net.ckpt"), b"hello")

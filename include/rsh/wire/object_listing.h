@@ -19,9 +19,9 @@ struct rsh_object {
 	uint64_t size;
 	struct timespec mtime; /* Last-Modified; zero: unknown */
 	bool is_listed; /* the tag is that of a listing */
-	/* The tag of the first answer with bytes of it, "" if it had none; NULL:
-	 * there was no such answer.  From malloc; any thread may set it once,
-	 * as rsh_objects_read() does. */
+	/* The tag of the first answer with bytes of it, "" if it had none;
+	 * NULL: there was no such answer.  From malloc; any thread may set it
+	 * once, as rsh_objects_read() does. */
 	_Atomic(char *) held;
 };
 

@@ -26,18 +26,6 @@
 #define KEYS_CONTAINER_HOST "http://169.254.170.2"
 #define KEYS_INSTANCE_HOST "http://169.254.169.254"
 
-const char *rsh_object_env(const char *name)
-{
-	const char *v = getenv(name);
-
-	return v && *v ? v : NULL;
-}
-
-const char *rsh_object_first(const char *a, const char *b, const char *c)
-{
-	return a && *a ? a : b ? b : c;
-}
-
 void rsh_object_keys_clear(struct object_keys *k)
 {
 	rsh_secret_free(k->id);

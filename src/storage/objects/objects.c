@@ -194,29 +194,6 @@ const char *rsh_objects_url(const struct rsh_objects *o)
 
 /* ---- what it needs ---- */
 
-#ifdef HAVE_CURL_VERSION_INFO_DATA_CAINFO
-
-void rsh_object_each_ca_file(void (*fn)(void *ctx, const char *path), void *ctx)
-{
-	const curl_version_info_data *v =
-		rsh_curl.version_info(CURLVERSION_NOW);
-
-	if (v->age >= CURLVERSION_SEVENTH && v->cainfo)
-		fn(ctx, v->cainfo);
-}
-
-#else
-
-/* libcurl does not say which file it was built for: these are Debian's and Red
- * Hat's. */
-void rsh_object_each_ca_file(void (*fn)(void *ctx, const char *path), void *ctx)
-{
-	fn(ctx, "/etc/ssl/certs/ca-certificates.crt");
-	fn(ctx, "/etc/pki/tls/certs/ca-bundle.crt");
-}
-
-#endif
-
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {

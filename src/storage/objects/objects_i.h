@@ -67,7 +67,7 @@ struct rsh_objects {
 	char *ca_file;  /* NULL: libcurl's default */
 	char *index;    /* NULL: the default index files */
 	uint16_t port;
-	char *proxy; /* address of the proxy, without its password; NULL: none */
+	char *proxy; /* its address, without a password; NULL: none */
 	bool has_proxy;
 	unsigned requests, stall_ms, timeout_ms;
 
@@ -185,8 +185,7 @@ struct object_request {
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
 	bool is_unconnected; /* there was no connection to server or proxy */
-	bool is_untrusted; /* no certificate that is known has signed that of the
-			    * server */
+	bool is_untrusted; /* no known certificate has signed the server's */
 	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
 	struct rsh_http_answer answer; /* the last answer */

@@ -274,9 +274,10 @@ static int transfer_set_identity(struct object_transfer *t)
 	return rc;
 }
 
-/* libcurl reads the file of certificates at the first connection, and keeps what
- * it has read: later the file may be another one, which the sandbox does not
- * open.  If the kept certificates do not suffice, those of a text are used. */
+/* libcurl reads the file of certificates at the first connection, and keeps
+ * what it has read: later the file may be another one, which the sandbox does
+ * not open.  If the kept certificates do not suffice, those of a text are
+ * used. */
 static void transfer_set_certificates(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;

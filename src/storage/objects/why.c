@@ -61,48 +61,6 @@ void rsh_object_put_server(char *to, size_t size, const char *address)
 	snprintf(to, size, "%.*s", n, address);
 }
 
-/* Returns whether a list as no_proxy has it names the host, or may do so: of
- * networks this is not decided here. */
-static bool why_is_exempt(const char *list, const char *host, size_t n)
-{
-	while (list && *list) {
-		const size_t len = strcspn(list, ", ");
-		const char *word = *list == '.' ? list + 1 : list;
-		const size_t m = len - (size_t)(word - list);
-
-		if ((len == 1 && *list == '*') || memchr(list, '/', len) ||
-		    (m && m <= n && !strncasecmp(host + n - m, word, m) &&
-		     (m == n || host[n - m - 1] == '.')))
-			return true;
-		list += len;
-		list += strspn(list, ", ");
-	}
-	return false;
-}
-
-char *rsh_object_proxy(const char *address)
-{
-	const bool is_tls = !strncmp(address, "https:", 6);
-	const char *host = strstr(address, "://") + 3;
-	const char *given = rsh_object_first(
-		is_tls ? rsh_object_env("https_proxy") :
-			 rsh_object_env("http_proxy"),
-		is_tls ? rsh_object_env("HTTPS_PROXY") : NULL,
-		rsh_object_first(rsh_object_env("all_proxy"),
-				 rsh_object_env("ALL_PROXY"), NULL));
-	const char *list = rsh_object_first(rsh_object_env("no_proxy"),
-					    rsh_object_env("NO_PROXY"), NULL);
-	const char *scheme = given ? strstr(given, "://") : NULL;
-	const char *at;
-
-	if (!given || why_is_exempt(list, host, strcspn(host, ":/?")))
-		return NULL;
-	at = strrchr(given, '@');
-	return rsh_text_format("%.*s%s",
-			       scheme ? (int)(scheme - given) + 3 : 0, given,
-			       at ? at + 1 : scheme ? scheme + 3 : given);
-}
-
 /* The connection to the proxy, or its answer, is the cause. */
 static bool why_is_of_proxy(const struct object_request *q)
 {
