@@ -232,6 +232,9 @@ class Source:
             self.close()
 
     def _file(self, number: int) -> File:
+        if not hasattr(number, "__index__"):
+            raise TypeError(f"{number!r} is not the number of a file: an int is needed, as of "
+                            "int(os.environ[\"RANK_ID\"])")
         # ctypes would cut the number to 32 bits.
         if not 0 <= number < _NO_RANK:
             raise ValueError(f"{number} is not the number of a file")

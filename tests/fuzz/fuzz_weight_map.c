@@ -11,8 +11,11 @@ static void check_map(const struct rsh_weight_map *map)
 	for (uint32_t i = 0; i < map->n_weights; i++)
 		require(map->weights[i].file < map->n_files);
 	for (uint32_t i = 0; i < map->n_files; i++)
-		require(map->files[i][0] && !strchr(map->files[i], '/') &&
-			strcmp(map->files[i], "..") != 0);
+		require(map->files[i][0] && map->files[i][0] != '/' &&
+			strcmp(map->files[i], "..") != 0 &&
+			strncmp(map->files[i], "../", 3) != 0 &&
+			!strstr(map->files[i], "/../") &&
+			!strstr(map->files[i], "//"));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -675,11 +675,12 @@ def run_refusals(tap):
     with tap.test("refused: a step to select"):
         refused(run("plan", "--select", "step=9", source), USAGE, "is a single distributed checkpoint")
     with tap.test("refused: the directory above, or a file"):
-        refused(run("plan", os.path.dirname(source)), USAGE,
+        refused(run("plan", os.path.dirname(source)), INPUT,
                 "again in it is a checkpoint: did you mean that?")
         refused(run("ls", os.path.dirname(source)), INPUT, "again in it is a checkpoint")
-        refused(run("plan", os.path.join(source, ".metadata")), USAGE, ".metadata is a file")
-        refused(run("plan", os.path.join(source, "no")), USAGE, "no: No such file")
+        refused(run("plan", os.path.join(source, ".metadata")), INPUT,
+                "this file is not a checkpoint")
+        refused(run("plan", os.path.join(source, "no")), INPUT, "no: No such file")
     with tap.test("refused: one checkpoint to resume from"):
         _, said = expect_failure(source, resume=True)
         demand(error_line(said), "use the directory above it")

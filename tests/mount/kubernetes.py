@@ -40,6 +40,9 @@ class Pod:
                   content(os.path.join(DEMO, f"strategy_{cards}_cards.ckpt")))
         os.symlink(reshardfs_program(), self.at("bin", "reshardfs"))
         os.symlink(os.path.join(EXAMPLES, "fuse_fd.py"), self.at("bin", "fuse_fd.py"))
+        # The image has no such program.
+        write(self.at("bin", "fusermount3"), b'#!/bin/sh\nexit 127\n')
+        os.chmod(self.at("bin", "fusermount3"), 0o755)
         write(self.at("bin", "msrun"), b'#!/bin/sh\nfor last; do :; done\n'
               b'cat "$last"/rank_[0-3]/*.ckpt >/dev/null\n')
         os.chmod(self.at("bin", "msrun"), 0o755)
@@ -103,6 +106,31 @@ def serves(directory, name):
         pod.kill()
 
 
+def lists(path):
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def comes_again(directory, name):
+    """Kubernetes starts a sidecar again that was killed."""
+    pod = Pod(directory, name)
+    try:
+        pod.start()
+        for _, process in pod.sidecars:
+            process.kill()
+            process.wait()
+        path = pod.at("shared", "ckpt4", "rank_0")
+        within(60, lambda: not lists(path), "the mount lives without its daemon")
+        pod.sidecars.clear()
+        pod.start()
+        check(lists(path), "it does not come again")
+        pod.end()
+    finally:
+        pod.kill()
+
+
 def wrong(text, *change):
     try:
         pod_of(text.replace(*change))
@@ -118,6 +146,10 @@ def main():
     for name in names:
         with tap.test(name), tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
             serves(directory, name)
+    name = "kubernetes.yaml"
+    with tap.test(f"{name}: a killed daemon comes again"), \
+            tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
+        comes_again(directory, name)
     with tap.test("what Kubernetes would refuse is seen"):
         text = content(os.path.join(EXAMPLES, names[0])).decode()
         changes = [("image:", "picture:"), ("kind: Pod", "kind: Pot"),

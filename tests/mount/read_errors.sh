@@ -172,7 +172,7 @@ if [ "$(id -u)" = 0 ]; then
 	chmod 000 "$SRC/$victim"
 	"$RESHARDFS" mount --src-strategy "$T/source.ckpt" --dst-strategy none \
 		--replicas off "$SRC" "$MNT" >"$T/said" 2>&1
-	equal "no permission from the start: status 3" $? 3
+	equal "no permission from the start: status 4" $? 4
 	check "and the file is named" grep -q \
 		"error: .*$victim: Permission denied" "$T/said"
 	RESHARDFS=$bare

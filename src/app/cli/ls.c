@@ -193,6 +193,8 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 {
 	struct stat st;
 	const struct rsh_format *format = NULL;
+	/* Whoever opens the file says what is wrong with it. */
+	struct rsh_error unused = RSH_ERROR_INIT;
 	int bid = RSH_BID_NO;
 
 	s->names = rsh_names_new();
@@ -209,7 +211,8 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	if (!S_ISDIR(st.st_mode))
 		format = rsh_source_format_at(o->vfs.source,
 					      &o->vfs.files.store,
-					      o->vfs.files.formats, &bid, err);
+					      o->vfs.files.formats, &bid,
+					      &unused);
 	if (format && format->by_name &&
 	    rsh_file_type_of(o->vfs.source) != RSH_FILE_OTHER)
 		format = NULL;

@@ -117,7 +117,8 @@ static int check_look(struct rsh_options *o, struct rsh_error *err)
 					 &bid, &why);
 	if (o->format && o->format->layout == RSH_LAYOUT_GIVEN)
 		o->format = NULL;
-	if (!rsh_errno_is_unread(why.code))
+	/* ls lists the records of a file that a link names. */
+	if (!rsh_errno_is_unread(why.code) || why.code == EXDEV)
 		return 0;
 	o->look = -why.code;
 	return rsh_error_set(err, why.code, "%s", why.text);
