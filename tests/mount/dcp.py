@@ -679,7 +679,7 @@ def run_refusals(tap):
                 "again in it is a checkpoint: did you mean that?")
         refused(run("ls", os.path.dirname(source)), INPUT, "again in it is a checkpoint")
         refused(run("plan", os.path.join(source, ".metadata")), INPUT,
-                "this file is not a checkpoint")
+                "this is the metadata of a distributed checkpoint")
         refused(run("plan", os.path.join(source, "no")), INPUT, "no: No such file")
     with tap.test("refused: one checkpoint to resume from"):
         _, said = expect_failure(source, resume=True)
