@@ -217,7 +217,11 @@ int rsh_grid_new(const struct rsh_strategy_item *it,
 	}
 	if (shard > 1)
 		g.split[0] *= shard;
-	rc = check_dims(&g, it, sizes, err);
+	rc = check_dims(&g, it, sizes, err) ?:
+	     rsh_item_rows(it, sizes, g.split, err);
+	if (rc > 0)
+		return rsh_error_set(err, EINVAL,
+				     "its rows are split manually (manual_split)");
 	if (rc)
 		return rc;
 	*out = rsh_grid_make(&g);
@@ -237,7 +241,7 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 	 * ranks. */
 	for (uint32_t d = 0; d < it->n_map; d++)
 		dims[d] = rsh_item_ranks(it);
-	plain.n_shape = 0;
+	plain.n_shape = plain.n_rows = plain.n_offsets = 0;
 	return rsh_grid_new(&plain, &sizes, RSH_GRID_RUNTIME, out, err);
 }
 

@@ -37,10 +37,18 @@ struct rsh_grid_sizes {
  * more entries than dimensions, as in JSON files) is folded back onto the
  * dimensions with the item's shape.  -EINVAL means that map and dimensions do
  * not fit, a dimension of the whole tensor cannot be divided, the shard does
- * not fit the mesh, or the strategy has another shape. */
+ * not fit the mesh, the strategy has another shape, or its rows are split by
+ * hand. */
 int rsh_grid_new(const struct rsh_strategy_item *item,
 		 const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err);
+/* Returns how the rows of `item` are split, given the slices of each dimension:
+ * 0 if evenly, 1 if manually (param_split_shape of manual_split), or -EINVAL
+ * with a sentence if param_split_shape is neither the rows of each slice nor
+ * the shape of the tensor or of its slice. */
+int rsh_item_rows(const struct rsh_strategy_item *item,
+		  const struct rsh_grid_sizes *sizes, const uint32_t *split,
+		  struct rsh_error *err);
 /* Makes the grid of `item` for a tensor of unknown size.  Only the positions of
  * its slices may be used, not their sizes. */
 int rsh_grid_new_unsized(const struct rsh_strategy_item *item,

@@ -307,11 +307,12 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 				     (dst ? rsh_item_ranks(dst) : 1);
 		whole = made_up;
 		plain[0] = *src;
-		plain[0].n_shape = 0;
+		plain[0].n_shape = plain[0].n_rows = plain[0].n_offsets = 0;
 		src = &plain[0];
 		if (dst) {
 			plain[1] = *dst;
-			plain[1].n_shape = 0;
+			plain[1].n_shape = plain[1].n_rows = 0;
+			plain[1].n_offsets = 0;
 			dst = &plain[1];
 		}
 	}

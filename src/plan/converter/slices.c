@@ -186,7 +186,10 @@ static const char *slices_reason(const struct rsh_slices *s, char *text,
 	const struct rsh_strategy *src = s->files->src;
 	char layout[SLICES_TEXT];
 
-	if (s->item)
+	if (s->item && s->item->n_offsets)
+		snprintf(text, size, "its rows are split manually (manual_split) in %s, which is not supported",
+			 src->path);
+	else if (s->item)
 		snprintf(text, size, "with %s (%s) all slices are equal",
 			 rsh_item_text(s->item, layout, sizeof(layout)),
 			 src->path);
