@@ -45,6 +45,18 @@ bool rsh_item_same_layout(const struct rsh_strategy_item *a,
 	       memcmp(a->shape, b->shape, a->n_shape * sizeof(*a->shape)) == 0;
 }
 
+int rsh_item_check_shape(const struct rsh_strategy_item *it, uint32_t n_dims,
+			 uint32_t d, uint64_t whole, struct rsh_error *err)
+{
+	if (it->n_shape != n_dims || it->n_map != n_dims ||
+	    (uint64_t)it->shape[d] == whole)
+		return 0;
+	return rsh_error_set(err, EINVAL,
+			     "dimension %u of the whole tensor is %llu, its strategy says %lld",
+			     d, (unsigned long long)whole,
+			     (long long)it->shape[d]);
+}
+
 /* ---- rows that are split manually ---- */
 
 /* Returns whether param_split_shape is the shape of the tensor, or of its
