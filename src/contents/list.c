@@ -125,9 +125,13 @@ int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 	const struct rsh_grid_sizes sizes = {
 		rsh_record_dims(s->index, s->record), s->record->n_dims, true,
 	};
+	int rc;
 
-	return s->item ? rsh_grid_new(s->item, &sizes, c->rule, out, NULL) :
-			 rsh_grid_new_whole(sizes.n_dims, out, NULL);
+	if (!s->item)
+		return rsh_grid_new_whole(sizes.n_dims, out, NULL);
+	rc = rsh_item_manual(s->item, &sizes, out, NULL);
+	return rc || *out ? rc :
+	       rsh_grid_new(s->item, &sizes, c->rule, out, NULL);
 }
 
 /* Sets the number of the rank's slice, and the number without dimension 0. */

@@ -409,8 +409,11 @@ static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
 		if (!layout_make(t, &l))
 			return rsh_error_set(err, ENOTSUP, "parameter %s: "
 					     "Checkpoint 2.0 has no tensor map "
-					     "for its optimizer shard",
-					     t->name);
+					     "for its %s", t->name,
+					     rsh_cut_grid(t->cut) ?
+					     "optimizer shard" :
+					     "rows, which are split manually "
+					     "(manual_split)");
 	}
 	for (uint32_t piece = 0; piece < 2 * n; piece++) {
 		x->at[piece] = w.at;

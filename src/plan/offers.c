@@ -174,7 +174,9 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 		      const struct rsh_cut **out, struct rsh_error *err)
 {
 	int64_t dims[RSH_MAX_DIMS];
-	struct rsh_grid *g;
+	uint64_t ignored[RSH_MAX_DIMS];
+	struct rsh_cut *cut = NULL;
+	struct rsh_grid *g = NULL;
 	int rc;
 
 	if (o->n_dims > RSH_MAX_DIMS)
@@ -184,13 +186,14 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 			return rsh_error_set(err, EINVAL, "it is too large");
 		dims[d] = (int64_t)o->dims[d];
 	}
-	rc = item ? rsh_grid_new(item, &(struct rsh_grid_sizes){ dims,
-				 o->n_dims, false }, RSH_GRID_RUNTIME, &g,
-				 err) :
+	rc = item ? rsh_item_cut(item, &(struct rsh_grid_sizes){ dims,
+				 o->n_dims, false }, RSH_GRID_RUNTIME, &cut,
+				 ignored, err) :
 		    rsh_grid_new_whole(o->n_dims, &g, err);
 	if (rc)
 		return rc;
-	*out = rsh_catalogue_keep_cut(s->w->cat, rsh_cut_of_grid(g));
+	*out = rsh_catalogue_keep_cut(s->w->cat,
+				      item ? cut : rsh_cut_of_grid(g));
 	return *out ? 0 : rsh_error_nomem(err);
 }
 

@@ -107,9 +107,9 @@ static int redundancy_next(struct rsh_redundancy *d,
 	return 0;
 }
 
-/* Does the same for a parameter that the strategy lists but that was not saved:
- * only its layout is known.  MindSpore counts it too.  May also return
- * -EINVAL. */
+/* Does the same by the layout alone: for a parameter whose rows are split
+ * manually, and for one that the strategy lists but that was not saved, which
+ * MindSpore counts too.  May also return -EINVAL. */
 static int redundancy_unsaved(struct rsh_redundancy *d,
 			      const struct rsh_strategy_item *item, bool *keeps,
 			      struct rsh_error *err)
@@ -162,12 +162,12 @@ static int writer_deduplicate(struct writer *w, const struct rsh_shown_file *f,
 	for (uint32_t i = 0; rc == 0 && i < w->n_dedup; i++) {
 		const uint32_t name = w->dedup_names[i];
 		const uint32_t shown = w->w.shown[name];
+		const struct rsh_grid *g = shown == RSH_COPIED ? NULL :
+			rsh_cut_grid(rsh_blueprint_cut(w->w.plan, shown));
 		bool keeps = true;
 
-		if (shown != RSH_COPIED)
-			rc = redundancy_next(d, rsh_cut_grid(
-				rsh_blueprint_cut(w->w.plan, shown)), &keeps,
-				err);
+		if (g)
+			rc = redundancy_next(d, g, &keeps, err);
 		else
 			rc = redundancy_unsaved(d, rsh_param_dest_stage(
 				w->dst, rsh_strategy_find(w->dst, name),

@@ -58,14 +58,17 @@ static void check_item_layout(struct check *c,
 		shape ? shape->dims : it->shape,
 		shape ? shape->n_dims : it->n_shape, false,
 	};
+	uint64_t whole[RSH_MAX_DIMS];
+	struct rsh_cut *cut = NULL;
 	struct rsh_grid *g = NULL;
 	int rc = shape || it->n_shape ?
-		rsh_grid_new(it, &sizes, RSH_GRID_RUNTIME, &g, &err) :
+		rsh_item_cut(it, &sizes, RSH_GRID_RUNTIME, &cut, whole, &err) :
 		rsh_grid_new_unsized(it, &g, &err);
 
 	if (rc)
 		found(c, "%s: parameter %s: %s", f->path, it->name, err.text);
 	rsh_grid_free(g);
+	rsh_cut_free(cut);
 	if (strchr(name, '-'))
 		found(c,
 		      "%s: parameter %s: MindSpore's converter cannot read names with \"-\" in them",

@@ -254,6 +254,20 @@ static bool derive_is_number(const struct derive_shape *s)
 	return n == 1;
 }
 
+/* Refuses a table whose rows are split manually: its rows for another number of
+ * ranks are not known. */
+static int check_rows(const struct derivation *d, const struct derive_param *p)
+{
+	const struct rsh_strategy_item *it = p->item;
+
+	if (p->left_out || !it ||
+	    (!it->n_offsets && (!it->n_rows || it->n_rows == it->n_map)))
+		return 0;
+	return rsh_error_set(d->err, EINVAL,
+			     "%s: parameter %s: its rows are split manually (manual_split), so its slices for another mesh are not known; leave it out with --drop",
+			     d->src->path, p->text);
+}
+
 static int add_params(struct derivation *d)
 {
 	size_t n = d->src ? d->src->n_params : d->shapes->n;
@@ -281,6 +295,8 @@ static int add_params(struct derivation *d)
 		p->shape = rsh_derive_shape_of(d->shapes, p->name);
 		p->left_out = d->o->has_drop &&
 			      rsh_derive_matches(&d->o->drop, p->text);
+		if (check_rows(d, p))
+			return -EINVAL;
 	}
 	return 0;
 }

@@ -46,8 +46,9 @@ static int make_whole(struct derive_shape *shape,
 {
 	const struct rsh_grid_sizes sizes = { shape->dims, shape->n_dims,
 					      true };
-	struct rsh_grid *g;
-	int rc = rsh_grid_new(item, &sizes, RSH_GRID_RUNTIME, &g, err);
+	uint64_t whole[RSH_MAX_DIMS];
+	struct rsh_cut *cut;
+	int rc = rsh_item_cut(item, &sizes, RSH_GRID_RUNTIME, &cut, whole, err);
 
 	if (rc) {
 		rsh_error_prefix(err, "parameter %s",
@@ -55,8 +56,8 @@ static int make_whole(struct derive_shape *shape,
 		return rc;
 	}
 	for (uint32_t d = 0; d < shape->n_dims; d++)
-		shape->dims[d] *= rsh_grid_split(g, d);
-	rsh_grid_free(g);
+		shape->dims[d] = (int64_t)whole[d];
+	rsh_cut_free(cut);
 	return 0;
 }
 

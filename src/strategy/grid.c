@@ -159,8 +159,9 @@ static int check_dims(const struct rsh_grid_spec *g,
 {
 	const int64_t *dims = sizes->dims;
 	const bool local = sizes->local;
+	int rc = 0;
 
-	for (uint32_t d = 0; d < g->n_dims; d++) {
+	for (uint32_t d = 0; rc == 0 && d < g->n_dims; d++) {
 		uint64_t whole = (uint64_t)dims[d];
 
 		if (local && (!rsh_mul_u64(whole, g->split[d], &whole) ||
@@ -172,15 +173,9 @@ static int check_dims(const struct rsh_grid_spec *g,
 					     "dimension %u of size %lld cannot "
 					     "be cut into %u equal slices", d,
 					     (long long)dims[d], g->split[d]);
-		if (it->n_shape == g->n_dims && it->n_map == g->n_dims &&
-		    (uint64_t)it->shape[d] != whole)
-			return rsh_error_set(err, EINVAL,
-					     "dimension %u of the whole tensor "
-					     "is %llu, its strategy says %lld",
-					     d, (unsigned long long)whole,
-					     (long long)it->shape[d]);
+		rc = rsh_item_check_shape(it, g->n_dims, d, whole, err);
 	}
-	return 0;
+	return rc;
 }
 
 int rsh_grid_new(const struct rsh_strategy_item *it,
@@ -217,7 +212,11 @@ int rsh_grid_new(const struct rsh_strategy_item *it,
 	}
 	if (shard > 1)
 		g.split[0] *= shard;
-	rc = check_dims(&g, it, sizes, err);
+	rc = check_dims(&g, it, sizes, err) ?:
+	     rsh_item_rows(it, sizes, g.split, err);
+	if (rc > 0)
+		return rsh_error_set(err, EINVAL,
+				     "its rows are split manually (manual_split)");
 	if (rc)
 		return rc;
 	*out = rsh_grid_make(&g);
@@ -237,7 +236,7 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 	 * ranks. */
 	for (uint32_t d = 0; d < it->n_map; d++)
 		dims[d] = rsh_item_ranks(it);
-	plain.n_shape = 0;
+	plain.n_shape = plain.n_rows = plain.n_offsets = 0;
 	return rsh_grid_new(&plain, &sizes, RSH_GRID_RUNTIME, out, err);
 }
 

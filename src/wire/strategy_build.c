@@ -44,6 +44,8 @@ void rsh_raw_item_reset(struct raw_item *raw)
 	raw->name_len = 0;
 	raw->nested = raw->has_map = false;
 	raw->mesh.n = raw->n_map = raw->shape.n = 0;
+	raw->rows = NULL;
+	raw->n_rows = raw->n_offsets = 0;
 	raw->opt_step = raw->opt_size = 0;
 }
 
@@ -202,6 +204,8 @@ static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 		.name = name, .n_mesh = raw->mesh.n, .mesh = mesh,
 		.n_map = n, .map = map, .nested = raw->nested,
 		.n_shape = raw->shape.n, .shape = shape,
+		.n_rows = (uint32_t)raw->n_rows, .rows = raw->rows,
+		.n_offsets = (uint32_t)raw->n_offsets,
 		.opt_step = (int32_t)raw->opt_step,
 		.opt_size = (int32_t)raw->opt_size,
 	};

@@ -29,6 +29,11 @@ struct raw_item {
 	uint32_t n_map; /* counts all entries, as n of raw_list does */
 	struct raw_list map[RSH_STRATEGY_MAX_DIMS];
 	struct raw_list shape;
+	/* There may be as many as ranks; the builder's arena owns them.  The
+	 * size of a file limits their number. */
+	const int64_t *rows;
+	size_t n_rows;
+	size_t n_offsets;
 	int64_t opt_step;
 	int64_t opt_size;
 };

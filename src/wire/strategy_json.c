@@ -37,6 +37,35 @@ static bool get_list(const json_t *layout, const char *key,
 	return true;
 }
 
+/* Reads the rows of a table that is split manually.  Returns 0, -EBADMSG if a
+ * number is not an integer, or -ENOMEM. */
+static int get_rows(const json_t *layout, struct rsh_arena *a,
+		    struct raw_item *raw)
+{
+	const json_t *list = json_object_get(layout, "param_split_shape");
+	int64_t *rows;
+	const json_t *v;
+	size_t i;
+
+	raw->n_offsets = json_array_size(json_object_get(layout,
+							 "indices_offset"));
+	if (list && !json_is_array(list))
+		return -EBADMSG;
+	if (!json_array_size(list))
+		return 0;
+	rows = rsh_arena_array(a, int64_t, json_array_size(list));
+	if (!rows)
+		return -ENOMEM;
+	json_array_foreach(list, i, v) {
+		if (!json_is_integer(v))
+			return -EBADMSG;
+		rows[i] = json_integer_value(v);
+	}
+	raw->rows = rows;
+	raw->n_rows = i;
+	return 0;
+}
+
 static bool get_number(const json_t *layout, const char *key, int64_t *out)
 {
 	const json_t *v = json_object_get(layout, key);
@@ -94,6 +123,7 @@ static int json_read_item(const char *path, const char *name, size_t name_len,
 	static const char list[] = "a list of integers";
 	static const char number[] = "an integer";
 	struct raw_item raw;
+	int rc;
 
 	rsh_raw_item_reset(&raw);
 	raw.name = name;
@@ -107,6 +137,11 @@ static int json_read_item(const char *path, const char *name, size_t name_len,
 		return bad_json(path, name, "tensor_map", list, err);
 	if (!get_list(layout, "tensor_shape", &raw.shape))
 		return bad_json(path, name, "tensor_shape", list, err);
+	rc = get_rows(layout, &b->arena, &raw);
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	if (rc)
+		return bad_json(path, name, "param_split_shape", list, err);
 	if (!get_number(layout, "opt_weight_shard_step", &raw.opt_step))
 		return bad_json(path, name, "opt_weight_shard_step", number,
 				err);

@@ -4,8 +4,34 @@
 #include "strategy_build_i.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "node_strategy.pb-c.h"
+
+/* Reads the rows of a table that is split manually.  There is one message of
+ * each kind; more are joined. */
+static bool pb_read_rows(const Rsh__Pb__ParallelLayouts *l,
+			 struct rsh_arena *a, struct raw_item *raw)
+{
+	int64_t *rows;
+
+	for (size_t i = 0; i < l->n_indices_offset; i++)
+		raw->n_offsets += l->indices_offset[i]->n_dim;
+	for (size_t i = 0; i < l->n_param_split_shape; i++)
+		raw->n_rows += l->param_split_shape[i]->n_dim;
+	if (!raw->n_rows)
+		return true;
+	rows = rsh_arena_array(a, int64_t, raw->n_rows);
+	raw->rows = rows;
+	for (size_t i = 0; rows && i < l->n_param_split_shape; i++) {
+		const Rsh__Pb__ParamSplitShape *s = l->param_split_shape[i];
+
+		if (s->n_dim)
+			memcpy(rows, s->dim, s->n_dim * sizeof(*rows));
+		rows += s->n_dim;
+	}
+	return rows;
+}
 
 static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 			struct strategy_builder *b, struct rsh_error *err)
@@ -24,6 +50,8 @@ static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 			rsh_raw_list_push(&raw.mesh, l->dev_matrix[0]->dim[i]);
 	raw.opt_step = l->opt_weight_shard_step;
 	raw.opt_size = l->opt_weight_shard_size;
+	if (!pb_read_rows(l, &b->arena, &raw))
+		return rsh_error_nomem(err);
 	/* A single message is a flat map: each number is a dimension.  If there
 	 * are several messages, each is a dimension. */
 	raw.has_map = l->n_tensor_map > 0;

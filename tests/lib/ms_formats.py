@@ -190,12 +190,16 @@ class Layout:
     tensor_map has an entry for each tensor dimension: an axis number counted
     from the last mesh axis, -1, or a list of such (major to minor).
     shape is the expanded tensor shape, known from JSON files only.
+    rows and offsets are param_split_shape and indices_offset of a table that is split
+    by hand (manual_split).
     """
     dev_matrix: list
     tensor_map: list
     opt_step: int = 0
     opt_size: int = 0
     shape: list = None
+    rows: tuple = ()
+    offsets: tuple = ()
 
 
 @dataclass
@@ -223,7 +227,7 @@ def strategy_bytes(stage_file):
                 body += _blob(2, b"")
         else:
             body += _blob(2, dims(layout.tensor_map))
-        body += _blob(3, b"") + _blob(4, b"") + _number(5, 0)
+        body += _blob(3, dims(layout.rows)) + _blob(4, dims(layout.offsets)) + _number(5, 0)
         body += _number(6, layout.opt_step) + _number(7, layout.opt_size)
         out += _blob(3, _blob(1, name.encode()) + _blob(2, body))
     return out
@@ -238,6 +242,10 @@ def strategy_json(stage_file):
                        "opt_weight_shard_size": layout.opt_size,
                        "opt_weight_shard_step": layout.opt_step,
                        "tensor_map": tensor_map, "tensor_shape": shape}
+        if layout.rows:
+            items[name]["param_split_shape"] = list(layout.rows)
+        if layout.offsets:
+            items[name]["indices_offset"] = list(layout.offsets)
     operators = {f"MatMul_stage{stage_file.stage}":
                  {"parallel_strategy": [[1, 1]], "stage": stage_file.stage}}
     return json.dumps({"current_stage": 1, "parallel_layout_item": items,
@@ -283,7 +291,8 @@ def _parse_json(data):
     for name, item in content["parallel_layout_item"].items():
         result.layouts[name] = Layout(
             item["dev_matrix"], item["tensor_map"], item["opt_weight_shard_step"],
-            item["opt_weight_shard_size"], item.get("tensor_shape"))
+            item["opt_weight_shard_size"], item.get("tensor_shape"),
+            tuple(item.get("param_split_shape", ())), tuple(item.get("indices_offset", ())))
     return result
 
 
@@ -302,6 +311,10 @@ def _parse_protobuf(data):
                     layout.dev_matrix = _dim_message(item)
                 elif item_field == 2:
                     maps.append(_dim_message(item))
+                elif item_field == 3:
+                    layout.rows = tuple(_dim_message(item))
+                elif item_field == 4:
+                    layout.offsets = tuple(_dim_message(item))
                 elif item_field == 6:
                     layout.opt_step = _signed(item)
                 elif item_field == 7:

@@ -25,6 +25,7 @@ MOUNT += \
 	mount/made_up_format.py \
 	mount/torch_files.py \
 	mount/slices.py \
+	mount/manual_split.py \
 	mount/convert.py \
 	mount/dequantize.py \
 	mount/lora.py \
@@ -168,6 +169,7 @@ EXTRA_DIST += \
 	lib/checkpoint2_reader.py \
 	lib/checkpoint2_shown.py \
 	lib/random_jobs.py \
+	lib/manual_tables.py \
 	lib/mistakes.py \
 	lib/hard_contents.py \
 	data/strategies/fault_recover_8 \

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(TESTS, "lib"))
 
 from demands import check  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
-                        read_strategy_file, strategy_bytes)
+                        read_strategy_file, strategy_bytes, strategy_json)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, refused, run, run_json)  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, tree_difference  # noqa: E402
 
@@ -125,6 +125,23 @@ class Bench:
         first = open(out, "rb").read()
         good("strategy", "merge", *(planned("pp3mp8", s) for s in (2, 0, 1)), "--output", out)
         check(open(out, "rb").read() == first, "the order of the files shows")
+
+    def merge_rows(self):
+        """The rows of a table that is split manually are kept, in both forms."""
+        for form, to_bytes in (("ckpt", strategy_bytes), ("json", strategy_json)):
+            stages = [{"a.table": Layout([2], [0, -1], shape=[8, 4], rows=(3, 5), offsets=(0, 3)),
+                       "w": Layout([2], [0, -1], shape=[8, 4])},
+                      {"b.table": Layout([2], [0, -1], shape=[9, 4], rows=(8, 1), offsets=(0, 8)),
+                       "c": Layout([2], [0, -1], shape=[8, 4], rows=(8, 4))}]
+            files = [write(self.path(f"rows{number}.{form}"), to_bytes(StageFile(number, layouts)))
+                     for number, layouts in enumerate(stages)]
+            out = self.path(f"rows.{form}")
+            good("strategy", "merge", *files, "-o", out)
+            merged = read_strategy_file(out).layouts
+            for number, layouts in enumerate(stages):
+                for name, layout in layouts.items():
+                    got = merged[f"{number}-{name}"]
+                    check((got.rows, got.offsets) == (layout.rows, layout.offsets), (name, got))
 
     def merge_refused(self):
         out = self.path("none.ckpt")
@@ -242,6 +259,14 @@ class Bench:
                 (INPUT, [planned("dp2mp4_layout"), "--mesh", "dp=2,mp=4", "-o",
                          self.path("none.json")], "cannot be written as JSON")):
             refused(run("strategy", "derive", *words), status, said)
+        # The rows of a table that is split manually are not known for another mesh.
+        by_hand = write(self.path("by_hand.ckpt"), strategy_bytes(StageFile(0, {
+            "w": Layout([2], [0, -1]),
+            "table": Layout([2], [0, -1], rows=(3, 5), offsets=(0, 3))})))
+        refused(run("strategy", "derive", by_hand, "--mesh", "mp=4", "-o", out), INPUT,
+                f"{by_hand}: parameter table: its rows are split manually", "--drop")
+        good("strategy", "derive", by_hand, "--mesh", "mp=4", "--drop", "table", "-o",
+             self.path("rest.ckpt"))
         check(not os.path.exists(out), "a file was left")
         refused(run("strategy", "mend", mp8), USAGE, "strategy mend")
 
@@ -335,7 +360,7 @@ def main():
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-strategy-") as directory:
         bench = Bench(directory)
-        for name in ("show", "merge", "merge_refused", "merge_into", "check_good",
+        for name in ("show", "merge", "merge_rows", "merge_refused", "merge_into", "check_good",
                      "check_findings", "check_shapes", "derive", "derive_refused", "derive_not_known",
                      "mount_mesh", "other_commands", "mount_refused"):
             with tap.test(name.replace("_", " ")):

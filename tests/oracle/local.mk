@@ -13,6 +13,7 @@ ORACLE += \
 	oracle/found_trees.py \
 	oracle/resume_load.py \
 	oracle/rank_lists.py \
+	oracle/manual_split.py \
 	oracle/derived.py \
 	oracle/export_pairs.py \
 	oracle/mindformers_load.py \

@@ -468,6 +468,60 @@ static void shape_of_the_strategy_must_agree(void **state)
 		"dimension 1 of the whole tensor is 5, its strategy says 6");
 }
 
+/* A layout with param_split_shape and indices_offset. */
+#define ROWS(mesh, map, rows, offsets)                       \
+	ITEM_("w", mesh, map, ",\"param_split_shape\":" rows \
+	      ",\"indices_offset\":" offsets)
+
+/* Hand-written files have a shape where the planner writes rows. */
+static void a_shape_in_place_of_rows_changes_nothing(void **state)
+{
+	static const char *const items[] = {
+		ROWS("[2]", "[0,-1]", "[8,6]", "[]"),   /* of the tensor */
+		ROWS("[2]", "[0,-1]", "[8,6]", "[0,0]"),
+		ROWS("[2]", "[0,-1]", "[4,6]", "[]"),   /* of its slice */
+		ROWS("[2]", "[0,-1]", "[4,4]", "[0,4]"), /* equal rows */
+		ROWS("[2,2]", "[1,0]", "[8,6]", "[]"),
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(items) / sizeof(*items); i++) {
+		struct rsh_grid *g = whole_grid(items[i], DIMS(8, 6));
+
+		assert_split(g, 0, 2);
+		rsh_grid_free(g);
+	}
+	rsh_grid_free(make_grid(items[0], DIMS(4, 6), true, RSH_GRID_RUNTIME));
+	rsh_grid_free(make_grid(items[2], DIMS(4, 6), true, RSH_GRID_RUNTIME));
+	rsh_grid_free(make_grid(items[3], DIMS(4, 6), true, RSH_GRID_RUNTIME));
+}
+
+static void rows_split_manually_are_no_grid(void **state)
+{
+	static const char manual[] =
+		"its rows are split manually (manual_split)";
+
+	(void)state;
+	refused(ROWS("[2]", "[0,-1]", "[3,5]", "[0,3]"), DIMS(8, 4), false,
+		manual);
+	refused(ROWS("[2]", "[0,-1]", "[3,5]", "[0,3]"), DIMS(3, 4), true,
+		manual);
+	refused(ROWS("[3]", "[0]", "[1,1,7]", "[0,1,2]"), DIMS(9), false,
+		manual);
+	refused(ROWS("[2,2]", "[1,-1]", "[6,2]", "[]"), DIMS(8, 4), false,
+		manual);
+	refused(ROWS("[2]", "[0,-1]", "[3,6]", "[0,3]"), DIMS(8, 4), false,
+		"its param_split_shape lists 9 rows, the tensor has 8");
+	refused(ROWS("[2]", "[0,-1]", "[3,5,1]", "[0,3,8]"), DIMS(8, 4), false,
+		"its param_split_shape has 3 numbers, but there are 2 slices of rows");
+	refused(ROWS("[2]", "[0,-1]", "[]", "[0,3]"), DIMS(8, 4), false,
+		"its param_split_shape has 0 numbers, but there are 2 slices of rows");
+	refused(ROWS("[2]", "[0,-1]", "[9,-1]", "[0,9]"), DIMS(8, 4), false,
+		"its param_split_shape has the number -1");
+	refused(ROWS("[2]", "[0,-1]", "[3,3]", "[0,3]"), DIMS(4, 4), true,
+		"its param_split_shape lists slices of 3 rows, the slice has 4");
+}
+
 static void empty_dimensions_divide(void **state)
 {
 	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[1,0]"),
@@ -499,6 +553,8 @@ int main(void)
 		cmocka_unit_test(local_dimensions_give_the_same_grid),
 		cmocka_unit_test(dimensions_that_do_not_fit_are_refused),
 		cmocka_unit_test(shape_of_the_strategy_must_agree),
+		cmocka_unit_test(a_shape_in_place_of_rows_changes_nothing),
+		cmocka_unit_test(rows_split_manually_are_no_grid),
 		cmocka_unit_test(empty_dimensions_divide),
 	};
 

@@ -436,6 +436,43 @@ static void test_protobuf_refused(void **state)
 	assert_packed_refused(b, "damaged");
 }
 
+/* A table that is split manually, in both forms. */
+static void test_rows(void **state)
+{
+	static const uint8_t pb[] = {
+		0x1a, 30, 0x0a, 1, 'w', 0x12, 25,
+		0x0a, 2, 8, 2,                   /* dev_matrix 2 */
+		0x12, 2, 8, 0,                   /* tensor_map 0 */
+		0x1a, 5, 8, 3, 8, 0x85, 2,       /* param_split_shape 3, 261 */
+		0x22, 4, 8, 0, 8, 3,             /* indices_offset 0, 3 */
+		0x28, 0, 0x30, 0,
+	};
+	struct rsh_strategy_file *files[2];
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	files[0] = parse_json(LAYOUTS(ITEM("w", "\"dev_matrix\":[2],"
+		"\"tensor_map\":[0],\"param_split_shape\":[3,261],"
+		"\"indices_offset\":[0,3]")));
+	if (rsh_strategy_parse(pb, sizeof(pb), "s.ckpt", &files[1], &err))
+		fail_msg("%s", err.text);
+	for (int i = 0; i < 2; i++) {
+		const struct rsh_strategy_item *it = find_item(files[i], "w");
+
+		assert_int_equal(it->n_rows, 2);
+		assert_int_equal(it->rows[0], 3);
+		assert_int_equal(it->rows[1], 261);
+		assert_int_equal(it->n_offsets, 2);
+		rsh_strategy_file_free(files[i]);
+	}
+	assert_json_refused(LAYOUTS(ITEM("w", "\"dev_matrix\":[2],"
+		"\"tensor_map\":[0],\"param_split_shape\":[3,\"5\"]")),
+		"\"param_split_shape\" of \"w\" is not a list of integers");
+	assert_json_refused(LAYOUTS(ITEM("w", "\"dev_matrix\":[2],"
+		"\"tensor_map\":[0],\"param_split_shape\":3")),
+		"is not a list of integers");
+}
+
 static void test_checkpoint_given(void **state)
 {
 	struct buffer b = load_file("unit/data/append_crc.ckpt");
@@ -513,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_protobuf_item),
 		cmocka_unit_test(test_protobuf_repetition),
 		cmocka_unit_test(test_protobuf_refused),
+		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_checkpoint_given),
 		cmocka_unit_test(test_damage),
 	};

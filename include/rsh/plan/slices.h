@@ -70,6 +70,7 @@ struct rsh_slices {
 	struct rsh_holder *holders;
 	uint32_t n;
 	bool *found; /* [held]: some file has this key's slice */
+	struct rsh_grid *manual; /* rsh_item_manual() */
 };
 
 /* Finds the reference record.  False: no file of these stages has the
@@ -82,16 +83,18 @@ bool rsh_slices_begin(struct rsh_slices *s);
 int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err);
 void rsh_slices_clear(struct rsh_slices *s);
 
-/* Makes the cut of a layout, which the catalogue owns.  A NULL layout means one
- * rank with the whole tensor.  Returns what rsh_grid_new() does. */
+/* Makes the cut of a layout, which the catalogue owns, and sets the sizes of
+ * the whole tensor.  A NULL layout means one rank with the whole tensor.
+ * Returns what rsh_item_cut() does. */
 int rsh_job_cut(const struct rsh_job_files *f,
 		const struct rsh_strategy_item *item,
 		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
-		const struct rsh_cut **out, struct rsh_error *err);
+		const struct rsh_cut **out, uint64_t *whole,
+		struct rsh_error *err);
 /* Adds the tensor with its holders to the catalogue.  `other`, which may be
  * NULL, is another layout of the tensor.  If it has the whole shape, this shape
  * decides how an expanded map is folded when the slice alone does not.
- * Returns what rsh_grid_new() does. */
+ * Returns what rsh_item_cut() does. */
 int rsh_slices_add(const struct rsh_slices *s,
 		   const struct rsh_strategy_item *other,
 		   enum rsh_grid_rule rule, bool replicas, uint32_t *number,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/grid.h makes the grid of a layout, which says how one parameter is
- * cut over the ranks of a stage.
+/* strategy/grid.h makes the grid or the cut of a layout, which says how one
+ * parameter is cut over the ranks of a stage.
  *
  * tensor/grid.h defines grids, and has the function that frees one.  This is
  * arithmetic without I/O or state, so any thread may call it.  Functions return
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/tensor/cut.h"
 #include "rsh/tensor/grid.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/strategy_file.h"
@@ -37,10 +38,36 @@ struct rsh_grid_sizes {
  * more entries than dimensions, as in JSON files) is folded back onto the
  * dimensions with the item's shape.  -EINVAL means that map and dimensions do
  * not fit, a dimension of the whole tensor cannot be divided, the shard does
- * not fit the mesh, or the strategy has another shape. */
+ * not fit the mesh, the strategy has another shape, or its rows are split by
+ * hand. */
 int rsh_grid_new(const struct rsh_strategy_item *item,
 		 const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err);
+/* Compares dimension d of the whole tensor with the shape in the strategy, if
+ * it is known.  Returns 0, or -EINVAL with a sentence. */
+int rsh_item_check_shape(const struct rsh_strategy_item *item, uint32_t n_dims,
+			 uint32_t d, uint64_t whole, struct rsh_error *err);
+/* Returns how the rows of `item` are split, given the slices of each dimension:
+ * 0 if evenly, 1 if manually (param_split_shape of manual_split), or -EINVAL
+ * with a sentence if param_split_shape is neither the rows of each slice nor
+ * the shape of the tensor or of its slice. */
+int rsh_item_rows(const struct rsh_strategy_item *item,
+		  const struct rsh_grid_sizes *sizes, const uint32_t *split,
+		  struct rsh_error *err);
+/* Makes the cut of `item` for a tensor of these sizes: boxes if its rows are
+ * split manually, else a grid as rsh_grid_new() does.  whole[d] becomes the
+ * size of dimension d of the whole tensor. */
+int rsh_item_cut(const struct rsh_strategy_item *item,
+		 const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
+		 struct rsh_cut **out, uint64_t *whole, struct rsh_error *err);
+/* If the rows of `item` are split manually, makes the grid of the positions of
+ * its slices, whose sizes may not be used.  Otherwise *out is NULL. */
+int rsh_item_manual(const struct rsh_strategy_item *item,
+		    const struct rsh_grid_sizes *sizes, struct rsh_grid **out,
+		    struct rsh_error *err);
+/* Returns how many rows a rank has.  `positions` are from rsh_item_manual(). */
+int64_t rsh_item_rank_rows(const struct rsh_strategy_item *item,
+			   const struct rsh_grid *positions, uint32_t rank);
 /* Makes the grid of `item` for a tensor of unknown size.  Only the positions of
  * its slices may be used, not their sizes. */
 int rsh_grid_new_unsized(const struct rsh_strategy_item *item,

@@ -40,6 +40,13 @@ struct rsh_strategy_item {
 	bool nested;          /* the file has several TensorMap messages */
 	uint32_t n_shape;     /* tensor_shape: JSON only, else 0; as expanded */
 	const int64_t *shape;
+	/* param_split_shape: the rows of each slice of a table that is split by
+	 * hand (the attribute manual_split of Gather).  Files that were written
+	 * by hand may have the shape of the tensor or of its slice here
+	 * (rsh_item_rows()). */
+	uint32_t n_rows;
+	const int64_t *rows;
+	uint32_t n_offsets;   /* numbers in indices_offset */
 	int32_t opt_step;     /* opt_weight_shard_step; 0 if absent */
 	int32_t opt_size;     /* opt_weight_shard_size; -1: the whole group */
 };

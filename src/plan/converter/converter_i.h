@@ -82,6 +82,7 @@ enum rsh_note {
 	RSH_NOTE_BY_STAGE,     /* files that it names _part */
 	RSH_NOTE_REFUSED,      /* layouts that it cannot redistribute */
 	RSH_NOTE_SHARED,       /* layout of another stage that it takes */
+	RSH_NOTE_MANUAL,       /* rows split manually that it misplaces */
 	RSH_NOTE_BF16,         /* NaNs that it makes canonical */
 	RSH_NOTE_INT4,         /* Int4 that it turns into Int8 */
 	RSH_NOTE_EMPTY,        /* tensors without elements that it drops */

@@ -21,6 +21,9 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_SHARED] =
 		"a parameter of several stages has the layout of the rank's own "
 		"stage; MindSpore's converter takes another stage's",
+	[RSH_NOTE_MANUAL] =
+		"rows that are split manually (manual_split) are on the ranks that "
+		"the strategies say; MindSpore's converter misplaces them",
 	[RSH_NOTE_BF16] =
 		"BFloat16 NaNs are kept as they are; MindSpore's converter makes "
 		"each of them 0x7fc0",

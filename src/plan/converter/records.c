@@ -25,6 +25,7 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 			c->cat->index[c->cat->present[i]];
 		const struct rsh_record *r = rsh_ckpt_find(ix, name);
 		struct rsh_grid_sizes sizes = { .local = true };
+		uint64_t ignored[RSH_MAX_DIMS];
 		const struct rsh_cut *cut;
 		int rc;
 
@@ -35,7 +36,7 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 		/* A record whose size does not fit its strategy is copied as
 		 * well, like a record whose cut is not known. */
 		rc = rsh_job_cut(&c->files, rsh_param_source_stage(s)->item,
-				 &sizes, RSH_GRID_RUNTIME, &cut, NULL);
+				 &sizes, RSH_GRID_RUNTIME, &cut, ignored, NULL);
 		if (rc == 0)
 			c->copy_grids[name] = rsh_cut_grid(cut);
 		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;

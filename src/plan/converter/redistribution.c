@@ -290,6 +290,13 @@ static int side_new(struct sides *w, int k, const struct rsh_strategy_item *it,
 				 &w->fold[k], NULL);
 }
 
+/* Returns whether the layout has rows that are split manually, of which the
+ * converter knows nothing. */
+static bool has_rows(const struct rsh_strategy_item *it, uint32_t n_dims)
+{
+	return it && it->n_rows && it->n_map == n_dims;
+}
+
 static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 		     const struct rsh_strategy_item *dst, const int64_t *whole,
 		     uint32_t n_dims)
@@ -299,7 +306,7 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 
 	if (n_dims > RSH_MAX_DIMS)
 		return -EDOM;
-	if (!whole) {
+	if (!whole || has_rows(src, n_dims) || has_rows(dst, n_dims)) {
 		/* The shape is removed, since it would contradict the made-up
 		 * dimensions. */
 		for (uint32_t d = 0; d < n_dims; d++)
@@ -307,11 +314,12 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 				     (dst ? rsh_item_ranks(dst) : 1);
 		whole = made_up;
 		plain[0] = *src;
-		plain[0].n_shape = 0;
+		plain[0].n_shape = plain[0].n_rows = plain[0].n_offsets = 0;
 		src = &plain[0];
 		if (dst) {
 			plain[1] = *dst;
-			plain[1].n_shape = 0;
+			plain[1].n_shape = plain[1].n_rows = 0;
+			plain[1].n_offsets = 0;
 			dst = &plain[1];
 		}
 	}

@@ -62,7 +62,8 @@ static int note_simple(const struct making *m,
 	struct rsh_grid *theirs;
 	int rc;
 
-	if (m->c->o.compat || !item || !item->opt_step || !item->opt_size)
+	if (m->c->o.compat || !mine || !item || !item->opt_step ||
+	    !item->opt_size)
 		return 0;
 	rc = rsh_grid_new(item, whole, RSH_GRID_CONVERTER, &theirs, NULL);
 	if (rc)
@@ -70,6 +71,24 @@ static int note_simple(const struct making *m,
 	if (!rsh_grid_same_slices(mine, theirs))
 		rsh_note_add(m->c, RSH_NOTE_SIMPLE_SHARD, m->s.name);
 	rsh_grid_free(theirs);
+	return 0;
+}
+
+/* Rows that are split manually (manual_split) are unknown to the converter.
+ * It gives the right rows to ranks that have the whole tensor, and if both
+ * sides cut it in the same way.  Otherwise adds a note, or returns -EINVAL if
+ * its result is wanted. */
+static int check_manual(const struct making *m, const struct rsh_cut *from,
+			const struct rsh_cut *to, struct rsh_error *err)
+{
+	if ((rsh_cut_grid(from) && rsh_cut_grid(to)) ||
+	    rsh_cut_n_cells(to) == 1 ||
+	    (m->s.item && m->dst && rsh_item_same_layout(m->s.item, m->dst)))
+		return 0;
+	if (m->c->o.compat)
+		return rsh_error_set(err, EINVAL,
+				     "MindSpore's converter misplaces rows that are split manually (manual_split)");
+	rsh_note_add(m->c, RSH_NOTE_MANUAL, m->s.name);
 	return 0;
 }
 
@@ -89,11 +108,14 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 		.dims = t->dims,
 		.recipe = { 1, &part, RSH_CODEC_NONE },
 	};
+	uint64_t ignored[RSH_MAX_DIMS];
 	int rc;
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		whole[d] = (int64_t)t->dims[d];
-	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, err) ?:
+	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, ignored,
+			 err) ?:
+	     check_manual(m, t->cut, out.cut, err) ?:
 	     note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut)) ?:
 	     note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
 	if (rc)

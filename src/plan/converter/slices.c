@@ -179,6 +179,30 @@ bool rsh_slices_begin(struct rsh_slices *s)
 	return false;
 }
 
+/* Returns whether the record of a key is like the reference.  If rows are split
+ * manually it has the rows of its key instead. */
+static bool slices_alike(const struct rsh_slices *s, uint32_t key,
+			 const struct rsh_ckpt_index *ix,
+			 const struct rsh_record *r)
+{
+	const int64_t *dims = rsh_record_dims(ix, r);
+	const int64_t *other = rsh_record_dims(s->ix, s->rec);
+	uint64_t a, b;
+
+	if (!s->manual)
+		return rsh_records_alike(ix, r, s->ix, s->rec);
+	if (r->dtype != s->rec->dtype || r->wide_bf16 != s->rec->wide_bf16 ||
+	    r->n_dims != s->rec->n_dims ||
+	    dims[0] != rsh_item_rank_rows(s->item, s->manual, key))
+		return false;
+	for (uint32_t d = 1; d < r->n_dims; d++)
+		if (dims[d] != other[d])
+			return false;
+	return rsh_mul_u64(r->content_bytes, (uint64_t)other[0], &a) &&
+	       rsh_mul_u64(s->rec->content_bytes, (uint64_t)dims[0], &b) &&
+	       a == b;
+}
+
 /* Writes the reason why all slices should be equal. */
 static const char *slices_reason(const struct rsh_slices *s, char *text,
 				 size_t size)
@@ -186,7 +210,10 @@ static const char *slices_reason(const struct rsh_slices *s, char *text,
 	const struct rsh_strategy *src = s->files->src;
 	char layout[SLICES_TEXT];
 
-	if (s->item)
+	if (s->manual)
+		snprintf(text, size, "%s splits its rows manually (manual_split)",
+			 src->path);
+	else if (s->item)
 		snprintf(text, size, "with %s (%s) all slices are equal",
 			 rsh_item_text(s->item, layout, sizeof(layout)),
 			 src->path);
@@ -199,8 +226,9 @@ static const char *slices_reason(const struct rsh_slices *s, char *text,
 	return text;
 }
 
-static int slices_compare(const struct rsh_slices *s, uint32_t rank,
-			  const struct rsh_record *r, struct rsh_error *err)
+static int slices_compare(const struct rsh_slices *s, uint32_t key,
+			  uint32_t rank, const struct rsh_record *r,
+			  struct rsh_error *err)
 {
 	const struct rsh_catalogue *cat = s->files->cat;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(cat, rank);
@@ -217,8 +245,16 @@ static int slices_compare(const struct rsh_slices *s, uint32_t rank,
 			rsh_catalogue_path(cat, s->rank),
 			rsh_dtype_name(s->rec->dtype),
 			s->rec->wide_bf16 ? " of 4 bytes" : "");
-	if (rsh_records_alike(ix, r, s->ix, s->rec))
+	if (slices_alike(s, key, ix, r))
 		return 0;
+	if (s->manual && r->n_dims == s->rec->n_dims)
+		return rsh_error_set(err, EINVAL,
+				     "%s: parameter %s has shape %s, but by param_split_shape its slice has %lld rows; %s",
+				     rsh_catalogue_path(cat, rank), name,
+				     rsh_record_dims_text(ix, r, a, sizeof(a)),
+				     (long long)rsh_item_rank_rows(
+					     s->item, s->manual, key),
+				     slices_reason(s, why, sizeof(why)));
 	return rsh_error_set(err, EINVAL,
 			     "%s: parameter %s has shape %s, but in %s it is "
 			     "%s; %s", rsh_catalogue_path(cat, rank), name,
@@ -245,11 +281,11 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 				       0;
 	const uint32_t k = s->item ? rsh_job_files_from(f, key) : 0;
 
-	if (ix != l->ix) {
+	if (ix != l->ix || s->manual) {
 		l->ix = ix;
 		l->rec = rsh_ckpt_find(ix, s->name);
 		l->alike = l->rec &&
-			   rsh_records_alike(ix, l->rec, s->ix, s->rec) &&
+			   slices_alike(s, key, ix, l->rec) &&
 			   rsh_record_check_chunks(f->cat, rank, l->rec, unit,
 						   NULL) == 0;
 	}
@@ -258,7 +294,7 @@ static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
 	if (!l->alike) {
 		if (s->found[k] && !s->all_alike)
 			return 0;
-		return slices_compare(s, rank, l->rec, err) ?:
+		return slices_compare(s, key, rank, l->rec, err) ?:
 		       rsh_record_check_chunks(f->cat, rank, l->rec, unit, err);
 	}
 	s->found[k] = true;
@@ -271,8 +307,13 @@ int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err)
 	const uint32_t n = s->files->cat->n_present;
 	struct slices_checked look = { NULL, NULL, false };
 	struct slices_position w = { 0 };
+	const struct rsh_grid_sizes sizes = {
+		rsh_record_dims(s->ix, s->rec), s->rec->n_dims, true,
+	};
 	uint32_t rank;
-	int rc = 0;
+	/* rsh_slices_add() reports a layout that is not valid. */
+	int rc = s->item && rsh_item_manual(s->item, &sizes, &s->manual,
+					    NULL) == -ENOMEM ? -ENOMEM : 0;
 
 	s->holders = rsh_alloc_array(n, sizeof(*s->holders));
 	s->found = calloc((size_t)s->files->n_held + 1, sizeof(*s->found));
@@ -289,6 +330,7 @@ void rsh_slices_clear(struct rsh_slices *s)
 {
 	free(s->holders);
 	free(s->found);
+	rsh_grid_free(s->manual);
 }
 
 /* ---- into the catalogue ---- */
@@ -296,15 +338,19 @@ void rsh_slices_clear(struct rsh_slices *s)
 int rsh_job_cut(const struct rsh_job_files *f,
 		const struct rsh_strategy_item *item,
 		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
-		const struct rsh_cut **out, struct rsh_error *err)
+		const struct rsh_cut **out, uint64_t *whole,
+		struct rsh_error *err)
 {
-	struct rsh_grid *g;
-	int rc = item ? rsh_grid_new(item, sizes, rule, &g, err) :
+	struct rsh_grid *g = NULL;
+	struct rsh_cut *cut = NULL;
+	int rc = item ? rsh_item_cut(item, sizes, rule, &cut, whole, err) :
 			rsh_grid_new_whole(sizes->n_dims, &g, err);
 
 	if (rc)
 		return rc;
-	*out = rsh_catalogue_keep_cut(f->cat, rsh_cut_of_grid(g));
+	for (uint32_t d = 0; !item && d < sizes->n_dims; d++)
+		whole[d] = (uint64_t)sizes->dims[d];
+	*out = rsh_catalogue_keep_cut(f->cat, item ? cut : rsh_cut_of_grid(g));
 	return *out ? 0 : rsh_error_nomem(err);
 }
 
@@ -321,19 +367,18 @@ static int slices_cut(const struct rsh_slices *s,
 	const struct rsh_grid_sizes sizes = {
 		told ? other->shape : local, n, !told
 	};
-	int rc = rsh_job_cut(s->files, s->item, &sizes, rule, out, err);
+	int rc = rsh_job_cut(s->files, s->item, &sizes, rule, out, dims, err);
 
-	for (uint32_t d = 0; rc == 0 && d < n; d++) {
-		const uint64_t split = rsh_grid_split(rsh_cut_grid(*out), d);
+	for (uint32_t d = 0; told && rc == 0 && d < n; d++) {
+		uint64_t size;
 
-		if (told && (!rsh_mul_u64((uint64_t)local[d], split,
-					  &dims[d]) ||
-			     (uint64_t)other->shape[d] != dims[d]))
+		if (!rsh_mul_u64((uint64_t)local[d],
+				 rsh_grid_split(rsh_cut_grid(*out), d),
+				 &size) || size != dims[d])
 			return rsh_error_set(err, EINVAL,
 					     "dimension %u of the whole tensor "
 					     "is %lld in the destination", d,
 					     (long long)other->shape[d]);
-		dims[d] = (uint64_t)local[d] * split;
 	}
 	return rc;
 }
