@@ -85,7 +85,9 @@ int rsh_item_rows(const struct rsh_strategy_item *it,
 
 	if (!it->n_rows && !it->n_offsets)
 		return 0;
-	if (it->n_rows == sizes->n_dims && is_shape(it, sizes, split))
+	/* The rows of two slices may look like the shape of the first one. */
+	if (it->n_rows == sizes->n_dims && !it->rows_follow &&
+	    is_shape(it, sizes, split))
 		return 0;
 	if (!sizes->n_dims || it->n_rows != split[0])
 		return rsh_error_set(err, EINVAL,

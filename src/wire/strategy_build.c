@@ -206,6 +206,8 @@ static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 		.n_shape = raw->shape.n, .shape = shape,
 		.n_rows = (uint32_t)raw->n_rows, .rows = raw->rows,
 		.n_offsets = (uint32_t)raw->n_offsets,
+		.rows_follow = raw->rows_follow &&
+			       raw->n_offsets == raw->n_rows,
 		.opt_step = (int32_t)raw->opt_step,
 		.opt_size = (int32_t)raw->opt_size,
 	};

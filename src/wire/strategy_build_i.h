@@ -34,6 +34,7 @@ struct raw_item {
 	const int64_t *rows;
 	size_t n_rows;
 	size_t n_offsets;
+	bool rows_follow; /* each offset is the sum of the rows before it */
 	int64_t opt_step;
 	int64_t opt_size;
 };

@@ -45,6 +45,7 @@ static int get_rows(const json_t *layout, struct rsh_arena *a,
 	const json_t *list = json_object_get(layout, "param_split_shape");
 	int64_t *rows;
 	const json_t *v;
+	uint64_t sum = 0;
 	size_t i;
 
 	raw->n_offsets = json_array_size(json_object_get(layout,
@@ -63,6 +64,12 @@ static int get_rows(const json_t *layout, struct rsh_arena *a,
 	}
 	raw->rows = rows;
 	raw->n_rows = i;
+	raw->rows_follow = true;
+	json_array_foreach(json_object_get(layout, "indices_offset"), i, v) {
+		raw->rows_follow &= i < raw->n_rows && json_is_integer(v) &&
+				    (uint64_t)json_integer_value(v) == sum;
+		sum += i < raw->n_rows ? (uint64_t)rows[i] : 0;
+	}
 	return 0;
 }
 

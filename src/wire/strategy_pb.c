@@ -8,6 +8,22 @@
 
 #include "node_strategy.pb-c.h"
 
+static bool pb_rows_follow(const Rsh__Pb__ParallelLayouts *l,
+			   const struct raw_item *raw)
+{
+	uint64_t sum = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n_indices_offset; i++)
+		for (size_t k = 0; k < l->indices_offset[i]->n_dim; k++) {
+			if (n == raw->n_rows ||
+			    (uint64_t)l->indices_offset[i]->dim[k] != sum)
+				return false;
+			sum += (uint64_t)raw->rows[n++];
+		}
+	return n == raw->n_rows;
+}
+
 /* Reads the rows of a table that is split manually.  There is one message of
  * each kind; more are joined. */
 static bool pb_read_rows(const Rsh__Pb__ParallelLayouts *l,
@@ -30,6 +46,7 @@ static bool pb_read_rows(const Rsh__Pb__ParallelLayouts *l,
 			memcpy(rows, s->dim, s->n_dim * sizeof(*rows));
 		rows += s->n_dim;
 	}
+	raw->rows_follow = rows && pb_rows_follow(l, raw);
 	return rows;
 }
 

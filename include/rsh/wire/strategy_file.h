@@ -47,6 +47,8 @@ struct rsh_strategy_item {
 	uint32_t n_rows;
 	const int64_t *rows;
 	uint32_t n_offsets;   /* numbers in indices_offset */
+	bool rows_follow;     /* there is one for each of the rows, and it is
+			       * the sum of those before */
 	int32_t opt_step;     /* opt_weight_shard_step; 0 if absent */
 	int32_t opt_size;     /* opt_weight_shard_size; -1: the whole group */
 };
