@@ -46,6 +46,7 @@ void rsh_raw_item_reset(struct raw_item *raw)
 	raw->mesh.n = raw->n_map = raw->shape.n = 0;
 	raw->rows = NULL;
 	raw->n_rows = raw->n_offsets = 0;
+	raw->rows_follow = false;
 	raw->opt_step = raw->opt_size = 0;
 }
 
