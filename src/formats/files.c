@@ -18,9 +18,6 @@
 static const struct rsh_small_file map_file = { "map of a model's parts",
 						UINT64_C(256) << 20 };
 
-/* The Trainer logs each step in its state, with a few hundred bytes. */
-#define MARKER_MAX (UINT64_C(1) << 30)
-
 int rsh_format_file_open(const struct rsh_source *s, const char *name,
 			 struct rsh_format_file *out, struct rsh_error *err)
 {
@@ -182,14 +179,12 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 static int check_json_ended(const struct rsh_source *s, const char *marker,
 			    struct rsh_error *err)
 {
-	static const struct rsh_small_file kind = { "file that a saver writes "
-						    "last", MARKER_MAX };
-	cleanup_free uint8_t *data = NULL;
-	size_t len;
-	int rc = rsh_store_load(rsh_source_store(s), marker, &kind, &data, &len,
-				err);
+	cleanup_format_file struct rsh_format_file f = { .path = NULL };
+	bool ended = false;
+	int rc = rsh_format_file_open(s, marker, &f, err) ?:
+		 rsh_json_is_ended(&f.bytes, &ended, err);
 
-	if (rc || rsh_json_is_ended(&(struct rsh_memory){ data, len }))
+	if (rc || ended)
 		return rc;
 	return rsh_error_set(err, EBADMSG, "%s: its %s, which is written last, "
 			     "does not end: the save has not ended, or it was "

@@ -12,6 +12,8 @@
 
 #include "rsh/util/mem.h"
 
+#define END_WINDOW ((size_t)16 * 1024)
+
 /* ---- what Python writes and JSON does not have ---- */
 
 static bool is_in_number(char c)
@@ -114,24 +116,47 @@ int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 			     "%d)", path, where.text, where.line, where.column);
 }
 
-bool rsh_json_is_ended(const struct rsh_memory *text)
-{
-	const char *p = (const char *)text->data;
-	bool quoted = false;
-	size_t depth = 0;
+/* ---- files that a saver writes in place ---- */
 
-	for (size_t i = 0; i < text->len; i++) {
-		if (quoted && p[i] == '\\')
-			i++;
-		else if (p[i] == '"')
-			quoted = !quoted;
-		else if (!quoted && (p[i] == '{' || p[i] == '['))
-			depth++;
-		else if (!quoted && (p[i] == '}' || p[i] == ']') &&
-			 (depth == 0 || --depth == 0))
-			return true;
+struct json_end {
+	bool quoted, escaped, ended;
+	size_t depth;
+};
+
+static void end_take(struct json_end *e, char c)
+{
+	if (e->escaped)
+		e->escaped = false;
+	else if (e->quoted && c == '\\')
+		e->escaped = true;
+	else if (c == '"')
+		e->quoted = !e->quoted;
+	else if (!e->quoted && (c == '{' || c == '['))
+		e->depth++;
+	else if (!e->quoted && (c == '}' || c == ']'))
+		e->ended = e->depth == 0 || --e->depth == 0;
+}
+
+int rsh_json_is_ended(const struct rsh_byte_source *src, bool *ended,
+		      struct rsh_error *err)
+{
+	struct json_end e = { .depth = 0 };
+	char window[END_WINDOW];
+	uint64_t at = 0;
+	size_t got = 1;
+
+	while (!e.ended && got > 0 && at < src->size) {
+		int rc = rsh_bytes_read_some(src, window, sizeof(window), at,
+					     &got, err);
+
+		if (rc)
+			return rc;
+		for (size_t i = 0; i < got && !e.ended; i++)
+			end_take(&e, window[i]);
+		at += got;
 	}
-	return false;
+	*ended = e.ended;
+	return 0;
 }
 
 void rsh_json_unref(json_t **j)

@@ -75,20 +75,35 @@ static void test_finding(void **state)
 	rsh_json_edit_free(e);
 }
 
+static bool is_ended(const char *text, size_t n)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_memory bytes = { text, n };
+	bool ended;
+
+	assert_int_equal(rsh_json_is_ended(&(struct rsh_byte_source){
+		rsh_memory_pread, &bytes, n, "c" }, &ended, &err), 0);
+	return ended;
+}
+
 static void test_the_end(void **state)
 {
+	static char large[50000];
 	static const char text[] = "{\"a\": [{}, \"}]\\\"}\"], "
 				   "\"nan\": NaN, \"o\": {\"p\": 1}}\n";
 
 	(void)state;
 	for (size_t n = 0; n < sizeof(text); n++)
-		assert_int_equal(rsh_json_is_ended(&(struct rsh_memory){
-					 (const uint8_t *)text, n }),
-				 n + 2 >= sizeof(text));
-	assert_true(rsh_json_is_ended(&(struct rsh_memory){
-		(const uint8_t *)"[1]", 3 }));
-	assert_false(rsh_json_is_ended(&(struct rsh_memory){
-		(const uint8_t *)"12\\", 3 }));
+		assert_int_equal(is_ended(text, n), n + 2 >= sizeof(text));
+	assert_true(is_ended("[1]", 3));
+	assert_false(is_ended("12\\", 3));
+	/* A string that is longer than what is read at once. */
+	memset(large, '}', sizeof(large));
+	memcpy(large, "{\"a\":\"", 6);
+	assert_false(is_ended(large, sizeof(large)));
+	memcpy(large + sizeof(large) - 2, "\"}", 2);
+	assert_false(is_ended(large, sizeof(large) - 1));
+	assert_true(is_ended(large, sizeof(large)));
 }
 
 static void test_setting(void **state)

@@ -25,10 +25,11 @@ struct json_t *rsh_json_parse(const struct rsh_memory *text, size_t flags,
 int rsh_json_load(const struct rsh_memory *text, size_t flags, const char *path,
 		  const char *what, struct json_t **out, struct rsh_error *err);
 
-/* Returns whether the text ends with the end of its outermost object or array.
+/* Sets *ended to whether the file has the end of its outermost object or array.
  * It may still not be JSON.  A saver that writes a file in place has not ended
- * before. */
-bool rsh_json_is_ended(const struct rsh_memory *text);
+ * before.  Returns 0 or -errno with a sentence. */
+int rsh_json_is_ended(const struct rsh_byte_source *src, bool *ended,
+		      struct rsh_error *err);
 
 /* Calls json_decref() at the end of a scope. */
 void rsh_json_unref(struct json_t **j);
