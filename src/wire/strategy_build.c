@@ -44,9 +44,8 @@ void rsh_raw_item_reset(struct raw_item *raw)
 	raw->name_len = 0;
 	raw->nested = raw->has_map = false;
 	raw->mesh.n = raw->n_map = raw->shape.n = 0;
-	raw->rows = NULL;
+	raw->rows = raw->offsets = NULL;
 	raw->n_rows = raw->n_offsets = 0;
-	raw->rows_follow = false;
 	raw->opt_step = raw->opt_size = 0;
 }
 
@@ -167,6 +166,20 @@ static int build_check_item(const struct check *c)
 
 /* ---- packing; all numbers are in range now ---- */
 
+/* Returns whether each offset is the sum of the rows before it. */
+static bool rows_follow(const struct raw_item *raw)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < raw->n_rows; i++) {
+		if (raw->n_offsets != raw->n_rows ||
+		    (uint64_t)raw->offsets[i] != sum)
+			return false;
+		sum += (uint64_t)raw->rows[i];
+	}
+	return raw->n_rows > 0;
+}
+
 static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 		      struct rsh_strategy_item *item)
 {
@@ -207,8 +220,7 @@ static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 		.n_shape = raw->shape.n, .shape = shape,
 		.n_rows = (uint32_t)raw->n_rows, .rows = raw->rows,
 		.n_offsets = (uint32_t)raw->n_offsets,
-		.rows_follow = raw->rows_follow &&
-			       raw->n_offsets == raw->n_rows,
+		.rows_follow = rows_follow(raw),
 		.opt_step = (int32_t)raw->opt_step,
 		.opt_size = (int32_t)raw->opt_size,
 	};

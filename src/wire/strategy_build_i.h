@@ -33,8 +33,8 @@ struct raw_item {
 	 * size of a file limits their number. */
 	const int64_t *rows;
 	size_t n_rows;
+	const int64_t *offsets;
 	size_t n_offsets;
-	bool rows_follow; /* each offset is the sum of the rows before it */
 	int64_t opt_step;
 	int64_t opt_size;
 };

@@ -43,33 +43,28 @@ static int get_rows(const json_t *layout, struct rsh_arena *a,
 		    struct raw_item *raw)
 {
 	const json_t *list = json_object_get(layout, "param_split_shape");
-	int64_t *rows;
+	const json_t *places = json_object_get(layout, "indices_offset");
+	int64_t *rows = rsh_arena_array(a, int64_t, json_array_size(list));
+	int64_t *offsets = rsh_arena_array(a, int64_t, json_array_size(places));
 	const json_t *v;
-	uint64_t sum = 0;
 	size_t i;
 
-	raw->n_offsets = json_array_size(json_object_get(layout,
-							 "indices_offset"));
+	if (!rows || !offsets)
+		return -ENOMEM;
 	if (list && !json_is_array(list))
 		return -EBADMSG;
-	if (!json_array_size(list))
-		return 0;
-	rows = rsh_arena_array(a, int64_t, json_array_size(list));
-	if (!rows)
-		return -ENOMEM;
 	json_array_foreach(list, i, v) {
 		if (!json_is_integer(v))
 			return -EBADMSG;
 		rows[i] = json_integer_value(v);
 	}
+	/* What is not a number is no offset of a row. */
+	json_array_foreach(places, i, v)
+		offsets[i] = json_is_integer(v) ? json_integer_value(v) : -1;
 	raw->rows = rows;
-	raw->n_rows = i;
-	raw->rows_follow = true;
-	json_array_foreach(json_object_get(layout, "indices_offset"), i, v) {
-		raw->rows_follow &= i < raw->n_rows && json_is_integer(v) &&
-				    (uint64_t)json_integer_value(v) == sum;
-		sum += i < raw->n_rows ? (uint64_t)rows[i] : 0;
-	}
+	raw->n_rows = json_array_size(list);
+	raw->offsets = offsets;
+	raw->n_offsets = json_array_size(places);
 	return 0;
 }
 

@@ -8,20 +8,12 @@
 
 #include "node_strategy.pb-c.h"
 
-static bool pb_rows_follow(const Rsh__Pb__ParallelLayouts *l,
-			   const struct raw_item *raw)
+/* Appends numbers to a list, which has room for them. */
+static void pb_append(int64_t *list, size_t *n, const int64_t *v, size_t count)
 {
-	uint64_t sum = 0;
-	size_t n = 0;
-
-	for (size_t i = 0; i < l->n_indices_offset; i++)
-		for (size_t k = 0; k < l->indices_offset[i]->n_dim; k++) {
-			if (n == raw->n_rows ||
-			    (uint64_t)l->indices_offset[i]->dim[k] != sum)
-				return false;
-			sum += (uint64_t)raw->rows[n++];
-		}
-	return n == raw->n_rows;
+	if (count)
+		memcpy(list + *n, v, count * sizeof(*v));
+	*n += count;
 }
 
 /* Reads the rows of a table that is split manually.  There is one message of
@@ -29,25 +21,26 @@ static bool pb_rows_follow(const Rsh__Pb__ParallelLayouts *l,
 static bool pb_read_rows(const Rsh__Pb__ParallelLayouts *l,
 			 struct rsh_arena *a, struct raw_item *raw)
 {
-	int64_t *rows;
+	int64_t *rows, *offsets;
+	size_t n_rows = 0, n_offsets = 0;
 
 	for (size_t i = 0; i < l->n_indices_offset; i++)
-		raw->n_offsets += l->indices_offset[i]->n_dim;
+		n_offsets += l->indices_offset[i]->n_dim;
 	for (size_t i = 0; i < l->n_param_split_shape; i++)
-		raw->n_rows += l->param_split_shape[i]->n_dim;
-	if (!raw->n_rows)
-		return true;
-	rows = rsh_arena_array(a, int64_t, raw->n_rows);
+		n_rows += l->param_split_shape[i]->n_dim;
+	rows = rsh_arena_array(a, int64_t, n_rows);
+	offsets = rsh_arena_array(a, int64_t, n_offsets);
+	if (!rows || !offsets)
+		return false;
+	for (size_t i = 0; i < l->n_param_split_shape; i++)
+		pb_append(rows, &raw->n_rows, l->param_split_shape[i]->dim,
+			  l->param_split_shape[i]->n_dim);
+	for (size_t i = 0; i < l->n_indices_offset; i++)
+		pb_append(offsets, &raw->n_offsets, l->indices_offset[i]->dim,
+			  l->indices_offset[i]->n_dim);
 	raw->rows = rows;
-	for (size_t i = 0; rows && i < l->n_param_split_shape; i++) {
-		const Rsh__Pb__ParamSplitShape *s = l->param_split_shape[i];
-
-		if (s->n_dim)
-			memcpy(rows, s->dim, s->n_dim * sizeof(*rows));
-		rows += s->n_dim;
-	}
-	raw->rows_follow = rows && pb_rows_follow(l, raw);
-	return rows;
+	raw->offsets = offsets;
+	return true;
 }
 
 static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
