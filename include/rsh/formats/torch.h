@@ -126,6 +126,8 @@ struct rsh_pickle_value;
  * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
  * of the device, which does not change the bytes. */
 bool rsh_torch_is_npu(const struct rsh_pickle_class *class);
+/* Returns whether the order of n dimensions is 0, 1, ..: row-major. */
+bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n);
 /* Returns whether argument i of a call that builds a tensor marks it as the
  * conjugate or the negative of its elements. */
 bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i);

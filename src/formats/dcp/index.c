@@ -20,21 +20,13 @@
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)
 
-static bool item_is_row_major(const struct rsh_dcp_item *item)
-{
-	for (uint32_t d = 0; d < item->n_dims; d++)
-		if (item->order[d] != d)
-			return false;
-	return true;
-}
-
 static size_t item_name(uint64_t offset, uint64_t length,
 			const struct rsh_dcp_item *item, char name[NAME_BYTES])
 {
 	int at = snprintf(name, NAME_BYTES, "%" PRIu64 "+%" PRIu64, offset,
 			  length);
 
-	for (uint32_t d = 0; item && !item_is_row_major(item) &&
+	for (uint32_t d = 0; item && !rsh_torch_is_row_major(item->order, item->n_dims) &&
 			     d < item->n_dims; d++)
 		at += snprintf(name + at, NAME_BYTES - (size_t)at, "%c%u",
 			       d ? ',' : '/', item->order[d]);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/torch.h"
 #include "rsh/plan/writer.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
@@ -340,11 +341,8 @@ static int offer_uniform(struct dcp_reader *r, const struct found_tensor *f,
 {
 	struct rsh_box whole = { .n_dims = f->tensor->n_dims };
 	struct rsh_recipe_part *part;
-	uint32_t d = 0;
 
-	while (d < whole.n_dims && order[d] == d)
-		d++;
-	if (d == whole.n_dims) {
+	if (rsh_torch_is_row_major(order, whole.n_dims)) {
 		o->same = number + 1;
 		return 0;
 	}

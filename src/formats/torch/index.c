@@ -141,6 +141,14 @@ int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
 	return 0;
 }
 
+bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n)
+{
+	for (uint32_t d = 0; d < n; d++)
+		if (order[d] != d)
+			return false;
+	return true;
+}
+
 /* Appends the order of the dimensions to the name of a tensor that is not in
  * row-major order.  -ENOTSUP: its elements are not contiguous. */
 static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
@@ -148,18 +156,15 @@ static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
 	struct rsh_torch_layout l;
 	char order[RSH_MAX_DIMS * 3 + 2];
 	size_t n = 0;
-	bool in_rows = true;
 
 	rsh_torch_layout(t, &l);
 	if (!l.dense)
 		return -ENOTSUP;
-	for (uint32_t d = 0; d < t->n_dims; d++) {
-		in_rows &= l.order[d] == d;
+	if (rsh_torch_is_row_major(l.order, t->n_dims))
+		return 0;
+	for (uint32_t d = 0; d < t->n_dims; d++)
 		n += (size_t)snprintf(order + n, sizeof(order) - n, "%c%u",
 				      d ? ',' : '/', l.order[d]);
-	}
-	if (in_rows)
-		return 0;
 	t->name = rsh_arena_format(arena, "%s" RSH_TORCH_ORDER "%s", t->name,
 				   order);
 	return t->name ? 0 : -ENOMEM;
@@ -210,15 +215,6 @@ struct torch_offering {
 	struct rsh_offer *offers;
 	uint32_t n;
 };
-
-static bool is_in_order(const struct rsh_torch_tensor *t,
-			const struct rsh_torch_layout *l)
-{
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (l->order[d] != d)
-			return false;
-	return true;
-}
 
 /* Makes the part of a tensor whose elements are contiguous. */
 static int offer_part(struct torch_offering *o,
@@ -358,7 +354,7 @@ static int offer_tensor(struct torch_offering *o,
 		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims,
 		.dims = t->dims,
 	};
-	if (l.dense && is_in_order(t, &l))
+	if (l.dense && rsh_torch_is_row_major(l.order, t->n_dims))
 		out->same = number + 1;
 	else if (l.dense)
 		rc = offer_part(o, t, &l, number, out) ? rsh_error_nomem(err) :
