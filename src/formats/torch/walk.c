@@ -181,6 +181,8 @@ static int walk_look_at(struct rsh_torch_reader *r,
 
 	*is = of_npu || strcmp(class->module, "torch._utils") == 0 ||
 	      strcmp(class->module, "torch._tensor") == 0;
+	if (rsh_torch_is_part(class))
+		return rsh_torch_refuse_part(r, class);
 	if (!*is || w->make)
 		return 0;
 	if (depth > REBUILD_DEPTH)
@@ -208,8 +210,6 @@ static int walk_look_at(struct rsh_torch_reader *r,
 			return walk_bad(r, "a tensor that is built of nothing");
 		return walk_look_at(r, v[0].class, &v[2], w, depth + 1, is);
 	}
-	if (rsh_torch_is_part(class))
-		return rsh_torch_refuse_part(r, class);
 	w->make = name;
 	return 0;
 }
@@ -472,8 +472,6 @@ static int walk_object(struct rsh_torch_reader *r,
 	bool is = false;
 	int rc = 0;
 
-	if (v->object->class && rsh_torch_is_part(v->object->class))
-		return rsh_torch_refuse_part(r, v->object->class);
 	if (v->object->class)
 		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
 				  &is);
