@@ -153,31 +153,41 @@ void rsh_source_hint_file(const struct rsh_source *s, const char *file,
 	rsh_source_look_at(s, NULL, file, hint_ask_formats, &h, &unused);
 }
 
+/* Writes what formats say of a directory: "; ...", or "". */
+static void hint_of_directory(const char *path,
+			      const struct rsh_store_options *how,
+			      const struct rsh_format *const *formats,
+			      char *buf, size_t max)
+{
+	const struct rsh_format *const none[] = { NULL };
+	struct format_hint h = { formats ? formats : none, buf, max };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_source *s;
+
+	*buf = '\0';
+	if (rsh_source_new(path, how, &s, &unused))
+		return;
+	rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
+	rsh_source_free(s);
+}
+
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max)
 {
-	const struct rsh_format *const none[] = { NULL };
 	const struct rsh_store_options opts = {
 		.objects = how->objects, .place = how->place,
 	};
-	struct format_hint h = { formats ? formats : none, buf, max };
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int rc = rsh_dir_open_path(path, how, &dir);
-	struct rsh_error unused = RSH_ERROR_INIT;
 	char child[NAME_MAX + 1];
-	struct rsh_source *s;
 	bool several;
 
-	*buf = '\0';
-	if (rc)
+	if (rc) {
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
-	if (rc)
 		return;
-	if (rsh_source_new(path, &opts, &s, &unused) == 0) {
-		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
-		rsh_source_free(s);
 	}
+	hint_of_directory(path, &opts, formats, buf, max);
 	if (*buf)
 		return;
 	hint_find_child(dir, path, how, formats, child, &several);
@@ -261,11 +271,7 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	const struct rsh_store_options opts = { .objects = how->objects };
-	char child[NAME_MAX + 1], said[512] = "", *found;
-	const struct rsh_format *const none[] = { NULL };
-	struct format_hint h = { formats ? formats : none, said, sizeof(said) };
-	struct rsh_error unused = RSH_ERROR_INIT;
-	struct rsh_source *s;
+	char child[NAME_MAX + 1], said[512], *found;
 	bool several;
 
 	if (hint_is_source(path, &opts, formats, format))
@@ -275,10 +281,7 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		return found;
 	/* What a format says of the directory is true of its entries, too: a
 	 * slice is no model. */
-	if (rsh_source_new(path, &opts, &s, &unused) == 0) {
-		rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
-		rsh_source_free(s);
-	}
+	hint_of_directory(path, &opts, formats, said, sizeof(said));
 	if (*said)
 		return NULL;
 	hint_find_child(dir, path, &opts, formats, child, &several);
