@@ -12,6 +12,8 @@ import time
 import urllib.parse
 from xml.sax.saxutils import escape
 
+from s3_server import Answering
+
 WHEN = 1750000000
 KEY = "AKIDEXAMPLE"
 SECRET = "SquareCirclesAreSecret"
@@ -26,19 +28,8 @@ def error(code, more=""):
             f"{more}</Error>").encode()
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(Answering):
     protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def refuse(self, status, code="", more="", **headers):
         """What a hook returns: it has answered."""

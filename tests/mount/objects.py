@@ -24,6 +24,7 @@ from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import own_mounts  # noqa: E402
 from rsh_cli import GOOD, INPUT, IO, NO  # noqa: E402
 from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E402
+from s3_server import Answering  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
                       run_trials, same, write_model)
 from small_job import Job  # noqa: E402
@@ -146,19 +147,8 @@ def test_manifest(tap, trial, exported):
     shutil.rmtree(copied)
 
 
-class Odd(http.server.BaseHTTPRequestHandler):
+class Odd(Answering):
     """A web server that does what the first name of a path says, and has one file."""
-
-    def log_message(self, *_):
-        pass
-
-    def answer(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
     def do_GET(self):
         what = self.path.split("/")[1]
