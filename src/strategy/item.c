@@ -27,6 +27,7 @@ bool rsh_item_same_layout(const struct rsh_strategy_item *a,
 	    a->nested != b->nested || a->opt_step != b->opt_step ||
 	    a->opt_size != b->opt_size || a->n_shape != b->n_shape ||
 	    a->n_rows != b->n_rows || a->n_offsets != b->n_offsets ||
+	    a->rows_follow != b->rows_follow ||
 	    memcmp(a->mesh, b->mesh, a->n_mesh * sizeof(*a->mesh)))
 		return false;
 	for (uint32_t i = 0; i < a->n_map; i++) {
