@@ -181,7 +181,7 @@ def measure_against(bench, row):
 
 
 def run_row(bench, row):
-    if bench.settings.against:
+    if bench.settings.against and not row.plot:
         row = dataclasses.replace(row, peer="the other program", reach=None, unit="",
                                   function=lambda bench, of=row: measure_against(bench, of))
     entry = blank(row)
