@@ -35,6 +35,7 @@ MOUNT += \
 	mount/helper.sh \
 	mount/selection.py \
 	mount/checkpoint2.py \
+	mount/defaults.py \
 	mount/forms.py \
 	mount/table.py \
 	mount/damage.py \

@@ -376,7 +376,8 @@ static const struct rsh_option table[] = {
 	  "where to write the log (default: stderr; syslog for a daemon)",
 	  rsh_set_log_to, .aside = true },
 	{ "log-level", 0, "error|warning|notice|info|debug", ALL,
-	  "lowest level to log (default: notice)", rsh_set_word, .aside = true,
+	  "lowest level to log (default: notice; warning for plan, export and "
+	  "verify, error for ls)", rsh_set_word, .aside = true,
 	  AT(log_level) },
 	{ "quiet", 'q', NULL, ALL, "log only errors", rsh_set_flag, AT(quiet),
 	  .aside = true },
