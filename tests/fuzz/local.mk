@@ -13,7 +13,7 @@ FUZZ_LINK = $(LINK) -fsanitize=fuzzer
 # of the others.
 PARSERS_SOURCE = ../src/.libs/libsource.a ../src/.libs/libstore.a $(L_WIRE)
 PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE)
-PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_WIRE)
+PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_PLAN)
 
 # The same with the inputs that are known, by any compiler.
 REPLAY = $(FUZZ:fuzz/%.fuzz=fuzz/replay_%.replay)
