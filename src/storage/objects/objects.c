@@ -166,6 +166,7 @@ void rsh_objects_free(struct rsh_objects *o)
 		return;
 	rsh_object_loop_free(o->loop);
 	rsh_object_keys_clear(&o->keys);
+	rsh_object_names_clear(o);
 	rsh_secret_free(o->query);
 	rsh_secret_free(o->user);
 	free(o->url);

@@ -51,6 +51,25 @@ struct keys_settings {
 };
 void rsh_object_settings_clear(struct keys_settings *s);
 
+/* ---- names of servers (names.c) ---- */
+
+/* The addresses of a server that were looked up outside the sandbox. */
+struct object_name {
+	char *server;    /* HOST:PORT; NULL: none */
+	char *addresses; /* separated by commas; NULL: unknown */
+	uint64_t asked;  /* time of rsh_clock_ns() */
+};
+#define OBJECT_NAMES 8
+
+/* Looks up the server of an address, or of the proxy unless that is NULL, if it
+ * was not looked up since that time; 0: not in the last minutes.  Without an
+ * opener, or if the lookup fails, libcurl looks up the name. */
+void rsh_object_look_up(struct rsh_objects *o, const char *address,
+			const char *proxy, uint64_t since);
+/* Appends to the list what CURLOPT_RESOLVE sets.  Returns 0 or -ENOMEM. */
+int rsh_object_names_list(struct rsh_objects *o, struct curl_slist **list);
+void rsh_object_names_clear(struct rsh_objects *o);
+
 /* ---- an opened address ---- */
 
 struct object_loop;
@@ -89,6 +108,7 @@ struct rsh_objects {
 	char *ca_text;
 	size_t ca_length;
 	unsigned ca_number;
+	struct object_name names[OBJECT_NAMES];
 	struct object_loop *loop; /* NULL: not started */
 
 	/* It refuses requests with conditions; and tags of its listings are not
@@ -116,6 +136,8 @@ int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 			  const char *endpoint, enum rsh_objects_style style,
 			  struct rsh_error *err);
+/* Reads a host and the port behind it, which are s[0 .. n). */
+bool rsh_object_port(const char *s, size_t n, uint16_t usual, uint16_t *out);
 /* Returns the address of an object, which the caller frees by
  * rsh_secret_free().  NULL means out of memory. */
 char *rsh_object_address(const struct rsh_objects *o, const char *name);
@@ -185,6 +207,9 @@ struct object_request {
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
 	bool is_unconnected; /* there was no connection to server or proxy */
+	/* There was none at the first time: the server may have another
+	 * address. */
+	bool is_lost;
 	bool is_untrusted; /* no known certificate has signed the server's */
 	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
@@ -199,6 +224,7 @@ struct object_request {
 	const char *detail;    /* libcurl's text for it; NULL: none */
 	const char *proxy;     /* as in struct rsh_objects */
 	char redirect[200];    /* the server to which the answer leads; or "" */
+	char lost[200]; /* with is_lost: the server that was not found */
 	uint64_t due;          /* time from which it may begin */
 	uint64_t got;          /* time of the last progress of this request, or
 				* of other ones before its first attempt; 0:
@@ -218,7 +244,7 @@ struct object_transfer {
 	struct rsh_objects *objects;
 	struct object_loop *loop;
 	CURL *easy;
-	struct curl_slist *list;
+	struct curl_slist *list, *names;
 	/* Requests that are not done, in the order of their ranges.  Received
 	 * bytes belong to the first one. */
 	struct object_request *requests;

@@ -298,6 +298,19 @@ static void transfer_set_certificates(struct object_transfer *t)
 	pthread_mutex_unlock(&o->lock);
 }
 
+/* If there was no connection, the server may have another address than the one
+ * that libcurl keeps. */
+static int transfer_set_names(struct object_transfer *t)
+{
+	const struct object_request *q = t->requests;
+	int rc = rsh_object_names_list(t->objects, &t->names);
+
+	rsh_curl.easy_setopt(t->easy, CURLOPT_RESOLVE, t->names);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_DNS_CACHE_TIMEOUT,
+			     q->is_unconnected ? 0L : 300L);
+	return rc;
+}
+
 static void transfer_set_connection(CURL *e)
 {
 	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
@@ -306,7 +319,6 @@ static void transfer_set_connection(CURL *e)
 	rsh_curl.easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
 	rsh_curl.easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 	rsh_curl.easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-	rsh_curl.easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, 300L);
 	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -376,7 +388,7 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	     transfer_add_condition(t);
 	for (size_t i = 0; more && more[i] && rc == 0; i++)
 		rc = transfer_add_header(t, more[i]);
-	rc = rc ?: transfer_set_identity(t);
+	rc = rc ?: transfer_set_identity(t) ?: transfer_set_names(t);
 	if (rc)
 		return rc;
 	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
@@ -399,7 +411,8 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 void rsh_object_transfer_clear(struct object_transfer *t)
 {
 	rsh_curl.slist_free_all(t->list);
-	t->list = NULL;
+	rsh_curl.slist_free_all(t->names);
+	t->list = t->names = NULL;
 	rsh_listing_parser_free(t->refusal);
 	t->refusal = NULL;
 }
@@ -510,6 +523,27 @@ static bool request_is_elsewhere(const struct object_transfer *t,
 	return true;
 }
 
+/* Returns whether the request ends, so that its caller looks up the name of the
+ * server once more. */
+static bool request_is_lost(const struct object_transfer *t,
+			    struct object_request *q, CURLcode code)
+{
+	char *at = NULL;
+
+	if (!t->objects->opener.look_up || q->is_lost ||
+	    (!q->is_unconnected && code != CURLE_COULDNT_RESOLVE_HOST))
+		return false;
+	/* A request that was redirected is at another address. */
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &at);
+	if (q->proxy && q->is_unconnected)
+		snprintf(q->lost, sizeof(q->lost), "%s", q->proxy);
+	else
+		rsh_object_put_server(q->lost, sizeof(q->lost),
+				      at ? at : q->address);
+	q->is_lost = true;
+	return true;
+}
+
 /* Ends or retries a request without a complete answer. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
@@ -518,8 +552,13 @@ static bool request_end_broken(const struct object_transfer *t,
 
 	if (code == CURLE_OPERATION_TIMEDOUT && !t->has_taken)
 		q->silent++;
-	q->why = rsh_object_why(code);
+	q->why = q->is_unconnected && code == CURLE_OPERATION_TIMEDOUT ?
+		"cannot be reached" : rsh_object_why(code);
 	q->detail = rsh_object_detail(t, code);
+	if (request_is_lost(t, q, code)) {
+		q->tries++;
+		return request_fail(t, q, EHOSTUNREACH, q->why);
+	}
 	/* The proxy has answered in place of the server. */
 	if (q->proxy && t->answer.status >= 400 && t->answer.status < 500)
 		return request_fail(t, q, EACCES, "cannot be reached");
@@ -582,11 +621,14 @@ void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 static void request_set_place(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code)
 {
-	char *to = NULL;
+	char *to = NULL, *peer = NULL;
 
 	q->redirect[0] = '\0';
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &peer);
 	q->is_unconnected = code == CURLE_COULDNT_CONNECT ||
-			    code == CURLE_COULDNT_RESOLVE_PROXY;
+			    code == CURLE_COULDNT_RESOLVE_PROXY ||
+			    (code == CURLE_OPERATION_TIMEDOUT &&
+			     (!peer || !*peer));
 	if (t->objects->is_s3 && t->answer.status >= 300 &&
 	    t->answer.status < 400)
 		rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
