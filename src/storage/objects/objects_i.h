@@ -40,12 +40,14 @@ enum keys_origin {
 	KEYS_FIXED,   /* environment variables */
 	KEYS_PROFILE, /* files, which may be rewritten */
 	KEYS_CONTAINER, KEYS_INSTANCE, /* credentials services */
+	KEYS_WEB_IDENTITY, /* the token service */
 };
 
 /* Settings of a profile other than keys; in secret memory. */
 struct keys_settings {
 	char *region, *endpoint, *ca_file, *style;
 	char *services; /* the section that may have the endpoint */
+	char *role, *token_file, *session; /* of a web identity */
 	char *ignores;  /* "true": endpoints of files and of the environment are
 			 * ignored */
 };
@@ -95,8 +97,9 @@ struct rsh_objects {
 	char *credentials, *config; /* absolute paths of files */
 	char *token_file; /* that of the token for the service; or NULL */
 	struct rsh_objects_opener opener; /* open NULL: none */
-	char *service; /* address of a credentials service */
+	char *service; /* address of a credentials or token service */
 	char *service_token; /* secret: token for the service; or NULL */
+	char *role, *session; /* what the token service is asked for */
 
 	pthread_mutex_t lock; /* guards all below */
 	struct object_keys keys;
@@ -153,6 +156,12 @@ struct object_list_at {
 };
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 			      const struct object_list_at *at);
+struct object_parameter {
+	const char *name, *value; /* both NULL at the end */
+};
+/* Returns parameters as the body of a POST, for rsh_secret_free(); NULL means
+ * out of memory. */
+char *rsh_object_form(const struct object_parameter *parameters);
 
 /* ---- requests (transfer.c, loop.c, request.c, why.c) ---- */
 
@@ -181,6 +190,7 @@ struct object_request {
 	uint64_t since;    /* waiting requests are in this order; 0: first */
 	bool sign;         /* use the credentials of the address */
 	bool is_put;       /* a PUT, for a credentials service */
+	const char *form;  /* the body of a POST; NULL: none */
 	bool direct;       /* without a proxy, which would see its secrets */
 	const char *const *headers; /* additional headers, NULL at the end; or
 				     * NULL */
@@ -317,6 +327,7 @@ void rsh_object_expire(struct object_request *q);
 struct object_get {
 	const char *address, *what;
 	const char *const *headers;
+	const char *form;
 	bool sign, is_put, direct;
 	uint64_t deadline;
 	size_t max;
@@ -329,6 +340,16 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 /* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out
  * of memory. */
 char *rsh_object_header(const char *name, const char *value);
+
+/* ---- roles of web identities (sts.c) ---- */
+
+/* Sets the address of the token service if the keys are those of a role.  If
+ * `ignores` is true the environment does not set it. */
+int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
+			struct rsh_error *err);
+/* Gets the answer of the service, an XML text, in exchange for the token. */
+int rsh_object_sts_ask(struct rsh_objects *o, const char *token,
+		       struct object_get *g, struct rsh_error *err);
 
 /* ---- signatures (sign.c) ---- */
 

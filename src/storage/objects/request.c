@@ -70,7 +70,7 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 	struct object_request q = {
 		.address = g->address, .what = g->what, .ctx = g,
 		.deadline = g->deadline, .sign = g->sign, .is_put = g->is_put,
-		.direct = g->direct, .headers = g->headers,
+		.direct = g->direct, .headers = g->headers, .form = g->form,
 		.sink = get_take, .restart = get_restart,
 	};
 	int rc;

@@ -355,6 +355,8 @@ static void transfer_set_address(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
 	if (q->direct)
 		rsh_curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
+	if (q->form)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->form);
 	if (q->is_put) {
 		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
 		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
@@ -484,6 +486,14 @@ static void transfer_reconsider(struct object_transfer *t)
 		  "rejects the signature: check the secret key" },
 		{ "RequestTimeTooSkewed", RSH_HTTP_REFUSED,
 		  "rejects the time of the request: check this machine's clock" },
+		{ "ExpiredTokenException", RSH_HTTP_REFUSED,
+		  "reports that the token has expired" },
+		{ "InvalidIdentityToken", RSH_HTTP_REFUSED,
+		  "rejects the token: is its issuer an identity provider of the account?" },
+		{ "IDPRejectedClaim", RSH_HTTP_REFUSED,
+		  "rejects the token: its issuer does not accept it" },
+		{ "ValidationError", RSH_HTTP_REFUSED,
+		  "does not accept the name of the role or of the session" },
 		{ "RequestTimeout", RSH_HTTP_LATER, "timed out" },
 		{ "SlowDown", RSH_HTTP_LATER, "limits the rate of requests" },
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },

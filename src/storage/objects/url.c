@@ -142,6 +142,19 @@ char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 	return url_take(&t, NULL);
 }
 
+char *rsh_object_form(const struct object_parameter *parameters)
+{
+	struct url_text t = { NULL };
+
+	for (; parameters->name; parameters++) {
+		url_add(&t, t.len ? "&" : "");
+		url_add(&t, parameters->name);
+		url_add(&t, "=");
+		url_encode(&t, parameters->value, false);
+	}
+	return url_take(&t, NULL);
+}
+
 /* ---- what is given ---- */
 
 static bool url_has_blanks(const char *url)
