@@ -25,14 +25,14 @@ PART = "m/model-00002-of-00005.safetensors"
 
 
 class Mount:
-    def __init__(self, server, url="s3://b/m"):
+    def __init__(self, server, url="s3://b/m", *words):
         self.directory = tempfile.mkdtemp(prefix="reshardfs-nearly-")
         self.path = os.path.join(self.directory, "mnt")
         os.mkdir(self.path)
         env = environment(PLAIN, server.url, self.directory)
         self.got = subprocess.run(
             [reshardfs_program(), "mount", "--source-timeout", "3", "--cache", "off",
-             "--index-cache", "off", url, self.path], env=env, capture_output=True, text=True,
+             "--index-cache", "off", *words, url, self.path], env=env, capture_output=True, text=True,
             check=False, timeout=60 * TIMEOUT_SCALE)
 
     def __enter__(self):
@@ -124,6 +124,19 @@ def same_page(h, path, query):
     return None
 
 
+def paid(h, _path, _query):
+    """Requests have to name who pays, and to sign that."""
+    signed = h.headers.get("Authorization", "").partition("SignedHeaders=")[2].partition(",")[0]
+    if h.headers.get("x-amz-request-payer") == "requester" and \
+            "x-amz-request-payer" in signed.split(";"):
+        return None
+    return h.refuse(403, "AccessDenied")
+
+
+def of_objects_alone(h, path, query):
+    return paid(h, path, query) if path.strip("/") != "b" else None
+
+
 def right(**habits):
     """The bytes, and the number of requests."""
     with Server(**{"files": MANY, **habits}) as server, Mount(server) as mount:
@@ -166,6 +179,19 @@ def main():
     with tap.test("a web server without ranges gives small files"), \
             Server(MODEL, hook=whole) as server, Mount(server, f"{server.url}/b/m") as mount:
         check(mount.read() == wanted, "other bytes")
+    with tap.test("the requester pays"), Server(MODEL, hook=paid) as server, \
+            Mount(server, "s3://b/m", "--requester-pays") as mount:
+        check(mount.read() == wanted, "other bytes")
+    for hook, words in ((paid, "s3:ListBucket, or the bucket needs --requester-pays"),
+                        (of_objects_alone, "; the bucket may need --requester-pays")):
+        with tap.test(f"the requester does not pay: {hook.__name__}"), \
+                Server(MODEL, hook=hook) as server:
+            mount = Mount(server)
+            mount.__exit__()
+            check(words in mount.got.stderr, mount.got)
+            mount = Mount(server, "s3://b/m", "--requester-pays", "--source-keys", "none")
+            mount.__exit__()
+            check("--requester-pays needs credentials" in mount.got.stderr, mount.got)
     with tap.test("a listing without an end"), Server(MODEL, hook=same_page) as server:
         mount = Mount(server)
         mount.__exit__()

@@ -67,6 +67,8 @@ struct rsh_objects_options {
 			      * priority over keys of the environment */
 	enum rsh_objects_style style;
 	enum rsh_objects_keys keys;
+	bool requester_pays; /* S3: for requests and bytes, instead of the
+			      * owner of the bucket */
 	const char *ca_file; /* NULL: AWS_CA_BUNDLE, SSL_CERT_FILE, or the
 			      * system's */
 	const char *index;   /* http(s): the index file, below the address;

@@ -113,8 +113,9 @@ static int list_first_page(struct rsh_objects *o, const char *prefix,
 	}
 	if (rc && strstr(first.text, "AccessDenied"))
 		return rsh_error_set(err, first.code, "%s: the keys need the "
-				     "right to list the bucket, s3:ListBucket",
-				     first.text);
+				     "right to list the bucket, s3:ListBucket"
+				     "%s", first.text, o->pays ? "" :
+				     ", or the bucket needs --requester-pays");
 	return rc ? rsh_error_set(err, first.code, "%s", first.text) : 0;
 }
 

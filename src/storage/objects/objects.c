@@ -126,6 +126,10 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 
 	if (rc == 0 && objects_settings(o, opts, &s))
 		rc = rsh_error_nomem(err);
+	o->pays = o->is_s3 && opts->requester_pays;
+	if (rc == 0 && o->pays && o->origin == KEYS_NONE)
+		rc = rsh_error_set(err, EINVAL, "%s: --requester-pays needs "
+				   "credentials", o->url);
 	rc = rc ?: rsh_object_sts_find(o, objects_ignores(&s), err) ?:
 		   objects_style(o, opts, &s, &style, err) ?:
 		   rsh_object_url_finish(o, url, objects_endpoint(opts, &s),

@@ -90,6 +90,7 @@ struct rsh_objects {
 	uint16_t port;
 	char *proxy; /* its address, without a password; NULL: none */
 	bool has_proxy;
+	bool pays; /* the requester pays, not the owner of the bucket */
 	unsigned requests, stall_ms, timeout_ms;
 
 	enum keys_origin origin;
@@ -233,6 +234,7 @@ struct object_request {
 	const char *why;       /* the error of the server; NULL: none */
 	const char *detail;    /* libcurl's text for it; NULL: none */
 	const char *proxy;     /* as in struct rsh_objects */
+	bool pays;
 	char redirect[200];    /* the server to which the answer leads; or "" */
 	char lost[200]; /* with is_lost: the server that was not found */
 	uint64_t due;          /* time from which it may begin */
@@ -357,16 +359,21 @@ int rsh_object_sts_ask(struct rsh_objects *o, const char *token,
 #define RSH_OBJECT_NO_BODY \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
+/* The header with which the requester pays. */
+#define RSH_OBJECT_PAYS "x-amz-request-payer:requester"
+
 /* Loads libcrypto.  Returns 0, or -errno with a sentence that begins with
  * `url`. */
 int rsh_object_sign_start(const char *url, struct rsh_error *err);
 /* Returns the header "Authorization" of a GET of this address, in secret
  * memory, for rsh_secret_free(); NULL means out of memory.  `date` is the
  * header "x-amz-date" ("20260102T030405Z"); the others that are signed are
- * "x-amz-content-sha256" and, with a token, "x-amz-security-token".  A query
+ * "x-amz-content-sha256" and, with a token, "x-amz-security-token" and, if the
+ * requester pays, RSH_OBJECT_PAYS.  A query
  * has to be encoded, with its parameters in the order of the alphabet. */
 char *rsh_object_sign(const char *address, const char *region,
-		      const struct object_keys *keys, const char *date);
+		      const struct object_keys *keys, bool pays,
+		      const char *date);
 
 /* Returns the deadline for a call without one. */
 uint64_t rsh_object_deadline(const struct rsh_objects *o);

@@ -247,7 +247,7 @@ static int transfer_sign(struct object_transfer *t,
 			"x-amz-security-token", keys->token));
 	rc = rc ?: transfer_add_secret(t, rsh_object_sign(
 		      t->requests->address, t->objects->region, keys,
-		      text + sizeof(name) - 1));
+		      t->objects->pays, text + sizeof(name) - 1));
 	return rc;
 }
 
@@ -266,6 +266,8 @@ static int transfer_set_identity(struct object_transfer *t)
 	}
 	rc = transfer_add_header(t, "x-amz-content-sha256: "
 				 RSH_OBJECT_NO_BODY);
+	if (o->pays && rc == 0)
+		rc = transfer_add_header(t, RSH_OBJECT_PAYS);
 	pthread_mutex_lock(&o->lock);
 	t->keys_number = o->keys_number;
 	if (o->keys.id && rc == 0)
