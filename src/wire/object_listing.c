@@ -64,6 +64,7 @@ enum listing_element {
 	IN_ENCODING,
 	IN_CODE,
 	IN_REGION,
+	IN_ENDPOINT,
 };
 
 struct rsh_listing_parser {
@@ -97,6 +98,7 @@ static const struct listing_name {
 	{ IN_REFUSAL, IN_ERROR, "Error" },
 	{ IN_ERROR, IN_CODE, "Code" },
 	{ IN_ERROR, IN_REGION, "Region" },
+	{ IN_ERROR, IN_ENDPOINT, "Endpoint" },
 };
 
 static void listing_fail(struct rsh_listing_parser *p, int rc)
@@ -262,6 +264,9 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 		break;
 	case IN_REGION:
 		listing_copy(page->region, sizeof(page->region), p->text);
+		break;
+	case IN_ENDPOINT:
+		listing_copy(page->endpoint, sizeof(page->endpoint), p->text);
 		break;
 	default:
 		break;

@@ -3,6 +3,7 @@
 """What a first command says that cannot succeed: what is wrong and where, and no
 cause that is not the true one.  SOURCE is looked at once."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -45,6 +46,23 @@ def of_objects(status, code):
     return lambda h, path, query: h.refuse(status, code) if path.strip("/") != "b" else None
 
 
+PAGE = b"<!DOCTYPE html><html><body>please log in</body></html>"
+
+
+def page(h, _path, _query):
+    h.answer(200, PAGE, Content_Type="text/html; charset=utf-8")
+    return True
+
+
+def page_of_objects(h, path, query):
+    return page(h, path, query) if path.strip("/") != "b" else None
+
+
+def connect(h):
+    """What a proxy answers that is to connect to a server."""
+    h.server.hook(h, h.path, {})
+
+
 def closed_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -62,6 +80,17 @@ REFUSALS = {
     "503": (always(503, "SlowDown"), {}, IO, ["no answer in time", "HTTP 503"]),
     "redirect": (always(307, "", Location="https://s3.example.test/x"), {}, IO,
                  ["redirects to https://s3.example.test (HTTP 307)"]),
+    "redirect by its text": (
+        always(301, "PermanentRedirect", "<Endpoint>b.s3.example.test</Endpoint>"), {}, IO,
+        ["redirects to b.s3.example.test (HTTP 301 PermanentRedirect)"]),
+    "page": (page, {}, IO, ["s3://b/m: the server http://127.0.0.1:",
+                            " sends a web page, such as one for a login (HTTP 200)",
+                            "; AWS_ENDPOINT_URL sets the server"]),
+    "page of objects": (page_of_objects, {}, IO, [
+        "s3://b/m/model.safetensors.index.json: the server http://127.0.0.1:",
+        " sends a web page, such as one for a login (HTTP 200)"]),
+    "501 of objects": (of_objects(501, "NotImplemented"), {}, IO, [
+        "/model.safetensors.index.json: ", "does not know such requests (HTTP 501 NotImpl"]),
     "region": (always(400, "AuthorizationHeaderMalformed", "<Region>there</Region>"), {}, INPUT,
                ['the bucket is in region "there"; set AWS_REGION']),
     "expired": (always(400, "ExpiredToken"), {}, IO, ["credentials have expired"]),
@@ -74,6 +103,20 @@ REFUSALS = {
                           "; http_proxy or https_proxy sets the proxy"]),
     "proxy's own": (None, {"http_proxy": "http://127.0.0.1:P503"}, IO,
                     ["(HTTP 503), by the proxy http://127.0.0.1:P503"]),
+    "proxy's page": (None, {"http_proxy": "http://127.0.0.1:PPAGE"}, IO,
+                     [" sends a web page, such as one for a login (HTTP 200), by the proxy "
+                      "http://127.0.0.1:PPAGE; AWS_ENDPOINT_URL sets the server"]),
+    "proxy wants a password to connect": (
+        "tls", {"https_proxy": "http://u:hunter2@127.0.0.1:P407"}, IO,
+        ["the proxy http://127.0.0.1:P407 wants a name and a password (HTTP 407)"]),
+    "proxy does not connect": (
+        "tls", {"https_proxy": "http://127.0.0.1:P403"}, IO,
+        ["s3://b/m: the proxy http://127.0.0.1:P403 does not connect to https://127.0.0.1:",
+         " (HTTP 403); http_proxy or https_proxy sets the proxy"]),
+    "proxy cannot connect": (
+        "tls", {"https_proxy": "http://127.0.0.1:P503"}, IO,
+        ["no answer in time", "the proxy http://127.0.0.1:P503 does not connect to https://",
+         " (HTTP 503)"]),
     "certificate": ("tls", {}, IO, ["has a certificate that is not trusted: see "]),
     "name": (None, {"AWS_ENDPOINT_URL": "http://no.such.name.invalid"}, IO,
              ["http://no.such.name.invalid cannot be found"]),
@@ -103,14 +146,19 @@ def refusal(directory, name, table):
     files = {f"m/{n}": open(os.path.join(QWEN3, n), "rb").read() for n in os.listdir(QWEN3)}
     tls = hook == "tls"
     with Server(files, None if tls else hook, PEM if tls else None) as server, \
-            Server(hook=always(407, "")) as asking, Server(hook=always(503, "")) as failing:
+            contextlib.ExitStack() as stack:
+        ports = {"CLOSED": closed_port()}
+        for word, answer in (("P407", always(407, "")), ("P403", always(403, "")),
+                             ("P503", always(503, "")), ("PPAGE", page)):
+            proxy = stack.enter_context(Server(hook=answer))
+            proxy.RequestHandlerClass.do_CONNECT = connect
+            ports[word] = proxy.server_port
+
         def filled(text):
-            for word, port in (("CLOSED", closed), ("P407", asking.server_port),
-                               ("P503", failing.server_port)):
+            for word, port in ports.items():
                 text = text.replace(word, str(port))
             return text
 
-        closed = closed_port()
         more = {k: v and filled(v) for k, v in more.items()}
         env = environment(PLAIN, server.url, directory, PYTHONPATH=os.path.join(TOP, "python"),
                           LIBRESHARD=os.path.join(os.path.dirname(reshardfs_program()), ".libs",

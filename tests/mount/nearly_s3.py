@@ -113,6 +113,14 @@ def whole(h, path, _query):
     return None
 
 
+def pages(h, path, query):
+    """A page for whatever is not there."""
+    if path.split("/", 2)[2] in h.server.files:
+        return whole(h, path, query)
+    h.answer(200, b"<!DOCTYPE html>\n<html>home</html>", Content_Type="text/html")
+    return True
+
+
 def same_page(h, path, query):
     """Always the same keys, and always another token."""
     if path.strip("/") == "b":
@@ -179,6 +187,17 @@ def main():
     with tap.test("a web server without ranges gives small files"), \
             Server(MODEL, hook=whole) as server, Mount(server, f"{server.url}/b/m") as mount:
         check(mount.read() == wanted, "other bytes")
+    with tap.test("a web server with pages for files that it does not have"), \
+            Server(MODEL, hook=pages) as server, Mount(server, f"{server.url}/b/m") as mount:
+        check(mount.read() == wanted, "other bytes")
+        shown = {n for n in os.listdir(mount.path) if not n.startswith(".")}
+        check("chat_template.jinja" not in shown and "config.json" in shown, shown)
+    with tap.test("a web page as a file that the index names"), \
+            Server({k: v for k, v in MODEL.items() if k != PART}, hook=pages) as server:
+        mount = Mount(server, f"{server.url}/b/m")
+        mount.__exit__()
+        check(f"{PART}: the server sends a web page" in mount.got.stderr and
+              mount.got.returncode, mount.got)
     with tap.test("the requester pays"), Server(MODEL, hook=paid) as server, \
             Mount(server, "s3://b/m", "--requester-pays") as mount:
         check(mount.read() == wanted, "other bytes")

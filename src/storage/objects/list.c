@@ -79,6 +79,7 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 		.deadline = rsh_object_deadline(o), .sink = list_take_page,
 		.finish = list_finish, .restart = list_restart,
 	};
+	char text[RSH_ERROR_TEXT_MAX];
 	int rc;
 
 	if (!address)
@@ -87,6 +88,12 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 	list_restart(&q);
 	rc = rsh_object_carry_out(o, &q);
 	*is_unsupported = rc && q.is_unsupported;
+	if (rc == -EIO && q.answer.is_page) {
+		q.why = RSH_OBJECT_PAGE;
+		rsh_object_say(&q, "", text, sizeof(text));
+		rsh_error_set(&q.err, EIO, "%s: %s; AWS_ENDPOINT_URL sets the "
+			      "server", o->url, text);
+	}
 	rsh_listing_parser_free(p->parser);
 	rsh_secret_free(address);
 	p->parser = NULL;

@@ -221,6 +221,7 @@ struct object_request {
 	/* There was none at the first time: the server may have another
 	 * address. */
 	bool is_lost;
+	bool is_cut_off; /* the proxy does not connect to the server */
 	bool is_untrusted; /* no known certificate has signed the server's */
 	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
@@ -321,6 +322,8 @@ void rsh_object_put_server(char *to, size_t size, const char *address);
  * server's error code, or "". */
 void rsh_object_say(const struct object_request *q, const char *code,
 		    char *to, size_t size);
+/* What a server or a proxy does that wants a login first. */
+#define RSH_OBJECT_PAGE "sends a web page, such as one for a login"
 /* Sets the result of a request whose deadline has passed. */
 void rsh_object_expire(struct object_request *q);
 

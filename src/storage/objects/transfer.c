@@ -105,6 +105,9 @@ static void transfer_judge(struct object_transfer *t)
 	t->why = "gives no answer";
 	t->verdict = judge ? judge(t, &t->why) :
 			     rsh_http_judge_status(t->answer.status, &t->why);
+	if (t->verdict == RSH_HTTP_WRONG && t->answer.status < 300 &&
+	    t->answer.is_page)
+		t->why = RSH_OBJECT_PAGE;
 	t->is_whole = t->requests->has_range && t->answer.status == 200;
 	t->skip = t->first;
 }
@@ -572,7 +575,7 @@ static bool request_end_broken(const struct object_transfer *t,
 		return request_fail(t, q, EHOSTUNREACH, q->why);
 	}
 	/* The proxy has answered in place of the server. */
-	if (q->proxy && t->answer.status >= 400 && t->answer.status < 500)
+	if (q->is_cut_off && t->answer.status < 500)
 		return request_fail(t, q, EACCES, "cannot be reached");
 	switch (code) {
 	case RSH_CURLE_UNVERIFIED:
@@ -629,11 +632,13 @@ void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 		transfer_reconsider(t);
 }
 
-/* Sets where the answer leads, and whether there was a connection. */
+/* Sets where the answer leads, by a header or by its text, and whether there
+ * was a connection. */
 static void request_set_place(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code)
 {
 	char *to = NULL, *peer = NULL;
+	long connect = 0;
 
 	q->redirect[0] = '\0';
 	rsh_curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &peer);
@@ -641,12 +646,17 @@ static void request_set_place(const struct object_transfer *t,
 			    code == CURLE_COULDNT_RESOLVE_PROXY ||
 			    (code == CURLE_OPERATION_TIMEDOUT &&
 			     (!peer || !*peer));
-	if (t->objects->is_s3 && t->answer.status >= 300 &&
-	    t->answer.status < 400)
-		rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
-	if (!to)
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connect);
+	q->is_cut_off = q->proxy && connect >= 300;
+	if (!t->objects->is_s3 || t->answer.status < 300 ||
+	    t->answer.status >= 400)
 		return;
-	rsh_object_put_server(q->redirect, sizeof(q->redirect), to);
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
+	if (to)
+		rsh_object_put_server(q->redirect, sizeof(q->redirect), to);
+	else
+		snprintf(q->redirect, sizeof(q->redirect), "%s",
+			 t->page.endpoint);
 	if (strncmp(q->redirect, q->address, strlen(q->redirect)) == 0)
 		q->redirect[0] = '\0';
 }
