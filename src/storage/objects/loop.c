@@ -549,7 +549,6 @@ int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
 	struct object_loop *l;
 
 	q->proxy = q->direct ? NULL : o->proxy;
-	q->pays = o->pays;
 	pthread_mutex_lock(&o->lock);
 	if (!o->loop)
 		o->loop = object_loop_new(o);

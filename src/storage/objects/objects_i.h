@@ -235,7 +235,6 @@ struct object_request {
 	const char *why;       /* the error of the server; NULL: none */
 	const char *detail;    /* libcurl's text for it; NULL: none */
 	const char *proxy;     /* as in struct rsh_objects */
-	bool pays;
 	char redirect[200];    /* the server to which the answer leads; or "" */
 	char lost[200]; /* with is_lost: the server that was not found */
 	uint64_t due;          /* time from which it may begin */

@@ -105,8 +105,5 @@ void rsh_object_say(const struct object_request *q, const char *code,
 		 status == 407 && is_proxy ? "wants a name and a password" :
 		 q->why, detail, by,
 		 is_proxy ? "; http_proxy or https_proxy sets the proxy" :
-		 is_s3 && !status ? "; AWS_ENDPOINT_URL sets the server" :
-		 is_s3 && !q->pays && q->object &&
-		 !strcmp(code, "AccessDenied") ?
-		 "; the bucket may need --requester-pays" : "");
+		 is_s3 && !status ? "; AWS_ENDPOINT_URL sets the server" : "");
 }
