@@ -17,7 +17,7 @@ TOP = os.path.abspath(os.environ.get("top_srcdir", os.path.join(
 sys.path.insert(0, LIB)
 
 import genuine  # noqa: E402
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
 from rsh_cli import INPUT, IO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
@@ -54,6 +54,16 @@ def page(h, _path, _query):
     return True
 
 
+def page_without_a_type(h, _path, _query):
+    h.answer(200, b"\n<HTML><body>please log in</body></HTML>")
+    return True
+
+
+def text(h, _path, _query):
+    h.answer(200, b"it works")
+    return True
+
+
 def page_of_objects(h, path, query):
     return page(h, path, query) if path.strip("/") != "b" else None
 
@@ -75,7 +85,8 @@ REFUSALS = {
     "403 of objects": (of_objects(403, "AccessDenied"), {}, IO,
                        ["/m/", "denies access (HTTP 403 AccessDenied)"]),
     "404": (always(404, "NoSuchBucket"), {}, INPUT, ["no such bucket (HTTP 404"]),
-    "412": (of_objects(412, "PreconditionFailed"), {}, IO, ["HTTP 412 PreconditionFailed"]),
+    "412": (of_objects(412, "PreconditionFailed"), {}, IO, [
+        "refuses a request without a condition (HTTP 412 PreconditionFailed)"]),
     "501": (always(501, "NotImplemented"), {}, IO, ["HTTP 501 NotImplemented"]),
     "503": (always(503, "SlowDown"), {}, IO, ["no answer in time", "HTTP 503"]),
     "redirect": (always(307, "", Location="https://s3.example.test/x"), {}, IO,
@@ -83,6 +94,9 @@ REFUSALS = {
     "redirect by its text": (
         always(301, "PermanentRedirect", "<Endpoint>b.s3.example.test</Endpoint>"), {}, IO,
         ["redirects to b.s3.example.test (HTTP 301 PermanentRedirect)"]),
+    "no listing": (text, {}, IO, [
+        "s3://b/m: the listing of the server http://127.0.0.1:",
+        " cannot be parsed: is it an S3 server?  AWS_ENDPOINT_URL sets the server"]),
     "page": (page, {}, IO, ["s3://b/m: the server http://127.0.0.1:",
                             " sends a web page, such as one for a login (HTTP 200)",
                             "; AWS_ENDPOINT_URL sets the server"]),
@@ -149,7 +163,7 @@ def refusal(directory, name, table):
             contextlib.ExitStack() as stack:
         ports = {"CLOSED": closed_port()}
         for word, answer in (("P407", always(407, "")), ("P403", always(403, "")),
-                             ("P503", always(503, "")), ("PPAGE", page)):
+                             ("P503", always(503, "")), ("PPAGE", page_without_a_type)):
             proxy = stack.enter_context(Server(hook=answer))
             proxy.RequestHandlerClass.do_CONNECT = connect
             ports[word] = proxy.server_port
@@ -181,6 +195,21 @@ def refusal(directory, name, table):
                   f"{name}: {command}: {got.returncode}: {said}")
             # Once for the look, and once for what the look allows.
             check(took < 2 * PATIENCE + 6 * TIMEOUT_SCALE, f"{name}: {command}: {took:.1f} s")
+
+
+def rank_files(directory, status, code):
+    """What ls says if the bucket is listed, but no object can be read."""
+    source, src, dst = demo_tree(directory)
+    files = {os.path.relpath(os.path.join(at, n), directory): content(os.path.join(at, n))
+             for at, _, names in os.walk(source) for n in names}
+    below = os.path.relpath(source, directory)
+    with Server(files, of_objects(status, code)) as server:
+        env = environment(PLAIN, server.url, directory)
+        for words in [], ["--src-strategy", src, "--dst-strategy", dst]:
+            got, _ = run([reshardfs_program(), "ls", "--source-timeout", str(PATIENCE), *words,
+                          f"s3://b/{below}"], env, directory)
+            check(got.returncode == IO and f"(HTTP {status}" in got.stderr and
+                  "damaged" not in got.stderr, f"{words}: {got}")
 
 
 def sanitized():
@@ -281,6 +310,11 @@ def main():
             os.mkdir(os.path.join(d, "mnt"))
             with tap.test(f"refusal: {name}"):
                 refusal(d, name, table)
+    for status, code in ((403, "AccessDenied"), (412, "PreconditionFailed"),
+                         (501, "NotImplemented"), (503, "SlowDown")):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-first-") as d:
+            with tap.test(f"rank files that cannot be read: {status}"):
+                rank_files(os.path.realpath(d), status, code)
     if show:
         print("\n".join("# " + line.replace("\n", " / ") for line in table))
     return tap.finish()

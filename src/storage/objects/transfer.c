@@ -71,15 +71,21 @@ static int transfer_add_date(struct object_transfer *t)
 
 /* If-Match never matches a weak tag, so it is not sent; the answer's tag is
  * still compared. */
+static bool request_has_condition(const struct object_request *q)
+{
+	return q->etag ? strncmp(q->etag, "W/", 2) != 0 :
+			 q->unmodified_since != 0;
+}
+
 static int transfer_add_condition(struct object_transfer *t)
 {
 	const char *etag = t->requests->etag;
 	char text[RSH_ETAG_MAX + 16];
 
+	if (!request_has_condition(t->requests))
+		return 0;
 	if (!etag)
 		return transfer_add_date(t);
-	if (!strncmp(etag, "W/", 2))
-		return 0;
 	snprintf(text, sizeof(text), "If-Match: %s", etag);
 	return transfer_add_header(t, text);
 }
@@ -108,6 +114,10 @@ static void transfer_judge(struct object_transfer *t)
 	if (t->verdict == RSH_HTTP_WRONG && t->answer.status < 300 &&
 	    t->answer.is_page)
 		t->why = RSH_OBJECT_PAGE;
+	if (t->answer.status == 412 && !request_has_condition(t->requests)) {
+		t->verdict = RSH_HTTP_UNSUPPORTED;
+		t->why = "refuses a request without a condition";
+	}
 	t->is_whole = t->requests->has_range && t->answer.status == 200;
 	t->skip = t->first;
 }
