@@ -14,7 +14,8 @@
  * landlock rules are for inodes: a rule for the root of a mount does not apply
  * to the next mount on the same directory.  A rule for the parent directory
  * would let the parsers open its other entries.  So the mounter opens the file
- * and sends the descriptor.
+ * and sends the descriptor.  It also looks up servers of objects, because the
+ * rules for /etc/hosts and resolv.conf end when other files replace these.
  *
  * Builds with a sanitizer need ptrace and /proc: they have no filter of system
  * calls and may read /proc.
