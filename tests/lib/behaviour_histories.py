@@ -410,11 +410,7 @@ class Live:
         self.end()
         os.mkdir(self.point)
         said = self.asked.run("mount", "--log-to", f"file:{self.logged}", *words, self.point)
-        if said["status"] == 0:
-            said |= self.look()
-        else:
-            said |= self.end()
-        return said
+        return {**(self.look() if said["status"] == 0 else self.end()), **said}
 
     def is_there(self):
         return os.path.ismount(self.point)
