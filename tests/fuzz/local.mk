@@ -141,12 +141,10 @@ fuzz_object_listing_fuzz_LINK = $(FUZZ_LINK)
 fuzz_object_listing_fuzz_LDADD = $(L_WIRE)
 endif
 
-if MEMCACHED
 FUZZ += fuzz/memcached.fuzz
 fuzz_memcached_fuzz_SOURCES = fuzz/fuzz_memcached.c $(FUZZ_SUPPORT)
 fuzz_memcached_fuzz_LINK = $(FUZZ_LINK)
 fuzz_memcached_fuzz_LDADD = $(L_CACHE)
-endif
 
 EXTRA_PROGRAMS += $(FUZZ)
 LAYERS_OF_PARSERS = \

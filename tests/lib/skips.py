@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 
-import memcached
 from cgroups import memory_cgroup
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -100,10 +99,6 @@ def conditions(build):
         with open(os.path.join(build, "..", "config.h"), encoding="utf-8") as f:
             return "#define WITH_SANITIZER 1" in f.read()
 
-    def no_memcached():
-        with open(os.path.join(build, "..", "config.status"), encoding="utf-8") as f:
-            return 'S["MEMCACHED_TRUE"]="#"' in f.read()
-
     return {
         "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
         "no-auditwheel": lambda: not os.environ.get("RSH_AUDITWHEEL"),
@@ -121,7 +116,6 @@ def conditions(build):
             "os.environ.get('RSH_ACCELERATE', ''))\nimport accelerate, psutil"),
         "no-peft": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import peft"),
         "sanitizer": sanitizer,
-        "no-memcached": no_memcached,
         "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),
         "no-mounts": lambda: fresh_fails("fresh_may_mount"),
         "no-mirror": lambda: fresh_fails("fresh_answers"),
@@ -135,7 +129,6 @@ def conditions(build):
         "no-landlock": no_landlock,
         "no-memory-groups": no_memory_groups,
         "no-splice": lambda: not hasattr(os, "splice"),
-        "no-scram": lambda: not memcached.HAS_SCRAM,
         "memory-disk": memory_disk,
     }
 

@@ -8,8 +8,8 @@
  * under landlock cannot change mounts, and a process without new privileges
  * cannot use fusermount3, so fuse/mounter.c is forked before.  Whatever is
  * opened later needs a rule, or must be opened before: libgcc_s, which the
- * first cancelled thread loads, the time zone, and the files of libcurl and
- * libsasl2.  Use `strace -f` on a mount under test: it must not show EACCES.
+ * first cancelled thread loads, the time zone, and the files of
+ * libcurl.  Use `strace -f` on a mount under test: it must not show EACCES.
  *
  * landlock rules are for inodes: a rule for the root of a mount does not apply
  * to the next mount on the same directory.  A rule for the parent directory
