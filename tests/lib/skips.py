@@ -123,6 +123,9 @@ def conditions(build):
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
         "few-file-systems": few_file_systems,
+        # Containers have /proc/sys for reading.
+        "no-user-limits": lambda: fails("unshare", "--user", "--map-root-user", "--mount", "test",
+                                        "-w", "/proc/sys/user/max_inotify_watches"),
         "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),
         "fuse-is-roots": fuse_is_roots,
         "no-passthrough": no_passthrough,
