@@ -16,6 +16,9 @@ found once for each state of a program.  Tests take RSH_FEWER=8 times fewer roun
 the environment says otherwise.  To try all changes of one line with all rounds:
 
     RSH_FEWER=1 tests/mutate.py --at src/plan/pieces.c:120 --verbose
+
+What the unit tests did not see can be tried by mounts: --again FILE, which has what was
+printed, tries only the changes that lived or were not reached.
 """
 
 import argparse
@@ -650,6 +653,11 @@ class Run:
         if at:
             every = [c for c in every if any(c.path == where and line in {"", str(c.line)}
                                              for where, _, line in at)]
+        if self.options.again:
+            with open(self.options.again, encoding="utf-8") as f:
+                left = {line.partition("   | ")[0].replace(": unreached: ", ": lived: ")
+                        for line in f}
+            every = [c for c in every if said(c, "lived") in left]
         return sorted(every, key=lambda change: change.key)
 
     def one(self, change, source):
@@ -697,10 +705,8 @@ class Run:
             self.count += 1
             self.rooms[room_of(change.path)][result] += 1
             if result != "killed" or self.options.verbose:
-                print(f"{change.path}:{change.line}: {result}: {change.kind}: "
-                      f"{short(change.old)} → {short(change.new) or 'nothing'}"
-                      f"   | {source.words(source.line(change.start))}{'   ' + by if by else ''}",
-                      flush=True)
+                print(f"{said(change, result)}   | {source.words(source.line(change.start))}"
+                      f"{'   ' + by if by else ''}", flush=True)
         if not self.options.list:
             self.report()
 
@@ -724,6 +730,11 @@ class Run:
               f"{took / max(self.count, 1):.1f} s a change")
 
 
+def said(change, result):
+    return f"{change.path}:{change.line}: {result}: {change.kind}: " \
+        f"{short(change.old)} → {short(change.new) or 'nothing'}"
+
+
 def short(text):
     text = " ".join(text.split())
     return text if len(text) < 60 else text[:57] + "..."
@@ -741,6 +752,8 @@ def main():
     parser.add_argument("--number", type=int, default=400, help="how many changes (400)")
     parser.add_argument("--room", help="only in these directories of src: plan,read")
     parser.add_argument("--at", help="only in these files or lines: FILE,FILE:LINE")
+    parser.add_argument("--again", metavar="FILE",
+                        help="only those that lived or were not reached in this output")
     parser.add_argument("--tests", default="unit",
                         help="kinds or names: unit,mount,oracle,mount/read.sh (unit)")
     parser.add_argument("--longest", type=float, default=600,
