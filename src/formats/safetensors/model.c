@@ -622,11 +622,8 @@ static void hf_indexed(const struct rsh_source *s, struct rsh_names *names)
 
 		n += ix ? ix->n_records : 0;
 	}
-	if (view.index[0] && n > view.index[0]->n_records)
-		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "
-				"other parts than the map says, and are not "
-				"read", rsh_source_path(s),
-				n - view.index[0]->n_records);
+	if (view.index[0])
+		rsh_format_tell_copies(s, n - view.index[0]->n_records);
 }
 
 static void model_step_text(const struct rsh_source *s, uint32_t i, char *text,
