@@ -394,6 +394,32 @@ def names_of_wrapped_modules(directory):
     refused(run("plan", "--convert", "auto", root), INPUT, "module.")
 
 
+@test
+def the_model_in_a_training_state(directory):
+    wanted = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    values = values_of_model(QWEN3)
+    for number, before in enumerate(("state_dict.", "state_dict.module.",
+                                     "model_state_dict._orig_mod.", "state_dict._orig_mod.module.")):
+        states = {"optimizer.state.0.exp_avg": A["model.a"]} if number % 2 else {}
+        root = os.path.join(directory, str(number))
+        file_of(os.path.join(root, "model.safetensors"),
+                {**{before + n: v for n, v in values.items()}, **states})
+        shutil.copy(os.path.join(QWEN3, "config.json"), root)
+        to = os.path.join(directory, "out")
+        words = ["export", "--convert", "auto", "--dst-strategy", "none"]
+        if states:
+            refused(run(*words, root, to), INPUT, "names tensor optimizer.state.0.exp_avg")
+        got = run(*words, "--unlisted", "drop", root, to)
+        check(got.status == GOOD, f"{before}: {got!r}")
+        found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
+        check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in wanted.items()}, before)
+        shutil.rmtree(to)
+    # A key of some weights alone may be a module.
+    file_of(os.path.join(root, "model.safetensors"),
+            {n if "layers" in n else "state_dict." + n: v for n, v in values.items()})
+    refused(run("plan", "--convert", "auto", root), INPUT, "state_dict.")
+
+
 # ---- the cache of Hugging Face ----
 
 def cached(directory, name, source):
