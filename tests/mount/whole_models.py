@@ -340,7 +340,7 @@ def what_may_be_a_part_is_not_a_model(directory):
             (place("rank_1", "net-1_10.ckpt"), "is a file of one rank"),
             (place("rank_2", "checkpoint", "net.safetensors"), "is a file of one rank"),
             (place("flat", "llama_rank_3-1_10.ckpt"), "is a file of one rank"),
-            (place("lora", "adapter_model.safetensors"), "is a part of a model, or beside one")):
+            (place("lora", "adapter_model.safetensors"), "it is an adapter: --lora DIR")):
         refused(run("plan", source), INPUT, "this file is not a checkpoint", words)
         got = run("plan", os.path.dirname(source))
         check(got.status in (INPUT, USAGE), f"{source}: {got!r}")

@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/bytes.h"
 
 /* ---- the form before PyTorch 1.6, which PyTorch still writes on request ----
@@ -179,8 +180,9 @@ static int torch_file_read(struct rsh_torch_reader *r)
 				     "which is not read; load it with PyTorch "
 				     "and save it again", r->src.path);
 	if (form != RSH_TORCH_ZIP)
-		return rsh_error_set(r->err, EBADMSG, "%s: no file of "
-				     "torch.save()", r->src.path);
+		return rsh_file_explain(&r->src, rsh_error_set(
+			r->err, EBADMSG, "%s: no file of torch.save()",
+			r->src.path), r->err);
 	return rc;
 }
 

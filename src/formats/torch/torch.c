@@ -49,17 +49,23 @@ static bool torch_has_word(const char *name, const char *text)
 	return at;
 }
 
-/* Returns whether the name is that of a rank's slice, as Megatron, DeepSpeed
- * (bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt) and verl
- * (optim_world_size_2_rank_0.pt) write them. */
-static bool torch_is_slice(const char *name)
+/* Returns the framework whose name this is for a rank's slice: Megatron's
+ * directory mp_rank_00, DeepSpeed's
+ * bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt and
+ * layer_01-model_00-model_states.pt, verl's optim_world_size_2_rank_0.pt.
+ * NULL: it is none. */
+static const char *torch_slice_of(const char *name)
 {
 	const char *of = strstr(name, "_world_size_");
 
+	if (of && strstr(of, "_rank_"))
+		return "verl";
+	if (torch_has_word(name, "zero_pp_rank_") ||
+	    rsh_has_suffix(name, "model_states.pt") ||
+	    rsh_has_suffix(name, "optim_states.pt"))
+		return "DeepSpeed";
 	return torch_has_word(name, "mp_rank_") ||
-	       torch_has_word(name, "zero_pp_rank_") ||
-	       (of && strstr(of, "_rank_")) ||
-	       strcmp(name, "model_optim_rng.pt") == 0;
+	       strcmp(name, "model_optim_rng.pt") == 0 ? "Megatron" : NULL;
 }
 
 /* Returns whether the name is that of a map from weights to parts. */
@@ -154,7 +160,7 @@ static int torch_file_bid(const struct rsh_look *l)
 	if (torch_is_shadowed(l) || torch_model_bid(l) ||
 	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
 	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
-	    torch_is_slice(first))
+	    torch_slice_of(first))
 		return RSH_BID_NO;
 	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
@@ -165,11 +171,13 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 	const size_t n = rsh_look_count(l, rsh_format_may_hold_model, &first);
 
 	for (size_t i = 0; i < l->n; i++) {
-		if (!torch_is_slice(l->names[i]))
+		const char *by = torch_slice_of(l->names[i]);
+
+		if (!by)
 			continue;
 		snprintf(buf, max, "; %s is one rank's slice of a model, as "
-			 "Megatron and DeepSpeed write them, and nothing says "
-			 "how slices are joined", l->names[i]);
+			 "%s writes them, and nothing says how slices are "
+			 "joined", l->names[i], by);
 		return;
 	}
 	if (!l->file && rsh_look_count(l, torch_is_part, &part) > 0)
@@ -238,6 +246,7 @@ static int torch_file_open(struct rsh_source *s,
 {
 	const char *file = rsh_source_file(s);
 	cleanup_free char *found = NULL;
+	const char *by;
 	size_t n;
 	int rc = torch_state_new(s, err);
 
@@ -257,11 +266,12 @@ static int torch_file_open(struct rsh_source *s,
 	}
 	if (rc)
 		return rc;
-	if (torch_is_slice(file))
+	by = torch_slice_of(file);
+	if (by)
 		return rsh_error_set(err, ENOTSUP, "%s/%s: one rank's slice of "
-				     "a model, as Megatron and DeepSpeed write "
-				     "them; nothing in it says how slices are "
-				     "joined", rsh_source_path(s), file);
+				     "a model, as %s writes them; nothing in "
+				     "it says how slices are joined",
+				     rsh_source_path(s), file, by);
 	if (rsh_format_is_part(file))
 		rsh_log_warning("%s/%s: it is one part of a model; what other "
 				"parts have is not shown", rsh_source_path(s),
