@@ -367,6 +367,28 @@ static void hint_of_entries(const char *path,
 	}
 }
 
+/* Reads the headers of a whole model, whose files may be missing or cut. */
+static int hint_read(const struct rsh_source *s, struct rsh_names *names,
+		     struct rsh_error *err)
+{
+	const struct rsh_plan_options all = { .unlisted = RSH_UNLISTED_COPY };
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_source_view view;
+	struct rsh_offers offers = { .cat = NULL };
+	const struct rsh_read_job job = {
+		.source = s, .view = &view, .opts = &all, .arena = &arena,
+	};
+	int rc = 0;
+
+	rsh_source_view(s, names, &view);
+	if (s->format->layout == RSH_LAYOUT_WHOLE)
+		rc = s->format->read(&job, &offers, err);
+	if (rc == 0)
+		rsh_catalogue_free(offers.cat);
+	rsh_arena_clear(&arena);
+	return rc;
+}
+
 /* Returns 0 if a checkpoint that needs no strategy can be opened, or -errno
  * with the sentence of the command that is proposed.  Others are only
  * listed. */
@@ -395,7 +417,8 @@ static int hint_try(const char *path, const struct rsh_store_options *how,
 		rsh_log_set_level(RSH_LOG_ERROR);
 		rc = s->format->open(s, &opts, err) ?:
 		     rsh_source_choose(s, 0, err) ?:
-		     rsh_source_index(s, names, err);
+		     rsh_source_index(s, names, err) ?:
+		     hint_read(s, names, err);
 		rsh_log_set_level(level);
 	}
 	rsh_source_free(s);
