@@ -302,8 +302,7 @@ build_plain()
 
 build_bare()
 {
-	build_in "$top/build/bare" --enable-werror CFLAGS=-O0 --without-s3 \
-		--without-memcached
+	build_in "$top/build/bare" --enable-werror CFLAGS=-O0 --without-s3
 }
 
 # Reports name lines; nobody looks at variables, which take a quarter of the time.  What is
@@ -492,9 +491,9 @@ run_all()
 	[ -z "$(fresh_lacks)" ] || dist_leg
 	wait "$ahead" || :
 	trap - EXIT
-	only='unit/test_cache_servers unit/test_options'
+	only=unit/test_options
 	leg bare 'what a build without libraries says' \
-		"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py"
+		"$only mount/objects.py mount/object_faults.py mount/cluster.py"
 	only=
 	# Other cases than those of the plain build.
 	RSH_TEST_SEED=$((RSH_TEST_SEED + 1))

@@ -81,8 +81,7 @@ configure_wheel()
 		PKG_CONFIG="pkg-config --static" \
 		CPPFLAGS="-I$wheel_prefix/include" \
 		CFLAGS="-O2 -ffile-prefix-map=$top=. -ffile-prefix-map=$2=." \
-		CURL_CFLAGS=' ' CURL_LIBS=' ' EXPAT_CFLAGS=' ' EXPAT_LIBS=' ' \
-		SASL_CFLAGS=' ' SASL_LIBS=' '
+		CURL_CFLAGS=' ' CURL_LIBS=' ' EXPAT_CFLAGS=' ' EXPAT_LIBS=' '
 }
 
 # platforms ARCH: those that the name of the wheel is to have.

@@ -67,6 +67,7 @@ OPTIONS: Dict[str, str] = {
     "source_timeout": "SECONDS",
     "source_keys": "auto|none|instance",
     "source_style": "auto|path|host",
+    "requester_pays": "",
     "source_index": "NAME",
     "ca_file": "FILE",
     "fault": "FAULT[;FAULT...]",

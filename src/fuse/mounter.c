@@ -3,11 +3,13 @@
  *
  * A process with no_new_privs cannot run fusermount3, which is setuid, and a
  * process that is confined by landlock cannot change mounts at all.  This
- * process keeps both privileges.  It accepts four commands on a socket.  MOUNT
+ * process keeps both privileges.  It accepts five commands on a socket.  MOUNT
  * and UNMOUNT use the mountpoint from its start.  FIND is for a source that was
  * mounted again, because landlock's rules do not cover the new mount: a child
  * process looks up the name, because the source may hang, and sends the opened
- * descriptors.  DYING reads /proc to check whether a reader is about to die.
+ * descriptors.  LOOK_UP does the same for names of hosts, because the rules do
+ * not cover files that have replaced /etc/hosts or resolv.conf.  DYING reads
+ * /proc to check whether a reader is about to die.
  * The process reads nothing else.
  */
 #include "config.h"
@@ -31,12 +33,13 @@
 
 #define MOUNT 'm'
 #define UNMOUNT 'u'
-/* These two commands are sent with a socket for the answer. */
+/* These three commands are sent with a socket for the answer. */
 #define FIND 'f'  /* followed by a name */
+#define LOOK_UP 'l' /* followed by the name of a host */
 #define DYING 'd' /* followed by the number of a thread */
 
-/* The most child processes for FIND at a time.  No more are started while this
- * many hang, and a child is killed after FINDING_SECONDS. */
+/* The most child processes for FIND and LOOK_UP at a time.  No more are started
+ * while this many hang, and a child is killed after FINDING_SECONDS. */
 #define MOST_FINDING 16
 #define FINDING_SECONDS 60
 
@@ -191,18 +194,32 @@ static void mounter_find(const struct work *w, const char *name, int to)
 	_exit(0);
 }
 
+__attribute__((noreturn))
+static void mounter_look_up(const struct work *w, const char *host, int to)
+{
+	char text[PATH_MAX];
+
+	close(w->socket);
+	alarm(FINDING_SECONDS);
+	if (w->options->look_up(host, text, sizeof(text)) == 0)
+		send_message(to, text, strlen(text) + 1, NULL, 0);
+	_exit(0);
+}
+
 /* If there is no answer the caller sees that the other end was closed. */
-static void do_find(struct work *w, const char *name, int to)
+static void do_find(struct work *w, const char *word, int to)
 {
 	pid_t child;
 
 	while (w->n_finding && waitpid(-1, NULL, WNOHANG) > 0)
 		w->n_finding--;
-	if (!w->options->find || w->n_finding >= MOST_FINDING)
+	if (w->n_finding >= MOST_FINDING)
 		return;
 	child = fork();
-	if (child == 0)
-		mounter_find(w, name, to);
+	if (child == 0 && *word == FIND)
+		mounter_find(w, word + 1, to);
+	else if (child == 0)
+		mounter_look_up(w, word + 1, to);
 	w->n_finding += child > 0;
 }
 
@@ -238,8 +255,10 @@ static void mounter_work(const struct rsh_server_options *o,
 				do_mount(&w);
 			} else if (*word == UNMOUNT) {
 				do_unmount(&w);
-			} else if (*word == FIND && n == 1) {
-				do_find(&w, word + 1, fd[0]);
+			} else if (n == 1 &&
+				   ((*word == FIND && o->find) ||
+				    (*word == LOOK_UP && o->look_up))) {
+				do_find(&w, word, fd[0]);
 			} else if (*word == DYING && n == 1) {
 				dies = rsh_thread_dies(atoi(word + 1));
 				send_message(fd[0], &dies, sizeof(dies), NULL,
@@ -365,6 +384,25 @@ int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
 	while (used < n)
 		close(open[used++]);
 	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
+}
+
+int rsh_mounter_look_up(struct rsh_mounter *m, const char *host, char *to,
+			size_t size)
+{
+	char word[PATH_MAX];
+	const int length = snprintf(word, sizeof(word), "%c%s", LOOK_UP, host);
+	cleanup_fd int from = -1;
+	int fd[MOST_FDS];
+	size_t n;
+	ssize_t got;
+
+	if (length >= (int)sizeof(word))
+		return -ENAMETOOLONG;
+	from = ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
+	if (from < 0)
+		return from;
+	got = take_message(from, to, size, fd, &n);
+	return got > 0 && to[got - 1] == '\0' ? 0 : -EHOSTUNREACH;
 }
 
 int rsh_mounter_ask_fatal_signals(struct rsh_mounter *m, pid_t thread)

@@ -11,7 +11,6 @@
 
 #include "rsh/fuse/server.h"
 #include "rsh/read/stream.h"
-#include "rsh/vfs/digest.h"
 #include "rsh/vfs/steps.h"
 
 /* State of passthrough: the source files that the kernel reads itself
@@ -106,7 +105,6 @@ struct rsh_request_queue {
 struct rsh_server {
 	struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
-	struct rsh_digests *digests;
 	unsigned max_read;  /* bytes of a request */
 	enum rsh_io_mode io_mode;
 	bool direct_io; /* reads bypass the page cache; INIT sets it */
@@ -190,9 +188,6 @@ void rsh_interrupts_destroy(struct rsh_interrupts *i);
  * calls it.  Returns the ns until the next call is needed, unless `news` is
  * posted before. */
 uint64_t rsh_interrupts_answer(struct rsh_server *s);
-/* Returns NULL if memory is exhausted. */
-struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req);
-fuse_req_t rsh_pending_req(const struct rsh_pending *p);
 /* Returns whether the request has already been answered with EINTR. */
 bool rsh_pending_is_over(struct rsh_pending *p);
 /* Returns true if the caller may use the request and has to answer it; it can

@@ -77,7 +77,7 @@ static void interrupt(fuse_req_t req, void *data)
 		sem_post(i->news);
 }
 
-struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req)
+static struct rsh_pending *pending_new(struct rsh_server *s, fuse_req_t req)
 {
 	struct rsh_pending *p = malloc(sizeof(*p));
 
@@ -88,11 +88,6 @@ struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req)
 	};
 	fuse_req_interrupt_func(req, interrupt, p);
 	return p;
-}
-
-fuse_req_t rsh_pending_req(const struct rsh_pending *p)
-{
-	return p->req;
 }
 
 bool rsh_pending_is_over(struct rsh_pending *p)
@@ -233,7 +228,7 @@ void rsh_op_queue(struct rsh_request *r)
 
 	/* The request can be interrupted from now on. */
 	r->server = fuse_req_userdata(r->req);
-	r->pending = rsh_pending_new(r->server, r->req);
+	r->pending = pending_new(r->server, r->req);
 	rc = r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
 	if (rc != RSH_QUEUE_LATER)
 		r->serve(r, rc);

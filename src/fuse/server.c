@@ -62,8 +62,8 @@ static struct rsh_streams_options choose_windows(
 /* A thread needs its stack (if mappings are limited), the buffer of its
  * request, and a buffer to gather rows in. */
 #define THREAD_BYTES ((uint64_t)(512 + 1100 + 900) * 1024)
-/* The number of threads for signals, digests and the caches. */
-#define MORE_THREADS 6
+/* The number of threads for signals and the caches. */
+#define MORE_THREADS 5
 /* The memory for open files, waiting requests and texts of .reshardfs. */
 #define SMALL_BYTES ((uint64_t)8 * 1024 * 1024)
 
@@ -153,7 +153,6 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	rsh_libfuse_listen(&said);
 	rc = rsh_session_new(o, &rsh_fuse_ops, s, &s->session, &said) ?:
 	     rsh_streams_new(&streams, &s->streams) ?:
-	     rsh_digests_new(vfs, s->streams, &s->digests) ?:
 	     mount_session(s, mountpoint, &said);
 	rsh_libfuse_listen(NULL);
 	if (rc) {
@@ -194,10 +193,6 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 	s->ready = ready;
 	s->ready_ctx = ctx;
 	rc = rsh_loop_run(s);
-	/* Requests that wait for a digest are answered through the session's
-	 * descriptor. */
-	if (!rsh_digests_stop(s->digests))
-		s->stuck = true;
 	server_unmount(s);
 	if (!rsh_streams_stop(s->streams))
 		s->stuck = true;
@@ -233,7 +228,6 @@ void rsh_server_free(struct rsh_server *s)
 		fuse_remove_signal_handlers(s->session);
 	if (s->stuck)
 		return;
-	rsh_digests_free(s->digests);
 	if (s->session)
 		fuse_session_destroy(s->session);
 	rsh_streams_free(s->streams);

@@ -170,7 +170,6 @@ int reshard_open(const char *source, const char *const *options,
 	     rsh_error_nomem(&err) : 0;
 	r->options.command = &library;
 	r->options.vfs.source = path;
-	r->options.log_level = RSH_LOG_WARNING;
 	for (; rc == 0 && options && *options; options++)
 		rc = rsh_options_set(&r->options, *options, &err);
 	if (rc == 0 &&

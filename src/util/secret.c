@@ -166,7 +166,7 @@ void rsh_secret_wipe_environment(void)
 {
 	static const char *const names[] = {
 		"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-		"AWS_CONTAINER_AUTHORIZATION_TOKEN", "MEMCACHED_PASSWORD",
+		"AWS_CONTAINER_AUTHORIZATION_TOKEN",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

@@ -150,9 +150,9 @@ static int log_notes(const struct rsh_reshard *v,
 
 /* A message about a plan begins with a file of SOURCE or is about all of
  * SOURCE.  In the second case the path of SOURCE is added.  The sentence also
- * names damaged files, which were left out: the missing data may be in one of
- * them.  Nothing is known of files that could not be read, so then this is the
- * whole sentence. */
+ * names files that were left out: the missing data may be in one of them.
+ * Nothing is known of files that could not be read, so then this is the whole
+ * sentence. */
 static int explain_plan(const struct rsh_reshard *v,
 			const struct rsh_vfs_config *cfg, int rc,
 			struct rsh_error *err)
@@ -167,8 +167,8 @@ static int explain_plan(const struct rsh_reshard *v,
 		rsh_error_prefix(err, "%s", cfg->source);
 	plan = *err;
 	if (n > 1)
-		snprintf(more, sizeof(more), " (and %u other files %s)", n - 1,
-			 unread ? "cannot be used" : "are damaged");
+		snprintf(more, sizeof(more), " (and %u other files cannot be "
+			 "used)", n - 1);
 	if (unread)
 		return rsh_error_set(err, unread->code, "%s%s", unread->text,
 				     more);

@@ -187,3 +187,29 @@ bool rsh_aws_answer(char *text, size_t len, rsh_aws_setting *each, void *ctx)
 	} while (*p++ == ',');
 	return p[-1] == '}';
 }
+
+bool rsh_aws_xml(char *text, size_t len, rsh_aws_setting *each, void *ctx)
+{
+	char *p = answer_blanks(text), *name, *value;
+
+	if (strlen(text) != len || *p != '<')
+		return false;
+	/* An element without elements has a value, up to the next tag, which
+	 * ends it. */
+	while ((name = strchr(p, '<'))) {
+		size_t n;
+
+		value = strchr(++name, '>');
+		if (!value)
+			return false;
+		n = (size_t)(value++ - name);
+		p = value + strcspn(value, "<");
+		if (p[0] != '<' || p[1] != '/' || strncmp(p + 2, name, n) ||
+		    p[2 + n] != '>')
+			continue;
+		name[n] = *p = '\0';
+		each(ctx, NULL, name, value);
+		p += 2 + n;
+	}
+	return true;
+}

@@ -184,6 +184,8 @@ void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
 	} else if (header_is(&name, "Content-Encoding")) {
 		a->is_encoded |= v.len && !header_is(&v, "identity");
 	} else if (header_is(&name, "Content-Type")) {
+		a->is_page |= header_is(&v, "text/html") ||
+			      header_word(&v, "text/html;");
 		a->is_multipart |= header_word(&v, "multipart/");
 	} else if (header_is(&name, "ETag")) {
 		answer_text(a->etag, sizeof(a->etag), &v);

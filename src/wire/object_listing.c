@@ -52,6 +52,7 @@ enum listing_element {
 	IN_OTHER,
 	IN_LIST,     /* ListBucketResult */
 	IN_ERROR,    /* Error */
+	IN_REFUSAL,  /* ErrorResponse of a token service, which has an Error */
 	IN_CONTENTS, /* an object of a list */
 	IN_KEY,
 	IN_SIZE,
@@ -63,6 +64,7 @@ enum listing_element {
 	IN_ENCODING,
 	IN_CODE,
 	IN_REGION,
+	IN_ENDPOINT,
 };
 
 struct rsh_listing_parser {
@@ -93,8 +95,10 @@ static const struct listing_name {
 	{ IN_CONTENTS, IN_SIZE, "Size" },
 	{ IN_CONTENTS, IN_TAG, "ETag" },
 	{ IN_CONTENTS, IN_MODIFIED, "LastModified" },
+	{ IN_REFUSAL, IN_ERROR, "Error" },
 	{ IN_ERROR, IN_CODE, "Code" },
 	{ IN_ERROR, IN_REGION, "Region" },
+	{ IN_ERROR, IN_ENDPOINT, "Endpoint" },
 };
 
 static void listing_fail(struct rsh_listing_parser *p, int rc)
@@ -173,7 +177,8 @@ static enum listing_element listing_find(const struct rsh_listing_parser *p,
 		name = colon + 1;
 	if (p->depth == 0)
 		return !strcmp(name, "ListBucketResult") ? IN_LIST :
-		       !strcmp(name, "Error") ? IN_ERROR : IN_OTHER;
+		       !strcmp(name, "Error") ? IN_ERROR :
+		       !strcmp(name, "ErrorResponse") ? IN_REFUSAL : IN_OTHER;
 	parent = p->open[p->depth - 1];
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (names[i].parent == parent && !strcmp(names[i].name, name))
@@ -259,6 +264,9 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 		break;
 	case IN_REGION:
 		listing_copy(page->region, sizeof(page->region), p->text);
+		break;
+	case IN_ENDPOINT:
+		listing_copy(page->endpoint, sizeof(page->endpoint), p->text);
 		break;
 	default:
 		break;

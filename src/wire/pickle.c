@@ -6,9 +6,6 @@
 
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "rsh/wire/bytes.h"
 
 /* This is the kind of an instruction's operand. */
@@ -171,38 +168,19 @@ static int pickle_read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
 static int pickle_read_text(struct rsh_pickle *p, unsigned width,
 			    struct rsh_pickle_step *out)
 {
-	uint8_t text[RSH_PICKLE_TEXT_MAX] = { 0 };
-	uint64_t n;
-	int rc = pickle_next_number(p, width, &n);
+	int rc = pickle_next_number(p, width, &out->n_text);
 
-	out->n_text = n;
-	if (rc || n > sizeof(text))
-		return rc ? rc : pickle_skip(p, n);
-	for (uint64_t i = 0; i < n && rc == 0; i++)
-		rc = pickle_next_byte(p, &text[i]);
-	out->is_text = rc == 0;
-	out->hash = XXH3_64bits(text, (size_t)n);
-	return rc;
+	return rc ? rc : pickle_skip(p, out->n_text);
 }
 
-/* Hashes a line.  If it is longer than RSH_PICKLE_TEXT_MAX, only its beginning
- * is hashed; no known name has that hash. */
-static int pickle_read_line(struct rsh_pickle *p, uint64_t *hash)
+static int pickle_skip_line(struct rsh_pickle *p)
 {
-	uint8_t text[RSH_PICKLE_TEXT_MAX];
-	size_t n = 0;
+	uint8_t byte;
 	int rc;
 
-	for (;;) {
-		uint8_t byte;
-
+	do
 		rc = pickle_next_byte(p, &byte);
-		if (rc || byte == '\n')
-			break;
-		if (n < sizeof(text))
-			text[n++] = byte;
-	}
-	*hash = XXH3_64bits(text, n);
+	while (rc == 0 && byte != '\n');
 	return rc;
 }
 
@@ -248,10 +226,9 @@ static int pickle_read_operand(struct rsh_pickle *p,
 	case TEXT_8:
 		return pickle_read_text(p, 8, out);
 	case LINE:
-		return pickle_read_line(p, &out->hash);
+		return pickle_skip_line(p);
 	case LINES_2:
-		rc = pickle_read_line(p, &out->hash) ?:
-		     pickle_read_line(p, &out->hash);
+		rc = pickle_skip_line(p) ?: pickle_skip_line(p);
 		out->n_text = p->at - out->at - 1;
 		return rc;
 	case UNKNOWN:
@@ -289,19 +266,4 @@ int rsh_pickle_text(struct rsh_pickle *p, const struct rsh_pickle_step *s,
 				      p->err);
 	memcpy(to, p->window + (from - p->window_at), (size_t)s->n_text);
 	return 0;
-}
-
-int rsh_pickle_skip(struct rsh_pickle *p)
-{
-	struct rsh_pickle_step step = { .instruction = 0 };
-	int rc = 0;
-
-	while (rc == 0 && step.instruction != RSH_PICKLE_STOP)
-		rc = rsh_pickle_next(p, &step);
-	return rc;
-}
-
-uint64_t rsh_pickle_hash(const char *text)
-{
-	return XXH3_64bits(text, strlen(text));
 }

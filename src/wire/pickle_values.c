@@ -63,14 +63,15 @@ static int machine_push_kind(struct machine *m, enum rsh_pickle_kind kind,
 
 static int machine_put(struct machine *m, uint64_t place)
 {
-	/* Picklers number the memo without gaps. */
-	if (place > m->n_memo)
+	/* Picklers number the memo without gaps; Python 2 begins with 1. */
+	if (place > m->n_memo + (m->n_memo == 0))
 		return machine_bad(m, "a pickle whose memo has gaps");
-	if (place == m->n_memo) {
-		if (rsh_grow(&m->memo, &m->cap_memo, m->n_memo + 1,
+	if (place >= m->n_memo) {
+		if (rsh_grow(&m->memo, &m->cap_memo, (size_t)place + 1,
 			     sizeof(*m->memo)))
 			return rsh_error_nomem(m->p->err);
-		m->n_memo++;
+		m->memo[0] = m->n_memo ? m->memo[0] : m->stack[m->n - 1];
+		m->n_memo = (size_t)place + 1;
 	}
 	m->memo[place] = m->stack[m->n - 1];
 	return 0;

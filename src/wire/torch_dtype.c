@@ -101,14 +101,13 @@ enum rsh_dtype rsh_torch_storage_dtype(const struct rsh_pickle_value *v)
 	return RSH_DTYPE_UNKNOWN;
 }
 
-unsigned rsh_torch_storage_bytes(uint64_t hash)
+unsigned rsh_torch_storage_bytes(const char *name)
 {
 	for (size_t i = 0; i < N_DTYPES; i++)
-		if (dtypes[i].storage &&
-		    rsh_pickle_hash(dtypes[i].storage) == hash)
+		if (dtypes[i].storage && strcmp(dtypes[i].storage, name) == 0)
 			return rsh_dtype_size(dtypes[i].dtype);
 	for (size_t i = 0; i < N_OTHERS; i++)
-		if (rsh_pickle_hash(other_storages[i].storage) == hash)
+		if (strcmp(other_storages[i].storage, name) == 0)
 			return other_storages[i].bytes;
 	return 0;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whatever a server answers, in either protocol: a request ends, and the values
- * that it gives are those of names that were asked for, and not too long.  The
- * first byte of an input says what is asked, the others are the answer. */
+/* Whatever a server answers: a request ends, and the values that it gives are
+ * those of names that were asked for, and not too long.  The first byte of an
+ * input says what is asked, the others are the answer. */
 #include "fuzz_support.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "storage/cache/protocol_i.h"
+#include "storage/cache/memcached_i.h"
 
 #define LARGEST 3000
 #define BESIDE 1024
@@ -33,19 +33,19 @@ static void take(void *ctx, const char *name, const uint8_t *value, size_t n)
 
 static int ask(struct rsh_conn *c, unsigned what)
 {
-	const struct rsh_protocol *p = what & 4 ? &rsh_protocol_binary :
-						  &rsh_protocol_text;
 	struct taken t = { 0 };
 
 	switch (what & 3) {
 	case 0:
-		return p->get(c, names, 2, take, &t);
+		return rsh_memcached_get(c, names, 2, take, &t);
 	case 1:
-		return p->store(c, names[0], "value", 5, 10, true);
+		return rsh_memcached_store(c, names[0], "value", 5, 10,
+					   true);
 	case 2:
-		return p->store(c, names[0], "value", 5, 0, false);
+		return rsh_memcached_store(c, names[0], "value", 5, 0,
+					   false);
 	default:
-		return p->remove(c, names[1]);
+		return rsh_memcached_remove(c, names[1]);
 	}
 }
 

@@ -13,7 +13,7 @@ FUZZ_LINK = $(LINK) -fsanitize=fuzzer
 # of the others.
 PARSERS_SOURCE = ../src/.libs/libsource.a ../src/.libs/libstore.a $(L_WIRE)
 PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE)
-PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_WIRE)
+PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_PLAN)
 
 # The same with the inputs that are known, by any compiler.
 REPLAY = $(FUZZ:fuzz/%.fuzz=fuzz/replay_%.replay)
@@ -141,12 +141,10 @@ fuzz_object_listing_fuzz_LINK = $(FUZZ_LINK)
 fuzz_object_listing_fuzz_LDADD = $(L_WIRE)
 endif
 
-if MEMCACHED
 FUZZ += fuzz/memcached.fuzz
 fuzz_memcached_fuzz_SOURCES = fuzz/fuzz_memcached.c $(FUZZ_SUPPORT)
 fuzz_memcached_fuzz_LINK = $(FUZZ_LINK)
 fuzz_memcached_fuzz_LDADD = $(L_CACHE)
-endif
 
 EXTRA_PROGRAMS += $(FUZZ)
 LAYERS_OF_PARSERS = \

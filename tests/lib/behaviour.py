@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a program says and shows of many trees, to hold another program against it.
 
-    behaviour.py record PROGRAM FILE [--seed S] [--cases N] [--genuine KEY] [-j N]
+    behaviour.py record PROGRAM FILE [--seed S] [--cases N] [--histories N] [--genuine KEY]
+                 [-j N]
     behaviour.py compare OLD NEW [--intended FILE] [the same]
     behaviour.py tree KEY DIRECTORY
 
 The trees are genuine ones, all, none or those whose keys begin so, and N random ones from
-seed S on (behaviour_cases.py), the same ones for the same seeds.  `record` writes a line of
+seed S on (behaviour_cases.py), the same ones for the same seeds; with --histories N also
+directories into which a job saves, prunes and is killed, and mounts of them that stay
+(behaviour_histories.py).  `record` writes a line of
 JSON for each: what ls, plan, export and verify print with which status, the log, the number
 of reads of the source, and the hashes of all that is shown; without names of the machine,
 times and durations, so that two records of a program are equal.  FILE is compressed if it
@@ -19,7 +22,8 @@ intended differences has in each line a regular expression, " :: ", and the reas
 searched for in "CASE COMMAND PLACE: OLD -> NEW".  The status is 1 if anything else
 differs.
 
-`tree` makes the tree of one case, and says with which options it is shown.
+`tree` makes the tree of one case, and says with which options it is shown, or what happens
+in a history.
 """
 
 import argparse
@@ -39,6 +43,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import behaviour_cases  # noqa: E402
+import behaviour_histories  # noqa: E402
 from rsh_cli import PROGRESS, PLAIN  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, hash_tree  # noqa: E402
 
@@ -69,15 +74,20 @@ def by_name(plan):
 
 
 class Asked:
-    """Runs a program in the directory of a tree."""
+    """Runs a program in the directory of a tree; its mounts are in a directory of its own."""
 
-    def __init__(self, program, directory):
-        self.program, self.directory = program, directory
+    def __init__(self, program, directory, own=None):
+        self.program, self.directory, self.own = program, directory, own
         self.environment = {"RESHARDFS_TABLES": TABLES, **PLAIN}
 
-    def _text(self, raw):
-        text = PROGRESS.sub("", raw.decode("utf-8", "backslashreplace"))
+    def text(self, text):
+        """Without names of this machine."""
+        if self.own:
+            text = text.replace(self.own, "OWN")
         return text.replace(self.directory, "DIRECTORY")
+
+    def _text(self, raw):
+        return self.text(PROGRESS.sub("", raw.decode("utf-8", "backslashreplace")))
 
     def _plain(self, raw):
         text = self._text(raw)
@@ -91,14 +101,20 @@ class Asked:
                                  capture_output=True, stdin=subprocess.DEVNULL,
                                  env=self.environment, timeout=120 * TIMEOUT_SCALE)
         except subprocess.TimeoutExpired:
-            return {"words": " ".join(words), "status": "it does not end"}
-        return {"words": " ".join(words), "status": got.returncode,
+            return {"words": self.text(" ".join(words)), "status": "it does not end"}
+        return {"words": self.text(" ".join(words)), "status": got.returncode,
                 "out": self._out(got.stdout, words[0] in COMPUTED),
                 "err": self._log(got.stderr)}
 
     def _log(self, raw):
         """Sorted, since several threads write it."""
         return sorted(self._plain(raw).splitlines())
+
+    def log(self, raw):
+        """That of a daemon, without figures of time and of requests that the kernel makes as
+        it likes."""
+        return [line for line in self._log(raw)
+                if " shown in " not in line and " read in " not in line]
 
     def _out(self, raw, computed):
         """JSON, or lines."""
@@ -139,9 +155,7 @@ class Asked:
             os.rmdir(shown)
         if os.path.exists(log):
             with open(log, "rb") as f:
-                # Figures of time, and of requests that the kernel makes as it likes.
-                said["log"] = [line for line in self._log(f.read())
-                               if " shown in " not in line and " read in " not in line]
+                said["log"] = self.log(f.read())
             os.unlink(log)
         return said
 
@@ -316,6 +330,13 @@ def observed(task, programs):
     result = []
     with tempfile.TemporaryDirectory(prefix="reshardfs-behaviour-") as directory:
         directory = os.path.realpath(directory)
+        if task[0] == "history":
+            asked = []
+            for number, program in enumerate(programs):
+                own = os.path.join(directory, f"own-{number}")
+                os.mkdir(own)
+                asked.append(Asked(program, directory, own))
+            return [behaviour_histories.observed(task[1], directory, asked)]
         for key, case in cases_of(task, directory):
             result.append((key, case.said,
                            [Asked(program, directory).all_of(case) for program in programs]))
@@ -337,7 +358,8 @@ def tasks_of(options):
     wanted = {"all": "", "none": None}.get(options.genuine, options.genuine)
     genuine = [("genuine", number) for number, (name, _) in enumerate(makers())
                if wanted is not None and name.startswith(wanted)]
-    return genuine + [("random", options.seed + i) for i in range(options.cases)]
+    return genuine + [(kind, options.seed + i) for kind, n in (
+        ("random", options.cases), ("history", options.histories)) for i in range(n)]
 
 
 def over_all(options, function, *more):
@@ -403,6 +425,10 @@ def tree(options):
     os.makedirs(options.directory)
     directory = os.path.realpath(options.directory)
     kind, _, number = options.key.rpartition("/")
+    if kind == "histories":
+        for what in behaviour_histories.replayed(int(number), directory):
+            print(what)
+        return 0
     if kind in {function.__name__ for function in behaviour_cases.RANDOM}:
         tasks = [("random", int(number))]
     else:
@@ -435,6 +461,7 @@ def main():
     for words in (made, held):
         words.add_argument("--seed", type=int, default=1)
         words.add_argument("--cases", type=int, default=2000)
+        words.add_argument("--histories", type=int, default=0)
         words.add_argument("--genuine", metavar="KEY|all|none", default="all")
         words.add_argument("-j", "--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lib/behaviour.py: the same seed makes the same trees, two records of a program are equal,
-and a record that was edited, or a program that says something else, is noticed."""
+"""lib/behaviour.py: the same seed makes the same trees and histories, two records of a
+program are equal, and a record that was edited, or a program that says something else, is
+noticed."""
 
 import json
 import os
@@ -14,13 +15,15 @@ sys.path.insert(0, LIB)
 
 import behaviour  # noqa: E402
 import behaviour_cases  # noqa: E402
+import behaviour_histories  # noqa: E402
 from demands import check, demand, write  # noqa: E402
 from rsh_mount import Tap, hash_tree, require_mount, reshardfs_program  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
 # Of a turn of all kinds, a part.
 CASES = 12
-EDITS = ("a byte", "a slice", "a sentence", "a status", "a read", "a case")
+HISTORIES = 4
+EDITS = ("a byte", "a slice", "a sentence", "a status", "a read", "a case", "a step")
 
 
 def tool(*words):
@@ -31,7 +34,8 @@ def tool(*words):
 
 
 def some(seed):
-    return ["--seed", str(seed), "--cases", str(CASES), "--genuine", "demo"]
+    return ["--seed", str(seed), "--cases", str(CASES), "--histories", str(HISTORIES),
+            "--genuine", "demo"]
 
 
 def times(root):
@@ -47,12 +51,20 @@ def made(seed):
                                                  for path, when in times(directory).items()}
 
 
+def happened(seed):
+    """What is told of a history, its bytes and times after each event."""
+    with tempfile.TemporaryDirectory() as directory:
+        return [[what, sorted((os.path.relpath(path, directory), when) for path, when in
+                              times(directory).items()), hash_tree(directory)]
+                for what in behaviour_histories.replayed(seed, directory)]
+
+
 def same_trees(seed):
     """Also of processes in which sets have another order."""
     one, other = ([json.loads(line) for line in subprocess.run(
         [sys.executable, __file__, "--trees", str(seed)], stdout=subprocess.PIPE, check=True,
         env={**os.environ, "PYTHONHASHSEED": hashes}).stdout.splitlines()] for hashes in "12")
-    check(len(one) == 2 * CASES, len(one))
+    check(len(one) == 2 * CASES + len(behaviour_histories.KINDS), len(one))
     for number, (a, b) in enumerate(zip(one, other), seed):
         check(a == b, f"seed {number}: {a[0]} and {b[0]}")
 
@@ -60,6 +72,12 @@ def same_trees(seed):
 def changed(lines, edit):
     """The lines of a record with one value changed; the words of what has to be told."""
     cases = [json.loads(line) for line in lines]
+    for case in cases if edit == "a step" else ():
+        for said in case["asked"].values():
+            if said.get("steps", {}).get("latest"):
+                said["steps"]["latest"] = "another"
+                return "".join(json.dumps(c) + "\n" for c in cases), \
+                    ["steps.latest", "new: another", case["said"]]
     for case in cases:
         # The demo has all that can be changed.
         export, plan = (case["asked"].get(name, {}) for name in ("export", "plan"))
@@ -86,7 +104,7 @@ def changed(lines, edit):
             cases.remove(case)
             words = ["old: a case", "new: nothing"]
         return "".join(json.dumps(c) + "\n" for c in cases), words
-    raise AssertionError("nothing was exported")
+    raise AssertionError("nothing was exported, or no step was shown")
 
 
 def change_number(value):
@@ -157,6 +175,8 @@ def main():
         first = int(sys.argv[2])
         for seed in range(first, first + 2 * CASES):
             print(json.dumps(made(seed)))
+        for seed in range(first, first + len(behaviour_histories.KINDS)):
+            print(json.dumps(happened(seed)))
         return 0
     require_mount()
     seed, tap = run_seed() % 10 ** 6, Tap()

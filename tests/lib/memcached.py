@@ -7,14 +7,11 @@
         server.kill(), server.start()      it is gone, and back, empty
         server.figure("cmd_get")
 
-A Guarded one wants a login (SASL).
-
 A Liar speaks the same protocol and stores what it is given; what it answers then
 is as its `mode` says, or to a command in `told`, {b"add": b"OK\r\n"}, what stands
 there.
 """
 
-import glob
 import os
 import shutil
 import signal
@@ -26,11 +23,6 @@ import time
 
 PATH = os.environ.get("PATH", "") + ":/usr/bin:/usr/sbin"
 PROGRAM = shutil.which("memcached", path=PATH)
-# It makes the file of those who may log in.
-SASLPASSWD = shutil.which("saslpasswd2", path=PATH)
-# Debian 11's libsasl2-modules does not have it.
-HAS_SCRAM = bool(glob.glob("/usr/lib*/sasl2/libscram.so") +
-                 glob.glob("/usr/lib/*/sasl2/libscram.so"))
 
 
 def free_port():
@@ -42,7 +34,6 @@ def free_port():
 class Memcached:
     def __init__(self, *words):
         self.words = words
-        self.env = {}
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process = None
@@ -58,7 +49,7 @@ class Memcached:
         self.process = subprocess.Popen(
             [PROGRAM, "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-m", "256",
              *(("-u", "root") if os.geteuid() == 0 else ()), *self.words],
-            stdin=subprocess.DEVNULL, env={**os.environ, **self.env})
+            stdin=subprocess.DEVNULL)
         while not self.answers():
             if self.process.poll() is not None:
                 raise RuntimeError("memcached does not start")
@@ -99,21 +90,6 @@ class Memcached:
             if words[:2] == ["STAT", name]:
                 return int(words[2])
         raise KeyError(name)
-
-
-class Guarded(Memcached):
-    """It lets in who has this name and password, by one mechanism of SASL."""
-
-    def __init__(self, directory, mechanism, name, password):
-        super().__init__("-S")
-        os.makedirs(directory)
-        users = os.path.join(directory, "users")
-        with open(os.path.join(directory, "memcached.conf"), "w", encoding="ascii") as f:
-            f.write(f"mech_list: {mechanism}\nsasldb_path: {users}\n")
-        subprocess.run([SASLPASSWD, "-p", "-c", "-f", users, "-a", "memcached",
-                        "-u", socket.gethostname(), name],
-                       input=password.encode(), check=True)
-        self.env = {"SASL_CONF_PATH": directory}
 
 
 class Conversation(socketserver.StreamRequestHandler):

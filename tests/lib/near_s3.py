@@ -106,7 +106,7 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, files=None, hook=None, pem=None, port=0, **habits):
+    def __init__(self, files=None, hook=None, pem=None, port=0, host="127.0.0.1", **habits):
         self.files = dict(files or {})
         self.hook = hook
         self.requests = []
@@ -120,13 +120,13 @@ class Server(http.server.ThreadingHTTPServer):
         self.matches = lambda asked, tag: asked == tag
         for name, value in habits.items():
             setattr(self, name, value)
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__((host, port), Handler)
         if pem:
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             tls.load_cert_chain(pem)
             self.socket = tls.wrap_socket(self.socket, server_side=True,
                                           do_handshake_on_connect=False)
-        self.url = f"http{'s' if pem else ''}://127.0.0.1:{self.server_port}"
+        self.url = f"http{'s' if pem else ''}://{host}:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def tag(self, key):

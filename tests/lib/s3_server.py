@@ -121,7 +121,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
             self.send_header(key.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(body)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that save one step after the other, for the tests of mount --steps all.
+"""Jobs that save one step after the other, for tests of mount --steps all and --resume.
 
     saver = Trainer(directory)
     for complete in saver.save(20): ...    one operation of the framework after the other
@@ -19,7 +19,7 @@ from run_seed import run_seed
 from safetensors_format import safetensors_bytes
 from small_job import Job
 
-DATA = os.path.abspath(os.path.join(os.environ.get("srcdir", "."), "data"))
+DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
 SEED = run_seed()
 # An optimizer's tensor, which a model leaves out.
 STATE = re.compile("optim|state|exp_avg|moment|adam", re.IGNORECASE)

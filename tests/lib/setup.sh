@@ -7,13 +7,12 @@
 BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
 	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
-	zlib1g-dev libseccomp-dev libcurl4-openssl-dev libexpat1-dev
-	libsasl2-dev"
+	zlib1g-dev libseccomp-dev libcurl4-openssl-dev libexpat1-dev"
 # 50 MB to download, where there is no clang.
 FUZZ_PACKAGES="clang libclang-rt-dev"
 # What single tests look with; those say so where it is missing.
 TEST_PACKAGES="python3 python3-venv python3-yaml mypy attr strace xxhash rsync jq zsh
-	shellcheck systemd xz-utils memcached sasl2-bin libsasl2-modules nginx"
+	shellcheck systemd xz-utils memcached nginx"
 # Of LARGE in tests/Makefile.am: file systems, and engines of some 150 MB.
 LARGE_PACKAGES="squashfs-tools erofs-utils xfsprogs btrfs-progs squashfuse fuse-overlayfs
 	sshfs openssh-sftp-server debootstrap
@@ -48,7 +47,6 @@ DNF_NAMES="pkg-config /usr/bin/pkg-config
 	libseccomp-dev pkgconfig(libseccomp)
 	libcurl4-openssl-dev pkgconfig(libcurl)
 	libexpat1-dev pkgconfig(expat)
-	libsasl2-dev pkgconfig(libsasl2)
 	libclang-rt-dev compiler-rt
 	python3-venv -
 	python3-yaml python3-pyyaml
@@ -57,8 +55,6 @@ DNF_NAMES="pkg-config /usr/bin/pkg-config
 	xxhash /usr/bin/xxhsum
 	shellcheck -
 	xz-utils /usr/bin/xz
-	sasl2-bin cyrus-sasl
-	libsasl2-modules cyrus-sasl-lib
 	squashfuse -
 	sshfs -
 	openssh-sftp-server openssh-server
@@ -104,7 +100,7 @@ missing_packages()
 }
 
 # The services that packages above bring.
-SERVICES="nginx memcached saslauthd glusterd ceph.target"
+SERVICES="nginx memcached glusterd ceph.target"
 
 # Those of them that the machine would start when it boots.
 services_enabled()

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 
-import memcached
 from cgroups import memory_cgroup
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -51,9 +50,19 @@ def no_passthrough():
 
 
 def fuse_is_roots():
-    """Root opens it to others where it can have a namespace for that."""
+    """Root opens it to others where it can have a namespace and a device for that."""
     mode = os.stat("/dev/fuse").st_mode
-    return not mode & stat.S_IWOTH and (os.geteuid() != 0 or no_namespaces())
+    return not mode & stat.S_IWOTH and (os.geteuid() != 0 or no_namespaces() or no_devices())
+
+
+def no_devices():
+    """Containers mostly may not make any."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            os.mknod(os.path.join(directory, "null"), stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        except OSError:
+            return True
+    return False
 
 
 def few_file_systems():
@@ -90,10 +99,6 @@ def conditions(build):
         with open(os.path.join(build, "..", "config.h"), encoding="utf-8") as f:
             return "#define WITH_SANITIZER 1" in f.read()
 
-    def no_memcached():
-        with open(os.path.join(build, "..", "config.status"), encoding="utf-8") as f:
-            return 'S["MEMCACHED_TRUE"]="#"' in f.read()
-
     return {
         "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
         "no-auditwheel": lambda: not os.environ.get("RSH_AUDITWHEEL"),
@@ -111,7 +116,6 @@ def conditions(build):
             "os.environ.get('RSH_ACCELERATE', ''))\nimport accelerate, psutil"),
         "no-peft": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c", "import peft"),
         "sanitizer": sanitizer,
-        "no-memcached": no_memcached,
         "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),
         "no-mounts": lambda: fresh_fails("fresh_may_mount"),
         "no-mirror": lambda: fresh_fails("fresh_answers"),
@@ -119,13 +123,15 @@ def conditions(build):
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
         "few-file-systems": few_file_systems,
+        # Containers have /proc/sys for reading.
+        "no-user-limits": lambda: fails("unshare", "--user", "--map-root-user", "--mount", "test",
+                                        "-w", "/proc/sys/user/max_inotify_watches"),
         "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),
         "fuse-is-roots": fuse_is_roots,
         "no-passthrough": no_passthrough,
         "no-landlock": no_landlock,
         "no-memory-groups": no_memory_groups,
         "no-splice": lambda: not hasattr(os, "splice"),
-        "no-scram": lambda: not memcached.HAS_SCRAM,
         "memory-disk": memory_disk,
     }
 

@@ -15,7 +15,7 @@ suite_packages()
 	in_clone sh -exc '
 		top=$PWD && . tests/lib/setup.sh &&
 		need_packages $BUILD_PACKAGES python3 attr xxhash rsync \
-			memcached sasl2-bin libsasl2-modules &&
+			memcached &&
 		need_xxhash' &&
 		fresh_keep &&
 		if [ -n "${RSH_FRESH_LOCAL:-}" ]; then

@@ -15,7 +15,7 @@ WHEEL_DAYS=30
 WHEEL_TOOLS="ziglang==0.17.1 meson==1.7.2 ninja==1.11.1.4"
 WHEEL_LINKED="fuse3 jansson libseccomp lz4 protobuf-c xxhash zlib"
 # Only the headers of these: they are loaded when they are needed.
-WHEEL_LOADED="curl cyrus-sasl2 expat"
+WHEEL_LOADED="curl expat"
 WHEEL_SOURCES="$WHEEL_LINKED $WHEEL_LOADED"
 wheel_kept=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs/wheels
 wheel_tools=$wheel_kept/tools-$(echo "$WHEEL_TOOLS" | cksum | cut -d ' ' -f 1)
@@ -190,11 +190,6 @@ wheel_build_fuse3()
 wheel_build_expat()
 {
 	cp expat/lib/expat.h expat/lib/expat_external.h "$prefix/include/"
-}
-
-wheel_build_cyrus_sasl2()
-{
-	mkdir -p "$prefix/include/sasl" && cp include/*.h "$prefix/include/sasl/"
 }
 
 wheel_build_curl()

@@ -81,7 +81,6 @@ def main():
     end_if_built_without("object storage", "ls", "s3://bucket/x")
     if not memcached.PROGRAM:
         skip_all("there is no memcached")
-    end_if_built_without("memcached", "mount", "--cache-servers", "x", "/", "/")
     tap = Tap(len(CASES))
     with tempfile.TemporaryDirectory(prefix="reshardfs-cluster-") as directory, \
             Cluster(directory, Shape(*PAIR, nodes=NODES, scale=4)) as cluster:

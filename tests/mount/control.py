@@ -97,8 +97,6 @@ def found_and_not_listed(demo):
             st = os.stat(f"{here}/{name}")
             check((st.st_mode, st.st_size, st.st_uid) == (0o100400, 0, os.getuid()), name)
             check(os.listxattr(f"{here}/{name}") == [], "attributes")
-            check(code_of(lambda p=f"{here}/{name}": os.getxattr(p, "user.reshardfs.xxh3")) ==
-                  "ENODATA", "no digest of what changes")
         numbers = {os.stat(os.path.join(d, n)).st_ino for d, _, names in os.walk(here)
                    for n in names}
         check(len(numbers) == 8, numbers)
@@ -344,7 +342,6 @@ for rank in range(4):
     path = f"{{root}}/rank_{{rank}}/checkpoint_{{rank}}.ckpt"
     attempt(f"read {{rank}}", lambda: open(path))
     attempt(f"sources {{rank}}", lambda: os.getxattr(path, "user.reshardfs.sources"))
-    attempt(f"xxh3 {{rank}}", lambda: os.getxattr(path, "user.reshardfs.xxh3"))
 print(json.dumps(found))
 """.format(NOBODY)
 
@@ -367,7 +364,7 @@ def others_see_no_more(demo):
         check([found[n] for n in ("list", "stats", "plan")] == ["EACCES"] * 3, found)
         for rank, mode in modes.items():
             expected = "done" if mode & 4 else "EACCES"
-            check({found[f"{n} {rank}"] for n in ("read", "sources", "xxh3")} == {expected},
+            check({found[f"{n} {rank}"] for n in ("read", "sources")} == {expected},
                   f"{rank} {mode:o}: {found}")
         got = subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
                               os.environ["RESHARDFS"], "stats", m.path], capture_output=True,

@@ -391,7 +391,8 @@ def wrong_options(directory):
     """what is refused"""
     source = small(directory)
     refused(run("ls", source, "--dequantize", "int8"), USAGE, "int8")
-    refused(run("plan", source, "--config", source), USAGE,
+    another = shutil.copytree(source, os.path.join(directory, "another"))
+    refused(run("plan", source, "--config", another), USAGE,
             "--config needs --convert or --dequantize")
     refused(run("ls", source, "--dequantize", "bfloat16", "--dst-ranks", "2"), USAGE,
             "cannot be used with --dequantize")

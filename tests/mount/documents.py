@@ -161,9 +161,6 @@ def lacking(block):
         return "RSH_PLOT_PYTHON does not name a Python that has matplotlib"
     if "s3://" in block.text and "built without" in run("ls", "s3://bucket/x").err:
         return "built without object storage"
-    if "--cache-servers" in block.text and "built without" in run(
-            "mount", "--cache-servers", "x", "/", "/").err:
-        return "built without memcached"
     return None
 
 

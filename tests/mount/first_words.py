@@ -3,6 +3,7 @@
 """What a first command says that cannot succeed: what is wrong and where, and no
 cause that is not the true one.  SOURCE is looked at once."""
 
+import contextlib
 import os
 import shlex
 import socket
@@ -17,7 +18,7 @@ TOP = os.path.abspath(os.environ.get("top_srcdir", os.path.join(
 sys.path.insert(0, LIB)
 
 import genuine  # noqa: E402
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
 from rsh_cli import INPUT, IO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
@@ -47,6 +48,33 @@ def of_objects(status, code):
     return lambda h, path, query: h.refuse(status, code) if path.strip("/") != "b" else None
 
 
+PAGE = b"<!DOCTYPE html><html><body>please log in</body></html>"
+
+
+def page(h, _path, _query):
+    h.answer(200, PAGE, Content_Type="text/html; charset=utf-8")
+    return True
+
+
+def page_without_a_type(h, _path, _query):
+    h.answer(200, b"\n<HTML><body>please log in</body></HTML>")
+    return True
+
+
+def text(h, _path, _query):
+    h.answer(200, b"it works")
+    return True
+
+
+def page_of_objects(h, path, query):
+    return page(h, path, query) if path.strip("/") != "b" else None
+
+
+def connect(h):
+    """What a proxy answers that is to connect to a server."""
+    h.server.hook(h, h.path, {})
+
+
 def closed_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -59,11 +87,26 @@ REFUSALS = {
     "403 of objects": (of_objects(403, "AccessDenied"), {}, IO,
                        ["/m/", "denies access (HTTP 403 AccessDenied)"]),
     "404": (always(404, "NoSuchBucket"), {}, INPUT, ["no such bucket (HTTP 404"]),
-    "412": (of_objects(412, "PreconditionFailed"), {}, IO, ["HTTP 412 PreconditionFailed"]),
+    "412": (of_objects(412, "PreconditionFailed"), {}, IO, [
+        "refuses a request without a condition (HTTP 412 PreconditionFailed)"]),
     "501": (always(501, "NotImplemented"), {}, IO, ["HTTP 501 NotImplemented"]),
     "503": (always(503, "SlowDown"), {}, IO, ["no answer in time", "HTTP 503"]),
     "redirect": (always(307, "", Location="https://s3.example.test/x"), {}, IO,
                  ["redirects to https://s3.example.test (HTTP 307)"]),
+    "redirect by its text": (
+        always(301, "PermanentRedirect", "<Endpoint>b.s3.example.test</Endpoint>"), {}, IO,
+        ["redirects to b.s3.example.test (HTTP 301 PermanentRedirect)"]),
+    "no listing": (text, {}, IO, [
+        "s3://b/m: the listing of the server http://127.0.0.1:",
+        " cannot be parsed: is it an S3 server?  AWS_ENDPOINT_URL sets the server"]),
+    "page": (page, {}, IO, ["s3://b/m: the server http://127.0.0.1:",
+                            " sends a web page, such as one for a login (HTTP 200)",
+                            "; AWS_ENDPOINT_URL sets the server"]),
+    "page of objects": (page_of_objects, {}, IO, [
+        "s3://b/m/model.safetensors.index.json: the server http://127.0.0.1:",
+        " sends a web page, such as one for a login (HTTP 200)"]),
+    "501 of objects": (of_objects(501, "NotImplemented"), {}, IO, [
+        "/model.safetensors.index.json: ", "does not know such requests (HTTP 501 NotImpl"]),
     "region": (always(400, "AuthorizationHeaderMalformed", "<Region>there</Region>"), {}, INPUT,
                ['the bucket is in region "there"; set AWS_REGION']),
     "expired": (always(400, "ExpiredToken"), {}, IO, ["credentials have expired"]),
@@ -76,6 +119,20 @@ REFUSALS = {
                           "; http_proxy or https_proxy sets the proxy"]),
     "proxy's own": (None, {"http_proxy": "http://127.0.0.1:P503"}, IO,
                     ["(HTTP 503), by the proxy http://127.0.0.1:P503"]),
+    "proxy's page": (None, {"http_proxy": "http://127.0.0.1:PPAGE"}, IO,
+                     [" sends a web page, such as one for a login (HTTP 200), by the proxy "
+                      "http://127.0.0.1:PPAGE; AWS_ENDPOINT_URL sets the server"]),
+    "proxy wants a password to connect": (
+        "tls", {"https_proxy": "http://u:hunter2@127.0.0.1:P407"}, IO,
+        ["the proxy http://127.0.0.1:P407 wants a name and a password (HTTP 407)"]),
+    "proxy does not connect": (
+        "tls", {"https_proxy": "http://127.0.0.1:P403"}, IO,
+        ["s3://b/m: the proxy http://127.0.0.1:P403 does not connect to https://127.0.0.1:",
+         " (HTTP 403); http_proxy or https_proxy sets the proxy"]),
+    "proxy cannot connect": (
+        "tls", {"https_proxy": "http://127.0.0.1:P503"}, IO,
+        ["no answer in time", "the proxy http://127.0.0.1:P503 does not connect to https://",
+         " (HTTP 503)"]),
     "certificate": ("tls", {}, IO, ["has a certificate that is not trusted: see "]),
     "name": (None, {"AWS_ENDPOINT_URL": "http://no.such.name.invalid"}, IO,
              ["http://no.such.name.invalid cannot be found"]),
@@ -105,14 +162,19 @@ def refusal(directory, name, table):
     files = {f"m/{n}": open(os.path.join(QWEN3, n), "rb").read() for n in os.listdir(QWEN3)}
     tls = hook == "tls"
     with Server(files, None if tls else hook, PEM if tls else None) as server, \
-            Server(hook=always(407, "")) as asking, Server(hook=always(503, "")) as failing:
+            contextlib.ExitStack() as stack:
+        ports = {"CLOSED": closed_port()}
+        for word, answer in (("P407", always(407, "")), ("P403", always(403, "")),
+                             ("P503", always(503, "")), ("PPAGE", page_without_a_type)):
+            proxy = stack.enter_context(Server(hook=answer))
+            proxy.RequestHandlerClass.do_CONNECT = connect
+            ports[word] = proxy.server_port
+
         def filled(text):
-            for word, port in (("CLOSED", closed), ("P407", asking.server_port),
-                               ("P503", failing.server_port)):
+            for word, port in ports.items():
                 text = text.replace(word, str(port))
             return text
 
-        closed = closed_port()
         more = {k: v and filled(v) for k, v in more.items()}
         env = environment(PLAIN, server.url, directory, PYTHONPATH=os.path.join(TOP, "python"),
                           LIBRESHARD=os.path.join(os.path.dirname(reshardfs_program()), ".libs",
@@ -135,6 +197,21 @@ def refusal(directory, name, table):
                   f"{name}: {command}: {got.returncode}: {said}")
             # Once for the look, and once for what the look allows.
             check(took < 2 * PATIENCE + 6 * TIMEOUT_SCALE, f"{name}: {command}: {took:.1f} s")
+
+
+def rank_files(directory, status, code):
+    """What ls says if the bucket is listed, but no object can be read."""
+    source, src, dst = demo_tree(directory)
+    files = {os.path.relpath(os.path.join(at, n), directory): content(os.path.join(at, n))
+             for at, _, names in os.walk(source) for n in names}
+    below = os.path.relpath(source, directory)
+    with Server(files, of_objects(status, code)) as server:
+        env = environment(PLAIN, server.url, directory)
+        for words in [], ["--src-strategy", src, "--dst-strategy", dst]:
+            got, _ = run([reshardfs_program(), "ls", "--source-timeout", str(PATIENCE), *words,
+                          f"s3://b/{below}"], env, directory)
+            check(got.returncode == IO and f"(HTTP {status}" in got.stderr and
+                  "damaged" not in got.stderr, f"{words}: {got}")
 
 
 def sanitized():
@@ -305,6 +382,11 @@ def main():
             os.mkdir(os.path.join(d, "mnt"))
             with tap.test(f"refusal: {name}"):
                 refusal(d, name, table)
+    for status, code in ((403, "AccessDenied"), (412, "PreconditionFailed"),
+                         (501, "NotImplemented"), (503, "SlowDown")):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-first-") as d:
+            with tap.test(f"rank files that cannot be read: {status}"):
+                rank_files(os.path.realpath(d), status, code)
     if show:
         print("\n".join("# " + line.replace("\n", " / ") for line in table))
     return tap.finish()

@@ -40,7 +40,7 @@ READ = "import sys; open(sys.argv[1], 'rb').read()"
 ENV = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
 # So often that a reader is not through before its time has come.
 OFTEN = 4000
-ASK = "import os, sys; os.getxattr(sys.argv[1], 'user.reshardfs.xxh3')"
+ASK = "import os, sys; os.getxattr(sys.argv[1], 'user.reshardfs.sources')"
 
 
 def mounted(job, fault, *words):
@@ -120,12 +120,6 @@ def ctrl_c_ends_it(job):
         os.close(terminal)
         _, status = os.waitpid(pid, 0)
         check(os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT, str(status))
-
-
-def who_asks_for_a_digest_dies(job):
-    with mounted(job, HANGS) as mount:
-        die(started([sys.executable, "-c", ASK], file_of(mount, 0)), signal.SIGTERM)
-        others_are_answered(mount)
 
 
 def a_hundred_die(job):
@@ -423,7 +417,7 @@ def main():
         job = Job(root, shapes=SHAPES)
         job.save(*STEP)
         for test in (one_reader_dies, death_is_not_put_off, ctrl_c_ends_it,
-                     who_asks_for_a_digest_dies, a_hundred_die, the_source_comes_back,
+                     a_hundred_die, the_source_comes_back,
                      who_handles_signals_is_not_disturbed, who_is_not_seen_is_not_disturbed,
                      what_is_stopped_goes_on, what_is_traced_goes_on,
                      names_are_found_despite_signals, what_takes_longer_than_signals_gets_there, who_maps_is_not_disturbed,

@@ -18,6 +18,7 @@ MOUNT += \
 	mount/first_words.py \
 	mount/nearly_s3.py \
 	mount/renewed_files.py \
+	mount/web_identity.py \
 	mount/model_config.py \
 	mount/dcp.py \
 	mount/dcp_values.py \
@@ -35,6 +36,7 @@ MOUNT += \
 	mount/helper.sh \
 	mount/selection.py \
 	mount/checkpoint2.py \
+	mount/defaults.py \
 	mount/forms.py \
 	mount/table.py \
 	mount/damage.py \

@@ -165,7 +165,7 @@ def no_file_that_is_valid(job):
     saved = job.save(1, 5)
     for path in saved.values():
         change(path, b"nothing")
-    refuses(job, words=["rank_0/net-1_5.ckpt", "7 other files are damaged", "no rank has"])
+    refuses(job, words=["rank_0/net-1_5.ckpt", "7 other files cannot be used", "no rank has"])
     _, said = expect_failure(job.source, extra=["--dst-ranks", "2"])
     demand(said, "no rank has a valid checkpoint file")
     for path in saved.values():

@@ -120,7 +120,7 @@ def test_mistakes(tap, toy, work):
         check(got.status == NO, repr(got))
         demand(got.out + got.err, "a is out of order")
     with tap.test("what is selected among steps is refused in its words"):
-        refused(run("plan", "--select", "newest", toy), USAGE, "SOURCE is a single toy")
+        refused(run("plan", "--select", "mtime", toy), USAGE, "SOURCE is a single toy")
     with tap.test("no strategy is inferred of what has no ranks"):
         refused(run("strategy", "infer", toy), INPUT, "a toy has no rank files")
     with tap.test("the hint is the driver's"):

@@ -18,7 +18,8 @@ sys.path.insert(0, LIB)
 import genuine  # noqa: E402
 from demands import check, write  # noqa: E402
 from run_seed import run_seed  # noqa: E402
-from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, end_if_built_without, run, run_json  # noqa: E402
+from rsh_cli import (GOOD, INPUT, NO, PLAIN, USAGE, demo_tree, end_if_built_without,  # noqa: E402
+                     run, run_json)
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import KEY, SECRET, Server  # noqa: E402
 
@@ -100,7 +101,7 @@ def ls_says_what_a_model_is(p):
     got = p.run("ls", "qwen3")
     check(got.out.splitlines() == [
         "Qwen3ForCausalLM: 25 tensors, 46.4 KiB, in 5 parts of 49.0 KiB",
-        "BFloat16: 25 tensors, 46.4 KiB",
+        "BFloat16: 25 tensors, 46.4 KiB", "a mount takes the model: 1 file, 48.8 KiB",
         "next: mkdir -p mnt && reshardfs mount qwen3 mnt"], got.out)
     said = run_json("ls", p.path("qwen3"))["model"]
     check(said == {"architecture": "Qwen3ForCausalLM", "parts": 5, "tensors": 25, "bytes": 47488,
@@ -145,7 +146,7 @@ def what_is_next_works(p):
     check("next: " not in p.run("ls", p.tree).out and
           run_json("ls", p.tree)["next"] is None, "ranks")
     os.truncate(p.path("qwen3", "model-00002-of-00005.safetensors"), 100)
-    said = run_json("ls", p.path("qwen3"))
+    said = run_json("ls", p.path("qwen3"), status=NO)
     check(said["next"] is None and said["model"] is None and said["steps"][0]["reason"], said)
 
 

@@ -25,14 +25,14 @@ PART = "m/model-00002-of-00005.safetensors"
 
 
 class Mount:
-    def __init__(self, server, url="s3://b/m"):
+    def __init__(self, server, url="s3://b/m", *words):
         self.directory = tempfile.mkdtemp(prefix="reshardfs-nearly-")
         self.path = os.path.join(self.directory, "mnt")
         os.mkdir(self.path)
         env = environment(PLAIN, server.url, self.directory)
         self.got = subprocess.run(
             [reshardfs_program(), "mount", "--source-timeout", "3", "--cache", "off",
-             "--index-cache", "off", url, self.path], env=env, capture_output=True, text=True,
+             "--index-cache", "off", *words, url, self.path], env=env, capture_output=True, text=True,
             check=False, timeout=60 * TIMEOUT_SCALE)
 
     def __enter__(self):
@@ -113,6 +113,14 @@ def whole(h, path, _query):
     return None
 
 
+def pages(h, path, query):
+    """A page for whatever is not there."""
+    if path.split("/", 2)[2] in h.server.files:
+        return whole(h, path, query)
+    h.answer(200, b"<!DOCTYPE html>\n<html>home</html>", Content_Type="text/html")
+    return True
+
+
 def same_page(h, path, query):
     """Always the same keys, and always another token."""
     if path.strip("/") == "b":
@@ -122,6 +130,15 @@ def same_page(h, path, query):
                        f"</Size></Contents></ListBucketResult>").encode())
         return True
     return None
+
+
+def paid(h, _path, _query):
+    """Requests have to name who pays, and to sign that."""
+    signed = h.headers.get("Authorization", "").partition("SignedHeaders=")[2].partition(",")[0]
+    if h.headers.get("x-amz-request-payer") == "requester" and \
+            "x-amz-request-payer" in signed.split(";"):
+        return None
+    return h.refuse(403, "AccessDenied")
 
 
 def right(**habits):
@@ -166,6 +183,28 @@ def main():
     with tap.test("a web server without ranges gives small files"), \
             Server(MODEL, hook=whole) as server, Mount(server, f"{server.url}/b/m") as mount:
         check(mount.read() == wanted, "other bytes")
+    with tap.test("a web server with pages for files that it does not have"), \
+            Server(MODEL, hook=pages) as server, Mount(server, f"{server.url}/b/m") as mount:
+        check(mount.read() == wanted, "other bytes")
+        shown = {n for n in os.listdir(mount.path) if not n.startswith(".")}
+        check("chat_template.jinja" not in shown and "config.json" in shown, shown)
+    with tap.test("a web page as a file that the index names"), \
+            Server({k: v for k, v in MODEL.items() if k != PART}, hook=pages) as server:
+        mount = Mount(server, f"{server.url}/b/m")
+        mount.__exit__()
+        check(f"{PART}: the server sends a web page" in mount.got.stderr and
+              mount.got.returncode, mount.got)
+    with tap.test("the requester pays"), Server(MODEL, hook=paid) as server, \
+            Mount(server, "s3://b/m", "--requester-pays") as mount:
+        check(mount.read() == wanted, "other bytes")
+    for words, said in (([], "s3:ListBucket, or the bucket needs --requester-pays"),
+                        (["--requester-pays", "--source-keys", "none"],
+                         "s3://b/m: --requester-pays needs credentials")):
+        with tap.test(f"the requester does not pay: {words}"), \
+                Server(MODEL, hook=paid) as server:
+            mount = Mount(server, "s3://b/m", *words)
+            mount.__exit__()
+            check(said in mount.got.stderr, mount.got)
     with tap.test("a listing without an end"), Server(MODEL, hook=same_page) as server:
         mount = Mount(server)
         mount.__exit__()

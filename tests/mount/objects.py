@@ -185,8 +185,8 @@ def test_said(tap, trial):
              'bucket has no object with the prefix "no/such/"'),
             (closed, "s3://bucket/x", f"s3://bucket/x: the server {closed} cannot be reached "
              f"(Connection refused){hint}"),
-            (at + "/page", "s3://bucket/x", f"s3://bucket/x: the listing of the server {at} "
-             "cannot be parsed: is it an S3 server?  AWS_ENDPOINT_URL sets the server"),
+            (at + "/page", "s3://bucket/x", f"s3://bucket/x: the server {at} sends a web page, "
+             f"such as one for a login (HTTP 200){hint}"),
             (at + "/loop", "s3://bucket/x", f"the server {at} redirects to another address (HTTP "
              "302)"),
             (at + "/500", "s3://bucket/x", "no answer in time (--source-timeout); last error: "

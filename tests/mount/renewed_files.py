@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keys and certificates that are renewed while a mount lives.  Tools that renew them
-write another file and rename it, or a directory, or lead a link elsewhere."""
+"""Keys, certificates and names of servers that are renewed while a mount lives.  Tools
+that renew them write another file and rename it, or a directory, or lead a link
+elsewhere."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -17,8 +22,10 @@ sys.path.insert(0, LIB)
 import genuine  # noqa: E402
 from demands import check, write  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
+from privileges import own_mounts  # noqa: E402
 from rsh_cli import PLAIN, end_if_built_without  # noqa: E402
-from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, Skipped, Tap, require_mount,  # noqa: E402
+                       reshardfs_program)
 
 QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
 PEM = os.path.join(os.path.dirname(os.path.abspath(LIB)), "unit", "data", "objects.pem")
@@ -36,12 +43,12 @@ def renamed(path, data):
     os.rename(path + ".new", path)
 
 
-def mounted(d, env, words, renew):
+def mounted(d, env, words, renew, source="s3://b/m"):
     """What is read before and after `renew`."""
     mnt = os.path.join(d, "mnt")
     os.makedirs(mnt, exist_ok=True)
     got = subprocess.run([reshardfs_program(), "mount", "--cache", "off", "--index-cache", "off",
-                          "--source-timeout", "5", *words, "s3://b/m", mnt], env=env, cwd=d,
+                          "--source-timeout", "5", *words, source, mnt], env=env, cwd=d,
                          capture_output=True, text=True, check=False, timeout=60 * TIMEOUT_SCALE)
     check(got.returncode == 0, got.stderr)
     try:
@@ -170,8 +177,119 @@ def certificates(d, words, wanted):
         servers[-1].__exit__()
 
 
+# ---- names of servers, in an /etc of its own ----
+
+NAME = "moving.reshardfs.test"
+OWN_ETC = "RSH_OWN_ETC"
+
+
+class Names:
+    """A server of names that knows one address of all of them."""
+
+    def __init__(self, host, address):
+        self.address = address
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((host, 53))
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            asked, peer = self.socket.recvfrom(512)
+            if not asked:
+                return self.socket.close()
+            question = asked[12:asked.index(0, 12) + 5]
+            has = question[-4:-2] == b"\0\1"
+            answer = (b"\xc0\x0c\0\1\0\1" + struct.pack(">IH", 0, 4) +
+                      socket.inet_aton(self.address)) if has else b""
+            self.socket.sendto(asked[:2] + b"\x81\x80\0\1" + struct.pack(">H", has) +
+                               bytes(4) + question + answer, peer)
+
+    def end(self):
+        with contextlib.suppress(OSError):  # It wakes the other thread.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+
+
+def hosts(write_file):
+    with open("/etc/hosts", encoding="ascii", errors="replace") as f:
+        others = "".join(line for line in f if NAME not in line)
+
+    def name(address):
+        write_file("/etc/hosts", f"{others}{address} {NAME}\n".encode())
+    return name, lambda: write_file("/etc/hosts", others.encode())
+
+
+def resolver(write_file):
+    """Another server of names takes the place of the first one."""
+    servers = []
+
+    def name(address):
+        host = f"127.0.0.{53 + len(servers)}"
+        if servers:
+            servers[-1].end()
+        servers.append(Names(host, address))
+        write_file("/etc/resolv.conf", f"nameserver {host}\n".encode())
+    return name, lambda: servers[-1].end()
+
+
+def one_resolver(_write_file):
+    """The server of names gives another address."""
+    server = Names("127.0.0.63", "")
+    renamed("/etc/resolv.conf", b"nameserver 127.0.0.63\n")
+
+    def name(address):
+        server.address = address
+    return name, server.end
+
+
+def away(h, path, _query):
+    """All objects are at the server of that name."""
+    h.answer(302, b"", Location=f"http://{NAME}:{h.server.other}{path}")
+    return True
+
+
+def moves(d, names, write_file, words, wanted, is_redirect=False):
+    """The server of that name gets another address."""
+    if OWN_ETC not in os.environ:
+        raise Skipped("no mount namespace")
+    name, end = names(write_file)
+    name("127.0.0.1")
+    servers = [Server(MODEL, closing)]
+    port = servers[0].server_port
+
+    def renew():
+        servers[0].__exit__()
+        servers.append(Server(MODEL, closing, port=port, host="127.0.0.2"))
+        name("127.0.0.2")
+    try:
+        url = f"http://{NAME}:{port}"
+        with Server(hook=away, other=port) as first:
+            env = environment(PLAIN, url, d)
+            source = f"{first.url}/b/m" if is_redirect else "s3://b/m"
+            check(mounted(d, env, words, renew, source) == wanted, "other bytes")
+    finally:
+        servers[-1].__exit__()
+        end()
+
+
+def with_own_etc():
+    """Runs this program again where /etc is a copy, or returns."""
+    if OWN_ETC in os.environ or os.geteuid() != 0:
+        return
+    with tempfile.TemporaryDirectory(prefix="reshardfs-etc-") as d:
+        try:
+            again = own_mounts('cp -a /etc "$1" && mount --bind "$1/etc" /etc && shift && '
+                               'exec "$@"', d, sys.executable, *sys.argv)
+        except Skipped:
+            return
+        status = subprocess.run(again, env={**os.environ, OWN_ETC: "1"}, check=False).returncode
+    sys.exit(status)
+
+
 def main():
     require_mount()
+    with_own_etc()
     end_if_built_without("object storage", "ls", "s3://bucket/none")
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, Server(MODEL) as server:
@@ -185,6 +303,15 @@ def main():
         with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, \
                 tap.test(f"certificates: {words or 'AWS_CA_BUNDLE'}"):
             certificates(d, words, wanted)
+    for names, write_file in (hosts, renamed), (hosts, write), (resolver, renamed), \
+            (one_resolver, renamed):
+        for words in [], ["--sandbox", "off"]:
+            with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, \
+                    tap.test(f"names: {names.__name__}, {write_file.__name__}, {words}"):
+                moves(d, names, write_file, words, wanted)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-renewed-") as d, \
+            tap.test("names: the server to which another one redirects"):
+        moves(d, hosts, renamed, [], wanted, is_redirect=True)
     return tap.finish()
 
 

@@ -312,8 +312,8 @@ def torch_that_says_latest_itself(tree):
 
 
 @case
-def torch_legacy_and_plain_pickles(tree):
-    tree.write("a_1.pt", pickle.dumps({"epoch": 1}))
+def torch_legacy_form(tree):
+    tree.write("a_1.pt", pt_file(1))
     tree.write("a_2.pt", torch_legacy([content(2, 0)]))
     shows(tree, {"a_2.pt": tree.read("a_2.pt"), "latest.pt": "a_2.pt"})
     whole = tree.read("a_2.pt")
@@ -325,15 +325,17 @@ def torch_legacy_and_plain_pickles(tree):
 
 
 @case
-def torch_tar_archives(tree):
-    for epoch in (1, 2):
-        tree.write(f"a_{epoch}.pth.tar", torch_tar([content(epoch, 0)]))
-    shows(tree, {"a_2.pth.tar": tree.read("a_2.pth.tar"), "latest.pth.tar": "a_2.pth.tar"})
-    whole = tree.read("a_2.pth.tar")
-    for size in (100, 300, 1024, whole.rindex(content(2, 0)) + 199):
-        tree.write("a_2.pth.tar", whole[:size])
-        shows(tree, {"a_1.pth.tar": tree.read("a_1.pth.tar"),
-                     "latest.pth.tar": "a_1.pth.tar"}, says=["a_2.pth.tar"])
+def torch_refuses_tar_archives_and_plain_pickles(tree):
+    for data, says in ((torch_tar([content(2, 0)]), "a tar archive of torch.save() from before "
+                        "PyTorch 0.1.10, which is not read; load it with PyTorch and save it again"),
+                       (pickle.dumps({"epoch": 2}), "a pickle that torch.save() did not write, "
+                        "which is not read; save it with torch.save()")):
+        tree.write("a_2.pth.tar", data)
+        tree.refused("a_2.pth.tar", says)
+        tree.write("a_1.pth.tar", pt_file(1))
+        shows(tree, {"a_1.pth.tar": pt_file(1), "latest.pth.tar": "a_1.pth.tar"},
+              says=["a_2.pth.tar cannot be used", says])
+        os.unlink(tree.full("a_1.pth.tar"))
 
 
 def tensorflow_expected(tree, step, shards=2, folder=""):

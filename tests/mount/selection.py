@@ -136,7 +136,7 @@ def a_step_of_damaged_files_is_one_line(job):
     got = run("plan", big.source, *both)
     check(got.status == GOOD and lines_of(
         got.err, "using epoch 1 step 5 instead", "32 of 64 ranks have ", "rank_1/net-2_5.ckpt: ",
-        "and 31 other files are damaged") == 1, got)
+        "and 31 other files cannot be used") == 1, got)
     with Mounted(big.source, resume=True) as m:
         check(lines_of(m.log(), "64 of 64 ranks have it; ", "rank_1/net-2_5.ckpt: ") == 2, m.log())
 

@@ -25,7 +25,6 @@ from savers import (DATA, SEED, Checkpoint2, Dcp, Fsdp, Megatron, Ranks,  # noqa
 
 STEPS = ["--steps", "all"]
 FORMATS = ("ckpt", "safetensors", "hf", "checkpoint2", "dcp")
-XXH3 = "user.reshardfs.xxh3"
 TESTS = []
 
 
@@ -62,24 +61,16 @@ def saved(saver):
     return saver
 
 
-def hashes(path, below=""):
-    """{file: hash}, and of the first file what the mount says."""
-    top = os.path.join(path, below)
-    tree = hash_tree(top)
-    first = min(os.path.join(at, name) for at, _, names in os.walk(top) for name in names)
-    return {**tree, XXH3: os.getxattr(first, XXH3)}
-
-
 def demand_same(saver, *words, to=None):
     """The first of two steps; `words` are options of the mount, `to` is a strategy."""
     name = saver.name(1)
     (source, *_), more = saver.alone(name)
     own = more.pop("extra", ())
     with Mounted(source, **{**more, "dst_strategy": to}, extra=[*own, *words]) as alone:
-        wanted = hashes(alone.path)
+        wanted = hash_tree(alone.path)
     with Mounted(saver.source, **{**saver.options(), "dst_strategy": to},
                  extra=[*STEPS, *words]) as mount:
-        found = hashes(mount.path, name)
+        found = hash_tree(os.path.join(mount.path, name))
     different = tree_difference(wanted, found)
     check(not different, f"{words}: {different}")
 

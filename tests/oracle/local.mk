@@ -59,6 +59,7 @@ EXTRA_DIST += \
 	lib/random_models.py \
 	lib/behaviour.py \
 	lib/behaviour_cases.py \
+	lib/behaviour_histories.py \
 	lib/model_families.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \

@@ -8,6 +8,7 @@ The list is for what tests print but do not look at, and, below reasons that beg
 --missing: print what is to be listed or looked for, as lines of the list.
 """
 
+import json
 import os
 import sys
 

@@ -20,7 +20,6 @@ UNIT += \
 	unit/test_outputs_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_medium \
-	unit/test_vfs_digest \
 	unit/test_options \
 	unit/test_daemon \
 	unit/test_copy \
@@ -84,9 +83,6 @@ unit_test_outputs_SOURCES = unit/test_outputs.c $(SOURCE_SUPPORT)
 unit_test_outputs_LDADD = $(L_VFS)
 unit_test_outputs_tree_SOURCES = unit/test_outputs_tree.c $(SOURCE_SUPPORT)
 unit_test_outputs_tree_LDADD = $(L_OUTPUTS)
-unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
-unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
-unit_test_vfs_digest_LDADD = $(L_VFS)
 unit_test_options_SOURCES = unit/test_options.c
 unit_test_options_LDADD = $(L_OPTIONS)
 unit_test_daemon_SOURCES = unit/test_daemon.c $(SOURCE_SUPPORT)

@@ -102,12 +102,6 @@ static void memcached_end(struct memcached *m)
 
 static const char *why_not(void)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
-	int rc = rsh_cache_servers_check("127.0.0.1", &err);
-
-	if (rc == -ENOTSUP)
-		return "built without memcached";
-	assert_int_equal(rc, 0);
 	return system("command -v memcached >/dev/null") ?
 	       "there is no memcached" : NULL;
 }
@@ -289,8 +283,7 @@ static void lists(void **state)
 		assert_int_equal(rsh_cache_servers_check(bad[i], &err),
 				 -EINVAL);
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-		assert_int_not_equal(rsh_cache_servers_check(good[i], &err),
-				     -EINVAL);
+		assert_int_equal(rsh_cache_servers_check(good[i], &err), 0);
 }
 
 /* ---- with a server ---- */

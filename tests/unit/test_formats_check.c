@@ -71,22 +71,15 @@ typedef int check_fn(const struct rsh_byte_source *src, struct rsh_error *err);
 static const struct {
 	const char *name;
 	check_fn *check;
-	/* Bytes at the end that a shorter file may lack unnoticed. */
-	size_t blind;
 } files[] = {
-	{ "unit/data/torch.pt", check_torch, 0 },
-	{ "unit/data/torch.pt", check_torch_full, 0 },
-	{ "unit/data/torch_zip64.pt", check_torch, 0 },
-	{ "unit/data/torch_commented.pt", check_torch, 0 },
-	{ "unit/data/torch_legacy.pt", check_torch, 0 },
-	{ "unit/data/torch_legacy_2.pt", check_torch, 0 },
-	{ "unit/data/torch_legacy_4.pt", check_torch, 0 },
-	/* The content of a storage of a class that nobody knows. */
-	{ "unit/data/torch_legacy_other.pt", check_torch, 6 },
-	/* What fills the archive's last record. */
-	{ "unit/data/torch_tar.pt", check_torch, 4608 },
-	{ "unit/data/pickle.pt", check_torch, 0 },
-	{ "unit/data/bundle.index", check_tf, 0 },
+	{ "unit/data/torch.pt", check_torch },
+	{ "unit/data/torch.pt", check_torch_full },
+	{ "unit/data/torch_zip64.pt", check_torch },
+	{ "unit/data/torch_commented.pt", check_torch },
+	{ "unit/data/torch_legacy.pt", check_torch },
+	{ "unit/data/torch_legacy_2.pt", check_torch },
+	{ "unit/data/torch_legacy_4.pt", check_torch },
+	{ "unit/data/bundle.index", check_tf },
 };
 #define N_FILES (sizeof(files) / sizeof(files[0]))
 
@@ -126,7 +119,7 @@ static void test_truncated_everywhere(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_FILES; i++) {
 		struct buffer b = load_file(files[i].name);
-		const size_t n = b.len - files[i].blind;
+		const size_t n = b.len;
 
 		for (b.len = 0; b.len < n; b.len++)
 			must_fail(files[i].name, files[i].check, &b,
@@ -156,7 +149,6 @@ static void test_zeroed_from_everywhere(void **state)
 	(void)state;
 	zero_from_everywhere("unit/data/torch.pt", check_torch);
 	zero_from_everywhere("unit/data/torch_zip64.pt", check_torch);
-	zero_from_everywhere("unit/data/pickle.pt", check_torch);
 	zero_from_everywhere("unit/data/bundle.index", check_tf);
 }
 
@@ -174,7 +166,9 @@ static size_t count_passes(const char *name, check_fn *check)
 
 		b.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
 		rc = check(&src, &err);
-		assert_true(rc == 0 || (rc == -EBADMSG && *err.text));
+		/* The name of a class may become one that is not known. */
+		assert_true(rc == 0 || *err.text);
+		assert_true(rc == 0 || rc == -EBADMSG || rc == -ENOTSUP);
 		passed += rc == 0;
 		b.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
@@ -286,7 +280,6 @@ static void test_longer(void **state)
 {
 	static const char *const names[] = {
 		"unit/data/torch_legacy.pt", "unit/data/torch_legacy_4.pt",
-		"unit/data/pickle.pt",
 	};
 
 	(void)state;
@@ -299,21 +292,34 @@ static void test_longer(void **state)
 	}
 }
 
-/* An archive that was to have another entry behind its zeros. */
-static void test_tar_zeros(void **state)
+/* What torch.save() does not write any more, or not as far as is known. */
+static void test_refused_forms(void **state)
 {
-	struct buffer b = load_file("unit/data/torch_tar.pt");
-	uint8_t *entry = memmem(b.data, b.len, "storages", 8);
-	const uint8_t zeros[10240] = { 0 };
+	static const struct {
+		const char *name, *says;
+		int rc;
+	} refused[] = {
+		{ "unit/data/torch_tar.pt", "a tar archive of torch.save() from "
+		  "before PyTorch 0.1.10, which is not read; load it with "
+		  "PyTorch and save it again", -ENOTSUP },
+		{ "unit/data/pickle.pt", "a pickle that torch.save() did not "
+		  "write, which is not read; save it with torch.save()",
+		  -EBADMSG },
+		{ "unit/data/torch_legacy_other.pt", "is of an unknown class",
+		  -ENOTSUP },
+	};
 
 	(void)state;
-	assert_non_null(entry);
-	memset(entry, 0, (size_t)(b.data + b.len - entry));
-	buffer_append(&b, zeros, sizeof(zeros));
-	must_fail("torch_tar.pt", check_torch, &b, "zeros", 0);
-	b.data[1024] = 'x';
-	must_fail("torch_tar.pt", check_torch, &b, "no header", 1024);
-	buffer_free(&b);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		struct buffer b = load_file(refused[i].name);
+		struct rsh_byte_source src = buffer_source(&b);
+		struct rsh_error err = RSH_ERROR_INIT;
+
+		assert_int_equal(check_torch(&src, &err), refused[i].rc);
+		if (!strstr(err.text, refused[i].says))
+			fail_msg("%s: %s", refused[i].name, err.text);
+		buffer_free(&b);
+	}
 }
 
 /* Pickles that end nowhere. */
@@ -333,7 +339,8 @@ static void test_legacy_nonsense(void **state)
 		struct rsh_byte_source src;
 
 		append_hex(&b, "80 02 8a 0a 6cfc9c46f9206aa85019 2e"
-			       "80 02 4d e903 2e 80 02 7d 2e 80 02");
+			       "80 02 4d e903 2e 80 02 7d 58 0d000000"
+			       "6c6974746c655f656e6469616e 88 73 2e 80 02");
 		append_hex(&b, objects[i].hex);
 		/* An empty list of keys, so that nothing else is wrong. */
 		append_hex(&b, "80 02 5d 2e");
@@ -424,7 +431,7 @@ int main(void)
 		cmocka_unit_test(test_without_crcs),
 		cmocka_unit_test(test_longer),
 		cmocka_unit_test(test_legacy_nonsense),
-		cmocka_unit_test(test_tar_zeros),
+		cmocka_unit_test(test_refused_forms),
 		cmocka_unit_test(test_encrypted),
 		cmocka_unit_test(test_other_things),
 		cmocka_unit_test(test_read_error),

@@ -987,6 +987,7 @@ static void requests_are_signed(void **state)
 		const char *address;
 		char *token;
 		const char *signature;
+		bool pays;
 	} cases[] = {
 		{ "https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J", NULL,
 		  "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7" },
@@ -998,6 +999,10 @@ static void requests_are_signed(void **state)
 		  "88302a05794840779b38d481e03211a6d6b4a42eaa8b25644fc85fba784a9599" },
 		{ "https://bucket.host:443?versions=", NULL,
 		  "daad00cfcb0b43445ea757997d3caa1b00ca9810d03e7bab51a3254007612522" },
+		{ "https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J", NULL,
+		  "2b57e1fbc7f4132d84d0152d14616ed1692f6a66e804535705e46a7d9a8aff47", true },
+		{ "https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J", token,
+		  "b54981125b8d02690041e9d814416c64d89a7e68d0067e4c307d202f97cd557a", true },
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 
@@ -1008,14 +1013,16 @@ static void requests_are_signed(void **state)
 			.id = id, .secret = secret, .token = cases[i].token,
 		};
 		char *header = rsh_object_sign(cases[i].address, "us-east-1",
-					       &keys, "20130524T000000Z");
+					       &keys, cases[i].pays,
+					       "20130524T000000Z");
 		char expected[512];
 
 		snprintf(expected, sizeof(expected),
 			 "Authorization: AWS4-HMAC-SHA256 Credential="
 			 "AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
-			 "SignedHeaders=host;x-amz-content-sha256;x-amz-date%s, "
-			 "Signature=%s", cases[i].token ? ";x-amz-security-token" : "",
+			 "SignedHeaders=host;x-amz-content-sha256;x-amz-date%s%s, "
+			 "Signature=%s", cases[i].pays ? ";x-amz-request-payer" : "",
+			 cases[i].token ? ";x-amz-security-token" : "",
 			 cases[i].signature);
 		assert_string_equal(header, expected);
 		rsh_secret_free(header);

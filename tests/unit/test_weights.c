@@ -136,6 +136,19 @@ static void test_fused(void **state)
 		       "m.0.x.1.a 3,4 m.0.x.1.b 3,5", "[3,4], and m.0.x.0.a");
 }
 
+/* Two numbers of a name say together which tensors belong to each other. */
+static void test_two_numbers(void **state)
+{
+	static const char t[] =
+		"p.{l}.{e}.a[f, h] + p.{l}.{e}.b[f, h] = s.{l}.{e}[(f | f), h]\n";
+
+	(void)state;
+	assert_converts(t, NULL, HF,
+			"p.0.1.a 3,5 p.0.0.b 2,5 p.1.0.b 1,5 p.0.0.a 2,5 "
+			"p.1.0.a 1,5 p.0.1.b 3,5",
+			"s.0.0 4,5\ns.0.1 6,5\ns.1.0 2,5\n");
+}
+
 static void test_stack_of_config(void **state)
 {
 	static const char t[] = "let e = n\nx.{e}[f] = y[e f]\n";
@@ -475,6 +488,7 @@ int main(void)
 		cmocka_unit_test(test_copy_alone),
 		cmocka_unit_test(test_odd_numbers),
 		cmocka_unit_test(test_fused),
+		cmocka_unit_test(test_two_numbers),
 		cmocka_unit_test(test_stack_of_config),
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_made_twice),

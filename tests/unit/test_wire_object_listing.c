@@ -214,6 +214,31 @@ static void answers_are_read(void **state)
 			fail_msg("%s: %s", bad[i], got);
 }
 
+static bool xml_answered(const char *text, char got[256])
+{
+	char copy[256];
+
+	got[0] = '\0';
+	snprintf(copy, sizeof(copy), "%s", text);
+	return rsh_aws_xml(copy, strlen(copy), note, got);
+}
+
+static void xml_answers_are_read(void **state)
+{
+	static const char *const bad[] = { "", "{}", "x<a>b</a>", "<", "<a",
+					   "<a>b<c", "<a>b</a" };
+	char got[256];
+
+	(void)state;
+	assert_true(xml_answered(" <?xml v='1'?>\n<r x='y'><k>v</k><l/><o>\n"
+				 "<m></m><n>a&amp;b=</n ></o><p>1</q><s>2</s>"
+				 "</r>", got));
+	assert_string_equal(got, "k=v;m=;s=2;");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (xml_answered(bad[i], got))
+			fail_msg("%s: %s", bad[i], got);
+}
+
 static int library_is_loaded(void **state)
 {
 	(void)state;
@@ -229,6 +254,7 @@ int main(void)
 		cmocka_unit_test(refusals_are_read),
 		cmocka_unit_test(profiles_are_read),
 		cmocka_unit_test(answers_are_read),
+		cmocka_unit_test(xml_answers_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, library_is_loaded, NULL);

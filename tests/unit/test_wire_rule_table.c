@@ -135,6 +135,7 @@ static void test_refused(void **state)
 		{ "a.{} = b", "letter or word" },
 		{ "a.{L+i} = b.{i}", "no `let` before says what L is" },
 		{ ".a = b", "no `under` holds" },
+		{ "a[x] + .b[x] = c[(x | x)]", "no `under` holds" },
 		{ "under x.{l} = y.{l}\n.a.{l} = .b", "below its prefix" },
 		{ "under x.{l} = y\n.a = .b", "l is on one side only" },
 		{ "under x = y z", "the end of the line" },

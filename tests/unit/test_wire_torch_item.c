@@ -15,6 +15,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/wire/bytes.h"
+#include "rsh/wire/pickle_emit.h"
 #include "rsh/wire/torch_item.h"
 #include "rsh/wire/zip.h"
 
@@ -32,6 +33,40 @@ static struct rsh_record_shape shape_of(enum rsh_dtype t, unsigned n,
 	for (unsigned i = 0; i < n; i++)
 		s.content_bytes *= (uint64_t)dims[i];
 	return s;
+}
+
+/* ---- numbers ---- */
+
+/* Gives the number that an instruction pushes. */
+static int64_t number_of(const uint8_t *p)
+{
+	const unsigned bytes = *p == 'K' ? 1 : *p == 'M' ? 2 : *p == 'J' ? 4 :
+			       p[1];
+	uint64_t v = 0;
+
+	p += *p == 0x8a ? 2 : 1;
+	for (unsigned i = 0; i < bytes; i++)
+		v |= (uint64_t)p[i] << 8 * i;
+	/* BININT and LONG1 are signed. */
+	if (bytes > 2 && bytes < 8 && v >> (8 * bytes - 1))
+		v -= UINT64_C(1) << 8 * bytes;
+	return (int64_t)v;
+}
+
+static void test_numbers(void **state)
+{
+	(void)state;
+	for (unsigned bit = 0; bit <= 63; bit++)
+		for (int off = -1; off <= 1; off++) {
+			const uint64_t v = (UINT64_C(1) << bit) + (uint64_t)off;
+			struct rsh_pickle_out o = { .data = NULL };
+
+			rsh_pickle_put_number(&o, v);
+			assert_int_equal(o.failed, v > INT64_MAX);
+			if (!o.failed)
+				assert_true(number_of(o.data) == (int64_t)v);
+			rsh_pickle_clear(&o);
+		}
 }
 
 /* ---- chunks ---- */
@@ -331,6 +366,7 @@ static void test_extra_fields(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_chunks_of_known_shapes),
 		cmocka_unit_test(test_chunk_of_another_order),
 		cmocka_unit_test(test_random_chunks),

@@ -44,17 +44,13 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
  * A legacy file has several pickles (a magic number, a version, the system, the
  * object, the storages' keys), then the storages.  All pickles must be
  * complete, and the rest of the file must be as long as the storages that the
- * object refers to.  It may be longer if a storage is of an unknown element
- * class.  No pickle is executed.
+ * object refers to.  No pickle is executed.
  *
- * In a tar archive each header gives the place of the next one, and two blocks
- * of zeros end it, in the last tar record of the file.  A file of pickle.dump()
- * is one pickle that ends with the file.
- *
- * Every number is compared with the file's size, and memory is small for any
- * input.  If `full`, checksums are verified, and *unsummed is true if the file
- * has none.  Returns 0; -EBADMSG with a sentence that names file and offset;
- * -ENOMEM; or the error of pread_fn.  Any thread may call it. */
+ * Every number is compared with the file's size.  If `full`, checksums are
+ * verified, and *unsummed is true if the file has none.  Returns 0, -ENOMEM,
+ * the error of pread_fn, or with a sentence that names the file: -EBADMSG;
+ * -ENOTSUP for a tar archive, or if the storages or the calls of a legacy file
+ * are not known.  Any thread may call it. */
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err);
 

@@ -58,6 +58,8 @@ struct rsh_server_options {
 	 * can be found. */
 	void (*find)(void *ctx, const char *name, int fd[2]);
 	void *find_ctx;
+	/* rsh_mounter_look_up() calls this in the same way. */
+	int (*look_up)(const char *host, char *to, size_t size);
 	bool debug;               /* libfuse logs its requests */
 	unsigned max_idle_threads; /* threads that serve requests; 0: one for
 				    * each processor */
@@ -94,6 +96,9 @@ int rsh_mounter_start(const struct rsh_server_options *o,
  * it. */
 int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2]);
 #define RSH_FIND_SECONDS 3
+/* Does the same with the option look_up(), and returns its text and result. */
+int rsh_mounter_look_up(struct rsh_mounter *m, const char *host, char *to,
+			size_t size);
 /* Ends the process and waits until it has ended.  It has to be called after the
  * server is freed.  The object is not freed, because threads that are stuck in
  * a read may still use it. */

@@ -67,6 +67,8 @@ struct rsh_objects_options {
 			      * priority over keys of the environment */
 	enum rsh_objects_style style;
 	enum rsh_objects_keys keys;
+	bool requester_pays; /* S3: for requests and bytes, instead of the
+			      * owner of the bucket */
 	const char *ca_file; /* NULL: AWS_CA_BUNDLE, SSL_CERT_FILE, or the
 			      * system's */
 	const char *index;   /* http(s): the index file, below the address;
@@ -121,14 +123,18 @@ void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx);
 /* Opens files by their present names outside the sandbox, in which a file that
  * was renamed into place later cannot be opened: `open` returns a descriptor or
- * -errno, and is given a path of rsh_objects_each_file().  Call this before the
- * first request. */
+ * -errno, and is given a path of rsh_objects_each_file().  `look_up` does what
+ * rsh_objects_look_up() does.  Call this before the first request. */
 struct rsh_objects_opener {
 	int (*open)(void *ctx, const char *path);
+	int (*look_up)(void *ctx, const char *host, char *to, size_t size);
 	void *ctx;
 };
 void rsh_objects_set_opener(struct rsh_objects *o,
 			    const struct rsh_objects_opener *opener);
+/* Writes the addresses of a host, separated by commas.  Returns 0, or -errno if
+ * the name is unknown. */
+int rsh_objects_look_up(const char *host, char *to, size_t size);
 /* Puts the TCP ports that may be connected to into ports[max] and returns their
  * number; 0 means any port, as with a proxy. */
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,

@@ -2,7 +2,7 @@
 /* storage/servers.h - the servers of a cache: memcached, by which the nodes of
  * a job share the blocks that they read, so that one of them reads each.
  *
- * They are opened separately from the cache, because this loads libraries,
+ * They are opened separately from the cache, because this loads a library,
  * resolves names and reads a file: a process does so before it enters its
  * sandbox.  No request is sent before a cache reads.  One object serves one
  * cache; any thread may use it.
@@ -10,9 +10,6 @@
  * All values are verified.  Without a key, anyone who can write to the servers
  * and knows this program can store wrong bytes that pass verification; with a
  * key only those who have the key can.
- *
- * If the environment variables MEMCACHED_USERNAME and MEMCACHED_PASSWORD are
- * set when the servers are opened, they are used to log in (SASL).
  */
 #pragma once
 

@@ -9,8 +9,6 @@
  *                                and the ranks that hold the same slices
  *   user.reshardfs.step          the checkpoint that was chosen
  *   user.reshardfs.record_count  how many records the file has
- *   user.reshardfs.xxh3          see digest.h; not listed, since programs that
- *                                copy attributes would read every file
  *
  * A file has the attributes that apply to it, and the root has the step.  Other
  * directories and links have none.  Paths and the step are escaped
@@ -21,7 +19,6 @@
 #include "rsh/vfs/vfs.h"
 
 #define RSH_ATTRIBUTE_NAME_STEP "user.reshardfs.step"
-#define RSH_ATTRIBUTE_XXH3 "user.reshardfs.xxh3"
 
 /* The size of a buffer for the names of all attributes, in bytes. */
 #define RSH_ATTRIBUTE_NAMES_MAX 256

@@ -32,3 +32,8 @@ bool rsh_aws_section(char *text, size_t len, enum rsh_aws_section kind,
  * members are skipped.  A NUL must follow the text.  The text is changed.
  * Returns false if the text is not such an object. */
 bool rsh_aws_answer(char *text, size_t len, rsh_aws_setting *each, void *ctx);
+/* Does the same with the texts of an XML document, which is the form in which
+ * token services answer: AccessKeyId, SecretAccessKey, SessionToken,
+ * Expiration.  References to characters are not replaced.  Returns false if the
+ * text is not XML. */
+bool rsh_aws_xml(char *text, size_t len, rsh_aws_setting *each, void *ctx);

@@ -20,6 +20,7 @@ struct rsh_http_answer {
 	uint64_t total;       /* of the whole object */
 	bool is_encoded;      /* the body is compressed */
 	bool is_multipart;
+	bool is_page;         /* a web page, by its type */
 	/* a header above is not valid, or occurs twice with different values */
 	bool is_broken;
 	bool has_wait;        /* the server says when to retry */

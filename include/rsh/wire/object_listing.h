@@ -44,6 +44,7 @@ struct rsh_listing_page {
 	char next[RSH_LISTING_TOKEN_MAX], marker[RSH_LISTING_TOKEN_MAX];
 	char code[64];     /* code of a refusal: NoSuchKey, SlowDown, .. */
 	char region[64];   /* region of the bucket, in a refusal */
+	char endpoint[200]; /* the server of the bucket, in a refusal */
 };
 
 /* Loads the XML library.  Call this before any function below; any thread may

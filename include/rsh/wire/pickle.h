@@ -12,8 +12,6 @@
 #include "rsh/wire/ckpt.h"
 
 #define RSH_PICKLE_WINDOW 65536
-/* The hash is computed only for strings up to this length. */
-#define RSH_PICKLE_TEXT_MAX 64
 /* `pops` has this value if an instruction pops all values above the last
  * mark. */
 #define RSH_PICKLE_TO_MARK 255
@@ -42,10 +40,8 @@ struct rsh_pickle_step {
 	uint8_t pushes;
 	uint8_t memo; /* enum rsh_pickle_memo */
 	bool is_number;
-	bool is_text;
 	/* the value, also if negative, or the place in the memo */
 	uint64_t number;
-	uint64_t hash;   /* of the text, or of GLOBAL's name */
 	uint64_t at;     /* offset of the instruction */
 	/* number of bytes at the end of the instruction that are a text of any
 	 * length, or the two lines of GLOBAL */
@@ -69,7 +65,3 @@ int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out);
 /* Copies the text of the step that was read last. */
 int rsh_pickle_text(struct rsh_pickle *p, const struct rsh_pickle_step *s,
 		    char *to);
-/* Moves past the end of a pickle. */
-int rsh_pickle_skip(struct rsh_pickle *p);
-/* Returns the hash that a step has for this text. */
-uint64_t rsh_pickle_hash(const char *text);

@@ -17,6 +17,6 @@ bool rsh_torch_is_storage(const struct rsh_pickle_value *v);
 /* Returns the element type of a storage, given as a class such as
  * torch.FloatStorage. */
 enum rsh_dtype rsh_torch_storage_dtype(const struct rsh_pickle_value *v);
-/* Returns the bytes of an element of a storage, given the rsh_pickle_hash() of
- * its class name.  Returns 0 if the class is not known. */
-unsigned rsh_torch_storage_bytes(uint64_t hash);
+/* Returns the bytes of an element of a storage, given the name of its class.
+ * Returns 0 if the class is not known. */
+unsigned rsh_torch_storage_bytes(const char *name);

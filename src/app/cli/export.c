@@ -131,8 +131,6 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	struct rsh_work w;
 	int rc;
 
-	if (!rsh_option_given(o, "log-level"))
-		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&w, o, "exporting");
 	rc = rsh_work_open(&w, false, &err) ?:
 	     export_ranks(&w, &result, &err);

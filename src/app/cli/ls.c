@@ -243,10 +243,6 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	bool taken = true;
 	int rc;
 
-	/* Files that are left out are listed with the reason, so their warnings
-	 * are not logged. */
-	if (!rsh_option_given(o, "log-level"))
-		rsh_log_set_level(RSH_LOG_ERROR);
 	rc = open_subject(o, &s, &err) ?:
 	     print_subject(o, &s, &taken, &err);
 	rsh_source_free(s.source);

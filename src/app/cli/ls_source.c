@@ -477,7 +477,7 @@ static int print_tensors(const struct rsh_printer *out, const struct tree *t)
 {
 	int rc;
 
-	if (!t->options->vfs.src.from)
+	if (!t->options->vfs.src.from || t->is_model)
 		return 0;
 	if (t->tensors.why.code) {
 		fputs("whole tensors are unknown: ", out->f);

@@ -169,10 +169,6 @@ enum rsh_exit rsh_plan(const struct rsh_options *o)
 	bool refused = false;
 	int rc;
 
-	/* The report has the chosen step and the notes, so these are not
-	 * logged. */
-	if (!rsh_option_given(o, "log-level"))
-		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	if (o->rank_list)
 		rc = print_rank_lists(o, &refused, &err);
 	else

@@ -433,8 +433,6 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	enum rsh_exit status;
 	int rc;
 
-	if (!rsh_option_given(o, "log-level"))
-		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&r.work, o, "verifying");
 	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);

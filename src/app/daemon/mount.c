@@ -242,6 +242,11 @@ static int ask_to_open(void *ctx, const char *path)
 	return fd[1];
 }
 
+static int ask_to_look_up(void *ctx, const char *host, char *to, size_t size)
+{
+	return rsh_mounter_look_up(ctx, host, to, size);
+}
+
 static int ask_to_find(void *ctx, const char *name, int fd[2])
 {
 	return rsh_mounter_find(ctx, name, fd);
@@ -284,6 +289,9 @@ static int confine_service(struct service *s, struct rsh_error *err)
 		s->place = realpath(dir, NULL);
 		s->so.find = find_for_source;
 		s->so.find_ctx = s;
+		for (unsigned i = 0; i < 1 + RSH_LORAS_MAX; i++)
+			if (s->objects[i])
+				s->so.look_up = rsh_objects_look_up;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
 	}
 	if (rc)
@@ -292,7 +300,8 @@ static int confine_service(struct service *s, struct rsh_error *err)
 		if (s->objects[i])
 			rsh_objects_set_opener(
 				s->objects[i], &(struct rsh_objects_opener){
-					ask_to_open, s->so.mounter });
+					ask_to_open, ask_to_look_up,
+					s->so.mounter });
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
 	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects,
 						     1 + RSH_LORAS_MAX,

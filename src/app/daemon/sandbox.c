@@ -124,8 +124,7 @@ static void allow_place(int rules, const struct rsh_objects *place)
 }
 
 /* Allows connections to the servers, whose host names are already resolved.
- * libc needs the files to look up names: names of hosts, and the name of the
- * machine, which libsasl2 uses to log in to a server. */
+ * libc needs the files to look up names of hosts. */
 static void allow_network(int rules, const struct rsh_cache_servers *servers)
 {
 	static const char *const files[] = {

@@ -8,13 +8,14 @@
  * under landlock cannot change mounts, and a process without new privileges
  * cannot use fusermount3, so fuse/mounter.c is forked before.  Whatever is
  * opened later needs a rule, or must be opened before: libgcc_s, which the
- * first cancelled thread loads, the time zone, and the files of libcurl and
- * libsasl2.  Use `strace -f` on a mount under test: it must not show EACCES.
+ * first cancelled thread loads, the time zone, and the files of
+ * libcurl.  Use `strace -f` on a mount under test: it must not show EACCES.
  *
  * landlock rules are for inodes: a rule for the root of a mount does not apply
  * to the next mount on the same directory.  A rule for the parent directory
  * would let the parsers open its other entries.  So the mounter opens the file
- * and sends the descriptor.
+ * and sends the descriptor.  It also looks up servers of objects, because the
+ * rules for /etc/hosts and resolv.conf end when other files replace these.
  *
  * Builds with a sanitizer need ptrace and /proc: they have no filter of system
  * calls and may read /proc.

@@ -205,7 +205,7 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 
 	/* If a format is recognised by names (`by_name`), an explicit choice
 	 * may mean other files beside the model. */
-	if (!o->format->by_name ? rsh_option_given(o, "select") :
+	if (!o->format->by_name ? select != RSH_SELECT_NEWEST :
 	    !v->src.from && ((select != RSH_SELECT_NEWEST &&
 			      select != RSH_SELECT_MINDSPORE) ||
 			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
@@ -230,6 +230,13 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 	       check_show_beside(o, err) : 0;
 }
 
+/* An output that is one whole model needs no strategy. */
+static void check_settle_dst(struct rsh_vfs_config *v)
+{
+	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
+		v->dst.from = RSH_FROM_NONE;
+}
+
 /* check_look() must have been called before. */
 static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
@@ -252,8 +259,7 @@ static int check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
 				     "strategy file, but SOURCE has none: "
 				     "use --dst-strategy");
-	if (!v->dst.from && !(v->output->takes & RSH_TAKES_RANKS))
-		o->vfs.dst.from = RSH_FROM_NONE;
+	check_settle_dst(&o->vfs);
 	if (!v->src.from)
 		return check_needs_strategy(o, err);
 	if (!v->dst.from)
@@ -320,10 +326,10 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 	rc = check_look(o, err);
 	if (rc)
 		return rc;
-	if (o->format && o->format->layout == RSH_LAYOUT_OWN)
-		check_settle_own(&o->vfs);
-	return rsh_options_convert(o) || rsh_weights_change(&o->vfs.weights) ||
-	       (o->format && o->vfs.dst.from) ?
+	if (o->vfs.src.from)
+		check_settle_dst(&o->vfs);
+	return o->format || rsh_options_convert(o) ||
+	       rsh_weights_change(&o->vfs.weights) ?
 		check_conversion(o, err) : rsh_check_files(o, err);
 }
 
@@ -351,6 +357,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	const bool says = o->vfs.src.from || o->vfs.dst.from ||
 			  rsh_weights_change(&o->vfs.weights);
 	const char *option = rsh_verify_of_source(o);
+	bool converts;
 	int rc = rsh_ranks_check(o, 2, err);
 
 	o->vfs.source = o->operands[0];
@@ -369,10 +376,16 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 		return option ? rsh_error_set(err, EINVAL, "--%s needs a "
 					      "SOURCE; here files are compared "
 					      "with a manifest", option) : 0;
-	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
-	    o->vfs.dst.from || rsh_weights_change(&o->vfs.weights))
-		return rsh_check_conversion(o, err);
-	return rsh_check_files(o, err);
+	rc = check_look(o, err);
+	if (rc)
+		return rc;
+	converts = kind != RSH_VERIFY_SOURCE || o->write_manifest ||
+		   rsh_weights_change(&o->vfs.weights);
+	/* This is the default of a source that describes itself. */
+	if (o->format && !converts && o->vfs.dst.from == RSH_FROM_NONE)
+		o->vfs.dst.from = 0;
+	return converts || o->vfs.dst.from ?
+		check_conversion(o, err) : rsh_check_files(o, err);
 }
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)

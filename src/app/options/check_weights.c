@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
@@ -217,6 +218,26 @@ static int check_own_adapters(const struct rsh_options *o,
 	return 0;
 }
 
+/* The config.json of SOURCE is used without --config, too. */
+static int check_unused_config(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	cleanup_free char *own = rsh_text_format("%s/" RSH_MODEL_CONFIG_NAME,
+						 v->source);
+	struct stat given, mine;
+
+	if (!v->weights.config)
+		return 0;
+	if (!own)
+		return rsh_error_nomem(err);
+	if (stat(v->weights.config, &given) || stat(own, &mine) ||
+	    given.st_dev != mine.st_dev || given.st_ino != mine.st_ino)
+		return rsh_error_set(err, EINVAL, "--config needs --convert "
+				     "or --dequantize");
+	v->weights.config = NULL;
+	return 0;
+}
+
 int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -232,9 +253,7 @@ int rsh_check_weights(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--%s needs --convert",
 				     w->untie ? "untie" : "vocab-multiple");
 	if (!rsh_weights_change(w))
-		return !w->config ? 0 :
-			rsh_error_set(err, EINVAL, "--config needs --convert "
-				      "or --dequantize");
+		return check_unused_config(o, err);
 	if (v->plan.compat || v->plan.n_shown_ranks || o->rank_list)
 		return rsh_error_set(err, EINVAL, "--%s is for MindSpore's "
 				     "converter and cannot be used with "

@@ -356,6 +356,9 @@ static const struct rsh_option table[] = {
 	{ "source-style", 0, "auto|path|host", TREES,
 	  "s3://: bucket in the path or in the host name of URLs (default: "
 	  "auto, as the server requires)", rsh_set_word, AT(objects.style) },
+	{ "requester-pays", 0, NULL, TREES,
+	  "s3://: pay for requests and transfer yourself, if the bucket wants "
+	  "that", rsh_set_flag, AT(objects.requester_pays) },
 	{ "source-index", 0, "NAME", TREES,
 	  "https://: file that lists the other files (default: "
 	  "model.safetensors.index.json)", rsh_set_path, AT(objects.index) },
@@ -376,7 +379,8 @@ static const struct rsh_option table[] = {
 	  "where to write the log (default: stderr; syslog for a daemon)",
 	  rsh_set_log_to, .aside = true },
 	{ "log-level", 0, "error|warning|notice|info|debug", ALL,
-	  "lowest level to log (default: notice)", rsh_set_word, .aside = true,
+	  "lowest level to log (default: notice; warning for plan, export and "
+	  "verify, error for ls)", rsh_set_word, .aside = true,
 	  AT(log_level) },
 	{ "quiet", 'q', NULL, ALL, "log only errors", rsh_set_flag, AT(quiet),
 	  .aside = true },

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/app/commands.h"
 #include "rsh/app/options.h"
 #include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
@@ -25,7 +26,6 @@ void rsh_options_init(struct rsh_options *o)
 {
 	*o = (struct rsh_options){
 		.subtype = "reshardfs",
-		.log_level = RSH_LOG_NOTICE,
 		.vfs = {
 			.output = rsh_output_default(),
 			.plan.replicas = true,
@@ -66,6 +66,23 @@ static void set_index_cache(struct rsh_options *o)
 		f->index_cache = rsh_options_keep(o, path);
 }
 
+/* The answers of these commands have the chosen step and the notes on it, and
+ * that of `ls` the files that are left out. */
+static enum rsh_log_level level_of_command(enum rsh_command_id id)
+{
+	switch (id) {
+	case RSH_COMMAND_LS:
+		return RSH_LOG_ERROR;
+	case RSH_COMMAND_PLAN:
+	case RSH_COMMAND_EXPORT:
+	case RSH_COMMAND_VERIFY:
+	case RSH_COMMAND_LIBRARY:
+		return RSH_LOG_WARNING;
+	default:
+		return RSH_LOG_NOTICE;
+	}
+}
+
 void rsh_options_settle(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -95,6 +112,7 @@ void rsh_options_settle(struct rsh_options *o)
 		o->fsname = v->source;
 	if (rsh_option_given(o, "log-level"))
 		return;
+	o->log_level = level_of_command(o->command->id);
 	if (o->quiet)
 		o->log_level = RSH_LOG_ERROR;
 	if (o->debug)

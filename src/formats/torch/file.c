@@ -13,6 +13,48 @@
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/bytes.h"
 
+/* ---- the form ---- */
+
+#define PICKLE_PROTO 0x80
+/* This is LONG1 0x1950a86a20f9469cfc6c, the first of several pickles. */
+static const uint8_t torch_legacy_magic[] = {
+	0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19,
+};
+/* The magic number is searched in this many bytes; PROTO and FRAME may precede
+ * it. */
+#define MAGIC_WITHIN 32
+#define TAR_MAGIC_AT 257
+
+enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n)
+{
+	if (n >= 4 && memcmp(start, "PK\3\4", 4) == 0)
+		return RSH_TORCH_ZIP;
+	if (n > 0 && start[0] == PICKLE_PROTO)
+		return memmem(start, n < MAGIC_WITHIN ? n : MAGIC_WITHIN,
+			      torch_legacy_magic, sizeof(torch_legacy_magic)) ?
+			       RSH_TORCH_LEGACY : RSH_TORCH_PICKLE;
+	return n >= RSH_TORCH_START &&
+	       memcmp(start + TAR_MAGIC_AT, "ustar", 5) == 0 ?
+		       RSH_TORCH_TAR : RSH_TORCH_NONE;
+}
+
+int rsh_torch_refuse_form(const struct rsh_byte_source *src,
+			  enum rsh_torch_form form, struct rsh_error *err)
+{
+	if (form == RSH_TORCH_TAR)
+		return rsh_error_set(err, ENOTSUP, "%s: a tar archive of "
+				     "torch.save() from before PyTorch 0.1.10, "
+				     "which is not read; load it with PyTorch "
+				     "and save it again", src->path);
+	if (form == RSH_TORCH_PICKLE)
+		return rsh_error_set(err, EBADMSG, "%s: a pickle that "
+				     "torch.save() did not write, which is not "
+				     "read; save it with torch.save()",
+				     src->path);
+	return rsh_file_explain(src, rsh_error_set(
+		err, EBADMSG, "%s: no file of torch.save()", src->path), err);
+}
+
 /* ---- the form before PyTorch 1.6, which PyTorch still writes on request ----
  *
  * It has five pickles (a magic number, a version, the system, the object, the
@@ -113,17 +155,18 @@ static int legacy_place_all(struct rsh_torch_reader *r,
 	return rc;
 }
 
-static int torch_read_legacy(struct rsh_torch_reader *r)
+/* Reads the object and the places of its storages. */
+static int legacy_read(struct rsh_torch_reader *r,
+		       struct rsh_pickle_value *root)
 {
 	const uint64_t end = rsh_min_u64(r->src.size, PICKLES_MAX);
-	struct rsh_pickle_value root, keys;
+	struct rsh_pickle_value keys;
 
 	r->pickle.at = 0;
 	return legacy_read_system(r, end) ?:
-	       rsh_torch_pickle(r, end, true, &root) ?:
+	       rsh_torch_pickle(r, end, true, root) ?:
 	       rsh_torch_pickle(r, end, true, &keys) ?:
-	       legacy_place_all(r, &keys) ?:
-	       rsh_torch_walk(r, &root);
+	       legacy_place_all(r, &keys);
 }
 
 /* ---- either form ---- */
@@ -153,6 +196,7 @@ static int torch_file_read(struct rsh_torch_reader *r)
 {
 	const uint64_t tail = rsh_min_u64(r->src.size, TAIL_BYTES);
 	enum rsh_torch_form form = RSH_TORCH_ZIP;
+	struct rsh_pickle_value root;
 	int rc;
 
 	if (r->src.size == 0)
@@ -173,17 +217,9 @@ static int torch_file_read(struct rsh_torch_reader *r)
 			return rc;
 	}
 	if (form == RSH_TORCH_LEGACY)
-		return torch_read_legacy(r);
-	if (form == RSH_TORCH_TAR)
-		return rsh_error_set(r->err, ENOTSUP, "%s: a tar archive of "
-				     "torch.save() from before PyTorch 0.1.10, "
-				     "which is not read; load it with PyTorch "
-				     "and save it again", r->src.path);
-	if (form != RSH_TORCH_ZIP)
-		return rsh_file_explain(&r->src, rsh_error_set(
-			r->err, EBADMSG, "%s: no file of torch.save()",
-			r->src.path), r->err);
-	return rc;
+		return legacy_read(r, &root) ?: rsh_torch_walk(r, &root);
+	return form == RSH_TORCH_ZIP ? rc :
+	       rsh_torch_refuse_form(&r->src, form, r->err);
 }
 
 /* Copies a grown array into the file's arena. */
@@ -215,8 +251,22 @@ static int torch_finish(struct rsh_torch_reader *r)
 	return f->tensors && f->values ? 0 : rsh_error_nomem(r->err);
 }
 
-int rsh_torch_file_read(const struct rsh_byte_source *src,
-			struct rsh_torch_file **out, struct rsh_error *err)
+static int torch_read_all(struct rsh_torch_reader *r)
+{
+	return torch_file_read(r) ?: torch_finish(r);
+}
+
+static int torch_read_places(struct rsh_torch_reader *r)
+{
+	struct rsh_pickle_value root;
+
+	return legacy_read(r, &root);
+}
+
+/* Reads a file by this function. */
+static int torch_read_by(const struct rsh_byte_source *src,
+			 int (*read)(struct rsh_torch_reader *r),
+			 struct rsh_torch_file **out, struct rsh_error *err)
 {
 	struct rsh_torch_reader *r = calloc(1, sizeof(*r));
 	struct rsh_torch_file *f = calloc(1, sizeof(*f));
@@ -236,7 +286,7 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		};
 		r->err = err;
 		r->file = f;
-		rc = torch_file_read(r) ?: torch_finish(r);
+		rc = read(r);
 	}
 	if (r) {
 		rsh_torch_view_clear(&r->view);
@@ -253,6 +303,22 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 		rsh_torch_file_free(f);
 	else
 		*out = f;
+	return rc;
+}
+
+int rsh_torch_file_read(const struct rsh_byte_source *src,
+			struct rsh_torch_file **out, struct rsh_error *err)
+{
+	return torch_read_by(src, torch_read_all, out, err);
+}
+
+int rsh_torch_check_legacy(const struct rsh_byte_source *src,
+			   struct rsh_error *err)
+{
+	struct rsh_torch_file *f;
+	int rc = torch_read_by(src, torch_read_places, &f, err);
+
+	rsh_torch_file_free(f);
 	return rc;
 }
 

@@ -303,8 +303,7 @@ static int torch_persistent(void *ctx, uint64_t at,
 		return rsh_error_nomem(r->err);
 	s = (struct rsh_torch_stored){
 		.key = rsh_names_text(r->keys, number),
-		.width = rsh_torch_storage_bytes(
-			rsh_pickle_hash(v[1].class->name)),
+		.width = rsh_torch_storage_bytes(v[1].class->name),
 		.count = (uint64_t)v[4].number,
 	};
 	if (!rsh_mul_u64(s.count, s.width, &bytes) || bytes > INT64_MAX)

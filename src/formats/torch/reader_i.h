@@ -98,5 +98,14 @@ int rsh_torch_refuse_part(struct rsh_torch_reader *r,
 int rsh_torch_check_whole(const struct rsh_torch_reader *r,
 			  const struct rsh_pickle_value *root);
 
+/* Checks that a file of the form before PyTorch 1.6 is complete, and that no
+ * rule forbids its calls.  The object may be of any kind. */
+int rsh_torch_check_legacy(const struct rsh_byte_source *src,
+			   struct rsh_error *err);
+/* Sets the sentence for a file of a form that is not read.  Returns -ENOTSUP or
+ * -EBADMSG. */
+int rsh_torch_refuse_form(const struct rsh_byte_source *src,
+			  enum rsh_torch_form form, struct rsh_error *err);
+
 /* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);

@@ -8,19 +8,6 @@
 #include <stdint.h>
 
 #include "conn_i.h"
-#include "rsh/util/error.h"
-
-/* Returns 0, or -errno with a sentence if this build has no memcached. */
-int rsh_memcached_check(struct rsh_error *err);
-
-/* The credentials for servers with SASL; in secret memory. */
-struct rsh_login {
-	char *name, *password;
-};
-
-/* Loads the library for SASL.  Returns 0, or -errno with a sentence if it is
- * missing. */
-int rsh_memcached_login_load(struct rsh_error *err);
 
 /* A link is a connection to one server, for one thread at a time.  After a
  * failed request the result of the request is unknown, and the link has to be
@@ -30,16 +17,13 @@ struct rsh_link;
 /* Makes a link without connecting, to an address that outlives it.  A request
  * waits up to `timeout_ms` each time that it waits for the server, and twice as
  * long in total.  Values of more than `largest` bytes, or a little more, are
- * refused.  With a login (NULL: none) the link uses the binary protocol.
- * Returns NULL if memory is exhausted. */
-struct rsh_link *rsh_link_new(const struct rsh_address *to,
-			      const struct rsh_login *login,
-			      unsigned timeout_ms, size_t largest);
+ * refused.  Returns NULL if memory is exhausted. */
+struct rsh_link *rsh_link_new(const struct rsh_address *to, unsigned timeout_ms,
+			      size_t largest);
 void rsh_link_free(struct rsh_link *l); /* l may be NULL */
 
 /* These return 0 or a positive errno: EPROTO for an answer that does not follow
- * the protocol, EREMOTEIO if the server reports a failure, EKEYREJECTED if it
- * refuses the login, EPROTONOSUPPORT if it does not support logins. */
+ * the protocol, EREMOTEIO if the server reports a failure. */
 
 /* The most names in one request. */
 #define RSH_LINK_NAMES 16
@@ -54,3 +38,10 @@ int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
 int rsh_link_store(struct rsh_link *l, const char *name, const void *value,
 		   size_t n, unsigned seconds, bool add);
 int rsh_link_remove(struct rsh_link *l, const char *name);
+
+/* The same on an open connection. */
+int rsh_memcached_get(struct rsh_conn *c, const char *const *names, size_t n,
+		      rsh_link_value_fn *fn, void *ctx);
+int rsh_memcached_store(struct rsh_conn *c, const char *name, const void *value,
+			size_t n, unsigned seconds, bool add);
+int rsh_memcached_remove(struct rsh_conn *c, const char *name);

@@ -16,7 +16,6 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/secret.h"
 #include "rsh/util/xxh3.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -55,7 +54,6 @@ struct server {
 struct rsh_cache_servers {
 	/* These do not change. */
 	struct rsh_value_key key;
-	struct rsh_login login; /* NULLs: none */
 	unsigned timeout_ms;
 	uint64_t retry_ns, wait_ns;
 	uint32_t largest;
@@ -127,8 +125,8 @@ static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
 int rsh_cache_servers_check(const char *list, struct rsh_error *err)
 {
 	uint32_t n;
-	return list_count(list, &n, err) ?:
-	       rsh_memcached_check(err);
+
+	return list_count(list, &n, err);
 }
 
 /* ---- opening ---- */
@@ -182,41 +180,38 @@ static int servers_take_list(struct rsh_cache_servers *s, const char *list,
 	return 0;
 }
 
-static int servers_take_login(struct rsh_cache_servers *s,
-			      struct rsh_error *err)
+/* Earlier versions logged in, and then used only servers that want it. */
+static int servers_check_no_login(struct rsh_error *err)
 {
-	const char *name = getenv("MEMCACHED_USERNAME");
-	const char *password = getenv("MEMCACHED_PASSWORD");
-	const bool has_name = name && *name, has_password = password &&
-							    *password;
+	static const char *const names[] = {
+		"MEMCACHED_USERNAME", "MEMCACHED_PASSWORD",
+	};
 
-	if (has_name)
-		s->login.name = rsh_secret_dup(name);
-	if (has_password)
-		s->login.password = rsh_secret_dup(password);
-	if (has_name != has_password)
-		return rsh_error_set(err, EINVAL, "--cache-servers: set "
-				     "both MEMCACHED_USERNAME and "
-				     "MEMCACHED_PASSWORD, or none of them");
-	if (!has_name)
-		return 0;
-	return s->login.name && s->login.password ?
-	       rsh_memcached_login_load(err) : rsh_error_nomem(err);
+	for (size_t i = 0; i < 2; i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && *value)
+			return rsh_error_set(err, EINVAL, "--cache-servers: %s "
+				"is set, but servers with a login (SASL) are "
+				"not supported: unset it, start memcached "
+				"without -S, and use --cache-key-file", names[i]);
+	}
+	return 0;
 }
 
 static int servers_init(struct rsh_cache_servers *s,
 			const struct rsh_cache_servers_options *o,
 			struct rsh_error *err)
 {
-	int rc = rsh_memcached_check(err);
+	int rc;
 
 	s->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
 	s->retry_ns = NS_PER_S * (o->retry_seconds ? o->retry_seconds :
 						     DEFAULT_RETRY_SECONDS);
 	s->wait_ns = NS_PER_MS * (o->wait_ms ? o->wait_ms : DEFAULT_WAIT_MS);
-	rc = rc ?: rsh_value_key_read(o->key_file, &s->key, err) ?:
-		   servers_take_login(s, err) ?:
-		   servers_take_list(s, o->list, err);
+	rc = servers_check_no_login(err) ?:
+	     rsh_value_key_read(o->key_file, &s->key, err) ?:
+	     servers_take_list(s, o->list, err);
 	if (rc)
 		return rc;
 	if (pthread_mutex_init(&s->lock, NULL) ||
@@ -255,8 +250,6 @@ void rsh_cache_servers_free(struct rsh_cache_servers *s)
 	}
 	free(s->v);
 	rsh_value_key_clear(&s->key);
-	rsh_secret_free(s->login.name);
-	rsh_secret_free(s->login.password);
 	if (s->ready) {
 		pthread_cond_destroy(&s->freed);
 		pthread_mutex_destroy(&s->lock);
@@ -384,9 +377,7 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
 					const struct server *v)
 {
-	return rsh_link_new(&v->address,
-			    s->login.name ? &s->login : NULL, s->timeout_ms,
-			    s->largest);
+	return rsh_link_new(&v->address, s->timeout_ms, s->largest);
 }
 
 /* The use of a link by one request. */
@@ -435,12 +426,6 @@ static bool server_enter(struct rsh_cache_servers *s, struct server *v,
 static const char *request_why(int code)
 {
 	switch (code) {
-	case EKEYREJECTED:
-		return "login failed: check MEMCACHED_USERNAME and "
-		       "MEMCACHED_PASSWORD";
-	case EPROTONOSUPPORT:
-		return "it does not support SASL, which MEMCACHED_USERNAME "
-		       "requires";
 	case EPROTO:
 		return "its answer is not memcached's protocol";
 	case EREMOTEIO:

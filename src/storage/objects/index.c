@@ -59,7 +59,10 @@ static enum rsh_http_verdict probe_judge(const struct object_transfer *t,
 
 static bool probe_take(struct object_request *q, const char *data, size_t len)
 {
-	(void)q, (void)data, (void)len;
+	char *first = q->ctx;
+
+	if (len && !*first)
+		*first = *data;
 	return true;
 }
 
@@ -69,14 +72,19 @@ static int probe_address(struct rsh_objects *o, const char *address,
 			 struct rsh_error *err)
 {
 	static const char *const headers[] = { "Range: bytes=0-0", NULL };
+	char first = '\0';
 	struct object_request q = {
 		.address = address, .what = what, .sign = true,
 		.headers = headers, .deadline = rsh_object_deadline(o),
-		.judge = probe_judge, .sink = probe_take,
+		.judge = probe_judge, .sink = probe_take, .ctx = &first,
 	};
 	int rc = rsh_object_carry_out(o, &q);
 
 	*out = q.answer;
+	/* Some servers give a page for whatever they do not have. */
+	if (rc == 0 && q.answer.is_page && first == '<')
+		return rsh_error_set(err, ENOENT, "%s: the server "
+				     RSH_OBJECT_PAGE, what);
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }
 

@@ -44,6 +44,9 @@ void rsh_object_settings_clear(struct keys_settings *s)
 	rsh_secret_free(s->style);
 	rsh_secret_free(s->services);
 	rsh_secret_free(s->ignores);
+	rsh_secret_free(s->role);
+	rsh_secret_free(s->token_file);
+	rsh_secret_free(s->session);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -81,6 +84,10 @@ static void keys_setting(void *ctx, const char *parent, const char *key,
 		{ "AccessKeyId", &f->keys.id },
 		{ "SecretAccessKey", &f->keys.secret },
 		{ "Token", &f->keys.token },
+		{ "SessionToken", &f->keys.token },
+		{ "role_arn", &f->settings.role },
+		{ "web_identity_token_file", &f->settings.token_file },
+		{ "role_session_name", &f->settings.session },
 	};
 
 	if (parent) {
@@ -291,6 +298,35 @@ static int keys_find_service(struct rsh_objects *o,
 	return o->service ? 0 : rsh_error_nomem(err);
 }
 
+/* Takes the settings of a web identity from the environment, or from a profile
+ * that has one. */
+static int keys_find_identity(struct rsh_objects *o,
+			      const struct keys_settings *s,
+			      struct rsh_error *err)
+{
+	const char *file = rsh_object_first(
+		s ? s->token_file : NULL,
+		rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"), NULL);
+	const char *role = rsh_object_first(s ? s->role : NULL,
+					    rsh_object_env("AWS_ROLE_ARN"),
+					    NULL);
+	const char *session = rsh_object_first(
+		s ? s->session : NULL,
+		rsh_object_env("AWS_ROLE_SESSION_NAME"), "reshardfs");
+
+	if (!role)
+		return rsh_error_set(err, EINVAL,
+				     "AWS_WEB_IDENTITY_TOKEN_FILE needs the name of a role: set AWS_ROLE_ARN");
+	o->origin = KEYS_WEB_IDENTITY;
+	o->token_file = strdup(file);
+	o->role = strdup(role);
+	o->session = strdup(session);
+	if (!o->token_file || !o->role || !o->session ||
+	    rsh_object_absolute(&o->token_file))
+		return rsh_error_nomem(err);
+	return 0;
+}
+
 /* ---- which of them ---- */
 
 static int keys_choose(struct rsh_objects *o,
@@ -314,12 +350,16 @@ static int keys_choose(struct rsh_objects *o,
 		return k->id && k->secret && (k->token || !token) ? 0 :
 		       rsh_error_nomem(err);
 	}
+	if (!opts->profile && rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"))
+		return keys_find_identity(o, NULL, err);
 	if (f->keys.id && f->keys.secret) {
 		o->origin = KEYS_PROFILE;
 		o->keys = f->keys;
 		memset(&f->keys, 0, sizeof(f->keys));
 		return 0;
 	}
+	if (f->settings.token_file)
+		return keys_find_identity(o, &f->settings, err);
 	rc = keys_find_service(o, opts, err);
 	if (rc || o->service)
 		return rc;
@@ -327,9 +367,6 @@ static int keys_choose(struct rsh_objects *o,
 		return rsh_error_set(err, ENOTSUP,
 				     "profile \"%s\": credentials from a program or a service are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 				     o->profile);
-	if (rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"))
-		return rsh_error_set(err, ENOTSUP,
-				     "AWS_WEB_IDENTITY_TOKEN_FILE: roles of web identities are not supported: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
 	return rsh_error_set(err, ENOENT,
 			     "%s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or use --source-keys none for unsigned requests, or --source-keys instance for the role of this machine",
 			     o->url);
@@ -464,19 +501,40 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 	return rc;
 }
 
+/* The token is read again each time, since it is renewed too. */
+static int keys_of_role(struct rsh_objects *o, struct object_get *g,
+			struct rsh_error *err)
+{
+	char *token;
+	int rc = keys_service_token(o, &token);
+
+	if (rc)
+		return rsh_error_set(err, -rc,
+				     "cannot read the token of the web identity, %s: %s",
+				     o->token_file, strerror(-rc));
+	rc = rsh_object_sts_ask(o, token, g, err);
+	rsh_secret_free(token);
+	return rc;
+}
+
 static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 			   struct keys_found *f, struct rsh_error *err)
 {
+	const bool is_role = o->origin == KEYS_WEB_IDENTITY;
 	struct object_get g = { .deadline = deadline };
-	int rc = o->origin == KEYS_CONTAINER ? keys_of_container(o, &g, err) :
+	int rc = is_role ? keys_of_role(o, &g, err) :
+		 o->origin == KEYS_CONTAINER ? keys_of_container(o, &g, err) :
 					       keys_of_instance(o, &g, err);
 
 	if (rc)
 		return rc;
-	if (!rsh_aws_answer(g.data, g.len, keys_setting, f) || !f->keys.id ||
-	    !f->keys.secret)
-		rc = rsh_error_set(err, EBADMSG,
-				   "the credentials service returned no credentials");
+	if (!(is_role ? rsh_aws_xml : rsh_aws_answer)(g.data, g.len,
+						      keys_setting, f) ||
+	    !f->keys.id || !f->keys.secret)
+		rc = rsh_error_set(err, EBADMSG, "%s returned no credentials%s",
+				   g.what, is_role ?
+				   "; AWS_ENDPOINT_URL_STS sets the service" :
+				   "");
 	rsh_secret_free(g.data);
 	return rc;
 }
@@ -504,7 +562,7 @@ static int keys_fetch(struct rsh_objects *o, uint64_t deadline,
 	bool found = false;
 	int rc;
 
-	if (o->origin == KEYS_CONTAINER || o->origin == KEYS_INSTANCE)
+	if (o->origin > KEYS_PROFILE)
 		return keys_of_service(o, deadline, f, err);
 	if (o->origin != KEYS_PROFILE)
 		return rsh_error_set(err, EACCES, "there are no other credentials");

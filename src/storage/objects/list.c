@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -22,6 +23,7 @@ struct list_page {
 	struct rsh_listing_page page;
 	struct rsh_listing_parser *parser;
 	size_t before; /* objects of the pages before this one */
+	bool is_web_page;
 };
 
 /* What a page that broke off has left in the list's memory stays there until
@@ -33,6 +35,20 @@ static void list_restart(struct object_request *q)
 	rsh_listing_parser_free(p->parser);
 	p->list->n = p->before;
 	p->parser = rsh_listing_parser_new(p->list, &p->page);
+}
+
+/* Returns whether this is the begin of a web page. */
+static bool list_is_web_page(const char *data, size_t len)
+{
+	static const char *const begins[] = { "<!doctype html", "<html" };
+
+	for (; len && strchr(" \t\r\n", *data); data++)
+		len--;
+	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+		if (len >= strlen(begins[i]) &&
+		    strncasecmp(data, begins[i], strlen(begins[i])) == 0)
+			return true;
+	return false;
 }
 
 static bool list_parse(struct object_request *q, const char *data, size_t len,
@@ -50,6 +66,7 @@ static bool list_parse(struct object_request *q, const char *data, size_t len,
 				      q->what);
 	if (rc == 0 || rc == -ENOMEM)
 		return rc == 0;
+	p->is_web_page = list_is_web_page(data, len);
 	rsh_object_put_server(server, sizeof(server), q->address);
 	q->rc = rsh_error_set(&q->err, EIO, "%s: the listing of the server "
 			      "%s cannot be parsed: is it an S3 server?  "
@@ -79,14 +96,22 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 		.deadline = rsh_object_deadline(o), .sink = list_take_page,
 		.finish = list_finish, .restart = list_restart,
 	};
+	char text[RSH_ERROR_TEXT_MAX];
 	int rc;
 
 	if (!address)
 		return rsh_error_nomem(err);
 	p->before = p->list->n;
+	p->is_web_page = false;
 	list_restart(&q);
 	rc = rsh_object_carry_out(o, &q);
 	*is_unsupported = rc && q.is_unsupported;
+	if (rc == -EIO && p->is_web_page) {
+		q.why = RSH_OBJECT_PAGE;
+		rsh_object_say(&q, "", text, sizeof(text));
+		rsh_error_set(&q.err, EIO, "%s: %s; AWS_ENDPOINT_URL sets the "
+			      "server", o->url, text);
+	}
 	rsh_listing_parser_free(p->parser);
 	rsh_secret_free(address);
 	p->parser = NULL;
@@ -113,8 +138,9 @@ static int list_first_page(struct rsh_objects *o, const char *prefix,
 	}
 	if (rc && strstr(first.text, "AccessDenied"))
 		return rsh_error_set(err, first.code, "%s: the keys need the "
-				     "right to list the bucket, s3:ListBucket",
-				     first.text);
+				     "right to list the bucket, s3:ListBucket"
+				     "%s", first.text, o->pays ? "" :
+				     ", or the bucket needs --requester-pays");
 	return rc ? rsh_error_set(err, first.code, "%s", first.text) : 0;
 }
 

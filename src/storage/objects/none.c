@@ -51,6 +51,12 @@ void rsh_objects_set_opener(struct rsh_objects *o,
 	(void)o, (void)opener;
 }
 
+int rsh_objects_look_up(const char *host, char *to, size_t size)
+{
+	(void)host, (void)to, (void)size;
+	return -ENOSYS;
+}
+
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 			 size_t max)
 {

@@ -71,6 +71,14 @@ static int objects_settings(struct rsh_objects *o,
 	return o->region ? 0 : -ENOMEM;
 }
 
+static bool objects_ignores(const struct keys_settings *s)
+{
+	return !strcasecmp(
+		rsh_object_first(
+			rsh_object_env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
+			s->ignores, ""), "true");
+}
+
 static const char *objects_endpoint(const struct rsh_objects_options *opts,
 				    const struct keys_settings *s)
 {
@@ -78,11 +86,8 @@ static const char *objects_endpoint(const struct rsh_objects_options *opts,
 		rsh_object_first(rsh_object_env("AWS_ENDPOINT_URL_S3"),
 				 rsh_object_env("AWS_ENDPOINT_URL"),
 				 s->endpoint);
-	const char *ignores = rsh_object_first(
-		rsh_object_env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
-		s->ignores, "");
 
-	if (!strcasecmp(ignores, "true"))
+	if (objects_ignores(s))
 		of_env = NULL;
 	return rsh_object_first(opts->endpoint, of_env, NULL);
 }
@@ -121,7 +126,12 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 
 	if (rc == 0 && objects_settings(o, opts, &s))
 		rc = rsh_error_nomem(err);
-	rc = rc ?: objects_style(o, opts, &s, &style, err) ?:
+	o->pays = o->is_s3 && opts->requester_pays;
+	if (rc == 0 && o->pays && o->origin == KEYS_NONE)
+		rc = rsh_error_set(err, EINVAL, "%s: --requester-pays needs "
+				   "credentials", o->url);
+	rc = rc ?: rsh_object_sts_find(o, objects_ignores(&s), err) ?:
+		   objects_style(o, opts, &s, &style, err) ?:
 		   rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
 					 style, err);
 	rsh_object_settings_clear(&s);
@@ -166,6 +176,7 @@ void rsh_objects_free(struct rsh_objects *o)
 		return;
 	rsh_object_loop_free(o->loop);
 	rsh_object_keys_clear(&o->keys);
+	rsh_object_names_clear(o);
 	rsh_secret_free(o->query);
 	rsh_secret_free(o->user);
 	free(o->url);
@@ -181,6 +192,8 @@ void rsh_objects_free(struct rsh_objects *o)
 	free(o->ca_text);
 	free(o->proxy);
 	free(o->service);
+	free(o->role);
+	free(o->session);
 	rsh_secret_free(o->service_token);
 	pthread_cond_destroy(&o->renewed);
 	pthread_mutex_destroy(&o->lock);
@@ -205,7 +218,7 @@ void rsh_objects_each_file(const struct rsh_objects *o,
 		fn(ctx, o->credentials);
 	if (o->origin == KEYS_PROFILE && o->config)
 		fn(ctx, o->config);
-	if (o->origin == KEYS_CONTAINER && o->token_file)
+	if (o->origin > KEYS_PROFILE && o->token_file)
 		fn(ctx, o->token_file);
 }
 

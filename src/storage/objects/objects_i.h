@@ -40,16 +40,37 @@ enum keys_origin {
 	KEYS_FIXED,   /* environment variables */
 	KEYS_PROFILE, /* files, which may be rewritten */
 	KEYS_CONTAINER, KEYS_INSTANCE, /* credentials services */
+	KEYS_WEB_IDENTITY, /* the token service */
 };
 
 /* Settings of a profile other than keys; in secret memory. */
 struct keys_settings {
 	char *region, *endpoint, *ca_file, *style;
 	char *services; /* the section that may have the endpoint */
+	char *role, *token_file, *session; /* of a web identity */
 	char *ignores;  /* "true": endpoints of files and of the environment are
 			 * ignored */
 };
 void rsh_object_settings_clear(struct keys_settings *s);
+
+/* ---- names of servers (names.c) ---- */
+
+/* The addresses of a server that were looked up outside the sandbox. */
+struct object_name {
+	char *server;    /* HOST:PORT; NULL: none */
+	char *addresses; /* separated by commas; NULL: unknown */
+	uint64_t asked;  /* time of rsh_clock_ns() */
+};
+#define OBJECT_NAMES 8
+
+/* Looks up the server of an address, or of the proxy unless that is NULL, if it
+ * was not looked up since that time; 0: not in the last minutes.  Without an
+ * opener, or if the lookup fails, libcurl looks up the name. */
+void rsh_object_look_up(struct rsh_objects *o, const char *address,
+			const char *proxy, uint64_t since);
+/* Appends to the list what CURLOPT_RESOLVE sets.  Returns 0 or -ENOMEM. */
+int rsh_object_names_list(struct rsh_objects *o, struct curl_slist **list);
+void rsh_object_names_clear(struct rsh_objects *o);
 
 /* ---- an opened address ---- */
 
@@ -69,6 +90,7 @@ struct rsh_objects {
 	uint16_t port;
 	char *proxy; /* its address, without a password; NULL: none */
 	bool has_proxy;
+	bool pays; /* the requester pays, not the owner of the bucket */
 	unsigned requests, stall_ms, timeout_ms;
 
 	enum keys_origin origin;
@@ -76,8 +98,9 @@ struct rsh_objects {
 	char *credentials, *config; /* absolute paths of files */
 	char *token_file; /* that of the token for the service; or NULL */
 	struct rsh_objects_opener opener; /* open NULL: none */
-	char *service; /* address of a credentials service */
+	char *service; /* address of a credentials or token service */
 	char *service_token; /* secret: token for the service; or NULL */
+	char *role, *session; /* what the token service is asked for */
 
 	pthread_mutex_t lock; /* guards all below */
 	struct object_keys keys;
@@ -89,6 +112,7 @@ struct rsh_objects {
 	char *ca_text;
 	size_t ca_length;
 	unsigned ca_number;
+	struct object_name names[OBJECT_NAMES];
 	struct object_loop *loop; /* NULL: not started */
 
 	/* It refuses requests with conditions; and tags of its listings are not
@@ -116,6 +140,8 @@ int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 			  const char *endpoint, enum rsh_objects_style style,
 			  struct rsh_error *err);
+/* Reads a host and the port behind it, which are s[0 .. n). */
+bool rsh_object_port(const char *s, size_t n, uint16_t usual, uint16_t *out);
 /* Returns the address of an object, which the caller frees by
  * rsh_secret_free().  NULL means out of memory. */
 char *rsh_object_address(const struct rsh_objects *o, const char *name);
@@ -131,6 +157,12 @@ struct object_list_at {
 };
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 			      const struct object_list_at *at);
+struct object_parameter {
+	const char *name, *value; /* both NULL at the end */
+};
+/* Returns parameters as the body of a POST, for rsh_secret_free(); NULL means
+ * out of memory. */
+char *rsh_object_form(const struct object_parameter *parameters);
 
 /* ---- requests (transfer.c, loop.c, request.c, why.c) ---- */
 
@@ -159,6 +191,7 @@ struct object_request {
 	uint64_t since;    /* waiting requests are in this order; 0: first */
 	bool sign;         /* use the credentials of the address */
 	bool is_put;       /* a PUT, for a credentials service */
+	const char *form;  /* the body of a POST; NULL: none */
 	bool direct;       /* without a proxy, which would see its secrets */
 	const char *const *headers; /* additional headers, NULL at the end; or
 				     * NULL */
@@ -185,6 +218,10 @@ struct object_request {
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may be accepted */
 	bool is_unconnected; /* there was no connection to server or proxy */
+	/* There was none at the first time: the server may have another
+	 * address. */
+	bool is_lost;
+	bool is_cut_off; /* the proxy does not connect to the server */
 	bool is_untrusted; /* no known certificate has signed the server's */
 	bool is_unsupported; /* the server never answers such requests */
 	struct rsh_error err;
@@ -199,6 +236,7 @@ struct object_request {
 	const char *detail;    /* libcurl's text for it; NULL: none */
 	const char *proxy;     /* as in struct rsh_objects */
 	char redirect[200];    /* the server to which the answer leads; or "" */
+	char lost[200]; /* with is_lost: the server that was not found */
 	uint64_t due;          /* time from which it may begin */
 	uint64_t got;          /* time of the last progress of this request, or
 				* of other ones before its first attempt; 0:
@@ -218,7 +256,7 @@ struct object_transfer {
 	struct rsh_objects *objects;
 	struct object_loop *loop;
 	CURL *easy;
-	struct curl_slist *list;
+	struct curl_slist *list, *names;
 	/* Requests that are not done, in the order of their ranges.  Received
 	 * bytes belong to the first one. */
 	struct object_request *requests;
@@ -283,6 +321,8 @@ void rsh_object_put_server(char *to, size_t size, const char *address);
  * server's error code, or "". */
 void rsh_object_say(const struct object_request *q, const char *code,
 		    char *to, size_t size);
+/* What a server or a proxy does that wants a login first. */
+#define RSH_OBJECT_PAGE "sends a web page, such as one for a login"
 /* Sets the result of a request whose deadline has passed. */
 void rsh_object_expire(struct object_request *q);
 
@@ -291,6 +331,7 @@ void rsh_object_expire(struct object_request *q);
 struct object_get {
 	const char *address, *what;
 	const char *const *headers;
+	const char *form;
 	bool sign, is_put, direct;
 	uint64_t deadline;
 	size_t max;
@@ -304,11 +345,24 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
  * of memory. */
 char *rsh_object_header(const char *name, const char *value);
 
+/* ---- roles of web identities (sts.c) ---- */
+
+/* Sets the address of the token service if the keys are those of a role.  If
+ * `ignores` is true the environment does not set it. */
+int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
+			struct rsh_error *err);
+/* Gets the answer of the service, an XML text, in exchange for the token. */
+int rsh_object_sts_ask(struct rsh_objects *o, const char *token,
+		       struct object_get *g, struct rsh_error *err);
+
 /* ---- signatures (sign.c) ---- */
 
 /* The hash of an empty body, which S3 requires as a header. */
 #define RSH_OBJECT_NO_BODY \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+/* The header with which the requester pays. */
+#define RSH_OBJECT_PAYS "x-amz-request-payer:requester"
 
 /* Loads libcrypto.  Returns 0, or -errno with a sentence that begins with
  * `url`. */
@@ -316,10 +370,12 @@ int rsh_object_sign_start(const char *url, struct rsh_error *err);
 /* Returns the header "Authorization" of a GET of this address, in secret
  * memory, for rsh_secret_free(); NULL means out of memory.  `date` is the
  * header "x-amz-date" ("20260102T030405Z"); the others that are signed are
- * "x-amz-content-sha256" and, with a token, "x-amz-security-token".  A query
+ * "x-amz-content-sha256" and, with a token, "x-amz-security-token" and, if the
+ * requester pays, RSH_OBJECT_PAYS.  A query
  * has to be encoded, with its parameters in the order of the alphabet. */
 char *rsh_object_sign(const char *address, const char *region,
-		      const struct object_keys *keys, const char *date);
+		      const struct object_keys *keys, bool pays,
+		      const char *date);
 
 /* Returns the deadline for a call without one. */
 uint64_t rsh_object_deadline(const struct rsh_objects *o);

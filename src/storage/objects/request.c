@@ -17,11 +17,29 @@ uint64_t rsh_object_deadline(const struct rsh_objects *o)
 	return rsh_clock_ns() + o->timeout_ms * MS;
 }
 
-int rsh_object_once(struct rsh_objects *o, struct object_request *q)
+static int request_carry_out(struct rsh_objects *o, struct object_request *q)
 {
 	int rc = rsh_object_submit(o, q);
 
 	return rc ? rsh_error_nomem(&q->err) : rsh_object_wait(q);
+}
+
+int rsh_object_once(struct rsh_objects *o, struct object_request *q)
+{
+	const char *proxy = q->direct ? NULL : o->proxy;
+	const uint64_t now = rsh_clock_ns();
+	const bool was_lost = q->is_lost;
+	int rc;
+
+	rsh_object_look_up(o, q->address, proxy, 0);
+	rc = request_carry_out(o, q);
+	if (was_lost || !q->is_lost || !rc)
+		return rc;
+	rsh_object_look_up(o, q->lost,
+			   proxy && !strcmp(q->lost, proxy) ? proxy : NULL,
+			   now);
+	q->rc = 0;
+	return request_carry_out(o, q);
 }
 
 static bool get_take(struct object_request *q, const char *data, size_t len)
@@ -52,7 +70,7 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 	struct object_request q = {
 		.address = g->address, .what = g->what, .ctx = g,
 		.deadline = g->deadline, .sign = g->sign, .is_put = g->is_put,
-		.direct = g->direct, .headers = g->headers,
+		.direct = g->direct, .headers = g->headers, .form = g->form,
 		.sink = get_take, .restart = get_restart,
 	};
 	int rc;

@@ -106,17 +106,23 @@ static void sign_split(const char *address, struct sign_address *a)
 	}
 }
 
-static const char *sign_names(const struct object_keys *keys)
+static const char *sign_names(const struct object_keys *keys, bool pays)
 {
-	return keys->token ? "host;x-amz-content-sha256;x-amz-date;"
-			     "x-amz-security-token" :
-			     "host;x-amz-content-sha256;x-amz-date";
+	static const char *const names[2][2] = {
+		{ "host;x-amz-content-sha256;x-amz-date",
+		  "host;x-amz-content-sha256;x-amz-date;x-amz-security-token" },
+		{ "host;x-amz-content-sha256;x-amz-date;x-amz-request-payer",
+		  "host;x-amz-content-sha256;x-amz-date;x-amz-request-payer;"
+		  "x-amz-security-token" },
+	};
+
+	return names[pays][keys->token != NULL];
 }
 
 /* The hash of the request as a signature has it. */
 static bool sign_request(const struct sign_address *a,
-			 const struct object_keys *keys, const char *date,
-			 char hex[HEX_BYTES])
+			 const struct object_keys *keys, bool pays,
+			 const char *date, char hex[HEX_BYTES])
 {
 	const char *token = keys->token ? keys->token : "";
 	const size_t size = strlen(a->host) + strlen(token) + 512;
@@ -127,11 +133,13 @@ static bool sign_request(const struct sign_address *a,
 		return false;
 	snprintf(text, size,
 		 "GET\n%.*s\n%s\nhost:%.*s\nx-amz-content-sha256:%s\n"
-		 "x-amz-date:%s\n%s%s%s\n%s\n%s",
+		 "x-amz-date:%s\n%s%s%s%s\n%s\n%s",
 		 (int)a->n_path, a->path, a->query, (int)a->n_host, a->host,
 		 RSH_OBJECT_NO_BODY, date,
+		 pays ? RSH_OBJECT_PAYS "\n" : "",
 		 keys->token ? "x-amz-security-token:" : "", token,
-		 keys->token ? "\n" : "", sign_names(keys), RSH_OBJECT_NO_BODY);
+		 keys->token ? "\n" : "", sign_names(keys, pays),
+		 RSH_OBJECT_NO_BODY);
 	ok = sign_digest(text, hex);
 	rsh_secret_free(text);
 	return ok;
@@ -158,7 +166,8 @@ static bool sign_key(const struct object_keys *keys, const char *region,
 
 /* ---- the header ---- */
 
-static char *sign_header(const struct object_keys *keys, const char *scope,
+static char *sign_header(const struct object_keys *keys, bool pays,
+			 const char *scope,
 			 const uint8_t signature[SHA256_BYTES])
 {
 	const size_t size = strlen(keys->id) + strlen(scope) + 256;
@@ -169,7 +178,7 @@ static char *sign_header(const struct object_keys *keys, const char *scope,
 		return NULL;
 	n = snprintf(header, size, "Authorization: AWS4-HMAC-SHA256 "
 		     "Credential=%s/%s, SignedHeaders=%s, Signature=",
-		     keys->id, scope, sign_names(keys));
+		     keys->id, scope, sign_names(keys, pays));
 	for (size_t i = 0; i < SHA256_BYTES; i++)
 		n += snprintf(header + n, size - (size_t)n, "%02x",
 			      signature[i]);
@@ -177,7 +186,8 @@ static char *sign_header(const struct object_keys *keys, const char *scope,
 }
 
 char *rsh_object_sign(const char *address, const char *region,
-		      const struct object_keys *keys, const char *date)
+		      const struct object_keys *keys, bool pays,
+		      const char *date)
 {
 	char scope[256], text[512], hex[HEX_BYTES];
 	uint8_t key[SHA256_BYTES];
@@ -188,13 +198,13 @@ char *rsh_object_sign(const char *address, const char *region,
 	sign_split(address, &a);
 	n = snprintf(scope, sizeof(scope), "%.*s/%s/s3/aws4_request", DAY, date,
 		     region);
-	if (n >= (int)sizeof(scope) || !sign_request(&a, keys, date, hex) ||
+	if (n >= (int)sizeof(scope) || !sign_request(&a, keys, pays, date, hex) ||
 	    !sign_key(keys, region, date, key))
 		return NULL;
 	n = snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%s\n%s", date,
 		     scope, hex);
 	if (sign_next(key, sizeof(key), text, (size_t)n, key))
-		header = sign_header(keys, scope, key);
+		header = sign_header(keys, pays, scope, key);
 	rsh_secret_wipe(key, sizeof(key));
 	return header;
 }

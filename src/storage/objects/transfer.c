@@ -71,15 +71,21 @@ static int transfer_add_date(struct object_transfer *t)
 
 /* If-Match never matches a weak tag, so it is not sent; the answer's tag is
  * still compared. */
+static bool request_has_condition(const struct object_request *q)
+{
+	return q->etag ? strncmp(q->etag, "W/", 2) != 0 :
+			 q->unmodified_since != 0;
+}
+
 static int transfer_add_condition(struct object_transfer *t)
 {
 	const char *etag = t->requests->etag;
 	char text[RSH_ETAG_MAX + 16];
 
+	if (!request_has_condition(t->requests))
+		return 0;
 	if (!etag)
 		return transfer_add_date(t);
-	if (!strncmp(etag, "W/", 2))
-		return 0;
 	snprintf(text, sizeof(text), "If-Match: %s", etag);
 	return transfer_add_header(t, text);
 }
@@ -105,6 +111,13 @@ static void transfer_judge(struct object_transfer *t)
 	t->why = "gives no answer";
 	t->verdict = judge ? judge(t, &t->why) :
 			     rsh_http_judge_status(t->answer.status, &t->why);
+	if (t->verdict == RSH_HTTP_WRONG && t->answer.status < 300 &&
+	    t->answer.is_page)
+		t->why = RSH_OBJECT_PAGE;
+	if (t->answer.status == 412 && !request_has_condition(t->requests)) {
+		t->verdict = RSH_HTTP_UNSUPPORTED;
+		t->why = "refuses a request without a condition";
+	}
 	t->is_whole = t->requests->has_range && t->answer.status == 200;
 	t->skip = t->first;
 }
@@ -247,7 +260,7 @@ static int transfer_sign(struct object_transfer *t,
 			"x-amz-security-token", keys->token));
 	rc = rc ?: transfer_add_secret(t, rsh_object_sign(
 		      t->requests->address, t->objects->region, keys,
-		      text + sizeof(name) - 1));
+		      t->objects->pays, text + sizeof(name) - 1));
 	return rc;
 }
 
@@ -266,6 +279,8 @@ static int transfer_set_identity(struct object_transfer *t)
 	}
 	rc = transfer_add_header(t, "x-amz-content-sha256: "
 				 RSH_OBJECT_NO_BODY);
+	if (o->pays && rc == 0)
+		rc = transfer_add_header(t, RSH_OBJECT_PAYS);
 	pthread_mutex_lock(&o->lock);
 	t->keys_number = o->keys_number;
 	if (o->keys.id && rc == 0)
@@ -298,6 +313,19 @@ static void transfer_set_certificates(struct object_transfer *t)
 	pthread_mutex_unlock(&o->lock);
 }
 
+/* If there was no connection, the server may have another address than the one
+ * that libcurl keeps. */
+static int transfer_set_names(struct object_transfer *t)
+{
+	const struct object_request *q = t->requests;
+	int rc = rsh_object_names_list(t->objects, &t->names);
+
+	rsh_curl.easy_setopt(t->easy, CURLOPT_RESOLVE, t->names);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_DNS_CACHE_TIMEOUT,
+			     q->is_unconnected ? 0L : 300L);
+	return rc;
+}
+
 static void transfer_set_connection(CURL *e)
 {
 	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
@@ -306,7 +334,6 @@ static void transfer_set_connection(CURL *e)
 	rsh_curl.easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
 	rsh_curl.easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 	rsh_curl.easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-	rsh_curl.easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, 300L);
 	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
 	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -343,6 +370,8 @@ static void transfer_set_address(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
 	if (q->direct)
 		rsh_curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
+	if (q->form)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->form);
 	if (q->is_put) {
 		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
 		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
@@ -376,7 +405,7 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	     transfer_add_condition(t);
 	for (size_t i = 0; more && more[i] && rc == 0; i++)
 		rc = transfer_add_header(t, more[i]);
-	rc = rc ?: transfer_set_identity(t);
+	rc = rc ?: transfer_set_identity(t) ?: transfer_set_names(t);
 	if (rc)
 		return rc;
 	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
@@ -399,7 +428,8 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 void rsh_object_transfer_clear(struct object_transfer *t)
 {
 	rsh_curl.slist_free_all(t->list);
-	t->list = NULL;
+	rsh_curl.slist_free_all(t->names);
+	t->list = t->names = NULL;
 	rsh_listing_parser_free(t->refusal);
 	t->refusal = NULL;
 }
@@ -471,6 +501,14 @@ static void transfer_reconsider(struct object_transfer *t)
 		  "rejects the signature: check the secret key" },
 		{ "RequestTimeTooSkewed", RSH_HTTP_REFUSED,
 		  "rejects the time of the request: check this machine's clock" },
+		{ "ExpiredTokenException", RSH_HTTP_REFUSED,
+		  "reports that the token has expired" },
+		{ "InvalidIdentityToken", RSH_HTTP_REFUSED,
+		  "rejects the token: is its issuer an identity provider of the account?" },
+		{ "IDPRejectedClaim", RSH_HTTP_REFUSED,
+		  "rejects the token: its issuer does not accept it" },
+		{ "ValidationError", RSH_HTTP_REFUSED,
+		  "does not accept the name of the role or of the session" },
 		{ "RequestTimeout", RSH_HTTP_LATER, "timed out" },
 		{ "SlowDown", RSH_HTTP_LATER, "limits the rate of requests" },
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
@@ -510,6 +548,27 @@ static bool request_is_elsewhere(const struct object_transfer *t,
 	return true;
 }
 
+/* Returns whether the request ends, so that its caller looks up the name of the
+ * server once more. */
+static bool request_is_lost(const struct object_transfer *t,
+			    struct object_request *q, CURLcode code)
+{
+	char *at = NULL;
+
+	if (!t->objects->opener.look_up || q->is_lost ||
+	    (!q->is_unconnected && code != CURLE_COULDNT_RESOLVE_HOST))
+		return false;
+	/* A request that was redirected is at another address. */
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &at);
+	if (q->proxy && q->is_unconnected)
+		snprintf(q->lost, sizeof(q->lost), "%s", q->proxy);
+	else
+		rsh_object_put_server(q->lost, sizeof(q->lost),
+				      at ? at : q->address);
+	q->is_lost = true;
+	return true;
+}
+
 /* Ends or retries a request without a complete answer. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
@@ -518,10 +577,15 @@ static bool request_end_broken(const struct object_transfer *t,
 
 	if (code == CURLE_OPERATION_TIMEDOUT && !t->has_taken)
 		q->silent++;
-	q->why = rsh_object_why(code);
+	q->why = q->is_unconnected && code == CURLE_OPERATION_TIMEDOUT ?
+		"cannot be reached" : rsh_object_why(code);
 	q->detail = rsh_object_detail(t, code);
+	if (request_is_lost(t, q, code)) {
+		q->tries++;
+		return request_fail(t, q, EHOSTUNREACH, q->why);
+	}
 	/* The proxy has answered in place of the server. */
-	if (q->proxy && t->answer.status >= 400 && t->answer.status < 500)
+	if (q->is_cut_off && t->answer.status < 500)
 		return request_fail(t, q, EACCES, "cannot be reached");
 	switch (code) {
 	case RSH_CURLE_UNVERIFIED:
@@ -578,21 +642,31 @@ void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 		transfer_reconsider(t);
 }
 
-/* Sets where the answer leads, and whether there was a connection. */
+/* Sets where the answer leads, by a header or by its text, and whether there
+ * was a connection. */
 static void request_set_place(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code)
 {
-	char *to = NULL;
+	char *to = NULL, *peer = NULL;
+	long connect = 0;
 
 	q->redirect[0] = '\0';
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &peer);
 	q->is_unconnected = code == CURLE_COULDNT_CONNECT ||
-			    code == CURLE_COULDNT_RESOLVE_PROXY;
-	if (t->objects->is_s3 && t->answer.status >= 300 &&
-	    t->answer.status < 400)
-		rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
-	if (!to)
+			    code == CURLE_COULDNT_RESOLVE_PROXY ||
+			    (code == CURLE_OPERATION_TIMEDOUT &&
+			     (!peer || !*peer));
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connect);
+	q->is_cut_off = q->proxy && connect >= 300;
+	if (!t->objects->is_s3 || t->answer.status < 300 ||
+	    t->answer.status >= 400)
 		return;
-	rsh_object_put_server(q->redirect, sizeof(q->redirect), to);
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &to);
+	if (to)
+		rsh_object_put_server(q->redirect, sizeof(q->redirect), to);
+	else
+		snprintf(q->redirect, sizeof(q->redirect), "%s",
+			 t->page.endpoint);
 	if (strncmp(q->redirect, q->address, strlen(q->redirect)) == 0)
 		q->redirect[0] = '\0';
 }

@@ -142,6 +142,19 @@ char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 	return url_take(&t, NULL);
 }
 
+char *rsh_object_form(const struct object_parameter *parameters)
+{
+	struct url_text t = { NULL };
+
+	for (; parameters->name; parameters++) {
+		url_add(&t, t.len ? "&" : "");
+		url_add(&t, parameters->name);
+		url_add(&t, "=");
+		url_encode(&t, parameters->value, false);
+	}
+	return url_take(&t, NULL);
+}
+
 /* ---- what is given ---- */
 
 static bool url_has_blanks(const char *url)
@@ -166,8 +179,7 @@ static void url_cut_end(char *url)
 	url_cut_slashes(strstr(url, "://") + 3);
 }
 
-/* Reads a host and the port behind it, which are s[0 .. n). */
-static bool url_port(const char *s, size_t n, uint16_t usual, uint16_t *out)
+bool rsh_object_port(const char *s, size_t n, uint16_t usual, uint16_t *out)
 {
 	const char *bracket = *s == '[' ? memchr(s, ']', n) : NULL;
 	size_t host = bracket ? (size_t)(bracket - s) + 1 : strcspn(s, ":[]/");
@@ -269,7 +281,7 @@ static int url_of_http(struct rsh_objects *o, const char *url,
 		return url_bad(o->url,
 			       "this address contains blanks: write %20", err);
 	host = strstr(o->base, "://") + 3;
-	if (!url_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
+	if (!rsh_object_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
 		      &o->port))
 		return url_bad(o->url, PLACE_NO_HOST, err);
 	return 0;
@@ -386,7 +398,7 @@ int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 	if (rc)
 		return rc;
 	host = strstr(endpoint, "://") + 3;
-	if (!url_port(host, strcspn(host, "/"), endpoint[4] == 's' ? 443 : 80,
+	if (!rsh_object_port(host, strcspn(host, "/"), endpoint[4] == 's' ? 443 : 80,
 		      &o->port))
 		return url_bad(endpoint, PLACE_NO_HOST, err);
 	if (url_host_style(endpoint, bucket, (size_t)n, style))

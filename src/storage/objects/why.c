@@ -87,6 +87,13 @@ void rsh_object_say(const struct object_request *q, const char *code,
 	else
 		snprintf(detail, sizeof(detail), "%s",
 			 q->detail ? q->detail : "no answer");
+	if (q->is_cut_off && status != 407) {
+		rsh_object_put_server(server, sizeof(server), q->address);
+		snprintf(to, size, "the proxy %s does not connect to %s (%s); "
+			 "http_proxy or https_proxy sets the proxy", q->proxy,
+			 server, detail);
+		return;
+	}
 	if (q->redirect[0]) {
 		snprintf(to, size, "the server %s redirects to %s (%s)%s%s",
 			 server, q->redirect, detail, by, is_s3 ?
