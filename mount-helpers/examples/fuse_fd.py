@@ -7,7 +7,8 @@
 runs as root.  It opens /dev/fuse, mounts at the directory MOUNTPOINT, which it creates
 if necessary, and sends the descriptor to the process that connects to SOCKET.  It reads
 no checkpoint.  When that process has ended it unmounts, and mounts for the next one.
-SIGTERM unmounts and ends it.
+SIGTERM unmounts and ends it.  If it was killed, the mount stays while the other process
+lives, and the next one to connect gets a new mount in its place.
 
     fuse_fd.py take SOCKET reshardfs mount --foreground [OPTION...] SOURCE
 
@@ -47,8 +48,24 @@ def mount(where):
     return device
 
 
+def is_mounted(where):
+    """Whether the mount that is seen in that directory is one of this program."""
+    # The directory itself cannot be looked at if its mount is dead.
+    above, name = os.path.split(os.path.abspath(where))
+    where, kind = os.path.join(os.path.realpath(above), name), None
+    with open("/proc/self/mountinfo", "rb") as f:
+        for line in f:
+            fields = line.split()
+            place = fields[4].decode("unicode_escape").encode("latin-1")
+            if place == os.fsencode(where):
+                kind = fields[fields.index(b"-") + 1]
+    return kind == b"fuse.reshardfs"
+
+
 def unmount(where):
-    libc.umount2(os.fsencode(where), MNT_DETACH)
+    """Also what was mounted before this process was killed and started again."""
+    while is_mounted(where):
+        check(libc.umount2(os.fsencode(where), MNT_DETACH), where)
 
 
 def stop(*_):
@@ -57,6 +74,7 @@ def stop(*_):
 
 def serve_one(listener, where):
     taker, _ = listener.accept()
+    unmount(where)
     device = mount(where)
     try:
         socket.send_fds(taker, [b"fuse"], [device])
@@ -71,7 +89,8 @@ def serve_one(listener, where):
 def open_for(where, path):
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    os.makedirs(where, exist_ok=True)
+    if not is_mounted(where):
+        os.makedirs(where, exist_ok=True)
     if os.path.exists(path):
         os.unlink(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -81,8 +100,11 @@ def open_for(where, path):
         listener.bind(path)
         os.umask(mask)
         listener.listen(1)
-        while True:
-            serve_one(listener, where)
+        try:
+            while True:
+                serve_one(listener, where)
+        finally:
+            unmount(where)
 
 
 def connect(path):

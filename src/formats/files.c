@@ -5,10 +5,12 @@
 #include "rsh/formats/files.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/files.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/file_type.h"
@@ -60,9 +62,7 @@ int rsh_format_list_file(struct rsh_source *s, const char *name)
 
 /* ---- a model whose files have any name ---- */
 
-/* Returns whether the name ends in -00001-of-00003, as parts do; a model of one
- * part is whole. */
-static bool is_part(const char *name)
+bool rsh_format_is_part(const char *name)
 {
 	static const char of[] = "-of-";
 	const char *at = strstr(name, of), *count;
@@ -85,7 +85,7 @@ bool rsh_format_may_hold_model(const char *name)
 		"adapter_model.", "hyper_param.",
 	};
 
-	if (name[0] == '.' || is_part(name))
+	if (name[0] == '.' || rsh_format_is_part(name))
 		return false;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strncmp(name, others[i], strlen(others[i])) == 0)
@@ -173,6 +173,14 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 	if (!path)
 		return rsh_error_nomem(err);
 	return rsh_weight_map_parse(data, len, path, map, err);
+}
+
+void rsh_format_tell_copies(const struct rsh_source *s, uint64_t n)
+{
+	if (n)
+		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "
+				"other parts than the map says, and are not "
+				"read", rsh_source_path(s), n);
 }
 
 /* Other markers are written under another name first, or are read anyway. */

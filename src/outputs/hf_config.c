@@ -11,6 +11,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
+#include "rsh/weights/decoder_names.h"
 #include "rsh/weights/wrapped.h"
 
 #define HF_TEXT "text_config"
@@ -653,7 +654,7 @@ static int hf_check_tie(struct hf_check *h)
 
 /* Says if the names are those of a wrapped model: transformers would look for
  * other ones, and initialize all weights. */
-static void hf_check_names(const struct hf_check *h)
+static bool hf_check_wrapped(const struct hf_check *h)
 {
 	const struct rsh_hf_weights *w = h->f.w;
 	const char *first = NULL;
@@ -663,12 +664,32 @@ static void hf_check_names(const struct hf_check *h)
 	for (uint32_t i = 0; i < w->n; i++)
 		if (rsh_name_is_wrapped(w->v[i].name) && n++ == 0)
 			first = w->v[i].name;
-	if (n == 0 || !h->complete || !w->note)
-		return;
+	if (n == 0)
+		return false;
 	snprintf(text, sizeof(text), "%.600s: no model has the names of %u "
 		 "weights, such as %.400s: they have words of wrappers, which "
 		 "--rename removes", h->path, n, first);
 	w->note(w->ctx, text);
+	return true;
+}
+
+/* Says if no weight is one of the architecture: those of another form, or with
+ * other words before them. */
+static void hf_check_architecture(const struct hf_check *h)
+{
+	const struct rsh_json_member *m =
+		rsh_json_edit_find(h->e, NULL, "architectures");
+	struct rsh_decoder_names names = { NULL, false };
+	const char *class = m ? rsh_decoder_class(rsh_json_edit_text(h->e) +
+						  m->offset, m->length) : NULL;
+	char text[RSH_ERROR_TEXT_MAX];
+
+	for (uint32_t i = 0; i < h->f.w->n; i++)
+		rsh_decoder_names_add(&names, hf_weight(h, i)->name);
+	if (class && !h->f.w->partial &&
+	    rsh_decoder_names_misfit(&names, h->path, class, text,
+				     sizeof(text)))
+		h->f.w->note(h->f.w->ctx, text);
 }
 
 /* ---- the whole file ---- */
@@ -687,7 +708,8 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 	h.complete = complete &&
 		     (rsh_json_edit_find(e, NULL, "model_type") ||
 		      rsh_json_edit_find(e, NULL, "architectures"));
-	hf_check_names(&h);
+	if (h.complete && w->note && !hf_check_wrapped(&h))
+		hf_check_architecture(&h);
 	if (text && text->kind == RSH_JSON_OBJECT)
 		h.in = HF_TEXT;
 	/* It must be known where the decoder's keys are. */

@@ -65,6 +65,22 @@ static int joined_compare(const void *a, const void *b)
 	return 0;
 }
 
+static int join_refuse(const struct rsh_source *s, uint32_t first, uint32_t n,
+		       const struct rsh_names *names, uint32_t twice,
+		       struct rsh_error *err)
+{
+	const char *in[2] = { NULL };
+	unsigned n_in = 0;
+
+	for (uint32_t i = first; i < first + n && n_in < 2; i++)
+		if (s->files[i].index &&
+		    rsh_ckpt_find(s->files[i].index, twice))
+			in[n_in++] = rsh_store_name(s->store, i);
+	return rsh_error_set(err, EINVAL, "%s: parameter %s is in two of its "
+			     "files, %s and %s", s->view_path[s->files[first].rank],
+			     rsh_names_text(names, twice), in[0], in[1]);
+}
+
 static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		      struct rsh_names *names,
 		      const struct rsh_ckpt_index **out, struct rsh_error *err)
@@ -100,10 +116,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 						   &whole, &twice);
 	}
 	if (rc == -EEXIST)
-		return rsh_error_set(err, EINVAL,
-			"%s: parameter %s is in two of its files",
-				     s->view_path[s->files[first].rank],
-				     rsh_names_text(names, twice));
+		return join_refuse(s, first, n, names, twice, err);
 	if (rc)
 		return rsh_error_nomem(err);
 	*out = s->indexes[s->n_indexes++] = whole;

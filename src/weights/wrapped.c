@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/plan/param_kind.h"
+
 static const char of_model[] = "module.";
 
 /* Returns the length of the wrapper's word at s; 0 if there is none.  No model
@@ -62,12 +64,9 @@ bool rsh_name_is_wrapped(const char *name)
 	return false;
 }
 
-/* Sets the stripped name of each offer.  *all is set if all begin with
- * "module.". */
 static int unwrap_texts(const struct rsh_offers *in, struct rsh_arena *arena,
-			char **texts, bool *all)
+			char **texts)
 {
-	*all = in->n > 0;
 	for (uint32_t i = 0; i < in->n; i++) {
 		const char *name = rsh_names_text(in->cat->names,
 						  in->v[i].name);
@@ -76,9 +75,29 @@ static int unwrap_texts(const struct rsh_offers *in, struct rsh_arena *arena,
 		if (!texts[i])
 			return -ENOMEM;
 		strip(name, texts[i]);
-		*all &= of_model_at(texts[i]) > 0;
 	}
 	return 0;
+}
+
+/* Removes the key of a model in a training state, then "module.", if all names
+ * have it but those of the optimizer beside the model. */
+static void unwrap_keys(char **texts, uint32_t n)
+{
+	static const char *const keys[] = {
+		"state_dict.", "model_state_dict.", of_model,
+	};
+
+	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+		const size_t length = strlen(keys[k]);
+		bool all = true;
+
+		for (uint32_t i = 0; i < n && all; i++)
+			all = rsh_is_flattened_state(texts[i]) ||
+			      strncmp(texts[i], keys[k], length) == 0;
+		for (uint32_t i = 0; i < n && all; i++)
+			if (!rsh_is_flattened_state(texts[i]))
+				texts[i] += length;
+	}
 }
 
 int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
@@ -86,16 +105,15 @@ int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
 {
 	struct rsh_offer *v = rsh_arena_array(arena, struct rsh_offer, io->n);
 	char **texts = rsh_arena_array(arena, char *, io->n);
-	bool all;
 
 	*n = 0;
-	if (!v || !texts || unwrap_texts(io, arena, texts, &all))
+	if (!v || !texts || unwrap_texts(io, arena, texts))
 		return rsh_error_nomem(err);
+	unwrap_keys(texts, io->n);
 	for (uint32_t i = 0; i < io->n; i++) {
-		const char *text = texts[i] + (all ? strlen(of_model) : 0);
-
 		v[i] = io->v[i];
-		v[i].name = rsh_names_add(io->cat->names, text, strlen(text));
+		v[i].name = rsh_names_add(io->cat->names, texts[i],
+					  strlen(texts[i]));
 		if (v[i].name == RSH_NAME_NONE)
 			return rsh_error_nomem(err);
 		*n += v[i].name != io->v[i].name;

@@ -322,7 +322,7 @@ def file_empty(t):
 def file_is_something_else(t):
     t.extra = NO_REPLICAS
     t.write(t.rank_file(1), b"\x89HDF\r\n\x1a\n" + b"\x55" * 500)
-    return [t.rank_file(1), "damaged at offset"]
+    return [t.rank_file(1), "this is an HDF5 file"]
 
 
 def file_encrypted(t):

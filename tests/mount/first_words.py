@@ -5,6 +5,7 @@ cause that is not the true one.  SOURCE is looked at once."""
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import genuine  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
 from rsh_cli import INPUT, IO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
+from safetensors_format import safetensors_bytes  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 
 QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
@@ -232,14 +234,40 @@ def first_commands(d, tree, src):
     empty("dev", "device_0"), empty("above", "nothing")
     empty("snap", "refs"), empty("snap", "snapshots")
     file("empty.pt", b"")
-    file("page.safetensors", b"<!DOCTYPE html><html>please log in</html>")
     file("model.gguf", b"GGUF" + bytes(60))
     file("pointer.pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
     file("text.pth", b"hello")
     os.symlink(os.path.abspath(QWEN3), os.path.join(d, "above", "qwen3"))
+    zip_ = b"PK\3\4" + bytes(64)
     for name in ("megatron/mp_rank_00/model_optim_rng.pt", "verl/model_world_size_2_rank_0.pt",
-                 "deepspeed/zero_pp_rank_0_mp_rank_00_optim_states.pt"):
-        file(name, b"PK\3\4" + bytes(64))
+                 "deepspeed/zero_pp_rank_0_mp_rank_00_optim_states.pt",
+                 "run/iter_0000100/mp_rank_00/model_optim_rng.pt",
+                 "run2/global_step_10/actor/model_world_size_4_rank_0.pt",
+                 "run3/global_step100/mp_rank_00_model_states.pt",
+                 "run4/pipe/layer_01-model_00-model_states.pt"):
+        file(name, zip_)
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    page = b"<!DOCTYPE html><html>please log in</html>"
+    for name, data in (
+            ("lora/adapter_config.json", b"{}"), ("lora/adapter_model.safetensors", b"x"),
+            ("lora2/inner/adapter_config.json", b"{}"), ("lora2/inner/adapter_model.bin", zip_),
+            ("lfs/model.safetensors", pointer), ("lfs2/pytorch_model.bin", pointer),
+            ("lfs3/model.pt", pointer), ("lfs4/one/net.ckpt", pointer),
+            ("web/model.safetensors", page), ("web2/pytorch_model.bin", page),
+            ("web3/net.ckpt", page), ("gguf/model-Q4.gguf", b"GGUF" + bytes(60)),
+            ("keras/tf_model.h5", b"\x89HDF\r\n\x1a\n"),
+            ("deep/one/two/model.safetensors", b"x"),
+            ("part/pytorch_model-00001-of-00002.bin", zip_)):
+        file(name, data)
+    for number, name in enumerate(("models--me--one", "hub/models--me--one",
+                                   "hub2/models--me--two", "hub2/models--me--two")):
+        snapshot = empty(name, "snapshots", f"{number}abc")
+        for part in os.listdir(QWEN3):
+            file(os.path.join(snapshot, part), open(os.path.join(QWEN3, part), "rb").read())
+        file(os.path.join(name, "refs", "main"), b"2abc" if number > 1 else b"none")
+    deltas = {f"w{k}": ("U8", [2], b"ab") for k in range(2)}
+    file("delta/weight_v000012/model.safetensors",
+         safetensors_bytes(deltas, dict.fromkeys(deltas, "0f" * 16)))
     rank = "source/rank_0"
     return {
         "mount Qwen/Qwen3-8B mnt": (INPUT, "No such file or directory; a model of the Hugging "
@@ -278,9 +306,51 @@ def first_commands(d, tree, src):
         "ls megatron/mp_rank_00": (INPUT, "model_optim_rng.pt is one rank's slice"),
         "plan verl": (INPUT, "model_world_size_2_rank_0.pt is one rank's slice"),
         "plan deepspeed": (INPUT, "zero_pp_rank_0_mp_rank_00_optim_states.pt is one rank's"),
+        "mount run mnt": (INPUT, "in iter_0000100: mp_rank_00 is one rank's slice of a model, as "
+                                 "Megatron writes them"),
+        "ls run2": (INPUT, "in global_step_10: in actor: model_world_size_4_rank_0.pt is one "
+                           "rank's slice of a model, as verl writes them"),
+        "plan run3": (INPUT, "in global_step100: mp_rank_00_model_states.pt is one rank's slice "
+                             "of a model, as DeepSpeed writes them"),
+        "export run4 out": (INPUT, "in pipe: layer_01-model_00-model_states.pt is one rank's"),
+        # What it is, and where.
+        "mount lora mnt": (INPUT, "it is an adapter: --lora DIR merges it"),
+        "plan lora/adapter_model.safetensors": (INPUT, "it is an adapter: --lora DIR merges it"),
+        "ls lora2": (INPUT, "in inner: it is an adapter: --lora DIR merges it"),
+        "mount lfs mnt": (INPUT, "lfs/model.safetensors: this is a pointer of git-lfs"),
+        "plan lfs2": (INPUT, "lfs2/pytorch_model.bin: this is a pointer of git-lfs"),
+        "mount lfs3 mnt": (INPUT, "model.pt is a pointer of git-lfs"),
+        "plan lfs4": (INPUT, "lfs4/one/net.ckpt: this is a pointer of git-lfs"),
+        "export web out": (INPUT, "web/model.safetensors: this is a web page or XML"),
+        "ls web2": (INPUT, "web2/pytorch_model.bin: this is a web page or XML"),
+        "plan web3": (INPUT, "web3/net.ckpt: this is a web page or XML"),
+        "mount gguf mnt": (INPUT, "model-Q4.gguf is a GGUF file"),
+        "ls keras": (INPUT, "tf_model.h5 is an HDF5 file"),
+        "ls deep": (INPUT, "in one: in two: it is a checkpoint"),
+        "plan part": (INPUT, "pytorch_model-00001-of-00002.bin may be a part of a model"),
+        "mount delta mnt": (INPUT, "weight_v000012/model.safetensors: the weights are a delta"),
+        # The cache of Hugging Face: the snapshot of its branch, or the only one.
+        "mount models--me--one mnt": (INPUT, "Did you mean: reshardfs mount "
+                                             "models--me--one/snapshots/0abc mnt\n"),
+        "ls models--me--one/snapshots": (INPUT, "Did you mean: reshardfs ls "
+                                                "models--me--one/snapshots/0abc\n"),
+        "plan hub": (INPUT, "Did you mean: reshardfs plan hub/models--me--one/snapshots/1abc\n"),
+        "ls hub2": (INPUT, "Did you mean: reshardfs ls hub2/models--me--two/snapshots/2abc\n"),
+        "ls hub2/models--me--two/snapshots": (INPUT, "Did you mean: reshardfs ls "
+                                                     "hub2/models--me--two/snapshots/2abc\n"),
         "mount above elsewhere": (INPUT, "Did you mean: reshardfs ls above/qwen3\n"),
         "ls above/qwen3/config.json": (INPUT, "Did you mean: reshardfs ls above/qwen3\n"),
     }
+
+
+def runs(d, line):
+    """What is proposed is done."""
+    program, *words = shlex.split(line)
+    check(program == "reshardfs", line)
+    got, _ = run([reshardfs_program(), *words], {**PLAIN, "HOME": d}, d)
+    check(got.returncode == 0, f"proposed: {line}: {got}")
+    if words[0] == "mount":
+        run([reshardfs_program(), "umount", words[-1]], PLAIN, d)
 
 
 def first_command(d, line, status, words):
@@ -288,6 +358,8 @@ def first_command(d, line, status, words):
     check(got.returncode == status and words in got.stderr, f"{line}: {got}")
     check((NEEDS in got.stderr) == (words == NEEDS), f"{line}: {got}")
     check(NEEDS not in got.stderr or "--rank-dir" not in got.stderr, f"{line}: {got}")
+    for proposed in got.stderr.split("Did you mean: ")[1:]:
+        runs(d, proposed.splitlines()[0])
     if "Did you mean" not in words:
         check("Did you mean" not in got.stderr, f"{line}: {got}")
     return f"{line} | {got.returncode} | {got.stderr.strip()}"

@@ -61,10 +61,11 @@ class Pod:
         return subprocess.run(self.words(command), env=self.environment, check=False,
                               timeout=60 * TIMEOUT_SCALE, **keywords).returncode
 
-    def start(self):
-        """Sidecars, each when the one before has started."""
-        os.makedirs(self.at("shared", "ckpt4"), exist_ok=True)
+    def start(self, only=None):
+        """Sidecars, each when the one before has started; `only` those of these names."""
         for container in self.pod["initContainers"]:
+            if only and container["name"] not in only:
+                continue
             self.sidecars.append((container, subprocess.Popen(
                 self.words(command_of(container)), env=self.environment,
                 stdin=subprocess.DEVNULL)))
@@ -83,6 +84,13 @@ class Pod:
                 process.send_signal(signal.SIGTERM)
             process.wait(timeout=self.pod["terminationGracePeriodSeconds"] * TIMEOUT_SCALE)
         check(not is_mount_point(self.at("shared", "ckpt4")), "it is still mounted")
+
+    def kill_sidecars(self, names):
+        for container, process in self.sidecars:
+            if container["name"] in names:
+                process.kill()
+                process.wait()
+        self.sidecars = [s for s in self.sidecars if s[0]["name"] not in names]
 
     def kill(self):
         for _, process in self.sidecars:
@@ -113,21 +121,38 @@ def lists(path):
         return []
 
 
-def comes_again(directory, name):
-    """Kubernetes starts a sidecar again that was killed."""
+def socket_of(pod):
+    """When the opener made its socket, which it does when it can be ended."""
+    try:
+        return os.stat(pod.at("handed", "socket")).st_ctime_ns
+    except FileNotFoundError:
+        return None
+
+
+def comes_again(directory, name, rounds):
+    """Kubernetes starts sidecars again that were killed."""
     pod = Pod(directory, name)
+    path = pod.at("shared", "ckpt4", "rank_0")
     try:
         pod.start()
-        for _, process in pod.sidecars:
-            process.kill()
-            process.wait()
-        path = pod.at("shared", "ckpt4", "rank_0")
-        within(60, lambda: not lists(path), "the mount lives without its daemon")
-        pod.sidecars.clear()
-        pod.start()
-        # What the kernel knows of the dead mount satisfies the probe for a moment.
-        within(60, lambda: lists(path), "it does not come again")
+        for killed in rounds:
+            pod.kill_sidecars(killed)
+            if "reshardfs" in killed:
+                within(60, lambda: not lists(path), "the mount lives without its daemon")
+            else:
+                check(lists(path), "the mount ends without its opener")
+            before = socket_of(pod)
+            pod.start(killed)
+            if "opener" in killed:
+                within(60, lambda b=before: socket_of(pod) not in (b, None), "no new socket")
+            # What the kernel knows of the dead mount satisfies the probe for a moment.
+            within(60, lambda: lists(path), f"it does not come again: {killed}")
+            check(len([m for m in mounts_below(directory) if "ckpt4" in m]) == 1, "mounts")
+            check(pod.run(command_of(pod.pod["containers"][0])) == 0, "it cannot be read")
+        pod.sidecars.sort(key=lambda s: [c["name"] for c in pod.pod["initContainers"]].index(
+            s[0]["name"]))
         pod.end()
+        check(not mounts_below(directory), "a mount is left")
     finally:
         pod.kill()
 
@@ -147,10 +172,13 @@ def main():
     for name in names:
         with tap.test(name), tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
             serves(directory, name)
-    name = "kubernetes.yaml"
-    with tap.test(f"{name}: a killed daemon comes again"), \
-            tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
-        comes_again(directory, name)
+    both = ["opener", "reshardfs"]
+    for name, rounds in (("kubernetes.yaml", [["reshardfs"]]),
+                         ("kubernetes-fd.yaml", [["reshardfs"], both, both]),
+                         ("kubernetes-fd.yaml", [["opener"], ["reshardfs"], ["opener"]])):
+        with tap.test(f"{name}: what is killed comes again"), \
+                tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
+            comes_again(directory, name, rounds)
     with tap.test("what Kubernetes would refuse is seen"):
         text = content(os.path.join(EXAMPLES, names[0])).decode()
         changes = [("image:", "picture:"), ("kind: Pod", "kind: Pot"),

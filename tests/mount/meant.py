@@ -5,6 +5,7 @@ typed next: each is pasted into a shell, and has to work."""
 
 import json
 import os
+import random
 import shlex
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ sys.path.insert(0, LIB)
 
 import genuine  # noqa: E402
 from demands import check, write  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 from rsh_cli import (GOOD, INPUT, NO, PLAIN, USAGE, demo_tree, end_if_built_without,  # noqa: E402
                      run, run_json)
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
@@ -225,6 +227,54 @@ def nothing_is_meant_where_nothing_is(p):
                   ["plan", "--compat", "mindspore", "--only", "x", "qwen3"]):
         got = p.run(*words)
         check(got.status in (USAGE, INPUT) and MEANT not in got.err, got)
+
+
+# ---- damaged checkpoints anywhere ----
+
+def random_tree(numbers, root):
+    """One or two checkpoints below a directory, with up to two damaged files."""
+    data = os.path.join(LIB, "..", "data")
+    sources = [os.path.join(data, *at.split("/")) for at in (
+        "demo/checkpoint", "weights/models/qwen3", "weights/models/llama", "dcp/torch-2.4/uneven",
+        "torch/hf-bin", "torch/hf-bin-parts", "torch/lightning-2.15", "torch/consolidated2-2.15",
+        "checkpoint2/single", "torch/script-2.15.pt", "torch/nested-2.15.pt", "torch/tar.pth",
+        "torch/module-2.15.pt")]
+    for _ in range(numbers.choice((1, 1, 2))):
+        to = os.path.join(root, *numbers.choices(
+            ("a", "step-3", "rank_0", "checkpoint-5", "snapshots", "models--x--y", "iter_0000001"),
+            k=numbers.choice((0, 1, 1, 1, 2))))
+        source = numbers.choice(sources)
+        if os.path.isdir(source):
+            shutil.copytree(source, to, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        else:
+            os.makedirs(to, exist_ok=True)
+            shutil.copyfile(source, os.path.join(to, os.path.basename(source)))
+        for at, _, _ in os.walk(root):
+            os.chmod(at, 0o755)
+    files = sorted(os.path.join(at, n) for at, _, names in os.walk(root) for n in names)
+    for path in numbers.sample(files, min(len(files), numbers.choice((0, 0, 1, 2)))):
+        numbers.choice((os.unlink, lambda p: os.truncate(p, os.path.getsize(p) // 2),
+                        lambda p: os.truncate(p, 0), lambda p: write(
+                            p, b"version https://git-lfs.github.com/spec/v1\n")))(path)
+    return sorted(at for at, _, _ in os.walk(root)) + [p for p in files if os.path.exists(p)][:1]
+
+
+@test
+def what_is_proposed_of_random_trees_works(p):
+    seed = run_seed()
+    os.mkdir(p.path("mnt"))
+    for case in range(30):
+        numbers = random.Random(seed + case)
+        paths = random_tree(numbers, p.path("random"))
+        source = os.path.relpath(numbers.choice(paths + paths[:1] * 2), p.directory)
+        for words in (["plan"], ["mount", "mnt"], ["ls"], ["export", "out"]):
+            got = p.run(words[0], source, *words[1:])
+            for line in got.err.split(MEANT)[1:]:
+                done = p.paste(line.splitlines()[0])
+                check(done.returncode == 0, f"seed {seed} + {case}: {words} {source}: {done}")
+            p.run("umount", "mnt")
+            shutil.rmtree(p.path("out"), ignore_errors=True)
+        shutil.rmtree(p.path("random"))
 
 
 # ---- the same behind HTTP ----

@@ -17,6 +17,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path[:0] = [LIB]
 
+import random_models  # noqa: E402
 from demands import change, check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
@@ -571,6 +572,76 @@ def drafts(directory):
         for words in ([], ["--cast", "float32"]):
             with Mounted(model, extra=["--format", "hf", *words]) as mount:
                 check("tie_word_embeddings" not in mount.log(), mount.log())
+
+
+MISFIT = "no weight has a name that "
+
+
+def says(root, *options):
+    """What `ls` and `plan` say of the names of a model."""
+    said = []
+    for words in (["ls"], ["plan", *options]):
+        got = run(*words, root)
+        check(got.status == GOOD, f"{words}: {got!r}")
+        said.append([line for line in (got.out + got.err).splitlines() if MISFIT in line])
+    return said
+
+
+def named(root, names, architecture="LlamaForCausalLM"):
+    write(os.path.join(root, "model" + SUFFIX),
+          safetensors_bytes({n: ("F32", (2,), bytes(8)) for n in names}))
+    change(os.path.join(root, "config.json"),
+           json.dumps({"architectures": ["Mine", architecture], "model_type": "x"}).encode())
+    return root
+
+
+@test
+def names_of_no_weight(directory):
+    """a model whose architecture has none of the names is told, by ls too"""
+    for number, names in enumerate((
+            ["decoder.layers.0.mlp.linear_fc1.weight", "embedding.word_embeddings.weight"],
+            ["model.model.layers.0.input_layernorm.weight", "model.model.norm.weight"],
+            ["base_model.model.model.embed_tokens.weight"],
+            ["student.lm_head.weight", "teacher.lm_head.weight"],
+            ["state_dict.model.layers.1.mlp.up_proj.weight", "exp_avg.model.norm.weight"])):
+        root = named(os.path.join(directory, str(number)), names)
+        change(os.path.join(root, "config.json"), b'{"architectures": ["Qwen3ForCausalLM"]}')
+        for lines in says(root):
+            check(len(lines) == 1 and f'that "Qwen3ForCausalLM" has, such as {names[0]}: ' in
+                  lines[0], lines)
+        renames = os.path.join(directory, "renames.json")
+        change(renames, json.dumps({names[0]: "model.norm.weight"}).encode())
+        check(says(root, "--rename", renames)[1] == [], "renamed")
+        check(says(root, "--only", names[0])[1] == [], "a part")
+
+
+@test
+def names_of_weights(directory):
+    """and no other: those of quantised, draft and unknown models, states, random models"""
+    quantised = os.path.join(os.path.dirname(DATA), "quantised")
+    roots = [os.path.join(top, name) for top in (quantised, os.path.join(DATA, "models"))
+             for name in sorted(os.listdir(top)) if os.path.isdir(os.path.join(top, name))]
+    roots += [os.path.join(os.path.dirname(DATA), "torch", name)
+              for name in ("hf-bin", "hf-bin-parts")]
+    roots = [r for r in roots if os.path.exists(os.path.join(r, "config.json"))]
+    check(len(roots) > 15, roots)
+    for table in random_models.KINDS:
+        for seed in range(3):
+            roots.append(os.path.join(directory, f"{table}{seed}"))
+            random_models.Model(seed, table).save(roots[-1])
+    for number, names in enumerate((
+            ["layers.0.self_attn.q_proj.qweight"], ["midlayer.norm", "lm_head.weight"],
+            ["model.norm.weight", "vision.x"], ["embed_tokens.weight"])):
+        roots.append(named(os.path.join(directory, f"own{number}"), names))
+    roots.append(named(os.path.join(directory, "unknown"), ["a.b"], "MyLlamaForCausalLM"))
+    for root in roots:
+        check(says(root) == [[], []], f"{root}: {says(root)}")
+    # What an optimizer keeps is no weight.
+    states = named(os.path.join(directory, "states"), ["exp_avg.module.a", "exp_avg_sq.module.a",
+                                                       "optimizer.state.0.step"])
+    check(MISFIT not in run("ls", states).out, "states")
+    for words in ([], ["--optimizer", "keep"]):
+        check(MISFIT not in run("plan", *words, states).err, words)
 
 
 def main():

@@ -20,6 +20,7 @@ import pickle
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -268,6 +269,38 @@ def run_beside(tap, directory):
         same(model_hashes(mount.path), wanted_of(expected()["flat-2.15"]), "flat")
 
 
+def twice_in_parts(root):
+    parts = [f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)]
+    place = os.path.join(root, "pytorch_model.bin.index.json")
+    os.mkdir(root)
+    for part, first in zip(parts, (1, 5)):
+        torch_zip(os.path.join(root, part), {
+            f"only.{first}": Tensor([[first, 0]]), "both": Tensor([[first, 2]]),
+            # Another order, or another shape, is another tensor.
+            "sizes": Tensor([[first]] * first)})
+    _, said = expect_failure(root)
+    demand(error_line(said), "may be a part of a model, and no pytorch_model.bin.index.json")
+    demand(run("plan", os.path.join(root, parts[0])).err, "it is one part of a model")
+    for both, sizes in (0, 1), (1, 0), (1, 1):
+        write(place, json.dumps({"weight_map": {
+            "only.1": parts[0], "only.5": parts[1],
+            "both": parts[both], "sizes": parts[sizes]}}).encode())
+        with Alone(root) as mount:
+            _, shown = read_model(mount.path)
+            found = {n: v for part in shown.values() for n, v in part.values().items()}
+            check(found["both"][2] == struct.pack("<2f", (1, 5)[both], 2), found["both"])
+            check(found["sizes"][2] == struct.pack("<f", (1, 5)[sizes]) * (1, 5)[sizes],
+                  found["sizes"])
+            check(sorted(found) == ["both", "only.1", "only.5", "sizes"], sorted(found))
+            demand(mount.log(), "2 copies of tensors are in other parts than the map says")
+        check({t["name"] for t in run_json("ls", root)["tensors"]} == set(found), "ls")
+        check(len(run_json("ls", root)["tensors"]) == 4, "ls lists a copy")
+    write(place, json.dumps({"weight_map": {
+        "only.1": parts[0], "only.5": parts[1], "both": parts[1]}}).encode())
+    _, said = expect_failure(root)
+    demand(error_line(said), "sizes is in two of its files", *parts)
+
+
 def run_directories(tap, directory):
     model = os.path.join(DATA, "hf-bin-parts")
     with tap.test("what lies beside the parts"), Alone(model) as mount:
@@ -293,6 +326,8 @@ def run_directories(tap, directory):
         write(second, data)
         _, said = expect_failure(root)
         demand(error_line(said), "the map of its parts says")
+    with tap.test("a tensor in two parts: the map says which one is read"):
+        twice_in_parts(os.path.join(directory, "twice"))
     with tap.test("a part that is missing"):
         os.unlink(second)
         _, said = expect_failure(root)

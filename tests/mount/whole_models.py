@@ -306,7 +306,7 @@ def the_map_says_in_which_part_a_tensor_is(directory):
         demand(said, "1 copies of tensors are in other parts than the map says")
         # A map that is wrong about one tensor decides about none.
         map_of(os.path.join(root, MAP), {**files, "model.x": parts[1]})
-        refused(run("plan", root), INPUT, "model.b is in two of its files")
+        refused(run("plan", root), INPUT, "model.b is in two of its files, x.safetensors and y.safetensors")
 
 
 @test
@@ -340,7 +340,7 @@ def what_may_be_a_part_is_not_a_model(directory):
             (place("rank_1", "net-1_10.ckpt"), "is a file of one rank"),
             (place("rank_2", "checkpoint", "net.safetensors"), "is a file of one rank"),
             (place("flat", "llama_rank_3-1_10.ckpt"), "is a file of one rank"),
-            (place("lora", "adapter_model.safetensors"), "is a part of a model, or beside one")):
+            (place("lora", "adapter_model.safetensors"), "it is an adapter: --lora DIR")):
         refused(run("plan", source), INPUT, "this file is not a checkpoint", words)
         got = run("plan", os.path.dirname(source))
         check(got.status in (INPUT, USAGE), f"{source}: {got!r}")
@@ -392,6 +392,32 @@ def names_of_wrapped_modules(directory):
     file_of(os.path.join(root, "model.safetensors"),
             {n if "layers" in n else "module." + n: v for n, v in values.items()})
     refused(run("plan", "--convert", "auto", root), INPUT, "module.")
+
+
+@test
+def the_model_in_a_training_state(directory):
+    wanted = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    values = values_of_model(QWEN3)
+    for number, before in enumerate(("state_dict.", "state_dict.module.",
+                                     "model_state_dict._orig_mod.", "state_dict._orig_mod.module.")):
+        states = {"optimizer.state.0.exp_avg": A["model.a"]} if number % 2 else {}
+        root = os.path.join(directory, str(number))
+        file_of(os.path.join(root, "model.safetensors"),
+                {**{before + n: v for n, v in values.items()}, **states})
+        shutil.copy(os.path.join(QWEN3, "config.json"), root)
+        to = os.path.join(directory, "out")
+        words = ["export", "--convert", "auto", "--dst-strategy", "none"]
+        if states:
+            refused(run(*words, root, to), INPUT, "names tensor optimizer.state.0.exp_avg")
+        got = run(*words, "--unlisted", "drop", root, to)
+        check(got.status == GOOD, f"{before}: {got!r}")
+        found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
+        check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in wanted.items()}, before)
+        shutil.rmtree(to)
+    # A key of some weights alone may be a module.
+    file_of(os.path.join(root, "model.safetensors"),
+            {n if "layers" in n else "state_dict." + n: v for n, v in values.items()})
+    refused(run("plan", "--convert", "auto", root), INPUT, "state_dict.")
 
 
 # ---- the cache of Hugging Face ----

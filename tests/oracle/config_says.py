@@ -127,11 +127,11 @@ def loaded(paths):
 
 
 def refused(source, beside):
-    """The sentence; "" where it is not."""
+    """The sentence, also that no name is one of the model; "" where it is not."""
     from rsh_cli import INPUT, run
     got = run("plan", "--src-strategy", "none", "--dst-strategy", "none", "--format", "hf",
               "--model-files", beside, source)
-    return got.err if got.status == INPUT else ""
+    return got.err if got.status == INPUT or "no weight has a name" in got.err else ""
 
 
 def wrong_configs(path):

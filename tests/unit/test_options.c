@@ -299,6 +299,33 @@ static void test_selection(void **state)
 	rsh_options_clear(&o);
 }
 
+static void test_other_words(void **state)
+{
+	static const struct {
+		const char *word;
+		enum rsh_dtype is;
+	} casts[] = {
+		{ "--cast=bf16", RSH_DTYPE_BFLOAT16 },
+		{ "--cast=fp16", RSH_DTYPE_FLOAT16 },
+		{ "--cast=half", RSH_DTYPE_FLOAT16 },
+		{ "--cast=fp32", RSH_DTYPE_FLOAT32 },
+		{ "--cast=float32", RSH_DTYPE_FLOAT32 },
+	};
+	struct rsh_options o;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++) {
+		accept(WORDS("a", "b", "--src-strategy=None",
+			     "--dst-strategy=None", "--select=latest",
+			     casts[i].word), &o);
+		assert_int_equal(o.vfs.plan.cast, casts[i].is);
+		assert_int_equal(o.vfs.src.from, RSH_FROM_NONE);
+		assert_int_equal(o.vfs.dst.from, RSH_FROM_NONE);
+		assert_int_equal(o.vfs.files.select, RSH_SELECT_NEWEST);
+		rsh_options_clear(&o);
+	}
+}
+
 static void test_selection_refused(void **state)
 {
 	static const char *const bad[] = {
@@ -577,6 +604,31 @@ static void test_did_you_mean(void **state)
 	       "-o dst_strategy?)");
 	refuse(WORDS("ls", "a", "--contents"),
 	       "ls has no option --contents; it is an option of warm");
+	/* words of MindSpore and torch */
+	refuse(WORDS("plan", "a", "--src_strategy_file=x"),
+	       "unknown option --src_strategy_file (did you mean "
+	       "--src-strategy?)");
+	refuse(WORDS("a", "b", "-odst_strategy_file=x"),
+	       "-o dst_strategy_file (did you mean -o dst_strategy?)");
+	refuse(WORDS("export", "a", "b", "--output_format", "safetensors"),
+	       "(did you mean --format?)");
+	refuse(WORDS("plan", "--ckpt-prefix=x", "a"),
+	       "(did you mean --prefix?)");
+	refuse(WORDS("plan", "--src_checkpoints_dir", "a"),
+	       "(did you mean the operand SOURCE?)");
+	refuse(WORDS("mount", "a", "--dst_checkpoints_dir=b"),
+	       "(did you mean the operand MOUNTPOINT?)");
+	refuse(WORDS("ls", "a", "--dst_checkpoints_dir=b"),
+	       "unknown option --dst_checkpoints_dir");
+	refuse(WORDS("plan", "src_strategy_file=x", "a"),
+	       "operand src_strategy_file=x is not a file (did you mean "
+	       "--src-strategy?)");
+	refuse(WORDS("export", "a", "dst_checkpoints_dir=b"),
+	       "is not a file (did you mean the operand OUTDIR?)");
+	refuse(WORDS("plan", "a", "dst_mesh=dp=2"),
+	       "operand dst_mesh=dp=2 is not a file (did you mean --dst-mesh?)");
+	refuse(WORDS("plan", "a", "--cast=fp8"),
+	       "cast: \"fp8\" is not bfloat16, float16 or float32");
 	refuse(WORDS("strategy", "drive", "a"), "(did you mean derive?)");
 	refuse(WORDS("help", "convert", "lsit"), "(did you mean list?)");
 	refuse(WORDS("a", "b", "--src-strategy=a",
@@ -636,6 +688,7 @@ int main(void)
 		cmocka_unit_test(test_kernel_options),
 		cmocka_unit_test(test_debug),
 		cmocka_unit_test(test_selection),
+		cmocka_unit_test(test_other_words),
 		cmocka_unit_test(test_selection_refused),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_help_needs_nothing_else),

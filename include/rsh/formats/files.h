@@ -27,6 +27,9 @@ int rsh_format_list_file(struct rsh_source *s, const char *name);
 
 /* ---- a model whose files have any name ---- */
 
+/* Returns whether the name has -00001-of-00003, as parts do.  A model of one
+ * part is whole. */
+bool rsh_format_is_part(const char *name);
 /* Returns whether a file with that name may have all weights of a model: not
  * one of its parts, not a rank's slice, and not what is saved beside a model,
  * such as optimizer.pt and adapters. */
@@ -50,6 +53,10 @@ int rsh_format_search(const struct rsh_source *s, bool (*is)(const char *),
  * sentence.  The caller owns the map. */
 int rsh_format_load_map(const struct rsh_source *s, const char *name,
 			struct rsh_weight_map *map, struct rsh_error *err);
+
+/* Logs that n tensors of the parts are not those that the map means; 0:
+ * nothing. */
+void rsh_format_tell_copies(const struct rsh_source *s, uint64_t n);
 
 /* Checks that a step has the file `marker`, which its framework writes last, to
  * its end if it is JSON, and that no file of the step is younger: a directory

@@ -97,6 +97,9 @@ struct rsh_torch_value {
 struct rsh_torch_file {
 	/* All are in the order of the file. */
 	uint32_t n_tensors, n_values, n_storages;
+	/* number of tensors that were left out, because they are those of
+	 * another part of the model */
+	uint32_t n_copies;
 	const struct rsh_torch_tensor *tensors;
 	const struct rsh_torch_value *values;
 	const struct rsh_torch_storage *storages;

@@ -16,7 +16,9 @@
  * dot; "module." counts only at the beginning. */
 bool rsh_name_is_wrapped(const char *name);
 
-/* Gives offers the names without wrappers, "module." only if all have it. *n is
+/* Gives offers the names without wrappers.  "module." is removed only if all
+ * have it, and so are the keys "state_dict." and "model_state_dict." of a
+ * training state before that; what its optimizer has is not looked at.  *n is
  * the number of names that changed.  The names are added to the table of the
  * catalogue.  Returns 0 or -ENOMEM with a sentence. */
 int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,

@@ -22,10 +22,19 @@ enum rsh_file_type rsh_file_type_of(const char *name);
 /* Returns the suffix of a format: ".ckpt" or ".safetensors". */
 const char *rsh_file_type_suffix(enum rsh_file_type f);
 
+/* Returns what a file is that begins with these n bytes and is none of a
+ * checkpoint in safetensors or .ckpt, such as "a web page or XML"; NULL: it is
+ * unknown.  RSH_FILE_BEGIN bytes are enough. */
+#define RSH_FILE_BEGIN 32
+const char *rsh_file_begins_as(const void *begin, size_t n);
+/* Replaces the error of reading a file if it is one of those; returns rc. */
+int rsh_file_explain(const struct rsh_byte_source *src, int rc,
+		     struct rsh_error *err);
+
 /* Scans a file as rsh_ckpt_scan() or rsh_safetensors_scan() does, with their
- * errors.  If `full` is true, also reads all bytes and verifies the checksum,
- * if the file has one.  For both types, has_crc of the index says whether the
- * file has a checksum. */
+ * errors, or says what the file is instead.  If `full` is true, also reads all
+ * bytes and verifies the checksum, if the file has one.  For both types,
+ * has_crc of the index says whether the file has a checksum. */
 int rsh_file_scan(enum rsh_file_type f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err);

@@ -36,6 +36,8 @@ json_t *rsh_ls_next_json(const struct rsh_options *o);
 
 struct rsh_ls_model {
 	char *architecture; /* from config.json; NULL: unknown */
+	bool is_other;	    /* no weight is one of the architecture */
+	char other[RSH_ERROR_TEXT_MAX]; /* a sentence about that */
 	uint32_t n_parts, n_tensors;
 	uint64_t bytes, file_bytes;
 	uint32_t n_of[RSH_DTYPE_COUNT];

@@ -18,6 +18,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/weights/decoder_names.h"
 #include "rsh/wire/model_config.h"
 
 /* ---- JSON ---- */
@@ -147,14 +148,62 @@ static int print_whole(const struct rsh_printer *out,
 	return rc;
 }
 
+/* Takes the first architecture of the config.json in SOURCE, and what is to be
+ * said if no weight is one of it.  A config.json that cannot be read is
+ * ignored, because the weights are listed.  Returns 0 or -ENOMEM. */
+static int model_take_config(struct rsh_ls_model *m, const char *path,
+			     const struct rsh_source *source,
+			     const struct rsh_decoder_names *names)
+{
+	struct rsh_model_config *config = NULL;
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = rsh_model_config_load(NULL, path, rsh_source_store(source),
+				       &config, &why);
+	const char *name = rc || !config ? NULL :
+			   rsh_model_config_architecture(config, 0);
+	cleanup_free char *quoted = name ? rsh_text_format("\"%s\"", name) :
+					   NULL;
+	const char *class = quoted ? rsh_decoder_class(quoted, strlen(quoted)) :
+				     NULL;
+
+	m->architecture = name ? strdup(name) : NULL;
+	m->is_other = class &&
+		      rsh_decoder_names_misfit(names,
+					       rsh_model_config_path(config),
+					       class, m->other,
+					       sizeof(m->other));
+	rc = rc == -ENOMEM || (name && (!quoted || !m->architecture)) ?
+	     -ENOMEM : 0;
+	rsh_model_config_free(config);
+	return rc;
+}
+
+static void model_note(const struct rsh_ls_model *m,
+		       const struct rsh_printer *out)
+{
+	if (!m->is_other)
+		return;
+	fputs("note: ", out->f);
+	rsh_printer_put(out, m->other);
+	fputc('\n', out->f);
+}
+
 int rsh_ls_whole(const struct rsh_printer *out, const struct rsh_options *o,
 		 const struct rsh_source *source, bool *taken,
 		 struct rsh_error *err)
 {
+	struct rsh_decoder_names names = { NULL, false };
+	struct rsh_ls_model model = { 0 };
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_listed l;
 	int rc = rsh_source_format(source)->list(source, &arena, &l, err);
 
+	for (uint32_t i = 0; rc == 0 && i < l.n_tensors; i++)
+		rsh_decoder_names_add(&names, l.tensors[i].name);
+	if (rc == 0 &&
+	    model_take_config(&model, o->vfs.source, source, &names))
+		rc = rsh_error_nomem(err);
+	free(model.architecture);
 	if (rc) {
 		rsh_arena_clear(&arena);
 		return rc;
@@ -162,6 +211,8 @@ int rsh_ls_whole(const struct rsh_printer *out, const struct rsh_options *o,
 	*taken = l.wrong.code == 0;
 	rc = out->json ? print_whole_json(out, source, &l, o) :
 			 print_whole(out, &l);
+	if (rc == 0 && !out->json)
+		model_note(&model, out);
 	if (rc == 0 && *taken && !out->json)
 		rc = rsh_ls_next_print(out, o);
 	if (rc == 0 && !*taken && !out->json)
@@ -179,11 +230,8 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		      const struct rsh_source_view *view)
 {
 	const struct rsh_ckpt_index *ix = view->index[0];
+	struct rsh_decoder_names names = { NULL, false };
 	struct rsh_source_file_info f;
-	struct rsh_model_config *config = NULL;
-	struct rsh_error why = RSH_ERROR_INIT;
-	const char *name;
-	int rc;
 
 	m->n_parts = rsh_source_n_files(source);
 	for (uint32_t i = 0; i < m->n_parts; i++) {
@@ -197,18 +245,10 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		m->n_of[r->dtype]++;
 		m->bytes_of[r->dtype] += r->content_bytes;
 		m->bytes += r->content_bytes;
+		rsh_decoder_names_add(&names,
+				      rsh_names_text(view->names, r->name));
 	}
-	/* A config.json that cannot be read is ignored, because the weights are
-	 * listed. */
-	rc = rsh_model_config_load(NULL, path, rsh_source_store(source),
-				   &config, &why);
-	if (rc || !config)
-		return rc == -ENOMEM ? rc : 0;
-	name = rsh_model_config_architecture(config, 0);
-	m->architecture = name ? strdup(name) : NULL;
-	rc = name && !m->architecture ? -ENOMEM : 0;
-	rsh_model_config_free(config);
-	return rc;
+	return model_take_config(m, path, source, &names);
 }
 
 /* ---- the next command ---- */
@@ -301,4 +341,5 @@ void rsh_ls_model_print(const struct rsh_ls_model *m,
 		before = "; ";
 	}
 	fputc('\n', out->f);
+	model_note(m, out);
 }

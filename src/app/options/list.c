@@ -1,13 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/options/list.c parses -o name[=value][,name[=value]...], as mount(8) has
- * it. */
+ * it, and guesses which option an unknown name means. */
 #include "config.h"
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/util/mem.h"
 #include "set_i.h"
+
+void rsh_option_guess(const struct rsh_command *command, const char *word,
+		      size_t n, const char *before,
+		      char text[RSH_SUGGESTION_BYTES])
+{
+	const char *ours = rsh_other_word(word, n);
+	const struct rsh_option *def = NULL;
+	struct rsh_suggestion guess;
+
+	rsh_suggestion_begin(&guess, word, n);
+	while ((def = rsh_option_next_of(command, def)))
+		if (def->name)
+			rsh_suggestion_offer(&guess, def->name);
+	if (ours && *ours < 'a') {
+		before = "the operand ";
+		ours = command->operands[strcmp(ours, "SOURCE") != 0];
+	}
+	if (ours)
+		guess.best = ours;
+	if (!before)
+		before = guess.best && strchr(guess.best, '_') ? "-o " : "--";
+	rsh_suggestion_put(&guess, before, text);
+}
+
+bool rsh_option_is_named(const struct rsh_command *command, const char *operand,
+			 char text[RSH_SUGGESTION_BYTES])
+{
+	const size_t n = strcspn(operand, "=");
+
+	if (!operand[n] || !memchr(operand, '_', n) ||
+	    (!rsh_other_word(operand, n) &&
+	     !rsh_option_find(command, operand, n)) ||
+	    access(operand, F_OK) == 0)
+		return false;
+	rsh_option_guess(command, operand, n, NULL, text);
+	return true;
+}
 
 static int apply_listed(struct rsh_options *o, char *given,
 			struct rsh_error *err)
@@ -22,13 +60,8 @@ static int apply_listed(struct rsh_options *o, char *given,
 		value++;
 	if (!def) {
 		char text[RSH_SUGGESTION_BYTES];
-		struct rsh_suggestion guess;
 
-		rsh_suggestion_begin(&guess, given, n);
-		while ((def = rsh_option_next_of(o->command, def)))
-			if (def->name)
-				rsh_suggestion_offer(&guess, def->name);
-		rsh_suggestion_put(&guess, dash_o, text);
+		rsh_option_guess(o->command, given, n, dash_o, text);
 		/* Names in lists are usually written with '_'. */
 		for (char *c = strrchr(text, ' '); c && *c; c++)
 			*c = *c == '-' ? '_' : *c;

@@ -68,9 +68,7 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 		     bool before, struct rsh_error *err)
 {
 	const size_t length = strcspn(word, "=");
-	const struct rsh_option *def = NULL;
 	char text[RSH_SUGGESTION_BYTES], names[256] = "";
-	struct rsh_suggestion guess;
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)
 		return rsh_error_set(err, EINVAL, "option --%.*s is "
@@ -86,13 +84,7 @@ static int unknown_long(const struct rsh_command *command, const char *word,
 				     strncmp(word, "steps", length) == 0 ?
 				     ": give one step as SOURCE, or of rank "
 				     "files by --select" : "");
-	rsh_suggestion_begin(&guess, word, length);
-	while ((def = rsh_option_next_of(command, def)))
-		if (def->name)
-			rsh_suggestion_offer(&guess, def->name);
-	rsh_suggestion_put(&guess,
-			   guess.best && strchr(guess.best, '_') ? "-o " : "--",
-			   text);
+	rsh_option_guess(command, word, length, NULL, text);
 	return rsh_error_set(err, EINVAL, "unknown option --%.*s%s",
 			     (int)length, word, text);
 }
@@ -271,6 +263,7 @@ static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 {
 	const char *const *names = o->command->operands;
+	char guess[RSH_SUGGESTION_BYTES];
 	unsigned i = 0;
 
 	/* An empty operand is mostly a shell variable that was not set. */
@@ -278,6 +271,9 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 		if (!*o->operands[i])
 			return rsh_error_set(err, EINVAL, "operand %u is empty",
 					     i + 1);
+		else if (rsh_option_is_named(o->command, o->operands[i], guess))
+			return rsh_error_set(err, EINVAL, "operand %s is not "
+					     "a file%s", o->operands[i], guess);
 	i = 0;
 	for (; i < RSH_MAX_OPERANDS && names[i]; i++) {
 		if (strstr(names[i], "..."))

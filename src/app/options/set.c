@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -170,9 +171,12 @@ static int refuse_word(const struct rsh_option *def, const char *value,
 int rsh_set_word(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
-	const int i = word_number(def, value);
+	const char *ours = rsh_other_word(value, strlen(value));
+	int i = word_number(def, value);
 	unsigned n;
 
+	if (i < 0 && ours)
+		i = word_number(def, ours);
 	if (i < 0)
 		return refuse_word(def, value, err);
 	n = def->values ? def->values[i] : def->min + (unsigned)i;
@@ -187,7 +191,8 @@ int rsh_set_strategy(struct rsh_options *o, const struct rsh_option *def,
 		     const char *value, struct rsh_error *err)
 {
 	struct rsh_strategy_at *at = member(o, def);
-	const bool none = strcmp(value, "none") == 0;
+	/* MindSpore's converter is called with None. */
+	const bool none = strcasecmp(value, "none") == 0;
 	int rc = rsh_set_path(o, def, value, err);
 
 	if (rc)
@@ -232,7 +237,7 @@ int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
 	const char name[] = "name=", step[] = "step=";
 	struct rsh_source_options *f = &o->vfs.files;
 
-	if (strcmp(value, "newest") == 0)
+	if (strcmp(value, "newest") == 0 || strcmp(value, "latest") == 0)
 		f->select = RSH_SELECT_NEWEST;
 	else if (strcmp(value, "mtime") == 0)
 		f->select = RSH_SELECT_MTIME;

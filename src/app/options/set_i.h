@@ -4,6 +4,7 @@
 #pragma once
 
 #include "rsh/app/table.h"
+#include "rsh/util/suggestion.h"
 
 /* Sets the option, and records that it was given (list.c). */
 rsh_option_setter rsh_option_take;
@@ -36,6 +37,19 @@ rsh_option_setter rsh_set_mount_opt;
 /* Accepts an option for behaviour that is always on. */
 rsh_option_setter rsh_set_nothing;
 rsh_option_setter rsh_refuse_rw;
+
+/* Returns our word for that of another program, "float16" for "fp16"; it is in
+ * capitals if it is an operand.  NULL: there is none. */
+const char *rsh_other_word(const char *word, size_t n);
+/* Writes " (did you mean --OPTION?)" for an unknown option, or "".  The words
+ * before its name are "--" or "-o " if `before` is NULL. */
+void rsh_option_guess(const struct rsh_command *command, const char *word,
+		      size_t n, const char *before,
+		      char text[RSH_SUGGESTION_BYTES]);
+/* Returns whether an operand is no file but "name=value" of an option or of
+ * another program's argument, and writes which option or operand that is. */
+bool rsh_option_is_named(const struct rsh_command *command, const char *operand,
+			 char text[RSH_SUGGESTION_BYTES]);
 
 /* Writes the words "a|b|c" as "a, b or c". */
 void rsh_words_put(char *to, size_t size, const char *words);

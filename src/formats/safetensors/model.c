@@ -22,6 +22,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/adapter_config.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
@@ -301,9 +302,16 @@ static bool model_is_strategy(const char *name)
 	return strstr(name, "strategy") != NULL;
 }
 
+#define IS_ADAPTER "it is an adapter: --lora DIR merges it into the model of "  \
+		   "SOURCE"
+
 /* Says why a single file is not taken as a model. */
 static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 {
+	if (strncmp(l->file, "adapter_model.", 14) == 0) {
+		snprintf(buf, max, "; " IS_ADAPTER);
+		return;
+	}
 	if (rsh_file_type_of(l->file) == RSH_FILE_OTHER)
 		return;
 	if (rsh_format_is_of_rank(l->source, l->file))
@@ -329,6 +337,10 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	    rsh_look_has(l, HF_SINGLE)) {
 		snprintf(buf, max, "; it is a whole model, of which no "
 			 "strategy speaks: --src-strategy none");
+		return;
+	}
+	if (rsh_look_has(l, RSH_ADAPTER_CONFIG_NAME)) {
+		snprintf(buf, max, "; " IS_ADAPTER);
 		return;
 	}
 	n = rsh_look_count(l, rsh_format_is_map, &first) ?:
@@ -622,11 +634,8 @@ static void hf_indexed(const struct rsh_source *s, struct rsh_names *names)
 
 		n += ix ? ix->n_records : 0;
 	}
-	if (view.index[0] && n > view.index[0]->n_records)
-		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "
-				"other parts than the map says, and are not "
-				"read", rsh_source_path(s),
-				n - view.index[0]->n_records);
+	if (view.index[0])
+		rsh_format_tell_copies(s, n - view.index[0]->n_records);
 }
 
 static void model_step_text(const struct rsh_source *s, uint32_t i, char *text,

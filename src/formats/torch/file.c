@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/bytes.h"
 
 /* ---- the form ---- */
@@ -50,8 +51,8 @@ int rsh_torch_refuse_form(const struct rsh_byte_source *src,
 				     "torch.save() did not write, which is not "
 				     "read; save it with torch.save()",
 				     src->path);
-	return rsh_error_set(err, EBADMSG, "%s: no file of torch.save()",
-			     src->path);
+	return rsh_file_explain(src, rsh_error_set(
+		err, EBADMSG, "%s: no file of torch.save()", src->path), err);
 }
 
 /* ---- the form before PyTorch 1.6, which PyTorch still writes on request ----

@@ -49,17 +49,23 @@ static bool torch_has_word(const char *name, const char *text)
 	return at;
 }
 
-/* Returns whether the name is that of a rank's slice, as Megatron, DeepSpeed
- * (bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt) and verl
- * (optim_world_size_2_rank_0.pt) write them. */
-static bool torch_is_slice(const char *name)
+/* Returns the framework whose name this is for a rank's slice: Megatron's
+ * directory mp_rank_00, DeepSpeed's
+ * bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt and
+ * layer_01-model_00-model_states.pt, verl's optim_world_size_2_rank_0.pt.
+ * NULL: it is none. */
+static const char *torch_slice_of(const char *name)
 {
 	const char *of = strstr(name, "_world_size_");
 
+	if (of && strstr(of, "_rank_"))
+		return "verl";
+	if (torch_has_word(name, "zero_pp_rank_") ||
+	    rsh_has_suffix(name, "model_states.pt") ||
+	    rsh_has_suffix(name, "optim_states.pt"))
+		return "DeepSpeed";
 	return torch_has_word(name, "mp_rank_") ||
-	       torch_has_word(name, "zero_pp_rank_") ||
-	       (of && strstr(of, "_rank_")) ||
-	       strcmp(name, "model_optim_rng.pt") == 0;
+	       strcmp(name, "model_optim_rng.pt") == 0 ? "Megatron" : NULL;
 }
 
 /* Returns whether the name is that of a map from weights to parts. */
@@ -68,6 +74,12 @@ static bool torch_is_map(const char *name)
 	return name[0] != '.' && (rsh_has_suffix(name, ".bin.index.json") ||
 				  rsh_has_suffix(name, ".pt.index.json") ||
 				  rsh_has_suffix(name, ".pth.index.json"));
+}
+
+/* A part of a model of transformers, whose suffix is .bin. */
+static bool torch_is_part(const char *name)
+{
+	return rsh_format_is_part(name) && rsh_has_suffix(name, ".bin");
 }
 
 static bool torch_is_consolidated(const char *name)
@@ -148,25 +160,30 @@ static int torch_file_bid(const struct rsh_look *l)
 	if (torch_is_shadowed(l) || torch_model_bid(l) ||
 	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
 	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
-	    torch_is_slice(first))
+	    torch_slice_of(first))
 		return RSH_BID_NO;
 	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
 static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 {
-	const char *first = NULL;
+	const char *first = NULL, *part = NULL;
 	const size_t n = rsh_look_count(l, rsh_format_may_hold_model, &first);
 
 	for (size_t i = 0; i < l->n; i++) {
-		if (!torch_is_slice(l->names[i]))
+		const char *by = torch_slice_of(l->names[i]);
+
+		if (!by)
 			continue;
 		snprintf(buf, max, "; %s is one rank's slice of a model, as "
-			 "Megatron and DeepSpeed write them, and nothing says "
-			 "how slices are joined", l->names[i]);
+			 "%s writes them, and nothing says how slices are "
+			 "joined", l->names[i], by);
 		return;
 	}
-	if (n > 1 && torch_is_file(l, first))
+	if (!l->file && rsh_look_count(l, torch_is_part, &part) > 0)
+		snprintf(buf, max, "; %s may be a part of a model, and no "
+			 TORCH_MAP " is beside it", part);
+	else if (n > 1 && torch_is_file(l, first))
 		snprintf(buf, max, "; it has %zu files that may be of PyTorch, "
 			 "such as %s: give one of them as SOURCE", n, first);
 }
@@ -229,6 +246,7 @@ static int torch_file_open(struct rsh_source *s,
 {
 	const char *file = rsh_source_file(s);
 	cleanup_free char *found = NULL;
+	const char *by;
 	size_t n;
 	int rc = torch_state_new(s, err);
 
@@ -248,11 +266,16 @@ static int torch_file_open(struct rsh_source *s,
 	}
 	if (rc)
 		return rc;
-	if (torch_is_slice(file))
+	by = torch_slice_of(file);
+	if (by)
 		return rsh_error_set(err, ENOTSUP, "%s/%s: one rank's slice of "
-				     "a model, as Megatron and DeepSpeed write "
-				     "them; nothing in it says how slices are "
-				     "joined", rsh_source_path(s), file);
+				     "a model, as %s writes them; nothing in "
+				     "it says how slices are joined",
+				     rsh_source_path(s), file, by);
+	if (rsh_format_is_part(file))
+		rsh_log_warning("%s/%s: it is one part of a model; what other "
+				"parts have is not shown", rsh_source_path(s),
+				file);
 	return torch_list_all(s, &file, 1, err);
 }
 
@@ -323,6 +346,49 @@ static int torch_model_open(struct rsh_source *s,
 
 /* ---- indexes ---- */
 
+/* Leaves out tensors that the map of the parts assigns to other parts. */
+static int torch_leave_copies(const struct rsh_source_torch *t, uint32_t file,
+			      struct rsh_torch_file *f, struct rsh_error *err)
+{
+	const struct rsh_weight_map *map = &t->map;
+	cleanup_free const char **others =
+		rsh_alloc_array(map->n_weights, sizeof(*others));
+	struct rsh_torch_tensor *own = rsh_arena_array(
+		&f->arena_, struct rsh_torch_tensor, f->n_tensors);
+	uint32_t n_others = 0, n = 0;
+
+	if (!others || !own)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < map->n_weights; i++)
+		if (strcmp(map->files[map->weights[i].file], t->names[file]) !=
+		    0)
+			others[n_others++] = map->weights[i].name;
+	qsort(others, n_others, sizeof(*others), rsh_by_text);
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		if (!bsearch(&f->tensors[i].name, others, n_others,
+			     sizeof(*others), rsh_by_text))
+			own[n++] = f->tensors[i];
+	f->n_copies = f->n_tensors - n;
+	f->n_tensors = n;
+	f->tensors = own;
+	return 0;
+}
+
+static int torch_load(const struct rsh_source_torch *t, uint32_t file,
+		      const struct rsh_byte_source *bytes,
+		      struct rsh_torch_file **out, struct rsh_error *err)
+{
+	int rc = rsh_torch_file_read(bytes, out, err);
+
+	if (rc == 0 && t->has_map)
+		rc = torch_leave_copies(t, file, *out, err);
+	if (rc) {
+		rsh_torch_file_free(*out);
+		*out = NULL;
+	}
+	return rc;
+}
+
 /* The content that was read is kept, also for torch_values(). */
 static int torch_scan(const struct rsh_scan_job *job,
 		      struct rsh_ckpt_index **out, struct rsh_error *err)
@@ -331,7 +397,7 @@ static int torch_scan(const struct rsh_scan_job *job,
 	const uint32_t file = job->file;
 	struct rsh_torch_file *f;
 	uint32_t n_unsummed = 0;
-	int rc = rsh_torch_file_read(job->bytes, &f, err);
+	int rc = torch_load(t, file, job->bytes, &f, err);
 
 	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
 		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
@@ -352,6 +418,17 @@ static int torch_scan(const struct rsh_scan_job *job,
 	pthread_mutex_unlock(&t->lock);
 	rsh_torch_file_free(f);
 	return 0;
+}
+
+static void torch_indexed(const struct rsh_source *s, struct rsh_names *names)
+{
+	const struct rsh_source_torch *t = rsh_source_state(s);
+	uint64_t n = 0;
+
+	(void)names;
+	for (uint32_t i = 0; i < t->n; i++)
+		n += t->files[i] ? t->files[i]->n_copies : 0;
+	rsh_format_tell_copies(s, n);
 }
 
 /* An index has no strides, so the file must be read. */
@@ -649,7 +726,7 @@ static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 		/* A file without an index has not been read. */
 		if (!t->files[i])
 			rc = rsh_format_file_open(s, t->names[i], &f, err) ?:
-			     rsh_torch_file_read(&f.bytes, &t->files[i], err);
+			     torch_load(t, i, &f.bytes, &t->files[i], err);
 		if (rc)
 			return rc;
 		n += t->files[i]->n_tensors;
@@ -704,7 +781,7 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 #define TORCH                                                              \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
 	.any_type = true, .any_copy = true, .close = torch_close,      \
-	.scan = torch_scan, .fits = torch_fits,                    \
+	.scan = torch_scan, .fits = torch_fits, .indexed = torch_indexed, \
 	.has_crc = torch_has_crc, .step_text = torch_step_text,        \
 	.read = torch_read, .values = torch_values,                \
 	.each = torch_each, .list = torch_list,                    \

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/other_words.c has words of other programs for options, operands
+ * and values. */
+#include "config.h"
+
+#include "rsh/util/suggestion.h"
+#include "set_i.h"
+
+static const struct {
+	const char *theirs, *ours;
+} words[] = {
+	{ "bf16", "bfloat16" },
+	{ "fp16", "float16" },
+	{ "half", "float16" },
+	{ "fp32", "float32" },
+	/* arguments of MindSpore's and MindFormers' converters */
+	{ "src-strategy-file", "src-strategy" },
+	{ "dst-strategy-file", "dst-strategy" },
+	{ "src-ckpt-strategy", "src-strategy" },
+	{ "dst-ckpt-strategy", "dst-strategy" },
+	{ "output-format", "format" },
+	{ "ckpt-prefix", "prefix" },
+	{ "src-checkpoints-dir", "SOURCE" },
+	{ "src-checkpoint", "SOURCE" },
+	{ "src-ckpt-path-or-dir", "SOURCE" },
+	{ "dst-checkpoints-dir", "OUTDIR" },
+	{ "dst-checkpoint", "OUTDIR" },
+	{ "dst-ckpt-dir", "OUTDIR" },
+};
+
+const char *rsh_other_word(const char *word, size_t n)
+{
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (rsh_suggestion_same(words[i].theirs, word, n))
+			return words[i].ours;
+	return NULL;
+}
