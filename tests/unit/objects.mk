@@ -25,6 +25,7 @@ unit_test_objects_peer_LDADD = $(L_OBJECTS)
 endif
 
 EXTRA_DIST += \
+	lib/near_s3.py \
 	lib/object_server.py \
 	lib/s3_peer.py \
 	lib/tls_server.py \
