@@ -265,6 +265,9 @@ def run_damage(tap, directory):
         said = run("verify", root)
         check(said.status == NO, repr(said))
         demand(said.out, "__1_0.distcp: truncated", "items are beyond its end")
+        said = run("ls", root)
+        check(said.status == NO and "next: " not in said.out, repr(said))
+        demand(said.err, "__1_0.distcp is too short for tensor")
     with tap.test("a short file: what is whole in it is shown"), \
             Mounted(root, extra=["--allow-missing"]) as mount:
         found = model_hashes(mount.path)

@@ -144,21 +144,46 @@ static int dcp_check_covered(const struct rsh_dcp_tensor *t,
 			     "are in no chunk", t->name, n);
 }
 
+static void dcp_check_ends(const struct rsh_dcp *d,
+			   const struct rsh_dcp_tensor *t,
+			   const uint64_t *file_bytes, struct rsh_error *wrong)
+{
+	for (uint32_t i = 0; i < t->n_chunks && !wrong->code; i++) {
+		const struct rsh_dcp_chunk *c = &t->chunks[i];
+
+		if (c->file == RSH_DCP_NO_FILE || c->length == RSH_DCP_BY_NAME)
+			continue;
+		if (c->offset > file_bytes[c->file] ||
+		    c->length > file_bytes[c->file] - c->offset)
+			rsh_error_set(wrong, EBADMSG, "%s is too short for "
+				      "tensor %s", d->files[c->file], t->name);
+	}
+}
+
 /* Finds the first tensor whose boxes do not cover it, or else the first file
- * that is missing. */
+ * that is missing or too short. */
 static int list_judge(const struct rsh_source *s, struct rsh_error *wrong)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(s);
+	cleanup_free uint64_t *file_bytes =
+		calloc((size_t)d->n_files + 1, sizeof(*file_bytes));
 	struct rsh_stat st;
 
+	if (!file_bytes)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
 		if (dcp_check_covered(&d->tensors[i], wrong) == -ENOMEM)
 			return -ENOMEM;
-	for (uint32_t i = 0; i < d->n_files && !wrong->code; i++)
+	for (uint32_t i = 0; i < d->n_files && !wrong->code; i++) {
 		if (rsh_store_look(rsh_source_store(s), d->files[i], &st) ||
 		    st.kind != RSH_IS_FILE)
 			rsh_error_set(wrong, ENOENT, "%s is missing",
 				      d->files[i]);
+		else
+			file_bytes[i] = st.size;
+	}
+	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
+		dcp_check_ends(d, &d->tensors[i], file_bytes, wrong);
 	return 0;
 }
 
