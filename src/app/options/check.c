@@ -124,19 +124,43 @@ static int check_look(struct rsh_options *o, struct rsh_error *err)
 	return rsh_error_set(err, why.code, "%s", why.text);
 }
 
-/* Only rank files need a strategy, so SOURCE must have some. */
+/* Checks that SOURCE has files of ranks, and that not all of them are
+ * damaged. */
+static int check_rank_files(const struct rsh_vfs_config *v,
+			    struct rsh_error *err)
+{
+	struct rsh_source_options files = v->files;
+	struct rsh_names *names = rsh_names_new();
+	const struct rsh_error *unread;
+	struct rsh_source *s = NULL;
+	const char *first;
+	int rc;
+
+	files.formats = rsh_formats;
+	rc = !names ? rsh_error_nomem(err) :
+	     rsh_source_open(v->source, 0, UINT32_MAX, &files, &s, err) ?:
+	     rsh_source_choose(s, 0, err) ?:
+	     rsh_source_index(s, names, err);
+	if (rc == 0 && rsh_source_n_bad(s, &first) > 0 &&
+	    rsh_source_n_bad(s, &first) == rsh_source_n_files(s)) {
+		unread = rsh_source_unread(s);
+		rc = rsh_error_set(err, unread ? unread->code : EBADMSG, "%s",
+				   unread ? unread->text : first);
+	}
+	rsh_source_free(s);
+	rsh_names_free(names);
+	return rc;
+}
+
+/* Only files of ranks need a strategy. */
 static int check_needs_strategy(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
-	struct rsh_source_options files = v->files;
-	struct rsh_source *s;
 	char hint[512];
 
-	files.formats = rsh_formats;
-	o->look = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s, err);
+	o->look = check_rank_files(v, err);
 	if (o->look)
 		return o->look;
-	rsh_source_free(s);
 	rsh_source_hint(v->source, &v->files.store, rsh_formats, hint,
 			sizeof(hint));
 	return rsh_error_set(err, EINVAL, "--src-strategy is missing (\"none\" "
