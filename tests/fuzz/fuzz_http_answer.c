@@ -11,13 +11,14 @@ static const struct rsh_http_asked asked = {
 
 static void check_right(const struct rsh_http_answer *a)
 {
-	const char *etag = a->etag + (strncmp(a->etag, "W/", 2) ? 0 : 2);
+	const char *etag = a->etag + (strncasecmp(a->etag, "W/", 2) ? 0 : 2);
 
 	require(a->status == 206 && !a->is_broken && !a->is_encoded);
 	require(a->has_range && a->first == 10 && a->last == 19);
 	require(!a->has_total || a->total == 100);
 	require(!a->has_length || a->length == 10);
-	require(!strcmp(etag, "\"a\""));
+	/* Some servers leave out the quotes, or write other letters. */
+	require(!strcasecmp(etag, "\"a\"") || !strcasecmp(etag, "a"));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -31,8 +31,8 @@ static void check_list(const struct rsh_object_listing *l,
 		require(l->objects[i].size <= INT64_MAX);
 		require(!l->objects[i].etag || strlen(l->objects[i].etag) < 256);
 	}
-	require(!page->more || page->next[0]);
 	require(memchr(page->next, '\0', sizeof(page->next)));
+	require(memchr(page->marker, '\0', sizeof(page->marker)));
 	require(memchr(page->code, '\0', sizeof(page->code)));
 }
 
