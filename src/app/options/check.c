@@ -227,6 +227,14 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 	const enum rsh_select select = v->files.select;
 	const bool as_model = check_wants_model(o);
 
+	if (v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
+				     "strategy, but a %s has none: use "
+				     "--dst-strategy", o->format->says);
+	if (!o->format->by_name && (v->plan.n_shown_ranks || v->plan.compat))
+		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
+				     "are for MindSpore's rank files, but "
+				     "SOURCE is a %s", o->format->says);
 	/* If a format is recognised by names (`by_name`), an explicit choice
 	 * may mean other files beside the model. */
 	if (!o->format->by_name ? select != RSH_SELECT_NEWEST :
@@ -236,14 +244,6 @@ static int check_settle_whole(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
 				     "choose a step, but SOURCE is a single "
 				     "%s", o->format->says);
-	if (v->dst.from == RSH_FROM_DERIVED)
-		return rsh_error_set(err, EINVAL, "--dst-mesh needs a source "
-				     "strategy, but a %s has none: use "
-				     "--dst-strategy", o->format->says);
-	if (!o->format->by_name && (v->plan.n_shown_ranks || v->plan.compat))
-		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
-				     "are for MindSpore's rank files, but "
-				     "SOURCE is a %s", o->format->says);
 	v->src.from = RSH_FROM_NONE;
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
