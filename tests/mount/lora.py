@@ -29,7 +29,7 @@ from dcp_trees import Tensor, Tree, _Drawer, torch_bytes  # noqa: E402
 from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
 from quantised import published  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -94,6 +94,24 @@ def fan_in_fan_out(directory):
     adapter.add("model.w", drawer.matrix("BF16", 4, 6), drawer.matrix("F16", 5, 4), 2)
     same(exported(directory, source, "--lora", adapter.write(directory + "/a")),
          merged(model, [(adapter, 1)]))
+
+
+@test
+def plan_names_adapters(directory):
+    """plan lists the adapters from which whole tensors are read"""
+    drawer, model, words = Drawer(random.Random(9)), {}, []
+    for i in range(8):
+        model[f"model.w{i}.weight"] = drawer.matrix("BF16", 6, 5)
+        adapter = Adapter(modules_to_save=[f"w{i}"])
+        adapter.add(f"model.w{i}", drawer.matrix("BF16", 4, 5), drawer.matrix("BF16", 6, 4), 2)
+        if i % 2:
+            adapter.replace(f"model.w{i}.weight", drawer.matrix("BF16", 6, 5))
+        words += ["--lora", adapter.write(f"{directory}/a{i}")]
+    said = run_json("plan", written(directory + "/model", model), *words)
+    read = {s["path"]: s["bytes"] for s in said["sources"]}
+    check(sum(read.values()) == said["total"]["read_bytes"], said)
+    check({path for path in read if "adapter" in path} == {
+        f"{directory}/a{i}/adapter_model.safetensors" for i in range(1, 8, 2)}, said)
 
 
 @test

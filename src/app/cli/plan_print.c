@@ -71,16 +71,19 @@ static int source_add_user(struct source *s, uint32_t rank, uint64_t bytes)
 static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
 {
 	struct rsh_source_view view;
+	uint32_t n;
 
 	rsh_source_candidate_text(r->view->source,
 				  rsh_source_chosen(r->view->source), s->step,
 				  sizeof(s->step));
 	rsh_source_view(r->view->source, r->view->names, &view);
-	s->v = calloc((size_t)view.n_ranks + 1, sizeof(*s->v));
+	/* Adapters have the numbers after those of the ranks. */
+	n = view.n_ranks + view.n_beside;
+	s->v = calloc((size_t)n + 1, sizeof(*s->v));
 	if (!s->v || rsh_vfs_replicas(r->view->src, &s->first, &s->n_first))
 		return -ENOMEM;
-	s->n = view.n_ranks;
-	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+	s->n = n;
+	for (uint32_t rank = 0; rank < n; rank++)
 		s->v[rank] = (struct source){
 			.rank = rank, .path = view.path[rank],
 			.group = rank < s->n_first ? s->first[rank] : rank,
@@ -94,9 +97,9 @@ static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
 					    from->bytes))
 				return -ENOMEM;
 		}
-	/* What is left are the ranks that are read. */
+	/* What is left are those that are read. */
 	s->n = 0;
-	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+	for (uint32_t rank = 0; rank < n; rank++)
 		if (s->v[rank].n_users)
 			s->v[s->n++] = s->v[rank];
 	return 0;
