@@ -360,19 +360,24 @@ static int ask_aside(struct rsh_mounter *m, char *word, size_t length,
 	return rc ? rc : ends[0];
 }
 
-int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
+/* Sends a command that is followed by a name. */
+static int ask_by_name(struct rsh_mounter *m, char command, const char *name)
 {
 	char word[PATH_MAX];
-	const int length = snprintf(word, sizeof(word), "%c%s", FIND, name);
-	cleanup_fd int from = -1;
+	const int length = snprintf(word, sizeof(word), "%c%s", command, name);
+
+	return length >= (int)sizeof(word) ? -ENAMETOOLONG :
+	       ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
+}
+
+int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
+{
+	cleanup_fd int from = ask_by_name(m, FIND, name);
 	int open[MOST_FDS];
 	size_t n;
 	size_t used = 0;
 	ssize_t got;
 
-	if (length >= (int)sizeof(word))
-		return -ENAMETOOLONG;
-	from = ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
 	if (from < 0)
 		return from;
 	/* Receives fd, and puts the attached descriptors where the message has
@@ -389,16 +394,11 @@ int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
 int rsh_mounter_look_up(struct rsh_mounter *m, const char *host, char *to,
 			size_t size)
 {
-	char word[PATH_MAX];
-	const int length = snprintf(word, sizeof(word), "%c%s", LOOK_UP, host);
-	cleanup_fd int from = -1;
+	cleanup_fd int from = ask_by_name(m, LOOK_UP, host);
 	int fd[MOST_FDS];
 	size_t n;
 	ssize_t got;
 
-	if (length >= (int)sizeof(word))
-		return -ENAMETOOLONG;
-	from = ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
 	if (from < 0)
 		return from;
 	got = take_message(from, to, size, fd, &n);
