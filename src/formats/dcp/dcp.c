@@ -151,10 +151,8 @@ static void dcp_check_ends(const struct rsh_dcp *d,
 	for (uint32_t i = 0; i < t->n_chunks && !wrong->code; i++) {
 		const struct rsh_dcp_chunk *c = &t->chunks[i];
 
-		if (c->file == RSH_DCP_NO_FILE || c->length == RSH_DCP_BY_NAME)
-			continue;
-		if (c->offset > file_bytes[c->file] ||
-		    c->length > file_bytes[c->file] - c->offset)
+		if (c->file != RSH_DCP_NO_FILE &&
+		    !rsh_dcp_chunk_fits(c, file_bytes[c->file]))
 			rsh_error_set(wrong, EBADMSG, "%s is too short for "
 				      "tensor %s", d->files[c->file], t->name);
 	}

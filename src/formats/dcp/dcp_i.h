@@ -84,6 +84,9 @@ bool rsh_dcp_is_of_rank(const char *name);
 bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
 			    const struct rsh_dcp_chunk *c);
 
+/* Returns whether the item of a chunk ends within a file of so many bytes.  The
+ * file itself says where an item is that is found by its name. */
+bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes);
 /* Sets holds[file] for each file that has a chunk with elements.  Other files
  * may be of any format. */
 void rsh_dcp_mark_files(const struct rsh_dcp *d, bool *holds);

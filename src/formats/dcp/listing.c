@@ -148,6 +148,12 @@ static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
 
 /* ---- the places of items ---- */
 
+bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes)
+{
+	return c->length == RSH_DCP_BY_NAME ||
+	       (c->offset <= file_bytes && c->length <= file_bytes - c->offset);
+}
+
 bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
 			    const struct rsh_dcp_chunk *c)
 {

@@ -93,7 +93,7 @@ static int step_check_chunk(const struct dcp_step *s,
 	if (c->length == RSH_DCP_BY_NAME)
 		return 0;
 	file = files[c->file];
-	if (c->offset > file->size || c->length > file->size - c->offset)
+	if (!rsh_dcp_chunk_fits(c, file->size))
 		return rsh_error_set(err, EBADMSG, "%s: it is too short for "
 				     "tensor %s", file->path, t->name);
 	if (!s->full)
