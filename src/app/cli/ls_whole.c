@@ -198,9 +198,10 @@ int rsh_ls_whole(const struct rsh_printer *out, const struct rsh_options *o,
 	struct rsh_listed l;
 	int rc = rsh_source_format(source)->list(source, &arena, &l, err);
 
-	for (uint32_t i = 0; rc == 0 && i < l.n_tensors; i++)
+	/* Only people are told about the config.json. */
+	for (uint32_t i = 0; rc == 0 && !out->json && i < l.n_tensors; i++)
 		rsh_decoder_names_add(&names, l.tensors[i].name);
-	if (rc == 0 &&
+	if (rc == 0 && !out->json &&
 	    model_take_config(&model, o->vfs.source, source, &names))
 		rc = rsh_error_nomem(err);
 	free(model.architecture);
