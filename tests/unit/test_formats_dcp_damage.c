@@ -396,6 +396,24 @@ static void test_item_flipped(void **state)
 	}
 }
 
+/* Sets the CRC of data.pkl in the archive's directory to 0: it has none. */
+static void forget_crc(struct buffer *b)
+{
+	static const char name[] = "data.pkl";
+	uint8_t *last = NULL, *at;
+	size_t from = 0;
+
+	while ((at = memmem(b->data + from, b->len - from, name,
+			    sizeof(name) - 1))) {
+		last = at;
+		from = (size_t)(at - b->data) + 1;
+	}
+	assert_non_null(last);
+	while (memcmp(last, "PK\1\2", 4) != 0)
+		last--;
+	memset(last + 16, 0, 4);
+}
+
 /* Each of these changes bytes of a tensor of [8,6] whose elements lie column by
  * column. */
 static void test_item_refused(void **state)
@@ -409,7 +427,7 @@ static void test_item_refused(void **state)
 		{ "K\10K\6\206", "K\10K\5\206", "not all of" },
 		{ "K\10K\6\206", "K\7K\6\206", "not all of" },
 		{ "tensor_v2", "tensor_v9", "no tensor" },
-		{ "FloatStorage", "FlootStorage", "no tensor" },
+		{ "FloatStorage", "FlootStorage", "type that is not known" },
 	};
 
 	(void)state;
@@ -423,6 +441,11 @@ static void test_item_refused(void **state)
 
 		assert_non_null(at);
 		memcpy(at, cases[i].to, n);
+		if (i > 0)
+			assert_int_equal(read_item(&b, &item, &err), -EBADMSG);
+		if (i > 0)
+			assert_non_null(strstr(err.text, "match its CRC"));
+		forget_crc(&b);
 		if (read_item(&b, &item, &err) != -EBADMSG ||
 		    !strstr(err.text, cases[i].word))
 			fail_msg("case %zu: \"%s\"", i, err.text);

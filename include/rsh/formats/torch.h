@@ -117,6 +117,22 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 			struct rsh_torch_file **out, struct rsh_error *err);
 void rsh_torch_file_free(struct rsh_torch_file *f);
 
+/* ---- an archive within a file: an item of a distributed checkpoint ---- */
+
+#define RSH_TORCH_ITEM_PATH 1024
+/* Reads an archive of one tensor, whose name is "", at this place of a file;
+ * the places in the result are counted from there.  `path` is set to its name
+ * in messages.  It reads both ends of the archive, and nothing else of those
+ * that torch writes. */
+int rsh_torch_item_read(const struct rsh_byte_source *file, uint64_t offset,
+			uint64_t length, char path[RSH_TORCH_ITEM_PATH],
+			struct rsh_torch_file **out, struct rsh_error *err);
+/* Reads an archive of a value that is no tensor.  *out is empty if it is no
+ * plain data; the caller must call rsh_plain_clear(). */
+int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,
+			 uint64_t length, struct rsh_plain *out,
+			 struct rsh_error *err);
+
 /* ---- as an index ---- */
 
 struct rsh_pickle_class;

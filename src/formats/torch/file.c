@@ -5,6 +5,8 @@
 #include "reader_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +40,7 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n)
 		       RSH_TORCH_TAR : RSH_TORCH_NONE;
 }
 
-int rsh_torch_refuse_form(const struct rsh_byte_source *src,
+static int torch_refuse_form(const struct rsh_byte_source *src,
 			  enum rsh_torch_form form, struct rsh_error *err)
 {
 	if (form == RSH_TORCH_TAR)
@@ -219,7 +221,7 @@ static int torch_file_read(struct rsh_torch_reader *r)
 	if (form == RSH_TORCH_LEGACY)
 		return legacy_read(r, &root) ?: rsh_torch_walk(r, &root);
 	return form == RSH_TORCH_ZIP ? rc :
-	       rsh_torch_refuse_form(&r->src, form, r->err);
+	       torch_refuse_form(&r->src, form, r->err);
 }
 
 /* Copies a grown array into the file's arena. */
@@ -234,7 +236,8 @@ static void *torch_keep(struct rsh_torch_reader *r, const void *v, size_t n,
 	return copy;
 }
 
-static int torch_finish(struct rsh_torch_reader *r)
+int rsh_torch_reader_finish(struct rsh_torch_reader *r,
+			    struct rsh_torch_file **out)
 {
 	struct rsh_torch_file *f = r->file;
 
@@ -248,78 +251,87 @@ static int torch_finish(struct rsh_torch_reader *r)
 				sizeof(*f->tensors));
 	f->values = torch_keep(r, r->found, r->n_found, sizeof(*f->values));
 	f->storages = r->storages;
-	return f->tensors && f->values ? 0 : rsh_error_nomem(r->err);
+	if (!f->tensors || !f->values)
+		return rsh_error_nomem(r->err);
+	*out = steal_pointer(&r->file);
+	return 0;
 }
 
-static int torch_read_all(struct rsh_torch_reader *r)
+struct rsh_torch_reader *rsh_torch_reader_new(const struct rsh_byte_source *file,
+					      uint64_t base, uint64_t bytes,
+					      const char *path,
+					      struct rsh_error *err)
 {
-	return torch_file_read(r) ?: torch_finish(r);
-}
+	struct rsh_torch_reader *r = malloc(sizeof(*r));
 
-static int torch_read_places(struct rsh_torch_reader *r)
-{
-	struct rsh_pickle_value root;
-
-	return legacy_read(r, &root);
-}
-
-/* Reads a file by this function. */
-static int torch_read_by(const struct rsh_byte_source *src,
-			 int (*read)(struct rsh_torch_reader *r),
-			 struct rsh_torch_file **out, struct rsh_error *err)
-{
-	struct rsh_torch_reader *r = calloc(1, sizeof(*r));
-	struct rsh_torch_file *f = calloc(1, sizeof(*f));
-	int rc = 0;
-
-	*out = NULL;
-	if (f)
-		f->names_ = rsh_names_new();
-	if (r)
-		r->keys = rsh_names_new();
-	if (!r || !f || !f->names_ || !r->keys) {
-		rc = rsh_error_nomem(err);
-	} else {
-		r->view.file = src;
+	if (r) {
+		memset(r, 0, offsetof(struct rsh_torch_reader, pickle.window));
+		r->view.file = file;
+		r->view.base = base;
+		r->view.size = bytes;
 		r->src = (struct rsh_byte_source){
-			rsh_torch_view_pread, &r->view, src->size, src->path,
+			rsh_torch_view_pread, &r->view, bytes, path,
 		};
 		r->err = err;
-		r->file = f;
-		rc = read(r);
+		r->keys = rsh_names_new();
+		r->file = calloc(1, sizeof(*r->file));
+		if (r->file)
+			r->file->names_ = rsh_names_new();
+		if (r->keys && r->file && r->file->names_)
+			return r;
 	}
-	if (r) {
-		rsh_torch_view_clear(&r->view);
-		rsh_arena_clear(&r->values);
-		rsh_names_free(r->keys);
-		free(r->stored);
-		free(r->name);
-		free(r->steps);
-		free(r->tensors);
-		free(r->found);
-		free(r);
-	}
-	if (rc)
-		rsh_torch_file_free(f);
-	else
-		*out = f;
-	return rc;
+	rsh_torch_reader_free(r);
+	rsh_error_nomem(err);
+	return NULL;
+}
+
+void rsh_torch_reader_free(struct rsh_torch_reader *r)
+{
+	if (!r)
+		return;
+	rsh_torch_view_clear(&r->view);
+	rsh_arena_clear(&r->values);
+	rsh_names_free(r->keys);
+	rsh_torch_file_free(r->file);
+	free(r->stored);
+	free(r->name);
+	free(r->steps);
+	free(r->tensors);
+	free(r->found);
+	free(r);
 }
 
 int rsh_torch_file_read(const struct rsh_byte_source *src,
 			struct rsh_torch_file **out, struct rsh_error *err)
 {
-	return torch_read_by(src, torch_read_all, out, err);
+	cleanup_reader struct rsh_torch_reader *r =
+		rsh_torch_reader_new(src, 0, src->size, src->path, err);
+
+	*out = NULL;
+	return !r ? -ENOMEM :
+	       torch_file_read(r) ?: rsh_torch_reader_finish(r, out);
 }
 
-int rsh_torch_check_legacy(const struct rsh_byte_source *src,
-			   struct rsh_error *err)
+int rsh_torch_check(const struct rsh_byte_source *src, bool full,
+		    bool *unsummed, struct rsh_error *err)
 {
-	struct rsh_torch_file *f;
-	int rc = torch_read_by(src, torch_read_places, &f, err);
+	cleanup_reader struct rsh_torch_reader *r =
+		rsh_torch_reader_new(src, 0, src->size, src->path, err);
+	enum rsh_torch_form form;
+	struct rsh_pickle_value root;
+	int rc = r ? 0 : -ENOMEM;
 
-	rsh_torch_file_free(f);
-	return rc;
+	*unsummed = false;
+	if (rc == 0 && src->size == 0)
+		rc = rsh_torch_bad(r, 0, "it is empty");
+	if (rc == 0)
+		rc = torch_find_form(r, &form);
+	if (rc)
+		return rc;
+	return form == RSH_TORCH_ZIP ?
+	       rsh_torch_check_zip(r, full, unsummed) :
+	       form == RSH_TORCH_LEGACY ? legacy_read(r, &root) :
+	       torch_refuse_form(src, form, err);
 }
 
 void rsh_torch_file_free(struct rsh_torch_file *f)
@@ -329,6 +341,67 @@ void rsh_torch_file_free(struct rsh_torch_file *f)
 	rsh_arena_clear(&f->arena_);
 	rsh_names_free(f->names_);
 	free(f);
+}
+
+/* ---- an item of a distributed checkpoint ---- */
+
+/* This many bytes are read at once at either end of an item.  For the items
+ * that torch writes, no other reads are necessary. */
+#define ITEM_END_BYTES ((uint64_t)4096)
+
+static struct rsh_torch_reader *
+torch_item_open(const struct rsh_byte_source *file, uint64_t offset,
+		uint64_t length, char *path, int *rc, struct rsh_error *err)
+{
+	const uint64_t n = rsh_min_u64(length, ITEM_END_BYTES);
+	struct rsh_torch_reader *r = NULL;
+
+	snprintf(path, RSH_TORCH_ITEM_PATH, "%s, item at %" PRIu64, file->path,
+		 offset);
+	*rc = 0;
+	if (offset > file->size || length > file->size - offset)
+		*rc = rsh_error_set(err, EBADMSG, "%s: truncated: an item "
+				    "of %" PRIu64 " bytes at offset %" PRIu64
+				    " of a file of %" PRIu64, file->path,
+				    length, offset, file->size);
+	if (*rc == 0)
+		r = rsh_torch_reader_new(file, offset, length, path, err);
+	if (*rc || !r) {
+		*rc = *rc ? *rc : -ENOMEM;
+		return NULL;
+	}
+	r->is_item = true;
+	*rc = rsh_torch_view_load(&r->view, length - n, n, err) ?:
+	      rsh_torch_view_load(&r->view, 0, n, err);
+	return r;
+}
+
+int rsh_torch_item_read(const struct rsh_byte_source *file, uint64_t offset,
+			uint64_t length, char path[RSH_TORCH_ITEM_PATH],
+			struct rsh_torch_file **out, struct rsh_error *err)
+{
+	int rc;
+	cleanup_reader struct rsh_torch_reader *r =
+		torch_item_open(file, offset, length, path, &rc, err);
+
+	*out = NULL;
+	return rc ? rc : rsh_torch_read_zip_tensor(r) ?:
+	       rsh_torch_reader_finish(r, out);
+}
+
+int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,
+			 uint64_t length, struct rsh_plain *out,
+			 struct rsh_error *err)
+{
+	char path[RSH_TORCH_ITEM_PATH];
+	struct rsh_pickle_value v;
+	int rc;
+	cleanup_reader struct rsh_torch_reader *r =
+		torch_item_open(file, offset, length, path, &rc, err);
+
+	*out = (struct rsh_plain){ .json = NULL };
+	return rc ? rc : rsh_torch_read_zip_value(r, &v) ?:
+	       rsh_plain_make(&v, out);
 }
 
 /* ---- checksums ---- */

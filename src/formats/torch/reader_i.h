@@ -12,6 +12,9 @@
 #define RSH_TORCH_STRETCHES 3
 struct rsh_torch_view {
 	const struct rsh_byte_source *file;
+	/* The archive is this part of the file.  Offsets are counted from its
+	 * beginning. */
+	uint64_t base, size;
 	uint32_t n;
 	struct {
 		uint64_t at, n;
@@ -47,11 +50,13 @@ struct rsh_torch_step {
 
 struct rsh_torch_reader {
 	struct rsh_byte_source src; /* reads through the view */
+	/* The archive is a small one, an item of a distributed checkpoint: both
+	 * of its ends are read first, and then nothing that is not needed. */
+	bool is_item;
 	struct rsh_torch_view view;
 	struct rsh_error *err;
 	struct rsh_arena values;    /* memory of the pickles' values */
 	struct rsh_torch_file *file;
-	struct rsh_pickle pickle;
 	struct rsh_names *keys;     /* keys of the storages, by number */
 	struct rsh_torch_stored *stored;
 	size_t n_stored, cap_stored;
@@ -70,6 +75,9 @@ struct rsh_torch_reader {
 	struct rsh_torch_value *found;
 	struct rsh_torch_storage *storages;
 	size_t n_tensors, cap_tensors, n_found, cap_found;
+
+	/* It is last, because its window is large and is not set to 0. */
+	struct rsh_pickle pickle;
 };
 
 /* Sets the sentence "<path>: damaged at offset <offset>: <what>".  Returns
@@ -85,6 +93,9 @@ bool rsh_torch_is_known(const struct rsh_pickle_class *class);
 /* Finds the tensors and values of the object. */
 int rsh_torch_walk(struct rsh_torch_reader *r,
 		   const struct rsh_pickle_value *root);
+/* Takes the object as a tensor, whose name is "". */
+int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
+			  const struct rsh_pickle_value *root);
 
 /* Returns whether the class makes distributed tensors (DTensor, ShardedTensor),
  * so that its file has one rank's part. */
@@ -98,14 +109,29 @@ int rsh_torch_refuse_part(struct rsh_torch_reader *r,
 int rsh_torch_check_whole(const struct rsh_torch_reader *r,
 			  const struct rsh_pickle_value *root);
 
-/* Checks that a file of the form before PyTorch 1.6 is complete, and that no
- * rule forbids its calls.  The object may be of any kind. */
-int rsh_torch_check_legacy(const struct rsh_byte_source *src,
-			   struct rsh_error *err);
-/* Sets the sentence for a file of a form that is not read.  Returns -ENOTSUP or
- * -EBADMSG. */
-int rsh_torch_refuse_form(const struct rsh_byte_source *src,
-			  enum rsh_torch_form form, struct rsh_error *err);
-
 /* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);
+/* Reads a zip archive whose object is one tensor, which gets the name "". */
+int rsh_torch_read_zip_tensor(struct rsh_torch_reader *r);
+/* Reads the object of a zip archive as a value, and none of its storages. */
+int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
+			     struct rsh_pickle_value *out);
+/* Checks the places of a zip archive's entries and, if `full`, their CRCs.
+ * *unsummed is true if it has none.  The object is not looked at. */
+int rsh_torch_check_zip(struct rsh_torch_reader *r, bool full, bool *unsummed);
+
+/* Makes a reader of an archive, which is this part of the file; `path` is its
+ * name in messages.  NULL, and an error: memory is out. */
+struct rsh_torch_reader *rsh_torch_reader_new(const struct rsh_byte_source *file,
+					      uint64_t base, uint64_t bytes,
+					      const char *path,
+					      struct rsh_error *err);
+void rsh_torch_reader_free(struct rsh_torch_reader *r);
+#define cleanup_reader __attribute__((cleanup(rsh_torch_reader_clear)))
+static inline void rsh_torch_reader_clear(struct rsh_torch_reader **r)
+{
+	rsh_torch_reader_free(*r);
+}
+/* Gives what was read to the caller. */
+int rsh_torch_reader_finish(struct rsh_torch_reader *r,
+			    struct rsh_torch_file **out);

@@ -40,7 +40,7 @@ ssize_t rsh_torch_view_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 		memcpy(buf, v->stretch[i].data + (offset - at), len);
 		return (ssize_t)len;
 	}
-	return v->file->pread_fn(v->file->ctx, buf, len, offset);
+	return v->file->pread_fn(v->file->ctx, buf, len, v->base + offset);
 }
 
 int rsh_torch_view_load(struct rsh_torch_view *v, uint64_t at, uint64_t n,
@@ -48,7 +48,7 @@ int rsh_torch_view_load(struct rsh_torch_view *v, uint64_t at, uint64_t n,
 {
 	int rc;
 
-	n = rsh_min_u64(n, v->file->size - at);
+	n = rsh_min_u64(n, v->size - at);
 	if (v->n == RSH_TORCH_STRETCHES || rsh_torch_view_has(v, at, n))
 		return 0;
 	v->stretch[v->n].data = rsh_alloc_array((size_t)n, 1);
@@ -56,7 +56,8 @@ int rsh_torch_view_load(struct rsh_torch_view *v, uint64_t at, uint64_t n,
 		return rsh_error_nomem(err);
 	v->stretch[v->n].at = at;
 	v->stretch[v->n].n = n;
-	rc = rsh_bytes_read(v->file, v->stretch[v->n].data, (size_t)n, at, err);
+	rc = rsh_bytes_read(v->file, v->stretch[v->n].data, (size_t)n,
+			    v->base + at, err);
 	if (rc)
 		free(v->stretch[v->n].data);
 	else

@@ -631,3 +631,18 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	return rsh_error_set(r->err, ENOTSUP, "%s: neither a dictionary nor a "
 			     "list of tensors", r->src.path);
 }
+
+int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
+			  const struct rsh_pickle_value *root)
+{
+	struct walk_tensor w = { .args = NULL };
+	bool is = false;
+	int rc = 0;
+
+	if (root->kind == RSH_PV_OBJECT && root->object->class)
+		rc = walk_look_at(r, root->object->class, &root->object->args,
+				  &w, 0, &is);
+	if (rc == 0 && (!is || w.make))
+		rc = walk_bad(r, "no tensor that is known here");
+	return rc ? rc : walk_add_tensor(r, "", &w);
+}

@@ -14,16 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <zlib.h>
-
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
-#include "rsh/wire/zip.h"
+#include "zip_i.h"
 
 /* The directory and the data.pkl of a model have fewer bytes than this. */
 #define DIRECTORY_MAX ((uint64_t)1024 * 1024 * 1024)
 #define OBJECT_MAX ((uint64_t)1024 * 1024 * 1024)
+/* The data.pkl of one tensor or value has fewer bytes than this, and all
+ * entries that are needed of it are among the first ones.  The limits matter if
+ * items of a distributed checkpoint share a large archive. */
+#define ITEM_OBJECT_MAX ((uint64_t)1024 * 1024)
+#define ITEM_ENTRIES_MAX 1024
 /* This many bytes after data.pkl have the next entries, which are small. */
 #define BEHIND_OBJECT 8192
 #define LOCAL_BYTES 30
@@ -93,14 +96,17 @@ static int zip_read_entries(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
 	const struct rsh_zip_directory *d = &z->directory;
+	const bool all = !r->is_item || d->n_entries <= ITEM_ENTRIES_MAX;
+	const uint64_t n = all ? d->n_entries : ITEM_ENTRIES_MAX;
 	uint64_t at = d->offset;
-	int rc;
+	int rc = 0;
 
 	if (d->bytes > DIRECTORY_MAX)
 		return rsh_torch_bad(r, at, "a zip directory of more than "
 				     "1 GiB");
-	rc = rsh_torch_view_load(&r->view, at, d->bytes, r->err);
-	for (uint64_t i = 0; i < d->n_entries && rc == 0; i++) {
+	if (!r->is_item)
+		rc = rsh_torch_view_load(&r->view, at, d->bytes, r->err);
+	for (uint64_t i = 0; i < n && rc == 0; i++) {
 		struct rsh_zip_entry e;
 		struct zip_entry *to;
 
@@ -120,7 +126,7 @@ static int zip_read_entries(struct zip_reader *z)
 		to->e.name = (const uint8_t *)to->name;
 		to->e.extra = NULL;
 	}
-	if (rc == 0 && at != d->end)
+	if (rc == 0 && all && at != d->end)
 		rc = rsh_torch_bad(r, at, "the zip directory has more entries "
 				   "than its end record says");
 	return rc ? rc : zip_sort(z);
@@ -159,14 +165,16 @@ static int zip_find_object(struct zip_reader *z)
 					     "data.pkl");
 		z->object = &z->entries[i];
 	}
-	if (!z->object)
-		return rsh_torch_bad(r, z->directory.offset, "a zip archive "
-				     "without data.pkl");
-	if (zip_find_in_root(z, "constants.pkl", strlen("constants.pkl")))
-		return rsh_error_set(r->err, ENOTSUP, "%s: TorchScript, which "
-				     "is a program and no state dict",
-				     r->src.path);
-	return 0;
+	return z->object ? 0 :
+	       rsh_torch_bad(r, z->directory.offset, "a zip archive without "
+			     "data.pkl");
+}
+
+static int zip_refuse_program(struct zip_reader *z)
+{
+	return zip_find_in_root(z, "constants.pkl", strlen("constants.pkl")) ?
+	       rsh_error_set(z->r->err, ENOTSUP, "%s: TorchScript, which is a "
+			     "program and no state dict", z->r->src.path) : 0;
 }
 
 /* ---- the places of contents ---- */
@@ -274,12 +282,16 @@ static int zip_load_object(struct zip_reader *z)
 	if (at >= z->directory.offset || n > z->directory.offset - at)
 		return rsh_torch_bad(r, z->object->e.at, "a zip entry that "
 				     "points outside");
-	if (n > OBJECT_MAX)
-		return rsh_torch_bad(r, z->object->e.at, "a data.pkl of more "
-				     "than 1 GiB");
-	rc = rsh_torch_view_load(&r->view, at, n + LOCAL_BYTES + EXTRA_MAX +
-				 z->object->e.n_name + BEHIND_OBJECT, r->err) ?:
-	     rsh_bytes_read(&r->src, found, sizeof(found), 0, r->err);
+	if (n > (r->is_item ? ITEM_OBJECT_MAX : OBJECT_MAX))
+		return rsh_torch_bad(r, z->object->e.at, r->is_item ?
+				     "a data.pkl too large for a tensor or a "
+				     "value" : "a data.pkl of more than 1 GiB");
+	if (!r->is_item)
+		rc = rsh_torch_view_load(&r->view, at, n + LOCAL_BYTES +
+					 EXTRA_MAX + z->object->e.n_name +
+					 BEHIND_OBJECT, r->err);
+	if (rc == 0)
+		rc = rsh_bytes_read(&r->src, found, sizeof(found), 0, r->err);
 	if (rc == 0 && memcmp(found, start, sizeof(start)) != 0)
 		rc = rsh_torch_bad(r, 0, "no zip archive at the file's "
 				   "beginning");
@@ -308,31 +320,24 @@ static int zip_check_order(struct zip_reader *z)
 			     "little-endian");
 }
 
-/* Returns whether the archive has CRCs.  set_crc32_options(False) makes all of
- * them 0. */
-static bool zip_has_crcs(const struct zip_reader *z)
+/* Computes the CRC of an entry's content. */
+static int zip_check_crc(struct zip_reader *z, const struct zip_entry *e,
+			 const char *wrong)
 {
-	return z->object->e.crc != 0;
+	uint32_t found;
+	int rc = rsh_bytes_crc(&z->r->src, e->content, e->e.content_bytes,
+			       rsh_crc32, &found, z->r->err);
+
+	return rc || found == e->e.crc ? rc :
+	       rsh_torch_bad(z->r, e->content, wrong);
 }
 
+/* set_crc32_options(False) makes all CRCs of an archive 0. */
 static int zip_check_object(struct zip_reader *z)
 {
-	uint32_t crc = 0;
-	uint64_t at = z->object->content, left = z->object->e.content_bytes;
-
-	while (zip_has_crcs(z) && left > 0) {
-		const size_t n = (size_t)rsh_min_u64(left, RSH_ZIP_ROOM);
-		int rc = rsh_bytes_read(&z->r->src, z->room, n, at, z->r->err);
-
-		if (rc)
-			return rc;
-		crc = (uint32_t)crc32(crc, z->room, (uInt)n);
-		at += n;
-		left -= n;
-	}
-	return crc == z->object->e.crc || !zip_has_crcs(z) ? 0 :
-	       rsh_torch_bad(z->r, z->object->content, "a data.pkl that does "
-			     "not match its CRC");
+	return z->object->e.crc == 0 ? 0 :
+	       zip_check_crc(z, z->object, "a data.pkl that does not match "
+			     "its CRC");
 }
 
 /* ---- storages ---- */
@@ -369,18 +374,40 @@ static int zip_find_storage(struct zip_reader *z, size_t i)
 	to->key = rsh_arena_strndup(&r->file->arena_, s->key, n);
 	to->offset = e->content;
 	to->bytes = e->e.content_bytes;
-	to->has_crc = zip_has_crcs(z);
 	to->crc = e->e.crc;
+	/* This program writes 0 for elements alone, and no descriptors, which
+	 * torch always writes. */
+	to->has_crc = to->crc != 0 ||
+		      (z->object->e.crc != 0 &&
+		       z->object->e.flags & RSH_ZIP_DESCRIBED);
 	return to->key ? 0 : rsh_error_nomem(r->err);
 }
 
-static int zip_read(struct zip_reader *z)
+/* ---- what is read of an archive ---- */
+
+static int zip_open(struct zip_reader *z, struct rsh_torch_reader *r)
+{
+	z->r = r;
+	z->room = malloc(RSH_ZIP_ROOM);
+	return !z->room ? rsh_error_nomem(r->err) :
+	       rsh_zip_read_directory(&r->src, &z->directory, r->err) ?:
+	       zip_read_entries(z) ?:
+	       zip_find_object(z);
+}
+
+static void zip_close(struct zip_reader *z)
+{
+	free(z->room);
+	free(z->entries);
+	free(z->by_name);
+}
+#define cleanup_zip __attribute__((cleanup(zip_close)))
+
+/* Reads the object and the places of its storages. */
+static int zip_read(struct zip_reader *z, struct rsh_pickle_value *root)
 {
 	struct rsh_torch_reader *r = z->r;
-	struct rsh_pickle_value root;
-	int rc = rsh_zip_read_directory(&r->src, &z->directory, r->err) ?:
-		 zip_read_entries(z) ?:
-		 zip_find_object(z) ?:
+	int rc = zip_refuse_program(z) ?:
 		 zip_load_object(z) ?:
 		 zip_locate_all(z) ?:
 		 zip_check_order(z) ?:
@@ -390,7 +417,7 @@ static int zip_read(struct zip_reader *z)
 		return rc;
 	r->pickle.at = z->object->content;
 	rc = rsh_torch_pickle(r, z->object->content +
-			      z->object->e.content_bytes, false, &root);
+			      z->object->e.content_bytes, false, root);
 	if (rc)
 		return rc;
 	r->storages = rsh_arena_array(&r->file->arena_,
@@ -399,16 +426,63 @@ static int zip_read(struct zip_reader *z)
 		return rsh_error_nomem(r->err);
 	for (size_t i = 0; i < r->n_stored && rc == 0; i++)
 		rc = zip_find_storage(z, i);
-	return rc ? rc : rsh_torch_walk(r, &root);
+	return rc;
 }
 
 int rsh_torch_read_zip(struct rsh_torch_reader *r)
 {
-	struct zip_reader z = { .r = r, .room = malloc(RSH_ZIP_ROOM) };
-	int rc = z.room ? zip_read(&z) : rsh_error_nomem(r->err);
+	cleanup_zip struct zip_reader z = { .r = r };
+	struct rsh_pickle_value root;
 
-	free(z.room);
-	free(z.entries);
-	free(z.by_name);
+	return zip_open(&z, r) ?: zip_read(&z, &root) ?:
+	       rsh_torch_walk(r, &root);
+}
+
+int rsh_torch_read_zip_tensor(struct rsh_torch_reader *r)
+{
+	cleanup_zip struct zip_reader z = { .r = r };
+	struct rsh_pickle_value root;
+
+	return zip_open(&z, r) ?: zip_read(&z, &root) ?:
+	       rsh_torch_walk_tensor(r, &root);
+}
+
+int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
+			     struct rsh_pickle_value *out)
+{
+	static const struct rsh_pickle_rules rules = { .persistent_ids = true };
+	cleanup_zip struct zip_reader z = { .r = r };
+	struct rsh_byte_source within = r->src;
+	int rc = zip_open(&z, r) ?: zip_load_object(&z) ?:
+		 zip_locate_all(&z);
+
+	if (rc)
+		return rc;
+	r->pickle.at = z.object->content;
+	within.size = r->pickle.at + z.object->e.content_bytes;
+	r->pickle.src = &within;
+	r->pickle.err = r->err;
+	rc = rsh_pickle_values(&r->pickle, &rules, &r->values, out);
+	r->pickle.src = NULL;
+	return rc;
+}
+
+int rsh_torch_check_zip(struct rsh_torch_reader *r, bool full, bool *unsummed)
+{
+	cleanup_zip struct zip_reader z = { .r = r };
+	bool any = false;
+	int rc = zip_open(&z, r);
+
+	for (size_t i = 0; i < z.n && full; i++)
+		any |= z.entries[i].e.crc != 0;
+	*unsummed = full && !any && rc == 0;
+	for (size_t i = 0; i < z.n && rc == 0; i++) {
+		struct zip_entry *e = &z.entries[i];
+
+		rc = zip_read_local(&z, e);
+		if (rc == 0 && any && e->e.method == RSH_ZIP_STORED)
+			rc = zip_check_crc(&z, e, "a zip entry that does not "
+					   "match its CRC");
+	}
 	return rc;
 }

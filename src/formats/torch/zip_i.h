@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/zip.h - reads the directory of a zip archive entry by entry.
+/* formats/torch/zip_i.h reads the directory of a zip archive entry by entry.
  *
  * libzip is not used because it reads the whole directory into memory, opens by
  * name or takes ownership of the descriptor (whose identity is being proved),

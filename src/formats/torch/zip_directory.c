@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/zip_read.c reads the directory of a zip archive and finds its entries.
- * Every size and offset is checked to be within the file. */
+/* formats/torch/zip_directory.c reads the directory of a zip archive and finds
+ * its entries.  Every size and offset is checked to be within the file. */
 #include "config.h"
 
-#include "rsh/wire/zip.h"
+#include "zip_i.h"
 
 #include <stdlib.h>
 #include <string.h>
