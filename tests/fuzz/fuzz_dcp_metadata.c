@@ -47,6 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct rsh_byte_source src = { fuzz_pread_within, &b, size,
 					     "fuzz" };
 	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_dcp_builder *both;
 	struct rsh_dcp *d, *joined;
 	int rc = rsh_dcp_parse(&src, &d, &err);
 
@@ -55,8 +56,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	check(d);
-	require(rsh_dcp_join((const struct rsh_dcp *const[]){ d, d }, 2, "fuzz",
-			    &joined, &err) == 0);
+	both = rsh_dcp_builder_new("fuzz");
+	require(both && rsh_dcp_builder_add(both, &src, &err) == 0 &&
+		rsh_dcp_builder_add(both, &src, &err) == 0 &&
+		rsh_dcp_builder_finish(both, &joined, &err) == 0);
+	rsh_dcp_builder_free(both);
 	check(joined);
 	require(joined->n_tensors == d->n_tensors &&
 		joined->n_values == d->n_values);

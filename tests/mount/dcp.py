@@ -386,7 +386,7 @@ def run_shards(tap, directory):
     shard(root, 2, {"w": ("U8", (6,), rows[:6])}, {"w": (4,)})
     with tap.test("shards that contradict each other"):
         _, said = expect_failure(root)
-        demand(error_line(said), "shard-00003", "number of dimensions of tensor w")
+        demand(error_line(said), "shard-00003", "shape of tensor w")
     shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (4,)})
     with tap.test("offsets that do not fit"):
         _, said = expect_failure(root)

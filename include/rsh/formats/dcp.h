@@ -45,7 +45,7 @@ struct rsh_dcp_tensor {
 	uint32_t n_dims;
 	const uint64_t *dims;
 	uint32_t n_chunks;
-	const struct rsh_dcp_chunk *chunks; /* in the order of the file */
+	struct rsh_dcp_chunk *chunks; /* in the order of the file */
 	uint32_t n_keys; /* 0: the name is the only key */
 	const struct rsh_path_key *keys; /* from planner_data */
 };
@@ -82,11 +82,19 @@ struct rsh_dcp {
  * have equal boxes, and several chunks without elements may be at one place. */
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 		  struct rsh_error *err);
-/* Joins the metadata that each rank of one save wrote: the result is the union
- * of their chunks.  -EBADMSG: they contradict each other.  The caller still
- * owns the parts. */
-int rsh_dcp_join(const struct rsh_dcp *const *parts, uint32_t n,
-		 const char *path, struct rsh_dcp **out, struct rsh_error *err);
+/* Does the same with the metadata that each rank of one save wrote: the result
+ * is the union of their chunks.  `path` names the checkpoint and must outlive
+ * the builder; NULL: memory is out.  -EBADMSG: they contradict each other.
+ * After a failure, and after rsh_dcp_builder_finish(), the builder can only be
+ * freed. */
+struct rsh_dcp_builder;
+struct rsh_dcp_builder *rsh_dcp_builder_new(const char *path);
+int rsh_dcp_builder_add(struct rsh_dcp_builder *b,
+			const struct rsh_byte_source *src,
+			struct rsh_error *err);
+int rsh_dcp_builder_finish(struct rsh_dcp_builder *b, struct rsh_dcp **out,
+			   struct rsh_error *err);
+void rsh_dcp_builder_free(struct rsh_dcp_builder *b); /* b may be NULL */
 void rsh_dcp_free(struct rsh_dcp *d);
 /* Returns whether the size of a tensor in bytes can be computed, even if a
  * dimension is 0: code that uses the tensor multiplies some of its sizes.

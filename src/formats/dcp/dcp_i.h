@@ -29,10 +29,7 @@ struct rsh_dcp_place {
 
 /* This is the state of a source. */
 struct rsh_source_dcp {
-	/* from metadata.c; NULL: pub is made from the headers of safetensors */
-	struct rsh_dcp *read;
-	const struct rsh_dcp *pub;
-	struct rsh_arena arena;     /* memory of data made from headers */
+	struct rsh_dcp *pub;
 	bool *holds; /* [file]: it has a chunk with elements */
 	size_t n;
 	struct rsh_dcp_place *places; /* sorted by file and offset */
@@ -50,22 +47,23 @@ static inline const struct rsh_dcp *rsh_source_dcp(const struct rsh_source *s)
 	return rsh_dcp_of(s)->pub;
 }
 
-/* ---- the metadata (metadata.c, join.c) ---- */
+/* ---- the metadata (metadata.c, build.c) ---- */
 
-/* These are the files of a checkpoint, by number. */
-struct rsh_dcp_files {
-	struct rsh_names *names; /* in the order of appearance */
-	uint32_t *number;        /* number of each name in ascending order */
+/* What was found so far. */
+struct rsh_dcp_builder {
+	const char *path;
+	unsigned n_parts;
+	struct rsh_dcp *d; /* its arena has what is kept */
+	struct rsh_names *files; /* chunks have their numbers here */
+	struct rsh_dcp_tensor *tensors;
+	struct rsh_dcp_value *values;
+	size_t n_tensors, cap_tensors, n_values, cap_values;
 };
 
-/* Numbers the files in ascending order and stores them in *d. */
-int rsh_dcp_files_sort(struct rsh_dcp_files *f, struct rsh_dcp *d,
-		       struct rsh_error *err);
-void rsh_dcp_files_clear(struct rsh_dcp_files *f);
-
-/* Compares names, for qsort(). */
-int rsh_dcp_tensor_by_name(const void *a, const void *b);
-int rsh_dcp_value_by_name(const void *a, const void *b);
+/* These add an empty tensor or value; NULL: memory is out.  If a tensor has no
+ * dims, the ends of its chunks are its shape. */
+struct rsh_dcp_tensor *rsh_dcp_builder_tensor(struct rsh_dcp_builder *b);
+struct rsh_dcp_value *rsh_dcp_builder_value(struct rsh_dcp_builder *b);
 
 /* ---- its files (listing.c) ---- */
 
@@ -99,10 +97,10 @@ bool rsh_dcp_is_shard(const char *name);
  * sentence. */
 int rsh_dcp_shard_look(const struct rsh_source *s, const char *name, bool *has,
 		       struct rsh_error *err);
-/* Makes d->pub from the headers of n such files, whose names are ascending. */
-int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
-			size_t n, struct rsh_source_dcp *d,
-			struct rsh_error *err);
+/* Adds what the headers of n such files say, whose names are ascending. */
+int rsh_dcp_shards_add(const struct rsh_source *s, const char *const *names,
+		       size_t n, struct rsh_dcp_builder *b,
+		       struct rsh_error *err);
 
 /* ---- indexes (index.c): struct rsh_format describes these functions ---- */
 

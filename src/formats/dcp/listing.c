@@ -102,47 +102,37 @@ int rsh_dcp_bid(const struct rsh_look *l)
 
 /* ---- reading the metadata ---- */
 
-static int dcp_parse(const struct rsh_source *s, const char *name,
-		     struct rsh_dcp **out, struct rsh_error *err)
+static int dcp_add(const struct rsh_source *s, const char *name,
+		   struct rsh_dcp_builder *b, struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file f;
 
 	return rsh_format_file_open(s, name, &f, err) ?:
-	       rsh_dcp_parse(&f.bytes, out, err);
-}
-
-static int dcp_parse_ranks(const struct rsh_source *s,
-			   const struct rsh_path_list *l,
-			   struct rsh_dcp **out, struct rsh_error *err)
-{
-	cleanup_free struct rsh_dcp **parts = calloc(l->n, sizeof(*parts));
-	uint32_t n = 0;
-	int rc = parts ? 0 : rsh_error_nomem(err);
-
-	for (; rc == 0 && n < l->n; n++)
-		rc = dcp_parse(s, l->v[n], &parts[n], err);
-	if (rc == 0)
-		rc = rsh_dcp_join((const struct rsh_dcp *const *)parts, n,
-				  rsh_source_path(s), out, err);
-	for (uint32_t i = 0; parts && i < l->n; i++)
-		rsh_dcp_free(parts[i]);
-	return rc;
+	       rsh_dcp_builder_add(b, &f.bytes, err);
 }
 
 static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
 		    struct rsh_source_dcp *d, struct rsh_error *err)
 {
-	int rc;
+	struct rsh_dcp_builder *b;
+	int rc = 0;
 
 	if (!f->whole && f->ranks.n == 0 && f->shards.n == 0)
 		return rsh_error_set(err, ENOENT, "%s: its metadata was "
 				     "removed", rsh_source_path(s));
+	b = rsh_dcp_builder_new(rsh_source_path(s));
+	if (!b)
+		return rsh_error_nomem(err);
+	if (f->whole)
+		rc = dcp_add(s, RSH_DCP_METADATA, b, err);
+	for (size_t i = 0; i < f->ranks.n && !f->whole && rc == 0; i++)
+		rc = dcp_add(s, f->ranks.v[i], b, err);
 	if (!f->whole && f->ranks.n == 0)
-		return rsh_dcp_shards_read(s, (const char *const *)f->shards.v,
-					   f->shards.n, d, err);
-	rc = f->whole ? dcp_parse(s, RSH_DCP_METADATA, &d->read, err) :
-			dcp_parse_ranks(s, &f->ranks, &d->read, err);
-	d->pub = d->read;
+		rc = rsh_dcp_shards_add(s, (const char *const *)f->shards.v,
+					f->shards.n, b, err);
+	if (rc == 0)
+		rc = rsh_dcp_builder_finish(b, &d->pub, err);
+	rsh_dcp_builder_free(b);
 	return rc;
 }
 
@@ -261,8 +251,7 @@ void rsh_dcp_close(void *state)
 
 	if (!d)
 		return;
-	rsh_dcp_free(d->read);
-	rsh_arena_clear(&d->arena);
+	rsh_dcp_free(d->pub);
 	free(d->places);
 	free(d->holds);
 	free(d);

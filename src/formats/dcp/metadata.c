@@ -53,8 +53,9 @@ struct rsh_dcp_reader {
 	const struct rsh_byte_source *src;
 	struct rsh_error *err;
 	struct rsh_arena values; /* memory of the pickle's values */
-	struct rsh_dcp *d;
-	struct rsh_dcp_files files;
+	struct rsh_dcp_builder *b;
+	struct rsh_arena *arena; /* of what is kept */
+	bool by_name;
 	struct rsh_dcp_entry *entries; /* sorted */
 	uint32_t n_entries;
 	uint64_t n_chunks; /* of all tensors */
@@ -207,7 +208,7 @@ static int dcp_read_place(const struct rsh_dcp_reader *r,
 
 	if (offset->kind != RSH_PV_NUMBER || offset->number < 0 ||
 	    length->kind != RSH_PV_NUMBER ||
-	    length->number < (r->d->by_name ? -1 : 0))
+	    length->number < (r->by_name ? -1 : 0))
 		return dcp_bad(r, "an item without offset and length");
 	e->offset = (uint64_t)offset->number;
 	e->length = length->number < 0 ? RSH_DCP_BY_NAME :
@@ -239,7 +240,7 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 			 struct rsh_dcp_entry *e)
 {
 	const char *path = NULL;
-	int rc = dcp_expect(r, v, r->d->by_name ? "StorageInfo" :
+	int rc = dcp_expect(r, v, r->by_name ? "StorageInfo" :
 						  "_StorageInfo");
 
 	if (rc)
@@ -261,31 +262,6 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 	return dcp_read_place(r, v, e);
 }
 
-/* Sets the file number of each item. */
-static int dcp_number_files(struct rsh_dcp_reader *r)
-{
-	int rc;
-
-	for (uint32_t i = 0; i < r->n_entries; i++) {
-		struct rsh_dcp_entry *e = &r->entries[i];
-
-		e->file = RSH_DCP_NO_FILE;
-		/* The file of this item has no tensors. */
-		if (r->d->by_name && e->length != RSH_DCP_BY_NAME)
-			continue;
-		e->file = rsh_names_add(r->files.names, e->path,
-					strlen(e->path));
-		if (e->file == RSH_NAME_NONE)
-			return rsh_error_nomem(r->err);
-	}
-	rc = rsh_dcp_files_sort(&r->files, r->d, r->err);
-	for (uint32_t i = 0; i < r->n_entries && rc == 0; i++)
-		if (r->entries[i].file != RSH_DCP_NO_FILE)
-			r->entries[i].file =
-				r->files.number[r->entries[i].file];
-	return rc;
-}
-
 /* Reads storage_data. */
 static int dcp_read_entries(struct rsh_dcp_reader *r,
 			    const struct rsh_pickle_value *v)
@@ -295,9 +271,8 @@ static int dcp_read_entries(struct rsh_dcp_reader *r,
 
 	if (v->kind != RSH_PV_DICT)
 		return dcp_bad(r, "a Metadata without storage_data");
-	r->files.names = rsh_names_new();
 	r->entries = calloc(l->n / 2 + 1, sizeof(*r->entries));
-	if (!r->files.names || !r->entries)
+	if (!r->entries)
 		return rsh_error_nomem(r->err);
 	for (uint32_t i = 0; i < l->n && rc == 0; i += 2) {
 		struct rsh_dcp_entry *e = &r->entries[r->n_entries++];
@@ -305,9 +280,14 @@ static int dcp_read_entries(struct rsh_dcp_reader *r,
 		rc = dcp_read_key(r, &l->values[i], e);
 		if (rc == 0)
 			rc = dcp_read_info(r, &l->values[i + 1], e);
+		/* The files of HyperParallel's values have no tensors. */
+		e->file = RSH_DCP_NO_FILE;
+		if (rc || (r->by_name && e->length != RSH_DCP_BY_NAME))
+			continue;
+		e->file = rsh_names_add(r->b->files, e->path, strlen(e->path));
+		if (e->file == RSH_NAME_NONE)
+			return rsh_error_nomem(r->err);
 	}
-	if (rc == 0)
-		rc = dcp_number_files(r);
 	if (rc)
 		return rc;
 	if (r->n_entries > 0)
@@ -370,7 +350,7 @@ static int dcp_read_chunk(struct rsh_dcp_reader *r,
 			  const struct rsh_dcp_tensor *t, uint32_t index,
 			  struct rsh_dcp_chunk *out)
 {
-	uint64_t *from = rsh_arena_array(&r->d->arena_, uint64_t,
+	uint64_t *from = rsh_arena_array(r->arena, uint64_t,
 					 2 * (size_t)t->n_dims);
 	const struct rsh_pickle_value *offsets;
 	const struct rsh_dcp_entry *e;
@@ -411,7 +391,7 @@ static int dcp_read_chunks(struct rsh_dcp_reader *r,
 	r->n_chunks += v->list->n;
 	if (r->n_chunks > r->src->size / CHUNK_LEAST_BYTES)
 		return dcp_bad(r, "more chunks than the file has room for");
-	chunks = rsh_arena_array(&r->d->arena_, struct rsh_dcp_chunk,
+	chunks = rsh_arena_array(r->arena, struct rsh_dcp_chunk,
 				 v->list->n);
 	if (!chunks)
 		return rsh_error_nomem(r->err);
@@ -449,7 +429,7 @@ static int dcp_read_tensor(struct rsh_dcp_reader *r,
 	size = dcp_attribute(v, "size");
 	if (size->kind != RSH_PV_TUPLE || size->n > RSH_MAX_DIMS)
 		return dcp_bad(r, "a tensor without a size");
-	dims = rsh_arena_array(&r->d->arena_, uint64_t, size->n);
+	dims = rsh_arena_array(r->arena, uint64_t, size->n);
 	if (!dims)
 		return rsh_error_nomem(r->err);
 	rc = dcp_numbers(r, size, size->n, dims);
@@ -476,8 +456,7 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 
 	if (!e)
 		return 0;
-	v->file = e->file != RSH_DCP_NO_FILE ? r->d->files[e->file] :
-		  rsh_arena_strndup(&r->d->arena_, e->path, strlen(e->path));
+	v->file = rsh_arena_strndup(r->arena, e->path, strlen(e->path));
 	v->offset = e->offset;
 	v->length = e->length;
 	return v->file ? 0 : rsh_error_nomem(r->err);
@@ -554,7 +533,7 @@ static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
 
 	if (!p)
 		return 0;
-	keys = rsh_arena_array(&r->d->arena_, struct rsh_path_key, p->n);
+	keys = rsh_arena_array(r->arena, struct rsh_path_key, p->n);
 	if (!keys)
 		return rsh_error_nomem(r->err);
 	for (uint32_t i = 0; i < p->n; i++) {
@@ -570,7 +549,7 @@ static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
 		if (k->kind == RSH_PV_NUMBER)
 			keys[i].index = (uint64_t)k->number;
 		else
-			keys[i].text = rsh_arena_strndup(&r->d->arena_,
+			keys[i].text = rsh_arena_strndup(r->arena,
 							 k->text, k->n);
 		if (k->kind == RSH_PV_TEXT && !keys[i].text)
 			return rsh_error_nomem(r->err);
@@ -582,86 +561,89 @@ static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
 
 /* Reads the entry of a name in state_dict_metadata. */
 static int dcp_read_named(struct rsh_dcp_reader *r,
-			  const struct rsh_pickle_value *v,
-			  struct rsh_dcp_tensor *tensors,
-			  struct rsh_dcp_value *values)
+			  const struct rsh_pickle_value *v)
 {
-	const char *name = NULL;
-	int rc = dcp_name(r, &v[0], &name);
+	struct rsh_dcp_tensor *t;
+	struct rsh_dcp_value *value;
+	int rc = dcp_name(r, &v[0], &r->name);
 
 	if (rc)
 		return rc;
-	r->name = name;
 	if (dcp_is_made_of(&v[1], "BytesStorageMetadata")) {
-		values += r->d->n_values++;
-		values->name = name;
-		rc = dcp_read_value(r, values);
+		value = rsh_dcp_builder_value(r->b);
+		if (!value)
+			return rsh_error_nomem(r->err);
+		value->name = r->name;
+		rc = dcp_read_value(r, value);
 	} else {
-		tensors += r->d->n_tensors++;
-		tensors->name = name;
-		rc = dcp_read_tensor(r, &v[1], tensors);
+		t = rsh_dcp_builder_tensor(r->b);
+		if (!t)
+			return rsh_error_nomem(r->err);
+		t->name = r->name;
+		rc = dcp_read_tensor(r, &v[1], t);
 	}
 	r->name = NULL;
 	return rc;
 }
 
-static int dcp_check_names(struct rsh_dcp_reader *r)
+static int dcp_by_name(const void *a, const void *b)
 {
-	const struct rsh_dcp_tensor *t = r->d->tensors;
-	const struct rsh_dcp_value *v = r->d->values;
-
-	for (uint32_t i = 1; i < r->d->n_tensors; i++)
-		if (strcmp(t[i - 1].name, t[i].name) == 0)
-			r->name = t[i].name;
-	for (uint32_t i = 1; i < r->d->n_values; i++)
-		if (strcmp(v[i - 1].name, v[i].name) == 0)
-			r->name = v[i].name;
-	return r->name ? dcp_bad(r, "it is there twice") : 0;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int dcp_keep_name(struct rsh_dcp_reader *r, const char **name)
+/* Keeps the names of n tensors or values, which are those of the pickle so far,
+ * and their paths.  They are copied only after the check that no name is
+ * repeated, because a small file may repeat a long name very often. */
+static int dcp_keep(struct rsh_dcp_reader *r, void *first, size_t n,
+		    size_t bytes, size_t keys_at, size_t n_keys_at)
 {
-	*name = rsh_arena_strndup(&r->d->arena_, *name, strlen(*name));
-	return *name ? 0 : rsh_error_nomem(r->err);
+	int rc = 0;
+
+	/* The name is the first member of both. */
+	if (n > 0)
+		qsort(first, n, bytes, dcp_by_name);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		char *one = (char *)first + i * bytes;
+		const char **name = (const char **)(void *)one;
+
+		r->name = i + 1 < n && dcp_by_name(one, one + bytes) == 0 ?
+			  *name : NULL;
+		if (r->name)
+			return dcp_bad(r, "it is there twice");
+	}
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		char *one = (char *)first + i * bytes;
+		const char **name = (const char **)(void *)one;
+
+		*name = rsh_arena_strndup(r->arena, *name, strlen(*name));
+		rc = !*name ? rsh_error_nomem(r->err) :
+		     dcp_keep_path(r, *name, (void *)(one + keys_at),
+				   (void *)(one + n_keys_at));
+	}
+	return rc;
 }
 
 static int dcp_read_all(struct rsh_dcp_reader *r,
 			const struct rsh_pickle_value *v)
 {
-	struct rsh_dcp_tensor *tensors;
-	struct rsh_dcp_value *values;
+	struct rsh_dcp_builder *b = r->b;
+	const size_t n_tensors = b->n_tensors, n_values = b->n_values;
 	int rc = 0;
 
 	if (v->kind != RSH_PV_DICT)
 		return dcp_bad(r, "a Metadata without state_dict_metadata");
-	tensors = rsh_arena_array(&r->d->arena_, struct rsh_dcp_tensor,
-				  v->list->n / 2);
-	values = rsh_arena_array(&r->d->arena_, struct rsh_dcp_value,
-				 v->list->n / 2);
-	if (!tensors || !values)
-		return rsh_error_nomem(r->err);
 	for (uint32_t i = 0; i < v->list->n && rc == 0; i += 2)
-		rc = dcp_read_named(r, &v->list->values[i], tensors, values);
+		rc = dcp_read_named(r, &v->list->values[i]);
 	if (rc)
 		return rc;
-	qsort(tensors, r->d->n_tensors, sizeof(*tensors),
-	      rsh_dcp_tensor_by_name);
-	qsort(values, r->d->n_values, sizeof(*values), rsh_dcp_value_by_name);
-	r->d->tensors = tensors;
-	r->d->values = values;
-	/* So far the names were those of the pickle.  They are copied only
-	 * after the check that no name is repeated, because a small file may
-	 * repeat a long name very often. */
-	rc = dcp_check_names(r);
-	for (uint32_t i = 0; i < r->d->n_tensors && rc == 0; i++)
-		rc = dcp_keep_name(r, &tensors[i].name) ?:
-		     dcp_keep_path(r, tensors[i].name, &tensors[i].keys,
-				   &tensors[i].n_keys);
-	for (uint32_t i = 0; i < r->d->n_values && rc == 0; i++)
-		rc = dcp_keep_name(r, &values[i].name) ?:
-		     dcp_keep_path(r, values[i].name, &values[i].keys,
-				   &values[i].n_keys);
-	return rc;
+	return dcp_keep(r, b->tensors + n_tensors, b->n_tensors - n_tensors,
+			sizeof(*b->tensors),
+			offsetof(struct rsh_dcp_tensor, keys),
+			offsetof(struct rsh_dcp_tensor, n_keys)) ?:
+	       dcp_keep(r, b->values + n_values, b->n_values - n_values,
+			sizeof(*b->values),
+			offsetof(struct rsh_dcp_value, keys),
+			offsetof(struct rsh_dcp_value, n_keys));
 }
 
 /* ---- the file ---- */
@@ -681,7 +663,11 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 	     dcp_expect(r, &root, "Metadata");
 	if (rc)
 		return rc;
-	r->d->by_name = root.object->class->module[0] == 'h';
+	r->by_name = root.object->class->module[0] == 'h';
+	if (r->b->n_parts++ > 0 && r->by_name != r->b->d->by_name)
+		return rsh_error_set(r->err, EBADMSG, "%s: ranks of two kinds "
+				     "of checkpoint", r->b->path);
+	r->b->d->by_name = r->by_name;
 	rc = dcp_read_entries(r, dcp_attribute(&root, "storage_data"));
 	if (rc)
 		return rc;
@@ -692,25 +678,32 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 	return dcp_read_all(r, dcp_attribute(&root, "state_dict_metadata"));
 }
 
+int rsh_dcp_builder_add(struct rsh_dcp_builder *b,
+			const struct rsh_byte_source *src,
+			struct rsh_error *err)
+{
+	struct rsh_dcp_reader r = {
+		.src = src, .err = err, .b = b, .arena = &b->d->arena_,
+		.path_bytes_left = PATHS_PER_BYTE * src->size + PATHS_AT_LEAST,
+	};
+	int rc = dcp_read_metadata(&r);
+
+	rsh_arena_clear(&r.values);
+	free(r.entries);
+	free(r.planned);
+	return rc;
+}
+
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 		  struct rsh_error *err)
 {
-	struct rsh_dcp_reader r = { .src = src, .err = err };
-	int rc;
+	struct rsh_dcp_builder *b = rsh_dcp_builder_new(src->path);
+	int rc = !b ? rsh_error_nomem(err) :
+		 rsh_dcp_builder_add(b, src, err) ?:
+		 rsh_dcp_builder_finish(b, out, err);
 
-	*out = NULL;
-	r.d = calloc(1, sizeof(*r.d));
-	if (!r.d)
-		return rsh_error_nomem(err);
-	r.path_bytes_left = PATHS_PER_BYTE * src->size + PATHS_AT_LEAST;
-	rc = dcp_read_metadata(&r);
-	rsh_arena_clear(&r.values);
-	rsh_dcp_files_clear(&r.files);
-	free(r.entries);
-	free(r.planned);
 	if (rc)
-		rsh_dcp_free(r.d);
-	else
-		*out = r.d;
+		*out = NULL;
+	rsh_dcp_builder_free(b);
 	return rc;
 }

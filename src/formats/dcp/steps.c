@@ -152,30 +152,29 @@ static int step_read(struct dcp_step *s, struct rsh_dcp **out,
 		     struct rsh_error *err)
 {
 	const struct rsh_byte_source *whole = step_file(s, RSH_DCP_METADATA);
-	cleanup_free struct rsh_dcp **parts = calloc(s->n + 1, sizeof(*parts));
-	uint32_t n = 0;
-	int rc = parts ? 0 : rsh_error_nomem(err);
+	struct rsh_dcp_builder *b = NULL;
+	int rc = 0;
 
 	if (whole) {
 		s->path = whole->path;
-		return rc ? rc : rsh_dcp_parse(whole, out, err);
+		return rsh_dcp_parse(whole, out, err);
 	}
 	for (size_t i = 0; i < s->n && rc == 0; i++) {
 		if (!rsh_dcp_is_of_rank(s->names[i]))
 			continue;
 		s->path = s->files[i].path;
-		rc = rsh_dcp_parse(&s->files[i], &parts[n], err);
-		n += rc == 0;
+		if (!b)
+			b = rsh_dcp_builder_new(s->path);
+		rc = b ? rsh_dcp_builder_add(b, &s->files[i], err) :
+			 rsh_error_nomem(err);
 	}
-	if (rc == 0 && n == 0)
+	if (rc == 0 && !b)
 		rc = rsh_error_set(err, EBADMSG, "%s: no " RSH_DCP_METADATA
 				   " beside it: the save was not finished",
 				   s->files[0].path);
 	if (rc == 0)
-		rc = rsh_dcp_join((const struct rsh_dcp *const *)parts, n,
-				  s->path, out, err);
-	while (n > 0)
-		rsh_dcp_free(parts[--n]);
+		rc = rsh_dcp_builder_finish(b, out, err);
+	rsh_dcp_builder_free(b);
 	return rc;
 }
 
