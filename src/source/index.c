@@ -363,9 +363,7 @@ static void index_save_new(struct indexing *x)
 		if (!f->index || !c->settled)
 			continue;
 		any |= !c->known;
-		entries[n++] = (struct rsh_index_entry){
-			c->key, rsh_store_name(s->store, i), f->index,
-		};
+		entries[n++] = (struct rsh_index_entry){ c->key, f->index };
 	}
 	if (any)
 		rsh_index_cache_save(s->index_cache, entries, n, x->names);
@@ -378,18 +376,20 @@ static void index_open_cache(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
+	char step[256];
 
 	/* The cache must neither hide nor store injected faults. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
+	rsh_source_candidate_text(s, s->chosen, step, sizeof(step));
 	c = rsh_index_cache_open(s->index_dirfd,
-				 rsh_store_root_identity(s->store), s->path);
+				 rsh_store_root_identity(s->store), step,
+				 s->path);
 	if (!c)
 		return;
 	x->began = time(NULL);
 	x->caching = calloc((size_t)s->n_files + 1, sizeof(*x->caching));
-	x->stored = calloc((size_t)rsh_index_cache_count(c) + 1,
-			   sizeof(*x->stored));
+	x->stored = calloc((size_t)c->n_blobs + 1, sizeof(*x->stored));
 	if (!x->caching || !x->stored) {
 		free(x->caching);
 		x->caching = NULL;

@@ -7,7 +7,7 @@
 #include "config.h"
 
 #define XXH_INLINE_ALL
-#include "index_cache_i.h"
+#include "kept_i.h"
 #include "source_i.h"
 
 #include <errno.h>
@@ -21,61 +21,25 @@
 #include <xxhash.h>
 
 #include "rsh/strategy/checkpoint2.h"
-#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/pack.h"
 #include "rsh/util/text.h"
 
-#define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
-#define KEPT_VERSION 3
 /* Reading a smaller one is faster than looking it up. */
 #define KEPT_FROM_BYTES (UINT64_C(1) << 20)
 
-/* The file begins with this; the packed text of rsh_ckpt2_keep() follows. */
-struct kept_head {
-	uint64_t magic;
-	uint64_t version;
-	struct rsh_index_key key; /* of the metadata.json */
-	uint64_t bytes;           /* of the text */
-	uint64_t sum;             /* xxh3 of the key, then of the text */
-};
+/* ---- what was parsed before ---- */
 
 struct kept_text {
-	const char *data;
+	const uint8_t *data;
 	size_t len;
 };
 
-/* This is what a file is written from. */
-struct kept_file {
-	struct kept_head head;
-	const uint8_t *packed;
-	size_t n;
-};
-
-static uint64_t kept_sum(const struct rsh_index_key *key, const char *text,
-			 size_t len)
+static void kept_name(const struct rsh_index_key *key, char name[RSH_KEPT_NAME])
 {
-	XXH3_state_t state;
-
-	XXH3_INITSTATE(&state);
-	XXH3_64bits_reset(&state);
-	XXH3_64bits_update(&state, key, sizeof(*key));
-	XXH3_64bits_update(&state, text, len);
-	return XXH3_64bits_digest(&state);
+	rsh_kept_name(XXH3_64bits(key, sizeof(*key)), name);
 }
-
-/* No tree has this name, because names of trees are hashes of directories. */
-static void kept_name(const struct rsh_index_key *key, char name[64])
-{
-	uint64_t id[2] = { key->dev, key->ino };
-
-	snprintf(name, 64, "%016" PRIx64 RSH_INDEX_SUFFIX,
-		 XXH3_64bits(id, sizeof(id)));
-}
-
-/* ---- reading ---- */
 
 static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
@@ -87,92 +51,48 @@ static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)n;
 }
 
+/* The content begins with the key of the metadata.json; the text of
+ * rsh_ckpt2_keep() follows. */
 static int kept_load(int dirfd, const struct rsh_index_key *key,
 		     const char *path, struct rsh_ckpt2 **out)
 {
 	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *text = NULL;
-	cleanup_fd int fd = -1;
-	struct kept_head head;
+	char name[RSH_KEPT_NAME];
 	struct kept_text t;
-	struct stat st;
-	char name[64];
-	size_t n;
+	size_t len;
+	int rc;
 
 	kept_name(key, name);
-	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
-		    O_NONBLOCK | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) ||
-	    (uint64_t)st.st_size <= sizeof(head) ||
-	    (uint64_t)st.st_size > rsh_pack_bound(RSH_INDEX_FILE_MAX))
-		return -ENOENT;
-	n = (size_t)st.st_size - sizeof(head);
-	data = malloc(n);
-	if (!data)
-		return -ENOMEM;
-	if (!rsh_index_read_at(fd, &head, sizeof(head), 0) ||
-	    !rsh_index_read_at(fd, data, n, sizeof(head)))
+	rc = rsh_kept_get(dirfd, name, RSH_KEPT_METADATA, &data, &len);
+	if (rc)
+		return rc;
+	if (len < sizeof(*key) || memcmp(data, key, sizeof(*key)) != 0)
 		return -EBADMSG;
-	/* The time of the last use decides which files are removed first. */
-	futimens(fd, NULL);
-	if (head.magic != KEPT_MAGIC || head.version != KEPT_VERSION ||
-	    memcmp(&head.key, key, sizeof(*key)) != 0 || head.bytes == 0 ||
-	    head.bytes > RSH_INDEX_FILE_MAX ||
-	    head.bytes > n * RSH_INDEX_UNPACKED_MOST)
-		return -EBADMSG;
-	text = malloc(head.bytes);
-	if (!text)
-		return -ENOMEM;
-	t = (struct kept_text){ text, head.bytes };
-	if (!rsh_unpack(data, n, (uint8_t *)text, t.len) ||
-	    head.sum != kept_sum(key, text, t.len))
-		return -EBADMSG;
+	t = (struct kept_text){ data + sizeof(*key), len - sizeof(*key) };
 	return rsh_ckpt2_parse_kept(&(struct rsh_byte_source){
 		kept_pread, &t, t.len, path,
 	}, out, NULL);
 }
 
-/* ---- writing ---- */
-
-static int kept_write(void *ctx, int fd)
-{
-	const struct kept_file *f = ctx;
-
-	return rsh_write_all(fd, &f->head, sizeof(f->head), 0) ?:
-	       rsh_write_all(fd, f->packed, f->n, sizeof(f->head));
-}
-
 static int kept_save(int dirfd, const struct rsh_index_key *key,
 		     const struct rsh_ckpt2 *c)
 {
-	struct kept_file f = { .head = { KEPT_MAGIC, KEPT_VERSION, *key, 0,
-					 0 } };
-	char name[64], temporary[96];
 	cleanup_free char *text = NULL;
-	cleanup_free uint8_t *packed = NULL;
-	uint64_t number;
+	cleanup_free uint8_t *data = NULL;
+	char name[RSH_KEPT_NAME];
 	size_t len;
 	int rc = rsh_ckpt2_keep(c, &text, &len);
 
 	if (rc)
 		return rc;
-	if (len > RSH_INDEX_FILE_MAX)
-		return -EFBIG;
-	packed = malloc(rsh_pack_bound(len));
-	if (!packed)
+	data = malloc(sizeof(*key) + len);
+	if (!data)
 		return -ENOMEM;
-	if (rsh_getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return -errno;
-	f.head.bytes = len;
-	f.head.sum = kept_sum(key, text, len);
-	f.n = rsh_pack((const uint8_t *)text, len, 1, packed,
-		       rsh_pack_bound(len));
-	f.packed = packed;
+	memcpy(data, key, sizeof(*key));
+	memcpy(data + sizeof(*key), text, len);
 	kept_name(key, name);
-	snprintf(temporary, sizeof(temporary), "%s.%016" PRIx64 ".tmp", name,
-		 number);
-	return rsh_file_replace(dirfd, name, temporary, 0600, kept_write, &f);
+	return rsh_kept_put(dirfd, name, RSH_KEPT_METADATA, data,
+			    sizeof(*key) + len);
 }
 
 /* ---- both ---- */

@@ -3,7 +3,7 @@
  * files. */
 #include "config.h"
 
-#include "index_cache_i.h"
+#include "kept_i.h"
 #include "source_i.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "index_cache_i.h"
+#include "kept_i.h"
 #include "source_i.h"
 
 const char *rsh_source_path(const struct rsh_source *s)
@@ -193,10 +193,10 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 
 bool rsh_source_was_right(const struct rsh_source *s, uint64_t digest)
 {
-	return rsh_index_verdict_is_kept(s->index_dirfd, digest);
+	return rsh_kept_is_right(s->index_dirfd, digest);
 }
 
 void rsh_source_keep_right(const struct rsh_source *s, uint64_t digest)
 {
-	rsh_index_verdict_keep(s->index_dirfd, digest);
+	rsh_kept_put_right(s->index_dirfd, digest);
 }

@@ -237,19 +237,14 @@ static int read_index(struct reader *r)
 	return rsh_ckpt_index_sort(r->index, &twice) ? -EBADMSG : 0;
 }
 
-bool rsh_index_intact(const uint8_t *data, size_t len)
-{
-	return len >= HEAD_BYTES &&
-	       rsh_le64(data) == XXH3_64bits(data + SUM_BYTES, len - SUM_BYTES);
-}
-
 int rsh_index_decode(const uint8_t *data, size_t len, struct rsh_names *names,
 		     struct rsh_ckpt_index **out)
 {
 	struct reader r = { .names = names };
 	int rc;
 
-	if (!rsh_index_intact(data, len))
+	if (len < HEAD_BYTES ||
+	    rsh_le64(data) != XXH3_64bits(data + SUM_BYTES, len - SUM_BYTES))
 		return -EBADMSG;
 	r.p = data + SUM_BYTES;
 	r.left = len - SUM_BYTES;

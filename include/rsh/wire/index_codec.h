@@ -9,7 +9,6 @@
  * functions. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +26,3 @@ int rsh_index_encode(const struct rsh_ckpt_index *index,
  * have been added even if the function fails. */
 int rsh_index_decode(const uint8_t *data, size_t len, struct rsh_names *names,
 		     struct rsh_ckpt_index **out);
-
-/* Returns whether the checksum matches the bytes; checks nothing else. */
-bool rsh_index_intact(const uint8_t *data, size_t len);
