@@ -27,17 +27,12 @@
 
 #define METADATA_NAME ".metadata"
 #define CHECKPOINT "torch.distributed.checkpoint"
+#define METADATA CHECKPOINT ".metadata "
 
 static const char megatron_config[] =
 	"{\"sharded_backend\": \"torch_dist\", "
 	"\"sharded_backend_version\": 1, \"common_backend\": \"torch\", "
 	"\"common_backend_version\": 1}";
-
-enum dcp_memo {
-	MEMO_SIZE = RSH_MEMO_OWN,
-	MEMO_LAYOUT,
-	MEMO_FORMAT,
-};
 
 struct dcp_shown {
 	struct rsh_pickle_objects metadata;
@@ -46,11 +41,8 @@ struct dcp_shown {
 	char values_name[NAME_MAX + 1];
 	uint32_t n_files; /* of the plan */
 
-	/* The members below are used while the metadata is made. */
-	uint32_t *names; /* [tensor], and then [value] */
-	/* [file], and then that of the values: memo number of its name, plus
-	 * 1; 0: not put yet */
-	uint32_t *files;
+	uint32_t *names; /* [tensor], and then [value]: place in the memo,
+			  * while the metadata is made */
 };
 
 static void dcp_free(void *state)
@@ -59,95 +51,55 @@ static void dcp_free(void *state)
 
 	if (!d)
 		return;
-	rsh_pickle_clear(&d->metadata.out);
+	rsh_pickle_objects_clear(&d->metadata);
 	rsh_pickle_items_clear(&d->values);
 	free(d->names);
-	free(d->files);
 	free(d);
 }
 
-/* ---- values of the pickle ---- */
+/* ---- tensors ---- */
 
 /* Puts torch.Size(v). */
 static void dcp_put_size(struct dcp_shown *d, unsigned n, const uint64_t *v)
 {
-	struct rsh_pickle_out *o = &d->metadata.out;
-
-	rsh_pickle_put_class(&d->metadata, MEMO_SIZE, "torch", "Size");
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	for (unsigned i = 0; i < n; i++)
-		rsh_pickle_put_number(o, v[i]);
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
-	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
-}
-
-/* Puts the result of a torch function for one argument. */
-static void dcp_put_call(struct dcp_shown *d, unsigned memo, const char *module,
-			 const char *name, const char *argument)
-{
-	struct rsh_pickle_out *o = &d->metadata.out;
-
-	if (rsh_pickle_known(&d->metadata, memo))
-		return;
-	rsh_pickle_put_global(o, module, name);
-	if (argument)
-		rsh_pickle_put_text(o, argument, strlen(argument));
-	else
-		rsh_pickle_put_number(o, 0);
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
-	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
-	rsh_pickle_keep(&d->metadata, memo);
+	rsh_pickle_write(&d->metadata, "%c", "torch Size");
+	rsh_pickle_put_tuple(&d->metadata, n, v);
+	rsh_pickle_write(&d->metadata, "\x85R");
 }
 
 /* TensorProperties have a special state: (type, layout, requires_grad, memory
  * format, pin_memory). */
 static void dcp_put_properties(struct dcp_shown *d, enum rsh_dtype dtype)
 {
-	struct rsh_pickle_out *o = &d->metadata.out;
+	char type[64];
 
-	rsh_pickle_put_class(&d->metadata, RSH_MEMO_PROPERTIES,
-			     CHECKPOINT ".metadata", "TensorProperties");
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	rsh_pickle_put_class(&d->metadata, RSH_MEMO_DTYPE + dtype, "torch",
-		      rsh_torch_dtype_name(dtype));
-	dcp_put_call(d, MEMO_LAYOUT, "torch.serialization", "_get_layout",
-		     "torch.strided");
-	rsh_pickle_put(o, RSH_PICKLE_OP_FALSE);
-	dcp_put_call(d, MEMO_FORMAT, CHECKPOINT ".metadata",
-		     "_MEM_FORMAT_ENCODING", NULL);
-	rsh_pickle_put(o, RSH_PICKLE_OP_FALSE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_BUILD);
+	snprintf(type, sizeof(type), "torch %s", rsh_torch_dtype_name(dtype));
+	rsh_pickle_write(&d->metadata, "%c)\x81(%c%f\x89%f\x89tb",
+			 METADATA "TensorProperties", type,
+			 "torch.serialization _get_layout", "torch.strided",
+			 METADATA "_MEM_FORMAT_ENCODING", NULL);
 }
-
-/* ---- tensors ---- */
 
 static void dcp_put_chunks(struct dcp_shown *d,
 			   const struct rsh_record_shape *s)
 {
-	struct rsh_pickle_out *o = &d->metadata.out;
+	struct rsh_pickle_objects *p = &d->metadata;
 	struct rsh_chunks k;
 
 	rsh_dcp_framing.chunks(s, &k);
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_LIST);
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	for (uint64_t i = 0; i < k.n && !o->failed; i++) {
+	rsh_pickle_write(p, "](");
+	for (uint64_t i = 0; i < k.n && !p->out.failed; i++) {
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		rsh_pickle_begin_object(&d->metadata, RSH_MEMO_CHUNK,
-					CHECKPOINT ".metadata",
-					"ChunkStorageMetadata");
-		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_OFFSETS, "offsets");
+		rsh_pickle_write(p, "%o%k", METADATA "ChunkStorageMetadata",
+				 "offsets");
 		dcp_put_size(d, s->n_dims, c.offsets);
-		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_SIZES, "sizes");
+		rsh_pickle_write(p, "%k", "sizes");
 		dcp_put_size(d, s->n_dims, c.sizes);
-		rsh_pickle_end_object(&d->metadata);
+		rsh_pickle_write(p, "ub");
 	}
-	rsh_pickle_put(o, RSH_PICKLE_OP_APPENDS);
+	rsh_pickle_write(p, "e");
 }
 
 static void dcp_put_tensor(const struct rsh_output_tree *t, uint32_t number,
@@ -160,18 +112,16 @@ static void dcp_put_tensor(const struct rsh_output_tree *t, uint32_t number,
 	(void)file;
 	for (unsigned i = 0; i < s->n_dims; i++)
 		dims[i] = (uint64_t)s->dims[i];
-	rsh_pickle_put_text(&d->metadata.out, s->name, s->name_len);
+	rsh_pickle_write(&d->metadata, "%s", s->name);
 	d->names[number] = rsh_pickle_remember(&d->metadata.out);
-	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_TENSOR,
-				CHECKPOINT ".metadata",
-				"TensorStorageMetadata");
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_PROPERTIES, "properties");
+	rsh_pickle_write(&d->metadata, "%o%k",
+			 METADATA "TensorStorageMetadata", "properties");
 	dcp_put_properties(d, s->dtype);
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_SIZE, "size");
+	rsh_pickle_write(&d->metadata, "%k", "size");
 	dcp_put_size(d, s->n_dims, dims);
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_CHUNKS, "chunks");
+	rsh_pickle_write(&d->metadata, "%k", "chunks");
 	dcp_put_chunks(d, s);
-	rsh_pickle_end_object(&d->metadata);
+	rsh_pickle_write(&d->metadata, "ub");
 }
 
 /* The values are in a file after those of the plan. */
@@ -180,36 +130,20 @@ static void dcp_values_name(const struct dcp_shown *d, char *name, size_t max)
 	snprintf(name, max, "__0_%" PRIu32 ".distcp", d->n_files);
 }
 
-static void dcp_put_path(struct dcp_shown *d, const struct rsh_tree *t,
-			 uint32_t file)
-{
-	char name[NAME_MAX + 1];
-
-	if (d->files[file]) {
-		rsh_pickle_recall(&d->metadata.out, d->files[file] - 1);
-		return;
-	}
-	if (file == d->n_files)
-		dcp_values_name(d, name, sizeof(name));
-	else
-		rsh_output_file_name(t, file, name, sizeof(name));
-	rsh_pickle_put_text(&d->metadata.out, name, strlen(name));
-	d->files[file] = 1 + rsh_pickle_remember(&d->metadata.out);
-}
-
 /* Puts the place of an item. */
 static void dcp_put_storage(struct dcp_shown *d, const struct rsh_tree *t,
 			    uint32_t file, uint64_t offset, uint64_t length)
 {
-	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_STORAGE,
-				CHECKPOINT ".filesystem", "_StorageInfo");
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_PATH, "relative_path");
-	dcp_put_path(d, t, file);
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_OFFSET, "offset");
-	rsh_pickle_put_number(&d->metadata.out, offset);
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_LENGTH, "length");
-	rsh_pickle_put_number(&d->metadata.out, length);
-	rsh_pickle_end_object(&d->metadata);
+	char name[NAME_MAX + 1];
+
+	if (file == d->n_files)
+		dcp_values_name(d, name, sizeof(name));
+	else
+		rsh_output_file_name(t, file, name, sizeof(name));
+	rsh_pickle_write(&d->metadata, "%o%k%k%k%d%k%dub",
+			 CHECKPOINT ".filesystem _StorageInfo",
+			 "relative_path", name, "offset", (int64_t)offset,
+			 "length", (int64_t)length);
 }
 
 /* Puts the key of each item of a tensor, and its place. */
@@ -217,29 +151,23 @@ static void dcp_put_places(const struct rsh_output_tree *t, uint32_t number,
 			   uint32_t file, const struct rsh_virtual_record *r)
 {
 	struct dcp_shown *d = t->state;
-	struct rsh_pickle_out *o = &d->metadata.out;
+	struct rsh_pickle_objects *p = &d->metadata;
 	const struct rsh_record_shape *s = &r->shape;
 	uint8_t tail[RSH_TORCH_TAIL_MAX];
 	uint64_t at = r->offset;
 	struct rsh_chunks k;
 
 	rsh_dcp_framing.chunks(s, &k);
-	for (uint64_t i = 0; i < k.n && !o->failed; i++) {
+	for (uint64_t i = 0; i < k.n && !p->out.failed; i++) {
 		const bool last = i + 1 == k.n;
 		const uint64_t header = last ? k.last_header : k.full_header;
 		struct rsh_torch_chunk c;
 
 		rsh_torch_chunk_at(s, i * k.content_bytes, k.content_bytes, &c);
-		rsh_pickle_begin_object(&d->metadata, RSH_MEMO_INDEX,
-					CHECKPOINT ".metadata",
-					"MetadataIndex");
-		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_NAME, "fqn");
-		rsh_pickle_recall(o, d->names[number]);
-		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_OFFSET, "offset");
+		rsh_pickle_write(p, "%o%k%r%k", METADATA "MetadataIndex",
+				 "fqn", d->names[number], "offset");
 		dcp_put_size(d, s->n_dims, c.offsets);
-		rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_INDEX, "index");
-		rsh_pickle_put_number(o, i);
-		rsh_pickle_end_object(&d->metadata);
+		rsh_pickle_write(p, "%k%dub", "index", (int64_t)i);
 		/* Trailers end with padding that is not part of the item. */
 		dcp_put_storage(d, t->tree, file, at, header + c.bytes +
 				rsh_torch_item_tail(s, &c, tail));
@@ -254,24 +182,20 @@ static void dcp_put_name(const struct rsh_output_tree *t, uint32_t number,
 {
 	const struct rsh_name_path *path = rsh_values_path(t->values, name);
 	struct dcp_shown *d = t->state;
-	struct rsh_pickle_out *o = &d->metadata.out;
+	struct rsh_pickle_objects *p = &d->metadata;
 
-	rsh_pickle_recall(o, d->names[number]);
-	if (!path) {
-		rsh_pickle_recall(o, d->names[number]);
-		rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE1);
-		return;
-	}
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	for (uint32_t i = 0; i < path->n; i++) {
+	rsh_pickle_write(p, path ? "%r(" : "%r%r\x85", d->names[number],
+			 d->names[number]);
+	for (uint32_t i = 0; path && i < path->n; i++) {
 		const struct rsh_path_key *k = &path->keys[i];
 
 		if (k->text)
-			rsh_pickle_put_text(o, k->text, strlen(k->text));
+			rsh_pickle_write(p, "%s", k->text);
 		else
-			rsh_pickle_put_number(o, k->index);
+			rsh_pickle_write(p, "%d", (int64_t)k->index);
 	}
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
+	if (path)
+		rsh_pickle_write(p, "t");
 }
 
 static void dcp_put_names(const struct rsh_output_tree *t, uint32_t number,
@@ -288,11 +212,10 @@ static void dcp_put_value(const struct rsh_output_tree *t, uint32_t number,
 {
 	struct dcp_shown *d = t->state;
 
-	rsh_pickle_put_text(&d->metadata.out, v->name, strlen(v->name));
+	rsh_pickle_write(&d->metadata, "%s", v->name);
 	d->names[number] = rsh_pickle_remember(&d->metadata.out);
-	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_BYTES,
-				CHECKPOINT ".metadata", "BytesStorageMetadata");
-	rsh_pickle_end_object(&d->metadata);
+	rsh_pickle_write(&d->metadata, "%oub",
+			 METADATA "BytesStorageMetadata");
 }
 
 static void dcp_put_value_name(const struct rsh_output_tree *t, uint32_t number,
@@ -307,11 +230,8 @@ static void dcp_put_value_place(const struct rsh_output_tree *t,
 {
 	struct dcp_shown *d = t->state;
 
-	rsh_pickle_begin_object(&d->metadata, RSH_MEMO_INDEX,
-				CHECKPOINT ".metadata", "MetadataIndex");
-	rsh_pickle_put_key(&d->metadata, RSH_MEMO_KEY_NAME, "fqn");
-	rsh_pickle_recall(&d->metadata.out, d->names[number]);
-	rsh_pickle_end_object(&d->metadata);
+	rsh_pickle_write(&d->metadata, "%o%k%rub", METADATA "MetadataIndex",
+			 "fqn", d->names[number]);
 	dcp_put_storage(d, t->tree, d->n_files, v->offset, v->length);
 }
 
@@ -326,10 +246,10 @@ static int dcp_make_metadata(struct dcp_shown *d,
 	for (uint32_t f = 0; f < d->n_files; f++)
 		n += rsh_plan_n_records(t->plan, f);
 	d->names = rsh_alloc_array(n, sizeof(*d->names));
-	d->files = calloc((size_t)d->n_files + 1, sizeof(*d->files));
-	if (!d->names || !d->files)
+	if (!d->names)
 		return -ENOMEM;
-	rsh_pickle_begin_metadata(p, CHECKPOINT ".metadata");
+	rsh_pickle_objects_begin(p);
+	rsh_pickle_write(p, "%g)\x81}(", METADATA "Metadata");
 	rsh_pickle_put_member(p, t, &d->values, "state_dict_metadata",
 			      dcp_put_tensor, dcp_put_value);
 	rsh_pickle_put_member(p, t, &d->values, "planner_data", dcp_put_names,
@@ -404,7 +324,6 @@ static int dcp_build(struct rsh_output_tree *t, struct rsh_error *err)
 	if (dcp_add_rows(d, t))
 		return rsh_error_nomem(err);
 	free(steal_pointer(&d->names));
-	free(steal_pointer(&d->files));
 	return 0;
 }
 

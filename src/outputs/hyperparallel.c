@@ -23,16 +23,10 @@
 #include "rsh/util/mem.h"
 
 #define METADATA_NAME ".metadata"
-#define MODULE "hyper_parallel.core.checkpoint.metadata"
-#define STORAGE_MODULE "hyper_parallel.core.checkpoint.storage"
+#define METADATA "hyper_parallel.core.checkpoint.metadata "
+#define STORAGE "hyper_parallel.core.checkpoint.storage "
 
 #define PART_BYTES (UINT64_C(64) * 1024 * 1024)
-
-enum hyper_memo {
-	MEMO_KEY_DTYPE = RSH_MEMO_OWN,
-	MEMO_KEY_REQUIRES_GRAD,
-	MEMO_KEY_MEMORY_FORMAT,
-};
 
 struct hyper_shown {
 	struct rsh_pickle_objects metadata;
@@ -45,7 +39,7 @@ static void hyper_free(void *state)
 
 	if (!h)
 		return;
-	rsh_pickle_clear(&h->metadata.out);
+	rsh_pickle_objects_clear(&h->metadata);
 	rsh_pickle_items_clear(&h->values);
 	free(h);
 }
@@ -53,51 +47,20 @@ static void hyper_free(void *state)
 /* ---- tensors ---- */
 
 /* Puts a tuple: these numbers, or as many zeros if v is NULL. */
-static void hyper_put_tuple(struct hyper_shown *h, unsigned n, const int64_t *v)
+static void hyper_put_tuple(struct rsh_pickle_objects *p, unsigned n,
+			    const int64_t *v)
 {
-	struct rsh_pickle_out *o = &h->metadata.out;
+	uint64_t numbers[RSH_MAX_DIMS];
 
-	if (n == 0) {
-		rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
-		return;
-	}
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	for (unsigned i = 0; i < n; i++)
-		rsh_pickle_put_number(o, v ? (uint64_t)v[i] : 0);
-	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
-}
-
-static void hyper_put_properties(struct hyper_shown *h, enum rsh_dtype dtype)
-{
-	struct rsh_pickle_objects *p = &h->metadata;
-
-	rsh_pickle_begin_object(p, RSH_MEMO_PROPERTIES, MODULE, "TensorProperties");
-	rsh_pickle_put_key(p, MEMO_KEY_DTYPE, "dtype");
-	rsh_pickle_put_key(p, RSH_MEMO_DTYPE + dtype, rsh_dtype_name(dtype));
-	rsh_pickle_put_key(p, MEMO_KEY_REQUIRES_GRAD, "requires_grad");
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_FALSE);
-	rsh_pickle_put_key(p, MEMO_KEY_MEMORY_FORMAT, "memory_format");
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_NONE);
-	rsh_pickle_end_object(p);
+	for (unsigned i = 0; v && i < n; i++)
+		numbers[i] = (uint64_t)v[i];
+	if (n == 0)
+		rsh_pickle_write(p, ")");
+	else
+		rsh_pickle_put_tuple(p, n, v ? numbers : NULL);
 }
 
 /* A tensor is one chunk. */
-static void hyper_put_chunks(struct hyper_shown *h,
-			     const struct rsh_record_shape *s)
-{
-	struct rsh_pickle_objects *p = &h->metadata;
-
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_LIST);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_MARK);
-	rsh_pickle_begin_object(p, RSH_MEMO_CHUNK, MODULE, "ChunkStorageMetadata");
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_OFFSETS, "offsets");
-	hyper_put_tuple(h, s->n_dims, NULL);
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_SIZES, "sizes");
-	hyper_put_tuple(h, s->n_dims, s->dims);
-	rsh_pickle_end_object(p);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_APPENDS);
-}
-
 static void hyper_put_tensor(const struct rsh_output_tree *t, uint32_t number,
 			     uint32_t file, const struct rsh_virtual_record *r)
 {
@@ -107,51 +70,36 @@ static void hyper_put_tensor(const struct rsh_output_tree *t, uint32_t number,
 
 	(void)number;
 	(void)file;
-	rsh_pickle_put_text(&p->out, s->name, s->name_len);
-	rsh_pickle_begin_object(p, RSH_MEMO_TENSOR, MODULE,
-				"TensorStorageMetadata");
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_PROPERTIES, "properties");
-	hyper_put_properties(h, s->dtype);
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_SIZE, "size");
-	hyper_put_tuple(h, s->n_dims, s->dims);
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_CHUNKS, "chunks");
-	hyper_put_chunks(h, s);
-	rsh_pickle_end_object(p);
+	rsh_pickle_write(p, "%s%o%k%o%k%k%k\x89%kNub%k", s->name,
+			 METADATA "TensorStorageMetadata", "properties",
+			 METADATA "TensorProperties", "dtype",
+			 rsh_dtype_name(s->dtype), "requires_grad",
+			 "memory_format", "size");
+	hyper_put_tuple(p, s->n_dims, s->dims);
+	rsh_pickle_write(p, "%k](%o%k", "chunks",
+			 METADATA "ChunkStorageMetadata", "offsets");
+	hyper_put_tuple(p, s->n_dims, NULL);
+	rsh_pickle_write(p, "%k", "sizes");
+	hyper_put_tuple(p, s->n_dims, s->dims);
+	rsh_pickle_write(p, "ubeub");
 }
 
-/* Puts a key and the start of its place.  The loader compares all members of
- * the key: the index of the chunk, or None for a value. */
-static void hyper_put_place(struct hyper_shown *h, const char *name, size_t n,
-			    unsigned n_dims, bool is_tensor)
+/* Puts a key and its place.  The loader compares all members of the key: the
+ * index of the chunk, or None for a value. */
+static void hyper_put_place(struct hyper_shown *h, const char *name,
+			    unsigned n_dims, bool is_tensor, const char *path,
+			    int64_t length)
 {
 	struct rsh_pickle_objects *p = &h->metadata;
 
-	rsh_pickle_begin_object(p, RSH_MEMO_INDEX, MODULE, "MetadataIndex");
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_NAME, "fqn");
-	rsh_pickle_put_text(&p->out, name, n);
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_OFFSET, "offset");
-	hyper_put_tuple(h, n_dims, NULL);
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_INDEX, "index");
-	if (is_tensor)
-		rsh_pickle_put_number(&p->out, 0);
-	else
-		rsh_pickle_put(&p->out, RSH_PICKLE_OP_NONE);
-	rsh_pickle_end_object(p);
-}
-
-static void hyper_put_storage(struct hyper_shown *h, const char *path,
-			      int64_t length)
-{
-	struct rsh_pickle_objects *p = &h->metadata;
-
-	rsh_pickle_begin_object(p, RSH_MEMO_STORAGE, STORAGE_MODULE, "StorageInfo");
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_PATH, "relative_path");
-	rsh_pickle_put_text(&p->out, path, strlen(path));
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_OFFSET, "offset");
-	rsh_pickle_put_number(&p->out, 0);
-	rsh_pickle_put_key(p, RSH_MEMO_KEY_LENGTH, "length");
-	rsh_pickle_put_signed(&p->out, length);
-	rsh_pickle_end_object(p);
+	rsh_pickle_write(p, "%o%k%s%k", METADATA "MetadataIndex", "fqn", name,
+			 "offset");
+	hyper_put_tuple(p, n_dims, NULL);
+	rsh_pickle_write(p, is_tensor ? "%k%dub" : "%kNub", "index",
+			 (int64_t)0);
+	rsh_pickle_write(p, "%o%k%s%k%d%k%dub", STORAGE "StorageInfo",
+			 "relative_path", path, "offset", (int64_t)0, "length",
+			 length);
 }
 
 /* The header of the file says where a tensor is, so its length is -1. */
@@ -164,8 +112,7 @@ static void hyper_put_file(const struct rsh_output_tree *t, uint32_t number,
 
 	(void)number;
 	rsh_output_file_name(t->tree, file, name, sizeof(name));
-	hyper_put_place(h, s->name, s->name_len, s->n_dims, true);
-	hyper_put_storage(h, name, -1);
+	hyper_put_place(h, s->name, s->n_dims, true, name, -1);
 }
 
 /* ---- values ---- */
@@ -179,13 +126,10 @@ static void hyper_put_value(const struct rsh_output_tree *t, uint32_t number,
 			    const struct rsh_pickle_item *v)
 {
 	struct hyper_shown *h = t->state;
-	struct rsh_pickle_objects *p = &h->metadata;
 
 	(void)number;
-	rsh_pickle_put_text(&p->out, v->name, strlen(v->name));
-	rsh_pickle_begin_object(p, RSH_MEMO_BYTES, MODULE,
-				"BytesStorageMetadata");
-	rsh_pickle_end_object(p);
+	rsh_pickle_write(&h->metadata, "%s%oub", v->name,
+			 METADATA "BytesStorageMetadata");
 }
 
 static void hyper_put_value_file(const struct rsh_output_tree *t,
@@ -197,8 +141,7 @@ static void hyper_put_value_file(const struct rsh_output_tree *t,
 
 	(void)number;
 	hyper_value_name((uint32_t)(v - h->values.v), name, sizeof(name));
-	hyper_put_place(h, v->name, strlen(v->name), 0, false);
-	hyper_put_storage(h, name, (int64_t)v->length);
+	hyper_put_place(h, v->name, 0, false, name, (int64_t)v->length);
 }
 
 /* ---- the metadata ---- */
@@ -208,15 +151,14 @@ static int hyper_make_metadata(struct hyper_shown *h,
 {
 	struct rsh_pickle_objects *p = &h->metadata;
 
-	rsh_pickle_begin_metadata(p, MODULE);
+	rsh_pickle_objects_begin(p);
+	rsh_pickle_write(p, "%g)\x81}(", METADATA "Metadata");
 	rsh_pickle_put_member(p, t, &h->values, "state_dict_metadata",
 			      hyper_put_tensor, hyper_put_value);
-	rsh_pickle_put_text(&p->out, "planner_data", strlen("planner_data"));
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_NONE);
+	rsh_pickle_write(p, "%sN", "planner_data");
 	rsh_pickle_put_member(p, t, &h->values, "storage_data", hyper_put_file,
 			      hyper_put_value_file);
-	rsh_pickle_put_text(&p->out, "version", strlen("version"));
-	rsh_pickle_put_text(&p->out, "1.0", strlen("1.0"));
+	rsh_pickle_write(p, "%s%s", "version", "1.0");
 	return rsh_pickle_end_metadata(p);
 }
 

@@ -6,11 +6,12 @@
 #include "pickle_objects_i.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
-#include "rsh/util/names.h"
 #include "rsh/wire/torch_item.h"
 
 /* Adds the names of all tensors.  Returns 0 or -ENOMEM. */
@@ -76,71 +77,133 @@ void rsh_pickle_items_clear(struct rsh_pickle_items *items)
 	*items = (struct rsh_pickle_items){ .n = 0 };
 }
 
-bool rsh_pickle_known(struct rsh_pickle_objects *p, unsigned value)
+/* ---- what occurs often ---- */
+
+/* Recalls a value that was written before, or keeps the one that the caller
+ * writes next.  Returns whether it was recalled. */
+static bool often_recall(struct rsh_pickle_objects *p, const char *text)
 {
-	if (p->memo[value])
-		rsh_pickle_recall(&p->out, p->memo[value] - 1);
-	return p->memo[value];
+	const uint32_t id = rsh_names_find(p->often, text, strlen(text));
+
+	if (id != RSH_NAME_NONE)
+		rsh_pickle_recall(&p->out, p->memo[id]);
+	return id != RSH_NAME_NONE;
 }
 
-void rsh_pickle_keep(struct rsh_pickle_objects *p, unsigned value)
+static void often_keep(struct rsh_pickle_objects *p, const char *text)
 {
-	p->memo[value] = 1 + rsh_pickle_remember(&p->out);
+	const uint32_t id = rsh_names_add(p->often, text, strlen(text));
+
+	if (id == RSH_NAME_NONE ||
+	    rsh_grow(&p->memo, &p->cap_memo, (size_t)id + 1, sizeof(*p->memo)))
+		p->out.failed = true;
+	else
+		p->memo[id] = rsh_pickle_remember(&p->out);
 }
 
-void rsh_pickle_put_class(struct rsh_pickle_objects *p, unsigned value,
-			  const char *module, const char *name)
+static void put_text(struct rsh_pickle_objects *p, const char *text, bool often)
 {
-	if (rsh_pickle_known(p, value))
+	if (often && often_recall(p, text))
 		return;
-	rsh_pickle_put_global(&p->out, module, name);
-	rsh_pickle_keep(p, value);
+	rsh_pickle_put_text(&p->out, text, strlen(text));
+	if (often)
+		often_keep(p, text);
 }
 
-void rsh_pickle_put_key(struct rsh_pickle_objects *p, unsigned value,
-			const char *key)
+/* Puts "module name". */
+static void put_class(struct rsh_pickle_objects *p, const char *class,
+		      bool often)
 {
-	if (rsh_pickle_known(p, value))
+	const char *space = strchr(class, ' ');
+	char module[128];
+
+	if (often && often_recall(p, class))
 		return;
-	rsh_pickle_put_text(&p->out, key, strlen(key));
-	rsh_pickle_keep(p, value);
+	snprintf(module, sizeof(module), "%.*s", (int)(space - class), class);
+	rsh_pickle_put_global(&p->out, module, space + 1);
+	if (often)
+		often_keep(p, class);
 }
 
-/* Makes an object of the class that was put, and begins its attributes. */
-static void pickle_begin_attributes(struct rsh_pickle_out *o)
+static void put_call(struct rsh_pickle_objects *p, const char *function,
+		     const char *argument)
 {
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(o, RSH_PICKLE_OP_NEWOBJ);
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	if (often_recall(p, function))
+		return;
+	put_class(p, function, false);
+	if (argument)
+		put_text(p, argument, false);
+	else
+		rsh_pickle_put_number(&p->out, 0);
+	rsh_pickle_write(p, "\x85R");
+	often_keep(p, function);
 }
 
-void rsh_pickle_begin_object(struct rsh_pickle_objects *p, unsigned value,
-			     const char *module, const char *name)
+/* ---- writing ---- */
+
+void rsh_pickle_objects_begin(struct rsh_pickle_objects *p)
 {
-	rsh_pickle_put_class(p, value, module, name);
-	pickle_begin_attributes(&p->out);
+	*p = (struct rsh_pickle_objects){ .often = rsh_names_new() };
+	p->out.failed = !p->often;
+	rsh_pickle_begin(&p->out);
 }
 
-void rsh_pickle_end_object(struct rsh_pickle_objects *p)
+void rsh_pickle_objects_clear(struct rsh_pickle_objects *p)
 {
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_SETITEMS);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_BUILD);
+	rsh_pickle_clear(&p->out);
+	rsh_names_free(p->often);
+	free(p->memo);
+}
+
+void rsh_pickle_write(struct rsh_pickle_objects *p, const char *template, ...)
+{
+	va_list ap;
+	const char *text;
+
+	va_start(ap, template);
+	for (const char *c = template; *c && !p->out.failed; c++) {
+		if (*c != '%') {
+			rsh_pickle_put(&p->out, (uint8_t)*c);
+			continue;
+		}
+		switch (*++c) {
+		case 'd':
+			rsh_pickle_put_signed(&p->out, va_arg(ap, int64_t));
+			break;
+		case 'r':
+			rsh_pickle_recall(&p->out, va_arg(ap, uint32_t));
+			break;
+		case 's':
+		case 'k':
+			put_text(p, va_arg(ap, const char *), *c == 'k');
+			break;
+		case 'f':
+			text = va_arg(ap, const char *);
+			put_call(p, text, va_arg(ap, const char *));
+			break;
+		default: /* g, c, o */
+			put_class(p, va_arg(ap, const char *), *c != 'g');
+			if (*c == 'o')
+				rsh_pickle_write(p, ")\x81}(");
+		}
+	}
+	va_end(ap);
+}
+
+void rsh_pickle_put_tuple(struct rsh_pickle_objects *p, unsigned n,
+			  const uint64_t *v)
+{
+	rsh_pickle_put(&p->out, '(');
+	for (unsigned i = 0; i < n; i++)
+		rsh_pickle_put_number(&p->out, v ? v[i] : 0);
+	rsh_pickle_put(&p->out, 't');
 }
 
 /* ---- the metadata ---- */
 
-void rsh_pickle_begin_metadata(struct rsh_pickle_objects *p, const char *module)
-{
-	rsh_pickle_begin(&p->out);
-	/* Its class occurs once, so it is not kept in the memo. */
-	rsh_pickle_put_global(&p->out, module, "Metadata");
-	pickle_begin_attributes(&p->out);
-}
-
 int rsh_pickle_end_metadata(struct rsh_pickle_objects *p)
 {
-	rsh_pickle_end_object(p);
+	rsh_pickle_write(p, "ub");
 	rsh_pickle_end(&p->out);
 	return p->out.failed ? -ENOMEM : 0;
 }
@@ -153,9 +216,7 @@ void rsh_pickle_put_member(struct rsh_pickle_objects *p,
 {
 	uint32_t number = 0;
 
-	rsh_pickle_put_text(&p->out, key, strlen(key));
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_MARK);
+	rsh_pickle_write(p, "%s}(", key);
 	for (uint32_t f = 0; f < rsh_plan_n_files(t->plan); f++)
 		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
 			struct rsh_virtual_record r;
@@ -165,5 +226,5 @@ void rsh_pickle_put_member(struct rsh_pickle_objects *p,
 		}
 	for (uint32_t i = 0; i < values->n; i++)
 		put_value(t, number++, &values->v[i]);
-	rsh_pickle_put(&p->out, RSH_PICKLE_OP_SETITEMS);
+	rsh_pickle_put(&p->out, 'u');
 }

@@ -7,53 +7,36 @@
 #pragma once
 
 #include "rsh/outputs/outputs.h"
-#include "rsh/tensor/dtype.h"
+#include "rsh/util/names.h"
 #include "rsh/wire/pickle_emit.h"
-
-/* The numbers of values that occur often: first those of every format. */
-enum rsh_pickle_memo {
-	RSH_MEMO_TENSOR,
-	RSH_MEMO_BYTES,
-	RSH_MEMO_PROPERTIES,
-	RSH_MEMO_CHUNK,
-	RSH_MEMO_INDEX,
-	RSH_MEMO_STORAGE,
-	RSH_MEMO_KEY_PROPERTIES,
-	RSH_MEMO_KEY_SIZE,
-	RSH_MEMO_KEY_CHUNKS,
-	RSH_MEMO_KEY_OFFSETS,
-	RSH_MEMO_KEY_SIZES,
-	RSH_MEMO_KEY_NAME,
-	RSH_MEMO_KEY_OFFSET,
-	RSH_MEMO_KEY_INDEX,
-	RSH_MEMO_KEY_PATH,
-	RSH_MEMO_KEY_LENGTH,
-	RSH_MEMO_DTYPE,
-	/* A format has up to three more. */
-	RSH_MEMO_OWN = RSH_MEMO_DTYPE + RSH_DTYPE_COUNT,
-	RSH_MEMO_COUNT = RSH_MEMO_OWN + 3,
-};
 
 struct rsh_pickle_objects {
 	struct rsh_pickle_out out;
-	/* [value]: its place in the memo, plus 1; 0: it is not written yet */
-	uint32_t memo[RSH_MEMO_COUNT];
+	struct rsh_names *often; /* what occurs often, as text */
+	uint32_t *memo; /* [number of the text]: its place in the memo */
+	size_t cap_memo;
 };
 
-/* Recalls a value.  Returns false if it is not written yet; after it is written
- * rsh_pickle_keep() stores it. */
-bool rsh_pickle_known(struct rsh_pickle_objects *p, unsigned value);
-void rsh_pickle_keep(struct rsh_pickle_objects *p, unsigned value);
+/* Begins a pickle; rsh_pickle_objects_clear() must be called.  A failure is
+ * reported by rsh_pickle_end_metadata(). */
+void rsh_pickle_objects_begin(struct rsh_pickle_objects *p);
+void rsh_pickle_objects_clear(struct rsh_pickle_objects *p);
 
-void rsh_pickle_put_class(struct rsh_pickle_objects *p, unsigned value,
-			  const char *module, const char *name);
-void rsh_pickle_put_key(struct rsh_pickle_objects *p, unsigned value,
-			const char *key);
-/* Begins an object without arguments.  Its attributes follow as the entries of
- * a dictionary. */
-void rsh_pickle_begin_object(struct rsh_pickle_objects *p, unsigned value,
-			     const char *module, const char *name);
-void rsh_pickle_end_object(struct rsh_pickle_objects *p);
+/* Writes by a template.  Each character is an instruction without argument, as
+ * pickletools names them ('(' is MARK, 'u' SETITEMS, ...), except these:
+ *
+ *   %s  a text                         %d  an int64_t
+ *   %k  a text that occurs often       %r  what is at a place of the memo
+ *   %c  a class that occurs often, "module name"
+ *   %g  a class that occurs once
+ *   %o  the same as %c, and begins an object of it: its attributes follow, and
+ *       "ub" ends it
+ *   %f  the result of calling a function, "module name", that occurs often:
+ *       its argument is the next text or, if that is NULL, 0 */
+void rsh_pickle_write(struct rsh_pickle_objects *p, const char *template, ...);
+/* Puts a tuple of n numbers; if v is NULL they are 0. */
+void rsh_pickle_put_tuple(struct rsh_pickle_objects *p, unsigned n,
+			  const uint64_t *v);
 
 /* ---- values that are not tensors ---- */
 
@@ -79,10 +62,7 @@ void rsh_pickle_items_clear(struct rsh_pickle_items *items);
 
 /* ---- the metadata ---- */
 
-/* Begins the pickle and its object "Metadata".  Members follow. */
-void rsh_pickle_begin_metadata(struct rsh_pickle_objects *p,
-			       const char *module);
-/* Ends both.  Returns 0 or -ENOMEM. */
+/* Ends the object "Metadata", and the pickle.  Returns 0 or -ENOMEM. */
 int rsh_pickle_end_metadata(struct rsh_pickle_objects *p);
 
 /* A function of this type puts the entries of a tensor, which is a record of a
