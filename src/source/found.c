@@ -5,6 +5,7 @@
 #include "source_i.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,7 +212,8 @@ void rsh_source_unlist(struct rsh_source *s, size_t n)
 		rsh_checkpoint_clear(&s->listing.files[--s->listing.n]);
 }
 
-void rsh_source_take_list(struct rsh_source *s)
+void rsh_source_take_list(struct rsh_source *s, const char *name)
 {
+	snprintf(s->step_name, sizeof(s->step_name), "%s", name);
 	s->n_always = s->listing.n;
 }

@@ -381,7 +381,9 @@ static void index_open_cache(struct indexing *x)
 	/* The cache must neither hide nor store injected faults. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
-	rsh_source_candidate_text(s, s->chosen, step, sizeof(step));
+	*step = '\0';
+	if (s->n_candidates > 0)
+		rsh_source_candidate_text(s, s->chosen, step, sizeof(step));
 	c = rsh_index_cache_open(s->index_dirfd,
 				 rsh_store_root_identity(s->store), step,
 				 s->path);

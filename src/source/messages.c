@@ -17,10 +17,15 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 			       char *text, size_t size)
 {
 	const struct rsh_checkpoint *c;
+	size_t first, end;
+	const char *name = *s->step_name ? s->step_name : NULL;
 	int at = 0;
 
-	if (s->format->step_text && !s->resumed) {
-		s->format->step_text(s, i, text, size);
+	rsh_source_candidate_range(s, i, &first, &end);
+	if (!name && !s->resumed && s->listing.n > 0)
+		name = s->listing.files[first].label;
+	if (name) {
+		snprintf(text, size, "%s", name);
 		return;
 	}
 	if (i >= s->n_candidates) {

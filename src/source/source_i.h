@@ -142,6 +142,9 @@ struct rsh_source {
 	uint32_t n_listed_ranks; /* from that one on */
 	const struct rsh_format *const *formats; /* formats that made bids */
 	const struct rsh_format *format; /* format of SOURCE */
+	void (*free_state)(void *state);
+	char step_name[256]; /* of a checkpoint that is not one of several; "":
+			      * it has none */
 	void *state;                     /* state of the format */
 	bool no_rank_dirs; /* no directory of a rank was found */
 	bool resumed; /* the source is shown with --resume */

@@ -390,8 +390,7 @@ void rsh_source_free(struct rsh_source *s)
 	source_forget_choice(s);
 	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
-	if (s->format && s->format->close)
-		s->format->close(s->state);
+	rsh_source_keep(s, NULL, NULL);
 	free(s->candidates);
 	free(s->file);
 	if (s->index_dirfd >= 0)
@@ -473,9 +472,13 @@ bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 
 /* ---- functions for formats ---- */
 
-void rsh_source_keep(struct rsh_source *s, void *state)
+void rsh_source_keep(struct rsh_source *s, void *state,
+		     void (*free_it)(void *state))
 {
+	if (s->state)
+		s->free_state(s->state);
 	s->state = state;
+	s->free_state = free_it;
 }
 
 const char *rsh_source_file(const struct rsh_source *s)

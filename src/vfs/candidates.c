@@ -59,8 +59,8 @@ static const char *new_name(void *ctx, const char *name)
 	return rsh_name_map_get(p->renames, name);
 }
 
-/* If a format has a plan() of its own, calls it.  Otherwise the general writer
- * plans the offers that the format reads. */
+/* Plans by the rules of MindSpore's converter, or else what the format
+ * offers. */
 static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 		       struct rsh_error *err)
 {
@@ -72,8 +72,9 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	struct rsh_offers o;
 	int rc;
 
-	if (f->plan)
-		return f->plan(job, out, err);
+	if (f->by_name)
+		return rsh_convert(job->src, job->dst, job->view, job->opts,
+				   out, err);
 	in_arena.arena = &arena;
 	rc = f->read(&in_arena, &o, err) ?:
 	     rsh_write_plan(&o, job->dst, &opts, out, err);

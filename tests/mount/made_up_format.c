@@ -55,7 +55,7 @@ static int toy_open(struct rsh_source *s, const struct rsh_source_options *opts,
 				       &data, &len, err);
 
 	(void)opts;
-	rsh_source_keep(s, toy);
+	rsh_source_keep(s, toy, free);
 	f = rc == 0 && toy ? fmemopen(data, len, "r") : NULL;
 	while (f && rc == 0 && toy->n < MOST &&
 	       (n = fscanf(f, "%63s %63s %" SCNu64 "%" SCNu64 " %63s %" SCNu64,
@@ -68,7 +68,7 @@ static int toy_open(struct rsh_source *s, const struct rsh_source_options *opts,
 			.rank = toy->n, .name = strdup(t->file) });
 		toy->files[toy->n++] = t++->file;
 	}
-	rsh_source_take_list(s);
+	rsh_source_take_list(s, "the toy");
 	if (f)
 		fclose(f);
 	free(data);
@@ -205,7 +205,7 @@ static const struct rsh_format toy_format = {
 	.name = "toy", .says = "toy", .layout = RSH_LAYOUT_WHOLE,
 	.owner = RSH_OWNER_NOBODY, .lone = true, .any_type = true,
 	.shown = RSH_SHOWN_HF, .bid = toy_bid, .hint = toy_hint,
-	.open = toy_open, .close = free, .scan = toy_scan, .fits = toy_fits,
+	.open = toy_open, .scan = toy_scan, .fits = toy_fits,
 	.read = toy_read, .list = toy_list, .verify = toy_verify,
 };
 

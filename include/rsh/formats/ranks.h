@@ -39,10 +39,7 @@ int rsh_ranks_read(const struct rsh_source_view *view,
 		   struct rsh_arena *arena, struct rsh_offers *out,
 		   struct rsh_error *err);
 
-/* These are the members `read` and `plan` of formats whose records have the
- * parameters' names: they run rsh_ranks_read(), and the rules of MindSpore's
- * converter. */
+/* This is the member `read` of formats whose records have the parameters'
+ * names. */
 int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
 		    struct rsh_error *err);
-int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,
-		   struct rsh_error *err);

@@ -180,7 +180,8 @@ struct rsh_format {
 	const char *below;
 	bool any_type; /* its file names may have different suffixes */
 	/* Records have the names of parameters, so that ranks can be compared
-	 * with each other and with a strategy. */
+	 * with each other and with a strategy, and the rules of MindSpore's
+	 * converter apply (plan/conversion.h). */
 	bool by_name;
 	/* A slice may be read from any file that has it; --replicas has no
 	 * effect. */
@@ -211,13 +212,11 @@ struct rsh_format {
 
 	/* ---- a source ---- */
 	/* Lists the files of all steps (rsh_source_list()), and sets its state
-	 * (rsh_source_keep()).  close() is called after a failure too, with
-	 * NULL if there is no state.  A lone checkpoint gives each file a rank
+	 * (rsh_source_keep()).  A lone checkpoint gives each file a rank
 	 * of its own, or all of them rank 0 (RSH_OWNER_MODEL), and ends with
 	 * rsh_source_take_list(); its files need not exist. */
 	int (*open)(struct rsh_source *s, const struct rsh_source_options *opts,
 		    struct rsh_error *err);
-	void (*close)(void *state);
 	/* This is called before the files of candidate i are used; it replaces
 	 * the state of an earlier candidate.  NULL: nothing to do. */
 	int (*choose)(struct rsh_source *s, uint32_t i, struct rsh_error *err);
@@ -251,9 +250,6 @@ struct rsh_format {
 	/* Returns the name of all files of a rank in messages (from malloc);
 	 * `path` is one of them.  NULL: the path of the only file. */
 	char *(*rank_path)(const char *path);
-	/* Writes the name of a candidate.  NULL: epoch and step. */
-	void (*step_text)(const struct rsh_source *s, uint32_t i, char *text,
-			  size_t size);
 	/* Writes notes on the chosen step, each after "; ", and returns the
 	 * file to which they belong; `choice` is NULL if there was no choice.
 	 * NULL: the caller logs the choice. */
@@ -288,10 +284,6 @@ struct rsh_format {
 	 * the names of parameters, rsh_ranks_offer() does all that
 	 * (formats/ranks.h). */
 	int (*read)(const struct rsh_read_job *job, struct rsh_offers *out,
-		    struct rsh_error *err);
-	/* Plans what is shown.  NULL: the general writer plans it from what was
-	 * read. */
-	int (*plan)(const struct rsh_read_job *job, struct rsh_plan **out,
 		    struct rsh_error *err);
 	/* Reads the values that are not tensors and are wanted.  The caller
 	 * must call rsh_values_clear(), also after a failure.  NULL: there are
@@ -339,8 +331,10 @@ const char *rsh_source_path(const struct rsh_source *s);
  * NULL: SOURCE is the directory. */
 const char *rsh_source_file(const struct rsh_source *s);
 
-/* These set and return the format's state of SOURCE, which close() frees. */
-void rsh_source_keep(struct rsh_source *s, void *state);
+/* These set and return the format's state of SOURCE.  `free_it` is called with
+ * it when it is replaced or SOURCE is closed, unless it is NULL. */
+void rsh_source_keep(struct rsh_source *s, void *state,
+		     void (*free_it)(void *state));
 void *rsh_source_state(const struct rsh_source *s);
 
 /* This is a file of a step. */
@@ -348,7 +342,8 @@ struct rsh_checkpoint {
 	uint32_t rank;    /* with --resume it is the number of its directory */
 	char *name;       /* below the root, or absolute; from malloc */
 	const char *base; /* last part of the name */
-	char *label;      /* its name in messages; NULL: base */
+	char *label;      /* its name in messages, and that of its candidate;
+			   * NULL: base, and epoch and step */
 	char *series;     /* the name without steps and ranks, if that
 			   * distinguishes candidates; NULL: it does not */
 	struct rsh_step step;
@@ -384,8 +379,9 @@ void rsh_source_unlist(struct rsh_source *s, size_t n);
  * if it must not be left out. */
 int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
 			  struct rsh_error *err);
-/* Makes all files of the list one candidate. */
-void rsh_source_take_list(struct rsh_source *s);
+/* Makes all files of the list one candidate, which has this name in
+ * messages. */
+void rsh_source_take_list(struct rsh_source *s, const char *name);
 /* Sorts the list into candidates, one for each selected step, the newest first;
  * with --select mtime the one first that was written last. */
 int rsh_source_sort_steps(struct rsh_source *s,

@@ -366,8 +366,7 @@ static int checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
 	size_t first, end;
 	int rc;
 
-	described_free(rsh_source_state(s));
-	rsh_source_keep(s, NULL);
+	rsh_source_keep(s, NULL, NULL);
 	rsh_source_candidate_range(s, candidate, &first, &end);
 	rc = d ? described_load(s, first, end, d, err) : rsh_error_nomem(err);
 	if (rc == 0 && d->metadata && described_take_files(s, first, end, d))
@@ -376,7 +375,7 @@ static int checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
 		described_free(d);
 		return rc;
 	}
-	rsh_source_keep(s, d);
+	rsh_source_keep(s, d, described_free);
 	return 0;
 }
 
@@ -492,15 +491,6 @@ static bool checkpoint2_is_step(const struct rsh_look *l)
 	return false;
 }
 
-static void checkpoint2_step_text(const struct rsh_source *s, uint32_t i,
-				  char *text, size_t size)
-{
-	size_t first, end;
-
-	rsh_source_candidate_range(s, i, &first, &end);
-	snprintf(text, size, "%s", rsh_source_on_list(s, first)->label);
-}
-
 static const void *checkpoint2_key(const struct rsh_source *s, size_t *n)
 {
 	const struct rsh_described *d = rsh_source_state(s);
@@ -519,16 +509,13 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.bid = checkpoint2_bid,
 	.is_step = checkpoint2_is_step,
 	.open = checkpoint2_open,
-	.close = described_free,
 	.choose = checkpoint2_choose,
 	.strategy = rsh_checkpoint2_strategy,
 	.rank_path = described_path,
-	.step_text = checkpoint2_step_text,
 	.step_notes = checkpoint2_notes,
 	.absent = checkpoint2_absent,
 	.key = checkpoint2_key,
 	.training_state = checkpoint2_training_state,
 	.read = rsh_ranks_offer,
-	.plan = rsh_ranks_plan,
 	.resume = &rsh_checkpoint2_resume,
 };

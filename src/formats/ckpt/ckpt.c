@@ -5,7 +5,6 @@
 
 #include "ckpt_i.h"
 
-#include "rsh/plan/conversion.h"
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
@@ -34,12 +33,6 @@ int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,
 	return rsh_ranks_read(job->view, job->src, &how, job->arena, out, err);
 }
 
-int rsh_ranks_plan(const struct rsh_read_job *job, struct rsh_plan **out,
-		   struct rsh_error *err)
-{
-	return rsh_convert(job->src, job->dst, job->view, job->opts, out, err);
-}
-
 const struct rsh_format rsh_ckpt_format = {
 	.name = "ckpt",
 	.says = "tree of rank files",
@@ -47,6 +40,5 @@ const struct rsh_format rsh_ckpt_format = {
 	.bid = ckpt_bid,
 	.open = rsh_source_list_ranks,
 	.read = rsh_ranks_offer,
-	.plan = rsh_ranks_plan,
 	.resume = &rsh_ckpt_resume,
 };

@@ -347,16 +347,6 @@ static int dcp_verify(const struct rsh_verifier *v)
 	return rc;
 }
 
-/* SOURCE is the step, so its name is shown. */
-static void dcp_step_text(const struct rsh_source *s, uint32_t i, char *text,
-			  size_t size)
-{
-	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
-
-	(void)i;
-	snprintf(text, size, "%s", slash ? slash + 1 : path);
-}
-
 static void dcp_hint(const struct rsh_look *l, char *buf, size_t max)
 {
 	const char *item = NULL;
@@ -410,11 +400,9 @@ const struct rsh_format rsh_dcp_format = {
 	.is_step = rsh_dcp_is_step,
 	.hint = dcp_hint,
 	.open = rsh_dcp_open,
-	.close = rsh_dcp_close,
 	.scan = rsh_dcp_index_scan,
 	.fits = rsh_dcp_index_fits,
 	.has_crc = rsh_dcp_has_crc,
-	.step_text = dcp_step_text,
 	.whole = dcp_whole,
 	.read = rsh_dcp_read,
 	.values = dcp_values,

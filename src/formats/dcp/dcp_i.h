@@ -73,7 +73,6 @@ bool rsh_dcp_is_step(const struct rsh_look *look);
  * or -errno with a sentence. */
 int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		 struct rsh_error *err);
-void rsh_dcp_close(void *state);
 /* Returns whether this is the name of the metadata of one rank, "__3.metadata"
  * or ".rank3_metadata". */
 bool rsh_dcp_is_of_rank(const char *name);

@@ -210,15 +210,28 @@ static int dcp_place_all(struct rsh_source_dcp *d)
 	return 0;
 }
 
+static void dcp_close(void *state)
+{
+	struct rsh_source_dcp *d = state;
+
+	if (!d)
+		return;
+	rsh_dcp_free(d->pub);
+	free(d->places);
+	free(d->holds);
+	free(d);
+}
+
 int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		 struct rsh_error *err)
 {
 	cleanup_found struct dcp_found f = { 0 };
+	const char *slash = strrchr(rsh_source_path(s), '/');
 	struct rsh_source_dcp *d = calloc(1, sizeof(*d));
 	int rc;
 
 	(void)opts;
-	rsh_source_keep(s, d);
+	rsh_source_keep(s, d, dcp_close);
 	rc = dcp_look(s, &f);
 	if (!d || rc == -ENOMEM)
 		return rsh_error_nomem(err);
@@ -239,20 +252,9 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		if (rsh_source_list(s, &c))
 			return rsh_error_nomem(err);
 	}
-	rsh_source_take_list(s);
+	/* SOURCE is the step. */
+	rsh_source_take_list(s, slash ? slash + 1 : rsh_source_path(s));
 	rsh_log_info("%s: a distributed checkpoint of %u tensors in %u files",
 		     rsh_source_path(s), d->pub->n_tensors, d->pub->n_files);
 	return 0;
-}
-
-void rsh_dcp_close(void *state)
-{
-	struct rsh_source_dcp *d = state;
-
-	if (!d)
-		return;
-	rsh_dcp_free(d->pub);
-	free(d->places);
-	free(d->holds);
-	free(d);
 }

@@ -377,7 +377,7 @@ static int model_add_parts(struct rsh_source *s,
 			return -ENOMEM;
 	if (hyper && rsh_format_list_file(s, MS_HYPER))
 		return -ENOMEM;
-	rsh_source_take_list(s);
+	rsh_source_take_list(s, "the model");
 	return 0;
 }
 
@@ -420,6 +420,15 @@ static int model_list_single(struct rsh_source *s, const char *file,
 	return rc;
 }
 
+static void model_close(void *state)
+{
+	struct model *m = state;
+
+	if (m)
+		rsh_weight_map_clear(&m->parts);
+	free(m);
+}
+
 static int model_list_parts(struct rsh_source *s, const char *name,
 			    struct rsh_error *err)
 {
@@ -427,7 +436,7 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	bool hyper;
 	int rc;
 
-	rsh_source_keep(s, m);
+	rsh_source_keep(s, m, model_close);
 	if (!m)
 		return rsh_error_nomem(err);
 	rc = model_load_map(s, name, &m->parts, err);
@@ -509,15 +518,6 @@ static int ms_parts_open(struct rsh_source *s,
 	if (rc == 0)
 		model_tell_torch(s);
 	return rc;
-}
-
-static void model_close(void *state)
-{
-	struct model *m = state;
-
-	if (m)
-		rsh_weight_map_clear(&m->parts);
-	free(m);
 }
 
 /* ---- the map and the tensors ---- */
@@ -638,19 +638,12 @@ static void hf_indexed(const struct rsh_source *s, struct rsh_names *names)
 		rsh_format_tell_copies(s, n - view.index[0]->n_records);
 }
 
-static void model_step_text(const struct rsh_source *s, uint32_t i, char *text,
-			    size_t size)
-{
-	(void)s, (void)i;
-	snprintf(text, size, "the model");
-}
-
 #define MODEL                                                              \
 	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,               \
 	.owner = RSH_OWNER_MODEL, .lone = true, .by_name = true,           \
-	.words = RSH_WORDS_EITHER, .close = model_close,                   \
-	.home = model_home, .step_text = model_step_text,                  \
-	.read = rsh_ranks_offer, .plan = rsh_ranks_plan
+	.words = RSH_WORDS_EITHER,                                         \
+	.home = model_home,                                                \
+	.read = rsh_ranks_offer
 
 const struct rsh_format rsh_hf_format = {
 	MODEL,

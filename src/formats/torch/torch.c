@@ -205,18 +205,7 @@ static int torch_list_all(struct rsh_source *s, const char *const *names,
 		if (!t->names[i] || rsh_format_list_file(s, names[i]))
 			return rsh_error_nomem(err);
 	}
-	rsh_source_take_list(s);
-	return 0;
-}
-
-static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
-{
-	struct rsh_source_torch *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return rsh_error_nomem(err);
-	pthread_mutex_init(&t->lock, NULL);
-	rsh_source_keep(s, t);
+	rsh_source_take_list(s, n == 1 ? names[0] : "the model");
 	return 0;
 }
 
@@ -236,6 +225,17 @@ static void torch_close(void *state)
 	free(t->files);
 	free(t->names);
 	free(t);
+}
+
+static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return rsh_error_nomem(err);
+	pthread_mutex_init(&t->lock, NULL);
+	rsh_source_keep(s, t, torch_close);
+	return 0;
 }
 
 /* ---- opening ---- */
@@ -755,16 +755,6 @@ static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 
 /* ---- the formats ---- */
 
-/* The file's name is shown for SOURCE. */
-static void torch_step_text(const struct rsh_source *s, uint32_t i, char *text,
-			    size_t size)
-{
-	const struct rsh_source_torch *t = rsh_source_state(s);
-
-	(void)i;
-	snprintf(text, size, "%s", t->n == 1 ? t->names[0] : "the model");
-}
-
 /* While Megatron-Core and the Trainer write a step, it can have one file of
  * PyTorch that is not the model. */
 static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
@@ -780,9 +770,9 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 
 #define TORCH                                                              \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
-	.any_type = true, .any_copy = true, .close = torch_close,      \
+	.any_type = true, .any_copy = true,                            \
 	.scan = torch_scan, .fits = torch_fits, .indexed = torch_indexed, \
-	.has_crc = torch_has_crc, .step_text = torch_step_text,        \
+	.has_crc = torch_has_crc,                                          \
 	.read = torch_read, .values = torch_values,                \
 	.each = torch_each, .list = torch_list,                    \
 	.verify = torch_verify
