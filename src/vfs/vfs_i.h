@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "rsh/outputs/outputs.h"
-#include "rsh/outputs/tree.h"
+#include "rsh/formats/outputs.h"
+#include "rsh/formats/tree.h"
 #include "rsh/plan/kinds.h"
 #include "rsh/source/format.h"
 #include "rsh/vfs/choice.h"

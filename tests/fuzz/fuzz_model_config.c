@@ -3,7 +3,7 @@
  * sentence; and what is shown of it is JSON that says what the weights are. */
 #include "fuzz_support.h"
 
-#include "outputs/hf_config_i.h"
+#include "formats/safetensors/hf_config_i.h"
 #include "rsh/wire/model_config.h"
 
 static void ask(const uint8_t *data, size_t size)

@@ -13,11 +13,11 @@ FUZZ_LINK = $(LINK) -fsanitize=fuzzer
 # of the others.
 PARSERS_SOURCE = ../src/.libs/libsource.a ../src/.libs/libstore.a $(L_WIRE)
 PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE)
-PARSERS_OUTPUTS = ../src/.libs/liboutputs.a $(L_PLAN)
+PARSERS_OUTPUTS = ../src/.libs/libformats.a $(L_PLAN)
 
 # The same with the inputs that are known, by any compiler.
 REPLAY = $(FUZZ:fuzz/%.fuzz=fuzz/replay_%.replay)
-REPLAY_LIBS = $(L_OUTPUTS)
+REPLAY_LIBS = $(L_FORMATS)
 fuzz/replay.o: fuzz/replay.c
 	$(AM_V_CC)$(COMPILE) -c -o $@ $<
 fuzz/replay_%.o: fuzz/fuzz_%.c $(FUZZ_SUPPORT)
@@ -159,8 +159,8 @@ LAYERS_OF_PARSERS = \
 	libobjects.la \
 	libstore.la \
 	libsource.la \
-	libformats.la \
-	liboutputs.la
+	libread.la \
+	libformats.la
 
 # The shared library and the program cannot be linked with coverage.
 fuzz-programs:

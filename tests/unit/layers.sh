@@ -9,7 +9,7 @@ top=${top_srcdir:-../..}
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy plan weights storage source contents formats read outputs vfs fuse copy app lib"
+layers="util tensor wire strategy plan weights storage source contents read formats vfs fuse copy app lib"
 number=0
 
 # report RESULT DESCRIPTION
@@ -52,8 +52,8 @@ report "$(grep -nE '#include "rsh/(tensor|strategy|plan|weights)/|#include "rsh/
 	"$top"/src/storage/objects/*.[ch] "$top/include/rsh/storage/objects.h")" \
 	"storage/objects/ stands on util/ and wire/ alone"
 report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2|dcp|hyperparallel|peft)\b' \
-	"$top/src" "$top/include" | grep -v "^$top/src/outputs/")" \
-	"only outputs/ names an output"
+	"$top/src" "$top/include" | grep -v "^$top/src/formats/")" \
+	"only formats/ names an output"
 report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 	"no room includes what is private to another"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \

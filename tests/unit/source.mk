@@ -16,8 +16,8 @@ UNIT += \
 	unit/test_read_stream \
 	unit/test_read_depth \
 	unit/test_vfs \
-	unit/test_outputs \
-	unit/test_outputs_tree \
+	unit/test_formats_output \
+	unit/test_formats_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_medium \
 	unit/test_options \
@@ -79,10 +79,10 @@ unit_test_vfs_backing_LDADD = $(L_VFS)
 unit_test_vfs_medium_SOURCES = unit/test_vfs_medium.c unit/memory_medium.h \
 	unit/memory_medium.c $(SOURCE_SUPPORT)
 unit_test_vfs_medium_LDADD = $(L_VFS)
-unit_test_outputs_SOURCES = unit/test_outputs.c $(SOURCE_SUPPORT)
-unit_test_outputs_LDADD = $(L_VFS)
-unit_test_outputs_tree_SOURCES = unit/test_outputs_tree.c $(SOURCE_SUPPORT)
-unit_test_outputs_tree_LDADD = $(L_OUTPUTS)
+unit_test_formats_output_SOURCES = unit/test_formats_output.c $(SOURCE_SUPPORT)
+unit_test_formats_output_LDADD = $(L_VFS)
+unit_test_formats_tree_SOURCES = unit/test_formats_tree.c $(SOURCE_SUPPORT)
+unit_test_formats_tree_LDADD = $(L_FORMATS)
 unit_test_options_SOURCES = unit/test_options.c
 unit_test_options_LDADD = $(L_OPTIONS)
 unit_test_daemon_SOURCES = unit/test_daemon.c $(SOURCE_SUPPORT)

@@ -27,7 +27,7 @@ UNIT += \
 	unit/test_wire_rule_table \
 	unit/test_formats_dcp \
 	unit/test_formats_dcp_damage \
-	unit/test_outputs_checkpoint2 \
+	unit/test_formats_checkpoint2_text \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
 	unit/test_wire_checkpoint2
@@ -95,10 +95,10 @@ unit_test_formats_dcp_LDADD = $(L_FORMATS)
 unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT) \
 	unit/support.h unit/support.c
 unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)
-unit_test_outputs_checkpoint2_SOURCES = \
-	unit/test_outputs_checkpoint2.c \
+unit_test_formats_checkpoint2_text_SOURCES = \
+	unit/test_formats_checkpoint2_text.c \
 	$(WIRE_SUPPORT)
-unit_test_outputs_checkpoint2_LDADD = $(L_OUTPUTS)
+unit_test_formats_checkpoint2_text_LDADD = $(L_FORMATS)
 unit_test_wire_index_codec_SOURCES = unit/test_wire_index_codec.c $(WIRE_SUPPORT)
 unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_wire_index_codec_LDADD = $(L_WIRE)

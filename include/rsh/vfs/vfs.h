@@ -3,7 +3,7 @@
  * and nodes, and functions that read a virtual file.
  *
  * There are two kinds of tree.  In the tree of a conversion the output defines
- * names and directories (outputs/output.h).  The tree of the newest checkpoints
+ * names and directories (formats/output.h).  The tree of the newest checkpoints
  * of a job (source/resume.h) has files of SOURCE under their own names, and
  * also links with stable names.
  *
@@ -19,7 +19,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/plan/options.h"
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
@@ -100,7 +100,7 @@ struct rsh_vfs_config {
 	/* The options for a derived strategy, whose notes are logged.  NULL: no
 	 * strategy is derived. */
 	struct rsh_derive_options *derive;
-	/* The form that the tree shows (outputs/outputs.h). */
+	/* The form that the tree shows (formats/outputs.h). */
 	const struct rsh_output *output;
 	/* The options of the plan.  Its framing, division, functions and their
 	 * `ctx` are not used: they follow from the output and from the fields

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf_config_i.h - compares the config.json of a Hugging Face model with
- * the weights beside it, and corrects it; only this directory includes it.
+/* formats/safetensors/hf_config_i.h - compares the config.json of a Hugging
+ * Face model with the weights beside it, and corrects it; only this directory
+ * includes it.
  *
  * transformers trusts config.json: it initializes tensors that are missing in
  * the weights, and skips tensors that the model does not have.  So what a shown
@@ -15,8 +16,8 @@
  * No file is read. */
 #pragma once
 
-#include "rsh/outputs/model_files.h"
-#include "rsh/outputs/output.h"
+#include "rsh/formats/model_files.h"
+#include "rsh/formats/output.h"
 #include "rsh/tensor/box.h"
 #include "rsh/tensor/dtype.h"
 #include "rsh/util/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf_facts.c finds facts about a model in the names, shapes and types
- * of its weights. */
+/* formats/safetensors/hf_facts.c finds facts about a model in the names, shapes
+ * and types of its weights. */
 #include "hf_config_i.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/ckpt.c shows MindSpore's .ckpt files, one for each rank. */
+/* formats/ckpt/output.c shows MindSpore's .ckpt files, one for each rank. */
 #include "config.h"
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 
 const struct rsh_output rsh_output_ckpt = {
 	.name = "ckpt",

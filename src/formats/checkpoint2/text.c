@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/checkpoint2_text.c writes metadata.json piece by piece, and
+/* formats/checkpoint2/text.c writes metadata.json piece by piece, and
  * common.json.  Each tensor has one piece in state_dict_metadata and one in
  * storage_data; the places of all pieces are known.  A piece is written into a
  * window that keeps only the bytes of the read. */
 #include "config.h"
 
-#include "checkpoint2_text_i.h"
+#include "text_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_files.c loads the files beside the weights of a model.
+/* formats/model_files.c loads the files beside the weights of a model.
  *
  * A file of the directory, or a subdirectory with all that it has, is a unit,
  * which is shown whole or not at all. */
 #include "config.h"
 
-#include "rsh/outputs/model_files.h"
+#include "rsh/formats/model_files.h"
 
 #include <errno.h>
 #include <stdarg.h>

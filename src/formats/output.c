@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/output.c has the functions that outputs share.  An output that has a
+/* formats/output.c has the functions that outputs share.  An output that has a
  * directory for each rank has this tree, with the values of the source that are
  * not tensors:
  *
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/outputs/output.h"
+#include "rsh/formats/output.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/outputs.c has the list of outputs. */
+/* formats/outputs.c has the list of outputs. */
 #include "config.h"
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/pickle_objects.c writes the objects of the metadata of a distributed
- * checkpoint, and its values that are not tensors. */
+/* formats/dcp/pickle_objects.c writes the objects of the metadata of a
+ * distributed checkpoint, and its values that are not tensors. */
 #include "config.h"
 
 #include "pickle_objects_i.h"

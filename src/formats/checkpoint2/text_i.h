@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/checkpoint2_text_i.h - metadata.json and common.json of a Checkpoint
+/* formats/checkpoint2/text_i.h - metadata.json and common.json of a Checkpoint
  * 2.0 step (rsh/wire/checkpoint2.h) that is shown; only this directory includes
  * it.
  *

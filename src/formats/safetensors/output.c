@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/safetensors.c shows safetensors files as MindSpore writes them, one
- * for each rank. */
+/* formats/safetensors/output.c shows safetensors files as MindSpore writes
+ * them, one for each rank. */
 #include "config.h"
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 
 const struct rsh_output rsh_output_safetensors = {
 	.name = "safetensors",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/tree.c finds nodes in the rows of a tree.
+/* formats/tree.c finds nodes in the rows of a tree.
  *
  * There are few rows, or as many as directories, and the kernel caches answers
  * for a day.  So the rows are searched one after the other. */
 #include "config.h"
 
-#include "rsh/outputs/tree.h"
+#include "rsh/formats/tree.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/checkpoint2.c shows a conversion as a step of Checkpoint 2.0: the
- * files of ranks in one directory, metadata.json, which describes their
+/* formats/checkpoint2/output.c shows a conversion as a step of Checkpoint 2.0:
+ * the files of ranks in one directory, metadata.json, which describes their
  * content, and the tracker, which names the step (wire/checkpoint2.h).
  *
  *   /latest_checkpointed_iteration.txt
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint2_text_i.h"
-#include "rsh/outputs/outputs.h"
+#include "text_i.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/outputs.h - the list of all outputs (output.h).  Any thread may call
+/* formats/outputs.h - the list of all outputs (output.h).  Any thread may call
  * these functions. */
 #pragma once
 
 #include "rsh/plan/conversion.h"
-#include "rsh/outputs/output.h"
+#include "rsh/formats/output.h"
 
 /* The list has one line for each output, with its name for --format.  The first
  * is the default.  struct rsh_output rsh_output_NAME is in

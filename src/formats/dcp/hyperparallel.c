@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hyperparallel.c shows one whole model as a distributed checkpoint of
- * HyperParallel, which hyper_parallel.core.checkpoint.load() opens on any
+/* formats/dcp/hyperparallel.c shows one whole model as a distributed checkpoint
+ * of HyperParallel, which hyper_parallel.core.checkpoint.load() opens on any
  * number of ranks:
  *
  *   /_rank<file>_.safetensors   tensors
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "pickle_objects_i.h"
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/util/mem.h"
 
 #define METADATA_NAME ".metadata"

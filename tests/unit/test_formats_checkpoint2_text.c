@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "formats/checkpoint2/steps_i.h"
-#include "outputs/checkpoint2_text_i.h"
+#include "formats/checkpoint2/text_i.h"
 #include "rsh/wire/checkpoint2.h"
 
 /* Every rank holds its slice of every tensor, but for those left out. */

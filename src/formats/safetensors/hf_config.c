@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf_config.c compares a config.json with the weights beside it, and
- * sets the keys that depend on them. */
+/* formats/safetensors/hf_config.c compares a config.json with the weights
+ * beside it, and sets the keys that depend on them. */
 #include "hf_config_i.h"
 
 #include <errno.h>

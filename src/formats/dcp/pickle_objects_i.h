@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/pickle_objects_i.h - the metadata of a distributed checkpoint: a
+/* formats/dcp/pickle_objects_i.h - the metadata of a distributed checkpoint: a
  * pickle of objects.  A class, a key or another value that occurs often is
  * written once, and recalled from the memo later.
  *
  * One thread writes a pickle. */
 #pragma once
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/pickle_emit.h"
 

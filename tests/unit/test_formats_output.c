@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_outputs.c - the list of outputs, and a tree in a form that no list
+/* unit/test_formats_output.c - the list of outputs, and a tree in a form that no list
  * has. */
 #include "config.h"
 
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "rsh/formats/formats.h"
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"

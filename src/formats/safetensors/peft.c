@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/peft.c shows an adapter (LoRA) as a directory of PEFT:
+/* formats/safetensors/peft.c shows an adapter (LoRA) as a directory of PEFT:
  *
  *   /adapter_model.safetensors
  *   /adapter_config.json
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/adapter_config.h"
 #include "rsh/wire/json_text.h"

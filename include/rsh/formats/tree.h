@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/tree.h - a tree of virtual nodes, which are directories, files and
+/* formats/tree.h - a tree of virtual nodes, which are directories, files and
  * links.  Nodes are found by number and by name.
  *
  * The tree stores rows of nodes.  The nodes of a row follow each other in one

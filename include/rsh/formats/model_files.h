@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/model_files.h - the files beside the weights of a Hugging Face model:
+/* formats/model_files.h - the files beside the weights of a Hugging Face model:
  * config.json, the tokenizer's files and so on.  They are read into memory, so
  * that a mount can show them even if their directory changes later.
  *

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/hf.c shows one whole model in the form of Hugging Face's tools: parts
- * in the root, a map from weights to parts, and the other files of a model.
+/* formats/safetensors/hf.c shows one whole model in the form of Hugging Face's
+ * tools: parts in the root, a map from weights to parts, and the other files of
+ * a model.
  *
  *   /model-<part>-of-<parts>.safetensors
  *   /model.safetensors.index.json
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/source/tables.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"

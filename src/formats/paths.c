@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/paths.c makes rows of a tree from the paths of its files.
+/* formats/paths.c makes rows of a tree from the paths of its files.
  *
  * Paths are sorted by depth and then by name, so that the children of a
  * directory are adjacent, and those of the next directory follow. */
 #include "config.h"
 
-#include "rsh/outputs/tree.h"
+#include "rsh/formats/tree.h"
 
 #include <errno.h>
 #include <stdlib.h>

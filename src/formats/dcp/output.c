@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/dcp.c shows one whole model as a distributed checkpoint of PyTorch,
- * which torch.distributed.checkpoint.load() opens on any number of ranks:
+/* formats/dcp/output.c shows one whole model as a distributed checkpoint of
+ * PyTorch, which torch.distributed.checkpoint.load() opens on any number of
+ * ranks:
  *
  *   /__0_<file>.distcp    items: parts of tensors (plan/dcp_framing.c); the
  *                         last file has values that are not tensors
@@ -21,7 +22,7 @@
 #include <string.h>
 
 #include "pickle_objects_i.h"
-#include "rsh/outputs/outputs.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/torch_item.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs/output.h - output formats: how files are written, what goes into
+/* formats/output.h - output formats: how files are written, what goes into
  * each, where they are in the tree, and which files are beside the weights.
  *
  * An output is one file of src/outputs/ and one line of the list in
- * outputs/outputs.h.  Other code uses this struct, and names no output.
+ * formats/outputs.h.  Other code uses this struct, and names no output.
  *
  * Threads: an output is constant.  One thread builds a tree; any thread may
  * read it after that. */
@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/outputs/model_files.h"
-#include "rsh/outputs/tree.h"
+#include "rsh/formats/model_files.h"
+#include "rsh/formats/tree.h"
 #include "rsh/plan/framing.h"
 #include "rsh/read/body.h"
 #include "rsh/source/format.h"

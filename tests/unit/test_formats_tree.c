@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_outputs_tree.c - rows that count, and trees made from paths. */
+/* unit/test_formats_tree.c - rows that count, and trees made from paths. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "rsh/outputs/tree.h"
+#include "rsh/formats/tree.h"
 #include "source_support.h"
 
 static struct rsh_tree empty_tree(void)
