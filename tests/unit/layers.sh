@@ -9,7 +9,7 @@ top=${top_srcdir:-../..}
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy plan weights storage source contents read formats vfs fuse copy app lib"
+layers="util tensor wire strategy plan weights storage source contents read formats vfs fuse copy app"
 number=0
 
 # report RESULT DESCRIPTION

@@ -2,7 +2,7 @@
 /* formats/torch/file.c reads a file of torch.save() of either form. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * torch.save(), and collects the storages that it refers to. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * model, by its content. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

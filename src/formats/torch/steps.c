@@ -8,7 +8,7 @@
  * step. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* formats/torch/view.c keeps ranges of a file that were read before. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <stdlib.h>
 #include <string.h>

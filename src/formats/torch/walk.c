@@ -8,7 +8,7 @@
  * pickle. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
  * other bytes are compared with the result. */
 #include "config.h"
 
-#include "reader_i.h"
+#include "torch_i.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/reshard.c is libreshard, the C interface to the files that a mount would
- * show. */
+/* app/lib/reshard.c is libreshard, the C interface to the files that a mount
+ * would show. */
 #include "config.h"
 
 #pragma GCC visibility push(default)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/reader_i.h - declarations shared by the readers of the two
+/* formats/torch/torch_i.h - declarations shared by the readers of the two
  * forms of a file; only this directory includes it. */
 #pragma once
 
