@@ -3,7 +3,7 @@
  * checkpoints. */
 #include "config.h"
 
-#include "rsh/source/resume_format.h"
+#include "rsh/source/step.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -145,4 +145,5 @@ void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out)
 	}
 	strcpy(to, name + n); /* the suffix is part of the series */
 	strcpy(out->label, name);
+	out->n_stem = n;
 }

@@ -130,7 +130,7 @@ static int resume_check_saved(struct rsh_source *s,
 			.path = rsh_store_path(s->store, file),
 		};
 	}
-	rc = s->format->resume->check(o.bytes, saved->names, o.n,
+	rc = s->format->check(o.bytes, saved->names, o.n,
 				      s->check == RSH_CHECK_FULL, err);
 	if (rc)
 		return rc;
@@ -145,6 +145,32 @@ static int resume_check_saved(struct rsh_source *s,
 	return 0;
 }
 
+static bool saved_has(const struct rsh_saved *s, const char *name)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (strcmp(s->names[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* If a unit of a step lacks a file that another one has, it was not
+ * finished. */
+static int resume_agree(const struct rsh_resume *r, struct rsh_error *err)
+{
+	for (size_t i = 0; i < r->n_saved; i++)
+		for (size_t f = 0; f < r->saved[i].n; f++)
+			for (size_t k = 0; k < r->n_saved; k++)
+				if (!saved_has(&r->saved[k],
+					       r->saved[i].names[f]))
+					return rsh_error_set(err, EBADMSG,
+						"%s/%s has no %s, which %s has",
+						r->source->path,
+						r->saved[k].dir,
+						r->saved[i].names[f],
+						r->saved[i].dir);
+	return 0;
+}
+
 /* Makes a candidate's files those of the source, if all of them are
  * complete. */
 static int resume_try(struct rsh_resume *r, uint32_t candidate,
@@ -153,9 +179,8 @@ static int resume_try(struct rsh_resume *r, uint32_t candidate,
 	struct rsh_source *s = r->source;
 	int rc = resume_take_saved(r, candidate, err);
 
-	if (rc == 0 && s->format->resume->agree)
-		rc = s->format->resume->agree(s->path, r->saved, r->n_saved,
-					      err);
+	if (rc == 0 && s->format->step_dirs)
+		rc = resume_agree(r, err);
 	if (rc == 0)
 		rc = rsh_source_choose(s, candidate, err);
 	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
@@ -267,12 +292,11 @@ static int resume_choose_step(struct rsh_resume *r,
 	unit = s->listing.dirs[0].name;
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
-		       s->format->resume->name, r->n_saved,
+		       s->format->framework, r->n_saved,
 		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
 		       rsh_resume_step(r),
 		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
-	return s->format->resume->show(r, r->saved, r->n_saved) ?
-	       rsh_error_nomem(err) : 0;
+	return rsh_resume_show(r) ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- opening ---- */
@@ -308,14 +332,14 @@ static int resume_none(const struct rsh_source *s,
 	size_t at = 0;
 
 	for (const struct rsh_format *const *f = formats; *f; f++)
-		if ((*f)->resume)
+		if ((*f)->framework)
 			last = *f;
 	for (; *formats && at < sizeof(names); formats++)
-		if ((*formats)->resume)
+		if ((*formats)->framework)
 			at += (size_t)snprintf(names + at, sizeof(names) - at,
 					       "%s%s", at == 0 ? "" :
 					       *formats == last ? " or " : ", ",
-					       (*formats)->resume->name);
+					       (*formats)->framework);
 	return rsh_error_set(err, ENOENT, "%s: it contains no checkpoint of "
 					  "%s%s%s",
 			     s->path, names, glob ? " named " : "",
@@ -334,16 +358,16 @@ static int resume_find_kind(struct rsh_source *s,
 	int rc = 0;
 
 	for (f = formats; *f && rc == 0; f++) {
-		if (!(*f)->resume)
+		if (!(*f)->framework)
 			continue;
-		rc = rsh_resume_find(s, (*f)->resume, o, err);
+		rc = rsh_resume_find(s, *f, o, err);
 		if (rc == 0 && s->listing.n > 0 && found)
 			rc = rsh_error_set(err, EINVAL,
 					   "%s: checkpoints of %s (%s) and of "
 					   "%s (%s): use --select name=GLOB",
-					   s->path, found->resume->name,
+					   s->path, found->framework,
 					   all.files[0].label,
-					   (*f)->resume->name,
+					   (*f)->framework,
 					   s->listing.files[0].label);
 		if (rc == 0 && s->listing.n > 0) {
 			s->format = found = *f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_find.c lists what the ranks of a job have saved, by the names
- * that a format parses. */
+ * that a format knows. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -14,33 +14,26 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-struct rsh_finder {
+struct finder {
 	struct rsh_source *source;
-	const struct rsh_resume_format *resume;
+	const struct rsh_format *format;
 	const struct rsh_source_options *options;
 };
 
 /* ---- directories ---- */
 
-/* Returns the sorted names of a directory. */
-static int find_names(struct rsh_dir *dir, bool hidden,
-		      struct rsh_path_list *all)
-{
-	const char *name;
-	int rc;
-
-	while ((rc = rsh_dir_next(dir, &name)) > 0)
-		if ((hidden || *name != '.') && rsh_path_list_add(all, name))
-			return -ENOMEM;
-	rsh_path_list_sort(all);
-	return rc;
-}
-
-struct find_each {
-	const char *dir;
-	enum rsh_stat_kind kind;
-	bool hidden; /* also names that begin with a dot */
+/* The sorted names of a directory. */
+struct listed {
+	struct rsh_path_list names;
+	struct rsh_stat *st; /* [name]; kind RSH_IS_OTHER: it has gone */
 };
+
+static void listed_clear(struct listed *l)
+{
+	rsh_path_list_clear(&l->names);
+	free(l->st);
+}
+#define cleanup_listed __attribute__((cleanup(listed_clear)))
 
 /* Returns whether a directory that must not be read cannot be a rank's or that
  * of a step, as the lost+found of a file system. */
@@ -49,61 +42,50 @@ static bool find_is_foreign(const char *dir)
 	return *dir && !dir[strcspn(dir, "0123456789")];
 }
 
-static int find_each(struct rsh_finder *f, const struct find_each *what,
-		     rsh_found_fn *fn, void *ctx, struct rsh_error *err)
+/* Lists a directory below SOURCE; one that is foreign and must not be read is
+ * empty. */
+static int find_list(struct finder *f, const char *dir, struct listed *out,
+		     struct rsh_error *err)
 {
-	cleanup_path_list struct rsh_path_list all = { 0 };
 	cleanup_dir struct rsh_dir *at = NULL;
-	int rc = rsh_dir_open(f->source->store, what->dir, &at);
-	struct rsh_stat st;
+	struct rsh_path_list *all = &out->names;
+	const char *name;
+	int rc = rsh_dir_open(f->source->store, dir, &at);
 
-	if (rc == 0)
-		rc = find_names(at, what->hidden, &all);
-	if (rc == -EACCES && find_is_foreign(what->dir)) {
+	while (rc >= 0 && at && (rc = rsh_dir_next(at, &name)) > 0)
+		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+		    rsh_path_list_add(all, name))
+			return rsh_error_nomem(err);
+	if (rc == -EACCES && find_is_foreign(dir)) {
 		rsh_log_info("%s/%s: permission denied; it has no step in its "
-			     "name, and is left out", f->source->path,
-			     what->dir);
+			     "name, and is left out", f->source->path, dir);
 		return 0;
 	}
 	if (rc)
-		return rsh_store_open_error(f->source->store, what->dir, rc,
-					    err);
-	for (size_t i = 0; i < all.n && rc == 0; i++) {
-		rc = rsh_dir_look(at, all.v[i], &st);
-		if (rc == -ENOENT) /* it was deleted in the meantime */
-			rc = 0;
-		else if (rc)
+		return rsh_store_open_error(f->source->store, dir, rc, err);
+	rsh_path_list_sort(all);
+	out->st = calloc(all->n + 1, sizeof(*out->st));
+	if (!out->st)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < all->n; i++) {
+		rc = rsh_dir_look(at, all->v[i], &out->st[i]);
+		if (rc)
+			out->st[i].kind = RSH_IS_OTHER;
+		/* It may have been deleted in the meantime. */
+		if (rc && rc != -ENOENT)
 			return rsh_error_set(err, -rc, "%s%s%s/%s: %s",
-					     f->source->path,
-					     *what->dir ? "/" : "", what->dir,
-					     all.v[i], strerror(-rc));
-		else if (st.kind == what->kind)
-			rc = fn(f, ctx, all.v[i], &st, err);
+					     f->source->path, *dir ? "/" : "",
+					     dir, all->v[i], strerror(-rc));
 	}
-	return rc;
-}
-
-int rsh_finder_each(struct rsh_finder *f, const char *dir,
-		    enum rsh_stat_kind kind, rsh_found_fn *fn, void *ctx,
-		    struct rsh_error *err)
-{
-	return find_each(f, &(struct find_each){ dir, kind, false }, fn, ctx,
-			 err);
-}
-
-int rsh_finder_each_file(struct rsh_finder *f, const char *dir,
-			 rsh_found_fn *fn, void *ctx, struct rsh_error *err)
-{
-	return find_each(f, &(struct find_each){ dir, RSH_IS_FILE, true }, fn,
-			 ctx, err);
+	return 0;
 }
 
 /* ---- adding files ---- */
 
-int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit)
+/* Sets the number of the unit with that name, which is added if it is new. */
+static int find_unit(struct finder *f, const char *name, uint32_t *unit)
 {
 	struct rsh_listing *l = &f->source->listing;
-	char *copy;
 
 	/* Entries of one directory are consecutive, so the unit is mostly the
 	 * last one. */
@@ -112,20 +94,14 @@ int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit)
 			*unit = l->dirs[i].rank;
 			return 0;
 		}
-	copy = strdup(name);
-	if (!copy || rsh_grow(&l->dirs, &l->cap_dirs, l->n_dirs + 1,
-			      sizeof(*l->dirs))) {
-		free(copy);
-		return -ENOMEM;
-	}
 	*unit = (uint32_t)l->n_dirs;
-	l->dirs[l->n_dirs++] = (struct rsh_rank_dir){ *unit, copy };
-	return 0;
+	return rsh_listing_add_dir(l, name, *unit);
 }
 
-int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
-		   const char *file, const struct rsh_step_name *name,
-		   const struct rsh_stat *st)
+/* Adds a file, unless --select name= excludes it. */
+static int find_add(struct finder *f, uint32_t unit, const char *dir,
+		    const char *file, const struct rsh_step_name *name,
+		    const struct rsh_stat *st)
 {
 	struct rsh_listing *l = &f->source->listing;
 	struct rsh_checkpoint c = { .rank = unit, .step = name->step,
@@ -147,63 +123,108 @@ int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 	return 0;
 }
 
+/* ---- steps that are directories ---- */
+
+static enum rsh_part find_part(const struct finder *f, const char *dir,
+			       const char *name, const char *after,
+			       struct rsh_step_name *says)
+{
+	char path[2 * NAME_MAX + 8];
+
+	*says = (struct rsh_step_name){ .step = { .n = 0 } };
+	snprintf(path, sizeof(path), "%s%s%s%s", dir, *dir ? "/" : "", name,
+		 after);
+	return f->format->part(path, says);
+}
+
+/* Adds the files of a directory that is that of a step, or of a unit in it. */
+static int find_in_step(struct finder *f, const char *dir, const char *unit,
+			struct rsh_error *err)
+{
+	cleanup_listed struct listed l = { .st = NULL };
+	struct rsh_step_name says;
+	bool any = false;
+	uint32_t number;
+	int rc = find_list(f, dir, &l, err);
+
+	for (size_t i = 0; i < l.names.n && rc == 0; i++) {
+		const char *name = l.names.v[i];
+
+		if (l.st[i].kind == RSH_IS_FILE)
+			any |= find_part(f, dir, name, "", &says) ==
+			       RSH_PART_YES;
+		else if (l.st[i].kind == RSH_IS_DIR && !*unit &&
+			 *name != '.' &&
+			 find_part(f, dir, name, "/", &says) == RSH_PART_YES) {
+			cleanup_free char *path =
+				rsh_text_format("%s/%s", dir, name);
+
+			rc = path ? find_in_step(f, path, name, err) :
+				    rsh_error_nomem(err);
+		}
+	}
+	if (rc || !any)
+		return rc;
+	if (find_unit(f, unit, &number))
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < l.names.n; i++)
+		if (l.st[i].kind == RSH_IS_FILE &&
+		    find_part(f, dir, l.names.v[i], "", &says) &&
+		    find_add(f, number, dir, l.names.v[i], &says, &l.st[i]))
+			return rsh_error_nomem(err);
+	return 0;
+}
+
+static int find_step_dirs(struct finder *f, const struct listed *root,
+			  struct rsh_error *err)
+{
+	struct rsh_step_name says;
+	int rc = 0;
+
+	for (size_t i = 0; i < root->names.n && rc == 0; i++)
+		if (root->st[i].kind == RSH_IS_DIR && *root->names.v[i] != '.' &&
+		    find_part(f, "", root->names.v[i], "/", &says))
+			rc = find_in_step(f, root->names.v[i], "", err);
+	return rc;
+}
+
 /* ---- rank_N ---- */
 
-struct find_in_ranks {
-	bool any_dir;    /* there is a rank directory */
-	bool any_rank;   /* a name in SOURCE itself has a rank */
-	const char *dir; /* the directory that is being listed */
-	uint32_t unit;
-};
-
-static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct rsh_stat *st, struct rsh_error *err)
-{
-	const struct find_in_ranks *x = ctx;
-	struct rsh_step_name says = { .step = { .n = 0 } };
-
-	if (!f->resume->parse(name, &says))
-		return 0;
-	return rsh_finder_add(f, x->unit, x->dir, name, &says, st) ?
-	       rsh_error_nomem(err) : 0;
-}
-
-/* Files in rank_3/checkpoint and similar directories are shown as files of
- * rank_3. */
-static int found_inner_dir(struct rsh_finder *f, void *ctx, const char *name,
-			   const struct rsh_stat *st, struct rsh_error *err)
+/* Adds the files of a directory of a rank.  Files in rank_3/checkpoint and
+ * similar directories are shown as files of rank_3. */
+static int find_in_rank(struct finder *f, const char *dir, uint32_t unit,
+			bool inner, struct rsh_error *err)
 {
 	static const char prefix[] = "checkpoint";
-	struct find_in_ranks inner = *(const struct find_in_ranks *)ctx;
-	cleanup_free char *dir = NULL;
+	cleanup_listed struct listed l = { .st = NULL };
+	struct rsh_step_name says;
+	int rc = find_list(f, dir, &l, err);
 
-	(void)st;
-	if (strncmp(name, prefix, strlen(prefix)) != 0)
-		return 0;
-	dir = rsh_text_format("%s/%s", inner.dir, name);
-	if (!dir)
-		return rsh_error_nomem(err);
-	inner.dir = dir;
-	return rsh_finder_each(f, dir, RSH_IS_FILE, found_in_rank, &inner, err);
+	for (size_t i = 0; i < l.names.n && rc == 0; i++)
+		if (l.st[i].kind == RSH_IS_FILE && *l.names.v[i] != '.' &&
+		    find_part(f, "", l.names.v[i], "", &says) &&
+		    find_add(f, unit, dir, l.names.v[i], &says, &l.st[i]))
+			rc = rsh_error_nomem(err);
+	for (size_t i = 0; i < l.names.n && rc == 0 && !inner; i++) {
+		cleanup_free char *path = NULL;
+
+		if (l.st[i].kind != RSH_IS_DIR ||
+		    strncmp(l.names.v[i], prefix, strlen(prefix)) != 0)
+			continue;
+		path = rsh_text_format("%s/%s", dir, l.names.v[i]);
+		rc = path ? find_in_rank(f, path, unit, true, err) :
+			    rsh_error_nomem(err);
+	}
+	return rc;
 }
 
-static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
-			  const struct rsh_stat *st, struct rsh_error *err)
+static bool find_is_rank_dir(const char *name)
 {
-	struct find_in_ranks *x = ctx;
 	const size_t n = strlen("rank_");
 
-	(void)st;
-	if ((strncmp(name, "rank_", n) != 0 &&
-	     strncmp(name, "ckpt_", n) != 0) || !name[n] ||
-	    name[n + rsh_count_digits(name + n, strlen(name + n))])
-		return 0;
-	x->any_dir = true;
-	x->dir = name;
-	if (rsh_finder_unit(f, name, &x->unit))
-		return rsh_error_nomem(err);
-	return rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err) ?:
-	       rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir, x, err);
+	return (strncmp(name, "rank_", n) == 0 ||
+		strncmp(name, "ckpt_", n) == 0) && name[n] &&
+	       !name[n + rsh_count_digits(name + n, strlen(name + n))];
 }
 
 static bool find_rank_in(const char *label, uint64_t *rank)
@@ -214,61 +235,61 @@ static bool find_rank_in(const char *label, uint64_t *rank)
 	       rsh_number_read(label + begin, end - begin, rank);
 }
 
-static int found_rank_name(struct rsh_finder *f, void *ctx, const char *name,
-			   const struct rsh_stat *st, struct rsh_error *err)
+/* Adds the files in SOURCE itself, which belong to the rank in their names.  If
+ * some names have a rank, files without one are ignored. */
+static int find_in_root(struct finder *f, const struct listed *root)
 {
-	struct find_in_ranks *x = ctx;
-	struct rsh_step_name says = { .step = { .n = 0 } };
-	uint64_t rank;
-
-	(void)st, (void)err;
-	x->any_rank |= f->resume->parse(name, &says) &&
-		       find_rank_in(says.label, &rank);
-	return 0;
-}
-
-/* A file in SOURCE itself belongs to the rank in its name.  If some names have
- * a rank, files without one are ignored. */
-static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct rsh_stat *st, struct rsh_error *err)
-{
-	const struct find_in_ranks *x = ctx;
-	struct rsh_step_name says = { .step = { .n = 0 } };
-	char dir[32] = "";
+	struct rsh_step_name says;
+	bool any_rank = false;
 	uint64_t rank;
 	uint32_t unit;
 
-	if (!f->resume->parse(name, &says))
-		return 0;
-	if (x->any_rank) {
-		if (!find_rank_in(says.label, &rank))
-			return 0;
-		snprintf(dir, sizeof(dir), "rank_%llu",
-			 (unsigned long long)rank);
-	}
-	return rsh_finder_unit(f, dir, &unit) ||
-	       rsh_finder_add(f, unit, "", name, &says, st) ?
-	       rsh_error_nomem(err) : 0;
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < root->names.n; i++) {
+			const char *name = root->names.v[i];
+			char dir[32] = "";
+
+			if (root->st[i].kind != RSH_IS_FILE || *name == '.' ||
+			    !find_part(f, "", name, "", &says))
+				continue;
+			if (pass == 0) {
+				any_rank |= find_rank_in(says.label, &rank);
+				continue;
+			}
+			if (any_rank && !find_rank_in(says.label, &rank))
+				continue;
+			if (any_rank)
+				snprintf(dir, sizeof(dir), "rank_%llu",
+					 (unsigned long long)rank);
+			if (find_unit(f, dir, &unit) ||
+			    find_add(f, unit, "", name, &says, &root->st[i]))
+				return -ENOMEM;
+		}
+	return 0;
 }
 
-/* Without a function of the format, lists SOURCE/rank_N or ckpt_N, and
- * directories named checkpoint* in them.  If there is no such directory, it
- * lists SOURCE, where names may have ranks. */
-int rsh_resume_find(struct rsh_source *s,
-		    const struct rsh_resume_format *resume,
+/* Lists SOURCE/rank_N or ckpt_N, and directories named checkpoint* in them.  If
+ * there is no such directory, it lists SOURCE, where names may have ranks. */
+int rsh_resume_find(struct rsh_source *s, const struct rsh_format *format,
 		    const struct rsh_source_options *o, struct rsh_error *err)
 {
-	struct rsh_finder f = { .source = s, .resume = resume,
-				.options = o };
-	struct find_in_ranks x = { .dir = "" };
-	int rc;
+	struct finder f = { .source = s, .format = format, .options = o };
+	cleanup_listed struct listed root = { .st = NULL };
+	bool any_dir = false;
+	uint32_t unit;
+	int rc = find_list(&f, "", &root, err);
 
-	if (resume->find)
-		return resume->find(&f, err);
-	rc = rsh_finder_each(&f, "", RSH_IS_DIR, found_rank_dir, &x, err);
-	if (rc || x.any_dir)
-		return rc;
-	rc = rsh_finder_each(&f, "", RSH_IS_FILE, found_rank_name, &x, err);
-	return rc ? rc :
-	       rsh_finder_each(&f, "", RSH_IS_FILE, found_in_root, &x, err);
+	if (rc || format->step_dirs)
+		return rc ? rc : find_step_dirs(&f, &root, err);
+	for (size_t i = 0; i < root.names.n && rc == 0; i++) {
+		const char *name = root.names.v[i];
+
+		if (root.st[i].kind != RSH_IS_DIR || !find_is_rank_dir(name))
+			continue;
+		any_dir = true;
+		rc = find_unit(&f, name, &unit) ? rsh_error_nomem(err) :
+		     find_in_rank(&f, name, unit, false, err);
+	}
+	return rc || any_dir ? rc :
+	       find_in_root(&f, &root) ? rsh_error_nomem(err) : 0;
 }

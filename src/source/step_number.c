@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/resume_format.h"
+#include "rsh/source/step.h"
 #include "rsh/util/mem.h"
 
 struct numbered {

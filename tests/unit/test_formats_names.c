@@ -76,9 +76,8 @@ static void test_names(void **state)
 		const struct rsh_step *s = &names[i].step;
 
 		print_message("# %s\n", names[i].file);
-		assert_int_equal(names[i].format->resume->parse(names[i].file,
-								&got),
-				 names[i].label != NULL);
+		assert_int_equal(names[i].format->part(names[i].file, &got),
+				 names[i].label ? RSH_PART_YES : RSH_PART_NO);
 		if (!names[i].label)
 			continue;
 		assert_string_equal(got.label, names[i].label);
@@ -88,6 +87,63 @@ static void test_names(void **state)
 				    s->n * sizeof(s->numbers[0]));
 		assert_int_equal(got.step.run, s->run);
 		assert_int_equal(got.step.breakpoint, s->breakpoint);
+	}
+}
+
+/* Names of directories in which steps are. */
+static void test_step_dirs(void **state)
+{
+	static const struct {
+		const struct rsh_format *format;
+		const char *path;
+		enum rsh_part part;
+		const char *label; /* NULL: it does not matter */
+	} paths[] = {
+		{ &rsh_megatron_format, "iter_0000012/", RSH_PART_YES,
+		  "iter_0000012" },
+		{ &rsh_megatron_format, "iter_0000012/mp_rank_00/",
+		  RSH_PART_YES, "iter_0000012" },
+		{ &rsh_megatron_format, "iter_0000012/mp_rank_00/x.pt",
+		  RSH_PART_YES, "iter_0000012" },
+		{ &rsh_megatron_format, "iter_0000012/mp_rank_00/.x.pt",
+		  RSH_PART_NO, NULL },
+		{ &rsh_megatron_format, "iter_0000012/mp_rank_00/x.txt",
+		  RSH_PART_NO, NULL },
+		{ &rsh_megatron_format, "iter_0000012/x.pt", RSH_PART_NO, NULL },
+		{ &rsh_megatron_format, "iter_0000012/other/", RSH_PART_NO,
+		  NULL },
+		{ &rsh_megatron_format, "iter_12a/", RSH_PART_NO, NULL },
+		{ &rsh_megatron_format, "iter_" HUGE_NUMBER "/", RSH_PART_NO,
+		  NULL },
+		{ &rsh_megatron_format, "release/", RSH_PART_NO, NULL },
+		{ &rsh_checkpoint2_format, "iteration_00000008/", RSH_PART_YES,
+		  "iteration_00000008" },
+		{ &rsh_checkpoint2_format, "iteration_00000008/metadata.json",
+		  RSH_PART_YES, "iteration_00000008" },
+		{ &rsh_checkpoint2_format, "iteration_00000008/.tmp",
+		  RSH_PART_NO, NULL },
+		{ &rsh_checkpoint2_format, "iteration_00000008/sub/",
+		  RSH_PART_NO, NULL },
+		{ &rsh_checkpoint2_format, "iteration/", RSH_PART_NO, NULL },
+		{ &rsh_dcp_format, "step-100/", RSH_PART_MAYBE, "step-100" },
+		{ &rsh_dcp_format, "step-100/.metadata", RSH_PART_YES,
+		  "step-100" },
+		{ &rsh_dcp_format, "step-100/__0_0.distcp", RSH_PART_YES,
+		  "step-100" },
+		{ &rsh_dcp_format, "step-100/common.pt", RSH_PART_MAYBE,
+		  "step-100" },
+		{ &rsh_dcp_format, "step-100/sub/", RSH_PART_NO, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		struct rsh_step_name got = { .step = { .n = 0 } };
+
+		print_message("# %s\n", paths[i].path);
+		assert_int_equal(paths[i].format->part(paths[i].path, &got),
+				 paths[i].part);
+		if (paths[i].label)
+			assert_string_equal(got.label, paths[i].label);
 	}
 }
 
@@ -166,6 +222,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_step_dirs),
 		cmocka_unit_test(test_power_off),
 		cmocka_unit_test(test_runs),
 		cmocka_unit_test(test_order),

@@ -17,18 +17,12 @@
 #include "source_support.h"
 
 /* A checkpoint is <name>.<step>.toy, whole if it ends in "end". */
-static const char *toy_suffix(const char *name)
-{
-	(void)name;
-	return ".toy";
-}
-
-static bool toy_parse(const char *file, struct rsh_step_name *out)
+static enum rsh_part toy_part(const char *file, struct rsh_step_name *out)
 {
 	if (!rsh_has_suffix(file, ".toy"))
-		return false;
+		return RSH_PART_NO;
 	rsh_step_name_read(file, strlen(file) - strlen(".toy"), out);
-	return true;
+	return RSH_PART_YES;
 }
 
 static int toy_check(const struct rsh_byte_source *files,
@@ -46,17 +40,10 @@ static int toy_check(const struct rsh_byte_source *files,
 	return rsh_error_set(err, EBADMSG, "%s: no end", files->path);
 }
 
-static int toy_show(struct rsh_resume *r, const struct rsh_saved *saved,
-		    size_t n)
-{
-	return rsh_resume_show_each(r, saved, n, toy_suffix);
-}
-
-static const struct rsh_resume_format toy = {
-	.name = "Toy", .parse = toy_parse, .check = toy_check,
-	.show = toy_show,
+static const struct rsh_format toy_format = {
+	.name = "toy", .framework = "Toy", .part = toy_part,
+	.check = toy_check,
 };
-static const struct rsh_format toy_format = { .name = "toy", .resume = &toy };
 static const struct rsh_format *const formats[] = { &toy_format, NULL };
 
 static void test_whole_step(void **state)

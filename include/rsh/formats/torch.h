@@ -54,7 +54,11 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err);
 
-extern const struct rsh_resume_format rsh_torch_resume;
+/* These are members of formats whose steps are such files. */
+enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out);
+int rsh_torch_check_files(const struct rsh_byte_source *files,
+			  const char *const *names, size_t n, bool full,
+			  struct rsh_error *err);
 
 /* ---- the content of a file ---- */
 

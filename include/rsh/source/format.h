@@ -18,7 +18,6 @@
 
 #include "rsh/plan/writer.h"
 #include "rsh/source/inspect.h"
-#include "rsh/source/resume_format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
 #include "rsh/util/arena.h"
@@ -150,6 +149,13 @@ struct rsh_verifier {
 	/* Compares the contents of two files.  Returns 0 or -ENOMEM. */
 	int (*compare)(void *ctx, uint32_t file, uint32_t record,
 		       uint32_t other, uint32_t other_record, const char *what);
+};
+
+/* This says whether a name belongs to a step. */
+enum rsh_part {
+	RSH_PART_NO,
+	RSH_PART_MAYBE, /* if another name of the directory does */
+	RSH_PART_YES,
 };
 
 /* This says how much of a file is read. */
@@ -305,7 +311,28 @@ struct rsh_format {
 	int (*verify)(const struct rsh_verifier *v);
 
 	/* ---- --resume ---- */
-	const struct rsh_resume_format *resume; /* NULL: not supported */
+	/* This is the framework whose steps --resume shows; NULL: it shows
+	 * none. */
+	const char *framework;
+	/* A step is a directory in SOURCE.  Otherwise it is files in the
+	 * directories of ranks, or in SOURCE. */
+	bool step_dirs;
+	/* The file by which the framework finds the newest step is shown:
+	 * Megatron's, if the names of steps begin with this, or TensorFlow's,
+	 * if it is "". */
+	const char *tracked;
+	/* Says whether a path below SOURCE, or below the directory of a rank,
+	 * belongs to a step, and sets what its name says.  Paths of directories
+	 * end with '/'; those below SOURCE are entered if they belong to one,
+	 * and each directory in that of a step counts as one unit. */
+	enum rsh_part (*part)(const char *path, struct rsh_step_name *out);
+	/* Checks whether the checkpoint of one unit, a rank or Megatron's
+	 * mp_rank, is complete: `names` are its n files, ascending; with `full`
+	 * the checksums must match as well.  Returns 0, or -errno such as
+	 * -EBADMSG. */
+	int (*check)(const struct rsh_byte_source *files,
+		     const char *const *names, size_t n, bool full,
+		     struct rsh_error *err);
 };
 
 /* ---- functions for formats ---- */

@@ -19,7 +19,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/source/resume_format.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +28,26 @@ struct rsh_step {
 			  * first or only one */
 	bool breakpoint; /* saved by a job that crashed */
 };
+
+/* This is what a name says. */
+struct rsh_step_name {
+	struct rsh_step step;
+	/* This is the name of the checkpoint in messages: "net-5_10.ckpt",
+	 * "ckpt-5", "iter_0000123".  Files of one directory with the same label
+	 * are one checkpoint. */
+	char label[NAME_MAX + 1];
+	/* This is the name without its numbers; two series at one step are two
+	 * checkpoints. */
+	char series[NAME_MAX + 1];
+	/* The link "latest" to a file has what follows so many bytes of the
+	 * file's name. */
+	size_t n_stem;
+};
+
+/* Reads the step from a name: all numbers in its first n bytes except the
+ * rank's, from left to right.  In the series they are replaced by '#'.  The
+ * label is the whole name, and the stem its first n bytes. */
+void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out);
 
 /* Returns a negative number if x is newer than y, and 0 if both have the same
  * step, even in different runs.  If the first numbers are equal, the one with

@@ -16,7 +16,7 @@
 #include "printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
-#include "rsh/source/resume_format.h"
+#include "rsh/source/step.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 

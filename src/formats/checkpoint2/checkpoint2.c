@@ -517,5 +517,9 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.key = checkpoint2_key,
 	.training_state = checkpoint2_training_state,
 	.read = rsh_ranks_offer,
-	.resume = &rsh_checkpoint2_resume,
+	.framework = "MindSpore Transformers",
+	.step_dirs = true,
+	.tracked = "iteration_",
+	.part = rsh_checkpoint2_part,
+	.check = rsh_checkpoint2_check,
 };

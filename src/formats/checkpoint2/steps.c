@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/checkpoint2/steps.c finds, checks and shows steps of MindSpore
+/* formats/checkpoint2/steps.c finds and checks steps of MindSpore
  * Transformers' Checkpoint 2.0: iteration_<step>/ with model-*.safetensors,
  * opt-*.safetensors and a metadata.json that names them, and
  * latest_checkpointed_iteration.txt, which contains the newest step.
@@ -14,40 +14,28 @@
 #include <string.h>
 
 #include "rsh/formats/steps.h"
-#include "rsh/source/resume.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/file_type.h"
 
 static const char ckpt2_metadata[] = "metadata.json";
 
-/* ---- finding ---- */
-
-static int ckpt2_found_dir(struct rsh_finder *f, void *ctx, const char *name,
-			   const struct rsh_stat *st, struct rsh_error *err)
+enum rsh_part rsh_checkpoint2_part(const char *path, struct rsh_step_name *out)
 {
-	struct rsh_step_dir d = { .unit = 0 };
+	const char *slash = strchr(path, '/');
 
-	(void)ctx, (void)st;
-	if (!rsh_ckpt2_step_parse(name, &d.name.step.numbers[0]))
-		return 0;
-	d.name.step.n = 1;
-	strcpy(d.name.series, "iteration_");
-	snprintf(d.name.label, sizeof(d.name.label), "%s", name);
-	if (rsh_finder_unit(f, "", &d.unit))
-		return rsh_error_nomem(err);
-	return rsh_finder_each(f, name, RSH_IS_FILE, rsh_step_dir_add, &d, err);
+	snprintf(out->label, sizeof(out->label), "%.*s",
+		 slash ? (int)(slash - path) : 0, path);
+	if (!slash || slash[1] == '.' || strchr(slash + 1, '/') ||
+	    !rsh_ckpt2_step_parse(out->label, &out->step.numbers[0]))
+		return RSH_PART_NO;
+	out->step.n = 1;
+	strcpy(out->series, "iteration_");
+	return RSH_PART_YES;
 }
 
-static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
-{
-	return rsh_finder_each(f, "", RSH_IS_DIR, ckpt2_found_dir, NULL, err);
-}
-
-/* ---- checking ---- */
-
-static int ckpt2_check(const struct rsh_byte_source *files,
-		       const char *const *names, size_t n, bool full,
-		       struct rsh_error *err)
+int rsh_checkpoint2_check(const struct rsh_byte_source *files,
+			  const char *const *names, size_t n, bool full,
+			  struct rsh_error *err)
 {
 	const size_t at = rsh_step_place(names, n, ckpt2_metadata);
 	struct rsh_ckpt2_name parts;
@@ -89,18 +77,3 @@ static int ckpt2_check(const struct rsh_byte_source *files,
 	rsh_ckpt2_free(c);
 	return rc;
 }
-
-/* ---- showing ---- */
-
-static int ckpt2_show(struct rsh_resume *r, const struct rsh_saved *saved,
-		      size_t n)
-{
-	return rsh_step_dirs_show(r, saved, n, true);
-}
-
-const struct rsh_resume_format rsh_checkpoint2_resume = {
-	.name = "MindSpore Transformers",
-	.find = ckpt2_find,
-	.check = ckpt2_check,
-	.show = ckpt2_show,
-};

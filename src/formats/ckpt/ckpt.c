@@ -40,5 +40,7 @@ const struct rsh_format rsh_ckpt_format = {
 	.bid = ckpt_bid,
 	.open = rsh_source_list_ranks,
 	.read = rsh_ranks_offer,
-	.resume = &rsh_ckpt_resume,
+	.framework = "MindSpore",
+	.part = rsh_ckpt_part,
+	.check = rsh_ckpt_check,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/steps.c finds, checks and shows .ckpt and .safetensors files
- * with the names of MindSpore's ModelCheckpoint, plain or encrypted. */
+/* formats/ckpt/steps.c parses the names that MindSpore's ModelCheckpoint gives to
+ * .ckpt and .safetensors files, and checks the files, plain or encrypted. */
 #include "config.h"
 
 #include "ckpt_i.h"
@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/wire/bytes.h"
@@ -106,31 +105,32 @@ static void mindspore_series(const char *file, size_t n_prefix, char *series)
 	strcpy(to, mindspore_suffix(file));
 }
 
-static bool mindspore_parse(const char *file, struct rsh_step_name *out)
+enum rsh_part rsh_ckpt_part(const char *file, struct rsh_step_name *out)
 {
 	size_t n, n_prefix;
 
 	if (!rsh_has_suffix(file, mindspore_ckpt) &&
 	    !rsh_has_suffix(file, mindspore_safetensors))
-		return false;
+		return RSH_PART_NO;
 	n = strlen(file) - strlen(mindspore_suffix(file));
 	n_prefix = rsh_modelcheckpoint_read(file, n, RSH_RANK_UNKNOWN,
 					    &out->step);
 	if (out->step.n > 0) {
 		strcpy(out->label, file);
 		mindspore_series(file, n_prefix, out->series);
-		return true;
+	} else {
+		/* Names without a step may contain the rank's number, as
+		 * checkpoint_3.ckpt does, so their series has no numbers. */
+		rsh_step_name_read(file, n_prefix, out);
+		out->step.n = 0;
 	}
-	/* Names without a step may contain the rank's number, as
-	 * checkpoint_3.ckpt does, so their series has no numbers. */
-	rsh_step_name_read(file, n_prefix, out);
-	out->step.n = 0;
-	return true;
+	out->n_stem = n;
+	return RSH_PART_YES;
 }
 
-static int mindspore_check(const struct rsh_byte_source *files,
-			   const char *const *names, size_t n, bool full,
-			   struct rsh_error *err)
+int rsh_ckpt_check(const struct rsh_byte_source *files,
+		   const char *const *names, size_t n, bool full,
+		   struct rsh_error *err)
 {
 	const bool is_ckpt = rsh_has_suffix(names[0], mindspore_ckpt);
 	int rc = is_ckpt ? rsh_encrypted_check(files, err) : -ENOTSUP;
@@ -161,16 +161,3 @@ static int mindspore_check(const struct rsh_byte_source *files,
 			       "were checked", files[0].path);
 	return rc;
 }
-
-static int mindspore_show(struct rsh_resume *r, const struct rsh_saved *saved,
-			  size_t n)
-{
-	return rsh_resume_show_each(r, saved, n, mindspore_suffix);
-}
-
-const struct rsh_resume_format rsh_ckpt_resume = {
-	.name = "MindSpore",
-	.parse = mindspore_parse,
-	.check = mindspore_check,
-	.show = mindspore_show,
-};

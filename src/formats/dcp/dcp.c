@@ -409,5 +409,9 @@ const struct rsh_format rsh_dcp_format = {
 	.each = rsh_dcp_each,
 	.list = dcp_list,
 	.verify = dcp_verify,
-	.resume = &rsh_dcp_resume,
+	.framework = "PyTorch DCP",
+	.step_dirs = true,
+	.tracked = "iter_", /* of Megatron-Core */
+	.part = rsh_dcp_part,
+	.check = rsh_dcp_check,
 };

@@ -149,4 +149,8 @@ void rsh_dcp_each(const struct rsh_source *s,
 int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
 		      struct rsh_error *err);
 
-extern const struct rsh_resume_format rsh_dcp_resume;
+/* These are members of the format (steps.c). */
+enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out);
+int rsh_dcp_check(const struct rsh_byte_source *files,
+		  const char *const *names, size_t n, bool full,
+		  struct rsh_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/dcp/steps.c finds, checks and shows steps of distributed checkpoints:
+/* formats/dcp/steps.c finds and checks steps of distributed checkpoints:
  * a directory for each step (step-100, checkpoint_100, iter_0000100), with
  * .metadata, which is written last, and the files that it names.
  *
@@ -15,48 +15,25 @@
 #include <string.h>
 
 #include "rsh/formats/steps.h"
-#include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 static const char dcp_items[] = ".distcp";
-static const char megatron_iteration[] = "iter_";
 
-/* ---- finding ---- */
-
-static int dcp_look_at_file(struct rsh_finder *f, void *ctx, const char *name,
-			    const struct rsh_stat *st, struct rsh_error *err)
+/* The files that a step needs decide about its directory. */
+enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out)
 {
-	bool *is = ctx;
+	const char *slash = strchr(path, '/'), *file = slash ? slash + 1 : "";
+	cleanup_free char *dir = slash ? strndup(path, (size_t)(slash - path)) :
+					 NULL;
 
-	(void)f, (void)st, (void)err;
-	*is |= strcmp(name, RSH_DCP_METADATA) == 0 ||
-	       rsh_dcp_is_of_rank(name) || rsh_has_suffix(name, dcp_items);
-	return 0;
+	if (!dir || strchr(file, '/'))
+		return RSH_PART_NO;
+	rsh_step_name_read(dir, strlen(dir), out);
+	return strcmp(file, RSH_DCP_METADATA) == 0 ||
+	       rsh_dcp_is_of_rank(file) || rsh_has_suffix(file, dcp_items) ?
+	       RSH_PART_YES : RSH_PART_MAYBE;
 }
-
-static int dcp_found_dir(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct rsh_stat *st, struct rsh_error *err)
-{
-	struct rsh_step_dir d = { .unit = 0 };
-	bool is = false;
-	int rc = rsh_finder_each_file(f, name, dcp_look_at_file, &is, err);
-
-	(void)ctx, (void)st;
-	if (rc || !is)
-		return rc;
-	rsh_step_name_read(name, strlen(name), &d.name);
-	if (rsh_finder_unit(f, "", &d.unit))
-		return rsh_error_nomem(err);
-	return rsh_finder_each_file(f, name, rsh_step_dir_add, &d, err);
-}
-
-static int dcp_find(struct rsh_finder *f, struct rsh_error *err)
-{
-	return rsh_finder_each(f, "", RSH_IS_DIR, dcp_found_dir, NULL, err);
-}
-
-/* ---- checking ---- */
 
 struct dcp_step {
 	const struct rsh_byte_source *files;
@@ -178,9 +155,9 @@ static int step_read(struct dcp_step *s, struct rsh_dcp **out,
 	return rc;
 }
 
-static int dcp_check(const struct rsh_byte_source *files,
-		     const char *const *names, size_t n, bool full,
-		     struct rsh_error *err)
+int rsh_dcp_check(const struct rsh_byte_source *files,
+		  const char *const *names, size_t n, bool full,
+		  struct rsh_error *err)
 {
 	struct dcp_step s = {
 		.files = files, .names = names, .n = n, .full = full,
@@ -195,21 +172,3 @@ static int dcp_check(const struct rsh_byte_source *files,
 	rsh_dcp_free(d);
 	return rc;
 }
-
-/* ---- showing ---- */
-
-/* Megatron reads the step from a file. */
-static int dcp_show(struct rsh_resume *r, const struct rsh_saved *saved,
-		    size_t n)
-{
-	return rsh_step_dirs_show(r, saved, n,
-				  strncmp(saved->label, megatron_iteration,
-					  strlen(megatron_iteration)) == 0);
-}
-
-const struct rsh_resume_format rsh_dcp_resume = {
-	.name = "PyTorch DCP",
-	.find = dcp_find,
-	.check = dcp_check,
-	.show = dcp_show,
-};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/tensorflow/tensorflow.c finds, checks and shows steps of TensorFlow
+/* formats/tensorflow/tensorflow.c finds and checks steps of TensorFlow
  * 2: <name>-<step>.index and its <name>-<step>.data-<i>-of-<n>, and the file
  * `checkpoint`, which names the newest step. */
 #include "config.h"
@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "rsh/formats/formats.h"
-#include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -45,7 +44,7 @@ static const char *tensorflow_data_in(const char *file, uint64_t *i,
 }
 
 /* The last number in a name is the step, as tf.train.Checkpoint writes it. */
-static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
+static enum rsh_part tensorflow_part(const char *file, struct rsh_step_name *out)
 {
 	const char *end = tensorflow_data_in(file, &(uint64_t){ 0 },
 					     &(uint64_t){ 0 });
@@ -54,7 +53,8 @@ static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
 	if (rsh_has_suffix(file, tensorflow_index))
 		end = file + strlen(file) - strlen(tensorflow_index);
 	if (!end)
-		return false;
+		return RSH_PART_NO;
+	out->n_stem = (size_t)(end - file);
 	snprintf(out->label, sizeof(out->label), "%.*s", (int)(end - file),
 		 file);
 	dash = strrchr(out->label, '-');
@@ -63,7 +63,7 @@ static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
 	snprintf(out->series, sizeof(out->series), "%.*s",
 		 out->step.n ? (int)(dash - out->label) : (int)(end - file),
 		 file);
-	return true;
+	return RSH_PART_YES;
 }
 
 /* Collects the data files.  All must exist and have the same n in their
@@ -114,72 +114,13 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 	       rsh_tf_index_check(index, shards, (uint32_t)n - 1, full, err);
 }
 
-/* ---- showing ---- */
-
-/* Writes a name as a string of a text protobuf. */
-static const char *tensorflow_quote(const char *name,
-				    char quoted[2 * NAME_MAX + 1])
-{
-	char *to = quoted;
-
-	for (; *name; name++) {
-		if (*name == '"' || *name == '\\')
-			*to++ = '\\';
-		*to++ = *name;
-	}
-	*to = '\0';
-	return quoted;
-}
-
-static int tensorflow_show_links(struct rsh_resume *r,
-				 const struct rsh_saved *s)
-{
-	static const char latest[] = "latest";
-	const size_t n = strlen(s->label);
-	int rc = 0;
-
-	if (strcmp(s->label, latest) == 0)
-		return 0;
-	for (size_t i = 0; i < s->n && rc == 0; i++)
-		rc = rsh_resume_show_link(r, s, s->unit,
-					  rsh_resume_printf(r, "%s%s", latest,
-							    s->names[i] + n),
-					  s->names[i]);
-	return rc;
-}
-
-static int tensorflow_show(struct rsh_resume *r, const struct rsh_saved *saved,
-			   size_t n)
-{
-	char name[2 * NAME_MAX + 1];
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		const struct rsh_saved *s = &saved[i];
-
-		tensorflow_quote(s->label, name);
-		rc = rsh_resume_show_files(r, s, s->unit) ?:
-		     tensorflow_show_links(r, s) ?:
-		     rsh_resume_show_text(r, s, s->unit, "checkpoint",
-			rsh_resume_printf(r,
-				"model_checkpoint_path: \"%s\"\n"
-				"all_model_checkpoint_paths: \"%s\"\n",
-				name, name));
-	}
-	return rc;
-}
-
-static const struct rsh_resume_format tensorflow_resume = {
-	.name = "TensorFlow",
-	.parse = tensorflow_parse,
-	.check = tensorflow_check,
-	.show = tensorflow_show,
-};
-
 /* This format is only shown with --resume. */
 const struct rsh_format rsh_tensorflow_format = {
 	.name = "tensorflow",
 	.says = "checkpoint of TensorFlow",
 	.bid = rsh_no_bid,
-	.resume = &tensorflow_resume,
+	.framework = "TensorFlow",
+	.tracked = "",
+	.part = tensorflow_part,
+	.check = tensorflow_check,
 };

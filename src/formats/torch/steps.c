@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/torch/steps.c finds, checks and shows .pt, .pth and .pth.tar of
- * torch.save().  Of a zip archive only the places of its entries are checked: a
- * rank may save objects that are not read as a model.
+/* formats/torch/steps.c parses the names of .pt, .pth and .pth.tar of
+ * torch.save(), and checks the files.  Of a zip archive only the places of its
+ * entries are checked: a rank may save objects that are not read as a model.
  *
  * PyTorch leaves names to its users (checkpoint_12.pt, epoch3_step400.pth,
  * model_best.pth.tar): the numbers of a name, from left to right, are its
@@ -26,37 +26,28 @@ static const char *torch_suffix(const char *name)
 	return NULL;
 }
 
-static bool torch_parse(const char *file, struct rsh_step_name *out)
+enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out)
 {
 	const char *suffix = torch_suffix(file);
 
-	if (suffix)
-		rsh_step_name_read(file, strlen(file) - strlen(suffix), out);
-	return suffix;
+	if (!suffix)
+		return RSH_PART_NO;
+	rsh_step_name_read(file, strlen(file) - strlen(suffix), out);
+	return RSH_PART_YES;
 }
 
-static int torch_check(const struct rsh_byte_source *files,
-		       const char *const *names, size_t n, bool full,
-		       struct rsh_error *err)
+int rsh_torch_check_files(const struct rsh_byte_source *files,
+			  const char *const *names, size_t n, bool full,
+			  struct rsh_error *err)
 {
 	bool unsummed;
-	int rc = rsh_torch_check(files, full, &unsummed, err);
+	int rc = 0;
 
-	(void)names, (void)n;
-	if (unsummed)
-		rsh_step_say_unsummed(files->path);
+	(void)names;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		rc = rsh_torch_check(&files[i], full, &unsummed, err);
+		if (unsummed)
+			rsh_step_say_unsummed(files[i].path);
+	}
 	return rc;
 }
-
-static int torch_show(struct rsh_resume *r, const struct rsh_saved *saved,
-		      size_t n)
-{
-	return rsh_resume_show_each(r, saved, n, torch_suffix);
-}
-
-const struct rsh_resume_format rsh_torch_resume = {
-	.name = "PyTorch",
-	.parse = torch_parse,
-	.check = torch_check,
-	.show = torch_show,
-};

@@ -786,7 +786,9 @@ const struct rsh_format rsh_torch_format = {
 	.hint = torch_hint,
 	.open = torch_file_open,
 	.whole = torch_file_whole,
-	.resume = &rsh_torch_resume,
+	.framework = "PyTorch",
+	.part = rsh_torch_part,
+	.check = rsh_torch_check_files,
 };
 
 const struct rsh_format rsh_torch_model_format = {
