@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/ckpt/steps.c parses the names that MindSpore's ModelCheckpoint gives to
- * .ckpt and .safetensors files, and checks the files, plain or encrypted. */
+/* formats/ckpt/steps.c parses the names of .ckpt and .safetensors files of
+ * MindSpore's ModelCheckpoint, and checks the files, plain or encrypted. */
 #include "config.h"
 
 #include "ckpt_i.h"
