@@ -244,7 +244,9 @@ static const char *find_below(const struct rsh_save_look *l, const char *name)
 static int take_entry(struct rsh_save_look *l, const char *name,
 		      const struct rsh_stat *st)
 {
+	const struct rsh_store *store = rsh_source_store(l->root);
 	struct rsh_step_name says = { .step = { .n = 0 } };
+	struct rsh_error leads = RSH_ERROR_INIT;
 	cleanup_free char *path = NULL, *copy = strdup(name);
 	const char *below = st->kind == RSH_IS_DIR ? find_below(l, name) : NULL;
 	struct rsh_saved_step like, *t;
@@ -277,11 +279,14 @@ static int take_entry(struct rsh_save_look *l, const char *name,
 	if (!t)
 		return -ENOMEM;
 	if (below)
-		rc = rsh_store_look(rsh_source_store(l->root),
-				    t->path + t->place, &at);
+		rc = rsh_store_look(store, t->path + t->place, &at);
 	if (rc == 0)
-		rc = rsh_files_state_of(rsh_source_store(l->root),
-				    t->path + t->place, &at, &t->state);
+		rc = rsh_files_state_of(store, t->path + t->place, &at,
+					&t->state);
+	if (rc == -EXDEV) {
+		rsh_store_open_error(store, t->path + t->place, rc, &leads);
+		return save_look_explain(t, &leads);
+	}
 	return rc ? rc : judge_entry(l, t, st->kind == RSH_IS_FILE);
 }
 

@@ -188,6 +188,9 @@ int rsh_files_state_add_dir(const struct rsh_store *store, const char *dir,
 		if (st.kind == RSH_IS_DIR && depth > 1)
 			rc = rsh_files_state_add_dir(store, path, depth - 1,
 						     state);
+		/* What reads such a directory says that it leads out. */
+		if (rc == -EXDEV)
+			rc = 0;
 	}
 	return rc;
 }

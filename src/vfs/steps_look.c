@@ -247,6 +247,9 @@ static int steps_replace(struct rsh_steps *s, const struct rsh_saved_steps *now)
 
 	if (rc || (!gone && s->listed.n == before && s->root))
 		return rc;
+	if (!s->root && s->listed.n == 0 && now->n > 0)
+		rsh_log_notice("%s: no step is shown yet: %s", s->cfg.dir.path,
+			       now->v[now->n - 1].why);
 	r = root_new(s);
 	if (!r)
 		return -ENOMEM;
